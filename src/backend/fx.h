@@ -1,0 +1,16 @@
+// Graph -> torch.fx, once, in bulk, at the hand-off to a backend.
+#pragma once
+#include "objects/capture.h"
+#include "py/ref.h"
+
+namespace pellucid::backend {
+
+// A function that runs the graph: positional inputs in placeholder order, returns a tuple. Assembled natively from the nodes
+// (no source text, no compile()), frees each intermediate after its last use.
+py::Owned<> native_forward(const graph::Graph& graph);
+
+// A torch.fx.GraphModule (our lazy subclass in pellucid/_fx.py): nodes filled through the C API; `forward` is native_forward
+// until somebody edits and recompiles the graph; `code`/`print_readable()` are made when asked for.
+py::Owned<> graph_module(const objects::Capture& capture);
+
+}  // namespace pellucid::backend

@@ -1,0 +1,41 @@
+// Why capture stopped. One registry (reasons.def): ids never change, and every message a user sees about a split comes from its row.
+#pragma once
+#include <cstdint>
+#include <exception>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace pellucid {
+
+enum class Reason : std::uint16_t {
+#define REASON(id, name, message, hint) name = id,
+#include "base/reasons.def"
+};
+
+struct Field {
+  std::string_view key;
+  std::string value;
+};
+
+// Thrown by a rule that cannot go on symbolically. The frame is at the start of its instruction.
+class GraphBreak : public std::exception {
+ public:
+  GraphBreak(Reason reason, std::initializer_list<Field> fields = {});
+  Reason reason() const noexcept { return reason_; }
+  std::string message() const { return message_; }   // the row's message with its fields filled in
+  const char* what() const noexcept override { return message_.c_str(); }
+
+ private:
+  Reason reason_;
+  std::string message_;
+};
+
+std::string_view name_of(Reason reason);
+std::string_view hint_of(Reason reason);
+std::string code_of(Reason reason);  // "PEL0305"
+std::string fill(std::string_view message, std::initializer_list<Field> fields);
+
+}  // namespace pellucid

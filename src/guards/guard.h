@@ -1,0 +1,63 @@
+// What a region assumed about the world, one row per assumption. The tracer adds guards to a GuardSet while it
+// runs; GuardProgram turns the finished set into one flat native program. Check and explanation are the same code.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "aten/aten.h"
+#include "py/ref.h"
+#include "source/source.h"
+
+namespace pellucid::guards {
+
+using source::Source;
+
+enum class Kind : std::uint8_t {
+#define GUARD(kind, payload, meaning) kind,
+#include "guards/guards.def"
+};
+
+// Where in the user's program the assumption was made.
+struct Why {
+  py::Owned<PyCodeObject> code;  // may be empty for ambient guards
+  int offset = -1;               // byte offset of the instruction in `code`
+  std::string operation;         // "reads attribute 'training'"
+};
+
+struct Guard {
+  Kind kind;
+  const Source* source = nullptr;  // null for ambient guards
+  py::Owned<> operand;             // payload object (type, constant, key, tuple of keys, …), by kind
+  std::int64_t number = 0;         // payload number (length, 0/1 for absent/present), by kind
+  std::unique_ptr<aten::TensorSpec> tensor;  // TENSOR_MATCH
+  const Source* other = nullptr;   // IS / IS_NOT
+  Why why;
+};
+
+class GuardSet {
+ public:
+  // Adds unless an equal guard (same kind, source, operand identity, number, other) is there already. Returns whether it was added.
+  bool add(Guard guard);
+  const std::vector<Guard>& all() const noexcept { return guards_; }
+  std::size_t size() const noexcept { return guards_.size(); }
+  void truncate(std::size_t size);  // undo for a failed speculation
+  std::vector<Guard> release();
+
+ private:
+  struct Key {
+    Kind kind;
+    const Source* source;
+    PyObject* operand;
+    std::int64_t number;
+    const Source* other;
+    bool operator==(const Key&) const = default;
+  };
+  struct Hash { std::size_t operator()(const Key& k) const noexcept; };
+  std::vector<Guard> guards_;
+  std::unordered_map<Key, int, Hash> keys_;
+};
+
+}  // namespace pellucid::guards

@@ -1,0 +1,76 @@
+#include "py/ref.h"
+
+#include <new>
+#include <stdexcept>
+
+namespace pellucid::py {
+
+PythonError::PythonError() {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (traceback != nullptr && value != nullptr) PyException_SetTraceback(value, traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  value_ = Owned<>::steal(value);
+}
+PythonError::PythonError(const PythonError& other) : std::exception(other), value_(other.value_.copy()) {}
+PythonError::~PythonError() = default;
+
+void PythonError::restore() noexcept {
+  PyObject* value = value_.get();
+  if (value == nullptr) {
+    PyErr_SetString(PyExc_SystemError, "pellucid: an empty Python error");
+    return;
+  }
+  PyErr_Restore(Py_NewRef(Py_TYPE(value)), Py_NewRef(value), PyException_GetTraceback(value));
+}
+
+void throw_pending() {
+  if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_SystemError, "pellucid: error without an exception set");
+  throw PythonError();
+}
+
+void translate_current_exception() noexcept {
+  try {
+    throw;
+  } catch (PythonError& error) {
+    error.restore();
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& error) {
+    PyErr_Format(PyExc_RuntimeError, "pellucid internal error: %s", error.what());
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, "pellucid internal error: unknown C++ exception");
+  }
+}
+
+Owned<> str(const char* text) { return take(PyUnicode_FromString(text)); }
+Owned<> str(const std::string& text) {
+  return take(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape"));
+}
+Owned<> interned(const char* text) { return take(PyUnicode_InternFromString(text)); }
+
+std::string text_of(PyObject* unicode) {
+  if (unicode == nullptr || !PyUnicode_Check(unicode)) return {};
+  auto bytes = Owned<>::steal(PyUnicode_AsEncodedString(unicode, "utf-8", "backslashreplace"));
+  if (!bytes) {
+    PyErr_Clear();
+    return {};
+  }
+  return {PyBytes_AS_STRING(bytes.get()), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.get()))};
+}
+
+std::string repr_of(PyObject* object) {
+  auto text = Owned<>::steal(PyObject_Repr(object));
+  if (text) return text_of(text.get());
+  PyErr_Clear();
+  return std::string("<unprintable ") + Py_TYPE(object)->tp_name + ">";
+}
+
+Owned<> import_attr(const char* module, const char* name) {
+  auto owner = take(PyImport_ImportModule(module));
+  return take(PyObject_GetAttrString(owner.get(), name));
+}
+
+}  // namespace pellucid::py

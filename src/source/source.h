@@ -1,0 +1,85 @@
+// How to reach a value from the arguments of a region. A Source is one step from its
+// base; the chain of bases ends in a root (Local, Free or Const). Sources are interned in
+// a SourceTable, so equal paths are one pointer, and guards, emitted code and messages all
+// name a value by that pointer.
+//
+//   L['self']._modules['h'][0]  =  Item(DictItem(InstanceAttr(Local(0), "_modules"), "h"), 0)
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "py/ref.h"
+
+namespace pellucid::source {
+
+enum class Step : std::uint8_t {
+#define SOURCE(kind, operand, printed) kind,
+#include "source/sources.def"
+};
+
+struct Source {
+  Step step;
+  const Source* base;  // null for roots
+  py::Owned<> operand; // name, key, or the object itself (Const); may be empty
+  std::int64_t index;  // local slot, free variable or item index; -1 when unused
+  int id;              // position in the table: parents have smaller ids than children
+
+  const Source* root() const noexcept {
+    const Source* s = this;
+    while (s->base != nullptr) s = s->base;
+    return s;
+  }
+};
+
+class SourceTable {
+ public:
+  SourceTable() = default;
+  SourceTable(const SourceTable&) = delete;
+  SourceTable& operator=(const SourceTable&) = delete;
+
+  const Source* local(int slot, PyObject* name);   // slot in the entry's co_varnames arguments
+  const Source* free(int index, PyObject* name);   // the cell object of free variable `index` of the entry function
+  const Source* constant(PyObject* object);        // an object known by identity; the table holds it
+  const Source* instance_attr(const Source* base, PyObject* name);
+  const Source* dict_of(const Source* base);
+  const Source* item(const Source* base, std::int64_t index);
+  const Source* dict_item(const Source* base, PyObject* key);  // dict_item(dict_of(x), str k) is instance_attr(x, k)
+  const Source* member(const Source* base, PyObject* name);    // slot or C-level getset attribute, read through its descriptor
+  const Source* cell_contents(const Source* base);
+  const Source* type_of(const Source* base);
+
+  std::size_t size() const noexcept { return all_.size(); }
+  const Source* at(std::size_t id) const noexcept { return all_[id].get(); }
+
+ private:
+  const Source* intern(Step step, const Source* base, PyObject* operand, std::int64_t index);
+  struct Key {
+    Step step;
+    const Source* base;
+    PyObject* operand;  // by identity; strings are interned, other keys are looked up by equality first
+    std::int64_t index;
+    bool operator==(const Key&) const = default;
+  };
+  struct Hash {
+    std::size_t operator()(const Key& k) const noexcept;
+  };
+  std::unordered_map<Key, const Source*, Hash> by_key_;
+  std::vector<std::unique_ptr<Source>> all_;
+};
+
+// "L['x'].weight[0]": Python source of the path (G[...] for globals reached from a Const dict that is a
+// module's namespace). Never raises.
+std::string print(const Source* source);
+
+// Reads the value with CPython's own operations, without running Python code and without side effects.
+// `locals` are the entry's arguments in co_varnames order, `closure` its tuple of cells or null.
+// Returns an empty Owned (no error pending) when a step does not exist any more.
+py::Owned<> evaluate(const Source* source, PyObject* const* locals, PyObject* closure);
+
+// One step of evaluate: the child of `base_value` (null for roots).
+py::Owned<> evaluate_step(const Source* source, PyObject* base_value, PyObject* const* locals, PyObject* closure);
+
+}  // namespace pellucid::source
