@@ -1,4 +1,9 @@
 // The extension module pellucid._core, nothing else.
 #include <nanobind/nanobind.h>
 
-NB_MODULE(_core, m) { m.doc() = "The native core of pellucid."; }
+#include "binding/bytecode_testing.h"
+
+NB_MODULE(_core, m) {
+  m.doc() = "The native core of pellucid.";
+  pellucid::binding::add_bytecode_testing(m);
+}

@@ -1,0 +1,22 @@
+// CPython 3.11's co_exceptiontable: ranges of code with the handler that takes their exceptions. Offsets are in bytes.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pellucid::bytecode {
+
+struct ExceptionEntry {
+  int start = 0, end = 0;  // [start, end)
+  int target = 0;
+  int depth = 0;       // the stack is cut to this depth …
+  bool lasti = false;  // … then, if set, the offset that raised is pushed, then the exception
+  bool operator==(const ExceptionEntry&) const = default;
+  int handler_depth() const noexcept { return depth + (lasti ? 1 : 0) + 1; }  // at the handler's first instruction
+};
+
+// Throws PythonError (ValueError) when the bytes are no exception table.
+std::vector<ExceptionEntry> parse_exception_table(std::string_view bytes);
+std::string emit_exception_table(const std::vector<ExceptionEntry>& entries);
+
+}  // namespace pellucid::bytecode
