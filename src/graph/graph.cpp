@@ -1,1 +1,189 @@
-// The room graph.
+#include "graph/graph.h"
+
+#include <algorithm>
+
+namespace pellucid::graph {
+namespace {
+
+// Borrowed: `operator.getitem` and `torch._C._set_grad_enabled` live as long as their modules.
+PyObject* getitem_function() {
+  static PyObject* const function = py::import_attr("operator", "getitem").release();
+  return function;
+}
+PyObject* set_grad_enabled_function() {
+  static PyObject* const function = py::import_attr("torch._C", "_set_grad_enabled").release();
+  return function;
+}
+
+// True, False, or no value when the node does not switch the grad mode to a constant.
+struct GradSwitch {
+  bool is_switch = false;
+  bool enabled = false;
+};
+GradSwitch grad_switch(const Node& node) {
+  if (node.op != Op::CallFunction || !node.impure || node.args.size() != 1 || node.args[0].kind != Arg::Kind::Constant) return {};
+  PyObject* const value = node.args[0].constant.get();
+  if (!PyBool_Check(value) || node.target.get() != set_grad_enabled_function()) return {};
+  return {true, value == Py_True};
+}
+
+bool grad_enabled_now() {
+  auto value = py::take(PyObject_CallNoArgs(py::import_attr("torch", "is_grad_enabled").get()));
+  return value.get() == Py_True;
+}
+
+bool is_trivial_read(const Node& node) {
+  if (node.impure) return false;
+  return node.op == Op::GetAttr || (node.op == Op::CallFunction && node.target.get() == getitem_function());
+}
+
+}  // namespace
+
+Node* Graph::add(Op op) {
+  arena_.push_back(Node{});
+  Node* node = &arena_.back();
+  node->op = op;
+  auto& list = op == Op::Placeholder ? placeholders_ : calls_;
+  node->index = static_cast<int>(list.size());
+  list.push_back(node);
+  return node;
+}
+
+void Graph::set_name(Node* node, std::string_view candidate) {
+  namings_.push_back({node, node->name, node->named, names_.mark(), targets_.mark()});
+  node->name = names_.unique(candidate);
+}
+
+Node* Graph::placeholder(std::string name_hint, py::Owned<> example, int source_id, std::string source_text) {
+  if (name_hint.empty()) name_hint = identifier_of_source(source_text);
+  Node* node = add(Op::Placeholder);
+  const Namespace::Mark before = targets_.mark();
+  const std::string target = targets_.unique_plain(name_hint);
+  node->target = py::str(target);
+  set_name(node, snake_case(target));
+  namings_.back().targets = before;
+  targets_.reserve(node->name);
+  node->recorded_name = node->name;
+  node->named = true;
+  node->example_value = std::move(example);
+  node->source_id = source_id;
+  node->source_text = std::move(source_text);
+  return node;
+}
+
+Node* Graph::call(Op op, py::Owned<> target, std::vector<Arg> args, std::vector<std::pair<py::Owned<>, Arg>> kwargs,
+                  py::Owned<> example) {
+  Node* node = add(op);
+  set_name(node, candidate_of_target(target.get()));
+  targets_.reserve(node->name);
+  node->recorded_name = node->name;
+  node->target = std::move(target);
+  node->args = std::move(args);
+  node->kwargs = std::move(kwargs);
+  node->example_value = std::move(example);
+  count_users(*node, 1);
+  return node;
+}
+
+void Graph::rename(Node* node, std::string_view variable) {
+  if (node->named) return;
+  if (variable != node->name) {
+    set_name(node, variable);
+  } else {
+    namings_.push_back({node, node->name, false, names_.mark(), targets_.mark()});
+  }
+  node->named = true;
+}
+
+void Graph::output(std::vector<Node*> values) {
+  outputs_ = std::move(values);
+  finished_ = true;
+  before_output_ = names_.mark();
+  output_name_ = names_.unique("output");
+  for (Node* node : outputs_) ++node->users;
+}
+
+void Graph::count_users(const Node& node, int by) {
+  for_each_input(node, [by](Node* input) { input->users += by; });
+}
+
+void Graph::reopen() {
+  if (!finished_) return;
+  for (Node* node : outputs_) --node->users;
+  outputs_.clear();
+  names_.rollback(before_output_);
+  finished_ = false;
+}
+
+void Graph::truncate(std::size_t calls, std::size_t placeholders) {
+  reopen();
+  for (std::size_t i = calls; i < calls_.size(); ++i) count_users(*calls_[i], -1);
+  // Names given since the first of the forgotten nodes was added are taken back, newest first.
+  const auto gone = [&](const Naming& naming) {
+    const std::size_t keep = naming.node->op == Op::Placeholder ? placeholders : calls;
+    return static_cast<std::size_t>(naming.node->index) >= keep;
+  };
+  const auto first = static_cast<std::size_t>(std::find_if(namings_.begin(), namings_.end(), gone) - namings_.begin());
+  while (namings_.size() > first) {
+    Naming& last = namings_.back();
+    last.node->name = last.old_name;
+    last.node->named = last.old_named;
+    names_.rollback(last.names);
+    targets_.rollback(last.targets);
+    namings_.pop_back();
+  }
+  if (calls < calls_.size()) calls_.resize(calls);
+  if (placeholders < placeholders_.size()) placeholders_.resize(placeholders);
+  while (!arena_.empty()) {  // nodes lie in the arena in the order they were added
+    const Node& last = arena_.back();
+    const auto& list = last.op == Op::Placeholder ? placeholders_ : calls_;
+    const auto index = static_cast<std::size_t>(last.index);
+    if (index < list.size() && list[index] == &last) break;
+    arena_.pop_back();
+  }
+}
+
+// A switch that is undone by the very next node has no effect, neither have the two together.
+void Graph::drop_cancelled_grad_modes() {
+  const auto is_switch = [](const Node* node) { return grad_switch(*node).is_switch; };
+  if (std::none_of(calls_.begin(), calls_.end(), is_switch)) return;
+  bool enabled = grad_enabled_now();
+  std::vector<Node*> kept;
+  for (std::size_t i = 0; i < calls_.size(); ++i) {
+    const GradSwitch first = grad_switch(*calls_[i]);
+    if (first.is_switch && i + 1 < calls_.size()) {
+      const GradSwitch second = grad_switch(*calls_[i + 1]);
+      if (first.enabled != enabled && second.is_switch && second.enabled == enabled) {
+        ++i;
+        continue;
+      }
+    }
+    if (first.is_switch) enabled = first.enabled;
+    kept.push_back(calls_[i]);
+  }
+  calls_ = std::move(kept);
+}
+
+void Graph::drop_dead_reads() {
+  for (std::size_t i = calls_.size(); i-- > 0;) {
+    Node* node = calls_[i];
+    if (node->users > 0 || !is_trivial_read(*node)) continue;
+    count_users(*node, -1);
+    calls_[i] = nullptr;
+  }
+  std::erase(calls_, nullptr);
+}
+
+void Graph::renumber() {
+  for (std::size_t i = 0; i < placeholders_.size(); ++i) placeholders_[i]->index = static_cast<int>(i);
+  for (std::size_t i = 0; i < calls_.size(); ++i) calls_[i]->index = static_cast<int>(i);
+}
+
+void Graph::simplify() {
+  drop_cancelled_grad_modes();
+  drop_dead_reads();
+  std::erase_if(placeholders_, [](const Node* node) { return node->users == 0; });
+  renumber();
+}
+
+}  // namespace pellucid::graph

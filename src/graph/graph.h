@@ -5,8 +5,10 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "graph/names.h"
 #include "py/ref.h"
 
 namespace pellucid::graph {
@@ -30,7 +32,7 @@ struct CallSite {
   py::Owned<PyCodeObject> code;
   int offset = -1;                       // byte offset of the instruction in `code`
   std::shared_ptr<const CallSite> caller;
-  // nn.Module whose forward this frame runs, if any: (path as source text, qualified name of the class)
+  // nn.Module whose forward this frame runs, if any: (path as source text, class)
   std::string module_path;
   py::Owned<> module_type;
 };
@@ -40,14 +42,17 @@ enum class Op : std::uint8_t { Placeholder, GetAttr, CallFunction, CallMethod, O
 struct Node {
   Op op;
   py::Owned<> target;            // callable for CallFunction, str for the others
-  std::string name;              // unique in the graph; filled by Graph::add from the hint
+  std::string name;              // unique in the graph; made from the target by the rules of torch.fx
+  std::string recorded_name;     // the name before a rename (what source_fn_stack shows)
   std::vector<Arg> args;
   std::vector<std::pair<py::Owned<>, Arg>> kwargs;
   py::Owned<> example_value;     // the fake (or constant) that the node gave
+  py::Owned<> attribute;         // GetAttr: the object itself (a lifted constant tensor); the target is the name it gets on the module
   std::shared_ptr<const CallSite> where;
-  int index = 0;                 // position in the graph
-  int users = 0;
+  int index = 0;                 // position among the placeholders or among the calls
+  int users = 0;                 // how often the value is used by other nodes and by the output
   bool impure = false;           // mutates an input or state (in-place ops, grad-mode switches): never removed as dead code
+  bool named = false;            // has got its name from a variable
   int source_id = -1;            // Placeholder: id in the capture's SourceTable
   std::string source_text;       // Placeholder: printed source, "L['self']._modules['h']…"
 };
@@ -58,28 +63,62 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
+  // The target is `name_hint`, or the source text made an identifier when it is empty ("L_self_modules_h_").
   Node* placeholder(std::string name_hint, py::Owned<> example, int source_id, std::string source_text);
   Node* call(Op op, py::Owned<> target, std::vector<Arg> args, std::vector<std::pair<py::Owned<>, Arg>> kwargs, py::Owned<> example);
+  // A program variable got this value: its first one names the node, as torch._dynamo does at STORE_FAST. Placeholders keep theirs.
+  void rename(Node* node, std::string_view variable);
   void output(std::vector<Node*> values);       // once, at the end: a tuple of these
 
   const std::vector<Node*>& placeholders() const noexcept { return placeholders_; }  // head of the graph, first-use order
   const std::vector<Node*>& nodes() const noexcept { return calls_; }                // everything else but the output
   const std::vector<Node*>& outputs() const noexcept { return outputs_; }
   bool has_output() const noexcept { return finished_; }
+  const std::string& output_name() const noexcept { return output_name_; }
+  const Namespace& names() const noexcept { return names_; }
   std::size_t op_count() const noexcept { return calls_.size(); }
+  // Forgets the newest nodes, names included; also reopens a finished graph.
   void truncate(std::size_t calls, std::size_t placeholders);
-  // Drops dead get_attr/getitem nodes, cancelled grad-mode pairs, then unused placeholders (rows D16, D22).
+  // Drops dead get_attr/getitem nodes, cancelled grad-mode pairs, then unused placeholders (rows D16, D22). Every other dead call
+  // stays: it may fail at run time. To be called while the thread's grad mode is what it was at the start of the region.
   void simplify();
 
  private:
-  std::string unique_name(std::string hint);
+  Node* add(Op op);
+  void set_name(Node* node, std::string_view candidate);
   void count_users(const Node& node, int by);
+  void drop_cancelled_grad_modes();
+  void drop_dead_reads();
+  void renumber();
+  void reopen();
+
   std::deque<Node> arena_;
   std::vector<Node*> placeholders_, calls_, outputs_;
   bool finished_ = false;
-  std::vector<std::pair<std::string, int>> name_counts_;  // see graph.cpp
+  std::string output_name_;
+  Namespace::Mark before_output_ = 0;
+  Namespace names_, targets_;
+  struct Naming {  // for truncate: who got a name, and where the namespaces stood before
+    Node* node;
+    std::string old_name;
+    bool old_named;
+    Namespace::Mark names, targets;
+  };
+  std::vector<Naming> namings_;
 };
 
+template <class F>
+void for_each_node(const Arg& arg, F&& visit) {
+  if (arg.kind == Arg::Kind::Node) visit(arg.node);
+  for (const Arg& item : arg.items) for_each_node(item, visit);
+}
+template <class F>
+void for_each_input(const Node& node, F&& visit) {
+  for (const Arg& arg : node.args) for_each_node(arg, visit);
+  for (const auto& entry : node.kwargs) for_each_node(entry.second, visit);
+}
+
+std::string_view name_of(Op op);        // "call_function", torch.fx's word
 std::string print(const Graph& graph);  // readable text, one line per node
 
 }  // namespace pellucid::graph

@@ -1,0 +1,138 @@
+#include "graph/names.h"
+
+#include <cctype>
+#include <memory>
+#include <utility>
+
+#include "py/ref.h"
+
+namespace pellucid::graph {
+namespace {
+
+bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 && static_cast<unsigned char>(c) < 128; }
+
+// Every run of other characters becomes one "_".
+std::string replace_runs(std::string_view text, bool keep_underscore) {
+  std::string out;
+  bool in_run = false;
+  for (char c : text) {
+    const bool fine = is_word(c) || (keep_underscore && c == '_');
+    if (fine) out += c;
+    if (!fine && !in_run) out += '_';
+    in_run = !fine;
+  }
+  return out;
+}
+
+void add_names(std::unordered_set<std::string>& out, PyObject* names) {
+  auto sequence = py::take(PySequence_List(names));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(sequence.get()); ++i) out.insert(py::text_of(PyList_GET_ITEM(sequence.get(), i)));
+}
+
+// What generated code may not use for a variable: keywords, builtins, and torch.fx's own globals.
+const std::unordered_set<std::string>& illegal_names() {
+  static const std::unordered_set<std::string>* names = [] {
+    auto made = std::make_unique<std::unordered_set<std::string>>();
+    add_names(*made, py::import_attr("keyword", "kwlist").get());
+    add_names(*made, py::import_attr("builtins", "__dict__").get());
+    for (const char* name : {"inf", "nan", "NoneType", "torch", "device", "fx_pytree", "pytree"}) made->insert(name);
+    return made.release();
+  }();
+  return *names;
+}
+
+std::string as_identifier(std::string_view candidate) {
+  std::string name = replace_runs(candidate, true);
+  if (name.empty()) name = "_unnamed";
+  if (std::isdigit(static_cast<unsigned char>(name[0])) != 0) name.insert(0, "_");
+  return name;
+}
+
+// "conv_12" -> ("conv", 12); number -1 when the name has none.
+std::pair<std::string, int> split_number(const std::string& name) {
+  std::size_t digits = name.size();
+  while (digits > 0 && std::isdigit(static_cast<unsigned char>(name[digits - 1])) != 0) --digits;
+  const std::size_t length = name.size() - digits;
+  if (length == 0 || length > 8 || digits < 2 || name[digits - 1] != '_') return {name, -1};
+  return {name.substr(0, digits - 1), std::stoi(name.substr(digits))};
+}
+
+}  // namespace
+
+std::string Namespace::unique(std::string_view candidate) {
+  std::string name = as_identifier(candidate);
+  auto [base, number] = split_number(name);
+  if (number < 0 || used_.count(name) != 0) {
+    const auto found = count_.find(base);
+    number = found == count_.end() ? 0 : found->second;
+    if (illegal_names().count(name) != 0) name = base + "_" + std::to_string(++number);
+  }
+  while (used_.count(name) != 0) name = base + "_" + std::to_string(++number);
+  take(name, base, number);
+  return name;
+}
+
+std::string Namespace::unique_plain(std::string_view candidate) {
+  std::string name(candidate);
+  for (int i = 0; used_.count(name) != 0; ++i) name = std::string(candidate) + "_" + std::to_string(i);
+  take(name, "", 0);
+  return name;
+}
+
+void Namespace::reserve(std::string_view name) {
+  if (used_.count(std::string(name)) == 0) take(std::string(name), "", 0);
+}
+
+void Namespace::take(std::string name, std::string base, int count) {
+  int old_count = -1;
+  if (!base.empty()) {
+    auto [slot, fresh] = count_.try_emplace(base, count);
+    if (!fresh) old_count = std::exchange(slot->second, count);
+  }
+  used_.insert(name);
+  journal_.push_back({std::move(name), std::move(base), old_count});
+}
+
+void Namespace::rollback(Mark mark) {
+  while (journal_.size() > mark) {
+    const Entry& last = journal_.back();
+    used_.erase(last.name);
+    if (!last.base.empty() && last.old_count < 0) count_.erase(last.base);
+    if (!last.base.empty() && last.old_count >= 0) count_[last.base] = last.old_count;
+    journal_.pop_back();
+  }
+}
+
+std::string snake_case(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const bool upper = c >= 'A' && c <= 'Z';
+    if (upper && i > 0 && text[i - 1] >= 'a' && text[i - 1] <= 'z') out += '_';
+    out += upper ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return out;
+}
+
+std::string candidate_of_target(PyObject* target) {
+  if (!PyUnicode_Check(target)) {
+    auto name = py::Owned<>::steal(PyObject_GetAttrString(target, "__name__"));
+    if (!name) PyErr_Clear();  // a callable object without a name, such as a functools.partial
+    return snake_case(py::text_of(name ? name.get() : nullptr));
+  }
+  std::string text = py::text_of(target);
+  if (text.size() >= 4 && text.starts_with("__") && text.ends_with("__")) text = text.substr(2, text.size() - 4);
+  return snake_case(text);
+}
+
+std::string identifier_of_source(std::string_view text) {
+  // A free variable of the entry reads like a local there.
+  constexpr std::string_view kCell = ".cell_contents";
+  const std::size_t cell = text.find(kCell);
+  if (text.starts_with("F[") && cell != std::string_view::npos && text.find(']') + 1 == cell) {
+    return replace_runs("L" + std::string(text.substr(1, cell - 1)) + std::string(text.substr(cell + kCell.size())), false);
+  }
+  return replace_runs(text, false);
+}
+
+}  // namespace pellucid::graph
