@@ -44,7 +44,14 @@ const std::unordered_set<std::string>& illegal_names() {
 std::string as_identifier(std::string_view candidate) {
   std::string name = replace_runs(candidate, true);
   if (name.empty()) name = "_unnamed";
-  if (std::isdigit(static_cast<unsigned char>(name[0])) != 0) name.insert(0, "_");
+  if (std::isdigit(static_cast<unsigned char>(name[0])) != 0) name.insert(name.begin(), '_');
+  return name;
+}
+
+std::string numbered(std::string_view base, int number) {
+  std::string name(base);
+  name += '_';
+  name += std::to_string(number);
   return name;
 }
 
@@ -65,16 +72,16 @@ std::string Namespace::unique(std::string_view candidate) {
   if (number < 0 || used_.count(name) != 0) {
     const auto found = count_.find(base);
     number = found == count_.end() ? 0 : found->second;
-    if (illegal_names().count(name) != 0) name = base + "_" + std::to_string(++number);
+    if (illegal_names().count(name) != 0) name = numbered(base, ++number);
   }
-  while (used_.count(name) != 0) name = base + "_" + std::to_string(++number);
+  while (used_.count(name) != 0) name = numbered(base, ++number);
   take(name, base, number);
   return name;
 }
 
 std::string Namespace::unique_plain(std::string_view candidate) {
   std::string name(candidate);
-  for (int i = 0; used_.count(name) != 0; ++i) name = std::string(candidate) + "_" + std::to_string(i);
+  for (int i = 0; used_.count(name) != 0; ++i) name = numbered(candidate, i);
   take(name, "", 0);
   return name;
 }
@@ -130,7 +137,10 @@ std::string identifier_of_source(std::string_view text) {
   constexpr std::string_view kCell = ".cell_contents";
   const std::size_t cell = text.find(kCell);
   if (text.starts_with("F[") && cell != std::string_view::npos && text.find(']') + 1 == cell) {
-    return replace_runs("L" + std::string(text.substr(1, cell - 1)) + std::string(text.substr(cell + kCell.size())), false);
+    std::string local = "L";
+    local += text.substr(1, cell - 1);
+    local += text.substr(cell + kCell.size());
+    return replace_runs(local, false);
   }
   return replace_runs(text, false);
 }

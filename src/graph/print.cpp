@@ -7,26 +7,53 @@ std::string text_of_arg(const Arg& arg);
 
 std::string joined(const std::vector<Arg>& items) {
   std::string out;
-  for (const Arg& item : items) out += (out.empty() ? "" : ", ") + text_of_arg(item);
+  for (const Arg& item : items) {
+    if (!out.empty()) out += ", ";
+    out += text_of_arg(item);
+  }
+  return out;
+}
+
+std::string tuple_text(const std::vector<Arg>& items) {
+  std::string out = "(";
+  out += joined(items);
+  out += items.size() == 1 ? ",)" : ")";
+  return out;
+}
+
+std::string bracketed(const char* open, const std::vector<Arg>& items, const char* close) {
+  std::string out = open;
+  out += joined(items);
+  out += close;
   return out;
 }
 
 std::string dict_text(const Arg& arg) {
-  std::string out;
+  std::string out = "{";
   for (std::size_t i = 0; i < arg.items.size(); ++i) {
-    out += (i == 0 ? "" : ", ") + py::repr_of(arg.keys[i].get()) + ": " + text_of_arg(arg.items[i]);
+    if (i > 0) out += ", ";
+    out += py::repr_of(arg.keys[i].get());
+    out += ": ";
+    out += text_of_arg(arg.items[i]);
   }
-  return "{" + out + "}";
+  out += "}";
+  return out;
+}
+
+std::string node_text(const Node& node) {
+  std::string out = "%";
+  out += node.name;
+  return out;
 }
 
 std::string text_of_arg(const Arg& arg) {
   switch (arg.kind) {
-    case Arg::Kind::Node: return "%" + arg.node->name;
+    case Arg::Kind::Node: return node_text(*arg.node);
     case Arg::Kind::Constant: return py::repr_of(arg.constant.get());
-    case Arg::Kind::List: return "[" + joined(arg.items) + "]";
-    case Arg::Kind::Tuple: return "(" + joined(arg.items) + (arg.items.size() == 1 ? ",)" : ")");
+    case Arg::Kind::List: return bracketed("[", arg.items, "]");
+    case Arg::Kind::Tuple: return tuple_text(arg.items);
     case Arg::Kind::Dict: return dict_text(arg);
-    case Arg::Kind::Slice: return "slice(" + joined(arg.items) + ")";
+    case Arg::Kind::Slice: return bracketed("slice(", arg.items, ")");
   }
   return "?";
 }
@@ -44,14 +71,32 @@ std::string target_text(PyObject* target) {
   return owner + py::text_of(name.get());
 }
 
+std::string head_of(const Node& node) {
+  std::string out = "    ";
+  out += node_text(node);
+  out += " : [num_users=";
+  out += std::to_string(node.users);
+  out += "] = ";
+  out += name_of(node.op);
+  out += "[target=";
+  out += target_text(node.target.get());
+  out += "]";
+  return out;
+}
+
 std::string call_text(const Node& node) {
-  std::string kwargs;
-  for (const auto& [key, value] : node.kwargs) {
-    kwargs += (kwargs.empty() ? "" : ", ") + py::text_of(key.get()) + ": " + text_of_arg(value);
+  std::string out = head_of(node);
+  out += "(args = ";
+  out += tuple_text(node.args);
+  out += ", kwargs = {";
+  for (std::size_t i = 0; i < node.kwargs.size(); ++i) {
+    if (i > 0) out += ", ";
+    out += py::text_of(node.kwargs[i].first.get());
+    out += ": ";
+    out += text_of_arg(node.kwargs[i].second);
   }
-  return "%" + node.name + " : [num_users=" + std::to_string(node.users) + "] = " + std::string(name_of(node.op)) +
-         "[target=" + target_text(node.target.get()) + "](args = (" + joined(node.args) + (node.args.size() == 1 ? ",)" : ")") +
-         ", kwargs = {" + kwargs + "})\n";
+  out += "})\n";
+  return out;
 }
 
 }  // namespace
@@ -70,14 +115,19 @@ std::string_view name_of(Op op) {
 std::string print(const Graph& graph) {
   std::string out = "graph():\n";
   for (const Node* node : graph.placeholders()) {
-    out += "    %" + node->name + " : [num_users=" + std::to_string(node->users) + "] = placeholder[target=" +
-           py::text_of(node->target.get()) + "]  # " + node->source_text + "\n";
+    out += head_of(*node);
+    out += "  # ";
+    out += node->source_text;
+    out += "\n";
   }
-  for (const Node* node : graph.nodes()) out += "    " + call_text(*node);
+  for (const Node* node : graph.nodes()) out += call_text(*node);
   if (!graph.has_output()) return out;
-  std::string values;
-  for (const Node* node : graph.outputs()) values += (values.empty() ? "%" : ", %") + node->name;
-  return out + "    return (" + values + (graph.outputs().size() == 1 ? ",)\n" : ")\n");
+  std::vector<Arg> values;
+  for (Node* node : graph.outputs()) values.push_back(Arg::of(node));
+  out += "    return ";
+  out += tuple_text(values);
+  out += "\n";
+  return out;
 }
 
 }  // namespace pellucid::graph
