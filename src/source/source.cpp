@@ -1,1 +1,243 @@
 #include "source/source.h"
+
+#include "py/cpython311.h"
+#include "py/native_lookup.h"
+
+namespace pellucid::source {
+namespace {
+
+bool has_base(Step step) noexcept { return step != Step::Local && step != Step::Free && step != Step::Const; }
+
+// Keys that may stand for each other: their hash and equality are C code and cannot fail.
+bool is_plain_key(PyObject* key) noexcept {
+  PyTypeObject* type = Py_TYPE(key);
+  if (type == &PyTuple_Type) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
+      if (!is_plain_key(PyTuple_GET_ITEM(key, i))) return false;
+    }
+    return true;
+  }
+  return type == &PyUnicode_Type || type == &PyLong_Type || type == &PyBool_Type || type == &PyFloat_Type ||
+         type == &PyBytes_Type || key == Py_None;
+}
+
+PyTypeObject* deque_type() {
+  static PyTypeObject* type = [] {  // lives as long as the interpreter
+    PyObject* found = py::import_attr("collections", "deque").release();
+    return reinterpret_cast<PyTypeObject*>(found);
+  }();
+  return type;
+}
+
+bool is_deque(PyObject* object) noexcept {
+  try {
+    return PyObject_TypeCheck(object, deque_type()) != 0;
+  } catch (const py::PythonError&) {
+    return false;
+  }
+}
+
+PyObject* load_item(PyObject* base, std::int64_t index, py::Owned<>& fresh) noexcept {
+  if (index < 0) return nullptr;
+  if (PyList_Check(base)) return index < PyList_GET_SIZE(base) ? PyList_GET_ITEM(base, index) : nullptr;
+  if (PyTuple_Check(base)) return index < PyTuple_GET_SIZE(base) ? PyTuple_GET_ITEM(base, index) : nullptr;
+  if (!is_deque(base) || index >= Py_SIZE(base)) return nullptr;
+  fresh = py::Owned<>::steal(deque_type()->tp_as_sequence->sq_item(base, index));
+  if (!fresh) PyErr_Clear();
+  return fresh.get();
+}
+
+PyObject* load_member(PyObject* base, PyObject* name, py::Owned<>& fresh) noexcept {
+  PyObject* descriptor = py::type_lookup(Py_TYPE(base), name);
+  if (descriptor == nullptr) return nullptr;
+  if (!Py_IS_TYPE(descriptor, &PyMemberDescr_Type) && !Py_IS_TYPE(descriptor, &PyGetSetDescr_Type)) return nullptr;
+  fresh = py::Owned<>::steal(
+      Py_TYPE(descriptor)->tp_descr_get(descriptor, base, reinterpret_cast<PyObject*>(Py_TYPE(base))));
+  if (!fresh) PyErr_Clear();
+  return fresh.get();
+}
+
+std::string name_attr(PyObject* object, const char* attr) {
+  auto text = py::Owned<>::steal(PyObject_GetAttrString(object, attr));
+  if (!text) PyErr_Clear();
+  return py::text_of(text.get());
+}
+
+// Name of the module whose namespace this dict is; "" for any other dict.
+std::string module_of_namespace(PyObject* dict) {
+  if (!PyDict_CheckExact(dict)) return {};
+  PyObject* name = PyDict_GetItemString(dict, "__name__");
+  if (name == nullptr || !PyUnicode_CheckExact(name)) return {};
+  PyObject* module = py::native_dict_get(PyImport_GetModuleDict(), name);
+  if (module == nullptr || !PyModule_Check(module) || PyModule_GetDict(module) != dict) return {};
+  return py::text_of(name);
+}
+
+std::string root_text_of(const Source* root) {
+  switch (root->step) {
+    case Step::Local: return std::string("L[").append(py::repr_of(root->operand.get())).append("]");
+    case Step::Free: return std::string("F[").append(py::repr_of(root->operand.get())).append("]");
+    default: break;
+  }
+  PyObject* object = root->operand.get();
+  if (object == nullptr) return "C[?]";
+  if (!module_of_namespace(object).empty()) return "G";
+  return std::string("C[").append(describe(object)).append("]");
+}
+
+}  // namespace
+
+std::size_t SourceTable::Hash::operator()(const Key& k) const noexcept {
+  auto mix = [](std::size_t seed, std::size_t value) { return (seed ^ value) * 0x9E3779B97F4A7C15ull; };
+  std::size_t h = mix(static_cast<std::size_t>(k.step), reinterpret_cast<std::size_t>(k.base) >> 4);
+  h = mix(h ^ (h >> 29), reinterpret_cast<std::size_t>(k.operand) >> 4);
+  h = mix(h ^ (h >> 31), static_cast<std::size_t>(k.index));
+  return h ^ (h >> 32);
+}
+
+const Source* SourceTable::intern(Step step, const Source* base, PyObject* operand, std::int64_t index) {
+  auto [place, fresh] = by_key_.try_emplace(Key{step, base, operand, index}, nullptr);
+  if (!fresh) return place->second;
+  auto made = std::make_unique<Source>(Source{step, base, py::Owned<>::share(operand), index, static_cast<int>(all_.size())});
+  place->second = made.get();
+  all_.push_back(std::move(made));
+  return place->second;
+}
+
+py::Owned<> SourceTable::canonical(PyObject* key) {
+  if (PyUnicode_CheckExact(key)) {
+    PyObject* text = Py_NewRef(key);
+    PyUnicode_InternInPlace(&text);
+    return py::Owned<>::steal(text);
+  }
+  if (!is_plain_key(key)) return py::Owned<>::share(key);
+  if (!keys_) keys_ = py::take(PyDict_New());
+  auto typed = py::take(PyTuple_Pack(2, reinterpret_cast<PyObject*>(Py_TYPE(key)), key));
+  PyObject* first = PyDict_SetDefault(keys_.get(), typed.get(), key);
+  if (first == nullptr) py::throw_pending();
+  return py::Owned<>::share(first);
+}
+
+const Source* SourceTable::local(int slot, PyObject* name) {
+  return intern(Step::Local, nullptr, canonical(name).get(), slot);
+}
+const Source* SourceTable::free(int index, PyObject* name) {
+  return intern(Step::Free, nullptr, canonical(name).get(), index);
+}
+const Source* SourceTable::constant(PyObject* object) { return intern(Step::Const, nullptr, object, -1); }
+const Source* SourceTable::instance_attr(const Source* base, PyObject* name) {
+  return intern(Step::InstanceAttr, base, canonical(name).get(), -1);
+}
+const Source* SourceTable::dict_of(const Source* base) { return intern(Step::DictOf, base, nullptr, -1); }
+const Source* SourceTable::item(const Source* base, std::int64_t index) {
+  return intern(Step::Item, base, nullptr, index);
+}
+const Source* SourceTable::dict_item(const Source* base, PyObject* key) {
+  if (base->step == Step::DictOf && PyUnicode_CheckExact(key)) return instance_attr(base->base, key);
+  return intern(Step::DictItem, base, canonical(key).get(), -1);
+}
+const Source* SourceTable::member(const Source* base, PyObject* name) {
+  return intern(Step::Member, base, canonical(name).get(), -1);
+}
+const Source* SourceTable::cell_contents(const Source* base) { return intern(Step::CellContents, base, nullptr, -1); }
+const Source* SourceTable::type_of(const Source* base) { return intern(Step::TypeOf, base, nullptr, -1); }
+
+std::int64_t native_length(PyObject* object) noexcept {
+  if (PyList_Check(object) || PyTuple_Check(object)) return Py_SIZE(object);
+  if (PyDict_Check(object)) return reinterpret_cast<PyDictObject*>(object)->ma_used;
+  if (PyAnySet_Check(object)) return PySet_GET_SIZE(object);
+  return is_deque(object) ? Py_SIZE(object) : -1;
+}
+
+PyObject* load_step(const Source& source, PyObject* base, PyObject* const* locals, PyObject* closure,
+                    py::Owned<>& fresh) noexcept {
+  if (base == nullptr && has_base(source.step)) return nullptr;
+  switch (source.step) {
+    case Step::Local: return locals == nullptr ? nullptr : locals[source.index];
+    case Step::Free:
+      if (closure == nullptr || source.index >= PyTuple_GET_SIZE(closure)) return nullptr;
+      return PyTuple_GET_ITEM(closure, source.index);
+    case Step::Const: return source.operand.get();
+    case Step::InstanceAttr: return py::native_instance_attr(base, source.operand.get());
+    case Step::DictOf: return py::make_instance_dict(base);  // the program asked for the dict, so making it changes nothing
+    case Step::Item: return load_item(base, source.index, fresh);
+    case Step::DictItem: return PyDict_Check(base) ? py::native_dict_get(base, source.operand.get()) : nullptr;
+    case Step::Member: return load_member(base, source.operand.get(), fresh);
+    case Step::CellContents: return PyCell_Check(base) ? PyCell_GET(base) : nullptr;
+    case Step::TypeOf: return reinterpret_cast<PyObject*>(Py_TYPE(base));
+  }
+  return nullptr;
+}
+
+py::Owned<> evaluate_step(const Source* source, PyObject* base_value, PyObject* const* locals, PyObject* closure) {
+  py::Owned<> fresh;
+  PyObject* value = load_step(*source, base_value, locals, closure, fresh);
+  return fresh ? std::move(fresh) : py::Owned<>::share(value);
+}
+
+py::Owned<> evaluate(const Source* source, PyObject* const* locals, PyObject* closure) {
+  std::vector<const Source*> path;
+  for (const Source* s = source; s != nullptr; s = s->base) path.push_back(s);
+  py::Owned<> value;
+  for (auto step = path.rbegin(); step != path.rend(); ++step) {
+    value = evaluate_step(*step, value.get(), locals, closure);
+    if (!value) break;
+  }
+  return value;
+}
+
+std::string describe(PyObject* object) {
+  if (object == nullptr) return "nothing";
+  if (PyType_Check(object)) {
+    auto* type = reinterpret_cast<PyTypeObject*>(object);
+    if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) return type->tp_name;
+    PyObject* module = type->tp_dict == nullptr ? nullptr : PyDict_GetItemString(type->tp_dict, "__module__");
+    const std::string name = py::text_of(reinterpret_cast<PyHeapTypeObject*>(type)->ht_qualname);
+    const std::string prefix = py::text_of(module);
+    return prefix.empty() || prefix == "builtins" ? name : prefix + '.' + name;
+  }
+  if (PyModule_Check(object)) {
+    PyObject* name = PyDict_GetItemString(PyModule_GetDict(object), "__name__");
+    return py::text_of(name);
+  }
+  if (PyFunction_Check(object)) {
+    auto* function = reinterpret_cast<PyFunctionObject*>(object);
+    const std::string module = py::text_of(function->func_module);
+    const std::string name = py::text_of(function->func_qualname);
+    return module.empty() ? name : module + '.' + name;
+  }
+  if (PyCFunction_Check(object)) return name_attr(object, "__qualname__");
+  if (is_plain_key(object) || PyComplex_CheckExact(object) || object == Py_Ellipsis) return py::repr_of(object);
+  const std::string module = module_of_namespace(object);
+  if (!module.empty()) return module + ".__dict__";
+  char address[32];
+  PyOS_snprintf(address, sizeof address, " at %p>", static_cast<void*>(object));
+  return std::string("<").append(describe(reinterpret_cast<PyObject*>(Py_TYPE(object)))).append(address);
+}
+
+std::string print(const Source* source, const RootText& root_text) {
+  std::vector<const Source*> path;
+  for (const Source* s = source; s != nullptr; s = s->base) path.push_back(s);
+  std::string text = root_text(path.back());
+  if (text.empty()) text = root_text_of(path.back());
+  for (auto at = path.rbegin() + 1; at != path.rend(); ++at) {
+    const Source* s = *at;
+    switch (s->step) {
+      case Step::InstanceAttr:
+      case Step::Member: text.append(".").append(py::text_of(s->operand.get())); break;
+      case Step::DictOf: text += ".__dict__"; break;
+      case Step::Item: text.append("[").append(std::to_string(s->index)).append("]"); break;
+      case Step::DictItem: text.append("[").append(describe(s->operand.get())).append("]"); break;
+      case Step::CellContents: text += ".cell_contents"; break;
+      case Step::TypeOf: text.insert(0, "type(").append(")"); break;
+      default: break;
+    }
+  }
+  return text;
+}
+
+std::string print(const Source* source) {
+  return print(source, [](const Source*) { return std::string(); });
+}
+
+}  // namespace pellucid::source

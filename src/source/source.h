@@ -6,6 +6,7 @@
 //   L['self']._modules['h'][0]  =  Item(DictItem(InstanceAttr(Local(0), "_modules"), "h"), 0)
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -66,7 +67,9 @@ class SourceTable {
   struct Hash {
     std::size_t operator()(const Key& k) const noexcept;
   };
+  py::Owned<> canonical(PyObject* key);  // one object for all equal keys of builtin immutable types
   std::unordered_map<Key, const Source*, Hash> by_key_;
+  py::Owned<> keys_;  // {(type(key), key): key}
   std::vector<std::unique_ptr<Source>> all_;
 };
 
@@ -74,10 +77,25 @@ class SourceTable {
 // module's namespace). Never raises.
 std::string print(const Source* source);
 
+// The same, with the text of roots chosen by the caller ("" leaves it to print). code_parts() needs other roots than messages.
+using RootText = std::function<std::string(const Source*)>;
+std::string print(const Source* source, const RootText& root_text);
+
+// "torch.nn.modules.linear.Linear", "'h'", "<dict at 0x7f…>": names an object without running user code.
+std::string describe(PyObject* object);
+
 // Reads the value with CPython's own operations, without running Python code and without side effects.
 // `locals` are the entry's arguments in co_varnames order, `closure` its tuple of cells or null.
 // Returns an empty Owned (no error pending) when a step does not exist any more.
 py::Owned<> evaluate(const Source* source, PyObject* const* locals, PyObject* closure);
+
+// The hot form of evaluate_step: a borrowed value, null when the step does not exist. `fresh` holds the reference when
+// the value may have no other owner (Member, deque items).
+PyObject* load_step(const Source& source, PyObject* base_value, PyObject* const* locals, PyObject* closure,
+                    py::Owned<>& fresh) noexcept;
+
+// len() of a list, tuple, dict, set, frozenset, deque or a subclass, never calling __len__; -1 for anything else.
+std::int64_t native_length(PyObject* object) noexcept;
 
 // One step of evaluate: the child of `base_value` (null for roots).
 py::Owned<> evaluate_step(const Source* source, PyObject* base_value, PyObject* const* locals, PyObject* closure);

@@ -1,0 +1,23 @@
+// Lookups for guards: nothing here runs user code, raises or makes a dict. Keys of builtin immutable types compare by value,
+// all other keys by identity, so a user's __eq__ or __hash__ is never called.
+#pragma once
+#include <Python.h>
+
+namespace pellucid::py {
+
+// The entry `name` of the instance dict in whatever form it is (cpython311.h, "instances"). Borrowed, or null.
+PyObject* native_instance_attr(PyObject* object, PyObject* name) noexcept;
+
+// dict's own lookup, without __missing__. `dict` must be a dict or a subclass. Borrowed, or null.
+PyObject* native_dict_get(PyObject* dict, PyObject* key) noexcept;
+
+// The instance dict, made when the type has room for one and the object has none yet. Borrowed, or null.
+PyObject* make_instance_dict(PyObject* object) noexcept;
+
+// Walks the keys of an OrderedDict (or a subclass) in its own order. Start with a null cursor; null ends.
+PyObject* ordered_dict_next(PyObject* ordered_dict, void** cursor) noexcept;
+
+// Equal as dict keys, by the C code of str, int, float, complex, bytes and tuples of these; other objects by identity.
+bool equal_builtin_keys(PyObject* a, PyObject* b) noexcept;
+
+}  // namespace pellucid::py
