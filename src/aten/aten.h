@@ -94,4 +94,7 @@ std::uint32_t version_of(PyObject* tensor) noexcept;
 std::vector<std::pair<std::string, std::int64_t>> ops_without_rule();
 void reset_ops_without_rule();
 
+// Storages of fakes that are alive in this process: 0 when nothing leaks.
+std::int64_t live_fakes() noexcept;
+
 }  // namespace pellucid::aten

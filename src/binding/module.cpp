@@ -1,9 +1,11 @@
 // The extension module pellucid._core, nothing else.
 #include <nanobind/nanobind.h>
 
+#include "binding/aten_testing.h"
 #include "binding/bytecode_testing.h"
 
 NB_MODULE(_core, m) {
   m.doc() = "The native core of pellucid.";
+  pellucid::binding::bind_aten(m);
   pellucid::binding::add_bytecode_testing(m);
 }

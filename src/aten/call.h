@@ -1,0 +1,47 @@
+// One call of an operator on fakes. Only for files of this room that include Dispatcher.h.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
+#include <c10/util/SmallVector.h>
+
+#include "aten/operators.h"
+
+namespace pellucid::aten {
+
+class Call {
+ public:
+  Call(const Operator& op, const c10::OperatorHandle& handle, c10::Stack& stack);
+
+  const Operator& op;
+  const c10::OperatorHandle& handle;
+  c10::Stack& stack;
+
+  bool has_fakes = false;
+  bool has_tensors = false;
+  c10::Device device{c10::kCPU};  // of the results, unless the operator is told another
+
+  // --- for rules: arguments by position, results ---
+  std::size_t size() const { return op.args.size(); }
+  const c10::IValue& arg(std::size_t i) const { return stack[first_ + i]; }
+  const at::Tensor& tensor(std::size_t i) const { return arg(i).toTensor(); }
+  bool has_tensor(std::size_t i) const { return arg(i).isTensor() && arg(i).toTensor().defined(); }
+  void give(c10::IValue result);  // replaces the arguments
+  void give(c10::IValue first, c10::IValue second);
+  void give(c10::IValue first, c10::IValue second, c10::IValue third);
+  at::Tensor fresh(c10::IntArrayRef sizes, c10::ScalarType dtype) const;
+  at::Tensor fresh(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype) const;
+
+  // Runs the operator by its plan. `keys`: the key set of the dispatcher.
+  void run(c10::DispatchKeySet keys);
+
+ private:
+  void inspect(const at::Tensor& tensor, bool written);
+  void on_twins();
+  [[noreturn]] void needs_data() const;
+
+  std::size_t first_;
+  bool device_from_scalar_ = true;
+};
+
+}  // namespace pellucid::aten

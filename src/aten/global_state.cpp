@@ -1,0 +1,183 @@
+// GlobalState: one row for each piece of torch state that changes what a program computes.
+#include <ATen/Context.h>
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/SavedTensorHooks.h>
+#include <ATen/autocast_mode.h>
+#include <c10/core/AutogradState.h>
+#include <c10/core/DefaultDtype.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/PyInterpreterHooks.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+
+#include <array>
+
+#include "aten/aten.h"
+#include "aten/internal.h"
+
+namespace pellucid::aten {
+namespace {
+
+using Value = std::uint64_t;
+
+Value mixed(Value seed, const void* pointer) { return (seed ^ reinterpret_cast<Value>(pointer)) * 0x100000001b3ULL; }
+
+// Modes are compared by type and order: a new instance of the same class does not recompile.
+Value function_modes() {
+  const std::int64_t count = at::impl::PythonTorchFunctionTLS::stack_len();
+  Value seed = static_cast<Value>(count);
+  for (std::int64_t i = 0; i < count; ++i) {
+    seed = mixed(seed, Py_TYPE(at::impl::PythonTorchFunctionTLS::get_stack_at(i)->ptr(c10::impl::getGlobalPyInterpreter())));
+  }
+  return seed;
+}
+
+Value dispatch_modes() {
+  const std::int64_t count = c10::impl::TorchDispatchModeTLS::stack_len();
+  Value seed = static_cast<Value>(count);
+  for (std::int64_t i = 0; i < count; ++i) {
+    seed = mixed(seed, Py_TYPE(c10::impl::TorchDispatchModeTLS::get_stack_at(i)->ptr(c10::impl::getGlobalPyInterpreter())));
+  }
+  return seed;
+}
+
+// 0 while disabled: the dtype matters only inside an autocast block.
+Value autocast(c10::DeviceType device) {
+  if (!at::autocast::is_autocast_enabled(device)) return 0;
+  return 1 + static_cast<Value>(at::autocast::get_autocast_dtype(device));
+}
+
+Value functorch_level() {
+  if (!c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode)) return 0;
+  // Its C++ header needs a library that torch does not ship. Only inside vmap, grad and the like, where nothing is hot.
+  static PyObject* const level = py::import_attr("torch._C._functorch", "maybe_current_level").release();
+  auto found = py::Owned<>::steal(PyObject_CallNoArgs(level));
+  const long value = found && PyLong_Check(found.get()) ? PyLong_AsLong(found.get()) : -1;
+  PyErr_Clear();
+  return static_cast<Value>(value);
+}
+
+Value saved_tensor_hooks() {
+  const auto& state = at::SavedTensorDefaultHooks::get_tls_state();
+  return (state.stack.size() << 1) | Value{state.disabled_error_message.has_value()};
+}
+
+Value sdpa_kernels() {
+  const auto& context = at::globalContext();
+  return Value{context.userEnabledFlashSDP()} | Value{context.userEnabledMemEfficientSDP()} << 1 | Value{context.userEnabledMathSDP()} << 2 |
+         Value{context.userEnabledCuDNNSDP()} << 3 | Value{context.allowFP16BF16ReductionMathSDP()} << 4;
+}
+
+Value matmul_precision() {
+  const auto& context = at::globalContext();
+  return static_cast<Value>(context.float32MatmulPrecision()) | static_cast<Value>(context.allowFP16ReductionCuBLAS()) << 8 |
+         static_cast<Value>(context.allowBF16ReductionCuBLAS()) << 16;
+}
+
+struct Field {
+  const char* name;
+  bool flag;  // printed as True or False
+  Value (*read)();
+};
+
+c10::AutogradState& autograd() { return c10::AutogradState::get_tls_state(); }
+
+constexpr Field kFields[] = {
+    {"grad_mode", true, [] { return Value{autograd().get_grad_mode()}; }},
+    {"inference_mode", true, [] { return Value{autograd().get_inference_mode()}; }},
+    {"forward_grad_mode", true, [] { return Value{autograd().get_fw_grad_mode()}; }},
+    {"deterministic_algorithms", true, [] { return Value{at::globalContext().deterministicAlgorithms()}; }},
+    {"deterministic_algorithms_warn_only", true, [] { return Value{at::globalContext().deterministicAlgorithmsWarnOnly()}; }},
+    {"default_dtype", false, [] { return static_cast<Value>(c10::get_default_dtype_as_scalartype()); }},
+    {"torch_function_state", false, [] { return static_cast<Value>(at::impl::PythonTorchFunctionTLS::get_disabled_state()); }},
+    {"torch_function_mode_stack", false, function_modes},
+    {"torch_dispatch_mode_stack", false, dispatch_modes},
+    {"autocast_cpu", false, [] { return autocast(c10::kCPU); }},
+    {"autocast_cuda", false, [] { return autocast(c10::kCUDA); }},
+    {"autocast_cache_enabled", true, [] { return Value{at::autocast::is_autocast_cache_enabled()}; }},
+    {"functorch_level", false, functorch_level},
+    {"saved_tensor_hooks", false, saved_tensor_hooks},
+    {"sdpa_kernels", false, sdpa_kernels},
+    {"matmul_precision", false, matmul_precision},
+    {"mkldnn_enabled", true, [] { return Value{at::globalContext().userEnabledMkldnn()}; }},
+    {"cudnn_enabled", true, [] { return Value{at::globalContext().userEnabledCuDNN()}; }},
+    // The rest (autocast of other devices, functionalization, tracing, …) shows in the thread's dispatch keys.
+    {"dispatch_keys_included", false, [] { return c10::impl::tls_local_dispatch_key_set().included_.raw_repr(); }},
+    {"dispatch_keys_excluded", false, [] { return c10::impl::tls_local_dispatch_key_set().excluded_.raw_repr(); }},
+};
+constexpr std::size_t kCount = std::size(kFields);
+
+// torch.utils._device.CURRENT_DEVICE: where torch.set_default_device and `with torch.device(...)` keep the device.
+PyObject* device_globals() {
+  static PyObject* const globals = [] {
+    auto module = py::take(PyImport_ImportModule("torch.utils._device"));
+    return Py_NewRef(PyModule_GetDict(module.get()));
+  }();
+  return globals;
+}
+
+PyObject* default_device() {  // borrowed
+  static PyObject* const name = py::interned("CURRENT_DEVICE").release();
+  PyObject* device = PyDict_GetItemWithError(device_globals(), name);
+  return device != nullptr ? device : Py_None;
+}
+
+bool same_device(PyObject* a, PyObject* b) noexcept {
+  if (a == b) return true;
+  const int equal = PyObject_RichCompareBool(a, b, Py_EQ);
+  if (equal < 0) PyErr_Clear();
+  return equal == 1;
+}
+
+std::string shown(const Field& field, Value value) {
+  if (field.flag) return value != 0 ? "True" : "False";
+  return std::to_string(value);
+}
+
+}  // namespace
+
+struct GlobalState::Data {
+  std::array<Value, kCount> values{};
+  py::Owned<> device;
+  c10::AutogradState autograd = c10::AutogradState::get_tls_state();
+  c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
+  c10::ScalarType autocast_cpu = at::autocast::get_autocast_dtype(c10::kCPU);
+  c10::ScalarType autocast_cuda = at::autocast::get_autocast_dtype(c10::kCUDA);
+  bool autocast_cache = at::autocast::is_autocast_cache_enabled();
+};
+
+GlobalState::GlobalState() : data_(std::make_unique<Data>()) {}
+GlobalState::~GlobalState() = default;
+
+std::unique_ptr<GlobalState> GlobalState::now() {
+  std::unique_ptr<GlobalState> state(new GlobalState);
+  for (std::size_t i = 0; i < kCount; ++i) state->data_->values[i] = kFields[i].read();
+  state->data_->device = py::Owned<>::share(default_device());
+  return state;
+}
+
+bool GlobalState::matches() const noexcept {
+  for (std::size_t i = 0; i < kCount; ++i) {
+    if (data_->values[i] != kFields[i].read()) return false;
+  }
+  return same_device(data_->device.get(), default_device());
+}
+
+std::string GlobalState::mismatch() const {
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const Value found = kFields[i].read();
+    if (data_->values[i] == found) continue;
+    return std::string(kFields[i].name) + ": expected " + shown(kFields[i], data_->values[i]) + ", found " + shown(kFields[i], found);
+  }
+  if (same_device(data_->device.get(), default_device())) return {};
+  return "default_device: expected " + py::repr_of(data_->device.get()) + ", found " + py::repr_of(default_device());
+}
+
+void GlobalState::restore() const {
+  c10::AutogradState::set_tls_state(data_->autograd);
+  c10::impl::_force_tls_local_dispatch_key_set(data_->keys);
+  at::autocast::set_autocast_dtype(c10::kCPU, data_->autocast_cpu);
+  at::autocast::set_autocast_dtype(c10::kCUDA, data_->autocast_cuda);
+  at::autocast::set_autocast_cache_enabled(data_->autocast_cache);
+}
+
+}  // namespace pellucid::aten

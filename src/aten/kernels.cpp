@@ -1,0 +1,276 @@
+// The one kernel of all fakes: registered for every operator, it follows the operator's plan.
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include "aten/aten.h"
+#include "aten/call.h"
+
+namespace pellucid::aten {
+namespace {
+
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+
+// Meta kernels run below autograd, and what they allocate is a meta tensor, not a fake.
+const DispatchKeySet kAboveMeta = c10::autograd_dispatch_keyset_with_ADInplaceOrView | DispatchKeySet(DispatchKey::Fake);
+
+// The fakes (and real tensors) of one call with their twins.
+class Twins {
+ public:
+  at::Tensor of(const at::Tensor& tensor) {
+    if (!tensor.defined()) return tensor;
+    for (const Pair& pair : pairs_) {
+      if (pair.tensor.is_same(tensor)) return pair.twin;
+    }
+    pairs_.push_back({tensor, meta_twin(tensor)});
+    return pairs_.back().twin;
+  }
+
+  void written(const at::Tensor& tensor) {
+    for (Pair& pair : pairs_) pair.written |= pair.tensor.is_same(tensor);
+  }
+
+  void adopt_written() {
+    for (const Pair& pair : pairs_) {
+      if (pair.written && is_fake(pair.tensor.unsafeGetTensorImpl())) adopt_metadata(pair.tensor, pair.twin);
+    }
+  }
+
+  // The result of a meta kernel as a fake: the argument itself, a view of one, or something new.
+  at::Tensor result(const at::Tensor& meta, c10::Device device) {
+    if (!meta.defined()) return meta;
+    for (const Pair& pair : pairs_) {
+      if (pair.twin.is_same(meta)) return pair.tensor;
+    }
+    const auto* storage = meta.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+    for (const Pair& pair : pairs_) {
+      if (storage == nullptr || pair.twin.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() != storage) continue;
+      TORCH_CHECK_NOT_IMPLEMENTED(is_fake(pair.tensor.unsafeGetTensorImpl()), "pellucid: a view of a real tensor among fake ones");
+      return fake_view_from_meta(meta, pair.tensor);
+    }
+    return fake_from_meta(meta, static_cast<int>(device.type()), device.index());
+  }
+
+ private:
+  struct Pair {
+    at::Tensor tensor, twin;
+    bool written = false;
+  };
+  c10::SmallVector<Pair, 6> pairs_;
+};
+
+// A list of tensors, optional or not, with each tensor replaced.
+template <class F>
+c10::IValue map_list(const c10::IValue& list, F&& replace) {
+  if (list.isNone()) return list;
+  if (list.isTensorList()) {
+    c10::List<at::Tensor> out;
+    const auto in = list.toTensorList();
+    out.reserve(in.size());
+    for (std::size_t i = 0; i < in.size(); ++i) out.push_back(replace(in.get(i)));
+    return out;
+  }
+  c10::List<std::optional<at::Tensor>> out;
+  const auto in = list.toListRef();
+  out.reserve(in.size());
+  for (const c10::IValue& element : in) {
+    out.push_back(element.isTensor() ? std::optional<at::Tensor>(replace(element.toTensor())) : std::nullopt);
+  }
+  return out;
+}
+
+template <class F>
+void for_each_tensor(const c10::IValue& value, F&& visit) {
+  if (value.isTensor()) {
+    if (value.toTensor().defined()) visit(value.toTensor());
+  } else if (value.isList()) {
+    for (const c10::IValue& element : value.toListRef()) {
+      if (element.isTensor() && element.toTensor().defined()) visit(element.toTensor());
+    }
+  }
+}
+
+// Copies between devices are what these are for; indices may live on the CPU.
+bool may_mix_devices(const std::string& name) {
+  return name == "copy_" || name == "_to_copy" || name == "set_.source_Tensor" || name.rfind("index", 0) == 0 || name.rfind("_index_put", 0) == 0 ||
+         name == "_unsafe_index.Tensor" || name == "_copy_from";
+}
+
+}  // namespace
+
+Call::Call(const Operator& op_, const c10::OperatorHandle& handle_, c10::Stack& stack_)
+    : op(op_), handle(handle_), stack(stack_), first_(stack_.size() - op_.args.size()) {
+  if (!op.takes_tensors) return;
+  for (std::size_t i = 0; i < op.args.size(); ++i) {
+    if (op.args[i].kind == ArgKind::Tensor || op.args[i].kind == ArgKind::TensorList) {
+      for_each_tensor(arg(i), [&](const at::Tensor& tensor) { inspect(tensor, op.args[i].written); });
+    }
+  }
+}
+
+void Call::inspect(const at::Tensor& tensor, bool) {
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  const bool scalar = impl.dim() == 0 && impl.device().type() == c10::kCPU;  // a CPU scalar follows the other tensors
+  if (!has_tensors || (device_from_scalar_ && !scalar)) {
+    device = impl.device();
+    device_from_scalar_ = scalar;
+  } else if (!scalar && impl.device() != device && !may_mix_devices(op.name)) {
+    TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", device, " and ", impl.device(), "!");
+  }
+  has_tensors = true;
+  has_fakes |= is_fake(&impl);
+}
+
+void Call::give(c10::IValue result) {
+  torch::jit::drop(stack, size());
+  stack.push_back(std::move(result));
+}
+void Call::give(c10::IValue first, c10::IValue second) {
+  give(std::move(first));
+  stack.push_back(std::move(second));
+}
+void Call::give(c10::IValue first, c10::IValue second, c10::IValue third) {
+  give(std::move(first), std::move(second));
+  stack.push_back(std::move(third));
+}
+
+at::Tensor Call::fresh(c10::IntArrayRef sizes, c10::ScalarType dtype) const {
+  return new_fake(sizes.data(), sizes.size(), nullptr, static_cast<int>(dtype), static_cast<int>(device.type()), device.index());
+}
+at::Tensor Call::fresh(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype) const {
+  return new_fake(sizes.data(), sizes.size(), strides.data(), static_cast<int>(dtype), static_cast<int>(device.type()), device.index());
+}
+
+void Call::needs_data() const { TORCH_CHECK(false, kNeedsData, " (aten::", op.name, ")"); }
+
+void Call::run(DispatchKeySet keys) {
+  for (std::size_t i = 0; op.writes && i < op.args.size(); ++i) {
+    if (!op.args[i].written) continue;
+    for_each_tensor(arg(i), [&](const at::Tensor& tensor) {
+      TORCH_CHECK(is_fake(tensor.unsafeGetTensorImpl()), "pellucid: aten::", op.name, " would write a fake tensor into a real one");
+    });
+  }
+  if (op.rule != nullptr && op.rule(*this)) return;
+  switch (op.plan()) {
+    case Plan::NeedsData: needs_data();
+    case Plan::Missing: TORCH_CHECK_NOT_IMPLEMENTED(false, "pellucid: no fake kernel for aten::", op.name);
+    case Plan::Decompose: return op.kernel().callBoxed(handle, keys, &stack);
+    case Plan::PythonMeta: count_without_rule(op); [[fallthrough]];
+    case Plan::Meta: return on_twins();
+  }
+}
+
+void Call::on_twins() {
+  Twins twins;
+  c10::Device result_device = device;
+  for (std::size_t i = 0; i < op.args.size(); ++i) {
+    c10::IValue& value = stack[first_ + i];
+    const ArgFact fact = op.args[i];
+    if (fact.kind == ArgKind::Device && !value.isNone()) {
+      result_device = value.toDevice();
+      value = c10::Device(c10::kMeta);
+    } else if (fact.kind == ArgKind::Device && !has_tensors) {
+      value = c10::Device(c10::kMeta);
+    } else if (fact.kind == ArgKind::Tensor && value.isTensor()) {
+      at::Tensor tensor = value.toTensor();
+      value = twins.of(tensor);
+      if (fact.written) twins.written(tensor);
+    } else if (fact.kind == ArgKind::TensorList) {
+      value = map_list(value, [&](const at::Tensor& tensor) {
+        at::Tensor twin = twins.of(tensor);
+        if (fact.written) twins.written(tensor);
+        return twin;
+      });
+    }
+  }
+  {
+    c10::impl::ExcludeDispatchKeyGuard below(kAboveMeta);
+    if (op.plan() == Plan::Meta) {
+      op.kernel().callBoxed(handle, DispatchKeySet(DispatchKey::Meta), &stack);
+    } else {
+      handle.callBoxedForDispatchKey(DispatchKey::Meta, stack);
+    }
+  }
+  if (op.writes) twins.adopt_written();
+  for (std::size_t i = first_; i < stack.size(); ++i) {
+    c10::IValue& value = stack[i];
+    if (value.isTensor()) {
+      value = twins.result(value.toTensor(), result_device);
+    } else if (value.isTensorList()) {
+      value = map_list(value, [&](const at::Tensor& meta) { return twins.result(meta, result_device); });
+    }
+  }
+}
+
+namespace {
+
+// PrivateUse3: some argument is a fake.
+struct FakeKernel final : c10::OperatorKernel {
+  void operator()(const c10::OperatorHandle& handle, DispatchKeySet keys, c10::Stack* stack) {
+    if (const Operator* op = builtin_operator(handle)) {
+      Call(*op, handle, *stack).run(keys);
+    } else {
+      const Operator foreign(handle);
+      Call(foreign, handle, *stack).run(keys);
+    }
+  }
+};
+
+// The key Fake, included by FakeScope::call: sees every operator, so factories too.
+struct ScopeKernel final : c10::OperatorKernel {
+  void operator()(const c10::OperatorHandle& handle, DispatchKeySet keys, c10::Stack* stack) {
+    if (const Operator* op = builtin_operator(handle)) return run(*op, handle, keys, stack);
+    const Operator foreign(handle);
+    run(foreign, handle, keys, stack);
+  }
+
+ private:
+  static void run(const Operator& op, const c10::OperatorHandle& handle, DispatchKeySet keys, c10::Stack* stack) {
+    Call call(op, handle, *stack);
+    const bool factory = !call.has_tensors && makes_tensors(op, handle);
+    if (call.has_fakes || factory) return call.run(keys);
+    handle.redispatchBoxed(keys & DispatchKeySet(DispatchKeySet::FULL_AFTER, DispatchKey::Fake), stack);
+  }
+  static bool makes_tensors(const Operator& op, const c10::OperatorHandle& handle) {
+    for (const ArgFact& fact : op.args) {
+      if (fact.kind == ArgKind::Device) return true;
+    }
+    // A composite without tensor arguments may call factories.
+    return op.plan() == Plan::Decompose && !handle.schema().returns().empty();
+  }
+};
+
+}  // namespace
+
+void register_kernels() {
+  static bool done = false;
+  if (done) return;
+  done = true;
+  auto& dispatcher = c10::Dispatcher::singleton();
+  const auto probe = dispatcher.findSchemaOrThrow("aten::add", "Tensor");
+  for (const DispatchKey key : {DispatchKey::PrivateUse3, DispatchKey::Fake}) {
+    TORCH_CHECK(!probe.hasKernelForDispatchKey(key), "pellucid: another library has claimed the dispatch key ", key);
+  }
+  static auto& registrations = *new std::vector<c10::RegistrationHandleRAII>;  // for the life of the process
+  const auto names = dispatcher.getAllOpNames();
+  registrations.reserve(names.size() + 2);
+  const char* const debug = "pellucid fake kernel";
+  registrations.push_back(dispatcher.registerFallback(
+      DispatchKey::Fake, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<ScopeKernel>()), debug));
+  registrations.push_back(dispatcher.registerFallback(
+      DispatchKey::PrivateUse3, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<FakeKernel>()), debug));
+  // Structured operators have a composite kernel that wins over a fallback, so every operator that is not composite gets its own.
+  for (const c10::OperatorName& name : names) {
+    if (name.name.rfind("aten::", 0) != 0) continue;
+    const auto handle = dispatcher.findSchema(name);
+    if (!handle || handle->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) continue;
+    registrations.push_back(dispatcher.registerImpl(name, DispatchKey::PrivateUse3,
+                                                    c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<FakeKernel>()), std::nullopt,
+                                                    nullptr, debug));
+  }
+}
+
+Rule find_rule(const std::string&) { return nullptr; }
+
+}  // namespace pellucid::aten

@@ -1,0 +1,193 @@
+// The table of operators, and the choice of how each one is faked.
+#include "aten/operators.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <array>
+#include <map>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "aten/aten.h"
+
+namespace pellucid::aten {
+namespace {
+
+// torch's Python meta functions are registered over the C++ meta kernels, which stay in the operator's private list of kernels.
+// An explicit instantiation may name private members; this is the only way to reach a kernel that has been covered.
+template <class Tag, auto Member>
+struct Opened {
+  friend constexpr auto open_member(Tag) { return Member; }
+};
+struct DefinitionTag {
+  friend constexpr auto open_member(DefinitionTag);
+};
+struct KernelsTag {
+  friend constexpr auto open_member(KernelsTag);
+};
+template struct Opened<DefinitionTag, &c10::OperatorHandle::operatorDef_>;
+template struct Opened<KernelsTag, &c10::impl::OperatorEntry::kernels_>;
+
+const c10::impl::OperatorEntry& entry_of(const c10::OperatorHandle& handle) { return (handle.*open_member(DefinitionTag{}))->op; }
+
+// The newest kernel for the key that was compiled from C++.
+const c10::KernelFunction* native_kernel(const c10::OperatorHandle& handle, c10::DispatchKey key) {
+  const auto& kernels = entry_of(handle).*open_member(KernelsTag{});
+  const auto found = kernels.find(key);
+  if (found == kernels.end()) return nullptr;
+  for (const auto& annotated : found->second) {
+    if (annotated.kernel.isValidUnboxed() && !annotated.kernel.isFallthrough()) return &annotated.kernel;
+  }
+  return nullptr;
+}
+
+const c10::KernelFunction* any_kernel(const c10::OperatorHandle& handle, c10::DispatchKey key) {
+  const auto& kernels = entry_of(handle).*open_member(KernelsTag{});
+  const auto found = kernels.find(key);
+  return found == kernels.end() ? nullptr : &found->second.front().kernel;
+}
+
+bool has_tag(const c10::OperatorHandle& handle, at::Tag tag) {
+  const auto& tags = handle.getTags();
+  return std::find(tags.begin(), tags.end(), tag) != tags.end();
+}
+
+ArgKind kind_of(const c10::Type& type) {
+  if (type.kind() == c10::TypeKind::OptionalType) return kind_of(*type.castRaw<c10::OptionalType>()->getElementType());
+  if (type.kind() == c10::TypeKind::TensorType) return ArgKind::Tensor;
+  if (type.kind() == c10::TypeKind::DeviceObjType) return ArgKind::Device;
+  if (type.kind() == c10::TypeKind::ListType && kind_of(*type.castRaw<c10::ListType>()->getElementType()) == ArgKind::Tensor) {
+    return ArgKind::TensorList;
+  }
+  return ArgKind::Other;
+}
+
+std::string short_name(const c10::OperatorName& name) {
+  const std::string base = name.name.rfind("aten::", 0) == 0 ? name.name.substr(6) : name.name;
+  return name.overload_name.empty() ? base : base + "." + name.overload_name;
+}
+
+bool is_builtin(const c10::OperatorHandle& handle) { return handle.operator_name().name.rfind("aten::", 0) == 0; }
+
+struct Table {
+  std::shared_mutex mutex;
+  std::unordered_map<const c10::FunctionSchema*, std::unique_ptr<Operator>> operators;
+  std::map<std::string, std::int64_t> without_rule;
+};
+Table& table() {
+  static Table& instance = *new Table;  // torch's dispatcher outlives every static of ours
+  return instance;
+}
+
+}  // namespace
+
+struct Operator::Lookup {
+  explicit Lookup(const c10::OperatorHandle& op) : handle(op) {}
+
+  void choose() {
+    using c10::DispatchKey;
+    struct Choice {
+      Plan plan;
+      const c10::KernelFunction* kernel;
+    };
+    if (const auto* composite = native_kernel(handle, DispatchKey::CompositeImplicitAutograd)) {
+      kernel = composite;
+      plan = Plan::Decompose;
+      return;
+    }
+    const bool reads = has_tag(handle, at::Tag::data_dependent_output) || has_tag(handle, at::Tag::dynamic_output_shape);
+    const Choice choices[] = {
+        {Plan::Meta, native_kernel(handle, DispatchKey::Meta)},
+        {Plan::NeedsData, reads ? any_kernel(handle, DispatchKey::CPU) : nullptr},
+        {Plan::PythonMeta, any_kernel(handle, DispatchKey::CPU) != nullptr ? any_kernel(handle, DispatchKey::Meta) : nullptr},
+        {Plan::Decompose, native_kernel(handle, DispatchKey::CompositeExplicitAutograd)},
+        {Plan::Decompose, native_kernel(handle, DispatchKey::CompositeExplicitAutogradNonFunctional)},
+        {Plan::PythonMeta, any_kernel(handle, DispatchKey::Meta)},
+    };
+    for (const Choice& choice : choices) {
+      if (choice.kernel == nullptr) continue;
+      plan = choice.plan;
+      kernel = choice.kernel;
+      return;
+    }
+    plan = reads ? Plan::NeedsData : Plan::Missing;
+  }
+
+  const c10::OperatorHandle handle;
+  std::once_flag once;
+  Plan plan = Plan::Missing;
+  const c10::KernelFunction* kernel = nullptr;
+};
+
+Operator::Operator(const c10::OperatorHandle& handle) : name(short_name(handle.operator_name())), lookup_(std::make_unique<Lookup>(handle)) {
+  const c10::FunctionSchema& schema = handle.schema();
+  for (const c10::Argument& argument : schema.arguments()) {
+    ArgFact fact{kind_of(*argument.type()), argument.alias_info() != nullptr && argument.alias_info()->isWrite()};
+    writes |= fact.written;
+    takes_tensors |= fact.kind == ArgKind::Tensor || fact.kind == ArgKind::TensorList;
+    args.push_back(fact);
+  }
+  for (const c10::Argument& result : schema.returns()) {
+    const c10::AliasInfo* alias = result.alias_info();
+    std::int8_t from = -1;
+    if (alias != nullptr && !alias->isWrite()) is_view = true;
+    if (alias != nullptr && alias->isWrite()) {
+      for (std::size_t i = 0; i < args.size(); ++i) {
+        const c10::AliasInfo* other = schema.arguments()[i].alias_info();
+        if (args[i].written && other->beforeSets() == alias->beforeSets()) from = static_cast<std::int8_t>(i);
+      }
+    }
+    returned_arg.push_back(from);
+  }
+  rule = is_builtin(handle) ? find_rule(name) : nullptr;
+}
+Operator::~Operator() = default;
+
+Plan Operator::plan() const {
+  std::call_once(lookup_->once, [this] { lookup_->choose(); });
+  return lookup_->plan;
+}
+const c10::KernelFunction& Operator::kernel() const { return *lookup_->kernel; }
+
+Operator* builtin_operator(const c10::OperatorHandle& handle) {
+  // Most calls find their operator in this thread's own table, without a lock.
+  thread_local std::array<std::pair<const c10::FunctionSchema*, Operator*>, 512> recent{};
+  const c10::FunctionSchema* schema = &handle.schema();
+  auto& slot = recent[(reinterpret_cast<std::uintptr_t>(schema) >> 6) % recent.size()];
+  if (slot.first == schema) return slot.second;
+  if (!is_builtin(handle)) return nullptr;
+  Table& all = table();
+  Operator* found = nullptr;
+  {
+    std::shared_lock lock(all.mutex);
+    const auto it = all.operators.find(schema);
+    if (it != all.operators.end()) found = it->second.get();
+  }
+  if (found == nullptr) {
+    auto fresh = std::make_unique<Operator>(handle);
+    std::unique_lock lock(all.mutex);
+    found = all.operators.try_emplace(schema, std::move(fresh)).first->second.get();
+  }
+  slot = {schema, found};
+  return found;
+}
+
+void count_without_rule(const Operator& op) {
+  Table& all = table();
+  std::unique_lock lock(all.mutex);
+  ++all.without_rule[op.name];
+}
+
+std::vector<std::pair<std::string, std::int64_t>> ops_without_rule() {
+  Table& all = table();
+  std::shared_lock lock(all.mutex);
+  return {all.without_rule.begin(), all.without_rule.end()};
+}
+
+void reset_ops_without_rule() {
+  Table& all = table();
+  std::unique_lock lock(all.mutex);
+  all.without_rule.clear();
+}
+
+}  // namespace pellucid::aten

@@ -1,0 +1,63 @@
+// What the fake kernel knows of one operator, decoded once from its schema. Only for files of this room that include Dispatcher.h.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "aten/internal.h"
+
+namespace c10 {
+class KernelFunction;
+class OperatorHandle;
+struct IValue;
+}  // namespace c10
+
+namespace pellucid::aten {
+
+enum class ArgKind : std::uint8_t { Other, Tensor, TensorList, Device };
+
+struct ArgFact {
+  ArgKind kind = ArgKind::Other;
+  bool written = false;
+};
+
+// How fakes of this operator are computed.
+enum class Plan : std::uint8_t {
+  NeedsData,    // the result depends on values: refused
+  Meta,         // torch's own C++ meta kernel, on twins
+  Decompose,    // torch's own C++ composite kernel, on the fakes themselves
+  PythonMeta,   // the Python meta function, on twins: slow, counted
+  Missing,
+};
+
+class Call;
+using Rule = bool (*)(Call&);  // false: this case is not covered, go on with the plan without the rule
+
+struct Operator {
+  explicit Operator(const c10::OperatorHandle& handle);
+  ~Operator();
+
+  const std::string name;  // "add.Tensor"
+  std::vector<ArgFact> args;
+  std::vector<std::int8_t> returned_arg;  // per return: the written argument it is, or -1
+  bool writes = false;
+  bool takes_tensors = false;
+  bool is_view = false;
+  Rule rule = nullptr;
+
+  Plan plan() const;             // looks the kernels up at the first call
+  const c10::KernelFunction& kernel() const;
+
+ private:
+  struct Lookup;
+  std::unique_ptr<Lookup> lookup_;
+};
+
+// Made at the first call, lives for ever. nullptr for operators of other libraries: those may be unloaded or change their kernels,
+// so they are decoded at every call.
+Operator* builtin_operator(const c10::OperatorHandle& handle);
+void count_without_rule(const Operator& op);
+Rule find_rule(const std::string& name);  // rules_*.cpp; nullptr when there is none
+
+}  // namespace pellucid::aten

@@ -1,0 +1,255 @@
+// The one file that knows torch's Python object (python_variable.h is the slowest header of all): unpack and wrap, fakes of real
+// tensors with their autograd state, and calls under the thread-local state of a capture.
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/SavedTensorHooks.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/record_function.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/PyInterpreterHooks.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <optional>
+#include <unordered_map>
+
+#include "aten/aten.h"
+#include "aten/internal.h"
+
+namespace pellucid::aten {
+namespace {
+
+namespace autograd = torch::autograd;
+
+const at::Tensor& tensor_of(PyObject* object) noexcept { return reinterpret_cast<THPVariable*>(object)->cdata; }
+
+// The grad_fn of a fake whose real tensor was computed before the region.
+struct ComputedBefore final : autograd::Node {
+  autograd::variable_list apply(autograd::variable_list&&) override {
+    TORCH_CHECK(false, kNeedsData, " (backward through a fake tensor)");
+  }
+  std::string name() const override { return "ComputedBefore"; }
+};
+
+void set_computed_before(const at::Tensor& fake) {
+  auto node = c10::make_intrusive<ComputedBefore>();
+  node->add_input_metadata(fake);
+  autograd::impl::set_gradient_edge(fake, {std::move(node), 0});
+}
+
+// torch function modes other than the default device's are the user's: the executor has handled them.
+bool is_default_device_mode(PyObject* mode) {
+  static PyObject* const type = py::import_attr("torch.utils._device", "DeviceContext").release();
+  return reinterpret_cast<PyObject*>(Py_TYPE(mode)) == type;
+}
+
+// Hides what would see fakes or be seen by them, for the time of one call (DESIGN 5.4, trap 2).
+class CallState {
+ public:
+  CallState()
+      : factories_(c10::DispatchKeySet(c10::DispatchKey::Fake)),
+        no_modes_(c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot})),
+        no_profiler_(/*is_enabled=*/false),
+        autocast_cache_(at::autocast::is_autocast_cache_enabled()) {
+    if (autocast_cache_) at::autocast::set_autocast_cache_enabled(false);
+    const auto& hooks = at::SavedTensorDefaultHooks::get_tls_state();
+    if (!hooks.stack.empty()) {
+      hooks_ = hooks;
+      at::SavedTensorDefaultHooks::set_tls_state({});
+    }
+    if (at::impl::PythonTorchFunctionTLS::stack_len() > 0) hide_function_modes();
+  }
+  ~CallState() {
+    if (autocast_cache_) at::autocast::set_autocast_cache_enabled(true);
+    if (hooks_) at::SavedTensorDefaultHooks::set_tls_state(*hooks_);
+    if (modes_) at::impl::PythonTorchFunctionTLS::set_state(*modes_);
+  }
+  CallState(const CallState&) = delete;
+  CallState& operator=(const CallState&) = delete;
+
+ private:
+  void hide_function_modes() {
+    using Modes = at::impl::PythonTorchFunctionTLS;
+    modes_ = Modes::get_state();
+    Modes hidden;
+    const std::int64_t count = Modes::stack_len();
+    std::vector<std::shared_ptr<c10::SafePyObject>> kept;
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (is_default_device_mode(Modes::get_stack_at(i)->ptr(c10::impl::getGlobalPyInterpreter()))) kept.push_back(Modes::get_stack_at(i));
+    }
+    const auto disabled = Modes::get_disabled_state();
+    Modes::set_state(hidden);
+    Modes::set_disabled_state(disabled);
+    for (auto& mode : kept) Modes::push_onto_stack(std::move(mode));
+  }
+
+  c10::impl::IncludeDispatchKeyGuard factories_;
+  c10::impl::ExcludeDispatchKeyGuard no_modes_;
+  at::RecordFunctionGuard no_profiler_;
+  const bool autocast_cache_;
+  std::optional<at::impl::SavedTensorDefaultHooksTLS> hooks_;
+  std::optional<at::impl::PythonTorchFunctionTLS> modes_;
+};
+
+bool is_buffer_type(PyTypeObject* type) noexcept {
+  static PyObject* const buffer = [] {
+    PyObject* module = PyImport_ImportModule("torch.nn");
+    PyObject* found = module != nullptr ? PyObject_GetAttrString(module, "Buffer") : nullptr;
+    Py_XDECREF(module);
+    PyErr_Clear();
+    return found;
+  }();
+  return reinterpret_cast<PyObject*>(type) == buffer;
+}
+
+template <class F>
+auto with_python_errors(F&& body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const c10::NotImplementedError& error) {
+    PyErr_SetString(PyExc_NotImplementedError, error.what_without_backtrace());
+  } catch (const c10::Error& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what_without_backtrace());
+  } catch (python_error& error) {
+    error.restore();
+  }
+  py::throw_pending();
+}
+
+}  // namespace
+
+c10::TensorImpl* impl_of(PyObject* tensor) noexcept { return tensor_of(tensor).unsafeGetTensorImpl(); }
+bool is_leaf(PyObject* tensor) noexcept {
+  const auto* meta = autograd::impl::get_autograd_meta(tensor_of(tensor));
+  return meta == nullptr || autograd::impl::grad_fn_unsafe(tensor_of(tensor)) == nullptr;
+}
+
+void initialise() {
+  with_python_errors([] {
+    register_kernels();
+    return 0;
+  });
+}
+
+bool is_tensor(PyObject* object) noexcept {
+  return THPVariableClass != nullptr && PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(THPVariableClass));
+}
+bool is_plain_tensor(PyObject* object) noexcept {
+  PyTypeObject* type = Py_TYPE(object);
+  return THPVariable_CheckTypeExact(type) || is_buffer_type(type);
+}
+bool is_fake(PyObject* object) noexcept { return is_tensor(object) && tensor_of(object).defined() && is_fake(impl_of(object)); }
+
+// --- fakes of real tensors ---
+
+namespace {
+
+struct Fakes {
+  std::unordered_map<const c10::TensorImpl*, at::Tensor> fakes;       // by real tensor
+  std::unordered_map<const c10::StorageImpl*, at::Tensor> storages;   // by real storage: a fake that has its twin
+  std::vector<at::Tensor> reals;                                      // keeps the keys above alive, so that no address is used twice
+
+  at::Tensor fake_of(const at::Tensor& real);
+  at::Tensor build(const at::Tensor& real);
+};
+
+at::Tensor Fakes::fake_of(const at::Tensor& real) {
+  if (is_fake(real.unsafeGetTensorImpl())) return real;
+  const auto found = fakes.find(real.unsafeGetTensorImpl());
+  if (found != fakes.end()) return found->second;
+  at::Tensor fake = build(real);
+  reals.push_back(real);
+  fakes.emplace(real.unsafeGetTensorImpl(), fake);
+  return fake;
+}
+
+at::Tensor Fakes::build(const at::Tensor& real) {
+  c10::TensorImpl& impl = *real.unsafeGetTensorImpl();
+  auto* view = autograd::impl::get_view_autograd_meta(real);
+  const bool is_view = view != nullptr && view->has_bw_view();
+  at::Tensor base = is_view ? fake_of(view->get_backward_view().base_) : at::Tensor();
+  const c10::StorageImpl* storage = impl.has_storage() ? impl.unsafe_storage().unsafeGetStorageImpl() : nullptr;
+  const auto shared = storages.find(storage);
+  at::Tensor fake = fake_like_real(real, shared != storages.end() ? shared->second : at::Tensor());
+  if (shared == storages.end()) storages.emplace(storage, fake);
+  if (is_view) {
+    fake = autograd::make_variable_differentiable_view(fake, autograd::ViewInfo(base, nullptr, nullptr), std::nullopt, /*shared_view_info=*/true,
+                                                       view->get_creation_meta());
+    if (storages[storage].is_same(fake)) storages[storage] = base;
+  } else if (!impl.is_inference()) {
+    fake.unsafeGetTensorImpl()->set_version_counter(c10::VariableVersion(impl.version_counter().current_version()));
+  }
+  if (!real.requires_grad()) return fake;
+  if (autograd::impl::grad_fn_unsafe(real) != nullptr) {
+    set_computed_before(fake);
+  } else {
+    fake.unsafeGetTensorImpl()->set_requires_grad(true);
+  }
+  return fake;
+}
+
+}  // namespace
+
+struct FakeScope::Data : Fakes {};
+
+FakeScope::FakeScope() : data_(std::make_unique<Data>()) {}
+FakeScope::~FakeScope() = default;
+
+py::Owned<> FakeScope::fake_of(PyObject* real) {
+  return with_python_errors([&] { return py::take(THPVariable_Wrap(data_->fake_of(tensor_of(real)))); });
+}
+
+py::Owned<> FakeScope::call(PyObject* callable, PyObject* const* args, std::size_t nargs, PyObject* kwnames) {
+  PyObject* result = nullptr;
+  {
+    CallState state;
+    result = PyObject_Vectorcall(callable, args, nargs, kwnames);
+  }
+  return py::take(result);
+}
+
+bool FakeScope::is_data_dependent(PyObject* exception) {
+  if (!PyErr_GivenExceptionMatches(exception, PyExc_RuntimeError)) return false;
+  auto text = py::Owned<>::steal(PyObject_Str(exception));
+  if (!text) {
+    PyErr_Clear();
+    return false;
+  }
+  const std::string message = py::text_of(text.get());
+  return message.find(kNeedsData) != std::string::npos || message.find(kInvalidStorage) != std::string::npos;
+}
+
+py::Owned<> fake_like(PyObject* like) {
+  return with_python_errors([&] {
+    Fakes fakes;
+    return py::take(THPVariable_Wrap(fakes.fake_of(tensor_of(like))));
+  });
+}
+
+// --- metadata ---
+
+Meta meta_of(PyObject* tensor) {
+  return with_python_errors([&] {
+    const at::Tensor& t = tensor_of(tensor);
+    c10::TensorImpl& impl = *t.unsafeGetTensorImpl();
+    Meta meta;
+    meta.sizes.assign(impl.sizes().begin(), impl.sizes().end());
+    if (impl.layout() == c10::kStrided) {
+      meta.strides.assign(impl.strides().begin(), impl.strides().end());
+      meta.storage_offset = impl.storage_offset();
+    }
+    meta.requires_grad = impl.requires_grad();
+    meta.is_leaf = is_leaf(tensor);
+    meta.version = version_of(tensor);
+    meta.storage = impl.has_storage() ? impl.unsafe_storage().unsafeGetStorageImpl() : nullptr;
+    return meta;
+  });
+}
+
+std::uint32_t version_of(PyObject* tensor) noexcept {
+  c10::TensorImpl& impl = *impl_of(tensor);
+  return impl.is_inference() ? 0 : impl.version_counter().current_version();
+}
+
+}  // namespace pellucid::aten

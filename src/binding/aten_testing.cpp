@@ -1,0 +1,92 @@
+#include "binding/aten_testing.h"
+
+#include <memory>
+#include <vector>
+
+#include "aten/aten.h"
+
+namespace nb = nanobind;
+
+namespace pellucid::binding {
+namespace {
+
+// PythonError becomes the pending error of nanobind's own exception.
+template <class F>
+auto guarded(F&& body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (py::PythonError& error) {
+    error.restore();
+    throw nb::python_error();
+  }
+}
+
+nb::object take(py::Owned<> object) { return nb::steal(object.release()); }
+
+nb::object call_in(aten::FakeScope& scope, const nb::object& callable, const nb::args& args, const nb::kwargs& kwargs) {
+  std::vector<PyObject*> flat;
+  for (nb::handle arg : args) flat.push_back(arg.ptr());
+  nb::list names;
+  for (auto [name, value] : kwargs) {
+    names.append(name);
+    flat.push_back(value.ptr());
+  }
+  nb::tuple kwnames(names);
+  return guarded([&] { return take(scope.call(callable.ptr(), flat.data(), args.size(), kwnames.size() != 0 ? kwnames.ptr() : nullptr)); });
+}
+
+void add_meta(nb::dict& out, PyObject* tensor) {
+  const aten::Meta meta = aten::meta_of(tensor);
+  nb::list sizes, strides;
+  for (auto size : meta.sizes) sizes.append(size);
+  for (auto stride : meta.strides) strides.append(stride);
+  out["sizes"] = nb::tuple(sizes);
+  out["strides"] = nb::tuple(strides);
+  out["storage_offset"] = meta.storage_offset;
+  out["requires_grad"] = meta.requires_grad;
+  out["is_leaf"] = meta.is_leaf;
+  out["version"] = meta.version;
+  out["storage"] = reinterpret_cast<std::uintptr_t>(meta.storage);
+}
+
+}  // namespace
+
+void bind_aten(nb::module_& core) {
+  nb::module_ m = core.def_submodule("_aten", "The room aten, for tests.");
+  guarded([] { aten::initialise(); });
+  m.def("is_tensor", [](nb::handle object) { return aten::is_tensor(object.ptr()); });
+  m.def("is_plain_tensor", [](nb::handle object) { return aten::is_plain_tensor(object.ptr()); });
+  m.def("is_fake", [](nb::handle object) { return aten::is_fake(object.ptr()); });
+  m.def("fake_like", [](nb::handle like) { return guarded([&] { return take(aten::fake_like(like.ptr())); }); });
+  m.def("live_fakes", &aten::live_fakes);
+  m.def("meta_of", [](nb::handle tensor) {
+    nb::dict out;
+    guarded([&] { add_meta(out, tensor.ptr()); });
+    return out;
+  });
+  m.def("version_of", [](nb::handle tensor) { return aten::version_of(tensor.ptr()); });
+  m.def("ops_without_rule", [] {
+    nb::dict out;
+    for (const auto& [name, count] : aten::ops_without_rule()) out[name.c_str()] = count;
+    return out;
+  });
+  m.def("reset_ops_without_rule", &aten::reset_ops_without_rule);
+
+  nb::class_<aten::FakeScope>(m, "FakeScope")
+      .def(nb::init<>())
+      .def("fake_of", [](aten::FakeScope& scope, nb::handle real) { return guarded([&] { return take(scope.fake_of(real.ptr())); }); })
+      .def("call", &call_in)
+      .def_static("is_data_dependent", [](nb::handle exception) { return aten::FakeScope::is_data_dependent(exception.ptr()); });
+  nb::class_<aten::TensorSpec>(m, "TensorSpec")
+      .def_static("of", [](nb::handle tensor) { return guarded([&] { return aten::TensorSpec::of(tensor.ptr()).release(); }); }, nb::rv_policy::take_ownership)
+      .def("matches", [](const aten::TensorSpec& spec, nb::handle object) { return spec.matches(object.ptr()); })
+      .def("mismatch", [](const aten::TensorSpec& spec, nb::handle object) { return nb::str(spec.mismatch(object.ptr()).c_str()); })
+      .def("text", [](const aten::TensorSpec& spec) { return nb::str(spec.text().c_str()); });
+  nb::class_<aten::GlobalState>(m, "GlobalState")
+      .def_static("now", [] { return guarded([] { return aten::GlobalState::now().release(); }); }, nb::rv_policy::take_ownership)
+      .def("matches", &aten::GlobalState::matches)
+      .def("mismatch", [](const aten::GlobalState& state) { return nb::str(state.mismatch().c_str()); })
+      .def("restore", &aten::GlobalState::restore);
+}
+
+}  // namespace pellucid::binding
