@@ -11,11 +11,11 @@ namespace pellucid::aten {
 
 class Call {
  public:
-  Call(const Operator& op, const c10::OperatorHandle& handle, c10::Stack& stack);
+  Call(const Operator& op, const c10::OperatorHandle& handle, torch::jit::Stack& stack);
 
   const Operator& op;
   const c10::OperatorHandle& handle;
-  c10::Stack& stack;
+  torch::jit::Stack& stack;
 
   bool has_fakes = false;
   bool has_tensors = false;
@@ -26,6 +26,8 @@ class Call {
   const c10::IValue& arg(std::size_t i) const { return stack[first_ + i]; }
   const at::Tensor& tensor(std::size_t i) const { return arg(i).toTensor(); }
   bool has_tensor(std::size_t i) const { return arg(i).isTensor() && arg(i).toTensor().defined(); }
+  void replace_arg(std::size_t i, c10::IValue value) { stack[first_ + i] = std::move(value); }
+  [[noreturn]] void needs_data() const;
   void give(c10::IValue result);  // replaces the arguments
   void give(c10::IValue first, c10::IValue second);
   void give(c10::IValue first, c10::IValue second, c10::IValue third);
@@ -36,9 +38,8 @@ class Call {
   void run(c10::DispatchKeySet keys);
 
  private:
-  void inspect(const at::Tensor& tensor, bool written);
+  void inspect(const at::Tensor& tensor);
   void on_twins();
-  [[noreturn]] void needs_data() const;
 
   std::size_t first_;
   bool device_from_scalar_ = true;

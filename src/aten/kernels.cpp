@@ -104,12 +104,12 @@ Call::Call(const Operator& op_, const c10::OperatorHandle& handle_, c10::Stack& 
   if (!op.takes_tensors) return;
   for (std::size_t i = 0; i < op.args.size(); ++i) {
     if (op.args[i].kind == ArgKind::Tensor || op.args[i].kind == ArgKind::TensorList) {
-      for_each_tensor(arg(i), [&](const at::Tensor& tensor) { inspect(tensor, op.args[i].written); });
+      for_each_tensor(arg(i), [&](const at::Tensor& tensor) { inspect(tensor); });
     }
   }
 }
 
-void Call::inspect(const at::Tensor& tensor, bool) {
+void Call::inspect(const at::Tensor& tensor) {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   const bool scalar = impl.dim() == 0 && impl.device().type() == c10::kCPU;  // a CPU scalar follows the other tensors
   if (!has_tensors || (device_from_scalar_ && !scalar)) {
@@ -270,7 +270,5 @@ void register_kernels() {
                                                     nullptr, debug));
   }
 }
-
-Rule find_rule(const std::string&) { return nullptr; }
 
 }  // namespace pellucid::aten

@@ -36,7 +36,7 @@ const c10::KernelFunction* native_kernel(const c10::OperatorHandle& handle, c10:
   const auto found = kernels.find(key);
   if (found == kernels.end()) return nullptr;
   for (const auto& annotated : found->second) {
-    if (annotated.kernel.isValidUnboxed() && !annotated.kernel.isFallthrough()) return &annotated.kernel;
+    if ((annotated.kernel.isValidUnboxed() || annotated.kernel.isValidSymUnboxed()) && !annotated.kernel.isFallthrough()) return &annotated.kernel;
   }
   return nullptr;
 }
@@ -50,6 +50,12 @@ const c10::KernelFunction* any_kernel(const c10::OperatorHandle& handle, c10::Di
 bool has_tag(const c10::OperatorHandle& handle, at::Tag tag) {
   const auto& tags = handle.getTags();
   return std::find(tags.begin(), tags.end(), tag) != tags.end();
+}
+
+// Composite in name only: the composite kernel dispatches by hand to kernels of one device, below autograd.
+bool opaque(const c10::OperatorHandle& handle) {
+  const std::string& name = handle.operator_name().name;
+  return name == "aten::convolution" || name == "aten::convolution_overrideable" || name == "aten::convolution_backward";
 }
 
 ArgKind kind_of(const c10::Type& type) {
@@ -99,7 +105,7 @@ struct Operator::Lookup {
     const Choice choices[] = {
         {Plan::Meta, native_kernel(handle, DispatchKey::Meta)},
         {Plan::NeedsData, reads ? any_kernel(handle, DispatchKey::CPU) : nullptr},
-        {Plan::PythonMeta, any_kernel(handle, DispatchKey::CPU) != nullptr ? any_kernel(handle, DispatchKey::Meta) : nullptr},
+        {Plan::PythonMeta, any_kernel(handle, DispatchKey::CPU) != nullptr || opaque(handle) ? any_kernel(handle, DispatchKey::Meta) : nullptr},
         {Plan::Decompose, native_kernel(handle, DispatchKey::CompositeExplicitAutograd)},
         {Plan::Decompose, native_kernel(handle, DispatchKey::CompositeExplicitAutogradNonFunctional)},
         {Plan::PythonMeta, any_kernel(handle, DispatchKey::Meta)},

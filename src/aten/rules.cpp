@@ -1,0 +1,20 @@
+#include "aten/rules.h"
+
+#include <string_view>
+#include <unordered_map>
+
+namespace pellucid::aten {
+
+Rule find_rule(const std::string& name) {
+  static const auto& rules = *[] {
+    auto* all = new std::unordered_map<std::string_view, Rule>;
+    for (const RuleTable& table : {copy_rules(), index_rules()}) {
+      for (std::size_t i = 0; i < table.size; ++i) all->emplace(table.rows[i].op, table.rows[i].rule);
+    }
+    return all;
+  }();
+  const auto found = rules.find(name);
+  return found == rules.end() ? nullptr : found->second;
+}
+
+}  // namespace pellucid::aten

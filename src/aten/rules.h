@@ -1,0 +1,23 @@
+// The rules of ours, one table per family. Only operators whose C++ meta kernel does not exist, or says another thing than eager.
+#pragma once
+#include "aten/operators.h"
+
+namespace pellucid::aten {
+
+struct RuleRow {
+  const char* op;
+  Rule rule;
+};
+struct RuleTable {
+  const RuleRow* rows;
+  std::size_t size;
+};
+template <std::size_t N>
+constexpr RuleTable as_table(const RuleRow (&rows)[N]) {
+  return {rows, N};
+}
+
+RuleTable copy_rules();   // rules_copy.cpp
+RuleTable index_rules();  // rules_index.cpp
+
+}  // namespace pellucid::aten
