@@ -10,7 +10,11 @@ namespace pellucid::backend {
 py::Owned<> native_forward(const graph::Graph& graph);
 
 // A torch.fx.GraphModule (our lazy subclass in pellucid/_fx.py): nodes filled through the C API; `forward` is native_forward
-// until somebody edits and recompiles the graph; `code`/`print_readable()` are made when asked for.
+// until somebody edits and recompiles the graph; `code`/`print_readable()` are made when asked for, so is the metadata that
+// costs text (stack traces, sources). The graph must have its output.
 py::Owned<> graph_module(const objects::Capture& capture);
+
+// The torch.fx.Graph alone.
+py::Owned<> fx_graph(const graph::Graph& graph);
 
 }  // namespace pellucid::backend

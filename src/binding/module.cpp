@@ -3,9 +3,11 @@
 
 #include "binding/aten_testing.h"
 #include "binding/bytecode_testing.h"
+#include "binding/graph_testing.h"
 
 NB_MODULE(_core, m) {
   m.doc() = "The native core of pellucid.";
   pellucid::binding::bind_aten(m);
   pellucid::binding::add_bytecode_testing(m);
+  pellucid::binding::add_graph_testing(m);
 }

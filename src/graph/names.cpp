@@ -128,7 +128,7 @@ std::string candidate_of_target(PyObject* target) {
     return snake_case(py::text_of(name ? name.get() : nullptr));
   }
   std::string text = py::text_of(target);
-  if (text.size() >= 4 && text.starts_with("__") && text.ends_with("__")) text = text.substr(2, text.size() - 4);
+  if (text.starts_with("__") && text.ends_with("__")) text = text.size() < 4 ? "" : text.substr(2, text.size() - 4);
   return snake_case(text);
 }
 

@@ -1,0 +1,281 @@
+"""The captured graph as a torch.fx.GraphModule.
+
+`_core` fills the nodes; what costs text or look-ups (stack traces, module stacks, sources) waits in `_pending_metadata` until
+somebody looks at the graph. Until the graph is edited and recompiled, `forward` is the function that `_core` assembled.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import traceback
+import types
+from dataclasses import dataclass, field
+
+import torch
+from torch._guards import GuardSource, Source
+from torch.fx.graph_module import GraphModule, _assign_attr
+
+__all__ = ["CapturedGraphModule", "GraphCompileReason", "GraphInput", "InputSource", "call_backend"]
+
+
+@dataclass
+class GraphCompileReason:
+    """Why the graph ends where it ends; the fields are those of torch._dynamo's class of this name."""
+
+    reason: str = "return_value"
+    user_stack: list[traceback.FrameSummary] = field(default_factory=list)
+    graph_break: bool = False
+
+
+@dataclass(frozen=True)
+class InputSource(Source):
+    """Where a graph input comes from: `eval(name, {"L": locals, "G": globals})` gives it."""
+
+    path: str
+
+    @property
+    def _name_template(self) -> str:
+        return self.path
+
+    @functools.cached_property
+    def guard_source(self) -> GuardSource:
+        return GuardSource.GLOBAL if self.path.startswith("G[") else GuardSource.LOCAL
+
+    def reconstruct(self, codegen) -> None:
+        raise NotImplementedError("pellucid loads its graph inputs itself")
+
+
+@dataclass
+class GraphInput:
+    """What a placeholder stands for (`node.meta["grapharg"]`). The tensor is held weakly."""
+
+    source: InputSource
+    _example: object
+    fake_tensor: object
+    pass_arg_as_tensor: bool = False
+    is_tensor: bool = True
+
+    @property
+    def example(self):
+        return None if self._example is None else self._example()
+
+    def erase(self) -> None:
+        self._example = None
+
+
+class _ForwardProperty:
+    """`gm.forward`: the native function while the graph is as captured. recompile() puts a function into the instance's own
+    class, which hides this one."""
+
+    def __get__(self, module, owner=None):
+        if module is None:
+            return self
+        forward = module.__dict__.get("_native_forward")
+        if forward is None:  # a copy that was made without __init__
+            module.recompile()
+            return module.forward
+        return forward
+
+
+class CapturedGraphModule(GraphModule):
+    forward = _ForwardProperty()
+
+    @property
+    def graph(self):
+        _settle(self)
+        return self._graph
+
+    @graph.setter
+    def graph(self, graph) -> None:
+        self.__dict__.pop("_pending_metadata", None)
+        GraphModule.graph.fset(self, graph)
+
+    def recompile(self):
+        self.__dict__.pop("_native_forward", None)
+        return super().recompile()
+
+    @property
+    def code(self) -> str:
+        return self._code
+
+    def __getattr__(self, name: str):
+        if name in ("_code", "_lineno_map", "_prologue_start") and "_native_forward" in self.__dict__:
+            self.recompile()
+            return self.__dict__[name]
+        return super().__getattr__(name)
+
+    def __deepcopy__(self, memo):
+        _settle(self)
+        native = self.__dict__.pop("_native_forward", None)  # the copy gets a forward of its own
+        try:
+            return super().__deepcopy__(memo)
+        finally:
+            if native is not None:
+                self.__dict__["_native_forward"] = native
+
+    def __reduce__(self):
+        _settle(self)
+        self.recompile()
+        return super().__reduce__()
+
+    def __reduce_package__(self, exporter):
+        _settle(self)
+        self.recompile()
+        return super().__reduce_package__(exporter)
+
+    def __prepare_scriptable__(self):  # torch.jit.script needs source text
+        if "_native_forward" in self.__dict__:
+            self.recompile()
+        return self
+
+
+def make_graph_module(graph, forward, input_facts, call_facts) -> CapturedGraphModule:
+    """Called by `_core`. Facts: (node, source text, call site, weak reference or None) and (node, recorded name or None, call site)."""
+    module = CapturedGraphModule.__new__(CapturedGraphModule)
+    torch.nn.Module.__init__(module)
+    type(module).__name__ = "GraphModule"
+    module.__dict__.update(
+        _graph=graph,
+        _native_forward=forward,
+        _pending_metadata=(input_facts, call_facts),
+        _tracer_cls=None,
+        _tracer_extras={},
+        meta={"dynamo_flat_name_to_original_fqn": {}},
+        _replace_hooks=[],
+        _create_node_hooks=[],
+        _erase_node_hooks=[],
+        _deepcopy_hooks=[],
+        shape_env=None,
+        compile_subgraph_reason=GraphCompileReason(),
+        _param_name_to_source={},
+        _source_to_user_stacks={},
+    )
+    graph.owning_module = module
+    return module
+
+
+def add_attribute(module: GraphModule, target: str, value) -> None:
+    """Called by `_core` for every get_attr node."""
+    _assign_attr(value, module, target)
+
+
+def _settle(module: CapturedGraphModule) -> None:
+    pending = module.__dict__.pop("_pending_metadata", None)
+    if pending is None:
+        return
+    input_facts, call_facts = pending
+    texts = _FrameTexts()
+    for node, source, site, example in input_facts:
+        _describe_input(module, node, source, example)
+        _describe_site(node, site, texts)
+    for node, recorded_name, site in call_facts:
+        _describe_site(node, site, texts)
+        if node.op in ("call_function", "call_method"):
+            node.meta["source_fn_stack"] = [(recorded_name or node.name, _source_fn(node))]
+
+
+def _source_fn(node):
+    stack = node.meta.get("nn_module_stack")
+    if not stack:
+        return node.target
+    module_type = next(reversed(stack.values()))[1]
+    owner = module_type.__module__
+    is_torch_leaf = owner.startswith(("torch.nn.modules", "torch.ao.")) and not owner.startswith("torch.nn.modules.container")
+    return module_type if is_torch_leaf else node.target
+
+
+def _describe_input(module, node, source_text: str, example) -> None:
+    source = InputSource(_as_dynamo_path(source_text))
+    tensor = None if example is None else example()
+    node._dynamo_source = source
+    node.meta["grapharg"] = GraphInput(source, example, node.meta.get("example_value"), is_tensor=tensor is not None)
+    node.meta["tensor_dict"] = {}
+    if tensor is not None:
+        node.type = torch.nn.Parameter if isinstance(tensor, torch.nn.Parameter) else torch.Tensor
+    member = _MODULE_MEMBER.fullmatch(source.path)
+    if member is not None:
+        node.meta["tensor_dict"]["_dynamo_static_input_type"] = "unguarded"
+        _note_parameter(module, member, source)
+
+
+_MODULE_MEMBER = re.compile(r"([LG])\['(\w+)'\]((?:\._modules\['[^']*'\])*)\._(?:parameters|buffers)\['([^']*)'\]")
+_SUBMODULE = re.compile(r"\._modules\['([^']*)'\]")
+_FREE_VARIABLE = re.compile(r"F(\['\w+'\])\.cell_contents")
+
+
+def _as_dynamo_path(text: str) -> str:
+    return _FREE_VARIABLE.sub(r"L\1", text, count=1)
+
+
+def _note_parameter(module, member: re.Match, source: InputSource) -> None:
+    scope, root, path, leaf = member.groups()
+    name = ".".join([*_SUBMODULE.findall(path), leaf])
+    module._param_name_to_source[f"{root}.{name}"] = source
+    if scope == "L":
+        module.meta["dynamo_flat_name_to_original_fqn"][f"L__{root}___{re.sub('[^0-9a-zA-Z]+', '_', name)}"] = name
+
+
+# Call sites are nested tuples (code, offset, caller, module path, module type), shared by the nodes below one frame.
+
+
+def _describe_site(node, site, texts: _FrameTexts) -> None:
+    if site is None:
+        return
+    frames = []
+    modules = {}
+    while site is not None:
+        code, offset, site, module_path, module_type = site
+        frames.append((code, offset))
+        if module_path is not None:
+            path = _SUBMODULE.sub(r".\1", _as_dynamo_path(module_path))
+            modules[module_path] = (path, module_type)
+    node.meta["stack_trace"] = "".join(texts.text(code, offset) for code, offset in reversed(frames))
+    if modules:
+        node.meta["nn_module_stack"] = dict(reversed(modules.items()))
+
+
+_NOT_USER_CODE = re.compile(r".*torch/nn/modules/|.*pellucid/polyfills/|<")
+
+
+class _FrameTexts:
+    """Entries of a traceback, each made once. Lives as long as one graph is described: it keeps code objects alive."""
+
+    def __init__(self) -> None:
+        self._texts: dict[tuple, str] = {}
+        self._positions: dict[types.CodeType, list[tuple]] = {}
+
+    def text(self, code: types.CodeType, offset: int) -> str:
+        """Empty for the insides of torch.nn and for code without a file."""
+        key = (code, offset)
+        text = self._texts.get(key)
+        if text is None:
+            text = self._texts[key] = "" if _NOT_USER_CODE.match(code.co_filename) else self._format(code, offset)
+        return text
+
+    def _format(self, code: types.CodeType, offset: int) -> str:
+        line, end_line, column, end_column = self._position(code, offset)
+        frame = traceback.FrameSummary(
+            code.co_filename,
+            line,
+            code.co_name,
+            lookup_line=False,
+            end_lineno=end_line,
+            colno=column,
+            end_colno=end_column,
+        )
+        return traceback.StackSummary().format_frame_summary(frame)
+
+    def _position(self, code: types.CodeType, offset: int) -> tuple:
+        if code not in self._positions:
+            self._positions[code] = list(code.co_positions())
+        positions = self._positions[code]
+        if not 0 <= offset // 2 < len(positions):
+            return (code.co_firstlineno, None, None, None)
+        return positions[offset // 2]
+
+
+def call_backend(gm, example_inputs, backend, **kwargs):
+    from pellucid.backends import call_backend as call
+
+    return call(gm, example_inputs, backend, **kwargs)

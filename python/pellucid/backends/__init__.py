@@ -1,0 +1,30 @@
+"""Backends: callables `(gm, example_inputs) -> callable`, by name or as they are.
+
+Our own are `eager`, `aot_eager` and `inductor`; further names come from the `torch_dynamo_backends` entry points and from
+torch._dynamo's registry, which is imported only when a name is not found otherwise, or to list them all.
+"""
+
+from pellucid.backends.call import Backend, call_backend, resolve_backend
+from pellucid.backends.errors import BackendCompilerFailed, InvalidBackend
+from pellucid.backends.registry import (
+    list_backends,
+    lookup_backend,
+    register_backend,
+    register_debug_backend,
+    register_experimental_backend,
+    unregister_backend,
+)
+
+__all__ = [
+    "Backend",
+    "BackendCompilerFailed",
+    "InvalidBackend",
+    "call_backend",
+    "list_backends",
+    "lookup_backend",
+    "register_backend",
+    "register_debug_backend",
+    "register_experimental_backend",
+    "resolve_backend",
+    "unregister_backend",
+]

@@ -1,0 +1,107 @@
+"""Calling a backend: options, the state it finds, errors."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+
+from pellucid.backends.errors import BackendCompilerFailed
+from pellucid.backends.registry import lookup_backend, uses_aot
+
+# They mean something to whoever called the backend (leave this frame alone); no failures.
+_CONTROL_EXCEPTIONS = frozenset({"SkipFrame"})
+
+
+@dataclass
+class Backend:
+    """A backend with the options it was asked for; made once per compiled function."""
+
+    name: str
+    function: Callable
+    options: dict = field(default_factory=dict)
+    aot: bool = False  # runs AOTAutograd, so it needs torch's tracing context
+
+    def __call__(self, gm, example_inputs):
+        return self.function(gm, example_inputs, **self.options)
+
+
+def resolve_backend(backend="inductor", *, mode: str | None = None, options: dict | None = None, dynamic: bool | None = None) -> Backend:
+    """As torch.compile: `mode` and `options` are Inductor's, for others they are passed on when they were given."""
+    if isinstance(backend, Backend):
+        return backend
+    if backend == "inductor":
+        from pellucid.backends.aot import inductor_compiler
+
+        return Backend("inductor", inductor_compiler(mode, options, dynamic), aot=True)
+    given = {}
+    if mode and mode != "default":
+        given["mode"] = mode
+    if options:
+        given["options"] = options
+    name = backend if isinstance(backend, str) else name_of(backend)
+    return Backend(name, lookup_backend(backend), given, aot=backend == "aot_eager")
+
+
+def name_of(backend) -> str:
+    return getattr(backend, "__name__", None) or type(backend).__name__
+
+
+def call_backend(gm, example_inputs, backend, *, mode=None, options=None, dynamic=None, reason=None, compile_id=None):
+    """The compiled form of `gm`: called with the graph's inputs, positionally, it gives a tuple.
+
+    `example_inputs` are real tensors, one for each placeholder. `reason` is a GraphCompileReason, `compile_id` a pair of numbers
+    (frame, compilation of it).
+    """
+    backend = resolve_backend(backend, mode=mode, options=options, dynamic=dynamic)
+    if reason is not None:
+        gm.compile_subgraph_reason = reason
+    with _undisturbed_state(), _tracing_context(gm, example_inputs, backend, compile_id):
+        try:
+            compiled = backend(gm, list(example_inputs))
+            if not callable(compiled):
+                raise TypeError(f"compiler_fn did not return callable, but {type(compiled).__name__}")
+        except Exception as error:
+            if type(error).__name__ in _CONTROL_EXCEPTIONS:
+                raise
+            raise BackendCompilerFailed(backend.name, error).with_traceback(error.__traceback__) from None
+    return compiled
+
+
+def _tracing_context(gm, example_inputs, backend: Backend, compile_id):
+    if not backend.aot and not uses_aot():
+        return contextlib.nullcontext()
+    from pellucid.backends.tracing_context import tracing_context
+
+    return tracing_context(gm, example_inputs, compile_id, replace_fakes=backend.aot)
+
+
+@contextlib.contextmanager
+def _undisturbed_state():
+    """Global torch state, and the random generators, are after the backend what they were before it."""
+    python_rng = random.getstate()
+    torch_rng = torch.get_rng_state()
+    device_rng = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    grad = torch.is_grad_enabled()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    default_dtype = torch.get_default_dtype()
+    autocast = {device: (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in ("cpu", "cuda")}
+    autocast_cache = torch.is_autocast_cache_enabled()
+    try:
+        yield
+    finally:
+        random.setstate(python_rng)
+        torch.set_rng_state(torch_rng)
+        if device_rng is not None:
+            torch.cuda.set_rng_state_all(device_rng)
+        torch._C._set_grad_enabled(grad)
+        torch._C._set_deterministic_algorithms(deterministic, warn_only=warn_only)  # the public one imports Inductor
+        torch.set_default_dtype(default_dtype)
+        for device, (enabled, dtype) in autocast.items():
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, dtype)
+        torch.set_autocast_cache_enabled(autocast_cache)

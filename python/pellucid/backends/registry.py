@@ -1,0 +1,105 @@
+"""Names of backends."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import EntryPoint, entry_points
+
+from pellucid.backends.errors import InvalidBackend
+
+CompilerFn = Callable[..., Callable]
+
+# Ours: name -> (module, attribute, tags). Imported at the first use, so that "eager" costs nothing.
+_BUILTIN: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "eager": ("pellucid.backends.eager", "eager", ("debug",)),
+    "aot_eager": ("pellucid.backends.aot", "aot_eager", ("debug",)),
+    "inductor": ("pellucid.backends.aot", "inductor", ()),
+}
+_REGISTERED: dict[str, CompilerFn] = {}
+_TAGS: dict[str, tuple[str, ...]] = {}
+
+
+def register_backend(compiler_fn: CompilerFn | None = None, name: str | None = None, tags: Sequence[str] = ()):
+    """Gives a backend a name: as a decorator, with or without arguments, or as a call. Returns the backend."""
+    if compiler_fn is None:
+        return functools.partial(register_backend, name=name, tags=tags)
+    if not callable(compiler_fn):
+        raise TypeError(f"a backend must be callable, not {type(compiler_fn).__name__}")
+    name = name or compiler_fn.__name__
+    assert name not in _REGISTERED, f"duplicate name: {name}"
+    _REGISTERED[name] = compiler_fn
+    _TAGS[name] = tuple(tags)
+    return compiler_fn
+
+
+register_debug_backend = functools.partial(register_backend, tags=("debug",))
+register_experimental_backend = functools.partial(register_backend, tags=("experimental",))
+
+
+def unregister_backend(name: str) -> None:
+    _REGISTERED.pop(name, None)
+    _TAGS.pop(name, None)
+
+
+def lookup_backend(backend: str | CompilerFn) -> CompilerFn:
+    """The backend of that name; a callable is its own."""
+    if not isinstance(backend, str):
+        if not callable(backend):
+            raise TypeError(f"a backend is a name or a callable, not {type(backend).__name__}")
+        return backend
+    found = _REGISTERED.get(backend) or _builtin(backend) or _from_entry_point(backend) or _from_torch(backend)
+    if found is None:
+        raise InvalidBackend(backend, list_backends())
+    return found
+
+
+def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")) -> list[str]:
+    """Names for `backend=`, without the debug and experimental ones; all of them with None."""
+    excluded = set(exclude_tags or ())
+    tags_of = dict.fromkeys(_entry_points(), ())
+    tags_of.update(_torch_backends())
+    tags_of.update({name: tags for name, (_, _, tags) in _BUILTIN.items()})
+    tags_of.update(_TAGS)
+    return sorted(name for name, tags in tags_of.items() if not excluded.intersection(tags))
+
+
+def _builtin(name: str) -> CompilerFn | None:
+    if name not in _BUILTIN:
+        return None
+    module, attribute, _ = _BUILTIN[name]
+    return getattr(importlib.import_module(module), attribute)
+
+
+def _entry_points() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group="torch_dynamo_backends")}
+
+
+def _from_entry_point(name: str) -> CompilerFn | None:
+    point = _entry_points().get(name)
+    return None if point is None else point.load()
+
+
+def _torch_registry():
+    registry = importlib.import_module("torch._dynamo.backends.registry")
+    registry.list_backends(None)  # loads what torch has
+    return registry
+
+
+def _torch_backends() -> dict[str, tuple[str, ...]]:
+    registry = _torch_registry()
+    return {name: getattr(registry._COMPILER_FNS.get(name), "_tags", ()) for name in registry.list_backends(None)}
+
+
+def _from_torch(name: str) -> CompilerFn | None:
+    registry = _torch_registry()
+    if name not in registry.list_backends(None):
+        return None
+    return registry.lookup_backend(name)
+
+
+def uses_aot() -> bool:
+    """AOTAutograd is loaded, so a backend may call it."""
+    return "torch._functorch.aot_autograd" in sys.modules

@@ -1,0 +1,62 @@
+"""What AOTAutograd and Inductor look for around a graph that comes from a capturing front end.
+
+A ShapeEnv inside the fake mode inside a TracingContext (without one their caches are off), a symbolic context for each input (without
+one a tensor becomes fully symbolic), and the compile id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+
+import torch
+from torch._guards import CompileContext, CompileId, TracingContext, compile_context, tracing
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatefulSymbolicContext
+
+_next_frame_id = itertools.count()
+
+
+@contextlib.contextmanager
+def tracing_context(gm, example_inputs, compile_id=None, *, replace_fakes=True):
+    frame_id, frame_compile_id = compile_id or (next(_next_frame_id), 0)
+    identity = CompileId(frame_id=frame_id, frame_compile_id=frame_compile_id)
+    gm.meta["dynamo_compile_id"] = identity
+    fake_mode = FakeTensorMode(shape_env=ShapeEnv())
+    context = TracingContext(fake_mode)
+    for node, example in zip(gm.graph.find_nodes(op="placeholder"), example_inputs):
+        if isinstance(example, torch.Tensor):
+            context.tensor_to_context[example] = static_context(example, node._dynamo_source)
+    if replace_fakes:
+        _replace_example_values(gm, fake_mode)
+    with compile_context(CompileContext(identity)), tracing(context):
+        yield context
+    gm.meta["aotautograd_guards"] = list(context.guards_context.aotautograd_guards)
+
+
+def static_context(tensor: torch.Tensor, source) -> StatefulSymbolicContext:
+    """Every size and stride is a constant; a view says the same of its base."""
+    base = tensor._base if tensor._is_view() else None
+    return StatefulSymbolicContext(
+        dynamic_sizes=[DimDynamic.STATIC] * tensor.dim(),
+        dynamic_strides=[DimDynamic.INFER_STRIDE] * tensor.dim(),
+        constraint_sizes=[None] * tensor.dim(),
+        constraint_strides=[None] * tensor.dim(),
+        view_base_context=None if base is None else static_context(base, source),
+        tensor_source=source,
+        shape_env_to_source_to_symbol_cache={},
+    )
+
+
+def _replace_example_values(gm, fake_mode) -> None:
+    """Our fakes mean nothing to torch's passes: theirs with the same sizes, strides, type and device."""
+    with fake_mode:
+        for node in gm.graph.nodes:
+            if "example_value" in node.meta:
+                node.meta["example_value"] = torch.utils._pytree.tree_map(_as_torch_fake, node.meta["example_value"])
+
+
+def _as_torch_fake(value):
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return value
+    return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=value.device)

@@ -1,0 +1,97 @@
+// The hand-off itself: the fx graph, the native forward, and the facts from which pellucid/_fx.py makes the costly metadata when
+// somebody looks at the graph.
+#include <unordered_map>
+
+#include "aten/aten.h"
+#include "backend/fx.h"
+#include "backend/fx_builder.h"
+
+namespace pellucid::backend {
+namespace {
+using graph::CallSite;
+using graph::Node;
+
+py::Owned<> none() { return py::Owned<>::share(Py_None); }
+
+// Call chains as nested tuples (code, offset, caller, module_path, module_type): shared like the chains themselves, and visible
+// to the garbage collector.
+class Sites {
+ public:
+  PyObject* tuple_of(const CallSite* site) {
+    if (site == nullptr) return Py_None;
+    auto& made = tuples_[site];
+    if (!made) made = build(*site);
+    return made.get();
+  }
+
+ private:
+  py::Owned<> build(const CallSite& site) {
+    auto caller = py::Owned<>::share(tuple_of(site.caller.get()));
+    auto offset = py::take(PyLong_FromLong(site.offset));
+    auto path = site.module_path.empty() ? none() : py::str(site.module_path);
+    PyObject* type = site.module_type ? site.module_type.get() : Py_None;
+    return py::take(PyTuple_Pack(5, site.code.object(), offset.get(), caller.get(), path.get(), type));
+  }
+  std::unordered_map<const CallSite*, py::Owned<>> tuples_;
+};
+
+// The real tensors behind the placeholders, weakly: a compiled graph keeps no input alive.
+std::unordered_map<const Node*, py::Owned<>> inputs_of(const objects::Capture& capture) {
+  std::unordered_map<const Node*, py::Owned<>> inputs;
+  for (const auto& [object, node] : capture.node_of) {
+    if (node->op != graph::Op::Placeholder || object == node->example_value.get() || aten::is_fake(object)) continue;
+    auto weak = py::Owned<>::steal(PyWeakref_NewRef(object, nullptr));
+    if (!weak) PyErr_Clear();
+    if (weak) inputs.emplace(node, std::move(weak));
+  }
+  return inputs;
+}
+
+py::Owned<> facts_of(const FxBuilder& builder, const Node& node, Sites& sites) {
+  auto name = node.recorded_name == node.name ? none() : py::str(node.recorded_name);
+  return py::take(PyTuple_Pack(3, builder.fx_node(&node), name.get(), sites.tuple_of(node.where.get())));
+}
+
+py::Owned<> input_facts_of(const FxBuilder& builder, const Node& node, Sites& sites, PyObject* weak) {
+  auto source = py::str(node.source_text);
+  return py::take(PyTuple_Pack(4, builder.fx_node(&node), source.get(), sites.tuple_of(node.where.get()), weak));
+}
+
+// What get_attr nodes read must be there on the module too, for those who run or copy it as torch.fx does.
+void add_attributes(const graph::Graph& graph, PyObject* module) {
+  py::Owned<> add;
+  for (const Node* node : graph.nodes()) {
+    if (node->op != graph::Op::GetAttr) continue;
+    if (!add) add = py::import_attr("pellucid._fx", "add_attribute");
+    PyObject* const args[] = {module, node->target.get(), node->attribute.get()};
+    (void)py::take(PyObject_Vectorcall(add.get(), args, 3, nullptr));
+  }
+}
+
+}  // namespace
+
+py::Owned<> graph_module(const objects::Capture& capture) {
+  FxBuilder builder(capture.graph);
+  auto fx_graph = builder.build();
+  auto forward = native_forward(capture.graph);
+  const auto inputs = inputs_of(capture);
+  Sites sites;
+  auto input_facts = py::take(PyList_New(0));
+  for (const Node* node : capture.graph.placeholders()) {
+    const auto found = inputs.find(node);
+    auto facts = input_facts_of(builder, *node, sites, found == inputs.end() ? Py_None : found->second.get());
+    py::check(PyList_Append(input_facts.get(), facts.get()));
+  }
+  auto call_facts = py::take(PyList_New(0));
+  for (const Node* node : capture.graph.nodes()) {
+    auto facts = facts_of(builder, *node, sites);
+    py::check(PyList_Append(call_facts.get(), facts.get()));
+  }
+  auto make = py::import_attr("pellucid._fx", "make_graph_module");
+  PyObject* const args[] = {fx_graph.get(), forward.get(), input_facts.get(), call_facts.get()};
+  auto module = py::take(PyObject_Vectorcall(make.get(), args, 4, nullptr));
+  add_attributes(capture.graph, module.get());
+  return module;
+}
+
+}  // namespace pellucid::backend

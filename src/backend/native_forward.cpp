@@ -1,0 +1,206 @@
+// The graph as one code object: what torch.fx would generate as text and compile, without the text. Callables and constants that
+// cannot be marshalled are globals of the function, under readable names.
+#include <algorithm>
+#include <memory>
+#include <unordered_map>
+
+#include "backend/fx.h"
+#include "backend/forward_globals.h"
+#include "bytecode/assemble.h"
+
+namespace pellucid::backend {
+namespace {
+using bytecode::Assembler;
+using bytecode::Opcode;
+using graph::Arg;
+using graph::Node;
+using graph::Op;
+
+// A call of one of these functions is the opcode: both end in the same C function (PyNumber_Add, PyObject_GetItem, …).
+struct Direct {
+  const char* name;
+  Opcode op;
+  int arg;
+  std::size_t operands;
+};
+constexpr Direct kDirect[] = {
+    {"add", Opcode::BINARY_OP, 0, 2},        {"and_", Opcode::BINARY_OP, 1, 2},      {"floordiv", Opcode::BINARY_OP, 2, 2},
+    {"lshift", Opcode::BINARY_OP, 3, 2},     {"matmul", Opcode::BINARY_OP, 4, 2},    {"mul", Opcode::BINARY_OP, 5, 2},
+    {"mod", Opcode::BINARY_OP, 6, 2},        {"or_", Opcode::BINARY_OP, 7, 2},       {"pow", Opcode::BINARY_OP, 8, 2},
+    {"rshift", Opcode::BINARY_OP, 9, 2},     {"sub", Opcode::BINARY_OP, 10, 2},      {"truediv", Opcode::BINARY_OP, 11, 2},
+    {"xor", Opcode::BINARY_OP, 12, 2},       {"iadd", Opcode::BINARY_OP, 13, 2},     {"iand", Opcode::BINARY_OP, 14, 2},
+    {"ifloordiv", Opcode::BINARY_OP, 15, 2}, {"ilshift", Opcode::BINARY_OP, 16, 2},  {"imatmul", Opcode::BINARY_OP, 17, 2},
+    {"imul", Opcode::BINARY_OP, 18, 2},      {"imod", Opcode::BINARY_OP, 19, 2},     {"ior", Opcode::BINARY_OP, 20, 2},
+    {"ipow", Opcode::BINARY_OP, 21, 2},      {"irshift", Opcode::BINARY_OP, 22, 2},  {"isub", Opcode::BINARY_OP, 23, 2},
+    {"itruediv", Opcode::BINARY_OP, 24, 2},  {"ixor", Opcode::BINARY_OP, 25, 2},     {"getitem", Opcode::BINARY_SUBSCR, 0, 2},
+    {"lt", Opcode::COMPARE_OP, Py_LT, 2},    {"le", Opcode::COMPARE_OP, Py_LE, 2},   {"eq", Opcode::COMPARE_OP, Py_EQ, 2},
+    {"ne", Opcode::COMPARE_OP, Py_NE, 2},    {"gt", Opcode::COMPARE_OP, Py_GT, 2},   {"ge", Opcode::COMPARE_OP, Py_GE, 2},
+    {"neg", Opcode::UNARY_NEGATIVE, 0, 1},   {"pos", Opcode::UNARY_POSITIVE, 0, 1},  {"invert", Opcode::UNARY_INVERT, 0, 1},
+    {"not_", Opcode::UNARY_NOT, 0, 1},
+};
+
+const Direct* direct_of(PyObject* callable) {
+  static const auto* table = [] {
+    auto made = std::make_unique<std::unordered_map<PyObject*, const Direct*>>();
+    for (const Direct& row : kDirect) made->emplace(py::import_attr("operator", row.name).release(), &row);
+    return made.release();
+  }();
+  const auto found = table->find(callable);
+  return found == table->end() ? nullptr : found->second;
+}
+
+class Emitter {
+ public:
+  explicit Emitter(const graph::Graph& graph) : graph_(graph), code_(signature_of(graph)), last_use_(last_uses(graph)) {}
+
+  py::Owned<> function() {
+    code_.prologue();
+    for (const Node* node : graph_.placeholders()) release_if_unused(*node);
+    for (const Node* node : graph_.nodes()) {
+      emit_value(*node);
+      store(*node);
+      release_inputs(*node);
+    }
+    for (const Node* node : graph_.outputs()) load(node);
+    code_.build_tuple(static_cast<int>(graph_.outputs().size()));
+    code_.return_value();
+    auto made = code_.finish();
+    return py::take(PyFunction_New(made.object(), globals_.dict()));
+  }
+
+ private:
+  static bytecode::Signature signature_of(const graph::Graph& graph) {
+    bytecode::Signature signature;
+    signature.argcount = static_cast<int>(graph.placeholders().size());
+    for (const Node* node : graph.placeholders()) signature.varnames.push_back(node->target.copy());
+    for (const Node* node : graph.nodes()) signature.varnames.push_back(py::str(node->name));
+    signature.filename = py::str("<pellucid graph>");
+    signature.name = py::str("forward");
+    return signature;
+  }
+
+  int slot(const Node* node) const {
+    const auto before = node->op == Op::Placeholder ? 0 : graph_.placeholders().size();
+    return static_cast<int>(before) + node->index;
+  }
+
+  // Slot -> the node behind which the value is dead; null: it is an output.
+  static std::vector<const Node*> last_uses(const graph::Graph& graph) {
+    std::vector<const Node*> uses(graph.placeholders().size() + graph.nodes().size(), nullptr);
+    const auto slot_of = [&](const Node* node) {
+      return (node->op == Op::Placeholder ? 0 : graph.placeholders().size()) + static_cast<std::size_t>(node->index);
+    };
+    for (const Node* node : graph.nodes()) {
+      graph::for_each_input(*node, [&](const Node* input) { uses[slot_of(input)] = node; });
+    }
+    for (const Node* node : graph.outputs()) uses[slot_of(node)] = nullptr;
+    return uses;
+  }
+
+  void load(const Node* node) { code_.load_fast(slot(node)); }
+
+  void store(const Node& node) {
+    if (node.users > 0) {
+      code_.store_fast(slot(&node));
+    } else {
+      code_.pop_top();
+    }
+  }
+
+  void release_if_unused(const Node& placeholder) {
+    if (placeholder.users == 0) code_.delete_fast(slot(&placeholder));
+  }
+
+  void release_inputs(const Node& node) {
+    std::vector<int> dead;
+    graph::for_each_input(node, [&](const Node* input) {
+      const int at = slot(input);
+      if (last_use_[static_cast<std::size_t>(at)] == &node && std::find(dead.begin(), dead.end(), at) == dead.end()) dead.push_back(at);
+    });
+    for (const int at : dead) code_.delete_fast(at);
+  }
+
+  void emit_value(const Node& node) {
+    if (node.op == Op::GetAttr) {
+      code_.load_global(globals_.add(node.attribute.get(), node.name));
+    } else if (node.op == Op::CallMethod) {
+      emit_arg(node.args.at(0));
+      code_.load_method(node.target.get());
+      emit_call(node, 1);
+    } else if (!emit_directly(node)) {
+      code_.load_global(globals_.add(node.target.get(), graph::candidate_of_target(node.target.get())), true);
+      emit_call(node, 0);
+    }
+  }
+
+  bool emit_directly(const Node& node) {
+    const Direct* direct = direct_of(node.target.get());
+    if (direct == nullptr || !node.kwargs.empty() || node.args.size() != direct->operands) return false;
+    for (const Arg& arg : node.args) emit_arg(arg);
+    code_.emit(direct->op, direct->arg);
+    return true;
+  }
+
+  void emit_call(const Node& node, std::size_t first) {
+    for (std::size_t i = first; i < node.args.size(); ++i) emit_arg(node.args[i]);
+    const int count = static_cast<int>(node.args.size() - first + node.kwargs.size());
+    if (node.kwargs.empty()) return code_.call(count);
+    auto names = py::take(PyTuple_New(static_cast<Py_ssize_t>(node.kwargs.size())));
+    for (std::size_t i = 0; i < node.kwargs.size(); ++i) {
+      PyTuple_SET_ITEM(names.get(), static_cast<Py_ssize_t>(i), Py_NewRef(node.kwargs[i].first.get()));
+      emit_arg(node.kwargs[i].second);
+    }
+    code_.call(count, names.get());
+  }
+
+  void emit_items(const Arg& arg) {
+    for (const Arg& item : arg.items) emit_arg(item);
+  }
+
+  void emit_arg(const Arg& arg) {
+    const int size = static_cast<int>(arg.items.size());
+    switch (arg.kind) {
+      case Arg::Kind::Node: return load(arg.node);
+      case Arg::Kind::Constant: return emit_constant(arg.constant.get());
+      case Arg::Kind::List: emit_items(arg); return code_.build_list(size);
+      case Arg::Kind::Slice: emit_items(arg); return code_.build_slice(size);
+      case Arg::Kind::Tuple: return emit_tuple(arg);
+      case Arg::Kind::Dict:
+        for (std::size_t i = 0; i < arg.items.size(); ++i) {
+          emit_constant(arg.keys[i].get());
+          emit_arg(arg.items[i]);
+        }
+        return code_.emit(Opcode::BUILD_MAP, size);
+    }
+  }
+
+  void emit_tuple(const Arg& arg) {
+    const int size = static_cast<int>(arg.items.size());
+    if (!arg.constant || arg.constant.get() == reinterpret_cast<PyObject*>(&PyTuple_Type)) {
+      emit_items(arg);
+      return code_.build_tuple(size);
+    }
+    auto maker = py::Owned<>::steal(PyObject_GetAttrString(arg.constant.get(), "_make"));  // a namedtuple
+    if (!maker) PyErr_Clear();
+    code_.load_global(globals_.add(maker ? maker.get() : arg.constant.get(), "make_tuple"), true);
+    emit_items(arg);
+    code_.build_tuple(size);
+    code_.call(1);
+  }
+
+  void emit_constant(PyObject* value) {
+    if (is_code_constant(value)) return code_.load_const(value);
+    code_.load_global(globals_.add(value, "constant"));
+  }
+
+  const graph::Graph& graph_;
+  Assembler code_;
+  ForwardGlobals globals_;
+  std::vector<const Node*> last_use_;
+};
+
+}  // namespace
+
+py::Owned<> native_forward(const graph::Graph& graph) { return Emitter(graph).function(); }
+
+}  // namespace pellucid::backend
