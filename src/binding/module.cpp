@@ -4,10 +4,18 @@
 #include "binding/aten_testing.h"
 #include "binding/bytecode_testing.h"
 #include "binding/graph_testing.h"
+#include "py/ref.h"
+#include "runtime/runtime.h"
 
 NB_MODULE(_core, m) {
   m.doc() = "The native core of pellucid.";
   pellucid::binding::bind_aten(m);
   pellucid::binding::add_bytecode_testing(m);
   pellucid::binding::add_graph_testing(m);
+  try {
+    pellucid::runtime::initialise(m.ptr());
+  } catch (pellucid::py::PythonError& error) {
+    error.restore();
+    throw nanobind::python_error();
+  }
 }

@@ -1,1 +1,94 @@
-// The room runtime.
+#include "runtime/runtime.h"
+
+#include "base/events.h"
+#include "py/ref.h"
+#include "runtime/cache.h"
+#include "runtime/compiled_function.h"
+#include "runtime/thread_state.h"
+
+namespace pellucid::runtime {
+namespace {
+
+PyObject* reset(PyObject*, PyObject*) {
+  return py::enter([] {
+    reset_all();
+    return py::Owned<>::share(Py_None);
+  });
+}
+
+PyObject* is_compiling(PyObject*, PyObject*) { return PyBool_FromLong(compiling_here()); }
+
+template <py::Owned<> (*read)(PyObject*)>
+PyObject* of_compiled(PyObject*, PyObject* object) {
+  if (!is_compiled_function(object)) {
+    return PyErr_Format(PyExc_TypeError, "expected a function compiled by pellucid, got %.200s", Py_TYPE(object)->tp_name);
+  }
+  return py::enter([&] { return read(object); });
+}
+
+py::Owned<> as_dict(const events::Event& event) {
+  auto numbers = py::take(PyDict_New());
+  for (const auto& [name, value] : event.numbers) {
+    py::check(PyDict_SetItemString(numbers.get(), std::string(name).c_str(), py::take(PyFloat_FromDouble(value)).get()));
+  }
+  return py::take(Py_BuildValue("{s:L,s:L,s:K,s:s#,s:N,s:O}", "serial", static_cast<long long>(event.serial), "nanoseconds",
+                                static_cast<long long>(event.nanoseconds), "thread", static_cast<unsigned long long>(event.thread), "kind",
+                                event.kind.data(), static_cast<Py_ssize_t>(event.kind.size()), "text", py::str(event.text).release(),
+                                "numbers", numbers.get()));
+}
+
+PyObject* events_since(PyObject*, PyObject* args) {
+  long long serial = 0;
+  if (!PyArg_ParseTuple(args, "|L:events", &serial)) return nullptr;
+  return py::enter([&] {
+    auto list = py::take(PyList_New(0));
+    for (const auto& event : events::since(serial)) py::check(PyList_Append(list.get(), as_dict(event).get()));
+    return list;
+  });
+}
+
+PyObject* next_event(PyObject*, PyObject*) { return PyLong_FromLongLong(events::next_serial()); }
+
+PyObject* clear_events(PyObject*, PyObject*) {
+  events::clear();
+  Py_RETURN_NONE;
+}
+
+PyObject* counters(PyObject*, PyObject*) {
+  return py::enter([] {
+    auto dict = py::take(PyDict_New());
+    for (const auto& [name, value] : events::counters()) {
+      py::check(PyDict_SetItemString(dict.get(), std::string(name).c_str(), py::take(PyLong_FromLongLong(value)).get()));
+    }
+    return dict;
+  });
+}
+
+PyObject* reset_counters(PyObject*, PyObject*) {
+  events::reset_counters();
+  Py_RETURN_NONE;
+}
+
+PyMethodDef kFunctions[] = {
+    {"reset", reset, METH_NOARGS, "Drops all compiled code."},
+    {"is_compiling", is_compiling, METH_NOARGS, "Whether this thread compiles."},
+    {"break_reasons", of_compiled<break_reasons_of>, METH_O, "The recorded stops of a compiled function."},
+    {"cache_entries", of_compiled<cache_entries_of>, METH_O, "The entries of a compiled function, as dicts."},
+    {"guard_failures", of_compiled<guard_failures_of>, METH_O, "Why calls of a compiled function missed."},
+    {"events", events_since, METH_VARARGS, "The kept events from a serial number on, as dicts."},
+    {"next_event", next_event, METH_NOARGS, "The serial number of the next event."},
+    {"clear_events", clear_events, METH_NOARGS, "Forgets the kept events."},
+    {"counters", counters, METH_NOARGS, "Totals since reset_counters()."},
+    {"reset_counters", reset_counters, METH_NOARGS, "Sets all totals to zero."},
+    {},
+};
+
+}  // namespace
+
+void initialise(PyObject* module) {
+  initialise_cache_type(module);
+  initialise_compiled_function_type(module);
+  py::check(PyModule_AddFunctions(module, kFunctions));
+}
+
+}  // namespace pellucid::runtime

@@ -1,0 +1,55 @@
+"""pellucid compiles PyTorch programs: it captures graphs from Python bytecode and hands them to a backend.
+
+    import torch, pellucid
+
+    @pellucid.compile(backend="eager")
+    def f(x):
+        return x.sin() + 1
+
+See `pellucid.compile`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if sys.version_info[:2] != (3, 11) or sys.implementation.name != "cpython":
+    raise ImportError(f"pellucid needs CPython 3.11; this is {sys.implementation.name} {sys.version.split()[0]}")
+
+import torch  # before _core: it brings the libraries that _core is linked with
+
+if torch.__version__.split("+")[0].rsplit(".", 1)[0] != "2.13":
+    raise ImportError(f"pellucid needs PyTorch 2.13; this is {torch.__version__}")
+
+from pellucid import _core, config, errors
+from pellucid.api import (
+    break_reasons,
+    cache_entries,
+    compile,
+    counters,
+    disable,
+    explain,
+    graph_break,
+    guard_failures,
+    is_compiling,
+    list_backends,
+    reset,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "break_reasons",
+    "cache_entries",
+    "compile",
+    "config",
+    "counters",
+    "disable",
+    "errors",
+    "explain",
+    "graph_break",
+    "guard_failures",
+    "is_compiling",
+    "list_backends",
+    "reset",
+]

@@ -1,0 +1,25 @@
+"""What pellucid tells through `logging`: one logger, named "pellucid"."""
+
+from __future__ import annotations
+
+import logging
+import types
+
+log = logging.getLogger("pellucid")
+
+
+def _report_recompile_limit(function: types.FunctionType, limit: int, reason: str) -> None:
+    """Called by `_core`, once for each function that reaches the limit."""
+    from pellucid import config
+    from pellucid.errors import RecompileLimitExceeded
+
+    code = function.__code__
+    text = (
+        f"pellucid hit config.recompile_limit ({limit})\n"
+        f"   function: {function.__qualname__!r} ({code.co_filename}:{code.co_firstlineno})\n"
+        f"   last reason: {reason or 'no guard failed'}\n"
+        "Calls that fit none of the compiled versions run eagerly from now on."
+    )
+    if config.fail_on_recompile_limit_hit:
+        raise RecompileLimitExceeded(text)
+    log.warning("%s", text)

@@ -1,0 +1,316 @@
+"""The public functions."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from pellucid import _core, errors
+from pellucid._module import OptimizedModule
+from pellucid.backends import Backend, lookup_backend, resolve_backend
+from pellucid.backends import list_backends as _list_backends
+
+CompiledFunction = _core.CompiledFunction
+
+
+def compile(
+    model: Callable | None = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Callable = "inductor",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
+    """Compiles a function or module; signature and meaning are torch.compile's.
+
+    What cannot be compiled runs eagerly and correctly; `break_reasons` tells why.
+
+    Args:
+        model: a function, method, nn.Module, class with `__call__` or other callable. Without it a decorator is returned.
+        fullgraph: a function that cannot be captured as one graph is an error.
+        dynamic: accepted as torch.compile accepts it; shapes are static in this version.
+        backend: a name (`list_backends`) or a callable `(GraphModule, example_inputs) -> callable`.
+        mode: a mode of the inductor backend; other backends get it as a keyword.
+        options: options of the inductor backend; other backends get them as a keyword.
+        disable: return `model` as it is.
+
+    Raises:
+        TypeError: `model` cannot be called, or an argument has the wrong type.
+        ValueError: `mode` together with `options`, or values that inductor does not know.
+        InvalidBackend: there is no backend of that name.
+        Unsupported: at a call, with `fullgraph=True`.
+        BackendCompilerFailed: at a call, when the backend raises.
+
+    Example:
+        >>> @pellucid.compile(backend="eager")
+        ... def f(x):
+        ...     return x + 1
+    """
+    settings = Settings(fullgraph, dynamic, backend, mode, options)
+    if model is None:
+        return functools.partial(_compile_with, settings=settings, disabled=disable)
+    return _compile_with(model, settings=settings, disabled=disable)
+
+
+@dataclass
+class Settings:
+    """The arguments of `compile`, checked. `backend` as the user gave it, `resolved` as `_core` uses it."""
+
+    fullgraph: bool = False
+    dynamic: bool | None = None
+    backend: str | Callable = "inductor"
+    mode: str | None = None
+    options: dict[str, Any] | None = None
+    resolved: Backend = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check_type("fullgraph", self.fullgraph, bool)
+        _check_type("dynamic", self.dynamic, bool, type(None))
+        _check_type("mode", self.mode, str, type(None))
+        _check_type("options", self.options, dict, type(None))
+        if not isinstance(self.backend, str) and not callable(self.backend):
+            raise TypeError(f"backend must be a name or a callable, not {type(self.backend).__name__}")
+        if self.mode is not None and self.options is not None:
+            raise ValueError("mode and options cannot be given together: a mode is a set of options")
+        self.resolved = _shared_backend(self)
+
+    def __reduce__(self):
+        return (Settings, (self.fullgraph, self.dynamic, self.backend, self.mode, self.options))
+
+    def __call__(self, function: Callable, instance: object = None) -> Callable:
+        """Compiles one function. `instance`: compiled functions of different instances share no entries."""
+        if isinstance(function, CompiledFunction):
+            function = function._torchdynamo_orig_callable
+        if not isinstance(function, types.FunctionType):
+            function, instance = _calling(function), function
+        return CompiledFunction(function, self.resolved, fullgraph=self.fullgraph, instance=instance)
+
+
+def _check_type(name: str, value: object, *allowed: type) -> None:
+    if not isinstance(value, allowed):
+        names = " or ".join("None" if kind is type(None) else kind.__name__ for kind in allowed)
+        raise TypeError(f"{name} must be {names}, not {type(value).__name__}")
+
+
+# Equal settings share one Backend object: entries belong to it (row B05).
+_shared: weakref.WeakValueDictionary[tuple, Backend] = weakref.WeakValueDictionary()
+
+
+def _shared_backend(settings: Settings) -> Backend:
+    options = tuple(sorted(settings.options.items())) if settings.options else ()
+    key = (settings.backend, settings.mode, options, settings.dynamic)
+    try:
+        found = _shared.get(key)
+    except TypeError:  # something that cannot be hashed
+        return _resolve(settings)
+    if found is None:
+        found = _shared[key] = _resolve(settings)
+    return found
+
+
+def _resolve(settings: Settings) -> Backend:
+    if settings.backend == "inductor" and not settings.mode and not settings.options:
+        # Inductor is imported at the first compile, not here.
+        return Backend("inductor", lookup_backend("inductor"), {"dynamic": settings.dynamic}, aot=True)
+    try:
+        return resolve_backend(settings.backend, mode=settings.mode, options=settings.options, dynamic=settings.dynamic)
+    except errors.InvalidBackend:
+        raise
+    except RuntimeError as error:
+        raise ValueError(str(error)) from error
+
+
+def _compile_with(target: Any, *, settings: Settings, disabled: bool) -> Any:
+    if disabled:
+        return target
+    if isinstance(target, OptimizedModule):
+        target = target._orig_mod
+    if isinstance(target, torch.nn.Module):
+        if isinstance(target, torch.jit.ScriptModule):
+            raise TypeError("a torch.jit.ScriptModule is compiled already: pass the eager module")
+        return OptimizedModule(target, settings)
+    if isinstance(target, (staticmethod, classmethod)):
+        return type(target)(_compile_with(target.__func__, settings=settings, disabled=False))
+    if inspect.isclass(target):
+        return _compile_class(target, settings)
+    if not callable(target):
+        raise TypeError(f"pellucid.compile needs a function, a module or another callable, not {type(target).__name__}")
+    if isinstance(target, types.MethodType):
+        instance = target.__self__
+        function = settings(target.__func__, instance if isinstance(instance, torch.nn.Module) else None)
+        return types.MethodType(function, instance)
+    return settings(target)
+
+
+def _compile_class(cls: type, settings: Settings) -> type:
+    """As torch.compile: calls of the instances are compiled."""
+    call = inspect.getattr_static(cls, "__call__", None)
+    if call is None:
+        raise TypeError(f"instances of {cls.__qualname__} cannot be called: there is nothing to compile")
+    cls.__call__ = settings(call)  # type: ignore[method-assign]
+    return cls
+
+
+def _calling(target: Callable) -> types.FunctionType:
+    """A Python function that calls `target`, for callables that are none."""
+
+    def call(*args, **kwargs):
+        return target(*args, **kwargs)
+
+    for name in functools.WRAPPER_ASSIGNMENTS:
+        value = getattr(target, name, None)
+        if isinstance(value, str):
+            setattr(call, name, value)
+    call.__wrapped__ = target
+    return call
+
+
+def reset() -> None:
+    """Drops all compiled code and everything remembered of captures: the next calls compile anew.
+
+    Example:
+        >>> pellucid.reset()
+    """
+    _core.reset()
+    errors._stops.clear()
+
+
+def disable(fn: Callable | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """A wrapper of `fn` that is never captured: neither is what it calls, unless `recursive=False`.
+
+    As a decorator, bare or with arguments, or as a call. `fn` itself stays as it is. For an nn.Module the calls of its class
+    are not affected, only those through the wrapper.
+
+    Raises:
+        TypeError: `fn` cannot be called.
+
+    Example:
+        >>> @pellucid.disable
+        ... def log(x):
+        ...     print(x)
+    """
+    if fn is None:
+        return functools.partial(disable, recursive=recursive, reason=reason)
+    if not callable(fn):
+        raise TypeError(f"pellucid.disable needs a callable, not {type(fn).__name__}")
+
+    @functools.wraps(fn, updated=())
+    def disabled(*args, **kwargs):
+        return fn(*args, **kwargs)
+
+    # The marks that torch.compiler.disable leaves: both compilers know them.
+    disabled._torchdynamo_disable = True
+    disabled._torchdynamo_disable_msg = reason
+    disabled._torchdynamo_disable_recursive = recursive
+    return disabled
+
+
+def graph_break(msg: str = "") -> None:
+    """Ends the graph here when captured; with `fullgraph=True` that is an error with `msg`. Does nothing in plain Python.
+
+    Example:
+        >>> pellucid.graph_break("the next part is not to be captured")
+    """
+
+
+def is_compiling() -> bool:
+    """True in code that is captured, exported or called by a backend while it compiles; else False.
+
+    Example:
+        >>> y = x if pellucid.is_compiling() else check(x)
+    """
+    return _core.is_compiling() or torch.compiler.is_compiling()
+
+
+def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")) -> list[str]:
+    """Names for `compile(backend=...)`, without the debug and experimental ones; all with None.
+
+    Example:
+        >>> "inductor" in pellucid.list_backends()
+        True
+    """
+    return _list_backends(exclude_tags)
+
+
+def explain(fn: Callable, *args: Any, **kwargs: Any) -> Any:
+    """What capture makes of a function: `explain(fn)(*inputs)` runs it once and tells graphs, breaks, guards and times.
+
+    Example:
+        >>> print(pellucid.explain(f)(torch.ones(3)))
+    """
+    from pellucid._explain import explain as run
+
+    return run(fn, *args, **kwargs)
+
+
+def _compiled_function_of(compiled: Any) -> Any:
+    if isinstance(compiled, OptimizedModule):
+        return compiled._compiled_call()
+    if isinstance(compiled, types.MethodType):
+        compiled = compiled.__func__
+    if not isinstance(compiled, CompiledFunction):
+        raise TypeError(f"expected something compiled by pellucid, not {type(compiled).__name__}")
+    return compiled
+
+
+def break_reasons(compiled: Any = None) -> list[errors.BreakRecord]:
+    """Where captures stopped and why, oldest first: of one compiled function or module, or of all since `reset`.
+
+    Raises:
+        TypeError: `compiled` was not made by `pellucid.compile`.
+
+    Example:
+        >>> for record in pellucid.break_reasons(f):
+        ...     print(record)
+    """
+    if compiled is None:
+        return list(errors._stops)
+    return _core.break_reasons(_compiled_function_of(compiled))
+
+
+def cache_entries(compiled: Any) -> list[dict[str, Any]]:
+    """The entries of a compiled function or module, the one used last first: its code, function, guards (text) and hits.
+
+    Raises:
+        TypeError: `compiled` was not made by `pellucid.compile`.
+
+    Example:
+        >>> len(pellucid.cache_entries(f))
+        1
+    """
+    return _core.cache_entries(_compiled_function_of(compiled))
+
+
+def guard_failures(compiled: Any) -> list[str]:
+    """Why calls did not fit the entries that there were, oldest first.
+
+    Raises:
+        TypeError: `compiled` was not made by `pellucid.compile`.
+
+    Example:
+        >>> pellucid.guard_failures(f)
+        ["L['x']: size mismatch at index 0, expected 2, actual 3"]
+    """
+    return _core.guard_failures(_compiled_function_of(compiled))
+
+
+class _Counters:
+    """Totals since the last `clear`."""
+
+    def __call__(self) -> dict[str, int]:
+        return _core.counters()
+
+    def clear(self) -> None:
+        _core.reset_counters()
+
+
+counters = _Counters()

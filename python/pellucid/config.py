@@ -1,0 +1,134 @@
+"""Options of pellucid.
+
+    pellucid.config.recompile_limit = 16          # for the process
+    with pellucid.config.patch(recompile_limit=1):  # for this thread (or asyncio task), inside the block
+        ...
+
+`pellucid.config` is this module; an unknown option raises AttributeError. Process-wide values are set under a lock, patches live in a context
+variable, so threads do not see each other's patches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import sys
+import threading
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Option", "define", "options", "patch"]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: its name, the type of its values, its default and what it means."""
+
+    name: str
+    type: type
+    default: Any
+    meaning: str
+
+
+_OPTIONS: dict[str, Option] = {}
+_VALUES: dict[str, Any] = {}
+_ALIASES = {"cache_size_limit": "recompile_limit"}
+_LOCK = threading.Lock()
+_PATCHES: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar("pellucid_config_patches", default=None)
+
+
+def define(name: str, type: type, default: Any, meaning: str) -> None:
+    """Adds an option. For the parts of pellucid that have options of their own.
+
+    Raises:
+        ValueError: the name is taken.
+
+    Example:
+        >>> define("my_option", int, 3, "how many")
+    """
+    with _LOCK:
+        if name in _OPTIONS:
+            raise ValueError(f"pellucid.config already has an option {name!r}")
+        _OPTIONS[name] = Option(name, type, default, meaning)
+        _VALUES[name] = default
+
+
+def options() -> dict[str, Option]:
+    """All options by name."""
+    return dict(_OPTIONS)
+
+
+def _canonical(name: str) -> str:
+    name = _ALIASES.get(name, name)
+    if name not in _OPTIONS:
+        raise AttributeError(f"pellucid.config has no option {name!r}; it has {', '.join(sorted(_OPTIONS))}")
+    return name
+
+
+def _checked(name: str, value: Any) -> Any:
+    option = _OPTIONS[name]
+    if not isinstance(value, option.type) or (option.type is int and isinstance(value, bool)):
+        raise TypeError(f"pellucid.config.{name} must be {option.type.__name__}, not {type(value).__name__}")
+    if option.type is int and value < 0:
+        raise ValueError(f"pellucid.config.{name} must not be negative, got {value}")
+    return value
+
+
+@contextlib.contextmanager
+def patch(changes: dict[str, Any] | None = None, /, **more: Any) -> Iterator[None]:
+    """Other values for the options named, inside a `with` block or a decorated function, for this thread only.
+
+    Args:
+        changes: name to value.
+        more: the same as keywords.
+
+    Raises:
+        AttributeError: unknown option.
+        TypeError, ValueError: a value that the option cannot have.
+
+    Example:
+        >>> with pellucid.config.patch(recompile_limit=1):
+        ...     f(x)
+    """
+    wanted = {_canonical(name): value for name, value in {**(changes or {}), **more}.items()}
+    for name, value in wanted.items():
+        _checked(name, value)
+    token = _PATCHES.set({**(_PATCHES.get() or {}), **wanted})
+    try:
+        yield
+    finally:
+        _PATCHES.reset(token)
+
+
+class _ConfigModule(types.ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        name = _canonical(name)
+        patches = _PATCHES.get()
+        return patches[name] if patches and name in patches else _VALUES[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("__"):
+            super().__setattr__(name, value)
+            return
+        name = _canonical(name)
+        with _LOCK:
+            _VALUES[name] = _checked(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        """Back to the default."""
+        name = _canonical(name)
+        with _LOCK:
+            _VALUES[name] = _OPTIONS[name].default
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *_OPTIONS, *_ALIASES]
+
+
+define("recompile_limit", int, 8, "entries of one function with one backend; calls that fit none of them then run eagerly")
+define("fail_on_recompile_limit_hit", bool, False, "a call beyond the recompile limit raises RecompileLimitExceeded")
+
+sys.modules[__name__].__class__ = _ConfigModule

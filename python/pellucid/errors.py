@@ -1,0 +1,112 @@
+"""The exceptions of pellucid, and the record of a place where capture stopped."""
+
+from __future__ import annotations
+
+import collections
+import traceback
+import types
+from dataclasses import dataclass, field
+
+from pellucid.backends.errors import BackendCompilerFailed, InvalidBackend
+
+__all__ = [
+    "BackendCompilerFailed",
+    "BreakRecord",
+    "InvalidBackend",
+    "PellucidError",
+    "RecompileLimitExceeded",
+    "Unsupported",
+]
+
+
+class PellucidError(RuntimeError):
+    """The base of what pellucid raises on its own account."""
+
+
+class Unsupported(PellucidError):
+    """`fullgraph=True` and the function cannot be captured as one graph. `record` is the BreakRecord."""
+
+    def __init__(self, record: BreakRecord) -> None:
+        self.record = record
+        super().__init__(str(record))
+
+    def __reduce__(self):
+        return (type(self), (self.record,))
+
+
+class RecompileLimitExceeded(PellucidError):
+    """A function reached `config.recompile_limit` while `config.fail_on_recompile_limit_hit` is set."""
+
+
+@dataclass
+class BreakRecord:
+    """Why and where capture stopped."""
+
+    code: str
+    """The stable id of the reason, "PEL0301"."""
+    name: str
+    """Its name, "UntracedCallable"."""
+    message: str
+    hint: str
+    function: str
+    """The qualified name of the compiled function."""
+    user_stack: list[traceback.FrameSummary] = field(default_factory=list)
+    """The frames that led there, outermost first."""
+
+    @property
+    def reason(self) -> str:
+        """The name torch._dynamo gives it."""
+        return self.message
+
+    def __str__(self) -> str:
+        lines = [f"{self.code} {self.name}: {self.message}", f"  Hint: {self.hint}"]
+        if self.user_stack:
+            stack = "".join(traceback.StackSummary.from_list(self.user_stack).format())
+            lines += ["", "from user code:", stack.rstrip("\n")]
+        return "\n".join(lines)
+
+
+# The newest stops of all functions; each compiled function keeps its own as well.
+_stops: collections.deque[BreakRecord] = collections.deque(maxlen=1000)
+
+
+def _frame_summary(code: types.CodeType, offset: int) -> traceback.FrameSummary:
+    line, end_line, column, end_column = code.co_firstlineno, None, None, None
+    for index, position in enumerate(code.co_positions()):
+        if index == offset // 2:
+            line, end_line, column, end_column = position
+            break
+    return traceback.FrameSummary(
+        code.co_filename,
+        line if line is not None else code.co_firstlineno,
+        code.co_name,
+        lookup_line=False,
+        end_lineno=end_line,
+        colno=column,
+        end_colno=end_column,
+    )
+
+
+def _record_stop(
+    function_code: types.CodeType,
+    code: str,
+    name: str,
+    message: str,
+    hint: str,
+    stack: list[tuple[types.CodeType, int]],
+    exception: BaseException | None,
+) -> BreakRecord:
+    """Called by `_core`. The exception itself is not kept: its traceback holds the program's frames."""
+    if exception is not None and str(exception) not in message:
+        message = f"{message} ({type(exception).__name__}: {exception})"
+    frames = [_frame_summary(frame_code, offset) for frame_code, offset in stack]
+    record = BreakRecord(code, name, message, hint, function_code.co_qualname, frames)
+    _stops.append(record)
+    return record
+
+
+def _unsupported(record: BreakRecord, cause: BaseException | None) -> Unsupported:
+    """Called by `_core` for `fullgraph=True`."""
+    error = Unsupported(record)
+    error.__cause__ = cause
+    return error

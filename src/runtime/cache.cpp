@@ -1,0 +1,143 @@
+#include "runtime/cache.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace pellucid::runtime {
+namespace {
+
+struct HashKey {
+  std::size_t operator()(const CacheKey& key) const noexcept {
+    std::size_t hash = 0;
+    for (PyObject* part : {key.code, key.globals, key.backend, key.instance}) {
+      hash = hash * 1000003 + (reinterpret_cast<std::size_t>(part) >> 4);
+    }
+    return hash;
+  }
+};
+
+struct CacheObject {
+  PyObject_HEAD
+  Cache* cache;
+};
+
+// Caches in use, by key. Guarded by the GIL. Never destroyed: compiled functions may outlive static objects.
+using Registry = std::unordered_map<CacheKey, CacheObject*, HashKey>;
+Registry& registry() {
+  static Registry* const all = new Registry;
+  return *all;
+}
+
+PyTypeObject* cache_type = nullptr;
+
+int traverse_cache(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  return reinterpret_cast<CacheObject*>(self)->cache->traverse(visit, arg);
+}
+
+void leave_registry(CacheObject* object) {
+  const auto found = registry().find(object->cache->key());
+  if (found != registry().end() && found->second == object) registry().erase(found);
+}
+
+int clear_cache(PyObject* self) {
+  leave_registry(reinterpret_cast<CacheObject*>(self));  // its key stops being held now
+  reinterpret_cast<CacheObject*>(self)->cache->clear();
+  return 0;
+}
+
+void dealloc_cache(PyObject* self) {
+  PyObject_GC_UnTrack(self);
+  auto* object = reinterpret_cast<CacheObject*>(self);
+  leave_registry(object);
+  delete object->cache;
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  const auto held_type = py::Owned<PyTypeObject>::steal(type);
+}
+
+}  // namespace
+
+Cache::Cache(const CacheKey& key)
+    : key_(key),
+      code_(py::Owned<>::share(key.code)),
+      globals_(py::Owned<>::share(key.globals)),
+      backend_(py::Owned<>::share(key.backend)),
+      instance_(py::Owned<>::share(key.instance)) {}
+Cache::~Cache() = default;
+
+Entry* Cache::find(PyObject* const* locals, PyObject* closure) noexcept {
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (!entries_[i]->guards->check(locals, closure)) continue;
+    if (i != 0) std::rotate(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(i), entries_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    ++entries_.front()->hits;
+    return entries_.front().get();
+  }
+  return nullptr;
+}
+
+Entry* Cache::add(std::unique_ptr<Entry> entry) {
+  entries_.insert(entries_.begin(), std::move(entry));
+  return entries_.front().get();
+}
+
+void Cache::reset() {
+  given_up = limit_reported = false;
+  failures = 0;
+  last_stop.clear();
+  guard_failures.clear();
+  // Moved out first: a finaliser that runs now sees an empty cache.
+  const auto dropped_stops = std::exchange(stops, {});
+  const auto dropped_entries = std::exchange(entries_, {});
+}
+
+int Cache::traverse(visitproc visit, void* arg) const {
+  Py_VISIT(globals_.get());
+  Py_VISIT(backend_.get());
+  Py_VISIT(instance_.get());
+  for (const auto& record : stops) Py_VISIT(record.get());
+  for (const auto& entry : entries_) {
+    Py_VISIT(entry->region.object());
+    if (const int stop = entry->guards->traverse(visit, arg); stop != 0) return stop;
+  }
+  return 0;
+}
+
+void Cache::clear() {
+  reset();
+  const py::Owned<> globals = std::move(globals_), backend = std::move(backend_), instance = std::move(instance_);
+}
+
+py::Owned<> cache_for(const CacheKey& key) {
+  if (const auto found = registry().find(key); found != registry().end()) {
+    return py::Owned<>::share(reinterpret_cast<PyObject*>(found->second));
+  }
+  auto cache = std::make_unique<Cache>(key);
+  auto object = py::take(PyType_GenericAlloc(cache_type, 0));
+  reinterpret_cast<CacheObject*>(object.get())->cache = cache.get();
+  registry().emplace(key, reinterpret_cast<CacheObject*>(object.get()));
+  cache.release();
+  return object;
+}
+
+Cache* cache_of(PyObject* cache_object) noexcept { return reinterpret_cast<CacheObject*>(cache_object)->cache; }
+
+void reset_all() {
+  std::vector<py::Owned<>> all;  // held: dropping entries may drop caches
+  for (const auto& [key, object] : registry()) all.push_back(py::Owned<>::share(reinterpret_cast<PyObject*>(object)));
+  for (const auto& object : all) cache_of(object.get())->reset();
+}
+
+void initialise_cache_type(PyObject* module) {
+  static PyType_Slot slots[] = {
+      {Py_tp_dealloc, reinterpret_cast<void*>(dealloc_cache)},
+      {Py_tp_traverse, reinterpret_cast<void*>(traverse_cache)},
+      {Py_tp_clear, reinterpret_cast<void*>(clear_cache)},
+      {0, nullptr},
+  };
+  static PyType_Spec spec = {"pellucid._core.Cache", sizeof(CacheObject), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  cache_type = reinterpret_cast<PyTypeObject*>(py::take(PyType_FromModuleAndSpec(module, &spec, nullptr)).release());
+}
+
+}  // namespace pellucid::runtime

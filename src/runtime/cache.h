@@ -1,0 +1,75 @@
+// The compiled regions of one function, and the registry by which compiled functions of the same code share them.
+//
+// Ownership: a compiled function holds its cache (a Python object that the collector traverses), the cache holds its entries, the registry
+// holds nothing. So whatever a compile keeps is released with the last compiled function that can use it.
+#pragma once
+#include <Python.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "py/ref.h"
+#include "runtime/guard_program.h"
+
+namespace pellucid::runtime {
+
+// One compiled region: the function that stands for it and the guards under which it does.
+struct Entry {
+  py::Owned<PyFunctionObject> region;
+  std::unique_ptr<guards::GuardProgram> guards;
+  std::int64_t hits = 0;
+  int number = 0;  // "__compiled_fn_<number>"
+};
+
+// What entries depend on besides their guards. `instance` is the module of a module wrapper (or null), so that different models
+// do not share one recompile limit.
+struct CacheKey {
+  PyObject* code = nullptr;
+  PyObject* globals = nullptr;
+  PyObject* backend = nullptr;
+  PyObject* instance = nullptr;
+  bool operator==(const CacheKey&) const = default;
+};
+
+class Cache {
+ public:
+  explicit Cache(const CacheKey& key);
+  ~Cache();
+  Cache(const Cache&) = delete;
+  Cache& operator=(const Cache&) = delete;
+
+  const CacheKey& key() const noexcept { return key_; }
+
+  // The entry whose guards hold, moved to the front; null when there is none. Runs no Python code.
+  Entry* find(PyObject* const* locals, PyObject* closure) noexcept;
+  Entry* add(std::unique_ptr<Entry> entry);
+  const std::vector<std::unique_ptr<Entry>>& entries() const noexcept { return entries_; }
+
+  // Forgets everything: entries, stops, the reached limit.
+  void reset();
+  int traverse(visitproc visit, void* arg) const;
+  void clear();   // tp_clear: drops whatever may be part of a cycle
+
+  // ---- policy
+  bool given_up = false;        // this code is not captured any more
+  bool busy = false;            // a thread compiles it now
+  bool limit_reported = false;
+  int failures = 0;
+  std::string last_stop;        // where the last capture stopped
+  std::vector<py::Owned<>> stops;             // break records, oldest first
+  std::vector<std::string> guard_failures;    // why calls missed (row B15)
+
+ private:
+  CacheKey key_;
+  py::Owned<> code_, globals_, backend_, instance_;
+  std::vector<std::unique_ptr<Entry>> entries_;
+};
+
+// A Python object that owns a Cache.
+py::Owned<> cache_for(const CacheKey& key);        // the one in use, or a new one
+Cache* cache_of(PyObject* cache_object) noexcept;  // of what cache_for gave
+void reset_all();
+void initialise_cache_type(PyObject* module);
+
+}  // namespace pellucid::runtime

@@ -1,0 +1,155 @@
+#include "runtime/compile.h"
+
+#include <atomic>
+
+#include "backend/fx.h"
+#include "base/events.h"
+#include "codegen/emit.h"
+#include "runtime/thread_state.h"
+#include "trace/trace.h"
+
+namespace pellucid::runtime {
+namespace {
+
+using events::Counter;
+
+std::atomic<int> next_region{0};
+
+double milliseconds_since(std::int64_t start) { return static_cast<double>(events::now() - start) / 1e6; }
+
+PyCodeObject* code_of(PyFunctionObject* function) { return reinterpret_cast<PyCodeObject*>(function->func_code); }
+
+// [(code, offset), …], outermost first.
+py::Owned<> stack_of(const trace::BreakInfo& stop) {
+  auto stack = py::take(PyList_New(0));
+  for (const auto& frame : stop.stack) {
+    auto item = py::take(Py_BuildValue("(Oi)", frame.code.object(), frame.offset));
+    py::check(PyList_Append(stack.get(), item.get()));
+  }
+  return stack;
+}
+
+Attempt stopped(PyFunctionObject* function, const trace::BreakInfo& stop) {
+  Attempt attempt;
+  attempt.stop_name = stop.reason_name;
+  attempt.exception = stop.exception.copy();
+  attempt.where = stop.reason_name;
+  if (!stop.stack.empty()) {
+    const auto& innermost = stop.stack.back();
+    attempt.where.append("@").append(std::to_string(reinterpret_cast<std::uintptr_t>(innermost.code.get())));
+    attempt.where.append("+").append(std::to_string(innermost.offset));
+  }
+  auto make = py::import_attr("pellucid.errors", "_record_stop");
+  auto stack = stack_of(stop);
+  PyObject* cause = stop.exception ? stop.exception.get() : Py_None;
+  attempt.stop = py::take(PyObject_CallFunction(make.get(), "OssssOO", function->func_code, stop.reason_code.c_str(), stop.reason_name.c_str(),
+                                                stop.message.c_str(), stop.hint.c_str(), stack.get(), cause));
+  events::count(Counter::Stops);
+  events::record("stop", stop.reason_code + " " + stop.reason_name + ": " + stop.message + " in " + place_of(function));
+  return attempt;
+}
+
+// A split that a later step than the tracer asks for: it concerns the function as a whole.
+Attempt stopped(PyFunctionObject* function, const GraphBreak& split) {
+  trace::BreakInfo stop;
+  stop.reason_code = code_of(split.reason());
+  stop.reason_name = std::string(name_of(split.reason()));
+  stop.message = split.message();
+  stop.hint = std::string(hint_of(split.reason()));
+  auto code = py::Owned<PyCodeObject>::share(code_of(function));
+  stop.stack.push_back({std::move(code), 0, code_of(function)->co_firstlineno});
+  return stopped(function, stop);
+}
+
+bool calls_graph(const objects::Capture& capture) { return capture.graph.op_count() != 0 || !capture.graph.outputs().empty(); }
+
+// The real tensors that capture met, in placeholder order.
+template <class Capture>
+py::Owned<> example_inputs(const Capture& capture) {
+  auto inputs = py::take(PyList_New(0));
+  if constexpr (requires { capture.input_of; }) {
+    for (const graph::Node* node : capture.graph.placeholders()) {
+      const auto met = capture.input_of.find(node);
+      py::check(PyList_Append(inputs.get(), met == capture.input_of.end() ? Py_None : met->second));
+    }
+  }
+  return inputs;
+}
+
+py::Owned<> call_backend(const objects::Capture& capture, PyObject* backend) {
+  const std::int64_t start = events::now();
+  auto module = backend::graph_module(capture);
+  const double hand_off = milliseconds_since(start);
+  auto inputs = example_inputs(capture);
+  auto call = py::import_attr("pellucid.backends", "call_backend");
+  auto compiled = py::take(PyObject_CallFunctionObjArgs(call.get(), module.get(), inputs.get(), backend, nullptr));
+  events::count(Counter::Graphs);
+  events::record("backend", "", {{"hand_off_ms", hand_off}, {"backend_ms", milliseconds_since(start) - hand_off}});
+  return compiled;
+}
+
+std::unique_ptr<Entry> build_entry(PyFunctionObject* function, PyObject* const* locals, PyObject* backend, objects::Capture& capture) {
+  codegen::finish_graph(capture);
+  auto entry = std::make_unique<Entry>();
+  entry->number = next_region.fetch_add(1);
+  const std::size_t guard_count = capture.guards.size();
+  // Guards first: they describe the world before the backend runs anything.
+  entry->guards = make_guard_program(capture, locals, function->func_closure);
+  py::Owned<> compiled;
+  if (calls_graph(capture)) compiled = call_backend(capture, backend);
+  const std::int64_t start = events::now();
+  entry->region = codegen::emit(capture, compiled.get(), std::string("__compiled_fn_").append(std::to_string(entry->number)));
+  events::count(Counter::Guards, static_cast<std::int64_t>(guard_count));
+  events::count(Counter::Ops, static_cast<std::int64_t>(capture.graph.op_count()));
+  events::record("entry", place_of(function),
+                 {{"region", static_cast<double>(entry->number)},
+                  {"guards", static_cast<double>(guard_count)},
+                  {"ops", static_cast<double>(capture.graph.op_count())},
+                  {"placeholders", static_cast<double>(capture.graph.placeholders().size())},
+                  {"effects", static_cast<double>(capture.effects.size())},
+                  {"emit_ms", milliseconds_since(start)}});
+  return entry;
+}
+
+trace::Outcome traced(PyFunctionObject* function, PyObject* const* locals) {
+  const std::int64_t start = events::now();
+  trace::Outcome outcome = trace::capture(function, locals);
+  const double instructions = outcome.capture ? static_cast<double>(outcome.capture->instructions) : 0;
+  events::count(Counter::Captures);
+  events::count(Counter::Instructions, static_cast<std::int64_t>(instructions));
+  events::record("capture", place_of(function),
+                 {{"ms", milliseconds_since(start)}, {"instructions", instructions}, {"captured", outcome.capture ? 1.0 : 0.0}});
+  return outcome;
+}
+
+}  // namespace
+
+std::string place_of(PyFunctionObject* function) {
+  const PyCodeObject* code = code_of(function);
+  std::string text = py::text_of(function->func_qualname);
+  text.append(" (").append(py::text_of(code->co_filename)).append(":").append(std::to_string(code->co_firstlineno)).append(")");
+  return text;
+}
+
+std::int64_t config_number(const char* name) {
+  auto config = py::take(PyImport_ImportModule("pellucid.config"));
+  auto value = py::take(PyObject_GetAttrString(config.get(), name));
+  const long long number = PyLong_AsLongLong(value.get());
+  if (number == -1 && PyErr_Occurred() != nullptr) py::throw_pending();
+  return number;
+}
+
+Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, PyObject* backend) {
+  const CompilingScope scope;
+  try {
+    trace::Outcome outcome = traced(function, locals);
+    if (!outcome.capture) return stopped(function, outcome.stop);
+    Attempt attempt;
+    attempt.entry = build_entry(function, locals, backend, *outcome.capture);
+    return attempt;
+  } catch (const GraphBreak& split) {
+    return stopped(function, split);
+  }
+}
+
+}  // namespace pellucid::runtime

@@ -1,0 +1,33 @@
+// The one function that joins the steps: capture, finish, guards, hand-off to the backend, emit.
+#pragma once
+#include <Python.h>
+
+#include <memory>
+#include <string>
+
+#include "base/reasons.h"
+#include "py/ref.h"
+#include "runtime/cache.h"
+
+namespace pellucid::runtime {
+
+// What became of one attempt: an entry, or the record of a stop.
+struct Attempt {
+  std::unique_ptr<Entry> entry;
+  py::Owned<> stop;             // a pellucid.errors.BreakRecord
+  py::Owned<> exception;        // the exception of the program or operator that the stop is about, else empty
+  std::string stop_name;        // "DataDependent"
+  std::string where;            // identifies the place and the reason, to notice the same stop again
+};
+
+// `locals` are the bound arguments of `function`, all owned by the caller. Throws PythonError for what the user must see: the
+// backend's failure, KeyboardInterrupt, want of memory.
+Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, PyObject* backend);
+
+// An option of pellucid.config.
+std::int64_t config_number(const char* name);
+
+// "name (file.py:12)".
+std::string place_of(PyFunctionObject* function);
+
+}  // namespace pellucid::runtime

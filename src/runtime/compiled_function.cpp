@@ -1,0 +1,269 @@
+#include "runtime/compiled_function.h"
+
+#include <structmember.h>
+
+#include "runtime/bind.h"
+#include "runtime/cache.h"
+#include "runtime/dispatch.h"
+#include "runtime/thread_state.h"
+#if __has_include("objects/compiled_function.h")
+#include "objects/compiled_function.h"
+#endif
+
+namespace pellucid::runtime {
+namespace {
+
+struct CompiledFunction {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyFunctionObject* function;  // the original
+  PyObject* cache_object;      // owns `cache`
+  Cache* cache;
+  PyObject* code;              // the code that `cache` is for (borrowed from the cache): f.__code__ may be replaced
+  PyObject* backend;
+  PyObject* instance;          // may be null
+  PyObject* dict;
+  PyObject* weakrefs;
+  bool fullgraph;
+};
+
+PyTypeObject* compiled_function_type = nullptr;
+
+CompiledFunction* cast(PyObject* object) noexcept { return reinterpret_cast<CompiledFunction*>(object); }
+
+// ---- call
+
+void take_cache(CompiledFunction* self) {
+  const CacheKey key{self->function->func_code, self->function->func_globals, self->backend, self->instance};
+  auto fresh = cache_for(key);
+  self->cache = cache_of(fresh.get());
+  self->code = key.code;
+  const auto old = py::Owned<>::steal(std::exchange(self->cache_object, fresh.release()));
+}
+
+PyObject* call_slowly(CompiledFunction* self, const Call& call, BoundArguments& bound) noexcept {
+  return py::enter([&] {
+    const auto held_self = py::Owned<>::share(reinterpret_cast<PyObject*>(self));
+    const auto held_function = py::Owned<>::share(reinterpret_cast<PyObject*>(call.function));
+    const auto held_cache = py::Owned<>::share(self->cache_object);
+    return call_missed(*self->cache, call, bound, self->fullgraph);
+  });
+}
+
+bool bind_quietly(BoundArguments& bound, const Call& call) noexcept {
+  try {
+    return bound.bind(call.function, call.args, static_cast<std::size_t>(PyVectorcall_NARGS(call.nargsf)), call.kwnames);
+  } catch (...) {
+    return false;  // want of memory: the original function will tell
+  }
+}
+
+PyObject* call_compiled(PyObject* object, PyObject* const* args, std::size_t nargsf, PyObject* kwnames) noexcept {
+  CompiledFunction* self = cast(object);
+  const Call call{self->function, args, nargsf, kwnames};
+  if (compiling_here()) return call.run_eagerly();
+  if (self->code != self->function->func_code) {
+    try {
+      take_cache(self);
+    } catch (...) {
+      py::translate_current_exception();
+      return nullptr;
+    }
+  }
+  Cache* cache = self->cache;
+  if (cache->given_up && cache->entries().empty()) return call.run_eagerly();
+  BoundArguments bound;
+  if (!bind_quietly(bound, call)) return call.run_eagerly();
+  if (const Entry* entry = cache->find(bound.slots(), call.function->func_closure)) return run_region(*entry, call.function, bound);
+  return call_slowly(self, call, bound);
+}
+
+// ---- life
+
+PyObject* fresh_dict(PyFunctionObject* function) {
+  auto dict = function->func_dict == nullptr ? py::take(PyDict_New()) : py::take(PyDict_Copy(function->func_dict));
+  py::check(PyDict_SetItemString(dict.get(), "__wrapped__", reinterpret_cast<PyObject*>(function)));
+  if (function->func_module != nullptr) py::check(PyDict_SetItemString(dict.get(), "__module__", function->func_module));
+  return dict.release();
+}
+
+PyObject* make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"function", "backend", "fullgraph", "instance", nullptr};
+  PyObject *function = nullptr, *backend = nullptr, *instance = Py_None;
+  int fullgraph = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|$pO:CompiledFunction", const_cast<char**>(names), &PyFunction_Type, &function, &backend,
+                                   &fullgraph, &instance)) {
+    return nullptr;
+  }
+  return py::enter([&] {
+    auto object = py::take(type->tp_alloc(type, 0));
+    CompiledFunction* self = cast(object.get());
+    self->vectorcall = call_compiled;
+    self->function = reinterpret_cast<PyFunctionObject*>(Py_NewRef(function));
+    self->backend = Py_NewRef(backend);
+    self->instance = instance == Py_None ? nullptr : Py_NewRef(instance);
+    self->fullgraph = fullgraph != 0;
+    self->dict = fresh_dict(self->function);
+    take_cache(self);
+    return object;
+  });
+}
+
+int traverse(PyObject* object, visitproc visit, void* arg) {
+  CompiledFunction* self = cast(object);
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->function);
+  Py_VISIT(self->cache_object);
+  Py_VISIT(self->backend);
+  Py_VISIT(self->instance);
+  Py_VISIT(self->dict);
+  return 0;
+}
+
+// The function, its cache and the backend stay: a finaliser in the same cycle may still call this object. Cycles run through the dict, the
+// instance, the function's own dict and globals or the cache's entries, and those are cleared.
+int clear(PyObject* object) {
+  Py_CLEAR(cast(object)->dict);
+  return 0;
+}
+
+void dealloc(PyObject* object) {
+  PyObject_GC_UnTrack(object);
+  CompiledFunction* self = cast(object);
+  if (self->weakrefs != nullptr) PyObject_ClearWeakRefs(object);
+  Py_CLEAR(self->dict);
+  Py_CLEAR(self->cache_object);
+  Py_CLEAR(self->function);
+  Py_CLEAR(self->backend);
+  Py_CLEAR(self->instance);
+  PyTypeObject* type = Py_TYPE(object);
+  type->tp_free(object);
+  const auto held_type = py::Owned<PyTypeObject>::steal(type);
+}
+
+// ---- attributes
+
+PyObject* repr(PyObject* object) {
+  return PyUnicode_FromFormat("<pellucid compiled function %U at %p>", cast(object)->function->func_qualname, object);
+}
+
+PyObject* bind_method(PyObject* object, PyObject* instance, PyObject*) {
+  if (instance == nullptr || instance == Py_None) return Py_NewRef(object);
+  return PyMethod_New(object, instance);
+}
+
+PyObject* same_object(PyObject* object, PyObject*) { return Py_NewRef(object); }
+PyObject* reduce(PyObject* object, PyObject*) { return PyObject_GetAttrString(object, "__qualname__"); }
+
+// An attribute of the original function that a value of the same name in our own dict hides (functools.wraps, user code).
+PyObject* get_named(PyObject* object, void* closure) {
+  const char* name = static_cast<const char*>(closure);
+  if (cast(object)->dict != nullptr) {
+    if (PyObject* own = PyDict_GetItemString(cast(object)->dict, name)) return Py_NewRef(own);
+  }
+  return PyObject_GetAttrString(reinterpret_cast<PyObject*>(cast(object)->function), name);
+}
+int set_named(PyObject* object, PyObject* value, void* closure) {
+  const char* name = static_cast<const char*>(closure);
+  if (cast(object)->dict == nullptr && (cast(object)->dict = PyDict_New()) == nullptr) return -1;
+  return value == nullptr ? PyDict_DelItemString(cast(object)->dict, name) : PyDict_SetItemString(cast(object)->dict, name, value);
+}
+
+// What the original function is made of; setting it changes the original.
+PyObject* get_part(PyObject* object, void* closure) {
+  return PyObject_GetAttrString(reinterpret_cast<PyObject*>(cast(object)->function), static_cast<const char*>(closure));
+}
+int set_part(PyObject* object, PyObject* value, void* closure) {
+  return PyObject_SetAttrString(reinterpret_cast<PyObject*>(cast(object)->function), static_cast<const char*>(closure), value);
+}
+
+#define NAMED(name) {name, get_named, set_named, nullptr, const_cast<char*>(name)}
+#define PART(name) {name, get_part, set_part, nullptr, const_cast<char*>(name)}
+PyGetSetDef kGetSets[] = {
+    NAMED("__name__"), NAMED("__qualname__"), NAMED("__doc__"), NAMED("__annotations__"),
+    PART("__code__"), PART("__defaults__"), PART("__kwdefaults__"), PART("__globals__"), PART("__closure__"), PART("__builtins__"),
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {},
+};
+#undef NAMED
+#undef PART
+
+PyMemberDef kMembers[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(CompiledFunction, vectorcall), READONLY, nullptr},
+    {"__dictoffset__", T_PYSSIZET, offsetof(CompiledFunction, dict), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(CompiledFunction, weakrefs), READONLY, nullptr},
+    {"_backend", T_OBJECT, offsetof(CompiledFunction, backend), READONLY, nullptr},
+    {"_instance", T_OBJECT, offsetof(CompiledFunction, instance), READONLY, nullptr},
+    {"_fullgraph", T_BOOL, offsetof(CompiledFunction, fullgraph), READONLY, nullptr},
+    {"_torchdynamo_orig_callable", T_OBJECT, offsetof(CompiledFunction, function), READONLY, nullptr},
+    {},
+};
+
+PyMethodDef kMethods[] = {
+    {"__copy__", same_object, METH_NOARGS, nullptr},
+    {"__deepcopy__", same_object, METH_O, nullptr},
+    {"__reduce__", reduce, METH_NOARGS, nullptr},
+    {},
+};
+
+PyObject* original_of(PyObject* object) noexcept {
+  return is_compiled_function(object) ? reinterpret_cast<PyObject*>(cast(object)->function) : nullptr;
+}
+
+py::Owned<> strings(const std::vector<std::string>& texts) {
+  auto list = py::take(PyList_New(0));
+  for (const std::string& text : texts) py::check(PyList_Append(list.get(), py::str(text).get()));
+  return list;
+}
+
+}  // namespace
+
+bool is_compiled_function(PyObject* object) noexcept { return Py_IS_TYPE(object, compiled_function_type); }
+
+py::Owned<> break_reasons_of(PyObject* compiled) {
+  auto list = py::take(PyList_New(0));
+  for (const auto& record : cast(compiled)->cache->stops) py::check(PyList_Append(list.get(), record.get()));
+  return list;
+}
+
+py::Owned<> guard_failures_of(PyObject* compiled) { return strings(cast(compiled)->cache->guard_failures); }
+
+py::Owned<> cache_entries_of(PyObject* compiled) {
+  auto list = py::take(PyList_New(0));
+  for (const auto& entry : cast(compiled)->cache->entries()) {
+    auto guards = strings(guard_texts(*entry->guards));
+    auto item = py::take(Py_BuildValue("{s:O,s:O,s:O,s:L,s:i}", "code", entry->region->func_code, "function", entry->region.object(), "guards",
+                                       guards.get(), "hits", static_cast<long long>(entry->hits), "region", entry->number));
+    py::check(PyList_Append(list.get(), item.get()));
+  }
+  return list;
+}
+
+void initialise_compiled_function_type(PyObject* module) {
+  static PyType_Slot slots[] = {
+      {Py_tp_new, reinterpret_cast<void*>(make)},
+      {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+      {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+      {Py_tp_clear, reinterpret_cast<void*>(clear)},
+      {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+      {Py_tp_repr, reinterpret_cast<void*>(repr)},
+      {Py_tp_descr_get, reinterpret_cast<void*>(bind_method)},
+      {Py_tp_getset, kGetSets},
+      {Py_tp_members, kMembers},
+      {Py_tp_methods, kMethods},
+      {0, nullptr},
+  };
+  static PyType_Spec spec = {
+      "pellucid._core.CompiledFunction", sizeof(CompiledFunction), 0,
+      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_IMMUTABLETYPE, slots};
+  auto type = py::take(PyType_FromModuleAndSpec(module, &spec, nullptr));
+  py::check(PyModule_AddObjectRef(module, "CompiledFunction", type.get()));
+  compiled_function_type = reinterpret_cast<PyTypeObject*>(type.release());
+#if __has_include("objects/compiled_function.h")
+  objects::original_of_compiled_hook = original_of;
+#else
+  (void)original_of;
+#endif
+}
+
+}  // namespace pellucid::runtime

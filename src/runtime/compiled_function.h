@@ -1,0 +1,22 @@
+// `CompiledFunction`: what pellucid.compile gives for a Python function. A cache hit runs guards on the vectorcall arguments and calls the
+// region's function; nothing else stands between.
+#pragma once
+#include <Python.h>
+
+#include "py/ref.h"
+
+namespace pellucid::runtime {
+
+// CompiledFunction(function, backend, *, fullgraph=False, instance=None)
+void initialise_compiled_function_type(PyObject* module);
+
+bool is_compiled_function(PyObject* object) noexcept;
+
+// Records of the stops of all captures of this function, oldest first; a list of pellucid.errors.BreakRecord.
+py::Owned<> break_reasons_of(PyObject* compiled);
+// One dict for each entry: {"code", "function", "guards", "hits", "region"}.
+py::Owned<> cache_entries_of(PyObject* compiled);
+// Why calls missed, oldest first; a list of str.
+py::Owned<> guard_failures_of(PyObject* compiled);
+
+}  // namespace pellucid::runtime

@@ -1,0 +1,115 @@
+#include "runtime/dispatch.h"
+
+#include "base/events.h"
+#include "runtime/compile.h"
+
+namespace pellucid::runtime {
+namespace {
+
+constexpr std::size_t kKeptFailures = 100;
+
+class BusyScope {
+ public:
+  explicit BusyScope(Cache& cache) : cache_(cache) { cache_.busy = true; }
+  ~BusyScope() { cache_.busy = false; }
+  BusyScope(const BusyScope&) = delete;
+  BusyScope& operator=(const BusyScope&) = delete;
+
+ private:
+  Cache& cache_;
+};
+
+// The failed guard of the entry that was used last; "" when there is no entry.
+std::string note_guard_failures(Cache& cache, const Call& call, const BoundArguments& bound) {
+  std::string newest;
+  for (const auto& entry : cache.entries()) {
+    std::string reason = entry->guards->explain(bound.slots(), call.function->func_closure);
+    if (newest.empty()) newest = reason;
+    if (cache.guard_failures.size() < kKeptFailures) cache.guard_failures.push_back(std::move(reason));
+  }
+  if (!newest.empty()) {
+    events::count(events::Counter::Recompiles);
+    events::record("miss", place_of(call.function) + ": " + newest);
+  }
+  return newest;
+}
+
+void report_limit(Cache& cache, const Call& call, std::int64_t limit, const std::string& reason) {
+  if (cache.limit_reported) return;
+  cache.limit_reported = true;
+  events::count(events::Counter::LimitHits);
+  auto report = py::import_attr("pellucid._logging", "_report_recompile_limit");
+  const auto done = py::take(PyObject_CallFunction(report.get(), "OLs", call.function, static_cast<long long>(limit), reason.c_str()));
+}
+
+[[noreturn]] void raise_unsupported(const Attempt& attempt) {
+  auto make = py::import_attr("pellucid.errors", "_unsupported");
+  PyObject* cause = attempt.exception ? attempt.exception.get() : Py_None;
+  auto error = py::take(PyObject_CallFunctionObjArgs(make.get(), attempt.stop.get(), cause, nullptr));
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
+  py::throw_pending();
+}
+
+// Other arguments may not raise, so an exception of the program is no verdict on its code.
+bool is_about_arguments(const Attempt& attempt) { return attempt.stop_name == "ExceptionEscapes" || attempt.stop_name == "OpFailed"; }
+
+void remember_stop(Cache& cache, const Attempt& attempt) {
+  const bool again = attempt.where == cache.last_stop;
+  cache.last_stop = attempt.where;
+  ++cache.failures;
+  if (!again || cache.stops.empty()) cache.stops.push_back(attempt.stop.copy());
+  if (cache.failures >= config_number("recompile_limit") || (again && !is_about_arguments(attempt))) cache.given_up = true;
+}
+
+py::Owned<> run_stopped(Cache& cache, const Call& call, const Attempt& attempt, bool fullgraph) {
+  remember_stop(cache, attempt);
+  if (fullgraph && !is_about_arguments(attempt)) raise_unsupported(attempt);
+  auto result = py::take(call.run_eagerly());           // the real exception of the program or operator comes from here
+  if (fullgraph && attempt.stop_name == "OpFailed") raise_unsupported(attempt);  // only our shape rule failed
+  return result;
+}
+
+}  // namespace
+
+PyObject* run_region(const Entry& entry, PyFunctionObject* function, const BoundArguments& bound) {
+  auto region = py::Owned<PyFunctionObject>::share(entry.region.get());
+  const bool has_free = reinterpret_cast<PyCodeObject*>(region->func_code)->co_nfreevars != 0;
+  if (has_free && region->func_closure != function->func_closure) {
+    // The entry was made for another closure of the same code; its guards hold for this one too.
+    region = py::Owned<PyFunctionObject>::steal(
+        reinterpret_cast<PyFunctionObject*>(PyFunction_New(region->func_code, region->func_globals)));
+    if (!region) return nullptr;
+    if (function->func_closure != nullptr && PyFunction_SetClosure(region.object(), function->func_closure) < 0) return nullptr;
+  }
+  return region->vectorcall(region.object(), bound.slots(), bound.size(), nullptr);
+}
+
+py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, bool fullgraph) {
+  // Another thread compiles this function: waiting could deadlock with what its backend does, so this one call runs eagerly.
+  if (cache.given_up || cache.busy) return py::take(call.run_eagerly());
+  bound.own();
+  Attempt attempt;
+  {
+    const BusyScope busy(cache);
+    const std::int64_t limit = config_number("recompile_limit");
+    if (static_cast<std::int64_t>(cache.entries().size()) >= limit) {
+      if (!cache.limit_reported) report_limit(cache, call, limit, note_guard_failures(cache, call, bound));
+    } else {
+      note_guard_failures(cache, call, bound);
+      attempt = compile_region(call.function, bound.slots(), cache.key().backend);
+    }
+  }
+  if (attempt.stop) return run_stopped(cache, call, attempt, fullgraph);
+  if (!attempt.entry) return py::take(call.run_eagerly());
+  if (!attempt.entry->guards->check(bound.slots(), call.function->func_closure)) {
+    // Something changed while the backend ran (or a guard is wrong): what was captured is not what would run now.
+    ++cache.failures;
+    if (cache.failures >= config_number("recompile_limit")) cache.given_up = true;
+    events::record("stale", place_of(call.function) + ": " + attempt.entry->guards->explain(bound.slots(), call.function->func_closure));
+    return py::take(call.run_eagerly());
+  }
+  const Entry* entry = cache.add(std::move(attempt.entry));
+  return py::take(run_region(*entry, call.function, bound));
+}
+
+}  // namespace pellucid::runtime

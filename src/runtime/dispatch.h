@@ -1,0 +1,28 @@
+// What happens on a call of a compiled function: hit, compile, or run eagerly.
+#pragma once
+#include <Python.h>
+
+#include "py/ref.h"
+#include "runtime/bind.h"
+#include "runtime/cache.h"
+
+namespace pellucid::runtime {
+
+struct Call {
+  PyFunctionObject* function;  // the original
+  PyObject* const* args;
+  std::size_t nargsf;
+  PyObject* kwnames;
+
+  PyObject* run_eagerly() const {
+    return PyObject_Vectorcall(reinterpret_cast<PyObject*>(function), args, nargsf, kwnames);
+  }
+};
+
+// Runs the region with these arguments. NULL with an error pending when it raises.
+PyObject* run_region(const Entry& entry, PyFunctionObject* function, const BoundArguments& bound);
+
+// No entry fits: compiles one and runs it, or runs the call eagerly. `cache` must be held by the caller.
+py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, bool fullgraph);
+
+}  // namespace pellucid::runtime
