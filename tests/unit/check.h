@@ -21,7 +21,7 @@ struct Register {
 
 template <class T>
 std::string shown(const T& value) {
-  if constexpr (requires(std::ostringstream& out) { out << value; }) {
+  if constexpr (requires(std::ostringstream & out) { out << value; }) {
     std::ostringstream out;
     out << value;
     return out.str();
@@ -39,19 +39,19 @@ void check_eq(const A& a, const B& b, const char* text, const char* file, int li
 
 #define UNIT_JOIN2(a, b) a##b
 #define UNIT_JOIN(a, b) UNIT_JOIN2(a, b)
-#define TEST(name)                                                                               \
-  static void UNIT_JOIN(test_, __LINE__)();                                                      \
+#define TEST(name)                                                                              \
+  static void UNIT_JOIN(test_, __LINE__)();                                                     \
   static const unit::Register UNIT_JOIN(register_, __LINE__)(name, UNIT_JOIN(test_, __LINE__)); \
   static void UNIT_JOIN(test_, __LINE__)()
 #define CHECK(condition) ((condition) ? void() : unit::fail(__FILE__, __LINE__, #condition))
 #define CHECK_EQ(a, b) unit::check_eq((a), (b), #a " == " #b, __FILE__, __LINE__)
-#define CHECK_THROWS(Type, ...)                                               \
-  do {                                                                        \
-    bool thrown = false;                                                      \
-    try {                                                                     \
-      (void)(__VA_ARGS__);                                                    \
-    } catch (const Type&) {                                                   \
-      thrown = true;                                                          \
-    }                                                                         \
+#define CHECK_THROWS(Type, ...)                                                 \
+  do {                                                                          \
+    bool thrown = false;                                                        \
+    try {                                                                       \
+      (void)(__VA_ARGS__);                                                      \
+    } catch (const Type&) {                                                     \
+      thrown = true;                                                            \
+    }                                                                           \
     if (!thrown) unit::fail(__FILE__, __LINE__, "no " #Type ": " #__VA_ARGS__); \
   } while (false)

@@ -1,5 +1,5 @@
-// The C++ unit tests of the rooms that need no torch, as an extension module: it links those rooms alone, which proves that they stand
-// without the others, and it runs in an ordinary interpreter, so no libpython is needed.
+// The C++ unit tests of the rooms that need no torch, as an extension module: it links those rooms alone, which proves
+// that they stand without the others, and it runs in an ordinary interpreter, so no libpython is needed.
 //
 //   python -c "import pellucid_unit; raise SystemExit(pellucid_unit.run())"
 #include <Python.h>

@@ -1,7 +1,7 @@
+#include <set>
+
 #include "base/reasons.h"
 #include "check.h"
-
-#include <set>
 
 using namespace pellucid;
 

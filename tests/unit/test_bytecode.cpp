@@ -217,7 +217,8 @@ TEST("assembler: equal constants of different types stay apart") {
   CHECK_EQ(code.const_index(number(1).get()), one);
   CHECK(code.const_index(Py_True) != one);
   CHECK(code.const_index(py::take(PyFloat_FromDouble(1.0)).get()) != one);
-  CHECK(code.const_index(py::take(PyFloat_FromDouble(0.0)).get()) != code.const_index(py::take(PyFloat_FromDouble(-0.0)).get()));
+  CHECK(code.const_index(py::take(PyFloat_FromDouble(0.0)).get()) !=
+        code.const_index(py::take(PyFloat_FromDouble(-0.0)).get()));
 }
 
 TEST("assembler: refuses nonsense") {
@@ -263,7 +264,9 @@ TEST("assembler: positions reach the code object") {
 
 TEST("tables: random entries survive emit and parse") {
   unsigned state = 1;
-  const auto random = [&state](int below) { return static_cast<int>((state = state * 1664525U + 1013904223U) >> 8) % below; };
+  const auto random = [&state](int below) {
+    return static_cast<int>((state = state * 1664525U + 1013904223U) >> 8) % below;
+  };
   std::vector<LineEntry> lines;
   std::vector<ExceptionEntry> exceptions;
   for (int i = 0; i < 2000; ++i) {
@@ -318,7 +321,8 @@ TEST("control flow: blocks of a loop with a handler") {
     if (b > 0) CHECK_EQ(flow.blocks[b - 1].end, block.begin);
     for (int next : block.successors) loops += next <= static_cast<int>(b);
     protected_blocks += !block.handlers.empty();
-    for (int i = block.begin; i < block.end; ++i) CHECK_EQ(flow.block_of[static_cast<std::size_t>(i)], static_cast<int>(b));
+    for (int i = block.begin; i < block.end; ++i)
+      CHECK_EQ(flow.block_of[static_cast<std::size_t>(i)], static_cast<int>(b));
   }
   CHECK(loops >= 1);
   CHECK(protected_blocks >= 2);

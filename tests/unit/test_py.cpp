@@ -14,7 +14,9 @@ py::Owned<> run(const char* source) {
   return globals;
 }
 PyObject* get(const py::Owned<>& globals, const char* name) { return PyDict_GetItemString(globals.get(), name); }
-PyTypeObject* type(const py::Owned<>& globals, const char* name) { return reinterpret_cast<PyTypeObject*>(get(globals, name)); }
+PyTypeObject* type(const py::Owned<>& globals, const char* name) {
+  return reinterpret_cast<PyTypeObject*>(get(globals, name));
+}
 long as_long(PyObject* object) { return object == nullptr ? -999 : PyLong_AsLong(object); }
 
 constexpr const char* kInstances = R"(
@@ -112,9 +114,9 @@ TEST("dict access by entry agrees with dict for many sizes") {
 }
 
 TEST("dict_get has dict's meaning, without __missing__, and throws errors") {
-  const auto g = run(
-      "class M(dict):\n  def __missing__(self, k): return 5\nm = M(a=1)\n"
-      "class Odd:\n  def __hash__(self): raise RuntimeError\nbad = Odd()\nmixed = {1: 2, 'a': 3}\n");
+  const auto g =
+      run("class M(dict):\n  def __missing__(self, k): return 5\nm = M(a=1)\n"
+          "class Odd:\n  def __hash__(self): raise RuntimeError\nbad = Odd()\nmixed = {1: 2, 'a': 3}\n");
   CHECK_EQ(as_long(py::dict_get(get(g, "m"), py::str("a").get())), 1);
   CHECK(py::dict_get(get(g, "m"), py::str("b").get()) == nullptr);
   CHECK_THROWS(py::PythonError, py::dict_get(get(g, "m"), get(g, "bad")));
