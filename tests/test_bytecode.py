@@ -28,11 +28,14 @@ def test_every_opcode_has_a_row():
 @pytest.mark.parametrize("name", sorted(set(opcode.opmap) - SPLIT_DIFFERENTLY))
 def test_stack_effect_is_that_of_dis(name):
     number = opcode.opmap[name]
-    for arg in range(0, 1025) if number >= opcode.HAVE_ARGUMENT else (None,):
+    for arg in range(1025) if number >= opcode.HAVE_ARGUMENT else (None,):
         if name == "BUILD_SLICE" and arg not in (2, 3):
             continue
         for jump in (False, True):
-            assert bytecode.stack_effect(number, arg or 0, jump) == dis.stack_effect(number, arg, jump=jump), (arg, jump)
+            assert bytecode.stack_effect(number, arg or 0, jump) == dis.stack_effect(number, arg, jump=jump), (
+                arg,
+                jump,
+            )
 
 
 def test_call_takes_what_precall_and_call_take_together():
@@ -161,7 +164,10 @@ def test_specialised_code_decodes_as_compiled():
     before = bytecode.disassemble(hot.__code__.replace())
     for _ in range(100):
         hot(10)
-    assert any(at.opname != plain.opname for at, plain in zip(dis.get_instructions(hot, adaptive=True), dis.get_instructions(hot)))
+    assert any(
+        at.opname != plain.opname
+        for at, plain in zip(dis.get_instructions(hot, adaptive=True), dis.get_instructions(hot))
+    )
     assert bytecode.disassemble(hot.__code__.replace()) == before
     assert bytecode.roundtrip(hot.__code__).co_code == hot.__code__.co_code
 

