@@ -45,6 +45,7 @@ struct Capture {
   std::unordered_map<PyObject*, const source::Source*> source_of;
   // Fakes and lifted real tensors -> their node. A real tensor (input) has a placeholder and a source.
   std::unordered_map<PyObject*, graph::Node*> node_of;
+  std::unordered_map<const graph::Node*, PyObject*> input_of;  // placeholder -> the real tensor met during capture
   std::vector<py::Owned<>> alive;         // keeps every key of the two maps alive
   std::vector<std::string> notes;         // deferred decisions worth showing in explain
   std::int64_t instructions = 0;          // executed symbolically

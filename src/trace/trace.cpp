@@ -1,1 +1,55 @@
-// The room trace.
+#include "trace/trace.h"
+
+#include "aten/aten.h"
+#include "handlers/registry.h"
+#include "trace/executor.h"
+
+namespace pellucid::trace {
+namespace {
+
+BreakInfo describe(const GraphBreak& stop, Executor& executor) {
+  BreakInfo info;
+  info.reason_code = code_of(stop.reason());
+  info.reason_name = name_of(stop.reason());
+  info.message = stop.message();
+  info.hint = hint_of(stop.reason());
+  for (Frame* frame = executor.top(); frame != nullptr; frame = frame->back.get()) {
+    if (frame->info->hidden) continue;
+    BreakInfo::FrameInfo place;
+    place.code = py::Owned<PyCodeObject>::share(frame->code);
+    place.offset = frame->at;
+    place.line = PyCode_Addr2Line(frame->code, frame->at);
+    info.stack.insert(info.stack.begin(), std::move(place));
+  }
+  info.exception = executor.exception.copy();
+  return info;
+}
+
+}  // namespace
+
+Outcome capture(PyFunctionObject* function, PyObject* const* locals) {
+  Outcome outcome;
+  const auto state = aten::GlobalState::now();
+  Executor executor(function);
+  try {
+    auto result = executor.run(function, locals);
+    const std::int64_t steps = executor.steps;
+    outcome.capture = executor.finish(std::move(result));
+    outcome.capture->instructions = steps;
+    if (!state->matches()) {
+      // The region leaves torch in another state: replaying that is the graph's work only when the graph ends there.
+      outcome.capture->notes.push_back("leaves global torch state changed: " + state->mismatch());
+    }
+  } catch (const GraphBreak& stop) {
+    outcome.stop = describe(stop, executor);
+  }
+  state->restore();
+  return outcome;
+}
+
+void initialise() {
+  objects::initialise_objects();
+  handlers::initialise();
+}
+
+}  // namespace pellucid::trace

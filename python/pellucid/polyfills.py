@@ -1,0 +1,429 @@
+"""Builtins that call back into Python code, written in Python so that capture can trace them like the user's own code.
+
+Each stands for a C function and follows its semantics. They are never called by hand: the handler of the C function calls them, and
+their frames do not show in user stacks. They use only names that cannot be shadowed by the user's module: this module's globals are its own.
+"""
+
+_MISSING = object()
+
+
+def list_from(iterable):
+    result = []
+    for item in iterable:
+        result.append(item)
+    return result
+
+
+def tuple_from(iterable):
+    return (*list_from(iterable),)
+
+
+def set_from(iterable):
+    result = set()
+    for item in iterable:
+        result.add(item)
+    return result
+
+
+def dict_from(pairs):
+    result = {}
+    for key, value in pairs:
+        result[key] = value
+    return result
+
+
+def dict_from_keys(iterable, value=None):
+    result = {}
+    for key in iterable:
+        result[key] = value
+    return result
+
+
+def dict_from_mapping(mapping):
+    result = {}
+    for key in mapping.keys():
+        result[key] = mapping[key]
+    return result
+
+
+def list_iadd(target, iterable):
+    for item in iterable:
+        target.append(item)
+    return target
+
+
+def list_extend(target, iterable):
+    for item in iterable:
+        target.append(item)
+
+
+def deque_extend(target, iterable):
+    for item in iterable:
+        target.append(item)
+
+
+def set_update(target, *iterables):
+    for iterable in iterables:
+        for item in iterable:
+            target.add(item)
+
+
+def contains(container, item):
+    for element in container:
+        if element is item or element == item:
+            return True
+    return False
+
+
+def sequence_eq(left, right):
+    if len(left) != len(right):
+        return False
+    for index in range(len(left)):
+        a = left[index]
+        b = right[index]
+        if a is not b and not (a == b):
+            return False
+    return True
+
+
+def sequence_ne(left, right):
+    return not sequence_eq(left, right)
+
+
+def sequence_index(sequence, item, start=0, stop=9223372036854775807):
+    length = len(sequence)
+    if start < 0:
+        start = max(start + length, 0)
+    if stop < 0:
+        stop = max(stop + length, 0)
+    index = start
+    while index < stop and index < len(sequence):
+        element = sequence[index]
+        if element is item or element == item:
+            return index
+        index += 1
+    raise ValueError(f"{item!r} is not in {type(sequence).__name__}")
+
+
+def sequence_count(sequence, item):
+    count = 0
+    for element in sequence:
+        if element is item or element == item:
+            count += 1
+    return count
+
+
+def list_remove(target, item):
+    index = 0
+    while index < len(target):
+        element = target[index]
+        if element is item or element == item:
+            del target[index]
+            return
+        index += 1
+    raise ValueError("list.remove(x): x not in list")
+
+
+def ne_from_eq(left, right):
+    result = left.__eq__(right)
+    if result is NotImplemented:
+        return left is not right
+    return not result
+
+
+def sequence_iterator(sequence):
+    index = 0
+    while True:
+        try:
+            value = sequence[index]
+        except (IndexError, StopIteration):
+            return
+        yield value
+        index += 1
+
+
+def any_of(iterable):
+    for item in iterable:
+        if item:
+            return True
+    return False
+
+
+def all_of(iterable):
+    for item in iterable:
+        if not item:
+            return False
+    return True
+
+
+def sum_of(iterable, start=0):
+    if type(start) is str:
+        raise TypeError("sum() can't sum strings [use ''.join(seq) instead]")
+    total = start
+    for item in iterable:
+        total = total + item
+    return total
+
+
+def max_of(*args, key=None, default=_MISSING):
+    iterable = args[0] if len(args) == 1 else args
+    found = False
+    best = best_key = None
+    for item in iterable:
+        item_key = item if key is None else key(item)
+        if not found:
+            best, best_key, found = item, item_key, True
+        elif item_key > best_key:
+            best, best_key = item, item_key
+    if found:
+        return best
+    if default is _MISSING:
+        raise ValueError("max() arg is an empty sequence")
+    return default
+
+
+def min_of(*args, key=None, default=_MISSING):
+    iterable = args[0] if len(args) == 1 else args
+    found = False
+    best = best_key = None
+    for item in iterable:
+        item_key = item if key is None else key(item)
+        if not found:
+            best, best_key, found = item, item_key, True
+        elif item_key < best_key:
+            best, best_key = item, item_key
+    if found:
+        return best
+    if default is _MISSING:
+        raise ValueError("min() arg is an empty sequence")
+    return default
+
+
+def sorted_by(iterable, key, reverse=False):
+    """A stable binary insertion sort by `<` alone, as list.sort compares."""
+    items = list_from(iterable)
+    if reverse:
+        items.reverse()
+    keys = []
+    result = []
+    for item in items:
+        item_key = item if key is None else key(item)
+        low = 0
+        high = len(keys)
+        while low < high:
+            middle = (low + high) // 2
+            if item_key < keys[middle]:
+                high = middle
+            else:
+                low = middle + 1
+        keys.insert(low, item_key)
+        result.insert(low, item)
+    if reverse:
+        result.reverse()
+    return result
+
+
+def sorted_with_keys(items, keys, native_sort, reverse=False):
+    return native_sort(items, keys, reverse)
+
+
+def map_each(function, iterable):
+    for item in iterable:
+        yield function(item)
+
+
+def map_several(function, *iterables):
+    for items in zip_each(*iterables):
+        yield function(*items)
+
+
+def filter_each(function, iterable):
+    for item in iterable:
+        if item if function is None else function(item):
+            yield item
+
+
+def zip_each(*iterables, strict=False):
+    iterators = [iter(iterable) for iterable in iterables]
+    if not iterators:
+        return
+    while True:
+        items = []
+        for number, iterator in enumerate(iterators):
+            item = next(iterator, _MISSING)
+            if item is _MISSING:
+                if strict:
+                    if number:
+                        plural = " " if number == 1 else "s 1-"
+                        raise ValueError(f"zip() argument {number + 1} is shorter than argument{plural}{number}")
+                    for later in range(1, len(iterators)):
+                        if next(iterators[later], _MISSING) is not _MISSING:
+                            plural = " " if later == 1 else "s 1-"
+                            raise ValueError(f"zip() argument {later + 1} is longer than argument{plural}{later}")
+                return
+            items.append(item)
+        yield (*items,)
+
+
+def enumerate_each(iterable, start=0):
+    number = start
+    for item in iterable:
+        yield number, item
+        number += 1
+
+
+def reversed_each(sequence):
+    index = len(sequence) - 1
+    while index >= 0:
+        yield sequence[index]
+        index -= 1
+
+
+def reduce_by(function, iterable, initial=_MISSING):
+    iterator = iter(iterable)
+    if initial is _MISSING:
+        value = next(iterator, _MISSING)
+        if value is _MISSING:
+            raise TypeError("reduce() of empty iterable with no initial value")
+    else:
+        value = initial
+    for item in iterator:
+        value = function(value, item)
+    return value
+
+
+def iter_until(function, sentinel):
+    while True:
+        value = function()
+        if value == sentinel:
+            return
+        yield value
+
+
+def chain_each(*iterables):
+    for iterable in iterables:
+        for item in iterable:
+            yield item
+
+
+def chain_from(iterables):
+    for iterable in iterables:
+        for item in iterable:
+            yield item
+
+
+def islice_each(iterable, start, stop, step):
+    iterator = iter(iterable)
+    index = 0
+    wanted = start
+    while stop is None or wanted < stop:
+        while index <= wanted:
+            item = next(iterator, _MISSING)
+            if item is _MISSING:
+                return
+            index += 1
+        yield item
+        wanted += step
+
+
+def starmap_each(function, iterable):
+    for args in iterable:
+        yield function(*args)
+
+
+def accumulate_each(iterable, function=None, initial=None):
+    iterator = iter(iterable)
+    if initial is None:
+        total = next(iterator, _MISSING)
+        if total is _MISSING:
+            return
+    else:
+        total = initial
+    yield total
+    for item in iterator:
+        total = total + item if function is None else function(total, item)
+        yield total
+
+
+def takewhile_each(predicate, iterable):
+    for item in iterable:
+        if not predicate(item):
+            return
+        yield item
+
+
+def dropwhile_each(predicate, iterable):
+    iterator = iter(iterable)
+    for item in iterator:
+        if not predicate(item):
+            yield item
+            break
+    for item in iterator:
+        yield item
+
+
+def zip_longest_each(*iterables, fillvalue=None):
+    iterators = [iter(iterable) for iterable in iterables]
+    done = [False] * len(iterators)
+    while True:
+        items = []
+        for number, iterator in enumerate(iterators):
+            item = fillvalue
+            if not done[number]:
+                item = next(iterator, _MISSING)
+                if item is _MISSING:
+                    done[number] = True
+                    item = fillvalue
+            items.append(item)
+        if all_of(done):
+            return
+        yield (*items,)
+
+
+def product_each(*iterables, repeat=1):
+    pools = [tuple_from(iterable) for iterable in iterables] * repeat
+    results = [[]]
+    for pool in pools:
+        results = [prefix + [item] for prefix in results for item in pool]
+    for result in results:
+        yield tuple_from(result)
+
+
+def dict_update(target, *others, **named):
+    for other in others:
+        if hasattr(other, "keys"):
+            for key in other.keys():
+                target[key] = other[key]
+        else:
+            for key, value in other:
+                target[key] = value
+    for key in named:
+        target[key] = named[key]
+
+
+def join(separator, iterable):
+    return separator.join(list_from(iterable))
+
+
+def isinstance_of_any(instance, types):
+    for candidate in types:
+        if isinstance(instance, candidate):
+            return True
+    return False
+
+
+def issubclass_of_any(cls, types):
+    for candidate in types:
+        if issubclass(cls, candidate):
+            return True
+    return False
+
+
+def default_format(value, spec):
+    if spec:
+        raise TypeError(f"unsupported format string passed to {type(value).__name__}.__format__")
+    return str(value)
+
+
+def call_deleter(function):
+    function()

@@ -1,0 +1,412 @@
+// The functions and types of the module builtins.
+#include "handlers/registry.h"
+#include "py/cpython311.h"
+
+namespace pellucid::handlers {
+
+using K = Continuation::Kind;
+using objects::Contents;
+using objects::Frame;
+using objects::names;
+
+namespace {
+
+bool only_positional(Args args, std::size_t least, std::size_t most) {
+  return args.keyword_count() == 0 && args.size() >= least && args.size() <= most;
+}
+
+// The wrong number of arguments: CPython words the TypeError.
+Result complain(Tracer& t, PyObject* callable, Args args, Continuation then) { return run_native(t, callable, args, std::move(then)); }
+
+Result len(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
+  return t.length(args[0], std::move(then));
+}
+
+Result iter(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (only_positional(args, 1, 1)) return t.iterate(args[0], std::move(then));
+  if (only_positional(args, 2, 2)) return t.call_polyfill("iter_until", args.values, std::move(then));
+  return complain(t, f, args, std::move(then));
+}
+
+Result next(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (only_positional(args, 1, 1)) return t.next(args[0], std::move(then));
+  if (only_positional(args, 2, 2)) return t.next(args[0], Continuation(K::Default, PyExc_StopIteration, args[1]).before(std::move(then)));
+  return complain(t, f, args, std::move(then));
+}
+
+Result getattr(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (!only_positional(args, 2, 3) || !PyUnicode_Check(args[1])) return complain(t, f, args, std::move(then));
+  auto name = py::Owned<>::share(args[1]);
+  PyObject* raw = name.release();
+  PyUnicode_InternInPlace(&raw);
+  name = py::Owned<>::steal(raw);
+  if (args.size() == 3) then = Continuation(K::Default, PyExc_AttributeError, args[2]).before(std::move(then));
+  return t.getattr(args[0], name.get(), std::move(then));
+}
+Result hasattr(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (!only_positional(args, 2, 2) || !PyUnicode_Check(args[1])) return complain(t, f, args, std::move(then));
+  PyObject* raw = Py_NewRef(args[1]);
+  PyUnicode_InternInPlace(&raw);
+  auto name = py::Owned<>::steal(raw);
+  return t.getattr(args[0], name.get(), Continuation(K::HasAttr).before(std::move(then)));
+}
+Result setattr(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (!only_positional(args, 3, 3) || !PyUnicode_Check(args[1])) return complain(t, f, args, std::move(then));
+  PyObject* raw = Py_NewRef(args[1]);
+  PyUnicode_InternInPlace(&raw);
+  auto name = py::Owned<>::steal(raw);
+  Result r = t.setattr(args[0], name.get(), args[2]);
+  if (r.did == Result::Did::Raised) return t.settle(std::move(then), std::move(r));
+  if (r.did == Result::Did::Pushed) {
+    // The pushed __setattr__ drops its result; the call's own result is None.
+    t.top()->then = Continuation(K::Replace, Py_None).before(std::move(then));
+    return r;
+  }
+  return t.settle(std::move(then), Result::none());
+}
+Result delattr(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (!only_positional(args, 2, 2) || !PyUnicode_Check(args[1])) return complain(t, f, args, std::move(then));
+  Result r = t.setattr(args[0], args[1], nullptr);
+  if (r.did == Result::Did::Pushed) return r;
+  return t.settle(std::move(then), r.did == Result::Did::Raised ? std::move(r) : Result::none());
+}
+
+Result isinstance(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (!only_positional(args, 2, 2)) return complain(t, f, args, std::move(then));
+  return t.is_instance(args[0], args[1], std::move(then), false);
+}
+Result issubclass(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (!only_positional(args, 2, 2)) return complain(t, f, args, std::move(then));
+  return t.is_instance(args[0], args[1], std::move(then), true);
+}
+
+Result type(Tracer& t, PyObject*, Args args, Continuation then) {
+  if (!only_positional(args, 1, 1)) t.unsupported(Reason::UntracedCallable, {{"callee", "type() making a class"}});
+  auto* found = reinterpret_cast<PyObject*>(Py_TYPE(t.original(args[0])));
+  if (objects::cat_of(args[0]) == Cat::Generator) t.unsupported(Reason::UntracedCallable, {{"callee", "type() of a generator"}});
+  t.saw_constant(found);
+  return t.settle(std::move(then), Result::of(py::Owned<>::share(found)));
+}
+
+Result callable_(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
+  PyObject* call = PyType_Check(args[0]) ? Py_True : t.type_lookup(Py_TYPE(args[0]), names().__call__);
+  return t.settle(std::move(then), Result::boolean(call != nullptr));
+}
+
+Result id_(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
+  PyObject* object = t.original(args[0]);
+  const objects::Source* source = t.source_of(object);
+  if (source == nullptr) t.unsupported(Reason::UntracedCallable, {{"callee", "id() of an object made in the region"}});
+  if (source->step != source::Step::Const) t.guard(objects::Kind::ID_MATCH, source, py::Owned<>::share(object));
+  PyObject* values[] = {object};
+  return run_native(t, f, Args{values, nullptr}, std::move(then));
+}
+
+Result hash_(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
+  const Cat cat = objects::cat_of(args[0]);
+  if (cat == Cat::Number || cat == Cat::Text || cat == Cat::Singleton || cat == Cat::EnumMember || cat == Cat::TorchAtom) return run_native(t, f, args, std::move(then));
+  if (cat == Cat::Instance) {
+    PyObject* method = t.type_lookup(Py_TYPE(args[0]), names().__hash__);
+    if (method != nullptr && PyFunction_Check(method)) return t.call1(method, args[0], std::move(then));
+    return id_(t, f, args, std::move(then));
+  }
+  return pure(t, f, args, std::move(then));
+}
+
+// str(x), repr(x), format(x, spec)
+Result str_(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (only_positional(args, 0, 0)) return run_native(t, f, args, std::move(then));
+  if (!only_positional(args, 1, 1)) return pure(t, f, args, std::move(then));
+  return t.to_text(args[0], "__str__", std::move(then));
+}
+Result repr_(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
+  return t.to_text(args[0], "__repr__", std::move(then));
+}
+Result format_(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (!only_positional(args, 1, 2)) return complain(t, f, args, std::move(then));
+  auto empty = py::str("");
+  return t.format(args[0], args.size() == 2 ? args[1] : empty.get(), std::move(then));
+}
+
+Result bool_(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (only_positional(args, 0, 0)) return t.settle(std::move(then), Result::boolean(false));
+  if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
+  return t.truth(args[0], std::move(then));
+}
+
+// int(x), float(x), complex(x): of numbers and texts natively, of tensors data, of user objects by their dunder.
+Result number(Tracer& t, PyObject* f, Args args, Continuation then) {
+  const char* dunder = f == reinterpret_cast<PyObject*>(&PyLong_Type) ? "__int__" : f == reinterpret_cast<PyObject*>(&PyFloat_Type) ? "__float__" : "__complex__";
+  if (only_positional(args, 1, 1)) {
+    const Cat cat = objects::cat_of(args[0]);
+    if (cat == Cat::Tensor) t.unsupported(Reason::DataDependent, {{"operation", std::string(dunder) + " of a tensor"}});
+    if (cat == Cat::Instance) {
+      bool found = false;
+      PyObject* method = t.type_lookup(Py_TYPE(args[0]), dunder);
+      if (method != nullptr) return t.special(args[0], dunder, {}, std::move(then), &found);
+    }
+  }
+  return pure(t, f, args, std::move(then));
+}
+
+// The tuple of elements when they are known without running Python; otherwise a polyfill builds the container from the iterator.
+Result container(Tracer& t, PyObject* f, Args args, Continuation then) {
+  auto* kind = reinterpret_cast<PyTypeObject*>(f);
+  if (only_positional(args, 0, 0)) return run_native(t, f, args, std::move(then));
+  if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
+  auto held = py::Owned<>::share(args[0]);
+  if (kind == &PyTuple_Type && PyTuple_CheckExact(args[0])) return t.settle(std::move(then), Result::of(std::move(held)));
+  if (auto elements = t.native_elements(args[0])) {
+    if (kind == &PySet_Type || kind == &PyFrozenSet_Type) {
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(elements.get()); ++i) {
+        PyObject* item = PyTuple_GET_ITEM(elements.get(), i);
+        if (!t.hashable_natively(item) && objects::cat_of(item) == Cat::Instance) return t.call_polyfill("set_from", args.values, std::move(then));
+      }
+    }
+    PyObject* values[] = {elements.get()};
+    return run_native(t, f, Args{values, nullptr}, std::move(then));
+  }
+  if (kind == &PyFrozenSet_Type) return t.call_polyfill("list_from", args.values, Continuation(K::CallWith, f, py::take(PyTuple_Pack(1, Py_None)).get()).before(std::move(then)));
+  const char* name = kind == &PyList_Type ? "list_from" : kind == &PyTuple_Type ? "tuple_from" : "set_from";
+  return t.call_polyfill(name, args.values, std::move(then));
+}
+
+Result dict(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() > 1) return complain(t, f, args, std::move(then));
+  auto named = py::take(PyDict_New());
+  for (std::size_t i = 0; i < args.keyword_count(); ++i) {
+    py::check(PyDict_SetItem(named.get(), PyTuple_GET_ITEM(args.kwnames, i), args.values[args.size() + i]));
+  }
+  if (args.size() == 0) return t.settle(std::move(then), Result::of(std::move(named)));
+  PyObject* source = t.original(args[0]);
+  const Cat cat = objects::cat_of(source);
+  PyObject* keys = cat == Cat::Dict ? t.type_lookup(Py_TYPE(source), "keys") : nullptr;
+  if (cat == Cat::Dict && !PyFunction_Check(keys) && t.type_lookup(Py_TYPE(source), names().__getitem__) != nullptr &&
+      !PyFunction_Check(t.type_lookup(Py_TYPE(source), names().__getitem__))) {
+    auto copy = py::take(PyDict_New());
+    PyObject* view = t.touch(source);
+    py::check(PyDict_Update(copy.get(), view));
+    py::check(PyDict_Update(copy.get(), named.get()));
+    return t.settle(std::move(then), Result::of(std::move(copy)));
+  }
+  bool mapping = t.type_lookup(Py_TYPE(source), "keys") != nullptr;
+  PyObject* values[] = {source};
+  if (PyDict_GET_SIZE(named.get()) > 0) {
+    if (mapping) t.unsupported(Reason::UntracedCallable, {{"callee", "dict(mapping, **kwargs)"}});
+    auto update = py::import_attr("pellucid.polyfills", "dict_update");
+    t.unsupported(Reason::UntracedCallable, {{"callee", "dict(iterable, **kwargs)"}});
+  }
+  return t.call_polyfill(mapping ? "dict_from_mapping" : "dict_from", values, std::move(then));
+}
+
+// Lazy iterators: the real one over elements that are known, a generator polyfill otherwise.
+bool closed(Tracer& t, PyObject* iterable) {
+  const Cat cat = objects::cat_of(iterable);
+  if (cat == Cat::Iterator) return !t.is_outside(iterable);
+  if (cat == Cat::Text || cat == Cat::Range) return true;
+  if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Set || cat == Cat::FrozenSet || cat == Cat::Deque) {
+    PyObject* own = t.type_lookup(Py_TYPE(iterable), names().__iter__);
+    return own != nullptr && !PyFunction_Check(own);
+  }
+  return false;
+}
+
+Result lazy(Tracer& t, PyObject* f, Args args, std::size_t first, const char* polyfill, Continuation then) {
+  bool native = args.keyword_count() == 0 || f == reinterpret_cast<PyObject*>(&PyZip_Type) || f == reinterpret_cast<PyObject*>(&PyEnum_Type);
+  for (std::size_t i = first; i < args.size(); ++i) native = native && closed(t, t.original(args[i]));
+  if (native) {
+    std::vector<PyObject*> values(args.values.begin(), args.values.end());
+    std::vector<py::Owned<>> held;
+    for (std::size_t i = first; i < args.size(); ++i) {
+      Result it = t.iterate(args[i]);
+      if (!it.is_value()) return it;
+      held.push_back(std::move(it.value));
+      values[i] = held.back().get();
+    }
+    return run_native(t, f, Args{values, args.kwnames}, std::move(then));
+  }
+    return t.call_polyfill(polyfill, args, std::move(then));
+}
+
+Result zip(Tracer& t, PyObject* f, Args args, Continuation then) { return lazy(t, f, args, 0, "zip_each", std::move(then)); }
+Result enumerate(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() == 2) {
+    Args first{args.values.first(1), nullptr};
+    if (closed(t, t.original(args[0])) && PyLong_Check(args[1])) {
+      Result it = t.iterate(args[0]);
+      PyObject* values[] = {it.value.get(), args[1]};
+      return run_native(t, f, Args{values, nullptr}, std::move(then));
+    }
+  }
+  return lazy(t, f, args, 0, "enumerate_each", std::move(then));
+}
+Result map(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() < 2 || args.keyword_count() != 0) return complain(t, f, args, std::move(then));
+  return t.call_polyfill(args.size() == 2 ? "map_each" : "map_several", args.values, std::move(then));
+}
+Result filter(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (!only_positional(args, 2, 2)) return complain(t, f, args, std::move(then));
+  return t.call_polyfill("filter_each", args.values, std::move(then));
+}
+Result reversed(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
+  PyObject* sequence = t.original(args[0]);
+  const Cat cat = objects::cat_of(sequence);
+  PyObject* own = t.type_lookup(Py_TYPE(sequence), names().__reversed__);
+  if (own != nullptr && PyFunction_Check(own)) return t.call1(own, sequence, std::move(then));
+  if (cat == Cat::Range || cat == Cat::Text) return run_native(t, f, args, std::move(then));
+  if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Deque) {
+    PyObject* values[] = {t.touch(sequence)};
+    return run_native(t, f, Args{values, nullptr}, std::move(then));
+  }
+  if (cat == Cat::Iterator && !t.is_outside(sequence)) return run_native(t, f, args, std::move(then));  // dict views
+  return t.call_polyfill("reversed_each", args.values, std::move(then));
+}
+
+// Elements are plain numbers or texts: C code may compare and add them.
+bool plain_elements(Tracer& t, PyObject* tuple) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(tuple, i);
+    const Cat cat = objects::cat_of(item);
+    if (objects::is_atom(cat) && cat != Cat::EnumMember) continue;
+    const Contents inside = t.deep_touch(item);
+    if (cat != Cat::Tuple && cat != Cat::List) return false;
+    if (inside.tensor || inside.user || inside.shadowed) return false;
+  }
+  return true;
+}
+
+Result reduction(Tracer& t, PyObject* f, Args args, const char* polyfill, Continuation then) {
+  const bool has_key = args.keyword("key") != nullptr && args.keyword("key") != Py_None;
+  if (!has_key && args.size() >= 1) {
+    if (args.size() == 1 && objects::cat_of(args[0]) != Cat::Generator) {
+      if (auto elements = t.native_elements(args[0]); elements && plain_elements(t, elements.get())) {
+        std::vector<PyObject*> values{elements.get()};
+        for (std::size_t i = 1; i < args.values.size(); ++i) values.push_back(args.values[i]);
+        return run_native(t, f, Args{values, args.kwnames}, std::move(then));
+      }
+      // An iterator has been used up now: go on with its elements.
+    }
+    bool plain = args.size() > 1;
+    for (PyObject* value : args.positional()) plain = plain && objects::is_atom(objects::cat_of(value));
+    if (plain) return run_native(t, f, args, std::move(then));
+  }
+    return t.call_polyfill(polyfill, args, std::move(then));
+}
+// The elements of an iterator are taken once: later attempts get the list.
+Result reduction_once(Tracer& t, PyObject* f, Args args, const char* polyfill, Continuation then) {
+  if (args.size() >= 1 && objects::cat_of(args[0]) == Cat::Iterator) {
+    if (auto elements = t.native_elements(args[0])) {
+      std::vector<PyObject*> values(args.values.begin(), args.values.end());
+      values[0] = elements.get();
+      return reduction(t, f, Args{values, args.kwnames}, polyfill, std::move(then));
+    }
+  }
+  return reduction(t, f, args, polyfill, std::move(then));
+}
+Result max(Tracer& t, PyObject* f, Args args, Continuation then) { return reduction_once(t, f, args, "max_of", std::move(then)); }
+Result min(Tracer& t, PyObject* f, Args args, Continuation then) { return reduction_once(t, f, args, "min_of", std::move(then)); }
+Result sum(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() == 2 || args.keyword("start") != nullptr) {
+        return t.call_polyfill("sum_of", args, std::move(then));
+  }
+  return reduction_once(t, f, args, "sum_of", std::move(then));
+}
+Result any(Tracer& t, PyObject*, Args args, Continuation then) { return t.call_polyfill("any_of", args.values, std::move(then)); }
+Result all(Tracer& t, PyObject*, Args args, Continuation then) { return t.call_polyfill("all_of", args.values, std::move(then)); }
+
+Result sorted(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 1) return complain(t, f, args, std::move(then));
+  PyObject* key = args.keyword("key");
+  PyObject* reverse = args.keyword("reverse");
+  if (key == nullptr) key = Py_None;
+  if (reverse == nullptr) reverse = Py_False;
+  if (key == Py_None && objects::is_atom(objects::cat_of(reverse))) {
+    if (auto elements = t.native_elements(args[0])) {
+      if (plain_elements(t, elements.get())) {
+        std::vector<PyObject*> values{elements.get()};
+        for (std::size_t i = 1; i < args.values.size(); ++i) values.push_back(args.values[i]);
+        return run_native(t, f, Args{values, args.kwnames}, std::move(then));
+      }
+      PyObject* values[] = {elements.get(), key, reverse};
+      return t.call_polyfill("sorted_by", values, std::move(then));
+    }
+  }
+  PyObject* values[] = {args[0], key, reverse};
+  return t.call_polyfill("sorted_by", values, std::move(then));
+}
+
+Result super_(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() == 2) return run_native(t, f, args, std::move(then));
+  if (args.size() != 0) t.unsupported(Reason::UntracedCallable, {{"callee", "super() with one argument"}});
+  const Frame& frame = *t.top();
+  PyCodeObject* code = frame.code;
+  PyObject* cls = nullptr;
+  for (int i = code->co_nlocalsplus - code->co_nfreevars; i < code->co_nlocalsplus; ++i) {
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(code->co_localsplusnames, i), "__class__") == 0) cls = t.cell_get(frame.local(i));
+  }
+  PyObject* self = code->co_argcount > 0 ? frame.local(0) : nullptr;
+  // An argument that is captured by an inner function lives in a cell.
+  if (self != nullptr && (_PyLocals_GetKind(code->co_localspluskinds, 0) & CO_FAST_CELL) != 0) self = t.cell_get(self);
+  if (cls == nullptr || self == nullptr) return t.settle(std::move(then), t.raise(PyExc_RuntimeError, "super(): no arguments"));
+  PyObject* values[] = {cls, self};
+  return run_native(t, f, Args{values, nullptr}, std::move(then));
+}
+
+Result object_(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.values.empty()) return run_native(t, f, args, std::move(then));
+  return complain(t, f, args, std::move(then));
+}
+Result object_new(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() < 1 || !PyType_Check(args[0])) return complain(t, f, args, std::move(then));
+  auto* type = reinterpret_cast<PyTypeObject*>(args[0]);
+  if (py::type_lookup(type, names().__del__) != nullptr) t.unsupported(Reason::UnsupportedProtocol, {{"protocol", "__del__"}, {"type", type->tp_name}});
+  if (objects::cat_of(type) != Cat::Instance) return run_native(t, f, args, std::move(then));
+  PyObject* values[] = {args[0]};
+  return run_native(t, f, Args{values, nullptr}, std::move(then));  // extra arguments are __init__'s
+}
+Result tuple_new(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+  auto elements = t.native_elements(args[1]);
+  if (!elements) t.unsupported(Reason::UnsupportedProtocol, {{"protocol", "tuple.__new__"}, {"type", Py_TYPE(args[1])->tp_name}});
+  PyObject* values[] = {args[0], elements.get()};
+  return run_native(t, f, Args{values, nullptr}, std::move(then));
+}
+
+Result vars(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (!only_positional(args, 1, 1)) t.unsupported(Reason::StackInspection, {{"callee", "vars()"}});
+  (void)f;
+  return t.getattr(args[0], names().__dict__, std::move(then));
+}
+
+Result inspects_stack(Tracer& t, PyObject* f, Args, Continuation) {
+  t.unsupported(Reason::StackInspection, {{"callee", py::repr_of(f).substr(0, 80)}});
+}
+
+Result slice_(Tracer& t, PyObject* f, Args args, Continuation then) { return run_native(t, f, args, std::move(then)); }
+
+const Row rows[] = {
+    {"builtins.len", len}, {"builtins.iter", iter}, {"builtins.next", next}, {"builtins.getattr", getattr}, {"builtins.hasattr", hasattr},
+    {"builtins.setattr", setattr}, {"builtins.delattr", delattr}, {"builtins.isinstance", isinstance}, {"builtins.issubclass", issubclass},
+    {"builtins.type", type}, {"builtins.callable", callable_}, {"builtins.id", id_}, {"builtins.hash", hash_}, {"builtins.str", str_},
+    {"builtins.repr", repr_}, {"builtins.format", format_}, {"builtins.bool", bool_}, {"builtins.int", number}, {"builtins.float", number},
+    {"builtins.complex", number}, {"builtins.list", container}, {"builtins.tuple", container}, {"builtins.set", container},
+    {"builtins.frozenset", container}, {"builtins.dict", dict}, {"builtins.zip", zip}, {"builtins.enumerate", enumerate}, {"builtins.map", map},
+    {"builtins.filter", filter}, {"builtins.reversed", reversed}, {"builtins.max", max}, {"builtins.min", min}, {"builtins.sum", sum},
+    {"builtins.any", any}, {"builtins.all", all}, {"builtins.sorted", sorted}, {"builtins.super", super_}, {"builtins.object", object_},
+    {"builtins.object.__new__", object_new}, {"builtins.tuple.__new__", tuple_new}, {"builtins.vars", vars}, {"builtins.slice", slice_},
+    {"builtins.locals", inspects_stack}, {"builtins.globals", inspects_stack}, {"builtins.dir", inspects_stack}, {"builtins.exec", refuse}, {"builtins.eval", refuse},
+    {"builtins.print", refuse}, {"builtins.input", refuse}, {"builtins.open", refuse}, {"builtins.breakpoint", refuse},
+    {"sys._getframe", inspects_stack}, {"sys.exc_info", inspects_stack},
+};
+
+}  // namespace
+
+const std::span<const Row> kBuiltinRows = rows;
+
+}  // namespace pellucid::handlers

@@ -1,0 +1,339 @@
+// Methods of the builtin containers.
+#include "handlers/registry.h"
+#include "py/cpython311.h"
+
+namespace pellucid::handlers {
+
+using K = Continuation::Kind;
+using objects::Contents;
+using objects::names;
+
+namespace {
+
+void need_native_key(Tracer& t, PyObject* key) {
+  if (!t.hashable_natively(key) && objects::cat_of(key) != Cat::List && objects::cat_of(key) != Cat::Dict) {
+    t.unsupported(Reason::UserDunder, {{"operation", "a dict method"}, {"callee", "__hash__"}});
+  }
+}
+
+// ---- dict
+
+Result dict_get(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() < 2 || args.size() > 3 || args.keyword_count() != 0) return run_native(t, f, args, std::move(then));
+  need_native_key(t, args[1]);
+  bool found = false;
+  Result value = t.dict_get(t.original(args[0]), args[1], &found);
+  if (found) return t.settle(std::move(then), std::move(value));
+  return t.settle(std::move(then), Result::of(py::Owned<>::share(args.size() == 3 ? args[2] : Py_None)));
+}
+
+Result dict_contains(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+  need_native_key(t, args[1]);
+  return t.settle(std::move(then), Result::boolean(t.dict_contains(t.original(args[0]), args[1])));
+}
+
+Result dict_setitem(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 3) return run_native(t, f, args, std::move(then));
+  need_native_key(t, args[1]);
+  t.dict_set(t.original(args[0]), args[1], args[2]);
+  return t.settle(std::move(then), Result::none());
+}
+
+Result dict_getitem(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+  need_native_key(t, args[1]);
+  bool found = false;
+  PyObject* dict = t.original(args[0]);
+  Result value = t.dict_get(dict, args[1], &found);
+  if (found) return t.settle(std::move(then), std::move(value));
+  if (!PyDict_CheckExact(dict)) {
+    PyObject* missing = t.type_lookup(Py_TYPE(dict), names().__missing__);
+    if (missing != nullptr && PyFunction_Check(missing)) return t.call2(missing, dict, args[1], std::move(then));
+  }
+  return t.settle(std::move(then), t.raise(py::take(PyObject_CallOneArg(PyExc_KeyError, args[1]))));
+}
+
+Result dict_delitem(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+  need_native_key(t, args[1]);
+  PyObject* dict = t.original(args[0]);
+  if (!t.dict_contains(dict, args[1])) return t.settle(std::move(then), t.raise(py::take(PyObject_CallOneArg(PyExc_KeyError, args[1]))));
+  t.dict_set(dict, args[1], nullptr);
+  return t.settle(std::move(then), Result::none());
+}
+
+Result dict_setdefault(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() < 2 || args.size() > 3) return run_native(t, f, args, std::move(then));
+  need_native_key(t, args[1]);
+  bool found = false;
+  PyObject* dict = t.original(args[0]);
+  Result value = t.dict_get(dict, args[1], &found);
+  if (found) return t.settle(std::move(then), std::move(value));
+  PyObject* fallback = args.size() == 3 ? args[2] : Py_None;
+  t.dict_set(dict, args[1], fallback);
+  return t.settle(std::move(then), Result::of(py::Owned<>::share(fallback)));
+}
+
+Result dict_pop(Tracer& t, PyObject* f, Args args, Continuation then) {
+  PyObject* fallback = args.keyword("default");
+  if (args.size() < 2 || args.size() > 3) return run_native(t, f, args, std::move(then));
+  if (args.size() == 3) fallback = args[2];
+  need_native_key(t, args[1]);
+  bool found = false;
+  PyObject* dict = t.original(args[0]);
+  Result value = t.dict_get(dict, args[1], &found);
+  if (found) {
+    t.dict_set(dict, args[1], nullptr);
+    return t.settle(std::move(then), std::move(value));
+  }
+  if (fallback != nullptr) return t.settle(std::move(then), Result::of(py::Owned<>::share(fallback)));
+  return t.settle(std::move(then), t.raise(py::take(PyObject_CallOneArg(PyExc_KeyError, args[1]))));
+}
+
+// keys(), values(), items(): a live view on what capture reads and writes.
+Result dict_view(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 1) return run_native(t, f, args, std::move(then));
+  PyObject* values[] = {t.view_of(t.original(args[0]))};
+  return run_native(t, f, Args{values, nullptr}, std::move(then));
+}
+
+Result dict_update(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() == 1 || args.size() == 2) {
+    PyObject* target = t.original(args[0]);
+    PyObject* other = args.size() == 2 ? t.original(args[1]) : nullptr;
+    PyObject* own = other == nullptr ? nullptr : t.type_lookup(Py_TYPE(other), "keys");
+    if (other == nullptr || (objects::cat_of(other) == Cat::Dict && !PyFunction_Check(own))) {
+      if (other != nullptr) {
+        PyObject* view = t.touch(other);
+        PyObject *key = nullptr, *value = nullptr;
+        Py_ssize_t position = 0;
+        auto items = py::take(PyDict_Copy(view));
+        while (PyDict_Next(items.get(), &position, &key, &value)) t.dict_set(target, key, value);
+      }
+      for (std::size_t i = 0; i < args.keyword_count(); ++i) t.dict_set(target, PyTuple_GET_ITEM(args.kwnames, i), args.values[args.size() + i]);
+      return t.settle(std::move(then), Result::none());
+    }
+  }
+    (void)f;
+  return t.call_polyfill("dict_update", args, std::move(then));
+}
+
+Result dict_copy(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 1) return run_native(t, f, args, std::move(then));
+  PyObject* values[] = {t.touch(t.original(args[0]))};
+  return run_native(t, f, Args{values, nullptr}, std::move(then));
+}
+
+Result dict_init(Tracer& t, PyObject* f, Args args, Continuation then) {
+  // A dict subclass of the region, filled from a mapping that C can read.
+  if (args.size() >= 1 && !t.is_outside(args[0])) {
+    if (args.size() == 2) {
+      PyObject* other = t.original(args[1]);
+      if (objects::cat_of(other) == Cat::Dict && (PyDict_CheckExact(other) || PyODict_CheckExact(other))) {
+        std::vector<PyObject*> values(args.values.begin(), args.values.end());
+        values[1] = t.touch(other);
+        return run_native(t, f, Args{values, args.kwnames}, std::move(then));
+      }
+      if (auto pairs = t.native_elements(other)) {
+        std::vector<PyObject*> values(args.values.begin(), args.values.end());
+        values[1] = pairs.get();
+        return run_native(t, f, Args{values, args.kwnames}, std::move(then));
+      }
+      if (objects::cat_of(other) == Cat::Generator) {
+        auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.values.size())));
+        for (std::size_t i = 0; i < args.values.size(); ++i) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args.values[i]));
+        Continuation again(K::CallWith, f, tuple.get(), args.kwnames);
+        again.number = 1;
+        return t.call_polyfill("list_from", std::span<PyObject* const>(&other, 1), std::move(again).before(std::move(then)));
+      }
+    } else if (args.size() == 1) {
+      return run_native(t, f, args, std::move(then));
+    }
+  }
+  t.unsupported(Reason::UntracedCallable, {{"callee", "dict.__init__"}});
+}
+
+Result fromkeys(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() < 2 || args.size() > 3 || args[0] != reinterpret_cast<PyObject*>(&PyDict_Type)) {
+    t.unsupported(Reason::UntracedCallable, {{"callee", "fromkeys"}});
+  }
+  (void)f;
+  return t.call_polyfill("dict_from_keys", args.values.subspan(1), std::move(then));
+}
+
+// ---- list, set, deque: methods with an iterable argument
+
+Result extend(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+  PyObject* target = t.original(args[0]);
+  if (auto items = t.native_elements(args[1])) {
+    PyObject* values[] = {t.writable(target), items.get()};
+    return run_native(t, f, Args{values, nullptr}, std::move(then));
+  }
+  PyObject* values[] = {target, args[1]};
+  return t.call_polyfill("list_extend", values, std::move(then));
+}
+
+Result list_init(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() == 1) return run_native(t, f, args, std::move(then));
+  if (args.size() == 2 && !t.is_outside(args[0])) {
+    if (auto items = t.native_elements(args[1])) {
+      PyObject* values[] = {args[0], items.get()};
+      return run_native(t, f, Args{values, nullptr}, std::move(then));
+    }
+  }
+  t.unsupported(Reason::UntracedCallable, {{"callee", "list.__init__"}});
+}
+
+Result list_sort(Tracer& t, PyObject*, Args args, Continuation then) {
+  PyObject* target = t.original(args[0]);
+  PyObject* key = args.keyword("key");
+  PyObject* reverse = args.keyword("reverse");
+  auto items = t.native_elements(target);
+  bool plain = (key == nullptr || key == Py_None) && items && objects::cat_of(target) == Cat::List;
+  for (Py_ssize_t i = 0; plain && i < PyTuple_GET_SIZE(items.get()); ++i) {
+    const Contents inside = t.deep_touch(PyTuple_GET_ITEM(items.get(), i));
+    plain = !inside.tensor && !inside.user && !inside.shadowed;
+  }
+  if (!plain) t.unsupported(Reason::UntracedCallable, {{"callee", "list.sort with a key or objects"}});
+  auto sort = py::take(PyObject_GetAttrString(t.writable(target), "sort"));
+  std::vector<PyObject*> values;
+  if (reverse != nullptr) values.push_back(reverse);
+  auto kwnames = reverse == nullptr ? py::Owned<>() : py::take(Py_BuildValue("(s)", "reverse"));
+  return run_native(t, sort.get(), Args{values, kwnames.get()}, std::move(then));
+}
+
+// list.index(x), count, remove, tuple.index …: natively when comparing runs nothing of the user's
+Result search(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() < 2 || args.keyword_count() != 0) return run_native(t, f, args, std::move(then));
+  PyObject* sequence = t.original(args[0]);
+  auto name = py::take(PyObject_GetAttr(f, names().__name__));
+  const std::string method = py::text_of(name.get());
+  const Contents inside = t.deep_touch(sequence), probe = t.deep_touch(args[1]);
+  if (!inside.tensor && !inside.user && !inside.shadowed && !probe.tensor && !probe.user && !probe.shadowed) {
+    std::vector<PyObject*> values(args.values.begin(), args.values.end());
+    values[0] = method == "remove" ? t.writable(sequence) : t.readable(sequence);
+    return run_native(t, f, Args{values, nullptr}, std::move(then));
+  }
+  const char* polyfill = method == "index" ? "sequence_index" : method == "count" ? "sequence_count" : "list_remove";
+  return t.call_polyfill(polyfill, args.values, std::move(then));
+}
+
+Result set_add(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() >= 2) need_native_key(t, args[1]);
+  return mutates_self(t, f, args, std::move(then));
+}
+
+Result set_operation(Tracer& t, PyObject* f, Args args, Continuation then) {
+  std::vector<py::Owned<>> held;
+  std::vector<PyObject*> values;
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    if (i == 0) {
+      values.push_back(t.touch(t.original(args[0])));
+      continue;
+    }
+    auto items = t.native_elements(args[i]);
+    if (!items) t.unsupported(Reason::UntracedCallable, {{"callee", "a set method over an iterator"}});
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(items.get()); ++k) need_native_key(t, PyTuple_GET_ITEM(items.get(), k));
+    held.push_back(std::move(items));
+    values.push_back(held.back().get());
+  }
+  return run_native(t, f, Args{values, nullptr}, std::move(then));
+}
+Result set_update(Tracer& t, PyObject* f, Args args, Continuation then) {
+  std::vector<py::Owned<>> held;
+  std::vector<PyObject*> values{t.writable(t.original(args[0]))};
+  for (std::size_t i = 1; i < args.size(); ++i) {
+    auto items = t.native_elements(args[i]);
+    if (!items) t.unsupported(Reason::UntracedCallable, {{"callee", "a set method over an iterator"}});
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(items.get()); ++k) need_native_key(t, PyTuple_GET_ITEM(items.get(), k));
+    held.push_back(std::move(items));
+    values.push_back(held.back().get());
+  }
+  return run_native(t, f, Args{values, nullptr}, std::move(then));
+}
+
+Result join(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+  if (auto items = t.native_elements(args[1])) {
+    PyObject* values[] = {args[0], items.get()};
+    return run_native(t, f, Args{values, nullptr}, std::move(then));
+  }
+    return t.call_polyfill("join", args, std::move(then));
+}
+
+Result str_format(Tracer& t, PyObject* f, Args args, Continuation then) { return pure(t, f, args, std::move(then)); }
+
+// ---- OrderedDict and defaultdict made in the region
+
+Result fresh_only(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() >= 1 && t.is_outside(t.original(args[0]))) {
+    t.unsupported(Reason::UnsupportedMutation, {{"target", std::string("a ") + Py_TYPE(args[0])->tp_name + " from outside"}});
+  }
+  std::vector<PyObject*> values;
+  for (PyObject* value : args.values) values.push_back(t.touch(t.original(value)));
+  return run_native(t, f, Args{values, args.kwnames}, std::move(then));
+}
+
+// OrderedDict(…), defaultdict(…), deque(…): the elements are taken natively.
+Result collection(Tracer& t, PyObject* f, Args args, Continuation then) {
+  std::vector<py::Owned<>> held;
+  std::vector<PyObject*> values;
+  const bool is_default = std::string_view(reinterpret_cast<PyTypeObject*>(f)->tp_name).ends_with("defaultdict");
+  for (std::size_t i = 0; i < args.values.size(); ++i) {
+    PyObject* value = t.original(args.values[i]);
+    const Cat cat = objects::cat_of(value);
+    if (i >= args.size() || (is_default && i == 0) || objects::is_atom(cat) || cat == Cat::Dict) {
+      values.push_back(t.touch(value));
+      continue;
+    }
+    auto items = t.native_elements(value);
+    if (!items && cat == Cat::Generator) {
+      auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.values.size())));
+      for (std::size_t k = 0; k < args.values.size(); ++k) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(k), Py_NewRef(args.values[k]));
+      Continuation again(K::CallWith, f, tuple.get(), args.kwnames);
+      again.number = static_cast<std::int64_t>(i);
+      return t.call_polyfill("list_from", std::span<PyObject* const>(&value, 1), std::move(again).before(std::move(then)));
+    }
+    if (!items) t.unsupported(Reason::UntracedCallable, {{"callee", reinterpret_cast<PyTypeObject*>(f)->tp_name}});
+    held.push_back(std::move(items));
+    values.push_back(held.back().get());
+  }
+  return run_native(t, f, Args{values, args.kwnames}, std::move(then));
+}
+
+const Row rows[] = {
+    {"builtins.dict.get", dict_get}, {"builtins.dict.__contains__", dict_contains}, {"builtins.dict.__setitem__", dict_setitem},
+    {"builtins.dict.__getitem__", dict_getitem}, {"builtins.dict.__delitem__", dict_delitem}, {"builtins.dict.setdefault", dict_setdefault},
+    {"builtins.dict.pop", dict_pop}, {"builtins.dict.keys", dict_view}, {"builtins.dict.values", dict_view}, {"builtins.dict.items", dict_view},
+    {"builtins.dict.update", dict_update}, {"builtins.dict.copy", dict_copy}, {"builtins.dict.clear", mutates_self}, {"builtins.dict.popitem", mutates_self},
+    {"builtins.dict.__init__", dict_init}, {"builtins.dict.fromkeys", fromkeys}, {"builtins.dict.__len__", shallow}, {"builtins.dict.__iter__", dict_view},
+    {"collections.OrderedDict.__setitem__", dict_setitem}, {"collections.OrderedDict.__delitem__", dict_delitem}, {"collections.OrderedDict.pop", dict_pop},
+    {"collections.OrderedDict.setdefault", dict_setdefault}, {"collections.OrderedDict.keys", dict_view}, {"collections.OrderedDict.values", dict_view},
+    {"collections.OrderedDict.items", dict_view}, {"collections.OrderedDict.update", dict_update}, {"collections.OrderedDict.copy", dict_copy},
+    {"collections.OrderedDict.__init__", dict_init}, {"collections.OrderedDict.move_to_end", fresh_only}, {"collections.OrderedDict.popitem", fresh_only},
+    {"collections.OrderedDict.clear", fresh_only}, {"collections.OrderedDict.__iter__", dict_view}, {"collections.OrderedDict", collection},
+    {"collections.defaultdict", collection}, {"collections.deque", collection}, {"collections.defaultdict.__init__", fresh_only},
+    {"builtins.list.append", mutates_self}, {"builtins.list.insert", mutates_self}, {"builtins.list.pop", mutates_self}, {"builtins.list.clear", mutates_self},
+    {"builtins.list.reverse", mutates_self}, {"builtins.list.copy", shallow}, {"builtins.list.extend", extend}, {"builtins.list.sort", list_sort},
+    {"builtins.list.index", search}, {"builtins.list.count", search}, {"builtins.list.remove", search}, {"builtins.list.__init__", list_init},
+    {"builtins.list.__len__", shallow}, {"builtins.tuple.index", search}, {"builtins.tuple.count", search}, {"builtins.tuple.__len__", shallow},
+    {"collections.deque.append", mutates_self}, {"collections.deque.appendleft", mutates_self}, {"collections.deque.pop", mutates_self},
+    {"collections.deque.popleft", mutates_self}, {"collections.deque.clear", mutates_self}, {"collections.deque.rotate", mutates_self},
+    {"collections.deque.reverse", mutates_self}, {"collections.deque.extend", extend},
+    {"builtins.set.add", set_add}, {"builtins.set.discard", set_add}, {"builtins.set.remove", set_add}, {"builtins.set.clear", mutates_self},
+    {"builtins.set.copy", set_operation}, {"builtins.set.union", set_operation}, {"builtins.set.intersection", set_operation},
+    {"builtins.set.difference", set_operation}, {"builtins.set.symmetric_difference", set_operation}, {"builtins.set.issubset", set_operation},
+    {"builtins.set.issuperset", set_operation}, {"builtins.set.isdisjoint", set_operation}, {"builtins.set.update", set_update},
+    {"builtins.set.difference_update", set_update}, {"builtins.set.intersection_update", set_update}, {"builtins.set.symmetric_difference_update", set_update},
+    {"builtins.frozenset.union", set_operation}, {"builtins.frozenset.intersection", set_operation}, {"builtins.frozenset.difference", set_operation},
+    {"builtins.frozenset.issubset", set_operation}, {"builtins.frozenset.issuperset", set_operation}, {"builtins.frozenset.isdisjoint", set_operation},
+    {"builtins.str.join", join}, {"builtins.str.format", str_format},
+};
+
+}  // namespace
+
+const std::span<const Row> kContainerRows = rows;
+
+}  // namespace pellucid::handlers

@@ -1,0 +1,278 @@
+// operator, functools, itertools, logging, warnings and other Python-level callables with a rule.
+#include <cstring>
+
+#include "handlers/registry.h"
+
+namespace pellucid::handlers {
+
+using K = Continuation::Kind;
+using objects::Contents;
+using objects::names;
+
+namespace {
+
+// ---- operator: the same protocols as the opcodes
+
+template <int op>
+Result binary(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+  return t.binary(args[0], args[1], op, std::move(then));
+}
+template <int op>
+Result compare(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+  return t.compare(args[0], args[1], op, std::move(then));
+}
+template <int opcode>
+Result unary(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 1) return run_native(t, f, args, std::move(then));
+  return t.unary(args[0], opcode, std::move(then));
+}
+Result getitem(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+  return t.subscript(args[0], args[1], std::move(then));
+}
+Result setitem(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 3) return run_native(t, f, args, std::move(then));
+  Result r = t.store_subscript(args[0], args[1], args[2]);
+  if (r.did == Result::Did::Pushed) {
+    t.top()->then = Continuation(K::Replace, Py_None).before(std::move(then));
+    return r;
+  }
+  return t.settle(std::move(then), r.did == Result::Did::Raised ? std::move(r) : Result::none());
+}
+Result contains(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+  return t.contains(args[0], args[1], Continuation(K::Bool).before(std::move(then)));
+}
+Result truth(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 1) return run_native(t, f, args, std::move(then));
+  return t.truth(args[0], std::move(then));
+}
+Result not_(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 1) return run_native(t, f, args, std::move(then));
+  Continuation invert(K::Bool);
+  invert.number = 1;
+  return t.truth(args[0], std::move(invert).before(std::move(then)));
+}
+template <bool same>
+Result is(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+  return t.settle(std::move(then), Result::boolean(t.same(args[0], args[1]) == same));
+}
+Result identity_index(Tracer& t, PyObject* f, Args args, Continuation then) { return pure(t, f, args, std::move(then)); }
+
+// ---- abs, round, pow, divmod: of tensors a node, of numbers their value, of objects the dunder
+
+Result numeric(Tracer& t, PyObject* f, Args args, Continuation then) {
+  bool tensor = false;
+  for (PyObject* value : args.values) tensor |= objects::cat_of(value) == Cat::Tensor;
+  if (tensor) return t.settle(std::move(then), t.torch_call(graph::Op::CallFunction, f, f, args));
+  if (args.size() >= 1 && objects::cat_of(args[0]) == Cat::Instance) {
+    auto name = py::take(PyObject_GetAttr(f, names().__name__));
+    const std::string dunder = "__" + py::text_of(name.get()) + "__";
+    bool found = false;
+    if (t.type_lookup(Py_TYPE(args[0]), dunder.c_str()) != nullptr) {
+      return t.special(args[0], dunder.c_str(), args.positional().subspan(1), std::move(then), &found);
+    }
+  }
+  return pure(t, f, args, std::move(then));
+}
+
+// ---- functools
+
+Result partial_call(Tracer& t, PyObject* self, Args args, Continuation then) {
+  Result function = t.generic_getattr(self, names().func), bound = t.generic_getattr(self, names().args), keywords = t.generic_getattr(self, names().keywords);
+  PyObject* view = t.touch(keywords.value.get());
+  std::vector<PyObject*> values;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(bound.value.get()); ++i) values.push_back(PyTuple_GET_ITEM(bound.value.get(), i));
+  for (PyObject* value : args.positional()) values.push_back(value);
+  auto merged = py::take(PyDict_Copy(view));
+  for (std::size_t i = 0; i < args.keyword_count(); ++i) {
+    py::check(PyDict_SetItem(merged.get(), PyTuple_GET_ITEM(args.kwnames, i), args.values[args.size() + i]));
+  }
+  py::Owned<> kwnames;
+  if (PyDict_GET_SIZE(merged.get()) > 0) {
+    kwnames = py::take(PyTuple_New(PyDict_GET_SIZE(merged.get())));
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t position = 0, i = 0;
+    while (PyDict_Next(merged.get(), &position, &key, &value)) {
+      PyTuple_SET_ITEM(kwnames.get(), i++, Py_NewRef(key));
+      values.push_back(value);
+    }
+  }
+  return t.call(function.value.get(), Args{values, kwnames.get()}, std::move(then));
+}
+
+Result reduce(Tracer& t, PyObject*, Args args, Continuation then) { return t.call_polyfill("reduce_by", args.values, std::move(then)); }
+
+// The cache decides what a call means: with arguments that C code can hash the real wrapper is asked, so a value that eager would take from
+// the cache is taken from it here, and one that eager would compute once is computed once.
+Result cached_call(Tracer& t, PyObject* self, Args args, Continuation then) {
+  bool native = true;
+  for (PyObject* value : args.values) {
+    const Contents inside = t.deep_touch(value);
+    const Cat cat = objects::cat_of(value);
+    native = native && !inside.tensor && !inside.shadowed && t.hashable_natively(value) && (!inside.user || (cat == Cat::Instance && t.is_outside(value)));
+    if (native && cat == Cat::Instance && t.source_of(value)->step != source::Step::Const) {
+      t.guard(objects::Kind::ID_MATCH, t.source_of(value), py::Owned<>::share(value));
+    }
+  }
+  if (native && t.is_outside(self)) {
+    auto value = py::Owned<>::steal(PyObject_Vectorcall(self, args.values.data(), args.size(), args.kwnames));
+    if (!value) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
+    t.saw_constant(value.get());
+    return t.settle(std::move(then), Result::of(std::move(value)));
+  }
+  auto wrapped = py::take(PyObject_GetAttr(self, names().__wrapped__));
+  t.saw_constant(wrapped.get());
+  return t.call(wrapped.get(), args, std::move(then));
+}
+
+// ---- itertools
+
+template <std::size_t first, bool keywords_native>
+Result lazy(Tracer& t, PyObject* f, Args args, const char* polyfill, Continuation then) {
+  bool native = args.keyword_count() == 0 || keywords_native;
+  std::vector<py::Owned<>> held;
+  std::vector<PyObject*> values(args.values.begin(), args.values.end());
+  for (std::size_t i = first; i < args.size() && native; ++i) {
+    const Cat cat = objects::cat_of(args[i]);
+    native = cat == Cat::List || cat == Cat::Tuple || cat == Cat::Range || cat == Cat::Text || (cat == Cat::Iterator && !t.is_outside(args[i])) || (cat == Cat::Dict && PyDict_CheckExact(args[i]));
+  }
+  if (native) {
+    for (std::size_t i = first; i < args.size(); ++i) {
+      Result it = t.iterate(args[i]);
+      if (!it.is_value()) t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
+      held.push_back(std::move(it.value));
+      values[i] = held.back().get();
+    }
+    return run_native(t, f, Args{values, args.kwnames}, std::move(then));
+  }
+  if (polyfill == nullptr) t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
+    return t.call_polyfill(polyfill, args, std::move(then));
+}
+Result chain(Tracer& t, PyObject* f, Args args, Continuation then) { return lazy<0, false>(t, f, args, "chain_each", std::move(then)); }
+Result chain_from(Tracer& t, PyObject*, Args args, Continuation then) { return t.call_polyfill("chain_from", args.values.subspan(1), std::move(then)); }
+Result product(Tracer& t, PyObject* f, Args args, Continuation then) { return lazy<0, true>(t, f, args, "product_each", std::move(then)); }
+Result zip_longest(Tracer& t, PyObject* f, Args args, Continuation then) { return lazy<0, true>(t, f, args, "zip_longest_each", std::move(then)); }
+Result combinations(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (auto items = args.size() >= 1 ? t.native_elements(args[0]) : py::Owned<>()) {
+    std::vector<PyObject*> values(args.values.begin(), args.values.end());
+    values[0] = items.get();
+    return run_native(t, f, Args{values, args.kwnames}, std::move(then));
+  }
+  t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
+}
+Result islice(Tracer& t, PyObject* f, Args args, Continuation then) {
+  const Cat cat = args.size() >= 2 ? objects::cat_of(args[0]) : Cat::Other;
+  if (cat == Cat::Generator || cat == Cat::Instance || cat == Cat::Iterator) {
+    if (cat == Cat::Iterator && !t.is_outside(args[0])) return run_native(t, f, args, std::move(then));
+    auto zero = py::take(PyLong_FromLong(0)), one = py::take(PyLong_FromLong(1));
+    PyObject* start = args.size() == 2 ? zero.get() : args[1];
+    PyObject* stop = args.size() == 2 ? args[1] : args[2];
+    PyObject* step = args.size() == 4 ? args[3] : one.get();
+    PyObject* values[] = {args[0], start == Py_None ? zero.get() : start, stop, step == Py_None ? one.get() : step};
+    return t.call_polyfill("islice_each", values, std::move(then));
+  }
+  Result it = t.iterate(args[0]);
+  if (!it.is_value()) t.unsupported(Reason::UntracedCallable, {{"callee", "islice"}});
+  std::vector<PyObject*> values(args.values.begin(), args.values.end());
+  values[0] = it.value.get();
+  return run_native(t, f, Args{values, nullptr}, std::move(then));
+}
+Result starmap(Tracer& t, PyObject*, Args args, Continuation then) { return t.call_polyfill("starmap_each", args.values, std::move(then)); }
+Result takewhile(Tracer& t, PyObject*, Args args, Continuation then) { return t.call_polyfill("takewhile_each", args.values, std::move(then)); }
+Result dropwhile(Tracer& t, PyObject*, Args args, Continuation then) { return t.call_polyfill("dropwhile_each", args.values, std::move(then)); }
+Result accumulate(Tracer& t, PyObject*, Args args, Continuation then) {
+    return t.call_polyfill("accumulate_each", args, std::move(then));
+}
+Result count_repeat(Tracer& t, PyObject* f, Args args, Continuation then) { return run_native(t, f, args, std::move(then)); }
+
+// ---- generators' methods
+
+Result gen_send(Tracer& t, PyObject*, Args args, Continuation then) { return t.resume(args[0], args[1], std::move(then)); }
+
+// ---- effects that may wait until the graph has run: their arguments are known now, nothing depends on their result
+
+bool known_now(Tracer& t, Args args, std::size_t first) {
+  for (std::size_t i = first; i < args.values.size(); ++i) {
+    const Contents inside = t.deep_touch(args.values[i]);
+    if (inside.tensor || inside.user || inside.shadowed) return false;
+  }
+  return true;
+}
+Result deferred(Tracer& t, PyObject* f, Args args, std::size_t first, Continuation then) {
+  if (!known_now(t, args, first)) t.unsupported(Reason::SideEffect, {{"callee", py::repr_of(f).substr(0, 100)}});
+  auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
+  for (std::size_t i = 0; i < args.size(); ++i) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
+  auto kwargs = py::take(PyDict_New());
+  for (std::size_t i = 0; i < args.keyword_count(); ++i) {
+    py::check(PyDict_SetItem(kwargs.get(), PyTuple_GET_ITEM(args.kwnames, i), args.values[args.size() + i]));
+  }
+  t.saw_constant(f);
+  t.defer_call(f, tuple.get(), kwargs.get());
+  return t.settle(std::move(then), Result::none());
+}
+Result log(Tracer& t, PyObject* f, Args args, Continuation then) { return deferred(t, f, args, 1, std::move(then)); }
+Result warn(Tracer& t, PyObject* f, Args args, Continuation then) { return deferred(t, f, args, 0, std::move(then)); }
+
+// ---- questions about functions and classes that are known by identity
+
+Result about_constant(Tracer& t, PyObject* f, Args args, Continuation then) {
+  for (PyObject* value : args.values) {
+    const Cat cat = objects::cat_of(value);
+    if (objects::is_atom(cat) || cat == Cat::Type || cat == Cat::Builtin) continue;
+    if (cat == Cat::Function && t.is_outside(value)) {
+      t.guard_function(value);
+      continue;
+    }
+    if (cat == Cat::BoundMethod) {
+      Result function = t.getattr(value, names().__func__);
+      if (function.is_value() && t.is_outside(function.value.get())) {
+        t.guard_function(function.value.get());
+        continue;
+      }
+    }
+    t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f).substr(0, 80)}});
+  }
+  auto value = py::Owned<>::steal(PyObject_Vectorcall(f, args.values.data(), args.size(), args.kwnames));
+  if (!value) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
+  t.saw_constant(value.get());
+  return t.settle(std::move(then), Result::of(std::move(value)));
+}
+
+Result cast(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+  return t.settle(std::move(then), Result::of(py::Owned<>::share(args[1])));
+}
+
+#define BINARY(name, op) {"operator." name, binary<op>}
+const Row rows[] = {
+    BINARY("add", 0), BINARY("and_", 1), BINARY("floordiv", 2), BINARY("lshift", 3), BINARY("matmul", 4), BINARY("mul", 5), BINARY("mod", 6), BINARY("or_", 7),
+    BINARY("pow", 8), BINARY("rshift", 9), BINARY("sub", 10), BINARY("truediv", 11), BINARY("xor", 12), BINARY("iadd", 13), BINARY("iand", 14), BINARY("ifloordiv", 15),
+    BINARY("ilshift", 16), BINARY("imatmul", 17), BINARY("imul", 18), BINARY("imod", 19), BINARY("ior", 20), BINARY("ipow", 21), BINARY("irshift", 22), BINARY("isub", 23),
+    BINARY("itruediv", 24), BINARY("ixor", 25),
+    {"operator.lt", compare<Py_LT>}, {"operator.le", compare<Py_LE>}, {"operator.eq", compare<Py_EQ>}, {"operator.ne", compare<Py_NE>}, {"operator.gt", compare<Py_GT>},
+    {"operator.ge", compare<Py_GE>}, {"operator.neg", unary<11>}, {"operator.pos", unary<10>}, {"operator.invert", unary<15>}, {"operator.inv", unary<15>},
+    {"operator.getitem", getitem}, {"operator.setitem", setitem}, {"operator.contains", contains}, {"operator.truth", truth}, {"operator.not_", not_},
+    {"operator.is_", is<true>}, {"operator.is_not", is<false>}, {"operator.index", identity_index}, {"operator.abs", numeric},
+    {"builtins.abs", numeric}, {"builtins.round", numeric}, {"builtins.pow", numeric}, {"builtins.divmod", numeric},
+    {"instances of functools.partial", partial_call}, {"functools.reduce", reduce}, {"instances of functools._lru_cache_wrapper", cached_call},
+    {"itertools.chain", chain}, {"itertools.chain.from_iterable", chain_from}, {"itertools.product", product}, {"itertools.zip_longest", zip_longest},
+    {"itertools.islice", islice}, {"itertools.starmap", starmap}, {"itertools.takewhile", takewhile}, {"itertools.dropwhile", dropwhile}, {"itertools.accumulate", accumulate},
+    {"itertools.count", count_repeat}, {"itertools.repeat", count_repeat}, {"itertools.combinations", combinations}, {"itertools.permutations", combinations},
+    {"itertools.combinations_with_replacement", combinations}, {"itertools.pairwise", combinations},
+    {"pellucid._core.TracedGenerator.send", gen_send},
+    {"logging.Logger.debug", log}, {"logging.Logger.info", log}, {"logging.Logger.warning", log}, {"logging.Logger.error", log}, {"logging.Logger.critical", log},
+    {"logging.Logger.log", log}, {"logging.Logger.warn", log}, {"logging.Logger.exception", log}, {"warnings.warn", warn},
+    {"inspect.signature", about_constant}, {"inspect.getfullargspec", about_constant}, {"typing.get_type_hints", about_constant}, {"typing.get_args", about_constant},
+    {"typing.get_origin", about_constant}, {"typing.cast", cast},
+};
+#undef BINARY
+
+}  // namespace
+
+const std::span<const Row> kPythonRows = rows;
+
+}  // namespace pellucid::handlers

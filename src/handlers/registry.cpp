@@ -1,0 +1,170 @@
+#include "handlers/registry.h"
+
+#include <unordered_map>
+#include <unordered_set>
+
+#include "py/cpython311.h"
+
+namespace pellucid::handlers {
+namespace {
+
+struct Tables {
+  std::unordered_map<PyObject*, Handler> by_identity;
+  std::unordered_set<PyObject*> instance_rules;
+  std::unordered_set<PyObject*> torch_ops;
+  std::vector<std::string_view> unresolved;
+  PyTypeObject* tensor_base = nullptr;
+  PyTypeObject* op_overload = nullptr;
+  PyTypeObject* op_packet = nullptr;
+};
+Tables* tables = nullptr;
+
+// "builtins.list.append": the longest importable prefix, then attributes; class attributes as the class dict holds them.
+py::Owned<> resolve(std::string_view dotted) {
+  std::string text(dotted);
+  for (std::size_t cut = text.rfind('.'); cut != std::string::npos; cut = cut == 0 ? std::string::npos : text.rfind('.', cut - 1)) {
+    auto module = py::Owned<>::steal(PyImport_ImportModule(text.substr(0, cut).c_str()));
+    if (!module) {
+      PyErr_Clear();
+      continue;
+    }
+    py::Owned<> object = std::move(module);
+    std::string rest = text.substr(cut + 1);
+    while (object && !rest.empty()) {
+      const std::size_t dot = rest.find('.');
+      const std::string part = rest.substr(0, dot);
+      rest = dot == std::string::npos ? "" : rest.substr(dot + 1);
+      if (PyType_Check(object.get())) {
+        PyObject* found = py::type_lookup(reinterpret_cast<PyTypeObject*>(object.get()), py::interned(part.c_str()).get());
+        if (found != nullptr && (Py_IS_TYPE(found, &PyStaticMethod_Type) || Py_IS_TYPE(found, &PyClassMethod_Type))) {
+          object = py::Owned<>::steal(PyObject_GetAttrString(found, "__func__"));
+        } else {
+          object = py::Owned<>::share(found);
+        }
+      } else {
+        object = py::Owned<>::steal(PyObject_GetAttrString(object.get(), part.c_str()));
+      }
+    }
+    if (object) return object;
+    PyErr_Clear();
+  }
+  return {};
+}
+
+void add_rows(std::span<const Row> rows) {
+  for (const Row& row : rows) {
+    const bool instances = row.name.starts_with("instances of ");
+    auto object = resolve(instances ? row.name.substr(13) : row.name);
+    if (!object) {
+      tables->unresolved.push_back(row.name);
+      continue;
+    }
+    if (instances) tables->instance_rules.insert(object.get());
+    tables->by_identity[object.release()] = row.handler;  // held for the process: C functions and modules' functions
+  }
+}
+
+// Every callable of a namespace of torch's own C functions, and the Python functions that are leaves of graphs.
+void add_torch_namespace(const char* name, bool python_functions) {
+  auto space = resolve(name);
+  if (!space) {
+    auto module = py::Owned<>::steal(PyImport_ImportModule(name));
+    if (!module) {
+      PyErr_Clear();
+      return;
+    }
+    space = std::move(module);
+  }
+  auto names = py::take(PyObject_Dir(space.get()));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(names.get()); ++i) {
+    auto object = py::Owned<>::steal(PyObject_GetAttr(space.get(), PyList_GET_ITEM(names.get(), i)));
+    if (!object) {
+      PyErr_Clear();
+      continue;
+    }
+    bool wanted = PyCFunction_Check(object.get());
+    if (python_functions && PyFunction_Check(object.get())) {
+      auto module = py::Owned<>::steal(PyObject_GetAttrString(object.get(), "__module__"));
+      if (!module) PyErr_Clear();
+      const std::string home = py::text_of(module.get());
+      wanted = home == "torch.nn.functional" || home == "torch.functional" || home == "torch._tensor" || home == "torch._VF" || home == "torch._jit_internal";
+    }
+    if (wanted) tables->torch_ops.insert(object.release());
+  }
+}
+
+}  // namespace
+
+void initialise() {
+  if (tables != nullptr) return;
+  tables = new Tables;
+  for (const char* name : {"torch._C._VariableFunctions", "torch._C._nn", "torch._C._fft", "torch._C._linalg", "torch._C._special", "torch._C._nested"}) {
+    add_torch_namespace(name, false);
+  }
+  for (const char* name : {"torch.nn.functional", "torch.functional", "torch.Tensor", "torch.special", "torch.linalg", "torch.fft"}) add_torch_namespace(name, true);
+  tables->tensor_base = reinterpret_cast<PyTypeObject*>(py::import_attr("torch._C", "TensorBase").release());
+  tables->op_overload = reinterpret_cast<PyTypeObject*>(py::import_attr("torch._ops", "OpOverload").release());
+  tables->op_packet = reinterpret_cast<PyTypeObject*>(py::import_attr("torch._ops", "OpOverloadPacket").release());
+  for (auto rows : {kPureRows, kBuiltinRows, kContainerRows, kTorchRows, kPythonRows}) add_rows(rows);
+}
+
+Handler find(PyObject* callable) {
+  auto it = tables->by_identity.find(callable);
+  if (it != tables->by_identity.end()) return it->second;
+  return nullptr;
+}
+
+bool is_instance_rule(PyTypeObject* type) { return tables->instance_rules.contains(reinterpret_cast<PyObject*>(type)); }
+
+bool is_torch_op(PyObject* callable) {
+  if (tables->torch_ops.contains(callable)) return true;
+  PyTypeObject* type = Py_TYPE(callable);
+  if (type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type) {
+    return PyType_IsSubtype(tables->tensor_base, reinterpret_cast<PyDescrObject*>(callable)->d_type) &&
+           reinterpret_cast<PyDescrObject*>(callable)->d_type != &PyBaseObject_Type;
+  }
+  return type == tables->op_overload || type == tables->op_packet;
+}
+
+std::span<const std::string_view> unresolved() { return tables->unresolved; }
+
+Result run_native(Tracer& t, PyObject* callable, Args args, Continuation then) {
+  auto value = py::Owned<>::steal(PyObject_Vectorcall(callable, args.values.data(), args.size(), args.kwnames));
+  if (!value) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
+  return t.settle(std::move(then), Result::of(std::move(value)));
+}
+
+Result pure(Tracer& t, PyObject* callable, Args args, Continuation then) {
+  std::vector<PyObject*> values;
+  for (PyObject* value : args.values) {
+    value = t.original(value);
+    const objects::Contents inside = t.deep_touch(value);
+    if (inside.tensor || inside.user || inside.shadowed) {
+      t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(callable).substr(0, 120) + " of a " + Py_TYPE(value)->tp_name}});
+    }
+    values.push_back(t.readable(value));
+  }
+  return run_native(t, callable, Args{values, args.kwnames}, std::move(then));
+}
+
+Result shallow(Tracer& t, PyObject* callable, Args args, Continuation then) {
+  std::vector<PyObject*> values;
+  for (PyObject* value : args.values) {
+    value = t.original(value);
+    t.touch(value);
+    values.push_back(t.readable(value));
+  }
+  return run_native(t, callable, Args{values, args.kwnames}, std::move(then));
+}
+
+Result mutates_self(Tracer& t, PyObject* callable, Args args, Continuation then) {
+  std::vector<PyObject*> values(args.values.begin(), args.values.end());
+  values[0] = t.writable(t.original(values[0]));
+  return run_native(t, callable, Args{values, args.kwnames}, std::move(then));
+}
+
+Result refuse(Tracer& t, PyObject* callable, Args, Continuation) {
+  t.unsupported(Reason::SideEffect, {{"callee", py::repr_of(callable).substr(0, 120)}});
+}
+
+}  // namespace pellucid::handlers

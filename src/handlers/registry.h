@@ -1,0 +1,43 @@
+// Rules for callables that are not inlined, by identity of the callable: C functions, method descriptors, types, and the few Python
+// functions that have a meaning of their own. Rows are in one table per file; registry.cpp resolves their names once, at import.
+#pragma once
+#include <span>
+#include <string_view>
+
+#include "objects/tracer.h"
+
+namespace pellucid::handlers {
+
+using objects::Args;
+using objects::Cat;
+using objects::Continuation;
+using objects::Result;
+using objects::Tracer;
+
+using Handler = Result (*)(Tracer&, PyObject* callable, Args args, Continuation then);
+
+struct Row {
+  std::string_view name;  // "math.sqrt", "builtins.list.append"
+  Handler handler;
+};
+
+Handler find(PyObject* callable);            // null: no rule
+bool is_instance_rule(PyTypeObject* type);   // the row of this type is a rule for calling its instances, not for calling the type
+bool is_torch_op(PyObject* callable);        // a torch callable that stays one node: leaf of the graph
+void initialise();
+std::span<const std::string_view> unresolved();  // rows whose name does not exist in this installation
+
+// ---- policies, used as handlers
+// Reads everything below its arguments and changes nothing: guard all, run for real.
+Result pure(Tracer&, PyObject* callable, Args args, Continuation then);
+// The same, but elements may be anything: only the containers themselves are read (len, list(x), dict.keys …).
+Result shallow(Tracer&, PyObject* callable, Args args, Continuation then);
+// Changes its first argument (list.append …): works on the shadow.
+Result mutates_self(Tracer&, PyObject* callable, Args args, Continuation then);
+Result refuse(Tracer&, PyObject* callable, Args args, Continuation then);
+
+Result run_native(Tracer&, PyObject* callable, Args args, Continuation then);  // the real call, exceptions become the program's
+
+extern const std::span<const Row> kBuiltinRows, kContainerRows, kPureRows, kTorchRows, kPythonRows;
+
+}  // namespace pellucid::handlers

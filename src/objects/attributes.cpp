@@ -1,0 +1,386 @@
+// Attribute access as CPython does it (Objects/object.c, typeobject.c), over tracked objects.
+#include "objects/tracer.h"
+#include "py/cpython311.h"
+
+namespace pellucid::objects {
+
+using C = Continuation::Kind;
+
+namespace {
+PyObject* object_slot(const char* name) { return PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyBaseObject_Type), name); }
+PyObject* object_getattribute() {
+  static PyObject* slot = object_slot("__getattribute__");
+  return slot;
+}
+PyObject* object_setattr() {
+  static PyObject* slot = object_slot("__setattr__");
+  return slot;
+}
+bool is_data_descriptor(PyObject* meta) { return Py_TYPE(meta)->tp_descr_set != nullptr; }
+bool has_python_get(PyObject* meta) {
+  PyObject* get = py::type_lookup(Py_TYPE(meta), names().__get__);
+  return get != nullptr && PyFunction_Check(get);
+}
+}  // namespace
+
+PyObject* Tracer::type_lookup(PyTypeObject* type, PyObject* name) {
+  PyObject* found = py::type_lookup(type, name);
+  const Source* source = capture_->sources.constant(reinterpret_cast<PyObject*>(type));
+  auto payload = found == nullptr ? py::take(PyTuple_Pack(1, name)) : py::take(PyTuple_Pack(2, name, found));
+  // One guard for each (type, name): the tuple is new each time, so remember the pair by its table entry.
+  const Source* key = capture_->sources.instance_attr(source, name);
+  if (looked_up_.insert(key).second) guard(Kind::TYPE_LOOKUP, source, std::move(payload));
+  if (found != nullptr) saw_constant(found);
+  return found;
+}
+
+PyObject* Tracer::type_lookup(PyTypeObject* type, const char* name) { return type_lookup(type, py::interned(name).get()); }
+
+Result Tracer::attribute_error(PyObject* object, PyObject* name) {
+  // The message is CPython's; object and name are set as the interpreter does.
+  std::string text;
+  if (PyType_Check(object)) {
+    text = std::string("type object '") + reinterpret_cast<PyTypeObject*>(object)->tp_name + "' has no attribute '" + py::text_of(name) + "'";
+  } else {
+    text = std::string("'") + Py_TYPE(object)->tp_name + "' object has no attribute '" + py::text_of(name) + "'";
+  }
+  auto message = py::str(text);
+  auto error = py::take(PyObject_CallOneArg(PyExc_AttributeError, message.get()));
+  py::check(PyObject_SetAttrString(error.get(), "name", name));
+  py::check(PyObject_SetAttrString(error.get(), "obj", object));
+  return raise(std::move(error));
+}
+
+PyObject* Tracer::instance_get(PyObject* object, PyObject* name) {
+  if (Py_TYPE(object)->tp_dictoffset == 0) return nullptr;
+  PyObject* dict = py::instance_dict_if_any(object);
+  const Source* source = source_of(object);
+  if (dict != nullptr) {
+    auto it = shadows_.find(dict);
+    if (it != shadows_.end()) {
+      PyObject* value = PyDict_GetItemWithError(it->second.object.get(), name);
+      if (value == nullptr && PyErr_Occurred()) py::throw_pending();
+      if (source != nullptr && !written(it->second, name)) {
+        if (value == nullptr) guard(Kind::ATTR_ABSENT, source, py::Owned<>::share(name));
+        else saw(value, capture_->sources.instance_attr(source, name));
+      }
+      return value;
+    }
+  }
+  PyObject* value = py::instance_attr(object, name);
+  if (source != nullptr) {
+    if (value == nullptr) guard(Kind::ATTR_ABSENT, source, py::Owned<>::share(name));
+    else saw(value, capture_->sources.instance_attr(source, name));
+  }
+  return value;
+}
+
+Result Tracer::instance_dict(PyObject* object) {
+  if (PyModule_Check(object)) {
+    PyObject* dict = PyModule_GetDict(object);
+    saw_constant(dict);
+    return Result::of(py::Owned<>::share(dict));
+  }
+  if (PyType_Check(object)) unsupported(Reason::UnsupportedProtocol, {{"protocol", "__dict__"}, {"type", "class"}});
+  auto dict = py::Owned<>::steal(PyObject_GetAttr(object, names().__dict__));
+  if (!dict) return raise_pending(py::PythonError());
+  if (!PyDict_CheckExact(dict.get())) unsupported(Reason::UnsupportedProtocol, {{"protocol", "__dict__"}, {"type", Py_TYPE(object)->tp_name}});
+  if (const Source* source = source_of(object)) {
+    if (!is_outside(dict.get())) {
+      keep(dict.get());
+      capture_->source_of.emplace(dict.get(), source->step == source::Step::Const ? capture_->sources.constant(dict.get())
+                                                                                   : capture_->sources.dict_of(source));
+      outside_.push_back(dict.get());
+    }
+  }
+  return Result::of(std::move(dict));
+}
+
+Result Tracer::native_attribute(PyObject* object, PyObject* name) {
+  auto value = py::Owned<>::steal(PyObject_GetAttr(object, name));
+  if (!value) return raise_pending(py::PythonError());
+  if (const Source* source = source_of(object)) {
+    if (source->step == source::Step::Const) {
+      saw_constant(value.get());
+    } else {
+      saw(value.get(), capture_->sources.member(source, name));
+    }
+  }
+  return Result::of(std::move(value));
+}
+
+Result Tracer::bind(PyObject* meta, PyObject* object, PyObject* type, Continuation then) {
+  PyTypeObject* kind = Py_TYPE(meta);
+  if (kind->tp_descr_get == nullptr) return settle(std::move(then), Result::of(py::Owned<>::share(meta)));
+  if (PyFunction_Check(meta)) {
+    if (object == nullptr) return settle(std::move(then), Result::of(py::Owned<>::share(meta)));
+    return settle(std::move(then), Result::of(py::take(PyMethod_New(meta, object))));
+  }
+  if (PyObject_TypeCheck(meta, &PyProperty_Type)) {
+    if (object == nullptr) return settle(std::move(then), Result::of(py::Owned<>::share(meta)));
+    auto fget = py::take(PyObject_GetAttr(meta, names().fget));
+    if (fget.get() == Py_None) return settle(std::move(then), raise(PyExc_AttributeError, "unreadable attribute"));
+    saw_constant(fget.get());
+    return call1(fget.get(), object, std::move(then));
+  }
+  if (has_python_get(meta)) {
+    PyObject* get = type_lookup(kind, names().__get__);
+    return call3(get, meta, object == nullptr ? Py_None : object, type, std::move(then));
+  }
+  if (Py_IS_TYPE(meta, &PyClassMethod_Type)) {
+    auto function = py::take(PyObject_GetAttrString(meta, "__func__"));
+    saw_constant(function.get());
+    if (PyFunction_Check(function.get())) return settle(std::move(then), Result::of(py::take(PyMethod_New(function.get(), type))));
+    return bind(function.get(), type, reinterpret_cast<PyObject*>(Py_TYPE(type)), std::move(then));
+  }
+  if (Py_IS_TYPE(meta, &PyStaticMethod_Type)) {
+    auto function = py::take(PyObject_GetAttrString(meta, "__func__"));
+    saw_constant(function.get());
+    return settle(std::move(then), Result::of(std::move(function)));
+  }
+  if (PyType_HasFeature(kind, Py_TPFLAGS_HEAPTYPE) && cat_of(kind) == Cat::Instance) {
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "__get__"}, {"type", kind->tp_name}});
+  }
+  // method descriptors, wrapper descriptors, CompiledFunction, lru_cache wrappers, C functions with __get__: binding has no effect
+  auto bound = py::Owned<>::steal(kind->tp_descr_get(meta, object, type));
+  if (!bound) return settle(std::move(then), raise_pending(py::PythonError()));
+  return settle(std::move(then), Result::of(std::move(bound)));
+}
+
+Result Tracer::module_getattr(PyObject* module, PyObject* name) {
+  PyObject* dict = PyModule_GetDict(module);
+  saw_constant(dict);
+  bool found = false;
+  Result value = dict_get(dict, name, &found);
+  if (found) return value;
+  if (PyObject* meta = py::type_lookup(Py_TYPE(module), name)) {
+    (void)meta;  // __class__, __dict__, __repr__ …
+    if (name == names().__dict__) return instance_dict(module);
+    return native_attribute(module, name);
+  }
+  if (is_shadowed(dict)) unsupported(Reason::UnsupportedProtocol, {{"protocol", "__getattr__"}, {"type", "module that the region changed"}});
+  // A lazy module imports on first use and stores the result: let it, then read what it stored.
+  auto real = py::Owned<>::steal(PyObject_GetAttr(module, name));
+  if (!real) return raise_pending(py::PythonError());
+  PyObject* stored = PyDict_GetItemWithError(dict, name);
+  if (stored == nullptr) {
+    if (!PyType_Check(real.get()) && !PyModule_Check(real.get()) && !PyFunction_Check(real.get()) && !PyCFunction_Check(real.get())) {
+      unsupported(Reason::UnsupportedProtocol, {{"protocol", "__getattr__"}, {"type", "module"}});
+    }
+    saw_constant(real.get());
+    return Result::of(std::move(real));
+  }
+  return dict_get(dict, name, &found);
+}
+
+Result Tracer::type_getattr(PyObject* type, PyObject* name, Continuation then) {
+  PyTypeObject* metatype = Py_TYPE(type);
+  PyObject* meta = metatype == &PyType_Type ? py::type_lookup(metatype, name) : type_lookup(metatype, name);
+  auto* self = reinterpret_cast<PyTypeObject*>(type);
+  if (meta != nullptr && is_data_descriptor(meta)) {
+    if (Py_IS_TYPE(meta, &PyProperty_Type) || has_python_get(meta)) return bind(meta, type, reinterpret_cast<PyObject*>(metatype), std::move(then));
+    if (name == names().__dict__) unsupported(Reason::UnsupportedProtocol, {{"protocol", "__dict__"}, {"type", "class"}});
+    return settle(std::move(then), native_attribute(type, name));
+  }
+  if (PyObject* found = type_lookup(self, name)) {
+    return bind(found, nullptr, type, std::move(then));
+  }
+  if (meta != nullptr) return bind(meta, type, reinterpret_cast<PyObject*>(metatype), std::move(then));
+  if (PyObject* hook = py::type_lookup(metatype, names().__getattr__)) {
+    if (PyFunction_Check(hook)) {
+      saw_constant(hook);
+      return call2(hook, type, name, std::move(then));
+    }
+  }
+  return settle(std::move(then), attribute_error(type, name));
+}
+
+Result Tracer::super_getattr(PyObject* super, PyObject* name, Continuation then) {
+  auto this_class = py::take(PyObject_GetAttrString(super, "__thisclass__"));
+  auto self = py::take(PyObject_GetAttrString(super, "__self__"));
+  auto self_class = py::take(PyObject_GetAttrString(super, "__self_class__"));
+  if (self_class.get() == Py_None || name == names().__class__) return settle(std::move(then), native_attribute(super, name));
+  PyObject* mro = reinterpret_cast<PyTypeObject*>(self_class.get())->tp_mro;
+  const Py_ssize_t count = PyTuple_GET_SIZE(mro);
+  Py_ssize_t i = 0;
+  while (i < count && PyTuple_GET_ITEM(mro, i) != this_class.get()) ++i;
+  for (++i; i < count; ++i) {
+    PyObject* dict = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i))->tp_dict;
+    saw_constant(PyTuple_GET_ITEM(mro, i));
+    const Source* source = capture_->sources.constant(dict);
+    PyObject* found = PyDict_GetItemWithError(dict, name);
+    if (found == nullptr) {
+      guard(Kind::DICT_CONTAINS, source, py::Owned<>::share(name), 0);
+      continue;
+    }
+    guard(Kind::ID_MATCH, capture_->sources.dict_item(source, name), py::Owned<>::share(found));
+    saw_constant(found);
+    PyObject* object = self.get() == self_class.get() ? nullptr : self.get();
+    return bind(found, object, self_class.get(), std::move(then));
+  }
+  auto text = "'super' object has no attribute '" + py::text_of(name) + "'";
+  return settle(std::move(then), raise(PyExc_AttributeError, text));
+}
+
+Result Tracer::generic_getattr(PyObject* object, PyObject* name, Continuation then) {
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject* meta = type_lookup(type, name);
+  if (meta != nullptr && is_data_descriptor(meta)) {
+    if (name == names().__dict__ && Py_IS_TYPE(meta, &PyGetSetDescr_Type)) return settle(std::move(then), instance_dict(object));
+    if (name == names().__class__ && Py_IS_TYPE(meta, &PyGetSetDescr_Type)) {
+      saw_constant(reinterpret_cast<PyObject*>(type));
+      return settle(std::move(then), Result::of(py::Owned<>::share(reinterpret_cast<PyObject*>(type))));
+    }
+    if (Py_IS_TYPE(meta, &PyGetSetDescr_Type) || Py_IS_TYPE(meta, &PyMemberDescr_Type)) {
+      if (is_slot_written(object, name)) unsupported(Reason::UnsupportedProtocol, {{"protocol", "reading a slot that was written"}, {"type", type->tp_name}});
+      return settle(std::move(then), native_attribute(object, name));
+    }
+    return bind(meta, object, reinterpret_cast<PyObject*>(type), std::move(then));
+  }
+  if (PyObject* value = instance_get(object, name)) {
+    return settle(std::move(then), Result::of(py::Owned<>::share(value)));
+  }
+  if (meta != nullptr) return bind(meta, object, reinterpret_cast<PyObject*>(type), std::move(then));
+  return settle(std::move(then), attribute_error(object, name));
+}
+
+Result Tracer::getattr(PyObject* object, PyObject* name, Continuation then) {
+  doing = "reads an attribute";
+  if (PyObject* real = original(object); real != object) object = real;
+  PyTypeObject* type = Py_TYPE(object);
+  switch (cat_of(type)) {
+    case Cat::Tensor: return tensor_getattr(object, name, std::move(then));
+    case Cat::Type: return type_getattr(object, name, std::move(then));
+    case Cat::Module: return settle(std::move(then), module_getattr(object, name));
+    case Cat::EnumMember: {
+      PyObject* meta = py::type_lookup(type, name);
+      if (meta == nullptr || (!PyFunction_Check(meta) && !Py_IS_TYPE(meta, &PyProperty_Type) && !Py_IS_TYPE(meta, &PyClassMethod_Type))) {
+        return settle(std::move(then), native_attribute(object, name));  // name, value, members, C methods of str or int
+      }
+      return generic_getattr(object, name, std::move(then));
+    }
+    case Cat::BoundMethod: {
+      if (name == names().__func__ || name == names().__self__) return settle(std::move(then), native_attribute(object, name));
+      if (py::type_lookup(type, name) != nullptr) return settle(std::move(then), native_attribute(object, name));
+      auto function = native_attribute(object, names().__func__);
+      return getattr(function.value.get(), name, std::move(then));
+    }
+    default: break;
+  }
+  if (Py_IS_TYPE(object, &PySuper_Type)) return super_getattr(object, name, std::move(then));
+  if (type->tp_getattro == PyObject_GenericGetAttr) return generic_getattr(object, name, std::move(then));
+  if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) {
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "attribute '" + py::text_of(name) + "'"}, {"type", type->tp_name}});
+  }
+  PyObject* getattribute = type_lookup(type, names().__getattribute__);
+  PyObject* hook = type_lookup(type, names().__getattr__);
+  if (hook != nullptr) {
+    then = Continuation(C::GetAttrFallback, object, name, hook).before(std::move(then));
+  }
+  if (getattribute == object_getattribute()) return generic_getattr(object, name, std::move(then));
+  if (getattribute != nullptr && PyFunction_Check(getattribute)) return call2(getattribute, object, name, std::move(then));
+  unsupported(Reason::UnsupportedProtocol, {{"protocol", "__getattribute__"}, {"type", type->tp_name}});
+}
+
+Result Tracer::getattr_method(PyObject* object, PyObject* name, bool* unbound) {
+  *unbound = false;
+  PyTypeObject* type = Py_TYPE(object);
+  const Cat cat = cat_of(type);
+  const bool generic = type->tp_getattro == PyObject_GenericGetAttr ||
+                       (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && cat == Cat::Instance &&
+                        type_lookup(type, names().__getattribute__) == object_getattribute());
+  if (generic && cat != Cat::Tensor && cat != Cat::Type && cat != Cat::Module && cat != Cat::EnumMember && !Py_IS_TYPE(object, &PySuper_Type)) {
+    doing = "calls a method";
+    PyObject* meta = type_lookup(type, name);
+    if (meta != nullptr && (PyFunction_Check(meta) || Py_IS_TYPE(meta, &PyMethodDescr_Type)) && instance_get(original(object), name) == nullptr) {
+      *unbound = true;
+      return Result::of(py::Owned<>::share(meta));
+    }
+  }
+  return getattr(object, name);
+}
+
+Result Tracer::special(PyObject* object, const char* name, std::span<PyObject* const> args, Continuation then, bool* found) {
+  auto interned = py::interned(name);
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject* method = type_lookup(type, interned.get());
+  *found = method != nullptr && method != Py_None;
+  if (!*found) return Result::done();
+  std::vector<PyObject*> values;
+  if (PyFunction_Check(method) || Py_IS_TYPE(method, &PyMethodDescr_Type) || Py_IS_TYPE(method, &PyWrapperDescr_Type)) {
+    values.push_back(object);
+    values.insert(values.end(), args.begin(), args.end());
+    return call(method, Args{values, nullptr}, std::move(then));
+  }
+  Result bound = bind(method, object, reinterpret_cast<PyObject*>(type));
+  if (!bound.is_value()) unsupported(Reason::UnsupportedProtocol, {{"protocol", name}, {"type", type->tp_name}});
+  return call(bound.value.get(), Args{args, nullptr}, std::move(then));
+}
+
+bool Tracer::is_slot_written(PyObject* object, PyObject* name) const {
+  for (const Effect& effect : slot_effects_) {
+    if (effect.target.get() == object && effect.name.get() == name) return true;
+  }
+  return false;
+}
+
+Result Tracer::generic_setattr(PyObject* object, PyObject* name, PyObject* value) {
+  object = original(object);
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject* meta = type_lookup(type, name);
+  if (meta != nullptr && is_data_descriptor(meta)) {
+    if (Py_IS_TYPE(meta, &PyProperty_Type)) {
+      auto setter = py::take(PyObject_GetAttrString(meta, value == nullptr ? "fdel" : "fset"));
+      if (setter.get() == Py_None) return raise(PyExc_AttributeError, std::string("property '") + py::text_of(name) + "' of '" + type->tp_name + "' object has no setter");
+      saw_constant(setter.get());
+      if (value == nullptr) return call1(setter.get(), object, Continuation(C::Drop));
+      return call2(setter.get(), object, value, Continuation(C::Drop));
+    }
+    PyObject* set = py::type_lookup(Py_TYPE(meta), value == nullptr ? names().__delete__ : names().__set__);
+    if (set != nullptr && PyFunction_Check(set)) {
+      type_lookup(Py_TYPE(meta), value == nullptr ? names().__delete__ : names().__set__);
+      if (value == nullptr) return call2(set, meta, object, Continuation(C::Drop));
+      return call3(set, meta, object, value, Continuation(C::Drop));
+    }
+    if (is_outside(object) || cat_of(type) == Cat::Tensor) {
+      unsupported(Reason::UnsupportedMutation, {{"target", std::string("attribute '") + py::text_of(name) + "' of a " + type->tp_name}});
+    }
+    if (PyObject_GenericSetAttr(object, name, value) < 0) return raise_pending(py::PythonError());
+    return Result::done();
+  }
+  if (!is_outside(object)) {
+    if (PyObject_GenericSetAttr(object, name, value) < 0) return raise_pending(py::PythonError());
+    return Result::done();
+  }
+  Result dict = instance_dict(object);
+  if (!dict.is_value()) return attribute_error(object, name);
+  if (value == nullptr && instance_get(object, name) == nullptr) return attribute_error(object, name);
+  dict_set(dict.value.get(), name, value);
+  return Result::done();
+}
+
+Result Tracer::setattr(PyObject* object, PyObject* name, PyObject* value) {
+  doing = "sets an attribute";
+  object = original(object);
+  PyTypeObject* type = Py_TYPE(object);
+  const Cat cat = cat_of(type);
+  if (cat == Cat::Type) unsupported(Reason::UnsupportedMutation, {{"target", "a class"}});
+  if (cat == Cat::Module) {
+    PyObject* dict = PyModule_GetDict(object);
+    saw_constant(dict);
+    if (value == nullptr && !dict_contains(dict, name)) return attribute_error(object, name);
+    dict_set(dict, name, value);
+    return Result::done();
+  }
+  PyObject* hook = type_lookup(type, value == nullptr ? names().__delattr__ : names().__setattr__);
+  if (hook != nullptr && PyFunction_Check(hook)) {
+    if (value == nullptr) return call2(hook, object, name, Continuation(C::Drop));
+    return call3(hook, object, name, value, Continuation(C::Drop));
+  }
+  if (type->tp_setattro == PyObject_GenericSetAttr || hook == object_setattr() || cat == Cat::Instance || cat == Cat::Tensor) {
+    return generic_setattr(object, name, value);
+  }
+  unsupported(Reason::UnsupportedMutation, {{"target", std::string("attribute '") + py::text_of(name) + "' of a " + type->tp_name}});
+}
+
+}  // namespace pellucid::objects

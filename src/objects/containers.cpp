@@ -1,0 +1,360 @@
+// Containers from outside: guarded when read, shadowed when written or iterated.
+#include <algorithm>
+
+#include "objects/tracer.h"
+#include "py/cpython311.h"
+
+namespace pellucid::objects {
+namespace {
+
+PyObject* deque_type() {
+  static PyObject* type = py::import_attr("collections", "deque").release();
+  return type;
+}
+bool is_deque(PyObject* o) { return PyObject_TypeCheck(o, reinterpret_cast<PyTypeObject*>(deque_type())); }
+
+// A copy that shares the elements, of the same exact type when that is a builtin one.
+py::Owned<> copy_of(PyObject* container) {
+  switch (cat_of(container)) {
+    case Cat::List:
+      return py::take(PyList_GetSlice(container, 0, PyList_GET_SIZE(container)));
+    case Cat::Dict: {
+      if (PyODict_CheckExact(container)) return py::take(PyObject_CallOneArg(reinterpret_cast<PyObject*>(&PyODict_Type), container));
+      return py::take(PyDict_Copy(container));
+    }
+    case Cat::Set:
+      return py::take(PySet_New(container));
+    case Cat::Deque: {
+      auto copy = py::import_attr("copy", "copy");
+      return py::take(PyObject_CallOneArg(copy.get(), container));
+    }
+    default:
+      throw GraphBreak(Reason::UnsupportedMutation, {{"target", std::string("a ") + Py_TYPE(container)->tp_name}});
+  }
+}
+
+}  // namespace
+
+PyObject* Tracer::readable(PyObject* container) {
+  auto it = shadows_.find(container);
+  return it == shadows_.end() ? container : it->second.object.get();
+}
+
+PyObject* Tracer::original(PyObject* maybe_shadow) {
+  auto it = shadowed_by_.find(maybe_shadow);
+  return it == shadowed_by_.end() ? maybe_shadow : it->second;
+}
+
+bool Tracer::hashable_natively(PyObject* key) {
+  const Cat cat = cat_of(key);
+  switch (cat) {
+    case Cat::Tuple:
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
+        if (!hashable_natively(PyTuple_GET_ITEM(key, i))) return false;
+      }
+      return Py_TYPE(key)->tp_hash == PyTuple_Type.tp_hash || cat == Cat::Tuple;
+    case Cat::Instance: {
+      PyObject* hash = py::type_lookup(Py_TYPE(key), names().__hash__);
+      PyObject* eq = py::type_lookup(Py_TYPE(key), names().__eq__);
+      return hash != nullptr && eq != nullptr && !PyFunction_Check(hash) && !PyFunction_Check(eq);
+    }
+    case Cat::List: case Cat::Dict: case Cat::Set: case Cat::Generator:
+      return false;
+    default:
+      return true;  // builtin types, enum members (enum's own __hash__), tensors (by identity), functions, classes
+  }
+}
+
+std::int64_t Tracer::length_of(PyObject* container) {
+  const Cat cat = cat_of(container);
+  const Source* source = source_of(container);
+  PyObject* view = readable(container);
+  const bool shadowed = view != container;
+  std::int64_t length = -1;
+  switch (cat) {
+    case Cat::List: length = PyList_GET_SIZE(view); break;
+    case Cat::Tuple: return PyTuple_GET_SIZE(container);
+    case Cat::Dict: length = PyDict_GET_SIZE(view); break;
+    case Cat::Set: case Cat::FrozenSet: length = PySet_GET_SIZE(view); break;
+    case Cat::Deque: length = PyObject_Length(view); break;
+    case Cat::Text: return PyObject_Length(container);
+    case Cat::Range: return PyObject_Length(container);
+    default: return -1;
+  }
+  if (source != nullptr) {
+    if (!shadowed) {
+      guard(Kind::LENGTH, source, {}, length);
+    } else if (cat == Cat::Dict) {
+      touch(container);  // the shadow's length depends on the original's keys
+    }
+  }
+  return length;
+}
+
+bool Tracer::written(const Shadow& shadow, PyObject* key) const {
+  return shadow.written && PySet_Contains(shadow.written.get(), key) == 1;
+}
+
+void Tracer::touch_dict(PyObject* dict, const Source* source, PyObject* view, const Shadow* shadow) {
+  if (touched_.insert(dict).second) {
+    auto keys = py::take(PyDict_Keys(dict));
+    if (PyODict_Check(dict)) keys = py::take(PySequence_List(dict));
+    auto tuple = py::take(PyList_AsTuple(keys.get()));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple.get()); ++i) {
+      PyObject* key = PyTuple_GET_ITEM(tuple.get(), i);
+      if (!hashable_natively(key)) throw GraphBreak(Reason::UserDunder, {{"operation", "reading a dict"}, {"callee", "__hash__ of a key"}});
+      const Cat cat = cat_of(key);
+      if (!is_atom(cat) && cat != Cat::Tuple) saw_constant(key);  // the keys are compared by identity or value: known objects
+    }
+    guard(Kind::DICT_KEYS, source, std::move(tuple));
+  }
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t position = 0;
+  while (PyDict_Next(dict, &position, &key, &value)) {
+    if (shadow != nullptr && written(*shadow, key)) continue;
+    auto held = py::Owned<>::share(value);
+    saw(held.get(), capture_->sources.dict_item(source, key));
+  }
+  (void)view;
+}
+
+PyObject* Tracer::touch(PyObject* container) {
+  const Source* source = source_of(container);
+  if (source == nullptr) return container;
+  const Cat cat = cat_of(container);
+  auto it = shadows_.find(container);
+  const Shadow* shadow = it == shadows_.end() ? nullptr : &it->second;
+  PyObject* view = shadow == nullptr ? container : shadow->object.get();
+  auto& table = capture_->sources;
+  switch (cat) {
+    case Cat::Dict:
+      touch_dict(container, source, view, shadow);
+      return view;
+    case Cat::List:
+      if (shadow == nullptr && touched_.insert(container).second) {
+        guard(Kind::LENGTH, source, {}, PyList_GET_SIZE(container));
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(container); ++i) saw(PyList_GET_ITEM(container, i), table.item(source, i));
+      }
+      return view;
+    case Cat::Deque:
+      if (shadow == nullptr && touched_.insert(container).second) {
+        const Py_ssize_t length = PyObject_Length(container);
+        guard(Kind::LENGTH, source, {}, length);
+        for (Py_ssize_t i = 0; i < length; ++i) saw(py::take(PySequence_GetItem(container, i)).get(), table.item(source, i));
+      }
+      return view;
+    case Cat::Set: case Cat::FrozenSet:
+      if (shadow == nullptr && touched_.insert(container).second) {
+        auto items = py::take(PyFrozenSet_New(container));
+        auto list = py::take(PySequence_List(container));
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) {
+          PyObject* item = PyList_GET_ITEM(list.get(), i);
+          if (!hashable_natively(item)) throw GraphBreak(Reason::UserDunder, {{"operation", "reading a set"}, {"callee", "__hash__ of an element"}});
+          saw_constant(item);
+        }
+        guard(Kind::SET_EQUALS, source, std::move(items));
+      }
+      return view;
+    default:
+      return view;
+  }
+}
+
+Tracer::Shadow& Tracer::shadow_of(PyObject* container, bool touch_all) {
+  auto it = shadows_.find(container);
+  if (it != shadows_.end()) return it->second;
+  if (touch_all) touch(container);
+  Shadow shadow;
+  shadow.object = copy_of(container);
+  keep(container);
+  order_of_shadows_.push_back(container);
+  shadowed_by_.emplace(shadow.object.get(), container);
+  return shadows_.emplace(container, std::move(shadow)).first->second;
+}
+
+PyObject* Tracer::view_of(PyObject* container) {
+  if (!is_outside(container)) return container;
+  touch(container);
+  const Cat cat = cat_of(container);
+  if (cat == Cat::List || (cat == Cat::Dict && (PyDict_CheckExact(container) || PyODict_CheckExact(container)))) {
+    return shadow_of(container, true).object.get();
+  }
+  return readable(container);
+}
+
+PyObject* Tracer::writable(PyObject* container) {
+  if (!is_outside(container)) return container;
+  if (cat_of(container) == Cat::Dict && !PyDict_CheckExact(container) && !PyODict_CheckExact(container)) {
+    // defaultdict and Python subclasses: their extra state is not copied, so only plain storage operations may use the shadow.
+    if (Py_TYPE(container)->tp_as_mapping->mp_subscript != PyDict_Type.tp_as_mapping->mp_subscript) {
+      unsupported(Reason::UnsupportedMutation, {{"target", std::string("a ") + Py_TYPE(container)->tp_name + " from outside"}});
+    }
+  }
+  Shadow& shadow = shadow_of(container, true);
+  if (cat_of(container) == Cat::Dict) touch(container);
+  shadow.changed = true;
+  return shadow.object.get();
+}
+
+bool Tracer::dict_contains(PyObject* dict, PyObject* key) {
+  auto it = shadows_.find(dict);
+  PyObject* view = it == shadows_.end() ? dict : it->second.object.get();
+  const int found = PyDict_Contains(view, key);
+  py::check(found);
+  const Source* source = source_of(dict);
+  if (source != nullptr && !(it != shadows_.end() && written(it->second, key))) {
+    if (source->step == source::Step::DictOf && PyUnicode_CheckExact(key)) {
+      if (found == 0) guard(Kind::ATTR_ABSENT, source->base, py::Owned<>::share(key));
+      else guard(Kind::DICT_CONTAINS, source, py::Owned<>::share(key), 1);
+    } else {
+      guard(Kind::DICT_CONTAINS, source, py::Owned<>::share(key), found);
+    }
+  }
+  return found == 1;
+}
+
+Result Tracer::dict_get(PyObject* dict, PyObject* key, bool* found) {
+  auto it = shadows_.find(dict);
+  PyObject* view = it == shadows_.end() ? dict : it->second.object.get();
+  PyObject* value = PyDict_GetItemWithError(view, key);
+  if (value == nullptr && PyErr_Occurred()) py::throw_pending();
+  *found = value != nullptr;
+  auto held = py::Owned<>::share(value);
+  const Source* source = source_of(dict);
+  if (source == nullptr || (it != shadows_.end() && written(it->second, key))) {
+    return Result::of(std::move(held));
+  }
+  if (value == nullptr) {
+    dict_contains(dict, key);
+  } else {
+    saw(value, capture_->sources.dict_item(source, key));
+  }
+  return Result::of(std::move(held));
+}
+
+void Tracer::dict_set(PyObject* dict, PyObject* key, PyObject* value) {
+  PyObject* target = dict;
+  if (is_outside(dict)) {
+    Shadow& shadow = shadow_of(dict, false);
+    if (!shadow.written) shadow.written = py::take(PySet_New(nullptr));
+    if (value == nullptr && !written(shadow, key)) dict_contains(dict, key);
+    py::check(PySet_Add(shadow.written.get(), key));
+    shadow.changed = true;
+    target = shadow.object.get();
+  }
+  const bool ordered = PyODict_Check(target);
+  if (value == nullptr) {
+    py::check(ordered ? PyODict_DelItem(target, key) : PyDict_DelItem(target, key));
+  } else {
+    py::check(ordered ? PyODict_SetItem(target, key, value) : PyDict_SetItem(target, key, value));
+  }
+}
+
+PyObject* Tracer::sequence_item(PyObject* sequence, Py_ssize_t index) {
+  PyObject* view = readable(sequence);
+  const Source* source = source_of(sequence);
+  PyObject* item = nullptr;
+  if (PyTuple_Check(view)) {
+    item = PyTuple_GET_ITEM(view, index);
+  } else if (PyList_Check(view)) {
+    item = PyList_GET_ITEM(view, index);
+  } else if (is_deque(view)) {
+    touch(sequence);
+    auto held = py::take(PySequence_GetItem(view, index));
+    keep(held.get());
+    return held.get();
+  }
+  // One element read of a list from outside needs that element and the length (a negative or later index depends on it).
+  if (source != nullptr && view == sequence && !PyTuple_Check(view)) {
+    guard(Kind::LENGTH, source, {}, PyList_GET_SIZE(view));
+    saw(item, capture_->sources.item(source, index));
+  }
+  return item;
+}
+
+PyObject* Tracer::cell_get(PyObject* cell) {
+  if (auto it = cell_values_.find(cell); it != cell_values_.end()) return it->second.get();
+  PyObject* value = PyCell_GET(cell);
+  if (const Source* source = source_of(cell)) {
+    if (value == nullptr) {
+      guard(Kind::CELL_EMPTY, source, {}, 1);
+    } else {
+      saw(value, capture_->sources.cell_contents(source));
+    }
+  }
+  return value;
+}
+
+void Tracer::cell_set(PyObject* cell, PyObject* value) {
+  if (is_outside(cell)) {
+    cell_values_.insert_or_assign(cell, py::Owned<>::share(value));
+  } else {
+    py::check(PyCell_Set(cell, value));
+  }
+}
+
+Contents Tracer::deep_touch(PyObject* value) {
+  Contents contents = deep_touch_inner(value, 0);
+  contents.shadowed = contents.shadowed && true;
+  return contents;
+}
+
+Contents Tracer::deep_touch_inner(PyObject* value, int depth) {
+  Contents all;
+  if (depth > 200) {
+    all.user = true;
+    return all;
+  }
+  auto merge = [&](PyObject* item) {
+    const Contents c = deep_touch_inner(item, depth + 1);
+    all.tensor |= c.tensor;
+    all.user |= c.user;
+    all.shadowed |= c.shadowed || readable(item) != item;
+  };
+  const Cat cat = cat_of(value);
+  switch (cat) {
+    case Cat::Tensor:
+      all.tensor = true;
+      return all;
+    case Cat::Generator: case Cat::Other: case Cat::Instance:
+      all.user = true;
+      return all;
+    case Cat::Iterator:
+      all.user = true;  // what it will yield is not known here
+      return all;
+    case Cat::BoundMethod: case Cat::Function:
+      return all;
+    case Cat::List: case Cat::Tuple: {
+      PyObject* view = touch(value);
+      all.user |= !is_exact_builtin(Py_TYPE(value)) && cat == Cat::List;
+      if (cat == Cat::Tuple && !PyTuple_CheckExact(value)) {
+        PyObject* repr = py::type_lookup(Py_TYPE(value), names().__eq__);
+        all.user |= repr != nullptr && PyFunction_Check(repr);
+      }
+      const Py_ssize_t n = PySequence_Fast_GET_SIZE(view);
+      for (Py_ssize_t i = 0; i < n; ++i) merge(PySequence_Fast_GET_ITEM(view, i));
+      return all;
+    }
+    case Cat::Dict: {
+      PyObject* view = touch(value);
+      all.user |= !is_exact_builtin(Py_TYPE(value)) && !PyODict_CheckExact(value);
+      PyObject *key = nullptr, *item = nullptr;
+      Py_ssize_t position = 0;
+      while (PyDict_Next(view, &position, &key, &item)) {
+        merge(key);
+        merge(item);
+      }
+      return all;
+    }
+    case Cat::Set: case Cat::FrozenSet: case Cat::Deque: {
+      PyObject* view = touch(value);
+      auto list = py::take(PySequence_List(view));
+      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) merge(PyList_GET_ITEM(list.get(), i));
+      return all;
+    }
+    default:
+      return all;
+  }
+}
+
+}  // namespace pellucid::objects

@@ -1,0 +1,84 @@
+// The end of a capture: net effects on what existed before, and the guards that keep objects apart.
+#include <algorithm>
+
+#include "objects/tracer.h"
+
+namespace pellucid::objects {
+
+void Tracer::defer_call(PyObject* callable, PyObject* args, PyObject* kwargs) {
+  Effect effect;
+  effect.kind = Effect::Kind::Call;
+  effect.value = py::Owned<>::share(callable);
+  effect.args = py::Owned<>::share(args);
+  effect.kwargs = py::Owned<>::share(kwargs);
+  deferred_.push_back(std::move(effect));
+}
+
+void Tracer::add_effects() {
+  auto& effects = capture_->effects;
+  for (Effect& call : deferred_) effects.push_back(std::move(call));
+  for (PyObject* object : order_of_shadows_) {
+    auto it = shadows_.find(object);
+    if (it == shadows_.end() || !it->second.changed) continue;
+    Effect effect;
+    switch (cat_of(object)) {
+      case Cat::List: effect.kind = Effect::Kind::SetList; break;
+      case Cat::Dict: effect.kind = Effect::Kind::SetDict; break;
+      case Cat::Set: effect.kind = Effect::Kind::SetSet; break;
+      default: effect.kind = Effect::Kind::SetDeque; break;
+    }
+    effect.target = py::Owned<>::share(object);
+    effect.value = it->second.object.copy();
+    effects.push_back(std::move(effect));
+  }
+  for (auto& [cell, value] : cell_values_) {
+    Effect effect;
+    effect.kind = Effect::Kind::SetCell;
+    effect.target = py::Owned<>::share(cell);
+    effect.value = value.copy();
+    effects.push_back(std::move(effect));
+  }
+}
+
+void Tracer::add_aliasing_guards() {
+  // Tensors: all inputs are pairwise different objects (equal sources were merged when they were seen).
+  std::vector<const Source*> tensors;
+  for (PyObject* object : outside_) {
+    if (cat_of(object) == Cat::Tensor && source_of(object)->root()->step != source::Step::Const) tensors.push_back(source_of(object));
+    else if (cat_of(object) == Cat::Tensor) tensors.push_back(source_of(object));
+  }
+  if (tensors.size() > 1) {
+    auto ids = py::take(PyTuple_New(static_cast<Py_ssize_t>(tensors.size())));
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      PyTuple_SET_ITEM(ids.get(), static_cast<Py_ssize_t>(i), py::take(PyLong_FromLong(tensors[i]->id)).release());
+    }
+    doing = "uses these tensors as different objects";
+    guard(Kind::DISTINCT, nullptr, std::move(ids));
+  }
+  // A container that the region changes must not be reachable by another name it read.
+  doing = "changes an object";
+  for (PyObject* changed : order_of_shadows_) {
+    auto it = shadows_.find(changed);
+    if (it == shadows_.end() || !it->second.changed) continue;
+    const Source* source = source_of(changed);
+    for (PyObject* other : outside_) {
+      if (other == changed || Py_TYPE(other) != Py_TYPE(changed)) continue;
+      const Source* second = source_of(other);
+      if (source->step == source::Step::Const && second->step == source::Step::Const) continue;
+      guard(Kind::IS_NOT, source, {}, 0, second);
+    }
+  }
+}
+
+std::unique_ptr<Capture> Tracer::finish(py::Owned<> result) {
+  add_aliasing_guards();
+  add_effects();
+  capture_->result = std::move(result);
+  guards::Guard state;
+  state.kind = Kind::GLOBAL_STATE;
+  state.why.operation = "global state of torch";
+  capture_->guards.add(std::move(state));
+  return std::move(capture_);
+}
+
+}  // namespace pellucid::objects

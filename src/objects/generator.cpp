@@ -1,0 +1,45 @@
+#include "objects/generator.h"
+
+#include "objects/frame.h"
+
+namespace pellucid::objects {
+namespace {
+
+void dealloc(PyObject* self) {
+  auto* generator = reinterpret_cast<TracedGenerator*>(self);
+  delete std::exchange(generator->frame, nullptr);
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyObject* refuse(PyObject*) {
+  PyErr_SetString(PyExc_TypeError, "a generator of a captured region can only be resumed by the capture");
+  return nullptr;
+}
+
+PyType_Slot slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+    {Py_tp_iter, reinterpret_cast<void*>(PyObject_SelfIter)},
+    {Py_tp_iternext, reinterpret_cast<void*>(refuse)},
+    {0, nullptr},
+};
+PyType_Spec spec = {"pellucid._core.TracedGenerator", sizeof(TracedGenerator), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+
+}  // namespace
+
+PyTypeObject* generator_type() {
+  static PyTypeObject* type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  return type;
+}
+
+py::Owned<> new_generator(std::unique_ptr<Frame> frame) {
+  auto self = py::take(generator_type()->tp_alloc(generator_type(), 0));
+  auto* generator = reinterpret_cast<TracedGenerator*>(self.get());
+  generator->frame = frame.release();
+  generator->running = generator->started = false;
+  return self;
+}
+
+}  // namespace pellucid::objects

@@ -1,0 +1,25 @@
+// The generator object of a generator function that the region called: it owns the suspended symbolic frame. It exists only during
+// capture; C code that tries to iterate it gets a TypeError, because only the executor can resume it.
+#pragma once
+#include <Python.h>
+
+#include <memory>
+
+#include "py/ref.h"
+
+namespace pellucid::objects {
+
+struct Frame;
+
+struct TracedGenerator {
+  PyObject_HEAD
+  Frame* frame;      // owned; null once finished
+  bool running;
+  bool started;
+};
+
+PyTypeObject* generator_type();
+inline bool is_generator(PyObject* object) { return Py_TYPE(object) == generator_type(); }
+py::Owned<> new_generator(std::unique_ptr<Frame> frame);
+
+}  // namespace pellucid::objects

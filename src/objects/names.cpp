@@ -1,0 +1,14 @@
+#include "objects/tracer.h"
+
+namespace pellucid::objects {
+namespace {
+Names table;
+}
+const Names& names() { return table; }
+
+void initialise_objects() {
+#define NAME(n) table.n = PyUnicode_InternFromString(#n);
+#include "objects/names.def"
+  initialise_types();
+}
+}  // namespace pellucid::objects

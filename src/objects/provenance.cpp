@@ -1,0 +1,182 @@
+// Where values come from, and the guards that reading them needs.
+#include "objects/tracer.h"
+
+namespace pellucid::objects {
+
+Tracer::Tracer(PyFunctionObject* function) : capture_(std::make_unique<Capture>()), fakes_(std::make_unique<aten::FakeScope>()) {
+  capture_->function = py::Owned<PyFunctionObject>::share(function);
+}
+Tracer::~Tracer() = default;
+
+PyObject* Args::keyword(const char* name) const {
+  for (std::size_t i = 0; i < keyword_count(); ++i) {
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), name) == 0) return values[size() + i];
+  }
+  return nullptr;
+}
+
+void Tracer::keep(PyObject* object) { capture_->alive.push_back(py::Owned<>::share(object)); }
+
+const Source* Tracer::source_of(PyObject* object) const {
+  auto it = capture_->source_of.find(object);
+  return it == capture_->source_of.end() ? nullptr : it->second;
+}
+
+void Tracer::guard(Kind kind, const Source* source, py::Owned<> operand, std::int64_t number, const Source* other) {
+  guards::Guard g;
+  g.kind = kind;
+  g.source = source;
+  g.operand = std::move(operand);
+  g.number = number;
+  g.other = other;
+  const Frame* frame = top();
+  if (frame != nullptr) {
+    g.why.code = py::Owned<PyCodeObject>::share(frame->code);
+    g.why.offset = frame->at;
+  }
+  g.why.operation = doing;
+  capture_->guards.add(std::move(g));
+}
+
+// Only the identity of these objects matters, and everything reachable from them that may change is guarded below a Const root.
+static bool known_by_identity(Cat cat) {
+  return cat == Cat::Module || cat == Cat::Type || cat == Cat::Builtin || cat == Cat::Code;
+}
+
+static bool only_atoms(PyObject* tuple) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(tuple, i);
+    const Cat cat = cat_of(item);
+    if (cat == Cat::EnumMember || cat == Cat::TorchAtom) return false;
+    if (!is_atom(cat) && !(Py_IS_TYPE(item, &PyTuple_Type) && only_atoms(item))) return false;
+  }
+  return true;
+}
+
+void Tracer::saw_constant(PyObject* value) {
+  const Cat cat = cat_of(value);
+  if (is_atom(cat) || cat == Cat::Range || cat == Cat::Slice) return;
+  saw(value, capture_->sources.constant(value));
+}
+
+void Tracer::saw(PyObject* value, const Source* source) {
+  const Cat cat = cat_of(value);
+  const bool constant = source->step == source::Step::Const;
+  if (is_atom(cat) || cat == Cat::Range || cat == Cat::Slice) {
+    if (constant) return;
+    const bool identity = cat == Cat::Singleton || cat == Cat::EnumMember;
+    guard(identity ? Kind::ID_MATCH : Kind::EQUALS_MATCH, source, py::Owned<>::share(value));
+    return;
+  }
+  auto& sources = capture_->source_of;
+  auto found = sources.find(value);
+  const bool by_identity = known_by_identity(cat) ||
+                           (cat == Cat::Function && source->root()->step == source::Step::Const);
+  if (found != sources.end()) {
+    if (found->second == source || constant) return;
+    if (Py_IS_TYPE(value, &PyTuple_Type)) {
+      // Equal tuples may be one object by chance (constants); what counts is the content.
+      if (only_atoms(value)) {
+        guard(Kind::EQUALS_MATCH, source, py::Owned<>::share(value));
+        return;
+      }
+    }
+    if (by_identity || found->second->step == source::Step::Const) {
+      guard(Kind::ID_MATCH, source, py::Owned<>::share(value));
+    } else {
+      guard(Kind::IS, source, {}, 0, found->second);
+    }
+    return;
+  }
+  keep(value);
+  if (by_identity) {
+    if (!constant) guard(Kind::ID_MATCH, source, py::Owned<>::share(value));
+    sources.emplace(value, capture_->sources.constant(value));
+    return;
+  }
+  sources.emplace(value, source);
+  switch (cat) {
+    case Cat::Tensor: {
+      if (!aten::is_plain_tensor(value)) {
+        guard(Kind::TYPE_MATCH, source, py::Owned<>::share(reinterpret_cast<PyObject*>(Py_TYPE(value))));
+        return;  // refused where it is used
+      }
+      guards::Guard g;
+      g.kind = Kind::TENSOR_MATCH;
+      g.source = source;
+      g.tensor = aten::TensorSpec::of(value);
+      if (const Frame* frame = top()) {
+        g.why.code = py::Owned<PyCodeObject>::share(frame->code);
+        g.why.offset = frame->at;
+      }
+      g.why.operation = doing;
+      capture_->guards.add(std::move(g));
+      outside_.push_back(value);
+      return;
+    }
+    case Cat::Tuple: {
+      if (Py_IS_TYPE(value, &PyTuple_Type) && only_atoms(value)) {
+        if (!constant) guard(Kind::EQUALS_MATCH, source, py::Owned<>::share(value));
+        if (PyTuple_GET_SIZE(value) == 0) sources.erase(value);
+        return;
+      }
+      guard(Kind::TYPE_MATCH, source, py::Owned<>::share(reinterpret_cast<PyObject*>(Py_TYPE(value))));
+      if (!constant) guard(Kind::LENGTH, source, {}, PyTuple_GET_SIZE(value));
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
+        saw(PyTuple_GET_ITEM(value, i), constant ? capture_->sources.constant(PyTuple_GET_ITEM(value, i)) : capture_->sources.item(source, i));
+      }
+      return;
+    }
+    case Cat::Cell:
+      return;
+    default:
+      if (!constant || cat == Cat::Instance || cat == Cat::Dict || cat == Cat::List) {
+        guard(Kind::TYPE_MATCH, source, py::Owned<>::share(reinterpret_cast<PyObject*>(Py_TYPE(value))));
+      }
+      outside_.push_back(value);
+  }
+}
+
+void Tracer::guard_function(PyObject* function) {
+  const Source* source = source_of(function);
+  if (source == nullptr) {
+    if (made_functions.contains(function)) return;
+    saw_constant(function);  // reached through something that is known by identity
+    source = source_of(function);
+  }
+  auto* f = reinterpret_cast<PyFunctionObject*>(function);
+  auto or_none = [](PyObject* o) { return o == nullptr ? Py_None : o; };
+  auto parts = py::take(PyTuple_Pack(3, f->func_code, or_none(f->func_defaults), or_none(f->func_kwdefaults)));
+  if (!touched_.insert(function).second) return;
+  guard(Kind::FUNCTION, source, std::move(parts));
+  auto& table = capture_->sources;
+  if (f->func_defaults != nullptr) {
+    saw(f->func_defaults, source->step == source::Step::Const ? table.constant(f->func_defaults) : table.member(source, names().__defaults__));
+  }
+  if (f->func_kwdefaults != nullptr) {
+    saw(f->func_kwdefaults, source->step == source::Step::Const ? table.constant(f->func_kwdefaults) : table.member(source, names().__kwdefaults__));
+  }
+}
+
+bool Tracer::same(PyObject* a, PyObject* b) {
+  a = original(a);
+  b = original(b);
+  if (a == b) return true;
+  const Source* left = source_of(a);
+  const Source* right = source_of(b);
+  // Two outside objects that are different now could be one object in another call. Constants and type guards settle most cases.
+  if (left != nullptr && right != nullptr) {
+    const bool left_const = left->step == source::Step::Const, right_const = right->step == source::Step::Const;
+    if (left_const && right_const) return false;
+    if (left_const) {
+      guard(Kind::NOT_ID, right, py::Owned<>::share(a));
+    } else if (right_const) {
+      guard(Kind::NOT_ID, left, py::Owned<>::share(b));
+    } else {
+      guard(Kind::IS_NOT, left, {}, 0, right);
+    }
+  }
+  return false;
+}
+
+}  // namespace pellucid::objects

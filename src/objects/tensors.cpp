@@ -1,0 +1,339 @@
+// Torch functions over fakes: real tensors are lifted to placeholders, results become nodes.
+#include "objects/tracer.h"
+#include "py/cpython311.h"
+
+namespace pellucid::objects {
+namespace {
+
+bool holds_tensor(Tracer& tracer, PyObject* value, int depth = 0) {
+  if (depth > 50) return false;
+  switch (cat_of(value)) {
+    case Cat::Tensor: return true;
+    case Cat::List: case Cat::Tuple: {
+      PyObject* view = tracer.readable(value);
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(view); ++i) {
+        if (holds_tensor(tracer, PySequence_Fast_GET_ITEM(view, i), depth + 1)) return true;
+      }
+      return false;
+    }
+    case Cat::Dict: {
+      PyObject *key = nullptr, *item = nullptr;
+      Py_ssize_t position = 0;
+      PyObject* view = tracer.readable(value);
+      while (PyDict_Next(view, &position, &key, &item)) {
+        if (holds_tensor(tracer, item, depth + 1)) return true;
+      }
+      return false;
+    }
+    case Cat::Slice: {
+      auto* s = reinterpret_cast<PySliceObject*>(value);
+      return holds_tensor(tracer, s->start, depth + 1) || holds_tensor(tracer, s->stop, depth + 1) || holds_tensor(tracer, s->step, depth + 1);
+    }
+    default: return false;
+  }
+}
+
+// A container of the same kind as `like` with these items.
+py::Owned<> rebuilt(PyObject* like, py::Owned<> tuple) {
+  if (PyList_Check(like)) return py::take(PySequence_List(tuple.get()));
+  if (PyTuple_CheckExact(like)) return tuple;
+  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(like));
+  if (PyObject_HasAttrString(type, "_fields") && PyObject_HasAttrString(type, "_make")) {
+    auto make = py::take(PyObject_GetAttrString(type, "_make"));
+    return py::take(PyObject_CallOneArg(make.get(), tuple.get()));
+  }
+  return py::take(PyObject_CallOneArg(type, tuple.get()));
+}
+
+// Each tensor below a value, in order.
+template <class F>
+void each_tensor(PyObject* value, F&& visit, int depth = 0) {
+  if (depth > 50) return;
+  switch (cat_of(value)) {
+    case Cat::Tensor: visit(value); return;
+    case Cat::List: case Cat::Tuple:
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) each_tensor(PySequence_Fast_GET_ITEM(value, i), visit, depth + 1);
+      return;
+    case Cat::Dict: {
+      PyObject *key = nullptr, *item = nullptr;
+      Py_ssize_t position = 0;
+      while (PyDict_Next(value, &position, &key, &item)) each_tensor(item, visit, depth + 1);
+      return;
+    }
+    default: return;
+  }
+}
+
+std::string name_of_target(PyObject* target) {
+  if (PyUnicode_Check(target)) return "Tensor." + py::text_of(target);
+  auto name = py::Owned<>::steal(PyObject_GetAttrString(target, "__name__"));
+  if (!name) {
+    PyErr_Clear();
+    return py::repr_of(target);
+  }
+  return py::text_of(name.get());
+}
+
+}  // namespace
+
+py::Owned<> Tracer::lift(PyObject* tensor) {
+  if (aten::is_fake(tensor)) {
+    if (!capture_->node_of.contains(tensor)) unsupported(Reason::UnknownOrigin, {{"detail", "a fake without a node"}});
+    return py::Owned<>::share(tensor);
+  }
+  if (auto it = fake_of_.find(tensor); it != fake_of_.end()) return it->second.copy();
+  const Source* source = source_of(tensor);
+  if (source == nullptr) unsupported(Reason::UnknownOrigin, {{"detail", py::repr_of(reinterpret_cast<PyObject*>(Py_TYPE(tensor)))}});
+  if (!aten::is_plain_tensor(tensor)) {
+    unsupported(Reason::UnsupportedTensor, {{"what", std::string("a tensor of class ") + Py_TYPE(tensor)->tp_name}});
+  }
+  py::Owned<> fake;
+  try {
+    fake = fakes_->fake_of(tensor);
+  } catch (const py::PythonError& error) {
+    unsupported(Reason::UnsupportedTensor, {{"what", py::repr_of(error.value())}});
+  }
+  const std::string text = source::print(source);
+  graph::Node* node = capture_->graph.placeholder(text, fake.copy(), source->id, text);
+  capture_->node_of[tensor] = node;
+  capture_->node_of[fake.get()] = node;
+  capture_->input_of[node] = tensor;
+  keep(tensor);
+  keep(fake.get());
+  real_of_[fake.get()] = tensor;
+  fake_of_.emplace(tensor, fake.copy());
+  return fake;
+}
+
+py::Owned<> Tracer::to_fake(PyObject* value) {
+  const Cat cat = cat_of(value);
+  if (cat == Cat::Tensor) return lift(value);
+  if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Slice) {
+    if (cat != Cat::Slice) value = touch(value);
+    if (!holds_tensor(*this, value)) return py::Owned<>::share(value);
+    if (cat == Cat::Dict) {
+      auto copy = py::take(PyDict_New());
+      PyObject *key = nullptr, *item = nullptr;
+      Py_ssize_t position = 0;
+      while (PyDict_Next(value, &position, &key, &item)) py::check(PyDict_SetItem(copy.get(), key, to_fake(item).get()));
+      return copy;
+    }
+    if (cat == Cat::Slice) {
+      auto* s = reinterpret_cast<PySliceObject*>(value);
+      return py::take(PySlice_New(to_fake(s->start).get(), to_fake(s->stop).get(), to_fake(s->step).get()));
+    }
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(value);
+    auto tuple = py::take(PyTuple_New(n));
+    for (Py_ssize_t i = 0; i < n; ++i) PyTuple_SET_ITEM(tuple.get(), i, to_fake(PySequence_Fast_GET_ITEM(value, i)).release());
+    return rebuilt(value, std::move(tuple));
+  }
+  return py::Owned<>::share(readable(value));
+}
+
+graph::Node* Tracer::node_of(PyObject* tensor) const {
+  auto it = capture_->node_of.find(tensor);
+  return it == capture_->node_of.end() ? nullptr : it->second;
+}
+
+graph::Arg Tracer::to_arg(PyObject* value) {
+  const Cat cat = cat_of(value);
+  if (cat == Cat::Tensor) {
+    lift(value);
+    return graph::Arg::of(node_of(value));
+  }
+  PyObject* view = readable(value);
+  graph::Arg arg;
+  if (cat == Cat::List || cat == Cat::Tuple) {
+    arg.kind = cat == Cat::List ? graph::Arg::Kind::List : graph::Arg::Kind::Tuple;
+    if (cat == Cat::Tuple && !PyTuple_CheckExact(view)) arg.constant = py::Owned<>::share(reinterpret_cast<PyObject*>(Py_TYPE(view)));
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(view); ++i) arg.items.push_back(to_arg(PySequence_Fast_GET_ITEM(view, i)));
+    return arg;
+  }
+  if (cat == Cat::Dict) {
+    arg.kind = graph::Arg::Kind::Dict;
+    PyObject *key = nullptr, *item = nullptr;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(view, &position, &key, &item)) {
+      arg.keys.push_back(py::Owned<>::share(key));
+      arg.items.push_back(to_arg(item));
+    }
+    return arg;
+  }
+  if (cat == Cat::Slice) {
+    auto* s = reinterpret_cast<PySliceObject*>(view);
+    arg.kind = graph::Arg::Kind::Slice;
+    for (PyObject* part : {s->start, s->stop, s->step}) arg.items.push_back(to_arg(part));
+    return arg;
+  }
+  if (cat == Cat::Instance || cat == Cat::Generator || cat == Cat::Iterator || cat == Cat::Other) {
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "an argument of a torch function"}, {"type", Py_TYPE(view)->tp_name}});
+  }
+  return graph::Arg::of(py::Owned<>::share(view));
+}
+
+std::shared_ptr<const graph::CallSite> Tracer::call_site() {
+  // Innermost user frame first; each level is cached in its frame while that frame stays at the same instruction.
+  std::vector<Frame*> frames;
+  for (Frame* f = top(); f != nullptr; f = f->back.get()) {
+    if (!f->info->hidden) frames.push_back(f);
+  }
+  std::shared_ptr<const graph::CallSite> caller;
+  for (auto it = frames.rbegin(); it != frames.rend(); ++it) {
+    Frame* f = *it;
+    if (f->site_at != f->at || f->site == nullptr || f->site->caller != caller) {
+      auto site = std::make_shared<graph::CallSite>();
+      site->code = py::Owned<PyCodeObject>::share(f->code);
+      site->offset = f->at;
+      site->caller = caller;
+      site->module_path = f->module_path;
+      site->module_type = f->module_type.copy();
+      f->site = std::move(site);
+      f->site_at = f->at;
+    }
+    caller = f->site;
+  }
+  return caller;
+}
+
+graph::Node* Tracer::record(graph::Op op, PyObject* target, Args args, PyObject* example, bool impure) {
+  std::vector<graph::Arg> positional;
+  for (PyObject* value : args.positional()) positional.push_back(to_arg(value));
+  std::vector<std::pair<py::Owned<>, graph::Arg>> keywords;
+  for (std::size_t i = 0; i < args.keyword_count(); ++i) {
+    keywords.emplace_back(py::Owned<>::share(PyTuple_GET_ITEM(args.kwnames, i)), to_arg(args.values[args.size() + i]));
+  }
+  graph::Node* node = capture_->graph.call(op, py::Owned<>::share(target), std::move(positional), std::move(keywords), py::Owned<>::share(example));
+  node->where = call_site();
+  node->impure = impure;
+  return node;
+}
+
+Result Tracer::torch_call(graph::Op op, PyObject* callable, PyObject* target, Args args) {
+  std::vector<py::Owned<>> held;
+  std::vector<PyObject*> values;
+  held.reserve(args.values.size());
+  for (PyObject* value : args.values) {
+    held.push_back(to_fake(value));
+    values.push_back(held.back().get());
+  }
+  std::vector<std::pair<PyObject*, std::uint32_t>> versions;
+  for (PyObject* value : values) {
+    each_tensor(value, [&](PyObject* tensor) { versions.emplace_back(tensor, aten::version_of(tensor)); });
+  }
+  py::Owned<> result;
+  try {
+    result = fakes_->call(callable, values.data(), args.size(), args.kwnames);
+  } catch (const py::PythonError& error) {
+    const std::string name = name_of_target(target);
+    if (aten::FakeScope::is_data_dependent(error.value())) unsupported(Reason::DataDependent, {{"operation", name}});
+    auto text = py::Owned<>::steal(PyObject_Str(error.value()));
+    if (!text) PyErr_Clear();
+    unsupported(Reason::OpFailed, {{"operation", name}, {"error", std::string(Py_TYPE(error.value())->tp_name) + ": " + py::text_of(text.get()).substr(0, 300)}});
+  }
+  bool mutated = false;
+  for (auto& [tensor, version] : versions) mutated |= aten::version_of(tensor) != version;
+  return wrap_torch_result(op, target, args, std::move(result), mutated);
+}
+
+Result Tracer::wrap_torch_result(graph::Op op, PyObject* target, Args args, py::Owned<> result, bool mutated) {
+  bool any = false, real = false;
+  each_tensor(result.get(), [&](PyObject* t) {
+    any = true;
+    real |= !aten::is_fake(t);
+  });
+  if (!any) {
+    if (mutated) record(op, target, args, result.get(), true);
+    const Cat cat = cat_of(result.get());
+    if (!is_atom(cat) && cat != Cat::Tuple && cat != Cat::List && cat != Cat::Type) {
+      unsupported(Reason::UntracedCallable, {{"callee", name_of_target(target) + " (it gives a " + Py_TYPE(result.get())->tp_name + ")"}});
+    }
+    return Result::of(std::move(result));
+  }
+  if (real) {
+    if (cat_of(result.get()) != Cat::Tensor || is_outside(result.get())) {
+      unsupported(Reason::UnknownOrigin, {{"detail", name_of_target(target) + " gives a tensor with data"}});
+    }
+    result = aten::fake_like(result.get());
+  }
+  graph::Node* node = record(op, target, args, result.get(), mutated);
+  if (cat_of(result.get()) == Cat::Tensor) {
+    capture_->node_of[result.get()] = node;
+    keep(result.get());
+    auto it = real_of_.find(result.get());
+    if (it == real_of_.end()) return Result::of(std::move(result));
+    capture_->node_of[it->second] = node;  // the same tensor object: later uses name the newest node
+    return Result::of(py::Owned<>::share(it->second));
+  }
+  // A tuple or list: one getitem for each tensor in it, as its elements are used one by one.
+  static PyObject* getitem = py::import_attr("operator", "getitem").release();
+  auto site = node->where;
+  struct Walker {
+    Tracer& t;
+    std::shared_ptr<const graph::CallSite> site;
+    py::Owned<> walk(PyObject* value, graph::Node* owner) {
+      if (cat_of(value) == Cat::Tensor) {
+        if (auto it = t.real_of_.find(value); it != t.real_of_.end()) value = it->second;
+        if (!t.capture_->node_of.contains(value)) t.capture_->node_of[value] = owner;
+        t.keep(value);
+        return py::Owned<>::share(value);
+      }
+      bool any = false;
+      each_tensor(value, [&](PyObject*) { any = true; });
+      if (!any) return py::Owned<>::share(value);
+      if (!PyTuple_Check(value) && !PyList_Check(value)) {
+        throw GraphBreak(Reason::UntracedCallable, {{"callee", std::string("a torch function that gives a ") + Py_TYPE(value)->tp_name}});
+      }
+      const Py_ssize_t n = PySequence_Fast_GET_SIZE(value);
+      auto items = py::take(PyTuple_New(n));
+      bool changed = false;
+      for (Py_ssize_t i = 0; i < n; ++i) {
+        PyObject* item = PySequence_Fast_GET_ITEM(value, i);
+        py::Owned<> out = py::Owned<>::share(item);
+        bool tensor_below = false;
+        each_tensor(item, [&](PyObject*) { tensor_below = true; });
+        if (tensor_below) {
+          std::vector<graph::Arg> a;
+          a.push_back(graph::Arg::of(owner));
+          a.push_back(graph::Arg::of(py::take(PyLong_FromSsize_t(i))));
+          graph::Node* child = t.capture_->graph.call(graph::Op::CallFunction, py::Owned<>::share(getitem), std::move(a), {}, py::Owned<>::share(item));
+          child->where = site;
+          out = walk(item, child);
+        }
+        changed |= out.get() != item;
+        PyTuple_SET_ITEM(items.get(), i, out.release());
+      }
+      if (!changed) return py::Owned<>::share(value);
+      return rebuilt(value, std::move(items));
+    }
+  };
+  return Result::of(Walker{*this, site}.walk(result.get(), node));
+}
+
+Result Tracer::tensor_getattr(PyObject* tensor, PyObject* name, Continuation then) {
+  PyTypeObject* type = Py_TYPE(tensor);
+  const bool fake = aten::is_fake(tensor);
+  if (!fake && !is_outside(tensor)) unsupported(Reason::UnknownOrigin, {{"detail", "attribute of a tensor"}});
+  PyObject* meta = type_lookup(type, name);
+  if (name == names().__class__) {
+    saw_constant(reinterpret_cast<PyObject*>(type));
+    return settle(std::move(then), Result::of(py::Owned<>::share(reinterpret_cast<PyObject*>(type))));
+  }
+  if (name == names().__dict__) return settle(std::move(then), instance_dict(tensor));
+  if (meta != nullptr && Py_IS_TYPE(meta, &PyGetSetDescr_Type)) {
+    if (name == names().grad && !fake) return settle(std::move(then), native_attribute(tensor, name));
+    static PyObject* getattr_builtin = py::import_attr("builtins", "getattr").release();
+    PyObject* args[] = {tensor, name};
+    return settle(std::move(then), torch_call(graph::Op::CallFunction, getattr_builtin, getattr_builtin, Args{args, nullptr}));
+  }
+  if (PyObject* own = instance_get(tensor, name); own != nullptr) {
+    return settle(std::move(then), Result::of(py::Owned<>::share(own)));
+  }
+  if (meta == nullptr) {
+    // nn.Parameter and friends define no __getattr__, so the miss is final.
+    if (type_lookup(type, names().__getattr__) != nullptr) unsupported(Reason::UnsupportedTensor, {{"what", std::string("a ") + type->tp_name}});
+    return settle(std::move(then), attribute_error(tensor, name));
+  }
+  return bind(meta, tensor, reinterpret_cast<PyObject*>(type), std::move(then));
+}
+
+}  // namespace pellucid::objects

@@ -1,0 +1,357 @@
+// Calls of every form: which callable is inlined, which has a rule, which is a torch operation.
+#include "handlers/registry.h"
+#include "objects/compiled_function.h"
+#include "py/cpython311.h"
+#include "trace/executor.h"
+
+namespace pellucid::trace {
+
+using K = Continuation::Kind;
+using objects::names;
+
+namespace {
+
+std::string describe(PyObject* callable) {
+  auto text_attr = [&](const char* name) {
+    auto value = py::Owned<>::steal(PyObject_GetAttrString(callable, name));
+    if (!value) {
+      PyErr_Clear();
+      return std::string();
+    }
+    return py::text_of(value.get());
+  };
+  std::string module = text_attr("__module__"), name = text_attr("__qualname__");
+  if (name.empty()) return std::string("a ") + Py_TYPE(callable)->tp_name;
+  return module.empty() ? name : module + "." + name;
+}
+
+// The bound locals of a call, as CPython binds them. False: the call does not fit (CPython then words the TypeError).
+bool bind_arguments(PyFunctionObject* function, Args args, std::vector<py::Owned<>>& fast, objects::Tracer& tracer) {
+  auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
+  const int argc = code->co_argcount, posonly = code->co_posonlyargcount, kwonly = code->co_kwonlyargcount;
+  const bool has_varargs = (code->co_flags & CO_VARARGS) != 0, has_varkw = (code->co_flags & CO_VARKEYWORDS) != 0;
+  const int total = argc + kwonly;
+  const auto given = static_cast<int>(args.size());
+  const int filled = std::min(given, argc);
+  for (int i = 0; i < filled; ++i) fast[i] = py::Owned<>::share(args[i]);
+  if (has_varargs) {
+    auto rest = py::take(PyTuple_New(std::max(0, given - argc)));
+    for (int i = argc; i < given; ++i) PyTuple_SET_ITEM(rest.get(), i - argc, Py_NewRef(args[i]));
+    fast[total] = std::move(rest);
+  } else if (given > argc) {
+    return false;
+  }
+  py::Owned<> varkw;
+  if (has_varkw) varkw = py::take(PyDict_New());
+  for (std::size_t k = 0; k < args.keyword_count(); ++k) {
+    PyObject* name = PyTuple_GET_ITEM(args.kwnames, k);
+    PyObject* value = args.values[args.size() + k];
+    int slot = -1;
+    for (int i = posonly; i < total; ++i) {
+      PyObject* candidate = PyTuple_GET_ITEM(code->co_localsplusnames, i);
+      if (candidate == name || PyUnicode_Compare(candidate, name) == 0) {
+        slot = i;
+        break;
+      }
+    }
+    if (slot >= 0) {
+      if (fast[slot]) return false;
+      fast[slot] = py::Owned<>::share(value);
+    } else if (has_varkw) {
+      if (PyDict_Contains(varkw.get(), name)) return false;
+      py::check(PyDict_SetItem(varkw.get(), name, value));
+    } else {
+      return false;
+    }
+  }
+  if (has_varkw) fast[total + has_varargs] = std::move(varkw);
+  PyObject* defaults = function->func_defaults;
+  const int default_count = defaults == nullptr ? 0 : static_cast<int>(PyTuple_GET_SIZE(defaults));
+  for (int i = 0; i < argc; ++i) {
+    if (fast[i]) continue;
+    if (i < argc - default_count) return false;
+    fast[i] = py::Owned<>::share(PyTuple_GET_ITEM(defaults, i - (argc - default_count)));
+  }
+  for (int i = argc; i < total; ++i) {
+    if (fast[i]) continue;
+    PyObject* kwdefaults = function->func_kwdefaults;
+    if (kwdefaults == nullptr) return false;
+    bool found = false;
+    Result value = tracer.dict_get(kwdefaults, PyTuple_GET_ITEM(code->co_localsplusnames, i), &found);
+    if (!found) return false;
+    fast[i] = std::move(value.value);
+  }
+  return true;
+}
+
+}  // namespace
+
+Result Executor::inline_function(PyObject* callable, Args args, Continuation then) {
+  auto* function = reinterpret_cast<PyFunctionObject*>(callable);
+  auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
+  if (code->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE)) {
+    unsupported(Reason::UntracedCallable, {{"callee", "the coroutine function " + describe(callable)}});
+  }
+  doing = "calls a function";
+  const objects::CodeInfo* info = info_of(code);
+  if (!info->hidden) guard_function(callable);
+  auto frame = std::make_unique<Frame>();
+  frame->function = py::Owned<PyFunctionObject>::share(function);
+  frame->code = code;
+  frame->info = info;
+  frame->globals = function->func_globals;
+  frame->builtins = function->func_builtins;
+  frame->fast.resize(static_cast<std::size_t>(code->co_nlocalsplus));
+  if (!bind_arguments(function, args, frame->fast, *this)) {
+    // The call cannot start, so nothing of the function runs: CPython itself words the error.
+    auto impossible = py::Owned<>::steal(PyObject_Vectorcall(callable, args.values.data(), args.size(), args.kwnames));
+    if (impossible) unsupported(Reason::Internal, {{"detail", "binding the arguments of " + describe(callable)}});
+    return settle(std::move(then), raise_pending(py::PythonError()));
+  }
+  frame->stack.reserve(static_cast<std::size_t>(code->co_stacksize));
+  frame->then = std::move(then);
+  push_frame(std::move(frame));
+  return Result::pushed();
+}
+
+Result Executor::call_function(PyObject* function, Args args, Continuation then) {
+  if (auto handler = handlers::find(function)) return handler(*this, function, args, std::move(then));
+  if (handlers::is_torch_op(function)) return settle(std::move(then), torch_call(graph::Op::CallFunction, function, function, args));
+  return inline_function(function, args, std::move(then));
+}
+
+Result Executor::call_native(PyObject* callable, Args args, Continuation then) {
+  if (auto handler = handlers::find(callable)) return handler(*this, callable, args, std::move(then));
+  PyTypeObject* type = Py_TYPE(callable);
+  // A bound C method: the descriptor of its class is what has a rule.
+  if (PyCFunction_Check(callable)) {
+    PyObject* self = PyCFunction_GET_SELF(callable);
+    if (handlers::is_torch_op(callable)) return settle(std::move(then), torch_call(graph::Op::CallFunction, callable, callable, args));
+    if (self != nullptr && !PyModule_Check(self)) {
+      PyTypeObject* owner = PyType_Check(self) ? reinterpret_cast<PyTypeObject*>(self) : Py_TYPE(self);
+      auto name = py::take(PyObject_GetAttr(callable, names().__name__));
+      PyObject* descriptor = py::type_lookup(owner, name.get());
+      if (PyType_Check(self) && descriptor != nullptr && Py_IS_TYPE(descriptor, &PyClassMethodDescr_Type)) {
+        if (auto handler = handlers::find(descriptor)) {
+          std::vector<PyObject*> values{self};
+          values.insert(values.end(), args.values.begin(), args.values.end());
+          return handler(*this, callable, Args{values, args.kwnames}, std::move(then));
+        }
+      } else if (descriptor != nullptr && Py_IS_TYPE(descriptor, &PyMethodDescr_Type)) {
+        std::vector<PyObject*> values{original(self)};
+        values.insert(values.end(), args.values.begin(), args.values.end());
+        return call_native(descriptor, Args{values, args.kwnames}, std::move(then));
+      }
+    }
+    unsupported(Reason::UntracedCallable, {{"callee", describe(callable)}});
+  }
+  if (type == &_PyMethodWrapper_Type) {
+    auto self = py::take(PyObject_GetAttr(callable, names().__self__));
+    auto name = py::take(PyObject_GetAttr(callable, names().__name__));
+    PyObject* descriptor = py::type_lookup(Py_TYPE(self.get()), name.get());
+    if (descriptor != nullptr && Py_IS_TYPE(descriptor, &PyWrapperDescr_Type)) {
+      std::vector<PyObject*> values{original(self.get())};
+      values.insert(values.end(), args.values.begin(), args.values.end());
+      return call_native(descriptor, Args{values, args.kwnames}, std::move(then));
+    }
+  }
+  if ((type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type) && args.size() > 0) {
+    if (objects::cat_of(args[0]) == Cat::Tensor && handlers::is_torch_op(callable)) {
+      auto name = py::take(PyObject_GetAttr(callable, names().__name__));
+      return settle(std::move(then), torch_call(graph::Op::CallMethod, callable, name.get(), args));
+    }
+    // A slot wrapper of a class without a rule of its own: the operator protocol has one.
+    if (type == &PyWrapperDescr_Type) {
+      bool known = false;
+      Result r = slot_wrapper(callable, args, std::move(then), &known);
+      if (known) return r;
+    }
+  }
+  unsupported(Reason::UntracedCallable, {{"callee", describe(callable)}});
+}
+
+Result Executor::slot_wrapper(PyObject* callable, Args args, Continuation then, bool* known) {
+  auto name_object = py::take(PyObject_GetAttr(callable, names().__name__));
+  const std::string name = py::text_of(name_object.get());
+  PyObject* self = args[0];
+  *known = true;
+  const std::size_t n = args.size();
+  if (name == "__setattr__" && n == 3) return settle(std::move(then), settle(Continuation(), as_none(generic_setattr(self, args[1], args[2]))));
+  if (name == "__delattr__" && n == 2) return settle(std::move(then), as_none(generic_setattr(self, args[1], nullptr)));
+  if (name == "__getattribute__" && n == 2) {
+    if (objects::cat_of(self) == Cat::Type) return type_getattr(self, args[1], std::move(then));
+    if (objects::cat_of(self) == Cat::Module) return settle(std::move(then), module_getattr(self, args[1]));
+    return generic_getattr(self, args[1], std::move(then));
+  }
+  if (name == "__init__" && reinterpret_cast<PyWrapperDescrObject*>(callable)->d_common.d_type == &PyBaseObject_Type) return settle(std::move(then), Result::none());
+  if (name == "__eq__" && n == 2 && reinterpret_cast<PyWrapperDescrObject*>(callable)->d_common.d_type == &PyBaseObject_Type) {
+    return settle(std::move(then), same(self, args[1]) ? Result::boolean(true) : Result::of(py::Owned<>::share(Py_NotImplemented)));
+  }
+  *known = false;
+  return Result::done();
+}
+
+Result Executor::as_none(Result result) {
+  if (result.did == Result::Did::Pushed) unsupported(Reason::UnsupportedProtocol, {{"protocol", "object.__setattr__ that runs a descriptor"}, {"type", "instance"}});
+  return result.did == Result::Did::Raised ? std::move(result) : Result::none();
+}
+
+Result Executor::initialise_instance(py::Owned<> instance, PyObject* type, Args args, Continuation then) {
+  PyObject* init = type_lookup(reinterpret_cast<PyTypeObject*>(type), names().__init__);
+  if (init != nullptr && PyFunction_Check(init)) {
+    std::vector<PyObject*> values{instance.get()};
+    values.insert(values.end(), args.values.begin(), args.values.end());
+    return call(init, Args{values, args.kwnames}, Continuation(K::Init, instance.get()).before(std::move(then)));
+  }
+  if (init == nullptr || Py_TYPE(init) != &PyWrapperDescr_Type) {
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "__init__"}, {"type", Py_TYPE(instance.get())->tp_name}});
+  }
+  PyTypeObject* owner = reinterpret_cast<PyWrapperDescrObject*>(init)->d_common.d_type;
+  if (owner == &PyBaseObject_Type) {
+    PyObject* made_by = py::type_lookup(reinterpret_cast<PyTypeObject*>(type), names().__new__);
+    const bool own_new = made_by != nullptr && !PyCFunction_Check(made_by);
+    if (!args.values.empty() && !own_new) {
+      return settle(std::move(then), raise(PyExc_TypeError, std::string(reinterpret_cast<PyTypeObject*>(type)->tp_name) + "() takes no arguments"));
+    }
+    return settle(std::move(then), Result::of(std::move(instance)));
+  }
+  std::vector<PyObject*> values{instance.get()};
+  values.insert(values.end(), args.values.begin(), args.values.end());
+  return call_native(init, Args{values, args.kwnames}, Continuation(K::Init, instance.get()).before(std::move(then)));
+}
+
+Result Executor::call_type(PyObject* callable, Args args, Continuation then) {
+  if (auto handler = handlers::find(callable)) return handler(*this, callable, args, std::move(then));
+  auto* type = reinterpret_cast<PyTypeObject*>(callable);
+  PyTypeObject* metatype = Py_TYPE(type);
+  if (metatype != &PyType_Type) {
+    PyObject* meta_call = type_lookup(metatype, names().__call__);
+    if (meta_call != nullptr) {
+      std::vector<PyObject*> values{callable};
+      values.insert(values.end(), args.values.begin(), args.values.end());
+      if (auto handler = handlers::find(meta_call)) return handler(*this, meta_call, Args{values, args.kwnames}, std::move(then));
+      if (PyFunction_Check(meta_call)) return call(meta_call, Args{values, args.kwnames}, std::move(then));
+    }
+  }
+  doing = "makes an instance";
+  const Cat cat = objects::cat_of(type);
+  PyObject* made_by = type_lookup(type, names().__new__);
+  if (made_by == nullptr || cat == Cat::Tensor || cat == Cat::Type || cat == Cat::Module) {
+    unsupported(Reason::UntracedCallable, {{"callee", std::string("the class ") + type->tp_name}});
+  }
+  PyObject* function = made_by;
+  py::Owned<> unwrapped;
+  if (Py_IS_TYPE(made_by, &PyStaticMethod_Type)) {
+    unwrapped = py::take(PyObject_GetAttrString(made_by, "__func__"));
+    function = unwrapped.get();
+    saw_constant(function);
+  }
+  if (PyFunction_Check(function)) {
+    std::vector<PyObject*> values{callable};
+    values.insert(values.end(), args.values.begin(), args.values.end());
+    auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.values.size())));
+    for (std::size_t i = 0; i < args.values.size(); ++i) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args.values[i]));
+    return call(function, Args{values, args.kwnames}, Continuation(K::NewThenInit, callable, tuple.get(), args.kwnames).before(std::move(then)));
+  }
+  const bool exception_class = PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) != 0;
+  if (!PyCFunction_Check(function) || (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && !exception_class)) {
+    unsupported(Reason::UntracedCallable, {{"callee", std::string("the class ") + type->tp_name}});
+  }
+  if (cat == Cat::Other) unsupported(Reason::UntracedCallable, {{"callee", std::string("the class ") + type->tp_name}});
+  if (py::type_lookup(type, names().__del__) != nullptr) {
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "__del__"}, {"type", type->tp_name}});
+  }
+  if (exception_class && py::type_lookup(type, names().__init__) != nullptr && !PyFunction_Check(py::type_lookup(type, names().__init__))) {
+    return handlers::run_native(*this, callable, args, std::move(then));  // keeps its arguments, reads nothing
+  }
+  py::Owned<> instance;
+  auto empty = py::take(PyTuple_New(0));
+  if (cat == Cat::Tuple || cat == Cat::FrozenSet || cat == Cat::Number || cat == Cat::Text) {
+    unsupported(Reason::UntracedCallable, {{"callee", std::string("the class ") + type->tp_name}});
+  }
+  if (exception_class) {
+    auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
+    for (std::size_t i = 0; i < args.size(); ++i) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
+    instance = py::Owned<>::steal(type->tp_new(type, tuple.get(), nullptr));
+  } else {
+    instance = py::Owned<>::steal(type->tp_new(type, empty.get(), nullptr));  // object, list, dict, set: the arguments are __init__'s
+  }
+  if (!instance) return settle(std::move(then), raise_pending(py::PythonError()));
+  return initialise_instance(std::move(instance), callable, args, std::move(then));
+}
+
+Result Executor::call(PyObject* callable, Args args, Continuation then) {
+  PyTypeObject* type = Py_TYPE(callable);
+  if (type == &PyFunction_Type) return call_function(callable, args, std::move(then));
+  if (type == &PyMethod_Type) {
+    auto function = native_attribute(callable, names().__func__);
+    auto self = native_attribute(callable, names().__self__);
+    std::vector<PyObject*> values{self.value.get()};
+    values.insert(values.end(), args.values.begin(), args.values.end());
+    return call(function.value.get(), Args{values, args.kwnames}, std::move(then));
+  }
+  if (PyType_Check(callable)) return call_type(callable, args, std::move(then));
+  if (objects::cat_of(type) == Cat::Builtin) return call_native(callable, args, std::move(then));
+  if (PyObject* function = objects::original_of_compiled(callable)) {
+    saw_constant(function);
+    return call(function, args, std::move(then));
+  }
+  if (auto handler = handlers::find(callable)) return handler(*this, callable, args, std::move(then));
+  if (auto handler = handlers::find(reinterpret_cast<PyObject*>(type))) {
+    // Rules for instances of a type: functools.partial, lru_cache wrappers, torch operators. The type row is told by the callable's identity.
+    if (handlers::is_instance_rule(type)) return handler(*this, callable, args, std::move(then));
+  }
+  if (handlers::is_torch_op(callable)) return settle(std::move(then), torch_call(graph::Op::CallFunction, callable, callable, args));
+  PyObject* method = type_lookup(type, names().__call__);
+  if (method != nullptr && PyFunction_Check(method)) {
+    std::vector<PyObject*> values{callable};
+    values.insert(values.end(), args.values.begin(), args.values.end());
+    return call(method, Args{values, args.kwnames}, std::move(then));
+  }
+  if (method == nullptr) {
+    return settle(std::move(then), raise(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not callable"));
+  }
+  if (!Py_IS_TYPE(method, &PyWrapperDescr_Type)) {
+    Result bound = bind(method, callable, reinterpret_cast<PyObject*>(type));
+    if (bound.is_value()) return call(bound.value.get(), args, std::move(then));
+  }
+  unsupported(Reason::UntracedCallable, {{"callee", std::string("an instance of ") + type->tp_name}});
+}
+
+}  // namespace pellucid::trace
+
+namespace pellucid::objects {
+
+namespace {
+void hide(PyCodeObject* code) {
+  trace::hide_code(code);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_consts); ++i) {
+    PyObject* inner = PyTuple_GET_ITEM(code->co_consts, i);
+    if (PyCode_Check(inner)) hide(reinterpret_cast<PyCodeObject*>(inner));
+  }
+}
+
+PyObject* polyfill(const char* name) {
+  static PyObject* module = nullptr;
+  if (module == nullptr) {
+    module = PyImport_ImportModule("pellucid.polyfills");
+    if (module == nullptr) py::throw_pending();
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(PyModule_GetDict(module), &position, &key, &value)) {
+      if (PyFunction_Check(value)) hide(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(value)));
+    }
+  }
+  PyObject* function = PyDict_GetItemString(PyModule_GetDict(module), name);
+  if (function == nullptr) throw GraphBreak(Reason::Internal, {{"detail", std::string("no polyfill ") + name}});
+  return function;
+}
+}  // namespace
+
+Result Tracer::call_polyfill(const char* name, std::span<PyObject* const> args, Continuation then) {
+  return inline_function(polyfill(name), Args{args, nullptr}, std::move(then));
+}
+
+Result Tracer::call_polyfill(const char* name, Args args, Continuation then) { return inline_function(polyfill(name), args, std::move(then)); }
+
+}  // namespace pellucid::objects

@@ -1,0 +1,32 @@
+// Decoded facts about code objects: bytes with specialised instructions mapped back, and the exception table in flat form. One table
+// belongs to one capture, so no code object outlives its user because of us.
+#pragma once
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "objects/frame.h"
+
+namespace pellucid::trace {
+
+class CodeTable {
+ public:
+  const objects::CodeInfo* find(PyCodeObject* code);
+
+ private:
+  std::unordered_map<PyCodeObject*, std::unique_ptr<objects::CodeInfo>> table_;
+  std::vector<py::Owned<PyCodeObject>> held_;
+};
+void hide_code(PyCodeObject* code);  // polyfills: their frames do not show in user stacks
+
+// Target of the handler that covers `offset` (bytes), with stack depth and whether lasti is pushed; false when none.
+struct Handler {
+  int target, depth;
+  bool lasti;
+};
+bool find_handler(const objects::CodeInfo& info, int offset, Handler* out);
+
+extern const std::uint8_t kCaches[256];
+extern const std::uint8_t kExtendedArg;
+
+}  // namespace pellucid::trace

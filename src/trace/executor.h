@@ -1,0 +1,116 @@
+// The run loop. Frames are heap objects, so the loop never recurses: a call pushes a frame, a return settles the Continuation that waits
+// for it. Opcode rules peek at their operands, compute, and commit last, so a GraphBreak leaves the frame at the start of its instruction.
+#pragma once
+#include <memory>
+#include <unordered_map>
+
+#include "objects/generator.h"
+#include "objects/tracer.h"
+#include "trace/code_info.h"
+#include "trace/trace.h"
+
+namespace pellucid::trace {
+
+using objects::Args;
+using objects::Cat;
+using objects::Continuation;
+using objects::Frame;
+using objects::Result;
+
+enum class Next : std::uint8_t { Go, Raise, Finished };
+
+class Executor final : public objects::Tracer {
+ public:
+  explicit Executor(PyFunctionObject* function) : Tracer(function) {}
+  ~Executor() override;
+
+  py::Owned<> run(PyFunctionObject* function, PyObject* const* locals);  // the entry's return value
+
+  // ---- Tracer
+  Result call(PyObject* callable, Args args, Continuation then = {}) override;
+  Frame* top() override { return top_.get(); }
+  Result settle(Continuation then, Result result) override;
+
+  // ---- calls (call.cpp)
+  Result call_function(PyObject* function, Args args, Continuation then);
+  Result call_type(PyObject* type, Args args, Continuation then);
+  Result call_native(PyObject* callable, Args args, Continuation then);
+  Result slot_wrapper(PyObject* callable, Args args, Continuation then, bool* known);
+  Result as_none(Result result);
+  Result inline_function(PyObject* function, Args args, Continuation then) override;
+  Result initialise_instance(py::Owned<> instance, PyObject* type, Args args, Continuation then);
+
+  // ---- generators (generators.cpp)
+  Result resume(PyObject* generator, PyObject* value, Continuation then) override;
+  Result throw_into(PyObject* generator, py::Owned<> instance, Continuation then) override;
+  Result close(PyObject* generator, Continuation then) override;
+  Next yield_value(Frame& frame);
+  Next return_generator(Frame& frame);
+  Next return_value(Frame& frame);
+
+  // ---- exceptions (unwind.cpp)
+  bool unwind();                       // into a handler; false: the exception leaves the region
+  PyObject* topmost_handled();         // what a bare `raise` raises; borrowed or null
+  py::Owned<>& handled_slot();         // exc_info->exc_value of the frame that runs
+
+  // ---- protocols (protocols.cpp): Python's operators on any object
+  Result binary(PyObject* left, PyObject* right, int op, Continuation then = {}) override;  // op as in BINARY_OP
+  Result reflected(PyObject* left, PyObject* right, int op, int stage, Continuation then);  // the next candidate of a binary operator or comparison
+  Result compare(PyObject* left, PyObject* right, int op, Continuation then = {}) override; // Py_LT …
+  Result unary(PyObject* value, int opcode, Continuation then = {}) override;
+  Result truth(PyObject* value, Continuation then = {}) override;                           // a bool
+  Result contains(PyObject* container, PyObject* item, Continuation then = {}) override;
+  Result subscript(PyObject* container, PyObject* key, Continuation then = {}) override;
+  Result store_subscript(PyObject* container, PyObject* key, PyObject* value) override;     // null value deletes
+  Result iterate(PyObject* iterable, Continuation then = {}) override;                      // iter(x)
+  Result next(PyObject* iterator, Continuation then) override;                              // raises StopIteration
+  Result length(PyObject* value, Continuation then = {}) override;
+  Result to_text(PyObject* value, const char* how, Continuation then = {}) override;        // __str__, __repr__
+  Result format(PyObject* value, PyObject* spec, Continuation then = {}) override;
+  // A tuple of all elements when that needs no Python code; null when `value` must be iterated by a polyfill.
+  py::Owned<> native_elements(PyObject* value) override;
+  Result is_instance(PyObject* object, PyObject* type, Continuation then, bool subclass) override;
+
+  bool checks_in_python(PyObject* type, const char* hook_name);
+  void guard_abc(PyObject* type);
+  const objects::CodeInfo* info_of(PyCodeObject* code) { return codes_.find(code); }
+  void push_frame(std::unique_ptr<Frame> frame);
+  std::unique_ptr<Frame> pop_frame();
+  std::int64_t steps = 0;
+
+ private:
+  friend struct Loop;
+  Next loop();
+  Next deliver(Result result);
+  std::unique_ptr<Frame> top_;
+  py::Owned<> returned_;
+  CodeTable codes_;
+};
+
+// One rule per opcode; a row of the table without a rule refuses.
+using Rule = Next (*)(Executor&, Frame&, int arg);
+extern const Rule kRules[256];
+
+// Pushes the value of a result that a rule has computed.
+inline Next push(Frame& frame, Result result) {
+  switch (result.did) {
+    case Result::Did::Value: frame.stack.push_back(std::move(result.value)); return Next::Go;
+    case Result::Did::Raised: return Next::Raise;
+    default: return Next::Go;
+  }
+}
+inline PyObject* peek(const Frame& frame, std::size_t depth) { return frame.stack[frame.stack.size() - 1 - depth].get(); }
+inline py::Owned<> pop(Frame& frame) {
+  auto value = std::move(frame.stack.back());
+  frame.stack.pop_back();
+  return value;
+}
+inline void drop(Frame& frame, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) frame.stack.pop_back();
+}
+// Commits: the operands go once the operation has succeeded or is under way; a raise leaves them to the unwinder.
+inline void drop_below(Frame& frame, const Result& result, std::size_t count) {
+  if (result.did != Result::Did::Raised) drop(frame, count);
+}
+
+}  // namespace pellucid::trace

@@ -1,0 +1,92 @@
+// Generators made by the region: suspended frames that any frame may resume.
+#include <opcode.h>
+
+#include "trace/executor.h"
+
+namespace pellucid::trace {
+
+using K = Continuation::Kind;
+using objects::TracedGenerator;
+
+Next Executor::return_generator(Frame& frame) {
+  // The frame that just began becomes the generator's body; its caller gets the generator.
+  if (!frame.back) throw GraphBreak(Reason::GeneratorEntry);
+  auto body = pop_frame();
+  Continuation then = std::exchange(body->then, Continuation());
+  Frame* raw = body.get();
+  auto generator = objects::new_generator(std::move(body));
+  raw->generator = reinterpret_cast<TracedGenerator*>(generator.get());
+  return deliver(settle(std::move(then), Result::of(std::move(generator))));
+}
+
+Result Executor::resume(PyObject* object, PyObject* value, Continuation then) {
+  auto* generator = reinterpret_cast<TracedGenerator*>(object);
+  if (generator->running) return settle(std::move(then), raise(PyExc_ValueError, "generator already executing"));
+  if (generator->frame == nullptr) {
+    exception = py::take(PyObject_CallNoArgs(PyExc_StopIteration));
+    return settle(std::move(then), Result::raised());
+  }
+  if (!generator->started && value != Py_None) {
+    return settle(std::move(then), raise(PyExc_TypeError, "can't send non-None value to a just-started generator"));
+  }
+  std::unique_ptr<Frame> frame(std::exchange(generator->frame, nullptr));
+  generator->running = generator->started = true;
+  frame->stack.push_back(py::Owned<>::share(value));
+  frame->then = std::move(then);
+  frame->generator_ref = py::Owned<>::share(object);
+  push_frame(std::move(frame));
+  return Result::pushed();
+}
+
+Result Executor::throw_into(PyObject* object, py::Owned<> instance, Continuation then) {
+  auto* generator = reinterpret_cast<TracedGenerator*>(object);
+  if (generator->running) return settle(std::move(then), raise(PyExc_ValueError, "generator already executing"));
+  if (generator->frame == nullptr || !generator->started) {
+    delete std::exchange(generator->frame, nullptr);
+    exception = std::move(instance);
+    return settle(std::move(then), Result::raised());
+  }
+  Frame* body = generator->frame;
+  // Suspended in a `yield from`: the exception belongs to the inner iterator first.
+  const std::uint8_t* units = body->info->units;
+  if (body->next + 2 < body->info->size && units[body->next] == RESUME && (units[body->next + 1] & 3) >= 2) {
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "throw into a generator that delegates"}, {"type", "generator"}});
+  }
+  std::unique_ptr<Frame> frame(std::exchange(generator->frame, nullptr));
+  generator->running = true;
+  frame->then = std::move(then);
+  frame->generator_ref = py::Owned<>::share(object);
+  frame->stack.push_back(py::Owned<>::share(Py_None));
+  push_frame(std::move(frame));
+  exception = std::move(instance);
+  // The frame is on top and its `at` is the YIELD_VALUE: unwinding starts there, by the rule that called us.
+  return Result::raised();
+}
+
+Result Executor::close(PyObject* object, Continuation then) {
+  auto* generator = reinterpret_cast<TracedGenerator*>(object);
+  if (generator->running) return settle(std::move(then), raise(PyExc_ValueError, "generator already executing"));
+  if (generator->frame == nullptr || !generator->started) {
+    delete std::exchange(generator->frame, nullptr);
+    return settle(std::move(then), Result::none());
+  }
+  Handler handler;
+  if (find_handler(*generator->frame->info, generator->frame->at, &handler)) {
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "close() inside a try or with block"}, {"type", "generator"}});
+  }
+  delete std::exchange(generator->frame, nullptr);
+  return settle(std::move(then), Result::none());
+}
+
+Next Executor::yield_value(Frame& frame) {
+  auto value = pop(frame);
+  auto body = pop_frame();
+  Continuation then = std::exchange(body->then, Continuation());
+  TracedGenerator* generator = body->generator;
+  auto keep_alive = std::move(body->generator_ref);
+  generator->running = false;
+  generator->frame = body.release();
+  return deliver(settle(std::move(then), Result::of(std::move(value))));
+}
+
+}  // namespace pellucid::trace

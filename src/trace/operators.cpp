@@ -1,0 +1,256 @@
+// Binary, unary and comparison operators: native on builtin values, recorded on tensors, by dunder methods on everything else.
+#include <opcode.h>
+
+#include "py/cpython311.h"
+#include "trace/executor.h"
+
+namespace pellucid::trace {
+
+using K = Continuation::Kind;
+using objects::Contents;
+using objects::names;
+
+namespace {
+
+struct Operator {
+  const char* function;    // in the module operator
+  const char* method;      // __add__
+  const char* reflected;   // __radd__
+  const char* inplace;     // __iadd__; null when not in place
+  PyObject* (*native)(PyObject*, PyObject*);
+};
+
+PyObject* power(PyObject* a, PyObject* b) { return PyNumber_Power(a, b, Py_None); }
+PyObject* inplace_power(PyObject* a, PyObject* b) { return PyNumber_InPlacePower(a, b, Py_None); }
+
+// Indexed by the argument of BINARY_OP.
+constexpr Operator kOperators[] = {
+    {"add", "__add__", "__radd__", nullptr, PyNumber_Add},
+    {"and_", "__and__", "__rand__", nullptr, PyNumber_And},
+    {"floordiv", "__floordiv__", "__rfloordiv__", nullptr, PyNumber_FloorDivide},
+    {"lshift", "__lshift__", "__rlshift__", nullptr, PyNumber_Lshift},
+    {"matmul", "__matmul__", "__rmatmul__", nullptr, PyNumber_MatrixMultiply},
+    {"mul", "__mul__", "__rmul__", nullptr, PyNumber_Multiply},
+    {"mod", "__mod__", "__rmod__", nullptr, PyNumber_Remainder},
+    {"or_", "__or__", "__ror__", nullptr, PyNumber_Or},
+    {"pow", "__pow__", "__rpow__", nullptr, power},
+    {"rshift", "__rshift__", "__rrshift__", nullptr, PyNumber_Rshift},
+    {"sub", "__sub__", "__rsub__", nullptr, PyNumber_Subtract},
+    {"truediv", "__truediv__", "__rtruediv__", nullptr, PyNumber_TrueDivide},
+    {"xor", "__xor__", "__rxor__", nullptr, PyNumber_Xor},
+    {"iadd", "__add__", "__radd__", "__iadd__", PyNumber_InPlaceAdd},
+    {"iand", "__and__", "__rand__", "__iand__", PyNumber_InPlaceAnd},
+    {"ifloordiv", "__floordiv__", "__rfloordiv__", "__ifloordiv__", PyNumber_InPlaceFloorDivide},
+    {"ilshift", "__lshift__", "__rlshift__", "__ilshift__", PyNumber_InPlaceLshift},
+    {"imatmul", "__matmul__", "__rmatmul__", "__imatmul__", PyNumber_InPlaceMatrixMultiply},
+    {"imul", "__mul__", "__rmul__", "__imul__", PyNumber_InPlaceMultiply},
+    {"imod", "__mod__", "__rmod__", "__imod__", PyNumber_InPlaceRemainder},
+    {"ior", "__or__", "__ror__", "__ior__", PyNumber_InPlaceOr},
+    {"ipow", "__pow__", "__rpow__", "__ipow__", inplace_power},
+    {"irshift", "__rshift__", "__rrshift__", "__irshift__", PyNumber_InPlaceRshift},
+    {"isub", "__sub__", "__rsub__", "__isub__", PyNumber_InPlaceSubtract},
+    {"itruediv", "__truediv__", "__rtruediv__", "__itruediv__", PyNumber_InPlaceTrueDivide},
+    {"ixor", "__xor__", "__rxor__", "__ixor__", PyNumber_InPlaceXor},
+};
+constexpr const char* kComparisons[] = {"__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"};
+constexpr const char* kCompareFunctions[] = {"lt", "le", "eq", "ne", "gt", "ge"};
+constexpr int kSwapped[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
+constexpr const char* kCompareSymbols[] = {"<", "<=", "==", "!=", ">", ">="};
+constexpr const char* kSymbols[] = {"+", "&", "//", "<<", "@", "*", "%", "|", "** or pow()", ">>", "-", "/", "^",
+                                    "+=", "&=", "//=", "<<=", "@=", "*=", "%=", "|=", "**=", ">>=", "-=", "/=", "^="};
+constexpr int kCompareBase = 100;  // `op` of a comparison in reflected()
+
+PyObject* operator_function(const char* name) {
+  static PyObject* module = PyImport_ImportModule("operator");
+  static std::unordered_map<std::string, PyObject*> table;
+  PyObject*& slot = table[name];
+  if (slot == nullptr) slot = PyObject_GetAttrString(module, name);
+  return slot;
+}
+
+bool plain_operand(Cat cat) {
+  return cat == Cat::Singleton || cat == Cat::Number || cat == Cat::Text || cat == Cat::TorchAtom || cat == Cat::Range;
+}
+bool is_container(Cat cat) {
+  return cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Set || cat == Cat::FrozenSet || cat == Cat::Deque;
+}
+bool has_python_method(objects::Tracer& t, PyObject* value, const char* name) {
+  if (objects::is_exact_builtin(Py_TYPE(value))) return false;
+  PyObject* method = t.type_lookup(Py_TYPE(value), name);
+  return method != nullptr && PyFunction_Check(method);
+}
+
+}  // namespace
+
+Result Executor::binary(PyObject* left, PyObject* right, int op, Continuation then) {
+  left = original(left);
+  right = original(right);
+  const Operator& o = kOperators[op];
+  doing = "computes";
+  const Cat a = objects::cat_of(left), b = objects::cat_of(right);
+  if (a == Cat::Tensor || b == Cat::Tensor) {
+    const Cat other = a == Cat::Tensor ? b : a;
+    if (other == Cat::Instance || other == Cat::Other) unsupported(Reason::UnsupportedProtocol, {{"protocol", o.function}, {"type", Py_TYPE(a == Cat::Tensor ? right : left)->tp_name}});
+    // `list += tensor` and the like keep their container meaning; everything else is torch's.
+    if (!(is_container(a) && o.inplace != nullptr)) {
+      PyObject* function = operator_function(o.function);
+      PyObject* args[] = {left, right};
+      return settle(std::move(then), torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr}));
+    }
+  }
+  auto native = [&](PyObject* x, PyObject* y) {
+    auto value = py::Owned<>::steal(o.native(x, y));
+    if (!value) return settle(std::move(then), raise_pending(py::PythonError()));
+    if (value.get() == x && x != left) value = py::Owned<>::share(left);  // in place on a shadow
+    return settle(std::move(then), Result::of(std::move(value)));
+  };
+  if (plain_operand(a) && plain_operand(b)) return native(left, right);
+  if (a == Cat::Text && std::string_view(o.method) == "__mod__") {
+    const Contents inside = deep_touch(right);
+    if (inside.tensor || inside.user || inside.shadowed) unsupported(Reason::UserDunder, {{"operation", "% formatting"}, {"callee", "__str__"}});
+    return native(left, readable(right));
+  }
+  const bool user = has_python_method(*this, left, o.method) || has_python_method(*this, right, o.reflected) ||
+                    (o.inplace != nullptr && has_python_method(*this, left, o.inplace));
+  if (!user && (is_container(a) || is_container(b)) && (is_container(a) || plain_operand(a)) && (is_container(b) || plain_operand(b) || b == Cat::Iterator)) {
+    const bool inplace = o.inplace != nullptr && (a == Cat::List || a == Cat::Dict || a == Cat::Set || a == Cat::Deque);
+    touch(left);
+    touch(right);
+    if (a == Cat::Dict && !PyDict_CheckExact(left) && !PyODict_CheckExact(left)) unsupported(Reason::UnsupportedProtocol, {{"protocol", o.function}, {"type", Py_TYPE(left)->tp_name}});
+    return native(inplace ? writable(left) : readable(left), readable(right));
+  }
+  if (a == Cat::List && o.inplace != nullptr && std::string_view(o.inplace) == "__iadd__") {
+    PyObject* args[] = {left, right};
+    return call_polyfill("list_iadd", args, std::move(then));
+  }
+  if (a == Cat::EnumMember && b == Cat::EnumMember) return native(left, right);  // Flag arithmetic of the enum module
+  if (a == Cat::Iterator || b == Cat::Iterator) {
+    if (!is_outside(left) && !is_outside(right)) return native(readable(left), readable(right));  // dict views as sets
+  }
+  if (o.inplace != nullptr && has_python_method(*this, left, o.inplace)) {
+    bool found = false;
+    PyObject* args[] = {right};
+    Continuation c(K::Reflected, left, right);
+    c.number = op;
+    c.stage = 0;
+    return special(left, o.inplace, args, std::move(c).before(std::move(then)), &found);
+  }
+  return reflected(left, right, op, 0, std::move(then));
+}
+
+// Candidate methods in CPython's order; `stage` is the number of those already tried.
+Result Executor::reflected(PyObject* left, PyObject* right, int op, int stage, Continuation then) {
+  const bool comparison = op >= kCompareBase;
+  const char* forward = comparison ? kComparisons[op - kCompareBase] : kOperators[op].method;
+  const char* backward = comparison ? kComparisons[kSwapped[op - kCompareBase]] : kOperators[op].reflected;
+  PyTypeObject *lt = Py_TYPE(left), *rt = Py_TYPE(right);
+  bool right_first = lt != rt && PyType_IsSubtype(rt, lt);
+  if (right_first && !comparison) {
+    // Only a reflected method that the subclass really overrides goes first.
+    right_first = type_lookup(rt, backward) != type_lookup(lt, backward) && type_lookup(rt, backward) != nullptr;
+  }
+  for (; stage < 2; ++stage) {
+    const bool use_right = (stage == 0) == right_first;
+    if (use_right && !comparison && lt == rt) continue;
+    PyObject* self = use_right ? right : left;
+    PyObject* other = use_right ? left : right;
+    PyObject* method = type_lookup(Py_TYPE(self), use_right ? backward : forward);
+    if (method == nullptr) continue;
+    if (PyFunction_Check(method)) {
+      Continuation c(K::Reflected, left, right);
+      c.number = op;
+      c.stage = static_cast<std::uint8_t>(stage + 1);
+      return call2(method, self, other, std::move(c).before(std::move(then)));
+    }
+    if (comparison && reinterpret_cast<PyWrapperDescrObject*>(method)->d_common.d_type == &PyBaseObject_Type) {
+      // object's own comparison: identity for ==; != is derived from __eq__ of the class.
+      if (op - kCompareBase == Py_EQ && same(self, other)) return settle(std::move(then), Result::boolean(true));
+      if (op - kCompareBase == Py_NE) {
+        PyObject* eq = type_lookup(Py_TYPE(self), "__eq__");
+        if (eq != nullptr && PyFunction_Check(eq)) {
+          PyObject* args[] = {self, other};
+          return call_polyfill("ne_from_eq", args, std::move(then));
+        }
+        if (same(self, other)) return settle(std::move(then), Result::boolean(false));
+      }
+      continue;
+    }
+    const Cat a = objects::cat_of(self), b = objects::cat_of(other);
+    if (comparison && (a == Cat::Instance || a == Cat::Other)) {
+      unsupported(Reason::UnsupportedProtocol, {{"protocol", forward}, {"type", Py_TYPE(self)->tp_name}});
+    }
+    if (!comparison && !(plain_operand(a) && (b == Cat::Instance || plain_operand(b)))) {
+      if (b == Cat::Instance && is_container(a)) continue;  // list + instance: list's own slot gives NotImplemented or a TypeError
+      unsupported(Reason::UnsupportedProtocol, {{"protocol", forward}, {"type", Py_TYPE(self)->tp_name}});
+    }
+  }
+  if (comparison) {
+    const int c = op - kCompareBase;
+    if (c == Py_EQ) return settle(std::move(then), Result::boolean(same(left, right)));
+    if (c == Py_NE) return settle(std::move(then), Result::boolean(!same(left, right)));
+    return settle(std::move(then), raise(PyExc_TypeError, std::string("'") + kCompareSymbols[c] + "' not supported between instances of '" + lt->tp_name + "' and '" + rt->tp_name + "'"));
+  }
+  return settle(std::move(then), raise(PyExc_TypeError, std::string("unsupported operand type(s) for ") + kSymbols[op] + ": '" + lt->tp_name + "' and '" + rt->tp_name + "'"));
+}
+
+Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation then) {
+  left = original(left);
+  right = original(right);
+  doing = "compares";
+  const Cat a = objects::cat_of(left), b = objects::cat_of(right);
+  if (a == Cat::Tensor || b == Cat::Tensor) {
+    const Cat other = a == Cat::Tensor ? b : a;
+    if (other == Cat::Instance || other == Cat::Other) unsupported(Reason::UnsupportedProtocol, {{"protocol", "comparison"}, {"type", Py_TYPE(a == Cat::Tensor ? right : left)->tp_name}});
+    PyObject* function = operator_function(kCompareFunctions[op]);
+    PyObject* args[] = {left, right};
+    return settle(std::move(then), torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr}));
+  }
+  auto native = [&](PyObject* x, PyObject* y) {
+    auto value = py::Owned<>::steal(PyObject_RichCompare(x, y, op));
+    if (!value) return settle(std::move(then), raise_pending(py::PythonError()));
+    return settle(std::move(then), Result::of(std::move(value)));
+  };
+  if (plain_operand(a) && plain_operand(b)) return native(left, right);
+  if ((is_container(a) || plain_operand(a) || a == Cat::EnumMember) && (is_container(b) || plain_operand(b) || b == Cat::EnumMember) &&
+      !has_python_method(*this, left, kComparisons[op]) && !has_python_method(*this, right, kComparisons[kSwapped[op]])) {
+    const Contents x = deep_touch(left), y = deep_touch(right);
+    if (!x.tensor && !y.tensor && !x.user && !y.user && !x.shadowed && !y.shadowed) return native(readable(left), readable(right));
+    if (is_container(a) && is_container(b) && a != b && op == Py_EQ && a != Cat::Set && a != Cat::FrozenSet) return settle(std::move(then), Result::boolean(false));
+    if ((a == Cat::List || a == Cat::Tuple) && a == b && (op == Py_EQ || op == Py_NE)) {
+      PyObject* args[] = {left, right};
+      return call_polyfill(op == Py_EQ ? "sequence_eq" : "sequence_ne", args, std::move(then));
+    }
+    if ((is_container(a) != is_container(b)) && (op == Py_EQ || op == Py_NE)) return settle(std::move(then), Result::boolean(op == Py_NE));
+    unsupported(Reason::UserDunder, {{"operation", "comparing containers"}, {"callee", "__eq__ of an element"}});
+  }
+  auto by_identity = [](Cat c) { return c == Cat::Type || c == Cat::Function || c == Cat::Builtin || c == Cat::Module || c == Cat::Code; };
+  if ((by_identity(a) || by_identity(b)) && (op == Py_EQ || op == Py_NE) && a != Cat::Instance && b != Cat::Instance) {
+    if (a == Cat::Builtin && a == b) return native(left, right);  // two bound C methods may be equal without being one
+    return settle(std::move(then), Result::boolean(same(left, right) == (op == Py_EQ)));
+  }
+  if (a == Cat::BoundMethod && b == Cat::BoundMethod && (op == Py_EQ || op == Py_NE)) return native(left, right);
+  if (a == Cat::Slice && b == Cat::Slice) return native(left, right);
+  if (a == Cat::Iterator && b == Cat::Iterator && !is_outside(left) && !is_outside(right)) return native(left, right);  // dict views
+  return reflected(left, right, kCompareBase + op, 0, std::move(then));
+}
+
+Result Executor::unary(PyObject* value, int opcode, Continuation then) {
+  value = original(value);
+  const Cat cat = objects::cat_of(value);
+  const char* function = opcode == UNARY_NEGATIVE ? "neg" : opcode == UNARY_POSITIVE ? "pos" : "invert";
+  const char* method = opcode == UNARY_NEGATIVE ? "__neg__" : opcode == UNARY_POSITIVE ? "__pos__" : "__invert__";
+  if (cat == Cat::Tensor) {
+    PyObject* target = operator_function(function);
+    return settle(std::move(then), torch_call(graph::Op::CallFunction, target, target, Args{{&value, 1}, nullptr}));
+  }
+  if (plain_operand(cat) || cat == Cat::EnumMember) {
+    auto result = py::Owned<>::steal(opcode == UNARY_NEGATIVE ? PyNumber_Negative(value) : opcode == UNARY_POSITIVE ? PyNumber_Positive(value) : PyNumber_Invert(value));
+    if (!result) return settle(std::move(then), raise_pending(py::PythonError()));
+    return settle(std::move(then), Result::of(std::move(result)));
+  }
+  bool found = false;
+  if (type_lookup(Py_TYPE(value), method) != nullptr) return special(value, method, {}, std::move(then), &found);
+  return raise(PyExc_TypeError, std::string("bad operand type for unary ") + (opcode == UNARY_NEGATIVE ? "-" : opcode == UNARY_POSITIVE ? "+" : "~") + ": '" + Py_TYPE(value)->tp_name + "'");
+}
+
+}  // namespace pellucid::trace

@@ -1,0 +1,240 @@
+// Building, extending and unpacking containers; strings; pattern matching.
+#include "py/cpython311.h"
+#include "trace/rules/rules.h"
+
+namespace pellucid::trace {
+
+using K = Continuation::Kind;
+
+namespace {
+
+py::Owned<> tuple_of_top(Frame& f, int count) {
+  auto tuple = py::take(PyTuple_New(count));
+  for (int i = 0; i < count; ++i) PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef(peek(f, static_cast<std::size_t>(count - 1 - i))));
+  return tuple;
+}
+
+void need_native_hash(Executor& ex, PyObject* key, const char* operation) {
+  if (!ex.hashable_natively(key)) {
+    if (Py_TYPE(key)->tp_hash == PyObject_HashNotImplemented || PyList_Check(key) || PyDict_Check(key)) return;  // CPython words the TypeError
+    throw GraphBreak(Reason::UserDunder, {{"operation", operation}, {"callee", "__hash__"}});
+  }
+}
+
+// The elements of an iterable on top of the stack, or a detour: a polyfill makes a list of it in its place and the instruction runs again.
+py::Owned<> elements_or_detour(Executor& ex, Frame& f, bool* detour, bool* raised) {
+  auto value = py::Owned<>::share(peek(f, 0));
+  *detour = *raised = false;
+  auto tuple = ex.native_elements(value.get());
+  if (tuple) return tuple;
+  PyObject* args[] = {value.get()};
+  Result r = ex.call_polyfill("list_from", args, Continuation());
+  if (r.did == Result::Did::Raised) {
+    *raised = true;
+    return {};
+  }
+  drop(f, 1);
+  if (r.is_value()) f.stack.push_back(std::move(r.value));
+  f.next = f.at;
+  *detour = true;
+  return {};
+}
+
+}  // namespace
+
+Next do_BUILD_TUPLE(Executor&, Frame& f, int arg) {
+  auto tuple = tuple_of_top(f, arg);
+  drop(f, static_cast<std::size_t>(arg));
+  f.stack.push_back(std::move(tuple));
+  return Next::Go;
+}
+Next do_BUILD_LIST(Executor&, Frame& f, int arg) {
+  auto list = py::take(PySequence_List(tuple_of_top(f, arg).get()));
+  drop(f, static_cast<std::size_t>(arg));
+  f.stack.push_back(std::move(list));
+  return Next::Go;
+}
+Next do_BUILD_SET(Executor& ex, Frame& f, int arg) {
+  for (int i = 0; i < arg; ++i) need_native_hash(ex, peek(f, static_cast<std::size_t>(i)), "a set display");
+  auto set = py::take(PySet_New(nullptr));
+  for (int i = arg - 1; i >= 0; --i) py::check(PySet_Add(set.get(), peek(f, static_cast<std::size_t>(i))));
+  drop(f, static_cast<std::size_t>(arg));
+  f.stack.push_back(std::move(set));
+  return Next::Go;
+}
+Next do_BUILD_MAP(Executor& ex, Frame& f, int arg) {
+  auto dict = py::take(PyDict_New());
+  for (int i = 0; i < arg; ++i) {
+    PyObject* key = peek(f, static_cast<std::size_t>(2 * (arg - i) - 1));
+    need_native_hash(ex, key, "a dict display");
+    py::check(PyDict_SetItem(dict.get(), key, peek(f, static_cast<std::size_t>(2 * (arg - i) - 2))));
+  }
+  drop(f, static_cast<std::size_t>(2 * arg));
+  f.stack.push_back(std::move(dict));
+  return Next::Go;
+}
+Next do_BUILD_CONST_KEY_MAP(Executor&, Frame& f, int arg) {
+  PyObject* keys = peek(f, 0);
+  auto dict = py::take(PyDict_New());
+  for (int i = 0; i < arg; ++i) py::check(PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(keys, i), peek(f, static_cast<std::size_t>(arg - i))));
+  drop(f, static_cast<std::size_t>(arg) + 1);
+  f.stack.push_back(std::move(dict));
+  return Next::Go;
+}
+Next do_BUILD_SLICE(Executor&, Frame& f, int arg) {
+  PyObject* step = arg == 3 ? peek(f, 0) : nullptr;
+  const std::size_t extra = arg == 3 ? 1 : 0;
+  auto slice = py::take(PySlice_New(peek(f, 1 + extra), peek(f, extra), step));
+  drop(f, static_cast<std::size_t>(arg));
+  f.stack.push_back(std::move(slice));
+  return Next::Go;
+}
+Next do_BUILD_STRING(Executor&, Frame& f, int arg) {
+  auto parts = tuple_of_top(f, arg);
+  auto empty = py::str("");
+  auto text = py::take(PyUnicode_Join(empty.get(), parts.get()));
+  drop(f, static_cast<std::size_t>(arg));
+  f.stack.push_back(std::move(text));
+  return Next::Go;
+}
+Next do_FORMAT_VALUE(Executor& ex, Frame& f, int arg) {
+  const bool has_spec = (arg & 4) != 0;
+  auto spec = has_spec ? py::Owned<>::share(peek(f, 0)) : py::str("");
+  auto value = py::Owned<>::share(peek(f, has_spec ? 1 : 0));
+  const int conversion = arg & 3;
+  Result r = Result::done();
+  if (conversion == 0) {
+    r = ex.format(value.get(), spec.get());
+  } else {
+    r = ex.to_text(value.get(), conversion == 1 ? "__str__" : "__repr__");
+    if (conversion == 3 && r.is_value()) r.value = py::take(PyObject_ASCII(value.get()));
+    if (has_spec && PyUnicode_GET_LENGTH(spec.get()) > 0) {
+      if (!r.is_value()) throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "conversion with a format"}, {"type", Py_TYPE(value.get())->tp_name}});
+      r = Result::of(py::take(PyObject_Format(r.value.get(), spec.get())));
+    }
+  }
+  drop_below(f, r, has_spec ? 2 : 1);
+  return push(f, std::move(r));
+}
+
+Next do_LIST_APPEND(Executor&, Frame& f, int arg) {
+  PyObject* list = peek(f, static_cast<std::size_t>(arg));
+  py::check(PyList_Append(list, peek(f, 0)));
+  drop(f, 1);
+  return Next::Go;
+}
+Next do_SET_ADD(Executor& ex, Frame& f, int arg) {
+  need_native_hash(ex, peek(f, 0), "a set display");
+  py::check(PySet_Add(peek(f, static_cast<std::size_t>(arg)), peek(f, 0)));
+  drop(f, 1);
+  return Next::Go;
+}
+Next do_MAP_ADD(Executor& ex, Frame& f, int arg) {
+  need_native_hash(ex, peek(f, 1), "a dict display");
+  py::check(PyDict_SetItem(peek(f, static_cast<std::size_t>(arg) + 1), peek(f, 1), peek(f, 0)));
+  drop(f, 2);
+  return Next::Go;
+}
+Next do_LIST_EXTEND(Executor& ex, Frame& f, int arg) {
+  bool detour = false, raised = false;
+  auto items = elements_or_detour(ex, f, &detour, &raised);
+  if (raised) return Next::Raise;
+  if (detour) return Next::Go;
+  PyObject* list = peek(f, static_cast<std::size_t>(arg));
+  py::check(PyList_SetSlice(list, PyList_GET_SIZE(list), PyList_GET_SIZE(list), items.get()));
+  drop(f, 1);
+  return Next::Go;
+}
+Next do_SET_UPDATE(Executor& ex, Frame& f, int arg) {
+  bool detour = false, raised = false;
+  auto items = elements_or_detour(ex, f, &detour, &raised);
+  if (raised) return Next::Raise;
+  if (detour) return Next::Go;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
+    need_native_hash(ex, PyTuple_GET_ITEM(items.get(), i), "a set display");
+    py::check(PySet_Add(peek(f, static_cast<std::size_t>(arg)), PyTuple_GET_ITEM(items.get(), i)));
+  }
+  drop(f, 1);
+  return Next::Go;
+}
+static Next update_dict(Executor& ex, Frame& f, int arg, bool merge) {
+  PyObject* source = ex.original(peek(f, 0));
+  if (objects::cat_of(source) != Cat::Dict) throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "** of a mapping"}, {"type", Py_TYPE(source)->tp_name}});
+  PyObject* view = ex.touch(source);
+  PyObject* target = peek(f, static_cast<std::size_t>(arg));
+  if (merge) {
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(view, &position, &key, &value)) {
+      if (PyDict_Contains(target, key) == 1) {
+        PyObject* callee = peek(f, static_cast<std::size_t>(arg) + 2);
+        auto name = py::Owned<>::steal(PyObject_GetAttrString(callee, "__qualname__"));
+        if (!name) PyErr_Clear();
+        ex.raise(PyExc_TypeError, py::text_of(name.get()) + "() got multiple values for keyword argument " + py::repr_of(key));
+        return Next::Raise;
+      }
+    }
+  }
+  py::check(PyDict_Update(target, view));
+  drop(f, 1);
+  return Next::Go;
+}
+Next do_DICT_UPDATE(Executor& ex, Frame& f, int arg) { return update_dict(ex, f, arg, false); }
+Next do_DICT_MERGE(Executor& ex, Frame& f, int arg) { return update_dict(ex, f, arg, true); }
+Next do_LIST_TO_TUPLE(Executor&, Frame& f, int) {
+  auto tuple = py::take(PyList_AsTuple(peek(f, 0)));
+  drop(f, 1);
+  f.stack.push_back(std::move(tuple));
+  return Next::Go;
+}
+
+Next do_UNPACK_SEQUENCE(Executor& ex, Frame& f, int arg) {
+  bool detour = false, raised = false;
+  auto value = py::Owned<>::share(peek(f, 0));
+  auto items = elements_or_detour(ex, f, &detour, &raised);
+  if (raised) return Next::Raise;
+  if (detour) return Next::Go;
+  const Py_ssize_t n = PyTuple_GET_SIZE(items.get());
+  if (n != arg) {
+    const std::string text = n < arg ? "not enough values to unpack (expected " + std::to_string(arg) + ", got " + std::to_string(n) + ")"
+                                     : "too many values to unpack (expected " + std::to_string(arg) + ")";
+    ex.raise(PyExc_ValueError, text);
+    return Next::Raise;
+  }
+  drop(f, 1);
+  for (Py_ssize_t i = n - 1; i >= 0; --i) f.stack.push_back(py::Owned<>::share(PyTuple_GET_ITEM(items.get(), i)));
+  return Next::Go;
+}
+Next do_UNPACK_EX(Executor& ex, Frame& f, int arg) {
+  bool detour = false, raised = false;
+  auto items = elements_or_detour(ex, f, &detour, &raised);
+  if (raised) return Next::Raise;
+  if (detour) return Next::Go;
+  const Py_ssize_t before = arg & 0xff, after = arg >> 8, n = PyTuple_GET_SIZE(items.get());
+  if (n < before + after) {
+    ex.raise(PyExc_ValueError, "not enough values to unpack (expected at least " + std::to_string(before + after) + ", got " + std::to_string(n) + ")");
+    return Next::Raise;
+  }
+  drop(f, 1);
+  for (Py_ssize_t i = n - 1; i >= n - after; --i) f.stack.push_back(py::Owned<>::share(PyTuple_GET_ITEM(items.get(), i)));
+  auto middle = py::take(PyTuple_GetSlice(items.get(), before, n - after));
+  f.stack.push_back(py::take(PySequence_List(middle.get())));
+  for (Py_ssize_t i = before - 1; i >= 0; --i) f.stack.push_back(py::Owned<>::share(PyTuple_GET_ITEM(items.get(), i)));
+  return Next::Go;
+}
+
+Next do_GET_LEN(Executor& ex, Frame& f, int) { return push(f, ex.length(peek(f, 0))); }
+Next do_MATCH_MAPPING(Executor&, Frame& f, int) {
+  const bool yes = PyType_HasFeature(Py_TYPE(peek(f, 0)), Py_TPFLAGS_MAPPING);
+  f.stack.push_back(py::Owned<>::share(yes ? Py_True : Py_False));
+  return Next::Go;
+}
+Next do_MATCH_SEQUENCE(Executor&, Frame& f, int) {
+  const bool yes = PyType_HasFeature(Py_TYPE(peek(f, 0)), Py_TPFLAGS_SEQUENCE);
+  f.stack.push_back(py::Owned<>::share(yes ? Py_True : Py_False));
+  return Next::Go;
+}
+Next do_MATCH_KEYS(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "MATCH_KEYS"}}); }
+Next do_MATCH_CLASS(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "MATCH_CLASS"}}); }
+
+}  // namespace pellucid::trace

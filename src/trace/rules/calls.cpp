@@ -1,0 +1,142 @@
+// Calls, returns, functions, iteration and generators.
+#include <opcode.h>
+#undef CACHE
+#include "handlers/registry.h"
+#include "trace/rules/rules.h"
+
+namespace pellucid::trace {
+
+using K = Continuation::Kind;
+using objects::names;
+
+Next do_PRECALL(Executor&, Frame&, int) { return Next::Go; }
+Next do_KW_NAMES(Executor&, Frame& f, int arg) {
+  f.kwnames = py::Owned<>::share(PyTuple_GET_ITEM(f.code->co_consts, arg));
+  return Next::Go;
+}
+
+Next do_CALL(Executor& ex, Frame& f, int arg) {
+  const auto count = static_cast<std::size_t>(arg);
+  const std::size_t base = f.stack.size() - count - 2;
+  const bool is_method = f.stack[base].get() != nullptr;
+  auto callable = py::Owned<>::share(is_method ? f.stack[base].get() : f.stack[base + 1].get());
+  std::vector<PyObject*> values;
+  values.reserve(count + 1);
+  for (std::size_t i = base + (is_method ? 1 : 2); i < f.stack.size(); ++i) values.push_back(f.stack[i].get());
+  Result r = ex.call(callable.get(), Args{values, f.kwnames.get()});
+  f.kwnames = {};
+  drop_below(f, r, count + 2);
+  return push(f, std::move(r));
+}
+
+Next do_CALL_FUNCTION_EX(Executor& ex, Frame& f, int arg) {
+  const std::size_t with_kwargs = arg & 1;
+  PyObject* kwargs = with_kwargs ? ex.original(peek(f, 0)) : nullptr;
+  PyObject* positional = peek(f, with_kwargs);
+  auto callable = py::Owned<>::share(peek(f, with_kwargs + 1));
+  auto tuple = static_cast<Executor&>(ex).native_elements(positional);
+  if (!tuple) {
+    // Iterating runs Python code: make a tuple first, then come back to this instruction.
+    if (f.stack.size() < with_kwargs + 2) throw GraphBreak(Reason::Internal, {{"detail", "CALL_FUNCTION_EX"}});
+    throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "*args"}, {"type", Py_TYPE(positional)->tp_name}});
+  }
+  std::vector<PyObject*> values;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple.get()); ++i) values.push_back(PyTuple_GET_ITEM(tuple.get(), i));
+  py::Owned<> kwnames;
+  py::Owned<> kwargs_held = py::Owned<>::share(kwargs);
+  if (kwargs != nullptr) {
+    if (objects::cat_of(kwargs) != Cat::Dict) throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "**kwargs"}, {"type", Py_TYPE(kwargs)->tp_name}});
+    PyObject* view = ex.touch(kwargs);
+    const Py_ssize_t n = PyDict_GET_SIZE(view);
+    if (n > 0) {
+      kwnames = py::take(PyTuple_New(n));
+      PyObject *key = nullptr, *value = nullptr;
+      Py_ssize_t position = 0, i = 0;
+      while (PyDict_Next(view, &position, &key, &value)) {
+        PyTuple_SET_ITEM(kwnames.get(), i++, Py_NewRef(key));
+        values.push_back(value);
+      }
+    }
+  }
+  Result r = ex.call(callable.get(), Args{values, kwnames.get()});
+  drop_below(f, r, with_kwargs + 3);  // callable, args, kwargs and the NULL below
+  return push(f, std::move(r));
+}
+
+Next do_RETURN_VALUE(Executor& ex, Frame& f, int) { return ex.return_value(f); }
+Next do_RETURN_GENERATOR(Executor& ex, Frame& f, int) { return ex.return_generator(f); }
+Next do_YIELD_VALUE(Executor& ex, Frame& f, int) { return ex.yield_value(f); }
+Next do_ASYNC_GEN_WRAP(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "ASYNC_GEN_WRAP"}}); }
+Next do_GET_AWAITABLE(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "GET_AWAITABLE"}}); }
+Next do_GET_AITER(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "GET_AITER"}}); }
+Next do_GET_ANEXT(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "GET_ANEXT"}}); }
+Next do_END_ASYNC_FOR(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "END_ASYNC_FOR"}}); }
+Next do_BEFORE_ASYNC_WITH(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "BEFORE_ASYNC_WITH"}}); }
+
+Next do_GET_ITER(Executor& ex, Frame& f, int) {
+  auto iterable = py::Owned<>::share(peek(f, 0));
+  Result r = ex.iterate(iterable.get());
+  drop_below(f, r, 1);
+  return push(f, std::move(r));
+}
+Next do_GET_YIELD_FROM_ITER(Executor& ex, Frame& f, int arg) { return do_GET_ITER(ex, f, arg); }
+Next do_FOR_ITER(Executor& ex, Frame& f, int arg) {
+  PyObject* iterator = peek(f, 0);
+  if (objects::cat_of(iterator) == Cat::Iterator && !ex.is_outside(iterator)) {
+    // The common case without a StopIteration object.
+    auto value = py::Owned<>::steal(Py_TYPE(iterator)->tp_iternext(iterator));
+    if (value) {
+      f.stack.push_back(std::move(value));
+      return Next::Go;
+    }
+    if (PyErr_Occurred() != nullptr) py::throw_pending();
+    drop(f, 1);
+    f.next += 2 * arg;
+    return Next::Go;
+  }
+  Continuation then(K::ForIter);
+  then.number = f.next + 2 * arg;
+  auto held = py::Owned<>::share(iterator);
+  return push(f, ex.next(held.get(), std::move(then)));
+}
+Next do_SEND(Executor& ex, Frame& f, int arg) {
+  auto value = py::Owned<>::share(peek(f, 0));
+  auto receiver = py::Owned<>::share(peek(f, 1));
+  Continuation then(K::Send);
+  then.number = f.next + 2 * arg;
+  drop(f, 1);
+  if (objects::is_generator(receiver.get())) return push(f, ex.resume(receiver.get(), value.get(), std::move(then)));
+  if (value.get() != Py_None) throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "send"}, {"type", Py_TYPE(receiver.get())->tp_name}});
+  return push(f, ex.next(receiver.get(), std::move(then)));
+}
+
+Next do_MAKE_FUNCTION(Executor& ex, Frame& f, int arg) {
+  auto code = py::Owned<>::share(peek(f, 0));
+  auto function = py::take(PyFunction_New(code.get(), f.globals));
+  auto* raw = reinterpret_cast<PyFunctionObject*>(function.get());
+  std::size_t used = 1;
+  auto take_part = [&](int flag, PyObject*& slot) {
+    if ((arg & flag) == 0) return;
+    Py_XSETREF(slot, Py_NewRef(peek(f, used)));
+    ++used;
+  };
+  take_part(8, raw->func_closure);
+  take_part(4, raw->func_annotations);
+  take_part(2, raw->func_kwdefaults);
+  take_part(1, raw->func_defaults);
+  ex.made_functions.insert(function.get());
+  ex.keep(function.get());
+  drop(f, used);
+  f.stack.push_back(std::move(function));
+  return Next::Go;
+}
+Next do_LOAD_BUILD_CLASS(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "LOAD_BUILD_CLASS"}}); }
+Next do_SETUP_ANNOTATIONS(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "SETUP_ANNOTATIONS"}}); }
+
+Next do_LOAD_ASSERTION_ERROR(Executor&, Frame& f, int) {
+  f.stack.push_back(py::Owned<>::share(PyExc_AssertionError));
+  return Next::Go;
+}
+Next do_PRINT_EXPR(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "PRINT_EXPR"}}); }
+
+}  // namespace pellucid::trace

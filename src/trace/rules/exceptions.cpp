@@ -1,0 +1,122 @@
+// try, except, finally, with, raise.
+#include "trace/rules/rules.h"
+
+namespace pellucid::trace {
+
+using K = Continuation::Kind;
+using objects::names;
+
+namespace {
+
+bool is_exception_class(PyObject* o) { return PyExceptionClass_Check(o); }
+
+// The instance that `raise x` means; calls the class when x is one.
+Result instance_of(Executor& ex, PyObject* value, Continuation then) {
+  if (is_exception_class(value)) return ex.call(value, Args{}, std::move(then));
+  if (PyExceptionInstance_Check(value)) return ex.settle(std::move(then), Result::of(py::Owned<>::share(value)));
+  return ex.settle(std::move(then), ex.raise(PyExc_TypeError, "exceptions must derive from BaseException"));
+}
+
+}  // namespace
+
+Next do_RAISE_VARARGS(Executor& ex, Frame& f, int arg) {
+  if (arg == 0) {
+    PyObject* current = ex.topmost_handled();
+    if (current == nullptr) {
+      ex.raise(PyExc_RuntimeError, "No active exception to reraise");
+    } else {
+      ex.exception = py::Owned<>::share(current);
+    }
+    return Next::Raise;
+  }
+  auto cause = arg == 2 ? py::Owned<>::share(peek(f, 0)) : py::Owned<>();
+  auto value = py::Owned<>::share(peek(f, arg == 2 ? 1 : 0));
+  Result r = instance_of(ex, value.get(), Continuation());
+  if (r.did == Result::Did::Raised) return Next::Raise;
+  if (r.did == Result::Did::Pushed) {
+    if (arg == 2) throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "raise … from with a Python __init__"}, {"type", "exception"}});
+    ex.top()->then = std::move(ex.top()->then).before(Continuation(K::Raise));
+    drop(f, static_cast<std::size_t>(arg));
+    return Next::Go;
+  }
+  if (cause) {
+    py::Owned<> cause_instance;
+    if (cause.get() != Py_None) {
+      Result c = instance_of(ex, cause.get(), Continuation());
+      if (c.did != Result::Did::Value) throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "raise … from"}, {"type", "exception"}});
+      cause_instance = std::move(c.value);
+    }
+    PyException_SetCause(r.value.get(), cause_instance.release());
+  }
+  ex.raise(std::move(r.value));
+  return Next::Raise;
+}
+
+Next do_PUSH_EXC_INFO(Executor& ex, Frame& f, int) {
+  auto exception = pop(f);
+  auto& slot = ex.handled_slot();
+  f.stack.push_back(slot ? slot.copy() : py::Owned<>::share(Py_None));
+  slot = exception.copy();
+  f.stack.push_back(std::move(exception));
+  return Next::Go;
+}
+Next do_POP_EXCEPT(Executor& ex, Frame& f, int) {
+  ex.handled_slot() = pop(f);
+  return Next::Go;
+}
+Next do_RERAISE(Executor& ex, Frame& f, int arg) {
+  if (arg != 0) {
+    // The value below says where the exception came from: the unwinder then looks in the right range.
+    PyObject* lasti = peek(f, static_cast<std::size_t>(arg));
+    if (!PyLong_Check(lasti)) throw GraphBreak(Reason::Internal, {{"detail", "RERAISE without lasti"}});
+  }
+  ex.exception = pop(f);
+  return Next::Raise;
+}
+Next do_CHECK_EXC_MATCH(Executor& ex, Frame& f, int) {
+  PyObject* wanted = peek(f, 0);
+  PyObject* exception = peek(f, 1);
+  auto check = [&](PyObject* type) { return is_exception_class(type); };
+  bool valid = PyTuple_Check(wanted) || check(wanted);
+  for (Py_ssize_t i = 0; PyTuple_Check(wanted) && i < PyTuple_GET_SIZE(wanted); ++i) valid = valid && check(PyTuple_GET_ITEM(wanted, i));
+  if (!valid) {
+    ex.raise(PyExc_TypeError, "catching classes that do not inherit from BaseException is not allowed");
+    return Next::Raise;
+  }
+  const bool match = PyErr_GivenExceptionMatches(exception, wanted) != 0;
+  drop(f, 1);
+  f.stack.push_back(py::Owned<>::share(match ? Py_True : Py_False));
+  return Next::Go;
+}
+Next do_CHECK_EG_MATCH(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "CHECK_EG_MATCH"}}); }
+Next do_PREP_RERAISE_STAR(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "PREP_RERAISE_STAR"}}); }
+
+Next do_BEFORE_WITH(Executor& ex, Frame& f, int) {
+  auto manager = py::Owned<>::share(peek(f, 0));
+  PyTypeObject* type = Py_TYPE(manager.get());
+  ex.doing = "enters a context manager";
+  PyObject* enter = ex.type_lookup(type, names().__enter__);
+  PyObject* exit = ex.type_lookup(type, names().__exit__);
+  if (enter == nullptr || exit == nullptr) {
+    const char* missing = enter == nullptr ? "context manager" : "context manager (missed __exit__ method)";
+    ex.raise(PyExc_TypeError, std::string("'") + type->tp_name + "' object does not support the " + missing + " protocol");
+    return Next::Raise;
+  }
+  Result bound_exit = ex.bind(exit, manager.get(), reinterpret_cast<PyObject*>(type));
+  Result bound_enter = ex.bind(enter, manager.get(), reinterpret_cast<PyObject*>(type));
+  if (!bound_exit.is_value() || !bound_enter.is_value()) throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "with"}, {"type", type->tp_name}});
+  Result r = ex.call(bound_enter.value.get(), Args{});
+  if (r.did == Result::Did::Raised) return Next::Raise;
+  drop(f, 1);
+  f.stack.push_back(std::move(bound_exit.value));
+  return push(f, std::move(r));
+}
+Next do_WITH_EXCEPT_START(Executor& ex, Frame& f, int) {
+  // Stack: exit, lasti, previous exc_info, exception. The result goes on top.
+  auto exception = py::Owned<>::share(peek(f, 0));
+  auto exit = py::Owned<>::share(peek(f, 3));
+  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(exception.get()));
+  return push(f, ex.call3(exit.get(), type, exception.get(), Py_None));
+}
+
+}  // namespace pellucid::trace

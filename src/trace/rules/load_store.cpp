@@ -1,0 +1,210 @@
+// Locals, cells, globals, constants, the value stack.
+#include "py/cpython311.h"
+#include "trace/rules/rules.h"
+
+namespace pellucid::trace {
+
+using objects::names;
+
+namespace {
+
+PyObject* name_at(const Frame& frame, int index) { return PyTuple_GET_ITEM(frame.code->co_names, index); }
+PyObject* local_name(const Frame& frame, int slot) { return PyTuple_GET_ITEM(frame.code->co_localsplusnames, slot); }
+
+Next unbound(Executor& ex, const Frame& frame, int slot, bool free_variable) {
+  const std::string name = py::text_of(local_name(frame, slot));
+  const std::string text = free_variable ? "cannot access free variable '" + name + "' where it is not associated with a value in enclosing scope"
+                                         : "cannot access local variable '" + name + "' where it is not associated with a value";
+  ex.raise(free_variable ? PyExc_NameError : PyExc_UnboundLocalError, text);
+  return Next::Raise;
+}
+
+// A name of the module, then of builtins; the namespaces are known by identity.
+Result load_global(Executor& ex, Frame& frame, PyObject* name) {
+  ex.doing = "reads a global";
+  bool found = false;
+  if (frame.info->hidden) {  // a polyfill's own module does not change
+    PyObject* value = PyDict_GetItemWithError(frame.globals, name);
+    if (value == nullptr) value = PyDict_GetItemWithError(frame.builtins, name);
+    if (value == nullptr) throw GraphBreak(Reason::Internal, {{"detail", "a polyfill reads " + py::text_of(name)}});
+    return Result::of(py::Owned<>::share(value));
+  }
+  ex.saw_constant(frame.globals);
+  Result value = ex.dict_get(frame.globals, name, &found);
+  if (found) return value;
+  ex.saw_constant(frame.builtins);
+  value = ex.dict_get(frame.builtins, name, &found);
+  if (found) return value;
+  auto text = "name '" + py::text_of(name) + "' is not defined";
+  return ex.raise(PyExc_NameError, text);
+}
+
+bool is_cell_of_code(const Frame& frame, int slot) { return slot < frame.code->co_nlocalsplus - frame.code->co_nfreevars; }
+
+}  // namespace
+
+Next do_NOP(Executor&, Frame&, int) { return Next::Go; }
+Next do_RESUME(Executor&, Frame&, int) { return Next::Go; }
+Next do_CACHE(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "CACHE"}}); }
+Next do_POP_TOP(Executor&, Frame& f, int) { drop(f, 1); return Next::Go; }
+Next do_PUSH_NULL(Executor&, Frame& f, int) { f.stack.emplace_back(); return Next::Go; }
+Next do_COPY(Executor&, Frame& f, int arg) { f.stack.push_back(py::Owned<>::share(peek(f, static_cast<std::size_t>(arg) - 1))); return Next::Go; }
+Next do_SWAP(Executor&, Frame& f, int arg) {
+  std::swap(f.stack[f.stack.size() - 1], f.stack[f.stack.size() - static_cast<std::size_t>(arg)]);
+  return Next::Go;
+}
+Next do_LOAD_CONST(Executor&, Frame& f, int arg) {
+  f.stack.push_back(py::Owned<>::share(PyTuple_GET_ITEM(f.code->co_consts, arg)));
+  return Next::Go;
+}
+Next do_LOAD_FAST(Executor& ex, Frame& f, int arg) {
+  PyObject* value = f.local(arg);
+  if (value == nullptr) return unbound(ex, f, arg, false);
+  f.stack.push_back(py::Owned<>::share(value));
+  return Next::Go;
+}
+Next do_STORE_FAST(Executor&, Frame& f, int arg) { f.fast[static_cast<std::size_t>(arg)] = pop(f); return Next::Go; }
+Next do_DELETE_FAST(Executor& ex, Frame& f, int arg) {
+  if (f.local(arg) == nullptr) return unbound(ex, f, arg, false);
+  f.fast[static_cast<std::size_t>(arg)] = {};
+  return Next::Go;
+}
+
+Next do_MAKE_CELL(Executor& ex, Frame& f, int arg) {
+  auto& slot = f.fast[static_cast<std::size_t>(arg)];
+  auto cell = py::take(PyCell_New(slot.get()));
+  ex.made_functions.insert(cell.get());
+  ex.keep(cell.get());
+  slot = std::move(cell);
+  return Next::Go;
+}
+Next do_COPY_FREE_VARS(Executor& ex, Frame& f, int arg) {
+  PyObject* closure = f.function->func_closure;
+  const auto base = static_cast<std::size_t>(f.code->co_nlocalsplus - arg);
+  const source::Source* source = f.back ? ex.source_of(f.function.object()) : nullptr;
+  for (int i = 0; i < arg; ++i) {
+    PyObject* cell = PyTuple_GET_ITEM(closure, i);
+    if (source != nullptr && !ex.is_outside(cell) && !ex.made_functions.contains(cell)) {
+      auto& table = ex.capture().sources;
+      ex.saw(cell, source->step == source::Step::Const ? table.constant(cell) : table.item(table.member(source, names().__closure__), i));
+    }
+    f.fast[base + static_cast<std::size_t>(i)] = py::Owned<>::share(cell);
+  }
+  return Next::Go;
+}
+Next do_LOAD_CLOSURE(Executor&, Frame& f, int arg) { f.stack.push_back(py::Owned<>::share(f.local(arg))); return Next::Go; }
+Next do_LOAD_DEREF(Executor& ex, Frame& f, int arg) {
+  ex.doing = "reads a closure variable";
+  PyObject* value = ex.cell_get(f.local(arg));
+  if (value == nullptr) return unbound(ex, f, arg, !is_cell_of_code(f, arg));
+  f.stack.push_back(py::Owned<>::share(value));
+  return Next::Go;
+}
+Next do_LOAD_CLASSDEREF(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "LOAD_CLASSDEREF"}}); }
+Next do_STORE_DEREF(Executor& ex, Frame& f, int arg) {
+  ex.cell_set(f.local(arg), peek(f, 0));
+  drop(f, 1);
+  return Next::Go;
+}
+Next do_DELETE_DEREF(Executor& ex, Frame& f, int arg) {
+  if (ex.cell_get(f.local(arg)) == nullptr) return unbound(ex, f, arg, !is_cell_of_code(f, arg));
+  ex.cell_set(f.local(arg), nullptr);
+  return Next::Go;
+}
+
+Next do_LOAD_GLOBAL(Executor& ex, Frame& f, int arg) {
+  Result value = load_global(ex, f, name_at(f, arg >> 1));
+  if (value.is_value() && (arg & 1) != 0) f.stack.emplace_back();
+  return push(f, std::move(value));
+}
+Next do_STORE_GLOBAL(Executor& ex, Frame& f, int arg) {
+  ex.saw_constant(f.globals);
+  ex.dict_set(f.globals, name_at(f, arg), peek(f, 0));
+  drop(f, 1);
+  return Next::Go;
+}
+Next do_DELETE_GLOBAL(Executor& ex, Frame& f, int arg) {
+  ex.saw_constant(f.globals);
+  if (!ex.dict_contains(f.globals, name_at(f, arg))) {
+    ex.raise(PyExc_NameError, "name '" + py::text_of(name_at(f, arg)) + "' is not defined");
+    return Next::Raise;
+  }
+  ex.dict_set(f.globals, name_at(f, arg), nullptr);
+  return Next::Go;
+}
+
+// Class bodies and exec'd code only.
+Next do_LOAD_NAME(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "LOAD_NAME"}}); }
+Next do_STORE_NAME(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "STORE_NAME"}}); }
+Next do_DELETE_NAME(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "DELETE_NAME"}}); }
+
+Next do_LOAD_ATTR(Executor& ex, Frame& f, int arg) {
+  auto object = py::Owned<>::share(peek(f, 0));
+  Result r = ex.getattr(object.get(), name_at(f, arg));
+  drop_below(f, r, 1);
+  return push(f, std::move(r));
+}
+Next do_LOAD_METHOD(Executor& ex, Frame& f, int arg) {
+  auto object = py::Owned<>::share(peek(f, 0));
+  bool unbound_method = false;
+  Result r = ex.getattr_method(object.get(), name_at(f, arg), &unbound_method);
+  if (r.did == Result::Did::Raised) return Next::Raise;
+  drop_below(f, r, 1);
+  if (unbound_method) {
+    f.stack.push_back(std::move(r.value));
+    f.stack.push_back(std::move(object));
+  } else {
+    // NULL below a callable that is bound already; a pushed frame's result lands above the NULL.
+    Frame& waiting = f;
+    waiting.stack.emplace_back();
+    return push(waiting, std::move(r));
+  }
+  return Next::Go;
+}
+Next do_STORE_ATTR(Executor& ex, Frame& f, int arg) {
+  auto object = py::Owned<>::share(peek(f, 0));
+  auto value = py::Owned<>::share(peek(f, 1));
+  Result r = ex.setattr(object.get(), name_at(f, arg), value.get());
+  if (r.did == Result::Did::Raised) return Next::Raise;
+  drop(f, 2);
+  return Next::Go;
+}
+Next do_DELETE_ATTR(Executor& ex, Frame& f, int arg) {
+  auto object = py::Owned<>::share(peek(f, 0));
+  Result r = ex.setattr(object.get(), name_at(f, arg), nullptr);
+  if (r.did == Result::Did::Raised) return Next::Raise;
+  drop(f, 1);
+  return Next::Go;
+}
+
+Next do_IMPORT_NAME(Executor& ex, Frame& f, int arg) {
+  // An import that has happened is a look-up; one that has not is carried out now, as the program would do at this point.
+  PyObject* from = peek(f, 0);
+  PyObject* level = peek(f, 1);
+  auto module = py::take(PyImport_ImportModuleLevelObject(name_at(f, arg), f.globals, Py_None, from, PyLong_AsLong(level)));
+  ex.saw_constant(module.get());
+  drop(f, 2);
+  f.stack.push_back(std::move(module));
+  return Next::Go;
+}
+Next do_IMPORT_FROM(Executor& ex, Frame& f, int arg) {
+  PyObject* module = peek(f, 0);
+  if (!PyModule_Check(module)) throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "IMPORT_FROM"}});
+  Result r = ex.getattr(module, name_at(f, arg));
+  if (r.did != Result::Did::Raised) return push(f, std::move(r));
+  // A submodule that is not bound in its package yet.
+  auto full = py::take(PyUnicode_FromFormat("%s.%U", PyModule_GetName(module), name_at(f, arg)));
+  PyObject* found = PyDict_GetItemWithError(PyImport_GetModuleDict(), full.get());
+  if (found == nullptr) {
+    const std::string text = "cannot import name '" + py::text_of(name_at(f, arg)) + "' from '" + PyModule_GetName(module) + "'";
+    ex.raise(PyExc_ImportError, text);
+    return Next::Raise;
+  }
+  ex.exception = {};
+  ex.saw_constant(found);
+  f.stack.push_back(py::Owned<>::share(found));
+  return Next::Go;
+}
+Next do_IMPORT_STAR(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "IMPORT_STAR"}}); }
+
+}  // namespace pellucid::trace

@@ -1,0 +1,112 @@
+// str(), repr(), format(), and isinstance().
+#include "py/cpython311.h"
+#include "trace/executor.h"
+
+namespace pellucid::trace {
+
+using K = Continuation::Kind;
+using objects::Contents;
+using objects::names;
+
+Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
+  value = original(value);
+  doing = "prints";
+  const Cat cat = objects::cat_of(value);
+  auto native = [&](PyObject* v) {
+    auto text = py::Owned<>::steal(how[2] == 's' ? PyObject_Str(v) : PyObject_Repr(v));
+    if (!text) return settle(std::move(then), raise_pending(py::PythonError()));
+    return settle(std::move(then), Result::of(std::move(text)));
+  };
+  if (objects::is_atom(cat) || cat == Cat::Range || cat == Cat::Type || cat == Cat::Slice) return native(value);
+  if (cat == Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", "printing a tensor"}});
+  if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Set || cat == Cat::FrozenSet || cat == Cat::Deque) {
+    const Contents inside = deep_touch(value);
+    PyObject* own = objects::is_exact_builtin(Py_TYPE(value)) ? nullptr : type_lookup(Py_TYPE(value), "__repr__");
+    if (!inside.tensor && !inside.user && !inside.shadowed && (own == nullptr || !PyFunction_Check(own))) return native(readable(value));
+  }
+  if (cat == Cat::Module || cat == Cat::Code || cat == Cat::Function || cat == Cat::Builtin) {
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "printing"}, {"type", Py_TYPE(value)->tp_name}});  // holds an address
+  }
+  bool found = false;
+  PyObject* method = type_lookup(Py_TYPE(value), how);
+  if (method != nullptr && PyFunction_Check(method)) return special(value, how, {}, Continuation(K::Str).before(std::move(then)), &found);
+  if (how[2] == 's') {
+    if (method != nullptr && Py_IS_TYPE(method, &PyWrapperDescr_Type) && reinterpret_cast<PyDescrObject*>(method)->d_type == &PyBaseObject_Type) {
+      return to_text(value, "__repr__", std::move(then));
+    }
+    if (PyExceptionInstance_Check(value)) {
+      auto args = py::take(PyObject_GetAttr(value, names().args));
+      const Contents inside = deep_touch(args.get());
+      if (!inside.tensor && !inside.user && !inside.shadowed) return native(value);
+    }
+  }
+  unsupported(Reason::UnsupportedProtocol, {{"protocol", how}, {"type", Py_TYPE(value)->tp_name}});
+}
+
+Result Executor::format(PyObject* value, PyObject* spec, Continuation then) {
+  value = original(value);
+  const Cat cat = objects::cat_of(value);
+  if (objects::is_atom(cat)) {
+    auto text = py::Owned<>::steal(PyObject_Format(value, spec));
+    if (!text) return settle(std::move(then), raise_pending(py::PythonError()));
+    return settle(std::move(then), Result::of(std::move(text)));
+  }
+  if (cat == Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", "printing a tensor"}});
+  bool found = false;
+  PyObject* method = type_lookup(Py_TYPE(value), names().__format__);
+  PyObject* args[] = {spec};
+  if (method != nullptr && PyFunction_Check(method)) return special(value, "__format__", args, Continuation(K::Str).before(std::move(then)), &found);
+  if (PyUnicode_GET_LENGTH(spec) == 0) return to_text(value, "__str__", std::move(then));
+  return settle(std::move(then), raise(PyExc_TypeError, std::string("unsupported format string passed to ") + Py_TYPE(value)->tp_name + ".__format__"));
+}
+
+// isinstance(object, type) or issubclass(object, type)
+Result Executor::is_instance(PyObject* object, PyObject* type, Continuation then, bool subclass) {
+  object = original(object);
+  const char* hook_name = subclass ? "__subclasscheck__" : "__instancecheck__";
+  if (PyTuple_Check(type)) {
+    // All native checks first: only a metaclass with Python code needs the polyfill.
+    bool python = false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type); ++i) python |= checks_in_python(PyTuple_GET_ITEM(type, i), hook_name);
+    if (python) {
+      PyObject* args[] = {object, type};
+      return call_polyfill(subclass ? "issubclass_of_any" : "isinstance_of_any", args, std::move(then));
+    }
+  } else if (checks_in_python(type, hook_name)) {
+    if (!subclass && reinterpret_cast<PyObject*>(Py_TYPE(object)) == type) return settle(std::move(then), Result::boolean(true));
+    PyObject* hook = type_lookup(Py_TYPE(type), hook_name);
+    return call2(hook, type, object, Continuation(K::Bool).before(std::move(then)));
+  }
+  if (PyTuple_Check(type)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type); ++i) guard_abc(PyTuple_GET_ITEM(type, i));
+  } else {
+    guard_abc(type);
+  }
+  int yes = 0;
+  if (!subclass && objects::is_generator(object)) {
+    yes = PyObject_IsSubclass(reinterpret_cast<PyObject*>(&PyGen_Type), type);
+  } else {
+    yes = subclass ? PyObject_IsSubclass(object, type) : PyObject_IsInstance(object, type);
+  }
+  if (yes < 0) return settle(std::move(then), raise_pending(py::PythonError()));
+  return settle(std::move(then), Result::boolean(yes == 1));
+}
+
+bool Executor::checks_in_python(PyObject* type, const char* hook_name) {
+  static PyObject* abc_meta = py::import_attr("abc", "ABCMeta").release();
+  if (!PyType_Check(type) || Py_TYPE(type) == &PyType_Type) return false;
+  PyObject* hook = type_lookup(Py_TYPE(type), hook_name);
+  if (hook == nullptr || !PyFunction_Check(hook)) return false;
+  auto name = py::interned(hook_name);
+  return hook != py::type_lookup(reinterpret_cast<PyTypeObject*>(abc_meta), name.get());  // ABCMeta's own only asks C
+}
+
+void Executor::guard_abc(PyObject* type) {
+  static PyObject* abc_meta = py::import_attr("abc", "ABCMeta").release();
+  static PyObject* token = py::import_attr("abc", "get_cache_token").release();
+  if (!PyType_Check(type) || !PyType_IsSubtype(Py_TYPE(type), reinterpret_cast<PyTypeObject*>(abc_meta))) return;
+  auto value = py::take(PyObject_CallNoArgs(token));
+  guard(objects::Kind::ABC_TOKEN, nullptr, {}, PyLong_AsLongLong(value.get()));
+}
+
+}  // namespace pellucid::trace

@@ -1,0 +1,209 @@
+// The program's exceptions: raising, finding the handler, and what a waiting frame makes of a result or an exception.
+#include "trace/executor.h"
+
+namespace pellucid::objects {
+
+Result Tracer::raise(py::Owned<> instance) {
+  exception = std::move(instance);
+  return Result::raised();
+}
+Result Tracer::raise(PyObject* type, const std::string& message) {
+  auto text = py::str(message);
+  return raise(py::take(PyObject_CallOneArg(type, text.get())));
+}
+Result Tracer::raise_pending(const py::PythonError& error) {
+  PyObject* value = error.value();
+  if (PyErr_GivenExceptionMatches(value, PyExc_KeyboardInterrupt) || PyErr_GivenExceptionMatches(value, PyExc_MemoryError)) throw error;
+  return raise(py::Owned<>::share(value));
+}
+
+Result Tracer::call1(PyObject* callable, PyObject* a, Continuation then) { return call(callable, Args{{&a, 1}, nullptr}, std::move(then)); }
+Result Tracer::call2(PyObject* callable, PyObject* a, PyObject* b, Continuation then) {
+  PyObject* values[] = {a, b};
+  return call(callable, Args{values, nullptr}, std::move(then));
+}
+Result Tracer::call3(PyObject* callable, PyObject* a, PyObject* b, PyObject* c, Continuation then) {
+  PyObject* values[] = {a, b, c};
+  return call(callable, Args{values, nullptr}, std::move(then));
+}
+
+}  // namespace pellucid::objects
+
+namespace pellucid::trace {
+
+using K = Continuation::Kind;
+
+// Generators have an exc_info of their own; every other frame uses its caller's.
+py::Owned<>& Executor::handled_slot() {
+  Frame* f = top_.get();
+  while (f->generator == nullptr && f->back) f = f->back.get();
+  return f->handled;
+}
+
+PyObject* Executor::topmost_handled() {
+  for (Frame* f = top_.get(); f != nullptr; f = f->back.get()) {
+    if ((f->generator != nullptr || !f->back) && f->handled && f->handled.get() != Py_None) return f->handled.get();
+  }
+  return nullptr;
+}
+
+bool Executor::unwind() {
+  if (PyObject* context = topmost_handled(); context != nullptr && context != exception.get()) {
+    // As _PyErr_SetObject: the exception being handled becomes the context, without making a cycle.
+    auto current = py::Owned<>::steal(PyException_GetContext(exception.get()));
+    if (!current) {
+      PyObject* o = context;
+      bool cycle = false;
+      while (o != nullptr && !cycle) {
+        auto up = py::Owned<>::steal(PyException_GetContext(o));
+        cycle = up.get() == exception.get();
+        if (cycle) PyException_SetContext(o, nullptr);
+        o = up.get();
+      }
+      PyException_SetContext(exception.get(), Py_NewRef(context));
+    }
+  }
+  for (;;) {
+    Frame& frame = *top_;
+    Handler handler;
+    if (find_handler(*frame.info, frame.at, &handler)) {
+      while (frame.stack.size() > static_cast<std::size_t>(handler.depth)) frame.stack.pop_back();
+      if (handler.lasti) frame.stack.push_back(py::take(PyLong_FromLong(frame.at / 2)));
+      frame.stack.push_back(std::move(exception));
+      frame.next = handler.target;
+      return true;
+    }
+    if (frame.generator != nullptr) {
+      auto done = pop_frame();
+      done->generator->running = false;
+      if (PyErr_GivenExceptionMatches(exception.get(), PyExc_StopIteration)) {
+        auto text = py::str("generator raised StopIteration");
+        auto error = py::take(PyObject_CallOneArg(PyExc_RuntimeError, text.get()));
+        PyException_SetCause(error.get(), Py_NewRef(exception.get()));
+        PyException_SetContext(error.get(), Py_NewRef(exception.get()));
+        exception = std::move(error);
+      }
+      Result r = settle(std::move(done->then), Result::raised());
+      if (deliver(std::move(r)) == Next::Go) return true;
+      continue;
+    }
+    if (!frame.back) return false;
+    auto done = pop_frame();
+    if (deliver(settle(std::move(done->then), Result::raised())) == Next::Go) return true;
+  }
+}
+
+namespace {
+
+bool matches(const py::Owned<>& exception, PyObject* type) { return PyErr_GivenExceptionMatches(exception.get(), type) != 0; }
+
+Result settle_raised(Executor& ex, Continuation& then) {
+  Frame* frame = ex.top();
+  switch (then.kind) {
+    case K::GetAttrFallback:
+      if (!matches(ex.exception, PyExc_AttributeError)) break;
+      ex.exception = {};
+      return ex.call2(then.c.get(), then.a.get(), then.b.get(), then.next ? std::move(*std::exchange(then.next, nullptr)) : Continuation());
+    case K::Default:
+      if (!matches(ex.exception, then.a.get())) break;
+      ex.exception = {};
+      return Result::of(then.b.copy());
+    case K::HasAttr:
+      if (!matches(ex.exception, PyExc_AttributeError)) break;
+      ex.exception = {};
+      return Result::boolean(false);
+    case K::ForIter:
+      if (!matches(ex.exception, PyExc_StopIteration)) break;
+      ex.exception = {};
+      drop(*frame, 1);
+      frame->next = static_cast<int>(then.number);
+      return Result::done();
+    case K::Send: {
+      if (!matches(ex.exception, PyExc_StopIteration)) break;
+      auto value = py::take(PyObject_GetAttrString(ex.exception.get(), "value"));
+      ex.exception = {};
+      drop(*frame, 1);
+      frame->stack.push_back(std::move(value));
+      frame->next = static_cast<int>(then.number);
+      return Result::done();
+    }
+    default: break;
+  }
+  return Result::raised();
+}
+
+Result type_error(Executor& ex, const std::string& message) { return ex.raise(PyExc_TypeError, message); }
+
+Result settle_value(Executor& ex, Continuation& then, py::Owned<> value) {
+  switch (then.kind) {
+    case K::Drop: return Result::done();
+    case K::Replace: return Result::of(std::move(then.a));
+    case K::Init:
+      if (value.get() != Py_None) return type_error(ex, std::string("__init__() should return None, not '") + Py_TYPE(value.get())->tp_name + "'");
+      return Result::of(std::move(then.a));
+    case K::NewThenInit: {
+      if (!PyObject_TypeCheck(value.get(), reinterpret_cast<PyTypeObject*>(then.a.get()))) return Result::of(std::move(value));
+      std::vector<PyObject*> values;
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(then.b.get()); ++i) values.push_back(PyTuple_GET_ITEM(then.b.get(), i));
+      auto* type = reinterpret_cast<PyObject*>(Py_TYPE(value.get()));
+      return ex.initialise_instance(std::move(value), type, Args{values, then.c.get()}, then.next ? std::move(*std::exchange(then.next, nullptr)) : Continuation());
+    }
+    case K::Bool: case K::Contains: {
+      Result truth = ex.truth(value.get());
+      if (!truth.is_value()) ex.unsupported(Reason::UnsupportedProtocol, {{"protocol", "truth of the result"}, {"type", Py_TYPE(value.get())->tp_name}});
+      return Result::boolean((truth.value.get() == Py_True) != (then.number == 1));
+    }
+    case K::Retry: {
+      Frame* frame = ex.top();
+      frame->stack.push_back(std::move(value));
+      frame->next = frame->at;
+      return Result::done();
+    }
+    case K::Reflected: {
+      if (value.get() != Py_NotImplemented) return Result::of(std::move(value));
+      const int op = static_cast<int>(then.number);
+      Continuation after = then.next ? std::move(*std::exchange(then.next, nullptr)) : Continuation();
+      return ex.reflected(then.a.get(), then.b.get(), op, then.stage, std::move(after));
+    }
+    case K::CallWith: {
+      const Py_ssize_t n = PyTuple_GET_SIZE(then.b.get());
+      std::vector<PyObject*> values;
+      for (Py_ssize_t i = 0; i < n; ++i) values.push_back(i == then.number ? value.get() : PyTuple_GET_ITEM(then.b.get(), i));
+      return ex.call(then.a.get(), Args{values, then.c.get()}, then.next ? std::move(*std::exchange(then.next, nullptr)) : Continuation());
+    }
+    case K::Length: {
+      if (!PyLong_Check(value.get())) return type_error(ex, std::string("'") + Py_TYPE(value.get())->tp_name + "' object cannot be interpreted as an integer");
+      if (Py_SIZE(value.get()) < 0) return ex.raise(PyExc_ValueError, "__len__() should return >= 0");
+      return Result::of(std::move(value));
+    }
+    case K::Str:
+      if (!PyUnicode_Check(value.get())) return type_error(ex, std::string("__str__ returned non-string (type ") + Py_TYPE(value.get())->tp_name + ")");
+      return Result::of(std::move(value));
+    case K::HasAttr: return Result::boolean(true);
+    case K::TupleFrom: return Result::of(py::take(PySequence_Tuple(value.get())));
+    case K::Raise: return ex.raise(std::move(value));
+    case K::SetItemOn: {
+      Result stored = ex.store_subscript(then.a.get(), then.b.get(), value.get());
+      if (stored.did == Result::Did::Raised) return stored;
+      if (stored.did == Result::Did::Pushed) ex.unsupported(Reason::UnsupportedProtocol, {{"protocol", "__setitem__"}, {"type", Py_TYPE(then.a.get())->tp_name}});
+      return Result::of(then.c ? then.c.copy() : std::move(value));
+    }
+    default: return Result::of(std::move(value));
+  }
+}
+
+}  // namespace
+
+Result Executor::settle(Continuation then, Result result) {
+  for (;;) {
+    if (then.kind != K::Push) {
+      if (result.did == Result::Did::Raised) result = settle_raised(*this, then);
+      else if (result.is_value()) result = settle_value(*this, then, std::move(result.value));
+    }
+    if (!then.next || result.did == Result::Did::Pushed || result.did == Result::Did::Done) return result;
+    Continuation rest = std::move(*then.next);
+    then = std::move(rest);
+  }
+}
+
+}  // namespace pellucid::trace
