@@ -3,6 +3,7 @@
 
 #include "binding/aten_testing.h"
 #include "binding/bytecode_testing.h"
+#include "binding/codegen_testing.h"
 #include "binding/graph_testing.h"
 #include "py/ref.h"
 #include "runtime/runtime.h"
@@ -11,6 +12,7 @@ NB_MODULE(_core, m) {
   m.doc() = "The native core of pellucid.";
   pellucid::binding::bind_aten(m);
   pellucid::binding::add_bytecode_testing(m);
+  pellucid::binding::add_codegen_testing(m);
   pellucid::binding::add_graph_testing(m);
   try {
     pellucid::runtime::initialise(m.ptr());

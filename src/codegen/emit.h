@@ -19,4 +19,7 @@ void finish_graph(objects::Capture& capture);
 // `name` is the global it gets, "__compiled_fn_0".
 py::Owned<PyFunctionObject> emit(const objects::Capture& capture, PyObject* compiled, const std::string& name);
 
+// The emitted function's body as Python text, for logs and reports. After finish_graph.
+std::string describe(const objects::Capture& capture, const std::string& name);
+
 }  // namespace pellucid::codegen

@@ -1,0 +1,166 @@
+// The emitted function as Python text, from the same lines that the emitter reads.
+#include <initializer_list>
+#include <string_view>
+
+#include "codegen/facts.h"
+#include "codegen/program.h"
+
+namespace pellucid::codegen {
+namespace {
+
+std::string cat(std::initializer_list<std::string_view> parts) {
+  std::string out;
+  for (std::string_view part : parts) out += part;
+  return out;
+}
+
+class Printer {
+ public:
+  explicit Printer(Program& program) : program_(program) {}
+  std::string line(const Line& line);
+
+ private:
+  std::string text(const Expr& expr);
+  std::string text(const Stmt& stmt);
+  std::string text(const Source* source);
+  std::string step(const Source* source);
+  std::string fresh(int index);
+  std::string object(PyObject* object);
+  std::string call(const std::string& callee, const std::vector<Expr>& arguments);
+  std::string keyword_call(const Expr& expr);
+  std::string joined(const std::vector<Expr>& items);
+  std::string map(const std::vector<Expr>& items);
+  std::string graph_call();
+
+  Program& program_;
+};
+
+std::string Printer::object(PyObject* object) { return is_literal(object) && !PyCode_Check(object) ? py::repr_of(object) : program_.global_of(object); }
+
+std::string Printer::text(const Source* source) {
+  const std::string* local = program_.local_of(source);
+  return local != nullptr ? *local : step(source);
+}
+
+std::string Printer::step(const Source* source) {
+  const Load load = program_.step(source);
+  switch (load.form) {
+    case Load::Form::Argument:
+    case Load::Form::Deref: return py::text_of(load.name);
+    case Load::Form::Cell: return cat({"<cell ", py::text_of(load.name), ">"});
+    case Load::Form::Object: return object(load.callee);
+    case Load::Form::Attr: return cat({text(source->base), ".", py::text_of(load.name)});
+    case Load::Form::Subscr: return cat({text(source->base), "[", object(load.name), "]"});
+    case Load::Form::Call: {
+      std::string arguments = text(source->base);
+      if (load.name != nullptr) arguments += cat({", ", object(load.name)});
+      return cat({program_.global_of(load.callee), "(", arguments, ")"});
+    }
+    case Load::Form::CallSubscr:
+      return cat({program_.global_of(load.callee), "(", text(source->base), ", '__dict__')[", object(load.name), "]"});
+  }
+  return "?";
+}
+
+std::string Printer::joined(const std::vector<Expr>& items) {
+  std::string out;
+  for (const Expr& item : items) {
+    if (!out.empty()) out += ", ";
+    out += text(item);
+  }
+  return out;
+}
+
+std::string Printer::map(const std::vector<Expr>& items) {
+  std::string out = "{";
+  for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+    if (i != 0) out += ", ";
+    out += text(items[i]);
+    out += ": ";
+    out += text(items[i + 1]);
+  }
+  out += "}";
+  return out;
+}
+
+std::string Printer::call(const std::string& callee, const std::vector<Expr>& arguments) { return cat({callee, "(", joined(arguments), ")"}); }
+
+std::string Printer::keyword_call(const Expr& expr) {
+  const Expr &arguments = expr.items[1], &keywords = expr.items[2];
+  if (keywords.items.empty()) return call(text(expr.items[0]), arguments.items);
+  return cat({text(expr.items[0]), "(*", text(arguments), ", **", text(keywords), ")"});
+}
+
+std::string Printer::fresh(int index) {
+  const std::string* local = program_.local_of_fresh(index);
+  return local != nullptr ? *local : text(program_.plan().fresh[static_cast<std::size_t>(index)].make);
+}
+
+std::string Printer::text(const Expr& expr) {
+  switch (expr.kind) {
+    case Expr::Kind::Constant: return object(expr.object.get());
+    case Expr::Kind::Source: return text(expr.source);
+    case Expr::Kind::Output: return program_.local_of(expr.node);
+    case Expr::Kind::Fresh: return fresh(expr.index);
+    case Expr::Kind::Call: return call(program_.global_of(expr.object.get()), expr.items);
+    case Expr::Kind::CallKw: return keyword_call(expr);
+    case Expr::Kind::Tuple: return cat({"(", joined(expr.items), expr.items.size() == 1 ? ",)" : ")"});
+    case Expr::Kind::List: return cat({"[", joined(expr.items), "]"});
+    case Expr::Kind::Set: return cat({"{", joined(expr.items), "}"});
+    case Expr::Kind::Slice: return cat({"slice(", joined(expr.items), ")"});
+    case Expr::Kind::Map: return map(expr.items);
+  }
+  return "?";
+}
+
+std::string Printer::text(const Stmt& stmt) {
+  switch (stmt.kind) {
+    case Stmt::Kind::Evaluate: return text(stmt.value);
+    case Stmt::Kind::SetAttr: return cat({text(stmt.target), ".", py::text_of(stmt.name.get()), " = ", text(stmt.value)});
+    case Stmt::Kind::DelAttr: return cat({"del ", text(stmt.target), ".", py::text_of(stmt.name.get())});
+    case Stmt::Kind::SetItem: return cat({text(stmt.target), "[", text(stmt.key), "] = ", text(stmt.value)});
+    case Stmt::Kind::DelItem: return cat({"del ", text(stmt.target), "[", text(stmt.key), "]"});
+    case Stmt::Kind::Append: return cat({text(stmt.target), ".append(", text(stmt.value), ")"});
+    case Stmt::Kind::Add: return cat({text(stmt.target), ".add(", text(stmt.value), ")"});
+  }
+  return "?";
+}
+
+std::string Printer::graph_call() {
+  std::string arguments;
+  for (const Source* input : program_.inputs()) {
+    if (!arguments.empty()) arguments += ", ";
+    arguments += text(input);
+  }
+  return cat({program_.graph_name(), "(", arguments, ")"});
+}
+
+std::string Printer::line(const Line& line) {
+  switch (line.kind) {
+    case Line::Kind::Load: return cat({*program_.local_of(line.source), " = ", step(line.source)});
+    case Line::Kind::Make:
+      return cat({*program_.local_of_fresh(line.fresh), " = ", text(program_.plan().fresh[static_cast<std::size_t>(line.fresh)].make)});
+    case Line::Kind::Do: return text(*line.stmt);
+    case Line::Kind::Return: return program_.returns_graph_output() ? cat({"return ", graph_call(), "[0]"}) : cat({"return ", text(program_.plan().result)});
+    case Line::Kind::Graph: break;
+  }
+  if (program_.returns_graph_output()) return "";  // part of the return
+  std::string targets;
+  for (const graph::Node* node : program_.outputs()) targets += cat({targets.empty() ? "" : ", ", program_.local_of(node)});
+  if (targets.empty()) return graph_call();
+  return cat({targets, program_.outputs().size() == 1 ? ", = " : " = ", graph_call()});
+}
+
+}  // namespace
+
+std::string text_of(Program& program) {
+  Printer printer(program);
+  std::string out;
+  for (const Line& line : program.lines()) {
+    const std::string text = printer.line(line);
+    if (!text.empty()) out += cat({text, "\n"});
+  }
+  return out;
+}
+
+}  // namespace pellucid::codegen

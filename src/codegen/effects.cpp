@@ -1,0 +1,294 @@
+// Replay of the net changes of objects that existed before the region. Only what differs is written; a container whose order changed
+// is emptied and filled again. Always through the builtin's own operations: no overridden method of a subclass runs.
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/reasons.h"
+#include "codegen/walk.h"
+
+namespace pellucid::codegen {
+namespace {
+
+using objects::Effect;
+using Items = std::vector<PyObject*>;
+
+[[noreturn]] void cannot_replay(PyObject* target, const char* what) {
+  throw GraphBreak(Reason::UnsupportedMutation, {{"target", std::string("a ") + Py_TYPE(target)->tp_name + " (" + what + ")"}});
+}
+
+template <class... E>
+std::vector<Expr> exprs(E... each_one) {
+  std::vector<Expr> items;
+  (items.push_back(std::move(each_one)), ...);
+  return items;
+}
+Expr integer(std::size_t value) { return Expr::constant(py::take(PyLong_FromSize_t(value)).get()); }
+
+PyObject* method(PyTypeObject* base, const char* name) {
+  PyObject* found = lookup(base, name);
+  if (found == nullptr) py::check((PyErr_Format(PyExc_SystemError, "%s has no %s", base->tp_name, name), -1));
+  return found;
+}
+
+// The statements of one effect on one target.
+class Replay {
+ public:
+  Replay(Walker& walker, std::vector<Stmt>& out, PyObject* target) : walker_(walker), out_(out), object_(target), target_(walker.ref(target)) {
+    if (target_.kind != Expr::Kind::Source && target_.kind != Expr::Kind::Constant) cannot_replay(target, "it has no known origin");
+  }
+
+  void set_list(const Items& before, const Items& after);
+  void set_deque(const Items& before, const Items& after);
+  void set_set(const Items& before, const Items& after);
+  void set_dict(const Pairs& before, PyObject* after);
+
+ private:
+  void call(PyTypeObject* base, const char* name, std::vector<Expr> arguments = {});
+  void step(Stmt::Kind kind, Expr key, Expr value);
+  bool plain_items(PyTypeObject* base) const;
+  Expr key_ref(PyObject* key);
+  void store(PyObject* key, PyObject* value);
+  void erase(PyObject* key);
+  bool update_in_place(const Pairs& before, const Pairs& after_items, PyObject* after);
+  PyTypeObject* dict_base() const { return PyObject_TypeCheck(object_, ordered_dict_type()) ? ordered_dict_type() : &PyDict_Type; }
+
+  Walker& walker_;
+  std::vector<Stmt>& out_;
+  PyObject* object_;
+  Expr target_;
+};
+
+void Replay::call(PyTypeObject* base, const char* name, std::vector<Expr> arguments) {
+  arguments.insert(arguments.begin(), target_.copy());
+  Stmt stmt{.kind = Stmt::Kind::Evaluate};
+  stmt.value = Expr::call(method(base, name), std::move(arguments));
+  out_.push_back(std::move(stmt));
+}
+
+void Replay::step(Stmt::Kind kind, Expr key, Expr value) {
+  Stmt stmt{.kind = kind};
+  stmt.target = target_.copy();
+  stmt.key = std::move(key);
+  stmt.value = std::move(value);
+  out_.push_back(std::move(stmt));
+}
+
+bool Replay::plain_items(PyTypeObject* base) const {
+  return Py_TYPE(object_)->tp_as_mapping->mp_ass_subscript == base->tp_as_mapping->mp_ass_subscript;
+}
+
+Expr Replay::key_ref(PyObject* key) {
+  if (!has_c_hash(key)) cannot_replay(object_, "a key whose __hash__ is written in Python");
+  return walker_.ref(key);
+}
+
+void Replay::set_list(const Items& before, const Items& after) {
+  const std::size_t shorter = std::min(before.size(), after.size());
+  std::size_t head = 0, tail = 0;
+  while (head < shorter && before[head] == after[head]) ++head;
+  while (tail < shorter - head && before[before.size() - 1 - tail] == after[after.size() - 1 - tail]) ++tail;
+  if (head == before.size()) {
+    for (std::size_t i = head; i < after.size(); ++i) step(Stmt::Kind::Append, {}, walker_.ref(after[i]));
+    return;
+  }
+  std::vector<Expr> middle;
+  for (std::size_t i = head; i < after.size() - tail; ++i) middle.push_back(walker_.ref(after[i]));
+  Expr range = Expr::list(Expr::Kind::Slice, exprs(integer(head), integer(before.size() - tail), Expr::constant(Py_None)));
+  Expr items = Expr::list(Expr::Kind::List, std::move(middle));
+  if (plain_items(&PyList_Type)) {
+    step(Stmt::Kind::SetItem, std::move(range), std::move(items));
+  } else {
+    call(&PyList_Type, "__setitem__", exprs(std::move(range), std::move(items)));
+  }
+}
+
+void Replay::set_deque(const Items& before, const Items& after) {
+  std::size_t kept = 0;
+  while (kept < std::min(before.size(), after.size()) && before[kept] == after[kept]) ++kept;
+  if (kept != before.size()) {
+    call(deque_type(), "clear");
+    kept = 0;
+  }
+  for (std::size_t i = kept; i < after.size(); ++i) call(deque_type(), "append", exprs(walker_.ref(after[i])));
+}
+
+void Replay::set_set(const Items& before, const Items& after) {
+  const std::unordered_set<PyObject*> old(before.begin(), before.end()), now(after.begin(), after.end());
+  Items removed;
+  bool loadable = true;
+  for (PyObject* item : before) {
+    if (now.count(item) != 0) continue;
+    removed.push_back(item);
+    loadable = loadable && walker_.exists(item);
+  }
+  if (!loadable) call(&PySet_Type, "clear");
+  for (PyObject* item : removed) {
+    if (loadable) call(&PySet_Type, "discard", exprs(key_ref(item)));
+  }
+  for (PyObject* item : after) {
+    if (!loadable || old.count(item) == 0) step(Stmt::Kind::Add, {}, key_ref(item));
+  }
+}
+
+void Replay::store(PyObject* key, PyObject* value) {
+  Expr key_expr = key_ref(key);
+  if (plain_items(dict_base())) {
+    step(Stmt::Kind::SetItem, std::move(key_expr), walker_.ref(value));
+  } else {
+    call(dict_base(), "__setitem__", exprs(std::move(key_expr), walker_.ref(value)));
+  }
+}
+
+void Replay::erase(PyObject* key) {
+  if (plain_items(dict_base())) {
+    step(Stmt::Kind::DelItem, key_ref(key), {});
+  } else {
+    call(dict_base(), "__delitem__", exprs(key_ref(key)));
+  }
+}
+
+// Writes the difference. False (and nothing written) when the order of the keys would not come out right.
+bool Replay::update_in_place(const Pairs& before, const Pairs& after_items, PyObject* after) {
+  Items removed;
+  std::unordered_map<PyObject*, PyObject*> old_value;  // by key, as the changed dict spells it
+  std::size_t survivors = 0;
+  for (auto [key, value] : before) {
+    PyObject* now = PyDict_GetItemWithError(after, key);
+    if (now == nullptr) {
+      if (PyErr_Occurred() != nullptr) py::throw_pending();
+      if (!walker_.exists(key)) return false;
+      removed.push_back(key);
+      continue;
+    }
+    if (survivors >= after_items.size() || after_items[survivors].first != key) return false;
+    ++survivors;
+    old_value.emplace(key, value);
+  }
+  for (PyObject* key : removed) erase(key);
+  for (auto [key, value] : after_items) {
+    auto old = old_value.find(key);
+    if (old == old_value.end() || old->second != value) store(key, value);
+  }
+  return true;
+}
+
+void Replay::set_dict(const Pairs& before, PyObject* after) {
+  const Pairs items = dict_items(after);
+  if (update_in_place(before, items, after)) return;
+  call(dict_base(), "clear");
+  for (auto [key, value] : items) store(key, value);
+}
+
+// An instance dict is written through the instance: attributes kept without a dict stay so.
+bool set_instance_dict(Walker& walker, std::vector<Stmt>& out, const Source* source, const Pairs& before, PyObject* after) {
+  if (source->step != source::Step::DictOf) return false;
+  PyTypeObject* type = nullptr;
+  for (const auto& [object, from] : walker.capture().source_of) {
+    if (from == source->base) type = Py_TYPE(object);
+  }
+  if (type == nullptr || PyType_IsSubtype(type, &PyModule_Type) || PyType_IsSubtype(type, &PyType_Type)) return false;
+  const Pairs items = dict_items(after);
+  std::size_t position = 0;
+  for (auto [key, value] : before) {
+    if (PyDict_GetItemWithError(after, key) == nullptr) continue;
+    if (position >= items.size() || items[position].first != key) return false;
+    ++position;
+  }
+  for (auto [key, value] : before) {
+    if (!PyUnicode_CheckExact(key)) return false;
+    if (PyDict_GetItemWithError(after, key) == nullptr) out.push_back(del_instance_attr(type, Expr::of(source->base), key));
+  }
+  std::unordered_map<PyObject*, PyObject*> old(before.begin(), before.end());
+  for (auto [key, value] : items) {
+    auto found = old.find(key);
+    if (found != old.end() && found->second == value) continue;
+    if (!PyUnicode_CheckExact(key)) return false;
+    out.push_back(set_instance_attr(type, Expr::of(source->base), key, walker.ref(value)));
+  }
+  return true;
+}
+
+// What a container holds when its effect comes: as it was, or as an earlier effect left it.
+class Contents {
+ public:
+  PyObject* before(PyObject* target) const {
+    auto found = last_.find(target);
+    return found == last_.end() ? target : found->second;
+  }
+  void after(PyObject* target, PyObject* value) { last_[target] = value; }
+
+ private:
+  std::unordered_map<PyObject*, PyObject*> last_;
+};
+
+void replay_dict(Walker& walker, std::vector<Stmt>& out, PyObject* target, PyObject* before, PyObject* after) {
+  const Expr place = walker.ref(target);
+  const Pairs old = dict_items(before);
+  std::vector<Stmt> as_instance;
+  if (place.kind == Expr::Kind::Source && set_instance_dict(walker, as_instance, place.source, old, after)) {
+    for (Stmt& stmt : as_instance) out.push_back(std::move(stmt));
+    return;
+  }
+  Replay(walker, out, target).set_dict(old, after);
+}
+
+void replay_cell(Walker& walker, std::vector<Stmt>& out, const Effect& effect) {
+  auto name = py::interned("cell_contents");
+  Expr target = walker.ref(effect.target.get());
+  out.push_back(effect.value ? set_c_attr(effect.target.get(), std::move(target), name.get(), walker.ref(effect.value.get()))
+                             : del_c_attr(effect.target.get(), std::move(target), name.get()));
+}
+
+void replay_attr(Walker& walker, std::vector<Stmt>& out, const Effect& effect) {
+  PyObject* object = effect.target.get();
+  Expr target = walker.ref(object);
+  out.push_back(effect.value ? set_c_attr(object, std::move(target), effect.name.get(), walker.ref(effect.value.get()))
+                             : del_c_attr(object, std::move(target), effect.name.get()));
+}
+
+void replay_call(Walker& walker, std::vector<Stmt>& out, const Effect& effect) {
+  std::vector<Expr> arguments;
+  if (effect.args) {
+    for (PyObject* argument : list_items(effect.args.get())) arguments.push_back(walker.ref(argument));
+  }
+  Stmt stmt{.kind = Stmt::Kind::Evaluate};
+  stmt.value.kind = Expr::Kind::CallKw;
+  stmt.value.items.push_back(walker.ref(effect.target.get()));
+  stmt.value.items.push_back(Expr::list(Expr::Kind::Tuple, std::move(arguments)));
+  Expr keywords = Expr::list(Expr::Kind::Map, {});
+  if (effect.kwargs) {
+    for (auto [name, value] : dict_items(effect.kwargs.get())) {
+      keywords.items.push_back(Expr::constant(name));
+      keywords.items.push_back(walker.ref(value));
+    }
+  }
+  stmt.value.items.push_back(std::move(keywords));
+  out.push_back(std::move(stmt));
+}
+
+void replay_one(Walker& walker, std::vector<Stmt>& out, const Effect& effect, Contents& contents) {
+  PyObject* target = effect.target.get();
+  PyObject* value = effect.value.get();
+  PyObject* before = contents.before(target);
+  switch (effect.kind) {
+    case Effect::Kind::SetList: Replay(walker, out, target).set_list(list_items(before), list_items(value)); break;
+    case Effect::Kind::SetDeque: Replay(walker, out, target).set_deque(deque_items(before), deque_items(value)); break;
+    case Effect::Kind::SetSet: Replay(walker, out, target).set_set(set_items(before), set_items(value)); break;
+    case Effect::Kind::SetDict: replay_dict(walker, out, target, before, value); break;
+    case Effect::Kind::SetCell: return replay_cell(walker, out, effect);
+    case Effect::Kind::SetAttr: return replay_attr(walker, out, effect);
+    case Effect::Kind::Call: return replay_call(walker, out, effect);
+  }
+  contents.after(target, value);
+}
+
+}  // namespace
+
+std::vector<Stmt> replay(Walker& walker) {
+  std::vector<Stmt> out;
+  Contents contents;
+  for (const Effect& effect : walker.capture().effects) replay_one(walker, out, effect, contents);
+  return out;
+}
+
+}  // namespace pellucid::codegen

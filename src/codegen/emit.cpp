@@ -1,0 +1,236 @@
+#include "codegen/emit.h"
+
+#include "base/reasons.h"
+#include "bytecode/assemble.h"
+#include "codegen/facts.h"
+#include "codegen/program.h"
+
+namespace pellucid::codegen {
+namespace {
+
+using bytecode::Assembler;
+
+bytecode::Signature signature_for(PyCodeObject* code, const Program& program) {
+  bytecode::Signature signature;
+  const int arguments = code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0 ? 1 : 0) +
+                        ((code->co_flags & CO_VARKEYWORDS) != 0 ? 1 : 0);
+  signature.argcount = arguments;  // *args and **kwargs come as the tuple and dict they are
+  if (code->co_nfreevars > 0) signature.flags |= CO_NESTED;
+  for (int i = 0; i < arguments; ++i) {
+    signature.varnames.push_back(py::Owned<>::share(PyTuple_GET_ITEM(code->co_localsplusnames, i)));
+  }
+  for (const std::string& local : program.locals()) signature.varnames.push_back(py::str(local));
+  auto freevars = py::take(PyCode_GetFreevars(code));
+  for (PyObject* name : list_items(freevars.get())) signature.freevars.push_back(py::Owned<>::share(name));
+  signature.filename = py::Owned<>::share(code->co_filename);
+  signature.name = py::Owned<>::share(code->co_name);
+  signature.qualname = py::Owned<>::share(code->co_qualname);
+  signature.firstlineno = code->co_firstlineno;
+  return signature;
+}
+
+class Emitter {
+ public:
+  Emitter(Program& program, PyCodeObject* code) : program_(program), code_(signature_for(code, program)) {
+    code_.set_position({.line = code->co_firstlineno, .end_line = code->co_firstlineno});
+  }
+  py::Owned<PyCodeObject> emit() {
+    code_.prologue();
+    for (const Line& line : program_.lines()) emit(line);
+    return code_.finish();
+  }
+
+ private:
+  void emit(const Line& line);
+  void emit(const Expr& expr);
+  void emit(const Stmt& stmt);
+  void emit(const Source* source);
+  void emit_fresh(int index);
+  void emit_graph();
+  void emit_call(PyObject* callee, const std::vector<Expr>& arguments);
+  void emit_keyword_call(const Expr& expr);
+  void emit_items(const std::vector<Expr>& items) {
+    for (const Expr& item : items) emit(item);
+  }
+  void load_object(PyObject* object, bool push_null = false);
+  void load_base(const Source* source, const Load& load);
+  int slot(const std::string& name) { return code_.local(py::str(name).get()); }
+  static int size(const std::vector<Expr>& items) { return static_cast<int>(items.size()); }
+
+  Program& program_;
+  Assembler code_;
+};
+
+void Emitter::load_object(PyObject* object, bool push_null) {
+  if (!push_null && is_literal(object)) return code_.load_const(object);
+  code_.load_global(py::str(program_.global_of(object)).get(), push_null);
+}
+
+void Emitter::emit(const Source* source) {
+  if (const std::string* local = program_.local_of(source)) return code_.load_fast(slot(*local));
+  const Load load = program_.step(source);
+  load_base(source, load);
+}
+
+void Emitter::load_base(const Source* source, const Load& load) {
+  switch (load.form) {
+    case Load::Form::Argument: return code_.load_fast(static_cast<int>(source->index));
+    case Load::Form::Cell: return code_.load_closure(code_.deref(load.name));
+    case Load::Form::Deref: return code_.load_deref(code_.deref(load.name));
+    case Load::Form::Object: return load_object(load.callee);
+    case Load::Form::Attr:
+      emit(source->base);
+      return code_.load_attr(load.name);
+    case Load::Form::Subscr:
+      emit(source->base);
+      load_object(load.name);
+      return code_.binary_subscr();
+    case Load::Form::Call:
+      load_object(load.callee, true);
+      emit(source->base);
+      if (load.name != nullptr) load_object(load.name);
+      return code_.call(load.name != nullptr ? 2 : 1);
+    case Load::Form::CallSubscr:
+      load_object(load.callee, true);
+      emit(source->base);
+      code_.load_const(py::interned("__dict__").get());
+      code_.call(2);
+      load_object(load.name);
+      return code_.binary_subscr();
+  }
+}
+
+void Emitter::emit_call(PyObject* callee, const std::vector<Expr>& arguments) {
+  load_object(callee, true);
+  emit_items(arguments);
+  code_.call(size(arguments));
+}
+
+void Emitter::emit_keyword_call(const Expr& expr) {
+  const Expr &callee = expr.items[0], &arguments = expr.items[1], &keywords = expr.items[2];
+  code_.push_null();
+  emit(callee);
+  if (keywords.items.empty()) {
+    emit_items(arguments.items);
+    return code_.call(size(arguments.items));
+  }
+  emit(arguments);
+  emit(keywords);
+  code_.call_function_ex(true);
+}
+
+void Emitter::emit_fresh(int index) {
+  if (const std::string* local = program_.local_of_fresh(index)) return code_.load_fast(slot(*local));
+  emit(program_.plan().fresh[static_cast<std::size_t>(index)].make);
+}
+
+void Emitter::emit(const Expr& expr) {
+  switch (expr.kind) {
+    case Expr::Kind::Constant: return load_object(expr.object.get());
+    case Expr::Kind::Source: return emit(expr.source);
+    case Expr::Kind::Output: return code_.load_fast(slot(program_.local_of(expr.node)));
+    case Expr::Kind::Fresh: return emit_fresh(expr.index);
+    case Expr::Kind::Call: return emit_call(expr.object.get(), expr.items);
+    case Expr::Kind::CallKw: return emit_keyword_call(expr);
+    case Expr::Kind::Tuple: emit_items(expr.items); return code_.build_tuple(size(expr.items));
+    case Expr::Kind::List: emit_items(expr.items); return code_.build_list(size(expr.items));
+    case Expr::Kind::Set: emit_items(expr.items); return code_.build_set(size(expr.items));
+    case Expr::Kind::Slice: emit_items(expr.items); return code_.build_slice(size(expr.items));
+    case Expr::Kind::Map: emit_items(expr.items); return code_.build_map(size(expr.items) / 2);
+  }
+}
+
+void Emitter::emit(const Stmt& stmt) {
+  switch (stmt.kind) {
+    case Stmt::Kind::Evaluate:
+      emit(stmt.value);
+      return code_.pop_top();
+    case Stmt::Kind::SetAttr:
+      emit(stmt.value);
+      emit(stmt.target);
+      return code_.store_attr(stmt.name.get());
+    case Stmt::Kind::DelAttr:
+      emit(stmt.target);
+      return code_.delete_attr(stmt.name.get());
+    case Stmt::Kind::SetItem:
+      emit(stmt.value);
+      emit(stmt.target);
+      emit(stmt.key);
+      return code_.store_subscr();
+    case Stmt::Kind::DelItem:
+      emit(stmt.target);
+      emit(stmt.key);
+      return code_.delete_subscr();
+    case Stmt::Kind::Append:
+    case Stmt::Kind::Add:
+      emit(stmt.target);
+      emit(stmt.value);
+      code_.emit(stmt.kind == Stmt::Kind::Append ? bytecode::Opcode::LIST_APPEND : bytecode::Opcode::SET_ADD, 1);
+      return code_.pop_top();
+  }
+}
+
+void Emitter::emit_graph() {
+  code_.load_global(py::str(program_.graph_name()).get(), true);
+  for (const Source* input : program_.inputs()) emit(input);
+  code_.call(static_cast<int>(program_.inputs().size()));
+  const auto& outputs = program_.outputs();
+  if (outputs.empty()) return code_.pop_top();
+  code_.unpack_sequence(static_cast<int>(outputs.size()));
+  if (program_.returns_graph_output()) return;
+  for (const graph::Node* node : outputs) code_.store_fast(slot(program_.local_of(node)));
+}
+
+void Emitter::emit(const Line& line) {
+  switch (line.kind) {
+    case Line::Kind::Load: {
+      const Load load = program_.step(line.source);
+      load_base(line.source, load);
+      return code_.store_fast(slot(*program_.local_of(line.source)));
+    }
+    case Line::Kind::Graph: return emit_graph();
+    case Line::Kind::Make:
+      emit(program_.plan().fresh[static_cast<std::size_t>(line.fresh)].make);
+      return code_.store_fast(slot(*program_.local_of_fresh(line.fresh)));
+    case Line::Kind::Do: return emit(*line.stmt);
+    case Line::Kind::Return:
+      if (!program_.returns_graph_output()) emit(program_.plan().result);
+      return code_.return_value();
+  }
+}
+
+py::Owned<> namespace_for(const Program& program, PyFunctionObject* original, PyObject* compiled) {
+  auto globals = py::take(PyDict_New());
+  PyObject* builtins = original->func_builtins;
+  py::check(PyDict_SetItemString(globals.get(), "__builtins__", builtins));
+  PyObject* module = original->func_module != nullptr ? original->func_module : Py_None;
+  py::check(PyDict_SetItemString(globals.get(), "__name__", module));
+  if (compiled != nullptr) py::check(PyDict_SetItemString(globals.get(), program.graph_name().c_str(), compiled));
+  for (const auto& [name, object] : program.globals()) py::check(PyDict_SetItem(globals.get(), py::str(name).get(), object.get()));
+  return globals;
+}
+
+}  // namespace
+
+void finish_graph(objects::Capture& capture) {
+  const Plan plan = make_plan(capture);
+  capture.graph.output(plan.outputs);
+  capture.graph.simplify();
+}
+
+py::Owned<PyFunctionObject> emit(const objects::Capture& capture, PyObject* compiled, const std::string& name) {
+  Program program(capture, compiled != nullptr, name);
+  PyFunctionObject* original = capture.function.get();
+  auto code = Emitter(program, reinterpret_cast<PyCodeObject*>(original->func_code)).emit();
+  auto globals = namespace_for(program, original, compiled);
+  auto function = py::take(PyFunction_New(code.object(), globals.get()));
+  if (original->func_closure != nullptr) py::check(PyFunction_SetClosure(function.get(), original->func_closure));
+  return py::Owned<PyFunctionObject>::steal(reinterpret_cast<PyFunctionObject*>(function.release()));
+}
+
+std::string describe(const objects::Capture& capture, const std::string& name) {
+  Program program(capture, capture.graph.op_count() != 0 || !capture.graph.outputs().empty(), name);
+  return text_of(program);
+}
+
+}  // namespace pellucid::codegen

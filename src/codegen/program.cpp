@@ -1,0 +1,208 @@
+#include "codegen/program.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/reasons.h"
+#include "codegen/facts.h"
+
+namespace pellucid::codegen {
+namespace {
+
+std::string identifier(const std::string& text) {
+  std::string out;
+  for (char c : text) {
+    const bool keep = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+    if (keep) {
+      out += c;
+    } else if (!out.empty() && out.back() != '_') {
+      out += '_';
+    }
+  }
+  if (out.empty() || std::isdigit(static_cast<unsigned char>(out[0])) != 0) out = "v_" + out;
+  constexpr std::size_t kLongest = 60;
+  return out.substr(0, kLongest);
+}
+
+// `h_0_attn` for …['h']._modules['0']._modules['attn']: the last words of the path.
+std::string words_of(const Source* source) {
+  std::string words;
+  int taken = 0;
+  for (const Source* s = source; s != nullptr && taken < 3; s = s->base) {
+    std::string word;
+    if (s->step == source::Step::Item) word = std::to_string(s->index);
+    if (s->step == source::Step::Local || s->step == source::Step::Free || s->step == source::Step::InstanceAttr ||
+        s->step == source::Step::DictItem || s->step == source::Step::Member) {
+      word = py::text_of(s->operand.get());
+    }
+    if (s->step == source::Step::DictOf) word = "dict";
+    if (word.empty()) continue;
+    // _modules, _parameters and _buffers say nothing, but where the path ends in them
+    if (s != source && (word == "_modules" || word == "_parameters" || word == "_buffers")) continue;
+    words = words.empty() ? word : word + "_" + words;
+    ++taken;
+  }
+  return identifier(words.empty() ? "value" : words);
+}
+
+std::string attribute_text(PyObject* object, const char* name) {
+  auto found = py::Owned<>::steal(PyObject_GetAttrString(object, name));
+  if (!found) PyErr_Clear();
+  return py::text_of(found.get());
+}
+
+// What a reader would call a global object.
+std::string hint_for(PyObject* object) {
+  if (PyType_Check(object)) return reinterpret_cast<PyTypeObject*>(object)->tp_name;
+  if (PyModule_Check(object)) return PyModule_GetName(object) != nullptr ? PyModule_GetName(object) : "module";
+  if (PyFunction_Check(object) || PyCFunction_Check(object)) return attribute_text(object, "__qualname__");
+  if (Py_TYPE(object) == &PyWrapperDescr_Type || Py_TYPE(object) == &PyMethodDescr_Type) return attribute_text(object, "__qualname__");
+  if (Py_TYPE(object) == &_PyMethodWrapper_Type) return attribute_text(object, "__qualname__");
+  if (PyDict_CheckExact(object)) {
+    PyObject* name = PyDict_GetItemString(object, "__name__");
+    if (name != nullptr && PyUnicode_CheckExact(name)) return "globals_of_" + py::text_of(name);
+  }
+  return std::string("a_") + _PyType_Name(Py_TYPE(object));
+}
+
+bool is_root(const Source* source) { return source->base == nullptr; }
+// Loads that cost no more than a local does.
+bool is_cheap(const Source* source) {
+  return is_root(source) || (source->step == source::Step::CellContents && source->base->step == source::Step::Free);
+}
+
+}  // namespace
+
+Program::Program(const objects::Capture& capture, bool call_graph, std::string graph_name)
+    : plan_(make_plan(capture)), loads_(capture), graph_name_(std::move(graph_name)) {
+  reserve_user_names(reinterpret_cast<PyCodeObject*>(capture.function->func_code));
+  taken_globals_ = {graph_name_, "__builtins__", "__name__"};
+  if (call_graph) {
+    for (graph::Node* node : capture.graph.placeholders()) {
+      inputs_.push_back(capture.sources.at(static_cast<std::size_t>(node->source_id)));
+    }
+    outputs_ = capture.graph.outputs();
+  }
+  for (graph::Node* node : plan_.outputs) {
+    if (std::find(outputs_.begin(), outputs_.end(), node) == outputs_.end()) {
+      throw GraphBreak(Reason::Internal, {{"detail", "a value leaves the region that the graph does not give"}});
+    }
+  }
+  for (const Source* input : inputs_) count(input);
+  for (const Fresh& fresh : plan_.fresh) {
+    count(fresh.make);
+    for (const Stmt& stmt : fresh.fill) each(stmt, [this](const Expr& part) { if (part.kind == Expr::Kind::Source) count(part.source); });
+  }
+  for (const Stmt& stmt : plan_.effects) each(stmt, [this](const Expr& part) { if (part.kind == Expr::Kind::Source) count(part.source); });
+  count(plan_.result);
+  direct_ = plan_.result.kind == Expr::Kind::Output && outputs_.size() == 1 && plan_.effects.empty() && plan_.order.empty();
+  if (call_graph) lay_out_graph();
+  lay_out_rest();
+}
+
+void Program::reserve_user_names(PyCodeObject* code) {
+  for (const char* part : {"co_varnames", "co_cellvars", "co_freevars", "co_names"}) {
+    auto names = py::take(PyObject_GetAttrString(reinterpret_cast<PyObject*>(code), part));
+    for (PyObject* name : list_items(names.get())) taken_locals_.insert(py::text_of(name));
+  }
+}
+
+std::string Program::unique(const std::string& hint, std::unordered_set<std::string>& taken) {
+  std::string name = identifier(hint);
+  for (int i = 1; !taken.insert(name).second; ++i) name = identifier(hint) + "_" + std::to_string(i);
+  return name;
+}
+
+std::string Program::new_local(const std::string& hint) {
+  locals_.push_back(unique(hint, taken_locals_));
+  return locals_.back();
+}
+
+void Program::count(const Source* source) {
+  for (; source != nullptr; source = source->base) {
+    if (uses_[source]++ != 0) return;  // its own base is loaded for the first use only
+  }
+}
+void Program::count(const Expr& expr) {
+  each(expr, [this](const Expr& part) {
+    if (part.kind == Expr::Kind::Source) count(part.source);
+  });
+}
+
+// Puts `source` and what it hangs on into locals where they are used more than once (`always`: itself in any case).
+void Program::load_shared(const Source* source, bool always) {
+  std::vector<const Source*> path;
+  for (const Source* s = source; s != nullptr && !is_cheap(s) && source_locals_.count(s) == 0; s = s->base) path.push_back(s);
+  for (auto s = path.rbegin(); s != path.rend(); ++s) {
+    if (uses_[*s] < 2 && !(always && *s == source)) continue;
+    source_locals_.emplace(*s, new_local(words_of(*s)));
+    lines_.push_back({.kind = Line::Kind::Load, .source = *s});
+  }
+}
+void Program::load_all(const Expr& expr, bool always) {
+  each(expr, [&](const Expr& part) {
+    if (part.kind != Expr::Kind::Source) return;
+    // a cell's content may be written by the effects: only true roots are safe to read later
+    if (always && !is_root(part.source) && is_cheap(part.source) && source_locals_.count(part.source) == 0) {
+      source_locals_.emplace(part.source, new_local(words_of(part.source)));
+      lines_.push_back({.kind = Line::Kind::Load, .source = part.source});
+      return;
+    }
+    load_shared(part.source, always);
+  });
+}
+void Program::load_all(const Stmt& stmt, bool always) {
+  load_all(stmt.target, always);
+  load_all(stmt.key, always);
+  load_all(stmt.value, always);
+}
+
+void Program::lay_out_graph() {
+  for (const Source* input : inputs_) load_shared(input, false);
+  lines_.push_back({.kind = Line::Kind::Graph});
+  if (direct_) return;
+  for (graph::Node* node : outputs_) output_locals_.emplace(node, new_local(node->name.empty() ? "out" : node->name));
+}
+
+void Program::lay_out_rest() {
+  const bool writes = !plan_.effects.empty();
+  // Every source is read before the first write.
+  for (const Fresh& fresh : plan_.fresh) {
+    load_all(fresh.make, writes);
+    for (const Stmt& stmt : fresh.fill) load_all(stmt, writes);
+  }
+  for (const Stmt& stmt : plan_.effects) load_all(stmt, true);
+  load_all(plan_.result, writes);
+  for (int id : plan_.order) {
+    const Fresh& fresh = plan_.fresh[static_cast<std::size_t>(id)];
+    std::string type = Py_TYPE(fresh.original)->tp_name;
+    fresh_locals_.emplace(id, new_local("new_" + type.substr(type.rfind('.') + 1)));
+    lines_.push_back({.kind = Line::Kind::Make, .fresh = id});
+  }
+  for (int id : plan_.order) {
+    for (const Stmt& stmt : plan_.fresh[static_cast<std::size_t>(id)].fill) lines_.push_back({.kind = Line::Kind::Do, .stmt = &stmt});
+  }
+  for (const Stmt& stmt : plan_.effects) lines_.push_back({.kind = Line::Kind::Do, .stmt = &stmt});
+  lines_.push_back({.kind = Line::Kind::Return});
+}
+
+const std::string* Program::local_of(const Source* source) const {
+  auto found = source_locals_.find(source);
+  return found == source_locals_.end() ? nullptr : &found->second;
+}
+const std::string* Program::local_of_fresh(int index) const {
+  auto found = fresh_locals_.find(index);
+  return found == fresh_locals_.end() ? nullptr : &found->second;
+}
+const std::string& Program::local_of(const graph::Node* node) const { return output_locals_.at(node); }
+
+const std::string& Program::global_of(PyObject* object) {
+  auto found = global_names_.find(object);
+  if (found == global_names_.end()) {
+    found = global_names_.emplace(object, unique(hint_for(object), taken_globals_)).first;
+    globals_.emplace_back(found->second, py::Owned<>::share(object));
+  }
+  return found->second;
+}
+
+}  // namespace pellucid::codegen

@@ -1,0 +1,83 @@
+// A Plan laid out as the straight line of the emitted function: what is loaded into which local when. Printer and emitter read this.
+#pragma once
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "codegen/loads.h"
+#include "codegen/plan.h"
+
+namespace pellucid::codegen {
+
+struct Line {
+  enum class Kind : std::uint8_t {
+    Load,    // local = source
+    Graph,   // outputs… = compiled(inputs…)
+    Make,    // local = fresh object
+    Do,      // a statement
+    Return,
+  } kind;
+  const Source* source = nullptr;
+  int fresh = -1;
+  const Stmt* stmt = nullptr;
+};
+
+class Program {
+ public:
+  // `call_graph`: whether there is a compiled graph to call.
+  Program(const objects::Capture& capture, bool call_graph, std::string graph_name);
+
+  const Plan& plan() const noexcept { return plan_; }
+  const std::vector<Line>& lines() const noexcept { return lines_; }
+  const std::vector<const Source*>& inputs() const noexcept { return inputs_; }
+  const std::vector<graph::Node*>& outputs() const noexcept { return outputs_; }
+  const std::string& graph_name() const noexcept { return graph_name_; }
+  // The only output is the value of the function and nothing else happens: it need not be named.
+  bool returns_graph_output() const noexcept { return direct_; }
+
+  // The local that holds it, or null when it is loaded or built in place.
+  const std::string* local_of(const Source* source) const;
+  const std::string* local_of_fresh(int index) const;
+  const std::string& local_of(const graph::Node* node) const;
+  // Every local but the arguments.
+  const std::vector<std::string>& locals() const noexcept { return locals_; }
+
+  Load step(const Source* source) const { return loads_.step(source); }
+  // Name of the global that holds `object`; one is given when it is asked for first.
+  const std::string& global_of(PyObject* object);
+  const std::vector<std::pair<std::string, py::Owned<>>>& globals() const noexcept { return globals_; }
+
+ private:
+  void reserve_user_names(PyCodeObject* code);
+  std::string unique(const std::string& hint, std::unordered_set<std::string>& taken);
+  std::string new_local(const std::string& hint);
+  void count(const Source* source);
+  void count(const Expr& expr);
+  void load_shared(const Source* source, bool always);
+  void load_all(const Expr& expr, bool always);
+  void load_all(const Stmt& stmt, bool always);
+  void lay_out_graph();
+  void lay_out_rest();
+
+  Plan plan_;
+  Loads loads_;
+  std::string graph_name_;
+  std::vector<Line> lines_;
+  std::vector<const Source*> inputs_;
+  std::vector<graph::Node*> outputs_;
+  bool direct_ = false;
+  std::unordered_map<const Source*, int> uses_;
+  std::unordered_map<const Source*, std::string> source_locals_;
+  std::unordered_map<int, std::string> fresh_locals_;
+  std::unordered_map<const graph::Node*, std::string> output_locals_;
+  std::vector<std::string> locals_;
+  std::unordered_set<std::string> taken_locals_, taken_globals_;
+  std::unordered_map<PyObject*, std::string> global_names_;
+  std::vector<std::pair<std::string, py::Owned<>>> globals_;
+};
+
+// "x = L['x']; …": the function as Python text.
+std::string text_of(Program& program);
+
+}  // namespace pellucid::codegen

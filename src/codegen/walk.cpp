@@ -1,0 +1,89 @@
+#include "codegen/walk.h"
+
+#include "base/reasons.h"
+
+namespace pellucid::codegen {
+namespace {
+
+PyTypeObject* tensor_type() {
+  PyObject* torch = PyDict_GetItemString(PyImport_GetModuleDict(), "torch");
+  PyObject* type = torch != nullptr && PyModule_Check(torch) ? PyDict_GetItemString(PyModule_GetDict(torch), "Tensor") : nullptr;
+  return type != nullptr && PyType_Check(type) ? reinterpret_cast<PyTypeObject*>(type) : nullptr;
+}
+
+bool is_tensor(PyObject* object) {
+  PyTypeObject* type = tensor_type();
+  return type != nullptr && PyObject_TypeCheck(object, type);
+}
+
+// What the graph gives is a plain tensor: attributes and subclasses would be lost without a word.
+void check_output(PyObject* object) {
+  if (!is_tensor(object)) return;
+  if (Py_TYPE(object) != tensor_type()) cannot_reconstruct(object, "a tensor of this class");
+  PyObject** dict = _PyObject_GetDictPtr(object);
+  if (dict != nullptr && *dict != nullptr && PyDict_GET_SIZE(*dict) != 0) cannot_reconstruct(object, "with attributes of its own");
+}
+
+// An immortal dict or function that is no product of the region although nobody read it through a source.
+bool is_known_function(PyObject* object) { return PyFunction_Check(object) && is_importable(object); }
+
+}  // namespace
+
+void cannot_reconstruct(PyObject* object, const char* why) {
+  std::string type = Py_TYPE(object)->tp_name;
+  if (why[0] != '\0') type += std::string(" (") + why + ")";
+  throw GraphBreak(Reason::CannotReconstruct, {{"type", type}});
+}
+
+bool Walker::exists(PyObject* object) const {
+  return is_singleton(object) || capture_.source_of.count(object) != 0 || capture_.node_of.count(object) != 0 || is_constant(object) ||
+         is_known_function(object);
+}
+
+Expr Walker::ref(PyObject* object) {
+  if (is_singleton(object)) return Expr::constant(object);
+  if (auto found = capture_.source_of.find(object); found != capture_.source_of.end()) return Expr::of(found->second);
+  if (auto found = capture_.node_of.find(object); found != capture_.node_of.end()) {
+    check_output(object);
+    return Expr::of(found->second);
+  }
+  if (is_tensor(object)) throw GraphBreak(Reason::UnknownOrigin, {{"detail", "it leaves the region"}});
+  if (is_constant(object) || is_known_function(object)) return Expr::constant(object);
+  return Expr::fresh(add(object));
+}
+
+int Walker::add(PyObject* object) {
+  auto [entry, is_new] = ids_.try_emplace(object, static_cast<int>(objects_.size()));
+  if (is_new) objects_.push_back(object);
+  return entry->second;
+}
+
+void Walker::finish() {
+  while (recipes_.size() < objects_.size()) {
+    const int id = static_cast<int>(recipes_.size());
+    recipes_.emplace_back();
+    Recipe recipe = recipe_of(*this, objects_[static_cast<std::size_t>(id)], id);
+    recipes_[static_cast<std::size_t>(id)] = std::move(recipe);
+  }
+  link_instance_dicts();
+}
+
+void Walker::link_instance_dicts() {
+  for (std::size_t id = 0; id < recipes_.size(); ++id) {
+    Recipe& recipe = recipes_[id];
+    if (recipe.instance_dict == nullptr || ids_.count(recipe.instance_dict) == 0) continue;
+    const auto first = recipe.fill.begin() + static_cast<std::ptrdiff_t>(recipe.attributes_begin);
+    const auto last = recipe.fill.begin() + static_cast<std::ptrdiff_t>(recipe.attributes_end);
+    const auto at = recipe.fill.erase(first, last);
+    auto name = py::interned("__dict__");
+    recipe.fill.insert(at, set_c_attr(objects_[id], Expr::fresh(static_cast<int>(id)), name.get(), ref(recipe.instance_dict)));
+    recipe.instance_dict = nullptr;
+  }
+}
+
+PyObject* Walker::hold(py::Owned<> object) {
+  held_.push_back(std::move(object));
+  return held_.back().get();
+}
+
+}  // namespace pellucid::codegen

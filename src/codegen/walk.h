@@ -1,0 +1,68 @@
+// Walks the live objects of a capture: which of them exist already, which the graph gives, and how to make the rest.
+#pragma once
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "codegen/facts.h"
+#include "codegen/plan.h"
+
+namespace pellucid::codegen {
+
+// How to build one object that the region made.
+struct Recipe {
+  std::optional<Expr> literal;  // builds all of it at once: for objects that take no part in a cycle
+  Expr make;                    // else: make, then fill
+  std::vector<Stmt> fill;
+  // The statements of `fill` that write the instance dict one by one. When that dict is itself part of what leaves the
+  // region they give way to one assignment of it.
+  PyObject* instance_dict = nullptr;
+  std::size_t attributes_begin = 0, attributes_end = 0;
+};
+
+class Walker {
+ public:
+  explicit Walker(const objects::Capture& capture) : capture_(capture) {}
+
+  // How emitted code gets hold of `object`. Throws GraphBreak when that is impossible.
+  Expr ref(PyObject* object);
+  // True when `object` can be had without building anything.
+  bool exists(PyObject* object) const;
+  // Writes the recipes of all objects referenced so far, and of those they need.
+  void finish();
+  // Keeps a temporary of the walk alive.
+  PyObject* hold(py::Owned<> object);
+
+  const objects::Capture& capture() const noexcept { return capture_; }
+  const std::vector<PyObject*>& objects() const noexcept { return objects_; }
+  std::vector<Recipe>& recipes() noexcept { return recipes_; }
+  bool is_made(PyObject* object) const { return ids_.count(object) != 0; }
+
+ private:
+  void link_instance_dicts();
+  int add(PyObject* object);
+  const objects::Capture& capture_;
+  std::unordered_map<PyObject*, int> ids_;
+  std::vector<PyObject*> objects_;  // by id
+  std::vector<Recipe> recipes_;
+  std::vector<py::Owned<>> held_;
+};
+
+Recipe recipe_of(Walker& walker, PyObject* object, int id);  // recipes.cpp
+Recipe recipe_of_function(Walker& walker, PyObject* function, const Expr& self);  // functions.cpp, like the next two
+Recipe recipe_of_bound(Walker& walker, PyObject* method);    // bound methods of Python and C functions
+Recipe recipe_of_partial(Walker& walker, PyObject* partial, const Expr& self);
+
+// attributes.cpp. None of these ever goes through a __setattr__, property or other descriptor written in Python.
+void add_attributes(Walker& walker, PyObject* object, Expr self, Recipe& recipe);  // what the instance dict and the slots hold
+Stmt set_instance_attr(PyTypeObject* type, Expr target, PyObject* name, Expr value);  // an entry of the instance dict
+Stmt del_instance_attr(PyTypeObject* type, Expr target, PyObject* name);
+Stmt set_c_attr(PyObject* target_object, Expr target, PyObject* name, Expr value);   // through a descriptor written in C
+Stmt del_c_attr(PyObject* target_object, Expr target, PyObject* name);
+
+// effects.cpp: the statements that replay the effects.
+std::vector<Stmt> replay(Walker& walker);
+
+[[noreturn]] void cannot_reconstruct(PyObject* object, const char* why);
+
+}  // namespace pellucid::codegen
