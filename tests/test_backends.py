@@ -1,10 +1,12 @@
 """Backends by name and as callables: the contract, the state they find, errors, and AOTAutograd and Inductor over our graphs."""
 
+import gc
 import logging
 import operator
 import subprocess
 import sys
 import textwrap
+import weakref
 
 import pytest
 import torch
@@ -302,6 +304,66 @@ def test_aot_eager_writes_inputs_and_keeps_aliases():
     assert torch.equal(x, torch.full((2, 3), 2.0))
     assert torch.equal(got[0], x) and torch.equal(got[1], x + view)
     assert got[2].data_ptr() == view.data_ptr()
+
+
+def add_into_module(a, b):
+    r = Recorder()
+    pa, pb = r.input("L['a']", a), r.input("L['b']", b)
+    y = r.call("add_", pa, 1)
+    return r.module(r.call(operator.add, y, pb)), r.examples
+
+
+OVERLAPS = [(slice(0, 4), slice(4, 8)), (slice(0, 4), slice(2, 6)), (slice(2, 6), slice(0, 4)), (slice(0, 4), slice(0, 4)), None]
+
+
+def overlapping(overlap):
+    if overlap is None:
+        return torch.arange(4.0), torch.arange(4.0)
+    base = torch.arange(8.0)
+    return base[overlap[0]], base[overlap[1]]
+
+
+@pytest.mark.parametrize("compiled_for", OVERLAPS)
+@pytest.mark.parametrize("name", ["aot_eager", "inductor"])
+def test_inputs_that_share_memory(compiled_for, name):
+    gm, examples = add_into_module(*overlapping(compiled_for))
+    compiled = call_backend(gm, examples, name)
+    for overlap in OVERLAPS:
+        (a, b), (c, d) = overlapping(overlap), overlapping(overlap)
+        (got,) = compiled(a, b)
+        assert torch.equal(got, c.add_(1) + d) and torch.equal(a, c) and torch.equal(b, d)
+
+
+def test_the_memory_guard_stays_on_after_a_cache_hit():
+    from torch._dynamo.utils import counters
+
+    counters.clear()
+    for _ in range(2):
+        gm, examples = add_into_module(torch.arange(5.0), torch.arange(5.0))
+        compiled = call_backend(gm, examples, "inductor")
+    assert counters["aot_autograd"]["autograd_cache_hit"] > 0
+    base = torch.arange(7.0)
+    assert torch.equal(compiled(base[:5], base[1:6])[0], torch.tensor([3.0, 5, 7, 9, 10]))
+
+
+def test_pure_graphs_have_no_memory_guard(inputs):
+    gm, examples = mlp_module(*inputs)
+    assert type(call_backend(gm, examples, "aot_eager")).__name__ == "function"
+    gm, examples = add_into_module(torch.ones(2), torch.ones(2))
+    guarded = call_backend(gm, examples, "aot_eager")
+    assert type(guarded).__name__ == "StorageGuard" and guarded.otherwise is gm.forward
+    assert call_backend(gm, examples, lambda gm, example_inputs: gm) is gm
+
+
+def test_the_memory_guard_is_released():
+    gm, examples = add_into_module(torch.ones(2), torch.ones(2))
+    guarded = call_backend(gm, examples, "aot_eager")
+    guarded.compiled.cycle = guarded
+    refs = [weakref.ref(guarded), weakref.ref(guarded.compiled), weakref.ref(gm)]
+    del gm, examples, guarded
+    torch._dynamo.reset()
+    gc.collect()
+    assert [ref() for ref in refs] == [None, None, None]
 
 
 def test_aot_metadata(inputs):

@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 
 #include "binding/aten_testing.h"
+#include "binding/backend_binding.h"
 #include "binding/bytecode_testing.h"
 #include "binding/codegen_testing.h"
 #include "binding/graph_testing.h"
@@ -13,6 +14,7 @@ NB_MODULE(_core, m) {
   pellucid::binding::bind_aten(m);
   pellucid::binding::add_bytecode_testing(m);
   pellucid::binding::add_codegen_testing(m);
+  pellucid::binding::add_backend(m);
   pellucid::binding::add_graph_testing(m);
   try {
     pellucid::runtime::initialise(m.ptr());

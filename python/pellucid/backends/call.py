@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from pellucid import _core
 from pellucid.backends.errors import BackendCompilerFailed
 from pellucid.backends.registry import lookup_backend, uses_aot
 
@@ -59,7 +60,7 @@ def call_backend(gm, example_inputs, backend, *, mode=None, options=None, dynami
     backend = resolve_backend(backend, mode=mode, options=options, dynamic=dynamic)
     if reason is not None:
         gm.compile_subgraph_reason = reason
-    with _undisturbed_state(), _tracing_context(gm, example_inputs, backend, compile_id):
+    with _undisturbed_state(), _tracing_context(gm, example_inputs, backend, compile_id) as context:
         try:
             compiled = backend(gm, list(example_inputs))
             if not callable(compiled):
@@ -68,7 +69,21 @@ def call_backend(gm, example_inputs, backend, *, mode=None, options=None, dynami
             if type(error).__name__ in _CONTROL_EXCEPTIONS:
                 raise
             raise BackendCompilerFailed(backend.name, error).with_traceback(error.__traceback__) from None
-    return compiled
+    if context is None or not context.used_aot():
+        return compiled
+    return _guarded(compiled, gm.forward, example_inputs, context.fw_metadata)
+
+
+def _guarded(compiled, forward, example_inputs, aot_metadata):
+    """AOTAutograd compiled for the memory that the example inputs share, if the graph writes an input."""
+    count = len(example_inputs)
+    written = list(range(count))
+    described = getattr(aot_metadata, "input_info", None)  # missing when the result came from a cache
+    if described is not None and len(described) == count:
+        written = [i for i, info in enumerate(described) if info.mutates_data or info.mutates_metadata]
+    if count < 2 or not written:
+        return compiled
+    return _core._storage_guard(compiled, forward, example_inputs, written)
 
 
 def _tracing_context(gm, example_inputs, backend: Backend, compile_id):

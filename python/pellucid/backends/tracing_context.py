@@ -10,11 +10,36 @@ import contextlib
 import itertools
 
 import torch
+from torch._dynamo.utils import counters
 from torch._guards import CompileContext, CompileId, TracingContext, compile_context, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatefulSymbolicContext
 
 _next_frame_id = itertools.count()
+
+
+class _Context(TracingContext):
+    def __init__(self, fake_mode) -> None:
+        super().__init__(fake_mode)
+        self._runs_before = _aot_runs()
+
+    def used_aot(self) -> bool:
+        """AOTAutograd ran: it made fakes of the inputs, or found a result in its cache."""
+        return bool(self.fake_mode.fake_tensor_converter.tensor_memo) or _aot_runs() != self._runs_before
+
+
+def _aot_runs() -> int:
+    aot = counters["aot_autograd"]
+    return aot["total"] + aot["autograd_cache_hit"]
+
+
+def overlap_of(tensors) -> tuple:
+    """(index, index of the first one with this storage, offset in it) for each tensor that shares its storage with another."""
+    groups = {}
+    for i, tensor in enumerate(tensors):
+        if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided:
+            groups.setdefault(tensor.untyped_storage()._cdata, []).append(i)
+    return tuple((i, group[0], tensors[i].storage_offset()) for group in groups.values() if len(group) > 1 for i in group)
 
 
 @contextlib.contextmanager
@@ -23,15 +48,15 @@ def tracing_context(gm, example_inputs, compile_id=None, *, replace_fakes=True):
     identity = CompileId(frame_id=frame_id, frame_compile_id=frame_compile_id)
     gm.meta["dynamo_compile_id"] = identity
     fake_mode = FakeTensorMode(shape_env=ShapeEnv())
-    context = TracingContext(fake_mode)
+    context = _Context(fake_mode)
     for node, example in zip(gm.graph.find_nodes(op="placeholder"), example_inputs):
         if isinstance(example, torch.Tensor):
             context.tensor_to_context[example] = static_context(example, node._dynamo_source)
+    gm._input_overlap = overlap_of(example_inputs)  # AOTAutograd's cache would give a result for another overlap without this
     if replace_fakes:
         _replace_example_values(gm, fake_mode)
     with compile_context(CompileContext(identity)), tracing(context):
         yield context
-    gm.meta["aotautograd_guards"] = list(context.guards_context.aotautograd_guards)
 
 
 def static_context(tensor: torch.Tensor, source) -> StatefulSymbolicContext:

@@ -1,0 +1,128 @@
+#include "backend/storage_guard.h"
+
+#include <structmember.h>
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+
+#include "aten/aten.h"
+
+namespace pellucid::backend {
+namespace {
+
+// For each input: the first written input that shares its storage, and where in it the input begins. No such input: (-1, 0).
+struct Place {
+  int written = -1;
+  std::int64_t offset = 0;
+  bool operator==(const Place&) const = default;
+};
+
+std::vector<Place> places_of(PyObject* const* inputs, std::size_t count, const std::vector<std::size_t>& written) {
+  std::unordered_map<const void*, int> first;
+  std::vector<aten::Meta> metas(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (aten::is_tensor(inputs[i])) metas[i] = aten::meta_of(inputs[i]);
+  }
+  for (const std::size_t i : written) {
+    if (metas[i].storage != nullptr) first.emplace(metas[i].storage, static_cast<int>(i));
+  }
+  std::vector<Place> places(count);
+  std::unordered_map<int, int> members;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto found = metas[i].storage == nullptr ? first.end() : first.find(metas[i].storage);
+    if (found == first.end()) continue;
+    places[i] = {found->second, metas[i].storage_offset};
+    ++members[found->second];
+  }
+  for (Place& place : places) {  // where a lone input begins in its own storage makes no difference
+    if (place.written >= 0 && members[place.written] == 1) place.offset = 0;
+  }
+  return places;
+}
+
+struct Guard {
+  PyObject_HEAD
+  vectorcallfunc call;
+  PyObject *compiled, *otherwise, *weak;
+  std::vector<std::size_t>* written;
+  std::vector<Place>* places;
+};
+
+PyObject* call_guarded(PyObject* self, PyObject* const* args, std::size_t nargsf, PyObject* kwnames) {
+  return py::enter([&] {
+    auto* guard = reinterpret_cast<Guard*>(self);
+    const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(nargsf));
+    const bool as_compiled = count != guard->places->size() || places_of(args, count, *guard->written) == *guard->places;
+    auto target = py::Owned<>::share(as_compiled ? guard->compiled : guard->otherwise);
+    return py::take(PyObject_Vectorcall(target.get(), args, nargsf, kwnames));
+  });
+}
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  auto* guard = reinterpret_cast<Guard*>(self);
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(guard->compiled);
+  Py_VISIT(guard->otherwise);
+  return 0;
+}
+
+int clear(PyObject* self) {
+  auto* guard = reinterpret_cast<Guard*>(self);
+  Py_CLEAR(guard->compiled);
+  Py_CLEAR(guard->otherwise);
+  return 0;
+}
+
+void dealloc(PyObject* self) {
+  auto* guard = reinterpret_cast<Guard*>(self);
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  if (guard->weak != nullptr) PyObject_ClearWeakRefs(self);
+  clear(self);
+  delete guard->written;
+  delete guard->places;
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyTypeObject* guard_type() {
+  static PyMemberDef members[] = {
+      {"__vectorcalloffset__", T_PYSSIZET, offsetof(Guard, call), READONLY, nullptr},
+      {"__weaklistoffset__", T_PYSSIZET, offsetof(Guard, weak), READONLY, nullptr},
+      {"compiled", T_OBJECT, offsetof(Guard, compiled), READONLY, "what the backend returned"},
+      {"otherwise", T_OBJECT, offsetof(Guard, otherwise), READONLY, "the graph as it was captured"},
+      {nullptr, 0, 0, 0, nullptr},
+  };
+  static PyType_Slot slots[] = {
+      {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+      {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+      {Py_tp_clear, reinterpret_cast<void*>(clear)},
+      {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+      {Py_tp_members, members},
+      {0, nullptr},
+  };
+  static PyType_Spec spec = {
+      "pellucid._core.StorageGuard", sizeof(Guard), 0,
+      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  static auto* const type = reinterpret_cast<PyTypeObject*>(py::take(PyType_FromSpec(&spec)).release());
+  return type;
+}
+
+}  // namespace
+
+py::Owned<> storage_guard(PyObject* compiled, PyObject* otherwise, PyObject* const* examples, std::size_t count,
+                          const std::vector<std::size_t>& written) {
+  auto places = std::make_unique<std::vector<Place>>(places_of(examples, count, written));
+  PyTypeObject* type = guard_type();
+  auto made = py::take(type->tp_alloc(type, 0));
+  auto* guard = reinterpret_cast<Guard*>(made.get());
+  guard->call = call_guarded;
+  guard->compiled = Py_NewRef(compiled);
+  guard->otherwise = Py_NewRef(otherwise);
+  guard->written = new std::vector<std::size_t>(written);
+  guard->places = places.release();
+  return made;
+}
+
+}  // namespace pellucid::backend

@@ -1,0 +1,27 @@
+// What python/pellucid/backends needs from the core.
+#include "binding/backend_binding.h"
+
+#include <nanobind/stl/vector.h>
+
+#include "backend/storage_guard.h"
+
+namespace nb = nanobind;
+
+namespace pellucid::binding {
+namespace {
+
+nb::object storage_guard(nb::handle compiled, nb::handle otherwise, nb::handle examples, const std::vector<std::size_t>& written) {
+  PyObject* made = py::enter([&] {
+    auto inputs = py::take(PySequence_Tuple(examples.ptr()));
+    const auto count = static_cast<std::size_t>(PyTuple_GET_SIZE(inputs.get()));
+    return backend::storage_guard(compiled.ptr(), otherwise.ptr(), reinterpret_cast<PyTupleObject*>(inputs.get())->ob_item, count, written);
+  });
+  if (made == nullptr) nb::raise_python_error();
+  return nb::steal(made);
+}
+
+}  // namespace
+
+void add_backend(nb::module_& core) { core.def("_storage_guard", &storage_guard); }
+
+}  // namespace pellucid::binding
