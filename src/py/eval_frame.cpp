@@ -2,7 +2,6 @@
 
 #define Py_BUILD_CORE
 #include <internal/pycore_frame.h>
-#include <internal/pycore_pystate.h>
 #undef Py_BUILD_CORE
 
 namespace pellucid::py {
