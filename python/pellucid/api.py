@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import types
 import weakref
 from collections.abc import Callable, Sequence
@@ -18,6 +19,9 @@ from pellucid.backends import Backend, lookup_backend, resolve_backend
 from pellucid.backends import list_backends as _list_backends
 
 CompiledFunction = _core.CompiledFunction
+
+# Functions of these are not compiled on their own when the function that calls them could not be compiled.
+_core.set_skipped_directories([os.path.dirname(file) + os.sep for file in (torch.__file__, os.__file__, __file__)])
 
 
 def compile(

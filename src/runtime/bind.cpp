@@ -1,6 +1,7 @@
 #include "runtime/bind.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace pellucid::runtime {
 namespace {
@@ -21,9 +22,14 @@ Py_ssize_t find_parameter(PyCodeObject* code, PyObject* name, Py_ssize_t first, 
 
 }  // namespace
 
-BoundArguments::~BoundArguments() {
-  if (!owned_) return;
-  for (std::size_t i = 0; i < size_; ++i) const auto dropped = py::Owned<>::steal(own_slots_[i]);
+BoundArguments::~BoundArguments() { drop(); }
+
+void BoundArguments::drop() noexcept {
+  const std::size_t count = std::exchange(size_, 0);
+  if (std::exchange(owned_, false)) {
+    for (std::size_t i = 0; i < count; ++i) const auto dropped = py::Owned<>::steal(own_slots_[i]);
+  }
+  const py::Owned<> varargs = std::move(varargs_), varkeywords = std::move(varkeywords_);
 }
 
 bool BoundArguments::bind(PyFunctionObject* function, PyObject* const* args, std::size_t nargs, PyObject* kwnames) {

@@ -22,11 +22,19 @@ class BoundArguments {
   // want of memory.
   bool bind(PyFunctionObject* function, PyObject* const* args, std::size_t nargs, PyObject* kwnames);
 
+  // Slots that are bound already.
+  void adopt(PyObject* const* slots, std::size_t count) noexcept {
+    slots_ = slots;
+    size_ = count;
+  }
+
   PyObject* const* slots() const noexcept { return slots_; }
   std::size_t size() const noexcept { return size_; }
 
   // Takes a reference to every slot, for callers that run Python code before they use them.
   void own();
+  // Gives up what is held: the caller's references are all that keeps the arguments alive.
+  void drop() noexcept;
 
  private:
   bool bind_fully(PyFunctionObject* function, PyObject* const* args, std::size_t nargs, PyObject* kwnames);

@@ -81,7 +81,14 @@ Entry* Cache::add(std::unique_ptr<Entry> entry) {
   return entries_.front().get();
 }
 
+void Cache::drop_dead() {
+  std::vector<std::unique_ptr<Entry>> living, dead;
+  for (auto& entry : entries_) (entry->guards->alive() ? living : dead).push_back(std::move(entry));
+  entries_ = std::move(living);
+}
+
 void Cache::reset() {
+  inner_calls = hooked_runs = 0;
   given_up = limit_reported = false;
   failures = 0;
   last_stop.clear();
@@ -89,6 +96,7 @@ void Cache::reset() {
   // Moved out first: a finaliser that runs now sees an empty cache.
   const auto dropped_stops = std::exchange(stops, {});
   const auto dropped_entries = std::exchange(entries_, {});
+  const auto dropped_inner = std::exchange(inner, {});
 }
 
 int Cache::traverse(visitproc visit, void* arg) const {
@@ -96,6 +104,7 @@ int Cache::traverse(visitproc visit, void* arg) const {
   Py_VISIT(backend_.get());
   Py_VISIT(instance_.get());
   for (const auto& record : stops) Py_VISIT(record.get());
+  for (const auto& cache : inner) Py_VISIT(cache.get());
   for (const auto& entry : entries_) {
     Py_VISIT(entry->region.object());
     if (const int stop = entry->guards->traverse(visit, arg); stop != 0) return stop;

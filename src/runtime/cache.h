@@ -44,6 +44,7 @@ class Cache {
   // The entry whose guards hold, moved to the front; null when there is none. Runs no Python code.
   Entry* find(PyObject* const* locals, PyObject* closure) noexcept;
   Entry* add(std::unique_ptr<Entry> entry);
+  void drop_dead();  // entries that can never hold again: an object they depend on is gone
   const std::vector<std::unique_ptr<Entry>>& entries() const noexcept { return entries_; }
 
   // Forgets everything: entries, stops, the reached limit.
@@ -59,6 +60,12 @@ class Cache {
   std::string last_stop;        // where the last capture stopped
   std::vector<py::Owned<>> stops;             // break records, oldest first
   std::vector<std::string> guard_failures;    // why calls missed (row B15)
+
+  // ---- functions called by an eager run of this one (hook.h)
+  std::vector<py::Owned<>> inner;  // their caches
+  int inner_calls = 0, hooked_runs = 0;
+  // A few runs without a function worth compiling, and the hook is left away.
+  bool worth_hooking() const noexcept { return hooked_runs < 3 || inner_calls != 0; }
 
  private:
   CacheKey key_;

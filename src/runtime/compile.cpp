@@ -88,13 +88,13 @@ py::Owned<> call_backend(const objects::Capture& capture, PyObject* backend) {
   return compiled;
 }
 
-std::unique_ptr<Entry> build_entry(PyFunctionObject* function, PyObject* const* locals, PyObject* backend, objects::Capture& capture) {
+std::unique_ptr<Entry> build_entry(PyFunctionObject* function, PyObject* backend, objects::Capture& capture) {
   codegen::finish_graph(capture);
   auto entry = std::make_unique<Entry>();
   entry->number = next_region.fetch_add(1);
   const std::size_t guard_count = capture.guards.size();
   // Guards first: they describe the world before the backend runs anything.
-  entry->guards = make_guard_program(capture, locals, function->func_closure);
+  entry->guards = make_guard_program(capture);
   py::Owned<> compiled;
   if (calls_graph(capture)) compiled = call_backend(capture, backend);
   const std::int64_t start = events::now();
@@ -145,7 +145,7 @@ Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, PyOb
     trace::Outcome outcome = traced(function, locals);
     if (!outcome.capture) return stopped(function, outcome.stop);
     Attempt attempt;
-    attempt.entry = build_entry(function, locals, backend, *outcome.capture);
+    attempt.entry = build_entry(function, backend, *outcome.capture);
     return attempt;
   } catch (const GraphBreak& split) {
     return stopped(function, split);

@@ -46,8 +46,15 @@ PyObject* call_slowly(CompiledFunction* self, const Call& call, BoundArguments& 
     const auto held_self = py::Owned<>::share(reinterpret_cast<PyObject*>(self));
     const auto held_function = py::Owned<>::share(reinterpret_cast<PyObject*>(call.function));
     const auto held_cache = py::Owned<>::share(self->cache_object);
-    return call_missed(*self->cache, call, bound, self->fullgraph);
+    return call_missed(*cache_of(held_cache.get()), call, bound, self->fullgraph);
   });
+}
+
+PyObject* run_given_up(CompiledFunction* self, const Call& call) noexcept {
+  if (!self->cache->worth_hooking()) return call.run_eagerly();
+  const auto held_function = py::Owned<>::share(reinterpret_cast<PyObject*>(call.function));
+  const auto held_cache = py::Owned<>::share(self->cache_object);
+  return run_with_inner_functions(*cache_of(held_cache.get()), call);
 }
 
 bool bind_quietly(BoundArguments& bound, const Call& call) noexcept {
@@ -71,7 +78,7 @@ PyObject* call_compiled(PyObject* object, PyObject* const* args, std::size_t nar
     }
   }
   Cache* cache = self->cache;
-  if (cache->given_up && cache->entries().empty()) return call.run_eagerly();
+  if (cache->given_up && cache->entries().empty()) return run_given_up(self, call);
   BoundArguments bound;
   if (!bind_quietly(bound, call)) return call.run_eagerly();
   if (const Entry* entry = cache->find(bound.slots(), call.function->func_closure)) return run_region(*entry, call.function, bound);

@@ -61,15 +61,48 @@ void remember_stop(Cache& cache, const Attempt& attempt) {
   if (cache.failures >= config_number("recompile_limit") || (again && !is_about_arguments(attempt))) cache.given_up = true;
 }
 
-py::Owned<> run_stopped(Cache& cache, const Call& call, const Attempt& attempt, bool fullgraph) {
+py::Owned<> run_stopped(Cache& cache, const Call& call, BoundArguments& bound, const Attempt& attempt, bool fullgraph) {
   remember_stop(cache, attempt);
+  bound.drop();
   if (fullgraph && !is_about_arguments(attempt)) raise_unsupported(attempt);
-  auto result = py::take(call.run_eagerly());           // the real exception of the program or operator comes from here
+  auto result = py::take(run_with_inner_functions(cache, call));  // the real exception of the program or operator comes from here
   if (fullgraph && attempt.stop_name == "OpFailed") raise_unsupported(attempt);  // only our shape rule failed
   return result;
 }
 
+// Neither entry nor stop: the limit is reached.
+Attempt try_to_compile(Cache& cache, const Call& call, const BoundArguments& bound) {
+  const BusyScope busy(cache);
+  const std::int64_t limit = config_number("recompile_limit");
+  if (static_cast<std::int64_t>(cache.entries().size()) < limit) {
+    note_guard_failures(cache, call, bound);
+    return compile_region(call.function, bound.slots(), cache.key().backend);
+  }
+  if (!cache.limit_reported) report_limit(cache, call, limit, note_guard_failures(cache, call, bound));
+  return {};
+}
+
+// Something changed while the backend ran: what was captured is not what would run now.
+bool is_stale(Cache& cache, const Call& call, const BoundArguments& bound, Entry& entry) {
+  if (entry.guards->check(bound.slots(), call.function->func_closure)) return false;
+  ++cache.failures;
+  if (cache.failures >= config_number("recompile_limit")) cache.given_up = true;
+  events::record("stale", place_of(call.function).append(": ").append(entry.guards->explain(bound.slots(), call.function->func_closure)));
+  return true;
+}
+
 }  // namespace
+
+PyObject* Call::run_eagerly() const {
+  if (frame != nullptr) return evaluate_as_before(tstate, frame, 0);
+  return PyObject_Vectorcall(reinterpret_cast<PyObject*>(function), args, nargsf, kwnames);
+}
+
+PyObject* run_with_inner_functions(Cache& cache, const Call& call) {
+  if (call.frame != nullptr) return call.run_eagerly();  // the hook is at work
+  const InnerFunctions scope(cache, call.function);
+  return call.run_eagerly();
+}
 
 PyObject* run_region(const Entry& entry, PyFunctionObject* function, const BoundArguments& bound) {
   auto region = py::Owned<PyFunctionObject>::share(entry.region.get());
@@ -81,32 +114,22 @@ PyObject* run_region(const Entry& entry, PyFunctionObject* function, const Bound
     if (!region) return nullptr;
     if (function->func_closure != nullptr && PyFunction_SetClosure(region.object(), function->func_closure) < 0) return nullptr;
   }
+  const HookPause pause;
   return region->vectorcall(region.object(), bound.slots(), bound.size(), nullptr);
 }
 
 py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, bool fullgraph) {
   // Another thread compiles this function: waiting could deadlock with what its backend does, so this one call runs eagerly.
-  if (cache.given_up || cache.busy) return py::take(call.run_eagerly());
+  if (cache.busy) return py::take(call.run_eagerly());
+  if (cache.given_up) return py::take(run_with_inner_functions(cache, call));
   bound.own();
-  Attempt attempt;
-  {
-    const BusyScope busy(cache);
-    const std::int64_t limit = config_number("recompile_limit");
-    if (static_cast<std::int64_t>(cache.entries().size()) >= limit) {
-      if (!cache.limit_reported) report_limit(cache, call, limit, note_guard_failures(cache, call, bound));
-    } else {
-      note_guard_failures(cache, call, bound);
-      attempt = compile_region(call.function, bound.slots(), cache.key().backend);
-    }
-  }
-  if (attempt.stop) return run_stopped(cache, call, attempt, fullgraph);
-  if (!attempt.entry) return py::take(call.run_eagerly());
-  if (!attempt.entry->guards->check(bound.slots(), call.function->func_closure)) {
-    // Something changed while the backend ran (or a guard is wrong): what was captured is not what would run now.
-    ++cache.failures;
-    if (cache.failures >= config_number("recompile_limit")) cache.given_up = true;
-    events::record("stale", place_of(call.function) + ": " + attempt.entry->guards->explain(bound.slots(), call.function->func_closure));
-    return py::take(call.run_eagerly());
+  cache.drop_dead();
+  Attempt attempt = try_to_compile(cache, call, bound);
+  if (attempt.stop) return run_stopped(cache, call, bound, attempt, fullgraph);
+  if (attempt.entry && is_stale(cache, call, bound, *attempt.entry)) attempt.entry.reset();
+  if (!attempt.entry) {
+    bound.drop();
+    return py::take(run_with_inner_functions(cache, call));
   }
   const Entry* entry = cache.add(std::move(attempt.entry));
   return py::take(run_region(*entry, call.function, bound));

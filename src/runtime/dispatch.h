@@ -5,6 +5,7 @@
 #include "py/ref.h"
 #include "runtime/bind.h"
 #include "runtime/cache.h"
+#include "runtime/hook.h"
 
 namespace pellucid::runtime {
 
@@ -13,11 +14,15 @@ struct Call {
   PyObject* const* args;
   std::size_t nargsf;
   PyObject* kwnames;
+  // A call that came by the frame hook: the frame that stands ready.
+  PyThreadState* tstate = nullptr;
+  _PyInterpreterFrame* frame = nullptr;
 
-  PyObject* run_eagerly() const {
-    return PyObject_Vectorcall(reinterpret_cast<PyObject*>(function), args, nargsf, kwnames);
-  }
+  PyObject* run_eagerly() const;
 };
+
+// Runs the call eagerly, but compiles the functions that it calls. `cache` must be held by the caller.
+PyObject* run_with_inner_functions(Cache& cache, const Call& call);
 
 // Runs the region with these arguments. NULL with an error pending when it raises.
 PyObject* run_region(const Entry& entry, PyFunctionObject* function, const BoundArguments& bound);

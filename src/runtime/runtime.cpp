@@ -4,6 +4,7 @@
 #include "py/ref.h"
 #include "runtime/cache.h"
 #include "runtime/compiled_function.h"
+#include "runtime/hook.h"
 #include "runtime/thread_state.h"
 
 namespace pellucid::runtime {
@@ -69,6 +70,18 @@ PyObject* reset_counters(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
+PyObject* set_directories(PyObject*, PyObject* list) {
+  if (!PyList_Check(list)) return PyErr_Format(PyExc_TypeError, "expected a list, got %.200s", Py_TYPE(list)->tp_name);
+  return py::enter([&] {
+    std::vector<std::string> directories;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) directories.push_back(py::text_of(PyList_GET_ITEM(list, i)));
+    set_skipped_directories(std::move(directories));
+    return py::Owned<>::share(Py_None);
+  });
+}
+
+PyObject* hook_installed(PyObject*, PyObject*) { return PyBool_FromLong(hook_is_installed()); }
+
 PyMethodDef kFunctions[] = {
     {"reset", reset, METH_NOARGS, "Drops all compiled code."},
     {"is_compiling", is_compiling, METH_NOARGS, "Whether this thread compiles."},
@@ -80,6 +93,8 @@ PyMethodDef kFunctions[] = {
     {"clear_events", clear_events, METH_NOARGS, "Forgets the kept events."},
     {"counters", counters, METH_NOARGS, "Totals since reset_counters()."},
     {"reset_counters", reset_counters, METH_NOARGS, "Sets all totals to zero."},
+    {"set_skipped_directories", set_directories, METH_O, "Code below these is not compiled on its own."},
+    {"hook_installed", hook_installed, METH_NOARGS, "Whether our frame hook is what the interpreter calls."},
     {},
 };
 
@@ -87,6 +102,7 @@ PyMethodDef kFunctions[] = {
 
 void initialise(PyObject* module) {
   initialise_cache_type(module);
+  initialise_hook();
   initialise_compiled_function_type(module);
   py::check(PyModule_AddFunctions(module, kFunctions));
 }

@@ -1,6 +1,5 @@
 // Stand-ins for the rooms that are not there yet. Weak: the real definition wins at link time.
 #include "base/reasons.h"
-#include "codegen/emit.h"
 #include "trace/trace.h"
 
 namespace pellucid {
@@ -15,7 +14,5 @@ namespace pellucid {
   return outcome;
 }
 
-[[gnu::weak]] void codegen::finish_graph(objects::Capture&) {}
-[[gnu::weak]] py::Owned<PyFunctionObject> codegen::emit(const objects::Capture&, PyObject*, const std::string&) { return {}; }
 
 }  // namespace pellucid

@@ -1,0 +1,23 @@
+#include "py/eval_frame.h"
+
+#define Py_BUILD_CORE
+#include <internal/pycore_frame.h>
+#undef Py_BUILD_CORE
+
+namespace pellucid::py {
+
+EvalFrame eval_frame() noexcept { return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()); }
+
+void set_eval_frame(EvalFrame function) noexcept { _PyInterpreterState_SetEvalFrameFunc(PyInterpreterState_Get(), function); }
+
+const EvalFrame kDefaultEvalFrame = _PyEval_EvalFrameDefault;
+
+PyFunctionObject* function_of(_PyInterpreterFrame* frame) noexcept { return frame->f_func; }
+
+PyObject* const* arguments_of(_PyInterpreterFrame* frame) noexcept { return frame->localsplus; }
+
+bool is_starting(_PyInterpreterFrame* frame) noexcept { return frame->prev_instr == _PyCode_CODE(frame->f_code) - 1; }
+
+bool is_traced(PyThreadState* tstate) noexcept { return tstate->cframe->use_tracing != 0; }
+
+}  // namespace pellucid::py
