@@ -34,7 +34,6 @@ def tree(tmp_path):
         ("py/a.cpp", '"guards/a.h"'),
         ("guards/a.cpp", "<torch/torch.h>"),
         ("guards/a.cpp", "<c10/core/Device.h>"),
-        ("aten/a.h", "<ATen/ATen.h>"),
         ("guards/a.cpp", "<internal/pycore_dict.h>"),
         ("py/a.cpp", "<nanobind/nanobind.h>"),
         ("guards/a.cpp", '"a.h"'),
@@ -45,6 +44,15 @@ def test_a_forbidden_include_is_noticed(tree, file, include):
     path = tree / "src" / file
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"// text\n#include {include}\n")
+    assert len(check_rooms.check(tree)) == 1
+
+
+def test_a_header_with_fenced_includes_is_private_to_its_room(tree):
+    (tree / "src/aten/a.h").write_text("#include <ATen/ATen.h>\n")
+    (tree / "src/aten/b.h").write_text('#include "aten/a.h"\n')
+    (tree / "src/aten/b.cpp").write_text('#include "aten/b.h"\n')
+    assert check_rooms.check(tree) == []
+    (tree / "src/guards/a.cpp").write_text('#include "aten/b.h"\n')
     assert len(check_rooms.check(tree)) == 1
 
 

@@ -11,11 +11,11 @@ import re
 import sys
 from pathlib import Path
 
-# Header pattern -> (rooms, suffixes) that may include it.
+# Header pattern -> rooms that may include it. A header that does is private to its room.
 FENCES = {
-    r"<(torch|ATen|c10)/": ({"aten"}, {".cpp"}),
-    r"<internal/pycore_": ({"py", "frames"}, {".cpp"}),
-    r"<nanobind/": ({"binding"}, {".h", ".cpp"}),
+    r"<(torch|ATen|c10)/": {"aten"},
+    r"<internal/pycore_": {"py", "frames"},
+    r"<nanobind/": {"binding"},
 }
 INCLUDE = re.compile(r'\s*#\s*include\s+([<"][^>"]+[>"])')
 
@@ -37,14 +37,38 @@ def allowed_rooms(root):
     return uses
 
 
-def complaint(target, room, path, uses, source):
-    """Why `path` may not include `target`, or None."""
-    for pattern, (rooms, suffixes) in FENCES.items():
-        if re.match(pattern, target) and not (room in rooms and path.suffix in suffixes):
-            return f"{target} is fenced to the {'/'.join(sorted(suffixes))} files of {'/'.join(sorted(rooms))}"
+def includes_of(path):
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if found := INCLUDE.match(line):
+            yield number, found[1]
+
+
+def fences_of(target):
+    return {pattern for pattern in FENCES if re.match(pattern, target)}
+
+
+def fences_behind(files, source):
+    """header -> the fences that it takes its includer through, directly or by other headers."""
+    includes = {str(path.relative_to(source)): [target for _, target in includes_of(path)] for path in files}
+    behind = {name: set().union(*map(fences_of, targets)) for name, targets in includes.items()}
+    for _ in includes:
+        grown = {
+            name: behind[name].union(*(behind.get(t.strip('"'), set()) for t in includes[name])) for name in includes
+        }
+        if grown == behind:
+            break
+        behind = grown
+    return behind
+
+
+def complaint(target, room, uses, source, behind):
+    """Why a file of `room` may not include `target`, or None."""
+    name = target.strip('"')
+    for pattern in fences_of(target) | behind.get(name, set()):
+        if room not in FENCES[pattern]:
+            return f"{target} is, or includes, what is fenced to {'/'.join(sorted(FENCES[pattern]))}"
     if target.startswith("<"):
         return None
-    name = target.strip('"')
     if not (source / name).is_file():
         return f"{target} is not a file of src/ (write the path as room/file.h)"
     if name.split("/")[0] not in uses[room]:
@@ -54,15 +78,15 @@ def complaint(target, room, path, uses, source):
 
 def check(root):
     source, uses, found = root / "src", allowed_rooms(root), []
-    for path in sorted(p for p in source.rglob("*") if p.suffix in {".h", ".cpp", ".def"}):
+    files = sorted(p for p in source.rglob("*") if p.suffix in {".h", ".cpp", ".def", ".inc"})
+    behind = fences_behind(files, source)
+    for path in files:
         room = path.relative_to(source).parts[0]
         if room not in uses:
             found.append(f"{path}: no room '{room}' in cmake/rooms.cmake")
             continue
-        for number, line in enumerate(path.read_text().splitlines(), 1):
-            include = INCLUDE.match(line)
-            why = include and complaint(include[1], room, path, uses, source)
-            if why:
+        for number, target in includes_of(path):
+            if why := complaint(target, room, uses, source, behind):
                 found.append(f"{path.relative_to(root)}:{number}: {why}")
     return found
 
