@@ -198,7 +198,6 @@ Result dict(Tracer& t, PyObject* f, Args args, Continuation then) {
   PyObject* values[] = {source};
   if (PyDict_GET_SIZE(named.get()) > 0) {
     if (mapping) t.unsupported(Reason::UntracedCallable, {{"callee", "dict(mapping, **kwargs)"}});
-    auto update = py::import_attr("pellucid.polyfills", "dict_update");
     t.unsupported(Reason::UntracedCallable, {{"callee", "dict(iterable, **kwargs)"}});
   }
   return t.call_polyfill(mapping ? "dict_from_mapping" : "dict_from", values, std::move(then));
@@ -236,7 +235,6 @@ Result lazy(Tracer& t, PyObject* f, Args args, std::size_t first, const char* po
 Result zip(Tracer& t, PyObject* f, Args args, Continuation then) { return lazy(t, f, args, 0, "zip_each", std::move(then)); }
 Result enumerate(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() == 2) {
-    Args first{args.values.first(1), nullptr};
     if (closed(t, t.original(args[0])) && PyLong_Check(args[1])) {
       Result it = t.iterate(args[0]);
       PyObject* values[] = {it.value.get(), args[1]};
@@ -352,7 +350,7 @@ Result super_(Tracer& t, PyObject* f, Args args, Continuation then) {
   }
   PyObject* self = code->co_argcount > 0 ? frame.local(0) : nullptr;
   // An argument that is captured by an inner function lives in a cell.
-  if (self != nullptr && (_PyLocals_GetKind(code->co_localspluskinds, 0) & CO_FAST_CELL) != 0) self = t.cell_get(self);
+  if (self != nullptr && PyCell_Check(self)) self = t.cell_get(self);
   if (cls == nullptr || self == nullptr) return t.settle(std::move(then), t.raise(PyExc_RuntimeError, "super(): no arguments"));
   PyObject* values[] = {cls, self};
   return run_native(t, f, Args{values, nullptr}, std::move(then));

@@ -228,7 +228,7 @@ Result about_constant(Tracer& t, PyObject* f, Args args, Continuation then) {
       continue;
     }
     if (cat == Cat::BoundMethod) {
-      Result function = t.getattr(value, names().__func__);
+      Result function = t.getattr(value, names().dunder_func);
       if (function.is_value() && t.is_outside(function.value.get())) {
         t.guard_function(function.value.get());
         continue;

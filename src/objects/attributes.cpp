@@ -260,9 +260,9 @@ Result Tracer::getattr(PyObject* object, PyObject* name, Continuation then) {
       return generic_getattr(object, name, std::move(then));
     }
     case Cat::BoundMethod: {
-      if (name == names().__func__ || name == names().__self__) return settle(std::move(then), native_attribute(object, name));
+      if (name == names().dunder_func || name == names().__self__) return settle(std::move(then), native_attribute(object, name));
       if (py::type_lookup(type, name) != nullptr) return settle(std::move(then), native_attribute(object, name));
-      auto function = native_attribute(object, names().__func__);
+      auto function = native_attribute(object, names().dunder_func);
       return getattr(function.value.get(), name, std::move(then));
     }
     default: break;

@@ -8,6 +8,7 @@ const Names& names() { return table; }
 
 void initialise_objects() {
 #define NAME(n) table.n = PyUnicode_InternFromString(#n);
+#define NAME_AS(n, text) table.n = PyUnicode_InternFromString(text);
 #include "objects/names.def"
   initialise_types();
 }

@@ -138,7 +138,7 @@ graph::Node* Tracer::node_of(PyObject* tensor) const {
 graph::Arg Tracer::to_arg(PyObject* value) {
   const Cat cat = cat_of(value);
   if (cat == Cat::Tensor) {
-    lift(value);
+    const py::Owned<> fake = lift(value);
     return graph::Arg::of(node_of(value));
   }
   PyObject* view = readable(value);

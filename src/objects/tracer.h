@@ -23,7 +23,7 @@ using source::Source;
 
 // The outcome of an operation: a value at once; a frame was pushed and its result will reach the waiting frame through the
 // Continuation; or the program raised (Tracer::exception holds the instance).
-struct [[nodiscard]] Result {
+struct Result {
   enum class Did : std::uint8_t { Value, Pushed, Raised, Done } did = Did::Value;  // Done: nothing to push
   py::Owned<> value;
   static Result of(py::Owned<> v) { return {Did::Value, std::move(v)}; }
@@ -210,6 +210,7 @@ class Tracer {
 // Name tables used all over: interned once.
 struct Names {
 #define NAME(n) PyObject* n;
+#define NAME_AS(n, text) PyObject* n;
 #include "objects/names.def"
 };
 const Names& names();

@@ -284,7 +284,7 @@ Result Executor::call(PyObject* callable, Args args, Continuation then) {
   PyTypeObject* type = Py_TYPE(callable);
   if (type == &PyFunction_Type) return call_function(callable, args, std::move(then));
   if (type == &PyMethod_Type) {
-    auto function = native_attribute(callable, names().__func__);
+    auto function = native_attribute(callable, names().dunder_func);
     auto self = native_attribute(callable, names().__self__);
     std::vector<PyObject*> values{self.value.get()};
     values.insert(values.end(), args.values.begin(), args.values.end());

@@ -4,8 +4,6 @@
 #include <memory>
 #include <unordered_set>
 
-#include <opcode.h>
-
 #include "bytecode/opcodes.h"
 
 namespace pellucid::trace {
@@ -33,7 +31,7 @@ std::uint32_t varint(const unsigned char*& p) {
 
 }  // namespace
 
-const std::uint8_t kExtendedArg = EXTENDED_ARG;
+const std::uint8_t kExtendedArg = static_cast<std::uint8_t>(bytecode::Opcode::EXTENDED_ARG);
 
 const objects::CodeInfo* CodeTable::find(PyCodeObject* code) {
   auto& slot = table_[code];

@@ -99,7 +99,7 @@ Next Executor::loop() {
     doing = "runs";
     Next next;
     try {
-      next = kRules[opcode](*this, frame, arg);
+      next = rule_of(opcode)(*this, frame, arg);
     } catch (const py::PythonError& error) {
       // A rule's own C call failed: it is the program's exception (MemoryError, a user's __hash__ …).
       raise_pending(error);

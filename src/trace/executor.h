@@ -89,7 +89,7 @@ class Executor final : public objects::Tracer {
 
 // One rule per opcode; a row of the table without a rule refuses.
 using Rule = Next (*)(Executor&, Frame&, int arg);
-extern const Rule kRules[256];
+Rule rule_of(std::uint8_t opcode) noexcept;
 
 // Pushes the value of a result that a rule has computed.
 inline Next push(Frame& frame, Result result) {

@@ -1,6 +1,5 @@
 // Generators made by the region: suspended frames that any frame may resume.
-#include <opcode.h>
-
+#include "bytecode/opcodes.h"
 #include "trace/executor.h"
 
 namespace pellucid::trace {
@@ -49,7 +48,7 @@ Result Executor::throw_into(PyObject* object, py::Owned<> instance, Continuation
   Frame* body = generator->frame;
   // Suspended in a `yield from`: the exception belongs to the inner iterator first.
   const std::uint8_t* units = body->info->units;
-  if (body->next + 2 < body->info->size && units[body->next] == RESUME && (units[body->next + 1] & 3) >= 2) {
+  if (body->next + 2 < body->info->size && units[body->next] == static_cast<int>(bytecode::Opcode::RESUME) && (units[body->next + 1] & 3) >= 2) {
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "throw into a generator that delegates"}, {"type", "generator"}});
   }
   std::unique_ptr<Frame> frame(std::exchange(generator->frame, nullptr));

@@ -1,6 +1,5 @@
 // Binary, unary and comparison operators: native on builtin values, recorded on tensors, by dunder methods on everything else.
-#include <opcode.h>
-
+#include "bytecode/opcodes.h"
 #include "py/cpython311.h"
 #include "trace/executor.h"
 
@@ -237,20 +236,20 @@ Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation t
 Result Executor::unary(PyObject* value, int opcode, Continuation then) {
   value = original(value);
   const Cat cat = objects::cat_of(value);
-  const char* function = opcode == UNARY_NEGATIVE ? "neg" : opcode == UNARY_POSITIVE ? "pos" : "invert";
-  const char* method = opcode == UNARY_NEGATIVE ? "__neg__" : opcode == UNARY_POSITIVE ? "__pos__" : "__invert__";
+  const char* function = opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE) ? "neg" : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? "pos" : "invert";
+  const char* method = opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE) ? "__neg__" : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? "__pos__" : "__invert__";
   if (cat == Cat::Tensor) {
     PyObject* target = operator_function(function);
     return settle(std::move(then), torch_call(graph::Op::CallFunction, target, target, Args{{&value, 1}, nullptr}));
   }
   if (plain_operand(cat) || cat == Cat::EnumMember) {
-    auto result = py::Owned<>::steal(opcode == UNARY_NEGATIVE ? PyNumber_Negative(value) : opcode == UNARY_POSITIVE ? PyNumber_Positive(value) : PyNumber_Invert(value));
+    auto result = py::Owned<>::steal(opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE) ? PyNumber_Negative(value) : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? PyNumber_Positive(value) : PyNumber_Invert(value));
     if (!result) return settle(std::move(then), raise_pending(py::PythonError()));
     return settle(std::move(then), Result::of(std::move(result)));
   }
   bool found = false;
   if (type_lookup(Py_TYPE(value), method) != nullptr) return special(value, method, {}, std::move(then), &found);
-  return raise(PyExc_TypeError, std::string("bad operand type for unary ") + (opcode == UNARY_NEGATIVE ? "-" : opcode == UNARY_POSITIVE ? "+" : "~") + ": '" + Py_TYPE(value)->tp_name + "'");
+  return raise(PyExc_TypeError, std::string("bad operand type for unary ") + (opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE) ? "-" : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? "+" : "~") + ": '" + Py_TYPE(value)->tp_name + "'");
 }
 
 }  // namespace pellucid::trace

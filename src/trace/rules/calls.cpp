@@ -1,6 +1,5 @@
 // Calls, returns, functions, iteration and generators.
-#include <opcode.h>
-#undef CACHE
+#include "bytecode/opcodes.h"
 #include "handlers/registry.h"
 #include "trace/rules/rules.h"
 

@@ -1,6 +1,5 @@
 // Operators, subscripts, truth and jumps.
-#include <opcode.h>
-#undef CACHE
+#include "bytecode/opcodes.h"
 #include "trace/rules/rules.h"
 
 namespace pellucid::trace {
@@ -67,9 +66,9 @@ Next unary(Executor& ex, Frame& f, int opcode) {
 
 }  // namespace
 
-Next do_UNARY_POSITIVE(Executor& ex, Frame& f, int) { return unary(ex, f, UNARY_POSITIVE); }
-Next do_UNARY_NEGATIVE(Executor& ex, Frame& f, int) { return unary(ex, f, UNARY_NEGATIVE); }
-Next do_UNARY_INVERT(Executor& ex, Frame& f, int) { return unary(ex, f, UNARY_INVERT); }
+Next do_UNARY_POSITIVE(Executor& ex, Frame& f, int) { return unary(ex, f, static_cast<int>(bytecode::Opcode::UNARY_POSITIVE)); }
+Next do_UNARY_NEGATIVE(Executor& ex, Frame& f, int) { return unary(ex, f, static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE)); }
+Next do_UNARY_INVERT(Executor& ex, Frame& f, int) { return unary(ex, f, static_cast<int>(bytecode::Opcode::UNARY_INVERT)); }
 Next do_UNARY_NOT(Executor& ex, Frame& f, int) {
   const Truth t = test(ex, f);
   if (t == Truth::Raised) return Next::Raise;

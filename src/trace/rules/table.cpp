@@ -1,0 +1,24 @@
+// The rule of each opcode: one row of opcodes.def, one do_NAME.
+#include "trace/rules/rules.h"
+
+namespace pellucid::trace {
+namespace {
+
+Next do_unknown(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "that this version of CPython does not have"}}); }
+
+constexpr auto make_table() {
+  struct Table {
+    Rule rules[256];
+  } table{};
+  for (Rule& rule : table.rules) rule = do_unknown;
+#define OP(number, name, ...) table.rules[number] = do_##name;
+#include "bytecode/opcodes.def"
+  return table;
+}
+constexpr auto kTable = make_table();
+
+}  // namespace
+
+Rule rule_of(std::uint8_t opcode) noexcept { return kTable.rules[opcode]; }
+
+}  // namespace pellucid::trace
