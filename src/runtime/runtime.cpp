@@ -1,5 +1,6 @@
 #include "runtime/runtime.h"
 
+
 #include "base/events.h"
 #include "py/ref.h"
 #include "runtime/cache.h"

@@ -31,7 +31,9 @@ std::uint32_t varint(const unsigned char*& p) {
 
 }  // namespace
 
-const std::uint8_t kExtendedArg = static_cast<std::uint8_t>(bytecode::Opcode::EXTENDED_ARG);
+static_assert(kExtendedArg == static_cast<std::uint8_t>(bytecode::Opcode::EXTENDED_ARG));
+
+std::uint8_t cache_units(std::uint8_t opcode) noexcept { return kCacheTable[opcode]; }
 
 const objects::CodeInfo* CodeTable::find(PyCodeObject* code) {
   auto& slot = table_[code];

@@ -26,7 +26,7 @@ struct Handler {
 };
 bool find_handler(const objects::CodeInfo& info, int offset, Handler* out);
 
-extern const std::uint8_t kCaches[256];
-extern const std::uint8_t kExtendedArg;
+std::uint8_t cache_units(std::uint8_t opcode) noexcept;  // inline cache entries behind the instruction
+inline constexpr std::uint8_t kExtendedArg = 144;
 
 }  // namespace pellucid::trace

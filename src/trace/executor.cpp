@@ -94,7 +94,7 @@ Next Executor::loop() {
       opcode = units[offset];
       arg = (arg << 8) | units[offset + 1];
     }
-    frame.next = offset + 2 + 2 * kCaches[opcode];
+    frame.next = offset + 2 + 2 * cache_units(opcode);
     ++steps;
     doing = "runs";
     Next next;

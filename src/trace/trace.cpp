@@ -28,6 +28,8 @@ BreakInfo describe(const GraphBreak& stop, Executor& executor) {
 }  // namespace
 
 Outcome capture(PyFunctionObject* function, PyObject* const* locals) {
+  static const bool ready = (initialise(), true);  // on first use: importing stays cheap, and pellucid itself is complete by then
+  (void)ready;
   Outcome outcome;
   const auto state = aten::GlobalState::now();
   Executor executor(function);

@@ -2,6 +2,9 @@
 #include "trace/rules/rules.h"
 
 namespace pellucid::trace {
+
+Next do_EXTENDED_ARG(Executor&, Frame&, int) { throw GraphBreak(Reason::Internal, {{"detail", "EXTENDED_ARG is folded by the loop"}}); }
+
 namespace {
 
 Next do_unknown(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "that this version of CPython does not have"}}); }
