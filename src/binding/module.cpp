@@ -6,6 +6,7 @@
 #include "binding/bytecode_testing.h"
 #include "binding/codegen_testing.h"
 #include "binding/graph_testing.h"
+#include "binding/guards_testing.h"
 #include "py/ref.h"
 #include "runtime/runtime.h"
 
@@ -16,6 +17,7 @@ NB_MODULE(_core, m) {
   pellucid::binding::add_codegen_testing(m);
   pellucid::binding::add_backend(m);
   pellucid::binding::add_graph_testing(m);
+  pellucid::binding::add_guards_testing(m);
   try {
     pellucid::runtime::initialise(m.ptr());
   } catch (pellucid::py::PythonError& error) {

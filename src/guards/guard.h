@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "aten/aten.h"
@@ -20,6 +21,12 @@ enum class Kind : std::uint8_t {
 #include "guards/guards.def"
 };
 
+inline constexpr std::size_t kKinds = 0
+#define GUARD(kind, payload, meaning) +1
+#include "guards/guards.def"
+    ;
+std::string_view name_of(Kind kind) noexcept;
+
 // Where in the user's program the assumption was made.
 struct Why {
   py::Owned<PyCodeObject> code;  // may be empty for ambient guards
@@ -33,13 +40,15 @@ struct Guard {
   py::Owned<> operand;             // payload object (type, constant, key, tuple of keys, …), by kind
   std::int64_t number = 0;         // payload number (length, 0/1 for absent/present), by kind
   std::unique_ptr<aten::TensorSpec> tensor;  // TENSOR_MATCH
+  std::unique_ptr<aten::GlobalState> state;  // GLOBAL_STATE; null: the state when the program is compiled
   const Source* other = nullptr;   // IS / IS_NOT
   Why why;
 };
 
 class GuardSet {
  public:
-  // Adds unless an equal guard (same kind, source, operand identity, number, other) is there already. Returns whether it was added.
+  // Adds unless an equal guard (same kind, source, number, other, and operand: by identity, tuples item by item) is there
+  // already. Returns whether it was added.
   bool add(Guard guard);
   const std::vector<Guard>& all() const noexcept { return guards_; }
   std::size_t size() const noexcept { return guards_.size(); }
@@ -53,11 +62,12 @@ class GuardSet {
     PyObject* operand;
     std::int64_t number;
     const Source* other;
-    bool operator==(const Key&) const = default;
+    bool operator==(const Key& that) const noexcept;
   };
   struct Hash { std::size_t operator()(const Key& k) const noexcept; };
+  static Key key_of(const Guard& guard) noexcept;
   std::vector<Guard> guards_;
-  std::unordered_map<Key, int, Hash> keys_;
+  std::unordered_map<Key, std::size_t, Hash> keys_;  // -> index of the guard that owns the operand
 };
 
 }  // namespace pellucid::guards

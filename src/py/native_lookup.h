@@ -3,10 +3,18 @@
 #pragma once
 #include <Python.h>
 
+#include "py/cpython311.h"
+
 namespace pellucid::py {
 
 // The entry `name` of the instance dict in whatever form it is (cpython311.h, "instances"). Borrowed, or null.
 PyObject* native_instance_attr(PyObject* object, PyObject* name) noexcept;
+
+// instance_dict_if_any, with its usual case inline for the guards' hot path (the word before the header, as in cpython311.cpp).
+inline PyObject* instance_dict_now(PyObject* object) noexcept {
+  if (PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_MANAGED_DICT)) return reinterpret_cast<PyObject**>(object)[-3];
+  return instance_dict_if_any(object);
+}
 
 // dict's own lookup, without __missing__. `dict` must be a dict or a subclass. Borrowed, or null.
 PyObject* native_dict_get(PyObject* dict, PyObject* key) noexcept;

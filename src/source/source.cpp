@@ -224,10 +224,19 @@ std::string print(const Source* source, const RootText& root_text) {
     const Source* s = *at;
     switch (s->step) {
       case Step::InstanceAttr:
+        if (PyUnicode_IsIdentifier(s->operand.get()) != 1) {
+          text.append(".__dict__[").append(describe(s->operand.get())).append("]");
+          break;
+        }
+        [[fallthrough]];
       case Step::Member: text.append(".").append(py::text_of(s->operand.get())); break;
       case Step::DictOf: text += ".__dict__"; break;
       case Step::Item: text.append("[").append(std::to_string(s->index)).append("]"); break;
-      case Step::DictItem: text.append("[").append(describe(s->operand.get())).append("]"); break;
+      case Step::DictItem: {
+        const std::string key = is_plain_key(s->operand.get()) ? std::string() : root_text(s);
+        text.append("[").append(key.empty() ? describe(s->operand.get()) : key).append("]");
+        break;
+      }
       case Step::CellContents: text += ".cell_contents"; break;
       case Step::TypeOf: text.insert(0, "type(").append(")"); break;
       default: break;

@@ -77,7 +77,8 @@ class SourceTable {
 // module's namespace). Never raises.
 std::string print(const Source* source);
 
-// The same, with the text of roots chosen by the caller ("" leaves it to print). code_parts() needs other roots than messages.
+// The same, with the text of roots, and of keys that are not plain constants, chosen by the caller ("" leaves it to print): code to
+// be evaluated needs other roots than messages.
 using RootText = std::function<std::string(const Source*)>;
 std::string print(const Source* source, const RootText& root_text);
 

@@ -1,0 +1,39 @@
+// One guard, ready to run: what it compares, in a form that needs no Python. Every kind has one Rule (rules.cpp) that decides,
+// words what it expected and found, and prints itself as Python; there is no second copy of a check for messages.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "guards/guard.h"
+
+namespace pellucid::guards {
+
+struct Check {
+  Kind kind;
+  std::uint32_t guard = 0;            // its number in the program
+  PyObject* operand = nullptr;        // borrowed from the program, which holds or watches it
+  PyObject* found = nullptr;          // TYPE_LOOKUP: what the lookup gave; null: nothing
+  std::vector<PyObject*> items;       // keys of DICT_KEYS, (code, defaults, kwdefaults) of FUNCTION
+  std::int64_t number = 0;
+  const aten::TensorSpec* tensor = nullptr;
+  const aten::GlobalState* state = nullptr;
+};
+
+// How the words of a code part are written.
+struct CodeText {
+  std::string value, other;                                  // the two sources as Python
+  std::vector<std::string> values;                           // DISTINCT: all of them
+  std::function<std::string(PyObject*)> constant;            // "C[3]"
+};
+
+// `other`: the second value of IS and IS_NOT. DISTINCT takes a tuple of all values.
+bool holds(const Check& check, PyObject* value, PyObject* other) noexcept;
+std::string expected_text(const Check& check);
+std::string found_text(const Check& check, PyObject* value, PyObject* other);
+std::string code_text(const Check& check, const CodeText& text);
+std::string suggestion(const Check& check);
+
+bool all_distinct(PyObject* const* values, std::size_t count, std::vector<PyObject*>& scratch) noexcept;
+
+}  // namespace pellucid::guards

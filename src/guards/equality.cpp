@@ -1,0 +1,158 @@
+#include "guards/equality.h"
+
+#include <cstring>
+
+#include "py/native_lookup.h"
+
+namespace pellucid::guards {
+namespace {
+
+bool equal_items(PyObject* a, PyObject* b) noexcept {
+  const Py_ssize_t size = PyTuple_GET_SIZE(a);
+  if (size != PyTuple_GET_SIZE(b)) return false;
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    if (!equal_constants(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i))) return false;
+  }
+  return true;
+}
+
+bool contains_equal(PyObject* set, PyObject* wanted) noexcept {
+  Py_ssize_t at = 0;
+  PyObject* element = nullptr;
+  Py_hash_t hash = 0;
+  while (_PySet_NextEntry(set, &at, &element, &hash) != 0) {
+    if (equal_constants(element, wanted)) return true;
+  }
+  return false;
+}
+
+bool equal_frozensets(PyObject* a, PyObject* b) noexcept {
+  if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) return false;
+  Py_ssize_t at = 0;
+  PyObject* element = nullptr;
+  Py_hash_t hash = 0;
+  while (_PySet_NextEntry(a, &at, &element, &hash) != 0) {
+    if (!contains_equal(b, element)) return false;
+  }
+  return true;
+}
+
+// The three members of a range are read-only C members.
+bool equal_ranges(PyObject* a, PyObject* b) noexcept {
+  for (const char* name : {"start", "stop", "step"}) {
+    PyObject* left = PyObject_GetAttrString(a, name);
+    PyObject* right = PyObject_GetAttrString(b, name);
+    const bool equal = left != nullptr && right != nullptr && equal_constants(left, right);
+    Py_XDECREF(left);
+    Py_XDECREF(right);
+    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    if (!equal) return false;
+  }
+  return true;
+}
+
+bool equal_slices(PyObject* a, PyObject* b) noexcept {
+  const auto* left = reinterpret_cast<PySliceObject*>(a);
+  const auto* right = reinterpret_cast<PySliceObject*>(b);
+  return equal_constants(left->start, right->start) && equal_constants(left->stop, right->stop) &&
+         equal_constants(left->step, right->step);
+}
+
+bool equal_bytes_of(PyObject* a, PyObject* b) noexcept {  // numpy scalars: the values bit for bit
+  Py_buffer left, right;
+  if (PyObject_GetBuffer(a, &left, PyBUF_SIMPLE) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  bool equal = false;
+  if (PyObject_GetBuffer(b, &right, PyBUF_SIMPLE) != 0) {
+    PyErr_Clear();
+  } else {
+    equal = left.len == right.len && std::memcmp(left.buf, right.buf, static_cast<std::size_t>(left.len)) == 0;
+    PyBuffer_Release(&right);
+  }
+  PyBuffer_Release(&left);
+  return equal;
+}
+
+bool equal_natively(PyObject* a, PyObject* b) noexcept {
+  const int equal = PyObject_RichCompareBool(a, b, Py_EQ);
+  if (equal < 0) PyErr_Clear();
+  return equal > 0;
+}
+
+bool same_bits(const void* a, const void* b, std::size_t size) noexcept { return std::memcmp(a, b, size) == 0; }
+
+bool named(PyTypeObject* type, const char* prefix) noexcept {
+  return !PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && std::strncmp(type->tp_name, prefix, std::strlen(prefix)) == 0;
+}
+
+bool is_numpy_scalar(PyTypeObject* type) noexcept {  // arrays and records can change
+  return named(type, "numpy.") && !named(type, "numpy.ndarray") && !named(type, "numpy.void") &&
+         !named(type, "numpy.object_") && type->tp_as_buffer != nullptr;
+}
+
+}  // namespace
+
+bool equal_constants(PyObject* expected, PyObject* found) noexcept {
+  if (expected == found) return true;
+  PyTypeObject* type = Py_TYPE(expected);
+  if (type != Py_TYPE(found)) return false;
+  if (type == &PyUnicode_Type || type == &PyLong_Type || type == &PyBytes_Type) return equal_natively(expected, found);
+  if (type == &PyFloat_Type) {
+    const double a = PyFloat_AS_DOUBLE(expected), b = PyFloat_AS_DOUBLE(found);
+    return same_bits(&a, &b, sizeof a);
+  }
+  if (type == &PyComplex_Type) {
+    const Py_complex a = reinterpret_cast<PyComplexObject*>(expected)->cval;
+    const Py_complex b = reinterpret_cast<PyComplexObject*>(found)->cval;
+    return same_bits(&a, &b, sizeof a);
+  }
+  if (PyTuple_Check(expected)) return equal_items(expected, found);
+  if (type == &PyFrozenSet_Type) return equal_frozensets(expected, found);
+  if (type == &PyRange_Type) return equal_ranges(expected, found);
+  if (type == &PySlice_Type) return equal_slices(expected, found);
+  if (named(type, "torch.device")) return equal_natively(expected, found);
+  return is_numpy_scalar(type) && equal_bytes_of(expected, found);
+}
+
+bool is_ordered_dict_type(PyTypeObject* type) noexcept { return PyType_IsSubtype(type, &PyODict_Type) != 0; }
+
+bool equal_keys(PyObject* dict, PyObject* const* keys, Py_ssize_t count) noexcept {
+  if (!PyDict_Check(dict) || reinterpret_cast<PyDictObject*>(dict)->ma_used != count) return false;
+  Py_ssize_t position = 0, at = 0;
+  void* cursor = nullptr;
+  PyObject* key = nullptr;
+  const bool ordered = is_ordered_dict_type(Py_TYPE(dict));
+  while (ordered ? (key = py::ordered_dict_next(dict, &cursor)) != nullptr
+                 : PyDict_Next(dict, &position, &key, nullptr) != 0) {
+    if (at == count || !equal_constants(keys[at], key)) return false;
+    ++at;
+  }
+  return at == count;
+}
+
+PyObject* members_of(PyObject* set) {
+  PyObject* members = PyDict_New();
+  Py_ssize_t at = 0;
+  PyObject* element = nullptr;
+  Py_hash_t hash = 0;
+  while (members != nullptr && _PySet_NextEntry(set, &at, &element, &hash) != 0) {
+    if (_PyDict_SetItem_KnownHash(members, element, element, hash) != 0) Py_CLEAR(members);
+  }
+  return members;
+}
+
+bool equal_sets(PyObject* members, PyObject* found) noexcept {
+  if (!PyAnySet_Check(found) || PySet_GET_SIZE(found) != PyDict_GET_SIZE(members)) return false;
+  Py_ssize_t at = 0;
+  PyObject* element = nullptr;
+  Py_hash_t hash = 0;
+  while (_PySet_NextEntry(found, &at, &element, &hash) != 0) {
+    PyObject* member = py::native_dict_get(members, element);
+    if (member == nullptr || !equal_constants(member, element)) return false;
+  }
+  return true;
+}
+
+}  // namespace pellucid::guards

@@ -1,0 +1,22 @@
+// Equality as a guard means it: the same exact types, floats bit for bit, and no user code.
+#pragma once
+#include <Python.h>
+
+namespace pellucid::guards {
+
+// int, float, complex, str, bytes, bool, None, tuples and frozensets of these, range, slice, torch.device, numpy scalars; any other
+// object is equal to itself only.
+bool equal_constants(PyObject* expected, PyObject* found) noexcept;
+
+// Keys in iteration order (an OrderedDict's own order) against `keys`.
+bool equal_keys(PyObject* dict, PyObject* const* keys, Py_ssize_t count) noexcept;
+
+// `members`: a dict that maps each element to itself.
+bool equal_sets(PyObject* members, PyObject* found) noexcept;
+
+// The dict that equal_sets needs. Null with an error pending.
+PyObject* members_of(PyObject* set);
+
+bool is_ordered_dict_type(PyTypeObject* type) noexcept;  // OrderedDict or a subclass
+
+}  // namespace pellucid::guards

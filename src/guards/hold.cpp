@@ -1,0 +1,60 @@
+#include "guards/hold.h"
+
+namespace pellucid::guards {
+namespace {
+
+constexpr const char* kCapsule = "pellucid.guards.alive";
+using Flag = std::shared_ptr<bool>;
+
+PyObject* object_died(PyObject* capsule, PyObject*) noexcept {
+  if (auto* flag = static_cast<Flag*>(PyCapsule_GetPointer(capsule, kCapsule))) **flag = false;
+  Py_RETURN_NONE;
+}
+
+PyMethodDef object_died_def = {"object_died", object_died, METH_O, nullptr};
+
+}  // namespace
+
+PyObject* Hold::on_death() {
+  if (callback_) return callback_.get();
+  auto flag = std::make_unique<Flag>(alive_);
+  auto capsule = py::take(PyCapsule_New(flag.get(), kCapsule, [](PyObject* self) {
+    delete static_cast<Flag*>(PyCapsule_GetPointer(self, kCapsule));
+  }));
+  flag.release();
+  callback_ = py::take(PyCFunction_New(&object_died_def, capsule.get()));
+  return callback_.get();
+}
+
+bool Hold::is_watched_kind(PyObject* object) noexcept {
+  if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(object))) return false;
+  return !PyType_Check(object) && !PyModule_Check(object) && !PyFunction_Check(object) && !PyCFunction_Check(object) &&
+         !PyCode_Check(object) && !PyFrozenSet_CheckExact(object);
+}
+
+PyObject* Hold::keep(PyObject* object) {
+  if (object != nullptr && known_.insert(object).second) held_.push_back(py::Owned<>::share(object));
+  return object;
+}
+
+PyObject* Hold::keep_or_watch(PyObject* object) {
+  if (object == nullptr || !is_watched_kind(object)) return keep(object);
+  if (known_.insert(object).second) watches_.push_back(py::take(PyWeakref_NewRef(object, on_death())));
+  return object;
+}
+
+int Hold::traverse(visitproc visit, void* arg) const {
+  for (const auto& object : held_) Py_VISIT(object.get());
+  for (const auto& watch : watches_) Py_VISIT(watch.get());
+  Py_VISIT(callback_.get());
+  return 0;
+}
+
+void Hold::clear() noexcept {
+  *alive_ = false;
+  auto watches = std::exchange(watches_, {});
+  auto held = std::exchange(held_, {});  // finalisers see an empty program
+  callback_ = {};
+}
+
+}  // namespace pellucid::guards

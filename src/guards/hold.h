@@ -1,0 +1,35 @@
+// Who keeps the objects that guards name. Modules, classes, functions, code and constants are held; user instances are watched
+// by weak references, so that compiled code never keeps a model alive; a watched object that dies ends the program, before
+// its address can be used again.
+#pragma once
+#include <memory>
+#include <unordered_set>
+#include <vector>
+
+#include "py/ref.h"
+
+namespace pellucid::guards {
+
+class Hold {
+ public:
+  Hold() = default;
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+  PyObject* keep(PyObject* object);    // held for good
+  PyObject* keep_or_watch(PyObject* object);
+  static bool is_watched_kind(PyObject* object) noexcept;
+
+  bool alive() const noexcept { return alive_ == nullptr || *alive_; }
+  int traverse(visitproc visit, void* arg) const;
+  void clear() noexcept;
+
+ private:
+  PyObject* on_death();
+  std::vector<py::Owned<>> held_, watches_;
+  std::unordered_set<PyObject*> known_;   // while the program is built
+  py::Owned<> callback_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace pellucid::guards

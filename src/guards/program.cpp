@@ -1,0 +1,238 @@
+#include "guards/program.h"
+
+#include "py/cpython311.h"
+#include "py/native_lookup.h"
+
+namespace pellucid::guards {
+namespace {
+
+std::uint64_t bits(const void* pointer) noexcept { return reinterpret_cast<std::uint64_t>(pointer); }
+
+// 0 (never a version): nothing can be proved.
+std::uint64_t version_of(PyObject* dict) noexcept {
+  return dict != nullptr && PyDict_Check(dict) ? py::dict_version(dict) : 0;
+}
+
+PyObject* item_at(PyObject* sequence, std::int32_t index) noexcept {
+  if (PyList_CheckExact(sequence)) return index < PyList_GET_SIZE(sequence) ? PyList_GET_ITEM(sequence, index) : nullptr;
+  if (PyTuple_CheckExact(sequence)) return index < PyTuple_GET_SIZE(sequence) ? PyTuple_GET_ITEM(sequence, index) : nullptr;
+  return nullptr;
+}
+
+std::int64_t size_of(PyObject* object) noexcept {
+  if (PyDict_Check(object)) return reinterpret_cast<PyDictObject*>(object)->ma_used;
+  return source::native_length(object);
+}
+
+std::uint32_t tag_of(PyObject* type) noexcept {
+  return PyType_Check(type) ? py::type_version(reinterpret_cast<PyTypeObject*>(type)) : 0;
+}
+
+}  // namespace
+
+GuardProgram::~GuardProgram() {
+  for (Source& source : sources_) (void)source.operand.release();  // borrowed
+}
+
+bool GuardProgram::check(PyObject* const* locals, PyObject* closure) noexcept {
+  if (!hold_.alive()) return false;
+  if (walking_) {  // a nested call must not move the latches under the outer one
+    try {
+      return !first_miss(locals, closure).has_value();
+    } catch (...) {
+      return false;
+    }
+  }
+  walking_ = true;
+  const Frame frame{locals, closure};
+  bool ok = true;
+  for (std::uint32_t i = 0; ok && i < ambient_end_; ++i) ok = guards::holds(checks_[i], nullptr, nullptr);
+  if (ok) ok = primed_ ? run(0, static_cast<std::uint32_t>(hot_.size()), frame) : (primed_ = walk_all(frame));
+  if (ok) ok = relations_hold();
+  walking_ = false;
+  while (!temporaries_.empty()) {
+    const auto last = std::move(temporaries_.back());
+    temporaries_.pop_back();
+  }
+  return ok;
+}
+
+bool GuardProgram::run(std::uint32_t at, std::uint32_t end, const Frame& frame) noexcept {
+  while (at < end) {
+    Hot& h = hot_[at];
+    switch (h.op) {
+      case Op::LoadLocal:
+      case Op::LoadItem:
+      case Op::LoadStep: {
+        PyObject* value = h.op == Op::LoadLocal  ? frame.locals[h.index]
+                          : h.op == Op::LoadItem ? item_at(h.value, h.index)
+                                                 : nullptr;
+        if (value == nullptr) value = load(nodes_[h.node], frame);
+        if (bits(value) == h.payload && value != nullptr) break;
+        if (value == nullptr || !changed(h.node, value, frame)) return false;
+        at = h.skip;
+        continue;
+      }
+      case Op::Group:
+      case Op::CheckedGroup:
+      case Op::Attributes: {
+        const std::uint64_t version = h.op == Op::Group          ? py::dict_version(h.value)
+                                      : h.op == Op::CheckedGroup ? version_of(h.value)
+                                                                 : version_of(py::instance_dict_now(h.value));
+        if (version == h.payload && version != 0) break;
+        if (!walk_group(h.node, frame)) return false;
+        at = h.skip;
+        continue;
+      }
+      case Op::TypeTag: {
+        const std::uint32_t tag = tag_of(h.value);
+        if ((tag == 0 || tag != h.payload) && !look_up(h.node)) return false;
+        break;
+      }
+      case Op::Type:
+        if (bits(Py_TYPE(h.value)) != h.payload) return false;
+        break;
+      case Op::Size:
+        if (size_of(h.value) != static_cast<std::int64_t>(h.payload)) return false;
+        break;
+      case Op::Tensor:
+        if (!reinterpret_cast<const aten::TensorSpec*>(h.payload)->matches(h.value)) return false;
+        break;
+      case Op::Check:
+        if (!guards::holds(*reinterpret_cast<const Check*>(h.payload), h.value, nullptr)) return false;
+        break;
+    }
+    ++at;
+  }
+  return true;
+}
+
+bool GuardProgram::walk_all(const Frame& frame) noexcept {
+  for (const std::uint32_t root : roots_) {
+    if (!load_and_walk(root, frame)) return false;
+  }
+  return true;
+}
+
+bool GuardProgram::load_and_walk(std::uint32_t node, const Frame& frame) noexcept {
+  PyObject* value = load(nodes_[node], frame);
+  if (value == nullptr) return false;
+  return nodes_[node].load_at == kNone ? walk(node, value, frame) : changed(node, value, frame);
+}
+
+// A value that nothing proved: its subtree is walked, and only then the pointer is taken for the hot program.
+bool GuardProgram::changed(std::uint32_t node, PyObject* value, const Frame& frame) noexcept {
+  Hot& load_op = hot_[nodes_[node].load_at];
+  load_op.payload = 0;
+  const std::uint32_t parent = nodes_[node].parent;
+  load_op.value = parent == kNone ? nullptr : nodes_[parent].value;
+  if (!walk(node, value, frame)) return false;
+  load_op.payload = bits(value);
+  return true;
+}
+
+bool GuardProgram::walk(std::uint32_t index, PyObject* value, const Frame& frame) noexcept {
+  Node& node = nodes_[index];
+  node.value = value;
+  if (node.related != kNone) note_change(node);
+  for (std::uint32_t i = node.checks; i < node.lookups; ++i) {
+    if (!guards::holds(checks_[i], value, nullptr)) return false;
+  }
+  for (std::uint32_t i = node.checks_at; i < node.checks_until; ++i) hot_[i].value = value;
+  if (node.lookups_at != kNone && !look_up(index)) return false;
+  if (node.group_at != kNone && !walk_group(index, frame)) return false;
+  for (std::uint32_t child = node.group_end; child < node.end; child = nodes_[child].end) {
+    if (!load_and_walk(child, frame)) return false;
+  }
+  return true;
+}
+
+bool GuardProgram::walk_group(std::uint32_t index, const Frame& frame) noexcept {
+  const Node& node = nodes_[index];
+  Hot& group = hot_[node.group_at];
+  group.value = node.value;
+  const std::uint64_t version = version_of(node.attributes ? py::instance_dict_now(node.value) : node.value);
+  if (version != 0 && version == group.payload) return run(node.group_at + 1, group.skip, frame);
+  group.payload = 0;
+  if (!walk_group_members(index, frame)) return false;
+  group.payload = version;  // read before the members: a change under our feet leaves it stale
+  return true;
+}
+
+bool GuardProgram::walk_group_members(std::uint32_t index, const Frame& frame) noexcept {
+  const Node& node = nodes_[index];
+  for (std::uint32_t i = node.key_checks; i < node.checks_end; ++i) {
+    if (!guards::holds(checks_[i], node.value, nullptr)) return false;
+  }
+  for (std::uint32_t child = index + 1; child < node.group_end; child = nodes_[child].end) {
+    PyObject* value = load(nodes_[child], frame);
+    if (value == nullptr || !walk(child, value, frame)) return false;
+  }
+  return true;
+}
+
+bool GuardProgram::look_up(std::uint32_t index) noexcept {
+  const Node& node = nodes_[index];
+  Hot& tag_op = hot_[node.lookups_at];
+  tag_op.payload = 0;
+  tag_op.value = node.value;
+  for (std::uint32_t i = node.lookups; i < node.key_checks; ++i) {
+    if (!guards::holds(checks_[i], node.value, nullptr)) return false;
+  }
+  tag_op.payload = tag_of(node.value);  // a lookup gives the type a tag when it has none; 0 proves nothing
+  return true;
+}
+
+PyObject* GuardProgram::load(const Node& node, const Frame& frame) noexcept {
+  PyObject* base = node.parent == kNone ? nullptr : nodes_[node.parent].value;
+  if (node.attributes) return base;
+  py::Owned<> fresh;
+  PyObject* value = source::load_step(*node.source, base, frame.locals, frame.closure, fresh);
+  if (fresh && Py_REFCNT(value) == 1) {  // nobody else has it
+    if (temporaries_.size() == temporaries_.capacity()) return nullptr;
+    temporaries_.push_back(std::move(fresh));
+  }
+  return value;
+}
+
+void GuardProgram::note_change(const Node& node) noexcept {
+  for (std::uint32_t at = node.related; at != kNone; at = links_[at].next) {
+    Distinct& distinct = distincts_[links_[at].distinct];
+    PyObject*& known = distinct.values[links_[at].position];
+    if (known == node.value) continue;
+    known = node.value;
+    if (distinct.changed.size() == distinct.changed.capacity()) {
+      distinct.all_changed = true;
+    } else {
+      distinct.changed.push_back(links_[at].position);
+    }
+  }
+}
+
+bool GuardProgram::distinct_holds(Distinct& distinct) noexcept {
+  if (distinct.all_changed) {
+    if (!all_distinct(distinct.values.data(), distinct.values.size(), distinct.table)) return false;
+  } else {
+    for (const std::uint32_t position : distinct.changed) {
+      PyObject* value = distinct.values[position];
+      for (std::uint32_t i = 0; i < distinct.values.size(); ++i) {
+        if (distinct.values[i] == value && i != position) return false;
+      }
+    }
+  }
+  distinct.changed.clear();
+  distinct.all_changed = false;
+  return true;
+}
+
+bool GuardProgram::relations_hold() noexcept {
+  for (const Pair& pair : pairs_) {
+    if (!guards::holds(checks_[pair.check], nodes_[pair.node].value, nodes_[pair.other].value)) return false;
+  }
+  for (Distinct& distinct : distincts_) {
+    if (!distinct_holds(distinct)) return false;
+  }
+  return true;
+}
+
+}  // namespace pellucid::guards

@@ -1,0 +1,149 @@
+// The guards of one cache entry as one flat native program.
+//
+// Nodes are the sources in pre-order. A *group* is a set of nodes that one number proves: all values of a dict (or of an
+// instance dict) under the dict's version tag, all lookups on a class under its type version tag. Beside the nodes lies the
+// *hot* program: only what must be looked at again while every number is the same. It is one straight array:
+//
+//   LOAD  value changed?  -> walk the node's subtree in full, continue after it
+//   GROUP version moved?  -> compare each key's value in full, take the new version ("latch"), continue after it
+//   checks of what can change without a version: types of instances, lengths, tensors, function parts
+//
+// A number proves pointers; what hangs on an unproved pointer (arguments, list items, inline values) is checked in full each
+// time, because an address may be used again. Numbers are globally unique, so a latch is right for any object that shows it.
+// check() may run in two threads under the GIL: it never releases it, and a nested call takes the slow way.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "guards/check.h"
+#include "guards/guard.h"
+#include "guards/hold.h"
+#include "source/source.h"
+
+namespace pellucid::guards {
+
+struct Description {  // one guard in words (FEATURES B10)
+  std::string kind, source, source_kind, text;
+  std::string file;   // "" for ambient guards
+  int line = 0;
+  std::string operation;
+};
+
+struct Miss {  // the first guard that does not hold
+  std::size_t guard = 0;  // index in describe(); size() when the program itself is dead
+  Description description;
+  std::string expected, found, suggestion;
+  std::string message() const;
+};
+
+class GuardProgram {
+ public:
+  // Takes the guards over. Objects they name are held (modules, classes, functions, constants) or watched by weak references
+  // (user instances: when one dies the program is dead). `entry` is the function that is guarded: its globals print as G.
+  static std::unique_ptr<GuardProgram> compile(const source::SourceTable& sources, std::vector<Guard> guards,
+                                               PyFunctionObject* entry);
+  GuardProgram(const GuardProgram&) = delete;
+  GuardProgram& operator=(const GuardProgram&) = delete;
+  ~GuardProgram();
+
+  bool check(PyObject* const* locals, PyObject* closure) noexcept;  // the hot path
+  bool alive() const noexcept { return hold_.alive(); }             // false: an object it depends on is gone for good
+
+  std::optional<Miss> first_miss(PyObject* const* locals, PyObject* closure) const;
+  std::string explain(PyObject* const* locals, PyObject* closure) const;  // first_miss()->message(), "" when all hold
+
+  std::size_t size() const noexcept { return checks_.size(); }
+  std::size_t hot_size() const noexcept { return hot_.size(); }
+  std::vector<Description> describe() const;
+  std::vector<std::pair<std::string, std::size_t>> guards_per_kind() const;
+
+  // Python expressions over L (locals by name), F (cells by name), G (globals of the entry), C (constants()) and
+  // HOLDS(guard, value), which is holds() below. Joined by "and" they say what check() says.
+  std::vector<std::string> code_parts() const;
+  py::Owned<> constants() const;
+  bool holds(std::size_t guard, PyObject* value) const noexcept;
+
+  // Compiled code belongs to an object that the garbage collector knows: it passes these on.
+  int traverse(visitproc visit, void* arg) const { return hold_.traverse(visit, arg); }
+  void clear() noexcept { hold_.clear(); }  // the program is dead afterwards
+
+ private:
+  friend class Builder;
+  GuardProgram() = default;
+
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
+  struct Node {
+    PyObject* value = nullptr;         // as last loaded; of an Attributes node: the object whose attributes they are
+    const Source* source = nullptr;    // of an Attributes node: its base's
+    std::uint32_t parent = kNone;
+    std::uint32_t checks = 0, lookups = 0, key_checks = 0, checks_end = 0;  // three ranges in checks_
+    std::uint32_t group_end = 0, end = 0;  // nodes: (self, group_end) proved by the group, [group_end, end) not
+    std::uint32_t load_at = kNone, checks_at = 0, checks_until = 0, lookups_at = kNone, group_at = kNone;  // in hot_
+    std::uint32_t related = kNone;     // first of its links_
+    bool attributes = false;           // stands for the instance dict of its parent
+  };
+
+  enum class Op : std::uint8_t { LoadLocal, LoadItem, LoadStep, Group, CheckedGroup, Attributes, TypeTag, Type, Size, Tensor, Check };
+  struct Hot {
+    PyObject* value = nullptr;   // what the op looks at (Load*: the parent's value)
+    std::uint64_t payload = 0;   // child pointer, version, tag, type, length, TensorSpec*, Check*; 0 in Load*, Group*: not proved
+    std::uint32_t skip = 0;      // Load*, Group*: where to go on after a full walk
+    std::uint32_t node = 0;
+    std::int32_t index = 0;      // LoadLocal, LoadItem
+    Op op = Op::Check;
+  };
+
+  struct Distinct {
+    std::uint32_t check = 0;
+    std::vector<std::uint32_t> nodes;
+    std::vector<PyObject*> values, table;
+    std::vector<std::uint32_t> changed;  // positions since the last proof; capacity fixed
+    bool all_changed = true;
+  };
+  struct Link { std::uint32_t distinct, position, next; };
+  struct Pair { std::uint32_t check, node, other; };
+  struct Frame { PyObject* const* locals; PyObject* closure; };
+
+  bool run(std::uint32_t at, std::uint32_t end, const Frame& frame) noexcept;
+  bool walk_all(const Frame& frame) noexcept;
+  bool walk(std::uint32_t node, PyObject* value, const Frame& frame) noexcept;
+  bool walk_group(std::uint32_t node, const Frame& frame) noexcept;
+  bool walk_group_members(std::uint32_t node, const Frame& frame) noexcept;
+  bool load_and_walk(std::uint32_t node, const Frame& frame) noexcept;
+  bool changed(std::uint32_t node, PyObject* value, const Frame& frame) noexcept;
+  bool look_up(std::uint32_t node) noexcept;
+  PyObject* load(const Node& node, const Frame& frame) noexcept;
+  void note_change(const Node& node) noexcept;
+  bool relations_hold() noexcept;
+  static bool distinct_holds(Distinct& distinct) noexcept;
+
+  std::vector<py::Owned<>> evaluate_all(const Frame& frame) const;
+  struct Operands { PyObject *value = nullptr, *other = nullptr; py::Owned<> tuple; bool present = true; };
+  Operands operands_of(std::size_t check, const std::vector<py::Owned<>>& values) const;
+  Miss miss_of(std::size_t check, const Operands& operands) const;
+  Description description_of(const Check& check) const;
+  std::vector<std::string> write_code(std::vector<PyObject*>& constants) const;
+
+  std::vector<Hot> hot_;
+  std::vector<Node> nodes_;
+  std::vector<Check> checks_;             // ambient, then node by node, then relations
+  std::vector<Guard> guards_;             // as given, operands moved to hold_
+  std::vector<std::uint32_t> check_of_;   // guard number -> index in checks_
+  std::vector<std::uint32_t> node_of_check_;
+  std::vector<std::uint32_t> roots_;
+  std::uint32_t ambient_end_ = 0;
+  std::vector<Distinct> distincts_;
+  std::vector<Link> links_;
+  std::vector<Pair> pairs_;
+  std::vector<Source> sources_;           // copies: the table belongs to the capture. Operands are borrowed from hold_
+  std::vector<py::Owned<>> temporaries_;  // values that only a check holds, until it ends
+  PyObject* globals_ = nullptr;           // of the entry; held
+  Hold hold_;
+  bool primed_ = false, walking_ = false;
+};
+
+}  // namespace pellucid::guards

@@ -1,0 +1,383 @@
+#include <algorithm>
+#include <stdexcept>
+
+#include "guards/equality.h"
+#include "guards/program.h"
+
+namespace pellucid::guards {
+
+using source::Step;
+
+// Turns guards into a program: copies the sources it needs, lays them out as a tree in pre-order, and writes the hot program.
+class Builder {
+ public:
+  Builder(const source::SourceTable& table, std::vector<Guard> guards) : table_(table), program_(new GuardProgram) {
+    program_->guards_ = std::move(guards);
+    plan_of_.assign(table.size(), kNone);
+  }
+  std::unique_ptr<GuardProgram> build(PyFunctionObject* entry);
+
+ private:
+  static constexpr std::uint32_t kNone = GuardProgram::kNone;
+  struct Plan {
+    const Source* source = nullptr;
+    std::uint32_t parent = kNone;
+    bool attributes = false;
+    std::uint32_t attributes_plan = kNone;       // of a value: its Attributes child
+    std::vector<std::uint32_t> grouped, others;  // children
+    std::vector<std::uint32_t> guards, lookups, key_guards;
+    PyTypeObject* known_type = nullptr;          // from TYPE_MATCH
+    std::uint32_t node = kNone;
+  };
+
+  std::uint32_t plan_for(const Source* source);
+  std::uint32_t attributes_of(std::uint32_t plan);
+  std::uint32_t add_plan(std::uint32_t parent, const Source* source, bool attributes);
+  void copy_sources();
+  void place_guards();
+  void place(std::uint32_t guard);
+  Check check_of(std::uint32_t guard);
+  void take_operand(Check& check, const Guard& guard);
+  void add_checks(const std::vector<std::uint32_t>& guards, std::uint32_t node);
+  void lay_out(std::uint32_t plan, std::uint32_t parent);
+  bool is_stable(const Check& check, const Plan& plan) const;
+  bool has_group(const Plan& plan) const;
+  void emit(std::uint32_t node, bool proved);
+  void emit_load(GuardProgram::Node& node, std::uint32_t index);
+  void emit_check(const Check& check, std::uint32_t node);
+  void emit_group(std::uint32_t node, bool proved);
+  void add_relations();
+
+  const source::SourceTable& table_;
+  std::unique_ptr<GuardProgram> program_;
+  std::vector<std::uint32_t> plan_of_;   // source id -> plan
+  std::vector<Plan> plans_;
+  std::vector<std::uint32_t> plan_of_node_, root_plans_, ambient_, relations_;
+};
+
+namespace {
+
+bool is_relation(Kind kind) { return kind == Kind::IS || kind == Kind::IS_NOT || kind == Kind::DISTINCT; }
+bool is_key_check(Kind kind) { return kind == Kind::DICT_KEYS || kind == Kind::DICT_CONTAINS || kind == Kind::ATTR_ABSENT; }
+
+int rank(Kind kind) { return kind == Kind::ID_MATCH ? 0 : kind == Kind::TYPE_MATCH ? 1 : 2; }
+
+// An object of a static type keeps its type; modules are the exception that object.__class__ makes.
+bool keeps_type(PyTypeObject* type) {
+  return !PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && PyType_IsSubtype(type, &PyModule_Type) == 0;
+}
+
+}  // namespace
+
+std::uint32_t Builder::add_plan(std::uint32_t parent, const Source* source, bool attributes) {
+  const auto index = static_cast<std::uint32_t>(plans_.size());
+  Plan& plan = plans_.emplace_back();
+  plan.source = source, plan.parent = parent, plan.attributes = attributes;
+  if (parent == kNone) {
+    root_plans_.push_back(index);
+  } else if (attributes || (!plans_[parent].attributes && source->step != Step::DictItem)) {
+    plans_[parent].others.push_back(index);
+  } else {
+    plans_[parent].grouped.push_back(index);
+  }
+  return index;
+}
+
+std::uint32_t Builder::attributes_of(std::uint32_t plan) {
+  if (plans_[plan].attributes_plan == kNone) {
+    const std::uint32_t made = add_plan(plan, plans_[plan].source, true);
+    plans_[plan].attributes_plan = made;
+  }
+  return plans_[plan].attributes_plan;
+}
+
+std::uint32_t Builder::plan_for(const Source* source) {
+  std::vector<const Source*> missing;
+  for (const Source* s = source; s != nullptr && plan_of_[static_cast<std::size_t>(s->id)] == kNone; s = s->base) {
+    missing.push_back(s);
+  }
+  for (auto at = missing.rbegin(); at != missing.rend(); ++at) {
+    const Source* s = *at;
+    std::uint32_t parent = s->base == nullptr ? kNone : plan_of_[static_cast<std::size_t>(s->base->id)];
+    if (s->step == Step::InstanceAttr) parent = attributes_of(parent);
+    plan_of_[static_cast<std::size_t>(s->id)] = add_plan(parent, s, false);
+  }
+  return plan_of_[static_cast<std::size_t>(source->id)];
+}
+
+void Builder::place(std::uint32_t index) {
+  const Guard& guard = program_->guards_[index];
+  if (guard.kind == Kind::DISTINCT) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(guard.operand.get()); ++i) {
+      const std::size_t id = PyLong_AsSize_t(PyTuple_GET_ITEM(guard.operand.get(), i));
+      if (id >= table_.size()) throw std::logic_error("DISTINCT names a source that is not in the table");
+      plan_for(table_.at(id));
+    }
+    relations_.push_back(index);
+    return;
+  }
+  if (guard.source == nullptr) {
+    if (guard.kind != Kind::GLOBAL_STATE && guard.kind != Kind::ABC_TOKEN) throw std::logic_error("a guard without a source");
+    ambient_.push_back(index);
+    return;
+  }
+  std::uint32_t plan = plan_for(guard.source);
+  if (is_relation(guard.kind)) {
+    plan_for(guard.other);
+    relations_.push_back(index);
+  } else if (is_key_check(guard.kind)) {
+    if (guard.kind == Kind::ATTR_ABSENT) plan = attributes_of(plan);
+    plans_[plan].key_guards.push_back(index);
+  } else if (guard.kind == Kind::TYPE_LOOKUP) {
+    plans_[plan].lookups.push_back(index);
+  } else {
+    plans_[plan].guards.push_back(index);
+    if (guard.kind == Kind::TYPE_MATCH) plans_[plan].known_type = reinterpret_cast<PyTypeObject*>(guard.operand.get());
+  }
+}
+
+void Builder::place_guards() {
+  for (std::uint32_t i = 0; i < program_->guards_.size(); ++i) place(i);
+  for (Plan& plan : plans_) {
+    std::stable_sort(plan.guards.begin(), plan.guards.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return rank(program_->guards_[a].kind) < rank(program_->guards_[b].kind);
+    });
+  }
+  // Arguments change most often: look at them first.
+  std::stable_sort(root_plans_.begin(), root_plans_.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return plans_[a].source->step < plans_[b].source->step;
+  });
+}
+
+void Builder::copy_sources() {
+  auto& copies = program_->sources_;
+  std::vector<const Source*> copy_of(table_.size(), nullptr);
+  copies.reserve(plans_.size());  // pointers into it stay valid
+  for (std::size_t id = 0; id < table_.size(); ++id) {
+    if (plan_of_[id] == kNone) continue;
+    const Source* from = table_.at(id);
+    PyObject* operand = program_->hold_.keep_or_watch(from->operand.get());
+    const Source* base = from->base == nullptr ? nullptr : copy_of[static_cast<std::size_t>(from->base->id)];
+    copies.push_back(Source{from->step, base, py::Owned<>::steal(operand), from->index, from->id});
+    copy_of[id] = &copies.back();
+  }
+  for (Plan& plan : plans_) plan.source = copy_of[static_cast<std::size_t>(plan.source->id)];
+  for (Guard& guard : program_->guards_) {
+    if (guard.source != nullptr) guard.source = copy_of[static_cast<std::size_t>(guard.source->id)];
+    if (guard.other != nullptr) guard.other = copy_of[static_cast<std::size_t>(guard.other->id)];
+  }
+}
+
+void Builder::take_operand(Check& check, const Guard& guard) {
+  Hold& hold = program_->hold_;
+  PyObject* operand = guard.operand.get();
+  switch (guard.kind) {
+    case Kind::TYPE_LOOKUP:
+      check.operand = hold.keep(PyTuple_GET_ITEM(operand, 0));
+      if (PyTuple_GET_SIZE(operand) > 1) check.found = hold.keep_or_watch(PyTuple_GET_ITEM(operand, 1));
+      return;
+    case Kind::FUNCTION:
+      for (Py_ssize_t i = 0; i < 3; ++i) check.items.push_back(hold.keep(PyTuple_GET_ITEM(operand, i)));
+      return;
+    case Kind::DICT_KEYS:
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(operand); ++i) {
+        check.items.push_back(hold.keep_or_watch(PyTuple_GET_ITEM(operand, i)));
+      }
+      return;
+    case Kind::SET_EQUALS: {
+      auto members = py::Owned<>::steal(members_of(operand));
+      if (!members) py::throw_pending();
+      check.operand = hold.keep(members.get());
+      return;
+    }
+    case Kind::ABC_TOKEN:
+      check.operand = hold.keep(py::import_attr("_abc", "get_cache_token").get());
+      return;
+    case Kind::DISTINCT:
+      check.number = PyTuple_GET_SIZE(operand);
+      return;
+    default:
+      check.operand = hold.keep_or_watch(operand);
+  }
+}
+
+Check Builder::check_of(std::uint32_t index) {
+  Guard& guard = program_->guards_[index];
+  if (guard.kind == Kind::GLOBAL_STATE && guard.state == nullptr) guard.state = aten::GlobalState::now();
+  Check check;
+  check.kind = guard.kind, check.guard = index, check.number = guard.number;
+  check.tensor = guard.tensor.get(), check.state = guard.state.get();
+  take_operand(check, guard);
+  program_->check_of_[index] = static_cast<std::uint32_t>(program_->checks_.size());
+  return check;
+}
+
+void Builder::add_checks(const std::vector<std::uint32_t>& guards, std::uint32_t node) {
+  for (const std::uint32_t guard : guards) {
+    program_->checks_.push_back(check_of(guard));
+    program_->node_of_check_.push_back(node);
+  }
+}
+
+void Builder::lay_out(std::uint32_t index, std::uint32_t parent) {
+  auto& nodes = program_->nodes_;
+  const auto at = static_cast<std::uint32_t>(nodes.size());
+  const auto checks = [&] { return static_cast<std::uint32_t>(program_->checks_.size()); };
+  nodes.emplace_back();
+  plan_of_node_.push_back(index);
+  Plan& plan = plans_[index];
+  plan.node = at;
+  GuardProgram::Node node;
+  node.source = plan.source, node.parent = parent, node.attributes = plan.attributes;
+  node.checks = checks();
+  add_checks(plan.guards, at);
+  node.lookups = checks();
+  add_checks(plan.lookups, at);
+  node.key_checks = checks();
+  add_checks(plan.key_guards, at);
+  node.checks_end = checks();
+  for (const std::uint32_t child : plan.grouped) lay_out(child, at);
+  node.group_end = static_cast<std::uint32_t>(nodes.size());
+  for (const std::uint32_t child : plan.others) lay_out(child, at);
+  node.end = static_cast<std::uint32_t>(nodes.size());
+  nodes[at] = node;
+}
+
+// Once true of an object, true of it for good: proved with the pointer.
+bool Builder::is_stable(const Check& check, const Plan& plan) const {
+  const auto known = [&](PyTypeObject* base) { return plan.known_type != nullptr && PyType_IsSubtype(plan.known_type, base) != 0; };
+  switch (check.kind) {
+    case Kind::ID_MATCH:
+    case Kind::NOT_ID:
+    case Kind::EQUALS_MATCH: return true;
+    case Kind::TYPE_MATCH: return keeps_type(plan.known_type);
+    case Kind::LENGTH: return known(&PyTuple_Type) || known(&PyFrozenSet_Type);
+    case Kind::SET_EQUALS: return known(&PyFrozenSet_Type);
+    default: return false;
+  }
+}
+
+bool Builder::has_group(const Plan& plan) const { return !plan.grouped.empty() || !plan.key_guards.empty(); }
+
+void Builder::emit_load(GuardProgram::Node& node, std::uint32_t index) {
+  using Op = GuardProgram::Op;
+  GuardProgram::Hot hot;
+  hot.node = index;
+  hot.index = static_cast<std::int32_t>(node.source->index);
+  hot.op = node.source->step == Step::Local  ? Op::LoadLocal
+           : node.source->step == Step::Item ? Op::LoadItem
+                                             : Op::LoadStep;
+  node.load_at = static_cast<std::uint32_t>(program_->hot_.size());
+  program_->hot_.push_back(hot);
+}
+
+void Builder::emit_check(const Check& check, std::uint32_t node) {
+  using Op = GuardProgram::Op;
+  GuardProgram::Hot hot;
+  hot.node = node;
+  switch (check.kind) {
+    case Kind::TYPE_MATCH: hot.op = Op::Type, hot.payload = reinterpret_cast<std::uint64_t>(check.operand); break;
+    case Kind::LENGTH: hot.op = Op::Size, hot.payload = static_cast<std::uint64_t>(check.number); break;
+    case Kind::TENSOR_MATCH: hot.op = Op::Tensor, hot.payload = reinterpret_cast<std::uint64_t>(check.tensor); break;
+    default: hot.op = Op::Check, hot.payload = reinterpret_cast<std::uint64_t>(&check);
+  }
+  program_->hot_.push_back(hot);
+}
+
+void Builder::emit_group(std::uint32_t index, bool proved) {
+  using Op = GuardProgram::Op;
+  auto& hot = program_->hot_;
+  GuardProgram::Node& node = program_->nodes_[index];
+  node.group_at = static_cast<std::uint32_t>(hot.size());
+  GuardProgram::Hot group;
+  group.node = index;
+  group.op = node.attributes ? Op::Attributes : proved ? Op::Group : Op::CheckedGroup;
+  hot.push_back(group);
+  for (std::uint32_t child = index + 1; child < node.group_end; child = program_->nodes_[child].end) emit(child, true);
+  hot[node.group_at].skip = static_cast<std::uint32_t>(hot.size());
+}
+
+// `proved`: whoever comes here knows that the value is the one of the last full walk.
+void Builder::emit(std::uint32_t index, bool proved) {
+  auto& hot = program_->hot_;
+  const auto here = [&] { return static_cast<std::uint32_t>(hot.size()); };
+  GuardProgram::Node& node = program_->nodes_[index];
+  const Plan& plan = plans_[plan_of_node_[index]];
+  if (!proved && !node.attributes) emit_load(node, index);
+  node.checks_at = here();
+  for (std::uint32_t i = node.checks; i < node.lookups; ++i) {
+    if (!proved || !is_stable(program_->checks_[i], plan)) emit_check(program_->checks_[i], index);
+  }
+  const bool may_be_ordered = plan.known_type == nullptr || is_ordered_dict_type(plan.known_type);
+  for (std::uint32_t i = node.key_checks; i < node.checks_end; ++i) {  // move_to_end leaves the version as it is
+    if (program_->checks_[i].kind == Kind::DICT_KEYS && may_be_ordered) emit_check(program_->checks_[i], index);
+  }
+  node.checks_until = here();
+  if (node.lookups != node.key_checks) {
+    node.lookups_at = here();
+    GuardProgram::Hot tag;
+    tag.node = index, tag.op = GuardProgram::Op::TypeTag;
+    hot.push_back(tag);
+  }
+  if (has_group(plan)) emit_group(index, proved);
+  for (std::uint32_t child = node.group_end; child < node.end; child = program_->nodes_[child].end) emit(child, false);
+  if (node.load_at != kNone) hot[node.load_at].skip = here();
+}
+
+void Builder::add_relations() {
+  const auto node_of = [&](const Source* source) { return plans_[plan_of_[static_cast<std::size_t>(source->id)]].node; };
+  for (const std::uint32_t index : relations_) {
+    const Guard& guard = program_->guards_[index];
+    const auto check = static_cast<std::uint32_t>(program_->checks_.size());
+    program_->checks_.push_back(check_of(index));
+    program_->node_of_check_.push_back(kNone);
+    if (guard.kind != Kind::DISTINCT) {
+      program_->pairs_.push_back({check, node_of(guard.source), node_of(guard.other)});
+      continue;
+    }
+    GuardProgram::Distinct distinct;
+    distinct.check = check;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(guard.operand.get()); ++i) {
+      const std::uint32_t node = node_of(table_.at(PyLong_AsSize_t(PyTuple_GET_ITEM(guard.operand.get(), i))));
+      distinct.nodes.push_back(node);
+      std::uint32_t& first = program_->nodes_[node].related;
+      program_->links_.push_back({static_cast<std::uint32_t>(program_->distincts_.size()), static_cast<std::uint32_t>(i), first});
+      first = static_cast<std::uint32_t>(program_->links_.size() - 1);
+    }
+    distinct.values.assign(distinct.nodes.size(), nullptr);
+    distinct.changed.reserve(4);
+    all_distinct(distinct.values.data(), 0, distinct.table);
+    distinct.table.reserve(4 * distinct.nodes.size() + 8);
+    program_->distincts_.push_back(std::move(distinct));
+  }
+}
+
+std::unique_ptr<GuardProgram> Builder::build(PyFunctionObject* entry) {
+  program_->check_of_.assign(program_->guards_.size(), 0);
+  program_->checks_.reserve(program_->guards_.size());  // the hot program points into it
+  if (entry != nullptr) program_->globals_ = program_->hold_.keep(entry->func_globals);
+  place_guards();
+  copy_sources();
+  add_checks(ambient_, kNone);
+  program_->ambient_end_ = static_cast<std::uint32_t>(program_->checks_.size());
+  for (const std::uint32_t root : root_plans_) {
+    program_->roots_.push_back(static_cast<std::uint32_t>(program_->nodes_.size()));
+    lay_out(root, kNone);
+  }
+  add_relations();
+  for (const std::uint32_t root : program_->roots_) {
+    emit(root, program_->nodes_[root].source->step == Step::Const);
+  }
+  std::size_t steps = 0;
+  for (const auto& node : program_->nodes_) steps += node.source->step == Step::Member || node.source->step == Step::Item;
+  program_->temporaries_.reserve(2 * steps);
+  for (Guard& guard : program_->guards_) guard.operand = {};  // held or watched now
+  return std::move(program_);
+}
+
+std::unique_ptr<GuardProgram> GuardProgram::compile(const source::SourceTable& sources, std::vector<Guard> guards,
+                                                    PyFunctionObject* entry) {
+  return Builder(sources, std::move(guards)).build(entry);
+}
+
+}  // namespace pellucid::guards

@@ -1,0 +1,179 @@
+#include <array>
+#include <unordered_map>
+
+#include "guards/program.h"
+
+namespace pellucid::guards {
+namespace {
+
+constexpr std::string_view kSteps[] = {
+#define SOURCE(kind, operand, printed) #kind,
+#include "source/sources.def"
+};
+
+std::string place_of(const Description& d) {
+  if (d.file.empty()) return {};
+  return std::string(" (").append(d.file).append(":").append(std::to_string(d.line)).append(d.operation.empty() ? "" : ", ").append(d.operation).append(")");
+}
+
+}  // namespace
+
+std::string Miss::message() const {
+  std::string text = description.kind;
+  if (!description.source.empty()) text.append(" ").append(description.source);
+  text.append(": expected ").append(expected).append(", found ").append(found).append(place_of(description));
+  if (!suggestion.empty()) text.append("; ").append(suggestion);
+  return text;
+}
+
+// Fresh values for every node, kept alive while they are looked at; the latches of the hot path are left alone.
+std::vector<py::Owned<>> GuardProgram::evaluate_all(const Frame& frame) const {
+  std::vector<py::Owned<>> values;
+  values.reserve(nodes_.size());
+  for (const Node& node : nodes_) {
+    PyObject* base = node.parent == kNone ? nullptr : values[node.parent].get();
+    values.push_back(node.attributes ? py::Owned<>::share(base)
+                                     : source::evaluate_step(node.source, base, frame.locals, frame.closure));
+  }
+  return values;
+}
+
+GuardProgram::Operands GuardProgram::operands_of(std::size_t check, const std::vector<py::Owned<>>& values) const {
+  Operands operands;
+  if (const std::uint32_t node = node_of_check_[check]; node != kNone) {
+    operands.value = values[node].get();
+    operands.present = operands.value != nullptr;
+    return operands;
+  }
+  for (const Pair& pair : pairs_) {
+    if (pair.check != check) continue;
+    operands.value = values[pair.node].get(), operands.other = values[pair.other].get();
+    operands.present = operands.value != nullptr && operands.other != nullptr;
+  }
+  for (const Distinct& distinct : distincts_) {
+    if (distinct.check != check) continue;
+    operands.tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(distinct.nodes.size())));
+    for (std::size_t i = 0; i < distinct.nodes.size(); ++i) {
+      PyObject* value = values[distinct.nodes[i]].get();
+      operands.present = operands.present && value != nullptr;
+      PyTuple_SET_ITEM(operands.tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(value == nullptr ? Py_None : value));
+    }
+    operands.value = operands.tuple.get();
+  }
+  return operands;
+}
+
+Miss GuardProgram::miss_of(std::size_t index, const Operands& operands) const {
+  const Check& check = checks_[index];
+  Miss miss;
+  miss.guard = check.guard;
+  miss.description = description_of(check);
+  miss.expected = expected_text(check);
+  miss.found = operands.present ? found_text(check, operands.value, operands.other) : "that it does not exist";
+  miss.suggestion = suggestion(check);
+  return miss;
+}
+
+std::optional<Miss> GuardProgram::first_miss(PyObject* const* locals, PyObject* closure) const {
+  if (!alive()) {
+    Miss miss;
+    miss.guard = size();
+    miss.description.kind = "ALIVE";
+    miss.expected = "the objects that the compiled code depends on";
+    miss.found = "that one of them is gone";
+    return miss;
+  }
+  const std::vector<py::Owned<>> values = evaluate_all({locals, closure});
+  for (std::size_t i = 0; i < checks_.size(); ++i) {
+    const Operands operands = operands_of(i, values);
+    if (!operands.present || !guards::holds(checks_[i], operands.value, operands.other)) return miss_of(i, operands);
+  }
+  return std::nullopt;
+}
+
+std::string GuardProgram::explain(PyObject* const* locals, PyObject* closure) const {
+  const std::optional<Miss> miss = first_miss(locals, closure);
+  return miss ? miss->message() : std::string();
+}
+
+Description GuardProgram::description_of(const Check& check) const {
+  const Guard& guard = guards_[check.guard];
+  Description d;
+  d.kind = name_of(check.kind);
+  d.operation = guard.why.operation;
+  if (PyCodeObject* code = guard.why.code.get()) {
+    d.file = py::text_of(code->co_filename);
+    d.line = guard.why.offset < 0 ? code->co_firstlineno : PyCode_Addr2Line(code, guard.why.offset);
+  }
+  if (!alive()) return d;  // the objects that the words would name may be gone
+  d.text = expected_text(check);
+  if (guard.source == nullptr) return d;
+  d.source = source::print(guard.source);
+  d.source_kind = kSteps[static_cast<std::size_t>(guard.source->step)];
+  return d;
+}
+
+std::vector<Description> GuardProgram::describe() const {
+  std::vector<Description> all;
+  for (const std::uint32_t check : check_of_) all.push_back(description_of(checks_[check]));
+  return all;
+}
+
+std::vector<std::pair<std::string, std::size_t>> GuardProgram::guards_per_kind() const {
+  std::array<std::size_t, kKinds> counts{};
+  for (const Check& check : checks_) ++counts[static_cast<std::size_t>(check.kind)];
+  std::vector<std::pair<std::string, std::size_t>> rows;
+  for (std::size_t i = 0; i < kKinds; ++i) {
+    if (counts[i] != 0) rows.emplace_back(name_of(static_cast<Kind>(i)), counts[i]);
+  }
+  return rows;
+}
+
+std::vector<std::string> GuardProgram::write_code(std::vector<PyObject*>& constants) const {
+  std::unordered_map<PyObject*, std::size_t> number;
+  const auto constant = [&](PyObject* object) -> std::string {
+    if (object == Py_None || PyBool_Check(object) || PyUnicode_CheckExact(object) || PyLong_CheckExact(object)) {
+      return py::repr_of(object);
+    }
+    const auto [place, fresh] = number.try_emplace(object, constants.size());
+    if (fresh) constants.push_back(object);
+    return std::string("C[").append(std::to_string(place->second)).append("]");
+  };
+  const source::RootText roots = [&](const Source* s) -> std::string {
+    if (s->step != source::Step::Const && s->step != source::Step::DictItem) return {};
+    return s->operand.get() == globals_ ? std::string("G") : constant(s->operand.get());
+  };
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < check_of_.size(); ++i) {
+    const Check& check = checks_[check_of_[i]];
+    CodeText text;
+    text.constant = constant;
+    if (guards_[i].source != nullptr) text.value = source::print(guards_[i].source, roots);
+    if (guards_[i].other != nullptr) text.other = source::print(guards_[i].other, roots);
+    for (const Distinct& distinct : distincts_) {
+      if (distinct.check != check_of_[i]) continue;
+      for (const std::uint32_t node : distinct.nodes) text.values.push_back(source::print(nodes_[node].source, roots));
+    }
+    parts.push_back(code_text(check, text));
+  }
+  return parts;
+}
+
+std::vector<std::string> GuardProgram::code_parts() const {
+  std::vector<PyObject*> constants;
+  return alive() ? write_code(constants) : std::vector<std::string>();
+}
+
+py::Owned<> GuardProgram::constants() const {
+  std::vector<PyObject*> objects;
+  if (alive()) write_code(objects);
+  auto list = py::take(PyList_New(0));
+  for (PyObject* object : objects) py::check(PyList_Append(list.get(), object));
+  return list;
+}
+
+bool GuardProgram::holds(std::size_t guard, PyObject* value) const noexcept {
+  return alive() && guard < size() && guards::holds(checks_[check_of_[guard]], value, nullptr);
+}
+
+}  // namespace pellucid::guards

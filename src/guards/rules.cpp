@@ -1,0 +1,369 @@
+#include "guards/check.h"
+#include "guards/equality.h"
+#include "py/cpython311.h"
+#include "py/native_lookup.h"
+
+namespace pellucid::guards {
+namespace {
+
+constexpr std::size_t kLongest = 200;  // of a value in a message
+
+std::string shortened(std::string text) {
+  if (text.size() > kLongest) text.resize(kLongest), text.append("…");
+  return text;
+}
+
+// Never runs a user's __repr__: containers are named by their items' own description.
+std::string show(PyObject* value) {
+  if (value == nullptr) return "nothing";
+  if (Py_TYPE(value) == &PyTuple_Type) {
+    std::string text = "(";
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value) && text.size() < kLongest; ++i) {
+      text.append(i == 0 ? "" : ", ").append(show(PyTuple_GET_ITEM(value, i)));
+    }
+    return shortened(text.append(")"));
+  }
+  return shortened(source::describe(value));
+}
+
+std::string type_name(PyObject* value) {
+  return std::string("type ").append(source::describe(reinterpret_cast<PyObject*>(Py_TYPE(value))));
+}
+
+std::string keys_text(PyObject* const* keys, std::size_t count) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < count && text.size() < kLongest; ++i) text.append(i == 0 ? "" : ", ").append(show(keys[i]));
+  return shortened(std::move(text)).append("] (").append(std::to_string(count)).append(")");
+}
+
+std::string keys_of(PyObject* value) {
+  if (!PyDict_Check(value)) return type_name(value);
+  std::vector<PyObject*> keys;
+  Py_ssize_t position = 0;
+  void* cursor = nullptr;
+  PyObject* key = nullptr;
+  const bool ordered = is_ordered_dict_type(Py_TYPE(value));
+  while (ordered ? (key = py::ordered_dict_next(value, &cursor)) != nullptr
+                 : PyDict_Next(value, &position, &key, nullptr) != 0) {
+    keys.push_back(key);
+  }
+  return std::string("keys ").append(keys_text(keys.data(), keys.size()));
+}
+
+std::string native(const Check& check, const CodeText& text) {  // what Python cannot say: asked of the program
+  return std::string("HOLDS(").append(std::to_string(check.guard)).append(", ").append(text.value).append(")");
+}
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) text.append(text.empty() ? "" : ", ").append(part);
+  return text;
+}
+
+template <Kind>
+struct Rule;
+
+template <>
+struct Rule<Kind::ID_MATCH> {
+  static constexpr const char* kSuggestion = "make the object once, outside the compiled function";
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return v == c.operand; }
+  static std::string expected(const Check& c) { return std::string("the object ").append(show(c.operand)); }
+  static std::string found(const Check&, PyObject* v, PyObject*) { return show(v); }
+  static std::string code(const Check& c, const CodeText& t) { return t.value + " is " + t.constant(c.operand); }
+};
+
+template <>
+struct Rule<Kind::NOT_ID> {
+  static constexpr const char* kSuggestion = "a sentinel was passed where none was before";
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return v != c.operand; }
+  static std::string expected(const Check& c) { return std::string("anything but ").append(show(c.operand)); }
+  static std::string found(const Check&, PyObject* v, PyObject*) { return show(v); }
+  static std::string code(const Check& c, const CodeText& t) { return t.value + " is not " + t.constant(c.operand); }
+};
+
+template <>
+struct Rule<Kind::TYPE_MATCH> {
+  static constexpr const char* kSuggestion = "each type of argument gets its own compiled code";
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
+    return reinterpret_cast<PyObject*>(Py_TYPE(v)) == c.operand;
+  }
+  static std::string expected(const Check& c) { return std::string("type ").append(source::describe(c.operand)); }
+  static std::string found(const Check&, PyObject* v, PyObject*) { return type_name(v); }
+  static std::string code(const Check& c, const CodeText& t) {
+    return std::string("type(").append(t.value).append(") is ").append(t.constant(c.operand));
+  }
+};
+
+template <>
+struct Rule<Kind::EQUALS_MATCH> {
+  static constexpr const char* kSuggestion = "a Python value is part of the compiled code: pass it as a tensor if it changes often";
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return equal_constants(c.operand, v); }
+  static std::string expected(const Check& c) { return show(c.operand); }
+  static std::string found(const Check& c, PyObject* v, PyObject*) {
+    return Py_TYPE(v) == Py_TYPE(c.operand) ? show(v) : show(v).append(" of ").append(type_name(v));
+  }
+  static std::string code(const Check& c, const CodeText& t) {
+    PyTypeObject* type = Py_TYPE(c.operand);
+    if (c.operand == Py_None || type == &PyBool_Type) return t.value + " is " + show(c.operand);
+    if (type != &PyLong_Type && type != &PyUnicode_Type && type != &PyBytes_Type) return native(c, t);
+    return std::string("type(").append(t.value).append(") is ").append(type->tp_name).append(" and ").append(t.value).append(" == ").append(
+        py::repr_of(c.operand));
+  }
+};
+
+template <>
+struct Rule<Kind::LENGTH> {
+  static constexpr const char* kSuggestion = "loops over a container are unrolled: keep its length, or stack it into a tensor";
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return source::native_length(v) == c.number; }
+  static std::string expected(const Check& c) { return std::string("length ").append(std::to_string(c.number)); }
+  static std::string found(const Check&, PyObject* v, PyObject*) {
+    const std::int64_t length = source::native_length(v);
+    return length < 0 ? type_name(v) : std::string("length ").append(std::to_string(length));
+  }
+  static std::string code(const Check& c, const CodeText& t) {
+    return std::string("len(").append(t.value).append(") == ").append(std::to_string(c.number));
+  }
+};
+
+template <>
+struct Rule<Kind::DICT_KEYS> {
+  static constexpr const char* kSuggestion = "keep the keys of the dict and their order";
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
+    return equal_keys(v, c.items.data(), static_cast<Py_ssize_t>(c.items.size()));
+  }
+  static std::string expected(const Check& c) { return std::string("keys ").append(keys_text(c.items.data(), c.items.size())); }
+  static std::string found(const Check&, PyObject* v, PyObject*) { return keys_of(v); }
+  static std::string code(const Check& c, const CodeText& t) {
+    std::vector<std::string> keys;
+    for (PyObject* key : c.items) {
+      if (!PyUnicode_CheckExact(key) && !PyLong_CheckExact(key)) return native(c, t);
+      keys.push_back(py::repr_of(key));
+    }
+    return std::string("list(").append(t.value).append(") == [").append(joined(keys)).append("]");
+  }
+};
+
+template <>
+struct Rule<Kind::DICT_CONTAINS> {
+  static constexpr const char* kSuggestion = "keep the keys of the dict";
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
+    return PyDict_Check(v) && (py::native_dict_get(v, c.operand) != nullptr) == (c.number != 0);
+  }
+  static std::string expected(const Check& c) {
+    return std::string(c.number != 0 ? "key " : "no key ").append(show(c.operand));
+  }
+  static std::string found(const Check& c, PyObject* v, PyObject*) {
+    if (!PyDict_Check(v)) return type_name(v);
+    return std::string(c.number != 0 ? "no key " : "key ").append(show(c.operand));
+  }
+  static std::string code(const Check& c, const CodeText& t) {
+    return t.constant(c.operand).append(c.number != 0 ? " in " : " not in ").append(t.value);
+  }
+};
+
+template <>
+struct Rule<Kind::ATTR_ABSENT> {
+  static constexpr const char* kSuggestion = "set attributes in __init__, not between calls";
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
+    return py::native_instance_attr(v, c.operand) == nullptr;
+  }
+  static std::string expected(const Check& c) { return std::string("no instance attribute ").append(show(c.operand)); }
+  static std::string found(const Check& c, PyObject* v, PyObject*) { return show(py::native_instance_attr(v, c.operand)); }
+  static std::string code(const Check& c, const CodeText& t) {
+    return py::repr_of(c.operand).append(" not in getattr(").append(t.value).append(", '__dict__', ())");
+  }
+};
+
+template <>
+struct Rule<Kind::SET_EQUALS> {
+  static constexpr const char* kSuggestion = "keep the elements of the set";
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return equal_sets(c.operand, v); }
+  static std::string expected(const Check& c) {
+    return std::string("a set of ").append(std::to_string(PyDict_GET_SIZE(c.operand))).append(" elements as captured");
+  }
+  static std::string found(const Check&, PyObject* v, PyObject*) {
+    if (!PyAnySet_Check(v)) return type_name(v);
+    return std::string("other elements (").append(std::to_string(PySet_GET_SIZE(v))).append(")");
+  }
+  static std::string code(const Check& c, const CodeText& t) { return native(c, t); }
+};
+
+template <>
+struct Rule<Kind::TYPE_LOOKUP> {
+  static constexpr const char* kSuggestion = "change classes before the first call";
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
+    return PyType_Check(v) && py::type_lookup(reinterpret_cast<PyTypeObject*>(v), c.operand) == c.found;
+  }
+  static std::string expected(const Check& c) { return show(c.operand).append(" to be ").append(show(c.found)); }
+  static std::string found(const Check& c, PyObject* v, PyObject*) {
+    return PyType_Check(v) ? show(py::type_lookup(reinterpret_cast<PyTypeObject*>(v), c.operand)) : type_name(v);
+  }
+  static std::string code(const Check& c, const CodeText& t) {
+    const std::string name = py::repr_of(c.operand);
+    const std::string test = name + " in b.__dict__";
+    if (c.found == nullptr) return std::string("not any(").append(test).append(" for b in ").append(t.value).append(".__mro__)");
+    return std::string("next((b.__dict__[").append(name).append("] for b in ").append(t.value).append(".__mro__ if ").append(test).append(
+        "), None) is ").append(t.constant(c.found));
+  }
+};
+
+template <>
+struct Rule<Kind::FUNCTION> {
+  static constexpr const char* kSuggestion = "define the function once, outside the code that calls the compiled function";
+  static bool same(PyObject* expected, PyObject* found) noexcept { return expected == (found == nullptr ? Py_None : found); }
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
+    if (!PyFunction_Check(v)) return false;
+    const auto* f = reinterpret_cast<PyFunctionObject*>(v);
+    return f->func_code == c.items[0] && same(c.items[1], f->func_defaults) && same(c.items[2], f->func_kwdefaults);
+  }
+  static std::string expected(const Check& c) {
+    return std::string("a function with the code ").append(py::text_of(reinterpret_cast<PyCodeObject*>(c.items[0])->co_qualname)).append(
+        " and its defaults");
+  }
+  static std::string found(const Check& c, PyObject* v, PyObject*) {
+    if (!PyFunction_Check(v)) return type_name(v);
+    const auto* f = reinterpret_cast<PyFunctionObject*>(v);
+    const char* what = f->func_code != c.items[0] ? " with other code"
+                       : !same(c.items[1], f->func_defaults) ? " with other __defaults__" : " with other __kwdefaults__";
+    return show(v).append(what);
+  }
+  static std::string code(const Check& c, const CodeText& t) {
+    return t.value + ".__code__ is " + t.constant(c.items[0]) + " and " + t.value + ".__defaults__ is " +
+           t.constant(c.items[1]) + " and " + t.value + ".__kwdefaults__ is " + t.constant(c.items[2]);
+  }
+};
+
+template <>
+struct Rule<Kind::CELL_EMPTY> {
+  static constexpr const char* kSuggestion = "assign the closure variable before the call";
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
+    return PyCell_Check(v) && (PyCell_GET(v) == nullptr) == (c.number != 0);
+  }
+  static std::string expected(const Check& c) { return c.number != 0 ? "an empty cell" : "a cell with a value"; }
+  static std::string found(const Check&, PyObject* v, PyObject*) {
+    if (!PyCell_Check(v)) return type_name(v);
+    return PyCell_GET(v) == nullptr ? "an empty cell" : "a cell with a value";
+  }
+  static std::string code(const Check& c, const CodeText& t) { return native(c, t); }
+};
+
+template <>
+struct Rule<Kind::TENSOR_MATCH> {
+  static constexpr const char* kSuggestion = "the code is compiled for this metadata: keep sizes, dtype, device and requires_grad, or pad to fixed sizes";
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return c.tensor->matches(v); }
+  static std::string expected(const Check& c) { return c.tensor->text(); }
+  static std::string found(const Check& c, PyObject* v, PyObject*) { return c.tensor->mismatch(v); }
+  static std::string code(const Check& c, const CodeText& t) { return native(c, t); }
+};
+
+template <>
+struct Rule<Kind::IS> {
+  static constexpr const char* kSuggestion = "pass the same object for both again";
+  static bool holds(const Check&, PyObject* v, PyObject* other) noexcept { return v == other; }
+  static std::string expected(const Check&) { return "both to be one object"; }
+  static std::string found(const Check&, PyObject* v, PyObject* o) { return show(v).append(" and ").append(show(o)); }
+  static std::string code(const Check&, const CodeText& t) { return t.value + " is " + t.other; }
+};
+
+template <>
+struct Rule<Kind::IS_NOT> {
+  static constexpr const char* kSuggestion = "pass different objects again";
+  static bool holds(const Check&, PyObject* v, PyObject* other) noexcept { return v != other; }
+  static std::string expected(const Check&) { return "two different objects"; }
+  static std::string found(const Check&, PyObject* v, PyObject*) { return std::string("one object: ").append(show(v)); }
+  static std::string code(const Check&, const CodeText& t) { return t.value + " is not " + t.other; }
+};
+
+template <>
+struct Rule<Kind::DISTINCT> {
+  static constexpr const char* kSuggestion = "the same object was passed twice: aliasing inputs are compiled anew";
+  static bool holds(const Check&, PyObject* v, PyObject*) noexcept {
+    std::vector<PyObject*> values(&PyTuple_GET_ITEM(v, 0), &PyTuple_GET_ITEM(v, 0) + PyTuple_GET_SIZE(v));
+    std::vector<PyObject*> scratch;
+    return all_distinct(values.data(), values.size(), scratch);
+  }
+  static std::string expected(const Check& c) {
+    return std::to_string(c.number).append(" different objects");
+  }
+  static std::string found(const Check&, PyObject* v, PyObject*) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(v); ++i) {
+      for (Py_ssize_t j = 0; j < i; ++j) {
+        if (PyTuple_GET_ITEM(v, i) != PyTuple_GET_ITEM(v, j)) continue;
+        return std::string("one object as number ").append(std::to_string(j)).append(" and ").append(std::to_string(i));
+      }
+    }
+    return "different objects";
+  }
+  static std::string code(const Check& c, const CodeText& t) {
+    return std::string("len({id(v) for v in (").append(joined(t.values)).append(",)}) == ").append(std::to_string(c.number));
+  }
+};
+
+template <>
+struct Rule<Kind::GLOBAL_STATE> {
+  static constexpr const char* kSuggestion = "call under one grad mode, autocast state and set of torch flags";
+  static bool holds(const Check& c, PyObject*, PyObject*) noexcept { return c.state->matches(); }
+  static std::string expected(const Check&) { return "the torch state of the capture"; }
+  static std::string found(const Check& c, PyObject*, PyObject*) { return c.state->mismatch(); }
+  static std::string code(const Check& c, const CodeText&) {
+    return std::string("HOLDS(").append(std::to_string(c.guard)).append(", None)");
+  }
+};
+
+template <>
+struct Rule<Kind::ABC_TOKEN> {
+  static constexpr const char* kSuggestion = "register virtual subclasses before the first call";
+  static long long token(const Check& c) noexcept {  // a C function that reads a counter
+    PyObject* now = PyObject_CallNoArgs(c.operand);
+    const long long value = now == nullptr ? -1 : PyLong_AsLongLong(now);
+    Py_XDECREF(now);
+    if (PyErr_Occurred() != nullptr) PyErr_Clear();
+    return value;
+  }
+  static bool holds(const Check& c, PyObject*, PyObject*) noexcept { return token(c) == c.number; }
+  static std::string expected(const Check& c) { return std::to_string(c.number); }
+  static std::string found(const Check& c, PyObject*, PyObject*) { return std::to_string(token(c)); }
+  static std::string code(const Check& c, const CodeText&) {
+    return std::string("__import__('abc').get_cache_token() == ").append(std::to_string(c.number));
+  }
+};
+
+struct Row {
+  bool (*holds)(const Check&, PyObject*, PyObject*) noexcept;
+  std::string (*expected)(const Check&);
+  std::string (*found)(const Check&, PyObject*, PyObject*);
+  std::string (*code)(const Check&, const CodeText&);
+  const char* suggestion;
+};
+
+constexpr Row kRows[] = {  // a kind without a complete Rule does not compile
+#define GUARD(kind, payload, meaning) \
+  {&Rule<Kind::kind>::holds, &Rule<Kind::kind>::expected, &Rule<Kind::kind>::found, &Rule<Kind::kind>::code, Rule<Kind::kind>::kSuggestion},
+#include "guards/guards.def"
+};
+
+const Row& row(const Check& check) noexcept { return kRows[static_cast<std::size_t>(check.kind)]; }
+
+}  // namespace
+
+bool holds(const Check& check, PyObject* value, PyObject* other) noexcept { return row(check).holds(check, value, other); }
+std::string expected_text(const Check& check) { return row(check).expected(check); }
+std::string found_text(const Check& check, PyObject* value, PyObject* other) { return row(check).found(check, value, other); }
+std::string code_text(const Check& check, const CodeText& text) { return row(check).code(check, text); }
+std::string suggestion(const Check& check) { return row(check).suggestion; }
+
+bool all_distinct(PyObject* const* values, std::size_t count, std::vector<PyObject*>& table) noexcept {
+  std::size_t size = 8;
+  while (size < 2 * count) size *= 2;
+  table.assign(size, nullptr);  // keeps its capacity: no allocation after the first time
+  for (std::size_t i = 0; i < count; ++i) {
+    std::size_t slot = (reinterpret_cast<std::size_t>(values[i]) >> 4) * 0x9E3779B97F4A7C15ull >> 20 & (size - 1);
+    for (; table[slot] != nullptr; slot = (slot + 1) & (size - 1)) {
+      if (table[slot] == values[i]) return false;
+    }
+    table[slot] = values[i];
+  }
+  return true;
+}
+
+}  // namespace pellucid::guards
