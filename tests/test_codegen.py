@@ -522,6 +522,32 @@ def test_graph_value_with_attributes_or_of_a_subclass_is_refused():
             capture.finish([fake])
 
 
+def test_classes_made_by_functions_need_a_source():
+    class Local:
+        pass
+
+    for value in (Local, Local(), (1, Local)):
+        with pytest.raises(ValueError, match="CannotReconstruct"):
+            build(value)
+        emitted, _ = build(value, sources=[(Local, ("const", Local))])
+        assert type(emitted(None)) is type(value)
+
+
+def test_methods_keep_the_function_of_their_class():
+    class Local:
+        def method(self):
+            pass
+
+        @classmethod
+        def of(cls):
+            pass
+
+    value = Local()
+    emitted, _ = build([value.method, Local.of], sources=[(Local, ("const", Local))])
+    method, of = emitted(None)
+    assert method.__func__ is Local.method and of == Local.of
+
+
 # ---------------------------------------------------------------- the graph call
 
 
@@ -686,6 +712,72 @@ def test_common_prefixes_are_loaded_once():
     assert capture.describe().count("._modules") == 1
 
 
+def deep_model():
+    return torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.LayerNorm(2)) for _ in range(4)])
+
+
+def deep_paths(module, path):
+    for name in module._parameters:
+        yield module._parameters[name], ("key", ("attr", path, "_parameters"), name)
+    for name, child in module._modules.items():
+        yield from deep_paths(child, ("key", ("attr", path, "_modules"), name))
+
+
+def test_many_inputs_are_loaded_in_c():
+    def g(scale, self):
+        return captured
+
+    captured, scale = Fake(), Fake()
+    model = deep_model()
+    inputs = [(scale, ("local", 0, "scale")), *deep_paths(model, ("local", 1, "self")), (captured, ("cell", ("free", 0, "captured")))]
+    emitted, capture = build(None, function=g, inputs=inputs, nodes=1, make=lambda a: ([a, model[0][0].weight], ()))
+    for each in (model, deep_model()):
+        for materialised in (False, True):
+            if materialised:
+                assert all(module.__dict__ for module in each.modules())
+            result = emitted(5, each)
+            assert result[0] == "out0" and result[1] is each[0][0].weight
+            loaded = emitted.calls.pop()
+            assert loaded[0] == 5 and loaded[-1] is captured
+            assert [id(value) for value in loaded[1:-1]] == [id(value) for value in each.parameters()]
+    assert capture.describe().splitlines()[-2].startswith("len_1, = __compiled_fn_0(*__inputs_0(scale, self, ")
+    with pytest.raises(RuntimeError, match="'0'.*does not exist any more"):
+        emitted(5, torch.nn.Sequential())
+    assert gc.is_tracked(emitted.__globals__["__inputs_0"])
+
+
+def test_input_loader_after_a_class_gets_other_attributes_first():
+    class Holder:
+        pass
+
+    def holder(*order):
+        made = Holder()
+        for name in order:
+            setattr(made, name, Fake())
+        return made
+
+    def g(x):
+        pass
+
+    names = [f"a{i}" for i in range(14)]
+    first, second = holder(*names), holder("other", *reversed(names))
+    second.__dict__  # no inline values any more
+    third = holder(*names)
+    del third.a3
+    third.a3 = Fake()
+    emitted, _ = build(
+        None,
+        function=g,
+        inputs=[(getattr(first, name), ("attr", SELF, name)) for name in names],
+        sources=[(first, SELF)],
+        nodes=1,
+        make=lambda a: (a, ()),
+    )
+    for each in (first, second, third, first):
+        emitted(each)
+        assert list(emitted.calls.pop()) == [getattr(each, name) for name in names]
+
+
 def test_names_do_not_clash_with_the_users(request):  # C18
     def g(tmp_0, graph_out_0, new_list, __compiled_fn_0, dict, globals_of_test_codegen):
         len_1 = tmp_0
@@ -710,7 +802,8 @@ def test_objects_named_alike_keep_apart():
         pass
 
     local, outer = Plain(), globals()["Plain"]()
-    made = rebuilt([local, outer])[0]
+    emitted, _ = build([local, outer], sources=[(Plain, ("const", Plain))])
+    made = emitted(None)
     assert type(made[0]) is Plain and type(made[1]) is globals()["Plain"]
 
 
@@ -954,6 +1047,15 @@ def test_cell_content_is_read_before_it_is_written():
     path = ("free", 0, "total")
     emitted, _ = build([content], function=g, sources=[(cell, path), (content, ("cell", path))], effects=[effect("SetCell", cell, "new")])
     assert emitted(None) == ["old"] and total == "new"
+
+
+def test_iterator_over_the_changed_content_is_over_the_target():
+    target, content = [], [1, 2]
+    emitted, _ = build([iter(content), content], sources=[(target, SELF)], effects=[effect("SetList", target, content)])
+    later = []
+    iterator, same_list = emitted(later)
+    later.append(3)
+    assert list(iterator) == [1, 2, 3] and same_list is later
 
 
 def test_C12_C13_order_and_identity_of_effects():

@@ -18,6 +18,7 @@ class Printer {
  public:
   explicit Printer(Program& program) : program_(program) {}
   std::string line(const Line& line);
+  std::string loader_notes();
 
  private:
   std::string text(const Expr& expr);
@@ -127,12 +128,23 @@ std::string Printer::text(const Stmt& stmt) {
 }
 
 std::string Printer::graph_call() {
+  const InputLoader& loader = program_.input_loader();
   std::string arguments;
-  for (const Source* input : program_.inputs()) {
+  for (const Source* input : loader.function ? loader.roots : program_.inputs()) {
     if (!arguments.empty()) arguments += ", ";
     arguments += text(input);
   }
-  return cat({program_.graph_name(), "(", arguments, ")"});
+  if (!loader.function) return cat({program_.graph_name(), "(", arguments, ")"});
+  return cat({program_.graph_name(), "(*", program_.global_of(loader.function.get()), "(", arguments, "))"});
+}
+
+// What the C function gives, one comment for each input.
+std::string Printer::loader_notes() {
+  const InputLoader& loader = program_.input_loader();
+  if (!loader.function) return "";
+  std::string out = cat({"# ", program_.global_of(loader.function.get()), " gives:\n"});
+  for (const Source* input : program_.inputs()) out += cat({"#   ", source::print(input), "\n"});
+  return out;
 }
 
 std::string Printer::line(const Line& line) {
@@ -155,7 +167,7 @@ std::string Printer::line(const Line& line) {
 
 std::string text_of(Program& program) {
   Printer printer(program);
-  std::string out;
+  std::string out = printer.loader_notes();
   for (const Line& line : program.lines()) {
     const std::string text = printer.line(line);
     if (!text.empty()) out += cat({text, "\n"});

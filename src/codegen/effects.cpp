@@ -253,7 +253,7 @@ void replay_call(Walker& walker, std::vector<Stmt>& out, const Effect& effect) {
   }
   Stmt stmt{.kind = Stmt::Kind::Evaluate};
   stmt.value.kind = Expr::Kind::CallKw;
-  stmt.value.items.push_back(walker.ref(effect.target.get()));
+  stmt.value.items.push_back(walker.ref(effect.target ? effect.target.get() : effect.value.get()));
   stmt.value.items.push_back(Expr::list(Expr::Kind::Tuple, std::move(arguments)));
   Expr keywords = Expr::list(Expr::Kind::Map, {});
   if (effect.kwargs) {

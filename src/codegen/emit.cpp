@@ -47,6 +47,7 @@ class Emitter {
   void emit(const Source* source);
   void emit_fresh(int index);
   void emit_graph();
+  void emit_inputs();
   void emit_call(PyObject* callee, const std::vector<Expr>& arguments);
   void emit_keyword_call(const Expr& expr);
   void emit_items(const std::vector<Expr>& items) {
@@ -170,10 +171,18 @@ void Emitter::emit(const Stmt& stmt) {
   }
 }
 
+void Emitter::emit_inputs() {
+  const InputLoader& loader = program_.input_loader();
+  const auto& loaded = loader.function ? loader.roots : program_.inputs();
+  if (loader.function) load_object(loader.function.get(), true);
+  for (const Source* input : loaded) emit(input);
+  code_.call(static_cast<int>(loaded.size()));
+  if (loader.function) code_.call_function_ex();
+}
+
 void Emitter::emit_graph() {
   code_.load_global(py::str(program_.graph_name()).get(), true);
-  for (const Source* input : program_.inputs()) emit(input);
-  code_.call(static_cast<int>(program_.inputs().size()));
+  emit_inputs();
   const auto& outputs = program_.outputs();
   if (outputs.empty()) return code_.pop_top();
   code_.unpack_sequence(static_cast<int>(outputs.size()));

@@ -80,9 +80,10 @@ bool all_items(PyObject* tuple, Test&& test) {
 constexpr int kMaxConstantDepth = 20;
 
 bool is_constant_below(PyObject* object, int depth) {
-  if (is_number_or_text(object) || object == Py_NotImplemented || PyCode_Check(object) || PyType_Check(object) || PyModule_Check(object)) {
+  if (is_number_or_text(object) || object == Py_NotImplemented || PyCode_Check(object) || PyModule_Check(object)) {
     return true;
   }
+  if (PyType_Check(object)) return !is_local_class(object);
   if (depth > kMaxConstantDepth) return false;
   if (PyTuple_CheckExact(object) || (torch_size_type() != nullptr && Py_TYPE(object) == torch_size_type())) {
     return all_items(object, [&](PyObject* item) { return is_constant_below(item, depth + 1); });
@@ -139,6 +140,12 @@ bool is_python_class(PyTypeObject* type) {
 PyTypeObject* native_base(PyTypeObject* type) {
   while (is_python_class(type)) type = type->tp_base;
   return type;
+}
+
+bool is_local_class(PyObject* object) {
+  if (!PyType_Check(object) || !is_python_class(reinterpret_cast<PyTypeObject*>(object))) return false;
+  const std::string path = py::text_of(reinterpret_cast<PyHeapTypeObject*>(object)->ht_qualname);
+  return path.find("<locals>") != std::string::npos;
 }
 
 bool is_constant(PyObject* object) { return is_constant_below(object, 0); }

@@ -16,6 +16,9 @@ bool has_c_hash(PyObject* key);               // hashing (and the identity test)
 bool is_python_class(PyTypeObject* type);     // made by a class statement: adds only a dict, slots and weak references to its base
 PyTypeObject* native_base(PyTypeObject* type);  // the class written in C that decides the layout
 
+// A class that a function body made: perhaps by this region, and then every call would have to make another.
+bool is_local_class(PyObject* object);
+
 // Immutable and the same in every call: literals, and objects that are what they are by identity (types, modules, builtin functions,
 // code, dtypes, enum members …).
 bool is_constant(PyObject* object);

@@ -40,6 +40,20 @@ bool is_same_text(PyObject* a, PyObject* b) {
   return a == b || (PyUnicode_CheckExact(a) && PyUnicode_CheckExact(b) && PyUnicode_Compare(a, b) == 0);
 }
 
+// The function of a bound method: usually the one that the class of the object holds.
+Expr function_ref(Walker& walker, PyObject* function, PyObject* self) {
+  if (PyFunction_Check(function) && !walker.exists(function)) {
+    PyTypeObject* type = PyType_Check(self) ? reinterpret_cast<PyTypeObject*>(self) : Py_TYPE(self);
+    PyObject* held = lookup(type, reinterpret_cast<PyFunctionObject*>(function)->func_name);
+    if (held == function) return Expr::constant(function);
+    if (held != nullptr && Py_TYPE(held) == &PyClassMethod_Type) {
+      auto inner = py::take(PyObject_GetAttrString(held, "__func__"));
+      if (inner.get() == function) return Expr::constant(function);
+    }
+  }
+  return walker.ref(function);
+}
+
 }  // namespace
 
 Recipe recipe_of_function(Walker& walker, PyObject* object, const Expr& self) {
@@ -69,7 +83,7 @@ Recipe recipe_of_bound(Walker& walker, PyObject* object) {
   Recipe recipe;
   if (PyMethod_Check(object)) {
     std::vector<Expr> arguments;
-    arguments.push_back(walker.ref(PyMethod_GET_FUNCTION(object)));
+    arguments.push_back(function_ref(walker, PyMethod_GET_FUNCTION(object), PyMethod_GET_SELF(object)));
     arguments.push_back(walker.ref(PyMethod_GET_SELF(object)));
     recipe.make = Expr::call(reinterpret_cast<PyObject*>(&PyMethod_Type), std::move(arguments));
     return recipe;

@@ -88,16 +88,45 @@ Program::Program(const objects::Capture& capture, bool call_graph, std::string g
       throw GraphBreak(Reason::Internal, {{"detail", "a value leaves the region that the graph does not give"}});
     }
   }
-  for (const Source* input : inputs_) count(input);
-  for (const Fresh& fresh : plan_.fresh) {
-    count(fresh.make);
-    for (const Stmt& stmt : fresh.fill) each(stmt, [this](const Expr& part) { if (part.kind == Expr::Kind::Source) count(part.source); });
-  }
-  for (const Stmt& stmt : plan_.effects) each(stmt, [this](const Expr& part) { if (part.kind == Expr::Kind::Source) count(part.source); });
-  count(plan_.result);
+  if (is_worth_a_loader()) make_loader();
+  count_all();
   direct_ = plan_.result.kind == Expr::Kind::Output && outputs_.size() == 1 && plan_.effects.empty() && plan_.order.empty();
   if (call_graph) lay_out_graph();
   lay_out_rest();
+}
+
+bool Program::is_worth_a_loader() const {
+  constexpr std::size_t kFewSteps = 12;  // by instructions these take about as long as the call of a loader
+  std::unordered_set<const Source*> steps;
+  for (const Source* input : inputs_) {
+    for (const Source* s = input; s != nullptr && !is_cheap(s) && steps.insert(s).second;) s = s->base;
+  }
+  return steps.size() > kFewSteps;
+}
+
+void Program::make_loader() {
+  input_loader_ = make_input_loader(inputs_);
+  const std::size_t digits = graph_name_.find_last_not_of("0123456789") + 1;
+  const std::string name = unique("__inputs_" + graph_name_.substr(digits), taken_globals_);
+  global_names_.emplace(input_loader_.function.get(), name);
+  globals_.emplace_back(name, input_loader_.function.copy());
+}
+
+void Program::count_all() {
+  const auto count_statement = [this](const Stmt& stmt) {
+    count(stmt.target);
+    count(stmt.key);
+    count(stmt.value);
+  };
+  if (!input_loader_.function) {
+    for (const Source* input : inputs_) count(input);
+  }
+  for (const Fresh& fresh : plan_.fresh) {
+    count(fresh.make);
+    for (const Stmt& stmt : fresh.fill) count_statement(stmt);
+  }
+  for (const Stmt& stmt : plan_.effects) count_statement(stmt);
+  count(plan_.result);
 }
 
 void Program::reserve_user_names(PyCodeObject* code) {
@@ -158,7 +187,9 @@ void Program::load_all(const Stmt& stmt, bool always) {
 }
 
 void Program::lay_out_graph() {
-  for (const Source* input : inputs_) load_shared(input, false);
+  if (!input_loader_.function) {
+    for (const Source* input : inputs_) load_shared(input, false);
+  }
   lines_.push_back({.kind = Line::Kind::Graph});
   if (direct_) return;
   for (graph::Node* node : outputs_) output_locals_.emplace(node, new_local(node->name.empty() ? "out" : node->name));

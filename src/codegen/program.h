@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "codegen/input_loader.h"
 #include "codegen/loads.h"
 #include "codegen/plan.h"
 
@@ -31,6 +32,8 @@ class Program {
   const Plan& plan() const noexcept { return plan_; }
   const std::vector<Line>& lines() const noexcept { return lines_; }
   const std::vector<const Source*>& inputs() const noexcept { return inputs_; }
+  // Loads all inputs in one C call when they are many; without a function when each is loaded by instructions.
+  const InputLoader& input_loader() const noexcept { return input_loader_; }
   const std::vector<graph::Node*>& outputs() const noexcept { return outputs_; }
   const std::string& graph_name() const noexcept { return graph_name_; }
   // The only output is the value of the function and nothing else happens: it need not be named.
@@ -52,6 +55,9 @@ class Program {
   void reserve_user_names(PyCodeObject* code);
   std::string unique(const std::string& hint, std::unordered_set<std::string>& taken);
   std::string new_local(const std::string& hint);
+  bool is_worth_a_loader() const;
+  void make_loader();
+  void count_all();
   void count(const Source* source);
   void count(const Expr& expr);
   void load_shared(const Source* source, bool always);
@@ -65,6 +71,7 @@ class Program {
   std::string graph_name_;
   std::vector<Line> lines_;
   std::vector<const Source*> inputs_;
+  InputLoader input_loader_;
   std::vector<graph::Node*> outputs_;
   bool direct_ = false;
   std::unordered_map<const Source*, int> uses_;

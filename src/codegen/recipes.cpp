@@ -8,7 +8,6 @@ namespace {
 
 using Kind = Expr::Kind;
 
-Expr type_ref(PyTypeObject* type) { return Expr::constant(reinterpret_cast<PyObject*>(type)); }
 bool is_exact(PyObject* object, PyTypeObject* type) { return Py_TYPE(object) == type; }
 
 // A method of a builtin type as the plain function of its dict: `list.append`, `object.__setattr__`.
@@ -21,7 +20,7 @@ PyObject* own_method(PyTypeObject* type, const char* name) {
 // base.__new__(type, *arguments): no __new__ or __init__ of the user's class.
 Expr call_new(Walker& walker, PyTypeObject* base, PyTypeObject* type, std::vector<Expr> arguments) {
   PyObject* make = walker.hold(py::take(PyObject_GetAttrString(reinterpret_cast<PyObject*>(base), "__new__")));
-  arguments.insert(arguments.begin(), type_ref(type));
+  arguments.insert(arguments.begin(), walker.ref(reinterpret_cast<PyObject*>(type)));
   return Expr::call(make, std::move(arguments));
 }
 

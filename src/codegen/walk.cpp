@@ -24,7 +24,7 @@ void check_output(PyObject* object) {
   if (dict != nullptr && *dict != nullptr && PyDict_GET_SIZE(*dict) != 0) cannot_reconstruct(object, "with attributes of its own");
 }
 
-// An immortal dict or function that is no product of the region although nobody read it through a source.
+// A function that is no product of the region although nobody read it through a source.
 bool is_known_function(PyObject* object) { return PyFunction_Check(object) && is_importable(object); }
 
 }  // namespace
@@ -35,19 +35,35 @@ void cannot_reconstruct(PyObject* object, const char* why) {
   throw GraphBreak(Reason::CannotReconstruct, {{"type", type}});
 }
 
+Walker::Walker(const objects::Capture& capture) : capture_(capture) {
+  using Kind = objects::Effect::Kind;
+  for (const objects::Effect& effect : capture.effects) {
+    const bool container = effect.kind == Kind::SetList || effect.kind == Kind::SetDict || effect.kind == Kind::SetSet ||
+                           effect.kind == Kind::SetDeque;
+    if (container) target_of_.emplace(effect.value.get(), effect.target.get());
+  }
+}
+
+const Source* Walker::source_of(PyObject* object) const {
+  if (auto target = target_of_.find(object); target != target_of_.end()) object = target->second;
+  auto found = capture_.source_of.find(object);
+  return found == capture_.source_of.end() ? nullptr : found->second;
+}
+
 bool Walker::exists(PyObject* object) const {
-  return is_singleton(object) || capture_.source_of.count(object) != 0 || capture_.node_of.count(object) != 0 || is_constant(object) ||
+  return is_singleton(object) || source_of(object) != nullptr || capture_.node_of.count(object) != 0 || is_constant(object) ||
          is_known_function(object);
 }
 
 Expr Walker::ref(PyObject* object) {
   if (is_singleton(object)) return Expr::constant(object);
-  if (auto found = capture_.source_of.find(object); found != capture_.source_of.end()) return Expr::of(found->second);
+  if (const Source* source = source_of(object)) return Expr::of(source);
   if (auto found = capture_.node_of.find(object); found != capture_.node_of.end()) {
     check_output(object);
     return Expr::of(found->second);
   }
   if (is_tensor(object)) throw GraphBreak(Reason::UnknownOrigin, {{"detail", "it leaves the region"}});
+  if (is_local_class(object)) cannot_reconstruct(object, "a class made by a function");
   if (is_constant(object) || is_known_function(object)) return Expr::constant(object);
   return Expr::fresh(add(object));
 }

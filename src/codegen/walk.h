@@ -22,7 +22,7 @@ struct Recipe {
 
 class Walker {
  public:
-  explicit Walker(const objects::Capture& capture) : capture_(capture) {}
+  explicit Walker(const objects::Capture& capture);
 
   // How emitted code gets hold of `object`. Throws GraphBreak when that is impossible.
   Expr ref(PyObject* object);
@@ -41,7 +41,9 @@ class Walker {
  private:
   void link_instance_dicts();
   int add(PyObject* object);
+  const Source* source_of(PyObject* object) const;
   const objects::Capture& capture_;
+  std::unordered_map<PyObject*, PyObject*> target_of_;  // the content of a changed container -> the container itself
   std::unordered_map<PyObject*, int> ids_;
   std::vector<PyObject*> objects_;  // by id
   std::vector<Recipe> recipes_;

@@ -26,7 +26,7 @@ struct Effect {
     SetDeque,    // target := value
     SetCell,     // target.cell_contents = value (value empty: the cell becomes empty)
     SetAttr,     // setattr through object.__setattr__: name = value (value empty: delete); for slots and C-level attributes
-    Call,        // value(*args, **kwargs), result dropped: deferred logging
+    Call,        // target(*args, **kwargs), result dropped: deferred logging (the callable may also stand in `value`)
   } kind;
   py::Owned<> target;   // the original object (has a source); for Call: the callable
   py::Owned<> value;
