@@ -146,4 +146,31 @@ unsigned assign_type_version(PyTypeObject* type) {
   return type_version(type);
 }
 
+BoundNative bound_native(PyObject* callable) {
+  if (Py_IS_TYPE(callable, &_PyMethodWrapper_Type)) {
+    struct WrapperObject {  // Objects/descrobject.c
+      PyObject_HEAD
+      PyWrapperDescrObject* descr;
+      PyObject* self;
+    };
+    auto* wrapper = reinterpret_cast<WrapperObject*>(callable);
+    return {reinterpret_cast<PyObject*>(wrapper->descr), wrapper->self};
+  }
+  if (!PyCFunction_Check(callable)) return {};
+  PyObject* self = PyCFunction_GET_SELF(callable);
+  if (self == nullptr || PyModule_Check(self)) return {};
+  const PyMethodDef* method = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml;
+  // Bound through super(), the descriptor is not the first of that name: it is the one with this C function.
+  for (PyTypeObject* type : {Py_TYPE(self), PyType_Check(self) ? reinterpret_cast<PyTypeObject*>(self) : nullptr}) {
+    PyObject* mro = type == nullptr ? nullptr : type->tp_mro;
+    for (Py_ssize_t i = 0; mro != nullptr && i < PyTuple_GET_SIZE(mro); ++i) {
+      PyObject* dict = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i))->tp_dict;
+      PyObject* found = PyDict_GetItemString(dict, method->ml_name);
+      if (found == nullptr || !(Py_IS_TYPE(found, &PyMethodDescr_Type) || Py_IS_TYPE(found, &PyClassMethodDescr_Type))) continue;
+      if (reinterpret_cast<PyMethodDescrObject*>(found)->d_method == method) return {found, self};
+    }
+  }
+  return {};
+}
+
 }  // namespace pellucid::py

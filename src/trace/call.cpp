@@ -123,37 +123,14 @@ Result Executor::call_function(PyObject* function, Args args, Continuation then)
 Result Executor::call_native(PyObject* callable, Args args, Continuation then) {
   if (auto handler = handlers::find(callable)) return handler(*this, callable, args, std::move(then));
   PyTypeObject* type = Py_TYPE(callable);
-  // A bound C method: the descriptor of its class is what has a rule.
-  if (PyCFunction_Check(callable)) {
-    PyObject* self = PyCFunction_GET_SELF(callable);
-    if (handlers::is_torch_op(callable)) return settle(std::move(then), torch_call(graph::Op::CallFunction, callable, callable, args));
-    if (self != nullptr && !PyModule_Check(self)) {
-      PyTypeObject* owner = PyType_Check(self) ? reinterpret_cast<PyTypeObject*>(self) : Py_TYPE(self);
-      auto name = py::take(PyObject_GetAttr(callable, names().__name__));
-      PyObject* descriptor = py::type_lookup(owner, name.get());
-      if (PyType_Check(self) && descriptor != nullptr && Py_IS_TYPE(descriptor, &PyClassMethodDescr_Type)) {
-        if (auto handler = handlers::find(descriptor)) {
-          std::vector<PyObject*> values{self};
-          values.insert(values.end(), args.values.begin(), args.values.end());
-          return handler(*this, callable, Args{values, args.kwnames}, std::move(then));
-        }
-      } else if (descriptor != nullptr && Py_IS_TYPE(descriptor, &PyMethodDescr_Type)) {
-        std::vector<PyObject*> values{original(self)};
-        values.insert(values.end(), args.values.begin(), args.values.end());
-        return call_native(descriptor, Args{values, args.kwnames}, std::move(then));
-      }
-    }
-    unsupported(Reason::UntracedCallable, {{"callee", describe(callable)}});
+  if (PyCFunction_Check(callable) && handlers::is_torch_op(callable)) {
+    return settle(std::move(then), torch_call(graph::Op::CallFunction, callable, callable, args));
   }
-  if (type == &_PyMethodWrapper_Type) {
-    auto self = py::take(PyObject_GetAttr(callable, names().__self__));
-    auto name = py::take(PyObject_GetAttr(callable, names().__name__));
-    PyObject* descriptor = py::type_lookup(Py_TYPE(self.get()), name.get());
-    if (descriptor != nullptr && Py_IS_TYPE(descriptor, &PyWrapperDescr_Type)) {
-      std::vector<PyObject*> values{original(self.get())};
-      values.insert(values.end(), args.values.begin(), args.values.end());
-      return call_native(descriptor, Args{values, args.kwnames}, std::move(then));
-    }
+  // A bound C method: its descriptor is what has a rule.
+  if (const py::BoundNative bound = py::bound_native(callable); bound.descriptor != nullptr) {
+    std::vector<PyObject*> values{original(bound.self)};
+    values.insert(values.end(), args.values.begin(), args.values.end());
+    return call_native(bound.descriptor, Args{values, args.kwnames}, std::move(then));
   }
   if ((type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type) && args.size() > 0) {
     if (objects::cat_of(args[0]) == Cat::Tensor && handlers::is_torch_op(callable)) {
