@@ -382,6 +382,13 @@ Result vars(Tracer& t, PyObject* f, Args args, Continuation then) {
   return t.getattr(args[0], names().__dict__, std::move(then));
 }
 
+// type's own check, reached through super() in a metaclass.
+Result type_check(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+  PyObject* values[] = {args[0], t.original(args[1])};
+  return run_native(t, f, Args{values, nullptr}, std::move(then));
+}
+
 Result inspects_stack(Tracer& t, PyObject* f, Args, Continuation) {
   t.unsupported(Reason::StackInspection, {{"callee", py::repr_of(f).substr(0, 80)}});
 }
@@ -398,6 +405,7 @@ const Row rows[] = {
     {"builtins.filter", filter}, {"builtins.reversed", reversed}, {"builtins.max", max}, {"builtins.min", min}, {"builtins.sum", sum},
     {"builtins.any", any}, {"builtins.all", all}, {"builtins.sorted", sorted}, {"builtins.super", super_}, {"builtins.object", object_},
     {"builtins.object.__new__", object_new}, {"builtins.tuple.__new__", tuple_new}, {"builtins.vars", vars}, {"builtins.slice", slice_},
+    {"builtins.type.__instancecheck__", type_check}, {"builtins.type.__subclasscheck__", type_check},
     {"builtins.locals", inspects_stack}, {"builtins.globals", inspects_stack}, {"builtins.dir", inspects_stack}, {"builtins.exec", refuse}, {"builtins.eval", refuse},
     {"builtins.print", refuse}, {"builtins.input", refuse}, {"builtins.open", refuse}, {"builtins.breakpoint", refuse},
     {"sys._getframe", inspects_stack}, {"sys.exc_info", inspects_stack},

@@ -242,6 +242,20 @@ Result about_constant(Tracer& t, PyObject* f, Args args, Continuation then) {
   return t.settle(std::move(then), Result::of(std::move(value)));
 }
 
+// A mappingproxy over a mapping that is part of an object known by identity (inspect.Signature.parameters): read natively, its parts are
+// constants as it is.
+Result proxy_method(Tracer& t, PyObject* f, Args args, Continuation then) {
+  const objects::Source* source = args.size() >= 1 ? t.source_of(args[0]) : nullptr;
+  if (source == nullptr || source->step != source::Step::Const) t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
+  auto items = py::take(PyMapping_Items(args[0]));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
+    PyObject* pair = PyList_GET_ITEM(items.get(), i);
+    t.saw_constant(PyTuple_GET_ITEM(pair, 0));
+    t.saw_constant(PyTuple_GET_ITEM(pair, 1));
+  }
+  return run_native(t, f, args, std::move(then));
+}
+
 Result cast(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() != 2) return run_native(t, f, args, std::move(then));
   return t.settle(std::move(then), Result::of(py::Owned<>::share(args[1])));
@@ -268,6 +282,9 @@ const Row rows[] = {
     {"logging.Logger.log", log}, {"logging.Logger.warn", log}, {"logging.Logger.exception", log}, {"warnings.warn", warn},
     {"inspect.signature", about_constant}, {"inspect.getfullargspec", about_constant}, {"typing.get_type_hints", about_constant}, {"typing.get_args", about_constant},
     {"typing.get_origin", about_constant}, {"typing.cast", cast},
+    {"types.MappingProxyType.keys", proxy_method}, {"types.MappingProxyType.values", proxy_method}, {"types.MappingProxyType.items", proxy_method},
+    {"types.MappingProxyType.get", proxy_method}, {"types.MappingProxyType.__len__", proxy_method}, {"types.MappingProxyType.__getitem__", proxy_method},
+    {"types.MappingProxyType.__contains__", proxy_method}, {"types.MappingProxyType.__iter__", proxy_method},
 };
 #undef BINARY
 

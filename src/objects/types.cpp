@@ -55,7 +55,8 @@ void initialise_types() {
   for (PyTypeObject* type : {&PyListIter_Type, &PyTupleIter_Type, &PyRangeIter_Type, &PyDictIterKey_Type, &PyDictIterValue_Type,
                              &PyDictIterItem_Type, &PyDictRevIterKey_Type, &PyDictRevIterValue_Type, &PyDictRevIterItem_Type, &PySetIter_Type,
                              &PyUnicodeIter_Type, &PyListRevIter_Type, &PyLongRangeIter_Type, &PyEnum_Type, &PyReversed_Type, &PyZip_Type,
-                             &PyMap_Type, &PyFilter_Type, &PyBytesIter_Type, &PyDictKeys_Type, &PyDictValues_Type, &PyDictItems_Type}) {
+                             &PyMap_Type, &PyFilter_Type, &PyBytesIter_Type, &PyDictKeys_Type, &PyDictValues_Type, &PyDictItems_Type,
+                             &PyODictKeys_Type, &PyODictValues_Type, &PyODictItems_Type, &PyODictIter_Type}) {
     t[type] = Cat::Iterator;
   }
   t[generator_type()] = Cat::Generator;
