@@ -2,7 +2,8 @@
 // this room, and this header names no torch type. Tensors are PyObject* (instances of torch.Tensor).
 //
 // A fake is a torch.Tensor with sizes, strides, dtype, device, requires_grad and autograd state, but no data. Torch functions
-// called on fakes run natively and give fakes; whatever needs data raises DataDependent (see last_failure).
+// called on fakes run natively and give fakes; whatever needs data raises an exception
+// that FakeScope::is_data_dependent knows.
 #pragma once
 #include <Python.h>
 
@@ -65,10 +66,12 @@ class FakeScope {
 
   // Calls `callable` with fakes among its arguments (already replaced). Installs the thread-local state that makes factories
   // give fakes, hides user modes, saved-tensor hooks and the profiler, and removes all of it again. A Python exception of the call is
-  // a PythonError; needs_data() says whether it was one of ours for reading data.
+  // a PythonError; is_data_dependent() and is_unsupported() say whether it was one of ours.
   py::Owned<> call(PyObject* callable, PyObject* const* args, std::size_t nargs, PyObject* kwnames);
 
   static bool is_data_dependent(PyObject* exception);  // the exception says "this needs the values of a tensor"
+  // The exception is ours, not the program's: no fake kernel, a write of a fake into a real tensor, a layout without fakes, or data.
+  static bool is_unsupported(PyObject* exception);
 
  private:
   struct Data;

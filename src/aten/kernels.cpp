@@ -1,6 +1,8 @@
 // The one kernel of all fakes: registered for every operator, it follows the operator's plan.
+#include <ATen/ExpandUtils.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/MemoryFormat.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "aten/aten.h"
@@ -31,9 +33,13 @@ class Twins {
     for (Pair& pair : pairs_) pair.written |= pair.tensor.is_same(tensor);
   }
 
-  void adopt_written() {
+  // `reshapes`: the operator may give what it writes another shape (out= and the like).
+  void adopt_written(bool reshapes) {
     for (const Pair& pair : pairs_) {
-      if (pair.written && is_fake(pair.tensor.unsafeGetTensorImpl())) adopt_metadata(pair.tensor, pair.twin);
+      if (!pair.written || !is_fake(pair.tensor.unsafeGetTensorImpl())) continue;
+      TORCH_CHECK(reshapes || pair.tensor.sizes() == pair.twin.sizes(), "output with shape ", pair.tensor.sizes(),
+                  " doesn't match the broadcast shape ", pair.twin.sizes());
+      adopt_metadata(pair.tensor, pair.twin);
     }
   }
 
@@ -142,6 +148,16 @@ at::Tensor Call::fresh(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::Sc
   return new_fake(sizes.data(), sizes.size(), strides.data(), static_cast<int>(dtype), static_cast<int>(device.type()), device.index());
 }
 
+at::Tensor Call::fresh(c10::IntArrayRef sizes, c10::MemoryFormat format, c10::ScalarType dtype) const {
+  if (format == c10::MemoryFormat::ChannelsLast) return fresh(sizes, c10::get_channels_last_strides_2d(sizes), dtype);
+  if (format == c10::MemoryFormat::ChannelsLast3d) return fresh(sizes, c10::get_channels_last_strides_3d(sizes), dtype);
+  return fresh(sizes, dtype);
+}
+at::Tensor Call::fresh_like(const at::Tensor& tensor, c10::ScalarType dtype) const {
+  if (tensor.is_non_overlapping_and_dense()) return fresh(tensor.sizes(), tensor.strides(), dtype);
+  return fresh(tensor.sizes(), at::infer_dense_strides(tensor.sizes(), tensor.strides()), dtype);
+}
+
 void Call::needs_data() const { TORCH_CHECK(false, kNeedsData, " (aten::", op.name, ")"); }
 
 void Call::run(DispatchKeySet keys) {
@@ -192,7 +208,7 @@ void Call::on_twins() {
       handle.callBoxedForDispatchKey(DispatchKey::Meta, stack);
     }
   }
-  if (op.writes) twins.adopt_written();
+  if (op.writes) twins.adopt_written(op.reshapes);
   for (std::size_t i = first_; i < stack.size(); ++i) {
     c10::IValue& value = stack[i];
     if (value.isTensor()) {
@@ -254,20 +270,26 @@ void register_kernels() {
   }
   static auto& registrations = *new std::vector<c10::RegistrationHandleRAII>;  // for the life of the process
   const auto names = dispatcher.getAllOpNames();
-  registrations.reserve(names.size() + 2);
+  registrations.reserve(names.size() + 16);
   const char* const debug = "pellucid fake kernel";
   registrations.push_back(dispatcher.registerFallback(
       DispatchKey::Fake, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<ScopeKernel>()), debug));
   registrations.push_back(dispatcher.registerFallback(
       DispatchKey::PrivateUse3, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<FakeKernel>()), debug));
   // Structured operators have a composite kernel that wins over a fallback, so every operator that is not composite gets its own.
+  // A composite one with a rule of ours reads data in its C++ function: the rule stands above autograd too.
   for (const c10::OperatorName& name : names) {
     if (name.name.rfind("aten::", 0) != 0) continue;
     const auto handle = dispatcher.findSchema(name);
-    if (!handle || handle->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) continue;
-    registrations.push_back(dispatcher.registerImpl(name, DispatchKey::PrivateUse3,
-                                                    c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<FakeKernel>()), std::nullopt,
-                                                    nullptr, debug));
+    if (!handle) continue;
+    const auto claim = [&](DispatchKey key) {
+      registrations.push_back(dispatcher.registerImpl(name, key, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<FakeKernel>()),
+                                                      std::nullopt, nullptr, debug));
+    };
+    const bool composite = handle->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
+    const bool ruled = composite && find_rule(operator_name(name)) != nullptr;
+    if (!composite || ruled) claim(DispatchKey::PrivateUse3);
+    if (ruled) claim(DispatchKey::AutogradPrivateUse3);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <shared_mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "aten/aten.h"
 
@@ -58,6 +59,12 @@ bool opaque(const c10::OperatorHandle& handle) {
   return name == "aten::convolution" || name == "aten::convolution_overrideable" || name == "aten::convolution_backward";
 }
 
+// The kernel of the CPU is written in other operators, so it runs on fakes as it is.
+bool cpu_decomposes(const std::string& name) {
+  static const std::unordered_set<std::string> names = {"relu", "relu_", "rsub.Tensor", "rsub.Scalar", "isnan", "hardtanh", "hardtanh_", "roll"};
+  return names.count(name) != 0;
+}
+
 ArgKind kind_of(const c10::Type& type) {
   if (type.kind() == c10::TypeKind::OptionalType) return kind_of(*type.castRaw<c10::OptionalType>()->getElementType());
   if (type.kind() == c10::TypeKind::TensorType) return ArgKind::Tensor;
@@ -66,11 +73,6 @@ ArgKind kind_of(const c10::Type& type) {
     return ArgKind::TensorList;
   }
   return ArgKind::Other;
-}
-
-std::string short_name(const c10::OperatorName& name) {
-  const std::string base = name.name.rfind("aten::", 0) == 0 ? name.name.substr(6) : name.name;
-  return name.overload_name.empty() ? base : base + "." + name.overload_name;
 }
 
 bool is_builtin(const c10::OperatorHandle& handle) { return handle.operator_name().name.rfind("aten::", 0) == 0; }
@@ -86,6 +88,11 @@ Table& table() {
 }
 
 }  // namespace
+
+std::string operator_name(const c10::OperatorName& name) {
+  const std::string base = name.name.rfind("aten::", 0) == 0 ? name.name.substr(6) : name.name;
+  return name.overload_name.empty() ? base : base + "." + name.overload_name;
+}
 
 struct Operator::Lookup {
   explicit Lookup(const c10::OperatorHandle& op) : handle(op) {}
@@ -104,6 +111,7 @@ struct Operator::Lookup {
     const bool reads = has_tag(handle, at::Tag::data_dependent_output) || has_tag(handle, at::Tag::dynamic_output_shape);
     const Choice choices[] = {
         {Plan::Meta, native_kernel(handle, DispatchKey::Meta)},
+        {Plan::Decompose, cpu_decomposes(operator_name(handle.operator_name())) ? native_kernel(handle, DispatchKey::CPU) : nullptr},
         {Plan::NeedsData, reads ? any_kernel(handle, DispatchKey::CPU) : nullptr},
         {Plan::PythonMeta, any_kernel(handle, DispatchKey::CPU) != nullptr || opaque(handle) ? any_kernel(handle, DispatchKey::Meta) : nullptr},
         {Plan::Decompose, native_kernel(handle, DispatchKey::CompositeExplicitAutograd)},
@@ -125,7 +133,7 @@ struct Operator::Lookup {
   const c10::KernelFunction* kernel = nullptr;
 };
 
-Operator::Operator(const c10::OperatorHandle& handle) : name(short_name(handle.operator_name())), lookup_(std::make_unique<Lookup>(handle)) {
+Operator::Operator(const c10::OperatorHandle& handle) : name(operator_name(handle.operator_name())), lookup_(std::make_unique<Lookup>(handle)) {
   const c10::FunctionSchema& schema = handle.schema();
   for (const c10::Argument& argument : schema.arguments()) {
     ArgFact fact{kind_of(*argument.type()), argument.alias_info() != nullptr && argument.alias_info()->isWrite()};
@@ -145,6 +153,11 @@ Operator::Operator(const c10::OperatorHandle& handle) : name(short_name(handle.o
     }
     returned_arg.push_back(from);
   }
+  // In-place operators keep the shape of self, but for those made to change it.
+  const std::string base = name.substr(0, name.find('.'));
+  const bool in_place = base.size() > 1 && base.back() == '_' && base.back() != base[base.size() - 2];
+  const bool out = !schema.arguments().empty() && schema.arguments().back().kwarg_only() && args.back().written;
+  reshapes = out || !in_place || has_tag(handle, at::Tag::inplace_view) || base == "set_" || base.rfind("resize", 0) == 0 || base == "addbmm_";
   rule = is_builtin(handle) ? find_rule(name) : nullptr;
 }
 Operator::~Operator() = default;

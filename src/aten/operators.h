@@ -10,6 +10,7 @@
 namespace c10 {
 class KernelFunction;
 class OperatorHandle;
+struct OperatorName;
 struct IValue;
 }  // namespace c10
 
@@ -42,6 +43,7 @@ struct Operator {
   std::vector<ArgFact> args;
   std::vector<std::int8_t> returned_arg;  // per return: the written argument it is, or -1
   bool writes = false;
+  bool reshapes = false;  // what it writes may get another shape
   bool takes_tensors = false;
   bool is_view = false;
   Rule rule = nullptr;
@@ -53,6 +55,8 @@ struct Operator {
   struct Lookup;
   std::unique_ptr<Lookup> lookup_;
 };
+
+std::string operator_name(const c10::OperatorName& name);  // "add.Tensor"; operators of other libraries keep their namespace
 
 // Made at the first call, lives for ever. nullptr for operators of other libraries: those may be unloaded or change their kernels,
 // so they are decoded at every call.

@@ -209,15 +209,24 @@ py::Owned<> FakeScope::call(PyObject* callable, PyObject* const* args, std::size
   return py::take(result);
 }
 
-bool FakeScope::is_data_dependent(PyObject* exception) {
-  if (!PyErr_GivenExceptionMatches(exception, PyExc_RuntimeError)) return false;
+namespace {
+
+std::string message_of(PyObject* exception) {
+  if (!PyErr_GivenExceptionMatches(exception, PyExc_RuntimeError)) return {};  // NotImplementedError is one
   auto text = py::Owned<>::steal(PyObject_Str(exception));
-  if (!text) {
-    PyErr_Clear();
-    return false;
-  }
-  const std::string message = py::text_of(text.get());
+  if (!text) PyErr_Clear();
+  return text ? py::text_of(text.get()) : std::string();
+}
+
+}  // namespace
+
+bool FakeScope::is_data_dependent(PyObject* exception) {
+  const std::string message = message_of(exception);
   return message.find(kNeedsData) != std::string::npos || message.find(kInvalidStorage) != std::string::npos;
+}
+bool FakeScope::is_unsupported(PyObject* exception) {
+  const std::string message = message_of(exception);
+  return message.find("pellucid: ") != std::string::npos || message.find(kInvalidStorage) != std::string::npos;
 }
 
 py::Owned<> fake_like(PyObject* like) {

@@ -17,7 +17,12 @@ constexpr RuleTable as_table(const RuleRow (&rows)[N]) {
   return {rows, N};
 }
 
-RuleTable copy_rules();   // rules_copy.cpp
-RuleTable index_rules();  // rules_index.cpp
+RuleTable copy_rules();         // rules_copy.cpp
+RuleTable index_rules();        // rules_index.cpp
+RuleTable norm_rules();         // rules_norm.cpp
+RuleTable nn_rules();           // rules_nn.cpp
+RuleTable elementwise_rules();  // rules_elementwise.cpp
+RuleTable reduce_rules();       // rules_reduce.cpp
+RuleTable linalg_rules();       // rules_linalg.cpp
 
 }  // namespace pellucid::aten

@@ -1,4 +1,4 @@
-// Copies: the result is the destination, once the shapes fit.
+// Copies, whose result is the destination once the shapes fit; factories; and operators that only check or fill.
 #include <ATen/ExpandUtils.h>
 
 #include "aten/call.h"
@@ -16,7 +16,27 @@ bool copy_(Call& call) {
   return true;
 }
 
-constexpr RuleRow kRows[] = {{"copy_", copy_}};
+// An ordinary factory: the native one makes a real tensor on the CPU without asking the dispatcher.
+bool scalar_tensor(Call& call) {
+  const c10::Device device = call.arg(3).isNone() ? c10::Device(c10::kCPU) : call.arg(3).toDevice();
+  const auto type = call.arg(1).isNone() ? c10::get_default_dtype_as_scalartype() : call.arg(1).toScalarType();
+  call.device = device;
+  call.give(call.fresh({}, type));
+  return true;
+}
+
+bool nothing(Call& call) {  // checks of values: left to the run of the graph
+  torch::jit::drop(call.stack, call.size());
+  return true;
+}
+
+constexpr RuleRow kRows[] = {
+    {"copy_", copy_},
+    {"scalar_tensor", scalar_tensor},
+    {"_linalg_check_errors", nothing},
+    {"_cummax_helper", nothing},
+    {"_cummin_helper", nothing},
+};
 
 }  // namespace
 

@@ -1,4 +1,7 @@
 // Indexing by tensors: torch's own meta kernels do the shapes; masks need values.
+#include <ATen/WrapDimUtils.h>
+#include <ATen/WrapDimUtilsMulti.h>
+
 #include "aten/call.h"
 #include "aten/rules.h"
 
@@ -29,25 +32,97 @@ bool without_masks(Call& call) {
   return false;
 }
 
-// `x[mask] = value`: the shape of the mask alone decides, when the value is one number.
+void check_masks(const at::Tensor& self, c10::ArrayRef<c10::IValue> indices) {
+  std::int64_t dim = 0;
+  for (const c10::IValue& element : indices) {
+    if (!element.isTensor() || !element.toTensor().defined() || !is_mask(element.toTensor())) {
+      ++dim;
+      continue;
+    }
+    const at::Tensor& mask = element.toTensor();
+    TORCH_CHECK_INDEX(dim + mask.dim() <= self.dim(), "too many indices for tensor of dimension ", self.dim());
+    for (std::int64_t i = 0; i < mask.dim(); ++i, ++dim) {
+      TORCH_CHECK_INDEX(mask.size(i) == self.size(dim), "The shape of the mask ", mask.sizes(), " at index ", i,
+                        " does not match the shape of the indexed tensor ", self.sizes(), " at index ", dim);
+    }
+  }
+}
+
+// `x[mask] = value`: the result is as self, whatever the mask selects. That the number of values fits is checked by the run of the graph.
 bool index_put(Call& call) {
   const at::Tensor& self = call.tensor(0);
-  const auto indices = call.arg(1).toListRef();
-  if (indices.size() != 1 || !indices[0].isTensor() || !is_mask(indices[0].toTensor()) || call.tensor(2).numel() != 1) return without_masks(call);
-  const at::Tensor& mask = indices[0].toTensor();
-  TORCH_CHECK_INDEX(mask.dim() <= self.dim(), "too many indices for tensor of dimension ", self.dim());
-  for (std::int64_t i = 0; i < mask.dim(); ++i) {
-    TORCH_CHECK_INDEX(mask.size(i) == self.size(i), "The shape of the mask ", mask.sizes(), " at index ", i,
-                      " does not match the shape of the indexed tensor ", self.sizes(), " at index ", i);
+  bool masks = false;
+  for (const c10::IValue& element : call.arg(1).toListRef()) {
+    masks |= element.isTensor() && element.toTensor().defined() && is_mask(element.toTensor()) && is_fake(element.toTensor().unsafeGetTensorImpl());
   }
+  if (!masks) return without_masks(call);
+  check_masks(self, call.arg(1).toListRef());
   TORCH_CHECK_INDEX(self.scalar_type() == call.tensor(2).scalar_type(), "Index put requires the source and destination dtypes match, got ",
                     self.scalar_type(), " for the destination and ", call.tensor(2).scalar_type(), " for the source.");
   const bool in_place = call.op.writes;
-  call.give(in_place ? self : call.fresh(self.sizes(), self.strides(), self.scalar_type()));
+  call.give(in_place ? self : call.fresh_like(self, self.scalar_type()));
+  return true;
+}
+
+bool index_select(Call& call) {
+  const at::Tensor& self = call.tensor(0);
+  const at::Tensor& index = call.tensor(2);
+  TORCH_CHECK_INDEX(index.dim() <= 1, "index_select(): Index is supposed to be a vector");
+  TORCH_CHECK(index.scalar_type() == at::kLong || index.scalar_type() == at::kInt, "index_select(): Expected dtype int32 or int64 for index");
+  const std::int64_t dim = at::maybe_wrap_dim(call.arg(1).toInt(), self.dim());
+  at::DimVector sizes(self.sizes().begin(), self.sizes().end());
+  if (!sizes.empty()) sizes[static_cast<std::size_t>(dim)] = index.numel();
+  call.give(call.fresh(sizes, self.scalar_type()));
+  return true;
+}
+
+bool flip(Call& call) {
+  const at::Tensor& self = call.tensor(0);
+  at::dim_list_to_bitset(call.arg(1).toDimVector(), self.dim());  // raises on repeated or unknown dimensions
+  call.give(call.fresh_like(self, self.scalar_type()));
+  return true;
+}
+
+bool repeat(Call& call) {
+  const at::Tensor& self = call.tensor(0);
+  const auto repeats = call.arg(1).toDimVector();
+  const std::int64_t more = static_cast<std::int64_t>(repeats.size()) - self.dim();
+  TORCH_CHECK(more >= 0, "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor");
+  at::DimVector sizes(repeats.begin(), repeats.end());
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    TORCH_CHECK(repeats[i] >= 0, "Trying to create tensor with negative dimension ", repeats[i]);
+    if (static_cast<std::int64_t>(i) >= more) sizes[i] *= self.size(static_cast<std::int64_t>(i) - more);
+  }
+  call.give(call.fresh(sizes, self.scalar_type()));
+  return true;
+}
+
+bool search(Call& call, const at::Tensor& values, bool int32) {
+  call.give(call.fresh(values.sizes(), int32 ? at::kInt : at::kLong));
+  return true;
+}
+bool bucketize(Call& call) { return search(call, call.tensor(0), call.arg(2).toBool()); }
+
+bool take(Call& call) {
+  TORCH_CHECK(call.tensor(1).scalar_type() == at::kLong, "take(): Expected a long tensor for index, but got ", call.tensor(1).scalar_type());
+  call.give(call.fresh(call.tensor(1).sizes(), call.tensor(0).scalar_type()));
+  return true;
+}
+
+bool is_set_to(Call& call) {
+  const at::Tensor &a = call.tensor(0), &b = call.tensor(1);
+  const bool alias = a.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() == b.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  call.give(alias && a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() && a.strides() == b.strides());
   return true;
 }
 
 constexpr RuleRow kRows[] = {
+    {"index_select", index_select},
+    {"flip", flip},
+    {"repeat", repeat},
+    {"bucketize.Tensor", bucketize},
+    {"take", take},
+    {"is_set_to", is_set_to},
     {"index.Tensor", without_masks},          {"_unsafe_index.Tensor", without_masks}, {"index_put_", index_put},
     {"index_put", index_put},                 {"_index_put_impl_", index_put},         {"_unsafe_index_put", index_put},
 };
