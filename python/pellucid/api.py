@@ -157,7 +157,7 @@ def _compile_with(target: Any, *, settings: Settings, disabled: bool) -> Any:
 
 def _compile_class(cls: type, settings: Settings) -> type:
     """As torch.compile: calls of the instances are compiled."""
-    call = inspect.getattr_static(cls, "__call__", None)
+    call = next((vars(base)["__call__"] for base in cls.__mro__ if "__call__" in vars(base)), None)
     if call is None:
         raise TypeError(f"instances of {cls.__qualname__} cannot be called: there is nothing to compile")
     cls.__call__ = settings(call)  # type: ignore[method-assign]

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "py/ref.h"
-#include "runtime/guard_program.h"
+#include "guards/program.h"
 
 namespace pellucid::runtime {
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "aten/aten.h"
 #include "backend/fx.h"
 #include "base/events.h"
 #include "codegen/emit.h"
@@ -64,14 +65,11 @@ Attempt stopped(PyFunctionObject* function, const GraphBreak& split) {
 bool calls_graph(const objects::Capture& capture) { return capture.graph.op_count() != 0 || !capture.graph.outputs().empty(); }
 
 // The real tensors that capture met, in placeholder order.
-template <class Capture>
-py::Owned<> example_inputs(const Capture& capture) {
+py::Owned<> example_inputs(const objects::Capture& capture) {
   auto inputs = py::take(PyList_New(0));
-  if constexpr (requires { capture.input_of; }) {
-    for (const graph::Node* node : capture.graph.placeholders()) {
-      const auto met = capture.input_of.find(node);
-      py::check(PyList_Append(inputs.get(), met == capture.input_of.end() ? Py_None : met->second));
-    }
+  for (const graph::Node* node : capture.graph.placeholders()) {
+    const auto met = capture.input_of.find(node);
+    py::check(PyList_Append(inputs.get(), met == capture.input_of.end() ? Py_None : met->second));
   }
   return inputs;
 }
@@ -94,7 +92,7 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, PyObject* backend
   entry->number = next_region.fetch_add(1);
   const std::size_t guard_count = capture.guards.size();
   // Guards first: they describe the world before the backend runs anything.
-  entry->guards = make_guard_program(capture);
+  entry->guards = guards::GuardProgram::compile(capture.sources, capture.guards.release(), function);
   py::Owned<> compiled;
   if (calls_graph(capture)) compiled = call_backend(capture, backend);
   const std::int64_t start = events::now();
@@ -111,7 +109,20 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, PyObject* backend
   return entry;
 }
 
+// Puts the torch state of this thread back: what capture switches (grad mode, autocast) is the region's business.
+class StateKeeper {
+ public:
+  StateKeeper() : before_(aten::GlobalState::now()) {}
+  ~StateKeeper() { before_->restore(); }
+  StateKeeper(const StateKeeper&) = delete;
+  StateKeeper& operator=(const StateKeeper&) = delete;
+
+ private:
+  std::unique_ptr<aten::GlobalState> before_;
+};
+
 trace::Outcome traced(PyFunctionObject* function, PyObject* const* locals) {
+  const StateKeeper keeper;
   const std::int64_t start = events::now();
   trace::Outcome outcome = trace::capture(function, locals);
   const double instructions = outcome.capture ? static_cast<double>(outcome.capture->instructions) : 0;

@@ -2,13 +2,11 @@
 
 #include <structmember.h>
 
+#include "objects/compiled_function.h"
 #include "runtime/bind.h"
 #include "runtime/cache.h"
 #include "runtime/dispatch.h"
 #include "runtime/thread_state.h"
-#if __has_include("objects/compiled_function.h")
-#include "objects/compiled_function.h"
-#endif
 
 namespace pellucid::runtime {
 namespace {
@@ -238,7 +236,7 @@ py::Owned<> guard_failures_of(PyObject* compiled) { return strings(cast(compiled
 py::Owned<> cache_entries_of(PyObject* compiled) {
   auto list = py::take(PyList_New(0));
   for (const auto& entry : cast(compiled)->cache->entries()) {
-    auto guards = strings(guard_texts(*entry->guards));
+    auto guards = strings(entry->guards->code_parts());
     auto item = py::take(Py_BuildValue("{s:O,s:O,s:O,s:L,s:i}", "code", entry->region->func_code, "function", entry->region.object(), "guards",
                                        guards.get(), "hits", static_cast<long long>(entry->hits), "region", entry->number));
     py::check(PyList_Append(list.get(), item.get()));
@@ -266,11 +264,7 @@ void initialise_compiled_function_type(PyObject* module) {
   auto type = py::take(PyType_FromModuleAndSpec(module, &spec, nullptr));
   py::check(PyModule_AddObjectRef(module, "CompiledFunction", type.get()));
   compiled_function_type = reinterpret_cast<PyTypeObject*>(type.release());
-#if __has_include("objects/compiled_function.h")
   objects::original_of_compiled_hook = original_of;
-#else
-  (void)original_of;
-#endif
 }
 
 }  // namespace pellucid::runtime

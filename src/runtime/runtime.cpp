@@ -33,9 +33,9 @@ py::Owned<> as_dict(const events::Event& event) {
   for (const auto& [name, value] : event.numbers) {
     py::check(PyDict_SetItemString(numbers.get(), std::string(name).c_str(), py::take(PyFloat_FromDouble(value)).get()));
   }
-  return py::take(Py_BuildValue("{s:L,s:L,s:K,s:s#,s:N,s:O}", "serial", static_cast<long long>(event.serial), "nanoseconds",
+  return py::take(Py_BuildValue("{s:L,s:L,s:K,s:N,s:N,s:O}", "serial", static_cast<long long>(event.serial), "nanoseconds",
                                 static_cast<long long>(event.nanoseconds), "thread", static_cast<unsigned long long>(event.thread), "kind",
-                                event.kind.data(), static_cast<Py_ssize_t>(event.kind.size()), "text", py::str(event.text).release(),
+                                py::str(std::string(event.kind)).release(), "text", py::str(event.text).release(),
                                 "numbers", numbers.get()));
 }
 

@@ -1,0 +1,59 @@
+"""Shared by the tests of the runtime."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import pellucid
+
+
+class Counting:
+    """A backend that counts its calls and runs the graph as it is."""
+
+    def __init__(self) -> None:
+        self.graphs: list = []
+
+    def __call__(self, gm, example_inputs):
+        self.graphs.append(gm)
+        return gm.forward
+
+    @property
+    def count(self) -> int:
+        return len(self.graphs)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    pellucid.reset()
+    pellucid.counters.clear()
+    yield
+    pellucid.reset()
+
+
+@pytest.fixture
+def counting() -> Counting:
+    return Counting()
+
+
+def same(a, b) -> bool:
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, (tuple, list)):
+        return type(a) is type(b) and len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    if isinstance(a, dict):
+        return type(a) is type(b) and list(a) == list(b) and all(same(a[k], b[k]) for k in a)
+    return type(a) is type(b) and a == b
+
+
+def outcome(f, *args, **kwargs):
+    """What a call gives: ("value", v) or ("raises", type, text)."""
+    try:
+        return ("value", f(*args, **kwargs))
+    except Exception as error:
+        return ("raises", type(error), str(error))
+
+
+def assert_as_eager(compiled, eager, *args, **kwargs) -> None:
+    got, want = outcome(compiled, *args, **kwargs), outcome(eager, *args, **kwargs)
+    assert got[0] == want[0] and (same(got[1], want[1]) if got[0] == "value" else got == want), (got, want)
