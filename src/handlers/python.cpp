@@ -129,6 +129,17 @@ Result cached_call(Tracer& t, PyObject* self, Args args, Continuation then) {
   return t.call(wrapped.get(), args, std::move(then));
 }
 
+// A weak reference never changes its target, so the reference's identity settles what it gives while the target lives.
+Result weakref_call(Tracer& t, PyObject* self, Args args, Continuation then) {
+  PyObject* target = PyWeakref_GetObject(self);
+  const objects::Source* source = t.source_of(self);
+  if (args.values.size() != 0 || target == Py_None || source == nullptr || !t.is_outside(target)) {
+    t.unsupported(Reason::UntracedCallable, {{"callee", "a weak reference to something that the region has not met"}});
+  }
+  if (source->step != source::Step::Const) t.guard(objects::Kind::ID_MATCH, source, py::Owned<>::share(self));
+  return t.settle(std::move(then), Result::of(py::Owned<>::share(target)));
+}
+
 // ---- itertools
 
 template <std::size_t first, bool keywords_native>
@@ -272,7 +283,7 @@ const Row rows[] = {
     {"operator.getitem", getitem}, {"operator.setitem", setitem}, {"operator.contains", contains}, {"operator.truth", truth}, {"operator.not_", not_},
     {"operator.is_", is<true>}, {"operator.is_not", is<false>}, {"operator.index", identity_index}, {"operator.abs", numeric},
     {"builtins.abs", numeric}, {"builtins.round", numeric}, {"builtins.pow", numeric}, {"builtins.divmod", numeric},
-    {"instances of functools.partial", partial_call}, {"functools.reduce", reduce}, {"instances of functools._lru_cache_wrapper", cached_call},
+    {"instances of functools.partial", partial_call}, {"functools.reduce", reduce}, {"instances of weakref.ReferenceType", weakref_call}, {"instances of functools._lru_cache_wrapper", cached_call},
     {"itertools.chain", chain}, {"itertools.chain.from_iterable", chain_from}, {"itertools.product", product}, {"itertools.zip_longest", zip_longest},
     {"itertools.islice", islice}, {"itertools.starmap", starmap}, {"itertools.takewhile", takewhile}, {"itertools.dropwhile", dropwhile}, {"itertools.accumulate", accumulate},
     {"itertools.count", count_repeat}, {"itertools.repeat", count_repeat}, {"itertools.combinations", combinations}, {"itertools.permutations", combinations},

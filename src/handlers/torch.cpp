@@ -64,6 +64,19 @@ Result size(Tracer& t, PyObject* f, Args args, Continuation then) {
   return run_native(t, f, Args{values, nullptr}, std::move(then));
 }
 
+// Without gradients a custom autograd function is its forward. With them its backward would have to be captured too.
+Result autograd_function(Tracer& t, PyObject*, Args args, Continuation then) {
+  bool needs_grad = false;
+  for (PyObject* value : args.values) {
+    if (objects::cat_of(value) == Cat::Tensor) needs_grad |= aten::meta_of(t.lift(value).get()).requires_grad;
+    else if (objects::cat_of(value) == Cat::List || objects::cat_of(value) == Cat::Tuple) needs_grad |= t.deep_touch(value).tensor;
+  }
+  static PyObject* grad_enabled = py::import_attr("torch", "is_grad_enabled").release();
+  needs_grad = needs_grad && py::take(PyObject_CallNoArgs(grad_enabled)).get() == Py_True;
+  if (needs_grad) t.unsupported(Reason::UntracedCallable, {{"callee", "an autograd.Function whose inputs require gradients"}});
+  return t.call_polyfill("autograd_function_forward", args, std::move(then));
+}
+
 Result explicit_break(Tracer& t, PyObject*, Args args, Continuation) {
   t.unsupported(Reason::ExplicitBreak, {{"message", args.size() > 0 ? py::text_of(args[0]) : args.keyword("msg") != nullptr ? py::text_of(args.keyword("msg")) : ""}});
 }
@@ -81,7 +94,7 @@ const Row rows[] = {
     {"torch._C._cuda_getDeviceCount", query}, {"torch._C._functorch.maybe_current_level", query}, {"torch._C._log_api_usage_once", nothing}, {"torch._C._cuda_isCurrentStreamCapturing", query},
     {"torch._C._get_privateuse1_backend_name", query}, {"torch._C._get_accelerator", query}, {"torch._C._is_alias_of", refuse},
     {"torch.cuda.is_available", query},
-    {"torch._C._set_grad_enabled", state_switch},
+    {"torch._C._set_grad_enabled", state_switch}, {"torch.autograd.function.Function.apply", autograd_function}, {"torch._C._are_functorch_transforms_active", query},
     {"torch.amp.autocast_mode.autocast.__enter__", autocast_enter}, {"torch.amp.autocast_mode.autocast.__exit__", autocast_exit},
     {"torch.device", pure}, {"torch.finfo", pure}, {"torch.iinfo", pure}, {"torch.Size", size}, {"torch.dtype", refuse}, {"torch.Generator", refuse},
     {"torch.Size.numel", pure},

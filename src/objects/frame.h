@@ -28,6 +28,7 @@ struct Continuation {
     Send,            // yield from: push the value; StopIteration pushes its value and jumps (number: jump target)
     GetAttrFallback, // on AttributeError call __getattr__ of `a` with name `b`; otherwise push
     Reflected,       // NotImplemented -> try the other operand: a, b operands, number = operator, stage
+    CallEx,          // the value (a list made by a polyfill) is the *args of the call of `a` with **b
     CallWith,        // the value replaces argument `number` of the call of `a` with args `b` (tuple), kwnames `c`
     Default,         // on the exception type `a` push `b` instead (getattr with default, next with default); otherwise push
     Length,          // __len__: check an int >= 0, push

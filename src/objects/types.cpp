@@ -14,6 +14,7 @@ struct Known {
   PyTypeObject* enum_meta = nullptr;
   PyTypeObject* deque = nullptr;
   PyTypeObject* tensor = nullptr;
+  destructor python_dealloc = nullptr;              // of every class that a class statement makes
   std::unordered_map<PyTypeObject*, Cat> exact;     // immortal builtin and torch types
 };
 Known* known = nullptr;
@@ -71,6 +72,7 @@ void initialise_types() {
     add_type_of("itertools", name, Cat::Iterator);
   }
   known->enum_meta = reinterpret_cast<PyTypeObject*>(py::import_attr("enum", "EnumMeta").release());
+  known->python_dealloc = reinterpret_cast<PyTypeObject*>(py::import_attr("abc", "ABC").release())->tp_dealloc;
   known->deque = reinterpret_cast<PyTypeObject*>(py::import_attr("collections", "deque").release());
   known->tensor = reinterpret_cast<PyTypeObject*>(py::import_attr("torch", "Tensor").release());
 }
@@ -90,7 +92,10 @@ Cat cat_of(PyTypeObject* type) {
   if (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) {
     // A Python class over object (or over exceptions) only: its storage is its dict and slots.
     PyTypeObject* base = type;
-    while (PyType_HasFeature(base, Py_TPFLAGS_HEAPTYPE) && base->tp_base != nullptr) base = base->tp_base;
+    while (PyType_HasFeature(base, Py_TPFLAGS_HEAPTYPE) && base->tp_base != nullptr) {
+      if (base->tp_dealloc != known->python_dealloc) return Cat::Other;  // a heap type that C code made
+      base = base->tp_base;
+    }
     if (base == &PyBaseObject_Type || PyType_IsSubtype(base, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) return Cat::Instance;
     return Cat::Other;
   }

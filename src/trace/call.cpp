@@ -198,8 +198,12 @@ Result Executor::initialise_instance(py::Owned<> instance, PyObject* type, Args 
 }
 
 Result Executor::call_type(PyObject* callable, Args args, Continuation then) {
-  if (auto handler = handlers::find(callable)) return handler(*this, callable, args, std::move(then));
   auto* type = reinterpret_cast<PyTypeObject*>(callable);
+  if (auto handler = handlers::find(callable)) {
+    // A rule for the instances: making one only stores its arguments.
+    if (handlers::is_instance_rule(type)) return handlers::run_native(*this, callable, args, std::move(then));
+    return handler(*this, callable, args, std::move(then));
+  }
   PyTypeObject* metatype = Py_TYPE(type);
   if (metatype != &PyType_Type) {
     PyObject* meta_call = type_lookup(metatype, names().__call__);
@@ -255,6 +259,31 @@ Result Executor::call_type(PyObject* callable, Args args, Continuation then) {
   }
   if (!instance) return settle(std::move(then), raise_pending(py::PythonError()));
   return initialise_instance(std::move(instance), callable, args, std::move(then));
+}
+
+Result Executor::call_ex(PyObject* callable, PyObject* positional, PyObject* kwargs, Continuation then) {
+  auto tuple = native_elements(positional);
+  if (!tuple) {
+    // Iterating runs Python code: a polyfill makes a list first.
+    return call_polyfill("list_from", std::span<PyObject* const>(&positional, 1), Continuation(K::CallEx, callable, kwargs).before(std::move(then)));
+  }
+  std::vector<PyObject*> values;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple.get()); ++i) values.push_back(PyTuple_GET_ITEM(tuple.get(), i));
+  py::Owned<> kwnames;
+  if (kwargs != nullptr) {
+    if (objects::cat_of(kwargs) != Cat::Dict) unsupported(Reason::UnsupportedProtocol, {{"protocol", "**kwargs"}, {"type", Py_TYPE(kwargs)->tp_name}});
+    PyObject* view = touch(kwargs);
+    if (const Py_ssize_t n = PyDict_GET_SIZE(view); n > 0) {
+      kwnames = py::take(PyTuple_New(n));
+      PyObject *key = nullptr, *value = nullptr;
+      Py_ssize_t position = 0, i = 0;
+      while (PyDict_Next(view, &position, &key, &value)) {
+        PyTuple_SET_ITEM(kwnames.get(), i++, Py_NewRef(key));
+        values.push_back(value);
+      }
+    }
+  }
+  return call(callable, Args{values, kwnames.get()}, std::move(then));
 }
 
 Result Executor::call(PyObject* callable, Args args, Continuation then) {

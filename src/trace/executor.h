@@ -32,6 +32,7 @@ class Executor final : public objects::Tracer {
   Result settle(Continuation then, Result result) override;
 
   // ---- calls (call.cpp)
+  Result call_ex(PyObject* callable, PyObject* positional, PyObject* kwargs, Continuation then);  // f(*positional, **kwargs)
   Result call_function(PyObject* function, Args args, Continuation then);
   Result call_type(PyObject* type, Args args, Continuation then);
   Result call_native(PyObject* callable, Args args, Continuation then);

@@ -165,6 +165,7 @@ Result settle_value(Executor& ex, Continuation& then, py::Owned<> value) {
       Continuation after = then.next ? std::move(*std::exchange(then.next, nullptr)) : Continuation();
       return ex.reflected(then.a.get(), then.b.get(), op, then.stage, std::move(after));
     }
+    case K::CallEx: return ex.call_ex(then.a.get(), value.get(), then.b.get(), then.next ? std::move(*std::exchange(then.next, nullptr)) : Continuation());
     case K::CallWith: {
       const Py_ssize_t n = PyTuple_GET_SIZE(then.b.get());
       std::vector<PyObject*> values;

@@ -30,34 +30,10 @@ Next do_CALL(Executor& ex, Frame& f, int arg) {
 
 Next do_CALL_FUNCTION_EX(Executor& ex, Frame& f, int arg) {
   const std::size_t with_kwargs = arg & 1;
-  PyObject* kwargs = with_kwargs ? ex.original(peek(f, 0)) : nullptr;
-  PyObject* positional = peek(f, with_kwargs);
+  auto kwargs = py::Owned<>::share(with_kwargs ? ex.original(peek(f, 0)) : nullptr);
+  auto positional = py::Owned<>::share(peek(f, with_kwargs));
   auto callable = py::Owned<>::share(peek(f, with_kwargs + 1));
-  auto tuple = static_cast<Executor&>(ex).native_elements(positional);
-  if (!tuple) {
-    // Iterating runs Python code: make a tuple first, then come back to this instruction.
-    if (f.stack.size() < with_kwargs + 2) throw GraphBreak(Reason::Internal, {{"detail", "CALL_FUNCTION_EX"}});
-    throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "*args"}, {"type", Py_TYPE(positional)->tp_name}});
-  }
-  std::vector<PyObject*> values;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple.get()); ++i) values.push_back(PyTuple_GET_ITEM(tuple.get(), i));
-  py::Owned<> kwnames;
-  py::Owned<> kwargs_held = py::Owned<>::share(kwargs);
-  if (kwargs != nullptr) {
-    if (objects::cat_of(kwargs) != Cat::Dict) throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "**kwargs"}, {"type", Py_TYPE(kwargs)->tp_name}});
-    PyObject* view = ex.touch(kwargs);
-    const Py_ssize_t n = PyDict_GET_SIZE(view);
-    if (n > 0) {
-      kwnames = py::take(PyTuple_New(n));
-      PyObject *key = nullptr, *value = nullptr;
-      Py_ssize_t position = 0, i = 0;
-      while (PyDict_Next(view, &position, &key, &value)) {
-        PyTuple_SET_ITEM(kwnames.get(), i++, Py_NewRef(key));
-        values.push_back(value);
-      }
-    }
-  }
-  Result r = ex.call(callable.get(), Args{values, kwnames.get()});
+  Result r = ex.call_ex(callable.get(), positional.get(), kwargs.get(), Continuation());
   drop_below(f, r, with_kwargs + 3);  // callable, args, kwargs and the NULL below
   return push(f, std::move(r));
 }
