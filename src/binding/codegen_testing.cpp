@@ -57,11 +57,13 @@ class HandMade {
     guarded([&] {
       std::vector<graph::Arg> args;
       for (nb::handle input : inputs) args.push_back(graph::Arg::of(capture_.node_of.at(input.ptr())));
-      capture_.node_of[object.ptr()] = capture_.graph.call(graph::Op::CallFunction, shared(target), std::move(args), {}, shared(object));
+      capture_.node_of[object.ptr()] =
+          capture_.graph.call(graph::Op::CallFunction, shared(target), std::move(args), {}, shared(object));
       capture_.alive.push_back(shared(object));
     });
   }
-  void effect(const std::string& kind, nb::handle target, nb::handle value, nb::handle name, nb::handle args, nb::handle kwargs) {
+  void effect(const std::string& kind, nb::handle target, nb::handle value, nb::handle name, nb::handle args,
+              nb::handle kwargs) {
     Effect made{.kind = kind_of(kind)};
     made.target = shared(target);
     if (value.ptr() != missing()) made.value = shared(value);
@@ -117,7 +119,7 @@ class HandMade {
 
   static Effect::Kind kind_of(const std::string& name) {
     constexpr std::pair<const char*, Effect::Kind> kKinds[] = {
-        {"SetList", Effect::Kind::SetList}, {"SetDict", Effect::Kind::SetDict}, {"SetSet", Effect::Kind::SetSet},
+        {"SetList", Effect::Kind::SetList},   {"SetDict", Effect::Kind::SetDict}, {"SetSet", Effect::Kind::SetSet},
         {"SetDeque", Effect::Kind::SetDeque}, {"SetCell", Effect::Kind::SetCell}, {"SetAttr", Effect::Kind::SetAttr},
         {"Call", Effect::Kind::Call}};
     for (const auto& [text, kind] : kKinds) {

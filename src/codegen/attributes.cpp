@@ -1,5 +1,5 @@
-// Attributes of instances that the region made or changed, written as C code would: `__init__`, `__setattr__`, properties and other
-// descriptors written in Python never run.
+// Attributes of instances that the region made or changed, written as C code would: `__init__`, `__setattr__`,
+// properties and other descriptors written in Python never run.
 #include "base/reasons.h"
 #include "codegen/walk.h"
 
@@ -10,7 +10,9 @@ PyObject* object_attribute(const char* name) {
   return PyDict_GetItemString(PyBaseObject_Type.tp_dict, name);  // a slot wrapper, there for ever
 }
 
-bool is_c_descriptor(PyObject* found) { return Py_TYPE(found) == &PyMemberDescr_Type || Py_TYPE(found) == &PyGetSetDescr_Type; }
+bool is_c_descriptor(PyObject* found) {
+  return Py_TYPE(found) == &PyMemberDescr_Type || Py_TYPE(found) == &PyGetSetDescr_Type;
+}
 
 Stmt attr_statement(Stmt::Kind kind, Expr target, PyObject* name, Expr value) {
   Stmt stmt{.kind = kind};
@@ -43,7 +45,8 @@ Expr instance_dict_of(Expr target) {
   return Expr::call(object_attribute("__getattribute__"), operands(std::move(target), Expr::constant(name.get())));
 }
 
-// The slot descriptors of the Python classes along the MRO: one storage place each, even when a subclass hides the name.
+// The slot descriptors of the Python classes along the MRO: one storage place each, even when a subclass hides the
+// name.
 void add_slots(Walker& walker, PyObject* object, const Expr& self, Recipe& recipe) {
   PyObject* mro = Py_TYPE(object)->tp_mro;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); ++i) {
@@ -51,7 +54,8 @@ void add_slots(Walker& walker, PyObject* object, const Expr& self, Recipe& recip
     if (!is_python_class(type)) continue;
     for (auto [name, descriptor] : dict_items(type->tp_dict)) {
       if (Py_TYPE(descriptor) != &PyMemberDescr_Type || PyDescr_TYPE(descriptor) != type) continue;
-      auto value = py::Owned<>::steal(Py_TYPE(descriptor)->tp_descr_get(descriptor, object, reinterpret_cast<PyObject*>(type)));
+      auto value =
+          py::Owned<>::steal(Py_TYPE(descriptor)->tp_descr_get(descriptor, object, reinterpret_cast<PyObject*>(type)));
       if (!value) {
         PyErr_Clear();  // the slot is empty
         continue;
@@ -94,7 +98,8 @@ Stmt set_instance_attr(PyTypeObject* type, Expr target, PyObject* name, Expr val
     return stmt;
   }
   if (has_plain_setattr(type)) return attr_statement(Stmt::Kind::SetAttr, std::move(target), name, std::move(value));
-  return evaluate(Expr::call(object_attribute("__setattr__"), operands(std::move(target), Expr::constant(name), std::move(value))));
+  return evaluate(
+      Expr::call(object_attribute("__setattr__"), operands(std::move(target), Expr::constant(name), std::move(value))));
 }
 
 Stmt del_instance_attr(PyTypeObject* type, Expr target, PyObject* name) {
@@ -123,8 +128,10 @@ void refuse_python_descriptor(PyObject* target, PyObject* name) {
 
 Stmt set_c_attr(PyObject* object, Expr target, PyObject* name, Expr value) {
   refuse_python_descriptor(object, name);
-  if (has_plain_setattr(Py_TYPE(object))) return attr_statement(Stmt::Kind::SetAttr, std::move(target), name, std::move(value));
-  return evaluate(Expr::call(setter_for(object, "__setattr__"), operands(std::move(target), Expr::constant(name), std::move(value))));
+  if (has_plain_setattr(Py_TYPE(object)))
+    return attr_statement(Stmt::Kind::SetAttr, std::move(target), name, std::move(value));
+  return evaluate(Expr::call(setter_for(object, "__setattr__"),
+                             operands(std::move(target), Expr::constant(name), std::move(value))));
 }
 
 Stmt del_c_attr(PyObject* object, Expr target, PyObject* name) {

@@ -36,7 +36,9 @@ class Printer {
   Program& program_;
 };
 
-std::string Printer::object(PyObject* object) { return is_literal(object) && !PyCode_Check(object) ? py::repr_of(object) : program_.global_of(object); }
+std::string Printer::object(PyObject* object) {
+  return is_literal(object) && !PyCode_Check(object) ? py::repr_of(object) : program_.global_of(object);
+}
 
 std::string Printer::text(const Source* source) {
   const std::string* local = program_.local_of(source);
@@ -47,11 +49,16 @@ std::string Printer::step(const Source* source) {
   const Load load = program_.step(source);
   switch (load.form) {
     case Load::Form::Argument:
-    case Load::Form::Deref: return py::text_of(load.name);
-    case Load::Form::Cell: return cat({"<cell ", py::text_of(load.name), ">"});
-    case Load::Form::Object: return object(load.callee);
-    case Load::Form::Attr: return cat({text(source->base), ".", py::text_of(load.name)});
-    case Load::Form::Subscr: return cat({text(source->base), "[", object(load.name), "]"});
+    case Load::Form::Deref:
+      return py::text_of(load.name);
+    case Load::Form::Cell:
+      return cat({"<cell ", py::text_of(load.name), ">"});
+    case Load::Form::Object:
+      return object(load.callee);
+    case Load::Form::Attr:
+      return cat({text(source->base), ".", py::text_of(load.name)});
+    case Load::Form::Subscr:
+      return cat({text(source->base), "[", object(load.name), "]"});
     case Load::Form::Call: {
       std::string arguments = text(source->base);
       if (load.name != nullptr) arguments += cat({", ", object(load.name)});
@@ -84,7 +91,9 @@ std::string Printer::map(const std::vector<Expr>& items) {
   return out;
 }
 
-std::string Printer::call(const std::string& callee, const std::vector<Expr>& arguments) { return cat({callee, "(", joined(arguments), ")"}); }
+std::string Printer::call(const std::string& callee, const std::vector<Expr>& arguments) {
+  return cat({callee, "(", joined(arguments), ")"});
+}
 
 std::string Printer::keyword_call(const Expr& expr) {
   const Expr &arguments = expr.items[1], &keywords = expr.items[2];
@@ -99,30 +108,48 @@ std::string Printer::fresh(int index) {
 
 std::string Printer::text(const Expr& expr) {
   switch (expr.kind) {
-    case Expr::Kind::Constant: return object(expr.object.get());
-    case Expr::Kind::Source: return text(expr.source);
-    case Expr::Kind::Output: return program_.local_of(expr.node);
-    case Expr::Kind::Fresh: return fresh(expr.index);
-    case Expr::Kind::Call: return call(program_.global_of(expr.object.get()), expr.items);
-    case Expr::Kind::CallKw: return keyword_call(expr);
-    case Expr::Kind::Tuple: return cat({"(", joined(expr.items), expr.items.size() == 1 ? ",)" : ")"});
-    case Expr::Kind::List: return cat({"[", joined(expr.items), "]"});
-    case Expr::Kind::Set: return cat({"{", joined(expr.items), "}"});
-    case Expr::Kind::Slice: return cat({"slice(", joined(expr.items), ")"});
-    case Expr::Kind::Map: return map(expr.items);
+    case Expr::Kind::Constant:
+      return object(expr.object.get());
+    case Expr::Kind::Source:
+      return text(expr.source);
+    case Expr::Kind::Output:
+      return program_.local_of(expr.node);
+    case Expr::Kind::Fresh:
+      return fresh(expr.index);
+    case Expr::Kind::Call:
+      return call(program_.global_of(expr.object.get()), expr.items);
+    case Expr::Kind::CallKw:
+      return keyword_call(expr);
+    case Expr::Kind::Tuple:
+      return cat({"(", joined(expr.items), expr.items.size() == 1 ? ",)" : ")"});
+    case Expr::Kind::List:
+      return cat({"[", joined(expr.items), "]"});
+    case Expr::Kind::Set:
+      return cat({"{", joined(expr.items), "}"});
+    case Expr::Kind::Slice:
+      return cat({"slice(", joined(expr.items), ")"});
+    case Expr::Kind::Map:
+      return map(expr.items);
   }
   return "?";
 }
 
 std::string Printer::text(const Stmt& stmt) {
   switch (stmt.kind) {
-    case Stmt::Kind::Evaluate: return text(stmt.value);
-    case Stmt::Kind::SetAttr: return cat({text(stmt.target), ".", py::text_of(stmt.name.get()), " = ", text(stmt.value)});
-    case Stmt::Kind::DelAttr: return cat({"del ", text(stmt.target), ".", py::text_of(stmt.name.get())});
-    case Stmt::Kind::SetItem: return cat({text(stmt.target), "[", text(stmt.key), "] = ", text(stmt.value)});
-    case Stmt::Kind::DelItem: return cat({"del ", text(stmt.target), "[", text(stmt.key), "]"});
-    case Stmt::Kind::Append: return cat({text(stmt.target), ".append(", text(stmt.value), ")"});
-    case Stmt::Kind::Add: return cat({text(stmt.target), ".add(", text(stmt.value), ")"});
+    case Stmt::Kind::Evaluate:
+      return text(stmt.value);
+    case Stmt::Kind::SetAttr:
+      return cat({text(stmt.target), ".", py::text_of(stmt.name.get()), " = ", text(stmt.value)});
+    case Stmt::Kind::DelAttr:
+      return cat({"del ", text(stmt.target), ".", py::text_of(stmt.name.get())});
+    case Stmt::Kind::SetItem:
+      return cat({text(stmt.target), "[", text(stmt.key), "] = ", text(stmt.value)});
+    case Stmt::Kind::DelItem:
+      return cat({"del ", text(stmt.target), "[", text(stmt.key), "]"});
+    case Stmt::Kind::Append:
+      return cat({text(stmt.target), ".append(", text(stmt.value), ")"});
+    case Stmt::Kind::Add:
+      return cat({text(stmt.target), ".add(", text(stmt.value), ")"});
   }
   return "?";
 }
@@ -149,16 +176,23 @@ std::string Printer::loader_notes() {
 
 std::string Printer::line(const Line& line) {
   switch (line.kind) {
-    case Line::Kind::Load: return cat({*program_.local_of(line.source), " = ", step(line.source)});
+    case Line::Kind::Load:
+      return cat({*program_.local_of(line.source), " = ", step(line.source)});
     case Line::Kind::Make:
-      return cat({*program_.local_of_fresh(line.fresh), " = ", text(program_.plan().fresh[static_cast<std::size_t>(line.fresh)].make)});
-    case Line::Kind::Do: return text(*line.stmt);
-    case Line::Kind::Return: return program_.returns_graph_output() ? cat({"return ", graph_call(), "[0]"}) : cat({"return ", text(program_.plan().result)});
-    case Line::Kind::Graph: break;
+      return cat({*program_.local_of_fresh(line.fresh), " = ",
+                  text(program_.plan().fresh[static_cast<std::size_t>(line.fresh)].make)});
+    case Line::Kind::Do:
+      return text(*line.stmt);
+    case Line::Kind::Return:
+      return program_.returns_graph_output() ? cat({"return ", graph_call(), "[0]"})
+                                             : cat({"return ", text(program_.plan().result)});
+    case Line::Kind::Graph:
+      break;
   }
   if (program_.returns_graph_output()) return "";  // part of the return
   std::string targets;
-  for (const graph::Node* node : program_.outputs()) targets += cat({targets.empty() ? "" : ", ", program_.local_of(node)});
+  for (const graph::Node* node : program_.outputs())
+    targets += cat({targets.empty() ? "" : ", ", program_.local_of(node)});
   if (targets.empty()) return graph_call();
   return cat({targets, program_.outputs().size() == 1 ? ", = " : " = ", graph_call()});
 }

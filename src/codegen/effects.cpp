@@ -1,5 +1,6 @@
-// Replay of the net changes of objects that existed before the region. Only what differs is written; a container whose order changed
-// is emptied and filled again. Always through the builtin's own operations: no overridden method of a subclass runs.
+// Replay of the net changes of objects that existed before the region. Only what differs is written; a container whose
+// order changed is emptied and filled again. Always through the builtin's own operations: no overridden method of a
+// subclass runs.
 #include <unordered_map>
 #include <unordered_set>
 
@@ -13,7 +14,8 @@ using objects::Effect;
 using Items = std::vector<PyObject*>;
 
 [[noreturn]] void cannot_replay(PyObject* target, const char* what) {
-  throw GraphBreak(Reason::UnsupportedMutation, {{"target", std::string("a ") + Py_TYPE(target)->tp_name + " (" + what + ")"}});
+  throw GraphBreak(Reason::UnsupportedMutation,
+                   {{"target", std::string("a ") + Py_TYPE(target)->tp_name + " (" + what + ")"}});
 }
 
 template <class... E>
@@ -33,8 +35,10 @@ PyObject* method(PyTypeObject* base, const char* name) {
 // The statements of one effect on one target.
 class Replay {
  public:
-  Replay(Walker& walker, std::vector<Stmt>& out, PyObject* target) : walker_(walker), out_(out), object_(target), target_(walker.ref(target)) {
-    if (target_.kind != Expr::Kind::Source && target_.kind != Expr::Kind::Constant) cannot_replay(target, "it has no known origin");
+  Replay(Walker& walker, std::vector<Stmt>& out, PyObject* target)
+      : walker_(walker), out_(out), object_(target), target_(walker.ref(target)) {
+    if (target_.kind != Expr::Kind::Source && target_.kind != Expr::Kind::Constant)
+      cannot_replay(target, "it has no known origin");
   }
 
   void set_list(const Items& before, const Items& after);
@@ -50,7 +54,9 @@ class Replay {
   void store(PyObject* key, PyObject* value);
   void erase(PyObject* key);
   bool update_in_place(const Pairs& before, const Pairs& after_items, PyObject* after);
-  PyTypeObject* dict_base() const { return PyObject_TypeCheck(object_, ordered_dict_type()) ? ordered_dict_type() : &PyDict_Type; }
+  PyTypeObject* dict_base() const {
+    return PyObject_TypeCheck(object_, ordered_dict_type()) ? ordered_dict_type() : &PyDict_Type;
+  }
 
   Walker& walker_;
   std::vector<Stmt>& out_;
@@ -93,7 +99,8 @@ void Replay::set_list(const Items& before, const Items& after) {
   }
   std::vector<Expr> middle;
   for (std::size_t i = head; i < after.size() - tail; ++i) middle.push_back(walker_.ref(after[i]));
-  Expr range = Expr::list(Expr::Kind::Slice, exprs(integer(head), integer(before.size() - tail), Expr::constant(Py_None)));
+  Expr range =
+      Expr::list(Expr::Kind::Slice, exprs(integer(head), integer(before.size() - tail), Expr::constant(Py_None)));
   Expr items = Expr::list(Expr::Kind::List, std::move(middle));
   if (plain_items(&PyList_Type)) {
     step(Stmt::Kind::SetItem, std::move(range), std::move(items));
@@ -180,7 +187,8 @@ void Replay::set_dict(const Pairs& before, PyObject* after) {
 }
 
 // An instance dict is written through the instance: attributes kept without a dict stay so.
-bool set_instance_dict(Walker& walker, std::vector<Stmt>& out, const Source* source, const Pairs& before, PyObject* after) {
+bool set_instance_dict(Walker& walker, std::vector<Stmt>& out, const Source* source, const Pairs& before,
+                       PyObject* after) {
   if (source->step != source::Step::DictOf) return false;
   PyTypeObject* type = nullptr;
   for (const auto& [object, from] : walker.capture().source_of) {
@@ -196,7 +204,8 @@ bool set_instance_dict(Walker& walker, std::vector<Stmt>& out, const Source* sou
   }
   for (auto [key, value] : before) {
     if (!PyUnicode_CheckExact(key)) return false;
-    if (PyDict_GetItemWithError(after, key) == nullptr) out.push_back(del_instance_attr(type, Expr::of(source->base), key));
+    if (PyDict_GetItemWithError(after, key) == nullptr)
+      out.push_back(del_instance_attr(type, Expr::of(source->base), key));
   }
   std::unordered_map<PyObject*, PyObject*> old(before.begin(), before.end());
   for (auto [key, value] : items) {
@@ -235,8 +244,9 @@ void replay_dict(Walker& walker, std::vector<Stmt>& out, PyObject* target, PyObj
 void replay_cell(Walker& walker, std::vector<Stmt>& out, const Effect& effect) {
   auto name = py::interned("cell_contents");
   Expr target = walker.ref(effect.target.get());
-  out.push_back(effect.value ? set_c_attr(effect.target.get(), std::move(target), name.get(), walker.ref(effect.value.get()))
-                             : del_c_attr(effect.target.get(), std::move(target), name.get()));
+  out.push_back(effect.value
+                    ? set_c_attr(effect.target.get(), std::move(target), name.get(), walker.ref(effect.value.get()))
+                    : del_c_attr(effect.target.get(), std::move(target), name.get()));
 }
 
 void replay_attr(Walker& walker, std::vector<Stmt>& out, const Effect& effect) {
@@ -271,13 +281,24 @@ void replay_one(Walker& walker, std::vector<Stmt>& out, const Effect& effect, Co
   PyObject* value = effect.value.get();
   PyObject* before = contents.before(target);
   switch (effect.kind) {
-    case Effect::Kind::SetList: Replay(walker, out, target).set_list(list_items(before), list_items(value)); break;
-    case Effect::Kind::SetDeque: Replay(walker, out, target).set_deque(deque_items(before), deque_items(value)); break;
-    case Effect::Kind::SetSet: Replay(walker, out, target).set_set(set_items(before), set_items(value)); break;
-    case Effect::Kind::SetDict: replay_dict(walker, out, target, before, value); break;
-    case Effect::Kind::SetCell: return replay_cell(walker, out, effect);
-    case Effect::Kind::SetAttr: return replay_attr(walker, out, effect);
-    case Effect::Kind::Call: return replay_call(walker, out, effect);
+    case Effect::Kind::SetList:
+      Replay(walker, out, target).set_list(list_items(before), list_items(value));
+      break;
+    case Effect::Kind::SetDeque:
+      Replay(walker, out, target).set_deque(deque_items(before), deque_items(value));
+      break;
+    case Effect::Kind::SetSet:
+      Replay(walker, out, target).set_set(set_items(before), set_items(value));
+      break;
+    case Effect::Kind::SetDict:
+      replay_dict(walker, out, target, before, value);
+      break;
+    case Effect::Kind::SetCell:
+      return replay_cell(walker, out, effect);
+    case Effect::Kind::SetAttr:
+      return replay_attr(walker, out, effect);
+    case Effect::Kind::Call:
+      return replay_call(walker, out, effect);
   }
   contents.after(target, value);
 }

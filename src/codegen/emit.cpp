@@ -75,10 +75,14 @@ void Emitter::emit(const Source* source) {
 
 void Emitter::load_base(const Source* source, const Load& load) {
   switch (load.form) {
-    case Load::Form::Argument: return code_.load_fast(static_cast<int>(source->index));
-    case Load::Form::Cell: return code_.load_closure(code_.deref(load.name));
-    case Load::Form::Deref: return code_.load_deref(code_.deref(load.name));
-    case Load::Form::Object: return load_object(load.callee);
+    case Load::Form::Argument:
+      return code_.load_fast(static_cast<int>(source->index));
+    case Load::Form::Cell:
+      return code_.load_closure(code_.deref(load.name));
+    case Load::Form::Deref:
+      return code_.load_deref(code_.deref(load.name));
+    case Load::Form::Object:
+      return load_object(load.callee);
     case Load::Form::Attr:
       emit(source->base);
       return code_.load_attr(load.name);
@@ -127,17 +131,33 @@ void Emitter::emit_fresh(int index) {
 
 void Emitter::emit(const Expr& expr) {
   switch (expr.kind) {
-    case Expr::Kind::Constant: return load_object(expr.object.get());
-    case Expr::Kind::Source: return emit(expr.source);
-    case Expr::Kind::Output: return code_.load_fast(slot(program_.local_of(expr.node)));
-    case Expr::Kind::Fresh: return emit_fresh(expr.index);
-    case Expr::Kind::Call: return emit_call(expr.object.get(), expr.items);
-    case Expr::Kind::CallKw: return emit_keyword_call(expr);
-    case Expr::Kind::Tuple: emit_items(expr.items); return code_.build_tuple(size(expr.items));
-    case Expr::Kind::List: emit_items(expr.items); return code_.build_list(size(expr.items));
-    case Expr::Kind::Set: emit_items(expr.items); return code_.build_set(size(expr.items));
-    case Expr::Kind::Slice: emit_items(expr.items); return code_.build_slice(size(expr.items));
-    case Expr::Kind::Map: emit_items(expr.items); return code_.build_map(size(expr.items) / 2);
+    case Expr::Kind::Constant:
+      return load_object(expr.object.get());
+    case Expr::Kind::Source:
+      return emit(expr.source);
+    case Expr::Kind::Output:
+      return code_.load_fast(slot(program_.local_of(expr.node)));
+    case Expr::Kind::Fresh:
+      return emit_fresh(expr.index);
+    case Expr::Kind::Call:
+      return emit_call(expr.object.get(), expr.items);
+    case Expr::Kind::CallKw:
+      return emit_keyword_call(expr);
+    case Expr::Kind::Tuple:
+      emit_items(expr.items);
+      return code_.build_tuple(size(expr.items));
+    case Expr::Kind::List:
+      emit_items(expr.items);
+      return code_.build_list(size(expr.items));
+    case Expr::Kind::Set:
+      emit_items(expr.items);
+      return code_.build_set(size(expr.items));
+    case Expr::Kind::Slice:
+      emit_items(expr.items);
+      return code_.build_slice(size(expr.items));
+    case Expr::Kind::Map:
+      emit_items(expr.items);
+      return code_.build_map(size(expr.items) / 2);
   }
 }
 
@@ -197,11 +217,13 @@ void Emitter::emit(const Line& line) {
       load_base(line.source, load);
       return code_.store_fast(slot(*program_.local_of(line.source)));
     }
-    case Line::Kind::Graph: return emit_graph();
+    case Line::Kind::Graph:
+      return emit_graph();
     case Line::Kind::Make:
       emit(program_.plan().fresh[static_cast<std::size_t>(line.fresh)].make);
       return code_.store_fast(slot(*program_.local_of_fresh(line.fresh)));
-    case Line::Kind::Do: return emit(*line.stmt);
+    case Line::Kind::Do:
+      return emit(*line.stmt);
     case Line::Kind::Return:
       if (!program_.returns_graph_output()) emit(program_.plan().result);
       return code_.return_value();
@@ -215,7 +237,8 @@ py::Owned<> namespace_for(const Program& program, PyFunctionObject* original, Py
   PyObject* module = original->func_module != nullptr ? original->func_module : Py_None;
   py::check(PyDict_SetItemString(globals.get(), "__name__", module));
   if (compiled != nullptr) py::check(PyDict_SetItemString(globals.get(), program.graph_name().c_str(), compiled));
-  for (const auto& [name, object] : program.globals()) py::check(PyDict_SetItem(globals.get(), py::str(name).get(), object.get()));
+  for (const auto& [name, object] : program.globals())
+    py::check(PyDict_SetItem(globals.get(), py::str(name).get(), object.get()));
   return globals;
 }
 

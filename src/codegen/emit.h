@@ -1,7 +1,7 @@
-// Capture -> one Python function that stands for the region: it has the original's signature, loads the graph's inputs, calls
-// the graph, replays the effects and returns the value. Objects the code needs (the compiled graph, classes, constants that
-// cannot be marshalled) live in the function's own globals dict under readable names, never in co_consts: code objects are
-// invisible to the garbage collector.
+// Capture -> one Python function that stands for the region: it has the original's signature, loads the graph's inputs,
+// calls the graph, replays the effects and returns the value. Objects the code needs (the compiled graph, classes,
+// constants that cannot be marshalled) live in the function's own globals dict under readable names, never in
+// co_consts: code objects are invisible to the garbage collector.
 #pragma once
 #include <string>
 
@@ -10,13 +10,13 @@
 
 namespace pellucid::codegen {
 
-// Walks result and effects, decides which nodes are outputs (in order of first use, each once) and finishes the graph with
-// them: graph.output(...), then graph.simplify(). Throws GraphBreak(CannotReconstruct / UnsupportedMutation) when something that
-// leaves the region cannot be built again. Called once, before the backend.
+// Walks result and effects, decides which nodes are outputs (in order of first use, each once) and finishes the graph
+// with them: graph.output(...), then graph.simplify(). Throws GraphBreak(CannotReconstruct / UnsupportedMutation) when
+// something that leaves the region cannot be built again. Called once, before the backend.
 void finish_graph(objects::Capture& capture);
 
-// `compiled` is what the backend returned (null when the graph has no calls and no outputs: then no graph call is emitted).
-// `name` is the global it gets, "__compiled_fn_0".
+// `compiled` is what the backend returned (null when the graph has no calls and no outputs: then no graph call is
+// emitted). `name` is the global it gets, "__compiled_fn_0".
 py::Owned<PyFunctionObject> emit(const objects::Capture& capture, PyObject* compiled, const std::string& name);
 
 // The emitted function's body as Python text, for logs and reports. After finish_graph.

@@ -9,7 +9,9 @@
 namespace pellucid::codegen {
 namespace {
 
-PyTypeObject* type_of(py::Owned<> object) { return reinterpret_cast<PyTypeObject*>(object.release()); }  // kept for the process
+PyTypeObject* type_of(py::Owned<> object) {
+  return reinterpret_cast<PyTypeObject*>(object.release());
+}  // kept for the process
 
 bool is_c_slot(PyObject* found) { return found != nullptr && Py_TYPE(found) == &PyWrapperDescr_Type; }
 
@@ -32,13 +34,31 @@ bool has_constant_type(PyObject* object) {
     const char *module, *name;
   };
   static constexpr Name kNames[] = {
-      {"torch", "dtype"},       {"torch", "device"},           {"torch", "layout"},       {"torch", "memory_format"},
-      {"torch", "qscheme"},     {"torch", "finfo"},            {"torch", "iinfo"},        {"torch._ops", "OpOverload"},
-      {"torch._ops", "OpOverloadPacket"}, {"re", "Pattern"},   {"types", "GenericAlias"}, {"types", "UnionType"},
-      {"typing", "TypeVar"},    {"typing", "ParamSpec"},       {"typing", "_GenericAlias"}, {"typing", "_SpecialForm"},
-      {"typing", "_UnionGenericAlias"}, {"typing", "_CallableGenericAlias"}, {"typing", "_SpecialGenericAlias"},
-      {"datetime", "date"},     {"datetime", "datetime"},      {"datetime", "timedelta"}, {"datetime", "time"},
-      {"decimal", "Decimal"},   {"functools", "_lru_cache_wrapper"},
+      {"torch", "dtype"},
+      {"torch", "device"},
+      {"torch", "layout"},
+      {"torch", "memory_format"},
+      {"torch", "qscheme"},
+      {"torch", "finfo"},
+      {"torch", "iinfo"},
+      {"torch._ops", "OpOverload"},
+      {"torch._ops", "OpOverloadPacket"},
+      {"re", "Pattern"},
+      {"types", "GenericAlias"},
+      {"types", "UnionType"},
+      {"typing", "TypeVar"},
+      {"typing", "ParamSpec"},
+      {"typing", "_GenericAlias"},
+      {"typing", "_SpecialForm"},
+      {"typing", "_UnionGenericAlias"},
+      {"typing", "_CallableGenericAlias"},
+      {"typing", "_SpecialGenericAlias"},
+      {"datetime", "date"},
+      {"datetime", "datetime"},
+      {"datetime", "timedelta"},
+      {"datetime", "time"},
+      {"decimal", "Decimal"},
+      {"functools", "_lru_cache_wrapper"},
   };
   PyTypeObject* type = Py_TYPE(object);
   for (const Name& row : kNames) {
@@ -55,8 +75,8 @@ bool is_builtin_by_identity(PyObject* object) {
 
 bool is_descriptor(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
-  return type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type || type == &PyGetSetDescr_Type || type == &PyMemberDescr_Type ||
-         type == &PyClassMethodDescr_Type;
+  return type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type || type == &PyGetSetDescr_Type ||
+         type == &PyMemberDescr_Type || type == &PyClassMethodDescr_Type;
 }
 
 bool is_enum_member(PyObject* object) {
@@ -66,7 +86,8 @@ bool is_enum_member(PyObject* object) {
 
 bool is_number_or_text(PyObject* object) {
   return object == Py_None || PyBool_Check(object) || PyLong_CheckExact(object) || PyFloat_CheckExact(object) ||
-         PyComplex_CheckExact(object) || PyUnicode_CheckExact(object) || PyBytes_CheckExact(object) || object == Py_Ellipsis;
+         PyComplex_CheckExact(object) || PyUnicode_CheckExact(object) || PyBytes_CheckExact(object) ||
+         object == Py_Ellipsis;
 }
 
 template <class Test>
@@ -233,7 +254,8 @@ std::vector<PyObject*> set_items(PyObject* set) {
 std::vector<PyObject*> deque_items(PyObject* deque) {
   std::vector<PyObject*> items;
   auto iterator = py::take(deque_type()->tp_iter(deque));
-  while (auto item = py::Owned<>::steal(PyIter_Next(iterator.get()))) items.push_back(item.get());  // the deque holds them
+  while (auto item = py::Owned<>::steal(PyIter_Next(iterator.get())))
+    items.push_back(item.get());  // the deque holds them
   if (PyErr_Occurred() != nullptr) py::throw_pending();
   return items;
 }

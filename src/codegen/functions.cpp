@@ -11,7 +11,9 @@ Stmt evaluate(Expr value) {
 }
 
 // A namespace exists before every region, also when nobody read it through a source.
-Expr namespace_ref(Walker& walker, PyObject* globals) { return walker.exists(globals) ? walker.ref(globals) : Expr::constant(globals); }
+Expr namespace_ref(Walker& walker, PyObject* globals) {
+  return walker.exists(globals) ? walker.ref(globals) : Expr::constant(globals);
+}
 
 Expr closure_ref(Walker& walker, PyObject* closure) {
   if (closure == nullptr) return Expr::constant(Py_None);
@@ -92,7 +94,8 @@ Recipe recipe_of_bound(Walker& walker, PyObject* object) {
   auto owner = py::take(PyObject_GetAttrString(object, "__self__"));
   auto name = py::take(PyObject_GetAttrString(object, "__name__"));
   PyObject* descriptor = lookup(Py_TYPE(owner.get()), name.get());
-  if (descriptor == nullptr || (Py_TYPE(descriptor) != &PyMethodDescr_Type && Py_TYPE(descriptor) != &PyWrapperDescr_Type)) {
+  if (descriptor == nullptr ||
+      (Py_TYPE(descriptor) != &PyMethodDescr_Type && Py_TYPE(descriptor) != &PyWrapperDescr_Type)) {
     cannot_reconstruct(object, "bound to an object that does not have it any more");
   }
   auto bind = py::take(PyObject_GetAttrString(descriptor, "__get__"));

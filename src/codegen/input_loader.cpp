@@ -15,17 +15,16 @@ using source::Source;
 using source::Step;
 
 struct LoadProgram {
-  std::vector<Source> steps;      // copies, parents first; `index` of a root is the number of the argument
-  std::vector<int> base;          // position of a step's base, -1 for roots
-  std::vector<int> wanted;        // the steps whose values are the inputs
-  std::vector<bool> is_name;      // a dict item whose key is an interned str
-  std::vector<Py_ssize_t> hint;   // where a name was found the last time
+  std::vector<Source> steps;     // copies, parents first; `index` of a root is the number of the argument
+  std::vector<int> base;         // position of a step's base, -1 for roots
+  std::vector<int> wanted;       // the steps whose values are the inputs
+  std::vector<bool> is_name;     // a dict item whose key is an interned str
+  std::vector<Py_ssize_t> hint;  // where a name was found the last time
   Py_ssize_t arguments = 0;
 };
 
 struct LoaderObject {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   LoadProgram* program;
 };
 
@@ -33,7 +32,8 @@ LoaderObject* as_loader(PyObject* self) { return reinterpret_cast<LoaderObject*>
 
 class Run {
  public:
-  Run(LoadProgram& program, PyObject* const* arguments) : program_(program), arguments_(arguments), values_(program.steps.size()) {}
+  Run(LoadProgram& program, PyObject* const* arguments)
+      : program_(program), arguments_(arguments), values_(program.steps.size()) {}
   py::Owned<> inputs() {
     for (std::size_t i = 0; i < values_.size(); ++i) {
       values_[i] = load(i);
@@ -41,7 +41,8 @@ class Run {
     }
     auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(program_.wanted.size())));
     Py_ssize_t at = 0;
-    for (int step : program_.wanted) PyTuple_SET_ITEM(tuple.get(), at++, Py_NewRef(values_[static_cast<std::size_t>(step)]));
+    for (int step : program_.wanted)
+      PyTuple_SET_ITEM(tuple.get(), at++, Py_NewRef(values_[static_cast<std::size_t>(step)]));
     return tuple;
   }
 
@@ -51,7 +52,8 @@ class Run {
     if (program_.base[i] < 0) return step.step == Step::Const ? step.operand.get() : arguments_[step.index];
     PyObject* base = values_[static_cast<std::size_t>(program_.base[i])];
     if (step.step == Step::InstanceAttr) return py::instance_attr_hinted(base, step.operand.get(), program_.hint[i]);
-    if (program_.is_name[i]) return PyDict_Check(base) ? py::dict_get_hinted(base, step.operand.get(), program_.hint[i]) : nullptr;
+    if (program_.is_name[i])
+      return PyDict_Check(base) ? py::dict_get_hinted(base, step.operand.get(), program_.hint[i]) : nullptr;
     py::Owned<> fresh;
     PyObject* value = source::load_step(step, base, nullptr, nullptr, fresh);
     if (fresh) held_.push_back(std::move(fresh));
@@ -99,15 +101,17 @@ void deallocate(PyObject* self) {
 }
 
 PyTypeObject* loader_type() {
-  static PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(LoaderObject, vectorcall), READONLY, nullptr}, {}};
+  static PyMemberDef members[] = {
+      {"__vectorcalloffset__", T_PYSSIZET, offsetof(LoaderObject, vectorcall), READONLY, nullptr}, {}};
   static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(deallocate)},
                                 {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
                                 {Py_tp_clear, reinterpret_cast<void*>(clear)},
                                 {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
                                 {Py_tp_members, members},
                                 {}};
-  static PyType_Spec spec = {"pellucid.InputLoader", sizeof(LoaderObject), 0,
-                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  static PyType_Spec spec = {
+      "pellucid.InputLoader", sizeof(LoaderObject), 0,
+      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
   static auto* const type = reinterpret_cast<PyTypeObject*>(py::take(PyType_FromSpec(&spec)).release());
   return type;
 }
@@ -141,7 +145,8 @@ std::unique_ptr<LoadProgram> compile(const std::vector<const Source*>& inputs, s
     program->steps.push_back(std::move(copy));
     program->base.push_back(base);
     PyObject* key = source->operand.get();
-    program->is_name.push_back(source->step == Step::DictItem && PyUnicode_CheckExact(key) && PyUnicode_CHECK_INTERNED(key) != 0);
+    program->is_name.push_back(source->step == Step::DictItem && PyUnicode_CheckExact(key) &&
+                               PyUnicode_CHECK_INTERNED(key) != 0);
   }
   program->hint.assign(all.size(), 0);
   for (const Source* input : inputs) program->wanted.push_back(position.at(input));

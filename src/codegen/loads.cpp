@@ -66,7 +66,8 @@ Load Loads::instance_attr(const Source* source) const {
 
 Load Loads::c_attribute(const Source* source, PyObject* name) const {
   PyObject* base = value_at(source->base);
-  if (base != nullptr && has_plain_getattr(Py_TYPE(base)) && has_c_getset(Py_TYPE(base), name)) return load(Load::Form::Attr, name);
+  if (base != nullptr && has_plain_getattr(Py_TYPE(base)) && has_c_getset(Py_TYPE(base), name))
+    return load(Load::Form::Attr, name);
   return load(Load::Form::Call, name, getter_for(base));
 }
 
@@ -87,7 +88,8 @@ Load Loads::item(const Source* source) const {
 Load Loads::dict_item(const Source* source) const {
   PyObject* base = value_at(source->base);
   PyObject* key = source->operand.get();
-  if (base == nullptr || !PyDict_Check(base) || lookup(Py_TYPE(base), "__getitem__") == lookup(&PyDict_Type, "__getitem__")) {
+  if (base == nullptr || !PyDict_Check(base) ||
+      lookup(Py_TYPE(base), "__getitem__") == lookup(&PyDict_Type, "__getitem__")) {
     return load(Load::Form::Subscr, key);
   }
   return load(Load::Form::Call, key, builtin_method(&PyDict_Type, "__getitem__"));
@@ -95,20 +97,29 @@ Load Loads::dict_item(const Source* source) const {
 
 Load Loads::step(const Source* source) const {
   switch (source->step) {
-    case Step::Local: return load(Load::Form::Argument, source->operand.get());
-    case Step::Free: return load(Load::Form::Cell, source->operand.get());
-    case Step::Const: return load(Load::Form::Object, nullptr, source->operand.get());
-    case Step::InstanceAttr: return instance_attr(source);
-    case Step::DictOf: return c_attribute(source, dunder_dict());
-    case Step::Item: return item(source);
-    case Step::DictItem: return dict_item(source);
-    case Step::Member: return c_attribute(source, source->operand.get());
+    case Step::Local:
+      return load(Load::Form::Argument, source->operand.get());
+    case Step::Free:
+      return load(Load::Form::Cell, source->operand.get());
+    case Step::Const:
+      return load(Load::Form::Object, nullptr, source->operand.get());
+    case Step::InstanceAttr:
+      return instance_attr(source);
+    case Step::DictOf:
+      return c_attribute(source, dunder_dict());
+    case Step::Item:
+      return item(source);
+    case Step::DictItem:
+      return dict_item(source);
+    case Step::Member:
+      return c_attribute(source, source->operand.get());
     case Step::CellContents: {
       if (source->base->step == Step::Free) return load(Load::Form::Deref, source->base->operand.get());
       static PyObject* const name = py::interned("cell_contents").release();
       return load(Load::Form::Attr, name);
     }
-    case Step::TypeOf: return load(Load::Form::Call, nullptr, reinterpret_cast<PyObject*>(&PyType_Type));
+    case Step::TypeOf:
+      return load(Load::Form::Call, nullptr, reinterpret_cast<PyObject*>(&PyType_Type));
   }
   return load(Load::Form::Object, nullptr, Py_None);
 }

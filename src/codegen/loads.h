@@ -1,5 +1,5 @@
-// How emitted code takes one step of a Source, decided from the object that was found there during capture: the quick instruction where
-// it cannot run user code, else the builtin type's own C function.
+// How emitted code takes one step of a Source, decided from the object that was found there during capture: the quick
+// instruction where it cannot run user code, else the builtin type's own C function.
 #pragma once
 #include <unordered_map>
 
@@ -9,18 +9,18 @@ namespace pellucid::codegen {
 
 struct Load {
   enum class Form : std::uint8_t {
-    Argument,   // LOAD_FAST index
-    Cell,       // LOAD_CLOSURE name
-    Deref,      // LOAD_DEREF name: the content of a free variable's cell
-    Object,     // `callee` itself
-    Attr,       // base.name
-    Subscr,     // base[name]
-    Call,       // callee(base), callee(base, name)
-    CallSubscr, // callee(base, "__dict__")[name]
+    Argument,    // LOAD_FAST index
+    Cell,        // LOAD_CLOSURE name
+    Deref,       // LOAD_DEREF name: the content of a free variable's cell
+    Object,      // `callee` itself
+    Attr,        // base.name
+    Subscr,      // base[name]
+    Call,        // callee(base), callee(base, name)
+    CallSubscr,  // callee(base, "__dict__")[name]
   } form;
-  PyObject* name = nullptr;    // borrowed from the source; attribute, key or index
+  PyObject* name = nullptr;  // borrowed from the source; attribute, key or index
   PyObject* callee = nullptr;
-  py::Owned<> held;            // when name was made here
+  py::Owned<> held;  // when name was made here
 };
 
 class Loads {

@@ -62,7 +62,8 @@ void add_edges(const Expr& expr, std::vector<int>& to) {
   });
 }
 
-// Objects that take part in a cycle (Tarjan's strongly connected components, with a stack of its own: user structures may be deep).
+// Objects that take part in a cycle (Tarjan's strongly connected components, with a stack of its own: user structures
+// may be deep).
 class Cycles {
  public:
   explicit Cycles(const Edges& edges) : edges_(edges), state_(edges.size()), cyclic_(edges.size(), false) {
@@ -131,7 +132,8 @@ Edges all_edges(const std::vector<Recipe>& recipes) {
       each(stmt, [&](const Expr& part) {
         if (part.kind == Expr::Kind::Fresh && part.index != static_cast<int>(i)) edges[i].push_back(part.index);
       });
-      if (stmt.value.kind == Expr::Kind::Fresh && stmt.value.index == static_cast<int>(i)) edges[i].push_back(stmt.value.index);
+      if (stmt.value.kind == Expr::Kind::Fresh && stmt.value.index == static_cast<int>(i))
+        edges[i].push_back(stmt.value.index);
     }
   }
   return edges;
@@ -140,7 +142,8 @@ Edges all_edges(const std::vector<Recipe>& recipes) {
 bool contains_itself(const Recipe& recipe, int id) {
   bool found = false;
   if (recipe.literal) {
-    each(*recipe.literal, [&](const Expr& part) { found = found || (part.kind == Expr::Kind::Fresh && part.index == id); });
+    each(*recipe.literal,
+         [&](const Expr& part) { found = found || (part.kind == Expr::Kind::Fresh && part.index == id); });
   }
   return found;
 }

@@ -1,5 +1,5 @@
-// What the emitted function does, as a small typed program. `make_plan` walks the live objects of a Capture and knows every object kind;
-// the emitter and the printer know only these few forms, so text and code cannot disagree.
+// What the emitted function does, as a small typed program. `make_plan` walks the live objects of a Capture and knows
+// every object kind; the emitter and the printer know only these few forms, so text and code cannot disagree.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -19,10 +19,13 @@ struct Expr {
     Source,    // loaded from `source`
     Output,    // result of `node`, an output of the graph
     Fresh,     // Plan::fresh[index]
-    Tuple, List, Set, Slice,  // of `items`
-    Map,       // items: key, value, key, value, …
-    Call,      // object(*items)
-    CallKw,    // items[0](*items[1], **items[2]): a Tuple and a Map
+    Tuple,
+    List,
+    Set,
+    Slice,   // of `items`
+    Map,     // items: key, value, key, value, …
+    Call,    // object(*items)
+    CallKw,  // items[0](*items[1], **items[2]): a Tuple and a Map
   } kind = Kind::Constant;
   py::Owned<> object;
   const Source* source = nullptr;
@@ -45,10 +48,10 @@ struct Stmt {
     Evaluate,  // value
     SetAttr,   // target.name = value: only where no user code can run
     DelAttr,
-    SetItem,   // target[key] = value
+    SetItem,  // target[key] = value
     DelItem,
-    Append,    // LIST_APPEND: an exact list or a subclass, never an overridden method
-    Add,       // SET_ADD
+    Append,  // LIST_APPEND: an exact list or a subclass, never an overridden method
+    Add,     // SET_ADD
   } kind;
   Expr target, key, value;
   py::Owned<> name;
@@ -56,19 +59,19 @@ struct Stmt {
 
 // An object that the region made: built exactly once per call.
 struct Fresh {
-  PyObject* original;       // the one made during capture (borrowed: the capture keeps it alive)
-  Expr make;                // all of it, or an empty shell that `fill` completes
+  PyObject* original;  // the one made during capture (borrowed: the capture keeps it alive)
+  Expr make;           // all of it, or an empty shell that `fill` completes
   std::vector<Stmt> fill;
   int uses = 0;
-  bool named = false;       // kept in a local; else built in place at its only use
+  bool named = false;  // kept in a local; else built in place at its only use
 };
 
 struct Plan {
   std::deque<Fresh> fresh;
-  std::vector<int> order;            // named fresh objects in an order in which they can be made
+  std::vector<int> order;  // named fresh objects in an order in which they can be made
   std::vector<Stmt> effects;
   Expr result;
-  std::vector<graph::Node*> outputs; // distinct, in order of first use
+  std::vector<graph::Node*> outputs;  // distinct, in order of first use
 };
 
 // Throws GraphBreak(CannotReconstruct / UnsupportedMutation / UnknownOrigin).

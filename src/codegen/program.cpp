@@ -56,7 +56,8 @@ std::string hint_for(PyObject* object) {
   if (PyType_Check(object)) return reinterpret_cast<PyTypeObject*>(object)->tp_name;
   if (PyModule_Check(object)) return PyModule_GetName(object) != nullptr ? PyModule_GetName(object) : "module";
   if (PyFunction_Check(object) || PyCFunction_Check(object)) return attribute_text(object, "__qualname__");
-  if (Py_TYPE(object) == &PyWrapperDescr_Type || Py_TYPE(object) == &PyMethodDescr_Type) return attribute_text(object, "__qualname__");
+  if (Py_TYPE(object) == &PyWrapperDescr_Type || Py_TYPE(object) == &PyMethodDescr_Type)
+    return attribute_text(object, "__qualname__");
   if (Py_TYPE(object) == &_PyMethodWrapper_Type) return attribute_text(object, "__qualname__");
   if (PyDict_CheckExact(object)) {
     PyObject* name = PyDict_GetItemString(object, "__name__");
@@ -90,7 +91,8 @@ Program::Program(const objects::Capture& capture, bool call_graph, std::string g
   }
   if (is_worth_a_loader()) make_loader();
   count_all();
-  direct_ = plan_.result.kind == Expr::Kind::Output && outputs_.size() == 1 && plan_.effects.empty() && plan_.order.empty();
+  direct_ =
+      plan_.result.kind == Expr::Kind::Output && outputs_.size() == 1 && plan_.effects.empty() && plan_.order.empty();
   if (call_graph) lay_out_graph();
   lay_out_rest();
 }
@@ -161,7 +163,8 @@ void Program::count(const Expr& expr) {
 // Puts `source` and what it hangs on into locals where they are used more than once (`always`: itself in any case).
 void Program::load_shared(const Source* source, bool always) {
   std::vector<const Source*> path;
-  for (const Source* s = source; s != nullptr && !is_cheap(s) && source_locals_.count(s) == 0; s = s->base) path.push_back(s);
+  for (const Source* s = source; s != nullptr && !is_cheap(s) && source_locals_.count(s) == 0; s = s->base)
+    path.push_back(s);
   for (auto s = path.rbegin(); s != path.rend(); ++s) {
     if (uses_[*s] < 2 && !(always && *s == source)) continue;
     source_locals_.emplace(*s, new_local(words_of(*s)));
@@ -211,7 +214,8 @@ void Program::lay_out_rest() {
     lines_.push_back({.kind = Line::Kind::Make, .fresh = id});
   }
   for (int id : plan_.order) {
-    for (const Stmt& stmt : plan_.fresh[static_cast<std::size_t>(id)].fill) lines_.push_back({.kind = Line::Kind::Do, .stmt = &stmt});
+    for (const Stmt& stmt : plan_.fresh[static_cast<std::size_t>(id)].fill)
+      lines_.push_back({.kind = Line::Kind::Do, .stmt = &stmt});
   }
   for (const Stmt& stmt : plan_.effects) lines_.push_back({.kind = Line::Kind::Do, .stmt = &stmt});
   lines_.push_back({.kind = Line::Kind::Return});

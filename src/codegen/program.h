@@ -1,4 +1,5 @@
-// A Plan laid out as the straight line of the emitted function: what is loaded into which local when. Printer and emitter read this.
+// A Plan laid out as the straight line of the emitted function: what is loaded into which local when. Printer and
+// emitter read this.
 #pragma once
 #include <string>
 #include <unordered_map>
@@ -13,10 +14,10 @@ namespace pellucid::codegen {
 
 struct Line {
   enum class Kind : std::uint8_t {
-    Load,    // local = source
-    Graph,   // outputs… = compiled(inputs…)
-    Make,    // local = fresh object
-    Do,      // a statement
+    Load,   // local = source
+    Graph,  // outputs… = compiled(inputs…)
+    Make,   // local = fresh object
+    Do,     // a statement
     Return,
   } kind;
   const Source* source = nullptr;

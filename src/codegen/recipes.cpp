@@ -64,7 +64,8 @@ constexpr std::size_t kLongList = 16;
 Expr list_literal(Walker& walker, const std::vector<PyObject*>& items) {
   if (items.size() >= kLongList && all_constant(items)) {  // one constant instead of many
     auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(items.size())));
-    for (std::size_t i = 0; i < items.size(); ++i) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(items[i]));
+    for (std::size_t i = 0; i < items.size(); ++i)
+      PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(items[i]));
     return Expr::call(reinterpret_cast<PyObject*>(&PyList_Type), exprs(Expr::constant(tuple.get())));
   }
   return Expr::list(Kind::List, refs(walker, items));
@@ -100,7 +101,8 @@ Recipe recipe_of_c_tuple(Walker& walker, PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   if (type != torch_size_type() && lookup(type, "n_sequence_fields") == nullptr) cannot_reconstruct(object, "");
   Recipe recipe;
-  recipe.make = Expr::call(reinterpret_cast<PyObject*>(type), exprs(Expr::list(Kind::Tuple, refs(walker, list_items(object)))));
+  recipe.make =
+      Expr::call(reinterpret_cast<PyObject*>(type), exprs(Expr::list(Kind::Tuple, refs(walker, list_items(object)))));
   return recipe;
 }
 
@@ -138,7 +140,8 @@ Recipe recipe_of_dict(Walker& walker, PyObject* object, const Expr& self) {
 Recipe recipe_of_ordered_dict(Walker& walker, PyObject* object, const Expr& self) {
   Recipe recipe;
   PyTypeObject* base = ordered_dict_type();
-  recipe.make = is_exact(object, base) ? Expr::call(reinterpret_cast<PyObject*>(base), {}) : call_new(walker, base, Py_TYPE(object), {});
+  recipe.make = is_exact(object, base) ? Expr::call(reinterpret_cast<PyObject*>(base), {})
+                                       : call_new(walker, base, Py_TYPE(object), {});
   fill_dict(walker, object, base, self, recipe);
   return recipe;
 }
@@ -148,7 +151,8 @@ Recipe recipe_of_default_dict(Walker& walker, PyObject* object, const Expr& self
   PyTypeObject* base = default_dict_type();
   recipe.make = call_new(walker, base, Py_TYPE(object), {});
   auto name = py::interned("default_factory");
-  PyObject* factory = walker.hold(py::take(lookup(base, name.get())->ob_type->tp_descr_get(lookup(base, name.get()), object, nullptr)));
+  PyObject* factory =
+      walker.hold(py::take(lookup(base, name.get())->ob_type->tp_descr_get(lookup(base, name.get()), object, nullptr)));
   if (factory != Py_None) recipe.fill.push_back(set_c_attr(object, self.copy(), name.get(), walker.ref(factory)));
   fill_dict(walker, object, base, self, recipe);
   return recipe;
@@ -186,7 +190,8 @@ Recipe recipe_of_deque(Walker& walker, PyObject* object, const Expr& self) {
   if (is_exact(object, base)) {
     auto* callee = reinterpret_cast<PyObject*>(base);
     recipe.make = Expr::call(callee, exprs(Expr::list(Kind::Tuple, {}), Expr::constant(maxlen.get())));
-    recipe.literal = Expr::call(callee, exprs(Expr::list(Kind::Tuple, refs(walker, items)), Expr::constant(maxlen.get())));
+    recipe.literal =
+        Expr::call(callee, exprs(Expr::list(Kind::Tuple, refs(walker, items)), Expr::constant(maxlen.get())));
   } else {
     recipe.make = call_new(walker, base, Py_TYPE(object), {});
     recipe.fill.push_back(evaluate(Expr::call(
@@ -255,7 +260,8 @@ Recipe recipe_of_iterator(Walker& walker, PyObject* object, const Expr& self) {
   recipe.make = Expr::call(PyTuple_GET_ITEM(reduced, 0), refs(walker, list_items(arguments)));
   if (PyTuple_GET_SIZE(reduced) > 2) {
     PyObject* state = PyTuple_GET_ITEM(reduced, 2);
-    recipe.fill.push_back(evaluate(Expr::call(own_method(Py_TYPE(object), "__setstate__"), exprs(self.copy(), walker.ref(state)))));
+    recipe.fill.push_back(
+        evaluate(Expr::call(own_method(Py_TYPE(object), "__setstate__"), exprs(self.copy(), walker.ref(state)))));
   }
   return recipe;
 }
@@ -272,7 +278,8 @@ Recipe recipe_of_exception(Walker& walker, PyObject* object, PyTypeObject* base,
   };
   if (error->cause != nullptr) set("__cause__", error->cause);  // also sets __suppress_context__
   if (error->context != nullptr) set("__context__", error->context);
-  if ((error->suppress_context != 0) != (error->cause != nullptr)) set("__suppress_context__", error->suppress_context != 0 ? Py_True : Py_False);
+  if ((error->suppress_context != 0) != (error->cause != nullptr))
+    set("__suppress_context__", error->suppress_context != 0 ? Py_True : Py_False);
   return recipe;
 }
 
@@ -282,11 +289,20 @@ using Row = Recipe (*)(Walker&, PyObject*, const Expr&);
 Row row_of_exact(PyTypeObject* type) {
   static const auto* const kRows = [] {
     auto* rows = new std::unordered_map<PyTypeObject*, Row>{
-        {&PyCell_Type, recipe_of_cell},          {&PySlice_Type, recipe_of_slice},        {&PyByteArray_Type, recipe_of_bytearray},
-        {&PyFunction_Type, recipe_of_function},  {partial_type(), recipe_of_partial},     {&PyListIter_Type, recipe_of_iterator},
-        {&PyTupleIter_Type, recipe_of_iterator}, {&PyRangeIter_Type, recipe_of_iterator}, {&PyLongRangeIter_Type, recipe_of_iterator},
-        {&PyUnicodeIter_Type, recipe_of_iterator}, {&PyListRevIter_Type, recipe_of_iterator}, {&PyEnum_Type, recipe_of_iterator},
-        {&PyZip_Type, recipe_of_iterator},       {&PyReversed_Type, recipe_of_iterator},
+        {&PyCell_Type, recipe_of_cell},
+        {&PySlice_Type, recipe_of_slice},
+        {&PyByteArray_Type, recipe_of_bytearray},
+        {&PyFunction_Type, recipe_of_function},
+        {partial_type(), recipe_of_partial},
+        {&PyListIter_Type, recipe_of_iterator},
+        {&PyTupleIter_Type, recipe_of_iterator},
+        {&PyRangeIter_Type, recipe_of_iterator},
+        {&PyLongRangeIter_Type, recipe_of_iterator},
+        {&PyUnicodeIter_Type, recipe_of_iterator},
+        {&PyListRevIter_Type, recipe_of_iterator},
+        {&PyEnum_Type, recipe_of_iterator},
+        {&PyZip_Type, recipe_of_iterator},
+        {&PyReversed_Type, recipe_of_iterator},
     };
     auto text = py::take(PyObject_GetIter(py::str("a").get()));
     rows->emplace(Py_TYPE(text.get()), recipe_of_iterator);  // str_ascii_iterator is not exported
@@ -299,11 +315,19 @@ Row row_of_exact(PyTypeObject* type) {
 // Builtin bases, for themselves and for user classes that extend them.
 Row row_of_base(PyTypeObject* base) {
   static const auto* const kRows = new std::unordered_map<PyTypeObject*, Row>{
-      {&PyList_Type, recipe_of_list},         {&PyTuple_Type, recipe_of_tuple},   {&PyDict_Type, recipe_of_dict},
-      {ordered_dict_type(), recipe_of_ordered_dict}, {default_dict_type(), recipe_of_default_dict},
-      {&PySet_Type, recipe_of_set},           {&PyFrozenSet_Type, recipe_of_frozenset}, {deque_type(), recipe_of_deque},
-      {&PyLong_Type, recipe_of_value},        {&PyFloat_Type, recipe_of_value},   {&PyComplex_Type, recipe_of_value},
-      {&PyUnicode_Type, recipe_of_value},     {&PyBytes_Type, recipe_of_value},
+      {&PyList_Type, recipe_of_list},
+      {&PyTuple_Type, recipe_of_tuple},
+      {&PyDict_Type, recipe_of_dict},
+      {ordered_dict_type(), recipe_of_ordered_dict},
+      {default_dict_type(), recipe_of_default_dict},
+      {&PySet_Type, recipe_of_set},
+      {&PyFrozenSet_Type, recipe_of_frozenset},
+      {deque_type(), recipe_of_deque},
+      {&PyLong_Type, recipe_of_value},
+      {&PyFloat_Type, recipe_of_value},
+      {&PyComplex_Type, recipe_of_value},
+      {&PyUnicode_Type, recipe_of_value},
+      {&PyBytes_Type, recipe_of_value},
   };
   auto found = kRows->find(base);
   return found == kRows->end() ? nullptr : found->second;
@@ -326,7 +350,8 @@ Recipe recipe_of(Walker& walker, PyObject* object, int id) {
   const Expr self = Expr::fresh(id);
   PyTypeObject* type = Py_TYPE(object);
   if (Row row = row_of_exact(type)) return row(walker, object, self);
-  if (type == &PyMethod_Type || PyCFunction_Check(object) || type == &_PyMethodWrapper_Type) return recipe_of_bound(walker, object);
+  if (type == &PyMethod_Type || PyCFunction_Check(object) || type == &_PyMethodWrapper_Type)
+    return recipe_of_bound(walker, object);
   if (lookup(type, "__del__") != nullptr) cannot_reconstruct(object, "its class has a __del__");
   Recipe recipe = recipe_by_base(walker, object, self);
   const std::size_t before = recipe.fill.size();

@@ -7,7 +7,8 @@ namespace {
 
 PyTypeObject* tensor_type() {
   PyObject* torch = PyDict_GetItemString(PyImport_GetModuleDict(), "torch");
-  PyObject* type = torch != nullptr && PyModule_Check(torch) ? PyDict_GetItemString(PyModule_GetDict(torch), "Tensor") : nullptr;
+  PyObject* type =
+      torch != nullptr && PyModule_Check(torch) ? PyDict_GetItemString(PyModule_GetDict(torch), "Tensor") : nullptr;
   return type != nullptr && PyType_Check(type) ? reinterpret_cast<PyTypeObject*>(type) : nullptr;
 }
 
@@ -21,7 +22,8 @@ void check_output(PyObject* object) {
   if (!is_tensor(object)) return;
   if (Py_TYPE(object) != tensor_type()) cannot_reconstruct(object, "a tensor of this class");
   PyObject** dict = _PyObject_GetDictPtr(object);
-  if (dict != nullptr && *dict != nullptr && PyDict_GET_SIZE(*dict) != 0) cannot_reconstruct(object, "with attributes of its own");
+  if (dict != nullptr && *dict != nullptr && PyDict_GET_SIZE(*dict) != 0)
+    cannot_reconstruct(object, "with attributes of its own");
 }
 
 // A function that is no product of the region although nobody read it through a source.
@@ -38,8 +40,8 @@ void cannot_reconstruct(PyObject* object, const char* why) {
 Walker::Walker(const objects::Capture& capture) : capture_(capture) {
   using Kind = objects::Effect::Kind;
   for (const objects::Effect& effect : capture.effects) {
-    const bool container = effect.kind == Kind::SetList || effect.kind == Kind::SetDict || effect.kind == Kind::SetSet ||
-                           effect.kind == Kind::SetDeque;
+    const bool container = effect.kind == Kind::SetList || effect.kind == Kind::SetDict ||
+                           effect.kind == Kind::SetSet || effect.kind == Kind::SetDeque;
     if (container) target_of_.emplace(effect.value.get(), effect.target.get());
   }
 }
@@ -51,8 +53,8 @@ const Source* Walker::source_of(PyObject* object) const {
 }
 
 bool Walker::exists(PyObject* object) const {
-  return is_singleton(object) || source_of(object) != nullptr || capture_.node_of.count(object) != 0 || is_constant(object) ||
-         is_known_function(object);
+  return is_singleton(object) || source_of(object) != nullptr || capture_.node_of.count(object) != 0 ||
+         is_constant(object) || is_known_function(object);
 }
 
 Expr Walker::ref(PyObject* object) {
@@ -92,7 +94,8 @@ void Walker::link_instance_dicts() {
     const auto last = recipe.fill.begin() + static_cast<std::ptrdiff_t>(recipe.attributes_end);
     const auto at = recipe.fill.erase(first, last);
     auto name = py::interned("__dict__");
-    recipe.fill.insert(at, set_c_attr(objects_[id], Expr::fresh(static_cast<int>(id)), name.get(), ref(recipe.instance_dict)));
+    recipe.fill.insert(
+        at, set_c_attr(objects_[id], Expr::fresh(static_cast<int>(id)), name.get(), ref(recipe.instance_dict)));
     recipe.instance_dict = nullptr;
   }
 }

@@ -50,16 +50,17 @@ class Walker {
   std::vector<py::Owned<>> held_;
 };
 
-Recipe recipe_of(Walker& walker, PyObject* object, int id);  // recipes.cpp
+Recipe recipe_of(Walker& walker, PyObject* object, int id);                       // recipes.cpp
 Recipe recipe_of_function(Walker& walker, PyObject* function, const Expr& self);  // functions.cpp, like the next two
-Recipe recipe_of_bound(Walker& walker, PyObject* method);    // bound methods of Python and C functions
+Recipe recipe_of_bound(Walker& walker, PyObject* method);  // bound methods of Python and C functions
 Recipe recipe_of_partial(Walker& walker, PyObject* partial, const Expr& self);
 
 // attributes.cpp. None of these ever goes through a __setattr__, property or other descriptor written in Python.
-void add_attributes(Walker& walker, PyObject* object, Expr self, Recipe& recipe);  // what the instance dict and the slots hold
+void add_attributes(Walker& walker, PyObject* object, Expr self,
+                    Recipe& recipe);  // what the instance dict and the slots hold
 Stmt set_instance_attr(PyTypeObject* type, Expr target, PyObject* name, Expr value);  // an entry of the instance dict
 Stmt del_instance_attr(PyTypeObject* type, Expr target, PyObject* name);
-Stmt set_c_attr(PyObject* target_object, Expr target, PyObject* name, Expr value);   // through a descriptor written in C
+Stmt set_c_attr(PyObject* target_object, Expr target, PyObject* name, Expr value);  // through a descriptor written in C
 Stmt del_c_attr(PyObject* target_object, Expr target, PyObject* name);
 
 // effects.cpp: the statements that replay the effects.

@@ -19,7 +19,8 @@ bool stands_at(PyDictKeysObject* keys, Py_ssize_t hint, PyObject* name) noexcept
 }
 
 PyObject* value_at(PyDictObject* dict, Py_ssize_t index) noexcept {
-  return dict->ma_values != nullptr ? dict->ma_values->values[index] : DK_UNICODE_ENTRIES(dict->ma_keys)[index].me_value;
+  return dict->ma_values != nullptr ? dict->ma_values->values[index]
+                                    : DK_UNICODE_ENTRIES(dict->ma_keys)[index].me_value;
 }
 
 PyObject* attr_without_hint(PyObject* object, PyObject* name, Py_ssize_t& hint) noexcept {

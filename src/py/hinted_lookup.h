@@ -1,6 +1,7 @@
-// Lookups that remember where they found a name: for code that reads the same attribute or key of similar objects again and again. The
-// key found at the remembered place is compared, so a hint that no longer fits costs a lookup and never a wrong value. Names are exact,
-// interned str. Nothing here runs Python code or makes a dict. Borrowed results, null when absent.
+// Lookups that remember where they found a name: for code that reads the same attribute or key of similar objects again
+// and again. The key found at the remembered place is compared, so a hint that no longer fits costs a lookup and never
+// a wrong value. Names are exact, interned str. Nothing here runs Python code or makes a dict. Borrowed results, null
+// when absent.
 #pragma once
 #include <Python.h>
 

@@ -1,0 +1,278 @@
+"""Regions that give back or change Python objects: what a compiled function leaves behind equals what eager leaves, call after call."""
+
+import collections
+import copy
+import dataclasses
+import types
+
+import pytest
+import torch
+
+import pellucid
+
+
+class Plain:
+    def __init__(self, **attributes):
+        self.__dict__.update(attributes)
+
+
+class State:
+    """What the functions below change."""
+
+    def __init__(self):
+        self.n = 0
+        self.items, self.map, self.seen = [], {}, set()
+        self.queue = collections.deque(maxlen=3)
+
+
+class Slots:
+    __slots__ = ("a", "b")
+
+    def __init__(self):
+        self.a = 1
+
+
+@dataclasses.dataclass
+class Out:
+    a: object
+    b: object = None
+    c: list = dataclasses.field(default_factory=list)
+
+
+Point = collections.namedtuple("Point", "x y")
+
+
+def gives_dataclass(state, x):
+    return Out(x + 1, c=[x])
+
+
+def gives_namedtuple(state, x):
+    return Point(x, x * 2)
+
+
+def gives_structseq(state, x):
+    return torch.max(x, dim=0)
+
+
+def gives_list_comprehension(state, x):
+    return [i * x for i in range(3)]
+
+
+def gives_defaultdict(state, x):
+    made = collections.defaultdict(list)
+    made["a"].append(x + 1)
+    made["b"].append(made["a"])
+    return made
+
+
+def gives_ordered_dict(state, x):
+    return collections.OrderedDict(b=x, a=x + 1)
+
+
+def gives_bound_methods(state, x):
+    made = Plain(a=x + 1)
+    return made, made.__init__, [x].append
+
+
+def gives_closure(state, x):
+    count = 0
+
+    def increment():
+        nonlocal count
+        count += 1
+        return count, x
+
+    increment()
+    return increment
+
+
+def gives_used_iterator(state, x):
+    iterator = iter([x, x + 1, 2])
+    next(iterator)
+    return iterator
+
+
+def gives_cycle(state, x):
+    ring = [x + 1]
+    ring.append(ring)
+    made = Plain(ring=ring)
+    made.me = made
+    return made
+
+
+def gives_slots(state, x):
+    made = Slots()
+    made.b = x + 1
+    return made
+
+
+def gives_shape_and_slices(state, x):
+    return x.shape, x.dtype, x.device, slice(0, x.shape[0]), range(3), x[slice(0, 2)]
+
+
+def gives_one_value_often(state, x):
+    y = x + 1
+    return y, y, [y], (x, x)
+
+
+def gives_nothing(state, x):
+    return None
+
+
+def gives_its_argument(state, x):
+    return x
+
+
+def changes_its_tensor(state, x):
+    x.add_(1)
+    return x
+
+
+def appends(state, x):
+    state.items.append(x + 1)
+    state.items.append(state.items[0])
+    return state.items
+
+
+def edits_a_list(state, x):
+    state.items.extend([1, 2, 3])
+    state.items.pop(0)
+    state.items.insert(0, x * 3)
+    state.items.reverse()
+    return len(state.items)
+
+
+def swaps(state, x):
+    state.items[:] = [1, x, 3]
+    state.items[0], state.items[2] = state.items[2], state.items[0]
+    return state.items
+
+
+def edits_a_dict(state, x):
+    state.map["a"] = x + 1
+    state.map["b"] = {"n": state.map["a"]}
+    state.map.pop("a")
+    return state.map["b"]
+
+
+def makes_a_dict_hold_itself(state, x):
+    same = state.map
+    state.map["me"] = state.map
+    return same
+
+
+def edits_a_set(state, x):
+    state.seen.add(1)
+    state.seen.add(2)
+    state.seen.discard(1)
+    return x
+
+
+def edits_a_deque(state, x):
+    for i in range(5):
+        state.queue.append(x + i)
+    return state.queue
+
+
+def edits_attributes(state, x):
+    state.n += 1
+    state.last = x * state.n
+    state.new = [state.last]
+    return state.new
+
+
+def sets_and_deletes(state, x):
+    state.short_lived = 1
+    del state.short_lived
+    state.n = 5
+    return x
+
+
+def catches(state, x):
+    try:
+        raise ValueError("bad", x.shape[0])
+    except ValueError as error:
+        return error.args, x + 1
+
+
+CASES = [value for name, value in list(globals().items()) if isinstance(value, types.FunctionType)]
+ATOMS = (int, str, float, type(None), type, torch.dtype, torch.device, slice, range)
+
+
+def picture(value, seen):
+    """Types, contents and identities below `value`, as nested tuples."""
+    if isinstance(value, torch.Tensor):
+        return "tensor", seen.setdefault(id(value), len(seen)), tuple(value.shape), value.tolist()
+    if isinstance(value, ATOMS):
+        return type(value).__name__, repr(value)
+    if id(value) in seen:
+        return "again", seen[id(value)]
+    seen[id(value)] = len(seen)
+    parts = [type(value).__name__]
+    if isinstance(value, dict):
+        parts += [(key, picture(item, seen)) for key, item in value.items()]
+    elif isinstance(value, (list, tuple, collections.deque)):
+        parts += [picture(item, seen) for item in value]
+    elif isinstance(value, set):
+        parts += sorted(map(repr, value))
+    elif isinstance(value, types.FunctionType):
+        parts += [value.__qualname__, [picture(cell.cell_contents, seen) for cell in value.__closure__ or ()]]
+    elif isinstance(value, types.MethodType):
+        parts += [value.__func__.__qualname__, picture(value.__self__, seen)]
+    elif isinstance(value, types.BuiltinMethodType):
+        parts += [value.__name__, picture(value.__self__, seen)]
+    elif hasattr(value, "__next__"):
+        parts += [picture(item, seen) for item in copy.copy(value)]
+    parts += [(name, picture(item, seen)) for name, item in getattr(value, "__dict__", {}).items()]
+    parts += [
+        (name, picture(getattr(value, name), seen))
+        for name in getattr(type(value), "__slots__", ())
+        if hasattr(value, name)
+    ]
+    return parts
+
+
+@pytest.mark.parametrize("function", CASES, ids=lambda function: function.__name__)
+def test_same_as_eager(function):
+    pellucid.reset()
+    compiled = pellucid.compile(function, backend="eager", fullgraph=True)
+    states, inputs = (State(), State()), (torch.arange(3.0), torch.arange(3.0))
+    for _ in range(3):
+        expected, got = function(states[0], inputs[0]), compiled(states[1], inputs[1])
+        assert picture([got, states[1], inputs[1]], {}) == picture([expected, states[0], inputs[0]], {})
+
+
+total = 0
+
+
+def test_C12_globals():
+    def add(x):
+        global total
+        total += 2
+        return x + total
+
+    compiled = pellucid.compile(add, backend="eager", fullgraph=True)
+    assert [compiled(torch.zeros(1)).item() for _ in range(3)] == [2, 4, 6] and total == 6
+
+
+def test_C17_keywords_and_rest():
+    def f(x, *rest, k=2, **extra):
+        extra["sum"] = x + k
+        return rest, extra
+
+    compiled = pellucid.compile(f, backend="eager", fullgraph=True)
+    for k in (2, 5):
+        rest, extra = compiled(torch.ones(1), 1, 2, k=k, a=3)
+        assert rest == (1, 2) and list(extra) == ["a", "sum"] and extra["sum"].item() == 1 + k
+
+
+def test_C11_identity_of_what_existed():
+    config = [1]
+
+    def f(x):
+        return x, x + 1, config
+
+    compiled = pellucid.compile(f, backend="eager", fullgraph=True)
+    x = torch.ones(1)
+    first, _, third = compiled(x)
+    assert first is x and third is config
