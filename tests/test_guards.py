@@ -3,6 +3,7 @@
 import abc
 import collections
 import gc
+import os
 import weakref
 
 import pytest
@@ -742,7 +743,8 @@ def test_address_reuse_of_arguments():
         assert p.check((box,)) == (i % 2 == 1)
         assert p.check((Box(n=1),)) and not p.check(([],))
         del box
-    assert len(addresses) < 100  # or the test shows nothing
+    if os.environ.get("PYTHONMALLOC") != "malloc":  # the address sanitizer never gives an address out again
+        assert len(addresses) < 100  # or the test shows nothing
 
 
 def test_identity_is_watched_not_held():

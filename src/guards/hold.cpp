@@ -33,13 +33,13 @@ bool Hold::is_watched_kind(PyObject* object) noexcept {
 }
 
 PyObject* Hold::keep(PyObject* object) {
-  if (object != nullptr && known_.insert(object).second) held_.push_back(py::Owned<>::share(object));
+  if (object != nullptr && is_held_.insert(object).second) held_.push_back(py::Owned<>::share(object));
   return object;
 }
 
 PyObject* Hold::keep_or_watch(PyObject* object) {
   if (object == nullptr || !is_watched_kind(object)) return keep(object);
-  if (known_.insert(object).second) watches_.push_back(py::take(PyWeakref_NewRef(object, on_death())));
+  if (is_watched_.insert(object).second) watches_.push_back(py::take(PyWeakref_NewRef(object, on_death())));
   return object;
 }
 

@@ -20,6 +20,8 @@ class Hold {
   PyObject* keep_or_watch(PyObject* object);
   static bool is_watched_kind(PyObject* object) noexcept;
 
+  void seal() noexcept { is_held_ = {}, is_watched_ = {}; }  // nothing more will be kept
+
   bool alive() const noexcept { return alive_ == nullptr || *alive_; }
   int traverse(visitproc visit, void* arg) const;
   void clear() noexcept;
@@ -27,7 +29,7 @@ class Hold {
  private:
   PyObject* on_death();
   std::vector<py::Owned<>> held_, watches_;
-  std::unordered_set<PyObject*> known_;   // while the program is built
+  std::unordered_set<PyObject*> is_held_, is_watched_;  // while the program is built
   py::Owned<> callback_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

@@ -190,6 +190,9 @@ void Builder::take_operand(Check& check, const Guard& guard) {
       check.operand = hold.keep(members.get());
       return;
     }
+    case Kind::EQUALS_MATCH:
+      check.operand = hold.keep(operand);
+      return;
     case Kind::ABC_TOKEN:
       check.operand = hold.keep(py::import_attr("_abc", "get_cache_token").get());
       return;
@@ -372,6 +375,7 @@ std::unique_ptr<GuardProgram> Builder::build(PyFunctionObject* entry) {
   for (const auto& node : program_->nodes_) steps += node.source->step == Step::Member || node.source->step == Step::Item;
   program_->temporaries_.reserve(2 * steps);
   for (Guard& guard : program_->guards_) guard.operand = {};  // held or watched now
+  program_->hold_.seal();
   return std::move(program_);
 }
 
