@@ -18,9 +18,8 @@ PyMethodDef object_died_def = {"object_died", object_died, METH_O, nullptr};
 PyObject* Hold::on_death() {
   if (callback_) return callback_.get();
   auto flag = std::make_unique<Flag>(alive_);
-  auto capsule = py::take(PyCapsule_New(flag.get(), kCapsule, [](PyObject* self) {
-    delete static_cast<Flag*>(PyCapsule_GetPointer(self, kCapsule));
-  }));
+  auto capsule = py::take(PyCapsule_New(
+      flag.get(), kCapsule, [](PyObject* self) { delete static_cast<Flag*>(PyCapsule_GetPointer(self, kCapsule)); }));
   flag.release();
   callback_ = py::take(PyCFunction_New(&object_died_def, capsule.get()));
   return callback_.get();

@@ -14,8 +14,10 @@ std::uint64_t version_of(PyObject* dict) noexcept {
 }
 
 PyObject* item_at(PyObject* sequence, std::int32_t index) noexcept {
-  if (PyList_CheckExact(sequence)) return index < PyList_GET_SIZE(sequence) ? PyList_GET_ITEM(sequence, index) : nullptr;
-  if (PyTuple_CheckExact(sequence)) return index < PyTuple_GET_SIZE(sequence) ? PyTuple_GET_ITEM(sequence, index) : nullptr;
+  if (PyList_CheckExact(sequence))
+    return index < PyList_GET_SIZE(sequence) ? PyList_GET_ITEM(sequence, index) : nullptr;
+  if (PyTuple_CheckExact(sequence))
+    return index < PyTuple_GET_SIZE(sequence) ? PyTuple_GET_ITEM(sequence, index) : nullptr;
   return nullptr;
 }
 
