@@ -1071,3 +1071,24 @@ def test_random_aliasing():
         assert passes(program, *pair) == holds
         results.add(holds)
     assert results == {True, False}
+
+
+def test_check_never_starts_the_garbage_collector():
+    """A finaliser in the middle of a walk could free what the walk has proved."""
+    g = Guards()
+    p = g.add("LENGTH", g.table.dict_of(g.arg()), None, 1).program()
+    boxes = [Box(n=1) for _ in range(300)]  # more than the free list of dicts
+    collections_started = []
+    gc.callbacks.append(lambda phase, info: collections_started.append(phase))
+    old = gc.get_threshold()
+    try:
+        gc.set_threshold(1)
+        for box in boxes:
+            arguments = (box,)
+            before = len(collections_started)
+            held = p.check(arguments)  # makes the dict
+            assert held and len(collections_started) == before
+    finally:
+        gc.set_threshold(*old)
+        gc.callbacks.pop()
+    assert gc.isenabled()
