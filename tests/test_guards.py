@@ -2,7 +2,9 @@
 
 import abc
 import collections
+import copy
 import gc
+import os
 import weakref
 
 import pytest
@@ -194,7 +196,7 @@ def test_TYPE_MATCH():
         (None, None, [False]),
         ((1, (2.0, "x")), (1, (2.0, "".join("x"))), [(1, (2, "x")), (1,), [1]]),
         (frozenset([1, "a"]), frozenset(["a", 1]), [frozenset([True, "a"]), frozenset([1])]),
-        (range(0, 4, 2), range(0, 4, 2), [range(0, 3, 2), range(0, 4)]),
+        (range(0, 4, 2), range(0, 4, 2), [range(0, 3, 2), range(4)]),
         (slice(1, None), slice(1, None), [slice(1, 2), slice(True, None)]),
         (torch.float32, torch.float32, [torch.float64]),
         (torch.device("cpu"), torch.device("cpu"), [torch.device("meta")]),
@@ -631,7 +633,9 @@ def test_nested_modules_notice_every_change():
         g.add("TYPE_MATCH", m, type(model._modules[name]))
         g.add("EQUALS_MATCH", t.instance_attr(m, "training"), True)
         g.add("LENGTH", t.instance_attr(m, "_forward_hooks"), None, 0)
-    weight = t.dict_item(t.instance_attr(t.dict_item(t.instance_attr(g.arg(), "_modules"), "0"), "_parameters"), "weight")
+    weight = t.dict_item(
+        t.instance_attr(t.dict_item(t.instance_attr(g.arg(), "_modules"), "0"), "_parameters"), "weight"
+    )
     g.add("TENSOR_MATCH", weight, model[0].weight)
     p = g.program()
     assert passes(p, model)
@@ -721,7 +725,12 @@ def test_list_items_are_not_proved_by_their_address():
     g = Guards()
     t = g.table
     first = t.item(g.arg(), 0)
-    p = g.add("LENGTH", g.arg(), None, 1).add("TYPE_MATCH", first, Box).add("EQUALS_MATCH", t.instance_attr(first, "n"), 1).program()
+    p = (
+        g.add("LENGTH", g.arg(), None, 1)
+        .add("TYPE_MATCH", first, Box)
+        .add("EQUALS_MATCH", t.instance_attr(first, "n"), 1)
+        .program()
+    )
     items = [split(Box(n=1))]
     assert passes(p, items)
     for n in (1, 2, 1, 2):
@@ -742,7 +751,8 @@ def test_address_reuse_of_arguments():
         assert p.check((box,)) == (i % 2 == 1)
         assert p.check((Box(n=1),)) and not p.check(([],))
         del box
-    assert len(addresses) < 100  # or the test shows nothing
+    if os.environ.get("PYTHONMALLOC") != "malloc":  # the address sanitizer never gives an address out again
+        assert len(addresses) < 100  # or the test shows nothing
 
 
 def test_identity_is_watched_not_held():
@@ -808,7 +818,14 @@ def place():
 
 def test_B10_each_guard_says_where_it_comes_from():
     g = Guards()
-    g.add("EQUALS_MATCH", g.table.instance_attr(g.arg(), "n"), 1, code=place.__code__, offset=2, operation="reads attribute 'n'")
+    g.add(
+        "EQUALS_MATCH",
+        g.table.instance_attr(g.arg(), "n"),
+        1,
+        code=place.__code__,
+        offset=2,
+        operation="reads attribute 'n'",
+    )
     p = g.add("GLOBAL_STATE").program()
     kind, source, source_kind, text, file, line, operation = p.describe()[0]
     assert (kind, source, source_kind, text) == ("EQUALS_MATCH", "L['a'].n", "InstanceAttr", "1")
@@ -837,10 +854,16 @@ def test_B11_code_parts_say_what_check_says():
     g = Guards()
     t = g.table
     a, b = g.arg(0), g.arg(1)
-    g.add("TYPE_MATCH", a, Box).add("EQUALS_MATCH", t.instance_attr(a, "n"), 1).add("EQUALS_MATCH", t.instance_attr(a, "s"), "x")
+    g.add("TYPE_MATCH", a, Box).add("EQUALS_MATCH", t.instance_attr(a, "n"), 1).add(
+        "EQUALS_MATCH", t.instance_attr(a, "s"), "x"
+    )
     g.add("EQUALS_MATCH", t.instance_attr(a, "f"), 1.5).add("DICT_KEYS", t.instance_attr(a, "d"), ("k",))
-    g.add("DICT_CONTAINS", t.instance_attr(a, "d"), "z", 0).add("ATTR_ABSENT", a, "zz").add("LENGTH", t.instance_attr(a, "d"), None, 1)
-    g.add("TENSOR_MATCH", b, tensor).add("IS_NOT", b, other=t.instance_attr(a, "t")).add("DISTINCT", None, (b, t.instance_attr(a, "t")))
+    g.add("DICT_CONTAINS", t.instance_attr(a, "d"), "z", 0).add("ATTR_ABSENT", a, "zz").add(
+        "LENGTH", t.instance_attr(a, "d"), None, 1
+    )
+    g.add("TENSOR_MATCH", b, tensor).add("IS_NOT", b, other=t.instance_attr(a, "t")).add(
+        "DISTINCT", None, (b, t.instance_attr(a, "t"))
+    )
     g.add("TYPE_LOOKUP", t.constant(Box), ("__init__", Box.__init__)).add("TYPE_LOOKUP", t.constant(Box), ("zz",))
     g.add("EQUALS_MATCH", t.dict_item(t.constant(entry.__globals__), "CONSTANT"), 3).add("GLOBAL_STATE")
     g.add("FUNCTION", t.dict_item(t.constant(entry.__globals__), "place"), (place.__code__, None, None))
@@ -921,3 +944,151 @@ def test_no_leak():
         p.check((box,))
         p.explain((Box(n=2),))
     assert (sys.getrefcount(box), sys.getrefcount(Box)) == before
+
+
+def random_world(random):
+    """Boxes with attributes, dicts and lists, in all representations, and a guard on everything in it."""
+
+    def value():
+        return random.choice([1, 2, "x", True, None])
+
+    def box(depth):
+        made = Box(n=value(), m=value(), d={"k": value(), "j": value()}, items=[value(), value()])
+        made.od = collections.OrderedDict(p=value(), q=value())
+        made.child = box(depth - 1) if depth else value()
+        return random.choice([inline, split, combined])(made)
+
+    def guard(g, source, object_):
+        t = g.table
+        if not isinstance(object_, (Box, dict, list)):
+            g.add("EQUALS_MATCH", source, object_)
+            return
+        g.add("TYPE_MATCH", source, type(object_))
+        if isinstance(object_, Box):
+            g.add("ATTR_ABSENT", source, "zz")
+            for name in ("n", "m", "d", "items", "od", "child"):
+                guard(g, t.instance_attr(source, name), getattr(object_, name))
+        elif isinstance(object_, dict):
+            g.add("DICT_KEYS", source, tuple(object_)).add("DICT_CONTAINS", source, "zz", 0)
+            for key, item in object_.items():
+                guard(g, t.dict_item(source, key), item)
+        else:
+            g.add("LENGTH", source, None, len(object_))
+            for i, item in enumerate(object_):
+                guard(g, t.item(source, i), item)
+
+    def mutate(b):
+        """Changes something, and gives what puts it back (as far as the guards can see)."""
+        name = random.choice(["n", "m", "d", "items", "od", "child"])
+        old = getattr(b, name)
+        match random.randrange(9):
+            case 0:
+                setattr(b, name, value())
+                return lambda: setattr(b, name, old)
+            case 1:
+                delattr(b, name)
+                return lambda: setattr(b, name, old)
+            case 2:
+                b.zz = 1
+                return lambda: delattr(b, "zz")
+            case 3:
+                before = b.__dict__
+                b.__dict__ = {**before, "n": value()}
+                return lambda: setattr(b, "__dict__", before)
+            case 4:
+                target = random.choice([b.d, b.od])
+                key, item = next(iter(target.items()))
+                target[key] = value()
+                return lambda: target.__setitem__(key, item)
+            case 5:
+                b.od.move_to_end("p")
+                return lambda: b.od.move_to_end("q")
+            case 6:
+                item = b.items[1]
+                b.items[1] = value()
+                return lambda: b.items.__setitem__(1, item)
+            case 7:
+                b.items.append(1)
+                return b.items.pop
+            case _:
+                b.__class__ = Other
+                return lambda: setattr(b, "__class__", Box)
+
+    class Other(Box):
+        pass
+
+    world, boxes = box(3), []
+    at = world
+    while isinstance(at, Box):
+        boxes.append(at)
+        at = at.child
+    g = Guards()
+    guard(g, g.arg(), world)
+    return g.program(), world, boxes, mutate
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_changes_short_cuts_agree_with_a_fresh_look(seed):
+    import random as random_module
+
+    random = random_module.Random(seed)
+    program, world, boxes, mutate = random_world(random)
+    twin, misses = copy.deepcopy(world), 0
+    assert passes(program, world) and passes(program, twin)
+    for _ in range(300):
+        undo = [mutate(box) for box in random.sample(boxes, random.randrange(1, 4))]
+        if random.random() < 0.8:
+            misses += not passes(program, world)
+        if random.random() < 0.3:
+            assert passes(program, twin)  # and its latches say nothing of the world
+        for back in reversed(undo):
+            back()
+        assert passes(program, world), program.explain((world,))
+    assert misses > 50
+
+
+def test_random_aliasing():
+    import random as random_module
+
+    random = random_module.Random(0)
+    g = Guards()
+    t = g.table
+    slots = [t.instance_attr(g.arg(i % 2), f"x{i}") for i in range(8)]
+    g.add("DISTINCT", None, tuple(slots[:6])).add("IS", slots[6], other=slots[0]).add(
+        "IS_NOT", slots[7], other=slots[1]
+    )
+    program, pool, results = g.program(), [Box() for _ in range(40)], set()
+    pairs = [(inline(Box()), split(Box())) for _ in range(3)]
+    for pair in pairs:
+        for i, x in enumerate(random.sample(pool, 8)):
+            setattr(pair[i % 2], f"x{i}", x)
+    for _ in range(3000):
+        pair = random.choice(pairs)
+        at = lambda i: getattr(pair[i % 2], f"x{i}")  # noqa: E731
+        i = random.randrange(8)
+        setattr(pair[i % 2], f"x{i}", at(0) if i == 6 else random.choice(pool))
+        holds = len({id(at(i)) for i in range(6)}) == 6 and at(6) is at(0) and at(7) is not at(1)
+        assert passes(program, *pair) == holds
+        results.add(holds)
+    assert results == {True, False}
+
+
+def test_check_never_starts_the_garbage_collector():
+    """A finaliser in the middle of a walk could free what the walk has proved."""
+    g = Guards()
+    p = g.add("LENGTH", g.table.dict_of(g.arg()), None, 1).program()
+    boxes = [Box(n=1) for _ in range(300)]  # more than the free list of dicts
+    collections_started = []
+    gc.callbacks.append(lambda phase, info: collections_started.append(phase))
+    old = gc.get_threshold()
+    try:
+        gc.set_threshold(1)
+        for box in boxes:
+            arguments = (box,)
+            before = len(collections_started)
+            held = p.check(arguments)  # makes the dict
+            assert held and len(collections_started) == before
+    finally:
+        gc.set_threshold(*old)
+        gc.callbacks.pop()
+    assert gc.isenabled()

@@ -65,7 +65,8 @@ guards::Guard guard_from(const SourceTable& table, nb::handle row) {
   }
   guard.number = nb::cast<std::int64_t>(row[3]);
   if (!row[4].is_none()) guard.other = at(table, nb::cast<int>(row[4]));
-  if (!row[5].is_none()) guard.why.code = py::Owned<PyCodeObject>::share(reinterpret_cast<PyCodeObject*>(nb::object(row[5]).ptr()));
+  if (!row[5].is_none())
+    guard.why.code = py::Owned<PyCodeObject>::share(reinterpret_cast<PyCodeObject*>(nb::object(row[5]).ptr()));
   guard.why.offset = nb::cast<int>(row[6]);
   guard.why.operation = nb::cast<std::string>(row[7]);
   return guard;
@@ -122,8 +123,8 @@ class Program {
   bool holds(std::size_t guard, nb::object value) const { return program_->holds(guard, value.ptr()); }
   nb::list referents() const {  // what traverse() shows to the garbage collector
     nb::list seen;
-    program_->traverse(
-        [](PyObject* object, void* list) { return PyList_Append(static_cast<PyObject*>(list), object); }, seen.ptr());
+    program_->traverse([](PyObject* object, void* list) { return PyList_Append(static_cast<PyObject*>(list), object); },
+                       seen.ptr());
     return seen;
   }
   // Nanoseconds per check, all of which must pass.
@@ -169,22 +170,28 @@ void add_guards_testing(nb::module_& core) {
   nb::module_ m = core.def_submodule("_guards", "Sources and guard programs built by hand.");
   nb::class_<SourceTable>(m, "Table")
       .def(nb::init<>())
-      .def("local", [](SourceTable& t, int slot, nb::object name) { return guarded([&] { return t.local(slot, name.ptr())->id; }); })
-      .def("free", [](SourceTable& t, int index, nb::object name) { return guarded([&] { return t.free(index, name.ptr())->id; }); })
-      .def("constant", [](SourceTable& t, nb::object object) { return guarded([&] { return t.constant(object.ptr())->id; }); },
-           nb::arg("object").none())
+      .def("local", [](SourceTable& t, int slot,
+                       nb::object name) { return guarded([&] { return t.local(slot, name.ptr())->id; }); })
+      .def("free", [](SourceTable& t, int index,
+                      nb::object name) { return guarded([&] { return t.free(index, name.ptr())->id; }); })
+      .def(
+          "constant",
+          [](SourceTable& t, nb::object object) { return guarded([&] { return t.constant(object.ptr())->id; }); },
+          nb::arg("object").none())
       .def("instance_attr", making(&SourceTable::instance_attr))
       .def("dict_item", making(&SourceTable::dict_item), nb::arg("base"), nb::arg("key").none())
       .def("member", making(&SourceTable::member))
       .def("dict_of", making_plain(&SourceTable::dict_of))
       .def("cell_contents", making_plain(&SourceTable::cell_contents))
       .def("type_of", making_plain(&SourceTable::type_of))
-      .def("item", [](SourceTable& t, int base, std::int64_t index) { return guarded([&] { return t.item(at(t, base), index)->id; }); })
+      .def("item", [](SourceTable& t, int base,
+                      std::int64_t index) { return guarded([&] { return t.item(at(t, base), index)->id; }); })
       .def("print", [](const SourceTable& t, int id) { return source::print(at(t, id)); })
       .def("evaluate", &evaluate, nb::arg("id"), nb::arg("locals"), nb::arg("closure") = nb::none())
       .def("__len__", &SourceTable::size);
   nb::class_<Program>(m, "Program")
-      .def(nb::init<const SourceTable&, nb::list, nb::object>(), nb::arg("table"), nb::arg("guards"), nb::arg("function") = nb::none())
+      .def(nb::init<const SourceTable&, nb::list, nb::object>(), nb::arg("table"), nb::arg("guards"),
+           nb::arg("function") = nb::none())
       .def("check", &Program::check, nb::arg("locals"), nb::arg("closure") = nb::none())
       .def("explain", &Program::explain, nb::arg("locals"), nb::arg("closure") = nb::none())
       .def("first_miss", &Program::first_miss, nb::arg("locals"), nb::arg("closure") = nb::none())

@@ -1,5 +1,6 @@
-// One guard, ready to run: what it compares, in a form that needs no Python. Every kind has one Rule (rules.cpp) that decides,
-// words what it expected and found, and prints itself as Python; there is no second copy of a check for messages.
+// One guard, ready to run: what it compares, in a form that needs no Python. Every kind has one Rule (rules.cpp) that
+// decides, words what it expected and found, and prints itself as Python; there is no second copy of a check for
+// messages.
 #pragma once
 #include <functional>
 #include <string>
@@ -11,10 +12,10 @@ namespace pellucid::guards {
 
 struct Check {
   Kind kind;
-  std::uint32_t guard = 0;            // its number in the program
-  PyObject* operand = nullptr;        // borrowed from the program, which holds or watches it
-  PyObject* found = nullptr;          // TYPE_LOOKUP: what the lookup gave; null: nothing
-  std::vector<PyObject*> items;       // keys of DICT_KEYS, (code, defaults, kwdefaults) of FUNCTION
+  std::uint32_t guard = 0;       // its number in the program
+  PyObject* operand = nullptr;   // borrowed from the program, which holds or watches it
+  PyObject* found = nullptr;     // TYPE_LOOKUP: what the lookup gave; null: nothing
+  std::vector<PyObject*> items;  // keys of DICT_KEYS, (code, defaults, kwdefaults) of FUNCTION
   std::int64_t number = 0;
   const aten::TensorSpec* tensor = nullptr;
   const aten::GlobalState* state = nullptr;
@@ -22,9 +23,9 @@ struct Check {
 
 // How the words of a code part are written.
 struct CodeText {
-  std::string value, other;                                  // the two sources as Python
-  std::vector<std::string> values;                           // DISTINCT: all of them
-  std::function<std::string(PyObject*)> constant;            // "C[3]"
+  std::string value, other;                        // the two sources as Python
+  std::vector<std::string> values;                 // DISTINCT: all of them
+  std::function<std::string(PyObject*)> constant;  // "C[3]"
 };
 
 // `other`: the second value of IS and IS_NOT. DISTINCT takes a tuple of all values.

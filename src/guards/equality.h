@@ -4,8 +4,8 @@
 
 namespace pellucid::guards {
 
-// int, float, complex, str, bytes, bool, None, tuples and frozensets of these, range, slice, torch.device, numpy scalars; any other
-// object is equal to itself only.
+// int, float, complex, str, bytes, bool, None, tuples and frozensets of these, range, slice, torch.device, numpy
+// scalars; any other object is equal to itself only.
 bool equal_constants(PyObject* expected, PyObject* found) noexcept;
 
 // Keys in iteration order (an OrderedDict's own order) against `keys`.

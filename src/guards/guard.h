@@ -36,19 +36,19 @@ struct Why {
 
 struct Guard {
   Kind kind;
-  const Source* source = nullptr;  // null for ambient guards
-  py::Owned<> operand;             // payload object (type, constant, key, tuple of keys, …), by kind
-  std::int64_t number = 0;         // payload number (length, 0/1 for absent/present), by kind
+  const Source* source = nullptr;            // null for ambient guards
+  py::Owned<> operand;                       // payload object (type, constant, key, tuple of keys, …), by kind
+  std::int64_t number = 0;                   // payload number (length, 0/1 for absent/present), by kind
   std::unique_ptr<aten::TensorSpec> tensor;  // TENSOR_MATCH
   std::unique_ptr<aten::GlobalState> state;  // GLOBAL_STATE; null: the state when the program is compiled
-  const Source* other = nullptr;   // IS / IS_NOT
+  const Source* other = nullptr;             // IS / IS_NOT
   Why why;
 };
 
 class GuardSet {
  public:
-  // Adds unless an equal guard (same kind, source, number, other, and operand: by identity, tuples item by item) is there
-  // already. Returns whether it was added.
+  // Adds unless an equal guard (same kind, source, number, other, and operand: by identity, tuples item by item) is
+  // there already. Returns whether it was added.
   bool add(Guard guard);
   const std::vector<Guard>& all() const noexcept { return guards_; }
   std::size_t size() const noexcept { return guards_.size(); }
@@ -64,7 +64,9 @@ class GuardSet {
     const Source* other;
     bool operator==(const Key& that) const noexcept;
   };
-  struct Hash { std::size_t operator()(const Key& k) const noexcept; };
+  struct Hash {
+    std::size_t operator()(const Key& k) const noexcept;
+  };
   static Key key_of(const Guard& guard) noexcept;
   std::vector<Guard> guards_;
   std::unordered_map<Key, std::size_t, Hash> keys_;  // -> index of the guard that owns the operand

@@ -18,9 +18,8 @@ PyMethodDef object_died_def = {"object_died", object_died, METH_O, nullptr};
 PyObject* Hold::on_death() {
   if (callback_) return callback_.get();
   auto flag = std::make_unique<Flag>(alive_);
-  auto capsule = py::take(PyCapsule_New(flag.get(), kCapsule, [](PyObject* self) {
-    delete static_cast<Flag*>(PyCapsule_GetPointer(self, kCapsule));
-  }));
+  auto capsule = py::take(PyCapsule_New(
+      flag.get(), kCapsule, [](PyObject* self) { delete static_cast<Flag*>(PyCapsule_GetPointer(self, kCapsule)); }));
   flag.release();
   callback_ = py::take(PyCFunction_New(&object_died_def, capsule.get()));
   return callback_.get();
@@ -33,13 +32,13 @@ bool Hold::is_watched_kind(PyObject* object) noexcept {
 }
 
 PyObject* Hold::keep(PyObject* object) {
-  if (object != nullptr && known_.insert(object).second) held_.push_back(py::Owned<>::share(object));
+  if (object != nullptr && is_held_.insert(object).second) held_.push_back(py::Owned<>::share(object));
   return object;
 }
 
 PyObject* Hold::keep_or_watch(PyObject* object) {
   if (object == nullptr || !is_watched_kind(object)) return keep(object);
-  if (known_.insert(object).second) watches_.push_back(py::take(PyWeakref_NewRef(object, on_death())));
+  if (is_watched_.insert(object).second) watches_.push_back(py::take(PyWeakref_NewRef(object, on_death())));
   return object;
 }
 

@@ -1,6 +1,6 @@
-// Who keeps the objects that guards name. Modules, classes, functions, code and constants are held; user instances are watched
-// by weak references, so that compiled code never keeps a model alive; a watched object that dies ends the program, before
-// its address can be used again.
+// Who keeps the objects that guards name. Modules, classes, functions, code and constants are held; user instances are
+// watched by weak references, so that compiled code never keeps a model alive; a watched object that dies ends the
+// program, before its address can be used again.
 #pragma once
 #include <memory>
 #include <unordered_set>
@@ -16,9 +16,11 @@ class Hold {
   Hold(const Hold&) = delete;
   Hold& operator=(const Hold&) = delete;
 
-  PyObject* keep(PyObject* object);    // held for good
+  PyObject* keep(PyObject* object);  // held for good
   PyObject* keep_or_watch(PyObject* object);
   static bool is_watched_kind(PyObject* object) noexcept;
+
+  void seal() noexcept { is_held_ = {}, is_watched_ = {}; }  // nothing more will be kept
 
   bool alive() const noexcept { return alive_ == nullptr || *alive_; }
   int traverse(visitproc visit, void* arg) const;
@@ -27,7 +29,7 @@ class Hold {
  private:
   PyObject* on_death();
   std::vector<py::Owned<>> held_, watches_;
-  std::unordered_set<PyObject*> known_;   // while the program is built
+  std::unordered_set<PyObject*> is_held_, is_watched_;  // while the program is built
   py::Owned<> callback_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

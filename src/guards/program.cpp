@@ -14,8 +14,10 @@ std::uint64_t version_of(PyObject* dict) noexcept {
 }
 
 PyObject* item_at(PyObject* sequence, std::int32_t index) noexcept {
-  if (PyList_CheckExact(sequence)) return index < PyList_GET_SIZE(sequence) ? PyList_GET_ITEM(sequence, index) : nullptr;
-  if (PyTuple_CheckExact(sequence)) return index < PyTuple_GET_SIZE(sequence) ? PyTuple_GET_ITEM(sequence, index) : nullptr;
+  if (PyList_CheckExact(sequence))
+    return index < PyList_GET_SIZE(sequence) ? PyList_GET_ITEM(sequence, index) : nullptr;
+  if (PyTuple_CheckExact(sequence))
+    return index < PyTuple_GET_SIZE(sequence) ? PyTuple_GET_ITEM(sequence, index) : nullptr;
   return nullptr;
 }
 
@@ -27,6 +29,22 @@ std::int64_t size_of(PyObject* object) noexcept {
 std::uint32_t tag_of(PyObject* type) noexcept {
   return PyType_Check(type) ? py::type_version(reinterpret_cast<PyTypeObject*>(type)) : 0;
 }
+
+// A step that makes an object could start the garbage collector, whose finalisers could free what the walk has proved.
+bool may_allocate(source::Step step) noexcept { return step == source::Step::Member || step == source::Step::DictOf; }
+
+class NoCollection {
+ public:
+  explicit NoCollection(bool wanted) noexcept : paused_(wanted && PyGC_Disable() != 0) {}
+  NoCollection(const NoCollection&) = delete;
+  NoCollection& operator=(const NoCollection&) = delete;
+  ~NoCollection() {
+    if (paused_) PyGC_Enable();
+  }
+
+ private:
+  bool paused_;
+};
 
 }  // namespace
 
@@ -187,6 +205,7 @@ PyObject* GuardProgram::load(const Node& node, const Frame& frame) noexcept {
   PyObject* base = node.parent == kNone ? nullptr : nodes_[node.parent].value;
   if (node.attributes) return base;
   py::Owned<> fresh;
+  const NoCollection pause(may_allocate(node.source->step));
   PyObject* value = source::load_step(*node.source, base, frame.locals, frame.closure, fresh);
   if (fresh && Py_REFCNT(value) == 1) {  // nobody else has it
     if (temporaries_.size() == temporaries_.capacity()) return nullptr;

@@ -1,16 +1,16 @@
 // The guards of one cache entry as one flat native program.
 //
-// Nodes are the sources in pre-order. A *group* is a set of nodes that one number proves: all values of a dict (or of an
-// instance dict) under the dict's version tag, all lookups on a class under its type version tag. Beside the nodes lies the
-// *hot* program: only what must be looked at again while every number is the same. It is one straight array:
+// Nodes are the sources in pre-order. A *group* is a set of nodes that one number proves: all values of a dict (or of
+// an instance dict) under the dict's version tag, all lookups on a class under its type version tag. Beside the nodes
+// lies the *hot* program: only what must be looked at again while every number is the same. It is one straight array:
 //
 //   LOAD  value changed?  -> walk the node's subtree in full, continue after it
 //   GROUP version moved?  -> compare each key's value in full, take the new version ("latch"), continue after it
 //   checks of what can change without a version: types of instances, lengths, tensors, function parts
 //
-// A number proves pointers; what hangs on an unproved pointer (arguments, list items, inline values) is checked in full each
-// time, because an address may be used again. Numbers are globally unique, so a latch is right for any object that shows it.
-// check() may run in two threads under the GIL: it never releases it, and a nested call takes the slow way.
+// A number proves pointers; what hangs on an unproved pointer (arguments, list items, inline values) is checked in full
+// each time, because an address may be used again. Numbers are globally unique, so a latch is right for any object that
+// shows it. check() may run in two threads under the GIL: it never releases it, and a nested call takes the slow way.
 #pragma once
 #include <memory>
 #include <optional>
@@ -27,12 +27,12 @@ namespace pellucid::guards {
 
 struct Description {  // one guard in words (FEATURES B10)
   std::string kind, source, source_kind, text;
-  std::string file;   // "" for ambient guards
+  std::string file;  // "" for ambient guards
   int line = 0;
   std::string operation;
 };
 
-struct Miss {  // the first guard that does not hold
+struct Miss {             // the first guard that does not hold
   std::size_t guard = 0;  // index in describe(); size() when the program itself is dead
   Description description;
   std::string expected, found, suggestion;
@@ -41,8 +41,9 @@ struct Miss {  // the first guard that does not hold
 
 class GuardProgram {
  public:
-  // Takes the guards over. Objects they name are held (modules, classes, functions, constants) or watched by weak references
-  // (user instances: when one dies the program is dead). `entry` is the function that is guarded: its globals print as G.
+  // Takes the guards over. Objects they name are held (modules, classes, functions, constants) or watched by weak
+  // references (user instances: when one dies the program is dead). `entry` is the function that is guarded: its
+  // globals print as G.
   static std::unique_ptr<GuardProgram> compile(const source::SourceTable& sources, std::vector<Guard> guards,
                                                PyFunctionObject* entry);
   GuardProgram(const GuardProgram&) = delete;
@@ -77,23 +78,36 @@ class GuardProgram {
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
   struct Node {
-    PyObject* value = nullptr;         // as last loaded; of an Attributes node: the object whose attributes they are
-    const Source* source = nullptr;    // of an Attributes node: its base's
+    PyObject* value = nullptr;       // as last loaded; of an Attributes node: the object whose attributes they are
+    const Source* source = nullptr;  // of an Attributes node: its base's
     std::uint32_t parent = kNone;
     std::uint32_t checks = 0, lookups = 0, key_checks = 0, checks_end = 0;  // three ranges in checks_
     std::uint32_t group_end = 0, end = 0;  // nodes: (self, group_end) proved by the group, [group_end, end) not
     std::uint32_t load_at = kNone, checks_at = 0, checks_until = 0, lookups_at = kNone, group_at = kNone;  // in hot_
-    std::uint32_t related = kNone;     // first of its links_
-    bool attributes = false;           // stands for the instance dict of its parent
+    std::uint32_t related = kNone;  // first of its links_
+    bool attributes = false;        // stands for the instance dict of its parent
   };
 
-  enum class Op : std::uint8_t { LoadLocal, LoadItem, LoadStep, Group, CheckedGroup, Attributes, TypeTag, Type, Size, Tensor, Check };
+  enum class Op : std::uint8_t {
+    LoadLocal,
+    LoadItem,
+    LoadStep,
+    Group,
+    CheckedGroup,
+    Attributes,
+    TypeTag,
+    Type,
+    Size,
+    Tensor,
+    Check
+  };
   struct Hot {
-    PyObject* value = nullptr;   // what the op looks at (Load*: the parent's value)
-    std::uint64_t payload = 0;   // child pointer, version, tag, type, length, TensorSpec*, Check*; 0 in Load*, Group*: not proved
-    std::uint32_t skip = 0;      // Load*, Group*: where to go on after a full walk
+    PyObject* value = nullptr;  // what the op looks at (Load*: the parent's value)
+    std::uint64_t payload =
+        0;  // child pointer, version, tag, type, length, TensorSpec*, Check*; 0 in Load*, Group*: not proved
+    std::uint32_t skip = 0;  // Load*, Group*: where to go on after a full walk
     std::uint32_t node = 0;
-    std::int32_t index = 0;      // LoadLocal, LoadItem
+    std::int32_t index = 0;  // LoadLocal, LoadItem
     Op op = Op::Check;
   };
 
@@ -104,9 +118,16 @@ class GuardProgram {
     std::vector<std::uint32_t> changed;  // positions since the last proof; capacity fixed
     bool all_changed = true;
   };
-  struct Link { std::uint32_t distinct, position, next; };
-  struct Pair { std::uint32_t check, node, other; };
-  struct Frame { PyObject* const* locals; PyObject* closure; };
+  struct Link {
+    std::uint32_t distinct, position, next;
+  };
+  struct Pair {
+    std::uint32_t check, node, other;
+  };
+  struct Frame {
+    PyObject* const* locals;
+    PyObject* closure;
+  };
 
   bool run(std::uint32_t at, std::uint32_t end, const Frame& frame) noexcept;
   bool walk_all(const Frame& frame) noexcept;
@@ -122,7 +143,11 @@ class GuardProgram {
   static bool distinct_holds(Distinct& distinct) noexcept;
 
   std::vector<py::Owned<>> evaluate_all(const Frame& frame) const;
-  struct Operands { PyObject *value = nullptr, *other = nullptr; py::Owned<> tuple; bool present = true; };
+  struct Operands {
+    PyObject *value = nullptr, *other = nullptr;
+    py::Owned<> tuple;
+    bool present = true;
+  };
   Operands operands_of(std::size_t check, const std::vector<py::Owned<>>& values) const;
   Miss miss_of(std::size_t check, const Operands& operands) const;
   Description description_of(const Check& check) const;
@@ -130,9 +155,9 @@ class GuardProgram {
 
   std::vector<Hot> hot_;
   std::vector<Node> nodes_;
-  std::vector<Check> checks_;             // ambient, then node by node, then relations
-  std::vector<Guard> guards_;             // as given, operands moved to hold_
-  std::vector<std::uint32_t> check_of_;   // guard number -> index in checks_
+  std::vector<Check> checks_;            // ambient, then node by node, then relations
+  std::vector<Guard> guards_;            // as given, operands moved to hold_
+  std::vector<std::uint32_t> check_of_;  // guard number -> index in checks_
   std::vector<std::uint32_t> node_of_check_;
   std::vector<std::uint32_t> roots_;
   std::uint32_t ambient_end_ = 0;

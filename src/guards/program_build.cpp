@@ -8,7 +8,8 @@ namespace pellucid::guards {
 
 using source::Step;
 
-// Turns guards into a program: copies the sources it needs, lays them out as a tree in pre-order, and writes the hot program.
+// Turns guards into a program: copies the sources it needs, lays them out as a tree in pre-order, and writes the hot
+// program.
 class Builder {
  public:
   Builder(const source::SourceTable& table, std::vector<Guard> guards) : table_(table), program_(new GuardProgram) {
@@ -26,7 +27,7 @@ class Builder {
     std::uint32_t attributes_plan = kNone;       // of a value: its Attributes child
     std::vector<std::uint32_t> grouped, others;  // children
     std::vector<std::uint32_t> guards, lookups, key_guards;
-    PyTypeObject* known_type = nullptr;          // from TYPE_MATCH
+    PyTypeObject* known_type = nullptr;  // from TYPE_MATCH
     std::uint32_t node = kNone;
   };
 
@@ -50,7 +51,7 @@ class Builder {
 
   const source::SourceTable& table_;
   std::unique_ptr<GuardProgram> program_;
-  std::vector<std::uint32_t> plan_of_;   // source id -> plan
+  std::vector<std::uint32_t> plan_of_;  // source id -> plan
   std::vector<Plan> plans_;
   std::vector<std::uint32_t> plan_of_node_, root_plans_, ambient_, relations_;
 };
@@ -58,7 +59,9 @@ class Builder {
 namespace {
 
 bool is_relation(Kind kind) { return kind == Kind::IS || kind == Kind::IS_NOT || kind == Kind::DISTINCT; }
-bool is_key_check(Kind kind) { return kind == Kind::DICT_KEYS || kind == Kind::DICT_CONTAINS || kind == Kind::ATTR_ABSENT; }
+bool is_key_check(Kind kind) {
+  return kind == Kind::DICT_KEYS || kind == Kind::DICT_CONTAINS || kind == Kind::ATTR_ABSENT;
+}
 
 int rank(Kind kind) { return kind == Kind::ID_MATCH ? 0 : kind == Kind::TYPE_MATCH ? 1 : 2; }
 
@@ -117,7 +120,8 @@ void Builder::place(std::uint32_t index) {
     return;
   }
   if (guard.source == nullptr) {
-    if (guard.kind != Kind::GLOBAL_STATE && guard.kind != Kind::ABC_TOKEN) throw std::logic_error("a guard without a source");
+    if (guard.kind != Kind::GLOBAL_STATE && guard.kind != Kind::ABC_TOKEN)
+      throw std::logic_error("a guard without a source");
     ambient_.push_back(index);
     return;
   }
@@ -138,15 +142,23 @@ void Builder::place(std::uint32_t index) {
 
 void Builder::place_guards() {
   for (std::uint32_t i = 0; i < program_->guards_.size(); ++i) place(i);
+  // OrderedDict.move_to_end leaves the version as it is: there the version proves the values, not the order of the
+  // keys.
+  const auto is_not_order = [&](std::uint32_t guard) { return program_->guards_[guard].kind != Kind::DICT_KEYS; };
   for (Plan& plan : plans_) {
+    const bool may_be_ordered = plan.known_type == nullptr || is_ordered_dict_type(plan.known_type);
+    const auto first = may_be_ordered
+                           ? std::stable_partition(plan.key_guards.begin(), plan.key_guards.end(), is_not_order)
+                           : plan.key_guards.end();
+    plan.guards.insert(plan.guards.end(), first, plan.key_guards.end());
+    plan.key_guards.erase(first, plan.key_guards.end());
     std::stable_sort(plan.guards.begin(), plan.guards.end(), [&](std::uint32_t a, std::uint32_t b) {
       return rank(program_->guards_[a].kind) < rank(program_->guards_[b].kind);
     });
   }
   // Arguments change most often: look at them first.
-  std::stable_sort(root_plans_.begin(), root_plans_.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return plans_[a].source->step < plans_[b].source->step;
-  });
+  std::stable_sort(root_plans_.begin(), root_plans_.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return plans_[a].source->step < plans_[b].source->step; });
 }
 
 void Builder::copy_sources() {
@@ -190,6 +202,9 @@ void Builder::take_operand(Check& check, const Guard& guard) {
       check.operand = hold.keep(members.get());
       return;
     }
+    case Kind::EQUALS_MATCH:
+      check.operand = hold.keep(operand);
+      return;
     case Kind::ABC_TOKEN:
       check.operand = hold.keep(py::import_attr("_abc", "get_cache_token").get());
       return;
@@ -245,15 +260,22 @@ void Builder::lay_out(std::uint32_t index, std::uint32_t parent) {
 
 // Once true of an object, true of it for good: proved with the pointer.
 bool Builder::is_stable(const Check& check, const Plan& plan) const {
-  const auto known = [&](PyTypeObject* base) { return plan.known_type != nullptr && PyType_IsSubtype(plan.known_type, base) != 0; };
+  const auto known = [&](PyTypeObject* base) {
+    return plan.known_type != nullptr && PyType_IsSubtype(plan.known_type, base) != 0;
+  };
   switch (check.kind) {
     case Kind::ID_MATCH:
     case Kind::NOT_ID:
-    case Kind::EQUALS_MATCH: return true;
-    case Kind::TYPE_MATCH: return keeps_type(plan.known_type);
-    case Kind::LENGTH: return known(&PyTuple_Type) || known(&PyFrozenSet_Type);
-    case Kind::SET_EQUALS: return known(&PyFrozenSet_Type);
-    default: return false;
+    case Kind::EQUALS_MATCH:
+      return true;
+    case Kind::TYPE_MATCH:
+      return keeps_type(plan.known_type);
+    case Kind::LENGTH:
+      return known(&PyTuple_Type) || known(&PyFrozenSet_Type);
+    case Kind::SET_EQUALS:
+      return known(&PyFrozenSet_Type);
+    default:
+      return false;
   }
 }
 
@@ -276,10 +298,17 @@ void Builder::emit_check(const Check& check, std::uint32_t node) {
   GuardProgram::Hot hot;
   hot.node = node;
   switch (check.kind) {
-    case Kind::TYPE_MATCH: hot.op = Op::Type, hot.payload = reinterpret_cast<std::uint64_t>(check.operand); break;
-    case Kind::LENGTH: hot.op = Op::Size, hot.payload = static_cast<std::uint64_t>(check.number); break;
-    case Kind::TENSOR_MATCH: hot.op = Op::Tensor, hot.payload = reinterpret_cast<std::uint64_t>(check.tensor); break;
-    default: hot.op = Op::Check, hot.payload = reinterpret_cast<std::uint64_t>(&check);
+    case Kind::TYPE_MATCH:
+      hot.op = Op::Type, hot.payload = reinterpret_cast<std::uint64_t>(check.operand);
+      break;
+    case Kind::LENGTH:
+      hot.op = Op::Size, hot.payload = static_cast<std::uint64_t>(check.number);
+      break;
+    case Kind::TENSOR_MATCH:
+      hot.op = Op::Tensor, hot.payload = reinterpret_cast<std::uint64_t>(check.tensor);
+      break;
+    default:
+      hot.op = Op::Check, hot.payload = reinterpret_cast<std::uint64_t>(&check);
   }
   program_->hot_.push_back(hot);
 }
@@ -308,10 +337,6 @@ void Builder::emit(std::uint32_t index, bool proved) {
   for (std::uint32_t i = node.checks; i < node.lookups; ++i) {
     if (!proved || !is_stable(program_->checks_[i], plan)) emit_check(program_->checks_[i], index);
   }
-  const bool may_be_ordered = plan.known_type == nullptr || is_ordered_dict_type(plan.known_type);
-  for (std::uint32_t i = node.key_checks; i < node.checks_end; ++i) {  // move_to_end leaves the version as it is
-    if (program_->checks_[i].kind == Kind::DICT_KEYS && may_be_ordered) emit_check(program_->checks_[i], index);
-  }
   node.checks_until = here();
   if (node.lookups != node.key_checks) {
     node.lookups_at = here();
@@ -325,7 +350,9 @@ void Builder::emit(std::uint32_t index, bool proved) {
 }
 
 void Builder::add_relations() {
-  const auto node_of = [&](const Source* source) { return plans_[plan_of_[static_cast<std::size_t>(source->id)]].node; };
+  const auto node_of = [&](const Source* source) {
+    return plans_[plan_of_[static_cast<std::size_t>(source->id)]].node;
+  };
   for (const std::uint32_t index : relations_) {
     const Guard& guard = program_->guards_[index];
     const auto check = static_cast<std::uint32_t>(program_->checks_.size());
@@ -341,7 +368,8 @@ void Builder::add_relations() {
       const std::uint32_t node = node_of(table_.at(PyLong_AsSize_t(PyTuple_GET_ITEM(guard.operand.get(), i))));
       distinct.nodes.push_back(node);
       std::uint32_t& first = program_->nodes_[node].related;
-      program_->links_.push_back({static_cast<std::uint32_t>(program_->distincts_.size()), static_cast<std::uint32_t>(i), first});
+      program_->links_.push_back(
+          {static_cast<std::uint32_t>(program_->distincts_.size()), static_cast<std::uint32_t>(i), first});
       first = static_cast<std::uint32_t>(program_->links_.size() - 1);
     }
     distinct.values.assign(distinct.nodes.size(), nullptr);
@@ -369,9 +397,11 @@ std::unique_ptr<GuardProgram> Builder::build(PyFunctionObject* entry) {
     emit(root, program_->nodes_[root].source->step == Step::Const);
   }
   std::size_t steps = 0;
-  for (const auto& node : program_->nodes_) steps += node.source->step == Step::Member || node.source->step == Step::Item;
+  for (const auto& node : program_->nodes_)
+    steps += node.source->step == Step::Member || node.source->step == Step::Item;
   program_->temporaries_.reserve(2 * steps);
   for (Guard& guard : program_->guards_) guard.operand = {};  // held or watched now
+  program_->hold_.seal();
   return std::move(program_);
 }
 

@@ -13,7 +13,13 @@ constexpr std::string_view kSteps[] = {
 
 std::string place_of(const Description& d) {
   if (d.file.empty()) return {};
-  return std::string(" (").append(d.file).append(":").append(std::to_string(d.line)).append(d.operation.empty() ? "" : ", ").append(d.operation).append(")");
+  return std::string(" (")
+      .append(d.file)
+      .append(":")
+      .append(std::to_string(d.line))
+      .append(d.operation.empty() ? "" : ", ")
+      .append(d.operation)
+      .append(")");
 }
 
 }  // namespace

@@ -32,7 +32,8 @@ std::string type_name(PyObject* value) {
 
 std::string keys_text(PyObject* const* keys, std::size_t count) {
   std::string text = "[";
-  for (std::size_t i = 0; i < count && text.size() < kLongest; ++i) text.append(i == 0 ? "" : ", ").append(show(keys[i]));
+  for (std::size_t i = 0; i < count && text.size() < kLongest; ++i)
+    text.append(i == 0 ? "" : ", ").append(show(keys[i]));
   return shortened(std::move(text)).append("] (").append(std::to_string(count)).append(")");
 }
 
@@ -96,7 +97,8 @@ struct Rule<Kind::TYPE_MATCH> {
 
 template <>
 struct Rule<Kind::EQUALS_MATCH> {
-  static constexpr const char* kSuggestion = "a Python value is part of the compiled code: pass it as a tensor if it changes often";
+  static constexpr const char* kSuggestion =
+      "a Python value is part of the compiled code: pass it as a tensor if it changes often";
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return equal_constants(c.operand, v); }
   static std::string expected(const Check& c) { return show(c.operand); }
   static std::string found(const Check& c, PyObject* v, PyObject*) {
@@ -106,14 +108,21 @@ struct Rule<Kind::EQUALS_MATCH> {
     PyTypeObject* type = Py_TYPE(c.operand);
     if (c.operand == Py_None || type == &PyBool_Type) return t.value + " is " + show(c.operand);
     if (type != &PyLong_Type && type != &PyUnicode_Type && type != &PyBytes_Type) return native(c, t);
-    return std::string("type(").append(t.value).append(") is ").append(type->tp_name).append(" and ").append(t.value).append(" == ").append(
-        py::repr_of(c.operand));
+    return std::string("type(")
+        .append(t.value)
+        .append(") is ")
+        .append(type->tp_name)
+        .append(" and ")
+        .append(t.value)
+        .append(" == ")
+        .append(py::repr_of(c.operand));
   }
 };
 
 template <>
 struct Rule<Kind::LENGTH> {
-  static constexpr const char* kSuggestion = "loops over a container are unrolled: keep its length, or stack it into a tensor";
+  static constexpr const char* kSuggestion =
+      "loops over a container are unrolled: keep its length, or stack it into a tensor";
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return source::native_length(v) == c.number; }
   static std::string expected(const Check& c) { return std::string("length ").append(std::to_string(c.number)); }
   static std::string found(const Check&, PyObject* v, PyObject*) {
@@ -131,7 +140,9 @@ struct Rule<Kind::DICT_KEYS> {
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
     return equal_keys(v, c.items.data(), static_cast<Py_ssize_t>(c.items.size()));
   }
-  static std::string expected(const Check& c) { return std::string("keys ").append(keys_text(c.items.data(), c.items.size())); }
+  static std::string expected(const Check& c) {
+    return std::string("keys ").append(keys_text(c.items.data(), c.items.size()));
+  }
   static std::string found(const Check&, PyObject* v, PyObject*) { return keys_of(v); }
   static std::string code(const Check& c, const CodeText& t) {
     std::vector<std::string> keys;
@@ -168,7 +179,9 @@ struct Rule<Kind::ATTR_ABSENT> {
     return py::native_instance_attr(v, c.operand) == nullptr;
   }
   static std::string expected(const Check& c) { return std::string("no instance attribute ").append(show(c.operand)); }
-  static std::string found(const Check& c, PyObject* v, PyObject*) { return show(py::native_instance_attr(v, c.operand)); }
+  static std::string found(const Check& c, PyObject* v, PyObject*) {
+    return show(py::native_instance_attr(v, c.operand));
+  }
   static std::string code(const Check& c, const CodeText& t) {
     return py::repr_of(c.operand).append(" not in getattr(").append(t.value).append(", '__dict__', ())");
   }
@@ -201,30 +214,42 @@ struct Rule<Kind::TYPE_LOOKUP> {
   static std::string code(const Check& c, const CodeText& t) {
     const std::string name = py::repr_of(c.operand);
     const std::string test = name + " in b.__dict__";
-    if (c.found == nullptr) return std::string("not any(").append(test).append(" for b in ").append(t.value).append(".__mro__)");
-    return std::string("next((b.__dict__[").append(name).append("] for b in ").append(t.value).append(".__mro__ if ").append(test).append(
-        "), None) is ").append(t.constant(c.found));
+    if (c.found == nullptr)
+      return std::string("not any(").append(test).append(" for b in ").append(t.value).append(".__mro__)");
+    return std::string("next((b.__dict__[")
+        .append(name)
+        .append("] for b in ")
+        .append(t.value)
+        .append(".__mro__ if ")
+        .append(test)
+        .append("), None) is ")
+        .append(t.constant(c.found));
   }
 };
 
 template <>
 struct Rule<Kind::FUNCTION> {
-  static constexpr const char* kSuggestion = "define the function once, outside the code that calls the compiled function";
-  static bool same(PyObject* expected, PyObject* found) noexcept { return expected == (found == nullptr ? Py_None : found); }
+  static constexpr const char* kSuggestion =
+      "define the function once, outside the code that calls the compiled function";
+  static bool same(PyObject* expected, PyObject* found) noexcept {
+    return expected == (found == nullptr ? Py_None : found);
+  }
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
     if (!PyFunction_Check(v)) return false;
     const auto* f = reinterpret_cast<PyFunctionObject*>(v);
     return f->func_code == c.items[0] && same(c.items[1], f->func_defaults) && same(c.items[2], f->func_kwdefaults);
   }
   static std::string expected(const Check& c) {
-    return std::string("a function with the code ").append(py::text_of(reinterpret_cast<PyCodeObject*>(c.items[0])->co_qualname)).append(
-        " and its defaults");
+    return std::string("a function with the code ")
+        .append(py::text_of(reinterpret_cast<PyCodeObject*>(c.items[0])->co_qualname))
+        .append(" and its defaults");
   }
   static std::string found(const Check& c, PyObject* v, PyObject*) {
     if (!PyFunction_Check(v)) return type_name(v);
     const auto* f = reinterpret_cast<PyFunctionObject*>(v);
-    const char* what = f->func_code != c.items[0] ? " with other code"
-                       : !same(c.items[1], f->func_defaults) ? " with other __defaults__" : " with other __kwdefaults__";
+    const char* what = f->func_code != c.items[0]            ? " with other code"
+                       : !same(c.items[1], f->func_defaults) ? " with other __defaults__"
+                                                             : " with other __kwdefaults__";
     return show(v).append(what);
   }
   static std::string code(const Check& c, const CodeText& t) {
@@ -249,7 +274,8 @@ struct Rule<Kind::CELL_EMPTY> {
 
 template <>
 struct Rule<Kind::TENSOR_MATCH> {
-  static constexpr const char* kSuggestion = "the code is compiled for this metadata: keep sizes, dtype, device and requires_grad, or pad to fixed sizes";
+  static constexpr const char* kSuggestion =
+      "the code is compiled for this metadata: keep sizes, dtype, device and requires_grad, or pad to fixed sizes";
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return c.tensor->matches(v); }
   static std::string expected(const Check& c) { return c.tensor->text(); }
   static std::string found(const Check& c, PyObject* v, PyObject*) { return c.tensor->mismatch(v); }
@@ -282,9 +308,7 @@ struct Rule<Kind::DISTINCT> {
     std::vector<PyObject*> scratch;
     return all_distinct(values.data(), values.size(), scratch);
   }
-  static std::string expected(const Check& c) {
-    return std::to_string(c.number).append(" different objects");
-  }
+  static std::string expected(const Check& c) { return std::to_string(c.number).append(" different objects"); }
   static std::string found(const Check&, PyObject* v, PyObject*) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(v); ++i) {
       for (Py_ssize_t j = 0; j < i; ++j) {
@@ -295,7 +319,10 @@ struct Rule<Kind::DISTINCT> {
     return "different objects";
   }
   static std::string code(const Check& c, const CodeText& t) {
-    return std::string("len({id(v) for v in (").append(joined(t.values)).append(",)}) == ").append(std::to_string(c.number));
+    return std::string("len({id(v) for v in (")
+        .append(joined(t.values))
+        .append(",)}) == ")
+        .append(std::to_string(c.number));
   }
 };
 
@@ -336,9 +363,11 @@ struct Row {
   const char* suggestion;
 };
 
-constexpr Row kRows[] = {  // a kind without a complete Rule does not compile
-#define GUARD(kind, payload, meaning) \
-  {&Rule<Kind::kind>::holds, &Rule<Kind::kind>::expected, &Rule<Kind::kind>::found, &Rule<Kind::kind>::code, Rule<Kind::kind>::kSuggestion},
+constexpr Row kRows[] = {
+    // a kind without a complete Rule does not compile
+#define GUARD(kind, payload, meaning)                                                                        \
+  {&Rule<Kind::kind>::holds, &Rule<Kind::kind>::expected, &Rule<Kind::kind>::found, &Rule<Kind::kind>::code, \
+   Rule<Kind::kind>::kSuggestion},
 #include "guards/guards.def"
 };
 
@@ -346,9 +375,13 @@ const Row& row(const Check& check) noexcept { return kRows[static_cast<std::size
 
 }  // namespace
 
-bool holds(const Check& check, PyObject* value, PyObject* other) noexcept { return row(check).holds(check, value, other); }
+bool holds(const Check& check, PyObject* value, PyObject* other) noexcept {
+  return row(check).holds(check, value, other);
+}
 std::string expected_text(const Check& check) { return row(check).expected(check); }
-std::string found_text(const Check& check, PyObject* value, PyObject* other) { return row(check).found(check, value, other); }
+std::string found_text(const Check& check, PyObject* value, PyObject* other) {
+  return row(check).found(check, value, other);
+}
 std::string code_text(const Check& check, const CodeText& text) { return row(check).code(check, text); }
 std::string suggestion(const Check& check) { return row(check).suggestion; }
 

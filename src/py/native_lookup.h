@@ -1,5 +1,5 @@
-// Lookups for guards: nothing here runs user code, raises or makes a dict. Keys of builtin immutable types compare by value,
-// all other keys by identity, so a user's __eq__ or __hash__ is never called.
+// Lookups for guards: nothing here runs user code, raises or makes a dict. Keys of builtin immutable types compare by
+// value, all other keys by identity, so a user's __eq__ or __hash__ is never called.
 #pragma once
 #include <Python.h>
 
@@ -10,7 +10,8 @@ namespace pellucid::py {
 // The entry `name` of the instance dict in whatever form it is (cpython311.h, "instances"). Borrowed, or null.
 PyObject* native_instance_attr(PyObject* object, PyObject* name) noexcept;
 
-// instance_dict_if_any, with its usual case inline for the guards' hot path (the word before the header, as in cpython311.cpp).
+// instance_dict_if_any, with its usual case inline for the guards' hot path (the word before the header, as in
+// cpython311.cpp).
 inline PyObject* instance_dict_now(PyObject* object) noexcept {
   if (PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_MANAGED_DICT)) return reinterpret_cast<PyObject**>(object)[-3];
   return instance_dict_if_any(object);

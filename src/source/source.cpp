@@ -75,9 +75,12 @@ std::string module_of_namespace(PyObject* dict) {
 
 std::string root_text_of(const Source* root) {
   switch (root->step) {
-    case Step::Local: return std::string("L[").append(py::repr_of(root->operand.get())).append("]");
-    case Step::Free: return std::string("F[").append(py::repr_of(root->operand.get())).append("]");
-    default: break;
+    case Step::Local:
+      return std::string("L[").append(py::repr_of(root->operand.get())).append("]");
+    case Step::Free:
+      return std::string("F[").append(py::repr_of(root->operand.get())).append("]");
+    default:
+      break;
   }
   PyObject* object = root->operand.get();
   if (object == nullptr) return "C[?]";
@@ -98,7 +101,8 @@ std::size_t SourceTable::Hash::operator()(const Key& k) const noexcept {
 const Source* SourceTable::intern(Step step, const Source* base, PyObject* operand, std::int64_t index) {
   auto [place, fresh] = by_key_.try_emplace(Key{step, base, operand, index}, nullptr);
   if (!fresh) return place->second;
-  auto made = std::make_unique<Source>(Source{step, base, py::Owned<>::share(operand), index, static_cast<int>(all_.size())});
+  auto made =
+      std::make_unique<Source>(Source{step, base, py::Owned<>::share(operand), index, static_cast<int>(all_.size())});
   place->second = made.get();
   all_.push_back(std::move(made));
   return place->second;
@@ -153,18 +157,27 @@ PyObject* load_step(const Source& source, PyObject* base, PyObject* const* local
                     py::Owned<>& fresh) noexcept {
   if (base == nullptr && has_base(source.step)) return nullptr;
   switch (source.step) {
-    case Step::Local: return locals == nullptr ? nullptr : locals[source.index];
+    case Step::Local:
+      return locals == nullptr ? nullptr : locals[source.index];
     case Step::Free:
       if (closure == nullptr || source.index >= PyTuple_GET_SIZE(closure)) return nullptr;
       return PyTuple_GET_ITEM(closure, source.index);
-    case Step::Const: return source.operand.get();
-    case Step::InstanceAttr: return py::native_instance_attr(base, source.operand.get());
-    case Step::DictOf: return py::make_instance_dict(base);  // the program asked for the dict, so making it changes nothing
-    case Step::Item: return load_item(base, source.index, fresh);
-    case Step::DictItem: return PyDict_Check(base) ? py::native_dict_get(base, source.operand.get()) : nullptr;
-    case Step::Member: return load_member(base, source.operand.get(), fresh);
-    case Step::CellContents: return PyCell_Check(base) ? PyCell_GET(base) : nullptr;
-    case Step::TypeOf: return reinterpret_cast<PyObject*>(Py_TYPE(base));
+    case Step::Const:
+      return source.operand.get();
+    case Step::InstanceAttr:
+      return py::native_instance_attr(base, source.operand.get());
+    case Step::DictOf:
+      return py::make_instance_dict(base);  // the program asked for the dict, so making it changes nothing
+    case Step::Item:
+      return load_item(base, source.index, fresh);
+    case Step::DictItem:
+      return PyDict_Check(base) ? py::native_dict_get(base, source.operand.get()) : nullptr;
+    case Step::Member:
+      return load_member(base, source.operand.get(), fresh);
+    case Step::CellContents:
+      return PyCell_Check(base) ? PyCell_GET(base) : nullptr;
+    case Step::TypeOf:
+      return reinterpret_cast<PyObject*>(Py_TYPE(base));
   }
   return nullptr;
 }
@@ -229,17 +242,28 @@ std::string print(const Source* source, const RootText& root_text) {
           break;
         }
         [[fallthrough]];
-      case Step::Member: text.append(".").append(py::text_of(s->operand.get())); break;
-      case Step::DictOf: text += ".__dict__"; break;
-      case Step::Item: text.append("[").append(std::to_string(s->index)).append("]"); break;
+      case Step::Member:
+        text.append(".").append(py::text_of(s->operand.get()));
+        break;
+      case Step::DictOf:
+        text += ".__dict__";
+        break;
+      case Step::Item:
+        text.append("[").append(std::to_string(s->index)).append("]");
+        break;
       case Step::DictItem: {
         const std::string key = is_plain_key(s->operand.get()) ? std::string() : root_text(s);
         text.append("[").append(key.empty() ? describe(s->operand.get()) : key).append("]");
         break;
       }
-      case Step::CellContents: text += ".cell_contents"; break;
-      case Step::TypeOf: text.insert(0, "type(").append(")"); break;
-      default: break;
+      case Step::CellContents:
+        text += ".cell_contents";
+        break;
+      case Step::TypeOf:
+        text.insert(0, "type(").append(")");
+        break;
+      default:
+        break;
     }
   }
   return text;

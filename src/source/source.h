@@ -23,10 +23,10 @@ enum class Step : std::uint8_t {
 
 struct Source {
   Step step;
-  const Source* base;  // null for roots
-  py::Owned<> operand; // name, key, or the object itself (Const); may be empty
-  std::int64_t index;  // local slot, free variable or item index; -1 when unused
-  int id;              // position in the table: parents have smaller ids than children
+  const Source* base;   // null for roots
+  py::Owned<> operand;  // name, key, or the object itself (Const); may be empty
+  std::int64_t index;   // local slot, free variable or item index; -1 when unused
+  int id;               // position in the table: parents have smaller ids than children
 
   const Source* root() const noexcept {
     const Source* s = this;
@@ -41,14 +41,15 @@ class SourceTable {
   SourceTable(const SourceTable&) = delete;
   SourceTable& operator=(const SourceTable&) = delete;
 
-  const Source* local(int slot, PyObject* name);   // slot in the entry's co_varnames arguments
-  const Source* free(int index, PyObject* name);   // the cell object of free variable `index` of the entry function
-  const Source* constant(PyObject* object);        // an object known by identity; the table holds it
+  const Source* local(int slot, PyObject* name);  // slot in the entry's co_varnames arguments
+  const Source* free(int index, PyObject* name);  // the cell object of free variable `index` of the entry function
+  const Source* constant(PyObject* object);       // an object known by identity; the table holds it
   const Source* instance_attr(const Source* base, PyObject* name);
   const Source* dict_of(const Source* base);
   const Source* item(const Source* base, std::int64_t index);
   const Source* dict_item(const Source* base, PyObject* key);  // dict_item(dict_of(x), str k) is instance_attr(x, k)
-  const Source* member(const Source* base, PyObject* name);    // slot or C-level getset attribute, read through its descriptor
+  const Source* member(const Source* base,
+                       PyObject* name);  // slot or C-level getset attribute, read through its descriptor
   const Source* cell_contents(const Source* base);
   const Source* type_of(const Source* base);
 
@@ -77,8 +78,8 @@ class SourceTable {
 // module's namespace). Never raises.
 std::string print(const Source* source);
 
-// The same, with the text of roots, and of keys that are not plain constants, chosen by the caller ("" leaves it to print): code to
-// be evaluated needs other roots than messages.
+// The same, with the text of roots, and of keys that are not plain constants, chosen by the caller ("" leaves it to
+// print): code to be evaluated needs other roots than messages.
 using RootText = std::function<std::string(const Source*)>;
 std::string print(const Source* source, const RootText& root_text);
 
