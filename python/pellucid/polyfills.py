@@ -4,6 +4,8 @@ Each stands for a C function and follows its semantics. They are never called by
 their frames do not show in user stacks. They use only names that cannot be shadowed by the user's module: this module's globals are its own.
 """
 
+from copyreg import __newobj__ as _NEW_OBJECT
+
 _MISSING = object()
 
 
@@ -455,3 +457,18 @@ def autograd_function_forward(cls, *args):
     ctx = ForwardContext()
     ctx.needs_input_grad = (False,) * len(args)
     return cls.forward(ctx, *args)
+
+
+def object_getstate(self):
+    return self.__dict__ if hasattr(self, "__dict__") and self.__dict__ else None
+
+
+def object_reduce_ex(self, protocol):
+    """object.__reduce_ex__(self, protocol >= 2) for instances without slots."""
+    cls = type(self)
+    if cls.__reduce__ is not object.__reduce__:
+        return self.__reduce__()
+    args = self.__getnewargs__() if hasattr(cls, "__getnewargs__") else ()
+    list_items = iter(self) if isinstance(self, list) else None
+    dict_items = iter(self.items()) if isinstance(self, dict) else None
+    return _NEW_OBJECT, (cls, *args), self.__getstate__(), list_items, dict_items

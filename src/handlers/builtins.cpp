@@ -99,7 +99,13 @@ Result id_(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
   PyObject* object = t.original(args[0]);
   const objects::Source* source = t.source_of(object);
-  if (source == nullptr) t.unsupported(Reason::UntracedCallable, {{"callee", "id() of an object made in the region"}});
+  if (source == nullptr) {
+    auto number = py::take(PyLong_FromVoidPtr(object));
+    t.keep(object);
+    t.keep(number.get());
+    t.capture().region_ids.insert(number.get());
+    return t.settle(std::move(then), Result::of(std::move(number)));
+  }
   if (source->step != source::Step::Const) t.guard(objects::Kind::ID_MATCH, source, py::Owned<>::share(object));
   PyObject* values[] = {object};
   return run_native(t, f, Args{values, nullptr}, std::move(then));
@@ -368,6 +374,21 @@ Result object_new(Tracer& t, PyObject* f, Args args, Continuation then) {
   PyObject* values[] = {args[0]};
   return run_native(t, f, Args{values, nullptr}, std::move(then));  // extra arguments are __init__'s
 }
+// The default way of copying and pickling: only for instances whose state is their dict (and list or dict items).
+Result reduce_ex(Tracer& t, PyObject*, Args args, Continuation then) {
+  PyObject* mro = args.size() == 2 ? Py_TYPE(args[0])->tp_mro : nullptr;
+  auto slots = py::interned("__slots__");
+  for (Py_ssize_t i = 0; mro != nullptr && i < PyTuple_GET_SIZE(mro); ++i) {
+    PyObject* dict = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i))->tp_dict;
+    PyObject* found = PyDict_GetItem(dict, slots.get());
+    if (found != nullptr && PyObject_Size(found) != 0) t.unsupported(Reason::UntracedCallable, {{"callee", "copying an instance with __slots__"}});
+  }
+  const Cat cat = mro == nullptr ? Cat::Other : objects::cat_of(args[0]);
+  if (cat != Cat::Instance && cat != Cat::Dict && cat != Cat::List) t.unsupported(Reason::UntracedCallable, {{"callee", std::string("copying a ") + Py_TYPE(args[0])->tp_name}});
+  return t.call_polyfill("object_reduce_ex", args.values, std::move(then));
+}
+Result getstate(Tracer& t, PyObject*, Args args, Continuation then) { return t.call_polyfill("object_getstate", args.values, std::move(then)); }
+
 Result tuple_new(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() != 2) return run_native(t, f, args, std::move(then));
   auto elements = t.native_elements(args[1]);
@@ -404,7 +425,7 @@ const Row rows[] = {
     {"builtins.frozenset", container}, {"builtins.dict", dict}, {"builtins.zip", zip}, {"builtins.enumerate", enumerate}, {"builtins.map", map},
     {"builtins.filter", filter}, {"builtins.reversed", reversed}, {"builtins.max", max}, {"builtins.min", min}, {"builtins.sum", sum},
     {"builtins.any", any}, {"builtins.all", all}, {"builtins.sorted", sorted}, {"builtins.super", super_}, {"builtins.object", object_},
-    {"builtins.object.__new__", object_new}, {"builtins.tuple.__new__", tuple_new}, {"builtins.vars", vars}, {"builtins.slice", slice_},
+    {"builtins.object.__new__", object_new}, {"builtins.tuple.__new__", tuple_new}, {"builtins.object.__reduce_ex__", reduce_ex}, {"builtins.object.__getstate__", getstate}, {"builtins.vars", vars}, {"builtins.slice", slice_},
     {"builtins.type.__instancecheck__", type_check}, {"builtins.type.__subclasscheck__", type_check},
     {"builtins.locals", inspects_stack}, {"builtins.globals", inspects_stack}, {"builtins.dir", inspects_stack}, {"builtins.exec", refuse}, {"builtins.eval", refuse},
     {"builtins.print", refuse}, {"builtins.input", refuse}, {"builtins.open", refuse}, {"builtins.breakpoint", refuse},

@@ -257,7 +257,10 @@ Result about_constant(Tracer& t, PyObject* f, Args args, Continuation then) {
 // constants as it is.
 Result proxy_method(Tracer& t, PyObject* f, Args args, Continuation then) {
   const objects::Source* source = args.size() >= 1 ? t.source_of(args[0]) : nullptr;
-  if (source == nullptr || source->step != source::Step::Const) t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
+  // Signature.parameters is the proxy whose mapping nobody can change; a class's __dict__ is not.
+  const bool parameters = source != nullptr && PyUnicode_Check(source->operand.get()) && PyUnicode_CompareWithASCIIString(source->operand.get(), "_parameters") == 0;
+  if (source == nullptr || !(parameters || source->step == source::Step::Const)) t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
+  if (source->step != source::Step::Const) t.guard(objects::Kind::ID_MATCH, source, py::Owned<>::share(args[0]));
   auto items = py::take(PyMapping_Items(args[0]));
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
     PyObject* pair = PyList_GET_ITEM(items.get(), i);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "graph/graph.h"
@@ -46,6 +47,8 @@ struct Capture {
   // Fakes and lifted real tensors -> their node. A real tensor (input) has a placeholder and a source.
   std::unordered_map<PyObject*, graph::Node*> node_of;
   std::unordered_map<const graph::Node*, PyObject*> input_of;  // placeholder -> the real tensor met during capture
+  // ids of objects that the region made: good as keys inside it, meaningless outside, so they must not leave.
+  std::unordered_set<PyObject*> region_ids;
   std::vector<py::Owned<>> alive;         // keeps every key of the two maps alive
   std::vector<std::string> notes;         // deferred decisions worth showing in explain
   std::int64_t instructions = 0;          // executed symbolically
