@@ -366,6 +366,18 @@ def test_the_memory_guard_is_released():
     assert [ref() for ref in refs] == [None, None, None]
 
 
+@pytest.mark.parametrize("name", ["eager", "aot_eager", "inductor"])
+def test_constants_of_the_graph(name):
+    x, constant = torch.ones(3), torch.arange(3.0)
+    r = Recorder()
+    px = r.input("L['x']", x)
+    c = r.graph.get_attr("_tensor_constant0", constant, r.scope.fake_of(constant))
+    r.values[id(c)] = (c, r.scope.fake_of(constant))
+    gm = r.module(r.call(operator.mul, px, c))
+    compiled = call_backend(gm, r.examples, name)
+    assert torch.equal(compiled(x + 1)[0], constant * 2)
+
+
 def test_aot_metadata(inputs):
     from torch._guards import CompileId
     from torch._subclasses.fake_tensor import FakeTensor

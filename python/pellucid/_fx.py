@@ -158,6 +158,8 @@ def make_graph_module(graph, forward, input_facts, call_facts) -> CapturedGraphM
 def add_attribute(module: GraphModule, target: str, value) -> None:
     """Called by `_core` for every get_attr node."""
     _assign_attr(value, module, target)
+    if isinstance(value, torch.Tensor):  # AOTAutograd makes it an input and asks for its source
+        module._param_name_to_source[target] = InputSource(f"C[{target!r}]")
 
 
 def _settle(module: CapturedGraphModule) -> None:

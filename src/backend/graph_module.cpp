@@ -2,7 +2,6 @@
 // somebody looks at the graph.
 #include <unordered_map>
 
-#include "aten/aten.h"
 #include "backend/fx.h"
 #include "backend/fx_builder.h"
 
@@ -35,16 +34,14 @@ class Sites {
   std::unordered_map<const CallSite*, py::Owned<>> tuples_;
 };
 
-// The real tensors behind the placeholders, weakly: a compiled graph keeps no input alive.
-std::unordered_map<const Node*, py::Owned<>> inputs_of(const objects::Capture& capture) {
-  std::unordered_map<const Node*, py::Owned<>> inputs;
-  for (const auto& [object, node] : capture.node_of) {
-    if (node->op != graph::Op::Placeholder || object == node->example_value.get() || aten::is_fake(object)) continue;
-    auto weak = py::Owned<>::steal(PyWeakref_NewRef(object, nullptr));
-    if (!weak) PyErr_Clear();
-    if (weak) inputs.emplace(node, std::move(weak));
-  }
-  return inputs;
+// The real tensor behind a placeholder, weakly: a compiled graph keeps no input alive. None when there is none.
+py::Owned<> weak_input(const objects::Capture& capture, const Node* node) {
+  const auto found = capture.input_of.find(node);
+  if (found == capture.input_of.end()) return none();
+  auto weak = py::Owned<>::steal(PyWeakref_NewRef(found->second, nullptr));
+  if (weak) return weak;
+  PyErr_Clear();
+  return none();
 }
 
 py::Owned<> facts_of(const FxBuilder& builder, const Node& node, Sites& sites) {
@@ -74,12 +71,10 @@ py::Owned<> graph_module(const objects::Capture& capture) {
   FxBuilder builder(capture.graph);
   auto fx_graph = builder.build();
   auto forward = native_forward(capture.graph);
-  const auto inputs = inputs_of(capture);
   Sites sites;
   auto input_facts = py::take(PyList_New(0));
   for (const Node* node : capture.graph.placeholders()) {
-    const auto found = inputs.find(node);
-    auto facts = input_facts_of(builder, *node, sites, found == inputs.end() ? Py_None : found->second.get());
+    auto facts = input_facts_of(builder, *node, sites, weak_input(capture, node).get());
     py::check(PyList_Append(input_facts.get(), facts.get()));
   }
   auto call_facts = py::take(PyList_New(0));

@@ -73,7 +73,7 @@ class Builder {
  public:
   NodeRef placeholder(const std::string& source, nb::object example, const std::string& hint, nb::object real) {
     Node* node = capture_.graph.placeholder(hint, owned_or_empty(example), -1, source);
-    if (!real.is_none()) capture_.node_of[hold(real)] = node;
+    if (!real.is_none()) capture_.input_of[node] = hold(real);
     return {node};
   }
   NodeRef call(Op op, nb::object target, nb::tuple args, nb::dict kwargs, nb::object example, bool impure, nb::object site) {

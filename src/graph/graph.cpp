@@ -21,7 +21,7 @@ struct GradSwitch {
   bool enabled = false;
 };
 GradSwitch grad_switch(const Node& node) {
-  if (node.op != Op::CallFunction || !node.impure || node.args.size() != 1 || node.args[0].kind != Arg::Kind::Constant) return {};
+  if (node.op != Op::CallFunction || node.args.size() != 1 || node.args[0].kind != Arg::Kind::Constant) return {};
   PyObject* const value = node.args[0].constant.get();
   if (!PyBool_Check(value) || node.target.get() != set_grad_enabled_function()) return {};
   return {true, value == Py_True};
@@ -55,7 +55,7 @@ void Graph::set_name(Node* node, std::string_view candidate) {
 }
 
 Node* Graph::placeholder(std::string name_hint, py::Owned<> example, int source_id, std::string source_text) {
-  if (name_hint.empty()) name_hint = identifier_of_source(source_text);
+  if (name_hint.empty() || name_hint.find('[') != std::string::npos) name_hint = identifier_of_source(source_text);
   Node* node = add(Op::Placeholder);
   const Namespace::Mark before = targets_.mark();
   const std::string target = targets_.unique_plain(name_hint);

@@ -63,7 +63,7 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  // The target is `name_hint`, or the source text made an identifier when it is empty ("L_self_modules_h_").
+  // The target is `name_hint`, made an identifier when it is source text; empty: the source text ("L_self_modules_h_").
   Node* placeholder(std::string name_hint, py::Owned<> example, int source_id, std::string source_text);
   Node* call(Op op, py::Owned<> target, std::vector<Arg> args, std::vector<std::pair<py::Owned<>, Arg>> kwargs, py::Owned<> example);
   // A program variable got this value: its first one names the node, as torch._dynamo does at STORE_FAST. Placeholders keep theirs.

@@ -97,6 +97,7 @@ py::Owned<> Tracer::lift(PyObject* tensor) {
   graph::Node* node = capture_->graph.placeholder(text, fake.copy(), source->id, text);
   capture_->node_of[tensor] = node;
   capture_->node_of[fake.get()] = node;
+  node->where = call_site();
   capture_->input_of[node] = tensor;
   keep(tensor);
   keep(fake.get());

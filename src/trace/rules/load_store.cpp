@@ -1,4 +1,5 @@
 // Locals, cells, globals, constants, the value stack.
+#include "aten/aten.h"
 #include "py/cpython311.h"
 #include "trace/rules/rules.h"
 
@@ -39,6 +40,13 @@ Result load_global(Executor& ex, Frame& frame, PyObject* name) {
   return ex.raise(PyExc_NameError, text);
 }
 
+// A tensor's first variable names its node, so that the graph reads like the program.
+void name_node(Executor& ex, const Frame& frame, int slot, PyObject* value) {
+  if (value == nullptr || !aten::is_fake(value) || frame.info->hidden) return;
+  const auto found = ex.capture().node_of.find(value);
+  if (found != ex.capture().node_of.end()) ex.capture().graph.rename(found->second, py::text_of(local_name(frame, slot)));
+}
+
 bool is_cell_of_code(const Frame& frame, int slot) { return slot < frame.code->co_nlocalsplus - frame.code->co_nfreevars; }
 
 }  // namespace
@@ -63,7 +71,11 @@ Next do_LOAD_FAST(Executor& ex, Frame& f, int arg) {
   f.stack.push_back(py::Owned<>::share(value));
   return Next::Go;
 }
-Next do_STORE_FAST(Executor&, Frame& f, int arg) { f.fast[static_cast<std::size_t>(arg)] = pop(f); return Next::Go; }
+Next do_STORE_FAST(Executor& ex, Frame& f, int arg) {
+  name_node(ex, f, arg, peek(f, 0));
+  f.fast[static_cast<std::size_t>(arg)] = pop(f);
+  return Next::Go;
+}
 Next do_DELETE_FAST(Executor& ex, Frame& f, int arg) {
   if (f.local(arg) == nullptr) return unbound(ex, f, arg, false);
   f.fast[static_cast<std::size_t>(arg)] = {};
@@ -102,6 +114,7 @@ Next do_LOAD_DEREF(Executor& ex, Frame& f, int arg) {
 }
 Next do_LOAD_CLASSDEREF(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "LOAD_CLASSDEREF"}}); }
 Next do_STORE_DEREF(Executor& ex, Frame& f, int arg) {
+  name_node(ex, f, arg, peek(f, 0));
   ex.cell_set(f.local(arg), peek(f, 0));
   drop(f, 1);
   return Next::Go;
