@@ -50,8 +50,6 @@ EXCUSED = {
     "to_sparse": "unsupported",  # no sparse fakes
     "sparse.sampled_addmm": "unsupported",
     "sparse.mm": "unsupported",
-    "addbmm": "in-place form resizes self, ours raises what broadcasting raises",
-    "addr": "in-place form refuses a 0-dim self, ours does not",
     "nonzero_static": "column-major result on the CPU, meta function says row-major",
 }
 
