@@ -106,19 +106,23 @@ constexpr Field kFields[] = {
 };
 constexpr std::size_t kCount = std::size(kFields);
 
-// torch.utils._device.CURRENT_DEVICE: where torch.set_default_device and `with torch.device(...)` keep the device.
-PyObject* device_globals() {
-  static PyObject* const globals = [] {
-    auto module = py::take(PyImport_ImportModule("torch.utils._device"));
-    return Py_NewRef(PyModule_GetDict(module.get()));
+// The device of the innermost DeviceContext: torch.set_default_device and `with torch.device(...)` are function modes.
+py::Owned<> default_device() noexcept {
+  static PyObject* const type = [] {
+    PyObject* module = PyImport_ImportModule("torch.utils._device");
+    PyObject* found = module != nullptr ? PyObject_GetAttrString(module, "DeviceContext") : nullptr;
+    Py_XDECREF(module);
+    PyErr_Clear();
+    return found;
   }();
-  return globals;
-}
-
-PyObject* default_device() {  // borrowed
-  static PyObject* const name = py::interned("CURRENT_DEVICE").release();
-  PyObject* device = PyDict_GetItemWithError(device_globals(), name);
-  return device != nullptr ? device : Py_None;
+  for (std::int64_t i = at::impl::PythonTorchFunctionTLS::stack_len(); i-- > 0;) {
+    PyObject* mode = at::impl::PythonTorchFunctionTLS::get_stack_at(i)->ptr(c10::impl::getGlobalPyInterpreter());
+    if (reinterpret_cast<PyObject*>(Py_TYPE(mode)) != type) continue;
+    auto device = py::Owned<>::steal(PyObject_GetAttrString(mode, "device"));
+    if (device) return device;
+    PyErr_Clear();
+  }
+  return py::Owned<>::share(Py_None);
 }
 
 bool same_device(PyObject* a, PyObject* b) noexcept {
@@ -151,7 +155,7 @@ GlobalState::~GlobalState() = default;
 std::unique_ptr<GlobalState> GlobalState::now() {
   std::unique_ptr<GlobalState> state(new GlobalState);
   for (std::size_t i = 0; i < kCount; ++i) state->data_->values[i] = kFields[i].read();
-  state->data_->device = py::Owned<>::share(default_device());
+  state->data_->device = default_device();
   return state;
 }
 
@@ -159,7 +163,7 @@ bool GlobalState::matches() const noexcept {
   for (std::size_t i = 0; i < kCount; ++i) {
     if (data_->values[i] != kFields[i].read()) return false;
   }
-  return same_device(data_->device.get(), default_device());
+  return same_device(data_->device.get(), default_device().get());
 }
 
 std::string GlobalState::mismatch() const {
@@ -168,8 +172,8 @@ std::string GlobalState::mismatch() const {
     if (data_->values[i] == found) continue;
     return std::string(kFields[i].name) + ": expected " + shown(kFields[i], data_->values[i]) + ", found " + shown(kFields[i], found);
   }
-  if (same_device(data_->device.get(), default_device())) return {};
-  return "default_device: expected " + py::repr_of(data_->device.get()) + ", found " + py::repr_of(default_device());
+  if (same_device(data_->device.get(), default_device().get())) return {};
+  return "default_device: expected " + py::repr_of(data_->device.get()) + ", found " + py::repr_of(default_device().get());
 }
 
 void GlobalState::restore() const {

@@ -246,6 +246,7 @@ struct ScopeKernel final : c10::OperatorKernel {
     Call call(op, handle, *stack);
     const bool factory = !call.has_tensors && makes_tensors(op, handle);
     if (call.has_fakes || factory) return call.run(keys);
+    const c10::impl::ExcludeDispatchKeyGuard real(DispatchKeySet(DispatchKey::Fake));  // what a kernel of real tensors allocates is real
     handle.redispatchBoxed(keys & DispatchKeySet(DispatchKeySet::FULL_AFTER, DispatchKey::Fake), stack);
   }
   static bool makes_tensors(const Operator& op, const c10::OperatorHandle& handle) {

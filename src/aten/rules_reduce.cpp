@@ -97,7 +97,15 @@ bool as_contiguous(Call& call) {  // cumulative: a new contiguous tensor like se
   return true;
 }
 
+bool histc(Call& call) {
+  const std::int64_t bins = call.arg(1).toInt();
+  if (!call.tensor(0).is_floating_point() || bins <= 0) return false;
+  call.give(call.fresh({bins}, call.tensor(0).scalar_type()));
+  return true;
+}
+
 constexpr RuleRow kRows[] = {
+    {"histc", histc},
     {"_logcumsumexp", as_contiguous},
     {"std.correction", deviation_only},
     {"var.correction", deviation_only},

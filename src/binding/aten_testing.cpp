@@ -80,8 +80,8 @@ void bind_aten(nb::module_& core) {
       .def_static("is_data_dependent", [](nb::handle exception) { return aten::FakeScope::is_data_dependent(exception.ptr()); });
   nb::class_<aten::TensorSpec>(m, "TensorSpec")
       .def_static("of", [](nb::handle tensor) { return guarded([&] { return aten::TensorSpec::of(tensor.ptr()).release(); }); }, nb::rv_policy::take_ownership)
-      .def("matches", [](const aten::TensorSpec& spec, nb::handle object) { return spec.matches(object.ptr()); })
-      .def("mismatch", [](const aten::TensorSpec& spec, nb::handle object) { return nb::str(spec.mismatch(object.ptr()).c_str()); })
+      .def("matches", [](const aten::TensorSpec& spec, nb::handle object) { return spec.matches(object.ptr()); }, nb::arg().none())
+      .def("mismatch", [](const aten::TensorSpec& spec, nb::handle object) { return nb::str(spec.mismatch(object.ptr()).c_str()); }, nb::arg().none())
       .def("text", [](const aten::TensorSpec& spec) { return nb::str(spec.text().c_str()); });
   nb::class_<aten::GlobalState>(m, "GlobalState")
       .def_static("now", [] { return guarded([] { return aten::GlobalState::now().release(); }); }, nb::rv_policy::take_ownership)
