@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import functools
 import gc
 import inspect
+import pathlib
 import pickle
 import subprocess
 import sys
@@ -657,6 +659,12 @@ def test_every_public_function_is_documented():
         if inspect.isfunction(thing):
             assert "Example:" in thing.__doc__, name
             assert typing.get_type_hints(thing), name
+
+
+def test_stub_of_the_core_is_complete():
+    stub = pathlib.Path(pellucid.__file__).with_name("_core.pyi").read_text()
+    described = {node.name for node in ast.parse(stub).body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    assert {name for name in dir(pellucid._core) if not name.startswith("_")} == described - {"Event", "CacheEntry"}
 
 
 # ---- config

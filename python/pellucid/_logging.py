@@ -8,6 +8,19 @@ import types
 log = logging.getLogger("pellucid")
 
 
+def _report_graph_failure(function: types.FunctionType, error: BaseException) -> None:
+    """Called by `_core`, once for each graph: the compiled graph raised, and the same call ran through when run eagerly."""
+    code = function.__code__
+    log.warning(
+        "a compiled graph raised %s: %s\n   function: %r (%s:%s)\nThe call was run eagerly instead and did not raise that.",
+        type(error).__name__,
+        error,
+        function.__qualname__,
+        code.co_filename,
+        code.co_firstlineno,
+    )
+
+
 def _report_recompile_limit(function: types.FunctionType, limit: int, reason: str) -> None:
     """Called by `_core`, once for each function that reaches the limit."""
     from pellucid import config

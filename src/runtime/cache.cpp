@@ -107,6 +107,7 @@ int Cache::traverse(visitproc visit, void* arg) const {
   for (const auto& cache : inner) Py_VISIT(cache.get());
   for (const auto& entry : entries_) {
     Py_VISIT(entry->region.object());
+    Py_VISIT(entry->graph_call.get());
     if (const int stop = entry->guards->traverse(visit, arg); stop != 0) return stop;
   }
   return 0;

@@ -6,6 +6,7 @@
 #include "backend/fx.h"
 #include "base/events.h"
 #include "codegen/emit.h"
+#include "runtime/graph_call.h"
 #include "runtime/thread_state.h"
 #include "trace/trace.h"
 
@@ -86,6 +87,28 @@ py::Owned<> call_backend(const objects::Capture& capture, PyObject* backend) {
   return compiled;
 }
 
+bool is_inference_tensor(PyObject* tensor) {
+  auto answer = py::take(PyObject_CallMethod(tensor, "is_inference", nullptr));
+  return answer.get() == Py_True;
+}
+
+// A write moves the version counter of the input's fake. Tensors of inference mode have none.
+bool writes_inputs(const objects::Capture& capture) {
+  bool impure = false;
+  for (const graph::Node* node : capture.graph.nodes()) impure = impure || node->impure;
+  if (!impure) return false;
+  for (const auto& [node, met] : capture.input_of) {
+    if (is_inference_tensor(met) || aten::version_of(node->example_value.get()) != aten::version_of(met)) return true;
+  }
+  return false;
+}
+
+std::string backend_name(PyObject* backend) {
+  auto name = py::Owned<>::steal(PyObject_GetAttrString(backend, "name"));
+  if (!name) PyErr_Clear();
+  return py::text_of(name.get());
+}
+
 std::unique_ptr<Entry> build_entry(PyFunctionObject* function, PyObject* backend, objects::Capture& capture) {
   codegen::finish_graph(capture);
   auto entry = std::make_unique<Entry>();
@@ -93,10 +116,13 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, PyObject* backend
   const std::size_t guard_count = capture.guards.size();
   // Guards first: they describe the world before the backend runs anything.
   entry->guards = guards::GuardProgram::compile(capture.sources, capture.guards.release(), function);
-  py::Owned<> compiled;
-  if (calls_graph(capture)) compiled = call_backend(capture, backend);
+  if (calls_graph(capture)) {
+    const GraphFacts facts{writes_inputs(capture), backend_name(backend) != "eager"};
+    auto before = aten::GlobalState::now();
+    entry->graph_call = make_graph_call(call_backend(capture, backend).get(), facts, std::move(before));
+  }
   const std::int64_t start = events::now();
-  entry->region = codegen::emit(capture, compiled.get(), std::string("__compiled_fn_").append(std::to_string(entry->number)));
+  entry->region = codegen::emit(capture, entry->graph_call.get(), std::string("__compiled_fn_").append(std::to_string(entry->number)));
   events::count(Counter::Guards, static_cast<std::int64_t>(guard_count));
   events::count(Counter::Ops, static_cast<std::int64_t>(capture.graph.op_count()));
   events::record("entry", place_of(function),

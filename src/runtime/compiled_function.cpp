@@ -79,7 +79,7 @@ PyObject* call_compiled(PyObject* object, PyObject* const* args, std::size_t nar
   if (cache->given_up && cache->entries().empty()) return run_given_up(self, call);
   BoundArguments bound;
   if (!bind_quietly(bound, call)) return call.run_eagerly();
-  if (const Entry* entry = cache->find(bound.slots(), call.function->func_closure)) return run_region(*entry, call.function, bound);
+  if (const Entry* entry = cache->find(bound.slots(), call.function->func_closure)) return run_region(*entry, call, bound);
   return call_slowly(self, call, bound);
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/events.h"
 #include "runtime/compile.h"
+#include "runtime/graph_call.h"
 
 namespace pellucid::runtime {
 namespace {
@@ -91,6 +92,27 @@ bool is_stale(Cache& cache, const Call& call, const BoundArguments& bound, Entry
   return true;
 }
 
+// The entry may have been made for another closure of the same code; its guards hold for this one too.
+py::Owned<PyFunctionObject> region_for(const Entry& entry, PyFunctionObject* function) {
+  PyFunctionObject* region = entry.region.get();
+  const bool has_free = reinterpret_cast<PyCodeObject*>(region->func_code)->co_nfreevars != 0;
+  if (!has_free || region->func_closure == function->func_closure) return py::Owned<PyFunctionObject>::share(region);
+  auto* copy = reinterpret_cast<PyFunctionObject*>(PyFunction_New(region->func_code, region->func_globals));
+  if (copy != nullptr) copy->func_closure = Py_XNewRef(function->func_closure);
+  return py::Owned<PyFunctionObject>::steal(copy);
+}
+
+py::Owned<> run_again(PyObject* graph, const Call& call) {
+  const auto held = py::Owned<>::share(graph);
+  const py::PythonError error;
+  auto result = py::take(call.run_eagerly());
+  if (should_report(graph)) {
+    auto report = py::import_attr("pellucid._logging", "_report_graph_failure");
+    const auto done = py::take(PyObject_CallFunctionObjArgs(report.get(), call.function, error.value(), nullptr));
+  }
+  return result;
+}
+
 }  // namespace
 
 PyObject* Call::run_eagerly() const {
@@ -104,18 +126,17 @@ PyObject* run_with_inner_functions(Cache& cache, const Call& call) {
   return call.run_eagerly();
 }
 
-PyObject* run_region(const Entry& entry, PyFunctionObject* function, const BoundArguments& bound) {
-  auto region = py::Owned<PyFunctionObject>::share(entry.region.get());
-  const bool has_free = reinterpret_cast<PyCodeObject*>(region->func_code)->co_nfreevars != 0;
-  if (has_free && region->func_closure != function->func_closure) {
-    // The entry was made for another closure of the same code; its guards hold for this one too.
-    region = py::Owned<PyFunctionObject>::steal(
-        reinterpret_cast<PyFunctionObject*>(PyFunction_New(region->func_code, region->func_globals)));
-    if (!region) return nullptr;
-    if (function->func_closure != nullptr && PyFunction_SetClosure(region.object(), function->func_closure) < 0) return nullptr;
+PyObject* run_region(const Entry& entry, const Call& call, const BoundArguments& bound) {
+  const auto region = region_for(entry, call.function);
+  if (!region) return nullptr;
+  PyObject* const graph = entry.graph_call.get();  // kept alive by the region; the entry may be dropped meanwhile
+  PyObject* result = nullptr;
+  {
+    const HookPause pause;
+    result = region->vectorcall(region.object(), bound.slots(), bound.size(), nullptr);
   }
-  const HookPause pause;
-  return region->vectorcall(region.object(), bound.slots(), bound.size(), nullptr);
+  if (result != nullptr || !may_run_again(graph)) return result;
+  return py::enter([&] { return run_again(graph, call); });
 }
 
 py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, bool fullgraph) {
@@ -132,7 +153,7 @@ py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, b
     return py::take(run_with_inner_functions(cache, call));
   }
   const Entry* entry = cache.add(std::move(attempt.entry));
-  return py::take(run_region(*entry, call.function, bound));
+  return py::take(run_region(*entry, call, bound));
 }
 
 }  // namespace pellucid::runtime

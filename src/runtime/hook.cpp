@@ -157,7 +157,7 @@ PyObject* run_inner(PyThreadState* tstate, _PyInterpreterFrame* frame, PyFunctio
     BoundArguments bound;
     bound.adopt(call.args, count);
     ++here.root->inner_calls;
-    if (const Entry* entry = cache.find(bound.slots(), function->func_closure)) return py::take(run_region(*entry, function, bound));
+    if (const Entry* entry = cache.find(bound.slots(), function->func_closure)) return py::take(run_region(*entry, call, bound));
     return call_missed(cache, call, bound, false);
   });
 }

@@ -5,6 +5,7 @@
 #include "py/ref.h"
 #include "runtime/cache.h"
 #include "runtime/compiled_function.h"
+#include "runtime/graph_call.h"
 #include "runtime/hook.h"
 #include "runtime/thread_state.h"
 
@@ -103,6 +104,7 @@ PyMethodDef kFunctions[] = {
 
 void initialise(PyObject* module) {
   initialise_cache_type(module);
+  initialise_graph_call_type(module);
   initialise_hook();
   initialise_compiled_function_type(module);
   py::check(PyModule_AddFunctions(module, kFunctions));
