@@ -63,7 +63,7 @@ $(STAMP)-lint: requirements/lint.txt | $(BIN)/python
 # ---- the core ----
 
 # ninja knows what to rebuild; a second run takes a fraction of a second.
-build: build/release/build.ninja $(STAMP)-package
+build: build/release/build.ninja $(STAMP)-path
 	@cmake --build build/release
 	@ln -sfn ../../build/release/python/pellucid/_core.so python/pellucid/_core.so
 
@@ -71,9 +71,10 @@ build/%/build.ninja: CMakePresets.json $(STAMP)-build
 	cmake --preset $* -DPython_EXECUTABLE=$(abspath $(BIN)/python)
 	@touch $@
 
-# Puts python/ on the path of the environment, with the package's metadata. Never with build isolation: it would fetch torch again.
-$(STAMP)-package: pyproject.toml $(STAMP)-build
-	$(PIP) --no-build-isolation --no-deps --editable .
+# Puts python/ on the environment's path, behind PYTHONPATH (an editable installation would come before it and hide other builds).
+$(STAMP)-path: $(STAMP)-build
+	$(BIN)/python -c 'import pathlib, sysconfig; \
+	pathlib.Path(sysconfig.get_path("purelib"), "pellucid.pth").write_text("$(abspath python)\n")'
 	@touch $@
 
 # ---- quality ----
