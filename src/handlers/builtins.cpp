@@ -414,6 +414,9 @@ Result inspects_stack(Tracer& t, PyObject* f, Args, Continuation) {
   t.unsupported(Reason::StackInspection, {{"callee", py::repr_of(f).substr(0, 80)}});
 }
 
+// property(…): keeps its arguments, reads nothing of them but fget.__doc__.
+Result stores_arguments(Tracer& t, PyObject* f, Args args, Continuation then) { return run_native(t, f, args, std::move(then)); }
+
 Result slice_(Tracer& t, PyObject* f, Args args, Continuation then) { return run_native(t, f, args, std::move(then)); }
 
 const Row rows[] = {
@@ -425,7 +428,7 @@ const Row rows[] = {
     {"builtins.frozenset", container}, {"builtins.dict", dict}, {"builtins.zip", zip}, {"builtins.enumerate", enumerate}, {"builtins.map", map},
     {"builtins.filter", filter}, {"builtins.reversed", reversed}, {"builtins.max", max}, {"builtins.min", min}, {"builtins.sum", sum},
     {"builtins.any", any}, {"builtins.all", all}, {"builtins.sorted", sorted}, {"builtins.super", super_}, {"builtins.object", object_},
-    {"builtins.object.__new__", object_new}, {"builtins.tuple.__new__", tuple_new}, {"builtins.object.__reduce_ex__", reduce_ex}, {"builtins.object.__getstate__", getstate}, {"builtins.vars", vars}, {"builtins.slice", slice_},
+    {"builtins.object.__new__", object_new}, {"builtins.tuple.__new__", tuple_new}, {"builtins.property", stores_arguments}, {"builtins.property.__init__", stores_arguments}, {"builtins.object.__reduce_ex__", reduce_ex}, {"builtins.object.__getstate__", getstate}, {"builtins.vars", vars}, {"builtins.slice", slice_},
     {"builtins.type.__instancecheck__", type_check}, {"builtins.type.__subclasscheck__", type_check},
     {"builtins.locals", inspects_stack}, {"builtins.globals", inspects_stack}, {"builtins.dir", inspects_stack}, {"builtins.exec", refuse}, {"builtins.eval", refuse},
     {"builtins.print", refuse}, {"builtins.input", refuse}, {"builtins.open", refuse}, {"builtins.breakpoint", refuse},

@@ -77,6 +77,13 @@ Result autograd_function(Tracer& t, PyObject*, Args args, Continuation then) {
   return t.call_polyfill("autograd_function_forward", args, std::move(then));
 }
 
+// On a tensor that the graph made it is one more node; on an input it would change what the guards compare.
+Result requires_grad_(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() == 0 || !aten::is_fake(args[0])) return refuse(t, f, args, std::move(then));
+  auto name = py::interned("requires_grad_");
+  return t.settle(std::move(then), t.torch_call(graph::Op::CallMethod, f, name.get(), args));
+}
+
 Result explicit_break(Tracer& t, PyObject*, Args args, Continuation) {
   t.unsupported(Reason::ExplicitBreak, {{"message", args.size() > 0 ? py::text_of(args[0]) : args.keyword("msg") != nullptr ? py::text_of(args.keyword("msg")) : ""}});
 }
@@ -99,7 +106,7 @@ const Row rows[] = {
     {"torch.device", pure}, {"torch.finfo", pure}, {"torch.iinfo", pure}, {"torch.Size", size}, {"torch.dtype", refuse}, {"torch.Generator", refuse},
     {"torch.Size.numel", pure},
     // Effects on tensors that a graph does not carry, or that need data.
-    {"torch.Tensor.backward", refuse}, {"torch.Tensor.requires_grad_", refuse}, {"torch._C.TensorBase.requires_grad_", refuse}, {"torch.Tensor.register_hook", refuse},
+    {"torch.Tensor.backward", refuse}, {"torch._C.TensorBase.requires_grad_", requires_grad_}, {"torch.Tensor.register_hook", refuse},
     {"torch.Tensor.register_post_accumulate_grad_hook", refuse}, {"torch._C.TensorBase.retain_grad", refuse}, {"torch._C.TensorBase.detach_", refuse},
     {"torch._C.TensorBase.set_", refuse}, {"torch._C.TensorBase.resize_", refuse}, {"torch._C.TensorBase.resize_as_", refuse}, {"torch.Tensor.resize", refuse},
     {"torch.Tensor.share_memory_", refuse}, {"torch.Tensor.storage", refuse}, {"torch.Tensor.untyped_storage", refuse}, {"torch.Tensor.__deepcopy__", refuse},

@@ -74,6 +74,8 @@ std::unique_ptr<Capture> Tracer::finish(py::Owned<> result) {
   add_aliasing_guards();
   add_effects();
   capture_->result = std::move(result);
+  // A shadow that leaves the region (a view or iterator holds it) means the object it stands for.
+  for (auto& [shadow, object] : shadowed_by_) capture_->source_of.emplace(shadow, source_of(object));
   guards::Guard state;
   state.kind = Kind::GLOBAL_STATE;
   state.why.operation = "global state of torch";

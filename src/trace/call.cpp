@@ -84,6 +84,16 @@ bool bind_arguments(PyFunctionObject* function, Args args, std::vector<py::Owned
   return true;
 }
 
+// The frame runs the forward of an nn.Module: nodes recorded below it say so (nn_module_stack).
+void note_module(objects::Tracer& tracer, Frame& frame, PyObject* function, Args args) {
+  static PyObject* module_class = py::import_attr("torch.nn", "Module").release();
+  if (args.size() == 0 || frame.code->co_name != names().forward) return;
+  PyTypeObject* type = Py_TYPE(args[0]);
+  if (!PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(module_class)) || py::type_lookup(type, names().forward) != function) return;
+  frame.module_type = py::Owned<>::share(reinterpret_cast<PyObject*>(type));
+  if (const source::Source* source = tracer.source_of(args[0])) frame.module_path = source::print(source);
+}
+
 }  // namespace
 
 Result Executor::inline_function(PyObject* callable, Args args, Continuation then) {
@@ -110,13 +120,22 @@ Result Executor::inline_function(PyObject* callable, Args args, Continuation the
   }
   frame->stack.reserve(static_cast<std::size_t>(code->co_stacksize));
   frame->then = std::move(then);
+  note_module(*this, *frame, callable, args);
   push_frame(std::move(frame));
   return Result::pushed();
 }
 
 Result Executor::call_function(PyObject* function, Args args, Continuation then) {
   if (auto handler = handlers::find(function)) return handler(*this, function, args, std::move(then));
-  if (handlers::is_torch_op(function)) return settle(std::move(then), torch_call(graph::Op::CallFunction, function, function, args));
+  if (handlers::is_torch_op(function)) {
+    // torch.Tensor's Python-level methods are methods in the graph too, and keep their name.
+    static PyObject* tensor_type = py::import_attr("torch", "Tensor").release();
+    PyObject* name = reinterpret_cast<PyFunctionObject*>(function)->func_name;
+    const bool method = args.size() > 0 && objects::cat_of(args[0]) == Cat::Tensor &&
+                        py::type_lookup(reinterpret_cast<PyTypeObject*>(tensor_type), name) == function;
+    if (method) return settle(std::move(then), torch_call(graph::Op::CallMethod, function, name, args));
+    return settle(std::move(then), torch_call(graph::Op::CallFunction, function, function, args));
+  }
   return inline_function(function, args, std::move(then));
 }
 
@@ -233,6 +252,12 @@ Result Executor::call_type(PyObject* callable, Args args, Continuation then) {
     auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.values.size())));
     for (std::size_t i = 0; i < args.values.size(); ++i) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args.values[i]));
     return call(function, Args{values, args.kwnames}, Continuation(K::NewThenInit, callable, tuple.get(), args.kwnames).before(std::move(then)));
+  }
+  if (PyType_IsSubtype(type, &PyProperty_Type)) {
+    // Properties only store their arguments.
+    auto property = py::Owned<>::steal(type->tp_new(type, py::take(PyTuple_New(0)).get(), nullptr));
+    if (!property) return settle(std::move(then), raise_pending(py::PythonError()));
+    return initialise_instance(std::move(property), callable, args, std::move(then));
   }
   const bool exception_class = PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) != 0;
   if (!PyCFunction_Check(function) || (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && !exception_class)) {
