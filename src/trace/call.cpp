@@ -84,6 +84,18 @@ bool bind_arguments(PyFunctionObject* function, Args args, std::vector<py::Owned
   return true;
 }
 
+// The mark of pellucid.disable and torch.compiler.disable, which are plain functions.
+void refuse_disabled(PyFunctionObject* function) {
+  if (function->func_dict == nullptr) return;
+  static PyObject* const mark = py::interned("_torchdynamo_disable").release();
+  static PyObject* const message = py::interned("_torchdynamo_disable_msg").release();
+  if (py::dict_get_str(function->func_dict, mark) != Py_True) return;
+  std::string callee = describe(reinterpret_cast<PyObject*>(function));
+  PyObject* reason = py::dict_get_str(function->func_dict, message);
+  if (reason != nullptr && PyUnicode_Check(reason)) callee.append(" (").append(py::text_of(reason)).append(")");
+  throw GraphBreak(Reason::UserDisabled, {{"callee", callee}});
+}
+
 }  // namespace
 
 Result Executor::inline_function(PyObject* callable, Args args, Continuation then) {
@@ -92,6 +104,7 @@ Result Executor::inline_function(PyObject* callable, Args args, Continuation the
   if (code->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE)) {
     unsupported(Reason::UntracedCallable, {{"callee", "the coroutine function " + describe(callable)}});
   }
+  refuse_disabled(function);
   doing = "calls a function";
   const objects::CodeInfo* info = info_of(code);
   if (!info->hidden) guard_function(callable);
