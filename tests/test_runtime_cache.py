@@ -189,6 +189,19 @@ def test_M13_graph_break():
         pellucid.compile(f, backend="eager", fullgraph=True)(X)
 
 
+def test_M05_disabled_callee():
+    @pellucid.disable(reason="it logs")
+    def log(x):
+        return x
+
+    def f(x):
+        return log(x + 1)
+
+    assert same(pellucid.compile(f, backend="eager")(X), X + 1)
+    with pytest.raises(pellucid.errors.Unsupported, match="log.*it logs"):
+        pellucid.compile(f, backend="eager", fullgraph=True)(X)
+
+
 def test_exception_of_some_arguments_is_no_verdict(counting):
     def f(x, bad):
         if bad:

@@ -94,6 +94,18 @@ void note_module(objects::Tracer& tracer, Frame& frame, PyObject* function, Args
   if (const source::Source* source = tracer.source_of(args[0])) frame.module_path = source::print(source);
 }
 
+// The mark of pellucid.disable and torch.compiler.disable, which are plain functions.
+void refuse_disabled(PyFunctionObject* function) {
+  if (function->func_dict == nullptr) return;
+  static PyObject* const mark = py::interned("_torchdynamo_disable").release();
+  static PyObject* const message = py::interned("_torchdynamo_disable_msg").release();
+  if (py::dict_get_str(function->func_dict, mark) != Py_True) return;
+  std::string callee = describe(reinterpret_cast<PyObject*>(function));
+  PyObject* reason = py::dict_get_str(function->func_dict, message);
+  if (reason != nullptr && PyUnicode_Check(reason)) callee.append(" (").append(py::text_of(reason)).append(")");
+  throw GraphBreak(Reason::UserDisabled, {{"callee", callee}});
+}
+
 }  // namespace
 
 Result Executor::inline_function(PyObject* callable, Args args, Continuation then) {
@@ -102,6 +114,7 @@ Result Executor::inline_function(PyObject* callable, Args args, Continuation the
   if (code->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE)) {
     unsupported(Reason::UntracedCallable, {{"callee", "the coroutine function " + describe(callable)}});
   }
+  refuse_disabled(function);
   doing = "calls a function";
   const objects::CodeInfo* info = info_of(code);
   if (!info->hidden) guard_function(callable);
