@@ -221,7 +221,10 @@ Result search(Tracer& t, PyObject* f, Args args, Continuation then) {
 }
 
 Result set_add(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() >= 2) need_native_key(t, args[1]);
+  if (args.size() >= 2) {
+    need_native_key(t, args[1]);
+    t.guard_key(args[0], args[1]);
+  }
   return mutates_self(t, f, args, std::move(then));
 }
 

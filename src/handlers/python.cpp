@@ -106,6 +106,39 @@ Result partial_call(Tracer& t, PyObject* self, Args args, Continuation then) {
 
 Result reduce(Tracer& t, PyObject*, Args args, Continuation then) { return t.call_polyfill("reduce_by", args.values, std::move(then)); }
 
+// The entry that holds a cached value: cache_clear() and eviction are noticed, as eager would compute the value anew then.
+void guard_cache_entry(Tracer& t, PyObject* wrapper, Args args) {
+  static PyObject* get_referents = py::import_attr("gc", "get_referents").release();
+  // What the wrapper refers to, in CPython's order: links, cache, function, the mark before keywords, the type of links …
+  auto parts = py::take(PyObject_CallOneArg(get_referents, wrapper));
+  Py_ssize_t at = PyList_GET_SIZE(parts.get()) - 1;
+  auto is_link_type = [](PyObject* o) {
+    return PyType_Check(o) && std::string_view(reinterpret_cast<PyTypeObject*>(o)->tp_name) == "functools._lru_list_elem";
+  };
+  while (at >= 0 && !is_link_type(PyList_GET_ITEM(parts.get(), at))) --at;
+  PyObject* cache = at >= 3 ? PyList_GET_ITEM(parts.get(), at - 3) : nullptr;
+  if (cache == nullptr || !PyDict_CheckExact(cache)) t.unsupported(Reason::UntracedCallable, {{"callee", "an lru_cache of another make"}});
+  auto key = py::take(PyTuple_New(0));
+  auto append = [&](PyObject* item) {
+    auto one = py::take(PyTuple_Pack(1, item));
+    key = py::take(PySequence_Concat(key.get(), one.get()));
+  };
+  for (PyObject* value : args.positional()) append(value);
+  if (args.keyword_count() > 0) append(PyList_GET_ITEM(parts.get(), at - 1));
+  for (std::size_t i = 0; i < args.keyword_count(); ++i) {
+    append(PyTuple_GET_ITEM(args.kwnames, i));
+    append(args.values[args.size() + i]);
+  }
+  if (args.values.size() == 1 && args.size() == 1 && (PyUnicode_CheckExact(args[0]) || PyLong_CheckExact(args[0]))) key = py::Owned<>::share(args[0]);
+  PyObject* entry = PyDict_GetItemWithError(cache, key.get());
+  if (entry == nullptr) {
+    if (PyErr_Occurred()) py::throw_pending();
+    t.unsupported(Reason::UntracedCallable, {{"callee", "an lru_cache that is typed or keeps nothing"}});
+  }
+  auto& sources = t.capture().sources;
+  t.guard(objects::Kind::ID_MATCH, sources.dict_item(sources.constant(cache), key.get()), py::Owned<>::share(entry));
+}
+
 // The cache decides what a call means: with arguments that C code can hash the real wrapper is asked, so a value that eager would take from
 // the cache is taken from it here, and one that eager would compute once is computed once.
 Result cached_call(Tracer& t, PyObject* self, Args args, Continuation then) {
@@ -121,6 +154,7 @@ Result cached_call(Tracer& t, PyObject* self, Args args, Continuation then) {
   if (native && t.is_outside(self)) {
     auto value = py::Owned<>::steal(PyObject_Vectorcall(self, args.values.data(), args.size(), args.kwnames));
     if (!value) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
+    guard_cache_entry(t, self, args);
     t.saw_constant(value.get());
     return t.settle(std::move(then), Result::of(std::move(value)));
   }

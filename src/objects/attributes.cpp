@@ -17,6 +17,10 @@ PyObject* object_setattr() {
   return slot;
 }
 bool is_data_descriptor(PyObject* meta) { return Py_TYPE(meta)->tp_descr_set != nullptr; }
+// Classes of Python code: their attributes, bases and slots may be set at any time.
+bool is_mutable_class(PyTypeObject* type) {
+  return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && !PyType_HasFeature(type, Py_TPFLAGS_IMMUTABLETYPE);
+}
 bool has_python_get(PyObject* meta) {
   PyObject* get = py::type_lookup(Py_TYPE(meta), names().__get__);
   return get != nullptr && PyFunction_Check(get);
@@ -100,13 +104,43 @@ Result Tracer::native_attribute(PyObject* object, PyObject* name) {
   auto value = py::Owned<>::steal(PyObject_GetAttr(object, name));
   if (!value) return raise_pending(py::PythonError());
   if (const Source* source = source_of(object)) {
-    if (source->step == source::Step::Const) {
-      saw_constant(value.get());
-    } else {
+    // C descriptors of functions, classes and instances read state that may be set; the other objects known by identity never change.
+    PyObject* meta = py::type_lookup(Py_TYPE(object), name);
+    const bool readable_again = meta != nullptr && (Py_IS_TYPE(meta, &PyGetSetDescr_Type) || Py_IS_TYPE(meta, &PyMemberDescr_Type));
+    const Cat cat = cat_of(object);
+    const bool may_change = cat == Cat::Function || cat == Cat::Instance || cat == Cat::Other ||
+                            (cat == Cat::Type && is_mutable_class(reinterpret_cast<PyTypeObject*>(object)));
+    if (source->step != source::Step::Const || (readable_again && may_change)) {
       saw(value.get(), capture_->sources.member(source, name));
+    } else {
+      saw_constant(value.get());
     }
   }
   return Result::of(std::move(value));
+}
+
+// A member's value and name are what `_value_` and `_name_` say; other entries of its dict are read like those of any instance.
+Result Tracer::enum_attribute(PyObject* member, PyObject* name) {
+  auto value = py::Owned<>::steal(PyObject_GetAttr(member, name));
+  if (!value) return raise_pending(py::PythonError());
+  type_lookup(Py_TYPE(member), name);
+  const std::string text = py::text_of(name);
+  auto entry = text == "value" ? py::interned("_value_") : text == "name" ? py::interned("_name_") : py::Owned<>::share(name);
+  const Source* source = capture_->sources.constant(member);
+  if (PyObject* own = py::instance_attr(member, entry.get())) {
+    saw(own, capture_->sources.instance_attr(source, entry.get()));
+  } else {
+    guard(Kind::ATTR_ABSENT, source, std::move(entry));
+    saw_constant(value.get());
+  }
+  return Result::of(std::move(value));
+}
+
+// Where a class looks things up: assigning __bases__ of it or of a base gives it another __mro__.
+void Tracer::guard_mro(PyTypeObject* type) {
+  if (!is_mutable_class(type)) return;
+  const Source* source = capture_->sources.constant(reinterpret_cast<PyObject*>(type));
+  guard(Kind::ID_MATCH, capture_->sources.member(source, names().__mro__), py::Owned<>::share(type->tp_mro));
 }
 
 Result Tracer::bind(PyObject* meta, PyObject* object, PyObject* type, Continuation then) {
@@ -200,6 +234,7 @@ Result Tracer::super_getattr(PyObject* super, PyObject* name, Continuation then)
   auto self = py::take(PyObject_GetAttrString(super, "__self__"));
   auto self_class = py::take(PyObject_GetAttrString(super, "__self_class__"));
   if (self_class.get() == Py_None || name == names().__class__) return settle(std::move(then), native_attribute(super, name));
+  guard_mro(reinterpret_cast<PyTypeObject*>(self_class.get()));
   PyObject* mro = reinterpret_cast<PyTypeObject*>(self_class.get())->tp_mro;
   const Py_ssize_t count = PyTuple_GET_SIZE(mro);
   Py_ssize_t i = 0;
@@ -225,6 +260,10 @@ Result Tracer::super_getattr(PyObject* super, PyObject* name, Continuation then)
 Result Tracer::generic_getattr(PyObject* object, PyObject* name, Continuation then) {
   PyTypeObject* type = Py_TYPE(object);
   PyObject* meta = type_lookup(type, name);
+  if (meta != nullptr && cat_of(meta) == Cat::Instance && is_mutable_class(Py_TYPE(meta))) {
+    // What this object is as a descriptor is up to its class.
+    for (PyObject* slot : {names().__get__, names().__set__, names().__delete__}) type_lookup(Py_TYPE(meta), slot);
+  }
   if (meta != nullptr && is_data_descriptor(meta)) {
     if (name == names().__dict__ && Py_IS_TYPE(meta, &PyGetSetDescr_Type)) return settle(std::move(then), instance_dict(object));
     if (name == names().__class__ && Py_IS_TYPE(meta, &PyGetSetDescr_Type)) {
@@ -244,6 +283,13 @@ Result Tracer::generic_getattr(PyObject* object, PyObject* name, Continuation th
   return settle(std::move(then), attribute_error(object, name));
 }
 
+// A class without hooks of its own may be given some.
+void Tracer::guard_generic_getattr(PyTypeObject* type) {
+  if (cat_of(type) != Cat::Instance || !is_mutable_class(type)) return;
+  type_lookup(type, names().__getattribute__);
+  if (type->tp_getattro == PyObject_GenericGetAttr) type_lookup(type, names().__getattr__);
+}
+
 Result Tracer::getattr(PyObject* object, PyObject* name, Continuation then) {
   doing = "reads an attribute";
   if (PyObject* real = original(object); real != object) object = real;
@@ -255,7 +301,7 @@ Result Tracer::getattr(PyObject* object, PyObject* name, Continuation then) {
     case Cat::EnumMember: {
       PyObject* meta = py::type_lookup(type, name);
       if (meta == nullptr || (!PyFunction_Check(meta) && !Py_IS_TYPE(meta, &PyProperty_Type) && !Py_IS_TYPE(meta, &PyClassMethod_Type))) {
-        return settle(std::move(then), native_attribute(object, name));  // name, value, members, C methods of str or int
+        return settle(std::move(then), enum_attribute(object, name));  // name, value, members, C methods of str or int
       }
       return generic_getattr(object, name, std::move(then));
     }
@@ -268,7 +314,10 @@ Result Tracer::getattr(PyObject* object, PyObject* name, Continuation then) {
     default: break;
   }
   if (Py_IS_TYPE(object, &PySuper_Type)) return super_getattr(object, name, std::move(then));
-  if (type->tp_getattro == PyObject_GenericGetAttr) return generic_getattr(object, name, std::move(then));
+  if (type->tp_getattro == PyObject_GenericGetAttr) {
+    guard_generic_getattr(type);
+    return generic_getattr(object, name, std::move(then));
+  }
   if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) {
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "attribute '" + py::text_of(name) + "'"}, {"type", type->tp_name}});
   }
@@ -289,6 +338,7 @@ Result Tracer::getattr_method(PyObject* object, PyObject* name, bool* unbound) {
   const bool generic = type->tp_getattro == PyObject_GenericGetAttr ||
                        (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && cat == Cat::Instance &&
                         type_lookup(type, names().__getattribute__) == object_getattribute());
+  if (generic) guard_generic_getattr(type);
   if (generic && cat != Cat::Tensor && cat != Cat::Type && cat != Cat::Module && cat != Cat::EnumMember && !Py_IS_TYPE(object, &PySuper_Type)) {
     doing = "calls a method";
     PyObject* meta = type_lookup(type, name);

@@ -197,6 +197,7 @@ PyObject* Tracer::writable(PyObject* container) {
 }
 
 bool Tracer::dict_contains(PyObject* dict, PyObject* key) {
+  guard_key(dict, key);
   auto it = shadows_.find(dict);
   PyObject* view = it == shadows_.end() ? dict : it->second.object.get();
   const int found = PyDict_Contains(view, key);
@@ -214,6 +215,7 @@ bool Tracer::dict_contains(PyObject* dict, PyObject* key) {
 }
 
 Result Tracer::dict_get(PyObject* dict, PyObject* key, bool* found) {
+  guard_key(dict, key);
   auto it = shadows_.find(dict);
   PyObject* view = it == shadows_.end() ? dict : it->second.object.get();
   PyObject* value = PyDict_GetItemWithError(view, key);
@@ -234,6 +236,7 @@ Result Tracer::dict_get(PyObject* dict, PyObject* key, bool* found) {
 
 void Tracer::dict_set(PyObject* dict, PyObject* key, PyObject* value) {
   PyObject* target = dict;
+  guard_key(dict, key);
   if (is_outside(dict)) {
     Shadow& shadow = shadow_of(dict, false);
     if (!shadow.written) shadow.written = py::take(PySet_New(nullptr));

@@ -179,4 +179,31 @@ bool Tracer::same(PyObject* a, PyObject* b) {
   return false;
 }
 
+// C code finds such a key by comparing identities: with the keys of a container from outside, which are known objects, or with what the
+// region has put into its own.
+void Tracer::guard_key(PyObject* container, PyObject* key) {
+  const Cat cat = cat_of(key);
+  if (is_atom(cat)) return;
+  if (cat == Cat::Tuple || cat == Cat::FrozenSet) {
+    if (cat == Cat::FrozenSet) return;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) guard_key(container, PyTuple_GET_ITEM(key, i));
+    return;
+  }
+  const Source* source = source_of(key);
+  if (source == nullptr || source->step == source::Step::Const) return;
+  PyObject* view = readable(container);
+  const Py_ssize_t size = PyDict_Check(view) ? PyDict_GET_SIZE(view) : PyAnySet_Check(view) ? PySet_GET_SIZE(view) : 0;
+  if (is_outside(original(container)) || cat_of(key) == Cat::Type) {
+    guard(Kind::ID_MATCH, source, py::Owned<>::share(key));
+    return;
+  }
+  if (size == 0) return;
+  auto others = py::take(PySequence_List(view));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(others.get()); ++i) {
+    PyObject* other = PyList_GET_ITEM(others.get(), i);
+    if (cat_of(other) == Cat::Tuple) guard(Kind::ID_MATCH, source, py::Owned<>::share(key));
+    else if (is_outside(other)) same(key, other);
+  }
+}
+
 }  // namespace pellucid::objects

@@ -76,6 +76,15 @@ std::string name_of_target(PyObject* target) {
 
 }  // namespace
 
+namespace {
+// Facts about a tensor that no guard on it covers and that a fake need not share with it.
+bool reads_unguarded_state(PyObject* target) {
+  static const std::unordered_set<std::string> unguarded = {"storage_offset", "data_ptr", "_version", "is_shared", "is_pinned", "is_set_to",
+                                                            "output_nr", "retains_grad", "_is_view", "_backward_hooks", "_base"};
+  return PyUnicode_Check(target) && unguarded.contains(py::text_of(target));
+}
+}  // namespace
+
 py::Owned<> Tracer::lift(PyObject* tensor) {
   if (aten::is_fake(tensor)) {
     if (!capture_->node_of.contains(tensor)) unsupported(Reason::UnknownOrigin, {{"detail", "a fake without a node"}});
@@ -237,6 +246,7 @@ Result Tracer::torch_call(graph::Op op, PyObject* callable, PyObject* target, Ar
 }
 
 Result Tracer::wrap_torch_result(graph::Op op, PyObject* target, Args args, py::Owned<> result, bool mutated) {
+  if (reads_unguarded_state(target)) unsupported(Reason::UnsupportedTensor, {{"what", "what " + name_of_target(target) + " gives, which is not guarded"}});
   bool any = false, real = false;
   each_tensor(result.get(), [&](PyObject* t) {
     any = true;
@@ -321,6 +331,7 @@ Result Tracer::tensor_getattr(PyObject* tensor, PyObject* name, Continuation the
   }
   if (name == names().__dict__) return settle(std::move(then), instance_dict(tensor));
   if (meta != nullptr && Py_IS_TYPE(meta, &PyGetSetDescr_Type)) {
+    if (reads_unguarded_state(name)) unsupported(Reason::UnsupportedTensor, {{"what", "attribute '" + py::text_of(name) + "', which is not guarded"}});
     if (name == names().grad && !fake) return settle(std::move(then), native_attribute(tensor, name));
     static PyObject* getattr_builtin = py::import_attr("builtins", "getattr").release();
     PyObject* args[] = {tensor, name};

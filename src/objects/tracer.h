@@ -128,6 +128,7 @@ class Tracer {
   PyObject* sequence_item(PyObject* sequence, Py_ssize_t index);       // list/tuple/deque, in range; borrowed
   bool hashable_natively(PyObject* key);                     // hashing and comparing runs no Python code
   bool same(PyObject* a, PyObject* b);                       // `is`, guarded
+  void guard_key(PyObject* container, PyObject* key);        // keys that are found by identity: which object `key` is
 
   // ---- cells
   PyObject* cell_get(PyObject* cell);                        // borrowed or null when empty
@@ -189,6 +190,9 @@ class Tracer {
   Result super_getattr(PyObject* super, PyObject* name, Continuation then);
   Result module_getattr(PyObject* module, PyObject* name);
   Result native_attribute(PyObject* object, PyObject* name);
+  Result enum_attribute(PyObject* member, PyObject* name);
+  void guard_generic_getattr(PyTypeObject* type);
+  void guard_mro(PyTypeObject* type);
   Result attribute_error(PyObject* object, PyObject* name);
   Result wrap_torch_result(graph::Op op, PyObject* target, Args args, py::Owned<> result, bool mutated);
 

@@ -178,6 +178,7 @@ Result Executor::contains(PyObject* container, PyObject* item, Continuation then
           PyObject* args[] = {container, item};
           return call_polyfill("contains", args, std::move(then));
         }
+        if (identity_only) guard_key(container, item);
         const int found = PySequence_Contains(readable(container), item);
         if (found < 0) return settle(std::move(then), raise_pending(py::PythonError()));
         return settle(std::move(then), Result::boolean(found == 1));

@@ -82,6 +82,8 @@ Result Executor::is_instance(PyObject* object, PyObject* type, Continuation then
   } else {
     guard_abc(type);
   }
+  auto* looked_at = subclass && PyType_Check(object) ? reinterpret_cast<PyTypeObject*>(object) : Py_TYPE(object);
+  if (reinterpret_cast<PyObject*>(looked_at) != type && objects::cat_of(looked_at) != Cat::Tensor) guard_mro(looked_at);
   int yes = 0;
   if (!subclass && objects::is_generator(object)) {
     yes = PyObject_IsSubclass(reinterpret_cast<PyObject*>(&PyGen_Type), type);
