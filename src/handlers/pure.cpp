@@ -12,7 +12,7 @@ const Row rows[] = {
     STR("isspace"), STR("istitle"), STR("isupper"), STR("ljust"), STR("lower"), STR("lstrip"), STR("maketrans"), STR("partition"), STR("removeprefix"), STR("removesuffix"),
     STR("replace"), STR("rfind"), STR("rindex"), STR("rjust"), STR("rpartition"), STR("rsplit"), STR("rstrip"), STR("split"), STR("splitlines"), STR("startswith"),
     STR("strip"), STR("swapcase"), STR("title"), STR("translate"), STR("upper"), STR("zfill"), STR("__len__"), STR("__contains__"), STR("__eq__"), STR("__hash__"),
-    {"builtins.bytes.decode", pure}, {"builtins.bytes.hex", pure}, {"builtins.bytes.startswith", pure},
+    STR("__format__"), {"builtins.int.__format__", pure}, {"builtins.float.__format__", pure}, {"builtins.bytes.decode", pure}, {"builtins.bytes.hex", pure}, {"builtins.bytes.startswith", pure},
     {"builtins.int.bit_length", pure}, {"builtins.int.bit_count", pure}, {"builtins.int.to_bytes", pure}, {"builtins.int.from_bytes", pure}, {"builtins.int.conjugate", pure},
     {"builtins.int.as_integer_ratio", pure}, {"builtins.float.is_integer", pure}, {"builtins.float.as_integer_ratio", pure}, {"builtins.float.hex", pure},
     {"builtins.float.fromhex", pure}, {"builtins.complex.conjugate", pure}, {"builtins.range", pure}, {"builtins.range.index", pure}, {"builtins.range.count", pure},

@@ -264,18 +264,27 @@ Result warn(Tracer& t, PyObject* f, Args args, Continuation then) { return defer
 
 // ---- questions about functions and classes that are known by identity
 
+// What inspect and typing read of a function besides its code and defaults.
+void guard_described(Tracer& t, PyObject* function) {
+  t.guard_function(function);
+  t.instance_get(function, py::interned("__signature__").get());
+  t.getattr(function, names().__annotations__);
+  PyObject* wrapped = t.instance_get(function, names().__wrapped__);
+  if (wrapped != nullptr && PyFunction_Check(wrapped)) guard_described(t, wrapped);
+}
+
 Result about_constant(Tracer& t, PyObject* f, Args args, Continuation then) {
   for (PyObject* value : args.values) {
     const Cat cat = objects::cat_of(value);
     if (objects::is_atom(cat) || cat == Cat::Type || cat == Cat::Builtin) continue;
     if (cat == Cat::Function && t.is_outside(value)) {
-      t.guard_function(value);
+      guard_described(t, value);
       continue;
     }
     if (cat == Cat::BoundMethod) {
       Result function = t.getattr(value, names().dunder_func);
       if (function.is_value() && t.is_outside(function.value.get())) {
-        t.guard_function(function.value.get());
+        guard_described(t, function.value.get());
         continue;
       }
     }

@@ -325,7 +325,10 @@ Contents Tracer::deep_touch_inner(PyObject* value, int depth) {
     case Cat::Iterator:
       all.user = true;  // what it will yield is not known here
       return all;
-    case Cat::BoundMethod: case Cat::Function:
+    case Cat::BoundMethod:
+      all.user = true;  // compared by the identity of its object
+      return all;
+    case Cat::Function:
       return all;
     case Cat::List: case Cat::Tuple: {
       PyObject* view = touch(value);

@@ -227,7 +227,14 @@ Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation t
     if (a == Cat::Builtin && a == b) return native(left, right);  // two bound C methods may be equal without being one
     return settle(std::move(then), Result::boolean(same(left, right) == (op == Py_EQ)));
   }
-  if (a == Cat::BoundMethod && b == Cat::BoundMethod && (op == Py_EQ || op == Py_NE)) return native(left, right);
+  if (a == Cat::BoundMethod && b == Cat::BoundMethod && (op == Py_EQ || op == Py_NE)) {
+    bool equal = true;
+    for (PyObject* part : {names().__self__, names().dunder_func}) {
+      auto x = native_attribute(left, part), y = native_attribute(right, part);
+      equal = equal && same(x.value.get(), y.value.get());
+    }
+    return settle(std::move(then), Result::boolean(equal == (op == Py_EQ)));
+  }
   if (a == Cat::Slice && b == Cat::Slice) return native(left, right);
   if (a == Cat::Iterator && b == Cat::Iterator && !is_outside(left) && !is_outside(right)) return native(left, right);  // dict views
   return reflected(left, right, kCompareBase + op, 0, std::move(then));

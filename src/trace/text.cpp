@@ -8,6 +8,12 @@ using K = Continuation::Kind;
 using objects::Contents;
 using objects::names;
 
+// enum's methods read nothing but names.
+static bool is_enums_own(PyObject* function) {
+  static PyObject* globals = PyModule_GetDict(py::take(PyImport_ImportModule("enum")).release());
+  return PyFunction_GET_GLOBALS(function) == globals;
+}
+
 Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
   value = original(value);
   doing = "prints";
@@ -17,6 +23,17 @@ Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
     if (!text) return settle(std::move(then), raise_pending(py::PythonError()));
     return settle(std::move(then), Result::of(std::move(text)));
   };
+  if (cat == Cat::EnumMember || (cat == Cat::Type && Py_TYPE(value) != &PyType_Type)) {
+    PyObject* own = type_lookup(Py_TYPE(value), how);
+    if (own != nullptr && PyFunction_Check(own) && !is_enums_own(own)) {
+      bool found = false;
+      return special(value, how, {}, Continuation(K::Str).before(std::move(then)), &found);
+    }
+  }
+  if (cat == Cat::EnumMember) enum_attribute(value, py::interned("name").get());
+  if (cat == Cat::Type) {
+    for (PyObject* part : {names().__qualname__, names().__module__}) native_attribute(value, part);
+  }
   if (objects::is_atom(cat) || cat == Cat::Range || cat == Cat::Type || cat == Cat::Slice) return native(value);
   if (cat == Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", "printing a tensor"}});
   if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Set || cat == Cat::FrozenSet || cat == Cat::Deque) {
@@ -46,6 +63,10 @@ Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
 Result Executor::format(PyObject* value, PyObject* spec, Continuation then) {
   value = original(value);
   const Cat cat = objects::cat_of(value);
+  if (cat == Cat::EnumMember) {
+    PyObject* own = type_lookup(Py_TYPE(value), names().__format__);
+    if (own != nullptr && PyFunction_Check(own)) return call2(own, value, spec, std::move(then));
+  }
   if (objects::is_atom(cat)) {
     auto text = py::Owned<>::steal(PyObject_Format(value, spec));
     if (!text) return settle(std::move(then), raise_pending(py::PythonError()));
