@@ -22,6 +22,7 @@ if torch.__version__.split("+")[0].rsplit(".", 1)[0] != "2.13":
     raise ImportError(f"pellucid needs PyTorch 2.13; this is {torch.__version__}")
 
 from pellucid import _core, config, errors
+from pellucid._explain import ExplainOutput, ExplainWithBackend
 from pellucid.api import (
     break_reasons,
     cache_entries,
@@ -39,6 +40,8 @@ from pellucid.api import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "ExplainOutput",
+    "ExplainWithBackend",
     "break_reasons",
     "cache_entries",
     "compile",

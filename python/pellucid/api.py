@@ -248,6 +248,11 @@ def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")
 def explain(fn: Callable, *args: Any, **kwargs: Any) -> Any:
     """What capture makes of a function: `explain(fn)(*inputs)` runs it once and tells graphs, breaks, guards and times.
 
+    All compiled code is dropped before and after, as `reset` does.
+
+    Raises:
+        TypeError: `fn` cannot be called.
+
     Example:
         >>> print(pellucid.explain(f)(torch.ones(3)))
     """

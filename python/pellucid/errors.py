@@ -95,13 +95,20 @@ def _record_stop(
     hint: str,
     stack: list[tuple[types.CodeType, int]],
     exception: BaseException | None,
+    backend: object = None,
 ) -> BreakRecord:
-    """Called by `_core`. The exception itself is not kept: its traceback holds the program's frames."""
+    """Called by `_core`. The exception itself is not kept: its traceback holds the program's frames.
+
+    A backend that has a method `_on_stop` is told: it has no other way to learn of it.
+    """
     if exception is not None and str(exception) not in message:
         message = f"{message} ({type(exception).__name__}: {exception})"
     frames = [_frame_summary(frame_code, offset) for frame_code, offset in stack]
     record = BreakRecord(code, name, message, hint, function_code.co_qualname, frames)
     _stops.append(record)
+    on_stop = getattr(getattr(backend, "function", None), "_on_stop", None)
+    if on_stop is not None:
+        on_stop(record)
     return record
 
 

@@ -31,7 +31,7 @@ py::Owned<> stack_of(const trace::BreakInfo& stop) {
   return stack;
 }
 
-Attempt stopped(PyFunctionObject* function, const trace::BreakInfo& stop) {
+Attempt stopped(PyFunctionObject* function, PyObject* backend, const trace::BreakInfo& stop) {
   Attempt attempt;
   attempt.stop_name = stop.reason_name;
   attempt.exception = stop.exception.copy();
@@ -44,15 +44,16 @@ Attempt stopped(PyFunctionObject* function, const trace::BreakInfo& stop) {
   auto make = py::import_attr("pellucid.errors", "_record_stop");
   auto stack = stack_of(stop);
   PyObject* cause = stop.exception ? stop.exception.get() : Py_None;
-  attempt.stop = py::take(PyObject_CallFunction(make.get(), "OssssOO", function->func_code, stop.reason_code.c_str(), stop.reason_name.c_str(),
-                                                stop.message.c_str(), stop.hint.c_str(), stack.get(), cause));
+  attempt.stop = py::take(PyObject_CallFunction(make.get(), "OssssOOO", function->func_code, stop.reason_code.c_str(), stop.reason_name.c_str(),
+                                                stop.message.c_str(), stop.hint.c_str(), stack.get(), cause,
+                                                backend));
   events::count(Counter::Stops);
   events::record("stop", stop.reason_code + " " + stop.reason_name + ": " + stop.message + " in " + place_of(function));
   return attempt;
 }
 
 // A split that a later step than the tracer asks for: it concerns the function as a whole.
-Attempt stopped(PyFunctionObject* function, const GraphBreak& split) {
+Attempt stopped(PyFunctionObject* function, PyObject* backend, const GraphBreak& split) {
   trace::BreakInfo stop;
   stop.reason_code = code_of(split.reason());
   stop.reason_name = std::string(name_of(split.reason()));
@@ -60,7 +61,7 @@ Attempt stopped(PyFunctionObject* function, const GraphBreak& split) {
   stop.hint = std::string(hint_of(split.reason()));
   auto code = py::Owned<PyCodeObject>::share(code_of(function));
   stop.stack.push_back({std::move(code), 0, code_of(function)->co_firstlineno});
-  return stopped(function, stop);
+  return stopped(function, backend, stop);
 }
 
 bool calls_graph(const objects::Capture& capture) { return capture.graph.op_count() != 0 || !capture.graph.outputs().empty(); }
@@ -110,12 +111,15 @@ std::string backend_name(PyObject* backend) {
 }
 
 std::unique_ptr<Entry> build_entry(PyFunctionObject* function, PyObject* backend, objects::Capture& capture) {
+  const std::int64_t begin = events::now();
   codegen::finish_graph(capture);
+  const double finish = milliseconds_since(begin);
   auto entry = std::make_unique<Entry>();
   entry->number = next_region.fetch_add(1);
   const std::size_t guard_count = capture.guards.size();
   // Guards first: they describe the world before the backend runs anything.
   entry->guards = guards::GuardProgram::compile(capture.sources, capture.guards.release(), function);
+  const double guards = milliseconds_since(begin) - finish;
   if (calls_graph(capture)) {
     const GraphFacts facts{writes_inputs(capture), backend_name(backend) != "eager"};
     auto before = aten::GlobalState::now();
@@ -131,6 +135,8 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, PyObject* backend
                   {"ops", static_cast<double>(capture.graph.op_count())},
                   {"placeholders", static_cast<double>(capture.graph.placeholders().size())},
                   {"effects", static_cast<double>(capture.effects.size())},
+                  {"finish_ms", finish},
+                  {"guards_ms", guards},
                   {"emit_ms", milliseconds_since(start)}});
   return entry;
 }
@@ -180,12 +186,12 @@ Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, PyOb
   const CompilingScope scope;
   try {
     trace::Outcome outcome = traced(function, locals);
-    if (!outcome.capture) return stopped(function, outcome.stop);
+    if (!outcome.capture) return stopped(function, backend, outcome.stop);
     Attempt attempt;
     attempt.entry = build_entry(function, backend, *outcome.capture);
     return attempt;
   } catch (const GraphBreak& split) {
-    return stopped(function, split);
+    return stopped(function, backend, split);
   }
 }
 

@@ -215,6 +215,21 @@ PyObject* original_of(PyObject* object) noexcept {
   return is_compiled_function(object) ? reinterpret_cast<PyObject*>(cast(object)->function) : nullptr;
 }
 
+py::Owned<> as_dict(const guards::Description& guard) {
+  return py::take(Py_BuildValue("{s:s,s:s,s:s,s:s,s:s,s:i,s:s}", "kind", guard.kind.c_str(), "source", guard.source.c_str(), "source_kind",
+                                guard.source_kind.c_str(), "text", guard.text.c_str(), "file", guard.file.c_str(), "line", guard.line,
+                                "operation", guard.operation.c_str()));
+}
+
+// The guards of one cache's entries as {region number: [dict, …]}.
+void describe_entries(const Cache& cache, PyObject* by_region) {
+  for (const auto& entry : cache.entries()) {
+    auto rows = py::take(PyList_New(0));
+    for (const auto& guard : entry->guards->describe()) py::check(PyList_Append(rows.get(), as_dict(guard).get()));
+    py::check(PyDict_SetItem(by_region, py::take(PyLong_FromLong(entry->number)).get(), rows.get()));
+  }
+}
+
 py::Owned<> strings(const std::vector<std::string>& texts) {
   auto list = py::take(PyList_New(0));
   for (const std::string& text : texts) py::check(PyList_Append(list.get(), py::str(text).get()));
@@ -242,6 +257,14 @@ py::Owned<> cache_entries_of(PyObject* compiled) {
     py::check(PyList_Append(list.get(), item.get()));
   }
   return list;
+}
+
+py::Owned<> guards_of(PyObject* compiled) {
+  const Cache& cache = *cast(compiled)->cache;
+  auto by_region = py::take(PyDict_New());
+  describe_entries(cache, by_region.get());
+  for (const auto& inner : cache.inner) describe_entries(*cache_of(inner.get()), by_region.get());
+  return by_region;
 }
 
 void initialise_compiled_function_type(PyObject* module) {

@@ -16,6 +16,9 @@ bool is_compiled_function(PyObject* object) noexcept;
 py::Owned<> break_reasons_of(PyObject* compiled);
 // One dict for each entry: {"code", "function", "guards", "hits", "region"}.
 py::Owned<> cache_entries_of(PyObject* compiled);
+// The guards of all entries, also those of functions that were compiled on their own while this one ran:
+// {region: [{"kind", "source", "source_kind", "text", "file", "line", "operation"}, …]}.
+py::Owned<> guards_of(PyObject* compiled);
 // Why calls missed, oldest first; a list of str.
 py::Owned<> guard_failures_of(PyObject* compiled);
 

@@ -89,6 +89,7 @@ PyMethodDef kFunctions[] = {
     {"is_compiling", is_compiling, METH_NOARGS, "Whether this thread compiles."},
     {"break_reasons", of_compiled<break_reasons_of>, METH_O, "The recorded stops of a compiled function."},
     {"cache_entries", of_compiled<cache_entries_of>, METH_O, "The entries of a compiled function, as dicts."},
+    {"guards_of", of_compiled<guards_of>, METH_O, "The guards of the entries of a compiled function and of inner functions, by region."},
     {"guard_failures", of_compiled<guard_failures_of>, METH_O, "Why calls of a compiled function missed."},
     {"events", events_since, METH_VARARGS, "The kept events from a serial number on, as dicts."},
     {"next_event", next_event, METH_NOARGS, "The serial number of the next event."},
