@@ -108,10 +108,26 @@ void initialise() {
   for (auto rows : {kPureRows, kBuiltinRows, kContainerRows, kTorchRows, kPythonRows}) add_rows(rows);
 }
 
+namespace {
+
+Result nothing(Tracer& t, PyObject*, Args, Continuation then) { return t.settle(std::move(then), Result::none()); }
+
+// Functions of torch._dynamo are known by name: importing it for their identity would cost what pellucid is there to save. Once it has
+// run in the process, nn.Module.__init__ tells its tracker of each new module; a module that the region makes is none of its business.
+Handler find_dynamo(PyObject* callable) {
+  if (!PyFunction_Check(callable)) return nullptr;
+  auto* function = reinterpret_cast<PyFunctionObject*>(callable);
+  PyObject* module = function->func_module;
+  if (module == nullptr || !PyUnicode_Check(module) || PyUnicode_CompareWithASCIIString(module, "torch._dynamo.mutation_guard") != 0) return nullptr;
+  return PyUnicode_CompareWithASCIIString(function->func_qualname, "GenerationTracker.tag") == 0 ? nothing : nullptr;
+}
+
+}  // namespace
+
 Handler find(PyObject* callable) {
   auto it = tables->by_identity.find(callable);
   if (it != tables->by_identity.end()) return it->second;
-  return nullptr;
+  return find_dynamo(callable);
 }
 
 bool is_instance_rule(PyTypeObject* type) { return tables->instance_rules.contains(reinterpret_cast<PyObject*>(type)); }
