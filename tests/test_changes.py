@@ -27,7 +27,6 @@ CASES = []
 # Read eagerly: nothing is captured, and the results are right for that reason.
 EAGER = {
     "isinstance_of_a_runtime_protocol",
-    "deque_iterated",
     "tensor_offset",
     "number_of_threads_asked",
     "class_getattr_of_a_module",
@@ -1337,6 +1336,7 @@ argument_case("dict_keys", lambda v, x: x + 1 if "a" in v else x - 1, {"a": 1}, 
 argument_case("dict_get", lambda v, x: x * v.get("a", 5), {"a": 1}, {"b": 1}, {"a": None})
 argument_case("dict_order", lambda v, x: x * list(v)[0] + list(v.values())[1], {1: 2, 3: 4}, {3: 4, 1: 2})
 argument_case("set_contents", lambda v, x: x + 1 if 1 in v else x - 1, {1}, {2}, frozenset([1]), set())
+argument_case("set_order", lambda v, x: x * list(v)[0] + 1, {8, 0}, {0, 8}, frozenset([8, 0]), frozenset([0, 8]))
 argument_case("set_equality", lambda v, x: x + 1 if v == {1, 2} else x - 1, {1, 2}, {2}, {1, 2, 3})
 argument_case("range", lambda v, x: x * sum(v), range(3), range(4), range(0, 6, 3))
 argument_case("slice", lambda v, x: x[v] * 2, slice(1), slice(2), slice(None, None, 2))

@@ -134,6 +134,12 @@ bool equal_keys(PyObject* dict, PyObject* const* keys, Py_ssize_t count) noexcep
 
 PyObject* members_of(PyObject* set) {
   PyObject* members = PyDict_New();
+  if (PyTuple_Check(set)) {  // in the order of iteration
+    for (Py_ssize_t i = 0; members != nullptr && i < PyTuple_GET_SIZE(set); ++i) {
+      if (PyDict_SetItem(members, PyTuple_GET_ITEM(set, i), PyTuple_GET_ITEM(set, i)) != 0) Py_CLEAR(members);
+    }
+    return members;
+  }
   Py_ssize_t at = 0;
   PyObject* element = nullptr;
   Py_hash_t hash = 0;
@@ -143,13 +149,16 @@ PyObject* members_of(PyObject* set) {
   return members;
 }
 
-bool equal_sets(PyObject* members, PyObject* found) noexcept {
+bool equal_sets(PyObject* members, PyObject* found, bool ordered) noexcept {
   if (!PyAnySet_Check(found) || PySet_GET_SIZE(found) != PyDict_GET_SIZE(members)) return false;
   Py_ssize_t at = 0;
   PyObject* element = nullptr;
   Py_hash_t hash = 0;
+  Py_ssize_t next = 0;
+  PyObject* in_order = nullptr;
   while (_PySet_NextEntry(found, &at, &element, &hash) != 0) {
     PyObject* member = py::native_dict_get(members, element);
+    if (ordered && (PyDict_Next(members, &next, &in_order, nullptr) == 0 || member == nullptr || !equal_constants(in_order, element))) return false;
     if (member == nullptr || !equal_constants(member, element)) return false;
   }
   return true;

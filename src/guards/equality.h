@@ -12,7 +12,7 @@ bool equal_constants(PyObject* expected, PyObject* found) noexcept;
 bool equal_keys(PyObject* dict, PyObject* const* keys, Py_ssize_t count) noexcept;
 
 // `members`: a dict that maps each element to itself.
-bool equal_sets(PyObject* members, PyObject* found) noexcept;
+bool equal_sets(PyObject* members, PyObject* found, bool ordered) noexcept;
 
 // The dict that equal_sets needs. Null with an error pending.
 PyObject* members_of(PyObject* set);

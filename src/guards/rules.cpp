@@ -190,7 +190,7 @@ struct Rule<Kind::ATTR_ABSENT> {
 template <>
 struct Rule<Kind::SET_EQUALS> {
   static constexpr const char* kSuggestion = "keep the elements of the set";
-  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return equal_sets(c.operand, v); }
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return equal_sets(c.operand, v, c.number == 1); }
   static std::string expected(const Check& c) {
     return std::string("a set of ").append(std::to_string(PyDict_GET_SIZE(c.operand))).append(" elements as captured");
   }

@@ -392,7 +392,12 @@ Result getstate(Tracer& t, PyObject*, Args args, Continuation then) { return t.c
 Result tuple_new(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() != 2) return run_native(t, f, args, std::move(then));
   auto elements = t.native_elements(args[1]);
-  if (!elements) t.unsupported(Reason::UnsupportedProtocol, {{"protocol", "tuple.__new__"}, {"type", Py_TYPE(args[1])->tp_name}});
+  if (!elements) {
+    auto both = py::take(PyTuple_Pack(2, args[0], args[1]));
+    Continuation again(K::CallWith, f, both.get(), nullptr);
+    again.number = 1;
+    return t.call_polyfill("list_from", std::span<PyObject* const>(&args.values[1], 1), std::move(again).before(std::move(then)));
+  }
   PyObject* values[] = {args[0], elements.get()};
   return run_native(t, f, Args{values, nullptr}, std::move(then));
 }

@@ -145,14 +145,14 @@ PyObject* Tracer::touch(PyObject* container) {
       return view;
     case Cat::Set: case Cat::FrozenSet:
       if (shadow == nullptr && touched_.insert(container).second) {
-        auto items = py::take(PyFrozenSet_New(container));
+        auto items = py::take(PySequence_Tuple(container));  // equal sets may be iterated in different orders
         auto list = py::take(PySequence_List(container));
         for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) {
           PyObject* item = PyList_GET_ITEM(list.get(), i);
           if (!hashable_natively(item)) throw GraphBreak(Reason::UserDunder, {{"operation", "reading a set"}, {"callee", "__hash__ of an element"}});
           saw_constant(item);
         }
-        guard(Kind::SET_EQUALS, source, std::move(items));
+        guard(Kind::SET_EQUALS, source, std::move(items), 1);
       }
       return view;
     default:
@@ -176,7 +176,7 @@ PyObject* Tracer::view_of(PyObject* container) {
   if (!is_outside(container)) return container;
   touch(container);
   const Cat cat = cat_of(container);
-  if (cat == Cat::List || (cat == Cat::Dict && (PyDict_CheckExact(container) || PyODict_CheckExact(container)))) {
+  if (cat == Cat::List || cat == Cat::Deque || (cat == Cat::Dict && (PyDict_CheckExact(container) || PyODict_CheckExact(container)))) {
     return shadow_of(container, true).object.get();
   }
   return readable(container);

@@ -88,6 +88,8 @@ struct Frame {
   std::string module_path;
   std::shared_ptr<const graph::CallSite> site;  // cache of the call site at `site_at`
   int site_at = -1;
+  int asked_at = -1;                     // `and`/`or` at this offset waits for a user's __bool__ …
+  std::size_t asked_size = 0;            // … with the value on top of a stack of this size
   int depth = 0;
   PyObject* local(int slot) const { return fast[static_cast<std::size_t>(slot)].get(); }
 };

@@ -71,6 +71,10 @@ void initialise_types() {
                            "starmap", "takewhile", "dropwhile", "pairwise", "compress", "filterfalse", "groupby"}) {
     add_type_of("itertools", name, Cat::Iterator);
   }
+  add_type_of("_collections", "_deque_iterator", Cat::Iterator);
+  add_type_of("_collections", "_deque_reverse_iterator", Cat::Iterator);
+  auto ascii = py::str("a");
+  t[Py_TYPE(py::take(PyObject_GetIter(ascii.get())).get())] = Cat::Iterator;
   known->enum_meta = reinterpret_cast<PyTypeObject*>(py::import_attr("enum", "EnumMeta").release());
   known->python_dealloc = reinterpret_cast<PyTypeObject*>(py::import_attr("abc", "ABC").release())->tp_dealloc;
   known->deque = reinterpret_cast<PyTypeObject*>(py::import_attr("collections", "deque").release());

@@ -193,6 +193,10 @@ Result Executor::slot_wrapper(PyObject* callable, Args args, Continuation then, 
     return generic_getattr(self, args[1], std::move(then));
   }
   if (name == "__init__" && reinterpret_cast<PyWrapperDescrObject*>(callable)->d_common.d_type == &PyBaseObject_Type) return settle(std::move(then), Result::none());
+  if (name == "__init__" && PyExceptionInstance_Check(self) && !is_outside(self) &&
+      reinterpret_cast<PyWrapperDescrObject*>(callable)->d_common.d_type->tp_init == reinterpret_cast<PyTypeObject*>(PyExc_BaseException)->tp_init) {
+    return handlers::run_native(*this, callable, args, std::move(then));  // keeps its arguments
+  }
   if (name == "__eq__" && n == 2 && reinterpret_cast<PyWrapperDescrObject*>(callable)->d_common.d_type == &PyBaseObject_Type) {
     return settle(std::move(then), same(self, args[1]) ? Result::boolean(true) : Result::of(py::Owned<>::share(Py_NotImplemented)));
   }

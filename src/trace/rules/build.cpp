@@ -191,6 +191,10 @@ Next do_LIST_TO_TUPLE(Executor&, Frame& f, int) {
 Next do_UNPACK_SEQUENCE(Executor& ex, Frame& f, int arg) {
   bool detour = false, raised = false;
   auto value = py::Owned<>::share(peek(f, 0));
+  if (Py_TYPE(value.get())->tp_iter == nullptr && !PySequence_Check(value.get())) {
+    ex.raise(PyExc_TypeError, std::string("cannot unpack non-iterable ") + Py_TYPE(value.get())->tp_name + " object");
+    return Next::Raise;
+  }
   auto items = elements_or_detour(ex, f, &detour, &raised);
   if (raised) return Next::Raise;
   if (detour) return Next::Go;

@@ -36,13 +36,22 @@ Next jump_if(Executor& ex, Frame& f, bool when, int target) {
 }
 
 Next jump_if_or_pop(Executor& ex, Frame& f, bool when, int target) {
-  PyObject* value = peek(f, 0);
-  auto held = py::Owned<>::share(value);
-  Result r = ex.truth(value, Continuation());
+  if (f.asked_at == f.at && f.stack.size() == f.asked_size + 1) {  // the answer of __bool__ lies above the value
+    const bool yes = peek(f, 0) == Py_True;
+    drop(f, 1);
+    f.asked_at = -1;
+    if (yes == when) f.next = target;
+    else drop(f, 1);
+    return Next::Go;
+  }
+  auto held = py::Owned<>::share(peek(f, 0));
+  Result r = ex.truth(held.get(), Continuation());
   if (r.did == Result::Did::Raised) return Next::Raise;
   if (r.did == Result::Did::Pushed) {
-    // The value itself stays on the stack, so the answer cannot take its place.
-    throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "`and`/`or` on a user's __bool__"}, {"type", Py_TYPE(value)->tp_name}});
+    f.asked_at = f.at;
+    f.asked_size = f.stack.size();
+    f.next = f.at;
+    return Next::Go;
   }
   if ((r.value.get() == Py_True) == when) f.next = target;
   else drop(f, 1);
