@@ -28,6 +28,12 @@ CASES = []
 EAGER = {
     "isinstance_of_a_runtime_protocol",
     "tensor_offset",
+    "attrgetter_and_itemgetter",
+    "format_with_attributes",
+    "flags_of_backends",
+    "matmul_precision",
+    "seed_asked",
+    "requires_grad_of_a_view",
     "number_of_threads_asked",
     "class_getattr_of_a_module",
 }
@@ -2024,6 +2030,300 @@ def numpy_array():
         yield f, X
     yield f, X
     v[0] = 3
+    yield f, X
+
+
+@case
+def default_factory_changed():
+    v = collections.defaultdict(lambda: 2)
+
+    def f(x):
+        return x * v.get("a", 1) + (v["b"] if "b" in v else 3)
+
+    yield f, X
+    v["b"] = 9
+    yield f, X
+
+
+@case
+def cached_property():
+    class C:
+        n = 2
+
+        @functools.cached_property
+        def scale(self):
+            return self.n * 2
+
+    c = C()
+
+    def f(c, x):
+        return x * c.scale
+
+    c.scale
+    yield f, c, X
+    c.__dict__["scale"] = 7
+    yield f, c, X
+
+
+@case
+def attrgetter_and_itemgetter():
+    import operator
+
+    class C:
+        n = 2
+
+    c = C()
+    by_name, by_item = operator.attrgetter("n"), operator.itemgetter(0)
+    v = [3]
+
+    def f(x):
+        return x * by_name(c) + by_item(v)
+
+    yield f, X
+    c.n = 4
+    yield f, X
+    v[0] = 9
+    yield f, X
+
+
+@case
+def format_with_attributes():
+    class Mode(enum.Enum):
+        A = 2
+
+    def f(x):
+        return x * int("{0.value}".format(Mode.A))
+
+    yield f, X
+    Mode.A._value_ = 5
+    yield f, X
+
+
+@case
+def modules_of_sys():
+    import sys
+
+    def f(x):
+        return x + 1 if "pellucid_no_such_module" in sys.modules else x - 1
+
+    yield f, X
+    sys.modules["pellucid_no_such_module"] = HELPERS
+    try:
+        yield f, X
+    finally:
+        del sys.modules["pellucid_no_such_module"]
+
+
+@case
+def import_in_the_function():
+    import sys
+
+    HELPERS.scale = 2.0
+    sys.modules["pellucid_test_helpers"] = HELPERS
+
+    def f(x):
+        from pellucid_test_helpers import scale
+
+        return x * scale
+
+    try:
+        yield f, X
+        HELPERS.scale = 3.0
+        yield f, X
+        other = types.ModuleType("other")
+        other.scale = 8.0
+        sys.modules["pellucid_test_helpers"] = other
+        yield f, X
+    finally:
+        del sys.modules["pellucid_test_helpers"]
+        HELPERS.scale = 2.0
+
+
+@case
+def flags_of_backends():
+    before = torch.backends.cudnn.benchmark
+
+    def f(x):
+        return x + 1 if torch.backends.cudnn.benchmark else x - 1
+
+    yield f, X
+    try:
+        torch.backends.cudnn.benchmark = not before
+        yield f, X
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
+@case
+def matmul_precision():
+    before = torch.get_float32_matmul_precision()
+
+    def f(x):
+        return x * len(torch.get_float32_matmul_precision())
+
+    yield f, X
+    try:
+        torch.set_float32_matmul_precision("medium")
+        yield f, X
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@case
+def seed_asked():
+    before = torch.initial_seed()
+
+    def f(x):
+        return x + 1 if torch.initial_seed() == 7 else x - 1
+
+    yield f, X
+    try:
+        torch.manual_seed(7)
+        yield f, X
+    finally:
+        torch.manual_seed(before % 2**63)
+
+
+@case
+def property_of_a_namedtuple_subclass():
+    class P(Point):
+        n = 2
+
+        @property
+        def area(self):
+            return self.a * self.n
+
+    p = P(2.0, 3.0)
+
+    def f(p, x):
+        return x * p.area
+
+    yield f, p, X
+    P.n = 5
+    yield f, p, X
+    yield f, P(4.0, 3.0), X
+
+
+@case
+def list_attribute():
+    class Items(list):
+        pass
+
+    v = Items([1])
+    v.tag = 2
+
+    def f(v, x):
+        return x * v.tag + v[0]
+
+    yield f, v, X
+    v.tag = 3
+    yield f, v, X
+
+
+@case
+def class_decorated_by_a_function_attribute():
+    def f(x):
+        return x * getattr(f, "scale", 1)
+
+    yield f, X
+    f.scale = 3
+    yield f, X
+
+
+@case
+def tensors_in_sets_and_dicts():
+    a, b = torch.ones(3), torch.ones(3)
+
+    def f(t, table):
+        return t * table.get(t, 5)
+
+    yield f, a, {a: 2}
+    yield f, b, {a: 2}
+    yield f, b, {b: 3}
+
+
+@case
+def object_in_a_set_from_outside():
+    a, b = Base(), Base()
+
+    def f(v, k, x):
+        return x + 1 if k in v else x - 1
+
+    yield f, {a}, a, X
+    yield f, {a}, b, X
+    yield f, {b}, b, X
+
+
+@case
+def type_of_a_value_in_a_dict():
+    table = {int: 2, float: 3}
+
+    def f(v, x):
+        return x * table[type(v)]
+
+    yield f, 1, X
+    yield f, 1.0, X
+
+
+@case
+def functions_as_keys():
+    table = {helper: 2, scaled: 3}
+
+    def f(g, x):
+        return x * table[g]
+
+    yield f, helper, X
+    yield f, scaled, X
+
+
+@case
+def requires_grad_of_a_view():
+    base = torch.ones(3, 3)
+
+    def f(t, x):
+        return x + 1 if t._base is None else x - 1
+
+    yield f, base, X
+    yield f, base[0], X
+
+
+@case
+def torch_function_of_a_subclass():
+    class Mine(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return torch.Tensor(torch.zeros(3)).as_subclass(torch.Tensor)
+
+    def f(t):
+        return t + 1
+
+    yield f, X
+    yield f, X.clone().as_subclass(Mine)
+
+
+@case
+def regex_and_dates():
+    import re
+
+    def f(p, x):
+        return x * len(p.pattern)
+
+    yield f, re.compile("a"), X
+    yield f, re.compile("abc"), X
+
+
+@case
+def module_hooks_of_a_parameter():
+    w = torch.nn.Parameter(torch.ones(3))
+    net = torch.nn.ParameterList([w])
+
+    def f(x):
+        return x * net[0] + len(net)
+
+    yield f, X
+    net[0] = torch.nn.Parameter(torch.zeros(3))
+    yield f, X
+    net.append(w)
     yield f, X
 
 

@@ -266,7 +266,13 @@ Result join(Tracer& t, PyObject* f, Args args, Continuation then) {
     return t.call_polyfill("join", args, std::move(then));
 }
 
-Result str_format(Tracer& t, PyObject* f, Args args, Continuation then) { return pure(t, f, args, std::move(then)); }
+// Fields like {0.value} and a member's own __format__ read more than the text of the value.
+Result str_format(Tracer& t, PyObject* f, Args args, Continuation then) {
+  for (PyObject* value : args.values) {
+    if (objects::cat_of(value) == Cat::EnumMember) t.unsupported(Reason::UntracedCallable, {{"callee", "str.format of an enum member"}});
+  }
+  return pure(t, f, args, std::move(then));
+}
 
 // ---- OrderedDict and defaultdict made in the region
 

@@ -196,6 +196,20 @@ Next do_IMPORT_NAME(Executor& ex, Frame& f, int arg) {
   PyObject* level = peek(f, 1);
   auto module = py::take(PyImport_ImportModuleLevelObject(name_at(f, arg), f.globals, Py_None, from, PyLong_AsLong(level)));
   ex.saw_constant(module.get());
+  // Which module the name stands for is an entry of sys.modules.
+  PyObject* modules = PyImport_GetModuleDict();
+  std::string key = py::text_of(name_at(f, arg));
+  if (PyLong_AsLong(level) > 0) {
+    const char* name = PyModule_Check(module.get()) ? PyModule_GetName(module.get()) : nullptr;
+    if (name == nullptr) PyErr_Clear();
+    key = name == nullptr ? "" : name;
+  }
+  if (PyLong_AsLong(level) == 0 && PyObject_IsTrue(from) != 1) key = key.substr(0, key.find('.'));
+  auto entry = py::str(key);
+  if (PyDict_GetItemWithError(modules, entry.get()) == module.get()) {
+    auto& sources = ex.capture().sources;
+    ex.guard(objects::Kind::ID_MATCH, sources.dict_item(sources.constant(modules), entry.get()), module.copy());
+  }
   drop(f, 2);
   f.stack.push_back(std::move(module));
   return Next::Go;
