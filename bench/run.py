@@ -283,7 +283,7 @@ def _chart(result: dict, key: str, title: str, left: int) -> str:
             parts.append(
                 f'<rect x="{left + 80}" y="{top + 14 * place}" width="{width:.1f}" height="12" fill="{_COLORS[who]}"/>'
             )
-            parts.append(f'<text x="{left + 86 + width:.1f}" y="{top + 10 + 14 * place}">{value:.3g}</text>')
+            parts.append(f'<text x="{left + 86 + width:.1f}" y="{top + 10 + 14 * place}">{value:.1f}</text>')
     return "".join(parts)
 
 

@@ -34,6 +34,7 @@ table { border-collapse: collapse; width: 100%; font-size: 13px; } th, td { text
 tr:last-child td { border-bottom: 0; }
 th { position: sticky; top: 0; background: var(--card); color: var(--soft); font-weight: 600; white-space: nowrap; }
 td { font-family: ui-monospace, Menlo, Consolas, monospace; font-size: 12px; overflow-wrap: anywhere; } td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+td:first-child, .nodes td:last-child { white-space: nowrap; }
 .kind { color: var(--accent); white-space: nowrap; }
 .bar { height: 8px; background: var(--accent); border-radius: 4px; min-width: 2px; }
 """
@@ -108,7 +109,7 @@ def _graph(output: ExplainOutput, index: int) -> str:
     code = escape(graph_module.print_readable(print_output=False).strip())
     return (
         f'<details{opened}><summary>Graph {index + 1} <span class="soft">code, {about}</span></summary><div><pre>{code}</pre></div></details>'
-        f'<details><summary>Graph {index + 1} <span class="soft">table</span></summary><div>{_node_table(graph_module)}</div></details>'
+        f'<details><summary>Graph {index + 1} <span class="soft">table</span></summary><div class="nodes">{_node_table(graph_module)}</div></details>'
     )
 
 
