@@ -84,6 +84,12 @@ class CallState {
     for (auto& mode : kept) Modes::push_onto_stack(std::move(mode));
   }
 
+  // Destroyed last. A Python-level guard of torch that an exception's traceback keeps alive would hold its keys beyond the call.
+  struct SameKeysAfter {
+    c10::impl::LocalDispatchKeySet before = c10::impl::tls_local_dispatch_key_set();
+    ~SameKeysAfter() { c10::impl::_force_tls_local_dispatch_key_set(before); }
+  };
+  SameKeysAfter same_keys_;
   c10::impl::IncludeDispatchKeyGuard factories_;
   c10::impl::ExcludeDispatchKeyGuard no_modes_;
   at::RecordFunctionGuard no_profiler_;
