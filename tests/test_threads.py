@@ -261,11 +261,28 @@ def test_first_use_on_several_threads():
     assert done.stdout.strip() == "fine", done.stderr[-2000:]
 
 
+def test_aot_eager_on_several_threads():
+    """AOTAutograd patches nn.Module for the whole process while it traces; others compile with "eager" meanwhile."""
+
+    def work(i):
+        for k in range(4):
+            model = Block(4 + i)
+            f = pellucid.compile(model, backend="aot_eager" if i % 2 == 0 else "eager", fullgraph=True)
+            for _ in range(2):
+                x = torch.randn(2, 4 + i, requires_grad=True)
+                got, want = f(x, 0.5 * k), model(x, 0.5 * k)
+                assert torch.equal(got, want)
+                assert torch.equal(*(torch.autograd.grad(y.sum(), x)[0] for y in (got, want)))
+
+    run_threads(6, work)
+
+
 @pytest.mark.slow
 def test_torch_compile_beside_us():
     ours, theirs = pellucid.compile(breaks, backend="eager"), torch.compile(breaks, backend="eager")
     model = Block()
     our_model, their_model = pellucid.compile(model, backend="aot_eager"), torch.compile(model, backend="eager")
+    our_model(torch.randn(2, 6))  # while AOTAutograd traces, torch.compile's own modules cannot be called on other threads
     lock = threading.Lock()  # torch._dynamo does not compile on two threads at once
 
     def work(i):

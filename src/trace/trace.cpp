@@ -1,5 +1,7 @@
 #include "trace/trace.h"
 
+#include <mutex>
+
 #include "aten/aten.h"
 #include "handlers/registry.h"
 #include "trace/executor.h"
@@ -25,11 +27,23 @@ BreakInfo describe(const GraphBreak& stop, Executor& executor) {
   return info;
 }
 
+// Setting up imports modules, which lets other threads run: they wait here without the GIL, as a static variable's guard would not.
+void initialise_once() {
+  static std::mutex setting_up;
+  static bool ready = false;
+  if (ready) return;
+  PyThreadState* thread = PyEval_SaveThread();
+  std::unique_lock lock(setting_up);
+  PyEval_RestoreThread(thread);
+  if (ready) return;
+  initialise();
+  ready = true;
+}
+
 }  // namespace
 
 Outcome capture(PyFunctionObject* function, PyObject* const* locals) {
-  static const bool ready = (initialise(), true);  // on first use: importing stays cheap, and pellucid itself is complete by then
-  (void)ready;
+  initialise_once();  // on first use: importing stays cheap, and pellucid itself is complete by then
   Outcome outcome;
   const auto state = aten::GlobalState::now();
   Executor executor(function);

@@ -10,6 +10,7 @@ import contextlib
 import itertools
 
 import torch
+from torch._dynamo.convert_frame import compile_lock
 from torch._dynamo.utils import counters
 from torch._guards import CompileContext, CompileId, TracingContext, compile_context, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -55,7 +56,8 @@ def tracing_context(gm, example_inputs, compile_id=None, *, replace_fakes=True):
     gm._input_overlap = overlap_of(example_inputs)  # AOTAutograd's cache would give a result for another overlap without this
     if replace_fakes:
         _replace_example_values(gm, fake_mode)
-    with compile_context(CompileContext(identity)), tracing(context):
+    # While AOTAutograd traces it patches classes and module globals of torch for the whole process: one thread at a time, torch.compile's too.
+    with compile_lock, compile_context(CompileContext(identity)), tracing(context):
         yield context
 
 
