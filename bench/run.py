@@ -58,10 +58,10 @@ def _cnn():
     return torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), *blocks), (torch.randn(1, 3, 16, 16),)
 
 
-def _timm(name, size):
-    import timm
+def _image(model: str, config: str, size: int, **options):
+    import transformers
 
-    return timm.create_model(name, pretrained=False), (torch.randn(1, 3, size, size),)
+    return getattr(transformers, model)(getattr(transformers, config)(**options)), (torch.randn(1, 3, size, size),)
 
 
 def _text(model: str, config: str, **options):
@@ -79,8 +79,8 @@ MODELS: dict[str, Callable] = {
     "gpt2": lambda: _text("GPT2LMHeadModel", "GPT2Config", n_embd=64, n_head=4, n_layer=12, n_positions=64),
     "bert": lambda: _text("BertModel", "BertConfig", num_hidden_layers=12, **_SMALL),
     "llama": lambda: _text("LlamaForCausalLM", "LlamaConfig", num_hidden_layers=12, num_key_value_heads=2, **_SMALL),
-    "resnet50": lambda: _timm("resnet50", 64),
-    "vit": lambda: _timm("vit_tiny_patch16_224", 224),
+    "resnet50": lambda: _image("ResNetForImageClassification", "ResNetConfig", 64),
+    "vit": lambda: _image("ViTModel", "ViTConfig", 64, image_size=64, num_hidden_layers=12, **_SMALL),
 }
 QUICK = ("x+y", "cnn", "gpt2")
 

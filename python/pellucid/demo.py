@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m pellucid.demo", description=__doc__.splitlines()[0])
     parser.add_argument("--layers", type=int, default=12)
-    parser.add_argument("--width", type=int, default=768)
+    parser.add_argument("--width", type=int, default=768, help="a multiple of 12")
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--backends", nargs="+", default=["eager", "aot_eager", "inductor"])
     parser.add_argument("--rounds", type=int, default=5, help="of the comparison with torch.compile")
