@@ -206,13 +206,27 @@ py::Owned<> FakeScope::fake_of(PyObject* real) {
   return with_python_errors([&] { return py::take(THPVariable_Wrap(data_->fake_of(tensor_of(real)))); });
 }
 
-py::Owned<> FakeScope::call(PyObject* callable, PyObject* const* args, std::size_t nargs, PyObject* kwnames) {
-  PyObject* result = nullptr;
-  {
-    CallState state;
-    result = PyObject_Vectorcall(callable, args, nargs, kwnames);
+namespace {
+
+// The frames of a failed call hold torch's Python-level guards. They go while the call's own state is still there, so that what those
+// guards put back is not the state of the middle of a call.
+void drop_frames(PyObject* exception) {
+  for (PyObject* value = exception; value != nullptr;) {
+    PyException_SetTraceback(value, Py_None);
+    auto context = py::Owned<>::steal(PyException_GetContext(value));
+    value = context.get() == exception ? nullptr : context.get();  // borrowed: the chain holds it
   }
-  return py::take(result);
+}
+
+}  // namespace
+
+py::Owned<> FakeScope::call(PyObject* callable, PyObject* const* args, std::size_t nargs, PyObject* kwnames) {
+  CallState state;
+  PyObject* result = PyObject_Vectorcall(callable, args, nargs, kwnames);
+  if (result != nullptr) return py::Owned<>::steal(result);
+  py::PythonError error;
+  drop_frames(error.value());
+  throw error;
 }
 
 namespace {
