@@ -2147,11 +2147,13 @@ def flags_of_backends():
         return x + 1 if torch.backends.cudnn.benchmark else x - 1
 
     yield f, X
-    try:
+    with torch.backends.__allow_nonbracketed_mutation():  # torch.testing freezes the flags where it has been imported
         torch.backends.cudnn.benchmark = not before
+    try:
         yield f, X
     finally:
-        torch.backends.cudnn.benchmark = before
+        with torch.backends.__allow_nonbracketed_mutation():
+            torch.backends.cudnn.benchmark = before
 
 
 @case

@@ -238,7 +238,11 @@ def hugging_face(name):
     return transformers.LlamaForCausalLM(config).eval()
 
 
-@pytest.mark.parametrize("name", ["gpt2", "bert", "llama"])
+# A `.to()` that changes nothing gives the same tensor: torch._dynamo's variables go on naming the older node, ours name the newer one.
+LLAMA = pytest.param("llama", marks=pytest.mark.xfail(reason="no-op .to(): later uses name the newest node of the tensor", strict=True))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", LLAMA])
 def test_hugging_face_models(name):
     ids = torch.arange(10).view(1, 10)
     assert_same_graphs(lambda: hugging_face(name), input_ids=ids, use_cache=False, return_dict=False)
