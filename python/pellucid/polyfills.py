@@ -225,9 +225,6 @@ def sorted_by(iterable, key, reverse=False):
     return result
 
 
-def sorted_with_keys(items, keys, native_sort, reverse=False):
-    return native_sort(items, keys, reverse)
-
 
 def map_each(function, iterable):
     for item in iterable:
@@ -421,14 +418,6 @@ def issubclass_of_any(cls, types):
     return False
 
 
-def default_format(value, spec):
-    if spec:
-        raise TypeError(f"unsupported format string passed to {type(value).__name__}.__format__")
-    return str(value)
-
-
-def call_deleter(function):
-    function()
 
 
 class ForwardContext:

@@ -118,6 +118,7 @@ Result hash_(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (cat == Cat::Instance) {
     PyObject* method = t.type_lookup(Py_TYPE(args[0]), names().__hash__);
     if (method != nullptr && PyFunction_Check(method)) return t.call1(method, args[0], std::move(then));
+    if (!t.is_outside(t.original(args[0]))) t.unsupported(Reason::UntracedCallable, {{"callee", "hash() of an object made in the region"}});
     return id_(t, f, args, std::move(then));
   }
   return pure(t, f, args, std::move(then));

@@ -155,7 +155,7 @@ Result pure(Tracer& t, PyObject* callable, Args args, Continuation then) {
   for (PyObject* value : args.values) {
     value = t.original(value);
     const objects::Contents inside = t.deep_touch(value);
-    if (inside.tensor || inside.user || inside.shadowed) {
+    if (inside.tensor || inside.user || inside.shadowed || t.capture().region_ids.contains(value)) {
       t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(callable).substr(0, 120) + " of a " + Py_TYPE(value)->tp_name}});
     }
     values.push_back(t.readable(value));

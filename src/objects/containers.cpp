@@ -297,9 +297,7 @@ void Tracer::cell_set(PyObject* cell, PyObject* value) {
 }
 
 Contents Tracer::deep_touch(PyObject* value) {
-  Contents contents = deep_touch_inner(value, 0);
-  contents.shadowed = contents.shadowed && true;
-  return contents;
+  return deep_touch_inner(value, 0);
 }
 
 Contents Tracer::deep_touch_inner(PyObject* value, int depth) {

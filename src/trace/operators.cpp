@@ -79,11 +79,18 @@ bool has_python_method(objects::Tracer& t, PyObject* value, const char* name) {
   return method != nullptr && PyFunction_Check(method);
 }
 
+// The id of an object that the region made is good as a key, but what is computed from it would be another value at every call.
+void refuse_region_id(Executor& ex, PyObject* value) {
+  if (ex.capture().region_ids.contains(value)) ex.unsupported(Reason::UntracedCallable, {{"callee", "computing with the id of an object made in the region"}});
+}
+
 }  // namespace
 
 Result Executor::binary(PyObject* left, PyObject* right, int op, Continuation then) {
   left = original(left);
   right = original(right);
+  refuse_region_id(*this, left);
+  refuse_region_id(*this, right);
   const Operator& o = kOperators[op];
   doing = "computes";
   const Cat a = objects::cat_of(left), b = objects::cat_of(right);
@@ -196,6 +203,10 @@ Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation t
   left = original(left);
   right = original(right);
   doing = "compares";
+  if (op != Py_EQ && op != Py_NE) {
+    refuse_region_id(*this, left);
+    refuse_region_id(*this, right);
+  }
   const Cat a = objects::cat_of(left), b = objects::cat_of(right);
   if (a == Cat::Tensor || b == Cat::Tensor) {
     const Cat other = a == Cat::Tensor ? b : a;
@@ -242,6 +253,7 @@ Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation t
 
 Result Executor::unary(PyObject* value, int opcode, Continuation then) {
   value = original(value);
+  refuse_region_id(*this, value);
   const Cat cat = objects::cat_of(value);
   const char* function = opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE) ? "neg" : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? "pos" : "invert";
   const char* method = opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE) ? "__neg__" : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? "__pos__" : "__invert__";

@@ -17,6 +17,7 @@ static bool is_enums_own(PyObject* function) {
 Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
   value = original(value);
   doing = "prints";
+  if (capture().region_ids.contains(value)) unsupported(Reason::UntracedCallable, {{"callee", "printing the id of an object made in the region"}});
   const Cat cat = objects::cat_of(value);
   auto native = [&](PyObject* v) {
     auto text = py::Owned<>::steal(how[2] == 's' ? PyObject_Str(v) : PyObject_Repr(v));
@@ -62,6 +63,7 @@ Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
 
 Result Executor::format(PyObject* value, PyObject* spec, Continuation then) {
   value = original(value);
+  if (capture().region_ids.contains(value)) unsupported(Reason::UntracedCallable, {{"callee", "printing the id of an object made in the region"}});
   const Cat cat = objects::cat_of(value);
   if (cat == Cat::EnumMember) {
     PyObject* own = type_lookup(Py_TYPE(value), names().__format__);
