@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import subprocess
 import sys
 import textwrap
@@ -297,3 +298,60 @@ def test_torch_compile_beside_us():
 
     run_threads(4, work)
     assert same(ours(torch.ones(2)), theirs(torch.ones(2)))
+
+
+class Odd:
+    pass
+
+
+def over_list(x, rows):
+    for row in rows:
+        x = x + row[0]
+    return x, rows[3], [row[1] for row in rows]
+
+
+def over_dict(x, rows):
+    by_name = rows[0][2]
+    for _, value in by_name.items():
+        x = x + value
+    return x, by_name["a"], [by_name["b"]]
+
+
+def over_deque(x, rows):
+    queue = rows[0][3]
+    for value in queue:
+        x = x + value
+    return x, queue[0], [queue[1]]
+
+
+@pytest.mark.parametrize("f", [over_list, over_dict, over_deque])
+def test_memory_reused_by_other_threads(f):
+    """What capture still refers to when it emits code must be alive: other threads take every freed object at once."""
+    x = torch.ones(3)
+    rows = [[x * i, object(), {"a": x * i + 1, "b": x * 2 * i}, collections.deque([x + i, x * 3])] for i in range(6)]
+    want = f(x, rows)
+    stop = threading.Event()
+
+    def allocate():
+        while not stop.is_set():
+            kept = []
+            for n in range(300):
+                odd = Odd()
+                odd.cycle = [odd, n]
+                kept.append({n: odd})
+
+    threads = [threading.Thread(target=allocate) for _ in range(2)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in range(150):
+            pellucid.reset()
+            got = pellucid.compile(f, backend="eager", fullgraph=True)(x, rows)
+            assert torch.equal(got[0], want[0]) and got[1] is want[1] and got[2][0] is want[2][0]
+    finally:
+        sys.setswitchinterval(before)
+        stop.set()
+        for thread in threads:
+            thread.join()

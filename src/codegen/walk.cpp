@@ -37,7 +37,7 @@ void cannot_reconstruct(PyObject* object, const char* why) {
   throw GraphBreak(Reason::CannotReconstruct, {{"type", type}});
 }
 
-Walker::Walker(const objects::Capture& capture) : capture_(capture) {
+Walker::Walker(const objects::Capture& capture) : capture_(capture), target_of_(capture.stands_for) {
   using Kind = objects::Effect::Kind;
   for (const objects::Effect& effect : capture.effects) {
     const bool container = effect.kind == Kind::SetList || effect.kind == Kind::SetDict ||

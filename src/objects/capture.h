@@ -44,12 +44,14 @@ struct Capture {
   std::vector<Effect> effects;            // net changes of objects that existed before
   // The first source of each object that existed before the region and is known by identity.
   std::unordered_map<PyObject*, const source::Source*> source_of;
+  // The private copy of a container that the region wrote to or iterated -> the container that existed before.
+  std::unordered_map<PyObject*, PyObject*> stands_for;
   // Fakes and lifted real tensors -> their node. A real tensor (input) has a placeholder and a source.
   std::unordered_map<PyObject*, graph::Node*> node_of;
   std::unordered_map<const graph::Node*, PyObject*> input_of;  // placeholder -> the real tensor met during capture
   // ids of objects that the region made: good as keys inside it, meaningless outside, so they must not leave.
   std::unordered_set<PyObject*> region_ids;
-  std::vector<py::Owned<>> alive;         // keeps every key of the two maps alive
+  std::vector<py::Owned<>> alive;         // keeps every key of these maps alive
   std::vector<std::string> notes;         // deferred decisions worth showing in explain
   std::int64_t instructions = 0;          // executed symbolically
 };

@@ -74,8 +74,10 @@ std::unique_ptr<Capture> Tracer::finish(py::Owned<> result) {
   add_aliasing_guards();
   add_effects();
   capture_->result = std::move(result);
-  // A shadow that leaves the region (a view or iterator holds it) means the object it stands for.
-  for (auto& [shadow, object] : shadowed_by_) capture_->source_of.emplace(shadow, source_of(object));
+  // A shadow that leaves the region (a view or iterator holds it) means the object it stands for. The tracer goes before codegen reads
+  // the map, so the capture keeps the shadows: a dead one's address could be that of an object made later.
+  for (auto& [shadow, object] : shadowed_by_) keep(shadow);
+  capture_->stands_for = std::move(shadowed_by_);
   guards::Guard state;
   state.kind = Kind::GLOBAL_STATE;
   state.why.operation = "global state of torch";
