@@ -9,6 +9,7 @@ import statistics
 import time
 
 import torch
+
 from pellucid._core import _guards
 
 HOOKS = (

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
-
-import pellucid
 
 
 class Counting:
@@ -21,19 +18,6 @@ class Counting:
     @property
     def count(self) -> int:
         return len(self.graphs)
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    pellucid.reset()
-    pellucid.counters.clear()
-    yield
-    pellucid.reset()
-
-
-@pytest.fixture
-def counting() -> Counting:
-    return Counting()
 
 
 def same(a, b) -> bool:

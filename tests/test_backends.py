@@ -114,7 +114,7 @@ def test_names_of_torch(registered):
 
 
 def test_unknown_name():
-    with pytest.raises(InvalidBackend, match="Invalid backend: 'no_such_backend'.*inductor.*list_backends"):
+    with pytest.raises(InvalidBackend, match=r"Invalid backend: 'no_such_backend'.*inductor.*list_backends"):
         backends.lookup_backend("no_such_backend")
     with pytest.raises(TypeError):
         backends.lookup_backend(3)
@@ -156,7 +156,9 @@ def test_a_callable_gets_the_module_and_the_inputs(inputs):
     assert type(got) is tuple and torch.equal(got[0], mlp(*inputs))
 
 
-@pytest.mark.parametrize("wrap", [lambda gm: gm, lambda gm: gm.forward, lambda gm: torch.fx.Interpreter(gm).run, lambda gm: gm.__call__])
+@pytest.mark.parametrize(
+    "wrap", [lambda gm: gm, lambda gm: gm.forward, lambda gm: torch.fx.Interpreter(gm).run, lambda gm: gm.__call__]
+)
 def test_what_a_backend_may_return(inputs, wrap):
     gm, examples = mlp_module(*inputs)
     compiled = call_backend(gm, examples, lambda gm, example_inputs: wrap(gm))
@@ -197,7 +199,9 @@ def test_failures_name_the_backend_and_keep_the_exception(inputs):
     import traceback
 
     gm, examples = mlp_module(*inputs)
-    with pytest.raises(BackendCompilerFailed, match=r"backend='failing_backend' raised:\nPlanted: planted text") as caught:
+    with pytest.raises(
+        BackendCompilerFailed, match=r"backend='failing_backend' raised:\nPlanted: planted text"
+    ) as caught:
         call_backend(gm, examples, failing_backend)
     assert type(caught.value.inner_exception) is Planted and caught.value.backend_name == "failing_backend"
     assert 'raise Planted("planted text")' in "".join(traceback.format_tb(caught.value.__traceback__))
@@ -276,8 +280,9 @@ def test_aot_eager_compiles_each_direction_once(inputs):
         return record
 
     def backend(gm, example_inputs):
-        from pellucid.backends.aot import aot_eager
         from torch._dynamo.backends.common import fake_tensor_unsupported  # noqa: F401  torch's names are there
+
+        from pellucid.backends.aot import aot_eager
 
         return aot_eager(gm, example_inputs, fw_compiler=compiler("forward"), bw_compiler=compiler("backward"))
 
@@ -313,7 +318,13 @@ def add_into_module(a, b):
     return r.module(r.call(operator.add, y, pb)), r.examples
 
 
-OVERLAPS = [(slice(0, 4), slice(4, 8)), (slice(0, 4), slice(2, 6)), (slice(2, 6), slice(0, 4)), (slice(0, 4), slice(0, 4)), None]
+OVERLAPS = [
+    (slice(0, 4), slice(4, 8)),
+    (slice(0, 4), slice(2, 6)),
+    (slice(2, 6), slice(0, 4)),
+    (slice(0, 4), slice(0, 4)),
+    None,
+]
 
 
 def overlapping(overlap):
@@ -402,7 +413,17 @@ def test_backend_of_the_user_on_aot(inputs):
     assert torch.equal(gradients(compiled, *inputs), gradients(lambda x, w: (mlp(x, w),), *inputs))
 
 
-@pytest.mark.parametrize("name", ["ts", "aot_ts", "aot_eager_decomp_partition", "aot_eager_default_partitioner", "eager_noexcept", "invoke_subgraph"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ts",
+        "aot_ts",
+        "aot_eager_decomp_partition",
+        "aot_eager_default_partitioner",
+        "eager_noexcept",
+        "invoke_subgraph",
+    ],
+)
 def test_debug_backends_of_torch(inputs, name):
     gm, examples = mlp_module(*inputs)
     compiled = call_backend(gm, examples, name)
@@ -434,4 +455,6 @@ def test_inductor_refuses_unknown_options(inputs):
         backends.resolve_backend("inductor", options={"no_such_option": 1})
     with pytest.raises(RuntimeError, match="no-such-mode"):
         backends.resolve_backend("inductor", mode="no-such-mode")
-    assert backends.resolve_backend("inductor", mode="max-autotune-no-cudagraphs").function.config["max_autotune"] is True
+    assert (
+        backends.resolve_backend("inductor", mode="max-autotune-no-cudagraphs").function.config["max_autotune"] is True
+    )

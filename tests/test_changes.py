@@ -18,7 +18,7 @@ import weakref
 
 import pytest
 import torch
-from runtime_common import counting, fresh, same  # noqa: F401
+from runtime_common import same
 
 import pellucid
 
@@ -55,7 +55,9 @@ def outcome(f, args):
 
 
 def alike(a, b):
-    return len(a) == len(b) and all(torch.equal(x, y) and same(x, y) if isinstance(x, torch.Tensor) else x == y for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(
+        torch.equal(x, y) and same(x, y) if isinstance(x, torch.Tensor) else x == y for x, y in zip(a, b, strict=True)
+    )
 
 
 # ---- globals
@@ -300,7 +302,7 @@ def closure_cell_emptied():
     scale = 2.0
 
     def f(x):
-        return x * scale
+        return x * scale  # noqa: F821
 
     yield f, X
     del scale
@@ -365,7 +367,7 @@ def default_of_a_helper():
 
 @case
 def default_object_changed():
-    def inner(x, scales=[2.0]):  # noqa: B006
+    def inner(x, scales=[2.0]):
         return x * scales[0]
 
     def f(x):
@@ -1337,7 +1339,9 @@ argument_case("list_length", lambda v, x: x * len(v), [1], [1, 2], [])
 argument_case("list_truth", lambda v, x: x + 1 if v else x - 1, [1], [])
 argument_case("list_contents", lambda v, x: sum(v, x), [1, 2], [1, 3], [1, 2.0], [X, 2])
 argument_case("list_or_tuple", lambda v, x: x + 1 if isinstance(v, list) else x - 1, [1], (1,))
-argument_case("nested", lambda v, x: x * v["a"][0][1], {"a": [(1, 2)]}, {"a": [(1, 3)]}, {"a": ((1, 4),)}, {"a": [(1, X)]})
+argument_case(
+    "nested", lambda v, x: x * v["a"][0][1], {"a": [(1, 2)]}, {"a": [(1, 3)]}, {"a": ((1, 4),)}, {"a": [(1, X)]}
+)
 argument_case("dict_keys", lambda v, x: x + 1 if "a" in v else x - 1, {"a": 1}, {"b": 1})
 argument_case("dict_get", lambda v, x: x * v.get("a", 5), {"a": 1}, {"b": 1}, {"a": None})
 argument_case("dict_order", lambda v, x: x * list(v)[0] + list(v.values())[1], {1: 2, 3: 4}, {3: 4, 1: 2})
@@ -1358,26 +1362,95 @@ argument_case("type_as_argument", lambda v, x: x * v(2.5), int, float, lambda n:
 argument_case("dtype", lambda v, x: x.to(v), torch.float64, torch.int32)
 argument_case("device", lambda v, x: torch.ones(3, device=v), torch.device("cpu"), torch.device("meta"), "cpu")
 argument_case("large_int", lambda v, x: x + 1 if v > 2**70 else x - 1, 2**71, 2**69)
-argument_case("dict_of_equal_keys", lambda v, x: x + 1 if type(next(iter(v))) is int else x - 1, {1: 2}, {True: 2}, {1.0: 2})
+argument_case(
+    "dict_of_equal_keys", lambda v, x: x + 1 if type(next(iter(v))) is int else x - 1, {1: 2}, {True: 2}, {1.0: 2}
+)
 argument_case("set_of_equal_members", lambda v, x: x + 1 if type(next(iter(v))) is int else x - 1, {1}, {True}, {1.0})
 
-mutation_case("list_changed", lambda v, x: x * v[0] + v[-1], lambda: [1, 2], lambda v: v.append(3), lambda v: v.insert(0, 7), lambda v: v.reverse(), lambda v: v.clear())
-mutation_case("list_of_tensors", lambda v, x: torch.cat(v), lambda: [X, X + 1], lambda v: v.append(X), lambda v: v.reverse(), lambda v: v.pop())
-mutation_case("dict_changed", lambda v, x: x * v["a"], lambda: {"a": 2}, lambda v: v.update(a=3), lambda v: v.update(a=X), lambda v: v.clear())
-mutation_case("dict_iterated", lambda v, x: x * sum(k * n for n, k in enumerate(v)), lambda: {1: 0, 2: 0}, lambda v: v.update({3: 0}), lambda v: v.update({1: v.pop(1)}))
+mutation_case(
+    "list_changed",
+    lambda v, x: x * v[0] + v[-1],
+    lambda: [1, 2],
+    lambda v: v.append(3),
+    lambda v: v.insert(0, 7),
+    lambda v: v.reverse(),
+    lambda v: v.clear(),
+)
+mutation_case(
+    "list_of_tensors",
+    lambda v, x: torch.cat(v),
+    lambda: [X, X + 1],
+    lambda v: v.append(X),
+    lambda v: v.reverse(),
+    lambda v: v.pop(),
+)
+mutation_case(
+    "dict_changed",
+    lambda v, x: x * v["a"],
+    lambda: {"a": 2},
+    lambda v: v.update(a=3),
+    lambda v: v.update(a=X),
+    lambda v: v.clear(),
+)
+mutation_case(
+    "dict_iterated",
+    lambda v, x: x * sum(k * n for n, k in enumerate(v)),
+    lambda: {1: 0, 2: 0},
+    lambda v: v.update({3: 0}),
+    lambda v: v.update({1: v.pop(1)}),
+)
 mutation_case("set_changed", lambda v, x: x * len(v), lambda: {1}, lambda v: v.add(2), lambda v: v.clear())
-mutation_case("deque_changed", lambda v, x: x * v[0] + len(v), lambda: collections.deque([1, 2]), lambda v: v.rotate(1), lambda v: v.appendleft(9), lambda v: v.clear())
+mutation_case(
+    "deque_changed",
+    lambda v, x: x * v[0] + len(v),
+    lambda: collections.deque([1, 2]),
+    lambda v: v.rotate(1),
+    lambda v: v.appendleft(9),
+    lambda v: v.clear(),
+)
 mutation_case("deque_iterated", lambda v, x: sum(v, x), lambda: collections.deque([1, 2]), lambda v: v.append(5))
-mutation_case("ordered_dict_moved", lambda v, x: x * next(iter(v)), lambda: collections.OrderedDict({1: 0, 2: 0, 3: 0}), lambda v: v.move_to_end(1), lambda v: v.move_to_end(3, last=False))
-mutation_case("ordered_dict_values", lambda v, x: x * list(v.values())[0], lambda: collections.OrderedDict(a=1, b=2), lambda v: v.move_to_end("a"), lambda v: v.update(b=5))
-mutation_case("defaultdict_changed", lambda v, x: x * v["a"] if "a" in v else x, lambda: collections.defaultdict(int, a=2), lambda v: v.update(a=3), lambda v: v.clear())
-mutation_case("inner_list_changed", lambda v, x: x * v[0][0], lambda: [[1]], lambda v: v[0].insert(0, 5), lambda v: v.insert(0, [6]))
-mutation_case("list_compared", lambda v, x: x + 1 if v == [1, [2]] else x - 1, lambda: [1, [2]], lambda v: v[1].append(1))
+mutation_case(
+    "ordered_dict_moved",
+    lambda v, x: x * next(iter(v)),
+    lambda: collections.OrderedDict({1: 0, 2: 0, 3: 0}),
+    lambda v: v.move_to_end(1),
+    lambda v: v.move_to_end(3, last=False),
+)
+mutation_case(
+    "ordered_dict_values",
+    lambda v, x: x * list(v.values())[0],
+    lambda: collections.OrderedDict(a=1, b=2),
+    lambda v: v.move_to_end("a"),
+    lambda v: v.update(b=5),
+)
+mutation_case(
+    "defaultdict_changed",
+    lambda v, x: x * v["a"] if "a" in v else x,
+    lambda: collections.defaultdict(int, a=2),
+    lambda v: v.update(a=3),
+    lambda v: v.clear(),
+)
+mutation_case(
+    "inner_list_changed",
+    lambda v, x: x * v[0][0],
+    lambda: [[1]],
+    lambda v: v[0].insert(0, 5),
+    lambda v: v.insert(0, [6]),
+)
+mutation_case(
+    "list_compared", lambda v, x: x + 1 if v == [1, [2]] else x - 1, lambda: [1, [2]], lambda v: v[1].append(1)
+)
 mutation_case("list_searched", lambda v, x: x + v.index(2) + v.count(1), lambda: [1, 2], lambda v: v.insert(0, 1))
 mutation_case("list_in_text", lambda v, x: x + len(f"{v}"), lambda: [1], lambda v: v.append(22))
 mutation_case("list_sorted", lambda v, x: x * sorted(v)[0], lambda: [3, 2], lambda v: v.append(1))
 mutation_case("list_sliced", lambda v, x: x * sum(v[1:]), lambda: [1, 2], lambda v: v.append(5))
-mutation_case("dict_unpacked", lambda v, x: torch.add(x, x, **v), lambda: {"alpha": 2}, lambda v: v.update(alpha=3), lambda v: v.clear())
+mutation_case(
+    "dict_unpacked",
+    lambda v, x: torch.add(x, x, **v),
+    lambda: {"alpha": 2},
+    lambda v: v.update(alpha=3),
+    lambda v: v.clear(),
+)
 mutation_case("list_unpacked", lambda v, x: max(*v) * x, lambda: [1, 2], lambda v: v.append(5))
 
 
@@ -1449,7 +1522,13 @@ def test_iterator_from_outside():
         return x * next(v, 9)
 
     compiled = pellucid.compile(f, backend="eager")
-    for make in (lambda: iter([1, 2]), lambda: iter([3]), lambda: iter([]), lambda: iter((5, 6)), lambda: (i for i in [4])):
+    for make in (
+        lambda: iter([1, 2]),
+        lambda: iter([3]),
+        lambda: iter([]),
+        lambda: iter((5, 6)),
+        lambda: (i for i in [4]),
+    ):
         got, want = make(), make()
         assert same(compiled(got, X), f(want, X))
         assert list(got) == list(want)
@@ -1458,19 +1537,57 @@ def test_iterator_from_outside():
 # ---- tensors and torch's state
 
 
-argument_case("tensor_dtype", lambda v, x: v + 1, torch.ones(3), torch.ones(3, dtype=torch.float64), torch.ones(3, dtype=torch.int64))
+argument_case(
+    "tensor_dtype",
+    lambda v, x: v + 1,
+    torch.ones(3),
+    torch.ones(3, dtype=torch.float64),
+    torch.ones(3, dtype=torch.int64),
+)
 argument_case("tensor_shape", lambda v, x: v * v.shape[0], torch.ones(3), torch.ones(4), torch.ones(3, 1))
-argument_case("tensor_strides", lambda v, x: v + 1 if v.is_contiguous() else v - 1, torch.ones(2, 2), torch.ones(2, 2).as_strided((2, 2), (1, 2)))
+argument_case(
+    "tensor_strides",
+    lambda v, x: v + 1 if v.is_contiguous() else v - 1,
+    torch.ones(2, 2),
+    torch.ones(2, 2).as_strided((2, 2), (1, 2)),
+)
 argument_case("tensor_offset", lambda v, x: v + v.storage_offset(), torch.ones(4)[:3], torch.ones(4)[1:])
 argument_case("tensor_or_number", lambda v, x: x * v, torch.ones(3), 3, torch.tensor(2.0))
-argument_case("tensor_requires_grad", lambda v, x: v + 1 if v.requires_grad else v - 1, torch.ones(3), torch.ones(3, requires_grad=True))
-argument_case("tensor_is_leaf", lambda v, x: v + 1 if v.is_leaf else v - 1, torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True) * 1)
-argument_case("parameter_or_tensor", lambda v, x: x + 1 if isinstance(v, torch.nn.Parameter) else x - 1, torch.ones(3), torch.nn.Parameter(torch.ones(3)))
-argument_case("conjugate_view", lambda v, x: v.real * 2 if v.is_conj() else v.imag, torch.ones(3) * 1j, (torch.ones(3) * 1j).conj())
-argument_case("negative_view", lambda v, x: v + 1 if v.is_neg() else v - 1, torch.zeros(3), (torch.ones(3) * 1j).conj().imag)
+argument_case(
+    "tensor_requires_grad",
+    lambda v, x: v + 1 if v.requires_grad else v - 1,
+    torch.ones(3),
+    torch.ones(3, requires_grad=True),
+)
+argument_case(
+    "tensor_is_leaf",
+    lambda v, x: v + 1 if v.is_leaf else v - 1,
+    torch.ones(3, requires_grad=True),
+    torch.ones(3, requires_grad=True) * 1,
+)
+argument_case(
+    "parameter_or_tensor",
+    lambda v, x: x + 1 if isinstance(v, torch.nn.Parameter) else x - 1,
+    torch.ones(3),
+    torch.nn.Parameter(torch.ones(3)),
+)
+argument_case(
+    "conjugate_view",
+    lambda v, x: v.real * 2 if v.is_conj() else v.imag,
+    torch.ones(3) * 1j,
+    (torch.ones(3) * 1j).conj(),
+)
+argument_case(
+    "negative_view", lambda v, x: v + 1 if v.is_neg() else v - 1, torch.zeros(3), (torch.ones(3) * 1j).conj().imag
+)
 argument_case("meta_tensor", lambda v, x: x + 1 if v.is_meta else x - 1, torch.ones(3), torch.ones(3, device="meta"))
 argument_case("tensor_layout", lambda v, x: x + 1 if v.is_sparse else x - 1, torch.ones(3), torch.ones(3).to_sparse())
-argument_case("inference_tensor", lambda v, x: x + 1 if v.is_inference() else x - 1, torch.ones(3), torch.inference_mode()(torch.ones)(3))
+argument_case(
+    "inference_tensor",
+    lambda v, x: x + 1 if v.is_inference() else x - 1,
+    torch.ones(3),
+    torch.inference_mode()(torch.ones)(3),
+)
 
 
 @case
@@ -1625,7 +1742,9 @@ state_case("inference_mode", lambda t: t * 2, torch.inference_mode, P)
 state_case("autocast", lambda t: t @ t, lambda: torch.autocast("cpu", dtype=torch.bfloat16), M)
 state_case("default_dtype", lambda: torch.ones(3), default_dtype)
 state_case("default_device", lambda: torch.ones(3), lambda: torch.device("meta"))
-state_case("deterministic_flag", lambda t: t + 1 if torch.are_deterministic_algorithms_enabled() else t - 1, deterministic, X)
+state_case(
+    "deterministic_flag", lambda t: t + 1 if torch.are_deterministic_algorithms_enabled() else t - 1, deterministic, X
+)
 state_case("torch_function_mode", lambda t: torch.sin(t), Swap, X)
 state_case("torch_dispatch_mode", lambda t: torch.sin(t), Doubling, X)
 
@@ -2092,7 +2211,7 @@ def format_with_attributes():
         A = 2
 
     def f(x):
-        return x * int("{0.value}".format(Mode.A))
+        return x * int(f"{Mode.A.value}")
 
     yield f, X
     Mode.A._value_ = 5
@@ -2383,19 +2502,52 @@ def fill(tensor, value=0.5):
 
 module_case("training", lambda n: n.eval(), lambda n: n.train())
 module_case("submodule_training", lambda n: n.__setattr__("training", False))
-module_case("parameter_replaced", lambda n: setattr(n.a, "weight", torch.nn.Parameter(fill(n.a.weight))), lambda n: setattr(n.a, "weight", torch.nn.Parameter(torch.ones(1, 3))))
-module_case("parameter_data", lambda n: setattr(n.a.weight, "data", fill(n.a.weight)), lambda n: setattr(n.a.weight, "data", torch.ones(1, 3)))
+module_case(
+    "parameter_replaced",
+    lambda n: setattr(n.a, "weight", torch.nn.Parameter(fill(n.a.weight))),
+    lambda n: setattr(n.a, "weight", torch.nn.Parameter(torch.ones(1, 3))),
+)
+module_case(
+    "parameter_data",
+    lambda n: setattr(n.a.weight, "data", fill(n.a.weight)),
+    lambda n: setattr(n.a.weight, "data", torch.ones(1, 3)),
+)
 module_case("parameter_in_place", lambda n: n.a.weight.data.fill_(0.25))
 module_case("parameter_removed", lambda n: setattr(n.a, "bias", None))
 module_case("parameter_frozen", lambda n: n.requires_grad_(False), lambda n: n.requires_grad_(True))
-module_case("buffer_replaced", lambda n: setattr(n, "shift", torch.zeros(3)), lambda n: setattr(n, "shift", torch.zeros(1)))
-module_case("submodule_replaced", lambda n: setattr(n, "a", torch.nn.Identity()), lambda n: setattr(n, "a", torch.nn.Linear(3, 3, bias=False)))
-module_case("list_append", lambda n: n.blocks.append(torch.nn.Linear(3, 3)), lambda n: n.blocks.insert(0, torch.nn.Identity()), lambda n: n.blocks.__delitem__(0))
-module_case("sequential_item", lambda n: n.seq.__setitem__(1, torch.nn.Tanh()), lambda n: n.seq.append(torch.nn.Tanh()), lambda n: n.seq.__delitem__(0))
+module_case(
+    "buffer_replaced", lambda n: setattr(n, "shift", torch.zeros(3)), lambda n: setattr(n, "shift", torch.zeros(1))
+)
+module_case(
+    "submodule_replaced",
+    lambda n: setattr(n, "a", torch.nn.Identity()),
+    lambda n: setattr(n, "a", torch.nn.Linear(3, 3, bias=False)),
+)
+module_case(
+    "list_append",
+    lambda n: n.blocks.append(torch.nn.Linear(3, 3)),
+    lambda n: n.blocks.insert(0, torch.nn.Identity()),
+    lambda n: n.blocks.__delitem__(0),
+)
+module_case(
+    "sequential_item",
+    lambda n: n.seq.__setitem__(1, torch.nn.Tanh()),
+    lambda n: n.seq.append(torch.nn.Tanh()),
+    lambda n: n.seq.__delitem__(0),
+)
 module_case("forward_pre_hook", lambda n: n.a.register_forward_pre_hook(lambda m, a: (a[0] * 2,)))
-module_case("forward_hook", lambda n: n.a.register_forward_hook(lambda m, a, out: out * 2), lambda n: n.register_forward_hook(lambda m, a, out: out + 1))
-module_case("global_forward_hook", lambda n: torch.nn.modules.module.register_module_forward_hook(lambda m, a, out: out * 2))
-module_case("global_forward_pre_hook", lambda n: torch.nn.modules.module.register_module_forward_pre_hook(lambda m, a: (a[0] * 2,)))
+module_case(
+    "forward_hook",
+    lambda n: n.a.register_forward_hook(lambda m, a, out: out * 2),
+    lambda n: n.register_forward_hook(lambda m, a, out: out + 1),
+)
+module_case(
+    "global_forward_hook", lambda n: torch.nn.modules.module.register_module_forward_hook(lambda m, a, out: out * 2)
+)
+module_case(
+    "global_forward_pre_hook",
+    lambda n: torch.nn.modules.module.register_module_forward_pre_hook(lambda m, a: (a[0] * 2,)),
+)
 module_case("forward_of_the_instance", lambda n: setattr(n.a, "forward", lambda x: x * 2))
 module_case("parameter_dict", lambda n: n.names.update({"w": torch.nn.Parameter(torch.zeros(3))}))
 module_case("parameter_tied", lambda n: setattr(n.a, "weight", n.blocks[0].weight))

@@ -58,7 +58,14 @@ FIELDS = ("sizes", "strides", "storage_offset", "dtype", "device", "requires_gra
 
 def describe(tensor):
     meta = A.meta_of(tensor)
-    known = [meta["sizes"], meta["strides"], meta["storage_offset"], tensor.dtype, str(tensor.device), tensor.requires_grad]
+    known = [
+        meta["sizes"],
+        meta["strides"],
+        meta["storage_offset"],
+        tensor.dtype,
+        str(tensor.device),
+        tensor.requires_grad,
+    ]
     return (*known, tensor.is_leaf, tensor.is_conj(), tensor.is_neg())
 
 
@@ -74,7 +81,7 @@ def only_tensors(flat):
 def attempt(call):
     try:
         return call(), None
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         return None, error
 
 
@@ -87,7 +94,13 @@ def differences(function, args, kwargs):
     want, want_error = attempt(lambda: function(*args, **kwargs))
     got, got_error = attempt(lambda: scope.call(function, *fake_args, **fake_kwargs))
     if got_error is not None and want_error is None:
-        kind = "data" if scope.is_data_dependent(got_error) else "unsupported" if scope.is_unsupported(got_error) else "raises"
+        kind = (
+            "data"
+            if scope.is_data_dependent(got_error)
+            else "unsupported"
+            if scope.is_unsupported(got_error)
+            else "raises"
+        )
         return [f"{kind}: {type(got_error).__name__}: {got_error}"]
     if want_error is not None:
         return [] if got_error is not None else [f"did not raise {want_error}"]
@@ -116,7 +129,9 @@ def samples_of(op):
         return
     dtype = next((d for d in (torch.float32, torch.int64) if d in op.dtypes), None) or sorted(op.dtypes, key=str)[0]
     for grad in (True, False) if op.supports_autograd and dtype.is_floating_point else (False,):
-        for sample in itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=grad), SAMPLES if grad or not op.supports_autograd else 1):
+        for sample in itertools.islice(
+            op.sample_inputs("cpu", dtype, requires_grad=grad), SAMPLES if grad or not op.supports_autograd else 1
+        ):
             yield op.op, (sample.input, *sample.args), sample.kwargs
             if op.inplace_variant is not None and not grad:
                 flat, spec = tree_flatten(((sample.input, *sample.args), sample.kwargs))
@@ -131,13 +146,15 @@ def test_every_operator_agrees_with_eager():
         for op in op_db:
             for function, args, kwargs in samples_of(op):
                 runs += 1
-                found, error = attempt(lambda: differences(function, args, kwargs))  # noqa: B023
+                found, error = attempt(lambda: differences(function, args, kwargs))
                 if error is not None:
                     found = [f"unsupported: {error}" if A.FakeScope.is_unsupported(error) else repr(error)]
                 if not found:
                     continue
                 excuse = EXCUSED.get(op.name)
-                if excuse is None or (excuse in ("data", "unsupported") and not all(f.startswith(excuse) for f in found)):
+                if excuse is None or (
+                    excuse in ("data", "unsupported") and not all(f.startswith(excuse) for f in found)
+                ):
                     wrong.append((op.name, op.variant_test_name, found[:3]))
                 else:
                     used.add(op.name)
@@ -247,7 +264,10 @@ def test_views_and_in_place_keep_eager_rules():
     agree(program, torch.randn(3, 4))
 
 
-@pytest.mark.parametrize("make", [lambda: torch.randn(3, 4), lambda: torch.randn(4, 3, requires_grad=True).t() * 1, lambda: torch.randn(6, 4)[::2]])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: torch.randn(3, 4), lambda: torch.randn(4, 3, requires_grad=True).t() * 1, lambda: torch.randn(6, 4)[::2]],
+)
 def test_inputs_that_are_views_or_not_leaves(make):
     agree(lambda t: (t + 1, t.detach(), t.view_as(t)), make())
 
@@ -269,8 +289,8 @@ def test_in_place_on_a_leaf_raises_as_eager():
     for tensor, call in ((leaf, lambda t: t.add_(1)), (scope.fake_of(leaf), lambda t: scope.call(t.add_, 1))):
         with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
             call(tensor)
+        row = tensor[0] if tensor is leaf else scope.call(tensor.__getitem__, 0)
         with pytest.raises(RuntimeError, match="a view of a leaf Variable"):
-            row = tensor[0] if tensor is leaf else scope.call(tensor.__getitem__, 0)
             row.add_(1) if tensor is leaf else scope.call(row.add_, 1)
 
 
@@ -330,7 +350,13 @@ def test_reading_values_is_recognised(read):
 def test_errors_of_the_program_are_not_ours():
     scope = A.FakeScope()
     fake = scope.fake_of(torch.randn(2, 3))
-    for call in (lambda: fake @ fake, lambda: fake + torch.ones(5), lambda: fake.view(7), lambda: fake[5], lambda: fake.nope):
+    for call in (
+        lambda: fake @ fake,
+        lambda: fake + torch.ones(5),
+        lambda: fake.view(7),
+        lambda: fake[5],
+        lambda: fake.nope,
+    ):
         with pytest.raises(Exception) as caught:  # noqa: PT011
             scope.call(call)
         assert not scope.is_data_dependent(caught.value) and not scope.is_unsupported(caught.value)
@@ -521,7 +547,7 @@ def test_threads_have_their_own_scope():
                 y = scope.call(lambda: F.gelu(F.linear(x, torch.zeros(3, 8))) + torch.ones(3))
                 assert y.shape == (size, 3) and A.is_fake(y)
                 assert not A.is_fake(torch.zeros(1))
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             failures.append(error)
 
     threads = [threading.Thread(target=work, args=(i + 1,)) for i in range(4)]

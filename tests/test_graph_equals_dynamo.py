@@ -79,7 +79,9 @@ def assert_equal(got, expected):
 
 def tensor_facts(value):
     tensors = [x for x in torch.utils._pytree.tree_leaves(value) if isinstance(x, torch.Tensor)]
-    strides = [[stride for size, stride in zip(x.shape, x.stride()) if size != 1] for x in tensors]  # the others mean nothing
+    strides = [
+        [stride for size, stride in zip(x.shape, x.stride()) if size != 1] for x in tensors
+    ]  # the others mean nothing
     return [(x.shape, stride, x.dtype, x.device, x.requires_grad) for x, stride in zip(tensors, strides)]
 
 
@@ -111,7 +113,7 @@ def compare_metadata(ours, theirs):
 def arithmetic(x, y):
     z = x + y
     z = z * 2 - y / 3
-    w = -z ** 2
+    w = -(z**2)
     w += 1
     return (w @ z.T).sum(dim=-1, keepdim=True), z[0], 3 - w
 
@@ -167,7 +169,9 @@ def inlined(x, y):
     return helper(x) + helper(y, scale=math.pi)
 
 
-@pytest.mark.parametrize("function", [arithmetic, torch_functions, methods_and_attributes, indexing, grad_modes, factories, unused, inlined])
+@pytest.mark.parametrize(
+    "function", [arithmetic, torch_functions, methods_and_attributes, indexing, grad_modes, factories, unused, inlined]
+)
 def test_functions(function):
     torch.manual_seed(1)
     assert_same_graphs(lambda: function, torch.rand(3, 4), torch.rand(3, 4))
@@ -194,7 +198,9 @@ class Block(nn.Module):
 class ConvNet(nn.Module):
     def __init__(self):
         super().__init__()
-        self.features = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.MaxPool2d(2))
+        self.features = nn.Sequential(
+            nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.MaxPool2d(2)
+        )
         self.head = nn.Linear(4, 2)
 
     def forward(self, x):
@@ -215,8 +221,8 @@ def test_modules(kind, shape, train):
 
 @pytest.mark.xfail(reason="the executor does not note yet which module a frame runs", strict=True)
 def test_module_stacks():
-    (ours, _), = graphs_of(pellucid.compile, build(ConvNet), torch.rand(2, 3, 8, 8))[0]
-    (theirs, _), = graphs_of(torch.compile, build(ConvNet), torch.rand(2, 3, 8, 8))[0]
+    ((ours, _),) = graphs_of(pellucid.compile, build(ConvNet), torch.rand(2, 3, 8, 8))[0]
+    ((theirs, _),) = graphs_of(torch.compile, build(ConvNet), torch.rand(2, 3, 8, 8))[0]
     for a, b in zip(calls(ours), calls(theirs), strict=True):
         assert text_of(a.meta["source_fn_stack"]) == text_of(b.meta["source_fn_stack"]), a
         stacks = [text_of(list(n.meta.get("nn_module_stack", {}).values())) for n in (a, b)]
@@ -230,16 +236,25 @@ def hugging_face(name):
         config = transformers.GPT2Config(n_layer=2, n_embd=32, n_head=2, vocab_size=64, n_positions=32)
         return transformers.GPT2LMHeadModel(config).eval()
     if name == "bert":
-        config = transformers.BertConfig(num_hidden_layers=2, hidden_size=32, num_attention_heads=2, intermediate_size=64, vocab_size=64)
+        config = transformers.BertConfig(
+            num_hidden_layers=2, hidden_size=32, num_attention_heads=2, intermediate_size=64, vocab_size=64
+        )
         return transformers.BertModel(config).eval()
     config = transformers.LlamaConfig(
-        num_hidden_layers=2, hidden_size=32, num_attention_heads=2, intermediate_size=64, vocab_size=64, max_position_embeddings=32
+        num_hidden_layers=2,
+        hidden_size=32,
+        num_attention_heads=2,
+        intermediate_size=64,
+        vocab_size=64,
+        max_position_embeddings=32,
     )
     return transformers.LlamaForCausalLM(config).eval()
 
 
 # A `.to()` that changes nothing gives the same tensor: torch._dynamo's variables go on naming the older node, ours name the newer one.
-LLAMA = pytest.param("llama", marks=pytest.mark.xfail(reason="no-op .to(): later uses name the newest node of the tensor", strict=True))
+LLAMA = pytest.param(
+    "llama", marks=pytest.mark.xfail(reason="no-op .to(): later uses name the newest node of the tensor", strict=True)
+)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert", LLAMA])

@@ -82,7 +82,27 @@ def test_inputs_of_like_names_are_distinct():
 
 
 def random_name(rng):
-    pieces = ["a", "B", "x", "_", "__", "1", "02", "camelCase", "ReLU", "sum", "é", ".", "-", "_3", "in", "torch", "False", "if", "print"]
+    pieces = [
+        "a",
+        "B",
+        "x",
+        "_",
+        "__",
+        "1",
+        "02",
+        "camelCase",
+        "ReLU",
+        "sum",
+        "é",
+        ".",
+        "-",
+        "_3",
+        "in",
+        "torch",
+        "False",
+        "if",
+        "print",
+    ]
     return "".join(rng.choice(pieces) for _ in range(rng.randint(1, 4)))
 
 
@@ -273,11 +293,11 @@ def test_every_kind_of_argument():
         [7, [8, 1]], (7, (8,), ()), Pair(7, 2), torch.Size([1, 2]), {"k": 7, 3: [8]}, slice(7, None, 8), slice(1, None), 1, True, 1.0,
         0.0, -0.0, "text", None, ..., torch.float32, torch.device("cpu"), (1, (2.5, "x")), float("inf"),
     )  # fmt: skip
-    (got, kwargs), = g.native_forward()(7, 8)
+    ((got, kwargs),) = g.native_forward()(7, 8)
     assert got == expect and kwargs == {"key": 7, "other": [8]}
     assert [type(x) for x in got] == [type(x) for x in expect]
     assert [repr(x) for x in got] == [repr(x) for x in expect]  # -0.0, True
-    (got, kwargs), = torch.fx.Interpreter(g.graph_module()).run(7, 8)
+    ((got, kwargs),) = torch.fx.Interpreter(g.graph_module()).run(7, 8)
     assert repr(got) == repr(expect).replace("torch.Size([1, 2])", "(1, 2)")  # torch.fx makes tuples of them
 
 
@@ -374,7 +394,13 @@ def test_nodes_are_what_create_node_makes():
     ours.lint()
     assert len(ours.nodes) == len(theirs.nodes) == 6
     for a, b in zip(ours.nodes, theirs.nodes):
-        assert (a.op, a.name, a.target, str(a.args), str(a.kwargs)) == (b.op, b.name, b.target, str(b.args), str(b.kwargs))
+        assert (a.op, a.name, a.target, str(a.args), str(a.kwargs)) == (
+            b.op,
+            b.name,
+            b.target,
+            str(b.args),
+            str(b.kwargs),
+        )
         assert [str(n) for n in a.users] == [str(n) for n in b.users]
         assert [str(n) for n in a._input_nodes] == [str(n) for n in b._input_nodes]
         assert (type(a.args), type(a.kwargs), a.type, a._erased) == (type(b.args), type(b.kwargs), b.type, b._erased)
@@ -526,7 +552,13 @@ def graph_with_sites():
     block = site(inner.__code__, offset_of(inner, "CALL"), top, "L['m']._modules['block']", torch.nn.Sequential)
     b = g.call_function(torch.sin, (a,), {}, meta(2), site=block)
     leaf_code = torch.nn.ReLU.forward.__code__
-    leaf = site(leaf_code, offset_of(torch.nn.ReLU.forward, "CALL"), block, "L['m']._modules['block']._modules['0']", torch.nn.ReLU)
+    leaf = site(
+        leaf_code,
+        offset_of(torch.nn.ReLU.forward, "CALL"),
+        block,
+        "L['m']._modules['block']._modules['0']",
+        torch.nn.ReLU,
+    )
     c = g.call_function(F.relu, (b,), {}, meta(2), site=leaf)
     g.rename(b, "s")
     g.output([c])

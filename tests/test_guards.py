@@ -9,6 +9,7 @@ import weakref
 
 import pytest
 import torch
+
 from pellucid._core import _guards
 
 

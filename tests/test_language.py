@@ -18,7 +18,6 @@ import operator
 
 import pytest
 import torch
-from runtime_common import Counting, counting, fresh, same  # noqa: F401
 
 import pellucid
 
@@ -80,9 +79,25 @@ def run(f, state, x):
     try:
         value = f(state, x)
     except Exception as error:
-        value = ("raises", type(error).__name__, str(error), type(error.__cause__).__name__, type(error.__context__).__name__)
+        value = (
+            "raises",
+            type(error).__name__,
+            str(error),
+            type(error.__cause__).__name__,
+            type(error.__context__).__name__,
+        )
     cell = state.bump.__closure__[0].cell_contents
-    return picture([value, vars(state), cell, LEVEL, torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu")])
+    return picture(
+        [
+            value,
+            vars(state),
+            cell,
+            LEVEL,
+            torch.is_grad_enabled(),
+            torch.is_inference_mode_enabled(),
+            torch.is_autocast_enabled("cpu"),
+        ]
+    )
 
 
 # ---- calls
@@ -94,13 +109,26 @@ def takes(a, b=2, /, c=3, *rest, d=4, **others):
 
 @program
 def call_forms(s, x):
-    return takes(x), takes(x, 1), takes(x, 1, c=5, d=6), takes(x, 1, 2, 3, 4, d=1, e=2), takes(*(x, 1), **{"c": 2, "z": 1}), takes(*[x], *(1, 2), **{}, **{"d": 9})
+    return (
+        takes(x),
+        takes(x, 1),
+        takes(x, 1, c=5, d=6),
+        takes(x, 1, 2, 3, 4, d=1, e=2),
+        takes(*(x, 1), c=2, z=1),
+        takes(*[x], *(1, 2), d=9),
+    )
 
 
 @program
 def wrong_calls(s, x):
     out = []
-    for call in (lambda: takes(), lambda: takes(x, b=1), lambda: takes(x, c=1, **{"c": 2}), lambda: len(), lambda: s.n(2)):
+    for call in (
+        lambda: takes(),
+        lambda: takes(x, b=1),
+        lambda: takes(x, c=1, **{"c": 2}),
+        lambda: len(),
+        lambda: s.n(2),
+    ):
         try:
             out.append(call())
         except TypeError as error:
@@ -179,7 +207,13 @@ def globals_changed(s, x):
 @program
 def comprehensions(s, x):
     pairs = [(i, j) for i in range(3) if i for j in range(i)]
-    return [x * i for i, _ in pairs], {i: x + i for i in s.items}, {i % 2 for i in range(5)}, sum(x * i for i in range(3)), [[y for y in range(z)] for z in range(3)]
+    return (
+        [x * i for i, _ in pairs],
+        {i: x + i for i in s.items},
+        {i % 2 for i in range(5)},
+        sum(x * i for i in range(3)),
+        [[y for y in range(z)] for z in range(3)],
+    )
 
 
 @program
@@ -479,7 +513,17 @@ def namedtuples(s, x):
 @program
 def enums(s, x):
     mode = Mode("b")
-    return Mode.A.value, mode.name, mode is Mode.B, Mode["A"].lower, [m.name for m in Mode], mode in (Mode.A,), Flag.X < 2, int(Flag.Y), x
+    return (
+        Mode.A.value,
+        mode.name,
+        mode is Mode.B,
+        Mode["A"].lower,
+        [m.name for m in Mode],
+        mode in (Mode.A,),
+        Flag.X < 2,
+        int(Flag.Y),
+        x,
+    )
 
 
 @breaks
@@ -509,7 +553,19 @@ def lists(s, x):
     del v[0]
     v += [6]
     popped = v.pop(), v.pop(0)
-    return popped, v.index(7), v.count(3), v[::-1], v[-1], v * 2, v + [1], v == s.same, v is s.same, v.copy(), x * len(v)
+    return (
+        popped,
+        v.index(7),
+        v.count(3),
+        v[::-1],
+        v[-1],
+        v * 2,
+        v + [1],
+        v == s.same,
+        v is s.same,
+        v.copy(),
+        x * len(v),
+    )
 
 
 @program
@@ -522,7 +578,17 @@ def dicts(s, x):
     gone = d.pop("a", None), d.pop("zz", 5)
     last = d.popitem()
     del d["c"]
-    return gone, last, list(d), list(d.items())[0], "b" in d, {**d}, d is s.nested["self"], dict(zip("ab", [1, 2], strict=True)), dict.fromkeys("ab", x)
+    return (
+        gone,
+        last,
+        list(d),
+        list(d.items())[0],
+        "b" in d,
+        {**d},
+        d is s.nested["self"],
+        dict(zip("ab", [1, 2], strict=True)),
+        dict.fromkeys("ab", x),
+    )
 
 
 @program
@@ -807,7 +873,18 @@ def truth_of_objects(s, x):
     a, b = Truthy(1), Truthy(0)
     if a and not b:
         x = x + 1
-    return x if b else x * 2, (a and b) is b, (a or b) is a, (b and a) is b, (b or a) is a, bool(a), not a, [v.n for v in (a, b) if v], all([a, b]), any([a, b])
+    return (
+        x if b else x * 2,
+        (a and b) is b,
+        (a or b) is a,
+        (b and a) is b,
+        (b or a) is a,
+        bool(a),
+        not a,
+        [v.n for v in (a, b) if v],
+        all([a, b]),
+        any([a, b]),
+    )
 
 
 class ContextFlag:
@@ -829,7 +906,21 @@ def tensors_in_containers(s, x):
     parts["c"] = torch.stack(parts["a"])
     values, indices = torch.sort(x)
     q, *rest = x.unbind()
-    return parts, values, indices, q, rest, x.shape, x.shape[0], x.size(), x.dtype, x.device, len(x), x.dim(), list(x.shape)
+    return (
+        parts,
+        values,
+        indices,
+        q,
+        rest,
+        x.shape,
+        x.shape[0],
+        x.size(),
+        x.dtype,
+        x.device,
+        len(x),
+        x.dim(),
+        list(x.shape),
+    )
 
 
 @program

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from runtime_common import Counting, fresh  # noqa: F401
+from runtime_common import Counting
 from torch import nn
 
 import pellucid
@@ -307,7 +307,6 @@ def test_A43_outputs_and_intermediates_are_freed(requires_grad):
 def test_A43_intermediates_die_inside_the_graph():
     """At most two of the big intermediates live at once, as in eager."""
     sizes = []
-
 
     def measured(x):
         sizes.append(sum(watch() is not None for watch in watches))

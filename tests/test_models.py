@@ -85,8 +85,12 @@ def assert_same(want, got):
     assert [path for path, _ in want] == [path for path, _ in got]
     for (path, a), (_, b) in zip(want, got, strict=True):
         if isinstance(a, torch.Tensor):
-            assert (a.dtype, a.shape, a.stride(), a.requires_grad) == (b.dtype, b.shape, b.stride(), b.requires_grad), path
-            torch.testing.assert_close(b, a, rtol=1e-5, atol=1e-6, equal_nan=True, msg=lambda m, path=path: f"{path}: {m}")
+            assert (a.dtype, a.shape, a.stride(), a.requires_grad) == (b.dtype, b.shape, b.stride(), b.requires_grad), (
+                path
+            )
+            torch.testing.assert_close(
+                b, a, rtol=1e-5, atol=1e-6, equal_nan=True, msg=lambda m, path=path: f"{path}: {m}"
+            )
         else:
             assert a == b, path
 

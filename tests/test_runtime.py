@@ -17,7 +17,7 @@ import weakref
 
 import pytest
 import torch
-from runtime_common import Counting, assert_as_eager, counting, fresh, same  # noqa: F401
+from runtime_common import assert_as_eager, same
 
 import pellucid
 
@@ -229,7 +229,17 @@ def s_cells(a, b=2, *rest, k=3, **more):
     return (lambda: (a, b, rest, k, more))()
 
 
-SIGNATURES = [s_plain, s_defaults, s_positional_only, s_keyword_only, s_varargs, s_varkeywords, s_all, s_name_clash, s_cells]
+SIGNATURES = [
+    s_plain,
+    s_defaults,
+    s_positional_only,
+    s_keyword_only,
+    s_varargs,
+    s_varkeywords,
+    s_all,
+    s_name_clash,
+    s_cells,
+]
 CALLS = [
     ((), {}),
     ((1,), {}),
@@ -313,7 +323,9 @@ def test_attributes():
     assert with_backend.__doc__ == "What it does." and with_backend.__module__ == __name__
     original = with_backend.__wrapped__
     for name in ("__code__", "__defaults__", "__kwdefaults__", "__globals__", "__closure__", "__annotations__"):
-        assert getattr(with_backend, name) is getattr(original, name) or getattr(with_backend, name) == getattr(original, name)
+        assert getattr(with_backend, name) is getattr(original, name) or getattr(with_backend, name) == getattr(
+            original, name
+        )
     assert inspect.signature(with_backend) == inspect.signature(original)
     assert "return x * scale + 1" in inspect.getsource(with_backend)
     assert inspect.unwrap(with_backend) is original
@@ -572,7 +584,7 @@ def test_wrong_targets():
         pellucid.compile(X, backend="eager")
     with pytest.raises(TypeError, match="ScriptModule"):
         pellucid.compile(torch.jit.script(torch.nn.Linear(2, 2)), backend="eager")
-    with pytest.raises(TypeError, match="made by|compiled by pellucid"):
+    with pytest.raises(TypeError, match=r"made by|compiled by pellucid"):
         pellucid.cache_entries(double)
     with pytest.raises(TypeError, match="needs a callable"):
         pellucid.disable(5)
@@ -602,7 +614,9 @@ def test_backend_that_raises():
     ],
 )
 def test_unsupported_versions(patch, text):
-    run = subprocess.run([sys.executable, "-c", f"import sys; {patch}; import pellucid"], capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", f"import sys; {patch}; import pellucid"], capture_output=True, text=True, check=False
+    )
     assert run.returncode != 0 and "ImportError" in run.stderr and text in run.stderr
 
 
@@ -685,7 +699,7 @@ def test_config():
         lambda: setattr(config, "no_such", 1),
         lambda: config.patch(no_such=1).__enter__(),
     ):
-        with pytest.raises(AttributeError, match="no option 'no_such'.*recompile_limit"):
+        with pytest.raises(AttributeError, match=r"no option 'no_such'.*recompile_limit"):
             use()
     for value, error in ((1.5, TypeError), (True, TypeError), (-1, ValueError)):
         with pytest.raises(error, match="recompile_limit"):
@@ -711,5 +725,3 @@ def test_config_patch_is_per_thread():
     leave.set()
     thread.join()
     assert seen == [8, 3]
-
-

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 import torch
-from runtime_common import counting, fresh, same  # noqa: F401
+from runtime_common import same
 
 import pellucid
 
@@ -109,5 +109,3 @@ def test_interrupts_are_not_run_again():
         with pytest.raises(KeyboardInterrupt):
             compiled(X)
     assert len(calls) == 2
-
-

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 import torch
-from runtime_common import counting, fresh, same  # noqa: F401
+from runtime_common import same
 
 import pellucid
 from pellucid import _core

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 import torch
-from runtime_common import counting, fresh, same  # noqa: F401
+from runtime_common import same
 from torch import nn
 
 import pellucid
@@ -19,7 +19,11 @@ import pellucid
 class Block(nn.Module):
     def __init__(self, width: int = 6) -> None:
         super().__init__()
-        self.first, self.norm, self.last = nn.Linear(width, 2 * width), nn.LayerNorm(2 * width), nn.Linear(2 * width, width)
+        self.first, self.norm, self.last = (
+            nn.Linear(width, 2 * width),
+            nn.LayerNorm(2 * width),
+            nn.Linear(2 * width, width),
+        )
 
     def forward(self, x, scale=1.0):
         return x + self.last(torch.relu(self.norm(self.first(x)))) * scale
@@ -213,7 +217,11 @@ def test_what_guards_read_changes_on_another_thread():
     run_threads(4, work)
 
 
-@pytest.mark.xfail(reason="after torch._dynamo has run in the process the two compiles do not always overlap; results are right", strict=False, raises=Exception)
+@pytest.mark.xfail(
+    reason="after torch._dynamo has run in the process the two compiles do not always overlap; results are right",
+    strict=False,
+    raises=Exception,
+)
 def test_backends_that_wait_for_each_other():
     """A backend that lets other threads run: compiles overlap."""
     both = threading.Barrier(2)
@@ -284,7 +292,9 @@ def test_torch_compile_beside_us():
     ours, theirs = pellucid.compile(breaks, backend="eager"), torch.compile(breaks, backend="eager")
     model = Block()
     our_model, their_model = pellucid.compile(model, backend="aot_eager"), torch.compile(model, backend="eager")
-    our_model(torch.randn(2, 6))  # while AOTAutograd traces, torch.compile's own modules cannot be called on other threads
+    our_model(
+        torch.randn(2, 6)
+    )  # while AOTAutograd traces, torch.compile's own modules cannot be called on other threads
     lock = threading.Lock()  # torch._dynamo does not compile on two threads at once
 
     def work(i):

@@ -6,7 +6,6 @@ import copy
 
 import pytest
 import torch
-from runtime_common import fresh  # noqa: F401
 from torch import nn
 from torch.nn import functional
 
@@ -54,7 +53,9 @@ def mlp():
 
 
 def conv():
-    return nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 2))
+    return nn.Sequential(
+        nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 2)
+    )
 
 
 def dropout():
@@ -181,11 +182,18 @@ def grads_of(f, *inputs):
     live = [y for y in flat if y.requires_grad]
     if live:
         sum((y * torch.arange(1.0, y.numel() + 1).view_as(y)).sum() for y in live).backward()
-    return [(y.detach(), y.requires_grad, y.is_leaf) for y in flat], [x.grad for x in inputs], [x.detach() for x in inputs]
+    return (
+        [(y.detach(), y.requires_grad, y.is_leaf) for y in flat],
+        [x.grad for x in inputs],
+        [x.detach() for x in inputs],
+    )
 
 
 def assert_as_eager(compiled, eager, *inputs):
-    (got, got_grads, got_inputs), (want, want_grads, want_inputs) = grads_of(compiled, *inputs), grads_of(eager, *inputs)
+    (got, got_grads, got_inputs), (want, want_grads, want_inputs) = (
+        grads_of(compiled, *inputs),
+        grads_of(eager, *inputs),
+    )
     assert [y[1:] for y in got] == [y[1:] for y in want]
     assert all(torch.equal(a[0], b[0]) for a, b in zip(got, want, strict=True))
     assert all(close(a, b, True) for a, b in zip(got_grads, want_grads, strict=True))
@@ -294,7 +302,16 @@ def leaf_made_inside(x):
     return x * w.detach(), x
 
 
-CASES = [inner_no_grad, under_outer_no_grad, detached, in_place_on_intermediate, in_place_on_base, views, checkpointed_shape, leaf_made_inside]
+CASES = [
+    inner_no_grad,
+    under_outer_no_grad,
+    detached,
+    in_place_on_intermediate,
+    in_place_on_base,
+    views,
+    checkpointed_shape,
+    leaf_made_inside,
+]
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])

@@ -183,7 +183,9 @@ def _source_fn(node):
         return node.target
     module_type = next(reversed(stack.values()))[1]
     owner = module_type.__module__
-    is_torch_leaf = owner.startswith(("torch.nn.modules", "torch.ao.")) and not owner.startswith("torch.nn.modules.container")
+    is_torch_leaf = owner.startswith(("torch.nn.modules", "torch.ao.")) and not owner.startswith(
+        "torch.nn.modules.container"
+    )
     return module_type if is_torch_leaf else node.target
 
 

@@ -10,7 +10,21 @@ import torch
 
 _get = object.__getattribute__
 # Attributes of the wrapper itself; every other one is the original module's.
-_OWN = frozenset({"_orig_mod", "_compile", "_target", "_compiled", "_compiled_call", "__call__", "__reduce_ex__", "__reduce__", "__deepcopy__", "__copy__", "__repr__"})
+_OWN = frozenset(
+    {
+        "_orig_mod",
+        "_compile",
+        "_target",
+        "_compiled",
+        "_compiled_call",
+        "__call__",
+        "__reduce_ex__",
+        "__reduce__",
+        "__deepcopy__",
+        "__copy__",
+        "__repr__",
+    }
+)
 
 
 class OptimizedModule(torch.nn.Module):

@@ -36,7 +36,9 @@ _OPTIONS: dict[str, Option] = {}
 _VALUES: dict[str, Any] = {}
 _ALIASES = {"cache_size_limit": "recompile_limit"}
 _LOCK = threading.Lock()
-_PATCHES: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar("pellucid_config_patches", default=None)
+_PATCHES: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar(
+    "pellucid_config_patches", default=None
+)
 
 
 def define(name: str, type: type, default: Any, meaning: str) -> None:
@@ -128,7 +130,9 @@ class _ConfigModule(types.ModuleType):
         return [*super().__dir__(), *_OPTIONS, *_ALIASES]
 
 
-define("recompile_limit", int, 8, "entries of one function with one backend; calls that fit none of them then run eagerly")
+define(
+    "recompile_limit", int, 8, "entries of one function with one backend; calls that fit none of them then run eagerly"
+)
 define("fail_on_recompile_limit_hit", bool, False, "a call beyond the recompile limit raises RecompileLimitExceeded")
 
 sys.modules[__name__].__class__ = _ConfigModule

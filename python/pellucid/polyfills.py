@@ -225,7 +225,6 @@ def sorted_by(iterable, key, reverse=False):
     return result
 
 
-
 def map_each(function, iterable):
     for item in iterable:
         yield function(item)
@@ -416,8 +415,6 @@ def issubclass_of_any(cls, types):
         if issubclass(cls, candidate):
             return True
     return False
-
-
 
 
 class ForwardContext:

@@ -1,9 +1,9 @@
 // The only door to torch: everything that touches TensorImpl, the dispatcher or thread-local torch state is compiled in
 // this room, and this header names no torch type. Tensors are PyObject* (instances of torch.Tensor).
 //
-// A fake is a torch.Tensor with sizes, strides, dtype, device, requires_grad and autograd state, but no data. Torch functions
-// called on fakes run natively and give fakes; whatever needs data raises an exception
-// that FakeScope::is_data_dependent knows.
+// A fake is a torch.Tensor with sizes, strides, dtype, device, requires_grad and autograd state, but no data. Torch
+// functions called on fakes run natively and give fakes; whatever needs data raises an exception that
+// FakeScope::is_data_dependent knows.
 #pragma once
 #include <Python.h>
 
@@ -16,12 +16,13 @@
 
 namespace pellucid::aten {
 
-// Once, at import: registers the fake kernels. Raises PythonError when this torch cannot be supported or another library has
-// claimed our dispatch keys.
+// Once, at import: registers the fake kernels. Raises PythonError when this torch cannot be supported or another
+// library has claimed our dispatch keys.
 void initialise();
 
 bool is_tensor(PyObject* object) noexcept;        // an instance of torch.Tensor or of a subclass
-bool is_plain_tensor(PyObject* object) noexcept;  // exactly torch.Tensor, nn.Parameter or nn.Buffer: no __torch_function__, no __torch_dispatch__
+bool is_plain_tensor(PyObject* object) noexcept;  // exactly torch.Tensor, nn.Parameter or nn.Buffer: no
+                                                  // __torch_function__, no __torch_dispatch__
 bool is_fake(PyObject* object) noexcept;          // one of ours
 
 // What a guard compares. Reads TensorImpl directly; no allocation in matches().
@@ -29,9 +30,10 @@ class TensorSpec {
  public:
   static std::unique_ptr<TensorSpec> of(PyObject* tensor);
   ~TensorSpec();
-  bool matches(PyObject* object) const noexcept;             // type, dtype, device, layout, requires_grad, keys, conj/neg, sizes, strides
-  std::string mismatch(PyObject* object) const;              // "size mismatch at index 0, expected 2, actual 3"; "" when it matches
-  std::string text() const;                                  // "f32[2, 3] cpu requires_grad=False"
+  bool matches(
+      PyObject* object) const noexcept;  // type, dtype, device, layout, requires_grad, keys, conj/neg, sizes, strides
+  std::string mismatch(PyObject* object) const;  // "size mismatch at index 0, expected 2, actual 3"; "" when it matches
+  std::string text() const;                      // "f32[2, 3] cpu requires_grad=False"
  private:
   TensorSpec();
   struct Data;
@@ -44,8 +46,8 @@ class GlobalState {
   static std::unique_ptr<GlobalState> now();
   ~GlobalState();
   bool matches() const noexcept;
-  std::string mismatch() const;      // "grad_mode: expected True, found False"
-  void restore() const;              // puts grad mode, inference mode?, autocast … of this thread back to this state
+  std::string mismatch() const;  // "grad_mode: expected True, found False"
+  void restore() const;          // puts grad mode, inference mode?, autocast … of this thread back to this state
  private:
   GlobalState();
   struct Data;
@@ -60,17 +62,18 @@ class FakeScope {
   FakeScope(const FakeScope&) = delete;
   FakeScope& operator=(const FakeScope&) = delete;
 
-  // The fake twin of a real tensor: same metadata, requires_grad, leafness, Parameter-ness does not matter (type is torch.Tensor).
-  // Views of one base become fakes that share one storage object when both are made in this scope.
+  // The fake twin of a real tensor: same metadata, requires_grad, leafness, Parameter-ness does not matter (type is
+  // torch.Tensor). Views of one base become fakes that share one storage object when both are made in this scope.
   py::Owned<> fake_of(PyObject* real);
 
-  // Calls `callable` with fakes among its arguments (already replaced). Installs the thread-local state that makes factories
-  // give fakes, hides user modes, saved-tensor hooks and the profiler, and removes all of it again. A Python exception of the call is
-  // a PythonError; is_data_dependent() and is_unsupported() say whether it was one of ours.
+  // Calls `callable` with fakes among its arguments (already replaced). Installs the thread-local state that makes
+  // factories give fakes, hides user modes, saved-tensor hooks and the profiler, and removes all of it again. A Python
+  // exception of the call is a PythonError; is_data_dependent() and is_unsupported() say whether it was one of ours.
   py::Owned<> call(PyObject* callable, PyObject* const* args, std::size_t nargs, PyObject* kwnames);
 
   static bool is_data_dependent(PyObject* exception);  // the exception says "this needs the values of a tensor"
-  // The exception is ours, not the program's: no fake kernel, a write of a fake into a real tensor, a layout without fakes, or data.
+  // The exception is ours, not the program's: no fake kernel, a write of a fake into a real tensor, a layout without
+  // fakes, or data.
   static bool is_unsupported(PyObject* exception);
 
  private:
@@ -78,8 +81,8 @@ class FakeScope {
   std::unique_ptr<Data> data_;
 };
 
-// Makes an otherwise free-standing fake with the metadata of `like` (a real tensor that a constructor such as torch.tensor(list)
-// made during capture).
+// Makes an otherwise free-standing fake with the metadata of `like` (a real tensor that a constructor such as
+// torch.tensor(list) made during capture).
 py::Owned<> fake_like(PyObject* like);
 
 // Metadata used by the tracer and the hand-off, for real tensors and fakes.
@@ -87,8 +90,8 @@ struct Meta {
   std::vector<std::int64_t> sizes, strides;
   std::int64_t storage_offset = 0;
   bool requires_grad = false, is_leaf = true;
-  std::uint32_t version = 0;        // version counter: an op that bumped it has mutated the tensor
-  const void* storage = nullptr;    // identity of the storage
+  std::uint32_t version = 0;      // version counter: an op that bumped it has mutated the tensor
+  const void* storage = nullptr;  // identity of the storage
 };
 Meta meta_of(PyObject* tensor);
 std::uint32_t version_of(PyObject* tensor) noexcept;

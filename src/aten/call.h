@@ -35,7 +35,8 @@ class Call {
   at::Tensor fresh(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype) const;
 
   at::Tensor fresh(c10::IntArrayRef sizes, c10::MemoryFormat format, c10::ScalarType dtype) const;
-  at::Tensor fresh_like(const at::Tensor& tensor, c10::ScalarType dtype) const;  // as empty_like: dense strides in the same order
+  at::Tensor fresh_like(const at::Tensor& tensor,
+                        c10::ScalarType dtype) const;  // as empty_like: dense strides in the same order
   at::Tensor maybe_tensor(std::size_t i) const { return has_tensor(i) ? tensor(i) : at::Tensor(); }
 
   // Runs the operator by its plan. `keys`: the key set of the dispatcher.

@@ -34,16 +34,22 @@ struct NoMemory final : c10::Allocator {
 };
 NoMemory no_memory;
 
-constexpr c10::DispatchKeySet kViewBits{c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor};
+constexpr c10::DispatchKeySet kViewBits{c10::DispatchKey::Conjugate, c10::DispatchKey::Negative,
+                                        c10::DispatchKey::ZeroTensor};
 const c10::DispatchKeySet kAutogradKeys{c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::AutogradPrivateUse3};
 
 c10::DispatchKeySet autocast_keys(c10::DeviceType device) {
   switch (device) {
-    case c10::kCPU: return c10::DispatchKeySet(c10::DispatchKey::AutocastCPU);
-    case c10::kCUDA: return c10::DispatchKeySet(c10::DispatchKey::AutocastCUDA);
-    case c10::kXPU: return c10::DispatchKeySet(c10::DispatchKey::AutocastXPU);
-    case c10::kMPS: return c10::DispatchKeySet(c10::DispatchKey::AutocastMPS);
-    default: return {};
+    case c10::kCPU:
+      return c10::DispatchKeySet(c10::DispatchKey::AutocastCPU);
+    case c10::kCUDA:
+      return c10::DispatchKeySet(c10::DispatchKey::AutocastCUDA);
+    case c10::kXPU:
+      return c10::DispatchKeySet(c10::DispatchKey::AutocastXPU);
+    case c10::kMPS:
+      return c10::DispatchKeySet(c10::DispatchKey::AutocastMPS);
+    default:
+      return {};
   }
 }
 
@@ -61,9 +67,10 @@ FakeStorage& storage_of(const c10::TensorImpl& fake) {
 }
 
 // The VIEW constructor takes the key set as it is: inference mode has been decided by whoever built the keys.
-at::Tensor make(c10::intrusive_ptr<c10::StorageImpl> storage, c10::DispatchKeySet keys, caffe2::TypeMeta dtype, c10::IntArrayRef sizes,
-                c10::IntArrayRef strides, std::int64_t offset) {
-  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(std::move(storage)), keys, dtype);
+at::Tensor make(c10::intrusive_ptr<c10::StorageImpl> storage, c10::DispatchKeySet keys, caffe2::TypeMeta dtype,
+                c10::IntArrayRef sizes, c10::IntArrayRef strides, std::int64_t offset) {
+  auto impl =
+      c10::make_intrusive<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(std::move(storage)), keys, dtype);
   impl->set_sizes_and_strides(sizes, strides, offset);
   return at::Tensor(std::move(impl));
 }
@@ -71,13 +78,15 @@ at::Tensor make(c10::intrusive_ptr<c10::StorageImpl> storage, c10::DispatchKeySe
 c10::intrusive_ptr<c10::StorageImpl> meta_storage(std::int64_t nbytes) {
   static c10::Allocator* const allocator = c10::GetAllocator(c10::kMeta);
   return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), nbytes,
-                                               c10::DataPtr(nullptr, c10::Device(c10::kMeta)), allocator, /*resizable=*/true);
+                                               c10::DataPtr(nullptr, c10::Device(c10::kMeta)), allocator,
+                                               /*resizable=*/true);
 }
 
 void check_strided(const c10::TensorImpl& impl) {
-  TORCH_CHECK_NOT_IMPLEMENTED(impl.layout() == c10::kStrided && impl.has_storage() && !impl.key_set().has(c10::DispatchKey::Python) &&
-                                  !impl.is_quantized(),
-                              "pellucid: no fake of a tensor with layout ", impl.layout(), " and keys ", impl.key_set());
+  TORCH_CHECK_NOT_IMPLEMENTED(impl.layout() == c10::kStrided && impl.has_storage() &&
+                                  !impl.key_set().has(c10::DispatchKey::Python) && !impl.is_quantized(),
+                              "pellucid: no fake of a tensor with layout ", impl.layout(), " and keys ",
+                              impl.key_set());
   TORCH_CHECK_NOT_IMPLEMENTED(!impl.has_symbolic_sizes_strides(), "pellucid: no fake of a tensor with symbolic sizes");
 }
 
@@ -93,7 +102,9 @@ std::vector<std::int64_t> contiguous_strides(const std::int64_t* sizes, std::siz
 
 }  // namespace
 
-bool is_fake(const c10::TensorImpl* impl) noexcept { return impl->key_set().has_backend(c10::BackendComponent::PrivateUse3Bit); }
+bool is_fake(const c10::TensorImpl* impl) noexcept {
+  return impl->key_set().has_backend(c10::BackendComponent::PrivateUse3Bit);
+}
 
 std::int64_t live_fakes() noexcept { return live_storages.load(std::memory_order_relaxed); }
 
@@ -119,7 +130,8 @@ at::Tensor fake_from_meta(const at::Tensor& meta, int device_type, int device_in
   check_strided(impl);
   const c10::Device device(static_cast<c10::DeviceType>(device_type), static_cast<c10::DeviceIndex>(device_index));
   auto storage = new_storage(static_cast<std::int64_t>(impl.unsafe_storage().nbytes()), device);
-  static_cast<FakeStorage&>(*storage).twin = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(impl.unsafe_storage().unsafeGetStorageImpl());
+  static_cast<FakeStorage&>(*storage).twin =
+      c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(impl.unsafe_storage().unsafeGetStorageImpl());
   auto keys = fake_keys(device.type(), c10::InferenceMode::is_enabled()) | (impl.key_set() & kViewBits);
   return make(std::move(storage), keys, impl.dtype(), impl.sizes(), impl.strides(), impl.storage_offset());
 }
@@ -137,7 +149,8 @@ void adopt_metadata(const at::Tensor& fake, const at::Tensor& twin) {
   const c10::TensorImpl& from = *twin.unsafeGetTensorImpl();
   FakeStorage& storage = storage_of(to);
   const auto* from_storage = from.unsafe_storage().unsafeGetStorageImpl();
-  TORCH_CHECK_NOT_IMPLEMENTED(storage.twin.get() == from_storage, "pellucid: an operator replaced the storage of a tensor");
+  TORCH_CHECK_NOT_IMPLEMENTED(storage.twin.get() == from_storage,
+                              "pellucid: an operator replaced the storage of a tensor");
   if (storage.nbytes() != from_storage->nbytes()) storage.set_nbytes(from_storage->nbytes());
   if (to.sizes() != from.sizes() || to.strides() != from.strides() || to.storage_offset() != from.storage_offset()) {
     to.set_sizes_and_strides(from.sizes(), from.strides(), from.storage_offset());
@@ -147,17 +160,17 @@ void adopt_metadata(const at::Tensor& fake, const at::Tensor& twin) {
 at::Tensor fake_like_real(const at::Tensor& real, const at::Tensor& shares) {
   c10::TensorImpl& impl = *real.unsafeGetTensorImpl();
   check_strided(impl);
-  auto storage = shares.defined()
-                     ? c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(shares.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl())
-                     : new_storage(static_cast<std::int64_t>(impl.storage().nbytes()), impl.device());
+  auto storage = shares.defined() ? c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(
+                                        shares.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl())
+                                  : new_storage(static_cast<std::int64_t>(impl.storage().nbytes()), impl.device());
   auto keys = fake_keys(impl.device().type(), impl.is_inference()) | (impl.key_set() & kViewBits);
   at::Tensor fake = make(std::move(storage), keys, impl.dtype(), impl.sizes(), impl.strides(), impl.storage_offset());
   if (impl.is_wrapped_number()) fake.unsafeGetTensorImpl()->set_wrapped_number(true);
   return fake;
 }
 
-at::Tensor new_fake(const std::int64_t* sizes, std::size_t ndim, const std::int64_t* strides, int scalar_type, int device_type,
-                    int device_index) {
+at::Tensor new_fake(const std::int64_t* sizes, std::size_t ndim, const std::int64_t* strides, int scalar_type,
+                    int device_type, int device_index) {
   const c10::Device device(static_cast<c10::DeviceType>(device_type), static_cast<c10::DeviceIndex>(device_index));
   const auto dtype = c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>(scalar_type));
   std::vector<std::int64_t> dense;
@@ -168,10 +181,12 @@ at::Tensor new_fake(const std::int64_t* sizes, std::size_t ndim, const std::int6
   std::int64_t last = 1;
   for (std::size_t i = 0; i < ndim; ++i) last = sizes[i] == 0 || last == 0 ? 0 : last + (sizes[i] - 1) * strides[i];
   auto storage = new_storage(last * static_cast<std::int64_t>(dtype.itemsize()), device);
-  return make(std::move(storage), fake_keys(device.type(), c10::InferenceMode::is_enabled()), dtype, {sizes, ndim}, {strides, ndim}, 0);
+  return make(std::move(storage), fake_keys(device.type(), c10::InferenceMode::is_enabled()), dtype, {sizes, ndim},
+              {strides, ndim}, 0);
 }
 
-at::Tensor view_fake(const at::Tensor& base, const std::int64_t* sizes, std::size_t ndim, const std::int64_t* strides, std::int64_t offset) {
+at::Tensor view_fake(const at::Tensor& base, const std::int64_t* sizes, std::size_t ndim, const std::int64_t* strides,
+                     std::int64_t offset) {
   const c10::TensorImpl& from = *base.unsafeGetTensorImpl();
   auto storage = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(from.unsafe_storage().unsafeGetStorageImpl());
   return make(std::move(storage), from.key_set(), from.dtype(), {sizes, ndim}, {strides, ndim}, offset);

@@ -26,7 +26,8 @@ Value function_modes() {
   const std::int64_t count = at::impl::PythonTorchFunctionTLS::stack_len();
   Value seed = static_cast<Value>(count);
   for (std::int64_t i = 0; i < count; ++i) {
-    seed = mixed(seed, Py_TYPE(at::impl::PythonTorchFunctionTLS::get_stack_at(i)->ptr(c10::impl::getGlobalPyInterpreter())));
+    seed = mixed(seed,
+                 Py_TYPE(at::impl::PythonTorchFunctionTLS::get_stack_at(i)->ptr(c10::impl::getGlobalPyInterpreter())));
   }
   return seed;
 }
@@ -35,7 +36,8 @@ Value dispatch_modes() {
   const std::int64_t count = c10::impl::TorchDispatchModeTLS::stack_len();
   Value seed = static_cast<Value>(count);
   for (std::int64_t i = 0; i < count; ++i) {
-    seed = mixed(seed, Py_TYPE(c10::impl::TorchDispatchModeTLS::get_stack_at(i)->ptr(c10::impl::getGlobalPyInterpreter())));
+    seed = mixed(seed,
+                 Py_TYPE(c10::impl::TorchDispatchModeTLS::get_stack_at(i)->ptr(c10::impl::getGlobalPyInterpreter())));
   }
   return seed;
 }
@@ -63,13 +65,15 @@ Value saved_tensor_hooks() {
 
 Value sdpa_kernels() {
   const auto& context = at::globalContext();
-  return Value{context.userEnabledFlashSDP()} | Value{context.userEnabledMemEfficientSDP()} << 1 | Value{context.userEnabledMathSDP()} << 2 |
-         Value{context.userEnabledCuDNNSDP()} << 3 | Value{context.allowFP16BF16ReductionMathSDP()} << 4;
+  return Value{context.userEnabledFlashSDP()} | Value{context.userEnabledMemEfficientSDP()} << 1 |
+         Value{context.userEnabledMathSDP()} << 2 | Value{context.userEnabledCuDNNSDP()} << 3 |
+         Value{context.allowFP16BF16ReductionMathSDP()} << 4;
 }
 
 Value matmul_precision() {
   const auto& context = at::globalContext();
-  return static_cast<Value>(context.float32MatmulPrecision()) | static_cast<Value>(context.allowFP16ReductionCuBLAS()) << 8 |
+  return static_cast<Value>(context.float32MatmulPrecision()) |
+         static_cast<Value>(context.allowFP16ReductionCuBLAS()) << 8 |
          static_cast<Value>(context.allowBF16ReductionCuBLAS()) << 16;
 }
 
@@ -86,9 +90,11 @@ constexpr Field kFields[] = {
     {"inference_mode", true, [] { return Value{autograd().get_inference_mode()}; }},
     {"forward_grad_mode", true, [] { return Value{autograd().get_fw_grad_mode()}; }},
     {"deterministic_algorithms", true, [] { return Value{at::globalContext().deterministicAlgorithms()}; }},
-    {"deterministic_algorithms_warn_only", true, [] { return Value{at::globalContext().deterministicAlgorithmsWarnOnly()}; }},
+    {"deterministic_algorithms_warn_only", true,
+     [] { return Value{at::globalContext().deterministicAlgorithmsWarnOnly()}; }},
     {"default_dtype", false, [] { return static_cast<Value>(c10::get_default_dtype_as_scalartype()); }},
-    {"torch_function_state", false, [] { return static_cast<Value>(at::impl::PythonTorchFunctionTLS::get_disabled_state()); }},
+    {"torch_function_state", false,
+     [] { return static_cast<Value>(at::impl::PythonTorchFunctionTLS::get_disabled_state()); }},
     {"torch_function_mode_stack", false, function_modes},
     {"torch_dispatch_mode_stack", false, dispatch_modes},
     {"autocast_cpu", false, [] { return autocast(c10::kCPU); }},
@@ -170,10 +176,12 @@ std::string GlobalState::mismatch() const {
   for (std::size_t i = 0; i < kCount; ++i) {
     const Value found = kFields[i].read();
     if (data_->values[i] == found) continue;
-    return std::string(kFields[i].name) + ": expected " + shown(kFields[i], data_->values[i]) + ", found " + shown(kFields[i], found);
+    return std::string(kFields[i].name) + ": expected " + shown(kFields[i], data_->values[i]) + ", found " +
+           shown(kFields[i], found);
   }
   if (same_device(data_->device.get(), default_device().get())) return {};
-  return "default_device: expected " + py::repr_of(data_->device.get()) + ", found " + py::repr_of(default_device().get());
+  return "default_device: expected " + py::repr_of(data_->device.get()) + ", found " +
+         py::repr_of(default_device().get());
 }
 
 void GlobalState::restore() const {

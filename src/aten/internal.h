@@ -1,4 +1,5 @@
-// Shared by the files of this room only. Torch types are named, never defined, so that each file includes the few torch headers it needs.
+// Shared by the files of this room only. Torch types are named, never defined, so that each file includes the few torch
+// headers it needs.
 #pragma once
 #include <Python.h>
 
@@ -19,17 +20,19 @@ namespace pellucid::aten {
 
 // Every exception that says "this needs the values of a tensor" carries one of these texts.
 inline constexpr char kNeedsData[] = "pellucid: this needs the values of a tensor";
-inline constexpr char kInvalidStorage[] = "Cannot access data pointer of Storage that is invalid";  // c10::StorageImpl's own
+inline constexpr char kInvalidStorage[] =
+    "Cannot access data pointer of Storage that is invalid";  // c10::StorageImpl's own
 
 // --- fake_tensor.cpp: the fake itself, and its twin on the meta device ---
 
 bool is_fake(const c10::TensorImpl* impl) noexcept;
 
-// The meta tensor with the same metadata. Twins of fakes that share a storage share one, so aliasing survives a meta kernel.
+// The meta tensor with the same metadata. Twins of fakes that share a storage share one, so aliasing survives a meta
+// kernel.
 at::Tensor meta_twin(const at::Tensor& tensor);
 
-// A fake with the metadata of `meta` on the device of index `device_index` and type `device_type`, with its own storage.
-// The storage of `meta` becomes the storage of the fake's twins.
+// A fake with the metadata of `meta` on the device of index `device_index` and type `device_type`, with its own
+// storage. The storage of `meta` becomes the storage of the fake's twins.
 at::Tensor fake_from_meta(const at::Tensor& meta, int device_type, int device_index);
 
 // A fake with the metadata of `meta` that is a view of the storage of `base` (a fake).
@@ -42,15 +45,16 @@ void adopt_metadata(const at::Tensor& fake, const at::Tensor& twin);
 at::Tensor fake_like_real(const at::Tensor& real, const at::Tensor& shares);
 
 // A fake with a new storage, contiguous unless strides are given. For the rules.
-at::Tensor new_fake(const std::int64_t* sizes, std::size_t ndim, const std::int64_t* strides, int scalar_type, int device_type,
-                    int device_index);
-at::Tensor view_fake(const at::Tensor& base, const std::int64_t* sizes, std::size_t ndim, const std::int64_t* strides, std::int64_t offset);
+at::Tensor new_fake(const std::int64_t* sizes, std::size_t ndim, const std::int64_t* strides, int scalar_type,
+                    int device_type, int device_index);
+at::Tensor view_fake(const at::Tensor& base, const std::int64_t* sizes, std::size_t ndim, const std::int64_t* strides,
+                     std::int64_t offset);
 
 // --- kernels.cpp ---
 void register_kernels();
 
 // --- python_tensor.cpp ---
-c10::TensorImpl* impl_of(PyObject* tensor) noexcept;       // of an instance of torch.Tensor
+c10::TensorImpl* impl_of(PyObject* tensor) noexcept;  // of an instance of torch.Tensor
 bool is_leaf(PyObject* tensor) noexcept;
 
 }  // namespace pellucid::aten

@@ -15,7 +15,8 @@ using c10::DispatchKey;
 using c10::DispatchKeySet;
 
 // Meta kernels run below autograd, and what they allocate is a meta tensor, not a fake.
-const DispatchKeySet kAboveMeta = c10::autograd_dispatch_keyset_with_ADInplaceOrView | DispatchKeySet(DispatchKey::Fake);
+const DispatchKeySet kAboveMeta =
+    c10::autograd_dispatch_keyset_with_ADInplaceOrView | DispatchKeySet(DispatchKey::Fake);
 
 // The fakes (and real tensors) of one call with their twins.
 class Twins {
@@ -51,8 +52,10 @@ class Twins {
     }
     const auto* storage = meta.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
     for (const Pair& pair : pairs_) {
-      if (storage == nullptr || pair.twin.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() != storage) continue;
-      TORCH_CHECK_NOT_IMPLEMENTED(is_fake(pair.tensor.unsafeGetTensorImpl()), "pellucid: a view of a real tensor among fake ones");
+      if (storage == nullptr || pair.twin.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() != storage)
+        continue;
+      TORCH_CHECK_NOT_IMPLEMENTED(is_fake(pair.tensor.unsafeGetTensorImpl()),
+                                  "pellucid: a view of a real tensor among fake ones");
       return fake_view_from_meta(meta, pair.tensor);
     }
     return fake_from_meta(meta, static_cast<int>(device.type()), device.index());
@@ -99,8 +102,8 @@ void for_each_tensor(const c10::IValue& value, F&& visit) {
 
 // Copies between devices are what these are for; indices may live on the CPU.
 bool may_mix_devices(const std::string& name) {
-  return name == "copy_" || name == "_to_copy" || name == "set_.source_Tensor" || name.rfind("index", 0) == 0 || name.rfind("_index_put", 0) == 0 ||
-         name == "_unsafe_index.Tensor" || name == "_copy_from";
+  return name == "copy_" || name == "_to_copy" || name == "set_.source_Tensor" || name.rfind("index", 0) == 0 ||
+         name.rfind("_index_put", 0) == 0 || name == "_unsafe_index.Tensor" || name == "_copy_from";
 }
 
 }  // namespace
@@ -122,7 +125,8 @@ void Call::inspect(const at::Tensor& tensor) {
     device = impl.device();
     device_from_scalar_ = scalar;
   } else if (!scalar && impl.device() != device && !may_mix_devices(op.name)) {
-    TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", device, " and ", impl.device(), "!");
+    TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", device,
+                " and ", impl.device(), "!");
   }
   has_tensors = true;
   has_fakes |= is_fake(&impl);
@@ -142,10 +146,12 @@ void Call::give(c10::IValue first, c10::IValue second, c10::IValue third) {
 }
 
 at::Tensor Call::fresh(c10::IntArrayRef sizes, c10::ScalarType dtype) const {
-  return new_fake(sizes.data(), sizes.size(), nullptr, static_cast<int>(dtype), static_cast<int>(device.type()), device.index());
+  return new_fake(sizes.data(), sizes.size(), nullptr, static_cast<int>(dtype), static_cast<int>(device.type()),
+                  device.index());
 }
 at::Tensor Call::fresh(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype) const {
-  return new_fake(sizes.data(), sizes.size(), strides.data(), static_cast<int>(dtype), static_cast<int>(device.type()), device.index());
+  return new_fake(sizes.data(), sizes.size(), strides.data(), static_cast<int>(dtype), static_cast<int>(device.type()),
+                  device.index());
 }
 
 at::Tensor Call::fresh(c10::IntArrayRef sizes, c10::MemoryFormat format, c10::ScalarType dtype) const {
@@ -164,16 +170,23 @@ void Call::run(DispatchKeySet keys) {
   for (std::size_t i = 0; op.writes && i < op.args.size(); ++i) {
     if (!op.args[i].written) continue;
     for_each_tensor(arg(i), [&](const at::Tensor& tensor) {
-      TORCH_CHECK(is_fake(tensor.unsafeGetTensorImpl()), "pellucid: aten::", op.name, " would write a fake tensor into a real one");
+      TORCH_CHECK(is_fake(tensor.unsafeGetTensorImpl()), "pellucid: aten::", op.name,
+                  " would write a fake tensor into a real one");
     });
   }
   if (op.rule != nullptr && op.rule(*this)) return;
   switch (op.plan()) {
-    case Plan::NeedsData: needs_data();
-    case Plan::Missing: TORCH_CHECK_NOT_IMPLEMENTED(false, "pellucid: no fake kernel for aten::", op.name);
-    case Plan::Decompose: return op.kernel().callBoxed(handle, keys, &stack);
-    case Plan::PythonMeta: count_without_rule(op); [[fallthrough]];
-    case Plan::Meta: return on_twins();
+    case Plan::NeedsData:
+      needs_data();
+    case Plan::Missing:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, "pellucid: no fake kernel for aten::", op.name);
+    case Plan::Decompose:
+      return op.kernel().callBoxed(handle, keys, &stack);
+    case Plan::PythonMeta:
+      count_without_rule(op);
+      [[fallthrough]];
+    case Plan::Meta:
+      return on_twins();
   }
 }
 
@@ -246,7 +259,8 @@ struct ScopeKernel final : c10::OperatorKernel {
     Call call(op, handle, *stack);
     const bool factory = !call.has_tensors && makes_tensors(op, handle);
     if (call.has_fakes || factory) return call.run(keys);
-    const c10::impl::ExcludeDispatchKeyGuard real(DispatchKeySet(DispatchKey::Fake));  // what a kernel of real tensors allocates is real
+    const c10::impl::ExcludeDispatchKeyGuard real(
+        DispatchKeySet(DispatchKey::Fake));  // what a kernel of real tensors allocates is real
     handle.redispatchBoxed(keys & DispatchKeySet(DispatchKeySet::FULL_AFTER, DispatchKey::Fake), stack);
   }
   static bool makes_tensors(const Operator& op, const c10::OperatorHandle& handle) {
@@ -277,15 +291,17 @@ void register_kernels() {
       DispatchKey::Fake, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<ScopeKernel>()), debug));
   registrations.push_back(dispatcher.registerFallback(
       DispatchKey::PrivateUse3, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<FakeKernel>()), debug));
-  // Structured operators have a composite kernel that wins over a fallback, so every operator that is not composite gets its own.
-  // A composite one with a rule of ours reads data in its C++ function: the rule stands above autograd too.
+  // Structured operators have a composite kernel that wins over a fallback, so every operator that is not composite
+  // gets its own. A composite one with a rule of ours reads data in its C++ function: the rule stands above autograd
+  // too.
   for (const c10::OperatorName& name : names) {
     if (name.name.rfind("aten::", 0) != 0) continue;
     const auto handle = dispatcher.findSchema(name);
     if (!handle) continue;
     const auto claim = [&](DispatchKey key) {
-      registrations.push_back(dispatcher.registerImpl(name, key, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<FakeKernel>()),
-                                                      std::nullopt, nullptr, debug));
+      registrations.push_back(
+          dispatcher.registerImpl(name, key, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<FakeKernel>()),
+                                  std::nullopt, nullptr, debug));
     };
     const bool composite = handle->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
     const bool ruled = composite && find_rule(operator_name(name)) != nullptr;

@@ -14,8 +14,9 @@
 namespace pellucid::aten {
 namespace {
 
-// torch's Python meta functions are registered over the C++ meta kernels, which stay in the operator's private list of kernels.
-// An explicit instantiation may name private members; this is the only way to reach a kernel that has been covered.
+// torch's Python meta functions are registered over the C++ meta kernels, which stay in the operator's private list of
+// kernels. An explicit instantiation may name private members; this is the only way to reach a kernel that has been
+// covered.
 template <class Tag, auto Member>
 struct Opened {
   friend constexpr auto open_member(Tag) { return Member; }
@@ -29,7 +30,9 @@ struct KernelsTag {
 template struct Opened<DefinitionTag, &c10::OperatorHandle::operatorDef_>;
 template struct Opened<KernelsTag, &c10::impl::OperatorEntry::kernels_>;
 
-const c10::impl::OperatorEntry& entry_of(const c10::OperatorHandle& handle) { return (handle.*open_member(DefinitionTag{}))->op; }
+const c10::impl::OperatorEntry& entry_of(const c10::OperatorHandle& handle) {
+  return (handle.*open_member(DefinitionTag{}))->op;
+}
 
 // The newest kernel for the key that was compiled from C++.
 const c10::KernelFunction* native_kernel(const c10::OperatorHandle& handle, c10::DispatchKey key) {
@@ -37,7 +40,9 @@ const c10::KernelFunction* native_kernel(const c10::OperatorHandle& handle, c10:
   const auto found = kernels.find(key);
   if (found == kernels.end()) return nullptr;
   for (const auto& annotated : found->second) {
-    if ((annotated.kernel.isValidUnboxed() || annotated.kernel.isValidSymUnboxed()) && !annotated.kernel.isFallthrough()) return &annotated.kernel;
+    if ((annotated.kernel.isValidUnboxed() || annotated.kernel.isValidSymUnboxed()) &&
+        !annotated.kernel.isFallthrough())
+      return &annotated.kernel;
   }
   return nullptr;
 }
@@ -56,12 +61,14 @@ bool has_tag(const c10::OperatorHandle& handle, at::Tag tag) {
 // Composite in name only: the composite kernel dispatches by hand to kernels of one device, below autograd.
 bool opaque(const c10::OperatorHandle& handle) {
   const std::string& name = handle.operator_name().name;
-  return name == "aten::convolution" || name == "aten::convolution_overrideable" || name == "aten::convolution_backward";
+  return name == "aten::convolution" || name == "aten::convolution_overrideable" ||
+         name == "aten::convolution_backward";
 }
 
 // The kernel of the CPU is written in other operators, so it runs on fakes as it is.
 bool cpu_decomposes(const std::string& name) {
-  static const std::unordered_set<std::string> names = {"relu", "relu_", "rsub.Tensor", "rsub.Scalar", "isnan", "hardtanh", "hardtanh_", "roll"};
+  static const std::unordered_set<std::string> names = {"relu",  "relu_",    "rsub.Tensor", "rsub.Scalar",
+                                                        "isnan", "hardtanh", "hardtanh_",   "roll"};
   return names.count(name) != 0;
 }
 
@@ -69,7 +76,8 @@ ArgKind kind_of(const c10::Type& type) {
   if (type.kind() == c10::TypeKind::OptionalType) return kind_of(*type.castRaw<c10::OptionalType>()->getElementType());
   if (type.kind() == c10::TypeKind::TensorType) return ArgKind::Tensor;
   if (type.kind() == c10::TypeKind::DeviceObjType) return ArgKind::Device;
-  if (type.kind() == c10::TypeKind::ListType && kind_of(*type.castRaw<c10::ListType>()->getElementType()) == ArgKind::Tensor) {
+  if (type.kind() == c10::TypeKind::ListType &&
+      kind_of(*type.castRaw<c10::ListType>()->getElementType()) == ArgKind::Tensor) {
     return ArgKind::TensorList;
   }
   return ArgKind::Other;
@@ -108,12 +116,16 @@ struct Operator::Lookup {
       plan = Plan::Decompose;
       return;
     }
-    const bool reads = has_tag(handle, at::Tag::data_dependent_output) || has_tag(handle, at::Tag::dynamic_output_shape);
+    const bool reads =
+        has_tag(handle, at::Tag::data_dependent_output) || has_tag(handle, at::Tag::dynamic_output_shape);
     const Choice choices[] = {
         {Plan::Meta, native_kernel(handle, DispatchKey::Meta)},
-        {Plan::Decompose, cpu_decomposes(operator_name(handle.operator_name())) ? native_kernel(handle, DispatchKey::CPU) : nullptr},
+        {Plan::Decompose,
+         cpu_decomposes(operator_name(handle.operator_name())) ? native_kernel(handle, DispatchKey::CPU) : nullptr},
         {Plan::NeedsData, reads ? any_kernel(handle, DispatchKey::CPU) : nullptr},
-        {Plan::PythonMeta, any_kernel(handle, DispatchKey::CPU) != nullptr || opaque(handle) ? any_kernel(handle, DispatchKey::Meta) : nullptr},
+        {Plan::PythonMeta, any_kernel(handle, DispatchKey::CPU) != nullptr || opaque(handle)
+                               ? any_kernel(handle, DispatchKey::Meta)
+                               : nullptr},
         {Plan::Decompose, native_kernel(handle, DispatchKey::CompositeExplicitAutograd)},
         {Plan::Decompose, native_kernel(handle, DispatchKey::CompositeExplicitAutogradNonFunctional)},
         {Plan::PythonMeta, any_kernel(handle, DispatchKey::Meta)},
@@ -133,7 +145,8 @@ struct Operator::Lookup {
   const c10::KernelFunction* kernel = nullptr;
 };
 
-Operator::Operator(const c10::OperatorHandle& handle) : name(operator_name(handle.operator_name())), lookup_(std::make_unique<Lookup>(handle)) {
+Operator::Operator(const c10::OperatorHandle& handle)
+    : name(operator_name(handle.operator_name())), lookup_(std::make_unique<Lookup>(handle)) {
   const c10::FunctionSchema& schema = handle.schema();
   for (const c10::Argument& argument : schema.arguments()) {
     ArgFact fact{kind_of(*argument.type()), argument.alias_info() != nullptr && argument.alias_info()->isWrite()};
@@ -157,7 +170,8 @@ Operator::Operator(const c10::OperatorHandle& handle) : name(operator_name(handl
   const std::string base = name.substr(0, name.find('.'));
   const bool in_place = base.size() > 1 && base.back() == '_' && base.back() != base[base.size() - 2];
   const bool out = !schema.arguments().empty() && schema.arguments().back().kwarg_only() && args.back().written;
-  reshapes = out || !in_place || has_tag(handle, at::Tag::inplace_view) || base == "set_" || base.rfind("resize", 0) == 0 || base == "addbmm_";
+  reshapes = out || !in_place || has_tag(handle, at::Tag::inplace_view) || base == "set_" ||
+             base.rfind("resize", 0) == 0 || base == "addbmm_";
   rule = is_builtin(handle) ? find_rule(name) : nullptr;
 }
 Operator::~Operator() = default;

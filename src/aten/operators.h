@@ -1,4 +1,5 @@
-// What the fake kernel knows of one operator, decoded once from its schema. Only for files of this room that include Dispatcher.h.
+// What the fake kernel knows of one operator, decoded once from its schema. Only for files of this room that include
+// Dispatcher.h.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -25,10 +26,10 @@ struct ArgFact {
 
 // How fakes of this operator are computed.
 enum class Plan : std::uint8_t {
-  NeedsData,    // the result depends on values: refused
-  Meta,         // torch's own C++ meta kernel, on twins
-  Decompose,    // torch's own C++ composite kernel, on the fakes themselves
-  PythonMeta,   // the Python meta function, on twins: slow, counted
+  NeedsData,   // the result depends on values: refused
+  Meta,        // torch's own C++ meta kernel, on twins
+  Decompose,   // torch's own C++ composite kernel, on the fakes themselves
+  PythonMeta,  // the Python meta function, on twins: slow, counted
   Missing,
 };
 
@@ -48,7 +49,7 @@ struct Operator {
   bool is_view = false;
   Rule rule = nullptr;
 
-  Plan plan() const;             // looks the kernels up at the first call
+  Plan plan() const;  // looks the kernels up at the first call
   const c10::KernelFunction& kernel() const;
 
  private:
@@ -56,10 +57,11 @@ struct Operator {
   std::unique_ptr<Lookup> lookup_;
 };
 
-std::string operator_name(const c10::OperatorName& name);  // "add.Tensor"; operators of other libraries keep their namespace
+std::string operator_name(
+    const c10::OperatorName& name);  // "add.Tensor"; operators of other libraries keep their namespace
 
-// Made at the first call, lives for ever. nullptr for operators of other libraries: those may be unloaded or change their kernels,
-// so they are decoded at every call.
+// Made at the first call, lives for ever. nullptr for operators of other libraries: those may be unloaded or change
+// their kernels, so they are decoded at every call.
 Operator* builtin_operator(const c10::OperatorHandle& handle);
 void count_without_rule(const Operator& op);
 Rule find_rule(const std::string& name);  // rules_*.cpp; nullptr when there is none

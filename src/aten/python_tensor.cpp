@@ -1,7 +1,5 @@
-// The one file that knows torch's Python object (python_variable.h is the slowest header of all): unpack and wrap, fakes of real
-// tensors with their autograd state, and calls under the thread-local state of a capture.
-#include <torch/csrc/autograd/python_variable.h>
-
+// The one file that knows torch's Python object (python_variable.h is the slowest header of all): unpack and wrap,
+// fakes of real tensors with their autograd state, and calls under the thread-local state of a capture.
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
@@ -10,6 +8,7 @@
 #include <c10/core/impl/PyInterpreterHooks.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/python_variable.h>
 
 #include <optional>
 #include <unordered_map>
@@ -76,7 +75,8 @@ class CallState {
     const std::int64_t count = Modes::stack_len();
     std::vector<std::shared_ptr<c10::SafePyObject>> kept;
     for (std::int64_t i = 0; i < count; ++i) {
-      if (is_default_device_mode(Modes::get_stack_at(i)->ptr(c10::impl::getGlobalPyInterpreter()))) kept.push_back(Modes::get_stack_at(i));
+      if (is_default_device_mode(Modes::get_stack_at(i)->ptr(c10::impl::getGlobalPyInterpreter())))
+        kept.push_back(Modes::get_stack_at(i));
     }
     const auto disabled = Modes::get_disabled_state();
     Modes::set_state(hidden);
@@ -84,7 +84,8 @@ class CallState {
     for (auto& mode : kept) Modes::push_onto_stack(std::move(mode));
   }
 
-  // Destroyed last. A Python-level guard of torch that an exception's traceback keeps alive would hold its keys beyond the call.
+  // Destroyed last. A Python-level guard of torch that an exception's traceback keeps alive would hold its keys beyond
+  // the call.
   struct SameKeysAfter {
     c10::impl::LocalDispatchKeySet before = c10::impl::tls_local_dispatch_key_set();
     ~SameKeysAfter() { c10::impl::_force_tls_local_dispatch_key_set(before); }
@@ -145,16 +146,18 @@ bool is_plain_tensor(PyObject* object) noexcept {
   PyTypeObject* type = Py_TYPE(object);
   return THPVariable_CheckTypeExact(type) || is_buffer_type(type);
 }
-bool is_fake(PyObject* object) noexcept { return is_tensor(object) && tensor_of(object).defined() && is_fake(impl_of(object)); }
+bool is_fake(PyObject* object) noexcept {
+  return is_tensor(object) && tensor_of(object).defined() && is_fake(impl_of(object));
+}
 
 // --- fakes of real tensors ---
 
 namespace {
 
 struct Fakes {
-  std::unordered_map<const c10::TensorImpl*, at::Tensor> fakes;       // by real tensor
-  std::unordered_map<const c10::StorageImpl*, at::Tensor> storages;   // by real storage: a fake that has its twin
-  std::vector<at::Tensor> reals;                                      // keeps the keys above alive, so that no address is used twice
+  std::unordered_map<const c10::TensorImpl*, at::Tensor> fakes;      // by real tensor
+  std::unordered_map<const c10::StorageImpl*, at::Tensor> storages;  // by real storage: a fake that has its twin
+  std::vector<at::Tensor> reals;  // keeps the keys above alive, so that no address is used twice
 
   at::Tensor fake_of(const at::Tensor& real);
   at::Tensor build(const at::Tensor& real);
@@ -180,8 +183,8 @@ at::Tensor Fakes::build(const at::Tensor& real) {
   at::Tensor fake = fake_like_real(real, shared != storages.end() ? shared->second : at::Tensor());
   if (shared == storages.end()) storages.emplace(storage, fake);
   if (is_view) {
-    fake = autograd::make_variable_differentiable_view(fake, autograd::ViewInfo(base, nullptr, nullptr), std::nullopt, /*shared_view_info=*/true,
-                                                       view->get_creation_meta());
+    fake = autograd::make_variable_differentiable_view(fake, autograd::ViewInfo(base, nullptr, nullptr), std::nullopt,
+                                                       /*shared_view_info=*/true, view->get_creation_meta());
     if (storages[storage].is_same(fake)) storages[storage] = base;
   } else if (!impl.is_inference()) {
     fake.unsafeGetTensorImpl()->set_version_counter(c10::VariableVersion(impl.version_counter().current_version()));
@@ -208,8 +211,8 @@ py::Owned<> FakeScope::fake_of(PyObject* real) {
 
 namespace {
 
-// The frames of a failed call hold torch's Python-level guards. They go while the call's own state is still there, so that what those
-// guards put back is not the state of the middle of a call.
+// The frames of a failed call hold torch's Python-level guards. They go while the call's own state is still there, so
+// that what those guards put back is not the state of the middle of a call.
 void drop_frames(PyObject* exception) {
   for (PyObject* value = exception; value != nullptr;) {
     PyException_SetTraceback(value, Py_None);

@@ -1,4 +1,5 @@
-// The rules of ours, one table per family. Only operators whose C++ meta kernel does not exist, or says another thing than eager.
+// The rules of ours, one table per family. Only operators whose C++ meta kernel does not exist, or says another thing
+// than eager.
 #pragma once
 #include "aten/operators.h"
 

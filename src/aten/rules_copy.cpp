@@ -11,7 +11,8 @@ bool copy_(Call& call) {
   const at::Tensor self = call.tensor(0);
   const at::Tensor& source = call.tensor(1);
   const auto shape = at::infer_size(self.sizes(), source.sizes());
-  TORCH_CHECK(self.sizes().equals(shape), "output with shape ", self.sizes(), " doesn't match the broadcast shape ", shape);
+  TORCH_CHECK(self.sizes().equals(shape), "output with shape ", self.sizes(), " doesn't match the broadcast shape ",
+              shape);
   call.give(self);
   return true;
 }

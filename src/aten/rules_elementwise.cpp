@@ -56,8 +56,8 @@ void check_overlap(const at::Tensor& out, const at::Tensor& input) {
 
 bool elementwise(Call& call, std::initializer_list<at::Tensor> inputs, c10::ScalarType type) {
   const at::Tensor out = destination(call);
-  TORCH_CHECK(!out.defined() || c10::canCast(type, out.scalar_type()), "result type ", type, " can't be cast to the desired output type ",
-              out.defined() ? out.scalar_type() : type);
+  TORCH_CHECK(!out.defined() || c10::canCast(type, out.scalar_type()), "result type ", type,
+              " can't be cast to the desired output type ", out.defined() ? out.scalar_type() : type);
   at::TensorIteratorConfig config;
   config.check_all_same_dtype(false).allow_cpu_scalars(true).check_all_same_device(false).set_check_mem_overlap(false);
   if (out.defined()) at::assert_no_internal_overlap(out);
@@ -81,15 +81,20 @@ c10::ScalarType common_type(const at::Tensor& a, const at::Tensor& b) {
 }
 
 bool same_type(Call& call) { return elementwise(call, {call.tensor(0)}, call.tensor(0).scalar_type()); }
-bool real_type(Call& call) { return elementwise(call, {call.tensor(0)}, c10::toRealValueType(call.tensor(0).scalar_type())); }
+bool real_type(Call& call) {
+  return elementwise(call, {call.tensor(0)}, c10::toRealValueType(call.tensor(0).scalar_type()));
+}
 bool float_type(Call& call) {
   const c10::ScalarType type = call.tensor(0).scalar_type();
   if (c10::isComplexType(type)) return elementwise(call, {call.tensor(0)}, c10::toRealValueType(type));
-  return elementwise(call, {call.tensor(0)}, c10::isIntegralType(type, true) ? c10::get_default_dtype_as_scalartype() : type);
+  return elementwise(call, {call.tensor(0)},
+                     c10::isIntegralType(type, true) ? c10::get_default_dtype_as_scalartype() : type);
 }
 bool to_bool(Call& call) { return elementwise(call, {call.tensor(0)}, at::kBool); }
 bool two_to_bool(Call& call) { return elementwise(call, {call.tensor(0), call.tensor(1)}, at::kBool); }
-bool two_common(Call& call) { return elementwise(call, {call.tensor(0), call.tensor(1)}, common_type(call.tensor(0), call.tensor(1))); }
+bool two_common(Call& call) {
+  return elementwise(call, {call.tensor(0), call.tensor(1)}, common_type(call.tensor(0), call.tensor(1)));
+}
 
 bool where(Call& call) {
   const at::Tensor& condition = call.tensor(0);
@@ -110,16 +115,19 @@ bool log_sigmoid_forward(Call& call) {
 bool fits_self(Call& call) {  // masked_fill_ and masked_scatter_: the mask must broadcast to self
   const at::Tensor self = call.tensor(0);
   const at::Tensor& mask = call.tensor(1);
-  TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_fill_ and masked_scatter_ only support boolean masks, but got dtype ", mask.scalar_type());
+  TORCH_CHECK(mask.scalar_type() == at::kBool,
+              "masked_fill_ and masked_scatter_ only support boolean masks, but got dtype ", mask.scalar_type());
   const auto shape = at::infer_size(self.sizes(), mask.sizes());
-  TORCH_CHECK(self.sizes().equals(shape), "output with shape ", self.sizes(), " doesn't match the broadcast shape ", shape);
+  TORCH_CHECK(self.sizes().equals(shape), "output with shape ", self.sizes(), " doesn't match the broadcast shape ",
+              shape);
   at::assert_no_internal_overlap(self);
   call.give(self);
   return true;
 }
 
 bool masked_fill_tensor(Call& call) {
-  TORCH_CHECK(call.tensor(2).dim() == 0, "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with ", call.tensor(2).dim(),
+  TORCH_CHECK(call.tensor(2).dim() == 0,
+              "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with ", call.tensor(2).dim(),
               " dimension(s).");
   return fits_self(call);
 }

@@ -14,7 +14,8 @@ bool is_mask(const at::Tensor& index) { return index.scalar_type() == at::kBool 
 bool without_masks(Call& call) {
   const c10::IValue& list = call.arg(1);
   bool masks = false;
-  for (const c10::IValue& element : list.toListRef()) masks |= element.isTensor() && element.toTensor().defined() && is_mask(element.toTensor());
+  for (const c10::IValue& element : list.toListRef())
+    masks |= element.isTensor() && element.toTensor().defined() && is_mask(element.toTensor());
   if (!masks) return false;
   c10::List<std::optional<at::Tensor>> indices;
   for (const c10::IValue& element : list.toListRef()) {
@@ -48,17 +49,20 @@ void check_masks(const at::Tensor& self, c10::ArrayRef<c10::IValue> indices) {
   }
 }
 
-// `x[mask] = value`: the result is as self, whatever the mask selects. That the number of values fits is checked by the run of the graph.
+// `x[mask] = value`: the result is as self, whatever the mask selects. That the number of values fits is checked by the
+// run of the graph.
 bool index_put(Call& call) {
   const at::Tensor& self = call.tensor(0);
   bool masks = false;
   for (const c10::IValue& element : call.arg(1).toListRef()) {
-    masks |= element.isTensor() && element.toTensor().defined() && is_mask(element.toTensor()) && is_fake(element.toTensor().unsafeGetTensorImpl());
+    masks |= element.isTensor() && element.toTensor().defined() && is_mask(element.toTensor()) &&
+             is_fake(element.toTensor().unsafeGetTensorImpl());
   }
   if (!masks) return without_masks(call);
   check_masks(self, call.arg(1).toListRef());
-  TORCH_CHECK_INDEX(self.scalar_type() == call.tensor(2).scalar_type(), "Index put requires the source and destination dtypes match, got ",
-                    self.scalar_type(), " for the destination and ", call.tensor(2).scalar_type(), " for the source.");
+  TORCH_CHECK_INDEX(self.scalar_type() == call.tensor(2).scalar_type(),
+                    "Index put requires the source and destination dtypes match, got ", self.scalar_type(),
+                    " for the destination and ", call.tensor(2).scalar_type(), " for the source.");
   const bool in_place = call.op.writes;
   call.give(in_place ? self : call.fresh_like(self, self.scalar_type()));
   return true;
@@ -68,7 +72,8 @@ bool index_select(Call& call) {
   const at::Tensor& self = call.tensor(0);
   const at::Tensor& index = call.tensor(2);
   TORCH_CHECK_INDEX(index.dim() <= 1, "index_select(): Index is supposed to be a vector");
-  TORCH_CHECK(index.scalar_type() == at::kLong || index.scalar_type() == at::kInt, "index_select(): Expected dtype int32 or int64 for index");
+  TORCH_CHECK(index.scalar_type() == at::kLong || index.scalar_type() == at::kInt,
+              "index_select(): Expected dtype int32 or int64 for index");
   const std::int64_t dim = at::maybe_wrap_dim(call.arg(1).toInt(), self.dim());
   at::DimVector sizes(self.sizes().begin(), self.sizes().end());
   if (!sizes.empty()) sizes[static_cast<std::size_t>(dim)] = index.numel();
@@ -104,14 +109,16 @@ bool search(Call& call, const at::Tensor& values, bool int32) {
 bool bucketize(Call& call) { return search(call, call.tensor(0), call.arg(2).toBool()); }
 
 bool take(Call& call) {
-  TORCH_CHECK(call.tensor(1).scalar_type() == at::kLong, "take(): Expected a long tensor for index, but got ", call.tensor(1).scalar_type());
+  TORCH_CHECK(call.tensor(1).scalar_type() == at::kLong, "take(): Expected a long tensor for index, but got ",
+              call.tensor(1).scalar_type());
   call.give(call.fresh(call.tensor(1).sizes(), call.tensor(0).scalar_type()));
   return true;
 }
 
 bool is_set_to(Call& call) {
   const at::Tensor &a = call.tensor(0), &b = call.tensor(1);
-  const bool alias = a.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() == b.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  const bool alias = a.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() ==
+                     b.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   call.give(alias && a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() && a.strides() == b.strides());
   return true;
 }
@@ -123,8 +130,12 @@ constexpr RuleRow kRows[] = {
     {"bucketize.Tensor", bucketize},
     {"take", take},
     {"is_set_to", is_set_to},
-    {"index.Tensor", without_masks},          {"_unsafe_index.Tensor", without_masks}, {"index_put_", index_put},
-    {"index_put", index_put},                 {"_index_put_impl_", index_put},         {"_unsafe_index_put", index_put},
+    {"index.Tensor", without_masks},
+    {"_unsafe_index.Tensor", without_masks},
+    {"index_put_", index_put},
+    {"index_put", index_put},
+    {"_index_put_impl_", index_put},
+    {"_unsafe_index_put", index_put},
 };
 
 }  // namespace

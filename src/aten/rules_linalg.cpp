@@ -14,7 +14,8 @@ at::DimVector transformed_strides(const at::Tensor& self, c10::IntArrayRef sizes
   std::vector<bool> is_transformed(ndim);
   std::iota(order.begin(), order.end(), 0);
   for (const std::int64_t d : dims) is_transformed[static_cast<std::size_t>(d)] = true;
-  const auto batch_end = std::partition(order.begin(), order.end(), [&](std::int64_t d) { return !is_transformed[static_cast<std::size_t>(d)]; });
+  const auto batch_end = std::partition(order.begin(), order.end(),
+                                        [&](std::int64_t d) { return !is_transformed[static_cast<std::size_t>(d)]; });
   std::sort(order.begin(), batch_end, [&](std::int64_t a, std::int64_t b) { return self.stride(a) > self.stride(b); });
   std::copy(dims.begin(), dims.end(), batch_end);
   std::int64_t extent = 1;
@@ -29,7 +30,8 @@ at::DimVector transformed_strides(const at::Tensor& self, c10::IntArrayRef sizes
 // `exclude_last`: the last dimension stays last, as the halved one of a real transform must.
 at::DimVector sorted_dims(const at::Tensor& self, c10::IntArrayRef dims, bool exclude_last) {
   at::DimVector sorted(dims.begin(), dims.end());
-  std::sort(sorted.begin(), sorted.end() - (exclude_last ? 1 : 0), [&](std::int64_t a, std::int64_t b) { return self.stride(a) > self.stride(b); });
+  std::sort(sorted.begin(), sorted.end() - (exclude_last ? 1 : 0),
+            [&](std::int64_t a, std::int64_t b) { return self.stride(a) > self.stride(b); });
   return sorted;
 }
 
@@ -50,8 +52,9 @@ bool fft_c2c(Call& call) {
   const at::Tensor& self = call.tensor(0);
   if (!self.is_complex() || call.device.type() != c10::kCPU) return false;
   const auto dims = call.arg(1).toDimVector();
-  const auto strides = dims.empty() ? at::DimVector(self.strides().begin(), self.strides().end())
-                                    : transformed_strides(self, self.sizes(), sorted_dims(self, dims, /*exclude_last=*/false));
+  const auto strides = dims.empty()
+                           ? at::DimVector(self.strides().begin(), self.strides().end())
+                           : transformed_strides(self, self.sizes(), sorted_dims(self, dims, /*exclude_last=*/false));
   if (dims.empty()) return false;
   call.give(call.fresh(self.sizes(), strides, self.scalar_type()));
   return true;
@@ -70,14 +73,16 @@ bool fft_c2r(Call& call) {
   }
   // Several dimensions: first a complex transform of all but the last, whose layout the real one starts from.
   const at::IntArrayRef others(dims.data(), dims.size() - 1);
-  const at::Tensor between = call.fresh(self.sizes(), transformed_strides(self, self.sizes(), sorted_dims(self, others, false)), self.scalar_type());
+  const at::Tensor between = call.fresh(
+      self.sizes(), transformed_strides(self, self.sizes(), sorted_dims(self, others, false)), self.scalar_type());
   call.give(call.fresh(sizes, transformed_strides(between, sizes, at::IntArrayRef(&dims.back(), 1)), type));
   return true;
 }
 
 bool linalg_eig(Call& call) {
   const at::Tensor& self = call.tensor(0);
-  if (self.dim() < 2 || self.size(-1) != self.size(-2) || !(self.is_floating_point() || self.is_complex())) return false;
+  if (self.dim() < 2 || self.size(-1) != self.size(-2) || !(self.is_floating_point() || self.is_complex()))
+    return false;
   const c10::ScalarType type = c10::toComplexType(self.scalar_type());
   at::DimVector strides(static_cast<std::size_t>(self.dim()));
   const std::int64_t n = self.size(-1);
@@ -92,7 +97,8 @@ bool linalg_eig(Call& call) {
   return true;
 }
 
-constexpr RuleRow kRows[] = {{"_fft_r2c", fft_r2c}, {"_fft_c2c", fft_c2c}, {"_fft_c2r", fft_c2r}, {"linalg_eig", linalg_eig}};
+constexpr RuleRow kRows[] = {
+    {"_fft_r2c", fft_r2c}, {"_fft_c2c", fft_c2c}, {"_fft_c2r", fft_c2r}, {"linalg_eig", linalg_eig}};
 
 }  // namespace
 

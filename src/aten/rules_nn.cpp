@@ -19,8 +19,9 @@ MemoryFormat convolution_format(Call& call, const at::Tensor& input, const at::T
     return out;
   };
   const std::optional<at::Tensor> bias = call.has_tensor(2) ? std::optional(call.tensor(2)) : std::nullopt;
-  const auto backend = at::native::select_conv_backend(input, weight, bias, symbolic(3), symbolic(4), symbolic(5), call.arg(6).toBool(), symbolic(7),
-                                                       c10::SymInt(call.arg(8).toInt()), std::nullopt);
+  const auto backend =
+      at::native::select_conv_backend(input, weight, bias, symbolic(3), symbolic(4), symbolic(5), call.arg(6).toBool(),
+                                      symbolic(7), c10::SymInt(call.arg(8).toInt()), std::nullopt);
   return at::native::_determine_backend_memory_format(input, weight, backend);
 }
 
@@ -30,19 +31,23 @@ bool convolution(Call& call) {
   const bool transposed = call.arg(6).toBool();
   const std::int64_t groups = call.arg(8).toInt();
   const std::int64_t rank = weight.dim() - 2;
-  if (rank < 1 || input.dim() != weight.dim() || groups <= 0 || input.scalar_type() != weight.scalar_type()) return false;
+  if (rank < 1 || input.dim() != weight.dim() || groups <= 0 || input.scalar_type() != weight.scalar_type())
+    return false;
   const std::int64_t in_channels = transposed ? weight.size(0) : weight.size(1) * groups;
   if (input.size(1) != in_channels || weight.size(0) % groups != 0) return false;
-  const auto stride = call.arg(3).toDimVector(), padding = call.arg(4).toDimVector(), dilation = call.arg(5).toDimVector(),
-             extra = call.arg(7).toDimVector();
-  const auto at = [](const at::DimVector& list, std::int64_t i) { return list.size() == 1 ? list[0] : list[static_cast<std::size_t>(i)]; };
+  const auto stride = call.arg(3).toDimVector(), padding = call.arg(4).toDimVector(),
+             dilation = call.arg(5).toDimVector(), extra = call.arg(7).toDimVector();
+  const auto at = [](const at::DimVector& list, std::int64_t i) {
+    return list.size() == 1 ? list[0] : list[static_cast<std::size_t>(i)];
+  };
   at::DimVector sizes{input.size(0), transposed ? weight.size(1) * groups : weight.size(0)};
   for (std::int64_t i = 0; i < rank; ++i) {
     const std::int64_t kernel = at(dilation, i) * (weight.size(i + 2) - 1) + 1, length = input.size(i + 2);
     if (at(stride, i) <= 0 || at(dilation, i) <= 0 || at(padding, i) < 0) return false;
     const std::int64_t out = transposed ? (length - 1) * at(stride, i) - 2 * at(padding, i) + kernel + at(extra, i)
                                         : (length + 2 * at(padding, i) - kernel) / at(stride, i) + 1;
-    if (out <= 0 || (!transposed && length + 2 * at(padding, i) < kernel)) return false;  // the reference function has the message
+    if (out <= 0 || (!transposed && length + 2 * at(padding, i) < kernel))
+      return false;  // the reference function has the message
     sizes.push_back(out);
   }
   if (input.numel() == 0) return false;
@@ -91,7 +96,8 @@ bool pixel_shuffle(Call& call) {
   const std::int64_t factor = call.arg(1).toInt();
   if (input.dim() < 3 || factor <= 0 || input.size(-3) % (factor * factor) != 0) return false;
   at::DimVector sizes(input.sizes().begin(), input.sizes().end() - 3);
-  for (const std::int64_t size : {input.size(-3) / (factor * factor), input.size(-2) * factor, input.size(-1) * factor}) sizes.push_back(size);
+  for (const std::int64_t size : {input.size(-3) / (factor * factor), input.size(-2) * factor, input.size(-1) * factor})
+    sizes.push_back(size);
   call.give(call.fresh(sizes, input.suggest_memory_format(), input.scalar_type()));
   return true;
 }
@@ -101,7 +107,8 @@ bool pixel_unshuffle(Call& call) {
   const std::int64_t factor = call.arg(1).toInt();
   if (input.dim() < 3 || factor <= 0 || input.size(-2) % factor != 0 || input.size(-1) % factor != 0) return false;
   at::DimVector sizes(input.sizes().begin(), input.sizes().end() - 3);
-  for (const std::int64_t size : {input.size(-3) * factor * factor, input.size(-2) / factor, input.size(-1) / factor}) sizes.push_back(size);
+  for (const std::int64_t size : {input.size(-3) * factor * factor, input.size(-2) / factor, input.size(-1) / factor})
+    sizes.push_back(size);
   call.give(call.fresh(sizes, input.suggest_memory_format(), input.scalar_type()));
   return true;
 }

@@ -44,13 +44,15 @@ bool native_group_norm(Call& call) {
   }
   const c10::ScalarType type = statistics_type(input, {weight, bias});
   const std::int64_t stat[] = {batch, groups};
-  call.give(call.fresh(input.sizes(), input.suggest_memory_format(), input.scalar_type()), call.fresh(stat, type), call.fresh(stat, type));
+  call.give(call.fresh(input.sizes(), input.suggest_memory_format(), input.scalar_type()), call.fresh(stat, type),
+            call.fresh(stat, type));
   return true;
 }
 
 c10::MemoryFormat contiguous_format(const at::Tensor& tensor) {
   if (tensor.is_contiguous()) return c10::MemoryFormat::Contiguous;
-  return tensor.is_contiguous(c10::MemoryFormat::ChannelsLast3d) ? c10::MemoryFormat::ChannelsLast3d : c10::MemoryFormat::ChannelsLast;
+  return tensor.is_contiguous(c10::MemoryFormat::ChannelsLast3d) ? c10::MemoryFormat::ChannelsLast3d
+                                                                 : c10::MemoryFormat::ChannelsLast;
 }
 
 struct BatchNorm {
@@ -62,14 +64,18 @@ bool batch_norm(Call& call, const BatchNorm& norm) {
   const at::Tensor& input = call.tensor(0);
   if (input.dim() < 2 || call.device.type() != c10::kCPU) return false;
   const std::int64_t channels = input.size(1);
-  bool contiguous = input.is_contiguous() || input.is_contiguous(c10::MemoryFormat::ChannelsLast) || input.is_contiguous(c10::MemoryFormat::ChannelsLast3d);
+  bool contiguous = input.is_contiguous() || input.is_contiguous(c10::MemoryFormat::ChannelsLast) ||
+                    input.is_contiguous(c10::MemoryFormat::ChannelsLast3d);
   for (const at::Tensor& parameter : {norm.weight, norm.bias, norm.mean, norm.variance}) {
     if (!parameter.defined()) continue;
-    TORCH_CHECK(parameter.numel() == channels, "expected ", channels, " elements in the parameters of batch_norm, got ", parameter.numel());
+    TORCH_CHECK(parameter.numel() == channels, "expected ", channels, " elements in the parameters of batch_norm, got ",
+                parameter.numel());
     contiguous &= parameter.is_contiguous();
   }
-  TORCH_CHECK(norm.training || (norm.mean.defined() && norm.variance.defined()), "running_mean and running_var must be defined in evaluation mode");
-  TORCH_CHECK(!norm.training || input.numel() != 0, "input tensor must have at least one element, but got input_sizes = ", input.sizes());
+  TORCH_CHECK(norm.training || (norm.mean.defined() && norm.variance.defined()),
+              "running_mean and running_var must be defined in evaluation mode");
+  TORCH_CHECK(!norm.training || input.numel() != 0,
+              "input tensor must have at least one element, but got input_sizes = ", input.sizes());
   const c10::ScalarType type = statistics_type(input, {norm.weight, norm.bias, norm.mean, norm.variance});
   const std::int64_t stat[] = {norm.training ? channels : 0};
   const auto format = contiguous ? contiguous_format(input) : input.suggest_memory_format();
@@ -78,7 +84,8 @@ bool batch_norm(Call& call, const BatchNorm& norm) {
 }
 
 bool native_batch_norm(Call& call) {
-  return batch_norm(call, {call.maybe_tensor(1), call.maybe_tensor(2), call.maybe_tensor(3), call.maybe_tensor(4), call.arg(5).toBool()});
+  return batch_norm(call, {call.maybe_tensor(1), call.maybe_tensor(2), call.maybe_tensor(3), call.maybe_tensor(4),
+                           call.arg(5).toBool()});
 }
 bool native_batch_norm_no_stats(Call& call) {
   return batch_norm(call, {call.maybe_tensor(1), call.maybe_tensor(2), {}, {}, call.arg(3).toBool()});

@@ -63,8 +63,9 @@ bool nansum(Call& call) {
 
 bool extreme(Call& call) {  // max, min and median of everything
   const at::Tensor& self = call.tensor(0);
-  TORCH_CHECK(self.numel() > 0 || call.op.name.find("median") != std::string::npos,
-              call.op.name, "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.");
+  TORCH_CHECK(self.numel() > 0 || call.op.name.find("median") != std::string::npos, call.op.name,
+              "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the "
+              "'dim' argument.");
   call.give(call.fresh({}, self.scalar_type()));
   return true;
 }
@@ -79,9 +80,11 @@ bool dot(Call& call) {
   const at::Tensor& a = call.tensor(0);
   const at::Tensor& b = call.tensor(1);
   TORCH_CHECK(a.dim() == 1 && b.dim() == 1, "1D tensors expected, but got ", a.dim(), "D and ", b.dim(), "D tensors");
-  TORCH_CHECK(a.scalar_type() == b.scalar_type(), "dot : expected both vectors to have same dtype, but found ", a.scalar_type(), " and ", b.scalar_type());
-  TORCH_CHECK(a.numel() == b.numel(), "inconsistent tensor size, expected tensor [", a.numel(), "] and src [", b.numel(),
-              "] to have the same number of elements, but got ", a.numel(), " and ", b.numel(), " elements respectively");
+  TORCH_CHECK(a.scalar_type() == b.scalar_type(), "dot : expected both vectors to have same dtype, but found ",
+              a.scalar_type(), " and ", b.scalar_type());
+  TORCH_CHECK(a.numel() == b.numel(), "inconsistent tensor size, expected tensor [", a.numel(), "] and src [",
+              b.numel(), "] to have the same number of elements, but got ", a.numel(), " and ", b.numel(),
+              " elements respectively");
   call.give(call.fresh({}, a.scalar_type()));
   return true;
 }

@@ -45,12 +45,18 @@ py::Owned<> tuple_of(py::Owned<> items, PyObject* type) {
 
 py::Owned<> object_of(const Arg& arg, ValueOf value_of, void* context) {
   switch (arg.kind) {
-    case Arg::Kind::Node: return py::Owned<>::share(value_of(arg.node, context));
-    case Arg::Kind::Constant: return arg.constant.copy();
-    case Arg::Kind::List: return sequence_of(arg, value_of, context);
-    case Arg::Kind::Tuple: return tuple_of(sequence_of(arg, value_of, context), arg.constant.get());
-    case Arg::Kind::Dict: return dict_of(arg, value_of, context);
-    case Arg::Kind::Slice: return slice_of(arg, value_of, context);
+    case Arg::Kind::Node:
+      return py::Owned<>::share(value_of(arg.node, context));
+    case Arg::Kind::Constant:
+      return arg.constant.copy();
+    case Arg::Kind::List:
+      return sequence_of(arg, value_of, context);
+    case Arg::Kind::Tuple:
+      return tuple_of(sequence_of(arg, value_of, context), arg.constant.get());
+    case Arg::Kind::Dict:
+      return dict_of(arg, value_of, context);
+    case Arg::Kind::Slice:
+      return slice_of(arg, value_of, context);
   }
   return {};
 }

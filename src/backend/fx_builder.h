@@ -10,8 +10,8 @@ namespace pellucid::backend {
 class FxBuilder {
  public:
   explicit FxBuilder(const graph::Graph& graph);
-  py::Owned<> build();                                    // once
-  PyObject* fx_node(const graph::Node* node) const;       // borrowed; after build()
+  py::Owned<> build();                               // once
+  PyObject* fx_node(const graph::Node* node) const;  // borrowed; after build()
 
  private:
   void add(const graph::Node& node);

@@ -1,6 +1,7 @@
-// torch.fx.Graph.create_node spends 12-24 us on a node, nearly all of it in Python. Here the same steps are done through the
-// C API: allocate, initialise the C base class, set the arguments, append to the list, and enter the node into the two side
-// tables (names, find_nodes), so that every later edit of the graph finds what create_node would have left.
+// torch.fx.Graph.create_node spends 12-24 us on a node, nearly all of it in Python. Here the same steps are done
+// through the C API: allocate, initialise the C base class, set the arguments, append to the list, and enter the node
+// into the two side tables (names, find_nodes), so that every later edit of the graph finds what create_node would have
+// left.
 #include <memory>
 
 #include "backend/fx.h"
@@ -110,7 +111,8 @@ void FxBuilder::add_output() {
 py::Owned<> FxBuilder::create(Op op, PyObject* name, PyObject* target, PyObject* args, PyObject* kwargs) {
   const FxTypes& types = fx_types();
   auto made = py::take(types.node->tp_new(types.node, types.no_args.get(), nullptr));
-  auto init = py::take(PyTuple_Pack(5, out_.get(), name, types.op_names[static_cast<std::size_t>(op)].get(), target, Py_None));
+  auto init =
+      py::take(PyTuple_Pack(5, out_.get(), name, types.op_names[static_cast<std::size_t>(op)].get(), target, Py_None));
   py::check(types.node_base->tp_init(made.get(), init.get(), nullptr));
   PyObject* const update[] = {made.get(), args, kwargs};
   (void)py::take(PyObject_Vectorcall(types.update_args.get(), update, 3, nullptr));
@@ -125,7 +127,8 @@ py::Owned<> FxBuilder::create(Op op, PyObject* name, PyObject* target, PyObject*
 void FxBuilder::enter_into_table(Op op, PyObject* node, PyObject* target) {
   const FxTypes& types = fx_types();
   const auto kind = static_cast<std::size_t>(op);
-  auto key = op == Op::CallFunction ? py::take(PyTuple_Pack(2, types.op_names[kind].get(), target)) : types.key_of_op[kind].copy();
+  auto key = op == Op::CallFunction ? py::take(PyTuple_Pack(2, types.op_names[kind].get(), target))
+                                    : types.key_of_op[kind].copy();
   auto row = py::Owned<>::share(PyDict_GetItemWithError(table_.get(), key.get()));
   if (!row) {
     if (PyErr_Occurred() != nullptr) py::throw_pending();

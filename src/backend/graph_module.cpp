@@ -1,5 +1,5 @@
-// The hand-off itself: the fx graph, the native forward, and the facts from which pellucid/_fx.py makes the costly metadata when
-// somebody looks at the graph.
+// The hand-off itself: the fx graph, the native forward, and the facts from which pellucid/_fx.py makes the costly
+// metadata when somebody looks at the graph.
 #include <unordered_map>
 
 #include "backend/fx.h"
@@ -12,8 +12,8 @@ using graph::Node;
 
 py::Owned<> none() { return py::Owned<>::share(Py_None); }
 
-// Call chains as nested tuples (code, offset, caller, module_path, module_type): shared like the chains themselves, and visible
-// to the garbage collector.
+// Call chains as nested tuples (code, offset, caller, module_path, module_type): shared like the chains themselves, and
+// visible to the garbage collector.
 class Sites {
  public:
   PyObject* tuple_of(const CallSite* site) {

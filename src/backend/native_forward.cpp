@@ -1,11 +1,11 @@
-// The graph as one code object: what torch.fx would generate as text and compile, without the text. Callables and constants that
-// cannot be marshalled are globals of the function, under readable names.
+// The graph as one code object: what torch.fx would generate as text and compile, without the text. Callables and
+// constants that cannot be marshalled are globals of the function, under readable names.
 #include <algorithm>
 #include <memory>
 #include <unordered_map>
 
-#include "backend/fx.h"
 #include "backend/forward_globals.h"
+#include "backend/fx.h"
 #include "bytecode/assemble.h"
 
 namespace pellucid::backend {
@@ -24,18 +24,24 @@ struct Direct {
   std::size_t operands;
 };
 constexpr Direct kDirect[] = {
-    {"add", Opcode::BINARY_OP, 0, 2},        {"and_", Opcode::BINARY_OP, 1, 2},      {"floordiv", Opcode::BINARY_OP, 2, 2},
-    {"lshift", Opcode::BINARY_OP, 3, 2},     {"matmul", Opcode::BINARY_OP, 4, 2},    {"mul", Opcode::BINARY_OP, 5, 2},
-    {"mod", Opcode::BINARY_OP, 6, 2},        {"or_", Opcode::BINARY_OP, 7, 2},       {"pow", Opcode::BINARY_OP, 8, 2},
-    {"rshift", Opcode::BINARY_OP, 9, 2},     {"sub", Opcode::BINARY_OP, 10, 2},      {"truediv", Opcode::BINARY_OP, 11, 2},
-    {"xor", Opcode::BINARY_OP, 12, 2},       {"iadd", Opcode::BINARY_OP, 13, 2},     {"iand", Opcode::BINARY_OP, 14, 2},
-    {"ifloordiv", Opcode::BINARY_OP, 15, 2}, {"ilshift", Opcode::BINARY_OP, 16, 2},  {"imatmul", Opcode::BINARY_OP, 17, 2},
-    {"imul", Opcode::BINARY_OP, 18, 2},      {"imod", Opcode::BINARY_OP, 19, 2},     {"ior", Opcode::BINARY_OP, 20, 2},
-    {"ipow", Opcode::BINARY_OP, 21, 2},      {"irshift", Opcode::BINARY_OP, 22, 2},  {"isub", Opcode::BINARY_OP, 23, 2},
-    {"itruediv", Opcode::BINARY_OP, 24, 2},  {"ixor", Opcode::BINARY_OP, 25, 2},     {"getitem", Opcode::BINARY_SUBSCR, 0, 2},
-    {"lt", Opcode::COMPARE_OP, Py_LT, 2},    {"le", Opcode::COMPARE_OP, Py_LE, 2},   {"eq", Opcode::COMPARE_OP, Py_EQ, 2},
-    {"ne", Opcode::COMPARE_OP, Py_NE, 2},    {"gt", Opcode::COMPARE_OP, Py_GT, 2},   {"ge", Opcode::COMPARE_OP, Py_GE, 2},
-    {"neg", Opcode::UNARY_NEGATIVE, 0, 1},   {"pos", Opcode::UNARY_POSITIVE, 0, 1},  {"invert", Opcode::UNARY_INVERT, 0, 1},
+    {"add", Opcode::BINARY_OP, 0, 2},         {"and_", Opcode::BINARY_OP, 1, 2},
+    {"floordiv", Opcode::BINARY_OP, 2, 2},    {"lshift", Opcode::BINARY_OP, 3, 2},
+    {"matmul", Opcode::BINARY_OP, 4, 2},      {"mul", Opcode::BINARY_OP, 5, 2},
+    {"mod", Opcode::BINARY_OP, 6, 2},         {"or_", Opcode::BINARY_OP, 7, 2},
+    {"pow", Opcode::BINARY_OP, 8, 2},         {"rshift", Opcode::BINARY_OP, 9, 2},
+    {"sub", Opcode::BINARY_OP, 10, 2},        {"truediv", Opcode::BINARY_OP, 11, 2},
+    {"xor", Opcode::BINARY_OP, 12, 2},        {"iadd", Opcode::BINARY_OP, 13, 2},
+    {"iand", Opcode::BINARY_OP, 14, 2},       {"ifloordiv", Opcode::BINARY_OP, 15, 2},
+    {"ilshift", Opcode::BINARY_OP, 16, 2},    {"imatmul", Opcode::BINARY_OP, 17, 2},
+    {"imul", Opcode::BINARY_OP, 18, 2},       {"imod", Opcode::BINARY_OP, 19, 2},
+    {"ior", Opcode::BINARY_OP, 20, 2},        {"ipow", Opcode::BINARY_OP, 21, 2},
+    {"irshift", Opcode::BINARY_OP, 22, 2},    {"isub", Opcode::BINARY_OP, 23, 2},
+    {"itruediv", Opcode::BINARY_OP, 24, 2},   {"ixor", Opcode::BINARY_OP, 25, 2},
+    {"getitem", Opcode::BINARY_SUBSCR, 0, 2}, {"lt", Opcode::COMPARE_OP, Py_LT, 2},
+    {"le", Opcode::COMPARE_OP, Py_LE, 2},     {"eq", Opcode::COMPARE_OP, Py_EQ, 2},
+    {"ne", Opcode::COMPARE_OP, Py_NE, 2},     {"gt", Opcode::COMPARE_OP, Py_GT, 2},
+    {"ge", Opcode::COMPARE_OP, Py_GE, 2},     {"neg", Opcode::UNARY_NEGATIVE, 0, 1},
+    {"pos", Opcode::UNARY_POSITIVE, 0, 1},    {"invert", Opcode::UNARY_INVERT, 0, 1},
     {"not_", Opcode::UNARY_NOT, 0, 1},
 };
 
@@ -51,7 +57,8 @@ const Direct* direct_of(PyObject* callable) {
 
 class Emitter {
  public:
-  explicit Emitter(const graph::Graph& graph) : graph_(graph), code_(signature_of(graph)), last_use_(last_uses(graph)) {}
+  explicit Emitter(const graph::Graph& graph)
+      : graph_(graph), code_(signature_of(graph)), last_use_(last_uses(graph)) {}
 
   py::Owned<> function() {
     code_.prologue();
@@ -115,7 +122,8 @@ class Emitter {
     std::vector<int> dead;
     graph::for_each_input(node, [&](const Node* input) {
       const int at = slot(input);
-      if (last_use_[static_cast<std::size_t>(at)] == &node && std::find(dead.begin(), dead.end(), at) == dead.end()) dead.push_back(at);
+      if (last_use_[static_cast<std::size_t>(at)] == &node && std::find(dead.begin(), dead.end(), at) == dead.end())
+        dead.push_back(at);
     });
     for (const int at : dead) code_.delete_fast(at);
   }
@@ -160,11 +168,18 @@ class Emitter {
   void emit_arg(const Arg& arg) {
     const int size = static_cast<int>(arg.items.size());
     switch (arg.kind) {
-      case Arg::Kind::Node: return load(arg.node);
-      case Arg::Kind::Constant: return emit_constant(arg.constant.get());
-      case Arg::Kind::List: emit_items(arg); return code_.build_list(size);
-      case Arg::Kind::Slice: emit_items(arg); return code_.build_slice(size);
-      case Arg::Kind::Tuple: return emit_tuple(arg);
+      case Arg::Kind::Node:
+        return load(arg.node);
+      case Arg::Kind::Constant:
+        return emit_constant(arg.constant.get());
+      case Arg::Kind::List:
+        emit_items(arg);
+        return code_.build_list(size);
+      case Arg::Kind::Slice:
+        emit_items(arg);
+        return code_.build_slice(size);
+      case Arg::Kind::Tuple:
+        return emit_tuple(arg);
       case Arg::Kind::Dict:
         for (std::size_t i = 0; i < arg.items.size(); ++i) {
           emit_constant(arg.keys[i].get());

@@ -11,7 +11,8 @@
 namespace pellucid::backend {
 namespace {
 
-// For each input: the first written input that shares its storage, and where in it the input begins. No such input: (-1, 0).
+// For each input: the first written input that shares its storage, and where in it the input begins. No such input:
+// (-1, 0).
 struct Place {
   int written = -1;
   std::int64_t offset = 0;
@@ -42,8 +43,7 @@ std::vector<Place> places_of(PyObject* const* inputs, std::size_t count, const s
 }
 
 struct Guard {
-  PyObject_HEAD
-  vectorcallfunc call;
+  PyObject_HEAD vectorcallfunc call;
   PyObject *compiled, *otherwise, *weak;
   std::vector<std::size_t>* written;
   std::vector<Place>* places;
@@ -53,7 +53,8 @@ PyObject* call_guarded(PyObject* self, PyObject* const* args, std::size_t nargsf
   return py::enter([&] {
     auto* guard = reinterpret_cast<Guard*>(self);
     const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(nargsf));
-    const bool as_compiled = count != guard->places->size() || places_of(args, count, *guard->written) == *guard->places;
+    const bool as_compiled =
+        count != guard->places->size() || places_of(args, count, *guard->written) == *guard->places;
     auto target = py::Owned<>::share(as_compiled ? guard->compiled : guard->otherwise);
     return py::take(PyObject_Vectorcall(target.get(), args, nargsf, kwnames));
   });

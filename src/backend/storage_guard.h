@@ -1,5 +1,6 @@
-// AOTAutograd compiles for the memory the example inputs share: a graph that writes an input is wrong for other inputs that overlap
-// otherwise. The guard compares at every call, and runs the graph as it was captured when the overlap is another one.
+// AOTAutograd compiles for the memory the example inputs share: a graph that writes an input is wrong for other inputs
+// that overlap otherwise. The guard compares at every call, and runs the graph as it was captured when the overlap is
+// another one.
 #pragma once
 #include <vector>
 
@@ -7,8 +8,8 @@
 
 namespace pellucid::backend {
 
-// A callable: `compiled(*inputs)` when every input shares memory with the written ones as in `examples`, else `otherwise(*inputs)`.
-// `written`: indices of the inputs that the graph may write.
+// A callable: `compiled(*inputs)` when every input shares memory with the written ones as in `examples`, else
+// `otherwise(*inputs)`. `written`: indices of the inputs that the graph may write.
 py::Owned<> storage_guard(PyObject* compiled, PyObject* otherwise, PyObject* const* examples, std::size_t count,
                           const std::vector<std::size_t>& written);
 

@@ -29,7 +29,8 @@ Stream& stream() {
 }  // namespace
 
 std::int64_t now() noexcept {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 void record(std::string_view kind, std::string text, std::initializer_list<Number> numbers) {

@@ -1,5 +1,5 @@
-// The stream of events: what happened, in order, as plain data. Explain, the bench and the logs are readers of this one list.
-// It knows neither Python nor torch. Writing takes a lock, so nothing on the hit path writes.
+// The stream of events: what happened, in order, as plain data. Explain, the bench and the logs are readers of this one
+// list. It knows neither Python nor torch. Writing takes a lock, so nothing on the hit path writes.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -16,10 +16,10 @@ struct Number {
 };
 
 struct Event {
-  std::int64_t serial = 0;      // position in the stream, from 0
-  std::int64_t nanoseconds = 0; // steady clock
+  std::int64_t serial = 0;       // position in the stream, from 0
+  std::int64_t nanoseconds = 0;  // steady clock
   std::uint64_t thread = 0;
-  std::string_view kind;        // a literal: "capture", "backend", "emit", "entry", "stop", "miss", …
+  std::string_view kind;  // a literal: "capture", "backend", "emit", "entry", "stop", "miss", …
   std::string text;
   std::vector<Number> numbers;
 };
@@ -30,9 +30,9 @@ inline constexpr std::size_t kKept = 4096;
 void record(std::string_view kind, std::string text, std::initializer_list<Number> numbers = {});
 std::vector<Event> since(std::int64_t serial);  // events with this serial or a later one
 std::int64_t next_serial();
-void clear();                                   // forgets the kept events; serials go on
+void clear();  // forgets the kept events; serials go on
 
-std::int64_t now() noexcept;                    // nanoseconds of the steady clock
+std::int64_t now() noexcept;  // nanoseconds of the steady clock
 
 // Totals since the last reset_counters().
 enum class Counter : std::uint8_t { Captures, Graphs, Ops, Guards, Instructions, Stops, Recompiles, LimitHits, kCount };

@@ -1,4 +1,5 @@
-// Why capture stopped. One registry (reasons.def): ids never change, and every message a user sees about a split comes from its row.
+// Why capture stopped. One registry (reasons.def): ids never change, and every message a user sees about a split comes
+// from its row.
 #pragma once
 #include <cstdint>
 #include <exception>
@@ -25,7 +26,7 @@ class GraphBreak : public std::exception {
  public:
   GraphBreak(Reason reason, std::initializer_list<Field> fields = {});
   Reason reason() const noexcept { return reason_; }
-  std::string message() const { return message_; }   // the row's message with its fields filled in
+  std::string message() const { return message_; }  // the row's message with its fields filled in
   const char* what() const noexcept override { return message_.c_str(); }
 
  private:

@@ -32,7 +32,9 @@ nb::object call_in(aten::FakeScope& scope, const nb::object& callable, const nb:
     flat.push_back(value.ptr());
   }
   nb::tuple kwnames(names);
-  return guarded([&] { return take(scope.call(callable.ptr(), flat.data(), args.size(), kwnames.size() != 0 ? kwnames.ptr() : nullptr)); });
+  return guarded([&] {
+    return take(scope.call(callable.ptr(), flat.data(), args.size(), kwnames.size() != 0 ? kwnames.ptr() : nullptr));
+  });
 }
 
 void add_meta(nb::dict& out, PyObject* tensor) {
@@ -74,17 +76,29 @@ void bind_aten(nb::module_& core) {
 
   nb::class_<aten::FakeScope>(m, "FakeScope")
       .def(nb::init<>())
-      .def("fake_of", [](aten::FakeScope& scope, nb::handle real) { return guarded([&] { return take(scope.fake_of(real.ptr())); }); })
+      .def("fake_of", [](aten::FakeScope& scope,
+                         nb::handle real) { return guarded([&] { return take(scope.fake_of(real.ptr())); }); })
       .def("call", &call_in)
-      .def_static("is_unsupported", [](nb::handle exception) { return aten::FakeScope::is_unsupported(exception.ptr()); })
-      .def_static("is_data_dependent", [](nb::handle exception) { return aten::FakeScope::is_data_dependent(exception.ptr()); });
+      .def_static("is_unsupported",
+                  [](nb::handle exception) { return aten::FakeScope::is_unsupported(exception.ptr()); })
+      .def_static("is_data_dependent",
+                  [](nb::handle exception) { return aten::FakeScope::is_data_dependent(exception.ptr()); });
   nb::class_<aten::TensorSpec>(m, "TensorSpec")
-      .def_static("of", [](nb::handle tensor) { return guarded([&] { return aten::TensorSpec::of(tensor.ptr()).release(); }); }, nb::rv_policy::take_ownership)
-      .def("matches", [](const aten::TensorSpec& spec, nb::handle object) { return spec.matches(object.ptr()); }, nb::arg().none())
-      .def("mismatch", [](const aten::TensorSpec& spec, nb::handle object) { return nb::str(spec.mismatch(object.ptr()).c_str()); }, nb::arg().none())
+      .def_static(
+          "of", [](nb::handle tensor) { return guarded([&] { return aten::TensorSpec::of(tensor.ptr()).release(); }); },
+          nb::rv_policy::take_ownership)
+      .def(
+          "matches", [](const aten::TensorSpec& spec, nb::handle object) { return spec.matches(object.ptr()); },
+          nb::arg().none())
+      .def(
+          "mismatch",
+          [](const aten::TensorSpec& spec, nb::handle object) { return nb::str(spec.mismatch(object.ptr()).c_str()); },
+          nb::arg().none())
       .def("text", [](const aten::TensorSpec& spec) { return nb::str(spec.text().c_str()); });
   nb::class_<aten::GlobalState>(m, "GlobalState")
-      .def_static("now", [] { return guarded([] { return aten::GlobalState::now().release(); }); }, nb::rv_policy::take_ownership)
+      .def_static(
+          "now", [] { return guarded([] { return aten::GlobalState::now().release(); }); },
+          nb::rv_policy::take_ownership)
       .def("matches", &aten::GlobalState::matches)
       .def("mismatch", [](const aten::GlobalState& state) { return nb::str(state.mismatch().c_str()); })
       .def("restore", &aten::GlobalState::restore);

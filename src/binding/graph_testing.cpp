@@ -1,10 +1,11 @@
 // pellucid._core._graph: builds graphs by hand, for the tests of the graph and of the hand-off.
+#include "binding/graph_testing.h"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "backend/fx.h"
-#include "binding/graph_testing.h"
 #include "objects/capture.h"
 
 namespace nb = nanobind;
@@ -76,7 +77,8 @@ class Builder {
     if (!real.is_none()) capture_.input_of[node] = hold(real);
     return {node};
   }
-  NodeRef call(Op op, nb::object target, nb::tuple args, nb::dict kwargs, nb::object example, bool impure, nb::object site) {
+  NodeRef call(Op op, nb::object target, nb::tuple args, nb::dict kwargs, nb::object example, bool impure,
+               nb::object site) {
     std::vector<Arg> list;
     for (nb::handle arg : args) list.push_back(arg_of(arg));
     std::vector<std::pair<py::Owned<>, Arg>> named;
@@ -132,10 +134,12 @@ nb::object guarded(F&& body) {
   return nb::steal(result);
 }
 
-NodeRef call_function(Builder& self, nb::object target, nb::tuple args, nb::dict kwargs, nb::object example, bool impure, nb::object site) {
+NodeRef call_function(Builder& self, nb::object target, nb::tuple args, nb::dict kwargs, nb::object example,
+                      bool impure, nb::object site) {
   return self.call(Op::CallFunction, target, args, kwargs, example, impure, site);
 }
-NodeRef call_method(Builder& self, nb::object target, nb::tuple args, nb::dict kwargs, nb::object example, bool impure, nb::object site) {
+NodeRef call_method(Builder& self, nb::object target, nb::tuple args, nb::dict kwargs, nb::object example, bool impure,
+                    nb::object site) {
   return self.call(Op::CallMethod, target, args, kwargs, example, impure, site);
 }
 
@@ -149,13 +153,13 @@ void add_graph_testing(nb::module_& core) {
       .def_prop_ro("target", [](const NodeRef& ref) { return to_nb(ref.node->target.copy()); })
       .def_prop_ro("users", [](const NodeRef& ref) { return ref.node->users; });
   nb::class_<SiteRef>(m, "Site");
-  m.def("site", &make_site, nb::arg("code"), nb::arg("offset"), nb::arg("caller") = nb::none(), nb::arg("module_path") = "",
-        nb::arg("module_type") = nb::none());
+  m.def("site", &make_site, nb::arg("code"), nb::arg("offset"), nb::arg("caller") = nb::none(),
+        nb::arg("module_path") = "", nb::arg("module_type") = nb::none());
   const auto kwargs = nb::arg("kwargs") = nb::dict();
   nb::class_<Builder>(m, "GraphBuilder")
       .def(nb::init<>())
-      .def("placeholder", &Builder::placeholder, nb::arg("source"), nb::arg("example") = nb::none(), nb::arg("hint") = "",
-           nb::arg("real") = nb::none())
+      .def("placeholder", &Builder::placeholder, nb::arg("source"), nb::arg("example") = nb::none(),
+           nb::arg("hint") = "", nb::arg("real") = nb::none())
       .def("call_function", &call_function, nb::arg("target"), nb::arg("args"), kwargs, nb::arg("example") = nb::none(),
            nb::arg("impure") = false, nb::arg("site") = nb::none())
       .def("call_method", &call_method, nb::arg("target"), nb::arg("args"), kwargs, nb::arg("example") = nb::none(),
@@ -163,14 +167,17 @@ void add_graph_testing(nb::module_& core) {
       .def("get_attr", &Builder::get_attr, nb::arg("name"), nb::arg("value"), nb::arg("example") = nb::none())
       .def("rename", &Builder::rename)
       .def("output", &Builder::output)
-      .def("truncate", [](Builder& self, std::size_t calls, std::size_t placeholders) { self.graph().truncate(calls, placeholders); })
+      .def("truncate", [](Builder& self, std::size_t calls,
+                          std::size_t placeholders) { self.graph().truncate(calls, placeholders); })
       .def("simplify", [](Builder& self) { self.graph().simplify(); })
       .def("print", [](Builder& self) { return graph::print(self.graph()); })
       .def_prop_ro("names", &Builder::names)
       .def_prop_ro("op_count", [](Builder& self) { return self.graph().op_count(); })
-      .def("native_forward", [](Builder& self) { return guarded([&] { return backend::native_forward(self.graph()); }); })
+      .def("native_forward",
+           [](Builder& self) { return guarded([&] { return backend::native_forward(self.graph()); }); })
       .def("fx_graph", [](Builder& self) { return guarded([&] { return backend::fx_graph(self.graph()); }); })
-      .def("graph_module", [](Builder& self) { return guarded([&] { return backend::graph_module(self.capture()); }); });
+      .def("graph_module",
+           [](Builder& self) { return guarded([&] { return backend::graph_module(self.capture()); }); });
 }
 
 }  // namespace pellucid::binding

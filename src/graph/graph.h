@@ -19,18 +19,28 @@ struct Node;
 struct Arg {
   enum class Kind : std::uint8_t { Node, Constant, List, Tuple, Dict, Slice } kind = Kind::Constant;
   Node* node = nullptr;
-  py::Owned<> constant;      // Constant; also the container's type for Tuple when it is a subclass (torch.Size, namedtuple), else empty
-  std::vector<Arg> items;    // List, Tuple, Slice (start, stop, step), Dict (values)
+  py::Owned<> constant;           // Constant; also the container's type for Tuple when it is a subclass (torch.Size,
+                                  // namedtuple), else empty
+  std::vector<Arg> items;         // List, Tuple, Slice (start, stop, step), Dict (values)
   std::vector<py::Owned<>> keys;  // Dict
 
-  static Arg of(Node* n) { Arg a; a.kind = Kind::Node; a.node = n; return a; }
-  static Arg of(py::Owned<> c) { Arg a; a.constant = std::move(c); return a; }
+  static Arg of(Node* n) {
+    Arg a;
+    a.kind = Kind::Node;
+    a.node = n;
+    return a;
+  }
+  static Arg of(py::Owned<> c) {
+    Arg a;
+    a.constant = std::move(c);
+    return a;
+  }
 };
 
 // One frame of the user's call chain at the time a node was recorded: a persistent list, shared between nodes.
 struct CallSite {
   py::Owned<PyCodeObject> code;
-  int offset = -1;                       // byte offset of the instruction in `code`
+  int offset = -1;  // byte offset of the instruction in `code`
   std::shared_ptr<const CallSite> caller;
   // nn.Module whose forward this frame runs, if any: (path as source text, class)
   std::string module_path;
@@ -41,20 +51,21 @@ enum class Op : std::uint8_t { Placeholder, GetAttr, CallFunction, CallMethod, O
 
 struct Node {
   Op op;
-  py::Owned<> target;            // callable for CallFunction, str for the others
-  std::string name;              // unique in the graph; made from the target by the rules of torch.fx
-  std::string recorded_name;     // the name before a rename (what source_fn_stack shows)
+  py::Owned<> target;         // callable for CallFunction, str for the others
+  std::string name;           // unique in the graph; made from the target by the rules of torch.fx
+  std::string recorded_name;  // the name before a rename (what source_fn_stack shows)
   std::vector<Arg> args;
   std::vector<std::pair<py::Owned<>, Arg>> kwargs;
-  py::Owned<> example_value;     // the fake (or constant) that the node gave
-  py::Owned<> attribute;         // GetAttr: the object itself (a lifted constant tensor); the target is the name it gets on the module
+  py::Owned<> example_value;  // the fake (or constant) that the node gave
+  py::Owned<>
+      attribute;  // GetAttr: the object itself (a lifted constant tensor); the target is the name it gets on the module
   std::shared_ptr<const CallSite> where;
-  int index = 0;                 // position among the placeholders or among the calls
-  int users = 0;                 // how often the value is used by other nodes and by the output
-  bool impure = false;           // mutates an input or state (in-place ops, grad-mode switches): never removed as dead code
-  bool named = false;            // has got its name from a variable
-  int source_id = -1;            // Placeholder: id in the capture's SourceTable
-  std::string source_text;       // Placeholder: printed source, "L['self']._modules['h']…"
+  int index = 0;            // position among the placeholders or among the calls
+  int users = 0;            // how often the value is used by other nodes and by the output
+  bool impure = false;      // mutates an input or state (in-place ops, grad-mode switches): never removed as dead code
+  bool named = false;       // has got its name from a variable
+  int source_id = -1;       // Placeholder: id in the capture's SourceTable
+  std::string source_text;  // Placeholder: printed source, "L['self']._modules['h']…"
 };
 
 class Graph {
@@ -65,13 +76,17 @@ class Graph {
 
   // The target is `name_hint`, made an identifier when it is source text; empty: the source text ("L_self_modules_h_").
   Node* placeholder(std::string name_hint, py::Owned<> example, int source_id, std::string source_text);
-  Node* call(Op op, py::Owned<> target, std::vector<Arg> args, std::vector<std::pair<py::Owned<>, Arg>> kwargs, py::Owned<> example);
-  // A program variable got this value: its first one names the node, as torch._dynamo does at STORE_FAST. Placeholders keep theirs.
+  Node* call(Op op, py::Owned<> target, std::vector<Arg> args, std::vector<std::pair<py::Owned<>, Arg>> kwargs,
+             py::Owned<> example);
+  // A program variable got this value: its first one names the node, as torch._dynamo does at STORE_FAST. Placeholders
+  // keep theirs.
   void rename(Node* node, std::string_view variable);
-  void output(std::vector<Node*> values);       // once, at the end: a tuple of these
+  void output(std::vector<Node*> values);  // once, at the end: a tuple of these
 
-  const std::vector<Node*>& placeholders() const noexcept { return placeholders_; }  // head of the graph, first-use order
-  const std::vector<Node*>& nodes() const noexcept { return calls_; }                // everything else but the output
+  const std::vector<Node*>& placeholders() const noexcept {
+    return placeholders_;
+  }                                                                    // head of the graph, first-use order
+  const std::vector<Node*>& nodes() const noexcept { return calls_; }  // everything else but the output
   const std::vector<Node*>& outputs() const noexcept { return outputs_; }
   bool has_output() const noexcept { return finished_; }
   const std::string& output_name() const noexcept { return output_name_; }
@@ -79,8 +94,9 @@ class Graph {
   std::size_t op_count() const noexcept { return calls_.size(); }
   // Forgets the newest nodes, names included; also reopens a finished graph.
   void truncate(std::size_t calls, std::size_t placeholders);
-  // Drops dead get_attr/getitem nodes, cancelled grad-mode pairs, then unused placeholders (rows D16, D22). Every other dead call
-  // stays: it may fail at run time. To be called while the thread's grad mode is what it was at the start of the region.
+  // Drops dead get_attr/getitem nodes, cancelled grad-mode pairs, then unused placeholders (rows D16, D22). Every other
+  // dead call stays: it may fail at run time. To be called while the thread's grad mode is what it was at the start of
+  // the region.
   void simplify();
 
  private:

@@ -26,7 +26,8 @@ std::string replace_runs(std::string_view text, bool keep_underscore) {
 
 void add_names(std::unordered_set<std::string>& out, PyObject* names) {
   auto sequence = py::take(PySequence_List(names));
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(sequence.get()); ++i) out.insert(py::text_of(PyList_GET_ITEM(sequence.get(), i)));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(sequence.get()); ++i)
+    out.insert(py::text_of(PyList_GET_ITEM(sequence.get(), i)));
 }
 
 // What generated code may not use for a variable: keywords, builtins, and torch.fx's own globals.

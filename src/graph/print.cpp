@@ -48,12 +48,18 @@ std::string node_text(const Node& node) {
 
 std::string text_of_arg(const Arg& arg) {
   switch (arg.kind) {
-    case Arg::Kind::Node: return node_text(*arg.node);
-    case Arg::Kind::Constant: return py::repr_of(arg.constant.get());
-    case Arg::Kind::List: return bracketed("[", arg.items, "]");
-    case Arg::Kind::Tuple: return tuple_text(arg.items);
-    case Arg::Kind::Dict: return dict_text(arg);
-    case Arg::Kind::Slice: return bracketed("slice(", arg.items, ")");
+    case Arg::Kind::Node:
+      return node_text(*arg.node);
+    case Arg::Kind::Constant:
+      return py::repr_of(arg.constant.get());
+    case Arg::Kind::List:
+      return bracketed("[", arg.items, "]");
+    case Arg::Kind::Tuple:
+      return tuple_text(arg.items);
+    case Arg::Kind::Dict:
+      return dict_text(arg);
+    case Arg::Kind::Slice:
+      return bracketed("slice(", arg.items, ")");
   }
   return "?";
 }
@@ -103,11 +109,16 @@ std::string call_text(const Node& node) {
 
 std::string_view name_of(Op op) {
   switch (op) {
-    case Op::Placeholder: return "placeholder";
-    case Op::GetAttr: return "get_attr";
-    case Op::CallFunction: return "call_function";
-    case Op::CallMethod: return "call_method";
-    case Op::Output: return "output";
+    case Op::Placeholder:
+      return "placeholder";
+    case Op::GetAttr:
+      return "get_attr";
+    case Op::CallFunction:
+      return "call_function";
+    case Op::CallMethod:
+      return "call_method";
+    case Op::Output:
+      return "output";
   }
   return "?";
 }

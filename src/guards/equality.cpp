@@ -158,7 +158,9 @@ bool equal_sets(PyObject* members, PyObject* found, bool ordered) noexcept {
   PyObject* in_order = nullptr;
   while (_PySet_NextEntry(found, &at, &element, &hash) != 0) {
     PyObject* member = py::native_dict_get(members, element);
-    if (ordered && (PyDict_Next(members, &next, &in_order, nullptr) == 0 || member == nullptr || !equal_constants(in_order, element))) return false;
+    if (ordered && (PyDict_Next(members, &next, &in_order, nullptr) == 0 || member == nullptr ||
+                    !equal_constants(in_order, element)))
+      return false;
     if (member == nullptr || !equal_constants(member, element)) return false;
   }
   return true;

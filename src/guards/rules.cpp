@@ -364,7 +364,7 @@ struct Row {
 };
 
 constexpr Row kRows[] = {
-    // a kind without a complete Rule does not compile
+// a kind without a complete Rule does not compile
 #define GUARD(kind, payload, meaning)                                                                        \
   {&Rule<Kind::kind>::holds, &Rule<Kind::kind>::expected, &Rule<Kind::kind>::found, &Rule<Kind::kind>::code, \
    Rule<Kind::kind>::kSuggestion},

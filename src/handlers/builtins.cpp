@@ -16,7 +16,9 @@ bool only_positional(Args args, std::size_t least, std::size_t most) {
 }
 
 // The wrong number of arguments: CPython words the TypeError.
-Result complain(Tracer& t, PyObject* callable, Args args, Continuation then) { return run_native(t, callable, args, std::move(then)); }
+Result complain(Tracer& t, PyObject* callable, Args args, Continuation then) {
+  return run_native(t, callable, args, std::move(then));
+}
 
 Result len(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
@@ -31,7 +33,8 @@ Result iter(Tracer& t, PyObject* f, Args args, Continuation then) {
 
 Result next(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (only_positional(args, 1, 1)) return t.next(args[0], std::move(then));
-  if (only_positional(args, 2, 2)) return t.next(args[0], Continuation(K::Default, PyExc_StopIteration, args[1]).before(std::move(then)));
+  if (only_positional(args, 2, 2))
+    return t.next(args[0], Continuation(K::Default, PyExc_StopIteration, args[1]).before(std::move(then)));
   return complain(t, f, args, std::move(then));
 }
 
@@ -84,7 +87,8 @@ Result issubclass(Tracer& t, PyObject* f, Args args, Continuation then) {
 Result type(Tracer& t, PyObject*, Args args, Continuation then) {
   if (!only_positional(args, 1, 1)) t.unsupported(Reason::UntracedCallable, {{"callee", "type() making a class"}});
   auto* found = reinterpret_cast<PyObject*>(Py_TYPE(t.original(args[0])));
-  if (objects::cat_of(args[0]) == Cat::Generator) t.unsupported(Reason::UntracedCallable, {{"callee", "type() of a generator"}});
+  if (objects::cat_of(args[0]) == Cat::Generator)
+    t.unsupported(Reason::UntracedCallable, {{"callee", "type() of a generator"}});
   t.saw_constant(found);
   return t.settle(std::move(then), Result::of(py::Owned<>::share(found)));
 }
@@ -114,11 +118,14 @@ Result id_(Tracer& t, PyObject* f, Args args, Continuation then) {
 Result hash_(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
   const Cat cat = objects::cat_of(args[0]);
-  if (cat == Cat::Number || cat == Cat::Text || cat == Cat::Singleton || cat == Cat::EnumMember || cat == Cat::TorchAtom) return run_native(t, f, args, std::move(then));
+  if (cat == Cat::Number || cat == Cat::Text || cat == Cat::Singleton || cat == Cat::EnumMember ||
+      cat == Cat::TorchAtom)
+    return run_native(t, f, args, std::move(then));
   if (cat == Cat::Instance) {
     PyObject* method = t.type_lookup(Py_TYPE(args[0]), names().__hash__);
     if (method != nullptr && PyFunction_Check(method)) return t.call1(method, args[0], std::move(then));
-    if (!t.is_outside(t.original(args[0]))) t.unsupported(Reason::UntracedCallable, {{"callee", "hash() of an object made in the region"}});
+    if (!t.is_outside(t.original(args[0])))
+      t.unsupported(Reason::UntracedCallable, {{"callee", "hash() of an object made in the region"}});
     return id_(t, f, args, std::move(then));
   }
   return pure(t, f, args, std::move(then));
@@ -148,7 +155,9 @@ Result bool_(Tracer& t, PyObject* f, Args args, Continuation then) {
 
 // int(x), float(x), complex(x): of numbers and texts natively, of tensors data, of user objects by their dunder.
 Result number(Tracer& t, PyObject* f, Args args, Continuation then) {
-  const char* dunder = f == reinterpret_cast<PyObject*>(&PyLong_Type) ? "__int__" : f == reinterpret_cast<PyObject*>(&PyFloat_Type) ? "__float__" : "__complex__";
+  const char* dunder = f == reinterpret_cast<PyObject*>(&PyLong_Type)    ? "__int__"
+                       : f == reinterpret_cast<PyObject*>(&PyFloat_Type) ? "__float__"
+                                                                         : "__complex__";
   if (only_positional(args, 1, 1)) {
     const Cat cat = objects::cat_of(args[0]);
     if (cat == Cat::Tensor) t.unsupported(Reason::DataDependent, {{"operation", std::string(dunder) + " of a tensor"}});
@@ -161,24 +170,30 @@ Result number(Tracer& t, PyObject* f, Args args, Continuation then) {
   return pure(t, f, args, std::move(then));
 }
 
-// The tuple of elements when they are known without running Python; otherwise a polyfill builds the container from the iterator.
+// The tuple of elements when they are known without running Python; otherwise a polyfill builds the container from the
+// iterator.
 Result container(Tracer& t, PyObject* f, Args args, Continuation then) {
   auto* kind = reinterpret_cast<PyTypeObject*>(f);
   if (only_positional(args, 0, 0)) return run_native(t, f, args, std::move(then));
   if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
   auto held = py::Owned<>::share(args[0]);
-  if (kind == &PyTuple_Type && PyTuple_CheckExact(args[0])) return t.settle(std::move(then), Result::of(std::move(held)));
+  if (kind == &PyTuple_Type && PyTuple_CheckExact(args[0]))
+    return t.settle(std::move(then), Result::of(std::move(held)));
   if (auto elements = t.native_elements(args[0])) {
     if (kind == &PySet_Type || kind == &PyFrozenSet_Type) {
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(elements.get()); ++i) {
         PyObject* item = PyTuple_GET_ITEM(elements.get(), i);
-        if (!t.hashable_natively(item) && objects::cat_of(item) == Cat::Instance) return t.call_polyfill("set_from", args.values, std::move(then));
+        if (!t.hashable_natively(item) && objects::cat_of(item) == Cat::Instance)
+          return t.call_polyfill("set_from", args.values, std::move(then));
       }
     }
     PyObject* values[] = {elements.get()};
     return run_native(t, f, Args{values, nullptr}, std::move(then));
   }
-  if (kind == &PyFrozenSet_Type) return t.call_polyfill("list_from", args.values, Continuation(K::CallWith, f, py::take(PyTuple_Pack(1, Py_None)).get()).before(std::move(then)));
+  if (kind == &PyFrozenSet_Type)
+    return t.call_polyfill(
+        "list_from", args.values,
+        Continuation(K::CallWith, f, py::take(PyTuple_Pack(1, Py_None)).get()).before(std::move(then)));
   const char* name = kind == &PyList_Type ? "list_from" : kind == &PyTuple_Type ? "tuple_from" : "set_from";
   return t.call_polyfill(name, args.values, std::move(then));
 }
@@ -215,7 +230,8 @@ bool closed(Tracer& t, PyObject* iterable) {
   const Cat cat = objects::cat_of(iterable);
   if (cat == Cat::Iterator) return !t.is_outside(iterable);
   if (cat == Cat::Text || cat == Cat::Range) return true;
-  if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Set || cat == Cat::FrozenSet || cat == Cat::Deque) {
+  if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Set || cat == Cat::FrozenSet ||
+      cat == Cat::Deque) {
     PyObject* own = t.type_lookup(Py_TYPE(iterable), names().__iter__);
     return own != nullptr && !PyFunction_Check(own);
   }
@@ -223,7 +239,8 @@ bool closed(Tracer& t, PyObject* iterable) {
 }
 
 Result lazy(Tracer& t, PyObject* f, Args args, std::size_t first, const char* polyfill, Continuation then) {
-  bool native = args.keyword_count() == 0 || f == reinterpret_cast<PyObject*>(&PyZip_Type) || f == reinterpret_cast<PyObject*>(&PyEnum_Type);
+  bool native = args.keyword_count() == 0 || f == reinterpret_cast<PyObject*>(&PyZip_Type) ||
+                f == reinterpret_cast<PyObject*>(&PyEnum_Type);
   for (std::size_t i = first; i < args.size(); ++i) native = native && closed(t, t.original(args[i]));
   if (native) {
     std::vector<PyObject*> values(args.values.begin(), args.values.end());
@@ -236,10 +253,12 @@ Result lazy(Tracer& t, PyObject* f, Args args, std::size_t first, const char* po
     }
     return run_native(t, f, Args{values, args.kwnames}, std::move(then));
   }
-    return t.call_polyfill(polyfill, args, std::move(then));
+  return t.call_polyfill(polyfill, args, std::move(then));
 }
 
-Result zip(Tracer& t, PyObject* f, Args args, Continuation then) { return lazy(t, f, args, 0, "zip_each", std::move(then)); }
+Result zip(Tracer& t, PyObject* f, Args args, Continuation then) {
+  return lazy(t, f, args, 0, "zip_each", std::move(then));
+}
 Result enumerate(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() == 2) {
     if (closed(t, t.original(args[0])) && PyLong_Check(args[1])) {
@@ -301,7 +320,7 @@ Result reduction(Tracer& t, PyObject* f, Args args, const char* polyfill, Contin
     for (PyObject* value : args.positional()) plain = plain && objects::is_atom(objects::cat_of(value));
     if (plain) return run_native(t, f, args, std::move(then));
   }
-    return t.call_polyfill(polyfill, args, std::move(then));
+  return t.call_polyfill(polyfill, args, std::move(then));
 }
 // The elements of an iterator are taken once: later attempts get the list.
 Result reduction_once(Tracer& t, PyObject* f, Args args, const char* polyfill, Continuation then) {
@@ -314,16 +333,24 @@ Result reduction_once(Tracer& t, PyObject* f, Args args, const char* polyfill, C
   }
   return reduction(t, f, args, polyfill, std::move(then));
 }
-Result max(Tracer& t, PyObject* f, Args args, Continuation then) { return reduction_once(t, f, args, "max_of", std::move(then)); }
-Result min(Tracer& t, PyObject* f, Args args, Continuation then) { return reduction_once(t, f, args, "min_of", std::move(then)); }
+Result max(Tracer& t, PyObject* f, Args args, Continuation then) {
+  return reduction_once(t, f, args, "max_of", std::move(then));
+}
+Result min(Tracer& t, PyObject* f, Args args, Continuation then) {
+  return reduction_once(t, f, args, "min_of", std::move(then));
+}
 Result sum(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() == 2 || args.keyword("start") != nullptr) {
-        return t.call_polyfill("sum_of", args, std::move(then));
+    return t.call_polyfill("sum_of", args, std::move(then));
   }
   return reduction_once(t, f, args, "sum_of", std::move(then));
 }
-Result any(Tracer& t, PyObject*, Args args, Continuation then) { return t.call_polyfill("any_of", args.values, std::move(then)); }
-Result all(Tracer& t, PyObject*, Args args, Continuation then) { return t.call_polyfill("all_of", args.values, std::move(then)); }
+Result any(Tracer& t, PyObject*, Args args, Continuation then) {
+  return t.call_polyfill("any_of", args.values, std::move(then));
+}
+Result all(Tracer& t, PyObject*, Args args, Continuation then) {
+  return t.call_polyfill("all_of", args.values, std::move(then));
+}
 
 Result sorted(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() != 1) return complain(t, f, args, std::move(then));
@@ -353,12 +380,14 @@ Result super_(Tracer& t, PyObject* f, Args args, Continuation then) {
   PyCodeObject* code = frame.code;
   PyObject* cls = nullptr;
   for (int i = code->co_nlocalsplus - code->co_nfreevars; i < code->co_nlocalsplus; ++i) {
-    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(code->co_localsplusnames, i), "__class__") == 0) cls = t.cell_get(frame.local(i));
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(code->co_localsplusnames, i), "__class__") == 0)
+      cls = t.cell_get(frame.local(i));
   }
   PyObject* self = code->co_argcount > 0 ? frame.local(0) : nullptr;
   // An argument that is captured by an inner function lives in a cell.
   if (self != nullptr && PyCell_Check(self)) self = t.cell_get(self);
-  if (cls == nullptr || self == nullptr) return t.settle(std::move(then), t.raise(PyExc_RuntimeError, "super(): no arguments"));
+  if (cls == nullptr || self == nullptr)
+    return t.settle(std::move(then), t.raise(PyExc_RuntimeError, "super(): no arguments"));
   PyObject* values[] = {cls, self};
   return run_native(t, f, Args{values, nullptr}, std::move(then));
 }
@@ -370,7 +399,8 @@ Result object_(Tracer& t, PyObject* f, Args args, Continuation then) {
 Result object_new(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() < 1 || !PyType_Check(args[0])) return complain(t, f, args, std::move(then));
   auto* type = reinterpret_cast<PyTypeObject*>(args[0]);
-  if (py::type_lookup(type, names().__del__) != nullptr) t.unsupported(Reason::UnsupportedProtocol, {{"protocol", "__del__"}, {"type", type->tp_name}});
+  if (py::type_lookup(type, names().__del__) != nullptr)
+    t.unsupported(Reason::UnsupportedProtocol, {{"protocol", "__del__"}, {"type", type->tp_name}});
   if (objects::cat_of(type) != Cat::Instance) return run_native(t, f, args, std::move(then));
   PyObject* values[] = {args[0]};
   return run_native(t, f, Args{values, nullptr}, std::move(then));  // extra arguments are __init__'s
@@ -382,13 +412,17 @@ Result reduce_ex(Tracer& t, PyObject*, Args args, Continuation then) {
   for (Py_ssize_t i = 0; mro != nullptr && i < PyTuple_GET_SIZE(mro); ++i) {
     PyObject* dict = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i))->tp_dict;
     PyObject* found = PyDict_GetItem(dict, slots.get());
-    if (found != nullptr && PyObject_Size(found) != 0) t.unsupported(Reason::UntracedCallable, {{"callee", "copying an instance with __slots__"}});
+    if (found != nullptr && PyObject_Size(found) != 0)
+      t.unsupported(Reason::UntracedCallable, {{"callee", "copying an instance with __slots__"}});
   }
   const Cat cat = mro == nullptr ? Cat::Other : objects::cat_of(args[0]);
-  if (cat != Cat::Instance && cat != Cat::Dict && cat != Cat::List) t.unsupported(Reason::UntracedCallable, {{"callee", std::string("copying a ") + Py_TYPE(args[0])->tp_name}});
+  if (cat != Cat::Instance && cat != Cat::Dict && cat != Cat::List)
+    t.unsupported(Reason::UntracedCallable, {{"callee", std::string("copying a ") + Py_TYPE(args[0])->tp_name}});
   return t.call_polyfill("object_reduce_ex", args.values, std::move(then));
 }
-Result getstate(Tracer& t, PyObject*, Args args, Continuation then) { return t.call_polyfill("object_getstate", args.values, std::move(then)); }
+Result getstate(Tracer& t, PyObject*, Args args, Continuation then) {
+  return t.call_polyfill("object_getstate", args.values, std::move(then));
+}
 
 Result tuple_new(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() != 2) return run_native(t, f, args, std::move(then));
@@ -397,7 +431,8 @@ Result tuple_new(Tracer& t, PyObject* f, Args args, Continuation then) {
     auto both = py::take(PyTuple_Pack(2, args[0], args[1]));
     Continuation again(K::CallWith, f, both.get(), nullptr);
     again.number = 1;
-    return t.call_polyfill("list_from", std::span<PyObject* const>(&args.values[1], 1), std::move(again).before(std::move(then)));
+    return t.call_polyfill("list_from", std::span<PyObject* const>(&args.values[1], 1),
+                           std::move(again).before(std::move(then)));
   }
   PyObject* values[] = {args[0], elements.get()};
   return run_native(t, f, Args{values, nullptr}, std::move(then));
@@ -421,24 +456,72 @@ Result inspects_stack(Tracer& t, PyObject* f, Args, Continuation) {
 }
 
 // property(…): keeps its arguments, reads nothing of them but fget.__doc__.
-Result stores_arguments(Tracer& t, PyObject* f, Args args, Continuation then) { return run_native(t, f, args, std::move(then)); }
+Result stores_arguments(Tracer& t, PyObject* f, Args args, Continuation then) {
+  return run_native(t, f, args, std::move(then));
+}
 
 Result slice_(Tracer& t, PyObject* f, Args args, Continuation then) { return run_native(t, f, args, std::move(then)); }
 
 const Row rows[] = {
-    {"builtins.len", len}, {"builtins.iter", iter}, {"builtins.next", next}, {"builtins.getattr", getattr}, {"builtins.hasattr", hasattr},
-    {"builtins.setattr", setattr}, {"builtins.delattr", delattr}, {"builtins.isinstance", isinstance}, {"builtins.issubclass", issubclass},
-    {"builtins.type", type}, {"builtins.callable", callable_}, {"builtins.id", id_}, {"builtins.hash", hash_}, {"builtins.str", str_},
-    {"builtins.repr", repr_}, {"builtins.format", format_}, {"builtins.bool", bool_}, {"builtins.int", number}, {"builtins.float", number},
-    {"builtins.complex", number}, {"builtins.list", container}, {"builtins.tuple", container}, {"builtins.set", container},
-    {"builtins.frozenset", container}, {"builtins.dict", dict}, {"builtins.zip", zip}, {"builtins.enumerate", enumerate}, {"builtins.map", map},
-    {"builtins.filter", filter}, {"builtins.reversed", reversed}, {"builtins.max", max}, {"builtins.min", min}, {"builtins.sum", sum},
-    {"builtins.any", any}, {"builtins.all", all}, {"builtins.sorted", sorted}, {"builtins.super", super_}, {"builtins.object", object_},
-    {"builtins.object.__new__", object_new}, {"builtins.tuple.__new__", tuple_new}, {"builtins.property", stores_arguments}, {"builtins.property.__init__", stores_arguments}, {"builtins.object.__reduce_ex__", reduce_ex}, {"builtins.object.__getstate__", getstate}, {"builtins.vars", vars}, {"builtins.slice", slice_},
-    {"builtins.type.__instancecheck__", type_check}, {"builtins.type.__subclasscheck__", type_check},
-    {"builtins.locals", inspects_stack}, {"builtins.globals", inspects_stack}, {"builtins.dir", inspects_stack}, {"builtins.exec", refuse}, {"builtins.eval", refuse},
-    {"builtins.print", refuse}, {"builtins.input", refuse}, {"builtins.open", refuse}, {"builtins.breakpoint", refuse},
-    {"sys._getframe", inspects_stack}, {"sys.exc_info", inspects_stack},
+    {"builtins.len", len},
+    {"builtins.iter", iter},
+    {"builtins.next", next},
+    {"builtins.getattr", getattr},
+    {"builtins.hasattr", hasattr},
+    {"builtins.setattr", setattr},
+    {"builtins.delattr", delattr},
+    {"builtins.isinstance", isinstance},
+    {"builtins.issubclass", issubclass},
+    {"builtins.type", type},
+    {"builtins.callable", callable_},
+    {"builtins.id", id_},
+    {"builtins.hash", hash_},
+    {"builtins.str", str_},
+    {"builtins.repr", repr_},
+    {"builtins.format", format_},
+    {"builtins.bool", bool_},
+    {"builtins.int", number},
+    {"builtins.float", number},
+    {"builtins.complex", number},
+    {"builtins.list", container},
+    {"builtins.tuple", container},
+    {"builtins.set", container},
+    {"builtins.frozenset", container},
+    {"builtins.dict", dict},
+    {"builtins.zip", zip},
+    {"builtins.enumerate", enumerate},
+    {"builtins.map", map},
+    {"builtins.filter", filter},
+    {"builtins.reversed", reversed},
+    {"builtins.max", max},
+    {"builtins.min", min},
+    {"builtins.sum", sum},
+    {"builtins.any", any},
+    {"builtins.all", all},
+    {"builtins.sorted", sorted},
+    {"builtins.super", super_},
+    {"builtins.object", object_},
+    {"builtins.object.__new__", object_new},
+    {"builtins.tuple.__new__", tuple_new},
+    {"builtins.property", stores_arguments},
+    {"builtins.property.__init__", stores_arguments},
+    {"builtins.object.__reduce_ex__", reduce_ex},
+    {"builtins.object.__getstate__", getstate},
+    {"builtins.vars", vars},
+    {"builtins.slice", slice_},
+    {"builtins.type.__instancecheck__", type_check},
+    {"builtins.type.__subclasscheck__", type_check},
+    {"builtins.locals", inspects_stack},
+    {"builtins.globals", inspects_stack},
+    {"builtins.dir", inspects_stack},
+    {"builtins.exec", refuse},
+    {"builtins.eval", refuse},
+    {"builtins.print", refuse},
+    {"builtins.input", refuse},
+    {"builtins.open", refuse},
+    {"builtins.breakpoint", refuse},
+    {"sys._getframe", inspects_stack},
+    {"sys.exc_info", inspects_stack},
 };
 
 }  // namespace

@@ -58,7 +58,8 @@ Result dict_delitem(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() != 2) return run_native(t, f, args, std::move(then));
   need_native_key(t, args[1]);
   PyObject* dict = t.original(args[0]);
-  if (!t.dict_contains(dict, args[1])) return t.settle(std::move(then), t.raise(py::take(PyObject_CallOneArg(PyExc_KeyError, args[1]))));
+  if (!t.dict_contains(dict, args[1]))
+    return t.settle(std::move(then), t.raise(py::take(PyObject_CallOneArg(PyExc_KeyError, args[1]))));
   t.dict_set(dict, args[1], nullptr);
   return t.settle(std::move(then), Result::none());
 }
@@ -111,11 +112,12 @@ Result dict_update(Tracer& t, PyObject* f, Args args, Continuation then) {
         auto items = py::take(PyDict_Copy(view));
         while (PyDict_Next(items.get(), &position, &key, &value)) t.dict_set(target, key, value);
       }
-      for (std::size_t i = 0; i < args.keyword_count(); ++i) t.dict_set(target, PyTuple_GET_ITEM(args.kwnames, i), args.values[args.size() + i]);
+      for (std::size_t i = 0; i < args.keyword_count(); ++i)
+        t.dict_set(target, PyTuple_GET_ITEM(args.kwnames, i), args.values[args.size() + i]);
       return t.settle(std::move(then), Result::none());
     }
   }
-    (void)f;
+  (void)f;
   return t.call_polyfill("dict_update", args, std::move(then));
 }
 
@@ -142,10 +144,12 @@ Result dict_init(Tracer& t, PyObject* f, Args args, Continuation then) {
       }
       if (objects::cat_of(other) == Cat::Generator) {
         auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.values.size())));
-        for (std::size_t i = 0; i < args.values.size(); ++i) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args.values[i]));
+        for (std::size_t i = 0; i < args.values.size(); ++i)
+          PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args.values[i]));
         Continuation again(K::CallWith, f, tuple.get(), args.kwnames);
         again.number = 1;
-        return t.call_polyfill("list_from", std::span<PyObject* const>(&other, 1), std::move(again).before(std::move(then)));
+        return t.call_polyfill("list_from", std::span<PyObject* const>(&other, 1),
+                               std::move(again).before(std::move(then)));
       }
     } else if (args.size() == 1) {
       return run_native(t, f, args, std::move(then));
@@ -263,13 +267,14 @@ Result join(Tracer& t, PyObject* f, Args args, Continuation then) {
     PyObject* values[] = {args[0], items.get()};
     return run_native(t, f, Args{values, nullptr}, std::move(then));
   }
-    return t.call_polyfill("join", args, std::move(then));
+  return t.call_polyfill("join", args, std::move(then));
 }
 
 // Fields like {0.value} and a member's own __format__ read more than the text of the value.
 Result str_format(Tracer& t, PyObject* f, Args args, Continuation then) {
   for (PyObject* value : args.values) {
-    if (objects::cat_of(value) == Cat::EnumMember) t.unsupported(Reason::UntracedCallable, {{"callee", "str.format of an enum member"}});
+    if (objects::cat_of(value) == Cat::EnumMember)
+      t.unsupported(Reason::UntracedCallable, {{"callee", "str.format of an enum member"}});
   }
   return pure(t, f, args, std::move(then));
 }
@@ -278,7 +283,8 @@ Result str_format(Tracer& t, PyObject* f, Args args, Continuation then) {
 
 Result fresh_only(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() >= 1 && t.is_outside(t.original(args[0]))) {
-    t.unsupported(Reason::UnsupportedMutation, {{"target", std::string("a ") + Py_TYPE(args[0])->tp_name + " from outside"}});
+    t.unsupported(Reason::UnsupportedMutation,
+                  {{"target", std::string("a ") + Py_TYPE(args[0])->tp_name + " from outside"}});
   }
   std::vector<PyObject*> values;
   for (PyObject* value : args.values) values.push_back(t.touch(t.original(value)));
@@ -300,10 +306,12 @@ Result collection(Tracer& t, PyObject* f, Args args, Continuation then) {
     auto items = t.native_elements(value);
     if (!items && cat == Cat::Generator) {
       auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.values.size())));
-      for (std::size_t k = 0; k < args.values.size(); ++k) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(k), Py_NewRef(args.values[k]));
+      for (std::size_t k = 0; k < args.values.size(); ++k)
+        PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(k), Py_NewRef(args.values[k]));
       Continuation again(K::CallWith, f, tuple.get(), args.kwnames);
       again.number = static_cast<std::int64_t>(i);
-      return t.call_polyfill("list_from", std::span<PyObject* const>(&value, 1), std::move(again).before(std::move(then)));
+      return t.call_polyfill("list_from", std::span<PyObject* const>(&value, 1),
+                             std::move(again).before(std::move(then)));
     }
     if (!items) t.unsupported(Reason::UntracedCallable, {{"callee", reinterpret_cast<PyTypeObject*>(f)->tp_name}});
     held.push_back(std::move(items));
@@ -313,32 +321,90 @@ Result collection(Tracer& t, PyObject* f, Args args, Continuation then) {
 }
 
 const Row rows[] = {
-    {"builtins.dict.get", dict_get}, {"builtins.dict.__contains__", dict_contains}, {"builtins.dict.__setitem__", dict_setitem},
-    {"builtins.dict.__getitem__", dict_getitem}, {"builtins.dict.__delitem__", dict_delitem}, {"builtins.dict.setdefault", dict_setdefault},
-    {"builtins.dict.pop", dict_pop}, {"builtins.dict.keys", dict_view}, {"builtins.dict.values", dict_view}, {"builtins.dict.items", dict_view},
-    {"builtins.dict.update", dict_update}, {"builtins.dict.copy", dict_copy}, {"builtins.dict.clear", mutates_self}, {"builtins.dict.popitem", mutates_self},
-    {"builtins.dict.__init__", dict_init}, {"builtins.dict.fromkeys", fromkeys}, {"builtins.dict.__len__", shallow}, {"builtins.dict.__iter__", dict_view},
-    {"collections.OrderedDict.__setitem__", dict_setitem}, {"collections.OrderedDict.__delitem__", dict_delitem}, {"collections.OrderedDict.pop", dict_pop},
-    {"collections.OrderedDict.setdefault", dict_setdefault}, {"collections.OrderedDict.keys", dict_view}, {"collections.OrderedDict.values", dict_view},
-    {"collections.OrderedDict.items", dict_view}, {"collections.OrderedDict.update", dict_update}, {"collections.OrderedDict.copy", dict_copy},
-    {"collections.OrderedDict.__init__", dict_init}, {"collections.OrderedDict.move_to_end", fresh_only}, {"collections.OrderedDict.popitem", fresh_only},
-    {"collections.OrderedDict.clear", fresh_only}, {"collections.OrderedDict.__iter__", dict_view}, {"collections.OrderedDict", collection},
-    {"collections.defaultdict", collection}, {"collections.deque", collection}, {"collections.defaultdict.__init__", fresh_only},
-    {"builtins.list.append", mutates_self}, {"builtins.list.insert", mutates_self}, {"builtins.list.pop", mutates_self}, {"builtins.list.clear", mutates_self},
-    {"builtins.list.reverse", mutates_self}, {"builtins.list.copy", shallow}, {"builtins.list.extend", extend}, {"builtins.list.sort", list_sort},
-    {"builtins.list.index", search}, {"builtins.list.count", search}, {"builtins.list.remove", search}, {"builtins.list.__init__", list_init},
-    {"builtins.list.__len__", shallow}, {"builtins.tuple.index", search}, {"builtins.tuple.count", search}, {"builtins.tuple.__len__", shallow},
-    {"collections.deque.append", mutates_self}, {"collections.deque.appendleft", mutates_self}, {"collections.deque.pop", mutates_self},
-    {"collections.deque.popleft", mutates_self}, {"collections.deque.clear", mutates_self}, {"collections.deque.rotate", mutates_self},
-    {"collections.deque.reverse", mutates_self}, {"collections.deque.extend", extend},
-    {"builtins.set.add", set_add}, {"builtins.set.discard", set_add}, {"builtins.set.remove", set_add}, {"builtins.set.clear", mutates_self},
-    {"builtins.set.copy", set_operation}, {"builtins.set.union", set_operation}, {"builtins.set.intersection", set_operation},
-    {"builtins.set.difference", set_operation}, {"builtins.set.symmetric_difference", set_operation}, {"builtins.set.issubset", set_operation},
-    {"builtins.set.issuperset", set_operation}, {"builtins.set.isdisjoint", set_operation}, {"builtins.set.update", set_update},
-    {"builtins.set.difference_update", set_update}, {"builtins.set.intersection_update", set_update}, {"builtins.set.symmetric_difference_update", set_update},
-    {"builtins.frozenset.union", set_operation}, {"builtins.frozenset.intersection", set_operation}, {"builtins.frozenset.difference", set_operation},
-    {"builtins.frozenset.issubset", set_operation}, {"builtins.frozenset.issuperset", set_operation}, {"builtins.frozenset.isdisjoint", set_operation},
-    {"builtins.str.join", join}, {"builtins.str.format", str_format},
+    {"builtins.dict.get", dict_get},
+    {"builtins.dict.__contains__", dict_contains},
+    {"builtins.dict.__setitem__", dict_setitem},
+    {"builtins.dict.__getitem__", dict_getitem},
+    {"builtins.dict.__delitem__", dict_delitem},
+    {"builtins.dict.setdefault", dict_setdefault},
+    {"builtins.dict.pop", dict_pop},
+    {"builtins.dict.keys", dict_view},
+    {"builtins.dict.values", dict_view},
+    {"builtins.dict.items", dict_view},
+    {"builtins.dict.update", dict_update},
+    {"builtins.dict.copy", dict_copy},
+    {"builtins.dict.clear", mutates_self},
+    {"builtins.dict.popitem", mutates_self},
+    {"builtins.dict.__init__", dict_init},
+    {"builtins.dict.fromkeys", fromkeys},
+    {"builtins.dict.__len__", shallow},
+    {"builtins.dict.__iter__", dict_view},
+    {"collections.OrderedDict.__setitem__", dict_setitem},
+    {"collections.OrderedDict.__delitem__", dict_delitem},
+    {"collections.OrderedDict.pop", dict_pop},
+    {"collections.OrderedDict.setdefault", dict_setdefault},
+    {"collections.OrderedDict.keys", dict_view},
+    {"collections.OrderedDict.values", dict_view},
+    {"collections.OrderedDict.items", dict_view},
+    {"collections.OrderedDict.update", dict_update},
+    {"collections.OrderedDict.copy", dict_copy},
+    {"collections.OrderedDict.__init__", dict_init},
+    {"collections.OrderedDict.move_to_end", fresh_only},
+    {"collections.OrderedDict.popitem", fresh_only},
+    {"collections.OrderedDict.clear", fresh_only},
+    {"collections.OrderedDict.__iter__", dict_view},
+    {"collections.OrderedDict", collection},
+    {"collections.defaultdict", collection},
+    {"collections.deque", collection},
+    {"collections.defaultdict.__init__", fresh_only},
+    {"builtins.list.append", mutates_self},
+    {"builtins.list.insert", mutates_self},
+    {"builtins.list.pop", mutates_self},
+    {"builtins.list.clear", mutates_self},
+    {"builtins.list.reverse", mutates_self},
+    {"builtins.list.copy", shallow},
+    {"builtins.list.extend", extend},
+    {"builtins.list.sort", list_sort},
+    {"builtins.list.index", search},
+    {"builtins.list.count", search},
+    {"builtins.list.remove", search},
+    {"builtins.list.__init__", list_init},
+    {"builtins.list.__len__", shallow},
+    {"builtins.tuple.index", search},
+    {"builtins.tuple.count", search},
+    {"builtins.tuple.__len__", shallow},
+    {"collections.deque.append", mutates_self},
+    {"collections.deque.appendleft", mutates_self},
+    {"collections.deque.pop", mutates_self},
+    {"collections.deque.popleft", mutates_self},
+    {"collections.deque.clear", mutates_self},
+    {"collections.deque.rotate", mutates_self},
+    {"collections.deque.reverse", mutates_self},
+    {"collections.deque.extend", extend},
+    {"builtins.set.add", set_add},
+    {"builtins.set.discard", set_add},
+    {"builtins.set.remove", set_add},
+    {"builtins.set.clear", mutates_self},
+    {"builtins.set.copy", set_operation},
+    {"builtins.set.union", set_operation},
+    {"builtins.set.intersection", set_operation},
+    {"builtins.set.difference", set_operation},
+    {"builtins.set.symmetric_difference", set_operation},
+    {"builtins.set.issubset", set_operation},
+    {"builtins.set.issuperset", set_operation},
+    {"builtins.set.isdisjoint", set_operation},
+    {"builtins.set.update", set_update},
+    {"builtins.set.difference_update", set_update},
+    {"builtins.set.intersection_update", set_update},
+    {"builtins.set.symmetric_difference_update", set_update},
+    {"builtins.frozenset.union", set_operation},
+    {"builtins.frozenset.intersection", set_operation},
+    {"builtins.frozenset.difference", set_operation},
+    {"builtins.frozenset.issubset", set_operation},
+    {"builtins.frozenset.issuperset", set_operation},
+    {"builtins.frozenset.isdisjoint", set_operation},
+    {"builtins.str.join", join},
+    {"builtins.str.format", str_format},
 };
 
 }  // namespace

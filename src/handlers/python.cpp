@@ -60,7 +60,9 @@ Result is(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() != 2) return run_native(t, f, args, std::move(then));
   return t.settle(std::move(then), Result::boolean(t.same(args[0], args[1]) == same));
 }
-Result identity_index(Tracer& t, PyObject* f, Args args, Continuation then) { return pure(t, f, args, std::move(then)); }
+Result identity_index(Tracer& t, PyObject* f, Args args, Continuation then) {
+  return pure(t, f, args, std::move(then));
+}
 
 // ---- abs, round, pow, divmod: of tensors a node, of numbers their value, of objects the dunder
 
@@ -82,10 +84,12 @@ Result numeric(Tracer& t, PyObject* f, Args args, Continuation then) {
 // ---- functools
 
 Result partial_call(Tracer& t, PyObject* self, Args args, Continuation then) {
-  Result function = t.generic_getattr(self, names().func), bound = t.generic_getattr(self, names().args), keywords = t.generic_getattr(self, names().keywords);
+  Result function = t.generic_getattr(self, names().func), bound = t.generic_getattr(self, names().args),
+         keywords = t.generic_getattr(self, names().keywords);
   PyObject* view = t.touch(keywords.value.get());
   std::vector<PyObject*> values;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(bound.value.get()); ++i) values.push_back(PyTuple_GET_ITEM(bound.value.get(), i));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(bound.value.get()); ++i)
+    values.push_back(PyTuple_GET_ITEM(bound.value.get(), i));
   for (PyObject* value : args.positional()) values.push_back(value);
   auto merged = py::take(PyDict_Copy(view));
   for (std::size_t i = 0; i < args.keyword_count(); ++i) {
@@ -104,20 +108,26 @@ Result partial_call(Tracer& t, PyObject* self, Args args, Continuation then) {
   return t.call(function.value.get(), Args{values, kwnames.get()}, std::move(then));
 }
 
-Result reduce(Tracer& t, PyObject*, Args args, Continuation then) { return t.call_polyfill("reduce_by", args.values, std::move(then)); }
+Result reduce(Tracer& t, PyObject*, Args args, Continuation then) {
+  return t.call_polyfill("reduce_by", args.values, std::move(then));
+}
 
-// The entry that holds a cached value: cache_clear() and eviction are noticed, as eager would compute the value anew then.
+// The entry that holds a cached value: cache_clear() and eviction are noticed, as eager would compute the value anew
+// then.
 void guard_cache_entry(Tracer& t, PyObject* wrapper, Args args) {
   static PyObject* get_referents = py::import_attr("gc", "get_referents").release();
-  // What the wrapper refers to, in CPython's order: links, cache, function, the mark before keywords, the type of links …
+  // What the wrapper refers to, in CPython's order: links, cache, function, the mark before keywords, the type of links
+  // …
   auto parts = py::take(PyObject_CallOneArg(get_referents, wrapper));
   Py_ssize_t at = PyList_GET_SIZE(parts.get()) - 1;
   auto is_link_type = [](PyObject* o) {
-    return PyType_Check(o) && std::string_view(reinterpret_cast<PyTypeObject*>(o)->tp_name) == "functools._lru_list_elem";
+    return PyType_Check(o) &&
+           std::string_view(reinterpret_cast<PyTypeObject*>(o)->tp_name) == "functools._lru_list_elem";
   };
   while (at >= 0 && !is_link_type(PyList_GET_ITEM(parts.get(), at))) --at;
   PyObject* cache = at >= 3 ? PyList_GET_ITEM(parts.get(), at - 3) : nullptr;
-  if (cache == nullptr || !PyDict_CheckExact(cache)) t.unsupported(Reason::UntracedCallable, {{"callee", "an lru_cache of another make"}});
+  if (cache == nullptr || !PyDict_CheckExact(cache))
+    t.unsupported(Reason::UntracedCallable, {{"callee", "an lru_cache of another make"}});
   auto key = py::take(PyTuple_New(0));
   auto append = [&](PyObject* item) {
     auto one = py::take(PyTuple_Pack(1, item));
@@ -129,7 +139,8 @@ void guard_cache_entry(Tracer& t, PyObject* wrapper, Args args) {
     append(PyTuple_GET_ITEM(args.kwnames, i));
     append(args.values[args.size() + i]);
   }
-  if (args.values.size() == 1 && args.size() == 1 && (PyUnicode_CheckExact(args[0]) || PyLong_CheckExact(args[0]))) key = py::Owned<>::share(args[0]);
+  if (args.values.size() == 1 && args.size() == 1 && (PyUnicode_CheckExact(args[0]) || PyLong_CheckExact(args[0])))
+    key = py::Owned<>::share(args[0]);
   PyObject* entry = PyDict_GetItemWithError(cache, key.get());
   if (entry == nullptr) {
     if (PyErr_Occurred()) py::throw_pending();
@@ -139,14 +150,15 @@ void guard_cache_entry(Tracer& t, PyObject* wrapper, Args args) {
   t.guard(objects::Kind::ID_MATCH, sources.dict_item(sources.constant(cache), key.get()), py::Owned<>::share(entry));
 }
 
-// The cache decides what a call means: with arguments that C code can hash the real wrapper is asked, so a value that eager would take from
-// the cache is taken from it here, and one that eager would compute once is computed once.
+// The cache decides what a call means: with arguments that C code can hash the real wrapper is asked, so a value that
+// eager would take from the cache is taken from it here, and one that eager would compute once is computed once.
 Result cached_call(Tracer& t, PyObject* self, Args args, Continuation then) {
   bool native = true;
   for (PyObject* value : args.values) {
     const Contents inside = t.deep_touch(value);
     const Cat cat = objects::cat_of(value);
-    native = native && !inside.tensor && !inside.shadowed && t.hashable_natively(value) && (!inside.user || (cat == Cat::Instance && t.is_outside(value)));
+    native = native && !inside.tensor && !inside.shadowed && t.hashable_natively(value) &&
+             (!inside.user || (cat == Cat::Instance && t.is_outside(value)));
     if (native && cat == Cat::Instance && t.source_of(value)->step != source::Step::Const) {
       t.guard(objects::Kind::ID_MATCH, t.source_of(value), py::Owned<>::share(value));
     }
@@ -183,7 +195,8 @@ Result lazy(Tracer& t, PyObject* f, Args args, const char* polyfill, Continuatio
   std::vector<PyObject*> values(args.values.begin(), args.values.end());
   for (std::size_t i = first; i < args.size() && native; ++i) {
     const Cat cat = objects::cat_of(args[i]);
-    native = cat == Cat::List || cat == Cat::Tuple || cat == Cat::Range || cat == Cat::Text || (cat == Cat::Iterator && !t.is_outside(args[i])) || (cat == Cat::Dict && PyDict_CheckExact(args[i]));
+    native = cat == Cat::List || cat == Cat::Tuple || cat == Cat::Range || cat == Cat::Text ||
+             (cat == Cat::Iterator && !t.is_outside(args[i])) || (cat == Cat::Dict && PyDict_CheckExact(args[i]));
   }
   if (native) {
     for (std::size_t i = first; i < args.size(); ++i) {
@@ -195,12 +208,20 @@ Result lazy(Tracer& t, PyObject* f, Args args, const char* polyfill, Continuatio
     return run_native(t, f, Args{values, args.kwnames}, std::move(then));
   }
   if (polyfill == nullptr) t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
-    return t.call_polyfill(polyfill, args, std::move(then));
+  return t.call_polyfill(polyfill, args, std::move(then));
 }
-Result chain(Tracer& t, PyObject* f, Args args, Continuation then) { return lazy<0, false>(t, f, args, "chain_each", std::move(then)); }
-Result chain_from(Tracer& t, PyObject*, Args args, Continuation then) { return t.call_polyfill("chain_from", args.values.subspan(1), std::move(then)); }
-Result product(Tracer& t, PyObject* f, Args args, Continuation then) { return lazy<0, true>(t, f, args, "product_each", std::move(then)); }
-Result zip_longest(Tracer& t, PyObject* f, Args args, Continuation then) { return lazy<0, true>(t, f, args, "zip_longest_each", std::move(then)); }
+Result chain(Tracer& t, PyObject* f, Args args, Continuation then) {
+  return lazy<0, false>(t, f, args, "chain_each", std::move(then));
+}
+Result chain_from(Tracer& t, PyObject*, Args args, Continuation then) {
+  return t.call_polyfill("chain_from", args.values.subspan(1), std::move(then));
+}
+Result product(Tracer& t, PyObject* f, Args args, Continuation then) {
+  return lazy<0, true>(t, f, args, "product_each", std::move(then));
+}
+Result zip_longest(Tracer& t, PyObject* f, Args args, Continuation then) {
+  return lazy<0, true>(t, f, args, "zip_longest_each", std::move(then));
+}
 Result combinations(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (auto items = args.size() >= 1 ? t.native_elements(args[0]) : py::Owned<>()) {
     std::vector<PyObject*> values(args.values.begin(), args.values.end());
@@ -226,17 +247,27 @@ Result islice(Tracer& t, PyObject* f, Args args, Continuation then) {
   values[0] = it.value.get();
   return run_native(t, f, Args{values, nullptr}, std::move(then));
 }
-Result starmap(Tracer& t, PyObject*, Args args, Continuation then) { return t.call_polyfill("starmap_each", args.values, std::move(then)); }
-Result takewhile(Tracer& t, PyObject*, Args args, Continuation then) { return t.call_polyfill("takewhile_each", args.values, std::move(then)); }
-Result dropwhile(Tracer& t, PyObject*, Args args, Continuation then) { return t.call_polyfill("dropwhile_each", args.values, std::move(then)); }
-Result accumulate(Tracer& t, PyObject*, Args args, Continuation then) {
-    return t.call_polyfill("accumulate_each", args, std::move(then));
+Result starmap(Tracer& t, PyObject*, Args args, Continuation then) {
+  return t.call_polyfill("starmap_each", args.values, std::move(then));
 }
-Result count_repeat(Tracer& t, PyObject* f, Args args, Continuation then) { return run_native(t, f, args, std::move(then)); }
+Result takewhile(Tracer& t, PyObject*, Args args, Continuation then) {
+  return t.call_polyfill("takewhile_each", args.values, std::move(then));
+}
+Result dropwhile(Tracer& t, PyObject*, Args args, Continuation then) {
+  return t.call_polyfill("dropwhile_each", args.values, std::move(then));
+}
+Result accumulate(Tracer& t, PyObject*, Args args, Continuation then) {
+  return t.call_polyfill("accumulate_each", args, std::move(then));
+}
+Result count_repeat(Tracer& t, PyObject* f, Args args, Continuation then) {
+  return run_native(t, f, args, std::move(then));
+}
 
 // ---- generators' methods
 
-Result gen_send(Tracer& t, PyObject*, Args args, Continuation then) { return t.resume(args[0], args[1], std::move(then)); }
+Result gen_send(Tracer& t, PyObject*, Args args, Continuation then) {
+  return t.resume(args[0], args[1], std::move(then));
+}
 
 // ---- effects that may wait until the graph has run: their arguments are known now, nothing depends on their result
 
@@ -250,7 +281,8 @@ bool known_now(Tracer& t, Args args, std::size_t first) {
 Result deferred(Tracer& t, PyObject* f, Args args, std::size_t first, Continuation then) {
   if (!known_now(t, args, first)) t.unsupported(Reason::SideEffect, {{"callee", py::repr_of(f).substr(0, 100)}});
   auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
-  for (std::size_t i = 0; i < args.size(); ++i) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
+  for (std::size_t i = 0; i < args.size(); ++i)
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
   auto kwargs = py::take(PyDict_New());
   for (std::size_t i = 0; i < args.keyword_count(); ++i) {
     py::check(PyDict_SetItem(kwargs.get(), PyTuple_GET_ITEM(args.kwnames, i), args.values[args.size() + i]));
@@ -296,13 +328,15 @@ Result about_constant(Tracer& t, PyObject* f, Args args, Continuation then) {
   return t.settle(std::move(then), Result::of(std::move(value)));
 }
 
-// A mappingproxy over a mapping that is part of an object known by identity (inspect.Signature.parameters): read natively, its parts are
-// constants as it is.
+// A mappingproxy over a mapping that is part of an object known by identity (inspect.Signature.parameters): read
+// natively, its parts are constants as it is.
 Result proxy_method(Tracer& t, PyObject* f, Args args, Continuation then) {
   const objects::Source* source = args.size() >= 1 ? t.source_of(args[0]) : nullptr;
   // Signature.parameters is the proxy whose mapping nobody can change; a class's __dict__ is not.
-  const bool parameters = source != nullptr && PyUnicode_Check(source->operand.get()) && PyUnicode_CompareWithASCIIString(source->operand.get(), "_parameters") == 0;
-  if (source == nullptr || !(parameters || source->step == source::Step::Const)) t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
+  const bool parameters = source != nullptr && PyUnicode_Check(source->operand.get()) &&
+                          PyUnicode_CompareWithASCIIString(source->operand.get(), "_parameters") == 0;
+  if (source == nullptr || !(parameters || source->step == source::Step::Const))
+    t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
   if (source->step != source::Step::Const) t.guard(objects::Kind::ID_MATCH, source, py::Owned<>::share(args[0]));
   auto items = py::take(PyMapping_Items(args[0]));
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
@@ -318,30 +352,101 @@ Result cast(Tracer& t, PyObject* f, Args args, Continuation then) {
   return t.settle(std::move(then), Result::of(py::Owned<>::share(args[1])));
 }
 
-#define BINARY(name, op) {"operator." name, binary<op>}
+#define BINARY(name, op) \
+  { "operator." name, binary<op> }
 const Row rows[] = {
-    BINARY("add", 0), BINARY("and_", 1), BINARY("floordiv", 2), BINARY("lshift", 3), BINARY("matmul", 4), BINARY("mul", 5), BINARY("mod", 6), BINARY("or_", 7),
-    BINARY("pow", 8), BINARY("rshift", 9), BINARY("sub", 10), BINARY("truediv", 11), BINARY("xor", 12), BINARY("iadd", 13), BINARY("iand", 14), BINARY("ifloordiv", 15),
-    BINARY("ilshift", 16), BINARY("imatmul", 17), BINARY("imul", 18), BINARY("imod", 19), BINARY("ior", 20), BINARY("ipow", 21), BINARY("irshift", 22), BINARY("isub", 23),
-    BINARY("itruediv", 24), BINARY("ixor", 25),
-    {"operator.lt", compare<Py_LT>}, {"operator.le", compare<Py_LE>}, {"operator.eq", compare<Py_EQ>}, {"operator.ne", compare<Py_NE>}, {"operator.gt", compare<Py_GT>},
-    {"operator.ge", compare<Py_GE>}, {"operator.neg", unary<11>}, {"operator.pos", unary<10>}, {"operator.invert", unary<15>}, {"operator.inv", unary<15>},
-    {"operator.getitem", getitem}, {"operator.setitem", setitem}, {"operator.contains", contains}, {"operator.truth", truth}, {"operator.not_", not_},
-    {"operator.is_", is<true>}, {"operator.is_not", is<false>}, {"operator.index", identity_index}, {"operator.abs", numeric},
-    {"builtins.abs", numeric}, {"builtins.round", numeric}, {"builtins.pow", numeric}, {"builtins.divmod", numeric},
-    {"instances of functools.partial", partial_call}, {"functools.reduce", reduce}, {"instances of weakref.ReferenceType", weakref_call}, {"instances of functools._lru_cache_wrapper", cached_call},
-    {"itertools.chain", chain}, {"itertools.chain.from_iterable", chain_from}, {"itertools.product", product}, {"itertools.zip_longest", zip_longest},
-    {"itertools.islice", islice}, {"itertools.starmap", starmap}, {"itertools.takewhile", takewhile}, {"itertools.dropwhile", dropwhile}, {"itertools.accumulate", accumulate},
-    {"itertools.count", count_repeat}, {"itertools.repeat", count_repeat}, {"itertools.combinations", combinations}, {"itertools.permutations", combinations},
-    {"itertools.combinations_with_replacement", combinations}, {"itertools.pairwise", combinations},
+    BINARY("add", 0),
+    BINARY("and_", 1),
+    BINARY("floordiv", 2),
+    BINARY("lshift", 3),
+    BINARY("matmul", 4),
+    BINARY("mul", 5),
+    BINARY("mod", 6),
+    BINARY("or_", 7),
+    BINARY("pow", 8),
+    BINARY("rshift", 9),
+    BINARY("sub", 10),
+    BINARY("truediv", 11),
+    BINARY("xor", 12),
+    BINARY("iadd", 13),
+    BINARY("iand", 14),
+    BINARY("ifloordiv", 15),
+    BINARY("ilshift", 16),
+    BINARY("imatmul", 17),
+    BINARY("imul", 18),
+    BINARY("imod", 19),
+    BINARY("ior", 20),
+    BINARY("ipow", 21),
+    BINARY("irshift", 22),
+    BINARY("isub", 23),
+    BINARY("itruediv", 24),
+    BINARY("ixor", 25),
+    {"operator.lt", compare<Py_LT>},
+    {"operator.le", compare<Py_LE>},
+    {"operator.eq", compare<Py_EQ>},
+    {"operator.ne", compare<Py_NE>},
+    {"operator.gt", compare<Py_GT>},
+    {"operator.ge", compare<Py_GE>},
+    {"operator.neg", unary<11>},
+    {"operator.pos", unary<10>},
+    {"operator.invert", unary<15>},
+    {"operator.inv", unary<15>},
+    {"operator.getitem", getitem},
+    {"operator.setitem", setitem},
+    {"operator.contains", contains},
+    {"operator.truth", truth},
+    {"operator.not_", not_},
+    {"operator.is_", is<true>},
+    {"operator.is_not", is<false>},
+    {"operator.index", identity_index},
+    {"operator.abs", numeric},
+    {"builtins.abs", numeric},
+    {"builtins.round", numeric},
+    {"builtins.pow", numeric},
+    {"builtins.divmod", numeric},
+    {"instances of functools.partial", partial_call},
+    {"functools.reduce", reduce},
+    {"instances of weakref.ReferenceType", weakref_call},
+    {"instances of functools._lru_cache_wrapper", cached_call},
+    {"itertools.chain", chain},
+    {"itertools.chain.from_iterable", chain_from},
+    {"itertools.product", product},
+    {"itertools.zip_longest", zip_longest},
+    {"itertools.islice", islice},
+    {"itertools.starmap", starmap},
+    {"itertools.takewhile", takewhile},
+    {"itertools.dropwhile", dropwhile},
+    {"itertools.accumulate", accumulate},
+    {"itertools.count", count_repeat},
+    {"itertools.repeat", count_repeat},
+    {"itertools.combinations", combinations},
+    {"itertools.permutations", combinations},
+    {"itertools.combinations_with_replacement", combinations},
+    {"itertools.pairwise", combinations},
     {"pellucid._core.TracedGenerator.send", gen_send},
-    {"logging.Logger.debug", log}, {"logging.Logger.info", log}, {"logging.Logger.warning", log}, {"logging.Logger.error", log}, {"logging.Logger.critical", log},
-    {"logging.Logger.log", log}, {"logging.Logger.warn", log}, {"logging.Logger.exception", log}, {"warnings.warn", warn},
-    {"inspect.signature", about_constant}, {"inspect.getfullargspec", about_constant}, {"typing.get_type_hints", about_constant}, {"typing.get_args", about_constant},
-    {"typing.get_origin", about_constant}, {"typing.cast", cast},
-    {"types.MappingProxyType.keys", proxy_method}, {"types.MappingProxyType.values", proxy_method}, {"types.MappingProxyType.items", proxy_method},
-    {"types.MappingProxyType.get", proxy_method}, {"types.MappingProxyType.__len__", proxy_method}, {"types.MappingProxyType.__getitem__", proxy_method},
-    {"types.MappingProxyType.__contains__", proxy_method}, {"types.MappingProxyType.__iter__", proxy_method},
+    {"logging.Logger.debug", log},
+    {"logging.Logger.info", log},
+    {"logging.Logger.warning", log},
+    {"logging.Logger.error", log},
+    {"logging.Logger.critical", log},
+    {"logging.Logger.log", log},
+    {"logging.Logger.warn", log},
+    {"logging.Logger.exception", log},
+    {"warnings.warn", warn},
+    {"inspect.signature", about_constant},
+    {"inspect.getfullargspec", about_constant},
+    {"typing.get_type_hints", about_constant},
+    {"typing.get_args", about_constant},
+    {"typing.get_origin", about_constant},
+    {"typing.cast", cast},
+    {"types.MappingProxyType.keys", proxy_method},
+    {"types.MappingProxyType.values", proxy_method},
+    {"types.MappingProxyType.items", proxy_method},
+    {"types.MappingProxyType.get", proxy_method},
+    {"types.MappingProxyType.__len__", proxy_method},
+    {"types.MappingProxyType.__getitem__", proxy_method},
+    {"types.MappingProxyType.__contains__", proxy_method},
+    {"types.MappingProxyType.__iter__", proxy_method},
 };
 #undef BINARY
 

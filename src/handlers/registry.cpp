@@ -19,10 +19,12 @@ struct Tables {
 };
 Tables* tables = nullptr;
 
-// "builtins.list.append": the longest importable prefix, then attributes; class attributes as the class dict holds them.
+// "builtins.list.append": the longest importable prefix, then attributes; class attributes as the class dict holds
+// them.
 py::Owned<> resolve(std::string_view dotted) {
   std::string text(dotted);
-  for (std::size_t cut = text.rfind('.'); cut != std::string::npos; cut = cut == 0 ? std::string::npos : text.rfind('.', cut - 1)) {
+  for (std::size_t cut = text.rfind('.'); cut != std::string::npos;
+       cut = cut == 0 ? std::string::npos : text.rfind('.', cut - 1)) {
     auto module = py::Owned<>::steal(PyImport_ImportModule(text.substr(0, cut).c_str()));
     if (!module) {
       PyErr_Clear();
@@ -35,7 +37,8 @@ py::Owned<> resolve(std::string_view dotted) {
       const std::string part = rest.substr(0, dot);
       rest = dot == std::string::npos ? "" : rest.substr(dot + 1);
       if (PyType_Check(object.get())) {
-        PyObject* found = py::type_lookup(reinterpret_cast<PyTypeObject*>(object.get()), py::interned(part.c_str()).get());
+        PyObject* found =
+            py::type_lookup(reinterpret_cast<PyTypeObject*>(object.get()), py::interned(part.c_str()).get());
         if (found != nullptr && (Py_IS_TYPE(found, &PyStaticMethod_Type) || Py_IS_TYPE(found, &PyClassMethod_Type))) {
           object = py::Owned<>::steal(PyObject_GetAttrString(found, "__func__"));
         } else {
@@ -87,7 +90,8 @@ void add_torch_namespace(const char* name, bool python_functions) {
       auto module = py::Owned<>::steal(PyObject_GetAttrString(object.get(), "__module__"));
       if (!module) PyErr_Clear();
       const std::string home = py::text_of(module.get());
-      wanted = home == "torch.nn.functional" || home == "torch.functional" || home == "torch._tensor" || home == "torch._VF" || home == "torch._jit_internal";
+      wanted = home == "torch.nn.functional" || home == "torch.functional" || home == "torch._tensor" ||
+               home == "torch._VF" || home == "torch._jit_internal";
     }
     if (wanted) tables->torch_ops.insert(object.release());
   }
@@ -98,10 +102,13 @@ void add_torch_namespace(const char* name, bool python_functions) {
 void initialise() {
   if (tables != nullptr) return;
   tables = new Tables;
-  for (const char* name : {"torch._C._VariableFunctions", "torch._C._nn", "torch._C._fft", "torch._C._linalg", "torch._C._special", "torch._C._nested"}) {
+  for (const char* name : {"torch._C._VariableFunctions", "torch._C._nn", "torch._C._fft", "torch._C._linalg",
+                           "torch._C._special", "torch._C._nested"}) {
     add_torch_namespace(name, false);
   }
-  for (const char* name : {"torch.nn.functional", "torch.functional", "torch.Tensor", "torch.special", "torch.linalg", "torch.fft"}) add_torch_namespace(name, true);
+  for (const char* name :
+       {"torch.nn.functional", "torch.functional", "torch.Tensor", "torch.special", "torch.linalg", "torch.fft"})
+    add_torch_namespace(name, true);
   tables->tensor_base = reinterpret_cast<PyTypeObject*>(py::import_attr("torch._C", "TensorBase").release());
   tables->op_overload = reinterpret_cast<PyTypeObject*>(py::import_attr("torch._ops", "OpOverload").release());
   tables->op_packet = reinterpret_cast<PyTypeObject*>(py::import_attr("torch._ops", "OpOverloadPacket").release());
@@ -112,13 +119,16 @@ namespace {
 
 Result nothing(Tracer& t, PyObject*, Args, Continuation then) { return t.settle(std::move(then), Result::none()); }
 
-// Functions of torch._dynamo are known by name: importing it for their identity would cost what pellucid is there to save. Once it has
-// run in the process, nn.Module.__init__ tells its tracker of each new module; a module that the region makes is none of its business.
+// Functions of torch._dynamo are known by name: importing it for their identity would cost what pellucid is there to
+// save. Once it has run in the process, nn.Module.__init__ tells its tracker of each new module; a module that the
+// region makes is none of its business.
 Handler find_dynamo(PyObject* callable) {
   if (!PyFunction_Check(callable)) return nullptr;
   auto* function = reinterpret_cast<PyFunctionObject*>(callable);
   PyObject* module = function->func_module;
-  if (module == nullptr || !PyUnicode_Check(module) || PyUnicode_CompareWithASCIIString(module, "torch._dynamo.mutation_guard") != 0) return nullptr;
+  if (module == nullptr || !PyUnicode_Check(module) ||
+      PyUnicode_CompareWithASCIIString(module, "torch._dynamo.mutation_guard") != 0)
+    return nullptr;
   return PyUnicode_CompareWithASCIIString(function->func_qualname, "GenerationTracker.tag") == 0 ? nothing : nullptr;
 }
 
@@ -156,7 +166,8 @@ Result pure(Tracer& t, PyObject* callable, Args args, Continuation then) {
     value = t.original(value);
     const objects::Contents inside = t.deep_touch(value);
     if (inside.tensor || inside.user || inside.shadowed || t.capture().region_ids.contains(value)) {
-      t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(callable).substr(0, 120) + " of a " + Py_TYPE(value)->tp_name}});
+      t.unsupported(Reason::UntracedCallable,
+                    {{"callee", py::repr_of(callable).substr(0, 120) + " of a " + Py_TYPE(value)->tp_name}});
     }
     values.push_back(t.readable(value));
   }

@@ -1,5 +1,6 @@
-// Rules for callables that are not inlined, by identity of the callable: C functions, method descriptors, types, and the few Python
-// functions that have a meaning of their own. Rows are in one table per file; registry.cpp resolves their names once, at import.
+// Rules for callables that are not inlined, by identity of the callable: C functions, method descriptors, types, and
+// the few Python functions that have a meaning of their own. Rows are in one table per file; registry.cpp resolves
+// their names once, at import.
 #pragma once
 #include <span>
 #include <string_view>
@@ -21,9 +22,10 @@ struct Row {
   Handler handler;
 };
 
-Handler find(PyObject* callable);            // null: no rule
-bool is_instance_rule(PyTypeObject* type);   // the row of this type is a rule for calling its instances, not for calling the type
-bool is_torch_op(PyObject* callable);        // a torch callable that stays one node: leaf of the graph
+Handler find(PyObject* callable);  // null: no rule
+bool is_instance_rule(
+    PyTypeObject* type);  // the row of this type is a rule for calling its instances, not for calling the type
+bool is_torch_op(PyObject* callable);  // a torch callable that stays one node: leaf of the graph
 void initialise();
 std::span<const std::string_view> unresolved();  // rows whose name does not exist in this installation
 
@@ -36,7 +38,8 @@ Result shallow(Tracer&, PyObject* callable, Args args, Continuation then);
 Result mutates_self(Tracer&, PyObject* callable, Args args, Continuation then);
 Result refuse(Tracer&, PyObject* callable, Args args, Continuation then);
 
-Result run_native(Tracer&, PyObject* callable, Args args, Continuation then);  // the real call, exceptions become the program's
+Result run_native(Tracer&, PyObject* callable, Args args,
+                  Continuation then);  // the real call, exceptions become the program's
 
 extern const std::span<const Row> kBuiltinRows, kContainerRows, kPureRows, kTorchRows, kPythonRows;
 

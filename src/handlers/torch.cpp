@@ -8,17 +8,24 @@ using objects::names;
 
 namespace {
 
-// Global state of torch: guarded as a whole at the entry, and the thread really is in the state that the program has set.
+// Global state of torch: guarded as a whole at the entry, and the thread really is in the state that the program has
+// set.
 Result query(Tracer& t, PyObject* f, Args args, Continuation then) { return pure(t, f, args, std::move(then)); }
 
-Result always_true(Tracer& t, PyObject*, Args, Continuation then) { return t.settle(std::move(then), Result::boolean(true)); }
-Result always_false(Tracer& t, PyObject*, Args, Continuation then) { return t.settle(std::move(then), Result::boolean(false)); }
+Result always_true(Tracer& t, PyObject*, Args, Continuation then) {
+  return t.settle(std::move(then), Result::boolean(true));
+}
+Result always_false(Tracer& t, PyObject*, Args, Continuation then) {
+  return t.settle(std::move(then), Result::boolean(false));
+}
 Result nothing(Tracer& t, PyObject*, Args, Continuation then) { return t.settle(std::move(then), Result::none()); }
 
-// A switch of thread state: carried out now, so that what follows is captured under it, and recorded, so that the graph does it again.
+// A switch of thread state: carried out now, so that what follows is captured under it, and recorded, so that the graph
+// does it again.
 Result state_switch(Tracer& t, PyObject* f, Args args, Continuation then) {
   for (PyObject* value : args.values) {
-    if (!objects::is_atom(objects::cat_of(value))) t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
+    if (!objects::is_atom(objects::cat_of(value)))
+      t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
   }
   Result done = run_native(t, f, args, Continuation());
   if (!done.is_value()) return t.settle(std::move(then), std::move(done));
@@ -29,7 +36,8 @@ Result state_switch(Tracer& t, PyObject* f, Args args, Continuation then) {
 PyObject* autocast_function(const char* name) { return py::import_attr("torch.amp.autocast_mode", name).release(); }
 
 Result autocast_enter(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 1 || t.is_outside(args[0])) t.unsupported(Reason::UntracedCallable, {{"callee", "entering an autocast object from outside"}});
+  if (args.size() != 1 || t.is_outside(args[0]))
+    t.unsupported(Reason::UntracedCallable, {{"callee", "entering an autocast object from outside"}});
   static PyObject* enter = autocast_function("_enter_autocast");
   PyObject* self = args[0];
   auto part = [&](const char* name) { return py::take(PyObject_GetAttrString(self, name)); };
@@ -45,7 +53,8 @@ Result autocast_enter(Tracer& t, PyObject* f, Args args, Continuation then) {
 Result autocast_exit(Tracer& t, PyObject* f, Args args, Continuation then) {
   static PyObject* exit = autocast_function("_exit_autocast");
   auto it = args.size() >= 1 ? t.contexts.find(args[0]) : t.contexts.end();
-  if (it == t.contexts.end()) t.unsupported(Reason::UntracedCallable, {{"callee", "leaving an autocast object that the region did not enter"}});
+  if (it == t.contexts.end())
+    t.unsupported(Reason::UntracedCallable, {{"callee", "leaving an autocast object that the region did not enter"}});
   PyObject* values[] = {args[0], Py_None, Py_None, Py_None};
   auto left = py::Owned<>::steal(PyObject_Vectorcall(f, values, 4, nullptr));
   if (!left) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
@@ -68,12 +77,15 @@ Result size(Tracer& t, PyObject* f, Args args, Continuation then) {
 Result autograd_function(Tracer& t, PyObject*, Args args, Continuation then) {
   bool needs_grad = false;
   for (PyObject* value : args.values) {
-    if (objects::cat_of(value) == Cat::Tensor) needs_grad |= aten::meta_of(t.lift(value).get()).requires_grad;
-    else if (objects::cat_of(value) == Cat::List || objects::cat_of(value) == Cat::Tuple) needs_grad |= t.deep_touch(value).tensor;
+    if (objects::cat_of(value) == Cat::Tensor)
+      needs_grad |= aten::meta_of(t.lift(value).get()).requires_grad;
+    else if (objects::cat_of(value) == Cat::List || objects::cat_of(value) == Cat::Tuple)
+      needs_grad |= t.deep_touch(value).tensor;
   }
   static PyObject* grad_enabled = py::import_attr("torch", "is_grad_enabled").release();
   needs_grad = needs_grad && py::take(PyObject_CallNoArgs(grad_enabled)).get() == Py_True;
-  if (needs_grad) t.unsupported(Reason::UntracedCallable, {{"callee", "an autograd.Function whose inputs require gradients"}});
+  if (needs_grad)
+    t.unsupported(Reason::UntracedCallable, {{"callee", "an autograd.Function whose inputs require gradients"}});
   return t.call_polyfill("autograd_function_forward", args, std::move(then));
 }
 
@@ -85,38 +97,104 @@ Result requires_grad_(Tracer& t, PyObject* f, Args args, Continuation then) {
 }
 
 Result explicit_break(Tracer& t, PyObject*, Args args, Continuation) {
-  t.unsupported(Reason::ExplicitBreak, {{"message", args.size() > 0 ? py::text_of(args[0]) : args.keyword("msg") != nullptr ? py::text_of(args.keyword("msg")) : ""}});
+  t.unsupported(Reason::ExplicitBreak, {{"message", args.size() > 0                  ? py::text_of(args[0])
+                                                    : args.keyword("msg") != nullptr ? py::text_of(args.keyword("msg"))
+                                                                                     : ""}});
 }
 
 const Row rows[] = {
-    {"torch.compiler.is_compiling", always_true}, {"torch.compiler.is_dynamo_compiling", always_true}, {"torch._utils.is_compiling", always_true},
-    {"torch.compiler.is_exporting", always_false}, {"pellucid.is_compiling", always_true}, {"pellucid.graph_break", explicit_break},
-    {"torch._C._get_tracing_state", query}, {"torch._C._is_tracing", query}, {"torch.is_grad_enabled", query}, {"torch.is_inference_mode_enabled", query},
-    {"torch.get_default_dtype", query}, {"torch._C._get_default_device", query}, {"torch.is_autocast_enabled", query}, {"torch.is_autocast_cpu_enabled", query},
-    {"torch.get_autocast_dtype", query}, {"torch.get_autocast_gpu_dtype", query}, {"torch.get_autocast_cpu_dtype", query}, {"torch.is_autocast_cache_enabled", query},
-    {"torch._C._is_autocast_available", query}, {"torch.is_anomaly_enabled", query}, {"torch._C._is_torch_function_enabled", query},
-    {"torch._C._is_torch_function_all_disabled", query}, {"torch._C._len_torch_function_stack", query}, {"torch._C._len_torch_dispatch_stack", query},
-    {"torch._C._get_deterministic_algorithms", query}, {"torch._C._get_cudnn_enabled", query}, {"torch._C._get_flash_sdp_enabled", query},
-    {"torch._C._get_mem_efficient_sdp_enabled", query}, {"torch._C._get_math_sdp_enabled", query}, {"torch._C._has_storage", refuse},
-    {"torch._C._cuda_getDeviceCount", query}, {"torch._C._functorch.maybe_current_level", query}, {"torch._C._log_api_usage_once", nothing}, {"torch._C._cuda_isCurrentStreamCapturing", query},
-    {"torch._C._get_privateuse1_backend_name", query}, {"torch._C._get_accelerator", query}, {"torch._C._is_alias_of", refuse},
+    {"torch.compiler.is_compiling", always_true},
+    {"torch.compiler.is_dynamo_compiling", always_true},
+    {"torch._utils.is_compiling", always_true},
+    {"torch.compiler.is_exporting", always_false},
+    {"pellucid.is_compiling", always_true},
+    {"pellucid.graph_break", explicit_break},
+    {"torch._C._get_tracing_state", query},
+    {"torch._C._is_tracing", query},
+    {"torch.is_grad_enabled", query},
+    {"torch.is_inference_mode_enabled", query},
+    {"torch.get_default_dtype", query},
+    {"torch._C._get_default_device", query},
+    {"torch.is_autocast_enabled", query},
+    {"torch.is_autocast_cpu_enabled", query},
+    {"torch.get_autocast_dtype", query},
+    {"torch.get_autocast_gpu_dtype", query},
+    {"torch.get_autocast_cpu_dtype", query},
+    {"torch.is_autocast_cache_enabled", query},
+    {"torch._C._is_autocast_available", query},
+    {"torch.is_anomaly_enabled", query},
+    {"torch._C._is_torch_function_enabled", query},
+    {"torch._C._is_torch_function_all_disabled", query},
+    {"torch._C._len_torch_function_stack", query},
+    {"torch._C._len_torch_dispatch_stack", query},
+    {"torch._C._get_deterministic_algorithms", query},
+    {"torch._C._get_cudnn_enabled", query},
+    {"torch._C._get_flash_sdp_enabled", query},
+    {"torch._C._get_mem_efficient_sdp_enabled", query},
+    {"torch._C._get_math_sdp_enabled", query},
+    {"torch._C._has_storage", refuse},
+    {"torch._C._cuda_getDeviceCount", query},
+    {"torch._C._functorch.maybe_current_level", query},
+    {"torch._C._log_api_usage_once", nothing},
+    {"torch._C._cuda_isCurrentStreamCapturing", query},
+    {"torch._C._get_privateuse1_backend_name", query},
+    {"torch._C._get_accelerator", query},
+    {"torch._C._is_alias_of", refuse},
     {"torch.cuda.is_available", query},
-    {"torch._C._set_grad_enabled", state_switch}, {"torch.autograd.function.Function.apply", autograd_function}, {"torch._C._are_functorch_transforms_active", query},
-    {"torch.amp.autocast_mode.autocast.__enter__", autocast_enter}, {"torch.amp.autocast_mode.autocast.__exit__", autocast_exit},
-    {"torch.device", pure}, {"torch.finfo", pure}, {"torch.iinfo", pure}, {"torch.Size", size}, {"torch.dtype", refuse}, {"torch.Generator", refuse},
+    {"torch._C._set_grad_enabled", state_switch},
+    {"torch.autograd.function.Function.apply", autograd_function},
+    {"torch._C._are_functorch_transforms_active", query},
+    {"torch.amp.autocast_mode.autocast.__enter__", autocast_enter},
+    {"torch.amp.autocast_mode.autocast.__exit__", autocast_exit},
+    {"torch.device", pure},
+    {"torch.finfo", pure},
+    {"torch.iinfo", pure},
+    {"torch.Size", size},
+    {"torch.dtype", refuse},
+    {"torch.Generator", refuse},
     {"torch.Size.numel", pure},
     // Effects on tensors that a graph does not carry, or that need data.
-    {"torch.Tensor.backward", refuse}, {"torch._C.TensorBase.requires_grad_", requires_grad_}, {"torch.Tensor.register_hook", refuse},
-    {"torch.Tensor.register_post_accumulate_grad_hook", refuse}, {"torch._C.TensorBase.retain_grad", refuse}, {"torch._C.TensorBase.detach_", refuse},
-    {"torch._C.TensorBase.set_", refuse}, {"torch._C.TensorBase.resize_", refuse}, {"torch._C.TensorBase.resize_as_", refuse}, {"torch.Tensor.resize", refuse},
-    {"torch.Tensor.share_memory_", refuse}, {"torch.Tensor.storage", refuse}, {"torch.Tensor.untyped_storage", refuse}, {"torch.Tensor.__deepcopy__", refuse},
-    {"torch.Tensor.__reduce_ex__", refuse}, {"torch._C.TensorBase.untyped_storage", refuse}, {"torch._C.TensorBase.data_ptr", refuse}, {"torch._C.TensorBase.numpy", refuse},
-    {"torch._C.TensorBase.as_subclass", refuse}, {"torch._C.TensorBase._make_subclass", refuse}, {"torch._C.TensorBase.apply_", refuse}, {"torch._C.TensorBase.map_", refuse},
-    {"torch.Tensor.__repr__", refuse}, {"torch.Tensor.__format__", refuse}, {"torch.Tensor.__array__", refuse},
-    {"torch.from_numpy", refuse}, {"torch.frombuffer", refuse}, {"torch.from_file", refuse},
-    {"torch.manual_seed", refuse}, {"torch.seed", refuse}, {"torch.set_rng_state", refuse}, {"torch.get_rng_state", refuse}, {"torch.set_default_dtype", refuse},
-    {"torch.set_default_device", refuse}, {"torch.use_deterministic_algorithms", refuse}, {"torch.set_num_threads", refuse}, {"torch.autograd.backward", refuse},
-    {"torch.autograd.grad", refuse}, {"torch.save", refuse}, {"torch.load", refuse}, {"torch.compile", refuse},
+    {"torch.Tensor.backward", refuse},
+    {"torch._C.TensorBase.requires_grad_", requires_grad_},
+    {"torch.Tensor.register_hook", refuse},
+    {"torch.Tensor.register_post_accumulate_grad_hook", refuse},
+    {"torch._C.TensorBase.retain_grad", refuse},
+    {"torch._C.TensorBase.detach_", refuse},
+    {"torch._C.TensorBase.set_", refuse},
+    {"torch._C.TensorBase.resize_", refuse},
+    {"torch._C.TensorBase.resize_as_", refuse},
+    {"torch.Tensor.resize", refuse},
+    {"torch.Tensor.share_memory_", refuse},
+    {"torch.Tensor.storage", refuse},
+    {"torch.Tensor.untyped_storage", refuse},
+    {"torch.Tensor.__deepcopy__", refuse},
+    {"torch.Tensor.__reduce_ex__", refuse},
+    {"torch._C.TensorBase.untyped_storage", refuse},
+    {"torch._C.TensorBase.data_ptr", refuse},
+    {"torch._C.TensorBase.numpy", refuse},
+    {"torch._C.TensorBase.as_subclass", refuse},
+    {"torch._C.TensorBase._make_subclass", refuse},
+    {"torch._C.TensorBase.apply_", refuse},
+    {"torch._C.TensorBase.map_", refuse},
+    {"torch.Tensor.__repr__", refuse},
+    {"torch.Tensor.__format__", refuse},
+    {"torch.Tensor.__array__", refuse},
+    {"torch.from_numpy", refuse},
+    {"torch.frombuffer", refuse},
+    {"torch.from_file", refuse},
+    {"torch.manual_seed", refuse},
+    {"torch.seed", refuse},
+    {"torch.set_rng_state", refuse},
+    {"torch.get_rng_state", refuse},
+    {"torch.set_default_dtype", refuse},
+    {"torch.set_default_device", refuse},
+    {"torch.use_deterministic_algorithms", refuse},
+    {"torch.set_num_threads", refuse},
+    {"torch.autograd.backward", refuse},
+    {"torch.autograd.grad", refuse},
+    {"torch.save", refuse},
+    {"torch.load", refuse},
+    {"torch.compile", refuse},
 };
 
 }  // namespace

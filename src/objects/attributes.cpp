@@ -7,7 +7,9 @@ namespace pellucid::objects {
 using C = Continuation::Kind;
 
 namespace {
-PyObject* object_slot(const char* name) { return PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyBaseObject_Type), name); }
+PyObject* object_slot(const char* name) {
+  return PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyBaseObject_Type), name);
+}
 PyObject* object_getattribute() {
   static PyObject* slot = object_slot("__getattribute__");
   return slot;
@@ -38,13 +40,16 @@ PyObject* Tracer::type_lookup(PyTypeObject* type, PyObject* name) {
   return found;
 }
 
-PyObject* Tracer::type_lookup(PyTypeObject* type, const char* name) { return type_lookup(type, py::interned(name).get()); }
+PyObject* Tracer::type_lookup(PyTypeObject* type, const char* name) {
+  return type_lookup(type, py::interned(name).get());
+}
 
 Result Tracer::attribute_error(PyObject* object, PyObject* name) {
   // The message is CPython's; object and name are set as the interpreter does.
   std::string text;
   if (PyType_Check(object)) {
-    text = std::string("type object '") + reinterpret_cast<PyTypeObject*>(object)->tp_name + "' has no attribute '" + py::text_of(name) + "'";
+    text = std::string("type object '") + reinterpret_cast<PyTypeObject*>(object)->tp_name + "' has no attribute '" +
+           py::text_of(name) + "'";
   } else {
     text = std::string("'") + Py_TYPE(object)->tp_name + "' object has no attribute '" + py::text_of(name) + "'";
   }
@@ -65,16 +70,20 @@ PyObject* Tracer::instance_get(PyObject* object, PyObject* name) {
       PyObject* value = PyDict_GetItemWithError(it->second.object.get(), name);
       if (value == nullptr && PyErr_Occurred()) py::throw_pending();
       if (source != nullptr && !written(it->second, name)) {
-        if (value == nullptr) guard(Kind::ATTR_ABSENT, source, py::Owned<>::share(name));
-        else saw(value, capture_->sources.instance_attr(source, name));
+        if (value == nullptr)
+          guard(Kind::ATTR_ABSENT, source, py::Owned<>::share(name));
+        else
+          saw(value, capture_->sources.instance_attr(source, name));
       }
       return value;
     }
   }
   PyObject* value = py::instance_attr(object, name);
   if (source != nullptr) {
-    if (value == nullptr) guard(Kind::ATTR_ABSENT, source, py::Owned<>::share(name));
-    else saw(value, capture_->sources.instance_attr(source, name));
+    if (value == nullptr)
+      guard(Kind::ATTR_ABSENT, source, py::Owned<>::share(name));
+    else
+      saw(value, capture_->sources.instance_attr(source, name));
   }
   return value;
 }
@@ -88,12 +97,14 @@ Result Tracer::instance_dict(PyObject* object) {
   if (PyType_Check(object)) unsupported(Reason::UnsupportedProtocol, {{"protocol", "__dict__"}, {"type", "class"}});
   auto dict = py::Owned<>::steal(PyObject_GetAttr(object, names().__dict__));
   if (!dict) return raise_pending(py::PythonError());
-  if (!PyDict_CheckExact(dict.get())) unsupported(Reason::UnsupportedProtocol, {{"protocol", "__dict__"}, {"type", Py_TYPE(object)->tp_name}});
+  if (!PyDict_CheckExact(dict.get()))
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "__dict__"}, {"type", Py_TYPE(object)->tp_name}});
   if (const Source* source = source_of(object)) {
     if (!is_outside(dict.get())) {
       keep(dict.get());
-      capture_->source_of.emplace(dict.get(), source->step == source::Step::Const ? capture_->sources.constant(dict.get())
-                                                                                   : capture_->sources.dict_of(source));
+      capture_->source_of.emplace(dict.get(), source->step == source::Step::Const
+                                                  ? capture_->sources.constant(dict.get())
+                                                  : capture_->sources.dict_of(source));
       outside_.push_back(dict.get());
     }
   }
@@ -104,9 +115,11 @@ Result Tracer::native_attribute(PyObject* object, PyObject* name) {
   auto value = py::Owned<>::steal(PyObject_GetAttr(object, name));
   if (!value) return raise_pending(py::PythonError());
   if (const Source* source = source_of(object)) {
-    // C descriptors of functions, classes and instances read state that may be set; the other objects known by identity never change.
+    // C descriptors of functions, classes and instances read state that may be set; the other objects known by identity
+    // never change.
     PyObject* meta = py::type_lookup(Py_TYPE(object), name);
-    const bool readable_again = meta != nullptr && (Py_IS_TYPE(meta, &PyGetSetDescr_Type) || Py_IS_TYPE(meta, &PyMemberDescr_Type));
+    const bool readable_again =
+        meta != nullptr && (Py_IS_TYPE(meta, &PyGetSetDescr_Type) || Py_IS_TYPE(meta, &PyMemberDescr_Type));
     const Cat cat = cat_of(object);
     const bool may_change = cat == Cat::Function || cat == Cat::Instance || cat == Cat::Other ||
                             (cat == Cat::Type && is_mutable_class(reinterpret_cast<PyTypeObject*>(object)));
@@ -119,13 +132,16 @@ Result Tracer::native_attribute(PyObject* object, PyObject* name) {
   return Result::of(std::move(value));
 }
 
-// A member's value and name are what `_value_` and `_name_` say; other entries of its dict are read like those of any instance.
+// A member's value and name are what `_value_` and `_name_` say; other entries of its dict are read like those of any
+// instance.
 Result Tracer::enum_attribute(PyObject* member, PyObject* name) {
   auto value = py::Owned<>::steal(PyObject_GetAttr(member, name));
   if (!value) return raise_pending(py::PythonError());
   type_lookup(Py_TYPE(member), name);
   const std::string text = py::text_of(name);
-  auto entry = text == "value" ? py::interned("_value_") : text == "name" ? py::interned("_name_") : py::Owned<>::share(name);
+  auto entry = text == "value"  ? py::interned("_value_")
+               : text == "name" ? py::interned("_name_")
+                                : py::Owned<>::share(name);
   const Source* source = capture_->sources.constant(member);
   if (PyObject* own = py::instance_attr(member, entry.get())) {
     saw(own, capture_->sources.instance_attr(source, entry.get()));
@@ -164,7 +180,8 @@ Result Tracer::bind(PyObject* meta, PyObject* object, PyObject* type, Continuati
   if (Py_IS_TYPE(meta, &PyClassMethod_Type)) {
     auto function = py::take(PyObject_GetAttrString(meta, "__func__"));
     saw_constant(function.get());
-    if (PyFunction_Check(function.get())) return settle(std::move(then), Result::of(py::take(PyMethod_New(function.get(), type))));
+    if (PyFunction_Check(function.get()))
+      return settle(std::move(then), Result::of(py::take(PyMethod_New(function.get(), type))));
     return bind(function.get(), type, reinterpret_cast<PyObject*>(Py_TYPE(type)), std::move(then));
   }
   if (Py_IS_TYPE(meta, &PyStaticMethod_Type)) {
@@ -175,7 +192,8 @@ Result Tracer::bind(PyObject* meta, PyObject* object, PyObject* type, Continuati
   if (PyType_HasFeature(kind, Py_TPFLAGS_HEAPTYPE) && cat_of(kind) == Cat::Instance) {
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "__get__"}, {"type", kind->tp_name}});
   }
-  // method descriptors, wrapper descriptors, CompiledFunction, lru_cache wrappers, C functions with __get__: binding has no effect
+  // method descriptors, wrapper descriptors, CompiledFunction, lru_cache wrappers, C functions with __get__: binding
+  // has no effect
   auto bound = py::Owned<>::steal(kind->tp_descr_get(meta, object, type));
   if (!bound) return settle(std::move(then), raise_pending(py::PythonError()));
   return settle(std::move(then), Result::of(std::move(bound)));
@@ -195,13 +213,15 @@ Result Tracer::module_getattr(PyObject* module, PyObject* name) {
     }
     return native_attribute(module, name);
   }
-  if (is_shadowed(dict)) unsupported(Reason::UnsupportedProtocol, {{"protocol", "__getattr__"}, {"type", "module that the region changed"}});
+  if (is_shadowed(dict))
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "__getattr__"}, {"type", "module that the region changed"}});
   // A lazy module imports on first use and stores the result: let it, then read what it stored.
   auto real = py::Owned<>::steal(PyObject_GetAttr(module, name));
   if (!real) return raise_pending(py::PythonError());
   PyObject* stored = PyDict_GetItemWithError(dict, name);
   if (stored == nullptr) {
-    if (!PyType_Check(real.get()) && !PyModule_Check(real.get()) && !PyFunction_Check(real.get()) && !PyCFunction_Check(real.get())) {
+    if (!PyType_Check(real.get()) && !PyModule_Check(real.get()) && !PyFunction_Check(real.get()) &&
+        !PyCFunction_Check(real.get())) {
       unsupported(Reason::UnsupportedProtocol, {{"protocol", "__getattr__"}, {"type", "module"}});
     }
     saw_constant(real.get());
@@ -215,8 +235,10 @@ Result Tracer::type_getattr(PyObject* type, PyObject* name, Continuation then) {
   PyObject* meta = metatype == &PyType_Type ? py::type_lookup(metatype, name) : type_lookup(metatype, name);
   auto* self = reinterpret_cast<PyTypeObject*>(type);
   if (meta != nullptr && is_data_descriptor(meta)) {
-    if (Py_IS_TYPE(meta, &PyProperty_Type) || has_python_get(meta)) return bind(meta, type, reinterpret_cast<PyObject*>(metatype), std::move(then));
-    if (name == names().__dict__) unsupported(Reason::UnsupportedProtocol, {{"protocol", "__dict__"}, {"type", "class"}});
+    if (Py_IS_TYPE(meta, &PyProperty_Type) || has_python_get(meta))
+      return bind(meta, type, reinterpret_cast<PyObject*>(metatype), std::move(then));
+    if (name == names().__dict__)
+      unsupported(Reason::UnsupportedProtocol, {{"protocol", "__dict__"}, {"type", "class"}});
     return settle(std::move(then), native_attribute(type, name));
   }
   if (PyObject* found = type_lookup(self, name)) {
@@ -236,7 +258,8 @@ Result Tracer::super_getattr(PyObject* super, PyObject* name, Continuation then)
   auto this_class = py::take(PyObject_GetAttrString(super, "__thisclass__"));
   auto self = py::take(PyObject_GetAttrString(super, "__self__"));
   auto self_class = py::take(PyObject_GetAttrString(super, "__self_class__"));
-  if (self_class.get() == Py_None || name == names().__class__) return settle(std::move(then), native_attribute(super, name));
+  if (self_class.get() == Py_None || name == names().__class__)
+    return settle(std::move(then), native_attribute(super, name));
   guard_mro(reinterpret_cast<PyTypeObject*>(self_class.get()));
   PyObject* mro = reinterpret_cast<PyTypeObject*>(self_class.get())->tp_mro;
   const Py_ssize_t count = PyTuple_GET_SIZE(mro);
@@ -268,13 +291,16 @@ Result Tracer::generic_getattr(PyObject* object, PyObject* name, Continuation th
     for (PyObject* slot : {names().__get__, names().__set__, names().__delete__}) type_lookup(Py_TYPE(meta), slot);
   }
   if (meta != nullptr && is_data_descriptor(meta)) {
-    if (name == names().__dict__ && Py_IS_TYPE(meta, &PyGetSetDescr_Type)) return settle(std::move(then), instance_dict(object));
+    if (name == names().__dict__ && Py_IS_TYPE(meta, &PyGetSetDescr_Type))
+      return settle(std::move(then), instance_dict(object));
     if (name == names().__class__ && Py_IS_TYPE(meta, &PyGetSetDescr_Type)) {
       saw_constant(reinterpret_cast<PyObject*>(type));
       return settle(std::move(then), Result::of(py::Owned<>::share(reinterpret_cast<PyObject*>(type))));
     }
     if (Py_IS_TYPE(meta, &PyGetSetDescr_Type) || Py_IS_TYPE(meta, &PyMemberDescr_Type)) {
-      if (is_slot_written(object, name)) unsupported(Reason::UnsupportedProtocol, {{"protocol", "reading a slot that was written"}, {"type", type->tp_name}});
+      if (is_slot_written(object, name))
+        unsupported(Reason::UnsupportedProtocol,
+                    {{"protocol", "reading a slot that was written"}, {"type", type->tp_name}});
       return settle(std::move(then), native_attribute(object, name));
     }
     return bind(meta, object, reinterpret_cast<PyObject*>(type), std::move(then));
@@ -298,23 +324,29 @@ Result Tracer::getattr(PyObject* object, PyObject* name, Continuation then) {
   if (PyObject* real = original(object); real != object) object = real;
   PyTypeObject* type = Py_TYPE(object);
   switch (cat_of(type)) {
-    case Cat::Tensor: return tensor_getattr(object, name, std::move(then));
-    case Cat::Type: return type_getattr(object, name, std::move(then));
-    case Cat::Module: return settle(std::move(then), module_getattr(object, name));
+    case Cat::Tensor:
+      return tensor_getattr(object, name, std::move(then));
+    case Cat::Type:
+      return type_getattr(object, name, std::move(then));
+    case Cat::Module:
+      return settle(std::move(then), module_getattr(object, name));
     case Cat::EnumMember: {
       PyObject* meta = py::type_lookup(type, name);
-      if (meta == nullptr || (!PyFunction_Check(meta) && !Py_IS_TYPE(meta, &PyProperty_Type) && !Py_IS_TYPE(meta, &PyClassMethod_Type))) {
+      if (meta == nullptr ||
+          (!PyFunction_Check(meta) && !Py_IS_TYPE(meta, &PyProperty_Type) && !Py_IS_TYPE(meta, &PyClassMethod_Type))) {
         return settle(std::move(then), enum_attribute(object, name));  // name, value, members, C methods of str or int
       }
       return generic_getattr(object, name, std::move(then));
     }
     case Cat::BoundMethod: {
-      if (name == names().dunder_func || name == names().__self__) return settle(std::move(then), native_attribute(object, name));
+      if (name == names().dunder_func || name == names().__self__)
+        return settle(std::move(then), native_attribute(object, name));
       if (py::type_lookup(type, name) != nullptr) return settle(std::move(then), native_attribute(object, name));
       auto function = native_attribute(object, names().dunder_func);
       return getattr(function.value.get(), name, std::move(then));
     }
-    default: break;
+    default:
+      break;
   }
   if (Py_IS_TYPE(object, &PySuper_Type)) return super_getattr(object, name, std::move(then));
   if (type->tp_getattro == PyObject_GenericGetAttr) {
@@ -322,7 +354,8 @@ Result Tracer::getattr(PyObject* object, PyObject* name, Continuation then) {
     return generic_getattr(object, name, std::move(then));
   }
   if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) {
-    unsupported(Reason::UnsupportedProtocol, {{"protocol", "attribute '" + py::text_of(name) + "'"}, {"type", type->tp_name}});
+    unsupported(Reason::UnsupportedProtocol,
+                {{"protocol", "attribute '" + py::text_of(name) + "'"}, {"type", type->tp_name}});
   }
   PyObject* getattribute = type_lookup(type, names().__getattribute__);
   PyObject* hook = type_lookup(type, names().__getattr__);
@@ -330,7 +363,8 @@ Result Tracer::getattr(PyObject* object, PyObject* name, Continuation then) {
     then = Continuation(C::GetAttrFallback, object, name, hook).before(std::move(then));
   }
   if (getattribute == object_getattribute()) return generic_getattr(object, name, std::move(then));
-  if (getattribute != nullptr && PyFunction_Check(getattribute)) return call2(getattribute, object, name, std::move(then));
+  if (getattribute != nullptr && PyFunction_Check(getattribute))
+    return call2(getattribute, object, name, std::move(then));
   unsupported(Reason::UnsupportedProtocol, {{"protocol", "__getattribute__"}, {"type", type->tp_name}});
 }
 
@@ -342,10 +376,12 @@ Result Tracer::getattr_method(PyObject* object, PyObject* name, bool* unbound) {
                        (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && cat == Cat::Instance &&
                         type_lookup(type, names().__getattribute__) == object_getattribute());
   if (generic) guard_generic_getattr(type);
-  if (generic && cat != Cat::Tensor && cat != Cat::Type && cat != Cat::Module && cat != Cat::EnumMember && !Py_IS_TYPE(object, &PySuper_Type)) {
+  if (generic && cat != Cat::Tensor && cat != Cat::Type && cat != Cat::Module && cat != Cat::EnumMember &&
+      !Py_IS_TYPE(object, &PySuper_Type)) {
     doing = "calls a method";
     PyObject* meta = type_lookup(type, name);
-    if (meta != nullptr && (PyFunction_Check(meta) || Py_IS_TYPE(meta, &PyMethodDescr_Type)) && instance_get(original(object), name) == nullptr) {
+    if (meta != nullptr && (PyFunction_Check(meta) || Py_IS_TYPE(meta, &PyMethodDescr_Type)) &&
+        instance_get(original(object), name) == nullptr) {
       *unbound = true;
       return Result::of(py::Owned<>::share(meta));
     }
@@ -353,7 +389,8 @@ Result Tracer::getattr_method(PyObject* object, PyObject* name, bool* unbound) {
   return getattr(object, name);
 }
 
-Result Tracer::special(PyObject* object, const char* name, std::span<PyObject* const> args, Continuation then, bool* found) {
+Result Tracer::special(PyObject* object, const char* name, std::span<PyObject* const> args, Continuation then,
+                       bool* found) {
   auto interned = py::interned(name);
   PyTypeObject* type = Py_TYPE(object);
   PyObject* method = type_lookup(type, interned.get());
@@ -384,7 +421,9 @@ Result Tracer::generic_setattr(PyObject* object, PyObject* name, PyObject* value
   if (meta != nullptr && is_data_descriptor(meta)) {
     if (Py_IS_TYPE(meta, &PyProperty_Type)) {
       auto setter = py::take(PyObject_GetAttrString(meta, value == nullptr ? "fdel" : "fset"));
-      if (setter.get() == Py_None) return raise(PyExc_AttributeError, std::string("property '") + py::text_of(name) + "' of '" + type->tp_name + "' object has no setter");
+      if (setter.get() == Py_None)
+        return raise(PyExc_AttributeError, std::string("property '") + py::text_of(name) + "' of '" + type->tp_name +
+                                               "' object has no setter");
       saw_constant(setter.get());
       if (value == nullptr) return call1(setter.get(), object, Continuation(C::Drop));
       return call2(setter.get(), object, value, Continuation(C::Drop));
@@ -396,7 +435,8 @@ Result Tracer::generic_setattr(PyObject* object, PyObject* name, PyObject* value
       return call3(set, meta, object, value, Continuation(C::Drop));
     }
     if (is_outside(object) || cat_of(type) == Cat::Tensor) {
-      unsupported(Reason::UnsupportedMutation, {{"target", std::string("attribute '") + py::text_of(name) + "' of a " + type->tp_name}});
+      unsupported(Reason::UnsupportedMutation,
+                  {{"target", std::string("attribute '") + py::text_of(name) + "' of a " + type->tp_name}});
     }
     if (PyObject_GenericSetAttr(object, name, value) < 0) return raise_pending(py::PythonError());
     return Result::done();
@@ -430,10 +470,12 @@ Result Tracer::setattr(PyObject* object, PyObject* name, PyObject* value) {
     if (value == nullptr) return call2(hook, object, name, Continuation(C::Drop));
     return call3(hook, object, name, value, Continuation(C::Drop));
   }
-  if (type->tp_setattro == PyObject_GenericSetAttr || hook == object_setattr() || cat == Cat::Instance || cat == Cat::Tensor) {
+  if (type->tp_setattro == PyObject_GenericSetAttr || hook == object_setattr() || cat == Cat::Instance ||
+      cat == Cat::Tensor) {
     return generic_setattr(object, name, value);
   }
-  unsupported(Reason::UnsupportedMutation, {{"target", std::string("attribute '") + py::text_of(name) + "' of a " + type->tp_name}});
+  unsupported(Reason::UnsupportedMutation,
+              {{"target", std::string("attribute '") + py::text_of(name) + "' of a " + type->tp_name}});
 }
 
 }  // namespace pellucid::objects

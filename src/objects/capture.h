@@ -1,8 +1,9 @@
-// The immutable result of tracing one region: everything codegen, backend and runtime need, and nothing of the executor.
+// The immutable result of tracing one region: everything codegen, backend and runtime need, and nothing of the
+// executor.
 //
-// The tracer works on real Python objects (ARCHITECTURE.md, "Concrete objects"): what a region returns is a real object made during
-// capture. Codegen walks it: an object with a source is loaded from there, a fake tensor is an output of the graph, an immutable
-// constant is itself, and anything else was made by the region and is built anew at every call.
+// The tracer works on real Python objects (ARCHITECTURE.md, "Concrete objects"): what a region returns is a real object
+// made during capture. Codegen walks it: an object with a source is loaded from there, a fake tensor is an output of
+// the graph, an immutable constant is itself, and anything else was made by the region and is built anew at every call.
 #pragma once
 #include <memory>
 #include <string>
@@ -20,28 +21,30 @@ namespace pellucid::objects {
 // One thing that must happen after the graph call, in program order.
 struct Effect {
   enum class Kind : std::uint8_t {
-    SetList,     // target[:] = value          (value: the list as it is at the end)
-    SetDict,     // make target equal to value, keys in value's order (exact dict or a subclass, through dict's own methods;
-                 //   an OrderedDict through OrderedDict's own methods)
-    SetSet,      // target := value
-    SetDeque,    // target := value
-    SetCell,     // target.cell_contents = value (value empty: the cell becomes empty)
-    SetAttr,     // setattr through object.__setattr__: name = value (value empty: delete); for slots and C-level attributes
-    Call,        // target(*args, **kwargs), result dropped: deferred logging (the callable may also stand in `value`)
+    SetList,   // target[:] = value          (value: the list as it is at the end)
+    SetDict,   // make target equal to value, keys in value's order (exact dict or a subclass, through dict's own
+               // methods;
+               //   an OrderedDict through OrderedDict's own methods)
+    SetSet,    // target := value
+    SetDeque,  // target := value
+    SetCell,   // target.cell_contents = value (value empty: the cell becomes empty)
+    SetAttr,   // setattr through object.__setattr__: name = value (value empty: delete); for slots and C-level
+               // attributes
+    Call,      // target(*args, **kwargs), result dropped: deferred logging (the callable may also stand in `value`)
   } kind;
-  py::Owned<> target;   // the original object (has a source); for Call: the callable
+  py::Owned<> target;  // the original object (has a source); for Call: the callable
   py::Owned<> value;
-  py::Owned<> name;     // SetAttr
+  py::Owned<> name;          // SetAttr
   py::Owned<> args, kwargs;  // Call: tuple, dict or empty
 };
 
 struct Capture {
-  py::Owned<PyFunctionObject> function;   // the entry function
+  py::Owned<PyFunctionObject> function;  // the entry function
   source::SourceTable sources;
   guards::GuardSet guards;
   graph::Graph graph;
-  py::Owned<> result;                     // what the region returns
-  std::vector<Effect> effects;            // net changes of objects that existed before
+  py::Owned<> result;           // what the region returns
+  std::vector<Effect> effects;  // net changes of objects that existed before
   // The first source of each object that existed before the region and is known by identity.
   std::unordered_map<PyObject*, const source::Source*> source_of;
   // The private copy of a container that the region wrote to or iterated -> the container that existed before.
@@ -51,9 +54,9 @@ struct Capture {
   std::unordered_map<const graph::Node*, PyObject*> input_of;  // placeholder -> the real tensor met during capture
   // ids of objects that the region made: good as keys inside it, meaningless outside, so they must not leave.
   std::unordered_set<PyObject*> region_ids;
-  std::vector<py::Owned<>> alive;         // keeps every key of these maps alive
-  std::vector<std::string> notes;         // deferred decisions worth showing in explain
-  std::int64_t instructions = 0;          // executed symbolically
+  std::vector<py::Owned<>> alive;  // keeps every key of these maps alive
+  std::vector<std::string> notes;  // deferred decisions worth showing in explain
+  std::int64_t instructions = 0;   // executed symbolically
 };
 
 }  // namespace pellucid::objects

@@ -1,5 +1,5 @@
-// What the tracer must know of objects that the runtime makes, without knowing the runtime: a compiled function met during capture is
-// inlined as the function it stands for.
+// What the tracer must know of objects that the runtime makes, without knowing the runtime: a compiled function met
+// during capture is inlined as the function it stands for.
 #pragma once
 #include <Python.h>
 

@@ -19,7 +19,8 @@ py::Owned<> copy_of(PyObject* container) {
     case Cat::List:
       return py::take(PyList_GetSlice(container, 0, PyList_GET_SIZE(container)));
     case Cat::Dict: {
-      if (PyODict_CheckExact(container)) return py::take(PyObject_CallOneArg(reinterpret_cast<PyObject*>(&PyODict_Type), container));
+      if (PyODict_CheckExact(container))
+        return py::take(PyObject_CallOneArg(reinterpret_cast<PyObject*>(&PyODict_Type), container));
       return py::take(PyDict_Copy(container));
     }
     case Cat::Set:
@@ -58,7 +59,10 @@ bool Tracer::hashable_natively(PyObject* key) {
       PyObject* eq = py::type_lookup(Py_TYPE(key), names().__eq__);
       return hash != nullptr && eq != nullptr && !PyFunction_Check(hash) && !PyFunction_Check(eq);
     }
-    case Cat::List: case Cat::Dict: case Cat::Set: case Cat::Generator:
+    case Cat::List:
+    case Cat::Dict:
+    case Cat::Set:
+    case Cat::Generator:
       return false;
     default:
       return true;  // builtin types, enum members (enum's own __hash__), tensors (by identity), functions, classes
@@ -72,14 +76,27 @@ std::int64_t Tracer::length_of(PyObject* container) {
   const bool shadowed = view != container;
   std::int64_t length = -1;
   switch (cat) {
-    case Cat::List: length = PyList_GET_SIZE(view); break;
-    case Cat::Tuple: return PyTuple_GET_SIZE(container);
-    case Cat::Dict: length = PyDict_GET_SIZE(view); break;
-    case Cat::Set: case Cat::FrozenSet: length = PySet_GET_SIZE(view); break;
-    case Cat::Deque: length = PyObject_Length(view); break;
-    case Cat::Text: return PyObject_Length(container);
-    case Cat::Range: return PyObject_Length(container);
-    default: return -1;
+    case Cat::List:
+      length = PyList_GET_SIZE(view);
+      break;
+    case Cat::Tuple:
+      return PyTuple_GET_SIZE(container);
+    case Cat::Dict:
+      length = PyDict_GET_SIZE(view);
+      break;
+    case Cat::Set:
+    case Cat::FrozenSet:
+      length = PySet_GET_SIZE(view);
+      break;
+    case Cat::Deque:
+      length = PyObject_Length(view);
+      break;
+    case Cat::Text:
+      return PyObject_Length(container);
+    case Cat::Range:
+      return PyObject_Length(container);
+    default:
+      return -1;
   }
   if (source != nullptr) {
     if (!shadowed) {
@@ -102,9 +119,11 @@ void Tracer::touch_dict(PyObject* dict, const Source* source, PyObject* view, co
     auto tuple = py::take(PyList_AsTuple(keys.get()));
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple.get()); ++i) {
       PyObject* key = PyTuple_GET_ITEM(tuple.get(), i);
-      if (!hashable_natively(key)) throw GraphBreak(Reason::UserDunder, {{"operation", "reading a dict"}, {"callee", "__hash__ of a key"}});
+      if (!hashable_natively(key))
+        throw GraphBreak(Reason::UserDunder, {{"operation", "reading a dict"}, {"callee", "__hash__ of a key"}});
       const Cat cat = cat_of(key);
-      if (!is_atom(cat) && cat != Cat::Tuple) saw_constant(key);  // the keys are compared by identity or value: known objects
+      if (!is_atom(cat) && cat != Cat::Tuple)
+        saw_constant(key);  // the keys are compared by identity or value: known objects
     }
     guard(Kind::DICT_KEYS, source, std::move(tuple));
   }
@@ -133,23 +152,28 @@ PyObject* Tracer::touch(PyObject* container) {
     case Cat::List:
       if (shadow == nullptr && touched_.insert(container).second) {
         guard(Kind::LENGTH, source, {}, PyList_GET_SIZE(container));
-        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(container); ++i) saw(PyList_GET_ITEM(container, i), table.item(source, i));
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(container); ++i)
+          saw(PyList_GET_ITEM(container, i), table.item(source, i));
       }
       return view;
     case Cat::Deque:
       if (shadow == nullptr && touched_.insert(container).second) {
         const Py_ssize_t length = PyObject_Length(container);
         guard(Kind::LENGTH, source, {}, length);
-        for (Py_ssize_t i = 0; i < length; ++i) saw(py::take(PySequence_GetItem(container, i)).get(), table.item(source, i));
+        for (Py_ssize_t i = 0; i < length; ++i)
+          saw(py::take(PySequence_GetItem(container, i)).get(), table.item(source, i));
       }
       return view;
-    case Cat::Set: case Cat::FrozenSet:
+    case Cat::Set:
+    case Cat::FrozenSet:
       if (shadow == nullptr && touched_.insert(container).second) {
         auto items = py::take(PySequence_Tuple(container));  // equal sets may be iterated in different orders
         auto list = py::take(PySequence_List(container));
         for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) {
           PyObject* item = PyList_GET_ITEM(list.get(), i);
-          if (!hashable_natively(item)) throw GraphBreak(Reason::UserDunder, {{"operation", "reading a set"}, {"callee", "__hash__ of an element"}});
+          if (!hashable_natively(item))
+            throw GraphBreak(Reason::UserDunder,
+                             {{"operation", "reading a set"}, {"callee", "__hash__ of an element"}});
           saw_constant(item);
         }
         guard(Kind::SET_EQUALS, source, std::move(items), 1);
@@ -176,7 +200,8 @@ PyObject* Tracer::view_of(PyObject* container) {
   if (!is_outside(container)) return container;
   touch(container);
   const Cat cat = cat_of(container);
-  if (cat == Cat::List || cat == Cat::Deque || (cat == Cat::Dict && (PyDict_CheckExact(container) || PyODict_CheckExact(container)))) {
+  if (cat == Cat::List || cat == Cat::Deque ||
+      (cat == Cat::Dict && (PyDict_CheckExact(container) || PyODict_CheckExact(container)))) {
     return shadow_of(container, true).object.get();
   }
   return readable(container);
@@ -185,9 +210,11 @@ PyObject* Tracer::view_of(PyObject* container) {
 PyObject* Tracer::writable(PyObject* container) {
   if (!is_outside(container)) return container;
   if (cat_of(container) == Cat::Dict && !PyDict_CheckExact(container) && !PyODict_CheckExact(container)) {
-    // defaultdict and Python subclasses: their extra state is not copied, so only plain storage operations may use the shadow.
+    // defaultdict and Python subclasses: their extra state is not copied, so only plain storage operations may use the
+    // shadow.
     if (Py_TYPE(container)->tp_as_mapping->mp_subscript != PyDict_Type.tp_as_mapping->mp_subscript) {
-      unsupported(Reason::UnsupportedMutation, {{"target", std::string("a ") + Py_TYPE(container)->tp_name + " from outside"}});
+      unsupported(Reason::UnsupportedMutation,
+                  {{"target", std::string("a ") + Py_TYPE(container)->tp_name + " from outside"}});
     }
   }
   Shadow& shadow = shadow_of(container, true);
@@ -205,8 +232,10 @@ bool Tracer::dict_contains(PyObject* dict, PyObject* key) {
   const Source* source = source_of(dict);
   if (source != nullptr && !(it != shadows_.end() && written(it->second, key))) {
     if (source->step == source::Step::DictOf && PyUnicode_CheckExact(key)) {
-      if (found == 0) guard(Kind::ATTR_ABSENT, source->base, py::Owned<>::share(key));
-      else guard(Kind::DICT_CONTAINS, source, py::Owned<>::share(key), 1);
+      if (found == 0)
+        guard(Kind::ATTR_ABSENT, source->base, py::Owned<>::share(key));
+      else
+        guard(Kind::DICT_CONTAINS, source, py::Owned<>::share(key), 1);
     } else {
       guard(Kind::DICT_CONTAINS, source, py::Owned<>::share(key), found);
     }
@@ -267,7 +296,8 @@ PyObject* Tracer::sequence_item(PyObject* sequence, Py_ssize_t index) {
     keep(held.get());
     return held.get();
   }
-  // One element read of a list from outside needs that element and the length (a negative or later index depends on it).
+  // One element read of a list from outside needs that element and the length (a negative or later index depends on
+  // it).
   if (source != nullptr && view == sequence && !PyTuple_Check(view)) {
     guard(Kind::LENGTH, source, {}, PyList_GET_SIZE(view));
     saw(item, capture_->sources.item(source, index));
@@ -296,9 +326,7 @@ void Tracer::cell_set(PyObject* cell, PyObject* value) {
   }
 }
 
-Contents Tracer::deep_touch(PyObject* value) {
-  return deep_touch_inner(value, 0);
-}
+Contents Tracer::deep_touch(PyObject* value) { return deep_touch_inner(value, 0); }
 
 Contents Tracer::deep_touch_inner(PyObject* value, int depth) {
   Contents all;
@@ -317,7 +345,9 @@ Contents Tracer::deep_touch_inner(PyObject* value, int depth) {
     case Cat::Tensor:
       all.tensor = true;
       return all;
-    case Cat::Generator: case Cat::Other: case Cat::Instance:
+    case Cat::Generator:
+    case Cat::Other:
+    case Cat::Instance:
       all.user = true;
       return all;
     case Cat::Iterator:
@@ -328,7 +358,8 @@ Contents Tracer::deep_touch_inner(PyObject* value, int depth) {
       return all;
     case Cat::Function:
       return all;
-    case Cat::List: case Cat::Tuple: {
+    case Cat::List:
+    case Cat::Tuple: {
       PyObject* view = touch(value);
       all.user |= !is_exact_builtin(Py_TYPE(value)) && cat == Cat::List;
       if (cat == Cat::Tuple && !PyTuple_CheckExact(value)) {
@@ -350,7 +381,9 @@ Contents Tracer::deep_touch_inner(PyObject* value, int depth) {
       }
       return all;
     }
-    case Cat::Set: case Cat::FrozenSet: case Cat::Deque: {
+    case Cat::Set:
+    case Cat::FrozenSet:
+    case Cat::Deque: {
       PyObject* view = touch(value);
       auto list = py::take(PySequence_List(view));
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) merge(PyList_GET_ITEM(list.get(), i));

@@ -22,10 +22,18 @@ void Tracer::add_effects() {
     if (it == shadows_.end() || !it->second.changed) continue;
     Effect effect;
     switch (cat_of(object)) {
-      case Cat::List: effect.kind = Effect::Kind::SetList; break;
-      case Cat::Dict: effect.kind = Effect::Kind::SetDict; break;
-      case Cat::Set: effect.kind = Effect::Kind::SetSet; break;
-      default: effect.kind = Effect::Kind::SetDeque; break;
+      case Cat::List:
+        effect.kind = Effect::Kind::SetList;
+        break;
+      case Cat::Dict:
+        effect.kind = Effect::Kind::SetDict;
+        break;
+      case Cat::Set:
+        effect.kind = Effect::Kind::SetSet;
+        break;
+      default:
+        effect.kind = Effect::Kind::SetDeque;
+        break;
     }
     effect.target = py::Owned<>::share(object);
     effect.value = it->second.object.copy();
@@ -44,8 +52,10 @@ void Tracer::add_aliasing_guards() {
   // Tensors: all inputs are pairwise different objects (equal sources were merged when they were seen).
   std::vector<const Source*> tensors;
   for (PyObject* object : outside_) {
-    if (cat_of(object) == Cat::Tensor && source_of(object)->root()->step != source::Step::Const) tensors.push_back(source_of(object));
-    else if (cat_of(object) == Cat::Tensor) tensors.push_back(source_of(object));
+    if (cat_of(object) == Cat::Tensor && source_of(object)->root()->step != source::Step::Const)
+      tensors.push_back(source_of(object));
+    else if (cat_of(object) == Cat::Tensor)
+      tensors.push_back(source_of(object));
   }
   if (tensors.size() > 1) {
     auto ids = py::take(PyTuple_New(static_cast<Py_ssize_t>(tensors.size())));
@@ -74,8 +84,9 @@ std::unique_ptr<Capture> Tracer::finish(py::Owned<> result) {
   add_aliasing_guards();
   add_effects();
   capture_->result = std::move(result);
-  // A shadow that leaves the region (a view or iterator holds it) means the object it stands for. The tracer goes before codegen reads
-  // the map, so the capture keeps the shadows: a dead one's address could be that of an object made later.
+  // A shadow that leaves the region (a view or iterator holds it) means the object it stands for. The tracer goes
+  // before codegen reads the map, so the capture keeps the shadows: a dead one's address could be that of an object
+  // made later.
   for (auto& [shadow, object] : shadowed_by_) keep(shadow);
   capture_->stands_for = std::move(shadowed_by_);
   guards::Guard state;

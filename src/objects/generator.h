@@ -1,5 +1,5 @@
-// The generator object of a generator function that the region called: it owns the suspended symbolic frame. It exists only during
-// capture; C code that tries to iterate it gets a TypeError, because only the executor can resume it.
+// The generator object of a generator function that the region called: it owns the suspended symbolic frame. It exists
+// only during capture; C code that tries to iterate it gets a TypeError, because only the executor can resume it.
 #pragma once
 #include <Python.h>
 
@@ -12,8 +12,7 @@ namespace pellucid::objects {
 struct Frame;
 
 struct TracedGenerator {
-  PyObject_HEAD
-  Frame* frame;      // owned; null once finished
+  PyObject_HEAD Frame* frame;  // owned; null once finished
   bool running;
   bool started;
 };

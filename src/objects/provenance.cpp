@@ -3,7 +3,8 @@
 
 namespace pellucid::objects {
 
-Tracer::Tracer(PyFunctionObject* function) : capture_(std::make_unique<Capture>()), fakes_(std::make_unique<aten::FakeScope>()) {
+Tracer::Tracer(PyFunctionObject* function)
+    : capture_(std::make_unique<Capture>()), fakes_(std::make_unique<aten::FakeScope>()) {
   capture_->function = py::Owned<PyFunctionObject>::share(function);
 }
 Tracer::~Tracer() = default;
@@ -38,7 +39,8 @@ void Tracer::guard(Kind kind, const Source* source, py::Owned<> operand, std::in
   capture_->guards.add(std::move(g));
 }
 
-// Only the identity of these objects matters, and everything reachable from them that may change is guarded below a Const root.
+// Only the identity of these objects matters, and everything reachable from them that may change is guarded below a
+// Const root.
 static bool known_by_identity(Cat cat) {
   return cat == Cat::Module || cat == Cat::Type || cat == Cat::Builtin || cat == Cat::Code;
 }
@@ -70,8 +72,8 @@ void Tracer::saw(PyObject* value, const Source* source) {
   }
   auto& sources = capture_->source_of;
   auto found = sources.find(value);
-  const bool by_identity = known_by_identity(cat) ||
-                           (cat == Cat::Function && source->root()->step == source::Step::Const);
+  const bool by_identity =
+      known_by_identity(cat) || (cat == Cat::Function && source->root()->step == source::Step::Const);
   if (found != sources.end()) {
     if (found->second == source || constant) return;
     if (Py_IS_TYPE(value, &PyTuple_Type)) {
@@ -123,7 +125,8 @@ void Tracer::saw(PyObject* value, const Source* source) {
       guard(Kind::TYPE_MATCH, source, py::Owned<>::share(reinterpret_cast<PyObject*>(Py_TYPE(value))));
       if (!constant) guard(Kind::LENGTH, source, {}, PyTuple_GET_SIZE(value));
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
-        saw(PyTuple_GET_ITEM(value, i), constant ? capture_->sources.constant(PyTuple_GET_ITEM(value, i)) : capture_->sources.item(source, i));
+        saw(PyTuple_GET_ITEM(value, i),
+            constant ? capture_->sources.constant(PyTuple_GET_ITEM(value, i)) : capture_->sources.item(source, i));
       }
       return;
     }
@@ -151,10 +154,12 @@ void Tracer::guard_function(PyObject* function) {
   guard(Kind::FUNCTION, source, std::move(parts));
   auto& table = capture_->sources;
   if (f->func_defaults != nullptr) {
-    saw(f->func_defaults, source->step == source::Step::Const ? table.constant(f->func_defaults) : table.member(source, names().__defaults__));
+    saw(f->func_defaults, source->step == source::Step::Const ? table.constant(f->func_defaults)
+                                                              : table.member(source, names().__defaults__));
   }
   if (f->func_kwdefaults != nullptr) {
-    saw(f->func_kwdefaults, source->step == source::Step::Const ? table.constant(f->func_kwdefaults) : table.member(source, names().__kwdefaults__));
+    saw(f->func_kwdefaults, source->step == source::Step::Const ? table.constant(f->func_kwdefaults)
+                                                                : table.member(source, names().__kwdefaults__));
   }
 }
 
@@ -164,7 +169,8 @@ bool Tracer::same(PyObject* a, PyObject* b) {
   if (a == b) return true;
   const Source* left = source_of(a);
   const Source* right = source_of(b);
-  // Two outside objects that are different now could be one object in another call. Constants and type guards settle most cases.
+  // Two outside objects that are different now could be one object in another call. Constants and type guards settle
+  // most cases.
   if (left != nullptr && right != nullptr) {
     const bool left_const = left->step == source::Step::Const, right_const = right->step == source::Step::Const;
     if (left_const && right_const) return false;
@@ -179,8 +185,8 @@ bool Tracer::same(PyObject* a, PyObject* b) {
   return false;
 }
 
-// C code finds such a key by comparing identities: with the keys of a container from outside, which are known objects, or with what the
-// region has put into its own.
+// C code finds such a key by comparing identities: with the keys of a container from outside, which are known objects,
+// or with what the region has put into its own.
 void Tracer::guard_key(PyObject* container, PyObject* key) {
   const Cat cat = cat_of(key);
   if (is_atom(cat)) return;
@@ -201,8 +207,10 @@ void Tracer::guard_key(PyObject* container, PyObject* key) {
   auto others = py::take(PySequence_List(view));
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(others.get()); ++i) {
     PyObject* other = PyList_GET_ITEM(others.get(), i);
-    if (cat_of(other) == Cat::Tuple) guard(Kind::ID_MATCH, source, py::Owned<>::share(key));
-    else if (is_outside(other)) same(key, other);
+    if (cat_of(other) == Cat::Tuple)
+      guard(Kind::ID_MATCH, source, py::Owned<>::share(key));
+    else if (is_outside(other))
+      same(key, other);
   }
 }
 

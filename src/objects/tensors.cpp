@@ -8,8 +8,10 @@ namespace {
 bool holds_tensor(Tracer& tracer, PyObject* value, int depth = 0) {
   if (depth > 50) return false;
   switch (cat_of(value)) {
-    case Cat::Tensor: return true;
-    case Cat::List: case Cat::Tuple: {
+    case Cat::Tensor:
+      return true;
+    case Cat::List:
+    case Cat::Tuple: {
       PyObject* view = tracer.readable(value);
       for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(view); ++i) {
         if (holds_tensor(tracer, PySequence_Fast_GET_ITEM(view, i), depth + 1)) return true;
@@ -27,9 +29,11 @@ bool holds_tensor(Tracer& tracer, PyObject* value, int depth = 0) {
     }
     case Cat::Slice: {
       auto* s = reinterpret_cast<PySliceObject*>(value);
-      return holds_tensor(tracer, s->start, depth + 1) || holds_tensor(tracer, s->stop, depth + 1) || holds_tensor(tracer, s->step, depth + 1);
+      return holds_tensor(tracer, s->start, depth + 1) || holds_tensor(tracer, s->stop, depth + 1) ||
+             holds_tensor(tracer, s->step, depth + 1);
     }
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -50,9 +54,13 @@ template <class F>
 void each_tensor(PyObject* value, F&& visit, int depth = 0) {
   if (depth > 50) return;
   switch (cat_of(value)) {
-    case Cat::Tensor: visit(value); return;
-    case Cat::List: case Cat::Tuple:
-      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) each_tensor(PySequence_Fast_GET_ITEM(value, i), visit, depth + 1);
+    case Cat::Tensor:
+      visit(value);
+      return;
+    case Cat::List:
+    case Cat::Tuple:
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i)
+        each_tensor(PySequence_Fast_GET_ITEM(value, i), visit, depth + 1);
       return;
     case Cat::Dict: {
       PyObject *key = nullptr, *item = nullptr;
@@ -60,7 +68,8 @@ void each_tensor(PyObject* value, F&& visit, int depth = 0) {
       while (PyDict_Next(value, &position, &key, &item)) each_tensor(item, visit, depth + 1);
       return;
     }
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -79,8 +88,9 @@ std::string name_of_target(PyObject* target) {
 namespace {
 // Facts about a tensor that no guard on it covers and that a fake need not share with it.
 bool reads_unguarded_state(PyObject* target) {
-  static const std::unordered_set<std::string> unguarded = {"storage_offset", "data_ptr", "_version", "is_shared", "is_pinned", "is_set_to",
-                                                            "output_nr", "retains_grad", "_is_view", "_backward_hooks", "_base"};
+  static const std::unordered_set<std::string> unguarded = {
+      "storage_offset", "data_ptr",     "_version", "is_shared",       "is_pinned", "is_set_to",
+      "output_nr",      "retains_grad", "_is_view", "_backward_hooks", "_base"};
   return PyUnicode_Check(target) && unguarded.contains(py::text_of(target));
 }
 }  // namespace
@@ -92,7 +102,8 @@ py::Owned<> Tracer::lift(PyObject* tensor) {
   }
   if (auto it = fake_of_.find(tensor); it != fake_of_.end()) return it->second.copy();
   const Source* source = source_of(tensor);
-  if (source == nullptr) unsupported(Reason::UnknownOrigin, {{"detail", py::repr_of(reinterpret_cast<PyObject*>(Py_TYPE(tensor)))}});
+  if (source == nullptr)
+    unsupported(Reason::UnknownOrigin, {{"detail", py::repr_of(reinterpret_cast<PyObject*>(Py_TYPE(tensor)))}});
   if (!aten::is_plain_tensor(tensor)) {
     unsupported(Reason::UnsupportedTensor, {{"what", std::string("a tensor of class ") + Py_TYPE(tensor)->tp_name}});
   }
@@ -125,7 +136,8 @@ py::Owned<> Tracer::to_fake(PyObject* value) {
       auto copy = py::take(PyDict_New());
       PyObject *key = nullptr, *item = nullptr;
       Py_ssize_t position = 0;
-      while (PyDict_Next(value, &position, &key, &item)) py::check(PyDict_SetItem(copy.get(), key, to_fake(item).get()));
+      while (PyDict_Next(value, &position, &key, &item))
+        py::check(PyDict_SetItem(copy.get(), key, to_fake(item).get()));
       return copy;
     }
     if (cat == Cat::Slice) {
@@ -134,7 +146,8 @@ py::Owned<> Tracer::to_fake(PyObject* value) {
     }
     const Py_ssize_t n = PySequence_Fast_GET_SIZE(value);
     auto tuple = py::take(PyTuple_New(n));
-    for (Py_ssize_t i = 0; i < n; ++i) PyTuple_SET_ITEM(tuple.get(), i, to_fake(PySequence_Fast_GET_ITEM(value, i)).release());
+    for (Py_ssize_t i = 0; i < n; ++i)
+      PyTuple_SET_ITEM(tuple.get(), i, to_fake(PySequence_Fast_GET_ITEM(value, i)).release());
     return rebuilt(value, std::move(tuple));
   }
   return py::Owned<>::share(readable(value));
@@ -155,8 +168,10 @@ graph::Arg Tracer::to_arg(PyObject* value) {
   graph::Arg arg;
   if (cat == Cat::List || cat == Cat::Tuple) {
     arg.kind = cat == Cat::List ? graph::Arg::Kind::List : graph::Arg::Kind::Tuple;
-    if (cat == Cat::Tuple && !PyTuple_CheckExact(view)) arg.constant = py::Owned<>::share(reinterpret_cast<PyObject*>(Py_TYPE(view)));
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(view); ++i) arg.items.push_back(to_arg(PySequence_Fast_GET_ITEM(view, i)));
+    if (cat == Cat::Tuple && !PyTuple_CheckExact(view))
+      arg.constant = py::Owned<>::share(reinterpret_cast<PyObject*>(Py_TYPE(view)));
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(view); ++i)
+      arg.items.push_back(to_arg(PySequence_Fast_GET_ITEM(view, i)));
     return arg;
   }
   if (cat == Cat::Dict) {
@@ -176,7 +191,8 @@ graph::Arg Tracer::to_arg(PyObject* value) {
     return arg;
   }
   if (cat == Cat::Instance || cat == Cat::Generator || cat == Cat::Iterator || cat == Cat::Other) {
-    unsupported(Reason::UnsupportedProtocol, {{"protocol", "an argument of a torch function"}, {"type", Py_TYPE(view)->tp_name}});
+    unsupported(Reason::UnsupportedProtocol,
+                {{"protocol", "an argument of a torch function"}, {"type", Py_TYPE(view)->tp_name}});
   }
   return graph::Arg::of(py::Owned<>::share(view));
 }
@@ -212,7 +228,8 @@ graph::Node* Tracer::record(graph::Op op, PyObject* target, Args args, PyObject*
   for (std::size_t i = 0; i < args.keyword_count(); ++i) {
     keywords.emplace_back(py::Owned<>::share(PyTuple_GET_ITEM(args.kwnames, i)), to_arg(args.values[args.size() + i]));
   }
-  graph::Node* node = capture_->graph.call(op, py::Owned<>::share(target), std::move(positional), std::move(keywords), py::Owned<>::share(example));
+  graph::Node* node = capture_->graph.call(op, py::Owned<>::share(target), std::move(positional), std::move(keywords),
+                                           py::Owned<>::share(example));
   node->where = call_site();
   node->impure = impure;
   return node;
@@ -238,7 +255,9 @@ Result Tracer::torch_call(graph::Op op, PyObject* callable, PyObject* target, Ar
     if (aten::FakeScope::is_data_dependent(error.value())) unsupported(Reason::DataDependent, {{"operation", name}});
     auto text = py::Owned<>::steal(PyObject_Str(error.value()));
     if (!text) PyErr_Clear();
-    unsupported(Reason::OpFailed, {{"operation", name}, {"error", std::string(Py_TYPE(error.value())->tp_name) + ": " + py::text_of(text.get()).substr(0, 300)}});
+    unsupported(Reason::OpFailed, {{"operation", name},
+                                   {"error", std::string(Py_TYPE(error.value())->tp_name) + ": " +
+                                                 py::text_of(text.get()).substr(0, 300)}});
   }
   bool mutated = false;
   for (auto& [tensor, version] : versions) mutated |= aten::version_of(tensor) != version;
@@ -246,7 +265,9 @@ Result Tracer::torch_call(graph::Op op, PyObject* callable, PyObject* target, Ar
 }
 
 Result Tracer::wrap_torch_result(graph::Op op, PyObject* target, Args args, py::Owned<> result, bool mutated) {
-  if (reads_unguarded_state(target)) unsupported(Reason::UnsupportedTensor, {{"what", "what " + name_of_target(target) + " gives, which is not guarded"}});
+  if (reads_unguarded_state(target))
+    unsupported(Reason::UnsupportedTensor,
+                {{"what", "what " + name_of_target(target) + " gives, which is not guarded"}});
   bool any = false, real = false;
   each_tensor(result.get(), [&](PyObject* t) {
     any = true;
@@ -256,7 +277,8 @@ Result Tracer::wrap_torch_result(graph::Op op, PyObject* target, Args args, py::
     if (mutated) record(op, target, args, result.get(), true);
     const Cat cat = cat_of(result.get());
     if (!is_atom(cat) && cat != Cat::Tuple && cat != Cat::List && cat != Cat::Type) {
-      unsupported(Reason::UntracedCallable, {{"callee", name_of_target(target) + " (it gives a " + Py_TYPE(result.get())->tp_name + ")"}});
+      unsupported(Reason::UntracedCallable,
+                  {{"callee", name_of_target(target) + " (it gives a " + Py_TYPE(result.get())->tp_name + ")"}});
     }
     return Result::of(std::move(result));
   }
@@ -292,7 +314,8 @@ Result Tracer::wrap_torch_result(graph::Op op, PyObject* target, Args args, py::
       each_tensor(value, [&](PyObject*) { any = true; });
       if (!any) return py::Owned<>::share(value);
       if (!PyTuple_Check(value) && !PyList_Check(value)) {
-        throw GraphBreak(Reason::UntracedCallable, {{"callee", std::string("a torch function that gives a ") + Py_TYPE(value)->tp_name}});
+        throw GraphBreak(Reason::UntracedCallable,
+                         {{"callee", std::string("a torch function that gives a ") + Py_TYPE(value)->tp_name}});
       }
       const Py_ssize_t n = PySequence_Fast_GET_SIZE(value);
       auto items = py::take(PyTuple_New(n));
@@ -306,7 +329,8 @@ Result Tracer::wrap_torch_result(graph::Op op, PyObject* target, Args args, py::
           std::vector<graph::Arg> a;
           a.push_back(graph::Arg::of(owner));
           a.push_back(graph::Arg::of(py::take(PyLong_FromSsize_t(i))));
-          graph::Node* child = t.capture_->graph.call(graph::Op::CallFunction, py::Owned<>::share(getitem), std::move(a), {}, py::Owned<>::share(item));
+          graph::Node* child = t.capture_->graph.call(graph::Op::CallFunction, py::Owned<>::share(getitem),
+                                                      std::move(a), {}, py::Owned<>::share(item));
           child->where = site;
           out = walk(item, child);
         }
@@ -331,18 +355,21 @@ Result Tracer::tensor_getattr(PyObject* tensor, PyObject* name, Continuation the
   }
   if (name == names().__dict__) return settle(std::move(then), instance_dict(tensor));
   if (meta != nullptr && Py_IS_TYPE(meta, &PyGetSetDescr_Type)) {
-    if (reads_unguarded_state(name)) unsupported(Reason::UnsupportedTensor, {{"what", "attribute '" + py::text_of(name) + "', which is not guarded"}});
+    if (reads_unguarded_state(name))
+      unsupported(Reason::UnsupportedTensor, {{"what", "attribute '" + py::text_of(name) + "', which is not guarded"}});
     if (name == names().grad && !fake) return settle(std::move(then), native_attribute(tensor, name));
     static PyObject* getattr_builtin = py::import_attr("builtins", "getattr").release();
     PyObject* args[] = {tensor, name};
-    return settle(std::move(then), torch_call(graph::Op::CallFunction, getattr_builtin, getattr_builtin, Args{args, nullptr}));
+    return settle(std::move(then),
+                  torch_call(graph::Op::CallFunction, getattr_builtin, getattr_builtin, Args{args, nullptr}));
   }
   if (PyObject* own = instance_get(tensor, name); own != nullptr) {
     return settle(std::move(then), Result::of(py::Owned<>::share(own)));
   }
   if (meta == nullptr) {
     // nn.Parameter and friends define no __getattr__, so the miss is final.
-    if (type_lookup(type, names().__getattr__) != nullptr) unsupported(Reason::UnsupportedTensor, {{"what", std::string("a ") + type->tp_name}});
+    if (type_lookup(type, names().__getattr__) != nullptr)
+      unsupported(Reason::UnsupportedTensor, {{"what", std::string("a ") + type->tp_name}});
     return settle(std::move(then), attribute_error(tensor, name));
   }
   return bind(meta, tensor, reinterpret_cast<PyObject*>(type), std::move(then));

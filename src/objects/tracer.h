@@ -1,6 +1,6 @@
-// The state of one capture and the tracked operations on Python objects: what is read from an object that existed before the region
-// is guarded, what is written goes to a shadow, what a torch function computes becomes a node. Opcode rules (trace) and function
-// rules (handlers) are written in terms of these operations.
+// The state of one capture and the tracked operations on Python objects: what is read from an object that existed
+// before the region is guarded, what is written goes to a shadow, what a torch function computes becomes a node. Opcode
+// rules (trace) and function rules (handlers) are written in terms of these operations.
 #pragma once
 #include <memory>
 #include <span>
@@ -21,8 +21,8 @@ namespace pellucid::objects {
 using guards::Kind;
 using source::Source;
 
-// The outcome of an operation: a value at once; a frame was pushed and its result will reach the waiting frame through the
-// Continuation; or the program raised (Tracer::exception holds the instance).
+// The outcome of an operation: a value at once; a frame was pushed and its result will reach the waiting frame through
+// the Continuation; or the program raised (Tracer::exception holds the instance).
 struct Result {
   enum class Did : std::uint8_t { Value, Pushed, Raised, Done } did = Did::Value;  // Done: nothing to push
   py::Owned<> value;
@@ -39,18 +39,20 @@ struct Result {
 struct Args {
   std::span<PyObject* const> values;
   PyObject* kwnames = nullptr;
-  std::size_t keyword_count() const noexcept { return kwnames == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(kwnames)); }
+  std::size_t keyword_count() const noexcept {
+    return kwnames == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(kwnames));
+  }
   std::size_t size() const noexcept { return values.size() - keyword_count(); }
   PyObject* operator[](std::size_t i) const { return values[i]; }
   std::span<PyObject* const> positional() const { return values.first(size()); }
-  PyObject* keyword(const char* name) const;   // borrowed or null
+  PyObject* keyword(const char* name) const;  // borrowed or null
 };
 
 // What deep_touch found below a value.
 struct Contents {
-  bool tensor = false;      // a tensor, real or fake
-  bool user = false;        // an object that may run Python code in C-level operations, or a generator of the region
-  bool shadowed = false;    // a container that has a shadow, below the top
+  bool tensor = false;    // a tensor, real or fake
+  bool user = false;      // an object that may run Python code in C-level operations, or a generator of the region
+  bool shadowed = false;  // a container that has a shadow, below the top
   bool fresh_identity = false;
 };
 
@@ -64,22 +66,22 @@ class Tracer {
   // ---- executor, implemented by the room trace
   virtual Result call(PyObject* callable, Args args, Continuation then = {}) = 0;
   virtual Frame* top() = 0;
-  // Applies `then` to a value or a raised exception that is there already. Every operation with a `then` parameter has applied it when it
-  // gives Value or Raised, and will apply it when the pushed frame returns.
+  // Applies `then` to a value or a raised exception that is there already. Every operation with a `then` parameter has
+  // applied it when it gives Value or Raised, and will apply it when the pushed frame returns.
   virtual Result settle(Continuation then, Result result) = 0;
 
   // ---- protocols: Python's operators on any object
-  virtual Result binary(PyObject* left, PyObject* right, int op, Continuation then = {}) = 0;  // op as in BINARY_OP
-  virtual Result compare(PyObject* left, PyObject* right, int op, Continuation then = {}) = 0; // Py_LT …
+  virtual Result binary(PyObject* left, PyObject* right, int op, Continuation then = {}) = 0;   // op as in BINARY_OP
+  virtual Result compare(PyObject* left, PyObject* right, int op, Continuation then = {}) = 0;  // Py_LT …
   virtual Result unary(PyObject* value, int opcode, Continuation then = {}) = 0;
-  virtual Result truth(PyObject* value, Continuation then = {}) = 0;                           // a bool
+  virtual Result truth(PyObject* value, Continuation then = {}) = 0;  // a bool
   virtual Result contains(PyObject* container, PyObject* item, Continuation then = {}) = 0;
   virtual Result subscript(PyObject* container, PyObject* key, Continuation then = {}) = 0;
-  virtual Result store_subscript(PyObject* container, PyObject* key, PyObject* value) = 0;     // null value deletes
-  virtual Result iterate(PyObject* iterable, Continuation then = {}) = 0;                      // iter(x)
-  virtual Result next(PyObject* iterator, Continuation then) = 0;                              // raises StopIteration
+  virtual Result store_subscript(PyObject* container, PyObject* key, PyObject* value) = 0;  // null value deletes
+  virtual Result iterate(PyObject* iterable, Continuation then = {}) = 0;                   // iter(x)
+  virtual Result next(PyObject* iterator, Continuation then) = 0;                           // raises StopIteration
   virtual Result length(PyObject* value, Continuation then = {}) = 0;
-  virtual Result to_text(PyObject* value, const char* how, Continuation then = {}) = 0;        // __str__, __repr__
+  virtual Result to_text(PyObject* value, const char* how, Continuation then = {}) = 0;  // __str__, __repr__
   virtual Result format(PyObject* value, PyObject* spec, Continuation then = {}) = 0;
   // A tuple of all elements when that needs no Python code; null when `value` must be iterated by a polyfill.
   virtual py::Owned<> native_elements(PyObject* value) = 0;
@@ -97,86 +99,98 @@ class Tracer {
   Result call_polyfill(const char* name, Args args, Continuation then);
 
   // ---- the program's exceptions
-  Result raise(py::Owned<> instance);                        // with __context__ from what is being handled
+  Result raise(py::Owned<> instance);  // with __context__ from what is being handled
   Result raise(PyObject* type, const std::string& message);
-  Result raise_pending(const py::PythonError& error);        // an exception of a C function that ran for real
-  py::Owned<> exception;                                     // set while Raised travels
+  Result raise_pending(const py::PythonError& error);  // an exception of a C function that ran for real
+  py::Owned<> exception;                               // set while Raised travels
 
   // ---- provenance (provenance.cpp)
-  const Source* source_of(PyObject* object) const;           // null: made by the region
+  const Source* source_of(PyObject* object) const;  // null: made by the region
   bool is_outside(PyObject* object) const { return source_of(object) != nullptr; }
-  void saw(PyObject* value, const Source* source);           // `value` was read from there: guard it, remember where it came from
-  void saw_constant(PyObject* value);                        // known by identity through something already guarded (a class attribute)
-  const Source* child_source_root(PyObject* object);         // source of an outside object for reading parts; null for fresh ones
-  void guard(Kind kind, const Source* source, py::Owned<> operand = {}, std::int64_t number = 0, const Source* other = nullptr);
-  void keep(PyObject* object);                               // alive until the capture is dropped
-  void guard_function(PyObject* function);                   // __code__, defaults, kwdefaults as they are now
+  void saw(PyObject* value,
+           const Source* source);      // `value` was read from there: guard it, remember where it came from
+  void saw_constant(PyObject* value);  // known by identity through something already guarded (a class attribute)
+  const Source* child_source_root(
+      PyObject* object);  // source of an outside object for reading parts; null for fresh ones
+  void guard(Kind kind, const Source* source, py::Owned<> operand = {}, std::int64_t number = 0,
+             const Source* other = nullptr);
+  void keep(PyObject* object);              // alive until the capture is dropped
+  void guard_function(PyObject* function);  // __code__, defaults, kwdefaults as they are now
 
-  // ---- containers from outside (containers.cpp). `readable` is what C code may look at once its contents were touched.
-  PyObject* readable(PyObject* container);                   // the shadow when there is one, else the object
-  PyObject* original(PyObject* maybe_shadow);                // the object a shadow stands for, else the object
-  PyObject* touch(PyObject* container);                      // guards length/keys and registers every element; returns readable()
-  PyObject* view_of(PyObject* container);                    // what a live view or iterator may hold: later writes of the region show in it
-  PyObject* writable(PyObject* container);                   // touch, then the shadow (fresh objects: themselves)
-  Contents deep_touch(PyObject* value);                      // touch everything below; what is there
+  // ---- containers from outside (containers.cpp). `readable` is what C code may look at once its contents were
+  // touched.
+  PyObject* readable(PyObject* container);     // the shadow when there is one, else the object
+  PyObject* original(PyObject* maybe_shadow);  // the object a shadow stands for, else the object
+  PyObject* touch(PyObject* container);        // guards length/keys and registers every element; returns readable()
+  PyObject* view_of(
+      PyObject* container);  // what a live view or iterator may hold: later writes of the region show in it
+  PyObject* writable(PyObject* container);  // touch, then the shadow (fresh objects: themselves)
+  Contents deep_touch(PyObject* value);     // touch everything below; what is there
   bool is_shadowed(PyObject* container) const { return shadows_.contains(container); }
 
-  std::int64_t length_of(PyObject* container);               // guarded; -1 when the kind has no C-level length
-  Result dict_get(PyObject* dict, PyObject* key, bool* found);         // no __missing__; guarded presence; value {} when absent
+  std::int64_t length_of(PyObject* container);  // guarded; -1 when the kind has no C-level length
+  Result dict_get(PyObject* dict, PyObject* key,
+                  bool* found);  // no __missing__; guarded presence; value {} when absent
   bool dict_contains(PyObject* dict, PyObject* key);
-  void dict_set(PyObject* dict, PyObject* key, PyObject* value);       // value null deletes (key must be there)
-  PyObject* sequence_item(PyObject* sequence, Py_ssize_t index);       // list/tuple/deque, in range; borrowed
-  bool hashable_natively(PyObject* key);                     // hashing and comparing runs no Python code
-  bool same(PyObject* a, PyObject* b);                       // `is`, guarded
-  void guard_key(PyObject* container, PyObject* key);        // keys that are found by identity: which object `key` is
+  void dict_set(PyObject* dict, PyObject* key, PyObject* value);  // value null deletes (key must be there)
+  PyObject* sequence_item(PyObject* sequence, Py_ssize_t index);  // list/tuple/deque, in range; borrowed
+  bool hashable_natively(PyObject* key);                          // hashing and comparing runs no Python code
+  bool same(PyObject* a, PyObject* b);                            // `is`, guarded
+  void guard_key(PyObject* container, PyObject* key);  // keys that are found by identity: which object `key` is
 
   // ---- cells
-  PyObject* cell_get(PyObject* cell);                        // borrowed or null when empty
-  void cell_set(PyObject* cell, PyObject* value);            // null empties
+  PyObject* cell_get(PyObject* cell);              // borrowed or null when empty
+  void cell_set(PyObject* cell, PyObject* value);  // null empties
 
   // ---- attributes (attributes.cpp)
   Result getattr(PyObject* object, PyObject* name, Continuation then = {});
-  // LOAD_METHOD: when the attribute is a plain function or method descriptor found on the type, gives it unbound and sets *unbound.
+  // LOAD_METHOD: when the attribute is a plain function or method descriptor found on the type, gives it unbound and
+  // sets *unbound.
   Result getattr_method(PyObject* object, PyObject* name, bool* unbound);
-  Result setattr(PyObject* object, PyObject* name, PyObject* value);        // null value deletes; user __setattr__ is called
-  Result generic_getattr(PyObject* object, PyObject* name, Continuation then = {});   // object.__getattribute__
-  Result generic_setattr(PyObject* object, PyObject* name, PyObject* value);          // object.__setattr__
-  PyObject* type_lookup(PyTypeObject* type, PyObject* name);                // guarded MRO look-up; borrowed or null
+  Result setattr(PyObject* object, PyObject* name, PyObject* value);  // null value deletes; user __setattr__ is called
+  Result generic_getattr(PyObject* object, PyObject* name, Continuation then = {});  // object.__getattribute__
+  Result generic_setattr(PyObject* object, PyObject* name, PyObject* value);         // object.__setattr__
+  PyObject* type_lookup(PyTypeObject* type, PyObject* name);  // guarded MRO look-up; borrowed or null
   PyObject* type_lookup(PyTypeObject* type, const char* name);
-  PyObject* instance_get(PyObject* object, PyObject* name);                 // entry of the instance dict, guarded; borrowed or null
-  Result instance_dict(PyObject* object);                                   // obj.__dict__
+  PyObject* instance_get(PyObject* object, PyObject* name);  // entry of the instance dict, guarded; borrowed or null
+  Result instance_dict(PyObject* object);                    // obj.__dict__
   Result type_getattr(PyObject* type, PyObject* name, Continuation then = {});
   Result bind(PyObject* descriptor, PyObject* object, PyObject* type, Continuation then = {});  // descriptor.__get__
-  Result special(PyObject* object, const char* name, std::span<PyObject* const> args, Continuation then, bool* found);  // type(object).name(object, *args)
+  Result special(PyObject* object, const char* name, std::span<PyObject* const> args, Continuation then,
+                 bool* found);  // type(object).name(object, *args)
 
   // ---- tensors (tensors.cpp)
-  py::Owned<> to_fake(PyObject* value);                      // real tensors below become fakes (placeholders on first use); containers are copied when they hold any
-  py::Owned<> lift(PyObject* tensor);                        // the fake of one tensor
+  py::Owned<> to_fake(PyObject* value);  // real tensors below become fakes (placeholders on first use); containers are
+                                         // copied when they hold any
+  py::Owned<> lift(PyObject* tensor);    // the fake of one tensor
   // Calls a torch callable on fakes and records it. `op` and `target` say how the node looks.
   Result torch_call(graph::Op op, PyObject* callable, PyObject* target, Args args);
   Result tensor_getattr(PyObject* tensor, PyObject* name, Continuation then);
-  graph::Arg to_arg(PyObject* value);                        // node, constant or container of these
+  graph::Arg to_arg(PyObject* value);  // node, constant or container of these
   graph::Node* node_of(PyObject* fake) const;
   std::shared_ptr<const graph::CallSite> call_site();
   graph::Node* record(graph::Op op, PyObject* target, Args args, PyObject* example, bool impure);
-  py::Owned<> constant_tensor(PyObject* real, PyObject* callable, Args args); // torch.tensor(list) made in the region
+  py::Owned<> constant_tensor(PyObject* real, PyObject* callable, Args args);  // torch.tensor(list) made in the region
 
   // ---- effects
-  void defer_call(PyObject* callable, PyObject* args, PyObject* kwargs);   // logging: happens after the graph call
-  std::unique_ptr<Capture> finish(py::Owned<> result);       // net effects, aliasing guards; the tracer is done afterwards
+  void defer_call(PyObject* callable, PyObject* args, PyObject* kwargs);  // logging: happens after the graph call
+  std::unique_ptr<Capture> finish(py::Owned<> result);  // net effects, aliasing guards; the tracer is done afterwards
 
   Capture& capture() { return *capture_; }
   aten::FakeScope& fakes() { return *fakes_; }
-  [[noreturn]] void unsupported(Reason reason, std::initializer_list<Field> fields) { throw GraphBreak(reason, fields); }
-  std::unordered_map<PyObject*, graph::Node*> contexts;      // context managers of torch entered in the region -> the node that enters
-  std::unordered_set<PyObject*> made_functions;              // functions, cells and classes made by the region
+  [[noreturn]] void unsupported(Reason reason, std::initializer_list<Field> fields) {
+    throw GraphBreak(reason, fields);
+  }
+  std::unordered_map<PyObject*, graph::Node*>
+      contexts;  // context managers of torch entered in the region -> the node that enters
+  std::unordered_set<PyObject*> made_functions;  // functions, cells and classes made by the region
 
-  const char* doing = "runs";                                // what the current operation is, for guard messages
+  const char* doing = "runs";  // what the current operation is, for guard messages
 
  protected:
   struct Shadow {
-    py::Owned<> object;                    // the copy that capture reads and writes
-    py::Owned<> written;                   // dicts: set of the keys that the region wrote or deleted (reading them needs no guard)
+    py::Owned<> object;   // the copy that capture reads and writes
+    py::Owned<> written;  // dicts: set of the keys that the region wrote or deleted (reading them needs no guard)
     bool keys_guarded = false;
     bool changed = false;
   };
@@ -198,17 +212,17 @@ class Tracer {
 
   std::unique_ptr<Capture> capture_;
   std::unique_ptr<aten::FakeScope> fakes_;
-  std::unordered_map<PyObject*, Shadow> shadows_;          // original -> shadow
-  std::unordered_map<PyObject*, PyObject*> shadowed_by_;   // shadow -> original
-  std::unordered_map<PyObject*, py::Owned<>> cell_values_; // outside cells that were written: value or empty
-  std::unordered_map<PyObject*, py::Owned<>> fake_of_;     // real -> fake
-  std::unordered_map<PyObject*, PyObject*> real_of_;       // fake -> real
+  std::unordered_map<PyObject*, Shadow> shadows_;           // original -> shadow
+  std::unordered_map<PyObject*, PyObject*> shadowed_by_;    // shadow -> original
+  std::unordered_map<PyObject*, py::Owned<>> cell_values_;  // outside cells that were written: value or empty
+  std::unordered_map<PyObject*, py::Owned<>> fake_of_;      // real -> fake
+  std::unordered_map<PyObject*, PyObject*> real_of_;        // fake -> real
   std::unordered_set<PyObject*> touched_;
-  std::unordered_set<const Source*> looked_up_;            // (type, name) pairs with a TYPE_LOOKUP guard
+  std::unordered_set<const Source*> looked_up_;  // (type, name) pairs with a TYPE_LOOKUP guard
   std::vector<Effect> slot_effects_;
   std::vector<Effect> deferred_;
   std::vector<PyObject*> order_of_shadows_;
-  std::vector<PyObject*> outside_;                         // in order of first sight, mutable ones
+  std::vector<PyObject*> outside_;  // in order of first sight, mutable ones
 };
 
 // Name tables used all over: interned once.

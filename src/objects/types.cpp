@@ -14,14 +14,15 @@ struct Known {
   PyTypeObject* enum_meta = nullptr;
   PyTypeObject* deque = nullptr;
   PyTypeObject* tensor = nullptr;
-  destructor python_dealloc = nullptr;              // of every class that a class statement makes
-  std::unordered_map<PyTypeObject*, Cat> exact;     // immortal builtin and torch types
+  destructor python_dealloc = nullptr;           // of every class that a class statement makes
+  std::unordered_map<PyTypeObject*, Cat> exact;  // immortal builtin and torch types
 };
 Known* known = nullptr;
 
 void add_type_of(const char* expression_module, const char* name, Cat cat) {
   auto object = py::import_attr(expression_module, name);
-  PyTypeObject* type = PyType_Check(object.get()) ? reinterpret_cast<PyTypeObject*>(object.get()) : Py_TYPE(object.get());
+  PyTypeObject* type =
+      PyType_Check(object.get()) ? reinterpret_cast<PyTypeObject*>(object.get()) : Py_TYPE(object.get());
   known->exact.emplace(type, cat);
   Py_INCREF(type);  // process-wide table of types that live as long as the interpreter
 }
@@ -48,16 +49,37 @@ void initialise_types() {
   t[&PyMethod_Type] = Cat::BoundMethod;
   t[&PyCell_Type] = Cat::Cell;
   t[&PyCode_Type] = Cat::Code;
-  for (PyTypeObject* type : {&PyCFunction_Type, &PyCMethod_Type, &PyMethodDescr_Type, &PyWrapperDescr_Type, &PyClassMethodDescr_Type,
-                             &PyGetSetDescr_Type, &PyMemberDescr_Type, &_PyMethodWrapper_Type, &PyProperty_Type, &PyStaticMethod_Type,
-                             &PyClassMethod_Type}) {
+  for (PyTypeObject* type : {&PyCFunction_Type, &PyCMethod_Type, &PyMethodDescr_Type, &PyWrapperDescr_Type,
+                             &PyClassMethodDescr_Type, &PyGetSetDescr_Type, &PyMemberDescr_Type, &_PyMethodWrapper_Type,
+                             &PyProperty_Type, &PyStaticMethod_Type, &PyClassMethod_Type}) {
     t[type] = Cat::Builtin;
   }
-  for (PyTypeObject* type : {&PyListIter_Type, &PyTupleIter_Type, &PyRangeIter_Type, &PyDictIterKey_Type, &PyDictIterValue_Type,
-                             &PyDictIterItem_Type, &PyDictRevIterKey_Type, &PyDictRevIterValue_Type, &PyDictRevIterItem_Type, &PySetIter_Type,
-                             &PyUnicodeIter_Type, &PyListRevIter_Type, &PyLongRangeIter_Type, &PyEnum_Type, &PyReversed_Type, &PyZip_Type,
-                             &PyMap_Type, &PyFilter_Type, &PyBytesIter_Type, &PyDictKeys_Type, &PyDictValues_Type, &PyDictItems_Type,
-                             &PyODictKeys_Type, &PyODictValues_Type, &PyODictItems_Type, &PyODictIter_Type}) {
+  for (PyTypeObject* type : {&PyListIter_Type,
+                             &PyTupleIter_Type,
+                             &PyRangeIter_Type,
+                             &PyDictIterKey_Type,
+                             &PyDictIterValue_Type,
+                             &PyDictIterItem_Type,
+                             &PyDictRevIterKey_Type,
+                             &PyDictRevIterValue_Type,
+                             &PyDictRevIterItem_Type,
+                             &PySetIter_Type,
+                             &PyUnicodeIter_Type,
+                             &PyListRevIter_Type,
+                             &PyLongRangeIter_Type,
+                             &PyEnum_Type,
+                             &PyReversed_Type,
+                             &PyZip_Type,
+                             &PyMap_Type,
+                             &PyFilter_Type,
+                             &PyBytesIter_Type,
+                             &PyDictKeys_Type,
+                             &PyDictValues_Type,
+                             &PyDictItems_Type,
+                             &PyODictKeys_Type,
+                             &PyODictValues_Type,
+                             &PyODictItems_Type,
+                             &PyODictIter_Type}) {
     t[type] = Cat::Iterator;
   }
   t[generator_type()] = Cat::Generator;
@@ -67,8 +89,9 @@ void initialise_types() {
   add_type_of("torch", "device", Cat::TorchAtom);
   add_type_of("torch", "finfo", Cat::TorchAtom);
   add_type_of("torch", "iinfo", Cat::TorchAtom);
-  for (const char* name : {"chain", "count", "cycle", "repeat", "islice", "product", "permutations", "combinations", "zip_longest", "accumulate",
-                           "starmap", "takewhile", "dropwhile", "pairwise", "compress", "filterfalse", "groupby"}) {
+  for (const char* name :
+       {"chain", "count", "cycle", "repeat", "islice", "product", "permutations", "combinations", "zip_longest",
+        "accumulate", "starmap", "takewhile", "dropwhile", "pairwise", "compress", "filterfalse", "groupby"}) {
     add_type_of("itertools", name, Cat::Iterator);
   }
   add_type_of("_collections", "_deque_iterator", Cat::Iterator);
@@ -100,7 +123,8 @@ Cat cat_of(PyTypeObject* type) {
       if (base->tp_dealloc != known->python_dealloc) return Cat::Other;  // a heap type that C code made
       base = base->tp_base;
     }
-    if (base == &PyBaseObject_Type || PyType_IsSubtype(base, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) return Cat::Instance;
+    if (base == &PyBaseObject_Type || PyType_IsSubtype(base, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
+      return Cat::Instance;
     return Cat::Other;
   }
   if (PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) return Cat::Instance;

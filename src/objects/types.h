@@ -23,15 +23,15 @@ enum class Cat : std::uint8_t {
   Slice,
   Module,
   Type,
-  Function,    // Python function
-  Builtin,     // C functions and descriptors: identity is all there is to know
+  Function,  // Python function
+  Builtin,   // C functions and descriptors: identity is all there is to know
   BoundMethod,
   Cell,
   Code,
-  Iterator,    // builtin iterators
-  Generator,   // ours: a generator made by the region
-  Instance,    // an instance of a Python class with plain object layout (dict and/or slots)
-  Other,       // an instance of a C type without a category of its own
+  Iterator,   // builtin iterators
+  Generator,  // ours: a generator made by the region
+  Instance,   // an instance of a Python class with plain object layout (dict and/or slots)
+  Other,      // an instance of a C type without a category of its own
 };
 
 Cat cat_of(PyTypeObject* type);
@@ -43,7 +43,8 @@ bool is_exact_builtin(PyTypeObject* type);
 
 // Immutable and compared by value: safe as a constant in emitted code.
 inline bool is_atom(Cat cat) {
-  return cat == Cat::Singleton || cat == Cat::Number || cat == Cat::Text || cat == Cat::TorchAtom || cat == Cat::EnumMember;
+  return cat == Cat::Singleton || cat == Cat::Number || cat == Cat::Text || cat == Cat::TorchAtom ||
+         cat == Cat::EnumMember;
 }
 
 void initialise_types();

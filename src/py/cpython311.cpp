@@ -149,8 +149,7 @@ unsigned assign_type_version(PyTypeObject* type) {
 BoundNative bound_native(PyObject* callable) {
   if (Py_IS_TYPE(callable, &_PyMethodWrapper_Type)) {
     struct WrapperObject {  // Objects/descrobject.c
-      PyObject_HEAD
-      PyWrapperDescrObject* descr;
+      PyObject_HEAD PyWrapperDescrObject* descr;
       PyObject* self;
     };
     auto* wrapper = reinterpret_cast<WrapperObject*>(callable);
@@ -166,7 +165,8 @@ BoundNative bound_native(PyObject* callable) {
     for (Py_ssize_t i = 0; mro != nullptr && i < PyTuple_GET_SIZE(mro); ++i) {
       PyObject* dict = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i))->tp_dict;
       PyObject* found = PyDict_GetItemString(dict, method->ml_name);
-      if (found == nullptr || !(Py_IS_TYPE(found, &PyMethodDescr_Type) || Py_IS_TYPE(found, &PyClassMethodDescr_Type))) continue;
+      if (found == nullptr || !(Py_IS_TYPE(found, &PyMethodDescr_Type) || Py_IS_TYPE(found, &PyClassMethodDescr_Type)))
+        continue;
       if (reinterpret_cast<PyMethodDescrObject*>(found)->d_method == method) return {found, self};
     }
   }

@@ -69,7 +69,8 @@ inline unsigned type_version(PyTypeObject* type) noexcept {
 unsigned assign_type_version(PyTypeObject* type);  // gives it one if it can; 0 if not
 
 // ---- bound C methods ----
-// The descriptor behind a bound C function or slot (`[].append`, `super().__setattr__`) and what it is bound to; null: not bound to an instance.
+// The descriptor behind a bound C function or slot (`[].append`, `super().__setattr__`) and what it is bound to; null:
+// not bound to an instance.
 struct BoundNative {
   PyObject* descriptor = nullptr;  // borrowed
   PyObject* self = nullptr;        // borrowed

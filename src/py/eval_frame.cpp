@@ -8,7 +8,9 @@ namespace pellucid::py {
 
 EvalFrame eval_frame() noexcept { return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()); }
 
-void set_eval_frame(EvalFrame function) noexcept { _PyInterpreterState_SetEvalFrameFunc(PyInterpreterState_Get(), function); }
+void set_eval_frame(EvalFrame function) noexcept {
+  _PyInterpreterState_SetEvalFrameFunc(PyInterpreterState_Get(), function);
+}
 
 const EvalFrame kDefaultEvalFrame = _PyEval_EvalFrameDefault;
 

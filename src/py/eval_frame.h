@@ -1,4 +1,5 @@
-// PEP 523: the function that evaluates frames, and what may be read of a frame before it starts. One file for each CPython version.
+// PEP 523: the function that evaluates frames, and what may be read of a frame before it starts. One file for each
+// CPython version.
 #pragma once
 #include <Python.h>
 
@@ -8,9 +9,9 @@ namespace pellucid::py {
 
 using EvalFrame = PyObject* (*)(PyThreadState*, _PyInterpreterFrame*, int);
 
-EvalFrame eval_frame() noexcept;                    // of this interpreter
+EvalFrame eval_frame() noexcept;  // of this interpreter
 void set_eval_frame(EvalFrame function) noexcept;
-extern const EvalFrame kDefaultEvalFrame;           // the interpreter itself
+extern const EvalFrame kDefaultEvalFrame;  // the interpreter itself
 
 // The function a frame runs, or null for module bodies and the like.
 PyFunctionObject* function_of(_PyInterpreterFrame* frame) noexcept;

@@ -83,8 +83,8 @@ PyObject* enter(F&& body) noexcept {
 Owned<> str(const char* text);
 Owned<> str(const std::string& text);
 Owned<> interned(const char* text);
-std::string text_of(PyObject* unicode);    // "" when not a str
-std::string repr_of(PyObject* object);     // never raises; "<unprintable T>" when repr does
+std::string text_of(PyObject* unicode);                     // "" when not a str
+std::string repr_of(PyObject* object);                      // never raises; "<unprintable T>" when repr does
 Owned<> import_attr(const char* module, const char* name);  // import_attr("math", "sqrt")
 
 }  // namespace pellucid::py

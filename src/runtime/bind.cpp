@@ -6,9 +6,12 @@
 namespace pellucid::runtime {
 namespace {
 
-PyCodeObject* code_of(PyFunctionObject* function) noexcept { return reinterpret_cast<PyCodeObject*>(function->func_code); }
+PyCodeObject* code_of(PyFunctionObject* function) noexcept {
+  return reinterpret_cast<PyCodeObject*>(function->func_code);
+}
 
-// The parameter called `name` among [first, last), or -1. Names are interned, so the pointer pass nearly always decides.
+// The parameter called `name` among [first, last), or -1. Names are interned, so the pointer pass nearly always
+// decides.
 Py_ssize_t find_parameter(PyCodeObject* code, PyObject* name, Py_ssize_t first, Py_ssize_t last) noexcept {
   PyObject* names = code->co_localsplusnames;
   for (Py_ssize_t i = first; i < last; ++i) {
@@ -43,7 +46,8 @@ bool BoundArguments::bind(PyFunctionObject* function, PyObject* const* args, std
   return bind_fully(function, args, nargs, kwnames);
 }
 
-bool BoundArguments::bind_fully(PyFunctionObject* function, PyObject* const* args, std::size_t nargs, PyObject* kwnames) {
+bool BoundArguments::bind_fully(PyFunctionObject* function, PyObject* const* args, std::size_t nargs,
+                                PyObject* kwnames) {
   PyCodeObject* code = code_of(function);
   const auto positional = static_cast<std::size_t>(code->co_argcount);
   if (nargs > positional && (code->co_flags & CO_VARARGS) == 0) return false;
@@ -59,7 +63,8 @@ bool BoundArguments::bind_fully(PyFunctionObject* function, PyObject* const* arg
   if ((code->co_flags & CO_VARARGS) != 0) {
     const std::size_t extra = nargs - given;
     varargs_ = py::take(PyTuple_New(static_cast<Py_ssize_t>(extra)));
-    for (std::size_t i = 0; i < extra; ++i) PyTuple_SET_ITEM(varargs_.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[given + i]));
+    for (std::size_t i = 0; i < extra; ++i)
+      PyTuple_SET_ITEM(varargs_.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[given + i]));
     own_slots_[next++] = varargs_.get();
   }
   if ((code->co_flags & CO_VARKEYWORDS) != 0) {

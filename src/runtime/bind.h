@@ -9,8 +9,8 @@
 
 namespace pellucid::runtime {
 
-// One slot per parameter in co_varnames order: positional, keyword-only, then the tuple of `*args` and the dict of `**kwargs`.
-// Slots borrow from the caller's vector and the function's defaults until own() is called.
+// One slot per parameter in co_varnames order: positional, keyword-only, then the tuple of `*args` and the dict of
+// `**kwargs`. Slots borrow from the caller's vector and the function's defaults until own() is called.
 class BoundArguments {
  public:
   BoundArguments() noexcept {}  // inline_ stays uninitialised
@@ -18,8 +18,8 @@ class BoundArguments {
   BoundArguments(const BoundArguments&) = delete;
   BoundArguments& operator=(const BoundArguments&) = delete;
 
-  // False when the call does not fit the signature: the function itself then raises Python's own TypeError. Throws only PythonError for
-  // want of memory.
+  // False when the call does not fit the signature: the function itself then raises Python's own TypeError. Throws only
+  // PythonError for want of memory.
   bool bind(PyFunctionObject* function, PyObject* const* args, std::size_t nargs, PyObject* kwnames);
 
   // Slots that are bound already.
@@ -44,7 +44,7 @@ class BoundArguments {
   static constexpr std::size_t kInline = 16;
   PyObject* const* slots_ = nullptr;
   std::size_t size_ = 0;
-  PyObject** own_slots_ = nullptr;   // the writable storage behind slots_, null when slots_ is the caller's vector
+  PyObject** own_slots_ = nullptr;  // the writable storage behind slots_, null when slots_ is the caller's vector
   bool owned_ = false;
   std::unique_ptr<PyObject*[]> heap_;
   py::Owned<> varargs_, varkeywords_;

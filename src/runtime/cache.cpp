@@ -17,8 +17,7 @@ struct HashKey {
 };
 
 struct CacheObject {
-  PyObject_HEAD
-  Cache* cache;
+  PyObject_HEAD Cache* cache;
 };
 
 // Caches in use, by key. Guarded by the GIL. Never destroyed: compiled functions may outlive static objects.
@@ -69,7 +68,9 @@ Cache::~Cache() = default;
 Entry* Cache::find(PyObject* const* locals, PyObject* closure) noexcept {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     if (!entries_[i]->guards->check(locals, closure)) continue;
-    if (i != 0) std::rotate(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(i), entries_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    if (i != 0)
+      std::rotate(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(i),
+                  entries_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
     ++entries_.front()->hits;
     return entries_.front().get();
   }

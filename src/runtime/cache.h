@@ -1,7 +1,8 @@
 // The compiled regions of one function, and the registry by which compiled functions of the same code share them.
 //
-// Ownership: a compiled function holds its cache (a Python object that the collector traverses), the cache holds its entries, the registry
-// holds nothing. So whatever a compile keeps is released with the last compiled function that can use it.
+// Ownership: a compiled function holds its cache (a Python object that the collector traverses), the cache holds its
+// entries, the registry holds nothing. So whatever a compile keeps is released with the last compiled function that can
+// use it.
 #pragma once
 #include <Python.h>
 
@@ -9,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "py/ref.h"
 #include "guards/program.h"
+#include "py/ref.h"
 
 namespace pellucid::runtime {
 
@@ -23,8 +24,8 @@ struct Entry {
   int number = 0;  // "__compiled_fn_<number>"
 };
 
-// What entries depend on besides their guards. `instance` is the module of a module wrapper (or null), so that different models
-// do not share one recompile limit.
+// What entries depend on besides their guards. `instance` is the module of a module wrapper (or null), so that
+// different models do not share one recompile limit.
 struct CacheKey {
   PyObject* code = nullptr;
   PyObject* globals = nullptr;
@@ -51,16 +52,16 @@ class Cache {
   // Forgets everything: entries, stops, the reached limit.
   void reset();
   int traverse(visitproc visit, void* arg) const;
-  void clear();   // tp_clear: drops whatever may be part of a cycle
+  void clear();  // tp_clear: drops whatever may be part of a cycle
 
   // ---- policy
-  bool given_up = false;        // this code is not captured any more
-  bool busy = false;            // a thread compiles it now
+  bool given_up = false;  // this code is not captured any more
+  bool busy = false;      // a thread compiles it now
   bool limit_reported = false;
   int failures = 0;
-  std::string last_stop;        // where the last capture stopped
-  std::vector<py::Owned<>> stops;             // break records, oldest first
-  std::vector<std::string> guard_failures;    // why calls missed (row B15)
+  std::string last_stop;                    // where the last capture stopped
+  std::vector<py::Owned<>> stops;           // break records, oldest first
+  std::vector<std::string> guard_failures;  // why calls missed (row B15)
 
   // ---- functions called by an eager run of this one (hook.h)
   std::vector<py::Owned<>> inner;  // their caches

@@ -44,9 +44,9 @@ Attempt stopped(PyFunctionObject* function, PyObject* backend, const trace::Brea
   auto make = py::import_attr("pellucid.errors", "_record_stop");
   auto stack = stack_of(stop);
   PyObject* cause = stop.exception ? stop.exception.get() : Py_None;
-  attempt.stop = py::take(PyObject_CallFunction(make.get(), "OssssOOO", function->func_code, stop.reason_code.c_str(), stop.reason_name.c_str(),
-                                                stop.message.c_str(), stop.hint.c_str(), stack.get(), cause,
-                                                backend));
+  attempt.stop = py::take(PyObject_CallFunction(make.get(), "OssssOOO", function->func_code, stop.reason_code.c_str(),
+                                                stop.reason_name.c_str(), stop.message.c_str(), stop.hint.c_str(),
+                                                stack.get(), cause, backend));
   events::count(Counter::Stops);
   events::record("stop", stop.reason_code + " " + stop.reason_name + ": " + stop.message + " in " + place_of(function));
   return attempt;
@@ -64,7 +64,9 @@ Attempt stopped(PyFunctionObject* function, PyObject* backend, const GraphBreak&
   return stopped(function, backend, stop);
 }
 
-bool calls_graph(const objects::Capture& capture) { return capture.graph.op_count() != 0 || !capture.graph.outputs().empty(); }
+bool calls_graph(const objects::Capture& capture) {
+  return capture.graph.op_count() != 0 || !capture.graph.outputs().empty();
+}
 
 // The real tensors that capture met, in placeholder order.
 py::Owned<> example_inputs(const objects::Capture& capture) {
@@ -126,7 +128,8 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, PyObject* backend
     entry->graph_call = make_graph_call(call_backend(capture, backend).get(), facts, std::move(before));
   }
   const std::int64_t start = events::now();
-  entry->region = codegen::emit(capture, entry->graph_call.get(), std::string("__compiled_fn_").append(std::to_string(entry->number)));
+  entry->region = codegen::emit(capture, entry->graph_call.get(),
+                                std::string("__compiled_fn_").append(std::to_string(entry->number)));
   events::count(Counter::Guards, static_cast<std::int64_t>(guard_count));
   events::count(Counter::Ops, static_cast<std::int64_t>(capture.graph.op_count()));
   events::record("entry", place_of(function),
@@ -160,8 +163,9 @@ trace::Outcome traced(PyFunctionObject* function, PyObject* const* locals) {
   const double instructions = outcome.capture ? static_cast<double>(outcome.capture->instructions) : 0;
   events::count(Counter::Captures);
   events::count(Counter::Instructions, static_cast<std::int64_t>(instructions));
-  events::record("capture", place_of(function),
-                 {{"ms", milliseconds_since(start)}, {"instructions", instructions}, {"captured", outcome.capture ? 1.0 : 0.0}});
+  events::record(
+      "capture", place_of(function),
+      {{"ms", milliseconds_since(start)}, {"instructions", instructions}, {"captured", outcome.capture ? 1.0 : 0.0}});
   return outcome;
 }
 
@@ -170,7 +174,11 @@ trace::Outcome traced(PyFunctionObject* function, PyObject* const* locals) {
 std::string place_of(PyFunctionObject* function) {
   const PyCodeObject* code = code_of(function);
   std::string text = py::text_of(function->func_qualname);
-  text.append(" (").append(py::text_of(code->co_filename)).append(":").append(std::to_string(code->co_firstlineno)).append(")");
+  text.append(" (")
+      .append(py::text_of(code->co_filename))
+      .append(":")
+      .append(std::to_string(code->co_firstlineno))
+      .append(")");
   return text;
 }
 

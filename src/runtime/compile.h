@@ -14,14 +14,14 @@ namespace pellucid::runtime {
 // What became of one attempt: an entry, or the record of a stop.
 struct Attempt {
   std::unique_ptr<Entry> entry;
-  py::Owned<> stop;             // a pellucid.errors.BreakRecord
-  py::Owned<> exception;        // the exception of the program or operator that the stop is about, else empty
-  std::string stop_name;        // "DataDependent"
-  std::string where;            // identifies the place and the reason, to notice the same stop again
+  py::Owned<> stop;       // a pellucid.errors.BreakRecord
+  py::Owned<> exception;  // the exception of the program or operator that the stop is about, else empty
+  std::string stop_name;  // "DataDependent"
+  std::string where;      // identifies the place and the reason, to notice the same stop again
 };
 
-// `locals` are the bound arguments of `function`, all owned by the caller. Throws PythonError for what the user must see: the
-// backend's failure, KeyboardInterrupt, want of memory.
+// `locals` are the bound arguments of `function`, all owned by the caller. Throws PythonError for what the user must
+// see: the backend's failure, KeyboardInterrupt, want of memory.
 Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, PyObject* backend);
 
 // An option of pellucid.config.

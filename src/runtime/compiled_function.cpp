@@ -12,14 +12,13 @@ namespace pellucid::runtime {
 namespace {
 
 struct CompiledFunction {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyFunctionObject* function;  // the original
   PyObject* cache_object;      // owns `cache`
   Cache* cache;
-  PyObject* code;              // the code that `cache` is for (borrowed from the cache): f.__code__ may be replaced
+  PyObject* code;  // the code that `cache` is for (borrowed from the cache): f.__code__ may be replaced
   PyObject* backend;
-  PyObject* instance;          // may be null
+  PyObject* instance;  // may be null
   PyObject* dict;
   PyObject* weakrefs;
   bool fullgraph;
@@ -57,7 +56,8 @@ PyObject* run_given_up(CompiledFunction* self, const Call& call) noexcept {
 
 bool bind_quietly(BoundArguments& bound, const Call& call) noexcept {
   try {
-    return bound.bind(call.function, call.args, static_cast<std::size_t>(PyVectorcall_NARGS(call.nargsf)), call.kwnames);
+    return bound.bind(call.function, call.args, static_cast<std::size_t>(PyVectorcall_NARGS(call.nargsf)),
+                      call.kwnames);
   } catch (...) {
     return false;  // want of memory: the original function will tell
   }
@@ -79,7 +79,8 @@ PyObject* call_compiled(PyObject* object, PyObject* const* args, std::size_t nar
   if (cache->given_up && cache->entries().empty()) return run_given_up(self, call);
   BoundArguments bound;
   if (!bind_quietly(bound, call)) return call.run_eagerly();
-  if (const Entry* entry = cache->find(bound.slots(), call.function->func_closure)) return run_region(*entry, call, bound);
+  if (const Entry* entry = cache->find(bound.slots(), call.function->func_closure))
+    return run_region(*entry, call, bound);
   return call_slowly(self, call, bound);
 }
 
@@ -88,7 +89,8 @@ PyObject* call_compiled(PyObject* object, PyObject* const* args, std::size_t nar
 PyObject* fresh_dict(PyFunctionObject* function) {
   auto dict = function->func_dict == nullptr ? py::take(PyDict_New()) : py::take(PyDict_Copy(function->func_dict));
   py::check(PyDict_SetItemString(dict.get(), "__wrapped__", reinterpret_cast<PyObject*>(function)));
-  if (function->func_module != nullptr) py::check(PyDict_SetItemString(dict.get(), "__module__", function->func_module));
+  if (function->func_module != nullptr)
+    py::check(PyDict_SetItemString(dict.get(), "__module__", function->func_module));
   return dict.release();
 }
 
@@ -96,8 +98,8 @@ PyObject* make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"function", "backend", "fullgraph", "instance", nullptr};
   PyObject *function = nullptr, *backend = nullptr, *instance = Py_None;
   int fullgraph = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|$pO:CompiledFunction", const_cast<char**>(names), &PyFunction_Type, &function, &backend,
-                                   &fullgraph, &instance)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|$pO:CompiledFunction", const_cast<char**>(names),
+                                   &PyFunction_Type, &function, &backend, &fullgraph, &instance)) {
     return nullptr;
   }
   return py::enter([&] {
@@ -125,8 +127,8 @@ int traverse(PyObject* object, visitproc visit, void* arg) {
   return 0;
 }
 
-// The function, its cache and the backend stay: a finaliser in the same cycle may still call this object. Cycles run through the dict, the
-// instance, the function's own dict and globals or the cache's entries, and those are cleared.
+// The function, its cache and the backend stay: a finaliser in the same cycle may still call this object. Cycles run
+// through the dict, the instance, the function's own dict and globals or the cache's entries, and those are cleared.
 int clear(PyObject* object) {
   Py_CLEAR(cast(object)->dict);
   return 0;
@@ -160,7 +162,8 @@ PyObject* bind_method(PyObject* object, PyObject* instance, PyObject*) {
 PyObject* same_object(PyObject* object, PyObject*) { return Py_NewRef(object); }
 PyObject* reduce(PyObject* object, PyObject*) { return PyObject_GetAttrString(object, "__qualname__"); }
 
-// An attribute of the original function that a value of the same name in our own dict hides (functools.wraps, user code).
+// An attribute of the original function that a value of the same name in our own dict hides (functools.wraps, user
+// code).
 PyObject* get_named(PyObject* object, void* closure) {
   const char* name = static_cast<const char*>(closure);
   if (cast(object)->dict != nullptr) {
@@ -171,7 +174,8 @@ PyObject* get_named(PyObject* object, void* closure) {
 int set_named(PyObject* object, PyObject* value, void* closure) {
   const char* name = static_cast<const char*>(closure);
   if (cast(object)->dict == nullptr && (cast(object)->dict = PyDict_New()) == nullptr) return -1;
-  return value == nullptr ? PyDict_DelItemString(cast(object)->dict, name) : PyDict_SetItemString(cast(object)->dict, name, value);
+  return value == nullptr ? PyDict_DelItemString(cast(object)->dict, name)
+                          : PyDict_SetItemString(cast(object)->dict, name, value);
 }
 
 // What the original function is made of; setting it changes the original.
@@ -179,14 +183,25 @@ PyObject* get_part(PyObject* object, void* closure) {
   return PyObject_GetAttrString(reinterpret_cast<PyObject*>(cast(object)->function), static_cast<const char*>(closure));
 }
 int set_part(PyObject* object, PyObject* value, void* closure) {
-  return PyObject_SetAttrString(reinterpret_cast<PyObject*>(cast(object)->function), static_cast<const char*>(closure), value);
+  return PyObject_SetAttrString(reinterpret_cast<PyObject*>(cast(object)->function), static_cast<const char*>(closure),
+                                value);
 }
 
-#define NAMED(name) {name, get_named, set_named, nullptr, const_cast<char*>(name)}
-#define PART(name) {name, get_part, set_part, nullptr, const_cast<char*>(name)}
+#define NAMED(name) \
+  { name, get_named, set_named, nullptr, const_cast<char*>(name) }
+#define PART(name) \
+  { name, get_part, set_part, nullptr, const_cast<char*>(name) }
 PyGetSetDef kGetSets[] = {
-    NAMED("__name__"), NAMED("__qualname__"), NAMED("__doc__"), NAMED("__annotations__"),
-    PART("__code__"), PART("__defaults__"), PART("__kwdefaults__"), PART("__globals__"), PART("__closure__"), PART("__builtins__"),
+    NAMED("__name__"),
+    NAMED("__qualname__"),
+    NAMED("__doc__"),
+    NAMED("__annotations__"),
+    PART("__code__"),
+    PART("__defaults__"),
+    PART("__kwdefaults__"),
+    PART("__globals__"),
+    PART("__closure__"),
+    PART("__builtins__"),
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {},
 };
@@ -216,9 +231,10 @@ PyObject* original_of(PyObject* object) noexcept {
 }
 
 py::Owned<> as_dict(const guards::Description& guard) {
-  return py::take(Py_BuildValue("{s:s,s:s,s:s,s:s,s:s,s:i,s:s}", "kind", guard.kind.c_str(), "source", guard.source.c_str(), "source_kind",
-                                guard.source_kind.c_str(), "text", guard.text.c_str(), "file", guard.file.c_str(), "line", guard.line,
-                                "operation", guard.operation.c_str()));
+  return py::take(Py_BuildValue("{s:s,s:s,s:s,s:s,s:s,s:i,s:s}", "kind", guard.kind.c_str(), "source",
+                                guard.source.c_str(), "source_kind", guard.source_kind.c_str(), "text",
+                                guard.text.c_str(), "file", guard.file.c_str(), "line", guard.line, "operation",
+                                guard.operation.c_str()));
 }
 
 // The guards of one cache's entries as {region number: [dict, …]}.
@@ -252,8 +268,9 @@ py::Owned<> cache_entries_of(PyObject* compiled) {
   auto list = py::take(PyList_New(0));
   for (const auto& entry : cast(compiled)->cache->entries()) {
     auto guards = strings(entry->guards->code_parts());
-    auto item = py::take(Py_BuildValue("{s:O,s:O,s:O,s:L,s:i}", "code", entry->region->func_code, "function", entry->region.object(), "guards",
-                                       guards.get(), "hits", static_cast<long long>(entry->hits), "region", entry->number));
+    auto item = py::take(Py_BuildValue("{s:O,s:O,s:O,s:L,s:i}", "code", entry->region->func_code, "function",
+                                       entry->region.object(), "guards", guards.get(), "hits",
+                                       static_cast<long long>(entry->hits), "region", entry->number));
     py::check(PyList_Append(list.get(), item.get()));
   }
   return list;
@@ -281,9 +298,10 @@ void initialise_compiled_function_type(PyObject* module) {
       {Py_tp_methods, kMethods},
       {0, nullptr},
   };
-  static PyType_Spec spec = {
-      "pellucid._core.CompiledFunction", sizeof(CompiledFunction), 0,
-      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_IMMUTABLETYPE, slots};
+  static PyType_Spec spec = {"pellucid._core.CompiledFunction", sizeof(CompiledFunction), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                                 Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_IMMUTABLETYPE,
+                             slots};
   auto type = py::take(PyType_FromModuleAndSpec(module, &spec, nullptr));
   py::check(PyModule_AddObjectRef(module, "CompiledFunction", type.get()));
   compiled_function_type = reinterpret_cast<PyTypeObject*>(type.release());

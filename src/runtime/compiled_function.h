@@ -1,5 +1,5 @@
-// `CompiledFunction`: what pellucid.compile gives for a Python function. A cache hit runs guards on the vectorcall arguments and calls the
-// region's function; nothing else stands between.
+// `CompiledFunction`: what pellucid.compile gives for a Python function. A cache hit runs guards on the vectorcall
+// arguments and calls the region's function; nothing else stands between.
 #pragma once
 #include <Python.h>
 

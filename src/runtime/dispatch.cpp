@@ -40,7 +40,8 @@ void report_limit(Cache& cache, const Call& call, std::int64_t limit, const std:
   cache.limit_reported = true;
   events::count(events::Counter::LimitHits);
   auto report = py::import_attr("pellucid._logging", "_report_recompile_limit");
-  const auto done = py::take(PyObject_CallFunction(report.get(), "OLs", call.function, static_cast<long long>(limit), reason.c_str()));
+  const auto done = py::take(
+      PyObject_CallFunction(report.get(), "OLs", call.function, static_cast<long long>(limit), reason.c_str()));
 }
 
 [[noreturn]] void raise_unsupported(const Attempt& attempt) {
@@ -52,21 +53,25 @@ void report_limit(Cache& cache, const Call& call, std::int64_t limit, const std:
 }
 
 // Other arguments may not raise, so an exception of the program is no verdict on its code.
-bool is_about_arguments(const Attempt& attempt) { return attempt.stop_name == "ExceptionEscapes" || attempt.stop_name == "OpFailed"; }
+bool is_about_arguments(const Attempt& attempt) {
+  return attempt.stop_name == "ExceptionEscapes" || attempt.stop_name == "OpFailed";
+}
 
 void remember_stop(Cache& cache, const Attempt& attempt) {
   const bool again = attempt.where == cache.last_stop;
   cache.last_stop = attempt.where;
   ++cache.failures;
   if (!again || cache.stops.empty()) cache.stops.push_back(attempt.stop.copy());
-  if (cache.failures >= config_number("recompile_limit") || (again && !is_about_arguments(attempt))) cache.given_up = true;
+  if (cache.failures >= config_number("recompile_limit") || (again && !is_about_arguments(attempt)))
+    cache.given_up = true;
 }
 
 py::Owned<> run_stopped(Cache& cache, const Call& call, BoundArguments& bound, const Attempt& attempt, bool fullgraph) {
   remember_stop(cache, attempt);
   bound.drop();
   if (fullgraph && !is_about_arguments(attempt)) raise_unsupported(attempt);
-  auto result = py::take(run_with_inner_functions(cache, call));  // the real exception of the program or operator comes from here
+  auto result =
+      py::take(run_with_inner_functions(cache, call));  // the real exception of the program or operator comes from here
   if (fullgraph && attempt.stop_name == "OpFailed") raise_unsupported(attempt);  // only our shape rule failed
   return result;
 }
@@ -88,7 +93,9 @@ bool is_stale(Cache& cache, const Call& call, const BoundArguments& bound, Entry
   if (entry.guards->check(bound.slots(), call.function->func_closure)) return false;
   ++cache.failures;
   if (cache.failures >= config_number("recompile_limit")) cache.given_up = true;
-  events::record("stale", place_of(call.function).append(": ").append(entry.guards->explain(bound.slots(), call.function->func_closure)));
+  events::record(
+      "stale",
+      place_of(call.function).append(": ").append(entry.guards->explain(bound.slots(), call.function->func_closure)));
   return true;
 }
 
@@ -140,7 +147,8 @@ PyObject* run_region(const Entry& entry, const Call& call, const BoundArguments&
 }
 
 py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, bool fullgraph) {
-  // Another thread compiles this function: waiting could deadlock with what its backend does, so this one call runs eagerly.
+  // Another thread compiles this function: waiting could deadlock with what its backend does, so this one call runs
+  // eagerly.
   if (cache.busy) return py::take(call.run_eagerly());
   if (cache.given_up) return py::take(run_with_inner_functions(cache, call));
   bound.own();

@@ -24,8 +24,9 @@ struct Call {
 // Runs the call eagerly, but compiles the functions that it calls. `cache` must be held by the caller.
 PyObject* run_with_inner_functions(Cache& cache, const Call& call);
 
-// Runs the region with these arguments. When its graph raises, nothing has happened yet and the call runs eagerly: effects that come
-// before the error happen, and the program's own handlers see it. NULL with an error pending when the call raises.
+// Runs the region with these arguments. When its graph raises, nothing has happened yet and the call runs eagerly:
+// effects that come before the error happen, and the program's own handlers see it. NULL with an error pending when the
+// call raises.
 PyObject* run_region(const Entry& entry, const Call& call, const BoundArguments& bound);
 
 // No entry fits: compiles one and runs it, or runs the call eagerly. `cache` must be held by the caller.

@@ -8,8 +8,7 @@ namespace pellucid::runtime {
 namespace {
 
 struct GraphCall {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* compiled;
   aten::GlobalState* before;  // owned
   GraphFacts facts;
@@ -84,10 +83,12 @@ void initialise_graph_call_type(PyObject* module) {
       {Py_tp_members, kMembers},
       {0, nullptr},
   };
-  static PyType_Spec spec = {
-      "pellucid._core.GraphCall", sizeof(GraphCall), 0,
-      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE, slots};
-  graph_call_type = reinterpret_cast<PyTypeObject*>(py::take(PyType_FromModuleAndSpec(module, &spec, nullptr)).release());
+  static PyType_Spec spec = {"pellucid._core.GraphCall", sizeof(GraphCall), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                                 Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+                             slots};
+  graph_call_type =
+      reinterpret_cast<PyTypeObject*>(py::take(PyType_FromModuleAndSpec(module, &spec, nullptr)).release());
 }
 
 }  // namespace pellucid::runtime

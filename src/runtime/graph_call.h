@@ -1,5 +1,6 @@
-// What emitted code calls for its graph. It passes the call on and notes when the graph raises: then nothing of the region's effects has
-// happened yet, and the call can be run again by the interpreter, where the program's own handlers see the error.
+// What emitted code calls for its graph. It passes the call on and notes when the graph raises: then nothing of the
+// region's effects has happened yet, and the call can be run again by the interpreter, where the program's own handlers
+// see the error.
 #pragma once
 #include <Python.h>
 
@@ -11,16 +12,16 @@
 namespace pellucid::runtime {
 
 struct GraphFacts {
-  bool writes_inputs = false;   // then a second run would write them twice
-  bool is_opaque = true;        // the backend made something else of the graph: an error may be its own
+  bool writes_inputs = false;  // then a second run would write them twice
+  bool is_opaque = true;       // the backend made something else of the graph: an error may be its own
 };
 
 // `before`: the torch state under which the region starts.
 py::Owned<> make_graph_call(PyObject* compiled, GraphFacts facts, std::unique_ptr<aten::GlobalState> before);
 void initialise_graph_call_type(PyObject* module);
 
-// Whether `graph_call` (may be null) is what raised the error that is pending on this thread, and the region can be run again
-// by the interpreter. If so, the torch state is put back.
+// Whether `graph_call` (may be null) is what raised the error that is pending on this thread, and the region can be run
+// again by the interpreter. If so, the torch state is put back.
 bool may_run_again(PyObject* graph_call) noexcept;
 
 // True once: an opaque graph raised and the interpreter did not, which is worth telling.

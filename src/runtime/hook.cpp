@@ -40,8 +40,8 @@ void install() noexcept {
   py::set_eval_frame(evaluate_hooked);
 }
 
-// Only if still on top. Otherwise somebody saved ours as their previous one: it passes frames through, and is removed when it
-// finds itself on top without users.
+// Only if still on top. Otherwise somebody saved ours as their previous one: it passes frames through, and is removed
+// when it finds itself on top without users.
 void remove() noexcept {
   if (py::eval_frame() != evaluate_hooked) {
     covered_by = py::eval_frame();
@@ -53,7 +53,8 @@ void remove() noexcept {
 }
 
 PyObject* pass(PyThreadState* tstate, _PyInterpreterFrame* frame, int throwing) {
-  if (previous == nullptr || previous == py::kDefaultEvalFrame || here.passing == frame) return py::kDefaultEvalFrame(tstate, frame, throwing);
+  if (previous == nullptr || previous == py::kDefaultEvalFrame || here.passing == frame)
+    return py::kDefaultEvalFrame(tstate, frame, throwing);
   _PyInterpreterFrame* const before = std::exchange(here.passing, frame);
   PyObject* result = previous(tstate, frame, throwing);
   here.passing = before;
@@ -95,12 +96,15 @@ bool may_be_compiled(PyCodeObject* code) {
   auto decision = static_cast<Decision>(reinterpret_cast<std::intptr_t>(kept));
   if (decision == Decision::Unknown) {
     decision = decide(code);
-    if (_PyCode_SetExtra(reinterpret_cast<PyObject*>(code), decision_index, reinterpret_cast<void*>(decision)) < 0) PyErr_Clear();
+    if (_PyCode_SetExtra(reinterpret_cast<PyObject*>(code), decision_index, reinterpret_cast<void*>(decision)) < 0)
+      PyErr_Clear();
   }
   return decision == Decision::Try;
 }
 
-bool is_tensor_like(PyObject* object) noexcept { return aten::is_tensor(object) || PyType_IsSubtype(Py_TYPE(object), module_type) != 0; }
+bool is_tensor_like(PyObject* object) noexcept {
+  return aten::is_tensor(object) || PyType_IsSubtype(Py_TYPE(object), module_type) != 0;
+}
 
 bool holds_tensor(PyObject* object) noexcept {
   if (is_tensor_like(object)) return true;
@@ -157,7 +161,8 @@ PyObject* run_inner(PyThreadState* tstate, _PyInterpreterFrame* frame, PyFunctio
     BoundArguments bound;
     bound.adopt(call.args, count);
     ++here.root->inner_calls;
-    if (const Entry* entry = cache.find(bound.slots(), function->func_closure)) return py::take(run_region(*entry, call, bound));
+    if (const Entry* entry = cache.find(bound.slots(), function->func_closure))
+      return py::take(run_region(*entry, call, bound));
     return call_missed(cache, call, bound, false);
   });
 }
@@ -189,8 +194,8 @@ PyObject* evaluate_hooked(PyThreadState* tstate, _PyInterpreterFrame* frame, int
   if (hook_users.load(std::memory_order_relaxed) == 0 && py::eval_frame() == evaluate_hooked) remove();
   if (here.depth >= kDeepest) return evaluate_deep(tstate, frame, throwing);
   ++here.depth;
-  const bool take = here.root != nullptr && here.passing != frame && throwing == 0 && !compiling_here() && !py::is_traced(tstate) &&
-                    py::is_starting(frame);
+  const bool take = here.root != nullptr && here.passing != frame && throwing == 0 && !compiling_here() &&
+                    !py::is_traced(tstate) && py::is_starting(frame);
   PyObject* result = take ? evaluate_on_this_thread(tstate, frame) : pass(tstate, frame, throwing);
   --here.depth;
   return result;
@@ -198,7 +203,8 @@ PyObject* evaluate_hooked(PyThreadState* tstate, _PyInterpreterFrame* frame, int
 
 }  // namespace
 
-InnerFunctions::InnerFunctions(Cache& root, PyFunctionObject* outer) noexcept : root_before_(here.root), expected_before_(here.expected) {
+InnerFunctions::InnerFunctions(Cache& root, PyFunctionObject* outer) noexcept
+    : root_before_(here.root), expected_before_(here.expected) {
   if (!root.worth_hooking() || Py_GetRecursionLimit() > kHighestRecursionLimit) return;
   installed_ = true;
   ++root.hooked_runs;
@@ -218,7 +224,9 @@ InnerFunctions::~InnerFunctions() {
 void HookPause::pause() noexcept { paused_ = std::exchange(here.root, nullptr); }
 void HookPause::resume() noexcept { here.root = paused_; }
 
-PyObject* evaluate_as_before(PyThreadState* tstate, _PyInterpreterFrame* frame, int throwing) { return pass(tstate, frame, throwing); }
+PyObject* evaluate_as_before(PyThreadState* tstate, _PyInterpreterFrame* frame, int throwing) {
+  return pass(tstate, frame, throwing);
+}
 
 void set_skipped_directories(std::vector<std::string> directories) { skipped_directories = std::move(directories); }
 

@@ -1,6 +1,6 @@
-// The frame hook (PEP 523). When a compiled function has to run eagerly, the Python functions that it calls and that are given tensors
-// are compiled on their own. The hook is installed only while some thread runs such a call; on every other thread frames pass
-// through it to whatever hook was there before.
+// The frame hook (PEP 523). When a compiled function has to run eagerly, the Python functions that it calls and that
+// are given tensors are compiled on their own. The hook is installed only while some thread runs such a call; on every
+// other thread frames pass through it to whatever hook was there before.
 #pragma once
 #include <Python.h>
 
@@ -13,8 +13,8 @@
 
 namespace pellucid::runtime {
 
-// While alive, this thread's calls go through the hook. Caches of inner functions are kept by `root`, which the caller holds.
-// `outer` is called next: its own frame is left alone.
+// While alive, this thread's calls go through the hook. Caches of inner functions are kept by `root`, which the caller
+// holds. `outer` is called next: its own frame is left alone.
 class InnerFunctions {
  public:
   InnerFunctions(Cache& root, PyFunctionObject* outer) noexcept;

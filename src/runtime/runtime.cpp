@@ -1,6 +1,5 @@
 #include "runtime/runtime.h"
 
-
 #include "base/events.h"
 #include "py/ref.h"
 #include "runtime/cache.h"
@@ -24,7 +23,8 @@ PyObject* is_compiling(PyObject*, PyObject*) { return PyBool_FromLong(compiling_
 template <py::Owned<> (*read)(PyObject*)>
 PyObject* of_compiled(PyObject*, PyObject* object) {
   if (!is_compiled_function(object)) {
-    return PyErr_Format(PyExc_TypeError, "expected a function compiled by pellucid, got %.200s", Py_TYPE(object)->tp_name);
+    return PyErr_Format(PyExc_TypeError, "expected a function compiled by pellucid, got %.200s",
+                        Py_TYPE(object)->tp_name);
   }
   return py::enter([&] { return read(object); });
 }
@@ -32,12 +32,13 @@ PyObject* of_compiled(PyObject*, PyObject* object) {
 py::Owned<> as_dict(const events::Event& event) {
   auto numbers = py::take(PyDict_New());
   for (const auto& [name, value] : event.numbers) {
-    py::check(PyDict_SetItemString(numbers.get(), std::string(name).c_str(), py::take(PyFloat_FromDouble(value)).get()));
+    py::check(
+        PyDict_SetItemString(numbers.get(), std::string(name).c_str(), py::take(PyFloat_FromDouble(value)).get()));
   }
-  return py::take(Py_BuildValue("{s:L,s:L,s:K,s:N,s:N,s:O}", "serial", static_cast<long long>(event.serial), "nanoseconds",
-                                static_cast<long long>(event.nanoseconds), "thread", static_cast<unsigned long long>(event.thread), "kind",
-                                py::str(std::string(event.kind)).release(), "text", py::str(event.text).release(),
-                                "numbers", numbers.get()));
+  return py::take(Py_BuildValue(
+      "{s:L,s:L,s:K,s:N,s:N,s:O}", "serial", static_cast<long long>(event.serial), "nanoseconds",
+      static_cast<long long>(event.nanoseconds), "thread", static_cast<unsigned long long>(event.thread), "kind",
+      py::str(std::string(event.kind)).release(), "text", py::str(event.text).release(), "numbers", numbers.get()));
 }
 
 PyObject* events_since(PyObject*, PyObject* args) {
@@ -61,7 +62,8 @@ PyObject* counters(PyObject*, PyObject*) {
   return py::enter([] {
     auto dict = py::take(PyDict_New());
     for (const auto& [name, value] : events::counters()) {
-      py::check(PyDict_SetItemString(dict.get(), std::string(name).c_str(), py::take(PyLong_FromLongLong(value)).get()));
+      py::check(
+          PyDict_SetItemString(dict.get(), std::string(name).c_str(), py::take(PyLong_FromLongLong(value)).get()));
     }
     return dict;
   });
@@ -89,7 +91,8 @@ PyMethodDef kFunctions[] = {
     {"is_compiling", is_compiling, METH_NOARGS, "Whether this thread compiles."},
     {"break_reasons", of_compiled<break_reasons_of>, METH_O, "The recorded stops of a compiled function."},
     {"cache_entries", of_compiled<cache_entries_of>, METH_O, "The entries of a compiled function, as dicts."},
-    {"guards_of", of_compiled<guards_of>, METH_O, "The guards of the entries of a compiled function and of inner functions, by region."},
+    {"guards_of", of_compiled<guards_of>, METH_O,
+     "The guards of the entries of a compiled function and of inner functions, by region."},
     {"guard_failures", of_compiled<guard_failures_of>, METH_O, "Why calls of a compiled function missed."},
     {"events", events_since, METH_VARARGS, "The kept events from a serial number on, as dicts."},
     {"next_event", next_event, METH_NOARGS, "The serial number of the next event."},

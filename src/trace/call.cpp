@@ -89,7 +89,9 @@ void note_module(objects::Tracer& tracer, Frame& frame, PyObject* function, Args
   static PyObject* module_class = py::import_attr("torch.nn", "Module").release();
   if (args.size() == 0 || frame.code->co_name != names().forward) return;
   PyTypeObject* type = Py_TYPE(args[0]);
-  if (!PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(module_class)) || py::type_lookup(type, names().forward) != function) return;
+  if (!PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(module_class)) ||
+      py::type_lookup(type, names().forward) != function)
+    return;
   frame.module_type = py::Owned<>::share(reinterpret_cast<PyObject*>(type));
   if (const source::Source* source = tracer.source_of(args[0])) frame.module_path = source::print(source);
 }
@@ -185,27 +187,34 @@ Result Executor::slot_wrapper(PyObject* callable, Args args, Continuation then, 
   PyObject* self = args[0];
   *known = true;
   const std::size_t n = args.size();
-  if (name == "__setattr__" && n == 3) return settle(std::move(then), settle(Continuation(), as_none(generic_setattr(self, args[1], args[2]))));
+  if (name == "__setattr__" && n == 3)
+    return settle(std::move(then), settle(Continuation(), as_none(generic_setattr(self, args[1], args[2]))));
   if (name == "__delattr__" && n == 2) return settle(std::move(then), as_none(generic_setattr(self, args[1], nullptr)));
   if (name == "__getattribute__" && n == 2) {
     if (objects::cat_of(self) == Cat::Type) return type_getattr(self, args[1], std::move(then));
     if (objects::cat_of(self) == Cat::Module) return settle(std::move(then), module_getattr(self, args[1]));
     return generic_getattr(self, args[1], std::move(then));
   }
-  if (name == "__init__" && reinterpret_cast<PyWrapperDescrObject*>(callable)->d_common.d_type == &PyBaseObject_Type) return settle(std::move(then), Result::none());
+  if (name == "__init__" && reinterpret_cast<PyWrapperDescrObject*>(callable)->d_common.d_type == &PyBaseObject_Type)
+    return settle(std::move(then), Result::none());
   if (name == "__init__" && PyExceptionInstance_Check(self) && !is_outside(self) &&
-      reinterpret_cast<PyWrapperDescrObject*>(callable)->d_common.d_type->tp_init == reinterpret_cast<PyTypeObject*>(PyExc_BaseException)->tp_init) {
+      reinterpret_cast<PyWrapperDescrObject*>(callable)->d_common.d_type->tp_init ==
+          reinterpret_cast<PyTypeObject*>(PyExc_BaseException)->tp_init) {
     return handlers::run_native(*this, callable, args, std::move(then));  // keeps its arguments
   }
-  if (name == "__eq__" && n == 2 && reinterpret_cast<PyWrapperDescrObject*>(callable)->d_common.d_type == &PyBaseObject_Type) {
-    return settle(std::move(then), same(self, args[1]) ? Result::boolean(true) : Result::of(py::Owned<>::share(Py_NotImplemented)));
+  if (name == "__eq__" && n == 2 &&
+      reinterpret_cast<PyWrapperDescrObject*>(callable)->d_common.d_type == &PyBaseObject_Type) {
+    return settle(std::move(then),
+                  same(self, args[1]) ? Result::boolean(true) : Result::of(py::Owned<>::share(Py_NotImplemented)));
   }
   *known = false;
   return Result::done();
 }
 
 Result Executor::as_none(Result result) {
-  if (result.did == Result::Did::Pushed) unsupported(Reason::UnsupportedProtocol, {{"protocol", "object.__setattr__ that runs a descriptor"}, {"type", "instance"}});
+  if (result.did == Result::Did::Pushed)
+    unsupported(Reason::UnsupportedProtocol,
+                {{"protocol", "object.__setattr__ that runs a descriptor"}, {"type", "instance"}});
   return result.did == Result::Did::Raised ? std::move(result) : Result::none();
 }
 
@@ -224,7 +233,9 @@ Result Executor::initialise_instance(py::Owned<> instance, PyObject* type, Args 
     PyObject* made_by = py::type_lookup(reinterpret_cast<PyTypeObject*>(type), names().__new__);
     const bool own_new = made_by != nullptr && !PyCFunction_Check(made_by);
     if (!args.values.empty() && !own_new) {
-      return settle(std::move(then), raise(PyExc_TypeError, std::string(reinterpret_cast<PyTypeObject*>(type)->tp_name) + "() takes no arguments"));
+      return settle(std::move(then),
+                    raise(PyExc_TypeError,
+                          std::string(reinterpret_cast<PyTypeObject*>(type)->tp_name) + "() takes no arguments"));
     }
     return settle(std::move(then), Result::of(std::move(instance)));
   }
@@ -246,7 +257,8 @@ Result Executor::call_type(PyObject* callable, Args args, Continuation then) {
     if (meta_call != nullptr) {
       std::vector<PyObject*> values{callable};
       values.insert(values.end(), args.values.begin(), args.values.end());
-      if (auto handler = handlers::find(meta_call)) return handler(*this, meta_call, Args{values, args.kwnames}, std::move(then));
+      if (auto handler = handlers::find(meta_call))
+        return handler(*this, meta_call, Args{values, args.kwnames}, std::move(then));
       if (PyFunction_Check(meta_call)) return call(meta_call, Args{values, args.kwnames}, std::move(then));
     }
   }
@@ -267,8 +279,10 @@ Result Executor::call_type(PyObject* callable, Args args, Continuation then) {
     std::vector<PyObject*> values{callable};
     values.insert(values.end(), args.values.begin(), args.values.end());
     auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.values.size())));
-    for (std::size_t i = 0; i < args.values.size(); ++i) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args.values[i]));
-    return call(function, Args{values, args.kwnames}, Continuation(K::NewThenInit, callable, tuple.get(), args.kwnames).before(std::move(then)));
+    for (std::size_t i = 0; i < args.values.size(); ++i)
+      PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args.values[i]));
+    return call(function, Args{values, args.kwnames},
+                Continuation(K::NewThenInit, callable, tuple.get(), args.kwnames).before(std::move(then)));
   }
   if (PyType_IsSubtype(type, &PyProperty_Type)) {
     // Properties only store their arguments.
@@ -284,7 +298,8 @@ Result Executor::call_type(PyObject* callable, Args args, Continuation then) {
   if (py::type_lookup(type, names().__del__) != nullptr) {
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "__del__"}, {"type", type->tp_name}});
   }
-  if (exception_class && py::type_lookup(type, names().__init__) != nullptr && !PyFunction_Check(py::type_lookup(type, names().__init__))) {
+  if (exception_class && py::type_lookup(type, names().__init__) != nullptr &&
+      !PyFunction_Check(py::type_lookup(type, names().__init__))) {
     return handlers::run_native(*this, callable, args, std::move(then));  // keeps its arguments, reads nothing
   }
   py::Owned<> instance;
@@ -294,10 +309,12 @@ Result Executor::call_type(PyObject* callable, Args args, Continuation then) {
   }
   if (exception_class) {
     auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
-    for (std::size_t i = 0; i < args.size(); ++i) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
+    for (std::size_t i = 0; i < args.size(); ++i)
+      PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
     instance = py::Owned<>::steal(type->tp_new(type, tuple.get(), nullptr));
   } else {
-    instance = py::Owned<>::steal(type->tp_new(type, empty.get(), nullptr));  // object, list, dict, set: the arguments are __init__'s
+    instance = py::Owned<>::steal(
+        type->tp_new(type, empty.get(), nullptr));  // object, list, dict, set: the arguments are __init__'s
   }
   if (!instance) return settle(std::move(then), raise_pending(py::PythonError()));
   return initialise_instance(std::move(instance), callable, args, std::move(then));
@@ -307,13 +324,15 @@ Result Executor::call_ex(PyObject* callable, PyObject* positional, PyObject* kwa
   auto tuple = native_elements(positional);
   if (!tuple) {
     // Iterating runs Python code: a polyfill makes a list first.
-    return call_polyfill("list_from", std::span<PyObject* const>(&positional, 1), Continuation(K::CallEx, callable, kwargs).before(std::move(then)));
+    return call_polyfill("list_from", std::span<PyObject* const>(&positional, 1),
+                         Continuation(K::CallEx, callable, kwargs).before(std::move(then)));
   }
   std::vector<PyObject*> values;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple.get()); ++i) values.push_back(PyTuple_GET_ITEM(tuple.get(), i));
   py::Owned<> kwnames;
   if (kwargs != nullptr) {
-    if (objects::cat_of(kwargs) != Cat::Dict) unsupported(Reason::UnsupportedProtocol, {{"protocol", "**kwargs"}, {"type", Py_TYPE(kwargs)->tp_name}});
+    if (objects::cat_of(kwargs) != Cat::Dict)
+      unsupported(Reason::UnsupportedProtocol, {{"protocol", "**kwargs"}, {"type", Py_TYPE(kwargs)->tp_name}});
     PyObject* view = touch(kwargs);
     if (const Py_ssize_t n = PyDict_GET_SIZE(view); n > 0) {
       kwnames = py::take(PyTuple_New(n));
@@ -346,10 +365,12 @@ Result Executor::call(PyObject* callable, Args args, Continuation then) {
   }
   if (auto handler = handlers::find(callable)) return handler(*this, callable, args, std::move(then));
   if (auto handler = handlers::find(reinterpret_cast<PyObject*>(type))) {
-    // Rules for instances of a type: functools.partial, lru_cache wrappers, torch operators. The type row is told by the callable's identity.
+    // Rules for instances of a type: functools.partial, lru_cache wrappers, torch operators. The type row is told by
+    // the callable's identity.
     if (handlers::is_instance_rule(type)) return handler(*this, callable, args, std::move(then));
   }
-  if (handlers::is_torch_op(callable)) return settle(std::move(then), torch_call(graph::Op::CallFunction, callable, callable, args));
+  if (handlers::is_torch_op(callable))
+    return settle(std::move(then), torch_call(graph::Op::CallFunction, callable, callable, args));
   PyObject* method = type_lookup(type, names().__call__);
   if (method != nullptr && PyFunction_Check(method)) {
     std::vector<PyObject*> values{callable};
@@ -357,7 +378,8 @@ Result Executor::call(PyObject* callable, Args args, Continuation then) {
     return call(method, Args{values, args.kwnames}, std::move(then));
   }
   if (method == nullptr) {
-    return settle(std::move(then), raise(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not callable"));
+    return settle(std::move(then),
+                  raise(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not callable"));
   }
   if (!Py_IS_TYPE(method, &PyWrapperDescr_Type)) {
     Result bound = bind(method, callable, reinterpret_cast<PyObject*>(type));
@@ -400,6 +422,8 @@ Result Tracer::call_polyfill(const char* name, std::span<PyObject* const> args, 
   return inline_function(polyfill(name), Args{args, nullptr}, std::move(then));
 }
 
-Result Tracer::call_polyfill(const char* name, Args args, Continuation then) { return inline_function(polyfill(name), args, std::move(then)); }
+Result Tracer::call_polyfill(const char* name, Args args, Continuation then) {
+  return inline_function(polyfill(name), args, std::move(then));
+}
 
 }  // namespace pellucid::objects

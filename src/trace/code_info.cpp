@@ -58,8 +58,10 @@ void hide_code(PyCodeObject* code) { hidden().insert(code); }
 
 bool find_handler(const objects::CodeInfo& info, int offset, Handler* out) {
   for (std::size_t i = 0; i + 3 < info.handlers.size(); i += 4) {
-    if (static_cast<std::uint32_t>(offset) >= info.handlers[i] && static_cast<std::uint32_t>(offset) < info.handlers[i + 1]) {
-      *out = {static_cast<int>(info.handlers[i + 2]), static_cast<int>(info.handlers[i + 3] >> 1), (info.handlers[i + 3] & 1) != 0};
+    if (static_cast<std::uint32_t>(offset) >= info.handlers[i] &&
+        static_cast<std::uint32_t>(offset) < info.handlers[i + 1]) {
+      *out = {static_cast<int>(info.handlers[i + 2]), static_cast<int>(info.handlers[i + 3] >> 1),
+              (info.handlers[i + 3] & 1) != 0};
       return true;
     }
   }

@@ -1,5 +1,5 @@
-// Decoded facts about code objects: bytes with specialised instructions mapped back, and the exception table in flat form. One table
-// belongs to one capture, so no code object outlives its user because of us.
+// Decoded facts about code objects: bytes with specialised instructions mapped back, and the exception table in flat
+// form. One table belongs to one capture, so no code object outlives its user because of us.
 #pragma once
 #include <memory>
 #include <unordered_map>

@@ -40,7 +40,8 @@ py::Owned<> Executor::run(PyFunctionObject* function, PyObject* const* locals) {
   frame->fast.resize(static_cast<std::size_t>(code->co_nlocalsplus));
   frame->stack.reserve(static_cast<std::size_t>(code->co_stacksize));
   push_frame(std::move(frame));
-  const int count = code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0) + ((code->co_flags & CO_VARKEYWORDS) != 0);
+  const int count = code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0) +
+                    ((code->co_flags & CO_VARKEYWORDS) != 0);
   doing = "is an argument";
   auto& table = capture().sources;
   for (int i = 0; i < count; ++i) {
@@ -49,7 +50,8 @@ py::Owned<> Executor::run(PyFunctionObject* function, PyObject* const* locals) {
   }
   for (Py_ssize_t i = 0; function->func_closure != nullptr && i < PyTuple_GET_SIZE(function->func_closure); ++i) {
     PyObject* cell = PyTuple_GET_ITEM(function->func_closure, i);
-    saw(cell, table.free(static_cast<int>(i), PyTuple_GET_ITEM(code->co_localsplusnames, code->co_nlocalsplus - code->co_nfreevars + i)));
+    saw(cell, table.free(static_cast<int>(i),
+                         PyTuple_GET_ITEM(code->co_localsplusnames, code->co_nlocalsplus - code->co_nfreevars + i)));
   }
   loop();
   return std::move(returned_);
@@ -57,9 +59,13 @@ py::Owned<> Executor::run(PyFunctionObject* function, PyObject* const* locals) {
 
 Next Executor::deliver(Result result) {
   switch (result.did) {
-    case Result::Did::Value: top_->stack.push_back(std::move(result.value)); return Next::Go;
-    case Result::Did::Raised: return Next::Raise;
-    default: return Next::Go;
+    case Result::Did::Value:
+      top_->stack.push_back(std::move(result.value));
+      return Next::Go;
+    case Result::Did::Raised:
+      return Next::Raise;
+    default:
+      return Next::Go;
   }
 }
 
@@ -69,7 +75,8 @@ Next Executor::return_value(Frame& frame) {
     auto done = pop_frame();
     done->generator->running = false;
     Continuation then = std::move(done->then);
-    auto stop = value.get() == Py_None ? py::take(PyObject_CallNoArgs(PyExc_StopIteration)) : py::take(PyObject_CallOneArg(PyExc_StopIteration, value.get()));
+    auto stop = value.get() == Py_None ? py::take(PyObject_CallNoArgs(PyExc_StopIteration))
+                                       : py::take(PyObject_CallOneArg(PyExc_StopIteration, value.get()));
     exception = std::move(stop);
     return deliver(settle(std::move(then), Result::raised()));
   }

@@ -1,5 +1,6 @@
-// The run loop. Frames are heap objects, so the loop never recurses: a call pushes a frame, a return settles the Continuation that waits
-// for it. Opcode rules peek at their operands, compute, and commit last, so a GraphBreak leaves the frame at the start of its instruction.
+// The run loop. Frames are heap objects, so the loop never recurses: a call pushes a frame, a return settles the
+// Continuation that waits for it. Opcode rules peek at their operands, compute, and commit last, so a GraphBreak leaves
+// the frame at the start of its instruction.
 #pragma once
 #include <memory>
 #include <unordered_map>
@@ -32,7 +33,8 @@ class Executor final : public objects::Tracer {
   Result settle(Continuation then, Result result) override;
 
   // ---- calls (call.cpp)
-  Result call_ex(PyObject* callable, PyObject* positional, PyObject* kwargs, Continuation then);  // f(*positional, **kwargs)
+  Result call_ex(PyObject* callable, PyObject* positional, PyObject* kwargs,
+                 Continuation then);  // f(*positional, **kwargs)
   Result call_function(PyObject* function, Args args, Continuation then);
   Result call_type(PyObject* type, Args args, Continuation then);
   Result call_native(PyObject* callable, Args args, Continuation then);
@@ -50,23 +52,24 @@ class Executor final : public objects::Tracer {
   Next return_value(Frame& frame);
 
   // ---- exceptions (unwind.cpp)
-  bool unwind();                       // into a handler; false: the exception leaves the region
-  PyObject* topmost_handled();         // what a bare `raise` raises; borrowed or null
-  py::Owned<>& handled_slot();         // exc_info->exc_value of the frame that runs
+  bool unwind();                // into a handler; false: the exception leaves the region
+  PyObject* topmost_handled();  // what a bare `raise` raises; borrowed or null
+  py::Owned<>& handled_slot();  // exc_info->exc_value of the frame that runs
 
   // ---- protocols (protocols.cpp): Python's operators on any object
   Result binary(PyObject* left, PyObject* right, int op, Continuation then = {}) override;  // op as in BINARY_OP
-  Result reflected(PyObject* left, PyObject* right, int op, int stage, Continuation then);  // the next candidate of a binary operator or comparison
-  Result compare(PyObject* left, PyObject* right, int op, Continuation then = {}) override; // Py_LT …
+  Result reflected(PyObject* left, PyObject* right, int op, int stage,
+                   Continuation then);  // the next candidate of a binary operator or comparison
+  Result compare(PyObject* left, PyObject* right, int op, Continuation then = {}) override;  // Py_LT …
   Result unary(PyObject* value, int opcode, Continuation then = {}) override;
-  Result truth(PyObject* value, Continuation then = {}) override;                           // a bool
+  Result truth(PyObject* value, Continuation then = {}) override;  // a bool
   Result contains(PyObject* container, PyObject* item, Continuation then = {}) override;
   Result subscript(PyObject* container, PyObject* key, Continuation then = {}) override;
-  Result store_subscript(PyObject* container, PyObject* key, PyObject* value) override;     // null value deletes
-  Result iterate(PyObject* iterable, Continuation then = {}) override;                      // iter(x)
-  Result next(PyObject* iterator, Continuation then) override;                              // raises StopIteration
+  Result store_subscript(PyObject* container, PyObject* key, PyObject* value) override;  // null value deletes
+  Result iterate(PyObject* iterable, Continuation then = {}) override;                   // iter(x)
+  Result next(PyObject* iterator, Continuation then) override;                           // raises StopIteration
   Result length(PyObject* value, Continuation then = {}) override;
-  Result to_text(PyObject* value, const char* how, Continuation then = {}) override;        // __str__, __repr__
+  Result to_text(PyObject* value, const char* how, Continuation then = {}) override;  // __str__, __repr__
   Result format(PyObject* value, PyObject* spec, Continuation then = {}) override;
   // A tuple of all elements when that needs no Python code; null when `value` must be iterated by a polyfill.
   py::Owned<> native_elements(PyObject* value) override;
@@ -95,12 +98,18 @@ Rule rule_of(std::uint8_t opcode) noexcept;
 // Pushes the value of a result that a rule has computed.
 inline Next push(Frame& frame, Result result) {
   switch (result.did) {
-    case Result::Did::Value: frame.stack.push_back(std::move(result.value)); return Next::Go;
-    case Result::Did::Raised: return Next::Raise;
-    default: return Next::Go;
+    case Result::Did::Value:
+      frame.stack.push_back(std::move(result.value));
+      return Next::Go;
+    case Result::Did::Raised:
+      return Next::Raise;
+    default:
+      return Next::Go;
   }
 }
-inline PyObject* peek(const Frame& frame, std::size_t depth) { return frame.stack[frame.stack.size() - 1 - depth].get(); }
+inline PyObject* peek(const Frame& frame, std::size_t depth) {
+  return frame.stack[frame.stack.size() - 1 - depth].get();
+}
 inline py::Owned<> pop(Frame& frame) {
   auto value = std::move(frame.stack.back());
   frame.stack.pop_back();

@@ -48,8 +48,10 @@ Result Executor::throw_into(PyObject* object, py::Owned<> instance, Continuation
   Frame* body = generator->frame;
   // Suspended in a `yield from`: the exception belongs to the inner iterator first.
   const std::uint8_t* units = body->info->units;
-  if (body->next + 2 < body->info->size && units[body->next] == static_cast<int>(bytecode::Opcode::RESUME) && (units[body->next + 1] & 3) >= 2) {
-    unsupported(Reason::UnsupportedProtocol, {{"protocol", "throw into a generator that delegates"}, {"type", "generator"}});
+  if (body->next + 2 < body->info->size && units[body->next] == static_cast<int>(bytecode::Opcode::RESUME) &&
+      (units[body->next + 1] & 3) >= 2) {
+    unsupported(Reason::UnsupportedProtocol,
+                {{"protocol", "throw into a generator that delegates"}, {"type", "generator"}});
   }
   std::unique_ptr<Frame> frame(std::exchange(generator->frame, nullptr));
   generator->running = true;
@@ -71,7 +73,8 @@ Result Executor::close(PyObject* object, Continuation then) {
   }
   Handler handler;
   if (find_handler(*generator->frame->info, generator->frame->at, &handler)) {
-    unsupported(Reason::UnsupportedProtocol, {{"protocol", "close() inside a try or with block"}, {"type", "generator"}});
+    unsupported(Reason::UnsupportedProtocol,
+                {{"protocol", "close() inside a try or with block"}, {"type", "generator"}});
   }
   delete std::exchange(generator->frame, nullptr);
   return settle(std::move(then), Result::none());

@@ -1,4 +1,5 @@
-// Binary, unary and comparison operators: native on builtin values, recorded on tensors, by dunder methods on everything else.
+// Binary, unary and comparison operators: native on builtin values, recorded on tensors, by dunder methods on
+// everything else.
 #include "bytecode/opcodes.h"
 #include "py/cpython311.h"
 #include "trace/executor.h"
@@ -12,10 +13,10 @@ using objects::names;
 namespace {
 
 struct Operator {
-  const char* function;    // in the module operator
-  const char* method;      // __add__
-  const char* reflected;   // __radd__
-  const char* inplace;     // __iadd__; null when not in place
+  const char* function;   // in the module operator
+  const char* method;     // __add__
+  const char* reflected;  // __radd__
+  const char* inplace;    // __iadd__; null when not in place
   PyObject* (*native)(PyObject*, PyObject*);
 };
 
@@ -55,8 +56,9 @@ constexpr const char* kComparisons[] = {"__lt__", "__le__", "__eq__", "__ne__", 
 constexpr const char* kCompareFunctions[] = {"lt", "le", "eq", "ne", "gt", "ge"};
 constexpr int kSwapped[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
 constexpr const char* kCompareSymbols[] = {"<", "<=", "==", "!=", ">", ">="};
-constexpr const char* kSymbols[] = {"+", "&", "//", "<<", "@", "*", "%", "|", "** or pow()", ">>", "-", "/", "^",
-                                    "+=", "&=", "//=", "<<=", "@=", "*=", "%=", "|=", "**=", ">>=", "-=", "/=", "^="};
+constexpr const char* kSymbols[] = {
+    "+",  "&",  "//",  "<<",  "@",  "*",  "%",  "|",  "** or pow()", ">>",  "-",  "/",  "^",
+    "+=", "&=", "//=", "<<=", "@=", "*=", "%=", "|=", "**=",         ">>=", "-=", "/=", "^="};
 constexpr int kCompareBase = 100;  // `op` of a comparison in reflected()
 
 PyObject* operator_function(const char* name) {
@@ -71,7 +73,8 @@ bool plain_operand(Cat cat) {
   return cat == Cat::Singleton || cat == Cat::Number || cat == Cat::Text || cat == Cat::TorchAtom || cat == Cat::Range;
 }
 bool is_container(Cat cat) {
-  return cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Set || cat == Cat::FrozenSet || cat == Cat::Deque;
+  return cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Set || cat == Cat::FrozenSet ||
+         cat == Cat::Deque;
 }
 bool has_python_method(objects::Tracer& t, PyObject* value, const char* name) {
   if (objects::is_exact_builtin(Py_TYPE(value))) return false;
@@ -79,9 +82,11 @@ bool has_python_method(objects::Tracer& t, PyObject* value, const char* name) {
   return method != nullptr && PyFunction_Check(method);
 }
 
-// The id of an object that the region made is good as a key, but what is computed from it would be another value at every call.
+// The id of an object that the region made is good as a key, but what is computed from it would be another value at
+// every call.
 void refuse_region_id(Executor& ex, PyObject* value) {
-  if (ex.capture().region_ids.contains(value)) ex.unsupported(Reason::UntracedCallable, {{"callee", "computing with the id of an object made in the region"}});
+  if (ex.capture().region_ids.contains(value))
+    ex.unsupported(Reason::UntracedCallable, {{"callee", "computing with the id of an object made in the region"}});
 }
 
 }  // namespace
@@ -96,7 +101,9 @@ Result Executor::binary(PyObject* left, PyObject* right, int op, Continuation th
   const Cat a = objects::cat_of(left), b = objects::cat_of(right);
   if (a == Cat::Tensor || b == Cat::Tensor) {
     const Cat other = a == Cat::Tensor ? b : a;
-    if (other == Cat::Instance || other == Cat::Other) unsupported(Reason::UnsupportedProtocol, {{"protocol", o.function}, {"type", Py_TYPE(a == Cat::Tensor ? right : left)->tp_name}});
+    if (other == Cat::Instance || other == Cat::Other)
+      unsupported(Reason::UnsupportedProtocol,
+                  {{"protocol", o.function}, {"type", Py_TYPE(a == Cat::Tensor ? right : left)->tp_name}});
     // `list += tensor` and the like keep their container meaning; everything else is torch's.
     if (!(is_container(a) && o.inplace != nullptr)) {
       PyObject* function = operator_function(o.function);
@@ -113,16 +120,19 @@ Result Executor::binary(PyObject* left, PyObject* right, int op, Continuation th
   if (plain_operand(a) && plain_operand(b)) return native(left, right);
   if (a == Cat::Text && std::string_view(o.method) == "__mod__") {
     const Contents inside = deep_touch(right);
-    if (inside.tensor || inside.user || inside.shadowed) unsupported(Reason::UserDunder, {{"operation", "% formatting"}, {"callee", "__str__"}});
+    if (inside.tensor || inside.user || inside.shadowed)
+      unsupported(Reason::UserDunder, {{"operation", "% formatting"}, {"callee", "__str__"}});
     return native(left, readable(right));
   }
   const bool user = has_python_method(*this, left, o.method) || has_python_method(*this, right, o.reflected) ||
                     (o.inplace != nullptr && has_python_method(*this, left, o.inplace));
-  if (!user && (is_container(a) || is_container(b)) && (is_container(a) || plain_operand(a)) && (is_container(b) || plain_operand(b) || b == Cat::Iterator)) {
+  if (!user && (is_container(a) || is_container(b)) && (is_container(a) || plain_operand(a)) &&
+      (is_container(b) || plain_operand(b) || b == Cat::Iterator)) {
     const bool inplace = o.inplace != nullptr && (a == Cat::List || a == Cat::Dict || a == Cat::Set || a == Cat::Deque);
     touch(left);
     touch(right);
-    if (a == Cat::Dict && !PyDict_CheckExact(left) && !PyODict_CheckExact(left)) unsupported(Reason::UnsupportedProtocol, {{"protocol", o.function}, {"type", Py_TYPE(left)->tp_name}});
+    if (a == Cat::Dict && !PyDict_CheckExact(left) && !PyODict_CheckExact(left))
+      unsupported(Reason::UnsupportedProtocol, {{"protocol", o.function}, {"type", Py_TYPE(left)->tp_name}});
     return native(inplace ? writable(left) : readable(left), readable(right));
   }
   if (a == Cat::List && o.inplace != nullptr && std::string_view(o.inplace) == "__iadd__") {
@@ -186,7 +196,8 @@ Result Executor::reflected(PyObject* left, PyObject* right, int op, int stage, C
       unsupported(Reason::UnsupportedProtocol, {{"protocol", forward}, {"type", Py_TYPE(self)->tp_name}});
     }
     if (!comparison && !(plain_operand(a) && (b == Cat::Instance || plain_operand(b)))) {
-      if (b == Cat::Instance && is_container(a)) continue;  // list + instance: list's own slot gives NotImplemented or a TypeError
+      if (b == Cat::Instance && is_container(a))
+        continue;  // list + instance: list's own slot gives NotImplemented or a TypeError
       unsupported(Reason::UnsupportedProtocol, {{"protocol", forward}, {"type", Py_TYPE(self)->tp_name}});
     }
   }
@@ -194,9 +205,12 @@ Result Executor::reflected(PyObject* left, PyObject* right, int op, int stage, C
     const int c = op - kCompareBase;
     if (c == Py_EQ) return settle(std::move(then), Result::boolean(same(left, right)));
     if (c == Py_NE) return settle(std::move(then), Result::boolean(!same(left, right)));
-    return settle(std::move(then), raise(PyExc_TypeError, std::string("'") + kCompareSymbols[c] + "' not supported between instances of '" + lt->tp_name + "' and '" + rt->tp_name + "'"));
+    return settle(std::move(then), raise(PyExc_TypeError, std::string("'") + kCompareSymbols[c] +
+                                                              "' not supported between instances of '" + lt->tp_name +
+                                                              "' and '" + rt->tp_name + "'"));
   }
-  return settle(std::move(then), raise(PyExc_TypeError, std::string("unsupported operand type(s) for ") + kSymbols[op] + ": '" + lt->tp_name + "' and '" + rt->tp_name + "'"));
+  return settle(std::move(then), raise(PyExc_TypeError, std::string("unsupported operand type(s) for ") + kSymbols[op] +
+                                                            ": '" + lt->tp_name + "' and '" + rt->tp_name + "'"));
 }
 
 Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation then) {
@@ -210,7 +224,9 @@ Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation t
   const Cat a = objects::cat_of(left), b = objects::cat_of(right);
   if (a == Cat::Tensor || b == Cat::Tensor) {
     const Cat other = a == Cat::Tensor ? b : a;
-    if (other == Cat::Instance || other == Cat::Other) unsupported(Reason::UnsupportedProtocol, {{"protocol", "comparison"}, {"type", Py_TYPE(a == Cat::Tensor ? right : left)->tp_name}});
+    if (other == Cat::Instance || other == Cat::Other)
+      unsupported(Reason::UnsupportedProtocol,
+                  {{"protocol", "comparison"}, {"type", Py_TYPE(a == Cat::Tensor ? right : left)->tp_name}});
     PyObject* function = operator_function(kCompareFunctions[op]);
     PyObject* args[] = {left, right};
     return settle(std::move(then), torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr}));
@@ -221,19 +237,26 @@ Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation t
     return settle(std::move(then), Result::of(std::move(value)));
   };
   if (plain_operand(a) && plain_operand(b)) return native(left, right);
-  if ((is_container(a) || plain_operand(a) || a == Cat::EnumMember) && (is_container(b) || plain_operand(b) || b == Cat::EnumMember) &&
-      !has_python_method(*this, left, kComparisons[op]) && !has_python_method(*this, right, kComparisons[kSwapped[op]])) {
+  if ((is_container(a) || plain_operand(a) || a == Cat::EnumMember) &&
+      (is_container(b) || plain_operand(b) || b == Cat::EnumMember) &&
+      !has_python_method(*this, left, kComparisons[op]) &&
+      !has_python_method(*this, right, kComparisons[kSwapped[op]])) {
     const Contents x = deep_touch(left), y = deep_touch(right);
-    if (!x.tensor && !y.tensor && !x.user && !y.user && !x.shadowed && !y.shadowed) return native(readable(left), readable(right));
-    if (is_container(a) && is_container(b) && a != b && op == Py_EQ && a != Cat::Set && a != Cat::FrozenSet) return settle(std::move(then), Result::boolean(false));
+    if (!x.tensor && !y.tensor && !x.user && !y.user && !x.shadowed && !y.shadowed)
+      return native(readable(left), readable(right));
+    if (is_container(a) && is_container(b) && a != b && op == Py_EQ && a != Cat::Set && a != Cat::FrozenSet)
+      return settle(std::move(then), Result::boolean(false));
     if ((a == Cat::List || a == Cat::Tuple) && a == b && (op == Py_EQ || op == Py_NE)) {
       PyObject* args[] = {left, right};
       return call_polyfill(op == Py_EQ ? "sequence_eq" : "sequence_ne", args, std::move(then));
     }
-    if ((is_container(a) != is_container(b)) && (op == Py_EQ || op == Py_NE)) return settle(std::move(then), Result::boolean(op == Py_NE));
+    if ((is_container(a) != is_container(b)) && (op == Py_EQ || op == Py_NE))
+      return settle(std::move(then), Result::boolean(op == Py_NE));
     unsupported(Reason::UserDunder, {{"operation", "comparing containers"}, {"callee", "__eq__ of an element"}});
   }
-  auto by_identity = [](Cat c) { return c == Cat::Type || c == Cat::Function || c == Cat::Builtin || c == Cat::Module || c == Cat::Code; };
+  auto by_identity = [](Cat c) {
+    return c == Cat::Type || c == Cat::Function || c == Cat::Builtin || c == Cat::Module || c == Cat::Code;
+  };
   if ((by_identity(a) || by_identity(b)) && (op == Py_EQ || op == Py_NE) && a != Cat::Instance && b != Cat::Instance) {
     if (a == Cat::Builtin && a == b) return native(left, right);  // two bound C methods may be equal without being one
     return settle(std::move(then), Result::boolean(same(left, right) == (op == Py_EQ)));
@@ -247,7 +270,8 @@ Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation t
     return settle(std::move(then), Result::boolean(equal == (op == Py_EQ)));
   }
   if (a == Cat::Slice && b == Cat::Slice) return native(left, right);
-  if (a == Cat::Iterator && b == Cat::Iterator && !is_outside(left) && !is_outside(right)) return native(left, right);  // dict views
+  if (a == Cat::Iterator && b == Cat::Iterator && !is_outside(left) && !is_outside(right))
+    return native(left, right);  // dict views
   return reflected(left, right, kCompareBase + op, 0, std::move(then));
 }
 
@@ -255,20 +279,31 @@ Result Executor::unary(PyObject* value, int opcode, Continuation then) {
   value = original(value);
   refuse_region_id(*this, value);
   const Cat cat = objects::cat_of(value);
-  const char* function = opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE) ? "neg" : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? "pos" : "invert";
-  const char* method = opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE) ? "__neg__" : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? "__pos__" : "__invert__";
+  const char* function = opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE)   ? "neg"
+                         : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? "pos"
+                                                                                        : "invert";
+  const char* method = opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE)   ? "__neg__"
+                       : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? "__pos__"
+                                                                                      : "__invert__";
   if (cat == Cat::Tensor) {
     PyObject* target = operator_function(function);
     return settle(std::move(then), torch_call(graph::Op::CallFunction, target, target, Args{{&value, 1}, nullptr}));
   }
   if (plain_operand(cat) || cat == Cat::EnumMember) {
-    auto result = py::Owned<>::steal(opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE) ? PyNumber_Negative(value) : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? PyNumber_Positive(value) : PyNumber_Invert(value));
+    auto result =
+        py::Owned<>::steal(opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE)   ? PyNumber_Negative(value)
+                           : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? PyNumber_Positive(value)
+                                                                                          : PyNumber_Invert(value));
     if (!result) return settle(std::move(then), raise_pending(py::PythonError()));
     return settle(std::move(then), Result::of(std::move(result)));
   }
   bool found = false;
   if (type_lookup(Py_TYPE(value), method) != nullptr) return special(value, method, {}, std::move(then), &found);
-  return raise(PyExc_TypeError, std::string("bad operand type for unary ") + (opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE) ? "-" : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? "+" : "~") + ": '" + Py_TYPE(value)->tp_name + "'");
+  return raise(PyExc_TypeError, std::string("bad operand type for unary ") +
+                                    (opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE)   ? "-"
+                                     : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? "+"
+                                                                                                    : "~") +
+                                    ": '" + Py_TYPE(value)->tp_name + "'");
 }
 
 }  // namespace pellucid::trace

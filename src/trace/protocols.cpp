@@ -26,12 +26,20 @@ Result Executor::truth(PyObject* value, Continuation then) {
   const Cat cat = objects::cat_of(value);
   doing = "tests the truth";
   switch (cat) {
-    case Cat::Singleton: case Cat::Number: case Cat::Text: case Cat::Range: {
+    case Cat::Singleton:
+    case Cat::Number:
+    case Cat::Text:
+    case Cat::Range: {
       const int yes = PyObject_IsTrue(value);
       py::check(yes);
       return settle(std::move(then), Result::boolean(yes == 1));
     }
-    case Cat::List: case Cat::Tuple: case Cat::Dict: case Cat::Set: case Cat::FrozenSet: case Cat::Deque: {
+    case Cat::List:
+    case Cat::Tuple:
+    case Cat::Dict:
+    case Cat::Set:
+    case Cat::FrozenSet:
+    case Cat::Deque: {
       if (python_slot(*this, value, names().__bool__) || python_slot(*this, value, names().__len__)) break;
       return settle(std::move(then), Result::boolean(length_of(value) != 0));
     }
@@ -41,16 +49,25 @@ Result Executor::truth(PyObject* value, Continuation then) {
       auto name = py::interned("__bool__");
       return settle(std::move(then), torch_call(graph::Op::CallMethod, descriptor, name.get(), Args{args, nullptr}));
     }
-    case Cat::Function: case Cat::Builtin: case Cat::Module: case Cat::BoundMethod: case Cat::Code: case Cat::Cell: case Cat::Generator: case Cat::TorchAtom:
+    case Cat::Function:
+    case Cat::Builtin:
+    case Cat::Module:
+    case Cat::BoundMethod:
+    case Cat::Code:
+    case Cat::Cell:
+    case Cat::Generator:
+    case Cat::TorchAtom:
       return settle(std::move(then), Result::boolean(true));
     case Cat::Type:
       if (Py_TYPE(value) == &PyType_Type) return settle(std::move(then), Result::boolean(true));
       break;
-    default: break;
+    default:
+      break;
   }
   bool found = false;
   for (const char* name : {"__bool__", "__len__"}) {
-    if (type_lookup(Py_TYPE(value), name) != nullptr) return special(value, name, {}, Continuation(K::Bool).before(std::move(then)), &found);
+    if (type_lookup(Py_TYPE(value), name) != nullptr)
+      return special(value, name, {}, Continuation(K::Bool).before(std::move(then)), &found);
   }
   PyTypeObject* type = Py_TYPE(value);
   const bool native = (type->tp_as_number != nullptr && type->tp_as_number->nb_bool != nullptr) ||
@@ -66,7 +83,8 @@ Result Executor::length(PyObject* value, Continuation then) {
   const Cat cat = objects::cat_of(value);
   if (cat == Cat::Tensor) {
     auto sizes = getattr(value, names().shape);
-    if (PyTuple_GET_SIZE(sizes.value.get()) == 0) return settle(std::move(then), raise(PyExc_TypeError, "len() of a 0-d tensor"));
+    if (PyTuple_GET_SIZE(sizes.value.get()) == 0)
+      return settle(std::move(then), raise(PyExc_TypeError, "len() of a 0-d tensor"));
     return settle(std::move(then), Result::of(py::Owned<>::share(PyTuple_GET_ITEM(sizes.value.get(), 0))));
   }
   if (cat != Cat::Type && !python_slot(*this, value, names().__len__)) {
@@ -79,8 +97,10 @@ Result Executor::length(PyObject* value, Continuation then) {
     }
   }
   bool found = false;
-  if (type_lookup(Py_TYPE(value), names().__len__) != nullptr) return special(value, "__len__", {}, Continuation(K::Length).before(std::move(then)), &found);
-  return settle(std::move(then), raise(PyExc_TypeError, std::string("object of type '") + Py_TYPE(value)->tp_name + "' has no len()"));
+  if (type_lookup(Py_TYPE(value), names().__len__) != nullptr)
+    return special(value, "__len__", {}, Continuation(K::Length).before(std::move(then)), &found);
+  return settle(std::move(then),
+                raise(PyExc_TypeError, std::string("object of type '") + Py_TYPE(value)->tp_name + "' has no len()"));
 }
 
 // An iterator over elements that are all known objects: nothing of the user's runs when it advances.
@@ -89,37 +109,55 @@ Result Executor::iterate(PyObject* iterable, Continuation then) {
   doing = "iterates";
   const Cat cat = objects::cat_of(iterable);
   switch (cat) {
-    case Cat::Generator: return settle(std::move(then), Result::of(py::Owned<>::share(iterable)));
+    case Cat::Generator:
+      return settle(std::move(then), Result::of(py::Owned<>::share(iterable)));
     case Cat::Iterator:
-      if (is_outside(iterable)) unsupported(Reason::UnsupportedProtocol, {{"protocol", "advancing"}, {"type", std::string(Py_TYPE(iterable)->tp_name) + " from outside of the region"}});
+      if (is_outside(iterable))
+        unsupported(Reason::UnsupportedProtocol,
+                    {{"protocol", "advancing"},
+                     {"type", std::string(Py_TYPE(iterable)->tp_name) + " from outside of the region"}});
       return settle(std::move(then), Result::of(py::take(PyObject_GetIter(iterable))));
-    case Cat::Text: case Cat::Range: case Cat::FrozenSet: case Cat::Set: case Cat::Tuple: case Cat::List: case Cat::Dict: case Cat::Deque: {
+    case Cat::Text:
+    case Cat::Range:
+    case Cat::FrozenSet:
+    case Cat::Set:
+    case Cat::Tuple:
+    case Cat::List:
+    case Cat::Dict:
+    case Cat::Deque: {
       if (python_slot(*this, iterable, names().__iter__)) break;
       if (cat == Cat::Set || cat == Cat::FrozenSet) {
         // Order of identity-hashed elements made by the region would differ at run time.
-        if (deep_touch(iterable).user) unsupported(Reason::UnsupportedProtocol, {{"protocol", "iteration order"}, {"type", "set of objects"}});
+        if (deep_touch(iterable).user)
+          unsupported(Reason::UnsupportedProtocol, {{"protocol", "iteration order"}, {"type", "set of objects"}});
       }
       return settle(std::move(then), Result::of(py::take(PyObject_GetIter(view_of(iterable)))));
     }
     case Cat::Tensor: {
       auto name = py::interned("unbind");
       static PyObject* unbind = PyObject_GetAttrString(py::import_attr("torch", "Tensor").release(), "unbind");
-      if (PyTuple_GET_SIZE(getattr(iterable, names().shape).value.get()) == 0) return settle(std::move(then), raise(PyExc_TypeError, "iteration over a 0-d tensor"));
+      if (PyTuple_GET_SIZE(getattr(iterable, names().shape).value.get()) == 0)
+        return settle(std::move(then), raise(PyExc_TypeError, "iteration over a 0-d tensor"));
       PyObject* args[] = {iterable};
       Result parts = torch_call(graph::Op::CallMethod, unbind, name.get(), Args{args, nullptr});
       return settle(std::move(then), Result::of(py::take(PyObject_GetIter(parts.value.get()))));
     }
-    default: break;
+    default:
+      break;
   }
   bool found = false;
   PyTypeObject* type = Py_TYPE(iterable);
   PyObject* method = type_lookup(type, names().__iter__);
-  if (method == Py_None) return settle(std::move(then), raise(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not iterable"));
-  if (method != nullptr) return special(iterable, "__iter__", {}, Continuation(K::IterResult).before(std::move(then)), &found);
+  if (method == Py_None)
+    return settle(std::move(then),
+                  raise(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not iterable"));
+  if (method != nullptr)
+    return special(iterable, "__iter__", {}, Continuation(K::IterResult).before(std::move(then)), &found);
   if (type_lookup(type, names().__getitem__) != nullptr) {
     return call_polyfill("sequence_iterator", std::span<PyObject* const>(&iterable, 1), std::move(then));
   }
-  if (type->tp_iter != nullptr) unsupported(Reason::UnsupportedProtocol, {{"protocol", "iteration"}, {"type", type->tp_name}});
+  if (type->tp_iter != nullptr)
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "iteration"}, {"type", type->tp_name}});
   return settle(std::move(then), raise(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not iterable"));
 }
 
@@ -128,9 +166,13 @@ Result Executor::next(PyObject* iterator, Continuation then) {
   const Cat cat = objects::cat_of(iterator);
   if (cat == Cat::Generator) return resume(iterator, Py_None, std::move(then));
   if (cat == Cat::Iterator) {
-    if (is_outside(iterator)) unsupported(Reason::UnsupportedProtocol, {{"protocol", "advancing"}, {"type", std::string(Py_TYPE(iterator)->tp_name) + " from outside of the region"}});
+    if (is_outside(iterator))
+      unsupported(Reason::UnsupportedProtocol,
+                  {{"protocol", "advancing"},
+                   {"type", std::string(Py_TYPE(iterator)->tp_name) + " from outside of the region"}});
     if (Py_TYPE(iterator)->tp_iternext == nullptr) {
-      return settle(std::move(then), raise(PyExc_TypeError, std::string("'") + Py_TYPE(iterator)->tp_name + "' object is not an iterator"));
+      return settle(std::move(then), raise(PyExc_TypeError, std::string("'") + Py_TYPE(iterator)->tp_name +
+                                                                "' object is not an iterator"));
     }
     auto value = py::Owned<>::steal(Py_TYPE(iterator)->tp_iternext(iterator));
     if (!value) {
@@ -142,21 +184,32 @@ Result Executor::next(PyObject* iterator, Continuation then) {
   }
   PyObject* method = type_lookup(Py_TYPE(iterator), names().__next__);
   if (method != nullptr && PyFunction_Check(method)) return call1(method, iterator, std::move(then));
-  if (method == nullptr) return settle(std::move(then), raise(PyExc_TypeError, std::string("'") + Py_TYPE(iterator)->tp_name + "' object is not an iterator"));
+  if (method == nullptr)
+    return settle(std::move(then), raise(PyExc_TypeError, std::string("'") + Py_TYPE(iterator)->tp_name +
+                                                              "' object is not an iterator"));
   unsupported(Reason::UnsupportedProtocol, {{"protocol", "__next__"}, {"type", Py_TYPE(iterator)->tp_name}});
 }
 
 py::Owned<> Executor::native_elements(PyObject* value) {
   value = original(value);
   switch (objects::cat_of(value)) {
-    case Cat::List: case Cat::Tuple: case Cat::Dict: case Cat::Deque: case Cat::Set: case Cat::FrozenSet: case Cat::Text: case Cat::Range: case Cat::Iterator:
+    case Cat::List:
+    case Cat::Tuple:
+    case Cat::Dict:
+    case Cat::Deque:
+    case Cat::Set:
+    case Cat::FrozenSet:
+    case Cat::Text:
+    case Cat::Range:
+    case Cat::Iterator:
     case Cat::Tensor: {
       if (python_slot(*this, value, names().__iter__)) return {};
       Result iterator = iterate(value);
       if (!iterator.is_value()) return {};
       return py::take(PySequence_Tuple(iterator.value.get()));
     }
-    default: return {};
+    default:
+      return {};
   }
 }
 
@@ -169,10 +222,18 @@ Result Executor::contains(PyObject* container, PyObject* item, Continuation then
       case Cat::Dict:
         if (!hashable_natively(item)) unsupported(Reason::UserDunder, {{"operation", "in"}, {"callee", "__hash__"}});
         return settle(std::move(then), Result::boolean(dict_contains(container, item)));
-      case Cat::Text: case Cat::Range: case Cat::Set: case Cat::FrozenSet: case Cat::List: case Cat::Tuple: case Cat::Deque: case Cat::Iterator: {
+      case Cat::Text:
+      case Cat::Range:
+      case Cat::Set:
+      case Cat::FrozenSet:
+      case Cat::List:
+      case Cat::Tuple:
+      case Cat::Deque:
+      case Cat::Iterator: {
         const Contents inside = cat == Cat::Iterator ? Contents{} : deep_touch(container);
         const Contents probe = deep_touch(item);
-        if (inside.shadowed || probe.shadowed) unsupported(Reason::UnsupportedProtocol, {{"protocol", "in"}, {"type", "container that changed"}});
+        if (inside.shadowed || probe.shadowed)
+          unsupported(Reason::UnsupportedProtocol, {{"protocol", "in"}, {"type", "container that changed"}});
         const bool identity_only = (cat == Cat::Set || cat == Cat::FrozenSet) && hashable_natively(item);
         if ((inside.tensor || inside.user || probe.tensor || probe.user) && !identity_only) {
           PyObject* args[] = {container, item};
@@ -188,7 +249,8 @@ Result Executor::contains(PyObject* container, PyObject* item, Continuation then
         static PyObject* function = operator_function("contains");
         return settle(std::move(then), torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr}));
       }
-      default: break;
+      default:
+        break;
     }
   }
   if (cat == Cat::Type && objects::is_atom(objects::cat_of(item))) {  // an enum class
@@ -228,14 +290,17 @@ Result Executor::subscript(PyObject* container, PyObject* key, Continuation then
       if (i == -1 && PyErr_Occurred()) return settle(std::move(then), raise_pending(py::PythonError()));
       if (i < 0) i += n;
       if (i < 0 || i >= n) {
-        return settle(std::move(then), raise(PyExc_IndexError, cat == Cat::Tuple ? "tuple index out of range" : cat == Cat::List ? "list index out of range" : "deque index out of range"));
+        return settle(std::move(then), raise(PyExc_IndexError, cat == Cat::Tuple  ? "tuple index out of range"
+                                                               : cat == Cat::List ? "list index out of range"
+                                                                                  : "deque index out of range"));
       }
       return settle(std::move(then), Result::of(py::Owned<>::share(sequence_item(container, i))));
     }
     if (PySlice_Check(key) && cat != Cat::Deque) {
       auto* s = reinterpret_cast<PySliceObject*>(key);
       for (PyObject* part : {s->start, s->stop, s->step}) {
-        if (part != Py_None && !PyLong_CheckExact(part)) unsupported(Reason::UnsupportedProtocol, {{"protocol", "__index__"}, {"type", Py_TYPE(part)->tp_name}});
+        if (part != Py_None && !PyLong_CheckExact(part))
+          unsupported(Reason::UnsupportedProtocol, {{"protocol", "__index__"}, {"type", Py_TYPE(part)->tp_name}});
       }
       touch(container);
       auto value = py::Owned<>::steal(PyObject_GetItem(readable(container), key));
@@ -244,7 +309,8 @@ Result Executor::subscript(PyObject* container, PyObject* key, Continuation then
     }
   }
   if (!own && cat == Cat::Dict) {
-    if (!hashable_natively(key)) unsupported(Reason::UserDunder, {{"operation", "a dict look-up"}, {"callee", "__hash__"}});
+    if (!hashable_natively(key))
+      unsupported(Reason::UserDunder, {{"operation", "a dict look-up"}, {"callee", "__hash__"}});
     bool found = false;
     Result value = dict_get(container, key, &found);
     if (found) return settle(std::move(then), std::move(value));
@@ -264,7 +330,8 @@ Result Executor::subscript(PyObject* container, PyObject* key, Continuation then
     return settle(std::move(then), raise(std::move(error)));
   }
   if (cat == Cat::Text || cat == Cat::Range) {
-    if (!objects::is_atom(objects::cat_of(key)) && !PySlice_Check(key)) unsupported(Reason::UnsupportedProtocol, {{"protocol", "__getitem__"}, {"type", type->tp_name}});
+    if (!objects::is_atom(objects::cat_of(key)) && !PySlice_Check(key))
+      unsupported(Reason::UnsupportedProtocol, {{"protocol", "__getitem__"}, {"type", type->tp_name}});
     auto value = py::Owned<>::steal(PyObject_GetItem(container, key));
     if (!value) return settle(std::move(then), raise_pending(py::PythonError()));
     return settle(std::move(then), Result::of(std::move(value)));
@@ -273,7 +340,8 @@ Result Executor::subscript(PyObject* container, PyObject* key, Continuation then
     PyObject* method = py::type_lookup(Py_TYPE(container), names().__getitem__);
     if (Py_TYPE(container) == &PyType_Type || method == nullptr || objects::is_atom(objects::cat_of(key))) {
       const Contents inside = deep_touch(key);
-      if (inside.tensor || inside.user) unsupported(Reason::UnsupportedProtocol, {{"protocol", "__class_getitem__"}, {"type", type->tp_name}});
+      if (inside.tensor || inside.user)
+        unsupported(Reason::UnsupportedProtocol, {{"protocol", "__class_getitem__"}, {"type", type->tp_name}});
       auto value = py::Owned<>::steal(PyObject_GetItem(container, key));  // an enum member by name, a generic alias
       if (!value) return settle(std::move(then), raise_pending(py::PythonError()));
       return settle(std::move(then), Result::of(std::move(value)));
@@ -281,7 +349,8 @@ Result Executor::subscript(PyObject* container, PyObject* key, Continuation then
   }
   PyObject* method = type_lookup(type, names().__getitem__);
   if (method == nullptr) {
-    return settle(std::move(then), raise(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not subscriptable"));
+    return settle(std::move(then),
+                  raise(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not subscriptable"));
   }
   bool found = false;
   PyObject* args[] = {key};
@@ -303,18 +372,23 @@ Result Executor::store_subscript(PyObject* container, PyObject* key, PyObject* v
   PyObject* name = value == nullptr ? names().__delitem__ : names().__setitem__;
   if (!python_slot(*this, container, name)) {
     if (cat == Cat::Dict) {
-      if (!hashable_natively(key)) unsupported(Reason::UserDunder, {{"operation", "a dict store"}, {"callee", "__hash__"}});
-      if (value == nullptr && !dict_contains(container, key)) return raise(py::take(PyObject_CallOneArg(PyExc_KeyError, key)));
+      if (!hashable_natively(key))
+        unsupported(Reason::UserDunder, {{"operation", "a dict store"}, {"callee", "__hash__"}});
+      if (value == nullptr && !dict_contains(container, key))
+        return raise(py::take(PyObject_CallOneArg(PyExc_KeyError, key)));
       dict_set(container, key, value);
       return Result::done();
     }
     if (cat == Cat::List || cat == Cat::Deque) {
-      if (!PyLong_CheckExact(key) && !PySlice_Check(key)) unsupported(Reason::UnsupportedProtocol, {{"protocol", "__setitem__"}, {"type", "list, index not an int"}});
+      if (!PyLong_CheckExact(key) && !PySlice_Check(key))
+        unsupported(Reason::UnsupportedProtocol, {{"protocol", "__setitem__"}, {"type", "list, index not an int"}});
       PyObject* target = writable(container);
       py::Owned<> items;
       if (PySlice_Check(key) && value != nullptr) {
         items = native_elements(value);
-        if (!items) unsupported(Reason::UnsupportedProtocol, {{"protocol", "slice assignment from an iterator"}, {"type", Py_TYPE(value)->tp_name}});
+        if (!items)
+          unsupported(Reason::UnsupportedProtocol,
+                      {{"protocol", "slice assignment from an iterator"}, {"type", Py_TYPE(value)->tp_name}});
         value = items.get();
       }
       const int status = value == nullptr ? PyObject_DelItem(target, key) : PyObject_SetItem(target, key, value);
@@ -324,11 +398,13 @@ Result Executor::store_subscript(PyObject* container, PyObject* key, PyObject* v
   }
   PyObject* method = type_lookup(Py_TYPE(container), name);
   if (method == nullptr) {
-    return raise(PyExc_TypeError, std::string("'") + Py_TYPE(container)->tp_name + "' object does not support item " + (value == nullptr ? "deletion" : "assignment"));
+    return raise(PyExc_TypeError, std::string("'") + Py_TYPE(container)->tp_name + "' object does not support item " +
+                                      (value == nullptr ? "deletion" : "assignment"));
   }
   bool found = false;
   PyObject* args[] = {key, value};
-  return special(container, value == nullptr ? "__delitem__" : "__setitem__", std::span<PyObject* const>(args, value == nullptr ? 1 : 2), Continuation(K::Drop), &found);
+  return special(container, value == nullptr ? "__delitem__" : "__setitem__",
+                 std::span<PyObject* const>(args, value == nullptr ? 1 : 2), Continuation(K::Drop), &found);
 }
 
 }  // namespace pellucid::trace

@@ -17,7 +17,8 @@ static bool is_enums_own(PyObject* function) {
 Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
   value = original(value);
   doing = "prints";
-  if (capture().region_ids.contains(value)) unsupported(Reason::UntracedCallable, {{"callee", "printing the id of an object made in the region"}});
+  if (capture().region_ids.contains(value))
+    unsupported(Reason::UntracedCallable, {{"callee", "printing the id of an object made in the region"}});
   const Cat cat = objects::cat_of(value);
   auto native = [&](PyObject* v) {
     auto text = py::Owned<>::steal(how[2] == 's' ? PyObject_Str(v) : PyObject_Repr(v));
@@ -37,19 +38,24 @@ Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
   }
   if (objects::is_atom(cat) || cat == Cat::Range || cat == Cat::Type || cat == Cat::Slice) return native(value);
   if (cat == Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", "printing a tensor"}});
-  if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Set || cat == Cat::FrozenSet || cat == Cat::Deque) {
+  if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Set || cat == Cat::FrozenSet ||
+      cat == Cat::Deque) {
     const Contents inside = deep_touch(value);
     PyObject* own = objects::is_exact_builtin(Py_TYPE(value)) ? nullptr : type_lookup(Py_TYPE(value), "__repr__");
-    if (!inside.tensor && !inside.user && !inside.shadowed && (own == nullptr || !PyFunction_Check(own))) return native(readable(value));
+    if (!inside.tensor && !inside.user && !inside.shadowed && (own == nullptr || !PyFunction_Check(own)))
+      return native(readable(value));
   }
   if (cat == Cat::Module || cat == Cat::Code || cat == Cat::Function || cat == Cat::Builtin) {
-    unsupported(Reason::UnsupportedProtocol, {{"protocol", "printing"}, {"type", Py_TYPE(value)->tp_name}});  // holds an address
+    unsupported(Reason::UnsupportedProtocol,
+                {{"protocol", "printing"}, {"type", Py_TYPE(value)->tp_name}});  // holds an address
   }
   bool found = false;
   PyObject* method = type_lookup(Py_TYPE(value), how);
-  if (method != nullptr && PyFunction_Check(method)) return special(value, how, {}, Continuation(K::Str).before(std::move(then)), &found);
+  if (method != nullptr && PyFunction_Check(method))
+    return special(value, how, {}, Continuation(K::Str).before(std::move(then)), &found);
   if (how[2] == 's') {
-    if (method != nullptr && Py_IS_TYPE(method, &PyWrapperDescr_Type) && reinterpret_cast<PyDescrObject*>(method)->d_type == &PyBaseObject_Type) {
+    if (method != nullptr && Py_IS_TYPE(method, &PyWrapperDescr_Type) &&
+        reinterpret_cast<PyDescrObject*>(method)->d_type == &PyBaseObject_Type) {
       return to_text(value, "__repr__", std::move(then));
     }
     if (PyExceptionInstance_Check(value)) {
@@ -63,7 +69,8 @@ Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
 
 Result Executor::format(PyObject* value, PyObject* spec, Continuation then) {
   value = original(value);
-  if (capture().region_ids.contains(value)) unsupported(Reason::UntracedCallable, {{"callee", "printing the id of an object made in the region"}});
+  if (capture().region_ids.contains(value))
+    unsupported(Reason::UntracedCallable, {{"callee", "printing the id of an object made in the region"}});
   const Cat cat = objects::cat_of(value);
   if (cat == Cat::EnumMember) {
     PyObject* own = type_lookup(Py_TYPE(value), names().__format__);
@@ -78,9 +85,11 @@ Result Executor::format(PyObject* value, PyObject* spec, Continuation then) {
   bool found = false;
   PyObject* method = type_lookup(Py_TYPE(value), names().__format__);
   PyObject* args[] = {spec};
-  if (method != nullptr && PyFunction_Check(method)) return special(value, "__format__", args, Continuation(K::Str).before(std::move(then)), &found);
+  if (method != nullptr && PyFunction_Check(method))
+    return special(value, "__format__", args, Continuation(K::Str).before(std::move(then)), &found);
   if (PyUnicode_GET_LENGTH(spec) == 0) return to_text(value, "__str__", std::move(then));
-  return settle(std::move(then), raise(PyExc_TypeError, std::string("unsupported format string passed to ") + Py_TYPE(value)->tp_name + ".__format__"));
+  return settle(std::move(then), raise(PyExc_TypeError, std::string("unsupported format string passed to ") +
+                                                            Py_TYPE(value)->tp_name + ".__format__"));
 }
 
 // isinstance(object, type) or issubclass(object, type)
@@ -90,13 +99,15 @@ Result Executor::is_instance(PyObject* object, PyObject* type, Continuation then
   if (PyTuple_Check(type)) {
     // All native checks first: only a metaclass with Python code needs the polyfill.
     bool python = false;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type); ++i) python |= checks_in_python(PyTuple_GET_ITEM(type, i), hook_name);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type); ++i)
+      python |= checks_in_python(PyTuple_GET_ITEM(type, i), hook_name);
     if (python) {
       PyObject* args[] = {object, type};
       return call_polyfill(subclass ? "issubclass_of_any" : "isinstance_of_any", args, std::move(then));
     }
   } else if (checks_in_python(type, hook_name)) {
-    if (!subclass && reinterpret_cast<PyObject*>(Py_TYPE(object)) == type) return settle(std::move(then), Result::boolean(true));
+    if (!subclass && reinterpret_cast<PyObject*>(Py_TYPE(object)) == type)
+      return settle(std::move(then), Result::boolean(true));
     PyObject* hook = type_lookup(Py_TYPE(type), hook_name);
     return call2(hook, type, object, Continuation(K::Bool).before(std::move(then)));
   }

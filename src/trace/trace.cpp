@@ -27,7 +27,8 @@ BreakInfo describe(const GraphBreak& stop, Executor& executor) {
   return info;
 }
 
-// Setting up imports modules, which lets other threads run: they wait here without the GIL, as a static variable's guard would not.
+// Setting up imports modules, which lets other threads run: they wait here without the GIL, as a static variable's
+// guard would not.
 void initialise_once() {
   static std::mutex setting_up;
   static bool ready = false;

@@ -1,5 +1,5 @@
-// The executor: runs a function's bytecode over real Python objects and fake tensors, records torch operations into a graph,
-// guards what it read, and gives a Capture. No side effect is visible outside when it returns or throws.
+// The executor: runs a function's bytecode over real Python objects and fake tensors, records torch operations into a
+// graph, guards what it read, and gives a Capture. No side effect is visible outside when it returns or throws.
 #pragma once
 #include <memory>
 
@@ -10,23 +10,28 @@ namespace pellucid::trace {
 
 // A split with the place in the user's program.
 struct BreakInfo {
-  std::string reason_code;   // "PEL0301"
-  std::string reason_name;   // "UntracedCallable"
+  std::string reason_code;  // "PEL0301"
+  std::string reason_name;  // "UntracedCallable"
   std::string message, hint;
-  struct FrameInfo { py::Owned<PyCodeObject> code; int offset; int line; };
-  std::vector<FrameInfo> stack;   // outermost first
-  py::Owned<> exception;          // for ExceptionEscapes / OpFailed: the exception, else empty
+  struct FrameInfo {
+    py::Owned<PyCodeObject> code;
+    int offset;
+    int line;
+  };
+  std::vector<FrameInfo> stack;  // outermost first
+  py::Owned<> exception;         // for ExceptionEscapes / OpFailed: the exception, else empty
 };
 
 struct Outcome {
-  std::unique_ptr<objects::Capture> capture;   // null when the region cannot be captured: then `stop` says why
+  std::unique_ptr<objects::Capture> capture;  // null when the region cannot be captured: then `stop` says why
   BreakInfo stop;
 };
 
-// `locals`: the bound arguments of `function` in co_varnames order (all argument slots, then *args tuple and **kwargs dict when
-// the code has them). Throws only PythonError for errors that are ours or the machine's (MemoryError, KeyboardInterrupt).
+// `locals`: the bound arguments of `function` in co_varnames order (all argument slots, then *args tuple and **kwargs
+// dict when the code has them). Throws only PythonError for errors that are ours or the machine's (MemoryError,
+// KeyboardInterrupt).
 Outcome capture(PyFunctionObject* function, PyObject* const* locals);
 
-void initialise();   // resolves handler tables; once, at import
+void initialise();  // resolves handler tables; once, at import
 
 }  // namespace pellucid::trace

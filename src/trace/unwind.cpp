@@ -13,11 +13,15 @@ Result Tracer::raise(PyObject* type, const std::string& message) {
 }
 Result Tracer::raise_pending(const py::PythonError& error) {
   PyObject* value = error.value();
-  if (PyErr_GivenExceptionMatches(value, PyExc_KeyboardInterrupt) || PyErr_GivenExceptionMatches(value, PyExc_MemoryError)) throw error;
+  if (PyErr_GivenExceptionMatches(value, PyExc_KeyboardInterrupt) ||
+      PyErr_GivenExceptionMatches(value, PyExc_MemoryError))
+    throw error;
   return raise(py::Owned<>::share(value));
 }
 
-Result Tracer::call1(PyObject* callable, PyObject* a, Continuation then) { return call(callable, Args{{&a, 1}, nullptr}, std::move(then)); }
+Result Tracer::call1(PyObject* callable, PyObject* a, Continuation then) {
+  return call(callable, Args{{&a, 1}, nullptr}, std::move(then));
+}
 Result Tracer::call2(PyObject* callable, PyObject* a, PyObject* b, Continuation then) {
   PyObject* values[] = {a, b};
   return call(callable, Args{values, nullptr}, std::move(then));
@@ -95,7 +99,9 @@ bool Executor::unwind() {
 
 namespace {
 
-bool matches(const py::Owned<>& exception, PyObject* type) { return PyErr_GivenExceptionMatches(exception.get(), type) != 0; }
+bool matches(const py::Owned<>& exception, PyObject* type) {
+  return PyErr_GivenExceptionMatches(exception.get(), type) != 0;
+}
 
 Result settle_raised(Executor& ex, Continuation& then) {
   Frame* frame = ex.top();
@@ -103,7 +109,8 @@ Result settle_raised(Executor& ex, Continuation& then) {
     case K::GetAttrFallback:
       if (!matches(ex.exception, PyExc_AttributeError)) break;
       ex.exception = {};
-      return ex.call2(then.c.get(), then.a.get(), then.b.get(), then.next ? std::move(*std::exchange(then.next, nullptr)) : Continuation());
+      return ex.call2(then.c.get(), then.a.get(), then.b.get(),
+                      then.next ? std::move(*std::exchange(then.next, nullptr)) : Continuation());
     case K::Default:
       if (!matches(ex.exception, then.a.get())) break;
       ex.exception = {};
@@ -127,7 +134,8 @@ Result settle_raised(Executor& ex, Continuation& then) {
       frame->next = static_cast<int>(then.number);
       return Result::done();
     }
-    default: break;
+    default:
+      break;
   }
   return Result::raised();
 }
@@ -136,21 +144,31 @@ Result type_error(Executor& ex, const std::string& message) { return ex.raise(Py
 
 Result settle_value(Executor& ex, Continuation& then, py::Owned<> value) {
   switch (then.kind) {
-    case K::Drop: return Result::done();
-    case K::Replace: return Result::of(std::move(then.a));
+    case K::Drop:
+      return Result::done();
+    case K::Replace:
+      return Result::of(std::move(then.a));
     case K::Init:
-      if (value.get() != Py_None) return type_error(ex, std::string("__init__() should return None, not '") + Py_TYPE(value.get())->tp_name + "'");
+      if (value.get() != Py_None)
+        return type_error(ex,
+                          std::string("__init__() should return None, not '") + Py_TYPE(value.get())->tp_name + "'");
       return Result::of(std::move(then.a));
     case K::NewThenInit: {
-      if (!PyObject_TypeCheck(value.get(), reinterpret_cast<PyTypeObject*>(then.a.get()))) return Result::of(std::move(value));
+      if (!PyObject_TypeCheck(value.get(), reinterpret_cast<PyTypeObject*>(then.a.get())))
+        return Result::of(std::move(value));
       std::vector<PyObject*> values;
-      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(then.b.get()); ++i) values.push_back(PyTuple_GET_ITEM(then.b.get(), i));
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(then.b.get()); ++i)
+        values.push_back(PyTuple_GET_ITEM(then.b.get(), i));
       auto* type = reinterpret_cast<PyObject*>(Py_TYPE(value.get()));
-      return ex.initialise_instance(std::move(value), type, Args{values, then.c.get()}, then.next ? std::move(*std::exchange(then.next, nullptr)) : Continuation());
+      return ex.initialise_instance(std::move(value), type, Args{values, then.c.get()},
+                                    then.next ? std::move(*std::exchange(then.next, nullptr)) : Continuation());
     }
-    case K::Bool: case K::Contains: {
+    case K::Bool:
+    case K::Contains: {
       Result truth = ex.truth(value.get());
-      if (!truth.is_value()) ex.unsupported(Reason::UnsupportedProtocol, {{"protocol", "truth of the result"}, {"type", Py_TYPE(value.get())->tp_name}});
+      if (!truth.is_value())
+        ex.unsupported(Reason::UnsupportedProtocol,
+                       {{"protocol", "truth of the result"}, {"type", Py_TYPE(value.get())->tp_name}});
       return Result::boolean((truth.value.get() == Py_True) != (then.number == 1));
     }
     case K::Retry: {
@@ -165,31 +183,44 @@ Result settle_value(Executor& ex, Continuation& then, py::Owned<> value) {
       Continuation after = then.next ? std::move(*std::exchange(then.next, nullptr)) : Continuation();
       return ex.reflected(then.a.get(), then.b.get(), op, then.stage, std::move(after));
     }
-    case K::CallEx: return ex.call_ex(then.a.get(), value.get(), then.b.get(), then.next ? std::move(*std::exchange(then.next, nullptr)) : Continuation());
+    case K::CallEx:
+      return ex.call_ex(then.a.get(), value.get(), then.b.get(),
+                        then.next ? std::move(*std::exchange(then.next, nullptr)) : Continuation());
     case K::CallWith: {
       const Py_ssize_t n = PyTuple_GET_SIZE(then.b.get());
       std::vector<PyObject*> values;
-      for (Py_ssize_t i = 0; i < n; ++i) values.push_back(i == then.number ? value.get() : PyTuple_GET_ITEM(then.b.get(), i));
-      return ex.call(then.a.get(), Args{values, then.c.get()}, then.next ? std::move(*std::exchange(then.next, nullptr)) : Continuation());
+      for (Py_ssize_t i = 0; i < n; ++i)
+        values.push_back(i == then.number ? value.get() : PyTuple_GET_ITEM(then.b.get(), i));
+      return ex.call(then.a.get(), Args{values, then.c.get()},
+                     then.next ? std::move(*std::exchange(then.next, nullptr)) : Continuation());
     }
     case K::Length: {
-      if (!PyLong_Check(value.get())) return type_error(ex, std::string("'") + Py_TYPE(value.get())->tp_name + "' object cannot be interpreted as an integer");
+      if (!PyLong_Check(value.get()))
+        return type_error(
+            ex, std::string("'") + Py_TYPE(value.get())->tp_name + "' object cannot be interpreted as an integer");
       if (Py_SIZE(value.get()) < 0) return ex.raise(PyExc_ValueError, "__len__() should return >= 0");
       return Result::of(std::move(value));
     }
     case K::Str:
-      if (!PyUnicode_Check(value.get())) return type_error(ex, std::string("__str__ returned non-string (type ") + Py_TYPE(value.get())->tp_name + ")");
+      if (!PyUnicode_Check(value.get()))
+        return type_error(ex, std::string("__str__ returned non-string (type ") + Py_TYPE(value.get())->tp_name + ")");
       return Result::of(std::move(value));
-    case K::HasAttr: return Result::boolean(true);
-    case K::TupleFrom: return Result::of(py::take(PySequence_Tuple(value.get())));
-    case K::Raise: return ex.raise(std::move(value));
+    case K::HasAttr:
+      return Result::boolean(true);
+    case K::TupleFrom:
+      return Result::of(py::take(PySequence_Tuple(value.get())));
+    case K::Raise:
+      return ex.raise(std::move(value));
     case K::SetItemOn: {
       Result stored = ex.store_subscript(then.a.get(), then.b.get(), value.get());
       if (stored.did == Result::Did::Raised) return stored;
-      if (stored.did == Result::Did::Pushed) ex.unsupported(Reason::UnsupportedProtocol, {{"protocol", "__setitem__"}, {"type", Py_TYPE(then.a.get())->tp_name}});
+      if (stored.did == Result::Did::Pushed)
+        ex.unsupported(Reason::UnsupportedProtocol,
+                       {{"protocol", "__setitem__"}, {"type", Py_TYPE(then.a.get())->tp_name}});
       return Result::of(then.c ? then.c.copy() : std::move(value));
     }
-    default: return Result::of(std::move(value));
+    default:
+      return Result::of(std::move(value));
   }
 }
 
@@ -198,8 +229,10 @@ Result settle_value(Executor& ex, Continuation& then, py::Owned<> value) {
 Result Executor::settle(Continuation then, Result result) {
   for (;;) {
     if (then.kind != K::Push) {
-      if (result.did == Result::Did::Raised) result = settle_raised(*this, then);
-      else if (result.is_value()) result = settle_value(*this, then, std::move(result.value));
+      if (result.did == Result::Did::Raised)
+        result = settle_raised(*this, then);
+      else if (result.is_value())
+        result = settle_value(*this, then, std::move(result.value));
     }
     if (!then.next || result.did == Result::Did::Pushed || result.did == Result::Did::Done) return result;
     Continuation rest = std::move(*then.next);

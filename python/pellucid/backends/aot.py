@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 
 
-def aot_eager(gm, example_inputs, *, fw_compiler=None, bw_compiler=None, keep_inference_input_mutations=True, **options):
+def aot_eager(
+    gm, example_inputs, *, fw_compiler=None, bw_compiler=None, keep_inference_input_mutations=True, **options
+):
     """Forward and backward graphs by AOTAutograd, min-cut partitioned, both run as they are."""
     from functorch.compile import min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd

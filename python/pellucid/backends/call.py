@@ -30,7 +30,9 @@ class Backend:
         return self.function(gm, example_inputs, **self.options)
 
 
-def resolve_backend(backend="inductor", *, mode: str | None = None, options: dict | None = None, dynamic: bool | None = None) -> Backend:
+def resolve_backend(
+    backend="inductor", *, mode: str | None = None, options: dict | None = None, dynamic: bool | None = None
+) -> Backend:
     """As torch.compile: `mode` and `options` are Inductor's, for others they are passed on when they were given."""
     if isinstance(backend, Backend):
         return backend
@@ -104,7 +106,9 @@ def _undisturbed_state():
     deterministic = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     default_dtype = torch.get_default_dtype()
-    autocast = {device: (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in ("cpu", "cuda")}
+    autocast = {
+        device: (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in ("cpu", "cuda")
+    }
     autocast_cache = torch.is_autocast_cache_enabled()
     try:
         yield

@@ -40,7 +40,9 @@ def overlap_of(tensors) -> tuple:
     for i, tensor in enumerate(tensors):
         if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided:
             groups.setdefault(tensor.untyped_storage()._cdata, []).append(i)
-    return tuple((i, group[0], tensors[i].storage_offset()) for group in groups.values() if len(group) > 1 for i in group)
+    return tuple(
+        (i, group[0], tensors[i].storage_offset()) for group in groups.values() if len(group) > 1 for i in group
+    )
 
 
 @contextlib.contextmanager
@@ -53,7 +55,9 @@ def tracing_context(gm, example_inputs, compile_id=None, *, replace_fakes=True):
     for node, example in zip(gm.graph.find_nodes(op="placeholder"), example_inputs):
         if isinstance(example, torch.Tensor):
             context.tensor_to_context[example] = static_context(example, node._dynamo_source)
-    gm._input_overlap = overlap_of(example_inputs)  # AOTAutograd's cache would give a result for another overlap without this
+    gm._input_overlap = overlap_of(
+        example_inputs
+    )  # AOTAutograd's cache would give a result for another overlap without this
     if replace_fakes:
         _replace_example_values(gm, fake_mode)
     # While AOTAutograd traces it patches classes and module globals of torch for the whole process: one thread at a time, torch.compile's too.

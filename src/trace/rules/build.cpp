@@ -10,18 +10,21 @@ namespace {
 
 py::Owned<> tuple_of_top(Frame& f, int count) {
   auto tuple = py::take(PyTuple_New(count));
-  for (int i = 0; i < count; ++i) PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef(peek(f, static_cast<std::size_t>(count - 1 - i))));
+  for (int i = 0; i < count; ++i)
+    PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef(peek(f, static_cast<std::size_t>(count - 1 - i))));
   return tuple;
 }
 
 void need_native_hash(Executor& ex, PyObject* key, const char* operation) {
   if (!ex.hashable_natively(key)) {
-    if (Py_TYPE(key)->tp_hash == PyObject_HashNotImplemented || PyList_Check(key) || PyDict_Check(key)) return;  // CPython words the TypeError
+    if (Py_TYPE(key)->tp_hash == PyObject_HashNotImplemented || PyList_Check(key) || PyDict_Check(key))
+      return;  // CPython words the TypeError
     throw GraphBreak(Reason::UserDunder, {{"operation", operation}, {"callee", "__hash__"}});
   }
 }
 
-// The elements of an iterable on top of the stack, or a detour: a polyfill makes a list of it in its place and the instruction runs again.
+// The elements of an iterable on top of the stack, or a detour: a polyfill makes a list of it in its place and the
+// instruction runs again.
 py::Owned<> elements_or_detour(Executor& ex, Frame& f, bool* detour, bool* raised) {
   auto value = py::Owned<>::share(peek(f, 0));
   *detour = *raised = false;
@@ -76,7 +79,8 @@ Next do_BUILD_MAP(Executor& ex, Frame& f, int arg) {
 Next do_BUILD_CONST_KEY_MAP(Executor&, Frame& f, int arg) {
   PyObject* keys = peek(f, 0);
   auto dict = py::take(PyDict_New());
-  for (int i = 0; i < arg; ++i) py::check(PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(keys, i), peek(f, static_cast<std::size_t>(arg - i))));
+  for (int i = 0; i < arg; ++i)
+    py::check(PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(keys, i), peek(f, static_cast<std::size_t>(arg - i))));
   drop(f, static_cast<std::size_t>(arg) + 1);
   f.stack.push_back(std::move(dict));
   return Next::Go;
@@ -109,7 +113,9 @@ Next do_FORMAT_VALUE(Executor& ex, Frame& f, int arg) {
     r = ex.to_text(value.get(), conversion == 1 ? "__str__" : "__repr__");
     if (conversion == 3 && r.is_value()) r.value = py::take(PyObject_ASCII(value.get()));
     if (has_spec && PyUnicode_GET_LENGTH(spec.get()) > 0) {
-      if (!r.is_value()) throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "conversion with a format"}, {"type", Py_TYPE(value.get())->tp_name}});
+      if (!r.is_value())
+        throw GraphBreak(Reason::UnsupportedProtocol,
+                         {{"protocol", "conversion with a format"}, {"type", Py_TYPE(value.get())->tp_name}});
       r = Result::of(py::take(PyObject_Format(r.value.get(), spec.get())));
     }
   }
@@ -159,7 +165,9 @@ Next do_SET_UPDATE(Executor& ex, Frame& f, int arg) {
 }
 static Next update_dict(Executor& ex, Frame& f, int arg, bool merge) {
   PyObject* source = ex.original(peek(f, 0));
-  if (objects::cat_of(source) != Cat::Dict) throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "** of a mapping"}, {"type", Py_TYPE(source)->tp_name}});
+  if (objects::cat_of(source) != Cat::Dict)
+    throw GraphBreak(Reason::UnsupportedProtocol,
+                     {{"protocol", "** of a mapping"}, {"type", Py_TYPE(source)->tp_name}});
   PyObject* view = ex.touch(source);
   PyObject* target = peek(f, static_cast<std::size_t>(arg));
   if (merge) {
@@ -170,7 +178,8 @@ static Next update_dict(Executor& ex, Frame& f, int arg, bool merge) {
         PyObject* callee = peek(f, static_cast<std::size_t>(arg) + 2);
         auto name = py::Owned<>::steal(PyObject_GetAttrString(callee, "__qualname__"));
         if (!name) PyErr_Clear();
-        ex.raise(PyExc_TypeError, py::text_of(name.get()) + "() got multiple values for keyword argument " + py::repr_of(key));
+        ex.raise(PyExc_TypeError,
+                 py::text_of(name.get()) + "() got multiple values for keyword argument " + py::repr_of(key));
         return Next::Raise;
       }
     }
@@ -200,8 +209,9 @@ Next do_UNPACK_SEQUENCE(Executor& ex, Frame& f, int arg) {
   if (detour) return Next::Go;
   const Py_ssize_t n = PyTuple_GET_SIZE(items.get());
   if (n != arg) {
-    const std::string text = n < arg ? "not enough values to unpack (expected " + std::to_string(arg) + ", got " + std::to_string(n) + ")"
-                                     : "too many values to unpack (expected " + std::to_string(arg) + ")";
+    const std::string text =
+        n < arg ? "not enough values to unpack (expected " + std::to_string(arg) + ", got " + std::to_string(n) + ")"
+                : "too many values to unpack (expected " + std::to_string(arg) + ")";
     ex.raise(PyExc_ValueError, text);
     return Next::Raise;
   }
@@ -216,11 +226,13 @@ Next do_UNPACK_EX(Executor& ex, Frame& f, int arg) {
   if (detour) return Next::Go;
   const Py_ssize_t before = arg & 0xff, after = arg >> 8, n = PyTuple_GET_SIZE(items.get());
   if (n < before + after) {
-    ex.raise(PyExc_ValueError, "not enough values to unpack (expected at least " + std::to_string(before + after) + ", got " + std::to_string(n) + ")");
+    ex.raise(PyExc_ValueError, "not enough values to unpack (expected at least " + std::to_string(before + after) +
+                                   ", got " + std::to_string(n) + ")");
     return Next::Raise;
   }
   drop(f, 1);
-  for (Py_ssize_t i = n - 1; i >= n - after; --i) f.stack.push_back(py::Owned<>::share(PyTuple_GET_ITEM(items.get(), i)));
+  for (Py_ssize_t i = n - 1; i >= n - after; --i)
+    f.stack.push_back(py::Owned<>::share(PyTuple_GET_ITEM(items.get(), i)));
   auto middle = py::take(PyTuple_GetSlice(items.get(), before, n - after));
   f.stack.push_back(py::take(PySequence_List(middle.get())));
   for (Py_ssize_t i = before - 1; i >= 0; --i) f.stack.push_back(py::Owned<>::share(PyTuple_GET_ITEM(items.get(), i)));
@@ -239,6 +251,8 @@ Next do_MATCH_SEQUENCE(Executor&, Frame& f, int) {
   return Next::Go;
 }
 Next do_MATCH_KEYS(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "MATCH_KEYS"}}); }
-Next do_MATCH_CLASS(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "MATCH_CLASS"}}); }
+Next do_MATCH_CLASS(Executor&, Frame&, int) {
+  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "MATCH_CLASS"}});
+}
 
 }  // namespace pellucid::trace

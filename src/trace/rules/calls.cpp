@@ -41,12 +41,20 @@ Next do_CALL_FUNCTION_EX(Executor& ex, Frame& f, int arg) {
 Next do_RETURN_VALUE(Executor& ex, Frame& f, int) { return ex.return_value(f); }
 Next do_RETURN_GENERATOR(Executor& ex, Frame& f, int) { return ex.return_generator(f); }
 Next do_YIELD_VALUE(Executor& ex, Frame& f, int) { return ex.yield_value(f); }
-Next do_ASYNC_GEN_WRAP(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "ASYNC_GEN_WRAP"}}); }
-Next do_GET_AWAITABLE(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "GET_AWAITABLE"}}); }
+Next do_ASYNC_GEN_WRAP(Executor&, Frame&, int) {
+  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "ASYNC_GEN_WRAP"}});
+}
+Next do_GET_AWAITABLE(Executor&, Frame&, int) {
+  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "GET_AWAITABLE"}});
+}
 Next do_GET_AITER(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "GET_AITER"}}); }
 Next do_GET_ANEXT(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "GET_ANEXT"}}); }
-Next do_END_ASYNC_FOR(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "END_ASYNC_FOR"}}); }
-Next do_BEFORE_ASYNC_WITH(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "BEFORE_ASYNC_WITH"}}); }
+Next do_END_ASYNC_FOR(Executor&, Frame&, int) {
+  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "END_ASYNC_FOR"}});
+}
+Next do_BEFORE_ASYNC_WITH(Executor&, Frame&, int) {
+  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "BEFORE_ASYNC_WITH"}});
+}
 
 Next do_GET_ITER(Executor& ex, Frame& f, int) {
   auto iterable = py::Owned<>::share(peek(f, 0));
@@ -81,7 +89,8 @@ Next do_SEND(Executor& ex, Frame& f, int arg) {
   then.number = f.next + 2 * arg;
   drop(f, 1);
   if (objects::is_generator(receiver.get())) return push(f, ex.resume(receiver.get(), value.get(), std::move(then)));
-  if (value.get() != Py_None) throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "send"}, {"type", Py_TYPE(receiver.get())->tp_name}});
+  if (value.get() != Py_None)
+    throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "send"}, {"type", Py_TYPE(receiver.get())->tp_name}});
   return push(f, ex.next(receiver.get(), std::move(then)));
 }
 
@@ -105,8 +114,12 @@ Next do_MAKE_FUNCTION(Executor& ex, Frame& f, int arg) {
   f.stack.push_back(std::move(function));
   return Next::Go;
 }
-Next do_LOAD_BUILD_CLASS(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "LOAD_BUILD_CLASS"}}); }
-Next do_SETUP_ANNOTATIONS(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "SETUP_ANNOTATIONS"}}); }
+Next do_LOAD_BUILD_CLASS(Executor&, Frame&, int) {
+  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "LOAD_BUILD_CLASS"}});
+}
+Next do_SETUP_ANNOTATIONS(Executor&, Frame&, int) {
+  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "SETUP_ANNOTATIONS"}});
+}
 
 Next do_LOAD_ASSERTION_ERROR(Executor&, Frame& f, int) {
   f.stack.push_back(py::Owned<>::share(PyExc_AssertionError));

@@ -34,7 +34,9 @@ Next do_RAISE_VARARGS(Executor& ex, Frame& f, int arg) {
   Result r = instance_of(ex, value.get(), Continuation());
   if (r.did == Result::Did::Raised) return Next::Raise;
   if (r.did == Result::Did::Pushed) {
-    if (arg == 2) throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "raise … from with a Python __init__"}, {"type", "exception"}});
+    if (arg == 2)
+      throw GraphBreak(Reason::UnsupportedProtocol,
+                       {{"protocol", "raise … from with a Python __init__"}, {"type", "exception"}});
     ex.top()->then = std::move(ex.top()->then).before(Continuation(K::Raise));
     drop(f, static_cast<std::size_t>(arg));
     return Next::Go;
@@ -43,7 +45,8 @@ Next do_RAISE_VARARGS(Executor& ex, Frame& f, int arg) {
     py::Owned<> cause_instance;
     if (cause.get() != Py_None) {
       Result c = instance_of(ex, cause.get(), Continuation());
-      if (c.did != Result::Did::Value) throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "raise … from"}, {"type", "exception"}});
+      if (c.did != Result::Did::Value)
+        throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "raise … from"}, {"type", "exception"}});
       cause_instance = std::move(c.value);
     }
     PyException_SetCause(r.value.get(), cause_instance.release());
@@ -78,7 +81,8 @@ Next do_CHECK_EXC_MATCH(Executor& ex, Frame& f, int) {
   PyObject* exception = peek(f, 1);
   auto check = [&](PyObject* type) { return is_exception_class(type); };
   bool valid = PyTuple_Check(wanted) || check(wanted);
-  for (Py_ssize_t i = 0; PyTuple_Check(wanted) && i < PyTuple_GET_SIZE(wanted); ++i) valid = valid && check(PyTuple_GET_ITEM(wanted, i));
+  for (Py_ssize_t i = 0; PyTuple_Check(wanted) && i < PyTuple_GET_SIZE(wanted); ++i)
+    valid = valid && check(PyTuple_GET_ITEM(wanted, i));
   if (!valid) {
     ex.raise(PyExc_TypeError, "catching classes that do not inherit from BaseException is not allowed");
     return Next::Raise;
@@ -88,8 +92,12 @@ Next do_CHECK_EXC_MATCH(Executor& ex, Frame& f, int) {
   f.stack.push_back(py::Owned<>::share(match ? Py_True : Py_False));
   return Next::Go;
 }
-Next do_CHECK_EG_MATCH(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "CHECK_EG_MATCH"}}); }
-Next do_PREP_RERAISE_STAR(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "PREP_RERAISE_STAR"}}); }
+Next do_CHECK_EG_MATCH(Executor&, Frame&, int) {
+  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "CHECK_EG_MATCH"}});
+}
+Next do_PREP_RERAISE_STAR(Executor&, Frame&, int) {
+  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "PREP_RERAISE_STAR"}});
+}
 
 Next do_BEFORE_WITH(Executor& ex, Frame& f, int) {
   auto manager = py::Owned<>::share(peek(f, 0));
@@ -99,12 +107,14 @@ Next do_BEFORE_WITH(Executor& ex, Frame& f, int) {
   PyObject* exit = ex.type_lookup(type, names().__exit__);
   if (enter == nullptr || exit == nullptr) {
     const char* missing = enter == nullptr ? "context manager" : "context manager (missed __exit__ method)";
-    ex.raise(PyExc_TypeError, std::string("'") + type->tp_name + "' object does not support the " + missing + " protocol");
+    ex.raise(PyExc_TypeError,
+             std::string("'") + type->tp_name + "' object does not support the " + missing + " protocol");
     return Next::Raise;
   }
   Result bound_exit = ex.bind(exit, manager.get(), reinterpret_cast<PyObject*>(type));
   Result bound_enter = ex.bind(enter, manager.get(), reinterpret_cast<PyObject*>(type));
-  if (!bound_exit.is_value() || !bound_enter.is_value()) throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "with"}, {"type", type->tp_name}});
+  if (!bound_exit.is_value() || !bound_enter.is_value())
+    throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "with"}, {"type", type->tp_name}});
   Result r = ex.call(bound_enter.value.get(), Args{});
   if (r.did == Result::Did::Raised) return Next::Raise;
   drop(f, 1);

@@ -14,8 +14,10 @@ PyObject* local_name(const Frame& frame, int slot) { return PyTuple_GET_ITEM(fra
 
 Next unbound(Executor& ex, const Frame& frame, int slot, bool free_variable) {
   const std::string name = py::text_of(local_name(frame, slot));
-  const std::string text = free_variable ? "cannot access free variable '" + name + "' where it is not associated with a value in enclosing scope"
-                                         : "cannot access local variable '" + name + "' where it is not associated with a value";
+  const std::string text =
+      free_variable
+          ? "cannot access free variable '" + name + "' where it is not associated with a value in enclosing scope"
+          : "cannot access local variable '" + name + "' where it is not associated with a value";
   ex.raise(free_variable ? PyExc_NameError : PyExc_UnboundLocalError, text);
   return Next::Raise;
 }
@@ -44,19 +46,31 @@ Result load_global(Executor& ex, Frame& frame, PyObject* name) {
 void name_node(Executor& ex, const Frame& frame, int slot, PyObject* value) {
   if (value == nullptr || !aten::is_fake(value) || frame.info->hidden) return;
   const auto found = ex.capture().node_of.find(value);
-  if (found != ex.capture().node_of.end()) ex.capture().graph.rename(found->second, py::text_of(local_name(frame, slot)));
+  if (found != ex.capture().node_of.end())
+    ex.capture().graph.rename(found->second, py::text_of(local_name(frame, slot)));
 }
 
-bool is_cell_of_code(const Frame& frame, int slot) { return slot < frame.code->co_nlocalsplus - frame.code->co_nfreevars; }
+bool is_cell_of_code(const Frame& frame, int slot) {
+  return slot < frame.code->co_nlocalsplus - frame.code->co_nfreevars;
+}
 
 }  // namespace
 
 Next do_NOP(Executor&, Frame&, int) { return Next::Go; }
 Next do_RESUME(Executor&, Frame&, int) { return Next::Go; }
 Next do_CACHE(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "CACHE"}}); }
-Next do_POP_TOP(Executor&, Frame& f, int) { drop(f, 1); return Next::Go; }
-Next do_PUSH_NULL(Executor&, Frame& f, int) { f.stack.emplace_back(); return Next::Go; }
-Next do_COPY(Executor&, Frame& f, int arg) { f.stack.push_back(py::Owned<>::share(peek(f, static_cast<std::size_t>(arg) - 1))); return Next::Go; }
+Next do_POP_TOP(Executor&, Frame& f, int) {
+  drop(f, 1);
+  return Next::Go;
+}
+Next do_PUSH_NULL(Executor&, Frame& f, int) {
+  f.stack.emplace_back();
+  return Next::Go;
+}
+Next do_COPY(Executor&, Frame& f, int arg) {
+  f.stack.push_back(py::Owned<>::share(peek(f, static_cast<std::size_t>(arg) - 1)));
+  return Next::Go;
+}
 Next do_SWAP(Executor&, Frame& f, int arg) {
   std::swap(f.stack[f.stack.size() - 1], f.stack[f.stack.size() - static_cast<std::size_t>(arg)]);
   return Next::Go;
@@ -98,13 +112,17 @@ Next do_COPY_FREE_VARS(Executor& ex, Frame& f, int arg) {
     PyObject* cell = PyTuple_GET_ITEM(closure, i);
     if (source != nullptr && !ex.is_outside(cell) && !ex.made_functions.contains(cell)) {
       auto& table = ex.capture().sources;
-      ex.saw(cell, source->step == source::Step::Const ? table.constant(cell) : table.item(table.member(source, names().__closure__), i));
+      ex.saw(cell, source->step == source::Step::Const ? table.constant(cell)
+                                                       : table.item(table.member(source, names().__closure__), i));
     }
     f.fast[base + static_cast<std::size_t>(i)] = py::Owned<>::share(cell);
   }
   return Next::Go;
 }
-Next do_LOAD_CLOSURE(Executor&, Frame& f, int arg) { f.stack.push_back(py::Owned<>::share(f.local(arg))); return Next::Go; }
+Next do_LOAD_CLOSURE(Executor&, Frame& f, int arg) {
+  f.stack.push_back(py::Owned<>::share(f.local(arg)));
+  return Next::Go;
+}
 Next do_LOAD_DEREF(Executor& ex, Frame& f, int arg) {
   ex.doing = "reads a closure variable";
   PyObject* value = ex.cell_get(f.local(arg));
@@ -112,7 +130,9 @@ Next do_LOAD_DEREF(Executor& ex, Frame& f, int arg) {
   f.stack.push_back(py::Owned<>::share(value));
   return Next::Go;
 }
-Next do_LOAD_CLASSDEREF(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "LOAD_CLASSDEREF"}}); }
+Next do_LOAD_CLASSDEREF(Executor&, Frame&, int) {
+  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "LOAD_CLASSDEREF"}});
+}
 Next do_STORE_DEREF(Executor& ex, Frame& f, int arg) {
   name_node(ex, f, arg, peek(f, 0));
   ex.cell_set(f.local(arg), peek(f, 0));
@@ -149,7 +169,9 @@ Next do_DELETE_GLOBAL(Executor& ex, Frame& f, int arg) {
 // Class bodies and exec'd code only.
 Next do_LOAD_NAME(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "LOAD_NAME"}}); }
 Next do_STORE_NAME(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "STORE_NAME"}}); }
-Next do_DELETE_NAME(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "DELETE_NAME"}}); }
+Next do_DELETE_NAME(Executor&, Frame&, int) {
+  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "DELETE_NAME"}});
+}
 
 Next do_LOAD_ATTR(Executor& ex, Frame& f, int arg) {
   auto object = py::Owned<>::share(peek(f, 0));
@@ -191,10 +213,12 @@ Next do_DELETE_ATTR(Executor& ex, Frame& f, int arg) {
 }
 
 Next do_IMPORT_NAME(Executor& ex, Frame& f, int arg) {
-  // An import that has happened is a look-up; one that has not is carried out now, as the program would do at this point.
+  // An import that has happened is a look-up; one that has not is carried out now, as the program would do at this
+  // point.
   PyObject* from = peek(f, 0);
   PyObject* level = peek(f, 1);
-  auto module = py::take(PyImport_ImportModuleLevelObject(name_at(f, arg), f.globals, Py_None, from, PyLong_AsLong(level)));
+  auto module =
+      py::take(PyImport_ImportModuleLevelObject(name_at(f, arg), f.globals, Py_None, from, PyLong_AsLong(level)));
   ex.saw_constant(module.get());
   // Which module the name stands for is an entry of sys.modules.
   PyObject* modules = PyImport_GetModuleDict();
@@ -223,7 +247,8 @@ Next do_IMPORT_FROM(Executor& ex, Frame& f, int arg) {
   auto full = py::take(PyUnicode_FromFormat("%s.%U", PyModule_GetName(module), name_at(f, arg)));
   PyObject* found = PyDict_GetItemWithError(PyImport_GetModuleDict(), full.get());
   if (found == nullptr) {
-    const std::string text = "cannot import name '" + py::text_of(name_at(f, arg)) + "' from '" + PyModule_GetName(module) + "'";
+    const std::string text =
+        "cannot import name '" + py::text_of(name_at(f, arg)) + "' from '" + PyModule_GetName(module) + "'";
     ex.raise(PyExc_ImportError, text);
     return Next::Raise;
   }
@@ -232,6 +257,8 @@ Next do_IMPORT_FROM(Executor& ex, Frame& f, int arg) {
   f.stack.push_back(py::Owned<>::share(found));
   return Next::Go;
 }
-Next do_IMPORT_STAR(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "IMPORT_STAR"}}); }
+Next do_IMPORT_STAR(Executor&, Frame&, int) {
+  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "IMPORT_STAR"}});
+}
 
 }  // namespace pellucid::trace

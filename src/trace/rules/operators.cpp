@@ -8,7 +8,8 @@ using K = Continuation::Kind;
 
 namespace {
 
-// The truth of the top of the stack when it is known at once; otherwise the bool is put in its place and the instruction runs again.
+// The truth of the top of the stack when it is known at once; otherwise the bool is put in its place and the
+// instruction runs again.
 enum class Truth { Yes, No, Again, Raised };
 Truth test(Executor& ex, Frame& f) {
   PyObject* value = peek(f, 0);
@@ -17,9 +18,12 @@ Truth test(Executor& ex, Frame& f) {
   auto held = py::Owned<>::share(value);
   Result r = ex.truth(value, Continuation());
   switch (r.did) {
-    case Result::Did::Value: return r.value.get() == Py_True ? Truth::Yes : Truth::No;
-    case Result::Did::Raised: return Truth::Raised;
-    default: break;
+    case Result::Did::Value:
+      return r.value.get() == Py_True ? Truth::Yes : Truth::No;
+    case Result::Did::Raised:
+      return Truth::Raised;
+    default:
+      break;
   }
   drop(f, 1);  // the frame of __bool__ will push its answer here
   f.next = f.at;
@@ -40,8 +44,10 @@ Next jump_if_or_pop(Executor& ex, Frame& f, bool when, int target) {
     const bool yes = peek(f, 0) == Py_True;
     drop(f, 1);
     f.asked_at = -1;
-    if (yes == when) f.next = target;
-    else drop(f, 1);
+    if (yes == when)
+      f.next = target;
+    else
+      drop(f, 1);
     return Next::Go;
   }
   auto held = py::Owned<>::share(peek(f, 0));
@@ -53,8 +59,10 @@ Next jump_if_or_pop(Executor& ex, Frame& f, bool when, int target) {
     f.next = f.at;
     return Next::Go;
   }
-  if ((r.value.get() == Py_True) == when) f.next = target;
-  else drop(f, 1);
+  if ((r.value.get() == Py_True) == when)
+    f.next = target;
+  else
+    drop(f, 1);
   return Next::Go;
 }
 
@@ -75,9 +83,15 @@ Next unary(Executor& ex, Frame& f, int opcode) {
 
 }  // namespace
 
-Next do_UNARY_POSITIVE(Executor& ex, Frame& f, int) { return unary(ex, f, static_cast<int>(bytecode::Opcode::UNARY_POSITIVE)); }
-Next do_UNARY_NEGATIVE(Executor& ex, Frame& f, int) { return unary(ex, f, static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE)); }
-Next do_UNARY_INVERT(Executor& ex, Frame& f, int) { return unary(ex, f, static_cast<int>(bytecode::Opcode::UNARY_INVERT)); }
+Next do_UNARY_POSITIVE(Executor& ex, Frame& f, int) {
+  return unary(ex, f, static_cast<int>(bytecode::Opcode::UNARY_POSITIVE));
+}
+Next do_UNARY_NEGATIVE(Executor& ex, Frame& f, int) {
+  return unary(ex, f, static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE));
+}
+Next do_UNARY_INVERT(Executor& ex, Frame& f, int) {
+  return unary(ex, f, static_cast<int>(bytecode::Opcode::UNARY_INVERT));
+}
 Next do_UNARY_NOT(Executor& ex, Frame& f, int) {
   const Truth t = test(ex, f);
   if (t == Truth::Raised) return Next::Raise;
@@ -120,7 +134,8 @@ Next do_BINARY_SUBSCR(Executor& ex, Frame& f, int) {
   return push(f, std::move(r));
 }
 Next do_STORE_SUBSCR(Executor& ex, Frame& f, int) {
-  auto key = py::Owned<>::share(peek(f, 0)), container = py::Owned<>::share(peek(f, 1)), value = py::Owned<>::share(peek(f, 2));
+  auto key = py::Owned<>::share(peek(f, 0)), container = py::Owned<>::share(peek(f, 1)),
+       value = py::Owned<>::share(peek(f, 2));
   Result r = ex.store_subscript(container.get(), key.get(), value.get());
   if (r.did == Result::Did::Raised) return Next::Raise;
   drop(f, 3);
@@ -134,17 +149,34 @@ Next do_DELETE_SUBSCR(Executor& ex, Frame& f, int) {
   return Next::Go;
 }
 
-Next do_JUMP_FORWARD(Executor&, Frame& f, int arg) { f.next += 2 * arg; return Next::Go; }
-Next do_JUMP_BACKWARD(Executor&, Frame& f, int arg) { f.next -= 2 * arg; return Next::Go; }
-Next do_JUMP_BACKWARD_NO_INTERRUPT(Executor&, Frame& f, int arg) { f.next -= 2 * arg; return Next::Go; }
+Next do_JUMP_FORWARD(Executor&, Frame& f, int arg) {
+  f.next += 2 * arg;
+  return Next::Go;
+}
+Next do_JUMP_BACKWARD(Executor&, Frame& f, int arg) {
+  f.next -= 2 * arg;
+  return Next::Go;
+}
+Next do_JUMP_BACKWARD_NO_INTERRUPT(Executor&, Frame& f, int arg) {
+  f.next -= 2 * arg;
+  return Next::Go;
+}
 Next do_POP_JUMP_FORWARD_IF_TRUE(Executor& ex, Frame& f, int arg) { return jump_if(ex, f, true, f.next + 2 * arg); }
 Next do_POP_JUMP_FORWARD_IF_FALSE(Executor& ex, Frame& f, int arg) { return jump_if(ex, f, false, f.next + 2 * arg); }
 Next do_POP_JUMP_BACKWARD_IF_TRUE(Executor& ex, Frame& f, int arg) { return jump_if(ex, f, true, f.next - 2 * arg); }
 Next do_POP_JUMP_BACKWARD_IF_FALSE(Executor& ex, Frame& f, int arg) { return jump_if(ex, f, false, f.next - 2 * arg); }
-Next do_POP_JUMP_FORWARD_IF_NONE(Executor& ex, Frame& f, int arg) { return jump_if_none(ex, f, true, f.next + 2 * arg); }
-Next do_POP_JUMP_FORWARD_IF_NOT_NONE(Executor& ex, Frame& f, int arg) { return jump_if_none(ex, f, false, f.next + 2 * arg); }
-Next do_POP_JUMP_BACKWARD_IF_NONE(Executor& ex, Frame& f, int arg) { return jump_if_none(ex, f, true, f.next - 2 * arg); }
-Next do_POP_JUMP_BACKWARD_IF_NOT_NONE(Executor& ex, Frame& f, int arg) { return jump_if_none(ex, f, false, f.next - 2 * arg); }
+Next do_POP_JUMP_FORWARD_IF_NONE(Executor& ex, Frame& f, int arg) {
+  return jump_if_none(ex, f, true, f.next + 2 * arg);
+}
+Next do_POP_JUMP_FORWARD_IF_NOT_NONE(Executor& ex, Frame& f, int arg) {
+  return jump_if_none(ex, f, false, f.next + 2 * arg);
+}
+Next do_POP_JUMP_BACKWARD_IF_NONE(Executor& ex, Frame& f, int arg) {
+  return jump_if_none(ex, f, true, f.next - 2 * arg);
+}
+Next do_POP_JUMP_BACKWARD_IF_NOT_NONE(Executor& ex, Frame& f, int arg) {
+  return jump_if_none(ex, f, false, f.next - 2 * arg);
+}
 Next do_JUMP_IF_TRUE_OR_POP(Executor& ex, Frame& f, int arg) { return jump_if_or_pop(ex, f, true, f.next + 2 * arg); }
 Next do_JUMP_IF_FALSE_OR_POP(Executor& ex, Frame& f, int arg) { return jump_if_or_pop(ex, f, false, f.next + 2 * arg); }
 

@@ -3,11 +3,15 @@
 
 namespace pellucid::trace {
 
-Next do_EXTENDED_ARG(Executor&, Frame&, int) { throw GraphBreak(Reason::Internal, {{"detail", "EXTENDED_ARG is folded by the loop"}}); }
+Next do_EXTENDED_ARG(Executor&, Frame&, int) {
+  throw GraphBreak(Reason::Internal, {{"detail", "EXTENDED_ARG is folded by the loop"}});
+}
 
 namespace {
 
-Next do_unknown(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "that this version of CPython does not have"}}); }
+Next do_unknown(Executor&, Frame&, int) {
+  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "that this version of CPython does not have"}});
+}
 
 constexpr auto make_table() {
   struct Table {
