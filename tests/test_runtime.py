@@ -24,20 +24,10 @@ import pellucid
 X = torch.arange(3.0)
 
 
-# ---- call forms (A02)
+# ---- call forms (A02 is in test_rows_a.py)
 
 
 def double(x):
-    return x * 2 + 1
-
-
-@pellucid.compile
-def bare(x):
-    return x * 2 + 1
-
-
-@pellucid.compile()
-def empty_parentheses(x):
     return x * 2 + 1
 
 
@@ -55,25 +45,6 @@ class Net(torch.nn.Module):
 
     def forward(self, x, scale=1.0):
         return self.linear(x) * scale
-
-
-def test_A02_function():
-    assert same(pellucid.compile(double, backend="eager")(X), double(X))
-
-
-def test_A02_decorators():
-    assert isinstance(bare, pellucid._core.CompiledFunction)
-    assert isinstance(empty_parentheses, pellucid._core.CompiledFunction)
-    assert same(with_backend(X), double(X))
-    assert same(with_backend(X, scale=3.0), X * 3 + 1)
-
-
-def test_A02_module():
-    torch.manual_seed(0)
-    net = Net()
-    compiled = pellucid.compile(net, backend="eager")
-    assert same(compiled(X), net(X))
-    assert same(compiled(X, scale=2.0), net(X, 2.0))
 
 
 def test_A03_no_arguments(counting):

@@ -40,7 +40,7 @@ class InputSource(Source):
 
     @functools.cached_property
     def guard_source(self) -> GuardSource:
-        return GuardSource.GLOBAL if self.path.startswith("G[") else GuardSource.LOCAL
+        return GuardSource.LOCAL if "L[" in self.path else GuardSource.GLOBAL
 
     def reconstruct(self, codegen) -> None:
         raise NotImplementedError("pellucid loads its graph inputs itself")
@@ -155,11 +155,26 @@ def make_graph_module(graph, forward, input_facts, call_facts) -> CapturedGraphM
     return module
 
 
-def add_attribute(module: GraphModule, target: str, value) -> None:
-    """Called by `_core` for every get_attr node."""
+def add_attribute(module: GraphModule, target: str, value, source: str) -> None:
+    """Called by `_core` for every get_attr node. `source` is empty for what does not come from the program."""
     _assign_attr(value, module, target)
     if isinstance(value, torch.Tensor):  # AOTAutograd makes it an input and asks for its source
-        module._param_name_to_source[target] = InputSource(f"C[{target!r}]")
+        module._param_name_to_source[target] = InputSource(_as_dynamo_path(source) or f"C[{target!r}]")
+
+
+def module_key_name(source: str) -> str:
+    """The key under which the graph module keeps what `source` gives. torch._dynamo's rules: only a source that is one pair
+    of brackets loses its scope."""
+    name = re.sub(r"\._(?:modules|parameters|buffers)\[(['\"])([^'\"\]]+)\1\]", r".\2", source)
+    name = re.sub(r"^[GL]\['?(.*?)'?\]$", r"\1", name)
+    name = re.sub(r"\[(\d+)\]", r"_\1", name)
+    name = re.sub(r"[^a-zA-Z0-9]", "_", name)
+    if not name[:1].isalpha():
+        name = "sub" + name
+    return f"{name}_0" if name in _TAKEN else name
+
+
+_TAKEN = frozenset(dir(GraphModule)) | {"graph", "meta", "shape_env", "training", "compile_subgraph_reason"}
 
 
 def _settle(module: CapturedGraphModule) -> None:
@@ -175,6 +190,8 @@ def _settle(module: CapturedGraphModule) -> None:
         _describe_site(node, site, texts)
         if node.op in ("call_function", "call_method"):
             node.meta["source_fn_stack"] = [(recorded_name or node.name, _source_fn(node))]
+        elif node.op == "get_attr":
+            node.meta["tensor_dict"] = _tensor_dict(getattr(module, node.target))
 
 
 def _source_fn(node):
@@ -189,12 +206,18 @@ def _source_fn(node):
     return module_type if is_torch_leaf else node.target
 
 
+def _tensor_dict(tensor) -> dict:
+    """The marks on an input that backends ask for."""
+    own = getattr(tensor, "__dict__", {})
+    return {name: own[name] for name in ("_dynamo_static_input_type", "tag") if name in own}
+
+
 def _describe_input(module, node, source_text: str, example) -> None:
     source = InputSource(_as_dynamo_path(source_text))
     tensor = None if example is None else example()
     node._dynamo_source = source
     node.meta["grapharg"] = GraphInput(source, example, node.meta.get("example_value"), is_tensor=tensor is not None)
-    node.meta["tensor_dict"] = {}
+    node.meta["tensor_dict"] = _tensor_dict(tensor)
     if tensor is not None:
         node.type = torch.nn.Parameter if isinstance(tensor, torch.nn.Parameter) else torch.Tensor
     member = _MODULE_MEMBER.fullmatch(source.path)
@@ -203,7 +226,8 @@ def _describe_input(module, node, source_text: str, example) -> None:
         _note_parameter(module, member, source)
 
 
-_MODULE_MEMBER = re.compile(r"([LG])\['(\w+)'\]((?:\._modules\['[^']*'\])*)\._(?:parameters|buffers)\['([^']*)'\]")
+_MODULE_MEMBER = re.compile(r"(.+?)((?:\._modules\['[^']*'\])*)\._(?:parameters|buffers)\['([^']*)'\]")
+_LOCAL = re.compile(r"L\['(\w+)'\]")
 _SUBMODULE = re.compile(r"\._modules\['([^']*)'\]")
 _FREE_VARIABLE = re.compile(r"F(\['\w+'\])\.cell_contents")
 
@@ -213,11 +237,11 @@ def _as_dynamo_path(text: str) -> str:
 
 
 def _note_parameter(module, member: re.Match, source: InputSource) -> None:
-    scope, root, path, leaf = member.groups()
+    root, path, leaf = member.groups()
     name = ".".join([*_SUBMODULE.findall(path), leaf])
-    module._param_name_to_source[f"{root}.{name}"] = source
-    if scope == "L":
-        module.meta["dynamo_flat_name_to_original_fqn"][f"L__{root}___{re.sub('[^0-9a-zA-Z]+', '_', name)}"] = name
+    module._param_name_to_source[f"{module_key_name(root)}.{name}"] = source
+    if local := _LOCAL.fullmatch(root):
+        module.meta["dynamo_flat_name_to_original_fqn"][f"L__{local[1]}___{re.sub('[^0-9a-zA-Z]+', '_', name)}"] = name
 
 
 # Call sites are nested tuples (code, offset, caller, module path, module type), shared by the nodes below one frame.

@@ -60,8 +60,9 @@ void add_attributes(const graph::Graph& graph, PyObject* module) {
   for (const Node* node : graph.nodes()) {
     if (node->op != graph::Op::GetAttr) continue;
     if (!add) add = py::import_attr("pellucid._fx", "add_attribute");
-    PyObject* const args[] = {module, node->target.get(), node->attribute.get()};
-    (void)py::take(PyObject_Vectorcall(add.get(), args, 3, nullptr));
+    auto source = py::str(node->source_text);
+    PyObject* const args[] = {module, node->target.get(), node->attribute.get(), source.get()};
+    (void)py::take(PyObject_Vectorcall(add.get(), args, 4, nullptr));
   }
 }
 

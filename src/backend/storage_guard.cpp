@@ -44,18 +44,26 @@ std::vector<Place> places_of(PyObject* const* inputs, std::size_t count, const s
 
 struct Guard {
   PyObject_HEAD vectorcallfunc call;
-  PyObject *compiled, *otherwise, *weak;
+  PyObject *compiled, *otherwise, *attributes, *weak;
   std::vector<std::size_t>* written;
   std::vector<Place>* places;
 };
+
+bool is_as_compiled(const Guard& guard, PyObject* const* args, std::size_t count) {
+  const auto fixed = static_cast<std::size_t>(PyTuple_GET_SIZE(guard.attributes));
+  if (fixed + count != guard.places->size()) return true;
+  if (fixed == 0) return places_of(args, count, *guard.written) == *guard.places;
+  PyObject* const* attributes = reinterpret_cast<PyTupleObject*>(guard.attributes)->ob_item;
+  std::vector<PyObject*> all(attributes, attributes + fixed);
+  all.insert(all.end(), args, args + count);
+  return places_of(all.data(), all.size(), *guard.written) == *guard.places;
+}
 
 PyObject* call_guarded(PyObject* self, PyObject* const* args, std::size_t nargsf, PyObject* kwnames) {
   return py::enter([&] {
     auto* guard = reinterpret_cast<Guard*>(self);
     const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(nargsf));
-    const bool as_compiled =
-        count != guard->places->size() || places_of(args, count, *guard->written) == *guard->places;
-    auto target = py::Owned<>::share(as_compiled ? guard->compiled : guard->otherwise);
+    auto target = py::Owned<>::share(is_as_compiled(*guard, args, count) ? guard->compiled : guard->otherwise);
     return py::take(PyObject_Vectorcall(target.get(), args, nargsf, kwnames));
   });
 }
@@ -65,6 +73,7 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(guard->compiled);
   Py_VISIT(guard->otherwise);
+  Py_VISIT(guard->attributes);
   return 0;
 }
 
@@ -72,6 +81,7 @@ int clear(PyObject* self) {
   auto* guard = reinterpret_cast<Guard*>(self);
   Py_CLEAR(guard->compiled);
   Py_CLEAR(guard->otherwise);
+  Py_CLEAR(guard->attributes);
   return 0;
 }
 
@@ -112,15 +122,21 @@ PyTypeObject* guard_type() {
 
 }  // namespace
 
-py::Owned<> storage_guard(PyObject* compiled, PyObject* otherwise, PyObject* const* examples, std::size_t count,
+py::Owned<> storage_guard(PyObject* compiled, PyObject* otherwise, PyObject* attributes, PyObject* examples,
                           const std::vector<std::size_t>& written) {
-  auto places = std::make_unique<std::vector<Place>>(places_of(examples, count, written));
+  auto fixed = py::take(PySequence_Tuple(attributes));
+  auto inputs = py::take(PySequence_Tuple(examples));
+  auto all = py::take(PySequence_Concat(fixed.get(), inputs.get()));
+  auto places =
+      std::make_unique<std::vector<Place>>(places_of(reinterpret_cast<PyTupleObject*>(all.get())->ob_item,
+                                                     static_cast<std::size_t>(PyTuple_GET_SIZE(all.get())), written));
   PyTypeObject* type = guard_type();
   auto made = py::take(type->tp_alloc(type, 0));
   auto* guard = reinterpret_cast<Guard*>(made.get());
   guard->call = call_guarded;
   guard->compiled = Py_NewRef(compiled);
   guard->otherwise = Py_NewRef(otherwise);
+  guard->attributes = fixed.release();
   guard->written = new std::vector<std::size_t>(written);
   guard->places = places.release();
   return made;

@@ -9,8 +9,9 @@
 namespace pellucid::backend {
 
 // A callable: `compiled(*inputs)` when every input shares memory with the written ones as in `examples`, else
-// `otherwise(*inputs)`. `written`: indices of the inputs that the graph may write.
-py::Owned<> storage_guard(PyObject* compiled, PyObject* otherwise, PyObject* const* examples, std::size_t count,
+// `otherwise(*inputs)`. `attributes`: tensors that the graph holds itself. `written`: which of attributes and inputs,
+// counted in this order, the graph may write.
+py::Owned<> storage_guard(PyObject* compiled, PyObject* otherwise, PyObject* attributes, PyObject* examples,
                           const std::vector<std::size_t>& written);
 
 }  // namespace pellucid::backend

@@ -10,13 +10,10 @@ namespace nb = nanobind;
 namespace pellucid::binding {
 namespace {
 
-nb::object storage_guard(nb::handle compiled, nb::handle otherwise, nb::handle examples,
+nb::object storage_guard(nb::handle compiled, nb::handle otherwise, nb::handle attributes, nb::handle examples,
                          const std::vector<std::size_t>& written) {
   PyObject* made = py::enter([&] {
-    auto inputs = py::take(PySequence_Tuple(examples.ptr()));
-    const auto count = static_cast<std::size_t>(PyTuple_GET_SIZE(inputs.get()));
-    return backend::storage_guard(compiled.ptr(), otherwise.ptr(),
-                                  reinterpret_cast<PyTupleObject*>(inputs.get())->ob_item, count, written);
+    return backend::storage_guard(compiled.ptr(), otherwise.ptr(), attributes.ptr(), examples.ptr(), written);
   });
   if (made == nullptr) nb::raise_python_error();
   return nb::steal(made);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/reasons.h"
+
 namespace pellucid::graph {
 namespace {
 
@@ -55,6 +57,7 @@ void Graph::set_name(Node* node, std::string_view candidate) {
 }
 
 Node* Graph::placeholder(std::string name_hint, py::Owned<> example, int source_id, std::string source_text) {
+  if (source_text.empty()) throw GraphBreak(Reason::Internal, {{"detail", "a graph input without a source"}});
   if (name_hint.empty() || name_hint.find('[') != std::string::npos) name_hint = identifier_of_source(source_text);
   Node* node = add(Op::Placeholder);
   const Namespace::Mark before = targets_.mark();

@@ -1,4 +1,5 @@
 // Torch functions over fakes: real tensors are lifted to placeholders, results become nodes.
+#include "objects/input_names.h"
 #include "objects/tracer.h"
 #include "py/cpython311.h"
 
@@ -95,6 +96,30 @@ bool reads_unguarded_state(PyObject* target) {
 }
 }  // namespace
 
+namespace {
+// torch._dynamo.mark_static_address(tensor, guard=True): the program promises to use this very object.
+bool is_static(PyObject* tensor) {
+  static PyObject* const mark = py::interned("_dynamo_static_input_type").release();
+  PyObject* dict = py::instance_dict_if_any(tensor);
+  PyObject* value = dict == nullptr ? nullptr : py::dict_get_str(dict, mark);
+  return value != nullptr && PyUnicode_Check(value) && PyUnicode_CompareWithASCIIString(value, "guarded") == 0;
+}
+
+graph::Node* input_node(Capture& capture, const py::Owned<>& fake, const Source* source) {
+  InputName name = name_of_input(capture, source);
+  return capture.graph.placeholder(std::move(name.identifier), fake.copy(), source->id, std::move(name.source));
+}
+
+graph::Node* attribute_node(Capture& capture, PyObject* tensor, const py::Owned<>& fake, const Source* source) {
+  std::string text = name_of_input(capture, source).source;
+  auto key = py::str(attribute_key(capture, text));
+  graph::Node* node = capture.graph.call(graph::Op::GetAttr, std::move(key), {}, {}, fake.copy());
+  node->attribute = py::Owned<>::share(tensor);
+  node->source_text = std::move(text);
+  return node;
+}
+}  // namespace
+
 py::Owned<> Tracer::lift(PyObject* tensor) {
   if (aten::is_fake(tensor)) {
     if (!capture_->node_of.contains(tensor)) unsupported(Reason::UnknownOrigin, {{"detail", "a fake without a node"}});
@@ -113,8 +138,9 @@ py::Owned<> Tracer::lift(PyObject* tensor) {
   } catch (const py::PythonError& error) {
     unsupported(Reason::UnsupportedTensor, {{"what", py::repr_of(error.value())}});
   }
-  const std::string text = source::print(source);
-  graph::Node* node = capture_->graph.placeholder(text, fake.copy(), source->id, text);
+  graph::Node* node =
+      is_static(tensor) ? attribute_node(*capture_, tensor, fake, source) : input_node(*capture_, fake, source);
+  if (node->op == graph::Op::GetAttr) guard(Kind::ID_MATCH, source, py::Owned<>::share(tensor));
   capture_->node_of[tensor] = node;
   capture_->node_of[fake.get()] = node;
   node->where = call_site();

@@ -73,19 +73,20 @@ def call_backend(gm, example_inputs, backend, *, mode=None, options=None, dynami
             raise BackendCompilerFailed(backend.name, error).with_traceback(error.__traceback__) from None
     if context is None or not context.used_aot():
         return compiled
-    return _guarded(compiled, gm.forward, example_inputs, context.fw_metadata)
+    return _guarded(compiled, gm, example_inputs, context.fw_metadata)
 
 
-def _guarded(compiled, forward, example_inputs, aot_metadata):
-    """AOTAutograd compiled for the memory that the example inputs share, if the graph writes an input."""
-    count = len(example_inputs)
+def _guarded(compiled, gm, example_inputs, aot_metadata):
+    """AOTAutograd compiled for the memory that its inputs share, if the graph writes one: the graph's own tensors come first."""
+    attributes = [*gm.parameters(), *gm.buffers()]
+    count = len(attributes) + len(example_inputs)
     written = list(range(count))
     described = getattr(aot_metadata, "input_info", None)  # missing when the result came from a cache
     if described is not None and len(described) == count:
         written = [i for i, info in enumerate(described) if info.mutates_data or info.mutates_metadata]
     if count < 2 or not written:
         return compiled
-    return _core._storage_guard(compiled, forward, example_inputs, written)
+    return _core._storage_guard(compiled, gm.forward, attributes, example_inputs, written)
 
 
 def _tracing_context(gm, example_inputs, backend: Backend, compile_id):
