@@ -282,8 +282,8 @@ def test_DICT_CONTAINS():
     assert not passes(has, Hostile()) and not passes(lacks, [])
 
 
-def test_ATTR_ABSENT():
-    p = one("ATTR_ABSENT", "x")
+def test_HAS_ATTR():
+    p = one("HAS_ATTR", "x")
     box = Box(y=1)
     assert passes(p, box)  # inline values, "x" is no shared key
     Box(x=1)  # now it is one
@@ -301,9 +301,21 @@ def test_ATTR_ABSENT():
     assert not passes(p, box)
 
 
-def test_ATTR_ABSENT_makes_no_dict():
+def test_HAS_ATTR_present():
+    p = one("HAS_ATTR", "x", 1)
     box = Box(y=1)
-    assert passes(one("ATTR_ABSENT", "x"), box)
+    assert not passes(p, box) and not passes(p, 5)
+    box.x = 1
+    assert passes(p, box)
+    box.__dict__["x"] = 2
+    assert passes(p, box)
+    del box.x
+    assert not passes(p, box)
+
+
+def test_HAS_ATTR_makes_no_dict():
+    box = Box(y=1)
+    assert passes(one("HAS_ATTR", "x"), box)
     assert not any(isinstance(d, dict) for d in gc.get_referents(box))
 
 
@@ -859,7 +871,7 @@ def test_B11_code_parts_say_what_check_says():
         "EQUALS_MATCH", t.instance_attr(a, "s"), "x"
     )
     g.add("EQUALS_MATCH", t.instance_attr(a, "f"), 1.5).add("DICT_KEYS", t.instance_attr(a, "d"), ("k",))
-    g.add("DICT_CONTAINS", t.instance_attr(a, "d"), "z", 0).add("ATTR_ABSENT", a, "zz").add(
+    g.add("DICT_CONTAINS", t.instance_attr(a, "d"), "z", 0).add("HAS_ATTR", a, "zz").add(
         "LENGTH", t.instance_attr(a, "d"), None, 1
     )
     g.add("TENSOR_MATCH", b, tensor).add("IS_NOT", b, other=t.instance_attr(a, "t")).add(
@@ -966,7 +978,7 @@ def random_world(random):
             return
         g.add("TYPE_MATCH", source, type(object_))
         if isinstance(object_, Box):
-            g.add("ATTR_ABSENT", source, "zz")
+            g.add("HAS_ATTR", source, "zz")
             for name in ("n", "m", "d", "items", "od", "child"):
                 guard(g, t.instance_attr(source, name), getattr(object_, name))
         elif isinstance(object_, dict):

@@ -56,5 +56,9 @@ void register_kernels();
 // --- python_tensor.cpp ---
 c10::TensorImpl* impl_of(PyObject* tensor) noexcept;  // of an instance of torch.Tensor
 bool is_leaf(PyObject* tensor) noexcept;
+struct AutogradState {
+  bool requires_grad, leaf;
+};
+AutogradState autograd_state(PyObject* tensor) noexcept;
 
 }  // namespace pellucid::aten

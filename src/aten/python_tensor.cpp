@@ -127,10 +127,14 @@ auto with_python_errors(F&& body) -> decltype(body()) {
 }  // namespace
 
 c10::TensorImpl* impl_of(PyObject* tensor) noexcept { return tensor_of(tensor).unsafeGetTensorImpl(); }
-bool is_leaf(PyObject* tensor) noexcept {
-  const auto* meta = autograd::impl::get_autograd_meta(tensor_of(tensor));
-  return meta == nullptr || autograd::impl::grad_fn_unsafe(tensor_of(tensor)) == nullptr;
+// Both from the fields: guards ask this of every parameter at every call.
+AutogradState autograd_state(PyObject* tensor) noexcept {
+  const auto* meta = static_cast<autograd::AutogradMeta*>(impl_of(tensor)->autograd_meta());
+  if (meta == nullptr) return {false, true};
+  const bool has_function = static_cast<bool>(meta->grad_fn_);
+  return {meta->is_view_ ? meta->requires_grad() : meta->requires_grad_ || has_function, !has_function};
 }
+bool is_leaf(PyObject* tensor) noexcept { return autograd_state(tensor).leaf; }
 
 void initialise() {
   with_python_errors([] {

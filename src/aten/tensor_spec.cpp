@@ -93,8 +93,9 @@ bool TensorSpec::matches(PyObject* object) const noexcept {
   if (Py_TYPE(object) != d.type.get()) return false;
   const c10::TensorImpl& impl = *impl_of(object);
   if (impl.key_set() != d.keys || impl.dtype() != d.dtype || impl.device() != d.device) return false;
-  if (impl.requires_grad() != d.requires_grad) return false;
-  if (d.requires_grad && is_leaf(object) != d.leaf) return false;
+  const AutogradState autograd = autograd_state(object);
+  if (autograd.requires_grad != d.requires_grad) return false;
+  if (d.requires_grad && autograd.leaf != d.leaf) return false;
   if (!d.strided || impl.has_symbolic_sizes_strides())
     return false;  // never proved equal: such a tensor is not guarded this way
   const auto sizes = impl.sizes();

@@ -78,7 +78,7 @@ class HandMade {
   }
   nb::object emit(nb::handle compiled, const std::string& name) {
     return guarded([&] {
-      auto function = codegen::emit(capture_, compiled.is_none() ? nullptr : compiled.ptr(), name);
+      auto function = codegen::emit(capture_, compiled.is_none() ? nullptr : compiled.ptr(), name).function;
       return handed(py::Owned<>::steal(reinterpret_cast<PyObject*>(function.release())));
     });
   }

@@ -250,14 +250,23 @@ void finish_graph(objects::Capture& capture) {
   capture.graph.simplify();
 }
 
-py::Owned<PyFunctionObject> emit(const objects::Capture& capture, PyObject* compiled, const std::string& name) {
+std::vector<const Source*> graph_inputs(const objects::Capture& capture) {
+  std::vector<const Source*> inputs;
+  for (const graph::Node* node : capture.graph.placeholders()) {
+    inputs.push_back(capture.sources.at(static_cast<std::size_t>(node->source_id)));
+  }
+  return inputs;
+}
+
+Region emit(const objects::Capture& capture, PyObject* compiled, const std::string& name) {
   Program program(capture, compiled != nullptr, name);
   PyFunctionObject* original = capture.function.get();
   auto code = Emitter(program, reinterpret_cast<PyCodeObject*>(original->func_code)).emit();
   auto globals = namespace_for(program, original, compiled);
   auto function = py::take(PyFunction_New(code.object(), globals.get()));
   if (original->func_closure != nullptr) py::check(PyFunction_SetClosure(function.get(), original->func_closure));
-  return py::Owned<PyFunctionObject>::steal(reinterpret_cast<PyFunctionObject*>(function.release()));
+  return {py::Owned<PyFunctionObject>::steal(reinterpret_cast<PyFunctionObject*>(function.release())),
+          program.input_loader().function.get()};
 }
 
 std::string describe(const objects::Capture& capture, const std::string& name) {

@@ -4,6 +4,7 @@
 // co_consts: code objects are invisible to the garbage collector.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "objects/capture.h"
 #include "py/ref.h"
@@ -15,9 +16,19 @@ namespace pellucid::codegen {
 // something that leaves the region cannot be built again. Called once, before the backend.
 void finish_graph(objects::Capture& capture);
 
+// The function that stands for a region, and its input loader (borrowed: the function's globals hold it; null when the
+// inputs are loaded by bytecode).
+struct Region {
+  py::Owned<PyFunctionObject> function;
+  PyObject* input_loader = nullptr;
+};
+
+// What the graph takes, in the order of its placeholders.
+std::vector<const source::Source*> graph_inputs(const objects::Capture& capture);
+
 // `compiled` is what the backend returned (null when the graph has no calls and no outputs: then no graph call is
 // emitted). `name` is the global it gets, "__compiled_fn_0".
-py::Owned<PyFunctionObject> emit(const objects::Capture& capture, PyObject* compiled, const std::string& name);
+Region emit(const objects::Capture& capture, PyObject* compiled, const std::string& name);
 
 // The emitted function's body as Python text, for logs and reports. After finish_graph.
 std::string describe(const objects::Capture& capture, const std::string& name);

@@ -17,4 +17,18 @@ struct InputLoader {
 
 InputLoader make_input_loader(const std::vector<const source::Source*>& inputs);
 
+// Inputs that somebody has just read (the guards did): while this lives, the next call of `loader` on this thread takes
+// them. A call in between, by a signal handler say, has its own.
+class ReadyInputs {
+ public:
+  ReadyInputs(PyObject* loader, py::Owned<> inputs) noexcept;
+  ~ReadyInputs();
+  ReadyInputs(const ReadyInputs&) = delete;
+  ReadyInputs& operator=(const ReadyInputs&) = delete;
+
+ private:
+  PyObject* outer_loader_;
+  py::Owned<> outer_inputs_;
+};
+
 }  // namespace pellucid::codegen

@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "base/reasons.h"
+#include "codegen/emit.h"
 #include "codegen/facts.h"
 
 namespace pellucid::codegen {
@@ -79,9 +80,7 @@ Program::Program(const objects::Capture& capture, bool call_graph, std::string g
   reserve_user_names(reinterpret_cast<PyCodeObject*>(capture.function->func_code));
   taken_globals_ = {graph_name_, "__builtins__", "__name__"};
   if (call_graph) {
-    for (graph::Node* node : capture.graph.placeholders()) {
-      inputs_.push_back(capture.sources.at(static_cast<std::size_t>(node->source_id)));
-    }
+    inputs_ = graph_inputs(capture);
     outputs_ = capture.graph.outputs();
   }
   for (graph::Node* node : plan_.outputs) {

@@ -1,5 +1,7 @@
 #include "guards/program.h"
 
+#include <algorithm>
+
 #include "py/cpython311.h"
 #include "py/native_lookup.h"
 
@@ -53,6 +55,7 @@ GuardProgram::~GuardProgram() {
 }
 
 bool GuardProgram::check(PyObject* const* locals, PyObject* closure) noexcept {
+  gathers_ = false;
   if (!hold_.alive()) return false;
   if (walking_) {  // a nested call must not move the latches under the outer one
     try {
@@ -68,11 +71,30 @@ bool GuardProgram::check(PyObject* const* locals, PyObject* closure) noexcept {
   if (ok) ok = primed_ ? run(0, static_cast<std::uint32_t>(hot_.size()), frame) : (primed_ = walk_all(frame));
   if (ok) ok = relations_hold();
   walking_ = false;
+  gathers_ = ok && temporaries_.empty();
   while (!temporaries_.empty()) {
     const auto last = std::move(temporaries_.back());
     temporaries_.pop_back();
   }
   return ok;
+}
+
+py::Owned<> GuardProgram::gathered() const noexcept {
+  if (!gathers_ || inputs_.empty()) return {};
+  // The tuple may start a collection, whose finalisers may drop what the program or the arguments hold: own first.
+  for (const std::uint32_t node : inputs_) Py_INCREF(nodes_[node].value);
+  const auto count = static_cast<Py_ssize_t>(inputs_.size());
+  PyObject* tuple = PyTuple_New(count);
+  if (tuple == nullptr) PyErr_Clear();
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* value = nodes_[inputs_[static_cast<std::size_t>(i)]].value;
+    if (tuple == nullptr) {
+      Py_DECREF(value);
+    } else {
+      PyTuple_SET_ITEM(tuple, i, value);
+    }
+  }
+  return py::Owned<>::steal(tuple);
 }
 
 bool GuardProgram::run(std::uint32_t at, std::uint32_t end, const Frame& frame) noexcept {
@@ -113,6 +135,9 @@ bool GuardProgram::run(std::uint32_t at, std::uint32_t end, const Frame& frame) 
       case Op::Size:
         if (size_of(h.value) != static_cast<std::int64_t>(h.payload)) return false;
         break;
+      case Op::DictSize:
+        if (reinterpret_cast<PyDictObject*>(h.value)->ma_used != static_cast<std::int64_t>(h.payload)) return false;
+        break;
       case Op::Tensor:
         if (!reinterpret_cast<const aten::TensorSpec*>(h.payload)->matches(h.value)) return false;
         break;
@@ -151,6 +176,7 @@ bool GuardProgram::changed(std::uint32_t node, PyObject* value, const Frame& fra
 
 bool GuardProgram::walk(std::uint32_t index, PyObject* value, const Frame& frame) noexcept {
   Node& node = nodes_[index];
+  if (node.pairs != node.pairs_end && node.value != value) note_pairs(index);
   node.value = value;
   if (node.related != kNone) note_change(node);
   for (std::uint32_t i = node.checks; i < node.lookups; ++i) {
@@ -172,6 +198,7 @@ bool GuardProgram::walk_group(std::uint32_t index, const Frame& frame) noexcept 
   const std::uint64_t version = version_of(node.attributes ? py::instance_dict_now(node.value) : node.value);
   if (version != 0 && version == group.payload) return run(node.group_at + 1, group.skip, frame);
   group.payload = 0;
+  if (node.attributes && node.pairs != node.pairs_end) note_pairs(index);
   if (!walk_group_members(index, frame)) return false;
   group.payload = version;  // read before the members: a change under our feet leaves it stale
   return true;
@@ -244,10 +271,42 @@ bool GuardProgram::distinct_holds(Distinct& distinct) noexcept {
   return true;
 }
 
-bool GuardProgram::relations_hold() noexcept {
-  for (const Pair& pair : pairs_) {
-    if (!guards::holds(checks_[pair.check], nodes_[pair.node].value, nodes_[pair.other].value)) return false;
+void GuardProgram::note_pairs(std::uint32_t node) noexcept {
+  if (changed_count_ < kMostChanged) changed_nodes_[changed_count_] = node;
+  changed_count_ = std::min(changed_count_ + 1, kMostChanged + 1);
+}
+
+// What a relation compares: of an Attributes node the dict; the object itself, which is no dict, stands for one that
+// was never made.
+PyObject* GuardProgram::related_value(const Node& node, PyObject* value) noexcept {
+  if (!node.attributes || value == nullptr) return value;
+  PyObject* dict = py::instance_dict_now(value);
+  return dict == nullptr ? value : dict;
+}
+
+bool GuardProgram::pair_holds(const Pair& pair) const noexcept {
+  const Node &node = nodes_[pair.node], &other = nodes_[pair.other];
+  return (related_value(node, node.value) == related_value(other, other.value)) == pair.same;
+}
+
+// A pair compares two pointers: it stays as it is as long as neither changed.
+bool GuardProgram::pairs_hold() noexcept {
+  if (changed_count_ > kMostChanged) {
+    if (!std::all_of(pairs_.begin(), pairs_.end(), [&](const Pair& pair) { return pair_holds(pair); })) return false;
+  } else {
+    for (std::uint32_t i = 0; i < changed_count_; ++i) {
+      const Node& node = nodes_[changed_nodes_[i]];
+      for (std::uint32_t at = node.pairs; at < node.pairs_end; ++at) {
+        if (!pair_holds(pairs_[pair_links_[at]])) return false;
+      }
+    }
   }
+  changed_count_ = 0;
+  return true;
+}
+
+bool GuardProgram::relations_hold() noexcept {
+  if (changed_count_ != 0 && !pairs_hold()) return false;
   for (Distinct& distinct : distincts_) {
     if (!distinct_holds(distinct)) return false;
   }

@@ -44,14 +44,19 @@ class GuardProgram {
   // Takes the guards over. Objects they name are held (modules, classes, functions, constants) or watched by weak
   // references (user instances: when one dies the program is dead). `entry` is the function that is guarded: its
   // globals print as G.
+  // `inputs`: sources whose values gathered() gives.
   static std::unique_ptr<GuardProgram> compile(const source::SourceTable& sources, std::vector<Guard> guards,
-                                               PyFunctionObject* entry);
+                                               PyFunctionObject* entry,
+                                               const std::vector<const source::Source*>& inputs = {});
   GuardProgram(const GuardProgram&) = delete;
   GuardProgram& operator=(const GuardProgram&) = delete;
   ~GuardProgram();
 
   bool check(PyObject* const* locals, PyObject* closure) noexcept;  // the hot path
-  bool alive() const noexcept { return hold_.alive(); }             // false: an object it depends on is gone for good
+  // The values of `inputs` as a tuple, without reading them again. Only right after check() gave true, before any
+  // Python code can run; empty when they are not known (a nested check, values that only the check held).
+  py::Owned<> gathered() const noexcept;
+  bool alive() const noexcept { return hold_.alive(); }  // false: an object it depends on is gone for good
 
   std::optional<Miss> first_miss(PyObject* const* locals, PyObject* closure) const;
   std::string explain(PyObject* const* locals, PyObject* closure) const;  // first_miss()->message(), "" when all hold
@@ -84,8 +89,9 @@ class GuardProgram {
     std::uint32_t checks = 0, lookups = 0, key_checks = 0, checks_end = 0;  // three ranges in checks_
     std::uint32_t group_end = 0, end = 0;  // nodes: (self, group_end) proved by the group, [group_end, end) not
     std::uint32_t load_at = kNone, checks_at = 0, checks_until = 0, lookups_at = kNone, group_at = kNone;  // in hot_
-    std::uint32_t related = kNone;  // first of its links_
-    bool attributes = false;        // stands for the instance dict of its parent
+    std::uint32_t related = kNone;           // first of its links_
+    std::uint32_t pairs = 0, pairs_end = 0;  // in pair_links_
+    bool attributes = false;                 // stands for the instance dict of its parent
   };
 
   enum class Op : std::uint8_t {
@@ -98,6 +104,7 @@ class GuardProgram {
     TypeTag,
     Type,
     Size,
+    DictSize,
     Tensor,
     Check
   };
@@ -123,6 +130,7 @@ class GuardProgram {
   };
   struct Pair {
     std::uint32_t check, node, other;
+    bool same;  // wanted
   };
   struct Frame {
     PyObject* const* locals;
@@ -139,6 +147,10 @@ class GuardProgram {
   bool look_up(std::uint32_t node) noexcept;
   PyObject* load(const Node& node, const Frame& frame) noexcept;
   void note_change(const Node& node) noexcept;
+  void note_pairs(std::uint32_t node) noexcept;
+  static PyObject* related_value(const Node& node, PyObject* value) noexcept;
+  bool pair_holds(const Pair& pair) const noexcept;
+  bool pairs_hold() noexcept;
   bool relations_hold() noexcept;
   static bool distinct_holds(Distinct& distinct) noexcept;
 
@@ -164,11 +176,18 @@ class GuardProgram {
   std::vector<Distinct> distincts_;
   std::vector<Link> links_;
   std::vector<Pair> pairs_;
-  std::vector<Source> sources_;           // copies: the table belongs to the capture. Operands are borrowed from hold_
-  std::vector<py::Owned<>> temporaries_;  // values that only a check holds, until it ends
-  PyObject* globals_ = nullptr;           // of the entry; held
+  std::vector<std::uint32_t> pair_links_;  // node by node: the pairs it is part of
+  std::vector<std::uint32_t> inputs_;      // nodes of the inputs
+  std::vector<Source> sources_;            // copies: the table belongs to the capture. Operands are borrowed from hold_
+  std::vector<py::Owned<>> temporaries_;   // values that only a check holds, until it ends
+  PyObject* globals_ = nullptr;            // of the entry; held
   Hold hold_;
   bool primed_ = false, walking_ = false;
+  // Nodes with pairs whose value changed since the pairs were proved.
+  static constexpr std::uint32_t kMostChanged = 8;
+  std::uint32_t changed_nodes_[kMostChanged] = {};
+  std::uint32_t changed_count_ = kMostChanged + 1;  // more than fit: all pairs
+  bool gathers_ = false;                            // the nodes have the values of the check that just ended
 };
 
 }  // namespace pellucid::guards

@@ -15,8 +15,9 @@ class Builder {
   Builder(const source::SourceTable& table, std::vector<Guard> guards) : table_(table), program_(new GuardProgram) {
     program_->guards_ = std::move(guards);
     plan_of_.assign(table.size(), kNone);
+    named_.assign(table.size(), false);
   }
-  std::unique_ptr<GuardProgram> build(PyFunctionObject* entry);
+  std::unique_ptr<GuardProgram> build(PyFunctionObject* entry, const std::vector<const Source*>& inputs);
 
  private:
   static constexpr std::uint32_t kNone = GuardProgram::kNone;
@@ -29,10 +30,12 @@ class Builder {
     std::vector<std::uint32_t> guards, lookups, key_guards;
     PyTypeObject* known_type = nullptr;  // from TYPE_MATCH
     std::uint32_t node = kNone;
+    bool related = false;  // of attributes: part of an IS_NOT
   };
 
   std::uint32_t plan_for(const Source* source);
   std::uint32_t attributes_of(std::uint32_t plan);
+  std::uint32_t plan_in_relation(const Source* source, Kind kind);
   std::uint32_t add_plan(std::uint32_t parent, const Source* source, bool attributes);
   void copy_sources();
   void place_guards();
@@ -45,13 +48,14 @@ class Builder {
   bool has_group(const Plan& plan) const;
   void emit(std::uint32_t node, bool proved);
   void emit_load(GuardProgram::Node& node, std::uint32_t index);
-  void emit_check(const Check& check, std::uint32_t node);
+  void emit_check(const Check& check, std::uint32_t node, const Plan& plan);
   void emit_group(std::uint32_t node, bool proved);
   void add_relations();
 
   const source::SourceTable& table_;
   std::unique_ptr<GuardProgram> program_;
   std::vector<std::uint32_t> plan_of_;  // source id -> plan
+  std::vector<bool> named_;             // source id -> only named by a relation
   std::vector<Plan> plans_;
   std::vector<std::uint32_t> plan_of_node_, root_plans_, ambient_, relations_;
 };
@@ -60,7 +64,7 @@ namespace {
 
 bool is_relation(Kind kind) { return kind == Kind::IS || kind == Kind::IS_NOT || kind == Kind::DISTINCT; }
 bool is_key_check(Kind kind) {
-  return kind == Kind::DICT_KEYS || kind == Kind::DICT_CONTAINS || kind == Kind::ATTR_ABSENT;
+  return kind == Kind::DICT_KEYS || kind == Kind::DICT_CONTAINS || kind == Kind::HAS_ATTR;
 }
 
 int rank(Kind kind) { return kind == Kind::ID_MATCH ? 0 : kind == Kind::TYPE_MATCH ? 1 : 2; }
@@ -108,6 +112,16 @@ std::uint32_t Builder::plan_for(const Source* source) {
   return plan_of_[static_cast<std::size_t>(source->id)];
 }
 
+// Two instance dicts are told apart by their owners' nodes: a dict that is replaced shows another version there, and
+// need not be loaded.
+std::uint32_t Builder::plan_in_relation(const Source* source, Kind kind) {
+  if (kind != Kind::IS_NOT || source->step != Step::DictOf) return plan_for(source);
+  const std::uint32_t plan = attributes_of(plan_for(source->base));
+  plans_[plan].related = true;
+  named_[static_cast<std::size_t>(source->id)] = true;
+  return plan;
+}
+
 void Builder::place(std::uint32_t index) {
   const Guard& guard = program_->guards_[index];
   if (guard.kind == Kind::DISTINCT) {
@@ -125,12 +139,15 @@ void Builder::place(std::uint32_t index) {
     ambient_.push_back(index);
     return;
   }
-  std::uint32_t plan = plan_for(guard.source);
   if (is_relation(guard.kind)) {
-    plan_for(guard.other);
+    plan_in_relation(guard.source, guard.kind);
+    plan_in_relation(guard.other, guard.kind);
     relations_.push_back(index);
-  } else if (is_key_check(guard.kind)) {
-    if (guard.kind == Kind::ATTR_ABSENT) plan = attributes_of(plan);
+    return;
+  }
+  std::uint32_t plan = plan_for(guard.source);
+  if (is_key_check(guard.kind)) {
+    if (guard.kind == Kind::HAS_ATTR) plan = attributes_of(plan);
     plans_[plan].key_guards.push_back(index);
   } else if (guard.kind == Kind::TYPE_LOOKUP) {
     plans_[plan].lookups.push_back(index);
@@ -164,9 +181,9 @@ void Builder::place_guards() {
 void Builder::copy_sources() {
   auto& copies = program_->sources_;
   std::vector<const Source*> copy_of(table_.size(), nullptr);
-  copies.reserve(plans_.size());  // pointers into it stay valid
+  copies.reserve(table_.size());  // pointers into it stay valid
   for (std::size_t id = 0; id < table_.size(); ++id) {
-    if (plan_of_[id] == kNone) continue;
+    if (plan_of_[id] == kNone && !named_[id]) continue;
     const Source* from = table_.at(id);
     PyObject* operand = program_->hold_.keep_or_watch(from->operand.get());
     const Source* base = from->base == nullptr ? nullptr : copy_of[static_cast<std::size_t>(from->base->id)];
@@ -279,7 +296,9 @@ bool Builder::is_stable(const Check& check, const Plan& plan) const {
   }
 }
 
-bool Builder::has_group(const Plan& plan) const { return !plan.grouped.empty() || !plan.key_guards.empty(); }
+bool Builder::has_group(const Plan& plan) const {
+  return !plan.grouped.empty() || !plan.key_guards.empty() || plan.related;
+}
 
 void Builder::emit_load(GuardProgram::Node& node, std::uint32_t index) {
   using Op = GuardProgram::Op;
@@ -293,7 +312,7 @@ void Builder::emit_load(GuardProgram::Node& node, std::uint32_t index) {
   program_->hot_.push_back(hot);
 }
 
-void Builder::emit_check(const Check& check, std::uint32_t node) {
+void Builder::emit_check(const Check& check, std::uint32_t node, const Plan& plan) {
   using Op = GuardProgram::Op;
   GuardProgram::Hot hot;
   hot.node = node;
@@ -302,7 +321,11 @@ void Builder::emit_check(const Check& check, std::uint32_t node) {
       hot.op = Op::Type, hot.payload = reinterpret_cast<std::uint64_t>(check.operand);
       break;
     case Kind::LENGTH:
-      hot.op = Op::Size, hot.payload = static_cast<std::uint64_t>(check.number);
+      hot.op = plan.known_type != nullptr && keeps_type(plan.known_type) &&
+                       PyType_HasFeature(plan.known_type, Py_TPFLAGS_DICT_SUBCLASS)
+                   ? Op::DictSize
+                   : Op::Size;
+      hot.payload = static_cast<std::uint64_t>(check.number);
       break;
     case Kind::TENSOR_MATCH:
       hot.op = Op::Tensor, hot.payload = reinterpret_cast<std::uint64_t>(check.tensor);
@@ -335,7 +358,7 @@ void Builder::emit(std::uint32_t index, bool proved) {
   if (!proved && !node.attributes) emit_load(node, index);
   node.checks_at = here();
   for (std::uint32_t i = node.checks; i < node.lookups; ++i) {
-    if (!proved || !is_stable(program_->checks_[i], plan)) emit_check(program_->checks_[i], index);
+    if (!proved || !is_stable(program_->checks_[i], plan)) emit_check(program_->checks_[i], index, plan);
   }
   node.checks_until = here();
   if (node.lookups != node.key_checks) {
@@ -353,13 +376,21 @@ void Builder::add_relations() {
   const auto node_of = [&](const Source* source) {
     return plans_[plan_of_[static_cast<std::size_t>(source->id)]].node;
   };
+  const auto node_in = [&](const Source* source, Kind kind) {
+    return plans_[plan_in_relation(table_.at(static_cast<std::size_t>(source->id)), kind)].node;
+  };
+  std::vector<std::vector<std::uint32_t>> pairs_of(program_->nodes_.size());
   for (const std::uint32_t index : relations_) {
     const Guard& guard = program_->guards_[index];
     const auto check = static_cast<std::uint32_t>(program_->checks_.size());
     program_->checks_.push_back(check_of(index));
     program_->node_of_check_.push_back(kNone);
     if (guard.kind != Kind::DISTINCT) {
-      program_->pairs_.push_back({check, node_of(guard.source), node_of(guard.other)});
+      const std::uint32_t node = node_in(guard.source, guard.kind), other = node_in(guard.other, guard.kind);
+      const auto pair = static_cast<std::uint32_t>(program_->pairs_.size());
+      program_->pairs_.push_back({check, node, other, guard.kind == Kind::IS});
+      pairs_of[node].push_back(pair);
+      pairs_of[other].push_back(pair);
       continue;
     }
     GuardProgram::Distinct distinct;
@@ -378,12 +409,19 @@ void Builder::add_relations() {
     distinct.table.reserve(4 * distinct.nodes.size() + 8);
     program_->distincts_.push_back(std::move(distinct));
   }
+  for (std::size_t node = 0; node < pairs_of.size(); ++node) {
+    auto& links = program_->pair_links_;
+    program_->nodes_[node].pairs = static_cast<std::uint32_t>(links.size());
+    links.insert(links.end(), pairs_of[node].begin(), pairs_of[node].end());
+    program_->nodes_[node].pairs_end = static_cast<std::uint32_t>(links.size());
+  }
 }
 
-std::unique_ptr<GuardProgram> Builder::build(PyFunctionObject* entry) {
+std::unique_ptr<GuardProgram> Builder::build(PyFunctionObject* entry, const std::vector<const Source*>& inputs) {
   program_->check_of_.assign(program_->guards_.size(), 0);
   program_->checks_.reserve(program_->guards_.size());  // the hot program points into it
   if (entry != nullptr) program_->globals_ = program_->hold_.keep(entry->func_globals);
+  for (const Source* input : inputs) plan_for(input);
   place_guards();
   copy_sources();
   add_checks(ambient_, kNone);
@@ -400,14 +438,16 @@ std::unique_ptr<GuardProgram> Builder::build(PyFunctionObject* entry) {
   for (const auto& node : program_->nodes_)
     steps += node.source->step == Step::Member || node.source->step == Step::Item;
   program_->temporaries_.reserve(2 * steps);
+  for (const Source* input : inputs)
+    program_->inputs_.push_back(plans_[plan_of_[static_cast<std::size_t>(input->id)]].node);
   for (Guard& guard : program_->guards_) guard.operand = {};  // held or watched now
   program_->hold_.seal();
   return std::move(program_);
 }
 
 std::unique_ptr<GuardProgram> GuardProgram::compile(const source::SourceTable& sources, std::vector<Guard> guards,
-                                                    PyFunctionObject* entry) {
-  return Builder(sources, std::move(guards)).build(entry);
+                                                    PyFunctionObject* entry, const std::vector<const Source*>& inputs) {
+  return Builder(sources, std::move(guards)).build(entry, inputs);
 }
 
 }  // namespace pellucid::guards

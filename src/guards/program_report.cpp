@@ -53,7 +53,8 @@ GuardProgram::Operands GuardProgram::operands_of(std::size_t check, const std::v
   }
   for (const Pair& pair : pairs_) {
     if (pair.check != check) continue;
-    operands.value = values[pair.node].get(), operands.other = values[pair.other].get();
+    operands.value = related_value(nodes_[pair.node], values[pair.node].get());
+    operands.other = related_value(nodes_[pair.other], values[pair.other].get());
     operands.present = operands.value != nullptr && operands.other != nullptr;
   }
   for (const Distinct& distinct : distincts_) {

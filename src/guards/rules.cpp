@@ -173,17 +173,22 @@ struct Rule<Kind::DICT_CONTAINS> {
 };
 
 template <>
-struct Rule<Kind::ATTR_ABSENT> {
+struct Rule<Kind::HAS_ATTR> {
   static constexpr const char* kSuggestion = "set attributes in __init__, not between calls";
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
-    return py::native_instance_attr(v, c.operand) == nullptr;
+    return (py::native_instance_attr(v, c.operand) != nullptr) == (c.number != 0);
   }
-  static std::string expected(const Check& c) { return std::string("no instance attribute ").append(show(c.operand)); }
+  static std::string expected(const Check& c) {
+    return std::string(c.number != 0 ? "the" : "no").append(" instance attribute ").append(show(c.operand));
+  }
   static std::string found(const Check& c, PyObject* v, PyObject*) {
-    return show(py::native_instance_attr(v, c.operand));
+    return c.number != 0 ? "no such attribute" : show(py::native_instance_attr(v, c.operand));
   }
   static std::string code(const Check& c, const CodeText& t) {
-    return py::repr_of(c.operand).append(" not in getattr(").append(t.value).append(", '__dict__', ())");
+    return py::repr_of(c.operand)
+        .append(c.number != 0 ? " in getattr(" : " not in getattr(")
+        .append(t.value)
+        .append(", '__dict__', ())");
   }
 };
 

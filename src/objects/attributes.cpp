@@ -71,7 +71,7 @@ PyObject* Tracer::instance_get(PyObject* object, PyObject* name) {
       if (value == nullptr && PyErr_Occurred()) py::throw_pending();
       if (source != nullptr && !written(it->second, name)) {
         if (value == nullptr)
-          guard(Kind::ATTR_ABSENT, source, py::Owned<>::share(name));
+          guard(Kind::HAS_ATTR, source, py::Owned<>::share(name));
         else
           saw(value, capture_->sources.instance_attr(source, name));
       }
@@ -81,7 +81,7 @@ PyObject* Tracer::instance_get(PyObject* object, PyObject* name) {
   PyObject* value = py::instance_attr(object, name);
   if (source != nullptr) {
     if (value == nullptr)
-      guard(Kind::ATTR_ABSENT, source, py::Owned<>::share(name));
+      guard(Kind::HAS_ATTR, source, py::Owned<>::share(name));
     else
       saw(value, capture_->sources.instance_attr(source, name));
   }
@@ -146,7 +146,7 @@ Result Tracer::enum_attribute(PyObject* member, PyObject* name) {
   if (PyObject* own = py::instance_attr(member, entry.get())) {
     saw(own, capture_->sources.instance_attr(source, entry.get()));
   } else {
-    guard(Kind::ATTR_ABSENT, source, std::move(entry));
+    guard(Kind::HAS_ATTR, source, std::move(entry));
     saw_constant(value.get());
   }
   return Result::of(std::move(value));

@@ -232,10 +232,7 @@ bool Tracer::dict_contains(PyObject* dict, PyObject* key) {
   const Source* source = source_of(dict);
   if (source != nullptr && !(it != shadows_.end() && written(it->second, key))) {
     if (source->step == source::Step::DictOf && PyUnicode_CheckExact(key)) {
-      if (found == 0)
-        guard(Kind::ATTR_ABSENT, source->base, py::Owned<>::share(key));
-      else
-        guard(Kind::DICT_CONTAINS, source, py::Owned<>::share(key), 1);
+      guard(Kind::HAS_ATTR, source->base, py::Owned<>::share(key), found);
     } else {
       guard(Kind::DICT_CONTAINS, source, py::Owned<>::share(key), found);
     }

@@ -19,7 +19,8 @@ namespace pellucid::runtime {
 struct Entry {
   py::Owned<PyFunctionObject> region;
   std::unique_ptr<guards::GuardProgram> guards;
-  py::Owned<> graph_call;  // what the region calls; empty when it has no graph
+  PyObject* input_loader = nullptr;  // of the region (borrowed from it), or null
+  py::Owned<> graph_call;            // what the region calls; empty when it has no graph
   std::int64_t hits = 0;
   int number = 0;  // "__compiled_fn_<number>"
 };

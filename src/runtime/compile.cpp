@@ -120,7 +120,8 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, PyObject* backend
   entry->number = next_region.fetch_add(1);
   const std::size_t guard_count = capture.guards.size();
   // Guards first: they describe the world before the backend runs anything.
-  entry->guards = guards::GuardProgram::compile(capture.sources, capture.guards.release(), function);
+  entry->guards = guards::GuardProgram::compile(capture.sources, capture.guards.release(), function,
+                                                codegen::graph_inputs(capture));
   const double guards = milliseconds_since(begin) - finish;
   if (calls_graph(capture)) {
     const GraphFacts facts{writes_inputs(capture), backend_name(backend) != "eager"};
@@ -128,8 +129,10 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, PyObject* backend
     entry->graph_call = make_graph_call(call_backend(capture, backend).get(), facts, std::move(before));
   }
   const std::int64_t start = events::now();
-  entry->region = codegen::emit(capture, entry->graph_call.get(),
-                                std::string("__compiled_fn_").append(std::to_string(entry->number)));
+  auto region = codegen::emit(capture, entry->graph_call.get(),
+                              std::string("__compiled_fn_").append(std::to_string(entry->number)));
+  entry->region = std::move(region.function);
+  entry->input_loader = region.input_loader;
   events::count(Counter::Guards, static_cast<std::int64_t>(guard_count));
   events::count(Counter::Ops, static_cast<std::int64_t>(capture.graph.op_count()));
   events::record("entry", place_of(function),

@@ -80,7 +80,7 @@ PyObject* call_compiled(PyObject* object, PyObject* const* args, std::size_t nar
   BoundArguments bound;
   if (!bind_quietly(bound, call)) return call.run_eagerly();
   if (const Entry* entry = cache->find(bound.slots(), call.function->func_closure))
-    return run_region(*entry, call, bound);
+    return run_region(*entry, call, bound, true);
   return call_slowly(self, call, bound);
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/dispatch.h"
 
 #include "base/events.h"
+#include "codegen/input_loader.h"
 #include "runtime/compile.h"
 #include "runtime/graph_call.h"
 
@@ -133,7 +134,10 @@ PyObject* run_with_inner_functions(Cache& cache, const Call& call) {
   return call.run_eagerly();
 }
 
-PyObject* run_region(const Entry& entry, const Call& call, const BoundArguments& bound) {
+PyObject* run_region(const Entry& entry, const Call& call, const BoundArguments& bound, bool just_checked) {
+  PyObject* const loader = entry.input_loader;
+  const codegen::ReadyInputs inputs(loader,
+                                    just_checked && loader != nullptr ? entry.guards->gathered() : py::Owned<>());
   const auto region = region_for(entry, call.function);
   if (!region) return nullptr;
   PyObject* const graph = entry.graph_call.get();  // kept alive by the region; the entry may be dropped meanwhile
@@ -161,7 +165,7 @@ py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, b
     return py::take(run_with_inner_functions(cache, call));
   }
   const Entry* entry = cache.add(std::move(attempt.entry));
-  return py::take(run_region(*entry, call, bound));
+  return py::take(run_region(*entry, call, bound, false));
 }
 
 }  // namespace pellucid::runtime

@@ -1,5 +1,7 @@
 #include "source/source.h"
 
+#include <structmember.h>
+
 #include "py/cpython311.h"
 #include "py/native_lookup.h"
 
@@ -50,7 +52,16 @@ PyObject* load_item(PyObject* base, std::int64_t index, py::Owned<>& fresh) noex
 PyObject* load_member(PyObject* base, PyObject* name, py::Owned<>& fresh) noexcept {
   PyObject* descriptor = py::type_lookup(Py_TYPE(base), name);
   if (descriptor == nullptr) return nullptr;
-  if (!Py_IS_TYPE(descriptor, &PyMemberDescr_Type) && !Py_IS_TYPE(descriptor, &PyGetSetDescr_Type)) return nullptr;
+  const bool member = Py_IS_TYPE(descriptor, &PyMemberDescr_Type);
+  if (!member && !Py_IS_TYPE(descriptor, &PyGetSetDescr_Type)) return nullptr;
+  if (member) {  // a slot that is an object: the object is in there, no need to make anything
+    const PyMemberDef* def = reinterpret_cast<PyMemberDescrObject*>(descriptor)->d_member;
+    const bool is_object = def->type == T_OBJECT_EX || def->type == T_OBJECT;
+    if (is_object && PyObject_TypeCheck(base, PyDescr_TYPE(descriptor)) && (def->flags & PY_AUDIT_READ) == 0) {
+      PyObject* value = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(base) + def->offset);
+      return value == nullptr && def->type == T_OBJECT ? Py_None : value;
+    }
+  }
   fresh = py::Owned<>::steal(
       Py_TYPE(descriptor)->tp_descr_get(descriptor, base, reinterpret_cast<PyObject*>(Py_TYPE(base))));
   if (!fresh) PyErr_Clear();
