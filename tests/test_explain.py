@@ -46,6 +46,7 @@ def inputs():
 def test_F01_type_and_fields():
     output = pellucid.explain(whole)(*inputs())
     assert isinstance(output, ExplainOutput)
+    assert (output.op_count, len(output.ops_per_graph), bool(output.out_guards)) == (5, 1, True)
     assert (output.graph_count, output.graph_break_count, output.break_reasons) == (1, 0, [])
     assert all(isinstance(graph, torch.fx.GraphModule) for graph in output.graphs)
     assert re.search(r"^capture +\d+\.\d+ +\d", output.compile_times, re.M)
@@ -128,6 +129,15 @@ def test_F04_graph_break_count():
 
     output = pellucid.explain(again)(torch.ones(3), torch.ones(4))  # another size: another graph
     assert (output.graph_count, output.graph_break_count) == (2, 1)
+
+
+def test_F04_recompiles_count_as_breaks_without_a_reason():
+    watched = ExplainWithBackend("eager")
+    compiled = pellucid.compile(normalize, backend=watched)
+    for size in (3, 4, 3):
+        assert torch.equal(compiled(torch.ones(size)), normalize(torch.ones(size)))
+    output = watched.output()
+    assert (output.graph_count, output.graph_break_count, output.break_reasons) == (2, 1, [])
 
 
 def test_F05_op_count_is_of_functions_only():
@@ -226,7 +236,7 @@ def test_F10_no_code_used_and_none_left():
     assert pellucid.explain(compiled)(*inputs()).graph_count == 1  # captured anew
     assert counter.count == 1
     assert pellucid.cache_entries(compiled) == []
-    assert torch.equal(compiled(*inputs()), first)
+    assert torch.equal(compiled(*inputs()), first) and torch.equal(first, whole(*inputs()))
     assert counter.count == 2
 
 
