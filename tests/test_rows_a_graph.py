@@ -183,7 +183,20 @@ class Holder:
     def __init__(self):
         self.slot = torch.rand(3)
         self.attribute = torch.rand(3)
-        self.table = {"a b": torch.rand(3), 3: [torch.rand(3)], torch.float32: torch.rand(3)}
+        self.table = {
+            "a b": torch.rand(3),
+            3: [torch.rand(3)],
+            torch.float32: torch.rand(3),
+            (1, torch.int8): torch.rand(3),
+        }
+
+    @classmethod
+    def of(cls, x, weight=torch.full((3,), 0.5)):
+        return x * weight
+
+    @staticmethod
+    def twice(x, weight=torch.full((3,), 2.0)):
+        return x * weight
 
     @property
     def total(self, weight=torch.full((3,), 0.25)):
@@ -215,15 +228,19 @@ def arguments(x, *args, key, **kwargs):
 
 def of_instances(x):
     table = HOLDER.table
-    return x + HOLDER.slot + HOLDER.attribute + table["a b"] + table[3][0] + table[torch.float32]
+    return x + HOLDER.slot + HOLDER.attribute + table["a b"] + table[3][0] + table[torch.float32] + table[1, torch.int8]
 
 
 def of_classes(x, holder):
-    return x + HOLDER.of_class + holder.total
+    return Holder.of(x) + HOLDER.of_class + holder.total + holder.twice(x)
+
+
+def with_nested_default(x, weights=(1, (torch.full((3,), 6.0),))):
+    return x * weights[1][0]
 
 
 def of_functions(x):
-    return INNER(with_default(x))
+    return with_nested_default(INNER(with_default(x)))
 
 
 def of_another_module(x):

@@ -43,10 +43,30 @@ std::string replaced(std::string text, const std::string& what, const std::strin
   return text;
 }
 
+bool is_written_as_it_prints(PyObject* key) {
+  const Cat cat = cat_of(key);
+  if (!PyTuple_CheckExact(key)) return is_atom(cat) && cat != Cat::EnumMember;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
+    if (!is_written_as_it_prints(PyTuple_GET_ITEM(key, i))) return false;
+  }
+  return true;
+}
+
 // A dtype and the like as a key.
 std::string key_text(const Source* at) {
-  const bool is_key = at->step == Step::DictItem && cat_of(at->operand.get()) == Cat::TorchAtom;
+  const bool is_key = at->step == Step::DictItem && is_written_as_it_prints(at->operand.get());
   return is_key ? py::repr_of(at->operand.get()) : std::string();
+}
+
+// "[1][0]": where an object is in a tuple of tuples.
+std::string place_in(PyObject* tuple, PyObject* object) {
+  if (tuple == nullptr || !PyTuple_CheckExact(tuple)) return {};
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(tuple, i);
+    const std::string inner = item == object ? std::string() : place_in(item, object);
+    if (item == object || !inner.empty()) return "[" + std::to_string(i) + "]" + inner;
+  }
+  return {};
 }
 
 class Namer {
@@ -125,21 +145,20 @@ class Namer {
     PyObject* found = PyTuple_GET_ITEM(guard.operand.get(), 1);
     const std::string name = "." + py::text_of(PyTuple_GET_ITEM(guard.operand.get(), 0));
     if (found == object) return below(guard.source, name);
-    if (!Py_IS_TYPE(found, &PyProperty_Type)) return {};
-    auto getter = py::take(PyObject_GetAttrString(found, "fget"));
-    return getter.get() == object ? below(guard.source, name + ".fget") : "";
+    const auto is_its = [&](const char* member) {
+      return py::take(PyObject_GetAttrString(found, member)).get() == object;
+    };
+    if (Py_IS_TYPE(found, &PyProperty_Type)) return is_its("fget") ? below(guard.source, name + ".fget") : "";
+    if (Py_IS_TYPE(found, &PyClassMethod_Type))
+      return is_its("__func__") ? below(guard.source, name + ".__func__") : "";
+    return Py_IS_TYPE(found, &PyStaticMethod_Type) && is_its("__func__") ? below(guard.source, name) : "";
   }
 
   // Its defaults, the cells of its closure, its globals.
   std::string function_path(const Guard& guard, PyObject* object) {
     const auto in_tuple = [&](PyObject* tuple, const char* member) -> std::string {
-      if (tuple == object) return below(guard.source, member);
-      if (tuple == nullptr || !PyTuple_Check(tuple)) return {};
-      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
-        if (PyTuple_GET_ITEM(tuple, i) == object)
-          return below(guard.source, std::string(member) + "[" + std::to_string(i) + "]");
-      }
-      return {};
+      const std::string place = place_in(tuple, object);
+      return tuple == object || !place.empty() ? below(guard.source, member + place) : "";
     };
     if (PyTuple_GET_ITEM(guard.operand.get(), 2) == object) return below(guard.source, ".__kwdefaults__");
     std::string found = in_tuple(PyTuple_GET_ITEM(guard.operand.get(), 1), ".__defaults__");
