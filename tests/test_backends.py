@@ -140,7 +140,7 @@ def test_eager_imports_no_compiler():
 # The contract
 
 
-def test_a_callable_gets_the_module_and_the_inputs(inputs):
+def test_D01_D02_a_callable_gets_the_module_and_the_inputs(inputs):
     seen = []
 
     def backend(gm, example_inputs):
@@ -159,7 +159,7 @@ def test_a_callable_gets_the_module_and_the_inputs(inputs):
 @pytest.mark.parametrize(
     "wrap", [lambda gm: gm, lambda gm: gm.forward, lambda gm: torch.fx.Interpreter(gm).run, lambda gm: gm.__call__]
 )
-def test_what_a_backend_may_return(inputs, wrap):
+def test_D01_what_a_backend_may_return(inputs, wrap):
     gm, examples = mlp_module(*inputs)
     compiled = call_backend(gm, examples, lambda gm, example_inputs: wrap(gm))
     assert torch.equal(compiled(*inputs)[0], mlp(*inputs))
@@ -195,7 +195,7 @@ def failing_backend(gm, example_inputs):
     raise Planted("planted text")
 
 
-def test_failures_name_the_backend_and_keep_the_exception(inputs):
+def test_D10_failures_name_the_backend_and_keep_the_exception(inputs):
     import traceback
 
     gm, examples = mlp_module(*inputs)
@@ -208,7 +208,7 @@ def test_failures_name_the_backend_and_keep_the_exception(inputs):
 
 
 @pytest.mark.parametrize("result", [None, 3, "text"])
-def test_a_result_that_cannot_be_called(inputs, result):
+def test_D01_a_result_that_cannot_be_called(inputs, result):
     gm, examples = mlp_module(*inputs)
     with pytest.raises(BackendCompilerFailed, match="did not return callable"):
         call_backend(gm, examples, lambda gm, example_inputs: result)
@@ -227,7 +227,7 @@ def test_requests_to_skip_pass_through(inputs):
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_global_state_is_left_alone(inputs, fails):
+def test_D14_global_state_is_left_alone(inputs, fails):
     import random
 
     def backend(gm, example_inputs):

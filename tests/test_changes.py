@@ -2609,7 +2609,7 @@ def why_not(f, args):
 
 
 @pytest.mark.parametrize("make", CASES, ids=[c.__name__ for c in CASES])
-def test_change(make, counting):
+def test_B01_change(make, counting):
     compiled, outcomes = {}, []
     for f, *args in make():
         if f not in compiled:

@@ -224,7 +224,7 @@ def test_input_loader_after_a_class_gets_other_attributes_first():
         assert list(emitted.calls.pop()) == [getattr(each, name) for name in names]
 
 
-def test_names_do_not_clash_with_the_users(request):  # C18
+def test_C18_names_do_not_clash_with_the_users():
     def g(tmp_0, graph_out_0, new_list, __compiled_fn_0, dict, globals_of_test_codegen):
         len_1 = tmp_0
         return len_1

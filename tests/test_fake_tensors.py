@@ -467,7 +467,7 @@ def test_B06_tensor_spec_sees_every_property():
     }
     for word, tensor in other.items():
         assert not spec.matches(tensor) and word in spec.mismatch(tensor), word
-    assert spec.mismatch(torch.ones(2, 4)) == "size at index 1 mismatch, expected 3, actual 4"
+    assert spec.mismatch(torch.ones(2, 4)) == "size mismatch at index 1, expected 3, actual 4"
     with torch.inference_mode():
         assert not spec.matches(make())
     complex_spec = A.TensorSpec.of(torch.ones(2, dtype=torch.complex64))

@@ -187,7 +187,7 @@ def test_truncation_takes_back_names_and_users():
 # Simplification
 
 
-def test_dead_reads_and_then_unused_inputs_go():
+def test_D16_dead_reads_and_then_unused_inputs_go():
     g = GraphBuilder()
     x, y, z = (g.placeholder(f"L['{n}']") for n in "xyz")
     pair = g.call_function(operator.getitem, (z, 0))
@@ -597,7 +597,7 @@ def test_example_values():
         assert (node.op == "output") == ("example_value" not in node.meta)
 
 
-def test_sources_of_inputs():
+def test_D05_sources_of_inputs():
     weight = torch.nn.Parameter(W)
     lin = torch.nn.Linear(3, 3, bias=False)
     lin.weight = weight

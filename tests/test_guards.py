@@ -444,7 +444,7 @@ def test_CELL_EMPTY_and_contents():
     assert not passes(empty, closure=f.__closure__)
 
 
-def test_TENSOR_MATCH():
+def test_B06_TENSOR_MATCH():
     x = torch.zeros(2, 3)
     p = one("TENSOR_MATCH", x)
     assert passes(p, x) and passes(p, torch.ones(2, 3))

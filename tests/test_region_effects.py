@@ -233,7 +233,7 @@ def picture(value, seen):
 
 
 @pytest.mark.parametrize("function", CASES, ids=lambda function: function.__name__)
-def test_same_as_eager(function):
+def test_C12_same_as_eager(function):
     pellucid.reset()
     compiled = pellucid.compile(function, backend="eager", fullgraph=True)
     states, inputs = (State(), State()), (torch.arange(3.0), torch.arange(3.0))

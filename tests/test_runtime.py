@@ -229,7 +229,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize("function", SIGNATURES, ids=lambda f: f.__name__)
-def test_signature_forms(function):
+def test_C17_signature_forms(function):
     compiled = pellucid.compile(function, backend="eager")
     for args, kwargs in CALLS * 2:
         assert_as_eager(compiled, function, *args, **kwargs)
@@ -556,17 +556,17 @@ def test_wrong_targets():
     with pytest.raises(TypeError, match="ScriptModule"):
         pellucid.compile(torch.jit.script(torch.nn.Linear(2, 2)), backend="eager")
     with pytest.raises(TypeError, match=r"made by|compiled by pellucid"):
-        pellucid.cache_entries(double)
+        pellucid.guard_failures(double)
     with pytest.raises(TypeError, match="needs a callable"):
         pellucid.disable(5)
 
 
-def test_backend_that_returns_nothing():
+def test_D01_backend_that_returns_nothing():
     with pytest.raises(pellucid.errors.BackendCompilerFailed, match="did not return callable"):
         pellucid.compile(double, backend=lambda gm, inputs: None)(X)
 
 
-def test_backend_that_raises():
+def test_D10_backend_that_raises():
     def bad(gm, inputs):
         raise ZeroDivisionError("on purpose")
 

@@ -16,6 +16,8 @@ import torch
 from torch._guards import GuardSource, Source
 from torch.fx.graph_module import GraphModule, _assign_attr
 
+from pellucid.errors import frame_summary
+
 __all__ = ["CapturedGraphModule", "GraphCompileReason", "GraphInput", "InputSource", "call_backend"]
 
 
@@ -303,7 +305,9 @@ class _FrameTexts:
         return positions[offset // 2]
 
 
-def call_backend(gm, example_inputs, backend, **kwargs):
+def call_backend(gm, example_inputs, backend, compile_id, code, returned_at):
+    """Called by `_core`. The region ends at offset `returned_at` of `code`."""
     from pellucid.backends import call_backend as call
 
-    return call(gm, example_inputs, backend, **kwargs)
+    reason = GraphCompileReason("return_value", [frame_summary(code, returned_at)])
+    return call(gm, example_inputs, backend, reason=reason, compile_id=compile_id)

@@ -286,17 +286,26 @@ def break_reasons(compiled: Any = None) -> list[errors.BreakRecord]:
     return _core.break_reasons(_compiled_function_of(compiled))
 
 
-def cache_entries(compiled: Any) -> list[dict[str, Any]]:
-    """The entries of a compiled function or module, the one used last first: its code, function, guards (text) and hits.
+def cache_entries(target: Any) -> list[dict[str, Any]]:
+    """The entries of a compiled function or module, the one used last first: code, function, guards, scope and hits.
+
+    The guards are Python expressions. All of them hold, evaluated with `scope` and the locals of a call as `L`, when the
+    entry fits the call. (`G` are the globals, `F` the cells of the closure, `C` constants; `HOLDS` asks the core.)
+
+    Args:
+        target: what `pellucid.compile` gave; or a function or code object: the entries of all that was compiled from it.
 
     Raises:
-        TypeError: `compiled` was not made by `pellucid.compile`.
+        TypeError: `target` is nothing of the kind.
 
     Example:
-        >>> len(pellucid.cache_entries(f))
-        1
+        >>> (entry,) = pellucid.cache_entries(f)
+        >>> all(eval(guard, {**entry["scope"], "L": {"x": torch.ones(3)}}) for guard in entry["guards"])
+        True
     """
-    return _core.cache_entries(_compiled_function_of(compiled))
+    if isinstance(target, (types.FunctionType, types.CodeType)):
+        return _core.cache_entries(target)
+    return _core.cache_entries(_compiled_function_of(target))
 
 
 def guard_failures(compiled: Any) -> list[str]:
@@ -307,7 +316,7 @@ def guard_failures(compiled: Any) -> list[str]:
 
     Example:
         >>> pellucid.guard_failures(f)
-        ["L['x']: size mismatch at index 0, expected 2, actual 3"]
+        ["TENSOR_MATCH L['x']: expected f32[2] cpu requires_grad=False, found size mismatch at index 0, expected 2, ..."]
     """
     return _core.guard_failures(_compiled_function_of(compiled))
 

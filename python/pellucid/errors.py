@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import traceback
 import types
 from dataclasses import dataclass, field
@@ -70,12 +71,10 @@ class BreakRecord:
 _stops: collections.deque[BreakRecord] = collections.deque(maxlen=1000)
 
 
-def _frame_summary(code: types.CodeType, offset: int) -> traceback.FrameSummary:
-    line, end_line, column, end_column = code.co_firstlineno, None, None, None
-    for index, position in enumerate(code.co_positions()):
-        if index == offset // 2:
-            line, end_line, column, end_column = position
-            break
+def frame_summary(code: types.CodeType, offset: int) -> traceback.FrameSummary:
+    """The instruction at this byte offset, as a line of a traceback."""
+    nowhere = (code.co_firstlineno, None, None, None)
+    line, end_line, column, end_column = next(itertools.islice(code.co_positions(), offset // 2, None), nowhere)
     return traceback.FrameSummary(
         code.co_filename,
         line if line is not None else code.co_firstlineno,
@@ -103,7 +102,7 @@ def _record_stop(
     """
     if exception is not None and str(exception) not in message:
         message = f"{message} ({type(exception).__name__}: {exception})"
-    frames = [_frame_summary(frame_code, offset) for frame_code, offset in stack]
+    frames = [frame_summary(frame_code, offset) for frame_code, offset in stack]
     record = BreakRecord(code, name, message, hint, function_code.co_qualname, frames)
     _stops.append(record)
     on_stop = getattr(getattr(backend, "function", None), "_on_stop", None)

@@ -46,8 +46,9 @@ std::string device_text(const c10::Device& device) {
 
 const char* bool_text(bool value) { return value ? "True" : "False"; }
 
-std::string differs(const std::string& what, const std::string& expected, const std::string& actual) {
-  return what + " mismatch, expected " + expected + ", actual " + actual;
+std::string differs(const std::string& what, const std::string& expected, const std::string& actual,
+                    const std::string& place = "") {
+  return what + " mismatch" + place + ", expected " + expected + ", actual " + actual;
 }
 
 }  // namespace
@@ -128,8 +129,7 @@ std::string TensorSpec::mismatch(PyObject* object) const {
        {std::tuple{"size", d.sizes(), impl.sizes()}, std::tuple{"stride", d.strides(), impl.strides()}}) {
     for (std::uint32_t i = 0; i < d.ndim; ++i) {
       if (want[i] != have[i]) {
-        return differs(std::string(what) + " at index " + std::to_string(i), std::to_string(want[i]),
-                       std::to_string(have[i]));
+        return differs(what, std::to_string(want[i]), std::to_string(have[i]), " at index " + std::to_string(i));
       }
     }
   }

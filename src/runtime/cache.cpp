@@ -82,6 +82,12 @@ Entry* Cache::add(std::unique_ptr<Entry> entry) {
   return entries_.front().get();
 }
 
+std::pair<int, int> Cache::next_compile_id() noexcept {
+  static int next_number = 0;  // guarded by the GIL
+  if (number_ < 0) number_ = next_number++;
+  return {number_, compiles_++};
+}
+
 void Cache::drop_dead() {
   std::vector<std::unique_ptr<Entry>> living, dead;
   for (auto& entry : entries_) (entry->guards->alive() ? living : dead).push_back(std::move(entry));
@@ -132,6 +138,14 @@ py::Owned<> cache_for(const CacheKey& key) {
 }
 
 Cache* cache_of(PyObject* cache_object) noexcept { return reinterpret_cast<CacheObject*>(cache_object)->cache; }
+
+std::vector<py::Owned<>> caches_of(PyObject* code) {
+  std::vector<py::Owned<>> found;
+  for (const auto& [key, object] : registry()) {
+    if (key.code == code) found.push_back(py::Owned<>::share(reinterpret_cast<PyObject*>(object)));
+  }
+  return found;
+}
 
 void reset_all() {
   std::vector<py::Owned<>> all;  // held: dropping entries may drop caches

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "guards/program.h"
@@ -50,6 +51,9 @@ class Cache {
   void drop_dead();  // entries that can never hold again: an object they depend on is gone
   const std::vector<std::unique_ptr<Entry>>& entries() const noexcept { return entries_; }
 
+  // (number of this cache, how many compiles it saw before): names one compile, as torch._guards.CompileId does.
+  std::pair<int, int> next_compile_id() noexcept;
+
   // Forgets everything: entries, stops, the reached limit.
   void reset();
   int traverse(visitproc visit, void* arg) const;
@@ -74,11 +78,13 @@ class Cache {
   CacheKey key_;
   py::Owned<> code_, globals_, backend_, instance_;
   std::vector<std::unique_ptr<Entry>> entries_;
+  int number_ = -1, compiles_ = 0;
 };
 
 // A Python object that owns a Cache.
-py::Owned<> cache_for(const CacheKey& key);        // the one in use, or a new one
-Cache* cache_of(PyObject* cache_object) noexcept;  // of what cache_for gave
+py::Owned<> cache_for(const CacheKey& key);          // the one in use, or a new one
+Cache* cache_of(PyObject* cache_object) noexcept;    // of what cache_for gave
+std::vector<py::Owned<>> caches_of(PyObject* code);  // whatever their globals, backend and instance
 void reset_all();
 void initialise_cache_type(PyObject* module);
 

@@ -78,13 +78,16 @@ py::Owned<> example_inputs(const objects::Capture& capture) {
   return inputs;
 }
 
-py::Owned<> call_backend(const objects::Capture& capture, PyObject* backend) {
+py::Owned<> call_backend(const objects::Capture& capture, Cache& cache) {
   const std::int64_t start = events::now();
   auto module = backend::graph_module(capture);
   const double hand_off = milliseconds_since(start);
   auto inputs = example_inputs(capture);
-  auto call = py::import_attr("pellucid.backends", "call_backend");
-  auto compiled = py::take(PyObject_CallFunctionObjArgs(call.get(), module.get(), inputs.get(), backend, nullptr));
+  const auto [frame, compilation] = cache.next_compile_id();
+  auto call = py::import_attr("pellucid._fx", "call_backend");
+  auto compiled =
+      py::take(PyObject_CallFunction(call.get(), "OOO(ii)Oi", module.get(), inputs.get(), cache.key().backend, frame,
+                                     compilation, capture.function->func_code, capture.returned_at));
   events::count(Counter::Graphs);
   events::record("backend", "", {{"hand_off_ms", hand_off}, {"backend_ms", milliseconds_since(start) - hand_off}});
   return compiled;
@@ -112,7 +115,7 @@ std::string backend_name(PyObject* backend) {
   return py::text_of(name.get());
 }
 
-std::unique_ptr<Entry> build_entry(PyFunctionObject* function, PyObject* backend, objects::Capture& capture) {
+std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, objects::Capture& capture) {
   const std::int64_t begin = events::now();
   codegen::finish_graph(capture);
   const double finish = milliseconds_since(begin);
@@ -124,9 +127,9 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, PyObject* backend
                                                 codegen::graph_inputs(capture));
   const double guards = milliseconds_since(begin) - finish;
   if (calls_graph(capture)) {
-    const GraphFacts facts{writes_inputs(capture), backend_name(backend) != "eager"};
+    const GraphFacts facts{writes_inputs(capture), backend_name(cache.key().backend) != "eager"};
     auto before = aten::GlobalState::now();
-    entry->graph_call = make_graph_call(call_backend(capture, backend).get(), facts, std::move(before));
+    entry->graph_call = make_graph_call(call_backend(capture, cache).get(), facts, std::move(before));
   }
   const std::int64_t start = events::now();
   auto region = codegen::emit(capture, entry->graph_call.get(),
@@ -193,13 +196,14 @@ std::int64_t config_number(const char* name) {
   return number;
 }
 
-Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, PyObject* backend) {
+Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cache& cache) {
   const CompilingScope scope;
+  PyObject* const backend = cache.key().backend;
   try {
     trace::Outcome outcome = traced(function, locals);
     if (!outcome.capture) return stopped(function, backend, outcome.stop);
     Attempt attempt;
-    attempt.entry = build_entry(function, backend, *outcome.capture);
+    attempt.entry = build_entry(function, cache, *outcome.capture);
     return attempt;
   } catch (const GraphBreak& split) {
     return stopped(function, backend, split);

@@ -22,7 +22,7 @@ struct Attempt {
 
 // `locals` are the bound arguments of `function`, all owned by the caller. Throws PythonError for what the user must
 // see: the backend's failure, KeyboardInterrupt, want of memory.
-Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, PyObject* backend);
+Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cache& cache);
 
 // An option of pellucid.config.
 std::int64_t config_number(const char* name);

@@ -252,6 +252,47 @@ py::Owned<> strings(const std::vector<std::string>& texts) {
   return list;
 }
 
+// HOLDS(guard, value) in the guard strings of an entry, for guards that Python cannot express. Bound to (the cache
+// object, the entry's number): the entry may be gone by the time somebody asks.
+PyObject* holds(PyObject* bound, PyObject* args) {
+  Py_ssize_t guard = 0;
+  PyObject* value = nullptr;
+  if (!PyArg_ParseTuple(args, "nO:HOLDS", &guard, &value)) return nullptr;
+  const long number = PyLong_AsLong(PyTuple_GET_ITEM(bound, 1));
+  for (const auto& entry : cache_of(PyTuple_GET_ITEM(bound, 0))->entries()) {
+    if (entry->number != number) continue;
+    return PyBool_FromLong(entry->guards->holds(static_cast<std::size_t>(guard), value));
+  }
+  Py_RETURN_FALSE;
+}
+
+PyMethodDef kHolds{"HOLDS", holds, METH_VARARGS, "Whether guard number `guard` of this entry holds for `value`."};
+
+// The closure of a region as {name: cell}.
+py::Owned<> cells_of(PyFunctionObject* function) {
+  auto cells = py::take(PyDict_New());
+  if (function->func_closure == nullptr) return cells;
+  auto names = py::take(PyCode_GetFreevars(reinterpret_cast<PyCodeObject*>(function->func_code)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names.get()); ++i) {
+    py::check(
+        PyDict_SetItem(cells.get(), PyTuple_GET_ITEM(names.get(), i), PyTuple_GET_ITEM(function->func_closure, i)));
+  }
+  return cells;
+}
+
+py::Owned<> as_dict(const Entry& entry, PyObject* cache_object) {
+  auto bound = py::take(Py_BuildValue("(Oi)", cache_object, entry.number));
+  auto holds = py::take(PyCFunction_New(&kHolds, bound.get()));
+  auto constants = entry.guards->constants();
+  auto cells = cells_of(entry.region.get());
+  auto scope = py::take(Py_BuildValue("{s:O,s:O,s:O,s:O}", "G", cache_of(cache_object)->key().globals, "F", cells.get(),
+                                      "C", constants.get(), "HOLDS", holds.get()));
+  auto guards = strings(entry.guards->code_parts());
+  return py::take(Py_BuildValue("{s:O,s:O,s:O,s:O,s:L,s:i}", "code", entry.region->func_code, "function",
+                                entry.region.object(), "guards", guards.get(), "scope", scope.get(), "hits",
+                                static_cast<long long>(entry.hits), "region", entry.number));
+}
+
 }  // namespace
 
 bool is_compiled_function(PyObject* object) noexcept { return Py_IS_TYPE(object, compiled_function_type); }
@@ -264,15 +305,24 @@ py::Owned<> break_reasons_of(PyObject* compiled) {
 
 py::Owned<> guard_failures_of(PyObject* compiled) { return strings(cast(compiled)->cache->guard_failures); }
 
-py::Owned<> cache_entries_of(PyObject* compiled) {
+py::Owned<> cache_entries_of(PyObject* object) {
   auto list = py::take(PyList_New(0));
-  for (const auto& entry : cast(compiled)->cache->entries()) {
-    auto guards = strings(entry->guards->code_parts());
-    auto item = py::take(Py_BuildValue("{s:O,s:O,s:O,s:L,s:i}", "code", entry->region->func_code, "function",
-                                       entry->region.object(), "guards", guards.get(), "hits",
-                                       static_cast<long long>(entry->hits), "region", entry->number));
-    py::check(PyList_Append(list.get(), item.get()));
+  const auto add = [&](PyObject* cache_object) {
+    for (const auto& entry : cache_of(cache_object)->entries()) {
+      py::check(PyList_Append(list.get(), as_dict(*entry, cache_object).get()));
+    }
+  };
+  if (is_compiled_function(object)) {
+    add(cast(object)->cache_object);
+    return list;
   }
+  PyObject* code = PyFunction_Check(object) ? PyFunction_GET_CODE(object) : object;
+  if (!PyCode_Check(code)) {
+    PyErr_Format(PyExc_TypeError, "expected something compiled by pellucid, a function or a code object, got %.200s",
+                 Py_TYPE(object)->tp_name);
+    py::throw_pending();
+  }
+  for (const auto& cache : caches_of(code)) add(cache.get());
   return list;
 }
 

@@ -14,8 +14,9 @@ bool is_compiled_function(PyObject* object) noexcept;
 
 // Records of the stops of all captures of this function, oldest first; a list of pellucid.errors.BreakRecord.
 py::Owned<> break_reasons_of(PyObject* compiled);
-// One dict for each entry: {"code", "function", "guards", "hits", "region"}.
-py::Owned<> cache_entries_of(PyObject* compiled);
+// One dict for each entry: {"code", "function", "guards", "scope", "hits", "region"}. Of a function or code object that
+// is not compiled itself: the entries of whatever was compiled from it.
+py::Owned<> cache_entries_of(PyObject* object);
 // The guards of all entries, also those of functions that were compiled on their own while this one ran:
 // {region: [{"kind", "source", "source_kind", "text", "file", "line", "operation"}, …]}.
 py::Owned<> guards_of(PyObject* compiled);

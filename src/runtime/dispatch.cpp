@@ -83,7 +83,7 @@ Attempt try_to_compile(Cache& cache, const Call& call, const BoundArguments& bou
   const std::int64_t limit = config_number("recompile_limit");
   if (static_cast<std::int64_t>(cache.entries().size()) < limit) {
     note_guard_failures(cache, call, bound);
-    return compile_region(call.function, bound.slots(), cache.key().backend);
+    return compile_region(call.function, bound.slots(), cache);
   }
   if (!cache.limit_reported) report_limit(cache, call, limit, note_guard_failures(cache, call, bound));
   return {};

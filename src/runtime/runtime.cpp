@@ -29,6 +29,10 @@ PyObject* of_compiled(PyObject*, PyObject* object) {
   return py::enter([&] { return read(object); });
 }
 
+PyObject* cache_entries(PyObject*, PyObject* object) {
+  return py::enter([&] { return cache_entries_of(object); });
+}
+
 py::Owned<> as_dict(const events::Event& event) {
   auto numbers = py::take(PyDict_New());
   for (const auto& [name, value] : event.numbers) {
@@ -90,7 +94,7 @@ PyMethodDef kFunctions[] = {
     {"reset", reset, METH_NOARGS, "Drops all compiled code."},
     {"is_compiling", is_compiling, METH_NOARGS, "Whether this thread compiles."},
     {"break_reasons", of_compiled<break_reasons_of>, METH_O, "The recorded stops of a compiled function."},
-    {"cache_entries", of_compiled<cache_entries_of>, METH_O, "The entries of a compiled function, as dicts."},
+    {"cache_entries", cache_entries, METH_O, "The entries of a compiled function, a function or a code object."},
     {"guards_of", of_compiled<guards_of>, METH_O,
      "The guards of the entries of a compiled function and of inner functions, by region."},
     {"guard_failures", of_compiled<guard_failures_of>, METH_O, "Why calls of a compiled function missed."},

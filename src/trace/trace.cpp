@@ -51,8 +51,10 @@ Outcome capture(PyFunctionObject* function, PyObject* const* locals) {
   try {
     auto result = executor.run(function, locals);
     const std::int64_t steps = executor.steps;
+    const int returned_at = executor.top()->at;
     outcome.capture = executor.finish(std::move(result));
     outcome.capture->instructions = steps;
+    outcome.capture->returned_at = returned_at;
     if (!state->matches()) {
       // The region leaves torch in another state: replaying that is the graph's work only when the graph ends there.
       outcome.capture->notes.push_back("leaves global torch state changed: " + state->mismatch());

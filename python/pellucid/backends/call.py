@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
+from torch._guards import CompileId
 
 from pellucid import _core
 from pellucid.backends.errors import BackendCompilerFailed
@@ -62,7 +63,10 @@ def call_backend(gm, example_inputs, backend, *, mode=None, options=None, dynami
     backend = resolve_backend(backend, mode=mode, options=options, dynamic=dynamic)
     if reason is not None:
         gm.compile_subgraph_reason = reason
-    with _undisturbed_state(), _tracing_context(gm, example_inputs, backend, compile_id) as context:
+    if compile_id is not None:
+        frame_id, frame_compile_id = compile_id
+        gm.meta["dynamo_compile_id"] = CompileId(frame_id=frame_id, frame_compile_id=frame_compile_id)
+    with _undisturbed_state(), _tracing_context(gm, example_inputs, backend) as context:
         try:
             compiled = backend(gm, list(example_inputs))
             if not callable(compiled):
@@ -89,12 +93,12 @@ def _guarded(compiled, gm, example_inputs, aot_metadata):
     return _core._storage_guard(compiled, gm.forward, attributes, example_inputs, written)
 
 
-def _tracing_context(gm, example_inputs, backend: Backend, compile_id):
+def _tracing_context(gm, example_inputs, backend: Backend):
     if not backend.aot and not uses_aot():
         return contextlib.nullcontext()
     from pellucid.backends.tracing_context import tracing_context
 
-    return tracing_context(gm, example_inputs, compile_id, replace_fakes=backend.aot)
+    return tracing_context(gm, example_inputs, replace_fakes=backend.aot)
 
 
 @contextlib.contextmanager

@@ -46,10 +46,9 @@ def overlap_of(tensors) -> tuple:
 
 
 @contextlib.contextmanager
-def tracing_context(gm, example_inputs, compile_id=None, *, replace_fakes=True):
-    frame_id, frame_compile_id = compile_id or (next(_next_frame_id), 0)
-    identity = CompileId(frame_id=frame_id, frame_compile_id=frame_compile_id)
-    gm.meta["dynamo_compile_id"] = identity
+def tracing_context(gm, example_inputs, *, replace_fakes=True):
+    if "dynamo_compile_id" not in gm.meta:
+        gm.meta["dynamo_compile_id"] = CompileId(frame_id=next(_next_frame_id), frame_compile_id=0)
     fake_mode = FakeTensorMode(shape_env=ShapeEnv())
     context = _Context(fake_mode)
     for node, example in zip(gm.graph.find_nodes(op="placeholder"), example_inputs):
@@ -61,7 +60,7 @@ def tracing_context(gm, example_inputs, compile_id=None, *, replace_fakes=True):
     if replace_fakes:
         _replace_example_values(gm, fake_mode)
     # While AOTAutograd traces it patches classes and module globals of torch for the whole process: one thread at a time, torch.compile's too.
-    with compile_lock, compile_context(CompileContext(identity)), tracing(context):
+    with compile_lock, compile_context(CompileContext(gm.meta["dynamo_compile_id"])), tracing(context):
         yield context
 
 
