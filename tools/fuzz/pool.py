@@ -1,0 +1,85 @@
+"""Runs checks in forked children, so that a crash or an endless loop is one more difference and not the end of the run."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import select
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+BATCH = 100  # programs of one child
+
+
+def run(work: Callable[[Any], Any], items: list[Any], seconds: float, jobs: int = 1) -> Iterator[tuple[Any, Any]]:
+    """Yields (item, work(item)), in any order; the result is an `Exception` when the child crashed or took more than `seconds`."""
+    waiting = [items[start : start + BATCH] for start in range(0, len(items), BATCH)]
+    children: dict[int, Child] = {}
+    try:
+        while waiting or children:
+            while waiting and len(children) < jobs:
+                child = Child(work, waiting.pop(0))
+                children[child.fd] = child
+            ready, _, _ = select.select(list(children), [], [], seconds)
+            for child in [children[fd] for fd in ready] if ready else list(children.values()):
+                result = child.receive() if ready else TimeoutError(f"more than {seconds} s")
+                item = child.items[child.done] if child.done < len(child.items) else None
+                child.done += 1
+                if isinstance(result, Exception):
+                    child.stop()
+                    del children[child.fd]
+                    if child.items[child.done :]:
+                        waiting.insert(0, child.items[child.done :])
+                if item is not None:
+                    yield item, result
+    finally:
+        for child in children.values():
+            child.stop()
+
+
+class Child:
+    """A forked process that works on `items` and sends what it finds."""
+
+    def __init__(self, work: Callable[[Any], Any], items: list[Any]) -> None:
+        self.items, self.done = items, 0
+        self.fd, writer = os.pipe()
+        gc.freeze()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            self._work(work, os.fdopen(writer, "wb", buffering=0))
+        os.close(writer)
+
+    def _work(self, work: Callable[[Any], Any], out: Any) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            for item in self.items:
+                data = pickle.dumps(work(item))
+                out.write(len(data).to_bytes(4, "big") + data)
+        except BaseException as error:
+            sys.stderr.write(f"fuzz: {type(error).__name__}: {error}\n")
+            os._exit(3)
+        os._exit(0)
+
+    def receive(self) -> Any:
+        head = os.read(self.fd, 4)
+        if len(head) < 4:
+            self.status = os.waitpid(self.pid, 0)[1]
+            self.pid = 0
+            number = os.waitstatus_to_exitcode(self.status)
+            return RuntimeError(f"crash: {signal.Signals(-number).name}" if number < 0 else f"exit {number}")
+        data, length = b"", int.from_bytes(head, "big")
+        while len(data) < length:
+            data += os.read(self.fd, length - len(data))
+        return pickle.loads(data)
+
+    def stop(self) -> None:
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            self.pid = 0
+        os.close(self.fd)

@@ -1,0 +1,154 @@
+"""Runs one program eagerly and compiled, and compares what could be seen after each call.
+
+A program is the text of a module with four functions: `inputs(variant)` gives fresh arguments and keywords, `f` is what is compiled,
+`reset()` puts the module's state back, `change()` changes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import io
+import linecache
+import random
+import sys
+import types
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from snapshot import Snapshot
+
+import pellucid
+
+FILENAME = "<fuzzed program>"
+# Calls of one world: what happens before it, and which inputs it gets. The second call should find the first one's entry.
+SCHEDULE = (("reset", 0), ("reset", 0), ("", 0), ("change", 1), ("", 0), ("reset", 0))
+
+
+@dataclass
+class Report:
+    """What the comparison of one program found."""
+
+    difference: str = ""  # empty: none
+    kind: str = ""  # what differs first, for keeping a difference the same while it is shrunk
+    graphs: int = 0  # compiled in the first call
+    nodes: int = 0
+    breaks: int = 0
+    invalid: bool = False  # not a program: it does not compile, or its own set-up fails
+    raised: bool = False  # the first call ends with an exception
+
+    @property
+    def one_graph(self) -> bool:
+        return self.graphs == 1 and self.breaks == 0
+
+
+class Counting:
+    """The backend "eager", counted."""
+
+    def __init__(self) -> None:
+        self.graphs = self.nodes = 0
+
+    def __call__(self, gm, example_inputs):
+        self.graphs += 1
+        self.nodes += sum(node.op.startswith("call") for node in gm.graph.nodes)
+        return gm.forward
+
+
+class World:
+    """One execution of the program's text, called several times."""
+
+    def __init__(self, source: str, compiled: bool) -> None:
+        linecache.cache[FILENAME] = (len(source), None, source.splitlines(keepends=True), FILENAME)
+        self.module = types.ModuleType("fuzzed")
+        self.module.torch = torch
+        self.backend = Counting()
+        sys.modules["fuzzed"] = self.module
+        self.seed()
+        exec(compile(source, FILENAME, "exec"), self.module.__dict__)
+        self.f = pellucid.compile(self.module.f, backend=self.backend) if compiled else self.module.f
+
+    def seed(self) -> None:
+        random.seed(7)
+        torch.manual_seed(7)
+        torch.set_grad_enabled(True)
+
+    def call(self, before: str, variant: int) -> list[str]:
+        if before:
+            getattr(self.module, before)()
+        args, kwargs = self.module.inputs(variant)
+        arguments, keywords, printed = list(args), dict(kwargs), io.StringIO()
+        view = Snapshot(FILENAME)
+        with contextlib.redirect_stdout(printed):
+            try:
+                result = self.f(*args, **kwargs)
+            except (
+                TimeoutError,
+                RecursionError,
+            ):  # not compared: how deep the stack is when it overflows is nobody's promise
+                raise
+            except (Exception, SystemExit, KeyboardInterrupt) as error:
+                view.add("raised", error)
+                error.__traceback__ = None
+            else:
+                view.add("result", result)
+        view.lines.append(f"printed: {printed.getvalue()!r}")
+        for index, value in enumerate(arguments):
+            view.add(f"args[{index}]", value)
+        for name, value in keywords.items():
+            view.add(f"kwargs[{name!r}]", value)
+        view.namespace(self.module.__dict__)
+        view.lines.append(f"random: {hash(random.getstate())} torch: {hash(bytes(torch.get_rng_state().tolist()))}")
+        view.lines.append(f"grad enabled: {torch.is_grad_enabled()}")
+        torch.set_grad_enabled(True)
+        return view.lines
+
+
+def check(source: str, begin: Callable[[], object] = int, end: Callable[[], object] = int) -> Report:
+    """Runs `source` in both worlds and says where they part. `begin` and `end` are called around the eager run."""
+    report = Report()
+    pellucid.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            begin()
+            eager = World(source, compiled=False)
+            expected = [eager.call(*step) for step in SCHEDULE]
+            end()
+        except Exception as error:
+            end()
+            report.invalid, report.difference = True, f"{type(error).__name__}: {error}"
+            return report
+        report.raised = expected[0][0].startswith("raised:")
+        pellucid.counters.clear()
+        world = World(source, compiled=True)
+        try:
+            for number, step in enumerate(SCHEDULE):
+                found = world.call(*step)
+                if number == 0:
+                    report.graphs, report.nodes = world.backend.graphs, world.backend.nodes
+                    report.breaks = pellucid.counters()["stops"]
+                if found != expected[number]:
+                    report.difference = explain(number, expected[number], found)
+                    report.kind = kind_of(report.difference)
+                    break
+        except Exception as error:  # the set-up works eagerly
+            report.difference = f"outside of the call: {type(error).__name__}: {error}"
+            report.kind = "outside"
+    pellucid.reset()
+    return report
+
+
+def explain(call: int, expected: list[str], found: list[str]) -> str:
+    lines = [
+        line for line in difflib.unified_diff(expected, found, lineterm="", n=0) if line[:2] not in ("--", "++", "@@")
+    ]
+    return "\n".join([f"call {call} (- eager, + compiled)", *(line[:300] for line in lines[:12])])
+
+
+def kind_of(difference: str) -> str:
+    """The first thing that differs, without what a smaller program changes (values, numbers of objects)."""
+    first = difference.splitlines()[1] if "\n" in difference else difference
+    head = first[1:].split(":")[0].split("[")[0].split(".")[0]
+    return "call" if head in ("result", "raised") else head

@@ -1,0 +1,178 @@
+"""Describes everything that a program can see after a call, as lines of text: two worlds are equal when their lines are.
+
+Objects are numbered in the order in which the walk meets them, so the lines tell which of them are one object.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import types
+
+import torch
+
+PLAIN = (int, float, complex, str, bytes, bool, type(None), type(...), range, torch.dtype, torch.device, torch.Size)
+HIDDEN = {"__builtins__", "__name__", "__doc__", "__package__", "__loader__", "__spec__", "__file__", "__cached__"}
+CLASS_HIDDEN = {"__dict__", "__weakref__", "__doc__", "__module__", "__abstractmethods__", "_abc_impl"}
+
+
+def constant(value: object) -> bool:
+    return isinstance(value, PLAIN) or (type(value) is tuple and all(map(constant, value)))
+
+
+class Snapshot:
+    """One walk over inputs, result and state. `lines` is what it saw."""
+
+    def __init__(self, filename: str) -> None:
+        self.filename = filename
+        self.lines: list[str] = []
+        self.numbers: dict[int, int] = {}
+        self.storages: dict[int, int] = {}
+        self.alive: list[object] = []
+
+    def add(self, path: str, value: object) -> None:
+        if isinstance(value, PLAIN) and type(value).__module__ in ("builtins", "torch"):
+            self.lines.append(f"{path}: {type(value).__name__} {value!r}")
+            return
+        if constant(value):  # CPython's own compiler makes one object of equal constants
+            self.lines.append(f"{path}: tuple {value!r}")
+            return
+        if isinstance(value, types.ModuleType):
+            self.lines.append(f"{path}: module {value.__name__}")
+            return
+        if id(value) in self.numbers:
+            self.lines.append(f"{path}: is #{self.numbers[id(value)]}")
+            return
+        number = self.numbers[id(value)] = len(self.numbers)
+        self.alive.append(value)
+        self.describe(path, f"#{number}", value)
+
+    def describe(self, path: str, number: str, value: object) -> None:
+        head = f"{path}: {number} {type(value).__qualname__}"
+        if isinstance(value, torch.Tensor):
+            self.tensor(path, head, value)
+        elif isinstance(value, type):
+            self.klass(path, head, value)
+        elif isinstance(value, types.FunctionType):
+            self.function(path, head, value)
+        elif isinstance(value, types.MethodType):
+            self.lines.append(head)
+            self.add(f"{path}.__func__", value.__func__)
+            self.add(f"{path}.__self__", value.__self__)
+        elif isinstance(value, functools.partial):
+            self.lines.append(head)
+            for part in ("func", "args", "keywords"):
+                self.add(f"{path}.{part}", getattr(value, part))
+        elif isinstance(value, BaseException):
+            self.exception(path, head, value)
+        elif isinstance(value, types.BuiltinFunctionType):
+            self.lines.append(f"{head} {value.__qualname__}")
+        else:
+            self.container(path, head, value)
+            self.attributes(path, value)
+
+    def container(self, path: str, head: str, value: object) -> None:
+        if isinstance(value, (list, tuple, collections.deque)):
+            self.lines.append(f"{head} of {len(value)}")
+            if isinstance(value, collections.deque):
+                self.lines.append(f"{path}.maxlen: {value.maxlen}")
+            for index, item in enumerate(list.__iter__(value) if isinstance(value, list) else iter(value)):
+                self.add(f"{path}[{index}]", item)
+        elif isinstance(value, dict):
+            self.lines.append(f"{head} of {dict.__len__(value)}")
+            if isinstance(value, collections.defaultdict):
+                self.add(f"{path}.default_factory", value.default_factory)
+            for index, (key, item) in enumerate(list(dict.items(value))):
+                if not isinstance(key, (int, str)):
+                    self.add(f"{path}.keys()[{index}]", key)
+                self.add(f"{path}[{key!r}]" if isinstance(key, (int, str)) else f"{path}.values()[{index}]", item)
+        elif isinstance(value, (set, frozenset)):
+            self.lines.append(f"{head} of {len(value)}: {sorted(map(repr, value))}")
+        elif isinstance(value, (bytearray, slice)):
+            self.lines.append(f"{head} {value!r}")
+        else:
+            self.lines.append(head)
+
+    def attributes(self, path: str, value: object) -> None:
+        if isinstance(getattr(type(value), "__dict__", {}).get("_value2member_map_"), dict):
+            self.lines.append(f"{path}: member {value!r}")
+            return
+        for name, item in list(getattr(value, "__dict__", {}).items()):
+            self.add(f"{path}.{name}", item)
+        for base in type(value).__mro__:
+            slots = base.__dict__.get("__slots__", ())
+            for name in (slots,) if isinstance(slots, str) else slots:
+                if name not in ("__dict__", "__weakref__") and base.__module__ == "fuzzed":
+                    try:
+                        item = base.__dict__[name].__get__(value)
+                    except AttributeError:
+                        self.lines.append(f"{path}.{name}: not set")
+                    else:
+                        self.add(f"{path}.{name}", item)
+
+    def tensor(self, path: str, head: str, value: torch.Tensor) -> None:
+        storage = self.storages.setdefault(value.untyped_storage()._cdata, len(self.storages))
+        self.alive.append(value.untyped_storage())
+        made_by = value.grad_fn.name() if value.grad_fn is not None else None
+        self.lines.append(
+            f"{head} {value.dtype} {tuple(value.shape)} strides {value.stride()} offset {value.storage_offset()} storage {storage}"
+            f" requires_grad {value.requires_grad} grad_fn {made_by} {value.detach().tolist()!r}"
+        )
+        if value.is_leaf and value.grad is not None:
+            self.add(f"{path}.grad", value.grad)
+        self.attributes(path, value)
+
+    def klass(self, path: str, head: str, value: type) -> None:
+        self.lines.append(f"{head} {value.__qualname__} of {value.__module__}")
+        if value.__module__ != "fuzzed":
+            return
+        for name, item in list(value.__dict__.items()):
+            if isinstance(item, (types.FunctionType, classmethod, staticmethod, property)):
+                self.lines.append(f"{path}.{name}: {type(item).__name__}")
+            elif name not in CLASS_HIDDEN and not isinstance(
+                item, (types.MemberDescriptorType, types.GetSetDescriptorType)
+            ):
+                self.add(f"{path}.{name}", item)
+
+    def function(self, path: str, head: str, value: types.FunctionType) -> None:
+        self.lines.append(f"{head} {value.__qualname__} of {value.__module__}")
+        if value.__module__ != "fuzzed":
+            return
+        self.add(f"{path}.__defaults__", value.__defaults__)
+        self.add(f"{path}.__kwdefaults__", value.__kwdefaults__)
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or ()):
+            try:
+                self.add(f"{path}.<{name}>", cell.cell_contents)
+            except ValueError:
+                self.lines.append(f"{path}.<{name}>: empty")
+        for name, item in value.__dict__.items():
+            self.add(f"{path}.{name}", item)
+
+    def exception(self, path: str, head: str, value: BaseException) -> None:
+        self.lines.append(f"{head} {str(value)!r}")
+        self.add(f"{path}.args", value.args)
+        self.lines.append(f"{path}.traceback: {self.frames(value.__traceback__)}")
+        self.lines.append(f"{path}.__suppress_context__: {value.__suppress_context__}")
+        self.add(f"{path}.__cause__", value.__cause__)
+        self.add(f"{path}.__context__", value.__context__)
+        for name, item in value.__dict__.items():
+            self.add(f"{path}.{name}", item)
+        if isinstance(value, BaseExceptionGroup):
+            for index, item in enumerate(value.exceptions):
+                self.add(f"{path}.exceptions[{index}]", item)
+
+    def frames(self, traceback: types.TracebackType | None) -> list[str]:
+        """Function, line and columns of the program's own frames."""
+        found = []
+        while traceback is not None:
+            code = traceback.tb_frame.f_code
+            if code.co_filename == self.filename:
+                _, _, start, end = list(code.co_positions())[traceback.tb_lasti // 2]
+                found.append(f"{code.co_qualname}:{traceback.tb_lineno}:{start}-{end}")
+            traceback = traceback.tb_next
+        return found
+
+    def namespace(self, names: dict[str, object]) -> None:
+        for name, value in list(names.items()):
+            if name not in HIDDEN:
+                self.add(name, value)
