@@ -457,7 +457,7 @@ TEMPLATES = {
     "dsi": DSI,
     "T": T,
     "V": V,
-    "I": I,
+    "I": INTEGERS,
 } | OTHER
 
 # What ends the recursion.
