@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import collections
+import importlib
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 
 import pytest
 import torch
@@ -217,13 +219,11 @@ def test_what_guards_read_changes_on_another_thread():
     run_threads(4, work)
 
 
-@pytest.mark.xfail(
-    reason="after torch._dynamo has run in the process the two compiles do not always overlap; results are right",
-    strict=False,
-    raises=Exception,
-)
-def test_backends_that_wait_for_each_other():
-    """A backend that lets other threads run: compiles overlap."""
+@pytest.mark.parametrize("aot_loaded", [False, True])
+def test_backends_that_wait_for_each_other(aot_loaded):
+    """A backend that lets other threads run: compiles overlap, also once a backend might call AOTAutograd."""
+    if aot_loaded:
+        importlib.import_module("torch._functorch.aot_autograd")
     both = threading.Barrier(2)
 
     def backend(gm, inputs):
@@ -238,6 +238,36 @@ def test_backends_that_wait_for_each_other():
         assert same(fs[i](x), x + i)
 
     run_threads(2, work)
+
+
+def test_backends_that_trace_take_turns():
+    """A callable that calls AOTAutograd: no two of them, and no compile of torch._dynamo, trace at once."""
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._dynamo.convert_frame import compile_lock
+
+    tracing, most = [], []
+
+    def compiler(gm, inputs):
+        tracing.append(gm)
+        most.append(len(tracing))
+        time.sleep(0.05)  # lets the other threads run
+        assert compile_lock._is_owned()
+        tracing.pop()
+        return gm.forward
+
+    def backend(gm, inputs):
+        return aot_autograd(fw_compiler=compiler)(gm, inputs)
+
+    functions = [lambda x: x * 0, lambda x: x * 1, lambda x: x * 2, lambda x: x * 3]
+    fs = [pellucid.compile(f, backend=backend) for f in functions]
+
+    def work(i):
+        for size in (1, 2):
+            x = torch.ones(size)
+            assert same(fs[i](x), x * i)
+
+    run_threads(4, work)
+    assert len(most) == 8 and set(most) == {1}
 
 
 def test_first_use_on_several_threads():

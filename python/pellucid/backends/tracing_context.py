@@ -20,13 +20,34 @@ _next_frame_id = itertools.count()
 
 
 class _Context(TracingContext):
-    def __init__(self, fake_mode) -> None:
+    """While AOTAutograd traces it patches classes and module globals of torch for the whole process: one thread at a time, torch.compile's
+    too. It starts by asking for the fake mode, so that is where the lock is taken: backends that trace nothing run side by side.
+    """
+
+    def __init__(self, fake_mode, held: contextlib.ExitStack) -> None:
+        self._held = None
         super().__init__(fake_mode)
         self._runs_before = _aot_runs()
+        self._held = held
+
+    @property
+    def fake_mode(self):
+        if self._held is not None:
+            held, self._held = self._held, None
+            held.enter_context(compile_lock)
+        return self._fake_mode
+
+    @fake_mode.setter
+    def fake_mode(self, mode) -> None:
+        self._fake_mode = mode
+
+    def over(self) -> None:
+        """The backend is back: a backward that is compiled later asks without the lock, as under torch.compile."""
+        self._held = None
 
     def used_aot(self) -> bool:
         """AOTAutograd ran: it made fakes of the inputs, or found a result in its cache."""
-        return bool(self.fake_mode.fake_tensor_converter.tensor_memo) or _aot_runs() != self._runs_before
+        return bool(self._fake_mode.fake_tensor_converter.tensor_memo) or _aot_runs() != self._runs_before
 
 
 def _aot_runs() -> int:
@@ -50,7 +71,8 @@ def tracing_context(gm, example_inputs, *, replace_fakes=True):
     if "dynamo_compile_id" not in gm.meta:
         gm.meta["dynamo_compile_id"] = CompileId(frame_id=next(_next_frame_id), frame_compile_id=0)
     fake_mode = FakeTensorMode(shape_env=ShapeEnv())
-    context = _Context(fake_mode)
+    held = contextlib.ExitStack()
+    context = _Context(fake_mode, held)
     for node, example in zip(gm.graph.find_nodes(op="placeholder"), example_inputs):
         if isinstance(example, torch.Tensor):
             context.tensor_to_context[example] = static_context(example, node._dynamo_source)
@@ -59,9 +81,11 @@ def tracing_context(gm, example_inputs, *, replace_fakes=True):
     )  # AOTAutograd's cache would give a result for another overlap without this
     if replace_fakes:
         _replace_example_values(gm, fake_mode)
-    # While AOTAutograd traces it patches classes and module globals of torch for the whole process: one thread at a time, torch.compile's too.
-    with compile_lock, compile_context(CompileContext(gm.meta["dynamo_compile_id"])), tracing(context):
-        yield context
+    with held, compile_context(CompileContext(gm.meta["dynamo_compile_id"])), tracing(context):
+        try:
+            yield context
+        finally:
+            context.over()
 
 
 def static_context(tensor: torch.Tensor, source) -> StatefulSymbolicContext:
