@@ -11,6 +11,7 @@ import torch
 from torch._guards import CompileId
 
 from pellucid import _core
+from pellucid.backends.eager import eager
 from pellucid.backends.errors import BackendCompilerFailed
 from pellucid.backends.registry import lookup_backend, uses_aot
 
@@ -26,6 +27,7 @@ class Backend:
     function: Callable
     options: dict = field(default_factory=dict)
     aot: bool = False  # runs AOTAutograd, so it needs torch's tracing context
+    runs_as_captured: bool = False  # never looks at the graph: `_core` runs what it captured
 
     def __call__(self, gm, example_inputs):
         return self.function(gm, example_inputs, **self.options)
@@ -47,7 +49,8 @@ def resolve_backend(
     if options:
         given["options"] = options
     name = backend if isinstance(backend, str) else name_of(backend)
-    return Backend(name, lookup_backend(backend), given, aot=backend == "aot_eager")
+    function = lookup_backend(backend)
+    return Backend(name, function, given, aot=backend == "aot_eager", runs_as_captured=function is eager and not given)
 
 
 def name_of(backend) -> str:
