@@ -246,7 +246,7 @@ def _note_parameter(module, member: re.Match, source: InputSource) -> None:
         module.meta["dynamo_flat_name_to_original_fqn"][f"L__{local[1]}___{re.sub('[^0-9a-zA-Z]+', '_', name)}"] = name
 
 
-# Call sites are nested tuples (code, offset, caller, module path, module type), shared by the nodes below one frame.
+# Call sites are nested tuples (code, offset, caller, module key, module path, module type), shared by the nodes below one frame.
 
 
 def _describe_site(node, site, texts: _FrameTexts) -> None:
@@ -255,11 +255,11 @@ def _describe_site(node, site, texts: _FrameTexts) -> None:
     frames = []
     modules = {}
     while site is not None:
-        code, offset, site, module_path, module_type = site
+        code, offset, site, module_key, module_path, module_type = site
         frames.append((code, offset))
-        if module_path is not None:
+        if module_key is not None:
             path = _SUBMODULE.sub(r".\1", _as_dynamo_path(module_path))
-            modules[module_path] = (path, module_type)
+            modules[module_key] = (path, module_type)
     node.meta["stack_trace"] = "".join(texts.text(code, offset) for code, offset in reversed(frames))
     if modules:
         node.meta["nn_module_stack"] = dict(reversed(modules.items()))

@@ -12,8 +12,8 @@ using graph::Node;
 
 py::Owned<> none() { return py::Owned<>::share(Py_None); }
 
-// Call chains as nested tuples (code, offset, caller, module_path, module_type): shared like the chains themselves, and
-// visible to the garbage collector.
+// Call chains as nested tuples (code, offset, caller, module_key, module_path, module_type): shared like the chains
+// themselves, and visible to the garbage collector.
 class Sites {
  public:
   PyObject* tuple_of(const CallSite* site) {
@@ -27,9 +27,10 @@ class Sites {
   py::Owned<> build(const CallSite& site) {
     auto caller = py::Owned<>::share(tuple_of(site.caller.get()));
     auto offset = py::take(PyLong_FromLong(site.offset));
+    auto key = site.module_key.empty() ? none() : py::str(site.module_key);
     auto path = site.module_path.empty() ? none() : py::str(site.module_path);
     PyObject* type = site.module_type ? site.module_type.get() : Py_None;
-    return py::take(PyTuple_Pack(5, site.code.object(), offset.get(), caller.get(), path.get(), type));
+    return py::take(PyTuple_Pack(6, site.code.object(), offset.get(), caller.get(), key.get(), path.get(), type));
   }
   std::unordered_map<const CallSite*, py::Owned<>> tuples_;
 };

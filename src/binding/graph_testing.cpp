@@ -122,6 +122,7 @@ SiteRef make_site(nb::object code, int offset, nb::object caller, const std::str
   site->offset = offset;
   if (!caller.is_none()) site->caller = nb::cast<SiteRef&>(caller).site;
   site->module_path = path;
+  site->module_key = path;
   site->module_type = owned_or_empty(type);
   return {std::move(site)};
 }

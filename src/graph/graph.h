@@ -42,8 +42,9 @@ struct CallSite {
   py::Owned<PyCodeObject> code;
   int offset = -1;  // byte offset of the instruction in `code`
   std::shared_ptr<const CallSite> caller;
-  // nn.Module whose forward this frame runs, if any: (path as source text, class)
-  std::string module_path;
+  // When this frame is the call of an nn.Module: its path as source text, the same with "@n" for the n-th call after
+  // the first, its class.
+  std::string module_path, module_key;
   py::Owned<> module_type;
 };
 

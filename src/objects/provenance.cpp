@@ -61,6 +61,21 @@ void Tracer::saw_constant(PyObject* value) {
   saw(value, capture_->sources.constant(value));
 }
 
+std::string Tracer::module_path(const Source* source) const {
+  std::string below;
+  // A path may lead through itself (a child that refers to its parent), so the newest names are taken a few times only.
+  for (int renamed = 0;;) {
+    const auto newer = seen_as_.find(source);
+    if (newer != seen_as_.end() && renamed++ < 8) source = newer->second;
+    const Source* members = source->base;
+    if (source->step != source::Step::DictItem || members->step != source::Step::InstanceAttr ||
+        members->operand.get() != names()._modules)
+      return source::print(source) + below;
+    below = "." + py::text_of(source->operand.get()) + below;
+    source = members->base;
+  }
+}
+
 void Tracer::saw(PyObject* value, const Source* source) {
   const Cat cat = cat_of(value);
   const bool constant = source->step == source::Step::Const;
@@ -75,6 +90,7 @@ void Tracer::saw(PyObject* value, const Source* source) {
   const bool by_identity =
       known_by_identity(cat) || (cat == Cat::Function && source->root()->step == source::Step::Const);
   if (found != sources.end()) {
+    if (found->second == source && !seen_as_.empty()) seen_as_.erase(source);
     if (found->second == source || constant) return;
     if (Py_IS_TYPE(value, &PyTuple_Type)) {
       // Equal tuples may be one object by chance (constants); what counts is the content.
@@ -87,6 +103,7 @@ void Tracer::saw(PyObject* value, const Source* source) {
       guard(Kind::ID_MATCH, source, py::Owned<>::share(value));
     } else {
       guard(Kind::IS, source, {}, 0, found->second);
+      seen_as_[found->second] = source;
     }
     return;
   }

@@ -238,6 +238,7 @@ std::shared_ptr<const graph::CallSite> Tracer::call_site() {
       site->offset = f->at;
       site->caller = caller;
       site->module_path = f->module_path;
+      site->module_key = f->module_key;
       site->module_type = f->module_type.copy();
       f->site = std::move(site);
       f->site_at = f->at;

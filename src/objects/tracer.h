@@ -112,6 +112,7 @@ class Tracer {
   void saw_constant(PyObject* value);  // known by identity through something already guarded (a class attribute)
   const Source* child_source_root(
       PyObject* object);  // source of an outside object for reading parts; null for fresh ones
+  std::string module_path(const Source* source) const;  // "L['self'].h.0": as the program read the module last
   void guard(Kind kind, const Source* source, py::Owned<> operand = {}, std::int64_t number = 0,
              const Source* other = nullptr);
   void keep(PyObject* object);              // alive until the capture is dropped
@@ -218,7 +219,8 @@ class Tracer {
   std::unordered_map<PyObject*, py::Owned<>> fake_of_;      // real -> fake
   std::unordered_map<PyObject*, PyObject*> real_of_;        // fake -> real
   std::unordered_set<PyObject*> touched_;
-  std::unordered_set<const Source*> looked_up_;  // (type, name) pairs with a TYPE_LOOKUP guard
+  std::unordered_set<const Source*> looked_up_;               // (type, name) pairs with a TYPE_LOOKUP guard
+  std::unordered_map<const Source*, const Source*> seen_as_;  // of an object met by several paths -> the newest path
   std::vector<Effect> slot_effects_;
   std::vector<Effect> deferred_;
   std::vector<PyObject*> order_of_shadows_;

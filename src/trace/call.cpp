@@ -84,18 +84,6 @@ bool bind_arguments(PyFunctionObject* function, Args args, std::vector<py::Owned
   return true;
 }
 
-// The frame runs the forward of an nn.Module: nodes recorded below it say so (nn_module_stack).
-void note_module(objects::Tracer& tracer, Frame& frame, PyObject* function, Args args) {
-  static PyObject* module_class = py::import_attr("torch.nn", "Module").release();
-  if (args.size() == 0 || frame.code->co_name != names().forward) return;
-  PyTypeObject* type = Py_TYPE(args[0]);
-  if (!PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(module_class)) ||
-      py::type_lookup(type, names().forward) != function)
-    return;
-  frame.module_type = py::Owned<>::share(reinterpret_cast<PyObject*>(type));
-  if (const source::Source* source = tracer.source_of(args[0])) frame.module_path = source::print(source);
-}
-
 // The mark of pellucid.disable and torch.compiler.disable, which are plain functions.
 void refuse_disabled(PyFunctionObject* function) {
   if (function->func_dict == nullptr) return;
@@ -109,6 +97,21 @@ void refuse_disabled(PyFunctionObject* function) {
 }
 
 }  // namespace
+
+// The newest frame is the call of an nn.Module from outside: nodes recorded below it say so (nn_module_stack).
+void Executor::note_module(PyObject* module) {
+  static PyObject* module_class = py::import_attr("torch.nn", "Module").release();
+  PyTypeObject* type = Py_TYPE(module);
+  if (!PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(module_class))) return;
+  const source::Source* source = source_of(module);
+  if (source == nullptr) return;
+  Frame& frame = *top_;
+  frame.module_type = py::Owned<>::share(reinterpret_cast<PyObject*>(type));
+  frame.module_path = module_path(source);
+  frame.module_key = frame.module_path;
+  const int before = module_calls_[frame.module_path]++;
+  if (before > 0) frame.module_key.append("@").append(std::to_string(before));
+}
 
 Result Executor::inline_function(PyObject* callable, Args args, Continuation then) {
   auto* function = reinterpret_cast<PyFunctionObject*>(callable);
@@ -135,7 +138,6 @@ Result Executor::inline_function(PyObject* callable, Args args, Continuation the
   }
   frame->stack.reserve(static_cast<std::size_t>(code->co_stacksize));
   frame->then = std::move(then);
-  note_module(*this, *frame, callable, args);
   push_frame(std::move(frame));
   return Result::pushed();
 }
@@ -375,7 +377,9 @@ Result Executor::call(PyObject* callable, Args args, Continuation then) {
   if (method != nullptr && PyFunction_Check(method)) {
     std::vector<PyObject*> values{callable};
     values.insert(values.end(), args.values.begin(), args.values.end());
-    return call(method, Args{values, args.kwnames}, std::move(then));
+    Result result = call(method, Args{values, args.kwnames}, std::move(then));
+    if (result.did == Result::Did::Pushed) note_module(callable);
+    return result;
   }
   if (method == nullptr) {
     return settle(std::move(then),

@@ -75,6 +75,7 @@ class Executor final : public objects::Tracer {
   py::Owned<> native_elements(PyObject* value) override;
   Result is_instance(PyObject* object, PyObject* type, Continuation then, bool subclass) override;
 
+  void note_module(PyObject* module);
   bool checks_in_python(PyObject* type, const char* hook_name);
   void guard_abc(PyObject* type);
   const objects::CodeInfo* info_of(PyCodeObject* code) { return codes_.find(code); }
@@ -89,6 +90,7 @@ class Executor final : public objects::Tracer {
   std::unique_ptr<Frame> top_;
   py::Owned<> returned_;
   CodeTable codes_;
+  std::unordered_map<std::string, int> module_calls_;
 };
 
 // One rule per opcode; a row of the table without a rule refuses.

@@ -42,12 +42,22 @@ Result load_global(Executor& ex, Frame& frame, PyObject* name) {
   return ex.raise(PyExc_NameError, text);
 }
 
-// A tensor's first variable names its node, so that the graph reads like the program.
+// A tensor's first variable names its node, so that the graph reads like the program. As in torch._dynamo, not only
+// fakes: a call may give an input itself.
 void name_node(Executor& ex, const Frame& frame, int slot, PyObject* value) {
-  if (value == nullptr || !aten::is_fake(value) || frame.info->hidden) return;
+  if (value == nullptr || !aten::is_tensor(value) || frame.info->hidden) return;
   const auto found = ex.capture().node_of.find(value);
   if (found != ex.capture().node_of.end())
     ex.capture().graph.rename(found->second, py::text_of(local_name(frame, slot)));
+}
+
+// A variable that functions share names nodes where it is a variable of the region's own function.
+void name_shared_node(Executor& ex, PyObject* cell, PyObject* value) {
+  const Frame* entry = ex.top();
+  while (entry->back) entry = entry->back.get();
+  for (std::size_t slot = 0; slot < entry->fast.size(); ++slot) {
+    if (entry->fast[slot].get() == cell) return name_node(ex, *entry, static_cast<int>(slot), value);
+  }
 }
 
 bool is_cell_of_code(const Frame& frame, int slot) {
@@ -134,7 +144,7 @@ Next do_LOAD_CLASSDEREF(Executor&, Frame&, int) {
   throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "LOAD_CLASSDEREF"}});
 }
 Next do_STORE_DEREF(Executor& ex, Frame& f, int arg) {
-  name_node(ex, f, arg, peek(f, 0));
+  name_shared_node(ex, f.local(arg), peek(f, 0));
   ex.cell_set(f.local(arg), peek(f, 0));
   drop(f, 1);
   return Next::Go;
