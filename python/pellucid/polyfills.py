@@ -410,6 +410,13 @@ def isinstance_of_any(instance, types):
     return False
 
 
+def isinstance_by_class(instance, types):
+    if issubclass(type(instance), types):
+        return True
+    claimed = getattr(instance, "__class__", None)
+    return isinstance(claimed, type) and issubclass(claimed, types)
+
+
 def issubclass_of_any(cls, types):
     for candidate in types:
         if issubclass(cls, candidate):

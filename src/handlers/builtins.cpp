@@ -1,5 +1,6 @@
 // The functions and types of the module builtins.
 #include "handlers/registry.h"
+#include "objects/enums.h"
 #include "py/cpython311.h"
 
 namespace pellucid::handlers {
@@ -118,10 +119,11 @@ Result id_(Tracer& t, PyObject* f, Args args, Continuation then) {
 Result hash_(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
   const Cat cat = objects::cat_of(args[0]);
-  if (cat == Cat::Number || cat == Cat::Text || cat == Cat::Singleton || cat == Cat::EnumMember ||
-      cat == Cat::TorchAtom)
+  const bool user_enum = cat == Cat::EnumMember && objects::has_user_method(t, Py_TYPE(args[0]), "__hash__");
+  if (cat == Cat::Number || cat == Cat::Text || cat == Cat::Singleton || cat == Cat::TorchAtom ||
+      (cat == Cat::EnumMember && !user_enum))
     return run_native(t, f, args, std::move(then));
-  if (cat == Cat::Instance) {
+  if (cat == Cat::Instance || user_enum) {
     PyObject* method = t.type_lookup(Py_TYPE(args[0]), names().__hash__);
     if (method != nullptr && PyFunction_Check(method)) return t.call1(method, args[0], std::move(then));
     if (!t.is_outside(t.original(args[0])))

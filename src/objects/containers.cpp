@@ -1,6 +1,7 @@
 // Containers from outside: guarded when read, shadowed when written or iterated.
 #include <algorithm>
 
+#include "objects/enums.h"
 #include "objects/tracer.h"
 #include "py/cpython311.h"
 
@@ -59,13 +60,15 @@ bool Tracer::hashable_natively(PyObject* key) {
       PyObject* eq = py::type_lookup(Py_TYPE(key), names().__eq__);
       return hash != nullptr && eq != nullptr && !PyFunction_Check(hash) && !PyFunction_Check(eq);
     }
+    case Cat::EnumMember:
+      return !has_user_method(*this, Py_TYPE(key), "__hash__") && !has_user_method(*this, Py_TYPE(key), "__eq__");
     case Cat::List:
     case Cat::Dict:
     case Cat::Set:
     case Cat::Generator:
       return false;
     default:
-      return true;  // builtin types, enum members (enum's own __hash__), tensors (by identity), functions, classes
+      return true;  // builtin types, tensors (by identity), functions, classes
   }
 }
 
@@ -354,6 +357,9 @@ Contents Tracer::deep_touch_inner(PyObject* value, int depth) {
       all.user = true;  // compared by the identity of its object
       return all;
     case Cat::Function:
+      return all;
+    case Cat::EnumMember:
+      all.user = runs_user_code(*this, Py_TYPE(value));
       return all;
     case Cat::List:
     case Cat::Tuple: {

@@ -77,6 +77,7 @@ class Executor final : public objects::Tracer {
 
   void note_module(PyObject* module);
   bool checks_in_python(PyObject* type, const char* hook_name);
+  bool class_is_computed(PyObject* object, PyObject* type);
   void guard_abc(PyObject* type);
   const objects::CodeInfo* info_of(PyCodeObject* code) { return codes_.find(code); }
   void push_frame(std::unique_ptr<Frame> frame);

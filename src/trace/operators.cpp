@@ -1,6 +1,7 @@
 // Binary, unary and comparison operators: native on builtin values, recorded on tensors, by dunder methods on
 // everything else.
 #include "bytecode/opcodes.h"
+#include "objects/enums.h"
 #include "py/cpython311.h"
 #include "trace/executor.h"
 
@@ -139,7 +140,12 @@ Result Executor::binary(PyObject* left, PyObject* right, int op, Continuation th
     PyObject* args[] = {left, right};
     return call_polyfill("list_iadd", args, std::move(then));
   }
-  if (a == Cat::EnumMember && b == Cat::EnumMember) return native(left, right);  // Flag arithmetic of the enum module
+  const auto of_user = [&](PyObject* value, const char* method) {
+    return method != nullptr && objects::has_user_method(*this, Py_TYPE(value), method);
+  };
+  if (a == Cat::EnumMember && b == Cat::EnumMember && !of_user(left, o.inplace) && !of_user(left, o.method) &&
+      !of_user(right, o.reflected))
+    return native(left, right);  // Flag arithmetic of the enum module
   if (a == Cat::Iterator || b == Cat::Iterator) {
     if (!is_outside(left) && !is_outside(right)) return native(readable(left), readable(right));  // dict views as sets
   }
@@ -289,7 +295,7 @@ Result Executor::unary(PyObject* value, int opcode, Continuation then) {
     PyObject* target = operator_function(function);
     return settle(std::move(then), torch_call(graph::Op::CallFunction, target, target, Args{{&value, 1}, nullptr}));
   }
-  if (plain_operand(cat) || cat == Cat::EnumMember) {
+  if (plain_operand(cat) || (cat == Cat::EnumMember && !objects::has_user_method(*this, Py_TYPE(value), method))) {
     auto result =
         py::Owned<>::steal(opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE)   ? PyNumber_Negative(value)
                            : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? PyNumber_Positive(value)

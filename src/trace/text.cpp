@@ -1,4 +1,5 @@
 // str(), repr(), format(), and isinstance().
+#include "objects/enums.h"
 #include "py/cpython311.h"
 #include "trace/executor.h"
 
@@ -7,12 +8,6 @@ namespace pellucid::trace {
 using K = Continuation::Kind;
 using objects::Contents;
 using objects::names;
-
-// enum's methods read nothing but names.
-static bool is_enums_own(PyObject* function) {
-  static PyObject* globals = PyModule_GetDict(py::take(PyImport_ImportModule("enum")).release());
-  return PyFunction_GET_GLOBALS(function) == globals;
-}
 
 Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
   value = original(value);
@@ -27,7 +22,7 @@ Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
   };
   if (cat == Cat::EnumMember || (cat == Cat::Type && Py_TYPE(value) != &PyType_Type)) {
     PyObject* own = type_lookup(Py_TYPE(value), how);
-    if (own != nullptr && PyFunction_Check(own) && !is_enums_own(own)) {
+    if (own != nullptr && PyFunction_Check(own) && !objects::is_enums_own(own)) {
       bool found = false;
       return special(value, how, {}, Continuation(K::Str).before(std::move(then)), &found);
     }
@@ -111,6 +106,10 @@ Result Executor::is_instance(PyObject* object, PyObject* type, Continuation then
     PyObject* hook = type_lookup(Py_TYPE(type), hook_name);
     return call2(hook, type, object, Continuation(K::Bool).before(std::move(then)));
   }
+  if (!subclass && class_is_computed(object, type)) {
+    PyObject* args[] = {object, type};
+    return call_polyfill("isinstance_by_class", args, std::move(then));
+  }
   if (PyTuple_Check(type)) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type); ++i) guard_abc(PyTuple_GET_ITEM(type, i));
   } else {
@@ -135,6 +134,18 @@ bool Executor::checks_in_python(PyObject* type, const char* hook_name) {
   if (hook == nullptr || !PyFunction_Check(hook)) return false;
   auto name = py::interned(hook_name);
   return hook != py::type_lookup(reinterpret_cast<PyTypeObject*>(abc_meta), name.get());  // ABCMeta's own only asks C
+}
+
+// isinstance() of an object that is no instance by its type asks for `object.__class__`, which may be Python code.
+bool Executor::class_is_computed(PyObject* object, PyObject* type) {
+  PyTypeObject* real = Py_TYPE(object);
+  if (!PyType_HasFeature(real, Py_TPFLAGS_HEAPTYPE) || objects::cat_of(real) == Cat::Tensor) return false;
+  if (PyType_CheckExact(type) && PyType_IsSubtype(real, reinterpret_cast<PyTypeObject*>(type))) return false;
+  PyObject* descriptor = type_lookup(real, names().__class__);
+  if (descriptor == nullptr || !Py_IS_TYPE(descriptor, &PyGetSetDescr_Type)) return true;
+  if (real->tp_getattro == PyObject_GenericGetAttr) return false;
+  PyObject* getattribute = type_lookup(real, names().__getattribute__);
+  return getattribute != nullptr && PyFunction_Check(getattribute);
 }
 
 void Executor::guard_abc(PyObject* type) {

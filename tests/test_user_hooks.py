@@ -1,0 +1,191 @@
+"""Methods of the user's that C code would run without being seen: of enum members, and `__class__` under isinstance()."""
+
+from __future__ import annotations
+
+import abc
+import enum
+
+import pytest
+import torch
+
+import pellucid
+
+X = torch.ones(2)
+
+
+def both(f, *args):
+    """Eager's and our answer, ours with a second call from the cache."""
+    compiled = pellucid.compile(f, backend="eager")
+    want = f(*args)
+    assert compiled(*args) == compiled(*args) == want
+    return compiled
+
+
+def mode(method: str, answer, base=enum.Enum):
+    """An enum class with one method of its own, which reads a variable; and how to change that."""
+    said = [answer]
+
+    class Mode(base):
+        FAST, SAFE = 1, 2
+
+    setattr(Mode, method, lambda self, *rest: said[0])
+    return Mode, said
+
+
+PRINTING = {
+    "%s": ("__str__", lambda m: "%s" % m),
+    "%s of a tuple": ("__str__", lambda m: "%s %s" % (m, 1)),
+    "%r": ("__repr__", lambda m: "%r" % m),
+    "%s of a list": ("__repr__", lambda m: "%s" % [m]),
+    "str": ("__str__", lambda m: str(m)),
+    "f-string": ("__str__", lambda m: f"{m!s}"),
+    "f-string, __format__": ("__format__", lambda m: f"{m}"),
+    "str of a list": ("__repr__", lambda m: str([m])),
+}
+
+
+@pytest.mark.parametrize("kind", PRINTING)
+def test_printing_a_member(kind):
+    method, show = PRINTING[kind]
+    cls, said = mode(method, "one")
+
+    def f(x, m):
+        return show(m), (x + 1).shape
+
+    compiled = pellucid.compile(f, backend="eager")
+    for answer in ("one", "two"):
+        said[0] = answer
+        assert compiled(X, cls.FAST) == f(X, cls.FAST)
+    setattr(cls, method, lambda self, *rest: "three")
+    assert compiled(X, cls.FAST) == f(X, cls.FAST)
+
+
+def test_a_class_that_gets_a_method_later():
+    class Mode(enum.Enum):
+        FAST = 1
+
+    def f(x, m):
+        y = x + 1
+        return "%s" % m, y.shape
+
+    compiled = both(f, X, Mode.FAST)
+    Mode.__str__ = lambda self: "later"
+    assert compiled(X, Mode.FAST) == f(X, Mode.FAST) == ("later", (2,))
+
+
+def test_the_enum_modules_own_methods_are_captured():
+    class Mode(enum.Enum):
+        FAST = 1
+
+    class Level(enum.IntEnum):
+        LOW = 1
+
+    class Flags(enum.Flag):
+        A, B = 1, 2
+
+    def f(x):
+        text = "%s %r %d" % (Mode.FAST, Mode.FAST, Level.LOW)
+        table = {Mode.FAST: 2, Level.LOW: 3}
+        return text, table[Mode.FAST], hash(Mode.FAST) == hash(Mode.FAST), Flags.A | Flags.B, ~Flags.A, (x * 2).shape
+
+    assert pellucid.compile(f, backend="eager", fullgraph=True)(X) == f(X)
+
+
+def test_members_as_keys():
+    cls, said = mode("__hash__", 1)
+
+    def look_up(x, m, table):
+        y = x + 1
+        return table.get(m), m in table, len({m, cls.SAFE}), hash(m), y.shape
+
+    table = {cls.FAST: "fast"}
+    compiled = both(look_up, X, cls.FAST, table)
+    said[0] = 2
+    assert compiled(X, cls.FAST, table) == look_up(X, cls.FAST, table)
+
+
+def test_members_that_are_equal():
+    cls, said = mode("__eq__", True)
+    cls.__hash__ = enum.Enum.__hash__
+
+    def compare(x, m):
+        y = x + 1
+        return m == cls.SAFE, (m,) == (cls.SAFE,), m in [cls.SAFE], y.shape
+
+    compiled = both(compare, X, cls.FAST)
+    said[0] = False
+    assert compiled(X, cls.FAST) == compare(X, cls.FAST)
+
+
+@pytest.mark.parametrize(
+    "method, use", [("__or__", lambda a, b: a | b), ("__add__", lambda a, b: a + b), ("__invert__", lambda a, b: ~a)]
+)
+@pytest.mark.parametrize("base", [enum.Enum, enum.Flag])
+def test_operators_of_members(method, use, base):
+    cls, said = mode(method, 10, base)
+
+    def f(x, a, b):
+        return use(a, b), (x + 1).shape
+
+    compiled = both(f, X, cls.FAST, cls.SAFE)
+    said[0] = 20
+    assert compiled(X, cls.FAST, cls.SAFE) == f(X, cls.FAST, cls.SAFE)
+
+
+# ---- __class__
+
+
+class Claims:
+    claimed: type = int
+
+    @property
+    def __class__(self):
+        return Claims.claimed
+
+
+class ByGetattribute:
+    claimed: type = int
+
+    def __getattribute__(self, name):
+        return ByGetattribute.claimed if name == "__class__" else object.__getattribute__(self, name)
+
+
+class Abstract(abc.ABC):
+    pass
+
+
+@pytest.mark.parametrize("cls", [Claims, ByGetattribute])
+@pytest.mark.parametrize("asked", [int, str, (str, list), Abstract, (Abstract, int), object])
+def test_isinstance_asks_for_the_class_that_an_object_claims(cls, asked):
+    thing = cls()
+
+    def f(x):
+        return isinstance(thing, asked), isinstance(thing, cls), (x + 1).shape
+
+    compiled = pellucid.compile(f, backend="eager")
+    try:
+        for claimed in (int, str, int, Abstract, cls):
+            cls.claimed = claimed
+            assert compiled(X) == f(X)
+    finally:
+        cls.claimed = int
+
+
+def test_a_class_that_starts_to_claim():
+    class Base:
+        pass
+
+    class Plain(Base):
+        pass
+
+    class Number:
+        __class__ = property(lambda self: int)
+
+    thing = Plain()
+
+    def f(x):
+        return isinstance(thing, int), (x + 1).shape
+
+    compiled = both(f, X)
+    Plain.__bases__ = (Number,)
+    assert compiled(X) == f(X) == (True, (2,))
