@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from runtime_common import Counting
+from runtime_common import SANITIZED, Counting
 from torch import nn
 
 import pellucid
@@ -54,6 +54,8 @@ def breaks(x):
 
 
 def resident_mb() -> float:
+    if SANITIZED:
+        return 0.0
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE / 2**20
 
 

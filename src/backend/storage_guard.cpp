@@ -62,6 +62,10 @@ bool is_as_compiled(const Guard& guard, PyObject* const* args, std::size_t count
 PyObject* call_guarded(PyObject* self, PyObject* const* args, std::size_t nargsf, PyObject* kwnames) {
   return py::enter([&] {
     auto* guard = reinterpret_cast<Guard*>(self);
+    if (guard->compiled == nullptr) {
+      PyErr_SetString(PyExc_RuntimeError, "pellucid: a graph was called after the garbage collector took it apart");
+      py::throw_pending();
+    }
     const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(nargsf));
     auto target = py::Owned<>::share(is_as_compiled(*guard, args, count) ? guard->compiled : guard->otherwise);
     return py::take(PyObject_Vectorcall(target.get(), args, nargsf, kwnames));

@@ -39,6 +39,8 @@ class HandMade {
   explicit HandMade(nb::handle function) {
     if (!PyFunction_Check(function.ptr())) throw nb::type_error("a Python function is needed");
     capture_.function = py::Owned<PyFunctionObject>::share(reinterpret_cast<PyFunctionObject*>(function.ptr()));
+    capture_.code =
+        py::Owned<PyCodeObject>::share(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function.ptr())));
   }
 
   void source(nb::handle object, nb::tuple path) {

@@ -261,7 +261,7 @@ std::vector<const Source*> graph_inputs(const objects::Capture& capture) {
 Region emit(const objects::Capture& capture, PyObject* compiled, const std::string& name) {
   Program program(capture, compiled != nullptr, name);
   PyFunctionObject* original = capture.function.get();
-  auto code = Emitter(program, reinterpret_cast<PyCodeObject*>(original->func_code)).emit();
+  auto code = Emitter(program, capture.code.get()).emit();
   auto globals = namespace_for(program, original, compiled);
   auto function = py::take(PyFunction_New(code.object(), globals.get()));
   if (original->func_closure != nullptr) py::check(PyFunction_SetClosure(function.get(), original->func_closure));

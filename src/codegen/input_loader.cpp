@@ -21,6 +21,7 @@ struct LoadProgram {
   std::vector<bool> is_name;     // a dict item whose key is an interned str
   std::vector<Py_ssize_t> hint;  // where a name was found the last time
   Py_ssize_t arguments = 0;
+  bool makes_objects = false;  // some step makes an object, which may start the collector
 };
 
 struct LoaderObject {
@@ -35,11 +36,13 @@ class Run {
   Run(LoadProgram& program, PyObject* const* arguments)
       : program_(program), arguments_(arguments), values_(program.steps.size()) {}
   py::Owned<> inputs() {
+    // First, as it may start the collector: a finaliser must not change what borrowed values hang on.
+    auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(program_.wanted.size())));
     for (std::size_t i = 0; i < values_.size(); ++i) {
       values_[i] = load(i);
       if (values_[i] == nullptr) fail(i);
+      if (program_.makes_objects) held_.push_back(py::Owned<>::share(values_[i]));
     }
-    auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(program_.wanted.size())));
     Py_ssize_t at = 0;
     for (int step : program_.wanted)
       PyTuple_SET_ITEM(tuple.get(), at++, Py_NewRef(values_[static_cast<std::size_t>(step)]));
@@ -66,7 +69,7 @@ class Run {
 
   LoadProgram& program_;
   PyObject* const* arguments_;
-  std::vector<PyObject*> values_;  // borrowed from their owners
+  std::vector<PyObject*> values_;  // borrowed from their owners; held when something may run between the loads
   std::vector<py::Owned<>> held_;  // values made by reading them
 };
 
@@ -150,6 +153,7 @@ std::unique_ptr<LoadProgram> compile(const std::vector<const Source*>& inputs, s
       roots.push_back(source);
     }
     program->steps.push_back(std::move(copy));
+    program->makes_objects |= source->step == Step::Member || source->step == Step::DictOf;
     program->base.push_back(base);
     PyObject* key = source->operand.get();
     program->is_name.push_back(source->step == Step::DictItem && PyUnicode_CheckExact(key) &&

@@ -42,10 +42,18 @@ PyObject* Hold::keep_or_watch(PyObject* object) {
   return object;
 }
 
+std::vector<py::Owned<>> Hold::lock() const {
+  std::vector<py::Owned<>> objects;
+  objects.reserve(watches_.size());
+  for (const auto& watch : watches_) objects.push_back(py::Owned<>::share(PyWeakref_GetObject(watch.get())));
+  return objects;
+}
+
+// The weak references are not shown to the collector: it clears those that it finds in the same garbage as their
+// objects without calling them, and a finaliser that brings both back would leave a program that does not know what
+// died. They refer to nothing but the flag, so no cycle can go through them.
 int Hold::traverse(visitproc visit, void* arg) const {
   for (const auto& object : held_) Py_VISIT(object.get());
-  for (const auto& watch : watches_) Py_VISIT(watch.get());
-  Py_VISIT(callback_.get());
   return 0;
 }
 

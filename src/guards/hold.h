@@ -23,6 +23,9 @@ class Hold {
   void seal() noexcept { is_held_ = {}, is_watched_ = {}; }  // nothing more will be kept
 
   bool alive() const noexcept { return alive_ == nullptr || *alive_; }
+  // Strong references to all watched objects, for what may run Python code while it looks at them (an allocation
+  // starts the collector); alive() afterwards says whether they all are there.
+  std::vector<py::Owned<>> lock() const;
   int traverse(visitproc visit, void* arg) const;
   void clear() noexcept;
 

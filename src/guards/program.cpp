@@ -81,20 +81,12 @@ bool GuardProgram::check(PyObject* const* locals, PyObject* closure) noexcept {
 
 py::Owned<> GuardProgram::gathered() const noexcept {
   if (!gathers_ || inputs_.empty()) return {};
-  // The tuple may start a collection, whose finalisers may drop what the program or the arguments hold: own first.
-  for (const std::uint32_t node : inputs_) Py_INCREF(nodes_[node].value);
-  const auto count = static_cast<Py_ssize_t>(inputs_.size());
-  PyObject* tuple = PyTuple_New(count);
-  if (tuple == nullptr) PyErr_Clear();
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    PyObject* value = nodes_[inputs_[static_cast<std::size_t>(i)]].value;
-    if (tuple == nullptr) {
-      Py_DECREF(value);
-    } else {
-      PyTuple_SET_ITEM(tuple, i, value);
-    }
-  }
-  return py::Owned<>::steal(tuple);
+  const NoCollection pause(true);  // a finaliser could drop the program, or change what it has just read
+  auto tuple = py::Owned<>::steal(PyTuple_New(static_cast<Py_ssize_t>(inputs_.size())));
+  if (!tuple) PyErr_Clear();
+  for (std::size_t i = 0; tuple && i < inputs_.size(); ++i)
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(nodes_[inputs_[i]].value));
+  return tuple;
 }
 
 bool GuardProgram::run(std::uint32_t at, std::uint32_t end, const Frame& frame) noexcept {

@@ -82,6 +82,7 @@ Miss GuardProgram::miss_of(std::size_t index, const Operands& operands) const {
 }
 
 std::optional<Miss> GuardProgram::first_miss(PyObject* const* locals, PyObject* closure) const {
+  const auto locked = hold_.lock();
   if (!alive()) {
     Miss miss;
     miss.guard = size();
@@ -121,6 +122,7 @@ Description GuardProgram::description_of(const Check& check) const {
 }
 
 std::vector<Description> GuardProgram::describe() const {
+  const auto locked = hold_.lock();
   std::vector<Description> all;
   for (const std::uint32_t check : check_of_) all.push_back(description_of(checks_[check]));
   return all;
@@ -167,11 +169,13 @@ std::vector<std::string> GuardProgram::write_code(std::vector<PyObject*>& consta
 }
 
 std::vector<std::string> GuardProgram::code_parts() const {
+  const auto locked = hold_.lock();
   std::vector<PyObject*> constants;
   return alive() ? write_code(constants) : std::vector<std::string>();
 }
 
 py::Owned<> GuardProgram::constants() const {
+  const auto locked = hold_.lock();
   std::vector<PyObject*> objects;
   if (alive()) write_code(objects);
   auto list = py::take(PyList_New(0));

@@ -99,9 +99,9 @@ void add_torch_namespace(const char* name, bool python_functions) {
 
 }  // namespace
 
-void initialise() {
-  if (tables != nullptr) return;
-  tables = new Tables;
+namespace {
+
+void fill_tables() {
   for (const char* name : {"torch._C._VariableFunctions", "torch._C._nn", "torch._C._fft", "torch._C._linalg",
                            "torch._C._special", "torch._C._nested"}) {
     add_torch_namespace(name, false);
@@ -113,6 +113,19 @@ void initialise() {
   tables->op_overload = reinterpret_cast<PyTypeObject*>(py::import_attr("torch._ops", "OpOverload").release());
   tables->op_packet = reinterpret_cast<PyTypeObject*>(py::import_attr("torch._ops", "OpOverloadPacket").release());
   for (auto rows : {kPureRows, kBuiltinRows, kContainerRows, kTorchRows, kPythonRows}) add_rows(rows);
+}
+
+}  // namespace
+
+void initialise() {
+  if (tables != nullptr) return;
+  tables = new Tables;
+  try {
+    fill_tables();
+  } catch (...) {  // an interrupt: the next compile begins anew
+    tables = nullptr;
+    throw;
+  }
 }
 
 namespace {

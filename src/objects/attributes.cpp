@@ -31,6 +31,7 @@ bool has_python_get(PyObject* meta) {
 
 PyObject* Tracer::type_lookup(PyTypeObject* type, PyObject* name) {
   PyObject* found = py::type_lookup(type, name);
+  const auto held = py::Owned<>::share(found);  // making the payload may start the collector
   const Source* source = capture_->sources.constant(reinterpret_cast<PyObject*>(type));
   auto payload = found == nullptr ? py::take(PyTuple_Pack(1, name)) : py::take(PyTuple_Pack(2, name, found));
   // One guard for each (type, name): the tuple is new each time, so remember the pair by its table entry.

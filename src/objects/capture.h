@@ -40,6 +40,7 @@ struct Effect {
 
 struct Capture {
   py::Owned<PyFunctionObject> function;  // the entry function
+  py::Owned<PyCodeObject> code;          // its code during capture: f.__code__ may be replaced at any time
   source::SourceTable sources;
   guards::GuardSet guards;
   graph::Graph graph;

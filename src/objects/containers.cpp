@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "objects/enums.h"
+#include "objects/snapshot.h"
 #include "objects/tracer.h"
 #include "py/cpython311.h"
 
@@ -130,12 +131,9 @@ void Tracer::touch_dict(PyObject* dict, const Source* source, PyObject* view, co
     }
     guard(Kind::DICT_KEYS, source, std::move(tuple));
   }
-  PyObject *key = nullptr, *value = nullptr;
-  Py_ssize_t position = 0;
-  while (PyDict_Next(dict, &position, &key, &value)) {
-    if (shadow != nullptr && written(*shadow, key)) continue;
-    auto held = py::Owned<>::share(value);
-    saw(held.get(), capture_->sources.dict_item(source, key));
+  for (const auto& [key, value] : entries_now(dict)) {
+    if (shadow != nullptr && written(*shadow, key.get())) continue;
+    saw(value.get(), capture_->sources.dict_item(source, key.get()));
   }
   (void)view;
 }
@@ -155,8 +153,8 @@ PyObject* Tracer::touch(PyObject* container) {
     case Cat::List:
       if (shadow == nullptr && touched_.insert(container).second) {
         guard(Kind::LENGTH, source, {}, PyList_GET_SIZE(container));
-        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(container); ++i)
-          saw(PyList_GET_ITEM(container, i), table.item(source, i));
+        std::int64_t index = 0;
+        for (const auto& item : items_now(container)) saw(item.get(), table.item(source, index++));
       }
       return view;
     case Cat::Deque:
@@ -369,18 +367,15 @@ Contents Tracer::deep_touch_inner(PyObject* value, int depth) {
         PyObject* repr = py::type_lookup(Py_TYPE(value), names().__eq__);
         all.user |= repr != nullptr && PyFunction_Check(repr);
       }
-      const Py_ssize_t n = PySequence_Fast_GET_SIZE(view);
-      for (Py_ssize_t i = 0; i < n; ++i) merge(PySequence_Fast_GET_ITEM(view, i));
+      for (const auto& item : items_now(view)) merge(item.get());
       return all;
     }
     case Cat::Dict: {
       PyObject* view = touch(value);
       all.user |= !is_exact_builtin(Py_TYPE(value)) && !PyODict_CheckExact(value);
-      PyObject *key = nullptr, *item = nullptr;
-      Py_ssize_t position = 0;
-      while (PyDict_Next(view, &position, &key, &item)) {
-        merge(key);
-        merge(item);
+      for (const auto& [key, item] : entries_now(view)) {
+        merge(key.get());
+        merge(item.get());
       }
       return all;
     }

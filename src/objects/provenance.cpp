@@ -3,9 +3,10 @@
 
 namespace pellucid::objects {
 
-Tracer::Tracer(PyFunctionObject* function)
+Tracer::Tracer(PyFunctionObject* function, PyCodeObject* code)
     : capture_(std::make_unique<Capture>()), fakes_(std::make_unique<aten::FakeScope>()) {
   capture_->function = py::Owned<PyFunctionObject>::share(function);
+  capture_->code = py::Owned<PyCodeObject>::share(code);
 }
 Tracer::~Tracer() = default;
 

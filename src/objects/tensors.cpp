@@ -1,5 +1,6 @@
 // Torch functions over fakes: real tensors are lifted to placeholders, results become nodes.
 #include "objects/input_names.h"
+#include "objects/snapshot.h"
 #include "objects/tracer.h"
 #include "py/cpython311.h"
 
@@ -159,21 +160,20 @@ py::Owned<> Tracer::to_fake(PyObject* value) {
     if (cat != Cat::Slice) value = touch(value);
     if (!holds_tensor(*this, value)) return py::Owned<>::share(value);
     if (cat == Cat::Dict) {
+      const auto entries = entries_now(value);
       auto copy = py::take(PyDict_New());
-      PyObject *key = nullptr, *item = nullptr;
-      Py_ssize_t position = 0;
-      while (PyDict_Next(value, &position, &key, &item))
-        py::check(PyDict_SetItem(copy.get(), key, to_fake(item).get()));
+      for (const auto& [key, item] : entries)
+        py::check(PyDict_SetItem(copy.get(), key.get(), to_fake(item.get()).get()));
       return copy;
     }
     if (cat == Cat::Slice) {
       auto* s = reinterpret_cast<PySliceObject*>(value);
       return py::take(PySlice_New(to_fake(s->start).get(), to_fake(s->stop).get(), to_fake(s->step).get()));
     }
-    const Py_ssize_t n = PySequence_Fast_GET_SIZE(value);
-    auto tuple = py::take(PyTuple_New(n));
-    for (Py_ssize_t i = 0; i < n; ++i)
-      PyTuple_SET_ITEM(tuple.get(), i, to_fake(PySequence_Fast_GET_ITEM(value, i)).release());
+    const auto items = items_now(value);
+    auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(items.size())));
+    for (std::size_t i = 0; i < items.size(); ++i)
+      PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), to_fake(items[i].get()).release());
     return rebuilt(value, std::move(tuple));
   }
   return py::Owned<>::share(readable(value));

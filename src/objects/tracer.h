@@ -58,7 +58,7 @@ struct Contents {
 
 class Tracer {
  public:
-  explicit Tracer(PyFunctionObject* function);
+  Tracer(PyFunctionObject* function, PyCodeObject* code);
   virtual ~Tracer();
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;

@@ -29,9 +29,7 @@ void add_type_of(const char* expression_module, const char* name, Cat cat) {
 
 }  // namespace
 
-void initialise_types() {
-  if (known != nullptr) return;
-  known = new Known;
+static void fill_known() {
   auto& t = known->exact;
   t[Py_TYPE(Py_None)] = t[&PyBool_Type] = t[Py_TYPE(Py_Ellipsis)] = t[Py_TYPE(Py_NotImplemented)] = Cat::Singleton;
   t[&PyLong_Type] = t[&PyFloat_Type] = t[&PyComplex_Type] = Cat::Number;
@@ -102,6 +100,17 @@ void initialise_types() {
   known->python_dealloc = reinterpret_cast<PyTypeObject*>(py::import_attr("abc", "ABC").release())->tp_dealloc;
   known->deque = reinterpret_cast<PyTypeObject*>(py::import_attr("collections", "deque").release());
   known->tensor = reinterpret_cast<PyTypeObject*>(py::import_attr("torch", "Tensor").release());
+}
+
+void initialise_types() {
+  if (known != nullptr) return;
+  known = new Known;
+  try {
+    fill_known();
+  } catch (...) {  // an interrupt: the next compile begins anew
+    known = nullptr;
+    throw;
+  }
 }
 
 Cat cat_of(PyTypeObject* type) {

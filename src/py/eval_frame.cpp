@@ -16,6 +16,8 @@ const EvalFrame kDefaultEvalFrame = _PyEval_EvalFrameDefault;
 
 PyFunctionObject* function_of(_PyInterpreterFrame* frame) noexcept { return frame->f_func; }
 
+PyCodeObject* code_of(_PyInterpreterFrame* frame) noexcept { return frame->f_code; }
+
 PyObject* const* arguments_of(_PyInterpreterFrame* frame) noexcept { return frame->localsplus; }
 
 bool is_starting(_PyInterpreterFrame* frame) noexcept { return frame->prev_instr == _PyCode_CODE(frame->f_code) - 1; }

@@ -15,6 +15,7 @@ extern const EvalFrame kDefaultEvalFrame;  // the interpreter itself
 
 // The function a frame runs, or null for module bodies and the like.
 PyFunctionObject* function_of(_PyInterpreterFrame* frame) noexcept;
+PyCodeObject* code_of(_PyInterpreterFrame* frame) noexcept;  // the function may have another one by now
 // The bound arguments: as many slots as the code has parameters. For frames that did not start yet.
 PyObject* const* arguments_of(_PyInterpreterFrame* frame) noexcept;
 bool is_starting(_PyInterpreterFrame* frame) noexcept;

@@ -37,6 +37,7 @@ void BoundArguments::drop() noexcept {
 
 bool BoundArguments::bind(PyFunctionObject* function, PyObject* const* args, std::size_t nargs, PyObject* kwnames) {
   PyCodeObject* code = code_of(function);
+  code_ = function->func_code;
   const bool plain = (code->co_flags & (CO_VARARGS | CO_VARKEYWORDS)) == 0 && code->co_kwonlyargcount == 0;
   if (plain && kwnames == nullptr && nargs == static_cast<std::size_t>(code->co_argcount)) {
     slots_ = args;
@@ -48,7 +49,8 @@ bool BoundArguments::bind(PyFunctionObject* function, PyObject* const* args, std
 
 bool BoundArguments::bind_fully(PyFunctionObject* function, PyObject* const* args, std::size_t nargs,
                                 PyObject* kwnames) {
-  PyCodeObject* code = code_of(function);
+  const auto held = py::Owned<PyCodeObject>::share(code_of(function));  // finalisers may replace it, see call_compiled
+  PyCodeObject* code = held.get();
   const auto positional = static_cast<std::size_t>(code->co_argcount);
   if (nargs > positional && (code->co_flags & CO_VARARGS) == 0) return false;
   size_ = slot_count(code);
@@ -72,7 +74,7 @@ bool BoundArguments::bind_fully(PyFunctionObject* function, PyObject* const* arg
     own_slots_[next++] = varkeywords_.get();
   }
   if (kwnames != nullptr && !bind_keywords(code, args + nargs, kwnames)) return false;
-  return fill_defaults(function, given);
+  return fill_defaults(function, code, given);
 }
 
 bool BoundArguments::bind_keywords(PyCodeObject* code, PyObject* const* values, PyObject* kwnames) {
@@ -93,8 +95,7 @@ bool BoundArguments::bind_keywords(PyCodeObject* code, PyObject* const* values, 
   return true;
 }
 
-bool BoundArguments::fill_defaults(PyFunctionObject* function, std::size_t given) {
-  PyCodeObject* code = code_of(function);
+bool BoundArguments::fill_defaults(PyFunctionObject* function, PyCodeObject* code, std::size_t given) {
   const auto positional = static_cast<std::size_t>(code->co_argcount);
   PyObject* defaults = function->func_defaults;
   const std::size_t count = defaults == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(defaults));

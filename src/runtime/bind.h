@@ -29,6 +29,7 @@ class BoundArguments {
   }
 
   PyObject* const* slots() const noexcept { return slots_; }
+  const PyObject* code() const noexcept { return code_; }  // what bind() has bound for: to be compared only
   std::size_t size() const noexcept { return size_; }
 
   // Takes a reference to every slot, for callers that run Python code before they use them.
@@ -39,10 +40,11 @@ class BoundArguments {
  private:
   bool bind_fully(PyFunctionObject* function, PyObject* const* args, std::size_t nargs, PyObject* kwnames);
   bool bind_keywords(PyCodeObject* code, PyObject* const* values, PyObject* kwnames);
-  bool fill_defaults(PyFunctionObject* function, std::size_t given);
+  bool fill_defaults(PyFunctionObject* function, PyCodeObject* code, std::size_t given);
 
   static constexpr std::size_t kInline = 16;
   PyObject* const* slots_ = nullptr;
+  const PyObject* code_ = nullptr;
   std::size_t size_ = 0;
   PyObject** own_slots_ = nullptr;  // the writable storage behind slots_, null when slots_ is the caller's vector
   bool owned_ = false;

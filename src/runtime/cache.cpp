@@ -89,7 +89,7 @@ std::pair<int, int> Cache::next_compile_id() noexcept {
 }
 
 void Cache::drop_dead() {
-  std::vector<std::unique_ptr<Entry>> living, dead;
+  std::vector<std::shared_ptr<Entry>> living, dead;
   for (auto& entry : entries_) (entry->guards->alive() ? living : dead).push_back(std::move(entry));
   entries_ = std::move(living);
 }
@@ -129,11 +129,11 @@ py::Owned<> cache_for(const CacheKey& key) {
   if (const auto found = registry().find(key); found != registry().end()) {
     return py::Owned<>::share(reinterpret_cast<PyObject*>(found->second));
   }
-  auto cache = std::make_unique<Cache>(key);
+  auto cache = std::make_unique<Cache>(key);  // holds what the key names
   auto object = py::take(PyType_GenericAlloc(cache_type, 0));
-  reinterpret_cast<CacheObject*>(object.get())->cache = cache.get();
+  reinterpret_cast<CacheObject*>(object.get())->cache = cache.release();
+  // A finaliser that ran at the allocation may have made one for the same key: then that one stays in the registry.
   registry().emplace(key, reinterpret_cast<CacheObject*>(object.get()));
-  cache.release();
   return object;
 }
 

@@ -47,9 +47,10 @@ class Cache {
 
   // The entry whose guards hold, moved to the front; null when there is none. Runs no Python code.
   Entry* find(PyObject* const* locals, PyObject* closure) noexcept;
-  Entry* add(std::unique_ptr<Entry> entry);
-  void drop_dead();  // entries that can never hold again: an object they depend on is gone
-  const std::vector<std::unique_ptr<Entry>>& entries() const noexcept { return entries_; }
+  Entry* add(std::unique_ptr<Entry> entry);  // valid until Python code runs
+  void drop_dead();                          // entries that can never hold again: an object they depend on is gone
+  // Whoever runs Python code while it looks at entries copies the vector: a finaliser or another thread may drop them.
+  const std::vector<std::shared_ptr<Entry>>& entries() const noexcept { return entries_; }
 
   // (number of this cache, how many compiles it saw before): names one compile, as torch._guards.CompileId does.
   std::pair<int, int> next_compile_id() noexcept;
@@ -77,7 +78,7 @@ class Cache {
  private:
   CacheKey key_;
   py::Owned<> code_, globals_, backend_, instance_;
-  std::vector<std::unique_ptr<Entry>> entries_;
+  std::vector<std::shared_ptr<Entry>> entries_;
   int number_ = -1, compiles_ = 0;
 };
 

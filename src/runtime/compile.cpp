@@ -176,10 +176,10 @@ class StateKeeper {
   std::unique_ptr<aten::GlobalState> before_;
 };
 
-trace::Outcome traced(PyFunctionObject* function, PyObject* const* locals) {
+trace::Outcome traced(PyFunctionObject* function, PyCodeObject* code, PyObject* const* locals) {
   const StateKeeper keeper;
   const std::int64_t start = events::now();
-  trace::Outcome outcome = trace::capture(function, locals);
+  trace::Outcome outcome = trace::capture(function, code, locals);
   const double instructions = outcome.capture ? static_cast<double>(outcome.capture->instructions) : 0;
   events::count(Counter::Captures);
   events::count(Counter::Instructions, static_cast<std::int64_t>(instructions));
@@ -214,7 +214,8 @@ Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cach
   const CompilingScope scope;
   PyObject* const backend = cache.key().backend;
   try {
-    trace::Outcome outcome = traced(function, locals);
+    auto* code = reinterpret_cast<PyCodeObject*>(cache.key().code);
+    trace::Outcome outcome = traced(function, code, locals);
     if (!outcome.capture) return stopped(function, backend, outcome.stop);
     Attempt attempt;
     attempt.entry = build_entry(function, cache, *outcome.capture);

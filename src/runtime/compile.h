@@ -20,8 +20,8 @@ struct Attempt {
   std::string where;      // identifies the place and the reason, to notice the same stop again
 };
 
-// `locals` are the bound arguments of `function`, all owned by the caller. Throws PythonError for what the user must
-// see: the backend's failure, KeyboardInterrupt, want of memory.
+// `locals` are the arguments of `function` as bound for the code of `cache`, all owned by the caller. Throws
+// PythonError for what the user must see: the backend's failure, KeyboardInterrupt, want of memory.
 Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cache& cache);
 
 // An option of pellucid.config.

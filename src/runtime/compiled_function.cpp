@@ -75,10 +75,12 @@ PyObject* call_compiled(PyObject* object, PyObject* const* args, std::size_t nar
       return nullptr;
     }
   }
-  Cache* cache = self->cache;
-  if (cache->given_up && cache->entries().empty()) return run_given_up(self, call);
+  if (self->cache->given_up && self->cache->entries().empty()) return run_given_up(self, call);
   BoundArguments bound;
   if (!bind_quietly(bound, call)) return call.run_eagerly();
+  // Making *args may have started the collector, and its finalisers may have replaced the code.
+  if (self->code != self->function->func_code || bound.code() != self->function->func_code) return call.run_eagerly();
+  Cache* cache = self->cache;
   if (const Entry* entry = cache->find(bound.slots(), call.function->func_closure))
     return run_region(*entry, call, bound, true);
   return call_slowly(self, call, bound);
@@ -238,8 +240,9 @@ py::Owned<> as_dict(const guards::Description& guard) {
 }
 
 // The guards of one cache's entries as {region number: [dict, …]}.
-void describe_entries(const Cache& cache, PyObject* by_region) {
-  for (const auto& entry : cache.entries()) {
+void describe_entries(PyObject* cache_object, PyObject* by_region) {
+  const auto entries = cache_of(cache_object)->entries();
+  for (const auto& entry : entries) {
     auto rows = py::take(PyList_New(0));
     for (const auto& guard : entry->guards->describe()) py::check(PyList_Append(rows.get(), as_dict(guard).get()));
     py::check(PyDict_SetItem(by_region, py::take(PyLong_FromLong(entry->number)).get(), rows.get()));
@@ -298,19 +301,22 @@ py::Owned<> as_dict(const Entry& entry, PyObject* cache_object) {
 bool is_compiled_function(PyObject* object) noexcept { return Py_IS_TYPE(object, compiled_function_type); }
 
 py::Owned<> break_reasons_of(PyObject* compiled) {
-  auto list = py::take(PyList_New(0));
+  auto list = py::take(PyList_New(0));  // appending runs no Python code
   for (const auto& record : cast(compiled)->cache->stops) py::check(PyList_Append(list.get(), record.get()));
   return list;
 }
 
-py::Owned<> guard_failures_of(PyObject* compiled) { return strings(cast(compiled)->cache->guard_failures); }
+py::Owned<> guard_failures_of(PyObject* compiled) {
+  const auto failures = cast(compiled)->cache->guard_failures;
+  return strings(failures);
+}
 
 py::Owned<> cache_entries_of(PyObject* object) {
   auto list = py::take(PyList_New(0));
   const auto add = [&](PyObject* cache_object) {
-    for (const auto& entry : cache_of(cache_object)->entries()) {
-      py::check(PyList_Append(list.get(), as_dict(*entry, cache_object).get()));
-    }
+    const auto held = py::Owned<>::share(cache_object);
+    const auto entries = cache_of(cache_object)->entries();
+    for (const auto& entry : entries) py::check(PyList_Append(list.get(), as_dict(*entry, cache_object).get()));
   };
   if (is_compiled_function(object)) {
     add(cast(object)->cache_object);
@@ -327,10 +333,11 @@ py::Owned<> cache_entries_of(PyObject* object) {
 }
 
 py::Owned<> guards_of(PyObject* compiled) {
-  const Cache& cache = *cast(compiled)->cache;
   auto by_region = py::take(PyDict_New());
-  describe_entries(cache, by_region.get());
-  for (const auto& inner : cache.inner) describe_entries(*cache_of(inner.get()), by_region.get());
+  std::vector<py::Owned<>> caches;
+  caches.push_back(py::Owned<>::share(cast(compiled)->cache_object));
+  for (const auto& inner : cast(compiled)->cache->inner) caches.push_back(inner.copy());
+  for (const auto& cache : caches) describe_entries(cache.get(), by_region.get());
   return by_region;
 }
 

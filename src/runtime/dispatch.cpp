@@ -24,7 +24,8 @@ class BusyScope {
 // The failed guard of the entry that was used last; "" when there is no entry.
 std::string note_guard_failures(Cache& cache, const Call& call, const BoundArguments& bound) {
   std::string newest;
-  for (const auto& entry : cache.entries()) {
+  const auto entries = cache.entries();
+  for (const auto& entry : entries) {
     std::string reason = entry->guards->explain(bound.slots(), call.function->func_closure);
     if (newest.empty()) newest = reason;
     if (cache.guard_failures.size() < kKeptFailures) cache.guard_failures.push_back(std::move(reason));
@@ -101,13 +102,24 @@ bool is_stale(Cache& cache, const Call& call, const BoundArguments& bound, Entry
 }
 
 // The entry may have been made for another closure of the same code; its guards hold for this one too.
-py::Owned<PyFunctionObject> region_for(const Entry& entry, PyFunctionObject* function) {
-  PyFunctionObject* region = entry.region.get();
+py::Owned<PyFunctionObject> region_for(const Entry& entry, PyFunctionObject* function, BoundArguments& bound) {
+  auto region = entry.region.copy();
   const bool has_free = reinterpret_cast<PyCodeObject*>(region->func_code)->co_nfreevars != 0;
-  if (!has_free || region->func_closure == function->func_closure) return py::Owned<PyFunctionObject>::share(region);
-  auto* copy = reinterpret_cast<PyFunctionObject*>(PyFunction_New(region->func_code, region->func_globals));
-  if (copy != nullptr) copy->func_closure = Py_XNewRef(function->func_closure);
-  return py::Owned<PyFunctionObject>::steal(copy);
+  if (!has_free || region->func_closure == function->func_closure) return region;
+  bound.own();  // making a function may start the collector, whose finalisers may replace defaults and drop the entry
+  auto copy = py::take(PyFunction_New(region->func_code, region->func_globals));
+  auto* made = reinterpret_cast<PyFunctionObject*>(copy.release());
+  made->func_closure = Py_XNewRef(function->func_closure);
+  return py::Owned<PyFunctionObject>::steal(made);
+}
+
+py::Owned<PyFunctionObject> region_or_error(const Entry& entry, const Call& call, BoundArguments& bound) noexcept {
+  try {
+    return region_for(entry, call.function, bound);
+  } catch (...) {
+    py::translate_current_exception();
+    return {};
+  }
 }
 
 py::Owned<> run_again(PyObject* graph, const Call& call) {
@@ -134,13 +146,14 @@ PyObject* run_with_inner_functions(Cache& cache, const Call& call) {
   return call.run_eagerly();
 }
 
-PyObject* run_region(const Entry& entry, const Call& call, const BoundArguments& bound, bool just_checked) {
+PyObject* run_region(const Entry& entry, const Call& call, BoundArguments& bound, bool just_checked) {
+  // Both are kept alive by the region; the entry may be dropped once Python code runs, which gathered() does not start.
+  PyObject* const graph = entry.graph_call.get();
   PyObject* const loader = entry.input_loader;
   const codegen::ReadyInputs inputs(loader,
                                     just_checked && loader != nullptr ? entry.guards->gathered() : py::Owned<>());
-  const auto region = region_for(entry, call.function);
+  const auto region = region_or_error(entry, call, bound);
   if (!region) return nullptr;
-  PyObject* const graph = entry.graph_call.get();  // kept alive by the region; the entry may be dropped meanwhile
   PyObject* result = nullptr;
   {
     const HookPause pause;

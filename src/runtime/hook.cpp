@@ -122,9 +122,9 @@ bool holds_tensor(PyObject* object) noexcept {
   return false;
 }
 
-bool has_tensor(PyFunctionObject* function, _PyInterpreterFrame* frame) noexcept {
+bool has_tensor(_PyInterpreterFrame* frame) noexcept {
   PyObject* const* slots = py::arguments_of(frame);
-  const std::size_t count = slot_count(reinterpret_cast<PyCodeObject*>(function->func_code));
+  const std::size_t count = slot_count(py::code_of(frame));
   for (std::size_t i = 0; i < count; ++i) {
     if (slots[i] != nullptr && holds_tensor(slots[i])) return true;
   }
@@ -141,8 +141,8 @@ bool is_disabled(PyFunctionObject* function) noexcept {
 // ---- running one
 
 // The cache of an inner function; kept by the root so that it lives as long as the compiled function that led here.
-py::Owned<> inner_cache(Cache& root, PyFunctionObject* function) {
-  const CacheKey key{function->func_code, function->func_globals, root.key().backend, nullptr};
+py::Owned<> inner_cache(Cache& root, PyFunctionObject* function, PyCodeObject* code) {
+  const CacheKey key{reinterpret_cast<PyObject*>(code), function->func_globals, root.key().backend, nullptr};
   for (const auto& kept : root.inner) {
     if (cache_of(kept.get())->key() == key) return kept.copy();
   }
@@ -153,9 +153,9 @@ py::Owned<> inner_cache(Cache& root, PyFunctionObject* function) {
 
 PyObject* run_inner(PyThreadState* tstate, _PyInterpreterFrame* frame, PyFunctionObject* function) {
   return py::enter([&] {
-    const auto held = inner_cache(*here.root, function);
+    const auto held = inner_cache(*here.root, function, py::code_of(frame));
     Cache& cache = *cache_of(held.get());
-    const std::size_t count = slot_count(reinterpret_cast<PyCodeObject*>(function->func_code));
+    const std::size_t count = slot_count(py::code_of(frame));
     const Call call{function, py::arguments_of(frame), count, nullptr, tstate, frame};
     if (cache.given_up && cache.entries().empty()) return py::take(call.run_eagerly());
     BoundArguments bound;
@@ -177,8 +177,7 @@ PyObject* evaluate_on_this_thread(PyThreadState* tstate, _PyInterpreterFrame* fr
     const HookPause pause;
     return pass(tstate, frame, 0);
   }
-  auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
-  if (!may_be_compiled(code) || !has_tensor(function, frame)) return pass(tstate, frame, 0);
+  if (!may_be_compiled(py::code_of(frame)) || !has_tensor(frame)) return pass(tstate, frame, 0);
   return run_inner(tstate, frame, function);
 }
 

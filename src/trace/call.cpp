@@ -1,6 +1,7 @@
 // Calls of every form: which callable is inlined, which has a rule, which is a torch operation.
 #include "handlers/registry.h"
 #include "objects/compiled_function.h"
+#include "objects/snapshot.h"
 #include "py/cpython311.h"
 #include "trace/executor.h"
 
@@ -26,8 +27,8 @@ std::string describe(PyObject* callable) {
 }
 
 // The bound locals of a call, as CPython binds them. False: the call does not fit (CPython then words the TypeError).
-bool bind_arguments(PyFunctionObject* function, Args args, std::vector<py::Owned<>>& fast, objects::Tracer& tracer) {
-  auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
+bool bind_arguments(PyFunctionObject* function, PyCodeObject* code, Args args, std::vector<py::Owned<>>& fast,
+                    objects::Tracer& tracer) {
   const int argc = code->co_argcount, posonly = code->co_posonlyargcount, kwonly = code->co_kwonlyargcount;
   const bool has_varargs = (code->co_flags & CO_VARARGS) != 0, has_varkw = (code->co_flags & CO_VARKEYWORDS) != 0;
   const int total = argc + kwonly;
@@ -130,7 +131,7 @@ Result Executor::inline_function(PyObject* callable, Args args, Continuation the
   frame->globals = function->func_globals;
   frame->builtins = function->func_builtins;
   frame->fast.resize(static_cast<std::size_t>(code->co_nlocalsplus));
-  if (!bind_arguments(function, args, frame->fast, *this)) {
+  if (!bind_arguments(function, code, args, frame->fast, *this)) {
     // The call cannot start, so nothing of the function runs: CPython itself words the error.
     auto impossible = py::Owned<>::steal(PyObject_Vectorcall(callable, args.values.data(), args.size(), args.kwnames));
     if (impossible) unsupported(Reason::Internal, {{"detail", "binding the arguments of " + describe(callable)}});
@@ -332,18 +333,16 @@ Result Executor::call_ex(PyObject* callable, PyObject* positional, PyObject* kwa
   std::vector<PyObject*> values;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple.get()); ++i) values.push_back(PyTuple_GET_ITEM(tuple.get(), i));
   py::Owned<> kwnames;
+  std::vector<std::pair<py::Owned<>, py::Owned<>>> named;
   if (kwargs != nullptr) {
     if (objects::cat_of(kwargs) != Cat::Dict)
       unsupported(Reason::UnsupportedProtocol, {{"protocol", "**kwargs"}, {"type", Py_TYPE(kwargs)->tp_name}});
-    PyObject* view = touch(kwargs);
-    if (const Py_ssize_t n = PyDict_GET_SIZE(view); n > 0) {
-      kwnames = py::take(PyTuple_New(n));
-      PyObject *key = nullptr, *value = nullptr;
-      Py_ssize_t position = 0, i = 0;
-      while (PyDict_Next(view, &position, &key, &value)) {
-        PyTuple_SET_ITEM(kwnames.get(), i++, Py_NewRef(key));
-        values.push_back(value);
-      }
+    named = objects::entries_now(touch(kwargs));
+    if (!named.empty()) kwnames = py::take(PyTuple_New(static_cast<Py_ssize_t>(named.size())));
+    Py_ssize_t i = 0;
+    for (const auto& [key, value] : named) {
+      PyTuple_SET_ITEM(kwnames.get(), i++, Py_NewRef(key.get()));
+      values.push_back(value.get());
     }
   }
   return call(callable, Args{values, kwnames.get()}, std::move(then));

@@ -54,7 +54,10 @@ const objects::CodeInfo* CodeTable::find(PyCodeObject* code) {
   return slot.get();
 }
 
-void hide_code(PyCodeObject* code) { hidden().insert(code); }
+// Held for good: the address of a dead one could be that of the user's code.
+void hide_code(PyCodeObject* code) {
+  if (hidden().insert(code).second) Py_INCREF(code);
+}
 
 bool find_handler(const objects::CodeInfo& info, int offset, Handler* out) {
   for (std::size_t i = 0; i + 3 < info.handlers.size(); i += 4) {

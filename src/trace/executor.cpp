@@ -29,7 +29,7 @@ std::unique_ptr<Frame> Executor::pop_frame() {
 }
 
 py::Owned<> Executor::run(PyFunctionObject* function, PyObject* const* locals) {
-  auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
+  PyCodeObject* code = capture().code.get();
   if (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) throw GraphBreak(Reason::GeneratorEntry);
   auto frame = std::make_unique<Frame>();
   frame->function = py::Owned<PyFunctionObject>::share(function);

@@ -22,7 +22,7 @@ enum class Next : std::uint8_t { Go, Raise, Finished };
 
 class Executor final : public objects::Tracer {
  public:
-  explicit Executor(PyFunctionObject* function) : Tracer(function) {}
+  Executor(PyFunctionObject* function, PyCodeObject* code) : Tracer(function, code) {}
   ~Executor() override;
 
   py::Owned<> run(PyFunctionObject* function, PyObject* const* locals);  // the entry's return value

@@ -43,11 +43,11 @@ void initialise_once() {
 
 }  // namespace
 
-Outcome capture(PyFunctionObject* function, PyObject* const* locals) {
+Outcome capture(PyFunctionObject* function, PyCodeObject* code, PyObject* const* locals) {
   initialise_once();  // on first use: importing stays cheap, and pellucid itself is complete by then
   Outcome outcome;
   const auto state = aten::GlobalState::now();
-  Executor executor(function);
+  Executor executor(function, code);
   try {
     auto result = executor.run(function, locals);
     const std::int64_t steps = executor.steps;

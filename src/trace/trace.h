@@ -28,9 +28,9 @@ struct Outcome {
 };
 
 // `locals`: the bound arguments of `function` in co_varnames order (all argument slots, then *args tuple and **kwargs
-// dict when the code has them). Throws only PythonError for errors that are ours or the machine's (MemoryError,
-// KeyboardInterrupt).
-Outcome capture(PyFunctionObject* function, PyObject* const* locals);
+// dict when the code has them). `code`: the code they are bound for; f.__code__ may be another one by now. Throws only
+// PythonError for errors that are ours or the machine's (MemoryError, KeyboardInterrupt).
+Outcome capture(PyFunctionObject* function, PyCodeObject* code, PyObject* const* locals);
 
 void initialise();  // resolves handler tables; once, at import
 

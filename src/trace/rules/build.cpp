@@ -1,4 +1,5 @@
 // Building, extending and unpacking containers; strings; pattern matching.
+#include "objects/snapshot.h"
 #include "py/cpython311.h"
 #include "trace/rules/rules.h"
 
@@ -171,15 +172,15 @@ static Next update_dict(Executor& ex, Frame& f, int arg, bool merge) {
   PyObject* view = ex.touch(source);
   PyObject* target = peek(f, static_cast<std::size_t>(arg));
   if (merge) {
-    PyObject *key = nullptr, *value = nullptr;
-    Py_ssize_t position = 0;
-    while (PyDict_Next(view, &position, &key, &value)) {
-      if (PyDict_Contains(target, key) == 1) {
+    for (const auto& [key, value] : objects::entries_now(view)) {
+      const int known = PyDict_Contains(target, key.get());
+      py::check(known);
+      if (known == 1) {
         PyObject* callee = peek(f, static_cast<std::size_t>(arg) + 2);
         auto name = py::Owned<>::steal(PyObject_GetAttrString(callee, "__qualname__"));
         if (!name) PyErr_Clear();
         ex.raise(PyExc_TypeError,
-                 py::text_of(name.get()) + "() got multiple values for keyword argument " + py::repr_of(key));
+                 py::text_of(name.get()) + "() got multiple values for keyword argument " + py::repr_of(key.get()));
         return Next::Raise;
       }
     }
