@@ -265,8 +265,21 @@ Result count_repeat(Tracer& t, PyObject* f, Args args, Continuation then) {
 
 // ---- generators' methods
 
-Result gen_send(Tracer& t, PyObject*, Args args, Continuation then) {
+Result gen_send(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 2 || args.kwnames != nullptr)
+    t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
   return t.resume(args[0], args[1], std::move(then));
+}
+
+Result gen_close(Tracer& t, PyObject*, Args args, Continuation then) { return t.close(args[0], std::move(then)); }
+
+Result gen_throw(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() < 2) t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
+  PyObject* given = args.size() >= 3 && PyExceptionInstance_Check(args[2]) ? args[2] : args[1];
+  if (args.kwnames != nullptr || !PyExceptionInstance_Check(given) ||
+      (args.size() > 3 && args[3] != Py_None && !PyTraceBack_Check(args[3])))
+    t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
+  return t.throw_into(args[0], py::Owned<>::share(given), std::move(then));
 }
 
 // ---- effects that may wait until the graph has run: their arguments are known now, nothing depends on their result
@@ -424,6 +437,8 @@ const Row rows[] = {
     {"itertools.combinations_with_replacement", combinations},
     {"itertools.pairwise", combinations},
     {"pellucid._core.TracedGenerator.send", gen_send},
+    {"pellucid._core.TracedGenerator.throw", gen_throw},
+    {"pellucid._core.TracedGenerator.close", gen_close},
     {"logging.Logger.debug", log},
     {"logging.Logger.info", log},
     {"logging.Logger.warning", log},

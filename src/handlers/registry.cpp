@@ -3,6 +3,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "objects/generator.h"
 #include "py/cpython311.h"
 
 namespace pellucid::handlers {
@@ -112,7 +113,11 @@ void fill_tables() {
   tables->tensor_base = reinterpret_cast<PyTypeObject*>(py::import_attr("torch._C", "TensorBase").release());
   tables->op_overload = reinterpret_cast<PyTypeObject*>(py::import_attr("torch._ops", "OpOverload").release());
   tables->op_packet = reinterpret_cast<PyTypeObject*>(py::import_attr("torch._ops", "OpOverloadPacket").release());
+  auto core = py::take(PyImport_ImportModule("pellucid._core"));
+  py::check(
+      PyObject_SetAttrString(core.get(), "TracedGenerator", reinterpret_cast<PyObject*>(objects::generator_type())));
   for (auto rows : {kPureRows, kBuiltinRows, kContainerRows, kTorchRows, kPythonRows}) add_rows(rows);
+  py::check(PyObject_DelAttrString(core.get(), "TracedGenerator"));  // it had a name for its rows only
 }
 
 }  // namespace

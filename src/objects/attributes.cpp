@@ -331,6 +331,14 @@ Result Tracer::getattr(PyObject* object, PyObject* name, Continuation then) {
       return type_getattr(object, name, std::move(then));
     case Cat::Module:
       return settle(std::move(then), module_getattr(object, name));
+    case Cat::Generator:
+      if (py::type_lookup(type, name) != nullptr && name != names().__class__) break;
+      if (py::type_lookup(&PyGen_Type, name) == nullptr) {
+        return settle(std::move(then),
+                      raise(PyExc_AttributeError, "'generator' object has no attribute '" + py::text_of(name) + "'"));
+      }
+      unsupported(Reason::UnsupportedProtocol,
+                  {{"protocol", "attribute '" + py::text_of(name) + "'"}, {"type", "generator"}});
     case Cat::EnumMember: {
       PyObject* meta = py::type_lookup(type, name);
       if (meta == nullptr ||

@@ -231,13 +231,7 @@ bool Tracer::dict_contains(PyObject* dict, PyObject* key) {
   const int found = PyDict_Contains(view, key);
   py::check(found);
   const Source* source = source_of(dict);
-  if (source != nullptr && !(it != shadows_.end() && written(it->second, key))) {
-    if (source->step == source::Step::DictOf && PyUnicode_CheckExact(key)) {
-      guard(Kind::HAS_ATTR, source->base, py::Owned<>::share(key), found);
-    } else {
-      guard(Kind::DICT_CONTAINS, source, py::Owned<>::share(key), found);
-    }
-  }
+  if (source != nullptr && !(it != shadows_.end() && written(it->second, key))) guard_presence(dict, key);
   return found == 1;
 }
 
@@ -261,13 +255,51 @@ Result Tracer::dict_get(PyObject* dict, PyObject* key, bool* found) {
   return Result::of(std::move(held));
 }
 
+// What the replay of a write takes for granted: that a value which does not change is there already, and, when several
+// keys are written, which of them are new and so take their places at the end.
+void Tracer::guard_replay(PyObject* dict, const Shadow& shadow, PyObject* key, PyObject* value, bool again) {
+  PyObject* before = PyDict_GetItemWithError(dict, key);
+  if (before == nullptr && PyErr_Occurred()) py::throw_pending();
+  if (before != nullptr && before == value) {
+    auto held = py::Owned<>::share(before);
+    saw(before, capture_->sources.dict_item(source_of(dict), key));
+  }
+  if (again) {
+    const int there = PyDict_Contains(shadow.object.get(), key);
+    py::check(there);
+    if (there == 0) touch(dict);  // back after a deletion: behind all the others, which are written again
+    return;
+  }
+  const Py_ssize_t others = PySet_GET_SIZE(shadow.written.get());
+  if (others == 0) return;
+  if (others == 1) {
+    auto first = py::take(PySequence_Tuple(shadow.written.get()));
+    guard_presence(dict, PyTuple_GET_ITEM(first.get(), 0));
+  }
+  guard_presence(dict, key);
+}
+
+// Whether the dict had the key before the region.
+void Tracer::guard_presence(PyObject* dict, PyObject* key) {
+  const int found = PyDict_Contains(dict, key);
+  py::check(found);
+  const Source* source = source_of(dict);
+  if (source->step == source::Step::DictOf && PyUnicode_CheckExact(key)) {
+    guard(Kind::HAS_ATTR, source->base, py::Owned<>::share(key), found);
+  } else {
+    guard(Kind::DICT_CONTAINS, source, py::Owned<>::share(key), found);
+  }
+}
+
 void Tracer::dict_set(PyObject* dict, PyObject* key, PyObject* value) {
   PyObject* target = dict;
   guard_key(dict, key);
   if (is_outside(dict)) {
     Shadow& shadow = shadow_of(dict, false);
     if (!shadow.written) shadow.written = py::take(PySet_New(nullptr));
-    if (value == nullptr && !written(shadow, key)) dict_contains(dict, key);
+    const bool again = written(shadow, key);
+    if (value == nullptr && !again) dict_contains(dict, key);
+    guard_replay(dict, shadow, key, value, again);
     py::check(PySet_Add(shadow.written.get(), key));
     shadow.changed = true;
     target = shadow.object.get();

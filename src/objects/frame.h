@@ -39,6 +39,8 @@ struct Continuation {
     TupleFrom,    // the value (a list made by a polyfill) becomes a tuple
     Contains,     // like Bool, for the `in` operator
     Raise,        // the value is an exception instance: raise it
+    Close,        // close() of a generator: it must not yield, GeneratorExit and StopIteration end it; push None
+    Finalize,     // the same for a generator that died: push nothing
     SetItemOn,    // store the value: a[b] = value, push `c` when given (defaultdict.__missing__)
   } kind = Kind::Push;
   std::uint8_t stage = 0;

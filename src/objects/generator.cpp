@@ -3,11 +3,28 @@
 #include "objects/frame.h"
 
 namespace pellucid::objects {
+
+std::vector<std::unique_ptr<Frame>>& abandoned() {
+  static std::vector<std::unique_ptr<Frame>> bodies;  // filled and emptied by the thread that captures, under the GIL
+  return bodies;
+}
+
 namespace {
+
+bool inside_a_block(const Frame& body) {
+  const auto& table = body.info->handlers;
+  for (std::size_t i = 0; i + 3 < table.size(); i += 4) {
+    if (static_cast<std::uint32_t>(body.at) >= table[i] && static_cast<std::uint32_t>(body.at) < table[i + 1])
+      return true;
+  }
+  return false;
+}
 
 void dealloc(PyObject* self) {
   auto* generator = reinterpret_cast<TracedGenerator*>(self);
-  delete std::exchange(generator->frame, nullptr);
+  std::unique_ptr<Frame> body(std::exchange(generator->frame, nullptr));
+  if (body && generator->started && inside_a_block(*body)) abandoned().push_back(std::move(body));
+  body.reset();
   PyTypeObject* type = Py_TYPE(self);
   type->tp_free(self);
   Py_DECREF(type);
@@ -18,7 +35,16 @@ PyObject* refuse(PyObject*) {
   return nullptr;
 }
 
+PyObject* refuse_call(PyObject* self, PyObject*) { return refuse(self); }
+
+// Their meaning is in the rules for them (handlers/python.cpp).
+PyMethodDef methods[] = {{"send", refuse_call, METH_VARARGS, nullptr},
+                         {"throw", refuse_call, METH_VARARGS, nullptr},
+                         {"close", refuse_call, METH_VARARGS, nullptr},
+                         {nullptr, nullptr, 0, nullptr}};
+
 PyType_Slot slots[] = {
+    {Py_tp_methods, methods},
     {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
     {Py_tp_iter, reinterpret_cast<void*>(PyObject_SelfIter)},
     {Py_tp_iternext, reinterpret_cast<void*>(refuse)},

@@ -4,18 +4,21 @@
 #include <Python.h>
 
 #include <memory>
+#include <vector>
 
+#include "objects/frame.h"
 #include "py/ref.h"
 
 namespace pellucid::objects {
-
-struct Frame;
 
 struct TracedGenerator {
   PyObject_HEAD Frame* frame;  // owned; null once finished
   bool running;
   bool started;
 };
+
+// Bodies of generators that died while suspended inside a try or with block: the executor runs their `finally` next.
+std::vector<std::unique_ptr<Frame>>& abandoned();
 
 PyTypeObject* generator_type();
 inline bool is_generator(PyObject* object) { return Py_TYPE(object) == generator_type(); }

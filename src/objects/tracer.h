@@ -197,6 +197,8 @@ class Tracer {
   };
   Shadow& shadow_of(PyObject* container, bool touch_all);
   bool written(const Shadow& shadow, PyObject* key) const;
+  void guard_replay(PyObject* dict, const Shadow& shadow, PyObject* key, PyObject* value, bool again);
+  void guard_presence(PyObject* dict, PyObject* key);
   void touch_dict(PyObject* dict, const Source* source, PyObject* view, const Shadow* shadow);
   Contents deep_touch_inner(PyObject* value, int depth);
   void add_aliasing_guards();

@@ -2,14 +2,22 @@
 
 #include "aten/aten.h"
 #include "handlers/registry.h"
+#include "objects/generator.h"
 #include "py/cpython311.h"
 #include "trace/code_info.h"
 
 namespace pellucid::trace {
 
+namespace {
+void forget_abandoned() {
+  while (!objects::abandoned().empty()) std::exchange(objects::abandoned(), {});  // one may hold others
+}
+}  // namespace
+
 Executor::~Executor() {
   // Frames form a list: take it apart iteratively, a deep one would overflow the C stack.
   while (top_) top_ = std::move(top_->back);
+  forget_abandoned();
 }
 
 void Executor::push_frame(std::unique_ptr<Frame> frame) {
@@ -88,8 +96,31 @@ Next Executor::return_value(Frame& frame) {
   return deliver(settle(std::move(done->then), Result::of(std::move(value))));
 }
 
+// GeneratorExit is on its way in the body of a generator that died, before the next instruction of the frame below.
+void Executor::finalize_abandoned() {
+  auto generator = objects::new_generator(std::move(objects::abandoned().back()));
+  objects::abandoned().pop_back();
+  auto* raw = reinterpret_cast<objects::TracedGenerator*>(generator.get());
+  raw->started = true;
+  raw->frame->generator = raw;
+  exception = generator.copy();  // a break from here on is one that nothing can go on behind
+  if (delegates(*raw->frame)) {
+    unsupported(Reason::UnsupportedProtocol,
+                {{"protocol", "the end of a generator that delegates"}, {"type", "generator"}});
+  }
+  auto exit = py::take(PyObject_CallNoArgs(PyExc_GeneratorExit));
+  throw_into(generator.get(), std::move(exit), Continuation(Continuation::Kind::Finalize));
+  exception = std::move(thrown_);
+}
+
 Next Executor::loop() {
+  forget_abandoned();  // what an earlier capture kept until its end
   for (;;) {
+    if (!objects::abandoned().empty()) {
+      finalize_abandoned();
+      unwind();
+      continue;
+    }
     Frame& frame = *top_;
     frame.at = frame.next;
     const std::uint8_t* units = frame.info->units;
@@ -112,8 +143,17 @@ Next Executor::loop() {
       raise_pending(error);
       next = Next::Raise;
     }
-    if (next == Next::Go) continue;
-    if (next == Next::Finished) return next;
+    if (next == Next::Finished) {
+      std::exchange(frame.fast, {}).clear();  // generators die with their frame
+      if (objects::abandoned().empty()) return next;
+      frame.stack.push_back(std::move(returned_));
+      frame.next = frame.at;  // returns once more, after them
+      continue;
+    }
+    if (next == Next::Go) {
+      if (!thrown_) continue;
+      exception = std::move(thrown_);
+    }
     if (!unwind()) {
       throw GraphBreak(Reason::ExceptionEscapes, {{"exception", py::repr_of(exception.get())}});
     }

@@ -87,12 +87,16 @@ class Executor final : public objects::Tracer {
  private:
   friend struct Loop;
   Next loop();
+  void finalize_abandoned();
   Next deliver(Result result);
   std::unique_ptr<Frame> top_;
   py::Owned<> returned_;
+  py::Owned<> thrown_;  // raised in the frame on top before its next instruction
   CodeTable codes_;
   std::unordered_map<std::string, int> module_calls_;
 };
+
+bool delegates(const Frame& body);  // suspended in a `yield from`
 
 // One rule per opcode; a row of the table without a rule refuses.
 using Rule = Next (*)(Executor&, Frame&, int arg);

@@ -37,6 +37,12 @@ Result Executor::resume(PyObject* object, PyObject* value, Continuation then) {
   return Result::pushed();
 }
 
+bool delegates(const Frame& body) {
+  const std::uint8_t* units = body.info->units;
+  return body.next + 2 < body.info->size && units[body.next] == static_cast<int>(bytecode::Opcode::RESUME) &&
+         (units[body.next + 1] & 3) >= 2;
+}
+
 Result Executor::throw_into(PyObject* object, py::Owned<> instance, Continuation then) {
   auto* generator = reinterpret_cast<TracedGenerator*>(object);
   if (generator->running) return settle(std::move(then), raise(PyExc_ValueError, "generator already executing"));
@@ -46,10 +52,7 @@ Result Executor::throw_into(PyObject* object, py::Owned<> instance, Continuation
     return settle(std::move(then), Result::raised());
   }
   Frame* body = generator->frame;
-  // Suspended in a `yield from`: the exception belongs to the inner iterator first.
-  const std::uint8_t* units = body->info->units;
-  if (body->next + 2 < body->info->size && units[body->next] == static_cast<int>(bytecode::Opcode::RESUME) &&
-      (units[body->next + 1] & 3) >= 2) {
+  if (delegates(*body)) {  // the exception belongs to the inner iterator first
     unsupported(Reason::UnsupportedProtocol,
                 {{"protocol", "throw into a generator that delegates"}, {"type", "generator"}});
   }
@@ -59,9 +62,8 @@ Result Executor::throw_into(PyObject* object, py::Owned<> instance, Continuation
   frame->generator_ref = py::Owned<>::share(object);
   frame->stack.push_back(py::Owned<>::share(Py_None));
   push_frame(std::move(frame));
-  exception = std::move(instance);
-  // The frame is on top and its `at` is the YIELD_VALUE: unwinding starts there, by the rule that called us.
-  return Result::raised();
+  thrown_ = std::move(instance);  // the loop raises it at the YIELD_VALUE, which is what runs in that frame
+  return Result::pushed();
 }
 
 Result Executor::close(PyObject* object, Continuation then) {
@@ -72,12 +74,16 @@ Result Executor::close(PyObject* object, Continuation then) {
     return settle(std::move(then), Result::none());
   }
   Handler handler;
-  if (find_handler(*generator->frame->info, generator->frame->at, &handler)) {
-    unsupported(Reason::UnsupportedProtocol,
-                {{"protocol", "close() inside a try or with block"}, {"type", "generator"}});
+  if (!find_handler(*generator->frame->info, generator->frame->at, &handler)) {
+    delete std::exchange(generator->frame, nullptr);
+    return settle(std::move(then), Result::none());
   }
-  delete std::exchange(generator->frame, nullptr);
-  return settle(std::move(then), Result::none());
+  if (delegates(*generator->frame)) {
+    unsupported(Reason::UnsupportedProtocol,
+                {{"protocol", "close() inside a try or with block that delegates"}, {"type", "generator"}});
+  }
+  auto exit = py::take(PyObject_CallNoArgs(PyExc_GeneratorExit));
+  return throw_into(object, std::move(exit), Continuation(K::Close).before(std::move(then)));
 }
 
 Next Executor::yield_value(Frame& frame) {

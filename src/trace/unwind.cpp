@@ -103,6 +103,13 @@ bool matches(const py::Owned<>& exception, PyObject* type) {
   return PyErr_GivenExceptionMatches(exception.get(), type) != 0;
 }
 
+[[noreturn]] void refuse_finalizer(Executor& ex) {
+  if (!ex.exception) ex.exception = py::take(PyObject_CallNoArgs(PyExc_RuntimeError));  // nothing can go on behind it
+  ex.unsupported(
+      Reason::UnsupportedProtocol,
+      {{"protocol", "the end of an abandoned generator by anything but GeneratorExit"}, {"type", "generator"}});
+}
+
 Result settle_raised(Executor& ex, Continuation& then) {
   Frame* frame = ex.top();
   switch (then.kind) {
@@ -134,6 +141,14 @@ Result settle_raised(Executor& ex, Continuation& then) {
       frame->next = static_cast<int>(then.number);
       return Result::done();
     }
+    case K::Close:
+    case K::Finalize:
+      if (matches(ex.exception, PyExc_GeneratorExit) || matches(ex.exception, PyExc_StopIteration)) {
+        ex.exception = {};
+        return then.kind == K::Close ? Result::none() : Result::done();
+      }
+      if (then.kind == K::Finalize) refuse_finalizer(ex);
+      break;
     default:
       break;
   }
@@ -205,6 +220,10 @@ Result settle_value(Executor& ex, Continuation& then, py::Owned<> value) {
       if (!PyUnicode_Check(value.get()))
         return type_error(ex, std::string("__str__ returned non-string (type ") + Py_TYPE(value.get())->tp_name + ")");
       return Result::of(std::move(value));
+    case K::Close:
+      return ex.raise(PyExc_RuntimeError, "generator ignored GeneratorExit");
+    case K::Finalize:
+      refuse_finalizer(ex);
     case K::HasAttr:
       return Result::boolean(true);
     case K::TupleFrom:

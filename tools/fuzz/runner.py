@@ -113,8 +113,9 @@ def check(source: str, begin: Callable[[], object] = int, end: Callable[[], obje
         warnings.simplefilter("ignore")
         try:
             begin()
-            eager = World(source, compiled=False)
-            expected = [eager.call(*step) for step in SCHEDULE]
+            expected, again = eager_calls(source), eager_calls(source)
+            if expected != again:
+                raise ValueError("two eager runs differ")
             end()
         except Exception as error:
             end()
@@ -138,6 +139,11 @@ def check(source: str, begin: Callable[[], object] = int, end: Callable[[], obje
             report.kind = "outside"
     pellucid.reset()
     return report
+
+
+def eager_calls(source: str) -> list[list[str]]:
+    world = World(source, compiled=False)
+    return [world.call(*step) for step in SCHEDULE]
 
 
 def explain(call: int, expected: list[str], found: list[str]) -> str:

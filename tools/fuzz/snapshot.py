@@ -151,7 +151,7 @@ class Snapshot:
     def exception(self, path: str, head: str, value: BaseException) -> None:
         self.lines.append(f"{head} {str(value)!r}")
         self.add(f"{path}.args", value.args)
-        self.lines.append(f"{path}.traceback: {self.frames(value.__traceback__)}")
+        self.lines.append(f"{path}.traceback: {self.frames(value)}")
         self.lines.append(f"{path}.__suppress_context__: {value.__suppress_context__}")
         self.add(f"{path}.__cause__", value.__cause__)
         self.add(f"{path}.__context__", value.__context__)
@@ -161,14 +161,16 @@ class Snapshot:
             for index, item in enumerate(value.exceptions):
                 self.add(f"{path}.exceptions[{index}]", item)
 
-    def frames(self, traceback: types.TracebackType | None) -> list[str]:
-        """Function, line and columns of the program's own frames."""
-        found = []
+    def frames(self, error: BaseException) -> list[str]:
+        """Function, line and columns of the program's own frames. No columns for an unbound local: CPython gives those of the
+        instruction before, once the code is quickened."""
+        found, traceback = [], error.__traceback__
         while traceback is not None:
             code = traceback.tb_frame.f_code
             if code.co_filename == self.filename:
                 _, _, start, end = list(code.co_positions())[traceback.tb_lasti // 2]
-                found.append(f"{code.co_qualname}:{traceback.tb_lineno}:{start}-{end}")
+                columns = "" if isinstance(error, NameError) else f":{start}-{end}"
+                found.append(f"{code.co_qualname}:{traceback.tb_lineno}{columns}")
             traceback = traceback.tb_next
         return found
 
