@@ -107,17 +107,22 @@ TIDY_FILES ?= $(filter-out src/aten/%,$(filter src/%.cpp,$(SOURCES)))
 tidy: build/release/build.ninja
 	printf '%s\n' $(TIDY_FILES) | xargs -r -P $(JOBS) -n 2 clang-tidy --quiet -p build/release
 
-# AddressSanitizer and UndefinedBehaviorSanitizer, with the tests that need no large model. Python's own allocator would hide errors,
-# and leaks are looked for by tests of our own, since torch and CPython keep much alive on purpose.
+# AddressSanitizer and UndefinedBehaviorSanitizer, with every test but those marked slow; ASAN_TESTS=… chooses. Python's own allocator
+# would hide errors, and leaks are looked for by tests of our own, since torch and CPython keep much alive on purpose. Reports go to
+# files: what a dying process writes is lost in pytest's capture.
 ASAN_TESTS ?= tests -m "not slow"
+REPORT = $(abspath build/asan)/report
 asan: build/asan/build.ninja $(STAMP)-test $(STAMP)-models
 	cmake --build build/asan
 	@mkdir -p build/asan/python/pellucid
 	@for file in python/pellucid/*; do case $$file in *.so|*__pycache__) ;; *) ln -sfn ../../../../$$file build/asan/python/pellucid/ ;; esac; done
+	@rm -f $(REPORT).*
 	PYTHONPATH=$(abspath build/asan/python) PELLUCID_UNIT=build/asan/tests/pellucid_unit.so PYTHONMALLOC=malloc \
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
-	ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
-	$(BIN)/python -m pytest -o pythonpath= $(ASAN_TESTS) $(PYTEST_ARGS)
+	ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:log_path=$(REPORT) \
+	UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:log_path=$(REPORT) \
+	$(BIN)/python -X faulthandler -m pytest -o pythonpath= $(ASAN_TESTS) $(PYTEST_ARGS) || failed=$$?; \
+	! cat $(REPORT).* 2>/dev/null && exit $$failed
 
 clean:
 	rm -rf build python/pellucid/_core.so

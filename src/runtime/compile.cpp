@@ -101,7 +101,7 @@ py::Owned<> call_backend(const objects::Capture& capture, Cache& cache) {
   auto call = py::import_attr("pellucid._fx", "call_backend");
   auto compiled =
       py::take(PyObject_CallFunction(call.get(), "OOO(ii)Oi", module.get(), inputs.get(), cache.key().backend, frame,
-                                     compilation, capture.function->func_code, capture.returned_at));
+                                     compilation, capture.code.object(), capture.returned_at));
   events::count(Counter::Graphs);
   events::record("backend", "", {{"hand_off_ms", hand_off}, {"backend_ms", milliseconds_since(start) - hand_off}});
   return compiled;
