@@ -14,7 +14,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import torch
 from runtime_common import outcome, same
 from torch import nn
@@ -329,23 +328,25 @@ SCENARIOS = [
 ]
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda f: f.__name__)
-def test_nothing_dead_is_followed(scenario):
+def run_scenarios():
+    gc.freeze()  # torch's objects, which would make each collection long
+    for scenario in SCENARIOS:
+        print(scenario.__name__, flush=True)
+        scenario()
+        pellucid.reset()
+
+
+def test_nothing_dead_is_followed():
     environment = {
         **os.environ,
         "PYTHONMALLOC": "malloc",
         "MALLOC_PERTURB_": "173",
         "PYTHONPATH": os.pathsep.join([str(Path(pellucid.__file__).parent.parent), str(Path(__file__).parent)]),
     }
-    program = f"import test_reentrancy as t; t.{scenario.__name__}(); print('fine')"
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", program],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.stdout.strip() == "fine", done.stderr[-3000:]
+    program = [sys.executable, "-X", "faulthandler", "-c", "import test_reentrancy; test_reentrancy.run_scenarios()"]
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, f"in {done.stdout.splitlines()[-1:]}: {done.stderr[-3000:]}"
+    assert done.stdout.split() == [scenario.__name__ for scenario in SCENARIOS]
 
 
 # ---- the same without dead objects
