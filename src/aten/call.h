@@ -45,6 +45,7 @@ class Call {
  private:
   void inspect(const at::Tensor& tensor);
   void on_twins();
+  void check_overlap(const at::Tensor& written);
 
   std::size_t first_;
   bool device_from_scalar_ = true;

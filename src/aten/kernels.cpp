@@ -1,5 +1,6 @@
 // The one kernel of all fakes: registered for every operator, it follows the operator's plan.
 #include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/MemoryFormat.h>
@@ -106,7 +107,52 @@ bool may_mix_devices(const std::string& name) {
          name.rfind("_index_put", 0) == 0 || name == "_unsafe_index.Tensor" || name == "_copy_from";
 }
 
+// Do two fakes share memory, as at::get_overlap_status says of real tensors?
+at::MemOverlapStatus overlap(const at::Tensor& a, const at::Tensor& b) {
+  using Status = at::MemOverlapStatus;
+  if (a.is_same(b)) return Status::Full;
+  if (a.numel() == 0 || b.numel() == 0) return Status::No;
+  if (!a.is_non_overlapping_and_dense() || !b.is_non_overlapping_and_dense()) return Status::TooHard;
+  const auto storage_of = [](const at::Tensor& t) {
+    return t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  };
+  if (storage_of(a) == nullptr || storage_of(a) != storage_of(b)) return Status::No;
+  const auto begin_of = [](const at::Tensor& t) {
+    return t.storage_offset() * static_cast<std::int64_t>(t.itemsize());
+  };
+  const auto end_of = [&](const at::Tensor& t) {
+    return begin_of(t) + t.numel() * static_cast<std::int64_t>(t.itemsize());
+  };
+  if (begin_of(a) == begin_of(b) && end_of(a) == end_of(b))
+    return a.strides() == b.strides() ? Status::Full : Status::Partial;
+  return begin_of(a) < end_of(b) && begin_of(b) < end_of(a) ? Status::Partial : Status::No;
+}
+
+// Operators that read what they do not write element by element refuse any overlap, not only a partial one.
+bool scatters(const std::string& name) {
+  for (const char* part : {"scatter", "index", "masked", "put", "take", "gather"}) {
+    if (name.find(part) != std::string::npos) return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+// What the real kernels check before they write; meta kernels see no memory.
+void Call::check_overlap(const at::Tensor& written) {
+  TORCH_CHECK(at::has_internal_overlap(written) != at::MemOverlap::Yes,
+              "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+              "location. Please clone() the tensor before performing the operation.");
+  for (std::size_t i = 0; i < op.args.size(); ++i) {
+    for_each_tensor(arg(i), [&](const at::Tensor& other) {
+      const auto status = op.args[i].written ? at::MemOverlapStatus::No : overlap(written, other);
+      TORCH_CHECK(
+          status != at::MemOverlapStatus::Partial && (status != at::MemOverlapStatus::Full || !scatters(op.name)),
+          "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+          "single memory location. Please clone() the tensor before performing the operation.");
+    });
+  }
+}
 
 Call::Call(const Operator& op_, const c10::OperatorHandle& handle_, c10::Stack& stack_)
     : op(op_), handle(handle_), stack(stack_), first_(stack_.size() - op_.args.size()) {
@@ -172,6 +218,7 @@ void Call::run(DispatchKeySet keys) {
     for_each_tensor(arg(i), [&](const at::Tensor& tensor) {
       TORCH_CHECK(is_fake(tensor.unsafeGetTensorImpl()), "pellucid: aten::", op.name,
                   " would write a fake tensor into a real one");
+      check_overlap(tensor);
     });
   }
   if (op.rule != nullptr && op.rule(*this)) return;

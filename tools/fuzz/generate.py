@@ -100,7 +100,7 @@ class Generator:
         self.left = self.random.randint(5, size)
         self.in_class = False
         self.tags = {
-            tag for tag, share in (("BREAK", 0.25), ("WRONG", 0.15), ("RARE", 0.15)) if self.random.random() < share
+            tag for tag, share in (("BREAK", 0.2), ("WRONG", 0.12), ("RARE", 0.12)) if self.random.random() < share
         }
         self.expressions = {kind: self.some(table, 0.5, 4) for kind, table in EXPRESSIONS.items()}
         self.simple, self.compound = self.some(SIMPLE, 0.4, 10), self.some(COMPOUND, 0.4, 6)

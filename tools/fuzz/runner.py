@@ -33,15 +33,11 @@ class Report:
 
     difference: str = ""  # empty: none
     kind: str = ""  # what differs first, for keeping a difference the same while it is shrunk
-    graphs: int = 0  # compiled in the first call
+    graphs: int = 0  # compiled in all calls
     nodes: int = 0
-    breaks: int = 0
+    one_graph: bool = False  # the first call is one graph, without a break
     invalid: bool = False  # not a program: it does not compile, or its own set-up fails
     raised: bool = False  # the first call ends with an exception
-
-    @property
-    def one_graph(self) -> bool:
-        return self.graphs == 1 and self.breaks == 0
 
 
 class Counting:
@@ -127,9 +123,9 @@ def check(source: str, begin: Callable[[], object] = int, end: Callable[[], obje
         try:
             for number, step in enumerate(SCHEDULE):
                 found = world.call(*step)
+                report.graphs, report.nodes = world.backend.graphs, world.backend.nodes
                 if number == 0:
-                    report.graphs, report.nodes = world.backend.graphs, world.backend.nodes
-                    report.breaks = pellucid.counters()["stops"]
+                    report.one_graph = report.graphs == 1 and not pellucid.counters()["stops"]
                 if found != expected[number]:
                     report.difference = explain(number, expected[number], found)
                     report.kind = kind_of(report.difference)
