@@ -9,6 +9,7 @@ import contextlib
 import random
 import re
 
+import blocks
 import expressions
 import library
 import statements
@@ -80,7 +81,7 @@ def paragraphs(text: str) -> list[tuple[str, str]]:
 
 
 EXPRESSIONS = {kind: rows(text) for kind, text in expressions.TEMPLATES.items()}
-SIMPLE, COMPOUND = paragraphs(statements.SIMPLE), paragraphs(statements.COMPOUND)
+SIMPLE, COMPOUND = paragraphs(statements.SIMPLE), paragraphs(blocks.COMPOUND)
 RESULTS = [
     "({T}, {int}, {lint})",
     "{T}",
@@ -100,7 +101,7 @@ class Generator:
         self.left = self.random.randint(5, size)
         self.in_class = False
         self.tags = {
-            tag for tag, share in (("BREAK", 0.2), ("WRONG", 0.12), ("RARE", 0.12)) if self.random.random() < share
+            tag for tag, share in (("BREAK", 0.15), ("WRONG", 0.12), ("RARE", 0.12)) if self.random.random() < share
         }
         self.expressions = {kind: self.some(table, 0.5, 4) for kind, table in EXPRESSIONS.items()}
         self.simple, self.compound = self.some(SIMPLE, 0.4, 10), self.some(COMPOUND, 0.4, 6)
@@ -202,6 +203,8 @@ class Generator:
         for line in template.splitlines():
             space = indent + line[: len(line) - len(line.lstrip())]
             word = line.strip()
+            if word.startswith(("else", "elif", "except", "finally", "case")):
+                inner.names.clear()  # what the part before has bound may not be there
             if word in ("BLOCK", "LOOP", "DEF", "METHOD"):
                 body = Scope(inner, loop=word == "LOOP" or (inner.loop and word == "BLOCK"))
                 lines += self.block(body, space, depth if word != "METHOD" else 0, most=3 if word != "METHOD" else 2)
@@ -273,8 +276,10 @@ class Generator:
     def member(self, template: str, scope: Scope) -> list[str]:
         kept, self.left, self.in_class = self.left, 3, True
         while True:
+            attempt = Scope(scope.outer, function=True)
+            attempt.names = {key: list(value) for key, value in scope.names.items()}
             with contextlib.suppress(NoName):
-                lines = self.expand(template, scope, "", 0)
+                lines = self.expand(template, attempt, "", 0)
                 self.left, self.in_class = kept, False
                 return lines
 
