@@ -405,12 +405,14 @@ def test_compile_and_reset_loops_leak_nothing():
     tracemalloc.start()
     try:
         objects_after(work, 20)
-        bytes_before = tracemalloc.get_traced_memory()[0]
-        after = objects_after(work, 300)
-        grown = tracemalloc.get_traced_memory()[0] - bytes_before
+        grown = []
+        for _ in range(2):  # tables of the interpreter settle late: what really grows, grows again
+            bytes_before = tracemalloc.get_traced_memory()[0]
+            after = objects_after(work, 300)
+            grown.append(tracemalloc.get_traced_memory()[0] - bytes_before)
     finally:
         tracemalloc.stop()
-    assert after - before < 20 and grown < 100_000
+    assert after - before < 20 and min(grown) < 50_000, grown
 
 
 def test_fresh_functions_leak_nothing():
