@@ -11,19 +11,10 @@ std::vector<std::unique_ptr<Frame>>& abandoned() {
 
 namespace {
 
-bool inside_a_block(const Frame& body) {
-  const auto& table = body.info->handlers;
-  for (std::size_t i = 0; i + 3 < table.size(); i += 4) {
-    if (static_cast<std::uint32_t>(body.at) >= table[i] && static_cast<std::uint32_t>(body.at) < table[i + 1])
-      return true;
-  }
-  return false;
-}
-
 void dealloc(PyObject* self) {
   auto* generator = reinterpret_cast<TracedGenerator*>(self);
   std::unique_ptr<Frame> body(std::exchange(generator->frame, nullptr));
-  if (body && generator->started && inside_a_block(*body)) abandoned().push_back(std::move(body));
+  if (body && generator->in_block) abandoned().push_back(std::move(body));
   body.reset();
   PyTypeObject* type = Py_TYPE(self);
   type->tp_free(self);
@@ -64,7 +55,7 @@ py::Owned<> new_generator(std::unique_ptr<Frame> frame) {
   auto self = py::take(generator_type()->tp_alloc(generator_type(), 0));
   auto* generator = reinterpret_cast<TracedGenerator*>(self.get());
   generator->frame = frame.release();
-  generator->running = generator->started = false;
+  generator->running = generator->started = generator->in_block = false;
   return self;
 }
 

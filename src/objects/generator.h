@@ -15,6 +15,7 @@ struct TracedGenerator {
   PyObject_HEAD Frame* frame;  // owned; null once finished
   bool running;
   bool started;
+  bool in_block;  // suspended inside a try or with block; the code's tables may be gone when it dies
 };
 
 // Bodies of generators that died while suspended inside a try or with block: the executor runs their `finally` next.

@@ -17,6 +17,9 @@ void forget_abandoned() {
 Executor::~Executor() {
   // Frames form a list: take it apart iteratively, a deep one would overflow the C stack.
   while (top_) top_ = std::move(top_->back);
+  exception = {};
+  thrown_ = {};
+  returned_ = {};
   forget_abandoned();
 }
 

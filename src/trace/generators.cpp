@@ -93,6 +93,8 @@ Next Executor::yield_value(Frame& frame) {
   TracedGenerator* generator = body->generator;
   auto keep_alive = std::move(body->generator_ref);
   generator->running = false;
+  Handler handler;
+  generator->in_block = find_handler(*body->info, body->at, &handler);
   generator->frame = body.release();
   return deliver(settle(std::move(then), Result::of(std::move(value))));
 }
