@@ -134,5 +134,12 @@ define(
     "recompile_limit", int, 8, "entries of one function with one backend; calls that fit none of them then run eagerly"
 )
 define("fail_on_recompile_limit_hit", bool, False, "a call beyond the recompile limit raises RecompileLimitExceeded")
+define(
+    "continue_after_break",
+    bool,
+    False,
+    "what comes before and behind an unsupported step is compiled, and the step runs in real frames; otherwise a"
+    " function with such a step runs eagerly as a whole. Young: `explain` does not show these regions yet",
+)
 
 sys.modules[__name__].__class__ = _ConfigModule

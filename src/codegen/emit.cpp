@@ -10,8 +10,19 @@ namespace {
 
 using bytecode::Assembler;
 
-bytecode::Signature signature_for(PyCodeObject* code, const Program& program) {
+bytecode::Signature signature_for(const objects::Capture& capture, const Program& program) {
+  PyCodeObject* code = capture.code.get();
   bytecode::Signature signature;
+  signature.filename = py::Owned<>::share(code->co_filename);
+  signature.name = py::Owned<>::share(code->co_name);
+  signature.qualname = py::Owned<>::share(code->co_qualname);
+  signature.firstlineno = code->co_firstlineno;
+  if (!capture.arguments.empty()) {  // a region from the middle of a program: its cells are among the arguments
+    signature.argcount = static_cast<int>(capture.arguments.size());
+    for (const std::string& name : capture.arguments) signature.varnames.push_back(py::str(name));
+    for (const std::string& local : program.locals()) signature.varnames.push_back(py::str(local));
+    return signature;
+  }
   const int arguments = code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0 ? 1 : 0) +
                         ((code->co_flags & CO_VARKEYWORDS) != 0 ? 1 : 0);
   signature.argcount = arguments;  // *args and **kwargs come as the tuple and dict they are
@@ -22,16 +33,14 @@ bytecode::Signature signature_for(PyCodeObject* code, const Program& program) {
   for (const std::string& local : program.locals()) signature.varnames.push_back(py::str(local));
   auto freevars = py::take(PyCode_GetFreevars(code));
   for (PyObject* name : list_items(freevars.get())) signature.freevars.push_back(py::Owned<>::share(name));
-  signature.filename = py::Owned<>::share(code->co_filename);
-  signature.name = py::Owned<>::share(code->co_name);
-  signature.qualname = py::Owned<>::share(code->co_qualname);
-  signature.firstlineno = code->co_firstlineno;
   return signature;
 }
 
 class Emitter {
  public:
-  Emitter(Program& program, PyCodeObject* code) : program_(program), code_(signature_for(code, program)) {
+  Emitter(Program& program, const objects::Capture& capture)
+      : program_(program), code_(signature_for(capture, program)) {
+    PyCodeObject* code = capture.code.get();
     code_.set_position({.line = code->co_firstlineno, .end_line = code->co_firstlineno});
   }
   py::Owned<PyCodeObject> emit() {
@@ -261,10 +270,11 @@ std::vector<const Source*> graph_inputs(const objects::Capture& capture) {
 Region emit(const objects::Capture& capture, PyObject* compiled, const std::string& name) {
   Program program(capture, compiled != nullptr, name);
   PyFunctionObject* original = capture.function.get();
-  auto code = Emitter(program, capture.code.get()).emit();
+  auto code = Emitter(program, capture).emit();
   auto globals = namespace_for(program, original, compiled);
   auto function = py::take(PyFunction_New(code.object(), globals.get()));
-  if (original->func_closure != nullptr) py::check(PyFunction_SetClosure(function.get(), original->func_closure));
+  if (original->func_closure != nullptr && capture.arguments.empty())
+    py::check(PyFunction_SetClosure(function.get(), original->func_closure));
   return {py::Owned<PyFunctionObject>::steal(reinterpret_cast<PyFunctionObject*>(function.release())),
           program.input_loader().function.get()};
 }

@@ -78,6 +78,7 @@ bool is_cheap(const Source* source) {
 Program::Program(const objects::Capture& capture, bool call_graph, std::string graph_name)
     : plan_(make_plan(capture)), loads_(capture), graph_name_(std::move(graph_name)) {
   reserve_user_names(capture.code.get());
+  for (const std::string& name : capture.arguments) taken_locals_.insert(name);
   taken_globals_ = {graph_name_, "__builtins__", "__name__"};
   if (call_graph) {
     inputs_ = graph_inputs(capture);

@@ -11,6 +11,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "frames/state.h"
 #include "graph/graph.h"
 #include "guards/guard.h"
 #include "py/ref.h"
@@ -44,7 +45,14 @@ struct Capture {
   source::SourceTable sources;
   guards::GuardSet guards;
   graph::Graph graph;
-  py::Owned<> result;           // what the region returns
+  py::Owned<> result;  // what the region returns
+  // The region ends before the program does: `result` is a tuple of the live values (of the outermost frame no
+  // function), this says where they stand.
+  std::shared_ptr<const frames::Shape> exit;
+  // How the region leaves grad mode and its like, when not as it found them.
+  std::shared_ptr<const aten::GlobalState> after;
+  // Of a region that starts in the middle of a program: the names of its arguments, the values of the open frames.
+  std::vector<std::string> arguments;
   std::vector<Effect> effects;  // net changes of objects that existed before
   // The first source of each object that existed before the region and is known by identity.
   std::unordered_map<PyObject*, const source::Source*> source_of;

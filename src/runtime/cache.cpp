@@ -55,6 +55,14 @@ void dealloc_cache(PyObject* self) {
   const auto held_type = py::Owned<PyTypeObject>::steal(type);
 }
 
+py::Owned<> new_cache(const CacheKey& key) {
+  auto cache = std::make_unique<Cache>(key);
+  auto object = py::take(PyType_GenericAlloc(cache_type, 0));
+  cache->object = object.get();
+  reinterpret_cast<CacheObject*>(object.get())->cache = cache.release();
+  return object;
+}
+
 }  // namespace
 
 Cache::Cache(const CacheKey& key)
@@ -103,10 +111,30 @@ void Cache::reset() {
   // Moved out first: a finaliser that runs now sees an empty cache.
   const auto dropped_stops = std::exchange(stops, {});
   const auto dropped_entries = std::exchange(entries_, {});
+  const auto dropped_continuations = std::exchange(continuations_, {});
   const auto dropped_inner = std::exchange(inner, {});
 }
 
+Cache* Cache::continuation(const frames::State& state) {
+  constexpr std::size_t kMost = 200;  // a program that breaks at so many places gains nothing
+  auto key = frames::key_of(state);
+  if (const auto found = continuations_.find(key); found != continuations_.end())
+    return cache_of(found->second.cache.get());
+  if (continuations_.size() >= kMost) return nullptr;
+  Continuation made;
+  made.cache = new_cache(key_);
+  for (const auto& frame : state.frames) {
+    made.held.push_back(py::Owned<>::share(frame.function->func_code));
+    made.held.push_back(py::Owned<>::share(frame.function->func_globals));
+  }
+  return cache_of(continuations_.emplace(std::move(key), std::move(made)).first->second.cache.get());
+}
+
 int Cache::traverse(visitproc visit, void* arg) const {
+  for (const auto& [key, continuation] : continuations_) {
+    Py_VISIT(continuation.cache.get());
+    for (const auto& held : continuation.held) Py_VISIT(held.get());
+  }
   Py_VISIT(globals_.get());
   Py_VISIT(backend_.get());
   Py_VISIT(instance_.get());
@@ -129,9 +157,7 @@ py::Owned<> cache_for(const CacheKey& key) {
   if (const auto found = registry().find(key); found != registry().end()) {
     return py::Owned<>::share(reinterpret_cast<PyObject*>(found->second));
   }
-  auto cache = std::make_unique<Cache>(key);  // holds what the key names
-  auto object = py::take(PyType_GenericAlloc(cache_type, 0));
-  reinterpret_cast<CacheObject*>(object.get())->cache = cache.release();
+  auto object = new_cache(key);
   // A finaliser that ran at the allocation may have made one for the same key: then that one stays in the registry.
   registry().emplace(key, reinterpret_cast<CacheObject*>(object.get()));
   return object;

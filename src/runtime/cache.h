@@ -6,11 +6,13 @@
 #pragma once
 #include <Python.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "frames/state.h"
 #include "guards/program.h"
 #include "py/ref.h"
 
@@ -20,8 +22,10 @@ namespace pellucid::runtime {
 struct Entry {
   py::Owned<PyFunctionObject> region;
   std::unique_ptr<guards::GuardProgram> guards;
-  PyObject* input_loader = nullptr;  // of the region (borrowed from it), or null
-  py::Owned<> graph_call;            // what the region calls; empty when it has no graph
+  PyObject* input_loader = nullptr;                // of the region (borrowed from it), or null
+  py::Owned<> graph_call;                          // what the region calls; empty when it has no graph
+  std::shared_ptr<const aten::GlobalState> after;  // set: how it leaves grad mode and its like
+  std::shared_ptr<const frames::Shape> exit;       // set: the region gives the live values of a program that goes on
   std::int64_t hits = 0;
   int number = 0;  // "__compiled_fn_<number>"
 };
@@ -69,6 +73,12 @@ class Cache {
   std::vector<py::Owned<>> stops;           // break records, oldest first
   std::vector<std::string> guard_failures;  // why calls missed (row B15)
 
+  // ---- where programs go on behind a graph break
+  // The cache of the regions that start with these open frames; null when there are too many already. Kept by this one,
+  // which `object` owns.
+  Cache* continuation(const frames::State& state);
+  PyObject* object = nullptr;
+
   // ---- functions called by an eager run of this one (hook.h)
   std::vector<py::Owned<>> inner;  // their caches
   int inner_calls = 0, hooked_runs = 0;
@@ -78,8 +88,13 @@ class Cache {
  private:
   CacheKey key_;
   py::Owned<> code_, globals_, backend_, instance_;
+  struct Continuation {
+    py::Owned<> cache;
+    std::vector<py::Owned<>> held;  // what the key points to
+  };
   std::vector<std::shared_ptr<Entry>> entries_;
   int number_ = -1, compiles_ = 0;
+  std::map<std::vector<std::uint64_t>, Continuation> continuations_;
 };
 
 // A Python object that owns a Cache.

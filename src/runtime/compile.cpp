@@ -176,10 +176,11 @@ class StateKeeper {
   std::unique_ptr<aten::GlobalState> before_;
 };
 
-trace::Outcome traced(PyFunctionObject* function, PyCodeObject* code, PyObject* const* locals) {
+template <class Capture>
+trace::Outcome traced(PyFunctionObject* function, Capture&& capture) {
   const StateKeeper keeper;
   const std::int64_t start = events::now();
-  trace::Outcome outcome = trace::capture(function, code, locals);
+  trace::Outcome outcome = capture();
   const double instructions = outcome.capture ? static_cast<double>(outcome.capture->instructions) : 0;
   events::count(Counter::Captures);
   events::count(Counter::Instructions, static_cast<std::int64_t>(instructions));
@@ -210,19 +211,35 @@ std::int64_t config_number(const char* name) {
   return number;
 }
 
-Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cache& cache) {
+namespace {
+
+template <class Capture>
+Attempt attempt(PyFunctionObject* function, Cache& cache, Capture&& capture) {
   const CompilingScope scope;
   PyObject* const backend = cache.key().backend;
+  trace::Outcome outcome = traced(function, capture);
+  Attempt attempt;
+  if (!outcome.capture || outcome.stopped) attempt = stopped(function, backend, outcome.stop);
+  if (!outcome.capture) return attempt;
   try {
-    auto* code = reinterpret_cast<PyCodeObject*>(cache.key().code);
-    trace::Outcome outcome = traced(function, code, locals);
-    if (!outcome.capture) return stopped(function, backend, outcome.stop);
-    Attempt attempt;
     attempt.entry = build_entry(function, cache, *outcome.capture);
-    return attempt;
+    attempt.entry->exit = outcome.capture->exit;
+    attempt.entry->after = outcome.capture->after;
   } catch (const GraphBreak& split) {
-    return stopped(function, backend, split);
+    if (!outcome.stopped) return stopped(function, backend, split);
   }
+  return attempt;
+}
+
+}  // namespace
+
+Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cache& cache, bool may_end_early) {
+  auto* code = reinterpret_cast<PyCodeObject*>(cache.key().code);
+  return attempt(function, cache, [&] { return trace::capture(function, code, locals, may_end_early); });
+}
+
+Attempt compile_continuation(const frames::State& state, Cache& cache) {
+  return attempt(state.frames.front().function.get(), cache, [&] { return trace::capture(state); });
 }
 
 }  // namespace pellucid::runtime

@@ -11,7 +11,7 @@
 
 namespace pellucid::runtime {
 
-// What became of one attempt: an entry, or the record of a stop.
+// What became of one attempt: an entry, or the record of a stop; both when the region ends before the program does.
 struct Attempt {
   std::unique_ptr<Entry> entry;
   py::Owned<> stop;       // a pellucid.errors.BreakRecord
@@ -22,7 +22,9 @@ struct Attempt {
 
 // `locals` are the arguments of `function` as bound for the code of `cache`, all owned by the caller. Throws
 // PythonError for what the user must see: the backend's failure, KeyboardInterrupt, want of memory.
-Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cache& cache);
+Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cache& cache, bool may_end_early);
+// The region that starts with these open frames.
+Attempt compile_continuation(const frames::State& state, Cache& cache);
 
 // An option of pellucid.config.
 std::int64_t config_number(const char* name);

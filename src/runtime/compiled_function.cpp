@@ -63,6 +63,13 @@ bool bind_quietly(BoundArguments& bound, const Call& call) noexcept {
   }
 }
 
+PyObject* run_hit(CompiledFunction* self, const Entry& entry, const Call& call, BoundArguments& bound) noexcept {
+  if (entry.exit == nullptr) return run_region(*self->cache, entry, call, bound, true);
+  const auto held_function = py::Owned<>::share(reinterpret_cast<PyObject*>(call.function));
+  const auto held_cache = py::Owned<>::share(self->cache_object);
+  return run_region(*cache_of(held_cache.get()), entry, call, bound, true);
+}
+
 PyObject* call_compiled(PyObject* object, PyObject* const* args, std::size_t nargsf, PyObject* kwnames) noexcept {
   CompiledFunction* self = cast(object);
   const Call call{self->function, args, nargsf, kwnames};
@@ -82,7 +89,7 @@ PyObject* call_compiled(PyObject* object, PyObject* const* args, std::size_t nar
   if (self->code != self->function->func_code || bound.code() != self->function->func_code) return call.run_eagerly();
   Cache* cache = self->cache;
   if (const Entry* entry = cache->find(bound.slots(), call.function->func_closure))
-    return run_region(*entry, call, bound, true);
+    return run_hit(self, *entry, call, bound);
   return call_slowly(self, call, bound);
 }
 

@@ -4,6 +4,7 @@
 #include "codegen/input_loader.h"
 #include "runtime/compile.h"
 #include "runtime/graph_call.h"
+#include "runtime/resume.h"
 
 namespace pellucid::runtime {
 namespace {
@@ -79,12 +80,12 @@ py::Owned<> run_stopped(Cache& cache, const Call& call, BoundArguments& bound, c
 }
 
 // Neither entry nor stop: the limit is reached.
-Attempt try_to_compile(Cache& cache, const Call& call, const BoundArguments& bound) {
+Attempt try_to_compile(Cache& cache, const Call& call, const BoundArguments& bound, bool may_end_early) {
   const BusyScope busy(cache);
   const std::int64_t limit = config_number("recompile_limit");
   if (static_cast<std::int64_t>(cache.entries().size()) < limit) {
     note_guard_failures(cache, call, bound);
-    return compile_region(call.function, bound.slots(), cache);
+    return compile_region(call.function, bound.slots(), cache, may_end_early);
   }
   if (!cache.limit_reported) report_limit(cache, call, limit, note_guard_failures(cache, call, bound));
   return {};
@@ -133,6 +134,12 @@ py::Owned<> run_again(PyObject* graph, const Call& call) {
   return result;
 }
 
+// A stop behind a region of its own: worth a record, no failure.
+void note_stop(Cache& cache, const Attempt& attempt) {
+  if (attempt.where != cache.last_stop) cache.stops.push_back(attempt.stop.copy());
+  cache.last_stop = attempt.where;
+}
+
 }  // namespace
 
 PyObject* Call::run_eagerly() const {
@@ -146,9 +153,11 @@ PyObject* run_with_inner_functions(Cache& cache, const Call& call) {
   return call.run_eagerly();
 }
 
-PyObject* run_region(const Entry& entry, const Call& call, BoundArguments& bound, bool just_checked) {
+PyObject* run_region(Cache& cache, const Entry& entry, const Call& call, BoundArguments& bound, bool just_checked) {
   // Both are kept alive by the region; the entry may be dropped once Python code runs, which gathered() does not start.
   PyObject* const graph = entry.graph_call.get();
+  const auto exit = entry.exit;
+  const auto after = entry.after;
   PyObject* const loader = entry.input_loader;
   const codegen::ReadyInputs inputs(loader,
                                     just_checked && loader != nullptr ? entry.guards->gathered() : py::Owned<>());
@@ -158,6 +167,10 @@ PyObject* run_region(const Entry& entry, const Call& call, BoundArguments& bound
   {
     const HookPause pause;
     result = region->vectorcall(region.object(), bound.slots(), bound.size(), nullptr);
+  }
+  if (result != nullptr && after != nullptr) after->restore();
+  if (result != nullptr && exit != nullptr) {
+    return py::enter([&] { return go_on(cache, call.function, *exit, py::Owned<>::steal(result)); });
   }
   if (result != nullptr || !may_run_again(graph)) return result;
   return py::enter([&] { return run_again(graph, call); });
@@ -170,15 +183,16 @@ py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, b
   if (cache.given_up) return py::take(run_with_inner_functions(cache, call));
   bound.own();
   cache.drop_dead();
-  Attempt attempt = try_to_compile(cache, call, bound);
-  if (attempt.stop) return run_stopped(cache, call, bound, attempt, fullgraph);
+  Attempt attempt = try_to_compile(cache, call, bound, !fullgraph && config_number("continue_after_break") != 0);
+  if (attempt.stop && attempt.entry) note_stop(cache, attempt);
+  if (attempt.stop && !attempt.entry) return run_stopped(cache, call, bound, attempt, fullgraph);
   if (attempt.entry && is_stale(cache, call, bound, *attempt.entry)) attempt.entry.reset();
   if (!attempt.entry) {
     bound.drop();
     return py::take(run_with_inner_functions(cache, call));
   }
   const Entry* entry = cache.add(std::move(attempt.entry));
-  return py::take(run_region(*entry, call, bound, false));
+  return py::take(run_region(cache, *entry, call, bound, false));
 }
 
 }  // namespace pellucid::runtime

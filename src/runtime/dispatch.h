@@ -28,7 +28,7 @@ PyObject* run_with_inner_functions(Cache& cache, const Call& call);
 // since, so the inputs of the graph that they read are taken over. When its graph raises, nothing has happened yet and
 // the call runs eagerly: effects that come before the error happen, and the program's own handlers see it. NULL with an
 // error pending when the call raises. `entry` need not outlive the call: what runs may drop it.
-PyObject* run_region(const Entry& entry, const Call& call, BoundArguments& bound, bool just_checked);
+PyObject* run_region(Cache& cache, const Entry& entry, const Call& call, BoundArguments& bound, bool just_checked);
 
 // No entry fits: compiles one and runs it, or runs the call eagerly. `cache` must be held by the caller.
 py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, bool fullgraph);

@@ -162,7 +162,7 @@ PyObject* run_inner(PyThreadState* tstate, _PyInterpreterFrame* frame, PyFunctio
     bound.adopt(call.args, count);
     ++here.root->inner_calls;
     if (const Entry* entry = cache.find(bound.slots(), function->func_closure))
-      return py::take(run_region(*entry, call, bound, true));
+      return py::take(run_region(cache, *entry, call, bound, true));
     return call_missed(cache, call, bound, false);
   });
 }

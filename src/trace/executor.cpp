@@ -1,6 +1,7 @@
 #include "trace/executor.h"
 
 #include "aten/aten.h"
+#include "bytecode/opcodes.h"
 #include "handlers/registry.h"
 #include "objects/generator.h"
 #include "py/cpython311.h"
@@ -39,9 +40,7 @@ std::unique_ptr<Frame> Executor::pop_frame() {
   return frame;
 }
 
-py::Owned<> Executor::run(PyFunctionObject* function, PyObject* const* locals) {
-  PyCodeObject* code = capture().code.get();
-  if (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) throw GraphBreak(Reason::GeneratorEntry);
+std::unique_ptr<Frame> Executor::new_frame(PyFunctionObject* function, PyCodeObject* code) {
   auto frame = std::make_unique<Frame>();
   frame->function = py::Owned<PyFunctionObject>::share(function);
   frame->code = code;
@@ -50,7 +49,106 @@ py::Owned<> Executor::run(PyFunctionObject* function, PyObject* const* locals) {
   frame->builtins = function->func_builtins;
   frame->fast.resize(static_cast<std::size_t>(code->co_nlocalsplus));
   frame->stack.reserve(static_cast<std::size_t>(code->co_stacksize));
-  push_frame(std::move(frame));
+  return frame;
+}
+
+py::Owned<> Executor::run(const frames::State& state) {
+  doing = "is alive here";
+  auto& table = capture().sources;
+  const auto names = frames::value_names(state);
+  int at = 0;
+  const auto next_source = [&] {
+    const source::Source* source = table.local(at, py::interned(names[static_cast<std::size_t>(at)].c_str()).get());
+    ++at;
+    return source;
+  };
+  const auto meet = [&](PyObject* value) {
+    saw(value, next_source());
+    return py::Owned<>::share(value);
+  };
+  for (const frames::OpenFrame& open : state.frames) {
+    push_frame(new_frame(open.function.get(), open.code()));
+    top_->next = open.next;
+    top_->at = open.at;
+    // Where the function came from does not matter: what the frame needs of it is part of the region's key.
+    keep(open.function.object());
+    capture().source_of.emplace(open.function.object(), next_source());
+    for (std::size_t slot = 0; slot < open.fast.size(); ++slot) {
+      if (open.fast[slot]) top_->fast[slot] = meet(open.fast[slot].get());
+    }
+    for (const auto& held : open.stack) top_->stack.push_back(held ? meet(held.get()) : py::Owned<>());
+  }
+  runs_ = true;
+  loop();
+  return std::move(returned_);
+}
+
+namespace {
+
+// Where the interpreter may start to run the call at `at`: with the KW_NAMES and PRECALL that belong to it.
+int begin_of_call(const objects::CodeInfo& info, int at) {
+  int begin = at;
+  bool open = false;  // behind a KW_NAMES or PRECALL whose CALL did not come yet
+  for (int offset = 0; offset < at;) {
+    const int start = offset;
+    while (info.units[offset] == kExtendedArg) offset += 2;
+    const auto opcode = static_cast<bytecode::Opcode>(info.units[offset]);
+    offset += 2 + 2 * cache_units(info.units[offset]);
+    const bool prepares = opcode == bytecode::Opcode::KW_NAMES || opcode == bytecode::Opcode::PRECALL;
+    if (prepares && !open) begin = start;
+    if (!prepares) begin = at;
+    open = prepares;
+  }
+  return begin;
+}
+
+bool is_plain(const Continuation& then) { return then.kind == Continuation::Kind::Push && !then.next; }
+
+void decode(const Frame& frame, frames::OpenFrame& to) {
+  const std::uint8_t* units = frame.info->units;
+  int offset = frame.at;
+  to.arg = units[offset + 1];
+  while (units[offset] == kExtendedArg) {
+    offset += 2;
+    to.arg = (to.arg << 8) | units[offset + 1];
+  }
+  to.opcode = units[offset];
+  to.at = offset;
+  to.next = offset + 2 + 2 * cache_units(units[offset]);
+  to.begin = static_cast<bytecode::Opcode>(to.opcode) == bytecode::Opcode::CALL ? begin_of_call(*frame.info, frame.at)
+                                                                                : frame.at;
+}
+
+}  // namespace
+
+bool Executor::open_frames(frames::State& state) {
+  if (exception || thrown_ || !runs_ || !objects::abandoned().empty()) return false;
+  std::vector<Frame*> open;
+  for (Frame* frame = top_.get(); frame != nullptr; frame = frame->back.get()) {
+    const bool can_be_told = !frame->info->hidden && frame->generator == nullptr && !frame->handled;
+    if (!can_be_told || !is_plain(frame->then)) return false;
+    open.push_back(frame);
+  }
+  for (auto at = open.rbegin(); at != open.rend(); ++at) {
+    const Frame& frame = **at;
+    frames::OpenFrame& to = state.frames.emplace_back();
+    to.function = frame.function.copy();
+    decode(frame, to);
+    if (&frame == top_.get()) {
+      to.kwnames = frame.kwnames.copy();
+    } else if (frame.next != to.next) {
+      return false;  // it waits in the middle of an instruction
+    }
+    for (const auto& slot : frame.fast) to.fast.push_back(slot.copy());
+    for (const auto& slot : frame.stack) to.stack.push_back(slot.copy());
+  }
+  return true;
+}
+
+py::Owned<> Executor::run(PyFunctionObject* function, PyObject* const* locals) {
+  PyCodeObject* code = capture().code.get();
+  if (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) throw GraphBreak(Reason::GeneratorEntry);
+  push_frame(new_frame(function, code));
   const int count = code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0) +
                     ((code->co_flags & CO_VARKEYWORDS) != 0);
   doing = "is an argument";
@@ -64,6 +162,7 @@ py::Owned<> Executor::run(PyFunctionObject* function, PyObject* const* locals) {
     saw(cell, table.free(static_cast<int>(i),
                          PyTuple_GET_ITEM(code->co_localsplusnames, code->co_nlocalsplus - code->co_nfreevars + i)));
   }
+  runs_ = true;
   loop();
   return std::move(returned_);
 }

@@ -26,6 +26,10 @@ class Executor final : public objects::Tracer {
   ~Executor() override;
 
   py::Owned<> run(PyFunctionObject* function, PyObject* const* locals);  // the entry's return value
+  py::Owned<> run(const frames::State& state);
+  // After a GraphBreak: the open frames, each at the start of its instruction, with the values of the capture. False
+  // when they cannot be handed over: a frame of ours among them, a generator, an exception being handled.
+  bool open_frames(frames::State& state);
 
   // ---- Tracer
   Result call(PyObject* callable, Args args, Continuation then = {}) override;
@@ -86,12 +90,14 @@ class Executor final : public objects::Tracer {
 
  private:
   friend struct Loop;
+  std::unique_ptr<Frame> new_frame(PyFunctionObject* function, PyCodeObject* code);
   Next loop();
   void finalize_abandoned();
   Next deliver(Result result);
   std::unique_ptr<Frame> top_;
   py::Owned<> returned_;
   py::Owned<> thrown_;  // raised in the frame on top before its next instruction
+  bool runs_ = false;   // the frames have all that they start with
   CodeTable codes_;
   std::unordered_map<std::string, int> module_calls_;
 };

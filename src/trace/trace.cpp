@@ -41,29 +41,71 @@ void initialise_once() {
   ready = true;
 }
 
-}  // namespace
+// The live values of the open frames in one tuple, and where they stand.
+py::Owned<> live_values(Executor& executor, const frames::State& state) {
+  auto values = frames::values_of(state);
+  values.front() = Py_None;  // the outermost frame's function is whichever is called
+  auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(values.size())));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(values[i]));
+  executor.capture().exit = std::make_shared<const frames::Shape>(frames::shape_of(state));
+  return tuple;
+}
 
-Outcome capture(PyFunctionObject* function, PyCodeObject* code, PyObject* const* locals) {
-  initialise_once();  // on first use: importing stays cheap, and pellucid itself is complete by then
+// Whether what the region changed of torch's state is what GlobalState puts back. Leaves the thread as it was before.
+bool can_leave(const Executor& executor, const aten::GlobalState& before) {
+  if (before.matches()) return true;
+  before.restore();
+  return executor.contexts.empty() && before.matches();
+}
+
+template <class Run>
+Outcome outcome_of(Executor& executor, bool may_end_early, Run&& run) {
   Outcome outcome;
-  const auto state = aten::GlobalState::now();
-  Executor executor(function, code);
-  try {
-    auto result = executor.run(function, locals);
+  const auto before = aten::GlobalState::now();
+  const auto finish = [&](py::Owned<> result) {
     const std::int64_t steps = executor.steps;
     const int returned_at = executor.top()->at;
     outcome.capture = executor.finish(std::move(result));
     outcome.capture->instructions = steps;
     outcome.capture->returned_at = returned_at;
-    if (!state->matches()) {
-      // The region leaves torch in another state: replaying that is the graph's work only when the graph ends there.
-      outcome.capture->notes.push_back("leaves global torch state changed: " + state->mismatch());
-    }
+  };
+  try {
+    finish(run());
+    if (!before->matches()) outcome.capture->after = aten::GlobalState::now();
   } catch (const GraphBreak& stop) {
     outcome.stop = describe(stop, executor);
+    frames::State live;
+    std::shared_ptr<const aten::GlobalState> after;
+    if (!before->matches()) after = aten::GlobalState::now();
+    if (may_end_early && can_leave(executor, *before) && executor.open_frames(live)) {
+      outcome.stopped = true;
+      try {
+        finish(live_values(executor, live));
+        outcome.capture->after = after;
+      } catch (const GraphBreak&) {  // not so either: `stop` is what counts
+        outcome.capture.reset();
+      }
+    }
   }
-  state->restore();
+  before->restore();
   return outcome;
+}
+
+}  // namespace
+
+Outcome capture(PyFunctionObject* function, PyCodeObject* code, PyObject* const* locals, bool may_end_early) {
+  initialise_once();  // on first use: importing stays cheap, and pellucid itself is complete by then
+  Executor executor(function, code);
+  return outcome_of(executor, may_end_early, [&] { return executor.run(function, locals); });
+}
+
+Outcome capture(const frames::State& state) {
+  initialise_once();
+  const frames::OpenFrame& outermost = state.frames.front();
+  Executor executor(outermost.function.get(), outermost.code());
+  executor.capture().arguments = frames::value_names(state);
+  return outcome_of(executor, true, [&] { return executor.run(state); });
 }
 
 void initialise() {

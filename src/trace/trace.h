@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 
+#include "frames/state.h"
 #include "objects/capture.h"
 #include "py/ref.h"
 
@@ -24,13 +25,18 @@ struct BreakInfo {
 
 struct Outcome {
   std::unique_ptr<objects::Capture> capture;  // null when the region cannot be captured: then `stop` says why
+  bool stopped = false;                       // the program goes on behind the region: `stop` says why
   BreakInfo stop;
 };
 
 // `locals`: the bound arguments of `function` in co_varnames order (all argument slots, then *args tuple and **kwargs
 // dict when the code has them). `code`: the code they are bound for; f.__code__ may be another one by now. Throws only
 // PythonError for errors that are ours or the machine's (MemoryError, KeyboardInterrupt).
-Outcome capture(PyFunctionObject* function, PyCodeObject* code, PyObject* const* locals);
+// `may_end_early`: where the program cannot be captured to its end, what comes before is, when its live state can be
+// told (Capture::exit).
+Outcome capture(PyFunctionObject* function, PyCodeObject* code, PyObject* const* locals, bool may_end_early);
+// The same from the middle of a program.
+Outcome capture(const frames::State& state);
 
 void initialise();  // resolves handler tables; once, at import
 

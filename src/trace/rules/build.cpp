@@ -124,21 +124,23 @@ Next do_FORMAT_VALUE(Executor& ex, Frame& f, int arg) {
   return push(f, std::move(r));
 }
 
-Next do_LIST_APPEND(Executor&, Frame& f, int arg) {
-  PyObject* list = peek(f, static_cast<std::size_t>(arg));
+// What is being built is the region's own, unless the region starts behind a break in the middle of it.
+Next do_LIST_APPEND(Executor& ex, Frame& f, int arg) {
+  PyObject* list = ex.writable(peek(f, static_cast<std::size_t>(arg)));
   py::check(PyList_Append(list, peek(f, 0)));
   drop(f, 1);
   return Next::Go;
 }
 Next do_SET_ADD(Executor& ex, Frame& f, int arg) {
   need_native_hash(ex, peek(f, 0), "a set display");
-  py::check(PySet_Add(peek(f, static_cast<std::size_t>(arg)), peek(f, 0)));
+  py::check(PySet_Add(ex.writable(peek(f, static_cast<std::size_t>(arg))), peek(f, 0)));
   drop(f, 1);
   return Next::Go;
 }
 Next do_MAP_ADD(Executor& ex, Frame& f, int arg) {
   need_native_hash(ex, peek(f, 1), "a dict display");
-  py::check(PyDict_SetItem(peek(f, static_cast<std::size_t>(arg) + 1), peek(f, 1), peek(f, 0)));
+  PyObject* dict = ex.writable(peek(f, static_cast<std::size_t>(arg) + 1));
+  py::check(PyDict_SetItem(dict, peek(f, 1), peek(f, 0)));
   drop(f, 2);
   return Next::Go;
 }
@@ -147,7 +149,7 @@ Next do_LIST_EXTEND(Executor& ex, Frame& f, int arg) {
   auto items = elements_or_detour(ex, f, &detour, &raised);
   if (raised) return Next::Raise;
   if (detour) return Next::Go;
-  PyObject* list = peek(f, static_cast<std::size_t>(arg));
+  PyObject* list = ex.writable(peek(f, static_cast<std::size_t>(arg)));
   py::check(PyList_SetSlice(list, PyList_GET_SIZE(list), PyList_GET_SIZE(list), items.get()));
   drop(f, 1);
   return Next::Go;
@@ -157,9 +159,10 @@ Next do_SET_UPDATE(Executor& ex, Frame& f, int arg) {
   auto items = elements_or_detour(ex, f, &detour, &raised);
   if (raised) return Next::Raise;
   if (detour) return Next::Go;
+  PyObject* set = ex.writable(peek(f, static_cast<std::size_t>(arg)));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
     need_native_hash(ex, PyTuple_GET_ITEM(items.get(), i), "a set display");
-    py::check(PySet_Add(peek(f, static_cast<std::size_t>(arg)), PyTuple_GET_ITEM(items.get(), i)));
+    py::check(PySet_Add(set, PyTuple_GET_ITEM(items.get(), i)));
   }
   drop(f, 1);
   return Next::Go;
@@ -170,7 +173,7 @@ static Next update_dict(Executor& ex, Frame& f, int arg, bool merge) {
     throw GraphBreak(Reason::UnsupportedProtocol,
                      {{"protocol", "** of a mapping"}, {"type", Py_TYPE(source)->tp_name}});
   PyObject* view = ex.touch(source);
-  PyObject* target = peek(f, static_cast<std::size_t>(arg));
+  PyObject* target = ex.writable(peek(f, static_cast<std::size_t>(arg)));
   if (merge) {
     for (const auto& [key, value] : objects::entries_now(view)) {
       const int known = PyDict_Contains(target, key.get());
@@ -191,8 +194,8 @@ static Next update_dict(Executor& ex, Frame& f, int arg, bool merge) {
 }
 Next do_DICT_UPDATE(Executor& ex, Frame& f, int arg) { return update_dict(ex, f, arg, false); }
 Next do_DICT_MERGE(Executor& ex, Frame& f, int arg) { return update_dict(ex, f, arg, true); }
-Next do_LIST_TO_TUPLE(Executor&, Frame& f, int) {
-  auto tuple = py::take(PyList_AsTuple(peek(f, 0)));
+Next do_LIST_TO_TUPLE(Executor& ex, Frame& f, int) {
+  auto tuple = py::take(PyList_AsTuple(ex.touch(peek(f, 0))));
   drop(f, 1);
   f.stack.push_back(std::move(tuple));
   return Next::Go;

@@ -1,0 +1,218 @@
+#include "frames/real_step.h"
+
+#include "bytecode/opcodes.h"
+
+namespace pellucid::frames {
+
+void Step::drop(int count) noexcept {
+  for (int i = 0; i < count; ++i) {
+    PyObject* value = *--top;
+    *top = nullptr;
+    Py_XDECREF(value);
+  }
+}
+
+void Step::replace(int count, PyObject* value) noexcept {
+  drop(count);
+  *top++ = value;
+}
+
+namespace {
+
+using bytecode::Opcode;
+
+bool give(Step& step, int operands, PyObject* value) noexcept {
+  if (value == nullptr) return false;
+  step.replace(operands, value);
+  return true;
+}
+
+bool call(Step& step) noexcept {
+  const bool is_method = step.peek(step.arg + 1) != nullptr;
+  const int total = step.arg + (is_method ? 1 : 0);
+  PyObject* callable = step.peek(total);
+  const Py_ssize_t keywords = step.kwnames == nullptr ? 0 : PyTuple_GET_SIZE(step.kwnames);
+  const auto positional = static_cast<std::size_t>(total - keywords);
+  PyObject* result =
+      PyObject_Vectorcall(callable, step.top - total, positional | PY_VECTORCALL_ARGUMENTS_OFFSET, step.kwnames);
+  return give(step, step.arg + 2, result);
+}
+
+bool call_function_ex(Step& step) noexcept {
+  const bool has_keywords = (step.arg & 1) != 0;
+  PyObject* keywords = has_keywords ? step.peek(0) : nullptr;
+  PyObject* given = step.peek(has_keywords ? 1 : 0);
+  PyObject* callable = step.peek(has_keywords ? 2 : 1);
+  PyObject* result = PyObject_Call(callable, given, keywords);
+  return give(step, has_keywords ? 4 : 3, result);
+}
+
+template <bool Wanted, int Direction>
+bool jump_if(Step& step) noexcept {
+  const int truth = PyObject_IsTrue(step.peek(0));
+  if (truth < 0) return false;
+  step.drop(1);
+  if ((truth != 0) == Wanted) step.next += Direction * 2 * step.arg;
+  return true;
+}
+
+template <bool Wanted>
+bool jump_or_pop(Step& step) noexcept {
+  const int truth = PyObject_IsTrue(step.peek(0));
+  if (truth < 0) return false;
+  if ((truth != 0) == Wanted) {
+    step.next += 2 * step.arg;
+  } else {
+    step.drop(1);
+  }
+  return true;
+}
+
+bool unary_not(Step& step) noexcept {
+  const int truth = PyObject_IsTrue(step.peek(0));
+  return truth >= 0 && give(step, 1, Py_NewRef(truth != 0 ? Py_False : Py_True));
+}
+
+bool binary_subscr(Step& step) noexcept { return give(step, 2, PyObject_GetItem(step.peek(1), step.peek(0))); }
+
+bool store_subscr(Step& step) noexcept {
+  if (PyObject_SetItem(step.peek(1), step.peek(0), step.peek(2)) < 0) return false;
+  step.drop(3);
+  return true;
+}
+
+PyObject* name_of(const Step& step) noexcept { return PyTuple_GET_ITEM(step.code->co_names, step.arg); }
+
+bool load_attr(Step& step) noexcept { return give(step, 1, PyObject_GetAttr(step.peek(0), name_of(step))); }
+
+// As a call of the bound attribute: NULL below it.
+bool load_method(Step& step) noexcept {
+  PyObject* found = PyObject_GetAttr(step.peek(0), name_of(step));
+  if (found == nullptr) return false;
+  step.replace(1, nullptr);
+  *step.top++ = found;
+  return true;
+}
+
+bool store_attr(Step& step) noexcept {
+  if (PyObject_SetAttr(step.peek(0), name_of(step), step.peek(1)) < 0) return false;
+  step.drop(2);
+  return true;
+}
+
+bool compare(Step& step) noexcept { return give(step, 2, PyObject_RichCompare(step.peek(1), step.peek(0), step.arg)); }
+
+bool contains(Step& step) noexcept {
+  const int found = PySequence_Contains(step.peek(0), step.peek(1));
+  return found >= 0 && give(step, 2, Py_NewRef((found ^ step.arg) != 0 ? Py_True : Py_False));
+}
+
+bool get_iter(Step& step) noexcept { return give(step, 1, PyObject_GetIter(step.peek(0))); }
+
+bool for_iter(Step& step) noexcept {
+  PyObject* iterator = step.peek(0);
+  PyObject* value = Py_TYPE(iterator)->tp_iternext(iterator);
+  if (value != nullptr) {
+    *step.top++ = value;
+    return true;
+  }
+  if (PyErr_Occurred() != nullptr) {
+    if (PyErr_ExceptionMatches(PyExc_StopIteration) == 0) return false;
+    PyErr_Clear();
+  }
+  step.drop(1);
+  step.next += 2 * step.arg;
+  return true;
+}
+
+using Binary = PyObject* (*)(PyObject*, PyObject*);
+
+PyObject* power(PyObject* a, PyObject* b) { return PyNumber_Power(a, b, Py_None); }
+PyObject* inplace_power(PyObject* a, PyObject* b) { return PyNumber_InPlacePower(a, b, Py_None); }
+
+constexpr Binary kBinary[] = {
+    // in the order of NB_ADD …
+    PyNumber_Add,
+    PyNumber_And,
+    PyNumber_FloorDivide,
+    PyNumber_Lshift,
+    PyNumber_MatrixMultiply,
+    PyNumber_Multiply,
+    PyNumber_Remainder,
+    PyNumber_Or,
+    power,
+    PyNumber_Rshift,
+    PyNumber_Subtract,
+    PyNumber_TrueDivide,
+    PyNumber_Xor,
+    PyNumber_InPlaceAdd,
+    PyNumber_InPlaceAnd,
+    PyNumber_InPlaceFloorDivide,
+    PyNumber_InPlaceLshift,
+    PyNumber_InPlaceMatrixMultiply,
+    PyNumber_InPlaceMultiply,
+    PyNumber_InPlaceRemainder,
+    PyNumber_InPlaceOr,
+    inplace_power,
+    PyNumber_InPlaceRshift,
+    PyNumber_InPlaceSubtract,
+    PyNumber_InPlaceTrueDivide,
+    PyNumber_InPlaceXor,
+};
+
+bool binary_op(Step& step) noexcept { return give(step, 2, kBinary[step.arg](step.peek(1), step.peek(0))); }
+
+// The interpreter turns other arguments into these first, and words the errors.
+bool has_plain_arguments(Step& step) noexcept {
+  const bool has_keywords = (step.arg & 1) != 0;
+  return PyTuple_CheckExact(step.peek(has_keywords ? 1 : 0)) && (!has_keywords || PyDict_CheckExact(step.peek(0)));
+}
+
+}  // namespace
+
+Rule rule_for(int opcode, Step& step) noexcept {
+  switch (static_cast<Opcode>(opcode)) {
+    case Opcode::CALL:
+      return call;
+    case Opcode::CALL_FUNCTION_EX:
+      return has_plain_arguments(step) ? call_function_ex : nullptr;
+    case Opcode::POP_JUMP_FORWARD_IF_TRUE:
+      return jump_if<true, 1>;
+    case Opcode::POP_JUMP_FORWARD_IF_FALSE:
+      return jump_if<false, 1>;
+    case Opcode::POP_JUMP_BACKWARD_IF_TRUE:
+      return jump_if<true, -1>;
+    case Opcode::POP_JUMP_BACKWARD_IF_FALSE:
+      return jump_if<false, -1>;
+    case Opcode::JUMP_IF_TRUE_OR_POP:
+      return jump_or_pop<true>;
+    case Opcode::JUMP_IF_FALSE_OR_POP:
+      return jump_or_pop<false>;
+    case Opcode::UNARY_NOT:
+      return unary_not;
+    case Opcode::BINARY_OP:
+      return binary_op;
+    case Opcode::BINARY_SUBSCR:
+      return binary_subscr;
+    case Opcode::STORE_SUBSCR:
+      return store_subscr;
+    case Opcode::LOAD_ATTR:
+      return load_attr;
+    case Opcode::LOAD_METHOD:
+      return load_method;
+    case Opcode::STORE_ATTR:
+      return store_attr;
+    case Opcode::COMPARE_OP:
+      return compare;
+    case Opcode::CONTAINS_OP:
+      return contains;
+    case Opcode::GET_ITER:
+      return get_iter;
+    case Opcode::FOR_ITER:
+      return for_iter;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace pellucid::frames

@@ -1,0 +1,198 @@
+#include "frames/replace.h"
+
+#include "frames/real_step.h"
+#include "py/eval_frame.h"
+
+#define Py_BUILD_CORE
+#include <frameobject.h>
+#include <internal/pycore_code.h>
+#include <internal/pycore_frame.h>
+#undef Py_BUILD_CORE
+
+#include <utility>
+
+namespace pellucid::frames {
+namespace {
+
+// One replacement under way: each frame of the state is made by calling its function, whose fresh frame is filled
+// before it starts.
+struct Session {
+  State* state;
+  std::size_t at = 0;  // the frame that is made next
+  bool stepping = false;
+  bool collects = false;  // the collector was on
+  bool stepped = false;   // the state is one instruction further, the frames are gone
+};
+
+thread_local Session* pending = nullptr;
+py::EvalFrame hook_before = nullptr;  // while `fill_hook` is installed; under the GIL
+
+PyObject* fill_hook(PyThreadState* tstate, _PyInterpreterFrame* frame, int throwing);
+
+void started(const Session& session) noexcept {
+  pending = nullptr;
+  py::set_eval_frame(hook_before);
+  if (session.collects) PyGC_Enable();
+}
+
+PyObject* enter_next(Session& session) noexcept {
+  OpenFrame& open = session.state->frames[session.at];
+  PyCodeObject* code = open.code();
+  const auto positional = static_cast<std::size_t>(code->co_argcount);
+  const auto count = positional + static_cast<std::size_t>(code->co_kwonlyargcount);
+  const std::vector<PyObject*> nothing(count + 1, Py_None);  // the arguments are replaced
+  PyObject* names = nullptr;
+  if (code->co_kwonlyargcount != 0) {
+    names = PyTuple_GetSlice(code->co_localsplusnames, code->co_argcount, code->co_argcount + code->co_kwonlyargcount);
+    if (names == nullptr) return nullptr;
+  }
+  // Nothing runs between here and fill_hook: no collection, so no finaliser, so no other thread.
+  session.collects = PyGC_Disable() != 0;
+  hook_before = py::eval_frame();
+  py::set_eval_frame(fill_hook);
+  pending = &session;
+  PyObject* result = PyObject_Vectorcall(open.function.object(), nothing.data(), positional, names);
+  if (pending == &session) started(session);  // the call itself failed
+  Py_XDECREF(names);
+  return result;
+}
+
+void fill(_PyInterpreterFrame* frame, OpenFrame& open) noexcept {
+  std::size_t slot = 0;
+  for (auto& value : open.fast) {
+    PyObject* old = std::exchange(frame->localsplus[slot++], Py_XNewRef(value.get()));
+    Py_XDECREF(old);
+  }
+  for (auto& value : open.stack) frame->localsplus[slot++] = Py_XNewRef(value.get());
+  frame->stacktop = static_cast<int>(slot);
+}
+
+_Py_CODEUNIT* unit(_PyInterpreterFrame* frame, int offset) noexcept { return _PyCode_CODE(frame->f_code) + offset / 2; }
+
+// The frame as one that runs an instruction: what looks at the stack finds it.
+class Linked {
+ public:
+  Linked(PyThreadState* tstate, _PyInterpreterFrame* frame, int at) noexcept : tstate_(tstate), frame_(frame) {
+    frame->prev_instr = unit(frame, at);
+    frame->previous = tstate->cframe->current_frame;
+    tstate->cframe->current_frame = frame;
+    --tstate->recursion_remaining;
+  }
+  ~Linked() {
+    ++tstate_->recursion_remaining;
+    tstate_->cframe->current_frame = frame_->previous;
+  }
+  Linked(const Linked&) = delete;
+  Linked& operator=(const Linked&) = delete;
+
+ private:
+  PyThreadState* tstate_;
+  _PyInterpreterFrame* frame_;
+};
+
+bool is_kept(const _PyInterpreterFrame* frame) noexcept {
+  return frame->frame_obj != nullptr && Py_REFCNT(frame->frame_obj) > 1;
+}
+
+// Whether user code kept the frame object of this frame or of one of the `count` outer ones.
+bool any_kept(const _PyInterpreterFrame* frame, std::size_t count) noexcept {
+  bool kept = is_kept(frame);
+  for (; !kept && count > 0; --count) {
+    frame = frame->previous;
+    kept = is_kept(frame);
+  }
+  return kept;
+}
+
+void read_back(_PyInterpreterFrame* frame, OpenFrame& open, const Step& step) {
+  std::size_t slot = 0;
+  for (auto& value : open.fast) value = py::Owned<>::share(frame->localsplus[slot++]);
+  open.stack.clear();
+  for (PyObject** at = step.base; at != step.top; ++at) open.stack.push_back(py::Owned<>::share(*at));
+  open.at = open.begin = open.next = step.next;
+  open.opcode = open.arg = 0;
+  open.kwnames = {};
+}
+
+PyObject* go_on(PyThreadState* tstate, _PyInterpreterFrame* frame, int next) noexcept {
+  frame->prev_instr = unit(frame, next) - 1;
+  return py::kDefaultEvalFrame(tstate, frame, 0);
+}
+
+PyObject* run_innermost(PyThreadState* tstate, _PyInterpreterFrame* frame, Session& session) {
+  OpenFrame& open = session.state->frames.back();
+  Step step{.base = frame->localsplus + open.fast.size(),
+            .top = frame->localsplus + frame->stacktop,
+            .arg = open.arg,
+            .at = open.at,
+            .next = open.next,
+            .kwnames = open.kwnames.get(),
+            .code = frame->f_code};
+  const Rule rule = session.stepping ? rule_for(open.opcode, step) : nullptr;
+  if (rule == nullptr) return go_on(tstate, frame, open.begin);
+  bool done = false;
+  bool kept = false;
+  {
+    const Linked linked(tstate, frame, open.at);
+    done = rule(step);
+    kept = done && any_kept(frame, session.state->frames.size() - 1);
+  }
+  frame->stacktop = static_cast<int>(step.top - frame->localsplus);
+  if (!done) return py::kDefaultEvalFrame(tstate, frame, 1);
+  if (kept) return go_on(tstate, frame, step.next);
+  read_back(frame, open, step);
+  session.stepped = true;
+  return Py_NewRef(Py_None);
+}
+
+PyObject* run_outer(PyThreadState* tstate, _PyInterpreterFrame* frame, Session& session) noexcept {
+  const OpenFrame& open = session.state->frames[session.at];
+  const int next = open.next;
+  PyObject* result = nullptr;
+  {
+    const Linked linked(tstate, frame, open.at);
+    ++session.at;
+    result = enter_next(session);
+  }
+  if (session.stepped) return result;
+  if (result == nullptr) return py::kDefaultEvalFrame(tstate, frame, 1);
+  frame->localsplus[frame->stacktop++] = result;
+  return go_on(tstate, frame, next);
+}
+
+PyObject* fill_hook(PyThreadState* tstate, _PyInterpreterFrame* frame, int throwing) {
+  Session* const session = pending;
+  if (session == nullptr || throwing != 0 || frame->f_func != session->state->frames[session->at].function.get()) {
+    return hook_before(tstate, frame, throwing);
+  }
+  started(*session);
+  fill(frame, session->state->frames[session->at]);
+  try {
+    if (session->at + 1 == session->state->frames.size()) return run_innermost(tstate, frame, *session);
+  } catch (...) {
+    PyErr_NoMemory();
+    return nullptr;
+  }
+  return run_outer(tstate, frame, *session);
+}
+
+}  // namespace
+
+PyObject* finish(State state) noexcept {
+  Session session{.state = &state};
+  return enter_next(session);
+}
+
+Outcome step(State state) noexcept {
+  Outcome outcome;
+  Session session{.state = &state, .stepping = true};
+  outcome.result = enter_next(session);
+  outcome.finished = !session.stepped;
+  if (session.stepped) {
+    Py_CLEAR(outcome.result);
+    outcome.state = std::move(state);
+  }
+  return outcome;
+}
+
+}  // namespace pellucid::frames

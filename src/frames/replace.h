@@ -1,0 +1,23 @@
+// On-stack replacement: puts a state into real frames of the program's own functions. The only writer of CPython's
+// frames; one file for each CPython version.
+#pragma once
+#include "frames/state.h"
+
+namespace pellucid::frames {
+
+// The interpreter takes the program over and runs it to its end. A new reference; null with an error pending when the
+// program raises.
+PyObject* finish(State state) noexcept;
+
+struct Outcome {
+  bool finished = false;       // the interpreter has run the program to its end: `result` is what it gave
+  PyObject* result = nullptr;  // new reference; null: it raised
+  State state;                 // else: one instruction further
+};
+
+// Runs the innermost frame's instruction for real, all frames linked as they would be: what looks at the stack sees
+// them, an exception goes to whichever frame handles it. The interpreter finishes the program instead when the
+// instruction raises, when there is no rule for it (real_step.cpp), or when somebody kept one of the frame objects.
+Outcome step(State state) noexcept;
+
+}  // namespace pellucid::frames

@@ -1,0 +1,54 @@
+// The open frames of a program that stopped between two instructions: where each goes on and what it holds. The values
+// are real; what is known of them for good (which slots are filled, where) is the shape.
+#pragma once
+#include <Python.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "py/ref.h"
+
+namespace pellucid::frames {
+
+struct OpenFrame {
+  py::Owned<PyFunctionObject> function;  // a function with the frame's code; keeps globals and code alive
+  int at = 0;                            // byte offset of the instruction that runs (behind EXTENDED_ARG)
+  int begin = 0;                         // where the interpreter may start to run it: at KW_NAMES or EXTENDED_ARG
+  int next = 0;                          // where the frame goes on behind it
+  int opcode = 0, arg = 0;               // of the innermost frame's instruction, when it is known
+  std::vector<py::Owned<>> fast;         // co_nlocalsplus; empty: unbound
+  std::vector<py::Owned<>> stack;        // empty: NULL
+  py::Owned<> kwnames;                   // of a CALL that is about to run
+
+  PyCodeObject* code() const noexcept { return reinterpret_cast<PyCodeObject*>(function->func_code); }
+};
+
+struct State {
+  std::vector<OpenFrame> frames;  // outermost first
+};
+
+// A state without its values.
+struct Shape {
+  struct Frame {
+    py::Owned<PyCodeObject> code;
+    int at, begin, next, opcode, arg;
+    std::vector<bool> fast, stack;
+    py::Owned<> kwnames;
+  };
+  std::vector<Frame> frames;
+};
+
+// The values of a state in one row: of each frame its function, then the filled slots of fast and stack. Borrowed.
+std::vector<PyObject*> values_of(const State& state);
+// Names for them, for messages: "x", "stack_0", "f1_x" (frame 1), "<function>".
+std::vector<std::string> value_names(const State& state);
+Shape shape_of(const State& state);
+// The state of this shape with these values: a tuple as values_of orders them, whose first item does not matter, since
+// `function` runs in the outermost frame.
+State unpack(const Shape& shape, PyObject* values, PyFunctionObject* function);
+// Two states with equal keys start the same region: same code, globals, offsets and filled slots. The pointers in it
+// are good as long as the functions' code and globals are held.
+std::vector<std::uint64_t> key_of(const State& state);
+
+}  // namespace pellucid::frames

@@ -1,0 +1,84 @@
+#include "runtime/resume.h"
+
+#include "base/events.h"
+#include "frames/replace.h"
+#include "runtime/compile.h"
+#include "runtime/graph_call.h"
+#include "runtime/hook.h"
+
+namespace pellucid::runtime {
+namespace {
+
+// The entry for this state: found, or compiled now; null when the interpreter has to go on.
+Entry* entry_for(Cache& cache, const frames::State& state, const std::vector<PyObject*>& values) {
+  if (Entry* entry = cache.find(values.data(), nullptr)) return entry;
+  if (cache.busy || cache.given_up) return nullptr;
+  if (static_cast<std::int64_t>(cache.entries().size()) >= config_number("recompile_limit")) {
+    cache.given_up = true;
+    return nullptr;
+  }
+  cache.drop_dead();
+  Attempt attempt;
+  {
+    cache.busy = true;
+    struct Done {
+      Cache& cache;
+      ~Done() { cache.busy = false; }
+    } const done{cache};
+    attempt = compile_continuation(state, cache);
+  }
+  if (!attempt.entry) {
+    cache.given_up = true;
+    return nullptr;
+  }
+  if (!attempt.entry->guards->check(values.data(), nullptr)) return nullptr;  // changed while the backend ran
+  return cache.add(std::move(attempt.entry));
+}
+
+py::Owned<> finish(Cache& root, frames::State state) {
+  const InnerFunctions scope(root, nullptr);
+  return py::take(frames::finish(std::move(state)));
+}
+
+frames::Outcome step(Cache& root, frames::State state) {
+  const InnerFunctions scope(root, nullptr);
+  return frames::step(std::move(state));
+}
+
+}  // namespace
+
+py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& exit, py::Owned<> live) {
+  frames::State state = frames::unpack(exit, live.get(), function);
+  live = {};
+  for (;;) {
+    frames::Outcome outcome = step(root, std::move(state));
+    if (outcome.finished) return py::take(outcome.result);
+    state = std::move(outcome.state);
+    Cache* cache = root.continuation(state);
+    if (cache == nullptr) return finish(root, std::move(state));
+    const auto held = py::Owned<>::share(cache->object);
+    const auto values = frames::values_of(state);
+    Entry* entry = entry_for(*cache, state, values);
+    if (entry == nullptr) return finish(root, std::move(state));
+    const auto region = entry->region.copy();
+    const auto next = entry->exit;
+    const auto after = entry->after;
+    PyObject* const graph = entry->graph_call.get();  // kept alive by the region
+    PyObject* result = nullptr;
+    {
+      const HookPause pause;
+      result = region->vectorcall(region.object(), values.data(), values.size(), nullptr);
+    }
+    if (result == nullptr) {
+      if (!may_run_again(graph)) py::throw_pending();
+      const py::PythonError error;  // of the graph: the program itself meets it
+      return finish(root, std::move(state));
+    }
+    if (after != nullptr) after->restore();
+    if (next == nullptr) return py::Owned<>::steal(result);
+    state = frames::unpack(*next, result, function);
+    Py_DECREF(result);
+  }
+}
+
+}  // namespace pellucid::runtime
