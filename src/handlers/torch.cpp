@@ -33,35 +33,57 @@ Result state_switch(Tracer& t, PyObject* f, Args args, Continuation then) {
   return t.settle(std::move(then), std::move(done));
 }
 
-PyObject* autocast_function(const char* name) { return py::import_attr("torch.amp.autocast_mode", name).release(); }
-
-Result autocast_enter(Tracer& t, PyObject* f, Args args, Continuation then) {
+// Context managers of torch whose state lives in C++ objects: entered and left for real, so that what is between is
+// captured under them, and recorded as the functions that torch has for graphs.
+py::Owned<> entered(Tracer& t, PyObject* f, Args args, const char* what) {
   if (args.size() != 1 || t.is_outside(args[0]))
-    t.unsupported(Reason::UntracedCallable, {{"callee", "entering an autocast object from outside"}});
-  static PyObject* enter = autocast_function("_enter_autocast");
-  PyObject* self = args[0];
-  auto part = [&](const char* name) { return py::take(PyObject_GetAttrString(self, name)); };
-  auto device = part("device"), dtype = part("fast_dtype"), enabled = part("_enabled"), cache = part("_cache_enabled");
-  PyObject* values[] = {self};
-  auto entered = py::Owned<>::steal(PyObject_Vectorcall(f, values, 1, nullptr));
-  if (!entered) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
-  PyObject* recorded[] = {device.get(), dtype.get(), enabled.get(), cache.get()};
-  t.contexts[self] = t.record(graph::Op::CallFunction, enter, Args{recorded, nullptr}, Py_None, true);
-  t.keep(self);
-  return t.settle(std::move(then), Result::of(std::move(entered)));
+    t.unsupported(Reason::UntracedCallable, {{"callee", std::string("entering ") + what + " object from outside"}});
+  t.keep(args[0]);
+  return py::Owned<>::steal(PyObject_Vectorcall(f, args.values.data(), 1, nullptr));
 }
-Result autocast_exit(Tracer& t, PyObject* f, Args args, Continuation then) {
-  static PyObject* exit = autocast_function("_exit_autocast");
+Result left(Tracer& t, PyObject* f, PyObject* recorded, Args args, Continuation then, const char* what) {
   auto it = args.size() >= 1 ? t.contexts.find(args[0]) : t.contexts.end();
   if (it == t.contexts.end())
-    t.unsupported(Reason::UntracedCallable, {{"callee", "leaving an autocast object that the region did not enter"}});
+    t.unsupported(Reason::UntracedCallable,
+                  {{"callee", std::string("leaving ") + what + " object that the region did not enter"}});
   PyObject* values[] = {args[0], Py_None, Py_None, Py_None};
-  auto left = py::Owned<>::steal(PyObject_Vectorcall(f, values, 4, nullptr));
-  if (!left) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
-  graph::Node* node = t.record(graph::Op::CallFunction, exit, Args{}, Py_None, true);
+  auto done = py::Owned<>::steal(PyObject_Vectorcall(f, values, 4, nullptr));
+  if (!done) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
+  graph::Node* node = t.record(graph::Op::CallFunction, recorded, Args{}, Py_None, true);
   node->args.push_back(graph::Arg::of(it->second));
   it->second->users += 1;
   return t.settle(std::move(then), Result::none());
+}
+
+PyObject* held_function(const char* module, const char* name) { return py::import_attr(module, name).release(); }
+
+Result autocast_enter(Tracer& t, PyObject* f, Args args, Continuation then) {
+  static PyObject* enter = held_function("torch.amp.autocast_mode", "_enter_autocast");
+  auto self = entered(t, f, args, "an autocast");
+  if (!self) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
+  auto part = [&](const char* name) { return py::take(PyObject_GetAttrString(args[0], name)); };
+  auto device = part("device"), dtype = part("fast_dtype"), enabled = part("_enabled"), cache = part("_cache_enabled");
+  PyObject* recorded[] = {device.get(), dtype.get(), enabled.get(), cache.get()};
+  t.contexts[args[0]] = t.record(graph::Op::CallFunction, enter, Args{recorded, nullptr}, Py_None, true);
+  return t.settle(std::move(then), Result::of(std::move(self)));
+}
+Result autocast_exit(Tracer& t, PyObject* f, Args args, Continuation then) {
+  static PyObject* exit = held_function("torch.amp.autocast_mode", "_exit_autocast");
+  return left(t, f, exit, args, std::move(then), "an autocast");
+}
+
+Result inference_enter(Tracer& t, PyObject* f, Args args, Continuation then) {
+  static PyObject* enter = held_function("torch.autograd.grad_mode", "_enter_inference_mode");
+  auto none = entered(t, f, args, "an inference_mode");
+  if (!none) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
+  auto mode = py::take(PyObject_GetAttrString(args[0], "mode"));
+  PyObject* recorded[] = {mode.get()};
+  t.contexts[args[0]] = t.record(graph::Op::CallFunction, enter, Args{recorded, nullptr}, Py_None, true);
+  return t.settle(std::move(then), Result::of(std::move(none)));
+}
+Result inference_exit(Tracer& t, PyObject* f, Args args, Continuation then) {
+  static PyObject* exit = held_function("torch.autograd.grad_mode", "_exit_inference_mode");
+  return left(t, f, exit, args, std::move(then), "an inference_mode");
 }
 
 // torch.Size(iterable)
@@ -146,6 +168,8 @@ const Row rows[] = {
     {"torch._C._are_functorch_transforms_active", query},
     {"torch.amp.autocast_mode.autocast.__enter__", autocast_enter},
     {"torch.amp.autocast_mode.autocast.__exit__", autocast_exit},
+    {"torch.autograd.grad_mode.inference_mode.__enter__", inference_enter},
+    {"torch.autograd.grad_mode.inference_mode.__exit__", inference_exit},
     {"torch.device", pure},
     {"torch.finfo", pure},
     {"torch.iinfo", pure},

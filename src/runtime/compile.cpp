@@ -78,13 +78,15 @@ py::Owned<> example_inputs(const objects::Capture& capture) {
   return inputs;
 }
 
-// Backend "eager" without options: nobody sees the graph, so no torch.fx graph is made, which is cyclic by
-// construction.
-bool runs_as_captured(PyObject* backend) {
-  auto answer = py::Owned<>::steal(PyObject_GetAttrString(backend, "runs_as_captured"));
+bool has_mark(PyObject* backend, const char* name) {
+  auto answer = py::Owned<>::steal(PyObject_GetAttrString(backend, name));
   if (!answer) PyErr_Clear();
   return answer.get() == Py_True;
 }
+
+// Backend "eager" without options: nobody sees the graph, so no torch.fx graph is made, which is cyclic by
+// construction.
+bool runs_as_captured(PyObject* backend) { return has_mark(backend, "runs_as_captured"); }
 
 py::Owned<> call_backend(const objects::Capture& capture, Cache& cache) {
   const std::int64_t start = events::now();
@@ -112,6 +114,19 @@ bool is_inference_tensor(PyObject* tensor) {
   return answer.get() == Py_True;
 }
 
+// AOTAutograd gives ordinary tensors where the program made them in an inference_mode block.
+void refuse_inference_results(const objects::Capture& capture, PyObject* backend) {
+  if (!has_mark(backend, "aot")) return;
+  static PyObject* const enter = py::import_attr("torch.autograd.grad_mode", "_enter_inference_mode").release();
+  bool enters = false;
+  for (const graph::Node* node : capture.graph.nodes()) enters = enters || node->target.get() == enter;
+  if (!enters) return;
+  for (const graph::Node* node : capture.graph.outputs()) {
+    if (is_inference_tensor(node->example_value.get()))
+      throw GraphBreak(Reason::CannotReconstruct, {{"type", "tensor made in inference mode (by this backend)"}});
+  }
+}
+
 // A write moves the version counter of the input's fake. Tensors of inference mode have none.
 bool writes_inputs(const objects::Capture& capture) {
   bool impure = false;
@@ -132,6 +147,7 @@ std::string backend_name(PyObject* backend) {
 std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, objects::Capture& capture) {
   const std::int64_t begin = events::now();
   codegen::finish_graph(capture);
+  refuse_inference_results(capture, cache.key().backend);
   const double finish = milliseconds_since(begin);
   auto entry = std::make_unique<Entry>();
   entry->number = next_region.fetch_add(1);
