@@ -225,6 +225,24 @@ def sorted_by(iterable, key, reverse=False):
     return result
 
 
+def get_items(wanted, value):
+    """operator.itemgetter(*wanted)(value)"""
+    if len(wanted) == 1:
+        return value[wanted[0]]
+    return tuple([value[item] for item in wanted])
+
+
+def get_attributes(wanted, value):
+    """operator.attrgetter(*wanted)(value): each name may be dotted."""
+    results = []
+    for path in wanted:
+        result = value
+        for name in path.split("."):
+            result = getattr(result, name)
+        results.append(result)
+    return results[0] if len(results) == 1 else tuple(results)
+
+
 def map_each(function, iterable):
     for item in iterable:
         yield function(item)

@@ -108,6 +108,22 @@ Result partial_call(Tracer& t, PyObject* self, Args args, Continuation then) {
   return t.call(function.value.get(), Args{values, kwnames.get()}, std::move(then));
 }
 
+// operator.itemgetter and operator.attrgetter: what they get is fixed when they are made, so identity says all.
+template <bool Items>
+Result getter_call(Tracer& t, PyObject* self, Args args, Continuation then) {
+  if (args.size() != 1 || args.keyword_count() != 0)
+    t.unsupported(Reason::UntracedCallable, {{"callee", "a getter without exactly one argument"}});
+  const objects::Source* source = t.source_of(self);
+  if (source != nullptr && source->step != source::Step::Const)
+    t.guard(objects::Kind::ID_MATCH, source, py::Owned<>::share(self));
+  auto reduced = py::take(PyObject_CallMethod(self, "__reduce__", nullptr));
+  PyObject* wanted = PyTuple_GET_ITEM(reduced.get(), 1);
+  t.keep(wanted);
+  if (source != nullptr) t.saw_constant(wanted);
+  PyObject* values[] = {wanted, args[0]};
+  return t.call_polyfill(Items ? "get_items" : "get_attributes", values, std::move(then));
+}
+
 Result reduce(Tracer& t, PyObject*, Args args, Continuation then) {
   return t.call_polyfill("reduce_by", args.values, std::move(then));
 }
@@ -418,6 +434,10 @@ const Row rows[] = {
     {"builtins.pow", numeric},
     {"builtins.divmod", numeric},
     {"instances of functools.partial", partial_call},
+    {"operator.itemgetter", pure},
+    {"operator.attrgetter", pure},
+    {"instances of operator.itemgetter", getter_call<true>},
+    {"instances of operator.attrgetter", getter_call<false>},
     {"functools.reduce", reduce},
     {"instances of weakref.ReferenceType", weakref_call},
     {"instances of functools._lru_cache_wrapper", cached_call},
