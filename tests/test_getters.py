@@ -62,6 +62,22 @@ def test_one_graph_as_in_eager(f, counting):
     assert counting.count <= 1
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_key_functions_run_first_and_in_order(reverse):
+    calls = []
+
+    def key(pair):
+        calls.append(pair[1])
+        return pair[0]
+
+    def f(x):
+        calls.clear()
+        ordered = sorted([(2, "a"), (1, "b"), (2, "c"), (0, "d")], key=key, reverse=reverse)
+        return x + 1, ordered, list(calls)
+
+    assert_as_eager(pellucid.compile(f, backend="eager", fullgraph=True), f, X)
+
+
 def test_errors():
     assert_as_eager(pellucid.compile(out_of_range, backend="eager"), out_of_range, X)
 

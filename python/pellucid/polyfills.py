@@ -204,12 +204,16 @@ def min_of(*args, key=None, default=_MISSING):
 def sorted_by(iterable, key, reverse=False):
     """A stable binary insertion sort by `<` alone, as list.sort compares."""
     items = list_from(iterable)
+    sort_keys = []
+    for item in items:  # all of them first, and in this order
+        sort_keys.append(item if key is None else key(item))
     if reverse:
         items.reverse()
+        sort_keys.reverse()
     keys = []
     result = []
-    for item in items:
-        item_key = item if key is None else key(item)
+    for index in range(len(items)):
+        item_key = sort_keys[index]
         low = 0
         high = len(keys)
         while low < high:
@@ -219,7 +223,7 @@ def sorted_by(iterable, key, reverse=False):
             else:
                 low = middle + 1
         keys.insert(low, item_key)
-        result.insert(low, item)
+        result.insert(low, items[index])
     if reverse:
         result.reverse()
     return result
