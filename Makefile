@@ -105,7 +105,7 @@ format: $(STAMP)-lint
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD~1 -- src)
 TIDY_FILES ?= $(filter-out src/aten/%,$(filter src/%.cpp,$(SOURCES)))
 tidy: build/release/build.ninja
-	printf '%s\n' $(TIDY_FILES) | xargs -r -P $(JOBS) -n 2 clang-tidy --quiet -p build/release
+	printf '%s\n' $(TIDY_FILES) | xargs -r -P $(JOBS) -n 2 clang-tidy --quiet --extra-arg=-Wno-unknown-warning-option -p build/release
 
 # AddressSanitizer and UndefinedBehaviorSanitizer, with every test but those marked slow; ASAN_TESTS=… chooses. Python's own allocator
 # would hide errors, and leaks are looked for by tests of our own, since torch and CPython keep much alive on purpose. Reports go to
