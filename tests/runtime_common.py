@@ -46,3 +46,10 @@ def outcome(f, *args, **kwargs):
 def assert_as_eager(compiled, eager, *args, **kwargs) -> None:
     got, want = outcome(compiled, *args, **kwargs), outcome(eager, *args, **kwargs)
     assert got[0] == want[0] and (same(got[1], want[1]) if got[0] == "value" else got == want), (got, want)
+
+
+class SinIsCos(torch.overrides.TorchFunctionMode):
+    """A mode whose effect shows in values."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return torch.cos(*args) if func is torch.sin else func(*args, **(kwargs or {}))

@@ -9,7 +9,7 @@ import weakref
 import pytest
 import torch
 import torch.nn.functional as F
-from runtime_common import Counting, same
+from runtime_common import Counting, SinIsCos, same
 
 import pellucid
 
@@ -86,11 +86,6 @@ def default_device(name):
         yield
     finally:
         torch.set_default_device(None)
-
-
-class SinIsCos(torch.overrides.TorchFunctionMode):
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        return torch.cos(*args) if func is torch.sin else func(*args, **(kwargs or {}))
 
 
 def state(x):

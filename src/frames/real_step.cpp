@@ -1,6 +1,7 @@
 #include "frames/real_step.h"
 
 #include "bytecode/opcodes.h"
+#include "py/number_operator.h"
 
 namespace pellucid::frames {
 
@@ -125,42 +126,7 @@ bool for_iter(Step& step) noexcept {
   return true;
 }
 
-using Binary = PyObject* (*)(PyObject*, PyObject*);
-
-PyObject* power(PyObject* a, PyObject* b) { return PyNumber_Power(a, b, Py_None); }
-PyObject* inplace_power(PyObject* a, PyObject* b) { return PyNumber_InPlacePower(a, b, Py_None); }
-
-constexpr Binary kBinary[] = {
-    // in the order of NB_ADD …
-    PyNumber_Add,
-    PyNumber_And,
-    PyNumber_FloorDivide,
-    PyNumber_Lshift,
-    PyNumber_MatrixMultiply,
-    PyNumber_Multiply,
-    PyNumber_Remainder,
-    PyNumber_Or,
-    power,
-    PyNumber_Rshift,
-    PyNumber_Subtract,
-    PyNumber_TrueDivide,
-    PyNumber_Xor,
-    PyNumber_InPlaceAdd,
-    PyNumber_InPlaceAnd,
-    PyNumber_InPlaceFloorDivide,
-    PyNumber_InPlaceLshift,
-    PyNumber_InPlaceMatrixMultiply,
-    PyNumber_InPlaceMultiply,
-    PyNumber_InPlaceRemainder,
-    PyNumber_InPlaceOr,
-    inplace_power,
-    PyNumber_InPlaceRshift,
-    PyNumber_InPlaceSubtract,
-    PyNumber_InPlaceTrueDivide,
-    PyNumber_InPlaceXor,
-};
-
-bool binary_op(Step& step) noexcept { return give(step, 2, kBinary[step.arg](step.peek(1), step.peek(0))); }
+bool binary_op(Step& step) noexcept { return give(step, 2, py::number_operator(step.arg)(step.peek(1), step.peek(0))); }
 
 // The interpreter turns other arguments into these first, and words the errors.
 bool has_plain_arguments(Step& step) noexcept {

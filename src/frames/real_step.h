@@ -10,7 +10,7 @@ struct Step {
   PyObject** base;  // of the value stack
   PyObject** top;   // behind its last value
   int arg;
-  int at, next;       // byte offsets; a jump sets `next`
+  int next;           // byte offset behind it; a jump sets it
   PyObject* kwnames;  // of a CALL, or null
   PyCodeObject* code;
 

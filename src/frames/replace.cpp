@@ -124,7 +124,6 @@ PyObject* run_innermost(PyThreadState* tstate, _PyInterpreterFrame* frame, Sessi
   Step step{.base = frame->localsplus + open.fast.size(),
             .top = frame->localsplus + frame->stacktop,
             .arg = open.arg,
-            .at = open.at,
             .next = open.next,
             .kwnames = open.kwnames.get(),
             .code = frame->f_code};

@@ -53,7 +53,6 @@ struct Contents {
   bool tensor = false;    // a tensor, real or fake
   bool user = false;      // an object that may run Python code in C-level operations, or a generator of the region
   bool shadowed = false;  // a container that has a shadow, below the top
-  bool fresh_identity = false;
 };
 
 class Tracer {
@@ -110,8 +109,6 @@ class Tracer {
   void saw(PyObject* value,
            const Source* source);      // `value` was read from there: guard it, remember where it came from
   void saw_constant(PyObject* value);  // known by identity through something already guarded (a class attribute)
-  const Source* child_source_root(
-      PyObject* object);  // source of an outside object for reading parts; null for fresh ones
   std::string module_path(const Source* source) const;  // "L['self'].h.0": as the program read the module last
   void guard(Kind kind, const Source* source, py::Owned<> operand = {}, std::int64_t number = 0,
              const Source* other = nullptr);

@@ -97,6 +97,18 @@ class Cache {
   std::map<std::vector<std::uint64_t>, Continuation> continuations_;
 };
 
+// Marks a cache as being compiled for.
+class BusyScope {
+ public:
+  explicit BusyScope(Cache& cache) : cache_(cache) { cache_.busy = true; }
+  ~BusyScope() { cache_.busy = false; }
+  BusyScope(const BusyScope&) = delete;
+  BusyScope& operator=(const BusyScope&) = delete;
+
+ private:
+  Cache& cache_;
+};
+
 // A Python object that owns a Cache.
 py::Owned<> cache_for(const CacheKey& key);          // the one in use, or a new one
 Cache* cache_of(PyObject* cache_object) noexcept;    // of what cache_for gave

@@ -11,17 +11,6 @@ namespace {
 
 constexpr std::size_t kKeptFailures = 100;
 
-class BusyScope {
- public:
-  explicit BusyScope(Cache& cache) : cache_(cache) { cache_.busy = true; }
-  ~BusyScope() { cache_.busy = false; }
-  BusyScope(const BusyScope&) = delete;
-  BusyScope& operator=(const BusyScope&) = delete;
-
- private:
-  Cache& cache_;
-};
-
 // The failed guard of the entry that was used last; "" when there is no entry.
 std::string note_guard_failures(Cache& cache, const Call& call, const BoundArguments& bound) {
   std::string newest;
@@ -153,6 +142,14 @@ PyObject* run_with_inner_functions(Cache& cache, const Call& call) {
   return call.run_eagerly();
 }
 
+PyObject* call_region(PyFunctionObject* region, PyObject* const* arguments, std::size_t count,
+                      const aten::GlobalState* after) {
+  const HookPause pause;
+  PyObject* result = region->vectorcall(reinterpret_cast<PyObject*>(region), arguments, count, nullptr);
+  if (result != nullptr && after != nullptr) after->restore();
+  return result;
+}
+
 PyObject* run_region(Cache& cache, const Entry& entry, const Call& call, BoundArguments& bound, bool just_checked) {
   // Both are kept alive by the region; the entry may be dropped once Python code runs, which gathered() does not start.
   PyObject* const graph = entry.graph_call.get();
@@ -163,12 +160,7 @@ PyObject* run_region(Cache& cache, const Entry& entry, const Call& call, BoundAr
                                     just_checked && loader != nullptr ? entry.guards->gathered() : py::Owned<>());
   const auto region = region_or_error(entry, call, bound);
   if (!region) return nullptr;
-  PyObject* result = nullptr;
-  {
-    const HookPause pause;
-    result = region->vectorcall(region.object(), bound.slots(), bound.size(), nullptr);
-  }
-  if (result != nullptr && after != nullptr) after->restore();
+  PyObject* result = call_region(region.get(), bound.slots(), bound.size(), after.get());
   if (result != nullptr && exit != nullptr) {
     return py::enter([&] { return go_on(cache, call.function, *exit, py::Owned<>::steal(result)); });
   }

@@ -24,6 +24,11 @@ struct Call {
 // Runs the call eagerly, but compiles the functions that it calls. `cache` must be held by the caller.
 PyObject* run_with_inner_functions(Cache& cache, const Call& call);
 
+// Calls a region's function and leaves torch's state as the program leaves it (Entry::after). A new reference, or null
+// with an error pending.
+PyObject* call_region(PyFunctionObject* region, PyObject* const* arguments, std::size_t count,
+                      const aten::GlobalState* after);
+
 // Runs the region with these arguments. `just_checked`: the entry's guards held a moment ago and no Python code ran
 // since, so the inputs of the graph that they read are taken over. When its graph raises, nothing has happened yet and
 // the call runs eagerly: effects that come before the error happen, and the program's own handlers see it. NULL with an

@@ -3,6 +3,7 @@
 #include "base/events.h"
 #include "frames/replace.h"
 #include "runtime/compile.h"
+#include "runtime/dispatch.h"
 #include "runtime/graph_call.h"
 #include "runtime/hook.h"
 
@@ -20,11 +21,7 @@ Entry* entry_for(Cache& cache, const frames::State& state, const std::vector<PyO
   cache.drop_dead();
   Attempt attempt;
   {
-    cache.busy = true;
-    struct Done {
-      Cache& cache;
-      ~Done() { cache.busy = false; }
-    } const done{cache};
+    const BusyScope busy(cache);
     attempt = compile_continuation(state, cache);
   }
   if (!attempt.entry) {
@@ -64,17 +61,12 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
     const auto next = entry->exit;
     const auto after = entry->after;
     PyObject* const graph = entry->graph_call.get();  // kept alive by the region
-    PyObject* result = nullptr;
-    {
-      const HookPause pause;
-      result = region->vectorcall(region.object(), values.data(), values.size(), nullptr);
-    }
+    PyObject* result = call_region(region.get(), values.data(), values.size(), after.get());
     if (result == nullptr) {
       if (!may_run_again(graph)) py::throw_pending();
       const py::PythonError error;  // of the graph: the program itself meets it
       return finish(root, std::move(state));
     }
-    if (after != nullptr) after->restore();
     if (next == nullptr) return py::Owned<>::steal(result);
     state = frames::unpack(*next, result, function);
     Py_DECREF(result);

@@ -29,4 +29,19 @@ bool find_handler(const objects::CodeInfo& info, int offset, Handler* out);
 std::uint8_t cache_units(std::uint8_t opcode) noexcept;  // inline cache entries behind the instruction
 inline constexpr std::uint8_t kExtendedArg = 144;
 
+// The instruction that starts at `start`, with its EXTENDED_ARGs.
+struct Instruction {
+  std::uint8_t opcode;
+  int arg, at, next;  // `at`: of the instruction itself, behind EXTENDED_ARG; `next`: behind its inline cache
+};
+inline Instruction instruction_at(const std::uint8_t* units, int start) noexcept {
+  int at = start;
+  int arg = units[at + 1];
+  while (units[at] == kExtendedArg) {
+    at += 2;
+    arg = (arg << 8) | units[at + 1];
+  }
+  return {units[at], arg, at, at + 2 + 2 * cache_units(units[at])};
+}
+
 }  // namespace pellucid::trace

@@ -91,9 +91,9 @@ int begin_of_call(const objects::CodeInfo& info, int at) {
   bool open = false;  // behind a KW_NAMES or PRECALL whose CALL did not come yet
   for (int offset = 0; offset < at;) {
     const int start = offset;
-    while (info.units[offset] == kExtendedArg) offset += 2;
-    const auto opcode = static_cast<bytecode::Opcode>(info.units[offset]);
-    offset += 2 + 2 * cache_units(info.units[offset]);
+    const Instruction instruction = instruction_at(info.units, start);
+    const auto opcode = static_cast<bytecode::Opcode>(instruction.opcode);
+    offset = instruction.next;
     const bool prepares = opcode == bytecode::Opcode::KW_NAMES || opcode == bytecode::Opcode::PRECALL;
     if (prepares && !open) begin = start;
     if (!prepares) begin = at;
@@ -105,16 +105,9 @@ int begin_of_call(const objects::CodeInfo& info, int at) {
 bool is_plain(const Continuation& then) { return then.kind == Continuation::Kind::Push && !then.next; }
 
 void decode(const Frame& frame, frames::OpenFrame& to) {
-  const std::uint8_t* units = frame.info->units;
-  int offset = frame.at;
-  to.arg = units[offset + 1];
-  while (units[offset] == kExtendedArg) {
-    offset += 2;
-    to.arg = (to.arg << 8) | units[offset + 1];
-  }
-  to.opcode = units[offset];
-  to.at = offset;
-  to.next = offset + 2 + 2 * cache_units(units[offset]);
+  const Instruction instruction = instruction_at(frame.info->units, frame.at);
+  to.opcode = instruction.opcode, to.arg = instruction.arg;
+  to.at = instruction.at, to.next = instruction.next;
   to.begin = static_cast<bytecode::Opcode>(to.opcode) == bytecode::Opcode::CALL ? begin_of_call(*frame.info, frame.at)
                                                                                 : frame.at;
 }
@@ -225,21 +218,13 @@ Next Executor::loop() {
     }
     Frame& frame = *top_;
     frame.at = frame.next;
-    const std::uint8_t* units = frame.info->units;
-    int offset = frame.next;
-    std::uint8_t opcode = units[offset];
-    int arg = units[offset + 1];
-    while (opcode == kExtendedArg) {
-      offset += 2;
-      opcode = units[offset];
-      arg = (arg << 8) | units[offset + 1];
-    }
-    frame.next = offset + 2 + 2 * cache_units(opcode);
+    const Instruction instruction = instruction_at(frame.info->units, frame.next);
+    frame.next = instruction.next;
     ++steps;
     doing = "runs";
     Next next;
     try {
-      next = rule_of(opcode)(*this, frame, arg);
+      next = rule_of(instruction.opcode)(*this, frame, instruction.arg);
     } catch (const py::PythonError& error) {
       // A rule's own C call failed: it is the program's exception (MemoryError, a user's __hash__ …).
       raise_pending(error);

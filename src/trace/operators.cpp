@@ -3,6 +3,7 @@
 #include "bytecode/opcodes.h"
 #include "objects/enums.h"
 #include "py/cpython311.h"
+#include "py/number_operator.h"
 #include "trace/executor.h"
 
 namespace pellucid::trace {
@@ -18,40 +19,36 @@ struct Operator {
   const char* method;     // __add__
   const char* reflected;  // __radd__
   const char* inplace;    // __iadd__; null when not in place
-  PyObject* (*native)(PyObject*, PyObject*);
 };
-
-PyObject* power(PyObject* a, PyObject* b) { return PyNumber_Power(a, b, Py_None); }
-PyObject* inplace_power(PyObject* a, PyObject* b) { return PyNumber_InPlacePower(a, b, Py_None); }
 
 // Indexed by the argument of BINARY_OP.
 constexpr Operator kOperators[] = {
-    {"add", "__add__", "__radd__", nullptr, PyNumber_Add},
-    {"and_", "__and__", "__rand__", nullptr, PyNumber_And},
-    {"floordiv", "__floordiv__", "__rfloordiv__", nullptr, PyNumber_FloorDivide},
-    {"lshift", "__lshift__", "__rlshift__", nullptr, PyNumber_Lshift},
-    {"matmul", "__matmul__", "__rmatmul__", nullptr, PyNumber_MatrixMultiply},
-    {"mul", "__mul__", "__rmul__", nullptr, PyNumber_Multiply},
-    {"mod", "__mod__", "__rmod__", nullptr, PyNumber_Remainder},
-    {"or_", "__or__", "__ror__", nullptr, PyNumber_Or},
-    {"pow", "__pow__", "__rpow__", nullptr, power},
-    {"rshift", "__rshift__", "__rrshift__", nullptr, PyNumber_Rshift},
-    {"sub", "__sub__", "__rsub__", nullptr, PyNumber_Subtract},
-    {"truediv", "__truediv__", "__rtruediv__", nullptr, PyNumber_TrueDivide},
-    {"xor", "__xor__", "__rxor__", nullptr, PyNumber_Xor},
-    {"iadd", "__add__", "__radd__", "__iadd__", PyNumber_InPlaceAdd},
-    {"iand", "__and__", "__rand__", "__iand__", PyNumber_InPlaceAnd},
-    {"ifloordiv", "__floordiv__", "__rfloordiv__", "__ifloordiv__", PyNumber_InPlaceFloorDivide},
-    {"ilshift", "__lshift__", "__rlshift__", "__ilshift__", PyNumber_InPlaceLshift},
-    {"imatmul", "__matmul__", "__rmatmul__", "__imatmul__", PyNumber_InPlaceMatrixMultiply},
-    {"imul", "__mul__", "__rmul__", "__imul__", PyNumber_InPlaceMultiply},
-    {"imod", "__mod__", "__rmod__", "__imod__", PyNumber_InPlaceRemainder},
-    {"ior", "__or__", "__ror__", "__ior__", PyNumber_InPlaceOr},
-    {"ipow", "__pow__", "__rpow__", "__ipow__", inplace_power},
-    {"irshift", "__rshift__", "__rrshift__", "__irshift__", PyNumber_InPlaceRshift},
-    {"isub", "__sub__", "__rsub__", "__isub__", PyNumber_InPlaceSubtract},
-    {"itruediv", "__truediv__", "__rtruediv__", "__itruediv__", PyNumber_InPlaceTrueDivide},
-    {"ixor", "__xor__", "__rxor__", "__ixor__", PyNumber_InPlaceXor},
+    {"add", "__add__", "__radd__", nullptr},
+    {"and_", "__and__", "__rand__", nullptr},
+    {"floordiv", "__floordiv__", "__rfloordiv__", nullptr},
+    {"lshift", "__lshift__", "__rlshift__", nullptr},
+    {"matmul", "__matmul__", "__rmatmul__", nullptr},
+    {"mul", "__mul__", "__rmul__", nullptr},
+    {"mod", "__mod__", "__rmod__", nullptr},
+    {"or_", "__or__", "__ror__", nullptr},
+    {"pow", "__pow__", "__rpow__", nullptr},
+    {"rshift", "__rshift__", "__rrshift__", nullptr},
+    {"sub", "__sub__", "__rsub__", nullptr},
+    {"truediv", "__truediv__", "__rtruediv__", nullptr},
+    {"xor", "__xor__", "__rxor__", nullptr},
+    {"iadd", "__add__", "__radd__", "__iadd__"},
+    {"iand", "__and__", "__rand__", "__iand__"},
+    {"ifloordiv", "__floordiv__", "__rfloordiv__", "__ifloordiv__"},
+    {"ilshift", "__lshift__", "__rlshift__", "__ilshift__"},
+    {"imatmul", "__matmul__", "__rmatmul__", "__imatmul__"},
+    {"imul", "__mul__", "__rmul__", "__imul__"},
+    {"imod", "__mod__", "__rmod__", "__imod__"},
+    {"ior", "__or__", "__ror__", "__ior__"},
+    {"ipow", "__pow__", "__rpow__", "__ipow__"},
+    {"irshift", "__rshift__", "__rrshift__", "__irshift__"},
+    {"isub", "__sub__", "__rsub__", "__isub__"},
+    {"itruediv", "__truediv__", "__rtruediv__", "__itruediv__"},
+    {"ixor", "__xor__", "__rxor__", "__ixor__"},
 };
 constexpr const char* kComparisons[] = {"__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"};
 constexpr const char* kCompareFunctions[] = {"lt", "le", "eq", "ne", "gt", "ge"};
@@ -113,7 +110,7 @@ Result Executor::binary(PyObject* left, PyObject* right, int op, Continuation th
     }
   }
   auto native = [&](PyObject* x, PyObject* y) {
-    auto value = py::Owned<>::steal(o.native(x, y));
+    auto value = py::Owned<>::steal(py::number_operator(op)(x, y));
     if (!value) return settle(std::move(then), raise_pending(py::PythonError()));
     if (value.get() == x && x != left) value = py::Owned<>::share(left);  // in place on a shadow
     return settle(std::move(then), Result::of(std::move(value)));
