@@ -8,7 +8,7 @@
 #   PYTHON=…      the interpreter (3.11)                         PYTEST_ARGS=…  for pytest, e.g. PYTEST_ARGS="-k bytecode"
 #   TORCH_ARGS=…  for the installation of torch, e.g. TORCH_ARGS="--index-url https://download.pytorch.org/whl/cpu"
 #   JOBS=…        parallel compilers (default: all cores)        BENCH_ARGS=…   for the bench
-#   FUZZ_ARGS=…   for the fuzzer
+#   FUZZ_ARGS=…   for the fuzzer                                 CONFORMANCE_ARGS=…  for CPython's own tests, compiled
 
 PYTHON ?= python3.11
 JOBS ?= $(shell nproc)
@@ -20,7 +20,7 @@ PIP := $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-che
 export PATH := $(abspath $(BIN)):$(PATH)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: demo test bench fuzz lint format tidy asan build venv clean
+.PHONY: demo test bench fuzz conformance lint format tidy asan build venv clean
 .DELETE_ON_ERROR:
 
 demo: build $(STAMP)-models
@@ -35,6 +35,10 @@ bench: build $(STAMP)-test $(STAMP)-models
 # Random programs, eager against compiled: tools/fuzz --help. FUZZ_ARGS="--count 20000 --out fuzz_out"
 fuzz: build
 	$(BIN)/python tools/fuzz $(FUZZ_ARGS)
+
+# CPython's own tests with their methods compiled: tools/conformance --help. CONFORMANCE_ARGS="list dict --torch-ops"
+conformance: build
+	$(BIN)/python tools/conformance $(CONFORMANCE_ARGS)
 
 # ---- environment ----
 
