@@ -29,7 +29,7 @@ def scale(x, b):
 
 
 def toy(a, b):
-    """Two functions that are graphs of their own, and a break between them."""
+    """A break between two graphs."""
     x = normalize(a)
     print("woo")
     return scale(x, b)
@@ -119,16 +119,41 @@ def test_F03_graphs_in_order_of_compilation():
     ]
 
 
+def documented(a, b):
+    """The example that torch's documentation explains."""
+    x = a / (torch.abs(a) + 1)
+    print("woo")
+    if b.sum() < 0:
+        b = b * -1
+    return x * b
+
+
+@pytest.mark.parametrize("sign", (1, -1))
+def test_F03_to_F07_the_documented_example(sign, capsys):
+    a, b = inputs()
+    output = pellucid.explain(documented)(a, sign * b)
+    assert capsys.readouterr().out == "woo\n"
+    assert (output.graph_count, output.graph_break_count, len(output.graphs)) == (3, 2, 3)
+    last = [operator.mul] if sign > 0 else [operator.mul, operator.mul]
+    assert output.ops_per_graph == [[torch.abs, operator.add, operator.truediv], [operator.lt], last]
+    assert output.op_count == 4 + len(last)
+    first = documented.__code__.co_firstlineno
+    printed, branched = output.break_reasons
+    assert "print" in printed.reason and printed.user_stack[-1].lineno == first + 3
+    assert branched.name == "DataDependent" and branched.user_stack[-1].lineno == first + 4
+    assert [frame.name for frame in branched.user_stack] == ["documented"]
+
+
 def test_F04_graph_break_count():
     assert pellucid.explain(toy)(*inputs()).graph_break_count == 1
     assert pellucid.explain(lambda: 3)().graph_break_count == -1
 
-    def again(a, b):
-        print("twice")
+    def nothing_before(a, b):
+        print("once")
         return normalize(a), normalize(b)
 
-    output = pellucid.explain(again)(torch.ones(3), torch.ones(4))  # another size: another graph
-    assert (output.graph_count, output.graph_break_count) == (2, 1)
+    output = pellucid.explain(nothing_before)(torch.ones(3), torch.ones(4))
+    assert (output.graph_count, output.graph_break_count, len(output.break_reasons)) == (1, 0, 1)
 
 
 def test_F04_recompiles_count_as_breaks_without_a_reason():
@@ -179,7 +204,7 @@ def test_F08_out_guards():
     assert {guard.source for guard in tensors} == {"L['a']", "L['x']", "L['b']"}
     a = next(guard for guard in tensors if guard.source == "L['a']")
     assert a.file == __file__
-    assert normalize.__code__.co_firstlineno <= a.line <= normalize.__code__.co_firstlineno + 1
+    assert toy.__code__.co_firstlineno <= a.line <= toy.__code__.co_firstlineno + 2
 
 
 MASKED = """\
@@ -315,7 +340,7 @@ def test_html_is_complete_and_needs_nothing_else(tmp_path):
 
 def test_regions_name_their_function_and_graph():
     regions = pellucid.explain(toy)(*inputs()).regions
-    assert [(region.function.split(" ")[0], region.graph) for region in regions] == [("normalize", 0), ("scale", 1)]
+    assert [(region.function.split(" ")[0], region.graph) for region in regions] == [("toy", 0), ("toy", 1)]
     assert all(
         set(region.milliseconds) == {"capture", "finish_graph", "guards", "graph_module", "backend", "emit"}
         for region in regions

@@ -17,6 +17,13 @@ from pellucid import _core
 X = torch.arange(3.0)
 
 
+@pytest.fixture(autouse=True)
+def whole_calls_run_eagerly():
+    """What stops, stops as a whole: the hook is all there is."""
+    with pellucid.config.patch(continue_after_break=False):
+        yield
+
+
 def block(x):
     return x * 2 + 1
 
@@ -149,7 +156,12 @@ def test_other_threads_pass_through(counting):
         return block(x)
 
     f = pellucid.compile(waits, backend=counting)
-    thread = threading.Thread(target=lambda: done.append(f(X)))
+
+    def run():
+        with pellucid.config.patch(continue_after_break=False):  # the other thread's settings are its own
+            done.append(f(X))
+
+    thread = threading.Thread(target=run)
     thread.start()
     assert inside.wait(30)
     installed = _core.hook_installed()
@@ -161,7 +173,8 @@ def test_other_threads_pass_through(counting):
     assert not _core.hook_installed()
 
 
-def test_tracing_functions_see_everything():
+@pytest.mark.parametrize("goes_on", (False, True))
+def test_tracing_functions_see_everything(goes_on):
     events = []
 
     def tracer(frame, event, arg):
@@ -170,6 +183,7 @@ def test_tracing_functions_see_everything():
         return tracer
 
     f = pellucid.compile(outer, backend="eager")
+    pellucid.config.continue_after_break = goes_on
     f(X)
     sys.settrace(tracer)
     try:

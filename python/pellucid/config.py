@@ -137,9 +137,18 @@ define("fail_on_recompile_limit_hit", bool, False, "a call beyond the recompile 
 define(
     "continue_after_break",
     bool,
-    False,
+    True,
     "what comes before and behind an unsupported step is compiled, and the step runs in real frames; otherwise a"
-    " function with such a step runs eagerly as a whole. Young: `explain` does not show these regions yet",
+    " function with such a step runs eagerly as a whole",
+)
+define(
+    "force_break_every",
+    int,
+    0,
+    "for tests of pellucid: each region ends after so many instructions (0: where it must), which changes no result",
+)
+define(
+    "force_break_at", int, 0, "for tests of pellucid: the first region of a call ends at its instruction of this number"
 )
 
 sys.modules[__name__].__class__ = _ConfigModule

@@ -2,6 +2,7 @@
 #include <unordered_map>
 
 #include "codegen/walk.h"
+#include "objects/generator.h"
 
 namespace pellucid::codegen {
 namespace {
@@ -271,6 +272,7 @@ Recipe recipe_of_exception(Walker& walker, PyObject* object, PyTypeObject* base,
   if (base->tp_basicsize != static_cast<Py_ssize_t>(sizeof(PyBaseExceptionObject))) {
     cannot_reconstruct(object, "an exception with state of its own");
   }
+  if (walker.capture().raised.contains(object)) cannot_reconstruct(object, "it was raised: it has a traceback");
   Recipe recipe;
   recipe.make = call_new(walker, base, Py_TYPE(object), refs(walker, list_items(error->args)));
   const auto set = [&](const char* name, PyObject* value) {
@@ -294,6 +296,7 @@ Row row_of_exact(PyTypeObject* type) {
         {&PyByteArray_Type, recipe_of_bytearray},
         {&PyFunction_Type, recipe_of_function},
         {partial_type(), recipe_of_partial},
+        {objects::generator_type(), recipe_of_generator},
         {&PyListIter_Type, recipe_of_iterator},
         {&PyTupleIter_Type, recipe_of_iterator},
         {&PyRangeIter_Type, recipe_of_iterator},

@@ -54,6 +54,7 @@ Recipe recipe_of(Walker& walker, PyObject* object, int id);                     
 Recipe recipe_of_function(Walker& walker, PyObject* function, const Expr& self);  // functions.cpp, like the next two
 Recipe recipe_of_bound(Walker& walker, PyObject* method);  // bound methods of Python and C functions
 Recipe recipe_of_partial(Walker& walker, PyObject* partial, const Expr& self);
+Recipe recipe_of_generator(Walker& walker, PyObject* generator, const Expr& self);  // generators.cpp
 
 // attributes.cpp. None of these ever goes through a __setattr__, property or other descriptor written in Python.
 void add_attributes(Walker& walker, PyObject* object, Expr self,

@@ -1,6 +1,7 @@
 #include "frames/replace.h"
 
 #include "frames/real_step.h"
+#include "frames/settle.h"
 #include "py/eval_frame.h"
 
 #define Py_BUILD_CORE
@@ -104,12 +105,12 @@ bool any_kept(const _PyInterpreterFrame* frame, std::size_t count) noexcept {
   return kept;
 }
 
-void read_back(_PyInterpreterFrame* frame, OpenFrame& open, const Step& step) {
+void read_back(_PyInterpreterFrame* frame, OpenFrame& open, PyObject* const* top, int next) {
   std::size_t slot = 0;
   for (auto& value : open.fast) value = py::Owned<>::share(frame->localsplus[slot++]);
   open.stack.clear();
-  for (PyObject** at = step.base; at != step.top; ++at) open.stack.push_back(py::Owned<>::share(*at));
-  open.at = open.begin = open.next = step.next;
+  for (PyObject** at = frame->localsplus + slot; at != top; ++at) open.stack.push_back(py::Owned<>::share(*at));
+  open.at = open.begin = open.next = next;
   open.opcode = open.arg = 0;
   open.kwnames = {};
 }
@@ -139,24 +140,43 @@ PyObject* run_innermost(PyThreadState* tstate, _PyInterpreterFrame* frame, Sessi
   frame->stacktop = static_cast<int>(step.top - frame->localsplus);
   if (!done) return py::kDefaultEvalFrame(tstate, frame, 1);
   if (kept) return go_on(tstate, frame, step.next);
-  read_back(frame, open, step);
+  read_back(frame, open, step.top, step.next);
   session.stepped = true;
   return Py_NewRef(Py_None);
 }
 
-PyObject* run_outer(PyThreadState* tstate, _PyInterpreterFrame* frame, Session& session) noexcept {
-  const OpenFrame& open = session.state->frames[session.at];
-  const int next = open.next;
+PyObject* run_outer(PyThreadState* tstate, _PyInterpreterFrame* frame, Session& session) {
+  const std::size_t here = session.at;
+  OpenFrame& open = session.state->frames[here];
   PyObject* result = nullptr;
+  bool kept = false;
   {
     const Linked linked(tstate, frame, open.at);
     ++session.at;
     result = enter_next(session);
+    kept = any_kept(frame, here);
   }
   if (session.stepped) return result;
-  if (result == nullptr) return py::kDefaultEvalFrame(tstate, frame, 1);
-  frame->localsplus[frame->stacktop++] = result;
-  return go_on(tstate, frame, next);
+  Step step{.base = frame->localsplus + open.fast.size(),
+            .top = frame->localsplus + frame->stacktop,
+            .arg = 0,
+            .next = open.next,
+            .kwnames = nullptr,
+            .code = frame->f_code};
+  bool settled = false;
+  {
+    const Linked linked(tstate, frame, open.at);
+    settled = settle(step, session.state->frames[here + 1].then, result);
+    kept = kept || any_kept(frame, here);
+  }
+  frame->stacktop = static_cast<int>(step.top - frame->localsplus);
+  if (!settled) return py::kDefaultEvalFrame(tstate, frame, 1);
+  if (!session.stepping || kept) return go_on(tstate, frame, step.next);
+  // The inner frames are done; from here on the program is a state again.
+  read_back(frame, open, step.top, step.next);
+  session.state->frames.resize(here + 1);
+  session.stepped = true;
+  return Py_NewRef(Py_None);
 }
 
 PyObject* fill_hook(PyThreadState* tstate, _PyInterpreterFrame* frame, int throwing) {
@@ -168,14 +188,27 @@ PyObject* fill_hook(PyThreadState* tstate, _PyInterpreterFrame* frame, int throw
   fill(frame, session->state->frames[session->at]);
   try {
     if (session->at + 1 == session->state->frames.size()) return run_innermost(tstate, frame, *session);
+    return run_outer(tstate, frame, *session);
   } catch (...) {
     PyErr_NoMemory();
     return nullptr;
   }
-  return run_outer(tstate, frame, *session);
 }
 
 }  // namespace
+
+bool has_rule(const State& state) {
+  const OpenFrame& open = state.frames.back();
+  std::vector<PyObject*> stack;  // a rule looks at the operands
+  for (const auto& value : open.stack) stack.push_back(value.get());
+  Step step{.base = stack.data(),
+            .top = stack.data() + stack.size(),
+            .arg = open.arg,
+            .next = open.next,
+            .kwnames = open.kwnames.get(),
+            .code = open.code()};
+  return rule_for(open.opcode, step) != nullptr;
+}
 
 PyObject* finish(State state) noexcept {
   Session session{.state = &state};

@@ -15,6 +15,9 @@ struct Outcome {
   State state;                 // else: one instruction further
 };
 
+// Whether step() can run the instruction itself.
+bool has_rule(const State& state);
+
 // Runs the innermost frame's instruction for real, all frames linked as they would be: what looks at the stack sees
 // them, an exception goes to whichever frame handles it. The interpreter finishes the program instead when the
 // instruction raises, when there is no rule for it (real_step.cpp), or when somebody kept one of the frame objects.

@@ -31,12 +31,15 @@ py::Owned<PyFunctionObject> with_code(PyFunctionObject* function, PyCodeObject* 
 
 std::vector<PyObject*> values_of(const State& state) {
   std::vector<PyObject*> values;
+  const auto add = [&](const py::Owned<>& slot) {
+    if (slot) values.push_back(slot.get());
+  };
   for (const OpenFrame& frame : state.frames) {
     values.push_back(frame.function.object());
-    for (const auto* slots : {&frame.fast, &frame.stack}) {
-      for (const auto& slot : *slots) {
-        if (slot) values.push_back(slot.get());
-      }
+    for (const auto& slot : frame.fast) add(slot);
+    for (const auto& slot : frame.stack) add(slot);
+    for (const Wait& wait : frame.then) {
+      for (const auto* part : {&wait.a, &wait.b, &wait.c}) add(*part);
     }
   }
   return values;
@@ -47,14 +50,21 @@ std::vector<std::string> value_names(const State& state) {
   for (std::size_t i = 0; i < state.frames.size(); ++i) {
     const OpenFrame& frame = state.frames[i];
     const std::string prefix = i == 0 ? std::string() : std::string("f").append(std::to_string(i)).append("_");
+    const auto add = [&](const py::Owned<>& slot, const std::string& name) {
+      if (slot) names.push_back(prefix + name);
+    };
     names.push_back(prefix + "<function>");
     for (std::size_t slot = 0; slot < frame.fast.size(); ++slot) {
-      if (!frame.fast[slot]) continue;
       PyObject* name = PyTuple_GET_ITEM(frame.code()->co_localsplusnames, static_cast<Py_ssize_t>(slot));
-      names.push_back(prefix + py::text_of(name));
+      add(frame.fast[slot], py::text_of(name));
     }
-    for (std::size_t slot = 0; slot < frame.stack.size(); ++slot) {
-      if (frame.stack[slot]) names.push_back(std::string(prefix).append("stack_").append(std::to_string(slot)));
+    for (std::size_t slot = 0; slot < frame.stack.size(); ++slot)
+      add(frame.stack[slot], std::string("stack_").append(std::to_string(slot)));
+    for (std::size_t at = 0; at < frame.then.size(); ++at) {
+      const std::string name = std::string("then_").append(std::to_string(at));
+      add(frame.then[at].a, name + "_a");
+      add(frame.then[at].b, name + "_b");
+      add(frame.then[at].c, name + "_c");
     }
   }
   return names;
@@ -63,8 +73,23 @@ std::vector<std::string> value_names(const State& state) {
 Shape shape_of(const State& state) {
   Shape shape;
   for (const OpenFrame& frame : state.frames) {
-    shape.frames.push_back({py::Owned<PyCodeObject>::share(frame.code()), frame.at, frame.begin, frame.next,
-                            frame.opcode, frame.arg, filled(frame.fast), filled(frame.stack), frame.kwnames.copy()});
+    shape.frames.push_back({py::Owned<PyCodeObject>::share(frame.code()),
+                            frame.at,
+                            frame.begin,
+                            frame.next,
+                            frame.opcode,
+                            frame.arg,
+                            filled(frame.fast),
+                            filled(frame.stack),
+                            frame.kwnames.copy(),
+                            {}});
+    for (const Wait& wait : frame.then) {
+      shape.frames.back().then.push_back(
+          {wait.kind,
+           wait.stage,
+           wait.number,
+           {static_cast<bool>(wait.a), static_cast<bool>(wait.b), static_cast<bool>(wait.c)}});
+    }
   }
   return shape;
 }
@@ -72,10 +97,11 @@ Shape shape_of(const State& state) {
 State unpack(const Shape& shape, PyObject* values, PyFunctionObject* function) {
   State state;
   Py_ssize_t at = 0;
+  const auto next = [&](bool full) {
+    return full ? py::Owned<>::share(PyTuple_GET_ITEM(values, at++)) : py::Owned<>();
+  };
   const auto take = [&](const std::vector<bool>& filled, std::vector<py::Owned<>>& slots) {
-    for (const bool full : filled) {
-      slots.push_back(full ? py::Owned<>::share(PyTuple_GET_ITEM(values, at++)) : py::Owned<>());
-    }
+    for (const bool full : filled) slots.push_back(next(full));
   };
   for (const Shape::Frame& part : shape.frames) {
     OpenFrame& frame = state.frames.emplace_back();
@@ -86,8 +112,21 @@ State unpack(const Shape& shape, PyObject* values, PyFunctionObject* function) {
     take(part.fast, frame.fast);
     take(part.stack, frame.stack);
     frame.kwnames = part.kwnames.copy();
+    for (const auto& waiting : part.then) {
+      Wait& wait = frame.then.emplace_back();
+      wait.kind = waiting.kind, wait.stage = waiting.stage, wait.number = waiting.number;
+      wait.a = next(waiting.filled[0]);
+      wait.b = next(waiting.filled[1]);
+      wait.c = next(waiting.filled[2]);
+    }
   }
   return state;
+}
+
+void rewind(State& state) {
+  OpenFrame& innermost = state.frames.back();
+  innermost.next = innermost.begin;
+  innermost.kwnames = {};
 }
 
 std::vector<std::uint64_t> key_of(const State& state) {
@@ -98,6 +137,13 @@ std::vector<std::uint64_t> key_of(const State& state) {
     key.push_back(static_cast<std::uint64_t>(frame.next));
     add_bits(key, frame.fast);
     add_bits(key, frame.stack);
+    for (const Wait& wait : frame.then) {
+      const auto part = [](const py::Owned<>& value, unsigned bit) { return value ? std::uint64_t{1} << bit : 0; };
+      key.push_back(static_cast<std::uint64_t>(wait.kind) | std::uint64_t{wait.stage} << 8 | part(wait.a, 16) |
+                    part(wait.b, 17) | part(wait.c, 18));
+      key.push_back(static_cast<std::uint64_t>(wait.number));
+    }
+    key.push_back(frame.then.size());
   }
   return key;
 }

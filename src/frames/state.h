@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "frames/wait.h"
 #include "py/ref.h"
 
 namespace pellucid::frames {
@@ -20,6 +21,7 @@ struct OpenFrame {
   std::vector<py::Owned<>> fast;         // co_nlocalsplus; empty: unbound
   std::vector<py::Owned<>> stack;        // empty: NULL
   py::Owned<> kwnames;                   // of a CALL that is about to run
+  std::vector<Wait> then;                // what the frame outside makes of this one's result; empty: it is pushed
 
   PyCodeObject* code() const noexcept { return reinterpret_cast<PyCodeObject*>(function->func_code); }
 };
@@ -35,15 +37,26 @@ struct Shape {
     int at, begin, next, opcode, arg;
     std::vector<bool> fast, stack;
     py::Owned<> kwnames;
+    struct Waiting {
+      WaitKind kind;
+      std::uint8_t stage;
+      std::int64_t number;
+      std::vector<bool> filled;  // a, b, c
+    };
+    std::vector<Waiting> then;
   };
   std::vector<Frame> frames;
+  bool at_will = false;  // nothing is in the way of the next instruction: a region could begin with it
 };
 
-// The values of a state in one row: of each frame its function, then the filled slots of fast and stack. Borrowed.
+// The values of a state in one row: of each frame its function, then the filled slots of fast, stack and `then`.
+// Borrowed.
 std::vector<PyObject*> values_of(const State& state);
-// Names for them, for messages: "x", "stack_0", "f1_x" (frame 1), "<function>".
+// Names for them, for messages: "x", "stack_0", "f1_x" (frame 1), "f1_then_0_a", "<function>".
 std::vector<std::string> value_names(const State& state);
 Shape shape_of(const State& state);
+// The innermost frame goes on with its instruction instead of behind it.
+void rewind(State& state);
 // The state of this shape with these values: a tuple as values_of orders them, whose first item does not matter, since
 // `function` runs in the outermost frame.
 State unpack(const Shape& shape, PyObject* values, PyFunctionObject* function);

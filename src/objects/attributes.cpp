@@ -113,6 +113,8 @@ Result Tracer::instance_dict(PyObject* object) {
 }
 
 Result Tracer::native_attribute(PyObject* object, PyObject* name) {
+  if (name == names().__traceback__ && capture_->raised.contains(object))
+    unsupported(Reason::StackInspection, {{"callee", "the traceback of an exception"}});
   auto value = py::Owned<>::steal(PyObject_GetAttr(object, name));
   if (!value) return raise_pending(py::PythonError());
   if (const Source* source = source_of(object)) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "frames/wait.h"
 #include "graph/graph.h"
 #include "py/ref.h"
 
@@ -16,33 +17,8 @@ struct TracedGenerator;
 
 // What becomes of a callee's return value in the frame that waits for it.
 struct Continuation {
-  enum class Kind : std::uint8_t {
-    Push,             // push it on the value stack
-    Drop,             // forget it
-    Replace,          // push `a` instead
-    Init,             // __init__: must be None; push `a` (the instance)
-    NewThenInit,      // __new__ of type `a` with args `b` (tuple) and kwargs `c` (dict or empty): then call __init__
-    Bool,             // convert to bool (truth of an exact builtin); number=1 inverts; push
-    Retry,            // push it and run the waiting instruction again (truth of a user object)
-    ForIter,          // a generator or __next__: push the value; StopIteration ends the loop (number: jump target)
-    Send,             // yield from: push the value; StopIteration pushes its value and jumps (number: jump target)
-    GetAttrFallback,  // on AttributeError call __getattr__ of `a` with name `b`; otherwise push
-    Reflected,        // NotImplemented -> try the other operand: a, b operands, number = operator, stage
-    CallEx,           // the value (a list made by a polyfill) is the *args of the call of `a` with **b
-    CallWith,         // the value replaces argument `number` of the call of `a` with args `b` (tuple), kwnames `c`
-    Default,     // on the exception type `a` push `b` instead (getattr with default, next with default); otherwise push
-    Length,      // __len__: check an int >= 0, push
-    IterResult,  // __iter__: result must be an iterator; push
-    HasAttr,     // push True; on AttributeError push False
-    Str,         // __str__/__repr__/__format__: must be a str; push
-    IndexResult,  // __index__
-    TupleFrom,    // the value (a list made by a polyfill) becomes a tuple
-    Contains,     // like Bool, for the `in` operator
-    Raise,        // the value is an exception instance: raise it
-    Close,        // close() of a generator: it must not yield, GeneratorExit and StopIteration end it; push None
-    Finalize,     // the same for a generator that died: push nothing
-    SetItemOn,    // store the value: a[b] = value, push `c` when given (defaultdict.__missing__)
-  } kind = Kind::Push;
+  using Kind = frames::WaitKind;  // what each means
+  Kind kind = Kind::Push;
   std::uint8_t stage = 0;
   std::int64_t number = 0;
   py::Owned<> a, b, c;
@@ -78,8 +54,9 @@ struct Frame {
   PyObject* builtins = nullptr;
   std::vector<py::Owned<>> fast;  // co_nlocalsplus
   std::vector<py::Owned<>> stack;
-  int next = 0;  // byte offset of the next instruction
-  int at = 0;    // byte offset of the instruction that runs (of its first EXTENDED_ARG)
+  int next = 0;              // byte offset of the next instruction
+  int at = 0;                // byte offset of the instruction that runs (of its first EXTENDED_ARG)
+  std::int64_t at_step = 0;  // the executor's step that began it
   py::Owned<> kwnames;
   std::unique_ptr<Frame> back;           // the caller; null for the entry frame and suspended generators
   Continuation then;                     // what the caller does with our result

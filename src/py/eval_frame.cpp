@@ -23,5 +23,6 @@ PyObject* const* arguments_of(_PyInterpreterFrame* frame) noexcept { return fram
 bool is_starting(_PyInterpreterFrame* frame) noexcept { return frame->prev_instr == _PyCode_CODE(frame->f_code) - 1; }
 
 bool is_traced(PyThreadState* tstate) noexcept { return tstate->cframe->use_tracing != 0; }
+bool has_trace_function() noexcept { return _PyThreadState_UncheckedGet()->c_tracefunc != nullptr; }
 
 }  // namespace pellucid::py

@@ -21,5 +21,6 @@ PyObject* const* arguments_of(_PyInterpreterFrame* frame) noexcept;
 bool is_starting(_PyInterpreterFrame* frame) noexcept;
 // sys.settrace or sys.setprofile is on in this thread.
 bool is_traced(PyThreadState* tstate) noexcept;
+bool has_trace_function() noexcept;  // sys.settrace alone
 
 }  // namespace pellucid::py

@@ -1,4 +1,4 @@
-// The C function behind each argument of BINARY_OP (bytecode/operators.def): a + b, a += b and so on, for any objects.
+// What stands behind each argument of BINARY_OP (bytecode/operators.def): a + b, a += b and so on, for any objects.
 #pragma once
 #include <Python.h>
 
@@ -7,5 +7,16 @@ namespace pellucid::py {
 using NumberOperator = PyObject* (*)(PyObject*, PyObject*);  // a new reference; null with an error pending
 
 NumberOperator number_operator(int argument) noexcept;
+const char* number_symbol(int argument) noexcept;  // as the interpreter's errors write it: "+", "** or pow()", "+="
+constexpr int kInPlace = 13;  // the arguments from here on are the in-place ones, in the same order
+
+// Comparisons are told from them by this: kCompareBase + Py_LT …
+constexpr int kCompareBase = 100;
+const char* compare_symbol(int op) noexcept;  // op: Py_LT …
+
+// What a + b, a < b and their like still are when the first candidate, a method written in Python, gave NotImplemented:
+// the other operand's turn. `tried`: how many had theirs; 0: that of an in-place method. A new reference; null with an
+// error pending.
+PyObject* number_operator_after(PyObject* left, PyObject* right, int op, int tried) noexcept;
 
 }  // namespace pellucid::py

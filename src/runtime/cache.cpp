@@ -115,12 +115,11 @@ void Cache::reset() {
   const auto dropped_inner = std::exchange(inner, {});
 }
 
-Cache* Cache::continuation(const frames::State& state) {
-  constexpr std::size_t kMost = 200;  // a program that breaks at so many places gains nothing
+Cache* Cache::continuation(const frames::State& state, std::size_t most) {
   auto key = frames::key_of(state);
   if (const auto found = continuations_.find(key); found != continuations_.end())
     return cache_of(found->second.cache.get());
-  if (continuations_.size() >= kMost) return nullptr;
+  if (continuations_.size() >= most) return nullptr;
   Continuation made;
   made.cache = new_cache(key_);
   for (const auto& frame : state.frames) {
@@ -128,6 +127,12 @@ Cache* Cache::continuation(const frames::State& state) {
     made.held.push_back(py::Owned<>::share(frame.function->func_globals));
   }
   return cache_of(continuations_.emplace(std::move(key), std::move(made)).first->second.cache.get());
+}
+
+std::vector<py::Owned<>> Cache::continuations() const {
+  std::vector<py::Owned<>> all;
+  for (const auto& [key, continuation] : continuations_) all.push_back(continuation.cache.copy());
+  return all;
 }
 
 int Cache::traverse(visitproc visit, void* arg) const {

@@ -74,9 +74,10 @@ class Cache {
   std::vector<std::string> guard_failures;  // why calls missed (row B15)
 
   // ---- where programs go on behind a graph break
-  // The cache of the regions that start with these open frames; null when there are too many already. Kept by this one,
+  // The cache of the regions that start with these open frames; null when there are `most` already. Kept by this one,
   // which `object` owns.
-  Cache* continuation(const frames::State& state);
+  Cache* continuation(const frames::State& state, std::size_t most);
+  std::vector<py::Owned<>> continuations() const;  // all of them, as Python objects
   PyObject* object = nullptr;
 
   // ---- functions called by an eager run of this one (hook.h)

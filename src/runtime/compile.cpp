@@ -1,5 +1,6 @@
 #include "runtime/compile.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "aten/aten.h"
@@ -229,33 +230,73 @@ std::int64_t config_number(const char* name) {
 
 namespace {
 
+std::unique_ptr<Entry> finished_entry(PyFunctionObject* function, Cache& cache, objects::Capture& capture) {
+  auto entry = build_entry(function, cache, capture);
+  entry->exit = capture.exit;
+  entry->after = capture.after;
+  return entry;
+}
+
+// Where the live state at a break cannot be told, the region ends before the instruction of an outer frame that led
+// there: traced once more up to that step. Null when that is not to be had either.
 template <class Capture>
-Attempt attempt(PyFunctionObject* function, Cache& cache, Capture&& capture) {
+std::unique_ptr<Entry> shorter(PyFunctionObject* function, Cache& cache, const std::vector<std::int64_t>& ends,
+                               const Capture& capture) {
+  for (const std::int64_t end : ends) {
+    const trace::Outcome outcome =
+        traced(function, [&] { return capture(trace::Extent{.may_end_early = true, .steps = end}); });
+    if (!outcome.stopped || !outcome.capture) continue;
+    try {
+      return finished_entry(function, cache, *outcome.capture);
+    } catch (const GraphBreak&) {  // the next one then
+    }
+  }
+  return nullptr;
+}
+
+template <class Capture>
+Attempt attempt(PyFunctionObject* function, Cache& cache, const trace::Extent& extent, const Capture& capture) {
   const CompilingScope scope;
   PyObject* const backend = cache.key().backend;
-  trace::Outcome outcome = traced(function, capture);
-  Attempt attempt;
-  if (!outcome.capture || outcome.stopped) attempt = stopped(function, backend, outcome.stop);
-  if (!outcome.capture) return attempt;
-  try {
-    attempt.entry = build_entry(function, cache, *outcome.capture);
-    attempt.entry->exit = outcome.capture->exit;
-    attempt.entry->after = outcome.capture->after;
-  } catch (const GraphBreak& split) {
-    if (!outcome.stopped) return stopped(function, backend, split);
+  trace::Outcome outcome = traced(function, [&] { return capture(extent); });
+  Attempt made;
+  if (!outcome.capture || outcome.stopped) made = stopped(function, backend, outcome.stop);
+  if (outcome.capture) {
+    try {
+      made.entry = finished_entry(function, cache, *outcome.capture);
+    } catch (const GraphBreak& split) {
+      if (!outcome.stopped) return stopped(function, backend, split);
+    }
   }
-  return attempt;
+  if (!made.entry && extent.at_will)  // it cannot end there
+    return attempt(function, cache, {.may_end_early = true}, capture);
+  if (!made.entry) made.entry = shorter(function, cache, outcome.earlier, capture);
+  return made;
+}
+
+// The testing switches: where a region ends though nothing is in the way. `at`: of this one alone, 0: nowhere.
+trace::Extent forced_end(std::int64_t at) {
+  const std::int64_t every = config_number("force_break_every");
+  trace::Extent extent{.may_end_early = true};
+  if (at <= 0 && every <= 0) return extent;
+  extent.steps = at > 0 ? at : std::max<std::int64_t>(every, 2);  // one step at least, or the program never ends
+  extent.at_will = true;
+  return extent;
 }
 
 }  // namespace
 
 Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cache& cache, bool may_end_early) {
   auto* code = reinterpret_cast<PyCodeObject*>(cache.key().code);
-  return attempt(function, cache, [&] { return trace::capture(function, code, locals, may_end_early); });
+  trace::Extent extent{.may_end_early = may_end_early};
+  if (may_end_early) extent = forced_end(config_number("force_break_at"));
+  return attempt(function, cache, extent,
+                 [&](const trace::Extent& how_far) { return trace::capture(function, code, locals, how_far); });
 }
 
 Attempt compile_continuation(const frames::State& state, Cache& cache) {
-  return attempt(state.frames.front().function.get(), cache, [&] { return trace::capture(state); });
+  return attempt(state.frames.front().function.get(), cache, forced_end(0),
+                 [&](const trace::Extent& how_far) { return trace::capture(state, how_far); });
 }
 
 }  // namespace pellucid::runtime

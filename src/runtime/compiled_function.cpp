@@ -73,7 +73,7 @@ PyObject* run_hit(CompiledFunction* self, const Entry& entry, const Call& call, 
 PyObject* call_compiled(PyObject* object, PyObject* const* args, std::size_t nargsf, PyObject* kwnames) noexcept {
   CompiledFunction* self = cast(object);
   const Call call{self->function, args, nargsf, kwnames};
-  if (compiling_here()) return call.run_eagerly();
+  if (compiling_here() || py::has_trace_function()) return call.run_eagerly();  // a debugger sees every line
   if (self->code != self->function->func_code) {
     try {
       take_cache(self);
@@ -344,6 +344,9 @@ py::Owned<> guards_of(PyObject* compiled) {
   std::vector<py::Owned<>> caches;
   caches.push_back(py::Owned<>::share(cast(compiled)->cache_object));
   for (const auto& inner : cast(compiled)->cache->inner) caches.push_back(inner.copy());
+  for (std::size_t i = caches.size(); i-- > 0;) {
+    for (auto& behind : cache_of(caches[i].get())->continuations()) caches.push_back(std::move(behind));
+  }
   for (const auto& cache : caches) describe_entries(cache.get(), by_region.get());
   return by_region;
 }

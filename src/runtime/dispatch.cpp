@@ -11,29 +11,13 @@ namespace {
 
 constexpr std::size_t kKeptFailures = 100;
 
-// The failed guard of the entry that was used last; "" when there is no entry.
-std::string note_guard_failures(Cache& cache, const Call& call, const BoundArguments& bound) {
-  std::string newest;
-  const auto entries = cache.entries();
-  for (const auto& entry : entries) {
-    std::string reason = entry->guards->explain(bound.slots(), call.function->func_closure);
-    if (newest.empty()) newest = reason;
-    if (cache.guard_failures.size() < kKeptFailures) cache.guard_failures.push_back(std::move(reason));
-  }
-  if (!newest.empty()) {
-    events::count(events::Counter::Recompiles);
-    events::record("miss", place_of(call.function) + ": " + newest);
-  }
-  return newest;
-}
-
-void report_limit(Cache& cache, const Call& call, std::int64_t limit, const std::string& reason) {
+void report_limit(Cache& cache, PyFunctionObject* function, std::int64_t limit, const std::string& reason) {
   if (cache.limit_reported) return;
   cache.limit_reported = true;
   events::count(events::Counter::LimitHits);
   auto report = py::import_attr("pellucid._logging", "_report_recompile_limit");
-  const auto done = py::take(
-      PyObject_CallFunction(report.get(), "OLs", call.function, static_cast<long long>(limit), reason.c_str()));
+  const auto done =
+      py::take(PyObject_CallFunction(report.get(), "OLs", function, static_cast<long long>(limit), reason.c_str()));
 }
 
 [[noreturn]] void raise_unsupported(const Attempt& attempt) {
@@ -49,17 +33,8 @@ bool is_about_arguments(const Attempt& attempt) {
   return attempt.stop_name == "ExceptionEscapes" || attempt.stop_name == "OpFailed";
 }
 
-void remember_stop(Cache& cache, const Attempt& attempt) {
-  const bool again = attempt.where == cache.last_stop;
-  cache.last_stop = attempt.where;
-  ++cache.failures;
-  if (!again || cache.stops.empty()) cache.stops.push_back(attempt.stop.copy());
-  if (cache.failures >= config_number("recompile_limit") || (again && !is_about_arguments(attempt)))
-    cache.given_up = true;
-}
-
 py::Owned<> run_stopped(Cache& cache, const Call& call, BoundArguments& bound, const Attempt& attempt, bool fullgraph) {
-  remember_stop(cache, attempt);
+  remember_stop(cache, cache, attempt);
   bound.drop();
   if (fullgraph && !is_about_arguments(attempt)) raise_unsupported(attempt);
   auto result =
@@ -71,13 +46,8 @@ py::Owned<> run_stopped(Cache& cache, const Call& call, BoundArguments& bound, c
 // Neither entry nor stop: the limit is reached.
 Attempt try_to_compile(Cache& cache, const Call& call, const BoundArguments& bound, bool may_end_early) {
   const BusyScope busy(cache);
-  const std::int64_t limit = config_number("recompile_limit");
-  if (static_cast<std::int64_t>(cache.entries().size()) < limit) {
-    note_guard_failures(cache, call, bound);
-    return compile_region(call.function, bound.slots(), cache, may_end_early);
-  }
-  if (!cache.limit_reported) report_limit(cache, call, limit, note_guard_failures(cache, call, bound));
-  return {};
+  if (!may_compile(cache, cache, call.function, bound.slots(), call.function->func_closure)) return {};
+  return compile_region(call.function, bound.slots(), cache, may_end_early);
 }
 
 // Something changed while the backend ran: what was captured is not what would run now.
@@ -123,13 +93,45 @@ py::Owned<> run_again(PyObject* graph, const Call& call) {
   return result;
 }
 
-// A stop behind a region of its own: worth a record, no failure.
-void note_stop(Cache& cache, const Attempt& attempt) {
-  if (attempt.where != cache.last_stop) cache.stops.push_back(attempt.stop.copy());
-  cache.last_stop = attempt.where;
+// The failed guard of the entry that was used last; "" when there is no entry.
+std::string note_guard_failures(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots,
+                                PyObject* closure) {
+  std::string newest;
+  const auto entries = cache.entries();
+  for (const auto& entry : entries) {
+    std::string reason = entry->guards->explain(slots, closure);
+    if (newest.empty()) newest = reason;
+    if (root.guard_failures.size() < kKeptFailures) root.guard_failures.push_back(std::move(reason));
+  }
+  if (!newest.empty()) {
+    events::count(events::Counter::Recompiles);
+    events::record("miss", place_of(function) + ": " + newest);
+  }
+  return newest;
 }
 
 }  // namespace
+
+bool may_compile(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots, PyObject* closure) {
+  const std::int64_t limit = config_number("recompile_limit");
+  if (static_cast<std::int64_t>(cache.entries().size()) < limit) {
+    note_guard_failures(cache, root, function, slots, closure);
+    return true;
+  }
+  if (!cache.limit_reported)
+    report_limit(cache, function, limit, note_guard_failures(cache, root, function, slots, closure));
+  return false;
+}
+
+void remember_stop(Cache& cache, Cache& root, const Attempt& attempt) {
+  const bool again = attempt.where == cache.last_stop;
+  cache.last_stop = attempt.where;
+  if (!again) root.stops.push_back(attempt.stop.copy());
+  if (attempt.entry) return;  // behind a region of its own: no failure
+  ++cache.failures;
+  if (cache.failures >= config_number("recompile_limit") || (again && !is_about_arguments(attempt)))
+    cache.given_up = true;
+}
 
 PyObject* Call::run_eagerly() const {
   if (frame != nullptr) return evaluate_as_before(tstate, frame, 0);
@@ -176,7 +178,7 @@ py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, b
   bound.own();
   cache.drop_dead();
   Attempt attempt = try_to_compile(cache, call, bound, !fullgraph && config_number("continue_after_break") != 0);
-  if (attempt.stop && attempt.entry) note_stop(cache, attempt);
+  if (attempt.stop && attempt.entry) remember_stop(cache, cache, attempt);
   if (attempt.stop && !attempt.entry) return run_stopped(cache, call, bound, attempt, fullgraph);
   if (attempt.entry && is_stale(cache, call, bound, *attempt.entry)) attempt.entry.reset();
   if (!attempt.entry) {

@@ -5,6 +5,7 @@
 #include "py/ref.h"
 #include "runtime/bind.h"
 #include "runtime/cache.h"
+#include "runtime/compile.h"
 #include "runtime/hook.h"
 
 namespace pellucid::runtime {
@@ -37,5 +38,11 @@ PyObject* run_region(Cache& cache, const Entry& entry, const Call& call, BoundAr
 
 // No entry fits: compiles one and runs it, or runs the call eagerly. `cache` must be held by the caller.
 py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, bool fullgraph);
+
+// Policy, for the start of a program (`cache` is `root`, its cache) and behind its breaks.
+// Whether one more entry may be made; notes why those there are do not fit, and reports when the limit is reached.
+bool may_compile(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots, PyObject* closure);
+// Keeps the record of a stop, and gives the code up when it stops again and again without a region.
+void remember_stop(Cache& cache, Cache& root, const Attempt& attempt);
 
 }  // namespace pellucid::runtime

@@ -10,24 +10,22 @@
 namespace pellucid::runtime {
 namespace {
 
+constexpr std::size_t kContinuations = 200;          // a program that breaks at more places gains nothing
+constexpr std::size_t kManyContinuations = 1000000;  // unless that is wanted
+
 // The entry for this state: found, or compiled now; null when the interpreter has to go on.
-Entry* entry_for(Cache& cache, const frames::State& state, const std::vector<PyObject*>& values) {
+Entry* entry_for(Cache& root, Cache& cache, const frames::State& state, const std::vector<PyObject*>& values) {
   if (Entry* entry = cache.find(values.data(), nullptr)) return entry;
   if (cache.busy || cache.given_up) return nullptr;
-  if (static_cast<std::int64_t>(cache.entries().size()) >= config_number("recompile_limit")) {
-    cache.given_up = true;
-    return nullptr;
-  }
   cache.drop_dead();
   Attempt attempt;
   {
     const BusyScope busy(cache);
-    attempt = compile_continuation(state, cache);
+    cache.given_up = !may_compile(cache, root, state.frames.front().function.get(), values.data(), nullptr);
+    if (!cache.given_up) attempt = compile_continuation(state, cache);
   }
-  if (!attempt.entry) {
-    cache.given_up = true;
-    return nullptr;
-  }
+  if (attempt.stop) remember_stop(cache, root, attempt);
+  if (!attempt.entry) return nullptr;
   if (!attempt.entry->guards->check(values.data(), nullptr)) return nullptr;  // changed while the backend ran
   return cache.add(std::move(attempt.entry));
 }
@@ -47,15 +45,20 @@ frames::Outcome step(Cache& root, frames::State state) {
 py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& exit, py::Owned<> live) {
   frames::State state = frames::unpack(exit, live.get(), function);
   live = {};
+  bool at_will = exit.at_will;
   for (;;) {
-    frames::Outcome outcome = step(root, std::move(state));
-    if (outcome.finished) return py::take(outcome.result);
-    state = std::move(outcome.state);
-    Cache* cache = root.continuation(state);
+    if (at_will && !frames::has_rule(state)) {
+      frames::rewind(state);
+    } else {
+      frames::Outcome outcome = step(root, std::move(state));
+      if (outcome.finished) return py::take(outcome.result);
+      state = std::move(outcome.state);
+    }
+    Cache* cache = root.continuation(state, at_will ? kManyContinuations : kContinuations);
     if (cache == nullptr) return finish(root, std::move(state));
     const auto held = py::Owned<>::share(cache->object);
     const auto values = frames::values_of(state);
-    Entry* entry = entry_for(*cache, state, values);
+    Entry* entry = entry_for(root, *cache, state, values);
     if (entry == nullptr) return finish(root, std::move(state));
     const auto region = entry->region.copy();
     const auto next = entry->exit;
@@ -69,6 +72,7 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
     }
     if (next == nullptr) return py::Owned<>::steal(result);
     state = frames::unpack(*next, result, function);
+    at_will = next->at_will;
     Py_DECREF(result);
   }
 }

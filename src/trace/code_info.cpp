@@ -56,7 +56,11 @@ const objects::CodeInfo* CodeTable::find(PyCodeObject* code) {
 
 // Held for good: the address of a dead one could be that of the user's code.
 void hide_code(PyCodeObject* code) {
-  if (hidden().insert(code).second) Py_INCREF(code);
+  if (!hidden().insert(code).second) return;
+  Py_INCREF(code);
+  // A real frame of it counts as one that did not begin yet: tracebacks and sys._getframe leave those out.
+  constexpr int kNever = 1 << 28;
+  code->_co_firsttraceable = kNever;
 }
 
 bool find_handler(const objects::CodeInfo& info, int offset, Handler* out) {

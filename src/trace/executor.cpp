@@ -1,5 +1,7 @@
 #include "trace/executor.h"
 
+#include <algorithm>
+
 #include "aten/aten.h"
 #include "bytecode/opcodes.h"
 #include "handlers/registry.h"
@@ -77,6 +79,16 @@ py::Owned<> Executor::run(const frames::State& state) {
       if (open.fast[slot]) top_->fast[slot] = meet(open.fast[slot].get());
     }
     for (const auto& held : open.stack) top_->stack.push_back(held ? meet(held.get()) : py::Owned<>());
+    Continuation then;
+    for (const frames::Wait& wait : open.then) {
+      Continuation part(wait.kind);
+      part.stage = wait.stage, part.number = wait.number;
+      if (wait.a) part.a = meet(wait.a.get());
+      if (wait.b) part.b = meet(wait.b.get());
+      if (wait.c) part.c = meet(wait.c.get());
+      then = std::move(then).before(std::move(part));
+    }
+    top_->then = std::move(then);
   }
   runs_ = true;
   loop();
@@ -102,26 +114,79 @@ int begin_of_call(const objects::CodeInfo& info, int at) {
   return begin;
 }
 
-bool is_plain(const Continuation& then) { return then.kind == Continuation::Kind::Push && !then.next; }
+// Whether real frames can wait like this: `frame` for what is inside it, `then` for the result of the one inside.
+bool can_wait(const Frame& frame, const Continuation& then) {
+  if (frame.asked_at == frame.at && frame.next == frame.at) return false;  // `and`/`or` with an answer under way
+  for (const Continuation* part = &then; part != nullptr; part = part->next.get()) {
+    if (!frames::can_settle(part->kind)) return false;
+  }
+  return true;
+}
+
+void tell_then(const Continuation& then, std::vector<frames::Wait>& to) {
+  for (const Continuation* part = &then; part != nullptr; part = part->next.get()) {
+    if (part->kind == Continuation::Kind::Push) continue;
+    frames::Wait& wait = to.emplace_back();
+    wait.kind = part->kind, wait.stage = part->stage, wait.number = part->number;
+    wait.a = part->a.copy();
+    wait.b = part->b.copy();
+    wait.c = part->c.copy();
+  }
+}
 
 void decode(const Frame& frame, frames::OpenFrame& to) {
   const Instruction instruction = instruction_at(frame.info->units, frame.at);
   to.opcode = instruction.opcode, to.arg = instruction.arg;
   to.at = instruction.at, to.next = instruction.next;
-  to.begin = static_cast<bytecode::Opcode>(to.opcode) == bytecode::Opcode::CALL ? begin_of_call(*frame.info, frame.at)
-                                                                                : frame.at;
+  const auto opcode = static_cast<bytecode::Opcode>(to.opcode);
+  const bool calls = opcode == bytecode::Opcode::CALL || opcode == bytecode::Opcode::PRECALL;
+  to.begin = calls ? begin_of_call(*frame.info, frame.at) : frame.at;
 }
 
 }  // namespace
 
-bool Executor::open_frames(frames::State& state) {
-  if (exception || thrown_ || !runs_ || !objects::abandoned().empty()) return false;
-  std::vector<Frame*> open;
-  for (Frame* frame = top_.get(); frame != nullptr; frame = frame->back.get()) {
-    const bool can_be_told = !frame->info->hidden && frame->generator == nullptr && !frame->handled;
-    if (!can_be_told || !is_plain(frame->then)) return false;
-    open.push_back(frame);
+std::vector<std::int64_t> Executor::earlier_stops() {
+  std::vector<const Frame*> open;
+  for (const Frame* frame = top_.get(); frame != nullptr; frame = frame->back.get()) open.push_back(frame);
+  std::vector<std::int64_t> stops;
+  const bool in_handler = !open.empty() && open.back()->handled && open.back()->handled.get() != Py_None;
+  for (std::size_t i = open.size(); i-- > 0;) {  // outermost first
+    const Frame& frame = *open[i];
+    if (frame.generator != nullptr || (!stops.empty() && !can_wait(*frame.back, frame.then))) break;
+    if (in_handler && &frame == handles_) {
+      stops.push_back(raised_at_);
+      break;
+    }
+    if (!frame.info->hidden) stops.push_back(frame.at_step);
   }
+  std::reverse(stops.begin(), stops.end());
+  return stops;
+}
+
+// Code of ours is always the same, and so is what its module holds.
+void Executor::know_ours(const Frame& frame) {
+  const auto know = [&](PyObject* object) { capture().source_of.emplace(object, capture().sources.constant(object)); };
+  know(frame.function.object());
+  PyObject *name = nullptr, *value = nullptr;
+  for (Py_ssize_t at = 0; PyDict_Next(frame.globals, &at, &name, &value) != 0;) {
+    const auto is_it = [&](const py::Owned<>& slot) { return slot.get() == value; };
+    if (std::ranges::any_of(frame.fast, is_it) || std::ranges::any_of(frame.stack, is_it)) know(value);
+  }
+}
+
+bool Executor::can_be_told() const {
+  if (exception || thrown_ || !runs_ || !objects::abandoned().empty()) return false;
+  for (const Frame* frame = top_.get(); frame != nullptr; frame = frame->back.get()) {
+    if (frame->generator != nullptr || (frame->handled && frame->handled.get() != Py_None)) return false;
+    if (frame->back && !can_wait(*frame->back, frame->then)) return false;
+  }
+  return true;
+}
+
+bool Executor::open_frames(frames::State& state) {
+  if (!can_be_told()) return false;
+  std::vector<Frame*> open;
+  for (Frame* frame = top_.get(); frame != nullptr; frame = frame->back.get()) open.push_back(frame);
   for (auto at = open.rbegin(); at != open.rend(); ++at) {
     const Frame& frame = **at;
     frames::OpenFrame& to = state.frames.emplace_back();
@@ -129,9 +194,11 @@ bool Executor::open_frames(frames::State& state) {
     decode(frame, to);
     if (&frame == top_.get()) {
       to.kwnames = frame.kwnames.copy();
-    } else if (frame.next != to.next) {
-      return false;  // it waits in the middle of an instruction
+    } else {
+      to.next = frame.next;
     }
+    tell_then(frame.then, to.then);
+    if (frame.info->hidden) know_ours(frame);
     for (const auto& slot : frame.fast) to.fast.push_back(slot.copy());
     for (const auto& slot : frame.stack) to.stack.push_back(slot.copy());
   }
@@ -220,7 +287,9 @@ Next Executor::loop() {
     frame.at = frame.next;
     const Instruction instruction = instruction_at(frame.info->units, frame.next);
     frame.next = instruction.next;
-    ++steps;
+    frame.at_step = ++steps;
+    if (last_step >= 0 && steps >= last_step && (!at_will || (can_be_told() && !frame.kwnames)))
+      throw GraphBreak(Reason::ExplicitBreak, {{"message", "the region ends here"}});
     doing = "runs";
     Next next;
     try {

@@ -30,6 +30,8 @@ class Executor final : public objects::Tracer {
   // After a GraphBreak: the open frames, each at the start of its instruction, with the values of the capture. False
   // when they cannot be handed over: a frame of ours among them, a generator, an exception being handled.
   bool open_frames(frames::State& state);
+  bool can_be_told() const;                   // whether that may succeed
+  std::vector<std::int64_t> earlier_stops();  // Outcome::earlier
 
   // ---- Tracer
   Result call(PyObject* callable, Args args, Continuation then = {}) override;
@@ -87,9 +89,13 @@ class Executor final : public objects::Tracer {
   void push_frame(std::unique_ptr<Frame> frame);
   std::unique_ptr<Frame> pop_frame();
   std::int64_t steps = 0;
+  std::int64_t last_step = -1;  // the capture ends before the step of this number …
+  bool at_will = false;         // … or before the first one behind it where the open frames can be handed over
 
  private:
   friend struct Loop;
+  void note_handler(const Frame& frame);
+  void know_ours(const Frame& frame);
   std::unique_ptr<Frame> new_frame(PyFunctionObject* function, PyCodeObject* code);
   Next loop();
   void finalize_abandoned();
@@ -98,6 +104,9 @@ class Executor final : public objects::Tracer {
   py::Owned<> returned_;
   py::Owned<> thrown_;  // raised in the frame on top before its next instruction
   bool runs_ = false;   // the frames have all that they start with
+  // Where the exception was raised whose handler the outermost frames are in: the frame and its step.
+  const Frame* handles_ = nullptr;
+  std::int64_t raised_at_ = -1;
   CodeTable codes_;
   std::unordered_map<std::string, int> module_calls_;
 };

@@ -53,11 +53,7 @@ constexpr Operator kOperators[] = {
 constexpr const char* kComparisons[] = {"__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"};
 constexpr const char* kCompareFunctions[] = {"lt", "le", "eq", "ne", "gt", "ge"};
 constexpr int kSwapped[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
-constexpr const char* kCompareSymbols[] = {"<", "<=", "==", "!=", ">", ">="};
-constexpr const char* kSymbols[] = {
-    "+",  "&",  "//",  "<<",  "@",  "*",  "%",  "|",  "** or pow()", ">>",  "-",  "/",  "^",
-    "+=", "&=", "//=", "<<=", "@=", "*=", "%=", "|=", "**=",         ">>=", "-=", "/=", "^="};
-constexpr int kCompareBase = 100;  // `op` of a comparison in reflected()
+using py::kCompareBase;
 
 PyObject* operator_function(const char* name) {
   static PyObject* module = PyImport_ImportModule("operator");
@@ -208,12 +204,13 @@ Result Executor::reflected(PyObject* left, PyObject* right, int op, int stage, C
     const int c = op - kCompareBase;
     if (c == Py_EQ) return settle(std::move(then), Result::boolean(same(left, right)));
     if (c == Py_NE) return settle(std::move(then), Result::boolean(!same(left, right)));
-    return settle(std::move(then), raise(PyExc_TypeError, std::string("'") + kCompareSymbols[c] +
+    return settle(std::move(then), raise(PyExc_TypeError, std::string("'") + py::compare_symbol(c) +
                                                               "' not supported between instances of '" + lt->tp_name +
                                                               "' and '" + rt->tp_name + "'"));
   }
-  return settle(std::move(then), raise(PyExc_TypeError, std::string("unsupported operand type(s) for ") + kSymbols[op] +
-                                                            ": '" + lt->tp_name + "' and '" + rt->tp_name + "'"));
+  return settle(std::move(then),
+                raise(PyExc_TypeError, std::string("unsupported operand type(s) for ") + py::number_symbol(op) + ": '" +
+                                           lt->tp_name + "' and '" + rt->tp_name + "'"));
 }
 
 Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation then) {

@@ -65,9 +65,13 @@ Result Executor::truth(PyObject* value, Continuation then) {
       break;
   }
   bool found = false;
+  std::uint8_t stage = 0;
   for (const char* name : {"__bool__", "__len__"}) {
-    if (type_lookup(Py_TYPE(value), name) != nullptr)
-      return special(value, name, {}, Continuation(K::Bool).before(std::move(then)), &found);
+    ++stage;
+    if (type_lookup(Py_TYPE(value), name) == nullptr) continue;
+    Continuation as_bool(K::Bool);
+    as_bool.stage = stage;
+    return special(value, name, {}, std::move(as_bool).before(std::move(then)), &found);
   }
   PyTypeObject* type = Py_TYPE(value);
   const bool native = (type->tp_as_number != nullptr && type->tp_as_number->nb_bool != nullptr) ||

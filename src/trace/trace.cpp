@@ -42,13 +42,15 @@ void initialise_once() {
 }
 
 // The live values of the open frames in one tuple, and where they stand.
-py::Owned<> live_values(Executor& executor, const frames::State& state) {
+py::Owned<> live_values(Executor& executor, const frames::State& state, bool at_will) {
   auto values = frames::values_of(state);
   values.front() = Py_None;  // the outermost frame's function is whichever is called
   auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(values.size())));
   for (std::size_t i = 0; i < values.size(); ++i)
     PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(values[i]));
-  executor.capture().exit = std::make_shared<const frames::Shape>(frames::shape_of(state));
+  frames::Shape shape = frames::shape_of(state);
+  shape.at_will = at_will;
+  executor.capture().exit = std::make_shared<const frames::Shape>(std::move(shape));
   return tuple;
 }
 
@@ -60,8 +62,10 @@ bool can_leave(const Executor& executor, const aten::GlobalState& before) {
 }
 
 template <class Run>
-Outcome outcome_of(Executor& executor, bool may_end_early, Run&& run) {
+Outcome outcome_of(Executor& executor, Extent extent, Run&& run) {
   Outcome outcome;
+  executor.last_step = extent.steps;
+  executor.at_will = extent.at_will;
   const auto before = aten::GlobalState::now();
   const auto finish = [&](py::Owned<> result) {
     const std::int64_t steps = executor.steps;
@@ -78,10 +82,12 @@ Outcome outcome_of(Executor& executor, bool may_end_early, Run&& run) {
     frames::State live;
     std::shared_ptr<const aten::GlobalState> after;
     if (!before->matches()) after = aten::GlobalState::now();
-    if (may_end_early && can_leave(executor, *before) && executor.open_frames(live)) {
+    if (extent.may_end_early) outcome.earlier = executor.earlier_stops();
+    if (extent.may_end_early && can_leave(executor, *before) && executor.open_frames(live)) {
       outcome.stopped = true;
+      std::erase(outcome.earlier, executor.steps);  // that is here
       try {
-        finish(live_values(executor, live));
+        finish(live_values(executor, live, extent.at_will && executor.steps >= extent.steps));
         outcome.capture->after = after;
       } catch (const GraphBreak&) {  // not so either: `stop` is what counts
         outcome.capture.reset();
@@ -94,18 +100,18 @@ Outcome outcome_of(Executor& executor, bool may_end_early, Run&& run) {
 
 }  // namespace
 
-Outcome capture(PyFunctionObject* function, PyCodeObject* code, PyObject* const* locals, bool may_end_early) {
+Outcome capture(PyFunctionObject* function, PyCodeObject* code, PyObject* const* locals, Extent extent) {
   initialise_once();  // on first use: importing stays cheap, and pellucid itself is complete by then
   Executor executor(function, code);
-  return outcome_of(executor, may_end_early, [&] { return executor.run(function, locals); });
+  return outcome_of(executor, extent, [&] { return executor.run(function, locals); });
 }
 
-Outcome capture(const frames::State& state) {
+Outcome capture(const frames::State& state, Extent extent) {
   initialise_once();
   const frames::OpenFrame& outermost = state.frames.front();
   Executor executor(outermost.function.get(), outermost.code());
   executor.capture().arguments = frames::value_names(state);
-  return outcome_of(executor, true, [&] { return executor.run(state); });
+  return outcome_of(executor, extent, [&] { return executor.run(state); });
 }
 
 void initialise() {

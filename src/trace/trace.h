@@ -27,16 +27,26 @@ struct Outcome {
   std::unique_ptr<objects::Capture> capture;  // null when the region cannot be captured: then `stop` says why
   bool stopped = false;                       // the program goes on behind the region: `stop` says why
   BreakInfo stop;
+  // Steps before which the region could end instead, the last first: where the open frames outside of what cannot be
+  // told (a running generator, a handler, code of ours) can be.
+  std::vector<std::int64_t> earlier;
+};
+
+// How far a capture goes.
+struct Extent {
+  bool may_end_early = false;  // see capture()
+  std::int64_t steps = -1;     // the region ends before its step of this number; -1: as far as it can be followed
+  bool at_will = false;        // the program need not stop there: the first step from that one on where it can be told
 };
 
 // `locals`: the bound arguments of `function` in co_varnames order (all argument slots, then *args tuple and **kwargs
 // dict when the code has them). `code`: the code they are bound for; f.__code__ may be another one by now. Throws only
 // PythonError for errors that are ours or the machine's (MemoryError, KeyboardInterrupt).
-// `may_end_early`: where the program cannot be captured to its end, what comes before is, when its live state can be
-// told (Capture::exit).
-Outcome capture(PyFunctionObject* function, PyCodeObject* code, PyObject* const* locals, bool may_end_early);
+// `extent.may_end_early`: where the program cannot be captured to its end, what comes before is, when its live state
+// can be told (Capture::exit).
+Outcome capture(PyFunctionObject* function, PyCodeObject* code, PyObject* const* locals, Extent extent);
 // The same from the middle of a program.
-Outcome capture(const frames::State& state);
+Outcome capture(const frames::State& state, Extent extent);
 
 void initialise();  // resolves handler tables; once, at import
 

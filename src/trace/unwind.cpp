@@ -51,7 +51,17 @@ PyObject* Executor::topmost_handled() {
   return nullptr;
 }
 
+// A region cannot end while an exception is handled; it can before the step that raised it.
+void Executor::note_handler(const Frame& frame) {
+  const Frame* outermost = &frame;
+  while (outermost->back) outermost = outermost->back.get();
+  if (outermost->handled && outermost->handled.get() != Py_None) return;
+  handles_ = &frame;
+  raised_at_ = frame.at_step;
+}
+
 bool Executor::unwind() {
+  if (capture().raised.insert(exception.get()).second) keep(exception.get());
   if (PyObject* context = topmost_handled(); context != nullptr && context != exception.get()) {
     // As _PyErr_SetObject: the exception being handled becomes the context, without making a cycle.
     auto current = py::Owned<>::steal(PyException_GetContext(exception.get()));
@@ -71,6 +81,7 @@ bool Executor::unwind() {
     Frame& frame = *top_;
     Handler handler;
     if (find_handler(*frame.info, frame.at, &handler)) {
+      note_handler(frame);
       while (frame.stack.size() > static_cast<std::size_t>(handler.depth)) frame.stack.pop_back();
       if (handler.lasti) frame.stack.push_back(py::take(PyLong_FromLong(frame.at / 2)));
       frame.stack.push_back(std::move(exception));
@@ -157,6 +168,19 @@ Result settle_raised(Executor& ex, Continuation& then) {
 
 Result type_error(Executor& ex, const std::string& message) { return ex.raise(PyExc_TypeError, message); }
 
+// What __len__ gave.
+Result checked_length(Executor& ex, py::Owned<> value) {
+  if (!PyLong_Check(value.get())) {
+    if (Py_TYPE(value.get())->tp_as_number != nullptr && Py_TYPE(value.get())->tp_as_number->nb_index != nullptr)
+      ex.unsupported(Reason::UnsupportedProtocol, {{"protocol", "__index__"}, {"type", Py_TYPE(value.get())->tp_name}});
+    return type_error(
+        ex, std::string("'") + Py_TYPE(value.get())->tp_name + "' object cannot be interpreted as an integer");
+  }
+  if (Py_SIZE(value.get()) < 0) return ex.raise(PyExc_ValueError, "__len__() should return >= 0");
+  if (PyLong_AsSsize_t(value.get()) < 0) return ex.raise_pending(py::PythonError());
+  return Result::of(std::move(value));
+}
+
 Result settle_value(Executor& ex, Continuation& then, py::Owned<> value) {
   switch (then.kind) {
     case K::Drop:
@@ -180,6 +204,13 @@ Result settle_value(Executor& ex, Continuation& then, py::Owned<> value) {
     }
     case K::Bool:
     case K::Contains: {
+      if (then.stage == 1 && !PyBool_Check(value.get()))
+        return type_error(ex, std::string("__bool__ should return bool, returned ") + Py_TYPE(value.get())->tp_name);
+      if (then.stage == 2) {
+        Result length = checked_length(ex, std::move(value));
+        if (!length.is_value()) return length;
+        value = std::move(length.value);
+      }
       Result truth = ex.truth(value.get());
       if (!truth.is_value())
         ex.unsupported(Reason::UnsupportedProtocol,
@@ -209,13 +240,8 @@ Result settle_value(Executor& ex, Continuation& then, py::Owned<> value) {
       return ex.call(then.a.get(), Args{values, then.c.get()},
                      then.next ? std::move(*std::exchange(then.next, nullptr)) : Continuation());
     }
-    case K::Length: {
-      if (!PyLong_Check(value.get()))
-        return type_error(
-            ex, std::string("'") + Py_TYPE(value.get())->tp_name + "' object cannot be interpreted as an integer");
-      if (Py_SIZE(value.get()) < 0) return ex.raise(PyExc_ValueError, "__len__() should return >= 0");
-      return Result::of(std::move(value));
-    }
+    case K::Length:
+      return checked_length(ex, std::move(value));
     case K::Str:
       if (!PyUnicode_Check(value.get()))
         return type_error(ex, std::string("__str__ returned non-string (type ") + Py_TYPE(value.get())->tp_name + ")");

@@ -1,0 +1,61 @@
+// How a suspended generator of the region is made for real.
+#include "frames/generators.h"
+
+#include "codegen/walk.h"
+#include "objects/frame.h"
+#include "objects/generator.h"
+
+namespace pellucid::codegen {
+namespace {
+
+using objects::Frame;
+
+std::vector<Expr> slots(Walker& walker, const std::vector<py::Owned<>>& values) {
+  std::vector<Expr> items;
+  for (const auto& value : values)
+    items.push_back(value ? walker.ref(value.get()) : Expr::constant(frames::empty_slot()));
+  return items;
+}
+
+template <class... E>
+std::vector<Expr> exprs(E... each_one) {
+  std::vector<Expr> items;
+  (items.push_back(std::move(each_one)), ...);
+  return items;
+}
+
+// `map` and `filter` are generators of ours during capture. Before they start they hold what they go over, afterwards
+// the iterator of the loop in their body.
+Recipe recipe_of_hidden(Walker& walker, PyObject* object, const Frame& frame, bool started) {
+  const std::string name = py::text_of(frame.code->co_name);
+  PyTypeObject* type = name == "map_each" ? &PyMap_Type : name == "filter_each" ? &PyFilter_Type : nullptr;
+  if (type == nullptr || frame.stack.size() > 1) cannot_reconstruct(object, "an iterator with state of its own");
+  PyObject* over = started ? frame.stack.front().get() : frame.local(1);
+  if (!started && (Py_TYPE(over)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0)
+    cannot_reconstruct(object, "an iterator over an object of a Python class");
+  Recipe recipe;
+  recipe.make = Expr::call(reinterpret_cast<PyObject*>(type), exprs(walker.ref(frame.local(0)), walker.ref(over)));
+  return recipe;
+}
+
+}  // namespace
+
+Recipe recipe_of_generator(Walker& walker, PyObject* object, const Expr& self) {
+  const auto& generator = *reinterpret_cast<objects::TracedGenerator*>(object);
+  if (generator.frame == nullptr) cannot_reconstruct(object, "a generator that ended or runs");
+  const Frame& frame = *generator.frame;
+  if (frame.handled && frame.handled.get() != Py_None) cannot_reconstruct(object, "it handles an exception");
+  if (frame.info->hidden) return recipe_of_hidden(walker, object, frame, generator.started);
+  Recipe recipe;
+  recipe.make = Expr::call(frames::generator_maker(), exprs(walker.ref(frame.function.object())));
+  Stmt fill{.kind = Stmt::Kind::Evaluate};
+  fill.value =
+      Expr::call(frames::generator_filler(), exprs(self.copy(), Expr::constant(generator.started ? Py_True : Py_False),
+                                                   Expr::constant(py::take(PyLong_FromLong(frame.next)).get()),
+                                                   Expr::list(Expr::Kind::Tuple, slots(walker, frame.fast)),
+                                                   Expr::list(Expr::Kind::Tuple, slots(walker, frame.stack))));
+  recipe.fill.push_back(std::move(fill));
+  return recipe;
+}
+
+}  // namespace pellucid::codegen
