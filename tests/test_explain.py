@@ -128,7 +128,7 @@ def documented(a, b):
     return x * b
 
 
-@pytest.mark.parametrize("sign", (1, -1))
+@pytest.mark.parametrize("sign", [1, -1])
 def test_F03_to_F07_the_documented_example(sign, capsys):
     a, b = inputs()
     output = pellucid.explain(documented)(a, sign * b)

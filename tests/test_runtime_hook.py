@@ -173,7 +173,7 @@ def test_other_threads_pass_through(counting):
     assert not _core.hook_installed()
 
 
-@pytest.mark.parametrize("goes_on", (False, True))
+@pytest.mark.parametrize("goes_on", [False, True])
 def test_tracing_functions_see_everything(goes_on):
     events = []
 

@@ -211,7 +211,7 @@ def containers(x):
 
 
 def conditions(x):
-    a = x.shape[0] == 2 and "yes" or "no"
+    a = (x.shape[0] == 2 and "yes") or "no"
     b = None if a else 1
     c = a if b is None else b
     d = (e := 3) > 2 < 5
@@ -301,7 +301,7 @@ def test_stopped_at_each_instruction_in_turn(program):
     assert stopped >= 20
 
 
-@pytest.mark.parametrize("every", (2, 3, 5, 11))
+@pytest.mark.parametrize("every", [2, 3, 5, 11])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 def test_stopped_all_the_time(program, every):
     want = outcome(program)
