@@ -31,6 +31,7 @@ test: build $(STAMP)-test $(STAMP)-models
 
 bench: build $(STAMP)-test $(STAMP)-models
 	$(BIN)/python bench/run.py $(BENCH_ARGS)
+	$(BIN)/python bench/breaks.py
 
 # Random programs, eager against compiled: tools/fuzz --help. FUZZ_ARGS="--count 20000 --out fuzz_out"
 fuzz: build
