@@ -423,3 +423,32 @@ def test_nothing_is_kept():
         for _ in range(200):
             compiled(X)
     assert len(gc.get_objects()) - before < 5
+
+
+class Odd:
+    """Gives up an operation half-way: what the callee leaves to do is not known to a region."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __or__(self, other):
+        print("or")
+        return NotImplemented
+
+    def __repr__(self):
+        return f"odd {self.x.shape}"
+
+
+class Other:
+    def __ror__(self, other):
+        print("ror")
+        return other.x * 2
+
+
+def test_an_instruction_left_half_way():
+    def f(x):
+        y = x + 1
+        z = Odd(y) | Other()
+        return z + 1, f"{Odd(y)!r:>30}"
+
+    assert both(f, X) >= 2

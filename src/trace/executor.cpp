@@ -37,6 +37,7 @@ void Executor::push_frame(std::unique_ptr<Frame> frame) {
 }
 
 std::unique_ptr<Frame> Executor::pop_frame() {
+  ++pops_;
   auto frame = std::move(top_);
   top_ = std::move(frame->back);
   return frame;
@@ -175,7 +176,7 @@ void Executor::know_ours(const Frame& frame) {
 }
 
 bool Executor::can_be_told() const {
-  if (exception || thrown_ || !runs_ || !objects::abandoned().empty()) return false;
+  if (exception || thrown_ || !runs_ || torn_ || !objects::abandoned().empty()) return false;
   for (const Frame* frame = top_.get(); frame != nullptr; frame = frame->back.get()) {
     if (frame->generator != nullptr || (frame->handled && frame->handled.get() != Py_None)) return false;
     if (frame->back && !can_wait(*frame->back, frame->then)) return false;
@@ -275,6 +276,16 @@ void Executor::finalize_abandoned() {
   exception = std::move(thrown_);
 }
 
+// A GraphBreak came from inside an instruction of the frame at `depth`: the frames that it called, which did not run
+// yet, go; then the frame stands at the start of the instruction. Not so when frames were left in it.
+void Executor::tear(std::int64_t pops, int depth) {
+  torn_ = pops_ != pops;
+  while (!torn_ && top_->depth > depth) {
+    torn_ = top_->generator != nullptr;
+    if (!torn_) pop_frame();
+  }
+}
+
 Next Executor::loop() {
   forget_abandoned();  // what an earlier capture kept until its end
   for (;;) {
@@ -291,6 +302,8 @@ Next Executor::loop() {
     if (last_step >= 0 && steps >= last_step && (!at_will || (can_be_told() && !frame.kwnames)))
       throw GraphBreak(Reason::ExplicitBreak, {{"message", "the region ends here"}});
     doing = "runs";
+    const std::int64_t pops = pops_;
+    const int depth = frame.depth;
     Next next;
     try {
       next = rule_of(instruction.opcode)(*this, frame, instruction.arg);
@@ -298,6 +311,9 @@ Next Executor::loop() {
       // A rule's own C call failed: it is the program's exception (MemoryError, a user's __hash__ …).
       raise_pending(error);
       next = Next::Raise;
+    } catch (const GraphBreak&) {
+      tear(pops, depth);
+      throw;
     }
     if (next == Next::Finished) {
       std::exchange(frame.fast, {}).clear();  // generators die with their frame
@@ -310,7 +326,14 @@ Next Executor::loop() {
       if (!thrown_) continue;
       exception = std::move(thrown_);
     }
-    if (!unwind()) {
+    bool caught = false;
+    try {
+      caught = unwind();
+    } catch (const GraphBreak&) {
+      torn_ = true;
+      throw;
+    }
+    if (!caught) {
       throw GraphBreak(Reason::ExceptionEscapes, {{"exception", py::repr_of(exception.get())}});
     }
   }

@@ -98,12 +98,15 @@ class Executor final : public objects::Tracer {
   void know_ours(const Frame& frame);
   std::unique_ptr<Frame> new_frame(PyFunctionObject* function, PyCodeObject* code);
   Next loop();
+  void tear(std::int64_t pops, int depth);
   void finalize_abandoned();
   Next deliver(Result result);
   std::unique_ptr<Frame> top_;
   py::Owned<> returned_;
   py::Owned<> thrown_;  // raised in the frame on top before its next instruction
   bool runs_ = false;   // the frames have all that they start with
+  bool torn_ = false;   // an instruction was left half-way: a frame that it led to is gone
+  std::int64_t pops_ = 0;
   // Where the exception was raised whose handler the outermost frames are in: the frame and its step.
   const Frame* handles_ = nullptr;
   std::int64_t raised_at_ = -1;
