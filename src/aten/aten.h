@@ -81,6 +81,43 @@ class FakeScope {
   std::unique_ptr<Data> data_;
 };
 
+// What the operators that ran on fakes since the last call of take_facts() will do on real tensors.
+struct OpFacts {
+  bool may_raise = false;  // on values
+  bool random = false;
+  bool overwrites = false;           // one operator that writes, and does not read what it writes
+  std::vector<const void*> written;  // identities of storages
+};
+const OpFacts& facts_so_far() noexcept;
+OpFacts take_facts();
+
+// How much of a tensor a Checkpoint keeps.
+enum class Keep : std::uint8_t {
+  Untraced,  // only metadata and autograd state; whether it was written cannot be told
+  Version,   // the same, and whether it was written
+  State,     // the same; the next run writes its contents again before anybody reads them
+  Contents,
+};
+
+// The state of some tensors (and generators) before a graph runs, to go back to when it raises half-way.
+class Checkpoint {
+ public:
+  Checkpoint();
+  ~Checkpoint();
+  Checkpoint(const Checkpoint&) = delete;
+  Checkpoint& operator=(const Checkpoint&) = delete;
+
+  void save(PyObject* tensor, Keep keep);
+  void save_if_view(PyObject* tensor);  // a write through another view of its base would change its autograd state
+  void save_generators(bool cuda);
+  // Everything as it was; false: a tensor was written whose contents are not here.
+  bool restore();
+
+ private:
+  struct Data;
+  std::unique_ptr<Data> data_;
+};
+
 // Makes an otherwise free-standing fake with the metadata of `like` (a real tensor that a constructor such as
 // torch.tensor(list) made during capture).
 py::Owned<> fake_like(PyObject* like);

@@ -46,6 +46,9 @@ class Call {
   void inspect(const at::Tensor& tensor);
   void on_twins();
   void check_overlap(const at::Tensor& written);
+  void note_facts();
+  bool may_raise() const;
+  bool overwrites() const;
 
   std::size_t first_;
   bool device_from_scalar_ = true;

@@ -6,6 +6,8 @@
 #include <c10/core/MemoryFormat.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <utility>
+
 #include "aten/aten.h"
 #include "aten/call.h"
 
@@ -18,6 +20,15 @@ using c10::DispatchKeySet;
 // Meta kernels run below autograd, and what they allocate is a meta tensor, not a fake.
 const DispatchKeySet kAboveMeta =
     c10::autograd_dispatch_keyset_with_ADInplaceOrView | DispatchKeySet(DispatchKey::Fake);
+
+struct Noted {
+  OpFacts facts;
+  int operators = 0;  // that compute something
+};
+Noted& noted_facts() {
+  thread_local Noted noted;
+  return noted;
+}
 
 // The fakes (and real tensors) of one call with their twins.
 class Twins {
@@ -212,7 +223,53 @@ at::Tensor Call::fresh_like(const at::Tensor& tensor, c10::ScalarType dtype) con
 
 void Call::needs_data() const { TORCH_CHECK(false, kNeedsData, " (aten::", op.name, ")"); }
 
+bool Call::may_raise() const {
+  if (op.raises == Raises::Anywhere) return true;
+  if (op.raises == Raises::Never || device.type() != c10::kCPU) return false;
+  if (op.raises == Raises::OnCpu) return true;
+  for (std::size_t i = 0; i < op.args.size(); ++i) {
+    bool floating = false;
+    for_each_tensor(arg(i), [&](const at::Tensor& tensor) {
+      floating |= !c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
+    });
+    if (floating || arg(i).isDouble() || arg(i).isComplexDouble()) return false;
+  }
+  return true;
+}
+
+void Call::note_facts() {
+  if (op.is_view && !op.writes) return;
+  // A composite operator without a rule is seen again by its parts.
+  if (op.rule == nullptr && op.plan() == Plan::Decompose && op.composite) return;
+  Noted& noted = noted_facts();
+  const auto write = [&](const at::Tensor& tensor) {
+    noted.facts.written.push_back(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+  };
+  ++noted.operators;
+  noted.facts.may_raise |= may_raise();
+  noted.facts.random |= op.random;
+  for (std::size_t i = 0; op.writes && i < op.args.size(); ++i) {
+    if (op.args[i].written) for_each_tensor(arg(i), write);
+  }
+  if (op.training >= 0 && arg(static_cast<std::size_t>(op.training)).toBool()) {
+    for (const std::size_t i : op.statistics) for_each_tensor(arg(i), write);
+  }
+  noted.facts.overwrites = noted.operators == 1 && op.writes && overwrites();
+}
+
+bool Call::overwrites() const {
+  if (!op.overwrites) return false;
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (arg(i).isBool() && handle.schema().arguments()[i].name() == "accumulate") return !arg(i).toBool();
+  }
+  return true;
+}
+
+const OpFacts& facts_so_far() noexcept { return noted_facts().facts; }
+OpFacts take_facts() { return std::exchange(noted_facts(), {}).facts; }
+
 void Call::run(DispatchKeySet keys) {
+  note_facts();
   for (std::size_t i = 0; op.writes && i < op.args.size(); ++i) {
     if (!op.args[i].written) continue;
     for_each_tensor(arg(i), [&](const at::Tensor& tensor) {

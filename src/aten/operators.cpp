@@ -172,9 +172,24 @@ Operator::Operator(const c10::OperatorHandle& handle)
   const bool out = !schema.arguments().empty() && schema.arguments().back().kwarg_only() && args.back().written;
   reshapes = out || !in_place || has_tag(handle, at::Tag::inplace_view) || base == "set_" ||
              base.rfind("resize", 0) == 0 || base == "addbmm_";
+  if (!writes && base.find("batch_norm") != std::string::npos) find_statistics(schema);
+  overwrites = writes && overwrites_only(name);
+  composite = native_kernel(handle, c10::DispatchKey::CompositeImplicitAutograd) != nullptr;
+  random = has_tag(handle, at::Tag::nondeterministic_seeded);
+  for (const c10::Argument& argument : schema.arguments()) random |= argument.name() == "generator";
+  const bool elementwise = has_tag(handle, at::Tag::pointwise) || is_view || has_tag(handle, at::Tag::inplace_view);
+  raises = is_builtin(handle) ? raises_of(name, elementwise) : Raises::Anywhere;
   rule = is_builtin(handle) ? find_rule(name) : nullptr;
 }
 Operator::~Operator() = default;
+
+void Operator::find_statistics(const c10::FunctionSchema& schema) {
+  for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
+    const std::string& argument = schema.arguments()[i].name();
+    if (argument == "running_mean" || argument == "running_var") statistics.push_back(i);
+    if (argument == "training" || argument == "train") training = static_cast<int>(i);
+  }
+}
 
 Plan Operator::plan() const {
   std::call_once(lookup_->once, [this] { lookup_->choose(); });

@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "aten/internal.h"
+#include "aten/raises.h"
 
 namespace c10 {
 class KernelFunction;
 class OperatorHandle;
 struct OperatorName;
+struct FunctionSchema;
 struct IValue;
 }  // namespace c10
 
@@ -47,12 +49,19 @@ struct Operator {
   bool reshapes = false;  // what it writes may get another shape
   bool takes_tensors = false;
   bool is_view = false;
+  bool random = false;
+  bool overwrites = false;  // what it writes, it does not read
+  bool composite = false;   // its kernel is written in other operators, on every device
+  Raises raises;
+  std::vector<std::size_t> statistics;  // arguments written in training without the schema saying so
+  int training = -1;                    // the argument that says it is training
   Rule rule = nullptr;
 
   Plan plan() const;  // looks the kernels up at the first call
   const c10::KernelFunction& kernel() const;
 
  private:
+  void find_statistics(const c10::FunctionSchema& schema);
   struct Lookup;
   std::unique_ptr<Lookup> lookup_;
 };

@@ -35,7 +35,7 @@ bool grad_enabled_now() {
 }
 
 bool is_trivial_read(const Node& node) {
-  if (node.impure) return false;
+  if (node.impure || node.may_raise) return false;
   return node.op == Op::GetAttr || (node.op == Op::CallFunction && node.target.get() == getitem_function());
 }
 

@@ -64,9 +64,13 @@ struct Node {
   int index = 0;            // position among the placeholders or among the calls
   int users = 0;            // how often the value is used by other nodes and by the output
   bool impure = false;      // mutates an input or state (in-place ops, grad-mode switches): never removed as dead code
-  bool named = false;       // has got its name from a variable
-  int source_id = -1;       // Placeholder: id in the capture's SourceTable
-  std::string source_text;  // Placeholder: printed source, "L['self']._modules['h']…"
+  bool may_raise = false;   // on the values of its tensors: an index out of range, a singular matrix
+  bool random = false;      // draws from a generator
+  bool overwrites = false;  // what it writes, it writes without reading it
+  std::vector<const void*> written;  // the storages of fakes that it writes to
+  bool named = false;                // has got its name from a variable
+  int source_id = -1;                // Placeholder: id in the capture's SourceTable
+  std::string source_text;           // Placeholder: printed source, "L['self']._modules['h']…"
 };
 
 class Graph {

@@ -259,6 +259,11 @@ graph::Node* Tracer::record(graph::Op op, PyObject* target, Args args, PyObject*
                                            py::Owned<>::share(example));
   node->where = call_site();
   node->impure = impure;
+  aten::OpFacts facts = aten::take_facts();
+  node->may_raise = facts.may_raise;
+  node->random = facts.random;
+  node->overwrites = facts.overwrites;
+  node->written = std::move(facts.written);
   return node;
 }
 
@@ -275,6 +280,7 @@ Result Tracer::torch_call(graph::Op op, PyObject* callable, PyObject* target, Ar
     each_tensor(value, [&](PyObject* tensor) { versions.emplace_back(tensor, aten::version_of(tensor)); });
   }
   py::Owned<> result;
+  (void)aten::take_facts();
   try {
     result = fakes_->call(callable, values.data(), args.size(), args.kwnames);
   } catch (const py::PythonError& error) {
@@ -301,7 +307,8 @@ Result Tracer::wrap_torch_result(graph::Op op, PyObject* target, Args args, py::
     real |= !aten::is_fake(t);
   });
   if (!any) {
-    if (mutated) record(op, target, args, result.get(), true);
+    const bool checks = result.get() == Py_None && aten::facts_so_far().may_raise;  // torch._assert_async
+    if (mutated || checks) record(op, target, args, result.get(), true);
     const Cat cat = cat_of(result.get());
     if (!is_atom(cat) && cat != Cat::Tuple && cat != Cat::List && cat != Cat::Type) {
       unsupported(Reason::UntracedCallable,

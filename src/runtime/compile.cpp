@@ -128,17 +128,6 @@ void refuse_inference_results(const objects::Capture& capture, PyObject* backend
   }
 }
 
-// A write moves the version counter of the input's fake. Tensors of inference mode have none.
-bool writes_inputs(const objects::Capture& capture) {
-  bool impure = false;
-  for (const graph::Node* node : capture.graph.nodes()) impure = impure || node->impure;
-  if (!impure) return false;
-  for (const auto& [node, met] : capture.input_of) {
-    if (is_inference_tensor(met) || aten::version_of(node->example_value.get()) != aten::version_of(met)) return true;
-  }
-  return false;
-}
-
 std::string backend_name(PyObject* backend) {
   auto name = py::Owned<>::steal(PyObject_GetAttrString(backend, "name"));
   if (!name) PyErr_Clear();
@@ -158,9 +147,10 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, obj
                                                 codegen::graph_inputs(capture));
   const double guards = milliseconds_since(begin) - finish;
   if (calls_graph(capture)) {
-    const GraphFacts facts{writes_inputs(capture), backend_name(cache.key().backend) != "eager"};
+    const bool is_opaque = backend_name(cache.key().backend) != "eager";
+    GraphFacts facts{is_opaque, undo_plan(capture, !is_opaque)};
     auto before = aten::GlobalState::now();
-    entry->graph_call = make_graph_call(call_backend(capture, cache).get(), facts, std::move(before));
+    entry->graph_call = make_graph_call(call_backend(capture, cache).get(), std::move(facts), std::move(before));
   }
   const std::int64_t start = events::now();
   auto region = codegen::emit(capture, entry->graph_call.get(),

@@ -2,6 +2,7 @@
 
 #include <structmember.h>
 
+#include <optional>
 #include <utility>
 
 namespace pellucid::runtime {
@@ -11,24 +12,52 @@ struct GraphCall {
   PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* compiled;
   aten::GlobalState* before;  // owned
-  GraphFacts facts;
+  GraphFacts* facts;          // owned
   bool reported;
 };
 
 PyTypeObject* graph_call_type = nullptr;
-thread_local PyObject* failed = nullptr;  // compared only, never followed
+thread_local PyObject* failed = nullptr;  // raised and left no trace; compared only, never followed
 
 GraphCall* cast(PyObject* object) noexcept { return reinterpret_cast<GraphCall*>(object); }
 
+void save(aten::Checkpoint& checkpoint, const UndoPlan& plan, PyObject* const* args, std::size_t count) {
+  for (const UndoPlan::Input& input : plan.inputs) {
+    if (input.position < count) checkpoint.save(args[input.position], input.keep);
+  }
+  for (const UndoPlan::Attribute& attribute : plan.attributes) checkpoint.save(attribute.tensor.get(), attribute.keep);
+  for (std::size_t i = 0; i < count; ++i) checkpoint.save_if_view(args[i]);
+  if (plan.generators) checkpoint.save_generators(plan.cuda);
+}
+
+// With the error of the graph pending, before and after. An error of ours takes its place.
+bool took_back(aten::Checkpoint* checkpoint, const aten::GlobalState& before) {
+  py::PythonError error;
+  before.restore();
+  const bool complete = checkpoint == nullptr || checkpoint->restore();
+  error.restore();
+  return complete;
+}
+
 PyObject* call(PyObject* object, PyObject* const* args, std::size_t nargsf, PyObject* kwnames) {
-  PyObject* result = PyObject_Vectorcall(cast(object)->compiled, args, nargsf, kwnames);
-  if (result == nullptr) failed = object;
-  return result;
+  GraphCall* self = cast(object);
+  return py::enter([&]() -> py::Owned<> {
+    std::optional<aten::Checkpoint> checkpoint;
+    if (!self->facts->undo.is_empty()) {
+      save(checkpoint.emplace(), self->facts->undo, args, static_cast<std::size_t>(PyVectorcall_NARGS(nargsf)));
+    }
+    auto result = py::Owned<>::steal(PyObject_Vectorcall(self->compiled, args, nargsf, kwnames));
+    if (result) return result;
+    failed = took_back(checkpoint ? &*checkpoint : nullptr, *self->before) ? object : nullptr;
+    py::throw_pending();
+  });
 }
 
 int traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(object));
   Py_VISIT(cast(object)->compiled);
+  if (cast(object)->facts == nullptr) return 0;
+  for (const UndoPlan::Attribute& attribute : cast(object)->facts->undo.attributes) Py_VISIT(attribute.tensor.get());
   return 0;
 }
 
@@ -36,6 +65,7 @@ void dealloc(PyObject* object) {
   PyObject_GC_UnTrack(object);
   Py_CLEAR(cast(object)->compiled);
   const std::unique_ptr<aten::GlobalState> before(cast(object)->before);
+  const std::unique_ptr<GraphFacts> facts(cast(object)->facts);
   PyTypeObject* type = Py_TYPE(object);
   type->tp_free(object);
   const auto held_type = py::Owned<PyTypeObject>::steal(type);
@@ -57,20 +87,18 @@ py::Owned<> make_graph_call(PyObject* compiled, GraphFacts facts, std::unique_pt
   self->vectorcall = call;
   self->compiled = Py_NewRef(compiled);
   self->before = before.release();
-  self->facts = facts;
+  self->facts = new GraphFacts(std::move(facts));
   return object;
 }
 
 bool may_run_again(PyObject* graph_call) noexcept {
   if (graph_call == nullptr || std::exchange(failed, nullptr) != graph_call) return false;
-  if (PyErr_ExceptionMatches(PyExc_Exception) == 0 || PyErr_ExceptionMatches(PyExc_MemoryError) != 0) return false;
-  cast(graph_call)->before->restore();
-  return !cast(graph_call)->facts.writes_inputs;
+  return PyErr_ExceptionMatches(PyExc_Exception) != 0;
 }
 
 bool should_report(PyObject* graph_call) noexcept {
   GraphCall* self = cast(graph_call);
-  return self->facts.is_opaque && !std::exchange(self->reported, true);
+  return self->facts->is_opaque && !std::exchange(self->reported, true);
 }
 
 // No tp_clear: the cycles it can be in go through the dict of the region's globals.

@@ -1,6 +1,6 @@
-// What emitted code calls for its graph. It passes the call on and notes when the graph raises: then nothing of the
-// region's effects has happened yet, and the call can be run again by the interpreter, where the program's own handlers
-// see the error.
+// What emitted code calls for its graph. It passes the call on. When the graph raises, nothing of the region's effects
+// has happened yet; what the graph itself has done (writes into inputs, random numbers drawn, switched torch state) is
+// taken back. So the call can be run again by the interpreter, where the program's own handlers see the error.
 #pragma once
 #include <Python.h>
 
@@ -8,12 +8,13 @@
 
 #include "aten/aten.h"
 #include "py/ref.h"
+#include "runtime/undo_plan.h"
 
 namespace pellucid::runtime {
 
 struct GraphFacts {
-  bool writes_inputs = false;  // then a second run would write them twice
-  bool is_opaque = true;       // the backend made something else of the graph: an error may be its own
+  bool is_opaque = true;  // the backend made something else of the graph: an error may be its own
+  UndoPlan undo;
 };
 
 // `before`: the torch state under which the region starts.
@@ -21,7 +22,7 @@ py::Owned<> make_graph_call(PyObject* compiled, GraphFacts facts, std::unique_pt
 void initialise_graph_call_type(PyObject* module);
 
 // Whether `graph_call` (may be null) is what raised the error that is pending on this thread, and the region can be run
-// again by the interpreter. If so, the torch state is put back.
+// again by the interpreter: everything is as it was before the graph was called.
 bool may_run_again(PyObject* graph_call) noexcept;
 
 // True once: an opaque graph raised and the interpreter did not, which is worth telling.

@@ -1,0 +1,23 @@
+// Which operators raise on the values of their tensors: the one place that knows. An operator that is not named here,
+// and computes no element by itself, may raise.
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace pellucid::aten {
+
+enum class Raises : std::uint8_t {
+  Never,
+  IntegersOnCpu,  // division of integers by zero
+  OnCpu,          // an index out of range; accelerators answer with an assertion that ends the process's context
+  Anywhere,
+};
+
+// `name`: "add_.Tensor". `elementwise`: the schema or torch's own tags say that it computes each element
+// by itself, or no element at all.
+Raises raises_of(const std::string& name, bool elementwise);
+
+// Whether the operator ("copy_", "scatter_.src") writes without reading what it writes.
+bool overwrites_only(const std::string& name);
+
+}  // namespace pellucid::aten

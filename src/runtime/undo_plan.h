@@ -1,0 +1,32 @@
+// What has to be kept before a graph is called, so that the call can run again by the interpreter when the graph raises
+// after it has written into inputs.
+#pragma once
+#include <vector>
+
+#include "aten/aten.h"
+#include "objects/capture.h"
+#include "py/ref.h"
+
+namespace pellucid::runtime {
+
+struct UndoPlan {
+  struct Input {
+    std::size_t position;  // among the placeholders
+    aten::Keep keep;
+  };
+  struct Attribute {
+    py::Owned<> tensor;
+    aten::Keep keep;
+  };
+  std::vector<Input> inputs;
+  std::vector<Attribute> attributes;  // tensors that the graph holds itself
+  bool generators = false;
+  bool cuda = false;
+
+  bool is_empty() const noexcept { return inputs.empty() && attributes.empty() && !generators; }
+};
+
+// `in_order`: the graph runs node by node. A compiled one writes when it likes.
+UndoPlan undo_plan(const objects::Capture& capture, bool in_order);
+
+}  // namespace pellucid::runtime
