@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import traceback
 
 import pytest
@@ -443,6 +444,68 @@ def test_an_interrupt_leaves_no_half_written_state():
         pellucid.compile(program, backend=backend)(state)
     assert same(state.seen(), want)
     assert torch.is_grad_enabled()
+
+
+def test_an_interrupt_behind_a_break_runs_finally():
+    """The frames that were handed over are the program's: their handlers see the exception, whatever it is."""
+
+    def program(s):
+        try:
+            s.x.add_(1)
+            print(end="")
+            s.x.mul_(2)
+            s.log.append("not reached")
+        finally:
+            s.log.append("finally")
+
+    def backend(gm, inputs):
+        calls.append(gm)
+        number = len(calls)
+
+        def run(*args):
+            result = gm.forward(*args)
+            if number == 2:
+                raise Stop
+            return result
+
+        return run
+
+    calls: list = []
+    state = State()
+    with pellucid.config.patch(continue_after_break=True), pytest.raises(Stop):
+        pellucid.compile(program, backend=backend)(state)
+    assert len(calls) == 2
+    assert state.log == ["finally"]
+    assert torch.equal(state.x, (State().x + 1) * 2)  # the interrupt came behind it: nothing in this graph may fail
+
+
+def test_a_signal_is_not_lost():
+    """An exception of a signal's handler ends the call, also when it came while a graph was running."""
+
+    class Late(Exception):
+        pass
+
+    def late(*_):
+        raise Late
+
+    def program(x):
+        for _ in range(300):
+            x = x + torch.sin(x)
+        return x
+
+    x = torch.zeros(200_000)
+    compiled = pellucid.compile(program, backend="eager")
+    compiled(x)
+    before = signal.signal(signal.SIGALRM, late)
+    try:
+        for _ in range(3):
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+            with pytest.raises(Late) as info:
+                compiled(x)
+            assert "<pellucid graph>" not in "".join(traceback.format_exception(info.value))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_graphs_that_cannot_fail_keep_nothing():

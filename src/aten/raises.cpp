@@ -391,6 +391,7 @@ Raises raises_of(const std::string& name, bool elementwise) {
   if (name == "bernoulli.p" || name == "bernoulli_.float") return Raises::Never;
   return raises(plain(std::string_view(name).substr(0, name.find('.'))), elementwise);
 }
+
 bool overwrites_only(const std::string& name) {
   static const Names names = {
       "_index_put_impl_",       "copy_",           "fill_.Scalar",

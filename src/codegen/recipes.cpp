@@ -272,7 +272,8 @@ Recipe recipe_of_exception(Walker& walker, PyObject* object, PyTypeObject* base,
   if (base->tp_basicsize != static_cast<Py_ssize_t>(sizeof(PyBaseExceptionObject))) {
     cannot_reconstruct(object, "an exception with state of its own");
   }
-  if (walker.capture().raised.contains(object)) cannot_reconstruct(object, "it was raised: it has a traceback");
+  if (error->traceback != nullptr && error->traceback != Py_None)
+    cannot_reconstruct(object, "an exception with its traceback");
   Recipe recipe;
   recipe.make = call_new(walker, base, Py_TYPE(object), refs(walker, list_items(error->args)));
   const auto set = [&](const char* name, PyObject* value) {

@@ -21,8 +21,9 @@ struct Session {
   State* state;
   std::size_t at = 0;  // the frame that is made next
   bool stepping = false;
-  bool collects = false;  // the collector was on
-  bool stepped = false;   // the state is one instruction further, the frames are gone
+  py::PythonError* raises = nullptr;  // instead of running the innermost frame's next instruction
+  bool collects = false;              // the collector was on
+  bool stepped = false;               // the state is one instruction further, the frames are gone
 };
 
 thread_local Session* pending = nullptr;
@@ -122,6 +123,11 @@ PyObject* go_on(PyThreadState* tstate, _PyInterpreterFrame* frame, int next) noe
 
 PyObject* run_innermost(PyThreadState* tstate, _PyInterpreterFrame* frame, Session& session) {
   OpenFrame& open = session.state->frames.back();
+  if (session.raises != nullptr) {
+    frame->prev_instr = unit(frame, open.begin);
+    session.raises->restore();
+    return py::kDefaultEvalFrame(tstate, frame, 1);
+  }
   Step step{.base = frame->localsplus + open.fast.size(),
             .top = frame->localsplus + frame->stacktop,
             .arg = open.arg,
@@ -212,6 +218,11 @@ bool has_rule(const State& state) {
 
 PyObject* finish(State state) noexcept {
   Session session{.state = &state};
+  return enter_next(session);
+}
+
+PyObject* finish_raising(State state, py::PythonError error) noexcept {
+  Session session{.state = &state, .raises = &error};
   return enter_next(session);
 }
 

@@ -9,6 +9,9 @@ namespace pellucid::frames {
 // program raises.
 PyObject* finish(State state) noexcept;
 
+// The same, but what runs next raises `error`.
+PyObject* finish_raising(State state, py::PythonError error) noexcept;
+
 struct Outcome {
   bool finished = false;       // the interpreter has run the program to its end: `result` is what it gave
   PyObject* result = nullptr;  // new reference; null: it raised

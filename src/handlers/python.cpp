@@ -320,7 +320,12 @@ Result deferred(Tracer& t, PyObject* f, Args args, std::size_t first, Continuati
   t.defer_call(f, tuple.get(), kwargs.get());
   return t.settle(std::move(then), Result::none());
 }
-Result log(Tracer& t, PyObject* f, Args args, Continuation then) { return deferred(t, f, args, 1, std::move(then)); }
+Result log(Tracer& t, PyObject* f, Args args, Continuation then) {
+  PyObject* exc_info = args.keyword("exc_info");  // asks for the exception being handled: later there is none
+  if (exc_info != nullptr && exc_info != Py_None && exc_info != Py_False)
+    t.unsupported(Reason::SideEffect, {{"callee", "logging with exc_info"}});
+  return deferred(t, f, args, 1, std::move(then));
+}
 Result warn(Tracer& t, PyObject* f, Args args, Continuation then) { return deferred(t, f, args, 0, std::move(then)); }
 
 // ---- questions about functions and classes that are known by identity
@@ -466,7 +471,6 @@ const Row rows[] = {
     {"logging.Logger.critical", log},
     {"logging.Logger.log", log},
     {"logging.Logger.warn", log},
-    {"logging.Logger.exception", log},
     {"warnings.warn", warn},
     {"inspect.signature", about_constant},
     {"inspect.getfullargspec", about_constant},

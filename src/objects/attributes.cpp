@@ -112,9 +112,22 @@ Result Tracer::instance_dict(PyObject* object) {
   return Result::of(std::move(dict));
 }
 
+namespace {
+
+// A traceback that came up during capture knows nothing of the program's frames, nor does an exception raised then know
+// what its caller was handling.
+bool is_unknown_of_exception(PyObject* object, PyObject* name) {
+  if (PyTraceBack_Check(object)) return true;
+  if (!PyExceptionInstance_Check(object) || PyUnicode_CompareWithASCIIString(name, "__context__") != 0) return false;
+  PyObject* traceback = reinterpret_cast<PyBaseExceptionObject*>(object)->traceback;
+  return traceback != nullptr && traceback != Py_None;
+}
+
+}  // namespace
+
 Result Tracer::native_attribute(PyObject* object, PyObject* name) {
-  if (name == names().__traceback__ && capture_->raised.contains(object))
-    unsupported(Reason::StackInspection, {{"callee", "the traceback of an exception"}});
+  if (is_unknown_of_exception(object, name) && !is_outside(object))
+    unsupported(Reason::StackInspection, {{"callee", "'" + py::text_of(name) + "' of an exception"}});
   auto value = py::Owned<>::steal(PyObject_GetAttr(object, name));
   if (!value) return raise_pending(py::PythonError());
   if (const Source* source = source_of(object)) {

@@ -63,8 +63,6 @@ struct Capture {
   std::unordered_map<const graph::Node*, PyObject*> input_of;  // placeholder -> the real tensor met during capture
   // ids of objects that the region made: good as keys inside it, meaningless outside, so they must not leave.
   std::unordered_set<PyObject*> region_ids;
-  // Exceptions that were raised: in the program they have a traceback by now.
-  std::unordered_set<PyObject*> raised;
   std::vector<py::Owned<>> alive;  // keeps every key of these maps alive
   std::vector<std::string> notes;  // deferred decisions worth showing in explain
   std::int64_t instructions = 0;   // executed symbolically

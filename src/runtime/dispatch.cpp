@@ -82,17 +82,6 @@ py::Owned<PyFunctionObject> region_or_error(const Entry& entry, const Call& call
   }
 }
 
-py::Owned<> run_again(PyObject* graph, const Call& call) {
-  const auto held = py::Owned<>::share(graph);
-  const py::PythonError error;
-  auto result = py::take(call.run_eagerly());
-  if (should_report(graph)) {
-    auto report = py::import_attr("pellucid._logging", "_report_graph_failure");
-    const auto done = py::take(PyObject_CallFunctionObjArgs(report.get(), call.function, error.value(), nullptr));
-  }
-  return result;
-}
-
 // The failed guard of the entry that was used last; "" when there is no entry.
 std::string note_guard_failures(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots,
                                 PyObject* closure) {
@@ -167,7 +156,7 @@ PyObject* run_region(Cache& cache, const Entry& entry, const Call& call, BoundAr
     return py::enter([&] { return go_on(cache, call.function, *exit, py::Owned<>::steal(result)); });
   }
   if (result != nullptr || !may_run_again(graph)) return result;
-  return py::enter([&] { return run_again(graph, call); });
+  return py::enter([&] { return run_again(graph, call.function, [&] { return call.run_eagerly(); }); });
 }
 
 py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, bool fullgraph) {

@@ -1,5 +1,6 @@
 #include "runtime/graph_call.h"
 
+#include <frameobject.h>
 #include <structmember.h>
 
 #include <optional>
@@ -17,6 +18,7 @@ struct GraphCall {
 };
 
 PyTypeObject* graph_call_type = nullptr;
+thread_local bool interrupted = false;    // by an error that is not the graph's
 thread_local PyObject* failed = nullptr;  // raised and left no trace; compared only, never followed
 
 GraphCall* cast(PyObject* object) noexcept { return reinterpret_cast<GraphCall*>(object); }
@@ -30,9 +32,47 @@ void save(aten::Checkpoint& checkpoint, const UndoPlan& plan, PyObject* const* a
   if (plan.generators) checkpoint.save_generators(plan.cuda);
 }
 
+constexpr char kGraphFile[] = "<pellucid graph>";
+
+using Traceback = PyTracebackObject;
+
+Traceback* traceback_of(PyObject* error) noexcept {  // borrowed from the error
+  PyObject* traceback = reinterpret_cast<PyBaseExceptionObject*>(error)->traceback;
+  return traceback != nullptr && PyTraceBack_Check(traceback) ? reinterpret_cast<Traceback*>(traceback) : nullptr;
+}
+
+PyObject* file_of(const Traceback& entry) noexcept {
+  const auto code = py::Owned<PyCodeObject>::steal(PyFrame_GetCode(entry.tb_frame));
+  return code->co_filename;  // of a code object that the frame holds
+}
+
+// Users know nothing of the function that runs the graph.
+void hide_graph_frames(PyObject* error) {
+  const Traceback* first = traceback_of(error);
+  while (first != nullptr && PyUnicode_CompareWithASCIIString(file_of(*first), kGraphFile) == 0) first = first->tb_next;
+  auto shown =
+      py::Owned<>::share(first == nullptr ? Py_None : reinterpret_cast<PyObject*>(const_cast<Traceback*>(first)));
+  PyException_SetTraceback(error, shown.get());
+}
+
+// Whether an error came from code that is no part of the graph, such as a signal's handler.
+bool is_interruption(PyObject* error) {
+  static const std::string torch = [] {
+    const std::string path = py::text_of(py::import_attr("torch", "__file__").get());
+    return path.substr(0, path.rfind('/') + 1);
+  }();
+  for (const Traceback* at = traceback_of(error); at != nullptr; at = at->tb_next) {
+    const std::string file = py::text_of(file_of(*at));
+    if (!file.starts_with(torch) && !file.starts_with('<')) return true;
+  }
+  return false;
+}
+
 // With the error of the graph pending, before and after. An error of ours takes its place.
 bool took_back(aten::Checkpoint* checkpoint, const aten::GlobalState& before) {
   py::PythonError error;
+  hide_graph_frames(error.value());
+  interrupted = is_interruption(error.value());
   before.restore();
   const bool complete = checkpoint == nullptr || checkpoint->restore();
   error.restore();
@@ -96,9 +136,14 @@ bool may_run_again(PyObject* graph_call) noexcept {
   return PyErr_ExceptionMatches(PyExc_Exception) != 0;
 }
 
-bool should_report(PyObject* graph_call) noexcept {
+bool was_interrupted(PyObject* graph_call) noexcept { return interrupted && !cast(graph_call)->facts->is_opaque; }
+
+void report_once(PyObject* graph_call, PyFunctionObject* function, const py::PythonError& error) {
   GraphCall* self = cast(graph_call);
-  return self->facts->is_opaque && !std::exchange(self->reported, true);
+  if (!self->facts->is_opaque) return;
+  if (std::exchange(self->reported, true)) return;
+  auto report = py::import_attr("pellucid._logging", "_report_graph_failure");
+  (void)py::take(PyObject_CallFunctionObjArgs(report.get(), function, error.value(), nullptr));
 }
 
 // No tp_clear: the cycles it can be in go through the dict of the region's globals.

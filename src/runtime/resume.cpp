@@ -35,6 +35,14 @@ py::Owned<> finish(Cache& root, frames::State state) {
   return py::take(frames::finish(std::move(state)));
 }
 
+// An exception that no second run would meet again (KeyboardInterrupt, say): raised where the region starts, for the
+// program's own handlers.
+py::Owned<> finish_raising(Cache& root, frames::State state) {
+  const py::PythonError error;
+  const InnerFunctions scope(root, nullptr);
+  return py::take(frames::finish_raising(std::move(state), error));
+}
+
 frames::Outcome step(Cache& root, frames::State state) {
   const InnerFunctions scope(root, nullptr);
   return frames::step(std::move(state));
@@ -66,9 +74,8 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
     PyObject* const graph = entry->graph_call.get();  // kept alive by the region
     PyObject* result = call_region(region.get(), values.data(), values.size(), after.get());
     if (result == nullptr) {
-      if (!may_run_again(graph)) py::throw_pending();
-      const py::PythonError error;  // of the graph: the program itself meets it
-      return finish(root, std::move(state));
+      if (!may_run_again(graph)) return finish_raising(root, std::move(state));
+      return run_again(graph, function, [&] { return finish(root, std::move(state)).release(); });
     }
     if (next == nullptr) return py::Owned<>::steal(result);
     state = frames::unpack(*next, result, function);

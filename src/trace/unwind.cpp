@@ -1,4 +1,7 @@
 // The program's exceptions: raising, finding the handler, and what a waiting frame makes of a result or an exception.
+#include <Python.h>
+#include <frameobject.h>
+
 #include "trace/executor.h"
 
 namespace pellucid::objects {
@@ -60,8 +63,27 @@ void Executor::note_handler(const Frame& frame) {
   raised_at_ = frame.at_step;
 }
 
+namespace {
+
+// What stands for the traceback of an exception raised during capture: it is not None, and that is all that is known
+// of it. Reading anything from it is a graph break, and so is an exception that takes it out of the region.
+py::Owned<> unknown_traceback() {
+  static PyFrameObject* const frame = [] {
+    auto* code = PyCode_NewEmpty("<unknown>", "<unknown>", 1);
+    auto globals = py::take(PyDict_New());
+    return PyFrame_New(PyThreadState_Get(), code, globals.get(), nullptr);
+  }();
+  return py::take(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyTraceBack_Type), "OOii", Py_None, frame, 0, 1));
+}
+
+}  // namespace
+
 bool Executor::unwind() {
-  if (capture().raised.insert(exception.get()).second) keep(exception.get());
+  if (is_outside(exception.get())) {
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "raising an exception that existed before"},
+                                              {"type", Py_TYPE(exception.get())->tp_name}});
+  }
+  PyException_SetTraceback(exception.get(), unknown_traceback().get());
   if (PyObject* context = topmost_handled(); context != nullptr && context != exception.get()) {
     // As _PyErr_SetObject: the exception being handled becomes the context, without making a cycle.
     auto current = py::Owned<>::steal(PyException_GetContext(exception.get()));

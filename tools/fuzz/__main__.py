@@ -21,9 +21,12 @@ from pathlib import Path
 
 import generate
 import pool
+import runner
 import torch
 from runner import Report, check
 from shrink import shrink
+
+import pellucid
 
 HERE = Path(__file__).parent
 
@@ -41,6 +44,13 @@ def arguments() -> argparse.Namespace:
         "--shrink", type=int, default=600, metavar="N", help="attempts to make a difference smaller (default: 600)"
     )
     parser.add_argument("--stop-after", type=int, default=0, metavar="N", help="end after so many differences")
+    parser.add_argument(
+        "--always", nargs="+", default=[], metavar="TAG", help="templates that every program may use: FAILS, …"
+    )
+    parser.add_argument(
+        "--backend", default="", help="backend of that name (default: one that counts nodes and runs the graph)"
+    )
+    parser.add_argument("--go-on", action="store_true", help="capture goes on behind graph breaks")
     parser.add_argument("--quiet", action="store_true", help="no progress, only differences and the summary")
     parser.add_argument("--print", action="store_true", help="print the programs, run nothing")
     parser.add_argument(
@@ -49,8 +59,8 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def check_seed(seed: int) -> Report:
-    return limited(generate.program(seed))
+def check_seed(seed: int, always: frozenset[str]) -> Report:
+    return limited(generate.program(seed, always))
 
 
 def check_file(path: Path) -> Report:
@@ -124,13 +134,18 @@ def save(options: argparse.Namespace, name: str, source: str, report: Report) ->
 
 def main() -> int:
     options = arguments()
+    always = frozenset(options.always)
+    runner.backend = options.backend
+    pellucid.config.continue_after_break = options.go_on or pellucid.config.continue_after_break
     seeds = list(range(options.seed, options.seed + options.count))
     if options.print:
         for seed in seeds:
-            print(f"# program {seed}\n{generate.program(seed)}")
+            print(f"# program {seed}\n{generate.program(seed, always)}")
         return 0
     torch.set_num_threads(1)
-    work, items = (check_file, options.check) if options.check else (check_seed, seeds)
+    work, items = (
+        (check_file, options.check) if options.check else (functools.partial(check_seed, always=always), seeds)
+    )
     totals, told = Totals(), time.monotonic()
     for item, result in pool.run(work, items, options.timeout, options.jobs):
         report = as_report(result)
@@ -138,7 +153,7 @@ def main() -> int:
         if report.difference and not report.invalid:
             print(f"\n=== {item}: {report.difference}", flush=True)
             if not options.check and options.shrink:
-                save(options, f"seed_{item}", generate.program(item), report)
+                save(options, f"seed_{item}", generate.program(item, always), report)
             if sum(totals.kinds.values()) == options.stop_after:
                 break
         if not options.quiet and time.monotonic() - told > 10:

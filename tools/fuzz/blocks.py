@@ -321,6 +321,64 @@ BLOCK
 {x}[0].add_(1)
 BLOCK
 
+# FAILS
+try:
+    BLOCK
+    {T!}.add_(1)
+    <~t:T> = {T}.index_select(0, {I}[:, 0] % 3)
+    {T!}.mul_(2)
+    BLOCK
+except IndexError as <~e:error>:
+    LOG.append(str({e}))
+    BLOCK
+
+# FAILS
+try:
+    BLOCK
+    {obj!}.count += 1
+    <~i:I> = {I} // {I}
+    {T!}.copy_({i})
+    {obj}.count += 10
+except RuntimeError as <~e:error>:
+    LOG.append(str({e}))
+    BLOCK
+finally:
+    {T!}.sub_(1)
+
+# FAILS
+try:
+    {T!}.mul_({T})
+    try:
+        <~t:T> = torch.linalg.solve(({T} @ {T}.t()).floor(), {T})
+        BLOCK
+    except torch.linalg.LinAlgError as <~e:error>:
+        {T!}.add_(3)
+        raise Problem("singular", {int}) from {e}
+except Problem as <~e:error>:
+    LOG.append((str({e}), str({e}.__cause__)))
+    BLOCK
+
+# FAILS
+for <~i:int> in range(3):
+    try:
+        {T!}[{i} % 2] += 1
+        {T!}[torch.full((1,), {i} + {int} % 2), :1] = {i}
+        LOOP
+    except (IndexError, RuntimeError):
+        {lint!}.append({i})
+        LOOP
+
+# FAILS
+<x:T> = {T}
+<y:V> = {x}[1]
+try:
+    {y}.add_({int})
+    {x}.index_add_(0, {I}[:, 1] % 3, {T})
+    {y}.zero_()
+except (IndexError, RuntimeError) as <~e:error>:
+    LOG.append(str({e}))
+    {x}.mul_(2)
+
 # WRONG
 del {any@}
 

@@ -5,7 +5,8 @@
 
 Types: int float bool str, T (a float tensor of 2 x 3), V (of 3), I (integers, 2 x 3), lint lT (lists), dsi dsT (dicts from texts),
 sint (a set), tint (a tuple of three ints), obj (an instance of one of the program's classes), fint (a function of one int), fT (of one T).
-Names in capitals after a "|" say what a program must allow for it: BREAK (needs tensor values or prints), WRONG (likely to raise).
+Names in capitals after a "|" say what a program must allow for it: BREAK (needs tensor values or prints), WRONG (likely to raise), RARE,
+FAILS (an operator that fails on its values).
 """
 
 import tensors

@@ -95,14 +95,13 @@ RESULTS = [
 class Generator:
     """One program in the making."""
 
-    def __init__(self, seed: int, size: int = 18) -> None:
+    def __init__(self, seed: int, size: int = 18, always: frozenset[str] = frozenset()) -> None:
         self.random = random.Random(seed)
         self.used = 0
         self.left = self.random.randint(5, size)
         self.in_class = False
-        self.tags = {
-            tag for tag, share in (("BREAK", 0.15), ("WRONG", 0.12), ("RARE", 0.12)) if self.random.random() < share
-        }
+        shares = {"BREAK": 0.15, "WRONG": 0.12, "RARE": 0.12, "FAILS": 0.15}
+        self.tags = {tag for tag, share in shares.items() if self.random.random() < share} | always
         self.expressions = {kind: self.some(table, 0.5, 4) for kind, table in EXPRESSIONS.items()}
         self.simple, self.compound = self.some(SIMPLE, 0.4, 10), self.some(COMPOUND, 0.4, 6)
 
@@ -325,5 +324,6 @@ class Generator:
         return library.HEAD.lstrip("\n") + "\n".join(lines) + "\n"
 
 
-def program(seed: int) -> str:
-    return Generator(seed).program()
+def program(seed: int, always: frozenset[str] = frozenset()) -> str:
+    """`always`: tags of templates that may be used in every case."""
+    return Generator(seed, always=always).program()

@@ -70,6 +70,14 @@ torch.nn.functional.dropout({T}, 0.5, training=False)
 functools.reduce(torch.add, {lT}, {T})
 {T}.chunk(1)[0]
 torch.rand(2, 3) |BREAK
+{T}.index_select(0, {I}[0][:2] % 3) |FAILS
+torch.gather({T}, 0, {I} % 3) |FAILS
+{T}[{I}[:, 0]] |FAILS
+torch.linalg.inv({T} @ {T}.t()) @ {T} |FAILS
+{T}.scatter_(0, {I} % 3, {int}) |FAILS
+{T}.index_add_(0, {I}[:, 2], {T}) |FAILS
+{T}.bernoulli_({T} / 2) |FAILS
+torch.nn.functional.embedding({I}[:, 0], {T}) |FAILS
 {T} @ {T} |WRONG
 {T}.view(5, 2) |WRONG
 {T}[{int}].expand(2, 3) |WRONG
@@ -107,6 +115,10 @@ INTEGERS = """
 {I} + {I}
 {I} * {int}
 {I} // 2
+{I} // {I} |FAILS
+{I} % {I} |FAILS
+torch.div({I}, {int}, rounding_mode="trunc") |FAILS
+{I}.take({I}.abs() % 7) |FAILS
 {I} % 3
 torch.arange(6).view(2, 3)
 ({T} > {T}).long()

@@ -31,6 +31,10 @@ Next do_RAISE_VARARGS(Executor& ex, Frame& f, int arg) {
   }
   auto cause = arg == 2 ? py::Owned<>::share(peek(f, 0)) : py::Owned<>();
   auto value = py::Owned<>::share(peek(f, arg == 2 ? 1 : 0));
+  if (PyExceptionInstance_Check(value.get()) && ex.is_outside(value.get())) {
+    ex.unsupported(Reason::UnsupportedProtocol,
+                   {{"protocol", "raising an exception that existed before"}, {"type", Py_TYPE(value.get())->tp_name}});
+  }
   Result r = instance_of(ex, value.get(), Continuation());
   if (r.did == Result::Did::Raised) return Next::Raise;
   if (r.did == Result::Did::Pushed) {
@@ -126,7 +130,8 @@ Next do_WITH_EXCEPT_START(Executor& ex, Frame& f, int) {
   auto exception = py::Owned<>::share(peek(f, 0));
   auto exit = py::Owned<>::share(peek(f, 3));
   auto* type = reinterpret_cast<PyObject*>(Py_TYPE(exception.get()));
-  return push(f, ex.call3(exit.get(), type, exception.get(), Py_None));
+  auto traceback = py::Owned<>::steal(PyException_GetTraceback(exception.get()));
+  return push(f, ex.call3(exit.get(), type, exception.get(), traceback ? traceback.get() : Py_None));
 }
 
 }  // namespace pellucid::trace
