@@ -27,6 +27,10 @@ def set_from(iterable):
     return result
 
 
+def converted_and_formatted(value, convert, spec):
+    return format(convert(value), spec)
+
+
 def dict_from(pairs):
     result = {}
     for key, value in pairs:

@@ -118,7 +118,7 @@ namespace {
 // what its caller was handling.
 bool is_unknown_of_exception(PyObject* object, PyObject* name) {
   if (PyTraceBack_Check(object)) return true;
-  if (!PyExceptionInstance_Check(object) || PyUnicode_CompareWithASCIIString(name, "__context__") != 0) return false;
+  if (!PyExceptionInstance_Check(object) || name != names().__context__) return false;
   PyObject* traceback = reinterpret_cast<PyBaseExceptionObject*>(object)->traceback;
   return traceback != nullptr && traceback != Py_None;
 }

@@ -110,15 +110,13 @@ Next do_FORMAT_VALUE(Executor& ex, Frame& f, int arg) {
   Result r = Result::done();
   if (conversion == 0) {
     r = ex.format(value.get(), spec.get());
+  } else if (PyUnicode_GET_LENGTH(spec.get()) > 0) {
+    auto convert = py::import_attr("builtins", conversion == 1 ? "str" : conversion == 2 ? "repr" : "ascii");
+    PyObject* values[] = {value.get(), convert.get(), spec.get()};
+    r = ex.call_polyfill("converted_and_formatted", values);
   } else {
     r = ex.to_text(value.get(), conversion == 1 ? "__str__" : "__repr__");
     if (conversion == 3 && r.is_value()) r.value = py::take(PyObject_ASCII(value.get()));
-    if (has_spec && PyUnicode_GET_LENGTH(spec.get()) > 0) {
-      if (!r.is_value())
-        throw GraphBreak(Reason::UnsupportedProtocol,
-                         {{"protocol", "conversion with a format"}, {"type", Py_TYPE(value.get())->tp_name}});
-      r = Result::of(py::take(PyObject_Format(r.value.get(), spec.get())));
-    }
   }
   drop_below(f, r, has_spec ? 2 : 1);
   return push(f, std::move(r));
