@@ -99,7 +99,7 @@ def test_differences_and_crashes_are_found(tmp_path):
         "d_fails_anyway": ("fail", "fail"),
         "e_runs_after_the_crash": ("pass", "pass"),
     }
-    assert "Fake.test_b_differs: pass plain, fail compiled" in run.stdout
+    assert "=== Fake.test_b_differs: pass plain, fail compiled" in run.stdout
 
 
 def test_missing_package_is_told(tmp_path):

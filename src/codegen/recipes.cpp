@@ -267,18 +267,38 @@ Recipe recipe_of_iterator(Walker& walker, PyObject* object, const Expr& self) {
   return recipe;
 }
 
+// Exceptions whose state is their arguments and some attributes that C keeps in members.
+const char* const* members_of(PyTypeObject* base) {
+  static const char* const kNone[] = {nullptr};
+  static const char* const kName[] = {"name", nullptr};
+  static const char* const kAttribute[] = {"name", "obj", nullptr};
+  static const char* const kValue[] = {"value", nullptr};
+  static const char* const kCode[] = {"code", nullptr};
+  static const char* const kImport[] = {"msg", "name", "path", nullptr};
+  const auto is = [&](PyObject* type) { return base == reinterpret_cast<PyTypeObject*>(type); };
+  if (is(PyExc_AttributeError)) return kAttribute;
+  if (is(PyExc_NameError)) return kName;
+  if (is(PyExc_StopIteration)) return kValue;
+  if (is(PyExc_SystemExit)) return kCode;
+  if (is(PyExc_ImportError)) return kImport;
+  return base->tp_basicsize == static_cast<Py_ssize_t>(sizeof(PyBaseExceptionObject)) ? kNone : nullptr;
+}
+
 Recipe recipe_of_exception(Walker& walker, PyObject* object, PyTypeObject* base, const Expr& self) {
   auto* error = reinterpret_cast<PyBaseExceptionObject*>(object);
-  if (base->tp_basicsize != static_cast<Py_ssize_t>(sizeof(PyBaseExceptionObject))) {
-    cannot_reconstruct(object, "an exception with state of its own");
-  }
+  const char* const* members = members_of(base);
+  if (members == nullptr) cannot_reconstruct(object, "an exception with state of its own");
   if (error->traceback != nullptr && error->traceback != Py_None)
-    cannot_reconstruct(object, "an exception with its traceback");
+    cannot_reconstruct(object, "its traceback has frames that are not there");
   Recipe recipe;
   recipe.make = call_new(walker, base, Py_TYPE(object), refs(walker, list_items(error->args)));
   const auto set = [&](const char* name, PyObject* value) {
     recipe.fill.push_back(set_c_attr(object, self.copy(), py::interned(name).get(), walker.ref(value)));
   };
+  for (; *members != nullptr; ++members) {
+    auto value = py::take(PyObject_GetAttrString(object, *members));
+    if (value.get() != Py_None) set(*members, walker.hold(std::move(value)));
+  }
   if (error->cause != nullptr) set("__cause__", error->cause);  // also sets __suppress_context__
   if (error->context != nullptr) set("__context__", error->context);
   if ((error->suppress_context != 0) != (error->cause != nullptr))

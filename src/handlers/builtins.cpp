@@ -72,7 +72,10 @@ Result setattr(Tracer& t, PyObject* f, Args args, Continuation then) {
 Result delattr(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!only_positional(args, 2, 2) || !PyUnicode_Check(args[1])) return complain(t, f, args, std::move(then));
   Result r = t.setattr(args[0], args[1], nullptr);
-  if (r.did == Result::Did::Pushed) return r;
+  if (r.did == Result::Did::Pushed) {
+    t.top()->then = Continuation(K::Replace, Py_None).before(std::move(then));
+    return r;
+  }
   return t.settle(std::move(then), r.did == Result::Did::Raised ? std::move(r) : Result::none());
 }
 
@@ -418,6 +421,10 @@ Result reduce_ex(Tracer& t, PyObject*, Args args, Continuation then) {
       t.unsupported(Reason::UntracedCallable, {{"callee", "copying an instance with __slots__"}});
   }
   const Cat cat = mro == nullptr ? Cat::Other : objects::cat_of(args[0]);
+  if (mro == nullptr || !PyLong_CheckExact(args[1]) || PyLong_AsLong(args[1]) < 2) {
+    PyErr_Clear();  // a number beyond all protocols
+    t.unsupported(Reason::UntracedCallable, {{"callee", "copying by another protocol than 2"}});
+  }
   if (cat != Cat::Instance && cat != Cat::Dict && cat != Cat::List)
     t.unsupported(Reason::UntracedCallable, {{"callee", std::string("copying a ") + Py_TYPE(args[0])->tp_name}});
   return t.call_polyfill("object_reduce_ex", args.values, std::move(then));
@@ -523,7 +530,6 @@ const Row rows[] = {
     {"builtins.open", refuse},
     {"builtins.breakpoint", refuse},
     {"sys._getframe", inspects_stack},
-    {"sys.exc_info", inspects_stack},
 };
 
 }  // namespace

@@ -190,7 +190,8 @@ Result list_init(Tracer& t, PyObject* f, Args args, Continuation then) {
   t.unsupported(Reason::UntracedCallable, {{"callee", "list.__init__"}});
 }
 
-Result list_sort(Tracer& t, PyObject*, Args args, Continuation then) {
+Result list_sort(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() > 1) return run_native(t, f, args, std::move(then));  // a TypeError
   PyObject* target = t.original(args[0]);
   PyObject* key = args.keyword("key");
   PyObject* reverse = args.keyword("reverse");
@@ -232,33 +233,58 @@ Result set_add(Tracer& t, PyObject* f, Args args, Continuation then) {
   return mutates_self(t, f, args, std::move(then));
 }
 
-Result set_operation(Tracer& t, PyObject* f, Args args, Continuation then) {
+// An operand of a set method, as C may read it: a set or dict as itself (which of two equal elements stays depends on
+// that), the elements of everything else. Null: Python code has to iterate.
+py::Owned<> set_operand(Tracer& t, PyObject* operand) {
+  operand = t.original(operand);
+  const Cat cat = objects::cat_of(operand);
+  auto items = t.native_elements(operand);
+  if (!items) return items;
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(items.get()); ++k) need_native_key(t, PyTuple_GET_ITEM(items.get(), k));
+  if (cat == Cat::Set || cat == Cat::FrozenSet || cat == Cat::Dict) return py::Owned<>::share(t.touch(operand));
+  return items;
+}
+
+Result set_method(Tracer& t, PyObject* f, PyObject* self, Args args, Continuation then) {
+  if (args.keyword_count() != 0) return run_native(t, f, args, std::move(then));  // a TypeError
+  Py_ssize_t at = 0;
+  Py_hash_t hash = 0;
+  for (PyObject* key = nullptr; _PySet_NextEntry(self, &at, &key, &hash) != 0;) need_native_key(t, key);
   std::vector<py::Owned<>> held;
-  std::vector<PyObject*> values;
-  for (std::size_t i = 0; i < args.size(); ++i) {
-    if (i == 0) {
-      values.push_back(t.touch(t.original(args[0])));
-      continue;
+  std::vector<PyObject*> values{self};
+  for (std::size_t i = 1; i < args.size(); ++i) {
+    held.push_back(set_operand(t, args[i]));
+    if (!held.back()) {  // a polyfill makes a list of it first; then all is looked at again
+      auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
+      for (std::size_t k = 0; k < args.size(); ++k)
+        PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(k), Py_NewRef(args[k]));
+      Continuation again(K::CallWith, f, tuple.get(), nullptr);
+      again.number = static_cast<std::int64_t>(i);
+      return t.call_polyfill("list_from", args.values.subspan(i, 1), std::move(again).before(std::move(then)));
     }
-    auto items = t.native_elements(args[i]);
-    if (!items) t.unsupported(Reason::UntracedCallable, {{"callee", "a set method over an iterator"}});
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(items.get()); ++k) need_native_key(t, PyTuple_GET_ITEM(items.get(), k));
-    held.push_back(std::move(items));
     values.push_back(held.back().get());
   }
   return run_native(t, f, Args{values, nullptr}, std::move(then));
 }
+Result set_operation(Tracer& t, PyObject* f, Args args, Continuation then) {
+  return set_method(t, f, t.touch(t.original(args[0])), args, std::move(then));
+}
 Result set_update(Tracer& t, PyObject* f, Args args, Continuation then) {
-  std::vector<py::Owned<>> held;
-  std::vector<PyObject*> values{t.writable(t.original(args[0]))};
-  for (std::size_t i = 1; i < args.size(); ++i) {
-    auto items = t.native_elements(args[i]);
-    if (!items) t.unsupported(Reason::UntracedCallable, {{"callee", "a set method over an iterator"}});
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(items.get()); ++k) need_native_key(t, PyTuple_GET_ITEM(items.get(), k));
-    held.push_back(std::move(items));
-    values.push_back(held.back().get());
-  }
-  return run_native(t, f, Args{values, nullptr}, std::move(then));
+  return set_method(t, f, t.writable(t.original(args[0])), args, std::move(then));
+}
+// Of a set that the region made; one from outside would be changed.
+Result set_init(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() > 2 || args.keyword_count() != 0) return run_native(t, f, args, std::move(then));
+  return set_update(t, f, args, std::move(then));
+}
+// Which element goes depends on the addresses and on the history of the table, unless there is one only.
+Result set_pop(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.values.size() != 1) return run_native(t, f, args, std::move(then));
+  if (t.is_outside(t.original(args[0])) && t.length_of(args[0]) > 1)
+    t.unsupported(Reason::UnsupportedMutation, {{"target", "a set from outside by pop()"}});
+  if (t.deep_touch(args[0]).user)
+    t.unsupported(Reason::UnsupportedProtocol, {{"protocol", "iteration order"}, {"type", "set of objects"}});
+  return mutates_self(t, f, args, std::move(then));
 }
 
 Result join(Tracer& t, PyObject* f, Args args, Continuation then) {
@@ -386,6 +412,8 @@ const Row rows[] = {
     {"builtins.set.remove", set_add},
     {"builtins.set.clear", mutates_self},
     {"builtins.set.copy", set_operation},
+    {"builtins.set.__init__", set_init},
+    {"builtins.set.pop", set_pop},
     {"builtins.set.union", set_operation},
     {"builtins.set.intersection", set_operation},
     {"builtins.set.difference", set_operation},
@@ -397,6 +425,8 @@ const Row rows[] = {
     {"builtins.set.difference_update", set_update},
     {"builtins.set.intersection_update", set_update},
     {"builtins.set.symmetric_difference_update", set_update},
+    {"builtins.frozenset.symmetric_difference", set_operation},
+    {"builtins.frozenset.copy", set_operation},
     {"builtins.frozenset.union", set_operation},
     {"builtins.frozenset.intersection", set_operation},
     {"builtins.frozenset.difference", set_operation},

@@ -114,13 +114,13 @@ Result Tracer::instance_dict(PyObject* object) {
 
 namespace {
 
-// A traceback that came up during capture knows nothing of the program's frames, nor does an exception raised then know
-// what its caller was handling.
+// A traceback that came up during capture knows the places in the region but not the program's frames, nor does an
+// exception raised then know what the region's caller was handling.
 bool is_unknown_of_exception(PyObject* object, PyObject* name) {
-  if (PyTraceBack_Check(object)) return true;
+  if (PyTraceBack_Check(object)) return PyUnicode_CompareWithASCIIString(name, "tb_frame") == 0;
   if (!PyExceptionInstance_Check(object) || name != names().__context__) return false;
-  PyObject* traceback = reinterpret_cast<PyBaseExceptionObject*>(object)->traceback;
-  return traceback != nullptr && traceback != Py_None;
+  auto* error = reinterpret_cast<PyBaseExceptionObject*>(object);
+  return error->context == nullptr && error->traceback != nullptr && error->traceback != Py_None;
 }
 
 }  // namespace

@@ -48,6 +48,18 @@ PyObject* Tracer::original(PyObject* maybe_shadow) {
   return it == shadowed_by_.end() ? maybe_shadow : it->second;
 }
 
+namespace {
+// A class of Python code over a builtin type, a tuple say, may bring a __hash__ or __eq__ of its own.
+bool hashes_in_python(PyTypeObject* type) {
+  if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) return false;
+  for (PyObject* name : {names().__hash__, names().__eq__}) {
+    PyObject* method = py::type_lookup(type, name);
+    if (method != nullptr && PyFunction_Check(method)) return true;
+  }
+  return false;
+}
+}  // namespace
+
 bool Tracer::hashable_natively(PyObject* key) {
   const Cat cat = cat_of(key);
   switch (cat) {
@@ -55,7 +67,7 @@ bool Tracer::hashable_natively(PyObject* key) {
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
         if (!hashable_natively(PyTuple_GET_ITEM(key, i))) return false;
       }
-      return Py_TYPE(key)->tp_hash == PyTuple_Type.tp_hash || cat == Cat::Tuple;
+      return !hashes_in_python(Py_TYPE(key));
     case Cat::Instance: {
       PyObject* hash = py::type_lookup(Py_TYPE(key), names().__hash__);
       PyObject* eq = py::type_lookup(Py_TYPE(key), names().__eq__);
@@ -69,7 +81,7 @@ bool Tracer::hashable_natively(PyObject* key) {
     case Cat::Generator:
       return false;
     default:
-      return true;  // builtin types, tensors (by identity), functions, classes
+      return cat == Cat::Tensor || !hashes_in_python(Py_TYPE(key));  // tensors by identity
   }
 }
 

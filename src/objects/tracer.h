@@ -69,6 +69,8 @@ class Tracer {
   // applied it when it gives Value or Raised, and will apply it when the pushed frame returns.
   virtual Result settle(Continuation then, Result result) = 0;
 
+  virtual PyObject* topmost_handled() = 0;  // the exception that the region handles; borrowed or null
+
   // ---- protocols: Python's operators on any object
   virtual Result binary(PyObject* left, PyObject* right, int op, Continuation then = {}) = 0;   // op as in BINARY_OP
   virtual Result compare(PyObject* left, PyObject* right, int op, Continuation then = {}) = 0;  // Py_LT …

@@ -157,7 +157,18 @@ Result Executor::call_function(PyObject* function, Args args, Continuation then)
   return inline_function(function, args, std::move(then));
 }
 
+namespace {
+
+// A method that gets no instance of its type: CPython words the TypeError, no rule need look.
+bool lacks_self(PyObject* callable, Args args) {
+  if (!Py_IS_TYPE(callable, &PyMethodDescr_Type) && !Py_IS_TYPE(callable, &PyWrapperDescr_Type)) return false;
+  return args.size() == 0 || !PyObject_TypeCheck(args[0], PyDescr_TYPE(callable));
+}
+
+}  // namespace
+
 Result Executor::call_native(PyObject* callable, Args args, Continuation then) {
+  if (lacks_self(callable, args)) return handlers::run_native(*this, callable, args, std::move(then));
   if (auto handler = handlers::find(callable)) return handler(*this, callable, args, std::move(then));
   PyTypeObject* type = Py_TYPE(callable);
   if (PyCFunction_Check(callable) && handlers::is_torch_op(callable)) {
@@ -200,8 +211,11 @@ Result Executor::slot_wrapper(PyObject* callable, Args args, Continuation then, 
     if (objects::cat_of(self) == Cat::Module) return settle(std::move(then), module_getattr(self, args[1]));
     return generic_getattr(self, args[1], std::move(then));
   }
-  if (name == "__init__" && reinterpret_cast<PyWrapperDescrObject*>(callable)->d_common.d_type == &PyBaseObject_Type)
+  if (name == "__init__" && PyDescr_TYPE(callable) == &PyBaseObject_Type) {
+    if (args.values.size() > 1)
+      return handlers::run_native(*this, callable, args, std::move(then));  // an error, mostly
     return settle(std::move(then), Result::none());
+  }
   if (name == "__init__" && PyExceptionInstance_Check(self) && !is_outside(self) &&
       reinterpret_cast<PyWrapperDescrObject*>(callable)->d_common.d_type->tp_init ==
           reinterpret_cast<PyTypeObject*>(PyExc_BaseException)->tp_init) {
@@ -253,7 +267,11 @@ Result Executor::call_type(PyObject* callable, Args args, Continuation then) {
   auto* type = reinterpret_cast<PyTypeObject*>(callable);
   if (auto handler = handlers::find(callable)) {
     // A rule for the instances: making one only stores its arguments.
-    if (handlers::is_instance_rule(type)) return handlers::run_native(*this, callable, args, std::move(then));
+    if (handlers::is_instance_rule(type)) {
+      if (PyType_IsSubtype(type, &_PyWeakref_RefType) && args.values.size() != 1)
+        unsupported(Reason::UntracedCallable, {{"callee", "a weak reference with a callback"}});
+      return handlers::run_native(*this, callable, args, std::move(then));
+    }
     return handler(*this, callable, args, std::move(then));
   }
   PyTypeObject* metatype = Py_TYPE(type);

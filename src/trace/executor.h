@@ -58,9 +58,10 @@ class Executor final : public objects::Tracer {
   Next return_value(Frame& frame);
 
   // ---- exceptions (unwind.cpp)
-  bool unwind();                // into a handler; false: the exception leaves the region
-  PyObject* topmost_handled();  // what a bare `raise` raises; borrowed or null
-  py::Owned<>& handled_slot();  // exc_info->exc_value of the frame that runs
+  bool unwind();                         // into a handler; false: the exception leaves the region
+  PyObject* topmost_handled() override;  // what a bare `raise` raises; borrowed or null
+  void trace_back(const Frame& frame);   // the exception passes through this frame
+  py::Owned<>& handled_slot();           // exc_info->exc_value of the frame that runs
 
   // ---- protocols (protocols.cpp): Python's operators on any object
   Result binary(PyObject* left, PyObject* right, int op, Continuation then = {}) override;  // op as in BINARY_OP

@@ -270,8 +270,19 @@ Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation t
     return settle(std::move(then), Result::boolean(equal == (op == Py_EQ)));
   }
   if (a == Cat::Slice && b == Cat::Slice) return native(left, right);
+  const auto is_view = [](PyObject* o) { return PyDictViewSet_Check(o); };
+  if ((is_view(left) || is_view(right)) && (is_view(left) || is_container(a)) && (is_view(right) || is_container(b)) &&
+      !is_outside(left) && !is_outside(right)) {
+    const auto all = [&](PyObject* o) {
+      const Contents inside = deep_touch(is_view(o) ? native_elements(o).get() : o);
+      return !inside.tensor && !inside.user && !inside.shadowed;
+    };
+    if (!all(left) || !all(right))
+      unsupported(Reason::UserDunder, {{"operation", "comparing dict views"}, {"callee", "__eq__ of an element"}});
+    return native(readable(left), readable(right));
+  }
   if (a == Cat::Iterator && b == Cat::Iterator && !is_outside(left) && !is_outside(right))
-    return native(left, right);  // dict views
+    return native(left, right);  // by identity
   return reflected(left, right, kCompareBase + op, 0, std::move(then));
 }
 

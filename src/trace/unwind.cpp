@@ -1,7 +1,6 @@
 // The program's exceptions: raising, finding the handler, and what a waiting frame makes of a result or an exception.
-#include <Python.h>
-#include <frameobject.h>
-
+#include "bytecode/opcodes.h"
+#include "py/traceback.h"
 #include "trace/executor.h"
 
 namespace pellucid::objects {
@@ -16,9 +15,9 @@ Result Tracer::raise(PyObject* type, const std::string& message) {
 }
 Result Tracer::raise_pending(const py::PythonError& error) {
   PyObject* value = error.value();
-  if (PyErr_GivenExceptionMatches(value, PyExc_KeyboardInterrupt) ||
-      PyErr_GivenExceptionMatches(value, PyExc_MemoryError))
-    throw error;
+  if (PyErr_GivenExceptionMatches(value, PyExc_KeyboardInterrupt)) throw error;
+  if (PyErr_GivenExceptionMatches(value, PyExc_MemoryError))  // ours or the program's: a real run will tell
+    throw GraphBreak(Reason::ExceptionEscapes, {{"exception", py::repr_of(value)}});
   return raise(py::Owned<>::share(value));
 }
 
@@ -65,42 +64,53 @@ void Executor::note_handler(const Frame& frame) {
 
 namespace {
 
-// What stands for the traceback of an exception raised during capture: it is not None, and that is all that is known
-// of it. Reading anything from it is a graph break, and so is an exception that takes it out of the region.
-py::Owned<> unknown_traceback() {
-  static PyFrameObject* const frame = [] {
-    auto* code = PyCode_NewEmpty("<unknown>", "<unknown>", 1);
-    auto globals = py::take(PyDict_New());
-    return PyFrame_New(PyThreadState_Get(), code, globals.get(), nullptr);
-  }();
-  return py::take(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyTraceBack_Type), "OOii", Py_None, frame, 0, 1));
+// `raise` and the end of a `finally` go on with an exception that has this frame in its traceback already.
+bool raises_again(const Frame& frame, PyObject* exception, PyObject* handled) {
+  const Instruction instruction = instruction_at(frame.info->units, frame.at);
+  const auto opcode = static_cast<bytecode::Opcode>(instruction.opcode);
+  if (opcode == bytecode::Opcode::RERAISE) return true;
+  return opcode == bytecode::Opcode::RAISE_VARARGS && instruction.arg == 0 && exception == handled;
+}
+
+// As _PyErr_SetObject: the exception being handled becomes the context, without making a cycle. A cycle that is there
+// already, without the exception, is found by a second walk at half the speed.
+void chain(PyObject* exception, PyObject* context) {
+  if (context == exception) return;
+  const auto context_of = [](PyObject* error) { return reinterpret_cast<PyBaseExceptionObject*>(error)->context; };
+  PyObject* slow = context;
+  bool step = false;
+  for (PyObject* at = context; PyObject* next = context_of(at); at = next) {
+    if (next == exception) {
+      PyException_SetContext(at, nullptr);
+      break;
+    }
+    if (next == slow) break;
+    if (step) slow = context_of(slow);
+    step = !step;
+  }
+  PyException_SetContext(exception, Py_NewRef(context));
 }
 
 }  // namespace
 
-bool Executor::unwind() {
+void Executor::trace_back(const Frame& frame) {
+  if (frame.info->hidden) return;
   if (is_outside(exception.get())) {
-    unsupported(Reason::UnsupportedProtocol, {{"protocol", "raising an exception that existed before"},
-                                              {"type", Py_TYPE(exception.get())->tp_name}});
+    unsupported(Reason::UnsupportedMutation,
+                {{"target", std::string("the traceback of a ") + Py_TYPE(exception.get())->tp_name}});
   }
-  PyException_SetTraceback(exception.get(), unknown_traceback().get());
-  if (PyObject* context = topmost_handled(); context != nullptr && context != exception.get()) {
-    // As _PyErr_SetObject: the exception being handled becomes the context, without making a cycle.
-    auto current = py::Owned<>::steal(PyException_GetContext(exception.get()));
-    if (!current) {
-      PyObject* o = context;
-      bool cycle = false;
-      while (o != nullptr && !cycle) {
-        auto up = py::Owned<>::steal(PyException_GetContext(o));
-        cycle = up.get() == exception.get();
-        if (cycle) PyException_SetContext(o, nullptr);
-        o = up.get();
-      }
-      PyException_SetContext(exception.get(), Py_NewRef(context));
-    }
-  }
+  const int at = instruction_at(frame.info->units, frame.at).at;
+  py::add_traceback(exception.get(), frame.code, frame.globals, at);
+}
+
+bool Executor::unwind() {
+  PyObject* context = topmost_handled();
+  bool again = raises_again(*top_, exception.get(), context);
+  if (!again && context != nullptr && !is_outside(exception.get())) chain(exception.get(), context);
   for (;;) {
     Frame& frame = *top_;
+    if (!again) trace_back(frame);
+    again = false;
     Handler handler;
     if (find_handler(*frame.info, frame.at, &handler)) {
       note_handler(frame);

@@ -74,14 +74,12 @@ def main() -> int:
         return 2
     names = selection.QUICK if options.quick else selection.chosen(options.modules)
     missing = [name for name in names if importlib.util.find_spec(f"test.{name}") is None]
-    table = Table(options.torch_ops)
+    table = Table(options.torch_ops, options.out)
     with ThreadPoolExecutor(options.jobs) as pool:
         present = [name for name in names if name not in missing]
         for rows in pool.map(lambda name: check(name, options), present):
             table.add(rows)
     table.finish(missing, options.reasons)
-    if options.out is not None:
-        table.write(options.out)
     return 1 if table.differences else 0
 
 

@@ -57,13 +57,17 @@ def rows_of(module: str, plain: dict[str, dict[str, Any]], compiled: dict[str, d
 
 
 class Table:
-    """Printed line by line as modules end, then the totals."""
+    """Printed and written line by line as modules end, then the totals."""
 
     HEAD = ("module", "tests", "pass plain", "and compiled", "captured", "one graph")
 
-    def __init__(self, torch_ops: bool) -> None:
+    def __init__(self, torch_ops: bool, out: Path | None = None) -> None:
         self.torch_ops = torch_ops
         self.rows: list[Row] = []
+        self.out = out
+        if out is not None:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            out.write_text("")
         self._line(*self.HEAD)
 
     def _line(self, name: str, *cells: object) -> None:
@@ -87,16 +91,18 @@ class Table:
         self.rows += rows
         if rows:
             self._line(rows[0].module, *self._counts(rows))
+        for row in rows:
+            if row.differs and row.compiled != "missing":  # missing: the process died before, which is told
+                lines = row.detail.strip().splitlines() or [""]
+                print(f"=== {row.test}: {row.plain} plain, {row.compiled} compiled: {lines[-1][:200]}", flush=True)
+        if self.out is not None:
+            with self.out.open("a") as file:
+                file.writelines(json.dumps(asdict(row)) + "\n" for row in rows)
 
     def finish(self, missing: list[str], reasons: int) -> None:
         self._line("all", *self._counts(self.rows))
         for name in missing:
             print(f"missing in this interpreter: {name}")
-        for row in self.differences:
-            if row.compiled == "missing":
-                continue  # the process died before: that is told
-            lines = row.detail.strip().splitlines() or [""]
-            print(f"\n=== {row.module} {row.test}: {row.plain} plain, {row.compiled} compiled: {lines[-1][:200]}")
         if reasons:
             self._reasons(reasons)
 
@@ -117,7 +123,3 @@ class Table:
             print(f"\ntests  why their capture stopped first ({sum(tests.values())} in all)")
         for text, count in tests.most_common(most):
             print(f"{count:5}  {text}\n         {example[text]}")
-
-    def write(self, out: Path) -> None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text("".join(json.dumps(asdict(row)) + "\n" for row in self.rows))

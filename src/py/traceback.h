@@ -1,0 +1,13 @@
+// Traceback entries of exceptions raised while a region is captured. Their frames know code, globals and place, but have
+// no locals and no caller, so they must not leave the region.
+#pragma once
+#include <Python.h>
+
+#include "py/ref.h"
+
+namespace pellucid::py {
+
+// As PyTraceBack_Here for a frame at byte offset `lasti`.
+void add_traceback(PyObject* exception, PyCodeObject* code, PyObject* globals, int lasti);
+
+}  // namespace pellucid::py
