@@ -16,6 +16,15 @@ def list_from(iterable):
     return result
 
 
+def list_of_at_most(iterable, most):
+    result = []
+    for item in iterable:
+        result.append(item)
+        if len(result) == most:
+            break
+    return result
+
+
 def tuple_from(iterable):
     return (*list_from(iterable),)
 
@@ -33,8 +42,16 @@ def converted_and_formatted(value, convert, spec):
 
 def dict_from(pairs):
     result = {}
-    for key, value in pairs:
-        result[key] = value
+    for index, pair in enumerate(pairs):
+        try:
+            items = list_from(pair)
+        except TypeError:
+            if hasattr(pair, "__iter__"):
+                raise
+            raise TypeError(f"cannot convert dictionary update sequence element #{index} to a sequence") from None
+        if len(items) != 2:
+            raise ValueError(f"dictionary update sequence element #{index} has length {len(items)}; 2 is required")
+        result[items[0]] = items[1]
     return result
 
 

@@ -1,5 +1,6 @@
 // Functions, bound methods and partial objects that the region made.
 #include "codegen/walk.h"
+#include "py/cpython311.h"
 
 namespace pellucid::codegen {
 namespace {
@@ -91,16 +92,16 @@ Recipe recipe_of_bound(Walker& walker, PyObject* object) {
     return recipe;
   }
   // [].append, (1).__add__: the descriptor of the class binds it again.
-  auto owner = py::take(PyObject_GetAttrString(object, "__self__"));
-  auto name = py::take(PyObject_GetAttrString(object, "__name__"));
-  PyObject* descriptor = lookup(Py_TYPE(owner.get()), name.get());
+  const py::BoundNative bound = py::bound_native(object);
+  PyObject* descriptor = bound.descriptor;
   if (descriptor == nullptr ||
       (Py_TYPE(descriptor) != &PyMethodDescr_Type && Py_TYPE(descriptor) != &PyWrapperDescr_Type)) {
     cannot_reconstruct(object, "bound to an object that does not have it any more");
   }
   auto bind = py::take(PyObject_GetAttrString(descriptor, "__get__"));
   std::vector<Expr> arguments;
-  arguments.push_back(walker.ref(walker.hold(std::move(owner))));
+  arguments.push_back(walker.ref(bound.self));
+  arguments.push_back(Expr::constant(reinterpret_cast<PyObject*>(Py_TYPE(bound.self))));  // None needs to be told
   recipe.make = Expr::call(walker.hold(std::move(bind)), std::move(arguments));
   return recipe;
 }

@@ -147,7 +147,8 @@ Result repr_(Tracer& t, PyObject* f, Args args, Continuation then) {
   return t.to_text(args[0], "__repr__", std::move(then));
 }
 Result format_(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!only_positional(args, 1, 2)) return complain(t, f, args, std::move(then));
+  if (!only_positional(args, 1, 2) || (args.size() == 2 && !PyUnicode_Check(args[1])))
+    return complain(t, f, args, std::move(then));
   auto empty = py::str("");
   return t.format(args[0], args.size() == 2 ? args[1] : empty.get(), std::move(then));
 }
@@ -329,7 +330,7 @@ Result reduction(Tracer& t, PyObject* f, Args args, const char* polyfill, Contin
 }
 // The elements of an iterator are taken once: later attempts get the list.
 Result reduction_once(Tracer& t, PyObject* f, Args args, const char* polyfill, Continuation then) {
-  if (args.size() >= 1 && objects::cat_of(args[0]) == Cat::Iterator) {
+  if (args.size() == 1 && objects::cat_of(args[0]) == Cat::Iterator) {
     if (auto elements = t.native_elements(args[0])) {
       std::vector<PyObject*> values(args.values.begin(), args.values.end());
       values[0] = elements.get();

@@ -381,6 +381,30 @@ Result proxy_method(Tracer& t, PyObject* f, Args args, Continuation then) {
   return run_native(t, f, args, std::move(then));
 }
 
+// ---- regular expressions: compiled patterns and matches never change
+
+// Compiling has no effect but on a cache that only makes it faster.
+Result compile_pattern(Tracer& t, PyObject* f, Args args, Continuation then) {
+  for (PyObject* value : args.values) {
+    if (!objects::is_atom(objects::cat_of(value)))
+      t.unsupported(Reason::UntracedCallable, {{"callee", "re.compile of what is no text"}});
+  }
+  auto pattern = py::Owned<>::steal(PyObject_Vectorcall(f, args.values.data(), args.size(), args.kwnames));
+  if (!pattern) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
+  t.saw_constant(pattern.get());
+  return t.settle(std::move(then), Result::of(std::move(pattern)));
+}
+Result match_text(Tracer& t, PyObject* f, Args args, Continuation then) {
+  const objects::Source* source = args.size() > 0 ? t.source_of(args[0]) : nullptr;
+  if (source != nullptr && source->step != source::Step::Const)
+    t.guard(objects::Kind::ID_MATCH, source, py::Owned<>::share(args[0]));
+  for (std::size_t i = 1; i < args.values.size(); ++i) {
+    if (!objects::is_atom(objects::cat_of(args.values[i])))
+      t.unsupported(Reason::UntracedCallable, {{"callee", "matching what is no text"}});
+  }
+  return run_native(t, f, args, std::move(then));
+}
+
 Result cast(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() != 2) return run_native(t, f, args, std::move(then));
   return t.settle(std::move(then), Result::of(py::Owned<>::share(args[1])));
@@ -478,6 +502,21 @@ const Row rows[] = {
     {"typing.get_args", about_constant},
     {"typing.get_origin", about_constant},
     {"typing.cast", cast},
+    {"re._compile", compile_pattern},
+    {"re.Pattern.search", match_text},
+    {"re.Pattern.match", match_text},
+    {"re.Pattern.fullmatch", match_text},
+    {"re.Pattern.findall", match_text},
+    {"re.Pattern.split", match_text},
+    {"re.Pattern.sub", match_text},
+    {"re.Pattern.subn", match_text},
+    {"re.Match.group", match_text},
+    {"re.Match.groups", match_text},
+    {"re.Match.groupdict", match_text},
+    {"re.Match.start", match_text},
+    {"re.Match.end", match_text},
+    {"re.Match.span", match_text},
+    {"re.Match.__getitem__", match_text},
     {"types.MappingProxyType.keys", proxy_method},
     {"types.MappingProxyType.values", proxy_method},
     {"types.MappingProxyType.items", proxy_method},

@@ -47,7 +47,11 @@ PyType_Spec spec = {"pellucid._core.TracedGenerator", sizeof(TracedGenerator), 0
 }  // namespace
 
 PyTypeObject* generator_type() {
-  static PyTypeObject* type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  static PyTypeObject* const type = [] {
+    auto* made = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+    if (made != nullptr) made->tp_name = "generator";  // what messages of C functions say
+    return made;
+  }();
   return type;
 }
 

@@ -165,6 +165,15 @@ bool lacks_self(PyObject* callable, Args args) {
   return args.size() == 0 || !PyObject_TypeCheck(args[0], PyDescr_TYPE(callable));
 }
 
+// A method of a builtin type whose objects never change: it reads its arguments and nothing else.
+bool is_value_method(PyObject* callable) {
+  if (!Py_IS_TYPE(callable, &PyMethodDescr_Type) && !Py_IS_TYPE(callable, &PyWrapperDescr_Type)) return false;
+  PyTypeObject* type = PyDescr_TYPE(callable);
+  return type == &PyLong_Type || type == &PyFloat_Type || type == &PyComplex_Type || type == &PyUnicode_Type ||
+         type == &PyBytes_Type || type == &PyBool_Type || type == &PyRange_Type || type == &PySlice_Type ||
+         type == Py_TYPE(Py_None) || type == Py_TYPE(Py_NotImplemented);
+}
+
 }  // namespace
 
 Result Executor::call_native(PyObject* callable, Args args, Continuation then) {
@@ -194,6 +203,7 @@ Result Executor::call_native(PyObject* callable, Args args, Continuation then) {
       if (known) return r;
     }
   }
+  if (is_value_method(callable)) return handlers::pure(*this, callable, args, std::move(then));
   unsupported(Reason::UntracedCallable, {{"callee", describe(callable)}});
 }
 
@@ -249,8 +259,7 @@ Result Executor::initialise_instance(py::Owned<> instance, PyObject* type, Args 
   }
   PyTypeObject* owner = reinterpret_cast<PyWrapperDescrObject*>(init)->d_common.d_type;
   if (owner == &PyBaseObject_Type) {
-    PyObject* made_by = py::type_lookup(reinterpret_cast<PyTypeObject*>(type), names().__new__);
-    const bool own_new = made_by != nullptr && !PyCFunction_Check(made_by);
+    const bool own_new = reinterpret_cast<PyTypeObject*>(type)->tp_new != PyBaseObject_Type.tp_new;
     if (!args.values.empty() && !own_new) {
       return settle(std::move(then),
                     raise(PyExc_TypeError,
@@ -262,6 +271,18 @@ Result Executor::initialise_instance(py::Owned<> instance, PyObject* type, Args 
   values.insert(values.end(), args.values.begin(), args.values.end());
   return call_native(init, Args{values, args.kwnames}, Continuation(K::Init, instance.get()).before(std::move(then)));
 }
+
+namespace {
+// A class of Python code over a builtin type of values, with that type's __new__.
+bool extends_value(PyTypeObject* type) {
+  if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) return false;
+  for (PyTypeObject* base :
+       {&PyLong_Type, &PyFloat_Type, &PyComplex_Type, &PyUnicode_Type, &PyBytes_Type, &PyTuple_Type}) {
+    if (PyType_IsSubtype(type, base)) return type->tp_new == base->tp_new;
+  }
+  return false;
+}
+}  // namespace
 
 Result Executor::call_type(PyObject* callable, Args args, Continuation then) {
   auto* type = reinterpret_cast<PyTypeObject*>(callable);
@@ -316,6 +337,17 @@ Result Executor::call_type(PyObject* callable, Args args, Continuation then) {
   const bool exception_class = PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) != 0;
   if (!PyCFunction_Check(function) || (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && !exception_class)) {
     unsupported(Reason::UntracedCallable, {{"callee", std::string("the class ") + type->tp_name}});
+  }
+  if (extends_value(type)) {  // int.__new__(Type, …), then an __init__ of the class
+    std::vector<PyObject*> values{callable};
+    values.insert(values.end(), args.values.begin(), args.values.end());
+    auto given = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.values.size())));
+    for (std::size_t i = 0; i < args.values.size(); ++i)
+      PyTuple_SET_ITEM(given.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args.values[i]));
+    const auto rule = handlers::find(function);
+    return (rule != nullptr ? rule : handlers::pure)(
+        *this, function, Args{values, args.kwnames},
+        Continuation(K::NewThenInit, callable, given.get(), args.kwnames).before(std::move(then)));
   }
   if (cat == Cat::Other) unsupported(Reason::UntracedCallable, {{"callee", std::string("the class ") + type->tp_name}});
   if (py::type_lookup(type, names().__del__) != nullptr) {

@@ -67,6 +67,7 @@ class Executor final : public objects::Tracer {
   Result binary(PyObject* left, PyObject* right, int op, Continuation then = {}) override;  // op as in BINARY_OP
   Result reflected(PyObject* left, PyObject* right, int op, int stage,
                    Continuation then);  // the next candidate of a binary operator or comparison
+  Result sequence_error(PyObject* left, PyObject* right, int op, Continuation then);
   Result compare(PyObject* left, PyObject* right, int op, Continuation then = {}) override;  // Py_LT …
   Result unary(PyObject* value, int opcode, Continuation then = {}) override;
   Result truth(PyObject* value, Continuation then = {}) override;  // a bool

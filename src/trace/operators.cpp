@@ -139,7 +139,8 @@ Result Executor::binary(PyObject* left, PyObject* right, int op, Continuation th
   if (a == Cat::EnumMember && b == Cat::EnumMember && !of_user(left, o.inplace) && !of_user(left, o.method) &&
       !of_user(right, o.reflected))
     return native(left, right);  // Flag arithmetic of the enum module
-  if (a == Cat::Iterator || b == Cat::Iterator) {
+  const auto runs_code = [](Cat cat) { return cat == Cat::Generator || cat == Cat::Instance || cat == Cat::Other; };
+  if ((a == Cat::Iterator || b == Cat::Iterator) && !runs_code(a) && !runs_code(b)) {
     if (!is_outside(left) && !is_outside(right)) return native(readable(left), readable(right));  // dict views as sets
   }
   if (o.inplace != nullptr && has_python_method(*this, left, o.inplace)) {
@@ -151,6 +152,27 @@ Result Executor::binary(PyObject* left, PyObject* right, int op, Continuation th
     return special(left, o.inplace, args, std::move(c).before(std::move(then)), &found);
   }
   return reflected(left, right, op, 0, std::move(then));
+}
+
+namespace {
+bool is_sequence(PyObject* value) {
+  const PySequenceMethods* slots = Py_TYPE(value)->tp_as_sequence;
+  return slots != nullptr && (slots->sq_concat != nullptr || slots->sq_repeat != nullptr);
+}
+}  // namespace
+
+// No operand knows the other: + and * of sequences have their own words for it, and * asks for an __index__.
+Result Executor::sequence_error(PyObject* left, PyObject* right, int op, Continuation then) {
+  const Operator& o = kOperators[op];
+  for (PyObject* value : {left, right}) {
+    for (const char* name : {o.method, o.reflected, o.inplace, "__index__"}) {
+      if (name != nullptr && has_python_method(*this, value, name))
+        unsupported(Reason::UserDunder, {{"operation", o.function}, {"callee", name}});
+    }
+  }
+  auto value = py::Owned<>::steal(py::number_operator(op)(left, right));
+  if (value) unsupported(Reason::UnsupportedProtocol, {{"protocol", o.function}, {"type", Py_TYPE(left)->tp_name}});
+  return settle(std::move(then), raise_pending(py::PythonError()));
 }
 
 // Candidate methods in CPython's order; `stage` is the number of those already tried.
@@ -195,7 +217,8 @@ Result Executor::reflected(PyObject* left, PyObject* right, int op, int stage, C
       unsupported(Reason::UnsupportedProtocol, {{"protocol", forward}, {"type", Py_TYPE(self)->tp_name}});
     }
     if (!comparison && !(plain_operand(a) && (b == Cat::Instance || plain_operand(b)))) {
-      if (b == Cat::Instance && is_container(a))
+      const bool updates = a == Cat::Dict && !comparison && kOperators[op].inplace != nullptr;  // d |= anything
+      if (b == Cat::Instance && is_container(a) && !updates)
         continue;  // list + instance: list's own slot gives NotImplemented or a TypeError
       unsupported(Reason::UnsupportedProtocol, {{"protocol", forward}, {"type", Py_TYPE(self)->tp_name}});
     }
@@ -208,6 +231,7 @@ Result Executor::reflected(PyObject* left, PyObject* right, int op, int stage, C
                                                               "' not supported between instances of '" + lt->tp_name +
                                                               "' and '" + rt->tp_name + "'"));
   }
+  if (is_sequence(left) || is_sequence(right)) return sequence_error(left, right, op, std::move(then));
   return settle(std::move(then),
                 raise(PyExc_TypeError, std::string("unsupported operand type(s) for ") + py::number_symbol(op) + ": '" +
                                            lt->tp_name + "' and '" + rt->tp_name + "'"));

@@ -221,12 +221,30 @@ Result Executor::contains(PyObject* container, PyObject* item, Continuation then
   container = original(container);
   doing = "tests membership";
   const Cat cat = objects::cat_of(container);
+  if (const bool view = PyDictViewSet_Check(container); view || cat == Cat::Set || cat == Cat::FrozenSet) {
+    const bool unhashable = Py_TYPE(item)->tp_hash == PyObject_HashNotImplemented;  // CPython words the TypeError
+    if (!unhashable && !hashable_natively(item))
+      unsupported(Reason::UserDunder, {{"operation", "in"}, {"callee", "__hash__"}});
+    if (view && !is_outside(container)) {
+      const Contents inside = deep_touch(native_elements(container).get()), probe = deep_touch(item);
+      if (inside.tensor || inside.user || inside.shadowed || probe.tensor || probe.user || probe.shadowed)
+        unsupported(Reason::UserDunder, {{"operation", "in"}, {"callee", "__eq__ of an element"}});
+      const int found = PySequence_Contains(container, item);
+      if (found < 0) return settle(std::move(then), raise_pending(py::PythonError()));
+      return settle(std::move(then), Result::boolean(found == 1));
+    }
+  }
   if (!python_slot(*this, container, names().__contains__)) {
     switch (cat) {
       case Cat::Dict:
         if (!hashable_natively(item)) unsupported(Reason::UserDunder, {{"operation", "in"}, {"callee", "__hash__"}});
         return settle(std::move(then), Result::boolean(dict_contains(container, item)));
       case Cat::Text:
+        if (python_slot(*this, item, names().__index__))  // which a bytes object asks for
+          unsupported(Reason::UserDunder, {{"operation", "in"}, {"callee", "__index__"}});
+        if (const int found = PySequence_Contains(container, item); found >= 0)
+          return settle(std::move(then), Result::boolean(found == 1));
+        return settle(std::move(then), raise_pending(py::PythonError()));
       case Cat::Range:
       case Cat::Set:
       case Cat::FrozenSet:
@@ -269,6 +287,11 @@ Result Executor::contains(PyObject* container, PyObject* item, Continuation then
   PyObject* args[] = {item};
   if (type_lookup(Py_TYPE(container), names().__contains__) != nullptr) {
     return special(container, "__contains__", args, Continuation(K::Contains).before(std::move(then)), &found);
+  }
+  PyTypeObject* type = Py_TYPE(container);
+  if (type->tp_iter == nullptr && !PySequence_Check(container)) {
+    return settle(std::move(then),
+                  raise(PyExc_TypeError, std::string("argument of type '") + type->tp_name + "' is not iterable"));
   }
   PyObject* both[] = {container, item};
   return call_polyfill("contains", both, std::move(then));
@@ -401,6 +424,12 @@ Result Executor::store_subscript(PyObject* container, PyObject* key, PyObject* v
     }
   }
   PyObject* method = type_lookup(Py_TYPE(container), name);
+  if (method == nullptr && value == nullptr && Py_TYPE(container)->tp_as_sequence != nullptr) {
+    // Nothing can be deleted: CPython's words depend on the key, which it may ask for its __index__.
+    if (python_slot(*this, key, names().__index__))
+      unsupported(Reason::UserDunder, {{"operation", "del"}, {"callee", "__index__"}});
+    if (PyObject_DelItem(container, key) < 0) return raise_pending(py::PythonError());
+  }
   if (method == nullptr) {
     return raise(PyExc_TypeError, std::string("'") + Py_TYPE(container)->tp_name + "' object does not support item " +
                                       (value == nullptr ? "deletion" : "assignment"));

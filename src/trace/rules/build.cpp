@@ -24,15 +24,39 @@ void need_native_hash(Executor& ex, PyObject* key, const char* operation) {
   }
 }
 
+// What CPython asks before it words an error of its own about something that is to be iterated.
+bool may_be_iterated(PyObject* value) { return Py_TYPE(value)->tp_iter != nullptr || PySequence_Check(value) != 0; }
+
+// Of an iterator no more is taken than decides: one more than there are targets.
+py::Owned<> first_elements(PyObject* iterator, Py_ssize_t most) {
+  auto list = py::take(PyList_New(0));
+  while (PyList_GET_SIZE(list.get()) < most) {
+    auto value = py::Owned<>::steal(Py_TYPE(iterator)->tp_iternext(iterator));
+    if (!value && PyErr_Occurred() == nullptr) break;
+    if (!value && !PyErr_ExceptionMatches(PyExc_StopIteration)) py::throw_pending();
+    if (!value) {
+      PyErr_Clear();
+      break;
+    }
+    py::check(PyList_Append(list.get(), value.get()));
+  }
+  return py::take(PyList_AsTuple(list.get()));
+}
+
 // The elements of an iterable on top of the stack, or a detour: a polyfill makes a list of it in its place and the
-// instruction runs again.
-py::Owned<> elements_or_detour(Executor& ex, Frame& f, bool* detour, bool* raised) {
+// instruction runs again. `most`: no more than so many are wanted; -1: all.
+py::Owned<> elements_or_detour(Executor& ex, Frame& f, bool* detour, bool* raised, Py_ssize_t most = -1) {
   auto value = py::Owned<>::share(peek(f, 0));
   *detour = *raised = false;
+  const bool own_iterator = objects::cat_of(value.get()) == Cat::Iterator && !ex.is_outside(value.get()) &&
+                            Py_TYPE(value.get())->tp_iternext != nullptr;
+  if (most >= 0 && own_iterator) return first_elements(value.get(), most);
   auto tuple = ex.native_elements(value.get());
   if (tuple) return tuple;
-  PyObject* args[] = {value.get()};
-  Result r = ex.call_polyfill("list_from", args, Continuation());
+  auto limit = py::take(PyLong_FromSsize_t(most));
+  PyObject* args[] = {value.get(), limit.get()};
+  const std::span<PyObject* const> given(args, most < 0 ? 1 : 2);
+  Result r = ex.call_polyfill(most < 0 ? "list_from" : "list_of_at_most", given, Continuation());
   if (r.did == Result::Did::Raised) {
     *raised = true;
     return {};
@@ -144,6 +168,10 @@ Next do_MAP_ADD(Executor& ex, Frame& f, int arg) {
 }
 Next do_LIST_EXTEND(Executor& ex, Frame& f, int arg) {
   bool detour = false, raised = false;
+  if (PyObject* value = peek(f, 0); !may_be_iterated(value)) {
+    ex.raise(PyExc_TypeError, std::string("Value after * must be an iterable, not ") + Py_TYPE(value)->tp_name);
+    return Next::Raise;
+  }
   auto items = elements_or_detour(ex, f, &detour, &raised);
   if (raised) return Next::Raise;
   if (detour) return Next::Go;
@@ -202,11 +230,11 @@ Next do_LIST_TO_TUPLE(Executor& ex, Frame& f, int) {
 Next do_UNPACK_SEQUENCE(Executor& ex, Frame& f, int arg) {
   bool detour = false, raised = false;
   auto value = py::Owned<>::share(peek(f, 0));
-  if (Py_TYPE(value.get())->tp_iter == nullptr && !PySequence_Check(value.get())) {
+  if (!may_be_iterated(value.get())) {
     ex.raise(PyExc_TypeError, std::string("cannot unpack non-iterable ") + Py_TYPE(value.get())->tp_name + " object");
     return Next::Raise;
   }
-  auto items = elements_or_detour(ex, f, &detour, &raised);
+  auto items = elements_or_detour(ex, f, &detour, &raised, arg + 1);
   if (raised) return Next::Raise;
   if (detour) return Next::Go;
   const Py_ssize_t n = PyTuple_GET_SIZE(items.get());
@@ -223,6 +251,10 @@ Next do_UNPACK_SEQUENCE(Executor& ex, Frame& f, int arg) {
 }
 Next do_UNPACK_EX(Executor& ex, Frame& f, int arg) {
   bool detour = false, raised = false;
+  if (PyObject* value = peek(f, 0); !may_be_iterated(value)) {
+    ex.raise(PyExc_TypeError, std::string("cannot unpack non-iterable ") + Py_TYPE(value)->tp_name + " object");
+    return Next::Raise;
+  }
   auto items = elements_or_detour(ex, f, &detour, &raised);
   if (raised) return Next::Raise;
   if (detour) return Next::Go;

@@ -33,6 +33,15 @@ Next do_CALL_FUNCTION_EX(Executor& ex, Frame& f, int arg) {
   auto kwargs = py::Owned<>::share(with_kwargs ? ex.original(peek(f, 0)) : nullptr);
   auto positional = py::Owned<>::share(peek(f, with_kwargs));
   auto callable = py::Owned<>::share(peek(f, with_kwargs + 1));
+  if (Py_TYPE(positional.get())->tp_iter == nullptr && !PySequence_Check(positional.get())) {
+    const Cat cat = objects::cat_of(callable.get());
+    if (cat == Cat::Instance || cat == Cat::Other)  // its __str__ would be asked
+      throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "* of no iterable"}, {"type", "call"}});
+    const std::string name = py::text_of(py::take(_PyObject_FunctionStr(callable.get())).get());
+    ex.raise(PyExc_TypeError,
+             name + " argument after * must be an iterable, not " + Py_TYPE(positional.get())->tp_name);
+    return Next::Raise;
+  }
   Result r = ex.call_ex(callable.get(), positional.get(), kwargs.get(), Continuation());
   drop_below(f, r, with_kwargs + 3);  // callable, args, kwargs and the NULL below
   return push(f, std::move(r));
