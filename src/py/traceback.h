@@ -1,5 +1,5 @@
-// Traceback entries of exceptions raised while a region is captured. Their frames know code, globals and place, but have
-// no locals and no caller, so they must not leave the region.
+// Traceback entries of exceptions raised while a region is captured. Their frames know code, globals and place, but
+// have no locals and no caller, so they must not leave the region.
 #pragma once
 #include <Python.h>
 

@@ -225,6 +225,11 @@ Result Executor::contains(PyObject* container, PyObject* item, Continuation then
     const bool unhashable = Py_TYPE(item)->tp_hash == PyObject_HashNotImplemented;  // CPython words the TypeError
     if (!unhashable && !hashable_natively(item))
       unsupported(Reason::UserDunder, {{"operation", "in"}, {"callee", "__hash__"}});
+    if (unhashable && !view && objects::cat_of(item) != Cat::Set) {
+      auto error =
+          py::Owned<>::steal(PySet_Add(py::take(PySet_New(nullptr)).get(), item) < 0 ? nullptr : Py_NewRef(Py_None));
+      if (!error) return settle(std::move(then), raise_pending(py::PythonError()));
+    }
     if (view && !is_outside(container)) {
       const Contents inside = deep_touch(native_elements(container).get()), probe = deep_touch(item);
       if (inside.tensor || inside.user || inside.shadowed || probe.tensor || probe.user || probe.shadowed)
@@ -424,7 +429,7 @@ Result Executor::store_subscript(PyObject* container, PyObject* key, PyObject* v
     }
   }
   PyObject* method = type_lookup(Py_TYPE(container), name);
-  if (method == nullptr && value == nullptr && Py_TYPE(container)->tp_as_sequence != nullptr) {
+  if (method == nullptr && value == nullptr && cat != Cat::Generator && Py_TYPE(container)->tp_as_sequence != nullptr) {
     // Nothing can be deleted: CPython's words depend on the key, which it may ask for its __index__.
     if (python_slot(*this, key, names().__index__))
       unsupported(Reason::UserDunder, {{"operation", "del"}, {"callee", "__index__"}});
