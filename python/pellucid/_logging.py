@@ -8,16 +8,21 @@ import types
 log = logging.getLogger("pellucid")
 
 
-def _report_graph_failure(function: types.FunctionType, error: BaseException) -> None:
-    """Called by `_core`, once for each graph: the compiled graph raised, and the same call ran through when run eagerly."""
+def _report_graph_failure(function: types.FunctionType, error: BaseException, expected: bool) -> None:
+    """Called by `_core`, once for each graph: the compiled graph raised, and the same call ran through when run eagerly.
+
+    `expected`: the graph holds operators that raise on some values, so the program may have handled the error itself.
+    """
     code = function.__code__
-    log.warning(
-        "a compiled graph raised %s: %s\n   function: %r (%s:%s)\nThe call was run eagerly instead and did not raise that.",
+    log.log(
+        logging.INFO if expected else logging.WARNING,
+        "a compiled graph raised %s: %s\n   function: %r (%s:%s)\nThe call was run eagerly instead and %s.",
         type(error).__name__,
         error,
         function.__qualname__,
         code.co_filename,
         code.co_firstlineno,
+        "ended without an exception" if expected else "did not raise that",
     )
 
 

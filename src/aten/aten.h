@@ -85,7 +85,7 @@ class FakeScope {
 struct OpFacts {
   bool may_raise = false;  // on values
   bool random = false;
-  bool overwrites = false;           // one operator that writes, and does not read what it writes
+  bool overwrites = false;           // all that it does is to write, without reading what it writes
   std::vector<const void*> written;  // identities of storages
 };
 const OpFacts& facts_so_far() noexcept;

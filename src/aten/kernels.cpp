@@ -254,7 +254,8 @@ void Call::note_facts() {
   if (op.training >= 0 && arg(static_cast<std::size_t>(op.training)).toBool()) {
     for (const std::size_t i : op.statistics) for_each_tensor(arg(i), write);
   }
-  noted.facts.overwrites = noted.operators == 1 && op.writes && overwrites();
+  const bool first = noted.operators == 1;
+  noted.facts.overwrites = op.writes && overwrites() && (first || noted.facts.overwrites);
 }
 
 bool Call::overwrites() const {

@@ -143,7 +143,8 @@ void report_once(PyObject* graph_call, PyFunctionObject* function, const py::Pyt
   if (!self->facts->is_opaque) return;
   if (std::exchange(self->reported, true)) return;
   auto report = py::import_attr("pellucid._logging", "_report_graph_failure");
-  (void)py::take(PyObject_CallFunctionObjArgs(report.get(), function, error.value(), nullptr));
+  (void)py::take(PyObject_CallFunction(report.get(), "OOO", function, error.value(),
+                                       self->facts->undo.may_raise ? Py_True : Py_False));
 }
 
 // No tp_clear: the cycles it can be in go through the dict of the region's globals.

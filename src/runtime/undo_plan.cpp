@@ -41,6 +41,7 @@ class Planner {
 
   UndoPlan plan() {
     UndoPlan plan;
+    plan.may_raise = last_raise_ != kNever;
     const auto& placeholders = capture_.graph.placeholders();
     for (std::size_t i = 0; i < placeholders.size(); ++i) {
       plan.cuda |= is_on_cuda(*placeholders[i]);
