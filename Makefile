@@ -32,6 +32,7 @@ test: build $(STAMP)-test $(STAMP)-models
 bench: build $(STAMP)-test $(STAMP)-models
 	$(BIN)/python bench/run.py $(BENCH_ARGS)
 	$(BIN)/python bench/breaks.py
+	$(BIN)/python bench/steps.py
 
 # Random programs, eager against compiled: tools/fuzz --help. FUZZ_ARGS="--count 20000 --out fuzz_out"
 fuzz: build

@@ -6,6 +6,8 @@ their frames do not show in user stacks. They use only names that cannot be shad
 
 from copyreg import __newobj__ as _NEW_OBJECT
 
+from pellucid.polyfills_language import *  # noqa: F403
+
 _MISSING = object()
 
 
@@ -96,21 +98,6 @@ def contains(container, item):
         if element is item or element == item:
             return True
     return False
-
-
-def sequence_eq(left, right):
-    if len(left) != len(right):
-        return False
-    for index in range(len(left)):
-        a = left[index]
-        b = right[index]
-        if a is not b and not (a == b):
-            return False
-    return True
-
-
-def sequence_ne(left, right):
-    return not sequence_eq(left, right)
 
 
 def sequence_index(sequence, item, start=0, stop=9223372036854775807):
@@ -222,34 +209,6 @@ def min_of(*args, key=None, default=_MISSING):
     return default
 
 
-def sorted_by(iterable, key, reverse=False):
-    """A stable binary insertion sort by `<` alone, as list.sort compares."""
-    items = list_from(iterable)
-    sort_keys = []
-    for item in items:  # all of them first, and in this order
-        sort_keys.append(item if key is None else key(item))
-    if reverse:
-        items.reverse()
-        sort_keys.reverse()
-    keys = []
-    result = []
-    for index in range(len(items)):
-        item_key = sort_keys[index]
-        low = 0
-        high = len(keys)
-        while low < high:
-            middle = (low + high) // 2
-            if item_key < keys[middle]:
-                high = middle
-            else:
-                low = middle + 1
-        keys.insert(low, item_key)
-        result.insert(low, items[index])
-    if reverse:
-        result.reverse()
-    return result
-
-
 def get_items(wanted, value):
     """operator.itemgetter(*wanted)(value)"""
     if len(wanted) == 1:
@@ -313,8 +272,12 @@ def enumerate_each(iterable, start=0):
         number += 1
 
 
-def reversed_each(sequence):
-    index = len(sequence) - 1
+def reversed_of(sequence):
+    return reversed_each(sequence, len(sequence))
+
+
+def reversed_each(sequence, length):
+    index = length - 1
     while index >= 0:
         yield sequence[index]
         index -= 1

@@ -281,6 +281,7 @@ const char* const* members_of(PyTypeObject* base) {
   if (is(PyExc_StopIteration)) return kValue;
   if (is(PyExc_SystemExit)) return kCode;
   if (is(PyExc_ImportError)) return kImport;
+  if (PyType_IsSubtype(base, reinterpret_cast<PyTypeObject*>(PyExc_BaseExceptionGroup)) != 0) return kNone;
   return base->tp_basicsize == static_cast<Py_ssize_t>(sizeof(PyBaseExceptionObject)) ? kNone : nullptr;
 }
 
@@ -291,10 +292,10 @@ Recipe recipe_of_exception(Walker& walker, PyObject* object, PyTypeObject* base,
   if (error->traceback != nullptr && error->traceback != Py_None)
     cannot_reconstruct(object, "its traceback has frames that are not there");
   Recipe recipe;
-  recipe.make = call_new(walker, base, Py_TYPE(object), refs(walker, list_items(error->args)));
   const auto set = [&](const char* name, PyObject* value) {
     recipe.fill.push_back(set_c_attr(object, self.copy(), py::interned(name).get(), walker.ref(value)));
   };
+  recipe.make = call_new(walker, base, Py_TYPE(object), refs(walker, list_items(error->args)));
   for (; *members != nullptr; ++members) {
     auto value = py::take(PyObject_GetAttrString(object, *members));
     if (value.get() != Py_None) set(*members, walker.hold(std::move(value)));

@@ -78,7 +78,8 @@ Expr Walker::ref(PyObject* object) {
   }
   if (capture_.region_ids.contains(object)) cannot_reconstruct(object, "the id of an object that the region made");
   if (is_tensor(object)) throw GraphBreak(Reason::UnknownOrigin, {{"detail", "it leaves the region"}});
-  if (is_local_class(object)) cannot_reconstruct(object, "a class made by a function");
+  if (is_local_class(object) || capture_.made_classes.contains(object))
+    cannot_reconstruct(object, "a class made by a function");
   if (is_constant(object) || is_known_function(object)) return Expr::constant(object);
   return Expr::fresh(add(object));
 }

@@ -1,3 +1,6 @@
+#include <Python.h>
+#include <structmember.h>
+
 #include "guards/check.h"
 #include "guards/equality.h"
 #include "py/cpython311.h"
@@ -273,6 +276,23 @@ struct Rule<Kind::CELL_EMPTY> {
   static std::string found(const Check&, PyObject* v, PyObject*) {
     if (!PyCell_Check(v)) return type_name(v);
     return PyCell_GET(v) == nullptr ? "an empty cell" : "a cell with a value";
+  }
+  static std::string code(const Check& c, const CodeText& t) { return native(c, t); }
+};
+
+template <>
+struct Rule<Kind::SLOT_EMPTY> {
+  static constexpr const char* kSuggestion = "fill the slot in __init__, not between calls";
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
+    auto* slot = reinterpret_cast<PyMemberDescrObject*>(c.operand);
+    if (!PyObject_TypeCheck(v, PyDescr_TYPE(slot))) return false;
+    const char* place = reinterpret_cast<const char*>(v) + slot->d_member->offset;
+    return (*reinterpret_cast<PyObject* const*>(place) == nullptr) == (c.number != 0);
+  }
+  static std::string expected(const Check& c) { return c.number != 0 ? "an empty slot" : "a filled slot"; }
+  static std::string found(const Check& c, PyObject* v, PyObject*) {
+    if (!PyObject_TypeCheck(v, PyDescr_TYPE(c.operand))) return type_name(v);
+    return c.number != 0 ? "a filled slot" : "an empty slot";
   }
   static std::string code(const Check& c, const CodeText& t) { return native(c, t); }
 };

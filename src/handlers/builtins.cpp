@@ -60,23 +60,11 @@ Result setattr(Tracer& t, PyObject* f, Args args, Continuation then) {
   PyObject* raw = Py_NewRef(args[1]);
   PyUnicode_InternInPlace(&raw);
   auto name = py::Owned<>::steal(raw);
-  Result r = t.setattr(args[0], name.get(), args[2]);
-  if (r.did == Result::Did::Raised) return t.settle(std::move(then), std::move(r));
-  if (r.did == Result::Did::Pushed) {
-    // The pushed __setattr__ drops its result; the call's own result is None.
-    t.top()->then = Continuation(K::Replace, Py_None).before(std::move(then));
-    return r;
-  }
-  return t.settle(std::move(then), Result::none());
+  return t.as_none(t.setattr(args[0], name.get(), args[2]), std::move(then));
 }
 Result delattr(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!only_positional(args, 2, 2) || !PyUnicode_Check(args[1])) return complain(t, f, args, std::move(then));
-  Result r = t.setattr(args[0], args[1], nullptr);
-  if (r.did == Result::Did::Pushed) {
-    t.top()->then = Continuation(K::Replace, Py_None).before(std::move(then));
-    return r;
-  }
-  return t.settle(std::move(then), r.did == Result::Did::Raised ? std::move(r) : Result::none());
+  return t.as_none(t.setattr(args[0], args[1], nullptr), std::move(then));
 }
 
 Result isinstance(Tracer& t, PyObject* f, Args args, Continuation then) {
@@ -89,7 +77,8 @@ Result issubclass(Tracer& t, PyObject* f, Args args, Continuation then) {
 }
 
 Result type(Tracer& t, PyObject*, Args args, Continuation then) {
-  if (!only_positional(args, 1, 1)) t.unsupported(Reason::UntracedCallable, {{"callee", "type() making a class"}});
+  if (!only_positional(args, 1, 1))
+    return t.make_instance(reinterpret_cast<PyObject*>(&PyType_Type), args, std::move(then));
   auto* found = reinterpret_cast<PyObject*>(Py_TYPE(t.original(args[0])));
   if (objects::cat_of(args[0]) == Cat::Generator)
     t.unsupported(Reason::UntracedCallable, {{"callee", "type() of a generator"}});
@@ -119,6 +108,16 @@ Result id_(Tracer& t, PyObject* f, Args args, Continuation then) {
   return run_native(t, f, Args{values, nullptr}, std::move(then));
 }
 
+// A number that says something about this very run: fine as a key or to compare, but it must not leave the region.
+Result region_number(Tracer& t, PyObject* f, Args args, Continuation then) {
+  auto number = py::Owned<>::steal(PyObject_Vectorcall(f, args.values.data(), args.size(), args.kwnames));
+  if (!number) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
+  for (PyObject* value : args.values) t.keep(value);
+  t.keep(number.get());
+  t.capture().region_ids.insert(number.get());
+  return t.settle(std::move(then), Result::of(std::move(number)));
+}
+
 Result hash_(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
   const Cat cat = objects::cat_of(args[0]);
@@ -129,8 +128,10 @@ Result hash_(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (cat == Cat::Instance || user_enum) {
     PyObject* method = t.type_lookup(Py_TYPE(args[0]), names().__hash__);
     if (method != nullptr && PyFunction_Check(method)) return t.call1(method, args[0], std::move(then));
-    if (!t.is_outside(t.original(args[0])))
-      t.unsupported(Reason::UntracedCallable, {{"callee", "hash() of an object made in the region"}});
+    if (!t.is_outside(t.original(args[0])) && method != nullptr && method != Py_None) {
+      PyObject* values[] = {args[0]};
+      return region_number(t, f, Args{values, nullptr}, std::move(then));
+    }
     return id_(t, f, args, std::move(then));
   }
   return pure(t, f, args, std::move(then));
@@ -200,6 +201,13 @@ Result container(Tracer& t, PyObject* f, Args args, Continuation then) {
     return t.call_polyfill(
         "list_from", args.values,
         Continuation(K::CallWith, f, py::take(PyTuple_Pack(1, Py_None)).get()).before(std::move(then)));
+  if (kind != &PySet_Type) {
+    for (const char* hint : {"__len__", "__length_hint__"}) {
+      PyObject* own = t.type_lookup(Py_TYPE(args[0]), hint);
+      if (own != nullptr && PyFunction_Check(own))
+        return t.call_polyfill(kind == &PyList_Type ? "list_of_sized" : "tuple_of_sized", args.values, std::move(then));
+    }
+  }
   const char* name = kind == &PyList_Type ? "list_from" : kind == &PyTuple_Type ? "tuple_from" : "set_from";
   return t.call_polyfill(name, args.values, std::move(then));
 }
@@ -295,7 +303,11 @@ Result reversed(Tracer& t, PyObject* f, Args args, Continuation then) {
     return run_native(t, f, Args{values, nullptr}, std::move(then));
   }
   if (cat == Cat::Iterator && !t.is_outside(sequence)) return run_native(t, f, args, std::move(then));  // dict views
-  return t.call_polyfill("reversed_each", args.values, std::move(then));
+  if (own == Py_None || t.type_lookup(Py_TYPE(sequence), names().__getitem__) == nullptr) {
+    return t.settle(std::move(then), t.raise(PyExc_TypeError, std::string("'") + Py_TYPE(sequence)->tp_name +
+                                                                  "' object is not reversible"));
+  }
+  return t.call_polyfill("reversed_of", args.values, std::move(then));
 }
 
 // Elements are plain numbers or texts: C code may compare and add them.
@@ -472,7 +484,13 @@ Result stores_arguments(Tracer& t, PyObject* f, Args args, Continuation then) {
 
 Result slice_(Tracer& t, PyObject* f, Args args, Continuation then) { return run_native(t, f, args, std::move(then)); }
 
+Result cached_property_get(Tracer& t, PyObject*, Args args, Continuation then) {
+  return t.call_polyfill("cached_property_get", args, std::move(then));
+}
+
 const Row rows[] = {
+    {"functools.cached_property.__get__", cached_property_get},
+    {"_thread.get_ident", region_number},
     {"builtins.len", len},
     {"builtins.iter", iter},
     {"builtins.next", next},

@@ -33,6 +33,14 @@ Result dict_contains(Tracer& t, PyObject* f, Args args, Continuation then) {
   return t.settle(std::move(then), Result::boolean(t.dict_contains(t.original(args[0]), args[1])));
 }
 
+// list.__contains__ and its like; of a class that overrides it, only where C code can compare.
+Result contains(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+  PyObject* own = t.type_lookup(Py_TYPE(args[0]), names().__contains__);
+  if (own != nullptr && PyFunction_Check(own)) return pure(t, f, args, std::move(then));
+  return t.contains(args[0], args[1], Continuation(K::Bool).before(std::move(then)));
+}
+
 Result dict_setitem(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() != 3) return run_native(t, f, args, std::move(then));
   need_native_key(t, args[1]);
@@ -179,6 +187,17 @@ Result extend(Tracer& t, PyObject* f, Args args, Continuation then) {
   return t.call_polyfill("list_extend", values, std::move(then));
 }
 
+Result list_getitem(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+  PyObject* own = t.type_lookup(Py_TYPE(args[0]), names().__getitem__);
+  if (own != nullptr && PyFunction_Check(own)) {  // reached through super()
+    if (!PyLong_CheckExact(args[1]) && !PySlice_Check(args[1]))
+      t.unsupported(Reason::UntracedCallable, {{"callee", "list.__getitem__ with an object"}});
+    return shallow(t, f, args, std::move(then));
+  }
+  return t.subscript(args[0], args[1], std::move(then));
+}
+
 Result list_init(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() == 1) return run_native(t, f, args, std::move(then));
   if (args.size() == 2 && !t.is_outside(args[0])) {
@@ -190,23 +209,55 @@ Result list_init(Tracer& t, PyObject* f, Args args, Continuation then) {
   t.unsupported(Reason::UntracedCallable, {{"callee", "list.__init__"}});
 }
 
+bool plain_items(Tracer& t, PyObject* tuple) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    const Contents inside = t.deep_touch(PyTuple_GET_ITEM(tuple, i));
+    if (inside.tensor || inside.user || inside.shadowed) return false;
+  }
+  return true;
+}
+
 Result list_sort(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() > 1) return run_native(t, f, args, std::move(then));  // a TypeError
+  if (args.size() != 1) return run_native(t, f, args, std::move(then));
   PyObject* target = t.original(args[0]);
   PyObject* key = args.keyword("key");
   PyObject* reverse = args.keyword("reverse");
-  auto items = t.native_elements(target);
-  bool plain = (key == nullptr || key == Py_None) && items && objects::cat_of(target) == Cat::List;
-  for (Py_ssize_t i = 0; plain && i < PyTuple_GET_SIZE(items.get()); ++i) {
-    const Contents inside = t.deep_touch(PyTuple_GET_ITEM(items.get(), i));
-    plain = !inside.tensor && !inside.user && !inside.shadowed;
+  const std::size_t known = (key != nullptr ? 1 : 0) + (reverse != nullptr ? 1 : 0);
+  if (known != args.keyword_count() || (reverse != nullptr && !objects::is_atom(objects::cat_of(reverse))))
+    t.unsupported(Reason::UntracedCallable, {{"callee", "list.sort with odd arguments"}});
+  auto items = py::take(PyList_GetSlice(t.touch(target), 0, PY_SSIZE_T_MAX));
+  auto tuple = py::take(PyList_AsTuple(items.get()));
+  if ((key == nullptr || key == Py_None) && plain_items(t, tuple.get())) {
+    auto sort = py::take(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyList_Type), "sort"));
+    std::vector<PyObject*> values{t.writable(target)};
+    values.insert(values.end(), args.values.begin() + 1, args.values.end());
+    return run_native(t, sort.get(), Args{values, args.kwnames}, std::move(then));
   }
-  if (!plain) t.unsupported(Reason::UntracedCallable, {{"callee", "list.sort with a key or objects"}});
-  auto sort = py::take(PyObject_GetAttrString(t.writable(target), "sort"));
-  std::vector<PyObject*> values;
-  if (reverse != nullptr) values.push_back(reverse);
-  auto kwnames = reverse == nullptr ? py::Owned<>() : py::take(Py_BuildValue("(s)", "reverse"));
-  return run_native(t, sort.get(), Args{values, kwnames.get()}, std::move(then));
+  PyObject* values[] = {target, items.get(), key == nullptr ? Py_None : key, reverse == nullptr ? Py_False : reverse};
+  return t.call_polyfill("list_sort", values, std::move(then));
+}
+
+// pellucid.polyfills_language.order_of(keys): where the sorted keys are now; None when comparing them runs Python code
+// or fails.
+Result order_of(Tracer& t, PyObject*, Args args, Continuation then) {
+  auto keys = py::take(PyList_AsTuple(args[0]));
+  if (!plain_items(t, keys.get())) return t.settle(std::move(then), Result::none());
+  auto by = py::take(PyObject_GetAttrString(keys.get(), "__getitem__"));
+  auto order = py::take(PySequence_List(
+      py::take(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "n", PyTuple_GET_SIZE(keys.get())))
+          .get()));
+  auto sort = py::take(PyObject_GetAttrString(order.get(), "sort"));
+  auto kwargs = py::take(Py_BuildValue("{s:O}", "key", by.get()));
+  auto none = py::Owned<>::steal(PyObject_Call(sort.get(), py::take(PyTuple_New(0)).get(), kwargs.get()));
+  if (!none) {
+    PyErr_Clear();  // the polyfill raises it where CPython would
+    return t.settle(std::move(then), Result::none());
+  }
+  return t.settle(std::move(then), Result::of(std::move(order)));
+}
+
+Result refuse_sort(Tracer& t, PyObject*, Args, Continuation) {
+  t.unsupported(Reason::UserDunder, {{"operation", "sorting 64 or more objects"}, {"callee", "__lt__"}});
 }
 
 // list.index(x), count, remove, tuple.index …: natively when comparing runs nothing of the user's
@@ -347,6 +398,10 @@ Result collection(Tracer& t, PyObject* f, Args args, Continuation then) {
 }
 
 const Row rows[] = {
+    {"builtins.list.__contains__", contains},
+    {"builtins.tuple.__contains__", contains},
+    {"builtins.set.__contains__", contains},
+    {"builtins.frozenset.__contains__", contains},
     {"builtins.dict.get", dict_get},
     {"builtins.dict.__contains__", dict_contains},
     {"builtins.dict.__setitem__", dict_setitem},
@@ -391,10 +446,13 @@ const Row rows[] = {
     {"builtins.list.copy", shallow},
     {"builtins.list.extend", extend},
     {"builtins.list.sort", list_sort},
+    {"pellucid.polyfills_language.order_of", order_of},
+    {"pellucid.polyfills_language.refuse_sort", refuse_sort},
     {"builtins.list.index", search},
     {"builtins.list.count", search},
     {"builtins.list.remove", search},
     {"builtins.list.__init__", list_init},
+    {"builtins.list.__getitem__", list_getitem},
     {"builtins.list.__len__", shallow},
     {"builtins.tuple.index", search},
     {"builtins.tuple.count", search},

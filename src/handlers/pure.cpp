@@ -141,6 +141,7 @@ const Row rows[] = {
     MATH("tanh"),
     MATH("trunc"),
     MATH("ulp"),
+    {"posix.fspath", pure},
     {"sys.intern", pure},
     {"sys.getrecursionlimit", refuse},
     {"sys.getsizeof", refuse},

@@ -34,12 +34,7 @@ Result getitem(Tracer& t, PyObject* f, Args args, Continuation then) {
 }
 Result setitem(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() != 3) return run_native(t, f, args, std::move(then));
-  Result r = t.store_subscript(args[0], args[1], args[2]);
-  if (r.did == Result::Did::Pushed) {
-    t.top()->then = Continuation(K::Replace, Py_None).before(std::move(then));
-    return r;
-  }
-  return t.settle(std::move(then), r.did == Result::Did::Raised ? std::move(r) : Result::none());
+  return t.as_none(t.store_subscript(args[0], args[1], args[2]), std::move(then));
 }
 Result contains(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() != 2) return run_native(t, f, args, std::move(then));
@@ -179,16 +174,20 @@ Result cached_call(Tracer& t, PyObject* self, Args args, Continuation then) {
       t.guard(objects::Kind::ID_MATCH, t.source_of(value), py::Owned<>::share(value));
     }
   }
+  auto wrapped = py::take(PyObject_GetAttr(self, names().__wrapped__));
+  // The function may run now, once for all: not one that shares variables with the program around it.
+  native = native && !(PyFunction_Check(wrapped.get()) && PyFunction_GET_CLOSURE(wrapped.get()) != nullptr);
   if (native && t.is_outside(self)) {
+    if (const objects::Source* source = t.source_of(self); source->step != source::Step::Const)
+      t.guard(objects::Kind::ID_MATCH, source, py::Owned<>::share(self));
     auto value = py::Owned<>::steal(PyObject_Vectorcall(self, args.values.data(), args.size(), args.kwnames));
     if (!value) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
     guard_cache_entry(t, self, args);
     t.saw_constant(value.get());
     return t.settle(std::move(then), Result::of(std::move(value)));
   }
-  auto wrapped = py::take(PyObject_GetAttr(self, names().__wrapped__));
-  t.saw_constant(wrapped.get());
-  return t.call(wrapped.get(), args, std::move(then));
+  // With other arguments only the cache knows whether the function is to be called.
+  t.unsupported(Reason::UntracedCallable, {{"callee", "an lru_cache that is asked for tensors or new objects"}});
 }
 
 // A weak reference never changes its target, so the reference's identity settles what it gives while the target lives.
@@ -290,12 +289,33 @@ Result gen_send(Tracer& t, PyObject* f, Args args, Continuation then) {
 Result gen_close(Tracer& t, PyObject*, Args args, Continuation then) { return t.close(args[0], std::move(then)); }
 
 Result gen_throw(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() < 2) t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
-  PyObject* given = args.size() >= 3 && PyExceptionInstance_Check(args[2]) ? args[2] : args[1];
-  if (args.kwnames != nullptr || !PyExceptionInstance_Check(given) ||
-      (args.size() > 3 && args[3] != Py_None && !PyTraceBack_Check(args[3])))
+  if (args.size() < 2 || args.size() > 4 || args.kwnames != nullptr)
     t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
-  return t.throw_into(args[0], py::Owned<>::share(given), std::move(then));
+  if (args.size() == 2 && PyExceptionInstance_Check(args[1]))
+    return t.throw_into(args[0], py::Owned<>::share(args[1]), std::move(then));
+  return t.call_polyfill("generator_throw", args.values, std::move(then));
+}
+
+Result group_part(Tracer& t, PyObject* f, Args args, const char* polyfill, Continuation then) {
+  const bool types = args.size() == 2 && (PyType_Check(args[1]) || PyTuple_Check(args[1]));
+  PyObject* derive = args.size() == 2 ? t.type_lookup(Py_TYPE(args[0]), "derive") : nullptr;
+  if (args.size() != 2 || (types && derive != nullptr && !PyFunction_Check(derive)))
+    return run_native(t, f, args, std::move(then));
+  return t.call_polyfill(polyfill, args.values, std::move(then));
+}
+Result group_split(Tracer& t, PyObject* f, Args args, Continuation then) {
+  return group_part(t, f, args, "group_split", std::move(then));
+}
+Result group_subgroup(Tracer& t, PyObject* f, Args args, Continuation then) {
+  return group_part(t, f, args, "group_subgroup", std::move(then));
+}
+Result group_derive(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+  PyObject* values[] = {args[0], t.touch(t.original(args[1]))};
+  return run_native(t, f, Args{values, nullptr}, std::move(then));
+}
+Result add_note(Tracer& t, PyObject*, Args args, Continuation then) {
+  return t.call_polyfill("add_note", args, std::move(then));
 }
 
 // ---- effects that may wait until the graph has run: their arguments are known now, nothing depends on their result
@@ -367,7 +387,7 @@ Result about_constant(Tracer& t, PyObject* f, Args args, Continuation then) {
 Result proxy_method(Tracer& t, PyObject* f, Args args, Continuation then) {
   const objects::Source* source = args.size() >= 1 ? t.source_of(args[0]) : nullptr;
   // Signature.parameters is the proxy whose mapping nobody can change; a class's __dict__ is not.
-  const bool parameters = source != nullptr && PyUnicode_Check(source->operand.get()) &&
+  const bool parameters = source != nullptr && source->operand && PyUnicode_Check(source->operand.get()) &&
                           PyUnicode_CompareWithASCIIString(source->operand.get(), "_parameters") == 0;
   if (source == nullptr || !(parameters || source->step == source::Step::Const))
     t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
@@ -488,6 +508,10 @@ const Row rows[] = {
     {"pellucid._core.TracedGenerator.send", gen_send},
     {"pellucid._core.TracedGenerator.throw", gen_throw},
     {"pellucid._core.TracedGenerator.close", gen_close},
+    {"builtins.BaseExceptionGroup.split", group_split},
+    {"builtins.BaseExceptionGroup.subgroup", group_subgroup},
+    {"builtins.BaseExceptionGroup.derive", group_derive},
+    {"builtins.BaseException.add_note", add_note},
     {"logging.Logger.debug", log},
     {"logging.Logger.info", log},
     {"logging.Logger.warning", log},

@@ -41,6 +41,7 @@ Result refuse(Tracer&, PyObject* callable, Args args, Continuation then);
 Result run_native(Tracer&, PyObject* callable, Args args,
                   Continuation then);  // the real call, exceptions become the program's
 
-extern const std::span<const Row> kBuiltinRows, kContainerRows, kPureRows, kTorchRows, kPythonRows, kExceptionRows;
+extern const std::span<const Row> kBuiltinRows, kContainerRows, kPureRows, kTorchRows, kPythonRows, kExceptionRows,
+    kClassRows;
 
 }  // namespace pellucid::handlers

@@ -19,10 +19,6 @@ PyObject* object_setattr() {
   return slot;
 }
 bool is_data_descriptor(PyObject* meta) { return Py_TYPE(meta)->tp_descr_set != nullptr; }
-// Classes of Python code: their attributes, bases and slots may be set at any time.
-bool is_mutable_class(PyTypeObject* type) {
-  return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && !PyType_HasFeature(type, Py_TPFLAGS_IMMUTABLETYPE);
-}
 bool has_python_get(PyObject* meta) {
   PyObject* get = py::type_lookup(Py_TYPE(meta), names().__get__);
   return get != nullptr && PyFunction_Check(get);
@@ -30,6 +26,8 @@ bool has_python_get(PyObject* meta) {
 }  // namespace
 
 PyObject* Tracer::type_lookup(PyTypeObject* type, PyObject* name) {
+  if (is_made(reinterpret_cast<PyObject*>(type)) || (classes_changed_ && changes_classes_of(type)))
+    return mro_lookup(type, 0, name);
   PyObject* found = py::type_lookup(type, name);
   const auto held = py::Owned<>::share(found);  // making the payload may start the collector
   const Source* source = capture_->sources.constant(reinterpret_cast<PyObject*>(type));
@@ -45,8 +43,8 @@ PyObject* Tracer::type_lookup(PyTypeObject* type, const char* name) {
   return type_lookup(type, py::interned(name).get());
 }
 
-Result Tracer::attribute_error(PyObject* object, PyObject* name) {
-  // The message is CPython's; object and name are set as the interpreter does.
+Result Tracer::attribute_error(PyObject* object, PyObject* name, bool told) {
+  // The message is CPython's; object and name are set as the interpreter does where it reads.
   std::string text;
   if (PyType_Check(object)) {
     text = std::string("type object '") + reinterpret_cast<PyTypeObject*>(object)->tp_name + "' has no attribute '" +
@@ -56,6 +54,7 @@ Result Tracer::attribute_error(PyObject* object, PyObject* name) {
   }
   auto message = py::str(text);
   auto error = py::take(PyObject_CallOneArg(PyExc_AttributeError, message.get()));
+  if (!told) return raise(std::move(error));
   py::check(PyObject_SetAttrString(error.get(), "name", name));
   py::check(PyObject_SetAttrString(error.get(), "obj", object));
   return raise(std::move(error));
@@ -129,7 +128,13 @@ Result Tracer::native_attribute(PyObject* object, PyObject* name) {
   if (is_unknown_of_exception(object, name) && !is_outside(object))
     unsupported(Reason::StackInspection, {{"callee", "'" + py::text_of(name) + "' of an exception"}});
   auto value = py::Owned<>::steal(PyObject_GetAttr(object, name));
-  if (!value) return raise_pending(py::PythonError());
+  if (!value) {
+    PyObject* slot = py::type_lookup(Py_TYPE(object), name);
+    const Source* source = source_of(object);
+    if (source != nullptr && slot != nullptr && Py_IS_TYPE(slot, &PyMemberDescr_Type))
+      guard(Kind::SLOT_EMPTY, source, py::Owned<>::share(slot), 1);
+    return raise_pending(py::PythonError());
+  }
   if (const Source* source = source_of(object)) {
     // C descriptors of functions, classes and instances read state that may be set; the other objects known by identity
     // never change.
@@ -168,13 +173,6 @@ Result Tracer::enum_attribute(PyObject* member, PyObject* name) {
   return Result::of(std::move(value));
 }
 
-// Where a class looks things up: assigning __bases__ of it or of a base gives it another __mro__.
-void Tracer::guard_mro(PyTypeObject* type) {
-  if (!is_mutable_class(type)) return;
-  const Source* source = capture_->sources.constant(reinterpret_cast<PyObject*>(type));
-  guard(Kind::ID_MATCH, capture_->sources.member(source, names().__mro__), py::Owned<>::share(type->tp_mro));
-}
-
 Result Tracer::bind(PyObject* meta, PyObject* object, PyObject* type, Continuation then) {
   PyTypeObject* kind = Py_TYPE(meta);
   if (kind->tp_descr_get == nullptr) return settle(std::move(then), Result::of(py::Owned<>::share(meta)));
@@ -185,7 +183,10 @@ Result Tracer::bind(PyObject* meta, PyObject* object, PyObject* type, Continuati
   if (PyObject_TypeCheck(meta, &PyProperty_Type)) {
     if (object == nullptr) return settle(std::move(then), Result::of(py::Owned<>::share(meta)));
     auto fget = py::take(PyObject_GetAttr(meta, names().fget));
-    if (fget.get() == Py_None) return settle(std::move(then), raise(PyExc_AttributeError, "unreadable attribute"));
+    if (fget.get() == Py_None) {
+      (void)PyProperty_Type.tp_descr_get(meta, object, type);  // CPython words the error
+      return settle(std::move(then), raise_pending(py::PythonError()));
+    }
     saw_constant(fget.get());
     return call1(fget.get(), object, std::move(then));
   }
@@ -276,22 +277,12 @@ Result Tracer::super_getattr(PyObject* super, PyObject* name, Continuation then)
   auto self_class = py::take(PyObject_GetAttrString(super, "__self_class__"));
   if (self_class.get() == Py_None || name == names().__class__)
     return settle(std::move(then), native_attribute(super, name));
-  guard_mro(reinterpret_cast<PyTypeObject*>(self_class.get()));
-  PyObject* mro = reinterpret_cast<PyTypeObject*>(self_class.get())->tp_mro;
-  const Py_ssize_t count = PyTuple_GET_SIZE(mro);
+  auto* type = reinterpret_cast<PyTypeObject*>(self_class.get());
+  guard_mro(type);
+  const Py_ssize_t count = PyTuple_GET_SIZE(type->tp_mro);
   Py_ssize_t i = 0;
-  while (i < count && PyTuple_GET_ITEM(mro, i) != this_class.get()) ++i;
-  for (++i; i < count; ++i) {
-    PyObject* dict = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i))->tp_dict;
-    saw_constant(PyTuple_GET_ITEM(mro, i));
-    const Source* source = capture_->sources.constant(dict);
-    PyObject* found = PyDict_GetItemWithError(dict, name);
-    if (found == nullptr) {
-      guard(Kind::DICT_CONTAINS, source, py::Owned<>::share(name), 0);
-      continue;
-    }
-    guard(Kind::ID_MATCH, capture_->sources.dict_item(source, name), py::Owned<>::share(found));
-    saw_constant(found);
+  while (i < count && PyTuple_GET_ITEM(type->tp_mro, i) != this_class.get()) ++i;
+  if (PyObject* found = mro_lookup(type, i + 1, name)) {
     PyObject* object = self.get() == self_class.get() ? nullptr : self.get();
     return bind(found, object, self_class.get(), std::move(then));
   }
@@ -314,9 +305,12 @@ Result Tracer::generic_getattr(PyObject* object, PyObject* name, Continuation th
       return settle(std::move(then), Result::of(py::Owned<>::share(reinterpret_cast<PyObject*>(type))));
     }
     if (Py_IS_TYPE(meta, &PyGetSetDescr_Type) || Py_IS_TYPE(meta, &PyMemberDescr_Type)) {
-      if (is_slot_written(object, name))
-        unsupported(Reason::UnsupportedProtocol,
-                    {{"protocol", "reading a slot that was written"}, {"type", type->tp_name}});
+      if (Py_IS_TYPE(meta, &PyMemberDescr_Type)) {
+        if (const AttributeWrite* written = written_attribute(object, name)) {
+          if (!written->value) return settle(std::move(then), attribute_error(object, name));
+          return settle(std::move(then), Result::of(written->value.copy()));
+        }
+      }
       return settle(std::move(then), native_attribute(object, name));
     }
     return bind(meta, object, reinterpret_cast<PyObject*>(type), std::move(then));
@@ -431,13 +425,6 @@ Result Tracer::special(PyObject* object, const char* name, std::span<PyObject* c
   return call(bound.value.get(), Args{args, nullptr}, std::move(then));
 }
 
-bool Tracer::is_slot_written(PyObject* object, PyObject* name) const {
-  for (const Effect& effect : slot_effects_) {
-    if (effect.target.get() == object && effect.name.get() == name) return true;
-  }
-  return false;
-}
-
 Result Tracer::generic_setattr(PyObject* object, PyObject* name, PyObject* value) {
   object = original(object);
   PyTypeObject* type = Py_TYPE(object);
@@ -445,9 +432,10 @@ Result Tracer::generic_setattr(PyObject* object, PyObject* name, PyObject* value
   if (meta != nullptr && is_data_descriptor(meta)) {
     if (Py_IS_TYPE(meta, &PyProperty_Type)) {
       auto setter = py::take(PyObject_GetAttrString(meta, value == nullptr ? "fdel" : "fset"));
-      if (setter.get() == Py_None)
-        return raise(PyExc_AttributeError, std::string("property '") + py::text_of(name) + "' of '" + type->tp_name +
-                                               "' object has no setter");
+      if (setter.get() == Py_None) {
+        PyProperty_Type.tp_descr_set(meta, object, value);  // CPython words the error
+        return raise_pending(py::PythonError());
+      }
       saw_constant(setter.get());
       if (value == nullptr) return call1(setter.get(), object, Continuation(C::Drop));
       return call2(setter.get(), object, value, Continuation(C::Drop));
@@ -458,6 +446,8 @@ Result Tracer::generic_setattr(PyObject* object, PyObject* name, PyObject* value
       if (value == nullptr) return call2(set, meta, object, Continuation(C::Drop));
       return call3(set, meta, object, value, Continuation(C::Drop));
     }
+    if (is_outside(object) && Py_IS_TYPE(meta, &PyMemberDescr_Type) && cat_of(type) == Cat::Instance)
+      return slot_setattr(object, meta, name, value);
     if (is_outside(object) || cat_of(type) == Cat::Tensor) {
       unsupported(Reason::UnsupportedMutation,
                   {{"target", std::string("attribute '") + py::text_of(name) + "' of a " + type->tp_name}});
@@ -470,8 +460,8 @@ Result Tracer::generic_setattr(PyObject* object, PyObject* name, PyObject* value
     return Result::done();
   }
   Result dict = instance_dict(object);
-  if (!dict.is_value()) return attribute_error(object, name);
-  if (value == nullptr && instance_get(object, name) == nullptr) return attribute_error(object, name);
+  if (!dict.is_value()) return attribute_error(object, name, false);
+  if (value == nullptr && instance_get(object, name) == nullptr) return attribute_error(object, name, false);
   dict_set(dict.value.get(), name, value);
   return Result::done();
 }
@@ -481,11 +471,11 @@ Result Tracer::setattr(PyObject* object, PyObject* name, PyObject* value) {
   object = original(object);
   PyTypeObject* type = Py_TYPE(object);
   const Cat cat = cat_of(type);
-  if (cat == Cat::Type) unsupported(Reason::UnsupportedMutation, {{"target", "a class"}});
+  if (cat == Cat::Type) return class_setattr(object, name, value);
   if (cat == Cat::Module) {
     PyObject* dict = PyModule_GetDict(object);
     saw_constant(dict);
-    if (value == nullptr && !dict_contains(dict, name)) return attribute_error(object, name);
+    if (value == nullptr && !dict_contains(dict, name)) return attribute_error(object, name, false);
     dict_set(dict, name, value);
     return Result::done();
   }

@@ -63,10 +63,11 @@ struct Capture {
   std::unordered_map<const graph::Node*, PyObject*> input_of;  // placeholder -> the real tensor met during capture
   // ids of objects that the region made: good as keys inside it, meaningless outside, so they must not leave.
   std::unordered_set<PyObject*> region_ids;
-  std::vector<py::Owned<>> alive;  // keeps every key of these maps alive
-  std::vector<std::string> notes;  // deferred decisions worth showing in explain
-  std::int64_t instructions = 0;   // executed symbolically
-  int returned_at = -1;            // byte offset of the instruction of `function` that ends the region
+  std::unordered_set<PyObject*> made_classes;  // by the region: every call makes its own, so they must not leave
+  std::vector<py::Owned<>> alive;              // keeps every key of these maps alive
+  std::vector<std::string> notes;              // deferred decisions worth showing in explain
+  std::int64_t instructions = 0;               // executed symbolically
+  int returned_at = -1;                        // byte offset of the instruction of `function` that ends the region
 };
 
 }  // namespace pellucid::objects

@@ -60,6 +60,13 @@ bool hashes_in_python(PyTypeObject* type) {
 }
 }  // namespace
 
+void Tracer::refuse_finalizer(PyObject* value) {
+  PyTypeObject* type = Py_TYPE(value);
+  if (type->tp_finalize == nullptr || !is_mutable_class(type)) return;
+  if (py::type_lookup(type, names().__del__) != nullptr)
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "__del__"}, {"type", type->tp_name}});
+}
+
 bool Tracer::hashable_natively(PyObject* key) {
   const Cat cat = cat_of(key);
   switch (cat) {
@@ -78,6 +85,7 @@ bool Tracer::hashable_natively(PyObject* key) {
     case Cat::List:
     case Cat::Dict:
     case Cat::Set:
+      return Py_TYPE(key)->tp_hash == PyObject_HashNotImplemented;  // the TypeError is C code's
     case Cat::Generator:
       return false;
     default:
@@ -232,6 +240,9 @@ PyObject* Tracer::writable(PyObject* container) {
   }
   Shadow& shadow = shadow_of(container, true);
   if (cat_of(container) == Cat::Dict) touch(container);
+  if (!shadow.changed && cat_of(container) == Cat::List) {
+    for (const auto& item : items_now(container)) refuse_finalizer(item.get());
+  }
   shadow.changed = true;
   return shadow.object.get();
 }
@@ -272,6 +283,7 @@ Result Tracer::dict_get(PyObject* dict, PyObject* key, bool* found) {
 void Tracer::guard_replay(PyObject* dict, const Shadow& shadow, PyObject* key, PyObject* value, bool again) {
   PyObject* before = PyDict_GetItemWithError(dict, key);
   if (before == nullptr && PyErr_Occurred()) py::throw_pending();
+  if (before != nullptr) refuse_finalizer(before);
   if (before != nullptr && before == value) {
     auto held = py::Owned<>::share(before);
     saw(before, capture_->sources.dict_item(source_of(dict), key));

@@ -39,6 +39,16 @@ void Tracer::add_effects() {
     effect.value = it->second.object.copy();
     effects.push_back(std::move(effect));
   }
+  for (PyObject* object : order_of_attribute_effects_) {
+    for (AttributeWrite& write : attribute_effects_[object]) {
+      if (!write.value && !write.was_there) continue;
+      Effect& effect = effects.emplace_back();
+      effect.kind = Effect::Kind::SetAttr;
+      effect.target = py::Owned<>::share(object);
+      effect.name = std::move(write.name);
+      effect.value = std::move(write.value);
+    }
+  }
   for (auto& [cell, value] : cell_values_) {
     Effect effect;
     effect.kind = Effect::Kind::SetCell;

@@ -54,6 +54,7 @@ struct Frame {
   PyObject* builtins = nullptr;
   std::vector<py::Owned<>> fast;  // co_nlocalsplus
   std::vector<py::Owned<>> stack;
+  py::Owned<> names;         // the namespace of a class body
   int next = 0;              // byte offset of the next instruction
   int at = 0;                // byte offset of the instruction that runs (of its first EXTENDED_ARG)
   std::int64_t at_step = 0;  // the executor's step that began it

@@ -56,7 +56,14 @@ static bool only_atoms(PyObject* tuple) {
   return true;
 }
 
+void Tracer::made(PyObject* object) {
+  made_functions.insert(object);
+  if (PyType_Check(object)) capture_->made_classes.insert(object);
+  keep(object);
+}
+
 void Tracer::saw_constant(PyObject* value) {
+  if (is_made(value)) return;
   const Cat cat = cat_of(value);
   if (is_atom(cat) || cat == Cat::Range || cat == Cat::Slice) return;
   saw(value, capture_->sources.constant(value));

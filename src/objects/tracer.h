@@ -91,7 +91,10 @@ class Tracer {
   virtual Result throw_into(PyObject* generator, py::Owned<> instance, Continuation then) = 0;
   virtual Result close(PyObject* generator, Continuation then) = 0;
   virtual Result inline_function(PyObject* function, Args args, Continuation then) = 0;
+  virtual Result make_instance(PyObject* type, Args args, Continuation then) = 0;  // __new__, then __init__
 
+  // The result of setattr, setitem and their like (nothing to push) as that of a call which gives None.
+  Result as_none(Result result, Continuation then);
   Result call1(PyObject* callable, PyObject* a, Continuation then = {});
   Result call2(PyObject* callable, PyObject* a, PyObject* b, Continuation then = {});
   Result call3(PyObject* callable, PyObject* a, PyObject* b, PyObject* c, Continuation then = {});
@@ -102,6 +105,7 @@ class Tracer {
   // ---- the program's exceptions
   Result raise(py::Owned<> instance);  // with __context__ from what is being handled
   Result raise(PyObject* type, const std::string& message);
+  Result raise_name_error(PyObject* name, const std::string& message);
   Result raise_pending(const py::PythonError& error);  // an exception of a C function that ran for real
   py::Owned<> exception;                               // set while Raised travels
 
@@ -114,7 +118,9 @@ class Tracer {
   std::string module_path(const Source* source) const;  // "L['self'].h.0": as the program read the module last
   void guard(Kind kind, const Source* source, py::Owned<> operand = {}, std::int64_t number = 0,
              const Source* other = nullptr);
-  void keep(PyObject* object);              // alive until the capture is dropped
+  void keep(PyObject* object);  // alive until the capture is dropped
+  // What the region lets go of has a __del__, which would run too late.
+  void refuse_finalizer(PyObject* value);
   void guard_function(PyObject* function);  // __code__, defaults, kwdefaults as they are now
 
   // ---- containers from outside (containers.cpp). `readable` is what C code may look at once its contents were
@@ -150,8 +156,13 @@ class Tracer {
   Result setattr(PyObject* object, PyObject* name, PyObject* value);  // null value deletes; user __setattr__ is called
   Result generic_getattr(PyObject* object, PyObject* name, Continuation then = {});  // object.__getattribute__
   Result generic_setattr(PyObject* object, PyObject* name, PyObject* value);         // object.__setattr__
+  Result type_setattr(PyObject* type, PyObject* name, PyObject* value);              // type.__setattr__
   PyObject* type_lookup(PyTypeObject* type, PyObject* name);  // guarded MRO look-up; borrowed or null
   PyObject* type_lookup(PyTypeObject* type, const char* name);
+  // The same from the `first` class of the MRO on, each class's own dict guarded: as super() looks up, and in classes
+  // that the region makes or changes.
+  PyObject* mro_lookup(PyTypeObject* type, Py_ssize_t first, PyObject* name);
+  void guard_mro(PyTypeObject* type);
   PyObject* instance_get(PyObject* object, PyObject* name);  // entry of the instance dict, guarded; borrowed or null
   Result instance_dict(PyObject* object);                    // obj.__dict__
   Result type_getattr(PyObject* type, PyObject* name, Continuation then = {});
@@ -184,6 +195,8 @@ class Tracer {
   std::unordered_map<PyObject*, graph::Node*>
       contexts;  // context managers of torch entered in the region -> the node that enters
   std::unordered_set<PyObject*> made_functions;  // functions, cells and classes made by the region
+  bool is_made(PyObject* object) const { return made_functions.contains(object); }
+  void made(PyObject* object);  // a new function, cell or class
 
   const char* doing = "runs";  // what the current operation is, for guard messages
 
@@ -202,14 +215,22 @@ class Tracer {
   Contents deep_touch_inner(PyObject* value, int depth);
   void add_aliasing_guards();
   void add_effects();
-  bool is_slot_written(PyObject* object, PyObject* name) const;
+  struct AttributeWrite {
+    py::Owned<> name, value;  // no value: deleted
+    bool was_there;           // before the region; known of what is deleted
+  };
+  const AttributeWrite* written_attribute(PyObject* object, PyObject* name) const;  // a slot or class attribute
+  void write_attribute(PyObject* object, PyObject* name, PyObject* value, bool was_there = true);
+  bool delete_attribute(PyObject* object, PyObject* name, bool was_there);
+  bool changes_classes_of(PyTypeObject* type) const;
+  Result class_setattr(PyObject* type, PyObject* name, PyObject* value);
+  Result slot_setattr(PyObject* object, PyObject* slot, PyObject* name, PyObject* value);
   Result super_getattr(PyObject* super, PyObject* name, Continuation then);
   Result module_getattr(PyObject* module, PyObject* name);
   Result native_attribute(PyObject* object, PyObject* name);
   Result enum_attribute(PyObject* member, PyObject* name);
   void guard_generic_getattr(PyTypeObject* type);
-  void guard_mro(PyTypeObject* type);
-  Result attribute_error(PyObject* object, PyObject* name);
+  Result attribute_error(PyObject* object, PyObject* name, bool told = true);
   Result wrap_torch_result(graph::Op op, PyObject* target, Args args, py::Owned<> result, bool mutated);
 
   std::unique_ptr<Capture> capture_;
@@ -222,7 +243,9 @@ class Tracer {
   std::unordered_set<PyObject*> touched_;
   std::unordered_set<const Source*> looked_up_;               // (type, name) pairs with a TYPE_LOOKUP guard
   std::unordered_map<const Source*, const Source*> seen_as_;  // of an object met by several paths -> the newest path
-  std::vector<Effect> slot_effects_;
+  std::unordered_map<PyObject*, std::vector<AttributeWrite>> attribute_effects_;  // of slots and classes, by object
+  std::vector<PyObject*> order_of_attribute_effects_;
+  bool classes_changed_ = false;
   std::vector<Effect> deferred_;
   std::vector<PyObject*> order_of_shadows_;
   std::vector<PyObject*> outside_;  // in order of first sight, mutable ones

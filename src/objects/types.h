@@ -37,6 +37,11 @@ enum class Cat : std::uint8_t {
 Cat cat_of(PyTypeObject* type);
 inline Cat cat_of(PyObject* object) { return cat_of(Py_TYPE(object)); }
 
+// Classes of Python code: their attributes, bases and slots may be set at any time.
+inline bool is_mutable_class(PyTypeObject* type) {
+  return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && !PyType_HasFeature(type, Py_TPFLAGS_IMMUTABLETYPE);
+}
+
 // True for types whose C-level behaviour (==, hash, repr, iteration, …) never runs Python code of the user by itself:
 // exact builtin types. Their elements still may.
 bool is_exact_builtin(PyTypeObject* type);

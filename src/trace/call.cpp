@@ -213,9 +213,8 @@ Result Executor::slot_wrapper(PyObject* callable, Args args, Continuation then, 
   PyObject* self = args[0];
   *known = true;
   const std::size_t n = args.size();
-  if (name == "__setattr__" && n == 3)
-    return settle(std::move(then), settle(Continuation(), as_none(generic_setattr(self, args[1], args[2]))));
-  if (name == "__delattr__" && n == 2) return settle(std::move(then), as_none(generic_setattr(self, args[1], nullptr)));
+  if (name == "__setattr__" && n == 3) return as_none(generic_setattr(self, args[1], args[2]), std::move(then));
+  if (name == "__delattr__" && n == 2) return as_none(generic_setattr(self, args[1], nullptr), std::move(then));
   if (name == "__getattribute__" && n == 2) {
     if (objects::cat_of(self) == Cat::Type) return type_getattr(self, args[1], std::move(then));
     if (objects::cat_of(self) == Cat::Module) return settle(std::move(then), module_getattr(self, args[1]));
@@ -236,15 +235,33 @@ Result Executor::slot_wrapper(PyObject* callable, Args args, Continuation then, 
     return settle(std::move(then),
                   same(self, args[1]) ? Result::boolean(true) : Result::of(py::Owned<>::share(Py_NotImplemented)));
   }
+  if (objects::is_exact_builtin(Py_TYPE(self))) return builtin_slot(callable, name, args, std::move(then), known);
   *known = false;
   return Result::done();
 }
 
-Result Executor::as_none(Result result) {
-  if (result.did == Result::Did::Pushed)
-    unsupported(Reason::UnsupportedProtocol,
-                {{"protocol", "object.__setattr__ that runs a descriptor"}, {"type", "instance"}});
-  return result.did == Result::Did::Raised ? std::move(result) : Result::none();
+// A special method of an exact builtin called by its name: the operator itself.
+Result Executor::builtin_slot(PyObject* callable, std::string_view name, Args args, Continuation then, bool* known) {
+  PyObject* self = args[0];
+  const std::size_t n = args.size();
+  if (n == 1) {
+    if (name == "__next__") return next(self, std::move(then));
+    if (name == "__iter__") return iterate(self, std::move(then));
+    if (name == "__len__") return length(self, std::move(then));
+    if (name == "__bool__") return truth(self, std::move(then));
+    if (name == "__repr__") return to_text(self, "__repr__", std::move(then));
+    if (name == "__str__") return to_text(self, "__str__", std::move(then));
+  }
+  if (n == 2 && name == "__getitem__") return subscript(self, args[1], std::move(then));
+  if (n == 2 && name == "__contains__") return contains(self, args[1], std::move(then));
+  if (n == 2 && name == "__delitem__") return as_none(store_subscript(self, args[1], nullptr), std::move(then));
+  if (n == 3 && name == "__setitem__") return as_none(store_subscript(self, args[1], args[2]), std::move(then));
+  bool atoms = true;
+  for (PyObject* value : args.values)
+    atoms = atoms && objects::is_atom(objects::cat_of(value)) && objects::cat_of(value) != Cat::EnumMember;
+  if (atoms) return handlers::pure(*this, callable, args, std::move(then));
+  *known = false;
+  return Result::done();
 }
 
 Result Executor::initialise_instance(py::Owned<> instance, PyObject* type, Args args, Continuation then) {
@@ -306,10 +323,16 @@ Result Executor::call_type(PyObject* callable, Args args, Continuation then) {
       if (PyFunction_Check(meta_call)) return call(meta_call, Args{values, args.kwnames}, std::move(then));
     }
   }
+  return make_instance(callable, args, std::move(then));
+}
+
+Result Executor::make_instance(PyObject* callable, Args args, Continuation then) {
+  auto* type = reinterpret_cast<PyTypeObject*>(callable);
   doing = "makes an instance";
   const Cat cat = objects::cat_of(type);
   PyObject* made_by = type_lookup(type, names().__new__);
-  if (made_by == nullptr || cat == Cat::Tensor || cat == Cat::Type || cat == Cat::Module) {
+  const bool makes_class = PyType_IsSubtype(type, &PyType_Type) != 0;
+  if (made_by == nullptr || cat == Cat::Tensor || (cat == Cat::Type && !makes_class) || cat == Cat::Module) {
     unsupported(Reason::UntracedCallable, {{"callee", std::string("the class ") + type->tp_name}});
   }
   PyObject* function = made_by;
@@ -319,7 +342,7 @@ Result Executor::call_type(PyObject* callable, Args args, Continuation then) {
     function = unwrapped.get();
     saw_constant(function);
   }
-  if (PyFunction_Check(function)) {
+  if (PyFunction_Check(function) || makes_class) {
     std::vector<PyObject*> values{callable};
     values.insert(values.end(), args.values.begin(), args.values.end());
     auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.values.size())));
@@ -355,7 +378,11 @@ Result Executor::call_type(PyObject* callable, Args args, Continuation then) {
   }
   if (exception_class && py::type_lookup(type, names().__init__) != nullptr &&
       !PyFunction_Check(py::type_lookup(type, names().__init__))) {
-    return handlers::run_native(*this, callable, args, std::move(then));  // keeps its arguments, reads nothing
+    std::vector<PyObject*> values(args.values.begin(), args.values.end());
+    if (PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseExceptionGroup)) != 0) {
+      for (PyObject*& value : values) value = touch(original(value));
+    }
+    return handlers::run_native(*this, callable, Args{values, args.kwnames}, std::move(then));  // keeps its arguments
   }
   py::Owned<> instance;
   auto empty = py::take(PyTuple_New(0));
@@ -393,6 +420,8 @@ Result Executor::call_ex(PyObject* callable, PyObject* positional, PyObject* kwa
     if (!named.empty()) kwnames = py::take(PyTuple_New(static_cast<Py_ssize_t>(named.size())));
     Py_ssize_t i = 0;
     for (const auto& [key, value] : named) {
+      if (!PyUnicode_Check(key.get()))
+        return settle(std::move(then), raise(PyExc_TypeError, "keywords must be strings"));
       PyTuple_SET_ITEM(kwnames.get(), i++, Py_NewRef(key.get()));
       values.push_back(value.get());
     }

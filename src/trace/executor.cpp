@@ -66,6 +66,7 @@ py::Owned<> Executor::run(const frames::State& state) {
     return source;
   };
   const auto meet = [&](PyObject* value) {
+    refuse_finalizer(value);
     saw(value, next_source());
     return py::Owned<>::share(value);
   };
@@ -179,6 +180,7 @@ bool Executor::can_be_told() const {
   if (exception || thrown_ || !runs_ || torn_ || !objects::abandoned().empty()) return false;
   for (const Frame* frame = top_.get(); frame != nullptr; frame = frame->back.get()) {
     if (frame->generator != nullptr || (frame->handled && frame->handled.get() != Py_None)) return false;
+    if (frame->names) return false;  // a class body
     if (frame->back && !can_wait(*frame->back, frame->then)) return false;
   }
   return true;
@@ -267,10 +269,6 @@ void Executor::finalize_abandoned() {
   raw->started = true;
   raw->frame->generator = raw;
   exception = generator.copy();  // a break from here on is one that nothing can go on behind
-  if (delegates(*raw->frame)) {
-    unsupported(Reason::UnsupportedProtocol,
-                {{"protocol", "the end of a generator that delegates"}, {"type", "generator"}});
-  }
   auto exit = py::take(PyObject_CallNoArgs(PyExc_GeneratorExit));
   throw_into(generator.get(), std::move(exit), Continuation(Continuation::Kind::Finalize));
   exception = std::move(thrown_);

@@ -43,9 +43,10 @@ class Executor final : public objects::Tracer {
                  Continuation then);  // f(*positional, **kwargs)
   Result call_function(PyObject* function, Args args, Continuation then);
   Result call_type(PyObject* type, Args args, Continuation then);
+  Result make_instance(PyObject* type, Args args, Continuation then) override;
   Result call_native(PyObject* callable, Args args, Continuation then);
   Result slot_wrapper(PyObject* callable, Args args, Continuation then, bool* known);
-  Result as_none(Result result);
+  Result builtin_slot(PyObject* callable, std::string_view name, Args args, Continuation then, bool* known);
   Result inline_function(PyObject* function, Args args, Continuation then) override;
   Result initialise_instance(py::Owned<> instance, PyObject* type, Args args, Continuation then);
 
@@ -53,6 +54,8 @@ class Executor final : public objects::Tracer {
   Result resume(PyObject* generator, PyObject* value, Continuation then) override;
   Result throw_into(PyObject* generator, py::Owned<> instance, Continuation then) override;
   Result close(PyObject* generator, Continuation then) override;
+  Result throw_through(PyObject* generator, py::Owned<> instance, Continuation then);  // delegation.cpp
+  Result throw_into_inner(Frame& body, py::Owned<> instance);
   Next yield_value(Frame& frame);
   Next return_generator(Frame& frame);
   Next return_value(Frame& frame);

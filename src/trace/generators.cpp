@@ -51,11 +51,7 @@ Result Executor::throw_into(PyObject* object, py::Owned<> instance, Continuation
     exception = std::move(instance);
     return settle(std::move(then), Result::raised());
   }
-  Frame* body = generator->frame;
-  if (delegates(*body)) {  // the exception belongs to the inner iterator first
-    unsupported(Reason::UnsupportedProtocol,
-                {{"protocol", "throw into a generator that delegates"}, {"type", "generator"}});
-  }
+  if (delegates(*generator->frame)) return throw_through(object, std::move(instance), std::move(then));
   std::unique_ptr<Frame> frame(std::exchange(generator->frame, nullptr));
   generator->running = true;
   frame->then = std::move(then);
@@ -74,13 +70,9 @@ Result Executor::close(PyObject* object, Continuation then) {
     return settle(std::move(then), Result::none());
   }
   Handler handler;
-  if (!find_handler(*generator->frame->info, generator->frame->at, &handler)) {
+  if (!delegates(*generator->frame) && !find_handler(*generator->frame->info, generator->frame->at, &handler)) {
     delete std::exchange(generator->frame, nullptr);
     return settle(std::move(then), Result::none());
-  }
-  if (delegates(*generator->frame)) {
-    unsupported(Reason::UnsupportedProtocol,
-                {{"protocol", "close() inside a try or with block that delegates"}, {"type", "generator"}});
   }
   auto exit = py::take(PyObject_CallNoArgs(PyExc_GeneratorExit));
   return throw_into(object, std::move(exit), Continuation(K::Close).before(std::move(then)));

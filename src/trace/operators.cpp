@@ -270,9 +270,11 @@ Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation t
       return native(readable(left), readable(right));
     if (is_container(a) && is_container(b) && a != b && op == Py_EQ && a != Cat::Set && a != Cat::FrozenSet)
       return settle(std::move(then), Result::boolean(false));
-    if ((a == Cat::List || a == Cat::Tuple) && a == b && (op == Py_EQ || op == Py_NE)) {
-      PyObject* args[] = {left, right};
-      return call_polyfill(op == Py_EQ ? "sequence_eq" : "sequence_ne", args, std::move(then));
+    const bool dicts = PyDict_CheckExact(left) && PyDict_CheckExact(right) && (op == Py_EQ || op == Py_NE);
+    if (((a == Cat::List || a == Cat::Tuple) && a == b) || dicts) {
+      auto operation = py::take(PyLong_FromLong(op));
+      PyObject* args[] = {left, right, operation.get()};
+      return call_polyfill(dicts ? "dict_compare" : "sequence_compare", args, std::move(then));
     }
     if ((is_container(a) != is_container(b)) && (op == Py_EQ || op == Py_NE))
       return settle(std::move(then), Result::boolean(op == Py_NE));
@@ -281,7 +283,12 @@ Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation t
   auto by_identity = [](Cat c) {
     return c == Cat::Type || c == Cat::Function || c == Cat::Builtin || c == Cat::Module || c == Cat::Code;
   };
-  if ((by_identity(a) || by_identity(b)) && (op == Py_EQ || op == Py_NE) && a != Cat::Instance && b != Cat::Instance) {
+  const bool of_metaclass = (a == Cat::Type && has_python_method(*this, left, kComparisons[op])) ||
+                            (b == Cat::Type && has_python_method(*this, right, kComparisons[op])) ||
+                            (op == Py_NE && ((a == Cat::Type && has_python_method(*this, left, "__eq__")) ||
+                                             (b == Cat::Type && has_python_method(*this, right, "__eq__"))));
+  if ((by_identity(a) || by_identity(b)) && (op == Py_EQ || op == Py_NE) && a != Cat::Instance && b != Cat::Instance &&
+      !of_metaclass) {
     if (a == Cat::Builtin && a == b) return native(left, right);  // two bound C methods may be equal without being one
     return settle(std::move(then), Result::boolean(same(left, right) == (op == Py_EQ)));
   }
@@ -334,11 +341,11 @@ Result Executor::unary(PyObject* value, int opcode, Continuation then) {
   }
   bool found = false;
   if (type_lookup(Py_TYPE(value), method) != nullptr) return special(value, method, {}, std::move(then), &found);
-  return raise(PyExc_TypeError, std::string("bad operand type for unary ") +
-                                    (opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE)   ? "-"
-                                     : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? "+"
-                                                                                                    : "~") +
-                                    ": '" + Py_TYPE(value)->tp_name + "'");
+  const char* symbol = opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE)   ? "-"
+                       : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? "+"
+                                                                                      : "~";
+  return settle(std::move(then), raise(PyExc_TypeError, std::string("bad operand type for unary ") + symbol + ": '" +
+                                                            Py_TYPE(value)->tp_name + "'"));
 }
 
 }  // namespace pellucid::trace

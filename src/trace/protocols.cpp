@@ -13,6 +13,14 @@ namespace {
 
 PyObject* operator_function(const char* name) { return py::import_attr("operator", name).release(); }
 
+// Subscripting a class of typing makes an alias of it: native, nothing of the user's runs.
+bool is_typing(PyObject* cls) {
+  static PyObject* const generic = py::import_attr("typing", "Generic").release();
+  static PyObject* const name = py::interned("__class_getitem__").release();
+  return py::type_lookup(reinterpret_cast<PyTypeObject*>(cls), name) ==
+         py::type_lookup(reinterpret_cast<PyTypeObject*>(generic), name);
+}
+
 bool python_slot(objects::Tracer& tracer, PyObject* value, PyObject* name) {
   PyObject* found = tracer.type_lookup(Py_TYPE(value), name);
   return found != nullptr && PyFunction_Check(found);
@@ -331,14 +339,26 @@ Result Executor::subscript(PyObject* container, PyObject* key, Continuation then
     if (PySlice_Check(key) && cat != Cat::Deque) {
       auto* s = reinterpret_cast<PySliceObject*>(key);
       for (PyObject* part : {s->start, s->stop, s->step}) {
-        if (part != Py_None && !PyLong_CheckExact(part))
-          unsupported(Reason::UnsupportedProtocol, {{"protocol", "__index__"}, {"type", Py_TYPE(part)->tp_name}});
+        if (part == Py_None || PyLong_CheckExact(part) || PyBool_Check(part)) continue;
+        PyObject* args[] = {container, key};
+        if (python_slot(*this, part, names().__index__)) return call_polyfill("slice_at", args, std::move(then));
+        unsupported(Reason::UnsupportedProtocol, {{"protocol", "__index__"}, {"type", Py_TYPE(part)->tp_name}});
       }
       touch(container);
       auto value = py::Owned<>::steal(PyObject_GetItem(readable(container), key));
       if (!value) return settle(std::move(then), raise_pending(py::PythonError()));
       return settle(std::move(then), Result::of(std::move(value)));
     }
+  }
+  if (!own && (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Deque || cat == Cat::Text || cat == Cat::Range) &&
+      !PyLong_Check(key) && !PySlice_Check(key)) {
+    PyObject* args[] = {container, key};
+    if (python_slot(*this, key, names().__index__)) return call_polyfill("item_at", args, std::move(then));
+    if (type_lookup(Py_TYPE(key), names().__index__) == nullptr) {
+      auto value = py::Owned<>::steal(PyObject_GetItem(container, key));  // CPython words the error
+      if (!value) return settle(std::move(then), raise_pending(py::PythonError()));
+    }
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "__index__"}, {"type", Py_TYPE(key)->tp_name}});
   }
   if (!own && cat == Cat::Dict) {
     if (!hashable_natively(key))
@@ -370,6 +390,16 @@ Result Executor::subscript(PyObject* container, PyObject* key, Continuation then
   }
   if (cat == Cat::Type) {
     PyObject* method = py::type_lookup(Py_TYPE(container), names().__getitem__);
+    static PyObject* const class_getitem = py::interned("__class_getitem__").release();
+    PyObject* own_item =
+        method == nullptr ? type_lookup(reinterpret_cast<PyTypeObject*>(container), class_getitem) : nullptr;
+    if (own_item != nullptr && !Py_IS_TYPE(own_item, &PyClassMethodDescr_Type) && !is_typing(container)) {
+      Result bound = type_getattr(container, class_getitem);
+      if (!bound.is_value())
+        unsupported(Reason::UnsupportedProtocol, {{"protocol", "__class_getitem__"}, {"type", type->tp_name}});
+      PyObject* args[] = {key};
+      return call(bound.value.get(), Args{args, nullptr}, std::move(then));
+    }
     if (Py_TYPE(container) == &PyType_Type || method == nullptr || objects::is_atom(objects::cat_of(key))) {
       const Contents inside = deep_touch(key);
       if (inside.tensor || inside.user)

@@ -48,11 +48,25 @@ Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
   PyObject* method = type_lookup(Py_TYPE(value), how);
   if (method != nullptr && PyFunction_Check(method))
     return special(value, how, {}, Continuation(K::Str).before(std::move(then)), &found);
+  if (how[2] == 'r') {
+    if (PyList_CheckExact(value) || PyTuple_CheckExact(value) || PyDict_CheckExact(value))
+      return call_polyfill(PyDict_Check(value) ? "repr_of_dict" : "repr_of_sequence", std::span(&value, 1),
+                           std::move(then));
+    const bool plain = method != nullptr && Py_IS_TYPE(method, &PyWrapperDescr_Type) &&
+                       reinterpret_cast<PyTypeObject*>(PyExc_BaseException)->tp_repr == Py_TYPE(value)->tp_repr;
+    if (PyExceptionInstance_Check(value) && plain)
+      return call_polyfill("repr_of_exception", std::span(&value, 1), std::move(then));
+  }
   if (how[2] == 's') {
+    if (PyList_CheckExact(value) || PyTuple_CheckExact(value) || PyDict_CheckExact(value))
+      return to_text(value, "__repr__", std::move(then));
     if (method != nullptr && Py_IS_TYPE(method, &PyWrapperDescr_Type) &&
         reinterpret_cast<PyDescrObject*>(method)->d_type == &PyBaseObject_Type) {
       return to_text(value, "__repr__", std::move(then));
     }
+    auto* group = reinterpret_cast<PyTypeObject*>(PyExc_BaseExceptionGroup);
+    if (PyObject_TypeCheck(value, group) && Py_TYPE(value)->tp_str == group->tp_str)
+      return call_polyfill("str_of_group", std::span(&value, 1), std::move(then));
     if (PyExceptionInstance_Check(value)) {
       auto args = py::take(PyObject_GetAttr(value, names().args));
       const Contents inside = deep_touch(args.get());

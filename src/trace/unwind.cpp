@@ -13,12 +13,25 @@ Result Tracer::raise(PyObject* type, const std::string& message) {
   auto text = py::str(message);
   return raise(py::take(PyObject_CallOneArg(type, text.get())));
 }
+Result Tracer::raise_name_error(PyObject* name, const std::string& message) {
+  raise(PyExc_NameError, message);
+  py::check(PyObject_SetAttrString(exception.get(), "name", name));
+  return Result::raised();
+}
 Result Tracer::raise_pending(const py::PythonError& error) {
   PyObject* value = error.value();
   if (PyErr_GivenExceptionMatches(value, PyExc_KeyboardInterrupt)) throw error;
   if (PyErr_GivenExceptionMatches(value, PyExc_MemoryError))  // ours or the program's: a real run will tell
     throw GraphBreak(Reason::ExceptionEscapes, {{"exception", py::repr_of(value)}});
   return raise(py::Owned<>::share(value));
+}
+
+Result Tracer::as_none(Result result, Continuation then) {
+  if (result.did == Result::Did::Pushed) {  // Python code does it, whose own result is dropped
+    top()->then = Continuation(Continuation::Kind::Replace, Py_None).before(std::move(then));
+    return result;
+  }
+  return settle(std::move(then), result.did == Result::Did::Raised ? std::move(result) : Result::none());
 }
 
 Result Tracer::call1(PyObject* callable, PyObject* a, Continuation then) {
@@ -278,6 +291,13 @@ Result settle_value(Executor& ex, Continuation& then, py::Owned<> value) {
       if (!PyUnicode_Check(value.get()))
         return type_error(ex, std::string("__str__ returned non-string (type ") + Py_TYPE(value.get())->tp_name + ")");
       return Result::of(std::move(value));
+    case K::IterResult: {
+      const Cat cat = objects::cat_of(value.get());
+      if (cat != Cat::Generator && !PyIter_Check(value.get()))
+        return type_error(ex,
+                          std::string("iter() returned non-iterator of type '") + Py_TYPE(value.get())->tp_name + "'");
+      return Result::of(std::move(value));
+    }
     case K::Close:
       return ex.raise(PyExc_RuntimeError, "generator ignored GeneratorExit");
     case K::Finalize:

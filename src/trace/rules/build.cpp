@@ -9,6 +9,8 @@ using K = Continuation::Kind;
 
 namespace {
 
+constexpr unsigned long kMatchSelf = 1UL << 22;  // _Py_TPFLAGS_MATCH_SELF of object.h
+
 py::Owned<> tuple_of_top(Frame& f, int count) {
   auto tuple = py::take(PyTuple_New(count));
   for (int i = 0; i < count; ++i)
@@ -139,8 +141,13 @@ Next do_FORMAT_VALUE(Executor& ex, Frame& f, int arg) {
     PyObject* values[] = {value.get(), convert.get(), spec.get()};
     r = ex.call_polyfill("converted_and_formatted", values);
   } else {
+    if (conversion == 3 && !objects::is_atom(objects::cat_of(value.get())))
+      throw GraphBreak(Reason::UserDunder, {{"operation", "!a"}, {"callee", "__repr__"}});
     r = ex.to_text(value.get(), conversion == 1 ? "__str__" : "__repr__");
-    if (conversion == 3 && r.is_value()) r.value = py::take(PyObject_ASCII(value.get()));
+    if (conversion == 3 && r.is_value()) {
+      auto bytes = py::take(PyUnicode_AsEncodedString(r.value.get(), "ascii", "backslashreplace"));
+      r.value = py::take(PyUnicode_FromEncodedObject(bytes.get(), "ascii", nullptr));
+    }
   }
   drop_below(f, r, has_spec ? 2 : 1);
   return push(f, std::move(r));
@@ -193,11 +200,40 @@ Next do_SET_UPDATE(Executor& ex, Frame& f, int arg) {
   drop(f, 1);
   return Next::Go;
 }
+// Whether what `**` takes of it is what C code finds in its storage.
+static bool reads_as_dict(Executor& ex, PyObject* source) {
+  if (objects::cat_of(source) != Cat::Dict) return false;
+  if (PyDict_CheckExact(source)) return true;
+  static PyObject* const keys = py::interned("keys").release();
+  for (PyObject* name : {keys, objects::names().__getitem__, objects::names().__iter__}) {
+    PyObject* own = ex.type_lookup(Py_TYPE(source), name);
+    if (own != nullptr && PyFunction_Check(own)) return false;
+  }
+  return true;
+}
+// A polyfill makes a dict of it in its place and the instruction runs again.
+static Next mapping_detour(Executor& ex, Frame& f, PyObject* source, int arg, bool merge) {
+  if (ex.type_lookup(Py_TYPE(source), "keys") == nullptr) {
+    std::string text = std::string("'") + Py_TYPE(source)->tp_name + "' object is not a mapping";
+    if (merge) {
+      PyObject* callee = peek(f, static_cast<std::size_t>(arg) + 2);
+      auto name = py::take(_PyObject_FunctionStr(callee));
+      text = py::text_of(name.get()) + " argument after ** must be a mapping, not " + Py_TYPE(source)->tp_name;
+    }
+    ex.raise(PyExc_TypeError, text);
+    return Next::Raise;
+  }
+  auto held = py::Owned<>::share(source);
+  PyObject* args[] = {held.get()};
+  Result r = ex.call_polyfill("dict_from_mapping", args, Continuation());
+  if (r.did == Result::Did::Raised) return Next::Raise;
+  drop(f, 1);
+  f.next = f.at;
+  return push(f, std::move(r));
+}
 static Next update_dict(Executor& ex, Frame& f, int arg, bool merge) {
   PyObject* source = ex.original(peek(f, 0));
-  if (objects::cat_of(source) != Cat::Dict)
-    throw GraphBreak(Reason::UnsupportedProtocol,
-                     {{"protocol", "** of a mapping"}, {"type", Py_TYPE(source)->tp_name}});
+  if (!reads_as_dict(ex, source)) return mapping_detour(ex, f, source, arg, merge);
   PyObject* view = ex.touch(source);
   PyObject* target = ex.writable(peek(f, static_cast<std::size_t>(arg)));
   if (merge) {
@@ -206,10 +242,9 @@ static Next update_dict(Executor& ex, Frame& f, int arg, bool merge) {
       py::check(known);
       if (known == 1) {
         PyObject* callee = peek(f, static_cast<std::size_t>(arg) + 2);
-        auto name = py::Owned<>::steal(PyObject_GetAttrString(callee, "__qualname__"));
-        if (!name) PyErr_Clear();
+        auto name = py::take(_PyObject_FunctionStr(callee));
         ex.raise(PyExc_TypeError,
-                 py::text_of(name.get()) + "() got multiple values for keyword argument " + py::repr_of(key.get()));
+                 py::text_of(name.get()) + " got multiple values for keyword argument " + py::repr_of(key.get()));
         return Next::Raise;
       }
     }
@@ -225,6 +260,19 @@ Next do_LIST_TO_TUPLE(Executor& ex, Frame& f, int) {
   drop(f, 1);
   f.stack.push_back(std::move(tuple));
   return Next::Go;
+}
+
+// No more is taken than is asked for: a polyfill makes a tuple in its place and the instruction runs again.
+static bool unpacks_by_step(PyObject* value) {
+  const Cat cat = objects::cat_of(value);
+  return cat == Cat::Iterator || cat == Cat::Generator || cat == Cat::Instance;
+}
+static Next unpack_by(Executor& ex, Frame& f, const char* polyfill, std::span<PyObject* const> args) {
+  Result r = ex.call_polyfill(polyfill, args);
+  if (r.did == Result::Did::Raised) return Next::Raise;
+  drop(f, 1);
+  f.next = f.at;
+  return push(f, std::move(r));
 }
 
 Next do_UNPACK_SEQUENCE(Executor& ex, Frame& f, int arg) {
@@ -255,6 +303,12 @@ Next do_UNPACK_EX(Executor& ex, Frame& f, int arg) {
     ex.raise(PyExc_TypeError, std::string("cannot unpack non-iterable ") + Py_TYPE(value)->tp_name + " object");
     return Next::Raise;
   }
+  auto value = py::Owned<>::share(peek(f, 0));
+  if (unpacks_by_step(value.get())) {
+    auto first = py::take(PyLong_FromLong(arg & 0xff)), last = py::take(PyLong_FromLong(arg >> 8));
+    PyObject* args[] = {value.get(), first.get(), last.get()};
+    return unpack_by(ex, f, "unpack_with_rest", args);
+  }
   auto items = elements_or_detour(ex, f, &detour, &raised);
   if (raised) return Next::Raise;
   if (detour) return Next::Go;
@@ -284,9 +338,23 @@ Next do_MATCH_SEQUENCE(Executor&, Frame& f, int) {
   f.stack.push_back(py::Owned<>::share(yes ? Py_True : Py_False));
   return Next::Go;
 }
-Next do_MATCH_KEYS(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "MATCH_KEYS"}}); }
-Next do_MATCH_CLASS(Executor&, Frame&, int) {
-  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "MATCH_CLASS"}});
+Next do_MATCH_KEYS(Executor& ex, Frame& f, int) {
+  PyObject* args[] = {peek(f, 1), peek(f, 0)};
+  return push(f, ex.call_polyfill("match_keys", args));
+}
+Next do_MATCH_CLASS(Executor& ex, Frame& f, int arg) {
+  auto names = py::Owned<>::share(peek(f, 0)), type = py::Owned<>::share(peek(f, 1)),
+       subject = py::Owned<>::share(peek(f, 2));
+  const bool is_type = PyType_Check(type.get()) != 0;
+  auto* cls = reinterpret_cast<PyTypeObject*>(type.get());
+  const bool matches_itself = is_type && PyType_HasFeature(cls, kMatchSelf);
+  auto count = py::take(PyLong_FromLong(arg));
+  auto name = py::str(is_type ? cls->tp_name : "");
+  PyObject* args[] = {subject.get(), type.get(), count.get(), names.get(), matches_itself ? Py_True : Py_False,
+                      name.get()};
+  Result r = ex.call_polyfill("match_class", args);
+  drop_below(f, r, 3);
+  return push(f, std::move(r));
 }
 
 }  // namespace pellucid::trace

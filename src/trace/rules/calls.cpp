@@ -96,10 +96,13 @@ Next do_SEND(Executor& ex, Frame& f, int arg) {
   auto receiver = py::Owned<>::share(peek(f, 1));
   Continuation then(K::Send);
   then.number = f.next + 2 * arg;
+  const bool generator = objects::is_generator(receiver.get());
   drop(f, 1);
-  if (objects::is_generator(receiver.get())) return push(f, ex.resume(receiver.get(), value.get(), std::move(then)));
-  if (value.get() != Py_None)
-    throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "send"}, {"type", Py_TYPE(receiver.get())->tp_name}});
+  if (!generator && value.get() != Py_None) {
+    PyObject* args[] = {receiver.get(), value.get()};
+    return push(f, ex.call_polyfill("send_to", args, std::move(then)));
+  }
+  if (generator) return push(f, ex.resume(receiver.get(), value.get(), std::move(then)));
   return push(f, ex.next(receiver.get(), std::move(then)));
 }
 
@@ -117,19 +120,11 @@ Next do_MAKE_FUNCTION(Executor& ex, Frame& f, int arg) {
   take_part(4, raw->func_annotations);
   take_part(2, raw->func_kwdefaults);
   take_part(1, raw->func_defaults);
-  ex.made_functions.insert(function.get());
-  ex.keep(function.get());
+  ex.made(function.get());
   drop(f, used);
   f.stack.push_back(std::move(function));
   return Next::Go;
 }
-Next do_LOAD_BUILD_CLASS(Executor&, Frame&, int) {
-  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "LOAD_BUILD_CLASS"}});
-}
-Next do_SETUP_ANNOTATIONS(Executor&, Frame&, int) {
-  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "SETUP_ANNOTATIONS"}});
-}
-
 Next do_LOAD_ASSERTION_ERROR(Executor&, Frame& f, int) {
   f.stack.push_back(py::Owned<>::share(PyExc_AssertionError));
   return Next::Go;

@@ -23,7 +23,8 @@ Next do_RAISE_VARARGS(Executor& ex, Frame& f, int arg) {
   if (arg == 0) {
     PyObject* current = ex.topmost_handled();
     if (current == nullptr) {
-      ex.raise(PyExc_RuntimeError, "No active exception to reraise");
+      // One that the region's caller handles may be meant.
+      throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "raise without an exception"}, {"type", "region"}});
     } else {
       ex.exception = py::Owned<>::share(current);
     }
@@ -35,25 +36,25 @@ Next do_RAISE_VARARGS(Executor& ex, Frame& f, int arg) {
     ex.unsupported(Reason::UnsupportedProtocol,
                    {{"protocol", "raising an exception that existed before"}, {"type", Py_TYPE(value.get())->tp_name}});
   }
+  if (arg == 2 && (is_exception_class(value.get()) || is_exception_class(cause.get()))) {
+    PyObject* args[] = {value.get(), cause.get()};
+    ex.call_polyfill("raise_from", args, Continuation(K::Drop));
+    drop(f, 2);
+    return Next::Go;
+  }
   Result r = instance_of(ex, value.get(), Continuation());
   if (r.did == Result::Did::Raised) return Next::Raise;
   if (r.did == Result::Did::Pushed) {
-    if (arg == 2)
-      throw GraphBreak(Reason::UnsupportedProtocol,
-                       {{"protocol", "raise … from with a Python __init__"}, {"type", "exception"}});
     ex.top()->then = std::move(ex.top()->then).before(Continuation(K::Raise));
     drop(f, static_cast<std::size_t>(arg));
     return Next::Go;
   }
   if (cause) {
-    py::Owned<> cause_instance;
-    if (cause.get() != Py_None) {
-      Result c = instance_of(ex, cause.get(), Continuation());
-      if (c.did != Result::Did::Value)
-        throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "raise … from"}, {"type", "exception"}});
-      cause_instance = std::move(c.value);
+    if (cause.get() != Py_None && !PyExceptionInstance_Check(cause.get())) {
+      ex.raise(PyExc_TypeError, "exception causes must derive from BaseException");
+      return Next::Raise;
     }
-    PyException_SetCause(r.value.get(), cause_instance.release());
+    PyException_SetCause(r.value.get(), cause.get() == Py_None ? nullptr : cause.release());
   }
   ex.raise(std::move(r.value));
   return Next::Raise;
@@ -96,11 +97,69 @@ Next do_CHECK_EXC_MATCH(Executor& ex, Frame& f, int) {
   f.stack.push_back(py::Owned<>::share(match ? Py_True : Py_False));
   return Next::Go;
 }
-Next do_CHECK_EG_MATCH(Executor&, Frame&, int) {
-  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "CHECK_EG_MATCH"}});
+namespace {
+
+bool may_be_caught_by_star(Executor& ex, PyObject* wanted) {
+  auto each = [&](PyObject* type) {
+    if (!is_exception_class(type)) {
+      ex.raise(PyExc_TypeError, "catching classes that do not inherit from BaseException is not allowed");
+      return false;
+    }
+    if (PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type),
+                         reinterpret_cast<PyTypeObject*>(PyExc_BaseExceptionGroup))) {
+      ex.raise(PyExc_TypeError, "catching ExceptionGroup with except* is not allowed. Use except instead.");
+      return false;
+    }
+    return true;
+  };
+  if (!PyTuple_Check(wanted)) return each(wanted);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(wanted); ++i) {
+    if (!each(PyTuple_GET_ITEM(wanted, i))) return false;
+  }
+  return true;
 }
-Next do_PREP_RERAISE_STAR(Executor&, Frame&, int) {
-  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "PREP_RERAISE_STAR"}});
+
+bool is_group(PyObject* o) {
+  return PyObject_TypeCheck(o, reinterpret_cast<PyTypeObject*>(PyExc_BaseExceptionGroup)) != 0;
+}
+
+// A helper of ours that C code would be: run for real on exceptions whose classes have no Python code for it.
+py::Owned<> on_groups(Executor& ex, const char* name, PyObject* first, PyObject* second) {
+  if (is_group(first)) {
+    for (const char* method : {"split", "subgroup", "derive"}) {
+      PyObject* own = ex.type_lookup(Py_TYPE(first), method);
+      if (own == nullptr || PyFunction_Check(own))
+        throw GraphBreak(Reason::UserDunder, {{"operation", "except*"}, {"callee", method}});
+    }
+  }
+  auto helper = py::import_attr("pellucid.polyfills_language", name);
+  return py::take(PyObject_CallFunctionObjArgs(helper.get(), first, second, nullptr));
+}
+
+}  // namespace
+
+Next do_CHECK_EG_MATCH(Executor& ex, Frame& f, int) {
+  auto wanted = py::Owned<>::share(peek(f, 0)), exception = py::Owned<>::share(peek(f, 1));
+  if (!may_be_caught_by_star(ex, wanted.get())) return Next::Raise;
+  if (exception.get() == Py_None) {
+    drop(f, 1);
+    f.stack.push_back(py::Owned<>::share(Py_None));
+    return Next::Go;
+  }
+  auto pair = on_groups(ex, "exception_group_match", exception.get(), wanted.get());
+  PyObject *match = PyTuple_GET_ITEM(pair.get(), 0), *rest = PyTuple_GET_ITEM(pair.get(), 1);
+  drop(f, 2);
+  f.stack.push_back(match == Py_None ? std::move(exception) : py::Owned<>::share(rest));
+  f.stack.push_back(py::Owned<>::share(match));
+  if (match != Py_None) ex.handled_slot() = py::Owned<>::share(match);
+  return Next::Go;
+}
+
+Next do_PREP_RERAISE_STAR(Executor& ex, Frame& f, int) {
+  auto result = on_groups(ex, "prep_reraise_star", peek(f, 1), peek(f, 0));
+  drop(f, 2);
+  f.stack.push_back(std::move(result));
+  return Next::Go;
 }
 
 Next do_BEFORE_WITH(Executor& ex, Frame& f, int) {
@@ -110,9 +169,9 @@ Next do_BEFORE_WITH(Executor& ex, Frame& f, int) {
   PyObject* enter = ex.type_lookup(type, names().__enter__);
   PyObject* exit = ex.type_lookup(type, names().__exit__);
   if (enter == nullptr || exit == nullptr) {
-    const char* missing = enter == nullptr ? "context manager" : "context manager (missed __exit__ method)";
+    const char* missing = enter == nullptr ? "" : " (missed __exit__ method)";
     ex.raise(PyExc_TypeError,
-             std::string("'") + type->tp_name + "' object does not support the " + missing + " protocol");
+             std::string("'") + type->tp_name + "' object does not support the context manager protocol" + missing);
     return Next::Raise;
   }
   Result bound_exit = ex.bind(exit, manager.get(), reinterpret_cast<PyObject*>(type));

@@ -7,22 +7,20 @@ namespace pellucid::trace {
 
 using objects::names;
 
-namespace {
-
-PyObject* name_at(const Frame& frame, int index) { return PyTuple_GET_ITEM(frame.code->co_names, index); }
-PyObject* local_name(const Frame& frame, int slot) { return PyTuple_GET_ITEM(frame.code->co_localsplusnames, slot); }
-
 Next unbound(Executor& ex, const Frame& frame, int slot, bool free_variable) {
-  const std::string name = py::text_of(local_name(frame, slot));
+  const std::string name = py::text_of(PyTuple_GET_ITEM(frame.code->co_localsplusnames, slot));
   const std::string text =
       free_variable
           ? "cannot access free variable '" + name + "' where it is not associated with a value in enclosing scope"
           : "cannot access local variable '" + name + "' where it is not associated with a value";
-  ex.raise(free_variable ? PyExc_NameError : PyExc_UnboundLocalError, text);
+  if (free_variable)
+    ex.raise_name_error(PyTuple_GET_ITEM(frame.code->co_localsplusnames, slot), text);
+  else
+    ex.raise(PyExc_UnboundLocalError, text);
   return Next::Raise;
 }
 
-// A name of the module, then of builtins; the namespaces are known by identity.
+// The namespaces are known by identity.
 Result load_global(Executor& ex, Frame& frame, PyObject* name) {
   ex.doing = "reads a global";
   bool found = false;
@@ -39,8 +37,10 @@ Result load_global(Executor& ex, Frame& frame, PyObject* name) {
   value = ex.dict_get(frame.builtins, name, &found);
   if (found) return value;
   auto text = "name '" + py::text_of(name) + "' is not defined";
-  return ex.raise(PyExc_NameError, text);
+  return ex.raise_name_error(name, text);
 }
+
+namespace {
 
 // A tensor's first variable names its node, so that the graph reads like the program. As in torch._dynamo, not only
 // fakes: a call may give an input itself.
@@ -48,7 +48,7 @@ void name_node(Executor& ex, const Frame& frame, int slot, PyObject* value) {
   if (value == nullptr || !aten::is_tensor(value) || frame.info->hidden) return;
   const auto found = ex.capture().node_of.find(value);
   if (found != ex.capture().node_of.end())
-    ex.capture().graph.rename(found->second, py::text_of(local_name(frame, slot)));
+    ex.capture().graph.rename(found->second, py::text_of(PyTuple_GET_ITEM(frame.code->co_localsplusnames, slot)));
 }
 
 // A variable that functions share names nodes where it is a variable of the region's own function.
@@ -109,8 +109,7 @@ Next do_DELETE_FAST(Executor& ex, Frame& f, int arg) {
 Next do_MAKE_CELL(Executor& ex, Frame& f, int arg) {
   auto& slot = f.fast[static_cast<std::size_t>(arg)];
   auto cell = py::take(PyCell_New(slot.get()));
-  ex.made_functions.insert(cell.get());
-  ex.keep(cell.get());
+  ex.made(cell.get());
   slot = std::move(cell);
   return Next::Go;
 }
@@ -140,9 +139,6 @@ Next do_LOAD_DEREF(Executor& ex, Frame& f, int arg) {
   f.stack.push_back(py::Owned<>::share(value));
   return Next::Go;
 }
-Next do_LOAD_CLASSDEREF(Executor&, Frame&, int) {
-  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "LOAD_CLASSDEREF"}});
-}
 Next do_STORE_DEREF(Executor& ex, Frame& f, int arg) {
   name_shared_node(ex, f.local(arg), peek(f, 0));
   ex.cell_set(f.local(arg), peek(f, 0));
@@ -169,18 +165,11 @@ Next do_STORE_GLOBAL(Executor& ex, Frame& f, int arg) {
 Next do_DELETE_GLOBAL(Executor& ex, Frame& f, int arg) {
   ex.saw_constant(f.globals);
   if (!ex.dict_contains(f.globals, name_at(f, arg))) {
-    ex.raise(PyExc_NameError, "name '" + py::text_of(name_at(f, arg)) + "' is not defined");
+    ex.raise_name_error(name_at(f, arg), "name '" + py::text_of(name_at(f, arg)) + "' is not defined");
     return Next::Raise;
   }
   ex.dict_set(f.globals, name_at(f, arg), nullptr);
   return Next::Go;
-}
-
-// Class bodies and exec'd code only.
-Next do_LOAD_NAME(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "LOAD_NAME"}}); }
-Next do_STORE_NAME(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "STORE_NAME"}}); }
-Next do_DELETE_NAME(Executor&, Frame&, int) {
-  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "DELETE_NAME"}});
 }
 
 Next do_LOAD_ATTR(Executor& ex, Frame& f, int arg) {
@@ -257,9 +246,14 @@ Next do_IMPORT_FROM(Executor& ex, Frame& f, int arg) {
   auto full = py::take(PyUnicode_FromFormat("%s.%U", PyModule_GetName(module), name_at(f, arg)));
   PyObject* found = PyDict_GetItemWithError(PyImport_GetModuleDict(), full.get());
   if (found == nullptr) {
-    const std::string text =
-        "cannot import name '" + py::text_of(name_at(f, arg)) + "' from '" + PyModule_GetName(module) + "'";
-    ex.raise(PyExc_ImportError, text);
+    auto path = py::Owned<>::steal(PyModule_GetFilenameObject(module));
+    if (!path) PyErr_Clear();
+    auto package = py::str(PyModule_GetName(module));
+    const std::string where = path ? py::text_of(path.get()) : "unknown location";
+    auto text = py::str("cannot import name " + py::repr_of(name_at(f, arg)) + " from " + py::repr_of(package.get()) +
+                        " (" + where + ")");
+    PyErr_SetImportError(text.get(), package.get(), path.get());
+    ex.raise_pending(py::PythonError());
     return Next::Raise;
   }
   ex.exception = {};

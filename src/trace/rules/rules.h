@@ -5,4 +5,9 @@
 namespace pellucid::trace {
 #define OP(number, name, ...) Next do_##name(Executor&, Frame&, int arg);
 #include "bytecode/opcodes.def"
+
+// Shared by the rules for names (load_store.cpp, classes.cpp).
+inline PyObject* name_at(const Frame& frame, int index) { return PyTuple_GET_ITEM(frame.code->co_names, index); }
+Next unbound(Executor& ex, const Frame& frame, int slot, bool free_variable);
+Result load_global(Executor& ex, Frame& frame, PyObject* name);  // of the module, then of builtins
 }  // namespace pellucid::trace

@@ -1,0 +1,79 @@
+// throw() and close() of a generator that is suspended in a `yield from`: they belong to the inner iterator first
+// (genobject.c).
+#include "bytecode/opcodes.h"
+#include "trace/executor.h"
+
+namespace pellucid::trace {
+
+using K = Continuation::Kind;
+using objects::names;
+
+namespace {
+
+// What a SEND makes of the inner iterator's answer: a value is yielded again, StopIteration goes on behind the loop.
+// The frame is suspended at the YIELD_VALUE behind the SEND.
+Continuation as_send(const Frame& body) {
+  const std::uint8_t* units = body.info->units;
+  const int send = body.at - 2;
+  int arg = units[send + 1], shift = 8;
+  for (int at = send - 2; at >= 0 && units[at] == static_cast<int>(bytecode::Opcode::EXTENDED_ARG); at -= 2) {
+    arg |= units[at + 1] << shift;
+    shift += 8;
+  }
+  Continuation then(K::Send);
+  then.number = body.at + 2 * arg;
+  return then;
+}
+
+PyObject* method_of(Executor& ex, PyObject* receiver, PyObject* name) {
+  if (objects::cat_of(receiver) == Cat::Iterator) return nullptr;  // builtin iterators have neither throw() nor close()
+  PyObject* method = ex.type_lookup(Py_TYPE(receiver), name);
+  if (method == nullptr && ex.instance_get(receiver, name) == nullptr) return nullptr;
+  if (method == nullptr || !PyFunction_Check(method))
+    ex.unsupported(Reason::UnsupportedProtocol, {{"protocol", "delegating to"}, {"type", Py_TYPE(receiver)->tp_name}});
+  return method;
+}
+
+}  // namespace
+
+// The body is on top, at its YIELD_VALUE, with the inner iterator on its stack.
+Result Executor::throw_into_inner(Frame& body, py::Owned<> instance) {
+  auto inner = py::Owned<>::share(peek(body, 0));
+  static PyObject* const throw_name = py::interned("throw").release();
+  Result r = Result::done();
+  if (PyErr_GivenExceptionMatches(instance.get(), PyExc_GeneratorExit)) {
+    Continuation then = Continuation(K::Replace, instance.get()).before(Continuation(K::Raise));
+    if (objects::is_generator(inner.get())) {
+      r = close(inner.get(), std::move(then));
+    } else if (PyObject* method = method_of(*this, inner.get(), names().close)) {
+      r = call1(method, inner.get(), std::move(then));
+    } else {
+      r = raise(std::move(instance));
+    }
+  } else if (objects::is_generator(inner.get())) {
+    r = throw_into(inner.get(), std::move(instance), as_send(body));
+  } else if (PyObject* method = method_of(*this, inner.get(), throw_name)) {
+    r = call2(method, inner.get(), instance.get(), as_send(body));
+  } else {
+    r = raise(std::move(instance));
+  }
+  return r;
+}
+
+// Starts the body again with an exception for what it delegates to.
+Result Executor::throw_through(PyObject* object, py::Owned<> instance, Continuation then) {
+  auto* generator = reinterpret_cast<objects::TracedGenerator*>(object);
+  std::unique_ptr<Frame> frame(std::exchange(generator->frame, nullptr));
+  generator->running = true;
+  frame->then = std::move(then);
+  frame->generator_ref = py::Owned<>::share(object);
+  frame->next = frame->at;
+  Frame& body = *frame;
+  push_frame(std::move(frame));
+  Result r = throw_into_inner(body, std::move(instance));
+  if (r.is_value()) body.stack.push_back(std::move(r.value));
+  if (r.did == Result::Did::Raised) thrown_ = std::move(exception);
+  return Result::pushed();
+}
+
+}  // namespace pellucid::trace

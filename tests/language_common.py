@@ -1,0 +1,133 @@
+"""Programs over Python's language: each takes a State and a tensor and is compared with eager, call after call.
+
+`Programs` collects them; `check` runs one eagerly and compiled, in both modes of going on behind a graph break. A program marked `breaks` may be
+split or run eagerly, but has to give the same; `breaks_whole`: that is known of whole calls only. All others are one graph.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import enum
+import io
+
+import torch
+
+import pellucid
+
+
+class State:
+    """What existed before the region."""
+
+    def __init__(self):
+        self.n = 0
+        self.items = [1, 2]
+        self.same = self.items
+        self.table = {"a": 1}
+        self.seen = {1}
+        self.queue = collections.deque([1], maxlen=3)
+        self.order = collections.OrderedDict(a=1, b=2)
+        self.log = []
+
+
+class Programs(list):
+    def __call__(self, f):
+        self.append(f)
+        return f
+
+    def breaks(self, f):
+        f.breaks = True
+        return self(f)
+
+    def breaks_whole(self, f):
+        f.whole = True
+        return self.breaks(f)
+
+    @property
+    def names(self):
+        return [f.__name__ for f in self]
+
+
+ATOMS = (int, float, complex, str, bytes, bool, type(None), enum.Enum)
+
+
+def is_constant(value):
+    return type(value) in ATOMS or (type(value) is tuple and all(map(is_constant, value)))
+
+
+def picture(value, seen=None):
+    """A value's content and the sharing in it, comparable between two runs."""
+    seen = {} if seen is None else seen
+    if isinstance(value, torch.Tensor):
+        return ("tensor", value.dtype, value.requires_grad, tuple(value.shape), repr(value.tolist()))
+    if isinstance(value, type):
+        return (
+            "class",
+            value.__name__,
+            value.__qualname__,
+            value.__module__,
+            [base.__name__ for base in value.__mro__],
+        )
+    if type(value) in ATOMS or isinstance(value, enum.Enum):
+        return (type(value).__name__, repr(value))
+    if callable(value):
+        return (type(value).__name__, getattr(value, "__name__", type(value).__name__))
+    if is_constant(value):
+        return ("tuple", [picture(item, seen) for item in value])  # equal ones may be one object
+    if id(value) in seen:
+        return ("again", seen[id(value)])
+    seen[id(value)] = len(seen)
+    if isinstance(value, BaseException):
+        context = None if value.__suppress_context__ else value.__context__
+        notes = getattr(value, "__notes__", None)
+        inner = picture(value.exceptions, seen) if isinstance(value, BaseExceptionGroup) else None
+        links = [picture(part, seen) for part in (value.__cause__, context, notes)]
+        return (type(value).__name__, str(value), picture(value.args, seen), inner, links)
+    if isinstance(value, dict):
+        return (type(value).__name__, [(picture(k, seen), picture(v, seen)) for k, v in value.items()])
+    if isinstance(value, (set, frozenset)):
+        return (type(value).__name__, sorted(map(repr, map(picture, value))))
+    if isinstance(value, (list, tuple, collections.deque)):
+        return (type(value).__name__, [picture(v, seen) for v in value])
+    slots = [name for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ())]
+    slots = [(name, picture(getattr(value, name), seen)) for name in slots if name[:2] != "__" and hasattr(value, name)]
+    plain = repr(type(value)) if not slots else None
+    return (type(value).__name__, picture(getattr(value, "__dict__", plain), seen), slots)
+
+
+def outcome(f, state, x):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        try:
+            value = f(state, x)
+        except Exception as error:
+            value = ("raises", error)
+    return picture([value, vars(state), out.getvalue()])
+
+
+INPUTS = ((1.0, 2.0, 3.0), (2.0, 3.0, 4.0), (1.0, 1.0, 1.0, 1.0))
+
+
+def trace(f, reset=None):
+    if reset is not None:
+        reset()
+    state = State()
+    return [outcome(f, state, torch.tensor(values)) for values in INPUTS]
+
+
+def check(f, reset=None):
+    want = trace(f, reset)
+    for goes_on in (False,) if getattr(f, "whole", False) else (False, True):
+        graphs = []
+
+        def backend(gm, inputs, graphs=graphs):
+            graphs.append(gm)
+            return gm.forward
+
+        with pellucid.config.patch(continue_after_break=goes_on):
+            compiled = pellucid.compile(f, backend=backend, fullgraph=not getattr(f, "breaks", False))
+            got = trace(compiled, reset)
+        for number, (eager, ours) in enumerate(zip(want, got, strict=True)):
+            assert ours == eager, (f.__name__, "continued" if goes_on else "plain", number)
+        if not getattr(f, "breaks", False):
+            assert graphs, "no graph was captured"
