@@ -452,3 +452,24 @@ def test_an_instruction_left_half_way():
         return z + 1, f"{Odd(y)!r:>30}"
 
     assert both(f, X) >= 2
+
+
+def test_an_iterator_over_a_list_that_grew_in_the_region():
+    """The list exists since an earlier region, grows in the next one and is iterated there: the iterator's place must survive."""
+
+    def f(x):
+        ready = []
+        print("the list is there")
+        ready.append(1)
+        ready.append(2)
+        for number in ready:
+            x = x + number
+            print(number)
+        backwards = []
+        print("again")
+        backwards.extend((3, 4))
+        for number in reversed(backwards):
+            print(number)
+        return x, ready
+
+    assert both(f, X) >= 1

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "codegen/walk.h"
+#include "objects/types.h"
 
 namespace pellucid::codegen {
 
@@ -165,6 +166,17 @@ void choose_forms(std::vector<Recipe>& recipes, const Walker& walker, Plan& plan
   }
 }
 
+// An iterator is told where it stands once its sequence has the length that the effects give it: beyond the end it
+// would begin again or be exhausted.
+void place_iterators_last(Plan& plan) {
+  if (plan.effects.empty()) return;
+  for (Fresh& fresh : plan.fresh) {
+    if (objects::cat_of(fresh.original) != objects::Cat::Iterator) continue;
+    for (Stmt& stmt : fresh.fill) plan.effects.push_back(std::move(stmt));
+    fresh.fill.clear();
+  }
+}
+
 // An order in which each object is made after those that it is made of.
 void order_objects(Plan& plan) {
   enum class Mark : std::uint8_t { New, Open, Done };
@@ -270,6 +282,7 @@ Plan make_plan(const objects::Capture& capture) {
   plan.effects = replay(walker);
   walker.finish();
   choose_forms(walker.recipes(), walker, plan);
+  place_iterators_last(plan);
   order_objects(plan);
   choose_locals(plan);
   Outputs outputs(plan);
