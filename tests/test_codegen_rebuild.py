@@ -366,7 +366,7 @@ def generator():
 REFUSED = [
     (Finalised(), "__del__"), ({BadHash(): 1}, "__hash__"), ({BadHash()}, "__hash__"), (generator(), "generator"),
     (memoryview(b"a"), "memoryview"), (OSError(1, "x"), "PermissionError"), (types.MappingProxyType({}), "mappingproxy"), (property(), "property"),
-    (iter({1: 2}), "dict_keyiterator"), ({}.keys(), "dict_keys"), (torch.Generator(), "Generator"), ([object(), Finalised()], "Finalised"),
+    (reversed({1: 2}), "dict_reversekeyiterator"), (map(abs, [1]), "map"), (torch.Generator(), "Generator"), ([object(), Finalised()], "Finalised"),
 ]  # fmt: skip
 
 

@@ -93,6 +93,13 @@ def set_update(target, *iterables):
             target.add(item)
 
 
+def filter_next(function, iterator):
+    for item in iterator:
+        if item if function is None else function(item):
+            return item
+    raise StopIteration
+
+
 def contains(container, item):
     for element in container:
         if element is item or element == item:

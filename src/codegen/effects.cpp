@@ -276,6 +276,12 @@ void replay_call(Walker& walker, std::vector<Stmt>& out, const Effect& effect) {
   out.push_back(std::move(stmt));
 }
 
+void replay_advance(Walker& walker, std::vector<Stmt>& out, const Effect& effect) {
+  Stmt stmt{.kind = Stmt::Kind::Evaluate};
+  stmt.value = advance(walker, walker.ref(effect.target.get()), effect.count, effect.ends);
+  out.push_back(std::move(stmt));
+}
+
 void replay_one(Walker& walker, std::vector<Stmt>& out, const Effect& effect, Contents& contents) {
   PyObject* target = effect.target.get();
   PyObject* value = effect.value.get();
@@ -297,6 +303,8 @@ void replay_one(Walker& walker, std::vector<Stmt>& out, const Effect& effect, Co
       return replay_cell(walker, out, effect);
     case Effect::Kind::SetAttr:
       return replay_attr(walker, out, effect);
+    case Effect::Kind::Advance:
+      return replay_advance(walker, out, effect);
     case Effect::Kind::Call:
       return replay_call(walker, out, effect);
   }

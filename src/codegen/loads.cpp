@@ -95,6 +95,15 @@ Load Loads::dict_item(const Source* source) const {
   return load(Load::Form::Call, key, builtin_method(&PyDict_Type, "__getitem__"));
 }
 
+Load Loads::of_iterator(const Source* source) const {
+  auto& function = iterator_functions_[source->step];
+  if (!function) function = source::iterator_function(source->step);
+  auto index = py::take(PyLong_FromLongLong(source->index));
+  Load result = load(Load::Form::Call, index.get(), function.get());
+  result.held = std::move(index);
+  return result;
+}
+
 Load Loads::step(const Source* source) const {
   switch (source->step) {
     case Step::Local:
@@ -118,6 +127,10 @@ Load Loads::step(const Source* source) const {
       static PyObject* const name = py::interned("cell_contents").release();
       return load(Load::Form::Attr, name);
     }
+    case Step::Part:
+    case Step::Ahead:
+    case Step::ValueAhead:
+      return of_iterator(source);
     case Step::TypeOf:
       return load(Load::Form::Call, nullptr, reinterpret_cast<PyObject*>(&PyType_Type));
   }

@@ -31,7 +31,8 @@ std::string words_of(const Source* source) {
   int taken = 0;
   for (const Source* s = source; s != nullptr && taken < 3; s = s->base) {
     std::string word;
-    if (s->step == source::Step::Item) word = std::to_string(s->index);
+    if (s->step == source::Step::Item || source::iterator_function_name(s->step) != nullptr)
+      word = std::to_string(s->index);
     if (s->step == source::Step::Local || s->step == source::Step::Free || s->step == source::Step::InstanceAttr ||
         s->step == source::Step::DictItem || s->step == source::Step::Member) {
       word = py::text_of(s->operand.get());

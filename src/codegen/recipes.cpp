@@ -253,20 +253,6 @@ Recipe recipe_of_plain(Walker& walker, PyObject* object, PyTypeObject* base) {
   return recipe;
 }
 
-// Iterators of builtin sequences say themselves how they are copied: (iter, (sequence,), index) or (type, arguments).
-Recipe recipe_of_iterator(Walker& walker, PyObject* object, const Expr& self) {
-  PyObject* reduced = walker.hold(py::take(PyObject_CallMethod(object, "__reduce__", nullptr)));
-  PyObject* arguments = PyTuple_GET_ITEM(reduced, 1);
-  Recipe recipe;
-  recipe.make = Expr::call(PyTuple_GET_ITEM(reduced, 0), refs(walker, list_items(arguments)));
-  if (PyTuple_GET_SIZE(reduced) > 2) {
-    PyObject* state = PyTuple_GET_ITEM(reduced, 2);
-    recipe.fill.push_back(
-        evaluate(Expr::call(own_method(Py_TYPE(object), "__setstate__"), exprs(self.copy(), walker.ref(state)))));
-  }
-  return recipe;
-}
-
 // Exceptions whose state is their arguments and some attributes that C keeps in members.
 const char* const* members_of(PyTypeObject* base) {
   static const char* const kNone[] = {nullptr};
@@ -313,24 +299,12 @@ using Row = Recipe (*)(Walker&, PyObject*, const Expr&);
 Row row_of_exact(PyTypeObject* type) {
   static const auto* const kRows = [] {
     auto* rows = new std::unordered_map<PyTypeObject*, Row>{
-        {&PyCell_Type, recipe_of_cell},
-        {&PySlice_Type, recipe_of_slice},
-        {&PyByteArray_Type, recipe_of_bytearray},
-        {&PyFunction_Type, recipe_of_function},
+        {&PyCell_Type, recipe_of_cell},           {&PySlice_Type, recipe_of_slice},
+        {&PyByteArray_Type, recipe_of_bytearray}, {&PyFunction_Type, recipe_of_function},
         {partial_type(), recipe_of_partial},
         {objects::generator_type(), recipe_of_generator},
-        {&PyListIter_Type, recipe_of_iterator},
-        {&PyTupleIter_Type, recipe_of_iterator},
-        {&PyRangeIter_Type, recipe_of_iterator},
-        {&PyLongRangeIter_Type, recipe_of_iterator},
-        {&PyUnicodeIter_Type, recipe_of_iterator},
-        {&PyListRevIter_Type, recipe_of_iterator},
-        {&PyEnum_Type, recipe_of_iterator},
-        {&PyZip_Type, recipe_of_iterator},
-        {&PyReversed_Type, recipe_of_iterator},
     };
-    auto text = py::take(PyObject_GetIter(py::str("a").get()));
-    rows->emplace(Py_TYPE(text.get()), recipe_of_iterator);  // str_ascii_iterator is not exported
+    for (PyTypeObject* type : iterator_types()) rows->emplace(type, recipe_of_iterator);
     return rows;
   }();
   auto found = kRows->find(type);

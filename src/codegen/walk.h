@@ -67,6 +67,11 @@ Stmt del_c_attr(PyObject* target_object, Expr target, PyObject* name);
 // effects.cpp: the statements that replay the effects.
 std::vector<Stmt> replay(Walker& walker);
 
+// iterators.cpp
+std::vector<PyTypeObject*> iterator_types();  // those that can be made again
+Recipe recipe_of_iterator(Walker& walker, PyObject* iterator, const Expr& self);
+Expr advance(Walker& walker, Expr iterator, std::int64_t count, bool ends);  // a call that gives None
+
 [[noreturn]] void cannot_reconstruct(PyObject* object, const char* why);
 
 }  // namespace pellucid::codegen

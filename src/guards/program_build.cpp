@@ -74,6 +74,11 @@ bool keeps_type(PyTypeObject* type) {
   return !PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && PyType_IsSubtype(type, &PyModule_Type) == 0;
 }
 
+// A step whose value may have no other owner.
+bool makes_value(Step step) {
+  return step == Step::Member || step == Step::Item || step == Step::Part || step == Step::Ahead;
+}
+
 }  // namespace
 
 std::uint32_t Builder::add_plan(std::uint32_t parent, const Source* source, bool attributes) {
@@ -435,8 +440,7 @@ std::unique_ptr<GuardProgram> Builder::build(PyFunctionObject* entry, const std:
     emit(root, program_->nodes_[root].source->step == Step::Const);
   }
   std::size_t steps = 0;
-  for (const auto& node : program_->nodes_)
-    steps += node.source->step == Step::Member || node.source->step == Step::Item;
+  for (const auto& node : program_->nodes_) steps += makes_value(node.source->step);
   program_->temporaries_.reserve(2 * steps);
   for (const Source* input : inputs)
     program_->inputs_.push_back(plans_[plan_of_[static_cast<std::size_t>(input->id)]].node);

@@ -4,6 +4,7 @@
 #include "guards/check.h"
 #include "guards/equality.h"
 #include "py/cpython311.h"
+#include "py/iterators.h"
 #include "py/native_lookup.h"
 
 namespace pellucid::guards {
@@ -377,6 +378,53 @@ struct Rule<Kind::ABC_TOKEN> {
   static std::string found(const Check& c, PyObject*, PyObject*) { return std::to_string(token(c)); }
   static std::string code(const Check& c, const CodeText&) {
     return std::string("__import__('abc').get_cache_token() == ").append(std::to_string(c.number));
+  }
+};
+
+// What a rule about an iterator's state has in common: a number that is read, and one that was found at capture.
+struct IteratorRule {
+  static constexpr const char* kSuggestion = "an iterator from outside is compiled for where it stands: make it inside";
+  static std::string code(const Check& c, const CodeText& t) { return native(c, t); }
+};
+
+template <>
+struct Rule<Kind::ITERATOR_HAS> : IteratorRule {
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
+    return py::iterator_left(v, c.number) == c.number;
+  }
+  static std::string expected(const Check& c) { return "at least " + std::to_string(c.number) + " elements ahead"; }
+  static std::string found(const Check& c, PyObject* v, PyObject*) {
+    return std::to_string(py::iterator_left(v, c.number)) + " elements ahead";
+  }
+};
+
+template <>
+struct Rule<Kind::ITERATOR_LEFT> : IteratorRule {
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
+    return py::iterator_left(v, c.number + 1) == c.number;
+  }
+  static std::string expected(const Check& c) { return std::to_string(c.number) + " elements ahead"; }
+  static std::string found(const Check& c, PyObject* v, PyObject*) {
+    const std::int64_t left = py::iterator_left(v, c.number + 1);
+    return left > c.number ? "more elements ahead" : std::to_string(left) + " elements ahead";
+  }
+};
+
+template <>
+struct Rule<Kind::ITERATOR_AT> : IteratorRule {
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return py::iterator_position(v) == c.number; }
+  static std::string expected(const Check& c) { return "an iterator at index " + std::to_string(c.number); }
+  static std::string found(const Check&, PyObject* v, PyObject*) {
+    return "an iterator at index " + std::to_string(py::iterator_position(v));
+  }
+};
+
+template <>
+struct Rule<Kind::ITERATOR_SHAPE> : IteratorRule {
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return py::iterator_shape(v) == c.number; }
+  static std::string expected(const Check& c) { return "an iterator of shape " + std::to_string(c.number); }
+  static std::string found(const Check&, PyObject* v, PyObject*) {
+    return "an iterator of shape " + std::to_string(py::iterator_shape(v));
   }
 };
 

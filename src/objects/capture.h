@@ -31,12 +31,15 @@ struct Effect {
     SetCell,   // target.cell_contents = value (value empty: the cell becomes empty)
     SetAttr,   // setattr through object.__setattr__: name = value (value empty: delete); for slots and C-level
                // attributes
+    Advance,   // target is an iterator: it takes `count` elements, and meets its end when `ends`
     Call,      // target(*args, **kwargs), result dropped: deferred logging (the callable may also stand in `value`)
   } kind;
   py::Owned<> target;  // the original object (has a source); for Call: the callable
   py::Owned<> value;
   py::Owned<> name;          // SetAttr
   py::Owned<> args, kwargs;  // Call: tuple, dict or empty
+  std::int64_t count = 0;    // Advance
+  bool ends = false;
 };
 
 struct Capture {

@@ -16,6 +16,17 @@ void Tracer::defer_call(PyObject* callable, PyObject* args, PyObject* kwargs) {
 
 void Tracer::add_effects() {
   auto& effects = capture_->effects;
+  // First: an iterator over a dict that has changed would not advance.
+  for (PyObject* iterator : order_of_iterators_) {
+    const IteratorState& state = iterators_.at(iterator);
+    if (state.taken == 0 && !state.ended) continue;
+    Effect effect;
+    effect.kind = Effect::Kind::Advance;
+    effect.target = py::Owned<>::share(iterator);
+    effect.count = state.taken;
+    effect.ends = state.ended;
+    effects.push_back(std::move(effect));
+  }
   for (Effect& call : deferred_) effects.push_back(std::move(call));
   for (PyObject* object : order_of_shadows_) {
     auto it = shadows_.find(object);
@@ -86,6 +97,12 @@ void Tracer::add_aliasing_guards() {
       const Source* second = source_of(other);
       if (source->step == source::Step::Const && second->step == source::Step::Const) continue;
       guard(Kind::IS_NOT, source, {}, 0, second);
+    }
+  }
+  doing = "advances an iterator";
+  for (auto one = order_of_iterators_.begin(); one != order_of_iterators_.end(); ++one) {
+    for (auto other = order_of_iterators_.begin(); other != one; ++other) {
+      if (Py_TYPE(*one) == Py_TYPE(*other)) same(*one, *other);
     }
   }
 }

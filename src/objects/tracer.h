@@ -144,6 +144,19 @@ class Tracer {
   bool same(PyObject* a, PyObject* b);                            // `is`, guarded
   void guard_key(PyObject* container, PyObject* key);  // keys that are found by identity: which object `key` is
 
+  // ---- iterators that existed before (iterators.cpp): they stay as they are; how far they get is an effect at the end
+  // The next element, or null at the end. Throws GraphBreak when nobody knows what advancing it does.
+  py::Owned<> next_of_outside(PyObject* iterator) { return next_of_outside(iterator, 0); }
+  // All that are left, as a tuple.
+  py::Owned<> rest_of_outside(PyObject* iterator);
+  // The function and the iterators of a map or filter; of each the source is known now.
+  const std::vector<py::Owned<>>& parts_of_outside(PyObject* iterator);
+  // A dict_keys, dict_values or dict_items from outside, over what the region reads and writes; null: not one of these.
+  py::Owned<> view_of_outside(PyObject* view);
+  bool is_known_iterator(PyObject* iterator) const;  // whether what it does is known, all the way down
+  // A GraphBreak leaves the frame at the start of its instruction: iterators go back to where they were then.
+  void undo_unfinished();
+
   // ---- cells
   PyObject* cell_get(PyObject* cell);              // borrowed or null when empty
   void cell_set(PyObject* cell, PyObject* value);  // null empties
@@ -199,6 +212,7 @@ class Tracer {
   void made(PyObject* object);  // a new function, cell or class
 
   const char* doing = "runs";  // what the current operation is, for guard messages
+  std::int64_t steps = 0;      // instructions executed so far
 
  protected:
   struct Shadow {
@@ -207,6 +221,22 @@ class Tracer {
     bool keys_guarded = false;
     bool changed = false;
   };
+  struct IteratorState {
+    std::int64_t taken = 0;
+    bool ended = false;
+    std::int64_t step = -1;  // the instruction that changed it last …
+    std::int64_t taken_before = 0;
+    bool ended_before = false;  // … and what it was before that
+  };
+  py::Owned<> next_of_outside(PyObject* iterator, int depth);
+  py::Owned<> next_of_enumerate(PyObject* iterator, int depth);
+  py::Owned<> next_of_zip(PyObject* iterator, int depth);
+  py::Owned<> next_of_simple(PyObject* iterator, const Source* source);
+  py::Owned<> next_of_changed_list(PyObject* iterator, const Source* source, PyObject* list);
+  py::Owned<> item_ahead(PyObject* iterator, std::int64_t ahead, const Shadow* changed);
+  py::Owned<> part_of_outside(PyObject* iterator, std::int64_t index);
+  void has_moved(PyObject* iterator, bool ended);
+  void guard_same_keys(PyObject* iterator, PyObject* dict, const Shadow& shadow);
   Shadow& shadow_of(PyObject* container, bool touch_all);
   bool written(const Shadow& shadow, PyObject* key) const;
   void guard_replay(PyObject* dict, const Shadow& shadow, PyObject* key, PyObject* value, bool again);
@@ -246,6 +276,10 @@ class Tracer {
   std::unordered_map<PyObject*, std::vector<AttributeWrite>> attribute_effects_;  // of slots and classes, by object
   std::vector<PyObject*> order_of_attribute_effects_;
   bool classes_changed_ = false;
+  std::unordered_map<PyObject*, IteratorState> iterators_;    // from outside, those that the region advanced
+  std::vector<PyObject*> order_of_iterators_;
+  std::unordered_map<PyObject*, std::vector<py::Owned<>>> iterator_parts_;
+  std::int64_t took_all_at_ = -1;  // the instruction that took all elements of one at once
   std::vector<Effect> deferred_;
   std::vector<PyObject*> order_of_shadows_;
   std::vector<PyObject*> outside_;  // in order of first sight, mutable ones

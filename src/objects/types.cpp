@@ -5,6 +5,7 @@
 
 #include "aten/aten.h"
 #include "objects/generator.h"
+#include "py/iterators.h"
 #include "py/ref.h"
 
 namespace pellucid::objects {
@@ -106,6 +107,7 @@ void initialise_types() {
   if (known != nullptr) return;
   known = new Known;
   try {
+    py::initialise_iterators();
     fill_known();
   } catch (...) {  // an interrupt: the next compile begins anew
     known = nullptr;

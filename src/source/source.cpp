@@ -3,6 +3,7 @@
 #include <structmember.h>
 
 #include "py/cpython311.h"
+#include "py/iterators.h"
 #include "py/native_lookup.h"
 
 namespace pellucid::source {
@@ -156,6 +157,15 @@ const Source* SourceTable::member(const Source* base, PyObject* name) {
 }
 const Source* SourceTable::cell_contents(const Source* base) { return intern(Step::CellContents, base, nullptr, -1); }
 const Source* SourceTable::type_of(const Source* base) { return intern(Step::TypeOf, base, nullptr, -1); }
+const Source* SourceTable::part(const Source* iterator, std::int64_t index) {
+  return intern(Step::Part, iterator, nullptr, index);
+}
+const Source* SourceTable::ahead(const Source* iterator, std::int64_t count) {
+  return intern(Step::Ahead, iterator, nullptr, count);
+}
+const Source* SourceTable::value_ahead(const Source* iterator, std::int64_t count) {
+  return intern(Step::ValueAhead, iterator, nullptr, count);
+}
 
 std::int64_t native_length(PyObject* object) noexcept {
   if (PyList_Check(object) || PyTuple_Check(object)) return Py_SIZE(object);
@@ -189,9 +199,67 @@ PyObject* load_step(const Source& source, PyObject* base, PyObject* const* local
       return PyCell_Check(base) ? PyCell_GET(base) : nullptr;
     case Step::TypeOf:
       return reinterpret_cast<PyObject*>(Py_TYPE(base));
+    case Step::Part:
+      return py::iterator_part(base, source.index, fresh);
+    case Step::Ahead:
+    case Step::ValueAhead:
+      return py::iterator_ahead(base, source.index, source.step == Step::ValueAhead, fresh);
   }
   return nullptr;
 }
+
+namespace {
+
+py::Owned<> step_of(const Source& source, PyObject* base) {
+  py::Owned<> fresh;
+  PyObject* value = load_step(source, base, nullptr, nullptr, fresh);
+  return fresh ? std::move(fresh) : py::Owned<>::share(value);
+}
+
+template <Step step>
+PyObject* take_step(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
+  return py::enter([&]() -> py::Owned<> {
+    const long long index = count == 2 ? PyLong_AsLongLong(args[1]) : -1;
+    if (index < 0) {
+      if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_TypeError, "expected an iterator and an index");
+      py::throw_pending();
+    }
+    auto value = step_of(Source{step, nullptr, {}, index, 0}, args[0]);
+    if (!value) py::check((PyErr_Format(PyExc_LookupError, "pellucid: an iterator has no item %lld ahead", index), -1));
+    return value;
+  });
+}
+
+PyMethodDef kIteratorFunctions[] = {
+    {"PART", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(take_step<Step::Part>)), METH_FASTCALL,
+     nullptr},
+    {"AHEAD", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(take_step<Step::Ahead>)), METH_FASTCALL,
+     nullptr},
+    {"VALUE_AHEAD", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(take_step<Step::ValueAhead>)),
+     METH_FASTCALL, nullptr},
+};
+
+PyMethodDef* iterator_function_of(Step step) noexcept {
+  switch (step) {
+    case Step::Part:
+      return &kIteratorFunctions[0];
+    case Step::Ahead:
+      return &kIteratorFunctions[1];
+    case Step::ValueAhead:
+      return &kIteratorFunctions[2];
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+const char* iterator_function_name(Step step) noexcept {
+  const PyMethodDef* function = iterator_function_of(step);
+  return function == nullptr ? nullptr : function->ml_name;
+}
+
+py::Owned<> iterator_function(Step step) { return py::take(PyCFunction_New(iterator_function_of(step), nullptr)); }
 
 py::Owned<> evaluate_step(const Source* source, PyObject* base_value, PyObject* const* locals, PyObject* closure) {
   py::Owned<> fresh;
@@ -272,6 +340,12 @@ std::string print(const Source* source, const RootText& root_text) {
         break;
       case Step::TypeOf:
         text.insert(0, "type(").append(")");
+        break;
+      case Step::Part:
+      case Step::Ahead:
+      case Step::ValueAhead:
+        text.insert(0, "(").insert(0, iterator_function_name(s->step));
+        text.append(", ").append(std::to_string(s->index)).append(")");
         break;
       default:
         break;

@@ -52,6 +52,9 @@ class SourceTable {
                        PyObject* name);  // slot or C-level getset attribute, read through its descriptor
   const Source* cell_contents(const Source* base);
   const Source* type_of(const Source* base);
+  const Source* part(const Source* iterator, std::int64_t index);
+  const Source* ahead(const Source* iterator, std::int64_t count);
+  const Source* value_ahead(const Source* iterator, std::int64_t count);
 
   std::size_t size() const noexcept { return all_.size(); }
   const Source* at(std::size_t id) const noexcept { return all_[id].get(); }
@@ -95,6 +98,11 @@ py::Owned<> evaluate(const Source* source, PyObject* const* locals, PyObject* cl
 // the value may have no other owner (Member, deque items).
 PyObject* load_step(const Source& source, PyObject* base_value, PyObject* const* locals, PyObject* closure,
                     py::Owned<>& fresh) noexcept;
+
+// The C function (iterator, index) that takes a step Part, Ahead or ValueAhead; LookupError when it does not exist.
+py::Owned<> iterator_function(Step step);
+// "PART", "AHEAD", "VALUE_AHEAD"; null: not a step of an iterator.
+const char* iterator_function_name(Step step) noexcept;
 
 // len() of a list, tuple, dict, set, frozenset, deque or a subclass, never calling __len__; -1 for anything else.
 std::int64_t native_length(PyObject* object) noexcept;

@@ -79,6 +79,7 @@ class Executor final : public objects::Tracer {
   Result store_subscript(PyObject* container, PyObject* key, PyObject* value) override;  // null value deletes
   Result iterate(PyObject* iterable, Continuation then = {}) override;                   // iter(x)
   Result next(PyObject* iterator, Continuation then) override;                           // raises StopIteration
+  Result next_outside(PyObject* iterator, Continuation then);  // of an iterator that existed before
   Result length(PyObject* value, Continuation then = {}) override;
   Result to_text(PyObject* value, const char* how, Continuation then = {}) override;  // __str__, __repr__
   Result format(PyObject* value, PyObject* spec, Continuation then = {}) override;
@@ -93,7 +94,6 @@ class Executor final : public objects::Tracer {
   const objects::CodeInfo* info_of(PyCodeObject* code) { return codes_.find(code); }
   void push_frame(std::unique_ptr<Frame> frame);
   std::unique_ptr<Frame> pop_frame();
-  std::int64_t steps = 0;
   std::int64_t last_step = -1;  // the capture ends before the step of this number …
   bool at_will = false;         // … or before the first one behind it where the open frames can be handed over
 

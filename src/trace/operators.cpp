@@ -121,7 +121,7 @@ Result Executor::binary(PyObject* left, PyObject* right, int op, Continuation th
   const bool user = has_python_method(*this, left, o.method) || has_python_method(*this, right, o.reflected) ||
                     (o.inplace != nullptr && has_python_method(*this, left, o.inplace));
   if (!user && (is_container(a) || is_container(b)) && (is_container(a) || plain_operand(a)) &&
-      (is_container(b) || plain_operand(b) || b == Cat::Iterator)) {
+      (is_container(b) || plain_operand(b) || (b == Cat::Iterator && !is_outside(right)))) {
     const bool inplace = o.inplace != nullptr && (a == Cat::List || a == Cat::Dict || a == Cat::Set || a == Cat::Deque);
     touch(left);
     touch(right);

@@ -1,6 +1,7 @@
 // Truth, length, iteration, membership and subscripts of any object, in CPython's order of attempts.
 #include "handlers/registry.h"
 #include "py/cpython311.h"
+#include "py/iterators.h"
 #include "trace/executor.h"
 
 namespace pellucid::trace {
@@ -24,6 +25,12 @@ bool is_typing(PyObject* cls) {
 bool python_slot(objects::Tracer& tracer, PyObject* value, PyObject* name) {
   PyObject* found = tracer.type_lookup(Py_TYPE(value), name);
   return found != nullptr && PyFunction_Check(found);
+}
+
+[[noreturn]] void refuse_outside(objects::Tracer& tracer, PyObject* iterator) {
+  tracer.unsupported(
+      Reason::UnsupportedProtocol,
+      {{"protocol", "advancing"}, {"type", std::string(Py_TYPE(iterator)->tp_name) + " from outside of the region"}});
 }
 
 }  // namespace
@@ -92,6 +99,7 @@ Result Executor::truth(PyObject* value, Continuation then) {
 Result Executor::length(PyObject* value, Continuation then) {
   value = original(value);
   doing = "reads the length";
+  if (auto view = view_of_outside(value)) return length(view.get(), std::move(then));
   const Cat cat = objects::cat_of(value);
   if (cat == Cat::Tensor) {
     auto sizes = getattr(value, names().shape);
@@ -124,10 +132,12 @@ Result Executor::iterate(PyObject* iterable, Continuation then) {
     case Cat::Generator:
       return settle(std::move(then), Result::of(py::Owned<>::share(iterable)));
     case Cat::Iterator:
-      if (is_outside(iterable))
-        unsupported(Reason::UnsupportedProtocol,
-                    {{"protocol", "advancing"},
-                     {"type", std::string(Py_TYPE(iterable)->tp_name) + " from outside of the region"}});
+      if (is_outside(iterable)) {
+        if (Py_TYPE(iterable)->tp_iter == PyObject_SelfIter)
+          return settle(std::move(then), Result::of(py::Owned<>::share(iterable)));
+        if (auto view = view_of_outside(iterable)) return iterate(view.get(), std::move(then));
+        refuse_outside(*this, iterable);
+      }
       return settle(std::move(then), Result::of(py::take(PyObject_GetIter(iterable))));
     case Cat::Text:
     case Cat::Range:
@@ -173,15 +183,39 @@ Result Executor::iterate(PyObject* iterable, Continuation then) {
   return settle(std::move(then), raise(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not iterable"));
 }
 
+Result Executor::next_outside(PyObject* iterator, Continuation then) {
+  const auto end = [&] {
+    exception = py::take(PyObject_CallNoArgs(PyExc_StopIteration));
+    return settle(std::move(then), Result::raised());
+  };
+  const py::IteratorKind kind = py::iterator_kind(iterator);
+  if (kind == py::IteratorKind::Map) {
+    const auto& parts = parts_of_outside(iterator);
+    std::vector<py::Owned<>> held;
+    std::vector<PyObject*> values;
+    for (std::size_t i = 1; i < parts.size(); ++i) {
+      held.push_back(next_of_outside(parts[i].get()));
+      if (!held.back()) return end();
+      values.push_back(held.back().get());
+    }
+    return call(parts[0].get(), Args{values, nullptr}, std::move(then));
+  }
+  if (kind == py::IteratorKind::Filter) {
+    if (!is_known_iterator(iterator)) refuse_outside(*this, iterator);
+    const auto& parts = parts_of_outside(iterator);
+    PyObject* values[] = {parts[0].get(), parts[1].get()};
+    return call_polyfill("filter_next", values, std::move(then));
+  }
+  auto value = next_of_outside(iterator);
+  return value ? settle(std::move(then), Result::of(std::move(value))) : end();
+}
+
 Result Executor::next(PyObject* iterator, Continuation then) {
   doing = "advances an iterator";
   const Cat cat = objects::cat_of(iterator);
   if (cat == Cat::Generator) return resume(iterator, Py_None, std::move(then));
   if (cat == Cat::Iterator) {
-    if (is_outside(iterator))
-      unsupported(Reason::UnsupportedProtocol,
-                  {{"protocol", "advancing"},
-                   {"type", std::string(Py_TYPE(iterator)->tp_name) + " from outside of the region"}});
+    if (is_outside(iterator)) return next_outside(iterator, std::move(then));
     if (Py_TYPE(iterator)->tp_iternext == nullptr) {
       return settle(std::move(then), raise(PyExc_TypeError, std::string("'") + Py_TYPE(iterator)->tp_name +
                                                                 "' object is not an iterator"));
@@ -216,6 +250,13 @@ py::Owned<> Executor::native_elements(PyObject* value) {
     case Cat::Iterator:
     case Cat::Tensor: {
       if (python_slot(*this, value, names().__iter__)) return {};
+      if (objects::cat_of(value) == Cat::Iterator && is_outside(value)) {
+        if (auto view = view_of_outside(value)) return native_elements(view.get());
+        if (!is_known_iterator(value)) refuse_outside(*this, value);
+        const py::IteratorKind kind = py::iterator_kind(value);
+        const bool calls = kind == py::IteratorKind::Map || kind == py::IteratorKind::Filter;
+        return calls ? py::Owned<>() : rest_of_outside(value);
+      }
       Result iterator = iterate(value);
       if (!iterator.is_value()) return {};
       return py::take(PySequence_Tuple(iterator.value.get()));
@@ -228,6 +269,7 @@ py::Owned<> Executor::native_elements(PyObject* value) {
 Result Executor::contains(PyObject* container, PyObject* item, Continuation then) {
   container = original(container);
   doing = "tests membership";
+  if (auto view = view_of_outside(container)) return contains(view.get(), item, std::move(then));
   const Cat cat = objects::cat_of(container);
   if (const bool view = PyDictViewSet_Check(container); view || cat == Cat::Set || cat == Cat::FrozenSet) {
     const bool unhashable = Py_TYPE(item)->tp_hash == PyObject_HashNotImplemented;  // CPython words the TypeError
@@ -270,7 +312,8 @@ Result Executor::contains(PyObject* container, PyObject* item, Continuation then
         if (inside.shadowed || probe.shadowed)
           unsupported(Reason::UnsupportedProtocol, {{"protocol", "in"}, {"type", "container that changed"}});
         const bool identity_only = (cat == Cat::Set || cat == Cat::FrozenSet) && hashable_natively(item);
-        if ((inside.tensor || inside.user || probe.tensor || probe.user) && !identity_only) {
+        const bool compares = inside.tensor || inside.user || probe.tensor || probe.user;
+        if ((cat == Cat::Iterator && is_outside(container)) || (compares && !identity_only)) {
           PyObject* args[] = {container, item};
           return call_polyfill("contains", args, std::move(then));
         }

@@ -79,6 +79,7 @@ Outcome outcome_of(Executor& executor, Extent extent, Run&& run) {
     if (!before->matches()) outcome.capture->after = aten::GlobalState::now();
   } catch (const GraphBreak& stop) {
     outcome.stop = describe(stop, executor);
+    executor.undo_unfinished();
     frames::State live;
     std::shared_ptr<const aten::GlobalState> after;
     if (!before->matches()) after = aten::GlobalState::now();

@@ -6,6 +6,10 @@
 namespace pellucid::objects {
 
 Result Tracer::raise(py::Owned<> instance) {
+  if (took_all_at_ == steps) {  // the program itself may have stopped half way through that iterator
+    unsupported(Reason::UnsupportedProtocol,
+                {{"protocol", "an exception while reading"}, {"type", "iterator from outside of the region"}});
+  }
   exception = std::move(instance);
   return Result::raised();
 }

@@ -1,6 +1,7 @@
 // Calls, returns, functions, iteration and generators.
 #include "bytecode/opcodes.h"
 #include "handlers/registry.h"
+#include "py/iterators.h"
 #include "trace/rules/rules.h"
 
 namespace pellucid::trace {
@@ -74,9 +75,13 @@ Next do_GET_ITER(Executor& ex, Frame& f, int) {
 Next do_GET_YIELD_FROM_ITER(Executor& ex, Frame& f, int arg) { return do_GET_ITER(ex, f, arg); }
 Next do_FOR_ITER(Executor& ex, Frame& f, int arg) {
   PyObject* iterator = peek(f, 0);
-  if (objects::cat_of(iterator) == Cat::Iterator && !ex.is_outside(iterator)) {
+  const bool outside = ex.is_outside(iterator);
+  const py::IteratorKind kind = outside ? py::iterator_kind(iterator) : py::IteratorKind::Unknown;
+  const bool calls = kind == py::IteratorKind::Map || kind == py::IteratorKind::Filter;
+  if (objects::cat_of(iterator) == Cat::Iterator && !calls) {
     // The common case without a StopIteration object.
-    auto value = py::Owned<>::steal(Py_TYPE(iterator)->tp_iternext(iterator));
+    ex.doing = "advances an iterator";
+    auto value = outside ? ex.next_of_outside(iterator) : py::Owned<>::steal(Py_TYPE(iterator)->tp_iternext(iterator));
     if (value) {
       f.stack.push_back(std::move(value));
       return Next::Go;
