@@ -1,6 +1,7 @@
 #include "frames/real_step.h"
 
 #include "bytecode/opcodes.h"
+#include "frames/real_rules.h"
 #include "py/number_operator.h"
 
 namespace pellucid::frames {
@@ -74,11 +75,22 @@ bool unary_not(Step& step) noexcept {
   return truth >= 0 && give(step, 1, Py_NewRef(truth != 0 ? Py_False : Py_True));
 }
 
+template <PyObject* (*operation)(PyObject*)>
+bool unary(Step& step) noexcept {
+  return give(step, 1, operation(step.peek(0)));
+}
+
 bool binary_subscr(Step& step) noexcept { return give(step, 2, PyObject_GetItem(step.peek(1), step.peek(0))); }
 
 bool store_subscr(Step& step) noexcept {
   if (PyObject_SetItem(step.peek(1), step.peek(0), step.peek(2)) < 0) return false;
   step.drop(3);
+  return true;
+}
+
+bool delete_subscr(Step& step) noexcept {
+  if (PyObject_DelItem(step.peek(1), step.peek(0)) < 0) return false;
+  step.drop(2);
   return true;
 }
 
@@ -98,6 +110,12 @@ bool load_method(Step& step) noexcept {
 bool store_attr(Step& step) noexcept {
   if (PyObject_SetAttr(step.peek(0), name_of(step), step.peek(1)) < 0) return false;
   step.drop(2);
+  return true;
+}
+
+bool delete_attr(Step& step) noexcept {
+  if (PyObject_DelAttr(step.peek(0), name_of(step)) < 0) return false;
+  step.drop(1);
   return true;
 }
 
@@ -132,6 +150,55 @@ bool binary_op(Step& step) noexcept { return give(step, 2, py::number_operator(s
 bool has_plain_arguments(Step& step) noexcept {
   const bool has_keywords = (step.arg & 1) != 0;
   return PyTuple_CheckExact(step.peek(has_keywords ? 1 : 0)) && (!has_keywords || PyDict_CheckExact(step.peek(0)));
+}
+
+Rule more_rules_for(int opcode) noexcept {
+  switch (static_cast<Opcode>(opcode)) {
+    case Opcode::BUILD_SET:
+      return build_set;
+    case Opcode::BUILD_MAP:
+      return build_map;
+    case Opcode::SET_ADD:
+      return set_add;
+    case Opcode::MAP_ADD:
+      return map_add;
+    case Opcode::LIST_EXTEND:
+      return list_extend;
+    case Opcode::SET_UPDATE:
+      return set_update;
+    case Opcode::DICT_UPDATE:
+      return dict_update;
+    case Opcode::DICT_MERGE:
+      return dict_merge;
+    case Opcode::UNPACK_SEQUENCE:
+      return unpack_sequence;
+    case Opcode::UNPACK_EX:
+      return unpack_ex;
+    case Opcode::FORMAT_VALUE:
+      return format_value;
+    case Opcode::LOAD_GLOBAL:
+      return load_global;
+    case Opcode::STORE_GLOBAL:
+      return store_global;
+    case Opcode::DELETE_GLOBAL:
+      return delete_global;
+    case Opcode::IMPORT_NAME:
+      return import_name;
+    case Opcode::IMPORT_FROM:
+      return import_from;
+    case Opcode::LOAD_BUILD_CLASS:
+      return load_build_class;
+    case Opcode::BEFORE_WITH:
+      return before_with;
+    case Opcode::GET_LEN:
+      return get_len;
+    case Opcode::MATCH_KEYS:
+      return match_keys;
+    case Opcode::MATCH_CLASS:
+      return match_class;
+    default:
+      return nullptr;
+  }
 }
 
 }  // namespace
@@ -176,8 +243,18 @@ Rule rule_for(int opcode, Step& step) noexcept {
       return get_iter;
     case Opcode::FOR_ITER:
       return for_iter;
+    case Opcode::UNARY_POSITIVE:
+      return unary<PyNumber_Positive>;
+    case Opcode::UNARY_NEGATIVE:
+      return unary<PyNumber_Negative>;
+    case Opcode::UNARY_INVERT:
+      return unary<PyNumber_Invert>;
+    case Opcode::DELETE_SUBSCR:
+      return delete_subscr;
+    case Opcode::DELETE_ATTR:
+      return delete_attr;
     default:
-      return nullptr;
+      return more_rules_for(opcode);
   }
 }
 

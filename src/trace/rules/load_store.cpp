@@ -214,6 +214,8 @@ Next do_DELETE_ATTR(Executor& ex, Frame& f, int arg) {
 Next do_IMPORT_NAME(Executor& ex, Frame& f, int arg) {
   // An import that has happened is a look-up; one that has not is carried out now, as the program would do at this
   // point.
+  if (ex.is_shadowed(PyImport_GetModuleDict()))
+    throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "IMPORT_NAME (after a change of sys.modules)"}});
   PyObject* from = peek(f, 0);
   PyObject* level = peek(f, 1);
   auto module =
