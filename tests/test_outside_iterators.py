@@ -466,6 +466,20 @@ def test_the_set_changes_under_the_iterator(either):
     both(f, make)
 
 
+@pytest.mark.parametrize("most", [3, 5])
+def test_a_set_from_outside_changes_in_its_loop(most, either):
+    def f(x, s):
+        n = 0
+        for item in s:
+            n += item
+            if len(s) < most:
+                s.add(item + 10)
+        s.add(99)
+        return x + n
+
+    both(f, lambda: (X, {1, 2, 3}))
+
+
 def test_the_end_is_for_good(either):
     def f(x, xs, it):
         first = next(it, "end")
@@ -491,6 +505,50 @@ def test_the_same_iterator_twice(either):
         c, d = make()
         assert same(compiled(X, a, b), f(X, c, d))
         assert same(left(a), left(c)) and same(left(b), left(d))
+
+
+@pytest.mark.parametrize("place", ["global", "class", "cell", "default", "tuple", "list"])
+def test_where_the_iterator_is_held(place, either, monkeypatch):
+    class Holder:
+        it = None
+
+    def make(it):
+        if place == "global":
+            monkeypatch.setitem(globals(), "held", it)
+            return lambda x: x + next(held)  # noqa: F821
+        if place == "class":
+            Holder.it = it
+            return lambda x: x + next(Holder.it)
+        if place == "cell":
+            return lambda x: x + next(it)
+        if place == "default":
+            return lambda x, it=it: x + next(it)
+        items = (it, 1) if place == "tuple" else [it, 1]
+        return lambda x: x + next(items[0])
+
+    def all_of(wrap):
+        f = wrap(make(iter(list(TENSORS))))
+        return [outcome(f, X) for _ in range(6)]
+
+    graphs, backend = counting()
+    assert same(all_of(lambda f: pellucid.compile(f, backend=backend)), all_of(lambda f: f))
+    assert len(graphs) == 1
+
+
+def test_a_list_in_a_cell_is_read_and_changed(either):
+    def make():
+        xs = [X]
+
+        def f(x):
+            y = x + xs[0]
+            xs.append(y)
+            return y, len(xs)
+
+        return f
+
+    mine, theirs = pellucid.compile(make(), backend="eager"), make()
+    for _ in range(3):
+        assert same(outcome(mine, X), outcome(theirs, X))
 
 
 def test_two_iterators_over_one_list(either):

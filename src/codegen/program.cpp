@@ -178,7 +178,8 @@ void Program::load_all(const Expr& expr, bool always) {
     // a cell's content may be written by the effects: only true roots are safe to read later
     if (always && !is_root(part.source) && is_cheap(part.source) && source_locals_.count(part.source) == 0) {
       source_locals_.emplace(part.source, new_local(words_of(part.source)));
-      lines_.push_back({.kind = Line::Kind::Load, .source = part.source});
+      // First of all: the lines before this one may name it too.
+      lines_.insert(lines_.begin(), {.kind = Line::Kind::Load, .source = part.source});
       return;
     }
     load_shared(part.source, always);

@@ -238,6 +238,7 @@ PyObject* Tracer::writable(PyObject* container) {
                   {{"target", std::string("a ") + Py_TYPE(container)->tp_name + " from outside"}});
     }
   }
+  if (cat_of(container) == Cat::Set && !is_shadowed(container)) refuse_set_in_use(container);
   Shadow& shadow = shadow_of(container, true);
   if (cat_of(container) == Cat::Dict) touch(container);
   if (!shadow.changed && cat_of(container) == Cat::List) {

@@ -218,6 +218,21 @@ py::Owned<> Tracer::item_ahead(PyObject* iterator, std::int64_t ahead, const Sha
   return py::take(PyTuple_Pack(2, first.get(), value.get()));
 }
 
+void Tracer::iterates_set(PyObject* set, PyObject* iterator) {
+  if (is_outside(set)) set_iterators_.emplace_back(set, py::Owned<>::share(iterator));
+}
+
+// A copy of a set may have another order, so an iterator that the region made walks the set itself: it would not notice
+// that the region changes the copy.
+void Tracer::refuse_set_in_use(PyObject* set) {
+  py::Owned<> fresh;
+  for (const auto& [walked, iterator] : set_iterators_) {
+    if (walked != set || Py_REFCNT(iterator.get()) == 1 || py::iterator_part(iterator.get(), 0, fresh) == nullptr)
+      continue;
+    unsupported(Reason::UnsupportedMutation, {{"target", "a set that is being iterated"}});
+  }
+}
+
 py::Owned<> Tracer::rest_of_outside(PyObject* iterator) {
   took_all_at_ = steps;
   auto items = py::take(PyList_New(0));

@@ -153,7 +153,8 @@ class Tracer {
   const std::vector<py::Owned<>>& parts_of_outside(PyObject* iterator);
   // A dict_keys, dict_values or dict_items from outside, over what the region reads and writes; null: not one of these.
   py::Owned<> view_of_outside(PyObject* view);
-  bool is_known_iterator(PyObject* iterator) const;  // whether what it does is known, all the way down
+  void iterates_set(PyObject* set, PyObject* iterator);  // `iterator` walks the set itself, not a copy
+  bool is_known_iterator(PyObject* iterator) const;      // whether what it does is known, all the way down
   // A GraphBreak leaves the frame at the start of its instruction: iterators go back to where they were then.
   void undo_unfinished();
 
@@ -236,6 +237,7 @@ class Tracer {
   py::Owned<> item_ahead(PyObject* iterator, std::int64_t ahead, const Shadow* changed);
   py::Owned<> part_of_outside(PyObject* iterator, std::int64_t index);
   void has_moved(PyObject* iterator, bool ended);
+  void refuse_set_in_use(PyObject* set);
   void guard_same_keys(PyObject* iterator, PyObject* dict, const Shadow& shadow);
   Shadow& shadow_of(PyObject* container, bool touch_all);
   bool written(const Shadow& shadow, PyObject* key) const;
@@ -279,6 +281,7 @@ class Tracer {
   std::unordered_map<PyObject*, IteratorState> iterators_;    // from outside, those that the region advanced
   std::vector<PyObject*> order_of_iterators_;
   std::unordered_map<PyObject*, std::vector<py::Owned<>>> iterator_parts_;
+  std::vector<std::pair<PyObject*, py::Owned<>>> set_iterators_;
   std::int64_t took_all_at_ = -1;  // the instruction that took all elements of one at once
   std::vector<Effect> deferred_;
   std::vector<PyObject*> order_of_shadows_;

@@ -153,7 +153,9 @@ Result Executor::iterate(PyObject* iterable, Continuation then) {
         if (deep_touch(iterable).user)
           unsupported(Reason::UnsupportedProtocol, {{"protocol", "iteration order"}, {"type", "set of objects"}});
       }
-      return settle(std::move(then), Result::of(py::take(PyObject_GetIter(view_of(iterable)))));
+      auto iterator = py::take(PyObject_GetIter(view_of(iterable)));
+      if (cat == Cat::Set && readable(iterable) == iterable) iterates_set(iterable, iterator.get());
+      return settle(std::move(then), Result::of(std::move(iterator)));
     }
     case Cat::Tensor: {
       auto name = py::interned("unbind");
