@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import datetime
 import itertools
+import operator
 import sys
 import threading
 import types
@@ -276,3 +277,90 @@ def test_C05_errors_of_each_opcode(step, make):
     for _ in range(2):
         got, want = outcome(compiled, X, make()), outcome(f, X, make())
         assert same(got, want), (got, want)
+
+
+class Blocks:
+    __iadd__ = __add__ = __lt__ = __eq__ = None
+
+
+class NoError(Exception):
+    def __new__(cls):
+        return Pair(1, 2)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x, a: x.__iadd__(a) if a is None else operator.iadd(a, 1),
+        lambda x, a: a + 1,
+        lambda x, a: 1 + a,
+        lambda x, a: a < 1,
+        lambda x, a: a == a,
+        lambda x, a: a != 1,
+        lambda x, a: raises(NoError),
+        lambda x, a: raises(NoError, ValueError()),
+        lambda x, a: raises(NoError, KeyError),
+        lambda x, a: raises(KeyError, NoError),
+        lambda x, a: raises(Own, 3),
+    ],
+)
+def test_methods_that_are_none_and_exceptions_that_are_none(use):
+    def f(x, a):
+        y = x.sin()
+        try:
+            return y, use(x, a)
+        except TypeError as error:
+            return y, str(error)
+
+    compiled = pellucid.compile(f, backend="eager")
+    for _ in range(2):
+        got, want = outcome(compiled, X, Blocks()), outcome(f, X, Blocks())
+        assert same(got, want), (got, want)
+
+
+def test_an_inplace_operator_that_is_none():
+    def f(x, a):
+        try:
+            a += 1
+        except TypeError as error:
+            return x + 1, str(error)
+        return x
+
+    compiled = pellucid.compile(f, backend="eager")
+    assert same(outcome(compiled, X, Blocks()), outcome(f, X, Blocks()))
+
+
+def raises(error, *cause):
+    if not cause:
+        raise error
+    raise error from cause[0]
+
+
+class Own(Exception):
+    def __init__(self, *args):
+        super().__init__("own")
+        if args:
+            print("made")
+
+
+@pytest.mark.parametrize("printing", [True, False])
+@pytest.mark.parametrize("cause", [None, KeyError, KeyError("k"), Own, Own("arg")], ids=str)
+@pytest.mark.parametrize("error", [Own, ValueError, ValueError("v")], ids=str)
+def test_raise_from(error, cause, printing):
+    class Printing(Own):
+        def __init__(self):
+            super().__init__(*([1] if printing else []))
+
+    def f(x, error, cause):
+        y = x.sin()
+        try:
+            raises(error, cause)
+        except Exception as caught:
+            return y.cos(), type(caught), str(caught), type(caught.__cause__), caught.__suppress_context__
+        return y
+
+    compiled = pellucid.compile(f, backend="eager")
+    for _ in range(2):
+        for kind in (error, Printing):
+            got, want = outcome(compiled, X, kind, cause), outcome(f, X, kind, cause)
+            assert same(got, want), (got, want)

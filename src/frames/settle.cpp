@@ -173,9 +173,14 @@ Settled tuple_from(Step&, const Wait&, PyObject* value) noexcept {
   return gives(PySequence_Tuple(value));
 }
 
-Settled raise(Step&, const Wait&, PyObject* value) noexcept {
+Settled raise(Step&, const Wait& wait, PyObject* value) noexcept {
+  PyObject* cause = wait.b.get();
   if (PyExceptionInstance_Check(value)) {
+    if (cause != nullptr) PyException_SetCause(value, cause == Py_None ? nullptr : Py_NewRef(cause));
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(value)), value);
+  } else if (wait.a) {
+    PyErr_Format(PyExc_TypeError, "calling %R should have returned an instance of BaseException, not %R", wait.a.get(),
+                 reinterpret_cast<PyObject*>(Py_TYPE(value)));
   } else {
     PyErr_SetString(PyExc_TypeError, "exceptions must derive from BaseException");
   }

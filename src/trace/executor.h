@@ -65,6 +65,8 @@ class Executor final : public objects::Tracer {
   PyObject* topmost_handled() override;  // what a bare `raise` raises; borrowed or null
   void trace_back(const Frame& frame);   // the exception passes through this frame
   py::Owned<>& handled_slot();           // exc_info->exc_value of the frame that runs
+  // `raise type from cause`, the call of the type having given `value`; a null cause: without `from`.
+  Result raise_with_cause(PyObject* type, py::Owned<> value, PyObject* cause);
 
   // ---- protocols (protocols.cpp): Python's operators on any object
   Result binary(PyObject* left, PyObject* right, int op, Continuation then = {}) override;  // op as in BINARY_OP

@@ -143,6 +143,9 @@ Result Executor::binary(PyObject* left, PyObject* right, int op, Continuation th
   if ((a == Cat::Iterator || b == Cat::Iterator) && !runs_code(a) && !runs_code(b)) {
     if (!is_outside(left) && !is_outside(right)) return native(readable(left), readable(right));  // dict views as sets
   }
+  if (o.inplace != nullptr && !objects::is_exact_builtin(Py_TYPE(left)) &&
+      type_lookup(Py_TYPE(left), o.inplace) == Py_None)
+    return settle(std::move(then), raise(PyExc_TypeError, "'NoneType' object is not callable"));
   if (o.inplace != nullptr && has_python_method(*this, left, o.inplace)) {
     bool found = false;
     PyObject* args[] = {right};
@@ -193,6 +196,7 @@ Result Executor::reflected(PyObject* left, PyObject* right, int op, int stage, C
     PyObject* other = use_right ? left : right;
     PyObject* method = type_lookup(Py_TYPE(self), use_right ? backward : forward);
     if (method == nullptr) continue;
+    if (method == Py_None) return settle(std::move(then), raise(PyExc_TypeError, "'NoneType' object is not callable"));
     if (PyFunction_Check(method)) {
       Continuation c(K::Reflected, left, right);
       c.number = op;
@@ -204,6 +208,7 @@ Result Executor::reflected(PyObject* left, PyObject* right, int op, int stage, C
       if (op - kCompareBase == Py_EQ && same(self, other)) return settle(std::move(then), Result::boolean(true));
       if (op - kCompareBase == Py_NE) {
         PyObject* eq = type_lookup(Py_TYPE(self), "__eq__");
+        if (eq == Py_None) return settle(std::move(then), raise(PyExc_TypeError, "'NoneType' object is not callable"));
         if (eq != nullptr && PyFunction_Check(eq)) {
           PyObject* args[] = {self, other};
           return call_polyfill("ne_from_eq", args, std::move(then));

@@ -56,6 +56,16 @@ namespace pellucid::trace {
 
 using K = Continuation::Kind;
 
+Result Executor::raise_with_cause(PyObject* type, py::Owned<> value, PyObject* cause) {
+  if (!PyExceptionInstance_Check(value.get())) {
+    return raise(PyExc_TypeError, std::string("calling ") + py::repr_of(type) +
+                                      " should have returned an instance of BaseException, not " +
+                                      py::repr_of(reinterpret_cast<PyObject*>(Py_TYPE(value.get()))));
+  }
+  if (cause != nullptr) PyException_SetCause(value.get(), cause == Py_None ? nullptr : Py_NewRef(cause));
+  return raise(std::move(value));
+}
+
 // Generators have an exc_info of their own; every other frame uses its caller's.
 py::Owned<>& Executor::handled_slot() {
   Frame* f = top_.get();
@@ -311,7 +321,7 @@ Result settle_value(Executor& ex, Continuation& then, py::Owned<> value) {
     case K::TupleFrom:
       return Result::of(py::take(PySequence_Tuple(value.get())));
     case K::Raise:
-      return ex.raise(std::move(value));
+      return ex.raise_with_cause(then.a.get(), std::move(value), then.b.get());
     case K::SetItemOn: {
       Result stored = ex.store_subscript(then.a.get(), then.b.get(), value.get());
       if (stored.did == Result::Did::Raised) return stored;

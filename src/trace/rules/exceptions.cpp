@@ -45,7 +45,7 @@ Next do_RAISE_VARARGS(Executor& ex, Frame& f, int arg) {
   Result r = instance_of(ex, value.get(), Continuation());
   if (r.did == Result::Did::Raised) return Next::Raise;
   if (r.did == Result::Did::Pushed) {
-    ex.top()->then = std::move(ex.top()->then).before(Continuation(K::Raise));
+    ex.top()->then = std::move(ex.top()->then).before(Continuation(K::Raise, value.get()));
     drop(f, static_cast<std::size_t>(arg));
     return Next::Go;
   }
@@ -54,9 +54,8 @@ Next do_RAISE_VARARGS(Executor& ex, Frame& f, int arg) {
       ex.raise(PyExc_TypeError, "exception causes must derive from BaseException");
       return Next::Raise;
     }
-    PyException_SetCause(r.value.get(), cause.get() == Py_None ? nullptr : cause.release());
   }
-  ex.raise(std::move(r.value));
+  ex.raise_with_cause(value.get(), std::move(r.value), cause.get());
   return Next::Raise;
 }
 
