@@ -2,6 +2,7 @@
 
 #include "base/events.h"
 #include "frames/replace.h"
+#include "py/eval_frame.h"
 #include "runtime/compile.h"
 #include "runtime/dispatch.h"
 #include "runtime/graph_call.h"
@@ -48,12 +49,19 @@ frames::Outcome step(Cache& root, frames::State state) {
   return frames::step(std::move(state));
 }
 
+// The program has put in an evaluator of its own (torch.compile's): it would get to see what compiling runs.
+bool evaluates_otherwise(py::EvalFrame before) noexcept {
+  const py::EvalFrame now = py::eval_frame();
+  return now != before && now != py::kDefaultEvalFrame && !hook_is_installed();
+}
+
 }  // namespace
 
 py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& exit, py::Owned<> live) {
   frames::State state = frames::unpack(exit, live.get(), function);
   live = {};
   bool at_will = exit.at_will;
+  const py::EvalFrame evaluator = py::eval_frame();
   for (;;) {
     if (at_will && !frames::has_rule(state)) {
       frames::rewind(state);
@@ -62,6 +70,7 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
       if (outcome.finished) return py::take(outcome.result);
       state = std::move(outcome.state);
     }
+    if (evaluates_otherwise(evaluator)) return finish(root, std::move(state));
     Cache* cache = root.continuation(state, at_will ? kManyContinuations : kContinuations);
     if (cache == nullptr) return finish(root, std::move(state));
     const auto held = py::Owned<>::share(cache->object);
