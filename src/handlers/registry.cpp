@@ -144,6 +144,14 @@ Result nothing(Tracer& t, PyObject*, Args, Continuation then) { return t.settle(
 Handler find_dynamo(PyObject* callable) {
   if (!PyFunction_Check(callable)) return nullptr;
   auto* function = reinterpret_cast<PyFunctionObject*>(callable);
+  // What torch.compile gives switches the frame evaluator while it runs: called as a whole.
+  auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
+  if (PyUnicode_CompareWithASCIIString(code->co_name, "compile_wrapper") == 0) {
+    PyObject* home = PyDict_GetItemString(function->func_globals, "__name__");
+    if (home != nullptr && PyUnicode_Check(home) &&
+        PyUnicode_CompareWithASCIIString(home, "torch._dynamo.eval_frame") == 0)
+      return refuse;
+  }
   PyObject* module = function->func_module;
   if (module == nullptr || !PyUnicode_Check(module) ||
       PyUnicode_CompareWithASCIIString(module, "torch._dynamo.mutation_guard") != 0)
