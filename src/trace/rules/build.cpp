@@ -174,11 +174,6 @@ Next do_MAP_ADD(Executor& ex, Frame& f, int arg) {
   return Next::Go;
 }
 Next do_LIST_EXTEND(Executor& ex, Frame& f, int arg) {
-  PyTypeObject* type = Py_TYPE(peek(f, 0));
-  if (type->tp_iter == nullptr && PySequence_Check(peek(f, 0)) == 0) {
-    ex.raise(PyExc_TypeError, std::string("Value after * must be an iterable, not ") + type->tp_name);
-    return Next::Raise;
-  }
   bool detour = false, raised = false;
   if (PyObject* value = peek(f, 0); !may_be_iterated(value)) {
     ex.raise(PyExc_TypeError, std::string("Value after * must be an iterable, not ") + Py_TYPE(value)->tp_name);
