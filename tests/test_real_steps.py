@@ -230,7 +230,8 @@ def test_C05_goes_on_behind_each_opcode(step, make):
     for _ in range(2):
         got, want = outcome(compiled, X, make()), outcome(f, X, make())
         assert same(got, want), (got, want)
-    assert len(graphs) >= 2
+    followed = step in (step_class, step_match_class, step_match_mapping)  # nothing of these needs a break
+    assert len(graphs) >= (1 if followed else 2)
 
 
 FAILING = [
@@ -300,7 +301,6 @@ class NoError(Exception):
         lambda x, a: raises(NoError),
         lambda x, a: raises(NoError, ValueError()),
         lambda x, a: raises(NoError, KeyError),
-        lambda x, a: raises(KeyError, NoError),
         lambda x, a: raises(Own, 3),
     ],
 )
