@@ -306,6 +306,29 @@ def reraise_without_exception(s, x):
 
 
 @program
+def raise_class_that_makes_something_else(s, x):
+    class Odd(Exception):
+        def __new__(cls):
+            return 5
+
+    out = []
+    for f in (lambda: raising(Odd), lambda: raising_from(Odd)):
+        try:
+            f()
+        except TypeError as error:
+            out.append(str(error)[-75:])
+    return out, x + 1
+
+
+def raising(kind):
+    raise kind
+
+
+def raising_from(kind):
+    raise kind from None
+
+
+@program
 def finally_overrides(s, x):
     def returns():
         try:
