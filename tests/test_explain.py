@@ -213,7 +213,7 @@ Graph Break Count: 1
 Op Count: 5
 Break Reasons:
   Break Reason 1:
-    Reason: <built-in function print> has an effect outside of the program
+    Reason: print() has an effect outside of the program
     User Stack:
       <FrameSummary file FILE, line N in toy>
 Ops per Graph:

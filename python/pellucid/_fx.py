@@ -305,9 +305,10 @@ class _FrameTexts:
         return positions[offset // 2]
 
 
-def call_backend(gm, example_inputs, backend, compile_id, code, returned_at):
-    """Called by `_core`. The region ends at offset `returned_at` of `code`."""
+def call_backend(gm, example_inputs, backend, compile_id, ending):
+    """Called by `_core`. `ending`: why the region ends where it does, the frames open there, whether that is a graph break."""
     from pellucid.backends import call_backend as call
 
-    reason = GraphCompileReason("return_value", [frame_summary(code, returned_at)])
+    why, stack, graph_break = ending
+    reason = GraphCompileReason(why, [frame_summary(code, offset) for code, offset in stack], graph_break)
     return call(gm, example_inputs, backend, reason=reason, compile_id=compile_id)

@@ -26,6 +26,26 @@ def _report_graph_failure(function: types.FunctionType, error: BaseException, ex
     )
 
 
+def _report_suppressed_error(function: types.FunctionType, error: BaseException) -> str:
+    """Called by `_core`: config.suppress_errors is set and a compile failed. Gives the words for the reason."""
+    from pellucid.backends.errors import BackendCompilerFailed
+
+    inner = error.inner_exception if isinstance(error, BackendCompilerFailed) else error
+    text = f"{type(inner).__name__}: {inner}"
+    if isinstance(error, BackendCompilerFailed):
+        text = f"backend {error.backend_name!r} raised {text}"
+    code = function.__code__
+    log.warning(
+        "%s\n   function: %r (%s:%s)\nIt runs eagerly (pellucid.config.suppress_errors).",
+        text,
+        function.__qualname__,
+        code.co_filename,
+        code.co_firstlineno,
+        exc_info=error,
+    )
+    return text
+
+
 def _report_recompile_limit(function: types.FunctionType, limit: int, reason: str) -> None:
     """Called by `_core`, once for each function that reaches the limit."""
     from pellucid import config

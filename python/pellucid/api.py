@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
@@ -51,8 +52,8 @@ def compile(
         TypeError: `model` cannot be called, or an argument has the wrong type.
         ValueError: `mode` together with `options`, or values that inductor does not know.
         InvalidBackend: there is no backend of that name.
-        Unsupported: at a call, with `fullgraph=True`.
-        BackendCompilerFailed: at a call, when the backend raises.
+        Unsupported: at a call, with `fullgraph=True` or under `error_on_graph_break(True)`.
+        BackendCompilerFailed: at a call, when the backend raises, unless `config.suppress_errors` is set.
 
     Example:
         >>> @pellucid.compile(backend="eager")
@@ -219,11 +220,39 @@ def disable(fn: Callable | None = None, recursive: bool = True, *, reason: str |
 
 
 def graph_break(msg: str = "") -> None:
-    """Ends the graph here when captured; with `fullgraph=True` that is an error with `msg`. Does nothing in plain Python.
+    """Ends the graph here when captured; with `fullgraph=True` that is an error. Does nothing in plain Python.
+
+    Args:
+        msg: is part of the reason that `break_reasons`, `explain` and the error show.
 
     Example:
         >>> pellucid.graph_break("the next part is not to be captured")
     """
+
+
+class error_on_graph_break(contextlib.ContextDecorator):
+    """Whether a graph break is an error (`errors.Unsupported`), in a `with` block or a decorated function.
+
+    It holds for what runs inside the block, functions called there included, until a block in it says otherwise; it may stand
+    inside or around compiled functions. With `fullgraph=True` every break is an error, whatever a block says. A block
+    with True allows more than one graph: breaks before and behind it are none of its business.
+
+    Example:
+        >>> @pellucid.compile
+        ... def f(x):
+        ...     print("a break is allowed here")
+        ...     with pellucid.error_on_graph_break(True):
+        ...         return hot_loop(x)
+    """
+
+    def __init__(self, error: bool) -> None:
+        self.error = bool(error)
+
+    def __enter__(self) -> None:
+        _core.open_break_block(self.error)
+
+    def __exit__(self, *exc_info: object) -> None:
+        _core.close_break_block()
 
 
 def is_compiling() -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import copy
 import sys
 import threading
 import types
@@ -54,7 +55,7 @@ def define(name: str, type: type, default: Any, meaning: str) -> None:
         if name in _OPTIONS:
             raise ValueError(f"pellucid.config already has an option {name!r}")
         _OPTIONS[name] = Option(name, type, default, meaning)
-        _VALUES[name] = default
+        _VALUES[name] = copy.copy(default)  # a set may be changed in place
 
 
 def options() -> dict[str, Option]:
@@ -124,7 +125,7 @@ class _ConfigModule(types.ModuleType):
         """Back to the default."""
         name = _canonical(name)
         with _LOCK:
-            _VALUES[name] = _OPTIONS[name].default
+            _VALUES[name] = copy.copy(_OPTIONS[name].default)
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *_OPTIONS, *_ALIASES]
@@ -149,6 +150,22 @@ define(
 )
 define(
     "force_break_at", int, 0, "for tests of pellucid: the first region of a call ends at its instruction of this number"
+)
+
+define(
+    "suppress_errors",
+    bool,
+    False,
+    "a backend that raises while it compiles (or an error of pellucid itself) is a warning, and the call runs eagerly;"
+    " with fullgraph=True it is raised all the same",
+)
+define(
+    "reorderable_logging_functions",
+    set,
+    set(),
+    "functions whose calls may wait until the graph has run (print, methods of a logger, warnings.warn, functions of your"
+    " own): they do not break the graph and give None. They happen in the order of the program with the values of the time of"
+    " the call; arguments are tensors, numbers, texts, f-strings of these and lists, tuples and dicts of them",
 )
 
 sys.modules[__name__].__class__ = _ConfigModule

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 import traceback
 import types
 from dataclasses import dataclass, field
 
+from pellucid import _core
 from pellucid.backends.errors import BackendCompilerFailed, InvalidBackend
 
 __all__ = [
@@ -15,8 +17,10 @@ __all__ = [
     "BreakRecord",
     "InvalidBackend",
     "PellucidError",
+    "Reason",
     "RecompileLimitExceeded",
     "Unsupported",
+    "reasons",
 ]
 
 
@@ -24,8 +28,37 @@ class PellucidError(RuntimeError):
     """The base of what pellucid raises on its own account."""
 
 
+@dataclass(frozen=True)
+class Reason:
+    """Why capture stops: one row of the registry (docs/reasons.md)."""
+
+    code: str
+    """The stable id, "PEL0304"."""
+    name: str
+    what: str
+    """What happened; the fields in braces are filled in for each stop."""
+    why: str
+    fix: str
+    example: str
+    """Defines `f` that stops for this reason when called with `torch.ones(3)`. Empty when no program should."""
+
+
+@functools.cache
+def reasons() -> dict[str, Reason]:
+    """All reasons by their code.
+
+    Example:
+        >>> pellucid.errors.reasons()["PEL0304"].name
+        'SideEffect'
+    """
+    return {row[0]: Reason(*row) for row in sorted(_core.reasons())}
+
+
 class Unsupported(PellucidError):
-    """`fullgraph=True` and the function cannot be captured as one graph. `record` is the BreakRecord."""
+    """The function cannot be captured as one graph, with `fullgraph=True` or in a block of `pellucid.error_on_graph_break(True)`.
+
+    `record` is the BreakRecord.
+    """
 
     def __init__(self, record: BreakRecord) -> None:
         self.record = record
@@ -55,15 +88,24 @@ class BreakRecord:
     """The frames that led there, outermost first."""
 
     @property
+    def why(self) -> str:
+        """Why such a step cannot be captured."""
+        row = reasons().get(self.code)
+        return row.why if row is not None else ""
+
+    @property
     def reason(self) -> str:
         """The name torch._dynamo gives it."""
         return self.message
 
     def __str__(self) -> str:
-        lines = [f"{self.code} {self.name}: {self.message}", f"  Hint: {self.hint}"]
+        lines = [f"{self.code} {self.name}: {self.message}"]
         if self.user_stack:
             stack = "".join(traceback.StackSummary.from_list(self.user_stack).format())
-            lines += ["", "from user code:", stack.rstrip("\n")]
+            lines += ["", "from user code:", stack.rstrip("\n"), ""]
+        if self.why:
+            lines.append(f"Why: {self.why}")
+        lines.append(f"Hint: {self.hint}")
         return "\n".join(lines)
 
 

@@ -2,21 +2,64 @@
 
 namespace pellucid {
 namespace {
-struct Row {
-  Reason reason;
-  std::string_view name, message, hint;
-};
-constexpr Row kRows[] = {
-#define REASON(id, name, message, hint) {Reason::name, #name, message, hint},
+
+constexpr ReasonRow kRows[] = {
+#define REASON(id, name, what, why, fix, example) {Reason::name, #name, what, why, fix, example},
 #include "base/reasons.def"
 };
-const Row& row_of(Reason reason) {
-  for (const Row& row : kRows) {
+
+const ReasonRow& row_of(Reason reason) {
+  for (const ReasonRow& row : kRows) {
     if (row.reason == reason) return row;
   }
   return kRows[0];
 }
+
+struct Words {
+  std::string_view ours, users;
+};
+// What the user wrote, for what the interpreter calls it.
+constexpr Words kStatements[] = {
+    {"LOAD_BUILD_CLASS", "a class statement"},
+    {"LOAD_CLASSDEREF", "a name in a class body"},
+    {"LOAD_NAME", "a name in a class body"},
+    {"STORE_NAME", "a name in a class body"},
+    {"DELETE_NAME", "a name in a class body"},
+    {"SETUP_ANNOTATIONS", "an annotation in a class body"},
+    {"MATCH_KEYS", "a mapping pattern of a match statement"},
+    {"MATCH_CLASS", "a class pattern of a match statement"},
+    {"CHECK_EG_MATCH", "except*"},
+    {"PREP_RERAISE_STAR", "except*"},
+    {"IMPORT_FROM", "an import from something that is no module"},
+    {"IMPORT_STAR", "from … import *"},
+    {"GET_AWAITABLE", "await"},
+    {"GET_AITER", "async for"},
+    {"GET_ANEXT", "async for"},
+    {"END_ASYNC_FOR", "async for"},
+    {"BEFORE_ASYNC_WITH", "async with"},
+    {"ASYNC_GEN_WRAP", "yield in an async function"},
+    {"PRINT_EXPR", "an expression typed at the prompt"},
+};
+constexpr Words kTypes[] = {{"pellucid._core.TracedGenerator", "generator"}};
+
+std::string in_users_words(const Field& field) {
+  std::string text = field.value;
+  if (field.key == "opcode") {
+    for (const Words& row : kStatements) {
+      if (text == row.ours) return std::string(row.users);
+    }
+    return "the instruction " + text;
+  }
+  for (const Words& row : kTypes) {
+    const std::size_t at = text.find(row.ours);
+    if (at != std::string::npos) text.replace(at, row.ours.size(), row.users);
+  }
+  return text;
+}
+
 }  // namespace
+
+std::span<const ReasonRow> reasons() { return kRows; }
 
 std::string fill(std::string_view message, std::initializer_list<Field> fields) {
   std::string out;
@@ -28,7 +71,7 @@ std::string fill(std::string_view message, std::initializer_list<Field> fields) 
     }
     const std::string_view key = message.substr(i + 1, close - i - 1);
     for (const Field& field : fields) {
-      if (field.key == key) out += field.value;
+      if (field.key == key) out += in_users_words(field);
     }
     i = close;
   }
@@ -36,10 +79,10 @@ std::string fill(std::string_view message, std::initializer_list<Field> fields) 
 }
 
 GraphBreak::GraphBreak(Reason reason, std::initializer_list<Field> fields)
-    : reason_(reason), message_(fill(row_of(reason).message, fields)) {}
+    : reason_(reason), message_(fill(row_of(reason).what, fields)) {}
 
 std::string_view name_of(Reason reason) { return row_of(reason).name; }
-std::string_view hint_of(Reason reason) { return row_of(reason).hint; }
+std::string_view hint_of(Reason reason) { return row_of(reason).fix; }
 std::string code_of(Reason reason) {
   std::string digits = std::to_string(static_cast<int>(reason));
   return "PEL" + std::string(4 - digits.size(), '0') + digits;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,9 +13,16 @@
 namespace pellucid {
 
 enum class Reason : std::uint16_t {
-#define REASON(id, name, message, hint) name = id,
+#define REASON(id, name, what, why, fix, example) name = id,
 #include "base/reasons.def"
 };
+
+// One row of the registry.
+struct ReasonRow {
+  Reason reason;
+  std::string_view name, what, why, fix, example;
+};
+std::span<const ReasonRow> reasons();
 
 struct Field {
   std::string_view key;
@@ -26,7 +34,7 @@ class GraphBreak : public std::exception {
  public:
   GraphBreak(Reason reason, std::initializer_list<Field> fields = {});
   Reason reason() const noexcept { return reason_; }
-  std::string message() const { return message_; }  // the row's message with its fields filled in
+  std::string message() const { return message_; }  // what happened, with its fields filled in
   const char* what() const noexcept override { return message_.c_str(); }
 
  private:

@@ -167,7 +167,10 @@ Result number(Tracer& t, PyObject* f, Args args, Continuation then) {
                                                                          : "__complex__";
   if (only_positional(args, 1, 1)) {
     const Cat cat = objects::cat_of(args[0]);
-    if (cat == Cat::Tensor) t.unsupported(Reason::DataDependent, {{"operation", std::string(dunder) + " of a tensor"}});
+    if (cat == Cat::Tensor) {
+      const std::string name = std::string(dunder).substr(2, std::string(dunder).size() - 4);
+      t.unsupported(Reason::DataDependent, {{"operation", name + "() of a tensor"}});
+    }
     if (cat == Cat::Instance) {
       bool found = false;
       PyObject* method = t.type_lookup(Py_TYPE(args[0]), dunder);
@@ -474,7 +477,7 @@ Result type_check(Tracer& t, PyObject* f, Args args, Continuation then) {
 }
 
 Result inspects_stack(Tracer& t, PyObject* f, Args, Continuation) {
-  t.unsupported(Reason::StackInspection, {{"callee", py::repr_of(f).substr(0, 80)}});
+  t.unsupported(Reason::StackInspection, {{"callee", describe(f)}});
 }
 
 // property(…): keeps its arguments, reads nothing of them but fget.__doc__.

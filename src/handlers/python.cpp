@@ -216,13 +216,13 @@ Result lazy(Tracer& t, PyObject* f, Args args, const char* polyfill, Continuatio
   if (native) {
     for (std::size_t i = first; i < args.size(); ++i) {
       Result it = t.iterate(args[i]);
-      if (!it.is_value()) t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
+      if (!it.is_value()) t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
       held.push_back(std::move(it.value));
       values[i] = held.back().get();
     }
     return run_native(t, f, Args{values, args.kwnames}, std::move(then));
   }
-  if (polyfill == nullptr) t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
+  if (polyfill == nullptr) t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
   return t.call_polyfill(polyfill, args, std::move(then));
 }
 Result chain(Tracer& t, PyObject* f, Args args, Continuation then) {
@@ -243,7 +243,7 @@ Result combinations(Tracer& t, PyObject* f, Args args, Continuation then) {
     values[0] = items.get();
     return run_native(t, f, Args{values, args.kwnames}, std::move(then));
   }
-  t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
+  t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
 }
 Result islice(Tracer& t, PyObject* f, Args args, Continuation then) {
   const Cat cat = args.size() >= 2 ? objects::cat_of(args[0]) : Cat::Other;
@@ -281,8 +281,7 @@ Result count_repeat(Tracer& t, PyObject* f, Args args, Continuation then) {
 // ---- generators' methods
 
 Result gen_send(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 2 || args.kwnames != nullptr)
-    t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
+  if (args.size() != 2 || args.kwnames != nullptr) t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
   return t.resume(args[0], args[1], std::move(then));
 }
 
@@ -290,7 +289,7 @@ Result gen_close(Tracer& t, PyObject*, Args args, Continuation then) { return t.
 
 Result gen_throw(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() < 2 || args.size() > 4 || args.kwnames != nullptr)
-    t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
+    t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
   if (args.size() == 2 && PyExceptionInstance_Check(args[1]))
     return t.throw_into(args[0], py::Owned<>::share(args[1]), std::move(then));
   return t.call_polyfill("generator_throw", args.values, std::move(then));
@@ -328,7 +327,7 @@ bool known_now(Tracer& t, Args args, std::size_t first) {
   return true;
 }
 Result deferred(Tracer& t, PyObject* f, Args args, std::size_t first, Continuation then) {
-  if (!known_now(t, args, first)) t.unsupported(Reason::SideEffect, {{"callee", py::repr_of(f).substr(0, 100)}});
+  if (!known_now(t, args, first)) t.unsupported(Reason::SideEffect, {{"callee", describe(f)}});
   auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
   for (std::size_t i = 0; i < args.size(); ++i)
     PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
@@ -374,7 +373,7 @@ Result about_constant(Tracer& t, PyObject* f, Args args, Continuation then) {
         continue;
       }
     }
-    t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f).substr(0, 80)}});
+    t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
   }
   auto value = py::Owned<>::steal(PyObject_Vectorcall(f, args.values.data(), args.size(), args.kwnames));
   if (!value) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
@@ -390,7 +389,7 @@ Result proxy_method(Tracer& t, PyObject* f, Args args, Continuation then) {
   const bool parameters = source != nullptr && source->operand && PyUnicode_Check(source->operand.get()) &&
                           PyUnicode_CompareWithASCIIString(source->operand.get(), "_parameters") == 0;
   if (source == nullptr || !(parameters || source->step == source::Step::Const))
-    t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
+    t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
   if (source->step != source::Step::Const) t.guard(objects::Kind::ID_MATCH, source, py::Owned<>::share(args[0]));
   auto items = py::take(PyMapping_Items(args[0]));
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {

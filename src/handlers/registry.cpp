@@ -123,6 +123,17 @@ void fill_tables() {
 
 }  // namespace
 
+std::string describe(PyObject* callable) {
+  const auto text_attr = [&](const char* name) {
+    auto value = py::Owned<>::steal(PyObject_GetAttrString(callable, name));
+    if (!value) PyErr_Clear();
+    return value ? py::text_of(value.get()) : std::string();
+  };
+  const std::string module = text_attr("__module__"), name = text_attr("__qualname__");
+  if (name.empty()) return std::string("a ") + Py_TYPE(callable)->tp_name;
+  return (module.empty() || module == "builtins" ? name : module + "." + name) + "()";
+}
+
 void initialise() {
   if (tables != nullptr) return;
   tables = new Tables;
@@ -193,8 +204,7 @@ Result pure(Tracer& t, PyObject* callable, Args args, Continuation then) {
     value = t.original(value);
     const objects::Contents inside = t.deep_touch(value);
     if (inside.tensor || inside.user || inside.shadowed || t.capture().region_ids.contains(value)) {
-      t.unsupported(Reason::UntracedCallable,
-                    {{"callee", py::repr_of(callable).substr(0, 120) + " of a " + Py_TYPE(value)->tp_name}});
+      t.unsupported(Reason::UntracedCallable, {{"callee", describe(callable) + " of a " + Py_TYPE(value)->tp_name}});
     }
     values.push_back(t.readable(value));
   }
@@ -218,7 +228,7 @@ Result mutates_self(Tracer& t, PyObject* callable, Args args, Continuation then)
 }
 
 Result refuse(Tracer& t, PyObject* callable, Args, Continuation) {
-  t.unsupported(Reason::SideEffect, {{"callee", py::repr_of(callable).substr(0, 120)}});
+  t.unsupported(Reason::SideEffect, {{"callee", describe(callable)}});
 }
 
 }  // namespace pellucid::handlers

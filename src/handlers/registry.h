@@ -3,6 +3,7 @@
 // their names once, at import.
 #pragma once
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "objects/tracer.h"
@@ -25,7 +26,8 @@ struct Row {
 Handler find(PyObject* callable);  // null: no rule
 bool is_instance_rule(
     PyTypeObject* type);  // the row of this type is a rule for calling its instances, not for calling the type
-bool is_torch_op(PyObject* callable);  // a torch callable that stays one node: leaf of the graph
+bool is_torch_op(PyObject* callable);      // a torch callable that stays one node: leaf of the graph
+std::string describe(PyObject* callable);  // "zlib.crc32()", for messages
 void initialise();
 std::span<const std::string_view> unresolved();  // rows whose name does not exist in this installation
 

@@ -24,8 +24,7 @@ Result nothing(Tracer& t, PyObject*, Args, Continuation then) { return t.settle(
 // does it again.
 Result state_switch(Tracer& t, PyObject* f, Args args, Continuation then) {
   for (PyObject* value : args.values) {
-    if (!objects::is_atom(objects::cat_of(value)))
-      t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
+    if (!objects::is_atom(objects::cat_of(value))) t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
   }
   Result done = run_native(t, f, args, Continuation());
   if (!done.is_value()) return t.settle(std::move(then), std::move(done));
@@ -124,6 +123,17 @@ Result explicit_break(Tracer& t, PyObject*, Args args, Continuation) {
                                                                                      : ""}});
 }
 
+// pellucid.error_on_graph_break: open for what follows in this capture, and for the real steps and calls after it.
+Result break_block(Tracer& t, PyObject* f, Args args, Continuation then) {
+  auto values = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
+  for (std::size_t i = 0; i < args.size(); ++i)
+    PyTuple_SET_ITEM(values.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
+  auto keywords = py::take(PyDict_New());
+  t.saw_constant(f);
+  t.defer_call(f, values.get(), keywords.get());
+  return pure(t, f, args, std::move(then));
+}
+
 const Row rows[] = {
     {"torch.compiler.is_compiling", always_true},
     {"torch.compiler.is_dynamo_compiling", always_true},
@@ -131,6 +141,8 @@ const Row rows[] = {
     {"torch.compiler.is_exporting", always_false},
     {"pellucid.is_compiling", always_true},
     {"pellucid.graph_break", explicit_break},
+    {"pellucid._core.open_break_block", break_block},
+    {"pellucid._core.close_break_block", break_block},
     {"torch._C._get_tracing_state", query},
     {"torch._C._is_tracing", query},
     {"torch.is_grad_enabled", query},

@@ -75,6 +75,29 @@ void each_tensor(PyObject* value, F&& visit, int depth = 0) {
   }
 }
 
+// What asks for the values of a tensor, as the user wrote it.
+std::string needing_values(const std::string& target) {
+  constexpr std::pair<std::string_view, const char*> words[] = {{"Tensor.__bool__", "a branch on a tensor (its truth)"},
+                                                                {"Tensor.__int__", "int() of a tensor"},
+                                                                {"Tensor.__float__", "float() of a tensor"},
+                                                                {"Tensor.__complex__", "complex() of a tensor"},
+                                                                {"Tensor.__index__", "a tensor as an index"},
+                                                                {"Tensor.__contains__", "`in` a tensor"}};
+  for (const auto& [name, text] : words) {
+    if (target == name) return text;
+  }
+  return target + "()";
+}
+
+// What a tensor is that no fake can stand for.
+std::string kind_of_tensor(PyObject* tensor, const py::PythonError& error) {
+  auto layout = py::Owned<>::steal(PyObject_GetAttrString(tensor, "layout"));
+  auto text = py::Owned<>::steal(layout ? PyObject_Str(layout.get()) : nullptr);
+  PyErr_Clear();
+  const std::string name = text ? py::text_of(text.get()) : "";
+  return name.empty() || name == "torch.strided" ? py::repr_of(error.value()) : "a " + name + " tensor";
+}
+
 std::string name_of_target(PyObject* target) {
   if (PyUnicode_Check(target)) return "Tensor." + py::text_of(target);
   auto name = py::Owned<>::steal(PyObject_GetAttrString(target, "__name__"));
@@ -128,8 +151,7 @@ py::Owned<> Tracer::lift(PyObject* tensor) {
   }
   if (auto it = fake_of_.find(tensor); it != fake_of_.end()) return it->second.copy();
   const Source* source = source_of(tensor);
-  if (source == nullptr)
-    unsupported(Reason::UnknownOrigin, {{"detail", py::repr_of(reinterpret_cast<PyObject*>(Py_TYPE(tensor)))}});
+  if (source == nullptr) unsupported(Reason::UnknownOrigin, {{"detail", std::string("a ") + Py_TYPE(tensor)->tp_name}});
   if (!aten::is_plain_tensor(tensor)) {
     unsupported(Reason::UnsupportedTensor, {{"what", std::string("a tensor of class ") + Py_TYPE(tensor)->tp_name}});
   }
@@ -137,7 +159,7 @@ py::Owned<> Tracer::lift(PyObject* tensor) {
   try {
     fake = fakes_->fake_of(tensor);
   } catch (const py::PythonError& error) {
-    unsupported(Reason::UnsupportedTensor, {{"what", py::repr_of(error.value())}});
+    unsupported(Reason::UnsupportedTensor, {{"what", kind_of_tensor(tensor, error)}});
   }
   graph::Node* node =
       is_static(tensor) ? attribute_node(*capture_, tensor, fake, source) : input_node(*capture_, fake, source);
@@ -285,7 +307,8 @@ Result Tracer::torch_call(graph::Op op, PyObject* callable, PyObject* target, Ar
     result = fakes_->call(callable, values.data(), args.size(), args.kwnames);
   } catch (const py::PythonError& error) {
     const std::string name = name_of_target(target);
-    if (aten::FakeScope::is_data_dependent(error.value())) unsupported(Reason::DataDependent, {{"operation", name}});
+    if (aten::FakeScope::is_data_dependent(error.value()))
+      unsupported(Reason::DataDependent, {{"operation", needing_values(name)}});
     auto text = py::Owned<>::steal(PyObject_Str(error.value()));
     if (!text) PyErr_Clear();
     unsupported(Reason::OpFailed, {{"operation", name},

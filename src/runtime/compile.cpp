@@ -5,6 +5,7 @@
 
 #include "aten/aten.h"
 #include "backend/fx.h"
+#include "base/break_policy.h"
 #include "base/events.h"
 #include "codegen/emit.h"
 #include "runtime/graph_call.h"
@@ -35,6 +36,7 @@ py::Owned<> stack_of(const trace::BreakInfo& stop) {
 Attempt stopped(PyFunctionObject* function, PyObject* backend, const trace::BreakInfo& stop) {
   Attempt attempt;
   attempt.stop_name = stop.reason_name;
+  attempt.is_error = stop.is_error;
   attempt.exception = stop.exception.copy();
   attempt.where = stop.reason_name;
   if (!stop.stack.empty()) {
@@ -53,15 +55,18 @@ Attempt stopped(PyFunctionObject* function, PyObject* backend, const trace::Brea
   return attempt;
 }
 
-// A split that a later step than the tracer asks for: it concerns the function as a whole.
-Attempt stopped(PyFunctionObject* function, PyObject* backend, const GraphBreak& split) {
+// A stop that a later step than the tracer asks for: it is about what leaves the region, at the instruction that ends
+// it.
+Attempt stopped(PyFunctionObject* function, PyObject* backend, Reason reason, const std::string& message,
+                const objects::Capture* capture) {
   trace::BreakInfo stop;
-  stop.reason_code = code_of(split.reason());
-  stop.reason_name = std::string(name_of(split.reason()));
-  stop.message = split.message();
-  stop.hint = std::string(hint_of(split.reason()));
-  auto code = py::Owned<PyCodeObject>::share(code_of(function));
-  stop.stack.push_back({std::move(code), 0, code_of(function)->co_firstlineno});
+  stop.reason_code = code_of(reason);
+  stop.reason_name = std::string(name_of(reason));
+  stop.message = message;
+  stop.hint = std::string(hint_of(reason));
+  stop.is_error = break_policy::break_is_error();
+  const int offset = capture != nullptr && capture->returned_at >= 0 ? capture->returned_at : 0;
+  stop.stack.push_back({py::Owned<PyCodeObject>::share(code_of(function)), offset, 0});
   return stopped(function, backend, stop);
 }
 
@@ -89,7 +94,14 @@ bool has_mark(PyObject* backend, const char* name) {
 // construction.
 bool runs_as_captured(PyObject* backend) { return has_mark(backend, "runs_as_captured"); }
 
-py::Owned<> call_backend(const objects::Capture& capture, Cache& cache) {
+// (reason, stack, whether it is a graph break): why the region ends where it does. `stop`: before the program does.
+py::Owned<> ending_of(const objects::Capture& capture, const trace::BreakInfo* stop) {
+  if (stop == nullptr)
+    return py::take(Py_BuildValue("(s[(Oi)]O)", "return_value", capture.code.object(), capture.returned_at, Py_False));
+  return py::take(Py_BuildValue("(sOO)", stop->message.c_str(), stack_of(*stop).get(), Py_True));
+}
+
+py::Owned<> call_backend(const objects::Capture& capture, Cache& cache, const trace::BreakInfo* stop) {
   const std::int64_t start = events::now();
   const auto [frame, compilation] = cache.next_compile_id();
   if (runs_as_captured(cache.key().backend)) {
@@ -103,8 +115,8 @@ py::Owned<> call_backend(const objects::Capture& capture, Cache& cache) {
   auto inputs = example_inputs(capture);
   auto call = py::import_attr("pellucid._fx", "call_backend");
   auto compiled =
-      py::take(PyObject_CallFunction(call.get(), "OOO(ii)Oi", module.get(), inputs.get(), cache.key().backend, frame,
-                                     compilation, capture.code.object(), capture.returned_at));
+      py::take(PyObject_CallFunction(call.get(), "OOO(ii)O", module.get(), inputs.get(), cache.key().backend, frame,
+                                     compilation, ending_of(capture, stop).get()));
   events::count(Counter::Graphs);
   events::record("backend", "", {{"hand_off_ms", hand_off}, {"backend_ms", milliseconds_since(start) - hand_off}});
   return compiled;
@@ -134,7 +146,16 @@ std::string backend_name(PyObject* backend) {
   return py::text_of(name.get());
 }
 
-std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, objects::Capture& capture) {
+// "__compiled_fn_3"; of a region that starts behind a break "__resume_at_26_4", the offset where it goes on. One
+// counter for both.
+std::string region_name(const objects::Capture& capture, int number) {
+  const std::string begin =
+      capture.starts_at < 0 ? "__compiled_fn_" : "__resume_at_" + std::to_string(capture.starts_at) + "_";
+  return begin + std::to_string(number);
+}
+
+std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, objects::Capture& capture,
+                                   const trace::BreakInfo* stop) {
   const std::int64_t begin = events::now();
   codegen::finish_graph(capture);
   refuse_inference_results(capture, cache.key().backend);
@@ -150,11 +171,10 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, obj
     const bool is_opaque = backend_name(cache.key().backend) != "eager";
     GraphFacts facts{is_opaque, undo_plan(capture, !is_opaque)};
     auto before = aten::GlobalState::now();
-    entry->graph_call = make_graph_call(call_backend(capture, cache).get(), std::move(facts), std::move(before));
+    entry->graph_call = make_graph_call(call_backend(capture, cache, stop).get(), std::move(facts), std::move(before));
   }
   const std::int64_t start = events::now();
-  auto region = codegen::emit(capture, entry->graph_call.get(),
-                              std::string("__compiled_fn_").append(std::to_string(entry->number)));
+  auto region = codegen::emit(capture, entry->graph_call.get(), region_name(capture, entry->number));
   entry->region = std::move(region.function);
   entry->input_loader = region.input_loader;
   events::count(Counter::Guards, static_cast<std::int64_t>(guard_count));
@@ -220,8 +240,10 @@ std::int64_t config_number(const char* name) {
 
 namespace {
 
-std::unique_ptr<Entry> finished_entry(PyFunctionObject* function, Cache& cache, objects::Capture& capture) {
-  auto entry = build_entry(function, cache, capture);
+// `stop`: why the region ends before the program does, else null.
+std::unique_ptr<Entry> finished_entry(PyFunctionObject* function, Cache& cache, objects::Capture& capture,
+                                      const trace::BreakInfo* stop) {
+  auto entry = build_entry(function, cache, capture, stop);
   entry->exit = capture.exit;
   entry->after = capture.after;
   return entry;
@@ -230,14 +252,14 @@ std::unique_ptr<Entry> finished_entry(PyFunctionObject* function, Cache& cache, 
 // Where the live state at a break cannot be told, the region ends before the instruction of an outer frame that led
 // there: traced once more up to that step. Null when that is not to be had either.
 template <class Capture>
-std::unique_ptr<Entry> shorter(PyFunctionObject* function, Cache& cache, const std::vector<std::int64_t>& ends,
+std::unique_ptr<Entry> shorter(PyFunctionObject* function, Cache& cache, const trace::Outcome& whole,
                                const Capture& capture) {
-  for (const std::int64_t end : ends) {
+  for (const std::int64_t end : whole.earlier) {
     const trace::Outcome outcome =
         traced(function, [&] { return capture(trace::Extent{.may_end_early = true, .steps = end}); });
     if (!outcome.stopped || !outcome.capture) continue;
     try {
-      return finished_entry(function, cache, *outcome.capture);
+      return finished_entry(function, cache, *outcome.capture, &whole.stop);
     } catch (const GraphBreak&) {  // the next one then
     }
   }
@@ -246,21 +268,21 @@ std::unique_ptr<Entry> shorter(PyFunctionObject* function, Cache& cache, const s
 
 template <class Capture>
 Attempt attempt(PyFunctionObject* function, Cache& cache, const trace::Extent& extent, const Capture& capture) {
-  const CompilingScope scope;
   PyObject* const backend = cache.key().backend;
   trace::Outcome outcome = traced(function, [&] { return capture(extent); });
   Attempt made;
   if (!outcome.capture || outcome.stopped) made = stopped(function, backend, outcome.stop);
   if (outcome.capture) {
     try {
-      made.entry = finished_entry(function, cache, *outcome.capture);
+      made.entry = finished_entry(function, cache, *outcome.capture, outcome.stopped ? &outcome.stop : nullptr);
     } catch (const GraphBreak& split) {
-      if (!outcome.stopped) return stopped(function, backend, split);
+      if (!outcome.stopped)
+        return stopped(function, backend, split.reason(), split.message(), outcome.capture.get());
     }
   }
   if (!made.entry && extent.at_will)  // it cannot end there
     return attempt(function, cache, {.may_end_early = true}, capture);
-  if (!made.entry) made.entry = shorter(function, cache, outcome.earlier, capture);
+  if (!made.entry && !made.is_error) made.entry = shorter(function, cache, outcome, capture);
   return made;
 }
 
@@ -274,19 +296,41 @@ trace::Extent forced_end(std::int64_t at) {
   return extent;
 }
 
+// config.suppress_errors: a warning, and the call runs eagerly.
+Attempt suppressed(PyFunctionObject* function, PyObject* backend, const py::PythonError& error) {
+  auto report = py::import_attr("pellucid._logging", "_report_suppressed_error");
+  const auto text = py::take(PyObject_CallFunctionObjArgs(report.get(), function, error.value(), nullptr));
+  const GraphBreak stop(Reason::CompilerFailed, {{"error", py::text_of(text.get())}});
+  return stopped(function, backend, stop.reason(), stop.message(), nullptr);
+}
+
+template <class Capture>
+Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph, const trace::Extent& extent,
+                        const Capture& capture) {
+  const CompilingScope scope;
+  if (fullgraph || config_number("suppress_errors") == 0) return attempt(function, cache, extent, capture);
+  try {
+    return attempt(function, cache, extent, capture);
+  } catch (const py::PythonError& error) {
+    if (PyObject_IsInstance(error.value(), PyExc_Exception) != 1) throw;
+    return suppressed(function, cache.key().backend, error);
+  }
+}
+
 }  // namespace
 
-Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cache& cache, bool may_end_early) {
+Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cache& cache, bool fullgraph) {
   auto* code = reinterpret_cast<PyCodeObject*>(cache.key().code);
-  trace::Extent extent{.may_end_early = may_end_early};
-  if (may_end_early) extent = forced_end(config_number("force_break_at"));
-  return attempt(function, cache, extent,
-                 [&](const trace::Extent& how_far) { return trace::capture(function, code, locals, how_far); });
+  trace::Extent extent;
+  if (!fullgraph && config_number("continue_after_break") != 0) extent = forced_end(config_number("force_break_at"));
+  return attempt_or_warn(function, cache, fullgraph, extent, [&](const trace::Extent& how_far) {
+    return trace::capture(function, code, locals, how_far);
+  });
 }
 
 Attempt compile_continuation(const frames::State& state, Cache& cache) {
-  return attempt(state.frames.front().function.get(), cache, forced_end(0),
-                 [&](const trace::Extent& how_far) { return trace::capture(state, how_far); });
+  return attempt_or_warn(state.frames.front().function.get(), cache, false, forced_end(0),
+                         [&](const trace::Extent& how_far) { return trace::capture(state, how_far); });
 }
 
 }  // namespace pellucid::runtime

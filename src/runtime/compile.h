@@ -17,12 +17,14 @@ struct Attempt {
   py::Owned<> stop;       // a pellucid.errors.BreakRecord
   py::Owned<> exception;  // the exception of the program or operator that the stop is about, else empty
   std::string stop_name;  // "DataDependent"
+  bool is_error = false;  // pellucid.error_on_graph_break: the stop is to be raised
   std::string where;      // identifies the place and the reason, to notice the same stop again
 };
 
 // `locals` are the arguments of `function` as bound for the code of `cache`, all owned by the caller. Throws
-// PythonError for what the user must see: the backend's failure, KeyboardInterrupt, want of memory.
-Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cache& cache, bool may_end_early);
+// PythonError for what the user must see: the backend's failure (unless config.suppress_errors is set and `fullgraph`
+// is not), KeyboardInterrupt, want of memory.
+Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cache& cache, bool fullgraph);
 // The region that starts with these open frames.
 Attempt compile_continuation(const frames::State& state, Cache& cache);
 

@@ -82,14 +82,15 @@ PyObject* call_compiled(PyObject* object, PyObject* const* args, std::size_t nar
       return nullptr;
     }
   }
-  if (self->cache->given_up && self->cache->entries().empty()) return run_given_up(self, call);
+  if (self->cache->given_up && !self->fullgraph && self->cache->entries().empty()) return run_given_up(self, call);
   BoundArguments bound;
   if (!bind_quietly(bound, call)) return call.run_eagerly();
   // Making *args may have started the collector, and its finalisers may have replaced the code.
   if (self->code != self->function->func_code || bound.code() != self->function->func_code) return call.run_eagerly();
   Cache* cache = self->cache;
-  if (const Entry* entry = cache->find(bound.slots(), call.function->func_closure))
-    return run_hit(self, *entry, call, bound);
+  const Entry* entry = cache->find(bound.slots(), call.function->func_closure);
+  // Shared with a function that may break: an entry that ends at a break is none for fullgraph.
+  if (entry != nullptr && !(self->fullgraph && entry->exit != nullptr)) return run_hit(self, *entry, call, bound);
   return call_slowly(self, call, bound);
 }
 

@@ -20,6 +20,8 @@ void report_limit(Cache& cache, PyFunctionObject* function, std::int64_t limit, 
       py::take(PyObject_CallFunction(report.get(), "OLs", function, static_cast<long long>(limit), reason.c_str()));
 }
 
+}  // namespace
+
 [[noreturn]] void raise_unsupported(const Attempt& attempt) {
   auto make = py::import_attr("pellucid.errors", "_unsupported");
   PyObject* cause = attempt.exception ? attempt.exception.get() : Py_None;
@@ -28,26 +30,30 @@ void report_limit(Cache& cache, PyFunctionObject* function, std::int64_t limit, 
   py::throw_pending();
 }
 
+namespace {
+
 // Other arguments may not raise, so an exception of the program is no verdict on its code.
 bool is_about_arguments(const Attempt& attempt) {
   return attempt.stop_name == "ExceptionEscapes" || attempt.stop_name == "OpFailed";
 }
 
 py::Owned<> run_stopped(Cache& cache, const Call& call, BoundArguments& bound, const Attempt& attempt, bool fullgraph) {
-  remember_stop(cache, cache, attempt);
+  const bool is_error = fullgraph || attempt.is_error;
+  const bool is_raised = is_error && !is_about_arguments(attempt);
+  remember_stop(cache, cache, attempt, is_raised);
   bound.drop();
-  if (fullgraph && !is_about_arguments(attempt)) raise_unsupported(attempt);
+  if (is_raised) raise_unsupported(attempt);
   auto result =
       py::take(run_with_inner_functions(cache, call));  // the real exception of the program or operator comes from here
-  if (fullgraph && attempt.stop_name == "OpFailed") raise_unsupported(attempt);  // only our shape rule failed
+  if (is_error && attempt.stop_name == "OpFailed") raise_unsupported(attempt);  // only our shape rule failed
   return result;
 }
 
 // Neither entry nor stop: the limit is reached.
-Attempt try_to_compile(Cache& cache, const Call& call, const BoundArguments& bound, bool may_end_early) {
+Attempt try_to_compile(Cache& cache, const Call& call, const BoundArguments& bound, bool fullgraph) {
   const BusyScope busy(cache);
   if (!may_compile(cache, cache, call.function, bound.slots(), call.function->func_closure)) return {};
-  return compile_region(call.function, bound.slots(), cache, may_end_early);
+  return compile_region(call.function, bound.slots(), cache, fullgraph);
 }
 
 // Something changed while the backend ran: what was captured is not what would run now.
@@ -112,11 +118,13 @@ bool may_compile(Cache& cache, Cache& root, PyFunctionObject* function, PyObject
   return false;
 }
 
-void remember_stop(Cache& cache, Cache& root, const Attempt& attempt) {
+bool raises(const Attempt& attempt) { return attempt.is_error && !attempt.entry && !is_about_arguments(attempt); }
+
+void remember_stop(Cache& cache, Cache& root, const Attempt& attempt, bool is_raised) {
   const bool again = attempt.where == cache.last_stop;
   cache.last_stop = attempt.where;
   if (!again) root.stops.push_back(attempt.stop.copy());
-  if (attempt.entry) return;  // behind a region of its own: no failure
+  if (attempt.entry || is_raised) return;  // behind a region of its own: no failure; the next call raises too
   ++cache.failures;
   if (cache.failures >= config_number("recompile_limit") || (again && !is_about_arguments(attempt)))
     cache.given_up = true;
@@ -163,11 +171,11 @@ py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, b
   // Another thread compiles this function: waiting could deadlock with what its backend does, so this one call runs
   // eagerly.
   if (cache.busy) return py::take(call.run_eagerly());
-  if (cache.given_up) return py::take(run_with_inner_functions(cache, call));
+  if (cache.given_up && !fullgraph) return py::take(run_with_inner_functions(cache, call));
   bound.own();
   cache.drop_dead();
-  Attempt attempt = try_to_compile(cache, call, bound, !fullgraph && config_number("continue_after_break") != 0);
-  if (attempt.stop && attempt.entry) remember_stop(cache, cache, attempt);
+  Attempt attempt = try_to_compile(cache, call, bound, fullgraph);
+  if (attempt.stop && attempt.entry) remember_stop(cache, cache, attempt, false);
   if (attempt.stop && !attempt.entry) return run_stopped(cache, call, bound, attempt, fullgraph);
   if (attempt.entry && is_stale(cache, call, bound, *attempt.entry)) attempt.entry.reset();
   if (!attempt.entry) {

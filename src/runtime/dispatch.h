@@ -36,13 +36,17 @@ PyObject* call_region(PyFunctionObject* region, PyObject* const* arguments, std:
 // error pending when the call raises. `entry` need not outlive the call: what runs may drop it.
 PyObject* run_region(Cache& cache, const Entry& entry, const Call& call, BoundArguments& bound, bool just_checked);
 
+// The stop is an error of the program: Unsupported with its record.
+[[noreturn]] void raise_unsupported(const Attempt& attempt);
+bool raises(const Attempt& attempt);  // pellucid.error_on_graph_break asks for it
+
 // No entry fits: compiles one and runs it, or runs the call eagerly. `cache` must be held by the caller.
 py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, bool fullgraph);
 
 // Policy, for the start of a program (`cache` is `root`, its cache) and behind its breaks.
 // Whether one more entry may be made; notes why those there are do not fit, and reports when the limit is reached.
 bool may_compile(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots, PyObject* closure);
-// Keeps the record of a stop, and gives the code up when it stops again and again without a region.
-void remember_stop(Cache& cache, Cache& root, const Attempt& attempt);
+// Keeps the record of a stop, and gives the code up when it stops again and again without a region, unless it is raised.
+void remember_stop(Cache& cache, Cache& root, const Attempt& attempt, bool is_raised);
 
 }  // namespace pellucid::runtime

@@ -25,7 +25,8 @@ Entry* entry_for(Cache& root, Cache& cache, const frames::State& state, const st
     cache.given_up = !may_compile(cache, root, state.frames.front().function.get(), values.data(), nullptr);
     if (!cache.given_up) attempt = compile_continuation(state, cache);
   }
-  if (attempt.stop) remember_stop(cache, root, attempt);
+  if (attempt.stop) remember_stop(cache, root, attempt, raises(attempt));
+  if (raises(attempt)) raise_unsupported(attempt);
   if (!attempt.entry) return nullptr;
   if (!attempt.entry->guards->check(values.data(), nullptr)) return nullptr;  // changed while the backend ran
   return cache.add(std::move(attempt.entry));

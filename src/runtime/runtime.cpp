@@ -1,6 +1,8 @@
 #include "runtime/runtime.h"
 
+#include "base/break_policy.h"
 #include "base/events.h"
+#include "base/reasons.h"
 #include "py/ref.h"
 #include "runtime/cache.h"
 #include "runtime/compiled_function.h"
@@ -73,6 +75,33 @@ PyObject* counters(PyObject*, PyObject*) {
   });
 }
 
+PyObject* reason_rows(PyObject*, PyObject*) {
+  return py::enter([] {
+    auto list = py::take(PyList_New(0));
+    for (const ReasonRow& row : reasons()) {
+      const auto text = [](std::string_view view) {
+        return py::take(PyUnicode_FromStringAndSize(view.data(), static_cast<Py_ssize_t>(view.size())));
+      };
+      auto parts = py::take(PyTuple_Pack(6, text(code_of(row.reason)).get(), text(row.name).get(), text(row.what).get(),
+                                         text(row.why).get(), text(row.fix).get(), text(row.example).get()));
+      py::check(PyList_Append(list.get(), parts.get()));
+    }
+    return list;
+  });
+}
+
+PyObject* open_break_block(PyObject*, PyObject* error) {
+  const int is_error = PyObject_IsTrue(error);
+  if (is_error < 0) return nullptr;
+  break_policy::open_block(is_error != 0);
+  Py_RETURN_NONE;
+}
+
+PyObject* close_break_block(PyObject*, PyObject*) {
+  break_policy::close_block();
+  Py_RETURN_NONE;
+}
+
 PyObject* reset_counters(PyObject*, PyObject*) {
   events::reset_counters();
   Py_RETURN_NONE;
@@ -101,6 +130,10 @@ PyMethodDef kFunctions[] = {
     {"events", events_since, METH_VARARGS, "The kept events from a serial number on, as dicts."},
     {"next_event", next_event, METH_NOARGS, "The serial number of the next event."},
     {"clear_events", clear_events, METH_NOARGS, "Forgets the kept events."},
+    {"open_break_block", open_break_block, METH_O,
+     "From here on a graph break of this thread is an error, or is none."},
+    {"close_break_block", close_break_block, METH_NOARGS, "Ends the innermost block of open_break_block."},
+    {"reasons", reason_rows, METH_NOARGS, "The registry of reasons: (code, name, what, why, fix, example) of each."},
     {"counters", counters, METH_NOARGS, "Totals since reset_counters()."},
     {"reset_counters", reset_counters, METH_NOARGS, "Sets all totals to zero."},
     {"set_skipped_directories", set_directories, METH_O, "Code below these is not compiled on its own."},

@@ -8,23 +8,10 @@
 namespace pellucid::trace {
 
 using K = Continuation::Kind;
+using handlers::describe;
 using objects::names;
 
 namespace {
-
-std::string describe(PyObject* callable) {
-  auto text_attr = [&](const char* name) {
-    auto value = py::Owned<>::steal(PyObject_GetAttrString(callable, name));
-    if (!value) {
-      PyErr_Clear();
-      return std::string();
-    }
-    return py::text_of(value.get());
-  };
-  std::string module = text_attr("__module__"), name = text_attr("__qualname__");
-  if (name.empty()) return std::string("a ") + Py_TYPE(callable)->tp_name;
-  return module.empty() ? name : module + "." + name;
-}
 
 // The bound locals of a call, as CPython binds them. False: the call does not fit (CPython then words the TypeError).
 bool bind_arguments(PyFunctionObject* function, PyCodeObject* code, Args args, std::vector<py::Owned<>>& fast,

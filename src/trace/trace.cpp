@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "aten/aten.h"
+#include "base/break_policy.h"
 #include "handlers/registry.h"
 #include "trace/executor.h"
 
@@ -15,6 +16,7 @@ BreakInfo describe(const GraphBreak& stop, Executor& executor) {
   info.reason_name = name_of(stop.reason());
   info.message = stop.message();
   info.hint = hint_of(stop.reason());
+  info.is_error = break_policy::break_is_error();
   for (Frame* frame = executor.top(); frame != nullptr; frame = frame->back.get()) {
     if (frame->info->hidden) continue;
     BreakInfo::FrameInfo place;
@@ -66,6 +68,7 @@ Outcome outcome_of(Executor& executor, Extent extent, Run&& run) {
   Outcome outcome;
   executor.last_step = extent.steps;
   executor.at_will = extent.at_will;
+  const break_policy::Keeper blocks;
   const auto before = aten::GlobalState::now();
   const auto finish = [&](py::Owned<> result) {
     const std::int64_t steps = executor.steps;
@@ -83,8 +86,10 @@ Outcome outcome_of(Executor& executor, Extent extent, Run&& run) {
     frames::State live;
     std::shared_ptr<const aten::GlobalState> after;
     if (!before->matches()) after = aten::GlobalState::now();
-    if (extent.may_end_early) outcome.earlier = executor.earlier_stops();
-    if (extent.may_end_early && can_leave(executor, *before) && executor.open_frames(live)) {
+    if (extent.steps >= 0 && executor.steps >= extent.steps) outcome.stop.is_error = false;  // it ends here at will
+    const bool may_end = extent.may_end_early && !outcome.stop.is_error;
+    if (may_end) outcome.earlier = executor.earlier_stops();
+    if (may_end && can_leave(executor, *before) && executor.open_frames(live)) {
       outcome.stopped = true;
       std::erase(outcome.earlier, executor.steps);  // that is here
       try {
@@ -112,6 +117,7 @@ Outcome capture(const frames::State& state, Extent extent) {
   const frames::OpenFrame& outermost = state.frames.front();
   Executor executor(outermost.function.get(), outermost.code());
   executor.capture().arguments = frames::value_names(state);
+  executor.capture().starts_at = state.frames.back().next;
   return outcome_of(executor, extent, [&] { return executor.run(state); });
 }
 

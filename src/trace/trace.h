@@ -14,6 +14,7 @@ struct BreakInfo {
   std::string reason_code;  // "PEL0301"
   std::string reason_name;  // "UntracedCallable"
   std::string message, hint;
+  bool is_error = false;  // pellucid.error_on_graph_break says so at this place
   struct FrameInfo {
     py::Owned<PyCodeObject> code;
     int offset;

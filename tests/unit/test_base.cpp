@@ -5,16 +5,26 @@
 
 using namespace pellucid;
 
-TEST("reasons: every row has its own code, a message and a hint") {
+TEST("reasons: every row has its own code and all its words") {
   std::set<std::string> codes;
-  int rows = 0;
-#define REASON(id, name, message, hint)                     \
-  ++rows;                                                   \
-  codes.insert(code_of(Reason::name));                      \
-  CHECK_EQ(name_of(Reason::name), std::string_view(#name)); \
-  CHECK(!std::string_view(message).empty());
-#include "base/reasons.def"
-  CHECK_EQ(codes.size(), static_cast<std::size_t>(rows));
+  for (const ReasonRow& row : reasons()) {
+    codes.insert(code_of(row.reason));
+    CHECK_EQ(name_of(row.reason), row.name);
+    CHECK(!row.what.empty());
+    CHECK(!row.why.empty());
+    CHECK(!row.fix.empty());
+    CHECK(!row.example.empty() || row.reason == Reason::Internal);
+  }
+  CHECK_EQ(codes.size(), reasons().size());
+}
+
+TEST("reasons: messages use the user's words") {
+  CHECK_EQ(GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "LOAD_BUILD_CLASS"}}).message(),
+           "a class statement cannot be captured");
+  CHECK_EQ(GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "OTHER"}}).message(),
+           "the instruction OTHER cannot be captured");
+  CHECK_EQ(GraphBreak(Reason::CannotReconstruct, {{"type", "pellucid._core.TracedGenerator"}}).message(),
+           "a new generator leaves the function and cannot be built again");
 }
 
 TEST("reasons: fields are filled in") {
