@@ -112,17 +112,19 @@ AMBIENT = {
 def test_B03_B04_ambient_state(counting, name):
     enter, word, shown = AMBIENT[name]
     w = torch.randn(3, 3, requires_grad=True)
-    compiled = pellucid.compile(state, backend=counting, fullgraph=True)
+    # Under a mode of the user calls run eagerly (PEL0307).
+    mode = name == "B04_torch_function_mode"
+    compiled = pellucid.compile(state, backend=counting, fullgraph=not mode)
     seen = []
     for toggled in (False, True, False, True):
         with enter() if toggled else contextlib.nullcontext():
             seen.append(compiled(w))
             assert same(seen[-1], state(w))
-    assert counting.count == 2
+    assert counting.count == (1 if mode else 2)
     (reason,) = set(pellucid.guard_failures(compiled))
     assert reason.startswith("GLOBAL_STATE") and word in reason
     assert seen[0][1:] == ("cpu", True, torch.float32) and seen[1][1:] == shown
-    if name == "B04_torch_function_mode":
+    if mode:
         assert torch.equal(seen[1][0], torch.cos(w) @ w)
 
 

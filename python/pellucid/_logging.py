@@ -26,6 +26,47 @@ def _report_graph_failure(function: types.FunctionType, error: BaseException, ex
     )
 
 
+def _called_here(function, args, kwargs): function(*args, **kwargs)  # fmt: skip
+
+
+def _calls(inner):
+    def called(function, args, kwargs): inner(function, args, kwargs)  # fmt: skip
+
+    return called
+
+
+def _call_site(stack: list[tuple[types.CodeType, int, dict]]) -> types.FunctionType:
+    """Called by `_core`. Calls a function from frames with these names, files, lines and globals, innermost first.
+
+    So logging and warnings tell the place in the program of a call that compiled code makes.
+    """
+    site = None
+    for code, line, namespace in stack:
+        called = _called_here if site is None else _calls(site)
+        looks_like = called.__code__.replace(
+            co_filename=code.co_filename, co_name=code.co_name, co_qualname=code.co_qualname, co_firstlineno=line
+        )
+        site = types.FunctionType(looks_like, namespace, code.co_name, None, called.__closure__)
+    return site
+
+
+def _call_with_texts(site, function, args: tuple, kwargs: dict, texts: dict) -> None:
+    """Called by compiled code. `texts`: f-strings with tensors in them, by position or keyword: texts and (tensor, conversion, format)."""
+    args, kwargs = list(args), dict(kwargs)
+    for place, parts in texts.items():
+        text = "".join(
+            part if isinstance(part, str) else format(_CONVERSIONS[part[1]](part[0]), part[2]) for part in parts
+        )
+        (kwargs if isinstance(place, str) else args)[place] = text
+    if site is None:
+        function(*args, **kwargs)
+    else:
+        site(function, args, kwargs)
+
+
+_CONVERSIONS = {0: lambda value: value, 1: str, 2: repr, 3: ascii}  # as FORMAT_VALUE numbers them
+
+
 def _report_suppressed_error(function: types.FunctionType, error: BaseException) -> str:
     """Called by `_core`: config.suppress_errors is set and a compile failed. Gives the words for the reason."""
     from pellucid.backends.errors import BackendCompilerFailed

@@ -1,7 +1,7 @@
 // operator, functools, itertools, logging, warnings and other Python-level callables with a rule.
 #include <cstring>
 
-#include "handlers/registry.h"
+#include "handlers/deferred.h"
 
 namespace pellucid::handlers {
 
@@ -317,36 +317,6 @@ Result add_note(Tracer& t, PyObject*, Args args, Continuation then) {
   return t.call_polyfill("add_note", args, std::move(then));
 }
 
-// ---- effects that may wait until the graph has run: their arguments are known now, nothing depends on their result
-
-bool known_now(Tracer& t, Args args, std::size_t first) {
-  for (std::size_t i = first; i < args.values.size(); ++i) {
-    const Contents inside = t.deep_touch(args.values[i]);
-    if (inside.tensor || inside.user || inside.shadowed) return false;
-  }
-  return true;
-}
-Result deferred(Tracer& t, PyObject* f, Args args, std::size_t first, Continuation then) {
-  if (!known_now(t, args, first)) t.unsupported(Reason::SideEffect, {{"callee", describe(f)}});
-  auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
-  for (std::size_t i = 0; i < args.size(); ++i)
-    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
-  auto kwargs = py::take(PyDict_New());
-  for (std::size_t i = 0; i < args.keyword_count(); ++i) {
-    py::check(PyDict_SetItem(kwargs.get(), PyTuple_GET_ITEM(args.kwnames, i), args.values[args.size() + i]));
-  }
-  t.saw_constant(f);
-  t.defer_call(f, tuple.get(), kwargs.get());
-  return t.settle(std::move(then), Result::none());
-}
-Result log(Tracer& t, PyObject* f, Args args, Continuation then) {
-  PyObject* exc_info = args.keyword("exc_info");  // asks for the exception being handled: later there is none
-  if (exc_info != nullptr && exc_info != Py_None && exc_info != Py_False)
-    t.unsupported(Reason::SideEffect, {{"callee", "logging with exc_info"}});
-  return deferred(t, f, args, 1, std::move(then));
-}
-Result warn(Tracer& t, PyObject* f, Args args, Continuation then) { return deferred(t, f, args, 0, std::move(then)); }
-
 // ---- questions about functions and classes that are known by identity
 
 // What inspect and typing read of a function besides its code and defaults.
@@ -511,14 +481,14 @@ const Row rows[] = {
     {"builtins.BaseExceptionGroup.subgroup", group_subgroup},
     {"builtins.BaseExceptionGroup.derive", group_derive},
     {"builtins.BaseException.add_note", add_note},
-    {"logging.Logger.debug", log},
-    {"logging.Logger.info", log},
-    {"logging.Logger.warning", log},
-    {"logging.Logger.error", log},
-    {"logging.Logger.critical", log},
-    {"logging.Logger.log", log},
-    {"logging.Logger.warn", log},
-    {"warnings.warn", warn},
+    {"logging.Logger.debug", defer},
+    {"logging.Logger.info", defer},
+    {"logging.Logger.warning", defer},
+    {"logging.Logger.error", defer},
+    {"logging.Logger.critical", defer},
+    {"logging.Logger.log", defer},
+    {"logging.Logger.warn", defer},
+    {"warnings.warn", defer},
     {"inspect.signature", about_constant},
     {"inspect.getfullargspec", about_constant},
     {"typing.get_type_hints", about_constant},

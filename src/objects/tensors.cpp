@@ -317,6 +317,7 @@ Result Tracer::torch_call(graph::Op op, PyObject* callable, PyObject* target, Ar
   }
   bool mutated = false;
   for (auto& [tensor, version] : versions) mutated |= aten::version_of(tensor) != version;
+  if (mutated) freeze_late_tensors();
   return wrap_torch_result(op, target, args, std::move(result), mutated);
 }
 

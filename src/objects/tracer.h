@@ -199,6 +199,9 @@ class Tracer {
 
   // ---- effects
   void defer_call(PyObject* callable, PyObject* args, PyObject* kwargs);  // logging: happens after the graph call
+  // The same for a callable that may look at what the region has changed: the changes up to here come first.
+  void defer_call_in_order(PyObject* callable, PyObject* args, PyObject* kwargs);
+  py::Owned<> reorderable;  // config.reorderable_logging_functions as a tuple; empty when there are none
   std::unique_ptr<Capture> finish(py::Owned<> result);  // net effects, aliasing guards; the tracer is done afterwards
 
   Capture& capture() { return *capture_; }
@@ -245,6 +248,10 @@ class Tracer {
   void guard_presence(PyObject* dict, PyObject* key);
   void touch_dict(PyObject* dict, const Source* source, PyObject* view, const Shadow* shadow);
   Contents deep_touch_inner(PyObject* value, int depth);
+  void changes_until_now(std::vector<Effect>& out, bool as_copies);
+  void watch_late_tensors(PyObject* value);
+  void freeze_late_tensors();
+  void put_frozen_tensors();
   void add_aliasing_guards();
   void add_effects();
   struct AttributeWrite {
@@ -284,6 +291,14 @@ class Tracer {
   std::vector<std::pair<PyObject*, py::Owned<>>> set_iterators_;
   std::int64_t took_all_at_ = -1;  // the instruction that took all elements of one at once
   std::vector<Effect> deferred_;
+  // A tensor that a deferred call gets. When the region writes into it later, the call gets a copy made before.
+  struct LateTensor {
+    std::size_t call;  // index in deferred_
+    py::Owned<> tensor, frozen;
+    std::uint32_t version;
+    std::vector<std::int64_t> sizes;
+  };
+  std::vector<LateTensor> late_tensors_;
   std::vector<PyObject*> order_of_shadows_;
   std::vector<PyObject*> outside_;  // in order of first sight, mutable ones
 };

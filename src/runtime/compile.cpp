@@ -276,8 +276,7 @@ Attempt attempt(PyFunctionObject* function, Cache& cache, const trace::Extent& e
     try {
       made.entry = finished_entry(function, cache, *outcome.capture, outcome.stopped ? &outcome.stop : nullptr);
     } catch (const GraphBreak& split) {
-      if (!outcome.stopped)
-        return stopped(function, backend, split.reason(), split.message(), outcome.capture.get());
+      if (!outcome.stopped) return stopped(function, backend, split.reason(), split.message(), outcome.capture.get());
     }
   }
   if (!made.entry && extent.at_will)  // it cannot end there
@@ -323,9 +322,8 @@ Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cach
   auto* code = reinterpret_cast<PyCodeObject*>(cache.key().code);
   trace::Extent extent;
   if (!fullgraph && config_number("continue_after_break") != 0) extent = forced_end(config_number("force_break_at"));
-  return attempt_or_warn(function, cache, fullgraph, extent, [&](const trace::Extent& how_far) {
-    return trace::capture(function, code, locals, how_far);
-  });
+  return attempt_or_warn(function, cache, fullgraph, extent,
+                         [&](const trace::Extent& how_far) { return trace::capture(function, code, locals, how_far); });
 }
 
 Attempt compile_continuation(const frames::State& state, Cache& cache) {

@@ -1,5 +1,5 @@
 // Calls of every form: which callable is inlined, which has a rule, which is a torch operation.
-#include "handlers/registry.h"
+#include "handlers/deferred.h"
 #include "objects/compiled_function.h"
 #include "objects/snapshot.h"
 #include "py/cpython311.h"
@@ -418,6 +418,8 @@ Result Executor::call_ex(PyObject* callable, PyObject* positional, PyObject* kwa
 
 Result Executor::call(PyObject* callable, Args args, Continuation then) {
   PyTypeObject* type = Py_TYPE(callable);
+  if (reorderable && handlers::is_reorderable(*this, callable, args.size() > 0 ? args[0] : nullptr))
+    return handlers::reorder(*this, callable, args, std::move(then));
   if (type == &PyFunction_Type) return call_function(callable, args, std::move(then));
   if (type == &PyMethod_Type) {
     auto function = native_attribute(callable, names().dunder_func);

@@ -4,7 +4,7 @@
 
 #include "aten/aten.h"
 #include "base/break_policy.h"
-#include "handlers/registry.h"
+#include "handlers/deferred.h"
 #include "trace/executor.h"
 
 namespace pellucid::trace {
@@ -69,6 +69,7 @@ Outcome outcome_of(Executor& executor, Extent extent, Run&& run) {
   executor.last_step = extent.steps;
   executor.at_will = extent.at_will;
   const break_policy::Keeper blocks;
+  executor.reorderable = handlers::reorderable_functions();
   const auto before = aten::GlobalState::now();
   const auto finish = [&](py::Owned<> result) {
     const std::int64_t steps = executor.steps;

@@ -1,6 +1,7 @@
 // Building, extending and unpacking containers; strings; pattern matching.
 #include "objects/snapshot.h"
 #include "py/cpython311.h"
+#include "trace/late_text.h"
 #include "trace/rules/rules.h"
 
 namespace pellucid::trace {
@@ -120,7 +121,8 @@ Next do_BUILD_SLICE(Executor&, Frame& f, int arg) {
   f.stack.push_back(std::move(slice));
   return Next::Go;
 }
-Next do_BUILD_STRING(Executor&, Frame& f, int arg) {
+Next do_BUILD_STRING(Executor& ex, Frame& f, int arg) {
+  if (ex.reorderable && join_later(ex, f, arg)) return Next::Go;
   auto parts = tuple_of_top(f, arg);
   auto empty = py::str("");
   auto text = py::take(PyUnicode_Join(empty.get(), parts.get()));
@@ -133,6 +135,7 @@ Next do_FORMAT_VALUE(Executor& ex, Frame& f, int arg) {
   auto spec = has_spec ? py::Owned<>::share(peek(f, 0)) : py::str("");
   auto value = py::Owned<>::share(peek(f, has_spec ? 1 : 0));
   const int conversion = arg & 3;
+  if (format_later(ex, f, value.get(), conversion, spec.get(), has_spec ? 2 : 1)) return Next::Go;
   Result r = Result::done();
   if (conversion == 0) {
     r = ex.format(value.get(), spec.get());
