@@ -48,6 +48,17 @@ Value autocast(c10::DeviceType device) {
   return 1 + static_cast<Value>(at::autocast::get_autocast_dtype(device));
 }
 
+// How many autocast blocks are open: leaving the last one drops the cache of cast weights.
+Value autocast_nesting() {
+  at::autocast::increment_nesting();
+  return static_cast<Value>(at::autocast::decrement_nesting());
+}
+
+void set_autocast_nesting(Value wanted) {
+  for (Value open = autocast_nesting(); open < wanted; ++open) at::autocast::increment_nesting();
+  for (Value open = autocast_nesting(); open > wanted; --open) at::autocast::decrement_nesting();
+}
+
 Value functorch_level() {
   if (!c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode)) return 0;
   // Its C++ header needs a library that torch does not ship. Only inside vmap, grad and the like, where nothing is hot.
@@ -100,6 +111,7 @@ constexpr Field kFields[] = {
     {"autocast_cpu", false, [] { return autocast(c10::kCPU); }},
     {"autocast_cuda", false, [] { return autocast(c10::kCUDA); }},
     {"autocast_cache_enabled", true, [] { return Value{at::autocast::is_autocast_cache_enabled()}; }},
+    {"autocast_nesting", false, autocast_nesting},
     {"functorch_level", false, functorch_level},
     {"saved_tensor_hooks", false, saved_tensor_hooks},
     {"sdpa_kernels", false, sdpa_kernels},
@@ -153,6 +165,7 @@ struct GlobalState::Data {
   c10::ScalarType autocast_cpu = at::autocast::get_autocast_dtype(c10::kCPU);
   c10::ScalarType autocast_cuda = at::autocast::get_autocast_dtype(c10::kCUDA);
   bool autocast_cache = at::autocast::is_autocast_cache_enabled();
+  Value nesting = autocast_nesting();
 };
 
 GlobalState::GlobalState() : data_(std::make_unique<Data>()) {}
@@ -190,6 +203,7 @@ void GlobalState::restore() const {
   at::autocast::set_autocast_dtype(c10::kCPU, data_->autocast_cpu);
   at::autocast::set_autocast_dtype(c10::kCUDA, data_->autocast_cuda);
   at::autocast::set_autocast_cache_enabled(data_->autocast_cache);
+  set_autocast_nesting(data_->nesting);
 }
 
 }  // namespace pellucid::aten

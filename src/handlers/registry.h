@@ -26,7 +26,11 @@ struct Row {
 Handler find(PyObject* callable);  // null: no rule
 bool is_instance_rule(
     PyTypeObject* type);  // the row of this type is a rule for calling its instances, not for calling the type
-bool is_torch_op(PyObject* callable);      // a torch callable that stays one node: leaf of the graph
+bool is_torch_op(PyObject* callable);  // a torch callable that stays one node: leaf of the graph
+// The region ends here inside blocks of torch: the graph leaves those that it entered, how the state is then is
+// Capture::after. False: one of them cannot be entered again.
+bool leave_contexts(Tracer&);
+void refuse_function_modes(Tracer&);       // that are active, but for default devices
 std::string describe(PyObject* callable);  // "zlib.crc32()", for messages
 void initialise();
 std::span<const std::string_view> unresolved();  // rows whose name does not exist in this installation

@@ -51,12 +51,89 @@ Result left(Tracer& t, PyObject* f, PyObject* recorded, Args args, Continuation 
   graph::Node* node = t.record(graph::Op::CallFunction, recorded, Args{}, Py_None, true);
   node->args.push_back(graph::Arg::of(it->second));
   it->second->users += 1;
+  t.contexts.erase(it);
   return t.settle(std::move(then), Result::none());
 }
 
 PyObject* held_function(const char* module, const char* name) { return py::import_attr(module, name).release(); }
 
+// ---- an autocast object that existed before: what it finds when it is entered is kept in its attributes
+
+struct Cast {
+  py::Owned<> device, dtype, enabled, cache;
+};
+
+py::Owned<> part_of(Tracer& t, PyObject* object, const char* name) {
+  Result part = t.getattr(object, py::interned(name).get());
+  if (!part.is_value()) t.unsupported(Reason::UntracedCallable, {{"callee", "an autocast of another make"}});
+  return std::move(part.value);
+}
+
+py::Owned<> torch_state(const char* function, PyObject* device = nullptr) {
+  auto ask = py::import_attr("torch", function);
+  return py::take(device != nullptr ? PyObject_CallOneArg(ask.get(), device) : PyObject_CallNoArgs(ask.get()));
+}
+
+// The thread's state becomes this; the node does the same, until leave_contexts() or `_exit_autocast` ends it.
+graph::Node* switch_cast(Tracer& t, const Cast& cast) {
+  static PyObject* const enter = held_function("torch.amp.autocast_mode", "_enter_autocast");
+  const auto set = [](const char* function, PyObject* a, PyObject* b) {
+    auto setter = py::import_attr("torch", function);
+    const auto done = py::take(PyObject_CallFunctionObjArgs(setter.get(), a, b, nullptr));
+  };
+  set("set_autocast_enabled", cast.device.get(), cast.enabled.get());
+  set("set_autocast_dtype", cast.device.get(), cast.dtype.get());
+  set("set_autocast_cache_enabled", cast.cache.get(), nullptr);
+  PyObject* recorded[] = {cast.device.get(), cast.dtype.get(), cast.enabled.get(), cast.cache.get()};
+  return t.record(graph::Op::CallFunction, enter, Args{recorded, nullptr}, Py_None, true);
+}
+
+Result enter_outside_cast(Tracer& t, PyObject* self, Continuation then) {
+  const Cast cast{part_of(t, self, "device"), part_of(t, self, "fast_dtype"), part_of(t, self, "_enabled"),
+                  part_of(t, self, "_cache_enabled")};
+  const auto keep = [&](const char* name, py::Owned<> value) {
+    t.setattr(self, py::interned(name).get(), value.get());
+  };
+  keep("prev_cache_enabled", torch_state("is_autocast_cache_enabled"));
+  keep("prev", torch_state("is_autocast_enabled", cast.device.get()));
+  keep("prev_fastdtype", torch_state("get_autocast_dtype", cast.device.get()));
+  t.contexts[self] = switch_cast(t, cast);
+  const auto depth = torch_state("autocast_increment_nesting");
+  return t.settle(std::move(then), Result::of(py::Owned<>::share(self)));
+}
+
+void record_exit(Tracer& t, graph::Node* entered) {
+  static PyObject* const exit = held_function("torch.amp.autocast_mode", "_exit_autocast");
+  graph::Node* node = t.record(graph::Op::CallFunction, exit, Args{}, Py_None, true);
+  node->args.push_back(graph::Arg::of(entered));
+  entered->users += 1;
+}
+
+Result exit_outside_cast(Tracer& t, PyObject* self, Continuation then) {
+  const Cast before{part_of(t, self, "device"), part_of(t, self, "prev_fastdtype"), part_of(t, self, "prev"),
+                    part_of(t, self, "prev_cache_enabled")};
+  const auto depth = torch_state("autocast_decrement_nesting");
+  if (PyLong_AsLong(depth.get()) == 0) {
+    static PyObject* const clear = held_function("torch", "clear_autocast_cache");
+    auto none = py::take(PyTuple_New(0)), keywords = py::take(PyDict_New());
+    t.saw_constant(clear);
+    t.defer_call(clear, none.get(), keywords.get());
+  }
+  graph::Node* entered = switch_cast(t, before);
+  if (auto it = t.contexts.find(self); it != t.contexts.end()) {
+    record_exit(t, entered);
+    record_exit(t, it->second);
+    t.contexts.erase(it);
+  } else {
+    t.contexts[self] = entered;
+  }
+  return t.settle(std::move(then), Result::boolean(false));
+}
+
+bool is_from_outside(Tracer& t, Args args) { return args.size() > 0 && t.is_outside(args[0]); }
+
 Result autocast_enter(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (is_from_outside(t, args)) return enter_outside_cast(t, args[0], std::move(then));
   static PyObject* enter = held_function("torch.amp.autocast_mode", "_enter_autocast");
   auto self = entered(t, f, args, "an autocast");
   if (!self) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
@@ -67,6 +144,7 @@ Result autocast_enter(Tracer& t, PyObject* f, Args args, Continuation then) {
   return t.settle(std::move(then), Result::of(std::move(self)));
 }
 Result autocast_exit(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (is_from_outside(t, args)) return exit_outside_cast(t, args[0], std::move(then));
   static PyObject* exit = held_function("torch.amp.autocast_mode", "_exit_autocast");
   return left(t, f, exit, args, std::move(then), "an autocast");
 }
@@ -134,6 +212,49 @@ Result break_block(Tracer& t, PyObject* f, Args args, Continuation then) {
   return pure(t, f, args, std::move(then));
 }
 
+}  // namespace
+
+bool leave_contexts(Tracer& t) {
+  static PyObject* const enter = held_function("torch.amp.autocast_mode", "_enter_autocast");
+  std::vector<graph::Node*> open;
+  for (graph::Node* node : t.capture().graph.nodes()) {
+    for (const auto& [object, entered] : t.contexts) {
+      if (entered == node) open.push_back(node);
+    }
+  }
+  for (const graph::Node* node : open) {
+    if (node->target.get() != enter) return false;
+  }
+  for (auto at = open.rbegin(); at != open.rend(); ++at) record_exit(t, *at);
+  return true;
+}
+
+namespace {
+
+[[noreturn]] void refuse_mode(Tracer& t, PyObject* mode) {
+  t.unsupported(Reason::TorchFunctionMode, {{"mode", Py_TYPE(mode)->tp_name}});
+}
+
+Result push_mode(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 1) return refuse(t, f, args, std::move(then));
+  refuse_mode(t, args[0]);
+}
+
+}  // namespace
+
+void refuse_function_modes(Tracer& t) {
+  static PyObject* const count = py::import_attr("torch._C", "_len_torch_function_stack").release();
+  static PyObject* const at = py::import_attr("torch._C", "_get_function_stack_at").release();
+  static PyObject* const device = py::import_attr("torch.utils._device", "DeviceContext").release();
+  const long modes = PyLong_AsLong(py::take(PyObject_CallNoArgs(count)).get());
+  for (long i = modes; i-- > 0;) {
+    auto mode = py::take(PyObject_CallFunction(at, "l", i));
+    if (reinterpret_cast<PyObject*>(Py_TYPE(mode.get())) != device) refuse_mode(t, mode.get());
+  }
+}
+
+namespace {
+
 const Row rows[] = {
     {"torch.compiler.is_compiling", always_true},
     {"torch.compiler.is_dynamo_compiling", always_true},
@@ -176,6 +297,14 @@ const Row rows[] = {
     {"torch._C._is_alias_of", refuse},
     {"torch.cuda.is_available", query},
     {"torch._C._set_grad_enabled", state_switch},
+    {"torch._C._push_on_torch_function_stack", push_mode},
+    {"torch.set_autocast_enabled", refuse},
+    {"torch.set_autocast_dtype", refuse},
+    {"torch.set_autocast_cache_enabled", refuse},
+    {"torch.autocast_increment_nesting", refuse},
+    {"torch.autocast_decrement_nesting", refuse},
+    {"torch.clear_autocast_cache", refuse},
+    {"torch._C._is_torch_function_mode_enabled", query},
     {"torch.autograd.function.Function.apply", autograd_function},
     {"torch._C._are_functorch_transforms_active", query},
     {"torch.amp.autocast_mode.autocast.__enter__", autocast_enter},

@@ -124,7 +124,8 @@ void remember_stop(Cache& cache, Cache& root, const Attempt& attempt, bool is_ra
   const bool again = attempt.where == cache.last_stop;
   cache.last_stop = attempt.where;
   if (!again) root.stops.push_back(attempt.stop.copy());
-  if (attempt.entry || is_raised) return;  // behind a region of its own: no failure; the next call raises too
+  // No failure: behind a region of its own, or the next call is another matter.
+  if (attempt.entry || is_raised || attempt.stop_name == "TorchFunctionMode") return;
   ++cache.failures;
   if (cache.failures >= config_number("recompile_limit") || (again && !is_about_arguments(attempt)))
     cache.given_up = true;

@@ -57,10 +57,10 @@ py::Owned<> live_values(Executor& executor, const frames::State& state, bool at_
 }
 
 // Whether what the region changed of torch's state is what GlobalState puts back. Leaves the thread as it was before.
-bool can_leave(const Executor& executor, const aten::GlobalState& before) {
+bool can_leave(Executor& executor, const aten::GlobalState& before) {
   if (before.matches()) return true;
   before.restore();
-  return executor.contexts.empty() && before.matches();
+  return before.matches() && handlers::leave_contexts(executor);
 }
 
 template <class Run>
@@ -79,8 +79,13 @@ Outcome outcome_of(Executor& executor, Extent extent, Run&& run) {
     outcome.capture->returned_at = returned_at;
   };
   try {
-    finish(run());
-    if (!before->matches()) outcome.capture->after = aten::GlobalState::now();
+    handlers::refuse_function_modes(executor);
+    auto result = run();
+    std::unique_ptr<aten::GlobalState> left;
+    if (!before->matches()) left = aten::GlobalState::now();
+    handlers::leave_contexts(executor);
+    finish(std::move(result));
+    outcome.capture->after = std::move(left);
   } catch (const GraphBreak& stop) {
     outcome.stop = describe(stop, executor);
     executor.undo_unfinished();
