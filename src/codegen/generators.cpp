@@ -4,6 +4,7 @@
 #include "codegen/walk.h"
 #include "objects/frame.h"
 #include "objects/generator.h"
+#include "trace/code_info.h"
 
 namespace pellucid::codegen {
 namespace {
@@ -45,7 +46,8 @@ Recipe recipe_of_generator(Walker& walker, PyObject* object, const Expr& self) {
   if (generator.frame == nullptr) cannot_reconstruct(object, "a generator that ended or runs");
   const Frame& frame = *generator.frame;
   if (frame.handled && frame.handled.get() != Py_None) cannot_reconstruct(object, "it handles an exception");
-  if (frame.info->hidden) return recipe_of_hidden(walker, object, frame, generator.started);
+  // Frame::info went with the executor.
+  if (trace::is_hidden(frame.code)) return recipe_of_hidden(walker, object, frame, generator.started);
   Recipe recipe;
   recipe.make = Expr::call(frames::generator_maker(), exprs(walker.ref(frame.function.object())));
   Stmt fill{.kind = Stmt::Kind::Evaluate};
