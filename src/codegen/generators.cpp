@@ -4,7 +4,6 @@
 #include "codegen/walk.h"
 #include "objects/frame.h"
 #include "objects/generator.h"
-#include "trace/code_info.h"
 
 namespace pellucid::codegen {
 namespace {
@@ -23,6 +22,13 @@ std::vector<Expr> exprs(E... each_one) {
   std::vector<Expr> items;
   (items.push_back(std::move(each_one)), ...);
   return items;
+}
+
+// Not asked of Frame::info, which went with the executor.
+bool is_polyfill(const Frame& frame) {
+  PyObject* module = frame.function->func_module;
+  return module != nullptr && PyUnicode_Check(module) &&
+         PyUnicode_CompareWithASCIIString(module, "pellucid.polyfills") == 0;
 }
 
 // `map` and `filter` are generators of ours during capture. Before they start they hold what they go over, afterwards
@@ -46,8 +52,7 @@ Recipe recipe_of_generator(Walker& walker, PyObject* object, const Expr& self) {
   if (generator.frame == nullptr) cannot_reconstruct(object, "a generator that ended or runs");
   const Frame& frame = *generator.frame;
   if (frame.handled && frame.handled.get() != Py_None) cannot_reconstruct(object, "it handles an exception");
-  // Frame::info went with the executor.
-  if (trace::is_hidden(frame.code)) return recipe_of_hidden(walker, object, frame, generator.started);
+  if (is_polyfill(frame)) return recipe_of_hidden(walker, object, frame, generator.started);
   Recipe recipe;
   recipe.make = Expr::call(frames::generator_maker(), exprs(walker.ref(frame.function.object())));
   Stmt fill{.kind = Stmt::Kind::Evaluate};

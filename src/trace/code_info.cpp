@@ -35,8 +35,6 @@ static_assert(kExtendedArg == static_cast<std::uint8_t>(bytecode::Opcode::EXTEND
 
 std::uint8_t cache_units(std::uint8_t opcode) noexcept { return kCacheTable[opcode]; }
 
-bool is_hidden(PyCodeObject* code) { return hidden().contains(code); }
-
 const objects::CodeInfo* CodeTable::find(PyCodeObject* code) {
   auto& slot = table_[code];
   if (slot) return slot.get();
@@ -46,7 +44,7 @@ const objects::CodeInfo* CodeTable::find(PyCodeObject* code) {
   info.bytes = py::take(PyCode_GetCode(code));
   info.units = reinterpret_cast<const std::uint8_t*>(PyBytes_AS_STRING(info.bytes.get()));
   info.size = static_cast<int>(PyBytes_GET_SIZE(info.bytes.get()));
-  info.hidden = is_hidden(code);
+  info.hidden = hidden().contains(code);
   const auto* p = reinterpret_cast<const unsigned char*>(PyBytes_AS_STRING(code->co_exceptiontable));
   const auto* end = p + PyBytes_GET_SIZE(code->co_exceptiontable);
   while (p < end) {

@@ -18,7 +18,6 @@ class CodeTable {
   std::vector<py::Owned<PyCodeObject>> held_;
 };
 void hide_code(PyCodeObject* code);  // polyfills: their frames do not show in user stacks
-bool is_hidden(PyCodeObject* code);
 
 // Target of the handler that covers `offset` (bytes), with stack depth and whether lasti is pushed; false when none.
 struct Handler {
