@@ -155,7 +155,7 @@ def test_stack_and_column():
 def test_the_place_of_a_value_that_cannot_be_rebuilt():
     def f(x):
         y = x + 1
-        y.name = "y"
+        y.label = "y"
         return y
 
     record = unsupported(f, X).record
@@ -189,15 +189,21 @@ def stack(x):
     return sys._getframe()
 
 
-def class_body(x):
-    class C:
-        pass
+def imports(x):
+    from reasons_tests_settings import scale
+
+    return x * scale
 
 
 def sparse(x):
     return x + SPARSE
 
 
+class Settings:
+    scale = 2
+
+
+sys.modules["reasons_tests_settings"] = Settings()
 SPARSE = torch.eye(3).to_sparse()
 
 
@@ -210,7 +216,7 @@ SPARSE = torch.eye(3).to_sparse()
         (item, "Tensor.item()"),
         (prints, "print() has an effect"),
         (stack, "sys._getframe() looks at"),
-        (class_body, "a class statement"),
+        (imports, "an import from something that is no module"),
         (sparse, "torch.sparse_coo tensor"),
     ],
 )

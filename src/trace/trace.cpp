@@ -123,7 +123,7 @@ Outcome capture(const frames::State& state, Extent extent) {
   const frames::OpenFrame& outermost = state.frames.front();
   Executor executor(outermost.function.get(), outermost.code());
   executor.capture().arguments = frames::value_names(state);
-  executor.capture().starts_at = state.frames.back().next;
+  executor.capture().starts_at = outermost.next;
   return outcome_of(executor, extent, [&] { return executor.run(state); });
 }
 
