@@ -57,6 +57,8 @@ void Tracer::defer_call_in_order(PyObject* callable, PyObject* args, PyObject* k
         !PyODict_CheckExact(shadow.object.get()))
       unsupported(Reason::SideEffect, {{"callee", "a logging call after a change of a " + std::string(type->tp_name)}});
   }
+  if (!order_of_attribute_effects_.empty())
+    unsupported(Reason::SideEffect, {{"callee", "a logging call after a change of slots or of a class"}});
   changes_until_now(deferred_, true);
   defer_call(callable, args, kwargs);
 }
