@@ -39,6 +39,13 @@ void refuse_handler(PyObject* object, const Frame& frame) {
   if (frame.handled && frame.handled.get() != Py_None) cannot_reconstruct(object, "it handles an exception");
 }
 
+// Not asked of Frame::info, which went with the executor.
+bool is_polyfill(const Frame& frame) {
+  PyObject* module = frame.function->func_module;
+  return module != nullptr && PyUnicode_Check(module) &&
+         PyUnicode_CompareWithASCIIString(module, "pellucid.polyfills") == 0;
+}
+
 // `map` and `filter` are generators of ours during capture. Before they start they hold what they go over, afterwards
 // the iterator of the loop in their body.
 Recipe recipe_of_hidden(Walker& walker, PyObject* object, const Frame& frame, bool started) {
@@ -60,7 +67,7 @@ Recipe recipe_of_generator(Walker& walker, PyObject* object, const Expr& self) {
   if (generator.frame == nullptr) cannot_reconstruct(object, "a generator that ended or runs");
   const Frame& frame = *generator.frame;
   refuse_handler(object, frame);
-  if (frame.info->hidden) return recipe_of_hidden(walker, object, frame, generator.started);
+  if (is_polyfill(frame)) return recipe_of_hidden(walker, object, frame, generator.started);
   Recipe recipe;
   recipe.make = Expr::call(frames::generator_maker(), exprs(walker.ref(frame.function.object())));
   recipe.fill.push_back(fill(walker, self.copy(), generator));

@@ -346,7 +346,7 @@ Result Tracer::getattr(PyObject* object, PyObject* name, Continuation then) {
       return settle(std::move(then), module_getattr(object, name));
     case Cat::Other:
       if (PyGen_CheckExact(object) && py::type_lookup(generator_type(), name) != nullptr && name != names().__class__) {
-        if (PyObject* twin = twin_of_generator(object)) return getattr(twin, name, std::move(then));
+        if (PyObject* twin = twin_of_generator(object)) return generic_getattr(twin, name, std::move(then));
       }
       break;
     case Cat::Generator:
