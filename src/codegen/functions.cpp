@@ -94,6 +94,11 @@ Recipe recipe_of_bound(Walker& walker, PyObject* object) {
   // [].append, (1).__add__: the descriptor of the class binds it again.
   const py::BoundNative bound = py::bound_native(object);
   PyObject* descriptor = bound.descriptor;
+  PyTypeObject* type = Py_TYPE(bound.self);
+  if (PyObject* real = descriptor == nullptr ? nullptr : real_method(descriptor)) {
+    descriptor = real;
+    type = &PyGen_Type;
+  }
   if (descriptor == nullptr ||
       (Py_TYPE(descriptor) != &PyMethodDescr_Type && Py_TYPE(descriptor) != &PyWrapperDescr_Type)) {
     cannot_reconstruct(object, "bound to an object that does not have it any more");
@@ -101,7 +106,7 @@ Recipe recipe_of_bound(Walker& walker, PyObject* object) {
   auto bind = py::take(PyObject_GetAttrString(descriptor, "__get__"));
   std::vector<Expr> arguments;
   arguments.push_back(walker.ref(bound.self));
-  arguments.push_back(Expr::constant(reinterpret_cast<PyObject*>(Py_TYPE(bound.self))));  // None needs to be told
+  arguments.push_back(Expr::constant(reinterpret_cast<PyObject*>(type)));  // None needs to be told
   recipe.make = Expr::call(walker.hold(std::move(bind)), std::move(arguments));
   return recipe;
 }

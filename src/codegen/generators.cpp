@@ -24,6 +24,21 @@ std::vector<Expr> exprs(E... each_one) {
   return items;
 }
 
+Stmt fill(Walker& walker, Expr target, const objects::TracedGenerator& generator) {
+  const Frame& frame = *generator.frame;
+  Stmt stmt{.kind = Stmt::Kind::Evaluate};
+  stmt.value = Expr::call(frames::generator_filler(),
+                          exprs(std::move(target), Expr::constant(generator.started ? Py_True : Py_False),
+                                Expr::constant(py::take(PyLong_FromLong(frame.next)).get()),
+                                Expr::list(Expr::Kind::Tuple, slots(walker, frame.fast)),
+                                Expr::list(Expr::Kind::Tuple, slots(walker, frame.stack))));
+  return stmt;
+}
+
+void refuse_handler(PyObject* object, const Frame& frame) {
+  if (frame.handled && frame.handled.get() != Py_None) cannot_reconstruct(object, "it handles an exception");
+}
+
 // Not asked of Frame::info, which went with the executor.
 bool is_polyfill(const Frame& frame) {
   PyObject* module = frame.function->func_module;
@@ -51,18 +66,26 @@ Recipe recipe_of_generator(Walker& walker, PyObject* object, const Expr& self) {
   const auto& generator = *reinterpret_cast<objects::TracedGenerator*>(object);
   if (generator.frame == nullptr) cannot_reconstruct(object, "a generator that ended or runs");
   const Frame& frame = *generator.frame;
-  if (frame.handled && frame.handled.get() != Py_None) cannot_reconstruct(object, "it handles an exception");
+  refuse_handler(object, frame);
   if (is_polyfill(frame)) return recipe_of_hidden(walker, object, frame, generator.started);
   Recipe recipe;
   recipe.make = Expr::call(frames::generator_maker(), exprs(walker.ref(frame.function.object())));
-  Stmt fill{.kind = Stmt::Kind::Evaluate};
-  fill.value =
-      Expr::call(frames::generator_filler(), exprs(self.copy(), Expr::constant(generator.started ? Py_True : Py_False),
-                                                   Expr::constant(py::take(PyLong_FromLong(frame.next)).get()),
-                                                   Expr::list(Expr::Kind::Tuple, slots(walker, frame.fast)),
-                                                   Expr::list(Expr::Kind::Tuple, slots(walker, frame.stack))));
-  recipe.fill.push_back(std::move(fill));
+  recipe.fill.push_back(fill(walker, self.copy(), generator));
   return recipe;
+}
+
+void replay_generator(Walker& walker, std::vector<Stmt>& out, const objects::Effect& effect) {
+  const auto& now = *reinterpret_cast<objects::TracedGenerator*>(effect.value.get());
+  PyObject* target = effect.target.get();
+  if (now.running) cannot_reconstruct(target, "it runs");
+  if (now.frame != nullptr) {
+    refuse_handler(target, *now.frame);
+    out.push_back(fill(walker, walker.ref(target), now));
+  } else if (!frames::has_ended(target)) {
+    Stmt end{.kind = Stmt::Kind::Evaluate};
+    end.value = Expr::call(frames::generator_ender(), exprs(walker.ref(target)));
+    out.push_back(std::move(end));
+  }
 }
 
 }  // namespace pellucid::codegen

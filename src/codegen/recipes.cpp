@@ -301,8 +301,7 @@ Row row_of_exact(PyTypeObject* type) {
     auto* rows = new std::unordered_map<PyTypeObject*, Row>{
         {&PyCell_Type, recipe_of_cell},           {&PySlice_Type, recipe_of_slice},
         {&PyByteArray_Type, recipe_of_bytearray}, {&PyFunction_Type, recipe_of_function},
-        {partial_type(), recipe_of_partial},
-        {objects::generator_type(), recipe_of_generator},
+        {partial_type(), recipe_of_partial},      {objects::generator_type(), recipe_of_generator},
     };
     for (PyTypeObject* type : iterator_types()) rows->emplace(type, recipe_of_iterator);
     return rows;

@@ -58,15 +58,10 @@ bool Walker::exists(PyObject* object) const {
          is_constant(object) || is_known_function(object);
 }
 
-namespace {
-
-// `gen.throw` of a generator of the capture, looked up and not called yet: that of real ones. Else null.
 PyObject* real_method(PyObject* object) {
   if (!Py_IS_TYPE(object, &PyMethodDescr_Type) || PyDescr_TYPE(object) != objects::generator_type()) return nullptr;
   return PyDict_GetItem(PyGen_Type.tp_dict, PyDescr_NAME(object));
 }
-
-}  // namespace
 
 Expr Walker::ref(PyObject* object) {
   if (is_singleton(object)) return Expr::constant(object);

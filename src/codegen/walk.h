@@ -72,6 +72,10 @@ std::vector<PyTypeObject*> iterator_types();  // those that can be made again
 Recipe recipe_of_iterator(Walker& walker, PyObject* iterator, const Expr& self);
 Expr advance(Walker& walker, Expr iterator, std::int64_t count, bool ends);  // a call that gives None
 
+// `throw` of generators of the capture, looked up and not called yet: that of real ones. Else null.
+PyObject* real_method(PyObject* descriptor);
+void replay_generator(Walker& walker, std::vector<Stmt>& out, const objects::Effect& effect);  // generators.cpp
+
 [[noreturn]] void cannot_reconstruct(PyObject* object, const char* why);
 
 }  // namespace pellucid::codegen

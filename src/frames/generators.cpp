@@ -1,8 +1,6 @@
 #include "frames/generators.h"
 
-#include <vector>
-
-#include "py/ref.h"
+#include <utility>
 
 #define Py_BUILD_CORE
 #include <internal/pycore_code.h>
@@ -11,6 +9,18 @@
 
 namespace pellucid::frames {
 namespace {
+
+_PyInterpreterFrame* frame_of(PyObject* generator) noexcept {
+  return reinterpret_cast<_PyInterpreterFrame*>(reinterpret_cast<PyGenObject*>(generator)->gi_iframe);
+}
+
+int next_of(const _PyInterpreterFrame* frame) noexcept {
+  return static_cast<int>(frame->prev_instr + 1 - _PyCode_CODE(frame->f_code)) * 2;
+}
+
+bool has_started(PyObject* generator) noexcept {
+  return reinterpret_cast<PyGenObject*>(generator)->gi_frame_state != FRAME_CREATED;
+}
 
 // The generator function's own prologue makes the frame: it needs some value for each argument.
 PyObject* make(PyObject*, PyObject* function) {
@@ -34,7 +44,7 @@ PyObject* filled(PyObject* values, Py_ssize_t at) noexcept {
 
 PyObject* fill(PyObject*, PyObject* const* args, Py_ssize_t) {
   auto* generator = reinterpret_cast<PyGenObject*>(args[0]);
-  auto* frame = reinterpret_cast<_PyInterpreterFrame*>(generator->gi_iframe);
+  _PyInterpreterFrame* frame = frame_of(args[0]);
   const bool started = args[1] == Py_True;
   const long next = PyLong_AsLong(args[2]);
   PyObject *fast = args[3], *stack = args[4];
@@ -43,19 +53,102 @@ PyObject* fill(PyObject*, PyObject* const* args, Py_ssize_t) {
     PyObject* old = std::exchange(frame->localsplus[slot], filled(fast, slot));
     Py_XDECREF(old);
   }
+  const auto before = static_cast<Py_ssize_t>(frame->stacktop);
+  std::vector<PyObject*> dropped;
+  for (Py_ssize_t at = slot; at < before; ++at) dropped.push_back(frame->localsplus[at]);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(stack); ++i) frame->localsplus[slot++] = filled(stack, i);
   frame->stacktop = static_cast<int>(slot);
+  for (PyObject* value : dropped) Py_XDECREF(value);
   frame->prev_instr = _PyCode_CODE(frame->f_code) + next / 2 - 1;
   if (started) generator->gi_frame_state = FRAME_SUSPENDED;
   Py_RETURN_NONE;
 }
 
+// As the interpreter leaves a generator whose body has returned.
+PyObject* end(PyObject*, PyObject* object) {
+  auto* generator = reinterpret_cast<PyGenObject*>(object);
+  _PyInterpreterFrame* frame = frame_of(object);
+  generator->gi_frame_state = FRAME_CLEARED;
+  const int count = std::exchange(frame->stacktop, 0);
+  for (int slot = 0; slot < count; ++slot) {
+    PyObject* old = std::exchange(frame->localsplus[slot], nullptr);
+    Py_XDECREF(old);
+  }
+  Py_CLEAR(frame->f_locals);
+  Py_DECREF(frame->f_func);
+  Py_DECREF(frame->f_code);
+  Py_RETURN_NONE;
+}
+
+PyMethodDef kEnd = {"__end_generator", end, METH_O, nullptr};
 PyMethodDef kMake = {"__make_generator", make, METH_O, nullptr};
 PyMethodDef kFill = {"__fill_generator", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(fill)),
                      METH_FASTCALL, nullptr};
 
 }  // namespace
 
+bool has_ended(PyObject* generator) noexcept {
+  return reinterpret_cast<PyGenObject*>(generator)->gi_frame_state >= FRAME_COMPLETED;
+}
+
+bool is_readable_generator(PyObject* object) noexcept {
+  if (PyGen_CheckExact(object) == 0) return false;
+  if (has_ended(object)) return true;
+  const auto* generator = reinterpret_cast<PyGenObject*>(object);
+  if (generator->gi_frame_state == FRAME_EXECUTING) return false;
+  PyObject* handled = generator->gi_exc_state.exc_value;
+  return (handled == nullptr || handled == Py_None) && frame_of(object)->frame_obj == nullptr &&
+         frame_of(object)->f_locals == nullptr;
+}
+
+GeneratorState state_of_generator(PyObject* generator) {
+  _PyInterpreterFrame* frame = frame_of(generator);
+  GeneratorState state{frame->f_func, frame->f_code, has_started(generator), next_of(frame), {}};
+  state.values.assign(frame->localsplus, frame->localsplus + frame->stacktop);
+  return state;
+}
+
+PyObject* generator_slot(PyObject* generator, Py_ssize_t index) noexcept {
+  if (PyGen_CheckExact(generator) == 0 || has_ended(generator)) return nullptr;
+  const _PyInterpreterFrame* frame = frame_of(generator);
+  return index < frame->stacktop ? frame->localsplus[index] : nullptr;
+}
+
+py::Owned<> place_of_generator(PyObject* generator) {
+  if (has_ended(generator)) return py::Owned<>::share(Py_None);
+  const _PyInterpreterFrame* frame = frame_of(generator);
+  std::string filled;
+  for (int slot = 0; slot < frame->stacktop; ++slot) filled.push_back(frame->localsplus[slot] == nullptr ? '0' : '1');
+  auto slots = py::take(PyBytes_FromStringAndSize(filled.data(), static_cast<Py_ssize_t>(filled.size())));
+  return py::take(Py_BuildValue("(OOiiO)", frame->f_code, frame->f_globals, has_started(generator) ? 1 : 0,
+                                next_of(frame), slots.get()));
+}
+
+bool stands_at(PyObject* generator, PyObject* place) noexcept {
+  if (!is_readable_generator(generator)) return false;
+  if (has_ended(generator) || place == Py_None) return has_ended(generator) && place == Py_None;
+  const _PyInterpreterFrame* frame = frame_of(generator);
+  const auto number = [&](Py_ssize_t at) { return PyLong_AsLong(PyTuple_GET_ITEM(place, at)); };
+  PyObject* filled = PyTuple_GET_ITEM(place, 4);
+  const bool there = reinterpret_cast<PyObject*>(frame->f_code) == PyTuple_GET_ITEM(place, 0) &&
+                     frame->f_globals == PyTuple_GET_ITEM(place, 1) && number(2) == (has_started(generator) ? 1 : 0) &&
+                     number(3) == next_of(frame) && PyBytes_GET_SIZE(filled) == frame->stacktop;
+  for (int slot = 0; there && slot < frame->stacktop; ++slot) {
+    if ((frame->localsplus[slot] != nullptr) != (PyBytes_AS_STRING(filled)[slot] == '1')) return false;
+  }
+  return there;
+}
+
+std::string describe_place(PyObject* place) {
+  if (place == Py_None) return "its end";
+  const auto* code = reinterpret_cast<PyCodeObject*>(PyTuple_GET_ITEM(place, 0));
+  return py::text_of(code->co_qualname) + " at byte " + py::repr_of(PyTuple_GET_ITEM(place, 3));
+}
+
+PyObject* generator_ender() {
+  static PyObject* const function = py::take(PyCFunction_New(&kEnd, nullptr)).release();
+  return function;
+}
 PyObject* generator_maker() {
   static PyObject* const function = py::take(PyCFunction_New(&kMake, nullptr)).release();
   return function;

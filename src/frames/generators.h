@@ -1,13 +1,39 @@
-// Generators of the program as real objects: made suspended in the middle of their body.
+// Suspended generators as values: read where they stand, made and set in the middle of their body. Nothing here runs
+// code of the program but the destructors of what leaves a frame.
 #pragma once
 #include <Python.h>
 
+#include <string>
+#include <vector>
+
+#include "py/ref.h"
+
 namespace pellucid::frames {
 
-// Functions for emitted code; borrowed, alive for good.
+// ---- read
+// Suspended or not started, in no handler, and nobody holds its frame: then its state is what stands below.
+bool is_readable_generator(PyObject* object) noexcept;
+bool has_ended(PyObject* generator) noexcept;
+
+struct GeneratorState {
+  PyFunctionObject* function;
+  PyCodeObject* code;
+  bool started;
+  int next;                       // byte offset where it goes on
+  std::vector<PyObject*> values;  // fast, then the stack; borrowed, null: unbound
+};
+GeneratorState state_of_generator(PyObject* generator);
+PyObject* generator_slot(PyObject* generator, Py_ssize_t index) noexcept;  // of these values
+// All but the values themselves, for guards: where it stands and which slots are filled. Of one that has ended: None.
+py::Owned<> place_of_generator(PyObject* generator);
+bool stands_at(PyObject* generator, PyObject* place) noexcept;
+std::string describe_place(PyObject* place);  // "f at byte 12"
+
+// ---- written: functions for emitted code; borrowed, alive for good
 PyObject* generator_maker();   // (function) -> a generator that did not start, without the values of its frame
-PyObject* generator_filler();  // (generator, started, next, fast, stack): `next` is the byte offset where it goes on;
-                               // fast (co_nlocalsplus) and stack are tuples, unbound slots hold empty_slot()
+PyObject* generator_filler();  // (generator, started, next, fast, stack): fast (co_nlocalsplus) and stack are tuples,
+                               // unbound slots hold empty_slot()
+PyObject* generator_ender();   // (generator): its body is over
 PyObject* empty_slot();
 
 }  // namespace pellucid::frames

@@ -225,6 +225,7 @@ void Builder::take_operand(Check& check, const Guard& guard) {
       return;
     }
     case Kind::EQUALS_MATCH:
+    case Kind::GENERATOR_AT:
       check.operand = hold.keep(operand);
       return;
     case Kind::ABC_TOKEN:

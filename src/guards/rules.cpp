@@ -1,6 +1,7 @@
 #include <Python.h>
 #include <structmember.h>
 
+#include "frames/generators.h"
 #include "guards/check.h"
 #include "guards/equality.h"
 #include "py/cpython311.h"
@@ -425,6 +426,18 @@ struct Rule<Kind::ITERATOR_SHAPE> : IteratorRule {
   static std::string expected(const Check& c) { return "an iterator of shape " + std::to_string(c.number); }
   static std::string found(const Check&, PyObject* v, PyObject*) {
     return "an iterator of shape " + std::to_string(py::iterator_shape(v));
+  }
+};
+
+template <>
+struct Rule<Kind::GENERATOR_AT> : IteratorRule {
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return frames::stands_at(v, c.operand); }
+  static std::string expected(const Check& c) {
+    return "a generator suspended in " + frames::describe_place(c.operand);
+  }
+  static std::string found(const Check&, PyObject* v, PyObject*) {
+    if (!frames::is_readable_generator(v)) return "one that runs, handles an exception or shows its frame";
+    return "a generator suspended in " + frames::describe_place(frames::place_of_generator(v).get());
   }
 };
 

@@ -1,4 +1,5 @@
 // Attribute access as CPython does it (Objects/object.c, typeobject.c), over tracked objects.
+#include "objects/generator.h"
 #include "objects/tracer.h"
 #include "py/cpython311.h"
 
@@ -127,6 +128,9 @@ bool is_unknown_of_exception(PyObject* object, PyObject* name) {
 Result Tracer::native_attribute(PyObject* object, PyObject* name) {
   if (is_unknown_of_exception(object, name) && !is_outside(object))
     unsupported(Reason::StackInspection, {{"callee", "'" + py::text_of(name) + "' of an exception"}});
+  if (generators_.contains(object))
+    unsupported(Reason::UnsupportedProtocol,
+                {{"protocol", "attribute '" + py::text_of(name) + "'"}, {"type", "generator"}});
   auto value = py::Owned<>::steal(PyObject_GetAttr(object, name));
   if (!value) {
     PyObject* slot = py::type_lookup(Py_TYPE(object), name);
@@ -340,6 +344,11 @@ Result Tracer::getattr(PyObject* object, PyObject* name, Continuation then) {
       return type_getattr(object, name, std::move(then));
     case Cat::Module:
       return settle(std::move(then), module_getattr(object, name));
+    case Cat::Other:
+      if (PyGen_CheckExact(object) && py::type_lookup(generator_type(), name) != nullptr && name != names().__class__) {
+        if (PyObject* twin = twin_of_generator(object)) return generic_getattr(twin, name, std::move(then));
+      }
+      break;
     case Cat::Generator:
       if (py::type_lookup(type, name) != nullptr && name != names().__class__) break;
       if (py::type_lookup(&PyGen_Type, name) == nullptr) {
@@ -388,6 +397,7 @@ Result Tracer::getattr(PyObject* object, PyObject* name, Continuation then) {
 
 Result Tracer::getattr_method(PyObject* object, PyObject* name, bool* unbound) {
   *unbound = false;
+  if (PyGen_CheckExact(object)) return getattr(object, name);
   PyTypeObject* type = Py_TYPE(object);
   const Cat cat = cat_of(type);
   const bool generic = type->tp_getattro == PyObject_GenericGetAttr ||

@@ -22,17 +22,18 @@ namespace pellucid::objects {
 // One thing that must happen after the graph call, in program order.
 struct Effect {
   enum class Kind : std::uint8_t {
-    SetList,   // target[:] = value          (value: the list as it is at the end)
-    SetDict,   // make target equal to value, keys in value's order (exact dict or a subclass, through dict's own
-               // methods;
-               //   an OrderedDict through OrderedDict's own methods)
-    SetSet,    // target := value
-    SetDeque,  // target := value
-    SetCell,   // target.cell_contents = value (value empty: the cell becomes empty)
-    SetAttr,   // setattr through object.__setattr__: name = value (value empty: delete); for slots and C-level
-               // attributes
-    Advance,   // target is an iterator: it takes `count` elements, and meets its end when `ends`
-    Call,      // target(*args, **kwargs), result dropped: deferred logging (the callable may also stand in `value`)
+    SetList,       // target[:] = value          (value: the list as it is at the end)
+    SetDict,       // make target equal to value, keys in value's order (exact dict or a subclass, through dict's own
+                   // methods;
+                   //   an OrderedDict through OrderedDict's own methods)
+    SetSet,        // target := value
+    SetDeque,      // target := value
+    SetCell,       // target.cell_contents = value (value empty: the cell becomes empty)
+    SetAttr,       // setattr through object.__setattr__: name = value (value empty: delete); for slots and C-level
+                   // attributes
+    SetGenerator,  // target is a generator: suspended like `value`, a TracedGenerator
+    Advance,       // target is an iterator: it takes `count` elements, and meets its end when `ends`
+    Call,          // target(*args, **kwargs), result dropped: deferred logging (the callable may also stand in `value`)
   } kind;
   py::Owned<> target;  // the original object (has a source); for Call: the callable
   py::Owned<> value;

@@ -167,6 +167,13 @@ void Tracer::add_effects() {
     effect.ends = state.ended;
     effects.push_back(std::move(effect));
   }
+  for (PyObject* generator : order_of_generators_) {
+    Effect effect;
+    effect.kind = Effect::Kind::SetGenerator;
+    effect.target = py::Owned<>::share(generator);
+    effect.value = generators_.at(generator).copy();
+    effects.push_back(std::move(effect));
+  }
   put_frozen_tensors();
   for (Effect& call : deferred_) effects.push_back(std::move(call));
   changes_until_now(capture_->effects, false);
@@ -203,6 +210,9 @@ void Tracer::add_aliasing_guards() {
     }
   }
   doing = "advances an iterator";
+  for (auto one = order_of_generators_.begin(); one != order_of_generators_.end(); ++one) {
+    for (auto other = order_of_generators_.begin(); other != one; ++other) same(*one, *other);
+  }
   for (auto one = order_of_iterators_.begin(); one != order_of_iterators_.end(); ++one) {
     for (auto other = order_of_iterators_.begin(); other != one; ++other) {
       if (Py_TYPE(*one) == Py_TYPE(*other)) same(*one, *other);

@@ -14,7 +14,7 @@ namespace {
 void dealloc(PyObject* self) {
   auto* generator = reinterpret_cast<TracedGenerator*>(self);
   std::unique_ptr<Frame> body(std::exchange(generator->frame, nullptr));
-  if (body && generator->in_block) abandoned().push_back(std::move(body));
+  if (body && generator->in_block && !generator->is_twin) abandoned().push_back(std::move(body));
   body.reset();
   PyTypeObject* type = Py_TYPE(self);
   type->tp_free(self);
@@ -59,7 +59,7 @@ py::Owned<> new_generator(std::unique_ptr<Frame> frame) {
   auto self = py::take(generator_type()->tp_alloc(generator_type(), 0));
   auto* generator = reinterpret_cast<TracedGenerator*>(self.get());
   generator->frame = frame.release();
-  generator->running = generator->started = generator->in_block = false;
+  generator->running = generator->started = generator->in_block = generator->is_twin = false;
   return self;
 }
 

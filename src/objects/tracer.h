@@ -90,6 +90,8 @@ class Tracer {
   virtual Result resume(PyObject* generator, PyObject* value, Continuation then) = 0;
   virtual Result throw_into(PyObject* generator, py::Owned<> instance, Continuation then) = 0;
   virtual Result close(PyObject* generator, Continuation then) = 0;
+  // A generator that existed before goes on in the region as its twin; null: not one, or it cannot be read.
+  virtual PyObject* twin_of_generator(PyObject* generator) = 0;
   virtual Result inline_function(PyObject* function, Args args, Continuation then) = 0;
   virtual Result make_instance(PyObject* type, Args args, Continuation then) = 0;  // __new__, then __init__
 
@@ -285,7 +287,9 @@ class Tracer {
   std::unordered_map<PyObject*, std::vector<AttributeWrite>> attribute_effects_;  // of slots and classes, by object
   std::vector<PyObject*> order_of_attribute_effects_;
   bool classes_changed_ = false;
-  std::unordered_map<PyObject*, IteratorState> iterators_;    // from outside, those that the region advanced
+  std::unordered_map<PyObject*, py::Owned<>> generators_;  // from outside -> the TracedGenerator that goes on with it
+  std::vector<PyObject*> order_of_generators_;
+  std::unordered_map<PyObject*, IteratorState> iterators_;  // from outside, those that the region advanced
   std::vector<PyObject*> order_of_iterators_;
   std::unordered_map<PyObject*, std::vector<py::Owned<>>> iterator_parts_;
   std::vector<std::pair<PyObject*, py::Owned<>>> set_iterators_;

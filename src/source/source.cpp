@@ -2,6 +2,7 @@
 
 #include <structmember.h>
 
+#include "frames/generators.h"
 #include "py/cpython311.h"
 #include "py/iterators.h"
 #include "py/native_lookup.h"
@@ -200,6 +201,7 @@ PyObject* load_step(const Source& source, PyObject* base, PyObject* const* local
     case Step::TypeOf:
       return reinterpret_cast<PyObject*>(Py_TYPE(base));
     case Step::Part:
+      if (PyGen_CheckExact(base)) return frames::generator_slot(base, source.index);
       return py::iterator_part(base, source.index, fresh);
     case Step::Ahead:
     case Step::ValueAhead:

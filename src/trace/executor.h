@@ -56,6 +56,7 @@ class Executor final : public objects::Tracer {
   Result close(PyObject* generator, Continuation then) override;
   Result throw_through(PyObject* generator, py::Owned<> instance, Continuation then);  // delegation.cpp
   Result throw_into_inner(Frame& body, py::Owned<> instance);
+  PyObject* twin_of_generator(PyObject* generator) override;
   Next yield_value(Frame& frame);
   Next return_generator(Frame& frame);
   Next return_value(Frame& frame);

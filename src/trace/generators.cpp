@@ -1,4 +1,8 @@
 // Generators made by the region: suspended frames that any frame may resume.
+#include "frames/generators.h"
+
+#include <algorithm>
+
 #include "bytecode/opcodes.h"
 #include "trace/executor.h"
 
@@ -35,6 +39,37 @@ Result Executor::resume(PyObject* object, PyObject* value, Continuation then) {
   frame->generator_ref = py::Owned<>::share(object);
   push_frame(std::move(frame));
   return Result::pushed();
+}
+
+PyObject* Executor::twin_of_generator(PyObject* generator) {
+  if (const auto found = generators_.find(generator); found != generators_.end()) return found->second.get();
+  const source::Source* source = source_of(generator);
+  if (source == nullptr || !frames::is_readable_generator(generator)) return nullptr;
+  guard(objects::Kind::GENERATOR_AT, source, frames::place_of_generator(generator));
+  auto twin = objects::new_generator(nullptr);
+  auto* raw = reinterpret_cast<TracedGenerator*>(twin.get());
+  raw->started = raw->is_twin = true;
+  if (!frames::has_ended(generator)) {
+    const frames::GeneratorState state = frames::state_of_generator(generator);
+    auto frame = new_frame(state.function, state.code);
+    for (std::size_t i = 0; i < state.values.size(); ++i) {
+      auto value = py::Owned<>::share(state.values[i]);
+      if (value) saw(value.get(), capture().sources.part(source, static_cast<std::int64_t>(i)));
+      if (i < frame->fast.size()) {
+        frame->fast[i] = std::move(value);
+      } else {
+        frame->stack.push_back(std::move(value));
+      }
+    }
+    frame->next = state.next;
+    frame->at = std::max(state.next - 2, 0);  // the YIELD_VALUE, which has no cache entries
+    frame->generator = raw;
+    raw->started = state.started;
+    raw->frame = frame.release();
+  }
+  shadowed_by_.emplace(twin.get(), generator);
+  order_of_generators_.push_back(generator);
+  return generators_.emplace(generator, std::move(twin)).first->second.get();
 }
 
 bool delegates(const Frame& body) {

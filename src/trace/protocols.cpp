@@ -128,6 +128,7 @@ Result Executor::iterate(PyObject* iterable, Continuation then) {
   iterable = original(iterable);
   doing = "iterates";
   const Cat cat = objects::cat_of(iterable);
+  if (PyGen_CheckExact(iterable)) return settle(std::move(then), Result::of(py::Owned<>::share(iterable)));
   switch (cat) {
     case Cat::Generator:
       return settle(std::move(then), Result::of(py::Owned<>::share(iterable)));
@@ -216,6 +217,7 @@ Result Executor::next(PyObject* iterator, Continuation then) {
   doing = "advances an iterator";
   const Cat cat = objects::cat_of(iterator);
   if (cat == Cat::Generator) return resume(iterator, Py_None, std::move(then));
+  if (PyObject* twin = twin_of_generator(iterator)) return resume(twin, Py_None, std::move(then));
   if (cat == Cat::Iterator) {
     if (is_outside(iterator)) return next_outside(iterator, std::move(then));
     if (Py_TYPE(iterator)->tp_iternext == nullptr) {

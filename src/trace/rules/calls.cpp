@@ -101,6 +101,7 @@ Next do_SEND(Executor& ex, Frame& f, int arg) {
   auto receiver = py::Owned<>::share(peek(f, 1));
   Continuation then(K::Send);
   then.number = f.next + 2 * arg;
+  if (PyObject* twin = ex.twin_of_generator(receiver.get())) receiver = py::Owned<>::share(twin);
   const bool generator = objects::is_generator(receiver.get());
   drop(f, 1);
   if (!generator && value.get() != Py_None) {
