@@ -797,7 +797,7 @@ class Dropped:
         Dropped.log.append(self.name)
 
 
-@program.breaks_whole
+@program.breaks
 def dels_in_order(s, x):
     a = Dropped("a")
     Dropped.log.append("made")
@@ -808,7 +808,7 @@ def dels_in_order(s, x):
     return list(Dropped.log), x + 1
 
 
-@program.breaks_whole
+@program.breaks
 def drop_of_an_outer_object(s, x):
     s.thing = Dropped("outer")
     s.other = s.thing
@@ -831,7 +831,7 @@ def weak_references(s, x):
     return alive, r() is None, x + 1
 
 
-@program.breaks_whole
+@program.breaks
 def cached_functions(s, x):
     @functools.lru_cache
     def f(n):

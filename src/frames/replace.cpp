@@ -59,13 +59,14 @@ PyObject* enter_next(Session& session) noexcept {
   return result;
 }
 
+// The values are the frame's from now on: what the program drops is gone when it drops it.
 void fill(_PyInterpreterFrame* frame, OpenFrame& open) noexcept {
   std::size_t slot = 0;
   for (auto& value : open.fast) {
-    PyObject* old = std::exchange(frame->localsplus[slot++], Py_XNewRef(value.get()));
+    PyObject* old = std::exchange(frame->localsplus[slot++], value.release());
     Py_XDECREF(old);
   }
-  for (auto& value : open.stack) frame->localsplus[slot++] = Py_XNewRef(value.get());
+  for (auto& value : open.stack) frame->localsplus[slot++] = value.release();
   frame->stacktop = static_cast<int>(slot);
 }
 
@@ -106,11 +107,15 @@ bool any_kept(const _PyInterpreterFrame* frame, std::size_t count) noexcept {
   return kept;
 }
 
-void read_back(_PyInterpreterFrame* frame, OpenFrame& open, PyObject* const* top, int next) {
+void take_values(_PyInterpreterFrame* frame, OpenFrame& open, PyObject* const* top) {
   std::size_t slot = 0;
   for (auto& value : open.fast) value = py::Owned<>::share(frame->localsplus[slot++]);
   open.stack.clear();
   for (PyObject** at = frame->localsplus + slot; at != top; ++at) open.stack.push_back(py::Owned<>::share(*at));
+}
+
+void read_back(_PyInterpreterFrame* frame, OpenFrame& open, PyObject* const* top, int next) {
+  take_values(frame, open, top);
   open.at = open.begin = open.next = next;
   open.opcode = open.arg = 0;
   open.kwnames = {};
@@ -162,7 +167,10 @@ PyObject* run_outer(PyThreadState* tstate, _PyInterpreterFrame* frame, Session& 
     result = enter_next(session);
     kept = any_kept(frame, here);
   }
-  if (session.stepped) return result;
+  if (session.stepped) {
+    take_values(frame, session.state->frames[here], frame->localsplus + frame->stacktop);
+    return result;
+  }
   Step step{.base = frame->localsplus + open.fast.size(),
             .top = frame->localsplus + frame->stacktop,
             .arg = 0,

@@ -162,6 +162,7 @@ PyObject* run_region(Cache& cache, const Entry& entry, const Call& call, BoundAr
   if (!region) return nullptr;
   PyObject* result = call_region(region.get(), bound.slots(), bound.size(), after.get());
   if (result != nullptr && exit != nullptr) {
+    bound.drop();
     return py::enter([&] { return go_on(cache, call.function, *exit, py::Owned<>::steal(result)); });
   }
   if (result != nullptr || !may_run_again(graph)) return result;

@@ -231,6 +231,12 @@ Result Executor::slot_wrapper(PyObject* callable, Args args, Continuation then, 
 Result Executor::builtin_slot(PyObject* callable, std::string_view name, Args args, Continuation then, bool* known) {
   PyObject* self = args[0];
   const std::size_t n = args.size();
+  const bool of_object = reinterpret_cast<PyWrapperDescrObject*>(callable)->d_common.d_type == &PyBaseObject_Type;
+  if (of_object && n == 1 && name == "__str__") return to_text(self, "__repr__", std::move(then));
+  if (of_object && py::type_lookup(Py_TYPE(self), PyDescr_NAME(callable)) != callable) {  // not what the operator calls
+    *known = false;
+    return Result::done();
+  }
   if (n == 1) {
     if (name == "__next__") return next(self, std::move(then));
     if (name == "__iter__") return iterate(self, std::move(then));
