@@ -1,6 +1,7 @@
 """Methods of builtin objects that exist before the region: what they read is guarded, what they change is changed at every call."""
 
 import collections
+import functools
 
 import pytest
 import torch
@@ -117,3 +118,13 @@ def test_method_of_a_tensor():
     for count in (1, 2, 3):
         assert same(compiled(X), X * 2)
         assert same(total, X * count)
+
+
+def test_a_cache_made_by_the_call_is_new_at_every_call():
+    def f(values, x):
+        return functools.lru_cache(lambda n: values), x + 1
+
+    compiled = pellucid.compile(f, backend="eager")
+    first, second = compiled([1], X)[0], compiled([2], X)[0]
+    assert first is not second
+    assert (first(0), second(0)) == ([1], [2])

@@ -58,7 +58,6 @@ bool has_constant_type(PyObject* object) {
       {"datetime", "timedelta"},
       {"datetime", "time"},
       {"decimal", "Decimal"},
-      {"functools", "_lru_cache_wrapper"},
   };
   PyTypeObject* type = Py_TYPE(object);
   for (const Name& row : kNames) {
