@@ -255,7 +255,31 @@ bool closed(Tracer& t, PyObject* iterable) {
   return false;
 }
 
-Result lazy(Tracer& t, PyObject* f, Args args, std::size_t first, const char* polyfill, Continuation then) {
+// They ask for the iterators of what they go over when they are made. Calls f once more with the first argument that is
+// none yet replaced by its iterator; false: there is none.
+bool with_iterator(Tracer& t, PyObject* f, Args args, std::size_t first, std::size_t last, Continuation& then,
+                   Result* result) {
+  for (std::size_t i = first; i < last; ++i) {
+    PyObject* iterable = t.original(args[i]);
+    const Cat cat = objects::cat_of(iterable);
+    if (closed(t, iterable) || cat == Cat::Iterator || cat == Cat::Generator || cat == Cat::Tensor ||
+        PyGen_CheckExact(iterable) || t.type_lookup(Py_TYPE(iterable), names().__next__) != nullptr)
+      continue;
+    auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.values.size())));
+    for (std::size_t j = 0; j < args.values.size(); ++j)
+      PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(j), Py_NewRef(args.values[j]));
+    Continuation again(K::CallWith, f, tuple.get(), args.kwnames);
+    again.number = static_cast<std::int64_t>(i);
+    *result = t.iterate(iterable, std::move(again).before(std::move(then)));
+    return true;
+  }
+  return false;
+}
+
+Result lazy(Tracer& t, PyObject* f, Args args, std::size_t first, std::size_t last, const char* polyfill,
+            Continuation then) {
+  Result again;
+  if (with_iterator(t, f, args, first, last, then, &again)) return again;
   bool native = args.keyword_count() == 0 || f == reinterpret_cast<PyObject*>(&PyZip_Type) ||
                 f == reinterpret_cast<PyObject*>(&PyEnum_Type);
   for (std::size_t i = first; i < args.size(); ++i) native = native && closed(t, t.original(args[i]));
@@ -274,9 +298,10 @@ Result lazy(Tracer& t, PyObject* f, Args args, std::size_t first, const char* po
 }
 
 Result zip(Tracer& t, PyObject* f, Args args, Continuation then) {
-  return lazy(t, f, args, 0, "zip_each", std::move(then));
+  return lazy(t, f, args, 0, args.size(), "zip_each", std::move(then));
 }
 Result enumerate(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.values.size() > 2) return complain(t, f, args, std::move(then));
   if (args.size() == 2) {
     if (closed(t, t.original(args[0])) && PyLong_Check(args[1])) {
       Result it = t.iterate(args[0]);
@@ -284,14 +309,18 @@ Result enumerate(Tracer& t, PyObject* f, Args args, Continuation then) {
       return run_native(t, f, Args{values, nullptr}, std::move(then));
     }
   }
-  return lazy(t, f, args, 0, "enumerate_each", std::move(then));
+  return lazy(t, f, args, 0, std::min<std::size_t>(args.size(), 1), "enumerate_each", std::move(then));
 }
 Result map(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() < 2 || args.keyword_count() != 0) return complain(t, f, args, std::move(then));
+  Result again;
+  if (with_iterator(t, f, args, 1, args.size(), then, &again)) return again;
   return t.call_polyfill(args.size() == 2 ? "map_each" : "map_several", args.values, std::move(then));
 }
 Result filter(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!only_positional(args, 2, 2)) return complain(t, f, args, std::move(then));
+  Result again;
+  if (with_iterator(t, f, args, 1, 2, then, &again)) return again;
   return t.call_polyfill("filter_each", args.values, std::move(then));
 }
 Result reversed(Tracer& t, PyObject* f, Args args, Continuation then) {
@@ -355,9 +384,11 @@ Result reduction_once(Tracer& t, PyObject* f, Args args, const char* polyfill, C
   return reduction(t, f, args, polyfill, std::move(then));
 }
 Result max(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() == 0) return complain(t, f, args, std::move(then));
   return reduction_once(t, f, args, "max_of", std::move(then));
 }
 Result min(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() == 0) return complain(t, f, args, std::move(then));
   return reduction_once(t, f, args, "min_of", std::move(then));
 }
 Result sum(Tracer& t, PyObject* f, Args args, Continuation then) {
@@ -366,10 +397,12 @@ Result sum(Tracer& t, PyObject* f, Args args, Continuation then) {
   }
   return reduction_once(t, f, args, "sum_of", std::move(then));
 }
-Result any(Tracer& t, PyObject*, Args args, Continuation then) {
+Result any(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
   return t.call_polyfill("any_of", args.values, std::move(then));
 }
-Result all(Tracer& t, PyObject*, Args args, Continuation then) {
+Result all(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
   return t.call_polyfill("all_of", args.values, std::move(then));
 }
 

@@ -59,7 +59,8 @@ py::Owned<> new_generator(std::unique_ptr<Frame> frame) {
   auto self = py::take(generator_type()->tp_alloc(generator_type(), 0));
   auto* generator = reinterpret_cast<TracedGenerator*>(self.get());
   generator->frame = frame.release();
-  generator->running = generator->started = generator->in_block = generator->is_twin = false;
+  generator->running = generator->started = generator->in_block = false;
+  generator->is_ours = generator->is_twin = false;
   return self;
 }
 

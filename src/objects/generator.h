@@ -15,6 +15,7 @@ struct TracedGenerator {
   PyObject_HEAD Frame* frame;  // owned; null once finished
   bool running;
   bool started;
+  bool is_ours;   // the body is a polyfill: to the program it is a map, a zip …
   bool is_twin;   // stands for a generator from outside, which lives on
   bool in_block;  // suspended inside a try or with block; the code's tables may be gone when it dies
 };

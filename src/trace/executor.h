@@ -122,6 +122,7 @@ class Executor final : public objects::Tracer {
   std::unordered_map<std::string, int> module_calls_;
 };
 
+bool is_ours(PyObject* object);     // a generator that stands for a builtin iterator
 bool delegates(const Frame& body);  // suspended in a `yield from`
 
 // One rule per opcode; a row of the table without a rule refuses.

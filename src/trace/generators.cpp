@@ -19,6 +19,7 @@ Next Executor::return_generator(Frame& frame) {
   Frame* raw = body.get();
   auto generator = objects::new_generator(std::move(body));
   raw->generator = reinterpret_cast<TracedGenerator*>(generator.get());
+  raw->generator->is_ours = raw->info->hidden;
   return deliver(settle(std::move(then), Result::of(std::move(generator))));
 }
 
@@ -70,6 +71,10 @@ PyObject* Executor::twin_of_generator(PyObject* generator) {
   shadowed_by_.emplace(twin.get(), generator);
   order_of_generators_.push_back(generator);
   return generators_.emplace(generator, std::move(twin)).first->second.get();
+}
+
+bool is_ours(PyObject* object) {
+  return objects::is_generator(object) && reinterpret_cast<TracedGenerator*>(object)->is_ours;
 }
 
 bool delegates(const Frame& body) {

@@ -98,6 +98,7 @@ Result Executor::truth(PyObject* value, Continuation then) {
 
 Result Executor::length(PyObject* value, Continuation then) {
   value = original(value);
+  if (is_ours(value)) unsupported(Reason::UnsupportedProtocol, {{"protocol", "len"}, {"type", "builtin iterator"}});
   doing = "reads the length";
   if (auto view = view_of_outside(value)) return length(view.get(), std::move(then));
   const Cat cat = objects::cat_of(value);
@@ -358,6 +359,8 @@ Result Executor::contains(PyObject* container, PyObject* item, Continuation then
 }
 
 Result Executor::subscript(PyObject* container, PyObject* key, Continuation then) {
+  if (is_ours(container))
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "a subscript"}, {"type", "builtin iterator"}});
   container = original(container);
   key = original(key);
   doing = "reads an item";

@@ -104,6 +104,8 @@ Result Executor::format(PyObject* value, PyObject* spec, Continuation then) {
 // isinstance(object, type) or issubclass(object, type)
 Result Executor::is_instance(PyObject* object, PyObject* type, Continuation then, bool subclass) {
   object = original(object);
+  if (!subclass && is_ours(object))
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "isinstance"}, {"type", "builtin iterator"}});
   const char* hook_name = subclass ? "__subclasscheck__" : "__instancecheck__";
   if (PyTuple_Check(type)) {
     // All native checks first: only a metaclass with Python code needs the polyfill.
