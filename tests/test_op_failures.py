@@ -298,11 +298,17 @@ def either_mode(request):
         yield request.param
 
 
-@pytest.mark.parametrize("program", INDEX)
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "user"])
+# AOTAutograd drops what nobody uses, with its error: unused_read is not for it.
+EACH_BACKEND = [
+    (program, backend)
+    for backend in ("eager", "aot_eager", "user")
+    for program in INDEX
+    if not (program is unused_read and backend == "aot_eager")
+]
+
+
+@pytest.mark.parametrize(("program", "backend"), EACH_BACKEND)
 def test_index_out_of_range(program, backend, either_mode):
-    if program is unused_read and backend == "aot_eager":
-        pytest.skip("AOTAutograd drops what nobody uses")
     compare(program, Plain() if backend == "user" else backend)
 
 
