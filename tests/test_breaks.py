@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import random
 import sys
 import traceback
 from contextlib import redirect_stdout
@@ -473,3 +474,13 @@ def test_an_iterator_over_a_list_that_grew_in_the_region():
         return x, ready
 
     assert both(f, X) >= 1
+
+
+def test_an_object_with_state_in_c_crosses_a_break():
+    def f(x):
+        generator = random.Random(7)
+        y = x + generator.random()
+        print("between")
+        return y * generator.random()
+
+    both(f, X)

@@ -333,8 +333,21 @@ Row row_of_base(PyTypeObject* base) {
 
 bool is_plain_base(PyTypeObject* base) { return base == &PyBaseObject_Type || base == simple_namespace_type(); }
 
+// Whether base.__new__ makes instances of the type: not where a class in between is written in C, with state of its own
+// (random.Random).
+bool makes(PyTypeObject* base, PyTypeObject* type) {
+  static const newfunc python_new = [] {
+    auto name = py::take(Py_BuildValue("(s(){s:O})", "WithNew", "__new__", reinterpret_cast<PyObject*>(&PyLong_Type)));
+    auto made = py::take(PyObject_Call(reinterpret_cast<PyObject*>(&PyType_Type), name.get(), nullptr));
+    return reinterpret_cast<PyTypeObject*>(made.get())->tp_new;
+  }();
+  while (type != nullptr && type->tp_new == python_new) type = type->tp_base;
+  return type != nullptr && type->tp_new == base->tp_new;
+}
+
 Recipe recipe_by_base(Walker& walker, PyObject* object, const Expr& self) {
   PyTypeObject* base = native_base(Py_TYPE(object));
+  if (!makes(base, Py_TYPE(object))) cannot_reconstruct(object, "an object with state in C");
   if (Row row = row_of_base(base)) return row(walker, object, self);
   if (is_plain_base(base)) return recipe_of_plain(walker, object, base);
   if (PyExceptionInstance_Check(object)) return recipe_of_exception(walker, object, base, self);
