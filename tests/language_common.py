@@ -1,7 +1,7 @@
 """Programs over Python's language: each takes a State and a tensor and is compared with eager, call after call.
 
 `Programs` collects them; `check` runs one eagerly and compiled, in both modes of going on behind a graph break. A program marked `breaks` may be
-split or run eagerly, but has to give the same; `breaks_whole`: that is known of whole calls only. All others are one graph.
+split or run eagerly, but has to give the same. All others are one graph.
 """
 
 from __future__ import annotations
@@ -38,10 +38,6 @@ class Programs(list):
     def breaks(self, f):
         f.breaks = True
         return self(f)
-
-    def breaks_whole(self, f):
-        f.whole = True
-        return self.breaks(f)
 
     @property
     def names(self):
@@ -117,7 +113,7 @@ def trace(f, reset=None):
 
 def check(f, reset=None):
     want = trace(f, reset)
-    for goes_on in (False,) if getattr(f, "whole", False) else (False, True):
+    for goes_on in (False, True):
         graphs = []
 
         def backend(gm, inputs, graphs=graphs):

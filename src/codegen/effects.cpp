@@ -18,12 +18,6 @@ using Items = std::vector<PyObject*>;
                    {{"target", std::string("a ") + Py_TYPE(target)->tp_name + " (" + what + ")"}});
 }
 
-template <class... E>
-std::vector<Expr> exprs(E... each_one) {
-  std::vector<Expr> items;
-  (items.push_back(std::move(each_one)), ...);
-  return items;
-}
 Expr integer(std::size_t value) { return Expr::constant(py::take(PyLong_FromSize_t(value)).get()); }
 
 PyObject* method(PyTypeObject* base, const char* name) {

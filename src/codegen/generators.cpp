@@ -17,13 +17,6 @@ std::vector<Expr> slots(Walker& walker, const std::vector<py::Owned<>>& values) 
   return items;
 }
 
-template <class... E>
-std::vector<Expr> exprs(E... each_one) {
-  std::vector<Expr> items;
-  (items.push_back(std::move(each_one)), ...);
-  return items;
-}
-
 Stmt fill(Walker& walker, Expr target, const objects::TracedGenerator& generator) {
   const Frame& frame = *generator.frame;
   Stmt stmt{.kind = Stmt::Kind::Evaluate};

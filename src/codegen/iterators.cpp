@@ -51,13 +51,6 @@ Expr call_on_iterator(PyObject* function, Expr iterator, std::int64_t count, boo
   return Expr::call(function, std::move(arguments));
 }
 
-template <class... E>
-std::vector<Expr> exprs(E... each_one) {
-  std::vector<Expr> items;
-  (items.push_back(std::move(each_one)), ...);
-  return items;
-}
-
 Stmt evaluate(Expr value) {
   Stmt stmt{.kind = Stmt::Kind::Evaluate};
   stmt.value = std::move(value);

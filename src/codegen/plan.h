@@ -42,6 +42,14 @@ struct Expr {
   static Expr call(PyObject* callee, std::vector<Expr> arguments);
 };
 
+// A list of these, which cannot be copied out of braces.
+template <class... E>
+std::vector<Expr> exprs(E... each_one) {
+  std::vector<Expr> items;
+  (items.push_back(std::move(each_one)), ...);
+  return items;
+}
+
 // One step that gives no value. Operands are evaluated left to right: target, key, value.
 struct Stmt {
   enum class Kind : std::uint8_t {

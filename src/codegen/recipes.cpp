@@ -25,13 +25,6 @@ Expr call_new(Walker& walker, PyTypeObject* base, PyTypeObject* type, std::vecto
   return Expr::call(make, std::move(arguments));
 }
 
-template <class... E>
-std::vector<Expr> exprs(E... each_one) {
-  std::vector<Expr> items;
-  (items.push_back(std::move(each_one)), ...);
-  return items;
-}
-
 Stmt statement(Stmt::Kind kind, Expr target, Expr key, Expr value) {
   Stmt stmt{.kind = kind};
   stmt.target = std::move(target);

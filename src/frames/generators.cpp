@@ -48,20 +48,19 @@ PyObject* fill(PyObject*, PyObject* const* args, Py_ssize_t) {
   const bool started = args[1] == Py_True;
   const long next = PyLong_AsLong(args[2]);
   PyObject *fast = args[3], *stack = args[4];
-  Py_ssize_t slot = 0;
-  for (; slot < PyTuple_GET_SIZE(fast); ++slot) {
-    PyObject* old = std::exchange(frame->localsplus[slot], filled(fast, slot));
-    Py_XDECREF(old);
-  }
-  const auto before = static_cast<Py_ssize_t>(frame->stacktop);
-  std::vector<PyObject*> dropped;
-  for (Py_ssize_t at = slot; at < before; ++at) dropped.push_back(frame->localsplus[at]);
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(stack); ++i) frame->localsplus[slot++] = filled(stack, i);
-  frame->stacktop = static_cast<int>(slot);
-  for (PyObject* value : dropped) Py_XDECREF(value);
-  frame->prev_instr = _PyCode_CODE(frame->f_code) + next / 2 - 1;
-  if (started) generator->gi_frame_state = FRAME_SUSPENDED;
-  Py_RETURN_NONE;
+  return py::enter([&] {
+    // What was there goes last: a destructor may look at the generator, and finds it as it will be.
+    std::vector<PyObject*> dropped(frame->localsplus, frame->localsplus + frame->stacktop);
+    Py_ssize_t slot = 0;
+    for (PyObject* values : {fast, stack}) {
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(values); ++i) frame->localsplus[slot++] = filled(values, i);
+    }
+    frame->stacktop = static_cast<int>(slot);
+    frame->prev_instr = _PyCode_CODE(frame->f_code) + next / 2 - 1;
+    if (started) generator->gi_frame_state = FRAME_SUSPENDED;
+    for (PyObject* value : dropped) Py_XDECREF(value);
+    return py::Owned<>::share(Py_None);
+  });
 }
 
 // As the interpreter leaves a generator whose body has returned.
