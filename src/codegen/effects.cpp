@@ -6,6 +6,7 @@
 
 #include "base/reasons.h"
 #include "codegen/walk.h"
+#include "py/iterators.h"
 
 namespace pellucid::codegen {
 namespace {
@@ -36,7 +37,7 @@ class Replay {
   }
 
   void set_list(const Items& before, const Items& after);
-  void set_deque(const Items& before, const Items& after);
+  void set_deque(const Items& before, const Items& after, bool only_set);
   void set_set(const Items& before, const Items& after);
   void set_dict(const Pairs& before, PyObject* after);
 
@@ -103,9 +104,15 @@ void Replay::set_list(const Items& before, const Items& after) {
   }
 }
 
-void Replay::set_deque(const Items& before, const Items& after) {
+void Replay::set_deque(const Items& before, const Items& after, bool only_set) {
   std::size_t kept = 0;
   while (kept < std::min(before.size(), after.size()) && before[kept] == after[kept]) ++kept;
+  if (only_set) {  // iterators over it go on
+    for (std::size_t i = kept; i < after.size(); ++i) {
+      if (before[i] != after[i]) call(deque_type(), "__setitem__", exprs(integer(i), walker_.ref(after[i])));
+    }
+    return;
+  }
   if (kept != before.size()) {
     call(deque_type(), "clear");
     kept = 0;
@@ -285,7 +292,11 @@ void replay_one(Walker& walker, std::vector<Stmt>& out, const Effect& effect, Co
       Replay(walker, out, target).set_list(list_items(before), list_items(value));
       break;
     case Effect::Kind::SetDeque:
-      Replay(walker, out, target).set_deque(deque_items(before), deque_items(value));
+      Replay(walker, out, target)
+          .set_deque(deque_items(before), deque_items(value),
+                     // The copy that the region changed was made by so many additions.
+                     Py_SIZE(before) == Py_SIZE(value) &&
+                         py::deque_changes(value) == static_cast<std::size_t>(Py_SIZE(value)));
       break;
     case Effect::Kind::SetSet:
       Replay(walker, out, target).set_set(set_items(before), set_items(value));

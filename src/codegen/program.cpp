@@ -56,7 +56,11 @@ std::string attribute_text(PyObject* object, const char* name) {
 // What a reader would call a global object.
 std::string hint_for(PyObject* object) {
   if (PyType_Check(object)) return reinterpret_cast<PyTypeObject*>(object)->tp_name;
-  if (PyModule_Check(object)) return PyModule_GetName(object) != nullptr ? PyModule_GetName(object) : "module";
+  if (PyModule_Check(object)) {
+    const char* name = PyModule_GetName(object);
+    if (name == nullptr) PyErr_Clear();  // a module of the user's own making
+    return name != nullptr ? name : "module";
+  }
   if (PyFunction_Check(object) || PyCFunction_Check(object)) return attribute_text(object, "__qualname__");
   if (Py_TYPE(object) == &PyWrapperDescr_Type || Py_TYPE(object) == &PyMethodDescr_Type)
     return attribute_text(object, "__qualname__");

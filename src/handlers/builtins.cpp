@@ -1,6 +1,7 @@
 // The functions and types of the module builtins.
 #include "handlers/registry.h"
 #include "objects/enums.h"
+#include "objects/snapshot.h"
 #include "py/cpython311.h"
 
 namespace pellucid::handlers {
@@ -172,9 +173,8 @@ Result number(Tracer& t, PyObject* f, Args args, Continuation then) {
       t.unsupported(Reason::DataDependent, {{"operation", name + "() of a tensor"}});
     }
     if (cat == Cat::Instance) {
-      bool found = false;
       PyObject* method = t.type_lookup(Py_TYPE(args[0]), dunder);
-      if (method != nullptr) return t.special(args[0], dunder, {}, std::move(then), &found);
+      if (method != nullptr) return t.special(args[0], dunder, {}, std::move(then));
     }
   }
   return pure(t, f, args, std::move(then));
@@ -223,13 +223,8 @@ Result dict(Tracer& t, PyObject* f, Args args, Continuation then) {
   }
   if (args.size() == 0) return t.settle(std::move(then), Result::of(std::move(named)));
   PyObject* source = t.original(args[0]);
-  const Cat cat = objects::cat_of(source);
-  PyObject* keys = cat == Cat::Dict ? t.type_lookup(Py_TYPE(source), "keys") : nullptr;
-  if (cat == Cat::Dict && !PyFunction_Check(keys) && t.type_lookup(Py_TYPE(source), names().__getitem__) != nullptr &&
-      !PyFunction_Check(t.type_lookup(Py_TYPE(source), names().__getitem__))) {
-    auto copy = py::take(PyDict_New());
-    PyObject* view = t.touch(source);
-    py::check(PyDict_Update(copy.get(), view));
+  if (objects::merges_as_dict(t, source)) {
+    auto copy = objects::copy_of_dict(t.touch(source));
     py::check(PyDict_Update(copy.get(), named.get()));
     return t.settle(std::move(then), Result::of(std::move(copy)));
   }
@@ -335,7 +330,8 @@ Result reversed(Tracer& t, PyObject* f, Args args, Continuation then) {
     return run_native(t, f, Args{values, nullptr}, std::move(then));
   }
   if (cat == Cat::Iterator && !t.is_outside(sequence)) return run_native(t, f, args, std::move(then));  // dict views
-  if (own == Py_None || t.type_lookup(Py_TYPE(sequence), names().__getitem__) == nullptr) {
+  if (own != nullptr && own != Py_None) return t.special(sequence, "__reversed__", {}, std::move(then));
+  if (own == Py_None || PySequence_Check(sequence) == 0) {
     return t.settle(std::move(then), t.raise(PyExc_TypeError, std::string("'") + Py_TYPE(sequence)->tp_name +
                                                                   "' object is not reversible"));
   }

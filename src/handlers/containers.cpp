@@ -1,5 +1,6 @@
 // Methods of the builtin containers.
 #include "handlers/registry.h"
+#include "objects/snapshot.h"
 #include "py/cpython311.h"
 
 namespace pellucid::handlers {
@@ -111,13 +112,12 @@ Result dict_update(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() == 1 || args.size() == 2) {
     PyObject* target = t.original(args[0]);
     PyObject* other = args.size() == 2 ? t.original(args[1]) : nullptr;
-    PyObject* own = other == nullptr ? nullptr : t.type_lookup(Py_TYPE(other), "keys");
-    if (other == nullptr || (objects::cat_of(other) == Cat::Dict && !PyFunction_Check(own))) {
+    if (other == nullptr || objects::merges_as_dict(t, other)) {
       if (other != nullptr) {
         PyObject* view = t.touch(other);
         PyObject *key = nullptr, *value = nullptr;
         Py_ssize_t position = 0;
-        auto items = py::take(PyDict_Copy(view));
+        auto items = objects::copy_of_dict(view);
         while (PyDict_Next(items.get(), &position, &key, &value)) t.dict_set(target, key, value);
       }
       for (std::size_t i = 0; i < args.keyword_count(); ++i)
@@ -240,8 +240,8 @@ Result list_sort(Tracer& t, PyObject* f, Args args, Continuation then) {
 // pellucid.polyfills_language.order_of(keys): where the sorted keys are now; None when comparing them runs Python code
 // or fails.
 Result order_of(Tracer& t, PyObject*, Args args, Continuation then) {
-  auto keys = py::take(PyList_AsTuple(args[0]));
-  if (!plain_items(t, keys.get())) return t.settle(std::move(then), Result::none());
+  auto keys = t.native_elements(args[0]);
+  if (!keys || !plain_items(t, keys.get())) return t.settle(std::move(then), Result::none());
   auto by = py::take(PyObject_GetAttrString(keys.get(), "__getitem__"));
   auto order = py::take(PySequence_List(
       py::take(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "n", PyTuple_GET_SIZE(keys.get())))

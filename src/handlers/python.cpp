@@ -68,9 +68,8 @@ Result numeric(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() >= 1 && objects::cat_of(args[0]) == Cat::Instance) {
     auto name = py::take(PyObject_GetAttr(f, names().__name__));
     const std::string dunder = "__" + py::text_of(name.get()) + "__";
-    bool found = false;
     if (t.type_lookup(Py_TYPE(args[0]), dunder.c_str()) != nullptr) {
-      return t.special(args[0], dunder.c_str(), args.positional().subspan(1), std::move(then), &found);
+      return t.special(args[0], dunder.c_str(), args.positional().subspan(1), std::move(then));
     }
   }
   return pure(t, f, args, std::move(then));

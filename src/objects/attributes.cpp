@@ -417,13 +417,11 @@ Result Tracer::getattr_method(PyObject* object, PyObject* name, bool* unbound) {
   return getattr(object, name);
 }
 
-Result Tracer::special(PyObject* object, const char* name, std::span<PyObject* const> args, Continuation then,
-                       bool* found) {
+Result Tracer::special(PyObject* object, const char* name, std::span<PyObject* const> args, Continuation then) {
   auto interned = py::interned(name);
   PyTypeObject* type = Py_TYPE(object);
   PyObject* method = type_lookup(type, interned.get());
-  *found = method != nullptr && method != Py_None;
-  if (!*found) return Result::done();
+  if (method == nullptr) unsupported(Reason::UnsupportedProtocol, {{"protocol", name}, {"type", type->tp_name}});
   std::vector<PyObject*> values;
   if (PyFunction_Check(method) || Py_IS_TYPE(method, &PyMethodDescr_Type) || Py_IS_TYPE(method, &PyWrapperDescr_Type)) {
     values.push_back(object);

@@ -23,13 +23,16 @@ py::Owned<> copy_of(PyObject* container) {
     case Cat::Dict: {
       if (PyODict_CheckExact(container))
         return py::take(PyObject_CallOneArg(reinterpret_cast<PyObject*>(&PyODict_Type), container));
-      return py::take(PyDict_Copy(container));
+      return copy_of_dict(container);
     }
     case Cat::Set:
       return py::take(PySet_New(container));
     case Cat::Deque: {
-      auto copy = py::import_attr("copy", "copy");
-      return py::take(PyObject_CallOneArg(copy.get(), container));
+      // Not copy.copy, which asks a subclass.
+      auto* type = reinterpret_cast<PyTypeObject*>(deque_type());
+      PyObject* getset = py::type_lookup(type, py::interned("maxlen").get());
+      auto most = py::take(Py_TYPE(getset)->tp_descr_get(getset, container, deque_type()));
+      return py::take(PyObject_CallFunctionObjArgs(deque_type(), elements_now(container).get(), most.get(), nullptr));
     }
     default:
       throw GraphBreak(Reason::UnsupportedMutation, {{"target", std::string("a ") + Py_TYPE(container)->tp_name}});
@@ -69,6 +72,10 @@ void Tracer::refuse_finalizer(PyObject* value) {
 
 bool Tracer::hashable_natively(PyObject* key) {
   const Cat cat = cat_of(key);
+  if (PyWeakref_CheckRef(key)) {  // hashed and compared as what it refers to
+    PyObject* object = PyWeakref_GET_OBJECT(key);
+    return object != Py_None && hashable_natively(object);
+  }
   switch (cat) {
     case Cat::Tuple:
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
@@ -188,8 +195,8 @@ PyObject* Tracer::touch(PyObject* container) {
     case Cat::Set:
     case Cat::FrozenSet:
       if (shadow == nullptr && touched_.insert(container).second) {
-        auto items = py::take(PySequence_Tuple(container));  // equal sets may be iterated in different orders
-        auto list = py::take(PySequence_List(container));
+        const auto list = elements_now(container);
+        auto items = py::take(PyList_AsTuple(list.get()));  // equal sets may be iterated in different orders
         for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) {
           PyObject* item = PyList_GET_ITEM(list.get(), i);
           if (!hashable_natively(item))
@@ -203,6 +210,19 @@ PyObject* Tracer::touch(PyObject* container) {
     default:
       return view;
   }
+}
+
+bool merges_as_dict(Tracer& tracer, PyObject* object) {
+  if (cat_of(object) != Cat::Dict) return false;
+  if (PyDict_CheckExact(object)) return true;
+  PyTypeObject* type = Py_TYPE(object);
+  tracer.type_lookup(type, names().__iter__);
+  if (type->tp_iter == PyDict_Type.tp_iter) return true;
+  if (type->tp_iter != PyODict_Type.tp_iter) return false;
+  for (const char* name : {"keys", "__getitem__"}) {
+    if (tracer.type_lookup(type, name) != py::type_lookup(&PyODict_Type, py::interned(name).get())) return false;
+  }
+  return true;
 }
 
 Tracer::Shadow& Tracer::shadow_of(PyObject* container, bool touch_all) {
@@ -381,16 +401,24 @@ void Tracer::cell_set(PyObject* cell, PyObject* value) {
   }
 }
 
-Contents Tracer::deep_touch(PyObject* value) { return deep_touch_inner(value, 0); }
+Contents Tracer::deep_touch(PyObject* value) {
+  std::unordered_set<PyObject*> seen;
+  return deep_touch_inner(value, 0, seen);
+}
 
-Contents Tracer::deep_touch_inner(PyObject* value, int depth) {
+// `seen`: the containers that were looked into; one may hold itself, or the same one many times.
+Contents Tracer::deep_touch_inner(PyObject* value, int depth, std::unordered_set<PyObject*>& seen) {
   Contents all;
   if (depth > 200) {
     all.user = true;
     return all;
   }
   auto merge = [&](PyObject* item) {
-    const Contents c = deep_touch_inner(item, depth + 1);
+    if (PyObject_IS_GC(item) && !seen.insert(item).second) {
+      all.shadowed |= readable(item) != item;
+      return;
+    }
+    const Contents c = deep_touch_inner(item, depth + 1, seen);
     all.tensor |= c.tensor;
     all.user |= c.user;
     all.shadowed |= c.shadowed || readable(item) != item;
@@ -440,7 +468,7 @@ Contents Tracer::deep_touch_inner(PyObject* value, int depth) {
     case Cat::FrozenSet:
     case Cat::Deque: {
       PyObject* view = touch(value);
-      auto list = py::take(PySequence_List(view));
+      const auto list = elements_now(view);
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) merge(PyList_GET_ITEM(list.get(), i));
       return all;
     }

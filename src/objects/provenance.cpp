@@ -1,4 +1,5 @@
 // Where values come from, and the guards that reading them needs.
+#include "objects/snapshot.h"
 #include "objects/tracer.h"
 
 namespace pellucid::objects {
@@ -229,7 +230,7 @@ void Tracer::guard_key(PyObject* container, PyObject* key) {
     return;
   }
   if (size == 0) return;
-  auto others = py::take(PySequence_List(view));
+  const auto others = elements_now(view);
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(others.get()); ++i) {
     PyObject* other = PyList_GET_ITEM(others.get(), i);
     if (cat_of(other) == Cat::Tuple)

@@ -29,4 +29,32 @@ inline std::vector<std::pair<py::Owned<>, py::Owned<>>> entries_now(PyObject* di
   return entries;
 }
 
+// The elements of a set or deque, the keys of a dict: not what an `__iter__` of a subclass would give.
+inline py::Owned<> elements_now(PyObject* container) {
+  PyTypeObject* builtin = Py_TYPE(container);
+  while ((builtin->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0) builtin = builtin->tp_base;
+  auto list = py::take(PyList_New(0));
+  const auto iterator = py::take(builtin->tp_iter(container));
+  while (auto item = py::Owned<>::steal(Py_TYPE(iterator.get())->tp_iternext(iterator.get())))
+    py::check(PyList_Append(list.get(), item.get()));
+  if (PyErr_Occurred() != nullptr) py::throw_pending();
+  return list;
+}
+
+// Adds what a dict holds in its storage. PyDict_Update would ask a subclass that iterates in its own way.
+inline void add_entries(PyObject* target, PyObject* dict) {
+  if (PyDict_CheckExact(dict) || PyODict_CheckExact(dict)) {
+    py::check(PyDict_Update(target, dict));  // of an OrderedDict in its order
+    return;
+  }
+  for (const auto& [key, value] : entries_now(dict)) py::check(PyDict_SetItem(target, key.get(), value.get()));
+}
+
+inline py::Owned<> copy_of_dict(PyObject* dict) {
+  if (PyDict_CheckExact(dict)) return py::take(PyDict_Copy(dict));
+  auto copy = py::take(PyDict_New());
+  add_entries(copy.get(), dict);
+  return copy;
+}
+
 }  // namespace pellucid::objects

@@ -183,8 +183,8 @@ class Tracer {
   Result instance_dict(PyObject* object);                    // obj.__dict__
   Result type_getattr(PyObject* type, PyObject* name, Continuation then = {});
   Result bind(PyObject* descriptor, PyObject* object, PyObject* type, Continuation then = {});  // descriptor.__get__
-  Result special(PyObject* object, const char* name, std::span<PyObject* const> args, Continuation then,
-                 bool* found);  // type(object).name(object, *args)
+  // type(object).name(object, *args); the type has `name`.
+  Result special(PyObject* object, const char* name, std::span<PyObject* const> args, Continuation then);
 
   // ---- tensors (tensors.cpp)
   py::Owned<> to_fake(PyObject* value);  // real tensors below become fakes (placeholders on first use); containers are
@@ -249,7 +249,7 @@ class Tracer {
   void guard_replay(PyObject* dict, const Shadow& shadow, PyObject* key, PyObject* value, bool again);
   void guard_presence(PyObject* dict, PyObject* key);
   void touch_dict(PyObject* dict, const Source* source, PyObject* view, const Shadow* shadow);
-  Contents deep_touch_inner(PyObject* value, int depth);
+  Contents deep_touch_inner(PyObject* value, int depth, std::unordered_set<PyObject*>& seen);
   void changes_until_now(std::vector<Effect>& out, bool as_copies);
   void watch_late_tensors(PyObject* value);
   void freeze_late_tensors();
@@ -315,5 +315,9 @@ struct Names {
 };
 const Names& names();
 void initialise_objects();
+
+// Whether dict(x), d.update(x) and {**x} take what lies in the storage of `x` (dict_merge in dictobject.c): a subclass
+// that iterates in its own way is asked for its keys() and items.
+bool merges_as_dict(Tracer& tracer, PyObject* object);
 
 }  // namespace pellucid::objects

@@ -242,6 +242,8 @@ void initialise_iterators() {
   if (known == nullptr) known = made.release();  // imports let other threads run
 }
 
+std::size_t deque_changes(PyObject* deque) noexcept { return as<Deque>(deque)->state; }
+
 IteratorKind iterator_kind(PyTypeObject* type) noexcept {
   if (known == nullptr) return IteratorKind::Unknown;
   const auto found = known->kinds.find(type);

@@ -50,6 +50,8 @@ PyObject* iterator_ahead(PyObject* iterator, std::int64_t ahead, bool value, Own
 std::int64_t iterator_left(PyObject* iterator, std::int64_t most) noexcept;
 // Position of a list iterator; -1 when it has come to its end.
 std::int64_t iterator_position(PyObject* iterator) noexcept;
+// How often the deque was changed in a way that ends its iterators; setting an item does not.
+std::size_t deque_changes(PyObject* deque) noexcept;
 // How many elements a fresh iterator of this dict, set or deque would have given to be where this one is; -1: it can
 // not be told.
 std::int64_t iterator_taken(PyObject* iterator) noexcept;

@@ -152,6 +152,13 @@ bool lacks_self(PyObject* callable, Args args) {
   return args.size() == 0 || !PyObject_TypeCheck(args[0], PyDescr_TYPE(callable));
 }
 
+// `dict.pop(ordered)`: what OrderedDict has of its own is left out, and its order is damaged.
+bool passes_over_order(PyObject* callable, Args args) {
+  if (!Py_IS_TYPE(callable, &PyMethodDescr_Type) && !Py_IS_TYPE(callable, &PyWrapperDescr_Type)) return false;
+  return PyDescr_TYPE(callable) == &PyDict_Type && PyODict_Check(args[0]) &&
+         py::type_lookup(&PyODict_Type, PyDescr_NAME(callable)) != callable;
+}
+
 // A method of a builtin type whose objects never change: it reads its arguments and nothing else.
 bool is_value_method(PyObject* callable) {
   if (!Py_IS_TYPE(callable, &PyMethodDescr_Type) && !Py_IS_TYPE(callable, &PyWrapperDescr_Type)) return false;
@@ -165,6 +172,8 @@ bool is_value_method(PyObject* callable) {
 
 Result Executor::call_native(PyObject* callable, Args args, Continuation then) {
   if (lacks_self(callable, args)) return handlers::run_native(*this, callable, args, std::move(then));
+  if (passes_over_order(callable, args))
+    unsupported(Reason::UntracedCallable, {{"callee", handlers::describe(callable) + " of an OrderedDict"}});
   if (auto handler = handlers::find(callable)) return handler(*this, callable, args, std::move(then));
   PyTypeObject* type = Py_TYPE(callable);
   if (PyCFunction_Check(callable) && handlers::is_torch_op(callable)) {
@@ -422,7 +431,29 @@ Result Executor::call_ex(PyObject* callable, PyObject* positional, PyObject* kwa
   return call(callable, Args{values, kwnames.get()}, std::move(then));
 }
 
+namespace {
+
+// A call that leads to another without a frame in between (`A.__call__ = A()`) uses the C stack: CPython counts such
+// calls too, and raises RecursionError when it runs them.
+class CountedCall {
+ public:
+  explicit CountedCall(int& count) : count_(count) {
+    if (count_ >= kMost) throw GraphBreak(Reason::Recursion);
+    ++count_;
+  }
+  ~CountedCall() { --count_; }
+  CountedCall(const CountedCall&) = delete;
+  CountedCall& operator=(const CountedCall&) = delete;
+
+ private:
+  static constexpr int kMost = 200;
+  int& count_;
+};
+
+}  // namespace
+
 Result Executor::call(PyObject* callable, Args args, Continuation then) {
+  const CountedCall counted(calls_);
   PyTypeObject* type = Py_TYPE(callable);
   if (reorderable && handlers::is_reorderable(*this, callable, args.size() > 0 ? args[0] : nullptr))
     return handlers::reorder(*this, callable, args, std::move(then));

@@ -115,6 +115,7 @@ class Executor final : public objects::Tracer {
   bool runs_ = false;   // the frames have all that they start with
   bool torn_ = false;   // an instruction was left half-way: a frame that it led to is gone
   std::int64_t pops_ = 0;
+  int calls_ = 0;  // calls of `call` from within `call`
   // Where the exception was raised whose handler the outermost frames are in: the frame and its step.
   const Frame* handles_ = nullptr;
   std::int64_t raised_at_ = -1;

@@ -147,12 +147,11 @@ Result Executor::binary(PyObject* left, PyObject* right, int op, Continuation th
       type_lookup(Py_TYPE(left), o.inplace) == Py_None)
     return settle(std::move(then), raise(PyExc_TypeError, "'NoneType' object is not callable"));
   if (o.inplace != nullptr && has_python_method(*this, left, o.inplace)) {
-    bool found = false;
     PyObject* args[] = {right};
     Continuation c(K::Reflected, left, right);
     c.number = op;
     c.stage = 0;
-    return special(left, o.inplace, args, std::move(c).before(std::move(then)), &found);
+    return special(left, o.inplace, args, std::move(c).before(std::move(then)));
   }
   return reflected(left, right, op, 0, std::move(then));
 }
@@ -344,8 +343,7 @@ Result Executor::unary(PyObject* value, int opcode, Continuation then) {
     if (!result) return settle(std::move(then), raise_pending(py::PythonError()));
     return settle(std::move(then), Result::of(std::move(result)));
   }
-  bool found = false;
-  if (type_lookup(Py_TYPE(value), method) != nullptr) return special(value, method, {}, std::move(then), &found);
+  if (type_lookup(Py_TYPE(value), method) != nullptr) return special(value, method, {}, std::move(then));
   const char* symbol = opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE)   ? "-"
                        : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? "+"
                                                                                       : "~";

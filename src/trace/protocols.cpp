@@ -79,14 +79,13 @@ Result Executor::truth(PyObject* value, Continuation then) {
     default:
       break;
   }
-  bool found = false;
   std::uint8_t stage = 0;
   for (const char* name : {"__bool__", "__len__"}) {
     ++stage;
     if (type_lookup(Py_TYPE(value), name) == nullptr) continue;
     Continuation as_bool(K::Bool);
     as_bool.stage = stage;
-    return special(value, name, {}, std::move(as_bool).before(std::move(then)), &found);
+    return special(value, name, {}, std::move(as_bool).before(std::move(then)));
   }
   PyTypeObject* type = Py_TYPE(value);
   const bool native = (type->tp_as_number != nullptr && type->tp_as_number->nb_bool != nullptr) ||
@@ -111,15 +110,14 @@ Result Executor::length(PyObject* value, Continuation then) {
   if (cat != Cat::Type && !python_slot(*this, value, names().__len__)) {
     const std::int64_t n = length_of(value);
     if (n >= 0) return settle(std::move(then), Result::of(py::take(PyLong_FromLongLong(n))));
-    if (cat == Cat::Iterator && PyObject_HasAttr(value, names().__len__)) {  // dict views
+    if (cat == Cat::Range || (cat == Cat::Iterator && PyObject_HasAttr(value, names().__len__))) {  // or a dict view
       const Py_ssize_t size = PyObject_Length(value);
-      if (size < 0) py::throw_pending();
+      if (size < 0) return settle(std::move(then), raise_pending(py::PythonError()));  // more than a Py_ssize_t holds
       return settle(std::move(then), Result::of(py::take(PyLong_FromSsize_t(size))));
     }
   }
-  bool found = false;
   if (type_lookup(Py_TYPE(value), names().__len__) != nullptr)
-    return special(value, "__len__", {}, Continuation(K::Length).before(std::move(then)), &found);
+    return special(value, "__len__", {}, Continuation(K::Length).before(std::move(then)));
   return settle(std::move(then),
                 raise(PyExc_TypeError, std::string("object of type '") + Py_TYPE(value)->tp_name + "' has no len()"));
 }
@@ -171,14 +169,12 @@ Result Executor::iterate(PyObject* iterable, Continuation then) {
     default:
       break;
   }
-  bool found = false;
   PyTypeObject* type = Py_TYPE(iterable);
   PyObject* method = type_lookup(type, names().__iter__);
   if (method == Py_None)
     return settle(std::move(then),
                   raise(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not iterable"));
-  if (method != nullptr)
-    return special(iterable, "__iter__", {}, Continuation(K::IterResult).before(std::move(then)), &found);
+  if (method != nullptr) return special(iterable, "__iter__", {}, Continuation(K::IterResult).before(std::move(then)));
   if (type_lookup(type, names().__getitem__) != nullptr) {
     return call_polyfill("sequence_iterator", std::span<PyObject* const>(&iterable, 1), std::move(then));
   }
@@ -344,10 +340,12 @@ Result Executor::contains(PyObject* container, PyObject* item, Continuation then
       return settle(std::move(then), Result::boolean(found == 1));
     }
   }
-  bool found = false;
   PyObject* args[] = {item};
-  if (type_lookup(Py_TYPE(container), names().__contains__) != nullptr) {
-    return special(container, "__contains__", args, Continuation(K::Contains).before(std::move(then)), &found);
+  if (PyObject* method = type_lookup(Py_TYPE(container), names().__contains__)) {
+    if (method == Py_None)
+      return settle(std::move(then), raise(PyExc_TypeError, std::string("'") + Py_TYPE(container)->tp_name +
+                                                                "' object is not a container"));
+    return special(container, "__contains__", args, Continuation(K::Contains).before(std::move(then)));
   }
   PyTypeObject* type = Py_TYPE(container);
   if (type->tp_iter == nullptr && !PySequence_Check(container)) {
@@ -374,7 +372,9 @@ Result Executor::subscript(PyObject* container, PyObject* key, Continuation then
   }
   const bool own = python_slot(*this, container, names().__getitem__);
   if (!own && (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Deque)) {
-    if (PyLong_CheckExact(key) || PyBool_Check(key)) {
+    if (PyLong_Check(key)) {
+      if (objects::cat_of(key) == Cat::Instance)  // a subclass: its value is not one that guards tell
+        unsupported(Reason::UnsupportedProtocol, {{"protocol", "__index__"}, {"type", Py_TYPE(key)->tp_name}});
       const std::int64_t n = length_of(container);
       Py_ssize_t i = PyLong_AsSsize_t(key);
       if (i == -1 && PyErr_Occurred()) return settle(std::move(then), raise_pending(py::PythonError()));
@@ -464,9 +464,8 @@ Result Executor::subscript(PyObject* container, PyObject* key, Continuation then
     return settle(std::move(then),
                   raise(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not subscriptable"));
   }
-  bool found = false;
   PyObject* args[] = {key};
-  return special(container, "__getitem__", args, std::move(then), &found);
+  return special(container, "__getitem__", args, std::move(then));
 }
 
 Result Executor::store_subscript(PyObject* container, PyObject* key, PyObject* value) {
@@ -519,10 +518,9 @@ Result Executor::store_subscript(PyObject* container, PyObject* key, PyObject* v
     return raise(PyExc_TypeError, std::string("'") + Py_TYPE(container)->tp_name + "' object does not support item " +
                                       (value == nullptr ? "deletion" : "assignment"));
   }
-  bool found = false;
   PyObject* args[] = {key, value};
   return special(container, value == nullptr ? "__delitem__" : "__setitem__",
-                 std::span<PyObject* const>(args, value == nullptr ? 1 : 2), Continuation(K::Drop), &found);
+                 std::span<PyObject* const>(args, value == nullptr ? 1 : 2), Continuation(K::Drop));
 }
 
 }  // namespace pellucid::trace

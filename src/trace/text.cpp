@@ -9,6 +9,26 @@ using K = Continuation::Kind;
 using objects::Contents;
 using objects::names;
 
+namespace {
+
+// The polyfills that print containers, by name.
+bool prints_container(PyCodeObject* code) {
+  static PyObject* const names[] = {py::interned("repr_of_sequence").release(), py::interned("repr_of_dict").release()};
+  return code->co_name == names[0] || code->co_name == names[1];
+}
+
+// A container whose repr() is under way: it prints as [...] inside of itself.
+bool is_being_printed(Executor& ex, PyObject* value) {
+  for (const Frame* frame = ex.top(); frame != nullptr; frame = frame->back.get()) {
+    if (frame->info->hidden && prints_container(frame->code) && frame->local(0) != nullptr &&
+        ex.original(frame->local(0)) == value)
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
   value = original(value);
   doing = "prints";
@@ -23,8 +43,7 @@ Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
   if (cat == Cat::EnumMember || (cat == Cat::Type && Py_TYPE(value) != &PyType_Type)) {
     PyObject* own = type_lookup(Py_TYPE(value), how);
     if (own != nullptr && PyFunction_Check(own) && !objects::is_enums_own(own)) {
-      bool found = false;
-      return special(value, how, {}, Continuation(K::Str).before(std::move(then)), &found);
+      return special(value, how, {}, Continuation(K::Str).before(std::move(then)));
     }
   }
   if (cat == Cat::EnumMember) enum_attribute(value, py::interned("name").get());
@@ -44,11 +63,14 @@ Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
     unsupported(Reason::UnsupportedProtocol,
                 {{"protocol", "printing"}, {"type", Py_TYPE(value)->tp_name}});  // holds an address
   }
-  bool found = false;
   PyObject* method = type_lookup(Py_TYPE(value), how);
   if (method != nullptr && PyFunction_Check(method))
-    return special(value, how, {}, Continuation(K::Str).before(std::move(then)), &found);
+    return special(value, how, {}, Continuation(K::Str).before(std::move(then)));
   if (how[2] == 'r') {
+    if (is_being_printed(*this, value)) {  // Py_ReprEnter
+      const char* text = PyDict_Check(value) ? "{...}" : PyList_Check(value) ? "[...]" : "(...)";
+      return settle(std::move(then), Result::of(py::take(PyUnicode_FromString(text))));
+    }
     if (PyList_CheckExact(value) || PyTuple_CheckExact(value) || PyDict_CheckExact(value))
       return call_polyfill(PyDict_Check(value) ? "repr_of_dict" : "repr_of_sequence", std::span(&value, 1),
                            std::move(then));
@@ -91,11 +113,10 @@ Result Executor::format(PyObject* value, PyObject* spec, Continuation then) {
     return settle(std::move(then), Result::of(std::move(text)));
   }
   if (cat == Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", "printing a tensor"}});
-  bool found = false;
   PyObject* method = type_lookup(Py_TYPE(value), names().__format__);
   PyObject* args[] = {spec};
   if (method != nullptr && PyFunction_Check(method))
-    return special(value, "__format__", args, Continuation(K::Str).before(std::move(then)), &found);
+    return special(value, "__format__", args, Continuation(K::Str).before(std::move(then)));
   if (PyUnicode_GET_LENGTH(spec) == 0) return to_text(value, "__str__", std::move(then));
   return settle(std::move(then), raise(PyExc_TypeError, std::string("unsupported format string passed to ") +
                                                             Py_TYPE(value)->tp_name + ".__format__"));

@@ -203,17 +203,6 @@ Next do_SET_UPDATE(Executor& ex, Frame& f, int arg) {
   drop(f, 1);
   return Next::Go;
 }
-// Whether what `**` takes of it is what C code finds in its storage.
-static bool reads_as_dict(Executor& ex, PyObject* source) {
-  if (objects::cat_of(source) != Cat::Dict) return false;
-  if (PyDict_CheckExact(source)) return true;
-  static PyObject* const keys = py::interned("keys").release();
-  for (PyObject* name : {keys, objects::names().__getitem__, objects::names().__iter__}) {
-    PyObject* own = ex.type_lookup(Py_TYPE(source), name);
-    if (own != nullptr && PyFunction_Check(own)) return false;
-  }
-  return true;
-}
 // A polyfill makes a dict of it in its place and the instruction runs again.
 static Next mapping_detour(Executor& ex, Frame& f, PyObject* source, int arg, bool merge) {
   if (ex.type_lookup(Py_TYPE(source), "keys") == nullptr) {
@@ -236,7 +225,7 @@ static Next mapping_detour(Executor& ex, Frame& f, PyObject* source, int arg, bo
 }
 static Next update_dict(Executor& ex, Frame& f, int arg, bool merge) {
   PyObject* source = ex.original(peek(f, 0));
-  if (!reads_as_dict(ex, source)) return mapping_detour(ex, f, source, arg, merge);
+  if (!objects::merges_as_dict(ex, source)) return mapping_detour(ex, f, source, arg, merge);
   PyObject* view = ex.touch(source);
   PyObject* target = ex.writable(peek(f, static_cast<std::size_t>(arg)));
   if (merge) {
@@ -252,7 +241,7 @@ static Next update_dict(Executor& ex, Frame& f, int arg, bool merge) {
       }
     }
   }
-  py::check(PyDict_Update(target, view));
+  objects::add_entries(target, view);
   drop(f, 1);
   return Next::Go;
 }

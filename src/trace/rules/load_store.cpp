@@ -245,6 +245,10 @@ Next do_IMPORT_FROM(Executor& ex, Frame& f, int arg) {
   Result r = ex.getattr(module, name_at(f, arg));
   if (r.did != Result::Did::Raised) return push(f, std::move(r));
   // A submodule that is not bound in its package yet.
+  if (PyModule_GetName(module) == nullptr) {
+    PyErr_Clear();
+    throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "IMPORT_FROM"}});
+  }
   auto full = py::take(PyUnicode_FromFormat("%s.%U", PyModule_GetName(module), name_at(f, arg)));
   PyObject* found = PyDict_GetItemWithError(PyImport_GetModuleDict(), full.get());
   if (found == nullptr) {

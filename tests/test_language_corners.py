@@ -1,0 +1,269 @@
+"""Programs that CPython's own tests found: containers that hold themselves, dict subclasses, slots that are None, proxies, weak references."""
+
+from __future__ import annotations
+
+import collections
+import operator
+import types
+import weakref
+
+import pytest
+import torch
+from runtime_common import Counting, outcome, same
+
+import pellucid
+
+PROXY = types.MappingProxyType({"b": 1, "a": 2})
+
+
+class Counted(dict):
+    """`dict(c)` asks it for its keys and items, because it has an __iter__ of its own."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.reads = 0
+
+    def __iter__(self):
+        return super().__iter__()
+
+    def __getitem__(self, key):
+        self.reads += 1
+        return super().__getitem__(key)
+
+
+class ReadsAside(dict):
+    """`dict(r)` takes what lies in its storage."""
+
+    def __getitem__(self, key):
+        return "never asked"
+
+    def keys(self):
+        return ["never asked"]
+
+
+class NoTruth:
+    __bool__ = None
+
+
+class NoLength:
+    __len__ = None
+
+
+class NoContains:
+    __contains__ = None
+
+    def __iter__(self):
+        return iter([1])
+
+
+class NoItem:
+    __getitem__ = None
+    __setitem__ = None
+
+
+class CallsItself:
+    pass
+
+
+CallsItself.__call__ = CallsItself()
+
+
+class Number(int):
+    pass
+
+
+class Deque(collections.deque):
+    def __iter__(self):
+        raise RuntimeError("not to be asked")
+
+
+class Named:
+    log: list = []
+
+    def __init__(self, name):
+        self.name = name
+
+    def __eq__(self, other):
+        self.log.append("eq")
+        return self.name == other.name
+
+    def __hash__(self):
+        self.log.append("hash")
+        return hash(self.name)
+
+
+NAMED = [Named("a"), Named("b"), Named("a")]
+WEAK = {weakref.ref(NAMED[0])}
+PROGRAMS = []
+
+
+def program(f):
+    PROGRAMS.append(f)
+    return f
+
+
+@program
+def lists_that_hold_themselves(x):
+    a, d = [1], {}
+    a.append(a)
+    d["me"] = [d, a]
+    twice = [a, a]
+    twice.append(twice)
+    return x + 1, repr(a), str(d), f"{twice!r}", repr((a, d))
+
+
+@program
+def outside_lists_that_hold_themselves(x, held=[1]):
+    if len(held) == 1:
+        held.append(held)
+    held.append(2)
+    text = repr(held)
+    held.pop()
+    return x + 1, text, str(held)
+
+
+@program
+def sorted_proxy(x):
+    return x + 1, sorted(PROXY), [key for key in PROXY], list(reversed(PROXY)), sorted(PROXY, reverse=True)
+
+
+@program
+def sorted_list_of_before_a_break(x):
+    items = []
+    print(end="")
+    items += ["b", "a"]
+    return x + 1, sorted(items), sorted(items, key=str.lower, reverse=True)
+
+
+@program
+def subclass_that_iterates_itself(x):
+    c = Counted(a=1)
+    c["b"] = 2
+    reads = [c.reads]
+    print(end="")
+    c["c"] = 3
+    reads.append(c.reads)
+    plain = dict(c)
+    reads.append(c.reads)
+    more = {**c}
+    reads.append(c.reads)
+    plain.update(c)
+    return x + 1, reads, c.reads, plain, more
+
+
+@program
+def subclass_with_another_getitem(x):
+    r = ReadsAside(a=1)
+    d = {}
+    d.update(r)
+    return x + 1, dict(r), {**r}, d
+
+
+@program
+def damaged_order(x):
+    ordered = collections.OrderedDict(a=1, b=2)
+    dict.__delitem__(ordered, "a")
+    try:
+        return x + 1, repr(ordered)
+    except KeyError as error:
+        return x + 2, str(error)
+
+
+@pytest.mark.parametrize("what", [NoTruth, NoLength, NoContains, NoItem])
+def test_slots_that_are_none(what):
+    def f(x, value):
+        x = x + 1
+        try:
+            if what is NoItem:
+                value[0]
+            return x, 1 in value if what is NoContains else bool(value)
+        except TypeError as error:
+            return x, str(error)
+
+    backend = Counting()
+    compiled = pellucid.compile(f, backend=backend)
+    assert same(compiled(torch.ones(2), what()), f(torch.ones(2), what()))
+    assert backend.count == 1
+
+
+@program
+def calls_itself(x):
+    x = x + 1
+    try:
+        CallsItself()()
+    except RecursionError:
+        return x * 2
+    return x
+
+
+@program
+def long_range(x):
+    x = x + 1
+    try:
+        return x, len(range(-(2**63), 2**63))
+    except OverflowError as error:
+        return x, str(error)
+
+
+@program
+def index_of_a_subclass(x):
+    items = [1, 2, 3]
+    return x + 1, items[Number(1)], (4, 5)[Number(0)], items[operator.index(Number(2))]
+
+
+@program
+def deque_iterator_goes_on(x):
+    queue = collections.deque([1, 2, 3])
+    print(end="")
+    iterator = iter(queue)
+    print(end="")
+    queue[1] = queue[1] + 1
+    print(end="")
+    x = x + 1
+    return x, list(iterator)
+
+
+@program
+def deque_iterator_ends(x):
+    queue = collections.deque([1, 2, 3])
+    print(end="")
+    iterator = iter(queue)
+    print(end="")
+    queue.rotate(1)
+    print(end="")
+    try:
+        return x + 1, list(iterator)
+    except RuntimeError as error:
+        return x + 1, str(error)
+
+
+@program
+def deque_subclass(x):
+    queue = Deque([1, 2])
+    print(end="")
+    queue.append(3)
+    queue.popleft()
+    return x + 1, queue.pop(), len(queue)
+
+
+@program
+def hash_of_weak_references(x):
+    Named.log.clear()
+    found = [weakref.ref(value) in WEAK for value in NAMED]
+    return x + 1, found, weakref.ref(NAMED[0]) == weakref.ref(NAMED[2]), list(Named.log)
+
+
+@program
+def module_without_a_name(x):
+    module = types.ModuleType.__new__(types.ModuleType)
+    print(end="")
+    module.value = x + 1
+    return module.value, sorted(vars(module))
+
+
+@pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
+def test_as_eager(f):
+    compiled = pellucid.compile(f, backend=Counting())
+    for _ in range(3):
+        assert same(outcome(compiled, torch.ones(2)), outcome(f, torch.ones(2)))
+    assert pellucid.cache_entries(compiled)
