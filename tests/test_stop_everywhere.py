@@ -6,18 +6,10 @@ import collections
 import contextlib
 import functools
 import inspect
-import io
-import traceback
-from contextlib import redirect_stdout
 
 import pytest
 import torch
-from runtime_common import same
-
-import pellucid
-from pellucid import _core
-
-X = torch.arange(6.0).reshape(2, 3) - 1
+from stop_common import stop_all_the_time, stop_at_each_instruction
 
 
 class Linear:
@@ -260,50 +252,12 @@ PROGRAMS = [
 ]
 
 
-def outcome(f):
-    """What a call gives: value or whole traceback, and what it prints."""
-    printed = io.StringIO()
-    with redirect_stdout(printed):
-        try:
-            value = ("value", f(X.clone()))
-        except Exception as error:  # compared as a whole
-            frames = traceback.extract_tb(error.__traceback__)
-            mine = [(s.name, s.lineno, s.colno, s.end_colno) for s in frames if s.filename == __file__][1:]
-            value = ("raised", type(error), error.args, type(error.__cause__), type(error.__context__), mine)
-    return value, printed.getvalue()
-
-
-def steps_of_first_region(f):
-    first = _core.next_event()
-    outcome(pellucid.compile(f, backend="eager"))
-    captures = [event["numbers"] for event in _core.events(first) if event["kind"] == "capture"]
-    return int(max(numbers["instructions"] for numbers in captures))
-
-
-def check(f, want):
-    compiled = pellucid.compile(f, backend="eager")
-    for _ in range(2):
-        value, printed = outcome(compiled)
-        assert printed == want[1]
-        assert len(value) == len(want[0]) and all(map(same, value, want[0])), (value, want[0])
-    return compiled
-
-
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 def test_stopped_at_each_instruction_in_turn(program):
-    want = outcome(program)
-    steps = steps_of_first_region(program)
-    stopped = 0
-    for step in range(1, max(steps, 30) + 1):
-        with pellucid.config.patch(force_break_at=step):
-            compiled = check(program, want)
-        stopped += bool(pellucid.break_reasons(compiled))
-    assert stopped >= 20
+    assert stop_at_each_instruction(program) >= 20
 
 
 @pytest.mark.parametrize("every", [2, 3, 5, 11])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 def test_stopped_all_the_time(program, every):
-    want = outcome(program)
-    with pellucid.config.patch(force_break_every=every, recompile_limit=1000):
-        check(program, want)
+    stop_all_the_time(program, every)

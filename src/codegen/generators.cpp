@@ -28,6 +28,14 @@ Stmt fill(Walker& walker, Expr target, const objects::TracedGenerator& generator
   return stmt;
 }
 
+Stmt end(Expr target) {
+  Stmt stmt{.kind = Stmt::Kind::Evaluate};
+  stmt.value = Expr::call(frames::generator_ender(), exprs(std::move(target)));
+  return stmt;
+}
+
+PyObject* object_of(PyFunctionObject* function) { return reinterpret_cast<PyObject*>(function); }
+
 void refuse_handler(PyObject* object, const Frame& frame) {
   if (frame.handled && frame.handled.get() != Py_None) cannot_reconstruct(object, "it handles an exception");
 }
@@ -57,12 +65,17 @@ Recipe recipe_of_hidden(Walker& walker, PyObject* object, const Frame& frame, bo
 
 Recipe recipe_of_generator(Walker& walker, PyObject* object, const Expr& self) {
   const auto& generator = *reinterpret_cast<objects::TracedGenerator*>(object);
-  if (generator.frame == nullptr) cannot_reconstruct(object, "a generator that ended or runs");
+  Recipe recipe;
+  if (generator.frame == nullptr) {
+    if (generator.is_ours && !generator.running) cannot_reconstruct(object, "an iterator that ended");
+    recipe.make = Expr::call(frames::generator_maker(), exprs(walker.ref(object_of(generator.function))));
+    if (!generator.running) recipe.fill.push_back(end(self.copy()));  // else its frame is one of the open ones
+    return recipe;
+  }
   const Frame& frame = *generator.frame;
   refuse_handler(object, frame);
   if (is_polyfill(frame)) return recipe_of_hidden(walker, object, frame, generator.started);
-  Recipe recipe;
-  recipe.make = Expr::call(frames::generator_maker(), exprs(walker.ref(frame.function.object())));
+  recipe.make = Expr::call(frames::generator_maker(), exprs(walker.ref(object_of(generator.function))));
   recipe.fill.push_back(fill(walker, self.copy(), generator));
   return recipe;
 }
@@ -70,14 +83,12 @@ Recipe recipe_of_generator(Walker& walker, PyObject* object, const Expr& self) {
 void replay_generator(Walker& walker, std::vector<Stmt>& out, const objects::Effect& effect) {
   const auto& now = *reinterpret_cast<objects::TracedGenerator*>(effect.value.get());
   PyObject* target = effect.target.get();
-  if (now.running) cannot_reconstruct(target, "it runs");
+  if (now.running) return;  // its frame is one of the open ones
   if (now.frame != nullptr) {
     refuse_handler(target, *now.frame);
     out.push_back(fill(walker, walker.ref(target), now));
   } else if (!frames::has_ended(target)) {
-    Stmt end{.kind = Stmt::Kind::Evaluate};
-    end.value = Expr::call(frames::generator_ender(), exprs(walker.ref(target)));
-    out.push_back(std::move(end));
+    out.push_back(end(walker.ref(target)));
   }
 }
 

@@ -5,6 +5,7 @@
 #define Py_BUILD_CORE
 #include <internal/pycore_code.h>
 #include <internal/pycore_frame.h>
+#include <opcode.h>
 #undef Py_BUILD_CORE
 
 namespace pellucid::frames {
@@ -22,6 +23,10 @@ bool has_started(PyObject* generator) noexcept {
   return reinterpret_cast<PyGenObject*>(generator)->gi_frame_state != FRAME_CREATED;
 }
 
+// Code whose frames nobody sees (trace::hide_code). Frames of generators count as begun whatever they run, unless they
+// look like those of calls.
+bool is_hidden(const PyCodeObject* code) noexcept { return code->_co_firsttraceable > Py_SIZE(code); }
+
 // The generator function's own prologue makes the frame: it needs some value for each argument.
 PyObject* make(PyObject*, PyObject* function) {
   auto* code = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(function)->func_code);
@@ -33,7 +38,9 @@ PyObject* make(PyObject*, PyObject* function) {
       names = py::take(
           PyTuple_GetSlice(code->co_localsplusnames, code->co_argcount, code->co_argcount + code->co_kwonlyargcount));
     }
-    return py::take(PyObject_Vectorcall(function, nothing.data(), positional, names.get()));
+    auto generator = py::take(PyObject_Vectorcall(function, nothing.data(), positional, names.get()));
+    if (is_hidden(code)) frame_of(generator.get())->owner = FRAME_OWNED_BY_THREAD;
+    return generator;
   });
 }
 
@@ -142,6 +149,47 @@ std::string describe_place(PyObject* place) {
   if (place == Py_None) return "its end";
   const auto* code = reinterpret_cast<PyCodeObject*>(PyTuple_GET_ITEM(place, 0));
   return py::text_of(code->co_qualname) + " at byte " + py::repr_of(PyTuple_GET_ITEM(place, 3));
+}
+
+bool is_frame_of(const void* interpreter_frame, PyObject* generator) noexcept {
+  return interpreter_frame == frame_of(generator);
+}
+
+PyObject* resume_generator(PyObject* generator) noexcept {
+  PyObject* result = nullptr;
+  switch (PyIter_Send(generator, Py_None, &result)) {
+    case PYGEN_NEXT:
+      return result;
+    case PYGEN_RETURN:
+      if (result == Py_None) {
+        PyErr_SetNone(PyExc_StopIteration);
+      } else {
+        _PyGen_SetStopIterationValue(result);
+      }
+      Py_DECREF(result);
+      return nullptr;
+    case PYGEN_ERROR:
+      break;
+  }
+  return nullptr;
+}
+
+void park_generator(PyObject* generator) noexcept {
+  _PyInterpreterFrame* frame = frame_of(generator);
+  const int locals = frame->f_code->co_nlocalsplus;
+  for (int slot = 0; slot < frame->stacktop; ++slot) Py_CLEAR(frame->localsplus[slot]);
+  frame->stacktop = locals;
+  Py_CLEAR(frame->f_locals);
+  Py_CLEAR(frame->frame_obj);  // nobody else has it
+  reinterpret_cast<PyGenObject*>(generator)->gi_frame_state = FRAME_SUSPENDED;
+}
+
+void rest_generator(PyObject* generator) noexcept {
+  _PyInterpreterFrame* frame = frame_of(generator);
+  _Py_CODEUNIT* at = _PyCode_CODE(frame->f_code);
+  while (_Py_OPCODE(*at) != RETURN_GENERATOR) ++at;
+  frame->prev_instr = at;
+  reinterpret_cast<PyGenObject*>(generator)->gi_frame_state = FRAME_CREATED;
 }
 
 PyObject* generator_ender() {

@@ -29,6 +29,16 @@ py::Owned<> place_of_generator(PyObject* generator);
 bool stands_at(PyObject* generator, PyObject* place) noexcept;
 std::string describe_place(PyObject* place);  // "f at byte 12"
 
+// ---- running: its frame is one of a state (replace.cpp)
+bool is_frame_of(const void* interpreter_frame, PyObject* generator) noexcept;
+// Goes on in the body as the interpreter does, through the evaluator. A new reference; null with an error pending:
+// StopIteration when the body has returned.
+PyObject* resume_generator(PyObject* generator) noexcept;
+// What the frame held is elsewhere now. To gen_send_ex2 it has yielded; then, with rest_generator, it is one that did
+// not start: nothing of it runs should it die like this.
+void park_generator(PyObject* generator) noexcept;
+void rest_generator(PyObject* generator) noexcept;
+
 // ---- written: functions for emitted code; borrowed, alive for good
 PyObject* generator_maker();   // (function) -> a generator that did not start, without the values of its frame
 PyObject* generator_filler();  // (generator, started, next, fast, stack): fast (co_nlocalsplus) and stack are tuples,

@@ -1,5 +1,6 @@
 #include "frames/replace.h"
 
+#include "frames/generators.h"
 #include "frames/real_step.h"
 #include "frames/settle.h"
 #include "py/eval_frame.h"
@@ -37,8 +38,7 @@ void started(const Session& session) noexcept {
   if (session.collects) PyGC_Enable();
 }
 
-PyObject* enter_next(Session& session) noexcept {
-  OpenFrame& open = session.state->frames[session.at];
+PyObject* call_function(const OpenFrame& open) noexcept {
   PyCodeObject* code = open.code();
   const auto positional = static_cast<std::size_t>(code->co_argcount);
   const auto count = positional + static_cast<std::size_t>(code->co_kwonlyargcount);
@@ -48,26 +48,38 @@ PyObject* enter_next(Session& session) noexcept {
     names = PyTuple_GetSlice(code->co_localsplusnames, code->co_argcount, code->co_argcount + code->co_kwonlyargcount);
     if (names == nullptr) return nullptr;
   }
+  PyObject* result = PyObject_Vectorcall(open.function.object(), nothing.data(), positional, names);
+  Py_XDECREF(names);
+  return result;
+}
+
+PyObject* enter_next(Session& session) noexcept {
+  const OpenFrame& open = session.state->frames[session.at];
+  const auto generator = open.generator.copy();
   // Nothing runs between here and fill_hook: no collection, so no finaliser, so no other thread.
   session.collects = PyGC_Disable() != 0;
   hook_before = py::eval_frame();
   py::set_eval_frame(fill_hook);
   pending = &session;
-  PyObject* result = PyObject_Vectorcall(open.function.object(), nothing.data(), positional, names);
+  PyObject* result = generator ? resume_generator(generator.get()) : call_function(open);
   if (pending == &session) started(session);  // the call itself failed
-  Py_XDECREF(names);
+  if (generator && session.stepped) rest_generator(generator.get());
   return result;
 }
 
+bool is_expected(const _PyInterpreterFrame* frame, const OpenFrame& open) noexcept {
+  return open.generator ? is_frame_of(frame, open.generator.get()) : frame->f_func == open.function.get();
+}
+
 // The values are the frame's from now on: what the program drops is gone when it drops it.
-void fill(_PyInterpreterFrame* frame, OpenFrame& open) noexcept {
+void fill(_PyInterpreterFrame* frame, OpenFrame& open) {
+  // What a generator from outside held when a region went on with it, too.
+  const std::vector<PyObject*> dropped(frame->localsplus, frame->localsplus + frame->stacktop);
   std::size_t slot = 0;
-  for (auto& value : open.fast) {
-    PyObject* old = std::exchange(frame->localsplus[slot++], value.release());
-    Py_XDECREF(old);
-  }
+  for (auto& value : open.fast) frame->localsplus[slot++] = value.release();
   for (auto& value : open.stack) frame->localsplus[slot++] = value.release();
   frame->stacktop = static_cast<int>(slot);
+  for (PyObject* value : dropped) Py_XDECREF(value);
 }
 
 _Py_CODEUNIT* unit(_PyInterpreterFrame* frame, int offset) noexcept { return _PyCode_CODE(frame->f_code) + offset / 2; }
@@ -126,6 +138,13 @@ PyObject* go_on(PyThreadState* tstate, _PyInterpreterFrame* frame, int next) noe
   return py::kDefaultEvalFrame(tstate, frame, 0);
 }
 
+// The frame's values are in the state again.
+PyObject* leave(Session& session, const OpenFrame& open) noexcept {
+  if (open.generator) park_generator(open.generator.get());
+  session.stepped = true;
+  return Py_NewRef(Py_None);
+}
+
 PyObject* run_innermost(PyThreadState* tstate, _PyInterpreterFrame* frame, Session& session) {
   OpenFrame& open = session.state->frames.back();
   if (session.raises != nullptr) {
@@ -152,8 +171,7 @@ PyObject* run_innermost(PyThreadState* tstate, _PyInterpreterFrame* frame, Sessi
   if (!done) return py::kDefaultEvalFrame(tstate, frame, 1);
   if (kept) return go_on(tstate, frame, step.next);
   read_back(frame, open, step.top, step.next);
-  session.stepped = true;
-  return Py_NewRef(Py_None);
+  return leave(session, open);
 }
 
 PyObject* run_outer(PyThreadState* tstate, _PyInterpreterFrame* frame, Session& session) {
@@ -169,7 +187,8 @@ PyObject* run_outer(PyThreadState* tstate, _PyInterpreterFrame* frame, Session& 
   }
   if (session.stepped) {
     take_values(frame, session.state->frames[here], frame->localsplus + frame->stacktop);
-    return result;
+    Py_DECREF(result);
+    return leave(session, session.state->frames[here]);
   }
   Step step{.base = frame->localsplus + open.fast.size(),
             .top = frame->localsplus + frame->stacktop,
@@ -189,18 +208,17 @@ PyObject* run_outer(PyThreadState* tstate, _PyInterpreterFrame* frame, Session& 
   // The inner frames are done; from here on the program is a state again.
   read_back(frame, open, step.top, step.next);
   session.state->frames.resize(here + 1);
-  session.stepped = true;
-  return Py_NewRef(Py_None);
+  return leave(session, session.state->frames[here]);
 }
 
 PyObject* fill_hook(PyThreadState* tstate, _PyInterpreterFrame* frame, int throwing) {
   Session* const session = pending;
-  if (session == nullptr || throwing != 0 || frame->f_func != session->state->frames[session->at].function.get()) {
+  if (session == nullptr || throwing != 0 || !is_expected(frame, session->state->frames[session->at])) {
     return hook_before(tstate, frame, throwing);
   }
   started(*session);
-  fill(frame, session->state->frames[session->at]);
   try {
+    fill(frame, session->state->frames[session->at]);
     if (session->at + 1 == session->state->frames.size()) return run_innermost(tstate, frame, *session);
     return run_outer(tstate, frame, *session);
   } catch (...) {

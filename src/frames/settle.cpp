@@ -147,6 +147,19 @@ Settled reflected(Step&, const Wait& wait, PyObject* value) noexcept {
   return gives(py::number_operator_after(wait.a.get(), wait.b.get(), static_cast<int>(wait.number), wait.stage));
 }
 
+// Of a generator that was told to close.
+Settled close(Step&, const Wait&, PyObject* value) noexcept {
+  if (value != nullptr) {
+    Py_DECREF(value);
+    PyErr_SetString(PyExc_RuntimeError, "generator ignored GeneratorExit");
+    return raised();
+  }
+  if (PyErr_ExceptionMatches(PyExc_StopIteration) == 0 && PyErr_ExceptionMatches(PyExc_GeneratorExit) == 0)
+    return raised();
+  PyErr_Clear();
+  return gives(Py_NewRef(Py_None));
+}
+
 Settled iterator(Step&, const Wait&, PyObject* value) noexcept {
   if (PyIter_Check(value) != 0) return gives(value);
   PyErr_Format(PyExc_TypeError, "iter() returned non-iterator of type '%.100s'", Py_TYPE(value)->tp_name);
@@ -242,6 +255,8 @@ Row row_of(WaitKind kind) noexcept {
       return {tuple_from};
     case WaitKind::Raise:
       return {raise};
+    case WaitKind::Close:
+      return {close, true};
     case WaitKind::SetItemOn:
       return {set_item};
     default:

@@ -36,6 +36,7 @@ std::vector<PyObject*> values_of(const State& state) {
   };
   for (const OpenFrame& frame : state.frames) {
     values.push_back(frame.function.object());
+    add(frame.generator);
     for (const auto& slot : frame.fast) add(slot);
     for (const auto& slot : frame.stack) add(slot);
     for (const Wait& wait : frame.then) {
@@ -54,6 +55,7 @@ std::vector<std::string> value_names(const State& state) {
       if (slot) names.push_back(prefix + name);
     };
     names.push_back(prefix + "<function>");
+    add(frame.generator, "<generator>");
     for (std::size_t slot = 0; slot < frame.fast.size(); ++slot) {
       PyObject* name = PyTuple_GET_ITEM(frame.code()->co_localsplusnames, static_cast<Py_ssize_t>(slot));
       add(frame.fast[slot], py::text_of(name));
@@ -82,7 +84,8 @@ Shape shape_of(const State& state) {
                             filled(frame.fast),
                             filled(frame.stack),
                             frame.kwnames.copy(),
-                            {}});
+                            {},
+                            static_cast<bool>(frame.generator)});
     for (const Wait& wait : frame.then) {
       shape.frames.back().then.push_back(
           {wait.kind,
@@ -109,6 +112,7 @@ State unpack(const Shape& shape, PyObject* values, PyFunctionObject* function) {
     frame.function = with_code(state.frames.size() == 1 ? function : given, part.code.get());
     frame.at = part.at, frame.begin = part.begin, frame.next = part.next;
     frame.opcode = part.opcode, frame.arg = part.arg;
+    frame.generator = next(part.of_generator);
     take(part.fast, frame.fast);
     take(part.stack, frame.stack);
     frame.kwnames = part.kwnames.copy();
@@ -134,7 +138,7 @@ std::vector<std::uint64_t> key_of(const State& state) {
   for (const OpenFrame& frame : state.frames) {
     key.push_back(bits(frame.function->func_code));
     key.push_back(bits(frame.function->func_globals));
-    key.push_back(static_cast<std::uint64_t>(frame.next));
+    key.push_back(static_cast<std::uint64_t>(frame.next) << 1 | (frame.generator ? 1 : 0));
     add_bits(key, frame.fast);
     add_bits(key, frame.stack);
     for (const Wait& wait : frame.then) {

@@ -22,6 +22,7 @@ struct OpenFrame {
   std::vector<py::Owned<>> stack;        // empty: NULL
   py::Owned<> kwnames;                   // of a CALL that is about to run
   std::vector<Wait> then;                // what the frame outside makes of this one's result; empty: it is pushed
+  py::Owned<> generator;                 // whose body this frame is, running; empty: the frame is a call's
 
   PyCodeObject* code() const noexcept { return reinterpret_cast<PyCodeObject*>(function->func_code); }
 };
@@ -44,13 +45,14 @@ struct Shape {
       std::vector<bool> filled;  // a, b, c
     };
     std::vector<Waiting> then;
+    bool of_generator;
   };
   std::vector<Frame> frames;
   bool at_will = false;  // nothing is in the way of the next instruction: a region could begin with it
 };
 
-// The values of a state in one row: of each frame its function, then the filled slots of fast, stack and `then`.
-// Borrowed.
+// The values of a state in one row: of each frame its function, its generator, then the filled slots of fast, stack and
+// `then`. Borrowed.
 std::vector<PyObject*> values_of(const State& state);
 // Names for them, for messages: "x", "stack_0", "f1_x" (frame 1), "f1_then_0_a", "<function>".
 std::vector<std::string> value_names(const State& state);

@@ -16,6 +16,7 @@ void dealloc(PyObject* self) {
   std::unique_ptr<Frame> body(std::exchange(generator->frame, nullptr));
   if (body && generator->in_block && !generator->is_twin) abandoned().push_back(std::move(body));
   body.reset();
+  Py_XDECREF(generator->function);
   PyTypeObject* type = Py_TYPE(self);
   type->tp_free(self);
   Py_DECREF(type);
@@ -59,6 +60,7 @@ py::Owned<> new_generator(std::unique_ptr<Frame> frame) {
   auto self = py::take(generator_type()->tp_alloc(generator_type(), 0));
   auto* generator = reinterpret_cast<TracedGenerator*>(self.get());
   generator->frame = frame.release();
+  generator->function = nullptr;
   generator->running = generator->started = generator->in_block = false;
   generator->is_ours = generator->is_twin = false;
   return self;

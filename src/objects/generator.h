@@ -12,7 +12,8 @@
 namespace pellucid::objects {
 
 struct TracedGenerator {
-  PyObject_HEAD Frame* frame;  // owned; null once finished
+  PyObject_HEAD Frame* frame;  // owned; null while it runs and once it is finished
+  PyFunctionObject* function;  // owned; null in a twin
   bool running;
   bool started;
   bool is_ours;   // the body is a polyfill: to the program it is a map, a zip …

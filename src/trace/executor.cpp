@@ -77,6 +77,7 @@ py::Owned<> Executor::run(const frames::State& state) {
     // Where the function came from does not matter: what the frame needs of it is part of the region's key.
     keep(open.function.object());
     capture().source_of.emplace(open.function.object(), next_source());
+    if (open.generator) run_twin(meet(open.generator.get()));
     for (std::size_t slot = 0; slot < open.fast.size(); ++slot) {
       if (open.fast[slot]) top_->fast[slot] = meet(open.fast[slot].get());
     }
@@ -114,6 +115,32 @@ int begin_of_call(const objects::CodeInfo& info, int at) {
     open = prepares;
   }
   return begin;
+}
+
+// In how many slots of `frame` the program itself will not meet `value`: in those of ours, in the argument of a
+// comprehension, and where a loop keeps its iterator.
+std::ptrdiff_t unseen_in(const Frame& frame, PyObject* value) {
+  const auto is_it = [&](const py::Owned<>& slot) { return slot.get() == value; };
+  std::ptrdiff_t count = 0;
+  for (std::size_t slot = 0; slot < frame.fast.size(); ++slot) {
+    PyObject* name = PyTuple_GET_ITEM(frame.code->co_localsplusnames, static_cast<Py_ssize_t>(slot));
+    const bool unnamed = frame.info->hidden || PyUnicode_READ_CHAR(name, 0) == '.';
+    count += unnamed && is_it(frame.fast[slot]);
+  }
+  const auto opcode = static_cast<bytecode::Opcode>(instruction_at(frame.info->units, frame.at).opcode);
+  if (frame.info->hidden) return count + std::ranges::count_if(frame.stack, is_it);
+  const bool loops = opcode == bytecode::Opcode::FOR_ITER || opcode == bytecode::Opcode::SEND;
+  return count + (loops && !frame.stack.empty() && is_it(frame.stack.back()));
+}
+
+// Whether a generator that runs can be a real one. One of ours stands for a builtin iterator, and is no such thing:
+// only where the program does not see it.
+bool can_be_real(const Frame& frame) {
+  if (frame.generator == nullptr || !frame.info->hidden || frame.generator->is_twin) return true;
+  std::ptrdiff_t unseen = 1;  // the frame's own
+  for (const Frame* outer = frame.back.get(); outer != nullptr; outer = outer->back.get())
+    unseen += unseen_in(*outer, frame.generator_ref.get());
+  return Py_REFCNT(frame.generator_ref.get()) == unseen;
 }
 
 // Whether real frames can wait like this: `frame` for what is inside it, `then` for the result of the one inside.
@@ -154,7 +181,7 @@ std::vector<std::int64_t> Executor::earlier_stops() {
   const bool in_handler = !open.empty() && open.back()->handled && open.back()->handled.get() != Py_None;
   for (std::size_t i = open.size(); i-- > 0;) {  // outermost first
     const Frame& frame = *open[i];
-    if (frame.generator != nullptr || (!stops.empty() && !can_wait(*frame.back, frame.then))) break;
+    if (!can_be_real(frame) || (!stops.empty() && !can_wait(*frame.back, frame.then))) break;
     if (in_handler && &frame == handles_) {
       stops.push_back(raised_at_);
       break;
@@ -179,7 +206,7 @@ void Executor::know_ours(const Frame& frame) {
 bool Executor::can_be_told() const {
   if (exception || thrown_ || !runs_ || torn_ || !objects::abandoned().empty()) return false;
   for (const Frame* frame = top_.get(); frame != nullptr; frame = frame->back.get()) {
-    if (frame->generator != nullptr || (frame->handled && frame->handled.get() != Py_None)) return false;
+    if (!can_be_real(*frame) || (frame->handled && frame->handled.get() != Py_None)) return false;
     if (frame->names) return false;  // a class body
     if (frame->back && !can_wait(*frame->back, frame->then)) return false;
   }
@@ -194,6 +221,7 @@ bool Executor::open_frames(frames::State& state) {
     const Frame& frame = **at;
     frames::OpenFrame& to = state.frames.emplace_back();
     to.function = frame.function.copy();
+    to.generator = frame.generator_ref.copy();
     decode(frame, to);
     if (&frame == top_.get()) {
       to.kwnames = frame.kwnames.copy();

@@ -30,6 +30,7 @@ class Executor final : public objects::Tracer {
   // After a GraphBreak: the open frames, each at the start of its instruction, with the values of the capture. False
   // when they cannot be handed over: a frame of ours among them, a generator, an exception being handled.
   bool open_frames(frames::State& state);
+  void run_twin(py::Owned<> generator);       // the frame on top is the body of this one, from outside
   bool can_be_told() const;                   // whether that may succeed
   std::vector<std::int64_t> earlier_stops();  // Outcome::earlier
 

@@ -20,6 +20,7 @@ Next Executor::return_generator(Frame& frame) {
   auto generator = objects::new_generator(std::move(body));
   raw->generator = reinterpret_cast<TracedGenerator*>(generator.get());
   raw->generator->is_ours = raw->info->hidden;
+  raw->generator->function = raw->function.copy().release();
   return deliver(settle(std::move(then), Result::of(std::move(generator))));
 }
 
@@ -66,11 +67,24 @@ PyObject* Executor::twin_of_generator(PyObject* generator) {
     frame->at = std::max(state.next - 2, 0);  // the YIELD_VALUE, which has no cache entries
     frame->generator = raw;
     raw->started = state.started;
+    raw->is_ours = frame->info->hidden;
     raw->frame = frame.release();
   }
   shadowed_by_.emplace(twin.get(), generator);
   order_of_generators_.push_back(generator);
   return generators_.emplace(generator, std::move(twin)).first->second.get();
+}
+
+void Executor::run_twin(py::Owned<> generator) {
+  auto twin = objects::new_generator(nullptr);
+  auto* raw = reinterpret_cast<TracedGenerator*>(twin.get());
+  raw->started = raw->running = raw->is_twin = true;
+  raw->is_ours = top_->info->hidden;
+  top_->generator = raw;
+  top_->generator_ref = twin.copy();
+  shadowed_by_.emplace(twin.get(), generator.get());
+  order_of_generators_.push_back(generator.get());
+  generators_.emplace(generator.get(), std::move(twin));
 }
 
 bool is_ours(PyObject* object) {
