@@ -279,18 +279,30 @@ Result count_repeat(Tracer& t, PyObject* f, Args args, Continuation then) {
 
 // ---- generators' methods
 
-Result gen_send(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 2 || args.kwnames != nullptr) t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
-  return t.resume(args[0], args[1], std::move(then));
+// The generator itself, or what stands for one from outside.
+PyObject* own_generator(Tracer& t, PyObject* generator) {
+  if (objects::cat_of(generator) == Cat::Generator) return generator;
+  PyObject* twin = t.twin_of_generator(generator);
+  if (twin == nullptr)
+    t.unsupported(Reason::UnsupportedProtocol, {{"protocol", "resuming"}, {"type", Py_TYPE(generator)->tp_name}});
+  return twin;
 }
 
-Result gen_close(Tracer& t, PyObject*, Args args, Continuation then) { return t.close(args[0], std::move(then)); }
+Result gen_send(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 2 || args.kwnames != nullptr) t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
+  return t.resume(own_generator(t, args[0]), args[1], std::move(then));
+}
+
+Result gen_close(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 1 || args.kwnames != nullptr) t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
+  return t.close(own_generator(t, args[0]), std::move(then));
+}
 
 Result gen_throw(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() < 2 || args.size() > 4 || args.kwnames != nullptr)
     t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
   if (args.size() == 2 && PyExceptionInstance_Check(args[1]))
-    return t.throw_into(args[0], py::Owned<>::share(args[1]), std::move(then));
+    return t.throw_into(own_generator(t, args[0]), py::Owned<>::share(args[1]), std::move(then));
   return t.call_polyfill("generator_throw", args.values, std::move(then));
 }
 
@@ -476,6 +488,9 @@ const Row rows[] = {
     {"pellucid._core.TracedGenerator.send", gen_send},
     {"pellucid._core.TracedGenerator.throw", gen_throw},
     {"pellucid._core.TracedGenerator.close", gen_close},
+    {"types.GeneratorType.send", gen_send},
+    {"types.GeneratorType.throw", gen_throw},
+    {"types.GeneratorType.close", gen_close},
     {"builtins.BaseExceptionGroup.split", group_split},
     {"builtins.BaseExceptionGroup.subgroup", group_subgroup},
     {"builtins.BaseExceptionGroup.derive", group_derive},

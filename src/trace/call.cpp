@@ -183,7 +183,7 @@ Result Executor::call_native(PyObject* callable, Args args, Continuation then) {
   if (const py::BoundNative bound = py::bound_native(callable); bound.descriptor != nullptr) {
     // The object of a method that existed before did too; which one it is, the method's identity says.
     if (is_outside(callable) && !is_outside(original(bound.self))) saw_constant(bound.self);
-    std::vector<PyObject*> values{original(bound.self)};
+    std::vector<PyObject*> values{objects::is_generator(bound.self) ? bound.self : original(bound.self)};
     values.insert(values.end(), args.values.begin(), args.values.end());
     return call_native(bound.descriptor, Args{values, args.kwnames}, std::move(then));
   }
