@@ -516,6 +516,17 @@ def test_GLOBAL_STATE():
     assert passes(p)
 
 
+def test_NOT_HANDLING():
+    p = Guards().add("NOT_HANDLING").program()
+    assert passes(p)
+    try:
+        raise KeyError(1)
+    except KeyError:
+        assert not passes(p)
+        assert p.first_miss(())["found"] == "KeyError(1)"
+    assert passes(p)
+
+
 def test_ABC_TOKEN():
     p = Guards().add("ABC_TOKEN", number=abc.get_cache_token()).program()
     assert passes(p)

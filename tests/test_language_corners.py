@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import collections
 import operator
+import sys
 import types
+import warnings
 import weakref
 
 import pytest
@@ -259,6 +261,98 @@ def module_without_a_name(x):
     print(end="")
     module.value = x + 1
     return module.value, sorted(vars(module))
+
+
+@program
+def ids_in_tuples_stay(x):
+    x = x + 1
+    print(end="")
+    held, seen = [], set()
+    held.append(held)
+    key = id(held), 1
+    seen.add(key)
+    print(end="")
+    return x, (id(held), 1) in seen, key in seen
+
+
+@program
+def compiled_text(x):
+    x = x + 1
+    told = []
+    for text in ("a b", "1 + 1", "x ="):
+        try:
+            told.append(compile(text, "<text>", "eval").co_consts)
+        except SyntaxError as error:
+            told.append((error.msg, error.lineno, error.offset, error.filename, error.__context__))
+    return x, told
+
+
+@program
+def compiled_text_with_a_warning(x):
+    x = x + 1
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        compile("x is 1", "<text>", "eval")
+        return x, [str(warning.message) for warning in caught]
+
+
+@program
+def nothing_handled(x):
+    x = x + 1
+    told = [sys.exc_info(), sys.exception(), sys.gettrace()]
+    try:
+        raise KeyError(1)
+    except KeyError as error:
+        told += [error.__context__, sys.exc_info()[0], str(sys.exception())]
+    return x, told
+
+
+def test_context_of_an_exception_is_what_the_caller_handles():
+    def f(x):
+        x = x + 1
+        try:
+            raise KeyError(1)
+        except KeyError as error:
+            return x, repr(error.__context__), repr(sys.exception())
+
+    compiled = pellucid.compile(f, backend="eager", fullgraph=True)
+    calm = same(compiled(torch.ones(2)), f(torch.ones(2)))
+    compiled = pellucid.compile(f, backend="eager")
+    compiled(torch.ones(2))
+    try:
+        raise ValueError(2)
+    except ValueError:
+        assert calm and same(compiled(torch.ones(2)), f(torch.ones(2)))
+    assert same(compiled(torch.ones(2)), f(torch.ones(2)))
+
+
+def traced_lines(f):
+    lines = []
+
+    def trace(frame, event, arg):
+        if event == "line" and frame.f_code is f.__code__:
+            lines.append(frame.f_lineno - f.__code__.co_firstlineno)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        f()
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def three_lines():
+    a = 1
+    b = a + 1
+    return b
+
+
+@program
+def tracing_begins_in_the_region(x):
+    x = x + 1
+    return x, traced_lines(three_lines)
 
 
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import logging
 import warnings
 
@@ -256,16 +257,74 @@ def test_C14_methods_of_a_logger(caplog):
     assert len({line.partition(" ")[0] for line in lines}) == 2  # file and line as eager tells them
 
 
-def test_C14_logging_without_registration_shows_what_was(caplog):
+@contextlib.contextmanager
+def handled_by(handler):
+    """`log` has this handler and no other, and nothing is registered."""
+    handlers, log.handlers, propagate, log.propagate = log.handlers, [handler], log.propagate, False
+    level = log.level
+    log.setLevel(logging.INFO)
+    try:
+        with pellucid.config.patch(reorderable_logging_functions=set()):
+            yield
+    finally:
+        log.handlers, log.propagate = handlers, propagate
+        log.setLevel(level)
+
+
+def test_C14_logging_without_registration_shows_what_was():
     def f(x):
         items = [1]
         log.warning("items %s of %s", items, x.sum())
         items.append(2)
         return x + len(items)
 
-    with caplog.at_level(logging.INFO, logger="rows.calls"), pellucid.config.patch(reorderable_logging_functions=set()):
+    stream = io.StringIO()
+    with handled_by(logging.StreamHandler(stream)):
         both(f, X)
-    assert [line.partition("py:")[2][4:] for line in caplog.text.splitlines()] == ["items [1] of tensor(6.)"] * 4
+    assert stream.getvalue() == "items [1] of tensor(6.)\n" * 4
+
+
+class Remembers(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def emit(self, record):
+        self.seen.append(record.getMessage())
+
+
+def test_logging_that_the_program_itself_handles_does_not_wait():
+    handler = Remembers()
+
+    def f(x):
+        x = x + 1
+        log.warning("one")
+        return x * len(handler.seen)
+
+    with handled_by(handler):
+        compiled = pellucid.compile(f, backend="eager")
+        assert [compiled(X).tolist() for _ in range(3)] == [((X + 1) * n).tolist() for n in (1, 2, 3)]
+    assert pellucid.cache_entries(compiled)
+    assert [reason.name for reason in pellucid.break_reasons()] == ["SideEffect"]
+
+
+def test_warnings_that_the_program_itself_records_or_raises_do_not_wait():
+    def f(x, action):
+        x = x + 1
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter(action)
+            try:
+                warnings.warn("here", stacklevel=1)
+                x = x * 2
+            except UserWarning as error:
+                return x * 3, str(error)
+            return x + len(caught), [str(warning.message) for warning in caught]
+
+    with pellucid.config.patch(reorderable_logging_functions=set()):
+        compiled = pellucid.compile(f, backend="eager")
+        for action in ("always", "error", "ignore"):
+            assert same(compiled(X, action), f(X, action))
+    assert pellucid.cache_entries(compiled)
 
 
 def test_C14_warnings():

@@ -63,6 +63,17 @@ PyObject* real_method(PyObject* object) {
   return PyDict_GetItem(PyGen_Type.tp_dict, PyDescr_NAME(object));
 }
 
+// A number of this very run, or a tuple of constants that holds one.
+bool Walker::tells_an_id(PyObject* object) const {
+  if (capture_.region_ids.empty()) return false;
+  if (capture_.region_ids.contains(object)) return true;
+  if (!PyTuple_CheckExact(object)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i) {
+    if (tells_an_id(PyTuple_GET_ITEM(object, i))) return true;
+  }
+  return false;
+}
+
 Expr Walker::ref(PyObject* object) {
   if (is_singleton(object)) return Expr::constant(object);
   if (PyObject* method = real_method(object)) return Expr::constant(method);
@@ -71,7 +82,7 @@ Expr Walker::ref(PyObject* object) {
     check_output(object);
     return Expr::of(found->second);
   }
-  if (capture_.region_ids.contains(object)) cannot_reconstruct(object, "the id of an object that the region made");
+  if (tells_an_id(object)) cannot_reconstruct(object, "the id of an object that the region made");
   if (is_tensor(object)) throw GraphBreak(Reason::UnknownOrigin, {{"detail", "it leaves the region"}});
   if (is_local_class(object) || capture_.made_classes.contains(object))
     cannot_reconstruct(object, "a class made by a function");

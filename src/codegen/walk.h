@@ -39,6 +39,7 @@ class Walker {
   bool is_made(PyObject* object) const { return ids_.count(object) != 0; }
 
  private:
+  bool tells_an_id(PyObject* object) const;
   void link_instance_dicts();
   int add(PyObject* object);
   const Source* source_of(PyObject* object) const;

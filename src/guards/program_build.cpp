@@ -139,7 +139,7 @@ void Builder::place(std::uint32_t index) {
     return;
   }
   if (guard.source == nullptr) {
-    if (guard.kind != Kind::GLOBAL_STATE && guard.kind != Kind::ABC_TOKEN)
+    if (guard.kind != Kind::GLOBAL_STATE && guard.kind != Kind::ABC_TOKEN && guard.kind != Kind::NOT_HANDLING)
       throw std::logic_error("a guard without a source");
     ambient_.push_back(index);
     return;

@@ -365,6 +365,21 @@ struct Rule<Kind::GLOBAL_STATE> {
 };
 
 template <>
+struct Rule<Kind::NOT_HANDLING> {
+  static constexpr const char* kSuggestion = "call it outside of except blocks";
+  static bool holds(const Check&, PyObject*, PyObject*) noexcept { return !handled(); }
+  static std::string expected(const Check&) { return "no exception that is being handled"; }
+  static std::string found(const Check&, PyObject*, PyObject*) {
+    const auto exception = handled();
+    return exception ? py::repr_of(exception.get()) : "none";
+  }
+  static std::string code(const Check&, const CodeText&) { return "__import__('sys').exception() is None"; }
+
+ private:
+  static py::Owned<> handled() noexcept { return py::Owned<>::steal(PyErr_GetHandledException()); }
+};
+
+template <>
 struct Rule<Kind::ABC_TOKEN> {
   static constexpr const char* kSuggestion = "register virtual subclasses before the first call";
   static long long token(const Check& c) noexcept {  // a C function that reads a counter

@@ -203,6 +203,7 @@ Result reorder(Tracer& t, PyObject* callable, Args args, Continuation then) {
 }
 
 Result defer(Tracer& t, PyObject* callable, Args args, Continuation then) {
+  need_no_observer(t, callable, args);
   const Deferred call = deferred_arguments(t, callable, args);
   t.saw_constant(callable);
   return wait(t, callable, call, false, std::move(then));

@@ -11,6 +11,9 @@ Result reorder(Tracer& t, PyObject* callable, Args args, Continuation then);
 // Of a logger's method (its object comes first) or warnings.warn. Refuses what cannot be kept until then.
 Result defer(Tracer& t, PyObject* callable, Args args, Continuation then);
 
+// For `defer`: ends the region when an object of the program would see the call (observers.cpp).
+void need_no_observer(Tracer& t, PyObject* callable, Args args);
+
 py::Owned<> reorderable_functions();  // as a tuple; empty when there are none
 
 // An f-string with tensors in it, on the stack between its making and the call that prints it: its value exists only

@@ -12,16 +12,18 @@ Result on_own_exception(Tracer& t, PyObject* f, Args args, Continuation then) {
   return run_native(t, f, args, std::move(then));
 }
 
-PyObject* handled_in_region(Tracer& t, PyObject* f) {
-  PyObject* handled = t.topmost_handled();
-  // What the caller of the region handles is no part of it.
-  if (handled == nullptr) t.unsupported(Reason::StackInspection, {{"callee", py::repr_of(f)}});
-  return handled;
+// None: neither the region nor its caller handles one. What the caller handles is no part of the region.
+PyObject* handled_now(Tracer& t, PyObject* f) {
+  if (PyObject* handled = t.topmost_handled()) return handled;
+  t.guard_not_handling(py::repr_of(f));
+  return Py_None;
 }
 
 Result exc_info(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!args.values.empty()) return run_native(t, f, args, std::move(then));
-  PyObject* handled = handled_in_region(t, f);
+  PyObject* handled = handled_now(t, f);
+  if (handled == Py_None)
+    return t.settle(std::move(then), Result::of(py::take(PyTuple_Pack(3, Py_None, Py_None, Py_None))));
   auto traceback = py::Owned<>::steal(PyException_GetTraceback(handled));
   return t.settle(
       std::move(then),
@@ -29,7 +31,13 @@ Result exc_info(Tracer& t, PyObject* f, Args args, Continuation then) {
 }
 Result exception(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!args.values.empty()) return run_native(t, f, args, std::move(then));
-  return t.settle(std::move(then), Result::of(py::Owned<>::share(handled_in_region(t, f))));
+  return t.settle(std::move(then), Result::of(py::Owned<>::share(handled_now(t, f))));
+}
+
+// Regions do not run under a trace function.
+Result gettrace(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (!args.values.empty()) return run_native(t, f, args, std::move(then));
+  return t.settle(std::move(then), Result::none());
 }
 
 // The frames of a traceback that the region made have ended, and nobody can look into them.
@@ -45,6 +53,7 @@ const Row rows[] = {
     {"builtins.BaseException.add_note", on_own_exception},
     {"sys.exc_info", exc_info},
     {"sys.exception", exception},
+    {"sys.gettrace", gettrace},
     {"traceback.clear_frames", clear_frames},
 };
 

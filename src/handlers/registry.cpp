@@ -116,7 +116,8 @@ void fill_tables() {
   auto core = py::take(PyImport_ImportModule("pellucid._core"));
   py::check(
       PyObject_SetAttrString(core.get(), "TracedGenerator", reinterpret_cast<PyObject*>(objects::generator_type())));
-  for (auto rows : {kPureRows, kBuiltinRows, kContainerRows, kTorchRows, kPythonRows, kExceptionRows, kClassRows})
+  for (auto rows :
+       {kPureRows, kBuiltinRows, kContainerRows, kTorchRows, kPythonRows, kExceptionRows, kClassRows, kCompilingRows})
     add_rows(rows);
   py::check(PyObject_DelAttrString(core.get(), "TracedGenerator"));  // it had a name for its rows only
 }

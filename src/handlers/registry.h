@@ -48,6 +48,6 @@ Result run_native(Tracer&, PyObject* callable, Args args,
                   Continuation then);  // the real call, exceptions become the program's
 
 extern const std::span<const Row> kBuiltinRows, kContainerRows, kPureRows, kTorchRows, kPythonRows, kExceptionRows,
-    kClassRows;
+    kClassRows, kCompilingRows;
 
 }  // namespace pellucid::handlers

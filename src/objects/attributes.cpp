@@ -114,10 +114,13 @@ Result Tracer::instance_dict(PyObject* object) {
 
 namespace {
 
-// A traceback that came up during capture knows the places in the region but not the program's frames, nor does an
-// exception raised then know what the region's caller was handling.
-bool is_unknown_of_exception(PyObject* object, PyObject* name) {
-  if (PyTraceBack_Check(object)) return PyUnicode_CompareWithASCIIString(name, "tb_frame") == 0;
+// A traceback that came up during capture knows the places in the region but not the program's frames.
+bool is_frame_of_traceback(PyObject* object, PyObject* name) {
+  return PyTraceBack_Check(object) && PyUnicode_CompareWithASCIIString(name, "tb_frame") == 0;
+}
+
+// An exception that was raised in the region while the region handled none: what the caller handled is its context.
+bool is_context_of_caller(PyObject* object, PyObject* name) {
   if (!PyExceptionInstance_Check(object) || name != names().__context__) return false;
   auto* error = reinterpret_cast<PyBaseExceptionObject*>(object);
   return error->context == nullptr && error->traceback != nullptr && error->traceback != Py_None;
@@ -125,9 +128,17 @@ bool is_unknown_of_exception(PyObject* object, PyObject* name) {
 
 }  // namespace
 
+void Tracer::guard_not_handling(const std::string& reader) {
+  if (py::Owned<>::steal(PyErr_GetHandledException())) unsupported(Reason::StackInspection, {{"callee", reader}});
+  guard(Kind::NOT_HANDLING, nullptr);
+}
+
 Result Tracer::native_attribute(PyObject* object, PyObject* name) {
-  if (is_unknown_of_exception(object, name) && !is_outside(object))
-    unsupported(Reason::StackInspection, {{"callee", "'" + py::text_of(name) + "' of an exception"}});
+  if (!is_outside(object)) {
+    const auto reader = [&] { return "'" + py::text_of(name) + "' of an exception"; };
+    if (is_frame_of_traceback(object, name)) unsupported(Reason::StackInspection, {{"callee", reader()}});
+    if (is_context_of_caller(object, name)) guard_not_handling(reader());
+  }
   if (generators_.contains(object))
     unsupported(Reason::UnsupportedProtocol,
                 {{"protocol", "attribute '" + py::text_of(name) + "'"}, {"type", "generator"}});

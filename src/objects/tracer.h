@@ -123,6 +123,8 @@ class Tracer {
   void keep(PyObject* object);  // alive until the capture is dropped
   // What the region lets go of has a __del__, which would run too late.
   void refuse_finalizer(PyObject* value);
+  // Nothing is handled by the frames that called the region, nor will be in later calls; a break when something is.
+  void guard_not_handling(const std::string& reader);
   void guard_function(PyObject* function);  // __code__, defaults, kwdefaults as they are now
 
   // ---- containers from outside (containers.cpp). `readable` is what C code may look at once its contents were

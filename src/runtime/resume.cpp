@@ -71,7 +71,8 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
       if (outcome.finished) return py::take(outcome.result);
       state = std::move(outcome.state);
     }
-    if (evaluates_otherwise(evaluator)) return finish(root, std::move(state));
+    if (evaluates_otherwise(evaluator) || py::has_trace_function())  // a debugger sees every line
+      return finish(root, std::move(state));
     Cache* cache = root.continuation(state, at_will ? kManyContinuations : kContinuations);
     if (cache == nullptr) return finish(root, std::move(state));
     const auto held = py::Owned<>::share(cache->object);

@@ -1,0 +1,86 @@
+// compile(): a source text always gives the same code, or the same SyntaxError. A text that CPython warns about is left
+// to the interpreter: warnings are for the program's filters, at the time when it runs.
+#include "handlers/registry.h"
+
+namespace pellucid::handlers {
+namespace {
+
+// warnings.filters for a time: what compile() warns about raises ("error"), or is passed over ("ignore").
+class Filters {
+ public:
+  explicit Filters(const char* action) : module_(py::take(PyImport_ImportModule("warnings"))) {
+    before_ = py::take(PyObject_GetAttrString(module_.get(), "filters"));
+    auto list = py::take(Py_BuildValue("[(sOOOi)]", action, Py_None, PyExc_Warning, Py_None, 0));
+    py::check(PyObject_SetAttrString(module_.get(), "filters", list.get()));
+  }
+  ~Filters() {
+    if (PyObject_SetAttrString(module_.get(), "filters", before_.get()) < 0) PyErr_Clear();
+  }
+  Filters(const Filters&) = delete;
+  Filters& operator=(const Filters&) = delete;
+
+ private:
+  py::Owned<> module_, before_;
+};
+
+struct Attempt {
+  py::Owned<> code, error;
+};
+
+Attempt attempt(PyObject* f, PyObject* args, const char* action) {
+  const Filters filters(action);
+  Attempt done;
+  done.code = py::Owned<>::steal(PyObject_CallObject(f, args));
+  if (!done.code) done.error = py::Owned<>::share(py::PythonError().value());
+  return done;
+}
+
+bool same_error(PyObject* a, PyObject* b) {
+  if (a == nullptr || b == nullptr || Py_TYPE(a) != Py_TYPE(b)) return false;
+  auto left = py::take(PyObject_GetAttrString(a, "args")), right = py::take(PyObject_GetAttrString(b, "args"));
+  const int same = PyObject_RichCompareBool(left.get(), right.get(), Py_EQ);
+  py::check(same);
+  return same == 1;
+}
+
+// All six arguments by position, with the flags of the frame that calls; null: not such that the rule covers them.
+py::Owned<> arguments(Tracer& t, Args args) {
+  static const char* const words[] = {"source", "filename", "mode", "flags", "dont_inherit", "optimize", nullptr};
+  auto positional = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
+  for (std::size_t i = 0; i < args.size(); ++i)
+    PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
+  auto named = py::take(PyDict_New());
+  for (std::size_t i = 0; i < args.keyword_count(); ++i)
+    py::check(PyDict_SetItem(named.get(), PyTuple_GET_ITEM(args.kwnames, i), args.values[args.size() + i]));
+  PyObject *source = nullptr, *filename = nullptr, *mode = nullptr;
+  int flags = 0, alone = 0, optimize = -1;
+  if (PyArg_ParseTupleAndKeywords(positional.get(), named.get(), "UUU|ipi", const_cast<char**>(words), &source,
+                                  &filename, &mode, &flags, &alone, &optimize) == 0) {
+    PyErr_Clear();
+    return {};
+  }
+  for (PyObject* text : {source, filename, mode}) {
+    if (!PyUnicode_CheckExact(text)) return {};
+  }
+  if ((flags & ~PyCF_MASK) != 0) return {};  // a tree of the module ast, above all
+  if (alone == 0) flags |= t.top()->code->co_flags & PyCF_MASK;
+  return py::take(Py_BuildValue("(OOOiii)", source, filename, mode, flags, 1, optimize));
+}
+
+Result compile(Tracer& t, PyObject* f, Args args, Continuation then) {
+  const auto all = arguments(t, args);
+  if (!all) t.unsupported(Reason::UntracedCallable, {{"callee", "compile() of no text"}});
+  Attempt done = attempt(f, all.get(), "error");
+  if (done.code) return t.settle(std::move(then), Result::of(std::move(done.code)));
+  if (!same_error(done.error.get(), attempt(f, all.get(), "ignore").error.get()))
+    t.unsupported(Reason::UntracedCallable, {{"callee", "compile() of a text that CPython warns about"}});
+  return t.settle(std::move(then), t.raise(std::move(done.error)));
+}
+
+const Row rows[] = {{"builtins.compile", compile}};
+
+}  // namespace
+
+const std::span<const Row> kCompilingRows = rows;
+
+}  // namespace pellucid::handlers

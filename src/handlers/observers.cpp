@@ -1,0 +1,99 @@
+// Who sees a call of logging or warnings when it happens: the streams of this process, which a region cannot read, or
+// objects of the program, which may be asked before the region has ended, and may raise. Only the first kind may wait.
+#include "handlers/deferred.h"
+#include "objects/snapshot.h"
+
+namespace pellucid::handlers {
+namespace {
+
+constexpr int kLoggers = 50;  // a chain of parents that has no end is the program's own doing
+
+[[noreturn]] void is_seen(Tracer& t, PyObject* callable) {
+  t.unsupported(Reason::SideEffect, {{"callee", describe(callable) + ", which an object of the program sees,"}});
+}
+
+// What the attribute is now, guarded.
+py::Owned<> part(Tracer& t, PyObject* callable, PyObject* object, const char* name) {
+  Result value = t.getattr(object, py::interned(name).get());
+  if (!value.is_value()) is_seen(t, callable);
+  return std::move(value.value);
+}
+
+// The items of a list that is as it is now in later calls too.
+std::vector<py::Owned<>> items(Tracer& t, PyObject* callable, PyObject* list) {
+  if (!PyList_CheckExact(list)) is_seen(t, callable);
+  return objects::items_now(t.touch(list));
+}
+
+bool is_stream(PyObject* object) {
+  static PyObject* const kinds = [] {
+    auto io = py::take(PyImport_ImportModule("io"));
+    auto text = py::take(PyObject_GetAttrString(io.get(), "TextIOWrapper"));
+    auto memory = py::take(PyObject_GetAttrString(io.get(), "StringIO"));
+    return py::take(PyTuple_Pack(2, text.get(), memory.get())).release();
+  }();
+  return PyObject_IsInstance(object, kinds) == 1;
+}
+
+bool is_of_module(PyObject* object, const char* module) {
+  auto name = py::Owned<>::steal(PyObject_GetAttr(object, objects::names().__module__));
+  if (!name) PyErr_Clear();
+  return name && PyUnicode_Check(name.get()) && PyUnicode_CompareWithASCIIString(name.get(), module) == 0;
+}
+
+// A handler of the module logging that writes to a stream, or does nothing.
+void need_plain_handler(Tracer& t, PyObject* callable, PyObject* handler) {
+  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(handler));
+  if (!is_of_module(type, "logging")) is_seen(t, callable);
+  if (!items(t, callable, part(t, callable, handler, "filters").get()).empty()) is_seen(t, callable);
+  const auto formatter = part(t, callable, handler, "formatter");
+  if (formatter.get() != Py_None && !is_of_module(reinterpret_cast<PyObject*>(Py_TYPE(formatter.get())), "logging"))
+    is_seen(t, callable);
+  if (PyObject_HasAttrString(type, "stream") != 0 || PyObject_HasAttrString(handler, "stream") == 0) return;
+  if (!is_stream(part(t, callable, handler, "stream").get())) is_seen(t, callable);
+}
+
+void need_plain_loggers(Tracer& t, PyObject* callable, PyObject* logger) {
+  auto held = py::Owned<>::share(logger);
+  for (int i = 0; i < kLoggers; ++i) {
+    if (!is_of_module(reinterpret_cast<PyObject*>(Py_TYPE(held.get())), "logging")) break;
+    if (!items(t, callable, part(t, callable, held.get(), "filters").get()).empty()) break;
+    for (const auto& handler : items(t, callable, part(t, callable, held.get(), "handlers").get()))
+      need_plain_handler(t, callable, handler.get());
+    if (part(t, callable, held.get(), "propagate").get() == Py_False) return;
+    held = part(t, callable, held.get(), "parent");
+    if (held.get() == Py_None) return;
+  }
+  is_seen(t, callable);
+}
+
+// Not recorded, shown by the program's own function, or raised.
+void need_plain_warnings(Tracer& t, PyObject* callable) {
+  const auto module = py::take(PyImport_ImportModule("warnings"));
+  t.saw_constant(module.get());
+  const auto show = part(t, callable, module.get(), "showwarning"),
+             usual = part(t, callable, module.get(), "_showwarning_orig"),
+             print = part(t, callable, module.get(), "_showwarnmsg_impl");
+  if (show.get() != usual.get() || !PyFunction_Check(print.get()) || !is_of_module(print.get(), "warnings"))
+    is_seen(t, callable);
+  const auto filters = part(t, callable, module.get(), "filters");
+  for (const auto& filter : items(t, callable, filters.get())) {
+    if (!PyTuple_CheckExact(filter.get()) || PyTuple_GET_SIZE(filter.get()) == 0) is_seen(t, callable);
+    if (const objects::Source* source = t.source_of(filter.get()))
+      t.guard(objects::Kind::ID_MATCH, source, filter.copy());
+    PyObject* action = PyTuple_GET_ITEM(filter.get(), 0);
+    if (!PyUnicode_Check(action) || PyUnicode_CompareWithASCIIString(action, "error") == 0) is_seen(t, callable);
+  }
+}
+
+}  // namespace
+
+void need_no_observer(Tracer& t, PyObject* callable, Args args) {
+  if (is_of_module(callable, "warnings")) {
+    need_plain_warnings(t, callable);
+  } else if (args.size() > 0) {
+    need_plain_loggers(t, callable, args[0]);
+  }
+}
+
+}  // namespace pellucid::handlers
