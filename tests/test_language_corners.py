@@ -355,6 +355,26 @@ def tracing_begins_in_the_region(x):
     return x, traced_lines(three_lines)
 
 
+@program
+def sort_notices_what_comes_and_goes(x):
+    x = x + 1
+    told = []
+
+    def key(value):
+        items.append(value)
+        items.pop()
+        return -value
+
+    for items in ([3, 1, 2], []):
+        try:
+            items.sort(key=key)
+        except ValueError as error:
+            told.append(str(error))
+        told.append(list(items))
+        items.append(4)
+    return x, told
+
+
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
 def test_as_eager(f):
     compiled = pellucid.compile(f, backend=Counting())

@@ -324,6 +324,15 @@ def refuse_sort():
     pass
 
 
+def begin_sort(target):
+    """Empties it, so that was_touched knows whether anybody puts something into it meanwhile."""
+    list.clear(target)
+
+
+def was_touched(target):
+    return list.__len__(target) != 0
+
+
 def sorted_by(iterable, key, reverse=False):
     items = []
     for item in iterable:
@@ -334,11 +343,11 @@ def sorted_by(iterable, key, reverse=False):
 
 def list_sort(target, items, key, reverse):
     """The list is empty while its items are sorted, and gets them back even when that fails."""
-    list.clear(target)
+    begin_sort(target)
     try:
         sort_items(items, key, reverse)
     finally:
-        modified = list.__len__(target) != 0
+        modified = was_touched(target)
         list.clear(target)
         list.extend(target, items)
     if modified:

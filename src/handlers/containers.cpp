@@ -256,6 +256,20 @@ Result order_of(Tracer& t, PyObject*, Args args, Continuation then) {
   return t.settle(std::move(then), Result::of(std::move(order)));
 }
 
+// As list.sort marks the list while it has its items: whoever makes it grow, if only for a time, resets the mark.
+Result begin_sort(Tracer& t, PyObject*, Args args, Continuation then) {
+  PyObject* list = t.writable(t.original(args[0]));
+  py::check(PyList_SetSlice(list, 0, PyList_GET_SIZE(list), nullptr));
+  reinterpret_cast<PyListObject*>(list)->allocated = -1;
+  return t.settle(std::move(then), Result::none());
+}
+Result was_touched(Tracer& t, PyObject*, Args args, Continuation then) {
+  auto* list = reinterpret_cast<PyListObject*>(t.writable(t.original(args[0])));
+  const bool touched = list->allocated != -1;
+  if (!touched) list->allocated = 0;
+  return t.settle(std::move(then), Result::boolean(touched));
+}
+
 Result refuse_sort(Tracer& t, PyObject*, Args, Continuation) {
   t.unsupported(Reason::UserDunder, {{"operation", "sorting 64 or more objects"}, {"callee", "__lt__"}});
 }
@@ -448,6 +462,8 @@ const Row rows[] = {
     {"builtins.list.sort", list_sort},
     {"pellucid.polyfills_language.order_of", order_of},
     {"pellucid.polyfills_language.refuse_sort", refuse_sort},
+    {"pellucid.polyfills_language.begin_sort", begin_sort},
+    {"pellucid.polyfills_language.was_touched", was_touched},
     {"builtins.list.index", search},
     {"builtins.list.count", search},
     {"builtins.list.remove", search},
