@@ -53,10 +53,10 @@ PyObject* Tracer::original(PyObject* maybe_shadow) {
 
 namespace {
 // A class of Python code over a builtin type, a tuple say, may bring a __hash__ or __eq__ of its own.
-bool hashes_in_python(PyTypeObject* type) {
+bool hashes_in_python(Tracer& tracer, PyTypeObject* type) {
   if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) return false;
   for (PyObject* name : {names().__hash__, names().__eq__}) {
-    PyObject* method = py::type_lookup(type, name);
+    PyObject* method = tracer.type_lookup(type, name);
     if (method != nullptr && PyFunction_Check(method)) return true;
   }
   return false;
@@ -81,10 +81,10 @@ bool Tracer::hashable_natively(PyObject* key) {
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
         if (!hashable_natively(PyTuple_GET_ITEM(key, i))) return false;
       }
-      return !hashes_in_python(Py_TYPE(key));
+      return !hashes_in_python(*this, Py_TYPE(key));
     case Cat::Instance: {
-      PyObject* hash = py::type_lookup(Py_TYPE(key), names().__hash__);
-      PyObject* eq = py::type_lookup(Py_TYPE(key), names().__eq__);
+      PyObject* hash = type_lookup(Py_TYPE(key), names().__hash__);
+      PyObject* eq = type_lookup(Py_TYPE(key), names().__eq__);
       return hash != nullptr && eq != nullptr && !PyFunction_Check(hash) && !PyFunction_Check(eq);
     }
     case Cat::EnumMember:
@@ -96,7 +96,7 @@ bool Tracer::hashable_natively(PyObject* key) {
     case Cat::Generator:
       return false;
     default:
-      return cat == Cat::Tensor || !hashes_in_python(Py_TYPE(key));  // tensors by identity
+      return cat == Cat::Tensor || !hashes_in_python(*this, Py_TYPE(key));  // tensors by identity
   }
 }
 

@@ -193,13 +193,16 @@ std::vector<std::int64_t> Executor::earlier_stops() {
 }
 
 // Code of ours is always the same, and so is what its module holds.
-void Executor::know_ours(const Frame& frame) {
+void Executor::know_ours(const Frame& frame, std::span<const frames::Wait> waiting) {
   const auto know = [&](PyObject* object) { capture().source_of.emplace(object, capture().sources.constant(object)); };
   know(frame.function.object());
   PyObject *name = nullptr, *value = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(frame.globals, &at, &name, &value) != 0;) {
     const auto is_it = [&](const py::Owned<>& slot) { return slot.get() == value; };
-    if (std::ranges::any_of(frame.fast, is_it) || std::ranges::any_of(frame.stack, is_it)) know(value);
+    const auto has_it = [&](const frames::Wait& wait) { return is_it(wait.a) || is_it(wait.b) || is_it(wait.c); };
+    if (std::ranges::any_of(frame.fast, is_it) || std::ranges::any_of(frame.stack, is_it) ||
+        std::ranges::any_of(waiting, has_it))
+      know(value);
   }
 }
 
@@ -229,7 +232,8 @@ bool Executor::open_frames(frames::State& state) {
       to.next = frame.next;
     }
     tell_then(frame.then, to.then);
-    if (frame.info->hidden) know_ours(frame);
+    if (frame.info->hidden) know_ours(frame, {});
+    if (frame.back && frame.back->info->hidden) know_ours(*frame.back, to.then);
     for (const auto& slot : frame.fast) to.fast.push_back(slot.copy());
     for (const auto& slot : frame.stack) to.stack.push_back(slot.copy());
   }

@@ -104,7 +104,7 @@ class Executor final : public objects::Tracer {
  private:
   friend struct Loop;
   void note_handler(const Frame& frame);
-  void know_ours(const Frame& frame);
+  void know_ours(const Frame& frame, std::span<const frames::Wait> waiting);
   std::unique_ptr<Frame> new_frame(PyFunctionObject* function, PyCodeObject* code);
   Next loop();
   void tear(std::int64_t pops, int depth);
