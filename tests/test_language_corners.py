@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import collections
+import contextlib
+import io
 import operator
+import re
 import sys
 import types
 import warnings
@@ -373,6 +376,70 @@ def sort_notices_what_comes_and_goes(x):
         told.append(list(items))
         items.append(4)
     return x, told
+
+
+@program
+def patterns_that_are_warned_about(x):
+    x = x + 1
+    told = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        re.purge()
+        re.compile("[[a]")
+        told += [(warning.filename == __file__, str(warning.message)) for warning in caught]
+    try:
+        re.compile("(")
+    except re.error as error:
+        told.append((error.msg, error.pos))
+    return x, told
+
+
+@program
+def patterns_that_print(x):
+    x = x + 1
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        re.compile("ab", re.DEBUG)
+    return x, out.getvalue()
+
+
+def generator_that_ends(items=()):
+    print(end="")
+    yield from items
+
+
+@program
+def exhausted_generators_side_by_side(x):
+    x = x + 1
+    pairs = list(zip(generator_that_ends(), generator_that_ends()))
+    more = list(zip(generator_that_ends([1, 2]), generator_that_ends([3])))
+    return x, pairs, more, list(map(operator.add, generator_that_ends(), generator_that_ends()))
+
+
+class Keyed:
+    pass
+
+
+class KeyedTuple(tuple):
+    pass
+
+
+def test_a_class_gets_a_hash_later():
+    key, pair = Keyed(), KeyedTuple((1,))
+    table, seen, weak = {key: 1, pair: 2}, {key, pair}, {weakref.ref(key)}
+
+    def f(x):
+        x = x + 1
+        return x, key in table, table.get(pair), key in seen, pair in seen, weakref.ref(key) in weak
+
+    compiled = pellucid.compile(f, backend="eager")
+    try:
+        for _ in range(2):
+            for _ in range(2):
+                assert same(compiled(torch.ones(2)), f(torch.ones(2)))
+            Keyed.__hash__ = KeyedTuple.__hash__ = lambda self: 5
+    finally:
+        del Keyed.__hash__, KeyedTuple.__hash__
+    assert pellucid.cache_entries(compiled)
 
 
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)

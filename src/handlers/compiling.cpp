@@ -1,5 +1,5 @@
-// compile(): a source text always gives the same code, or the same SyntaxError. A text that CPython warns about is left
-// to the interpreter: warnings are for the program's filters, at the time when it runs.
+// compile() and re.compile(): a text always gives the same code or pattern, or the same error. A text that CPython
+// warns about is left to the interpreter: warnings are for the program's filters, at the time when it runs.
 #include "handlers/registry.h"
 
 namespace pellucid::handlers {
@@ -77,7 +77,31 @@ Result compile(Tracer& t, PyObject* f, Args args, Continuation then) {
   return t.settle(std::move(then), t.raise(std::move(done.error)));
 }
 
-const Row rows[] = {{"builtins.compile", compile}};
+// It has no effect but on a cache that only makes it faster, and what it prints with re.DEBUG.
+Result compile_pattern(Tracer& t, PyObject* f, Args args, Continuation then) {
+  constexpr long kDebug = 128;
+  for (PyObject* value : args.values) {
+    if (!objects::is_atom(objects::cat_of(value)))
+      t.unsupported(Reason::UntracedCallable, {{"callee", "re.compile of what is no text"}});
+  }
+  if (args.size() > 1 && PyLong_Check(args[1]) && (PyLong_AsUnsignedLongMask(args[1]) & kDebug) != 0)
+    t.unsupported(Reason::SideEffect, {{"callee", "re.compile with re.DEBUG"}});
+  py::Owned<> pattern;
+  {
+    const Filters filters("error");
+    pattern = py::Owned<>::steal(PyObject_Vectorcall(f, args.values.data(), args.size(), args.kwnames));
+    if (!pattern) {
+      const py::PythonError error;
+      if (PyErr_GivenExceptionMatches(error.value(), PyExc_Warning) != 0)
+        t.unsupported(Reason::UntracedCallable, {{"callee", "re.compile of a pattern that Python warns about"}});
+      return t.settle(std::move(then), t.raise_pending(error));
+    }
+  }
+  t.saw_constant(pattern.get());
+  return t.settle(std::move(then), Result::of(std::move(pattern)));
+}
+
+const Row rows[] = {{"builtins.compile", compile}, {"re._compile", compile_pattern}};
 
 }  // namespace
 

@@ -381,19 +381,8 @@ Result proxy_method(Tracer& t, PyObject* f, Args args, Continuation then) {
   return run_native(t, f, args, std::move(then));
 }
 
-// ---- regular expressions: compiled patterns and matches never change
+// ---- regular expressions: compiled patterns and matches never change (compiling.cpp makes patterns)
 
-// Compiling has no effect but on a cache that only makes it faster.
-Result compile_pattern(Tracer& t, PyObject* f, Args args, Continuation then) {
-  for (PyObject* value : args.values) {
-    if (!objects::is_atom(objects::cat_of(value)))
-      t.unsupported(Reason::UntracedCallable, {{"callee", "re.compile of what is no text"}});
-  }
-  auto pattern = py::Owned<>::steal(PyObject_Vectorcall(f, args.values.data(), args.size(), args.kwnames));
-  if (!pattern) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
-  t.saw_constant(pattern.get());
-  return t.settle(std::move(then), Result::of(std::move(pattern)));
-}
 Result match_text(Tracer& t, PyObject* f, Args args, Continuation then) {
   const objects::Source* source = args.size() > 0 ? t.source_of(args[0]) : nullptr;
   if (source != nullptr && source->step != source::Step::Const)
@@ -509,7 +498,6 @@ const Row rows[] = {
     {"typing.get_args", about_constant},
     {"typing.get_origin", about_constant},
     {"typing.cast", cast},
-    {"re._compile", compile_pattern},
     {"re.Pattern.search", match_text},
     {"re.Pattern.match", match_text},
     {"re.Pattern.fullmatch", match_text},
