@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "frames/frame_objects.h"
+
 #define Py_BUILD_CORE
 #include <internal/pycore_code.h>
 #include <internal/pycore_frame.h>
@@ -65,6 +67,8 @@ PyObject* fill(PyObject*, PyObject* const* args, Py_ssize_t) {
     frame->stacktop = static_cast<int>(slot);
     frame->prev_instr = _PyCode_CODE(frame->f_code) + next / 2 - 1;
     if (started) generator->gi_frame_state = FRAME_SUSPENDED;
+    set_handled(args[0], args[5] == Py_None ? py::Owned<>() : py::Owned<>::share(args[5]));
+    if (args[6] != Py_None) adopt(frame, args[6]);
     for (PyObject* value : dropped) Py_XDECREF(value);
     return py::Owned<>::share(Py_None);
   });
@@ -172,6 +176,17 @@ PyObject* resume_generator(PyObject* generator) noexcept {
       break;
   }
   return nullptr;
+}
+
+void set_handled(PyObject* generator, py::Owned<> exception) noexcept {
+  auto& slot = reinterpret_cast<PyGenObject*>(generator)->gi_exc_state.exc_value;
+  const auto before = py::Owned<>::steal(std::exchange(slot, exception.release()));
+}
+
+py::Owned<> take_handled(PyObject* generator) noexcept {
+  auto& slot = reinterpret_cast<PyGenObject*>(generator)->gi_exc_state.exc_value;
+  auto handled = py::Owned<>::steal(std::exchange(slot, nullptr));
+  return handled.get() == Py_None ? py::Owned<>() : std::move(handled);
 }
 
 void park_generator(PyObject* generator) noexcept {
