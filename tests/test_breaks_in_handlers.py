@@ -46,7 +46,7 @@ def outcome(f, *args):
 
 
 def graphs_of(f, *args, calls=3):
-    """Calls f eagerly and compiled, also in a handler of the caller; the number of graphs."""
+    """Calls f eagerly and compiled, in the end in a handler of the caller too; the number of graphs before that."""
     graphs = []
 
     def backend(gm, inputs):
@@ -57,12 +57,13 @@ def graphs_of(f, *args, calls=3):
     for _ in range(calls):
         want, got = outcome(f, X, *args), outcome(compiled, X, *args)
         assert same(got, want), (got, want)
+    count = len(graphs)
     try:
         raise RuntimeError("the caller's")
     except RuntimeError:
         want, got = outcome(f, X, *args), outcome(compiled, X, *args)
         assert same(got, want), (got, want)
-    return len(graphs)
+    return count
 
 
 def test_except_clause():
@@ -96,7 +97,7 @@ def test_the_exception_is_as_in_eager():
             y = y.cos()
         return y.sin(), sys.exc_info()[0]
 
-    assert graphs_of(f) == 2  # nothing to compute behind sys.exc_info(), which outside of the handler is the caller's
+    assert graphs_of(f) == 2
 
 
 def test_frames_of_the_traceback():
@@ -469,6 +470,186 @@ def test_nothing_leaks():
         gc.collect()
         counts.append(len(gc.get_objects()))
     assert counts[-1] - counts[1] < 25
+
+
+# ---- the step itself raises: capture goes on in the handler
+
+
+def test_exception_of_the_step():
+    def f(x):
+        y = x + 1
+        try:
+            open("/nowhere/at/all")
+        except OSError as error:
+            y = y * 2
+            print(told(error))
+            y = y.cos()
+        return y.sin()
+
+    assert graphs_of(f) == 3
+
+
+def test_exception_of_the_step_in_a_function():
+    def bad(y):
+        y = y.cos()
+        open("/nowhere/at/all")
+
+    def f(x):
+        y = x + 1
+        try:
+            bad(y)
+        except OSError as error:
+            y = y * 2
+            print(told(error), [sorted(frame.f_locals) for frame, _ in traceback.walk_tb(error.__traceback__)])
+        return y.sin()
+
+    assert graphs_of(f) == 3
+
+
+def test_exception_of_the_step_in_a_finally_and_a_with_block():
+    def f(x):
+        y = x + 1
+        with contextlib.suppress(OSError), Swallows():
+            try:
+                open("/nowhere/at/all")
+            finally:
+                y = y * 2
+        return y.sin()
+
+    graphs_of(f)
+
+
+def test_exception_of_the_step_in_a_loop():
+    def f(x):
+        for i in range(4):
+            try:
+                x = x + 1
+                if i % 2:
+                    open("/nowhere/at/all")
+            except OSError:
+                x = x * 2
+            finally:
+                x = x.cos()
+        return x
+
+    assert graphs_of(f) == 3
+
+
+def test_exception_of_the_step_in_a_generator():
+    def g(x):
+        y = x + 1
+        try:
+            open("/nowhere/at/all")
+        except OSError:
+            y = y.cos()
+        yield y
+        open("/nowhere/at/all")
+
+    def f(x):
+        total = x
+        try:
+            for row in g(x):
+                total = total + row
+        except OSError as error:
+            return total.sin(), told(error)
+        return None
+
+    assert graphs_of(f) == 3
+
+
+def test_raised_again_across_functions():
+    def inner(y):
+        try:
+            raise ValueError("a")
+        except ValueError:
+            y = y * 2
+            print("in inner")
+            raise
+
+    def f(x):
+        y = x + 1
+        try:
+            inner(y)
+        except ValueError as error:
+            y = y * 3
+            print(told(error))
+        return y.sin()
+
+    assert graphs_of(f) == 3
+
+
+@pytest.mark.parametrize("cause", [None, KeyError, KeyError("k"), 3])
+def test_raising_the_exception_that_is_there(cause):
+    def f(x, cause):
+        y = x + 1
+        try:
+            raise ValueError("a")
+        except ValueError as error:
+            y = y * 2
+            print("in the handler")
+            try:
+                raise error from cause
+            except (ValueError, TypeError) as again:
+                y = y * 3
+                print(told(again), again is error, type(again.__cause__))
+        return y.sin()
+
+    assert graphs_of(f, cause) == 3
+
+
+# ---- frames that the program looks at and keeps
+
+
+def test_frame_that_is_kept():
+    def inner(y):
+        kept.append(sys._getframe())
+        y = y * 2
+        print("in inner")
+        last = y + 1
+        return last
+
+    def f(x):
+        kept.clear()
+        z = inner(x + 1).sin()
+        frame = kept[0]
+        print(sorted(frame.f_locals), frame.f_lineno, frame.f_back is sys._getframe(), frame.f_back.f_lineno)
+        return z + frame.f_locals["last"]
+
+    kept = []
+    assert graphs_of(f) >= 3
+
+
+def test_frame_of_the_program_as_result():
+    def f(x):
+        y = x + 1
+        frame = sys._getframe()
+        y = y * 2
+        print(frame is sys._getframe(), sorted(frame.f_locals))
+        z = y + 3
+        return z, frame
+
+    compiled = pellucid.compile(f, backend="eager")
+    for _ in range(2):
+        with redirect_stdout(io.StringIO()):
+            (want, theirs), (got, mine) = f(X), compiled(X)
+        assert torch.equal(got, want)
+        assert list(mine.f_locals) == list(theirs.f_locals)
+        assert mine.f_lineno == theirs.f_lineno and mine.f_back is theirs.f_back is sys._getframe()
+        assert mine.f_locals["frame"] is mine and torch.equal(mine.f_locals["z"], want)
+
+
+def test_locals_is_the_same_dict():
+    def f(x):
+        a = x + 1
+        names = locals()
+        names["extra"] = 1
+        b = a * 2
+        print("break")
+        c = b + 1
+        again = locals()
+        return again is names, sorted(names), c
+
+    assert graphs_of(f) == 3
 
 
 # ---- stopped everywhere

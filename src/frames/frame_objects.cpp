@@ -123,6 +123,16 @@ void rest(_PyInterpreterFrame* frame) noexcept {
   Py_DECREF(object);
 }
 
+bool is_wanted(PyObject* resting) noexcept {
+  return Py_REFCNT(resting) > 1 || own_data(as_frame(resting))->f_locals != nullptr;
+}
+
+bool is_hidden(const PyCodeObject* code) noexcept { return code->_co_firsttraceable > Py_SIZE(code); }
+
+void keep_locals_of_running(const _PyInterpreterFrame* frame) noexcept {
+  if (frame->f_locals != nullptr && !is_hidden(frame->f_code)) PyEval_GetFrame();  // makes it
+}
+
 PyObject* frame_maker() {
   static PyObject* const function = py::take(PyCFunction_New(&kMake, nullptr)).release();
   return function;

@@ -28,11 +28,17 @@ ClosedFrame closed_frame(PyObject* object);
 // ---- of open frames (replace.cpp)
 void adopt(_PyInterpreterFrame* frame, PyObject* object) noexcept;
 void rest(_PyInterpreterFrame* frame) noexcept;  // it stands alone
+// Somebody else has it, or the dict of locals() that it keeps for the frame.
+bool is_wanted(PyObject* resting) noexcept;
+// While `frame` is the one that runs: what locals() gave lives as long as the frame, in its frame object.
+void keep_locals_of_running(const _PyInterpreterFrame* frame) noexcept;
+// Whether the frames of this code are left out of what the program sees (trace::hide_code).
+bool is_hidden(const PyCodeObject* code) noexcept;
 
 // ---- functions for emitted code; borrowed, alive for good
-PyObject* frame_maker();   // (code, globals)
-PyObject* frame_closer();  // (frame, lasti, fast, back): `fast` a tuple, unbound slots hold empty_slot(); back: a
-                           // frame, None, or region_caller()
+PyObject* frame_maker();     // (code, globals)
+PyObject* frame_closer();    // (frame, lasti, fast, back): `fast` a tuple, unbound slots hold empty_slot(); back: a
+                             // frame, None, or region_caller()
 PyObject* region_caller();   // the frame that called the region
 PyObject* context_linker();  // (exception): what the region's caller handles is its __context__
 

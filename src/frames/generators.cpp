@@ -25,10 +25,6 @@ bool has_started(PyObject* generator) noexcept {
   return reinterpret_cast<PyGenObject*>(generator)->gi_frame_state != FRAME_CREATED;
 }
 
-// Code whose frames nobody sees (trace::hide_code). Frames of generators count as begun whatever they run, unless they
-// look like those of calls.
-bool is_hidden(const PyCodeObject* code) noexcept { return code->_co_firsttraceable > Py_SIZE(code); }
-
 // The generator function's own prologue makes the frame: it needs some value for each argument.
 PyObject* make(PyObject*, PyObject* function) {
   auto* code = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(function)->func_code);
@@ -41,6 +37,7 @@ PyObject* make(PyObject*, PyObject* function) {
           PyTuple_GetSlice(code->co_localsplusnames, code->co_argcount, code->co_argcount + code->co_kwonlyargcount));
     }
     auto generator = py::take(PyObject_Vectorcall(function, nothing.data(), positional, names.get()));
+    // Frames of generators count as begun whatever they run, unless they look like those of calls.
     if (is_hidden(code)) frame_of(generator.get())->owner = FRAME_OWNED_BY_THREAD;
     return generator;
   });

@@ -47,7 +47,7 @@ PyObject* generator_maker();   // (function) -> a generator that did not start, 
 PyObject* generator_filler();  // (generator, started, next, fast, stack, handled, frame): fast (co_nlocalsplus) and
                                // stack are tuples, unbound slots hold empty_slot(); handled: an exception or None;
                                // frame: the frame object or None
-PyObject* generator_ender();  // (generator): its body is over
+PyObject* generator_ender();   // (generator): its body is over
 PyObject* empty_slot();
 
 }  // namespace pellucid::frames

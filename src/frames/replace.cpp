@@ -1,5 +1,6 @@
 #include "frames/replace.h"
 
+#include "bytecode/exception_table.h"
 #include "frames/frame_objects.h"
 #include "frames/generators.h"
 #include "frames/real_step.h"
@@ -117,21 +118,6 @@ class Linked {
   _PyInterpreterFrame* frame_;
 };
 
-// Of the frame object of a frame that goes on as `open` it is known that tracebacks have it.
-bool is_kept(const _PyInterpreterFrame* frame, const OpenFrame& open) noexcept {
-  return !open.frame_object && frame->frame_obj != nullptr && Py_REFCNT(frame->frame_obj) > 1;
-}
-
-// Whether user code kept the frame object of this frame of the state or of one outside of it.
-bool any_kept(const _PyInterpreterFrame* frame, const State& state, std::size_t at) noexcept {
-  bool kept = is_kept(frame, state.frames[at]);
-  while (!kept && at-- > 0) {
-    frame = frame->previous;
-    kept = is_kept(frame, state.frames[at]);
-  }
-  return kept;
-}
-
 // The values are the state's again; what is left of the frame is empty.
 void take_values(_PyInterpreterFrame* frame, OpenFrame& open, PyObject* const* top, const Session& session) {
   const auto take = [](PyObject*& slot) { return py::Owned<>::steal(std::exchange(slot, nullptr)); };
@@ -144,7 +130,11 @@ void take_values(_PyInterpreterFrame* frame, OpenFrame& open, PyObject* const* t
   for (const std::size_t at : session.saved_at[here]) {
     if (at < open.stack.size()) open.stack[at] = py::Owned<>::share(callers_exception());
   }
-  if (open.frame_object) rest(frame);
+  if (!open.frame_object) open.frame_object = py::Owned<>::share(reinterpret_cast<PyObject*>(frame->frame_obj));
+  if (open.frame_object) {
+    rest(frame);
+    if (!is_wanted(open.frame_object.get())) open.frame_object = {};
+  }
   if (open.generator) open.handled = take_handled(open.generator.get());
 }
 
@@ -158,6 +148,32 @@ void read_back(_PyInterpreterFrame* frame, OpenFrame& open, PyObject* const* top
 PyObject* go_on(PyThreadState* tstate, _PyInterpreterFrame* frame, int next) noexcept {
   frame->prev_instr = unit(frame, next) - 1;
   return py::kDefaultEvalFrame(tstate, frame, 0);
+}
+
+// An exception that the instruction at `open.at` raised is on its way. Whether the frame handles it: then it stands at
+// its handler, as exception_unwind of ceval.c leaves it.
+bool catches(PyThreadState* tstate, _PyInterpreterFrame* frame, OpenFrame& open, const Session& session) {
+  if (!session.stepping) return false;
+  PyCodeObject* code = frame->f_code;
+  const auto handler = bytecode::handler_at(
+      {PyBytes_AS_STRING(code->co_exceptiontable), static_cast<std::size_t>(PyBytes_GET_SIZE(code->co_exceptiontable))},
+      open.at);
+  if (!handler) return false;
+  {
+    const Linked linked(tstate, frame, open.at);
+    if (!is_hidden(code)) PyTraceBack_Here(PyEval_GetFrame());
+    const int depth = static_cast<int>(open.fast.size()) + handler->depth;
+    while (frame->stacktop > depth) {
+      PyObject* value = std::exchange(frame->localsplus[--frame->stacktop], nullptr);
+      Py_XDECREF(value);
+    }
+  }
+  const auto push = [&](PyObject* value) { frame->localsplus[frame->stacktop++] = value; };
+  py::PythonError error;  // normalized, with its traceback
+  if (handler->lasti) push(py::take(PyLong_FromLong(open.at / 2)).release());
+  push(Py_NewRef(error.value()));
+  read_back(frame, open, frame->localsplus + frame->stacktop, handler->target, session);
+  return true;
 }
 
 // The frame's values are in the state again.
@@ -183,15 +199,14 @@ PyObject* run_innermost(PyThreadState* tstate, _PyInterpreterFrame* frame, Sessi
   const Rule rule = session.stepping ? rule_for(open.opcode, step) : nullptr;
   if (rule == nullptr) return go_on(tstate, frame, open.begin);
   bool done = false;
-  bool kept = false;
   {
     const Linked linked(tstate, frame, open.at);
     done = rule(step);
-    kept = done && any_kept(frame, *session.state, session.state->frames.size() - 1);
+    keep_locals_of_running(frame);
   }
   frame->stacktop = static_cast<int>(step.top - frame->localsplus);
-  if (!done) return py::kDefaultEvalFrame(tstate, frame, 1);
-  if (kept) return go_on(tstate, frame, step.next);
+  if (!done)
+    return catches(tstate, frame, open, session) ? leave(session, open) : py::kDefaultEvalFrame(tstate, frame, 1);
   read_back(frame, open, step.top, step.next, session);
   return leave(session, open);
 }
@@ -200,12 +215,11 @@ PyObject* run_outer(PyThreadState* tstate, _PyInterpreterFrame* frame, Session& 
   const std::size_t here = session.at;
   OpenFrame& open = session.state->frames[here];
   PyObject* result = nullptr;
-  bool kept = false;
   {
     const Linked linked(tstate, frame, open.at);
     ++session.at;
     result = enter_next(session);
-    kept = any_kept(frame, *session.state, here);
+    keep_locals_of_running(frame);
   }
   if (session.stepped) {
     take_values(frame, session.state->frames[here], frame->localsplus + frame->stacktop, session);
@@ -222,13 +236,13 @@ PyObject* run_outer(PyThreadState* tstate, _PyInterpreterFrame* frame, Session& 
   {
     const Linked linked(tstate, frame, open.at);
     settled = settle(step, session.state->frames[here + 1].then, result);
-    kept = kept || any_kept(frame, *session.state, here);
+    keep_locals_of_running(frame);
   }
   frame->stacktop = static_cast<int>(step.top - frame->localsplus);
-  if (!settled) return py::kDefaultEvalFrame(tstate, frame, 1);
-  if (!session.stepping || kept) return go_on(tstate, frame, step.next);
+  if (settled && !session.stepping) return go_on(tstate, frame, step.next);
+  if (!settled && !catches(tstate, frame, open, session)) return py::kDefaultEvalFrame(tstate, frame, 1);
   // The inner frames are done; from here on the program is a state again.
-  read_back(frame, open, step.top, step.next, session);
+  if (settled) read_back(frame, open, step.top, step.next, session);
   session.state->frames.resize(here + 1);
   return leave(session, session.state->frames[here]);
 }
