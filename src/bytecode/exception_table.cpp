@@ -58,6 +58,13 @@ std::vector<ExceptionEntry> parse_exception_table(std::string_view bytes) {
   return entries;
 }
 
+std::optional<ExceptionEntry> handler_at(std::string_view table, int offset) {
+  for (const ExceptionEntry& entry : parse_exception_table(table)) {
+    if (entry.start <= offset && offset < entry.end) return entry;
+  }
+  return std::nullopt;
+}
+
 std::string emit_exception_table(const std::vector<ExceptionEntry>& entries) {
   std::string out;
   for (const ExceptionEntry& entry : entries) {

@@ -1,5 +1,6 @@
 // CPython 3.11's co_exceptiontable: ranges of code with the handler that takes their exceptions. Offsets are in bytes.
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,9 @@ struct ExceptionEntry {
   bool operator==(const ExceptionEntry&) const = default;
   int handler_depth() const noexcept { return depth + (lasti ? 1 : 0) + 1; }  // at the handler's first instruction
 };
+
+// The entry whose handler takes what the instruction at this offset raises: the first one that covers it.
+std::optional<ExceptionEntry> handler_at(std::string_view table, int offset);
 
 // Throws PythonError (ValueError) when the bytes are no exception table.
 std::vector<ExceptionEntry> parse_exception_table(std::string_view bytes);

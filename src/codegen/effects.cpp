@@ -308,6 +308,8 @@ void replay_one(Walker& walker, std::vector<Stmt>& out, const Effect& effect, Co
       return replay_cell(walker, out, effect);
     case Effect::Kind::SetAttr:
       return replay_attr(walker, out, effect);
+    case Effect::Kind::SetFrame:
+      return replay_frame(walker, out, effect);
     case Effect::Kind::SetGenerator:
       return replay_generator(walker, out, effect);
     case Effect::Kind::Advance:

@@ -19,12 +19,15 @@ std::vector<Expr> slots(Walker& walker, const std::vector<py::Owned<>>& values) 
 
 Stmt fill(Walker& walker, Expr target, const objects::TracedGenerator& generator) {
   const Frame& frame = *generator.frame;
+  const auto or_none = [&](const py::Owned<>& value) { return walker.ref(value ? value.get() : Py_None); };
+  const bool has_object = frame.frame_object && Py_REFCNT(frame.frame_object.get()) > 1;
   Stmt stmt{.kind = Stmt::Kind::Evaluate};
   stmt.value = Expr::call(frames::generator_filler(),
                           exprs(std::move(target), Expr::constant(generator.started ? Py_True : Py_False),
                                 Expr::constant(py::take(PyLong_FromLong(frame.next)).get()),
                                 Expr::list(Expr::Kind::Tuple, slots(walker, frame.fast)),
-                                Expr::list(Expr::Kind::Tuple, slots(walker, frame.stack))));
+                                Expr::list(Expr::Kind::Tuple, slots(walker, frame.stack)), or_none(frame.handled),
+                                has_object ? walker.ref(frame.frame_object.get()) : Expr::constant(Py_None)));
   return stmt;
 }
 
@@ -35,10 +38,6 @@ Stmt end(Expr target) {
 }
 
 PyObject* object_of(PyFunctionObject* function) { return reinterpret_cast<PyObject*>(function); }
-
-void refuse_handler(PyObject* object, const Frame& frame) {
-  if (frame.handled && frame.handled.get() != Py_None) cannot_reconstruct(object, "it handles an exception");
-}
 
 // Not asked of Frame::info, which went with the executor.
 bool is_polyfill(const Frame& frame) {
@@ -73,7 +72,6 @@ Recipe recipe_of_generator(Walker& walker, PyObject* object, const Expr& self) {
     return recipe;
   }
   const Frame& frame = *generator.frame;
-  refuse_handler(object, frame);
   if (is_polyfill(frame)) return recipe_of_hidden(walker, object, frame, generator.started);
   recipe.make = Expr::call(frames::generator_maker(), exprs(walker.ref(object_of(generator.function))));
   recipe.fill.push_back(fill(walker, self.copy(), generator));
@@ -85,7 +83,6 @@ void replay_generator(Walker& walker, std::vector<Stmt>& out, const objects::Eff
   PyObject* target = effect.target.get();
   if (now.running) return;  // its frame is one of the open ones
   if (now.frame != nullptr) {
-    refuse_handler(target, *now.frame);
     out.push_back(fill(walker, walker.ref(target), now));
   } else if (!frames::has_ended(target)) {
     out.push_back(end(walker.ref(target)));

@@ -264,12 +264,18 @@ const char* const* members_of(PyTypeObject* base) {
   return base->tp_basicsize == static_cast<Py_ssize_t>(sizeof(PyBaseExceptionObject)) ? kNone : nullptr;
 }
 
+// One that Python code raised: PyObject_GetAttr notes name and object in it on its way out.
+bool is_of_unknown_attribute(PyObject* object) {
+  const auto* error = reinterpret_cast<PyAttributeErrorObject*>(object);
+  return error->traceback != nullptr && error->traceback != Py_None && error->name == nullptr && error->obj == nullptr;
+}
+
 Recipe recipe_of_exception(Walker& walker, PyObject* object, PyTypeObject* base, const Expr& self) {
   auto* error = reinterpret_cast<PyBaseExceptionObject*>(object);
   const char* const* members = members_of(base);
   if (members == nullptr) cannot_reconstruct(object, "an exception with state of its own");
-  if (error->traceback != nullptr && error->traceback != Py_None)
-    cannot_reconstruct(object, "its traceback has frames that are not there");
+  if (base == reinterpret_cast<PyTypeObject*>(PyExc_AttributeError) && is_of_unknown_attribute(object))
+    cannot_reconstruct(object, "whoever read an attribute may have noted in it which");
   Recipe recipe;
   const auto set = [&](const char* name, PyObject* value) {
     recipe.fill.push_back(set_c_attr(object, self.copy(), py::interned(name).get(), walker.ref(value)));
@@ -281,6 +287,7 @@ Recipe recipe_of_exception(Walker& walker, PyObject* object, PyTypeObject* base,
   }
   if (error->cause != nullptr) set("__cause__", error->cause);  // also sets __suppress_context__
   if (error->context != nullptr) set("__context__", error->context);
+  add_raised(walker, object, self, recipe);
   if ((error->suppress_context != 0) != (error->cause != nullptr))
     set("__suppress_context__", error->suppress_context != 0 ? Py_True : Py_False);
   return recipe;
@@ -295,6 +302,7 @@ Row row_of_exact(PyTypeObject* type) {
         {&PyCell_Type, recipe_of_cell},           {&PySlice_Type, recipe_of_slice},
         {&PyByteArray_Type, recipe_of_bytearray}, {&PyFunction_Type, recipe_of_function},
         {partial_type(), recipe_of_partial},      {objects::generator_type(), recipe_of_generator},
+        {&PyFrame_Type, recipe_of_frame},         {&PyTraceBack_Type, recipe_of_traceback},
     };
     for (PyTypeObject* type : iterator_types()) rows->emplace(type, recipe_of_iterator);
     return rows;

@@ -76,6 +76,7 @@ bool Walker::tells_an_id(PyObject* object) const {
 
 Expr Walker::ref(PyObject* object) {
   if (is_singleton(object)) return Expr::constant(object);
+  if (object == frames::callers_exception()) return Expr::constant(object);
   if (PyObject* method = real_method(object)) return Expr::constant(method);
   if (const Source* source = source_of(object)) return Expr::of(source);
   if (auto found = capture_.node_of.find(object); found != capture_.node_of.end()) {

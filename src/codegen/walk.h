@@ -75,6 +75,11 @@ Expr advance(Walker& walker, Expr iterator, std::int64_t count, bool ends);  // 
 
 // `throw` of generators of the capture, looked up and not called yet: that of real ones. Else null.
 PyObject* real_method(PyObject* descriptor);
+Recipe recipe_of_frame(Walker& walker, PyObject* frame, const Expr& self);  // tracebacks.cpp, like the rest
+Recipe recipe_of_traceback(Walker& walker, PyObject* traceback, const Expr& self);
+void add_raised(Walker& walker, PyObject* exception, const Expr& self, Recipe& recipe);  // its traceback and context
+void replay_frame(Walker& walker, std::vector<Stmt>& out, const objects::Effect& effect);
+
 void replay_generator(Walker& walker, std::vector<Stmt>& out, const objects::Effect& effect);  // generators.cpp
 
 [[noreturn]] void cannot_reconstruct(PyObject* object, const char* why);

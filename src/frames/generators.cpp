@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "frames/frame_objects.h"
+
 #define Py_BUILD_CORE
 #include <internal/pycore_code.h>
 #include <internal/pycore_frame.h>
@@ -23,10 +25,6 @@ bool has_started(PyObject* generator) noexcept {
   return reinterpret_cast<PyGenObject*>(generator)->gi_frame_state != FRAME_CREATED;
 }
 
-// Code whose frames nobody sees (trace::hide_code). Frames of generators count as begun whatever they run, unless they
-// look like those of calls.
-bool is_hidden(const PyCodeObject* code) noexcept { return code->_co_firsttraceable > Py_SIZE(code); }
-
 // The generator function's own prologue makes the frame: it needs some value for each argument.
 PyObject* make(PyObject*, PyObject* function) {
   auto* code = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(function)->func_code);
@@ -39,6 +37,7 @@ PyObject* make(PyObject*, PyObject* function) {
           PyTuple_GetSlice(code->co_localsplusnames, code->co_argcount, code->co_argcount + code->co_kwonlyargcount));
     }
     auto generator = py::take(PyObject_Vectorcall(function, nothing.data(), positional, names.get()));
+    // Frames of generators count as begun whatever they run, unless they look like those of calls.
     if (is_hidden(code)) frame_of(generator.get())->owner = FRAME_OWNED_BY_THREAD;
     return generator;
   });
@@ -65,6 +64,8 @@ PyObject* fill(PyObject*, PyObject* const* args, Py_ssize_t) {
     frame->stacktop = static_cast<int>(slot);
     frame->prev_instr = _PyCode_CODE(frame->f_code) + next / 2 - 1;
     if (started) generator->gi_frame_state = FRAME_SUSPENDED;
+    set_handled(args[0], args[5] == Py_None ? py::Owned<>() : py::Owned<>::share(args[5]));
+    if (args[6] != Py_None) adopt(frame, args[6]);
     for (PyObject* value : dropped) Py_XDECREF(value);
     return py::Owned<>::share(Py_None);
   });
@@ -172,6 +173,17 @@ PyObject* resume_generator(PyObject* generator) noexcept {
       break;
   }
   return nullptr;
+}
+
+void set_handled(PyObject* generator, py::Owned<> exception) noexcept {
+  auto& slot = reinterpret_cast<PyGenObject*>(generator)->gi_exc_state.exc_value;
+  const auto before = py::Owned<>::steal(std::exchange(slot, exception.release()));
+}
+
+py::Owned<> take_handled(PyObject* generator) noexcept {
+  auto& slot = reinterpret_cast<PyGenObject*>(generator)->gi_exc_state.exc_value;
+  auto handled = py::Owned<>::steal(std::exchange(slot, nullptr));
+  return handled.get() == Py_None ? py::Owned<>() : std::move(handled);
 }
 
 void park_generator(PyObject* generator) noexcept {

@@ -34,6 +34,9 @@ bool is_frame_of(const void* interpreter_frame, PyObject* generator) noexcept;
 // Goes on in the body as the interpreter does, through the evaluator. A new reference; null with an error pending:
 // StopIteration when the body has returned.
 PyObject* resume_generator(PyObject* generator) noexcept;
+// The exception that it handles; empty: none.
+void set_handled(PyObject* generator, py::Owned<> exception) noexcept;
+py::Owned<> take_handled(PyObject* generator) noexcept;
 // What the frame held is elsewhere now. To gen_send_ex2 it has yielded; then, with rest_generator, it is one that did
 // not start: nothing of it runs should it die like this.
 void park_generator(PyObject* generator) noexcept;
@@ -41,8 +44,9 @@ void rest_generator(PyObject* generator) noexcept;
 
 // ---- written: functions for emitted code; borrowed, alive for good
 PyObject* generator_maker();   // (function) -> a generator that did not start, without the values of its frame
-PyObject* generator_filler();  // (generator, started, next, fast, stack): fast (co_nlocalsplus) and stack are tuples,
-                               // unbound slots hold empty_slot()
+PyObject* generator_filler();  // (generator, started, next, fast, stack, handled, frame): fast (co_nlocalsplus) and
+                               // stack are tuples, unbound slots hold empty_slot(); handled: an exception or None;
+                               // frame: the frame object or None
 PyObject* generator_ender();   // (generator): its body is over
 PyObject* empty_slot();
 

@@ -27,6 +27,11 @@ bool import_from(Step& step) noexcept;
 bool load_build_class(Step& step) noexcept;
 bool before_with(Step& step) noexcept;
 
+// real_raise.cpp
+bool raise_varargs(Step& step) noexcept;
+bool with_except_start(Step& step) noexcept;
+bool send(Step& step) noexcept;
+
 // real_match.cpp
 bool get_len(Step& step) noexcept;
 bool match_keys(Step& step) noexcept;

@@ -190,6 +190,10 @@ Rule more_rules_for(int opcode) noexcept {
       return load_build_class;
     case Opcode::BEFORE_WITH:
       return before_with;
+    case Opcode::SEND:
+      return send;
+    case Opcode::WITH_EXCEPT_START:
+      return with_except_start;
     case Opcode::GET_LEN:
       return get_len;
     case Opcode::MATCH_KEYS:
@@ -243,6 +247,8 @@ Rule rule_for(int opcode, Step& step) noexcept {
       return get_iter;
     case Opcode::FOR_ITER:
       return for_iter;
+    case Opcode::RAISE_VARARGS:
+      return step.arg == 0 ? nullptr : raise_varargs;
     case Opcode::UNARY_POSITIVE:
       return unary<PyNumber_Positive>;
     case Opcode::UNARY_NEGATIVE:

@@ -1,5 +1,7 @@
 #include "frames/replace.h"
 
+#include "bytecode/exception_table.h"
+#include "frames/frame_objects.h"
 #include "frames/generators.h"
 #include "frames/real_step.h"
 #include "frames/settle.h"
@@ -22,9 +24,11 @@ struct Session {
   State* state;
   std::size_t at = 0;  // the frame that is made next
   bool stepping = false;
-  py::PythonError* raises = nullptr;  // instead of running the innermost frame's next instruction
-  bool collects = false;              // the collector was on
-  bool stepped = false;               // the state is one instruction further, the frames are gone
+  py::PythonError* raises = nullptr;               // instead of running the innermost frame's next instruction
+  bool collects = false;                           // the collector was on
+  bool stepped = false;                            // the state is one instruction further, the frames are gone
+  py::Owned<> before;                              // what the program's caller handles: an exception or None
+  std::vector<std::vector<std::size_t>> saved_at;  // where it lies on the frames' stacks
 };
 
 thread_local Session* pending = nullptr;
@@ -72,13 +76,22 @@ bool is_expected(const _PyInterpreterFrame* frame, const OpenFrame& open) noexce
 }
 
 // The values are the frame's from now on: what the program drops is gone when it drops it.
-void fill(_PyInterpreterFrame* frame, OpenFrame& open) {
+void fill(_PyInterpreterFrame* frame, OpenFrame& open, Session& session) {
   // What a generator from outside held when a region went on with it, too.
   const std::vector<PyObject*> dropped(frame->localsplus, frame->localsplus + frame->stacktop);
   std::size_t slot = 0;
   for (auto& value : open.fast) frame->localsplus[slot++] = value.release();
-  for (auto& value : open.stack) frame->localsplus[slot++] = value.release();
+  auto& saved_at = session.saved_at.emplace_back();
+  for (auto& value : open.stack) {
+    if (value.get() == callers_exception()) {
+      saved_at.push_back(slot - open.fast.size());
+      value = session.before.copy();
+    }
+    frame->localsplus[slot++] = value.release();
+  }
   frame->stacktop = static_cast<int>(slot);
+  if (open.frame_object) adopt(frame, open.frame_object.get());
+  if (open.generator) set_handled(open.generator.get(), std::move(open.handled));
   for (PyObject* value : dropped) Py_XDECREF(value);
 }
 
@@ -105,29 +118,28 @@ class Linked {
   _PyInterpreterFrame* frame_;
 };
 
-bool is_kept(const _PyInterpreterFrame* frame) noexcept {
-  return frame->frame_obj != nullptr && Py_REFCNT(frame->frame_obj) > 1;
-}
-
-// Whether user code kept the frame object of this frame or of one of the `count` outer ones.
-bool any_kept(const _PyInterpreterFrame* frame, std::size_t count) noexcept {
-  bool kept = is_kept(frame);
-  for (; !kept && count > 0; --count) {
-    frame = frame->previous;
-    kept = is_kept(frame);
-  }
-  return kept;
-}
-
-void take_values(_PyInterpreterFrame* frame, OpenFrame& open, PyObject* const* top) {
+// The values are the state's again; what is left of the frame is empty.
+void take_values(_PyInterpreterFrame* frame, OpenFrame& open, PyObject* const* top, const Session& session) {
+  const auto take = [](PyObject*& slot) { return py::Owned<>::steal(std::exchange(slot, nullptr)); };
   std::size_t slot = 0;
-  for (auto& value : open.fast) value = py::Owned<>::share(frame->localsplus[slot++]);
+  for (auto& value : open.fast) value = take(frame->localsplus[slot++]);
   open.stack.clear();
-  for (PyObject** at = frame->localsplus + slot; at != top; ++at) open.stack.push_back(py::Owned<>::share(*at));
+  for (PyObject** at = frame->localsplus + slot; at != top; ++at) open.stack.push_back(take(*at));
+  frame->stacktop = static_cast<int>(slot);
+  const auto here = static_cast<std::size_t>(&open - session.state->frames.data());
+  for (const std::size_t at : session.saved_at[here]) {
+    if (at < open.stack.size()) open.stack[at] = py::Owned<>::share(callers_exception());
+  }
+  if (!open.frame_object) open.frame_object = py::Owned<>::share(reinterpret_cast<PyObject*>(frame->frame_obj));
+  if (open.frame_object) {
+    rest(frame);
+    if (!is_wanted(open.frame_object.get())) open.frame_object = {};
+  }
+  if (open.generator) open.handled = take_handled(open.generator.get());
 }
 
-void read_back(_PyInterpreterFrame* frame, OpenFrame& open, PyObject* const* top, int next) {
-  take_values(frame, open, top);
+void read_back(_PyInterpreterFrame* frame, OpenFrame& open, PyObject* const* top, int next, const Session& session) {
+  take_values(frame, open, top, session);
   open.at = open.begin = open.next = next;
   open.opcode = open.arg = 0;
   open.kwnames = {};
@@ -136,6 +148,32 @@ void read_back(_PyInterpreterFrame* frame, OpenFrame& open, PyObject* const* top
 PyObject* go_on(PyThreadState* tstate, _PyInterpreterFrame* frame, int next) noexcept {
   frame->prev_instr = unit(frame, next) - 1;
   return py::kDefaultEvalFrame(tstate, frame, 0);
+}
+
+// An exception that the instruction at `open.at` raised is on its way. Whether the frame handles it: then it stands at
+// its handler, as exception_unwind of ceval.c leaves it.
+bool catches(PyThreadState* tstate, _PyInterpreterFrame* frame, OpenFrame& open, const Session& session) {
+  if (!session.stepping) return false;
+  PyCodeObject* code = frame->f_code;
+  const auto handler = bytecode::handler_at(
+      {PyBytes_AS_STRING(code->co_exceptiontable), static_cast<std::size_t>(PyBytes_GET_SIZE(code->co_exceptiontable))},
+      open.at);
+  if (!handler) return false;
+  {
+    const Linked linked(tstate, frame, open.at);
+    if (!is_hidden(code)) PyTraceBack_Here(PyEval_GetFrame());
+    const int depth = static_cast<int>(open.fast.size()) + handler->depth;
+    while (frame->stacktop > depth) {
+      PyObject* value = std::exchange(frame->localsplus[--frame->stacktop], nullptr);
+      Py_XDECREF(value);
+    }
+  }
+  const auto push = [&](PyObject* value) { frame->localsplus[frame->stacktop++] = value; };
+  py::PythonError error;  // normalized, with its traceback
+  if (handler->lasti) push(py::take(PyLong_FromLong(open.at / 2)).release());
+  push(Py_NewRef(error.value()));
+  read_back(frame, open, frame->localsplus + frame->stacktop, handler->target, session);
+  return true;
 }
 
 // The frame's values are in the state again.
@@ -161,16 +199,15 @@ PyObject* run_innermost(PyThreadState* tstate, _PyInterpreterFrame* frame, Sessi
   const Rule rule = session.stepping ? rule_for(open.opcode, step) : nullptr;
   if (rule == nullptr) return go_on(tstate, frame, open.begin);
   bool done = false;
-  bool kept = false;
   {
     const Linked linked(tstate, frame, open.at);
     done = rule(step);
-    kept = done && any_kept(frame, session.state->frames.size() - 1);
+    keep_locals_of_running(frame);
   }
   frame->stacktop = static_cast<int>(step.top - frame->localsplus);
-  if (!done) return py::kDefaultEvalFrame(tstate, frame, 1);
-  if (kept) return go_on(tstate, frame, step.next);
-  read_back(frame, open, step.top, step.next);
+  if (!done)
+    return catches(tstate, frame, open, session) ? leave(session, open) : py::kDefaultEvalFrame(tstate, frame, 1);
+  read_back(frame, open, step.top, step.next, session);
   return leave(session, open);
 }
 
@@ -178,15 +215,14 @@ PyObject* run_outer(PyThreadState* tstate, _PyInterpreterFrame* frame, Session& 
   const std::size_t here = session.at;
   OpenFrame& open = session.state->frames[here];
   PyObject* result = nullptr;
-  bool kept = false;
   {
     const Linked linked(tstate, frame, open.at);
     ++session.at;
     result = enter_next(session);
-    kept = any_kept(frame, here);
+    keep_locals_of_running(frame);
   }
   if (session.stepped) {
-    take_values(frame, session.state->frames[here], frame->localsplus + frame->stacktop);
+    take_values(frame, session.state->frames[here], frame->localsplus + frame->stacktop, session);
     Py_DECREF(result);
     return leave(session, session.state->frames[here]);
   }
@@ -200,13 +236,13 @@ PyObject* run_outer(PyThreadState* tstate, _PyInterpreterFrame* frame, Session& 
   {
     const Linked linked(tstate, frame, open.at);
     settled = settle(step, session.state->frames[here + 1].then, result);
-    kept = kept || any_kept(frame, here);
+    keep_locals_of_running(frame);
   }
   frame->stacktop = static_cast<int>(step.top - frame->localsplus);
-  if (!settled) return py::kDefaultEvalFrame(tstate, frame, 1);
-  if (!session.stepping || kept) return go_on(tstate, frame, step.next);
+  if (settled && !session.stepping) return go_on(tstate, frame, step.next);
+  if (!settled && !catches(tstate, frame, open, session)) return py::kDefaultEvalFrame(tstate, frame, 1);
   // The inner frames are done; from here on the program is a state again.
-  read_back(frame, open, step.top, step.next);
+  if (settled) read_back(frame, open, step.top, step.next, session);
   session.state->frames.resize(here + 1);
   return leave(session, session.state->frames[here]);
 }
@@ -218,7 +254,7 @@ PyObject* fill_hook(PyThreadState* tstate, _PyInterpreterFrame* frame, int throw
   }
   started(*session);
   try {
-    fill(frame, session->state->frames[session->at]);
+    fill(frame, session->state->frames[session->at], *session);
     if (session->at + 1 == session->state->frames.size()) return run_innermost(tstate, frame, *session);
     return run_outer(tstate, frame, *session);
   } catch (...) {
@@ -242,20 +278,59 @@ bool has_rule(const State& state) {
   return rule_for(open.opcode, step) != nullptr;
 }
 
+namespace {
+
+// While the frames are open, the thread handles what the outermost one does.
+class Handling {
+ public:
+  explicit Handling(Session& session) noexcept : slot_(PyThreadState_Get()->exc_info->exc_value) {
+    session.before = py::Owned<>::share(slot_ == nullptr ? Py_None : slot_);
+    before_ = session.before.copy();
+    py::Owned<>& handled = session.state->frames.front().handled;
+    if (handled) put(std::move(handled));
+  }
+  ~Handling() {
+    if (slot_ != before_.get()) put(std::move(before_));
+  }
+  Handling(const Handling&) = delete;
+  Handling& operator=(const Handling&) = delete;
+
+  py::Owned<> now() const noexcept {
+    return slot_ == before_.get() || slot_ == Py_None ? py::Owned<>() : py::Owned<>::share(slot_);
+  }
+
+ private:
+  void put(py::Owned<> exception) noexcept {
+    const auto old = py::Owned<>::steal(std::exchange(slot_, exception.release()));
+  }
+
+  PyObject*& slot_;
+  py::Owned<> before_;
+};
+
+PyObject* run(Session& session) noexcept {
+  const Handling handling(session);
+  PyObject* result = enter_next(session);
+  if (session.stepped) session.state->frames.front().handled = handling.now();
+  return result;
+}
+
+}  // namespace
+
 PyObject* finish(State state) noexcept {
   Session session{.state = &state};
-  return enter_next(session);
+  return run(session);
 }
 
 PyObject* finish_raising(State state, py::PythonError error) noexcept {
   Session session{.state = &state, .raises = &error};
-  return enter_next(session);
+  return run(session);
 }
 
 Outcome step(State state) noexcept {
   Outcome outcome;
   Session session{.state = &state, .stepping = true};
-  outcome.result = enter_next(session);
+  outcome.result = run(session);
   outcome.finished = !session.stepped;
   if (session.stepped) {
     Py_CLEAR(outcome.result);

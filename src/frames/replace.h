@@ -22,8 +22,8 @@ struct Outcome {
 bool has_rule(const State& state);
 
 // Runs the innermost frame's instruction for real, all frames linked as they would be: what looks at the stack sees
-// them, an exception goes to whichever frame handles it. The interpreter finishes the program instead when the
-// instruction raises, when there is no rule for it (real_step.cpp), or when somebody kept one of the frame objects.
+// them. When it raises, the frame that handles the exception is the innermost one, at its handler. Without a rule for
+// the instruction (real_step.cpp) the interpreter finishes the innermost frame, and the one outside of it goes on.
 Outcome step(State state) noexcept;
 
 }  // namespace pellucid::frames

@@ -29,6 +29,12 @@ py::Owned<PyFunctionObject> with_code(PyFunctionObject* function, PyCodeObject* 
 
 }  // namespace
 
+PyObject* callers_exception() {
+  static PyObject* const marker =
+      py::take(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type))).release();
+  return marker;
+}
+
 std::vector<PyObject*> values_of(const State& state) {
   std::vector<PyObject*> values;
   const auto add = [&](const py::Owned<>& slot) {
@@ -36,7 +42,7 @@ std::vector<PyObject*> values_of(const State& state) {
   };
   for (const OpenFrame& frame : state.frames) {
     values.push_back(frame.function.object());
-    add(frame.generator);
+    for (const auto* part : {&frame.generator, &frame.handled, &frame.frame_object}) add(*part);
     for (const auto& slot : frame.fast) add(slot);
     for (const auto& slot : frame.stack) add(slot);
     for (const Wait& wait : frame.then) {
@@ -56,6 +62,8 @@ std::vector<std::string> value_names(const State& state) {
     };
     names.push_back(prefix + "<function>");
     add(frame.generator, "<generator>");
+    add(frame.handled, "<handled>");
+    add(frame.frame_object, "<frame>");
     for (std::size_t slot = 0; slot < frame.fast.size(); ++slot) {
       PyObject* name = PyTuple_GET_ITEM(frame.code()->co_localsplusnames, static_cast<Py_ssize_t>(slot));
       add(frame.fast[slot], py::text_of(name));
@@ -85,7 +93,9 @@ Shape shape_of(const State& state) {
                             filled(frame.stack),
                             frame.kwnames.copy(),
                             {},
-                            static_cast<bool>(frame.generator)});
+                            static_cast<bool>(frame.generator),
+                            static_cast<bool>(frame.handled),
+                            static_cast<bool>(frame.frame_object)});
     for (const Wait& wait : frame.then) {
       shape.frames.back().then.push_back(
           {wait.kind,
@@ -113,6 +123,8 @@ State unpack(const Shape& shape, PyObject* values, PyFunctionObject* function) {
     frame.at = part.at, frame.begin = part.begin, frame.next = part.next;
     frame.opcode = part.opcode, frame.arg = part.arg;
     frame.generator = next(part.of_generator);
+    frame.handled = next(part.handles);
+    frame.frame_object = next(part.has_object);
     take(part.fast, frame.fast);
     take(part.stack, frame.stack);
     frame.kwnames = part.kwnames.copy();
@@ -138,7 +150,8 @@ std::vector<std::uint64_t> key_of(const State& state) {
   for (const OpenFrame& frame : state.frames) {
     key.push_back(bits(frame.function->func_code));
     key.push_back(bits(frame.function->func_globals));
-    key.push_back(static_cast<std::uint64_t>(frame.next) << 1 | (frame.generator ? 1 : 0));
+    key.push_back(static_cast<std::uint64_t>(frame.next) << 3 | (frame.generator ? 1 : 0) | (frame.handled ? 2 : 0) |
+                  (frame.frame_object ? 4 : 0));
     add_bits(key, frame.fast);
     add_bits(key, frame.stack);
     for (const Wait& wait : frame.then) {

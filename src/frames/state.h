@@ -23,6 +23,8 @@ struct OpenFrame {
   py::Owned<> kwnames;                   // of a CALL that is about to run
   std::vector<Wait> then;                // what the frame outside makes of this one's result; empty: it is pushed
   py::Owned<> generator;                 // whose body this frame is, running; empty: the frame is a call's
+  py::Owned<> handled;                   // the exception that it handles, of the outermost frame and of generators
+  py::Owned<> frame_object;              // what tracebacks have of it; empty: nobody does
 
   PyCodeObject* code() const noexcept { return reinterpret_cast<PyCodeObject*>(function->func_code); }
 };
@@ -45,14 +47,17 @@ struct Shape {
       std::vector<bool> filled;  // a, b, c
     };
     std::vector<Waiting> then;
-    bool of_generator;
+    bool of_generator, handles, has_object;
   };
   std::vector<Frame> frames;
   bool at_will = false;  // nothing is in the way of the next instruction: a region could begin with it
 };
 
-// The values of a state in one row: of each frame its function, its generator, then the filled slots of fast, stack and
-// `then`. Borrowed.
+// Stands on the stack of a handler for the exception that was handled before: by whoever called the program.
+PyObject* callers_exception();
+
+// The values of a state in one row: of each frame its function, its generator, what it handles, its frame object, then
+// the filled slots of fast, stack and `then`. Borrowed.
 std::vector<PyObject*> values_of(const State& state);
 // Names for them, for messages: "x", "stack_0", "f1_x" (frame 1), "f1_then_0_a", "<function>".
 std::vector<std::string> value_names(const State& state);

@@ -24,10 +24,9 @@ Result exc_info(Tracer& t, PyObject* f, Args args, Continuation then) {
   PyObject* handled = handled_now(t, f);
   if (handled == Py_None)
     return t.settle(std::move(then), Result::of(py::take(PyTuple_Pack(3, Py_None, Py_None, Py_None))));
-  auto traceback = py::Owned<>::steal(PyException_GetTraceback(handled));
-  return t.settle(
-      std::move(then),
-      Result::of(py::take(PyTuple_Pack(3, Py_TYPE(handled), handled, traceback ? traceback.get() : Py_None))));
+  const Result traceback = t.getattr(handled, objects::names().__traceback__);
+  return t.settle(std::move(then),
+                  Result::of(py::take(PyTuple_Pack(3, Py_TYPE(handled), handled, traceback.value.get()))));
 }
 Result exception(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!args.values.empty()) return run_native(t, f, args, std::move(then));
@@ -40,11 +39,17 @@ Result gettrace(Tracer& t, PyObject* f, Args args, Continuation then) {
   return t.settle(std::move(then), Result::none());
 }
 
-// The frames of a traceback that the region made have ended, and nobody can look into them.
+// Real frames that are still open would refuse, which is ignored; ours hold nothing yet.
+void clear_frames_of(PyObject* traceback) {
+  for (auto* at = reinterpret_cast<PyTracebackObject*>(traceback); at != nullptr; at = at->tb_next)
+    const auto done = py::take(PyObject_CallMethod(reinterpret_cast<PyObject*>(at->tb_frame), "clear", nullptr));
+}
+
 Result clear_frames(Tracer& t, PyObject* f, Args args, Continuation then) {
   const bool ours = args.values.size() == 1 &&
                     (args.values[0] == Py_None || (PyTraceBack_Check(args.values[0]) && !t.is_outside(args.values[0])));
   if (!ours) t.unsupported(Reason::StackInspection, {{"callee", py::repr_of(f)}});
+  if (args.values[0] != Py_None) clear_frames_of(args.values[0]);
   return t.settle(std::move(then), Result::none());
 }
 

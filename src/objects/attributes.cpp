@@ -134,6 +134,8 @@ void Tracer::guard_not_handling(const std::string& reader) {
 }
 
 Result Tracer::native_attribute(PyObject* object, PyObject* name) {
+  if (PyFrame_Check(object))  // what an open frame holds is on our stack
+    unsupported(Reason::StackInspection, {{"callee", "'" + py::text_of(name) + "' of a frame"}});
   if (!is_outside(object)) {
     const auto reader = [&] { return "'" + py::text_of(name) + "' of an exception"; };
     if (is_frame_of_traceback(object, name)) unsupported(Reason::StackInspection, {{"callee", reader()}});

@@ -31,6 +31,7 @@ struct Effect {
     SetCell,       // target.cell_contents = value (value empty: the cell becomes empty)
     SetAttr,       // setattr through object.__setattr__: name = value (value empty: delete); for slots and C-level
                    // attributes
+    SetFrame,      // target is the frame object of a frame that is over: like `value`, which capture has closed
     SetGenerator,  // target is a generator: suspended like `value`, a TracedGenerator
     Advance,       // target is an iterator: it takes `count` elements, and meets its end when `ends`
     Call,          // target(*args, **kwargs), result dropped: deferred logging (the callable may also stand in `value`)
@@ -68,6 +69,9 @@ struct Capture {
   // ids of objects that the region made: good as keys inside it, meaningless outside, so they must not leave.
   std::unordered_set<PyObject*> region_ids;
   std::unordered_set<PyObject*> made_classes;  // by the region: every call makes its own, so they must not leave
+  // Frame objects that capture made, for tracebacks: of frames that are open at the exit, of frames that are over.
+  std::unordered_set<PyObject*> open_frame_objects, closed_frame_objects;
+  PyObject* outermost_frame_object = nullptr;  // of the frame that the region's caller called
   std::vector<py::Owned<>> alive;              // keeps every key of these maps alive
   std::vector<std::string> notes;              // deferred decisions worth showing in explain
   std::int64_t instructions = 0;               // executed symbolically

@@ -174,6 +174,7 @@ void Tracer::add_effects() {
     effect.value = generators_.at(generator).copy();
     effects.push_back(std::move(effect));
   }
+  for (Effect& closed : closed_frames_) effects.push_back(std::move(closed));
   put_frozen_tensors();
   for (Effect& call : deferred_) effects.push_back(std::move(call));
   changes_until_now(capture_->effects, false);

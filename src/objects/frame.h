@@ -64,6 +64,7 @@ struct Frame {
   TracedGenerator* generator = nullptr;  // borrowed: set while this frame is the body of a generator
   py::Owned<> generator_ref;             // keeps the generator alive while it runs
   py::Owned<> handled;                   // exc_info->exc_value; used in the entry frame and in generator frames only
+  py::Owned<> frame_object;              // what tracebacks have of it; made when the first one needs it
   py::Owned<> module_type;               // when this frame is the call of an nn.Module
   std::string module_path, module_key;   // how the program named it; the same, told from earlier calls
   std::shared_ptr<const graph::CallSite> site;  // cache of the call site at `site_at`

@@ -295,7 +295,8 @@ class Tracer {
   std::vector<PyObject*> order_of_iterators_;
   std::unordered_map<PyObject*, std::vector<py::Owned<>>> iterator_parts_;
   std::vector<std::pair<PyObject*, py::Owned<>>> set_iterators_;
-  std::int64_t took_all_at_ = -1;  // the instruction that took all elements of one at once
+  std::int64_t took_all_at_ = -1;      // the instruction that took all elements of one at once
+  std::vector<Effect> closed_frames_;  // of frame objects from outside
   std::vector<Effect> deferred_;
   // A tensor that a deferred call gets. When the region writes into it later, the call gets a copy made before.
   struct LateTensor {

@@ -1,5 +1,4 @@
-// Traceback entries of exceptions raised while a region is captured. Their frames know code, globals and place, but
-// have no locals and no caller, so they must not leave the region.
+// Traceback entries of exceptions raised while a region is captured.
 #pragma once
 #include <Python.h>
 
@@ -7,7 +6,7 @@
 
 namespace pellucid::py {
 
-// As PyTraceBack_Here for a frame at byte offset `lasti`.
-void add_traceback(PyObject* exception, PyCodeObject* code, PyObject* globals, int lasti);
+// As PyTraceBack_Here for the frame of this frame object, at byte offset `lasti` of its code.
+void add_traceback(PyObject* exception, PyObject* frame, PyCodeObject* code, int lasti);
 
 }  // namespace pellucid::py

@@ -67,7 +67,8 @@ py::Owned<> Executor::run(const frames::State& state) {
   };
   const auto meet = [&](PyObject* value) {
     refuse_finalizer(value);
-    saw(value, next_source());
+    const source::Source* source = next_source();
+    if (value != frames::callers_exception()) saw(value, source);
     return py::Owned<>::share(value);
   };
   for (const frames::OpenFrame& open : state.frames) {
@@ -78,6 +79,8 @@ py::Owned<> Executor::run(const frames::State& state) {
     keep(open.function.object());
     capture().source_of.emplace(open.function.object(), next_source());
     if (open.generator) run_twin(meet(open.generator.get()));
+    if (open.handled) top_->handled = meet(open.handled.get());
+    if (open.frame_object) top_->frame_object = meet(open.frame_object.get());
     for (std::size_t slot = 0; slot < open.fast.size(); ++slot) {
       if (open.fast[slot]) top_->fast[slot] = meet(open.fast[slot].get());
     }
@@ -209,7 +212,7 @@ void Executor::know_ours(const Frame& frame, std::span<const frames::Wait> waiti
 bool Executor::can_be_told() const {
   if (exception || thrown_ || !runs_ || torn_ || !objects::abandoned().empty()) return false;
   for (const Frame* frame = top_.get(); frame != nullptr; frame = frame->back.get()) {
-    if (!can_be_real(*frame) || (frame->handled && frame->handled.get() != Py_None)) return false;
+    if (!can_be_real(*frame)) return false;
     if (frame->names) return false;  // a class body
     if (frame->back && !can_wait(*frame->back, frame->then)) return false;
   }
@@ -225,6 +228,11 @@ bool Executor::open_frames(frames::State& state) {
     frames::OpenFrame& to = state.frames.emplace_back();
     to.function = frame.function.copy();
     to.generator = frame.generator_ref.copy();
+    if (frame.handled.get() != Py_None) to.handled = frame.handled.copy();
+    if (frame.frame_object && Py_REFCNT(frame.frame_object.get()) > 1) {
+      to.frame_object = frame.frame_object.copy();
+      capture().open_frame_objects.insert(frame.frame_object.get());
+    }
     decode(frame, to);
     if (&frame == top_.get()) {
       to.kwnames = frame.kwnames.copy();
@@ -276,6 +284,7 @@ Next Executor::deliver(Result result) {
 
 Next Executor::return_value(Frame& frame) {
   auto value = pop(frame);
+  close(frame);
   if (frame.generator != nullptr) {
     auto done = pop_frame();
     done->generator->running = false;

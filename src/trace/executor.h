@@ -28,7 +28,7 @@ class Executor final : public objects::Tracer {
   py::Owned<> run(PyFunctionObject* function, PyObject* const* locals);  // the entry's return value
   py::Owned<> run(const frames::State& state);
   // After a GraphBreak: the open frames, each at the start of its instruction, with the values of the capture. False
-  // when they cannot be handed over: a frame of ours among them, a generator, an exception being handled.
+  // when they cannot be handed over.
   bool open_frames(frames::State& state);
   void run_twin(py::Owned<> generator);       // the frame on top is the body of this one, from outside
   bool can_be_told() const;                   // whether that may succeed
@@ -65,8 +65,13 @@ class Executor final : public objects::Tracer {
   // ---- exceptions (unwind.cpp)
   bool unwind();                         // into a handler; false: the exception leaves the region
   PyObject* topmost_handled() override;  // what a bare `raise` raises; borrowed or null
-  void trace_back(const Frame& frame);   // the exception passes through this frame
-  py::Owned<>& handled_slot();           // exc_info->exc_value of the frame that runs
+  void trace_back(Frame& frame);         // the exception passes through this frame
+  PyObject* frame_object(Frame& frame);
+  void close(Frame& frame);        // it is over
+  py::Owned<>& handled_slot();     // exc_info->exc_value of the frame that runs
+  PyObject* handled_before_all();  // what PUSH_EXC_INFO pushes while nothing is handled
+  // Of an exception from outside that is raised again: the frames that it would leave are not to be in its traceback.
+  void refuse_to_leave(const Frame& frame, PyObject* exception);
   // `raise type from cause`, the call of the type having given `value`; a null cause: without `from`.
   Result raise_with_cause(PyObject* type, py::Owned<> value, PyObject* cause);
 

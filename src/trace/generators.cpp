@@ -141,6 +141,7 @@ Next Executor::yield_value(Frame& frame) {
   generator->running = false;
   Handler handler;
   generator->in_block = find_handler(*body->info, body->at, &handler);
+  if (body->frame_object) capture().open_frame_objects.insert(body->frame_object.get());
   generator->frame = body.release();
   return deliver(settle(std::move(then), Result::of(std::move(value))));
 }

@@ -1,5 +1,6 @@
 // The program's exceptions: raising, finding the handler, and what a waiting frame makes of a result or an exception.
 #include "bytecode/opcodes.h"
+#include "frames/frame_objects.h"
 #include "py/traceback.h"
 #include "trace/executor.h"
 
@@ -73,6 +74,20 @@ py::Owned<>& Executor::handled_slot() {
   return f->handled;
 }
 
+// Only generators begin with nothing: the program may have been called by a handler.
+PyObject* Executor::handled_before_all() {
+  Frame* f = top_.get();
+  while (f->generator == nullptr && f->back) f = f->back.get();
+  return f->generator != nullptr ? Py_None : frames::callers_exception();
+}
+
+void Executor::refuse_to_leave(const Frame& frame, PyObject* exception) {
+  Handler handler;
+  if (!is_outside(exception) || find_handler(*frame.info, frame.at, &handler)) return;
+  unsupported(Reason::UnsupportedProtocol,
+              {{"protocol", "raising an exception that existed before"}, {"type", Py_TYPE(exception)->tp_name}});
+}
+
 PyObject* Executor::topmost_handled() {
   for (Frame* f = top_.get(); f != nullptr; f = f->back.get()) {
     if ((f->generator != nullptr || !f->back) && f->handled && f->handled.get() != Py_None) return f->handled.get();
@@ -120,14 +135,43 @@ void chain(PyObject* exception, PyObject* context) {
 
 }  // namespace
 
-void Executor::trace_back(const Frame& frame) {
+namespace {
+int lasti_of(const Frame& frame) { return instruction_at(frame.info->units, frame.at).at; }
+}  // namespace
+
+void Executor::trace_back(Frame& frame) {
   if (frame.info->hidden) return;
   if (is_outside(exception.get())) {
     unsupported(Reason::UnsupportedMutation,
                 {{"target", std::string("the traceback of a ") + Py_TYPE(exception.get())->tp_name}});
   }
-  const int at = instruction_at(frame.info->units, frame.at).at;
-  py::add_traceback(exception.get(), frame.code, frame.globals, at);
+  py::add_traceback(exception.get(), frame_object(frame), frame.code, lasti_of(frame));
+}
+
+PyObject* Executor::frame_object(Frame& frame) {
+  if (!frame.frame_object) frame.frame_object = frames::new_frame_object(frame.code, frame.globals);
+  return frame.frame_object.get();
+}
+
+// Whoever has the frame object of a frame that is over finds in it what it held.
+void Executor::close(Frame& frame) {
+  if (!frame.frame_object || Py_REFCNT(frame.frame_object.get()) == 1) return;
+  Frame* caller = frame.generator != nullptr ? nullptr : frame.back.get();
+  while (caller != nullptr && caller->info->hidden) caller = caller->back.get();
+  PyObject* back = caller != nullptr ? frame_object(*caller) : nullptr;
+  PyObject* object = frame.frame_object.get();
+  if (!is_outside(object)) {
+    frames::close_frame_object(object, lasti_of(frame), frame.fast, back);
+    capture().closed_frame_objects.insert(object);
+    if (!frame.back) capture().outermost_frame_object = object;
+    return;
+  }
+  objects::Effect& effect = closed_frames_.emplace_back();
+  effect.kind = objects::Effect::Kind::SetFrame;
+  effect.target = frame.frame_object.copy();
+  effect.value = frames::new_frame_object(frame.code, frame.globals);
+  effect.ends = !frame.back;
+  frames::close_frame_object(effect.value.get(), lasti_of(frame), frame.fast, back);
 }
 
 bool Executor::unwind() {
@@ -147,6 +191,7 @@ bool Executor::unwind() {
       frame.next = handler.target;
       return true;
     }
+    if (frame.back) close(frame);
     if (frame.generator != nullptr) {
       auto done = pop_frame();
       done->generator->running = false;

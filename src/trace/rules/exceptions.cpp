@@ -26,6 +26,7 @@ Next do_RAISE_VARARGS(Executor& ex, Frame& f, int arg) {
       // One that the region's caller handles may be meant.
       throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "raise without an exception"}, {"type", "region"}});
     } else {
+      ex.refuse_to_leave(f, current);
       ex.exception = py::Owned<>::share(current);
     }
     return Next::Raise;
@@ -62,13 +63,15 @@ Next do_RAISE_VARARGS(Executor& ex, Frame& f, int arg) {
 Next do_PUSH_EXC_INFO(Executor& ex, Frame& f, int) {
   auto exception = pop(f);
   auto& slot = ex.handled_slot();
-  f.stack.push_back(slot ? slot.copy() : py::Owned<>::share(Py_None));
+  f.stack.push_back(slot ? slot.copy() : py::Owned<>::share(ex.handled_before_all()));
   slot = exception.copy();
   f.stack.push_back(std::move(exception));
   return Next::Go;
 }
 Next do_POP_EXCEPT(Executor& ex, Frame& f, int) {
-  ex.handled_slot() = pop(f);
+  auto before = pop(f);
+  if (before.get() == frames::callers_exception()) before = {};
+  ex.handled_slot() = std::move(before);
   return Next::Go;
 }
 Next do_RERAISE(Executor& ex, Frame& f, int arg) {
@@ -77,6 +80,7 @@ Next do_RERAISE(Executor& ex, Frame& f, int arg) {
     PyObject* lasti = peek(f, static_cast<std::size_t>(arg));
     if (!PyLong_Check(lasti)) throw GraphBreak(Reason::Internal, {{"detail", "RERAISE without lasti"}});
   }
+  ex.refuse_to_leave(f, peek(f, 0));
   ex.exception = pop(f);
   return Next::Raise;
 }
@@ -188,8 +192,8 @@ Next do_WITH_EXCEPT_START(Executor& ex, Frame& f, int) {
   auto exception = py::Owned<>::share(peek(f, 0));
   auto exit = py::Owned<>::share(peek(f, 3));
   auto* type = reinterpret_cast<PyObject*>(Py_TYPE(exception.get()));
-  auto traceback = py::Owned<>::steal(PyException_GetTraceback(exception.get()));
-  return push(f, ex.call3(exit.get(), type, exception.get(), traceback ? traceback.get() : Py_None));
+  Result traceback = ex.getattr(exception.get(), names().__traceback__);
+  return push(f, ex.call3(exit.get(), type, exception.get(), traceback.value.get()));
 }
 
 }  // namespace pellucid::trace
