@@ -37,8 +37,8 @@ py::Owned<> finish(Cache& root, frames::State state) {
   return py::take(frames::finish(std::move(state)));
 }
 
-// An exception that no second run would meet again (KeyboardInterrupt, say): raised where the region starts, for the
-// program's own handlers.
+// The pending exception is one that no second run would meet again (KeyboardInterrupt, Unsupported): raised where the
+// region starts, for the program's own handlers.
 py::Owned<> finish_raising(Cache& root, frames::State state) {
   const py::PythonError error;
   const InnerFunctions scope(root, nullptr);
@@ -77,7 +77,13 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
     if (cache == nullptr) return finish(root, std::move(state));
     const auto held = py::Owned<>::share(cache->object);
     const auto values = frames::values_of(state);
-    Entry* entry = entry_for(root, *cache, state, values);
+    Entry* entry = nullptr;
+    try {
+      entry = entry_for(root, *cache, state, values);
+    } catch (py::PythonError& error) {  // the program's `finally` and `with` blocks run
+      error.restore();
+      return finish_raising(root, std::move(state));
+    }
     if (entry == nullptr) return finish(root, std::move(state));
     const auto region = entry->region.copy();
     const auto next = entry->exit;
