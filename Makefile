@@ -8,6 +8,7 @@
 #   PYTHON=…      the interpreter (3.11)                         PYTEST_ARGS=…  for pytest, e.g. PYTEST_ARGS="-k bytecode"
 #   TORCH_ARGS=…  for the installation of torch, e.g. TORCH_ARGS="--index-url https://download.pytorch.org/whl/cpu"
 #   JOBS=…        parallel compilers (default: all cores)        BENCH_ARGS=…   for the bench
+#   FORCE_EVERY=… numbers for test-forced, e.g. FORCE_EVERY=2,5
 #   FUZZ_ARGS=…   for the fuzzer                                 CONFORMANCE_ARGS=…  for CPython's own tests, compiled
 
 PYTHON ?= python3.11
@@ -20,7 +21,7 @@ PIP := $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-che
 export PATH := $(abspath $(BIN)):$(PATH)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: demo test bench fuzz conformance lint format tidy asan build venv clean
+.PHONY: demo test test-forced bench fuzz conformance lint format tidy asan build venv clean
 .DELETE_ON_ERROR:
 
 demo: build $(STAMP)-models
@@ -28,6 +29,11 @@ demo: build $(STAMP)-models
 
 test: build $(STAMP)-test $(STAMP)-models
 	PELLUCID_UNIT=build/release/tests/pellucid_unit.so $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# Every test once more with regions that end after each so many instructions: tests/forced_breaks.py.
+FORCE_EVERY ?= 2,5,13
+test-forced: build $(STAMP)-test $(STAMP)-models
+	PELLUCID_UNIT=build/release/tests/pellucid_unit.so $(BIN)/python -m pytest -m "not slow" --force-break-every $(FORCE_EVERY) $(PYTEST_ARGS)
 
 bench: build $(STAMP)-test $(STAMP)-models
 	$(BIN)/python bench/run.py $(BENCH_ARGS)

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import enum
 
+import pellucid
 from pellucid import _core
 
 Capture = _core._codegen.Capture
@@ -11,6 +12,9 @@ Capture = _core._codegen.Capture
 
 class Fake:
     """Stands for a value that the graph gives."""
+
+
+pellucid.compile(lambda: None, backend="eager")()  # sets up the tables that codegen reads
 
 
 def f(x):

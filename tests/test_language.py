@@ -18,6 +18,7 @@ import operator
 
 import pytest
 import torch
+from language_common import is_constant
 
 import pellucid
 
@@ -63,6 +64,8 @@ def picture(value, seen=None):
         return ("tensor", value.dtype, value.requires_grad, tuple(value.shape), repr(value.tolist()))
     if isinstance(value, (int, float, str, bool, type(None), type, enum.Enum)) or callable(value):
         return (type(value).__name__, getattr(value, "__name__", repr(value)))
+    if is_constant(value):
+        return ("tuple", [picture(item, seen) for item in value])  # equal ones may be one object
     if id(value) in seen:
         return ("again", seen[id(value)])
     seen[id(value)] = len(seen)

@@ -246,6 +246,9 @@ total = 0
 
 
 def test_C12_globals():
+    global total
+    total = 0
+
     def add(x):
         global total
         total += 2

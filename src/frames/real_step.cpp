@@ -98,12 +98,15 @@ PyObject* name_of(const Step& step) noexcept { return PyTuple_GET_ITEM(step.code
 
 bool load_attr(Step& step) noexcept { return give(step, 1, PyObject_GetAttr(step.peek(0), name_of(step))); }
 
-// As a call of the bound attribute: NULL below it.
+// The function with the object behind it, or NULL with the bound attribute.
 bool load_method(Step& step) noexcept {
-  PyObject* found = PyObject_GetAttr(step.peek(0), name_of(step));
+  PyObject* object = step.peek(0);
+  PyObject* found = nullptr;
+  const bool unbound = _PyObject_GetMethod(object, name_of(step), &found) != 0;
   if (found == nullptr) return false;
-  step.replace(1, nullptr);
-  *step.top++ = found;
+  if (unbound) Py_INCREF(object);
+  step.replace(1, unbound ? found : nullptr);
+  *step.top++ = unbound ? object : found;
   return true;
 }
 

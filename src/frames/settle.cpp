@@ -1,6 +1,7 @@
 #include "frames/settle.h"
 
 #include "py/number_operator.h"
+#include "py/traceback.h"
 
 namespace pellucid::frames {
 namespace {
@@ -106,12 +107,21 @@ Settled send(Step& step, const Wait& wait, PyObject* value) noexcept {
   return gives(value);
 }
 
-Settled attribute_fallback(Step&, const Wait& wait, PyObject* value) noexcept {
+Settled names_attribute(Step&, const Wait& wait, PyObject* value) noexcept {
+  if (value != nullptr) return gives(value);
+  if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) return raised();
+  py::PythonError error;
+  py::name_attribute(error.value(), wait.a.get(), wait.b.get());
+  error.restore();
+  return raised();
+}
+
+Settled attribute_fallback(Step& step, const Wait& wait, PyObject* value) noexcept {
   if (value != nullptr) return gives(value);
   if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) return raised();
   PyErr_Clear();
   PyObject* arguments[] = {wait.a.get(), wait.b.get()};
-  return gives(PyObject_Vectorcall(wait.c.get(), arguments, 2, nullptr));
+  return names_attribute(step, wait, PyObject_Vectorcall(wait.c.get(), arguments, 2, nullptr));
 }
 
 Settled call_ex(Step&, const Wait& wait, PyObject* value) noexcept {
@@ -257,6 +267,8 @@ Row row_of(WaitKind kind) noexcept {
       return {raise};
     case WaitKind::Close:
       return {close, true};
+    case WaitKind::NamesAttribute:
+      return {names_attribute, true};
     case WaitKind::SetItemOn:
       return {set_item};
     default:

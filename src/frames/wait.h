@@ -37,6 +37,7 @@ enum class WaitKind : std::uint8_t {
   Raise,            // the value is an exception instance: raise it
   Close,            // close() of a generator: it must not yield, GeneratorExit and StopIteration end it; push None
   Finalize,         // the same for a generator that died: push nothing
+  NamesAttribute,   // on an AttributeError that does not say of what: `b` of `a`; otherwise push
   SetItemOn,        // store the value: a[b] = value, push `c` when given (defaultdict.__missing__)
 };
 

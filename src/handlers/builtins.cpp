@@ -297,6 +297,13 @@ Result zip(Tracer& t, PyObject* f, Args args, Continuation then) {
 }
 Result enumerate(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.values.size() > 2) return complain(t, f, args, std::move(then));
+  PyObject* start = args.size() == 2 ? args[1] : args.keyword("start");
+  if (start != nullptr && !PyLong_Check(start)) {  // looked at before the iterable
+    if (PyIndex_Check(start) != 0)
+      t.unsupported(Reason::UserDunder, {{"operation", "enumerate"}, {"callee", "__index__"}});
+    std::string text = std::string("'") + Py_TYPE(start)->tp_name + "' object cannot be interpreted as an integer";
+    return t.settle(std::move(then), t.raise(PyExc_TypeError, text));
+  }
   if (args.size() == 2) {
     if (closed(t, t.original(args[0])) && PyLong_Check(args[1])) {
       Result it = t.iterate(args[0]);

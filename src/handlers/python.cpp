@@ -306,11 +306,18 @@ Result gen_throw(Tracer& t, PyObject* f, Args args, Continuation then) {
   return t.call_polyfill("generator_throw", args.values, std::move(then));
 }
 
+// Whether BaseExceptionGroup takes it for what to look for.
+bool is_condition(PyObject* value) {
+  if (PyExceptionClass_Check(value)) return true;
+  if (!PyTuple_CheckExact(value)) return PyType_Check(value) == 0;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
+    if (!PyExceptionClass_Check(PyTuple_GET_ITEM(value, i))) return false;
+  }
+  return true;
+}
+
 Result group_part(Tracer& t, PyObject* f, Args args, const char* polyfill, Continuation then) {
-  const bool types = args.size() == 2 && (PyType_Check(args[1]) || PyTuple_Check(args[1]));
-  PyObject* derive = args.size() == 2 ? t.type_lookup(Py_TYPE(args[0]), "derive") : nullptr;
-  if (args.size() != 2 || (types && derive != nullptr && !PyFunction_Check(derive)))
-    return run_native(t, f, args, std::move(then));
+  if (args.size() != 2 || !is_condition(args[1])) return run_native(t, f, args, std::move(then));  // a TypeError
   return t.call_polyfill(polyfill, args.values, std::move(then));
 }
 Result group_split(Tracer& t, PyObject* f, Args args, Continuation then) {
@@ -321,6 +328,7 @@ Result group_subgroup(Tracer& t, PyObject* f, Args args, Continuation then) {
 }
 Result group_derive(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() != 2) return run_native(t, f, args, std::move(then));
+  t.getattr(args[0], py::interned("message").get());
   PyObject* values[] = {args[0], t.touch(t.original(args[1]))};
   return run_native(t, f, Args{values, nullptr}, std::move(then));
 }

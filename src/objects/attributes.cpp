@@ -190,6 +190,12 @@ Result Tracer::enum_attribute(PyObject* member, PyObject* name) {
   return Result::of(std::move(value));
 }
 
+// What the getter of `meta` raises is named as PyObject_GetAttr does.
+Continuation Tracer::named(PyObject* meta, PyObject* object, PyObject* name, Continuation then) {
+  if (!PyObject_TypeCheck(meta, &PyProperty_Type) && !has_python_get(meta)) return then;
+  return Continuation(C::NamesAttribute, object, name).before(std::move(then));
+}
+
 Result Tracer::bind(PyObject* meta, PyObject* object, PyObject* type, Continuation then) {
   PyTypeObject* kind = Py_TYPE(meta);
   if (kind->tp_descr_get == nullptr) return settle(std::move(then), Result::of(py::Owned<>::share(meta)));
@@ -270,19 +276,20 @@ Result Tracer::type_getattr(PyObject* type, PyObject* name, Continuation then) {
   auto* self = reinterpret_cast<PyTypeObject*>(type);
   if (meta != nullptr && is_data_descriptor(meta)) {
     if (Py_IS_TYPE(meta, &PyProperty_Type) || has_python_get(meta))
-      return bind(meta, type, reinterpret_cast<PyObject*>(metatype), std::move(then));
+      return bind(meta, type, reinterpret_cast<PyObject*>(metatype), named(meta, type, name, std::move(then)));
     if (name == names().__dict__)
       unsupported(Reason::UnsupportedProtocol, {{"protocol", "__dict__"}, {"type", "class"}});
     return settle(std::move(then), native_attribute(type, name));
   }
   if (PyObject* found = type_lookup(self, name)) {
-    return bind(found, nullptr, type, std::move(then));
+    return bind(found, nullptr, type, named(found, type, name, std::move(then)));
   }
-  if (meta != nullptr) return bind(meta, type, reinterpret_cast<PyObject*>(metatype), std::move(then));
+  if (meta != nullptr)
+    return bind(meta, type, reinterpret_cast<PyObject*>(metatype), named(meta, type, name, std::move(then)));
   if (PyObject* hook = py::type_lookup(metatype, names().__getattr__)) {
     if (PyFunction_Check(hook)) {
       saw_constant(hook);
-      return call2(hook, type, name, std::move(then));
+      return call2(hook, type, name, Continuation(C::NamesAttribute, type, name).before(std::move(then)));
     }
   }
   return settle(std::move(then), attribute_error(type, name));
@@ -301,7 +308,7 @@ Result Tracer::super_getattr(PyObject* super, PyObject* name, Continuation then)
   while (i < count && PyTuple_GET_ITEM(type->tp_mro, i) != this_class.get()) ++i;
   if (PyObject* found = mro_lookup(type, i + 1, name)) {
     PyObject* object = self.get() == self_class.get() ? nullptr : self.get();
-    return bind(found, object, self_class.get(), std::move(then));
+    return bind(found, object, self_class.get(), named(found, super, name, std::move(then)));
   }
   auto text = "'super' object has no attribute '" + py::text_of(name) + "'";
   return settle(std::move(then), raise(PyExc_AttributeError, text));
@@ -330,12 +337,13 @@ Result Tracer::generic_getattr(PyObject* object, PyObject* name, Continuation th
       }
       return settle(std::move(then), native_attribute(object, name));
     }
-    return bind(meta, object, reinterpret_cast<PyObject*>(type), std::move(then));
+    return bind(meta, object, reinterpret_cast<PyObject*>(type), named(meta, object, name, std::move(then)));
   }
   if (PyObject* value = instance_get(object, name)) {
     return settle(std::move(then), Result::of(py::Owned<>::share(value)));
   }
-  if (meta != nullptr) return bind(meta, object, reinterpret_cast<PyObject*>(type), std::move(then));
+  if (meta != nullptr)
+    return bind(meta, object, reinterpret_cast<PyObject*>(type), named(meta, object, name, std::move(then)));
   return settle(std::move(then), attribute_error(object, name));
 }
 
@@ -404,7 +412,7 @@ Result Tracer::getattr(PyObject* object, PyObject* name, Continuation then) {
   }
   if (getattribute == object_getattribute()) return generic_getattr(object, name, std::move(then));
   if (getattribute != nullptr && PyFunction_Check(getattribute))
-    return call2(getattribute, object, name, std::move(then));
+    return call2(getattribute, object, name, Continuation(C::NamesAttribute, object, name).before(std::move(then)));
   unsupported(Reason::UnsupportedProtocol, {{"protocol", "__getattribute__"}, {"type", type->tp_name}});
 }
 
@@ -426,6 +434,9 @@ Result Tracer::getattr_method(PyObject* object, PyObject* name, bool* unbound) {
       *unbound = true;
       return Result::of(py::Owned<>::share(meta));
     }
+    // _PyObject_GetMethod leaves an AttributeError of a property as it is.
+    if (meta != nullptr && Py_IS_TYPE(meta, &PyProperty_Type) && type->tp_getattro == PyObject_GenericGetAttr)
+      return bind(meta, original(object), reinterpret_cast<PyObject*>(type));
   }
   return getattr(object, name);
 }

@@ -83,6 +83,7 @@ bool Tracer::hashable_natively(PyObject* key) {
       }
       return !hashes_in_python(*this, Py_TYPE(key));
     case Cat::Instance: {
+      if (source_of(key) != nullptr) keys_.push_back(key);
       PyObject* hash = type_lookup(Py_TYPE(key), names().__hash__);
       PyObject* eq = type_lookup(Py_TYPE(key), names().__eq__);
       return hash != nullptr && eq != nullptr && !PyFunction_Check(hash) && !PyFunction_Check(eq);
@@ -96,6 +97,7 @@ bool Tracer::hashable_natively(PyObject* key) {
     case Cat::Generator:
       return false;
     default:
+      if (!is_atom(cat) && source_of(key) != nullptr) keys_.push_back(key);
       return cat == Cat::Tensor || !hashes_in_python(*this, Py_TYPE(key));  // tensors by identity
   }
 }

@@ -180,23 +180,32 @@ void Tracer::add_effects() {
   changes_until_now(capture_->effects, false);
 }
 
+void Tracer::guard_distinct(const std::vector<const Source*>& sources) {
+  if (sources.size() < 2) return;
+  auto ids = py::take(PyTuple_New(static_cast<Py_ssize_t>(sources.size())));
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    PyTuple_SET_ITEM(ids.get(), static_cast<Py_ssize_t>(i), py::take(PyLong_FromLong(sources[i]->id)).release());
+  guard(Kind::DISTINCT, nullptr, std::move(ids));
+}
+
 void Tracer::add_aliasing_guards() {
   // Tensors: all inputs are pairwise different objects (equal sources were merged when they were seen).
   std::vector<const Source*> tensors;
   for (PyObject* object : outside_) {
-    if (cat_of(object) == Cat::Tensor && source_of(object)->root()->step != source::Step::Const)
-      tensors.push_back(source_of(object));
-    else if (cat_of(object) == Cat::Tensor)
-      tensors.push_back(source_of(object));
+    if (cat_of(object) == Cat::Tensor) tensors.push_back(source_of(object));
   }
-  if (tensors.size() > 1) {
-    auto ids = py::take(PyTuple_New(static_cast<Py_ssize_t>(tensors.size())));
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      PyTuple_SET_ITEM(ids.get(), static_cast<Py_ssize_t>(i), py::take(PyLong_FromLong(tensors[i]->id)).release());
-    }
-    doing = "uses these tensors as different objects";
-    guard(Kind::DISTINCT, nullptr, std::move(ids));
+  doing = "uses these tensors as different objects";
+  guard_distinct(tensors);
+  std::vector<const Source*> keys;
+  std::unordered_set<PyObject*> met;
+  bool known = true;
+  for (PyObject* key : keys_) {
+    if (!met.insert(key).second) continue;
+    keys.push_back(source_of(key));
+    known = known && keys.back()->step == source::Step::Const;
   }
+  doing = "uses these objects as different keys";
+  if (!known) guard_distinct(keys);
   // A container that the region changes must not be reachable by another name it read.
   doing = "changes an object";
   for (PyObject* changed : order_of_shadows_) {

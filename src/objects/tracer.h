@@ -185,6 +185,7 @@ class Tracer {
   Result instance_dict(PyObject* object);                    // obj.__dict__
   Result type_getattr(PyObject* type, PyObject* name, Continuation then = {});
   Result bind(PyObject* descriptor, PyObject* object, PyObject* type, Continuation then = {});  // descriptor.__get__
+  Continuation named(PyObject* descriptor, PyObject* object, PyObject* name, Continuation then);
   // type(object).name(object, *args); the type has `name`.
   Result special(PyObject* object, const char* name, std::span<PyObject* const> args, Continuation then);
 
@@ -257,6 +258,7 @@ class Tracer {
   void freeze_late_tensors();
   void put_frozen_tensors();
   void add_aliasing_guards();
+  void guard_distinct(const std::vector<const Source*>& sources);
   void add_effects();
   struct AttributeWrite {
     py::Owned<> name, value;  // no value: deleted
@@ -308,6 +310,7 @@ class Tracer {
   std::vector<LateTensor> late_tensors_;
   std::vector<PyObject*> order_of_shadows_;
   std::vector<PyObject*> outside_;  // in order of first sight, mutable ones
+  std::vector<PyObject*> keys_;     // objects from outside that C code told apart by identity
 };
 
 // Name tables used all over: interned once.

@@ -13,4 +13,11 @@ void add_traceback(PyObject* exception, PyObject* frame, PyCodeObject* code, int
   check(PyException_SetTraceback(exception, entry.get()));
 }
 
+void name_attribute(PyObject* error, PyObject* object, PyObject* name) {
+  auto* told = reinterpret_cast<PyAttributeErrorObject*>(error);
+  if (told->name != nullptr || told->obj != nullptr) return;
+  told->name = Py_NewRef(name);
+  told->obj = Py_NewRef(object);
+}
+
 }  // namespace pellucid::py

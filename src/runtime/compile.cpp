@@ -19,6 +19,8 @@ using events::Counter;
 
 std::atomic<int> next_region{0};
 
+constexpr std::int64_t kFarthestForcedEnd = 256;
+
 double milliseconds_since(std::int64_t start) { return static_cast<double>(events::now() - start) / 1e6; }
 
 PyCodeObject* code_of(PyFunctionObject* function) { return reinterpret_cast<PyCodeObject*>(function->func_code); }
@@ -267,9 +269,11 @@ std::unique_ptr<Entry> shorter(PyFunctionObject* function, Cache& cache, const t
 }
 
 template <class Capture>
-Attempt attempt(PyFunctionObject* function, Cache& cache, const trace::Extent& extent, const Capture& capture) {
+Attempt attempt(PyFunctionObject* function, Cache& cache, const trace::Extent& extent, const Capture& capture);
+
+template <class Capture>
+Attempt attempt_of(trace::Outcome outcome, PyFunctionObject* function, Cache& cache, const Capture& capture) {
   PyObject* const backend = cache.key().backend;
-  trace::Outcome outcome = traced(function, [&] { return capture(extent); });
   Attempt made;
   if (!outcome.capture || outcome.stopped) made = stopped(function, backend, outcome.stop);
   if (outcome.capture) {
@@ -279,10 +283,39 @@ Attempt attempt(PyFunctionObject* function, Cache& cache, const trace::Extent& e
       if (!outcome.stopped) return stopped(function, backend, split.reason(), split.message(), outcome.capture.get());
     }
   }
-  if (!made.entry && extent.at_will)  // it cannot end there
-    return attempt(function, cache, {.may_end_early = true}, capture);
   if (!made.entry && !made.is_error) made.entry = shorter(function, cache, outcome, capture);
   return made;
+}
+
+// For tests: the region ends where nothing is in the way. What is alive at some steps cannot leave it: then at a later
+// one.
+template <class Capture>
+Attempt attempt_at_will(PyFunctionObject* function, Cache& cache, trace::Extent extent, const Capture& capture) {
+  for (std::int64_t ahead = 1; ahead < kFarthestForcedEnd; ahead *= 2) {
+    trace::Outcome outcome = traced(function, [&] { return capture(extent); });
+    const bool ends_itself = outcome.capture && !outcome.stopped;
+    if (ends_itself || outcome.steps < extent.steps) return attempt_of(std::move(outcome), function, cache, capture);
+    std::string why = outcome.untold;
+    if (outcome.capture) {
+      try {
+        Attempt made = stopped(function, cache.key().backend, outcome.stop);
+        made.entry = finished_entry(function, cache, *outcome.capture, &outcome.stop);
+        events::record("forced_end", place_of(function), {{"step", static_cast<double>(outcome.steps)}});
+        return made;
+      } catch (const GraphBreak& split) {
+        why = split.message();
+      }
+    }
+    events::record("forced_end_refused", why, {{"step", static_cast<double>(outcome.steps)}});
+    extent.steps = outcome.steps + ahead;
+  }
+  return attempt(function, cache, {.may_end_early = true}, capture);
+}
+
+template <class Capture>
+Attempt attempt(PyFunctionObject* function, Cache& cache, const trace::Extent& extent, const Capture& capture) {
+  if (extent.at_will) return attempt_at_will(function, cache, extent, capture);
+  return attempt_of(traced(function, [&] { return capture(extent); }), function, cache, capture);
 }
 
 // The testing switches: where a region ends though nothing is in the way. `at`: of this one alone, 0: nowhere.

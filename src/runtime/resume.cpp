@@ -1,6 +1,7 @@
 #include "runtime/resume.h"
 
 #include "base/events.h"
+#include "bytecode/opcodes.h"
 #include "frames/replace.h"
 #include "py/eval_frame.h"
 #include "runtime/compile.h"
@@ -37,8 +38,8 @@ py::Owned<> finish(Cache& root, frames::State state) {
   return py::take(frames::finish(std::move(state)));
 }
 
-// An exception that no second run would meet again (KeyboardInterrupt, say): raised where the region starts, for the
-// program's own handlers.
+// The pending exception is one that no second run would meet again (KeyboardInterrupt, Unsupported): raised where the
+// region starts, for the program's own handlers.
 py::Owned<> finish_raising(Cache& root, frames::State state) {
   const py::PythonError error;
   const InnerFunctions scope(root, nullptr);
@@ -56,6 +57,31 @@ bool evaluates_otherwise(py::EvalFrame before) noexcept {
   return now != before && now != py::kDefaultEvalFrame && !hook_is_installed();
 }
 
+// What the instruction is about to call; null: it is no call, or one that cannot begin a region. Borrowed.
+PyObject* called(const frames::OpenFrame& open) {
+  const auto opcode = static_cast<bytecode::Opcode>(open.opcode);
+  std::size_t depth = 0;
+  if (opcode == bytecode::Opcode::CALL && open.arg < 256 && !open.kwnames)
+    depth = static_cast<std::size_t>(open.arg) + 1;
+  if (opcode == bytecode::Opcode::CALL_FUNCTION_EX) depth = (open.arg & 1) != 0 ? 3 : 2;
+  if (depth == 0 || open.stack.size() < depth) return nullptr;
+  const auto from_top = [&](std::size_t at) { return open.stack[open.stack.size() - at].get(); };
+  const bool unbound = opcode == bytecode::Opcode::CALL && open.stack.size() > depth && from_top(depth + 1) != nullptr;
+  return from_top(unbound ? depth + 1 : depth);
+}
+
+// Where a region has ended at will before the call of a Python function, the next one begins with it: a step would run
+// all of it. Whether it is so; the state then stands at the CALL, whose PRECALL matters to the interpreter only.
+bool begins_with_call(frames::State& state) {
+  frames::OpenFrame& open = state.frames.back();
+  PyObject* callable = called(open);
+  if (callable == nullptr) return false;
+  if (PyMethod_Check(callable) != 0) callable = PyMethod_GET_FUNCTION(callable);
+  const bool in_python = PyFunction_Check(callable) != 0 || PyType_HasFeature(Py_TYPE(callable), Py_TPFLAGS_HEAPTYPE);
+  if (in_python) open.next = open.at;
+  return in_python;
+}
+
 }  // namespace
 
 py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& exit, py::Owned<> live) {
@@ -64,7 +90,8 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
   bool at_will = exit.at_will;
   const py::EvalFrame evaluator = py::eval_frame();
   for (;;) {
-    if (at_will && !frames::has_rule(state)) {
+    if (at_will && begins_with_call(state)) {
+    } else if (at_will && !frames::has_rule(state)) {
       frames::rewind(state);
     } else {
       frames::Outcome outcome = step(root, std::move(state));
@@ -77,7 +104,13 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
     if (cache == nullptr) return finish(root, std::move(state));
     const auto held = py::Owned<>::share(cache->object);
     const auto values = frames::values_of(state);
-    Entry* entry = entry_for(root, *cache, state, values);
+    Entry* entry = nullptr;
+    try {
+      entry = entry_for(root, *cache, state, values);
+    } catch (py::PythonError& error) {  // the program's `finally` and `with` blocks run
+      error.restore();
+      return finish_raising(root, std::move(state));
+    }
     if (entry == nullptr) return finish(root, std::move(state));
     const auto region = entry->region.copy();
     const auto next = entry->exit;

@@ -146,6 +146,9 @@ bool can_be_real(const Frame& frame) {
   return Py_REFCNT(frame.generator_ref.get()) == unseen;
 }
 
+// Behind a user's __bool__: `and` or `or` runs again, with its answer on top of the stack.
+bool has_answer(const Frame& frame) { return frame.asked_at == frame.at && frame.stack.size() == frame.asked_size + 1; }
+
 // Whether real frames can wait like this: `frame` for what is inside it, `then` for the result of the one inside.
 bool can_wait(const Frame& frame, const Continuation& then) {
   if (frame.asked_at == frame.at && frame.next == frame.at) return false;  // `and`/`or` with an answer under way
@@ -211,9 +214,12 @@ void Executor::know_ours(const Frame& frame, std::span<const frames::Wait> waiti
 
 bool Executor::can_be_told() const {
   if (exception || thrown_ || !runs_ || torn_ || !objects::abandoned().empty()) return false;
+  if (has_answer(*top_)) return false;
   for (const Frame* frame = top_.get(); frame != nullptr; frame = frame->back.get()) {
     if (!can_be_real(*frame)) return false;
     if (frame->names) return false;  // a class body
+    if (frame->info->hidden && frame->generator == nullptr && (frame->code->co_flags & CO_GENERATOR) != 0)
+      return false;  // about to be a builtin iterator
     if (frame->back && !can_wait(*frame->back, frame->then)) return false;
   }
   return true;

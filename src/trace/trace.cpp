@@ -101,10 +101,12 @@ Outcome outcome_of(Executor& executor, Extent extent, Run&& run) {
       try {
         finish(live_values(executor, live, extent.at_will && executor.steps >= extent.steps));
         outcome.capture->after = after;
-      } catch (const GraphBreak&) {  // not so either: `stop` is what counts
+      } catch (const GraphBreak& other) {  // not so either: `stop` is what counts
         outcome.capture.reset();
+        outcome.untold = other.message();
       }
     }
+    outcome.steps = executor.steps;
   }
   before->restore();
   return outcome;

@@ -232,7 +232,12 @@ Result settle_raised(Executor& ex, Continuation& then) {
       if (!matches(ex.exception, PyExc_AttributeError)) break;
       ex.exception = {};
       return ex.call2(then.c.get(), then.a.get(), then.b.get(),
-                      then.next ? std::move(*std::exchange(then.next, nullptr)) : Continuation());
+                      Continuation(K::NamesAttribute, then.a.get(), then.b.get())
+                          .before(then.next ? std::move(*std::exchange(then.next, nullptr)) : Continuation()));
+    case K::NamesAttribute:
+      if (matches(ex.exception, PyExc_AttributeError))
+        py::name_attribute(ex.exception.get(), then.a.get(), then.b.get());
+      break;
     case K::Default:
       if (!matches(ex.exception, then.a.get())) break;
       ex.exception = {};
