@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import collections.abc
 import contextlib
+import functools
 import io
 import operator
 import re
@@ -440,6 +442,31 @@ def test_a_class_gets_a_hash_later():
     finally:
         del Keyed.__hash__, KeyedTuple.__hash__
     assert pellucid.cache_entries(compiled)
+
+
+class Bound:
+    def __init__(self, *args):
+        self.args = args
+
+
+class ClassMethods:
+    __class_getitem__ = classmethod(Bound)
+    made = classmethod(Bound)
+    sized = classmethod(len)
+    called = classmethod(functools.partial(max, 1))
+    known = classmethod(property(lambda cls: cls.__name__))
+
+
+@program
+def class_methods_of_what_is_no_function(x):
+    x = x + 1
+    told = [ClassMethods[3].args, ClassMethods.made(4).args, ClassMethods().made(5).args, ClassMethods.known]
+    for name in ("sized", "called"):
+        try:
+            told.append(getattr(ClassMethods, name)())
+        except TypeError as error:
+            told.append(str(error))
+    return x, told, str(collections.abc.Callable[[int], str])
 
 
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)

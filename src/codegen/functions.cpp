@@ -93,6 +93,7 @@ Recipe recipe_of_bound(Walker& walker, PyObject* object) {
   }
   // [].append, (1).__add__: the descriptor of the class binds it again.
   const py::BoundNative bound = py::bound_native(object);
+  if (bound.self == nullptr) cannot_reconstruct(object, "a C function that is bound to nothing");
   PyObject* descriptor = bound.descriptor;
   PyTypeObject* type = Py_TYPE(bound.self);
   if (PyObject* real = descriptor == nullptr ? nullptr : real_method(descriptor)) {

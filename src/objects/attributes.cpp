@@ -220,9 +220,9 @@ Result Tracer::bind(PyObject* meta, PyObject* object, PyObject* type, Continuati
   if (Py_IS_TYPE(meta, &PyClassMethod_Type)) {
     auto function = py::take(PyObject_GetAttrString(meta, "__func__"));
     saw_constant(function.get());
-    if (PyFunction_Check(function.get()))
+    if (Py_TYPE(function.get())->tp_descr_get == nullptr)  // a class, a C function, a callable object
       return settle(std::move(then), Result::of(py::take(PyMethod_New(function.get(), type))));
-    return bind(function.get(), type, reinterpret_cast<PyObject*>(Py_TYPE(type)), std::move(then));
+    return bind(function.get(), type, type, std::move(then));
   }
   if (Py_IS_TYPE(meta, &PyStaticMethod_Type)) {
     auto function = py::take(PyObject_GetAttrString(meta, "__func__"));
