@@ -141,10 +141,57 @@ def list_remove(target, item):
     raise ValueError("list.remove(x): x not in list")
 
 
+def refuse_conversion():
+    pass
+
+
+def int_of(value):
+    result = type(value).__int__(value)
+    if not isinstance(result, int):
+        raise TypeError(f"__int__ returned non-int (type {type(result).__name__})")
+    if type(result) is not int:
+        refuse_conversion()  # CPython warns
+    return result
+
+
+def float_of(value):
+    result = type(value).__float__(value)
+    if not isinstance(result, float):
+        raise TypeError(f"{type(value).__name__}.__float__ returned non-float (type {type(result).__name__})")
+    if type(result) is not float:
+        refuse_conversion()
+    return result
+
+
+def complex_of(value):
+    result = type(value).__complex__(value)
+    if not isinstance(result, complex):
+        raise TypeError(f"__complex__ returned non-complex (type {type(result).__name__})")
+    if type(result) is not complex:
+        refuse_conversion()
+    return result
+
+
+def format_of(value, spec):
+    result = type(value).__format__(value, spec)
+    if not isinstance(result, str):
+        raise TypeError(f"__format__ must return a str, not {type(result).__name__}")
+    return result
+
+
+def hash_of(value):
+    result = type(value).__hash__(value)
+    if not isinstance(result, int):
+        raise TypeError("__hash__ method should return an integer")
+    if not -(2**63) <= result < 2**63:
+        result = int.__hash__(result)
+    return -2 if result == -1 else int(result)
+
+
 def ne_from_eq(left, right):
-    result = left.__eq__(right)
+    result = type(left).__eq__(left, right)
     if result is NotImplemented:
-        return left is not right
+        return result
     return not result
 
 
@@ -174,8 +221,11 @@ def all_of(iterable):
 
 
 def sum_of(iterable, start=0):
-    if type(start) is str:
+    if isinstance(start, str):
         raise TypeError("sum() can't sum strings [use ''.join(seq) instead]")
+    if isinstance(start, (bytes, bytearray)):
+        name = "bytes" if isinstance(start, bytes) else "bytearray"
+        raise TypeError(f"sum() can't sum {name} [use b''.join(seq) instead]")
     total = start
     for item in iterable:
         total = total + item
@@ -305,8 +355,11 @@ def reduce_by(function, iterable, initial=_MISSING):
 
 def iter_until(function, sentinel):
     while True:
-        value = function()
-        if value == sentinel:
+        try:
+            value = function()
+        except StopIteration:
+            return
+        if sentinel is value or sentinel == value:
             return
         yield value
 

@@ -184,9 +184,10 @@ Settled has_attribute(Step&, const Wait&, PyObject* value) noexcept {
   return gives(Py_NewRef(Py_False));
 }
 
-Settled text(Step&, const Wait&, PyObject* value) noexcept {
+Settled text(Step&, const Wait& wait, PyObject* value) noexcept {
   if (PyUnicode_Check(value) != 0) return gives(value);
-  PyErr_Format(PyExc_TypeError, "__str__ returned non-string (type %.200s)", Py_TYPE(value)->tp_name);
+  PyErr_Format(PyExc_TypeError, "%s returned non-string (type %.200s)", wait.number == 1 ? "__repr__" : "__str__",
+               Py_TYPE(value)->tp_name);
   Py_DECREF(value);
   return raised();
 }

@@ -30,7 +30,7 @@ enum class WaitKind : std::uint8_t {
   Length,           // __len__: check an int >= 0, push
   IterResult,       // __iter__: result must be an iterator; push
   HasAttr,          // push True; on AttributeError push False
-  Str,              // __str__/__repr__/__format__: must be a str; push
+  Str,              // __str__, or __repr__ (number=1): must be a str; push
   IndexResult,      // __index__
   TupleFrom,        // the value (a list made by a polyfill) becomes a tuple
   Contains,         // like Bool, for the `in` operator

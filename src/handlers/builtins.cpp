@@ -119,6 +119,10 @@ Result region_number(Tracer& t, PyObject* f, Args args, Continuation then) {
   return t.settle(std::move(then), Result::of(std::move(number)));
 }
 
+Result refuse_conversion(Tracer& t, PyObject*, Args, Continuation) {
+  t.unsupported(Reason::UnsupportedProtocol, {{"protocol", "a subclass as the result"}, {"type", "conversion"}});
+}
+
 Result hash_(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
   const Cat cat = objects::cat_of(args[0]);
@@ -128,7 +132,7 @@ Result hash_(Tracer& t, PyObject* f, Args args, Continuation then) {
     return run_native(t, f, args, std::move(then));
   if (cat == Cat::Instance || user_enum) {
     PyObject* method = t.type_lookup(Py_TYPE(args[0]), names().__hash__);
-    if (method != nullptr && PyFunction_Check(method)) return t.call1(method, args[0], std::move(then));
+    if (method != nullptr && PyFunction_Check(method)) return t.call_polyfill("hash_of", args.values, std::move(then));
     if (!t.is_outside(t.original(args[0])) && method != nullptr && method != Py_None) {
       PyObject* values[] = {args[0]};
       return region_number(t, f, Args{values, nullptr}, std::move(then));
@@ -173,8 +177,9 @@ Result number(Tracer& t, PyObject* f, Args args, Continuation then) {
       t.unsupported(Reason::DataDependent, {{"operation", name + "() of a tensor"}});
     }
     if (cat == Cat::Instance) {
-      PyObject* method = t.type_lookup(Py_TYPE(args[0]), dunder);
-      if (method != nullptr) return t.special(args[0], dunder, {}, std::move(then));
+      const std::string polyfill = std::string(dunder).substr(2, std::string(dunder).size() - 4) + "_of";
+      if (t.type_lookup(Py_TYPE(args[0]), dunder) != nullptr)
+        return t.call_polyfill(polyfill.c_str(), args.values, std::move(then));
     }
   }
   return pure(t, f, args, std::move(then));
@@ -435,16 +440,23 @@ Result super_(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() != 0) t.unsupported(Reason::UntracedCallable, {{"callee", "super() with one argument"}});
   const Frame& frame = *t.top();
   PyCodeObject* code = frame.code;
+  const auto fails = [&](const char* why) {
+    return t.settle(std::move(then), t.raise(PyExc_RuntimeError, std::string("super(): ") + why));
+  };
   PyObject* cls = nullptr;
+  bool has_cell = false;
   for (int i = code->co_nlocalsplus - code->co_nfreevars; i < code->co_nlocalsplus; ++i) {
-    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(code->co_localsplusnames, i), "__class__") == 0)
-      cls = t.cell_get(frame.local(i));
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(code->co_localsplusnames, i), "__class__") != 0) continue;
+    has_cell = true;
+    cls = t.cell_get(frame.local(i));
   }
-  PyObject* self = code->co_argcount > 0 ? frame.local(0) : nullptr;
+  if (code->co_argcount == 0) return fails("no arguments");
+  PyObject* self = frame.local(0);
   // An argument that is captured by an inner function lives in a cell.
   if (self != nullptr && PyCell_Check(self)) self = t.cell_get(self);
-  if (cls == nullptr || self == nullptr)
-    return t.settle(std::move(then), t.raise(PyExc_RuntimeError, "super(): no arguments"));
+  if (self == nullptr) return fails("arg[0] deleted");
+  if (!has_cell) return fails("__class__ cell not found");
+  if (cls == nullptr) return fails("empty __class__ cell");
   PyObject* values[] = {cls, self};
   return run_native(t, f, Args{values, nullptr}, std::move(then));
 }
@@ -501,7 +513,7 @@ Result tuple_new(Tracer& t, PyObject* f, Args args, Continuation then) {
 
 Result vars(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!only_positional(args, 1, 1)) t.unsupported(Reason::StackInspection, {{"callee", "vars()"}});
-  (void)f;
+  if (objects::is_atom(objects::cat_of(args[0]))) return run_native(t, f, args, std::move(then));
   return t.getattr(args[0], names().__dict__, std::move(then));
 }
 
@@ -560,6 +572,7 @@ const Row rows[] = {
     {"builtins.map", map},
     {"builtins.filter", filter},
     {"builtins.reversed", reversed},
+    {"pellucid.polyfills.refuse_conversion", refuse_conversion},
     {"builtins.max", max},
     {"builtins.min", min},
     {"builtins.sum", sum},

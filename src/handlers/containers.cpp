@@ -103,12 +103,13 @@ Result dict_pop(Tracer& t, PyObject* f, Args args, Continuation then) {
 
 // keys(), values(), items(): a live view on what capture reads and writes.
 Result dict_view(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 1) return run_native(t, f, args, std::move(then));
+  if (args.size() != 1 || args.keyword_count() != 0) return run_native(t, f, args, std::move(then));
   PyObject* values[] = {t.view_of(t.original(args[0]))};
   return run_native(t, f, Args{values, nullptr}, std::move(then));
 }
 
 Result dict_update(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() > 2) return run_native(t, f, args, std::move(then));  // CPython words the error
   if (args.size() == 1 || args.size() == 2) {
     PyObject* target = t.original(args[0]);
     PyObject* other = args.size() == 2 ? t.original(args[1]) : nullptr;

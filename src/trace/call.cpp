@@ -119,6 +119,8 @@ Result Executor::inline_function(PyObject* callable, Args args, Continuation the
   frame->builtins = function->func_builtins;
   frame->fast.resize(static_cast<std::size_t>(code->co_nlocalsplus));
   if (!bind_arguments(function, code, args, frame->fast, *this)) {
+    if (info->hidden)  // of the builtin that the polyfill stands for: it has words of its own
+      unsupported(Reason::UntracedCallable, {{"callee", "a builtin with these arguments"}});
     // The call cannot start, so nothing of the function runs: CPython itself words the error.
     auto impossible = py::Owned<>::steal(PyObject_Vectorcall(callable, args.values.data(), args.size(), args.kwnames));
     if (impossible) unsupported(Reason::Internal, {{"detail", "binding the arguments of " + describe(callable)}});
@@ -211,7 +213,7 @@ Result Executor::slot_wrapper(PyObject* callable, Args args, Continuation then, 
   const std::size_t n = args.size();
   if (name == "__setattr__" && n == 3) return as_none(generic_setattr(self, args[1], args[2]), std::move(then));
   if (name == "__delattr__" && n == 2) return as_none(generic_setattr(self, args[1], nullptr), std::move(then));
-  if (name == "__getattribute__" && n == 2) {
+  if (name == "__getattribute__" && n == 2 && PyUnicode_Check(args[1])) {
     if (objects::cat_of(self) == Cat::Type) return type_getattr(self, args[1], std::move(then));
     if (objects::cat_of(self) == Cat::Module) return settle(std::move(then), module_getattr(self, args[1]));
     return generic_getattr(self, args[1], std::move(then));

@@ -56,6 +56,7 @@ class Executor final : public objects::Tracer {
   Result throw_into(PyObject* generator, py::Owned<> instance, Continuation then) override;
   Result close(PyObject* generator, Continuation then) override;
   Result throw_through(PyObject* generator, py::Owned<> instance, Continuation then);  // delegation.cpp
+  Result already_executing(const objects::TracedGenerator& generator, Continuation then);
   Result throw_into_inner(Frame& body, py::Owned<> instance);
   PyObject* twin_of_generator(PyObject* generator) override;
   Next yield_value(Frame& frame);

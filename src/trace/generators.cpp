@@ -24,9 +24,16 @@ Next Executor::return_generator(Frame& frame) {
   return deliver(settle(std::move(then), Result::of(std::move(generator))));
 }
 
+// A builtin iterator may be advanced while it is being advanced; a generator that stands for one may not.
+Result Executor::already_executing(const TracedGenerator& generator, Continuation then) {
+  if (generator.is_ours)
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "__next__ within __next__"}, {"type", "builtin iterator"}});
+  return settle(std::move(then), raise(PyExc_ValueError, "generator already executing"));
+}
+
 Result Executor::resume(PyObject* object, PyObject* value, Continuation then) {
   auto* generator = reinterpret_cast<TracedGenerator*>(object);
-  if (generator->running) return settle(std::move(then), raise(PyExc_ValueError, "generator already executing"));
+  if (generator->running) return already_executing(*generator, std::move(then));
   if (generator->frame == nullptr) {
     exception = py::take(PyObject_CallNoArgs(PyExc_StopIteration));
     return settle(std::move(then), Result::raised());
@@ -99,7 +106,7 @@ bool delegates(const Frame& body) {
 
 Result Executor::throw_into(PyObject* object, py::Owned<> instance, Continuation then) {
   auto* generator = reinterpret_cast<TracedGenerator*>(object);
-  if (generator->running) return settle(std::move(then), raise(PyExc_ValueError, "generator already executing"));
+  if (generator->running) return already_executing(*generator, std::move(then));
   if (generator->frame == nullptr || !generator->started) {
     delete std::exchange(generator->frame, nullptr);
     exception = std::move(instance);
@@ -118,7 +125,7 @@ Result Executor::throw_into(PyObject* object, py::Owned<> instance, Continuation
 
 Result Executor::close(PyObject* object, Continuation then) {
   auto* generator = reinterpret_cast<TracedGenerator*>(object);
-  if (generator->running) return settle(std::move(then), raise(PyExc_ValueError, "generator already executing"));
+  if (generator->running) return already_executing(*generator, std::move(then));
   if (generator->frame == nullptr || !generator->started) {
     delete std::exchange(generator->frame, nullptr);
     return settle(std::move(then), Result::none());

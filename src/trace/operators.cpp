@@ -2,6 +2,7 @@
 // everything else.
 #include "bytecode/opcodes.h"
 #include "objects/enums.h"
+#include "objects/snapshot.h"
 #include "py/cpython311.h"
 #include "py/number_operator.h"
 #include "trace/executor.h"
@@ -178,6 +179,22 @@ Result Executor::sequence_error(PyObject* left, PyObject* right, int op, Continu
 }
 
 // Candidate methods in CPython's order; `stage` is the number of those already tried.
+// The contents of a container in one of the builtin type itself.
+static py::Owned<> plain_copy(Executor& ex, PyObject* container) {
+  PyObject* view = ex.touch(container);
+  if (PyDict_Check(view)) return objects::copy_of_dict(view);
+  if (PyList_Check(view)) return py::take(PyList_GetSlice(view, 0, PyList_GET_SIZE(view)));
+  if (PyTuple_CheckExact(view)) return py::Owned<>::share(view);
+  if (PyTuple_Check(view)) {
+    auto copy = py::take(PyTuple_New(PyTuple_GET_SIZE(view)));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(view); ++i)
+      PyTuple_SET_ITEM(copy.get(), i, Py_NewRef(PyTuple_GET_ITEM(view, i)));
+    return copy;
+  }
+  if (PyAnySet_Check(view)) return py::take(PySet_New(view));
+  ex.unsupported(Reason::UnsupportedProtocol, {{"protocol", "comparison"}, {"type", Py_TYPE(container)->tp_name}});
+}
+
 Result Executor::reflected(PyObject* left, PyObject* right, int op, int stage, Continuation then) {
   const bool comparison = op >= kCompareBase;
   const char* forward = comparison ? kComparisons[op - kCompareBase] : kOperators[op].method;
@@ -210,13 +227,24 @@ Result Executor::reflected(PyObject* left, PyObject* right, int op, int stage, C
         if (eq == Py_None) return settle(std::move(then), raise(PyExc_TypeError, "'NoneType' object is not callable"));
         if (eq != nullptr && PyFunction_Check(eq)) {
           PyObject* args[] = {self, other};
-          return call_polyfill("ne_from_eq", args, std::move(then));
+          Continuation c(K::Reflected, left, right);
+          c.number = op;
+          c.stage = static_cast<std::uint8_t>(stage + 1);
+          return call_polyfill("ne_from_eq", args, std::move(c).before(std::move(then)));
         }
         if (same(self, other)) return settle(std::move(then), Result::boolean(false));
       }
       continue;
     }
     const Cat a = objects::cat_of(self), b = objects::cat_of(other);
+    if (comparison && is_container(a) && is_container(b)) {
+      // The builtin's own comparison looks at what both hold, whatever methods their classes have.
+      auto mine = plain_copy(*this, self), its = plain_copy(*this, other);
+      if (Py_TYPE(mine.get()) != Py_TYPE(its.get()) && !(PyAnySet_Check(mine.get()) && PyAnySet_Check(its.get())))
+        continue;  // NotImplemented
+      return compare(mine.get(), its.get(), use_right ? kSwapped[op - kCompareBase] : op - kCompareBase,
+                     std::move(then));
+    }
     if (comparison && (a == Cat::Instance || a == Cat::Other)) {
       unsupported(Reason::UnsupportedProtocol, {{"protocol", forward}, {"type", Py_TYPE(self)->tp_name}});
     }
@@ -265,6 +293,8 @@ Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation t
     return settle(std::move(then), Result::of(std::move(value)));
   };
   if (plain_operand(a) && plain_operand(b)) return native(left, right);
+  if (a == Cat::Cell || b == Cat::Cell)
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "comparison"}, {"type", "cell"}});
   if ((is_container(a) || plain_operand(a) || a == Cat::EnumMember) &&
       (is_container(b) || plain_operand(b) || b == Cat::EnumMember) &&
       !has_python_method(*this, left, kComparisons[op]) &&

@@ -1,4 +1,6 @@
 // str(), repr(), format(), and isinstance().
+#include <array>
+
 #include "objects/enums.h"
 #include "py/cpython311.h"
 #include "trace/executor.h"
@@ -32,6 +34,8 @@ bool is_being_printed(Executor& ex, PyObject* value) {
 Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
   value = original(value);
   doing = "prints";
+  Continuation as_text(K::Str);
+  as_text.number = how[2] == 'r';
   if (capture().region_ids.contains(value))
     unsupported(Reason::UntracedCallable, {{"callee", "printing the id of an object made in the region"}});
   const Cat cat = objects::cat_of(value);
@@ -43,7 +47,7 @@ Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
   if (cat == Cat::EnumMember || (cat == Cat::Type && Py_TYPE(value) != &PyType_Type)) {
     PyObject* own = type_lookup(Py_TYPE(value), how);
     if (own != nullptr && PyFunction_Check(own) && !objects::is_enums_own(own)) {
-      return special(value, how, {}, Continuation(K::Str).before(std::move(then)));
+      return special(value, how, {}, std::move(as_text).before(std::move(then)));
     }
   }
   if (cat == Cat::EnumMember) enum_attribute(value, py::interned("name").get());
@@ -65,7 +69,7 @@ Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
   }
   PyObject* method = type_lookup(Py_TYPE(value), how);
   if (method != nullptr && PyFunction_Check(method))
-    return special(value, how, {}, Continuation(K::Str).before(std::move(then)));
+    return special(value, how, {}, std::move(as_text).before(std::move(then)));
   if (how[2] == 'r') {
     if (is_being_printed(*this, value)) {  // Py_ReprEnter
       const char* text = PyDict_Check(value) ? "{...}" : PyList_Check(value) ? "[...]" : "(...)";
@@ -105,7 +109,8 @@ Result Executor::format(PyObject* value, PyObject* spec, Continuation then) {
   const Cat cat = objects::cat_of(value);
   if (cat == Cat::EnumMember) {
     PyObject* own = type_lookup(Py_TYPE(value), names().__format__);
-    if (own != nullptr && PyFunction_Check(own)) return call2(own, value, spec, std::move(then));
+    if (own != nullptr && PyFunction_Check(own))
+      return call_polyfill("format_of", std::array{value, spec}, std::move(then));
   }
   if (objects::is_atom(cat)) {
     auto text = py::Owned<>::steal(PyObject_Format(value, spec));
@@ -114,9 +119,10 @@ Result Executor::format(PyObject* value, PyObject* spec, Continuation then) {
   }
   if (cat == Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", "printing a tensor"}});
   PyObject* method = type_lookup(Py_TYPE(value), names().__format__);
-  PyObject* args[] = {spec};
   if (method != nullptr && PyFunction_Check(method))
-    return special(value, "__format__", args, Continuation(K::Str).before(std::move(then)));
+    return call_polyfill("format_of", std::array{value, spec}, std::move(then));
+  if (method != py::type_lookup(&PyBaseObject_Type, names().__format__))
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "__format__"}, {"type", Py_TYPE(value)->tp_name}});
   if (PyUnicode_GET_LENGTH(spec) == 0) return to_text(value, "__str__", std::move(then));
   return settle(std::move(then), raise(PyExc_TypeError, std::string("unsupported format string passed to ") +
                                                             Py_TYPE(value)->tp_name + ".__format__"));
@@ -143,6 +149,8 @@ Result Executor::is_instance(PyObject* object, PyObject* type, Continuation then
     PyObject* hook = type_lookup(Py_TYPE(type), hook_name);
     return call2(hook, type, object, Continuation(K::Bool).before(std::move(then)));
   }
+  if (!PyType_Check(type) && objects::cat_of(type) == Cat::Instance)  // its __bases__ are asked
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", hook_name}, {"type", Py_TYPE(type)->tp_name}});
   if (!subclass && class_is_computed(object, type)) {
     PyObject* args[] = {object, type};
     return call_polyfill("isinstance_by_class", args, std::move(then));

@@ -353,7 +353,8 @@ Result settle_value(Executor& ex, Continuation& then, py::Owned<> value) {
       return checked_length(ex, std::move(value));
     case K::Str:
       if (!PyUnicode_Check(value.get()))
-        return type_error(ex, std::string("__str__ returned non-string (type ") + Py_TYPE(value.get())->tp_name + ")");
+        return type_error(ex, std::string(then.number == 1 ? "__repr__" : "__str__") + " returned non-string (type " +
+                                  Py_TYPE(value.get())->tp_name + ")");
       return Result::of(std::move(value));
     case K::IterResult: {
       const Cat cat = objects::cat_of(value.get());
