@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 import torch
-from runtime_common import outcome, same
+from runtime_common import assert_as_eager, outcome, same
 
 import pellucid
 from pellucid import _core
@@ -159,6 +159,89 @@ def test_exceptions_of_a_group_stay_the_same_objects():
 
     check(f, (X,))
     check(wrong, (X,))
+
+
+def test_exceptions_from_outside_are_read_under_guards():
+    def printed(x, error):
+        return x + 1, str(error), f"{error}"
+
+    def parted(x, group):
+        try:
+            raise group
+        except* ValueError:
+            x = x + 1
+        return x
+
+    errors = [
+        TypeError("one"),
+        TypeError("two"),
+        KeyError("one"),
+        KeyError("two"),
+        OSError(2, "gone"),
+        OSError(3, "gone"),
+    ]
+    check(printed, *((X, error) for error in errors))
+    first, second = ExceptionGroup("g", [ValueError(1)]), ExceptionGroup("g", [ValueError(1), TypeError(2)])
+    compiled = pellucid.compile(parted, backend="eager")
+    for group in (first, second, first):
+        assert_as_eager(compiled, parted, X, group)
+
+
+def test_except_star_in_parts():
+    def f(x):
+        try:
+            try:
+                raise ExceptionGroup("g", [ValueError("a"), TypeError("b")])
+            except* ValueError:
+                x = x + 1
+        except ExceptionGroup as rest:
+            return x, str(rest), [str(error) for error in rest.exceptions]
+
+    def wrong(x):
+        out = []
+        for call in (lambda: len(), lambda: int("a", 5, 6), lambda: None + 1):
+            try:
+                call()
+            except TypeError as error:
+                out.append(str(error))
+        return x + 1, out
+
+    check(f, (X,))
+    check(wrong, (X,))
+
+
+def test_nested_lists_that_torch_reads():
+    def tensor(data, x):
+        return x + torch.tensor(data), torch.as_tensor(data)
+
+    def filled(data, x):
+        data[0][0] += 1
+        return x + torch.tensor(data)
+
+    for f in (tensor, filled):
+        data, other = [[3, 1.0, 2], [3, 4, 5]], [[3, 1.0, 2], [3, 4, 5]]
+        compiled = pellucid.compile(f, backend="eager")
+        for change in (0, 0, 4, 1):
+            data[0][0] += change
+            other[0][0] += change
+            assert same(compiled(data, X), f(other, X)) and data == other
+
+
+def test_a_list_that_is_sorted_in_parts():
+    def f(x):
+        items = [2, 3, 1]
+        items.sort(key=lambda item: -item)
+        return x + 1, items
+
+    check(f, (X,))
+
+
+def test_a_callable_iterator_ends_with_stop_iteration():
+    def f(x):
+        given = iter([1, 2])
+        return x + 1, [value for value in iter(lambda: next(given), 5)]
+
+    check(f, (X,))
 
 
 def test_an_error_behind_a_break_leaves_the_programs_blocks():

@@ -180,7 +180,8 @@ py::Owned<> Tracer::to_fake(PyObject* value) {
   if (cat == Cat::Tensor) return lift(value);
   if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Slice) {
     if (cat != Cat::Slice) value = touch(value);
-    if (!holds_tensor(*this, value)) return py::Owned<>::share(value);
+    // Without tensors torch reads it as it is, all the way down.
+    if (!holds_tensor(*this, value) && !deep_touch(value).shadowed) return py::Owned<>::share(value);
     if (cat == Cat::Dict) {
       const auto entries = entries_now(value);
       auto copy = py::take(PyDict_New());

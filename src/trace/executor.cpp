@@ -220,6 +220,8 @@ bool Executor::can_be_told() const {
     if (frame->names) return false;  // a class body
     if (frame->info->hidden && frame->generator == nullptr && (frame->code->co_flags & CO_GENERATOR) != 0)
       return false;  // about to be a builtin iterator
+    if (frame->info->hidden && PyUnicode_CompareWithASCIIString(frame->code->co_name, "list_sort") == 0)
+      return false;  // its list has CPython's mark, which a list that is built again has not
     if (frame->back && !can_wait(*frame->back, frame->then)) return false;
   }
   return true;

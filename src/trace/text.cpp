@@ -29,6 +29,13 @@ bool is_being_printed(Executor& ex, PyObject* value) {
   return false;
 }
 
+// Other exceptions print what they keep in members.
+bool prints_its_arguments(PyObject* exception) {
+  const auto str_of = [](PyObject* type) { return reinterpret_cast<PyTypeObject*>(type)->tp_str; };
+  const auto own = Py_TYPE(exception)->tp_str;
+  return own == str_of(PyExc_BaseException) || own == str_of(PyExc_KeyError);
+}
+
 }  // namespace
 
 Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
@@ -93,9 +100,9 @@ Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
     auto* group = reinterpret_cast<PyTypeObject*>(PyExc_BaseExceptionGroup);
     if (PyObject_TypeCheck(value, group) && Py_TYPE(value)->tp_str == group->tp_str)
       return call_polyfill("str_of_group", std::span(&value, 1), std::move(then));
-    if (PyExceptionInstance_Check(value)) {
-      auto args = py::take(PyObject_GetAttr(value, names().args));
-      const Contents inside = deep_touch(args.get());
+    if (PyExceptionInstance_Check(value) && (!is_outside(value) || prints_its_arguments(value))) {
+      const Result args = native_attribute(value, names().args);
+      const Contents inside = deep_touch(args.value.get());
       if (!inside.tensor && !inside.user && !inside.shadowed) return native(value);
     }
   }

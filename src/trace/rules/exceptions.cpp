@@ -126,8 +126,18 @@ bool is_group(PyObject* o) {
   return PyObject_TypeCheck(o, reinterpret_cast<PyTypeObject*>(PyExc_BaseExceptionGroup)) != 0;
 }
 
+// Guards what the helpers below read: messages, members and their types.
+void read_exceptions(Executor& ex, PyObject* value) {
+  if (!is_group(value)) return;
+  ex.getattr(value, py::interned("message").get());
+  const Result members = ex.getattr(value, py::interned("exceptions").get());
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(members.value.get()); ++i)
+    read_exceptions(ex, PyTuple_GET_ITEM(members.value.get(), i));
+}
+
 // A helper of ours that C code would be: run for real on exceptions whose classes have no Python code for it.
 py::Owned<> on_groups(Executor& ex, const char* name, PyObject* first, PyObject* second) {
+  read_exceptions(ex, first);
   if (is_group(first)) {
     for (const char* method : {"split", "subgroup", "derive"}) {
       PyObject* own = ex.type_lookup(Py_TYPE(first), method);
@@ -159,7 +169,11 @@ Next do_CHECK_EG_MATCH(Executor& ex, Frame& f, int) {
 }
 
 Next do_PREP_RERAISE_STAR(Executor& ex, Frame& f, int) {
-  auto result = on_groups(ex, "prep_reraise_star", peek(f, 1), peek(f, 0));
+  PyObject* left = ex.original(peek(f, 0));
+  ex.deep_touch(left);
+  left = ex.readable(left);
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(left); ++i) read_exceptions(ex, PyList_GET_ITEM(left, i));
+  auto result = on_groups(ex, "prep_reraise_star", peek(f, 1), left);
   drop(f, 2);
   f.stack.push_back(std::move(result));
   return Next::Go;
