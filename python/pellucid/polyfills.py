@@ -42,17 +42,22 @@ def converted_and_formatted(value, convert, spec):
     return format(convert(value), spec)
 
 
+def pair_from(pair, index):
+    try:
+        items = list_from(pair)
+    except TypeError:
+        if hasattr(pair, "__iter__"):
+            raise
+        raise TypeError(f"cannot convert dictionary update sequence element #{index} to a sequence") from None
+    if len(items) != 2:
+        raise ValueError(f"dictionary update sequence element #{index} has length {len(items)}; 2 is required")
+    return items
+
+
 def dict_from(pairs):
     result = {}
     for index, pair in enumerate(pairs):
-        try:
-            items = list_from(pair)
-        except TypeError:
-            if hasattr(pair, "__iter__"):
-                raise
-            raise TypeError(f"cannot convert dictionary update sequence element #{index} to a sequence") from None
-        if len(items) != 2:
-            raise ValueError(f"dictionary update sequence element #{index} has length {len(items)}; 2 is required")
+        items = pair_from(pair, index)
         result[items[0]] = items[1]
     return result
 
@@ -78,7 +83,9 @@ def list_iadd(target, iterable):
 
 
 def list_extend(target, iterable):
-    for item in iterable:
+    iterator = iter(iterable)
+    ask_length(iterable)
+    for item in iterator:
         target.append(item)
 
 
@@ -459,14 +466,22 @@ def dict_update(target, *others, **named):
             for key in other.keys():
                 target[key] = other[key]
         else:
-            for key, value in other:
+            for index, pair in enumerate(other):
+                key, value = pair_from(pair, index)
                 target[key] = value
     for key in named:
         target[key] = named[key]
 
 
 def join(separator, iterable):
-    return separator.join(list_from(iterable))
+    iterator = None
+    try:
+        iterator = iter(iterable)
+    except TypeError:
+        pass
+    if iterator is None:
+        raise TypeError("can only join an iterable")
+    return separator.join(list_from(iterator))
 
 
 def isinstance_of_any(instance, types):

@@ -335,7 +335,9 @@ def was_touched(target):
 
 def sorted_by(iterable, key, reverse=False):
     items = []
-    for item in iterable:
+    iterator = iter(iterable)
+    ask_length(iterable)
+    for item in iterator:
         items.append(item)
     sort_items(items, key, reverse)
     return items
@@ -491,9 +493,14 @@ def length_hint(value):
     return 0
 
 
+def ask_length(iterable):
+    """Runs __len__ or __length_hint__ where they are Python code; a rule in C++."""
+    length_hint(iterable)
+
+
 def list_of_sized(iterable):
     iterator = iter(iterable)
-    length_hint(iterable)
+    ask_length(iterable)
     items = []
     for item in iterator:
         items.append(item)

@@ -119,6 +119,14 @@ Result region_number(Tracer& t, PyObject* f, Args args, Continuation then) {
   return t.settle(std::move(then), Result::of(std::move(number)));
 }
 
+Result ask_length(Tracer& t, PyObject*, Args args, Continuation then) {
+  for (const char* name : {"__len__", "__length_hint__"}) {
+    PyObject* own = t.type_lookup(Py_TYPE(args[0]), name);
+    if (own != nullptr && PyFunction_Check(own)) return t.call_polyfill("length_hint", args.values, std::move(then));
+  }
+  return t.settle(std::move(then), Result::none());
+}
+
 Result refuse_conversion(Tracer& t, PyObject*, Args, Continuation) {
   t.unsupported(Reason::UnsupportedProtocol, {{"protocol", "a subclass as the result"}, {"type", "conversion"}});
 }
@@ -209,14 +217,7 @@ Result container(Tracer& t, PyObject* f, Args args, Continuation then) {
     return t.call_polyfill(
         "list_from", args.values,
         Continuation(K::CallWith, f, py::take(PyTuple_Pack(1, Py_None)).get()).before(std::move(then)));
-  if (kind != &PySet_Type) {
-    for (const char* hint : {"__len__", "__length_hint__"}) {
-      PyObject* own = t.type_lookup(Py_TYPE(args[0]), hint);
-      if (own != nullptr && PyFunction_Check(own))
-        return t.call_polyfill(kind == &PyList_Type ? "list_of_sized" : "tuple_of_sized", args.values, std::move(then));
-    }
-  }
-  const char* name = kind == &PyList_Type ? "list_from" : kind == &PyTuple_Type ? "tuple_from" : "set_from";
+  const char* name = kind == &PyList_Type ? "list_of_sized" : kind == &PyTuple_Type ? "tuple_of_sized" : "set_from";
   return t.call_polyfill(name, args.values, std::move(then));
 }
 
@@ -263,7 +264,9 @@ bool with_iterator(Tracer& t, PyObject* f, Args args, std::size_t first, std::si
     PyObject* iterable = t.original(args[i]);
     const Cat cat = objects::cat_of(iterable);
     if (closed(t, iterable) || cat == Cat::Iterator || cat == Cat::Generator || cat == Cat::Tensor ||
-        PyGen_CheckExact(iterable) || t.type_lookup(Py_TYPE(iterable), names().__next__) != nullptr)
+        PyGen_CheckExact(iterable) ||
+        (t.type_lookup(Py_TYPE(iterable), names().__next__) != nullptr &&
+         t.type_lookup(Py_TYPE(iterable), names().__iter__) != nullptr))
       continue;
     auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.values.size())));
     for (std::size_t j = 0; j < args.values.size(); ++j)
@@ -513,7 +516,10 @@ Result tuple_new(Tracer& t, PyObject* f, Args args, Continuation then) {
 
 Result vars(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!only_positional(args, 1, 1)) t.unsupported(Reason::StackInspection, {{"callee", "vars()"}});
-  if (objects::is_atom(objects::cat_of(args[0]))) return run_native(t, f, args, std::move(then));
+  PyTypeObject* type = Py_TYPE(args[0]);
+  if (type->tp_dictoffset == 0 && t.type_lookup(type, names().__dict__) == nullptr &&
+      t.type_lookup(type, "__getattr__") == nullptr)
+    return run_native(t, f, args, std::move(then));  // CPython words the error
   return t.getattr(args[0], names().__dict__, std::move(then));
 }
 
@@ -573,6 +579,7 @@ const Row rows[] = {
     {"builtins.filter", filter},
     {"builtins.reversed", reversed},
     {"pellucid.polyfills.refuse_conversion", refuse_conversion},
+    {"pellucid.polyfills_language.ask_length", ask_length},
     {"builtins.max", max},
     {"builtins.min", min},
     {"builtins.sum", sum},

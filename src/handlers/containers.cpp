@@ -59,6 +59,7 @@ Result dict_getitem(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!PyDict_CheckExact(dict)) {
     PyObject* missing = t.type_lookup(Py_TYPE(dict), names().__missing__);
     if (missing != nullptr && PyFunction_Check(missing)) return t.call2(missing, dict, args[1], std::move(then));
+    if (missing != nullptr) t.unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of a defaultdict"}});
   }
   return t.settle(std::move(then), t.raise(py::take(PyObject_CallOneArg(PyExc_KeyError, args[1]))));
 }
@@ -73,7 +74,14 @@ Result dict_delitem(Tracer& t, PyObject* f, Args args, Continuation then) {
   return t.settle(std::move(then), Result::none());
 }
 
+// OrderedDict takes names that dict does not.
+void need_no_keywords(Tracer& t, PyObject* f, Args args) {
+  if (args.keyword_count() != 0)
+    t.unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " with keyword arguments"}});
+}
+
 Result dict_setdefault(Tracer& t, PyObject* f, Args args, Continuation then) {
+  need_no_keywords(t, f, args);
   if (args.size() < 2 || args.size() > 3) return run_native(t, f, args, std::move(then));
   need_native_key(t, args[1]);
   bool found = false;
@@ -86,6 +94,7 @@ Result dict_setdefault(Tracer& t, PyObject* f, Args args, Continuation then) {
 }
 
 Result dict_pop(Tracer& t, PyObject* f, Args args, Continuation then) {
+  need_no_keywords(t, f, args);
   PyObject* fallback = args.keyword("default");
   if (args.size() < 2 || args.size() > 3) return run_native(t, f, args, std::move(then));
   if (args.size() == 3) fallback = args[2];
@@ -168,6 +177,7 @@ Result dict_init(Tracer& t, PyObject* f, Args args, Continuation then) {
 }
 
 Result fromkeys(Tracer& t, PyObject* f, Args args, Continuation then) {
+  need_no_keywords(t, f, args);
   if (args.size() < 2 || args.size() > 3 || args[0] != reinterpret_cast<PyObject*>(&PyDict_Type)) {
     t.unsupported(Reason::UntracedCallable, {{"callee", "fromkeys"}});
   }
@@ -200,7 +210,7 @@ Result list_getitem(Tracer& t, PyObject* f, Args args, Continuation then) {
 }
 
 Result list_init(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() == 1) return run_native(t, f, args, std::move(then));
+  if (args.size() == 1 || args.keyword_count() != 0) return run_native(t, f, args, std::move(then));
   if (args.size() == 2 && !t.is_outside(args[0])) {
     if (auto items = t.native_elements(args[1])) {
       PyObject* values[] = {args[0], items.get()};
@@ -262,12 +272,15 @@ Result begin_sort(Tracer& t, PyObject*, Args args, Continuation then) {
   PyObject* list = t.writable(t.original(args[0]));
   py::check(PyList_SetSlice(list, 0, PyList_GET_SIZE(list), nullptr));
   reinterpret_cast<PyListObject*>(list)->allocated = -1;
+  t.sorting.insert(list);
   return t.settle(std::move(then), Result::none());
 }
 Result was_touched(Tracer& t, PyObject*, Args args, Continuation then) {
-  auto* list = reinterpret_cast<PyListObject*>(t.writable(t.original(args[0])));
-  const bool touched = list->allocated != -1;
-  if (!touched) list->allocated = 0;
+  PyObject* target = t.writable(t.original(args[0]));
+  auto* list = reinterpret_cast<PyListObject*>(target);
+  const bool marked = t.sorting.erase(target) != 0;  // not when the sorting began before the region
+  const bool touched = marked ? list->allocated != -1 : PyList_GET_SIZE(target) != 0;
+  if (marked && !touched) list->allocated = 0;
   return t.settle(std::move(then), Result::boolean(touched));
 }
 

@@ -58,6 +58,8 @@ struct Frame {
   int next = 0;              // byte offset of the next instruction
   int at = 0;                // byte offset of the instruction that runs (of its first EXTENDED_ARG)
   std::int64_t at_step = 0;  // the executor's step that began it
+  int reraise = -1;          // offset of the RERAISE that ran last …
+  int reraises = 0;          // … and of the instruction where the frame then is said to be
   py::Owned<> kwnames;
   std::unique_ptr<Frame> back;           // the caller; null for the entry frame and suspended generators
   Continuation then;                     // what the caller does with our result

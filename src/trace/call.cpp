@@ -154,6 +154,19 @@ bool lacks_self(PyObject* callable, Args args) {
   return args.size() == 0 || !PyObject_TypeCheck(args[0], PyDescr_TYPE(callable));
 }
 
+// Arguments that a C method of this kind never gets to see: CPython raises before.
+bool refused_by_kind(PyObject* descriptor, std::size_t count, bool keywords) {
+  if (Py_IS_TYPE(descriptor, &PyWrapperDescr_Type)) {
+    auto* slot = reinterpret_cast<PyWrapperDescrObject*>(descriptor)->d_base;
+    return keywords && (slot->flags & PyWrapperFlag_KEYWORDS) == 0;
+  }
+  if (!Py_IS_TYPE(descriptor, &PyMethodDescr_Type)) return false;
+  const int flags = reinterpret_cast<PyMethodDescrObject*>(descriptor)->d_method->ml_flags;
+  if (keywords && (flags & METH_KEYWORDS) == 0) return true;
+  if ((flags & METH_NOARGS) != 0) return count != 0;
+  return (flags & METH_O) != 0 && count != 1;
+}
+
 // `dict.pop(ordered)`: what OrderedDict has of its own is left out, and its order is damaged.
 bool passes_over_order(PyObject* callable, Args args) {
   if (!Py_IS_TYPE(callable, &PyMethodDescr_Type) && !Py_IS_TYPE(callable, &PyWrapperDescr_Type)) return false;
@@ -172,8 +185,16 @@ bool is_value_method(PyObject* callable) {
 
 }  // namespace
 
+// CPython raises the TypeError, before the method does anything. What stands for a generator has other names.
+Result Executor::complain(PyObject* callable, PyObject* self, Args args, Continuation then) {
+  if (objects::is_generator(self)) unsupported(Reason::UntracedCallable, {{"callee", handlers::describe(callable)}});
+  return handlers::run_native(*this, callable, args, std::move(then));
+}
+
 Result Executor::call_native(PyObject* callable, Args args, Continuation then) {
   if (lacks_self(callable, args)) return handlers::run_native(*this, callable, args, std::move(then));
+  if (args.size() > 0 && refused_by_kind(callable, args.size() - 1, args.keyword_count() != 0))
+    return complain(callable, args[0], args, std::move(then));
   if (passes_over_order(callable, args))
     unsupported(Reason::UntracedCallable, {{"callee", handlers::describe(callable) + " of an OrderedDict"}});
   if (auto handler = handlers::find(callable)) return handler(*this, callable, args, std::move(then));
@@ -183,6 +204,8 @@ Result Executor::call_native(PyObject* callable, Args args, Continuation then) {
   }
   // A bound C method: its descriptor is what has a rule.
   if (const py::BoundNative bound = py::bound_native(callable); bound.descriptor != nullptr) {
+    if (refused_by_kind(bound.descriptor, args.size(), args.keyword_count() != 0))  // in words of the object's class
+      return complain(callable, bound.self, args, std::move(then));
     // The object of a method that existed before did too; which one it is, the method's identity says.
     if (is_outside(callable) && !is_outside(original(bound.self))) saw_constant(bound.self);
     std::vector<PyObject*> values{objects::is_generator(bound.self) ? bound.self : original(bound.self)};
@@ -211,8 +234,10 @@ Result Executor::slot_wrapper(PyObject* callable, Args args, Continuation then, 
   PyObject* self = args[0];
   *known = true;
   const std::size_t n = args.size();
-  if (name == "__setattr__" && n == 3) return as_none(generic_setattr(self, args[1], args[2]), std::move(then));
-  if (name == "__delattr__" && n == 2) return as_none(generic_setattr(self, args[1], nullptr), std::move(then));
+  if (name == "__setattr__" && n == 3 && PyUnicode_Check(args[1]))
+    return as_none(generic_setattr(self, args[1], args[2]), std::move(then));
+  if (name == "__delattr__" && n == 2 && PyUnicode_Check(args[1]))
+    return as_none(generic_setattr(self, args[1], nullptr), std::move(then));
   if (name == "__getattribute__" && n == 2 && PyUnicode_Check(args[1])) {
     if (objects::cat_of(self) == Cat::Type) return type_getattr(self, args[1], std::move(then));
     if (objects::cat_of(self) == Cat::Module) return settle(std::move(then), module_getattr(self, args[1]));
@@ -312,6 +337,8 @@ Result Executor::call_type(PyObject* callable, Args args, Continuation then) {
     if (handlers::is_instance_rule(type)) {
       if (PyType_IsSubtype(type, &_PyWeakref_RefType) && args.values.size() != 1)
         unsupported(Reason::UntracedCallable, {{"callee", "a weak reference with a callback"}});
+      if (PyType_IsSubtype(type, &_PyWeakref_RefType) && objects::is_generator(original(args[0])))
+        unsupported(Reason::UntracedCallable, {{"callee", "a weak reference to a generator"}});
       return handlers::run_native(*this, callable, args, std::move(then));
     }
     return handler(*this, callable, args, std::move(then));
@@ -410,7 +437,7 @@ Result Executor::call_ex(PyObject* callable, PyObject* positional, PyObject* kwa
   auto tuple = native_elements(positional);
   if (!tuple) {
     // Iterating runs Python code: a polyfill makes a list first.
-    return call_polyfill("list_from", std::span<PyObject* const>(&positional, 1),
+    return call_polyfill("list_of_sized", std::span<PyObject* const>(&positional, 1),
                          Continuation(K::CallEx, callable, kwargs).before(std::move(then)));
   }
   std::vector<PyObject*> values;

@@ -46,6 +46,7 @@ class Executor final : public objects::Tracer {
   Result call_type(PyObject* type, Args args, Continuation then);
   Result make_instance(PyObject* type, Args args, Continuation then) override;
   Result call_native(PyObject* callable, Args args, Continuation then);
+  Result complain(PyObject* callable, PyObject* self, Args args, Continuation then);
   Result slot_wrapper(PyObject* callable, Args args, Continuation then, bool* known);
   Result builtin_slot(PyObject* callable, std::string_view name, Args args, Continuation then, bool* known);
   Result inline_function(PyObject* function, Args args, Continuation then) override;

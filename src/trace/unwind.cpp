@@ -136,7 +136,9 @@ void chain(PyObject* exception, PyObject* context) {
 }  // namespace
 
 namespace {
-int lasti_of(const Frame& frame) { return instruction_at(frame.info->units, frame.at).at; }
+int lasti_of(const Frame& frame) {
+  return frame.reraise == frame.at ? frame.reraises : instruction_at(frame.info->units, frame.at).at;
+}
 }  // namespace
 
 void Executor::trace_back(Frame& frame) {
@@ -186,7 +188,7 @@ bool Executor::unwind() {
     if (find_handler(*frame.info, frame.at, &handler)) {
       note_handler(frame);
       while (frame.stack.size() > static_cast<std::size_t>(handler.depth)) frame.stack.pop_back();
-      if (handler.lasti) frame.stack.push_back(py::take(PyLong_FromLong(frame.at / 2)));
+      if (handler.lasti) frame.stack.push_back(py::take(PyLong_FromLong(lasti_of(frame) / 2)));
       frame.stack.push_back(std::move(exception));
       frame.next = handler.target;
       return true;

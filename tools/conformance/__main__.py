@@ -6,7 +6,8 @@
     python tools/conformance list --impl dynamo      torch.compile(backend="eager") instead of pellucid
 
 Each module runs in a process of its own, once plain and once compiled. The exit status is 1 when a test that passes plainly does not
-pass compiled. --out writes one line of JSON per test: outcomes, graphs, why capture stopped.
+pass compiled. A line that begins with --- is a test that passes because it ran eagerly after all: capture raised an exception in it
+that the program does not raise. --out writes one line of JSON per test: outcomes, graphs, why capture stopped.
 """
 
 from __future__ import annotations

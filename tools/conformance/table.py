@@ -36,6 +36,13 @@ class Row:
     def differs(self) -> bool:
         return self.passes and self.compiled != self.plain
 
+    @property
+    def raised_in_capture(self) -> str:
+        """What capture says the program raises although it does not: the call ran eagerly, but the rule that raised is wrong."""
+        if self.differs or self.plain != "pass":
+            return ""
+        return next((stop["message"] for stop in self.stops if stop["reason"] == "ExceptionEscapes"), "")
+
 
 def rows_of(module: str, plain: dict[str, dict[str, Any]], compiled: dict[str, dict[str, Any]]) -> list[Row]:
     facts = ("captured", "graphs", "one_graph", "seconds", "stops", "detail")
@@ -95,6 +102,8 @@ class Table:
             if row.differs and row.compiled != "missing":  # missing: the process died before, which is told
                 lines = row.detail.strip().splitlines() or [""]
                 print(f"=== {row.test}: {row.plain} plain, {row.compiled} compiled: {lines[-1][:200]}", flush=True)
+            if row.raised_in_capture:
+                print(f"--- {row.test}: passes, but in capture {row.raised_in_capture[:160]}", flush=True)
         if self.out is not None:
             with self.out.open("a") as file:
                 file.writelines(json.dumps(asdict(row)) + "\n" for row in rows)

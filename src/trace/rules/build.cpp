@@ -59,7 +59,7 @@ py::Owned<> elements_or_detour(Executor& ex, Frame& f, bool* detour, bool* raise
   auto limit = py::take(PyLong_FromSsize_t(most));
   PyObject* args[] = {value.get(), limit.get()};
   const std::span<PyObject* const> given(args, most < 0 ? 1 : 2);
-  Result r = ex.call_polyfill(most < 0 ? "list_from" : "list_of_at_most", given, Continuation());
+  Result r = ex.call_polyfill(most < 0 ? "list_of_sized" : "list_of_at_most", given, Continuation());
   if (r.did == Result::Did::Raised) {
     *raised = true;
     return {};

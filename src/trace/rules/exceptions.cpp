@@ -76,9 +76,11 @@ Next do_POP_EXCEPT(Executor& ex, Frame& f, int) {
 }
 Next do_RERAISE(Executor& ex, Frame& f, int arg) {
   if (arg != 0) {
-    // The value below says where the exception came from: the unwinder then looks in the right range.
+    // The value below says where the exception came from.
     PyObject* lasti = peek(f, static_cast<std::size_t>(arg));
     if (!PyLong_Check(lasti)) throw GraphBreak(Reason::Internal, {{"detail", "RERAISE without lasti"}});
+    f.reraise = f.at;
+    f.reraises = static_cast<int>(PyLong_AsLong(lasti)) * 2;
   }
   ex.refuse_to_leave(f, peek(f, 0));
   ex.exception = pop(f);
