@@ -7,6 +7,7 @@ their frames do not show in user stacks. They use only names that cannot be shad
 from copyreg import __newobj__ as _NEW_OBJECT
 
 from pellucid.polyfills_language import *  # noqa: F403
+from pellucid.polyfills_language import stopped_by_function
 
 _MISSING = object()
 
@@ -293,17 +294,32 @@ def get_attributes(wanted, value):
 
 def map_each(function, iterable):
     for item in iterable:
-        yield function(item)
+        try:
+            value = function(item)
+        except StopIteration:
+            stopped_by_function()
+            return
+        yield value
 
 
 def map_several(function, *iterables):
     for items in zip_each(*iterables):
-        yield function(*items)
+        try:
+            value = function(*items)
+        except StopIteration:
+            stopped_by_function()
+            return
+        yield value
 
 
 def filter_each(function, iterable):
     for item in iterable:
-        if item if function is None else function(item):
+        try:
+            wanted = item if function is None else function(item)
+        except StopIteration:
+            stopped_by_function()
+            return
+        if wanted:
             yield item
 
 
@@ -399,7 +415,12 @@ def islice_each(iterable, start, stop, step):
 
 def starmap_each(function, iterable):
     for args in iterable:
-        yield function(*args)
+        try:
+            value = function(*args)
+        except StopIteration:
+            stopped_by_function()
+            return
+        yield value
 
 
 def accumulate_each(iterable, function=None, initial=None):
@@ -412,13 +433,22 @@ def accumulate_each(iterable, function=None, initial=None):
         total = initial
     yield total
     for item in iterator:
-        total = total + item if function is None else function(total, item)
+        try:
+            total = total + item if function is None else function(total, item)
+        except StopIteration:
+            stopped_by_function()
+            return
         yield total
 
 
 def takewhile_each(predicate, iterable):
     for item in iterable:
-        if not predicate(item):
+        try:
+            wanted = predicate(item)
+        except StopIteration:
+            stopped_by_function()
+            return
+        if not wanted:
             return
         yield item
 
@@ -426,7 +456,12 @@ def takewhile_each(predicate, iterable):
 def dropwhile_each(predicate, iterable):
     iterator = iter(iterable)
     for item in iterator:
-        if not predicate(item):
+        try:
+            passed = predicate(item)
+        except StopIteration:
+            stopped_by_function()
+            return
+        if not passed:
             yield item
             break
     for item in iterator:

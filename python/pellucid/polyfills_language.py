@@ -324,6 +324,11 @@ def refuse_sort():
     pass
 
 
+def stopped_by_function():
+    """The function of a map, filter … has raised StopIteration. To whoever iterates it is over, but the real one would go on if asked
+    again: a region ends here."""
+
+
 def begin_sort(target):
     """Empties it, so that was_touched knows whether anybody puts something into it meanwhile."""
     list.clear(target)

@@ -46,20 +46,6 @@ bool is_polyfill(const Frame& frame) {
          PyUnicode_CompareWithASCIIString(module, "pellucid.polyfills") == 0;
 }
 
-// `map` and `filter` are generators of ours during capture. Before they start they hold what they go over, afterwards
-// the iterator of the loop in their body.
-Recipe recipe_of_hidden(Walker& walker, PyObject* object, const Frame& frame, bool started) {
-  const std::string name = py::text_of(frame.code->co_name);
-  PyTypeObject* type = name == "map_each" ? &PyMap_Type : name == "filter_each" ? &PyFilter_Type : nullptr;
-  if (type == nullptr || frame.stack.size() > 1) cannot_reconstruct(object, "an iterator with state of its own");
-  PyObject* over = started ? frame.stack.front().get() : frame.local(1);
-  if (!started && (Py_TYPE(over)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0)
-    cannot_reconstruct(object, "an iterator over an object of a Python class");
-  Recipe recipe;
-  recipe.make = Expr::call(reinterpret_cast<PyObject*>(type), exprs(walker.ref(frame.local(0)), walker.ref(over)));
-  return recipe;
-}
-
 }  // namespace
 
 Recipe recipe_of_generator(Walker& walker, PyObject* object, const Expr& self) {
@@ -72,7 +58,8 @@ Recipe recipe_of_generator(Walker& walker, PyObject* object, const Expr& self) {
     return recipe;
   }
   const Frame& frame = *generator.frame;
-  if (is_polyfill(frame)) return recipe_of_hidden(walker, object, frame, generator.started);
+  if (is_polyfill(frame) && !walker.capture().unseen_generators.contains(object))
+    return recipe_of_builtin(walker, object, self);
   recipe.make = Expr::call(frames::generator_maker(), exprs(walker.ref(object_of(generator.function))));
   recipe.fill.push_back(fill(walker, self.copy(), generator));
   return recipe;

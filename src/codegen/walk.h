@@ -68,6 +68,8 @@ Stmt del_c_attr(PyObject* target_object, Expr target, PyObject* name);
 // effects.cpp: the statements that replay the effects.
 std::vector<Stmt> replay(Walker& walker);
 
+Recipe recipe_of_builtin(Walker& walker, PyObject* generator, const Expr& self);  // builtin_iterators.cpp
+
 // iterators.cpp
 std::vector<PyTypeObject*> iterator_types();  // those that can be made again
 Recipe recipe_of_iterator(Walker& walker, PyObject* iterator, const Expr& self);

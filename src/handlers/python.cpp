@@ -279,6 +279,10 @@ Result count_repeat(Tracer& t, PyObject* f, Args args, Continuation then) {
 
 // ---- generators' methods
 
+Result stopped_by_function(Tracer& t, PyObject*, Args, Continuation) {
+  t.unsupported(Reason::UnsupportedProtocol, {{"protocol", "StopIteration from the function"}, {"type", "iterator"}});
+}
+
 // The generator itself, or what stands for one from outside.
 PyObject* own_generator(Tracer& t, PyObject* generator) {
   if (objects::cat_of(generator) == Cat::Generator) return generator;
@@ -485,6 +489,7 @@ const Row rows[] = {
     {"pellucid._core.TracedGenerator.send", gen_send},
     {"pellucid._core.TracedGenerator.throw", gen_throw},
     {"pellucid._core.TracedGenerator.close", gen_close},
+    {"pellucid.polyfills_language.stopped_by_function", stopped_by_function},
     {"types.GeneratorType.send", gen_send},
     {"types.GeneratorType.throw", gen_throw},
     {"types.GeneratorType.close", gen_close},

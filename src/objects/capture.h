@@ -72,11 +72,13 @@ struct Capture {
   // Frame objects that capture made, for tracebacks: of frames that are open at the exit, of frames that are over.
   std::unordered_set<PyObject*> open_frame_objects, closed_frame_objects;
   PyObject* outermost_frame_object = nullptr;  // of the frame that the region's caller called
-  std::vector<py::Owned<>> alive;              // keeps every key of these maps alive
-  std::vector<std::string> notes;              // deferred decisions worth showing in explain
-  std::int64_t instructions = 0;               // executed symbolically
-  int starts_at = -1;    // where a region behind a break goes on: byte offset in the code of `function`
-  int returned_at = -1;  // byte offset of the instruction of `function` that ends the region
+  // Generators that stand for builtin iterators and that the program does not see: they may leave as what they are.
+  std::unordered_set<PyObject*> unseen_generators;
+  std::vector<py::Owned<>> alive;  // keeps every key of these maps alive
+  std::vector<std::string> notes;  // deferred decisions worth showing in explain
+  std::int64_t instructions = 0;   // executed symbolically
+  int starts_at = -1;              // where a region behind a break goes on: byte offset in the code of `function`
+  int returned_at = -1;            // byte offset of the instruction of `function` that ends the region
 };
 
 }  // namespace pellucid::objects

@@ -61,6 +61,7 @@ py::Owned<> new_generator(std::unique_ptr<Frame> frame) {
   auto* generator = reinterpret_cast<TracedGenerator*>(self.get());
   generator->frame = frame.release();
   generator->function = nullptr;
+  generator->loop = nullptr;
   generator->running = generator->started = generator->in_block = false;
   generator->is_ours = generator->is_twin = false;
   return self;

@@ -16,9 +16,11 @@ struct TracedGenerator {
   PyFunctionObject* function;  // owned; null in a twin
   bool running;
   bool started;
-  bool is_ours;   // the body is a polyfill: to the program it is a map, a zip …
-  bool is_twin;   // stands for a generator from outside, which lives on
-  bool in_block;  // suspended inside a try or with block; the code's tables may be gone when it dies
+  bool is_ours;           // the body is a polyfill: to the program it is a map, a zip …
+  bool is_twin;           // stands for a generator from outside, which lives on
+  const Frame* loop;      // the frame whose loop went over it last …
+  std::size_t loop_slot;  // … with it in this place of its stack
+  bool in_block;          // suspended inside a try or with block; the code's tables may be gone when it dies
 };
 
 // Bodies of generators that died while suspended inside a try or with block: the executor runs their `finally` next.

@@ -11,6 +11,8 @@
 
 namespace pellucid::trace {
 
+using objects::TracedGenerator;
+
 namespace {
 void forget_abandoned() {
   while (!objects::abandoned().empty()) std::exchange(objects::abandoned(), {});  // one may hold others
@@ -120,20 +122,21 @@ int begin_of_call(const objects::CodeInfo& info, int at) {
   return begin;
 }
 
-// In how many slots of `frame` the program itself will not meet `value`: in those of ours, in the argument of a
-// comprehension, and where a loop keeps its iterator.
-std::ptrdiff_t unseen_in(const Frame& frame, PyObject* value) {
-  const auto is_it = [&](const py::Owned<>& slot) { return slot.get() == value; };
-  std::ptrdiff_t count = 0;
+// The slots of `frame` that the program itself does not see: those of ours, the argument of a comprehension, and where
+// a loop keeps its iterator.
+template <class Visit>
+void each_unseen(const Frame& frame, Visit&& visit) {
   for (std::size_t slot = 0; slot < frame.fast.size(); ++slot) {
     PyObject* name = PyTuple_GET_ITEM(frame.code->co_localsplusnames, static_cast<Py_ssize_t>(slot));
-    const bool unnamed = frame.info->hidden || PyUnicode_READ_CHAR(name, 0) == '.';
-    count += unnamed && is_it(frame.fast[slot]);
+    if (frame.info->hidden || PyUnicode_READ_CHAR(name, 0) == '.') visit(frame.fast[slot]);
   }
-  const auto opcode = static_cast<bytecode::Opcode>(instruction_at(frame.info->units, frame.at).opcode);
-  if (frame.info->hidden) return count + std::ranges::count_if(frame.stack, is_it);
-  const bool loops = opcode == bytecode::Opcode::FOR_ITER || opcode == bytecode::Opcode::SEND;
-  return count + (loops && !frame.stack.empty() && is_it(frame.stack.back()));
+  for (std::size_t slot = 0; slot < frame.stack.size(); ++slot) {
+    const auto& value = frame.stack[slot];
+    const auto* generator =
+        value && objects::is_generator(value.get()) ? reinterpret_cast<TracedGenerator*>(value.get()) : nullptr;
+    const bool loops = generator != nullptr && generator->loop == &frame && generator->loop_slot == slot;
+    if (frame.info->hidden || loops) visit(value);
+  }
 }
 
 // Whether a generator that runs can be a real one. One of ours stands for a builtin iterator, and is no such thing:
@@ -141,8 +144,8 @@ std::ptrdiff_t unseen_in(const Frame& frame, PyObject* value) {
 bool can_be_real(const Frame& frame) {
   if (frame.generator == nullptr || !frame.info->hidden || frame.generator->is_twin) return true;
   std::ptrdiff_t unseen = 1;  // the frame's own
-  for (const Frame* outer = frame.back.get(); outer != nullptr; outer = outer->back.get())
-    unseen += unseen_in(*outer, frame.generator_ref.get());
+  const auto count = [&](const py::Owned<>& slot) { unseen += slot.get() == frame.generator_ref.get(); };
+  for (const Frame* outer = frame.back.get(); outer != nullptr; outer = outer->back.get()) each_unseen(*outer, count);
   return Py_REFCNT(frame.generator_ref.get()) == unseen;
 }
 
@@ -227,8 +230,28 @@ bool Executor::can_be_told() const {
   return true;
 }
 
+// What stands for a builtin iterator, and is held only where the program does not see it: by open frames, or by others
+// like it.
+void Executor::note_unseen() {
+  std::unordered_map<PyObject*, std::ptrdiff_t> held;
+  std::vector<PyObject*> known;
+  const auto meet = [&](const py::Owned<>& slot) {
+    if (!slot || !is_ours(slot.get())) return;
+    if (++held[slot.get()] == Py_REFCNT(slot.get())) known.push_back(slot.get());
+  };
+  for (const Frame* frame = top_.get(); frame != nullptr; frame = frame->back.get()) each_unseen(*frame, meet);
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    capture().unseen_generators.insert(known[i]);
+    const Frame* body = reinterpret_cast<TracedGenerator*>(known[i])->frame;
+    if (body == nullptr) continue;
+    know_ours(*body, {});
+    each_unseen(*body, meet);
+  }
+}
+
 bool Executor::open_frames(frames::State& state) {
   if (!can_be_told()) return false;
+  note_unseen();
   std::vector<Frame*> open;
   for (Frame* frame = top_.get(); frame != nullptr; frame = frame->back.get()) open.push_back(frame);
   for (auto at = open.rbegin(); at != open.rend(); ++at) {

@@ -112,6 +112,7 @@ class Executor final : public objects::Tracer {
   friend struct Loop;
   void note_handler(const Frame& frame);
   void know_ours(const Frame& frame, std::span<const frames::Wait> waiting);
+  void note_unseen();
   std::unique_ptr<Frame> new_frame(PyFunctionObject* function, PyCodeObject* code);
   Next loop();
   void tear(std::int64_t pops, int depth);

@@ -73,6 +73,15 @@ Next do_GET_ITER(Executor& ex, Frame& f, int) {
   return push(f, std::move(r));
 }
 Next do_GET_YIELD_FROM_ITER(Executor& ex, Frame& f, int arg) { return do_GET_ITER(ex, f, arg); }
+namespace {
+void note_loop(const Frame& frame, PyObject* iterator) {
+  if (!objects::is_generator(iterator)) return;
+  auto* generator = reinterpret_cast<objects::TracedGenerator*>(iterator);
+  generator->loop = &frame;
+  generator->loop_slot = frame.stack.size() - 1;
+}
+}  // namespace
+
 Next do_FOR_ITER(Executor& ex, Frame& f, int arg) {
   PyObject* iterator = peek(f, 0);
   const bool outside = ex.is_outside(iterator);
@@ -91,6 +100,7 @@ Next do_FOR_ITER(Executor& ex, Frame& f, int arg) {
     f.next += 2 * arg;
     return Next::Go;
   }
+  note_loop(f, iterator);
   Continuation then(K::ForIter);
   then.number = f.next + 2 * arg;
   auto held = py::Owned<>::share(iterator);
@@ -104,6 +114,7 @@ Next do_SEND(Executor& ex, Frame& f, int arg) {
   if (PyObject* twin = ex.twin_of_generator(receiver.get())) receiver = py::Owned<>::share(twin);
   const bool generator = objects::is_generator(receiver.get());
   drop(f, 1);
+  note_loop(f, peek(f, 0));
   if (!generator && value.get() != Py_None) {
     PyObject* args[] = {receiver.get(), value.get()};
     return push(f, ex.call_polyfill("send_to", args, std::move(then)));
