@@ -172,6 +172,24 @@ def builtin_replaced():
 
 
 @case
+def list_inside_a_new_list_as_tensor():
+    def f(x):
+        return x + torch.tensor([ITEMS, [3.0, ITEMS[0]]]).sum()
+
+    def written(x):
+        ITEMS[0] = x.shape[0] * 2.0
+        return x + torch.tensor([ITEMS, [3.0, 4.0]]).sum()
+
+    for g in (f, written):
+        yield g, X
+        with put("ITEMS", [1.0, 5.0]):
+            yield g, X
+        with put("ITEMS", [1.0, 7.0]):
+            yield g, X
+    ITEMS[0] = 1.0
+
+
+@case
 def module_attribute():
     def f(x):
         return x * HELPERS.scale
