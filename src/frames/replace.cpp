@@ -24,11 +24,10 @@ struct Session {
   State* state;
   std::size_t at = 0;  // the frame that is made next
   bool stepping = false;
-  py::PythonError* raises = nullptr;               // instead of running the innermost frame's next instruction
-  bool collects = false;                           // the collector was on
-  bool stepped = false;                            // the state is one instruction further, the frames are gone
-  py::Owned<> before;                              // what the program's caller handles: an exception or None
-  std::vector<std::vector<std::size_t>> saved_at;  // where it lies on the frames' stacks
+  py::PythonError* raises = nullptr;  // instead of running the innermost frame's next instruction
+  bool collects = false;              // the collector was on
+  bool stepped = false;               // the state is one instruction further, the frames are gone
+  py::Owned<> before;                 // what the program's caller handles: an exception or None
 };
 
 thread_local Session* pending = nullptr;
@@ -76,15 +75,19 @@ bool is_expected(const _PyInterpreterFrame* frame, const OpenFrame& open) noexce
 }
 
 // The values are the frame's from now on: what the program drops is gone when it drops it.
-void fill(_PyInterpreterFrame* frame, OpenFrame& open, Session& session) {
-  // What a generator from outside held when a region went on with it, too.
-  const std::vector<PyObject*> dropped(frame->localsplus, frame->localsplus + frame->stacktop);
+void fill(_PyInterpreterFrame* frame, OpenFrame& open, const Session& session) {
+  // What a generator from outside held when a region went on with it goes last: a destructor may look at the frame.
+  std::vector<PyObject*> dropped;
+  if (open.generator) dropped.assign(frame->localsplus, frame->localsplus + frame->stacktop);
   std::size_t slot = 0;
-  for (auto& value : open.fast) frame->localsplus[slot++] = value.release();
-  auto& saved_at = session.saved_at.emplace_back();
+  for (auto& value : open.fast) {
+    PyObject* old = std::exchange(frame->localsplus[slot++], value.release());
+    if (!open.generator) Py_XDECREF(old);  // the placeholder of an argument
+  }
+  open.saved_at.clear();
   for (auto& value : open.stack) {
     if (value.get() == callers_exception()) {
-      saved_at.push_back(slot - open.fast.size());
+      open.saved_at.push_back(slot - open.fast.size());
       value = session.before.copy();
     }
     frame->localsplus[slot++] = value.release();
@@ -119,15 +122,14 @@ class Linked {
 };
 
 // The values are the state's again; what is left of the frame is empty.
-void take_values(_PyInterpreterFrame* frame, OpenFrame& open, PyObject* const* top, const Session& session) {
+void take_values(_PyInterpreterFrame* frame, OpenFrame& open, PyObject* const* top) {
   const auto take = [](PyObject*& slot) { return py::Owned<>::steal(std::exchange(slot, nullptr)); };
   std::size_t slot = 0;
   for (auto& value : open.fast) value = take(frame->localsplus[slot++]);
   open.stack.clear();
   for (PyObject** at = frame->localsplus + slot; at != top; ++at) open.stack.push_back(take(*at));
   frame->stacktop = static_cast<int>(slot);
-  const auto here = static_cast<std::size_t>(&open - session.state->frames.data());
-  for (const std::size_t at : session.saved_at[here]) {
+  for (const std::size_t at : open.saved_at) {
     if (at < open.stack.size()) open.stack[at] = py::Owned<>::share(callers_exception());
   }
   if (!open.frame_object) open.frame_object = py::Owned<>::share(reinterpret_cast<PyObject*>(frame->frame_obj));
@@ -138,8 +140,8 @@ void take_values(_PyInterpreterFrame* frame, OpenFrame& open, PyObject* const* t
   if (open.generator) open.handled = take_handled(open.generator.get());
 }
 
-void read_back(_PyInterpreterFrame* frame, OpenFrame& open, PyObject* const* top, int next, const Session& session) {
-  take_values(frame, open, top, session);
+void read_back(_PyInterpreterFrame* frame, OpenFrame& open, PyObject* const* top, int next) {
+  take_values(frame, open, top);
   open.at = open.begin = open.next = next;
   open.opcode = open.arg = 0;
   open.kwnames = {};
@@ -172,7 +174,7 @@ bool catches(PyThreadState* tstate, _PyInterpreterFrame* frame, OpenFrame& open,
   py::PythonError error;  // normalized, with its traceback
   if (handler->lasti) push(py::take(PyLong_FromLong(open.at / 2)).release());
   push(Py_NewRef(error.value()));
-  read_back(frame, open, frame->localsplus + frame->stacktop, handler->target, session);
+  read_back(frame, open, frame->localsplus + frame->stacktop, handler->target);
   return true;
 }
 
@@ -207,7 +209,7 @@ PyObject* run_innermost(PyThreadState* tstate, _PyInterpreterFrame* frame, Sessi
   frame->stacktop = static_cast<int>(step.top - frame->localsplus);
   if (!done)
     return catches(tstate, frame, open, session) ? leave(session, open) : py::kDefaultEvalFrame(tstate, frame, 1);
-  read_back(frame, open, step.top, step.next, session);
+  read_back(frame, open, step.top, step.next);
   return leave(session, open);
 }
 
@@ -222,7 +224,7 @@ PyObject* run_outer(PyThreadState* tstate, _PyInterpreterFrame* frame, Session& 
     keep_locals_of_running(frame);
   }
   if (session.stepped) {
-    take_values(frame, session.state->frames[here], frame->localsplus + frame->stacktop, session);
+    take_values(frame, session.state->frames[here], frame->localsplus + frame->stacktop);
     Py_DECREF(result);
     return leave(session, session.state->frames[here]);
   }
@@ -242,7 +244,7 @@ PyObject* run_outer(PyThreadState* tstate, _PyInterpreterFrame* frame, Session& 
   if (settled && !session.stepping) return go_on(tstate, frame, step.next);
   if (!settled && !catches(tstate, frame, open, session)) return py::kDefaultEvalFrame(tstate, frame, 1);
   // The inner frames are done; from here on the program is a state again.
-  if (settled) read_back(frame, open, step.top, step.next, session);
+  if (settled) read_back(frame, open, step.top, step.next);
   session.state->frames.resize(here + 1);
   return leave(session, session.state->frames[here]);
 }

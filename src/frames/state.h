@@ -25,6 +25,7 @@ struct OpenFrame {
   py::Owned<> generator;                 // whose body this frame is, running; empty: the frame is a call's
   py::Owned<> handled;                   // the exception that it handles, of the outermost frame and of generators
   py::Owned<> frame_object;              // what tracebacks have of it; empty: nobody does
+  std::vector<std::size_t> saved_at;     // while the frame is real: where callers_exception() was on the stack
 
   PyCodeObject* code() const noexcept { return reinterpret_cast<PyCodeObject*>(function->func_code); }
 };
