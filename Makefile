@@ -31,7 +31,7 @@ test: build $(STAMP)-test $(STAMP)-models
 	PELLUCID_UNIT=build/release/tests/pellucid_unit.so $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # Every test once more with regions that end after each so many instructions: tests/forced_breaks.py.
-FORCE_EVERY ?= 2,5,13
+FORCE_EVERY ?= 3,5,13
 test-forced: build $(STAMP)-test $(STAMP)-models
 	PELLUCID_UNIT=build/release/tests/pellucid_unit.so $(BIN)/python -m pytest -m "not slow" --force-break-every $(FORCE_EVERY) $(PYTEST_ARGS)
 

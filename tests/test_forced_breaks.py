@@ -210,6 +210,44 @@ def test_except_star_in_parts():
     check(wrong, (X,))
 
 
+class Problem(Exception):
+    def __init__(self, text, code):
+        super().__init__(text)
+        self.code = code
+
+    def __str__(self):
+        return f"{self.args[0]} ({self.code})"
+
+
+def test_an_exception_whose_text_is_python_code_and_not_ready():
+    def numbers(x):
+        yield x + 1
+        yield x + 2
+
+    def f(x):
+        given = numbers(x)
+        next(given)
+        return given.throw(Problem("thrown", 4))
+
+    check(f, (X,))
+
+
+def test_a_group_of_a_list_that_grew():
+    def f(x):
+        errors = []
+        for n in range(2):
+            try:
+                {}[n]
+            except KeyError as error:
+                errors.append(error)
+        try:
+            raise ExceptionGroup("several", [*errors, ValueError("more")])
+        except ExceptionGroup as group:
+            return x + 1, str(group), len(group.exceptions), len(group.args[1])
+
+    check(f, (X,))
+
+
 def test_nested_lists_that_torch_reads():
     def tensor(data, x):
         return x + torch.tensor(data), torch.as_tensor(data)

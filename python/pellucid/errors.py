@@ -128,6 +128,15 @@ def frame_summary(code: types.CodeType, offset: int) -> traceback.FrameSummary:
     )
 
 
+def _text_of(exception: BaseException) -> str:
+    if isinstance(type(exception).__str__, types.FunctionType):  # the program's: it is not called here
+        return "…"
+    try:
+        return str(exception)
+    except Exception:  # of one of its arguments
+        return "…"
+
+
 def _record_stop(
     function_code: types.CodeType,
     code: str,
@@ -142,8 +151,10 @@ def _record_stop(
 
     A backend that has a method `_on_stop` is told: it has no other way to learn of it.
     """
-    if exception is not None and str(exception) not in message:
-        message = f"{message} ({type(exception).__name__}: {exception})"
+    if exception is not None:
+        text = _text_of(exception)
+        if text not in message:
+            message = f"{message} ({type(exception).__name__}: {text})"
     frames = [frame_summary(frame_code, offset) for frame_code, offset in stack]
     record = BreakRecord(code, name, message, hint, function_code.co_qualname, frames)
     _stops.append(record)

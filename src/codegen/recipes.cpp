@@ -280,7 +280,14 @@ Recipe recipe_of_exception(Walker& walker, PyObject* object, PyTypeObject* base,
   const auto set = [&](const char* name, PyObject* value) {
     recipe.fill.push_back(set_c_attr(object, self.copy(), py::interned(name).get(), walker.ref(value)));
   };
-  recipe.make = call_new(walker, base, Py_TYPE(object), refs(walker, list_items(error->args)));
+  if (PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(PyExc_BaseExceptionGroup)) != 0) {
+    // Made of the exceptions themselves: the list in its arguments may be filled later.
+    auto* group = reinterpret_cast<PyBaseExceptionGroupObject*>(object);
+    recipe.make = call_new(walker, base, Py_TYPE(object), exprs(walker.ref(group->msg), walker.ref(group->excs)));
+    set("args", error->args);
+  } else {
+    recipe.make = call_new(walker, base, Py_TYPE(object), refs(walker, list_items(error->args)));
+  }
   for (; *members != nullptr; ++members) {
     auto value = py::take(PyObject_GetAttrString(object, *members));
     if (value.get() != Py_None) set(*members, walker.hold(std::move(value)));
