@@ -86,7 +86,7 @@ def list_iadd(target, iterable):
 def list_extend(target, iterable):
     iterator = iter(iterable)
     ask_length(iterable)
-    for item in iterator:
+    while (item := next(iterator, _MISSING)) is not _MISSING:  # `for` would ask a user's iterator for its __iter__
         target.append(item)
 
 
