@@ -7,7 +7,7 @@ their frames do not show in user stacks. They use only names that cannot be shad
 from copyreg import __newobj__ as _NEW_OBJECT
 
 from pellucid.polyfills_language import *  # noqa: F403
-from pellucid.polyfills_language import stopped_by_function
+from pellucid.polyfills_language import length_hint, stopped_by_function
 
 _MISSING = object()
 
@@ -83,9 +83,25 @@ def list_iadd(target, iterable):
     return target
 
 
+def list_of_sized(iterable):
+    """Of what has __len__ or __length_hint__ in Python: list() asks."""
+    items = []
+    list_extend_sized(items, iterable)
+    return items
+
+
+def tuple_of_sized(iterable):
+    return (*list_of_sized(iterable),)
+
+
 def list_extend(target, iterable):
+    for item in iterable:
+        target.append(item)
+
+
+def list_extend_sized(target, iterable):
     iterator = iter(iterable)
-    ask_length(iterable)
+    length_hint(iterable)
     while (item := next(iterator, _MISSING)) is not _MISSING:  # `for` would ask a user's iterator for its __iter__
         target.append(item)
 

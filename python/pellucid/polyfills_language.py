@@ -253,6 +253,7 @@ def group_of(original, errors):
     made = original.derive(errors)
     if not isinstance(made, BaseExceptionGroup):
         raise TypeError("derive must return an instance of BaseExceptionGroup")
+    made.__traceback__ = original.__traceback__
     made.__context__ = original.__context__
     made.__cause__ = original.__cause__
     notes = getattr(original, "__notes__", None)
@@ -340,9 +341,7 @@ def was_touched(target):
 
 def sorted_by(iterable, key, reverse=False):
     items = []
-    iterator = iter(iterable)
-    ask_length(iterable)
-    for item in iterator:
+    for item in iterable:
         items.append(item)
     sort_items(items, key, reverse)
     return items
@@ -496,24 +495,6 @@ def length_hint(value):
         if hint < 0:
             raise ValueError("__length_hint__() should return >= 0")
     return 0
-
-
-def ask_length(iterable):
-    """Runs __len__ or __length_hint__ where they are Python code; a rule in C++."""
-    length_hint(iterable)
-
-
-def list_of_sized(iterable):
-    iterator = iter(iterable)
-    ask_length(iterable)
-    items = []
-    for item in iterator:
-        items.append(item)
-    return items
-
-
-def tuple_of_sized(iterable):
-    return (*list_of_sized(iterable),)
 
 
 def unpack_with_rest(iterable, before, after):

@@ -119,14 +119,6 @@ Result region_number(Tracer& t, PyObject* f, Args args, Continuation then) {
   return t.settle(std::move(then), Result::of(std::move(number)));
 }
 
-Result ask_length(Tracer& t, PyObject*, Args args, Continuation then) {
-  for (const char* name : {"__len__", "__length_hint__"}) {
-    PyObject* own = t.type_lookup(Py_TYPE(args[0]), name);
-    if (own != nullptr && PyFunction_Check(own)) return t.call_polyfill("length_hint", args.values, std::move(then));
-  }
-  return t.settle(std::move(then), Result::none());
-}
-
 Result refuse_conversion(Tracer& t, PyObject*, Args, Continuation) {
   t.unsupported(Reason::UnsupportedProtocol, {{"protocol", "a subclass as the result"}, {"type", "conversion"}});
 }
@@ -217,7 +209,10 @@ Result container(Tracer& t, PyObject* f, Args args, Continuation then) {
     return t.call_polyfill(
         "list_from", args.values,
         Continuation(K::CallWith, f, py::take(PyTuple_Pack(1, Py_None)).get()).before(std::move(then)));
-  const char* name = kind == &PyList_Type ? "list_of_sized" : kind == &PyTuple_Type ? "tuple_of_sized" : "set_from";
+  const bool sized = objects::has_python_length(t, args[0]);
+  const char* name = kind == &PyList_Type    ? (sized ? "list_of_sized" : "list_from")
+                     : kind == &PyTuple_Type ? (sized ? "tuple_of_sized" : "tuple_from")
+                                             : "set_from";
   return t.call_polyfill(name, args.values, std::move(then));
 }
 
@@ -434,6 +429,13 @@ Result sorted(Tracer& t, PyObject* f, Args args, Continuation then) {
       return t.call_polyfill("sorted_by", values, std::move(then));
     }
   }
+  if (objects::has_python_length(t, args[0])) {
+    auto one = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.values.size())));
+    for (std::size_t i = 0; i < args.values.size(); ++i)
+      PyTuple_SET_ITEM(one.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args.values[i]));
+    return t.call_polyfill("list_of_sized", args.values.first(1),
+                           Continuation(K::CallWith, f, one.get(), args.kwnames).before(std::move(then)));
+  }
   PyObject* values[] = {args[0], key, reverse};
   return t.call_polyfill("sorted_by", values, std::move(then));
 }
@@ -579,7 +581,6 @@ const Row rows[] = {
     {"builtins.filter", filter},
     {"builtins.reversed", reversed},
     {"pellucid.polyfills.refuse_conversion", refuse_conversion},
-    {"pellucid.polyfills_language.ask_length", ask_length},
     {"builtins.max", max},
     {"builtins.min", min},
     {"builtins.sum", sum},

@@ -195,7 +195,8 @@ Result extend(Tracer& t, PyObject* f, Args args, Continuation then) {
     return run_native(t, f, Args{values, nullptr}, std::move(then));
   }
   PyObject* values[] = {target, args[1]};
-  return t.call_polyfill("list_extend", values, std::move(then));
+  return t.call_polyfill(objects::has_python_length(t, args[1]) ? "list_extend_sized" : "list_extend", values,
+                         std::move(then));
 }
 
 Result list_getitem(Tracer& t, PyObject* f, Args args, Continuation then) {

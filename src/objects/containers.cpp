@@ -214,6 +214,14 @@ PyObject* Tracer::touch(PyObject* container) {
   }
 }
 
+bool has_python_length(Tracer& tracer, PyObject* object) {
+  for (const char* name : {"__len__", "__length_hint__"}) {
+    PyObject* own = tracer.type_lookup(Py_TYPE(object), name);
+    if (own != nullptr && PyFunction_Check(own)) return true;
+  }
+  return false;
+}
+
 bool merges_as_dict(Tracer& tracer, PyObject* object) {
   if (cat_of(object) != Cat::Dict) return false;
   if (PyDict_CheckExact(object)) return true;

@@ -437,7 +437,8 @@ Result Executor::call_ex(PyObject* callable, PyObject* positional, PyObject* kwa
   auto tuple = native_elements(positional);
   if (!tuple) {
     // Iterating runs Python code: a polyfill makes a list first.
-    return call_polyfill("list_of_sized", std::span<PyObject* const>(&positional, 1),
+    return call_polyfill(objects::has_python_length(*this, positional) ? "list_of_sized" : "list_from",
+                         std::span<PyObject* const>(&positional, 1),
                          Continuation(K::CallEx, callable, kwargs).before(std::move(then)));
   }
   std::vector<PyObject*> values;

@@ -361,7 +361,7 @@ Next Executor::loop() {
   for (;;) {
     if (!objects::abandoned().empty()) {
       finalize_abandoned();
-      unwind();
+      unwind(true);
       continue;
     }
     Frame& frame = *top_;
@@ -392,13 +392,14 @@ Next Executor::loop() {
       frame.next = frame.at;  // returns once more, after them
       continue;
     }
-    if (next == Next::Go) {
+    const bool thrown = next == Next::Go;
+    if (thrown) {
       if (!thrown_) continue;
       exception = std::move(thrown_);
     }
     bool caught = false;
     try {
-      caught = unwind();
+      caught = unwind(thrown);
     } catch (const GraphBreak&) {
       torn_ = true;
       throw;

@@ -65,7 +65,8 @@ class Executor final : public objects::Tracer {
   Next return_value(Frame& frame);
 
   // ---- exceptions (unwind.cpp)
-  bool unwind();                         // into a handler; false: the exception leaves the region
+  // Into a handler; false: the exception leaves the region. `thrown`: into the generator whose body is on top.
+  bool unwind(bool thrown);
   PyObject* topmost_handled() override;  // what a bare `raise` raises; borrowed or null
   void trace_back(Frame& frame);         // the exception passes through this frame
   PyObject* frame_object(Frame& frame);

@@ -176,8 +176,11 @@ void Executor::close(Frame& frame) {
   frames::close_frame_object(effect.value.get(), lasti_of(frame), frame.fast, back);
 }
 
-bool Executor::unwind() {
-  PyObject* context = topmost_handled();
+bool Executor::unwind(bool thrown) {
+  // gen.throw() gives its exception no context but what the generator itself handles (gen_send_ex in genobject.c).
+  PyObject* context = !thrown                                            ? topmost_handled()
+                      : top_->handled && !Py_IsNone(top_->handled.get()) ? top_->handled.get()
+                                                                         : nullptr;
   bool again = raises_again(*top_, exception.get(), context);
   if (!again && context != nullptr && !is_outside(exception.get())) chain(exception.get(), context);
   for (;;) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import types
 from collections.abc import Callable
 from typing import Any
@@ -36,6 +37,7 @@ class Pellucid(Plain):
         import pellucid
 
         self.pellucid = pellucid
+        logging.getLogger("pellucid").setLevel(logging.CRITICAL)  # tests read stderr
         if continue_after_break:
             pellucid.config.continue_after_break = True
 

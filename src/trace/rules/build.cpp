@@ -59,7 +59,10 @@ py::Owned<> elements_or_detour(Executor& ex, Frame& f, bool* detour, bool* raise
   auto limit = py::take(PyLong_FromSsize_t(most));
   PyObject* args[] = {value.get(), limit.get()};
   const std::span<PyObject* const> given(args, most < 0 ? 1 : 2);
-  Result r = ex.call_polyfill(most < 0 ? "list_of_sized" : "list_of_at_most", given, Continuation());
+  const char* polyfill = most >= 0                                     ? "list_of_at_most"
+                         : objects::has_python_length(ex, value.get()) ? "list_of_sized"
+                                                                       : "list_from";
+  Result r = ex.call_polyfill(polyfill, given, Continuation());
   if (r.did == Result::Did::Raised) {
     *raised = true;
     return {};
