@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import collections.abc
 import contextlib
+import copy
 import functools
 import io
 import operator
@@ -467,6 +469,51 @@ def class_methods_of_what_is_no_function(x):
         except TypeError as error:
             told.append(str(error))
     return x, told, str(collections.abc.Callable[[int], str])
+
+
+@program
+def reversed_of_what_is_advanced_natively(x, values=array.array("i", [1, 2, 3])):
+    x = x + 1
+    backwards = reversed(values)
+    print(end="")
+    first = next(backwards)
+    print(end="")
+    again = copy.copy(backwards)
+    return x, first, list(backwards), type(again).__name__, list(again), hasattr(backwards, "__setstate__")
+
+
+@program
+def methods_of_generators_across_a_break(x):
+    x = x + 1
+    print(end="")
+    generator = (i for i in (1, 2))
+    advance, itself, send = generator.__next__, generator.__iter__, generator.send
+    print(end="")
+    return x, advance(), itself() is generator, send(None)
+
+
+@program
+def thrown_exceptions_keep_their_context(x):
+    @contextlib.contextmanager
+    def raising(error):
+        try:
+            yield
+        finally:
+            raise error
+
+    x = x + 1
+    first, *others = [Exception(number) for number in range(4)]
+    chain = []
+    try:
+        with contextlib.ExitStack() as stack:
+            for other in reversed(others):
+                stack.enter_context(raising(other))
+            raise first
+    except Exception as error:
+        while error is not None:
+            chain.append(error.args)
+            error = error.__context__
+    return x, chain
 
 
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)

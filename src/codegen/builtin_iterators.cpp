@@ -3,6 +3,7 @@
 #include "codegen/walk.h"
 #include "objects/frame.h"
 #include "objects/generator.h"
+#include "objects/types.h"
 
 namespace pellucid::codegen {
 namespace {
@@ -138,6 +139,17 @@ Recipe of_takewhile(const Body& body, const Expr&) {
   return of_call(type, exprs(body.ref("predicate"), body.looped("iterable")));
 }
 
+Recipe of_reversed(const Body& body, const Expr& self) {
+  PyObject* sequence = body.local("sequence");
+  if (objects::is_mutable_class(Py_TYPE(sequence)))
+    cannot_reconstruct(body.object, "an iterator over an object of a Python class");
+  Recipe recipe = of_call(type_object(PyReversed_Type), exprs(body.walker.ref(sequence)));
+  const auto one = py::take(PyLong_FromLong(-1));  // the next index: behind the one it gave
+  set_state(recipe, type_object(PyReversed_Type), self,
+            sum(body.walker, body.local(body.started ? "index" : "length"), one.get()));
+  return recipe;
+}
+
 struct Row {
   const char* polyfill;
   Recipe (*recipe)(const Body&, const Expr& self);
@@ -146,7 +158,7 @@ struct Row {
 constexpr Row kRows[] = {
     {"map_each", of_map},         {"filter_each", of_filter},       {"enumerate_each", of_enumerate},
     {"zip_each", of_zip},         {"chain_each", of_chain},         {"islice_each", of_islice},
-    {"starmap_each", of_starmap}, {"takewhile_each", of_takewhile},
+    {"starmap_each", of_starmap}, {"takewhile_each", of_takewhile}, {"reversed_each", of_reversed},
 };
 
 }  // namespace

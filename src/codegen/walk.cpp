@@ -59,7 +59,8 @@ bool Walker::exists(PyObject* object) const {
 }
 
 PyObject* real_method(PyObject* object) {
-  if (!Py_IS_TYPE(object, &PyMethodDescr_Type) || PyDescr_TYPE(object) != objects::generator_type()) return nullptr;
+  if (!Py_IS_TYPE(object, &PyMethodDescr_Type) && !Py_IS_TYPE(object, &PyWrapperDescr_Type)) return nullptr;
+  if (PyDescr_TYPE(object) != objects::generator_type()) return nullptr;
   return PyDict_GetItem(PyGen_Type.tp_dict, PyDescr_NAME(object));
 }
 

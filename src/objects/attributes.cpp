@@ -371,7 +371,15 @@ Result Tracer::getattr(PyObject* object, PyObject* name, Continuation then) {
       }
       break;
     case Cat::Generator:
-      if (py::type_lookup(type, name) != nullptr && name != names().__class__) break;
+      if (reinterpret_cast<TracedGenerator*>(object)->is_ours && name != names().__next__ && name != names().__iter__)
+        unsupported(Reason::UnsupportedProtocol,
+                    {{"protocol", "attribute '" + py::text_of(name) + "'"}, {"type", "builtin iterator"}});
+      if (PyObject* own = py::type_lookup(type, name); own != nullptr && name != names().__class__) {
+        // What generators have of their own and ours only of `object`: __repr__.
+        if (!Py_IS_TYPE(own, &PyWrapperDescr_Type) || PyDescr_TYPE(own) != &PyBaseObject_Type ||
+            own == py::type_lookup(&PyGen_Type, name))
+          break;
+      }
       if (py::type_lookup(&PyGen_Type, name) == nullptr) {
         return settle(std::move(then),
                       raise(PyExc_AttributeError, "'generator' object has no attribute '" + py::text_of(name) + "'"));

@@ -20,7 +20,7 @@ struct UndoPlan {
   };
   std::vector<Input> inputs;
   std::vector<Attribute> attributes;  // tensors that the graph holds itself
-  bool may_raise = false;  // some operator on its values
+  bool may_raise = false;             // some operator on its values
   bool generators = false;
   bool cuda = false;
 

@@ -37,7 +37,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a few small modules")
     parser.add_argument("--impl", choices=("pellucid", "dynamo"), default="pellucid", help="the compiler")
     parser.add_argument("--torch-ops", action="store_true", help="a tensor operation before and after each test's body")
-    parser.add_argument("--break", dest="continue_after_break", action="store_true", help="config.continue_after_break")
     parser.add_argument("--match", default="", metavar="TEXT", help="only tests whose name contains this")
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N tests of each module")
     parser.add_argument("--timeout", type=float, default=120, metavar="S", help="seconds for one test (default: 120)")
@@ -58,9 +57,7 @@ def print_selection() -> None:
 
 
 def check(name: str, options: argparse.Namespace) -> list[Row]:
-    way = Way(
-        options.impl, options.torch_ops, options.continue_after_break, options.match, options.limit, options.timeout
-    )
+    way = Way(options.impl, options.torch_ops, options.match, options.limit, options.timeout)
     plain = run_module(name, way.plain())
     return rows_of(name, plain, run_module(name, way))
 

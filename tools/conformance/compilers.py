@@ -33,13 +33,11 @@ class Plain:
 class Pellucid(Plain):
     """`pellucid.compile(backend="eager")`."""
 
-    def __init__(self, continue_after_break: bool) -> None:
+    def __init__(self) -> None:
         import pellucid
 
         self.pellucid = pellucid
         logging.getLogger("pellucid").setLevel(logging.CRITICAL)  # tests read stderr
-        if continue_after_break:
-            pellucid.config.continue_after_break = True
 
     def start(self) -> None:
         self.pellucid.reset()
@@ -93,8 +91,8 @@ class Dynamo(Plain):
         }
 
 
-def make(name: str, continue_after_break: bool = False) -> Plain:
-    return {"plain": Plain, "pellucid": lambda: Pellucid(continue_after_break), "dynamo": Dynamo}[name]()
+def make(name: str) -> Plain:
+    return {"plain": Plain, "pellucid": Pellucid, "dynamo": Dynamo}[name]()
 
 
 def where(stack: list) -> str:

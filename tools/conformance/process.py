@@ -23,7 +23,6 @@ class Way:
 
     impl: str
     torch_ops: bool = False
-    continue_after_break: bool = False
     match: str = ""
     limit: int | None = None
     timeout: float = 120
@@ -33,7 +32,7 @@ class Way:
 
     def command(self, module: str, out: Path, done: list[str]) -> list[str]:
         command = [sys.executable, str(HERE / "run_module.py"), module, str(out), "--impl", self.impl]
-        command += ["--torch-ops"] * self.torch_ops + ["--break"] * self.continue_after_break
+        command += ["--torch-ops"] * self.torch_ops
         command += ["--match", self.match] if self.match else []
         command += ["--limit", str(self.limit - len(done))] if self.limit is not None else []
         return command + (["--skip", *done] if done else [])

@@ -116,7 +116,7 @@ def run(options: argparse.Namespace) -> None:
     from test import support
 
     support.use_resources = []  # no network, no gigabytes, no minutes
-    compiler = compilers.make(options.impl, options.continue_after_break)
+    compiler = compilers.make(options.impl)
     compile_bodies(compilers.caller(compiler, options.torch_ops), options.torch_ops)
     tests = [
         test
@@ -134,7 +134,6 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--impl", choices=("plain", "pellucid", "dynamo"), default="pellucid")
     parser.add_argument("--torch-ops", action="store_true")
-    parser.add_argument("--break", dest="continue_after_break", action="store_true")
     parser.add_argument("--match", default="")
     parser.add_argument("--limit", type=int)
     parser.add_argument("--skip", nargs="*", default=[])
