@@ -522,3 +522,20 @@ def test_as_eager(f):
     for _ in range(3):
         assert same(outcome(compiled, torch.ones(2)), outcome(f, torch.ones(2)))
     assert pellucid.cache_entries(compiled)
+
+
+def test_an_item_that_is_set_and_deleted_may_have_been_there_before():
+    table = {}
+
+    def f(x):
+        table["a"] = 1
+        table.pop("a", None)
+        return x + 1
+
+    compiled = pellucid.compile(f, backend="eager")
+    for before in ({}, {"a": 5}, {}, {"a": 6, "b": 7}):
+        table.clear()
+        table.update(before)
+        compiled(torch.ones(2))
+        assert "a" not in table and table == {key: before[key] for key in before if key != "a"}
+    assert pellucid.cache_entries(compiled)

@@ -354,6 +354,7 @@ void Tracer::dict_set(PyObject* dict, PyObject* key, PyObject* value) {
     if (!shadow.written) shadow.written = py::take(PySet_New(nullptr));
     const bool again = written(shadow, key);
     if (value == nullptr && !again) dict_contains(dict, key);
+    if (value == nullptr && again) guard_presence(dict, key);  // whether anything of it stays to be deleted
     guard_replay(dict, shadow, key, value, again);
     py::check(PySet_Add(shadow.written.get(), key));
     shadow.changed = true;
