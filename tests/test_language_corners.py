@@ -399,6 +399,24 @@ def patterns_that_are_warned_about(x):
 
 
 @program
+def defaults_by_name(x):
+    x = x + 1
+    table = collections.OrderedDict(a=1)
+    told = [
+        table.pop("b", default=2),
+        table.setdefault("c", default=3),
+        table.setdefault("d"),
+        table.pop("a", default=4),
+    ]
+    for call in (lambda: {}.pop("a", default=1), lambda: {}.setdefault("a", default=1)):
+        try:
+            told.append(call())
+        except TypeError as error:
+            told.append(str(error))
+    return x, told, table
+
+
+@program
 def patterns_that_print(x):
     x = x + 1
     with contextlib.redirect_stdout(io.StringIO()) as out:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import io
 import logging
 import warnings
@@ -304,6 +305,59 @@ def test_logging_that_the_program_itself_handles_does_not_wait():
     with handled_by(handler):
         compiled = pellucid.compile(f, backend="eager")
         assert [compiled(X).tolist() for _ in range(3)] == [((X + 1) * n).tolist() for n in (1, 2, 3)]
+    assert pellucid.cache_entries(compiled)
+    assert [reason.name for reason in pellucid.break_reasons()] == ["SideEffect"]
+
+
+class Tells(io.StringIO):
+    """A stream of the program's own."""
+
+    def write(self, text):
+        told.append(text)
+        return len(text)
+
+
+told: list[str] = []
+
+
+def as_warnings_are_printed():
+    """The function that prints a warning; pytest puts another in its place."""
+    spec = importlib.util.spec_from_file_location("warnings", warnings.__file__)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module._showwarnmsg_impl
+
+
+def warns(x):
+    x = x + 1
+    warnings.warn("here", stacklevel=1)
+    return x * len(told)
+
+
+def logs(x):
+    x = x + 1
+    log.warning("one")
+    return x * len(told)
+
+
+@pytest.mark.parametrize("handler", [None, "stream", "stderr"])
+def test_what_goes_to_a_stream_of_the_programs_own_does_not_wait(handler, monkeypatch):
+    monkeypatch.setattr(warnings, "_showwarnmsg_impl", as_warnings_are_printed())
+    compiled = pellucid.compile(warns if handler is None else logs, backend="eager")
+    with warnings.catch_warnings(), contextlib.ExitStack() as stack:
+        warnings.simplefilter("always")
+        stack.enter_context(pellucid.config.patch(reorderable_logging_functions=set()))
+        stream = io.StringIO()
+        stack.enter_context(contextlib.redirect_stderr(stream))
+        if handler is not None:
+            own = logging.StreamHandler(stream) if handler == "stream" else logging.lastResort
+            stack.enter_context(handled_by(own))
+        told.clear()
+        assert not compiled(X).any() and stream.getvalue()  # a plain stream: nobody of the program's sees it
+        with contextlib.redirect_stderr(Tells()):
+            if handler == "stream":
+                own.setStream(Tells())
+            assert compiled(X).all() and told  # in time for the program to count it
     assert pellucid.cache_entries(compiled)
     assert [reason.name for reason in pellucid.break_reasons()] == ["SideEffect"]
 

@@ -31,7 +31,11 @@ numbers = itertools.count()
 
 def example(source):
     """The namespace of an example whose lines tracebacks can show."""
-    name = f"<example {next(numbers)}>"
+    number = next(numbers)
+    name = f"<example {number}>"
+    source = source.replace(
+        "reasons_example::", f"reasons_example_{number}::"
+    )  # an operator is defined once in a process
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)
     space = {"__name__": "example"}
     exec(compile(source, name, "exec"), space)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import collections
 import importlib
+import re
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+import warnings
 
 import pytest
 import torch
@@ -395,3 +397,36 @@ def test_memory_reused_by_other_threads(f):
         stop.set()
         for thread in threads:
             thread.join()
+
+
+def test_other_threads_keep_their_filters_while_a_pattern_is_compiled():
+    raised, over = [], threading.Event()
+
+    def warn():
+        while not over.is_set():
+            try:
+                warnings.warn("here", stacklevel=1)
+            except UserWarning as error:
+                raised.append(error)
+
+    def f(x, text):
+        return x + len(re.compile(text).pattern)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    thread = threading.Thread(target=warn)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            thread.start()
+            for i in range(20):
+                text = "a" * i + "(b|c)*" * 30
+                compiled = pellucid.compile(f, backend="eager")
+                assert torch.equal(compiled(torch.ones(2), text), torch.ones(2) + len(text))
+                assert pellucid.cache_entries(compiled)
+            over.set()
+            thread.join()
+    finally:
+        over.set()
+        sys.setswitchinterval(before)
+    assert not raised

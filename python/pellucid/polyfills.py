@@ -170,29 +170,22 @@ def refuse_conversion():
 
 
 def int_of(value):
-    result = type(value).__int__(value)
-    if not isinstance(result, int):
-        raise TypeError(f"__int__ returned non-int (type {type(result).__name__})")
-    if type(result) is not int:
-        refuse_conversion()  # CPython warns
-    return result
+    return converted(type(value).__int__(value), int, "__int__")
 
 
 def float_of(value):
-    result = type(value).__float__(value)
-    if not isinstance(result, float):
-        raise TypeError(f"{type(value).__name__}.__float__ returned non-float (type {type(result).__name__})")
-    if type(result) is not float:
-        refuse_conversion()
-    return result
+    return converted(type(value).__float__(value), float, f"{type(value).__name__}.__float__")
 
 
 def complex_of(value):
-    result = type(value).__complex__(value)
-    if not isinstance(result, complex):
-        raise TypeError(f"__complex__ returned non-complex (type {type(result).__name__})")
-    if type(result) is not complex:
-        refuse_conversion()
+    return converted(type(value).__complex__(value), complex, "__complex__")
+
+
+def converted(result, kind, method):
+    if not isinstance(result, kind):
+        raise TypeError(f"{method} returned non-{kind.__name__} (type {type(result).__name__})")
+    if type(result) is not kind:
+        refuse_conversion()  # CPython warns
     return result
 
 

@@ -40,32 +40,29 @@ Result next(Tracer& t, PyObject* f, Args args, Continuation then) {
   return complain(t, f, args, std::move(then));
 }
 
+py::Owned<> interned(PyObject* name) {  // as the names in code are
+  PyObject* raw = Py_NewRef(name);
+  PyUnicode_InternInPlace(&raw);
+  return py::Owned<>::steal(raw);
+}
+
 Result getattr(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!only_positional(args, 2, 3) || !PyUnicode_Check(args[1])) return complain(t, f, args, std::move(then));
-  auto name = py::Owned<>::share(args[1]);
-  PyObject* raw = name.release();
-  PyUnicode_InternInPlace(&raw);
-  name = py::Owned<>::steal(raw);
+  const auto name = interned(args[1]);
   if (args.size() == 3) then = Continuation(K::Default, PyExc_AttributeError, args[2]).before(std::move(then));
   return t.getattr(args[0], name.get(), std::move(then));
 }
 Result hasattr(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!only_positional(args, 2, 2) || !PyUnicode_Check(args[1])) return complain(t, f, args, std::move(then));
-  PyObject* raw = Py_NewRef(args[1]);
-  PyUnicode_InternInPlace(&raw);
-  auto name = py::Owned<>::steal(raw);
-  return t.getattr(args[0], name.get(), Continuation(K::HasAttr).before(std::move(then)));
+  return t.getattr(args[0], interned(args[1]).get(), Continuation(K::HasAttr).before(std::move(then)));
 }
 Result setattr(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!only_positional(args, 3, 3) || !PyUnicode_Check(args[1])) return complain(t, f, args, std::move(then));
-  PyObject* raw = Py_NewRef(args[1]);
-  PyUnicode_InternInPlace(&raw);
-  auto name = py::Owned<>::steal(raw);
-  return t.as_none(t.setattr(args[0], name.get(), args[2]), std::move(then));
+  return t.as_none(t.setattr(args[0], interned(args[1]).get(), args[2]), std::move(then));
 }
 Result delattr(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!only_positional(args, 2, 2) || !PyUnicode_Check(args[1])) return complain(t, f, args, std::move(then));
-  return t.as_none(t.setattr(args[0], args[1], nullptr), std::move(then));
+  return t.as_none(t.setattr(args[0], interned(args[1]).get(), nullptr), std::move(then));
 }
 
 Result isinstance(Tracer& t, PyObject* f, Args args, Continuation then) {
@@ -167,20 +164,12 @@ Result bool_(Tracer& t, PyObject* f, Args args, Continuation then) {
 
 // int(x), float(x), complex(x): of numbers and texts natively, of tensors data, of user objects by their dunder.
 Result number(Tracer& t, PyObject* f, Args args, Continuation then) {
-  const char* dunder = f == reinterpret_cast<PyObject*>(&PyLong_Type)    ? "__int__"
-                       : f == reinterpret_cast<PyObject*>(&PyFloat_Type) ? "__float__"
-                                                                         : "__complex__";
   if (only_positional(args, 1, 1)) {
+    const std::string name = reinterpret_cast<PyTypeObject*>(f)->tp_name;
     const Cat cat = objects::cat_of(args[0]);
-    if (cat == Cat::Tensor) {
-      const std::string name = std::string(dunder).substr(2, std::string(dunder).size() - 4);
-      t.unsupported(Reason::DataDependent, {{"operation", name + "() of a tensor"}});
-    }
-    if (cat == Cat::Instance) {
-      const std::string polyfill = std::string(dunder).substr(2, std::string(dunder).size() - 4) + "_of";
-      if (t.type_lookup(Py_TYPE(args[0]), dunder) != nullptr)
-        return t.call_polyfill(polyfill.c_str(), args.values, std::move(then));
-    }
+    if (cat == Cat::Tensor) t.unsupported(Reason::DataDependent, {{"operation", name + "() of a tensor"}});
+    if (cat == Cat::Instance && t.type_lookup(Py_TYPE(args[0]), ("__" + name + "__").c_str()) != nullptr)
+      return t.call_polyfill((name + "_of").c_str(), args.values, std::move(then));
   }
   return pure(t, f, args, std::move(then));
 }

@@ -6,12 +6,24 @@ namespace pellucid::handlers {
 namespace {
 
 // warnings.filters for a time: what compile() warns about raises ("error"), or is passed over ("ignore").
+// In the place of a filter's pattern for modules: other threads keep the program's filters.
+PyObject* in_thread(PyObject* thread, PyObject*) {
+  return PyBool_FromLong(static_cast<long>(PyLong_AsUnsignedLong(thread) == PyThread_get_thread_ident()));
+}
+PyMethodDef kInThread{"match", in_thread, METH_O, nullptr};
+
 class Filters {
  public:
   explicit Filters(const char* action) : module_(py::take(PyImport_ImportModule("warnings"))) {
     before_ = py::take(PyObject_GetAttrString(module_.get(), "filters"));
-    auto list = py::take(Py_BuildValue("[(sOOOi)]", action, Py_None, PyExc_Warning, Py_None, 0));
-    py::check(PyObject_SetAttrString(module_.get(), "filters", list.get()));
+    auto thread = py::take(PyLong_FromUnsignedLong(PyThread_get_thread_ident()));
+    auto match = py::take(PyCFunction_New(&kInThread, thread.get()));
+    auto types = py::take(PyImport_ImportModule("types"));
+    auto here = py::take(PyObject_CallMethod(types.get(), "SimpleNamespace", nullptr));
+    py::check(PyObject_SetAttrString(here.get(), "match", match.get()));
+    auto list = py::take(Py_BuildValue("[(sOOOi)]", action, Py_None, PyExc_Warning, here.get(), 0));
+    auto all = py::take(PySequence_Concat(list.get(), before_.get()));
+    py::check(PyObject_SetAttrString(module_.get(), "filters", all.get()));
   }
   ~Filters() {
     if (PyObject_SetAttrString(module_.get(), "filters", before_.get()) < 0) PyErr_Clear();

@@ -74,30 +74,31 @@ Result dict_delitem(Tracer& t, PyObject* f, Args args, Continuation then) {
   return t.settle(std::move(then), Result::none());
 }
 
-// OrderedDict takes names that dict does not.
-void need_no_keywords(Tracer& t, PyObject* f, Args args) {
-  if (args.keyword_count() != 0)
-    t.unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " with keyword arguments"}});
+// `default` of pop and setdefault, null without one: dict takes it by position, OrderedDict by name too.
+PyObject* default_of(Tracer& t, PyObject* f, Args args) {
+  PyObject* named = args.keyword("default");
+  const std::size_t known = named != nullptr ? 1 : 0;
+  if (args.keyword_count() != known || args.size() + known < 2 || args.size() + known > 3 || args.size() < 2)
+    t.unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " with these arguments"}});
+  return args.size() == 3 ? args[2] : named;
 }
 
 Result dict_setdefault(Tracer& t, PyObject* f, Args args, Continuation then) {
-  need_no_keywords(t, f, args);
-  if (args.size() < 2 || args.size() > 3) return run_native(t, f, args, std::move(then));
+  if (args.keyword_count() == 0 && (args.size() < 2 || args.size() > 3)) return run_native(t, f, args, std::move(then));
+  PyObject* fallback = default_of(t, f, args);
+  if (fallback == nullptr) fallback = Py_None;
   need_native_key(t, args[1]);
   bool found = false;
   PyObject* dict = t.original(args[0]);
   Result value = t.dict_get(dict, args[1], &found);
   if (found) return t.settle(std::move(then), std::move(value));
-  PyObject* fallback = args.size() == 3 ? args[2] : Py_None;
   t.dict_set(dict, args[1], fallback);
   return t.settle(std::move(then), Result::of(py::Owned<>::share(fallback)));
 }
 
 Result dict_pop(Tracer& t, PyObject* f, Args args, Continuation then) {
-  need_no_keywords(t, f, args);
-  PyObject* fallback = args.keyword("default");
-  if (args.size() < 2 || args.size() > 3) return run_native(t, f, args, std::move(then));
-  if (args.size() == 3) fallback = args[2];
+  if (args.keyword_count() == 0 && (args.size() < 2 || args.size() > 3)) return run_native(t, f, args, std::move(then));
+  PyObject* fallback = default_of(t, f, args);
   need_native_key(t, args[1]);
   bool found = false;
   PyObject* dict = t.original(args[0]);
@@ -112,7 +113,7 @@ Result dict_pop(Tracer& t, PyObject* f, Args args, Continuation then) {
 
 // keys(), values(), items(): a live view on what capture reads and writes.
 Result dict_view(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 1 || args.keyword_count() != 0) return run_native(t, f, args, std::move(then));
+  if (args.size() != 1) return run_native(t, f, args, std::move(then));
   PyObject* values[] = {t.view_of(t.original(args[0]))};
   return run_native(t, f, Args{values, nullptr}, std::move(then));
 }
@@ -176,12 +177,10 @@ Result dict_init(Tracer& t, PyObject* f, Args args, Continuation then) {
   t.unsupported(Reason::UntracedCallable, {{"callee", "dict.__init__"}});
 }
 
-Result fromkeys(Tracer& t, PyObject* f, Args args, Continuation then) {
-  need_no_keywords(t, f, args);
-  if (args.size() < 2 || args.size() > 3 || args[0] != reinterpret_cast<PyObject*>(&PyDict_Type)) {
-    t.unsupported(Reason::UntracedCallable, {{"callee", "fromkeys"}});
-  }
-  (void)f;
+Result fromkeys(Tracer& t, PyObject*, Args args, Continuation then) {
+  if (args.keyword_count() != 0 || args.size() < 2 || args.size() > 3 ||
+      args[0] != reinterpret_cast<PyObject*>(&PyDict_Type))
+    t.unsupported(Reason::UntracedCallable, {{"callee", "fromkeys with these arguments"}});
   return t.call_polyfill("dict_from_keys", args.values.subspan(1), std::move(then));
 }
 
@@ -268,20 +267,18 @@ Result order_of(Tracer& t, PyObject*, Args args, Continuation then) {
   return t.settle(std::move(then), Result::of(std::move(order)));
 }
 
-// As list.sort marks the list while it has its items: whoever makes it grow, if only for a time, resets the mark.
+// As list.sort marks the list while it has its items: whoever makes it grow, if only for a time, resets the mark. Both
+// in one region: Executor::can_be_told.
 Result begin_sort(Tracer& t, PyObject*, Args args, Continuation then) {
   PyObject* list = t.writable(t.original(args[0]));
   py::check(PyList_SetSlice(list, 0, PyList_GET_SIZE(list), nullptr));
   reinterpret_cast<PyListObject*>(list)->allocated = -1;
-  t.sorting.insert(list);
   return t.settle(std::move(then), Result::none());
 }
 Result was_touched(Tracer& t, PyObject*, Args args, Continuation then) {
-  PyObject* target = t.writable(t.original(args[0]));
-  auto* list = reinterpret_cast<PyListObject*>(target);
-  const bool marked = t.sorting.erase(target) != 0;  // not when the sorting began before the region
-  const bool touched = marked ? list->allocated != -1 : PyList_GET_SIZE(target) != 0;
-  if (marked && !touched) list->allocated = 0;
+  auto* list = reinterpret_cast<PyListObject*>(t.writable(t.original(args[0])));
+  const bool touched = list->allocated != -1;
+  if (!touched) list->allocated = 0;
   return t.settle(std::move(then), Result::boolean(touched));
 }
 

@@ -25,14 +25,29 @@ std::vector<py::Owned<>> items(Tracer& t, PyObject* callable, PyObject* list) {
   return objects::items_now(t.touch(list));
 }
 
-bool is_stream(PyObject* object) {
+// A stream of this process, or one in memory, that runs nothing of the program's when it is written to.
+void need_stream(Tracer& t, PyObject* callable, PyObject* object) {
   static PyObject* const kinds = [] {
     auto io = py::take(PyImport_ImportModule("io"));
     auto text = py::take(PyObject_GetAttrString(io.get(), "TextIOWrapper"));
     auto memory = py::take(PyObject_GetAttrString(io.get(), "StringIO"));
     return py::take(PyTuple_Pack(2, text.get(), memory.get())).release();
   }();
-  return PyObject_IsInstance(object, kinds) == 1;
+  PyTypeObject* type = Py_TYPE(object);
+  for (const char* method : {"write", "flush", "__getattribute__"}) {
+    PyObject* found = t.type_lookup(type, method);
+    if (found != nullptr && PyFunction_Check(found)) is_seen(t, callable);
+  }
+  if (PyObject_IsInstance(object, kinds) != 1) is_seen(t, callable);
+  if (const objects::Source* source = t.source_of(object))
+    t.guard(objects::Kind::TYPE_MATCH, source, py::Owned<>::share(reinterpret_cast<PyObject*>(type)));
+}
+
+// What stderr is then.
+void need_plain_stderr(Tracer& t, PyObject* callable) {
+  const auto sys = py::take(PyImport_ImportModule("sys"));
+  t.saw_constant(sys.get());
+  need_stream(t, callable, part(t, callable, sys.get(), "stderr").get());
 }
 
 bool is_of_module(PyObject* object, const char* module) {
@@ -49,8 +64,9 @@ void need_plain_handler(Tracer& t, PyObject* callable, PyObject* handler) {
   const auto formatter = part(t, callable, handler, "formatter");
   if (formatter.get() != Py_None && !is_of_module(reinterpret_cast<PyObject*>(Py_TYPE(formatter.get())), "logging"))
     is_seen(t, callable);
-  if (PyObject_HasAttrString(type, "stream") != 0 || PyObject_HasAttrString(handler, "stream") == 0) return;
-  if (!is_stream(part(t, callable, handler, "stream").get())) is_seen(t, callable);
+  if (PyObject_HasAttrString(type, "stream") != 0) return need_plain_stderr(t, callable);  // a property that asks sys
+  if (PyObject_HasAttrString(handler, "stream") != 0)
+    need_stream(t, callable, part(t, callable, handler, "stream").get());
 }
 
 void need_plain_loggers(Tracer& t, PyObject* callable, PyObject* logger) {
@@ -84,6 +100,7 @@ void need_plain_warnings(Tracer& t, PyObject* callable) {
     PyObject* action = PyTuple_GET_ITEM(filter.get(), 0);
     if (!PyUnicode_Check(action) || PyUnicode_CompareWithASCIIString(action, "error") == 0) is_seen(t, callable);
   }
+  need_plain_stderr(t, callable);
 }
 
 }  // namespace

@@ -215,8 +215,7 @@ class Tracer {
     throw GraphBreak(reason, fields);
   }
   std::unordered_map<PyObject*, graph::Node*>
-      contexts;                           // context managers of torch entered in the region -> the node that enters
-  std::unordered_set<PyObject*> sorting;  // lists that list.sort has emptied and marked
+      contexts;  // context managers of torch entered in the region -> the node that enters
   std::unordered_set<PyObject*> made_functions;  // functions, cells and classes made by the region
   bool is_made(PyObject* object) const { return made_functions.contains(object); }
   void made(PyObject* object);  // a new function, cell or class

@@ -148,9 +148,13 @@ Result Executor::call_function(PyObject* function, Args args, Continuation then)
 
 namespace {
 
+bool is_c_method(PyObject* callable) {  // unbound, of a builtin type
+  return Py_IS_TYPE(callable, &PyMethodDescr_Type) || Py_IS_TYPE(callable, &PyWrapperDescr_Type);
+}
+
 // A method that gets no instance of its type: CPython words the TypeError, no rule need look.
 bool lacks_self(PyObject* callable, Args args) {
-  if (!Py_IS_TYPE(callable, &PyMethodDescr_Type) && !Py_IS_TYPE(callable, &PyWrapperDescr_Type)) return false;
+  if (!is_c_method(callable)) return false;
   return args.size() == 0 || !PyObject_TypeCheck(args[0], PyDescr_TYPE(callable));
 }
 
@@ -169,14 +173,14 @@ bool refused_by_kind(PyObject* descriptor, std::size_t count, bool keywords) {
 
 // `dict.pop(ordered)`: what OrderedDict has of its own is left out, and its order is damaged.
 bool passes_over_order(PyObject* callable, Args args) {
-  if (!Py_IS_TYPE(callable, &PyMethodDescr_Type) && !Py_IS_TYPE(callable, &PyWrapperDescr_Type)) return false;
+  if (!is_c_method(callable)) return false;
   return PyDescr_TYPE(callable) == &PyDict_Type && PyODict_Check(args[0]) &&
          py::type_lookup(&PyODict_Type, PyDescr_NAME(callable)) != callable;
 }
 
 // A method of a builtin type whose objects never change: it reads its arguments and nothing else.
 bool is_value_method(PyObject* callable) {
-  if (!Py_IS_TYPE(callable, &PyMethodDescr_Type) && !Py_IS_TYPE(callable, &PyWrapperDescr_Type)) return false;
+  if (!is_c_method(callable)) return false;
   PyTypeObject* type = PyDescr_TYPE(callable);
   return type == &PyLong_Type || type == &PyFloat_Type || type == &PyComplex_Type || type == &PyUnicode_Type ||
          type == &PyBytes_Type || type == &PyBool_Type || type == &PyRange_Type || type == &PySlice_Type ||
@@ -212,7 +216,7 @@ Result Executor::call_native(PyObject* callable, Args args, Continuation then) {
     values.insert(values.end(), args.values.begin(), args.values.end());
     return call_native(bound.descriptor, Args{values, args.kwnames}, std::move(then));
   }
-  if ((type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type) && args.size() > 0) {
+  if (is_c_method(callable) && args.size() > 0) {
     if (objects::cat_of(args[0]) == Cat::Tensor && handlers::is_torch_op(callable)) {
       auto name = py::take(PyObject_GetAttr(callable, names().__name__));
       return settle(std::move(then), torch_call(graph::Op::CallMethod, callable, name.get(), args));
