@@ -22,6 +22,7 @@ from runtime_common import Counting, outcome, same
 
 import pellucid
 
+X = torch.ones(2)
 PROXY = types.MappingProxyType({"b": 1, "a": 2})
 
 
@@ -557,3 +558,36 @@ def test_an_item_that_is_set_and_deleted_may_have_been_there_before():
         compiled(torch.ones(2))
         assert "a" not in table and table == {key: before[key] for key in before if key != "a"}
     assert pellucid.cache_entries(compiled)
+
+
+def made_elsewhere():
+    class Point:
+        pass
+
+    point = Point()
+    point.x, point.y = 1, 2
+    return point.__dict__
+
+
+def test_how_objects_are_stored_and_held_is_asked_of_the_programs_own():
+    def f(x, data):
+        x = x + 1
+        table, items, told, held = made_elsewhere(), [], [], sys.getrefcount(data)
+        for i in range(9):
+            items.append(i)
+            told += [sys.getsizeof(items), sys.getrefcount(data) - held]
+        table.popitem()
+        return x, told, sys.getsizeof(table), table
+
+    def ends(x, data):
+        x, held = x + 1, sys.getrefcount(data)
+        again = data
+        return x, sys.getrefcount(again) - held
+
+    data = bytearray(b"abc")
+    for program in (f, ends):
+        compiled = pellucid.compile(program, backend="eager")
+        for _ in range(2):
+            assert same(compiled(X, data), program(X, data))
+        assert [reason.name for reason in pellucid.break_reasons()] == ["SideEffect"]
+        pellucid.reset()

@@ -220,6 +220,8 @@ class Tracer {
   bool is_made(PyObject* object) const { return made_functions.contains(object); }
   void made(PyObject* object);  // a new function, cell or class
 
+  // The program asks something that objects and frames that are built again answer differently.
+  bool cannot_be_built_again = false;
   const char* doing = "runs";  // what the current operation is, for guard messages
   std::int64_t steps = 0;      // instructions executed so far
 

@@ -93,7 +93,7 @@ Outcome outcome_of(Executor& executor, Extent extent, Run&& run) {
     std::shared_ptr<const aten::GlobalState> after;
     if (!before->matches()) after = aten::GlobalState::now();
     if (extent.steps >= 0 && executor.steps >= extent.steps) outcome.stop.is_error = false;  // it ends here at will
-    const bool may_end = extent.may_end_early && !outcome.stop.is_error;
+    const bool may_end = extent.may_end_early && !outcome.stop.is_error && !executor.cannot_be_built_again;
     if (may_end) outcome.earlier = executor.earlier_stops();
     if (may_end && can_leave(executor, *before) && executor.open_frames(live)) {
       outcome.stopped = true;
