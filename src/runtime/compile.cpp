@@ -318,12 +318,14 @@ Attempt attempt(PyFunctionObject* function, Cache& cache, const trace::Extent& e
   return attempt_of(traced(function, [&] { return capture(extent); }), function, cache, capture);
 }
 
-// The testing switches: where a region ends though nothing is in the way. `at`: of this one alone, 0: nowhere.
-trace::Extent forced_end(std::int64_t at) {
+// The testing switches: where a region ends though nothing is in the way. `at`: of this one alone, 0: nowhere. `open`:
+// frames that are handed on to it. It has no fewer instructions than these, or a deep recursion takes quadratic time.
+trace::Extent forced_end(std::int64_t at, std::size_t open = 0) {
   const std::int64_t every = config_number("force_break_every");
   trace::Extent extent{.may_end_early = true};
   if (at <= 0 && every <= 0) return extent;
-  extent.steps = at > 0 ? at : std::max<std::int64_t>(every, 2);  // one step at least, or the program never ends
+  const auto least = static_cast<std::int64_t>(std::max<std::size_t>(open, 2));  // one step would never get on
+  extent.steps = at > 0 ? at : std::max(every, least);
   extent.at_will = true;
   return extent;
 }
@@ -360,7 +362,7 @@ Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cach
 }
 
 Attempt compile_continuation(const frames::State& state, Cache& cache) {
-  return attempt_or_warn(state.frames.front().function.get(), cache, false, forced_end(0),
+  return attempt_or_warn(state.frames.front().function.get(), cache, false, forced_end(0, state.frames.size()),
                          [&](const trace::Extent& how_far) { return trace::capture(state, how_far); });
 }
 
