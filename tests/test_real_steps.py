@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import array
+import collections
+import copy
 import datetime
 import itertools
 import operator
 import sys
 import threading
 import types
+import weakref
 
 import pytest
 import torch
@@ -364,3 +367,57 @@ def test_raise_from(error, cause, printing):
         for kind in (error, Printing):
             got, want = outcome(compiled, X, kind, cause), outcome(f, X, kind, cause)
             assert same(got, want), (got, want)
+
+
+def appends(xs):
+    out = []
+    append = out.append
+    for x in xs:
+        print(end="")
+        append(x + 1)
+    return out
+
+
+def appends_to(xs, table):
+    again = [table["add"]]
+    add = table["add"]
+    for x in xs:
+        print(end="")
+        add(x + 1)
+        again[-1](x)
+    return again[0] is add, again[0] is table["add"]
+
+
+def test_a_method_of_a_builtin_object_is_not_what_a_region_is_for():
+    compiled, xs = pellucid.compile(appends, backend="eager"), [X, X + 1, X + 2]
+    want = appends(xs)
+    assert same(compiled(xs), want)
+    graphs = pellucid.counters()["graphs"]
+    for _ in range(10):
+        assert same(compiled(xs), want)
+    assert pellucid.counters()["graphs"] == graphs == 3  # before the first print there is no operation
+
+
+def test_a_method_that_others_have_too_stays_the_same_object():
+    compiled, xs = pellucid.compile(appends_to, backend="eager"), [X, X + 1]
+    for add in ([].append, collections.deque().append, set().add):
+        got, want = add.__self__, copy.copy(add.__self__)
+        same_add = getattr(want, add.__name__)
+        assert same(compiled(xs, {"add": add}), appends_to(xs, {"add": same_add}))
+        assert same(sorted(map(str, got)), sorted(map(str, want)))
+
+
+def test_code_keeps_no_object_alive_for_its_method():
+    def f(x, data):
+        tell = data.tobytes
+        print(end="")
+        x = x + len(tell())
+        del tell
+        return x
+
+    compiled, data = pellucid.compile(f, backend="eager"), array.array("b", b"ab")
+    assert same(compiled(X, data), f(X, data))
+    assert pellucid.counters()["graphs"]
+    held = weakref.ref(data)
+    del data
+    assert held() is None

@@ -1,5 +1,7 @@
 #include "frames/state.h"
 
+#include "py/cpython311.h"
+
 namespace pellucid::frames {
 namespace {
 
@@ -145,8 +147,39 @@ void rewind(State& state) {
   innermost.kwnames = {};
 }
 
+void take_methods_apart(State& state) {
+  for (std::size_t at = 0; at < state.frames.size(); ++at) {
+    for (const bool on_stack : {false, true}) {
+      auto& slots = on_stack ? state.frames[at].stack : state.frames[at].fast;
+      for (std::size_t slot = 0; slot < slots.size(); ++slot) {
+        PyObject* method = slots[slot].get();
+        if (method == nullptr || !PyCFunction_CheckExact(method) || Py_REFCNT(method) != 1) continue;
+        if (reinterpret_cast<PyCFunctionObject*>(method)->m_weakreflist != nullptr) continue;
+        const py::BoundNative bound = py::bound_native(method);
+        if (bound.descriptor == nullptr || !Py_IS_TYPE(bound.descriptor, &PyMethodDescr_Type)) continue;
+        auto self = py::Owned<>::share(bound.self);
+        std::swap(slots[slot], self);
+        state.apart.push_back({at, on_stack, slot, std::move(self), bound.descriptor});
+      }
+    }
+  }
+}
+
+void put_methods_together(State& state) {
+  for (State::Apart& part : state.apart) {
+    OpenFrame& frame = state.frames[part.frame];
+    (part.on_stack ? frame.stack : frame.fast)[part.slot] = std::move(part.method);
+  }
+  state.apart.clear();
+}
+
 std::vector<std::uint64_t> key_of(const State& state) {
   std::vector<std::uint64_t> key;
+  for (const State::Apart& part : state.apart) {
+    key.push_back(part.frame << 32 | part.slot << 1 | (part.on_stack ? 1 : 0));
+    key.push_back(bits(reinterpret_cast<PyMethodDescrObject*>(part.descriptor)->d_method));
+  }
+  key.push_back(state.apart.size());
   for (const OpenFrame& frame : state.frames) {
     key.push_back(bits(frame.function->func_code));
     key.push_back(bits(frame.function->func_globals));

@@ -31,7 +31,16 @@ struct OpenFrame {
 };
 
 struct State {
+  // A bound method of a builtin object ([].append) that only this slot has: nobody can tell it from another one.
+  struct Apart {
+    std::size_t frame;
+    bool on_stack;
+    std::size_t slot;
+    py::Owned<> method;
+    PyObject* descriptor;  // borrowed from the object's class
+  };
   std::vector<OpenFrame> frames;  // outermost first
+  std::vector<Apart> apart;       // in the order of values_of; the slots have the methods' objects
 };
 
 // A state without its values.
@@ -68,6 +77,9 @@ void rewind(State& state);
 // The state of this shape with these values: a tuple as values_of orders them, whose first item does not matter, since
 // `function` runs in the outermost frame.
 State unpack(const Shape& shape, PyObject* values, PyFunctionObject* function);
+// Regions begin with the object of such a method, whichever it is; the interpreter goes on with the method.
+void take_methods_apart(State& state);
+void put_methods_together(State& state);
 // Two states with equal keys start the same region: same code, globals, offsets and filled slots. The pointers in it
 // are good as long as the functions' code and globals are held.
 std::vector<std::uint64_t> key_of(const State& state);

@@ -34,6 +34,7 @@ Entry* entry_for(Cache& root, Cache& cache, const frames::State& state, const st
 }
 
 py::Owned<> finish(Cache& root, frames::State state) {
+  frames::put_methods_together(state);
   const InnerFunctions scope(root, nullptr);
   return py::take(frames::finish(std::move(state)));
 }
@@ -42,6 +43,7 @@ py::Owned<> finish(Cache& root, frames::State state) {
 // region starts, for the program's own handlers.
 py::Owned<> finish_raising(Cache& root, frames::State state) {
   const py::PythonError error;
+  frames::put_methods_together(state);
   const InnerFunctions scope(root, nullptr);
   return py::take(frames::finish_raising(std::move(state), error));
 }
@@ -100,6 +102,7 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
     }
     if (evaluates_otherwise(evaluator) || py::has_trace_function())  // a debugger sees every line
       return finish(root, std::move(state));
+    frames::take_methods_apart(state);
     Cache* cache = root.continuation(state, at_will ? kManyContinuations : kContinuations);
     if (cache == nullptr) return finish(root, std::move(state));
     const auto held = py::Owned<>::share(cache->object);

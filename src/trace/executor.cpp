@@ -73,7 +73,21 @@ py::Owned<> Executor::run(const frames::State& state) {
     if (value != frames::callers_exception()) saw(value, source);
     return py::Owned<>::share(value);
   };
-  for (const frames::OpenFrame& open : state.frames) {
+  auto apart = state.apart.begin();
+  const auto meet_slot = [&](const py::Owned<>& held, std::size_t frame, bool on_stack, std::size_t slot) {
+    if (!held) return py::Owned<>();
+    auto value = meet(held.get());
+    const bool is_next =
+        apart != state.apart.end() && apart->frame == frame && apart->on_stack == on_stack && apart->slot == slot;
+    if (!is_next) return value;
+    PyObject* descriptor = apart++->descriptor;
+    auto* type = reinterpret_cast<PyObject*>(Py_TYPE(value.get()));
+    auto method = py::take(Py_TYPE(descriptor)->tp_descr_get(descriptor, value.get(), type));
+    keep(method.get());
+    return method;
+  };
+  for (std::size_t number = 0; number < state.frames.size(); ++number) {
+    const frames::OpenFrame& open = state.frames[number];
     push_frame(new_frame(open.function.get(), open.code()));
     top_->next = open.next;
     top_->at = open.at;
@@ -83,10 +97,10 @@ py::Owned<> Executor::run(const frames::State& state) {
     if (open.generator) run_twin(meet(open.generator.get()));
     if (open.handled) top_->handled = meet(open.handled.get());
     if (open.frame_object) top_->frame_object = meet(open.frame_object.get());
-    for (std::size_t slot = 0; slot < open.fast.size(); ++slot) {
-      if (open.fast[slot]) top_->fast[slot] = meet(open.fast[slot].get());
-    }
-    for (const auto& held : open.stack) top_->stack.push_back(held ? meet(held.get()) : py::Owned<>());
+    for (std::size_t slot = 0; slot < open.fast.size(); ++slot)
+      top_->fast[slot] = meet_slot(open.fast[slot], number, false, slot);
+    for (std::size_t slot = 0; slot < open.stack.size(); ++slot)
+      top_->stack.push_back(meet_slot(open.stack[slot], number, true, slot));
     Continuation then;
     for (const frames::Wait& wait : open.then) {
       Continuation part(wait.kind);
