@@ -63,6 +63,7 @@ OF_ONE_GRAPH = {
     "test_an_interrupt_leaves_no_half_written_state": "the first graph holds the write that is taken back",
     "test_error_on_graph_break_leaves_the_programs_exceptions_alone": "a forced end is a break that the block forbids",
     "test_suppress_errors": "the backend is called, and fails",
+    "test_graphs_of_functions": "compares graphs, not results",
     "test_how_objects_are_stored_and_held_is_asked_of_the_programs_own": "the call stays whole",
 }
 totals: collections.Counter[str] = collections.Counter()

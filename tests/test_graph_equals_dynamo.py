@@ -203,7 +203,7 @@ def inlined(x, y):
 @pytest.mark.parametrize(
     "function", [arithmetic, torch_functions, methods_and_attributes, indexing, grad_modes, factories, unused, inlined]
 )
-def test_functions(function):
+def test_graphs_of_functions(function):
     torch.manual_seed(1)
     assert_same_graphs(lambda: function, torch.rand(3, 4), torch.rand(3, 4))
 

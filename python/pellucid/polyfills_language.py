@@ -453,7 +453,7 @@ def dict_compare(left, right, operation):
                 equal = False
                 break
             other = right[key]
-            if other is not value and not (other == value):  # noqa: SIM201
+            if other is not value and not (value == other):  # noqa: SIM201
                 equal = False
                 break
     return equal if operation == 2 else not equal

@@ -127,9 +127,8 @@ constexpr std::size_t kCount = std::size(kFields);
 // The device of the innermost DeviceContext: torch.set_default_device and `with torch.device(...)` are function modes.
 py::Owned<> default_device() noexcept {
   static PyObject* const type = [] {
-    PyObject* module = PyImport_ImportModule("torch.utils._device");
+    PyObject* module = py::module_if_any("torch.utils._device");
     PyObject* found = module != nullptr ? PyObject_GetAttrString(module, "DeviceContext") : nullptr;
-    Py_XDECREF(module);
     PyErr_Clear();
     return found;
   }();

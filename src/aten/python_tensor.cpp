@@ -101,9 +101,8 @@ class CallState {
 
 bool is_buffer_type(PyTypeObject* type) noexcept {
   static PyObject* const buffer = [] {
-    PyObject* module = PyImport_ImportModule("torch.nn");
+    PyObject* module = py::module_if_any("torch.nn");
     PyObject* found = module != nullptr ? PyObject_GetAttrString(module, "Buffer") : nullptr;
-    Py_XDECREF(module);
     PyErr_Clear();
     return found;
   }();

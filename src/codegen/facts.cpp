@@ -99,24 +99,25 @@ bool all_items(PyObject* tuple, Test&& test) {
 
 constexpr int kMaxConstantDepth = 20;
 
-bool is_constant_below(PyObject* object, int depth) {
+bool is_constant_below(PyObject* object, const Varies& varies, int depth) {
+  if (varies && varies(object)) return false;
   if (is_number_or_text(object) || object == Py_NotImplemented || PyCode_Check(object) || PyModule_Check(object)) {
     return true;
   }
   if (PyType_Check(object)) return !is_local_class(object);
   if (depth > kMaxConstantDepth) return false;
   if (PyTuple_CheckExact(object) || (torch_size_type() != nullptr && Py_TYPE(object) == torch_size_type())) {
-    return all_items(object, [&](PyObject* item) { return is_constant_below(item, depth + 1); });
+    return all_items(object, [&](PyObject* item) { return is_constant_below(item, varies, depth + 1); });
   }
   if (PySlice_Check(object)) {
     auto* slice = reinterpret_cast<PySliceObject*>(object);
-    return is_constant_below(slice->start, depth + 1) && is_constant_below(slice->stop, depth + 1) &&
-           is_constant_below(slice->step, depth + 1);
+    return is_constant_below(slice->start, varies, depth + 1) && is_constant_below(slice->stop, varies, depth + 1) &&
+           is_constant_below(slice->step, varies, depth + 1);
   }
   if (PyRange_Check(object)) return true;
   if (PyFrozenSet_CheckExact(object)) {
     for (PyObject* item : set_items(object)) {
-      if (!is_constant_below(item, depth + 1)) return false;
+      if (!is_constant_below(item, varies, depth + 1)) return false;
     }
     return true;
   }
@@ -168,7 +169,7 @@ bool is_local_class(PyObject* object) {
   return path.find("<locals>") != std::string::npos;
 }
 
-bool is_constant(PyObject* object) { return is_constant_below(object, 0); }
+bool is_constant(PyObject* object, const Varies& varies) { return is_constant_below(object, varies, 0); }
 
 bool is_literal(PyObject* object) {
   if (is_number_or_text(object) || PyCode_Check(object)) return true;

@@ -1,6 +1,7 @@
 // What can be said about a type without running any of its code, and the raw contents of builtin containers and their
 // subclasses.
 #pragma once
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -24,7 +25,9 @@ bool is_local_class(PyObject* object);
 
 // Immutable and the same in every call: literals, and objects that are what they are by identity (types, modules,
 // builtin functions, code, dtypes, enum members …).
-bool is_constant(PyObject* object);
+// `varies`: whether this object, or a part of it, is another one in other calls.
+using Varies = std::function<bool(PyObject*)>;
+bool is_constant(PyObject* object, const Varies& varies = {});
 bool is_literal(
     PyObject* object);  // may stand in co_consts: nothing but numbers, strings, None, …, code and tuples of these
 // None, bools, small integers, interned strings: cheaper as constants even when they came from somewhere.

@@ -46,9 +46,9 @@ Expr ref_key(Walker& walker, PyObject* container, PyObject* key) {
   return walker.ref(key);
 }
 
-bool all_constant(const std::vector<PyObject*>& items) {
+bool all_constant(const Walker& walker, const std::vector<PyObject*>& items) {
   for (PyObject* item : items) {
-    if (!is_constant(item)) return false;
+    if (!walker.is_constant(item)) return false;
   }
   return true;
 }
@@ -56,7 +56,7 @@ bool all_constant(const std::vector<PyObject*>& items) {
 constexpr std::size_t kLongList = 16;
 
 Expr list_literal(Walker& walker, const std::vector<PyObject*>& items) {
-  if (items.size() >= kLongList && all_constant(items)) {  // one constant instead of many
+  if (items.size() >= kLongList && all_constant(walker, items)) {  // one constant instead of many
     auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(items.size())));
     for (std::size_t i = 0; i < items.size(); ++i)
       PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(items[i]));

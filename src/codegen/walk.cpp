@@ -53,6 +53,13 @@ const Source* Walker::source_of(PyObject* object) const {
   return found == capture_.source_of.end() ? nullptr : found->second;
 }
 
+bool Walker::is_constant(PyObject* object) const {
+  return codegen::is_constant(object, [this](PyObject* part) {
+    const Source* source = source_of(part);
+    return source != nullptr && source->step != source::Step::Const;
+  });
+}
+
 bool Walker::exists(PyObject* object) const {
   return is_singleton(object) || source_of(object) != nullptr || capture_.node_of.count(object) != 0 ||
          is_constant(object) || is_known_function(object);

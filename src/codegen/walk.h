@@ -33,6 +33,8 @@ class Walker {
   // Keeps a temporary of the walk alive.
   PyObject* hold(py::Owned<> object);
 
+  bool is_constant(PyObject* object) const;  // the same in every call
+
   const objects::Capture& capture() const noexcept { return capture_; }
   const std::vector<PyObject*>& objects() const noexcept { return objects_; }
   std::vector<Recipe>& recipes() noexcept { return recipes_; }

@@ -116,6 +116,34 @@ bool equal_constants(PyObject* expected, PyObject* found) noexcept {
   return is_numpy_scalar(type) && equal_bytes_of(expected, found);
 }
 
+bool has_builtin_value(PyObject* object) noexcept {
+  return PyLong_Check(object) || PyFloat_Check(object) || PyUnicode_Check(object) || PyBytes_Check(object) ||
+         PyComplex_Check(object) || is_numpy_scalar(Py_TYPE(object));
+}
+
+bool equal_builtin_values(PyObject* expected, PyObject* found) noexcept {
+  if (Py_TYPE(expected) != Py_TYPE(found)) return false;
+  const auto equal_as = [&](PyTypeObject& type) {  // never a method of the subclass
+    PyObject* equal = type.tp_richcompare(expected, found, Py_EQ);
+    if (equal == nullptr) PyErr_Clear();
+    Py_XDECREF(equal);
+    return equal == Py_True;
+  };
+  if (PyLong_Check(expected)) return equal_as(PyLong_Type);
+  if (PyUnicode_Check(expected)) return equal_as(PyUnicode_Type);
+  if (PyBytes_Check(expected)) return equal_as(PyBytes_Type);
+  if (PyFloat_Check(expected)) {
+    const double a = PyFloat_AS_DOUBLE(expected), b = PyFloat_AS_DOUBLE(found);
+    return same_bits(&a, &b, sizeof a);
+  }
+  if (PyComplex_Check(expected)) {
+    const Py_complex a = reinterpret_cast<PyComplexObject*>(expected)->cval;
+    const Py_complex b = reinterpret_cast<PyComplexObject*>(found)->cval;
+    return same_bits(&a, &b, sizeof a);
+  }
+  return is_numpy_scalar(Py_TYPE(expected)) && equal_bytes_of(expected, found);
+}
+
 bool is_ordered_dict_type(PyTypeObject* type) noexcept { return PyType_IsSubtype(type, &PyODict_Type) != 0; }
 
 bool equal_keys(PyObject* dict, PyObject* const* keys, Py_ssize_t count) noexcept {

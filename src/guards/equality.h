@@ -8,6 +8,11 @@ namespace pellucid::guards {
 // scalars; any other object is equal to itself only.
 bool equal_constants(PyObject* expected, PyObject* found) noexcept;
 
+// An instance of a subclass of int, float, complex, str or bytes, or a numpy scalar: C code takes it for its value.
+bool has_builtin_value(PyObject* object) noexcept;
+// The same exact type with equal values. Other attributes of such instances do not matter.
+bool equal_builtin_values(PyObject* expected, PyObject* found) noexcept;
+
 // Keys in iteration order (an OrderedDict's own order) against `keys`.
 bool equal_keys(PyObject* dict, PyObject* const* keys, Py_ssize_t count) noexcept;
 

@@ -1,6 +1,7 @@
 #include <Python.h>
 #include <structmember.h>
 
+#include "base/text.h"
 #include "frames/generators.h"
 #include "guards/check.h"
 #include "guards/equality.h"
@@ -13,10 +14,7 @@ namespace {
 
 constexpr std::size_t kLongest = 200;  // of a value in a message
 
-std::string shortened(std::string text) {
-  if (text.size() > kLongest) text.resize(kLongest), text.append("…");
-  return text;
-}
+std::string shortened(std::string text) { return pellucid::shortened(std::move(text), kLongest); }
 
 // Never runs a user's __repr__: containers are named by their items' own description.
 std::string show(PyObject* value) {
@@ -104,7 +102,9 @@ template <>
 struct Rule<Kind::EQUALS_MATCH> {
   static constexpr const char* kSuggestion =
       "a Python value is part of the compiled code: pass it as a tensor if it changes often";
-  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return equal_constants(c.operand, v); }
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
+    return equal_constants(c.operand, v) || equal_builtin_values(c.operand, v);
+  }
   static std::string expected(const Check& c) { return show(c.operand); }
   static std::string found(const Check& c, PyObject* v, PyObject*) {
     return Py_TYPE(v) == Py_TYPE(c.operand) ? show(v) : show(v).append(" of ").append(type_name(v));

@@ -174,6 +174,12 @@ Result number(Tracer& t, PyObject* f, Args args, Continuation then) {
   return pure(t, f, args, std::move(then));
 }
 
+// frozenset(x) of elements that are hashed one by one, as they come.
+Result set_first(Tracer& t, PyObject* f, Args args, Continuation then) {
+  Continuation convert(K::CallWith, f, py::take(PyTuple_Pack(1, Py_None)).get());
+  return t.call_polyfill("set_from", args.values, std::move(convert).before(std::move(then)));
+}
+
 // The tuple of elements when they are known without running Python; otherwise a polyfill builds the container from the
 // iterator.
 Result container(Tracer& t, PyObject* f, Args args, Continuation then) {
@@ -181,23 +187,27 @@ Result container(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (only_positional(args, 0, 0)) return run_native(t, f, args, std::move(then));
   if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
   auto held = py::Owned<>::share(args[0]);
-  if (kind == &PyTuple_Type && PyTuple_CheckExact(args[0]))
+  if ((kind == &PyTuple_Type && PyTuple_CheckExact(args[0])) ||
+      (kind == &PyFrozenSet_Type && PyFrozenSet_CheckExact(args[0])))
     return t.settle(std::move(then), Result::of(std::move(held)));
   if (auto elements = t.native_elements(args[0])) {
     if (kind == &PySet_Type || kind == &PyFrozenSet_Type) {
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(elements.get()); ++i) {
         PyObject* item = PyTuple_GET_ITEM(elements.get(), i);
-        if (!t.hashable_natively(item) && objects::cat_of(item) == Cat::Instance)
-          return t.call_polyfill("set_from", args.values, std::move(then));
+        if (t.hashable_natively(item) || objects::cat_of(item) != Cat::Instance) continue;
+        PyObject* set = t.original(args[0]);
+        if (PyAnySet_CheckExact(set)) {  // copied with the hashes that it has
+          PyObject* values[] = {t.touch(set)};
+          return run_native(t, f, Args{values, nullptr}, std::move(then));
+        }
+        if (kind == &PyFrozenSet_Type) return set_first(t, f, args, std::move(then));
+        return t.call_polyfill("set_from", args.values, std::move(then));
       }
     }
     PyObject* values[] = {elements.get()};
     return run_native(t, f, Args{values, nullptr}, std::move(then));
   }
-  if (kind == &PyFrozenSet_Type)
-    return t.call_polyfill(
-        "list_from", args.values,
-        Continuation(K::CallWith, f, py::take(PyTuple_Pack(1, Py_None)).get()).before(std::move(then)));
+  if (kind == &PyFrozenSet_Type) return set_first(t, f, args, std::move(then));
   const bool sized = objects::has_python_length(t, args[0]);
   const char* name = kind == &PyList_Type    ? (sized ? "list_of_sized" : "list_from")
                      : kind == &PyTuple_Type ? (sized ? "tuple_of_sized" : "tuple_from")

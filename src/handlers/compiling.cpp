@@ -14,25 +14,25 @@ PyMethodDef kInThread{"match", in_thread, METH_O, nullptr};
 
 class Filters {
  public:
-  explicit Filters(const char* action) : module_(py::take(PyImport_ImportModule("warnings"))) {
-    before_ = py::take(PyObject_GetAttrString(module_.get(), "filters"));
+  explicit Filters(const char* action) : module_(py::module_named("warnings")) {
+    before_ = py::take(PyObject_GetAttrString(module_, "filters"));
     auto thread = py::take(PyLong_FromUnsignedLong(PyThread_get_thread_ident()));
     auto match = py::take(PyCFunction_New(&kInThread, thread.get()));
-    auto types = py::take(PyImport_ImportModule("types"));
-    auto here = py::take(PyObject_CallMethod(types.get(), "SimpleNamespace", nullptr));
+    auto here = py::take(PyObject_CallNoArgs(py::import_attr("types", "SimpleNamespace").get()));
     py::check(PyObject_SetAttrString(here.get(), "match", match.get()));
     auto list = py::take(Py_BuildValue("[(sOOOi)]", action, Py_None, PyExc_Warning, here.get(), 0));
     auto all = py::take(PySequence_Concat(list.get(), before_.get()));
-    py::check(PyObject_SetAttrString(module_.get(), "filters", all.get()));
+    py::check(PyObject_SetAttrString(module_, "filters", all.get()));
   }
   ~Filters() {
-    if (PyObject_SetAttrString(module_.get(), "filters", before_.get()) < 0) PyErr_Clear();
+    if (PyObject_SetAttrString(module_, "filters", before_.get()) < 0) PyErr_Clear();
   }
   Filters(const Filters&) = delete;
   Filters& operator=(const Filters&) = delete;
 
  private:
-  py::Owned<> module_, before_;
+  PyObject* module_;
+  py::Owned<> before_;
 };
 
 struct Attempt {

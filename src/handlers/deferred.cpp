@@ -210,8 +210,7 @@ Result defer(Tracer& t, PyObject* callable, Args args, Continuation then) {
 }
 
 py::Owned<> reorderable_functions() {
-  auto config = py::take(PyImport_ImportModule("pellucid.config"));
-  auto set = py::take(PyObject_GetAttrString(config.get(), "reorderable_logging_functions"));
+  auto set = py::import_attr("pellucid.config", "reorderable_logging_functions");
   return PyObject_Size(set.get()) > 0 ? py::take(PySequence_Tuple(set.get())) : py::Owned<>();
 }
 

@@ -28,9 +28,7 @@ std::vector<py::Owned<>> items(Tracer& t, PyObject* callable, PyObject* list) {
 // A stream of this process, or one in memory, that runs nothing of the program's when it is written to.
 void need_stream(Tracer& t, PyObject* callable, PyObject* object) {
   static PyObject* const kinds = [] {
-    auto io = py::take(PyImport_ImportModule("io"));
-    auto text = py::take(PyObject_GetAttrString(io.get(), "TextIOWrapper"));
-    auto memory = py::take(PyObject_GetAttrString(io.get(), "StringIO"));
+    auto text = py::import_attr("io", "TextIOWrapper"), memory = py::import_attr("io", "StringIO");
     return py::take(PyTuple_Pack(2, text.get(), memory.get())).release();
   }();
   PyTypeObject* type = Py_TYPE(object);
@@ -45,9 +43,9 @@ void need_stream(Tracer& t, PyObject* callable, PyObject* object) {
 
 // What stderr is then.
 void need_plain_stderr(Tracer& t, PyObject* callable) {
-  const auto sys = py::take(PyImport_ImportModule("sys"));
-  t.saw_constant(sys.get());
-  need_stream(t, callable, part(t, callable, sys.get(), "stderr").get());
+  PyObject* sys = py::module_named("sys");
+  t.saw_constant(sys);
+  need_stream(t, callable, part(t, callable, sys, "stderr").get());
 }
 
 bool is_of_module(PyObject* object, const char* module) {
@@ -85,14 +83,13 @@ void need_plain_loggers(Tracer& t, PyObject* callable, PyObject* logger) {
 
 // Not recorded, shown by the program's own function, or raised.
 void need_plain_warnings(Tracer& t, PyObject* callable) {
-  const auto module = py::take(PyImport_ImportModule("warnings"));
-  t.saw_constant(module.get());
-  const auto show = part(t, callable, module.get(), "showwarning"),
-             usual = part(t, callable, module.get(), "_showwarning_orig"),
-             print = part(t, callable, module.get(), "_showwarnmsg_impl");
+  PyObject* module = py::module_named("warnings");
+  t.saw_constant(module);
+  const auto show = part(t, callable, module, "showwarning"), usual = part(t, callable, module, "_showwarning_orig"),
+             print = part(t, callable, module, "_showwarnmsg_impl");
   if (show.get() != usual.get() || !PyFunction_Check(print.get()) || !is_of_module(print.get(), "warnings"))
     is_seen(t, callable);
-  const auto filters = part(t, callable, module.get(), "filters");
+  const auto filters = part(t, callable, module, "filters");
   for (const auto& filter : items(t, callable, filters.get())) {
     if (!PyTuple_CheckExact(filter.get()) || PyTuple_GET_SIZE(filter.get()) == 0) is_seen(t, callable);
     if (const objects::Source* source = t.source_of(filter.get()))

@@ -1,4 +1,6 @@
 // C functions that read their arguments and nothing else: run for real on guarded values.
+#include <algorithm>
+
 #include "handlers/registry.h"
 
 namespace pellucid::handlers {
@@ -11,6 +13,29 @@ Result asks_the_memory(Tracer& t, PyObject* f, Args args, Continuation then) {
   return refuse(t, f, args, std::move(then));
 }
 
+// Codecs and error handlers that every interpreter has; others are the program's, and may be registered anew.
+bool is_known(PyObject* name, std::initializer_list<std::string_view> known) {
+  if (name == nullptr || !PyUnicode_Check(name)) return true;  // the default, or a TypeError
+  std::string text;
+  for (char c : py::text_of(name)) text += c == '_' || c == ' ' ? '-' : static_cast<char>(std::tolower(c));
+  return std::ranges::find(known, text) != known.end();
+}
+
+void need_known_codec(Tracer& t, PyObject* f, Args args) {
+  PyObject* encoding = args.size() > 1 ? args[1] : args.keyword("encoding");
+  PyObject* errors = args.size() > 2 ? args[2] : args.keyword("errors");
+  if (!is_known(encoding, {"utf-8", "utf8", "ascii", "us-ascii", "latin-1", "latin1", "iso-8859-1", "utf-16",
+                           "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"}) ||
+      !is_known(errors, {"strict", "ignore", "replace", "backslashreplace", "xmlcharrefreplace", "namereplace",
+                         "surrogateescape", "surrogatepass"}))
+    t.unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " with a codec that programs may register"}});
+}
+
+Result coded(Tracer& t, PyObject* f, Args args, Continuation then) {
+  need_known_codec(t, f, args);
+  return pure(t, f, args, std::move(then));
+}
+
 #define STR(n) \
   { "builtins.str." n, pure }
 #define MATH(n) \
@@ -20,7 +45,7 @@ const Row rows[] = {
     STR("casefold"),
     STR("center"),
     STR("count"),
-    STR("encode"),
+    {"builtins.str.encode", coded},
     STR("endswith"),
     STR("expandtabs"),
     STR("find"),
@@ -68,7 +93,7 @@ const Row rows[] = {
     STR("__format__"),
     {"builtins.int.__format__", pure},
     {"builtins.float.__format__", pure},
-    {"builtins.bytes.decode", pure},
+    {"builtins.bytes.decode", coded},
     {"builtins.bytes.hex", pure},
     {"builtins.bytes.startswith", pure},
     {"builtins.int.bit_length", pure},
@@ -92,7 +117,7 @@ const Row rows[] = {
     {"builtins.bin", pure},
     {"builtins.oct", pure},
     {"builtins.ascii", pure},
-    {"builtins.bytes", pure},
+    {"builtins.bytes", coded},
     MATH("acos"),
     MATH("acosh"),
     MATH("asin"),

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "handlers/deferred.h"
+#include "py/cpython311.h"
 
 namespace pellucid::handlers {
 
@@ -342,27 +343,37 @@ Result add_note(Tracer& t, PyObject*, Args args, Continuation then) {
 
 // ---- questions about functions and classes that are known by identity
 
-// What inspect and typing read of a function besides its code and defaults.
-void guard_described(Tracer& t, PyObject* function) {
+// What inspect reads of a function besides its code and defaults. It reads the real one, which has nothing of what the
+// region has written.
+void guard_described(Tracer& t, PyObject* f, PyObject* function) {
   t.guard_function(function);
-  t.instance_get(function, py::interned("__signature__").get());
-  t.getattr(function, names().__annotations__);
+  PyObject* dict = py::instance_dict_if_any(function);
   PyObject* wrapped = t.instance_get(function, names().__wrapped__);
-  if (wrapped != nullptr && PyFunction_Check(wrapped)) guard_described(t, wrapped);
+  const bool plain = t.instance_get(function, py::interned("__signature__").get()) == nullptr &&
+                     (dict == nullptr || !t.is_shadowed(dict)) && (wrapped == nullptr || PyFunction_Check(wrapped));
+  const Result annotations = t.getattr(function, names().__annotations__);
+  if (!plain || !annotations.is_value() || !PyDict_CheckExact(annotations.value.get()))
+    t.unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of a function with attributes of its own"}});
+  const Contents inside = t.deep_touch(annotations.value.get());
+  if (inside.shadowed || t.is_shadowed(t.original(annotations.value.get())))
+    t.unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of a function with new annotations"}});
+  if (wrapped != nullptr) guard_described(t, f, wrapped);
 }
 
 Result about_constant(Tracer& t, PyObject* f, Args args, Continuation then) {
   for (PyObject* value : args.values) {
     const Cat cat = objects::cat_of(value);
-    if (objects::is_atom(cat) || cat == Cat::Type || cat == Cat::Builtin) continue;
+    const bool fixed =
+        cat == Cat::Type && !PyType_HasFeature(reinterpret_cast<PyTypeObject*>(value), Py_TPFLAGS_HEAPTYPE);
+    if (objects::is_atom(cat) || fixed || cat == Cat::Builtin) continue;
     if (cat == Cat::Function && t.is_outside(value)) {
-      guard_described(t, value);
+      guard_described(t, f, value);
       continue;
     }
     if (cat == Cat::BoundMethod) {
       Result function = t.getattr(value, names().dunder_func);
       if (function.is_value() && t.is_outside(function.value.get())) {
-        guard_described(t, function.value.get());
+        guard_described(t, f, function.value.get());
         continue;
       }
     }
@@ -507,7 +518,6 @@ const Row rows[] = {
     {"warnings.warn", defer},
     {"inspect.signature", about_constant},
     {"inspect.getfullargspec", about_constant},
-    {"typing.get_type_hints", about_constant},
     {"typing.get_args", about_constant},
     {"typing.get_origin", about_constant},
     {"typing.cast", cast},

@@ -26,12 +26,9 @@ py::Owned<> resolve(std::string_view dotted) {
   std::string text(dotted);
   for (std::size_t cut = text.rfind('.'); cut != std::string::npos;
        cut = cut == 0 ? std::string::npos : text.rfind('.', cut - 1)) {
-    auto module = py::Owned<>::steal(PyImport_ImportModule(text.substr(0, cut).c_str()));
-    if (!module) {
-      PyErr_Clear();
-      continue;
-    }
-    py::Owned<> object = std::move(module);
+    PyObject* module = py::module_if_any(text.substr(0, cut).c_str());
+    if (module == nullptr) continue;
+    auto object = py::Owned<>::share(module);
     std::string rest = text.substr(cut + 1);
     while (object && !rest.empty()) {
       const std::size_t dot = rest.find('.');
@@ -72,12 +69,9 @@ void add_rows(std::span<const Row> rows) {
 void add_torch_namespace(const char* name, bool python_functions) {
   auto space = resolve(name);
   if (!space) {
-    auto module = py::Owned<>::steal(PyImport_ImportModule(name));
-    if (!module) {
-      PyErr_Clear();
-      return;
-    }
-    space = std::move(module);
+    PyObject* module = py::module_if_any(name);
+    if (module == nullptr) return;
+    space = py::Owned<>::share(module);
   }
   auto names = py::take(PyObject_Dir(space.get()));
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(names.get()); ++i) {
@@ -113,13 +107,12 @@ void fill_tables() {
   tables->tensor_base = reinterpret_cast<PyTypeObject*>(py::import_attr("torch._C", "TensorBase").release());
   tables->op_overload = reinterpret_cast<PyTypeObject*>(py::import_attr("torch._ops", "OpOverload").release());
   tables->op_packet = reinterpret_cast<PyTypeObject*>(py::import_attr("torch._ops", "OpOverloadPacket").release());
-  auto core = py::take(PyImport_ImportModule("pellucid._core"));
-  py::check(
-      PyObject_SetAttrString(core.get(), "TracedGenerator", reinterpret_cast<PyObject*>(objects::generator_type())));
+  PyObject* core = py::module_named("pellucid._core");
+  py::check(PyObject_SetAttrString(core, "TracedGenerator", reinterpret_cast<PyObject*>(objects::generator_type())));
   for (auto rows :
        {kPureRows, kBuiltinRows, kContainerRows, kTorchRows, kPythonRows, kExceptionRows, kClassRows, kCompilingRows})
     add_rows(rows);
-  py::check(PyObject_DelAttrString(core.get(), "TracedGenerator"));  // it had a name for its rows only
+  py::check(PyObject_DelAttrString(core, "TracedGenerator"));  // it had a name for its rows only
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Containers from outside: guarded when read, shadowed when written or iterated.
 #include <algorithm>
 
+#include "guards/equality.h"
 #include "objects/enums.h"
 #include "objects/snapshot.h"
 #include "objects/tracer.h"
@@ -97,7 +98,12 @@ bool Tracer::hashable_natively(PyObject* key) {
     case Cat::Generator:
       return false;
     default:
-      if (!is_atom(cat) && source_of(key) != nullptr) keys_.push_back(key);
+      if (const Source* source = is_atom(cat) ? nullptr : source_of(key)) {
+        keys_.push_back(key);
+        const bool by_value = Py_TYPE(key)->tp_hash != PyBaseObject_Type.tp_hash && !guards::has_builtin_value(key);
+        if (cat == Cat::Other && by_value && source->step != source::Step::Const)  // a Decimal, a date
+          guard(Kind::ID_MATCH, source, py::Owned<>::share(key));
+      }
       return cat == Cat::Tensor || !hashes_in_python(*this, Py_TYPE(key));  // tensors by identity
   }
 }

@@ -3,7 +3,7 @@
 namespace pellucid::objects {
 
 bool is_enums_own(PyObject* function) {
-  static PyObject* globals = PyModule_GetDict(py::take(PyImport_ImportModule("enum")).release());
+  static PyObject* globals = PyModule_GetDict(py::module_named("enum"));
   return PyFunction_GET_GLOBALS(function) == globals;
 }
 

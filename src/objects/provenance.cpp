@@ -1,4 +1,5 @@
 // Where values come from, and the guards that reading them needs.
+#include "guards/equality.h"
 #include "objects/snapshot.h"
 #include "objects/tracer.h"
 
@@ -159,7 +160,9 @@ void Tracer::saw(PyObject* value, const Source* source) {
     case Cat::Cell:
       return;
     default:
-      if (!constant || cat == Cat::Instance || cat == Cat::Dict || cat == Cat::List) {
+      if (!constant && cat == Cat::Other && guards::has_builtin_value(value)) {
+        guard(Kind::EQUALS_MATCH, source, py::Owned<>::share(value));
+      } else if (!constant || cat == Cat::Instance || cat == Cat::Dict || cat == Cat::List) {
         guard(Kind::TYPE_MATCH, source, py::Owned<>::share(reinterpret_cast<PyObject*>(Py_TYPE(value))));
       }
       outside_.push_back(value);
@@ -225,7 +228,7 @@ void Tracer::guard_key(PyObject* container, PyObject* key) {
   if (source == nullptr || source->step == source::Step::Const) return;
   PyObject* view = readable(container);
   const Py_ssize_t size = PyDict_Check(view) ? PyDict_GET_SIZE(view) : PyAnySet_Check(view) ? PySet_GET_SIZE(view) : 0;
-  if (is_outside(original(container)) || cat_of(key) == Cat::Type) {
+  if (is_outside(original(container)) || cat == Cat::Type) {
     guard(Kind::ID_MATCH, source, py::Owned<>::share(key));
     return;
   }

@@ -1,4 +1,5 @@
 // Torch functions over fakes: real tensors are lifted to placeholders, results become nodes.
+#include "base/text.h"
 #include "objects/input_names.h"
 #include "objects/snapshot.h"
 #include "objects/tracer.h"
@@ -314,7 +315,7 @@ Result Tracer::torch_call(graph::Op op, PyObject* callable, PyObject* target, Ar
     if (!text) PyErr_Clear();
     unsupported(Reason::OpFailed, {{"operation", name},
                                    {"error", std::string(Py_TYPE(error.value())->tp_name) + ": " +
-                                                 py::text_of(text.get()).substr(0, 300)}});
+                                                 shortened(py::text_of(text.get()), 300)}});
   }
   bool mutated = false;
   for (auto& [tensor, version] : versions) mutated |= aten::version_of(tensor) != version;

@@ -2,6 +2,7 @@
 
 #include <new>
 #include <stdexcept>
+#include <unordered_map>
 
 namespace pellucid::py {
 
@@ -68,9 +69,24 @@ std::string repr_of(PyObject* object) {
   return std::string("<unprintable ") + Py_TYPE(object)->tp_name + ">";
 }
 
+PyObject* module_named(const char* name) {
+  static auto* const known = new std::unordered_map<std::string, PyObject*>;
+  if (const auto found = known->find(name); found != known->end()) return found->second;
+  const auto package = take(PyImport_ImportModuleLevel(name, nullptr, nullptr, nullptr, 0));
+  auto module = take(PyImport_GetModule(str(name).get()));
+  return known->emplace(name, module.release()).first->second;  // another thread may have been first
+}
+
+PyObject* module_if_any(const char* name) noexcept {
+  try {
+    return module_named(name);
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
 Owned<> import_attr(const char* module, const char* name) {
-  auto owner = take(PyImport_ImportModule(module));
-  return take(PyObject_GetAttrString(owner.get(), name));
+  return take(PyObject_GetAttrString(module_named(module), name));
 }
 
 }  // namespace pellucid::py

@@ -83,8 +83,12 @@ PyObject* enter(F&& body) noexcept {
 Owned<> str(const char* text);
 Owned<> str(const std::string& text);
 Owned<> interned(const char* text);
-std::string text_of(PyObject* unicode);                     // "" when not a str
-std::string repr_of(PyObject* object);                      // never raises; "<unprintable T>" when repr does
+std::string text_of(PyObject* unicode);  // "" when not a str
+std::string repr_of(PyObject* object);   // never raises; "<unprintable T>" when repr does
+// A module, borrowed and held for good: what the program makes of sys.modules and builtins.__import__ is its own
+// matter.
+PyObject* module_named(const char* name);
+PyObject* module_if_any(const char* name) noexcept;         // null: cannot be imported
 Owned<> import_attr(const char* module, const char* name);  // import_attr("math", "sqrt")
 
 }  // namespace pellucid::py

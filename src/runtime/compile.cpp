@@ -233,8 +233,7 @@ std::string place_of(PyFunctionObject* function) {
 }
 
 std::int64_t config_number(const char* name) {
-  auto config = py::take(PyImport_ImportModule("pellucid.config"));
-  auto value = py::take(PyObject_GetAttrString(config.get(), name));
+  auto value = py::import_attr("pellucid.config", name);
   const long long number = PyLong_AsLongLong(value.get());
   if (number == -1 && PyErr_Occurred() != nullptr) py::throw_pending();
   return number;

@@ -16,8 +16,8 @@ void report_limit(Cache& cache, PyFunctionObject* function, std::int64_t limit, 
   cache.limit_reported = true;
   events::count(events::Counter::LimitHits);
   auto report = py::import_attr("pellucid._logging", "_report_recompile_limit");
-  const auto done =
-      py::take(PyObject_CallFunction(report.get(), "OLs", function, static_cast<long long>(limit), reason.c_str()));
+  const auto done = py::take(
+      PyObject_CallFunction(report.get(), "OLO", function, static_cast<long long>(limit), py::str(reason).get()));
 }
 
 }  // namespace

@@ -548,8 +548,7 @@ void hide(PyCodeObject* code) {
 PyObject* polyfill(const char* name) {
   static PyObject* module = nullptr;
   if (module == nullptr) {
-    module = PyImport_ImportModule("pellucid.polyfills");
-    if (module == nullptr) py::throw_pending();
+    module = py::module_named("pellucid.polyfills");
     PyObject *key = nullptr, *value = nullptr;
     Py_ssize_t position = 0;
     while (PyDict_Next(PyModule_GetDict(module), &position, &key, &value)) {

@@ -57,7 +57,7 @@ constexpr int kSwapped[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
 using py::kCompareBase;
 
 PyObject* operator_function(const char* name) {
-  static PyObject* module = PyImport_ImportModule("operator");
+  static PyObject* module = py::module_named("operator");
   static std::unordered_map<std::string, PyObject*> table;
   PyObject*& slot = table[name];
   if (slot == nullptr) slot = PyObject_GetAttrString(module, name);
@@ -323,7 +323,8 @@ Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation t
                                              (b == Cat::Type && has_python_method(*this, right, "__eq__"))));
   if ((by_identity(a) || by_identity(b)) && (op == Py_EQ || op == Py_NE) && a != Cat::Instance && b != Cat::Instance &&
       !of_metaclass) {
-    if (a == Cat::Builtin && a == b) return native(left, right);  // two bound C methods may be equal without being one
+    // Two bound C methods, or code of the same text, may be equal without being one.
+    if ((a == Cat::Builtin || a == Cat::Code) && a == b) return native(left, right);
     return settle(std::move(then), Result::boolean(same(left, right) == (op == Py_EQ)));
   }
   if (a == Cat::BoundMethod && b == Cat::BoundMethod && (op == Py_EQ || op == Py_NE)) {

@@ -175,7 +175,7 @@ Result Executor::iterate(PyObject* iterable, Continuation then) {
     return settle(std::move(then),
                   raise(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not iterable"));
   if (method != nullptr) return special(iterable, "__iter__", {}, Continuation(K::IterResult).before(std::move(then)));
-  if (type_lookup(type, names().__getitem__) != nullptr) {
+  if (PySequence_Check(iterable) != 0 && type_lookup(type, names().__getitem__) != nullptr) {
     return call_polyfill("sequence_iterator", std::span<PyObject* const>(&iterable, 1), std::move(then));
   }
   if (type->tp_iter != nullptr)
@@ -373,6 +373,8 @@ Result Executor::subscript(PyObject* container, PyObject* key, Continuation then
   const bool own = python_slot(*this, container, names().__getitem__);
   if (!own && (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Deque)) {
     if (PyLong_Check(key)) {
+      if (is_outside(key) && !objects::is_atom(objects::cat_of(key)))  // of a subclass: its number is not guarded
+        unsupported(Reason::UnsupportedProtocol, {{"protocol", "__index__"}, {"type", Py_TYPE(key)->tp_name}});
       if (objects::cat_of(key) == Cat::Instance)  // a subclass: its value is not one that guards tell
         unsupported(Reason::UnsupportedProtocol, {{"protocol", "__index__"}, {"type", Py_TYPE(key)->tp_name}});
       const std::int64_t n = length_of(container);

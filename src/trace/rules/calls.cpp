@@ -72,7 +72,10 @@ Next do_GET_ITER(Executor& ex, Frame& f, int) {
   drop_below(f, r, 1);
   return push(f, std::move(r));
 }
-Next do_GET_YIELD_FROM_ITER(Executor& ex, Frame& f, int arg) { return do_GET_ITER(ex, f, arg); }
+Next do_GET_YIELD_FROM_ITER(Executor& ex, Frame& f, int arg) {
+  if (PyCoro_CheckExact(peek(f, 0))) throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "GET_YIELD_FROM_ITER"}});
+  return do_GET_ITER(ex, f, arg);
+}
 namespace {
 void note_loop(const Frame& frame, PyObject* iterator) {
   if (!objects::is_generator(iterator)) return;
