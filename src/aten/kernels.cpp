@@ -224,7 +224,7 @@ at::Tensor Call::fresh_like(const at::Tensor& tensor, c10::ScalarType dtype) con
 void Call::needs_data() const { TORCH_CHECK(false, kNeedsData, " (aten::", op.name, ")"); }
 
 bool Call::dtypes_may_raise() const {
-  bool bools = false, integers = false, floats = false, complexes = false, mixed = false;
+  bool bools = false, integers = false, floats = false, complexes = false, mixed = false, empty = false;
   c10::ScalarType last = c10::ScalarType::Float;
   for (std::size_t i = 0; i < op.args.size(); ++i) {
     if (static_cast<int>(i) == op.dtype && arg(i).isInt() && !op.dtypes.bools)
@@ -232,6 +232,7 @@ bool Call::dtypes_may_raise() const {
     for_each_tensor(arg(i), [&](const at::Tensor& tensor) {
       const c10::ScalarType dtype = tensor.scalar_type();
       bools |= dtype == c10::ScalarType::Bool;
+      empty |= tensor.numel() == 0;
       integers |= c10::isIntegralType(dtype, /*includeBool=*/false);
       mixed |= floats && c10::isFloatingType(dtype) && dtype != last;
       if (c10::isFloatingType(dtype)) last = dtype;
@@ -239,8 +240,9 @@ bool Call::dtypes_may_raise() const {
       complexes |= c10::isComplexType(dtype);
     });
   }
+  if (empty && !op.dtypes.any_mixture) return true;
   if (complexes) return !op.dtypes.complexes;
-  if (floats) return !op.dtypes.floats || (mixed && !op.dtypes.mixed);
+  if (floats) return !op.dtypes.floats || (mixed && !op.dtypes.any_mixture);
   if (integers) return !op.dtypes.integers;
   return bools && !op.dtypes.bools;
 }

@@ -479,7 +479,7 @@ DtypesTaken dtypes_taken(const std::string& name, bool is_view, bool elementwise
   if (is_view || of_every_dtype().contains(base)) return {true, true, true, true, true};
   if (of_integers_and_bools().contains(base)) return {.bools = true, .integers = true, .floats = false};
   if (of_integers_alone().contains(base)) return {.bools = false, .integers = true, .floats = false};
-  return {.bools = false, .integers = of_integers().contains(base), .mixed = elementwise};
+  return {.bools = false, .integers = of_integers().contains(base), .any_mixture = elementwise};
 }
 
 bool overwrites_only(const std::string& name) {

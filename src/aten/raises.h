@@ -23,7 +23,7 @@ struct DtypesTaken {
   bool integers = false;
   bool floats = true;
   bool complexes = false;
-  bool mixed = false;  // floating dtypes that differ
+  bool any_mixture = false;  // floating dtypes that differ; tensors without elements
 };
 DtypesTaken dtypes_taken(const std::string& name, bool is_view, bool elementwise);
 
