@@ -452,6 +452,7 @@ ON_NUMBERS_OR_DTYPES = {
     "shift_float": lambda x, i: 1 << x,
     "cumsum_bool": lambda x, i: torch.cumsum(i, 0, dtype=torch.bool),
     "mode_empty": lambda x, i: torch.mode(torch.empty(0, 3), 0),
+    "remainder_complex": lambda x, i: (x * 1j).remainder(2),
     "median_empty": lambda x, i: x[:0].median(0),
     "as_strided": lambda x, i: x.as_strided((99,), (1,)),
     "mixed_batch_norm": lambda x, i: F.batch_norm(x, torch.zeros(3).double(), torch.ones(3).double()),

@@ -249,7 +249,7 @@ bool Call::dtypes_may_raise() const {
 
 bool Call::may_raise() const {
   if (op.raises == Raises::Anywhere || numbers_may_raise() || reaches_beyond()) return true;
-  if (device.type() == c10::kCPU && op.raises == Raises::Never && dtypes_may_raise()) return true;
+  if (device.type() == c10::kCPU && dtypes_may_raise()) return true;
   if (op.raises == Raises::Never || device.type() != c10::kCPU) return false;
   if (op.raises == Raises::OnCpu) return true;
   for (std::size_t i = 0; i < op.args.size(); ++i) {
