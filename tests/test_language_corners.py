@@ -591,3 +591,19 @@ def test_how_objects_are_stored_and_held_is_asked_of_the_programs_own():
             assert same(compiled(X, data), program(X, data))
         assert {reason.name for reason in pellucid.break_reasons()} == {"SideEffect"}
         pellucid.reset()
+
+
+@pytest.mark.parametrize(
+    "x", [torch.ones(2), torch.ones(2).double(), torch.arange(2), torch.nn.Parameter(torch.ones(2))]
+)
+def test_isinstance_of_legacy_tensor_types(x):
+    """torch.FloatTensor and its like look at the tensor, not at its class."""
+
+    def f(x):
+        types = (torch.FloatTensor, torch.LongTensor, torch.sparse.FloatTensor, (int, torch.FloatTensor), torch.Tensor)
+        answers = [isinstance(value, kind) for value in (x, x * 2, 3, torch.Tensor) for kind in types]
+        return x + 1, answers, issubclass(torch.Tensor, torch.FloatTensor)
+
+    backend = Counting()
+    compiled = pellucid.compile(f, backend=backend, fullgraph=True)
+    assert same(compiled(x), f(x)) and same(compiled(x.clone()), f(x.clone())) and backend.count >= 1

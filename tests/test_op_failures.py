@@ -430,6 +430,81 @@ class Stop(BaseException):
     pass
 
 
+# Operators that never fail on values, but on their numbers or dtypes: no shape rule has these words.
+ON_NUMBERS_OR_DTYPES = {
+    "bernoulli_": lambda x, i: x.clone().bernoulli_(3.0),
+    "uniform_": lambda x, i: x.clone().uniform_(2, 1),
+    "random_": lambda x, i: x.clone().random_(5, 2),
+    "exponential_": lambda x, i: x.clone().exponential_(-1),
+    "geometric_": lambda x, i: x.clone().geometric_(1),
+    "log_normal_": lambda x, i: x.clone().log_normal_(1, -1),
+    "normal_": lambda x, i: x.clone().normal_(0, -1),
+    "cauchy_": lambda x, i: x.clone().cauchy_(0, -1),
+    "randint": lambda x, i: torch.randint(5, 2, (3,)),
+    "fill_half": lambda x, i: x.half().fill_(1e30),
+    "fill_byte": lambda x, i: i.byte().fill_(300),
+    "full_byte": lambda x, i: torch.full((2,), 300, dtype=torch.uint8),
+    "full_half": lambda x, i: torch.full((2,), 1e30, dtype=torch.float16),
+    "masked_fill_byte": lambda x, i: i.byte().masked_fill(i > 0, 300),
+    "softmax_long": lambda x, i: F.softmax(i, 0),
+    "logcumsumexp_long": lambda x, i: torch.logcumsumexp(i, 0),
+    "or_float": lambda x, i: x | 1,
+    "shift_float": lambda x, i: 1 << x,
+    "cumsum_bool": lambda x, i: torch.cumsum(i, 0, dtype=torch.bool),
+    "mode_empty": lambda x, i: torch.mode(torch.empty(0, 3), 0),
+    "remainder_complex": lambda x, i: (x * 1j).remainder(2),
+    "median_empty": lambda x, i: x[:0].median(0),
+    "as_strided": lambda x, i: x.as_strided((99,), (1,)),
+    "mixed_batch_norm": lambda x, i: F.batch_norm(x, torch.zeros(3).double(), torch.ones(3).double()),
+}
+
+
+@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize("name", ON_NUMBERS_OR_DTYPES)
+def test_numbers_and_dtypes(name, broken):
+    operator = ON_NUMBERS_OR_DTYPES[name]
+
+    def program(x, i, log):
+        log.append("start")
+        if broken:
+            pellucid.graph_break()
+        y = x + 1
+        x.add_(1)
+        try:
+            log.append(y)
+            operator(x, i)
+            log.append("not reached")
+        except (RuntimeError, IndexError, NotImplementedError) as error:
+            log.append((type(error), str(error)))
+        x.mul_(2)
+        return y * x
+
+    def run(f):
+        x, log = torch.ones(2, 3), []
+        results = [f(x, torch.arange(3), log) for _ in range(2)]
+        return results, x, x._version, log
+
+    backend = Plain()
+    want, got = run(program), run(pellucid.compile(program, backend=backend))
+    assert same(want, got) and backend.graphs
+    assert "not reached" not in [entry for entry in want[3] if isinstance(entry, str)]
+
+
+def test_an_error_that_passes_over_the_frames_of_python_code():
+    """UntypedStorage.is_shared lets a C++ exception through for tensors without data."""
+
+    def f(x):
+        y = x + 1
+        return y.is_shared(), y
+
+    backend = Plain()
+    compiled = pellucid.compile(f, backend=backend)
+    for _ in range(2):
+        shared, y = compiled(torch.ones(2))
+        assert shared is False and torch.equal(y, torch.full((2,), 2.0))
+    assert backend.graphs
+
+
 def test_an_interrupt_leaves_no_half_written_state():
     """A graph that an exception of another kind ends (KeyboardInterrupt, say) is as if it had not been called."""
 

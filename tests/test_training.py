@@ -6,6 +6,7 @@ import copy
 
 import pytest
 import torch
+from runtime_common import same
 from torch import nn
 from torch.nn import functional
 
@@ -393,6 +394,60 @@ def test_custom_function_and_hooks(backend):
         return Clip.apply(x) * 2
 
     assert_as_eager(pellucid.compile(f, backend=backend), f, torch.linspace(-1, 2, 6).requires_grad_())
+
+
+class Separate(torch.autograd.Function):
+    """With a setup_context of its own; gives an input back, beside its work."""
+
+    weight = torch.ones(3, requires_grad=True)
+
+    @staticmethod
+    def forward(x, y, k=2.0):
+        return x.sin() * k, y, torch.is_grad_enabled(), x * Separate.weight
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0])
+        ctx.k = inputs[2]
+        assert len(inputs) == 3 and len(output) == 4
+
+    @staticmethod
+    def backward(ctx, *grads):
+        return grads[0] * ctx.saved_tensors[0].cos() * ctx.k, None, None
+
+
+class Dirty(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, asked):
+        asked.append(ctx.needs_input_grad)
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_custom_functions_without_gradients(fullgraph):
+    def f(x, y):
+        out = Separate.apply(x, y)
+        return out[0], out[1], out[1] is y, out[2], out[3], out[0].requires_grad, out[3].requires_grad
+
+    def under_no_grad(x, y):
+        with torch.no_grad():
+            return f(x, y)
+
+    def dirty(x, y):
+        asked = []
+        out = Dirty.apply(x, asked)
+        return out, out is x, asked
+
+    x, y = torch.arange(3.0), torch.ones(3)
+    for program in (f, under_no_grad, dirty):
+        compiled = pellucid.compile(program, backend="eager", fullgraph=fullgraph)
+        for grad in (False, True) if program is under_no_grad else (False,):
+            got, want = ([g(x.clone().requires_grad_(grad), y) for _ in range(2)] for g in (compiled, program))
+            assert same(got, want)
+            assert [t.requires_grad for t in got[0] if isinstance(t, torch.Tensor)] == [
+                t.requires_grad for t in want[0] if isinstance(t, torch.Tensor)
+            ]
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])

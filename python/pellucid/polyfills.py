@@ -6,10 +6,15 @@ their frames do not show in user stacks. They use only names that cannot be shad
 
 from copyreg import __newobj__ as _NEW_OBJECT
 
+from torch import is_tensor as _is_tensor
+from torch import no_grad as _no_grad
+from torch.autograd.function import _SingleLevelFunction
+
 from pellucid.polyfills_language import *  # noqa: F403
 from pellucid.polyfills_language import length_hint, stopped_by_function
 
 _MISSING = object()
+_SETUP_CONTEXT = _SingleLevelFunction.setup_context
 
 
 def list_from(iterable):
@@ -562,7 +567,7 @@ class ForwardContext:
         pass
 
     def mark_dirty(self, *tensors):
-        pass
+        self.dirty = tensors
 
     def mark_non_differentiable(self, *tensors):
         pass
@@ -572,9 +577,39 @@ class ForwardContext:
 
 
 def autograd_function_forward(cls, *args):
+    """`cls.apply(*args)` where no gradient is asked for."""
+    separate = cls.setup_context is not _SETUP_CONTEXT
+    if separate:
+        args = _with_defaults(cls.forward, args)
     ctx = ForwardContext()
-    ctx.needs_input_grad = (False,) * len(args)
-    return cls.forward(ctx, *args)
+    ctx.needs_input_grad = tuple([_is_tensor(value) and value.requires_grad for value in args])
+    ctx.dirty = ()
+    with _no_grad():
+        output = cls.forward(*args) if separate else cls.forward(ctx, *args)
+        if separate:
+            cls.setup_context(ctx, args, output)
+        if isinstance(output, tuple):
+            return tuple([_output(value, args, ctx.dirty) for value in output])
+        return _output(output, args, ctx.dirty)
+
+
+def _with_defaults(forward, args):
+    defaults = forward.__defaults__ or ()
+    missing = forward.__code__.co_argcount - len(args)
+    return args + defaults[-missing:] if 0 < missing <= len(defaults) else args
+
+
+def _output(value, args, dirty):
+    """An input that comes out unchanged comes out as a view of itself."""
+    if not _is_tensor(value):
+        return value
+    for argument in args:
+        if argument is value:
+            for written in dirty:
+                if written is value:
+                    return value
+            return value.view_as(value)
+    return value.detach() if value.requires_grad else value
 
 
 def object_getstate(self):

@@ -48,6 +48,9 @@ class Call {
   void check_overlap(const at::Tensor& written);
   void note_facts();
   bool may_raise() const;
+  bool numbers_may_raise() const;
+  bool dtypes_may_raise() const;
+  bool reaches_beyond() const;
   bool overwrites() const;
 
   std::size_t first_;

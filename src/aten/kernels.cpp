@@ -223,8 +223,33 @@ at::Tensor Call::fresh_like(const at::Tensor& tensor, c10::ScalarType dtype) con
 
 void Call::needs_data() const { TORCH_CHECK(false, kNeedsData, " (aten::", op.name, ")"); }
 
+bool Call::dtypes_may_raise() const {
+  bool bools = false, integers = false, floats = false, complexes = false, mixed = false, empty = false;
+  c10::ScalarType last = c10::ScalarType::Float;
+  for (std::size_t i = 0; i < op.args.size(); ++i) {
+    if (static_cast<int>(i) == op.dtype && arg(i).isInt() && !op.dtypes.bools)
+      if (static_cast<c10::ScalarType>(arg(i).toInt()) == c10::ScalarType::Bool) return true;
+    for_each_tensor(arg(i), [&](const at::Tensor& tensor) {
+      const c10::ScalarType dtype = tensor.scalar_type();
+      bools |= dtype == c10::ScalarType::Bool;
+      empty |= tensor.numel() == 0;
+      integers |= c10::isIntegralType(dtype, /*includeBool=*/false);
+      mixed |= floats && c10::isFloatingType(dtype) && dtype != last;
+      if (c10::isFloatingType(dtype)) last = dtype;
+      floats |= c10::isFloatingType(dtype);
+      complexes |= c10::isComplexType(dtype);
+    });
+  }
+  if (empty && !op.dtypes.any_mixture) return true;
+  if (complexes) return !op.dtypes.complexes;
+  if (floats) return !op.dtypes.floats || (mixed && !op.dtypes.any_mixture);
+  if (integers) return !op.dtypes.integers;
+  return bools && !op.dtypes.bools;
+}
+
 bool Call::may_raise() const {
-  if (op.raises == Raises::Anywhere) return true;
+  if (op.raises == Raises::Anywhere || numbers_may_raise() || reaches_beyond()) return true;
+  if (device.type() == c10::kCPU && dtypes_may_raise()) return true;
   if (op.raises == Raises::Never || device.type() != c10::kCPU) return false;
   if (op.raises == Raises::OnCpu) return true;
   for (std::size_t i = 0; i < op.args.size(); ++i) {
@@ -238,7 +263,7 @@ bool Call::may_raise() const {
 }
 
 void Call::note_facts() {
-  if (op.is_view && !op.writes) return;
+  if (op.is_view && !op.writes && !reaches_beyond()) return;
   // A composite operator without a rule is seen again by its parts.
   if (op.rule == nullptr && op.plan() == Plan::Decompose && op.composite) return;
   Noted& noted = noted_facts();

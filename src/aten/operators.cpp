@@ -173,12 +173,17 @@ Operator::Operator(const c10::OperatorHandle& handle)
   reshapes = out || !in_place || has_tag(handle, at::Tag::inplace_view) || base == "set_" ||
              base.rfind("resize", 0) == 0 || base == "addbmm_";
   if (!writes && base.find("batch_norm") != std::string::npos) find_statistics(schema);
+  strides_freely = base == "as_strided" || base == "as_strided_";
   overwrites = writes && overwrites_only(name);
   composite = native_kernel(handle, c10::DispatchKey::CompositeImplicitAutograd) != nullptr;
   random = has_tag(handle, at::Tag::nondeterministic_seeded);
-  for (const c10::Argument& argument : schema.arguments()) random |= argument.name() == "generator";
+  for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
+    random |= schema.arguments()[i].name() == "generator";
+    if (schema.arguments()[i].name() == "dtype") dtype = static_cast<int>(i);
+  }
   const bool elementwise = has_tag(handle, at::Tag::pointwise) || is_view || has_tag(handle, at::Tag::inplace_view);
   raises = is_builtin(handle) ? raises_of(name, elementwise) : Raises::Anywhere;
+  dtypes = dtypes_taken(name, is_view || has_tag(handle, at::Tag::inplace_view), elementwise);
   rule = is_builtin(handle) ? find_rule(name) : nullptr;
 }
 Operator::~Operator() = default;

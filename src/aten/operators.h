@@ -50,10 +50,13 @@ struct Operator {
   bool takes_tensors = false;
   bool is_view = false;
   bool random = false;
-  bool overwrites = false;  // what it writes, it does not read
-  bool composite = false;   // its kernel is written in other operators, on every device
+  bool strides_freely = false;  // as_strided
+  bool overwrites = false;      // what it writes, it does not read
+  bool composite = false;       // its kernel is written in other operators, on every device
   Raises raises;
+  DtypesTaken dtypes;
   std::vector<std::size_t> statistics;  // arguments written in training without the schema saying so
+  int dtype = -1;                       // the argument that names the result's dtype
   int training = -1;                    // the argument that says it is training
   Rule rule = nullptr;
 

@@ -15,6 +15,7 @@
 
 #include "aten/aten.h"
 #include "aten/internal.h"
+#include "py/eval_frame.h"
 
 namespace pellucid::aten {
 namespace {
@@ -228,7 +229,14 @@ void drop_frames(PyObject* exception) {
 
 py::Owned<> FakeScope::call(PyObject* callable, PyObject* const* args, std::size_t nargs, PyObject* kwnames) {
   CallState state;
-  PyObject* result = PyObject_Vectorcall(callable, args, nargs, kwnames);
+  const py::InterpreterMark mark;
+  PyObject* result = nullptr;
+  try {
+    result = PyObject_Vectorcall(callable, args, nargs, kwnames);
+  } catch (const c10::Error& error) {
+    mark.drop_frames();
+    PyErr_SetString(PyExc_RuntimeError, error.what_without_backtrace());
+  }
   if (result != nullptr) return py::Owned<>::steal(result);
   py::PythonError error;
   drop_frames(error.value());

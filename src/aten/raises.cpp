@@ -153,7 +153,6 @@ const Names& harmless() {
       "mean",
       "median",
       "min",
-      "mode",
       "msort",
       "nanmedian",
       "nansum",
@@ -258,7 +257,6 @@ const Names& harmless() {
       "affine_grid_generator",
       "alias_copy",
       "arange",
-      "as_strided",
       "as_strided_copy",
       "as_strided_scatter",
       "bartlett_window",
@@ -371,6 +369,90 @@ const Names& harmless() {
   return names;
 }
 
+// Of the operators that never raise on values, those whose CPU kernels take every dtype. The others refuse some in
+// words that no shape rule has ('"softmax" not implemented for 'Long'').
+const Names& of_every_dtype() {
+  static const Names names = {
+      "_to_copy",
+      "_unsafe_view",
+      "all",
+      "any",
+      "as_strided",
+      "cat",
+      "clone",
+      "copy",
+      "detach",
+      "empty",
+      "empty_like",
+      "empty_strided",
+      "eq",
+      "expand_copy",
+      "fill",
+      "flip",
+      "full",
+      "full_like",
+      "is_same_size",
+      "lift",
+      "lift_fresh",
+      "lift_fresh_copy",
+      "logical_and",
+      "logical_not",
+      "logical_or",
+      "logical_xor",
+      "masked_fill",
+      "ne",
+      "new_empty",
+      "new_empty_strided",
+      "new_full",
+      "new_ones",
+      "new_zeros",
+      "ones",
+      "ones_like",
+      "repeat",
+      "resize",
+      "roll",
+      "scalar_tensor",
+      "select_scatter",
+      "set",
+      "slice_scatter",
+      "squeeze",
+      "stack",
+      "sum",
+      "t",
+      "transpose",
+      "unsqueeze",
+      "where",
+      "zero",
+      "zeros",
+      "zeros_like",
+  };
+  return names;
+}
+
+const Names& of_integers() {
+  static const Names names = {
+      "abs",           "add",     "amax",      "amin",    "aminmax",   "arange",    "argmax",
+      "argmin",        "argsort", "bucketize", "clamp",   "clamp_max", "clamp_min", "constant_pad_nd",
+      "count_nonzero", "cummax",  "cummin",    "cumprod", "cumsum",    "ge",        "gt",
+      "isin",          "le",      "lt",        "max",     "maximum",   "min",       "minimum",
+      "mul",           "neg",     "prod",      "random",  "relu",      "rsub",      "sgn",
+      "sign",          "sort",    "sub",       "topk",    "trace",     "tril",      "triu",
+  };
+  return names;
+}
+
+const Names& of_integers_and_bools() {
+  static const Names names = {"__and__",     "__or__",     "__xor__",    "bitwise_and",
+                              "bitwise_not", "bitwise_or", "bitwise_xor"};
+  return names;
+}
+
+const Names& of_integers_alone() {
+  static const Names names = {"__irshift__",        "__lshift__",          "__rshift__", "__ilshift__",
+                              "bitwise_left_shift", "bitwise_right_shift", "gcd",        "lcm"};
+  return names;
+}
+
 // "_foreach_add_" computes what "add" does.
 std::string_view plain(std::string_view base) {
   constexpr std::string_view foreach = "_foreach_";
@@ -390,6 +472,14 @@ Raises raises(std::string_view name, bool elementwise) {
 Raises raises_of(const std::string& name, bool elementwise) {
   if (name == "bernoulli.p" || name == "bernoulli_.float") return Raises::Never;
   return raises(plain(std::string_view(name).substr(0, name.find('.'))), elementwise);
+}
+
+DtypesTaken dtypes_taken(const std::string& name, bool is_view, bool elementwise) {
+  const std::string_view base = plain(std::string_view(name).substr(0, name.find('.')));
+  if (is_view || of_every_dtype().contains(base)) return {true, true, true, true, true};
+  if (of_integers_and_bools().contains(base)) return {.bools = true, .integers = true, .floats = false};
+  if (of_integers_alone().contains(base)) return {.bools = false, .integers = true, .floats = false};
+  return {.bools = false, .integers = of_integers().contains(base), .any_mixture = elementwise};
 }
 
 bool overwrites_only(const std::string& name) {

@@ -17,6 +17,16 @@ enum class Raises : std::uint8_t {
 // by itself, or no element at all.
 Raises raises_of(const std::string& name, bool elementwise);
 
+// The dtypes that an operator which never raises on values surely takes on the CPU, by the widest among its tensors.
+struct DtypesTaken {
+  bool bools = false;
+  bool integers = false;
+  bool floats = true;
+  bool complexes = false;
+  bool any_mixture = false;  // floating dtypes that differ; tensors without elements
+};
+DtypesTaken dtypes_taken(const std::string& name, bool is_view, bool elementwise);
+
 // Whether the operator ("copy_", "scatter_.src") writes without reading what it writes.
 bool overwrites_only(const std::string& name);
 

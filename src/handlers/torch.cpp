@@ -175,6 +175,8 @@ Result size(Tracer& t, PyObject* f, Args args, Continuation then) {
 // Without gradients a custom autograd function is its forward. With them its backward would have to be captured too.
 Result autograd_function(Tracer& t, PyObject*, Args args, Continuation then) {
   bool needs_grad = false;
+  if (args.kwnames != nullptr)
+    t.unsupported(Reason::UntracedCallable, {{"callee", "an autograd.Function with keyword arguments"}});
   for (PyObject* value : args.values) {
     if (objects::cat_of(value) == Cat::Tensor)
       needs_grad |= aten::meta_of(t.lift(value).get()).requires_grad;

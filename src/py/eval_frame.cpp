@@ -25,4 +25,17 @@ bool is_starting(_PyInterpreterFrame* frame) noexcept { return frame->prev_instr
 bool is_traced(PyThreadState* tstate) noexcept { return tstate->cframe->use_tracing != 0; }
 bool has_trace_function() noexcept { return _PyThreadState_UncheckedGet()->c_tracefunc != nullptr; }
 
+InterpreterMark::InterpreterMark() noexcept
+    : tstate_(PyThreadState_Get()),
+      cframe_(tstate_->cframe),
+      frame_(tstate_->cframe->current_frame),
+      recursion_remaining_(tstate_->recursion_remaining) {}
+
+// The values of the dropped frames are leaked: nobody knows which of them are still whole.
+void InterpreterMark::drop_frames() const noexcept {
+  tstate_->cframe = cframe_;
+  cframe_->current_frame = frame_;
+  tstate_->recursion_remaining = recursion_remaining_;
+}
+
 }  // namespace pellucid::py

@@ -23,4 +23,18 @@ bool is_starting(_PyInterpreterFrame* frame) noexcept;
 bool is_traced(PyThreadState* tstate) noexcept;
 bool has_trace_function() noexcept;  // sys.settrace alone
 
+// Where the interpreter stands. Some of torch's C functions let a C++ exception through (is_shared of a tensor without
+// data): it passes over the frames of the Python code that called them, and whoever catches it drops those frames.
+class InterpreterMark {
+ public:
+  InterpreterMark() noexcept;
+  void drop_frames() const noexcept;
+
+ private:
+  PyThreadState* tstate_;
+  _PyCFrame* cframe_;
+  _PyInterpreterFrame* frame_;
+  int recursion_remaining_;
+};
+
 }  // namespace pellucid::py

@@ -135,6 +135,26 @@ Result Executor::format(PyObject* value, PyObject* spec, Continuation then) {
                                                             Py_TYPE(value)->tp_name + ".__format__"));
 }
 
+namespace {
+// torch.FloatTensor and its like: their metaclass looks at dtype, layout and device of the tensor.
+bool is_legacy_tensor_type(PyObject* type) {
+  static PyObject* const meta = [] {
+    auto tensor_type = py::import_attr("torch", "FloatTensor");
+    return Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(tensor_type.get())));
+  }();
+  return reinterpret_cast<PyObject*>(Py_TYPE(type)) == meta;
+}
+
+bool has_legacy_tensor_type(Executor& executor, PyObject* tensor, PyObject* type) {
+  for (const char* fact : {"dtype", "layout", "is_cuda"}) {
+    auto name = py::interned(fact);
+    auto wanted = py::take(PyObject_GetAttr(type, name.get()));
+    if (executor.getattr(tensor, name.get()).value.get() != wanted.get()) return false;
+  }
+  return true;
+}
+}  // namespace
+
 // isinstance(object, type) or issubclass(object, type)
 Result Executor::is_instance(PyObject* object, PyObject* type, Continuation then, bool subclass) {
   object = original(object);
@@ -145,11 +165,14 @@ Result Executor::is_instance(PyObject* object, PyObject* type, Continuation then
     // All native checks first: only a metaclass with Python code needs the polyfill.
     bool python = false;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type); ++i)
-      python |= checks_in_python(PyTuple_GET_ITEM(type, i), hook_name);
+      python |=
+          checks_in_python(PyTuple_GET_ITEM(type, i), hook_name) || is_legacy_tensor_type(PyTuple_GET_ITEM(type, i));
     if (python) {
       PyObject* args[] = {object, type};
       return call_polyfill(subclass ? "issubclass_of_any" : "isinstance_of_any", args, std::move(then));
     }
+  } else if (!subclass && objects::cat_of(object) == Cat::Tensor && is_legacy_tensor_type(type)) {
+    return settle(std::move(then), Result::boolean(has_legacy_tensor_type(*this, object, type)));
   } else if (checks_in_python(type, hook_name)) {
     if (!subclass && reinterpret_cast<PyObject*>(Py_TYPE(object)) == type)
       return settle(std::move(then), Result::boolean(true));
