@@ -49,12 +49,13 @@ def converted_and_formatted(value, convert, spec):
 
 
 def pair_from(pair, index):
+    items = None
     try:
         items = list_from(pair)
-    except TypeError:
-        if hasattr(pair, "__iter__"):
-            raise
-        raise TypeError(f"cannot convert dictionary update sequence element #{index} to a sequence") from None
+    except TypeError:  # one of the program's too
+        pass
+    if items is None:
+        raise TypeError(f"cannot convert dictionary update sequence element #{index} to a sequence")
     if len(items) != 2:
         raise ValueError(f"dictionary update sequence element #{index} has length {len(items)}; 2 is required")
     return items
@@ -385,7 +386,7 @@ def reduce_by(function, iterable, initial=_MISSING):
             raise TypeError("reduce() of empty iterable with no initial value")
     else:
         value = initial
-    for item in iterator:
+    while (item := next(iterator, _MISSING)) is not _MISSING:
         value = function(value, item)
     return value
 
@@ -446,7 +447,7 @@ def accumulate_each(iterable, function=None, initial=None):
     else:
         total = initial
     yield total
-    for item in iterator:
+    while (item := next(iterator, _MISSING)) is not _MISSING:
         try:
             total = total + item if function is None else function(total, item)
         except StopIteration:
@@ -469,7 +470,7 @@ def takewhile_each(predicate, iterable):
 
 def dropwhile_each(predicate, iterable):
     iterator = iter(iterable)
-    for item in iterator:
+    while (item := next(iterator, _MISSING)) is not _MISSING:
         try:
             passed = predicate(item)
         except StopIteration:
@@ -478,7 +479,7 @@ def dropwhile_each(predicate, iterable):
         if not passed:
             yield item
             break
-    for item in iterator:
+    while (item := next(iterator, _MISSING)) is not _MISSING:
         yield item
 
 

@@ -1,10 +1,13 @@
 // Replay of the net changes of objects that existed before the region. Only what differs is written; a container whose
 // order changed is emptied and filled again. Always through the builtin's own operations: no overridden method of a
 // subclass runs.
+#include <algorithm>
+#include <iterator>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "base/reasons.h"
+#include "codegen/set_order.h"
 #include "codegen/walk.h"
 #include "py/iterators.h"
 
@@ -38,7 +41,7 @@ class Replay {
 
   void set_list(const Items& before, const Items& after);
   void set_deque(const Items& before, const Items& after, bool only_set);
-  void set_set(const Items& before, const Items& after);
+  void set_set(PyObject* set_before, PyObject* set_after, const Items& after);
   void set_dict(const Pairs& before, PyObject* after);
 
  private:
@@ -120,7 +123,8 @@ void Replay::set_deque(const Items& before, const Items& after, bool only_set) {
   for (std::size_t i = kept; i < after.size(); ++i) call(deque_type(), "append", exprs(walker_.ref(after[i])));
 }
 
-void Replay::set_set(const Items& before, const Items& after) {
+void Replay::set_set(PyObject* set_before, PyObject* set_after, const Items& after) {
+  const Items before = set_items(set_before);
   const std::unordered_set<PyObject*> old(before.begin(), before.end()), now(after.begin(), after.end());
   Items removed;
   bool loadable = true;
@@ -133,9 +137,16 @@ void Replay::set_set(const Items& before, const Items& after) {
   for (PyObject* item : removed) {
     if (loadable) call(&PySet_Type, "discard", exprs(key_ref(item)));
   }
-  for (PyObject* item : after) {
-    if (!loadable || old.count(item) == 0) step(Stmt::Kind::Add, {}, key_ref(item));
+  Items added;
+  std::ranges::copy_if(after, std::back_inserter(added),
+                       [&](PyObject* item) { return !loadable || old.count(item) == 0; });
+  if (removed.empty() && added_at_once(set_before, set_after, added)) {
+    std::vector<Expr> keys;
+    for (PyObject* item : added) keys.push_back(key_ref(item));
+    call(&PySet_Type, "update", exprs(Expr::list(Expr::Kind::Set, std::move(keys))));
+    return;
   }
+  for (PyObject* item : added) step(Stmt::Kind::Add, {}, key_ref(item));
 }
 
 void Replay::store(PyObject* key, PyObject* value) {
@@ -298,9 +309,12 @@ void replay_one(Walker& walker, std::vector<Stmt>& out, const Effect& effect, Co
                      Py_SIZE(before) == Py_SIZE(value) &&
                          py::deque_changes(value) == static_cast<std::size_t>(Py_SIZE(value)));
       break;
-    case Effect::Kind::SetSet:
-      Replay(walker, out, target).set_set(set_items(before), set_items(value));
+    case Effect::Kind::SetSet: {
+      auto after = order_of_insertion(value);
+      if (after.empty()) after = set_items(value);
+      Replay(walker, out, target).set_set(before, value, after);
       break;
+    }
     case Effect::Kind::SetDict:
       replay_dict(walker, out, target, before, value);
       break;

@@ -1,6 +1,7 @@
 // How each kind of object is built again. One row per exact builtin type, one per builtin base of user classes.
 #include <unordered_map>
 
+#include "codegen/set_order.h"
 #include "codegen/walk.h"
 #include "objects/generator.h"
 
@@ -152,10 +153,22 @@ Recipe recipe_of_default_dict(Walker& walker, PyObject* object, const Expr& self
   return recipe;
 }
 
+std::vector<PyObject*> items_to_add(PyObject* set) {
+  auto items = order_of_insertion(set);
+  if (items.empty() && PySet_GET_SIZE(set) != 0) cannot_reconstruct(set, "a set that has lost elements");
+  return items;
+}
+
 Recipe recipe_of_set(Walker& walker, PyObject* object, const Expr& self) {
   Recipe recipe;
+  if (auto twin = is_exact(object, &PySet_Type) ? constant_twin(object) : py::Owned<>()) {
+    recipe.make =
+        Expr::call(reinterpret_cast<PyObject*>(&PySet_Type), exprs(Expr::constant(walker.hold(std::move(twin)))));
+    recipe.literal = recipe.make.copy();
+    return recipe;
+  }
   std::vector<Expr> items;
-  for (PyObject* item : set_items(object)) {
+  for (PyObject* item : items_to_add(object)) {
     items.push_back(ref_key(walker, object, item));
     recipe.fill.push_back(statement(Stmt::Kind::Add, self.copy(), {}, items.back().copy()));
   }
@@ -170,7 +183,7 @@ Recipe recipe_of_set(Walker& walker, PyObject* object, const Expr& self) {
 
 Recipe recipe_of_frozenset(Walker& walker, PyObject* object, const Expr&) {
   std::vector<Expr> items;
-  for (PyObject* item : set_items(object)) items.push_back(ref_key(walker, object, item));
+  for (PyObject* item : items_to_add(object)) items.push_back(ref_key(walker, object, item));
   Recipe recipe;
   recipe.make = call_new(walker, &PyFrozenSet_Type, Py_TYPE(object), exprs(Expr::list(Kind::Tuple, std::move(items))));
   return recipe;

@@ -130,7 +130,11 @@ Result hash_(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (cat == Cat::Instance || user_enum) {
     PyObject* method = t.type_lookup(Py_TYPE(args[0]), names().__hash__);
     if (method != nullptr && PyFunction_Check(method)) return t.call_polyfill("hash_of", args.values, std::move(then));
-    if (!t.is_outside(t.original(args[0])) && method != nullptr && method != Py_None) {
+    if (method == nullptr || method == Py_None) {
+      const std::string text = std::string("unhashable type: '") + Py_TYPE(args[0])->tp_name + "'";
+      return t.settle(std::move(then), t.raise(PyExc_TypeError, text));
+    }
+    if (!t.is_outside(t.original(args[0]))) {
       PyObject* values[] = {args[0]};
       return region_number(t, f, Args{values, nullptr}, std::move(then));
     }
@@ -190,8 +194,12 @@ Result container(Tracer& t, PyObject* f, Args args, Continuation then) {
   if ((kind == &PyTuple_Type && PyTuple_CheckExact(args[0])) ||
       (kind == &PyFrozenSet_Type && PyFrozenSet_CheckExact(args[0])))
     return t.settle(std::move(then), Result::of(std::move(held)));
+  const bool to_set = kind == &PySet_Type || kind == &PyFrozenSet_Type;
+  PyObject* source = t.original(args[0]);
+  if (kind == &PyFrozenSet_Type && PyFrozenSet_CheckExact(source))
+    return t.settle(std::move(then), Result::of(py::Owned<>::share(source)));
   if (auto elements = t.native_elements(args[0])) {
-    if (kind == &PySet_Type || kind == &PyFrozenSet_Type) {
+    if (to_set) {
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(elements.get()); ++i) {
         PyObject* item = PyTuple_GET_ITEM(elements.get(), i);
         if (t.hashable_natively(item) || objects::cat_of(item) != Cat::Instance) continue;
@@ -204,7 +212,9 @@ Result container(Tracer& t, PyObject* f, Args args, Continuation then) {
         return t.call_polyfill("set_from", args.values, std::move(then));
       }
     }
-    PyObject* values[] = {elements.get()};
+    // From a set or dict the new set gets a table of another size, and so another order, than from a sequence.
+    const bool whole = to_set && (PyAnySet_Check(source) || PyDict_CheckExact(source));
+    PyObject* values[] = {whole ? t.touch(source) : elements.get()};
     return run_native(t, f, Args{values, nullptr}, std::move(then));
   }
   if (kind == &PyFrozenSet_Type) return set_first(t, f, args, std::move(then));

@@ -245,10 +245,24 @@ Result combinations(Tracer& t, PyObject* f, Args args, Continuation then) {
   }
   t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
 }
+// What CPython says about islice's numbers, before it looks at what it goes over.
+Result refused_bounds(Tracer& t, PyObject* f, Args args) {
+  std::vector<PyObject*> values(args.values.begin(), args.values.end());
+  auto nothing = py::take(PyTuple_New(0));
+  if (!values.empty()) values[0] = nothing.get();
+  for (PyObject* value : values) {
+    if (PyIndex_Check(value) != 0 && !PyLong_CheckExact(value) && !PyBool_Check(value))
+      t.unsupported(Reason::UserDunder, {{"operation", "islice"}, {"callee", "__index__"}});
+  }
+  return run_native(t, f, Args{values, args.kwnames}, {});
+}
 Result islice(Tracer& t, PyObject* f, Args args, Continuation then) {
-  const Cat cat = args.size() >= 2 ? objects::cat_of(args[0]) : Cat::Other;
-  if (cat == Cat::Generator || cat == Cat::Instance || cat == Cat::Iterator) {
-    if (cat == Cat::Iterator && !t.is_outside(args[0])) return run_native(t, f, args, std::move(then));
+  if (Result trial = refused_bounds(t, f, args); !trial.is_value()) return t.settle(std::move(then), std::move(trial));
+  PyObject* iterable = t.original(args[0]);
+  const Cat cat = objects::cat_of(iterable);
+  PyObject* own = t.type_lookup(Py_TYPE(iterable), names().__iter__);
+  if (cat == Cat::Generator || cat == Cat::Instance || (cat == Cat::Iterator && t.is_outside(iterable)) ||
+      PyGen_CheckExact(iterable) || (own != nullptr && PyFunction_Check(own))) {
     auto zero = py::take(PyLong_FromLong(0)), one = py::take(PyLong_FromLong(1));
     PyObject* start = args.size() == 2 ? zero.get() : args[1];
     PyObject* stop = args.size() == 2 ? args[1] : args[2];
@@ -256,7 +270,9 @@ Result islice(Tracer& t, PyObject* f, Args args, Continuation then) {
     PyObject* values[] = {args[0], start == Py_None ? zero.get() : start, stop, step == Py_None ? one.get() : step};
     return t.call_polyfill("islice_each", values, std::move(then));
   }
-  Result it = t.iterate(args[0]);
+  if (cat == Cat::Iterator) return run_native(t, f, args, std::move(then));
+  Result it = t.iterate(iterable);
+  if (it.did == Result::Did::Raised) return t.settle(std::move(then), std::move(it));
   if (!it.is_value()) t.unsupported(Reason::UntracedCallable, {{"callee", "islice"}});
   std::vector<PyObject*> values(args.values.begin(), args.values.end());
   values[0] = it.value.get();

@@ -19,16 +19,6 @@ inline std::vector<py::Owned<>> items_now(PyObject* list_or_tuple) {
   return items;
 }
 
-inline std::vector<std::pair<py::Owned<>, py::Owned<>>> entries_now(PyObject* dict) {
-  std::vector<std::pair<py::Owned<>, py::Owned<>>> entries;
-  entries.reserve(static_cast<std::size_t>(PyDict_GET_SIZE(dict)));
-  PyObject *key = nullptr, *value = nullptr;
-  Py_ssize_t position = 0;
-  while (PyDict_Next(dict, &position, &key, &value) != 0)
-    entries.emplace_back(py::Owned<>::share(key), py::Owned<>::share(value));
-  return entries;
-}
-
 // The elements of a set or deque, the keys of a dict: not what an `__iter__` of a subclass would give.
 inline py::Owned<> elements_now(PyObject* container) {
   PyTypeObject* builtin = Py_TYPE(container);
@@ -39,6 +29,27 @@ inline py::Owned<> elements_now(PyObject* container) {
     py::check(PyList_Append(list.get(), item.get()));
   if (PyErr_Occurred() != nullptr) py::throw_pending();
   return list;
+}
+
+// In the order of iteration, which is not that of the storage for an OrderedDict.
+inline std::vector<std::pair<py::Owned<>, py::Owned<>>> entries_now(PyObject* dict) {
+  std::vector<std::pair<py::Owned<>, py::Owned<>>> entries;
+  entries.reserve(static_cast<std::size_t>(PyDict_GET_SIZE(dict)));
+  if (PyODict_Check(dict)) {
+    const auto keys = elements_now(dict);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys.get()); ++i) {
+      PyObject* key = PyList_GET_ITEM(keys.get(), i);
+      if (PyObject* value = PyDict_GetItemWithError(dict, key); value != nullptr)
+        entries.emplace_back(py::Owned<>::share(key), py::Owned<>::share(value));
+    }
+    if (PyErr_Occurred() != nullptr) py::throw_pending();
+    return entries;
+  }
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t position = 0;
+  while (PyDict_Next(dict, &position, &key, &value) != 0)
+    entries.emplace_back(py::Owned<>::share(key), py::Owned<>::share(value));
+  return entries;
 }
 
 // Adds what a dict holds in its storage. PyDict_Update would ask a subclass that iterates in its own way.

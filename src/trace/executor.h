@@ -121,9 +121,10 @@ class Executor final : public objects::Tracer {
   Next deliver(Result result);
   std::unique_ptr<Frame> top_;
   py::Owned<> returned_;
-  py::Owned<> thrown_;  // raised in the frame on top before its next instruction
-  bool runs_ = false;   // the frames have all that they start with
-  bool torn_ = false;   // an instruction was left half-way: a frame that it led to is gone
+  py::Owned<> thrown_;      // raised in the frame on top before its next instruction
+  bool unchained_ = false;  // what is about to be raised gets no context here
+  bool runs_ = false;       // the frames have all that they start with
+  bool torn_ = false;       // an instruction was left half-way: a frame that it led to is gone
   std::int64_t pops_ = 0;
   int calls_ = 0;  // calls of `call` from within `call`
   // Where the exception was raised whose handler the outermost frames are in: the frame and its step.

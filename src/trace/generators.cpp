@@ -107,14 +107,17 @@ bool delegates(const Frame& body) {
 Result Executor::throw_into(PyObject* object, py::Owned<> instance, Continuation then) {
   auto* generator = reinterpret_cast<TracedGenerator*>(object);
   if (generator->running) return already_executing(*generator, std::move(then));
-  if (generator->frame == nullptr || !generator->started) {
+  if (generator->frame == nullptr || (!generator->started && generator->is_ours)) {
     delete std::exchange(generator->frame, nullptr);
     exception = std::move(instance);
+    unchained_ = true;
     return settle(std::move(then), Result::raised());
   }
-  if (delegates(*generator->frame)) return throw_through(object, std::move(instance), std::move(then));
+  // One that did not start ends at the RETURN_GENERATOR that it stands at.
+  if (generator->started && delegates(*generator->frame))
+    return throw_through(object, std::move(instance), std::move(then));
   std::unique_ptr<Frame> frame(std::exchange(generator->frame, nullptr));
-  generator->running = true;
+  generator->running = generator->started = true;
   frame->then = std::move(then);
   frame->generator_ref = py::Owned<>::share(object);
   frame->stack.push_back(py::Owned<>::share(Py_None));

@@ -108,6 +108,12 @@ Result Executor::binary(PyObject* left, PyObject* right, int op, Continuation th
   }
   auto native = [&](PyObject* x, PyObject* y) {
     auto value = py::Owned<>::steal(py::number_operator(op)(x, y));
+    // A copy of an object of a subclass is of the builtin type: what is made of it, or said about it, would tell.
+    const bool stand_in = Py_TYPE(x) != Py_TYPE(left) || Py_TYPE(y) != Py_TYPE(right);
+    if (stand_in && (!value || a == Cat::Deque || b == Cat::Deque)) {
+      if (!value) py::PythonError();
+      unsupported(Reason::UnsupportedProtocol, {{"protocol", o.function}, {"type", Py_TYPE(left)->tp_name}});
+    }
     if (!value) return settle(std::move(then), raise_pending(py::PythonError()));
     if (value.get() == x && x != left) value = py::Owned<>::share(left);  // in place on a shadow
     return settle(std::move(then), Result::of(std::move(value)));
@@ -307,7 +313,12 @@ Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation t
     const bool dicts = PyDict_CheckExact(left) && PyDict_CheckExact(right) && (op == Py_EQ || op == Py_NE);
     if (((a == Cat::List || a == Cat::Tuple) && a == b) || dicts) {
       auto operation = py::take(PyLong_FromLong(op));
-      PyObject* args[] = {left, right, operation.get()};
+      // It looks at what both hold, whatever methods their classes have.
+      const auto plain = [&](PyObject* o) {
+        return objects::is_exact_builtin(Py_TYPE(o)) ? py::Owned<>::share(o) : plain_copy(*this, o);
+      };
+      const auto mine = plain(left), its = plain(right);
+      PyObject* args[] = {mine.get(), its.get(), operation.get()};
       return call_polyfill(dicts ? "dict_compare" : "sequence_compare", args, std::move(then));
     }
     if ((is_container(a) != is_container(b)) && (op == Py_EQ || op == Py_NE))

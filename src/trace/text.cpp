@@ -67,8 +67,12 @@ Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
       cat == Cat::Deque) {
     const Contents inside = deep_touch(value);
     PyObject* own = objects::is_exact_builtin(Py_TYPE(value)) ? nullptr : type_lookup(Py_TYPE(value), "__repr__");
-    if (!inside.tensor && !inside.user && !inside.shadowed && (own == nullptr || !PyFunction_Check(own)))
-      return native(readable(value));
+    if (!inside.tensor && !inside.user && !inside.shadowed && (own == nullptr || !PyFunction_Check(own))) {
+      PyObject* contents = readable(value);  // which may be of the builtin type itself
+      if (Py_TYPE(contents) != Py_TYPE(value) && cat != Cat::List && cat != Cat::Tuple && cat != Cat::Dict)
+        unsupported(Reason::UnsupportedProtocol, {{"protocol", "printing"}, {"type", Py_TYPE(value)->tp_name}});
+      return native(contents);
+    }
   }
   if (cat == Cat::Module || cat == Cat::Code || cat == Cat::Function || cat == Cat::Builtin) {
     unsupported(Reason::UnsupportedProtocol,

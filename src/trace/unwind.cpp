@@ -181,6 +181,7 @@ bool Executor::unwind(bool thrown) {
   PyObject* context = !thrown                                            ? topmost_handled()
                       : top_->handled && !Py_IsNone(top_->handled.get()) ? top_->handled.get()
                                                                          : nullptr;
+  if (std::exchange(unchained_, false)) context = nullptr;
   bool again = raises_again(*top_, exception.get(), context);
   if (!again && context != nullptr && !is_outside(exception.get())) chain(exception.get(), context);
   for (;;) {

@@ -199,10 +199,12 @@ Next do_SET_UPDATE(Executor& ex, Frame& f, int arg) {
   if (raised) return Next::Raise;
   if (detour) return Next::Go;
   PyObject* set = ex.writable(peek(f, static_cast<std::size_t>(arg)));
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i)
     need_native_hash(ex, PyTuple_GET_ITEM(items.get(), i), "a set display");
-    py::check(PySet_Add(set, PyTuple_GET_ITEM(items.get(), i)));
-  }
+  // From a set or dict the table grows at once, which gives another order than one by one.
+  PyObject* source = ex.original(peek(f, 0));
+  const bool whole = PyAnySet_Check(source) || PyDict_CheckExact(source);
+  py::check(_PySet_Update(set, whole ? ex.touch(source) : items.get()));
   drop(f, 1);
   return Next::Go;
 }
