@@ -224,6 +224,19 @@ def iterators_asked_for_their_iterator_once(x):
     return x + 1, asked
 
 
+@program
+def what_cannot_be_iterated(x):
+    return (
+        x + 1,
+        error_of(functools.reduce, operator.add, 3),
+        error_of(functools.reduce, operator.add, []),
+        error_of(itertools.takewhile, bool, 3),
+        error_of(itertools.dropwhile, bool, None),
+        error_of(itertools.starmap, pow, 1.5),
+        error_of(itertools.accumulate, 1),
+    )
+
+
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
 def test_as_eager(f):
     x = torch.ones(3)

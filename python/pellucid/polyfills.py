@@ -379,7 +379,13 @@ def reversed_each(sequence, length):
 
 
 def reduce_by(function, iterable, initial=_MISSING):
-    iterator = iter(iterable)
+    iterator = None
+    try:
+        iterator = iter(iterable)
+    except TypeError:  # one of the program's too
+        pass
+    if iterator is None:
+        raise TypeError("reduce() arg 2 must support iteration")
     if initial is _MISSING:
         value = next(iterator, _MISSING)
         if value is _MISSING:

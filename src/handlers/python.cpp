@@ -278,17 +278,31 @@ Result islice(Tracer& t, PyObject* f, Args args, Continuation then) {
   values[0] = it.value.get();
   return run_native(t, f, Args{values, nullptr}, std::move(then));
 }
-Result starmap(Tracer& t, PyObject*, Args args, Continuation then) {
-  return t.call_polyfill("starmap_each", args.values, std::move(then));
+// Asked for its iterator when the real one is made; the polyfill does that later, which nobody sees unless it is
+// refused.
+Result over(Tracer& t, Args args, std::size_t which, const char* polyfill, Continuation then) {
+  if (args.size() > which) {
+    const Cat cat = objects::cat_of(args[which]);
+    if (cat == Cat::Number || cat == Cat::Singleton || cat == Cat::Function) {
+      if (Result it = t.iterate(args[which]); !it.is_value()) return t.settle(std::move(then), std::move(it));
+    }
+  }
+  return t.call_polyfill(polyfill, args, std::move(then));
 }
-Result takewhile(Tracer& t, PyObject*, Args args, Continuation then) {
-  return t.call_polyfill("takewhile_each", args.values, std::move(then));
+Result starmap(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.keyword_count() != 0) return run_native(t, f, args, std::move(then));  // a TypeError
+  return over(t, args, 1, "starmap_each", std::move(then));
 }
-Result dropwhile(Tracer& t, PyObject*, Args args, Continuation then) {
-  return t.call_polyfill("dropwhile_each", args.values, std::move(then));
+Result takewhile(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.keyword_count() != 0) return run_native(t, f, args, std::move(then));  // a TypeError
+  return over(t, args, 1, "takewhile_each", std::move(then));
+}
+Result dropwhile(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.keyword_count() != 0) return run_native(t, f, args, std::move(then));  // a TypeError
+  return over(t, args, 1, "dropwhile_each", std::move(then));
 }
 Result accumulate(Tracer& t, PyObject*, Args args, Continuation then) {
-  return t.call_polyfill("accumulate_each", args, std::move(then));
+  return over(t, args, 0, "accumulate_each", std::move(then));
 }
 Result count_repeat(Tracer& t, PyObject* f, Args args, Continuation then) {
   return run_native(t, f, args, std::move(then));
