@@ -118,12 +118,15 @@ Next do_SEND(Executor& ex, Frame& f, int arg) {
   const bool generator = objects::is_generator(receiver.get());
   drop(f, 1);
   note_loop(f, peek(f, 0));
-  if (!generator && value.get() != Py_None) {
+  try {
+    if (generator) return push(f, ex.resume(receiver.get(), value.get(), std::move(then)));
+    if (value.get() == Py_None) return push(f, ex.next(receiver.get(), std::move(then)));
     PyObject* args[] = {receiver.get(), value.get()};
     return push(f, ex.call_polyfill("send_to", args, std::move(then)));
+  } catch (const GraphBreak&) {  // before anything happened: the frame is at the start of its instruction
+    f.stack.push_back(std::move(value));
+    throw;
   }
-  if (generator) return push(f, ex.resume(receiver.get(), value.get(), std::move(then)));
-  return push(f, ex.next(receiver.get(), std::move(then)));
 }
 
 Next do_MAKE_FUNCTION(Executor& ex, Frame& f, int arg) {
