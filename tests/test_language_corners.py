@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import array
+import builtins
+import codecs
 import collections
 import collections.abc
 import contextlib
 import copy
 import functools
+import inspect
 import io
+import math
 import operator
 import re
 import sys
@@ -417,6 +421,124 @@ def defaults_by_name(x):
     return x, told, table
 
 
+class Noted:
+    """Tells when it is hashed and compared."""
+
+    def __init__(self, n, told):
+        self.n, self.told = n, told
+
+    def __hash__(self):
+        self.told.append(("hash", self.n))
+        return 7
+
+    def __eq__(self, other):
+        self.told.append((self.n, other.n))
+        return self.n[0] == other.n[0]
+
+
+@program
+def sets_of_what_hashes_in_python(x):
+    x, told = x + 1, []
+
+    def each(items):
+        for item in items:
+            told.append(("next", item.n))
+            yield item
+
+    items = [Noted("a", told), Noted("b", told), Noted("a2", told)]
+    sets = [
+        frozenset(each(items)),
+        frozenset(items),
+        frozenset(set(items)),
+        set(each(items)),
+        frozenset(dict.fromkeys(items)),
+    ]
+    sets += [frozenset(map(lambda item: item, items)), frozenset(sets[0]), frozenset(each([]))]
+    kinds = [(type(made), sorted(item.n for item in made)) for made in sets]
+    return x, kinds, told, sets[6] is sets[0], frozenset(sets[7]) is sets[7], hash(sets[0]) == hash(sets[1])
+
+
+@program
+def comparing_dicts_asks_the_left_value(x):
+    x, told = x + 1, []
+    left, right = {"k": Noted("left", told)}, {"k": Noted("lright", told)}
+    return x, left == right, left != right, [*left.values()] == [*right.values()], told
+
+
+@program
+def signatures_of_functions_that_are_written_to(x):
+    x = x + 1
+
+    def f(a):
+        return a
+
+    before = inspect.signature(f)
+    f.__signature__ = inspect.Signature(parameters=(inspect.Parameter("other", inspect.Parameter.POSITIONAL_ONLY),))
+    print(end="")
+    after = inspect.signature(f)
+    f.__signature__ = None
+    f.__annotations__["a"] = int
+    return x, str(before), str(after), str(inspect.signature(f)), inspect.getfullargspec(f)
+
+
+def delegating(items):
+    if isinstance(items, list):
+        for item in items:
+            yield from delegating(item) if isinstance(item, list) else iter([item])
+    yield "end"
+
+
+@program
+def delegation_deeper_than_the_interpreter_recurses(x):
+    x = x + 1
+    nested = [1]
+    for _ in range(2000):
+        nested = [nested]
+    try:
+        return x, list(delegating(nested))
+    except RecursionError as error:
+        return x, str(error)[:32]
+
+
+async def coroutine():
+    return 1
+
+
+@program
+def yield_from_a_coroutine(x):
+    x = x + 1
+    waiting = coroutine()
+
+    def generator():
+        yield from waiting
+
+    try:
+        return x, list(generator())
+    except TypeError as error:
+        return x, str(error)
+    finally:
+        waiting.close()
+
+
+@program
+def code_that_is_equal(x):
+    x = x + 1
+    a, b = compile("1 + z", "name", "eval"), compile("1 + z", "name", "eval")
+    return x, a == b, a != b, a is b, a == compile("2 + z", "name", "eval")
+
+
+@program
+def iterating_what_has_only_subscripts(x):
+    x = x + 1
+    told = []
+    for odd in (re.match("a", "a"), torch.float32):
+        try:
+            told.append(list(odd))
+        except TypeError as error:
+            told.append(str(error))
+    return x, told
+
+
 @program
 def patterns_that_print(x):
     x = x + 1
@@ -567,6 +689,59 @@ def made_elsewhere():
     point = Point()
     point.x, point.y = 1, 2
     return point.__dict__
+
+
+def test_codecs_of_the_program_are_asked_each_time():
+    table = {"shout": str.upper}
+
+    def find(name):
+        if name != "pellucid_test":
+            return None
+        return codecs.CodecInfo(lambda text, errors="strict": (table["shout"](text).encode(), len(text)), None)
+
+    def f(x, text):
+        return x + 1, text.encode("pellucid_test"), bytes(text, "pellucid_test"), text.encode("utf_8")
+
+    codecs.register(find)
+    try:
+        compiled = pellucid.compile(f, backend="eager")
+        for _ in range(2):
+            assert same(compiled(X, "ab"), f(X, "ab"))
+        table["shout"] = str.title
+        assert same(compiled(X, "ab"), f(X, "ab")) and f(X, "ab")[1] == b"Ab"
+        assert pellucid.cache_entries(compiled)
+    finally:
+        codecs.unregister(find)
+
+
+def test_messages_are_cut_between_characters():
+    """A guard that tells of a long text, in the report of the recompile limit."""
+
+    def f(x, text):
+        return x + len(text)
+
+    compiled = pellucid.compile(f, backend="eager")
+    for n in range(20):
+        text = "a" * (n % 3) + "\u3042" * (200 + n)
+        assert same(compiled(X, text), f(X, text))
+    assert len(pellucid.cache_entries(compiled)) == 8  # the report of the limit has cut such a text
+
+
+def test_the_programs_import_function_is_not_asked(monkeypatch):
+    names = []
+    original = builtins.__import__
+
+    def asked(name, *args, **kwargs):
+        names.append(name)
+        return original(name, *args, **kwargs)
+
+    pellucid.compile(lambda x, n: x + n, backend="eager")(X, 1)  # what is imported once
+    monkeypatch.setattr(builtins, "__import__", asked)
+    names.clear()
+    pellucid.compile(lambda x, n: x * n + math.sqrt(n), backend="eager")(X, 3)
+    assert not [
+        name for name in names if name.startswith("pellucid") or name in ("operator", "warnings", "types", "io")
+    ]
 
 
 def test_how_objects_are_stored_and_held_is_asked_of_the_programs_own():
