@@ -309,6 +309,64 @@ def test_logging_that_the_program_itself_handles_does_not_wait():
     assert [reason.name for reason in pellucid.break_reasons()] == ["SideEffect"]
 
 
+@pytest.mark.parametrize(
+    "what", ["level", "disabled", "formatter", "filter", "own", "formatter's own", "logger's own", "factory"]
+)
+def test_what_the_region_changes_of_logging_counts_from_then_on(what):
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    emitted = []
+
+    def f(x):
+        x = x + 1
+        log.warning("before")
+        if what == "level":
+            handler.setLevel(logging.ERROR)
+        elif what == "disabled":
+            log.disabled = True
+        elif what == "formatter":
+            handler.setFormatter(logging.Formatter("then %(message)s"))
+        elif what == "filter":
+            handler.addFilter(lambda record: record.levelno > logging.WARNING)
+        elif what == "own":
+            handler.emit = emitted.append
+        elif what == "formatter's own":
+            handler.formatter.format = lambda record: emitted.append(record) or "own"
+        elif what == "logger's own":
+            log.handle = emitted.append
+        else:
+            logging.setLogRecordFactory(
+                lambda *args, **kwargs: emitted.append(args) or logging.LogRecord(*args, **kwargs)
+            )
+        log.warning("after")
+        seen = len(emitted)
+        log.disabled = False
+        log.error("at last")
+        return x + seen
+
+    def run(call):
+        stream.truncate(0)
+        stream.seek(0)
+        emitted.clear()
+        try:
+            return call(X), stream.getvalue(), len(emitted)
+        finally:
+            handler.setLevel(0)
+            handler.setFormatter(logging.Formatter("%(message)s"))
+            handler.filters.clear()
+            for own in (handler, log):
+                own.__dict__.pop("emit", None), own.__dict__.pop("handle", None)
+            log.disabled = False
+            logging.setLogRecordFactory(logging.LogRecord)
+
+    with handled_by(handler):
+        compiled = pellucid.compile(f, backend="eager")
+        for _ in range(3):
+            assert same(run(compiled), run(f))
+        assert pellucid.cache_entries(compiled)
+
+
 class Tells(io.StringIO):
     """A stream of the program's own."""
 

@@ -206,7 +206,7 @@ Result defer(Tracer& t, PyObject* callable, Args args, Continuation then) {
   need_no_observer(t, callable, args);
   const Deferred call = deferred_arguments(t, callable, args);
   t.saw_constant(callable);
-  return wait(t, callable, call, false, std::move(then));
+  return wait(t, callable, call, true, std::move(then));  // it reads levels, formatters, filters
 }
 
 py::Owned<> reorderable_functions() {

@@ -54,23 +54,41 @@ bool is_of_module(PyObject* object, const char* module) {
   return name && PyUnicode_Check(name.get()) && PyUnicode_CompareWithASCIIString(name.get(), module) == 0;
 }
 
+// Methods that an object of the module logging has of its own, in place of its class's.
+void need_no_own(Tracer& t, PyObject* callable, PyObject* object, std::initializer_list<const char*> methods) {
+  for (const char* method : methods) {
+    if (t.instance_get(object, py::interned(method).get()) != nullptr) is_seen(t, callable);
+  }
+}
+
 // A handler of the module logging that writes to a stream, or does nothing.
 void need_plain_handler(Tracer& t, PyObject* callable, PyObject* handler) {
   auto* type = reinterpret_cast<PyObject*>(Py_TYPE(handler));
   if (!is_of_module(type, "logging")) is_seen(t, callable);
+  need_no_own(t, callable, handler,
+              {"handle", "emit", "handleError", "format", "filter", "flush", "acquire", "release"});
   if (!items(t, callable, part(t, callable, handler, "filters").get()).empty()) is_seen(t, callable);
   const auto formatter = part(t, callable, handler, "formatter");
-  if (formatter.get() != Py_None && !is_of_module(reinterpret_cast<PyObject*>(Py_TYPE(formatter.get())), "logging"))
-    is_seen(t, callable);
+  if (formatter.get() != Py_None) {
+    if (!is_of_module(reinterpret_cast<PyObject*>(Py_TYPE(formatter.get())), "logging")) is_seen(t, callable);
+    need_no_own(t, callable, formatter.get(),
+                {"format", "formatTime", "formatMessage", "formatException", "formatStack", "usesTime", "converter"});
+  }
   if (PyObject_HasAttrString(type, "stream") != 0) return need_plain_stderr(t, callable);  // a property that asks sys
   if (PyObject_HasAttrString(handler, "stream") != 0)
     need_stream(t, callable, part(t, callable, handler, "stream").get());
 }
 
 void need_plain_loggers(Tracer& t, PyObject* callable, PyObject* logger) {
+  PyObject* module = py::module_named("logging");
+  t.saw_constant(module);
+  if (!is_of_module(part(t, callable, module, "_logRecordFactory").get(), "logging")) is_seen(t, callable);
   auto held = py::Owned<>::share(logger);
   for (int i = 0; i < kLoggers; ++i) {
     if (!is_of_module(reinterpret_cast<PyObject*>(Py_TYPE(held.get())), "logging")) break;
+    need_no_own(
+        t, callable, held.get(),
+        {"_log", "handle", "makeRecord", "findCaller", "callHandlers", "isEnabledFor", "getEffectiveLevel", "filter"});
     if (!items(t, callable, part(t, callable, held.get(), "filters").get()).empty()) break;
     for (const auto& handler : items(t, callable, part(t, callable, held.get(), "handlers").get()))
       need_plain_handler(t, callable, handler.get());
