@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import inspect
 import io
@@ -252,3 +253,56 @@ def test_two_arguments_that_are_one_generator():
         if same_one:
             eager[1], captured[1] = eager[0], captured[0]
         assert same(compiled(*captured, X), f(*eager, X))
+
+
+deque = collections.deque
+
+
+class Holder:
+    pass
+
+
+def closes(log, n):
+    try:
+        while n:
+            n -= 1
+            print(end="")
+            yield n
+    finally:
+        log.append("end")
+
+
+def pops(items):
+    items.pop()
+
+
+DROPS = """del v; v = None; v.pop(); v.clear(); v[:] = []; v[0] = 1; del v[0]; d.pop('a'); d['a'] = 1; d.clear(); o.g = 1; del o.g; g = None; del g
+g = v = None; del g, v, d, o; q.popleft(); v = [1]; t = None; v.append(v.pop(0)); g.close(); pops(v); w = g; del g; v, g = g, v; v.pop().close()"""
+
+
+@pytest.mark.parametrize("drop", [part.strip() for line in DROPS.splitlines() for part in line.split(";")])
+def test_a_generator_that_is_dropped_in_a_block_ends_where_it_is_dropped(drop):
+    source = f"""
+def f(x, log):
+    v, g, d, o, q, t = [closes(log, 3)], closes(log, 3), {{'a': closes(log, 3)}}, Holder(), deque([closes(log, 3)]), (closes(log, 3),)
+    o.g = closes(log, 3)
+    for z in (v[0], g, d['a'], o.g, q[0], t[0]):
+        next(z)
+    del z
+    x = x + 1
+    log.append('before')
+    {drop}
+    log.append('behind')
+    return x * 2
+"""
+    space = {**globals()}
+    exec(source, space)
+    f = space["f"]
+    compiled = pellucid.compile(f, backend="eager")
+    want: list[str] = []
+    f(torch.ones(2), want)
+    for _ in range(3):
+        log: list[str] = []
+        assert torch.equal(compiled(torch.ones(2), log), torch.full((2,), 4.0))
+        assert log == want
+    assert pellucid.cache_entries(compiled)

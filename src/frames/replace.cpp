@@ -240,6 +240,7 @@ PyObject* run_outer(PyThreadState* tstate, _PyInterpreterFrame* frame, Session& 
     settled = settle(step, session.state->frames[here + 1].then, result);
     keep_locals_of_running(frame);
   }
+  session.state->frames[here + 1].generator = {};  // it may die before this frame ends
   frame->stacktop = static_cast<int>(step.top - frame->localsplus);
   if (settled && !session.stepping) return go_on(tstate, frame, step.next);
   if (!settled && !catches(tstate, frame, open, session)) return py::kDefaultEvalFrame(tstate, frame, 1);

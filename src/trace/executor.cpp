@@ -400,6 +400,7 @@ Next Executor::loop() {
       throw;
     }
     if (next == Next::Finished) {
+      for (const auto& slot : frame.fast) kept_.insert(slot.get());
       std::exchange(frame.fast, {}).clear();  // generators die with their frame
       if (objects::abandoned().empty()) return next;
       frame.stack.push_back(std::move(returned_));

@@ -4,6 +4,7 @@
 #pragma once
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "objects/generator.h"
 #include "objects/tracer.h"
@@ -30,6 +31,8 @@ class Executor final : public objects::Tracer {
   // After a GraphBreak: the open frames, each at the start of its instruction, with the values of the capture. False
   // when they cannot be handed over.
   bool open_frames(frames::State& state);
+  // A generator from outside that is suspended inside a block and dies in the region runs the program's code then.
+  void refuse_lost_generators(PyObject* result, const std::vector<PyObject*>& taken);
   void run_twin(py::Owned<> generator);       // the frame on top is the body of this one, from outside
   bool can_be_told() const;                   // whether that may succeed
   std::vector<std::int64_t> earlier_stops();  // Outcome::earlier
@@ -121,10 +124,12 @@ class Executor final : public objects::Tracer {
   Next deliver(Result result);
   std::unique_ptr<Frame> top_;
   py::Owned<> returned_;
-  py::Owned<> thrown_;      // raised in the frame on top before its next instruction
-  bool unchained_ = false;  // what is about to be raised gets no context here
-  bool runs_ = false;       // the frames have all that they start with
-  bool torn_ = false;       // an instruction was left half-way: a frame that it led to is gone
+  py::Owned<> thrown_;  // raised in the frame on top before its next instruction
+  bool would_run_when_lost(PyObject* value, int depth = 0);
+  std::unordered_set<PyObject*> kept_;  // at the end of the region, by the frame that returns or the result
+  bool unchained_ = false;              // what is about to be raised gets no context here
+  bool runs_ = false;                   // the frames have all that they start with
+  bool torn_ = false;                   // an instruction was left half-way: a frame that it led to is gone
   std::int64_t pops_ = 0;
   int calls_ = 0;  // calls of `call` from within `call`
   // Where the exception was raised whose handler the outermost frames are in: the frame and its step.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "bytecode/opcodes.h"
+#include "objects/snapshot.h"
 #include "trace/executor.h"
 
 namespace pellucid::trace {
@@ -80,6 +81,55 @@ PyObject* Executor::twin_of_generator(PyObject* generator) {
   shadowed_by_.emplace(twin.get(), generator);
   order_of_generators_.push_back(generator);
   return generators_.emplace(generator, std::move(twin)).first->second.get();
+}
+
+bool Executor::would_run_when_lost(PyObject* value, int depth) {
+  constexpr int kDeepest = 3;
+  if (kept_.contains(value) || depth > kDeepest) return false;
+  const auto any = [&](const std::vector<py::Owned<>>& items) {
+    return std::ranges::any_of(items, [&](const auto& item) { return would_run_when_lost(item.get(), depth + 1); });
+  };
+  if (PyList_CheckExact(value) || PyTuple_CheckExact(value)) return any(objects::items_now(value));
+  if (PyDict_CheckExact(value)) {
+    return std::ranges::any_of(objects::entries_now(value),
+                               [&](const auto& entry) { return would_run_when_lost(entry.second.get(), depth + 1); });
+  }
+  if (!PyGen_CheckExact(value) || !frames::is_readable_generator(value) || frames::has_ended(value)) return false;
+  Handler handler;
+  if (const auto found = generators_.find(value); found != generators_.end()) {
+    const auto* twin = reinterpret_cast<const TracedGenerator*>(found->second.get());
+    return twin->frame != nullptr && twin->started && find_handler(*twin->frame->info, twin->frame->at, &handler);
+  }
+  const frames::GeneratorState state = frames::state_of_generator(value);
+  return state.started && find_handler(*info_of(state.code), std::max(state.next - 2, 0), &handler);
+}
+
+void Executor::refuse_lost_generators(PyObject* result, const std::vector<PyObject*>& taken) {
+  const auto refuse = [&] {
+    torn_ = true;  // the frames are as they are at the end
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "the end inside a block"}, {"type", "generator"}});
+  };
+  kept_.insert(result);
+  if (PyTuple_CheckExact(result)) {
+    for (const auto& item : objects::items_now(result)) kept_.insert(item.get());
+  }
+  for (PyObject* value : taken) {
+    if (would_run_when_lost(value)) refuse();
+  }
+  for (PyObject* object : order_of_shadows_) {
+    const auto shadow = shadows_.find(object);
+    if (shadow == shadows_.end() || !shadow->second.changed) continue;
+    PyObject* now = shadow->second.object.get();
+    std::vector<py::Owned<>> before;
+    if (PyList_CheckExact(object) && PyList_CheckExact(now)) {
+      for (const auto& item : objects::items_now(now)) kept_.insert(item.get());
+      before = objects::items_now(object);
+    } else if (PyDict_CheckExact(object) && PyDict_CheckExact(now)) {
+      for (const auto& [key, item] : objects::entries_now(now)) kept_.insert(item.get());
+      for (auto& [key, item] : objects::entries_now(object)) before.push_back(std::move(item));
+    }
+    if (std::ranges::any_of(before, [&](const auto& item) { return would_run_when_lost(item.get()); })) refuse();
+  }
 }
 
 void Executor::run_twin(py::Owned<> generator) {

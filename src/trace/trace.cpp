@@ -64,7 +64,7 @@ bool can_leave(Executor& executor, const aten::GlobalState& before) {
 }
 
 template <class Run>
-Outcome outcome_of(Executor& executor, Extent extent, Run&& run) {
+Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject*>& taken, Run&& run) {
   Outcome outcome;
   executor.last_step = extent.steps;
   executor.at_will = extent.at_will;
@@ -74,6 +74,7 @@ Outcome outcome_of(Executor& executor, Extent extent, Run&& run) {
   const auto finish = [&](py::Owned<> result) {
     const std::int64_t steps = executor.steps;
     const int returned_at = executor.top()->at;
+    executor.refuse_lost_generators(result.get(), taken);
     outcome.capture = executor.finish(std::move(result));
     outcome.capture->instructions = steps;
     outcome.capture->returned_at = returned_at;
@@ -117,7 +118,7 @@ Outcome outcome_of(Executor& executor, Extent extent, Run&& run) {
 Outcome capture(PyFunctionObject* function, PyCodeObject* code, PyObject* const* locals, Extent extent) {
   initialise_once();  // on first use: importing stays cheap, and pellucid itself is complete by then
   Executor executor(function, code);
-  return outcome_of(executor, extent, [&] { return executor.run(function, locals); });
+  return outcome_of(executor, extent, {}, [&] { return executor.run(function, locals); });
 }
 
 Outcome capture(const frames::State& state, Extent extent) {
@@ -126,7 +127,7 @@ Outcome capture(const frames::State& state, Extent extent) {
   Executor executor(outermost.function.get(), outermost.code());
   executor.capture().arguments = frames::value_names(state);
   executor.capture().starts_at = outermost.next;
-  return outcome_of(executor, extent, [&] { return executor.run(state); });
+  return outcome_of(executor, extent, frames::values_of(state), [&] { return executor.run(state); });
 }
 
 void initialise() {
