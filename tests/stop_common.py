@@ -5,14 +5,50 @@ from __future__ import annotations
 import io
 import traceback
 from contextlib import redirect_stdout
+from pathlib import Path
 
+import pytest
 import torch
-from runtime_common import same
+from runtime_common import Counting, same
 
 import pellucid
 from pellucid import _core
 
 X = torch.arange(6.0).reshape(2, 3) - 1
+
+
+HERE = Path(__file__)
+
+
+def told(error, depth=0):
+    """All that can be compared of an exception, with its context and its frames in the tests."""
+    if error is None or depth > 4:
+        return None
+    frames = [s for s in traceback.extract_tb(error.__traceback__) if Path(s.filename).parent == HERE.parent]
+    places = [(s.name, s.lineno, s.colno, s.end_colno) for s in frames if Path(s.filename) != HERE]
+    causes = told(error.__cause__, depth + 1), told(error.__context__, depth + 1)
+    return type(error), error.args, places, error.__suppress_context__, *causes
+
+
+def whole_outcome(f, *args):
+    """The value or the exception as `told`, and what is printed."""
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        try:
+            value = f(*args)
+        except Exception as error:  # compared as a whole
+            value = told(error)
+    return value, printed.getvalue()
+
+
+def assert_as_eager_each_time(f, make_args, calls=3):
+    """Calls f eagerly and compiled, each with arguments of its own; the compiled function and the number of graphs."""
+    backend = Counting()
+    compiled = pellucid.compile(f, backend=backend)
+    for _ in range(calls):
+        want, got = whole_outcome(f, *make_args()), whole_outcome(compiled, *make_args())
+        assert same(got, want), (got, want)
+    return compiled, backend.count
 
 
 def outcome(f, original=None):
@@ -61,3 +97,18 @@ def stop_all_the_time(program, every):
     want = outcome(program)
     with pellucid.config.patch(force_break_every=every, recompile_limit=1000):
         check(program, want)
+
+
+def stop_tests(programs):
+    """Two tests of these programs: stopped at each instruction in turn, and all the time."""
+
+    @pytest.mark.parametrize("program", programs, ids=lambda f: f.__name__)
+    def at_each_instruction(program):
+        assert stop_at_each_instruction(program) >= 20
+
+    @pytest.mark.parametrize("every", [2, 3, 5, 11])
+    @pytest.mark.parametrize("program", programs, ids=lambda f: f.__name__)
+    def all_the_time(program, every):
+        stop_all_the_time(program, every)
+
+    return at_each_instruction, all_the_time

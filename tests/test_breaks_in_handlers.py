@@ -13,55 +13,20 @@ from contextlib import redirect_stdout
 import pytest
 import torch
 from runtime_common import same
-from stop_common import stop_all_the_time, stop_at_each_instruction
+from stop_common import assert_as_eager_each_time, stop_tests, told, whole_outcome
 
 import pellucid
 
 X = torch.arange(6.0).reshape(2, 3) - 1
 
 
-def told(error, depth=0):
-    """All that can be compared of an exception, with its context and its frames in this file."""
-    if error is None or depth > 4:
-        return None
-    frames = [s for s in traceback.extract_tb(error.__traceback__) if s.filename == __file__ and s.name != "outcome"]
-    return (
-        type(error),
-        error.args,
-        [(s.name, s.lineno, s.colno, s.end_colno) for s in frames],
-        error.__suppress_context__,
-        told(error.__cause__, depth + 1),
-        told(error.__context__, depth + 1),
-    )
-
-
-def outcome(f, *args):
-    printed = io.StringIO()
-    with redirect_stdout(printed):
-        try:
-            value = f(*args)
-        except Exception as error:  # compared as a whole
-            value = told(error)
-    return value, printed.getvalue()
-
-
 def graphs_of(f, *args, calls=3):
     """Calls f eagerly and compiled, in the end in a handler of the caller too; the number of graphs before that."""
-    graphs = []
-
-    def backend(gm, inputs):
-        graphs.append(gm)
-        return gm.forward
-
-    compiled = pellucid.compile(f, backend=backend)
-    for _ in range(calls):
-        want, got = outcome(f, X, *args), outcome(compiled, X, *args)
-        assert same(got, want), (got, want)
-    count = len(graphs)
+    compiled, count = assert_as_eager_each_time(f, lambda: (X, *args), calls)
     try:
         raise RuntimeError("the caller's")
     except RuntimeError:
-        want, got = outcome(f, X, *args), outcome(compiled, X, *args)
+        want, got = whole_outcome(f, X, *args), whole_outcome(compiled, X, *args)
         assert same(got, want), (got, want)
     return count
 
@@ -737,12 +702,4 @@ def swallows(x):
 PROGRAMS = [tries, leaves, swallows]
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
-def test_stopped_at_each_instruction_in_turn(program):
-    assert stop_at_each_instruction(program) >= 20
-
-
-@pytest.mark.parametrize("every", [2, 3, 5, 11])
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
-def test_stopped_all_the_time(program, every):
-    stop_all_the_time(program, every)
+test_stopped_at_each_instruction_in_turn, test_stopped_all_the_time = stop_tests(PROGRAMS)

@@ -8,51 +8,19 @@ import inspect
 import io
 import itertools
 import sys
-import traceback
 from contextlib import redirect_stdout
 
 import pytest
 import torch
-from runtime_common import same
-from stop_common import stop_all_the_time, stop_at_each_instruction
-
-import pellucid
+from stop_common import assert_as_eager_each_time, stop_tests, whole_outcome
 
 X = torch.arange(6.0).reshape(2, 3) - 1
 
 
-def told(value):
-    """An exception as what can be compared of it."""
-    if not isinstance(value, BaseException):
-        return value
-    frames = [(s.name, s.lineno, s.colno) for s in traceback.extract_tb(value.__traceback__) if s.filename == __file__]
-    return type(value), str(value), frames[1:], told(value.__cause__), told(value.__context__)
-
-
-def outcome(f, *args):
-    printed = io.StringIO()
-    with redirect_stdout(printed):
-        try:
-            value = f(*args)
-        except Exception as error:  # compared as a whole
-            value = told(error)
-    return value, printed.getvalue()
-
-
 def both(f, *make_args, calls=3):
     """Calls f eagerly and compiled, each with arguments of its own; the number of graphs."""
-    graphs = []
-
-    def backend(gm, inputs):
-        graphs.append(gm)
-        return gm.forward
-
-    compiled = pellucid.compile(f, backend=backend)
-    for _ in range(calls):
-        want = outcome(f, X, *(make() for make in make_args))
-        got = outcome(compiled, X, *(make() for make in make_args))
-        assert same(got, want), (got, want)
-    return len(graphs)
+    _, graphs = assert_as_eager_each_time(f, lambda: (X, *(make() for make in make_args)), calls)
+    return graphs
 
 
 def rows(x, note=print):
@@ -451,7 +419,7 @@ def test_loop_with_a_break_in_its_body(make):
                 total = total * 2 + (part if not isinstance(part, tuple) else part[0])
         return total
 
-    want = len(outcome(f, X)[1].splitlines()) + 1
+    want = len(whole_outcome(f, X)[1].splitlines()) + 1
     assert both(f) in (want, want - 1)  # the first row need not be computed before it is used
 
 
@@ -596,12 +564,4 @@ def builtins(x):
 PROGRAMS = [sends, throws, nested, managed, builtins]
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
-def test_stopped_at_each_instruction_in_turn(program):
-    assert stop_at_each_instruction(program) >= 20
-
-
-@pytest.mark.parametrize("every", [2, 3, 5, 11])
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
-def test_stopped_all_the_time(program, every):
-    stop_all_the_time(program, every)
+test_stopped_at_each_instruction_in_turn, test_stopped_all_the_time = stop_tests(PROGRAMS)

@@ -7,9 +7,8 @@ import contextlib
 import functools
 import inspect
 
-import pytest
 import torch
-from stop_common import stop_all_the_time, stop_at_each_instruction
+from stop_common import stop_tests
 
 
 class Linear:
@@ -252,12 +251,4 @@ PROGRAMS = [
 ]
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
-def test_stopped_at_each_instruction_in_turn(program):
-    assert stop_at_each_instruction(program) >= 20
-
-
-@pytest.mark.parametrize("every", [2, 3, 5, 11])
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
-def test_stopped_all_the_time(program, every):
-    stop_all_the_time(program, every)
+test_stopped_at_each_instruction_in_turn, test_stopped_all_the_time = stop_tests(PROGRAMS)
