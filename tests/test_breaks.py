@@ -6,6 +6,7 @@ import inspect
 import io
 import random
 import sys
+import threading
 import traceback
 from contextlib import redirect_stdout
 
@@ -484,3 +485,55 @@ def test_an_object_with_state_in_c_crosses_a_break():
         return y * generator.random()
 
     both(f, X)
+
+
+def test_a_region_ends_where_the_program_waits_for_another_thread():
+    box = {"done": False}
+
+    def f(x):
+        x = x + 1
+        turns = 0
+        while not box["done"]:
+            turns += 1
+        return x * 2, turns > 0
+
+    compiled = pellucid.compile(f, backend="eager")
+    timer = threading.Timer(0.3, lambda: box.update(done=True))
+    with pellucid.config.patch(region_limit=100_000):
+        timer.start()
+        result = compiled(X)
+    assert same(result, ((X + 1) * 2, True))
+    assert "RegionTooLong" in [reason.name for reason in pellucid.break_reasons()]
+
+
+def test_a_loop_that_a_failing_operator_keeps_from_running_for_ever():
+    def f(x, p, told):
+        try:
+            x = x * torch.bernoulli(p)
+            while True:
+                x = x + 1
+        except RuntimeError:
+            told.append("failed")
+        return x * 2
+
+    with pellucid.config.patch(region_limit=20_000):
+        compiled = pellucid.compile(f, backend="eager")
+        told = []
+        for _ in range(2):
+            assert same(compiled(X, X, told), X * 2)
+        assert told == ["failed"] * 2
+
+
+def test_a_long_loop_is_more_than_one_region():
+    def f(x, n):
+        for _ in range(n):
+            x = x + 1
+        return x
+
+    with pellucid.config.patch(region_limit=20_000):
+        compiled = pellucid.compile(f, backend="eager")
+        for n in (10, 1000, 1000):
+            assert same(compiled(X, n), X + n)
+        assert pellucid.counters()["graphs"] > 2
+        with pytest.raises(pellucid.errors.Unsupported, match="RegionTooLong"):
+            pellucid.compile(f, backend="eager", fullgraph=True)(X, 1000)

@@ -48,6 +48,7 @@ def options():
     with pellucid.config.patch(suppress_errors=False, continue_after_break=False):
         yield
     del pellucid.config.suppress_errors
+    del pellucid.config.region_limit
 
 
 WITH_EXAMPLE = [row for row in REASONS.values() if row.example]

@@ -134,6 +134,12 @@ class _ConfigModule(types.ModuleType):
 define(
     "recompile_limit", int, 8, "entries of one function with one backend; calls that fit none of them then run eagerly"
 )
+define(
+    "region_limit",
+    int,
+    25_000_000,
+    "instructions after which a region ends, a tensor operation counting as 200: what never ends must run",
+)
 define("fail_on_recompile_limit_hit", bool, False, "a call beyond the recompile limit raises RecompileLimitExceeded")
 define(
     "continue_after_break",

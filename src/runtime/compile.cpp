@@ -321,7 +321,7 @@ Attempt attempt(PyFunctionObject* function, Cache& cache, const trace::Extent& e
 // frames that are handed on to it. It has no fewer instructions than these, or a deep recursion takes quadratic time.
 trace::Extent forced_end(std::int64_t at, std::size_t open = 0) {
   const std::int64_t every = config_number("force_break_every");
-  trace::Extent extent{.may_end_early = true};
+  trace::Extent extent{.may_end_early = true, .work = config_number("region_limit")};
   if (at <= 0 && every <= 0) return extent;
   const auto least = static_cast<std::int64_t>(std::max<std::size_t>(open, 2));  // one step would never get on
   extent.steps = at > 0 ? at : std::max(every, least);
@@ -354,7 +354,7 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
 
 Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cache& cache, bool fullgraph) {
   auto* code = reinterpret_cast<PyCodeObject*>(cache.key().code);
-  trace::Extent extent;
+  trace::Extent extent{.work = config_number("region_limit")};
   if (!fullgraph && config_number("continue_after_break") != 0) extent = forced_end(config_number("force_break_at"));
   return attempt_or_warn(function, cache, fullgraph, extent,
                          [&](const trace::Extent& how_far) { return trace::capture(function, code, locals, how_far); });

@@ -14,6 +14,8 @@ namespace pellucid::trace {
 using objects::TracedGenerator;
 
 namespace {
+constexpr std::int64_t kStepsBetweenLooks = 1024;
+
 void forget_abandoned() {
   while (!objects::abandoned().empty()) std::exchange(objects::abandoned(), {});  // one may hold others
 }
@@ -370,6 +372,13 @@ void Executor::tear(std::int64_t pops, int depth) {
   }
 }
 
+// Looked at from time to time: what never ends, or waits for another thread, has to run.
+void Executor::need_an_end() {
+  const std::int64_t work = steps + kWorkOfOperation * static_cast<std::int64_t>(capture().graph.op_count());
+  if (work >= most_work && (can_be_told() || work >= 2 * most_work))
+    throw GraphBreak(Reason::RegionTooLong, {{"work", std::to_string(work)}});
+}
+
 Next Executor::loop() {
   forget_abandoned();  // what an earlier capture kept until its end
   for (;;) {
@@ -385,6 +394,7 @@ Next Executor::loop() {
     frame.at_step = ++steps;
     if (last_step >= 0 && steps >= last_step && (!at_will || (can_be_told() && !frame.kwnames)))
       throw GraphBreak(Reason::ExplicitBreak, {{"message", "the region ends here"}});
+    if (steps % kStepsBetweenLooks == 0) need_an_end();
     doing = "runs";
     const std::int64_t pops = pops_;
     const int depth = frame.depth;

@@ -110,10 +110,12 @@ class Executor final : public objects::Tracer {
   void push_frame(std::unique_ptr<Frame> frame);
   std::unique_ptr<Frame> pop_frame();
   std::int64_t last_step = -1;  // the capture ends before the step of this number …
-  bool at_will = false;         // … or before the first one behind it where the open frames can be handed over
+  std::int64_t most_work = kMostWork;
+  bool at_will = false;  // … or before the first one behind it where the open frames can be handed over
 
  private:
   friend struct Loop;
+  void need_an_end();
   void note_handler(const Frame& frame);
   void know_ours(const Frame& frame, std::span<const frames::Wait> waiting);
   void note_unseen();

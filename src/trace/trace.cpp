@@ -68,6 +68,7 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
   Outcome outcome;
   executor.last_step = extent.steps;
   executor.at_will = extent.at_will;
+  executor.most_work = extent.work;
   const break_policy::Keeper blocks;
   executor.reorderable = handlers::reorderable_functions();
   const auto before = aten::GlobalState::now();
@@ -100,7 +101,8 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
       outcome.stopped = true;
       std::erase(outcome.earlier, executor.steps);  // that is here
       try {
-        finish(live_values(executor, live, extent.at_will && executor.steps >= extent.steps));
+        const bool at_will = extent.at_will && executor.steps >= extent.steps;
+        finish(live_values(executor, live, at_will || stop.reason() == Reason::RegionTooLong));
         outcome.capture->after = after;
       } catch (const GraphBreak& other) {  // not so either: `stop` is what counts
         outcome.capture.reset();
