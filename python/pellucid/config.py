@@ -137,8 +137,9 @@ define(
 define(
     "region_limit",
     int,
-    25_000_000,
-    "instructions after which a region ends, a tensor operation counting as 200: what never ends must run",
+    5_000_000,
+    "instructions after which a region ends, a tensor operation counting as 200: what never ends must run (ten times as many with"
+    " fullgraph=True)",
 )
 define("fail_on_recompile_limit_hit", bool, False, "a call beyond the recompile limit raises RecompileLimitExceeded")
 define(

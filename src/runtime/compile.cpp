@@ -354,7 +354,8 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
 
 Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cache& cache, bool fullgraph) {
   auto* code = reinterpret_cast<PyCodeObject*>(cache.key().code);
-  trace::Extent extent{.work = config_number("region_limit")};
+  constexpr std::int64_t kWholeProgram = 10;  // fullgraph=True asks for all of it
+  trace::Extent extent{.work = kWholeProgram * config_number("region_limit")};
   if (!fullgraph && config_number("continue_after_break") != 0) extent = forced_end(config_number("force_break_at"));
   return attempt_or_warn(function, cache, fullgraph, extent,
                          [&](const trace::Extent& how_far) { return trace::capture(function, code, locals, how_far); });

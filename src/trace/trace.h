@@ -35,7 +35,7 @@ struct Outcome {
   std::string untold;      // why what was alive there cannot leave the region
 };
 
-constexpr std::int64_t kMostWork = 25'000'000, kWorkOfOperation = 200;
+constexpr std::int64_t kMostWork = 5'000'000, kWorkOfOperation = 200;
 
 // How far a capture goes.
 struct Extent {
