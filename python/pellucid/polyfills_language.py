@@ -277,7 +277,7 @@ def str_of_group(group):
 def exception_group_match(error, types):
     """What except* takes of an exception, and the rest."""
     if issubclass(type(error), types):
-        return (error if isinstance(error, BaseExceptionGroup) else BaseExceptionGroup("", [error])), None
+        return (error if isinstance(error, BaseExceptionGroup) else BaseExceptionGroup("", (error,))), None
     if isinstance(error, BaseExceptionGroup):
         return error.split(types)
     return None, error
