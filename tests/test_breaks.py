@@ -524,6 +524,33 @@ def test_a_loop_that_a_failing_operator_keeps_from_running_for_ever():
         assert told == ["failed"] * 2
 
 
+def test_long_range_iterators_behind_a_break():
+    """reversed(range(…)) has an iterator of large numbers where iter() of the same numbers would not."""
+
+    def f(x, numbers):
+        x, seen = x + 1, []
+        for n in reversed(numbers):
+            seen.append(n)
+            if len(seen) == 2:
+                print(end="")
+            if len(seen) > 4:
+                break
+        return x, seen
+
+    for numbers in (
+        range(9),
+        range(-(2**63), 2**63 - 2, 2**61),
+        range(2**32 - 2, -(2**64), -(2**62)),
+        range(2**70, 2**70 + 9),
+        range(-1, -(2**64) + 2, -1),
+        range(-1, -(2**64) + 2, -2),
+    ):
+        compiled = pellucid.compile(f, backend="eager")
+        for _ in range(2):
+            assert same(compiled(X, numbers), f(X, numbers))
+        assert pellucid.cache_entries(compiled)
+
+
 def test_a_long_loop_is_more_than_one_region():
     def f(x, n):
         for _ in range(n):

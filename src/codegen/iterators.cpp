@@ -110,6 +110,10 @@ Recipe recipe_of_table_iterator(Walker& walker, PyObject* iterator, IteratorKind
 Recipe recipe_by_reduce(Walker& walker, PyObject* iterator, IteratorKind kind, const Expr& self) {
   PyObject* reduced = walker.hold(py::take(PyObject_CallMethod(iterator, "__reduce__", nullptr)));
   PyObject* arguments = PyTuple_GET_ITEM(reduced, 1);
+  if (Py_IS_TYPE(iterator, &PyLongRangeIter_Type)) {  // reversed(range(…)) may be one where iter() gives another kind
+    const auto again = py::take(PyObject_GetIter(PyTuple_GET_ITEM(arguments, 0)));
+    if (Py_TYPE(again.get()) != Py_TYPE(iterator)) cannot_reconstruct(iterator, "of a range with small numbers");
+  }
   Recipe recipe;
   std::vector<Expr> items;
   for (PyObject* argument : list_items(arguments)) items.push_back(walker.ref(argument));
