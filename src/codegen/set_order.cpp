@@ -87,9 +87,14 @@ Items order_of_insertion(PyObject* set) {
 
 py::Owned<> constant_twin(PyObject* set) {
   const Items items = set_items(set);
-  if (items.empty() || !order_of_insertion(set).empty()) return {};
-  auto twin = py::take(PyFrozenSet_New(set));
-  return is_laid_out_as(py::take(PySet_New(twin.get())).get(), set) ? std::move(twin) : py::Owned<>();
+  if (items.empty() || !std::ranges::all_of(items, has_fixed_hash)) return {};
+  const auto mask_of = [](PyObject* any) { return reinterpret_cast<PySetObject*>(any)->mask; };
+  const Items order = order_of_insertion(set);
+  auto added = py::take(PySet_New(nullptr)), twin = py::take(PyFrozenSet_New(set));
+  for (PyObject* item : order) py::check(PySet_Add(added.get(), item));
+  const auto copy = py::take(PySet_New(twin.get()));
+  const bool better = order.empty() || (mask_of(added.get()) != mask_of(set) && mask_of(copy.get()) == mask_of(set));
+  return better && is_laid_out_as(copy.get(), set) ? std::move(twin) : py::Owned<>();
 }
 
 bool added_at_once(PyObject* before, PyObject* after, const Items& added) {

@@ -10,7 +10,7 @@ namespace pellucid::codegen {
 // Borrowed. Empty: the set is not, and there is none that was found (elements were taken out of it since).
 std::vector<PyObject*> order_of_insertion(PyObject* set);
 
-// For a set that only a copy is iterated like (its table grew at once): what to copy. Null: an order_of_insertion will
+// For a set whose table grew at once, as only a copy has it: what to copy. Null: an order_of_insertion will
 // do, or nothing does.
 py::Owned<> constant_twin(PyObject* set);
 
