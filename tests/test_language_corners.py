@@ -540,6 +540,56 @@ def iterating_what_has_only_subscripts(x):
 
 
 @program
+def arguments_that_object_does_not_take(x):
+    x, told = x + 1, []
+
+    class Plain:
+        pass
+
+    class Both:
+        def __new__(cls, *args, **kwargs):
+            return super().__new__(cls, *args, **kwargs)
+
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+
+    class Init:
+        def __init__(self, *args):
+            self.args = args
+
+    calls = [lambda kind=kind: kind(42) for kind in (Plain, Both, Init)]
+    calls += [lambda kind=kind: object.__new__(kind, 42) for kind in (Plain, Both, Init)]
+    calls += [lambda kind=kind: kind.__new__(kind, a=42) for kind in (Plain, Both, Init)]
+    calls += [lambda kind=kind: object.__init__(kind(), 42) for kind in (Plain, Both, Init)]
+    for call in calls:
+        try:
+            told.append(type(call()).__name__)
+        except TypeError as error:
+            told.append(str(error))
+    return x, told
+
+
+class Index:
+    def __init__(self, n, told):
+        self.n, self.told = n, told
+
+    def __index__(self):
+        self.told.append(self.n)
+        return self.n
+
+
+@program
+def slices_by_objects(x):
+    x, told = x + 1, []
+    part = slice(Index(1, told), Index(3, told), Index(2, told))
+    found = [sequence[part] for sequence in ("abcdef", b"abcdef", range(9), [0, 1, 2, 3], (4, 5, 6, 7))]
+    print(end="")
+    part.start.n = 0
+    found += [sequence[part] for sequence in ("abcdef", b"abcdef", range(9), [0, 1, 2, 3], (4, 5, 6, 7))]
+    return x, found, told
+
+
+@program
 def patterns_that_print(x):
     x = x + 1
     with contextlib.redirect_stdout(io.StringIO()) as out:

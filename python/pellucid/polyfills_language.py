@@ -471,8 +471,9 @@ def item_at(sequence, key):
 
 
 def slice_at(sequence, key):
-    parts = [part if part is None or type(part) is int else as_index(part) for part in (key.start, key.stop, key.step)]
-    return sequence[parts[0] : parts[1] : parts[2]]
+    """PySlice_Unpack: the step is asked first."""
+    parts = [part if part is None or type(part) is int else as_index(part) for part in (key.step, key.start, key.stop)]
+    return sequence[parts[1] : parts[2] : parts[0]]
 
 
 def length_hint(value):

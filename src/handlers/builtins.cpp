@@ -485,6 +485,9 @@ Result object_new(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (py::type_lookup(type, names().__del__) != nullptr)
     t.unsupported(Reason::UnsupportedProtocol, {{"protocol", "__del__"}, {"type", type->tp_name}});
   if (objects::cat_of(type) != Cat::Instance) return run_native(t, f, args, std::move(then));
+  for (PyObject* name : {names().__init__, names().__new__}) (void)t.type_lookup(type, name);  // guarded
+  const bool own_new = type->tp_new != PyBaseObject_Type.tp_new, own_init = type->tp_init != PyBaseObject_Type.tp_init;
+  if (args.values.size() > 1 && (own_new || !own_init)) return complain(t, f, args, std::move(then));
   PyObject* values[] = {args[0]};
   return run_native(t, f, Args{values, nullptr}, std::move(then));  // extra arguments are __init__'s
 }

@@ -1,4 +1,5 @@
 // Truth, length, iteration, membership and subscripts of any object, in CPython's order of attempts.
+#include "guards/equality.h"
 #include "handlers/registry.h"
 #include "py/cpython311.h"
 #include "py/iterators.h"
@@ -434,7 +435,16 @@ Result Executor::subscript(PyObject* container, PyObject* key, Continuation then
     return settle(std::move(then), raise(std::move(error)));
   }
   if (cat == Cat::Text || cat == Cat::Range) {
-    if (!objects::is_atom(objects::cat_of(key)) && !PySlice_Check(key))
+    if (PySlice_Check(key)) {
+      auto* s = reinterpret_cast<PySliceObject*>(key);
+      for (PyObject* part : {s->start, s->stop, s->step}) {
+        if (part == Py_None || PyLong_CheckExact(part) || PyBool_Check(part)) continue;
+        PyObject* args[] = {container, key};
+        if (python_slot(*this, part, names().__index__)) return call_polyfill("slice_at", args, std::move(then));
+        if (objects::cat_of(part) != Cat::Other || !guards::has_builtin_value(part))
+          unsupported(Reason::UnsupportedProtocol, {{"protocol", "__index__"}, {"type", Py_TYPE(part)->tp_name}});
+      }
+    } else if (!objects::is_atom(objects::cat_of(key)))
       unsupported(Reason::UnsupportedProtocol, {{"protocol", "__getitem__"}, {"type", type->tp_name}});
     auto value = py::Owned<>::steal(PyObject_GetItem(container, key));
     if (!value) return settle(std::move(then), raise_pending(py::PythonError()));
