@@ -747,10 +747,19 @@ def test_codecs_of_the_program_are_asked_each_time():
     def find(name):
         if name != "pellucid_test":
             return None
-        return codecs.CodecInfo(lambda text, errors="strict": (table["shout"](text).encode(), len(text)), None)
+        return codecs.CodecInfo(
+            lambda text, errors="strict": (table["shout"](text).encode(), len(text)),
+            lambda data, errors="strict": (table["shout"](bytes(data).decode()), len(data)),
+        )
 
     def f(x, text):
-        return x + 1, text.encode("pellucid_test"), bytes(text, "pellucid_test"), text.encode("utf_8")
+        return (
+            x + 1,
+            text.encode("pellucid_test"),
+            bytes(text, "pellucid_test"),
+            text.encode("utf_8"),
+            str(b"ab", "pellucid_test"),
+        )
 
     codecs.register(find)
     try:

@@ -48,12 +48,16 @@ def converted_and_formatted(value, convert, spec):
     return format(convert(value), spec)
 
 
-def pair_from(pair, index):
-    items = None
+def unless_type_error(function, value):
+    """None on any TypeError, one of the program's too: what is raised instead has no context."""
     try:
-        items = list_from(pair)
-    except TypeError:  # one of the program's too
-        pass
+        return function(value)
+    except TypeError:
+        return None
+
+
+def pair_from(pair, index):
+    items = unless_type_error(list_from, pair)
     if items is None:
         raise TypeError(f"cannot convert dictionary update sequence element #{index} to a sequence")
     if len(items) != 2:
@@ -379,11 +383,7 @@ def reversed_each(sequence, length):
 
 
 def reduce_by(function, iterable, initial=_MISSING):
-    iterator = None
-    try:
-        iterator = iter(iterable)
-    except TypeError:  # one of the program's too
-        pass
+    iterator = unless_type_error(iter, iterable)
     if iterator is None:
         raise TypeError("reduce() arg 2 must support iteration")
     if initial is _MISSING:
@@ -530,11 +530,7 @@ def dict_update(target, *others, **named):
 
 
 def join(separator, iterable):
-    iterator = None
-    try:
-        iterator = iter(iterable)
-    except TypeError:
-        pass
+    iterator = unless_type_error(iter, iterable)
     if iterator is None:
         raise TypeError("can only join an iterable")
     return separator.join(list_from(iterator))

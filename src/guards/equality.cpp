@@ -81,7 +81,16 @@ bool equal_natively(PyObject* a, PyObject* b) noexcept {
   return equal > 0;
 }
 
-bool same_bits(const void* a, const void* b, std::size_t size) noexcept { return std::memcmp(a, b, size) == 0; }
+bool same_floats(PyObject* left, PyObject* right) noexcept {  // bit for bit, like the next one
+  const double a = PyFloat_AS_DOUBLE(left), b = PyFloat_AS_DOUBLE(right);
+  return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
+bool same_complexes(PyObject* left, PyObject* right) noexcept {
+  const Py_complex a = reinterpret_cast<PyComplexObject*>(left)->cval;
+  const Py_complex b = reinterpret_cast<PyComplexObject*>(right)->cval;
+  return std::memcmp(&a, &b, sizeof a) == 0;
+}
 
 bool named(PyTypeObject* type, const char* prefix) noexcept {
   return !PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && std::strncmp(type->tp_name, prefix, std::strlen(prefix)) == 0;
@@ -99,15 +108,8 @@ bool equal_constants(PyObject* expected, PyObject* found) noexcept {
   PyTypeObject* type = Py_TYPE(expected);
   if (type != Py_TYPE(found)) return false;
   if (type == &PyUnicode_Type || type == &PyLong_Type || type == &PyBytes_Type) return equal_natively(expected, found);
-  if (type == &PyFloat_Type) {
-    const double a = PyFloat_AS_DOUBLE(expected), b = PyFloat_AS_DOUBLE(found);
-    return same_bits(&a, &b, sizeof a);
-  }
-  if (type == &PyComplex_Type) {
-    const Py_complex a = reinterpret_cast<PyComplexObject*>(expected)->cval;
-    const Py_complex b = reinterpret_cast<PyComplexObject*>(found)->cval;
-    return same_bits(&a, &b, sizeof a);
-  }
+  if (type == &PyFloat_Type) return same_floats(expected, found);
+  if (type == &PyComplex_Type) return same_complexes(expected, found);
   if (PyTuple_Check(expected)) return equal_items(expected, found);
   if (type == &PyFrozenSet_Type) return equal_frozensets(expected, found);
   if (type == &PyRange_Type) return equal_ranges(expected, found);
@@ -132,15 +134,8 @@ bool equal_builtin_values(PyObject* expected, PyObject* found) noexcept {
   if (PyLong_Check(expected)) return equal_as(PyLong_Type);
   if (PyUnicode_Check(expected)) return equal_as(PyUnicode_Type);
   if (PyBytes_Check(expected)) return equal_as(PyBytes_Type);
-  if (PyFloat_Check(expected)) {
-    const double a = PyFloat_AS_DOUBLE(expected), b = PyFloat_AS_DOUBLE(found);
-    return same_bits(&a, &b, sizeof a);
-  }
-  if (PyComplex_Check(expected)) {
-    const Py_complex a = reinterpret_cast<PyComplexObject*>(expected)->cval;
-    const Py_complex b = reinterpret_cast<PyComplexObject*>(found)->cval;
-    return same_bits(&a, &b, sizeof a);
-  }
+  if (PyFloat_Check(expected)) return same_floats(expected, found);
+  if (PyComplex_Check(expected)) return same_complexes(expected, found);
   return is_numpy_scalar(Py_TYPE(expected)) && equal_bytes_of(expected, found);
 }
 

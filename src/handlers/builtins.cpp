@@ -146,7 +146,7 @@ Result hash_(Tracer& t, PyObject* f, Args args, Continuation then) {
 // str(x), repr(x), format(x, spec)
 Result str_(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (only_positional(args, 0, 0)) return run_native(t, f, args, std::move(then));
-  if (!only_positional(args, 1, 1)) return pure(t, f, args, std::move(then));
+  if (!only_positional(args, 1, 1)) return coded(t, f, args, std::move(then));
   return t.to_text(args[0], "__str__", std::move(then));
 }
 Result repr_(Tracer& t, PyObject* f, Args args, Continuation then) {
@@ -191,8 +191,7 @@ Result container(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (only_positional(args, 0, 0)) return run_native(t, f, args, std::move(then));
   if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
   auto held = py::Owned<>::share(args[0]);
-  if ((kind == &PyTuple_Type && PyTuple_CheckExact(args[0])) ||
-      (kind == &PyFrozenSet_Type && PyFrozenSet_CheckExact(args[0])))
+  if (kind == &PyTuple_Type && PyTuple_CheckExact(args[0]))
     return t.settle(std::move(then), Result::of(std::move(held)));
   const bool to_set = kind == &PySet_Type || kind == &PyFrozenSet_Type;
   PyObject* source = t.original(args[0]);
@@ -203,9 +202,8 @@ Result container(Tracer& t, PyObject* f, Args args, Continuation then) {
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(elements.get()); ++i) {
         PyObject* item = PyTuple_GET_ITEM(elements.get(), i);
         if (t.hashable_natively(item) || objects::cat_of(item) != Cat::Instance) continue;
-        PyObject* set = t.original(args[0]);
-        if (PyAnySet_CheckExact(set)) {  // copied with the hashes that it has
-          PyObject* values[] = {t.touch(set)};
+        if (PyAnySet_CheckExact(source)) {  // copied with the hashes that it has
+          PyObject* values[] = {t.touch(source)};
           return run_native(t, f, Args{values, nullptr}, std::move(then));
         }
         if (kind == &PyFrozenSet_Type) return set_first(t, f, args, std::move(then));

@@ -31,10 +31,14 @@ void need_known_codec(Tracer& t, PyObject* f, Args args) {
     t.unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " with a codec that programs may register"}});
 }
 
+}  // namespace
+
 Result coded(Tracer& t, PyObject* f, Args args, Continuation then) {
   need_known_codec(t, f, args);
   return pure(t, f, args, std::move(then));
 }
+
+namespace {
 
 #define STR(n) \
   { "builtins.str." n, pure }

@@ -38,6 +38,8 @@ std::span<const std::string_view> unresolved();  // rows whose name does not exi
 // ---- policies, used as handlers
 // Reads everything below its arguments and changes nothing: guard all, run for real.
 Result pure(Tracer&, PyObject* callable, Args args, Continuation then);
+Result coded(Tracer&, PyObject* callable, Args args,
+             Continuation then);  // pure, with an encoding and errors behind the first argument
 // The same, but elements may be anything: only the containers themselves are read (len, list(x), dict.keys …).
 Result shallow(Tracer&, PyObject* callable, Args args, Continuation then);
 // Changes its first argument (list.append …): works on the shadow.

@@ -357,6 +357,20 @@ Result Executor::contains(PyObject* container, PyObject* item, Continuation then
   return call_polyfill("contains", both, std::move(then));
 }
 
+namespace {
+// Whether slicing runs an __index__ of the program's.
+bool asks_for_index(Executor& executor, PyObject* slice) {
+  auto* s = reinterpret_cast<PySliceObject*>(slice);
+  for (PyObject* part : {s->start, s->stop, s->step}) {
+    if (part == Py_None || PyLong_CheckExact(part) || PyBool_Check(part)) continue;
+    if (python_slot(executor, part, names().__index__)) return true;
+    if (objects::cat_of(part) != Cat::Other || !guards::has_builtin_value(part))
+      executor.unsupported(Reason::UnsupportedProtocol, {{"protocol", "__index__"}, {"type", Py_TYPE(part)->tp_name}});
+  }
+  return false;
+}
+}  // namespace
+
 Result Executor::subscript(PyObject* container, PyObject* key, Continuation then) {
   if (is_ours(container))
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "a subscript"}, {"type", "builtin iterator"}});
@@ -374,10 +388,6 @@ Result Executor::subscript(PyObject* container, PyObject* key, Continuation then
   const bool own = python_slot(*this, container, names().__getitem__);
   if (!own && (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Deque)) {
     if (PyLong_Check(key)) {
-      if (is_outside(key) && !objects::is_atom(objects::cat_of(key)))  // of a subclass: its number is not guarded
-        unsupported(Reason::UnsupportedProtocol, {{"protocol", "__index__"}, {"type", Py_TYPE(key)->tp_name}});
-      if (objects::cat_of(key) == Cat::Instance)  // a subclass: its value is not one that guards tell
-        unsupported(Reason::UnsupportedProtocol, {{"protocol", "__index__"}, {"type", Py_TYPE(key)->tp_name}});
       const std::int64_t n = length_of(container);
       Py_ssize_t i = PyLong_AsSsize_t(key);
       if (i == -1 && PyErr_Occurred()) return settle(std::move(then), raise_pending(py::PythonError()));
@@ -390,12 +400,9 @@ Result Executor::subscript(PyObject* container, PyObject* key, Continuation then
       return settle(std::move(then), Result::of(py::Owned<>::share(sequence_item(container, i))));
     }
     if (PySlice_Check(key) && cat != Cat::Deque) {
-      auto* s = reinterpret_cast<PySliceObject*>(key);
-      for (PyObject* part : {s->start, s->stop, s->step}) {
-        if (part == Py_None || PyLong_CheckExact(part) || PyBool_Check(part)) continue;
+      if (asks_for_index(*this, key)) {
         PyObject* args[] = {container, key};
-        if (python_slot(*this, part, names().__index__)) return call_polyfill("slice_at", args, std::move(then));
-        unsupported(Reason::UnsupportedProtocol, {{"protocol", "__index__"}, {"type", Py_TYPE(part)->tp_name}});
+        return call_polyfill("slice_at", args, std::move(then));
       }
       touch(container);
       auto value = py::Owned<>::steal(PyObject_GetItem(readable(container), key));
@@ -436,13 +443,9 @@ Result Executor::subscript(PyObject* container, PyObject* key, Continuation then
   }
   if (cat == Cat::Text || cat == Cat::Range) {
     if (PySlice_Check(key)) {
-      auto* s = reinterpret_cast<PySliceObject*>(key);
-      for (PyObject* part : {s->start, s->stop, s->step}) {
-        if (part == Py_None || PyLong_CheckExact(part) || PyBool_Check(part)) continue;
+      if (asks_for_index(*this, key)) {
         PyObject* args[] = {container, key};
-        if (python_slot(*this, part, names().__index__)) return call_polyfill("slice_at", args, std::move(then));
-        if (objects::cat_of(part) != Cat::Other || !guards::has_builtin_value(part))
-          unsupported(Reason::UnsupportedProtocol, {{"protocol", "__index__"}, {"type", Py_TYPE(part)->tp_name}});
+        return call_polyfill("slice_at", args, std::move(then));
       }
     } else if (!objects::is_atom(objects::cat_of(key)))
       unsupported(Reason::UnsupportedProtocol, {{"protocol", "__getitem__"}, {"type", type->tp_name}});
