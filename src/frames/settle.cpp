@@ -3,6 +3,10 @@
 #include "py/number_operator.h"
 #include "py/traceback.h"
 
+#define Py_BUILD_CORE
+#include <internal/pycore_pyerrors.h>
+#undef Py_BUILD_CORE
+
 namespace pellucid::frames {
 namespace {
 
@@ -99,9 +103,15 @@ Settled for_iter(Step& step, const Wait& wait, PyObject* value) noexcept {
   return {nullptr, true};
 }
 
+// The pending error of a generator that was told to throw(): what the generator handles becomes its context.
+Settled thrown_in(const Wait& wait) noexcept {
+  if (wait.stage == kThrownIn) _PyErr_ChainStackItem(nullptr);
+  return raised();
+}
+
 Settled send(Step& step, const Wait& wait, PyObject* value) noexcept {
   if (value != nullptr) return gives(value);
-  if (_PyGen_FetchStopIterationValue(&value) < 0) return raised();
+  if (_PyGen_FetchStopIterationValue(&value) < 0) return thrown_in(wait);
   step.drop(1);
   step.next = static_cast<int>(wait.number);
   return gives(value);
@@ -198,6 +208,11 @@ Settled tuple_from(Step&, const Wait&, PyObject* value) noexcept {
 }
 
 Settled raise(Step&, const Wait& wait, PyObject* value) noexcept {
+  if (value == nullptr) return thrown_in(wait);
+  if (wait.stage == kThrownIn) {
+    PyErr_Restore(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(value))), value, PyException_GetTraceback(value));
+    return thrown_in(wait);
+  }
   PyObject* cause = wait.b.get();
   if (PyExceptionInstance_Check(value)) {
     if (cause != nullptr) PyException_SetCause(value, cause == Py_None ? nullptr : Py_NewRef(cause));
@@ -265,7 +280,7 @@ Row row_of(WaitKind kind) noexcept {
     case WaitKind::TupleFrom:
       return {tuple_from};
     case WaitKind::Raise:
-      return {raise};
+      return {raise, true};
     case WaitKind::Close:
       return {close, true};
     case WaitKind::NamesAttribute:

@@ -41,6 +41,10 @@ enum class WaitKind : std::uint8_t {
   SetItemOn,        // store the value: a[b] = value, push `c` when given (defaultdict.__missing__)
 };
 
+// Stage of a Send or Raise in a generator that was told to throw() or close(): the exception that comes out of what it
+// delegates to is thrown into it.
+inline constexpr std::uint8_t kThrownIn = 1;
+
 struct Wait {
   WaitKind kind = WaitKind::Push;
   std::uint8_t stage = 0;

@@ -10,11 +10,21 @@ std::vector<std::unique_ptr<Frame>>& abandoned() {
 }
 
 namespace {
+int gathering = 0;
+}
+
+Gathering::Gathering() noexcept { ++gathering; }
+Gathering::~Gathering() {
+  --gathering;
+  while (!abandoned().empty()) std::exchange(abandoned(), {});  // one may hold others
+}
+
+namespace {
 
 void dealloc(PyObject* self) {
   auto* generator = reinterpret_cast<TracedGenerator*>(self);
   std::unique_ptr<Frame> body(std::exchange(generator->frame, nullptr));
-  if (body && generator->in_block && !generator->is_twin) abandoned().push_back(std::move(body));
+  if (body && gathering > 0 && generator->in_block && !generator->is_twin) abandoned().push_back(std::move(body));
   body.reset();
   Py_XDECREF(generator->function);
   PyTypeObject* type = Py_TYPE(self);

@@ -26,6 +26,16 @@ struct TracedGenerator {
 // Bodies of generators that died while suspended inside a try or with block: the executor runs their `finally` next.
 std::vector<std::unique_ptr<Frame>>& abandoned();
 
+// While one exists, an executor runs that will look at abandoned(). Bodies that die at any other time just go: after
+// the capture their code runs no more, and at the end of the process nobody may be left to let them go.
+class Gathering {
+ public:
+  Gathering() noexcept;
+  ~Gathering();
+  Gathering(const Gathering&) = delete;
+  Gathering& operator=(const Gathering&) = delete;
+};
+
 PyTypeObject* generator_type();
 inline bool is_generator(PyObject* object) { return Py_TYPE(object) == generator_type(); }
 py::Owned<> new_generator(std::unique_ptr<Frame> frame);

@@ -21,6 +21,7 @@ Continuation as_send(const Frame& body) {
     shift += 8;
   }
   Continuation then(K::Send);
+  then.stage = frames::kThrownIn;
   then.number = body.at + 2 * arg;
   return then;
 }
@@ -42,7 +43,9 @@ Result Executor::throw_into_inner(Frame& body, py::Owned<> instance) {
   static PyObject* const throw_name = py::interned("throw").release();
   Result r = Result::done();
   if (PyErr_GivenExceptionMatches(instance.get(), PyExc_GeneratorExit)) {
-    Continuation then = Continuation(K::Replace, instance.get()).before(Continuation(K::Raise));
+    Continuation raises(K::Raise);
+    raises.stage = frames::kThrownIn;
+    Continuation then = Continuation(K::Replace, instance.get()).before(std::move(raises));
     if (objects::is_generator(inner.get())) {
       r = close(inner.get(), std::move(then));
     } else if (PyObject* method = method_of(*this, inner.get(), names().close)) {

@@ -15,10 +15,6 @@ using objects::TracedGenerator;
 
 namespace {
 constexpr std::int64_t kStepsBetweenLooks = 1024;
-
-void forget_abandoned() {
-  while (!objects::abandoned().empty()) std::exchange(objects::abandoned(), {});  // one may hold others
-}
 }  // namespace
 
 Executor::~Executor() {
@@ -27,7 +23,6 @@ Executor::~Executor() {
   exception = {};
   thrown_ = {};
   returned_ = {};
-  forget_abandoned();
 }
 
 void Executor::push_frame(std::unique_ptr<Frame> frame) {
@@ -357,8 +352,7 @@ void Executor::finalize_abandoned() {
   raw->started = true;
   raw->frame->generator = raw;
   exception = generator.copy();  // a break from here on is one that nothing can go on behind
-  auto exit = py::take(PyObject_CallNoArgs(PyExc_GeneratorExit));
-  throw_into(generator.get(), std::move(exit), Continuation(Continuation::Kind::Finalize));
+  throw_into(generator.get(), generator_exit(), Continuation(Continuation::Kind::Finalize));
   exception = std::move(thrown_);
 }
 
@@ -380,7 +374,6 @@ void Executor::need_an_end() {
 }
 
 Next Executor::loop() {
-  forget_abandoned();  // what an earlier capture kept until its end
   for (;;) {
     if (!objects::abandoned().empty()) {
       finalize_abandoned();

@@ -70,8 +70,12 @@ class Executor final : public objects::Tracer {
   // ---- exceptions (unwind.cpp)
   // Into a handler; false: the exception leaves the region. `thrown`: into the generator whose body is on top.
   bool unwind(bool thrown);
-  PyObject* topmost_handled() override;  // what a bare `raise` raises; borrowed or null
-  void trace_back(Frame& frame);         // the exception passes through this frame
+  // `exception` comes from what the generator on top delegated a throw() or close() to, and is thrown into it.
+  void throw_from_inner();
+  Result throw_back(py::Owned<> instance);  // the same with one that was thrown into that generator itself
+  py::Owned<> generator_exit();             // for a generator that the running frame closes
+  PyObject* topmost_handled() override;     // what a bare `raise` raises; borrowed or null
+  void trace_back(Frame& frame);            // the exception passes through this frame
   PyObject* frame_object(Frame& frame);
   void close(Frame& frame);        // it is over
   py::Owned<>& handled_slot();     // exc_info->exc_value of the frame that runs
@@ -124,14 +128,18 @@ class Executor final : public objects::Tracer {
   void tear(std::int64_t pops, int depth);
   void finalize_abandoned();
   Next deliver(Result result);
+  bool climb(bool thrown);
+  objects::Gathering gathering_;  // until all else is gone
   std::unique_ptr<Frame> top_;
   py::Owned<> returned_;
   py::Owned<> thrown_;  // raised in the frame on top before its next instruction
   bool would_run_when_lost(PyObject* value, int depth = 0);
   std::unordered_set<PyObject*> kept_;  // at the end of the region, by the frame that returns or the result
   bool unchained_ = false;              // what is about to be raised gets no context here
-  bool runs_ = false;                   // the frames have all that they start with
-  bool torn_ = false;                   // an instruction was left half-way: a frame that it led to is gone
+  // The exception on its way, and its __traceback__ from before it: the C code only has that.
+  py::Owned<> on_its_way_, its_traceback_;
+  bool runs_ = false;  // the frames have all that they start with
+  bool torn_ = false;  // an instruction was left half-way: a frame that it led to is gone
   std::int64_t pops_ = 0;
   int calls_ = 0;  // calls of `call` from within `call`
   // Where the exception was raised whose handler the outermost frames are in: the frame and its step.

@@ -188,8 +188,7 @@ Result Executor::close(PyObject* object, Continuation then) {
     delete std::exchange(generator->frame, nullptr);
     return settle(std::move(then), Result::none());
   }
-  auto exit = py::take(PyObject_CallNoArgs(PyExc_GeneratorExit));
-  return throw_into(object, std::move(exit), Continuation(K::Close).before(std::move(then)));
+  return throw_into(object, generator_exit(), Continuation(K::Close).before(std::move(then)));
 }
 
 Next Executor::yield_value(Frame& frame) {

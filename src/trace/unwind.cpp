@@ -67,18 +67,27 @@ Result Executor::raise_with_cause(PyObject* type, py::Owned<> value, PyObject* c
   return raise(std::move(value));
 }
 
-// Generators have an exc_info of their own; every other frame uses its caller's.
-py::Owned<>& Executor::handled_slot() {
-  Frame* f = top_.get();
-  while (f->generator == nullptr && f->back) f = f->back.get();
-  return f->handled;
+namespace {
+
+// A generator on whose behalf the inner iterator's throw() or close() runs, which is not running itself.
+bool hands_on(const Frame& frame) {
+  return frame.generator != nullptr && frame.next == frame.at &&
+         instruction_at(frame.info->units, frame.at).opcode == static_cast<int>(bytecode::Opcode::YIELD_VALUE);
 }
+
+// Generators have an exc_info of their own; every other frame uses its caller's.
+Frame* with_exc_info(Frame* frame) {
+  while (frame->back && (frame->generator == nullptr || hands_on(*frame))) frame = frame->back.get();
+  return frame;
+}
+
+}  // namespace
+
+py::Owned<>& Executor::handled_slot() { return with_exc_info(top_.get())->handled; }
 
 // Only generators begin with nothing: the program may have been called by a handler.
 PyObject* Executor::handled_before_all() {
-  Frame* f = top_.get();
-  while (f->generator == nullptr && f->back) f = f->back.get();
-  return f->generator != nullptr ? Py_None : frames::callers_exception();
+  return with_exc_info(top_.get())->generator != nullptr ? Py_None : frames::callers_exception();
 }
 
 void Executor::refuse_to_leave(const Frame& frame, PyObject* exception) {
@@ -90,7 +99,8 @@ void Executor::refuse_to_leave(const Frame& frame, PyObject* exception) {
 
 PyObject* Executor::topmost_handled() {
   for (Frame* f = top_.get(); f != nullptr; f = f->back.get()) {
-    if ((f->generator != nullptr || !f->back) && f->handled && f->handled.get() != Py_None) return f->handled.get();
+    f = with_exc_info(f);
+    if (f->handled && f->handled.get() != Py_None) return f->handled.get();
   }
   return nullptr;
 }
@@ -176,7 +186,38 @@ void Executor::close(Frame& frame) {
   frames::close_frame_object(effect.value.get(), lasti_of(frame), frame.fast, back);
 }
 
+// gen_send_ex of genobject.c: what the generator itself handles becomes the context (_PyErr_ChainStackItem), and what
+// the exception met on its way so far is not in its traceback.
+void Executor::throw_from_inner() {
+  PyObject* handled = top_->handled.get();
+  if (handled == nullptr || Py_IsNone(handled) || is_outside(exception.get())) return;
+  chain(exception.get(), handled);
+  const bool came_far = on_its_way_.get() == exception.get();
+  if (came_far) py::check(PyException_SetTraceback(exception.get(), its_traceback_.get()));
+}
+
+Result Executor::throw_back(py::Owned<> instance) {
+  exception = std::move(instance);
+  throw_from_inner();
+  unchained_ = true;
+  return Result::raised();
+}
+
+py::Owned<> Executor::generator_exit() {
+  auto exit = py::take(PyObject_CallNoArgs(PyExc_GeneratorExit));
+  if (PyObject* handled = topmost_handled()) chain(exit.get(), handled);
+  return exit;
+}
+
 bool Executor::unwind(bool thrown) {
+  const bool caught = climb(thrown);
+  on_its_way_ = {};
+  its_traceback_ = {};
+  unchained_ = false;
+  return caught;
+}
+
+bool Executor::climb(bool thrown) {
   // gen.throw() gives its exception no context but what the generator itself handles (gen_send_ex in genobject.c).
   PyObject* context = !thrown                                            ? topmost_handled()
                       : top_->handled && !Py_IsNone(top_->handled.get()) ? top_->handled.get()
@@ -184,6 +225,9 @@ bool Executor::unwind(bool thrown) {
   if (std::exchange(unchained_, false)) context = nullptr;
   bool again = raises_again(*top_, exception.get(), context);
   if (!again && context != nullptr && !is_outside(exception.get())) chain(exception.get(), context);
+  its_traceback_ = py::Owned<>::steal(PyException_GetTraceback(exception.get()));
+  if (!its_traceback_) its_traceback_ = py::Owned<>::share(Py_None);
+  on_its_way_ = exception.copy();
   for (;;) {
     Frame& frame = *top_;
     if (!again) trace_back(frame);
@@ -258,8 +302,14 @@ Result settle_raised(Executor& ex, Continuation& then) {
       drop(*frame, 1);
       frame->next = static_cast<int>(then.number);
       return Result::done();
+    case K::Raise:
+      if (then.stage == frames::kThrownIn) ex.throw_from_inner();
+      break;
     case K::Send: {
-      if (!matches(ex.exception, PyExc_StopIteration)) break;
+      if (!matches(ex.exception, PyExc_StopIteration)) {
+        if (then.stage == frames::kThrownIn) ex.throw_from_inner();
+        break;
+      }
       auto value = py::take(PyObject_GetAttrString(ex.exception.get(), "value"));
       ex.exception = {};
       drop(*frame, 1);
@@ -378,6 +428,7 @@ Result settle_value(Executor& ex, Continuation& then, py::Owned<> value) {
     case K::TupleFrom:
       return Result::of(py::take(PySequence_Tuple(value.get())));
     case K::Raise:
+      if (then.stage == frames::kThrownIn) return ex.throw_back(std::move(value));
       return ex.raise_with_cause(then.a.get(), std::move(value), then.b.get());
     case K::SetItemOn: {
       Result stored = ex.store_subscript(then.a.get(), then.b.get(), value.get());
