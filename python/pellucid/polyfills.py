@@ -11,7 +11,7 @@ from torch import no_grad as _no_grad
 from torch.autograd.function import _SingleLevelFunction
 
 from pellucid.polyfills_language import *  # noqa: F403
-from pellucid.polyfills_language import length_hint, stopped_by_function
+from pellucid.polyfills_language import advances_in_python, length_hint, stopped_by_function
 
 _MISSING = object()
 _SETUP_CONTEXT = _SingleLevelFunction.setup_context
@@ -311,6 +311,19 @@ def get_attributes(wanted, value):
     return results[0] if len(results) == 1 else tuple(results)
 
 
+def over_iterators(make, first, end, *arguments, **named):
+    """make(*arguments, **named), where those from first to end have become their iterators."""
+    iterators = [iter(iterable) for iterable in arguments[first:end]]
+    # What the loops below go over may be asked for its iterator once more, which the program must not hear.
+    iterators = [each_of(iterator) if advances_in_python(iterator) else iterator for iterator in iterators]
+    return make(*arguments[:first], *iterators, *arguments[end:], **named)
+
+
+def each_of(iterator):
+    while (item := next(iterator, _MISSING)) is not _MISSING:
+        yield item
+
+
 def map_each(function, iterable):
     for item in iterable:
         try:
@@ -340,6 +353,45 @@ def filter_each(function, iterable):
             return
         if wanted:
             yield item
+
+
+def filterfalse_each(function, iterable):
+    for item in iterable:
+        try:
+            unwanted = item if function is None else function(item)
+        except StopIteration:
+            stopped_by_function()
+            return
+        if not unwanted:
+            yield item
+
+
+def compress_each(data, selectors):
+    while (item := next(data, _MISSING)) is not _MISSING:
+        selector = next(selectors, _MISSING)
+        if selector is _MISSING:
+            return
+        if selector:
+            yield item
+
+
+def cycle_each(iterable):
+    saved = []
+    for item in iterable:
+        saved.append(item)
+        yield item
+    while saved:
+        for item in saved:
+            yield item
+
+
+def pairwise_each(iterator):
+    old = next(iterator, _MISSING)
+    if old is _MISSING:
+        return
+    while (new := next(iterator, _MISSING)) is not _MISSING:
+        yield old, new
+        old = new
 
 
 def zip_each(*iterables, strict=False):
@@ -437,7 +489,7 @@ def islice_each(iterable, start, stop, step):
 def starmap_each(function, iterable):
     for args in iterable:
         try:
-            value = function(*args)
+            value = function(*tuple(args))
         except StopIteration:
             stopped_by_function()
             return
@@ -507,8 +559,14 @@ def zip_longest_each(*iterables, fillvalue=None):
         yield (*items,)
 
 
-def product_each(*iterables, repeat=1):
-    pools = [tuple_from(iterable) for iterable in iterables] * repeat
+def product_of(*iterables, repeat=1):
+    if repeat == 0:
+        iterables = ()
+    pools = [tuple_from(iterable) for iterable in iterables]
+    return product_each(pools * repeat)
+
+
+def product_each(pools):
     results = [[]]
     for pool in pools:
         results = [prefix + [item] for prefix in results for item in pool]

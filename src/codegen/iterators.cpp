@@ -108,6 +108,8 @@ Recipe recipe_of_table_iterator(Walker& walker, PyObject* iterator, IteratorKind
 
 // (iter, (sequence,), index) or (type, arguments[, state]): how the iterator says itself that it is copied.
 Recipe recipe_by_reduce(Walker& walker, PyObject* iterator, IteratorKind kind, const Expr& self) {
+  if (kind == IteratorKind::Deque && py::iterator_taken(iterator) < 0)
+    cannot_reconstruct(iterator, "its container has changed");
   PyObject* reduced = walker.hold(py::take(PyObject_CallMethod(iterator, "__reduce__", nullptr)));
   PyObject* arguments = PyTuple_GET_ITEM(reduced, 1);
   if (Py_IS_TYPE(iterator, &PyLongRangeIter_Type)) {  // reversed(range(…)) may be one where iter() gives another kind

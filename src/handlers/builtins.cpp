@@ -245,116 +245,6 @@ Result dict(Tracer& t, PyObject* f, Args args, Continuation then) {
   return t.call_polyfill(mapping ? "dict_from_mapping" : "dict_from", values, std::move(then));
 }
 
-// Lazy iterators: the real one over elements that are known, a generator polyfill otherwise.
-bool closed(Tracer& t, PyObject* iterable) {
-  const Cat cat = objects::cat_of(iterable);
-  if (cat == Cat::Iterator) return !t.is_outside(iterable);
-  if (cat == Cat::Text || cat == Cat::Range) return true;
-  if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Set || cat == Cat::FrozenSet ||
-      cat == Cat::Deque) {
-    PyObject* own = t.type_lookup(Py_TYPE(iterable), names().__iter__);
-    return own != nullptr && !PyFunction_Check(own);
-  }
-  return false;
-}
-
-// They ask for the iterators of what they go over when they are made. Calls f once more with the first argument that is
-// none yet replaced by its iterator; false: there is none.
-bool with_iterator(Tracer& t, PyObject* f, Args args, std::size_t first, std::size_t last, Continuation& then,
-                   Result* result) {
-  for (std::size_t i = first; i < last; ++i) {
-    PyObject* iterable = t.original(args[i]);
-    const Cat cat = objects::cat_of(iterable);
-    if (closed(t, iterable) || cat == Cat::Iterator || cat == Cat::Generator || cat == Cat::Tensor ||
-        PyGen_CheckExact(iterable) ||
-        (t.type_lookup(Py_TYPE(iterable), names().__next__) != nullptr &&
-         t.type_lookup(Py_TYPE(iterable), names().__iter__) != nullptr))
-      continue;
-    auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.values.size())));
-    for (std::size_t j = 0; j < args.values.size(); ++j)
-      PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(j), Py_NewRef(args.values[j]));
-    Continuation again(K::CallWith, f, tuple.get(), args.kwnames);
-    again.number = static_cast<std::int64_t>(i);
-    *result = t.iterate(iterable, std::move(again).before(std::move(then)));
-    return true;
-  }
-  return false;
-}
-
-Result lazy(Tracer& t, PyObject* f, Args args, std::size_t first, std::size_t last, const char* polyfill,
-            Continuation then) {
-  Result again;
-  if (with_iterator(t, f, args, first, last, then, &again)) return again;
-  bool native = args.keyword_count() == 0 || f == reinterpret_cast<PyObject*>(&PyZip_Type) ||
-                f == reinterpret_cast<PyObject*>(&PyEnum_Type);
-  for (std::size_t i = first; i < args.size(); ++i) native = native && closed(t, t.original(args[i]));
-  if (native) {
-    std::vector<PyObject*> values(args.values.begin(), args.values.end());
-    std::vector<py::Owned<>> held;
-    for (std::size_t i = first; i < args.size(); ++i) {
-      Result it = t.iterate(args[i]);
-      if (!it.is_value()) return it;
-      held.push_back(std::move(it.value));
-      values[i] = held.back().get();
-    }
-    return run_native(t, f, Args{values, args.kwnames}, std::move(then));
-  }
-  return t.call_polyfill(polyfill, args, std::move(then));
-}
-
-Result zip(Tracer& t, PyObject* f, Args args, Continuation then) {
-  return lazy(t, f, args, 0, args.size(), "zip_each", std::move(then));
-}
-Result enumerate(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.values.size() > 2) return complain(t, f, args, std::move(then));
-  PyObject* start = args.size() == 2 ? args[1] : args.keyword("start");
-  if (start != nullptr && !PyLong_Check(start)) {  // looked at before the iterable
-    if (PyIndex_Check(start) != 0)
-      t.unsupported(Reason::UserDunder, {{"operation", "enumerate"}, {"callee", "__index__"}});
-    std::string text = std::string("'") + Py_TYPE(start)->tp_name + "' object cannot be interpreted as an integer";
-    return t.settle(std::move(then), t.raise(PyExc_TypeError, text));
-  }
-  if (args.size() == 2) {
-    if (closed(t, t.original(args[0])) && PyLong_Check(args[1])) {
-      Result it = t.iterate(args[0]);
-      PyObject* values[] = {it.value.get(), args[1]};
-      return run_native(t, f, Args{values, nullptr}, std::move(then));
-    }
-  }
-  return lazy(t, f, args, 0, std::min<std::size_t>(args.size(), 1), "enumerate_each", std::move(then));
-}
-Result map(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() < 2 || args.keyword_count() != 0) return complain(t, f, args, std::move(then));
-  Result again;
-  if (with_iterator(t, f, args, 1, args.size(), then, &again)) return again;
-  return t.call_polyfill(args.size() == 2 ? "map_each" : "map_several", args.values, std::move(then));
-}
-Result filter(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!only_positional(args, 2, 2)) return complain(t, f, args, std::move(then));
-  Result again;
-  if (with_iterator(t, f, args, 1, 2, then, &again)) return again;
-  return t.call_polyfill("filter_each", args.values, std::move(then));
-}
-Result reversed(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
-  PyObject* sequence = t.original(args[0]);
-  const Cat cat = objects::cat_of(sequence);
-  PyObject* own = t.type_lookup(Py_TYPE(sequence), names().__reversed__);
-  if (own != nullptr && PyFunction_Check(own)) return t.call1(own, sequence, std::move(then));
-  if (cat == Cat::Range || cat == Cat::Text) return run_native(t, f, args, std::move(then));
-  if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Deque) {
-    PyObject* values[] = {t.touch(sequence)};
-    return run_native(t, f, Args{values, nullptr}, std::move(then));
-  }
-  if (cat == Cat::Iterator && !t.is_outside(sequence)) return run_native(t, f, args, std::move(then));  // dict views
-  if (own != nullptr && own != Py_None) return t.special(sequence, "__reversed__", {}, std::move(then));
-  if (own == Py_None || PySequence_Check(sequence) == 0) {
-    return t.settle(std::move(then), t.raise(PyExc_TypeError, std::string("'") + Py_TYPE(sequence)->tp_name +
-                                                                  "' object is not reversible"));
-  }
-  return t.call_polyfill("reversed_of", args.values, std::move(then));
-}
-
 // Elements are plain numbers or texts: C code may compare and add them.
 bool plain_elements(Tracer& t, PyObject* tuple) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
@@ -585,11 +475,6 @@ const Row rows[] = {
     {"builtins.set", container},
     {"builtins.frozenset", container},
     {"builtins.dict", dict},
-    {"builtins.zip", zip},
-    {"builtins.enumerate", enumerate},
-    {"builtins.map", map},
-    {"builtins.filter", filter},
-    {"builtins.reversed", reversed},
     {"pellucid.polyfills.refuse_conversion", refuse_conversion},
     {"builtins.max", max},
     {"builtins.min", min},

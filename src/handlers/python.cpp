@@ -201,113 +201,6 @@ Result weakref_call(Tracer& t, PyObject* self, Args args, Continuation then) {
   return t.settle(std::move(then), Result::of(py::Owned<>::share(target)));
 }
 
-// ---- itertools
-
-template <std::size_t first, bool keywords_native>
-Result lazy(Tracer& t, PyObject* f, Args args, const char* polyfill, Continuation then) {
-  bool native = args.keyword_count() == 0 || keywords_native;
-  std::vector<py::Owned<>> held;
-  std::vector<PyObject*> values(args.values.begin(), args.values.end());
-  for (std::size_t i = first; i < args.size() && native; ++i) {
-    const Cat cat = objects::cat_of(args[i]);
-    native = cat == Cat::List || cat == Cat::Tuple || cat == Cat::Range || cat == Cat::Text ||
-             (cat == Cat::Iterator && !t.is_outside(args[i])) || (cat == Cat::Dict && PyDict_CheckExact(args[i]));
-  }
-  if (native) {
-    for (std::size_t i = first; i < args.size(); ++i) {
-      Result it = t.iterate(args[i]);
-      if (!it.is_value()) t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
-      held.push_back(std::move(it.value));
-      values[i] = held.back().get();
-    }
-    return run_native(t, f, Args{values, args.kwnames}, std::move(then));
-  }
-  if (polyfill == nullptr) t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
-  return t.call_polyfill(polyfill, args, std::move(then));
-}
-Result chain(Tracer& t, PyObject* f, Args args, Continuation then) {
-  return lazy<0, false>(t, f, args, "chain_each", std::move(then));
-}
-Result chain_from(Tracer& t, PyObject*, Args args, Continuation then) {
-  return t.call_polyfill("chain_from", args.values.subspan(1), std::move(then));
-}
-Result product(Tracer& t, PyObject* f, Args args, Continuation then) {
-  return lazy<0, true>(t, f, args, "product_each", std::move(then));
-}
-Result zip_longest(Tracer& t, PyObject* f, Args args, Continuation then) {
-  return lazy<0, true>(t, f, args, "zip_longest_each", std::move(then));
-}
-Result combinations(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (auto items = args.size() >= 1 ? t.native_elements(args[0]) : py::Owned<>()) {
-    std::vector<PyObject*> values(args.values.begin(), args.values.end());
-    values[0] = items.get();
-    return run_native(t, f, Args{values, args.kwnames}, std::move(then));
-  }
-  t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
-}
-// What CPython says about islice's numbers, before it looks at what it goes over.
-Result refused_bounds(Tracer& t, PyObject* f, Args args) {
-  std::vector<PyObject*> values(args.values.begin(), args.values.end());
-  auto nothing = py::take(PyTuple_New(0));
-  if (!values.empty()) values[0] = nothing.get();
-  for (PyObject* value : values) {
-    if (PyIndex_Check(value) != 0 && !PyLong_CheckExact(value) && !PyBool_Check(value))
-      t.unsupported(Reason::UserDunder, {{"operation", "islice"}, {"callee", "__index__"}});
-  }
-  return run_native(t, f, Args{values, args.kwnames}, {});
-}
-Result islice(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (Result trial = refused_bounds(t, f, args); !trial.is_value()) return t.settle(std::move(then), std::move(trial));
-  PyObject* iterable = t.original(args[0]);
-  const Cat cat = objects::cat_of(iterable);
-  PyObject* own = t.type_lookup(Py_TYPE(iterable), names().__iter__);
-  if (cat == Cat::Generator || cat == Cat::Instance || (cat == Cat::Iterator && t.is_outside(iterable)) ||
-      PyGen_CheckExact(iterable) || (own != nullptr && PyFunction_Check(own))) {
-    auto zero = py::take(PyLong_FromLong(0)), one = py::take(PyLong_FromLong(1));
-    PyObject* start = args.size() == 2 ? zero.get() : args[1];
-    PyObject* stop = args.size() == 2 ? args[1] : args[2];
-    PyObject* step = args.size() == 4 ? args[3] : one.get();
-    PyObject* values[] = {args[0], start == Py_None ? zero.get() : start, stop, step == Py_None ? one.get() : step};
-    return t.call_polyfill("islice_each", values, std::move(then));
-  }
-  if (cat == Cat::Iterator) return run_native(t, f, args, std::move(then));
-  Result it = t.iterate(iterable);
-  if (it.did == Result::Did::Raised) return t.settle(std::move(then), std::move(it));
-  if (!it.is_value()) t.unsupported(Reason::UntracedCallable, {{"callee", "islice"}});
-  std::vector<PyObject*> values(args.values.begin(), args.values.end());
-  values[0] = it.value.get();
-  return run_native(t, f, Args{values, nullptr}, std::move(then));
-}
-// Asked for its iterator when the real one is made; the polyfill does that later, which nobody sees unless it is
-// refused.
-Result over(Tracer& t, Args args, std::size_t which, const char* polyfill, Continuation then) {
-  if (args.size() > which) {
-    const Cat cat = objects::cat_of(args[which]);
-    if (cat == Cat::Number || cat == Cat::Singleton || cat == Cat::Function) {
-      if (Result it = t.iterate(args[which]); !it.is_value()) return t.settle(std::move(then), std::move(it));
-    }
-  }
-  return t.call_polyfill(polyfill, args, std::move(then));
-}
-Result starmap(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.keyword_count() != 0) return run_native(t, f, args, std::move(then));  // a TypeError
-  return over(t, args, 1, "starmap_each", std::move(then));
-}
-Result takewhile(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.keyword_count() != 0) return run_native(t, f, args, std::move(then));  // a TypeError
-  return over(t, args, 1, "takewhile_each", std::move(then));
-}
-Result dropwhile(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.keyword_count() != 0) return run_native(t, f, args, std::move(then));  // a TypeError
-  return over(t, args, 1, "dropwhile_each", std::move(then));
-}
-Result accumulate(Tracer& t, PyObject*, Args args, Continuation then) {
-  return over(t, args, 0, "accumulate_each", std::move(then));
-}
-Result count_repeat(Tracer& t, PyObject* f, Args args, Continuation then) {
-  return run_native(t, f, args, std::move(then));
-}
-
 // ---- generators' methods
 
 Result stopped_by_function(Tracer& t, PyObject*, Args, Continuation) {
@@ -512,21 +405,6 @@ const Row rows[] = {
     {"functools.reduce", reduce},
     {"instances of weakref.ReferenceType", weakref_call},
     {"instances of functools._lru_cache_wrapper", cached_call},
-    {"itertools.chain", chain},
-    {"itertools.chain.from_iterable", chain_from},
-    {"itertools.product", product},
-    {"itertools.zip_longest", zip_longest},
-    {"itertools.islice", islice},
-    {"itertools.starmap", starmap},
-    {"itertools.takewhile", takewhile},
-    {"itertools.dropwhile", dropwhile},
-    {"itertools.accumulate", accumulate},
-    {"itertools.count", count_repeat},
-    {"itertools.repeat", count_repeat},
-    {"itertools.combinations", combinations},
-    {"itertools.permutations", combinations},
-    {"itertools.combinations_with_replacement", combinations},
-    {"itertools.pairwise", combinations},
     {"pellucid._core.TracedGenerator.send", gen_send},
     {"pellucid._core.TracedGenerator.throw", gen_throw},
     {"pellucid._core.TracedGenerator.close", gen_close},

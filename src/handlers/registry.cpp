@@ -109,8 +109,8 @@ void fill_tables() {
   tables->op_packet = reinterpret_cast<PyTypeObject*>(py::import_attr("torch._ops", "OpOverloadPacket").release());
   PyObject* core = py::module_named("pellucid._core");
   py::check(PyObject_SetAttrString(core, "TracedGenerator", reinterpret_cast<PyObject*>(objects::generator_type())));
-  for (auto rows :
-       {kPureRows, kBuiltinRows, kContainerRows, kTorchRows, kPythonRows, kExceptionRows, kClassRows, kCompilingRows})
+  for (auto rows : {kPureRows, kBuiltinRows, kContainerRows, kTorchRows, kPythonRows, kExceptionRows, kClassRows,
+                    kCompilingRows, kIteratorRows})
     add_rows(rows);
   py::check(PyObject_DelAttrString(core, "TracedGenerator"));  // it had a name for its rows only
 }

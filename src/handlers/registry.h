@@ -50,6 +50,6 @@ Result run_native(Tracer&, PyObject* callable, Args args,
                   Continuation then);  // the real call, exceptions become the program's
 
 extern const std::span<const Row> kBuiltinRows, kContainerRows, kPureRows, kTorchRows, kPythonRows, kExceptionRows,
-    kClassRows, kCompilingRows;
+    kClassRows, kCompilingRows, kIteratorRows;
 
 }  // namespace pellucid::handlers

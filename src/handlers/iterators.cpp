@@ -1,0 +1,277 @@
+// The builtins and the parts of itertools that go over other iterators: the real one over elements that are known, a
+// generator polyfill otherwise.
+#include <algorithm>
+
+#include "handlers/registry.h"
+#include "py/iterators.h"
+
+namespace pellucid::handlers {
+namespace {
+
+using objects::names;
+
+// The wrong number or kind of arguments: CPython words the TypeError.
+Result complain(Tracer& t, PyObject* callable, Args args, Continuation then) {
+  return run_native(t, callable, args, std::move(then));
+}
+
+bool only_positional(Args args, std::size_t least, std::size_t most) {
+  return args.keyword_count() == 0 && args.size() >= least && args.size() <= most;
+}
+
+bool is_function(PyObject* found) { return found != nullptr && PyFunction_Check(found); }
+
+// Asking it for its iterator, or that iterator for an element, runs Python code.
+bool runs_python(Tracer& t, PyObject* iterable) {
+  const Cat cat = objects::cat_of(iterable);
+  if (cat == Cat::Generator || cat == Cat::Tensor || cat == Cat::Iterator || PyGen_CheckExact(iterable)) return false;
+  PyTypeObject* type = Py_TYPE(iterable);
+  if (is_function(t.type_lookup(type, names().__next__))) return true;
+  PyObject* own = t.type_lookup(type, names().__iter__);
+  return own != nullptr ? is_function(own) : is_function(t.type_lookup(type, names().__getitem__));
+}
+
+// Of an iterator: the real map, zip … over it knows all elements now.
+bool is_known(Tracer& t, PyObject* iterator) {
+  return objects::cat_of(iterator) == Cat::Iterator && !t.is_outside(iterator);
+}
+
+struct Lazy {
+  const char* polyfill;
+  std::size_t first, last;  // the positional arguments that it goes over
+  bool native = false;      // the real one over known iterators, whatever else it is given
+};
+
+// When they are made they ask what they go over for its iterator, in order. Where that is Python code a polyfill asks,
+// and calls the same function with the iterators.
+Result make(Tracer& t, PyObject* f, Args args, Lazy kind, Continuation then) {
+  const std::size_t last = std::min(kind.last, args.size());
+  std::vector<PyObject*> values(args.values.begin(), args.values.end());
+  const auto python = [&](std::size_t i) { return runs_python(t, t.original(values[i])); };
+  for (std::size_t i = kind.first; i < last; ++i) {
+    if (!python(i)) continue;
+    const auto first_of_them = py::take(PyLong_FromSize_t(kind.first)), end = py::take(PyLong_FromSize_t(last));
+    values.insert(values.begin(), {f, first_of_them.get(), end.get()});
+    return t.call_polyfill("over_iterators", Args{values, args.kwnames}, std::move(then));
+  }
+  std::vector<py::Owned<>> held;
+  bool known = kind.native;
+  for (std::size_t i = kind.first; i < last; ++i) {
+    Result it = t.iterate(values[i]);
+    if (it.did == Result::Did::Raised) return t.settle(std::move(then), std::move(it));
+    if (!it.is_value()) t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
+    known = known && is_known(t, it.value.get());
+    values[i] = it.value.get();
+    held.push_back(std::move(it.value));
+  }
+  if (known) return run_native(t, f, Args{values, args.kwnames}, std::move(then));
+  return t.call_polyfill(kind.polyfill, Args{values, args.kwnames}, std::move(then));
+}
+
+// What CPython says about the keywords, before it looks at what it goes over.
+Result refused_keywords(Tracer& t, PyObject* f, Args args) {
+  if (args.keyword_count() == 0) return Result::none();
+  return run_native(t, f, Args{args.values.subspan(args.size()), args.kwnames}, {});
+}
+
+Result zip(Tracer& t, PyObject* f, Args args, Continuation then) {
+  Result trial = refused_keywords(t, f, args);
+  if (!trial.is_value()) return t.settle(std::move(then), std::move(trial));
+  return make(t, f, args, {"zip_each", 0, args.size(), true}, std::move(then));
+}
+
+Result enumerate(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.values.size() > 2) return complain(t, f, args, std::move(then));
+  PyObject* start = args.size() == 2 ? args[1] : args.keyword("start");
+  if (start != nullptr && !PyLong_Check(start)) {  // looked at before the iterable
+    if (PyIndex_Check(start) != 0)
+      t.unsupported(Reason::UserDunder, {{"operation", "enumerate"}, {"callee", "__index__"}});
+    std::string text = std::string("'") + Py_TYPE(start)->tp_name + "' object cannot be interpreted as an integer";
+    return t.settle(std::move(then), t.raise(PyExc_TypeError, text));
+  }
+  return make(t, f, args, {"enumerate_each", 0, 1, true}, std::move(then));
+}
+
+Result map(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() < 2 || args.keyword_count() != 0) return complain(t, f, args, std::move(then));
+  return make(t, f, args, {args.size() == 2 ? "map_each" : "map_several", 1, args.size()}, std::move(then));
+}
+
+Result reversed(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
+  PyObject* sequence = t.original(args[0]);
+  const Cat cat = objects::cat_of(sequence);
+  PyObject* own = t.type_lookup(Py_TYPE(sequence), names().__reversed__);
+  if (own != nullptr && PyFunction_Check(own)) return t.call1(own, sequence, std::move(then));
+  if (cat == Cat::Range || cat == Cat::Text) return run_native(t, f, args, std::move(then));
+  if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Deque) {
+    PyObject* values[] = {t.touch(sequence)};
+    return run_native(t, f, Args{values, nullptr}, std::move(then));
+  }
+  if (cat == Cat::Iterator && !t.is_outside(sequence)) return run_native(t, f, args, std::move(then));  // dict views
+  if (own != nullptr && own != Py_None) return t.special(sequence, "__reversed__", {}, std::move(then));
+  if (own == Py_None || PySequence_Check(sequence) == 0) {
+    return t.settle(std::move(then), t.raise(PyExc_TypeError, std::string("'") + Py_TYPE(sequence)->tp_name +
+                                                                  "' object is not reversible"));
+  }
+  return t.call_polyfill("reversed_of", args.values, std::move(then));
+}
+
+// With exactly these arguments, of which the last is gone over.
+template <std::size_t count>
+Result of_last(Tracer& t, PyObject* f, Args args, const char* polyfill, Continuation then) {
+  if (!only_positional(args, count, count)) return complain(t, f, args, std::move(then));
+  return make(t, f, args, {polyfill, count - 1, count}, std::move(then));
+}
+Result filter(Tracer& t, PyObject* f, Args args, Continuation then) {
+  return of_last<2>(t, f, args, "filter_each", std::move(then));
+}
+Result filterfalse(Tracer& t, PyObject* f, Args args, Continuation then) {
+  return of_last<2>(t, f, args, "filterfalse_each", std::move(then));
+}
+Result starmap(Tracer& t, PyObject* f, Args args, Continuation then) {
+  return of_last<2>(t, f, args, "starmap_each", std::move(then));
+}
+Result takewhile(Tracer& t, PyObject* f, Args args, Continuation then) {
+  return of_last<2>(t, f, args, "takewhile_each", std::move(then));
+}
+Result dropwhile(Tracer& t, PyObject* f, Args args, Continuation then) {
+  return of_last<2>(t, f, args, "dropwhile_each", std::move(then));
+}
+Result pairwise(Tracer& t, PyObject* f, Args args, Continuation then) {
+  return of_last<1>(t, f, args, "pairwise_each", std::move(then));
+}
+Result cycle(Tracer& t, PyObject* f, Args args, Continuation then) {
+  return of_last<1>(t, f, args, "cycle_each", std::move(then));
+}
+Result compress(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (!only_positional(args, 2, 2)) return complain(t, f, args, std::move(then));
+  return make(t, f, args, {"compress_each", 0, 2}, std::move(then));
+}
+Result accumulate(Tracer& t, PyObject* f, Args args, Continuation then) {
+  return make(t, f, args, {"accumulate_each", 0, 1}, std::move(then));
+}
+
+// It asks each for its iterator when the one before has ended.
+Result chain(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.keyword_count() != 0) return complain(t, f, args, std::move(then));
+  std::vector<py::Owned<>> held;
+  std::vector<PyObject*> values;
+  for (PyObject* iterable : args.values) {
+    const Cat cat = objects::cat_of(iterable);
+    const bool is_view = py::dict_of_view(iterable) != nullptr;
+    const bool is_known = cat == Cat::List || cat == Cat::Tuple || cat == Cat::Range || cat == Cat::Text ||
+                          (cat == Cat::Iterator && !is_view && !t.is_outside(iterable));
+    if (!is_known) return t.call_polyfill("chain_each", args, std::move(then));
+    Result it = t.iterate(iterable);
+    if (!it.is_value()) t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
+    held.push_back(std::move(it.value));
+    values.push_back(held.back().get());
+  }
+  return run_native(t, f, Args{values, nullptr}, std::move(then));
+}
+Result chain_from(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (!only_positional(args, 2, 2)) return complain(t, f, args, std::move(then));
+  const auto bound = py::take(PyObject_GetAttr(args[0], py::interned("from_iterable").get()));
+  return make(t, bound.get(), Args{args.values.subspan(1), nullptr}, {"chain_from", 0, 1}, std::move(then));
+}
+
+// It takes all elements when it is made, of one after the other.
+Result product(Tracer& t, PyObject* f, Args args, Continuation then) {
+  Result trial = refused_keywords(t, f, args);
+  if (!trial.is_value()) return t.settle(std::move(then), std::move(trial));
+  PyObject* repeat = args.keyword("repeat");
+  if (repeat != nullptr && PyLong_Check(repeat) && PyObject_IsTrue(repeat) == 0)  // looks at none of them
+    return run_native(t, f, Args{args.values.subspan(args.size()), args.kwnames}, std::move(then));
+  const bool python = std::ranges::any_of(args.positional(), [&](PyObject* iterable) {
+    const Cat cat = objects::cat_of(iterable);
+    return (cat == Cat::Iterator && t.is_outside(iterable)) || cat == Cat::Generator || PyGen_CheckExact(iterable) ||
+           runs_python(t, t.original(iterable));
+  });
+  if (!python) return make(t, f, args, {nullptr, 0, args.size(), true}, std::move(then));
+  return t.call_polyfill("product_of", args, std::move(then));
+}
+Result zip_longest(Tracer& t, PyObject* f, Args args, Continuation then) {
+  Result trial = refused_keywords(t, f, args);
+  if (!trial.is_value()) return t.settle(std::move(then), std::move(trial));
+  return make(t, f, args, {"zip_longest_each", 0, args.size(), true}, std::move(then));
+}
+Result combinations(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (auto items = args.size() >= 1 ? t.native_elements(args[0]) : py::Owned<>()) {
+    std::vector<PyObject*> values(args.values.begin(), args.values.end());
+    values[0] = items.get();
+    return run_native(t, f, Args{values, args.kwnames}, std::move(then));
+  }
+  t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
+}
+
+// What CPython says about islice's numbers, before it looks at what it goes over.
+Result refused_bounds(Tracer& t, PyObject* f, Args args) {
+  std::vector<PyObject*> values(args.values.begin(), args.values.end());
+  auto nothing = py::take(PyTuple_New(0));
+  if (!values.empty()) values[0] = nothing.get();
+  for (PyObject* value : values) {
+    if (PyIndex_Check(value) != 0 && !PyLong_CheckExact(value) && !PyBool_Check(value))
+      t.unsupported(Reason::UserDunder, {{"operation", "islice"}, {"callee", "__index__"}});
+  }
+  return run_native(t, f, Args{values, args.kwnames}, {});
+}
+Result islice(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (Result trial = refused_bounds(t, f, args); !trial.is_value()) return t.settle(std::move(then), std::move(trial));
+  if (runs_python(t, t.original(args[0]))) return make(t, f, args, {nullptr, 0, 1}, std::move(then));
+  Result it = t.iterate(args[0]);
+  if (it.did == Result::Did::Raised) return t.settle(std::move(then), std::move(it));
+  if (!it.is_value()) t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
+  auto zero = py::take(PyLong_FromLong(0)), one = py::take(PyLong_FromLong(1));
+  PyObject* start = args.size() == 2 ? zero.get() : args[1];
+  PyObject* stop = args.size() == 2 ? args[1] : args[2];
+  PyObject* step = args.size() == 4 ? args[3] : one.get();
+  if (is_known(t, it.value.get())) {
+    std::vector<PyObject*> values(args.values.begin(), args.values.end());
+    values[0] = it.value.get();
+    return run_native(t, f, Args{values, nullptr}, std::move(then));
+  }
+  PyObject* values[] = {it.value.get(), start == Py_None ? zero.get() : start, stop, step == Py_None ? one.get() : step};
+  return t.call_polyfill("islice_each", values, std::move(then));
+}
+
+Result count_repeat(Tracer& t, PyObject* f, Args args, Continuation then) {
+  return run_native(t, f, args, std::move(then));
+}
+
+Result advances_in_python(Tracer& t, PyObject*, Args args, Continuation then) {
+  return t.settle(std::move(then), Result::boolean(runs_python(t, t.original(args[0]))));
+}
+
+constexpr Row rows[] = {
+    {"builtins.zip", zip},
+    {"builtins.enumerate", enumerate},
+    {"builtins.map", map},
+    {"builtins.filter", filter},
+    {"builtins.reversed", reversed},
+    {"itertools.chain", chain},
+    {"itertools.chain.from_iterable", chain_from},
+    {"itertools.product", product},
+    {"itertools.zip_longest", zip_longest},
+    {"itertools.islice", islice},
+    {"itertools.starmap", starmap},
+    {"itertools.takewhile", takewhile},
+    {"itertools.dropwhile", dropwhile},
+    {"itertools.filterfalse", filterfalse},
+    {"itertools.compress", compress},
+    {"itertools.cycle", cycle},
+    {"itertools.accumulate", accumulate},
+    {"itertools.count", count_repeat},
+    {"itertools.repeat", count_repeat},
+    {"itertools.combinations", combinations},
+    {"itertools.permutations", combinations},
+    {"itertools.combinations_with_replacement", combinations},
+    {"itertools.pairwise", pairwise},
+    {"pellucid.polyfills_language.advances_in_python", advances_in_python},
+};
+
+}  // namespace
+
+const std::span<const Row> kIteratorRows = rows;
+
+}  // namespace pellucid::handlers
