@@ -7,6 +7,7 @@ import functools
 import itertools
 import operator
 import traceback
+import warnings
 
 import pytest
 import torch
@@ -235,6 +236,29 @@ def what_cannot_be_iterated(x):
         error_of(itertools.starmap, pow, 1.5),
         error_of(itertools.accumulate, 1),
     )
+
+
+@program
+def keyword_given_twice(x):
+    def named(**names):
+        return names
+
+    def while_handling():
+        try:
+            raise IndexError(0)
+        except IndexError:
+            return named(k=1, **{"k": 2})
+
+    # CPython words the error only where no exception is handled: that one would be its context.
+    return x + 1, error_of(lambda: named(k=1, **{"k": 2})), error_of(while_handling)
+
+
+@program
+def nested_tensors(x):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pair = torch.nested.nested_tensor([x, x[:2]])
+        return x + 1, pair.size(0), (pair * 2).to_padded_tensor(0.0)
 
 
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)

@@ -161,7 +161,7 @@ LAZY = {
     "zip_strict": lambda f, a, b: zip(a, b, strict=True),
     "enumerate": lambda f, a, b: enumerate(a, 3),
     "starmap": lambda f, a, b: itertools.starmap(f, a),
-    "starmap_pairs": lambda f, a, b: itertools.starmap(lambda p, q: (q, p), zip(a, b)),
+    "starmap_pairs": lambda f, a, b: itertools.starmap(lambda p, q: (q, p), enumerate(a)),
     "takewhile": lambda f, a, b: itertools.takewhile(f, a),
     "dropwhile": lambda f, a, b: itertools.dropwhile(f, a),
     "filterfalse": lambda f, a, b: itertools.filterfalse(f, a),

@@ -83,7 +83,7 @@ c10::intrusive_ptr<c10::StorageImpl> meta_storage(std::int64_t nbytes) {
 }
 
 void check_strided(const c10::TensorImpl& impl) {
-  TORCH_CHECK_NOT_IMPLEMENTED(impl.layout() == c10::kStrided && impl.has_storage() &&
+  TORCH_CHECK_NOT_IMPLEMENTED(impl.layout() == c10::kStrided && impl.has_storage() && !impl.is_nested() &&
                                   !impl.key_set().has(c10::DispatchKey::Python) && !impl.is_quantized(),
                               "pellucid: no fake of a tensor with layout ", impl.layout(), " and keys ",
                               impl.key_set());

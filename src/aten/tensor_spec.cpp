@@ -79,7 +79,7 @@ std::unique_ptr<TensorSpec> TensorSpec::of(PyObject* tensor) {
   d.device = impl.device();
   d.requires_grad = impl.requires_grad();
   d.leaf = is_leaf(tensor);
-  d.strided = impl.layout() == c10::kStrided && !impl.has_symbolic_sizes_strides();
+  d.strided = impl.layout() == c10::kStrided && !impl.is_nested() && !impl.has_symbolic_sizes_strides();
   if (!d.strided)
     return spec;  // no strides to compare: the key set holds the layout, sizes are compared where they are plain
   d.ndim = static_cast<std::uint32_t>(impl.dim());

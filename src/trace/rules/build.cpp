@@ -238,10 +238,16 @@ static Next update_dict(Executor& ex, Frame& f, int arg, bool merge) {
       const int known = PyDict_Contains(target, key.get());
       py::check(known);
       if (known == 1) {
+        if (!PyUnicode_CheckExact(key.get()))
+          ex.unsupported(Reason::UserDunder, {{"operation", "naming a keyword"}, {"callee", "__str__"}});
+        if (ex.topmost_handled() != nullptr) {  // format_kwargs_error of ceval.c knows only a KeyError without context
+          ex.raise(py::take(PyObject_CallOneArg(PyExc_KeyError, key.get())));
+          return Next::Raise;
+        }
         PyObject* callee = peek(f, static_cast<std::size_t>(arg) + 2);
         auto name = py::take(_PyObject_FunctionStr(callee));
-        ex.raise(PyExc_TypeError,
-                 py::text_of(name.get()) + " got multiple values for keyword argument " + py::repr_of(key.get()));
+        ex.raise(PyExc_TypeError, py::text_of(name.get()) + " got multiple values for keyword argument '" +
+                                      py::text_of(key.get()) + "'");
         return Next::Raise;
       }
     }
