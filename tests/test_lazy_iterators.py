@@ -44,6 +44,8 @@ functools.reduce(lambda a, b: a, []) | len(map(len, [])) | map(len, [])[0] | map
 type(map(lambda v: v, [1])).__name__ | type(zip([1], [2])).__name__ | type(filter(None, [1])).__name__
 isinstance(map(lambda v: v, []), map) | isinstance(enumerate(FailsToAdvance()), enumerate) | isinstance(map(len, []), list)
 list(map(lambda a, b: a + b, [1, 2], (3, 4))) | list(enumerate({1: 2}, start=3)) | [*zip("ab", range(5))]
+list(itertools.accumulate([1, 2], function=max)) | list(itertools.accumulate([1, 2, 4], func=max)) | itertools.accumulate()
+list(itertools.accumulate([1, 2], initial=5)) | list(enumerate([1], begin=2)) | list(itertools.islice([1], "a"))
 """
 
 
@@ -189,6 +191,18 @@ SOURCES = [
     *(Told, Asked, Generates, Items, changed_later, changed_table, changed_deque, table_view),
     *(generator, generator_over, rows, no_rows, a_number),
 ]
+
+
+@pytest.mark.parametrize("make", [enumerate, itertools.accumulate], ids=lambda make: make.__name__)
+def test_iterable_given_by_name(make):
+    def f(x, log):
+        return x + 1, list(make(iterable=Asked(log, 1, 2)))
+
+    compiled = pellucid.compile(f, backend="eager")
+    for _ in range(3):
+        log = []
+        assert same(compiled(X, log), f(X, []))
+        assert log == ["asked"]
 
 
 def lazily(make, first, second, breaks):

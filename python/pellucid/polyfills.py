@@ -496,7 +496,7 @@ def starmap_each(function, iterable):
         yield value
 
 
-def accumulate_each(iterable, function=None, initial=None):
+def accumulate_each(iterable, func=None, initial=None):
     iterator = iter(iterable)
     if initial is None:
         total = next(iterator, _MISSING)
@@ -507,7 +507,7 @@ def accumulate_each(iterable, function=None, initial=None):
     yield total
     while (item := next(iterator, _MISSING)) is not _MISSING:
         try:
-            total = total + item if function is None else function(total, item)
+            total = total + item if func is None else func(total, item)
         except StopIteration:
             stopped_by_function()
             return

@@ -1,9 +1,10 @@
 // The builtins and the parts of itertools that go over other iterators: the real one over elements that are known, a
 // generator polyfill otherwise.
+#include "py/iterators.h"
+
 #include <algorithm>
 
 #include "handlers/registry.h"
-#include "py/iterators.h"
 
 namespace pellucid::handlers {
 namespace {
@@ -74,13 +75,28 @@ Result refused_keywords(Tracer& t, PyObject* f, Args args) {
   return run_native(t, f, Args{args.values.subspan(args.size()), args.kwnames}, {});
 }
 
+// The same where the first argument is what it goes over and the others are numbers or functions.
+Result refused_numbers(Tracer& t, PyObject* f, Args args) {
+  std::vector<PyObject*> values(args.values.begin(), args.values.end());
+  auto nothing = py::take(PyTuple_New(0));
+  if (args.size() != 0) values[0] = nothing.get();
+  return run_native(t, f, Args{values, args.kwnames}, {});
+}
+
 Result zip(Tracer& t, PyObject* f, Args args, Continuation then) {
   Result trial = refused_keywords(t, f, args);
   if (!trial.is_value()) return t.settle(std::move(then), std::move(trial));
   return make(t, f, args, {"zip_each", 0, args.size(), true}, std::move(then));
 }
 
+// make() looks at positional arguments.
+void refuse_iterable_by_name(Tracer& t, PyObject* f, Args args) {
+  if (args.keyword("iterable") != nullptr)
+    t.unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " with an iterable given by name"}});
+}
+
 Result enumerate(Tracer& t, PyObject* f, Args args, Continuation then) {
+  refuse_iterable_by_name(t, f, args);
   if (args.values.size() > 2) return complain(t, f, args, std::move(then));
   PyObject* start = args.size() == 2 ? args[1] : args.keyword("start");
   if (start != nullptr && !PyLong_Check(start)) {  // looked at before the iterable
@@ -149,6 +165,9 @@ Result compress(Tracer& t, PyObject* f, Args args, Continuation then) {
   return make(t, f, args, {"compress_each", 0, 2}, std::move(then));
 }
 Result accumulate(Tracer& t, PyObject* f, Args args, Continuation then) {
+  refuse_iterable_by_name(t, f, args);
+  Result trial = refused_numbers(t, f, args);
+  if (!trial.is_value()) return t.settle(std::move(then), std::move(trial));
   return make(t, f, args, {"accumulate_each", 0, 1}, std::move(then));
 }
 
@@ -205,19 +224,13 @@ Result combinations(Tracer& t, PyObject* f, Args args, Continuation then) {
   t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
 }
 
-// What CPython says about islice's numbers, before it looks at what it goes over.
-Result refused_bounds(Tracer& t, PyObject* f, Args args) {
-  std::vector<PyObject*> values(args.values.begin(), args.values.end());
-  auto nothing = py::take(PyTuple_New(0));
-  if (!values.empty()) values[0] = nothing.get();
-  for (PyObject* value : values) {
-    if (PyIndex_Check(value) != 0 && !PyLong_CheckExact(value) && !PyBool_Check(value))
+Result islice(Tracer& t, PyObject* f, Args args, Continuation then) {
+  for (PyObject* value : args.values) {
+    if (PyIndex_Check(value) != 0 && !PyLong_CheckExact(value) && !PyBool_Check(value) && value != args.values[0])
       t.unsupported(Reason::UserDunder, {{"operation", "islice"}, {"callee", "__index__"}});
   }
-  return run_native(t, f, Args{values, args.kwnames}, {});
-}
-Result islice(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (Result trial = refused_bounds(t, f, args); !trial.is_value()) return t.settle(std::move(then), std::move(trial));
+  Result trial = refused_numbers(t, f, args);
+  if (!trial.is_value()) return t.settle(std::move(then), std::move(trial));
   if (runs_python(t, t.original(args[0]))) return make(t, f, args, {nullptr, 0, 1}, std::move(then));
   Result it = t.iterate(args[0]);
   if (it.did == Result::Did::Raised) return t.settle(std::move(then), std::move(it));
@@ -231,7 +244,8 @@ Result islice(Tracer& t, PyObject* f, Args args, Continuation then) {
     values[0] = it.value.get();
     return run_native(t, f, Args{values, nullptr}, std::move(then));
   }
-  PyObject* values[] = {it.value.get(), start == Py_None ? zero.get() : start, stop, step == Py_None ? one.get() : step};
+  PyObject* values[] = {it.value.get(), start == Py_None ? zero.get() : start, stop,
+                        step == Py_None ? one.get() : step};
   return t.call_polyfill("islice_each", values, std::move(then));
 }
 
