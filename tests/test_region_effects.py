@@ -3,6 +3,8 @@
 import collections
 import copy
 import dataclasses
+import functools
+import math
 import types
 
 import pytest
@@ -279,3 +281,96 @@ def test_C11_identity_of_what_existed():
     x = torch.ones(1)
     first, _, third = compiled(x)
     assert first is x and third is config
+
+
+CALLS = []
+LEVEL = 0
+
+
+@functools.lru_cache
+def cached_and_told(n):
+    CALLS.append((n, LEVEL))
+    return LEVEL + n
+
+
+@functools.lru_cache
+def only_computed(n):
+    return math.sqrt(n) + len("abc")
+
+
+@functools.lru_cache
+def computed_from_a_global(n):
+    return n + LEVEL
+
+
+def test_a_cached_function_sees_and_keeps_the_order_of_effects():
+    def f(x):
+        global LEVEL
+        LEVEL += 5
+        CALLS.append("before")
+        value = cached_and_told(3), computed_from_a_global(1)
+        CALLS.append("after")
+        return x + 1, value
+
+    seen = []
+    for g in (f, pellucid.compile(f, backend="eager")):
+        globals()["LEVEL"] = 0
+        CALLS.clear()
+        cached_and_told.cache_clear()
+        computed_from_a_global.cache_clear()
+        seen.append([(g(torch.ones(2))[1], list(CALLS), LEVEL) for _ in range(3)])
+    assert seen[0] == seen[1]
+    assert seen[0][0] == ((8, 6), ["before", (3, 5), "after"], 5)
+
+
+def test_a_cached_function_that_only_computes_is_part_of_the_graph():
+    only_computed.cache_clear()
+    compiled = pellucid.compile(lambda x: x * only_computed(4), backend="eager", fullgraph=True)
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 5.0))
+    assert only_computed.cache_info().currsize == 1
+
+
+@functools.lru_cache
+def drawn(n):
+    return torch.rand(n).tolist()
+
+
+def test_a_cached_function_draws_its_random_numbers_in_order():
+    def f(x):
+        a = torch.rand(2)
+        return a, drawn(2), torch.rand(2), x + 1
+
+    seen = []
+    for g in (f, pellucid.compile(f, backend="eager")):
+        drawn.cache_clear()
+        torch.manual_seed(0)
+        seen.append([repr(g(torch.ones(2))) for _ in range(2)])
+    assert seen[0] == seen[1]
+
+
+def suspended(log):
+    try:
+        yield 1
+        yield 2
+    finally:
+        log.append("ends")
+
+
+@pytest.mark.parametrize("seen", [False, True], ids=["frame_unseen", "frame_seen"])
+def test_a_generator_that_the_region_drops_ends_in_order(seen):
+    def f(x, holder, log):
+        log.append("before")
+        holder.generator = None
+        log.append("after")
+        return x + 1
+
+    for started in (True, False):
+        compiled = pellucid.compile(f, backend="eager")
+        holder, log = Plain(generator=suspended([])), []
+        holder.generator = suspended(log)
+        if started:
+            next(holder.generator)
+        if seen:
+            assert holder.generator.gi_frame.f_locals
+        compiled(torch.ones(2), holder, log)
+        assert log == (["before", "ends", "after"] if started else ["before", "after"])

@@ -98,11 +98,15 @@ bool has_ended(PyObject* generator) noexcept {
   return reinterpret_cast<PyGenObject*>(generator)->gi_frame_state >= FRAME_COMPLETED;
 }
 
+bool is_running(PyObject* generator) noexcept {
+  return reinterpret_cast<PyGenObject*>(generator)->gi_frame_state == FRAME_EXECUTING;
+}
+
 bool is_readable_generator(PyObject* object) noexcept {
   if (PyGen_CheckExact(object) == 0) return false;
   if (has_ended(object)) return true;
   const auto* generator = reinterpret_cast<PyGenObject*>(object);
-  if (generator->gi_frame_state == FRAME_EXECUTING) return false;
+  if (is_running(object)) return false;
   PyObject* handled = generator->gi_exc_state.exc_value;
   return (handled == nullptr || handled == Py_None) && frame_of(object)->frame_obj == nullptr &&
          frame_of(object)->f_locals == nullptr;

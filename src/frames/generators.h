@@ -13,6 +13,7 @@ namespace pellucid::frames {
 // ---- read
 // Suspended or not started, in no handler, and nobody holds its frame: then its state is what stands below.
 bool is_readable_generator(PyObject* object) noexcept;
+bool is_running(PyObject* generator) noexcept;  // its frame is being executed: there is nothing to read
 bool has_ended(PyObject* generator) noexcept;
 
 struct GeneratorState {

@@ -123,9 +123,8 @@ Result reduce(Tracer& t, PyObject*, Args args, Continuation then) {
   return t.call_polyfill("reduce_by", args.values, std::move(then));
 }
 
-// The entry that holds a cached value: cache_clear() and eviction are noticed, as eager would compute the value anew
-// then.
-void guard_cache_entry(Tracer& t, PyObject* wrapper, Args args) {
+// The dict inside of an lru_cache wrapper, and the key under which it keeps what these arguments give.
+std::pair<PyObject*, py::Owned<>> cache_and_key(Tracer& t, PyObject* wrapper, Args args) {
   static PyObject* get_referents = py::import_attr("gc", "get_referents").release();
   // What the wrapper refers to, in CPython's order: links, cache, function, the mark before keywords, the type of links
   // …
@@ -152,22 +151,43 @@ void guard_cache_entry(Tracer& t, PyObject* wrapper, Args args) {
   }
   if (args.values.size() == 1 && args.size() == 1 && (PyUnicode_CheckExact(args[0]) || PyLong_CheckExact(args[0])))
     key = py::Owned<>::share(args[0]);
-  PyObject* entry = PyDict_GetItemWithError(cache, key.get());
+  return {cache, std::move(key)};
+}
+
+// The entry that holds a cached value: cache_clear() and eviction are noticed, as eager would compute the value anew
+// then.
+void guard_cache_entry(Tracer& t, PyObject* cache, PyObject* key) {
+  PyObject* entry = PyDict_GetItemWithError(cache, key);
   if (entry == nullptr) {
     if (PyErr_Occurred()) py::throw_pending();
     t.unsupported(Reason::UntracedCallable, {{"callee", "an lru_cache that is typed or keeps nothing"}});
   }
   auto& sources = t.capture().sources;
-  t.guard(objects::Kind::ID_MATCH, sources.dict_item(sources.constant(cache), key.get()), py::Owned<>::share(entry));
+  t.guard(objects::Kind::ID_MATCH, sources.dict_item(sources.constant(cache), key), py::Owned<>::share(entry));
+}
+
+// Called now, while the region is captured, a function must do nothing but compute: its effects would come before those
+// of the region, and it would not see what the region has changed.
+bool only_computes(Tracer& t, PyObject* function) {
+  static PyObject* reads = py::import_attr("pellucid._cached", "reads").release();
+  auto found = py::take(PyObject_CallOneArg(reads, function));
+  if (found.get() == Py_None) return false;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(found.get()); ++i) {
+    PyObject* space = PyTuple_GET_ITEM(PyList_GET_ITEM(found.get(), i), 0);
+    PyObject* name = PyTuple_GET_ITEM(PyList_GET_ITEM(found.get(), i), 1);
+    if (t.is_shadowed(space) && PyDict_GetItem(t.readable(space), name) != PyDict_GetItem(space, name)) return false;
+  }
+  return true;
 }
 
 // The cache decides what a call means: with arguments that C code can hash the real wrapper is asked, so a value that
 // eager would take from the cache is taken from it here, and one that eager would compute once is computed once.
 Result cached_call(Tracer& t, PyObject* self, Args args, Continuation then) {
-  bool native = true;
+  bool native = true, has_instance = false;
   for (PyObject* value : args.values) {
     const Contents inside = t.deep_touch(value);
     const Cat cat = objects::cat_of(value);
+    has_instance = has_instance || inside.user;
     native = native && !inside.tensor && !inside.shadowed && t.hashable_natively(value) &&
              (!inside.user || (cat == Cat::Instance && t.is_outside(value)));
     if (native && cat == Cat::Instance && t.source_of(value)->step != source::Step::Const) {
@@ -180,9 +200,14 @@ Result cached_call(Tracer& t, PyObject* self, Args args, Continuation then) {
   if (native && t.is_outside(self)) {
     if (const objects::Source* source = t.source_of(self); source->step != source::Step::Const)
       t.guard(objects::Kind::ID_MATCH, source, py::Owned<>::share(self));
+    auto [cache, key] = cache_and_key(t, self, args);
+    const int kept = PyDict_Contains(cache, key.get());
+    if (kept < 0) py::throw_pending();
+    if (kept == 0 && (has_instance || !only_computes(t, wrapped.get())))
+      t.unsupported(Reason::UntracedCallable, {{"callee", "a cached function that does not have the value yet"}});
     auto value = py::Owned<>::steal(PyObject_Vectorcall(self, args.values.data(), args.size(), args.kwnames));
     if (!value) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
-    guard_cache_entry(t, self, args);
+    guard_cache_entry(t, cache, key.get());
     t.saw_constant(value.get());
     return t.settle(std::move(then), Result::of(std::move(value)));
   }
