@@ -5,13 +5,15 @@ their frames do not show in user stacks. They use only names that cannot be shad
 """
 
 from copyreg import __newobj__ as _NEW_OBJECT
+from itertools import product as _product
+from warnings import warn as _warn
 
 from torch import is_tensor as _is_tensor
 from torch import no_grad as _no_grad
 from torch.autograd.function import _SingleLevelFunction
 
 from pellucid.polyfills_language import *  # noqa: F403
-from pellucid.polyfills_language import advances_in_python, length_hint, stopped_by_function
+from pellucid.polyfills_language import as_given, length_hint, reversed_from, stopped_by_function
 
 _MISSING = object()
 _SETUP_CONTEXT = _SingleLevelFunction.setup_context
@@ -194,9 +196,17 @@ def complex_of(value):
 def converted(result, kind, method):
     if not isinstance(result, kind):
         raise TypeError(f"{method} returned non-{kind.__name__} (type {type(result).__name__})")
-    if type(result) is not kind:
-        refuse_conversion()  # CPython warns
-    return result
+    if type(result) is kind:
+        return result
+    refuse_conversion()  # what follows is for the interpreter
+    name = kind.__name__
+    _warn(
+        f"{method} returned non-{name} (type {type(result).__name__}).  The ability to return an instance of a strict subclass of "
+        f"{name} is deprecated, and may not be supported in a future version of Python.",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return getattr(kind, f"__{name}__")(result)
 
 
 def format_of(value, spec):
@@ -314,9 +324,7 @@ def get_attributes(wanted, value):
 def over_iterators(make, first, end, *arguments, **named):
     """make(*arguments, **named), where those from first to end have become their iterators."""
     iterators = [iter(iterable) for iterable in arguments[first:end]]
-    # What the loops below go over may be asked for its iterator once more, which the program must not hear.
-    iterators = [each_of(iterator) if advances_in_python(iterator) else iterator for iterator in iterators]
-    return make(*arguments[:first], *iterators, *arguments[end:], **named)
+    return make(*arguments[:first], *[as_given(iterator) for iterator in iterators], *arguments[end:], **named)
 
 
 def each_of(iterator):
@@ -424,7 +432,7 @@ def enumerate_each(iterable, start=0):
 
 
 def reversed_of(sequence):
-    return reversed_each(sequence, len(sequence))
+    return reversed_from(sequence, len(sequence))
 
 
 def reversed_each(sequence, length):
@@ -563,15 +571,7 @@ def product_of(*iterables, repeat=1):
     if repeat == 0:
         iterables = ()
     pools = [tuple_from(iterable) for iterable in iterables]
-    return product_each(pools * repeat)
-
-
-def product_each(pools):
-    results = [[]]
-    for pool in pools:
-        results = [prefix + [item] for prefix in results for item in pool]
-    for result in results:
-        yield tuple_from(result)
+    return _product(*pools, repeat=repeat)
 
 
 def dict_update(target, *others, **named):

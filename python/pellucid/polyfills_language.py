@@ -4,7 +4,7 @@ As in `polyfills`. Some of these functions are rules in C++ (handlers/classes.cp
 when it goes on in one of these frames behind a graph break.
 """
 
-from types import _calculate_meta
+from types import FunctionType, _calculate_meta
 
 # ---- class statements (builtin___build_class__ of bltinmodule.c, type_new of typeobject.c)
 
@@ -514,6 +514,33 @@ def unpack_with_rest(iterable, before, after):
     return (*items,)
 
 
-def advances_in_python(iterator):
-    """A rule in C++; False in the interpreter, where the real map, zip … asks it itself."""
-    return False
+class _Given:
+    def __init__(self, iterator):
+        self.iterator = iterator
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self.iterator)
+
+
+def as_given(iterator):
+    """What goes over the result does not ask the program for the iterator's iterator. A rule in C++, which gives each_of(iterator)."""
+    return _Given(iterator) if isinstance(getattr(type(iterator), "__iter__", None), FunctionType) else iterator
+
+
+class _Sized:
+    def __init__(self, sequence, length):
+        self.sequence, self.length = sequence, length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        return self.sequence[index]
+
+
+def reversed_from(sequence, length):
+    """A rule in C++; in the interpreter a real one, which does not ask for the length once more."""
+    return reversed(_Sized(sequence, length))

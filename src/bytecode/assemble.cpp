@@ -175,7 +175,8 @@ void Assembler::protect(Label from, Label to, Label handler, bool lasti, int dep
 }
 
 int Assembler::const_index(PyObject* value) {
-  const auto key = py::take(_PyCode_ConstantKey(value));  // tells 1 from 1.0 and True
+  // Tells 1 from 1.0 and True; code of the same text may be two objects.
+  const auto key = py::take(PyCode_Check(value) ? PyLong_FromVoidPtr(value) : _PyCode_ConstantKey(value));
   return intern(consts_.get(), const_of_.get(), key.get(), value);
 }
 

@@ -114,8 +114,11 @@ Result dict_pop(Tracer& t, PyObject* f, Args args, Continuation then) {
 // keys(), values(), items(): a live view on what capture reads and writes.
 Result dict_view(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() != 1) return run_native(t, f, args, std::move(then));
-  PyObject* values[] = {t.view_of(t.original(args[0]))};
-  return run_native(t, f, Args{values, nullptr}, std::move(then));
+  PyObject* dict = t.original(args[0]);
+  PyObject* values[] = {t.view_of(dict)};
+  Result view = run_native(t, f, Args{values, nullptr}, {});
+  if (view.is_value()) t.walks(dict, view.value.get());
+  return t.settle(std::move(then), std::move(view));
 }
 
 Result dict_update(Tracer& t, PyObject* f, Args args, Continuation then) {

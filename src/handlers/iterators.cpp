@@ -121,10 +121,17 @@ Result reversed(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (own != nullptr && PyFunction_Check(own)) return t.call1(own, sequence, std::move(then));
   if (cat == Cat::Range || cat == Cat::Text) return run_native(t, f, args, std::move(then));
   if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Deque) {
-    PyObject* values[] = {t.touch(sequence)};
-    return run_native(t, f, Args{values, nullptr}, std::move(then));
+    PyObject* values[] = {t.view_of(sequence)};  // what the region changes of it later is seen
+    Result backwards = run_native(t, f, Args{values, nullptr}, {});
+    if (backwards.is_value()) t.walks(sequence, backwards.value.get());
+    return t.settle(std::move(then), std::move(backwards));
   }
-  if (cat == Cat::Iterator && !t.is_outside(sequence)) return run_native(t, f, args, std::move(then));  // dict views
+  if (cat == Cat::Iterator && !t.is_outside(sequence)) {  // dict views
+    Result backwards = run_native(t, f, args, {});
+    PyObject* dict = objects::dict_walked_by(sequence);
+    if (dict != nullptr && backwards.is_value()) t.walks(dict, backwards.value.get());
+    return t.settle(std::move(then), std::move(backwards));
+  }
   if (own != nullptr && own != Py_None) return t.special(sequence, "__reversed__", {}, std::move(then));
   if (own == Py_None || PySequence_Check(sequence) == 0) {
     return t.settle(std::move(then), t.raise(PyExc_TypeError, std::string("'") + Py_TYPE(sequence)->tp_name +
@@ -253,8 +260,13 @@ Result count_repeat(Tracer& t, PyObject* f, Args args, Continuation then) {
   return run_native(t, f, args, std::move(then));
 }
 
-Result advances_in_python(Tracer& t, PyObject*, Args args, Continuation then) {
-  return t.settle(std::move(then), Result::boolean(runs_python(t, t.original(args[0]))));
+Result reversed_from(Tracer& t, PyObject*, Args args, Continuation then) {
+  return t.call_polyfill("reversed_each", args, std::move(then));
+}
+
+Result as_given(Tracer& t, PyObject*, Args args, Continuation then) {
+  if (runs_python(t, t.original(args[0]))) return t.call_polyfill("each_of", args, std::move(then));
+  return t.settle(std::move(then), Result::of(py::Owned<>::share(args[0])));
 }
 
 constexpr Row rows[] = {
@@ -281,7 +293,8 @@ constexpr Row rows[] = {
     {"itertools.permutations", combinations},
     {"itertools.combinations_with_replacement", combinations},
     {"itertools.pairwise", pairwise},
-    {"pellucid.polyfills_language.advances_in_python", advances_in_python},
+    {"pellucid.polyfills_language.as_given", as_given},
+    {"pellucid.polyfills_language.reversed_from", reversed_from},
 };
 
 }  // namespace

@@ -366,7 +366,8 @@ Result Tracer::getattr(PyObject* object, PyObject* name, Continuation then) {
     case Cat::Module:
       return settle(std::move(then), module_getattr(object, name));
     case Cat::Other:
-      if (PyGen_CheckExact(object) && py::type_lookup(generator_type(), name) != nullptr && name != names().__class__) {
+      // Not what ours have of `object`: __repr__.
+      if (PyGen_CheckExact(object) && PyDict_GetItem(generator_type()->tp_dict, name) != nullptr) {
         if (PyObject* twin = twin_of_generator(object)) return generic_getattr(twin, name, std::move(then));
       }
       break;

@@ -95,6 +95,13 @@ bool Tracer::hashable_natively(PyObject* key) {
     case Cat::Dict:
     case Cat::Set:
       return Py_TYPE(key)->tp_hash == PyObject_HashNotImplemented;  // the TypeError is C code's
+    case Cat::FrozenSet: {
+      const auto elements = elements_now(touch(key));
+      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(elements.get()); ++i) {
+        if (!hashable_natively(PyList_GET_ITEM(elements.get(), i))) return false;
+      }
+      return !hashes_in_python(*this, Py_TYPE(key));
+    }
     case Cat::Generator:
       return false;
     default:
@@ -244,6 +251,7 @@ bool merges_as_dict(Tracer& tracer, PyObject* object) {
 Tracer::Shadow& Tracer::shadow_of(PyObject* container, bool touch_all) {
   auto it = shadows_.find(container);
   if (it != shadows_.end()) return it->second;
+  refuse_in_use(container);
   if (touch_all) touch(container);
   Shadow shadow;
   shadow.object = copy_of(container);
@@ -257,8 +265,10 @@ PyObject* Tracer::view_of(PyObject* container) {
   if (!is_outside(container)) return container;
   touch(container);
   const Cat cat = cat_of(container);
-  if (cat == Cat::List || cat == Cat::Deque ||
-      (cat == Cat::Dict && (PyDict_CheckExact(container) || PyODict_CheckExact(container)))) {
+  PyTypeObject* type = Py_TYPE(container);
+  // Of a subclass of dict the copy is a dict: in the same order unless the class keeps one of its own.
+  const bool walks_as_dict = PyODict_CheckExact(container) || type->tp_iter == PyDict_Type.tp_iter;
+  if (cat == Cat::List || cat == Cat::Deque || (cat == Cat::Dict && walks_as_dict)) {
     return shadow_of(container, true).object.get();
   }
   return readable(container);
@@ -274,7 +284,6 @@ PyObject* Tracer::writable(PyObject* container) {
                   {{"target", std::string("a ") + Py_TYPE(container)->tp_name + " from outside"}});
     }
   }
-  if (cat_of(container) == Cat::Set && !is_shadowed(container)) refuse_set_in_use(container);
   Shadow& shadow = shadow_of(container, true);
   if (cat_of(container) == Cat::Dict) touch(container);
   if (!shadow.changed && cat_of(container) == Cat::List) {
@@ -487,6 +496,11 @@ Contents Tracer::deep_touch_inner(PyObject* value, int depth, std::unordered_set
       PyObject* view = touch(value);
       const auto list = elements_now(view);
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) merge(PyList_GET_ITEM(list.get(), i));
+      return all;
+    }
+    case Cat::Slice: {
+      auto* slice = reinterpret_cast<PySliceObject*>(value);
+      for (PyObject* part : {slice->start, slice->stop, slice->step}) merge(part);
       return all;
     }
     default:

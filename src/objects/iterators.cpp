@@ -218,18 +218,26 @@ py::Owned<> Tracer::item_ahead(PyObject* iterator, std::int64_t ahead, const Sha
   return py::take(PyTuple_Pack(2, first.get(), value.get()));
 }
 
-void Tracer::iterates_set(PyObject* set, PyObject* iterator) {
-  if (is_outside(set)) set_iterators_.emplace_back(set, py::Owned<>::share(iterator));
+PyObject* dict_walked_by(PyObject* view) {
+  const bool is_view = PyDictViewSet_Check(view) || PyDictValues_Check(view);  // OrderedDict's are subclasses
+  return is_view ? reinterpret_cast<PyObject*>(reinterpret_cast<_PyDictViewObject*>(view)->dv_dict) : nullptr;
 }
 
-// A copy of a set may have another order, so an iterator that the region made walks the set itself: it would not notice
-// that the region changes the copy.
-void Tracer::refuse_set_in_use(PyObject* set) {
+void Tracer::walks(PyObject* container, PyObject* walker) {
+  if (is_outside(container) && readable(container) == container)
+    walkers_.emplace_back(container, py::Owned<>::share(walker));
+}
+
+// A copy of a set or of a subclass of OrderedDict may have another order, so what the region made to walk it walks the
+// original: it would not notice that the region changes the copy.
+void Tracer::refuse_in_use(PyObject* container) {
   py::Owned<> fresh;
-  for (const auto& [walked, iterator] : set_iterators_) {
-    if (walked != set || Py_REFCNT(iterator.get()) == 1 || py::iterator_part(iterator.get(), 0, fresh) == nullptr)
-      continue;
-    unsupported(Reason::UnsupportedMutation, {{"target", "a set that is being iterated"}});
+  for (const auto& [walked, walker] : walkers_) {
+    if (walked != container || Py_REFCNT(walker.get()) == 1) continue;
+    const bool can_end = py::iterator_kind(walker.get()) != py::IteratorKind::Unknown;
+    if (can_end && py::iterator_part(walker.get(), 0, fresh) == nullptr) continue;  // it has
+    unsupported(Reason::UnsupportedMutation,
+                {{"target", std::string("a ") + Py_TYPE(container)->tp_name + " that is being iterated"}});
   }
 }
 

@@ -58,6 +58,14 @@ static bool only_atoms(PyObject* tuple) {
   return true;
 }
 
+// Objects of these kinds are what they hold, which never changes: a guard compares them.
+static bool is_value(PyObject* object, Cat cat) {
+  if (cat != Cat::Slice) return is_atom(cat) || cat == Cat::Range;
+  auto* slice = reinterpret_cast<PySliceObject*>(object);
+  auto parts = py::take(PyTuple_Pack(3, slice->start, slice->stop, slice->step));
+  return only_atoms(parts.get());
+}
+
 void Tracer::made(PyObject* object) {
   made_functions.insert(object);
   if (PyType_Check(object)) capture_->made_classes.insert(object);
@@ -66,8 +74,7 @@ void Tracer::made(PyObject* object) {
 
 void Tracer::saw_constant(PyObject* value) {
   if (is_made(value)) return;
-  const Cat cat = cat_of(value);
-  if (is_atom(cat) || cat == Cat::Range || cat == Cat::Slice) return;
+  if (is_value(value, cat_of(value))) return;
   saw(value, capture_->sources.constant(value));
 }
 
@@ -89,7 +96,7 @@ std::string Tracer::module_path(const Source* source) const {
 void Tracer::saw(PyObject* value, const Source* source) {
   const Cat cat = cat_of(value);
   const bool constant = source->step == source::Step::Const;
-  if (is_atom(cat) || cat == Cat::Range || cat == Cat::Slice) {
+  if (is_value(value, cat)) {
     if (constant) return;
     const bool identity = cat == Cat::Singleton || cat == Cat::EnumMember;
     guard(identity ? Kind::ID_MATCH : Kind::EQUALS_MATCH, source, py::Owned<>::share(value));
@@ -154,6 +161,16 @@ void Tracer::saw(PyObject* value, const Source* source) {
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
         saw(PyTuple_GET_ITEM(value, i),
             constant ? capture_->sources.constant(PyTuple_GET_ITEM(value, i)) : capture_->sources.item(source, i));
+      }
+      return;
+    }
+    case Cat::Slice: {
+      if (!constant) guard(Kind::TYPE_MATCH, source, py::Owned<>::share(reinterpret_cast<PyObject*>(&PySlice_Type)));
+      auto* slice = reinterpret_cast<PySliceObject*>(value);
+      auto& table = capture_->sources;
+      for (const auto& [name, part] :
+           {std::pair{"start", slice->start}, std::pair{"stop", slice->stop}, std::pair{"step", slice->step}}) {
+        saw(part, constant ? table.constant(part) : table.member(source, py::interned(name).get()));
       }
       return;
     }

@@ -157,8 +157,8 @@ class Tracer {
   const std::vector<py::Owned<>>& parts_of_outside(PyObject* iterator);
   // A dict_keys, dict_values or dict_items from outside, over what the region reads and writes; null: not one of these.
   py::Owned<> view_of_outside(PyObject* view);
-  void iterates_set(PyObject* set, PyObject* iterator);  // `iterator` walks the set itself, not a copy
-  bool is_known_iterator(PyObject* iterator) const;      // whether what it does is known, all the way down
+  void walks(PyObject* container, PyObject* walker);  // an iterator or view that the region made, of the container
+  bool is_known_iterator(PyObject* iterator) const;   // whether what it does is known, all the way down
   // A GraphBreak leaves the frame at the start of its instruction: iterators go back to where they were then.
   void undo_unfinished();
 
@@ -247,7 +247,7 @@ class Tracer {
   py::Owned<> item_ahead(PyObject* iterator, std::int64_t ahead, const Shadow* changed);
   py::Owned<> part_of_outside(PyObject* iterator, std::int64_t index);
   void has_moved(PyObject* iterator, bool ended);
-  void refuse_set_in_use(PyObject* set);
+  void refuse_in_use(PyObject* container);
   void guard_same_keys(PyObject* iterator, PyObject* dict, const Shadow& shadow);
   Shadow& shadow_of(PyObject* container, bool touch_all);
   bool written(const Shadow& shadow, PyObject* key) const;
@@ -298,7 +298,7 @@ class Tracer {
   std::unordered_map<PyObject*, IteratorState> iterators_;  // from outside, those that the region advanced
   std::vector<PyObject*> order_of_iterators_;
   std::unordered_map<PyObject*, std::vector<py::Owned<>>> iterator_parts_;
-  std::vector<std::pair<PyObject*, py::Owned<>>> set_iterators_;
+  std::vector<std::pair<PyObject*, py::Owned<>>> walkers_;
   std::int64_t took_all_at_ = -1;      // the instruction that took all elements of one at once
   std::vector<Effect> closed_frames_;  // of frame objects from outside
   std::vector<Effect> deferred_;
@@ -327,6 +327,7 @@ void initialise_objects();
 // Whether dict(x), d.update(x) and {**x} take what lies in the storage of `x` (dict_merge in dictobject.c): a subclass
 // that iterates in its own way is asked for its keys() and items.
 bool merges_as_dict(Tracer& tracer, PyObject* object);
+PyObject* dict_walked_by(PyObject* view);  // a dict_keys, odict_items …: its dict; null: something else
 // Whether list(x) and the like run Python code to learn how many elements there may be.
 bool has_python_length(Tracer& tracer, PyObject* object);
 

@@ -183,8 +183,8 @@ bool is_value_method(PyObject* callable) {
   if (!is_c_method(callable)) return false;
   PyTypeObject* type = PyDescr_TYPE(callable);
   return type == &PyLong_Type || type == &PyFloat_Type || type == &PyComplex_Type || type == &PyUnicode_Type ||
-         type == &PyBytes_Type || type == &PyBool_Type || type == &PyRange_Type || type == &PySlice_Type ||
-         type == Py_TYPE(Py_None) || type == Py_TYPE(Py_NotImplemented);
+         type == &PyBytes_Type || type == &PyBool_Type || type == &PyRange_Type || type == Py_TYPE(Py_None) ||
+         type == Py_TYPE(Py_NotImplemented);
 }
 
 }  // namespace

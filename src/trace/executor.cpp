@@ -133,10 +133,12 @@ int begin_of_call(const objects::CodeInfo& info, int at) {
   return begin;
 }
 
-// The slots of `frame` that the program itself does not see: those of ours, the argument of a comprehension, and where
-// a loop keeps its iterator.
+// The slots of `frame` that the program itself does not see: those of ours (but for what they return), the argument of
+// a comprehension, and where a loop keeps its iterator.
 template <class Visit>
 void each_unseen(const Frame& frame, Visit&& visit) {
+  const bool returns =
+      instruction_at(frame.info->units, frame.at).opcode == static_cast<int>(bytecode::Opcode::RETURN_VALUE);
   for (std::size_t slot = 0; slot < frame.fast.size(); ++slot) {
     PyObject* name = PyTuple_GET_ITEM(frame.code->co_localsplusnames, static_cast<Py_ssize_t>(slot));
     if (frame.info->hidden || PyUnicode_READ_CHAR(name, 0) == '.') visit(frame.fast[slot]);
@@ -146,7 +148,8 @@ void each_unseen(const Frame& frame, Visit&& visit) {
     const auto* generator =
         value && objects::is_generator(value.get()) ? reinterpret_cast<TracedGenerator*>(value.get()) : nullptr;
     const bool loops = generator != nullptr && generator->loop == &frame && generator->loop_slot == slot;
-    if (frame.info->hidden || loops) visit(value);
+    const bool is_result = returns && slot + 1 == frame.stack.size();
+    if ((frame.info->hidden && !is_result) || loops) visit(value);
   }
 }
 

@@ -346,7 +346,13 @@ Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation t
     }
     return settle(std::move(then), Result::boolean(equal == (op == Py_EQ)));
   }
-  if (a == Cat::Slice && b == Cat::Slice) return native(left, right);
+  if (a == Cat::Slice && b == Cat::Slice) {  // as the tuples of their parts
+    const auto parts = [](PyObject* object) {
+      auto* slice = reinterpret_cast<PySliceObject*>(object);
+      return py::take(PyTuple_Pack(3, slice->start, slice->stop, slice->step));
+    };
+    return compare(parts(left).get(), parts(right).get(), op, std::move(then));
+  }
   const auto is_view = [](PyObject* o) { return PyDictViewSet_Check(o); };
   if ((is_view(left) || is_view(right)) && (is_view(left) || is_container(a)) && (is_view(right) || is_container(b)) &&
       !is_outside(left) && !is_outside(right)) {

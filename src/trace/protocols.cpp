@@ -132,14 +132,17 @@ Result Executor::iterate(PyObject* iterable, Continuation then) {
   switch (cat) {
     case Cat::Generator:
       return settle(std::move(then), Result::of(py::Owned<>::share(iterable)));
-    case Cat::Iterator:
+    case Cat::Iterator: {
       if (is_outside(iterable)) {
         if (Py_TYPE(iterable)->tp_iter == PyObject_SelfIter)
           return settle(std::move(then), Result::of(py::Owned<>::share(iterable)));
         if (auto view = view_of_outside(iterable)) return iterate(view.get(), std::move(then));
         refuse_outside(*this, iterable);
       }
-      return settle(std::move(then), Result::of(py::take(PyObject_GetIter(iterable))));
+      auto iterator = py::take(PyObject_GetIter(iterable));
+      if (PyObject* dict = objects::dict_walked_by(iterable)) walks(dict, iterator.get());
+      return settle(std::move(then), Result::of(std::move(iterator)));
+    }
     case Cat::Text:
     case Cat::Range:
     case Cat::FrozenSet:
@@ -155,7 +158,7 @@ Result Executor::iterate(PyObject* iterable, Continuation then) {
           unsupported(Reason::UnsupportedProtocol, {{"protocol", "iteration order"}, {"type", "set of objects"}});
       }
       auto iterator = py::take(PyObject_GetIter(view_of(iterable)));
-      if (cat == Cat::Set && readable(iterable) == iterable) iterates_set(iterable, iterator.get());
+      if (cat == Cat::Set || cat == Cat::Dict) walks(iterable, iterator.get());
       return settle(std::move(then), Result::of(std::move(iterator)));
     }
     case Cat::Tensor: {

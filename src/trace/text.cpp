@@ -61,7 +61,13 @@ Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
   if (cat == Cat::Type) {
     for (PyObject* part : {names().__qualname__, names().__module__}) native_attribute(value, part);
   }
-  if (objects::is_atom(cat) || cat == Cat::Range || cat == Cat::Type || cat == Cat::Slice) return native(value);
+  if (objects::is_atom(cat) || cat == Cat::Range || cat == Cat::Type) return native(value);
+  if (cat == Cat::Slice) {
+    const Contents inside = deep_touch(value);
+    if (inside.tensor || inside.user || inside.shadowed)
+      unsupported(Reason::UnsupportedProtocol, {{"protocol", "printing"}, {"type", "slice"}});
+    return native(value);
+  }
   if (cat == Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", "printing a tensor"}});
   if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Set || cat == Cat::FrozenSet ||
       cat == Cat::Deque) {
