@@ -707,6 +707,36 @@ def thrown_exceptions_keep_their_context(x):
     return x, chain
 
 
+class StoresPairs(dict):
+    def __setitem__(self, key, value):
+        super().__setitem__(key, (value, "stored"))
+
+
+class OrderedStoresPairs(collections.OrderedDict):
+    def __setitem__(self, key, value):
+        super().__setitem__(key, (value, "stored"))
+
+
+OUTSIDE = [Counted({"a": 1}), ReadsAside(a=1, b=2), collections.Counter("aab"), StoresPairs(a=1)]
+
+
+@program
+def subclasses_of_dict_made_from_others(x):
+    kinds = (Counted, StoresPairs, ReadsAside, collections.OrderedDict)
+    return x + 1, [[dict(kind(other)) for other in OUTSIDE] for kind in kinds]
+
+
+@program
+def update_of_dicts_with_a_setitem_in_python(x):
+    found = []
+    for make in (StoresPairs, OrderedStoresPairs, collections.OrderedDict):
+        for other in (*OUTSIDE, [("a", 1)], {"a": 1}.items(), types.MappingProxyType({"a": 1}), {"a": 2}):
+            made = make()
+            made.update(other, named=1)
+            found.append(list(made.items()))
+    return x + 1, found
+
+
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
 def test_as_eager(f):
     compiled = pellucid.compile(f, backend=Counting())

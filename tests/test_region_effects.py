@@ -3,6 +3,7 @@
 import collections
 import copy
 import dataclasses
+import enum
 import functools
 import math
 import types
@@ -346,6 +347,22 @@ def test_a_cached_function_draws_its_random_numbers_in_order():
         torch.manual_seed(0)
         seen.append([repr(g(torch.ones(2))) for _ in range(2)])
     assert seen[0] == seen[1]
+
+
+class Kind(enum.Enum):
+    A = 1
+
+
+def test_attributes_of_enum_members_are_set_when_the_call_comes_to_it():
+    def f(x):
+        Kind.A.note = y = [x.sum()]
+        Kind.A.count = getattr(Kind.A, "count", 0) + 1
+        return y
+
+    compiled = pellucid.compile(f, backend="eager")
+    for n in range(3):
+        y = compiled(torch.full((2,), float(n)))
+        assert Kind.A.note is y and y[0].tolist() == 2 * n and Kind.A.count == n + 1
 
 
 def suspended(log):

@@ -575,16 +575,30 @@ def product_of(*iterables, repeat=1):
 
 
 def dict_update(target, *others, **named):
+    """dict.update: stores go past a __setitem__ in Python."""
+    _update(dict.__setitem__, target, others, named)
+
+
+def ordered_dict_update(target, *others, **named):
+    """OrderedDict.update: stores are those of the program."""
+    _update(setitem, target, others, named)
+
+
+def setitem(target, key, value):
+    target[key] = value
+
+
+def _update(store, target, others, named):
     for other in others:
         if hasattr(other, "keys"):
             for key in other.keys():
-                target[key] = other[key]
+                store(target, key, other[key])
         else:
             for index, pair in enumerate(other):
                 key, value = pair_from(pair, index)
-                target[key] = value
+                store(target, key, value)
     for key in named:
-        target[key] = named[key]
+        store(target, key, named[key])
 
 
 def join(separator, iterable):

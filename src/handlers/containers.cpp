@@ -143,6 +143,21 @@ Result dict_update(Tracer& t, PyObject* f, Args args, Continuation then) {
   return t.call_polyfill("dict_update", args, std::move(then));
 }
 
+// Whether OrderedDict's methods call a __setitem__ in Python for this one; dict's own never do.
+bool stores_in_python(Tracer& t, PyObject* ordered) {
+  return PyODict_Check(ordered) &&
+         t.type_lookup(Py_TYPE(ordered), names().__setitem__) != py::type_lookup(&PyODict_Type, names().__setitem__);
+}
+
+// OrderedDict.update asks all but real dicts for their keys(), and stores as the program does.
+Result ordered_dict_update(Tracer& t, PyObject* f, Args args, Continuation then) {
+  PyObject* other = args.size() == 2 ? t.original(args[1]) : nullptr;
+  const bool plain = other == nullptr || PyDict_CheckExact(other) || PyODict_CheckExact(other);
+  if (args.size() == 0 || (plain && !stores_in_python(t, t.original(args[0]))))
+    return dict_update(t, f, args, std::move(then));
+  return t.call_polyfill("ordered_dict_update", args, std::move(then));
+}
+
 Result dict_copy(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() != 1) return run_native(t, f, args, std::move(then));
   PyObject* values[] = {t.touch(t.original(args[0]))};
@@ -151,14 +166,16 @@ Result dict_copy(Tracer& t, PyObject* f, Args args, Continuation then) {
 
 Result dict_init(Tracer& t, PyObject* f, Args args, Continuation then) {
   // A dict subclass of the region, filled from a mapping that C can read.
-  if (args.size() >= 1 && !t.is_outside(args[0])) {
+  if (args.size() >= 1 && !t.is_outside(args[0]) && !stores_in_python(t, args[0])) {
     if (args.size() == 2) {
       PyObject* other = t.original(args[1]);
-      if (objects::cat_of(other) == Cat::Dict && (PyDict_CheckExact(other) || PyODict_CheckExact(other))) {
+      if (objects::merges_as_dict(t, other)) {
         std::vector<PyObject*> values(args.values.begin(), args.values.end());
         values[1] = t.touch(other);
         return run_native(t, f, Args{values, args.kwnames}, std::move(then));
       }
+      if (t.type_lookup(Py_TYPE(other), "keys") != nullptr)  // its keys are no pairs
+        t.unsupported(Reason::UntracedCallable, {{"callee", "dict.__init__ with a mapping"}});
       if (auto pairs = t.native_elements(other)) {
         std::vector<PyObject*> values(args.values.begin(), args.values.end());
         values[1] = pairs.get();
@@ -456,7 +473,7 @@ const Row rows[] = {
     {"collections.OrderedDict.keys", dict_view},
     {"collections.OrderedDict.values", dict_view},
     {"collections.OrderedDict.items", dict_view},
-    {"collections.OrderedDict.update", dict_update},
+    {"collections.OrderedDict.update", ordered_dict_update},
     {"collections.OrderedDict.copy", dict_copy},
     {"collections.OrderedDict.__init__", dict_init},
     {"collections.OrderedDict.move_to_end", fresh_only},

@@ -173,18 +173,23 @@ Result Tracer::native_attribute(PyObject* object, PyObject* name) {
 // A member's value and name are what `_value_` and `_name_` say; other entries of its dict are read like those of any
 // instance.
 Result Tracer::enum_attribute(PyObject* member, PyObject* name) {
-  auto value = py::Owned<>::steal(PyObject_GetAttr(member, name));
-  if (!value) return raise_pending(py::PythonError());
-  type_lookup(Py_TYPE(member), name);
   const std::string text = py::text_of(name);
   auto entry = text == "value"  ? py::interned("_value_")
                : text == "name" ? py::interned("_name_")
                                 : py::Owned<>::share(name);
+  PyObject* meta = type_lookup(Py_TYPE(member), name);
   const Source* source = capture_->sources.constant(member);
-  if (PyObject* own = py::instance_attr(member, entry.get())) {
+  PyObject* own = py::instance_attr(member, entry.get());
+  if (own == nullptr) guard(Kind::HAS_ATTR, source, std::move(entry));
+  if (own == nullptr && meta == nullptr && type_lookup(Py_TYPE(member), "__getattr__") != nullptr) {
+    unsupported(Reason::UnsupportedProtocol,
+                {{"protocol", "__getattr__ for '" + text + "'"}, {"type", Py_TYPE(member)->tp_name}});
+  }
+  auto value = py::Owned<>::steal(PyObject_GetAttr(member, name));
+  if (!value) return raise_pending(py::PythonError());
+  if (own != nullptr) {
     saw(own, capture_->sources.instance_attr(source, entry.get()));
   } else {
-    guard(Kind::HAS_ATTR, source, std::move(entry));
     saw_constant(value.get());
   }
   return Result::of(std::move(value));
@@ -497,6 +502,11 @@ Result Tracer::generic_setattr(PyObject* object, PyObject* name, PyObject* value
     return Result::done();
   }
   if (!is_outside(object)) {
+    // Members have no source: their class, which is a constant, says which they are.
+    if (cat_of(type) == Cat::EnumMember && !is_made(reinterpret_cast<PyObject*>(type))) {
+      unsupported(Reason::UnsupportedMutation,
+                  {{"target", std::string("attribute '") + py::text_of(name) + "' of a member of " + type->tp_name}});
+    }
     if (PyObject_GenericSetAttr(object, name, value) < 0) return raise_pending(py::PythonError());
     return Result::done();
   }
