@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import collections
 import functools
 import itertools
@@ -251,6 +252,17 @@ def keyword_given_twice(x):
 
     # CPython words the error only where no exception is handled: that one would be its context.
     return x + 1, error_of(lambda: named(k=1, **{"k": 2})), error_of(while_handling)
+
+
+@program
+def bisect_with_a_key(x):
+    asked = []
+
+    def key(value):
+        asked.append(value)
+        return -value
+
+    return x + 1, bisect.bisect([3, 2, 1], -2, key=key), bisect.bisect_left([1, 2, 3], 2), asked
 
 
 @program

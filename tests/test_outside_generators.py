@@ -306,3 +306,39 @@ def f(x, log):
         assert torch.equal(compiled(torch.ones(2), log), torch.full((2,), 4.0))
         assert log == want
     assert pellucid.cache_entries(compiled)
+
+
+@pytest.mark.parametrize("advanced", [0, 1, 2])
+@pytest.mark.parametrize("breaks", [False, True])
+def test_what_an_inner_generator_does_when_the_outer_is_dropped(advanced, breaks):
+    waiting, told = [], []
+
+    def inner(value):
+        try:
+            told.append((yield value))
+            yield value
+        finally:
+            told.append("finally")
+
+    def outer():
+        for number in range(3):
+            yield from inner(number)
+
+    def f(x):
+        x = x + 1
+        if breaks:
+            print(end="")
+        told.append(next(waiting.pop(), 0))
+        told.append("after")
+        seen = list(told)
+        told.clear()
+        return x * 2, seen
+
+    def arguments():
+        generator = outer()
+        for _ in range(advanced):
+            next(generator)
+        waiting.append(generator)
+        return (X.clone(),)
+
+    assert both(f, arguments) or not breaks  # the whole call is eager then

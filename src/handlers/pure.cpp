@@ -40,6 +40,13 @@ Result coded(Tracer& t, PyObject* f, Args args, Continuation then) {
 
 namespace {
 
+// A key function would run during capture.
+Result without_key(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (PyObject* key = args.keyword("key"); key != nullptr && key != Py_None)
+    t.unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " with a key"}});
+  return pure(t, f, args, std::move(then));
+}
+
 #define STR(n) \
   { "builtins.str." n, pure }
 #define MATH(n) \
@@ -118,8 +125,8 @@ const Row rows[] = {
     {"_struct.pack", pure},
     {"_struct.unpack", pure},
     {"_struct.calcsize", pure},
-    {"_bisect.bisect_left", pure},
-    {"_bisect.bisect_right", pure},
+    {"_bisect.bisect_left", without_key},
+    {"_bisect.bisect_right", without_key},
     {"builtins.chr", pure},
     {"builtins.ord", pure},
     {"builtins.hex", pure},

@@ -134,6 +134,8 @@ class Executor final : public objects::Tracer {
   py::Owned<> returned_;
   py::Owned<> thrown_;  // raised in the frame on top before its next instruction
   bool would_run_when_lost(PyObject* value, int depth = 0);
+  template <class Values>
+  bool would_run_with(PyCodeObject* code, int at, const Values& values, int depth);
   std::unordered_set<PyObject*> kept_;  // at the end of the region, by the frame that returns or the result
   bool unchained_ = false;              // what is about to be raised gets no context here
   // The exception on its way, and its __traceback__ from before it: the C code only has that.

@@ -83,25 +83,44 @@ PyObject* Executor::twin_of_generator(PyObject* generator) {
   return generators_.emplace(generator, std::move(twin)).first->second.get();
 }
 
+// What a suspended frame holds goes with it: an inner generator of a `yield from`, say.
+template <class Values>
+bool Executor::would_run_with(PyCodeObject* code, int at, const Values& values, int depth) {
+  Handler handler;
+  if (find_handler(*info_of(code), at, &handler)) return true;
+  return std::ranges::any_of(values, [&](const auto& value) {
+    return static_cast<bool>(value) && would_run_when_lost(value.get(), depth + 1);
+  });
+}
+
 bool Executor::would_run_when_lost(PyObject* value, int depth) {
-  constexpr int kDeepest = 3;
-  if (kept_.contains(value) || depth > kDeepest) return false;
+  constexpr int kDeepest = 3, kDeepestGenerator = 20;
+  if (kept_.contains(value) || depth > kDeepestGenerator) return false;
   const auto any = [&](const std::vector<py::Owned<>>& items) {
     return std::ranges::any_of(items, [&](const auto& item) { return would_run_when_lost(item.get(), depth + 1); });
   };
+  const auto any_in_frame = [&](const Frame& frame) {
+    return would_run_with(frame.code, frame.at, frame.fast, depth) ||
+           would_run_with(frame.code, frame.at, frame.stack, depth);
+  };
+  if (objects::is_generator(value)) {
+    const auto* made = reinterpret_cast<const TracedGenerator*>(value);
+    return made->frame != nullptr && made->started && any_in_frame(*made->frame);
+  }
+  if (depth > kDeepest && !PyGen_CheckExact(value)) return false;
   if (PyList_CheckExact(value) || PyTuple_CheckExact(value)) return any(objects::items_now(value));
   if (PyDict_CheckExact(value)) {
     return std::ranges::any_of(objects::entries_now(value),
                                [&](const auto& entry) { return would_run_when_lost(entry.second.get(), depth + 1); });
   }
-  if (!PyGen_CheckExact(value) || frames::is_running(value) || frames::has_ended(value)) return false;
-  Handler handler;
-  if (const auto found = generators_.find(value); found != generators_.end()) {
-    const auto* twin = reinterpret_cast<const TracedGenerator*>(found->second.get());
-    return twin->frame != nullptr && twin->started && find_handler(*twin->frame->info, twin->frame->at, &handler);
-  }
+  if (!PyGen_CheckExact(value) || !frames::is_readable_generator(value) || frames::has_ended(value)) return false;
+  if (const auto found = generators_.find(value); found != generators_.end())
+    return would_run_when_lost(found->second.get(), depth);
   const frames::GeneratorState state = frames::state_of_generator(value);
-  return state.started && find_handler(*info_of(state.code), std::max(state.next - 2, 0), &handler);
+  if (!state.started) return false;
+  std::vector<py::Owned<>> values;
+  for (PyObject* held : state.values) values.push_back(py::Owned<>::share(held));
+  return would_run_with(state.code, std::max(state.next - 2, 0), values, depth);
 }
 
 void Executor::refuse_lost_generators(PyObject* result, const std::vector<PyObject*>& taken) {
