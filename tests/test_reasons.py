@@ -92,7 +92,8 @@ def test_example_without_fullgraph(row, capsys, continued):
 
 
 def test_every_reason_has_an_example():
-    assert [row.code for row in REASONS.values() if not row.example] == ["PEL0901"]
+    # Nothing known leads to a tensor of unknown origin (a check of pellucid's own), nor to an internal error.
+    assert [row.code for row in REASONS.values() if not row.example] == ["PEL0103", "PEL0901"]
 
 
 def test_internal_error(monkeypatch):
