@@ -113,7 +113,7 @@ bool Executor::would_run_when_lost(PyObject* value, int depth) {
     return std::ranges::any_of(objects::entries_now(value),
                                [&](const auto& entry) { return would_run_when_lost(entry.second.get(), depth + 1); });
   }
-  if (!PyGen_CheckExact(value) || !frames::is_readable_generator(value) || frames::has_ended(value)) return false;
+  if (!PyGen_CheckExact(value) || frames::is_running(value) || frames::has_ended(value)) return false;
   if (const auto found = generators_.find(value); found != generators_.end())
     return would_run_when_lost(found->second.get(), depth);
   const frames::GeneratorState state = frames::state_of_generator(value);
