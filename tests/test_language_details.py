@@ -265,6 +265,22 @@ def bisect_with_a_key(x):
     return x + 1, bisect.bisect([3, 2, 1], -2, key=key), bisect.bisect_left([1, 2, 3], 2), asked
 
 
+class OnlySlots:
+    __slots__ = ("a",)
+    shared = 3
+
+
+@program
+def attributes_that_slots_do_not_take(x):
+    made = OnlySlots()
+    return (
+        x + 1,
+        error_of(setattr, made, "shared", 1),
+        error_of(setattr, made, "b", 1),
+        error_of(delattr, made, "shared"),
+    )
+
+
 @program
 def nested_tensors(x):
     with warnings.catch_warnings():
@@ -282,6 +298,21 @@ def test_as_eager(f):
         got, want = compiled(x), f(x)
         assert same(got, want), (got, want)
     assert backend.count > 0
+
+
+def test_attributes_that_slots_of_outside_do_not_take():
+    def f(x, made):
+        return (
+            x + 1,
+            error_of(setattr, made, "shared", 1),
+            error_of(setattr, made, "b", 1),
+            error_of(delattr, made, "shared"),
+        )
+
+    compiled = pellucid.compile(f, backend="eager")
+    for _ in range(2):
+        assert same(compiled(torch.ones(1), OnlySlots()), f(torch.ones(1), OnlySlots()))
+    assert pellucid.cache_entries(compiled)
 
 
 def test_islice_of_an_outside_generator_is_taken_at_each_call():

@@ -511,6 +511,10 @@ Result Tracer::generic_setattr(PyObject* object, PyObject* name, PyObject* value
     return Result::done();
   }
   Result dict = instance_dict(object);
+  if (!dict.is_value() && meta != nullptr) {
+    return raise(PyExc_AttributeError,
+                 std::string("'") + type->tp_name + "' object attribute '" + py::text_of(name) + "' is read-only");
+  }
   if (!dict.is_value()) return attribute_error(object, name, false);
   if (value == nullptr && instance_get(object, name) == nullptr) return attribute_error(object, name, false);
   dict_set(dict.value.get(), name, value);
