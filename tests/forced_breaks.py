@@ -50,6 +50,7 @@ now = Run()
 eager: dict[str, Run] = {}
 # Tests that ask of one graph, or of one region's guards, what many of them cannot answer.
 OF_ONE_GRAPH = {
+    "test_code_keeps_no_object_alive_for_its_method": "a method that two slots hold is a guard's",
     "test_F02_graphs_run_as_plain_torch": "the first graph gives the result of the function",
     "test_A10_like_names_stay_distinct": "the first graph gives the result of the function",
     "test_A13_a_guarded_static_tensor_is_an_attribute": "the first graph gives the result of the function",

@@ -279,6 +279,10 @@ Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation t
   left = original(left);
   right = original(right);
   doing = "compares";
+  if (auto view = PyDictViewSet_Check(left) ? view_of_outside(left) : py::Owned<>())
+    return compare(view.get(), right, op, std::move(then));
+  if (auto view = PyDictViewSet_Check(right) ? view_of_outside(right) : py::Owned<>())
+    return compare(left, view.get(), op, std::move(then));
   if (op != Py_EQ && op != Py_NE) {
     refuse_region_id(*this, left);
     refuse_region_id(*this, right);
