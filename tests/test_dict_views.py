@@ -64,3 +64,33 @@ def f(x, d=None):
     assert captured > len(expressions) // 2 or (
         breaks and "ordered" in kind
     )  # OrderedDict's views do not cross a break
+
+
+OTHERS = {
+    "set": lambda: ({1, 3}, {(1, 2), (3, 4)}),
+    "frozenset": lambda: (frozenset({1, 3}), frozenset({(1, 2), (3, 4)})),
+    "views": lambda: ({1: 1, 3: 3}.keys(), {1: 2, 3: 4}.items()),
+    "ordered_views": lambda: (collections.OrderedDict({1: 1, 3: 3}).keys(), {1: 2, 3: 4}.items()),
+    "lists": lambda: ([1, 3], [(1, 2)]),
+}
+
+
+@pytest.mark.parametrize("others", OTHERS)
+def test_with_what_was_given(others):
+    def compares(x, s, t):
+        d = {1: 2, 3: 4}
+        k, i = d.keys(), d.items()
+        return x + 1, k == s, s == k, k != s, i == t, t == i, [k] == [s], k in [s], k == t
+
+    def orders(x, s, t):
+        k = {1: 2, 3: 4}.keys()
+        return x + 1, k <= s, s >= k, k < s, s > t
+
+    def combines(x, s, t):
+        k = {1: 2, 3: 4}.keys()
+        return x + 1, k | s, k & s, k - s, k ^ t, k.isdisjoint(s)
+
+    captured = 0
+    for f in (compares, orders, combines):
+        captured += assert_as_eager_each_time(f, lambda: (torch.ones(2), *OTHERS[others]()), calls=2)[1]
+    assert captured

@@ -358,8 +358,11 @@ Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation t
     return compare(parts(left).get(), parts(right).get(), op, std::move(then));
   }
   const auto is_view = [](PyObject* o) { return PyDictViewSet_Check(o); };
-  if ((is_view(left) || is_view(right)) && (is_view(left) || is_container(a)) && (is_view(right) || is_container(b)) &&
-      !is_outside(left) && !is_outside(right)) {
+  if ((is_view(left) || is_view(right)) && (is_view(left) || is_container(a)) && (is_view(right) || is_container(b))) {
+    for (PyObject* one : {left, right}) {
+      if (is_view(one) && is_outside(one))
+        unsupported(Reason::UnsupportedProtocol, {{"protocol", "comparing"}, {"type", Py_TYPE(one)->tp_name}});
+    }
     const auto all = [&](PyObject* o) {
       const Contents inside = deep_touch(is_view(o) ? native_elements(o).get() : o);
       return !inside.tensor && !inside.user && !inside.shadowed;
