@@ -38,7 +38,7 @@ def test_what_passes_plainly_passes_compiled(tmp_path, mode):
     captured = sum(test["captured"] for test in tests)
     assert captured > len(tests) // 4
     count = sum(test["one_graph"] for test in tests)
-    assert count > (10 if mode == ("--torch-ops",) else -1)
+    assert count > (10 if mode == ("--torch-ops",) else -1), "tests whose count of graphs is one"
 
 
 @needs_cpython_tests
