@@ -6,6 +6,8 @@ import dataclasses
 import enum
 import functools
 import math
+import os
+import subprocess
 import types
 
 import pytest
@@ -329,6 +331,33 @@ def test_a_cached_function_that_only_computes_is_part_of_the_graph():
     compiled = pellucid.compile(lambda x: x * only_computed(4), backend="eager", fullgraph=True)
     assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 5.0))
     assert only_computed.cache_info().currsize == 1
+
+
+@functools.lru_cache
+def put(name, value):
+    import posix
+
+    posix.putenv(name, value)
+    return value
+
+
+def getenv(name):
+    return subprocess.run(["printenv", name], capture_output=True, text=True).stdout
+
+
+def test_a_cached_function_that_touches_the_world_is_not_called_ahead_of_what_fails():
+    def f(x, at):
+        y = x[at]
+        return y, put("PELLUCID_TEST_CACHED", "1")
+
+    compiled = pellucid.compile(f, backend="eager")
+    for g in (f, compiled):
+        put.cache_clear()
+        os.unsetenv("PELLUCID_TEST_CACHED")
+        with pytest.raises(IndexError):
+            g(torch.ones(2), torch.tensor([7]))
+        assert getenv("PELLUCID_TEST_CACHED") == ""
+        assert g(torch.ones(2), torch.tensor([1]))[1] == "1" == getenv("PELLUCID_TEST_CACHED").strip()
 
 
 @functools.lru_cache

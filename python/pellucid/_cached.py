@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import dis
 import functools
+import sys
 import types
 from typing import Any
 
@@ -21,6 +22,12 @@ _NEVER = {
     "LOAD_CLASSDEREF",
 }
 _ACT = {print, input, open, exec, eval, compile, setattr, delattr, globals, locals, vars, breakpoint, __import__}
+_COMPUTE = {
+    "builtins",
+    "math",
+    "cmath",
+    "_operator",
+}  # the functions of other modules in C may touch the world: posix, time
 _ATOMS = (type(None), bool, int, float, complex, str, bytes, type(...))
 
 
@@ -37,7 +44,7 @@ def _is_harmless(value: Any, seen: set, read: list) -> bool:
         if value.__self__ is None:  # a torch function
             return not _draws(value.__name__)
         module = value.__self__
-        return value not in _ACT and isinstance(module, types.ModuleType) and not module.__name__.startswith("torch")
+        return value not in _ACT and isinstance(module, types.ModuleType) and module.__name__ in _COMPUTE
     return type(value) in _ATOMS
 
 
@@ -53,10 +60,22 @@ def _computes(code: types.CodeType, space: dict, seen: set, read: list) -> bool:
         return True
     seen.add(code)
     module = None  # what the instruction before this one has pushed, when that was a module
+    imported: dict[str, types.ModuleType] = {}
     for instruction in dis.get_instructions(code):
         opname, name = instruction.opname, instruction.argval
-        if opname in _NEVER:
+        if opname in _NEVER or (opname == "IMPORT_NAME" and name not in sys.modules):
             return False
+        if opname == "IMPORT_NAME":
+            module = sys.modules[name.partition(".")[0]]
+            continue
+        if opname.startswith("STORE_") and (module is not None or name in imported):
+            if module is None or imported.setdefault(name, module) is not module:
+                return False
+            module = None
+            continue
+        if opname.startswith("LOAD_") and name in imported:
+            module = imported[name]
+            continue
         if opname == "LOAD_GLOBAL":
             value = space[name] if name in space else getattr(builtins, name, print)
             read.append((space, name))
