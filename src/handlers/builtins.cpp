@@ -13,15 +13,6 @@ using objects::names;
 
 namespace {
 
-bool only_positional(Args args, std::size_t least, std::size_t most) {
-  return args.keyword_count() == 0 && args.size() >= least && args.size() <= most;
-}
-
-// The wrong number of arguments: CPython words the TypeError.
-Result complain(Tracer& t, PyObject* callable, Args args, Continuation then) {
-  return run_native(t, callable, args, std::move(then));
-}
-
 Result len(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
   return t.length(args[0], std::move(then));

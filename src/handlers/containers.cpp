@@ -115,10 +115,7 @@ Result dict_pop(Tracer& t, PyObject* f, Args args, Continuation then) {
 Result dict_view(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() != 1) return run_native(t, f, args, std::move(then));
   PyObject* dict = t.original(args[0]);
-  PyObject* values[] = {t.view_of(dict)};
-  Result view = run_native(t, f, Args{values, nullptr}, {});
-  if (view.is_value()) t.walks(dict, view.value.get());
-  return t.settle(std::move(then), std::move(view));
+  return walker_of(t, f, t.view_of(dict), dict, std::move(then));
 }
 
 Result dict_update(Tracer& t, PyObject* f, Args args, Continuation then) {

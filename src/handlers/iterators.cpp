@@ -11,15 +11,6 @@ namespace {
 
 using objects::names;
 
-// The wrong number or kind of arguments: CPython words the TypeError.
-Result complain(Tracer& t, PyObject* callable, Args args, Continuation then) {
-  return run_native(t, callable, args, std::move(then));
-}
-
-bool only_positional(Args args, std::size_t least, std::size_t most) {
-  return args.keyword_count() == 0 && args.size() >= least && args.size() <= most;
-}
-
 bool is_function(PyObject* found) { return found != nullptr && PyFunction_Check(found); }
 
 // Asking it for its iterator, or that iterator for an element, runs Python code.
@@ -121,17 +112,11 @@ Result reversed(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (own != nullptr && PyFunction_Check(own)) return t.call1(own, sequence, std::move(then));
   if (cat == Cat::Range || cat == Cat::Text) return run_native(t, f, args, std::move(then));
   if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Deque) {
-    PyObject* values[] = {t.view_of(sequence)};  // what the region changes of it later is seen
-    Result backwards = run_native(t, f, Args{values, nullptr}, {});
-    if (backwards.is_value()) t.walks(sequence, backwards.value.get());
-    return t.settle(std::move(then), std::move(backwards));
+    return walker_of(t, f, t.view_of(sequence), sequence,
+                     std::move(then));  // what the region changes of it later is seen
   }
-  if (cat == Cat::Iterator && !t.is_outside(sequence)) {  // dict views
-    Result backwards = run_native(t, f, args, {});
-    PyObject* dict = objects::dict_walked_by(sequence);
-    if (dict != nullptr && backwards.is_value()) t.walks(dict, backwards.value.get());
-    return t.settle(std::move(then), std::move(backwards));
-  }
+  if (cat == Cat::Iterator && !t.is_outside(sequence))  // dict views
+    return walker_of(t, f, sequence, py::dict_walked_by(sequence), std::move(then));
   if (own != nullptr && own != Py_None) return t.special(sequence, "__reversed__", {}, std::move(then));
   if (own == Py_None || PySequence_Check(sequence) == 0) {
     return t.settle(std::move(then), t.raise(PyExc_TypeError, std::string("'") + Py_TYPE(sequence)->tp_name +
@@ -140,32 +125,19 @@ Result reversed(Tracer& t, PyObject* f, Args args, Continuation then) {
   return t.call_polyfill("reversed_of", args.values, std::move(then));
 }
 
+struct Name {  // a text that a template takes
+  char text[24]{};
+  template <std::size_t size>
+  consteval Name(const char (&literal)[size]) {  // NOLINT(google-explicit-constructor)
+    std::ranges::copy(literal, text);
+  }
+};
+
 // With exactly these arguments, of which the last is gone over.
-template <std::size_t count>
-Result of_last(Tracer& t, PyObject* f, Args args, const char* polyfill, Continuation then) {
+template <std::size_t count, Name polyfill>
+Result over_last(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!only_positional(args, count, count)) return complain(t, f, args, std::move(then));
-  return make(t, f, args, {polyfill, count - 1, count}, std::move(then));
-}
-Result filter(Tracer& t, PyObject* f, Args args, Continuation then) {
-  return of_last<2>(t, f, args, "filter_each", std::move(then));
-}
-Result filterfalse(Tracer& t, PyObject* f, Args args, Continuation then) {
-  return of_last<2>(t, f, args, "filterfalse_each", std::move(then));
-}
-Result starmap(Tracer& t, PyObject* f, Args args, Continuation then) {
-  return of_last<2>(t, f, args, "starmap_each", std::move(then));
-}
-Result takewhile(Tracer& t, PyObject* f, Args args, Continuation then) {
-  return of_last<2>(t, f, args, "takewhile_each", std::move(then));
-}
-Result dropwhile(Tracer& t, PyObject* f, Args args, Continuation then) {
-  return of_last<2>(t, f, args, "dropwhile_each", std::move(then));
-}
-Result pairwise(Tracer& t, PyObject* f, Args args, Continuation then) {
-  return of_last<1>(t, f, args, "pairwise_each", std::move(then));
-}
-Result cycle(Tracer& t, PyObject* f, Args args, Continuation then) {
-  return of_last<1>(t, f, args, "cycle_each", std::move(then));
+  return make(t, f, args, {polyfill.text, count - 1, count}, std::move(then));
 }
 Result compress(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!only_positional(args, 2, 2)) return complain(t, f, args, std::move(then));
@@ -273,26 +245,26 @@ constexpr Row rows[] = {
     {"builtins.zip", zip},
     {"builtins.enumerate", enumerate},
     {"builtins.map", map},
-    {"builtins.filter", filter},
+    {"builtins.filter", over_last<2, "filter_each">},
     {"builtins.reversed", reversed},
     {"itertools.chain", chain},
     {"itertools.chain.from_iterable", chain_from},
     {"itertools.product", product},
     {"itertools.zip_longest", zip_longest},
     {"itertools.islice", islice},
-    {"itertools.starmap", starmap},
-    {"itertools.takewhile", takewhile},
-    {"itertools.dropwhile", dropwhile},
-    {"itertools.filterfalse", filterfalse},
+    {"itertools.starmap", over_last<2, "starmap_each">},
+    {"itertools.takewhile", over_last<2, "takewhile_each">},
+    {"itertools.dropwhile", over_last<2, "dropwhile_each">},
+    {"itertools.filterfalse", over_last<2, "filterfalse_each">},
     {"itertools.compress", compress},
-    {"itertools.cycle", cycle},
+    {"itertools.cycle", over_last<1, "cycle_each">},
     {"itertools.accumulate", accumulate},
     {"itertools.count", count_repeat},
     {"itertools.repeat", count_repeat},
     {"itertools.combinations", combinations},
     {"itertools.permutations", combinations},
     {"itertools.combinations_with_replacement", combinations},
-    {"itertools.pairwise", pairwise},
+    {"itertools.pairwise", over_last<1, "pairwise_each">},
     {"pellucid.polyfills_language.as_given", as_given},
     {"pellucid.polyfills_language.reversed_from", reversed_from},
 };

@@ -192,6 +192,13 @@ Result run_native(Tracer& t, PyObject* callable, Args args, Continuation then) {
   return t.settle(std::move(then), Result::of(std::move(value)));
 }
 
+Result walker_of(Tracer& t, PyObject* f, PyObject* argument, PyObject* container, Continuation then) {
+  PyObject* values[] = {argument};
+  Result walker = run_native(t, f, Args{values, nullptr}, {});
+  if (container != nullptr && walker.is_value()) t.walks(container, walker.value.get());
+  return t.settle(std::move(then), std::move(walker));
+}
+
 Result pure(Tracer& t, PyObject* callable, Args args, Continuation then) {
   std::vector<PyObject*> values;
   for (PyObject* value : args.values) {

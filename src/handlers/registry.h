@@ -38,8 +38,8 @@ std::span<const std::string_view> unresolved();  // rows whose name does not exi
 // ---- policies, used as handlers
 // Reads everything below its arguments and changes nothing: guard all, run for real.
 Result pure(Tracer&, PyObject* callable, Args args, Continuation then);
-Result coded(Tracer&, PyObject* callable, Args args,
-             Continuation then);  // pure, with an encoding and errors behind the first argument
+// pure, with an encoding and errors behind the first argument
+Result coded(Tracer&, PyObject* callable, Args args, Continuation then);
 // The same, but elements may be anything: only the containers themselves are read (len, list(x), dict.keys …).
 Result shallow(Tracer&, PyObject* callable, Args args, Continuation then);
 // Changes its first argument (list.append …): works on the shadow.
@@ -48,6 +48,15 @@ Result refuse(Tracer&, PyObject* callable, Args args, Continuation then);
 
 Result run_native(Tracer&, PyObject* callable, Args args,
                   Continuation then);  // the real call, exceptions become the program's
+// The wrong number or kind of arguments: CPython words the TypeError.
+inline Result complain(Tracer& t, PyObject* callable, Args args, Continuation then) {
+  return run_native(t, callable, args, std::move(then));
+}
+inline bool only_positional(Args args, std::size_t least, std::size_t most) {
+  return args.keyword_count() == 0 && args.size() >= least && args.size() <= most;
+}
+// f(argument) makes what walks the container, an iterator or view; null: it walks none.
+Result walker_of(Tracer&, PyObject* f, PyObject* argument, PyObject* container, Continuation then);
 
 extern const std::span<const Row> kBuiltinRows, kContainerRows, kPureRows, kTorchRows, kPythonRows, kExceptionRows,
     kClassRows, kCompilingRows, kIteratorRows;

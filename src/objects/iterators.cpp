@@ -218,11 +218,6 @@ py::Owned<> Tracer::item_ahead(PyObject* iterator, std::int64_t ahead, const Sha
   return py::take(PyTuple_Pack(2, first.get(), value.get()));
 }
 
-PyObject* dict_walked_by(PyObject* view) {
-  const bool is_view = PyDictViewSet_Check(view) || PyDictValues_Check(view);  // OrderedDict's are subclasses
-  return is_view ? reinterpret_cast<PyObject*>(reinterpret_cast<_PyDictViewObject*>(view)->dv_dict) : nullptr;
-}
-
 void Tracer::walks(PyObject* container, PyObject* walker) {
   if (is_outside(container) && readable(container) == container)
     walkers_.emplace_back(container, py::Owned<>::share(walker));

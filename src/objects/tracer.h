@@ -327,7 +327,6 @@ void initialise_objects();
 // Whether dict(x), d.update(x) and {**x} take what lies in the storage of `x` (dict_merge in dictobject.c): a subclass
 // that iterates in its own way is asked for its keys() and items.
 bool merges_as_dict(Tracer& tracer, PyObject* object);
-PyObject* dict_walked_by(PyObject* view);  // a dict_keys, odict_items …: its dict; null: something else
 // Whether list(x) and the like run Python code to learn how many elements there may be.
 bool has_python_length(Tracer& tracer, PyObject* object);
 

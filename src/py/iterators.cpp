@@ -250,10 +250,15 @@ IteratorKind iterator_kind(PyTypeObject* type) noexcept {
   return found == known->kinds.end() ? IteratorKind::Unknown : found->second;
 }
 
-PyObject* dict_of_view(PyObject* view) noexcept {
-  const bool is_view =
-      Py_IS_TYPE(view, &PyDictKeys_Type) || Py_IS_TYPE(view, &PyDictValues_Type) || Py_IS_TYPE(view, &PyDictItems_Type);
+PyObject* dict_walked_by(PyObject* view) noexcept {
+  const bool is_view = PyDictViewSet_Check(view) || PyDictValues_Check(view);
   return is_view ? reinterpret_cast<PyObject*>(reinterpret_cast<_PyDictViewObject*>(view)->dv_dict) : nullptr;
+}
+
+PyObject* dict_of_view(PyObject* view) noexcept {
+  const bool is_plain =
+      Py_IS_TYPE(view, &PyDictKeys_Type) || Py_IS_TYPE(view, &PyDictValues_Type) || Py_IS_TYPE(view, &PyDictItems_Type);
+  return is_plain ? dict_walked_by(view) : nullptr;
 }
 
 PyObject* iterator_part(PyObject* iterator, std::int64_t index, Owned<>& fresh) noexcept {

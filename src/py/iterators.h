@@ -37,6 +37,7 @@ inline bool is_compound(IteratorKind kind) noexcept { return kind >= IteratorKin
 
 // The dict of a dict_keys, dict_values or dict_items, which count as part 0; null: not such a view. Borrowed.
 PyObject* dict_of_view(PyObject* view) noexcept;
+PyObject* dict_walked_by(PyObject* view) noexcept;  // the same of the views of an OrderedDict too, which are subclasses
 
 // What it holds: the list, dict, set or deque it walks (0); of enumerate its iterator and the next number (0, 1); of
 // zip its iterators; of map and filter the function (0) and the iterators. Null when there is no such part (any more).

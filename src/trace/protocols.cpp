@@ -140,7 +140,7 @@ Result Executor::iterate(PyObject* iterable, Continuation then) {
         refuse_outside(*this, iterable);
       }
       auto iterator = py::take(PyObject_GetIter(iterable));
-      if (PyObject* dict = objects::dict_walked_by(iterable)) walks(dict, iterator.get());
+      if (PyObject* dict = py::dict_walked_by(iterable)) walks(dict, iterator.get());
       return settle(std::move(then), Result::of(std::move(iterator)));
     }
     case Cat::Text:
@@ -389,6 +389,7 @@ Result Executor::subscript(PyObject* container, PyObject* key, Continuation then
     return settle(std::move(then), torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr}));
   }
   const bool own = python_slot(*this, container, names().__getitem__);
+  PyObject* both[] = {container, key};
   if (!own && (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Deque)) {
     if (PyLong_Check(key)) {
       const std::int64_t n = length_of(container);
@@ -403,10 +404,7 @@ Result Executor::subscript(PyObject* container, PyObject* key, Continuation then
       return settle(std::move(then), Result::of(py::Owned<>::share(sequence_item(container, i))));
     }
     if (PySlice_Check(key) && cat != Cat::Deque) {
-      if (asks_for_index(*this, key)) {
-        PyObject* args[] = {container, key};
-        return call_polyfill("slice_at", args, std::move(then));
-      }
+      if (asks_for_index(*this, key)) return call_polyfill("slice_at", both, std::move(then));
       touch(container);
       auto value = py::Owned<>::steal(PyObject_GetItem(readable(container), key));
       if (!value) return settle(std::move(then), raise_pending(py::PythonError()));
@@ -415,8 +413,7 @@ Result Executor::subscript(PyObject* container, PyObject* key, Continuation then
   }
   if (!own && (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Deque || cat == Cat::Text || cat == Cat::Range) &&
       !PyLong_Check(key) && !PySlice_Check(key)) {
-    PyObject* args[] = {container, key};
-    if (python_slot(*this, key, names().__index__)) return call_polyfill("item_at", args, std::move(then));
+    if (python_slot(*this, key, names().__index__)) return call_polyfill("item_at", both, std::move(then));
     if (type_lookup(Py_TYPE(key), names().__index__) == nullptr) {
       auto value = py::Owned<>::steal(PyObject_GetItem(container, key));  // CPython words the error
       if (!value) return settle(std::move(then), raise_pending(py::PythonError()));
@@ -446,12 +443,10 @@ Result Executor::subscript(PyObject* container, PyObject* key, Continuation then
   }
   if (cat == Cat::Text || cat == Cat::Range) {
     if (PySlice_Check(key)) {
-      if (asks_for_index(*this, key)) {
-        PyObject* args[] = {container, key};
-        return call_polyfill("slice_at", args, std::move(then));
-      }
-    } else if (!objects::is_atom(objects::cat_of(key)))
+      if (asks_for_index(*this, key)) return call_polyfill("slice_at", both, std::move(then));
+    } else if (!objects::is_atom(objects::cat_of(key))) {
       unsupported(Reason::UnsupportedProtocol, {{"protocol", "__getitem__"}, {"type", type->tp_name}});
+    }
     auto value = py::Owned<>::steal(PyObject_GetItem(container, key));
     if (!value) return settle(std::move(then), raise_pending(py::PythonError()));
     return settle(std::move(then), Result::of(std::move(value)));
