@@ -2,6 +2,7 @@
 #include <structmember.h>
 
 #include "base/text.h"
+#include "frames/finalizers.h"
 #include "frames/generators.h"
 #include "guards/check.h"
 #include "guards/equality.h"
@@ -282,14 +283,17 @@ struct Rule<Kind::CELL_EMPTY> {
   static std::string code(const Check& c, const CodeText& t) { return native(c, t); }
 };
 
+PyObject* in_slot(PyObject* descriptor, PyObject* object) noexcept {
+  const auto* slot = reinterpret_cast<PyMemberDescrObject*>(descriptor);
+  if (!PyObject_TypeCheck(object, PyDescr_TYPE(slot))) return nullptr;
+  return *reinterpret_cast<PyObject* const*>(reinterpret_cast<const char*>(object) + slot->d_member->offset);
+}
+
 template <>
 struct Rule<Kind::SLOT_EMPTY> {
   static constexpr const char* kSuggestion = "fill the slot in __init__, not between calls";
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
-    auto* slot = reinterpret_cast<PyMemberDescrObject*>(c.operand);
-    if (!PyObject_TypeCheck(v, PyDescr_TYPE(slot))) return false;
-    const char* place = reinterpret_cast<const char*>(v) + slot->d_member->offset;
-    return (*reinterpret_cast<PyObject* const*>(place) == nullptr) == (c.number != 0);
+    return PyObject_TypeCheck(v, PyDescr_TYPE(c.operand)) && (in_slot(c.operand, v) == nullptr) == (c.number != 0);
   }
   static std::string expected(const Check& c) { return c.number != 0 ? "an empty slot" : "a filled slot"; }
   static std::string found(const Check& c, PyObject* v, PyObject*) {
@@ -298,6 +302,43 @@ struct Rule<Kind::SLOT_EMPTY> {
   }
   static std::string code(const Check& c, const CodeText& t) { return native(c, t); }
 };
+
+// What the region lets go of at its end only, in one of these places.
+template <PyObject* (*dropped)(const Check&, PyObject*) noexcept>
+struct QuietRule {
+  static constexpr const char* kSuggestion =
+      "what is replaced here runs code when it goes: let go of it outside the compiled function";
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
+    PyObject* object = dropped(c, v);
+    return object == nullptr || !frames::runs_when_dropped(object, frames::Heirs::Counted);
+  }
+  static std::string expected(const Check&) { return "an object that runs nothing when it goes"; }
+  static std::string found(const Check& c, PyObject* v, PyObject*) { return show(dropped(c, v)); }
+  static std::string code(const Check& c, const CodeText& t) { return native(c, t); }
+};
+PyObject* itself(const Check& c, PyObject* v) noexcept { return c.number == 1 && PyCell_Check(v) ? PyCell_GET(v) : v; }
+PyObject* attribute(const Check& c, PyObject* v) noexcept { return py::native_instance_attr(v, c.operand); }
+PyObject* under_key(const Check& c, PyObject* v) noexcept {
+  return PyDict_Check(v) ? py::native_dict_get(v, c.operand) : nullptr;
+}
+PyObject* slot_value(const Check& c, PyObject* v) noexcept { return in_slot(c.operand, v); }
+
+template <>
+struct Rule<Kind::QUIET> : QuietRule<itself> {};
+template <>
+struct Rule<Kind::QUIET_OWNED> : QuietRule<itself> {
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
+    if (Py_REFCNT(v) > c.number) return true;
+    std::vector<PyObject*> generators;
+    return !frames::runs_when_dropped(v, frames::Heirs::Counted, &generators);
+  }
+};
+template <>
+struct Rule<Kind::QUIET_ATTR> : QuietRule<attribute> {};
+template <>
+struct Rule<Kind::QUIET_KEY> : QuietRule<under_key> {};
+template <>
+struct Rule<Kind::QUIET_SLOT> : QuietRule<slot_value> {};
 
 template <>
 struct Rule<Kind::TENSOR_MATCH> {

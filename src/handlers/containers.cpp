@@ -207,12 +207,18 @@ Result extend(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() != 2) return run_native(t, f, args, std::move(then));
   PyObject* target = t.original(args[0]);
   if (auto items = t.native_elements(args[1])) {
-    PyObject* values[] = {t.writable(target), items.get()};
+    PyObject* values[] = {PyList_Check(target) ? t.growable(target) : t.writable(target), items.get()};
     return run_native(t, f, Args{values, nullptr}, std::move(then));
   }
   PyObject* values[] = {target, args[1]};
   return t.call_polyfill(objects::has_python_length(t, args[1]) ? "list_extend_sized" : "list_extend", values,
                          std::move(then));
+}
+
+// One with a maxlen loses an element at the other end.
+Result deque_append(Tracer& t, PyObject* f, Args args, Continuation then) {
+  const auto most = py::take(PyObject_GetAttrString(args[0], "maxlen"));
+  return (most.get() == Py_None ? adds_to_self : mutates_self)(t, f, args, std::move(then));
 }
 
 Result list_getitem(Tracer& t, PyObject* f, Args args, Continuation then) {
@@ -257,7 +263,7 @@ Result list_sort(Tracer& t, PyObject* f, Args args, Continuation then) {
   auto tuple = py::take(PyList_AsTuple(items.get()));
   if ((key == nullptr || key == Py_None) && plain_items(t, tuple.get())) {
     auto sort = py::take(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyList_Type), "sort"));
-    std::vector<PyObject*> values{t.writable(target)};
+    std::vector<PyObject*> values{t.growable(target)};
     values.insert(values.end(), args.values.begin() + 1, args.values.end());
     return run_native(t, sort.get(), Args{values, args.kwnames}, std::move(then));
   }
@@ -287,13 +293,13 @@ Result order_of(Tracer& t, PyObject*, Args args, Continuation then) {
 // As list.sort marks the list while it has its items: whoever makes it grow, if only for a time, resets the mark. Both
 // in one region: Executor::can_be_told.
 Result begin_sort(Tracer& t, PyObject*, Args args, Continuation then) {
-  PyObject* list = t.writable(t.original(args[0]));
+  PyObject* list = t.growable(t.original(args[0]));  // they come back
   py::check(PyList_SetSlice(list, 0, PyList_GET_SIZE(list), nullptr));
   reinterpret_cast<PyListObject*>(list)->allocated = -1;
   return t.settle(std::move(then), Result::none());
 }
 Result was_touched(Tracer& t, PyObject*, Args args, Continuation then) {
-  auto* list = reinterpret_cast<PyListObject*>(t.writable(t.original(args[0])));
+  auto* list = reinterpret_cast<PyListObject*>(t.growable(t.original(args[0])));
   const bool touched = list->allocated != -1;
   if (!touched) list->allocated = 0;
   return t.settle(std::move(then), Result::boolean(touched));
@@ -319,12 +325,18 @@ Result search(Tracer& t, PyObject* f, Args args, Continuation then) {
   return t.call_polyfill(polyfill, args.values, std::move(then));
 }
 
-Result set_add(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() >= 2) {
-    need_native_key(t, args[1]);
-    t.guard_key(args[0], args[1]);
-  }
+void guard_element(Tracer& t, Args args) {
+  if (args.size() < 2) return;
+  need_native_key(t, args[1]);
+  t.guard_key(args[0], args[1]);
+}
+Result set_remove(Tracer& t, PyObject* f, Args args, Continuation then) {
+  guard_element(t, args);
   return mutates_self(t, f, args, std::move(then));
+}
+Result set_add(Tracer& t, PyObject* f, Args args, Continuation then) {
+  guard_element(t, args);
+  return adds_to_self(t, f, args, std::move(then));
 }
 
 // An operand of a set method, as C may read it: a set or dict as itself (which of two equal elements stays depends on
@@ -481,11 +493,11 @@ const Row rows[] = {
     {"collections.defaultdict", collection},
     {"collections.deque", collection},
     {"collections.defaultdict.__init__", fresh_only},
-    {"builtins.list.append", mutates_self},
-    {"builtins.list.insert", mutates_self},
+    {"builtins.list.append", adds_to_self},
+    {"builtins.list.insert", adds_to_self},
     {"builtins.list.pop", mutates_self},
     {"builtins.list.clear", mutates_self},
-    {"builtins.list.reverse", mutates_self},
+    {"builtins.list.reverse", adds_to_self},
     {"builtins.list.copy", shallow},
     {"builtins.list.extend", extend},
     {"builtins.list.sort", list_sort},
@@ -502,17 +514,17 @@ const Row rows[] = {
     {"builtins.tuple.index", search},
     {"builtins.tuple.count", search},
     {"builtins.tuple.__len__", shallow},
-    {"collections.deque.append", mutates_self},
-    {"collections.deque.appendleft", mutates_self},
+    {"collections.deque.append", deque_append},
+    {"collections.deque.appendleft", deque_append},
     {"collections.deque.pop", mutates_self},
     {"collections.deque.popleft", mutates_self},
     {"collections.deque.clear", mutates_self},
-    {"collections.deque.rotate", mutates_self},
-    {"collections.deque.reverse", mutates_self},
+    {"collections.deque.rotate", adds_to_self},
+    {"collections.deque.reverse", adds_to_self},
     {"collections.deque.extend", extend},
     {"builtins.set.add", set_add},
-    {"builtins.set.discard", set_add},
-    {"builtins.set.remove", set_add},
+    {"builtins.set.discard", set_remove},
+    {"builtins.set.remove", set_remove},
     {"builtins.set.clear", mutates_self},
     {"builtins.set.copy", set_operation},
     {"builtins.set.__init__", set_init},

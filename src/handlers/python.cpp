@@ -219,6 +219,8 @@ Result cached_call(Tracer& t, PyObject* self, Args args, Continuation then) {
 Result weakref_call(Tracer& t, PyObject* self, Args args, Continuation then) {
   PyObject* target = PyWeakref_GetObject(self);
   const objects::Source* source = t.source_of(self);
+  if (t.has_let_go())  // maybe of what kept the target alive
+    t.unsupported(Reason::UntracedCallable, {{"callee", "a weak reference after an object was dropped"}});
   if (args.values.size() != 0 || target == Py_None || source == nullptr || !t.is_outside(target)) {
     t.unsupported(Reason::UntracedCallable, {{"callee", "a weak reference to something that the region has not met"}});
   }

@@ -228,6 +228,12 @@ Result mutates_self(Tracer& t, PyObject* callable, Args args, Continuation then)
   return run_native(t, callable, Args{values, args.kwnames}, std::move(then));
 }
 
+Result adds_to_self(Tracer& t, PyObject* callable, Args args, Continuation then) {
+  std::vector<PyObject*> values(args.values.begin(), args.values.end());
+  values[0] = t.growable(t.original(values[0]));
+  return run_native(t, callable, Args{values, args.kwnames}, std::move(then));
+}
+
 Result refuse(Tracer& t, PyObject* callable, Args, Continuation) {
   t.unsupported(Reason::SideEffect, {{"callee", describe(callable)}});
 }

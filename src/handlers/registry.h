@@ -44,6 +44,7 @@ Result coded(Tracer&, PyObject* callable, Args args, Continuation then);
 Result shallow(Tracer&, PyObject* callable, Args args, Continuation then);
 // Changes its first argument (list.append …): works on the shadow.
 Result mutates_self(Tracer&, PyObject* callable, Args args, Continuation then);
+Result adds_to_self(Tracer&, PyObject* callable, Args args, Continuation then);  // the same; takes nothing out of it
 Result refuse(Tracer&, PyObject* callable, Args args, Continuation then);
 
 Result run_native(Tracer&, PyObject* callable, Args args,

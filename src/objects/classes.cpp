@@ -122,6 +122,8 @@ Result Tracer::type_setattr(PyObject* object, PyObject* name, PyObject* value) {
   if (descriptor || is_dunder(name))
     unsupported(Reason::UnsupportedMutation, {{"target", "attribute '" + py::text_of(name) + "' of a class"}});
   classes_changed_ = true;
+  if (written_attribute(object, name) == nullptr)
+    lets_go_of_entry(capture_->sources.constant(type->tp_dict), name, PyDict_GetItemWithError(type->tp_dict, name));
   if (value != nullptr) {
     write_attribute(object, name, value);
     return Result::done();
@@ -142,12 +144,14 @@ Result Tracer::slot_setattr(PyObject* object, PyObject* slot, PyObject* name, Py
   if (member->d_member->type != T_OBJECT_EX)
     unsupported(Reason::UnsupportedMutation,
                 {{"target", "attribute '" + py::text_of(name) + "' of a " + Py_TYPE(object)->tp_name}});
+  const auto* place = reinterpret_cast<const char*>(object) + member->d_member->offset;
+  PyObject* before = *reinterpret_cast<PyObject* const*>(place);
+  if (written_attribute(object, name) == nullptr) lets_go_of_slot(object, slot, before);
   if (value != nullptr) {
     write_attribute(object, name, value);
     return Result::done();
   }
-  const auto* place = reinterpret_cast<const char*>(object) + member->d_member->offset;
-  const bool filled = *reinterpret_cast<PyObject* const*>(place) != nullptr;
+  const bool filled = before != nullptr;
   guard(Kind::SLOT_EMPTY, source_of(object), py::Owned<>::share(slot), filled ? 0 : 1);
   if (delete_attribute(object, name, filled)) return Result::done();
   return raise(PyExc_AttributeError, py::text_of(name));

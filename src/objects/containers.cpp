@@ -64,13 +64,6 @@ bool hashes_in_python(Tracer& tracer, PyTypeObject* type) {
 }
 }  // namespace
 
-void Tracer::refuse_finalizer(PyObject* value) {
-  PyTypeObject* type = Py_TYPE(value);
-  if (type->tp_finalize == nullptr || !is_mutable_class(type)) return;
-  if (py::type_lookup(type, names().__del__) != nullptr)
-    unsupported(Reason::UnsupportedProtocol, {{"protocol", "__del__"}, {"type", type->tp_name}});
-}
-
 bool Tracer::hashable_natively(PyObject* key) {
   const Cat cat = cat_of(key);
   if (PyWeakref_CheckRef(key)) {  // hashed and compared as what it refers to
@@ -168,6 +161,7 @@ void Tracer::touch_dict(PyObject* dict, const Source* source, PyObject* view, co
       if (!hashable_natively(key))
         throw GraphBreak(Reason::UserDunder, {{"operation", "reading a dict"}, {"callee", "__hash__ of a key"}});
       const Cat cat = cat_of(key);
+      refuse_to_hold(key);
       if (!is_atom(cat) && cat != Cat::Tuple)
         saw_constant(key);  // the keys are compared by identity or value: known objects
     }
@@ -217,6 +211,7 @@ PyObject* Tracer::touch(PyObject* container) {
           if (!hashable_natively(item))
             throw GraphBreak(Reason::UserDunder,
                              {{"operation", "reading a set"}, {"callee", "__hash__ of an element"}});
+          refuse_to_hold(item);
           saw_constant(item);
         }
         guard(Kind::SET_EQUALS, source, std::move(items), 1);
@@ -275,6 +270,12 @@ PyObject* Tracer::view_of(PyObject* container) {
 }
 
 PyObject* Tracer::writable(PyObject* container) {
+  PyObject* target = growable(container);
+  if (is_outside(container)) lets_go_of_items(container);
+  return target;
+}
+
+PyObject* Tracer::growable(PyObject* container) {
   if (!is_outside(container)) return container;
   if (cat_of(container) == Cat::Dict && !PyDict_CheckExact(container) && !PyODict_CheckExact(container)) {
     // defaultdict and Python subclasses: their extra state is not copied, so only plain storage operations may use the
@@ -286,9 +287,6 @@ PyObject* Tracer::writable(PyObject* container) {
   }
   Shadow& shadow = shadow_of(container, true);
   if (cat_of(container) == Cat::Dict) touch(container);
-  if (!shadow.changed && cat_of(container) == Cat::List) {
-    for (const auto& item : items_now(container)) refuse_finalizer(item.get());
-  }
   shadow.changed = true;
   return shadow.object.get();
 }
@@ -329,7 +327,7 @@ Result Tracer::dict_get(PyObject* dict, PyObject* key, bool* found) {
 void Tracer::guard_replay(PyObject* dict, const Shadow& shadow, PyObject* key, PyObject* value, bool again) {
   PyObject* before = PyDict_GetItemWithError(dict, key);
   if (before == nullptr && PyErr_Occurred()) py::throw_pending();
-  if (before != nullptr) refuse_finalizer(before);
+  if (!again) lets_go_of_entry(source_of(dict), key, before);
   if (before != nullptr && before == value) {
     auto held = py::Owned<>::share(before);
     saw(before, capture_->sources.dict_item(source_of(dict), key));
@@ -421,6 +419,7 @@ PyObject* Tracer::cell_get(PyObject* cell) {
 
 void Tracer::cell_set(PyObject* cell, PyObject* value) {
   if (is_outside(cell)) {
+    if (!cell_values_.contains(cell)) lets_go_of_contents(cell);
     cell_values_.insert_or_assign(cell, py::Owned<>::share(value));
   } else {
     py::check(PyCell_Set(cell, value));

@@ -42,12 +42,6 @@ void Tracer::guard(Kind kind, const Source* source, py::Owned<> operand, std::in
   capture_->guards.add(std::move(g));
 }
 
-// Only the identity of these objects matters, and everything reachable from them that may change is guarded below a
-// Const root.
-static bool known_by_identity(Cat cat) {
-  return cat == Cat::Module || cat == Cat::Type || cat == Cat::Builtin || cat == Cat::Code;
-}
-
 static bool only_atoms(PyObject* tuple) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
     PyObject* item = PyTuple_GET_ITEM(tuple, i);

@@ -92,6 +92,9 @@ class Tracer {
   virtual Result close(PyObject* generator, Continuation then) = 0;
   // A generator that existed before goes on in the region as its twin; null: not one, or it cannot be read.
   virtual PyObject* twin_of_generator(PyObject* generator) = 0;
+  virtual PyObject* known_twin(PyObject* generator) const = 0;  // null: the region did nothing with it
+  // A generator that the region knows, alone or in containers: suspended in a block.
+  virtual bool would_run_when_lost(PyObject* value, int depth = 0) = 0;
   virtual Result inline_function(PyObject* function, Args args, Continuation then) = 0;
   virtual Result make_instance(PyObject* type, Args args, Continuation then) = 0;  // __new__, then __init__
 
@@ -121,8 +124,12 @@ class Tracer {
   void guard(Kind kind, const Source* source, py::Owned<> operand = {}, std::int64_t number = 0,
              const Source* other = nullptr);
   void keep(PyObject* object);  // alive until the capture is dropped
-  // What the region lets go of has a __del__, which would run too late.
-  void refuse_finalizer(PyObject* value);
+  // A break when its end would run code of the program: compiled code would keep it alive.
+  void refuse_to_hold(PyObject* value);
+  // The same when nobody but the region's frames, with so many references, holds it: it may go before the region's end.
+  // Generators may still come to their end before.
+  void takes_over(PyObject* value, const Source* source, Py_ssize_t references);
+  bool has_let_go() const { return let_go_; }
   // Nothing is handled by the frames that called the region, nor will be in later calls; a break when something is.
   void guard_not_handling(const std::string& reader);
   void guard_function(PyObject* function);  // __code__, defaults, kwdefaults as they are now
@@ -135,6 +142,7 @@ class Tracer {
   PyObject* view_of(
       PyObject* container);  // what a live view or iterator may hold: later writes of the region show in it
   PyObject* writable(PyObject* container);  // touch, then the shadow (fresh objects: themselves)
+  PyObject* growable(PyObject* container);  // the same for what takes nothing out
   Contents deep_touch(PyObject* value);     // touch everything below; what is there
   bool is_shadowed(PyObject* container) const { return shadows_.contains(container); }
 
@@ -267,6 +275,15 @@ class Tracer {
     bool was_there;           // before the region; known of what is deleted
   };
   const AttributeWrite* written_attribute(PyObject* object, PyObject* name) const;  // a slot or class attribute
+  // What the region writes over or takes out (dropped.cpp): a break when that would run code of the program, else
+  // guards that it does not.
+  bool lets_go(PyObject* value);
+  void lets_go_of_entry(const Source* dict, PyObject* key, PyObject* before);  // null: there is none
+  void lets_go_of_slot(PyObject* object, PyObject* slot, PyObject* before);
+  void lets_go_of_contents(PyObject* cell);
+  void lets_go_of_item(PyObject* item);
+  void lets_go_of_item_at(PyObject* list, PyObject* index);
+  void lets_go_of_items(PyObject* container);
   void write_attribute(PyObject* object, PyObject* name, PyObject* value, bool was_there = true);
   bool delete_attribute(PyObject* object, PyObject* name, bool was_there);
   bool changes_classes_of(PyTypeObject* type) const;
@@ -299,6 +316,9 @@ class Tracer {
   std::vector<PyObject*> order_of_iterators_;
   std::unordered_map<PyObject*, std::vector<py::Owned<>>> iterator_parts_;
   std::vector<std::pair<PyObject*, py::Owned<>>> walkers_;
+  std::unordered_set<PyObject*> drained_;  // containers out of which something may have been taken
+  std::vector<std::pair<PyObject*, PyObject*>> owned_generators_;  // suspended ones, and what they were taken over with
+  bool let_go_ = false;
   std::int64_t took_all_at_ = -1;      // the instruction that took all elements of one at once
   std::vector<Effect> closed_frames_;  // of frame objects from outside
   std::vector<Effect> deferred_;

@@ -51,6 +51,11 @@ inline bool is_atom(Cat cat) {
   return cat == Cat::Singleton || cat == Cat::Number || cat == Cat::Text || cat == Cat::TorchAtom ||
          cat == Cat::EnumMember;
 }
+// Only the identity of these objects matters, and everything reachable from them that may change is guarded below a
+// Const root.
+inline bool known_by_identity(Cat cat) {
+  return cat == Cat::Module || cat == Cat::Type || cat == Cat::Builtin || cat == Cat::Code;
+}
 
 void initialise_types();
 

@@ -64,9 +64,11 @@ py::Owned<> Executor::run(const frames::State& state) {
     ++at;
     return source;
   };
+  std::unordered_map<PyObject*, Py_ssize_t> references;
+  for (PyObject* value : frames::values_of(state)) ++references[value];
   const auto meet = [&](PyObject* value) {
-    refuse_finalizer(value);
     const source::Source* source = next_source();
+    takes_over(value, source, references[value]);
     if (value != frames::callers_exception()) saw(value, source);
     return py::Owned<>::share(value);
   };

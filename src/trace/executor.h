@@ -63,6 +63,7 @@ class Executor final : public objects::Tracer {
   Result already_executing(const objects::TracedGenerator& generator, Continuation then);
   Result throw_into_inner(Frame& body, py::Owned<> instance);
   PyObject* twin_of_generator(PyObject* generator) override;
+  PyObject* known_twin(PyObject* generator) const override;
   Next yield_value(Frame& frame);
   Next return_generator(Frame& frame);
   Next return_value(Frame& frame);
@@ -133,7 +134,7 @@ class Executor final : public objects::Tracer {
   std::unique_ptr<Frame> top_;
   py::Owned<> returned_;
   py::Owned<> thrown_;  // raised in the frame on top before its next instruction
-  bool would_run_when_lost(PyObject* value, int depth = 0);
+  bool would_run_when_lost(PyObject* value, int depth = 0) override;
   template <class Values>
   bool would_run_with(PyCodeObject* code, int at, const Values& values, int depth);
   std::unordered_set<PyObject*> kept_;  // at the end of the region, by the frame that returns or the result

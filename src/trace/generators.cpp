@@ -83,6 +83,11 @@ PyObject* Executor::twin_of_generator(PyObject* generator) {
   return generators_.emplace(generator, std::move(twin)).first->second.get();
 }
 
+PyObject* Executor::known_twin(PyObject* generator) const {
+  const auto found = generators_.find(generator);
+  return found == generators_.end() ? nullptr : found->second.get();
+}
+
 // What a suspended frame holds goes with it: an inner generator of a `yield from`, say.
 template <class Values>
 bool Executor::would_run_with(PyCodeObject* code, int at, const Values& values, int depth) {
@@ -114,8 +119,7 @@ bool Executor::would_run_when_lost(PyObject* value, int depth) {
                                [&](const auto& entry) { return would_run_when_lost(entry.second.get(), depth + 1); });
   }
   if (!PyGen_CheckExact(value) || frames::is_running(value) || frames::has_ended(value)) return false;
-  if (const auto found = generators_.find(value); found != generators_.end())
-    return would_run_when_lost(found->second.get(), depth);
+  if (PyObject* twin = known_twin(value)) return would_run_when_lost(twin, depth);
   const frames::GeneratorState state = frames::state_of_generator(value);
   if (!state.started) return false;
   std::vector<py::Owned<>> values;
@@ -134,6 +138,9 @@ void Executor::refuse_lost_generators(PyObject* result, const std::vector<PyObje
   }
   for (PyObject* value : taken) {
     if (would_run_when_lost(value)) refuse();
+  }
+  for (const auto& [owner, generator] : owned_generators_) {
+    if (!kept_.contains(owner) && would_run_when_lost(generator)) refuse();
   }
   for (PyObject* object : order_of_shadows_) {
     const auto shadow = shadows_.find(object);

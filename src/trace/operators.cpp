@@ -134,7 +134,8 @@ Result Executor::binary(PyObject* left, PyObject* right, int op, Continuation th
     touch(right);
     if (a == Cat::Dict && !PyDict_CheckExact(left) && !PyODict_CheckExact(left))
       unsupported(Reason::UnsupportedProtocol, {{"protocol", o.function}, {"type", Py_TYPE(left)->tp_name}});
-    return native(inplace ? writable(left) : readable(left), readable(right));
+    const bool grows = a == Cat::List && std::string_view(o.method) == "__add__";
+    return native(inplace ? (grows ? growable(left) : writable(left)) : readable(left), readable(right));
   }
   if (a == Cat::List && o.inplace != nullptr && std::string_view(o.inplace) == "__iadd__") {
     PyObject* args[] = {left, right};

@@ -506,7 +506,9 @@ Result Executor::store_subscript(PyObject* container, PyObject* key, PyObject* v
     if (cat == Cat::List || cat == Cat::Deque) {
       if (!PyLong_CheckExact(key) && !PySlice_Check(key))
         unsupported(Reason::UnsupportedProtocol, {{"protocol", "__setitem__"}, {"type", "list, index not an int"}});
-      PyObject* target = writable(container);
+      const bool one = PyLong_Check(key) && cat == Cat::List;
+      PyObject* target = one ? growable(container) : writable(container);
+      if (one) lets_go_of_item_at(container, key);
       py::Owned<> items;
       if (PySlice_Check(key) && value != nullptr) {
         items = native_elements(value);

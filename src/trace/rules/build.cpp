@@ -161,14 +161,14 @@ Next do_FORMAT_VALUE(Executor& ex, Frame& f, int arg) {
 
 // What is being built is the region's own, unless the region starts behind a break in the middle of it.
 Next do_LIST_APPEND(Executor& ex, Frame& f, int arg) {
-  PyObject* list = ex.writable(peek(f, static_cast<std::size_t>(arg)));
+  PyObject* list = ex.growable(peek(f, static_cast<std::size_t>(arg)));
   py::check(PyList_Append(list, peek(f, 0)));
   drop(f, 1);
   return Next::Go;
 }
 Next do_SET_ADD(Executor& ex, Frame& f, int arg) {
   need_native_hash(ex, peek(f, 0), "a set display");
-  py::check(PySet_Add(ex.writable(peek(f, static_cast<std::size_t>(arg))), peek(f, 0)));
+  py::check(PySet_Add(ex.growable(peek(f, static_cast<std::size_t>(arg))), peek(f, 0)));
   drop(f, 1);
   return Next::Go;
 }
@@ -188,7 +188,7 @@ Next do_LIST_EXTEND(Executor& ex, Frame& f, int arg) {
   auto items = elements_or_detour(ex, f, &detour, &raised);
   if (raised) return Next::Raise;
   if (detour) return Next::Go;
-  PyObject* list = ex.writable(peek(f, static_cast<std::size_t>(arg)));
+  PyObject* list = ex.growable(peek(f, static_cast<std::size_t>(arg)));
   py::check(PyList_SetSlice(list, PyList_GET_SIZE(list), PyList_GET_SIZE(list), items.get()));
   drop(f, 1);
   return Next::Go;
@@ -198,7 +198,7 @@ Next do_SET_UPDATE(Executor& ex, Frame& f, int arg) {
   auto items = elements_or_detour(ex, f, &detour, &raised);
   if (raised) return Next::Raise;
   if (detour) return Next::Go;
-  PyObject* set = ex.writable(peek(f, static_cast<std::size_t>(arg)));
+  PyObject* set = ex.growable(peek(f, static_cast<std::size_t>(arg)));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i)
     need_native_hash(ex, PyTuple_GET_ITEM(items.get(), i), "a set display");
   // From a set or dict the table grows at once, which gives another order than one by one.

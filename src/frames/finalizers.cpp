@@ -1,0 +1,110 @@
+#include "frames/finalizers.h"
+
+#include <unordered_map>
+#include <vector>
+
+#include "bytecode/exception_table.h"
+#include "frames/generators.h"
+#include "py/cpython311.h"
+#include "py/ref.h"
+
+namespace pellucid::frames {
+namespace {
+
+constexpr std::size_t kMostObjects = 20'000;
+
+// Whose entry in a weak container it takes out, and nothing else.
+bool is_housekeeping(PyObject* callback) noexcept {
+  if (!PyFunction_Check(callback)) return PyCFunction_Check(callback) != 0;
+  PyObject* module = PyDict_GetItemWithError(PyFunction_GET_GLOBALS(callback), py::interned("__name__").get());
+  if (module == nullptr || !PyUnicode_Check(module)) return false;
+  const std::string name = py::text_of(module);
+  return name == "weakref" || name == "_weakrefset" || name == "torch" || name.starts_with("torch.");
+}
+
+bool calls_back(PyObject* object) noexcept {
+  if (Py_TYPE(object)->tp_weaklistoffset <= 0) return false;
+  const char* list = reinterpret_cast<const char*>(object) + Py_TYPE(object)->tp_weaklistoffset;
+  for (auto* ref = *reinterpret_cast<PyWeakReference* const*>(list); ref != nullptr; ref = ref->wr_next) {
+    if (ref->wr_callback != nullptr && !is_housekeeping(ref->wr_callback)) return true;
+  }
+  return false;
+}
+
+bool ends_in_block(PyObject* generator) noexcept {
+  if (has_ended(generator) || is_running(generator)) return false;
+  const GeneratorState state = state_of_generator(generator);
+  if (!PyGen_CheckExact(generator)) return true;  // a coroutine complains when it was never awaited
+  const char* table = PyBytes_AS_STRING(state.code->co_exceptiontable);
+  const auto size = static_cast<std::size_t>(PyBytes_GET_SIZE(state.code->co_exceptiontable));
+  return state.started && bytecode::handler_at({table, size}, std::max(state.next - 2, 0)).has_value();
+}
+
+bool runs_itself(PyObject* object, std::vector<PyObject*>* generators) noexcept {
+  PyTypeObject* type = Py_TYPE(object);
+  if (type->tp_finalize == nullptr && type->tp_weaklistoffset <= 0) return false;
+  if (type->tp_finalize != nullptr) {
+    const bool has_frame = PyGen_CheckExact(object) || PyCoro_CheckExact(object) || PyAsyncGen_CheckExact(object);
+    if (!has_frame) return true;
+    if (ends_in_block(object)) {
+      if (generators == nullptr || !PyGen_CheckExact(object)) return true;
+      generators->push_back(object);
+    }
+  }
+  return calls_back(object);
+}
+
+class Walk {
+ public:
+  Walk(Heirs heirs, std::vector<PyObject*>* generators) noexcept : heirs_(heirs), generators_(generators) {}
+  bool runs(PyObject* root) noexcept {
+    going_.push_back(root);
+    while (!going_.empty()) {
+      PyObject* object = going_.back();
+      going_.pop_back();
+      if (runs_itself(object, generators_)) return true;
+      if (met_.size() > kMostObjects) return heirs_ == Heirs::All;
+      look_into(object);
+    }
+    return false;
+  }
+
+ private:
+  void look_into(PyObject* object) noexcept {
+    if (!PyObject_IS_GC(object) || Py_TYPE(object)->tp_traverse == nullptr) return;
+    if (PyFunction_Check(object)) {  // not the namespace that it shares
+      auto* function = reinterpret_cast<PyFunctionObject*>(object);
+      for (PyObject* part :
+           {function->func_closure, function->func_defaults, function->func_kwdefaults, function->func_dict})
+        if (part != nullptr) visit(part, this);
+      return;
+    }
+    Py_TYPE(object)->tp_traverse(object, visit, this);
+  }
+
+  static int visit(PyObject* child, void* self) noexcept {
+    PyTypeObject* type = Py_TYPE(child);
+    const bool is_leaf = !PyType_IS_GC(type) && type->tp_finalize == nullptr && type->tp_weaklistoffset <= 0;
+    if (is_leaf || PyType_Check(child) || PyModule_Check(child)) return 0;
+    auto* walk = static_cast<Walk*>(self);
+    const Py_ssize_t times = ++walk->met_[child];
+    if (walk->heirs_ == Heirs::All ? times == 1 : times == Py_REFCNT(child)) walk->going_.push_back(child);
+    return 0;
+  }
+
+  Heirs heirs_;
+  std::vector<PyObject*>* generators_;
+  std::vector<PyObject*> going_;
+  std::unordered_map<PyObject*, Py_ssize_t> met_;  // how many references to it are gone
+};
+
+}  // namespace
+
+bool runs_when_dropped(PyObject* root, Heirs heirs, std::vector<PyObject*>* generators) noexcept {
+  PyTypeObject* type = Py_TYPE(root);
+  if (!PyType_IS_GC(type)) return runs_itself(root, generators);
+  if (PyType_Check(root) || PyModule_Check(root)) return false;
+  return Walk(heirs, generators).runs(root);
+}
+
+}  // namespace pellucid::frames
