@@ -1,5 +1,6 @@
 """Objects that a region drops: what their end runs (a __del__, the `finally` of a generator, the callback of a weak reference) runs where
 eager runs it, whatever lay there in the calls before."""
+# ruff: noqa: F841
 
 import collections
 import weakref
@@ -59,6 +60,16 @@ def holding(log):
         return inner
 
     return function
+
+
+def collecting():
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    return graphs, backend
 
 
 # What lay in the place before. Those that say nothing when they go come first.
@@ -227,12 +238,7 @@ PLACES = {
 def test_what_is_dropped_runs_where_eager_runs_it(place, first, monkeypatch):
     monkeypatch.setattr(pellucid.config, "recompile_limit", 40)
     function, put = PLACES[place]
-    graphs = []
-
-    def backend(graph, inputs):
-        graphs.append(graph)
-        return graph.forward
-
+    graphs, backend = collecting()
     compiled = pellucid.compile(function, backend=backend)
     for kind in [first, *LOUD, first, *LOUD]:
         if place == "set.clear" and kind in ("in a list", "in lists", "twice in a list", "in a dict"):
@@ -250,6 +256,21 @@ def test_what_is_dropped_runs_where_eager_runs_it(place, first, monkeypatch):
         if kind == first:
             assert len(graphs) >= 1
     assert "ends" in seen[0][0] or place == "list.append"
+
+
+@pytest.mark.parametrize("first", [5, "many"])
+def test_all_that_goes_is_looked_at(first):
+    compiled = pellucid.compile(attribute, backend="eager")
+    for kind in (first, "many", first, "many"):
+        seen = []
+        for f in (attribute, compiled):
+            log = []
+            value = [Finalised(log), *(Plain() for _ in range(30_000))] if kind == "many" else kind
+            holder = Plain(item=value)
+            del value
+            f(torch.ones(1), holder, log)
+            seen.append(log)
+        assert seen[0] == seen[1] == ["before", *["ends"] * (kind == "many"), "after"]
 
 
 def test_a_variable_of_an_outer_function_is_dropped_like_the_rest():
@@ -280,12 +301,7 @@ def test_what_says_nothing_is_dropped_in_one_graph():
         h.seen.pop()
         return x + 1
 
-    graphs = []
-
-    def backend(graph, inputs):
-        graphs.append(graph)
-        return graph.forward
-
+    graphs, backend = collecting()
     compiled = pellucid.compile(f, backend=backend, fullgraph=True)
     h = Plain(last=None, items=[Plain(a=[Plain()])], count=0, seen=[Plain(), torch.ones(1)])
     compiled(torch.ones(2), h)
@@ -309,11 +325,7 @@ def test_a_weak_reference_knows_that_its_target_was_dropped():
 
 def test_an_object_with_other_owners_is_dropped_in_the_region():
     """Only the count of references says that nothing ends: the guard looks at it, so no code is compiled again."""
-    graphs = []
-
-    def backend(graph, inputs):
-        graphs.append(graph)
-        return graph.forward
+    graphs, backend = collecting()
 
     def f(x, h):
         h.item = None
@@ -326,3 +338,214 @@ def test_an_object_with_other_owners_is_dropped_in_the_region():
         compiled(torch.ones(1), Plain(item=value))
     assert len(graphs) == 1
     assert log == []
+
+
+# Programs that hold on to it themselves for a while.
+
+
+def replaced(x, h, log):
+    v = h.item
+    h.item = None
+    log.append("a")
+    v = None
+    log.append("b")
+    return x + 1
+
+
+def deleted(x, h, log):
+    v = h.item
+    h.item = None
+    log.append("a")
+    del v
+    log.append("b")
+    return x + 1
+
+
+def passed_on(x, h, log):
+    def inner(v):
+        log.append("in")
+        return 3
+
+    r = inner(h.__dict__.pop("item"))
+    log.append("b")
+    return x + r
+
+
+def replaced_in_a_loop(x, h, log):
+    v = h.item
+    del h.item
+    for i in range(3):
+        log.append(i)
+        if i == 1:
+            v = i
+    return x + 1
+
+
+def in_a_list_of_its_own(x, h, log):
+    v = [h.item]
+    h.item = None
+    log.append("a")
+    v.clear()
+    log.append("b")
+    return x + 1
+
+
+def swapped_before_a_break(x, h, log):
+    h.item, v = x, h.item
+    log.append("a")
+    pellucid.graph_break()
+    v = 0
+    log.append("b")
+    return x + 1
+
+
+def moved_behind_a_break(x, h, log):
+    pellucid.graph_break()
+    h.item, h.other = 1, h.item
+    log.append("a")
+    h.other = 2
+    log.append("b")
+    return x + 1
+
+
+def in_a_handler(x, h, log):
+    try:
+        v = h.item
+        h.item = None
+        raise ValueError
+    except ValueError as e:
+        log.append("a")
+        v = None
+        log.append("b")
+    log.append("c")
+    return x + 1
+
+
+def in_a_dict_of_its_own(x, h, log):
+    d = {"k": h.item}
+    h.item = None
+    log.append("a")
+    d["k"] = 0
+    log.append("b")
+    return x + 1
+
+
+def namespace_cleared(x, h, log):
+    h.__dict__.clear()
+    log.append("b")
+    return x + 1
+
+
+def namespace_updated(x, h, log):
+    h.__dict__.update(item=0)
+    log.append("b")
+    return x + 1
+
+
+def by_setattr(x, h, log):
+    setattr(h, "item", 0)
+    log.append("b")
+    delattr(h, "item")
+    log.append("c")
+    return x + 1
+
+
+def between_breaks(x, h, log):
+    pellucid.graph_break()
+    v = h.item
+    h.item = None
+    log.append("a")
+    pellucid.graph_break()
+    log.append("m")
+    v = None
+    log.append("b")
+    return x + 1
+
+
+def popped_and_passed_on(x, h, log):
+    (lambda q: log.append("q"))(h.__dict__.popitem())
+    log.append("b")
+    return x + 1
+
+
+def wrapped(x, h, log):
+    h.item = (h.item, 1)
+    log.append("a")
+    h.item = h.item[1]
+    log.append("b")
+    return x + 1
+
+
+def moved(x, h, log):
+    h.other = h.item
+    h.item = None
+    log.append("a")
+    h.other = None
+    log.append("b")
+    return x + 1
+
+
+def in_an_iterator(x, h, log):
+    it = iter([h.item])
+    h.item = None
+    log.append("a")
+    w = next(it)
+    del w
+    log.append("b")
+    next(it, None)
+    log.append("c")
+    del it
+    log.append("d")
+    return x + 1
+
+
+def in_a_variable_of_an_inner_function(x, h, log):
+    def c():
+        return v
+
+    v = h.item
+    h.item = None
+    log.append("a")
+    v = 0
+    log.append("b")
+    return x + c()
+
+
+HOLD_ON = [
+    replaced,
+    deleted,
+    passed_on,
+    replaced_in_a_loop,
+    in_a_list_of_its_own,
+    swapped_before_a_break,
+    moved_behind_a_break,
+    in_a_handler,
+    in_a_dict_of_its_own,
+    namespace_cleared,
+    namespace_updated,
+    by_setattr,
+    between_breaks,
+    popped_and_passed_on,
+    wrapped,
+    moved,
+    in_an_iterator,
+    in_a_variable_of_an_inner_function,
+]
+
+
+@pytest.mark.parametrize("first", QUIET)
+@pytest.mark.parametrize("function", HOLD_ON, ids=lambda f: f.__name__)
+def test_what_the_program_holds_on_to_goes_where_it_lets_go(function, first, monkeypatch):
+    monkeypatch.setattr(pellucid.config, "recompile_limit", 40)
+    graphs, backend = collecting()
+    compiled = pellucid.compile(function, backend=backend)
+    for kind in [first, *LOUD, first, *LOUD]:
+        seen = []
+        for f in (function, compiled):
+            log = []
+            holder = Plain(item=(QUIET | LOUD)[kind](log))
+            result = f(torch.ones(1), holder, log)
+            seen.append((list(log), result.tolist()))
+            del holder
+        assert seen[0] == seen[1], kind
+    assert graphs

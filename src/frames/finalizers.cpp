@@ -63,7 +63,7 @@ class Walk {
       PyObject* object = going_.back();
       going_.pop_back();
       if (runs_itself(object, generators_)) return true;
-      if (met_.size() > kMostObjects) return heirs_ == Heirs::All;
+      if (heirs_ == Heirs::All && met_.size() > kMostObjects) return true;
       look_into(object);
     }
     return false;

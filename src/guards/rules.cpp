@@ -317,6 +317,7 @@ struct QuietRule {
   static std::string code(const Check& c, const CodeText& t) { return native(c, t); }
 };
 PyObject* itself(const Check& c, PyObject* v) noexcept { return c.number == 1 && PyCell_Check(v) ? PyCell_GET(v) : v; }
+PyObject* whole(const Check&, PyObject* v) noexcept { return v; }
 PyObject* attribute(const Check& c, PyObject* v) noexcept { return py::native_instance_attr(v, c.operand); }
 PyObject* under_key(const Check& c, PyObject* v) noexcept {
   return PyDict_Check(v) ? py::native_dict_get(v, c.operand) : nullptr;
@@ -326,7 +327,13 @@ PyObject* slot_value(const Check& c, PyObject* v) noexcept { return in_slot(c.op
 template <>
 struct Rule<Kind::QUIET> : QuietRule<itself> {};
 template <>
-struct Rule<Kind::QUIET_OWNED> : QuietRule<itself> {
+struct Rule<Kind::QUIET_OWNED> : QuietRule<whole> {
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
+    return Py_REFCNT(v) > c.number || !frames::runs_when_dropped(v, frames::Heirs::Counted);
+  }
+};
+template <>
+struct Rule<Kind::QUIET_BUT_GENERATORS> : QuietRule<whole> {
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
     if (Py_REFCNT(v) > c.number) return true;
     std::vector<PyObject*> generators;

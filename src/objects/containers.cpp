@@ -161,7 +161,6 @@ void Tracer::touch_dict(PyObject* dict, const Source* source, PyObject* view, co
       if (!hashable_natively(key))
         throw GraphBreak(Reason::UserDunder, {{"operation", "reading a dict"}, {"callee", "__hash__ of a key"}});
       const Cat cat = cat_of(key);
-      refuse_to_hold(key);
       if (!is_atom(cat) && cat != Cat::Tuple)
         saw_constant(key);  // the keys are compared by identity or value: known objects
     }

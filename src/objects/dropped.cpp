@@ -22,13 +22,13 @@ void Tracer::refuse_to_hold(PyObject* value) {
 
 void Tracer::takes_over(PyObject* value, const Source* source, Py_ssize_t references) {
   const Cat cat = cat_of(value);
-  if (is_atom(cat) || known_by_identity(cat) || cat == Cat::Tensor || PyGen_CheckExact(value)) return;
+  if (is_atom(cat) || known_by_identity(cat) || cat == Cat::Tensor) return;
+  std::vector<PyObject*> generators;
   if (Py_REFCNT(value) <= references) {
-    std::vector<PyObject*> generators;
     if (frames::runs_when_dropped(value, frames::Heirs::Counted, &generators)) refuse_end(*this, value);
     for (PyObject* generator : generators) owned_generators_.emplace_back(value, generator);
   }
-  guard(Kind::QUIET_OWNED, source, {}, references);
+  guard(generators.empty() ? Kind::QUIET_OWNED : Kind::QUIET_BUT_GENERATORS, source, {}, references);
 }
 
 // False: it is known to run nothing, as long as the guards hold that there are.

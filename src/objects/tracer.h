@@ -124,7 +124,7 @@ class Tracer {
   void guard(Kind kind, const Source* source, py::Owned<> operand = {}, std::int64_t number = 0,
              const Source* other = nullptr);
   void keep(PyObject* object);  // alive until the capture is dropped
-  // A break when its end would run code of the program: compiled code would keep it alive.
+  // A break when its end would run code of the program: the guards of a set keep its elements alive.
   void refuse_to_hold(PyObject* value);
   // The same when nobody but the region's frames, with so many references, holds it: it may go before the region's end.
   // Generators may still come to their end before.
