@@ -57,8 +57,9 @@ bool runs_itself(PyObject* object, std::vector<PyObject*>* generators) noexcept 
 class Walk {
  public:
   Walk(Heirs heirs, std::vector<PyObject*>* generators) noexcept : heirs_(heirs), generators_(generators) {}
-  bool runs(PyObject* root) noexcept {
-    going_.push_back(root);
+  void drop(PyObject* root) noexcept { going_.push_back(root); }
+  void drop_reference(PyObject* value) noexcept { visit(value, this); }
+  bool runs() noexcept {
     while (!going_.empty()) {
       PyObject* object = going_.back();
       going_.pop_back();
@@ -104,7 +105,16 @@ bool runs_when_dropped(PyObject* root, Heirs heirs, std::vector<PyObject*>* gene
   PyTypeObject* type = Py_TYPE(root);
   if (!PyType_IS_GC(type)) return runs_itself(root, generators);
   if (PyType_Check(root) || PyModule_Check(root)) return false;
-  return Walk(heirs, generators).runs(root);
+  Walk walk(heirs, generators);
+  walk.drop(root);
+  return walk.runs();
+}
+
+bool run_when_dropped(std::span<PyObject* const> values) noexcept {
+  std::vector<PyObject*> generators;
+  Walk walk(Heirs::Counted, &generators);
+  for (PyObject* value : values) walk.drop_reference(value);
+  return walk.runs();
 }
 
 }  // namespace pellucid::frames

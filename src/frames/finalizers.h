@@ -2,6 +2,7 @@
 #pragma once
 #include <Python.h>
 
+#include <span>
 #include <vector>
 
 namespace pellucid::frames {
@@ -15,5 +16,9 @@ enum class Heirs { Counted, All };
 // Heirs::All true also for what holds more objects than can be looked at. `generators`: those that have a
 // `finally` to run go there and count for nothing. Runs no Python code.
 bool runs_when_dropped(PyObject* root, Heirs heirs, std::vector<PyObject*>* generators = nullptr) noexcept;
+
+// The same when a reference to each of these goes, generators aside: what they hold together goes with the last of
+// them.
+bool run_when_dropped(std::span<PyObject* const> values) noexcept;
 
 }  // namespace pellucid::frames

@@ -20,12 +20,18 @@ void Tracer::refuse_to_hold(PyObject* value) {
   if (!is_atom(cat_of(value)) && frames::runs_when_dropped(value, frames::Heirs::All)) refuse_end(*this, value);
 }
 
+void Tracer::refuse_to_take_over(std::span<PyObject* const> values) {
+  if (frames::run_when_dropped(values))
+    unsupported(Reason::UnsupportedProtocol,
+                {{"protocol", "the end (a __del__ or callback that it runs)"}, {"type", "value that is alive here"}});
+}
+
 void Tracer::takes_over(PyObject* value, const Source* source, Py_ssize_t references) {
   const Cat cat = cat_of(value);
   if (is_atom(cat) || known_by_identity(cat) || cat == Cat::Tensor) return;
   std::vector<PyObject*> generators;
   if (Py_REFCNT(value) <= references) {
-    if (frames::runs_when_dropped(value, frames::Heirs::Counted, &generators)) refuse_end(*this, value);
+    (void)frames::runs_when_dropped(value, frames::Heirs::Counted, &generators);
     for (PyObject* generator : generators) owned_generators_.emplace_back(value, generator);
   }
   guard(generators.empty() ? Kind::QUIET_OWNED : Kind::QUIET_BUT_GENERATORS, source, {}, references);

@@ -126,8 +126,10 @@ class Tracer {
   void keep(PyObject* object);  // alive until the capture is dropped
   // A break when its end would run code of the program: the guards of a set keep its elements alive.
   void refuse_to_hold(PyObject* value);
-  // The same when nobody but the region's frames, with so many references, holds it: it may go before the region's end.
-  // Generators may still come to their end before.
+  // The same for what nobody but the region's frames holds: it may go before the region's end.
+  void refuse_to_take_over(std::span<PyObject* const> values);
+  // Guards that it stays so for this value, of which the frames have so many references. Suspended generators in it may
+  // still come to their end in the region.
   void takes_over(PyObject* value, const Source* source, Py_ssize_t references);
   bool has_let_go() const { return let_go_; }
   // Nothing is handled by the frames that called the region, nor will be in later calls; a break when something is.

@@ -65,7 +65,9 @@ py::Owned<> Executor::run(const frames::State& state) {
     return source;
   };
   std::unordered_map<PyObject*, Py_ssize_t> references;
-  for (PyObject* value : frames::values_of(state)) ++references[value];
+  const auto values = frames::values_of(state);
+  for (PyObject* value : values) ++references[value];
+  refuse_to_take_over(values);
   const auto meet = [&](PyObject* value) {
     const source::Source* source = next_source();
     takes_over(value, source, references[value]);
