@@ -57,7 +57,8 @@ GuardProgram::~GuardProgram() {
 bool GuardProgram::check(PyObject* const* locals, PyObject* closure) noexcept {
   gathers_ = false;
   if (!hold_.alive()) return false;
-  if (walking_) {  // a nested call must not move the latches under the outer one
+  if (walking_) {                      // a nested call must not move the latches under the outer one
+    if (!late_.empty()) return false;  // they count references, and first_miss holds some
     try {
       return !first_miss(locals, closure).has_value();
     } catch (...) {
@@ -69,7 +70,7 @@ bool GuardProgram::check(PyObject* const* locals, PyObject* closure) noexcept {
   bool ok = true;
   for (std::uint32_t i = 0; ok && i < ambient_end_; ++i) ok = guards::holds(checks_[i], nullptr, nullptr);
   if (ok) ok = primed_ ? run(0, static_cast<std::uint32_t>(hot_.size()), frame) : (primed_ = walk_all(frame));
-  if (ok) ok = relations_hold();
+  if (ok) ok = relations_hold() && late_checks_hold();
   walking_ = false;
   gathers_ = ok && temporaries_.empty();
   while (!temporaries_.empty()) {
@@ -295,6 +296,11 @@ bool GuardProgram::pairs_hold() noexcept {
   }
   changed_count_ = 0;
   return true;
+}
+
+bool GuardProgram::late_checks_hold() const noexcept {
+  return std::ranges::all_of(
+      late_, [&](const Late& late) { return guards::holds(checks_[late.check], nodes_[late.node].value, nullptr); });
 }
 
 bool GuardProgram::relations_hold() noexcept {

@@ -132,6 +132,9 @@ class GuardProgram {
     std::uint32_t check, node, other;
     bool same;  // wanted
   };
+  struct Late {
+    std::uint32_t check, node;
+  };
   struct Frame {
     PyObject* const* locals;
     PyObject* closure;
@@ -152,6 +155,7 @@ class GuardProgram {
   bool pair_holds(const Pair& pair) const noexcept;
   bool pairs_hold() noexcept;
   bool relations_hold() noexcept;
+  bool late_checks_hold() const noexcept;
   static bool distinct_holds(Distinct& distinct) noexcept;
 
   std::vector<py::Owned<>> evaluate_all(const Frame& frame) const;
@@ -167,7 +171,7 @@ class GuardProgram {
 
   std::vector<Hot> hot_;
   std::vector<Node> nodes_;
-  std::vector<Check> checks_;            // ambient, then node by node, then relations
+  std::vector<Check> checks_;            // ambient, then node by node, then relations, then late ones
   std::vector<Guard> guards_;            // as given, operands moved to hold_
   std::vector<std::uint32_t> check_of_;  // guard number -> index in checks_
   std::vector<std::uint32_t> node_of_check_;
@@ -175,6 +179,7 @@ class GuardProgram {
   std::uint32_t ambient_end_ = 0;
   std::vector<Distinct> distincts_;
   std::vector<Link> links_;
+  std::vector<Late> late_;
   std::vector<Pair> pairs_;
   std::vector<std::uint32_t> pair_links_;  // node by node: the pairs it is part of
   std::vector<std::uint32_t> inputs_;      // nodes of the inputs

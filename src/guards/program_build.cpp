@@ -57,7 +57,7 @@ class Builder {
   std::vector<std::uint32_t> plan_of_;  // source id -> plan
   std::vector<bool> named_;             // source id -> only named by a relation
   std::vector<Plan> plans_;
-  std::vector<std::uint32_t> plan_of_node_, root_plans_, ambient_, relations_;
+  std::vector<std::uint32_t> plan_of_node_, root_plans_, ambient_, relations_, late_;
 };
 
 namespace {
@@ -65,6 +65,12 @@ namespace {
 bool is_relation(Kind kind) { return kind == Kind::IS || kind == Kind::IS_NOT || kind == Kind::DISTINCT; }
 bool is_key_check(Kind kind) {
   return kind == Kind::DICT_KEYS || kind == Kind::DICT_CONTAINS || kind == Kind::HAS_ATTR;
+}
+
+// How much they look at depends on the values: when all other guards hold.
+bool is_late(Kind kind) {
+  return kind == Kind::QUIET || kind == Kind::QUIET_OWNED || kind == Kind::QUIET_BUT_GENERATORS ||
+         kind == Kind::QUIET_ATTR || kind == Kind::QUIET_KEY || kind == Kind::QUIET_SLOT;
 }
 
 int rank(Kind kind) { return kind == Kind::ID_MATCH ? 0 : kind == Kind::TYPE_MATCH ? 1 : 2; }
@@ -151,6 +157,10 @@ void Builder::place(std::uint32_t index) {
     return;
   }
   std::uint32_t plan = plan_for(guard.source);
+  if (is_late(guard.kind)) {
+    late_.push_back(index);
+    return;
+  }
   if (is_key_check(guard.kind)) {
     if (guard.kind == Kind::HAS_ATTR) plan = attributes_of(plan);
     plans_[plan].key_guards.push_back(index);
@@ -414,6 +424,12 @@ void Builder::add_relations() {
     all_distinct(distinct.values.data(), 0, distinct.table);
     distinct.table.reserve(4 * distinct.nodes.size() + 8);
     program_->distincts_.push_back(std::move(distinct));
+  }
+  for (const std::uint32_t index : late_) {
+    const std::uint32_t node = node_of(program_->guards_[index].source);
+    program_->late_.push_back({static_cast<std::uint32_t>(program_->checks_.size()), node});
+    program_->checks_.push_back(check_of(index));
+    program_->node_of_check_.push_back(node);
   }
   for (std::size_t node = 0; node < pairs_of.size(); ++node) {
     auto& links = program_->pair_links_;

@@ -1,5 +1,7 @@
 // What the region lets go of: objects from outside that it writes over or takes out of a container. They die when the
 // region's effects are done, at its end, so what runs code of the program then must be let go of in real frames.
+#include <algorithm>
+
 #include "frames/finalizers.h"
 #include "objects/snapshot.h"
 #include "objects/tracer.h"
@@ -20,21 +22,13 @@ void Tracer::refuse_to_hold(PyObject* value) {
   if (!is_atom(cat_of(value)) && frames::runs_when_dropped(value, frames::Heirs::All)) refuse_end(*this, value);
 }
 
-void Tracer::refuse_to_take_over(std::span<PyObject* const> values) {
-  if (frames::run_when_dropped(values))
-    unsupported(Reason::UnsupportedProtocol,
-                {{"protocol", "the end (a __del__ or callback that it runs)"}, {"type", "value that is alive here"}});
-}
-
 void Tracer::takes_over(PyObject* value, const Source* source, Py_ssize_t references) {
   const Cat cat = cat_of(value);
   if (is_atom(cat) || known_by_identity(cat) || cat == Cat::Tensor) return;
-  std::vector<PyObject*> generators;
-  if (Py_REFCNT(value) <= references) {
-    (void)frames::runs_when_dropped(value, frames::Heirs::Counted, &generators);
-    for (PyObject* generator : generators) owned_generators_.emplace_back(value, generator);
-  }
-  guard(generators.empty() ? Kind::QUIET_OWNED : Kind::QUIET_BUT_GENERATORS, source, {}, references);
+  TakenOver& taken = taken_over_.emplace_back();
+  taken.value = value, taken.source = source, taken.references = references;
+  taken.runs =
+      Py_REFCNT(value) <= references && frames::runs_when_dropped(value, frames::Heirs::Counted, &taken.generators);
 }
 
 // False: it is known to run nothing, as long as the guards hold that there are.
@@ -48,6 +42,12 @@ bool Tracer::lets_go(PyObject* value) {
     refuse_end(*this, value);
   }
   return !has_twin;  // where a twin stands is guarded
+}
+
+void Tracer::lost(const TakenOver& taken) {
+  const bool one_runs = std::ranges::any_of(taken_over_, [](const TakenOver& each) { return each.runs; });
+  if (taken.runs || (!one_runs && run_together)) refuse_end(*this, taken.value);
+  guard(taken.generators.empty() ? Kind::QUIET_OWNED : Kind::QUIET_BUT_GENERATORS, taken.source, {}, taken.references);
 }
 
 void Tracer::lets_go_of_entry(const Source* source, PyObject* key, PyObject* before) {

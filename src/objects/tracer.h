@@ -126,11 +126,9 @@ class Tracer {
   void keep(PyObject* object);  // alive until the capture is dropped
   // A break when its end would run code of the program: the guards of a set keep its elements alive.
   void refuse_to_hold(PyObject* value);
-  // The same for what nobody but the region's frames holds: it may go before the region's end.
-  void refuse_to_take_over(std::span<PyObject* const> values);
-  // Guards that it stays so for this value, of which the frames have so many references. Suspended generators in it may
-  // still come to their end in the region.
+  // A value that is alive where the region begins, of which the frames have so many references.
   void takes_over(PyObject* value, const Source* source, Py_ssize_t references);
+  bool run_together = false;  // what these values hold together runs code when all of them go
   bool has_let_go() const { return let_go_; }
   // Nothing is handled by the frames that called the region, nor will be in later calls; a break when something is.
   void guard_not_handling(const std::string& reader);
@@ -319,7 +317,15 @@ class Tracer {
   std::unordered_map<PyObject*, std::vector<py::Owned<>>> iterator_parts_;
   std::vector<std::pair<PyObject*, py::Owned<>>> walkers_;
   std::unordered_set<PyObject*> drained_;  // containers out of which something may have been taken
-  std::vector<std::pair<PyObject*, PyObject*>> owned_generators_;  // suspended ones, and what they were taken over with
+  struct TakenOver {
+    PyObject* value;
+    const Source* source;
+    Py_ssize_t references;
+    bool runs;                          // code of the program when it goes …
+    std::vector<PyObject*> generators;  // … or these do, in their `finally`; they may come to their end before
+  };
+  void lost(const TakenOver& taken);  // in the region: a break when that runs code, else a guard that it does not
+  std::vector<TakenOver> taken_over_;
   bool let_go_ = false;
   std::int64_t took_all_at_ = -1;      // the instruction that took all elements of one at once
   std::vector<Effect> closed_frames_;  // of frame objects from outside

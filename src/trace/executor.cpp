@@ -4,6 +4,7 @@
 
 #include "aten/aten.h"
 #include "bytecode/opcodes.h"
+#include "frames/finalizers.h"
 #include "handlers/registry.h"
 #include "objects/generator.h"
 #include "py/cpython311.h"
@@ -67,7 +68,7 @@ py::Owned<> Executor::run(const frames::State& state) {
   std::unordered_map<PyObject*, Py_ssize_t> references;
   const auto values = frames::values_of(state);
   for (PyObject* value : values) ++references[value];
-  refuse_to_take_over(values);
+  run_together = frames::run_when_dropped(values);
   const auto meet = [&](PyObject* value) {
     const source::Source* source = next_source();
     takes_over(value, source, references[value]);

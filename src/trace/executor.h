@@ -32,7 +32,7 @@ class Executor final : public objects::Tracer {
   // when they cannot be handed over.
   bool open_frames(frames::State& state);
   // A generator from outside that is suspended inside a block and dies in the region runs the program's code then.
-  void refuse_lost_generators(PyObject* result, const std::vector<PyObject*>& taken);
+  void refuse_lost(PyObject* result, const std::vector<PyObject*>& taken);
   void run_twin(py::Owned<> generator);       // the frame on top is the body of this one, from outside
   bool can_be_told() const;                   // whether that may succeed
   std::vector<std::int64_t> earlier_stops();  // Outcome::earlier

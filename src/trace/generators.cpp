@@ -127,7 +127,7 @@ bool Executor::would_run_when_lost(PyObject* value, int depth) {
   return would_run_with(state.code, std::max(state.next - 2, 0), values, depth);
 }
 
-void Executor::refuse_lost_generators(PyObject* result, const std::vector<PyObject*>& taken) {
+void Executor::refuse_lost(PyObject* result, const std::vector<PyObject*>& taken) {
   const auto refuse = [&] {
     torn_ = true;  // the frames are as they are at the end
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "the end inside a block"}, {"type", "generator"}});
@@ -139,8 +139,18 @@ void Executor::refuse_lost_generators(PyObject* result, const std::vector<PyObje
   for (PyObject* value : taken) {
     if (would_run_when_lost(value)) refuse();
   }
-  for (const auto& [owner, generator] : owned_generators_) {
-    if (!kept_.contains(owner) && would_run_when_lost(generator)) refuse();
+  const auto stays = [&](PyObject* value) {  // the frame that returns lets go of its variables at the end
+    return kept_.contains(value) || (!top_->back && std::ranges::any_of(top_->fast, [&](const auto& variable) {
+             return variable.get() == value;
+           }));
+  };
+  for (const TakenOver& each : taken_over_) {
+    if (stays(each.value)) continue;
+    const bool run = std::ranges::any_of(each.generators, [&](PyObject* one) { return would_run_when_lost(one); });
+    if (run) refuse();
+    torn_ = true;
+    lost(each);
+    torn_ = false;
   }
   for (PyObject* object : order_of_shadows_) {
     const auto shadow = shadows_.find(object);

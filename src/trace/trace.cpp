@@ -75,7 +75,7 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
   const auto finish = [&](py::Owned<> result) {
     const std::int64_t steps = executor.steps;
     const int returned_at = executor.top()->at;
-    executor.refuse_lost_generators(result.get(), taken);
+    executor.refuse_lost(result.get(), taken);
     outcome.capture = executor.finish(std::move(result));
     outcome.capture->instructions = steps;
     outcome.capture->returned_at = returned_at;
