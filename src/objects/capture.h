@@ -77,6 +77,7 @@ struct Capture {
   std::vector<py::Owned<>> alive;  // keeps every key of these maps alive
   std::vector<std::string> notes;  // deferred decisions worth showing in explain
   std::int64_t instructions = 0;   // executed symbolically
+  int depth = 0;                   // the most frames that were open at once
   int starts_at = -1;              // where a region behind a break goes on: byte offset in the code of `function`
   int returned_at = -1;            // byte offset of the instruction of `function` that ends the region
 };

@@ -67,6 +67,16 @@ void Tracer::lets_go_of_contents(PyObject* cell) {
   if (lets_go(PyCell_GET(cell))) guard(Kind::QUIET, source_of(cell), {}, 1);
 }
 
+void Tracer::lets_go_of_walked(PyObject* iterator) {
+  const Source* const own = source_of(iterator);
+  for (const Source* source = own; source != nullptr;
+       source = source->step == source::Step::Part ? source->base : nullptr) {
+    const auto taken = std::ranges::find(taken_over_, source, &TakenOver::source);
+    if (taken != taken_over_.end()) return lost(*taken);
+  }
+  if (own != nullptr && lets_go(iterator)) guard(Kind::QUIET, own);
+}
+
 // Of a container that was touched: where its elements came from is known.
 void Tracer::lets_go_of_item(PyObject* item) {
   const Source* source = source_of(item);

@@ -82,6 +82,7 @@ bool Tracer::is_known_iterator(PyObject* object) const {
 }
 
 void Tracer::has_moved(PyObject* iterator, bool ended) {
+  if (ended) lets_go_of_walked(iterator);
   const auto [place, fresh] = iterators_.try_emplace(iterator);
   if (fresh) order_of_iterators_.push_back(iterator);
   IteratorState& state = place->second;

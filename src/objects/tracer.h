@@ -281,6 +281,7 @@ class Tracer {
   void lets_go_of_entry(const Source* dict, PyObject* key, PyObject* before);  // null: there is none
   void lets_go_of_slot(PyObject* object, PyObject* slot, PyObject* before);
   void lets_go_of_contents(PyObject* cell);
+  void lets_go_of_walked(PyObject* iterator);  // one that comes to its end
   void lets_go_of_item(PyObject* item);
   void lets_go_of_item_at(PyObject* list, PyObject* index);
   void lets_go_of_items(PyObject* container);

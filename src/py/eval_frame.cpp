@@ -25,6 +25,17 @@ bool is_starting(_PyInterpreterFrame* frame) noexcept { return frame->prev_instr
 bool is_traced(PyThreadState* tstate) noexcept { return tstate->cframe->use_tracing != 0; }
 bool has_trace_function() noexcept { return _PyThreadState_UncheckedGet()->c_tracefunc != nullptr; }
 
+int depth_left() noexcept { return _PyThreadState_UncheckedGet()->recursion_remaining; }
+
+namespace {
+constexpr int kRoom = 1000;
+}
+
+RoomToRecurse::RoomToRecurse() noexcept : tstate_(_PyThreadState_UncheckedGet()) {
+  tstate_->recursion_remaining += kRoom;
+}
+RoomToRecurse::~RoomToRecurse() { tstate_->recursion_remaining -= kRoom; }
+
 InterpreterMark::InterpreterMark() noexcept
     : tstate_(PyThreadState_Get()),
       cframe_(tstate_->cframe),

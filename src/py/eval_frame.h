@@ -23,6 +23,21 @@ bool is_starting(_PyInterpreterFrame* frame) noexcept;
 bool is_traced(PyThreadState* tstate) noexcept;
 bool has_trace_function() noexcept;  // sys.settrace alone
 
+// How many calls may still be open at once here before the interpreter raises RecursionError.
+int depth_left() noexcept;
+
+// Our own Python code, and that of backends, may go deeper than the program that is compiled.
+class RoomToRecurse {
+ public:
+  RoomToRecurse() noexcept;
+  ~RoomToRecurse();
+  RoomToRecurse(const RoomToRecurse&) = delete;
+  RoomToRecurse& operator=(const RoomToRecurse&) = delete;
+
+ private:
+  PyThreadState* tstate_;
+};
+
 // Where the interpreter stands. Some of torch's C functions let a C++ exception through (is_shared of a tensor without
 // data): it passes over the frames of the Python code that called them, and whoever catches it drops those frames.
 class InterpreterMark {

@@ -26,6 +26,7 @@ struct Entry {
   py::Owned<> graph_call;                          // what the region calls; empty when it has no graph
   std::shared_ptr<const aten::GlobalState> after;  // set: how it leaves grad mode and its like
   std::shared_ptr<const frames::Shape> exit;       // set: the region gives the live values of a program that goes on
+  int depth = 0;                                   // how many calls are open at once at the deepest point of the region
   std::int64_t hits = 0;
   int number = 0;  // "__compiled_fn_<number>"
 };

@@ -8,6 +8,7 @@
 #include "base/break_policy.h"
 #include "base/events.h"
 #include "codegen/emit.h"
+#include "py/eval_frame.h"
 #include "runtime/graph_call.h"
 #include "runtime/thread_state.h"
 #include "trace/trace.h"
@@ -104,6 +105,7 @@ py::Owned<> ending_of(const objects::Capture& capture, const trace::BreakInfo* s
 }
 
 py::Owned<> call_backend(const objects::Capture& capture, Cache& cache, const trace::BreakInfo* stop) {
+  const py::RoomToRecurse room;
   const std::int64_t start = events::now();
   const auto [frame, compilation] = cache.next_compile_id();
   if (runs_as_captured(cache.key().backend)) {
@@ -246,6 +248,7 @@ std::unique_ptr<Entry> finished_entry(PyFunctionObject* function, Cache& cache, 
                                       const trace::BreakInfo* stop) {
   auto entry = build_entry(function, cache, capture, stop);
   entry->exit = capture.exit;
+  entry->depth = capture.depth;
   entry->after = capture.after;
   return entry;
 }
@@ -255,9 +258,12 @@ std::unique_ptr<Entry> finished_entry(PyFunctionObject* function, Cache& cache, 
 template <class Capture>
 std::unique_ptr<Entry> shorter(PyFunctionObject* function, Cache& cache, const trace::Outcome& whole,
                                const Capture& capture) {
-  for (const std::int64_t end : whole.earlier) {
+  constexpr std::size_t kOneByOne = 8;  // of hundreds not every one is tried
+  const std::size_t count = whole.earlier.size();
+  for (std::size_t i = 0; i < count;
+       i = i + 1 == count ? count : std::min(i < kOneByOne ? i + 1 : i + i / 2, count - 1)) {
     const trace::Outcome outcome =
-        traced(function, [&] { return capture(trace::Extent{.may_end_early = true, .steps = end}); });
+        traced(function, [&] { return capture(trace::Extent{.may_end_early = true, .steps = whole.earlier[i]}); });
     if (!outcome.stopped || !outcome.capture) continue;
     try {
       return finished_entry(function, cache, *outcome.capture, &whole.stop);

@@ -2,9 +2,11 @@
 
 #include "base/events.h"
 #include "codegen/input_loader.h"
+#include "py/eval_frame.h"
 #include "runtime/compile.h"
 #include "runtime/graph_call.h"
 #include "runtime/resume.h"
+#include "trace/trace.h"
 
 namespace pellucid::runtime {
 namespace {
@@ -150,7 +152,10 @@ PyObject* call_region(PyFunctionObject* region, PyObject* const* arguments, std:
   return result;
 }
 
+bool is_deep_enough(int depth) noexcept { return py::depth_left() >= depth + trace::kLastLevels; }
+
 PyObject* run_region(Cache& cache, const Entry& entry, const Call& call, BoundArguments& bound, bool just_checked) {
+  if (!is_deep_enough(entry.depth)) return call.run_eagerly();
   // Both are kept alive by the region; the entry may be dropped once Python code runs, which gathered() does not start.
   PyObject* const graph = entry.graph_call.get();
   const auto exit = entry.exit;
@@ -172,7 +177,7 @@ PyObject* run_region(Cache& cache, const Entry& entry, const Call& call, BoundAr
 py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, bool fullgraph) {
   // Another thread compiles this function: waiting could deadlock with what its backend does, so this one call runs
   // eagerly.
-  if (cache.busy) return py::take(call.run_eagerly());
+  if (cache.busy || !is_deep_enough(kWorthCapturing)) return py::take(call.run_eagerly());
   if (cache.given_up && !fullgraph) return py::take(run_with_inner_functions(cache, call));
   bound.own();
   cache.drop_dead();

@@ -30,6 +30,10 @@ PyObject* run_with_inner_functions(Cache& cache, const Call& call);
 PyObject* call_region(PyFunctionObject* region, PyObject* const* arguments, std::size_t count,
                       const aten::GlobalState* after);
 
+// Whether the interpreter would let the program go so deep from here, and some way further (trace::kLastLevels).
+bool is_deep_enough(int depth) noexcept;
+inline constexpr int kWorthCapturing = 10;  // levels
+
 // Runs the region with these arguments. `just_checked`: the entry's guards held a moment ago and no Python code ran
 // since, so the inputs of the graph that they read are taken over. When its graph raises, nothing has happened yet and
 // the call runs eagerly: effects that come before the error happen, and the program's own handlers see it. NULL with an

@@ -29,10 +29,11 @@ Executor::~Executor() {
 void Executor::push_frame(std::unique_ptr<Frame> frame) {
   frame->back = std::move(top_);
   frame->depth = frame->back ? frame->back->depth + 1 : 0;
-  if (frame->depth > Py_GetRecursionLimit() - 50) {
+  if (frame->depth >= depth_left_) {
     top_ = std::move(frame->back);
     throw GraphBreak(Reason::Recursion);
   }
+  capture().depth = std::max(capture().depth, frame->depth + 1);
   top_ = std::move(frame);
 }
 

@@ -8,6 +8,7 @@
 
 #include "objects/generator.h"
 #include "objects/tracer.h"
+#include "py/eval_frame.h"
 #include "trace/code_info.h"
 #include "trace/trace.h"
 
@@ -23,7 +24,8 @@ enum class Next : std::uint8_t { Go, Raise, Finished };
 
 class Executor final : public objects::Tracer {
  public:
-  Executor(PyFunctionObject* function, PyCodeObject* code) : Tracer(function, code) {}
+  Executor(PyFunctionObject* function, PyCodeObject* code)
+      : Tracer(function, code), depth_left_(py::depth_left() - kLastLevels) {}
   ~Executor() override;
 
   py::Owned<> run(PyFunctionObject* function, PyObject* const* locals);  // the entry's return value
@@ -131,6 +133,7 @@ class Executor final : public objects::Tracer {
   Next deliver(Result result);
   bool climb(bool thrown);
   objects::Gathering gathering_;  // until all else is gone
+  const int depth_left_;
   std::unique_ptr<Frame> top_;
   py::Owned<> returned_;
   py::Owned<> thrown_;  // raised in the frame on top before its next instruction

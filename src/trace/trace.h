@@ -35,6 +35,7 @@ struct Outcome {
   std::string untold;      // why what was alive there cannot leave the region
 };
 
+constexpr int kLastLevels = 50;  // before RecursionError: these are the interpreter's
 constexpr std::int64_t kMostWork = 5'000'000, kWorkOfOperation = 200;
 
 // How far a capture goes.
