@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import pytest
 import torch
@@ -323,3 +324,19 @@ def test_an_end_is_put_off_until_what_is_alive_can_leave():
         with pellucid.config.patch(force_break_every=every):
             pellucid.compile(f, backend="eager")(X)
         assert any(event["kind"] == "forced_end" for event in _core.events(first)), every
+
+
+def test_a_set_display_that_is_filled_behind_a_break_keeps_its_order(monkeypatch):
+    """SET_UPDATE of an empty set copies the constant's table or fills a new one; either is what a set from before is given."""
+    numbers = random.Random(4)
+    for _ in range(60):
+        values = numbers.sample([-1, -2, *range(0, 200, 8), *range(7)], numbers.randint(3, 9))
+        space = {}
+        exec(
+            f"def f(x):\n    s = {{{', '.join(map(str, values))}}}\n    y = x + 1\n    return y, list(s), list(s | {{981, 8}})",
+            space,
+        )
+        monkeypatch.setattr(pellucid.config, "force_break_every", 3)
+        compiled = pellucid.compile(space["f"], backend="eager")
+        for _ in range(2):
+            assert compiled(torch.ones(1))[1:] == space["f"](torch.ones(1))[1:], values

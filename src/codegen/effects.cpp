@@ -140,6 +140,14 @@ void Replay::set_set(PyObject* set_before, PyObject* set_after, const Items& aft
   Items added;
   std::ranges::copy_if(after, std::back_inserter(added),
                        [&](PyObject* item) { return !loadable || old.count(item) == 0; });
+  // One that was empty gets the table of the other as a new one would.
+  if (before.empty() && reinterpret_cast<PySetObject*>(set_before)->mask == PySet_MINSIZE - 1) {
+    if (auto twin = constant_twin(set_after)) {
+      call(&PySet_Type, "update", exprs(Expr::constant(walker_.hold(std::move(twin)))));
+      return;
+    }
+    if (auto order = order_of_insertion(set_after); !order.empty()) added = std::move(order);
+  }
   if (removed.empty() && added_at_once(set_before, set_after, added)) {
     std::vector<Expr> keys;
     for (PyObject* item : added) keys.push_back(key_ref(item));
