@@ -121,13 +121,19 @@ def not_too_deep(x, log):
     return x + 1
 
 
+def open_frames():
+    """Of the caller and those below it."""
+    depth, frame = 0, sys._getframe(1)
+    while frame is not None:
+        depth, frame = depth + 1, frame.f_back
+    return depth
+
+
 @pytest.fixture
 def shallow():
     """Deep is 350 levels from here."""
-    limit, depth, frame = sys.getrecursionlimit(), 0, sys._getframe()
-    while frame is not None:
-        depth, frame = depth + 1, frame.f_back
-    sys.setrecursionlimit(depth + 350)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(open_frames() + 350)
     yield
     sys.setrecursionlimit(limit)
 
@@ -177,10 +183,7 @@ def test_backends_have_room_near_the_limit():
 
     compiled = pellucid.compile(f, backend=backend)
     room = sys.getrecursionlimit() - 250
-    depth, frame = 0, sys._getframe()
-    while frame is not None:
-        depth, frame = depth + 1, frame.f_back
-    assert at_depth(room - depth, compiled, torch.ones(2)).tolist() == [3, 3]
+    assert at_depth(room - open_frames(), compiled, torch.ones(2)).tolist() == [3, 3]
     assert len(graphs) == 1
 
 

@@ -22,12 +22,8 @@ _NEVER = {
     "LOAD_CLASSDEREF",
 }
 _ACT = {print, input, open, exec, eval, compile, setattr, delattr, globals, locals, vars, breakpoint, __import__}
-_COMPUTE = {
-    "builtins",
-    "math",
-    "cmath",
-    "_operator",
-}  # the functions of other modules in C may touch the world: posix, time
+# The C functions of other modules may touch the world: posix, time.
+_COMPUTE = {"builtins", "math", "cmath", "_operator"}
 _ATOMS = (type(None), bool, int, float, complex, str, bytes, type(...))
 
 

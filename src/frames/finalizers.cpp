@@ -110,7 +110,7 @@ bool runs_when_dropped(PyObject* root, Heirs heirs, std::vector<PyObject*>* gene
   return walk.runs();
 }
 
-bool run_when_dropped(std::span<PyObject* const> values) noexcept {
+bool run_when_dropped_together(std::span<PyObject* const> values) noexcept {
   std::vector<PyObject*> generators;
   Walk walk(Heirs::Counted, &generators);
   for (PyObject* value : values) walk.drop_reference(value);

@@ -19,6 +19,6 @@ bool runs_when_dropped(PyObject* root, Heirs heirs, std::vector<PyObject*>* gene
 
 // The same when a reference to each of these goes, generators aside: what they hold together goes with the last of
 // them.
-bool run_when_dropped(std::span<PyObject* const> values) noexcept;
+bool run_when_dropped_together(std::span<PyObject* const> values) noexcept;
 
 }  // namespace pellucid::frames

@@ -57,8 +57,10 @@ GuardProgram::~GuardProgram() {
 bool GuardProgram::check(PyObject* const* locals, PyObject* closure) noexcept {
   gathers_ = false;
   if (!hold_.alive()) return false;
-  if (walking_) {                      // a nested call must not move the latches under the outer one
-    if (!late_.empty()) return false;  // they count references, and first_miss holds some
+  if (walking_) {
+    // A nested call must not move the latches under the outer one; late checks count references, and first_miss holds
+    // some.
+    if (!late_.empty()) return false;
     try {
       return !first_miss(locals, closure).has_value();
     } catch (...) {

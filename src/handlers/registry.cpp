@@ -222,16 +222,20 @@ Result shallow(Tracer& t, PyObject* callable, Args args, Continuation then) {
   return run_native(t, callable, Args{values, args.kwnames}, std::move(then));
 }
 
-Result mutates_self(Tracer& t, PyObject* callable, Args args, Continuation then) {
+namespace {
+Result run_on(PyObject* self, Tracer& t, PyObject* callable, Args args, Continuation then) {
   std::vector<PyObject*> values(args.values.begin(), args.values.end());
-  values[0] = t.writable(t.original(values[0]));
+  values[0] = self;
   return run_native(t, callable, Args{values, args.kwnames}, std::move(then));
+}
+}  // namespace
+
+Result mutates_self(Tracer& t, PyObject* callable, Args args, Continuation then) {
+  return run_on(t.writable(t.original(args[0])), t, callable, args, std::move(then));
 }
 
 Result adds_to_self(Tracer& t, PyObject* callable, Args args, Continuation then) {
-  std::vector<PyObject*> values(args.values.begin(), args.values.end());
-  values[0] = t.growable(t.original(values[0]));
-  return run_native(t, callable, Args{values, args.kwnames}, std::move(then));
+  return run_on(t.growable(t.original(args[0])), t, callable, args, std::move(then));
 }
 
 Result refuse(Tracer& t, PyObject* callable, Args, Continuation) {

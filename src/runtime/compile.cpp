@@ -253,15 +253,20 @@ std::unique_ptr<Entry> finished_entry(PyFunctionObject* function, Cache& cache, 
   return entry;
 }
 
+// Of hundreds of earlier ends not every one is tried, but the last is.
+std::size_t next_to_try(std::size_t i, std::size_t count) {
+  constexpr std::size_t kOneByOne = 8;
+  if (i + 1 >= count) return count;
+  return std::min(i < kOneByOne ? i + 1 : i + i / 2, count - 1);
+}
+
 // Where the live state at a break cannot be told, the region ends before the instruction of an outer frame that led
 // there: traced once more up to that step. Null when that is not to be had either.
 template <class Capture>
 std::unique_ptr<Entry> shorter(PyFunctionObject* function, Cache& cache, const trace::Outcome& whole,
                                const Capture& capture) {
-  constexpr std::size_t kOneByOne = 8;  // of hundreds not every one is tried
   const std::size_t count = whole.earlier.size();
-  for (std::size_t i = 0; i < count;
-       i = i + 1 == count ? count : std::min(i < kOneByOne ? i + 1 : i + i / 2, count - 1)) {
+  for (std::size_t i = 0; i < count; i = next_to_try(i, count)) {
     const trace::Outcome outcome =
         traced(function, [&] { return capture(trace::Extent{.may_end_early = true, .steps = whole.earlier[i]}); });
     if (!outcome.stopped || !outcome.capture) continue;

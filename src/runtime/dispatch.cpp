@@ -175,8 +175,8 @@ PyObject* run_region(Cache& cache, const Entry& entry, const Call& call, BoundAr
 }
 
 py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, bool fullgraph) {
-  // Another thread compiles this function: waiting could deadlock with what its backend does, so this one call runs
-  // eagerly.
+  // Another thread compiles this function (waiting could deadlock with what its backend does), or RecursionError is
+  // near: this one call runs eagerly.
   if (cache.busy || !is_deep_enough(kWorthCapturing)) return py::take(call.run_eagerly());
   if (cache.given_up && !fullgraph) return py::take(run_with_inner_functions(cache, call));
   bound.own();

@@ -69,7 +69,7 @@ py::Owned<> Executor::run(const frames::State& state) {
   std::unordered_map<PyObject*, Py_ssize_t> references;
   const auto values = frames::values_of(state);
   for (PyObject* value : values) ++references[value];
-  run_together = frames::run_when_dropped(values);
+  run_together = frames::run_when_dropped_together(values);
   const auto meet = [&](PyObject* value) {
     const source::Source* source = next_source();
     takes_over(value, source, references[value]);

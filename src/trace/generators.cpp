@@ -128,8 +128,8 @@ bool Executor::would_run_when_lost(PyObject* value, int depth) {
 }
 
 void Executor::refuse_lost(PyObject* result, const std::vector<PyObject*>& taken) {
+  const bool was_torn = std::exchange(torn_, true);  // the frames are as they are at the end
   const auto refuse = [&] {
-    torn_ = true;  // the frames are as they are at the end
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "the end inside a block"}, {"type", "generator"}});
   };
   kept_.insert(result);
@@ -148,9 +148,7 @@ void Executor::refuse_lost(PyObject* result, const std::vector<PyObject*>& taken
     if (stays(each.value)) continue;
     const bool run = std::ranges::any_of(each.generators, [&](PyObject* one) { return would_run_when_lost(one); });
     if (run) refuse();
-    torn_ = true;
     lost(each);
-    torn_ = false;
   }
   for (PyObject* object : order_of_shadows_) {
     const auto shadow = shadows_.find(object);
@@ -166,6 +164,7 @@ void Executor::refuse_lost(PyObject* result, const std::vector<PyObject*>& taken
     }
     if (std::ranges::any_of(before, [&](const auto& item) { return would_run_when_lost(item.get()); })) refuse();
   }
+  torn_ = was_torn;
 }
 
 void Executor::run_twin(py::Owned<> generator) {
