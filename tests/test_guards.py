@@ -330,6 +330,16 @@ def test_SET_EQUALS():
     assert not passes(p, {True, "a", torch.float32}) and not passes(p, [1]) and not passes(p, set())
 
 
+def test_SET_TABLE():
+    p = one("SET_TABLE", b"-x....x.")
+    s = {0, 8, 16}
+    assert not passes(p, s)
+    s.discard(0)
+    assert passes(p, s)
+    assert not passes(p, {8, 16}) and not passes(p, set(range(40))) and not passes(p, [8, 16])
+    assert passes(one("SET_TABLE", b"xx......"), frozenset([8, 16]))
+
+
 def test_TYPE_LOOKUP():
     class A:
         training = True

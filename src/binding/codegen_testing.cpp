@@ -8,6 +8,7 @@
 #include "base/reasons.h"
 #include "codegen/emit.h"
 #include "py/ref.h"
+#include "py/set_table.h"
 
 namespace nb = nanobind;
 
@@ -69,6 +70,8 @@ class HandMade {
     Effect made{.kind = kind_of(kind)};
     made.target = shared(target);
     if (value.ptr() != missing()) made.value = shared(value);
+    // As the tracer makes it.
+    if (made.kind == Effect::Kind::SetSet) made.value = py::copy_with_table(value.ptr(), objects::kNotPopped);
     if (!name.is_none()) made.name = shared(name);
     if (!args.is_none()) made.args = shared(args);
     if (!kwargs.is_none()) made.kwargs = shared(kwargs);

@@ -7,9 +7,10 @@
 #include <unordered_set>
 
 #include "base/reasons.h"
-#include "codegen/set_order.h"
+#include "codegen/sets.h"
 #include "codegen/walk.h"
 #include "py/iterators.h"
+#include "py/set_table.h"
 
 namespace pellucid::codegen {
 namespace {
@@ -41,7 +42,7 @@ class Replay {
 
   void set_list(const Items& before, const Items& after);
   void set_deque(const Items& before, const Items& after, bool only_set);
-  void set_set(PyObject* set_before, PyObject* set_after, const Items& after);
+  void set_set(PyObject* set_before, PyObject* set_after);
   void set_dict(const Pairs& before, PyObject* after);
 
  private:
@@ -123,37 +124,31 @@ void Replay::set_deque(const Items& before, const Items& after, bool only_set) {
   for (std::size_t i = kept; i < after.size(); ++i) call(deque_type(), "append", exprs(walker_.ref(after[i])));
 }
 
-void Replay::set_set(PyObject* set_before, PyObject* set_after, const Items& after) {
+void Replay::set_set(PyObject* set_before, PyObject* set_after) {
   const Items before = set_items(set_before);
+  // One that was empty may be filled in another order than the elements are iterated in.
+  const auto order = before.empty() ? order_of_insertion(walker_, set_after, true) : std::nullopt;
+  const Items after = order.value_or(set_items(set_after));
   const std::unordered_set<PyObject*> old(before.begin(), before.end()), now(after.begin(), after.end());
-  Items removed;
-  bool loadable = true;
-  for (PyObject* item : before) {
-    if (now.count(item) != 0) continue;
-    removed.push_back(item);
-    loadable = loadable && walker_.exists(item);
-  }
-  if (!loadable) call(&PySet_Type, "clear");
-  for (PyObject* item : removed) {
-    if (loadable) call(&PySet_Type, "discard", exprs(key_ref(item)));
-  }
-  Items added;
-  std::ranges::copy_if(after, std::back_inserter(added),
-                       [&](PyObject* item) { return !loadable || old.count(item) == 0; });
-  // One that was empty gets the table of the other as a new one would.
-  if (before.empty() && reinterpret_cast<PySetObject*>(set_before)->mask == PySet_MINSIZE - 1) {
-    if (auto twin = constant_twin(set_after)) {
-      call(&PySet_Type, "update", exprs(Expr::constant(walker_.hold(std::move(twin)))));
+  Items removed, added;
+  std::ranges::copy_if(before, std::back_inserter(removed), [&](PyObject* item) { return now.count(item) == 0; });
+  std::ranges::copy_if(after, std::back_inserter(added), [&](PyObject* item) { return old.count(item) == 0; });
+  if (has_fixed_hashes(walker_, set_before, true) && has_fixed_hashes(walker_, set_after, true)) {
+    const auto trial = py::copy_with_table(set_before, objects::kNotPopped);
+    for (PyObject* item : removed) py::check(PySet_Discard(trial.get(), item));
+    for (PyObject* item : added) py::check(PySet_Add(trial.get(), item));
+    const bool is_popped = py::finger_of(set_after) != objects::kNotPopped;
+    if (is_popped || !py::has_same_table(trial.get(), set_after)) {
+      Stmt& stmt = out_.emplace_back(Stmt{.kind = Stmt::Kind::Evaluate});
+      stmt.value = laid_out(walker_, target_.copy(), set_after, before);
       return;
     }
-    if (auto order = order_of_insertion(set_after); !order.empty()) added = std::move(order);
+  } else if (!std::ranges::all_of(removed, [&](PyObject* item) { return walker_.exists(item); })) {
+    call(&PySet_Type, "clear");
+    removed.clear();
+    added = after;
   }
-  if (removed.empty() && added_at_once(set_before, set_after, added)) {
-    std::vector<Expr> keys;
-    for (PyObject* item : added) keys.push_back(key_ref(item));
-    call(&PySet_Type, "update", exprs(Expr::list(Expr::Kind::Set, std::move(keys))));
-    return;
-  }
+  for (PyObject* item : removed) call(&PySet_Type, "discard", exprs(key_ref(item)));
   for (PyObject* item : added) step(Stmt::Kind::Add, {}, key_ref(item));
 }
 
@@ -317,12 +312,9 @@ void replay_one(Walker& walker, std::vector<Stmt>& out, const Effect& effect, Co
                      Py_SIZE(before) == Py_SIZE(value) &&
                          py::deque_changes(value) == static_cast<std::size_t>(Py_SIZE(value)));
       break;
-    case Effect::Kind::SetSet: {
-      auto after = order_of_insertion(value);
-      if (after.empty()) after = set_items(value);
-      Replay(walker, out, target).set_set(before, value, after);
+    case Effect::Kind::SetSet:
+      Replay(walker, out, target).set_set(before, value);
       break;
-    }
     case Effect::Kind::SetDict:
       replay_dict(walker, out, target, before, value);
       break;

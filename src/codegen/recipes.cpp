@@ -1,7 +1,7 @@
 // How each kind of object is built again. One row per exact builtin type, one per builtin base of user classes.
 #include <unordered_map>
 
-#include "codegen/set_order.h"
+#include "codegen/sets.h"
 #include "codegen/walk.h"
 #include "objects/generator.h"
 
@@ -153,39 +153,33 @@ Recipe recipe_of_default_dict(Walker& walker, PyObject* object, const Expr& self
   return recipe;
 }
 
-std::vector<PyObject*> items_to_add(PyObject* set) {
-  auto items = order_of_insertion(set);
-  if (items.empty() && PySet_GET_SIZE(set) != 0) cannot_reconstruct(set, "a set that has lost elements");
-  return items;
-}
-
 Recipe recipe_of_set(Walker& walker, PyObject* object, const Expr& self) {
+  const bool is_plain = is_exact(object, &PySet_Type);
   Recipe recipe;
-  if (auto twin = is_exact(object, &PySet_Type) ? constant_twin(object) : py::Owned<>()) {
-    recipe.make =
-        Expr::call(reinterpret_cast<PyObject*>(&PySet_Type), exprs(Expr::constant(walker.hold(std::move(twin)))));
-    recipe.literal = recipe.make.copy();
+  recipe.make = is_plain ? Expr::call(reinterpret_cast<PyObject*>(&PySet_Type), {})
+                         : call_new(walker, &PySet_Type, Py_TYPE(object), {});
+  const auto order = order_of_insertion(walker, object, false);
+  if (!order) {
+    recipe.make = laid_out(walker, std::move(recipe.make), object);
+    if (is_plain) recipe.literal = recipe.make.copy();
     return recipe;
   }
   std::vector<Expr> items;
-  for (PyObject* item : items_to_add(object)) {
+  for (PyObject* item : *order) {
     items.push_back(ref_key(walker, object, item));
     recipe.fill.push_back(statement(Stmt::Kind::Add, self.copy(), {}, items.back().copy()));
   }
-  if (!is_exact(object, &PySet_Type)) {
-    recipe.make = call_new(walker, &PySet_Type, Py_TYPE(object), {});
-    return recipe;
-  }
-  recipe.make = Expr::call(reinterpret_cast<PyObject*>(&PySet_Type), {});
-  recipe.literal = items.empty() ? recipe.make.copy() : Expr::list(Kind::Set, std::move(items));
+  if (is_plain) recipe.literal = items.empty() ? recipe.make.copy() : Expr::list(Kind::Set, std::move(items));
   return recipe;
 }
 
 Recipe recipe_of_frozenset(Walker& walker, PyObject* object, const Expr&) {
+  const auto order = order_of_insertion(walker, object, false);
   std::vector<Expr> items;
-  for (PyObject* item : items_to_add(object)) items.push_back(ref_key(walker, object, item));
+  for (PyObject* item : order ? *order : set_items(object)) items.push_back(ref_key(walker, object, item));
   Recipe recipe;
   recipe.make = call_new(walker, &PyFrozenSet_Type, Py_TYPE(object), exprs(Expr::list(Kind::Tuple, std::move(items))));
+  if (!order) recipe.make = laid_out(walker, std::move(recipe.make), object);
   return recipe;
 }
 

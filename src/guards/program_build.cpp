@@ -235,6 +235,7 @@ void Builder::take_operand(Check& check, const Guard& guard) {
       return;
     }
     case Kind::EQUALS_MATCH:
+    case Kind::SET_TABLE:
     case Kind::GENERATOR_AT:
       check.operand = hold.keep(operand);
       return;
@@ -306,6 +307,7 @@ bool Builder::is_stable(const Check& check, const Plan& plan) const {
     case Kind::LENGTH:
       return known(&PyTuple_Type) || known(&PyFrozenSet_Type);
     case Kind::SET_EQUALS:
+    case Kind::SET_TABLE:
       return known(&PyFrozenSet_Type);
     default:
       return false;

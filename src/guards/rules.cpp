@@ -9,6 +9,7 @@
 #include "py/cpython311.h"
 #include "py/iterators.h"
 #include "py/native_lookup.h"
+#include "py/set_table.h"
 
 namespace pellucid::guards {
 namespace {
@@ -208,6 +209,22 @@ struct Rule<Kind::SET_EQUALS> {
   static std::string found(const Check&, PyObject* v, PyObject*) {
     if (!PyAnySet_Check(v)) return type_name(v);
     return std::string("other elements (").append(std::to_string(PySet_GET_SIZE(v))).append(")");
+  }
+  static std::string code(const Check& c, const CodeText& t) { return native(c, t); }
+};
+
+template <>
+struct Rule<Kind::SET_TABLE> {
+  static constexpr const char* kSuggestion = "take elements out of sets before the first call";
+  static std::string_view table(const Check& c) noexcept {
+    return {PyBytes_AS_STRING(c.operand), static_cast<std::size_t>(PyBytes_GET_SIZE(c.operand))};
+  }
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
+    return PyAnySet_Check(v) && py::has_table(v, table(c));
+  }
+  static std::string expected(const Check& c) { return std::string("a set with the table ").append(table(c)); }
+  static std::string found(const Check&, PyObject* v, PyObject*) {
+    return PyAnySet_Check(v) ? "the table " + py::table_of(v) : type_name(v);
   }
   static std::string code(const Check& c, const CodeText& t) { return native(c, t); }
 };

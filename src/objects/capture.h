@@ -19,6 +19,10 @@
 
 namespace pellucid::objects {
 
+// The finger (py/set_table.h) of the copy of a set from outside until pop() is called on it: when one element is left,
+// wherever it would begin to look.
+inline constexpr Py_ssize_t kNotPopped = -1;
+
 // One thing that must happen after the graph call, in program order.
 struct Effect {
   enum class Kind : std::uint8_t {
@@ -26,7 +30,7 @@ struct Effect {
     SetDict,       // make target equal to value, keys in value's order (exact dict or a subclass, through dict's own
                    // methods;
                    //   an OrderedDict through OrderedDict's own methods)
-    SetSet,        // target := value
+    SetSet,        // target := value, of a set also its table
     SetDeque,      // target := value
     SetCell,       // target.cell_contents = value (value empty: the cell becomes empty)
     SetAttr,       // setattr through object.__setattr__: name = value (value empty: delete); for slots and C-level

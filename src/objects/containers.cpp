@@ -6,6 +6,7 @@
 #include "objects/snapshot.h"
 #include "objects/tracer.h"
 #include "py/cpython311.h"
+#include "py/set_table.h"
 
 namespace pellucid::objects {
 namespace {
@@ -27,7 +28,7 @@ py::Owned<> copy_of(PyObject* container) {
       return copy_of_dict(container);
     }
     case Cat::Set:
-      return py::take(PySet_New(container));
+      return py::copy_with_table(container, kNotPopped);
     case Cat::Deque: {
       // Not copy.copy, which asks a subclass.
       auto* type = reinterpret_cast<PyTypeObject*>(deque_type());
@@ -214,6 +215,9 @@ PyObject* Tracer::touch(PyObject* container) {
           saw_constant(item);
         }
         guard(Kind::SET_EQUALS, source, std::move(items), 1);
+        const std::string places = py::table_of(container);  // where what is added goes
+        guard(Kind::SET_TABLE, source,
+              py::take(PyBytes_FromStringAndSize(places.data(), static_cast<Py_ssize_t>(places.size()))));
       }
       return view;
     default:

@@ -3,6 +3,7 @@
 
 #include "objects/snapshot.h"
 #include "objects/tracer.h"
+#include "py/set_table.h"
 
 namespace pellucid::objects {
 namespace {
@@ -132,7 +133,9 @@ void Tracer::changes_until_now(std::vector<Effect>& out, bool as_copies) {
     }
     effect.target = py::Owned<>::share(object);
     PyObject* shadow = it->second.object.get();
-    effect.value = as_copies ? py::take(PyObject_CallMethod(shadow, "copy", nullptr)) : py::Owned<>::share(shadow);
+    effect.value = !as_copies            ? py::Owned<>::share(shadow)
+                   : PySet_Check(shadow) ? py::copy_with_table(shadow, py::finger_of(shadow))
+                                         : py::take(PyObject_CallMethod(shadow, "copy", nullptr));
     out.push_back(std::move(effect));
   }
   for (PyObject* object : order_of_attribute_effects_) {

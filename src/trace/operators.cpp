@@ -5,6 +5,7 @@
 #include "objects/snapshot.h"
 #include "py/cpython311.h"
 #include "py/number_operator.h"
+#include "py/set_table.h"
 #include "trace/executor.h"
 
 namespace pellucid::trace {
@@ -135,7 +136,8 @@ Result Executor::binary(PyObject* left, PyObject* right, int op, Continuation th
     if (a == Cat::Dict && !PyDict_CheckExact(left) && !PyODict_CheckExact(left))
       unsupported(Reason::UnsupportedProtocol, {{"protocol", o.function}, {"type", Py_TYPE(left)->tp_name}});
     const bool grows = a == Cat::List && std::string_view(o.method) == "__add__";
-    return native(inplace ? (grows ? growable(left) : writable(left)) : readable(left), readable(right));
+    PyObject* target = inplace ? (grows ? growable(left) : writable(left)) : readable(left);
+    return native(target, readable(right));  // that may be the same
   }
   if (a == Cat::List && o.inplace != nullptr && std::string_view(o.inplace) == "__iadd__") {
     PyObject* args[] = {left, right};
@@ -198,7 +200,7 @@ static py::Owned<> plain_copy(Executor& ex, PyObject* container) {
       PyTuple_SET_ITEM(copy.get(), i, Py_NewRef(PyTuple_GET_ITEM(view, i)));
     return copy;
   }
-  if (PyAnySet_Check(view)) return py::take(PySet_New(view));
+  if (PyAnySet_Check(view)) return py::copy_with_table(view, 0);
   ex.unsupported(Reason::UnsupportedProtocol, {{"protocol", "comparison"}, {"type", Py_TYPE(container)->tp_name}});
 }
 

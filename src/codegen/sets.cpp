@@ -1,0 +1,117 @@
+#include "codegen/sets.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "objects/types.h"
+#include "py/set_table.h"
+
+namespace pellucid::codegen {
+namespace {
+
+using Items = std::vector<PyObject*>;
+
+// Equal or identical in later calls: by what it is, or because a guard says so of what is a key.
+bool has_fixed_hash(const Walker& walker, PyObject* key, bool is_outside) {
+  if (PyTuple_CheckExact(key)) {
+    return std::ranges::all_of(list_items(key),
+                               [&](PyObject* item) { return has_fixed_hash(walker, item, is_outside); });
+  }
+  const auto found = walker.capture().source_of.find(key);
+  const Source* source = found == walker.capture().source_of.end() ? nullptr : found->second;
+  const bool is_same = objects::is_atom(objects::cat_of(key)) || PyType_Check(key) || walker.is_constant(key) ||
+                       (source != nullptr && (is_outside || source->step == source::Step::Const));
+  return is_same && has_c_hash(key);
+}
+
+bool gives(const Items& order, PyObject* wanted) {
+  auto trial = py::take(PySet_New(nullptr));
+  for (PyObject* item : order) py::check(PySet_Add(trial.get(), item));
+  return py::has_same_table(trial.get(), wanted) && py::finger_of(trial.get()) == py::finger_of(wanted);
+}
+
+// Each element after those that it found in its way (set_add_entry in setobject.c), as far as they are still there.
+Items behind_those_in_the_way(PyObject* set) {
+  constexpr std::size_t kLinearProbes = 9;
+  constexpr int kPerturbShift = 5;
+  const auto* table = reinterpret_cast<PySetObject*>(set);
+  const auto mask = static_cast<std::size_t>(table->mask);
+  const Items items = set_items(set);
+  std::vector<bool> placed(mask + 1), is_element(mask + 1);
+  for (std::size_t slot = 0; slot <= mask; ++slot)
+    is_element[slot] = std::ranges::find(items, table->table[slot].key) != items.end();
+  const auto first_free = [&](std::size_t hash) {
+    std::size_t at = hash & mask;
+    for (std::size_t perturb = hash;;) {
+      const std::size_t probes = at + kLinearProbes <= mask ? kLinearProbes : 0;
+      for (std::size_t i = at; i <= at + probes; ++i) {
+        if (!placed[i]) return i;
+      }
+      perturb >>= kPerturbShift;
+      at = (at * 5 + 1 + perturb) & mask;
+    }
+  };
+  Items order;
+  for (bool progress = true; std::exchange(progress, false);) {
+    for (std::size_t slot = 0; slot <= mask; ++slot) {
+      if (!is_element[slot] || placed[slot] || first_free(static_cast<std::size_t>(table->table[slot].hash)) != slot)
+        continue;
+      placed[slot] = progress = true;
+      order.push_back(table->table[slot].key);
+    }
+  }
+  return order;
+}
+
+PyObject* lay_out_function(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
+  return py::enter([&]() -> py::Owned<> {
+    const bool fits = count == 4 && PyAnySet_Check(args[0]) && PyTuple_Check(args[1]) && PyBytes_Check(args[2]);
+    const Py_ssize_t finger = fits ? PyLong_AsSsize_t(args[3]) : -1;
+    if (!fits) PyErr_SetString(PyExc_TypeError, "lay_out_set(set, elements, table, finger)");
+    if (PyErr_Occurred() != nullptr) py::throw_pending();
+    const Items elements = list_items(args[1]);
+    py::lay_out(args[0], elements, {PyBytes_AS_STRING(args[2]), static_cast<std::size_t>(PyBytes_GET_SIZE(args[2]))},
+                finger);
+    return py::Owned<>::share(args[0]);
+  });
+}
+
+PyObject* lay_out_object() {
+  static PyMethodDef def{"__lay_out_set", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(lay_out_function)),
+                         METH_FASTCALL, nullptr};
+  static PyObject* const object = py::take(PyCFunction_New(&def, nullptr)).release();
+  return object;
+}
+
+}  // namespace
+
+bool has_fixed_hashes(const Walker& walker, PyObject* set, bool is_outside) {
+  return std::ranges::all_of(set_items(set), [&](PyObject* item) { return has_fixed_hash(walker, item, is_outside); });
+}
+
+std::optional<Items> order_of_insertion(const Walker& walker, PyObject* set, bool is_outside) {
+  Items items = set_items(set);
+  if (!has_fixed_hashes(walker, set, is_outside) || gives(items, set)) return items;
+  Items order = behind_those_in_the_way(set);
+  if (order.size() == items.size() && gives(order, set)) return order;
+  return std::nullopt;
+}
+
+Expr laid_out(Walker& walker, Expr target, PyObject* wanted, const Items& before) {
+  const std::unordered_set<PyObject*> kept(before.begin(), before.end());
+  std::vector<Expr> elements;
+  std::string table = py::table_of(wanted);
+  auto slot = table.begin();
+  for (PyObject* item : set_items(wanted)) {
+    slot = std::find(slot, table.end(), py::kElementSlot);
+    if (kept.contains(item)) *slot = py::kKeptSlot;
+    ++slot;
+    elements.push_back(walker.ref(item));
+  }
+  const auto bytes = py::take(PyBytes_FromStringAndSize(table.data(), static_cast<Py_ssize_t>(table.size())));
+  const auto finger = py::take(PyLong_FromSsize_t(py::finger_of(wanted)));
+  return Expr::call(lay_out_object(), exprs(std::move(target), Expr::list(Expr::Kind::Tuple, std::move(elements)),
+                                            Expr::constant(bytes.get()), Expr::constant(finger.get())));
+}
+
+}  // namespace pellucid::codegen
