@@ -735,3 +735,64 @@ def test_C19_drawn_once_when_the_call_misses_a_guard():
         random.seed(1)
         streams.append(([g(X, n) for n in (1, 2, 1, 3, 2)], random.getstate()))
     assert same(streams[0], streams[1])
+
+
+def vmapped(x):
+    y = x * 2
+    return torch.vmap(lambda row: row.sum() * torch.ones(2))(y) + 1
+
+
+def gradient(x):
+    return torch.func.grad(lambda v: (v**2).sum())(x * 3) * 2
+
+
+def pulled_back(x):
+    value, back = torch.func.vjp(lambda v: v.sin() * 2, x + 1)
+    return back(torch.ones_like(x))[0] * value
+
+
+def pushed_forward(x):
+    return torch.func.jvp(lambda v: v.sin(), (x,), (x.cos(),))[1] + 1
+
+
+def jacobians(x):
+    def cubed(v):
+        return (v**3).sum()
+
+    return torch.func.jacrev(cubed)(x), torch.func.jacfwd(cubed)(x), torch.func.hessian(cubed)(x[0]) + 1
+
+
+def functionalized(x):
+    return torch.func.functionalize(lambda v: v.add_(1) * 2)(x.clone()) + 1
+
+
+def caught(x):
+    try:
+        return torch.vmap(lambda row: bool(row.sum() > 0))(x)
+    except RuntimeError as error:
+        return x + len(str(error))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "f", [vmapped, gradient, pulled_back, pushed_forward, jacobians, functionalized, caught], ids=lambda f: f.__name__
+)
+def test_function_transforms_run_for_real(f, backend):
+    compiled = pellucid.compile(f, backend=backend)
+    for _ in range(2):
+        assert same(compiled(X), f(X))
+    assert "FunctionTransform" in {record.name for record in pellucid.break_reasons(compiled)}
+
+
+def test_a_compiled_function_inside_of_a_transform(counting):
+    def f(row):
+        return row.sin() * 2
+
+    compiled = pellucid.compile(f)
+    assert same(torch.vmap(compiled)(X), f(X))
+    assert [record.name for record in pellucid.break_reasons(compiled)] == ["FunctionTransform"]
+    with pytest.raises(pellucid.errors.Unsupported, match="FunctionTransform"):
+        torch.vmap(pellucid.compile(f, fullgraph=True))(X)
+    outside = pellucid.compile(f, backend=counting)
+    assert same(torch.vmap(outside)(X), f(X)) and counting.count == 0
+    assert same(outside(X), f(X)) and counting.count == 1

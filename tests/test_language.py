@@ -723,7 +723,7 @@ def with_return(s, x):
     return x
 
 
-@program
+@breaks
 def grad_modes(s, x):
     w = torch.ones(3, requires_grad=True)
     with torch.no_grad():
@@ -757,7 +757,7 @@ def without_grad(w):
     return w * 2
 
 
-@program
+@breaks
 def no_grad_as_a_decorator(s, x):
     w = torch.ones(3, requires_grad=True)
     return without_grad(w), w * x

@@ -396,6 +396,63 @@ def test_custom_function_and_hooks(backend):
     assert_as_eager(pellucid.compile(f, backend=backend), f, torch.linspace(-1, 2, 6).requires_grad_())
 
 
+def by_a_factory(x):
+    y = x * 2
+    w = torch.ones(2, requires_grad=True)
+    return y, w, w * y
+
+
+def by_requires_grad_(x):
+    w = (x * 2).detach().requires_grad_()
+    return w, w * 2
+
+
+def from_a_list(x):
+    w = torch.tensor([1.0, 2.0], requires_grad=True)
+    return x.sin() * w, w
+
+
+def without_gradients_at_first(x):
+    with torch.no_grad():
+        w = torch.ones(2, requires_grad=True) * 2
+    v = torch.zeros(2)
+    v.requires_grad = True
+    return w, v, (v + w) * x
+
+
+def and_goes_backward(x):
+    w = torch.ones(2, requires_grad=True)
+    (w * x).sum().backward()
+    return w, w.grad * x
+
+
+def takes_it_back(x):
+    w = torch.ones(2, requires_grad=True)
+    w.requires_grad_(False)
+    return w * x
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "f",
+    [by_a_factory, by_requires_grad_, from_a_list, without_gradients_at_first, and_goes_backward, takes_it_back],
+)
+def test_leaves_that_a_region_makes(f, backend):
+    def outcome(f):
+        results = f(torch.tensor([1.0, 2.0]))
+        results = results if isinstance(results, tuple) else (results,)
+        state = [(t.tolist(), t.requires_grad, t.is_leaf) for t in results]
+        needed = [t.sum() for t in results if t.requires_grad]
+        if needed:
+            sum(needed).backward()
+        return state, [t.grad.tolist() for t in results if t.is_leaf and t.grad is not None]
+
+    compiled = pellucid.compile(f, backend=backend)
+    for _ in range(2):
+        assert outcome(compiled) == outcome(f)
+    assert {record.name for record in pellucid.break_reasons(compiled)} & {"LeafInGraph", "UnsupportedMutation"}
+
+
 class Separate(torch.autograd.Function):
     """With a setup_context of its own; gives an input back, beside its work."""
 

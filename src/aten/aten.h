@@ -40,6 +40,9 @@ class TensorSpec {
   std::unique_ptr<Data> data_;
 };
 
+// Whether a function is being transformed here (torch.func.vmap, grad …).
+bool in_function_transform() noexcept;
+
 // Thread-local and process-wide torch state that changes what a program computes.
 class GlobalState {
  public:
@@ -132,6 +135,7 @@ struct Meta {
 };
 Meta meta_of(PyObject* tensor);
 std::uint32_t version_of(PyObject* tensor) noexcept;
+bool is_leaf_with_grad(PyObject* tensor) noexcept;  // requires gradients, and they are accumulated in it
 
 // Op name -> how often a fake kernel had no native rule and used the Python meta function, since the last reset.
 std::vector<std::pair<std::string, std::int64_t>> ops_without_rule();

@@ -60,7 +60,7 @@ void set_autocast_nesting(Value wanted) {
 }
 
 Value functorch_level() {
-  if (!c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode)) return 0;
+  if (!in_function_transform()) return 0;
   // Its C++ header needs a library that torch does not ship. Only inside vmap, grad and the like, where nothing is hot.
   static PyObject* const level = py::import_attr("torch._C._functorch", "maybe_current_level").release();
   auto found = py::Owned<>::steal(PyObject_CallNoArgs(level));
@@ -155,6 +155,10 @@ std::string shown(const Field& field, Value value) {
 }
 
 }  // namespace
+
+bool in_function_transform() noexcept {
+  return c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode);
+}
 
 struct GlobalState::Data {
   std::array<Value, kCount> values{};

@@ -135,6 +135,11 @@ AutogradState autograd_state(PyObject* tensor) noexcept {
   return {meta->is_view_ ? meta->requires_grad() : meta->requires_grad_ || has_function, !has_function};
 }
 bool is_leaf(PyObject* tensor) noexcept { return autograd_state(tensor).leaf; }
+// Of a view the requirement is its base's.
+bool is_leaf_with_grad(PyObject* tensor) noexcept {
+  const auto* meta = static_cast<autograd::AutogradMeta*>(impl_of(tensor)->autograd_meta());
+  return meta != nullptr && meta->requires_grad_ && !meta->grad_fn_;
+}
 
 void initialise() {
   with_python_errors([] {

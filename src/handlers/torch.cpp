@@ -190,9 +190,12 @@ Result autograd_function(Tracer& t, PyObject*, Args args, Continuation then) {
   return t.call_polyfill("autograd_function_forward", args, std::move(then));
 }
 
-// On a tensor that the graph made it is one more node; on an input it would change what the guards compare.
+// On an input it would change what the guards compare, on a tensor that the graph made it may make it a leaf.
 Result requires_grad_(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() == 0 || !aten::is_fake(args[0])) return refuse(t, f, args, std::move(then));
+  PyObject* on = args.size() > 1 ? args[1] : args.keyword("requires_grad");
+  if (on != Py_False && !aten::meta_of(args[0]).requires_grad)
+    t.unsupported(Reason::LeafInGraph, {{"operation", "requires_grad_()"}});
   auto name = py::interned("requires_grad_");
   return t.settle(std::move(then), t.torch_call(graph::Op::CallMethod, f, name.get(), args));
 }
@@ -257,6 +260,10 @@ void refuse_function_modes(Tracer& t) {
 
 namespace {
 
+Result transform(Tracer& t, PyObject* callable, Args, Continuation) {
+  t.unsupported(Reason::FunctionTransform, {{"callee", describe(callable)}});
+}
+
 const Row rows[] = {
     {"torch.compiler.is_compiling", always_true},
     {"torch.compiler.is_dynamo_compiling", always_true},
@@ -292,6 +299,12 @@ const Row rows[] = {
     {"torch._C._has_storage", refuse},
     {"torch._C._cuda_getDeviceCount", query},
     {"torch._C._functorch.maybe_current_level", query},
+    {"torch._functorch.vmap.vmap_impl", transform},
+    {"torch._functorch.eager_transforms.grad_and_value_impl", transform},
+    {"torch._functorch.eager_transforms._vjp_with_argnums", transform},
+    {"torch._functorch.eager_transforms._jvp_with_argnums", transform},
+    {"torch._functorch.eager_transforms.linearize", transform},
+    {"torch._C._functorch._func_increment_nesting", transform},
     {"torch._C._log_api_usage_once", nothing},
     {"torch._C._cuda_isCurrentStreamCapturing", query},
     {"torch._C._get_privateuse1_backend_name", query},

@@ -1,4 +1,6 @@
 // Torch functions over fakes: real tensors are lifted to placeholders, results become nodes.
+#include <algorithm>
+
 #include "base/text.h"
 #include "objects/input_names.h"
 #include "objects/snapshot.h"
@@ -320,6 +322,11 @@ Result Tracer::torch_call(graph::Op op, PyObject* callable, PyObject* target, Ar
   bool mutated = false;
   for (auto& [tensor, version] : versions) mutated |= aten::version_of(tensor) != version;
   if (mutated) freeze_late_tensors();
+  each_tensor(result.get(), [&](PyObject* tensor) {
+    const bool is_input = std::ranges::any_of(versions, [&](const auto& input) { return input.first == tensor; });
+    if (!is_input && aten::is_leaf_with_grad(tensor))
+      unsupported(Reason::LeafInGraph, {{"operation", name_of_target(target)}});
+  });
   return wrap_torch_result(op, target, args, std::move(result), mutated);
 }
 

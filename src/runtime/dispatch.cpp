@@ -127,7 +127,9 @@ void remember_stop(Cache& cache, Cache& root, const Attempt& attempt, bool is_ra
   cache.last_stop = attempt.where;
   if (!again) root.stops.push_back(attempt.stop.copy());
   // No failure: behind a region of its own, or the next call is another matter.
-  if (attempt.entry || is_raised || attempt.stop_name == "TorchFunctionMode") return;
+  if (attempt.entry || is_raised || attempt.stop_name == "TorchFunctionMode" ||
+      attempt.stop_name == "FunctionTransform")
+    return;
   ++cache.failures;
   if (cache.failures >= config_number("recompile_limit") || (again && !is_about_arguments(attempt)))
     cache.given_up = true;

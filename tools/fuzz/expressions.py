@@ -253,6 +253,7 @@ list(itertools.accumulate({lint}[:5]))
 list(collections.deque({lint}, maxlen=3))
 ({lint} or [{int}])
 (G_LIST if {bool} else {lint})
+list({sint})
 copy.copy({lint})
 """
 
@@ -282,6 +283,8 @@ set({lint})
 {sint} & {{1, 2, {int}}}
 {sint} - {{{int}}}
 {sint} ^ {sint}
+{sint}.copy()
+{{{int} * 8, 8, 0, 16}}
 set({tint})
 set({sint})
 """,

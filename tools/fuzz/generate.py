@@ -22,6 +22,7 @@ GLOBALS = {
     "int": ["G_INT"],
     "lint": ["G_LIST"],
     "dsi": ["G_DICT"],
+    "sint": ["G_SET"],
     "T": ["G_TENSOR"],
     "obj": ["G_OBJ"],
     "gen": ["count_up"],

@@ -89,6 +89,7 @@ class Scale(torch.nn.Module):
 G_INT = 3
 G_LIST = [1, 2, 3]
 G_DICT = {"a": 1, "c": 3}
+G_SET = {8, 1}
 G_TENSOR = torch.arange(6.0).view(2, 3)
 LOG = []
 COUNTER = collections.Counter("xxy")
@@ -272,8 +273,10 @@ G_OBJ = A(2)
 
 
 def reset():
-    global G_INT, G_OBJ
+    global G_INT, G_OBJ, G_SET
     G_INT = {int}
+    G_SET = {0, 8, 1}
+    G_SET.discard(0)
     G_LIST[:] = [1, 2, 3]
     G_DICT.clear()
     G_DICT.update(a=1, c=3)
@@ -291,6 +294,8 @@ def change():
     G_INT += 1
     G_LIST.append(9)
     G_DICT["new"] = G_INT
+    G_SET.discard(8)
+    G_SET.add(16)
     G_TENSOR.mul_(2)
     G_OBJ.count += 5
     Config.level = 7

@@ -87,7 +87,9 @@ class Snapshot:
                     self.add(f"{path}.keys()[{index}]", key)
                 self.add(f"{path}[{key!r}]" if isinstance(key, (int, str)) else f"{path}.values()[{index}]", item)
         elif isinstance(value, (set, frozenset)):
-            self.lines.append(f"{head} of {len(value)}: {sorted(map(repr, value))}")
+            # The order of other elements is that of their addresses.
+            in_order = all(isinstance(item, (int, float, str)) for item in value)
+            self.lines.append(f"{head} of {len(value)}: {list(value) if in_order else sorted(map(repr, value))}")
         elif isinstance(value, (bytearray, slice)):
             self.lines.append(f"{head} {value!r}")
         else:

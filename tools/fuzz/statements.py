@@ -148,6 +148,25 @@ del {dsi!}["a"]
 
 {sint!}.update({lint}[:3])
 
+{sint!}.add({int} * 8)
+
+{sint!}.update({sint})
+
+{sint@} |= {sint}
+
+{sint@} -= {sint}
+
+{sint@} ^= {sint}
+
+# RARE
+{sint!}.clear()
+
+# WRONG
+{sint!}.remove({int})
+
+# WRONG
+<x:int> = {sint!}.pop()
+
 {obj!}.count = {int}
 
 {obj!}.count += 1

@@ -25,6 +25,8 @@ torch.sin({T})
 {V}.expand(2, 3)
 {V}.unsqueeze(0) + {T}
 {T}.detach()
+{T}.detach().requires_grad_()
+torch.ones(2, 3, requires_grad=True)
 {T}.clamp(-1, {float})
 torch.where({T} > {T}, {T}, {T})
 torch.stack([{V}, {V}])
