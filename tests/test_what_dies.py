@@ -311,6 +311,37 @@ def test_what_says_nothing_is_dropped_in_one_graph():
     assert (h.count, len(h.seen)) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("container", "put"),
+    [
+        (weakref.WeakValueDictionary, lambda weak, value: weak.update(k=value)),
+        (weakref.WeakKeyDictionary, lambda weak, value: weak.update({value: 1})),
+        (weakref.WeakSet, lambda weak, value: weak.add(value)),
+    ],
+)
+@pytest.mark.parametrize("quiet_first", [False, True])
+def test_entries_of_weak_containers_go_where_the_object_is_dropped(container, put, quiet_first):
+    def f(x, weak, h, items):
+        y = x + 1
+        h.item = None
+        first = len(weak)
+        items.pop()
+        return y * 2, first, len(weak), list(weak)
+
+    def calls(g):
+        seen = []
+        for entered in (not quiet_first, True, True):
+            weak, h, items = container(), Plain(item=Plain()), [Plain()]
+            if entered:
+                put(weak, h.item), put(weak, items[0])
+            seen.append(g(torch.ones(2), weak, h, items)[1:])
+        return seen
+
+    graphs, backend = collecting()
+    assert calls(pellucid.compile(f, backend=backend)) == calls(f)
+    assert graphs
+
+
 def test_a_weak_reference_knows_that_its_target_was_dropped():
     def f(x, h, ref):
         before = ref() is None

@@ -13,13 +13,13 @@ namespace {
 
 constexpr std::size_t kMostObjects = 20'000;
 
-// Whose entry in a weak container it takes out, and nothing else.
+// It takes an entry out of a container of torch's own or of pellucid's, where no program looks.
 bool is_housekeeping(PyObject* callback) noexcept {
   if (!PyFunction_Check(callback)) return PyCFunction_Check(callback) != 0;
   PyObject* module = PyDict_GetItemWithError(PyFunction_GET_GLOBALS(callback), py::interned("__name__").get());
   if (module == nullptr || !PyUnicode_Check(module)) return false;
   const std::string name = py::text_of(module);
-  return name == "weakref" || name == "_weakrefset" || name == "torch" || name.starts_with("torch.");
+  return name == "torch" || name.starts_with("torch.");
 }
 
 bool calls_back(PyObject* object) noexcept {
