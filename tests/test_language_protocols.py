@@ -859,6 +859,31 @@ def cache_of_tensors(s, x):
     return a is b, calls
 
 
+class OnlyDeletes:
+    def __delitem__(self, key):
+        raise LookupError(key)
+
+
+class OnlySets:
+    def __setitem__(self, key, value):
+        raise LookupError(key, value)
+
+
+@program
+def one_of_the_two_methods_for_items(s, x):
+    out = []
+    for each in (OnlyDeletes(), OnlySets(), object(), (1, 2), "text"):
+        for change in (0, 1):
+            try:
+                if change:
+                    each[1] = x
+                else:
+                    del each[1]
+            except (LookupError, TypeError, AttributeError) as error:
+                out.append((type(error), len(error.args), str(error.args[0])))
+    return x + 1, out
+
+
 @program.breaks
 def async_functions(s, x):
     async def f():

@@ -27,7 +27,7 @@ bool has_fixed_hash(const Walker& walker, PyObject* key, bool is_outside) {
 bool gives(const Items& order, PyObject* wanted) {
   auto trial = py::take(PySet_New(nullptr));
   for (PyObject* item : order) py::check(PySet_Add(trial.get(), item));
-  return py::has_same_table(trial.get(), wanted) && py::finger_of(trial.get()) == py::finger_of(wanted);
+  return py::has_same_table(trial.get(), wanted);
 }
 
 // Each element after those that it found in its way (set_add_entry in setobject.c), as far as they are still there.
@@ -36,10 +36,8 @@ Items behind_those_in_the_way(PyObject* set) {
   constexpr int kPerturbShift = 5;
   const auto* table = reinterpret_cast<PySetObject*>(set);
   const auto mask = static_cast<std::size_t>(table->mask);
-  const Items items = set_items(set);
-  std::vector<bool> placed(mask + 1), is_element(mask + 1);
-  for (std::size_t slot = 0; slot <= mask; ++slot)
-    is_element[slot] = std::ranges::find(items, table->table[slot].key) != items.end();
+  const std::string kinds = py::table_of(set);
+  std::vector<bool> placed(mask + 1);
   const auto first_free = [&](std::size_t hash) {
     std::size_t at = hash & mask;
     for (std::size_t perturb = hash;;) {
@@ -54,8 +52,8 @@ Items behind_those_in_the_way(PyObject* set) {
   Items order;
   for (bool progress = true; std::exchange(progress, false);) {
     for (std::size_t slot = 0; slot <= mask; ++slot) {
-      if (!is_element[slot] || placed[slot] || first_free(static_cast<std::size_t>(table->table[slot].hash)) != slot)
-        continue;
+      if (kinds[slot] != py::kElementSlot || placed[slot]) continue;
+      if (first_free(static_cast<std::size_t>(table->table[slot].hash)) != slot) continue;
       placed[slot] = progress = true;
       order.push_back(table->table[slot].key);
     }
@@ -91,7 +89,9 @@ bool has_fixed_hashes(const Walker& walker, PyObject* set, bool is_outside) {
 
 std::optional<Items> order_of_insertion(const Walker& walker, PyObject* set, bool is_outside) {
   Items items = set_items(set);
-  if (!has_fixed_hashes(walker, set, is_outside) || gives(items, set)) return items;
+  if (!has_fixed_hashes(walker, set, is_outside)) return items;
+  if (py::finger_of(set) > 0) return std::nullopt;
+  if (gives(items, set)) return items;
   Items order = behind_those_in_the_way(set);
   if (order.size() == items.size() && gives(order, set)) return order;
   return std::nullopt;

@@ -12,7 +12,7 @@ namespace pellucid::codegen {
 bool has_fixed_hashes(const Walker& walker, PyObject* set, bool is_outside);
 
 // Borrowed: the elements in an order in which they give an empty set this table. Nothing: that takes more than adding
-// them (some have left, or the table grew at once), and laid_out has to do it.
+// them (some have left, the table grew at once, or pop() was called), and laid_out has to do it.
 std::optional<std::vector<PyObject*>> order_of_insertion(const Walker& walker, PyObject* set, bool is_outside);
 
 // A call that gives the set or frozenset `target` the table and the elements of `wanted`, and is its value. What

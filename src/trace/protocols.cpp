@@ -523,11 +523,14 @@ Result Executor::store_subscript(PyObject* container, PyObject* key, PyObject* v
     }
   }
   PyObject* method = type_lookup(Py_TYPE(container), name);
-  if (method == nullptr && value == nullptr && cat != Cat::Generator && Py_TYPE(container)->tp_as_sequence != nullptr) {
-    // Nothing can be deleted: CPython's words depend on the key, which it may ask for its __index__.
+  if (method == nullptr && cat != Cat::Generator && Py_TYPE(container)->tp_as_sequence != nullptr) {
+    // It cannot be done: CPython's words depend on whether the other of the two methods is there, and on the key, which
+    // it may ask for its __index__.
     if (python_slot(*this, key, names().__index__))
-      unsupported(Reason::UserDunder, {{"operation", "del"}, {"callee", "__index__"}});
-    if (PyObject_DelItem(container, key) < 0) return raise_pending(py::PythonError());
+      unsupported(Reason::UserDunder,
+                  {{"operation", value == nullptr ? "del" : "item assignment"}, {"callee", "__index__"}});
+    const int status = value == nullptr ? PyObject_DelItem(container, key) : PyObject_SetItem(container, key, value);
+    if (status < 0) return raise_pending(py::PythonError());
   }
   if (method == nullptr) {
     return raise(PyExc_TypeError, std::string("'") + Py_TYPE(container)->tp_name + "' object does not support item " +
