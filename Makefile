@@ -9,6 +9,7 @@
 #   TORCH_ARGS=…  for the installation of torch, e.g. TORCH_ARGS="--index-url https://download.pytorch.org/whl/cpu"
 #   JOBS=…        parallel compilers (default: all cores)        BENCH_ARGS=…   for the bench
 #   FORCE_EVERY=… numbers for test-forced, e.g. FORCE_EVERY=2,5
+#   BUDGET_ARGS=… for the budget of instructions, e.g. BUDGET_ARGS=--update
 #   FUZZ_ARGS=…   for the fuzzer                                 CONFORMANCE_ARGS=…  for CPython's own tests, compiled
 
 PYTHON ?= python3.11
@@ -21,7 +22,7 @@ PIP := $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-che
 export PATH := $(abspath $(BIN)):$(PATH)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: demo test test-forced bench fuzz conformance lint format tidy asan build venv clean
+.PHONY: demo test test-forced bench budget fuzz conformance lint format tidy asan build venv clean
 .DELETE_ON_ERROR:
 
 demo: build $(STAMP)-models
@@ -39,6 +40,10 @@ bench: build $(STAMP)-test $(STAMP)-models
 	$(BIN)/python bench/run.py $(BENCH_ARGS)
 	$(BIN)/python bench/breaks.py
 	$(BIN)/python bench/steps.py
+
+# Instructions of calls, captures and breaks against bench/budget.json: bench/budget.py --help. Needs valgrind and its headers.
+budget: build $(STAMP)-models
+	PYTHONPATH=$(abspath python) $(BIN)/python bench/budget.py $(BUDGET_ARGS)
 
 # Random programs, eager against compiled: tools/fuzz --help. FUZZ_ARGS="--count 20000 --out fuzz_out"
 fuzz: build
