@@ -40,6 +40,7 @@ from pellucid.api import (
     is_compiling,
     list_backends,
     reset,
+    show,
 )
 
 __version__ = "0.1.0"
@@ -61,4 +62,5 @@ __all__ = [
     "is_compiling",
     "list_backends",
     "reset",
+    "show",
 ]

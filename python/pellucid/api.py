@@ -290,6 +290,27 @@ def explain(fn: Callable, *args: Any, **kwargs: Any) -> Any:
     return run(fn, *args, **kwargs)
 
 
+def show(fn: Callable) -> Callable[..., Any]:
+    """Every stage of a compiled function as text: `show(fn)(*inputs)` calls it once with backend "eager" and gives a report.
+
+    For each region: the bytecode, the graph, the guards, the effects on objects from outside, and the emitted code. The
+    report (`str()`, `.text(only=["graph"])`, `.to_dict()`, `.regions`, `.result`) is the same in every process. What is
+    compiled already stays; the call is a real one, with its effects. `python -m pellucid show file.py:function` is the same
+    from a shell.
+
+    Raises:
+        TypeError: `fn` cannot be called.
+        Exception: whatever the call raises.
+
+    Example:
+        >>> print(pellucid.show(f)(torch.ones(3)))
+        >>> print(pellucid.show(f)(torch.ones(3)).text(only=["guards", "code"]))
+    """
+    from pellucid._show import show as run
+
+    return run(fn)
+
+
 def _compiled_function_of(compiled: Any) -> Any:
     if isinstance(compiled, OptimizedModule):
         return compiled._compiled_call()

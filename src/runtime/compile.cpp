@@ -10,6 +10,7 @@
 #include "codegen/emit.h"
 #include "py/eval_frame.h"
 #include "runtime/graph_call.h"
+#include "runtime/report.h"
 #include "runtime/thread_state.h"
 #include "trace/trace.h"
 
@@ -250,6 +251,7 @@ std::unique_ptr<Entry> finished_entry(PyFunctionObject* function, Cache& cache, 
   entry->exit = capture.exit;
   entry->depth = capture.depth;
   entry->after = capture.after;
+  report_region(capture, *entry, region_name(capture, entry->number), cache.key().backend, stop);
   return entry;
 }
 

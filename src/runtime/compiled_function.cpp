@@ -6,6 +6,7 @@
 #include "runtime/bind.h"
 #include "runtime/cache.h"
 #include "runtime/dispatch.h"
+#include "runtime/report.h"
 #include "runtime/thread_state.h"
 
 namespace pellucid::runtime {
@@ -240,19 +241,11 @@ PyObject* original_of(PyObject* object) noexcept {
   return is_compiled_function(object) ? reinterpret_cast<PyObject*>(cast(object)->function) : nullptr;
 }
 
-py::Owned<> as_dict(const guards::Description& guard) {
-  return py::take(Py_BuildValue("{s:s,s:s,s:s,s:s,s:s,s:i,s:s}", "kind", guard.kind.c_str(), "source",
-                                guard.source.c_str(), "source_kind", guard.source_kind.c_str(), "text",
-                                guard.text.c_str(), "file", guard.file.c_str(), "line", guard.line, "operation",
-                                guard.operation.c_str()));
-}
-
 // The guards of one cache's entries as {region number: [dict, …]}.
 void describe_entries(PyObject* cache_object, PyObject* by_region) {
   const auto entries = cache_of(cache_object)->entries();
   for (const auto& entry : entries) {
-    auto rows = py::take(PyList_New(0));
-    for (const auto& guard : entry->guards->describe()) py::check(PyList_Append(rows.get(), as_dict(guard).get()));
+    auto rows = guard_rows(*entry->guards);
     py::check(PyDict_SetItem(by_region, py::take(PyLong_FromLong(entry->number)).get(), rows.get()));
   }
 }
