@@ -149,41 +149,6 @@ def test_a_variable_named_output_does_not_clash():
     assert [n.name for n in graph.nodes] == ["l_x_", "output", "output_1"]
 
 
-# Truncation
-
-
-def test_truncation_leaves_no_trace():
-    g, untouched = linear_graph(), linear_graph()
-    for _ in range(2):
-        g.truncate(3, 2)
-        x = g.placeholder("L['x']")
-        y = g.placeholder("L['other']")
-        g.rename(g.call_function(operator.add, (x, y)), "y")
-        assert g.names[2:] == ["l_x__0", "l_other_", "y", "view", "add", "y_1"]
-    g.truncate(2, 2)
-    g.call_function(operator.add, (1, 1))
-    assert g.names == untouched.names
-
-
-def test_truncation_takes_back_names_and_users():
-    g = GraphBuilder()
-    x = g.placeholder("L['x']")
-    a = g.call_function(torch.sin, (x,))
-    b = g.call_function(torch.sin, (a,))
-    g.rename(a, "kept_or_not")
-    g.rename(b, "b")
-    assert (x.users, a.users) == (1, 1)
-    g.truncate(1, 1)
-    assert g.names == ["l_x_", "sin"] and a.users == 0
-    c = g.call_function(torch.sin, (a,))
-    assert c.name == "sin_1"
-    g.rename(a, "a")
-    assert a.name == "a"
-    g.truncate(0, 0)
-    assert g.names == []
-    assert g.placeholder("L['x']").name == "l_x_"
-
-
 # Simplification
 
 

@@ -118,17 +118,6 @@ def list_extend_sized(target, iterable):
         target.append(item)
 
 
-def deque_extend(target, iterable):
-    for item in iterable:
-        target.append(item)
-
-
-def set_update(target, *iterables):
-    for iterable in iterables:
-        for item in iterable:
-            target.add(item)
-
-
 def filter_next(function, iterator):
     for item in iterator:
         if item if function is None else function(item):

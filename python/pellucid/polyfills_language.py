@@ -25,7 +25,7 @@ def run_class_body(body, meta, namespace):
     return namespace.get("__classcell__")
 
 
-def check_class_cell(made, cell, name, bases):
+def check_class_cell(made, cell, name):
     if cell is not None and is_class(made) and cell.cell_contents is not made:
         raise TypeError(f"__class__ set to {cell.cell_contents!r} defining {name!r} as {made!r}")
 
@@ -49,7 +49,7 @@ def build_class(body, name, bases, original_bases, meta, keywords):
     if bases is not original_bases:
         namespace["__orig_bases__"] = original_bases
     made = meta(name, bases, namespace, **keywords)
-    check_class_cell(made, cell, name, bases)
+    check_class_cell(made, cell, name)
     return made
 
 

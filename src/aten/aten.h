@@ -71,13 +71,11 @@ class FakeScope {
 
   // Calls `callable` with fakes among its arguments (already replaced). Installs the thread-local state that makes
   // factories give fakes, hides user modes, saved-tensor hooks and the profiler, and removes all of it again. A Python
-  // exception of the call is a PythonError; is_data_dependent() and is_unsupported() say whether it was one of ours.
+  // exception of the call is a PythonError. Those of the fakes (no fake kernel, a write of a fake into a real tensor, a
+  // layout without fakes) begin with "pellucid: "; is_data_dependent() tells those that need data.
   py::Owned<> call(PyObject* callable, PyObject* const* args, std::size_t nargs, PyObject* kwnames);
 
   static bool is_data_dependent(PyObject* exception);  // the exception says "this needs the values of a tensor"
-  // The exception is ours, not the program's: no fake kernel, a write of a fake into a real tensor, a layout without
-  // fakes, or data.
-  static bool is_unsupported(PyObject* exception);
 
  private:
   struct Data;

@@ -263,10 +263,6 @@ bool FakeScope::is_data_dependent(PyObject* exception) {
   const std::string message = message_of(exception);
   return message.find(kNeedsData) != std::string::npos || message.find(kInvalidStorage) != std::string::npos;
 }
-bool FakeScope::is_unsupported(PyObject* exception) {
-  const std::string message = message_of(exception);
-  return message.find("pellucid: ") != std::string::npos || message.find(kInvalidStorage) != std::string::npos;
-}
 
 py::Owned<> fake_like(PyObject* like) {
   return with_python_errors([&] {

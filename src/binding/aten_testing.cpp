@@ -79,8 +79,6 @@ void bind_aten(nb::module_& core) {
       .def("fake_of", [](aten::FakeScope& scope,
                          nb::handle real) { return guarded([&] { return take(scope.fake_of(real.ptr())); }); })
       .def("call", &call_in)
-      .def_static("is_unsupported",
-                  [](nb::handle exception) { return aten::FakeScope::is_unsupported(exception.ptr()); })
       .def_static("is_data_dependent",
                   [](nb::handle exception) { return aten::FakeScope::is_data_dependent(exception.ptr()); });
   nb::class_<aten::TensorSpec>(m, "TensorSpec")

@@ -2,8 +2,7 @@
 
 #include <nanobind/stl/string.h>
 
-#include "bytecode/assemble.h"
-#include "bytecode/control_flow.h"
+#include "bytecode/program.h"
 #include "py/ref.h"
 
 namespace nb = nanobind;
@@ -30,32 +29,52 @@ PyCodeObject* code_of(nb::handle object) {
   return reinterpret_cast<PyCodeObject*>(object.ptr());
 }
 
-py::Owned<PyCodeObject> reassembled(PyCodeObject* code) {
+int number_or_none(PyObject* value) { return value == Py_None ? -1 : static_cast<int>(PyLong_AsLong(value)); }
+
+// What CPython says of each instruction; it gives one position for each code unit.
+std::vector<bytecode::Position> positions_of(PyCodeObject* code, const bytecode::DecodedCode& decoded) {
+  const auto iterator = py::take(PyObject_CallMethod(reinterpret_cast<PyObject*>(code), "co_positions", nullptr));
+  const auto units = py::take(PySequence_List(iterator.get()));
+  std::vector<bytecode::Position> found;
+  for (const bytecode::Instruction& at : decoded.instructions()) {
+    PyObject* part = PyList_GET_ITEM(units.get(), at.offset / 2);
+    const auto number = [part](Py_ssize_t i) { return number_or_none(PyTuple_GET_ITEM(part, i)); };
+    found.push_back({number(0), number(1), number(2), number(3)});
+  }
+  return found;
+}
+
+// (co_code, co_linetable, co_exceptiontable, co_stacksize) of `code`, decoded and put together again.
+py::Owned<> reassembled(PyCodeObject* code) {
   const bytecode::DecodedCode fresh(code);  // not the cached one: a test that sweeps the library must not keep it all
-  return bytecode::assemble(code, bytecode::program_of(fresh));
+  bytecode::Program program{fresh.instructions(), positions_of(code, fresh), fresh.exceptions()};
+  const int depth = bytecode::max_stack_depth(program, bytecode::stack_depths(program));
+  const bytecode::Encoded encoded = bytecode::encode(program, code->co_firstlineno);
+  const auto bytes = [](const std::string& text) {
+    return PyBytes_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
+  };
+  return py::take(
+      Py_BuildValue("(NNNi)", bytes(encoded.code), bytes(encoded.line_table), bytes(encoded.exception_table), depth));
 }
 
-nb::object roundtrip(nb::handle code) {
-  return guarded([&] { return nb::steal(reinterpret_cast<PyObject*>(reassembled(code_of(code)).release())); });
-}
-
-bool same_attribute(PyObject* left, PyObject* right, const char* name) {
-  const auto a = py::take(PyObject_GetAttrString(left, name)), b = py::take(PyObject_GetAttrString(right, name));
-  const int same = PyObject_RichCompareBool(a.get(), b.get(), Py_EQ);
-  py::check(same);
-  return same == 1;
+nb::object reassemble(nb::handle code) {
+  return guarded([&] { return nb::steal(reassembled(code_of(code)).release()); });
 }
 
 void compare(PyCodeObject* code, std::vector<std::string>& differences, int& count) {
   const auto again = reassembled(code);
   auto* object = reinterpret_cast<PyObject*>(code);
   ++count;
-  for (const char* name :
-       {"co_code", "co_linetable", "co_exceptiontable", "co_varnames", "co_cellvars", "co_freevars", "co_flags"}) {
-    if (!same_attribute(object, again.object(), name)) differences.push_back(py::repr_of(object) + ": " + name);
+  Py_ssize_t part = 0;
+  for (const char* name : {"co_code", "co_linetable", "co_exceptiontable"}) {
+    const auto original = py::take(PyObject_GetAttrString(object, name));
+    const int same = PyObject_RichCompareBool(original.get(), PyTuple_GET_ITEM(again.get(), part++), Py_EQ);
+    py::check(same);
+    if (same == 0) differences.push_back(py::repr_of(object) + ": " + name);
   }
   // CPython counts dead code too, so ours may be smaller, but never larger.
-  if (again->co_stacksize > code->co_stacksize) differences.push_back(py::repr_of(object) + ": co_stacksize");
+  if (PyLong_AsLong(PyTuple_GET_ITEM(again.get(), part)) > code->co_stacksize)
+    differences.push_back(py::repr_of(object) + ": co_stacksize");
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_consts); ++i) {
     PyObject* inner = PyTuple_GET_ITEM(code->co_consts, i);
     if (PyCode_Check(inner)) compare(reinterpret_cast<PyCodeObject*>(inner), differences, count);
@@ -74,12 +93,7 @@ nb::object roundtrip_differences(nb::handle code) {
   });
 }
 
-nb::object position_of(const bytecode::Position& at) {
-  const auto part = [](int value) { return value < 0 ? nb::object(nb::none()) : nb::object(nb::int_(value)); };
-  return nb::make_tuple(part(at.line), part(at.end_line), part(at.column), part(at.end_column));
-}
-
-// [(offset, opcode name, arg, target offset or None, position)], as dis shows it without EXTENDED_ARG and caches.
+// [(offset, opcode name, arg, target offset or None)], as dis shows it without EXTENDED_ARG and caches.
 nb::object disassemble(nb::handle code) {
   return guarded([&] {
     const bytecode::DecodedCode& decoded = bytecode::decoded(code_of(code));
@@ -89,7 +103,7 @@ nb::object disassemble(nb::handle code) {
       const nb::object target =
           at.target < 0 ? nb::object(nb::none()) : nb::object(nb::int_(decoded[at.target].start()));
       const std::string name(bytecode::name_of(at.op));
-      rows.append(nb::make_tuple(at.offset, name, at.arg, target, position_of(decoded.position(i))));
+      rows.append(nb::make_tuple(at.offset, name, at.arg, target));
     }
     return nb::object(rows);
   });
@@ -105,25 +119,6 @@ nb::object exception_table(nb::handle code) {
       rows.append(nb::make_tuple(entry.start, entry.end, entry.target, entry.depth, entry.lasti));
     }
     return nb::object(rows);
-  });
-}
-
-// {offset: names of the variables that are live before it}
-nb::object live_locals(nb::handle code) {
-  return guarded([&] {
-    const bytecode::DecodedCode& decoded = bytecode::decoded(code_of(code));
-    const int slots = code_of(code)->co_nlocalsplus;
-    const auto live = bytecode::live_locals(bytecode::program_of(decoded), slots);
-    nb::dict result;
-    for (int i = 0; i < decoded.size(); ++i) {
-      nb::list names;
-      for (int slot = 0; slot < slots; ++slot) {
-        if (live[static_cast<std::size_t>(i)][static_cast<std::size_t>(slot)])
-          names.append(nb::borrow(decoded.local_name(slot)));
-      }
-      result[nb::int_(decoded[i].offset)] = names;
-    }
-    return nb::object(result);
   });
 }
 
@@ -145,11 +140,10 @@ int stack_effect(int opcode, int arg, bool jump) {
 
 void add_bytecode_testing(nb::module_& core) {
   nb::module_ m = core.def_submodule("_bytecode", "Decode, assemble and look at code objects.");
-  m.def("roundtrip", &roundtrip, nb::arg("code"));
+  m.def("reassemble", &reassemble, nb::arg("code"));
   m.def("roundtrip_differences", &roundtrip_differences, nb::arg("code"));
   m.def("disassemble", &disassemble, nb::arg("code"));
   m.def("exception_table", &exception_table, nb::arg("code"));
-  m.def("live_locals", &live_locals, nb::arg("code"));
   m.def("opcodes", &opcodes);
   m.def("stack_effect", &stack_effect, nb::arg("opcode"), nb::arg("arg"), nb::arg("jump"));
 }

@@ -113,7 +113,6 @@ class HandMade {
     const Source* base = source_of(parts[1]);
     if (step == "dict") return table.dict_of(base);
     if (step == "cell") return table.cell_contents(base);
-    if (step == "type") return table.type_of(base);
     if (step == "item") return table.item(base, nb::cast<std::int64_t>(parts[2]));
     const nb::object operand = parts[2];
     if (step == "attr") return table.instance_attr(base, operand.ptr());

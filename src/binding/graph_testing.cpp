@@ -168,8 +168,6 @@ void add_graph_testing(nb::module_& core) {
       .def("get_attr", &Builder::get_attr, nb::arg("name"), nb::arg("value"), nb::arg("example") = nb::none())
       .def("rename", &Builder::rename)
       .def("output", &Builder::output)
-      .def("truncate", [](Builder& self, std::size_t calls,
-                          std::size_t placeholders) { self.graph().truncate(calls, placeholders); })
       .def("simplify", [](Builder& self) { self.graph().simplify(); })
       .def("print", [](Builder& self) { return graph::print(self.graph()); })
       .def_prop_ro("names", &Builder::names)

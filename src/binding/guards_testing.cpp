@@ -183,7 +183,6 @@ void add_guards_testing(nb::module_& core) {
       .def("member", making(&SourceTable::member))
       .def("dict_of", making_plain(&SourceTable::dict_of))
       .def("cell_contents", making_plain(&SourceTable::cell_contents))
-      .def("type_of", making_plain(&SourceTable::type_of))
       .def("item", [](SourceTable& t, int base,
                       std::int64_t index) { return guarded([&] { return t.item(at(t, base), index)->id; }); })
       .def("print", [](const SourceTable& t, int id) { return source::print(at(t, id)); })

@@ -16,13 +16,6 @@ py::Owned<> tuple_of(const std::vector<py::Owned<>>& items) {
   return tuple;
 }
 
-std::vector<py::Owned<>> items_of(PyObject* tuple) {
-  std::vector<py::Owned<>> items;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i)
-    items.push_back(py::Owned<>::share(PyTuple_GET_ITEM(tuple, i)));
-  return items;
-}
-
 // Everything PyCode_NewWithPosOnlyArgs wants.
 struct Parts {
   const Signature& signature;
@@ -92,25 +85,6 @@ Opcode turned(Opcode op) {
 }
 
 }  // namespace
-
-py::Owned<PyCodeObject> assemble(PyCodeObject* original, Program program) {
-  const Signature signature = signature_of(original);
-  const int stack_size = deepest_of(program);
-  const Encoded encoded = encode(program, original->co_firstlineno);
-  return make_code({signature, original->co_consts, original->co_names, stack_size, encoded});
-}
-
-Signature signature_of(PyCodeObject* code) {
-  Signature s{code->co_argcount, code->co_posonlyargcount, code->co_kwonlyargcount, code->co_flags};
-  s.varnames = items_of(py::take(PyCode_GetVarnames(code)).get());
-  s.cellvars = items_of(py::take(PyCode_GetCellvars(code)).get());
-  s.freevars = items_of(py::take(PyCode_GetFreevars(code)).get());
-  s.filename = py::Owned<>::share(code->co_filename);
-  s.name = py::Owned<>::share(code->co_name);
-  s.qualname = py::Owned<>::share(code->co_qualname);
-  s.firstlineno = code->co_firstlineno;
-  return s;
-}
 
 Assembler::Assembler(Signature signature)
     : signature_(std::move(signature)),

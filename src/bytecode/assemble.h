@@ -19,9 +19,6 @@
 
 namespace pellucid::bytecode {
 
-// A copy of `original` with other instructions; constants, names and variables stay.
-py::Owned<PyCodeObject> assemble(PyCodeObject* original, Program program);
-
 struct Signature {
   int argcount =
       0;  // positional ones, positional-only included; *args and **kwargs are not counted but are in varnames
@@ -34,9 +31,6 @@ struct Signature {
   py::Owned<> filename, name, qualname;  // empty: "<pellucid>", "<region>", the name
   int firstlineno = 1;
 };
-
-// The shape of `code`: its arguments, variables, names and flags. For emitting a function with the same signature.
-Signature signature_of(PyCodeObject* code);
 
 struct Label {
   int id = -1;
@@ -77,7 +71,6 @@ class Assembler {
   void delete_fast(int slot) { emit(Opcode::DELETE_FAST, slot); }
   void load_deref(int cell) { emit(Opcode::LOAD_DEREF, cell); }
   void store_deref(int cell) { emit(Opcode::STORE_DEREF, cell); }
-  void delete_deref(int cell) { emit(Opcode::DELETE_DEREF, cell); }
   void load_closure(int cell) { emit(Opcode::LOAD_CLOSURE, cell); }
   void load_global(PyObject* name, bool push_null = false) {
     emit(Opcode::LOAD_GLOBAL, 2 * name_index(name) + (push_null ? 1 : 0));

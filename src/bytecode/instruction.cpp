@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "bytecode/line_table.h"
-
 namespace pellucid::bytecode {
 namespace {
 
@@ -99,39 +97,6 @@ const ExceptionRange* DecodedCode::handler_of(int index) const noexcept {
   if (after == exceptions_.begin()) return nullptr;
   const ExceptionRange& range = *(after - 1);
   return index < range.end ? &range : nullptr;
-}
-
-const std::vector<Position>& DecodedCode::positions() const {
-  if (!positions_.empty() || instructions_.empty()) return positions_;
-  std::vector<Position> found;
-  found.reserve(instructions_.size());
-  const auto entries = parse_line_table(view_of(code_->co_linetable), code_->co_firstlineno);
-  auto entry = entries.begin();
-  int entry_end = entry == entries.end() ? 0 : 2 * entry->units;
-  for (const Instruction& instruction : instructions_) {
-    while (entry != entries.end() && entry_end <= instruction.offset) {
-      if (++entry != entries.end()) entry_end += 2 * entry->units;
-    }
-    found.push_back(entry == entries.end() ? Position{} : entry->position);
-  }
-  positions_ = std::move(found);
-  return positions_;
-}
-
-PyObject* DecodedCode::operand_of(const Instruction& instruction) const noexcept {
-  switch (info(instruction.op).operand) {
-    case Operand::Const:
-      return const_at(instruction.arg);
-    case Operand::Name:
-      return name_at(instruction.arg);
-    case Operand::GlobalName:
-      return name_at(instruction.arg >> 1);
-    case Operand::Local:
-    case Operand::Deref:
-      return local_name(instruction.arg);
-    default:
-      return nullptr;
-  }
 }
 
 const DecodedCode& decoded(PyCodeObject* code) {

@@ -2,7 +2,7 @@
 // indexes.
 //
 // `decoded(code)` decodes once and keeps the result on the code object (co_extra), so asking again costs a pointer
-// load. What it gives is immutable, lives as long as the code object, and borrows constants and names from it.
+// load. What it gives is immutable and lives as long as the code object.
 #pragma once
 #include <Python.h>
 
@@ -12,7 +12,6 @@
 
 #include "bytecode/exception_table.h"
 #include "bytecode/opcodes.h"
-#include "bytecode/position.h"
 #include "py/ref.h"
 
 namespace pellucid::bytecode {
@@ -52,20 +51,11 @@ class DecodedCode {
   }
 
   const std::vector<ExceptionRange>& exceptions() const noexcept { return exceptions_; }
+  // The instruction there, which must be one.
+  const Instruction& at(int offset) const noexcept { return (*this)[index_at(offset)]; }
+
   // The handler that takes an exception raised by instruction `index`, or null.
   const ExceptionRange* handler_of(int index) const noexcept;
-
-  // Positions are decoded when first asked for.
-  const std::vector<Position>& positions() const;
-  const Position& position(int index) const { return positions()[static_cast<std::size_t>(index)]; }
-
-  PyCodeObject* code() const noexcept { return code_; }  // borrowed
-  PyObject* const_at(int i) const noexcept { return PyTuple_GET_ITEM(code_->co_consts, i); }
-  PyObject* name_at(int i) const noexcept { return PyTuple_GET_ITEM(code_->co_names, i); }
-  // Name of a slot of localsplus: locals, then cells that are no arguments, then free variables.
-  PyObject* local_name(int slot) const noexcept { return PyTuple_GET_ITEM(code_->co_localsplusnames, slot); }
-  // The name or constant that the instruction's argument stands for (borrowed), or null.
-  PyObject* operand_of(const Instruction& instruction) const noexcept;
 
  private:
   void decode_instructions(std::span<const std::uint8_t> bytes);
@@ -76,7 +66,6 @@ class DecodedCode {
   std::vector<Instruction> instructions_;
   std::vector<std::int32_t> index_of_unit_;
   std::vector<ExceptionRange> exceptions_;
-  mutable std::vector<Position> positions_;
 };
 
 // Throws PythonError (ValueError) when the code object is malformed.

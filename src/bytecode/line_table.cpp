@@ -1,65 +1,11 @@
 #include "bytecode/line_table.h"
 
-#include "py/ref.h"
-
 namespace pellucid::bytecode {
 namespace {
 
 // Codes 0-9 are the short form: (column group, column low bits, width) on the same line.
 constexpr int kOneLine0 = 10, kOneLine2 = 12, kNoColumns = 13, kLong = 14, kNone = 15;
 constexpr int kMaxUnits = 8;
-
-class Reader {
- public:
-  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
-  bool done() const { return at_ == bytes_.size(); }
-  int byte() {
-    if (done()) {
-      PyErr_SetString(PyExc_ValueError, "truncated location table");
-      py::throw_pending();
-    }
-    return static_cast<unsigned char>(bytes_[at_++]);
-  }
-  int varint() {  // little endian, six bits a byte
-    unsigned value = 0;
-    for (int shift = 0; shift < 32; shift += 6) {
-      const int next = byte();
-      value |= static_cast<unsigned>(next & 0x3F) << shift;
-      if ((next & 0x40) == 0) break;
-    }
-    return static_cast<int>(value);
-  }
-  int signed_varint() {
-    const int value = varint();
-    return (value & 1) != 0 ? -(value >> 1) : value >> 1;
-  }
-
- private:
-  std::string_view bytes_;
-  std::size_t at_ = 0;
-};
-
-Position read_position(Reader& in, int code, int& line) {
-  if (code == kNone) return {};
-  if (code == kLong) {
-    line += in.signed_varint();
-    const int end_line = line + in.varint();
-    const int column = in.varint() - 1;
-    return {line, end_line, column, in.varint() - 1};
-  }
-  if (code == kNoColumns) {
-    line += in.signed_varint();
-    return {line, line, -1, -1};
-  }
-  if (code >= kOneLine0) {
-    line += code - kOneLine0;
-    const int column = in.byte();
-    return {line, line, column, in.byte()};
-  }
-  const int packed = in.byte();
-  const int column = (code << 3) | ((packed >> 4) & 7);
-  return {line, line, column, column + (packed & 15)};
-}
 
 class Writer {
  public:
@@ -115,18 +61,6 @@ void Writer::put(int units, const Position& at) {
 }
 
 }  // namespace
-
-std::vector<LineEntry> parse_line_table(std::string_view bytes, int first_line) {
-  std::vector<LineEntry> entries;
-  Reader in(bytes);
-  int line = first_line;
-  while (!in.done()) {
-    const int head = in.byte();
-    const int units = (head & 7) + 1;
-    entries.push_back({units, read_position(in, (head >> 3) & 15, line)});
-  }
-  return entries;
-}
 
 std::string emit_line_table(const std::vector<LineEntry>& entries, int first_line) {
   Writer out(first_line);

@@ -1,7 +1,6 @@
 // CPython 3.11's co_linetable: for each run of code units, the position in the source.
 #pragma once
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "bytecode/position.h"
@@ -11,11 +10,8 @@ namespace pellucid::bytecode {
 struct LineEntry {
   int units = 0;  // code units (two bytes each) that this position covers
   Position position;
-  bool operator==(const LineEntry&) const = default;
 };
 
-// Throws PythonError (ValueError) when the bytes are no location table.
-std::vector<LineEntry> parse_line_table(std::string_view bytes, int first_line);
 // The same bytes that CPython's compiler writes for entries of one instruction each.
 std::string emit_line_table(const std::vector<LineEntry>& entries, int first_line);
 

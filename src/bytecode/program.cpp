@@ -156,10 +156,6 @@ class DepthWalk {
 
 }  // namespace
 
-Program program_of(const DecodedCode& decoded) {
-  return {decoded.instructions(), decoded.positions(), decoded.exceptions()};
-}
-
 Encoded encode(Program& program, int first_line) {
   check_targets(program);
   while (settle_jumps(program.instructions)) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "bytecode/instruction.h"
+#include "bytecode/position.h"
 
 namespace pellucid::bytecode {
 
@@ -16,8 +17,6 @@ struct Program {
 struct Encoded {
   std::string code, line_table, exception_table;
 };
-
-Program program_of(const DecodedCode& decoded);
 
 // Fills in offsets, EXTENDED_ARG prefixes and jump distances of `program`, and gives the bytes.
 // Throws PythonError (ValueError) for a jump whose opcode cannot go that way.

@@ -131,8 +131,6 @@ Load Loads::step(const Source* source) const {
     case Step::Ahead:
     case Step::ValueAhead:
       return of_iterator(source);
-    case Step::TypeOf:
-      return load(Load::Form::Call, nullptr, reinterpret_cast<PyObject*>(&PyType_Type));
   }
   return load(Load::Form::Object, nullptr, Py_None);
 }

@@ -127,6 +127,14 @@ bool is_wanted(PyObject* resting) noexcept {
   return Py_REFCNT(resting) > 1 || own_data(as_frame(resting))->f_locals != nullptr;
 }
 
+// Held for good: the address of a dead one could be that of the user's code. A real frame of it counts as one that did
+// not begin yet: tracebacks and sys._getframe leave those out.
+void hide_code(PyCodeObject* code) noexcept {
+  if (is_hidden(code)) return;
+  Py_INCREF(code);
+  constexpr int kNever = 1 << 28;
+  code->_co_firsttraceable = kNever;
+}
 bool is_hidden(const PyCodeObject* code) noexcept { return code->_co_firsttraceable > Py_SIZE(code); }
 
 void keep_locals_of_running(const _PyInterpreterFrame* frame) noexcept {

@@ -32,7 +32,9 @@ void rest(_PyInterpreterFrame* frame) noexcept;  // it stands alone
 bool is_wanted(PyObject* resting) noexcept;
 // While `frame` is the one that runs: what locals() gave lives as long as the frame, in its frame object.
 void keep_locals_of_running(const _PyInterpreterFrame* frame) noexcept;
-// Whether the frames of this code are left out of what the program sees (trace::hide_code).
+
+// ---- code of ours (polyfills), whose frames are left out of what the program sees
+void hide_code(PyCodeObject* code) noexcept;
 bool is_hidden(const PyCodeObject* code) noexcept;
 
 // ---- functions for emitted code; borrowed, alive for good

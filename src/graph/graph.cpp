@@ -51,20 +51,15 @@ Node* Graph::add(Op op) {
   return node;
 }
 
-void Graph::set_name(Node* node, std::string_view candidate) {
-  namings_.push_back({node, node->name, node->named, names_.mark(), targets_.mark()});
-  node->name = names_.unique(candidate);
-}
+void Graph::set_name(Node* node, std::string_view candidate) { node->name = names_.unique(candidate); }
 
 Node* Graph::placeholder(std::string name_hint, py::Owned<> example, int source_id, std::string source_text) {
   if (source_text.empty()) throw GraphBreak(Reason::Internal, {{"detail", "a graph input without a source"}});
   if (name_hint.empty() || name_hint.find('[') != std::string::npos) name_hint = identifier_of_source(source_text);
   Node* node = add(Op::Placeholder);
-  const Namespace::Mark before = targets_.mark();
   const std::string target = targets_.unique_plain(name_hint);
   node->target = py::str(target);
   set_name(node, snake_case(target));
-  namings_.back().targets = before;
   targets_.reserve(node->name);
   node->recorded_name = node->name;
   node->named = true;
@@ -90,60 +85,19 @@ Node* Graph::call(Op op, py::Owned<> target, std::vector<Arg> args, std::vector<
 
 void Graph::rename(Node* node, std::string_view variable) {
   if (node->named) return;
-  if (variable != node->name) {
-    set_name(node, variable);
-  } else {
-    namings_.push_back({node, node->name, false, names_.mark(), targets_.mark()});
-  }
+  if (variable != node->name) set_name(node, variable);
   node->named = true;
 }
 
 void Graph::output(std::vector<Node*> values) {
   outputs_ = std::move(values);
   finished_ = true;
-  before_output_ = names_.mark();
   output_name_ = names_.unique("output");
   for (Node* node : outputs_) ++node->users;
 }
 
 void Graph::count_users(const Node& node, int by) {
   for_each_input(node, [by](Node* input) { input->users += by; });
-}
-
-void Graph::reopen() {
-  if (!finished_) return;
-  for (Node* node : outputs_) --node->users;
-  outputs_.clear();
-  names_.rollback(before_output_);
-  finished_ = false;
-}
-
-void Graph::truncate(std::size_t calls, std::size_t placeholders) {
-  reopen();
-  for (std::size_t i = calls; i < calls_.size(); ++i) count_users(*calls_[i], -1);
-  // Names given since the first of the forgotten nodes was added are taken back, newest first.
-  const auto gone = [&](const Naming& naming) {
-    const std::size_t keep = naming.node->op == Op::Placeholder ? placeholders : calls;
-    return static_cast<std::size_t>(naming.node->index) >= keep;
-  };
-  const auto first = static_cast<std::size_t>(std::find_if(namings_.begin(), namings_.end(), gone) - namings_.begin());
-  while (namings_.size() > first) {
-    Naming& last = namings_.back();
-    last.node->name = last.old_name;
-    last.node->named = last.old_named;
-    names_.rollback(last.names);
-    targets_.rollback(last.targets);
-    namings_.pop_back();
-  }
-  if (calls < calls_.size()) calls_.resize(calls);
-  if (placeholders < placeholders_.size()) placeholders_.resize(placeholders);
-  while (!arena_.empty()) {  // nodes lie in the arena in the order they were added
-    const Node& last = arena_.back();
-    const auto& list = last.op == Op::Placeholder ? placeholders_ : calls_;
-    const auto index = static_cast<std::size_t>(last.index);
-    if (index < list.size() && list[index] == &last) break;
-    arena_.pop_back();
-  }
 }
 
 // A switch that is undone by the very next node has no effect, neither have the two together.

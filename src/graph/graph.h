@@ -97,8 +97,6 @@ class Graph {
   const std::string& output_name() const noexcept { return output_name_; }
   const Namespace& names() const noexcept { return names_; }
   std::size_t op_count() const noexcept { return calls_.size(); }
-  // Forgets the newest nodes, names included; also reopens a finished graph.
-  void truncate(std::size_t calls, std::size_t placeholders);
   // Drops dead get_attr/getitem nodes, cancelled grad-mode pairs, then unused placeholders (rows D16, D22). Every other
   // dead call stays: it may fail at run time. To be called while the thread's grad mode is what it was at the start of
   // the region.
@@ -111,21 +109,12 @@ class Graph {
   void drop_cancelled_grad_modes();
   void drop_dead_reads();
   void renumber();
-  void reopen();
 
   std::deque<Node> arena_;
   std::vector<Node*> placeholders_, calls_, outputs_;
   bool finished_ = false;
   std::string output_name_;
-  Namespace::Mark before_output_ = 0;
   Namespace names_, targets_;
-  struct Naming {  // for truncate: who got a name, and where the namespaces stood before
-    Node* node;
-    std::string old_name;
-    bool old_named;
-    Namespace::Mark names, targets;
-  };
-  std::vector<Naming> namings_;
 };
 
 template <class F>

@@ -76,40 +76,19 @@ std::string Namespace::unique(std::string_view candidate) {
     if (illegal_names().count(name) != 0) name = numbered(base, ++number);
   }
   while (used_.count(name) != 0) name = numbered(base, ++number);
-  take(name, base, number);
+  count_[base] = number;
+  used_.insert(name);
   return name;
 }
 
 std::string Namespace::unique_plain(std::string_view candidate) {
   std::string name(candidate);
   for (int i = 0; used_.count(name) != 0; ++i) name = numbered(candidate, i);
-  take(name, "", 0);
+  used_.insert(name);
   return name;
 }
 
-void Namespace::reserve(std::string_view name) {
-  if (used_.count(std::string(name)) == 0) take(std::string(name), "", 0);
-}
-
-void Namespace::take(std::string name, std::string base, int count) {
-  int old_count = -1;
-  if (!base.empty()) {
-    auto [slot, fresh] = count_.try_emplace(base, count);
-    if (!fresh) old_count = std::exchange(slot->second, count);
-  }
-  used_.insert(name);
-  journal_.push_back({std::move(name), std::move(base), old_count});
-}
-
-void Namespace::rollback(Mark mark) {
-  while (journal_.size() > mark) {
-    const Entry& last = journal_.back();
-    used_.erase(last.name);
-    if (!last.base.empty() && last.old_count < 0) count_.erase(last.base);
-    if (!last.base.empty() && last.old_count >= 0) count_[last.base] = last.old_count;
-    journal_.pop_back();
-  }
-}
+void Namespace::reserve(std::string_view name) { used_.emplace(name); }
 
 std::string snake_case(std::string_view text) {
   std::string out;

@@ -11,10 +11,9 @@
 
 namespace pellucid::graph {
 
-// Unique names; what was made since a mark can be forgotten.
+// Unique names.
 class Namespace {
  public:
-  using Mark = std::size_t;
   std::string unique(std::string_view candidate);  // an identifier that is not taken, not a keyword and not a builtin
   std::string unique_plain(
       std::string_view candidate);      // candidate, candidate_0, candidate_1, …: torch._dynamo's rule for inputs
@@ -23,19 +22,10 @@ class Namespace {
   const std::unordered_map<std::string, int>& counters() const noexcept {
     return count_;
   }  // base name -> last number given
-  Mark mark() const noexcept { return journal_.size(); }
-  void rollback(Mark mark);
 
  private:
-  struct Entry {
-    std::string name;  // to forget
-    std::string base;  // whose counter to put back, empty: none
-    int old_count;     // -1: had none
-  };
-  void take(std::string name, std::string base, int count);
   std::unordered_set<std::string> used_;
   std::unordered_map<std::string, int> count_;
-  std::vector<Entry> journal_;
 };
 
 std::string snake_case(std::string_view text);      // "camelCase" -> "camel_case"

@@ -52,7 +52,6 @@ class GuardSet {
   bool add(Guard guard);
   const std::vector<Guard>& all() const noexcept { return guards_; }
   std::size_t size() const noexcept { return guards_.size(); }
-  void truncate(std::size_t size);  // undo for a failed speculation
   std::vector<Guard> release();
 
  private:

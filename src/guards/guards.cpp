@@ -60,13 +60,6 @@ bool GuardSet::add(Guard guard) {
   return true;
 }
 
-void GuardSet::truncate(std::size_t size) {
-  while (guards_.size() > size) {
-    keys_.erase(key_of(guards_.back()));
-    guards_.pop_back();
-  }
-}
-
 std::vector<Guard> GuardSet::release() {
   keys_.clear();
   return std::exchange(guards_, {});

@@ -332,7 +332,7 @@ Result super_(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (args.size() == 2) return run_native(t, f, args, std::move(then));
   if (args.size() != 0) t.unsupported(Reason::UntracedCallable, {{"callee", "super() with one argument"}});
   const Frame& frame = *t.top();
-  PyCodeObject* code = frame.code;
+  PyCodeObject* code = frame.code.get();
   const auto fails = [&](const char* why) {
     return t.settle(std::move(then), t.raise(PyExc_RuntimeError, std::string("super(): ") + why));
   };

@@ -93,9 +93,9 @@ Result run_class_body(Tracer& t, PyObject*, Args args, Continuation then) {
   return body;
 }
 
-// pellucid.polyfills_language.check_class_cell(made, cell, name, bases)
+// pellucid.polyfills_language.check_class_cell(made, cell, name)
 Result check_class_cell(Tracer& t, PyObject*, Args args, Continuation then) {
-  PyObject *made = args[0], *cell = args[1], *name = args[2], *bases = args[3];
+  PyObject *made = args[0], *cell = args[1], *name = args[2];
   if (!PyType_Check(made) || !PyCell_Check(cell)) return t.settle(std::move(then), Result::none());
   PyObject* inside = t.cell_get(cell);
   if (inside == made) return t.settle(std::move(then), Result::none());
@@ -105,7 +105,6 @@ Result check_class_cell(Tracer& t, PyObject*, Args args, Continuation then) {
                  made);
   else
     PyErr_Format(PyExc_TypeError, "__class__ set to %.200R defining %.200R as %.200R", inside, name, made);
-  (void)bases;
   return t.settle(std::move(then), t.raise_pending(py::PythonError()));
 }
 

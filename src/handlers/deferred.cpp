@@ -143,9 +143,9 @@ py::Owned<> call_site(Tracer& t) {
   static PyObject* const make = py::import_attr("pellucid._logging", "_call_site").release();
   auto stack = py::take(PyList_New(0));
   for (const objects::Frame* frame = t.top(); frame != nullptr; frame = frame->back.get()) {
-    if (frame->info->hidden) continue;
-    auto place =
-        py::take(Py_BuildValue("(OiO)", frame->code, PyCode_Addr2Line(frame->code, frame->at), frame->globals));
+    if (frame->hidden) continue;
+    auto place = py::take(
+        Py_BuildValue("(OiO)", frame->code.get(), PyCode_Addr2Line(frame->code.get(), frame->at), frame->globals));
     py::check(PyList_Append(stack.get(), place.get()));
   }
   return py::take(PyObject_CallOneArg(make, stack.get()));

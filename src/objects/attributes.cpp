@@ -251,7 +251,6 @@ Result Tracer::module_getattr(PyObject* module, PyObject* name) {
   Result value = dict_get(dict, name, &found);
   if (found) return value;
   if (PyObject* meta = py::type_lookup(Py_TYPE(module), name)) {
-    (void)meta;  // __class__, __dict__, __repr__ …
     if (name == names().__dict__) return instance_dict(module);
     if (cat_of(meta) == Cat::Instance) {  // a setting of torch.backends: its getter is Python code over C state
       unsupported(Reason::UnsupportedProtocol, {{"protocol", "__get__"}, {"type", Py_TYPE(meta)->tp_name}});

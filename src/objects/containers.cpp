@@ -152,7 +152,7 @@ bool Tracer::written(const Shadow& shadow, PyObject* key) const {
   return shadow.written && PySet_Contains(shadow.written.get(), key) == 1;
 }
 
-void Tracer::touch_dict(PyObject* dict, const Source* source, PyObject* view, const Shadow* shadow) {
+void Tracer::touch_dict(PyObject* dict, const Source* source, const Shadow* shadow) {
   if (touched_.insert(dict).second) {
     auto keys = py::take(PyDict_Keys(dict));
     if (PyODict_Check(dict)) keys = py::take(PySequence_List(dict));
@@ -171,7 +171,6 @@ void Tracer::touch_dict(PyObject* dict, const Source* source, PyObject* view, co
     if (shadow != nullptr && written(*shadow, key.get())) continue;
     saw(value.get(), capture_->sources.dict_item(source, key.get()));
   }
-  (void)view;
 }
 
 PyObject* Tracer::touch(PyObject* container) {
@@ -184,7 +183,7 @@ PyObject* Tracer::touch(PyObject* container) {
   auto& table = capture_->sources;
   switch (cat) {
     case Cat::Dict:
-      touch_dict(container, source, view, shadow);
+      touch_dict(container, source, shadow);
       return view;
     case Cat::List:
       if (shadow == nullptr && touched_.insert(container).second) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "bytecode/instruction.h"
 #include "frames/wait.h"
 #include "graph/graph.h"
 #include "py/ref.h"
@@ -37,20 +38,12 @@ struct Continuation {
   }
 };
 
-// Facts about a code object the loop needs, decoded once.
-struct CodeInfo {
-  py::Owned<> bytes;  // co_code with specialised instructions mapped back
-  const std::uint8_t* units = nullptr;
-  int size = 0;                         // in bytes
-  std::vector<std::uint32_t> handlers;  // exception table, flattened: start, end, target, depth<<1|lasti
-  bool hidden = false;                  // polyfill: does not show in user stacks
-};
-
 struct Frame {
-  py::Owned<PyFunctionObject> function;  // keeps globals, closure alive
-  PyCodeObject* code = nullptr;          // owned through function
-  const CodeInfo* info = nullptr;
-  PyObject* globals = nullptr;  // borrowed from function
+  py::Owned<PyFunctionObject> function;            // keeps globals, closure alive
+  py::Owned<PyCodeObject> code;                    // what the function had when it was called
+  const bytecode::DecodedCode* decoded = nullptr;  // of `code`
+  bool hidden = false;                             // polyfill: does not show in user stacks
+  PyObject* globals = nullptr;                     // borrowed from function
   PyObject* builtins = nullptr;
   std::vector<py::Owned<>> fast;  // co_nlocalsplus
   std::vector<py::Owned<>> stack;

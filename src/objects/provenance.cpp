@@ -35,7 +35,7 @@ void Tracer::guard(Kind kind, const Source* source, py::Owned<> operand, std::in
   g.other = other;
   const Frame* frame = top();
   if (frame != nullptr) {
-    g.why.code = py::Owned<PyCodeObject>::share(frame->code);
+    g.why.code = py::Owned<PyCodeObject>::share(frame->code.get());
     g.why.offset = frame->at;
   }
   g.why.operation = doing;
@@ -136,7 +136,7 @@ void Tracer::saw(PyObject* value, const Source* source) {
       g.source = source;
       g.tensor = aten::TensorSpec::of(value);
       if (const Frame* frame = top()) {
-        g.why.code = py::Owned<PyCodeObject>::share(frame->code);
+        g.why.code = py::Owned<PyCodeObject>::share(frame->code.get());
         g.why.offset = frame->at;
       }
       g.why.operation = doing;

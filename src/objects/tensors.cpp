@@ -253,14 +253,14 @@ std::shared_ptr<const graph::CallSite> Tracer::call_site() {
   // Innermost user frame first; each level is cached in its frame while that frame stays at the same instruction.
   std::vector<Frame*> frames;
   for (Frame* f = top(); f != nullptr; f = f->back.get()) {
-    if (!f->info->hidden) frames.push_back(f);
+    if (!f->hidden) frames.push_back(f);
   }
   std::shared_ptr<const graph::CallSite> caller;
   for (auto it = frames.rbegin(); it != frames.rend(); ++it) {
     Frame* f = *it;
     if (f->site_at != f->at || f->site == nullptr || f->site->caller != caller) {
       auto site = std::make_shared<graph::CallSite>();
-      site->code = py::Owned<PyCodeObject>::share(f->code);
+      site->code = py::Owned<PyCodeObject>::share(f->code.get());
       site->offset = f->at;
       site->caller = caller;
       site->module_path = f->module_path;

@@ -208,7 +208,6 @@ class Tracer {
   graph::Node* node_of(PyObject* fake) const;
   std::shared_ptr<const graph::CallSite> call_site();
   graph::Node* record(graph::Op op, PyObject* target, Args args, PyObject* example, bool impure);
-  py::Owned<> constant_tensor(PyObject* real, PyObject* callable, Args args);  // torch.tensor(list) made in the region
 
   // ---- effects
   void defer_call(PyObject* callable, PyObject* args, PyObject* kwargs);  // logging: happens after the graph call
@@ -261,7 +260,7 @@ class Tracer {
   bool written(const Shadow& shadow, PyObject* key) const;
   void guard_replay(PyObject* dict, const Shadow& shadow, PyObject* key, PyObject* value, bool again);
   void guard_presence(PyObject* dict, PyObject* key);
-  void touch_dict(PyObject* dict, const Source* source, PyObject* view, const Shadow* shadow);
+  void touch_dict(PyObject* dict, const Source* source, const Shadow* shadow);
   Contents deep_touch_inner(PyObject* value, int depth, std::unordered_set<PyObject*>& seen);
   void changes_until_now(std::vector<Effect>& out, bool as_copies);
   void watch_late_tensors(PyObject* value);

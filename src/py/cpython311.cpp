@@ -111,8 +111,6 @@ PyObject* shared_key_at(PyTypeObject* type, Py_ssize_t index) noexcept {
   return DK_UNICODE_ENTRIES(cached_keys(type))[index].me_key;
 }
 
-const void* shared_keys(PyTypeObject* type) noexcept { return cached_keys(type); }
-
 PyObject* dict_get(PyObject* dict, PyObject* key) {
   PyObject* value = PyDict_GetItemWithError(dict, key);
   if (value == nullptr && PyErr_Occurred() != nullptr) throw_pending();
@@ -126,8 +124,6 @@ bool has_only_str_keys(PyObject* dict) noexcept {
 Py_ssize_t dict_entry_index(PyObject* dict, PyObject* name) noexcept {
   return has_only_str_keys(dict) ? find_str(reinterpret_cast<PyDictObject*>(dict)->ma_keys, name) : -1;
 }
-
-const void* dict_keys_id(PyObject* dict) noexcept { return reinterpret_cast<PyDictObject*>(dict)->ma_keys; }
 
 PyObject* dict_entry(PyObject* dict, Py_ssize_t index) noexcept {
   const auto* known = reinterpret_cast<PyDictObject*>(dict);

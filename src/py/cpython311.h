@@ -39,7 +39,6 @@ void each_inline_value(PyObject* object, F&& visit);
 Py_ssize_t shared_key_index(PyTypeObject* type, PyObject* name) noexcept;
 Py_ssize_t shared_key_count(PyTypeObject* type) noexcept;
 PyObject* shared_key_at(PyTypeObject* type, Py_ssize_t index) noexcept;
-const void* shared_keys(PyTypeObject* type) noexcept;  // identity of the key table; null: the type has none
 
 // ---- dicts ----
 inline std::uint64_t dict_version(PyObject* dict) noexcept {
@@ -54,9 +53,8 @@ bool has_only_str_keys(PyObject* dict) noexcept;
 // Where `name` stands in the dict's entries, for later dict_entry(); -1: absent, or the dict has keys other than exact
 // str.
 Py_ssize_t dict_entry_index(PyObject* dict, PyObject* name) noexcept;
-const void* dict_keys_id(
-    PyObject* dict) noexcept;  // the key table: while it is the same, an entry index means the same key
-// Value at an entry index, or null. Valid for an index that dict_entry_index gave for the same dict_keys_id.
+// Value at an entry index, or null. Valid for an index that dict_entry_index gave while the dict has the same key
+// table.
 PyObject* dict_entry(PyObject* dict, Py_ssize_t index) noexcept;
 
 // ---- types ----
@@ -79,23 +77,6 @@ BoundNative bound_native(PyObject* callable);
 
 // ---- functions and cells ----
 inline PyObject* cell_contents(PyObject* cell) noexcept { return PyCell_GET(cell); }  // null: empty
-
-// ---- the exception being handled (sys.exc_info) ----
-// Makes `value` (an exception or null) the handled one while it lives, and puts the old one back.
-class HandledException {
- public:
-  explicit HandledException(PyObject* value) : before_(Owned<>::steal(PyErr_GetHandledException())) {
-    PyErr_SetHandledException(value);
-  }
-  HandledException(const HandledException&) = delete;
-  HandledException& operator=(const HandledException&) = delete;
-  ~HandledException() { PyErr_SetHandledException(before_.get()); }
-
- private:
-  Owned<> before_;
-};
-// The exception that `raise` without arguments would raise again (null: none).
-inline Owned<> handled_exception() { return Owned<>::steal(PyErr_GetHandledException()); }
 
 namespace detail {
 int inline_insertion(PyObject* object, int nth) noexcept;  // index of the nth value by time of insertion

@@ -157,7 +157,6 @@ const Source* SourceTable::member(const Source* base, PyObject* name) {
   return intern(Step::Member, base, canonical(name).get(), -1);
 }
 const Source* SourceTable::cell_contents(const Source* base) { return intern(Step::CellContents, base, nullptr, -1); }
-const Source* SourceTable::type_of(const Source* base) { return intern(Step::TypeOf, base, nullptr, -1); }
 const Source* SourceTable::part(const Source* iterator, std::int64_t index) {
   return intern(Step::Part, iterator, nullptr, index);
 }
@@ -198,8 +197,6 @@ PyObject* load_step(const Source& source, PyObject* base, PyObject* const* local
       return load_member(base, source.operand.get(), fresh);
     case Step::CellContents:
       return PyCell_Check(base) ? PyCell_GET(base) : nullptr;
-    case Step::TypeOf:
-      return reinterpret_cast<PyObject*>(Py_TYPE(base));
     case Step::Part:
       if (PyGen_CheckExact(base)) return frames::generator_slot(base, source.index);
       return py::iterator_part(base, source.index, fresh);
@@ -339,9 +336,6 @@ std::string print(const Source* source, const RootText& root_text) {
       }
       case Step::CellContents:
         text += ".cell_contents";
-        break;
-      case Step::TypeOf:
-        text.insert(0, "type(").append(")");
         break;
       case Step::Part:
       case Step::Ahead:

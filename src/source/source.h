@@ -51,7 +51,6 @@ class SourceTable {
   const Source* member(const Source* base,
                        PyObject* name);  // slot or C-level getset attribute, read through its descriptor
   const Source* cell_contents(const Source* base);
-  const Source* type_of(const Source* base);
   const Source* part(const Source* iterator, std::int64_t index);
   const Source* ahead(const Source* iterator, std::int64_t count);
   const Source* value_ahead(const Source* iterator, std::int64_t count);

@@ -1,4 +1,5 @@
 // Calls of every form: which callable is inlined, which has a rule, which is a torch operation.
+#include "frames/frame_objects.h"
 #include "handlers/deferred.h"
 #include "objects/compiled_function.h"
 #include "objects/snapshot.h"
@@ -109,24 +110,17 @@ Result Executor::inline_function(PyObject* callable, Args args, Continuation the
   }
   refuse_disabled(function);
   doing = "calls a function";
-  const objects::CodeInfo* info = info_of(code);
-  if (!info->hidden) guard_function(callable);
-  auto frame = std::make_unique<Frame>();
-  frame->function = py::Owned<PyFunctionObject>::share(function);
-  frame->code = code;
-  frame->info = info;
-  frame->globals = function->func_globals;
-  frame->builtins = function->func_builtins;
-  frame->fast.resize(static_cast<std::size_t>(code->co_nlocalsplus));
+  const bool hidden = frames::is_hidden(code);
+  if (!hidden) guard_function(callable);
+  auto frame = new_frame(function, code);
   if (!bind_arguments(function, code, args, frame->fast, *this)) {
-    if (info->hidden)  // of the builtin that the polyfill stands for: it has words of its own
+    if (hidden)  // of the builtin that the polyfill stands for: it has words of its own
       unsupported(Reason::UntracedCallable, {{"callee", "a builtin with these arguments"}});
     // The call cannot start, so nothing of the function runs: CPython itself words the error.
     auto impossible = py::Owned<>::steal(PyObject_Vectorcall(callable, args.values.data(), args.size(), args.kwnames));
     if (impossible) unsupported(Reason::Internal, {{"detail", "binding the arguments of " + describe(callable)}});
     return settle(std::move(then), raise_pending(py::PythonError()));
   }
-  frame->stack.reserve(static_cast<std::size_t>(code->co_stacksize));
   frame->then = std::move(then);
   push_frame(std::move(frame));
   return Result::pushed();
@@ -538,7 +532,7 @@ namespace pellucid::objects {
 
 namespace {
 void hide(PyCodeObject* code) {
-  trace::hide_code(code);
+  frames::hide_code(code);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_consts); ++i) {
     PyObject* inner = PyTuple_GET_ITEM(code->co_consts, i);
     if (PyCode_Check(inner)) hide(reinterpret_cast<PyCodeObject*>(inner));

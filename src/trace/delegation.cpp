@@ -13,16 +13,11 @@ namespace {
 // What a SEND makes of the inner iterator's answer: a value is yielded again, StopIteration goes on behind the loop.
 // The frame is suspended at the YIELD_VALUE behind the SEND.
 Continuation as_send(const Frame& body) {
-  const std::uint8_t* units = body.info->units;
-  const int send = body.at - 2;
-  int arg = units[send + 1], shift = 8;
-  for (int at = send - 2; at >= 0 && units[at] == static_cast<int>(bytecode::Opcode::EXTENDED_ARG); at -= 2) {
-    arg |= units[at + 1] << shift;
-    shift += 8;
-  }
+  const bytecode::DecodedCode& code = *body.decoded;
+  const bytecode::Instruction& send = code[code.index_at(body.at) - 1];
   Continuation then(K::Send);
   then.stage = frames::kThrownIn;
-  then.number = body.at + 2 * arg;
+  then.number = code[send.target].start();
   return then;
 }
 

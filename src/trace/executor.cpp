@@ -5,13 +5,14 @@
 #include "aten/aten.h"
 #include "bytecode/opcodes.h"
 #include "frames/finalizers.h"
+#include "frames/frame_objects.h"
 #include "handlers/registry.h"
 #include "objects/generator.h"
 #include "py/cpython311.h"
-#include "trace/code_info.h"
 
 namespace pellucid::trace {
 
+using bytecode::Opcode;
 using objects::TracedGenerator;
 
 namespace {
@@ -44,11 +45,20 @@ std::unique_ptr<Frame> Executor::pop_frame() {
   return frame;
 }
 
+const bytecode::DecodedCode& Executor::decoded(PyCodeObject* code) {
+  try {
+    return bytecode::decoded(code);
+  } catch (const py::PythonError&) {  // put together by hand, in a way that CPython's compiler never does
+    unsupported(Reason::UntracedCallable, {{"callee", "the bytecode of " + py::text_of(code->co_qualname)}});
+  }
+}
+
 std::unique_ptr<Frame> Executor::new_frame(PyFunctionObject* function, PyCodeObject* code) {
   auto frame = std::make_unique<Frame>();
   frame->function = py::Owned<PyFunctionObject>::share(function);
-  frame->code = code;
-  frame->info = info_of(code);
+  frame->code = py::Owned<PyCodeObject>::share(code);
+  frame->decoded = &decoded(code);
+  frame->hidden = frames::is_hidden(code);
   frame->globals = function->func_globals;
   frame->builtins = function->func_builtins;
   frame->fast.resize(static_cast<std::size_t>(code->co_nlocalsplus));
@@ -123,31 +133,21 @@ py::Owned<> Executor::run(const frames::State& state) {
 namespace {
 
 // Where the interpreter may start to run the call at `at`: with the KW_NAMES and PRECALL that belong to it.
-int begin_of_call(const objects::CodeInfo& info, int at) {
-  int begin = at;
-  bool open = false;  // behind a KW_NAMES or PRECALL whose CALL did not come yet
-  for (int offset = 0; offset < at;) {
-    const int start = offset;
-    const Instruction instruction = instruction_at(info.units, start);
-    const auto opcode = static_cast<bytecode::Opcode>(instruction.opcode);
-    offset = instruction.next;
-    const bool prepares = opcode == bytecode::Opcode::KW_NAMES || opcode == bytecode::Opcode::PRECALL;
-    if (prepares && !open) begin = start;
-    if (!prepares) begin = at;
-    open = prepares;
-  }
-  return begin;
+int begin_of_call(const bytecode::DecodedCode& code, int at) {
+  const auto prepares = [](Opcode op) { return op == Opcode::KW_NAMES || op == Opcode::PRECALL; };
+  int begin = code.index_at(at);
+  while (begin > 0 && prepares(code[begin - 1].op)) --begin;
+  return code[begin].start();
 }
 
 // The slots of `frame` that the program itself does not see: those of ours (but for what they return), the argument of
 // a comprehension, and where a loop keeps its iterator.
 template <class Visit>
 void each_unseen(const Frame& frame, Visit&& visit) {
-  const bool returns =
-      instruction_at(frame.info->units, frame.at).opcode == static_cast<int>(bytecode::Opcode::RETURN_VALUE);
+  const bool returns = frame.decoded->at(frame.at).op == Opcode::RETURN_VALUE;
   for (std::size_t slot = 0; slot < frame.fast.size(); ++slot) {
     PyObject* name = PyTuple_GET_ITEM(frame.code->co_localsplusnames, static_cast<Py_ssize_t>(slot));
-    if (frame.info->hidden || PyUnicode_READ_CHAR(name, 0) == '.') visit(frame.fast[slot]);
+    if (frame.hidden || PyUnicode_READ_CHAR(name, 0) == '.') visit(frame.fast[slot]);
   }
   for (std::size_t slot = 0; slot < frame.stack.size(); ++slot) {
     const auto& value = frame.stack[slot];
@@ -155,14 +155,14 @@ void each_unseen(const Frame& frame, Visit&& visit) {
         value && objects::is_generator(value.get()) ? reinterpret_cast<TracedGenerator*>(value.get()) : nullptr;
     const bool loops = generator != nullptr && generator->loop == &frame && generator->loop_slot == slot;
     const bool is_result = returns && slot + 1 == frame.stack.size();
-    if ((frame.info->hidden && !is_result) || loops) visit(value);
+    if ((frame.hidden && !is_result) || loops) visit(value);
   }
 }
 
 // Whether a generator that runs can be a real one. One of ours stands for a builtin iterator, and is no such thing:
 // only where the program does not see it.
 bool can_be_real(const Frame& frame) {
-  if (frame.generator == nullptr || !frame.info->hidden || frame.generator->is_twin) return true;
+  if (frame.generator == nullptr || !frame.hidden || frame.generator->is_twin) return true;
   std::ptrdiff_t unseen = 1;  // the frame's own
   const auto count = [&](const py::Owned<>& slot) { unseen += slot.get() == frame.generator_ref.get(); };
   for (const Frame* outer = frame.back.get(); outer != nullptr; outer = outer->back.get()) each_unseen(*outer, count);
@@ -193,12 +193,11 @@ void tell_then(const Continuation& then, std::vector<frames::Wait>& to) {
 }
 
 void decode(const Frame& frame, frames::OpenFrame& to) {
-  const Instruction instruction = instruction_at(frame.info->units, frame.at);
-  to.opcode = instruction.opcode, to.arg = instruction.arg;
-  to.at = instruction.at, to.next = instruction.next;
-  const auto opcode = static_cast<bytecode::Opcode>(to.opcode);
-  const bool calls = opcode == bytecode::Opcode::CALL || opcode == bytecode::Opcode::PRECALL;
-  to.begin = calls ? begin_of_call(*frame.info, frame.at) : frame.at;
+  const bytecode::Instruction& instruction = frame.decoded->at(frame.at);
+  to.opcode = static_cast<std::uint8_t>(instruction.op), to.arg = instruction.arg;
+  to.at = instruction.offset, to.next = instruction.end();
+  const bool calls = instruction.op == Opcode::CALL || instruction.op == Opcode::PRECALL;
+  to.begin = calls ? begin_of_call(*frame.decoded, frame.at) : frame.at;
 }
 
 }  // namespace
@@ -215,7 +214,7 @@ std::vector<std::int64_t> Executor::earlier_stops() {
       stops.push_back(raised_at_);
       break;
     }
-    if (!frame.info->hidden) stops.push_back(frame.at_step);
+    if (!frame.hidden) stops.push_back(frame.at_step);
   }
   std::reverse(stops.begin(), stops.end());
   return stops;
@@ -241,9 +240,9 @@ bool Executor::can_be_told() const {
   for (const Frame* frame = top_.get(); frame != nullptr; frame = frame->back.get()) {
     if (!can_be_real(*frame)) return false;
     if (frame->names) return false;  // a class body
-    if (frame->info->hidden && frame->generator == nullptr && (frame->code->co_flags & CO_GENERATOR) != 0)
+    if (frame->hidden && frame->generator == nullptr && (frame->code->co_flags & CO_GENERATOR) != 0)
       return false;  // about to be a builtin iterator
-    if (frame->info->hidden && PyUnicode_CompareWithASCIIString(frame->code->co_name, "list_sort") == 0)
+    if (frame->hidden && PyUnicode_CompareWithASCIIString(frame->code->co_name, "list_sort") == 0)
       return false;  // its list has CPython's mark, which a list that is built again has not
     if (frame->back && !can_wait(*frame->back, frame->then)) return false;
   }
@@ -291,8 +290,8 @@ bool Executor::open_frames(frames::State& state) {
       to.next = frame.next;
     }
     tell_then(frame.then, to.then);
-    if (frame.info->hidden) know_ours(frame, {});
-    if (frame.back && frame.back->info->hidden) know_ours(*frame.back, to.then);
+    if (frame.hidden) know_ours(frame, {});
+    if (frame.back && frame.back->hidden) know_ours(*frame.back, to.then);
     for (const auto& slot : frame.fast) to.fast.push_back(slot.copy());
     for (const auto& slot : frame.stack) to.stack.push_back(slot.copy());
   }
@@ -391,8 +390,8 @@ Next Executor::loop() {
     }
     Frame& frame = *top_;
     frame.at = frame.next;
-    const Instruction instruction = instruction_at(frame.info->units, frame.next);
-    frame.next = instruction.next;
+    const bytecode::Instruction& instruction = frame.decoded->at(frame.next);
+    frame.next = instruction.end();
     frame.at_step = ++steps;
     if (last_step >= 0 && steps >= last_step && (!at_will || (can_be_told() && !frame.kwnames)))
       throw GraphBreak(Reason::ExplicitBreak, {{"message", "the region ends here"}});
@@ -402,7 +401,7 @@ Next Executor::loop() {
     const int depth = frame.depth;
     Next next;
     try {
-      next = rule_of(instruction.opcode)(*this, frame, instruction.arg);
+      next = rule_of(instruction.op)(*this, frame, instruction.arg);
     } catch (const py::PythonError& error) {
       // A rule's own C call failed: it is the program's exception (MemoryError, a user's __hash__ …).
       raise_pending(error);

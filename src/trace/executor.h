@@ -9,7 +9,6 @@
 #include "objects/generator.h"
 #include "objects/tracer.h"
 #include "py/eval_frame.h"
-#include "trace/code_info.h"
 #include "trace/trace.h"
 
 namespace pellucid::trace {
@@ -113,7 +112,7 @@ class Executor final : public objects::Tracer {
   bool checks_in_python(PyObject* type, const char* hook_name);
   bool class_is_computed(PyObject* object, PyObject* type);
   void guard_abc(PyObject* type);
-  const objects::CodeInfo* info_of(PyCodeObject* code) { return codes_.find(code); }
+  const bytecode::DecodedCode& decoded(PyCodeObject* code);
   void push_frame(std::unique_ptr<Frame> frame);
   std::unique_ptr<Frame> pop_frame();
   std::int64_t last_step = -1;  // the capture ends before the step of this number …
@@ -121,7 +120,6 @@ class Executor final : public objects::Tracer {
   bool at_will = false;  // … or before the first one behind it where the open frames can be handed over
 
  private:
-  friend struct Loop;
   void need_an_end();
   void note_handler(const Frame& frame);
   void know_ours(const Frame& frame, std::span<const frames::Wait> waiting);
@@ -151,16 +149,20 @@ class Executor final : public objects::Tracer {
   // Where the exception was raised whose handler the outermost frames are in: the frame and its step.
   const Frame* handles_ = nullptr;
   std::int64_t raised_at_ = -1;
-  CodeTable codes_;
   std::unordered_map<std::string, int> module_calls_;
 };
 
 bool is_ours(PyObject* object);     // a generator that stands for a builtin iterator
 bool delegates(const Frame& body);  // suspended in a `yield from`
 
+// What takes an exception that the instruction under way raises, or null.
+inline const bytecode::ExceptionRange* handler_of(const Frame& frame) {
+  return frame.decoded->handler_of(frame.decoded->index_at(frame.at));
+}
+
 // One rule per opcode; a row of the table without a rule refuses.
 using Rule = Next (*)(Executor&, Frame&, int arg);
-Rule rule_of(std::uint8_t opcode) noexcept;
+Rule rule_of(bytecode::Opcode op) noexcept;
 
 // Pushes the value of a result that a rule has computed.
 inline Next push(Frame& frame, Result result) {

@@ -20,7 +20,7 @@ Next Executor::return_generator(Frame& frame) {
   Frame* raw = body.get();
   auto generator = objects::new_generator(std::move(body));
   raw->generator = reinterpret_cast<TracedGenerator*>(generator.get());
-  raw->generator->is_ours = raw->info->hidden;
+  raw->generator->is_ours = raw->hidden;
   raw->generator->function = raw->function.copy().release();
   return deliver(settle(std::move(then), Result::of(std::move(generator))));
 }
@@ -75,7 +75,7 @@ PyObject* Executor::twin_of_generator(PyObject* generator) {
     frame->at = std::max(state.next - 2, 0);  // the YIELD_VALUE, which has no cache entries
     frame->generator = raw;
     raw->started = state.started;
-    raw->is_ours = frame->info->hidden;
+    raw->is_ours = frame->hidden;
     raw->frame = frame.release();
   }
   shadowed_by_.emplace(twin.get(), generator);
@@ -91,8 +91,8 @@ PyObject* Executor::known_twin(PyObject* generator) const {
 // What a suspended frame holds goes with it: an inner generator of a `yield from`, say.
 template <class Values>
 bool Executor::would_run_with(PyCodeObject* code, int at, const Values& values, int depth) {
-  Handler handler;
-  if (find_handler(*info_of(code), at, &handler)) return true;
+  const bytecode::DecodedCode& instructions = decoded(code);
+  if (instructions.handler_of(instructions.index_at(at)) != nullptr) return true;
   return std::ranges::any_of(values, [&](const auto& value) {
     return static_cast<bool>(value) && would_run_when_lost(value.get(), depth + 1);
   });
@@ -105,8 +105,8 @@ bool Executor::would_run_when_lost(PyObject* value, int depth) {
     return std::ranges::any_of(items, [&](const auto& item) { return would_run_when_lost(item.get(), depth + 1); });
   };
   const auto any_in_frame = [&](const Frame& frame) {
-    return would_run_with(frame.code, frame.at, frame.fast, depth) ||
-           would_run_with(frame.code, frame.at, frame.stack, depth);
+    return would_run_with(frame.code.get(), frame.at, frame.fast, depth) ||
+           would_run_with(frame.code.get(), frame.at, frame.stack, depth);
   };
   if (objects::is_generator(value)) {
     const auto* made = reinterpret_cast<const TracedGenerator*>(value);
@@ -171,7 +171,7 @@ void Executor::run_twin(py::Owned<> generator) {
   auto twin = objects::new_generator(nullptr);
   auto* raw = reinterpret_cast<TracedGenerator*>(twin.get());
   raw->started = raw->running = raw->is_twin = true;
-  raw->is_ours = top_->info->hidden;
+  raw->is_ours = top_->hidden;
   top_->generator = raw;
   top_->generator_ref = twin.copy();
   shadowed_by_.emplace(twin.get(), generator.get());
@@ -184,9 +184,10 @@ bool is_ours(PyObject* object) {
 }
 
 bool delegates(const Frame& body) {
-  const std::uint8_t* units = body.info->units;
-  return body.next + 2 < body.info->size && units[body.next] == static_cast<int>(bytecode::Opcode::RESUME) &&
-         (units[body.next + 1] & 3) >= 2;
+  const int index = body.decoded->index_at(body.next);
+  if (index < 0) return false;
+  const bytecode::Instruction& next = (*body.decoded)[index];
+  return next.op == bytecode::Opcode::RESUME && (next.arg & 3) >= 2;
 }
 
 Result Executor::throw_into(PyObject* object, py::Owned<> instance, Continuation then) {
@@ -218,8 +219,7 @@ Result Executor::close(PyObject* object, Continuation then) {
     delete std::exchange(generator->frame, nullptr);
     return settle(std::move(then), Result::none());
   }
-  Handler handler;
-  if (!delegates(*generator->frame) && !find_handler(*generator->frame->info, generator->frame->at, &handler)) {
+  if (!delegates(*generator->frame) && handler_of(*generator->frame) == nullptr) {
     delete std::exchange(generator->frame, nullptr);
     return settle(std::move(then), Result::none());
   }
@@ -233,8 +233,7 @@ Next Executor::yield_value(Frame& frame) {
   TracedGenerator* generator = body->generator;
   auto keep_alive = std::move(body->generator_ref);
   generator->running = false;
-  Handler handler;
-  generator->in_block = find_handler(*body->info, body->at, &handler);
+  generator->in_block = handler_of(*body) != nullptr;
   if (body->frame_object) capture().open_frame_objects.insert(body->frame_object.get());
   generator->frame = body.release();
   return deliver(settle(std::move(then), Result::of(std::move(value))));

@@ -8,88 +8,59 @@ namespace {
 
 using bytecode::Opcode;
 
-// What becomes of the value in stack slot `place`, read from the instructions behind it: only what evaluates the other
-// parts of an f-string and the other arguments of a call may come in between.
+// What becomes of the value in stack slot `place`, read from the instructions behind it.
 struct Flow {
   int place, size;     // slots of the value and of the whole stack
   int call_base = -1;  // the slots of the callable, once found
 };
 
-int pushes(const Instruction& instruction) {
-  switch (static_cast<Opcode>(instruction.opcode)) {
+// What evaluates the other parts of an f-string and the other arguments of a call.
+bool may_come_between(Opcode op) {
+  switch (op) {
     case Opcode::LOAD_CONST:
     case Opcode::LOAD_FAST:
     case Opcode::LOAD_DEREF:
+    case Opcode::LOAD_GLOBAL:
     case Opcode::LOAD_METHOD:
-    case Opcode::PUSH_NULL:
-      return 1;
-    case Opcode::LOAD_GLOBAL:
-      return (instruction.arg & 1) != 0 ? 2 : 1;
-    default:
-      return 0;
-  }
-}
-
-// How many values the instruction replaces by one; 0: none; -1: unknown.
-int takes(const Instruction& instruction) {
-  switch (static_cast<Opcode>(instruction.opcode)) {
-    case Opcode::LOAD_CONST:
-    case Opcode::LOAD_FAST:
-    case Opcode::LOAD_DEREF:
-    case Opcode::LOAD_GLOBAL:
+    case Opcode::LOAD_ATTR:
     case Opcode::PUSH_NULL:
     case Opcode::KW_NAMES:
     case Opcode::PRECALL:
-      return 0;
-    case Opcode::LOAD_METHOD:
-      return 0;
-    case Opcode::LOAD_ATTR:
+    case Opcode::CALL:
     case Opcode::UNARY_NEGATIVE:
     case Opcode::UNARY_NOT:
-      return 1;
     case Opcode::BINARY_OP:
     case Opcode::BINARY_SUBSCR:
     case Opcode::COMPARE_OP:
-      return 2;
     case Opcode::FORMAT_VALUE:
-      return (instruction.arg & 4) != 0 ? 2 : 1;
     case Opcode::BUILD_STRING:
     case Opcode::BUILD_TUPLE:
     case Opcode::BUILD_LIST:
-      return instruction.arg;
-    case Opcode::CALL:
-      return instruction.arg + 2;
+      return true;
     default:
-      return -1;
+      return false;
   }
 }
 
 // One instruction further; false: the value goes elsewhere, or nobody knows.
-bool follow(Flow& flow, const Instruction& instruction) {
-  const int count = takes(instruction);
-  if (count < 0) return false;
-  const auto opcode = static_cast<Opcode>(instruction.opcode);
-  if (count > 0) {
-    const int base = flow.size - count;
-    if (base <= flow.place) {
-      if (opcode == Opcode::CALL && flow.place >= base + 2) flow.call_base = base;
-      if (opcode == Opcode::BUILD_STRING) flow.place = base;
-      if (opcode != Opcode::CALL && opcode != Opcode::BUILD_STRING) return false;
-    }
-    flow.size = base + 1;
-  } else if (opcode == Opcode::LOAD_METHOD && flow.place == flow.size - 1) {
-    return false;
+bool follow(Flow& flow, const bytecode::Instruction& instruction) {
+  const Opcode op = instruction.op;
+  if (!may_come_between(op)) return false;
+  const int base = flow.size - bytecode::pops(op, instruction.arg);
+  if (base <= flow.place) {
+    if (op == Opcode::CALL && flow.place >= base + 2) flow.call_base = base;
+    if (op == Opcode::BUILD_STRING) flow.place = base;
+    if (op != Opcode::CALL && op != Opcode::BUILD_STRING) return false;
   }
-  flow.size += pushes(instruction);
+  flow.size = base + bytecode::pushes(op, instruction.arg);
   return true;
 }
 
 bool goes_to_reorderable_call(Executor& executor, const Frame& frame, int place) {
   Flow flow{place, place + 1};
-  for (int offset = frame.next; offset < frame.info->size;) {
-    const Instruction instruction = instruction_at(frame.info->units, offset);
-    offset = instruction.next;
-    if (!follow(flow, instruction)) return false;
+  const bytecode::DecodedCode& code = *frame.decoded;
+  for (int index = code.index_at(frame.next); index < code.size(); ++index) {
+    if (!follow(flow, code[index])) return false;
     if (flow.call_base < 0) continue;
     const auto slot = static_cast<std::size_t>(flow.call_base);
     if (slot + 1 >= static_cast<std::size_t>(place)) return false;

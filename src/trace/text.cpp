@@ -22,7 +22,7 @@ bool prints_container(PyCodeObject* code) {
 // A container whose repr() is under way: it prints as [...] inside of itself.
 bool is_being_printed(Executor& ex, PyObject* value) {
   for (const Frame* frame = ex.top(); frame != nullptr; frame = frame->back.get()) {
-    if (frame->info->hidden && prints_container(frame->code) && frame->local(0) != nullptr &&
+    if (frame->hidden && prints_container(frame->code.get()) && frame->local(0) != nullptr &&
         ex.original(frame->local(0)) == value)
       return true;
   }

@@ -18,11 +18,11 @@ BreakInfo describe(const GraphBreak& stop, Executor& executor) {
   info.hint = hint_of(stop.reason());
   info.is_error = break_policy::break_is_error();
   for (Frame* frame = executor.top(); frame != nullptr; frame = frame->back.get()) {
-    if (frame->info->hidden) continue;
+    if (frame->hidden) continue;
     BreakInfo::FrameInfo place;
-    place.code = py::Owned<PyCodeObject>::share(frame->code);
+    place.code = py::Owned<PyCodeObject>::share(frame->code.get());
     place.offset = frame->at;
-    place.line = PyCode_Addr2Line(frame->code, frame->at);
+    place.line = PyCode_Addr2Line(frame->code.get(), frame->at);
     info.stack.insert(info.stack.begin(), std::move(place));
   }
   info.exception = executor.exception.copy();

@@ -72,7 +72,7 @@ namespace {
 // A generator on whose behalf the inner iterator's throw() or close() runs, which is not running itself.
 bool hands_on(const Frame& frame) {
   return frame.generator != nullptr && frame.next == frame.at &&
-         instruction_at(frame.info->units, frame.at).opcode == static_cast<int>(bytecode::Opcode::YIELD_VALUE);
+         frame.decoded->at(frame.at).op == bytecode::Opcode::YIELD_VALUE;
 }
 
 // Generators have an exc_info of their own; every other frame uses its caller's.
@@ -91,8 +91,7 @@ PyObject* Executor::handled_before_all() {
 }
 
 void Executor::refuse_to_leave(const Frame& frame, PyObject* exception) {
-  Handler handler;
-  if (!is_outside(exception) || find_handler(*frame.info, frame.at, &handler)) return;
+  if (!is_outside(exception) || handler_of(frame) != nullptr) return;
   unsupported(Reason::UnsupportedProtocol,
               {{"protocol", "raising an exception that existed before"}, {"type", Py_TYPE(exception)->tp_name}});
 }
@@ -118,10 +117,9 @@ namespace {
 
 // `raise` and the end of a `finally` go on with an exception that has this frame in its traceback already.
 bool raises_again(const Frame& frame, PyObject* exception, PyObject* handled) {
-  const Instruction instruction = instruction_at(frame.info->units, frame.at);
-  const auto opcode = static_cast<bytecode::Opcode>(instruction.opcode);
-  if (opcode == bytecode::Opcode::RERAISE) return true;
-  return opcode == bytecode::Opcode::RAISE_VARARGS && instruction.arg == 0 && exception == handled;
+  const bytecode::Instruction& instruction = frame.decoded->at(frame.at);
+  if (instruction.op == bytecode::Opcode::RERAISE) return true;
+  return instruction.op == bytecode::Opcode::RAISE_VARARGS && instruction.arg == 0 && exception == handled;
 }
 
 // As _PyErr_SetObject: the exception being handled becomes the context, without making a cycle. A cycle that is there
@@ -147,21 +145,21 @@ void chain(PyObject* exception, PyObject* context) {
 
 namespace {
 int lasti_of(const Frame& frame) {
-  return frame.reraise == frame.at ? frame.reraises : instruction_at(frame.info->units, frame.at).at;
+  return frame.reraise == frame.at ? frame.reraises : frame.decoded->at(frame.at).offset;
 }
 }  // namespace
 
 void Executor::trace_back(Frame& frame) {
-  if (frame.info->hidden) return;
+  if (frame.hidden) return;
   if (is_outside(exception.get())) {
     unsupported(Reason::UnsupportedMutation,
                 {{"target", std::string("the traceback of a ") + Py_TYPE(exception.get())->tp_name}});
   }
-  py::add_traceback(exception.get(), frame_object(frame), frame.code, lasti_of(frame));
+  py::add_traceback(exception.get(), frame_object(frame), frame.code.get(), lasti_of(frame));
 }
 
 PyObject* Executor::frame_object(Frame& frame) {
-  if (!frame.frame_object) frame.frame_object = frames::new_frame_object(frame.code, frame.globals);
+  if (!frame.frame_object) frame.frame_object = frames::new_frame_object(frame.code.get(), frame.globals);
   return frame.frame_object.get();
 }
 
@@ -169,7 +167,7 @@ PyObject* Executor::frame_object(Frame& frame) {
 void Executor::close(Frame& frame) {
   if (!frame.frame_object || Py_REFCNT(frame.frame_object.get()) == 1) return;
   Frame* caller = frame.generator != nullptr ? nullptr : frame.back.get();
-  while (caller != nullptr && caller->info->hidden) caller = caller->back.get();
+  while (caller != nullptr && caller->hidden) caller = caller->back.get();
   PyObject* back = caller != nullptr ? frame_object(*caller) : nullptr;
   PyObject* object = frame.frame_object.get();
   if (!is_outside(object)) {
@@ -181,7 +179,7 @@ void Executor::close(Frame& frame) {
   objects::Effect& effect = closed_frames_.emplace_back();
   effect.kind = objects::Effect::Kind::SetFrame;
   effect.target = frame.frame_object.copy();
-  effect.value = frames::new_frame_object(frame.code, frame.globals);
+  effect.value = frames::new_frame_object(frame.code.get(), frame.globals);
   effect.ends = !frame.back;
   frames::close_frame_object(effect.value.get(), lasti_of(frame), frame.fast, back);
 }
@@ -232,13 +230,12 @@ bool Executor::climb(bool thrown) {
     Frame& frame = *top_;
     if (!again) trace_back(frame);
     again = false;
-    Handler handler;
-    if (find_handler(*frame.info, frame.at, &handler)) {
+    if (const bytecode::ExceptionRange* handler = handler_of(frame)) {
       note_handler(frame);
-      while (frame.stack.size() > static_cast<std::size_t>(handler.depth)) frame.stack.pop_back();
-      if (handler.lasti) frame.stack.push_back(py::take(PyLong_FromLong(lasti_of(frame) / 2)));
+      while (frame.stack.size() > static_cast<std::size_t>(handler->depth)) frame.stack.pop_back();
+      if (handler->lasti) frame.stack.push_back(py::take(PyLong_FromLong(lasti_of(frame) / 2)));
       frame.stack.push_back(std::move(exception));
-      frame.next = handler.target;
+      frame.next = (*frame.decoded)[handler->target].start();
       return true;
     }
     if (frame.back) close(frame);

@@ -139,16 +139,6 @@ TEST("versions move with changes") {
   CHECK(py::type_lookup(type(g, "C"), py::interned("x").get()) == Py_None);
 }
 
-TEST("HandledException puts the old one back") {
-  const auto error = py::take(PyObject_CallNoArgs(PyExc_KeyError));
-  CHECK(!py::handled_exception());
-  {
-    const py::HandledException scope(error.get());
-    CHECK(py::handled_exception().get() == error.get());
-  }
-  CHECK(!py::handled_exception());
-}
-
 TEST("Owned counts one reference") {
   PyObject* object = PyList_New(0);
   {

@@ -24,7 +24,7 @@ Next unbound(Executor& ex, const Frame& frame, int slot, bool free_variable) {
 Result load_global(Executor& ex, Frame& frame, PyObject* name) {
   ex.doing = "reads a global";
   bool found = false;
-  if (frame.info->hidden) {  // a polyfill's own module does not change
+  if (frame.hidden) {  // a polyfill's own module does not change
     PyObject* value = PyDict_GetItemWithError(frame.globals, name);
     if (value == nullptr) value = PyDict_GetItemWithError(frame.builtins, name);
     if (value == nullptr) throw GraphBreak(Reason::Internal, {{"detail", "a polyfill reads " + py::text_of(name)}});
@@ -45,7 +45,7 @@ namespace {
 // A tensor's first variable names its node, so that the graph reads like the program. As in torch._dynamo, not only
 // fakes: a call may give an input itself.
 void name_node(Executor& ex, const Frame& frame, int slot, PyObject* value) {
-  if (value == nullptr || !aten::is_tensor(value) || frame.info->hidden) return;
+  if (value == nullptr || !aten::is_tensor(value) || frame.hidden) return;
   const auto found = ex.capture().node_of.find(value);
   if (found != ex.capture().node_of.end())
     ex.capture().graph.rename(found->second, py::text_of(PyTuple_GET_ITEM(frame.code->co_localsplusnames, slot)));

@@ -66,8 +66,7 @@ Next jump_if_or_pop(Executor& ex, Frame& f, bool when, int target) {
   return Next::Go;
 }
 
-Next jump_if_none(Executor& ex, Frame& f, bool none, int target) {
-  (void)ex;
+Next jump_if_none(Frame& f, bool none, int target) {
   const bool is_none = peek(f, 0) == Py_None;
   drop(f, 1);
   if (is_none == none) f.next = target;
@@ -165,18 +164,10 @@ Next do_POP_JUMP_FORWARD_IF_TRUE(Executor& ex, Frame& f, int arg) { return jump_
 Next do_POP_JUMP_FORWARD_IF_FALSE(Executor& ex, Frame& f, int arg) { return jump_if(ex, f, false, f.next + 2 * arg); }
 Next do_POP_JUMP_BACKWARD_IF_TRUE(Executor& ex, Frame& f, int arg) { return jump_if(ex, f, true, f.next - 2 * arg); }
 Next do_POP_JUMP_BACKWARD_IF_FALSE(Executor& ex, Frame& f, int arg) { return jump_if(ex, f, false, f.next - 2 * arg); }
-Next do_POP_JUMP_FORWARD_IF_NONE(Executor& ex, Frame& f, int arg) {
-  return jump_if_none(ex, f, true, f.next + 2 * arg);
-}
-Next do_POP_JUMP_FORWARD_IF_NOT_NONE(Executor& ex, Frame& f, int arg) {
-  return jump_if_none(ex, f, false, f.next + 2 * arg);
-}
-Next do_POP_JUMP_BACKWARD_IF_NONE(Executor& ex, Frame& f, int arg) {
-  return jump_if_none(ex, f, true, f.next - 2 * arg);
-}
-Next do_POP_JUMP_BACKWARD_IF_NOT_NONE(Executor& ex, Frame& f, int arg) {
-  return jump_if_none(ex, f, false, f.next - 2 * arg);
-}
+Next do_POP_JUMP_FORWARD_IF_NONE(Executor&, Frame& f, int arg) { return jump_if_none(f, true, f.next + 2 * arg); }
+Next do_POP_JUMP_FORWARD_IF_NOT_NONE(Executor&, Frame& f, int arg) { return jump_if_none(f, false, f.next + 2 * arg); }
+Next do_POP_JUMP_BACKWARD_IF_NONE(Executor&, Frame& f, int arg) { return jump_if_none(f, true, f.next - 2 * arg); }
+Next do_POP_JUMP_BACKWARD_IF_NOT_NONE(Executor&, Frame& f, int arg) { return jump_if_none(f, false, f.next - 2 * arg); }
 Next do_JUMP_IF_TRUE_OR_POP(Executor& ex, Frame& f, int arg) { return jump_if_or_pop(ex, f, true, f.next + 2 * arg); }
 Next do_JUMP_IF_FALSE_OR_POP(Executor& ex, Frame& f, int arg) { return jump_if_or_pop(ex, f, false, f.next + 2 * arg); }
 

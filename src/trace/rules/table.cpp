@@ -26,6 +26,6 @@ constexpr auto kTable = make_table();
 
 }  // namespace
 
-Rule rule_of(std::uint8_t opcode) noexcept { return kTable.rules[opcode]; }
+Rule rule_of(bytecode::Opcode op) noexcept { return kTable.rules[static_cast<std::uint8_t>(op)]; }
 
 }  // namespace pellucid::trace
