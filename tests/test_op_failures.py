@@ -657,14 +657,14 @@ def test_what_may_be_needed_is_copied():
 
 
 def test_a_handled_failure_is_no_warning(caplog):
-    """Only a graph that raises what no operator in it can raise is worth one."""
+    """The graph as it was captured raises it too."""
     compiled = pellucid.compile(write_before_caught, backend=Plain())
     with caplog.at_level("INFO", logger="pellucid"):
         for at in (GOOD, BAD, BAD):
             state = State()
             state.index = at
             compiled(state)
-    assert [record.levelname for record in caplog.records] == ["INFO"]
+    assert not caplog.records
 
 
 def test_backward_raises_as_eager():

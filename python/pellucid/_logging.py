@@ -8,21 +8,17 @@ import types
 log = logging.getLogger("pellucid")
 
 
-def _report_graph_failure(function: types.FunctionType, error: BaseException, expected: bool) -> None:
-    """Called by `_core`, once for each graph: the compiled graph raised, and the same call ran through when run eagerly.
-
-    `expected`: the graph holds operators that raise on some values, so the program may have handled the error itself.
-    """
+def _report_graph_failure(function: types.FunctionType, error: BaseException, limit: int) -> None:
+    """Called by `_core`, once for each graph: what the backend made of it raised, the graph as it was captured did not."""
     code = function.__code__
-    log.log(
-        logging.INFO if expected else logging.WARNING,
-        "a compiled graph raised %s: %s\n   function: %r (%s:%s)\nThe call was run eagerly instead and %s.",
+    log.warning(
+        "a compiled graph raised %s: %s\n   function: %r (%s:%s)\nThe graph ran as it was captured instead%s.",
         type(error).__name__,
         error,
         function.__qualname__,
         code.co_filename,
         code.co_firstlineno,
-        "ended without an exception" if expected else "did not raise that",
+        f", and always will after {limit} such calls in a row (pellucid.config.graph_failure_limit)" if limit else "",
     )
 
 

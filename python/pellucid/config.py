@@ -141,6 +141,13 @@ define(
     "instructions after which a region ends, a tensor operation counting as 200: what never ends must run (ten times as many with"
     " fullgraph=True)",
 )
+define(
+    "graph_failure_limit",
+    int,
+    3,
+    "calls in a row at which a backend's graph raises the same type of error while the graph as captured does not; from"
+    " then on that one runs instead (0: never)",
+)
 define("fail_on_recompile_limit_hit", bool, False, "a call beyond the recompile limit raises RecompileLimitExceeded")
 define(
     "continue_after_break",

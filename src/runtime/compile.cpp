@@ -105,7 +105,20 @@ py::Owned<> ending_of(const objects::Capture& capture, const trace::BreakInfo* s
   return py::take(Py_BuildValue("(sOO)", stop->message.c_str(), stack_of(*stop).get(), Py_True));
 }
 
-py::Owned<> call_backend(const objects::Capture& capture, Cache& cache, const trace::BreakInfo* stop) {
+struct Compiled {
+  py::Owned<> graph;
+  py::Owned<> as_captured;  // empty: the backend has made nothing else of it
+};
+
+// The backend says that it would make something else of the graph.
+[[noreturn]] void throw_refusal(const py::PythonError& error) {
+  const auto type = py::import_attr("pellucid.backends.errors", "GraphRefused");
+  if (PyObject_IsInstance(error.value(), type.get()) != 1) throw error;
+  const auto what = py::take(PyObject_Str(error.value()));
+  throw GraphBreak(Reason::UntracedCallable, {{"callee", py::text_of(what.get())}});
+}
+
+Compiled call_backend(const objects::Capture& capture, Cache& cache, const trace::BreakInfo* stop) {
   const py::RoomToRecurse room;
   const std::int64_t start = events::now();
   const auto [frame, compilation] = cache.next_compile_id();
@@ -113,18 +126,21 @@ py::Owned<> call_backend(const objects::Capture& capture, Cache& cache, const tr
     auto forward = backend::native_forward(capture.graph);
     events::count(Counter::Graphs);
     events::record("backend", "", {{"hand_off_ms", milliseconds_since(start)}, {"backend_ms", 0.0}});
-    return forward;
+    return {std::move(forward), {}};
   }
   auto module = backend::graph_module(capture);
+  auto forward = py::take(PyObject_GetAttrString(module.get(), "forward"));
   const double hand_off = milliseconds_since(start);
   auto inputs = example_inputs(capture);
   auto call = py::import_attr("pellucid._fx", "call_backend");
-  auto compiled =
-      py::take(PyObject_CallFunction(call.get(), "OOO(ii)O", module.get(), inputs.get(), cache.key().backend, frame,
-                                     compilation, ending_of(capture, stop).get()));
+  const auto ending = ending_of(capture, stop);
+  auto compiled = py::Owned<>::steal(PyObject_CallFunction(call.get(), "OOO(ii)O", module.get(), inputs.get(),
+                                                           cache.key().backend, frame, compilation, ending.get()));
+  if (!compiled) throw_refusal(py::PythonError());
   events::count(Counter::Graphs);
   events::record("backend", "", {{"hand_off_ms", hand_off}, {"backend_ms", milliseconds_since(start) - hand_off}});
-  return compiled;
+  if (compiled.get() == forward.get()) forward = {};
+  return {std::move(compiled), std::move(forward)};
 }
 
 bool is_inference_tensor(PyObject* tensor) {
@@ -143,12 +159,6 @@ void refuse_inference_results(const objects::Capture& capture, PyObject* backend
     if (is_inference_tensor(node->example_value.get()))
       throw GraphBreak(Reason::CannotReconstruct, {{"type", "tensor made in inference mode (by this backend)"}});
   }
-}
-
-std::string backend_name(PyObject* backend) {
-  auto name = py::Owned<>::steal(PyObject_GetAttrString(backend, "name"));
-  if (!name) PyErr_Clear();
-  return py::text_of(name.get());
 }
 
 // "__compiled_fn_3"; of a region that starts behind a break "__resume_at_26_4", the offset where it goes on. One
@@ -173,10 +183,10 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, obj
                                                 codegen::graph_inputs(capture));
   const double guards = milliseconds_since(begin) - finish;
   if (calls_graph(capture)) {
-    const bool is_opaque = backend_name(cache.key().backend) != "eager";
-    GraphFacts facts{is_opaque, undo_plan(capture, !is_opaque)};
     auto before = aten::GlobalState::now();
-    entry->graph_call = make_graph_call(call_backend(capture, cache, stop).get(), std::move(facts), std::move(before));
+    Compiled compiled = call_backend(capture, cache, stop);
+    GraphFacts facts{undo_plan(capture, !compiled.as_captured), std::move(compiled.as_captured)};
+    entry->graph_call = make_graph_call(function, compiled.graph.get(), std::move(facts), std::move(before));
   }
   const std::int64_t start = events::now();
   auto region = codegen::emit(capture, entry->graph_call.get(), region_name(capture, entry->number));

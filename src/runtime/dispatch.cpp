@@ -173,7 +173,7 @@ PyObject* run_region(Cache& cache, const Entry& entry, const Call& call, BoundAr
     return py::enter([&] { return go_on(cache, call.function, *exit, py::Owned<>::steal(result)); });
   }
   if (result != nullptr || !may_run_again(graph)) return result;
-  return py::enter([&] { return run_again(graph, call.function, [&] { return call.run_eagerly(); }); });
+  return py::enter([&] { return run_again(graph, [&] { return call.run_eagerly(); }); });
 }
 
 py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, bool fullgraph) {

@@ -6,14 +6,20 @@
 #include <optional>
 #include <utility>
 
+#include "base/events.h"
+#include "runtime/compile.h"
+
 namespace pellucid::runtime {
 namespace {
 
 struct GraphCall {
   PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* compiled;
+  PyObject* function;         // of the program, for reports
   aten::GlobalState* before;  // owned
   GraphFacts* facts;          // owned
+  PyTypeObject* failure;      // what `compiled` raised at its last calls, one after the other; compared only
+  int failures;
   bool reported;
 };
 
@@ -79,24 +85,71 @@ bool took_back(aten::Checkpoint* checkpoint, const aten::GlobalState& before) {
   return complete;
 }
 
-PyObject* call(PyObject* object, PyObject* const* args, std::size_t nargsf, PyObject* kwnames) {
+struct Arguments {
+  PyObject* const* values;
+  std::size_t nargsf;
+  PyObject* kwnames;
+};
+
+// A new reference; or null with the error pending, and `failed` says whether everything is as before.
+py::Owned<> run(PyObject* object, const py::Owned<>& graph, const Arguments& args) {
   GraphCall* self = cast(object);
+  std::optional<aten::Checkpoint> checkpoint;
+  if (!self->facts->undo.is_empty()) {
+    save(checkpoint.emplace(), self->facts->undo, args.values,
+         static_cast<std::size_t>(PyVectorcall_NARGS(args.nargsf)));
+  }
+  auto result = py::Owned<>::steal(PyObject_Vectorcall(graph.get(), args.values, args.nargsf, args.kwnames));
+  if (!result) failed = took_back(checkpoint ? &*checkpoint : nullptr, *self->before) ? object : nullptr;
+  return result;
+}
+
+// The compiled graph has raised what the captured one does not. Once it has done so too often, it is not called again.
+void note_failure(GraphCall* self, const py::PythonError& error) {
+  const bool again = std::exchange(self->failure, Py_TYPE(error.value())) == Py_TYPE(error.value());
+  self->failures = again ? self->failures + 1 : 1;
+  const std::int64_t limit = config_number("graph_failure_limit");
+  if (!std::exchange(self->reported, true)) {
+    auto report = py::import_attr("pellucid._logging", "_report_graph_failure");
+    (void)py::take(
+        PyObject_CallFunction(report.get(), "OOL", self->function, error.value(), static_cast<long long>(limit)));
+  }
+  if (limit == 0 || self->failures < limit || !self->facts->as_captured) return;
+  events::record("graph_given_up", Py_TYPE(error.value())->tp_name);
+  const auto dropped = py::Owned<>::steal(std::exchange(self->compiled, self->facts->as_captured.release()));
+}
+
+// With the error of the compiled graph pending and everything taken back: the graph as it was captured tells whether
+// the error is the program's own.
+py::Owned<> run_as_captured(PyObject* object, const Arguments& args) {
+  GraphCall* self = cast(object);
+  const py::PythonError error;
+  failed = nullptr;
+  auto result = run(object, self->facts->as_captured.copy(), args);
+  if (result) note_failure(self, error);
+  return result;
+}
+
+PyObject* call(PyObject* object, PyObject* const* values, std::size_t nargsf, PyObject* kwnames) {
+  GraphCall* self = cast(object);
+  const Arguments args{values, nargsf, kwnames};
   return py::enter([&]() -> py::Owned<> {
-    std::optional<aten::Checkpoint> checkpoint;
-    if (!self->facts->undo.is_empty()) {
-      save(checkpoint.emplace(), self->facts->undo, args, static_cast<std::size_t>(PyVectorcall_NARGS(nargsf)));
-    }
-    auto result = py::Owned<>::steal(PyObject_Vectorcall(self->compiled, args, nargsf, kwnames));
-    if (result) return result;
-    failed = took_back(checkpoint ? &*checkpoint : nullptr, *self->before) ? object : nullptr;
-    py::throw_pending();
+    const auto graph = py::Owned<>::share(self->compiled);  // another thread may give it up
+    auto result = run(object, graph, args);
+    if (result) self->failures = 0;
+    const bool is_undone = !result && failed == object && PyErr_ExceptionMatches(PyExc_Exception) != 0;
+    if (is_undone && self->facts->as_captured) result = run_as_captured(object, args);
+    if (!result) py::throw_pending();
+    return result;
   });
 }
 
 int traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(object));
   Py_VISIT(cast(object)->compiled);
+  Py_VISIT(cast(object)->function);
   if (cast(object)->facts == nullptr) return 0;
+  Py_VISIT(cast(object)->facts->as_captured.get());
   for (const UndoPlan::Attribute& attribute : cast(object)->facts->undo.attributes) Py_VISIT(attribute.tensor.get());
   return 0;
 }
@@ -104,6 +157,7 @@ int traverse(PyObject* object, visitproc visit, void* arg) {
 void dealloc(PyObject* object) {
   PyObject_GC_UnTrack(object);
   Py_CLEAR(cast(object)->compiled);
+  Py_CLEAR(cast(object)->function);
   const std::unique_ptr<aten::GlobalState> before(cast(object)->before);
   const std::unique_ptr<GraphFacts> facts(cast(object)->facts);
   PyTypeObject* type = Py_TYPE(object);
@@ -121,11 +175,13 @@ PyMemberDef kMembers[] = {
 
 }  // namespace
 
-py::Owned<> make_graph_call(PyObject* compiled, GraphFacts facts, std::unique_ptr<aten::GlobalState> before) {
+py::Owned<> make_graph_call(PyFunctionObject* function, PyObject* compiled, GraphFacts facts,
+                            std::unique_ptr<aten::GlobalState> before) {
   auto object = py::take(PyType_GenericAlloc(graph_call_type, 0));
   GraphCall* self = cast(object.get());
   self->vectorcall = call;
   self->compiled = Py_NewRef(compiled);
+  self->function = Py_NewRef(reinterpret_cast<PyObject*>(function));
   self->before = before.release();
   self->facts = new GraphFacts(std::move(facts));
   return object;
@@ -136,16 +192,7 @@ bool may_run_again(PyObject* graph_call) noexcept {
   return PyErr_ExceptionMatches(PyExc_Exception) != 0;
 }
 
-bool was_interrupted(PyObject* graph_call) noexcept { return interrupted && !cast(graph_call)->facts->is_opaque; }
-
-void report_once(PyObject* graph_call, PyFunctionObject* function, const py::PythonError& error) {
-  GraphCall* self = cast(graph_call);
-  if (!self->facts->is_opaque) return;
-  if (std::exchange(self->reported, true)) return;
-  auto report = py::import_attr("pellucid._logging", "_report_graph_failure");
-  (void)py::take(PyObject_CallFunction(report.get(), "OOO", function, error.value(),
-                                       self->facts->undo.may_raise ? Py_True : Py_False));
-}
+bool was_interrupted(PyObject* graph_call) noexcept { return interrupted && !cast(graph_call)->facts->as_captured; }
 
 // No tp_clear: the cycles it can be in go through the dict of the region's globals.
 void initialise_graph_call_type(PyObject* module) {

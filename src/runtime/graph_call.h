@@ -1,6 +1,8 @@
 // What emitted code calls for its graph. It passes the call on. When the graph raises, nothing of the region's effects
 // has happened yet; what the graph itself has done (writes into inputs, random numbers drawn, switched torch state) is
-// taken back. So the call can be run again by the interpreter, where the program's own handlers see the error.
+// taken back. So the call can be run again by the interpreter, where the program's own handlers see the error. Before
+// that, what a backend has made of the graph gives way to the graph as it was captured: if that one does not raise, the
+// error was no error of the program.
 #pragma once
 #include <Python.h>
 
@@ -13,12 +15,14 @@
 namespace pellucid::runtime {
 
 struct GraphFacts {
-  bool is_opaque = true;  // the backend made something else of the graph: an error may be its own
   UndoPlan undo;
+  // The backend made something else of the graph, so an error may be its own: this runs it node by node.
+  py::Owned<> as_captured;
 };
 
 // `before`: the torch state under which the region starts.
-py::Owned<> make_graph_call(PyObject* compiled, GraphFacts facts, std::unique_ptr<aten::GlobalState> before);
+py::Owned<> make_graph_call(PyFunctionObject* function, PyObject* compiled, GraphFacts facts,
+                            std::unique_ptr<aten::GlobalState> before);
 void initialise_graph_call_type(PyObject* module);
 
 // Whether `graph_call` (may be null) is what raised the error that is pending on this thread, and the region can be run
@@ -29,18 +33,14 @@ bool may_run_again(PyObject* graph_call) noexcept;
 // runs.
 bool was_interrupted(PyObject* graph_call) noexcept;
 
-// A compiled graph raised, the interpreter did not.
-void report_once(PyObject* graph_call, PyFunctionObject* function, const py::PythonError& error);
-
 // With the error of the graph pending, and may_run_again: the second run. `run` gives a new reference or null.
 template <class F>
-py::Owned<> run_again(PyObject* graph_call, PyFunctionObject* function, F&& run) {
+py::Owned<> run_again(PyObject* graph_call, F&& run) {
   const auto held = py::Owned<>::share(graph_call);
   const bool interruption = was_interrupted(graph_call);
   const py::PythonError error;
   auto result = py::take(run());
   if (interruption) throw error;
-  report_once(graph_call, function, error);
   return result;
 }
 

@@ -123,7 +123,7 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
     PyObject* result = call_region(region.get(), values.data(), values.size(), after.get());
     if (result == nullptr) {
       if (!may_run_again(graph)) return finish_raising(root, std::move(state));
-      return run_again(graph, function, [&] { return finish(root, std::move(state)).release(); });
+      return run_again(graph, [&] { return finish(root, std::move(state)).release(); });
     }
     if (next == nullptr) return py::Owned<>::steal(result);
     state = frames::unpack(*next, result, function);

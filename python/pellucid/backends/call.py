@@ -12,7 +12,7 @@ from torch._guards import CompileId
 
 from pellucid import _core
 from pellucid.backends.eager import eager
-from pellucid.backends.errors import BackendCompilerFailed
+from pellucid.backends.errors import BackendCompilerFailed, GraphRefused
 from pellucid.backends.registry import lookup_backend, uses_aot
 
 # They mean something to whoever called the backend (leave this frame alone); no failures.
@@ -74,6 +74,8 @@ def call_backend(gm, example_inputs, backend, *, mode=None, options=None, dynami
             compiled = backend(gm, list(example_inputs))
             if not callable(compiled):
                 raise TypeError(f"compiler_fn did not return callable, but {type(compiled).__name__}")
+        except GraphRefused:
+            raise
         except Exception as error:
             if type(error).__name__ in _CONTROL_EXCEPTIONS:
                 raise

@@ -22,3 +22,7 @@ class BackendCompilerFailed(RuntimeError):
 
     def __reduce__(self):
         return (type(self), (self.backend_name, self.inner_exception))
+
+
+class GraphRefused(Exception):
+    """A backend says what of the graph it would compute otherwise than eager does: the graph breaks there."""

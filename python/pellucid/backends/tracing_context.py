@@ -16,6 +16,8 @@ from torch._guards import CompileContext, CompileId, TracingContext, compile_con
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatefulSymbolicContext
 
+from pellucid.backends import decompositions
+
 _next_frame_id = itertools.count()
 
 
@@ -35,6 +37,7 @@ class _Context(TracingContext):
         if self._held is not None:
             held, self._held = self._held, None
             held.enter_context(compile_lock)
+            held.enter_context(decompositions.faithful_decompositions())
         return self._fake_mode
 
     @fake_mode.setter
@@ -76,6 +79,7 @@ def tracing_context(gm, example_inputs, *, replace_fakes=True):
     for node, example in zip(gm.graph.find_nodes(op="placeholder"), example_inputs):
         if isinstance(example, torch.Tensor):
             context.tensor_to_context[example] = static_context(example, node._dynamo_source)
+    gm._decompositions = decompositions.VERSION
     gm._input_overlap = overlap_of(
         example_inputs
     )  # AOTAutograd's cache would give a result for another overlap without this

@@ -1,0 +1,64 @@
+"""Decompositions of torch that compute something else than the operators they stand for, mended while AOTAutograd traces."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from unittest import mock
+
+import torch
+from torch._decomp import decompositions as torchs
+
+from pellucid.backends.errors import GraphRefused
+
+VERSION = (
+    1  # part of the key of AOTAutograd's cache: what was compiled without these, or with others, is something else
+)
+
+
+@contextlib.contextmanager
+def faithful_decompositions() -> Iterator[None]:
+    """Patches torch for the whole process: to be entered with its compile lock held.
+
+    Raises:
+        AttributeError: this torch has other names for what is patched.
+    """
+    with (
+        mock.patch.object(torchs, "_rnn_helper", _recurrent_layers),
+        mock.patch.object(torchs, "select_one_layer_lstm_function", _lstm_layer),
+    ):
+        yield
+
+
+def _recurrent_layers(
+    input, hidden, params, has_biases, num_layers, dropout, train, bidirectional, batch_first, layer_fn
+):
+    """The layers of torch.lstm, gru, rnn_tanh and rnn_relu, one behind the other. Torch's own leaves the dropout between them out."""
+    drops = train and dropout != 0 and num_layers > 1
+    if drops and input.device.type == "cuda":
+        raise GraphRefused("dropout between the layers of a recurrent network, for which cuDNN draws the numbers,")
+    directions = 2 if bidirectional else 1
+    value = input.transpose(0, 1) if batch_first else input
+    last = []
+    for layer in range(num_layers):
+        if drops and layer > 0:
+            value = torch.dropout(value, dropout, train=True)
+        outputs = []
+        for direction in range(directions):
+            at = layer * directions + direction
+            output, state = layer_fn(value, hidden[at], params[at], has_biases, reverse=direction == 1)
+            outputs.append(output)
+            last.append(state)
+        value = torch.cat(outputs, -1) if bidirectional else outputs[0]
+    return (value.transpose(0, 1) if batch_first else value), last
+
+
+_torchs_lstm_layer = torchs.select_one_layer_lstm_function
+
+
+def _lstm_layer(input, hx, params):
+    """oneDNN's layer, which torch's choice takes when the input alone needs no gradient, keeps nothing for a backward."""
+    tensors = [input, *hx, *(weight for weights in params for weight in weights)]
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        return torchs.one_layer_lstm
+    return _torchs_lstm_layer(input, hx, params)

@@ -1,0 +1,109 @@
+"""LSTM, GRU and RNN with the backends on top of AOTAutograd: torch's decompositions of them leave dropout out, among others."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import pellucid
+from pellucid.backends import aot
+
+NETWORKS = {
+    "lstm": lambda: nn.LSTM(4, 5, num_layers=3, dropout=0.5),
+    "lstm_both_ways": lambda: nn.LSTM(4, 5, num_layers=2, dropout=0.5, bidirectional=True, batch_first=True),
+    "lstm_projected": lambda: nn.LSTM(4, 5, num_layers=2, dropout=0.5, proj_size=3),
+    "lstm_without_bias": lambda: nn.LSTM(4, 5, num_layers=2, dropout=0.5, bias=False),
+    "lstm_one_layer": lambda: nn.LSTM(4, 5),
+    "gru": lambda: nn.GRU(4, 5, num_layers=3, dropout=0.5, batch_first=True),
+    "gru_both_ways": lambda: nn.GRU(4, 5, num_layers=2, dropout=0.5, bidirectional=True),
+    "rnn_tanh": lambda: nn.RNN(4, 5, num_layers=2, dropout=0.5),
+    "rnn_relu": lambda: nn.RNN(4, 5, num_layers=2, dropout=0.5, nonlinearity="relu", bidirectional=True),
+}
+X = torch.randn(2, 2, 4)
+
+
+def told(caplog):
+    return [record.message for record in caplog.records if record.name == "pellucid"]
+
+
+class Counted:
+    def __init__(self):
+        self.graphs = []
+
+    def __call__(self, gm, example_inputs):
+        self.graphs.append([str(node.target) for node in gm.graph.nodes if node.op == "call_function"])
+        return aot.aot_eager(gm, example_inputs)
+
+
+def outcome(net, run, x, with_grad):
+    """Results, gradients and the next random number of a run."""
+    torch.manual_seed(5)
+    net.zero_grad()
+    with torch.set_grad_enabled(with_grad):
+        output, state = run(x)
+        results = [output, *(state if isinstance(state, tuple) else [state])]
+        if with_grad:
+            sum((result * result).sum() for result in results).backward()
+            results += [weight.grad for weight in net.parameters()]
+            results += [x.grad.clone()] if x.grad is not None else []
+            x.grad = None
+    return [*results, torch.rand(1)]
+
+
+@pytest.mark.parametrize(("with_grad", "input_with_grad"), [(True, True), (True, False), (False, False)])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_as_eager(network, with_grad, input_with_grad, caplog):
+    torch.manual_seed(0)
+    net = NETWORKS[network]()
+    check_as_eager(net, with_grad, input_with_grad, caplog)
+
+
+@pytest.mark.parametrize("with_grad", [True, False])
+@pytest.mark.parametrize("network", ["lstm", "gru"])
+def test_as_eager_without_dropout(network, with_grad, caplog):
+    check_as_eager(NETWORKS[network]().eval(), with_grad, False, caplog)
+
+
+def check_as_eager(net, with_grad, input_with_grad, caplog):
+    backend = Counted()
+    compiled = pellucid.compile(net, backend=backend, fullgraph=True)
+    x = X.clone().requires_grad_(input_with_grad)
+    for _ in range(2):
+        want, got = outcome(net, net, x, with_grad), outcome(net, compiled, x, with_grad)
+        assert torch.equal(got[-1], want[-1])
+        torch.testing.assert_close(got, want)
+    assert len(backend.graphs) == 1
+    assert not told(caplog)
+
+
+def test_dropout_makes_a_difference():
+    """Else the tests above would not see that it is left out."""
+    net = NETWORKS["gru"]()
+    dropped, whole = outcome(net, net, X, False)[0], outcome(net, net.eval(), X, False)[0]
+    assert not torch.allclose(dropped, whole)
+
+
+def test_what_a_backend_refuses_is_a_break(monkeypatch):
+    from pellucid.backends import decompositions
+    from pellucid.backends.errors import GraphRefused
+
+    def refuse(*args):
+        raise GraphRefused("dropout as on a GPU")
+
+    monkeypatch.setattr(decompositions, "_recurrent_layers", refuse)
+    net = NETWORKS["gru"]()
+    compiled = pellucid.compile(net, backend="aot_eager")
+    for _ in range(2):
+        torch.testing.assert_close(outcome(net, compiled, X, True), outcome(net, net, X, True))
+    assert any("dropout as on a GPU" in record.message for record in pellucid.break_reasons())
+    with pytest.raises(pellucid.errors.Unsupported, match="dropout as on a GPU"):
+        pellucid.compile(net, backend="aot_eager", fullgraph=True)(X)
+
+
+def test_torch_is_as_before():
+    from torch._decomp import decompositions as torchs
+
+    before = torchs._rnn_helper, torchs.select_one_layer_lstm_function
+    pellucid.compile(NETWORKS["lstm"](), backend="aot_eager")(X)
+    assert (torchs._rnn_helper, torchs.select_one_layer_lstm_function) == before
