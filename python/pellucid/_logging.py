@@ -83,8 +83,8 @@ def _report_suppressed_error(function: types.FunctionType, error: BaseException)
     return text
 
 
-def _report_recompile_limit(function: types.FunctionType, limit: int, reason: str) -> None:
-    """Called by `_core`, once for each function that reaches the limit."""
+def _report_recompile_limit(function: types.FunctionType, limit: int, reason: str, fullgraph: bool) -> None:
+    """Called by `_core`, once for each function that reaches the limit; at each call where that is an error."""
     from pellucid import config
     from pellucid.errors import RecompileLimitExceeded
 
@@ -93,8 +93,9 @@ def _report_recompile_limit(function: types.FunctionType, limit: int, reason: st
         f"pellucid hit config.recompile_limit ({limit})\n"
         f"   function: {function.__qualname__!r} ({code.co_filename}:{code.co_firstlineno})\n"
         f"   last reason: {reason or 'no guard failed'}\n"
-        "Calls that fit none of the compiled versions run eagerly from now on."
     )
+    if fullgraph:
+        raise RecompileLimitExceeded(text + "With fullgraph=True that is an error.")
     if config.fail_on_recompile_limit_hit:
-        raise RecompileLimitExceeded(text)
-    log.warning("%s", text)
+        raise RecompileLimitExceeded(text + "config.fail_on_recompile_limit_hit makes it an error.")
+    log.warning("%sCalls that fit none of the compiled versions run eagerly from now on.", text)

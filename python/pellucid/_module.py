@@ -3,78 +3,97 @@
 from __future__ import annotations
 
 import copy
+import copyreg
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.nn.modules import module as _torch_module
 
-_get = object.__getattribute__
-# Attributes of the wrapper itself; every other one is the original module's.
-_OWN = frozenset(
-    {
-        "_orig_mod",
-        "_compile",
-        "_target",
-        "_compiled",
-        "_compiled_call",
-        "__call__",
-        "__reduce_ex__",
-        "__reduce__",
-        "__deepcopy__",
-        "__copy__",
-        "__repr__",
-    }
-)
+# Set on the wrapper itself, beside what the class of the wrapper has. Every other attribute is set on the original.
+_OWN = frozenset({"_orig_mod", "forward", "__dict__"})
+# Not part of a pickle or copy: made at the first call.
+_DERIVED = ("_pellucid_call",)
 
 
 class OptimizedModule(torch.nn.Module):
-    """Stands for a module and runs its calls compiled.
+    """Stands for a module and runs its calls compiled, as the one of torch.compile does.
 
-    Reading, setting and deleting attributes, `state_dict`, hooks, `train()`, `to()` and so on are the original module's;
-    `isinstance` says what it says for the original; pickles and copies wrap a pickle or copy of the original. `_orig_mod` is the original.
+    It is a module of its own, with the original as its only submodule, `_orig_mod`. So what nn.Module defines (`to`, `train`,
+    `apply`, `state_dict`, hooks, …) is done by the wrapper, reaches the original as it reaches any submodule, and gives the wrapper
+    where nn.Module gives `self`. Attributes that nn.Module does not define are the original's, methods of its class included.
     """
 
     _orig_mod: torch.nn.Module
 
     def __init__(self, module: torch.nn.Module, compile: Callable[[Callable, torch.nn.Module], Callable]) -> None:
-        # Not torch.nn.Module.__init__: the wrapper has no parameters, buffers, submodules or hooks of its own.
-        own = _get(self, "__dict__")
-        own["_orig_mod"] = module
-        own["_compile"] = compile
-        own["_target"] = None
-        own["_compiled"] = None
-        _get(self, "_compiled_call")()
-
-    def _compiled_call(self) -> Callable:
-        """The compiled form of what a call of the original runs now: its class may have got another `__call__`."""
-        own = _get(self, "__dict__")
-        module = own["_orig_mod"]
-        target = type(module).__call__
-        if own["_target"] is not target:
-            own["_compiled"] = own["_compile"](target, module)
-            own["_target"] = target
-        return own["_compiled"]
+        super().__init__()
+        self.__dict__["_pellucid_settings"] = compile
+        self._modules["_orig_mod"] = module
+        _compiled_call(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return _get(self, "_compiled_call")()(_get(self, "__dict__")["_orig_mod"], *args, **kwargs)
+        if _has_hooks(self):
+            if _torch_module._has_any_global_hook():
+                warnings.warn(
+                    "hooks of all modules run for the wrapper of a compiled module too, because it has hooks of its own;"
+                    " register those on the module itself (`_orig_mod`) where that is not wanted",
+                    stacklevel=2,
+                )
+            return torch.nn.Module.__call__(self, *args, **kwargs)
+        return self.forward(*args, **kwargs)
 
-    def __getattribute__(self, name: str) -> Any:
-        if name in _OWN:
-            return _get(self, name)
-        return getattr(_get(self, "__dict__")["_orig_mod"], name)
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        # Inside of another compiled region (this compiler's or torch.compile's) the original is part of that region.
+        if torch.compiler.is_compiling():
+            return self._orig_mod(*args, **kwargs)
+        return _compiled_call(self)(self._orig_mod, *args, **kwargs)
+
+    # nn.Module keeps this one beside the submodules: the wrapper has none of its own.
+    @property
+    def training(self) -> bool:
+        return self._orig_mod.training
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        if "_orig_mod" in self.__dict__.get("_modules", ()):  # not yet while nn.Module sets its attributes up
+            self._orig_mod.training = mode
+
+    @property
+    def _torchdynamo_orig_callable(self) -> torch.nn.Module:
+        """torch.compile of this wrapper compiles the original."""
+        return self._orig_mod
+
+    @property
+    def _torchdynamo_wrapper_id(self) -> int:
+        return id(self)
+
+    def __getattr__(self, name: str) -> Any:
+        own = self.__dict__
+        for kind in ("_modules", "_parameters", "_buffers"):
+            found = own.get(kind, {}).get(name)
+            if found is not None:
+                return found
+        module = own.get("_modules", {}).get("_orig_mod")
+        if module is None:  # read while it is made, or after `del _orig_mod`
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(module, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(_get(self, "__dict__")["_orig_mod"], name, value)
+        if name in _OWN or hasattr(type(self), name):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._orig_mod, name, value)
 
     def __delattr__(self, name: str) -> None:
-        delattr(_get(self, "__dict__")["_orig_mod"], name)
+        if name in _OWN or hasattr(type(self), name):
+            super().__delattr__(name)
+        else:
+            delattr(self._orig_mod, name)
 
     def __dir__(self) -> list[str]:
-        return ["_orig_mod", *dir(self._orig_mod)]
-
-    def __repr__(self) -> str:
-        body = "\n  ".join(repr(self._orig_mod).splitlines())
-        return f"OptimizedModule(\n  (_orig_mod): {body}\n)"
+        return sorted({*super().__dir__(), *dir(self._orig_mod)})
 
     # Special methods are looked up on the type, so containers need them here.
     def __len__(self) -> int:
@@ -95,14 +114,51 @@ class OptimizedModule(torch.nn.Module):
     def __iter__(self) -> Any:
         return iter(self._orig_mod)  # type: ignore[call-overload]
 
+    def __reversed__(self) -> Any:
+        return reversed(self._orig_mod)  # type: ignore[call-overload]
+
     def __contains__(self, item: Any) -> bool:
         return item in self._orig_mod  # type: ignore[operator]
 
+    # Copies and pickles. What the class of the original defines for itself would give an original, so all of it is here.
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return (OptimizedModule, (self._orig_mod, self._compile))
+        return (copyreg.__newobj__, (type(self),), self.__getstate__())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in _DERIVED}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.__dict__["_modules"] = dict(self._modules)  # of a shallow copy: it may get another original
 
     def __copy__(self) -> OptimizedModule:
-        return OptimizedModule(copy.copy(self._orig_mod), self._compile)
+        made = type(self).__new__(type(self))
+        made.__setstate__(self.__getstate__())
+        return made
 
     def __deepcopy__(self, memo: dict) -> OptimizedModule:
-        return OptimizedModule(copy.deepcopy(self._orig_mod, memo), self._compile)
+        made = memo[id(self)] = type(self).__new__(type(self))
+        made.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        return made
+
+
+def _has_hooks(wrapper: OptimizedModule) -> bool:
+    """Whether nn.Module's call would do more than to call `forward`."""
+    own = wrapper.__dict__
+    return bool(
+        own["_forward_hooks"]
+        or own["_forward_pre_hooks"]
+        or own["_backward_hooks"]
+        or own["_backward_pre_hooks"]
+        or own.get("_compiled_call_impl")
+    )
+
+
+def _compiled_call(wrapper: OptimizedModule) -> Callable:
+    """The compiled form of what a call of the original runs now: its class may have got another `__call__`."""
+    own, module = wrapper.__dict__, wrapper._orig_mod
+    target = type(module).__call__
+    kept = own.get("_pellucid_call")
+    if kept is None or kept[0] is not module or kept[1] is not target:
+        kept = own["_pellucid_call"] = (module, target, own["_pellucid_settings"](target, module))
+    return kept[2]

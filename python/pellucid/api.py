@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from pellucid import _core, errors
-from pellucid._module import OptimizedModule
+from pellucid._module import OptimizedModule, _compiled_call
 from pellucid.backends import Backend, lookup_backend, resolve_backend
 from pellucid.backends import list_backends as _list_backends
 
@@ -23,6 +23,16 @@ CompiledFunction = _core.CompiledFunction
 
 # Functions of these are not compiled on their own when the function that calls them could not be compiled.
 _core.set_skipped_directories([os.path.dirname(file) + os.sep for file in (torch.__file__, os.__file__, __file__)])
+
+
+def _call(self, /, *args, **kwargs):
+    if torch.compiler.is_compiling():
+        return self._torchdynamo_orig_callable(*args, **kwargs)
+    return self(*args, **kwargs)
+
+
+# torch.compile reads this and goes on into the original function, where the native call would be the end of its graph.
+_core.show_call_as(_call)
 
 
 def compile(
@@ -90,6 +100,9 @@ class Settings:
 
     def __reduce__(self):
         return (Settings, (self.fullgraph, self.dynamic, self.backend, self.mode, self.options))
+
+    def __deepcopy__(self, memo: dict) -> Settings:
+        return self  # never changed; and a copy of a model goes to the same backend
 
     def __call__(self, function: Callable, instance: object = None) -> Callable:
         """Compiles one function. `instance`: compiled functions of different instances share no entries."""
@@ -313,7 +326,7 @@ def show(fn: Callable) -> Callable[..., Any]:
 
 def _compiled_function_of(compiled: Any) -> Any:
     if isinstance(compiled, OptimizedModule):
-        return compiled._compiled_call()
+        return _compiled_call(compiled)
     if isinstance(compiled, types.MethodType):
         compiled = compiled.__func__
     if not isinstance(compiled, CompiledFunction):

@@ -12,11 +12,22 @@ from torch import is_tensor as _is_tensor
 from torch import no_grad as _no_grad
 from torch.autograd.function import _SingleLevelFunction
 
+from pellucid._core import close_break_block as _close_break_block
+from pellucid._core import open_break_block as _open_break_block
 from pellucid.polyfills_language import *  # noqa: F403
 from pellucid.polyfills_language import as_given, length_hint, reversed_from, stopped_by_function
 
 _MISSING = object()
 _SETUP_CONTEXT = _SingleLevelFunction.setup_context
+
+
+def call_without_breaks(function, /, *args, **kwargs):
+    """A function that was compiled with fullgraph=True, called by compiled code."""
+    _open_break_block(True)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        _close_break_block()
 
 
 def list_from(iterable):

@@ -5,11 +5,16 @@
 
 namespace pellucid::objects {
 
-// Set by the runtime at import. Gives the original callable (borrowed) of a CompiledFunction, or null.
-using OriginalOf = PyObject* (*)(PyObject* object) noexcept;
+struct Original {
+  PyObject* function = nullptr;  // borrowed; null: it is no CompiledFunction
+  bool fullgraph = false;
+};
+
+// Set by the runtime at import.
+using OriginalOf = Original (*)(PyObject* object) noexcept;
 extern OriginalOf original_of_compiled_hook;
-inline PyObject* original_of_compiled(PyObject* object) {
-  return original_of_compiled_hook == nullptr ? nullptr : original_of_compiled_hook(object);
+inline Original original_of_compiled(PyObject* object) {
+  return original_of_compiled_hook == nullptr ? Original{} : original_of_compiled_hook(object);
 }
 
 }  // namespace pellucid::objects

@@ -170,6 +170,9 @@ PyObject* bind_method(PyObject* object, PyObject* instance, PyObject*) {
   return PyMethod_New(object, instance);
 }
 
+// torch.compile compiles the original function of what says this of itself.
+PyObject* get_wrapper_id(PyObject* object, void*) { return PyLong_FromVoidPtr(object); }
+
 PyObject* same_object(PyObject* object, PyObject*) { return Py_NewRef(object); }
 PyObject* reduce(PyObject* object, PyObject*) { return PyObject_GetAttrString(object, "__qualname__"); }
 
@@ -214,6 +217,7 @@ PyGetSetDef kGetSets[] = {
     PART("__closure__"),
     PART("__builtins__"),
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {"_torchdynamo_wrapper_id", get_wrapper_id, nullptr, nullptr, nullptr},
     {},
 };
 #undef NAMED
@@ -237,8 +241,9 @@ PyMethodDef kMethods[] = {
     {},
 };
 
-PyObject* original_of(PyObject* object) noexcept {
-  return is_compiled_function(object) ? reinterpret_cast<PyObject*>(cast(object)->function) : nullptr;
+objects::Original original_of(PyObject* object) noexcept {
+  if (!is_compiled_function(object)) return {};
+  return {reinterpret_cast<PyObject*>(cast(object)->function), cast(object)->fullgraph};
 }
 
 // The guards of one cache's entries as {region number: [dict, …]}.
@@ -347,6 +352,11 @@ py::Owned<> guards_of(PyObject* compiled) {
   }
   for (const auto& cache : caches) describe_entries(cache.get(), by_region.get());
   return by_region;
+}
+
+void show_call_as(PyObject* function) {
+  py::check(PyDict_SetItemString(compiled_function_type->tp_dict, "__call__", function));
+  PyType_Modified(compiled_function_type);
 }
 
 void initialise_compiled_function_type(PyObject* module) {

@@ -10,6 +10,10 @@ namespace pellucid::runtime {
 // CompiledFunction(function, backend, *, fullgraph=False, instance=None)
 void initialise_compiled_function_type(PyObject* module);
 
+// What `CompiledFunction.__call__` gives to those who ask for it, as compilers that read Python code do. Calls go on to
+// run the native one.
+void show_call_as(PyObject* function);
+
 bool is_compiled_function(PyObject* object) noexcept;
 
 // Records of the stops of all captures of this function, oldest first; a list of pellucid.errors.BreakRecord.

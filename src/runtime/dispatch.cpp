@@ -13,13 +13,14 @@ namespace {
 
 constexpr std::size_t kKeptFailures = 100;
 
-void report_limit(Cache& cache, PyFunctionObject* function, std::int64_t limit, const std::string& reason) {
-  if (cache.limit_reported) return;
-  cache.limit_reported = true;
+// A warning once, an error each time.
+void report_limit(Cache& cache, PyFunctionObject* function, std::int64_t limit, const std::string& reason,
+                  bool fullgraph) {
   events::count(events::Counter::LimitHits);
   auto report = py::import_attr("pellucid._logging", "_report_recompile_limit");
-  const auto done = py::take(
-      PyObject_CallFunction(report.get(), "OLO", function, static_cast<long long>(limit), py::str(reason).get()));
+  const auto done = py::take(PyObject_CallFunction(report.get(), "OLOO", function, static_cast<long long>(limit),
+                                                   py::str(reason).get(), fullgraph ? Py_True : Py_False));
+  cache.limit_reported = true;
 }
 
 }  // namespace
@@ -47,14 +48,14 @@ py::Owned<> run_stopped(Cache& cache, const Call& call, BoundArguments& bound, c
   if (is_raised) raise_unsupported(attempt);
   auto result =
       py::take(run_with_inner_functions(cache, call));  // the real exception of the program or operator comes from here
-  if (is_error && attempt.stop_name == "OpFailed") raise_unsupported(attempt);  // only our shape rule failed
+  if (is_error) raise_unsupported(attempt);             // it raises nothing: only capture did
   return result;
 }
 
 // Neither entry nor stop: the limit is reached.
 Attempt try_to_compile(Cache& cache, const Call& call, const BoundArguments& bound, bool fullgraph) {
   const BusyScope busy(cache);
-  if (!may_compile(cache, cache, call.function, bound.slots(), call.function->func_closure)) return {};
+  if (!may_compile(cache, cache, call.function, bound.slots(), call.function->func_closure, fullgraph)) return {};
   return compile_region(call.function, bound.slots(), cache, fullgraph);
 }
 
@@ -109,14 +110,15 @@ std::string note_guard_failures(Cache& cache, Cache& root, PyFunctionObject* fun
 
 }  // namespace
 
-bool may_compile(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots, PyObject* closure) {
+bool may_compile(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots, PyObject* closure,
+                 bool fullgraph) {
   const std::int64_t limit = config_number("recompile_limit");
   if (static_cast<std::int64_t>(cache.entries().size()) < limit) {
     note_guard_failures(cache, root, function, slots, closure);
     return true;
   }
-  if (!cache.limit_reported)
-    report_limit(cache, function, limit, note_guard_failures(cache, root, function, slots, closure));
+  if (fullgraph || !cache.limit_reported)
+    report_limit(cache, function, limit, note_guard_failures(cache, root, function, slots, closure), fullgraph);
   return false;
 }
 

@@ -24,7 +24,7 @@ Entry* entry_for(Cache& root, Cache& cache, const frames::State& state, const st
   Attempt attempt;
   {
     const BusyScope busy(cache);
-    cache.given_up = !may_compile(cache, root, state.frames.front().function.get(), values.data(), nullptr);
+    cache.given_up = !may_compile(cache, root, state.frames.front().function.get(), values.data(), nullptr, false);
     if (!cache.given_up) attempt = compile_continuation(state, cache);
   }
   if (attempt.stop) remember_stop(cache, root, attempt, raises(attempt));

@@ -117,6 +117,13 @@ PyObject* set_directories(PyObject*, PyObject* list) {
   });
 }
 
+PyObject* show_call(PyObject*, PyObject* function) {
+  return py::enter([&] {
+    show_call_as(function);
+    return py::Owned<>::share(Py_None);
+  });
+}
+
 PyObject* hook_installed(PyObject*, PyObject*) { return PyBool_FromLong(hook_is_installed()); }
 
 PyMethodDef kFunctions[] = {
@@ -137,6 +144,7 @@ PyMethodDef kFunctions[] = {
     {"counters", counters, METH_NOARGS, "Totals since reset_counters()."},
     {"reset_counters", reset_counters, METH_NOARGS, "Sets all totals to zero."},
     {"set_skipped_directories", set_directories, METH_O, "Code below these is not compiled on its own."},
+    {"show_call_as", show_call, METH_O, "What CompiledFunction.__call__ gives. Calls go on to run the native one."},
     {"hook_installed", hook_installed, METH_NOARGS, "Whether our frame hook is what the interpreter calls."},
     {},
 };

@@ -495,9 +495,12 @@ Result Executor::call(PyObject* callable, Args args, Continuation then) {
   }
   if (PyType_Check(callable)) return call_type(callable, args, std::move(then));
   if (objects::cat_of(type) == Cat::Builtin) return call_native(callable, args, std::move(then));
-  if (PyObject* function = objects::original_of_compiled(callable)) {
-    saw_constant(function);
-    return call(function, args, std::move(then));
+  if (const auto original = objects::original_of_compiled(callable); original.function != nullptr) {
+    saw_constant(original.function);
+    if (!original.fullgraph) return call(original.function, args, std::move(then));
+    std::vector<PyObject*> values{original.function};
+    values.insert(values.end(), args.values.begin(), args.values.end());
+    return call_polyfill("call_without_breaks", Args{values, args.kwnames}, std::move(then));
   }
   if (auto handler = handlers::find(callable)) return handler(*this, callable, args, std::move(then));
   if (auto handler = handlers::find(reinterpret_cast<PyObject*>(type))) {
