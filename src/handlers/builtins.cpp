@@ -13,22 +13,22 @@ using objects::names;
 
 namespace {
 
-Result len(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
-  return t.length(args[0], std::move(then));
+Result len(Tracer& t, PyObject* f, Args args) {
+  if (!only_positional(args, 1, 1)) return complain(t, f, args);
+  return t.length(args[0]);
 }
 
-Result iter(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (only_positional(args, 1, 1)) return t.iterate(args[0], std::move(then));
-  if (only_positional(args, 2, 2)) return t.call_polyfill("iter_until", args.values, std::move(then));
-  return complain(t, f, args, std::move(then));
+Result iter(Tracer& t, PyObject* f, Args args) {
+  if (only_positional(args, 1, 1)) return t.iterate(args[0]);
+  if (only_positional(args, 2, 2)) return t.call_polyfill("iter_until", args.values);
+  return complain(t, f, args);
 }
 
-Result next(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (only_positional(args, 1, 1)) return t.next(args[0], std::move(then));
+Result next(Tracer& t, PyObject* f, Args args) {
+  if (only_positional(args, 1, 1)) return t.next(args[0]);
   if (only_positional(args, 2, 2))
-    return t.next(args[0], Continuation(K::Default, PyExc_StopIteration, args[1]).before(std::move(then)));
-  return complain(t, f, args, std::move(then));
+    return t.and_then(t.next(args[0]), Continuation(K::Default, PyExc_StopIteration, args[1]));
+  return complain(t, f, args);
 }
 
 py::Owned<> interned(PyObject* name) {  // as the names in code are
@@ -37,52 +37,52 @@ py::Owned<> interned(PyObject* name) {  // as the names in code are
   return py::Owned<>::steal(raw);
 }
 
-Result getattr(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!only_positional(args, 2, 3) || !PyUnicode_Check(args[1])) return complain(t, f, args, std::move(then));
+Result getattr(Tracer& t, PyObject* f, Args args) {
+  if (!only_positional(args, 2, 3) || !PyUnicode_Check(args[1])) return complain(t, f, args);
   const auto name = interned(args[1]);
-  if (args.size() == 3) then = Continuation(K::Default, PyExc_AttributeError, args[2]).before(std::move(then));
-  return t.getattr(args[0], name.get(), std::move(then));
+  Result found = t.getattr(args[0], name.get());
+  if (args.size() == 2) return found;
+  return t.and_then(std::move(found), Continuation(K::Default, PyExc_AttributeError, args[2]));
 }
-Result hasattr(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!only_positional(args, 2, 2) || !PyUnicode_Check(args[1])) return complain(t, f, args, std::move(then));
-  return t.getattr(args[0], interned(args[1]).get(), Continuation(K::HasAttr).before(std::move(then)));
+Result hasattr(Tracer& t, PyObject* f, Args args) {
+  if (!only_positional(args, 2, 2) || !PyUnicode_Check(args[1])) return complain(t, f, args);
+  return t.and_then(t.getattr(args[0], interned(args[1]).get()), Continuation(K::HasAttr));
 }
-Result setattr(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!only_positional(args, 3, 3) || !PyUnicode_Check(args[1])) return complain(t, f, args, std::move(then));
-  return t.as_none(t.setattr(args[0], interned(args[1]).get(), args[2]), std::move(then));
+Result setattr(Tracer& t, PyObject* f, Args args) {
+  if (!only_positional(args, 3, 3) || !PyUnicode_Check(args[1])) return complain(t, f, args);
+  return t.as_none(t.setattr(args[0], interned(args[1]).get(), args[2]));
 }
-Result delattr(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!only_positional(args, 2, 2) || !PyUnicode_Check(args[1])) return complain(t, f, args, std::move(then));
-  return t.as_none(t.setattr(args[0], interned(args[1]).get(), nullptr), std::move(then));
-}
-
-Result isinstance(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!only_positional(args, 2, 2)) return complain(t, f, args, std::move(then));
-  return t.is_instance(args[0], args[1], std::move(then), false);
-}
-Result issubclass(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!only_positional(args, 2, 2)) return complain(t, f, args, std::move(then));
-  return t.is_instance(args[0], args[1], std::move(then), true);
+Result delattr(Tracer& t, PyObject* f, Args args) {
+  if (!only_positional(args, 2, 2) || !PyUnicode_Check(args[1])) return complain(t, f, args);
+  return t.as_none(t.setattr(args[0], interned(args[1]).get(), nullptr));
 }
 
-Result type(Tracer& t, PyObject*, Args args, Continuation then) {
-  if (!only_positional(args, 1, 1))
-    return t.make_instance(reinterpret_cast<PyObject*>(&PyType_Type), args, std::move(then));
+Result isinstance(Tracer& t, PyObject* f, Args args) {
+  if (!only_positional(args, 2, 2)) return complain(t, f, args);
+  return t.is_instance(args[0], args[1], false);
+}
+Result issubclass(Tracer& t, PyObject* f, Args args) {
+  if (!only_positional(args, 2, 2)) return complain(t, f, args);
+  return t.is_instance(args[0], args[1], true);
+}
+
+Result type(Tracer& t, PyObject*, Args args) {
+  if (!only_positional(args, 1, 1)) return t.make_instance(reinterpret_cast<PyObject*>(&PyType_Type), args);
   auto* found = reinterpret_cast<PyObject*>(Py_TYPE(t.original(args[0])));
   if (objects::cat_of(args[0]) == Cat::Generator)
     t.unsupported(Reason::UntracedCallable, {{"callee", "type() of a generator"}});
   t.saw_constant(found);
-  return t.settle(std::move(then), Result::of(py::Owned<>::share(found)));
+  return Result::of(py::Owned<>::share(found));
 }
 
-Result callable_(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
+Result callable_(Tracer& t, PyObject* f, Args args) {
+  if (!only_positional(args, 1, 1)) return complain(t, f, args);
   PyObject* call = PyType_Check(args[0]) ? Py_True : t.type_lookup(Py_TYPE(args[0]), names().__call__);
-  return t.settle(std::move(then), Result::boolean(call != nullptr));
+  return Result::boolean(call != nullptr);
 }
 
-Result id_(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
+Result id_(Tracer& t, PyObject* f, Args args) {
+  if (!only_positional(args, 1, 1)) return complain(t, f, args);
   PyObject* object = t.original(args[0]);
   const objects::Source* source = t.source_of(object);
   if (source == nullptr) {
@@ -90,104 +90,101 @@ Result id_(Tracer& t, PyObject* f, Args args, Continuation then) {
     t.keep(object);
     t.keep(number.get());
     t.capture().region_ids.insert(number.get());
-    return t.settle(std::move(then), Result::of(std::move(number)));
+    return Result::of(std::move(number));
   }
   if (source->step != source::Step::Const) t.guard(objects::Kind::ID_MATCH, source, py::Owned<>::share(object));
   PyObject* values[] = {object};
-  return run_native(t, f, Args{values, nullptr}, std::move(then));
+  return run_native(t, f, Args{values, nullptr});
 }
 
 // A number that says something about this very run: fine as a key or to compare, but it must not leave the region.
-Result region_number(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result region_number(Tracer& t, PyObject* f, Args args) {
   auto number = py::Owned<>::steal(PyObject_Vectorcall(f, args.values.data(), args.size(), args.kwnames));
-  if (!number) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
+  if (!number) return t.raise_pending(py::PythonError());
   for (PyObject* value : args.values) t.keep(value);
   t.keep(number.get());
   t.capture().region_ids.insert(number.get());
-  return t.settle(std::move(then), Result::of(std::move(number)));
+  return Result::of(std::move(number));
 }
 
-Result refuse_conversion(Tracer& t, PyObject*, Args, Continuation) {
+Result refuse_conversion(Tracer& t, PyObject*, Args) {
   t.unsupported(Reason::UnsupportedProtocol, {{"protocol", "a subclass as the result"}, {"type", "conversion"}});
 }
 
-Result hash_(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
+Result hash_(Tracer& t, PyObject* f, Args args) {
+  if (!only_positional(args, 1, 1)) return complain(t, f, args);
   const Cat cat = objects::cat_of(args[0]);
   const bool user_enum = cat == Cat::EnumMember && objects::has_user_method(t, Py_TYPE(args[0]), "__hash__");
   if (cat == Cat::Number || cat == Cat::Text || cat == Cat::Singleton || cat == Cat::TorchAtom ||
       (cat == Cat::EnumMember && !user_enum))
-    return run_native(t, f, args, std::move(then));
+    return run_native(t, f, args);
   if (cat == Cat::Instance || user_enum) {
     PyObject* method = t.type_lookup(Py_TYPE(args[0]), names().__hash__);
-    if (method != nullptr && PyFunction_Check(method)) return t.call_polyfill("hash_of", args.values, std::move(then));
+    if (method != nullptr && PyFunction_Check(method)) return t.call_polyfill("hash_of", args.values);
     if (method == nullptr || method == Py_None) {
       const std::string text = std::string("unhashable type: '") + Py_TYPE(args[0])->tp_name + "'";
-      return t.settle(std::move(then), t.raise(PyExc_TypeError, text));
+      return t.raise(PyExc_TypeError, text);
     }
     if (!t.is_outside(t.original(args[0]))) {
       PyObject* values[] = {args[0]};
-      return region_number(t, f, Args{values, nullptr}, std::move(then));
+      return region_number(t, f, Args{values, nullptr});
     }
-    return id_(t, f, args, std::move(then));
+    return id_(t, f, args);
   }
-  return pure(t, f, args, std::move(then));
+  return pure(t, f, args);
 }
 
 // str(x), repr(x), format(x, spec)
-Result str_(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (only_positional(args, 0, 0)) return run_native(t, f, args, std::move(then));
-  if (!only_positional(args, 1, 1)) return coded(t, f, args, std::move(then));
-  return t.to_text(args[0], "__str__", std::move(then));
+Result str_(Tracer& t, PyObject* f, Args args) {
+  if (only_positional(args, 0, 0)) return run_native(t, f, args);
+  if (!only_positional(args, 1, 1)) return coded(t, f, args);
+  return t.to_text(args[0], "__str__");
 }
-Result repr_(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
-  return t.to_text(args[0], "__repr__", std::move(then));
+Result repr_(Tracer& t, PyObject* f, Args args) {
+  if (!only_positional(args, 1, 1)) return complain(t, f, args);
+  return t.to_text(args[0], "__repr__");
 }
-Result format_(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!only_positional(args, 1, 2) || (args.size() == 2 && !PyUnicode_Check(args[1])))
-    return complain(t, f, args, std::move(then));
+Result format_(Tracer& t, PyObject* f, Args args) {
+  if (!only_positional(args, 1, 2) || (args.size() == 2 && !PyUnicode_Check(args[1]))) return complain(t, f, args);
   auto empty = py::str("");
-  return t.format(args[0], args.size() == 2 ? args[1] : empty.get(), std::move(then));
+  return t.format(args[0], args.size() == 2 ? args[1] : empty.get());
 }
 
-Result bool_(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (only_positional(args, 0, 0)) return t.settle(std::move(then), Result::boolean(false));
-  if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
-  return t.truth(args[0], std::move(then));
+Result bool_(Tracer& t, PyObject* f, Args args) {
+  if (only_positional(args, 0, 0)) return Result::boolean(false);
+  if (!only_positional(args, 1, 1)) return complain(t, f, args);
+  return t.truth(args[0]);
 }
 
 // int(x), float(x), complex(x): of numbers and texts natively, of tensors data, of user objects by their dunder.
-Result number(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result number(Tracer& t, PyObject* f, Args args) {
   if (only_positional(args, 1, 1)) {
     const std::string name = reinterpret_cast<PyTypeObject*>(f)->tp_name;
     const Cat cat = objects::cat_of(args[0]);
     if (cat == Cat::Tensor) t.unsupported(Reason::DataDependent, {{"operation", name + "() of a tensor"}});
     if (cat == Cat::Instance && t.type_lookup(Py_TYPE(args[0]), ("__" + name + "__").c_str()) != nullptr)
-      return t.call_polyfill((name + "_of").c_str(), args.values, std::move(then));
+      return t.call_polyfill((name + "_of").c_str(), args.values);
   }
-  return pure(t, f, args, std::move(then));
+  return pure(t, f, args);
 }
 
 // frozenset(x) of elements that are hashed one by one, as they come.
-Result set_first(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result set_first(Tracer& t, PyObject* f, Args args) {
   Continuation convert(K::CallWith, f, py::take(PyTuple_Pack(1, Py_None)).get());
-  return t.call_polyfill("set_from", args.values, std::move(convert).before(std::move(then)));
+  return t.and_then(t.call_polyfill("set_from", args.values), std::move(convert));
 }
 
 // The tuple of elements when they are known without running Python; otherwise a polyfill builds the container from the
 // iterator.
-Result container(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result container(Tracer& t, PyObject* f, Args args) {
   auto* kind = reinterpret_cast<PyTypeObject*>(f);
-  if (only_positional(args, 0, 0)) return run_native(t, f, args, std::move(then));
-  if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
+  if (only_positional(args, 0, 0)) return run_native(t, f, args);
+  if (!only_positional(args, 1, 1)) return complain(t, f, args);
   auto held = py::Owned<>::share(args[0]);
-  if (kind == &PyTuple_Type && PyTuple_CheckExact(args[0]))
-    return t.settle(std::move(then), Result::of(std::move(held)));
+  if (kind == &PyTuple_Type && PyTuple_CheckExact(args[0])) return Result::of(std::move(held));
   const bool to_set = kind == &PySet_Type || kind == &PyFrozenSet_Type;
   PyObject* source = t.original(args[0]);
-  if (kind == &PyFrozenSet_Type && PyFrozenSet_CheckExact(source))
-    return t.settle(std::move(then), Result::of(py::Owned<>::share(source)));
+  if (kind == &PyFrozenSet_Type && PyFrozenSet_CheckExact(source)) return Result::of(py::Owned<>::share(source));
   if (auto elements = t.native_elements(args[0])) {
     if (to_set) {
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(elements.get()); ++i) {
@@ -195,37 +192,37 @@ Result container(Tracer& t, PyObject* f, Args args, Continuation then) {
         if (t.hashable_natively(item) || objects::cat_of(item) != Cat::Instance) continue;
         if (PyAnySet_CheckExact(source)) {  // copied with the hashes that it has
           PyObject* values[] = {t.touch(source)};
-          return run_native(t, f, Args{values, nullptr}, std::move(then));
+          return run_native(t, f, Args{values, nullptr});
         }
-        if (kind == &PyFrozenSet_Type) return set_first(t, f, args, std::move(then));
-        return t.call_polyfill("set_from", args.values, std::move(then));
+        if (kind == &PyFrozenSet_Type) return set_first(t, f, args);
+        return t.call_polyfill("set_from", args.values);
       }
     }
     // From a set or dict the new set gets a table of another size, and so another order, than from a sequence.
     const bool whole = to_set && (PyAnySet_Check(source) || PyDict_CheckExact(source));
     PyObject* values[] = {whole ? t.touch(source) : elements.get()};
-    return run_native(t, f, Args{values, nullptr}, std::move(then));
+    return run_native(t, f, Args{values, nullptr});
   }
-  if (kind == &PyFrozenSet_Type) return set_first(t, f, args, std::move(then));
+  if (kind == &PyFrozenSet_Type) return set_first(t, f, args);
   const bool sized = objects::has_python_length(t, args[0]);
   const char* name = kind == &PyList_Type    ? (sized ? "list_of_sized" : "list_from")
                      : kind == &PyTuple_Type ? (sized ? "tuple_of_sized" : "tuple_from")
                                              : "set_from";
-  return t.call_polyfill(name, args.values, std::move(then));
+  return t.call_polyfill(name, args.values);
 }
 
-Result dict(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() > 1) return complain(t, f, args, std::move(then));
+Result dict(Tracer& t, PyObject* f, Args args) {
+  if (args.size() > 1) return complain(t, f, args);
   auto named = py::take(PyDict_New());
   for (std::size_t i = 0; i < args.keyword_count(); ++i) {
     py::check(PyDict_SetItem(named.get(), PyTuple_GET_ITEM(args.kwnames, i), args.values[args.size() + i]));
   }
-  if (args.size() == 0) return t.settle(std::move(then), Result::of(std::move(named)));
+  if (args.size() == 0) return Result::of(std::move(named));
   PyObject* source = t.original(args[0]);
   if (objects::merges_as_dict(t, source)) {
     auto copy = objects::copy_of_dict(t.touch(source));
     py::check(PyDict_Update(copy.get(), named.get()));
-    return t.settle(std::move(then), Result::of(std::move(copy)));
+    return Result::of(std::move(copy));
   }
   bool mapping = t.type_lookup(Py_TYPE(source), "keys") != nullptr;
   PyObject* values[] = {source};
@@ -233,7 +230,7 @@ Result dict(Tracer& t, PyObject* f, Args args, Continuation then) {
     if (mapping) t.unsupported(Reason::UntracedCallable, {{"callee", "dict(mapping, **kwargs)"}});
     t.unsupported(Reason::UntracedCallable, {{"callee", "dict(iterable, **kwargs)"}});
   }
-  return t.call_polyfill(mapping ? "dict_from_mapping" : "dict_from", values, std::move(then));
+  return t.call_polyfill(mapping ? "dict_from_mapping" : "dict_from", values);
 }
 
 // Elements are plain numbers or texts: C code may compare and add them.
@@ -249,59 +246,59 @@ bool plain_elements(Tracer& t, PyObject* tuple) {
   return true;
 }
 
-Result reduction(Tracer& t, PyObject* f, Args args, const char* polyfill, Continuation then) {
+Result reduction(Tracer& t, PyObject* f, Args args, const char* polyfill) {
   const bool has_key = args.keyword("key") != nullptr && args.keyword("key") != Py_None;
   if (!has_key && args.size() >= 1) {
     if (args.size() == 1 && objects::cat_of(args[0]) != Cat::Generator) {
       if (auto elements = t.native_elements(args[0]); elements && plain_elements(t, elements.get())) {
         std::vector<PyObject*> values{elements.get()};
         for (std::size_t i = 1; i < args.values.size(); ++i) values.push_back(args.values[i]);
-        return run_native(t, f, Args{values, args.kwnames}, std::move(then));
+        return run_native(t, f, Args{values, args.kwnames});
       }
       // An iterator has been used up now: go on with its elements.
     }
     bool plain = args.size() > 1;
     for (PyObject* value : args.positional()) plain = plain && objects::is_atom(objects::cat_of(value));
-    if (plain) return run_native(t, f, args, std::move(then));
+    if (plain) return run_native(t, f, args);
   }
-  return t.call_polyfill(polyfill, args, std::move(then));
+  return t.call_polyfill(polyfill, args);
 }
 // The elements of an iterator are taken once: later attempts get the list.
-Result reduction_once(Tracer& t, PyObject* f, Args args, const char* polyfill, Continuation then) {
+Result reduction_once(Tracer& t, PyObject* f, Args args, const char* polyfill) {
   if (args.size() == 1 && objects::cat_of(args[0]) == Cat::Iterator) {
     if (auto elements = t.native_elements(args[0])) {
       std::vector<PyObject*> values(args.values.begin(), args.values.end());
       values[0] = elements.get();
-      return reduction(t, f, Args{values, args.kwnames}, polyfill, std::move(then));
+      return reduction(t, f, Args{values, args.kwnames}, polyfill);
     }
   }
-  return reduction(t, f, args, polyfill, std::move(then));
+  return reduction(t, f, args, polyfill);
 }
-Result max(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() == 0) return complain(t, f, args, std::move(then));
-  return reduction_once(t, f, args, "max_of", std::move(then));
+Result max(Tracer& t, PyObject* f, Args args) {
+  if (args.size() == 0) return complain(t, f, args);
+  return reduction_once(t, f, args, "max_of");
 }
-Result min(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() == 0) return complain(t, f, args, std::move(then));
-  return reduction_once(t, f, args, "min_of", std::move(then));
+Result min(Tracer& t, PyObject* f, Args args) {
+  if (args.size() == 0) return complain(t, f, args);
+  return reduction_once(t, f, args, "min_of");
 }
-Result sum(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result sum(Tracer& t, PyObject* f, Args args) {
   if (args.size() == 2 || args.keyword("start") != nullptr) {
-    return t.call_polyfill("sum_of", args, std::move(then));
+    return t.call_polyfill("sum_of", args);
   }
-  return reduction_once(t, f, args, "sum_of", std::move(then));
+  return reduction_once(t, f, args, "sum_of");
 }
-Result any(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
-  return t.call_polyfill("any_of", args.values, std::move(then));
+Result any(Tracer& t, PyObject* f, Args args) {
+  if (!only_positional(args, 1, 1)) return complain(t, f, args);
+  return t.call_polyfill("any_of", args.values);
 }
-Result all(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
-  return t.call_polyfill("all_of", args.values, std::move(then));
+Result all(Tracer& t, PyObject* f, Args args) {
+  if (!only_positional(args, 1, 1)) return complain(t, f, args);
+  return t.call_polyfill("all_of", args.values);
 }
 
-Result sorted(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 1) return complain(t, f, args, std::move(then));
+Result sorted(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 1) return complain(t, f, args);
   PyObject* key = args.keyword("key");
   PyObject* reverse = args.keyword("reverse");
   if (key == nullptr) key = Py_None;
@@ -311,31 +308,29 @@ Result sorted(Tracer& t, PyObject* f, Args args, Continuation then) {
       if (plain_elements(t, elements.get())) {
         std::vector<PyObject*> values{elements.get()};
         for (std::size_t i = 1; i < args.values.size(); ++i) values.push_back(args.values[i]);
-        return run_native(t, f, Args{values, args.kwnames}, std::move(then));
+        return run_native(t, f, Args{values, args.kwnames});
       }
       PyObject* values[] = {elements.get(), key, reverse};
-      return t.call_polyfill("sorted_by", values, std::move(then));
+      return t.call_polyfill("sorted_by", values);
     }
   }
   if (objects::has_python_length(t, args[0])) {
     auto one = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.values.size())));
     for (std::size_t i = 0; i < args.values.size(); ++i)
       PyTuple_SET_ITEM(one.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args.values[i]));
-    return t.call_polyfill("list_of_sized", args.values.first(1),
-                           Continuation(K::CallWith, f, one.get(), args.kwnames).before(std::move(then)));
+    return t.and_then(t.call_polyfill("list_of_sized", args.values.first(1)),
+                      Continuation(K::CallWith, f, one.get(), args.kwnames));
   }
   PyObject* values[] = {args[0], key, reverse};
-  return t.call_polyfill("sorted_by", values, std::move(then));
+  return t.call_polyfill("sorted_by", values);
 }
 
-Result super_(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() == 2) return run_native(t, f, args, std::move(then));
+Result super_(Tracer& t, PyObject* f, Args args) {
+  if (args.size() == 2) return run_native(t, f, args);
   if (args.size() != 0) t.unsupported(Reason::UntracedCallable, {{"callee", "super() with one argument"}});
   const Frame& frame = *t.top();
   PyCodeObject* code = frame.code.get();
-  const auto fails = [&](const char* why) {
-    return t.settle(std::move(then), t.raise(PyExc_RuntimeError, std::string("super(): ") + why));
-  };
+  const auto fails = [&](const char* why) { return t.raise(PyExc_RuntimeError, std::string("super(): ") + why); };
   PyObject* cls = nullptr;
   bool has_cell = false;
   for (int i = code->co_nlocalsplus - code->co_nfreevars; i < code->co_nlocalsplus; ++i) {
@@ -351,27 +346,27 @@ Result super_(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!has_cell) return fails("__class__ cell not found");
   if (cls == nullptr) return fails("empty __class__ cell");
   PyObject* values[] = {cls, self};
-  return run_native(t, f, Args{values, nullptr}, std::move(then));
+  return run_native(t, f, Args{values, nullptr});
 }
 
-Result object_(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.values.empty()) return run_native(t, f, args, std::move(then));
-  return complain(t, f, args, std::move(then));
+Result object_(Tracer& t, PyObject* f, Args args) {
+  if (args.values.empty()) return run_native(t, f, args);
+  return complain(t, f, args);
 }
-Result object_new(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() < 1 || !PyType_Check(args[0])) return complain(t, f, args, std::move(then));
+Result object_new(Tracer& t, PyObject* f, Args args) {
+  if (args.size() < 1 || !PyType_Check(args[0])) return complain(t, f, args);
   auto* type = reinterpret_cast<PyTypeObject*>(args[0]);
   if (py::type_lookup(type, names().__del__) != nullptr)
     t.unsupported(Reason::UnsupportedProtocol, {{"protocol", "__del__"}, {"type", type->tp_name}});
-  if (objects::cat_of(type) != Cat::Instance) return run_native(t, f, args, std::move(then));
+  if (objects::cat_of(type) != Cat::Instance) return run_native(t, f, args);
   for (PyObject* name : {names().__init__, names().__new__}) (void)t.type_lookup(type, name);  // guarded
   const bool own_new = type->tp_new != PyBaseObject_Type.tp_new, own_init = type->tp_init != PyBaseObject_Type.tp_init;
-  if (args.values.size() > 1 && (own_new || !own_init)) return complain(t, f, args, std::move(then));
+  if (args.values.size() > 1 && (own_new || !own_init)) return complain(t, f, args);
   PyObject* values[] = {args[0]};
-  return run_native(t, f, Args{values, nullptr}, std::move(then));  // extra arguments are __init__'s
+  return run_native(t, f, Args{values, nullptr});  // extra arguments are __init__'s
 }
 // The default way of copying and pickling: only for instances whose state is their dict (and list or dict items).
-Result reduce_ex(Tracer& t, PyObject*, Args args, Continuation then) {
+Result reduce_ex(Tracer& t, PyObject*, Args args) {
   PyObject* mro = args.size() == 2 ? Py_TYPE(args[0])->tp_mro : nullptr;
   auto slots = py::interned("__slots__");
   for (Py_ssize_t i = 0; mro != nullptr && i < PyTuple_GET_SIZE(mro); ++i) {
@@ -387,56 +382,49 @@ Result reduce_ex(Tracer& t, PyObject*, Args args, Continuation then) {
   }
   if (cat != Cat::Instance && cat != Cat::Dict && cat != Cat::List)
     t.unsupported(Reason::UntracedCallable, {{"callee", std::string("copying a ") + Py_TYPE(args[0])->tp_name}});
-  return t.call_polyfill("object_reduce_ex", args.values, std::move(then));
+  return t.call_polyfill("object_reduce_ex", args.values);
 }
-Result getstate(Tracer& t, PyObject*, Args args, Continuation then) {
-  return t.call_polyfill("object_getstate", args.values, std::move(then));
-}
+Result getstate(Tracer& t, PyObject*, Args args) { return t.call_polyfill("object_getstate", args.values); }
 
-Result tuple_new(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+Result tuple_new(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 2) return run_native(t, f, args);
   auto elements = t.native_elements(args[1]);
   if (!elements) {
     auto both = py::take(PyTuple_Pack(2, args[0], args[1]));
     Continuation again(K::CallWith, f, both.get(), nullptr);
     again.number = 1;
-    return t.call_polyfill("list_from", std::span<PyObject* const>(&args.values[1], 1),
-                           std::move(again).before(std::move(then)));
+    return t.and_then(t.call_polyfill("list_from", std::span<PyObject* const>(&args.values[1], 1)), std::move(again));
   }
   PyObject* values[] = {args[0], elements.get()};
-  return run_native(t, f, Args{values, nullptr}, std::move(then));
+  return run_native(t, f, Args{values, nullptr});
 }
 
-Result vars(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result vars(Tracer& t, PyObject* f, Args args) {
   if (!only_positional(args, 1, 1)) t.unsupported(Reason::StackInspection, {{"callee", "vars()"}});
   PyTypeObject* type = Py_TYPE(args[0]);
   if (type->tp_dictoffset == 0 && t.type_lookup(type, names().__dict__) == nullptr &&
       t.type_lookup(type, "__getattr__") == nullptr)
-    return run_native(t, f, args, std::move(then));  // CPython words the error
-  return t.getattr(args[0], names().__dict__, std::move(then));
+    return run_native(t, f, args);  // CPython words the error
+  return t.getattr(args[0], names().__dict__);
 }
 
 // type's own check, reached through super() in a metaclass.
-Result type_check(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+Result type_check(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 2) return run_native(t, f, args);
   PyObject* values[] = {args[0], t.original(args[1])};
-  return run_native(t, f, Args{values, nullptr}, std::move(then));
+  return run_native(t, f, Args{values, nullptr});
 }
 
-Result inspects_stack(Tracer& t, PyObject* f, Args, Continuation) {
+Result inspects_stack(Tracer& t, PyObject* f, Args) {
   t.unsupported(Reason::StackInspection, {{"callee", describe(f)}});
 }
 
 // property(…): keeps its arguments, reads nothing of them but fget.__doc__.
-Result stores_arguments(Tracer& t, PyObject* f, Args args, Continuation then) {
-  return run_native(t, f, args, std::move(then));
-}
+Result stores_arguments(Tracer& t, PyObject* f, Args args) { return run_native(t, f, args); }
 
-Result slice_(Tracer& t, PyObject* f, Args args, Continuation then) { return run_native(t, f, args, std::move(then)); }
+Result slice_(Tracer& t, PyObject* f, Args args) { return run_native(t, f, args); }
 
-Result cached_property_get(Tracer& t, PyObject*, Args args, Continuation then) {
-  return t.call_polyfill("cached_property_get", args, std::move(then));
-}
+Result cached_property_get(Tracer& t, PyObject*, Args args) { return t.call_polyfill("cached_property_get", args); }
 
 const Row rows[] = {
     {"functools.cached_property.__get__", cached_property_get},

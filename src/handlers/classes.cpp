@@ -7,7 +7,6 @@
 
 namespace pellucid::handlers {
 
-using K = Continuation::Kind;
 using objects::names;
 
 namespace {
@@ -31,7 +30,7 @@ PyTypeObject* calculate_metaclass(PyTypeObject* winner, PyObject* bases) {
 }
 
 // pellucid.polyfills_language.build_class_of(body, name, bases, original_bases, keywords): all bases are final.
-Result build_class_of(Tracer& t, PyObject*, Args args, Continuation then) {
+Result build_class_of(Tracer& t, PyObject*, Args args) {
   PyObject* bases = args[2];
   PyObject* keywords = args[4];
   static PyObject* const key = py::interned("metaclass").release();
@@ -45,22 +44,20 @@ Result build_class_of(Tracer& t, PyObject*, Args args, Continuation then) {
   if (PyType_Check(meta.get())) {
     PyTypeObject* winner = calculate_metaclass(reinterpret_cast<PyTypeObject*>(meta.get()), bases);
     if (winner == nullptr) {
-      return t.settle(std::move(then),
-                      t.raise(PyExc_TypeError,
-                              "metaclass conflict: the metaclass of a derived class must be a (non-strict) subclass of "
-                              "the metaclasses of all its bases"));
+      return t.raise(PyExc_TypeError,
+                     "metaclass conflict: the metaclass of a derived class must be a (non-strict) subclass of "
+                     "the metaclasses of all its bases");
     }
     meta = py::Owned<>::share(reinterpret_cast<PyObject*>(winner));
     t.saw_constant(meta.get());
   }
   PyObject* values[] = {args[0], args[1], bases, args[3], meta.get(), keywords};
-  return t.call_polyfill("build_class", values, std::move(then));
+  return t.call_polyfill("build_class", values);
 }
 
 // builtins.__build_class__(body, name, *bases, metaclass=…, **keywords)
-Result build_class(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() < 2 || !PyFunction_Check(args[0]) || !PyUnicode_Check(args[1]))
-    return run_native(t, f, args, std::move(then));
+Result build_class(Tracer& t, PyObject* f, Args args) {
+  if (args.size() < 2 || !PyFunction_Check(args[0]) || !PyUnicode_Check(args[1])) return run_native(t, f, args);
   auto bases = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size()) - 2));
   bool final = true;
   for (std::size_t i = 2; i < args.size(); ++i) {
@@ -69,43 +66,40 @@ Result build_class(Tracer& t, PyObject* f, Args args, Continuation then) {
   }
   auto keywords = keywords_of(args);
   PyObject* values[] = {args[0], args[1], bases.get(), bases.get(), keywords.get()};
-  if (final) return build_class_of(t, f, Args{values, nullptr}, std::move(then));
+  if (final) return build_class_of(t, f, Args{values, nullptr});
   PyObject* unresolved[] = {args[0], args[1], bases.get(), keywords.get()};
-  return t.call_polyfill("resolve_bases", unresolved, std::move(then));
+  return t.call_polyfill("resolve_bases", unresolved);
 }
 
-Result is_class(Tracer& t, PyObject*, Args args, Continuation then) {
-  return t.settle(std::move(then), Result::boolean(PyType_Check(args[0]) != 0));
-}
+Result is_class(Tracer&, PyObject*, Args args) { return Result::boolean(PyType_Check(args[0]) != 0); }
 
 // pellucid.polyfills_language.run_class_body(body, meta, namespace): gives what the body returns, the __class__ cell or
 // None.
-Result run_class_body(Tracer& t, PyObject*, Args args, Continuation then) {
+Result run_class_body(Tracer& t, PyObject*, Args args) {
   PyObject* space = t.original(args[2]);
   if (!PyMapping_Check(space)) {
     const char* who = PyType_Check(args[1]) ? reinterpret_cast<PyTypeObject*>(args[1])->tp_name : "<metaclass>";
-    return t.settle(std::move(then),
-                    t.raise(PyExc_TypeError,
-                            std::string(who) + ".__prepare__() must return a mapping, not " + Py_TYPE(space)->tp_name));
+    return t.raise(PyExc_TypeError,
+                   std::string(who) + ".__prepare__() must return a mapping, not " + Py_TYPE(space)->tp_name);
   }
-  Result body = t.inline_function(args[0], Args{}, std::move(then));
+  Result body = t.inline_function(args[0], Args{});
   if (body.did == Result::Did::Pushed) t.top()->names = py::Owned<>::share(space);
   return body;
 }
 
 // pellucid.polyfills_language.check_class_cell(made, cell, name)
-Result check_class_cell(Tracer& t, PyObject*, Args args, Continuation then) {
+Result check_class_cell(Tracer& t, PyObject*, Args args) {
   PyObject *made = args[0], *cell = args[1], *name = args[2];
-  if (!PyType_Check(made) || !PyCell_Check(cell)) return t.settle(std::move(then), Result::none());
+  if (!PyType_Check(made) || !PyCell_Check(cell)) return Result::none();
   PyObject* inside = t.cell_get(cell);
-  if (inside == made) return t.settle(std::move(then), Result::none());
+  if (inside == made) return Result::none();
   if (inside == nullptr)
     PyErr_Format(PyExc_RuntimeError,
                  "__class__ not set defining %.200R as %.200R. Was __classcell__ propagated to type.__new__?", name,
                  made);
   else
     PyErr_Format(PyExc_TypeError, "__class__ set to %.200R defining %.200R as %.200R", inside, name, made);
-  return t.settle(std::move(then), t.raise_pending(py::PythonError()));
+  return t.raise_pending(py::PythonError());
 }
 
 // ---- type.__new__
@@ -206,7 +200,7 @@ Namespace namespace_for(Tracer& t, PyObject* given) {
   return space;
 }
 
-Result type_new(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result type_new(Tracer& t, PyObject* f, Args args) {
   t.doing = "makes a class";
   PyObject* given = args.size() == 4 ? t.original(args[3]) : nullptr;
   if (given == nullptr || !PyType_Check(args[0]) || !PyUnicode_CheckExact(args[1]) || !PyTuple_CheckExact(args[2]) ||
@@ -234,55 +228,50 @@ Result type_new(Tracer& t, PyObject* f, Args args, Continuation then) {
     if (hook != nullptr) skip = std::make_unique<SkipFrames>(hook);
     made = py::Owned<>::steal(PyObject_Vectorcall(f, values.data(), 4, hook == nullptr ? args.kwnames : nullptr));
   }
-  if (!made) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
+  if (!made) return t.raise_pending(py::PythonError());
   t.made(made.get());
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(space.named.get()); ++i) {
     PyObject* pair = PyList_GET_ITEM(space.named.get(), i);
     py::check(PyType_Type.tp_setattro(made.get(), PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1)));
   }
-  if (hook == nullptr && PyList_GET_SIZE(space.named.get()) == 0)
-    return t.settle(std::move(then), Result::of(std::move(made)));
+  if (hook == nullptr && PyList_GET_SIZE(space.named.get()) == 0) return Result::of(std::move(made));
   auto keywords = hook == nullptr ? py::take(PyDict_New()) : keywords_of(args);
   PyObject* values[] = {made.get(), space.named.get(), hook == nullptr ? Py_False : Py_True, keywords.get()};
-  return t.call_polyfill("class_made", values, std::move(then));
+  return t.call_polyfill("class_made", values);
 }
 
 // type.__call__(cls, …), as a metaclass's own __call__ reaches it.
-Result type_call(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() < 1 || !PyType_Check(args[0])) return run_native(t, f, args, std::move(then));
-  return t.make_instance(args[0], Args{args.values.subspan(1), args.kwnames}, std::move(then));
+Result type_call(Tracer& t, PyObject* f, Args args) {
+  if (args.size() < 1 || !PyType_Check(args[0])) return run_native(t, f, args);
+  return t.make_instance(args[0], Args{args.values.subspan(1), args.kwnames});
 }
 
-Result type_prepare(Tracer& t, PyObject*, Args, Continuation then) {
-  return t.settle(std::move(then), Result::of(py::take(PyDict_New())));
-}
+Result type_prepare(Tracer&, PyObject*, Args) { return Result::of(py::take(PyDict_New())); }
 
-Result type_setattr(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 3 || !PyType_Check(args[0])) return run_native(t, f, args, std::move(then));
-  return t.as_none(t.type_setattr(args[0], args[1], args[2]), std::move(then));
+Result type_setattr(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 3 || !PyType_Check(args[0])) return run_native(t, f, args);
+  return t.as_none(t.type_setattr(args[0], args[1], args[2]));
 }
-Result type_delattr(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 2 || !PyType_Check(args[0])) return run_native(t, f, args, std::move(then));
-  return t.as_none(t.type_setattr(args[0], args[1], nullptr), std::move(then));
+Result type_delattr(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 2 || !PyType_Check(args[0])) return run_native(t, f, args);
+  return t.as_none(t.type_setattr(args[0], args[1], nullptr));
 }
 
 // Only reads and marks the class it is given.
-Result of_made_class(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result of_made_class(Tracer& t, PyObject* f, Args args) {
   if (args.size() < 1 || !t.is_made(args[0])) t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
-  return run_native(t, f, args, std::move(then));
+  return run_native(t, f, args);
 }
 
-Result keeps_arguments(Tracer& t, PyObject* f, Args args, Continuation then) {
-  return run_native(t, f, args, std::move(then));
-}
+Result keeps_arguments(Tracer& t, PyObject* f, Args args) { return run_native(t, f, args); }
 
 // classmethod(f), staticmethod(f): copy what functools.wraps would.
-Result wraps_function(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result wraps_function(Tracer& t, PyObject* f, Args args) {
   if (args.size() != 1 || args.keyword_count() != 0 || (!PyFunction_Check(args[0]) && t.is_outside(args[0])))
     t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
   if (!PyFunction_Check(args[0]) && objects::cat_of(args[0]) == Cat::Instance)
     t.unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f) + " of an object"}});
-  return run_native(t, f, args, std::move(then));
+  return run_native(t, f, args);
 }
 
 // ---- tools that make or change a class and whose own Python code runs nothing of the user's: run for real on what the
@@ -302,7 +291,7 @@ void made_with_functions(Tracer& t, PyObject* cls) {
 
 // dataclasses._process_class(cls, init, …, slots, weakref_slot): reads the class's annotations and the fields of its
 // bases.
-Result process_dataclass(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result process_dataclass(Tracer& t, PyObject* f, Args args) {
   auto refuse = [&] {
     t.unsupported(Reason::UntracedCallable, {{"callee", "dataclass() of a class with bases or hooks of its own"}});
   };
@@ -315,13 +304,13 @@ Result process_dataclass(Tracer& t, PyObject* f, Args args, Continuation then) {
   static PyObject* const hook = py::interned("__init_subclass__").release();
   if (py::type_lookup(cls, hook) != py::type_lookup(&PyBaseObject_Type, hook)) refuse();
   auto made = py::Owned<>::steal(PyObject_Vectorcall(f, args.values.data(), args.size(), args.kwnames));
-  if (!made) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
+  if (!made) return t.raise_pending(py::PythonError());
   made_with_functions(t, made.get());
-  return t.settle(std::move(then), Result::of(std::move(made)));
+  return Result::of(std::move(made));
 }
 
 // collections.namedtuple(name, fields, …): of the module that calls it.
-Result namedtuple(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result namedtuple(Tracer& t, PyObject* f, Args args) {
   for (PyObject* value : args.values) {
     const objects::Contents inside = t.deep_touch(value);
     if (inside.tensor || inside.user || inside.shadowed)
@@ -339,9 +328,9 @@ Result namedtuple(Tracer& t, PyObject* f, Args args, Continuation then) {
     if (found) py::check(PyDict_SetItemString(keywords.get(), "module", name.value.get()));
   }
   auto made = py::Owned<>::steal(PyObject_Call(f, positional.get(), keywords.get()));
-  if (!made) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
+  if (!made) return t.raise_pending(py::PythonError());
   made_with_functions(t, made.get());
-  return t.settle(std::move(then), Result::of(std::move(made)));
+  return Result::of(std::move(made));
 }
 
 const Row rows[] = {

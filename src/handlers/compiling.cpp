@@ -79,18 +79,18 @@ py::Owned<> arguments(Tracer& t, Args args) {
   return py::take(Py_BuildValue("(OOOiii)", source, filename, mode, flags, 1, optimize));
 }
 
-Result compile(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result compile(Tracer& t, PyObject* f, Args args) {
   const auto all = arguments(t, args);
   if (!all) t.unsupported(Reason::UntracedCallable, {{"callee", "compile() of no text"}});
   Attempt done = attempt(f, all.get(), "error");
-  if (done.code) return t.settle(std::move(then), Result::of(std::move(done.code)));
+  if (done.code) return Result::of(std::move(done.code));
   if (!same_error(done.error.get(), attempt(f, all.get(), "ignore").error.get()))
     t.unsupported(Reason::UntracedCallable, {{"callee", "compile() of a text that CPython warns about"}});
-  return t.settle(std::move(then), t.raise(std::move(done.error)));
+  return t.raise(std::move(done.error));
 }
 
 // It has no effect but on a cache that only makes it faster, and what it prints with re.DEBUG.
-Result compile_pattern(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result compile_pattern(Tracer& t, PyObject* f, Args args) {
   constexpr long kDebug = 128;
   for (PyObject* value : args.values) {
     if (!objects::is_atom(objects::cat_of(value)))
@@ -106,11 +106,11 @@ Result compile_pattern(Tracer& t, PyObject* f, Args args, Continuation then) {
       const py::PythonError error;
       if (PyErr_GivenExceptionMatches(error.value(), PyExc_Warning) != 0)
         t.unsupported(Reason::UntracedCallable, {{"callee", "re.compile of a pattern that Python warns about"}});
-      return t.settle(std::move(then), t.raise_pending(error));
+      return t.raise_pending(error);
     }
   }
   t.saw_constant(pattern.get());
-  return t.settle(std::move(then), Result::of(std::move(pattern)));
+  return Result::of(std::move(pattern));
 }
 
 const Row rows[] = {{"builtins.compile", compile}, {"re._compile", compile_pattern}};

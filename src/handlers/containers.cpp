@@ -19,59 +19,58 @@ void need_native_key(Tracer& t, PyObject* key) {
 
 // ---- dict
 
-Result dict_get(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() < 2 || args.size() > 3 || args.keyword_count() != 0) return run_native(t, f, args, std::move(then));
+Result dict_get(Tracer& t, PyObject* f, Args args) {
+  if (args.size() < 2 || args.size() > 3 || args.keyword_count() != 0) return run_native(t, f, args);
   need_native_key(t, args[1]);
   bool found = false;
   Result value = t.dict_get(t.original(args[0]), args[1], &found);
-  if (found) return t.settle(std::move(then), std::move(value));
-  return t.settle(std::move(then), Result::of(py::Owned<>::share(args.size() == 3 ? args[2] : Py_None)));
+  if (found) return value;
+  return Result::of(py::Owned<>::share(args.size() == 3 ? args[2] : Py_None));
 }
 
-Result dict_contains(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+Result dict_contains(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 2) return run_native(t, f, args);
   need_native_key(t, args[1]);
-  return t.settle(std::move(then), Result::boolean(t.dict_contains(t.original(args[0]), args[1])));
+  return Result::boolean(t.dict_contains(t.original(args[0]), args[1]));
 }
 
 // list.__contains__ and its like; of a class that overrides it, only where C code can compare.
-Result contains(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+Result contains(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 2) return run_native(t, f, args);
   PyObject* own = t.type_lookup(Py_TYPE(args[0]), names().__contains__);
-  if (own != nullptr && PyFunction_Check(own)) return pure(t, f, args, std::move(then));
-  return t.contains(args[0], args[1], Continuation(K::Bool).before(std::move(then)));
+  if (own != nullptr && PyFunction_Check(own)) return pure(t, f, args);
+  return t.and_then(t.contains(args[0], args[1]), Continuation(K::Bool));
 }
 
-Result dict_setitem(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 3) return run_native(t, f, args, std::move(then));
+Result dict_setitem(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 3) return run_native(t, f, args);
   need_native_key(t, args[1]);
   t.dict_set(t.original(args[0]), args[1], args[2]);
-  return t.settle(std::move(then), Result::none());
+  return Result::none();
 }
 
-Result dict_getitem(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+Result dict_getitem(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 2) return run_native(t, f, args);
   need_native_key(t, args[1]);
   bool found = false;
   PyObject* dict = t.original(args[0]);
   Result value = t.dict_get(dict, args[1], &found);
-  if (found) return t.settle(std::move(then), std::move(value));
+  if (found) return value;
   if (!PyDict_CheckExact(dict)) {
     PyObject* missing = t.type_lookup(Py_TYPE(dict), names().__missing__);
-    if (missing != nullptr && PyFunction_Check(missing)) return t.call2(missing, dict, args[1], std::move(then));
+    if (missing != nullptr && PyFunction_Check(missing)) return t.call2(missing, dict, args[1]);
     if (missing != nullptr) t.unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of a defaultdict"}});
   }
-  return t.settle(std::move(then), t.raise(py::take(PyObject_CallOneArg(PyExc_KeyError, args[1]))));
+  return t.raise(py::take(PyObject_CallOneArg(PyExc_KeyError, args[1])));
 }
 
-Result dict_delitem(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+Result dict_delitem(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 2) return run_native(t, f, args);
   need_native_key(t, args[1]);
   PyObject* dict = t.original(args[0]);
-  if (!t.dict_contains(dict, args[1]))
-    return t.settle(std::move(then), t.raise(py::take(PyObject_CallOneArg(PyExc_KeyError, args[1]))));
+  if (!t.dict_contains(dict, args[1])) return t.raise(py::take(PyObject_CallOneArg(PyExc_KeyError, args[1])));
   t.dict_set(dict, args[1], nullptr);
-  return t.settle(std::move(then), Result::none());
+  return Result::none();
 }
 
 // `default` of pop and setdefault, null without one: dict takes it by position, OrderedDict by name too.
@@ -83,21 +82,21 @@ PyObject* default_of(Tracer& t, PyObject* f, Args args) {
   return args.size() == 3 ? args[2] : named;
 }
 
-Result dict_setdefault(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.keyword_count() == 0 && (args.size() < 2 || args.size() > 3)) return run_native(t, f, args, std::move(then));
+Result dict_setdefault(Tracer& t, PyObject* f, Args args) {
+  if (args.keyword_count() == 0 && (args.size() < 2 || args.size() > 3)) return run_native(t, f, args);
   PyObject* fallback = default_of(t, f, args);
   if (fallback == nullptr) fallback = Py_None;
   need_native_key(t, args[1]);
   bool found = false;
   PyObject* dict = t.original(args[0]);
   Result value = t.dict_get(dict, args[1], &found);
-  if (found) return t.settle(std::move(then), std::move(value));
+  if (found) return value;
   t.dict_set(dict, args[1], fallback);
-  return t.settle(std::move(then), Result::of(py::Owned<>::share(fallback)));
+  return Result::of(py::Owned<>::share(fallback));
 }
 
-Result dict_pop(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.keyword_count() == 0 && (args.size() < 2 || args.size() > 3)) return run_native(t, f, args, std::move(then));
+Result dict_pop(Tracer& t, PyObject* f, Args args) {
+  if (args.keyword_count() == 0 && (args.size() < 2 || args.size() > 3)) return run_native(t, f, args);
   PyObject* fallback = default_of(t, f, args);
   need_native_key(t, args[1]);
   bool found = false;
@@ -105,21 +104,21 @@ Result dict_pop(Tracer& t, PyObject* f, Args args, Continuation then) {
   Result value = t.dict_get(dict, args[1], &found);
   if (found) {
     t.dict_set(dict, args[1], nullptr);
-    return t.settle(std::move(then), std::move(value));
+    return value;
   }
-  if (fallback != nullptr) return t.settle(std::move(then), Result::of(py::Owned<>::share(fallback)));
-  return t.settle(std::move(then), t.raise(py::take(PyObject_CallOneArg(PyExc_KeyError, args[1]))));
+  if (fallback != nullptr) return Result::of(py::Owned<>::share(fallback));
+  return t.raise(py::take(PyObject_CallOneArg(PyExc_KeyError, args[1])));
 }
 
 // keys(), values(), items(): a live view on what capture reads and writes.
-Result dict_view(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 1) return run_native(t, f, args, std::move(then));
+Result dict_view(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 1) return run_native(t, f, args);
   PyObject* dict = t.original(args[0]);
-  return walker_of(t, f, t.view_of(dict), dict, std::move(then));
+  return walker_of(t, f, t.view_of(dict), dict);
 }
 
-Result dict_update(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() > 2) return run_native(t, f, args, std::move(then));  // CPython words the error
+Result dict_update(Tracer& t, PyObject* f, Args args) {
+  if (args.size() > 2) return run_native(t, f, args);  // CPython words the error
   if (args.size() == 1 || args.size() == 2) {
     PyObject* target = t.original(args[0]);
     PyObject* other = args.size() == 2 ? t.original(args[1]) : nullptr;
@@ -133,11 +132,11 @@ Result dict_update(Tracer& t, PyObject* f, Args args, Continuation then) {
       }
       for (std::size_t i = 0; i < args.keyword_count(); ++i)
         t.dict_set(target, PyTuple_GET_ITEM(args.kwnames, i), args.values[args.size() + i]);
-      return t.settle(std::move(then), Result::none());
+      return Result::none();
     }
   }
   (void)f;
-  return t.call_polyfill("dict_update", args, std::move(then));
+  return t.call_polyfill("dict_update", args);
 }
 
 // Whether OrderedDict's methods call a __setitem__ in Python for this one; dict's own never do.
@@ -147,21 +146,20 @@ bool stores_in_python(Tracer& t, PyObject* ordered) {
 }
 
 // OrderedDict.update asks all but real dicts for their keys(), and stores as the program does.
-Result ordered_dict_update(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result ordered_dict_update(Tracer& t, PyObject* f, Args args) {
   PyObject* other = args.size() == 2 ? t.original(args[1]) : nullptr;
   const bool plain = other == nullptr || PyDict_CheckExact(other) || PyODict_CheckExact(other);
-  if (args.size() == 0 || (plain && !stores_in_python(t, t.original(args[0]))))
-    return dict_update(t, f, args, std::move(then));
-  return t.call_polyfill("ordered_dict_update", args, std::move(then));
+  if (args.size() == 0 || (plain && !stores_in_python(t, t.original(args[0])))) return dict_update(t, f, args);
+  return t.call_polyfill("ordered_dict_update", args);
 }
 
-Result dict_copy(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 1) return run_native(t, f, args, std::move(then));
+Result dict_copy(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 1) return run_native(t, f, args);
   PyObject* values[] = {t.touch(t.original(args[0]))};
-  return run_native(t, f, Args{values, nullptr}, std::move(then));
+  return run_native(t, f, Args{values, nullptr});
 }
 
-Result dict_init(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result dict_init(Tracer& t, PyObject* f, Args args) {
   // A dict subclass of the region, filled from a mapping that C can read.
   if (args.size() >= 1 && !t.is_outside(args[0]) && !stores_in_python(t, args[0])) {
     if (args.size() == 2) {
@@ -169,14 +167,14 @@ Result dict_init(Tracer& t, PyObject* f, Args args, Continuation then) {
       if (objects::merges_as_dict(t, other)) {
         std::vector<PyObject*> values(args.values.begin(), args.values.end());
         values[1] = t.touch(other);
-        return run_native(t, f, Args{values, args.kwnames}, std::move(then));
+        return run_native(t, f, Args{values, args.kwnames});
       }
       if (t.type_lookup(Py_TYPE(other), "keys") != nullptr)  // its keys are no pairs
         t.unsupported(Reason::UntracedCallable, {{"callee", "dict.__init__ with a mapping"}});
       if (auto pairs = t.native_elements(other)) {
         std::vector<PyObject*> values(args.values.begin(), args.values.end());
         values[1] = pairs.get();
-        return run_native(t, f, Args{values, args.kwnames}, std::move(then));
+        return run_native(t, f, Args{values, args.kwnames});
       }
       if (objects::cat_of(other) == Cat::Generator) {
         auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.values.size())));
@@ -184,60 +182,58 @@ Result dict_init(Tracer& t, PyObject* f, Args args, Continuation then) {
           PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args.values[i]));
         Continuation again(K::CallWith, f, tuple.get(), args.kwnames);
         again.number = 1;
-        return t.call_polyfill("list_from", std::span<PyObject* const>(&other, 1),
-                               std::move(again).before(std::move(then)));
+        return t.and_then(t.call_polyfill("list_from", std::span<PyObject* const>(&other, 1)), std::move(again));
       }
     } else if (args.size() == 1) {
-      return run_native(t, f, args, std::move(then));
+      return run_native(t, f, args);
     }
   }
   t.unsupported(Reason::UntracedCallable, {{"callee", "dict.__init__"}});
 }
 
-Result fromkeys(Tracer& t, PyObject*, Args args, Continuation then) {
+Result fromkeys(Tracer& t, PyObject*, Args args) {
   if (args.keyword_count() != 0 || args.size() < 2 || args.size() > 3 ||
       args[0] != reinterpret_cast<PyObject*>(&PyDict_Type))
     t.unsupported(Reason::UntracedCallable, {{"callee", "fromkeys with these arguments"}});
-  return t.call_polyfill("dict_from_keys", args.values.subspan(1), std::move(then));
+  return t.call_polyfill("dict_from_keys", args.values.subspan(1));
 }
 
 // ---- list, set, deque: methods with an iterable argument
 
-Result extend(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+Result extend(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 2) return run_native(t, f, args);
   PyObject* target = t.original(args[0]);
   if (auto items = t.native_elements(args[1])) {
     PyObject* values[] = {PyList_Check(target) ? t.growable(target) : t.writable(target), items.get()};
-    return run_native(t, f, Args{values, nullptr}, std::move(then));
+    return run_native(t, f, Args{values, nullptr});
   }
   PyObject* values[] = {target, args[1]};
-  return t.call_polyfill(objects::has_python_length(t, args[1]) ? "list_extend_sized" : "list_extend", values,
-                         std::move(then));
+  return t.call_polyfill(objects::has_python_length(t, args[1]) ? "list_extend_sized" : "list_extend", values);
 }
 
 // One with a maxlen loses an element at the other end.
-Result deque_append(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result deque_append(Tracer& t, PyObject* f, Args args) {
   const auto most = py::take(PyObject_GetAttrString(args[0], "maxlen"));
-  return (most.get() == Py_None ? adds_to_self : mutates_self)(t, f, args, std::move(then));
+  return (most.get() == Py_None ? adds_to_self : mutates_self)(t, f, args);
 }
 
-Result list_getitem(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+Result list_getitem(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 2) return run_native(t, f, args);
   PyObject* own = t.type_lookup(Py_TYPE(args[0]), names().__getitem__);
   if (own != nullptr && PyFunction_Check(own)) {  // reached through super()
     if (!PyLong_CheckExact(args[1]) && !PySlice_Check(args[1]))
       t.unsupported(Reason::UntracedCallable, {{"callee", "list.__getitem__ with an object"}});
-    return shallow(t, f, args, std::move(then));
+    return shallow(t, f, args);
   }
-  return t.subscript(args[0], args[1], std::move(then));
+  return t.subscript(args[0], args[1]);
 }
 
-Result list_init(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() == 1 || args.keyword_count() != 0) return run_native(t, f, args, std::move(then));
+Result list_init(Tracer& t, PyObject* f, Args args) {
+  if (args.size() == 1 || args.keyword_count() != 0) return run_native(t, f, args);
   if (args.size() == 2 && !t.is_outside(args[0])) {
     if (auto items = t.native_elements(args[1])) {
       PyObject* values[] = {args[0], items.get()};
-      return run_native(t, f, Args{values, nullptr}, std::move(then));
+      return run_native(t, f, Args{values, nullptr});
     }
   }
   t.unsupported(Reason::UntracedCallable, {{"callee", "list.__init__"}});
@@ -251,8 +247,8 @@ bool plain_items(Tracer& t, PyObject* tuple) {
   return true;
 }
 
-Result list_sort(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 1) return run_native(t, f, args, std::move(then));
+Result list_sort(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 1) return run_native(t, f, args);
   PyObject* target = t.original(args[0]);
   PyObject* key = args.keyword("key");
   PyObject* reverse = args.keyword("reverse");
@@ -265,17 +261,17 @@ Result list_sort(Tracer& t, PyObject* f, Args args, Continuation then) {
     auto sort = py::take(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyList_Type), "sort"));
     std::vector<PyObject*> values{t.growable(target)};
     values.insert(values.end(), args.values.begin() + 1, args.values.end());
-    return run_native(t, sort.get(), Args{values, args.kwnames}, std::move(then));
+    return run_native(t, sort.get(), Args{values, args.kwnames});
   }
   PyObject* values[] = {target, items.get(), key == nullptr ? Py_None : key, reverse == nullptr ? Py_False : reverse};
-  return t.call_polyfill("list_sort", values, std::move(then));
+  return t.call_polyfill("list_sort", values);
 }
 
 // pellucid.polyfills_language.order_of(keys): where the sorted keys are now; None when comparing them runs Python code
 // or fails.
-Result order_of(Tracer& t, PyObject*, Args args, Continuation then) {
+Result order_of(Tracer& t, PyObject*, Args args) {
   auto keys = t.native_elements(args[0]);
-  if (!keys || !plain_items(t, keys.get())) return t.settle(std::move(then), Result::none());
+  if (!keys || !plain_items(t, keys.get())) return Result::none();
   auto by = py::take(PyObject_GetAttrString(keys.get(), "__getitem__"));
   auto order = py::take(PySequence_List(
       py::take(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyRange_Type), "n", PyTuple_GET_SIZE(keys.get())))
@@ -285,33 +281,33 @@ Result order_of(Tracer& t, PyObject*, Args args, Continuation then) {
   auto none = py::Owned<>::steal(PyObject_Call(sort.get(), py::take(PyTuple_New(0)).get(), kwargs.get()));
   if (!none) {
     PyErr_Clear();  // the polyfill raises it where CPython would
-    return t.settle(std::move(then), Result::none());
+    return Result::none();
   }
-  return t.settle(std::move(then), Result::of(std::move(order)));
+  return Result::of(std::move(order));
 }
 
 // As list.sort marks the list while it has its items: whoever makes it grow, if only for a time, resets the mark. Both
 // in one region: Executor::can_be_told.
-Result begin_sort(Tracer& t, PyObject*, Args args, Continuation then) {
+Result begin_sort(Tracer& t, PyObject*, Args args) {
   PyObject* list = t.growable(t.original(args[0]));  // they come back
   py::check(PyList_SetSlice(list, 0, PyList_GET_SIZE(list), nullptr));
   reinterpret_cast<PyListObject*>(list)->allocated = -1;
-  return t.settle(std::move(then), Result::none());
+  return Result::none();
 }
-Result was_touched(Tracer& t, PyObject*, Args args, Continuation then) {
+Result was_touched(Tracer& t, PyObject*, Args args) {
   auto* list = reinterpret_cast<PyListObject*>(t.growable(t.original(args[0])));
   const bool touched = list->allocated != -1;
   if (!touched) list->allocated = 0;
-  return t.settle(std::move(then), Result::boolean(touched));
+  return Result::boolean(touched);
 }
 
-Result refuse_sort(Tracer& t, PyObject*, Args, Continuation) {
+Result refuse_sort(Tracer& t, PyObject*, Args) {
   t.unsupported(Reason::UserDunder, {{"operation", "sorting 64 or more objects"}, {"callee", "__lt__"}});
 }
 
 // list.index(x), count, remove, tuple.index …: natively when comparing runs nothing of the user's
-Result search(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() < 2 || args.keyword_count() != 0) return run_native(t, f, args, std::move(then));
+Result search(Tracer& t, PyObject* f, Args args) {
+  if (args.size() < 2 || args.keyword_count() != 0) return run_native(t, f, args);
   PyObject* sequence = t.original(args[0]);
   auto name = py::take(PyObject_GetAttr(f, names().__name__));
   const std::string method = py::text_of(name.get());
@@ -319,10 +315,10 @@ Result search(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (!inside.tensor && !inside.user && !inside.shadowed && !probe.tensor && !probe.user && !probe.shadowed) {
     std::vector<PyObject*> values(args.values.begin(), args.values.end());
     values[0] = method == "remove" ? t.writable(sequence) : t.readable(sequence);
-    return run_native(t, f, Args{values, nullptr}, std::move(then));
+    return run_native(t, f, Args{values, nullptr});
   }
   const char* polyfill = method == "index" ? "sequence_index" : method == "count" ? "sequence_count" : "list_remove";
-  return t.call_polyfill(polyfill, args.values, std::move(then));
+  return t.call_polyfill(polyfill, args.values);
 }
 
 void guard_element(Tracer& t, Args args) {
@@ -330,13 +326,13 @@ void guard_element(Tracer& t, Args args) {
   need_native_key(t, args[1]);
   t.guard_key(args[0], args[1]);
 }
-Result set_remove(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result set_remove(Tracer& t, PyObject* f, Args args) {
   guard_element(t, args);
-  return mutates_self(t, f, args, std::move(then));
+  return mutates_self(t, f, args);
 }
-Result set_add(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result set_add(Tracer& t, PyObject* f, Args args) {
   guard_element(t, args);
-  return adds_to_self(t, f, args, std::move(then));
+  return adds_to_self(t, f, args);
 }
 
 // An operand of a set method, as C may read it: a set or dict as itself (which of two equal elements stays depends on
@@ -351,8 +347,8 @@ py::Owned<> set_operand(Tracer& t, PyObject* operand) {
   return items;
 }
 
-Result set_method(Tracer& t, PyObject* f, PyObject* self, Args args, Continuation then) {
-  if (args.keyword_count() != 0) return run_native(t, f, args, std::move(then));  // a TypeError
+Result set_method(Tracer& t, PyObject* f, PyObject* self, Args args) {
+  if (args.keyword_count() != 0) return run_native(t, f, args);  // a TypeError
   Py_ssize_t at = 0;
   Py_hash_t hash = 0;
   for (PyObject* key = nullptr; _PySet_NextEntry(self, &at, &key, &hash) != 0;) need_native_key(t, key);
@@ -366,65 +362,61 @@ Result set_method(Tracer& t, PyObject* f, PyObject* self, Args args, Continuatio
         PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(k), Py_NewRef(args[k]));
       Continuation again(K::CallWith, f, tuple.get(), nullptr);
       again.number = static_cast<std::int64_t>(i);
-      return t.call_polyfill("list_from", args.values.subspan(i, 1), std::move(again).before(std::move(then)));
+      return t.and_then(t.call_polyfill("list_from", args.values.subspan(i, 1)), std::move(again));
     }
     values.push_back(held.back().get());
   }
-  return run_native(t, f, Args{values, nullptr}, std::move(then));
+  return run_native(t, f, Args{values, nullptr});
 }
-Result set_operation(Tracer& t, PyObject* f, Args args, Continuation then) {
-  return set_method(t, f, t.touch(t.original(args[0])), args, std::move(then));
-}
-Result set_update(Tracer& t, PyObject* f, Args args, Continuation then) {
-  return set_method(t, f, t.writable(t.original(args[0])), args, std::move(then));
-}
+Result set_operation(Tracer& t, PyObject* f, Args args) { return set_method(t, f, t.touch(t.original(args[0])), args); }
+Result set_update(Tracer& t, PyObject* f, Args args) { return set_method(t, f, t.writable(t.original(args[0])), args); }
 // Of a set that the region made; one from outside would be changed.
-Result set_init(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() > 2 || args.keyword_count() != 0) return run_native(t, f, args, std::move(then));
-  return set_update(t, f, args, std::move(then));
+Result set_init(Tracer& t, PyObject* f, Args args) {
+  if (args.size() > 2 || args.keyword_count() != 0) return run_native(t, f, args);
+  return set_update(t, f, args);
 }
 // Which element goes depends on the addresses and on the history of the table, unless there is one only.
-Result set_pop(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.values.size() != 1) return run_native(t, f, args, std::move(then));
+Result set_pop(Tracer& t, PyObject* f, Args args) {
+  if (args.values.size() != 1) return run_native(t, f, args);
   if (t.is_outside(t.original(args[0])) && t.length_of(args[0]) > 1)
     t.unsupported(Reason::UnsupportedMutation, {{"target", "a set from outside by pop()"}});
   if (t.deep_touch(args[0]).user)
     t.unsupported(Reason::UnsupportedProtocol, {{"protocol", "iteration order"}, {"type", "set of objects"}});
-  return mutates_self(t, f, args, std::move(then));
+  return mutates_self(t, f, args);
 }
 
-Result join(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+Result join(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 2) return run_native(t, f, args);
   if (auto items = t.native_elements(args[1])) {
     PyObject* values[] = {args[0], items.get()};
-    return run_native(t, f, Args{values, nullptr}, std::move(then));
+    return run_native(t, f, Args{values, nullptr});
   }
-  return t.call_polyfill("join", args, std::move(then));
+  return t.call_polyfill("join", args);
 }
 
 // Fields like {0.value} and a member's own __format__ read more than the text of the value.
-Result str_format(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result str_format(Tracer& t, PyObject* f, Args args) {
   for (PyObject* value : args.values) {
     if (objects::cat_of(value) == Cat::EnumMember)
       t.unsupported(Reason::UntracedCallable, {{"callee", "str.format of an enum member"}});
   }
-  return pure(t, f, args, std::move(then));
+  return pure(t, f, args);
 }
 
 // ---- OrderedDict and defaultdict made in the region
 
-Result fresh_only(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result fresh_only(Tracer& t, PyObject* f, Args args) {
   if (args.size() >= 1 && t.is_outside(t.original(args[0]))) {
     t.unsupported(Reason::UnsupportedMutation,
                   {{"target", std::string("a ") + Py_TYPE(args[0])->tp_name + " from outside"}});
   }
   std::vector<PyObject*> values;
   for (PyObject* value : args.values) values.push_back(t.touch(t.original(value)));
-  return run_native(t, f, Args{values, args.kwnames}, std::move(then));
+  return run_native(t, f, Args{values, args.kwnames});
 }
 
 // OrderedDict(…), defaultdict(…), deque(…): the elements are taken natively.
-Result collection(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result collection(Tracer& t, PyObject* f, Args args) {
   std::vector<py::Owned<>> held;
   std::vector<PyObject*> values;
   const bool is_default = std::string_view(reinterpret_cast<PyTypeObject*>(f)->tp_name).ends_with("defaultdict");
@@ -442,14 +434,13 @@ Result collection(Tracer& t, PyObject* f, Args args, Continuation then) {
         PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(k), Py_NewRef(args.values[k]));
       Continuation again(K::CallWith, f, tuple.get(), args.kwnames);
       again.number = static_cast<std::int64_t>(i);
-      return t.call_polyfill("list_from", std::span<PyObject* const>(&value, 1),
-                             std::move(again).before(std::move(then)));
+      return t.and_then(t.call_polyfill("list_from", std::span<PyObject* const>(&value, 1)), std::move(again));
     }
     if (!items) t.unsupported(Reason::UntracedCallable, {{"callee", reinterpret_cast<PyTypeObject*>(f)->tp_name}});
     held.push_back(std::move(items));
     values.push_back(held.back().get());
   }
-  return run_native(t, f, Args{values, args.kwnames}, std::move(then));
+  return run_native(t, f, Args{values, args.kwnames});
 }
 
 const Row rows[] = {

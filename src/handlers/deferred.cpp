@@ -152,7 +152,7 @@ py::Owned<> call_site(Tracer& t) {
 }
 
 // `in_order`: the callable may look at what the region has changed.
-Result wait(Tracer& t, PyObject* callable, const Deferred& call, bool in_order, Continuation then) {
+Result wait(Tracer& t, PyObject* callable, const Deferred& call, bool in_order) {
   static PyObject* const print = py::import_attr("builtins", "print").release();
   static PyObject* const with_texts = py::import_attr("pellucid._logging", "_call_with_texts").release();
   py::Owned<> target = py::Owned<>::share(callable), args = call.args.copy(), kwargs = call.kwargs.copy();
@@ -173,7 +173,7 @@ Result wait(Tracer& t, PyObject* callable, const Deferred& call, bool in_order, 
   } else {
     t.defer_call(target.get(), args.get(), kwargs.get());
   }
-  return t.settle(std::move(then), Result::none());
+  return Result::none();
 }
 
 bool is_same_callable(PyObject* wanted, PyObject* callable, PyObject* self) {
@@ -196,17 +196,17 @@ bool is_reorderable(const Tracer& t, PyObject* callable, PyObject* self) {
   return false;
 }
 
-Result reorder(Tracer& t, PyObject* callable, Args args, Continuation then) {
+Result reorder(Tracer& t, PyObject* callable, Args args) {
   const Deferred call = deferred_arguments(t, callable, args);
   guard_callable(t, callable);
-  return wait(t, callable, call, !PyCFunction_Check(callable), std::move(then));
+  return wait(t, callable, call, !PyCFunction_Check(callable));
 }
 
-Result defer(Tracer& t, PyObject* callable, Args args, Continuation then) {
+Result defer(Tracer& t, PyObject* callable, Args args) {
   need_no_observer(t, callable, args);
   const Deferred call = deferred_arguments(t, callable, args);
   t.saw_constant(callable);
-  return wait(t, callable, call, true, std::move(then));  // it reads levels, formatters, filters
+  return wait(t, callable, call, true);  // it reads levels, formatters, filters
 }
 
 py::Owned<> reorderable_functions() {

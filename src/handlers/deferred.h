@@ -7,9 +7,9 @@ namespace pellucid::handlers {
 // Whether config.reorderable_logging_functions names this callable. `self`: the first argument when there is one.
 bool is_reorderable(const Tracer& t, PyObject* callable, PyObject* self);
 // The call waits; its value is None.
-Result reorder(Tracer& t, PyObject* callable, Args args, Continuation then);
+Result reorder(Tracer& t, PyObject* callable, Args args);
 // Of a logger's method (its object comes first) or warnings.warn. Refuses what cannot be kept until then.
-Result defer(Tracer& t, PyObject* callable, Args args, Continuation then);
+Result defer(Tracer& t, PyObject* callable, Args args);
 
 // For `defer`: ends the region when an object of the program would see the call (observers.cpp).
 void need_no_observer(Tracer& t, PyObject* callable, Args args);

@@ -5,11 +5,11 @@ namespace pellucid::handlers {
 namespace {
 
 // A method that changes its exception: one that the region made.
-Result on_own_exception(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result on_own_exception(Tracer& t, PyObject* f, Args args) {
   if (args.size() > 0 && t.is_outside(args[0])) {
     t.unsupported(Reason::UnsupportedMutation, {{"target", std::string("a ") + Py_TYPE(args[0])->tp_name}});
   }
-  return run_native(t, f, args, std::move(then));
+  return run_native(t, f, args);
 }
 
 // None: neither the region nor its caller handles one. What the caller handles is no part of the region.
@@ -19,24 +19,22 @@ PyObject* handled_now(Tracer& t, PyObject* f) {
   return Py_None;
 }
 
-Result exc_info(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!args.values.empty()) return run_native(t, f, args, std::move(then));
+Result exc_info(Tracer& t, PyObject* f, Args args) {
+  if (!args.values.empty()) return run_native(t, f, args);
   PyObject* handled = handled_now(t, f);
-  if (handled == Py_None)
-    return t.settle(std::move(then), Result::of(py::take(PyTuple_Pack(3, Py_None, Py_None, Py_None))));
+  if (handled == Py_None) return Result::of(py::take(PyTuple_Pack(3, Py_None, Py_None, Py_None)));
   const Result traceback = t.getattr(handled, objects::names().__traceback__);
-  return t.settle(std::move(then),
-                  Result::of(py::take(PyTuple_Pack(3, Py_TYPE(handled), handled, traceback.value.get()))));
+  return Result::of(py::take(PyTuple_Pack(3, Py_TYPE(handled), handled, traceback.value.get())));
 }
-Result exception(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!args.values.empty()) return run_native(t, f, args, std::move(then));
-  return t.settle(std::move(then), Result::of(py::Owned<>::share(handled_now(t, f))));
+Result exception(Tracer& t, PyObject* f, Args args) {
+  if (!args.values.empty()) return run_native(t, f, args);
+  return Result::of(py::Owned<>::share(handled_now(t, f)));
 }
 
 // Regions do not run under a trace function.
-Result gettrace(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!args.values.empty()) return run_native(t, f, args, std::move(then));
-  return t.settle(std::move(then), Result::none());
+Result gettrace(Tracer& t, PyObject* f, Args args) {
+  if (!args.values.empty()) return run_native(t, f, args);
+  return Result::none();
 }
 
 // Real frames that are still open would refuse, which is ignored; ours hold nothing yet.
@@ -45,12 +43,12 @@ void clear_frames_of(PyObject* traceback) {
     const auto done = py::take(PyObject_CallMethod(reinterpret_cast<PyObject*>(at->tb_frame), "clear", nullptr));
 }
 
-Result clear_frames(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result clear_frames(Tracer& t, PyObject* f, Args args) {
   const bool ours = args.values.size() == 1 &&
                     (args.values[0] == Py_None || (PyTraceBack_Check(args.values[0]) && !t.is_outside(args.values[0])));
   if (!ours) t.unsupported(Reason::StackInspection, {{"callee", py::repr_of(f)}});
   if (args.values[0] != Py_None) clear_frames_of(args.values[0]);
-  return t.settle(std::move(then), Result::none());
+  return Result::none();
 }
 
 const Row rows[] = {

@@ -36,7 +36,7 @@ struct Lazy {
 
 // When they are made they ask what they go over for its iterator, in order. Where that is Python code a polyfill asks,
 // and calls the same function with the iterators.
-Result make(Tracer& t, PyObject* f, Args args, Lazy kind, Continuation then) {
+Result make(Tracer& t, PyObject* f, Args args, Lazy kind) {
   const std::size_t last = std::min(kind.last, args.size());
   std::vector<PyObject*> values(args.values.begin(), args.values.end());
   const auto python = [&](std::size_t i) { return runs_python(t, t.original(values[i])); };
@@ -44,26 +44,26 @@ Result make(Tracer& t, PyObject* f, Args args, Lazy kind, Continuation then) {
     if (!python(i)) continue;
     const auto first_of_them = py::take(PyLong_FromSize_t(kind.first)), end = py::take(PyLong_FromSize_t(last));
     values.insert(values.begin(), {f, first_of_them.get(), end.get()});
-    return t.call_polyfill("over_iterators", Args{values, args.kwnames}, std::move(then));
+    return t.call_polyfill("over_iterators", Args{values, args.kwnames});
   }
   std::vector<py::Owned<>> held;
   bool known = kind.native;
   for (std::size_t i = kind.first; i < last; ++i) {
     Result it = t.iterate(values[i]);
-    if (it.did == Result::Did::Raised) return t.settle(std::move(then), std::move(it));
+    if (it.did == Result::Did::Raised) return it;
     if (!it.is_value()) t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
     known = known && is_known(t, it.value.get());
     values[i] = it.value.get();
     held.push_back(std::move(it.value));
   }
-  if (known) return run_native(t, f, Args{values, args.kwnames}, std::move(then));
-  return t.call_polyfill(kind.polyfill, Args{values, args.kwnames}, std::move(then));
+  if (known) return run_native(t, f, Args{values, args.kwnames});
+  return t.call_polyfill(kind.polyfill, Args{values, args.kwnames});
 }
 
 // What CPython says about the keywords, before it looks at what it goes over.
 Result refused_keywords(Tracer& t, PyObject* f, Args args) {
   if (args.keyword_count() == 0) return Result::none();
-  return run_native(t, f, Args{args.values.subspan(args.size()), args.kwnames}, {});
+  return run_native(t, f, Args{args.values.subspan(args.size()), args.kwnames});
 }
 
 // The same where the first argument is what it goes over and the others are numbers or functions.
@@ -71,13 +71,13 @@ Result refused_numbers(Tracer& t, PyObject* f, Args args) {
   std::vector<PyObject*> values(args.values.begin(), args.values.end());
   auto nothing = py::take(PyTuple_New(0));
   if (args.size() != 0) values[0] = nothing.get();
-  return run_native(t, f, Args{values, args.kwnames}, {});
+  return run_native(t, f, Args{values, args.kwnames});
 }
 
-Result zip(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result zip(Tracer& t, PyObject* f, Args args) {
   Result trial = refused_keywords(t, f, args);
-  if (!trial.is_value()) return t.settle(std::move(then), std::move(trial));
-  return make(t, f, args, {"zip_each", 0, args.size(), true}, std::move(then));
+  if (!trial.is_value()) return trial;
+  return make(t, f, args, {"zip_each", 0, args.size(), true});
 }
 
 // make() looks at positional arguments.
@@ -86,43 +86,41 @@ void refuse_iterable_by_name(Tracer& t, PyObject* f, Args args) {
     t.unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " with an iterable given by name"}});
 }
 
-Result enumerate(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result enumerate(Tracer& t, PyObject* f, Args args) {
   refuse_iterable_by_name(t, f, args);
-  if (args.values.size() > 2) return complain(t, f, args, std::move(then));
+  if (args.values.size() > 2) return complain(t, f, args);
   PyObject* start = args.size() == 2 ? args[1] : args.keyword("start");
   if (start != nullptr && !PyLong_Check(start)) {  // looked at before the iterable
     if (PyIndex_Check(start) != 0)
       t.unsupported(Reason::UserDunder, {{"operation", "enumerate"}, {"callee", "__index__"}});
     std::string text = std::string("'") + Py_TYPE(start)->tp_name + "' object cannot be interpreted as an integer";
-    return t.settle(std::move(then), t.raise(PyExc_TypeError, text));
+    return t.raise(PyExc_TypeError, text);
   }
-  return make(t, f, args, {"enumerate_each", 0, 1, true}, std::move(then));
+  return make(t, f, args, {"enumerate_each", 0, 1, true});
 }
 
-Result map(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() < 2 || args.keyword_count() != 0) return complain(t, f, args, std::move(then));
-  return make(t, f, args, {args.size() == 2 ? "map_each" : "map_several", 1, args.size()}, std::move(then));
+Result map(Tracer& t, PyObject* f, Args args) {
+  if (args.size() < 2 || args.keyword_count() != 0) return complain(t, f, args);
+  return make(t, f, args, {args.size() == 2 ? "map_each" : "map_several", 1, args.size()});
 }
 
-Result reversed(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!only_positional(args, 1, 1)) return complain(t, f, args, std::move(then));
+Result reversed(Tracer& t, PyObject* f, Args args) {
+  if (!only_positional(args, 1, 1)) return complain(t, f, args);
   PyObject* sequence = t.original(args[0]);
   const Cat cat = objects::cat_of(sequence);
   PyObject* own = t.type_lookup(Py_TYPE(sequence), names().__reversed__);
-  if (own != nullptr && PyFunction_Check(own)) return t.call1(own, sequence, std::move(then));
-  if (cat == Cat::Range || cat == Cat::Text) return run_native(t, f, args, std::move(then));
+  if (own != nullptr && PyFunction_Check(own)) return t.call1(own, sequence);
+  if (cat == Cat::Range || cat == Cat::Text) return run_native(t, f, args);
   if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Deque) {
-    return walker_of(t, f, t.view_of(sequence), sequence,
-                     std::move(then));  // what the region changes of it later is seen
+    return walker_of(t, f, t.view_of(sequence), sequence);  // what the region changes of it later is seen
   }
   if (cat == Cat::Iterator && !t.is_outside(sequence))  // dict views
-    return walker_of(t, f, sequence, py::dict_walked_by(sequence), std::move(then));
-  if (own != nullptr && own != Py_None) return t.special(sequence, "__reversed__", {}, std::move(then));
+    return walker_of(t, f, sequence, py::dict_walked_by(sequence));
+  if (own != nullptr && own != Py_None) return t.special(sequence, "__reversed__", {});
   if (own == Py_None || PySequence_Check(sequence) == 0) {
-    return t.settle(std::move(then), t.raise(PyExc_TypeError, std::string("'") + Py_TYPE(sequence)->tp_name +
-                                                                  "' object is not reversible"));
+    return t.raise(PyExc_TypeError, std::string("'") + Py_TYPE(sequence)->tp_name + "' object is not reversible");
   }
-  return t.call_polyfill("reversed_of", args.values, std::move(then));
+  return t.call_polyfill("reversed_of", args.values);
 }
 
 struct Name {  // a text that a template takes
@@ -135,24 +133,24 @@ struct Name {  // a text that a template takes
 
 // With exactly these arguments, of which the last is gone over.
 template <std::size_t count, Name polyfill>
-Result over_last(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!only_positional(args, count, count)) return complain(t, f, args, std::move(then));
-  return make(t, f, args, {polyfill.text, count - 1, count}, std::move(then));
+Result over_last(Tracer& t, PyObject* f, Args args) {
+  if (!only_positional(args, count, count)) return complain(t, f, args);
+  return make(t, f, args, {polyfill.text, count - 1, count});
 }
-Result compress(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!only_positional(args, 2, 2)) return complain(t, f, args, std::move(then));
-  return make(t, f, args, {"compress_each", 0, 2}, std::move(then));
+Result compress(Tracer& t, PyObject* f, Args args) {
+  if (!only_positional(args, 2, 2)) return complain(t, f, args);
+  return make(t, f, args, {"compress_each", 0, 2});
 }
-Result accumulate(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result accumulate(Tracer& t, PyObject* f, Args args) {
   refuse_iterable_by_name(t, f, args);
   Result trial = refused_numbers(t, f, args);
-  if (!trial.is_value()) return t.settle(std::move(then), std::move(trial));
-  return make(t, f, args, {"accumulate_each", 0, 1}, std::move(then));
+  if (!trial.is_value()) return trial;
+  return make(t, f, args, {"accumulate_each", 0, 1});
 }
 
 // It asks each for its iterator when the one before has ended.
-Result chain(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.keyword_count() != 0) return complain(t, f, args, std::move(then));
+Result chain(Tracer& t, PyObject* f, Args args) {
+  if (args.keyword_count() != 0) return complain(t, f, args);
   std::vector<py::Owned<>> held;
   std::vector<PyObject*> values;
   for (PyObject* iterable : args.values) {
@@ -160,59 +158,59 @@ Result chain(Tracer& t, PyObject* f, Args args, Continuation then) {
     const bool is_view = py::dict_of_view(iterable) != nullptr;
     const bool is_known = cat == Cat::List || cat == Cat::Tuple || cat == Cat::Range || cat == Cat::Text ||
                           (cat == Cat::Iterator && !is_view && !t.is_outside(iterable));
-    if (!is_known) return t.call_polyfill("chain_each", args, std::move(then));
+    if (!is_known) return t.call_polyfill("chain_each", args);
     Result it = t.iterate(iterable);
     if (!it.is_value()) t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
     held.push_back(std::move(it.value));
     values.push_back(held.back().get());
   }
-  return run_native(t, f, Args{values, nullptr}, std::move(then));
+  return run_native(t, f, Args{values, nullptr});
 }
-Result chain_from(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (!only_positional(args, 2, 2)) return complain(t, f, args, std::move(then));
+Result chain_from(Tracer& t, PyObject* f, Args args) {
+  if (!only_positional(args, 2, 2)) return complain(t, f, args);
   const auto bound = py::take(PyObject_GetAttr(args[0], py::interned("from_iterable").get()));
-  return make(t, bound.get(), Args{args.values.subspan(1), nullptr}, {"chain_from", 0, 1}, std::move(then));
+  return make(t, bound.get(), Args{args.values.subspan(1), nullptr}, {"chain_from", 0, 1});
 }
 
 // It takes all elements when it is made, of one after the other.
-Result product(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result product(Tracer& t, PyObject* f, Args args) {
   Result trial = refused_keywords(t, f, args);
-  if (!trial.is_value()) return t.settle(std::move(then), std::move(trial));
+  if (!trial.is_value()) return trial;
   PyObject* repeat = args.keyword("repeat");
   if (repeat != nullptr && PyLong_Check(repeat) && PyObject_IsTrue(repeat) == 0)  // looks at none of them
-    return run_native(t, f, Args{args.values.subspan(args.size()), args.kwnames}, std::move(then));
+    return run_native(t, f, Args{args.values.subspan(args.size()), args.kwnames});
   const bool python = std::ranges::any_of(args.positional(), [&](PyObject* iterable) {
     const Cat cat = objects::cat_of(iterable);
     return (cat == Cat::Iterator && t.is_outside(iterable)) || cat == Cat::Generator || PyGen_CheckExact(iterable) ||
            runs_python(t, t.original(iterable));
   });
-  if (!python) return make(t, f, args, {nullptr, 0, args.size(), true}, std::move(then));
-  return t.call_polyfill("product_of", args, std::move(then));
+  if (!python) return make(t, f, args, {nullptr, 0, args.size(), true});
+  return t.call_polyfill("product_of", args);
 }
-Result zip_longest(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result zip_longest(Tracer& t, PyObject* f, Args args) {
   Result trial = refused_keywords(t, f, args);
-  if (!trial.is_value()) return t.settle(std::move(then), std::move(trial));
-  return make(t, f, args, {"zip_longest_each", 0, args.size(), true}, std::move(then));
+  if (!trial.is_value()) return trial;
+  return make(t, f, args, {"zip_longest_each", 0, args.size(), true});
 }
-Result combinations(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result combinations(Tracer& t, PyObject* f, Args args) {
   if (auto items = args.size() >= 1 ? t.native_elements(args[0]) : py::Owned<>()) {
     std::vector<PyObject*> values(args.values.begin(), args.values.end());
     values[0] = items.get();
-    return run_native(t, f, Args{values, args.kwnames}, std::move(then));
+    return run_native(t, f, Args{values, args.kwnames});
   }
   t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
 }
 
-Result islice(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result islice(Tracer& t, PyObject* f, Args args) {
   for (PyObject* value : args.values) {
     if (PyIndex_Check(value) != 0 && !PyLong_CheckExact(value) && !PyBool_Check(value) && value != args.values[0])
       t.unsupported(Reason::UserDunder, {{"operation", "islice"}, {"callee", "__index__"}});
   }
   Result trial = refused_numbers(t, f, args);
-  if (!trial.is_value()) return t.settle(std::move(then), std::move(trial));
-  if (runs_python(t, t.original(args[0]))) return make(t, f, args, {nullptr, 0, 1}, std::move(then));
+  if (!trial.is_value()) return trial;
+  if (runs_python(t, t.original(args[0]))) return make(t, f, args, {nullptr, 0, 1});
   Result it = t.iterate(args[0]);
-  if (it.did == Result::Did::Raised) return t.settle(std::move(then), std::move(it));
+  if (it.did == Result::Did::Raised) return it;
   if (!it.is_value()) t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
   auto zero = py::take(PyLong_FromLong(0)), one = py::take(PyLong_FromLong(1));
   PyObject* start = args.size() == 2 ? zero.get() : args[1];
@@ -221,24 +219,20 @@ Result islice(Tracer& t, PyObject* f, Args args, Continuation then) {
   if (is_known(t, it.value.get())) {
     std::vector<PyObject*> values(args.values.begin(), args.values.end());
     values[0] = it.value.get();
-    return run_native(t, f, Args{values, nullptr}, std::move(then));
+    return run_native(t, f, Args{values, nullptr});
   }
   PyObject* values[] = {it.value.get(), start == Py_None ? zero.get() : start, stop,
                         step == Py_None ? one.get() : step};
-  return t.call_polyfill("islice_each", values, std::move(then));
+  return t.call_polyfill("islice_each", values);
 }
 
-Result count_repeat(Tracer& t, PyObject* f, Args args, Continuation then) {
-  return run_native(t, f, args, std::move(then));
-}
+Result count_repeat(Tracer& t, PyObject* f, Args args) { return run_native(t, f, args); }
 
-Result reversed_from(Tracer& t, PyObject*, Args args, Continuation then) {
-  return t.call_polyfill("reversed_each", args, std::move(then));
-}
+Result reversed_from(Tracer& t, PyObject*, Args args) { return t.call_polyfill("reversed_each", args); }
 
-Result as_given(Tracer& t, PyObject*, Args args, Continuation then) {
-  if (runs_python(t, t.original(args[0]))) return t.call_polyfill("each_of", args, std::move(then));
-  return t.settle(std::move(then), Result::of(py::Owned<>::share(args[0])));
+Result as_given(Tracer& t, PyObject*, Args args) {
+  if (runs_python(t, t.original(args[0]))) return t.call_polyfill("each_of", args);
+  return Result::of(py::Owned<>::share(args[0]));
 }
 
 constexpr Row rows[] = {

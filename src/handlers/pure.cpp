@@ -8,9 +8,9 @@ namespace {
 
 // A container has room for what it once held, and a dict may share its keys with others: one that is built again from
 // the region has not. Who holds an object is another matter in frames that are built again.
-Result asks_the_memory(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result asks_the_memory(Tracer& t, PyObject* f, Args args) {
   t.cannot_be_built_again = true;
-  return refuse(t, f, args, std::move(then));
+  return refuse(t, f, args);
 }
 
 // Codecs and error handlers that every interpreter has; others are the program's, and may be registered anew.
@@ -33,18 +33,18 @@ void need_known_codec(Tracer& t, PyObject* f, Args args) {
 
 }  // namespace
 
-Result coded(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result coded(Tracer& t, PyObject* f, Args args) {
   need_known_codec(t, f, args);
-  return pure(t, f, args, std::move(then));
+  return pure(t, f, args);
 }
 
 namespace {
 
 // A key function would run during capture.
-Result without_key(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result without_key(Tracer& t, PyObject* f, Args args) {
   if (PyObject* key = args.keyword("key"); key != nullptr && key != Py_None)
     t.unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " with a key"}});
-  return pure(t, f, args, std::move(then));
+  return pure(t, f, args);
 }
 
 #define STR(n) \

@@ -15,70 +15,68 @@ namespace {
 // ---- operator: the same protocols as the opcodes
 
 template <int op>
-Result binary(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 2) return run_native(t, f, args, std::move(then));
-  return t.binary(args[0], args[1], op, std::move(then));
+Result binary(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 2) return run_native(t, f, args);
+  return t.binary(args[0], args[1], op);
 }
 template <int op>
-Result compare(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 2) return run_native(t, f, args, std::move(then));
-  return t.compare(args[0], args[1], op, std::move(then));
+Result compare(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 2) return run_native(t, f, args);
+  return t.compare(args[0], args[1], op);
 }
 template <int opcode>
-Result unary(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 1) return run_native(t, f, args, std::move(then));
-  return t.unary(args[0], opcode, std::move(then));
+Result unary(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 1) return run_native(t, f, args);
+  return t.unary(args[0], opcode);
 }
-Result getitem(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 2) return run_native(t, f, args, std::move(then));
-  return t.subscript(args[0], args[1], std::move(then));
+Result getitem(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 2) return run_native(t, f, args);
+  return t.subscript(args[0], args[1]);
 }
-Result setitem(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 3) return run_native(t, f, args, std::move(then));
-  return t.as_none(t.store_subscript(args[0], args[1], args[2]), std::move(then));
+Result setitem(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 3) return run_native(t, f, args);
+  return t.as_none(t.store_subscript(args[0], args[1], args[2]));
 }
-Result contains(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 2) return run_native(t, f, args, std::move(then));
-  return t.contains(args[0], args[1], Continuation(K::Bool).before(std::move(then)));
+Result contains(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 2) return run_native(t, f, args);
+  return t.and_then(t.contains(args[0], args[1]), Continuation(K::Bool));
 }
-Result truth(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 1) return run_native(t, f, args, std::move(then));
-  return t.truth(args[0], std::move(then));
+Result truth(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 1) return run_native(t, f, args);
+  return t.truth(args[0]);
 }
-Result not_(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 1) return run_native(t, f, args, std::move(then));
+Result not_(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 1) return run_native(t, f, args);
   Continuation invert(K::Bool);
   invert.number = 1;
-  return t.truth(args[0], std::move(invert).before(std::move(then)));
+  return t.and_then(t.truth(args[0]), std::move(invert));
 }
 template <bool same>
-Result is(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 2) return run_native(t, f, args, std::move(then));
-  return t.settle(std::move(then), Result::boolean(t.same(args[0], args[1]) == same));
+Result is(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 2) return run_native(t, f, args);
+  return Result::boolean(t.same(args[0], args[1]) == same);
 }
-Result identity_index(Tracer& t, PyObject* f, Args args, Continuation then) {
-  return pure(t, f, args, std::move(then));
-}
+Result identity_index(Tracer& t, PyObject* f, Args args) { return pure(t, f, args); }
 
 // ---- abs, round, pow, divmod: of tensors a node, of numbers their value, of objects the dunder
 
-Result numeric(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result numeric(Tracer& t, PyObject* f, Args args) {
   bool tensor = false;
   for (PyObject* value : args.values) tensor |= objects::cat_of(value) == Cat::Tensor;
-  if (tensor) return t.settle(std::move(then), t.torch_call(graph::Op::CallFunction, f, f, args));
+  if (tensor) return t.torch_call(graph::Op::CallFunction, f, f, args);
   if (args.size() >= 1 && objects::cat_of(args[0]) == Cat::Instance) {
     auto name = py::take(PyObject_GetAttr(f, names().__name__));
     const std::string dunder = "__" + py::text_of(name.get()) + "__";
     if (t.type_lookup(Py_TYPE(args[0]), dunder.c_str()) != nullptr) {
-      return t.special(args[0], dunder.c_str(), args.positional().subspan(1), std::move(then));
+      return t.special(args[0], dunder.c_str(), args.positional().subspan(1));
     }
   }
-  return pure(t, f, args, std::move(then));
+  return pure(t, f, args);
 }
 
 // ---- functools
 
-Result partial_call(Tracer& t, PyObject* self, Args args, Continuation then) {
+Result partial_call(Tracer& t, PyObject* self, Args args) {
   Result function = t.generic_getattr(self, names().func), bound = t.generic_getattr(self, names().args),
          keywords = t.generic_getattr(self, names().keywords);
   PyObject* view = t.touch(keywords.value.get());
@@ -100,12 +98,12 @@ Result partial_call(Tracer& t, PyObject* self, Args args, Continuation then) {
       values.push_back(value);
     }
   }
-  return t.call(function.value.get(), Args{values, kwnames.get()}, std::move(then));
+  return t.call(function.value.get(), Args{values, kwnames.get()});
 }
 
 // operator.itemgetter and operator.attrgetter: what they get is fixed when they are made, so identity says all.
 template <bool Items>
-Result getter_call(Tracer& t, PyObject* self, Args args, Continuation then) {
+Result getter_call(Tracer& t, PyObject* self, Args args) {
   if (args.size() != 1 || args.keyword_count() != 0)
     t.unsupported(Reason::UntracedCallable, {{"callee", "a getter without exactly one argument"}});
   const objects::Source* source = t.source_of(self);
@@ -116,12 +114,10 @@ Result getter_call(Tracer& t, PyObject* self, Args args, Continuation then) {
   t.keep(wanted);
   if (source != nullptr) t.saw_constant(wanted);
   PyObject* values[] = {wanted, args[0]};
-  return t.call_polyfill(Items ? "get_items" : "get_attributes", values, std::move(then));
+  return t.call_polyfill(Items ? "get_items" : "get_attributes", values);
 }
 
-Result reduce(Tracer& t, PyObject*, Args args, Continuation then) {
-  return t.call_polyfill("reduce_by", args.values, std::move(then));
-}
+Result reduce(Tracer& t, PyObject*, Args args) { return t.call_polyfill("reduce_by", args.values); }
 
 // The dict inside of an lru_cache wrapper, and the key under which it keeps what these arguments give.
 std::pair<PyObject*, py::Owned<>> cache_and_key(Tracer& t, PyObject* wrapper, Args args) {
@@ -182,7 +178,7 @@ bool only_computes(Tracer& t, PyObject* function) {
 
 // The cache decides what a call means: with arguments that C code can hash the real wrapper is asked, so a value that
 // eager would take from the cache is taken from it here, and one that eager would compute once is computed once.
-Result cached_call(Tracer& t, PyObject* self, Args args, Continuation then) {
+Result cached_call(Tracer& t, PyObject* self, Args args) {
   bool native = true, has_instance = false;
   for (PyObject* value : args.values) {
     const Contents inside = t.deep_touch(value);
@@ -206,17 +202,17 @@ Result cached_call(Tracer& t, PyObject* self, Args args, Continuation then) {
     if (kept == 0 && (has_instance || !only_computes(t, wrapped.get())))
       t.unsupported(Reason::UntracedCallable, {{"callee", "a cached function that does not have the value yet"}});
     auto value = py::Owned<>::steal(PyObject_Vectorcall(self, args.values.data(), args.size(), args.kwnames));
-    if (!value) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
+    if (!value) return t.raise_pending(py::PythonError());
     guard_cache_entry(t, cache, key.get());
     t.saw_constant(value.get());
-    return t.settle(std::move(then), Result::of(std::move(value)));
+    return Result::of(std::move(value));
   }
   // With other arguments only the cache knows whether the function is to be called.
   t.unsupported(Reason::UntracedCallable, {{"callee", "an lru_cache that is asked for tensors or new objects"}});
 }
 
 // A weak reference never changes its target, so the reference's identity settles what it gives while the target lives.
-Result weakref_call(Tracer& t, PyObject* self, Args args, Continuation then) {
+Result weakref_call(Tracer& t, PyObject* self, Args args) {
   PyObject* target = PyWeakref_GetObject(self);
   const objects::Source* source = t.source_of(self);
   if (t.has_let_go())  // maybe of what kept the target alive
@@ -225,12 +221,12 @@ Result weakref_call(Tracer& t, PyObject* self, Args args, Continuation then) {
     t.unsupported(Reason::UntracedCallable, {{"callee", "a weak reference to something that the region has not met"}});
   }
   if (source->step != source::Step::Const) t.guard(objects::Kind::ID_MATCH, source, py::Owned<>::share(self));
-  return t.settle(std::move(then), Result::of(py::Owned<>::share(target)));
+  return Result::of(py::Owned<>::share(target));
 }
 
 // ---- generators' methods
 
-Result stopped_by_function(Tracer& t, PyObject*, Args, Continuation) {
+Result stopped_by_function(Tracer& t, PyObject*, Args) {
   t.unsupported(Reason::UnsupportedProtocol, {{"protocol", "StopIteration from the function"}, {"type", "iterator"}});
 }
 
@@ -243,22 +239,22 @@ PyObject* own_generator(Tracer& t, PyObject* generator) {
   return twin;
 }
 
-Result gen_send(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result gen_send(Tracer& t, PyObject* f, Args args) {
   if (args.size() != 2 || args.kwnames != nullptr) t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
-  return t.resume(own_generator(t, args[0]), args[1], std::move(then));
+  return t.resume(own_generator(t, args[0]), args[1]);
 }
 
-Result gen_close(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result gen_close(Tracer& t, PyObject* f, Args args) {
   if (args.size() != 1 || args.kwnames != nullptr) t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
-  return t.close(own_generator(t, args[0]), std::move(then));
+  return t.close(own_generator(t, args[0]));
 }
 
-Result gen_throw(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result gen_throw(Tracer& t, PyObject* f, Args args) {
   if (args.size() < 2 || args.size() > 4 || args.kwnames != nullptr)
     t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
   if (args.size() == 2 && PyExceptionInstance_Check(args[1]))
-    return t.throw_into(own_generator(t, args[0]), py::Owned<>::share(args[1]), std::move(then));
-  return t.call_polyfill("generator_throw", args.values, std::move(then));
+    return t.throw_into(own_generator(t, args[0]), py::Owned<>::share(args[1]));
+  return t.call_polyfill("generator_throw", args.values);
 }
 
 // Whether BaseExceptionGroup takes it for what to look for.
@@ -271,25 +267,19 @@ bool is_condition(PyObject* value) {
   return true;
 }
 
-Result group_part(Tracer& t, PyObject* f, Args args, const char* polyfill, Continuation then) {
-  if (args.size() != 2 || !is_condition(args[1])) return run_native(t, f, args, std::move(then));  // a TypeError
-  return t.call_polyfill(polyfill, args.values, std::move(then));
+Result group_part(Tracer& t, PyObject* f, Args args, const char* polyfill) {
+  if (args.size() != 2 || !is_condition(args[1])) return run_native(t, f, args);  // a TypeError
+  return t.call_polyfill(polyfill, args.values);
 }
-Result group_split(Tracer& t, PyObject* f, Args args, Continuation then) {
-  return group_part(t, f, args, "group_split", std::move(then));
-}
-Result group_subgroup(Tracer& t, PyObject* f, Args args, Continuation then) {
-  return group_part(t, f, args, "group_subgroup", std::move(then));
-}
-Result group_derive(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 2) return run_native(t, f, args, std::move(then));
+Result group_split(Tracer& t, PyObject* f, Args args) { return group_part(t, f, args, "group_split"); }
+Result group_subgroup(Tracer& t, PyObject* f, Args args) { return group_part(t, f, args, "group_subgroup"); }
+Result group_derive(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 2) return run_native(t, f, args);
   t.getattr(args[0], py::interned("message").get());
   PyObject* values[] = {args[0], t.touch(t.original(args[1]))};
-  return run_native(t, f, Args{values, nullptr}, std::move(then));
+  return run_native(t, f, Args{values, nullptr});
 }
-Result add_note(Tracer& t, PyObject*, Args args, Continuation then) {
-  return t.call_polyfill("add_note", args, std::move(then));
-}
+Result add_note(Tracer& t, PyObject*, Args args) { return t.call_polyfill("add_note", args); }
 
 // ---- questions about functions and classes that are known by identity
 
@@ -310,7 +300,7 @@ void guard_described(Tracer& t, PyObject* f, PyObject* function) {
   if (wrapped != nullptr) guard_described(t, f, wrapped);
 }
 
-Result about_constant(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result about_constant(Tracer& t, PyObject* f, Args args) {
   for (PyObject* value : args.values) {
     const Cat cat = objects::cat_of(value);
     const bool fixed =
@@ -330,14 +320,14 @@ Result about_constant(Tracer& t, PyObject* f, Args args, Continuation then) {
     t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
   }
   auto value = py::Owned<>::steal(PyObject_Vectorcall(f, args.values.data(), args.size(), args.kwnames));
-  if (!value) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
+  if (!value) return t.raise_pending(py::PythonError());
   t.saw_constant(value.get());
-  return t.settle(std::move(then), Result::of(std::move(value)));
+  return Result::of(std::move(value));
 }
 
 // A mappingproxy over a mapping that is part of an object known by identity (inspect.Signature.parameters): read
 // natively, its parts are constants as it is.
-Result proxy_method(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result proxy_method(Tracer& t, PyObject* f, Args args) {
   const objects::Source* source = args.size() >= 1 ? t.source_of(args[0]) : nullptr;
   // Signature.parameters is the proxy whose mapping nobody can change; a class's __dict__ is not.
   const bool parameters = source != nullptr && source->operand && PyUnicode_Check(source->operand.get()) &&
@@ -351,12 +341,12 @@ Result proxy_method(Tracer& t, PyObject* f, Args args, Continuation then) {
     t.saw_constant(PyTuple_GET_ITEM(pair, 0));
     t.saw_constant(PyTuple_GET_ITEM(pair, 1));
   }
-  return run_native(t, f, args, std::move(then));
+  return run_native(t, f, args);
 }
 
 // ---- regular expressions: compiled patterns and matches never change (compiling.cpp makes patterns)
 
-Result match_text(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result match_text(Tracer& t, PyObject* f, Args args) {
   const objects::Source* source = args.size() > 0 ? t.source_of(args[0]) : nullptr;
   if (source != nullptr && source->step != source::Step::Const)
     t.guard(objects::Kind::ID_MATCH, source, py::Owned<>::share(args[0]));
@@ -364,12 +354,12 @@ Result match_text(Tracer& t, PyObject* f, Args args, Continuation then) {
     if (!objects::is_atom(objects::cat_of(args.values[i])))
       t.unsupported(Reason::UntracedCallable, {{"callee", "matching what is no text"}});
   }
-  return run_native(t, f, args, std::move(then));
+  return run_native(t, f, args);
 }
 
-Result cast(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 2) return run_native(t, f, args, std::move(then));
-  return t.settle(std::move(then), Result::of(py::Owned<>::share(args[1])));
+Result cast(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 2) return run_native(t, f, args);
+  return Result::of(py::Owned<>::share(args[1]));
 }
 
 #define BINARY(name, op) \

@@ -141,7 +141,7 @@ void initialise() {
 
 namespace {
 
-Result nothing(Tracer& t, PyObject*, Args, Continuation then) { return t.settle(std::move(then), Result::none()); }
+Result nothing(Tracer&, PyObject*, Args) { return Result::none(); }
 
 // Functions of torch._dynamo are known by name: importing it for their identity would cost what pellucid is there to
 // save. Once it has run in the process, nn.Module.__init__ tells its tracker of each new module; a module that the
@@ -186,20 +186,20 @@ bool is_torch_op(PyObject* callable) {
 
 std::span<const std::string_view> unresolved() { return tables->unresolved; }
 
-Result run_native(Tracer& t, PyObject* callable, Args args, Continuation then) {
+Result run_native(Tracer& t, PyObject* callable, Args args) {
   auto value = py::Owned<>::steal(PyObject_Vectorcall(callable, args.values.data(), args.size(), args.kwnames));
-  if (!value) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
-  return t.settle(std::move(then), Result::of(std::move(value)));
+  if (!value) return t.raise_pending(py::PythonError());
+  return Result::of(std::move(value));
 }
 
-Result walker_of(Tracer& t, PyObject* f, PyObject* argument, PyObject* container, Continuation then) {
+Result walker_of(Tracer& t, PyObject* f, PyObject* argument, PyObject* container) {
   PyObject* values[] = {argument};
-  Result walker = run_native(t, f, Args{values, nullptr}, {});
+  Result walker = run_native(t, f, Args{values, nullptr});
   if (container != nullptr && walker.is_value()) t.walks(container, walker.value.get());
-  return t.settle(std::move(then), std::move(walker));
+  return walker;
 }
 
-Result pure(Tracer& t, PyObject* callable, Args args, Continuation then) {
+Result pure(Tracer& t, PyObject* callable, Args args) {
   std::vector<PyObject*> values;
   for (PyObject* value : args.values) {
     value = t.original(value);
@@ -209,36 +209,36 @@ Result pure(Tracer& t, PyObject* callable, Args args, Continuation then) {
     }
     values.push_back(t.readable(value));
   }
-  return run_native(t, callable, Args{values, args.kwnames}, std::move(then));
+  return run_native(t, callable, Args{values, args.kwnames});
 }
 
-Result shallow(Tracer& t, PyObject* callable, Args args, Continuation then) {
+Result shallow(Tracer& t, PyObject* callable, Args args) {
   std::vector<PyObject*> values;
   for (PyObject* value : args.values) {
     value = t.original(value);
     t.touch(value);
     values.push_back(t.readable(value));
   }
-  return run_native(t, callable, Args{values, args.kwnames}, std::move(then));
+  return run_native(t, callable, Args{values, args.kwnames});
 }
 
 namespace {
-Result run_on(PyObject* self, Tracer& t, PyObject* callable, Args args, Continuation then) {
+Result run_on(PyObject* self, Tracer& t, PyObject* callable, Args args) {
   std::vector<PyObject*> values(args.values.begin(), args.values.end());
   values[0] = self;
-  return run_native(t, callable, Args{values, args.kwnames}, std::move(then));
+  return run_native(t, callable, Args{values, args.kwnames});
 }
 }  // namespace
 
-Result mutates_self(Tracer& t, PyObject* callable, Args args, Continuation then) {
-  return run_on(t.writable(t.original(args[0])), t, callable, args, std::move(then));
+Result mutates_self(Tracer& t, PyObject* callable, Args args) {
+  return run_on(t.writable(t.original(args[0])), t, callable, args);
 }
 
-Result adds_to_self(Tracer& t, PyObject* callable, Args args, Continuation then) {
-  return run_on(t.growable(t.original(args[0])), t, callable, args, std::move(then));
+Result adds_to_self(Tracer& t, PyObject* callable, Args args) {
+  return run_on(t.growable(t.original(args[0])), t, callable, args);
 }
 
-Result refuse(Tracer& t, PyObject* callable, Args, Continuation) {
+Result refuse(Tracer& t, PyObject* callable, Args) {
   t.unsupported(Reason::SideEffect, {{"callee", describe(callable)}});
 }
 

@@ -16,7 +16,7 @@ using objects::Continuation;
 using objects::Result;
 using objects::Tracer;
 
-using Handler = Result (*)(Tracer&, PyObject* callable, Args args, Continuation then);
+using Handler = Result (*)(Tracer&, PyObject* callable, Args args);
 
 struct Row {
   std::string_view name;  // "math.sqrt", "builtins.list.append"
@@ -37,27 +37,24 @@ std::span<const std::string_view> unresolved();  // rows whose name does not exi
 
 // ---- policies, used as handlers
 // Reads everything below its arguments and changes nothing: guard all, run for real.
-Result pure(Tracer&, PyObject* callable, Args args, Continuation then);
+Result pure(Tracer&, PyObject* callable, Args args);
 // pure, with an encoding and errors behind the first argument
-Result coded(Tracer&, PyObject* callable, Args args, Continuation then);
+Result coded(Tracer&, PyObject* callable, Args args);
 // The same, but elements may be anything: only the containers themselves are read (len, list(x), dict.keys …).
-Result shallow(Tracer&, PyObject* callable, Args args, Continuation then);
+Result shallow(Tracer&, PyObject* callable, Args args);
 // Changes its first argument (list.append …): works on the shadow.
-Result mutates_self(Tracer&, PyObject* callable, Args args, Continuation then);
-Result adds_to_self(Tracer&, PyObject* callable, Args args, Continuation then);  // the same; takes nothing out of it
-Result refuse(Tracer&, PyObject* callable, Args args, Continuation then);
+Result mutates_self(Tracer&, PyObject* callable, Args args);
+Result adds_to_self(Tracer&, PyObject* callable, Args args);  // the same; takes nothing out of it
+Result refuse(Tracer&, PyObject* callable, Args args);
 
-Result run_native(Tracer&, PyObject* callable, Args args,
-                  Continuation then);  // the real call, exceptions become the program's
+Result run_native(Tracer&, PyObject* callable, Args args);  // the real call, exceptions become the program's
 // The wrong number or kind of arguments: CPython words the TypeError.
-inline Result complain(Tracer& t, PyObject* callable, Args args, Continuation then) {
-  return run_native(t, callable, args, std::move(then));
-}
+inline Result complain(Tracer& t, PyObject* callable, Args args) { return run_native(t, callable, args); }
 inline bool only_positional(Args args, std::size_t least, std::size_t most) {
   return args.keyword_count() == 0 && args.size() >= least && args.size() <= most;
 }
 // f(argument) makes what walks the container, an iterator or view; null: it walks none.
-Result walker_of(Tracer&, PyObject* f, PyObject* argument, PyObject* container, Continuation then);
+Result walker_of(Tracer&, PyObject* f, PyObject* argument, PyObject* container);
 
 extern const std::span<const Row> kBuiltinRows, kContainerRows, kPureRows, kTorchRows, kPythonRows, kExceptionRows,
     kClassRows, kCompilingRows, kIteratorRows;

@@ -3,33 +3,28 @@
 
 namespace pellucid::handlers {
 
-using K = Continuation::Kind;
 using objects::names;
 
 namespace {
 
 // Global state of torch: guarded as a whole at the entry, and the thread really is in the state that the program has
 // set.
-Result query(Tracer& t, PyObject* f, Args args, Continuation then) { return pure(t, f, args, std::move(then)); }
+Result query(Tracer& t, PyObject* f, Args args) { return pure(t, f, args); }
 
-Result always_true(Tracer& t, PyObject*, Args, Continuation then) {
-  return t.settle(std::move(then), Result::boolean(true));
-}
-Result always_false(Tracer& t, PyObject*, Args, Continuation then) {
-  return t.settle(std::move(then), Result::boolean(false));
-}
-Result nothing(Tracer& t, PyObject*, Args, Continuation then) { return t.settle(std::move(then), Result::none()); }
+Result always_true(Tracer&, PyObject*, Args) { return Result::boolean(true); }
+Result always_false(Tracer&, PyObject*, Args) { return Result::boolean(false); }
+Result nothing(Tracer&, PyObject*, Args) { return Result::none(); }
 
 // A switch of thread state: carried out now, so that what follows is captured under it, and recorded, so that the graph
 // does it again.
-Result state_switch(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result state_switch(Tracer& t, PyObject* f, Args args) {
   for (PyObject* value : args.values) {
     if (!objects::is_atom(objects::cat_of(value))) t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
   }
-  Result done = run_native(t, f, args, Continuation());
-  if (!done.is_value()) return t.settle(std::move(then), std::move(done));
+  Result done = run_native(t, f, args);
+  if (!done.is_value()) return done;
   t.record(graph::Op::CallFunction, f, args, Py_None, true);
-  return t.settle(std::move(then), std::move(done));
+  return done;
 }
 
 // Context managers of torch whose state lives in C++ objects: entered and left for real, so that what is between is
@@ -40,19 +35,19 @@ py::Owned<> entered(Tracer& t, PyObject* f, Args args, const char* what) {
   t.keep(args[0]);
   return py::Owned<>::steal(PyObject_Vectorcall(f, args.values.data(), 1, nullptr));
 }
-Result left(Tracer& t, PyObject* f, PyObject* recorded, Args args, Continuation then, const char* what) {
+Result left(Tracer& t, PyObject* f, PyObject* recorded, Args args, const char* what) {
   auto it = args.size() >= 1 ? t.contexts.find(args[0]) : t.contexts.end();
   if (it == t.contexts.end())
     t.unsupported(Reason::UntracedCallable,
                   {{"callee", std::string("leaving ") + what + " object that the region did not enter"}});
   PyObject* values[] = {args[0], Py_None, Py_None, Py_None};
   auto done = py::Owned<>::steal(PyObject_Vectorcall(f, values, 4, nullptr));
-  if (!done) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
+  if (!done) return t.raise_pending(py::PythonError());
   graph::Node* node = t.record(graph::Op::CallFunction, recorded, Args{}, Py_None, true);
   node->args.push_back(graph::Arg::of(it->second));
   it->second->users += 1;
   t.contexts.erase(it);
-  return t.settle(std::move(then), Result::none());
+  return Result::none();
 }
 
 PyObject* held_function(const char* module, const char* name) { return py::import_attr(module, name).release(); }
@@ -88,7 +83,7 @@ graph::Node* switch_cast(Tracer& t, const Cast& cast) {
   return t.record(graph::Op::CallFunction, enter, Args{recorded, nullptr}, Py_None, true);
 }
 
-Result enter_outside_cast(Tracer& t, PyObject* self, Continuation then) {
+Result enter_outside_cast(Tracer& t, PyObject* self) {
   const Cast cast{part_of(t, self, "device"), part_of(t, self, "fast_dtype"), part_of(t, self, "_enabled"),
                   part_of(t, self, "_cache_enabled")};
   const auto keep = [&](const char* name, py::Owned<> value) {
@@ -99,7 +94,7 @@ Result enter_outside_cast(Tracer& t, PyObject* self, Continuation then) {
   keep("prev_fastdtype", torch_state("get_autocast_dtype", cast.device.get()));
   t.contexts[self] = switch_cast(t, cast);
   const auto depth = torch_state("autocast_increment_nesting");
-  return t.settle(std::move(then), Result::of(py::Owned<>::share(self)));
+  return Result::of(py::Owned<>::share(self));
 }
 
 void record_exit(Tracer& t, graph::Node* entered) {
@@ -109,7 +104,7 @@ void record_exit(Tracer& t, graph::Node* entered) {
   entered->users += 1;
 }
 
-Result exit_outside_cast(Tracer& t, PyObject* self, Continuation then) {
+Result exit_outside_cast(Tracer& t, PyObject* self) {
   const Cast before{part_of(t, self, "device"), part_of(t, self, "prev_fastdtype"), part_of(t, self, "prev"),
                     part_of(t, self, "prev_cache_enabled")};
   const auto depth = torch_state("autocast_decrement_nesting");
@@ -127,53 +122,53 @@ Result exit_outside_cast(Tracer& t, PyObject* self, Continuation then) {
   } else {
     t.contexts[self] = entered;
   }
-  return t.settle(std::move(then), Result::boolean(false));
+  return Result::boolean(false);
 }
 
 bool is_from_outside(Tracer& t, Args args) { return args.size() > 0 && t.is_outside(args[0]); }
 
-Result autocast_enter(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (is_from_outside(t, args)) return enter_outside_cast(t, args[0], std::move(then));
+Result autocast_enter(Tracer& t, PyObject* f, Args args) {
+  if (is_from_outside(t, args)) return enter_outside_cast(t, args[0]);
   static PyObject* enter = held_function("torch.amp.autocast_mode", "_enter_autocast");
   auto self = entered(t, f, args, "an autocast");
-  if (!self) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
+  if (!self) return t.raise_pending(py::PythonError());
   auto part = [&](const char* name) { return py::take(PyObject_GetAttrString(args[0], name)); };
   auto device = part("device"), dtype = part("fast_dtype"), enabled = part("_enabled"), cache = part("_cache_enabled");
   PyObject* recorded[] = {device.get(), dtype.get(), enabled.get(), cache.get()};
   t.contexts[args[0]] = t.record(graph::Op::CallFunction, enter, Args{recorded, nullptr}, Py_None, true);
-  return t.settle(std::move(then), Result::of(std::move(self)));
+  return Result::of(std::move(self));
 }
-Result autocast_exit(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (is_from_outside(t, args)) return exit_outside_cast(t, args[0], std::move(then));
+Result autocast_exit(Tracer& t, PyObject* f, Args args) {
+  if (is_from_outside(t, args)) return exit_outside_cast(t, args[0]);
   static PyObject* exit = held_function("torch.amp.autocast_mode", "_exit_autocast");
-  return left(t, f, exit, args, std::move(then), "an autocast");
+  return left(t, f, exit, args, "an autocast");
 }
 
-Result inference_enter(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result inference_enter(Tracer& t, PyObject* f, Args args) {
   static PyObject* enter = held_function("torch.autograd.grad_mode", "_enter_inference_mode");
   auto none = entered(t, f, args, "an inference_mode");
-  if (!none) return t.settle(std::move(then), t.raise_pending(py::PythonError()));
+  if (!none) return t.raise_pending(py::PythonError());
   auto mode = py::take(PyObject_GetAttrString(args[0], "mode"));
   PyObject* recorded[] = {mode.get()};
   t.contexts[args[0]] = t.record(graph::Op::CallFunction, enter, Args{recorded, nullptr}, Py_None, true);
-  return t.settle(std::move(then), Result::of(std::move(none)));
+  return Result::of(std::move(none));
 }
-Result inference_exit(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result inference_exit(Tracer& t, PyObject* f, Args args) {
   static PyObject* exit = held_function("torch.autograd.grad_mode", "_exit_inference_mode");
-  return left(t, f, exit, args, std::move(then), "an inference_mode");
+  return left(t, f, exit, args, "an inference_mode");
 }
 
 // torch.Size(iterable)
-Result size(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 1) return run_native(t, f, args, std::move(then));
+Result size(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 1) return run_native(t, f, args);
   auto items = t.native_elements(args[0]);
   if (!items) t.unsupported(Reason::UntracedCallable, {{"callee", "torch.Size of an iterator"}});
   PyObject* values[] = {items.get()};
-  return run_native(t, f, Args{values, nullptr}, std::move(then));
+  return run_native(t, f, Args{values, nullptr});
 }
 
 // Without gradients a custom autograd function is its forward. With them its backward would have to be captured too.
-Result autograd_function(Tracer& t, PyObject*, Args args, Continuation then) {
+Result autograd_function(Tracer& t, PyObject*, Args args) {
   bool needs_grad = false;
   if (args.kwnames != nullptr)
     t.unsupported(Reason::UntracedCallable, {{"callee", "an autograd.Function with keyword arguments"}});
@@ -187,34 +182,34 @@ Result autograd_function(Tracer& t, PyObject*, Args args, Continuation then) {
   needs_grad = needs_grad && py::take(PyObject_CallNoArgs(grad_enabled)).get() == Py_True;
   if (needs_grad)
     t.unsupported(Reason::UntracedCallable, {{"callee", "an autograd.Function whose inputs require gradients"}});
-  return t.call_polyfill("autograd_function_forward", args, std::move(then));
+  return t.call_polyfill("autograd_function_forward", args);
 }
 
 // On an input it would change what the guards compare, on a tensor that the graph made it may make it a leaf.
-Result requires_grad_(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() == 0 || !aten::is_fake(args[0])) return refuse(t, f, args, std::move(then));
+Result requires_grad_(Tracer& t, PyObject* f, Args args) {
+  if (args.size() == 0 || !aten::is_fake(args[0])) return refuse(t, f, args);
   PyObject* on = args.size() > 1 ? args[1] : args.keyword("requires_grad");
   if (on != Py_False && !aten::meta_of(args[0]).requires_grad)
     t.unsupported(Reason::LeafInGraph, {{"operation", "requires_grad_()"}});
   auto name = py::interned("requires_grad_");
-  return t.settle(std::move(then), t.torch_call(graph::Op::CallMethod, f, name.get(), args));
+  return t.torch_call(graph::Op::CallMethod, f, name.get(), args);
 }
 
-Result explicit_break(Tracer& t, PyObject*, Args args, Continuation) {
+Result explicit_break(Tracer& t, PyObject*, Args args) {
   t.unsupported(Reason::ExplicitBreak, {{"message", args.size() > 0                  ? py::text_of(args[0])
                                                     : args.keyword("msg") != nullptr ? py::text_of(args.keyword("msg"))
                                                                                      : ""}});
 }
 
 // pellucid.error_on_graph_break: open for what follows in this capture, and for the real steps and calls after it.
-Result break_block(Tracer& t, PyObject* f, Args args, Continuation then) {
+Result break_block(Tracer& t, PyObject* f, Args args) {
   auto values = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
   for (std::size_t i = 0; i < args.size(); ++i)
     PyTuple_SET_ITEM(values.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
   auto keywords = py::take(PyDict_New());
   t.saw_constant(f);
   t.defer_call(f, values.get(), keywords.get());
-  return pure(t, f, args, std::move(then));
+  return pure(t, f, args);
 }
 
 }  // namespace
@@ -240,8 +235,8 @@ namespace {
   t.unsupported(Reason::TorchFunctionMode, {{"mode", Py_TYPE(mode)->tp_name}});
 }
 
-Result push_mode(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 1) return refuse(t, f, args, std::move(then));
+Result push_mode(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 1) return refuse(t, f, args);
   refuse_mode(t, args[0]);
 }
 
@@ -260,7 +255,7 @@ void refuse_function_modes(Tracer& t) {
 
 namespace {
 
-Result transform(Tracer& t, PyObject* callable, Args, Continuation) {
+Result transform(Tracer& t, PyObject* callable, Args) {
   t.unsupported(Reason::FunctionTransform, {{"callee", describe(callable)}});
 }
 

@@ -196,43 +196,43 @@ Result Tracer::enum_attribute(PyObject* member, PyObject* name) {
 }
 
 // What the getter of `meta` raises is named as PyObject_GetAttr does.
-Continuation Tracer::named(PyObject* meta, PyObject* object, PyObject* name, Continuation then) {
-  if (!PyObject_TypeCheck(meta, &PyProperty_Type) && !has_python_get(meta)) return then;
-  return Continuation(C::NamesAttribute, object, name).before(std::move(then));
+Result Tracer::named(Result bound, PyObject* meta, PyObject* object, PyObject* name) {
+  if (bound.is_value() || (!PyObject_TypeCheck(meta, &PyProperty_Type) && !has_python_get(meta))) return bound;
+  return and_then(std::move(bound), Continuation(C::NamesAttribute, object, name));
 }
 
-Result Tracer::bind(PyObject* meta, PyObject* object, PyObject* type, Continuation then) {
+Result Tracer::bind(PyObject* meta, PyObject* object, PyObject* type) {
   PyTypeObject* kind = Py_TYPE(meta);
-  if (kind->tp_descr_get == nullptr) return settle(std::move(then), Result::of(py::Owned<>::share(meta)));
+  if (kind->tp_descr_get == nullptr) return Result::of(py::Owned<>::share(meta));
   if (PyFunction_Check(meta)) {
-    if (object == nullptr) return settle(std::move(then), Result::of(py::Owned<>::share(meta)));
-    return settle(std::move(then), Result::of(py::take(PyMethod_New(meta, object))));
+    if (object == nullptr) return Result::of(py::Owned<>::share(meta));
+    return Result::of(py::take(PyMethod_New(meta, object)));
   }
   if (PyObject_TypeCheck(meta, &PyProperty_Type)) {
-    if (object == nullptr) return settle(std::move(then), Result::of(py::Owned<>::share(meta)));
+    if (object == nullptr) return Result::of(py::Owned<>::share(meta));
     auto fget = py::take(PyObject_GetAttr(meta, names().fget));
     if (fget.get() == Py_None) {
       (void)PyProperty_Type.tp_descr_get(meta, object, type);  // CPython words the error
-      return settle(std::move(then), raise_pending(py::PythonError()));
+      return raise_pending(py::PythonError());
     }
     saw_constant(fget.get());
-    return call1(fget.get(), object, std::move(then));
+    return call1(fget.get(), object);
   }
   if (has_python_get(meta)) {
     PyObject* get = type_lookup(kind, names().__get__);
-    return call3(get, meta, object == nullptr ? Py_None : object, type, std::move(then));
+    return call3(get, meta, object == nullptr ? Py_None : object, type);
   }
   if (Py_IS_TYPE(meta, &PyClassMethod_Type)) {
     auto function = py::take(PyObject_GetAttrString(meta, "__func__"));
     saw_constant(function.get());
     if (Py_TYPE(function.get())->tp_descr_get == nullptr)  // a class, a C function, a callable object
-      return settle(std::move(then), Result::of(py::take(PyMethod_New(function.get(), type))));
-    return bind(function.get(), type, type, std::move(then));
+      return Result::of(py::take(PyMethod_New(function.get(), type)));
+    return bind(function.get(), type, type);
   }
   if (Py_IS_TYPE(meta, &PyStaticMethod_Type)) {
     auto function = py::take(PyObject_GetAttrString(meta, "__func__"));
     saw_constant(function.get());
-    return settle(std::move(then), Result::of(std::move(function)));
+    return Result::of(std::move(function));
   }
   if (PyType_HasFeature(kind, Py_TPFLAGS_HEAPTYPE) && cat_of(kind) == Cat::Instance) {
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "__get__"}, {"type", kind->tp_name}});
@@ -240,8 +240,8 @@ Result Tracer::bind(PyObject* meta, PyObject* object, PyObject* type, Continuati
   // method descriptors, wrapper descriptors, CompiledFunction, lru_cache wrappers, C functions with __get__: binding
   // has no effect
   auto bound = py::Owned<>::steal(kind->tp_descr_get(meta, object, type));
-  if (!bound) return settle(std::move(then), raise_pending(py::PythonError()));
-  return settle(std::move(then), Result::of(std::move(bound)));
+  if (!bound) return raise_pending(py::PythonError());
+  return Result::of(std::move(bound));
 }
 
 Result Tracer::module_getattr(PyObject* module, PyObject* name) {
@@ -274,37 +274,35 @@ Result Tracer::module_getattr(PyObject* module, PyObject* name) {
   return dict_get(dict, name, &found);
 }
 
-Result Tracer::type_getattr(PyObject* type, PyObject* name, Continuation then) {
+Result Tracer::type_getattr(PyObject* type, PyObject* name) {
   PyTypeObject* metatype = Py_TYPE(type);
   PyObject* meta = metatype == &PyType_Type ? py::type_lookup(metatype, name) : type_lookup(metatype, name);
   auto* self = reinterpret_cast<PyTypeObject*>(type);
   if (meta != nullptr && is_data_descriptor(meta)) {
     if (Py_IS_TYPE(meta, &PyProperty_Type) || has_python_get(meta))
-      return bind(meta, type, reinterpret_cast<PyObject*>(metatype), named(meta, type, name, std::move(then)));
+      return named(bind(meta, type, reinterpret_cast<PyObject*>(metatype)), meta, type, name);
     if (name == names().__dict__)
       unsupported(Reason::UnsupportedProtocol, {{"protocol", "__dict__"}, {"type", "class"}});
-    return settle(std::move(then), native_attribute(type, name));
+    return native_attribute(type, name);
   }
   if (PyObject* found = type_lookup(self, name)) {
-    return bind(found, nullptr, type, named(found, type, name, std::move(then)));
+    return named(bind(found, nullptr, type), found, type, name);
   }
-  if (meta != nullptr)
-    return bind(meta, type, reinterpret_cast<PyObject*>(metatype), named(meta, type, name, std::move(then)));
+  if (meta != nullptr) return named(bind(meta, type, reinterpret_cast<PyObject*>(metatype)), meta, type, name);
   if (PyObject* hook = py::type_lookup(metatype, names().__getattr__)) {
     if (PyFunction_Check(hook)) {
       saw_constant(hook);
-      return call2(hook, type, name, Continuation(C::NamesAttribute, type, name).before(std::move(then)));
+      return and_then(call2(hook, type, name), Continuation(C::NamesAttribute, type, name));
     }
   }
-  return settle(std::move(then), attribute_error(type, name));
+  return attribute_error(type, name);
 }
 
-Result Tracer::super_getattr(PyObject* super, PyObject* name, Continuation then) {
+Result Tracer::super_getattr(PyObject* super, PyObject* name) {
   auto this_class = py::take(PyObject_GetAttrString(super, "__thisclass__"));
   auto self = py::take(PyObject_GetAttrString(super, "__self__"));
   auto self_class = py::take(PyObject_GetAttrString(super, "__self_class__"));
-  if (self_class.get() == Py_None || name == names().__class__)
-    return settle(std::move(then), native_attribute(super, name));
+  if (self_class.get() == Py_None || name == names().__class__) return native_attribute(super, name);
   auto* type = reinterpret_cast<PyTypeObject*>(self_class.get());
   guard_mro(type);
   const Py_ssize_t count = PyTuple_GET_SIZE(type->tp_mro);
@@ -312,13 +310,13 @@ Result Tracer::super_getattr(PyObject* super, PyObject* name, Continuation then)
   while (i < count && PyTuple_GET_ITEM(type->tp_mro, i) != this_class.get()) ++i;
   if (PyObject* found = mro_lookup(type, i + 1, name)) {
     PyObject* object = self.get() == self_class.get() ? nullptr : self.get();
-    return bind(found, object, self_class.get(), named(found, super, name, std::move(then)));
+    return named(bind(found, object, self_class.get()), found, super, name);
   }
   auto text = "'super' object has no attribute '" + py::text_of(name) + "'";
-  return settle(std::move(then), raise(PyExc_AttributeError, text));
+  return raise(PyExc_AttributeError, text);
 }
 
-Result Tracer::generic_getattr(PyObject* object, PyObject* name, Continuation then) {
+Result Tracer::generic_getattr(PyObject* object, PyObject* name) {
   PyTypeObject* type = Py_TYPE(object);
   PyObject* meta = type_lookup(type, name);
   if (meta != nullptr && cat_of(meta) == Cat::Instance && is_mutable_class(Py_TYPE(meta))) {
@@ -326,29 +324,27 @@ Result Tracer::generic_getattr(PyObject* object, PyObject* name, Continuation th
     for (PyObject* slot : {names().__get__, names().__set__, names().__delete__}) type_lookup(Py_TYPE(meta), slot);
   }
   if (meta != nullptr && is_data_descriptor(meta)) {
-    if (name == names().__dict__ && Py_IS_TYPE(meta, &PyGetSetDescr_Type))
-      return settle(std::move(then), instance_dict(object));
+    if (name == names().__dict__ && Py_IS_TYPE(meta, &PyGetSetDescr_Type)) return instance_dict(object);
     if (name == names().__class__ && Py_IS_TYPE(meta, &PyGetSetDescr_Type)) {
       saw_constant(reinterpret_cast<PyObject*>(type));
-      return settle(std::move(then), Result::of(py::Owned<>::share(reinterpret_cast<PyObject*>(type))));
+      return Result::of(py::Owned<>::share(reinterpret_cast<PyObject*>(type)));
     }
     if (Py_IS_TYPE(meta, &PyGetSetDescr_Type) || Py_IS_TYPE(meta, &PyMemberDescr_Type)) {
       if (Py_IS_TYPE(meta, &PyMemberDescr_Type)) {
         if (const AttributeWrite* written = written_attribute(object, name)) {
-          if (!written->value) return settle(std::move(then), attribute_error(object, name));
-          return settle(std::move(then), Result::of(written->value.copy()));
+          if (!written->value) return attribute_error(object, name);
+          return Result::of(written->value.copy());
         }
       }
-      return settle(std::move(then), native_attribute(object, name));
+      return native_attribute(object, name);
     }
-    return bind(meta, object, reinterpret_cast<PyObject*>(type), named(meta, object, name, std::move(then)));
+    return named(bind(meta, object, reinterpret_cast<PyObject*>(type)), meta, object, name);
   }
   if (PyObject* value = instance_get(object, name)) {
-    return settle(std::move(then), Result::of(py::Owned<>::share(value)));
+    return Result::of(py::Owned<>::share(value));
   }
-  if (meta != nullptr)
-    return bind(meta, object, reinterpret_cast<PyObject*>(type), named(meta, object, name, std::move(then)));
-  return settle(std::move(then), attribute_error(object, name));
+  if (meta != nullptr) return named(bind(meta, object, reinterpret_cast<PyObject*>(type)), meta, object, name);
+  return attribute_error(object, name);
 }
 
 // A class without hooks of its own may be given some.
@@ -358,21 +354,21 @@ void Tracer::guard_generic_getattr(PyTypeObject* type) {
   if (type->tp_getattro == PyObject_GenericGetAttr) type_lookup(type, names().__getattr__);
 }
 
-Result Tracer::getattr(PyObject* object, PyObject* name, Continuation then) {
+Result Tracer::getattr(PyObject* object, PyObject* name) {
   doing = "reads an attribute";
   if (PyObject* real = original(object); real != object) object = real;
   PyTypeObject* type = Py_TYPE(object);
   switch (cat_of(type)) {
     case Cat::Tensor:
-      return tensor_getattr(object, name, std::move(then));
+      return tensor_getattr(object, name);
     case Cat::Type:
-      return type_getattr(object, name, std::move(then));
+      return type_getattr(object, name);
     case Cat::Module:
-      return settle(std::move(then), module_getattr(object, name));
+      return module_getattr(object, name);
     case Cat::Other:
       // Not what ours have of `object`: __repr__.
       if (PyGen_CheckExact(object) && PyDict_GetItem(generator_type()->tp_dict, name) != nullptr) {
-        if (PyObject* twin = twin_of_generator(object)) return generic_getattr(twin, name, std::move(then));
+        if (PyObject* twin = twin_of_generator(object)) return generic_getattr(twin, name);
       }
       break;
     case Cat::Generator:
@@ -386,8 +382,7 @@ Result Tracer::getattr(PyObject* object, PyObject* name, Continuation then) {
           break;
       }
       if (py::type_lookup(&PyGen_Type, name) == nullptr) {
-        return settle(std::move(then),
-                      raise(PyExc_AttributeError, "'generator' object has no attribute '" + py::text_of(name) + "'"));
+        return raise(PyExc_AttributeError, "'generator' object has no attribute '" + py::text_of(name) + "'");
       }
       unsupported(Reason::UnsupportedProtocol,
                   {{"protocol", "attribute '" + py::text_of(name) + "'"}, {"type", "generator"}});
@@ -395,24 +390,23 @@ Result Tracer::getattr(PyObject* object, PyObject* name, Continuation then) {
       PyObject* meta = py::type_lookup(type, name);
       if (meta == nullptr ||
           (!PyFunction_Check(meta) && !Py_IS_TYPE(meta, &PyProperty_Type) && !Py_IS_TYPE(meta, &PyClassMethod_Type))) {
-        return settle(std::move(then), enum_attribute(object, name));  // name, value, members, C methods of str or int
+        return enum_attribute(object, name);  // name, value, members, C methods of str or int
       }
-      return generic_getattr(object, name, std::move(then));
+      return generic_getattr(object, name);
     }
     case Cat::BoundMethod: {
-      if (name == names().dunder_func || name == names().__self__)
-        return settle(std::move(then), native_attribute(object, name));
-      if (py::type_lookup(type, name) != nullptr) return settle(std::move(then), native_attribute(object, name));
+      if (name == names().dunder_func || name == names().__self__) return native_attribute(object, name);
+      if (py::type_lookup(type, name) != nullptr) return native_attribute(object, name);
       auto function = native_attribute(object, names().dunder_func);
-      return getattr(function.value.get(), name, std::move(then));
+      return getattr(function.value.get(), name);
     }
     default:
       break;
   }
-  if (Py_IS_TYPE(object, &PySuper_Type)) return super_getattr(object, name, std::move(then));
+  if (Py_IS_TYPE(object, &PySuper_Type)) return super_getattr(object, name);
   if (type->tp_getattro == PyObject_GenericGetAttr) {
     guard_generic_getattr(type);
-    return generic_getattr(object, name, std::move(then));
+    return generic_getattr(object, name);
   }
   if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) {
     unsupported(Reason::UnsupportedProtocol,
@@ -420,13 +414,14 @@ Result Tracer::getattr(PyObject* object, PyObject* name, Continuation then) {
   }
   PyObject* getattribute = type_lookup(type, names().__getattribute__);
   PyObject* hook = type_lookup(type, names().__getattr__);
-  if (hook != nullptr) {
-    then = Continuation(C::GetAttrFallback, object, name, hook).before(std::move(then));
-  }
-  if (getattribute == object_getattribute()) return generic_getattr(object, name, std::move(then));
-  if (getattribute != nullptr && PyFunction_Check(getattribute))
-    return call2(getattribute, object, name, Continuation(C::NamesAttribute, object, name).before(std::move(then)));
-  unsupported(Reason::UnsupportedProtocol, {{"protocol", "__getattribute__"}, {"type", type->tp_name}});
+  const bool is_objects = getattribute == object_getattribute();
+  if (!is_objects && (getattribute == nullptr || !PyFunction_Check(getattribute)))
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "__getattribute__"}, {"type", type->tp_name}});
+  Result found = is_objects
+                     ? generic_getattr(object, name)
+                     : and_then(call2(getattribute, object, name), Continuation(C::NamesAttribute, object, name));
+  if (hook == nullptr || found.is_value()) return found;
+  return and_then(std::move(found), Continuation(C::GetAttrFallback, object, name, hook));
 }
 
 Result Tracer::getattr_method(PyObject* object, PyObject* name, bool* unbound) {
@@ -454,7 +449,7 @@ Result Tracer::getattr_method(PyObject* object, PyObject* name, bool* unbound) {
   return getattr(object, name);
 }
 
-Result Tracer::special(PyObject* object, const char* name, std::span<PyObject* const> args, Continuation then) {
+Result Tracer::special(PyObject* object, const char* name, std::span<PyObject* const> args) {
   auto interned = py::interned(name);
   PyTypeObject* type = Py_TYPE(object);
   PyObject* method = type_lookup(type, interned.get());
@@ -463,11 +458,11 @@ Result Tracer::special(PyObject* object, const char* name, std::span<PyObject* c
   if (PyFunction_Check(method) || Py_IS_TYPE(method, &PyMethodDescr_Type) || Py_IS_TYPE(method, &PyWrapperDescr_Type)) {
     values.push_back(object);
     values.insert(values.end(), args.begin(), args.end());
-    return call(method, Args{values, nullptr}, std::move(then));
+    return call(method, Args{values, nullptr});
   }
   Result bound = bind(method, object, reinterpret_cast<PyObject*>(type));
   if (!bound.is_value()) unsupported(Reason::UnsupportedProtocol, {{"protocol", name}, {"type", type->tp_name}});
-  return call(bound.value.get(), Args{args, nullptr}, std::move(then));
+  return call(bound.value.get(), Args{args, nullptr});
 }
 
 Result Tracer::generic_setattr(PyObject* object, PyObject* name, PyObject* value) {
@@ -482,14 +477,14 @@ Result Tracer::generic_setattr(PyObject* object, PyObject* name, PyObject* value
         return raise_pending(py::PythonError());
       }
       saw_constant(setter.get());
-      if (value == nullptr) return call1(setter.get(), object, Continuation(C::Drop));
-      return call2(setter.get(), object, value, Continuation(C::Drop));
+      if (value == nullptr) return and_then(call1(setter.get(), object), Continuation(C::Drop));
+      return and_then(call2(setter.get(), object, value), Continuation(C::Drop));
     }
     PyObject* set = py::type_lookup(Py_TYPE(meta), value == nullptr ? names().__delete__ : names().__set__);
     if (set != nullptr && PyFunction_Check(set)) {
       type_lookup(Py_TYPE(meta), value == nullptr ? names().__delete__ : names().__set__);
-      if (value == nullptr) return call2(set, meta, object, Continuation(C::Drop));
-      return call3(set, meta, object, value, Continuation(C::Drop));
+      if (value == nullptr) return and_then(call2(set, meta, object), Continuation(C::Drop));
+      return and_then(call3(set, meta, object, value), Continuation(C::Drop));
     }
     if (is_outside(object) && Py_IS_TYPE(meta, &PyMemberDescr_Type) && cat_of(type) == Cat::Instance)
       return slot_setattr(object, meta, name, value);
@@ -535,8 +530,8 @@ Result Tracer::setattr(PyObject* object, PyObject* name, PyObject* value) {
   }
   PyObject* hook = type_lookup(type, value == nullptr ? names().__delattr__ : names().__setattr__);
   if (hook != nullptr && PyFunction_Check(hook)) {
-    if (value == nullptr) return call2(hook, object, name, Continuation(C::Drop));
-    return call3(hook, object, name, value, Continuation(C::Drop));
+    if (value == nullptr) return and_then(call2(hook, object, name), Continuation(C::Drop));
+    return and_then(call3(hook, object, name, value), Continuation(C::Drop));
   }
   if (type->tp_setattro == PyObject_GenericSetAttr || hook == object_setattr() || cat == Cat::Instance ||
       cat == Cat::Tensor) {

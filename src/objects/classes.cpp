@@ -100,8 +100,8 @@ Result Tracer::class_setattr(PyObject* type, PyObject* name, PyObject* value) {
   PyTypeObject* metatype = Py_TYPE(type);
   PyObject* hook = type_lookup(metatype, value == nullptr ? names().__delattr__ : names().__setattr__);
   if (hook != nullptr && PyFunction_Check(hook)) {
-    if (value == nullptr) return call2(hook, type, name, Continuation(C::Drop));
-    return call3(hook, type, name, value, Continuation(C::Drop));
+    if (value == nullptr) return and_then(call2(hook, type, name), Continuation(C::Drop));
+    return and_then(call3(hook, type, name, value), Continuation(C::Drop));
   }
   return type_setattr(type, name, value);
 }

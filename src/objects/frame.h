@@ -29,12 +29,18 @@ struct Continuation {
   explicit Continuation(Kind k) : kind(k) {}
   Continuation(Kind k, PyObject* first, PyObject* second = nullptr, PyObject* third = nullptr)
       : kind(k), a(py::Owned<>::share(first)), b(py::Owned<>::share(second)), c(py::Owned<>::share(third)) {}
+  Continuation& last() {
+    Continuation* at = this;
+    while (at->next) at = at->next.get();
+    return *at;
+  }
   // this first, then `after`
-  Continuation before(Continuation after) && {
-    Continuation* last = this;
-    while (last->next) last = last->next.get();
-    if (after.kind != Kind::Push || after.next) last->next = std::make_unique<Continuation>(std::move(after));
-    return std::move(*this);
+  void append(Continuation after) {
+    if (kind == Kind::Push && !next) {
+      *this = std::move(after);
+    } else if (after.kind != Kind::Push || after.next) {
+      last().next = std::make_unique<Continuation>(std::move(after));
+    }
   }
 };
 

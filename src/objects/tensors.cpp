@@ -411,35 +411,34 @@ Result Tracer::wrap_torch_result(graph::Op op, PyObject* target, Args args, py::
   return Result::of(Walker{*this, site}.walk(result.get(), node));
 }
 
-Result Tracer::tensor_getattr(PyObject* tensor, PyObject* name, Continuation then) {
+Result Tracer::tensor_getattr(PyObject* tensor, PyObject* name) {
   PyTypeObject* type = Py_TYPE(tensor);
   const bool fake = aten::is_fake(tensor);
   if (!fake && !is_outside(tensor)) unsupported(Reason::UnknownOrigin, {{"detail", "attribute of a tensor"}});
   PyObject* meta = type_lookup(type, name);
   if (name == names().__class__) {
     saw_constant(reinterpret_cast<PyObject*>(type));
-    return settle(std::move(then), Result::of(py::Owned<>::share(reinterpret_cast<PyObject*>(type))));
+    return Result::of(py::Owned<>::share(reinterpret_cast<PyObject*>(type)));
   }
-  if (name == names().__dict__) return settle(std::move(then), instance_dict(tensor));
+  if (name == names().__dict__) return instance_dict(tensor);
   if (meta != nullptr && Py_IS_TYPE(meta, &PyGetSetDescr_Type)) {
     if (reads_unguarded_state(name))
       unsupported(Reason::UnsupportedTensor, {{"what", "attribute '" + py::text_of(name) + "', which is not guarded"}});
-    if (name == names().grad && !fake) return settle(std::move(then), native_attribute(tensor, name));
+    if (name == names().grad && !fake) return native_attribute(tensor, name);
     static PyObject* getattr_builtin = py::import_attr("builtins", "getattr").release();
     PyObject* args[] = {tensor, name};
-    return settle(std::move(then),
-                  torch_call(graph::Op::CallFunction, getattr_builtin, getattr_builtin, Args{args, nullptr}));
+    return torch_call(graph::Op::CallFunction, getattr_builtin, getattr_builtin, Args{args, nullptr});
   }
   if (PyObject* own = instance_get(tensor, name); own != nullptr) {
-    return settle(std::move(then), Result::of(py::Owned<>::share(own)));
+    return Result::of(py::Owned<>::share(own));
   }
   if (meta == nullptr) {
     // nn.Parameter and friends define no __getattr__, so the miss is final.
     if (type_lookup(type, names().__getattr__) != nullptr)
       unsupported(Reason::UnsupportedTensor, {{"what", std::string("a ") + type->tp_name}});
-    return settle(std::move(then), attribute_error(tensor, name));
+    return attribute_error(tensor, name);
   }
-  return bind(meta, tensor, reinterpret_cast<PyObject*>(type), std::move(then));
+  return bind(meta, tensor, reinterpret_cast<PyObject*>(type));
 }
 
 }  // namespace pellucid::objects

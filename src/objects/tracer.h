@@ -21,15 +21,16 @@ namespace pellucid::objects {
 using guards::Kind;
 using source::Source;
 
-// The outcome of an operation: a value at once; a frame was pushed and its result will reach the waiting frame through
-// the Continuation; or the program raised (Tracer::exception holds the instance).
+// The outcome of an operation: a value at once; a frame was pushed, and what becomes of its result waits in its `then`;
+// or the program raised (Tracer::exception holds the instance). Tracer::and_then goes on from any of these.
 struct Result {
   enum class Did : std::uint8_t { Value, Pushed, Raised, Done } did = Did::Value;  // Done: nothing to push
   py::Owned<> value;
+  Frame* frame = nullptr;  // Pushed: the frame whose result is the operation's; others may be above it already
   static Result of(py::Owned<> v) { return {Did::Value, std::move(v)}; }
   static Result none() { return of(py::Owned<>::share(Py_None)); }
   static Result boolean(bool b) { return of(py::Owned<>::share(b ? Py_True : Py_False)); }
-  static Result pushed() { return {Did::Pushed, {}}; }
+  static Result pushed(Frame* frame) { return {Did::Pushed, {}, frame}; }
   static Result raised() { return {Did::Raised, {}}; }
   static Result done() { return {Did::Done, {}}; }
   bool is_value() const noexcept { return did == Did::Value; }
@@ -63,49 +64,49 @@ class Tracer {
   Tracer& operator=(const Tracer&) = delete;
 
   // ---- executor, implemented by the room trace
-  virtual Result call(PyObject* callable, Args args, Continuation then = {}) = 0;
+  virtual Result call(PyObject* callable, Args args) = 0;
   virtual Frame* top() = 0;
-  // Applies `then` to a value or a raised exception that is there already. Every operation with a `then` parameter has
-  // applied it when it gives Value or Raised, and will apply it when the pushed frame returns.
-  virtual Result settle(Continuation then, Result result) = 0;
+  // What `next` makes of the outcome of an operation, which never says itself what becomes of it: at once of a value or
+  // a raised exception; behind all that waits already when a frame was pushed; nothing when there is nothing to push.
+  virtual Result and_then(Result result, Continuation next) = 0;
 
   virtual PyObject* topmost_handled() = 0;  // the exception that the region handles; borrowed or null
 
   // ---- protocols: Python's operators on any object
-  virtual Result binary(PyObject* left, PyObject* right, int op, Continuation then = {}) = 0;   // op as in BINARY_OP
-  virtual Result compare(PyObject* left, PyObject* right, int op, Continuation then = {}) = 0;  // Py_LT …
-  virtual Result unary(PyObject* value, int opcode, Continuation then = {}) = 0;
-  virtual Result truth(PyObject* value, Continuation then = {}) = 0;  // a bool
-  virtual Result contains(PyObject* container, PyObject* item, Continuation then = {}) = 0;
-  virtual Result subscript(PyObject* container, PyObject* key, Continuation then = {}) = 0;
+  virtual Result binary(PyObject* left, PyObject* right, int op) = 0;   // op as in BINARY_OP
+  virtual Result compare(PyObject* left, PyObject* right, int op) = 0;  // Py_LT …
+  virtual Result unary(PyObject* value, int opcode) = 0;
+  virtual Result truth(PyObject* value) = 0;  // a bool
+  virtual Result contains(PyObject* container, PyObject* item) = 0;
+  virtual Result subscript(PyObject* container, PyObject* key) = 0;
   virtual Result store_subscript(PyObject* container, PyObject* key, PyObject* value) = 0;  // null value deletes
-  virtual Result iterate(PyObject* iterable, Continuation then = {}) = 0;                   // iter(x)
-  virtual Result next(PyObject* iterator, Continuation then) = 0;                           // raises StopIteration
-  virtual Result length(PyObject* value, Continuation then = {}) = 0;
-  virtual Result to_text(PyObject* value, const char* how, Continuation then = {}) = 0;  // __str__, __repr__
-  virtual Result format(PyObject* value, PyObject* spec, Continuation then = {}) = 0;
+  virtual Result iterate(PyObject* iterable) = 0;                                           // iter(x)
+  virtual Result next(PyObject* iterator) = 0;                                              // raises StopIteration
+  virtual Result length(PyObject* value) = 0;
+  virtual Result to_text(PyObject* value, const char* how) = 0;  // __str__, __repr__
+  virtual Result format(PyObject* value, PyObject* spec) = 0;
   // A tuple of all elements when that needs no Python code; null when `value` must be iterated by a polyfill.
   virtual py::Owned<> native_elements(PyObject* value) = 0;
-  virtual Result is_instance(PyObject* object, PyObject* type, Continuation then, bool subclass) = 0;
-  virtual Result resume(PyObject* generator, PyObject* value, Continuation then) = 0;
-  virtual Result throw_into(PyObject* generator, py::Owned<> instance, Continuation then) = 0;
-  virtual Result close(PyObject* generator, Continuation then) = 0;
+  virtual Result is_instance(PyObject* object, PyObject* type, bool subclass) = 0;
+  virtual Result resume(PyObject* generator, PyObject* value) = 0;
+  virtual Result throw_into(PyObject* generator, py::Owned<> instance) = 0;
+  virtual Result close(PyObject* generator) = 0;
   // A generator that existed before goes on in the region as its twin; null: not one, or it cannot be read.
   virtual PyObject* twin_of_generator(PyObject* generator) = 0;
   virtual PyObject* known_twin(PyObject* generator) const = 0;  // null: the region did nothing with it
   // A generator that the region knows, alone or in containers: suspended in a block.
   virtual bool would_run_when_lost(PyObject* value, int depth = 0) = 0;
-  virtual Result inline_function(PyObject* function, Args args, Continuation then) = 0;
-  virtual Result make_instance(PyObject* type, Args args, Continuation then) = 0;  // __new__, then __init__
+  virtual Result inline_function(PyObject* function, Args args) = 0;
+  virtual Result make_instance(PyObject* type, Args args) = 0;  // __new__, then __init__
 
   // The result of setattr, setitem and their like (nothing to push) as that of a call which gives None.
-  Result as_none(Result result, Continuation then);
-  Result call1(PyObject* callable, PyObject* a, Continuation then = {});
-  Result call2(PyObject* callable, PyObject* a, PyObject* b, Continuation then = {});
-  Result call3(PyObject* callable, PyObject* a, PyObject* b, PyObject* c, Continuation then = {});
-  Result call_polyfill(const char* name, std::span<PyObject* const> args, Continuation then = {});
+  Result as_none(Result result);
+  Result call1(PyObject* callable, PyObject* a);
+  Result call2(PyObject* callable, PyObject* a, PyObject* b);
+  Result call3(PyObject* callable, PyObject* a, PyObject* b, PyObject* c);
+  Result call_polyfill(const char* name, std::span<PyObject* const> args);
 
-  Result call_polyfill(const char* name, Args args, Continuation then);
+  Result call_polyfill(const char* name, Args args);
 
   // ---- the program's exceptions
   Result raise(py::Owned<> instance);  // with __context__ from what is being handled
@@ -175,15 +176,15 @@ class Tracer {
   void cell_set(PyObject* cell, PyObject* value);  // null empties
 
   // ---- attributes (attributes.cpp)
-  Result getattr(PyObject* object, PyObject* name, Continuation then = {});
+  Result getattr(PyObject* object, PyObject* name);
   // LOAD_METHOD: when the attribute is a plain function or method descriptor found on the type, gives it unbound and
   // sets *unbound.
   Result getattr_method(PyObject* object, PyObject* name, bool* unbound);
   Result setattr(PyObject* object, PyObject* name, PyObject* value);  // null value deletes; user __setattr__ is called
-  Result generic_getattr(PyObject* object, PyObject* name, Continuation then = {});  // object.__getattribute__
-  Result generic_setattr(PyObject* object, PyObject* name, PyObject* value);         // object.__setattr__
-  Result type_setattr(PyObject* type, PyObject* name, PyObject* value);              // type.__setattr__
-  PyObject* type_lookup(PyTypeObject* type, PyObject* name);  // guarded MRO look-up; borrowed or null
+  Result generic_getattr(PyObject* object, PyObject* name);           // object.__getattribute__
+  Result generic_setattr(PyObject* object, PyObject* name, PyObject* value);  // object.__setattr__
+  Result type_setattr(PyObject* type, PyObject* name, PyObject* value);       // type.__setattr__
+  PyObject* type_lookup(PyTypeObject* type, PyObject* name);                  // guarded MRO look-up; borrowed or null
   PyObject* type_lookup(PyTypeObject* type, const char* name);
   // The same from the `first` class of the MRO on, each class's own dict guarded: as super() looks up, and in classes
   // that the region makes or changes.
@@ -191,11 +192,11 @@ class Tracer {
   void guard_mro(PyTypeObject* type);
   PyObject* instance_get(PyObject* object, PyObject* name);  // entry of the instance dict, guarded; borrowed or null
   Result instance_dict(PyObject* object);                    // obj.__dict__
-  Result type_getattr(PyObject* type, PyObject* name, Continuation then = {});
-  Result bind(PyObject* descriptor, PyObject* object, PyObject* type, Continuation then = {});  // descriptor.__get__
-  Continuation named(PyObject* descriptor, PyObject* object, PyObject* name, Continuation then);
+  Result type_getattr(PyObject* type, PyObject* name);
+  Result bind(PyObject* descriptor, PyObject* object, PyObject* type);  // descriptor.__get__
+  Result named(Result bound, PyObject* descriptor, PyObject* object, PyObject* name);
   // type(object).name(object, *args); the type has `name`.
-  Result special(PyObject* object, const char* name, std::span<PyObject* const> args, Continuation then);
+  Result special(PyObject* object, const char* name, std::span<PyObject* const> args);
 
   // ---- tensors (tensors.cpp)
   py::Owned<> to_fake(PyObject* value);  // real tensors below become fakes (placeholders on first use); containers are
@@ -203,7 +204,7 @@ class Tracer {
   py::Owned<> lift(PyObject* tensor);    // the fake of one tensor
   // Calls a torch callable on fakes and records it. `op` and `target` say how the node looks.
   Result torch_call(graph::Op op, PyObject* callable, PyObject* target, Args args);
-  Result tensor_getattr(PyObject* tensor, PyObject* name, Continuation then);
+  Result tensor_getattr(PyObject* tensor, PyObject* name);
   graph::Arg to_arg(PyObject* value);  // node, constant or container of these
   graph::Node* node_of(PyObject* fake) const;
   std::shared_ptr<const graph::CallSite> call_site();
@@ -289,7 +290,7 @@ class Tracer {
   bool changes_classes_of(PyTypeObject* type) const;
   Result class_setattr(PyObject* type, PyObject* name, PyObject* value);
   Result slot_setattr(PyObject* object, PyObject* slot, PyObject* name, PyObject* value);
-  Result super_getattr(PyObject* super, PyObject* name, Continuation then);
+  Result super_getattr(PyObject* super, PyObject* name);
   Result module_getattr(PyObject* module, PyObject* name);
   Result native_attribute(PyObject* object, PyObject* name);
   Result enum_attribute(PyObject* member, PyObject* name);

@@ -102,7 +102,7 @@ void Executor::note_module(PyObject* module) {
   if (before > 0) frame.module_key.append("@").append(std::to_string(before));
 }
 
-Result Executor::inline_function(PyObject* callable, Args args, Continuation then) {
+Result Executor::inline_function(PyObject* callable, Args args) {
   auto* function = reinterpret_cast<PyFunctionObject*>(callable);
   auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
   if (code->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE)) {
@@ -119,25 +119,24 @@ Result Executor::inline_function(PyObject* callable, Args args, Continuation the
     // The call cannot start, so nothing of the function runs: CPython itself words the error.
     auto impossible = py::Owned<>::steal(PyObject_Vectorcall(callable, args.values.data(), args.size(), args.kwnames));
     if (impossible) unsupported(Reason::Internal, {{"detail", "binding the arguments of " + describe(callable)}});
-    return settle(std::move(then), raise_pending(py::PythonError()));
+    return raise_pending(py::PythonError());
   }
-  frame->then = std::move(then);
   push_frame(std::move(frame));
-  return Result::pushed();
+  return Result::pushed(top_.get());
 }
 
-Result Executor::call_function(PyObject* function, Args args, Continuation then) {
-  if (auto handler = handlers::find(function)) return handler(*this, function, args, std::move(then));
+Result Executor::call_function(PyObject* function, Args args) {
+  if (auto handler = handlers::find(function)) return handler(*this, function, args);
   if (handlers::is_torch_op(function)) {
     // torch.Tensor's Python-level methods are methods in the graph too, and keep their name.
     static PyObject* tensor_type = py::import_attr("torch", "Tensor").release();
     PyObject* name = reinterpret_cast<PyFunctionObject*>(function)->func_name;
     const bool method = args.size() > 0 && objects::cat_of(args[0]) == Cat::Tensor &&
                         py::type_lookup(reinterpret_cast<PyTypeObject*>(tensor_type), name) == function;
-    if (method) return settle(std::move(then), torch_call(graph::Op::CallMethod, function, name, args));
-    return settle(std::move(then), torch_call(graph::Op::CallFunction, function, function, args));
+    if (method) return torch_call(graph::Op::CallMethod, function, name, args);
+    return torch_call(graph::Op::CallFunction, function, function, args);
   }
-  return inline_function(function, args, std::move(then));
+  return inline_function(function, args);
 }
 
 namespace {
@@ -184,119 +183,117 @@ bool is_value_method(PyObject* callable) {
 }  // namespace
 
 // CPython raises the TypeError, before the method does anything. What stands for a generator has other names.
-Result Executor::complain(PyObject* callable, PyObject* self, Args args, Continuation then) {
+Result Executor::complain(PyObject* callable, PyObject* self, Args args) {
   if (objects::is_generator(self)) unsupported(Reason::UntracedCallable, {{"callee", handlers::describe(callable)}});
-  return handlers::run_native(*this, callable, args, std::move(then));
+  return handlers::run_native(*this, callable, args);
 }
 
-Result Executor::call_native(PyObject* callable, Args args, Continuation then) {
-  if (lacks_self(callable, args)) return handlers::run_native(*this, callable, args, std::move(then));
+Result Executor::call_native(PyObject* callable, Args args) {
+  if (lacks_self(callable, args)) return handlers::run_native(*this, callable, args);
   if (args.size() > 0 && refused_by_kind(callable, args.size() - 1, args.keyword_count() != 0))
-    return complain(callable, args[0], args, std::move(then));
+    return complain(callable, args[0], args);
   if (passes_over_order(callable, args))
     unsupported(Reason::UntracedCallable, {{"callee", handlers::describe(callable) + " of an OrderedDict"}});
-  if (auto handler = handlers::find(callable)) return handler(*this, callable, args, std::move(then));
+  if (auto handler = handlers::find(callable)) return handler(*this, callable, args);
   PyTypeObject* type = Py_TYPE(callable);
   if (PyCFunction_Check(callable) && handlers::is_torch_op(callable)) {
-    return settle(std::move(then), torch_call(graph::Op::CallFunction, callable, callable, args));
+    return torch_call(graph::Op::CallFunction, callable, callable, args);
   }
   // A bound C method: its descriptor is what has a rule.
   if (const py::BoundNative bound = py::bound_native(callable); bound.descriptor != nullptr) {
     if (refused_by_kind(bound.descriptor, args.size(), args.keyword_count() != 0))  // in words of the object's class
-      return complain(callable, bound.self, args, std::move(then));
+      return complain(callable, bound.self, args);
     // The object of a method that existed before did too; which one it is, the method's identity says.
     if (is_outside(callable) && !is_outside(original(bound.self))) saw_constant(bound.self);
     std::vector<PyObject*> values{objects::is_generator(bound.self) ? bound.self : original(bound.self)};
     values.insert(values.end(), args.values.begin(), args.values.end());
-    return call_native(bound.descriptor, Args{values, args.kwnames}, std::move(then));
+    return call_native(bound.descriptor, Args{values, args.kwnames});
   }
   if (is_c_method(callable) && args.size() > 0) {
     if (objects::cat_of(args[0]) == Cat::Tensor && handlers::is_torch_op(callable)) {
       auto name = py::take(PyObject_GetAttr(callable, names().__name__));
-      return settle(std::move(then), torch_call(graph::Op::CallMethod, callable, name.get(), args));
+      return torch_call(graph::Op::CallMethod, callable, name.get(), args);
     }
     // A slot wrapper of a class without a rule of its own: the operator protocol has one.
     if (type == &PyWrapperDescr_Type) {
       bool known = false;
-      Result r = slot_wrapper(callable, args, std::move(then), &known);
+      Result r = slot_wrapper(callable, args, &known);
       if (known) return r;
     }
   }
-  if (is_value_method(callable)) return handlers::pure(*this, callable, args, std::move(then));
+  if (is_value_method(callable)) return handlers::pure(*this, callable, args);
   unsupported(Reason::UntracedCallable, {{"callee", describe(callable)}});
 }
 
-Result Executor::slot_wrapper(PyObject* callable, Args args, Continuation then, bool* known) {
+Result Executor::slot_wrapper(PyObject* callable, Args args, bool* known) {
   auto name_object = py::take(PyObject_GetAttr(callable, names().__name__));
   const std::string name = py::text_of(name_object.get());
   PyObject* self = args[0];
   *known = true;
   const std::size_t n = args.size();
   if (name == "__setattr__" && n == 3 && PyUnicode_Check(args[1]))
-    return as_none(generic_setattr(self, args[1], args[2]), std::move(then));
+    return as_none(generic_setattr(self, args[1], args[2]));
   if (name == "__delattr__" && n == 2 && PyUnicode_Check(args[1]))
-    return as_none(generic_setattr(self, args[1], nullptr), std::move(then));
+    return as_none(generic_setattr(self, args[1], nullptr));
   if (name == "__getattribute__" && n == 2 && PyUnicode_Check(args[1])) {
-    if (objects::cat_of(self) == Cat::Type) return type_getattr(self, args[1], std::move(then));
-    if (objects::cat_of(self) == Cat::Module) return settle(std::move(then), module_getattr(self, args[1]));
-    return generic_getattr(self, args[1], std::move(then));
+    if (objects::cat_of(self) == Cat::Type) return type_getattr(self, args[1]);
+    if (objects::cat_of(self) == Cat::Module) return module_getattr(self, args[1]);
+    return generic_getattr(self, args[1]);
   }
   if (name == "__init__" && PyDescr_TYPE(callable) == &PyBaseObject_Type) {
-    if (args.values.size() > 1)
-      return handlers::run_native(*this, callable, args, std::move(then));  // an error, mostly
-    return settle(std::move(then), Result::none());
+    if (args.values.size() > 1) return handlers::run_native(*this, callable, args);  // an error, mostly
+    return Result::none();
   }
   if (name == "__init__" && PyExceptionInstance_Check(self) && !is_outside(self) &&
       reinterpret_cast<PyWrapperDescrObject*>(callable)->d_common.d_type->tp_init ==
           reinterpret_cast<PyTypeObject*>(PyExc_BaseException)->tp_init) {
-    return handlers::run_native(*this, callable, args, std::move(then));  // keeps its arguments
+    return handlers::run_native(*this, callable, args);  // keeps its arguments
   }
   if (name == "__eq__" && n == 2 &&
       reinterpret_cast<PyWrapperDescrObject*>(callable)->d_common.d_type == &PyBaseObject_Type) {
-    return settle(std::move(then),
-                  same(self, args[1]) ? Result::boolean(true) : Result::of(py::Owned<>::share(Py_NotImplemented)));
+    return same(self, args[1]) ? Result::boolean(true) : Result::of(py::Owned<>::share(Py_NotImplemented));
   }
-  if (objects::is_exact_builtin(Py_TYPE(self))) return builtin_slot(callable, name, args, std::move(then), known);
+  if (objects::is_exact_builtin(Py_TYPE(self))) return builtin_slot(callable, name, args, known);
   *known = false;
   return Result::done();
 }
 
 // A special method of an exact builtin called by its name: the operator itself.
-Result Executor::builtin_slot(PyObject* callable, std::string_view name, Args args, Continuation then, bool* known) {
+Result Executor::builtin_slot(PyObject* callable, std::string_view name, Args args, bool* known) {
   PyObject* self = args[0];
   const std::size_t n = args.size();
   const bool of_object = reinterpret_cast<PyWrapperDescrObject*>(callable)->d_common.d_type == &PyBaseObject_Type;
-  if (of_object && n == 1 && name == "__str__") return to_text(self, "__repr__", std::move(then));
+  if (of_object && n == 1 && name == "__str__") return to_text(self, "__repr__");
   if (of_object && py::type_lookup(Py_TYPE(self), PyDescr_NAME(callable)) != callable) {  // not what the operator calls
     *known = false;
     return Result::done();
   }
   if (n == 1) {
-    if (name == "__next__") return next(self, std::move(then));
-    if (name == "__iter__") return iterate(self, std::move(then));
-    if (name == "__len__") return length(self, std::move(then));
-    if (name == "__bool__") return truth(self, std::move(then));
-    if (name == "__repr__") return to_text(self, "__repr__", std::move(then));
-    if (name == "__str__") return to_text(self, "__str__", std::move(then));
+    if (name == "__next__") return next(self);
+    if (name == "__iter__") return iterate(self);
+    if (name == "__len__") return length(self);
+    if (name == "__bool__") return truth(self);
+    if (name == "__repr__") return to_text(self, "__repr__");
+    if (name == "__str__") return to_text(self, "__str__");
   }
-  if (n == 2 && name == "__getitem__") return subscript(self, args[1], std::move(then));
-  if (n == 2 && name == "__contains__") return contains(self, args[1], std::move(then));
-  if (n == 2 && name == "__delitem__") return as_none(store_subscript(self, args[1], nullptr), std::move(then));
-  if (n == 3 && name == "__setitem__") return as_none(store_subscript(self, args[1], args[2]), std::move(then));
+  if (n == 2 && name == "__getitem__") return subscript(self, args[1]);
+  if (n == 2 && name == "__contains__") return contains(self, args[1]);
+  if (n == 2 && name == "__delitem__") return as_none(store_subscript(self, args[1], nullptr));
+  if (n == 3 && name == "__setitem__") return as_none(store_subscript(self, args[1], args[2]));
   bool atoms = true;
   for (PyObject* value : args.values)
     atoms = atoms && objects::is_atom(objects::cat_of(value)) && objects::cat_of(value) != Cat::EnumMember;
-  if (atoms) return handlers::pure(*this, callable, args, std::move(then));
+  if (atoms) return handlers::pure(*this, callable, args);
   *known = false;
   return Result::done();
 }
 
-Result Executor::initialise_instance(py::Owned<> instance, PyObject* type, Args args, Continuation then) {
+Result Executor::initialise_instance(py::Owned<> instance, PyObject* type, Args args) {
   PyObject* init = type_lookup(reinterpret_cast<PyTypeObject*>(type), names().__init__);
   if (init != nullptr && PyFunction_Check(init)) {
     std::vector<PyObject*> values{instance.get()};
     values.insert(values.end(), args.values.begin(), args.values.end());
-    return call(init, Args{values, args.kwnames}, Continuation(K::Init, instance.get()).before(std::move(then)));
+    return and_then(call(init, Args{values, args.kwnames}), Continuation(K::Init, instance.get()));
   }
   if (init == nullptr || Py_TYPE(init) != &PyWrapperDescr_Type) {
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "__init__"}, {"type", Py_TYPE(instance.get())->tp_name}});
@@ -305,15 +302,14 @@ Result Executor::initialise_instance(py::Owned<> instance, PyObject* type, Args 
   if (owner == &PyBaseObject_Type) {
     const bool own_new = reinterpret_cast<PyTypeObject*>(type)->tp_new != PyBaseObject_Type.tp_new;
     if (!args.values.empty() && !own_new) {
-      return settle(std::move(then),
-                    raise(PyExc_TypeError,
-                          std::string(reinterpret_cast<PyTypeObject*>(type)->tp_name) + "() takes no arguments"));
+      return raise(PyExc_TypeError,
+                   std::string(reinterpret_cast<PyTypeObject*>(type)->tp_name) + "() takes no arguments");
     }
-    return settle(std::move(then), Result::of(std::move(instance)));
+    return Result::of(std::move(instance));
   }
   std::vector<PyObject*> values{instance.get()};
   values.insert(values.end(), args.values.begin(), args.values.end());
-  return call_native(init, Args{values, args.kwnames}, Continuation(K::Init, instance.get()).before(std::move(then)));
+  return and_then(call_native(init, Args{values, args.kwnames}), Continuation(K::Init, instance.get()));
 }
 
 namespace {
@@ -328,7 +324,7 @@ bool extends_value(PyTypeObject* type) {
 }
 }  // namespace
 
-Result Executor::call_type(PyObject* callable, Args args, Continuation then) {
+Result Executor::call_type(PyObject* callable, Args args) {
   auto* type = reinterpret_cast<PyTypeObject*>(callable);
   if (auto handler = handlers::find(callable)) {
     // A rule for the instances: making one only stores its arguments.
@@ -337,9 +333,9 @@ Result Executor::call_type(PyObject* callable, Args args, Continuation then) {
         unsupported(Reason::UntracedCallable, {{"callee", "a weak reference with a callback"}});
       if (PyType_IsSubtype(type, &_PyWeakref_RefType) && objects::is_generator(original(args[0])))
         unsupported(Reason::UntracedCallable, {{"callee", "a weak reference to a generator"}});
-      return handlers::run_native(*this, callable, args, std::move(then));
+      return handlers::run_native(*this, callable, args);
     }
-    return handler(*this, callable, args, std::move(then));
+    return handler(*this, callable, args);
   }
   PyTypeObject* metatype = Py_TYPE(type);
   if (metatype != &PyType_Type) {
@@ -347,15 +343,14 @@ Result Executor::call_type(PyObject* callable, Args args, Continuation then) {
     if (meta_call != nullptr) {
       std::vector<PyObject*> values{callable};
       values.insert(values.end(), args.values.begin(), args.values.end());
-      if (auto handler = handlers::find(meta_call))
-        return handler(*this, meta_call, Args{values, args.kwnames}, std::move(then));
-      if (PyFunction_Check(meta_call)) return call(meta_call, Args{values, args.kwnames}, std::move(then));
+      if (auto handler = handlers::find(meta_call)) return handler(*this, meta_call, Args{values, args.kwnames});
+      if (PyFunction_Check(meta_call)) return call(meta_call, Args{values, args.kwnames});
     }
   }
-  return make_instance(callable, args, std::move(then));
+  return make_instance(callable, args);
 }
 
-Result Executor::make_instance(PyObject* callable, Args args, Continuation then) {
+Result Executor::make_instance(PyObject* callable, Args args) {
   auto* type = reinterpret_cast<PyTypeObject*>(callable);
   doing = "makes an instance";
   const Cat cat = objects::cat_of(type);
@@ -377,14 +372,14 @@ Result Executor::make_instance(PyObject* callable, Args args, Continuation then)
     auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.values.size())));
     for (std::size_t i = 0; i < args.values.size(); ++i)
       PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args.values[i]));
-    return call(function, Args{values, args.kwnames},
-                Continuation(K::NewThenInit, callable, tuple.get(), args.kwnames).before(std::move(then)));
+    return and_then(call(function, Args{values, args.kwnames}),
+                    Continuation(K::NewThenInit, callable, tuple.get(), args.kwnames));
   }
   if (PyType_IsSubtype(type, &PyProperty_Type)) {
     // Properties only store their arguments.
     auto property = py::Owned<>::steal(type->tp_new(type, py::take(PyTuple_New(0)).get(), nullptr));
-    if (!property) return settle(std::move(then), raise_pending(py::PythonError()));
-    return initialise_instance(std::move(property), callable, args, std::move(then));
+    if (!property) return raise_pending(py::PythonError());
+    return initialise_instance(std::move(property), callable, args);
   }
   const bool exception_class = PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) != 0;
   if (!PyCFunction_Check(function) || (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && !exception_class)) {
@@ -397,9 +392,8 @@ Result Executor::make_instance(PyObject* callable, Args args, Continuation then)
     for (std::size_t i = 0; i < args.values.size(); ++i)
       PyTuple_SET_ITEM(given.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args.values[i]));
     const auto rule = handlers::find(function);
-    return (rule != nullptr ? rule : handlers::pure)(
-        *this, function, Args{values, args.kwnames},
-        Continuation(K::NewThenInit, callable, given.get(), args.kwnames).before(std::move(then)));
+    Result made = (rule != nullptr ? rule : handlers::pure)(*this, function, Args{values, args.kwnames});
+    return and_then(std::move(made), Continuation(K::NewThenInit, callable, given.get(), args.kwnames));
   }
   if (cat == Cat::Other) unsupported(Reason::UntracedCallable, {{"callee", std::string("the class ") + type->tp_name}});
   if (py::type_lookup(type, names().__del__) != nullptr) {
@@ -411,7 +405,7 @@ Result Executor::make_instance(PyObject* callable, Args args, Continuation then)
     if (PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseExceptionGroup)) != 0) {
       for (PyObject*& value : values) value = touch(original(value));
     }
-    return handlers::run_native(*this, callable, Args{values, args.kwnames}, std::move(then));  // keeps its arguments
+    return handlers::run_native(*this, callable, Args{values, args.kwnames});  // keeps its arguments
   }
   py::Owned<> instance;
   auto empty = py::take(PyTuple_New(0));
@@ -427,17 +421,17 @@ Result Executor::make_instance(PyObject* callable, Args args, Continuation then)
     instance = py::Owned<>::steal(
         type->tp_new(type, empty.get(), nullptr));  // object, list, dict, set: the arguments are __init__'s
   }
-  if (!instance) return settle(std::move(then), raise_pending(py::PythonError()));
-  return initialise_instance(std::move(instance), callable, args, std::move(then));
+  if (!instance) return raise_pending(py::PythonError());
+  return initialise_instance(std::move(instance), callable, args);
 }
 
-Result Executor::call_ex(PyObject* callable, PyObject* positional, PyObject* kwargs, Continuation then) {
+Result Executor::call_ex(PyObject* callable, PyObject* positional, PyObject* kwargs) {
   auto tuple = native_elements(positional);
   if (!tuple) {
     // Iterating runs Python code: a polyfill makes a list first.
-    return call_polyfill(objects::has_python_length(*this, positional) ? "list_of_sized" : "list_from",
-                         std::span<PyObject* const>(&positional, 1),
-                         Continuation(K::CallEx, callable, kwargs).before(std::move(then)));
+    return and_then(call_polyfill(objects::has_python_length(*this, positional) ? "list_of_sized" : "list_from",
+                                  std::span<PyObject* const>(&positional, 1)),
+                    Continuation(K::CallEx, callable, kwargs));
   }
   std::vector<PyObject*> values;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple.get()); ++i) values.push_back(PyTuple_GET_ITEM(tuple.get(), i));
@@ -450,13 +444,12 @@ Result Executor::call_ex(PyObject* callable, PyObject* positional, PyObject* kwa
     if (!named.empty()) kwnames = py::take(PyTuple_New(static_cast<Py_ssize_t>(named.size())));
     Py_ssize_t i = 0;
     for (const auto& [key, value] : named) {
-      if (!PyUnicode_Check(key.get()))
-        return settle(std::move(then), raise(PyExc_TypeError, "keywords must be strings"));
+      if (!PyUnicode_Check(key.get())) return raise(PyExc_TypeError, "keywords must be strings");
       PyTuple_SET_ITEM(kwnames.get(), i++, Py_NewRef(key.get()));
       values.push_back(value.get());
     }
   }
-  return call(callable, Args{values, kwnames.get()}, std::move(then));
+  return call(callable, Args{values, kwnames.get()});
 }
 
 namespace {
@@ -480,51 +473,49 @@ class CountedCall {
 
 }  // namespace
 
-Result Executor::call(PyObject* callable, Args args, Continuation then) {
+Result Executor::call(PyObject* callable, Args args) {
   const CountedCall counted(calls_);
   PyTypeObject* type = Py_TYPE(callable);
   if (reorderable && handlers::is_reorderable(*this, callable, args.size() > 0 ? args[0] : nullptr))
-    return handlers::reorder(*this, callable, args, std::move(then));
-  if (type == &PyFunction_Type) return call_function(callable, args, std::move(then));
+    return handlers::reorder(*this, callable, args);
+  if (type == &PyFunction_Type) return call_function(callable, args);
   if (type == &PyMethod_Type) {
     auto function = native_attribute(callable, names().dunder_func);
     auto self = native_attribute(callable, names().__self__);
     std::vector<PyObject*> values{self.value.get()};
     values.insert(values.end(), args.values.begin(), args.values.end());
-    return call(function.value.get(), Args{values, args.kwnames}, std::move(then));
+    return call(function.value.get(), Args{values, args.kwnames});
   }
-  if (PyType_Check(callable)) return call_type(callable, args, std::move(then));
-  if (objects::cat_of(type) == Cat::Builtin) return call_native(callable, args, std::move(then));
+  if (PyType_Check(callable)) return call_type(callable, args);
+  if (objects::cat_of(type) == Cat::Builtin) return call_native(callable, args);
   if (const auto original = objects::original_of_compiled(callable); original.function != nullptr) {
     saw_constant(original.function);
-    if (!original.fullgraph) return call(original.function, args, std::move(then));
+    if (!original.fullgraph) return call(original.function, args);
     std::vector<PyObject*> values{original.function};
     values.insert(values.end(), args.values.begin(), args.values.end());
-    return call_polyfill("call_without_breaks", Args{values, args.kwnames}, std::move(then));
+    return call_polyfill("call_without_breaks", Args{values, args.kwnames});
   }
-  if (auto handler = handlers::find(callable)) return handler(*this, callable, args, std::move(then));
+  if (auto handler = handlers::find(callable)) return handler(*this, callable, args);
   if (auto handler = handlers::find(reinterpret_cast<PyObject*>(type))) {
     // Rules for instances of a type: functools.partial, lru_cache wrappers, torch operators. The type row is told by
     // the callable's identity.
-    if (handlers::is_instance_rule(type)) return handler(*this, callable, args, std::move(then));
+    if (handlers::is_instance_rule(type)) return handler(*this, callable, args);
   }
-  if (handlers::is_torch_op(callable))
-    return settle(std::move(then), torch_call(graph::Op::CallFunction, callable, callable, args));
+  if (handlers::is_torch_op(callable)) return torch_call(graph::Op::CallFunction, callable, callable, args);
   PyObject* method = type_lookup(type, names().__call__);
   if (method != nullptr && PyFunction_Check(method)) {
     std::vector<PyObject*> values{callable};
     values.insert(values.end(), args.values.begin(), args.values.end());
-    Result result = call(method, Args{values, args.kwnames}, std::move(then));
+    Result result = call(method, Args{values, args.kwnames});
     if (result.did == Result::Did::Pushed) note_module(callable);
     return result;
   }
   if (method == nullptr) {
-    return settle(std::move(then),
-                  raise(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not callable"));
+    return raise(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not callable");
   }
   if (!Py_IS_TYPE(method, &PyWrapperDescr_Type)) {
     Result bound = bind(method, callable, reinterpret_cast<PyObject*>(type));
-    if (bound.is_value()) return call(bound.value.get(), args, std::move(then));
+    if (bound.is_value()) return call(bound.value.get(), args);
   }
   unsupported(Reason::UntracedCallable, {{"callee", std::string("an instance of ") + type->tp_name}});
 }
@@ -558,12 +549,10 @@ PyObject* polyfill(const char* name) {
 }
 }  // namespace
 
-Result Tracer::call_polyfill(const char* name, std::span<PyObject* const> args, Continuation then) {
-  return inline_function(polyfill(name), Args{args, nullptr}, std::move(then));
+Result Tracer::call_polyfill(const char* name, std::span<PyObject* const> args) {
+  return inline_function(polyfill(name), Args{args, nullptr});
 }
 
-Result Tracer::call_polyfill(const char* name, Args args, Continuation then) {
-  return inline_function(polyfill(name), args, std::move(then));
-}
+Result Tracer::call_polyfill(const char* name, Args args) { return inline_function(polyfill(name), args); }
 
 }  // namespace pellucid::objects

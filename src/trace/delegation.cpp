@@ -15,10 +15,10 @@ namespace {
 Continuation as_send(const Frame& body) {
   const bytecode::DecodedCode& code = *body.decoded;
   const bytecode::Instruction& send = code[code.index_at(body.at) - 1];
-  Continuation then(K::Send);
-  then.stage = frames::kThrownIn;
-  then.number = code[send.target].start();
-  return then;
+  Continuation send_again(K::Send);
+  send_again.stage = frames::kThrownIn;
+  send_again.number = code[send.target].start();
+  return send_again;
 }
 
 PyObject* method_of(Executor& ex, PyObject* receiver, PyObject* name) {
@@ -40,18 +40,19 @@ Result Executor::throw_into_inner(Frame& body, py::Owned<> instance) {
   if (PyErr_GivenExceptionMatches(instance.get(), PyExc_GeneratorExit)) {
     Continuation raises(K::Raise);
     raises.stage = frames::kThrownIn;
-    Continuation then = Continuation(K::Replace, instance.get()).before(std::move(raises));
+    Continuation raise_again(K::Replace, instance.get());
+    raise_again.append(std::move(raises));
     if (objects::is_generator(inner.get())) {
-      r = close(inner.get(), std::move(then));
+      r = and_then(close(inner.get()), std::move(raise_again));
     } else if (PyObject* method = method_of(*this, inner.get(), names().close)) {
-      r = call1(method, inner.get(), std::move(then));
+      r = and_then(call1(method, inner.get()), std::move(raise_again));
     } else {
       r = raise(std::move(instance));
     }
   } else if (objects::is_generator(inner.get())) {
-    r = throw_into(inner.get(), std::move(instance), as_send(body));
+    r = and_then(throw_into(inner.get(), std::move(instance)), as_send(body));
   } else if (PyObject* method = method_of(*this, inner.get(), throw_name)) {
-    r = call2(method, inner.get(), instance.get(), as_send(body));
+    r = and_then(call2(method, inner.get(), instance.get()), as_send(body));
   } else {
     r = raise(std::move(instance));
   }
@@ -59,11 +60,10 @@ Result Executor::throw_into_inner(Frame& body, py::Owned<> instance) {
 }
 
 // Starts the body again with an exception for what it delegates to.
-Result Executor::throw_through(PyObject* object, py::Owned<> instance, Continuation then) {
+Result Executor::throw_through(PyObject* object, py::Owned<> instance) {
   auto* generator = reinterpret_cast<objects::TracedGenerator*>(object);
   std::unique_ptr<Frame> frame(std::exchange(generator->frame, nullptr));
   generator->running = true;
-  frame->then = std::move(then);
   frame->generator_ref = py::Owned<>::share(object);
   frame->next = frame->at;
   Frame& body = *frame;
@@ -71,7 +71,7 @@ Result Executor::throw_through(PyObject* object, py::Owned<> instance, Continuat
   Result r = throw_into_inner(body, std::move(instance));
   if (r.is_value()) body.stack.push_back(std::move(r.value));
   if (r.did == Result::Did::Raised) thrown_ = std::move(exception);
-  return Result::pushed();
+  return Result::pushed(&body);
 }
 
 }  // namespace pellucid::trace

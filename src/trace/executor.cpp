@@ -121,7 +121,7 @@ py::Owned<> Executor::run(const frames::State& state) {
       if (wait.a) part.a = meet(wait.a.get());
       if (wait.b) part.b = meet(wait.b.get());
       if (wait.c) part.c = meet(wait.c.get());
-      then = std::move(then).before(std::move(part));
+      then.append(std::move(part));
     }
     top_->then = std::move(then);
   }
@@ -342,14 +342,14 @@ Next Executor::return_value(Frame& frame) {
     auto stop = value.get() == Py_None ? py::take(PyObject_CallNoArgs(PyExc_StopIteration))
                                        : py::take(PyObject_CallOneArg(PyExc_StopIteration, value.get()));
     exception = std::move(stop);
-    return deliver(settle(std::move(then), Result::raised()));
+    return deliver(and_then(Result::raised(), std::move(then)));
   }
   if (!frame.back) {
     returned_ = std::move(value);
     return Next::Finished;
   }
   auto done = pop_frame();
-  return deliver(settle(std::move(done->then), Result::of(std::move(value))));
+  return deliver(and_then(Result::of(std::move(value)), std::move(done->then)));
 }
 
 // GeneratorExit is on its way in the body of a generator that died, before the next instruction of the frame below.
@@ -360,7 +360,7 @@ void Executor::finalize_abandoned() {
   raw->started = true;
   raw->frame->generator = raw;
   exception = generator.copy();  // a break from here on is one that nothing can go on behind
-  throw_into(generator.get(), generator_exit(), Continuation(Continuation::Kind::Finalize));
+  and_then(throw_into(generator.get(), generator_exit()), Continuation(Continuation::Kind::Finalize));
   exception = std::move(thrown_);
 }
 

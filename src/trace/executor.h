@@ -39,29 +39,28 @@ class Executor final : public objects::Tracer {
   std::vector<std::int64_t> earlier_stops();  // Outcome::earlier
 
   // ---- Tracer
-  Result call(PyObject* callable, Args args, Continuation then = {}) override;
+  Result call(PyObject* callable, Args args) override;
   Frame* top() override { return top_.get(); }
-  Result settle(Continuation then, Result result) override;
+  Result and_then(Result result, Continuation next) override;
 
   // ---- calls (call.cpp)
-  Result call_ex(PyObject* callable, PyObject* positional, PyObject* kwargs,
-                 Continuation then);  // f(*positional, **kwargs)
-  Result call_function(PyObject* function, Args args, Continuation then);
-  Result call_type(PyObject* type, Args args, Continuation then);
-  Result make_instance(PyObject* type, Args args, Continuation then) override;
-  Result call_native(PyObject* callable, Args args, Continuation then);
-  Result complain(PyObject* callable, PyObject* self, Args args, Continuation then);
-  Result slot_wrapper(PyObject* callable, Args args, Continuation then, bool* known);
-  Result builtin_slot(PyObject* callable, std::string_view name, Args args, Continuation then, bool* known);
-  Result inline_function(PyObject* function, Args args, Continuation then) override;
-  Result initialise_instance(py::Owned<> instance, PyObject* type, Args args, Continuation then);
+  Result call_ex(PyObject* callable, PyObject* positional, PyObject* kwargs);  // f(*positional, **kwargs)
+  Result call_function(PyObject* function, Args args);
+  Result call_type(PyObject* type, Args args);
+  Result make_instance(PyObject* type, Args args) override;
+  Result call_native(PyObject* callable, Args args);
+  Result complain(PyObject* callable, PyObject* self, Args args);
+  Result slot_wrapper(PyObject* callable, Args args, bool* known);
+  Result builtin_slot(PyObject* callable, std::string_view name, Args args, bool* known);
+  Result inline_function(PyObject* function, Args args) override;
+  Result initialise_instance(py::Owned<> instance, PyObject* type, Args args);
 
   // ---- generators (generators.cpp)
-  Result resume(PyObject* generator, PyObject* value, Continuation then) override;
-  Result throw_into(PyObject* generator, py::Owned<> instance, Continuation then) override;
-  Result close(PyObject* generator, Continuation then) override;
-  Result throw_through(PyObject* generator, py::Owned<> instance, Continuation then);  // delegation.cpp
-  Result already_executing(const objects::TracedGenerator& generator, Continuation then);
+  Result resume(PyObject* generator, PyObject* value) override;
+  Result throw_into(PyObject* generator, py::Owned<> instance) override;
+  Result close(PyObject* generator) override;
+  Result throw_through(PyObject* generator, py::Owned<> instance);  // delegation.cpp
+  Result already_executing(const objects::TracedGenerator& generator);
   Result throw_into_inner(Frame& body, py::Owned<> instance);
   PyObject* twin_of_generator(PyObject* generator) override;
   PyObject* known_twin(PyObject* generator) const override;
@@ -88,25 +87,25 @@ class Executor final : public objects::Tracer {
   Result raise_with_cause(PyObject* type, py::Owned<> value, PyObject* cause);
 
   // ---- protocols (protocols.cpp): Python's operators on any object
-  Result binary(PyObject* left, PyObject* right, int op, Continuation then = {}) override;  // op as in BINARY_OP
-  Result reflected(PyObject* left, PyObject* right, int op, int stage,
-                   Continuation then);  // the next candidate of a binary operator or comparison
-  Result sequence_error(PyObject* left, PyObject* right, int op, Continuation then);
-  Result compare(PyObject* left, PyObject* right, int op, Continuation then = {}) override;  // Py_LT …
-  Result unary(PyObject* value, int opcode, Continuation then = {}) override;
-  Result truth(PyObject* value, Continuation then = {}) override;  // a bool
-  Result contains(PyObject* container, PyObject* item, Continuation then = {}) override;
-  Result subscript(PyObject* container, PyObject* key, Continuation then = {}) override;
+  Result binary(PyObject* left, PyObject* right, int op) override;  // op as in BINARY_OP
+  Result reflected(PyObject* left, PyObject* right, int op,
+                   int stage);  // the next candidate of a binary operator or comparison
+  Result sequence_error(PyObject* left, PyObject* right, int op);
+  Result compare(PyObject* left, PyObject* right, int op) override;  // Py_LT …
+  Result unary(PyObject* value, int opcode) override;
+  Result truth(PyObject* value) override;  // a bool
+  Result contains(PyObject* container, PyObject* item) override;
+  Result subscript(PyObject* container, PyObject* key) override;
   Result store_subscript(PyObject* container, PyObject* key, PyObject* value) override;  // null value deletes
-  Result iterate(PyObject* iterable, Continuation then = {}) override;                   // iter(x)
-  Result next(PyObject* iterator, Continuation then) override;                           // raises StopIteration
-  Result next_outside(PyObject* iterator, Continuation then);  // of an iterator that existed before
-  Result length(PyObject* value, Continuation then = {}) override;
-  Result to_text(PyObject* value, const char* how, Continuation then = {}) override;  // __str__, __repr__
-  Result format(PyObject* value, PyObject* spec, Continuation then = {}) override;
+  Result iterate(PyObject* iterable) override;                                           // iter(x)
+  Result next(PyObject* iterator) override;                                              // raises StopIteration
+  Result next_outside(PyObject* iterator);  // of an iterator that existed before
+  Result length(PyObject* value) override;
+  Result to_text(PyObject* value, const char* how) override;  // __str__, __repr__
+  Result format(PyObject* value, PyObject* spec) override;
   // A tuple of all elements when that needs no Python code; null when `value` must be iterated by a polyfill.
   py::Owned<> native_elements(PyObject* value) override;
-  Result is_instance(PyObject* object, PyObject* type, Continuation then, bool subclass) override;
+  Result is_instance(PyObject* object, PyObject* type, bool subclass) override;
 
   void note_module(PyObject* module);
   bool checks_in_python(PyObject* type, const char* hook_name);

@@ -16,39 +16,38 @@ Next Executor::return_generator(Frame& frame) {
   // The frame that just began becomes the generator's body; its caller gets the generator.
   if (!frame.back) throw GraphBreak(Reason::GeneratorEntry);
   auto body = pop_frame();
-  Continuation then = std::exchange(body->then, Continuation());
+  Continuation then = std::exchange(body->then, {});
   Frame* raw = body.get();
   auto generator = objects::new_generator(std::move(body));
   raw->generator = reinterpret_cast<TracedGenerator*>(generator.get());
   raw->generator->is_ours = raw->hidden;
   raw->generator->function = raw->function.copy().release();
-  return deliver(settle(std::move(then), Result::of(std::move(generator))));
+  return deliver(and_then(Result::of(std::move(generator)), std::move(then)));
 }
 
 // A builtin iterator may be advanced while it is being advanced; a generator that stands for one may not.
-Result Executor::already_executing(const TracedGenerator& generator, Continuation then) {
+Result Executor::already_executing(const TracedGenerator& generator) {
   if (generator.is_ours)
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "__next__ within __next__"}, {"type", "builtin iterator"}});
-  return settle(std::move(then), raise(PyExc_ValueError, "generator already executing"));
+  return raise(PyExc_ValueError, "generator already executing");
 }
 
-Result Executor::resume(PyObject* object, PyObject* value, Continuation then) {
+Result Executor::resume(PyObject* object, PyObject* value) {
   auto* generator = reinterpret_cast<TracedGenerator*>(object);
-  if (generator->running) return already_executing(*generator, std::move(then));
+  if (generator->running) return already_executing(*generator);
   if (generator->frame == nullptr) {
     exception = py::take(PyObject_CallNoArgs(PyExc_StopIteration));
-    return settle(std::move(then), Result::raised());
+    return Result::raised();
   }
   if (!generator->started && value != Py_None) {
-    return settle(std::move(then), raise(PyExc_TypeError, "can't send non-None value to a just-started generator"));
+    return raise(PyExc_TypeError, "can't send non-None value to a just-started generator");
   }
   std::unique_ptr<Frame> frame(std::exchange(generator->frame, nullptr));
   generator->running = generator->started = true;
   frame->stack.push_back(py::Owned<>::share(value));
-  frame->then = std::move(then);
   frame->generator_ref = py::Owned<>::share(object);
   push_frame(std::move(frame));
-  return Result::pushed();
+  return Result::pushed(top_.get());
 }
 
 PyObject* Executor::twin_of_generator(PyObject* generator) {
@@ -190,53 +189,51 @@ bool delegates(const Frame& body) {
   return next.op == bytecode::Opcode::RESUME && (next.arg & 3) >= 2;
 }
 
-Result Executor::throw_into(PyObject* object, py::Owned<> instance, Continuation then) {
+Result Executor::throw_into(PyObject* object, py::Owned<> instance) {
   auto* generator = reinterpret_cast<TracedGenerator*>(object);
-  if (generator->running) return already_executing(*generator, std::move(then));
+  if (generator->running) return already_executing(*generator);
   if (generator->frame == nullptr || (!generator->started && generator->is_ours)) {
     delete std::exchange(generator->frame, nullptr);
     exception = std::move(instance);
     unchained_ = true;
-    return settle(std::move(then), Result::raised());
+    return Result::raised();
   }
   // One that did not start ends at the RETURN_GENERATOR that it stands at.
-  if (generator->started && delegates(*generator->frame))
-    return throw_through(object, std::move(instance), std::move(then));
+  if (generator->started && delegates(*generator->frame)) return throw_through(object, std::move(instance));
   std::unique_ptr<Frame> frame(std::exchange(generator->frame, nullptr));
   generator->running = generator->started = true;
-  frame->then = std::move(then);
   frame->generator_ref = py::Owned<>::share(object);
   frame->stack.push_back(py::Owned<>::share(Py_None));
   push_frame(std::move(frame));
   thrown_ = std::move(instance);  // the loop raises it at the YIELD_VALUE, which is what runs in that frame
-  return Result::pushed();
+  return Result::pushed(top_.get());
 }
 
-Result Executor::close(PyObject* object, Continuation then) {
+Result Executor::close(PyObject* object) {
   auto* generator = reinterpret_cast<TracedGenerator*>(object);
-  if (generator->running) return already_executing(*generator, std::move(then));
+  if (generator->running) return already_executing(*generator);
   if (generator->frame == nullptr || !generator->started) {
     delete std::exchange(generator->frame, nullptr);
-    return settle(std::move(then), Result::none());
+    return Result::none();
   }
   if (!delegates(*generator->frame) && handler_of(*generator->frame) == nullptr) {
     delete std::exchange(generator->frame, nullptr);
-    return settle(std::move(then), Result::none());
+    return Result::none();
   }
-  return throw_into(object, generator_exit(), Continuation(K::Close).before(std::move(then)));
+  return and_then(throw_into(object, generator_exit()), Continuation(K::Close));
 }
 
 Next Executor::yield_value(Frame& frame) {
   auto value = pop(frame);
   auto body = pop_frame();
-  Continuation then = std::exchange(body->then, Continuation());
+  Continuation then = std::exchange(body->then, {});
   TracedGenerator* generator = body->generator;
   auto keep_alive = std::move(body->generator_ref);
   generator->running = false;
   generator->in_block = handler_of(*body) != nullptr;
   if (body->frame_object) capture().open_frame_objects.insert(body->frame_object.get());
   generator->frame = body.release();
-  return deliver(settle(std::move(then), Result::of(std::move(value))));
+  return deliver(and_then(Result::of(std::move(value)), std::move(then)));
 }
 
 }  // namespace pellucid::trace

@@ -87,7 +87,7 @@ void refuse_region_id(Executor& ex, PyObject* value) {
 
 }  // namespace
 
-Result Executor::binary(PyObject* left, PyObject* right, int op, Continuation then) {
+Result Executor::binary(PyObject* left, PyObject* right, int op) {
   left = original(left);
   right = original(right);
   refuse_region_id(*this, left);
@@ -104,7 +104,7 @@ Result Executor::binary(PyObject* left, PyObject* right, int op, Continuation th
     if (!(is_container(a) && o.inplace != nullptr)) {
       PyObject* function = operator_function(o.function);
       PyObject* args[] = {left, right};
-      return settle(std::move(then), torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr}));
+      return torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr});
     }
   }
   auto native = [&](PyObject* x, PyObject* y) {
@@ -115,9 +115,9 @@ Result Executor::binary(PyObject* left, PyObject* right, int op, Continuation th
       if (!value) py::PythonError();
       unsupported(Reason::UnsupportedProtocol, {{"protocol", o.function}, {"type", Py_TYPE(left)->tp_name}});
     }
-    if (!value) return settle(std::move(then), raise_pending(py::PythonError()));
+    if (!value) return raise_pending(py::PythonError());
     if (value.get() == x && x != left) value = py::Owned<>::share(left);  // in place on a shadow
-    return settle(std::move(then), Result::of(std::move(value)));
+    return Result::of(std::move(value));
   };
   if (plain_operand(a) && plain_operand(b)) return native(left, right);
   if (a == Cat::Text && std::string_view(o.method) == "__mod__") {
@@ -141,7 +141,7 @@ Result Executor::binary(PyObject* left, PyObject* right, int op, Continuation th
   }
   if (a == Cat::List && o.inplace != nullptr && std::string_view(o.inplace) == "__iadd__") {
     PyObject* args[] = {left, right};
-    return call_polyfill("list_iadd", args, std::move(then));
+    return call_polyfill("list_iadd", args);
   }
   const auto of_user = [&](PyObject* value, const char* method) {
     return method != nullptr && objects::has_user_method(*this, Py_TYPE(value), method);
@@ -155,15 +155,15 @@ Result Executor::binary(PyObject* left, PyObject* right, int op, Continuation th
   }
   if (o.inplace != nullptr && !objects::is_exact_builtin(Py_TYPE(left)) &&
       type_lookup(Py_TYPE(left), o.inplace) == Py_None)
-    return settle(std::move(then), raise(PyExc_TypeError, "'NoneType' object is not callable"));
+    return raise(PyExc_TypeError, "'NoneType' object is not callable");
   if (o.inplace != nullptr && has_python_method(*this, left, o.inplace)) {
     PyObject* args[] = {right};
     Continuation c(K::Reflected, left, right);
     c.number = op;
     c.stage = 0;
-    return special(left, o.inplace, args, std::move(c).before(std::move(then)));
+    return and_then(special(left, o.inplace, args), std::move(c));
   }
-  return reflected(left, right, op, 0, std::move(then));
+  return reflected(left, right, op, 0);
 }
 
 namespace {
@@ -174,7 +174,7 @@ bool is_sequence(PyObject* value) {
 }  // namespace
 
 // No operand knows the other: + and * of sequences have their own words for it, and * asks for an __index__.
-Result Executor::sequence_error(PyObject* left, PyObject* right, int op, Continuation then) {
+Result Executor::sequence_error(PyObject* left, PyObject* right, int op) {
   const Operator& o = kOperators[op];
   for (PyObject* value : {left, right}) {
     for (const char* name : {o.method, o.reflected, o.inplace, "__index__"}) {
@@ -184,7 +184,7 @@ Result Executor::sequence_error(PyObject* left, PyObject* right, int op, Continu
   }
   auto value = py::Owned<>::steal(py::number_operator(op)(left, right));
   if (value) unsupported(Reason::UnsupportedProtocol, {{"protocol", o.function}, {"type", Py_TYPE(left)->tp_name}});
-  return settle(std::move(then), raise_pending(py::PythonError()));
+  return raise_pending(py::PythonError());
 }
 
 // Candidate methods in CPython's order; `stage` is the number of those already tried.
@@ -204,7 +204,7 @@ static py::Owned<> plain_copy(Executor& ex, PyObject* container) {
   ex.unsupported(Reason::UnsupportedProtocol, {{"protocol", "comparison"}, {"type", Py_TYPE(container)->tp_name}});
 }
 
-Result Executor::reflected(PyObject* left, PyObject* right, int op, int stage, Continuation then) {
+Result Executor::reflected(PyObject* left, PyObject* right, int op, int stage) {
   const bool comparison = op >= kCompareBase;
   const char* forward = comparison ? kComparisons[op - kCompareBase] : kOperators[op].method;
   const char* backward = comparison ? kComparisons[kSwapped[op - kCompareBase]] : kOperators[op].reflected;
@@ -221,27 +221,27 @@ Result Executor::reflected(PyObject* left, PyObject* right, int op, int stage, C
     PyObject* other = use_right ? left : right;
     PyObject* method = type_lookup(Py_TYPE(self), use_right ? backward : forward);
     if (method == nullptr) continue;
-    if (method == Py_None) return settle(std::move(then), raise(PyExc_TypeError, "'NoneType' object is not callable"));
+    if (method == Py_None) return raise(PyExc_TypeError, "'NoneType' object is not callable");
     if (PyFunction_Check(method)) {
       Continuation c(K::Reflected, left, right);
       c.number = op;
       c.stage = static_cast<std::uint8_t>(stage + 1);
-      return call2(method, self, other, std::move(c).before(std::move(then)));
+      return and_then(call2(method, self, other), std::move(c));
     }
     if (comparison && reinterpret_cast<PyWrapperDescrObject*>(method)->d_common.d_type == &PyBaseObject_Type) {
       // object's own comparison: identity for ==; != is derived from __eq__ of the class.
-      if (op - kCompareBase == Py_EQ && same(self, other)) return settle(std::move(then), Result::boolean(true));
+      if (op - kCompareBase == Py_EQ && same(self, other)) return Result::boolean(true);
       if (op - kCompareBase == Py_NE) {
         PyObject* eq = type_lookup(Py_TYPE(self), "__eq__");
-        if (eq == Py_None) return settle(std::move(then), raise(PyExc_TypeError, "'NoneType' object is not callable"));
+        if (eq == Py_None) return raise(PyExc_TypeError, "'NoneType' object is not callable");
         if (eq != nullptr && PyFunction_Check(eq)) {
           PyObject* args[] = {self, other};
           Continuation c(K::Reflected, left, right);
           c.number = op;
           c.stage = static_cast<std::uint8_t>(stage + 1);
-          return call_polyfill("ne_from_eq", args, std::move(c).before(std::move(then)));
+          return and_then(call_polyfill("ne_from_eq", args), std::move(c));
         }
-        if (same(self, other)) return settle(std::move(then), Result::boolean(false));
+        if (same(self, other)) return Result::boolean(false);
       }
       continue;
     }
@@ -251,8 +251,7 @@ Result Executor::reflected(PyObject* left, PyObject* right, int op, int stage, C
       auto mine = plain_copy(*this, self), its = plain_copy(*this, other);
       if (Py_TYPE(mine.get()) != Py_TYPE(its.get()) && !(PyAnySet_Check(mine.get()) && PyAnySet_Check(its.get())))
         continue;  // NotImplemented
-      return compare(mine.get(), its.get(), use_right ? kSwapped[op - kCompareBase] : op - kCompareBase,
-                     std::move(then));
+      return compare(mine.get(), its.get(), use_right ? kSwapped[op - kCompareBase] : op - kCompareBase);
     }
     if (comparison && (a == Cat::Instance || a == Cat::Other)) {
       unsupported(Reason::UnsupportedProtocol, {{"protocol", forward}, {"type", Py_TYPE(self)->tp_name}});
@@ -266,26 +265,24 @@ Result Executor::reflected(PyObject* left, PyObject* right, int op, int stage, C
   }
   if (comparison) {
     const int c = op - kCompareBase;
-    if (c == Py_EQ) return settle(std::move(then), Result::boolean(same(left, right)));
-    if (c == Py_NE) return settle(std::move(then), Result::boolean(!same(left, right)));
-    return settle(std::move(then), raise(PyExc_TypeError, std::string("'") + py::compare_symbol(c) +
-                                                              "' not supported between instances of '" + lt->tp_name +
-                                                              "' and '" + rt->tp_name + "'"));
+    if (c == Py_EQ) return Result::boolean(same(left, right));
+    if (c == Py_NE) return Result::boolean(!same(left, right));
+    return raise(PyExc_TypeError, std::string("'") + py::compare_symbol(c) + "' not supported between instances of '" +
+                                      lt->tp_name + "' and '" + rt->tp_name + "'");
   }
-  if (is_sequence(left) || is_sequence(right)) return sequence_error(left, right, op, std::move(then));
-  return settle(std::move(then),
-                raise(PyExc_TypeError, std::string("unsupported operand type(s) for ") + py::number_symbol(op) + ": '" +
-                                           lt->tp_name + "' and '" + rt->tp_name + "'"));
+  if (is_sequence(left) || is_sequence(right)) return sequence_error(left, right, op);
+  return raise(PyExc_TypeError, std::string("unsupported operand type(s) for ") + py::number_symbol(op) + ": '" +
+                                    lt->tp_name + "' and '" + rt->tp_name + "'");
 }
 
-Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation then) {
+Result Executor::compare(PyObject* left, PyObject* right, int op) {
   left = original(left);
   right = original(right);
   doing = "compares";
   if (auto view = PyDictViewSet_Check(left) ? view_of_outside(left) : py::Owned<>())
-    return compare(view.get(), right, op, std::move(then));
+    return compare(view.get(), right, op);
   if (auto view = PyDictViewSet_Check(right) ? view_of_outside(right) : py::Owned<>())
-    return compare(left, view.get(), op, std::move(then));
+    return compare(left, view.get(), op);
   if (op != Py_EQ && op != Py_NE) {
     refuse_region_id(*this, left);
     refuse_region_id(*this, right);
@@ -298,12 +295,12 @@ Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation t
                   {{"protocol", "comparison"}, {"type", Py_TYPE(a == Cat::Tensor ? right : left)->tp_name}});
     PyObject* function = operator_function(kCompareFunctions[op]);
     PyObject* args[] = {left, right};
-    return settle(std::move(then), torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr}));
+    return torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr});
   }
   auto native = [&](PyObject* x, PyObject* y) {
     auto value = py::Owned<>::steal(PyObject_RichCompare(x, y, op));
-    if (!value) return settle(std::move(then), raise_pending(py::PythonError()));
-    return settle(std::move(then), Result::of(std::move(value)));
+    if (!value) return raise_pending(py::PythonError());
+    return Result::of(std::move(value));
   };
   if (plain_operand(a) && plain_operand(b)) return native(left, right);
   if (a == Cat::Cell || b == Cat::Cell)
@@ -316,7 +313,7 @@ Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation t
     if (!x.tensor && !y.tensor && !x.user && !y.user && !x.shadowed && !y.shadowed)
       return native(readable(left), readable(right));
     if (is_container(a) && is_container(b) && a != b && op == Py_EQ && a != Cat::Set && a != Cat::FrozenSet)
-      return settle(std::move(then), Result::boolean(false));
+      return Result::boolean(false);
     const bool dicts = PyDict_CheckExact(left) && PyDict_CheckExact(right) && (op == Py_EQ || op == Py_NE);
     if (((a == Cat::List || a == Cat::Tuple) && a == b) || dicts) {
       auto operation = py::take(PyLong_FromLong(op));
@@ -326,10 +323,9 @@ Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation t
       };
       const auto mine = plain(left), its = plain(right);
       PyObject* args[] = {mine.get(), its.get(), operation.get()};
-      return call_polyfill(dicts ? "dict_compare" : "sequence_compare", args, std::move(then));
+      return call_polyfill(dicts ? "dict_compare" : "sequence_compare", args);
     }
-    if ((is_container(a) != is_container(b)) && (op == Py_EQ || op == Py_NE))
-      return settle(std::move(then), Result::boolean(op == Py_NE));
+    if ((is_container(a) != is_container(b)) && (op == Py_EQ || op == Py_NE)) return Result::boolean(op == Py_NE);
     unsupported(Reason::UserDunder, {{"operation", "comparing containers"}, {"callee", "__eq__ of an element"}});
   }
   auto by_identity = [](Cat c) {
@@ -343,7 +339,7 @@ Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation t
       !of_metaclass) {
     // Two bound C methods, or code of the same text, may be equal without being one.
     if ((a == Cat::Builtin || a == Cat::Code) && a == b) return native(left, right);
-    return settle(std::move(then), Result::boolean(same(left, right) == (op == Py_EQ)));
+    return Result::boolean(same(left, right) == (op == Py_EQ));
   }
   if (a == Cat::BoundMethod && b == Cat::BoundMethod && (op == Py_EQ || op == Py_NE)) {
     bool equal = true;
@@ -351,14 +347,14 @@ Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation t
       auto x = native_attribute(left, part), y = native_attribute(right, part);
       equal = equal && same(x.value.get(), y.value.get());
     }
-    return settle(std::move(then), Result::boolean(equal == (op == Py_EQ)));
+    return Result::boolean(equal == (op == Py_EQ));
   }
   if (a == Cat::Slice && b == Cat::Slice) {  // as the tuples of their parts
     const auto parts = [](PyObject* object) {
       auto* slice = reinterpret_cast<PySliceObject*>(object);
       return py::take(PyTuple_Pack(3, slice->start, slice->stop, slice->step));
     };
-    return compare(parts(left).get(), parts(right).get(), op, std::move(then));
+    return compare(parts(left).get(), parts(right).get(), op);
   }
   const auto is_view = [](PyObject* o) { return PyDictViewSet_Check(o); };
   if ((is_view(left) || is_view(right)) && (is_view(left) || is_container(a)) && (is_view(right) || is_container(b))) {
@@ -376,10 +372,10 @@ Result Executor::compare(PyObject* left, PyObject* right, int op, Continuation t
   }
   if (a == Cat::Iterator && b == Cat::Iterator && !is_outside(left) && !is_outside(right))
     return native(left, right);  // by identity
-  return reflected(left, right, kCompareBase + op, 0, std::move(then));
+  return reflected(left, right, kCompareBase + op, 0);
 }
 
-Result Executor::unary(PyObject* value, int opcode, Continuation then) {
+Result Executor::unary(PyObject* value, int opcode) {
   value = original(value);
   refuse_region_id(*this, value);
   const Cat cat = objects::cat_of(value);
@@ -391,22 +387,22 @@ Result Executor::unary(PyObject* value, int opcode, Continuation then) {
                                                                                       : "__invert__";
   if (cat == Cat::Tensor) {
     PyObject* target = operator_function(function);
-    return settle(std::move(then), torch_call(graph::Op::CallFunction, target, target, Args{{&value, 1}, nullptr}));
+    return torch_call(graph::Op::CallFunction, target, target, Args{{&value, 1}, nullptr});
   }
   if (plain_operand(cat) || (cat == Cat::EnumMember && !objects::has_user_method(*this, Py_TYPE(value), method))) {
     auto result =
         py::Owned<>::steal(opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE)   ? PyNumber_Negative(value)
                            : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? PyNumber_Positive(value)
                                                                                           : PyNumber_Invert(value));
-    if (!result) return settle(std::move(then), raise_pending(py::PythonError()));
-    return settle(std::move(then), Result::of(std::move(result)));
+    if (!result) return raise_pending(py::PythonError());
+    return Result::of(std::move(result));
   }
-  if (type_lookup(Py_TYPE(value), method) != nullptr) return special(value, method, {}, std::move(then));
+  if (type_lookup(Py_TYPE(value), method) != nullptr) return special(value, method, {});
   const char* symbol = opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE)   ? "-"
                        : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? "+"
                                                                                       : "~";
-  return settle(std::move(then), raise(PyExc_TypeError, std::string("bad operand type for unary ") + symbol + ": '" +
-                                                            Py_TYPE(value)->tp_name + "'"));
+  return raise(PyExc_TypeError,
+               std::string("bad operand type for unary ") + symbol + ": '" + Py_TYPE(value)->tp_name + "'");
 }
 
 }  // namespace pellucid::trace

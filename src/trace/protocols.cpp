@@ -36,9 +36,9 @@ bool python_slot(objects::Tracer& tracer, PyObject* value, PyObject* name) {
 
 }  // namespace
 
-Result Executor::truth(PyObject* value, Continuation then) {
+Result Executor::truth(PyObject* value) {
   value = original(value);
-  if (value == Py_True || value == Py_False) return settle(std::move(then), Result::of(py::Owned<>::share(value)));
+  if (value == Py_True || value == Py_False) return Result::of(py::Owned<>::share(value));
   const Cat cat = objects::cat_of(value);
   doing = "tests the truth";
   switch (cat) {
@@ -48,7 +48,7 @@ Result Executor::truth(PyObject* value, Continuation then) {
     case Cat::Range: {
       const int yes = PyObject_IsTrue(value);
       py::check(yes);
-      return settle(std::move(then), Result::boolean(yes == 1));
+      return Result::boolean(yes == 1);
     }
     case Cat::List:
     case Cat::Tuple:
@@ -57,13 +57,13 @@ Result Executor::truth(PyObject* value, Continuation then) {
     case Cat::FrozenSet:
     case Cat::Deque: {
       if (python_slot(*this, value, names().__bool__) || python_slot(*this, value, names().__len__)) break;
-      return settle(std::move(then), Result::boolean(length_of(value) != 0));
+      return Result::boolean(length_of(value) != 0);
     }
     case Cat::Tensor: {
       PyObject* args[] = {value};
       static PyObject* descriptor = PyObject_GetAttrString(py::import_attr("torch", "Tensor").release(), "__bool__");
       auto name = py::interned("__bool__");
-      return settle(std::move(then), torch_call(graph::Op::CallMethod, descriptor, name.get(), Args{args, nullptr}));
+      return torch_call(graph::Op::CallMethod, descriptor, name.get(), Args{args, nullptr});
     }
     case Cat::Function:
     case Cat::Builtin:
@@ -73,9 +73,9 @@ Result Executor::truth(PyObject* value, Continuation then) {
     case Cat::Cell:
     case Cat::Generator:
     case Cat::TorchAtom:
-      return settle(std::move(then), Result::boolean(true));
+      return Result::boolean(true);
     case Cat::Type:
-      if (Py_TYPE(value) == &PyType_Type) return settle(std::move(then), Result::boolean(true));
+      if (Py_TYPE(value) == &PyType_Type) return Result::boolean(true);
       break;
     default:
       break;
@@ -86,62 +86,59 @@ Result Executor::truth(PyObject* value, Continuation then) {
     if (type_lookup(Py_TYPE(value), name) == nullptr) continue;
     Continuation as_bool(K::Bool);
     as_bool.stage = stage;
-    return special(value, name, {}, std::move(as_bool).before(std::move(then)));
+    return and_then(special(value, name, {}), std::move(as_bool));
   }
   PyTypeObject* type = Py_TYPE(value);
   const bool native = (type->tp_as_number != nullptr && type->tp_as_number->nb_bool != nullptr) ||
                       (type->tp_as_mapping != nullptr && type->tp_as_mapping->mp_length != nullptr) ||
                       (type->tp_as_sequence != nullptr && type->tp_as_sequence->sq_length != nullptr);
   if (native) unsupported(Reason::UnsupportedProtocol, {{"protocol", "truth"}, {"type", type->tp_name}});
-  return settle(std::move(then), Result::boolean(true));
+  return Result::boolean(true);
 }
 
-Result Executor::length(PyObject* value, Continuation then) {
+Result Executor::length(PyObject* value) {
   value = original(value);
   if (is_ours(value)) unsupported(Reason::UnsupportedProtocol, {{"protocol", "len"}, {"type", "builtin iterator"}});
   doing = "reads the length";
-  if (auto view = view_of_outside(value)) return length(view.get(), std::move(then));
+  if (auto view = view_of_outside(value)) return length(view.get());
   const Cat cat = objects::cat_of(value);
   if (cat == Cat::Tensor) {
     auto sizes = getattr(value, names().shape);
-    if (PyTuple_GET_SIZE(sizes.value.get()) == 0)
-      return settle(std::move(then), raise(PyExc_TypeError, "len() of a 0-d tensor"));
-    return settle(std::move(then), Result::of(py::Owned<>::share(PyTuple_GET_ITEM(sizes.value.get(), 0))));
+    if (PyTuple_GET_SIZE(sizes.value.get()) == 0) return raise(PyExc_TypeError, "len() of a 0-d tensor");
+    return Result::of(py::Owned<>::share(PyTuple_GET_ITEM(sizes.value.get(), 0)));
   }
   if (cat != Cat::Type && !python_slot(*this, value, names().__len__)) {
     const std::int64_t n = length_of(value);
-    if (n >= 0) return settle(std::move(then), Result::of(py::take(PyLong_FromLongLong(n))));
+    if (n >= 0) return Result::of(py::take(PyLong_FromLongLong(n)));
     if (cat == Cat::Range || (cat == Cat::Iterator && PyObject_HasAttr(value, names().__len__))) {  // or a dict view
       const Py_ssize_t size = PyObject_Length(value);
-      if (size < 0) return settle(std::move(then), raise_pending(py::PythonError()));  // more than a Py_ssize_t holds
-      return settle(std::move(then), Result::of(py::take(PyLong_FromSsize_t(size))));
+      if (size < 0) return raise_pending(py::PythonError());  // more than a Py_ssize_t holds
+      return Result::of(py::take(PyLong_FromSsize_t(size)));
     }
   }
   if (type_lookup(Py_TYPE(value), names().__len__) != nullptr)
-    return special(value, "__len__", {}, Continuation(K::Length).before(std::move(then)));
-  return settle(std::move(then),
-                raise(PyExc_TypeError, std::string("object of type '") + Py_TYPE(value)->tp_name + "' has no len()"));
+    return and_then(special(value, "__len__", {}), Continuation(K::Length));
+  return raise(PyExc_TypeError, std::string("object of type '") + Py_TYPE(value)->tp_name + "' has no len()");
 }
 
 // An iterator over elements that are all known objects: nothing of the user's runs when it advances.
-Result Executor::iterate(PyObject* iterable, Continuation then) {
+Result Executor::iterate(PyObject* iterable) {
   iterable = original(iterable);
   doing = "iterates";
   const Cat cat = objects::cat_of(iterable);
-  if (PyGen_CheckExact(iterable)) return settle(std::move(then), Result::of(py::Owned<>::share(iterable)));
+  if (PyGen_CheckExact(iterable)) return Result::of(py::Owned<>::share(iterable));
   switch (cat) {
     case Cat::Generator:
-      return settle(std::move(then), Result::of(py::Owned<>::share(iterable)));
+      return Result::of(py::Owned<>::share(iterable));
     case Cat::Iterator: {
       if (is_outside(iterable)) {
-        if (Py_TYPE(iterable)->tp_iter == PyObject_SelfIter)
-          return settle(std::move(then), Result::of(py::Owned<>::share(iterable)));
-        if (auto view = view_of_outside(iterable)) return iterate(view.get(), std::move(then));
+        if (Py_TYPE(iterable)->tp_iter == PyObject_SelfIter) return Result::of(py::Owned<>::share(iterable));
+        if (auto view = view_of_outside(iterable)) return iterate(view.get());
         refuse_outside(*this, iterable);
       }
       auto iterator = py::take(PyObject_GetIter(iterable));
       if (PyObject* dict = py::dict_walked_by(iterable)) walks(dict, iterator.get());
-      return settle(std::move(then), Result::of(std::move(iterator)));
+      return Result::of(std::move(iterator));
     }
     case Cat::Text:
     case Cat::Range:
@@ -159,38 +156,36 @@ Result Executor::iterate(PyObject* iterable, Continuation then) {
       }
       auto iterator = py::take(PyObject_GetIter(view_of(iterable)));
       if (cat == Cat::Set || cat == Cat::Dict) walks(iterable, iterator.get());
-      return settle(std::move(then), Result::of(std::move(iterator)));
+      return Result::of(std::move(iterator));
     }
     case Cat::Tensor: {
       auto name = py::interned("unbind");
       static PyObject* unbind = PyObject_GetAttrString(py::import_attr("torch", "Tensor").release(), "unbind");
       if (PyTuple_GET_SIZE(getattr(iterable, names().shape).value.get()) == 0)
-        return settle(std::move(then), raise(PyExc_TypeError, "iteration over a 0-d tensor"));
+        return raise(PyExc_TypeError, "iteration over a 0-d tensor");
       PyObject* args[] = {iterable};
       Result parts = torch_call(graph::Op::CallMethod, unbind, name.get(), Args{args, nullptr});
-      return settle(std::move(then), Result::of(py::take(PyObject_GetIter(parts.value.get()))));
+      return Result::of(py::take(PyObject_GetIter(parts.value.get())));
     }
     default:
       break;
   }
   PyTypeObject* type = Py_TYPE(iterable);
   PyObject* method = type_lookup(type, names().__iter__);
-  if (method == Py_None)
-    return settle(std::move(then),
-                  raise(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not iterable"));
-  if (method != nullptr) return special(iterable, "__iter__", {}, Continuation(K::IterResult).before(std::move(then)));
+  if (method == Py_None) return raise(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not iterable");
+  if (method != nullptr) return and_then(special(iterable, "__iter__", {}), Continuation(K::IterResult));
   if (PySequence_Check(iterable) != 0 && type_lookup(type, names().__getitem__) != nullptr) {
-    return call_polyfill("sequence_iterator", std::span<PyObject* const>(&iterable, 1), std::move(then));
+    return call_polyfill("sequence_iterator", std::span<PyObject* const>(&iterable, 1));
   }
   if (type->tp_iter != nullptr)
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "iteration"}, {"type", type->tp_name}});
-  return settle(std::move(then), raise(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not iterable"));
+  return raise(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not iterable");
 }
 
-Result Executor::next_outside(PyObject* iterator, Continuation then) {
+Result Executor::next_outside(PyObject* iterator) {
   const auto end = [&] {
     exception = py::take(PyObject_CallNoArgs(PyExc_StopIteration));
-    return settle(std::move(then), Result::raised());
+    return Result::raised();
   };
   const py::IteratorKind kind = py::iterator_kind(iterator);
   if (kind == py::IteratorKind::Map) {
@@ -202,42 +197,40 @@ Result Executor::next_outside(PyObject* iterator, Continuation then) {
       if (!held.back()) return end();
       values.push_back(held.back().get());
     }
-    return call(parts[0].get(), Args{values, nullptr}, std::move(then));
+    return call(parts[0].get(), Args{values, nullptr});
   }
   if (kind == py::IteratorKind::Filter) {
     if (!is_known_iterator(iterator)) refuse_outside(*this, iterator);
     const auto& parts = parts_of_outside(iterator);
     PyObject* values[] = {parts[0].get(), parts[1].get()};
-    return call_polyfill("filter_next", values, std::move(then));
+    return call_polyfill("filter_next", values);
   }
   auto value = next_of_outside(iterator);
-  return value ? settle(std::move(then), Result::of(std::move(value))) : end();
+  return value ? Result::of(std::move(value)) : end();
 }
 
-Result Executor::next(PyObject* iterator, Continuation then) {
+Result Executor::next(PyObject* iterator) {
   doing = "advances an iterator";
   const Cat cat = objects::cat_of(iterator);
-  if (cat == Cat::Generator) return resume(iterator, Py_None, std::move(then));
-  if (PyObject* twin = twin_of_generator(iterator)) return resume(twin, Py_None, std::move(then));
+  if (cat == Cat::Generator) return resume(iterator, Py_None);
+  if (PyObject* twin = twin_of_generator(iterator)) return resume(twin, Py_None);
   if (cat == Cat::Iterator) {
-    if (is_outside(iterator)) return next_outside(iterator, std::move(then));
+    if (is_outside(iterator)) return next_outside(iterator);
     if (Py_TYPE(iterator)->tp_iternext == nullptr) {
-      return settle(std::move(then), raise(PyExc_TypeError, std::string("'") + Py_TYPE(iterator)->tp_name +
-                                                                "' object is not an iterator"));
+      return raise(PyExc_TypeError, std::string("'") + Py_TYPE(iterator)->tp_name + "' object is not an iterator");
     }
     auto value = py::Owned<>::steal(Py_TYPE(iterator)->tp_iternext(iterator));
     if (!value) {
-      if (PyErr_Occurred()) return settle(std::move(then), raise_pending(py::PythonError()));
+      if (PyErr_Occurred()) return raise_pending(py::PythonError());
       exception = py::take(PyObject_CallNoArgs(PyExc_StopIteration));
-      return settle(std::move(then), Result::raised());
+      return Result::raised();
     }
-    return settle(std::move(then), Result::of(std::move(value)));
+    return Result::of(std::move(value));
   }
   PyObject* method = type_lookup(Py_TYPE(iterator), names().__next__);
-  if (method != nullptr && PyFunction_Check(method)) return call1(method, iterator, std::move(then));
+  if (method != nullptr && PyFunction_Check(method)) return call1(method, iterator);
   if (method == nullptr)
-    return settle(std::move(then), raise(PyExc_TypeError, std::string("'") + Py_TYPE(iterator)->tp_name +
-                                                              "' object is not an iterator"));
+    return raise(PyExc_TypeError, std::string("'") + Py_TYPE(iterator)->tp_name + "' object is not an iterator");
   unsupported(Reason::UnsupportedProtocol, {{"protocol", "__next__"}, {"type", Py_TYPE(iterator)->tp_name}});
 }
 
@@ -271,10 +264,10 @@ py::Owned<> Executor::native_elements(PyObject* value) {
   }
 }
 
-Result Executor::contains(PyObject* container, PyObject* item, Continuation then) {
+Result Executor::contains(PyObject* container, PyObject* item) {
   container = original(container);
   doing = "tests membership";
-  if (auto view = view_of_outside(container)) return contains(view.get(), item, std::move(then));
+  if (auto view = view_of_outside(container)) return contains(view.get(), item);
   const Cat cat = objects::cat_of(container);
   if (const bool view = PyDictViewSet_Check(container); view || cat == Cat::Set || cat == Cat::FrozenSet) {
     const bool unhashable = Py_TYPE(item)->tp_hash == PyObject_HashNotImplemented;  // CPython words the TypeError
@@ -283,28 +276,27 @@ Result Executor::contains(PyObject* container, PyObject* item, Continuation then
     if (unhashable && !view && objects::cat_of(item) != Cat::Set) {
       auto error =
           py::Owned<>::steal(PySet_Add(py::take(PySet_New(nullptr)).get(), item) < 0 ? nullptr : Py_NewRef(Py_None));
-      if (!error) return settle(std::move(then), raise_pending(py::PythonError()));
+      if (!error) return raise_pending(py::PythonError());
     }
     if (view && !is_outside(container)) {
       const Contents inside = deep_touch(native_elements(container).get()), probe = deep_touch(item);
       if (inside.tensor || inside.user || inside.shadowed || probe.tensor || probe.user || probe.shadowed)
         unsupported(Reason::UserDunder, {{"operation", "in"}, {"callee", "__eq__ of an element"}});
       const int found = PySequence_Contains(container, item);
-      if (found < 0) return settle(std::move(then), raise_pending(py::PythonError()));
-      return settle(std::move(then), Result::boolean(found == 1));
+      if (found < 0) return raise_pending(py::PythonError());
+      return Result::boolean(found == 1);
     }
   }
   if (!python_slot(*this, container, names().__contains__)) {
     switch (cat) {
       case Cat::Dict:
         if (!hashable_natively(item)) unsupported(Reason::UserDunder, {{"operation", "in"}, {"callee", "__hash__"}});
-        return settle(std::move(then), Result::boolean(dict_contains(container, item)));
+        return Result::boolean(dict_contains(container, item));
       case Cat::Text:
         if (python_slot(*this, item, names().__index__))  // which a bytes object asks for
           unsupported(Reason::UserDunder, {{"operation", "in"}, {"callee", "__index__"}});
-        if (const int found = PySequence_Contains(container, item); found >= 0)
-          return settle(std::move(then), Result::boolean(found == 1));
-        return settle(std::move(then), raise_pending(py::PythonError()));
+        if (const int found = PySequence_Contains(container, item); found >= 0) return Result::boolean(found == 1);
+        return raise_pending(py::PythonError());
       case Cat::Range:
       case Cat::Set:
       case Cat::FrozenSet:
@@ -320,17 +312,17 @@ Result Executor::contains(PyObject* container, PyObject* item, Continuation then
         const bool compares = inside.tensor || inside.user || probe.tensor || probe.user;
         if ((cat == Cat::Iterator && is_outside(container)) || (compares && !identity_only)) {
           PyObject* args[] = {container, item};
-          return call_polyfill("contains", args, std::move(then));
+          return call_polyfill("contains", args);
         }
         if (identity_only) guard_key(container, item);
         const int found = PySequence_Contains(readable(container), item);
-        if (found < 0) return settle(std::move(then), raise_pending(py::PythonError()));
-        return settle(std::move(then), Result::boolean(found == 1));
+        if (found < 0) return raise_pending(py::PythonError());
+        return Result::boolean(found == 1);
       }
       case Cat::Tensor: {
         PyObject* args[] = {container, item};
         static PyObject* function = operator_function("contains");
-        return settle(std::move(then), torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr}));
+        return torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr});
       }
       default:
         break;
@@ -341,23 +333,21 @@ Result Executor::contains(PyObject* container, PyObject* item, Continuation then
     if (method != nullptr && objects::cat_of(item) == Cat::EnumMember) {
       const int found = PySequence_Contains(container, item);
       py::check(found);
-      return settle(std::move(then), Result::boolean(found == 1));
+      return Result::boolean(found == 1);
     }
   }
   PyObject* args[] = {item};
   if (PyObject* method = type_lookup(Py_TYPE(container), names().__contains__)) {
     if (method == Py_None)
-      return settle(std::move(then), raise(PyExc_TypeError, std::string("'") + Py_TYPE(container)->tp_name +
-                                                                "' object is not a container"));
-    return special(container, "__contains__", args, Continuation(K::Contains).before(std::move(then)));
+      return raise(PyExc_TypeError, std::string("'") + Py_TYPE(container)->tp_name + "' object is not a container");
+    return and_then(special(container, "__contains__", args), Continuation(K::Contains));
   }
   PyTypeObject* type = Py_TYPE(container);
   if (type->tp_iter == nullptr && !PySequence_Check(container)) {
-    return settle(std::move(then),
-                  raise(PyExc_TypeError, std::string("argument of type '") + type->tp_name + "' is not iterable"));
+    return raise(PyExc_TypeError, std::string("argument of type '") + type->tp_name + "' is not iterable");
   }
   PyObject* both[] = {container, item};
-  return call_polyfill("contains", both, std::move(then));
+  return call_polyfill("contains", both);
 }
 
 namespace {
@@ -374,7 +364,7 @@ bool asks_for_index(Executor& executor, PyObject* slice) {
 }
 }  // namespace
 
-Result Executor::subscript(PyObject* container, PyObject* key, Continuation then) {
+Result Executor::subscript(PyObject* container, PyObject* key) {
   if (is_ours(container))
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "a subscript"}, {"type", "builtin iterator"}});
   container = original(container);
@@ -386,7 +376,7 @@ Result Executor::subscript(PyObject* container, PyObject* key, Continuation then
     static PyObject* function = operator_function("getitem");
     if (cat != Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", "a tensor as an index of a list"}});
     PyObject* args[] = {container, key};
-    return settle(std::move(then), torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr}));
+    return torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr});
   }
   const bool own = python_slot(*this, container, names().__getitem__);
   PyObject* both[] = {container, key};
@@ -394,29 +384,29 @@ Result Executor::subscript(PyObject* container, PyObject* key, Continuation then
     if (PyLong_Check(key)) {
       const std::int64_t n = length_of(container);
       Py_ssize_t i = PyLong_AsSsize_t(key);
-      if (i == -1 && PyErr_Occurred()) return settle(std::move(then), raise_pending(py::PythonError()));
+      if (i == -1 && PyErr_Occurred()) return raise_pending(py::PythonError());
       if (i < 0) i += n;
       if (i < 0 || i >= n) {
-        return settle(std::move(then), raise(PyExc_IndexError, cat == Cat::Tuple  ? "tuple index out of range"
-                                                               : cat == Cat::List ? "list index out of range"
-                                                                                  : "deque index out of range"));
+        return raise(PyExc_IndexError, cat == Cat::Tuple  ? "tuple index out of range"
+                                       : cat == Cat::List ? "list index out of range"
+                                                          : "deque index out of range");
       }
-      return settle(std::move(then), Result::of(py::Owned<>::share(sequence_item(container, i))));
+      return Result::of(py::Owned<>::share(sequence_item(container, i)));
     }
     if (PySlice_Check(key) && cat != Cat::Deque) {
-      if (asks_for_index(*this, key)) return call_polyfill("slice_at", both, std::move(then));
+      if (asks_for_index(*this, key)) return call_polyfill("slice_at", both);
       touch(container);
       auto value = py::Owned<>::steal(PyObject_GetItem(readable(container), key));
-      if (!value) return settle(std::move(then), raise_pending(py::PythonError()));
-      return settle(std::move(then), Result::of(std::move(value)));
+      if (!value) return raise_pending(py::PythonError());
+      return Result::of(std::move(value));
     }
   }
   if (!own && (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Deque || cat == Cat::Text || cat == Cat::Range) &&
       !PyLong_Check(key) && !PySlice_Check(key)) {
-    if (python_slot(*this, key, names().__index__)) return call_polyfill("item_at", both, std::move(then));
+    if (python_slot(*this, key, names().__index__)) return call_polyfill("item_at", both);
     if (type_lookup(Py_TYPE(key), names().__index__) == nullptr) {
       auto value = py::Owned<>::steal(PyObject_GetItem(container, key));  // CPython words the error
-      if (!value) return settle(std::move(then), raise_pending(py::PythonError()));
+      if (!value) return raise_pending(py::PythonError());
     }
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "__index__"}, {"type", Py_TYPE(key)->tp_name}});
   }
@@ -425,31 +415,31 @@ Result Executor::subscript(PyObject* container, PyObject* key, Continuation then
       unsupported(Reason::UserDunder, {{"operation", "a dict look-up"}, {"callee", "__hash__"}});
     bool found = false;
     Result value = dict_get(container, key, &found);
-    if (found) return settle(std::move(then), std::move(value));
+    if (found) return value;
     if (!PyDict_CheckExact(container)) {
       PyObject* missing = type_lookup(type, names().__missing__);
-      if (missing != nullptr && PyFunction_Check(missing)) return call2(missing, container, key, std::move(then));
+      if (missing != nullptr && PyFunction_Check(missing)) return call2(missing, container, key);
       if (missing != nullptr) {  // defaultdict
         auto factory = getattr(container, py::interned("default_factory").get());
         if (!factory.is_value()) return factory;
         if (factory.value.get() != Py_None) {
-          return call(factory.value.get(), Args{}, Continuation(K::SetItemOn, container, key).before(std::move(then)));
+          return and_then(call(factory.value.get(), Args{}), Continuation(K::SetItemOn, container, key));
         }
       }
     }
     PyObject* wrapped = key;
     auto error = py::take(PyObject_CallOneArg(PyExc_KeyError, wrapped));
-    return settle(std::move(then), raise(std::move(error)));
+    return raise(std::move(error));
   }
   if (cat == Cat::Text || cat == Cat::Range) {
     if (PySlice_Check(key)) {
-      if (asks_for_index(*this, key)) return call_polyfill("slice_at", both, std::move(then));
+      if (asks_for_index(*this, key)) return call_polyfill("slice_at", both);
     } else if (!objects::is_atom(objects::cat_of(key))) {
       unsupported(Reason::UnsupportedProtocol, {{"protocol", "__getitem__"}, {"type", type->tp_name}});
     }
     auto value = py::Owned<>::steal(PyObject_GetItem(container, key));
-    if (!value) return settle(std::move(then), raise_pending(py::PythonError()));
-    return settle(std::move(then), Result::of(std::move(value)));
+    if (!value) return raise_pending(py::PythonError());
+    return Result::of(std::move(value));
   }
   if (cat == Cat::Type) {
     PyObject* method = py::type_lookup(Py_TYPE(container), names().__getitem__);
@@ -461,24 +451,23 @@ Result Executor::subscript(PyObject* container, PyObject* key, Continuation then
       if (!bound.is_value())
         unsupported(Reason::UnsupportedProtocol, {{"protocol", "__class_getitem__"}, {"type", type->tp_name}});
       PyObject* args[] = {key};
-      return call(bound.value.get(), Args{args, nullptr}, std::move(then));
+      return call(bound.value.get(), Args{args, nullptr});
     }
     if (Py_TYPE(container) == &PyType_Type || method == nullptr || objects::is_atom(objects::cat_of(key))) {
       const Contents inside = deep_touch(key);
       if (inside.tensor || inside.user)
         unsupported(Reason::UnsupportedProtocol, {{"protocol", "__class_getitem__"}, {"type", type->tp_name}});
       auto value = py::Owned<>::steal(PyObject_GetItem(container, key));  // an enum member by name, a generic alias
-      if (!value) return settle(std::move(then), raise_pending(py::PythonError()));
-      return settle(std::move(then), Result::of(std::move(value)));
+      if (!value) return raise_pending(py::PythonError());
+      return Result::of(std::move(value));
     }
   }
   PyObject* method = type_lookup(type, names().__getitem__);
   if (method == nullptr) {
-    return settle(std::move(then),
-                  raise(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not subscriptable"));
+    return raise(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not subscriptable");
   }
   PyObject* args[] = {key};
-  return special(container, "__getitem__", args, std::move(then));
+  return special(container, "__getitem__", args);
 }
 
 Result Executor::store_subscript(PyObject* container, PyObject* key, PyObject* value) {
@@ -537,8 +526,9 @@ Result Executor::store_subscript(PyObject* container, PyObject* key, PyObject* v
                                       (value == nullptr ? "deletion" : "assignment"));
   }
   PyObject* args[] = {key, value};
-  return special(container, value == nullptr ? "__delitem__" : "__setitem__",
-                 std::span<PyObject* const>(args, value == nullptr ? 1 : 2), Continuation(K::Drop));
+  return and_then(special(container, value == nullptr ? "__delitem__" : "__setitem__",
+                          std::span<PyObject* const>(args, value == nullptr ? 1 : 2)),
+                  Continuation(K::Drop));
 }
 
 }  // namespace pellucid::trace

@@ -38,7 +38,7 @@ bool prints_its_arguments(PyObject* exception) {
 
 }  // namespace
 
-Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
+Result Executor::to_text(PyObject* value, const char* how) {
   value = original(value);
   doing = "prints";
   Continuation as_text(K::Str);
@@ -48,13 +48,13 @@ Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
   const Cat cat = objects::cat_of(value);
   auto native = [&](PyObject* v) {
     auto text = py::Owned<>::steal(how[2] == 's' ? PyObject_Str(v) : PyObject_Repr(v));
-    if (!text) return settle(std::move(then), raise_pending(py::PythonError()));
-    return settle(std::move(then), Result::of(std::move(text)));
+    if (!text) return raise_pending(py::PythonError());
+    return Result::of(std::move(text));
   };
   if (cat == Cat::EnumMember || (cat == Cat::Type && Py_TYPE(value) != &PyType_Type)) {
     PyObject* own = type_lookup(Py_TYPE(value), how);
     if (own != nullptr && PyFunction_Check(own) && !objects::is_enums_own(own)) {
-      return special(value, how, {}, std::move(as_text).before(std::move(then)));
+      return and_then(special(value, how, {}), std::move(as_text));
     }
   }
   if (cat == Cat::EnumMember) enum_attribute(value, py::interned("name").get());
@@ -85,31 +85,28 @@ Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
                 {{"protocol", "printing"}, {"type", Py_TYPE(value)->tp_name}});  // holds an address
   }
   PyObject* method = type_lookup(Py_TYPE(value), how);
-  if (method != nullptr && PyFunction_Check(method))
-    return special(value, how, {}, std::move(as_text).before(std::move(then)));
+  if (method != nullptr && PyFunction_Check(method)) return and_then(special(value, how, {}), std::move(as_text));
   if (how[2] == 'r') {
     if (is_being_printed(*this, value)) {  // Py_ReprEnter
       const char* text = PyDict_Check(value) ? "{...}" : PyList_Check(value) ? "[...]" : "(...)";
-      return settle(std::move(then), Result::of(py::take(PyUnicode_FromString(text))));
+      return Result::of(py::take(PyUnicode_FromString(text)));
     }
     if (PyList_CheckExact(value) || PyTuple_CheckExact(value) || PyDict_CheckExact(value))
-      return call_polyfill(PyDict_Check(value) ? "repr_of_dict" : "repr_of_sequence", std::span(&value, 1),
-                           std::move(then));
+      return call_polyfill(PyDict_Check(value) ? "repr_of_dict" : "repr_of_sequence", std::span(&value, 1));
     const bool plain = method != nullptr && Py_IS_TYPE(method, &PyWrapperDescr_Type) &&
                        reinterpret_cast<PyTypeObject*>(PyExc_BaseException)->tp_repr == Py_TYPE(value)->tp_repr;
-    if (PyExceptionInstance_Check(value) && plain)
-      return call_polyfill("repr_of_exception", std::span(&value, 1), std::move(then));
+    if (PyExceptionInstance_Check(value) && plain) return call_polyfill("repr_of_exception", std::span(&value, 1));
   }
   if (how[2] == 's') {
     if (PyList_CheckExact(value) || PyTuple_CheckExact(value) || PyDict_CheckExact(value))
-      return to_text(value, "__repr__", std::move(then));
+      return to_text(value, "__repr__");
     if (method != nullptr && Py_IS_TYPE(method, &PyWrapperDescr_Type) &&
         reinterpret_cast<PyDescrObject*>(method)->d_type == &PyBaseObject_Type) {
-      return to_text(value, "__repr__", std::move(then));
+      return to_text(value, "__repr__");
     }
     auto* group = reinterpret_cast<PyTypeObject*>(PyExc_BaseExceptionGroup);
     if (PyObject_TypeCheck(value, group) && Py_TYPE(value)->tp_str == group->tp_str)
-      return call_polyfill("str_of_group", std::span(&value, 1), std::move(then));
+      return call_polyfill("str_of_group", std::span(&value, 1));
     if (PyExceptionInstance_Check(value) && (!is_outside(value) || prints_its_arguments(value))) {
       const Result args = native_attribute(value, names().args);
       const Contents inside = deep_touch(args.value.get());
@@ -119,30 +116,28 @@ Result Executor::to_text(PyObject* value, const char* how, Continuation then) {
   unsupported(Reason::UnsupportedProtocol, {{"protocol", how}, {"type", Py_TYPE(value)->tp_name}});
 }
 
-Result Executor::format(PyObject* value, PyObject* spec, Continuation then) {
+Result Executor::format(PyObject* value, PyObject* spec) {
   value = original(value);
   if (capture().region_ids.contains(value))
     unsupported(Reason::UntracedCallable, {{"callee", "printing the id of an object made in the region"}});
   const Cat cat = objects::cat_of(value);
   if (cat == Cat::EnumMember) {
     PyObject* own = type_lookup(Py_TYPE(value), names().__format__);
-    if (own != nullptr && PyFunction_Check(own))
-      return call_polyfill("format_of", std::array{value, spec}, std::move(then));
+    if (own != nullptr && PyFunction_Check(own)) return call_polyfill("format_of", std::array{value, spec});
   }
   if (objects::is_atom(cat)) {
     auto text = py::Owned<>::steal(PyObject_Format(value, spec));
-    if (!text) return settle(std::move(then), raise_pending(py::PythonError()));
-    return settle(std::move(then), Result::of(std::move(text)));
+    if (!text) return raise_pending(py::PythonError());
+    return Result::of(std::move(text));
   }
   if (cat == Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", "printing a tensor"}});
   PyObject* method = type_lookup(Py_TYPE(value), names().__format__);
-  if (method != nullptr && PyFunction_Check(method))
-    return call_polyfill("format_of", std::array{value, spec}, std::move(then));
+  if (method != nullptr && PyFunction_Check(method)) return call_polyfill("format_of", std::array{value, spec});
   if (method != py::type_lookup(&PyBaseObject_Type, names().__format__))
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "__format__"}, {"type", Py_TYPE(value)->tp_name}});
-  if (PyUnicode_GET_LENGTH(spec) == 0) return to_text(value, "__str__", std::move(then));
-  return settle(std::move(then), raise(PyExc_TypeError, std::string("unsupported format string passed to ") +
-                                                            Py_TYPE(value)->tp_name + ".__format__"));
+  if (PyUnicode_GET_LENGTH(spec) == 0) return to_text(value, "__str__");
+  return raise(PyExc_TypeError,
+               std::string("unsupported format string passed to ") + Py_TYPE(value)->tp_name + ".__format__");
 }
 
 namespace {
@@ -166,7 +161,7 @@ bool has_legacy_tensor_type(Executor& executor, PyObject* tensor, PyObject* type
 }  // namespace
 
 // isinstance(object, type) or issubclass(object, type)
-Result Executor::is_instance(PyObject* object, PyObject* type, Continuation then, bool subclass) {
+Result Executor::is_instance(PyObject* object, PyObject* type, bool subclass) {
   object = original(object);
   if (!subclass && is_ours(object))
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "isinstance"}, {"type", "builtin iterator"}});
@@ -179,21 +174,20 @@ Result Executor::is_instance(PyObject* object, PyObject* type, Continuation then
           checks_in_python(PyTuple_GET_ITEM(type, i), hook_name) || is_legacy_tensor_type(PyTuple_GET_ITEM(type, i));
     if (python) {
       PyObject* args[] = {object, type};
-      return call_polyfill(subclass ? "issubclass_of_any" : "isinstance_of_any", args, std::move(then));
+      return call_polyfill(subclass ? "issubclass_of_any" : "isinstance_of_any", args);
     }
   } else if (!subclass && objects::cat_of(object) == Cat::Tensor && is_legacy_tensor_type(type)) {
-    return settle(std::move(then), Result::boolean(has_legacy_tensor_type(*this, object, type)));
+    return Result::boolean(has_legacy_tensor_type(*this, object, type));
   } else if (checks_in_python(type, hook_name)) {
-    if (!subclass && reinterpret_cast<PyObject*>(Py_TYPE(object)) == type)
-      return settle(std::move(then), Result::boolean(true));
+    if (!subclass && reinterpret_cast<PyObject*>(Py_TYPE(object)) == type) return Result::boolean(true);
     PyObject* hook = type_lookup(Py_TYPE(type), hook_name);
-    return call2(hook, type, object, Continuation(K::Bool).before(std::move(then)));
+    return and_then(call2(hook, type, object), Continuation(K::Bool));
   }
   if (!PyType_Check(type) && objects::cat_of(type) == Cat::Instance)  // its __bases__ are asked
     unsupported(Reason::UnsupportedProtocol, {{"protocol", hook_name}, {"type", Py_TYPE(type)->tp_name}});
   if (!subclass && class_is_computed(object, type)) {
     PyObject* args[] = {object, type};
-    return call_polyfill("isinstance_by_class", args, std::move(then));
+    return call_polyfill("isinstance_by_class", args);
   }
   if (PyTuple_Check(type)) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type); ++i) guard_abc(PyTuple_GET_ITEM(type, i));
@@ -208,8 +202,8 @@ Result Executor::is_instance(PyObject* object, PyObject* type, Continuation then
   } else {
     yes = subclass ? PyObject_IsSubclass(object, type) : PyObject_IsInstance(object, type);
   }
-  if (yes < 0) return settle(std::move(then), raise_pending(py::PythonError()));
-  return settle(std::move(then), Result::boolean(yes == 1));
+  if (yes < 0) return raise_pending(py::PythonError());
+  return Result::boolean(yes == 1);
 }
 
 bool Executor::checks_in_python(PyObject* type, const char* hook_name) {

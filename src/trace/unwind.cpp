@@ -31,24 +31,22 @@ Result Tracer::raise_pending(const py::PythonError& error) {
   return raise(py::Owned<>::share(value));
 }
 
-Result Tracer::as_none(Result result, Continuation then) {
-  if (result.did == Result::Did::Pushed) {  // Python code does it, whose own result is dropped
-    top()->then = Continuation(Continuation::Kind::Replace, Py_None).before(std::move(then));
+Result Tracer::as_none(Result result) {
+  if (result.did == Result::Did::Pushed) {  // Python code does it, whose own result was to be dropped
+    result.frame->then.last() = Continuation(Continuation::Kind::Replace, Py_None);
     return result;
   }
-  return settle(std::move(then), result.did == Result::Did::Raised ? std::move(result) : Result::none());
+  return result.did == Result::Did::Raised ? std::move(result) : Result::none();
 }
 
-Result Tracer::call1(PyObject* callable, PyObject* a, Continuation then) {
-  return call(callable, Args{{&a, 1}, nullptr}, std::move(then));
-}
-Result Tracer::call2(PyObject* callable, PyObject* a, PyObject* b, Continuation then) {
+Result Tracer::call1(PyObject* callable, PyObject* a) { return call(callable, Args{{&a, 1}, nullptr}); }
+Result Tracer::call2(PyObject* callable, PyObject* a, PyObject* b) {
   PyObject* values[] = {a, b};
-  return call(callable, Args{values, nullptr}, std::move(then));
+  return call(callable, Args{values, nullptr});
 }
-Result Tracer::call3(PyObject* callable, PyObject* a, PyObject* b, PyObject* c, Continuation then) {
+Result Tracer::call3(PyObject* callable, PyObject* a, PyObject* b, PyObject* c) {
   PyObject* values[] = {a, b, c};
-  return call(callable, Args{values, nullptr}, std::move(then));
+  return call(callable, Args{values, nullptr});
 }
 
 }  // namespace pellucid::objects
@@ -249,13 +247,13 @@ bool Executor::climb(bool thrown) {
         PyException_SetContext(error.get(), Py_NewRef(exception.get()));
         exception = std::move(error);
       }
-      Result r = settle(std::move(done->then), Result::raised());
+      Result r = and_then(Result::raised(), std::move(done->then));
       if (deliver(std::move(r)) == Next::Go) return true;
       continue;
     }
     if (!frame.back) return false;
     auto done = pop_frame();
-    if (deliver(settle(std::move(done->then), Result::raised())) == Next::Go) return true;
+    if (deliver(and_then(Result::raised(), std::move(done->then))) == Next::Go) return true;
   }
 }
 
@@ -278,9 +276,8 @@ Result settle_raised(Executor& ex, Continuation& then) {
     case K::GetAttrFallback:
       if (!matches(ex.exception, PyExc_AttributeError)) break;
       ex.exception = {};
-      return ex.call2(then.c.get(), then.a.get(), then.b.get(),
-                      Continuation(K::NamesAttribute, then.a.get(), then.b.get())
-                          .before(then.next ? std::move(*std::exchange(then.next, nullptr)) : Continuation()));
+      return ex.and_then(ex.call2(then.c.get(), then.a.get(), then.b.get()),
+                         Continuation(K::NamesAttribute, then.a.get(), then.b.get()));
     case K::NamesAttribute:
       if (matches(ex.exception, PyExc_AttributeError))
         py::name_attribute(ex.exception.get(), then.a.get(), then.b.get());
@@ -361,8 +358,7 @@ Result settle_value(Executor& ex, Continuation& then, py::Owned<> value) {
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(then.b.get()); ++i)
         values.push_back(PyTuple_GET_ITEM(then.b.get(), i));
       auto* type = reinterpret_cast<PyObject*>(Py_TYPE(value.get()));
-      return ex.initialise_instance(std::move(value), type, Args{values, then.c.get()},
-                                    then.next ? std::move(*std::exchange(then.next, nullptr)) : Continuation());
+      return ex.initialise_instance(std::move(value), type, Args{values, then.c.get()});
     }
     case K::Bool:
     case K::Contains: {
@@ -388,19 +384,16 @@ Result settle_value(Executor& ex, Continuation& then, py::Owned<> value) {
     case K::Reflected: {
       if (value.get() != Py_NotImplemented) return Result::of(std::move(value));
       const int op = static_cast<int>(then.number);
-      Continuation after = then.next ? std::move(*std::exchange(then.next, nullptr)) : Continuation();
-      return ex.reflected(then.a.get(), then.b.get(), op, then.stage, std::move(after));
+      return ex.reflected(then.a.get(), then.b.get(), op, then.stage);
     }
     case K::CallEx:
-      return ex.call_ex(then.a.get(), value.get(), then.b.get(),
-                        then.next ? std::move(*std::exchange(then.next, nullptr)) : Continuation());
+      return ex.call_ex(then.a.get(), value.get(), then.b.get());
     case K::CallWith: {
       const Py_ssize_t n = PyTuple_GET_SIZE(then.b.get());
       std::vector<PyObject*> values;
       for (Py_ssize_t i = 0; i < n; ++i)
         values.push_back(i == then.number ? value.get() : PyTuple_GET_ITEM(then.b.get(), i));
-      return ex.call(then.a.get(), Args{values, then.c.get()},
-                     then.next ? std::move(*std::exchange(then.next, nullptr)) : Continuation());
+      return ex.call(then.a.get(), Args{values, then.c.get()});
     }
     case K::Length:
       return checked_length(ex, std::move(value));
@@ -442,17 +435,24 @@ Result settle_value(Executor& ex, Continuation& then, py::Owned<> value) {
 
 }  // namespace
 
-Result Executor::settle(Continuation then, Result result) {
+Result Executor::and_then(Result result, Continuation next) {
   for (;;) {
-    if (then.kind != K::Push) {
-      if (result.did == Result::Did::Raised)
-        result = settle_raised(*this, then);
-      else if (result.is_value())
-        result = settle_value(*this, then, std::move(result.value));
+    switch (result.did) {
+      case Result::Did::Done:
+        return result;
+      case Result::Did::Pushed:
+        result.frame->then.append(std::move(next));
+        return result;
+      case Result::Did::Raised:
+        if (next.kind != K::Push) result = settle_raised(*this, next);
+        break;
+      case Result::Did::Value:
+        if (next.kind != K::Push) result = settle_value(*this, next, std::move(result.value));
+        break;
     }
-    if (!then.next || result.did == Result::Did::Pushed || result.did == Result::Did::Done) return result;
-    Continuation rest = std::move(*then.next);
-    then = std::move(rest);
+    if (!next.next) return result;
+    Continuation rest = std::move(*next.next);
+    next = std::move(rest);
   }
 }
 

@@ -6,8 +6,6 @@
 
 namespace pellucid::trace {
 
-using K = Continuation::Kind;
-
 namespace {
 
 constexpr unsigned long kMatchSelf = 1UL << 22;  // _Py_TPFLAGS_MATCH_SELF of object.h
@@ -62,7 +60,7 @@ py::Owned<> elements_or_detour(Executor& ex, Frame& f, bool* detour, bool* raise
   const char* polyfill = most >= 0                                     ? "list_of_at_most"
                          : objects::has_python_length(ex, value.get()) ? "list_of_sized"
                                                                        : "list_from";
-  Result r = ex.call_polyfill(polyfill, given, Continuation());
+  Result r = ex.call_polyfill(polyfill, given);
   if (r.did == Result::Did::Raised) {
     *raised = true;
     return {};
@@ -222,7 +220,7 @@ static Next mapping_detour(Executor& ex, Frame& f, PyObject* source, int arg, bo
   }
   auto held = py::Owned<>::share(source);
   PyObject* args[] = {held.get()};
-  Result r = ex.call_polyfill("dict_from_mapping", args, Continuation());
+  Result r = ex.call_polyfill("dict_from_mapping", args);
   if (r.did == Result::Did::Raised) return Next::Raise;
   drop(f, 1);
   f.next = f.at;

@@ -43,7 +43,7 @@ Next do_CALL_FUNCTION_EX(Executor& ex, Frame& f, int arg) {
              name + " argument after * must be an iterable, not " + Py_TYPE(positional.get())->tp_name);
     return Next::Raise;
   }
-  Result r = ex.call_ex(callable.get(), positional.get(), kwargs.get(), Continuation());
+  Result r = ex.call_ex(callable.get(), positional.get(), kwargs.get());
   drop_below(f, r, with_kwargs + 3);  // callable, args, kwargs and the NULL below
   return push(f, std::move(r));
 }
@@ -104,25 +104,25 @@ Next do_FOR_ITER(Executor& ex, Frame& f, int arg) {
     return Next::Go;
   }
   note_loop(f, iterator);
-  Continuation then(K::ForIter);
-  then.number = f.next + 2 * arg;
+  Continuation for_iter(K::ForIter);
+  for_iter.number = f.next + 2 * arg;
   auto held = py::Owned<>::share(iterator);
-  return push(f, ex.next(held.get(), std::move(then)));
+  return push(f, ex.and_then(ex.next(held.get()), std::move(for_iter)));
 }
 Next do_SEND(Executor& ex, Frame& f, int arg) {
   auto value = py::Owned<>::share(peek(f, 0));
   auto receiver = py::Owned<>::share(peek(f, 1));
-  Continuation then(K::Send);
-  then.number = f.next + 2 * arg;
+  Continuation send(K::Send);
+  send.number = f.next + 2 * arg;
   if (PyObject* twin = ex.twin_of_generator(receiver.get())) receiver = py::Owned<>::share(twin);
   const bool generator = objects::is_generator(receiver.get());
   drop(f, 1);
   note_loop(f, peek(f, 0));
   try {
-    if (generator) return push(f, ex.resume(receiver.get(), value.get(), std::move(then)));
-    if (value.get() == Py_None) return push(f, ex.next(receiver.get(), std::move(then)));
+    if (generator) return push(f, ex.and_then(ex.resume(receiver.get(), value.get()), std::move(send)));
+    if (value.get() == Py_None) return push(f, ex.and_then(ex.next(receiver.get()), std::move(send)));
     PyObject* args[] = {receiver.get(), value.get()};
-    return push(f, ex.call_polyfill("send_to", args, std::move(then)));
+    return push(f, ex.and_then(ex.call_polyfill("send_to", args), std::move(send)));
   } catch (const GraphBreak&) {  // before anything happened: the frame is at the start of its instruction
     f.stack.push_back(std::move(value));
     throw;

@@ -3,7 +3,6 @@
 
 namespace pellucid::trace {
 
-using K = Continuation::Kind;
 using objects::names;
 
 namespace {

@@ -11,10 +11,10 @@ namespace {
 bool is_exception_class(PyObject* o) { return PyExceptionClass_Check(o); }
 
 // The instance that `raise x` means; calls the class when x is one.
-Result instance_of(Executor& ex, PyObject* value, Continuation then) {
-  if (is_exception_class(value)) return ex.call(value, Args{}, std::move(then));
-  if (PyExceptionInstance_Check(value)) return ex.settle(std::move(then), Result::of(py::Owned<>::share(value)));
-  return ex.settle(std::move(then), ex.raise(PyExc_TypeError, "exceptions must derive from BaseException"));
+Result instance_of(Executor& ex, PyObject* value) {
+  if (is_exception_class(value)) return ex.call(value, Args{});
+  if (PyExceptionInstance_Check(value)) return Result::of(py::Owned<>::share(value));
+  return ex.raise(PyExc_TypeError, "exceptions must derive from BaseException");
 }
 
 }  // namespace
@@ -39,14 +39,14 @@ Next do_RAISE_VARARGS(Executor& ex, Frame& f, int arg) {
   }
   if (arg == 2 && (is_exception_class(value.get()) || is_exception_class(cause.get()))) {
     PyObject* args[] = {value.get(), cause.get()};
-    ex.call_polyfill("raise_from", args, Continuation(K::Drop));
+    ex.and_then(ex.call_polyfill("raise_from", args), Continuation(K::Drop));
     drop(f, 2);
     return Next::Go;
   }
-  Result r = instance_of(ex, value.get(), Continuation());
+  Result r = instance_of(ex, value.get());
   if (r.did == Result::Did::Raised) return Next::Raise;
   if (r.did == Result::Did::Pushed) {
-    ex.top()->then = std::move(ex.top()->then).before(Continuation(K::Raise, value.get()));
+    ex.and_then(std::move(r), Continuation(K::Raise, value.get()));
     drop(f, static_cast<std::size_t>(arg));
     return Next::Go;
   }

@@ -16,7 +16,7 @@ Truth test(Executor& ex, Frame& f) {
   if (value == Py_True) return Truth::Yes;
   if (value == Py_False || value == Py_None) return Truth::No;
   auto held = py::Owned<>::share(value);
-  Result r = ex.truth(value, Continuation());
+  Result r = ex.truth(value);
   switch (r.did) {
     case Result::Did::Value:
       return r.value.get() == Py_True ? Truth::Yes : Truth::No;
@@ -51,7 +51,7 @@ Next jump_if_or_pop(Executor& ex, Frame& f, bool when, int target) {
     return Next::Go;
   }
   auto held = py::Owned<>::share(peek(f, 0));
-  Result r = ex.truth(held.get(), Continuation());
+  Result r = ex.truth(held.get());
   if (r.did == Result::Did::Raised) return Next::Raise;
   if (r.did == Result::Did::Pushed) {
     f.asked_at = f.at;
@@ -120,9 +120,9 @@ Next do_IS_OP(Executor& ex, Frame& f, int arg) {
 }
 Next do_CONTAINS_OP(Executor& ex, Frame& f, int arg) {
   auto container = py::Owned<>::share(peek(f, 0)), item = py::Owned<>::share(peek(f, 1));
-  Continuation then(K::Bool);
-  then.number = arg;
-  Result r = ex.contains(container.get(), item.get(), std::move(then));
+  Continuation as_bool(K::Bool);
+  as_bool.number = arg;
+  Result r = ex.and_then(ex.contains(container.get(), item.get()), std::move(as_bool));
   drop_below(f, r, 2);
   return push(f, std::move(r));
 }
