@@ -716,6 +716,26 @@ def cached_properties(s, x):
 
 
 @program
+def setter_that_is_a_class(s, x):
+    class Made:
+        def __init__(self, owner, value=None):
+            s.log.append(value)
+            if value == 7:
+                return 3
+
+    class C:
+        made = property(None, Made)
+
+    results = []
+    for value in (1, 7):
+        try:
+            results.append(setattr(C(), "made", value))
+        except TypeError as error:
+            results.append(str(error))
+    return results, x + 1
+
+
+@program
 def multiple_inheritance(s, x):
     class A:
         def f(self):

@@ -1,5 +1,5 @@
-// One open Python frame of the region, on the heap. The executor's loop runs the innermost one; a call pushes a frame
-// and says with a Continuation what happens to its result in the caller.
+// One open Python frame of the region, on the heap. The executor's loop runs the innermost one; what happens to the
+// result of a frame that a call pushed waits in it as a Continuation.
 #pragma once
 #include <Python.h>
 
@@ -34,7 +34,7 @@ struct Continuation {
     while (at->next) at = at->next.get();
     return *at;
   }
-  // this first, then `after`
+  // this first, then `after`; Push alone is nothing to wait for
   void append(Continuation after) {
     if (kind == Kind::Push && !next) {
       *this = std::move(after);
