@@ -103,11 +103,13 @@ $(STAMP)-path: $(STAMP)-build
 
 SOURCES = $(shell git ls-files 'src/*.h' 'src/*.cpp' 'tests/*.h' 'tests/*.cpp')
 
-lint: $(STAMP)-lint
+lint: $(STAMP)-lint $(STAMP)-torch
 	$(BIN)/python tools/check_rooms.py
+	$(BIN)/python tools/gates
 	$(BIN)/clang-format --dry-run -Werror $(SOURCES)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 	@if command -v clang-tidy >/dev/null; \
 	then $(MAKE) --no-print-directory tidy TIDY_FILES="$(filter-out src/aten/%,$(filter %.cpp,$(CHANGED)))"; \
 	else echo "clang-tidy is not installed: skipped"; fi

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -224,7 +224,7 @@ def _explained(fn: Callable, args: tuple, kwargs: dict[str, Any]) -> ExplainOutp
         api.reset()
 
 
-def _output(watch: _Watch, guards: dict[int, list[dict]], events: list[dict]) -> ExplainOutput:
+def _output(watch: _Watch, guards: dict[int, list[dict]], events: Sequence[_core.Event]) -> ExplainOutput:
     output = watch.output()
     output.ops_per_graph = [call_function_targets(graph) for graph in output.graphs]
     output.out_guards = [Guard(**row, region=region) for region in sorted(guards) for row in guards[region]]
@@ -233,10 +233,10 @@ def _output(watch: _Watch, guards: dict[int, list[dict]], events: list[dict]) ->
     return output
 
 
-def _regions(marks: list[int], guards: dict[int, list[dict]], events: list[dict]) -> list[Region]:
+def _regions(marks: list[int], guards: dict[int, list[dict]], events: Sequence[_core.Event]) -> list[Region]:
     """The regions of this run. Other functions (and threads) may have written events in between."""
     regions = []
-    before: dict[tuple[int, str], dict] = {}  # (thread, kind) -> the newest event
+    before: dict[tuple[int, str], _core.Event] = {}  # (thread, kind) -> the newest event
     for event in events:
         number = event["numbers"].get("region")
         if event["kind"] == "entry" and number in guards:
@@ -261,14 +261,14 @@ def _regions(marks: list[int], guards: dict[int, list[dict]], events: list[dict]
     return regions
 
 
-def _graph_index(marks: list[int], backend_event: dict | None) -> int | None:
+def _graph_index(marks: list[int], backend_event: _core.Event | None) -> int | None:
     """The newest graph that was handed over before its backend's event was written."""
     if backend_event is None:
         return None
     return max((index for index, mark in enumerate(marks) if mark <= backend_event["serial"]), default=None)
 
 
-def _table_of_times(regions: list[Region], events: list[dict]) -> str:
+def _table_of_times(regions: list[Region], events: Sequence[_core.Event]) -> str:
     stopped = [
         event["numbers"]["ms"] for event in events if event["kind"] == "capture" and not event["numbers"]["captured"]
     ]

@@ -11,6 +11,7 @@ import re
 import traceback
 import types
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch._guards import GuardSource, Source
@@ -91,7 +92,7 @@ class CapturedGraphModule(GraphModule):
     @graph.setter
     def graph(self, graph) -> None:
         self.__dict__.pop("_pending_metadata", None)
-        GraphModule.graph.fset(self, graph)
+        GraphModule.graph.fset(self, graph)  # type: ignore[attr-defined]
 
     def recompile(self):
         self.__dict__.pop("_native_forward", None)
@@ -161,7 +162,8 @@ def add_attribute(module: GraphModule, target: str, value, source: str) -> None:
     """Called by `_core` for every get_attr node. `source` is empty for what does not come from the program."""
     _assign_attr(value, module, target)
     if isinstance(value, torch.Tensor):  # AOTAutograd makes it an input and asks for its source
-        module._param_name_to_source[target] = InputSource(_as_dynamo_path(source) or f"C[{target!r}]")
+        sources: Any = module._param_name_to_source
+        sources[target] = InputSource(_as_dynamo_path(source) or f"C[{target!r}]")
 
 
 def module_key_name(source: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import types
+from collections.abc import Callable
+from typing import Any
 
 log = logging.getLogger("pellucid")
 
@@ -36,7 +38,7 @@ def _call_site(stack: list[tuple[types.CodeType, int, dict]]) -> types.FunctionT
 
     So logging and warnings tell the place in the program of a call that compiled code makes.
     """
-    site = None
+    site: Any = None
     for code, line, namespace in stack:
         called = _called_here if site is None else _calls(site)
         looks_like = called.__code__.replace(
@@ -48,19 +50,26 @@ def _call_site(stack: list[tuple[types.CodeType, int, dict]]) -> types.FunctionT
 
 def _call_with_texts(site, function, args: tuple, kwargs: dict, texts: dict) -> None:
     """Called by compiled code. `texts`: f-strings with tensors in them, by position or keyword: texts and (tensor, conversion, format)."""
-    args, kwargs = list(args), dict(kwargs)
+    values: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
     for place, parts in texts.items():
         text = "".join(
             part if isinstance(part, str) else format(_CONVERSIONS[part[1]](part[0]), part[2]) for part in parts
         )
-        (kwargs if isinstance(place, str) else args)[place] = text
+        values[place] = text
+    args = tuple(values[index] for index in range(len(args)))
+    kwargs = {name: values[name] for name in kwargs}
     if site is None:
         function(*args, **kwargs)
     else:
         site(function, args, kwargs)
 
 
-_CONVERSIONS = {0: lambda value: value, 1: str, 2: repr, 3: ascii}  # as FORMAT_VALUE numbers them
+_CONVERSIONS: dict[int, Callable[[Any], Any]] = {
+    0: lambda value: value,
+    1: str,
+    2: repr,
+    3: ascii,
+}  # as FORMAT_VALUE numbers them
 
 
 def _report_suppressed_error(function: types.FunctionType, error: BaseException) -> str:
@@ -96,6 +105,6 @@ def _report_recompile_limit(function: types.FunctionType, limit: int, reason: st
     )
     if fullgraph:
         raise RecompileLimitExceeded(text + "With fullgraph=True that is an error.")
-    if config.fail_on_recompile_limit_hit:
+    if config.fail_on_recompile_limit_hit:  # type: ignore[attr-defined]
         raise RecompileLimitExceeded(text + "config.fail_on_recompile_limit_hit makes it an error.")
     log.warning("%sCalls that fit none of the compiled versions run eagerly from now on.", text)

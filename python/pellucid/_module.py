@@ -106,10 +106,10 @@ class OptimizedModule(torch.nn.Module):
         return self._orig_mod[index]  # type: ignore[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._orig_mod[index] = value  # type: ignore[index]
+        self._orig_mod[index] = value  # type: ignore[operator]
 
     def __delitem__(self, index: Any) -> None:
-        del self._orig_mod[index]  # type: ignore[attr-defined]
+        del self._orig_mod[index]  # type: ignore[operator]
 
     def __iter__(self) -> Any:
         return iter(self._orig_mod)  # type: ignore[call-overload]
@@ -122,7 +122,7 @@ class OptimizedModule(torch.nn.Module):
 
     # Copies and pickles. What the class of the original defines for itself would give an original, so all of it is here.
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return (copyreg.__newobj__, (type(self),), self.__getstate__())
+        return (copyreg.__newobj__, (type(self),), self.__getstate__())  # type: ignore[attr-defined]
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in _DERIVED}

@@ -188,7 +188,8 @@ def _calling(target: Callable) -> types.FunctionType:
         value = getattr(target, name, None)
         if isinstance(value, str):
             setattr(call, name, value)
-    call.__wrapped__ = target
+    call.__wrapped__ = target  # type: ignore[attr-defined]
+    assert isinstance(call, types.FunctionType)
     return call
 
 
@@ -226,9 +227,8 @@ def disable(fn: Callable | None = None, recursive: bool = True, *, reason: str |
         return fn(*args, **kwargs)
 
     # The marks that torch.compiler.disable leaves: both compilers know them.
-    disabled._torchdynamo_disable = True
-    disabled._torchdynamo_disable_msg = reason
-    disabled._torchdynamo_disable_recursive = recursive
+    marks = {"disable": True, "disable_msg": reason, "disable_recursive": recursive}
+    disabled.__dict__.update({f"_torchdynamo_{name}": value for name, value in marks.items()})
     return disabled
 
 
@@ -366,9 +366,8 @@ def cache_entries(target: Any) -> list[dict[str, Any]]:
         >>> all(eval(guard, {**entry["scope"], "L": {"x": torch.ones(3)}}) for guard in entry["guards"])
         True
     """
-    if isinstance(target, (types.FunctionType, types.CodeType)):
-        return _core.cache_entries(target)
-    return _core.cache_entries(_compiled_function_of(target))
+    of_code = isinstance(target, (types.FunctionType, types.CodeType))
+    return [{**entry} for entry in _core.cache_entries(target if of_code else _compiled_function_of(target))]
 
 
 def guard_failures(compiled: Any) -> list[str]:

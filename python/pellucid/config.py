@@ -74,7 +74,7 @@ def _checked(name: str, value: Any) -> Any:
     option = _OPTIONS[name]
     if not isinstance(value, option.type) or (option.type is int and isinstance(value, bool)):
         raise TypeError(f"pellucid.config.{name} must be {option.type.__name__}, not {type(value).__name__}")
-    if option.type is int and value < 0:
+    if isinstance(value, int) and value < 0:
         raise ValueError(f"pellucid.config.{name} must not be negative, got {value}")
     return value
 

@@ -11,11 +11,14 @@ import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
 import pellucid
 from pellucid._measure import measure, median, pellucid_compiler, torch_compiler
+
+_Result = TypeVar("_Result")
 
 # How far results may be from eager's, relative and absolute. "eager" and "aot_eager" run the same kernels.
 _TOLERANCE = {"eager": 0.0, "aot_eager": 1e-5}
@@ -233,7 +236,7 @@ def _step(name: str):
     print(f"{lead} {time.perf_counter() - start:.1f} s{note}", flush=True)
 
 
-def _timed(call: Callable) -> tuple[float, object]:
+def _timed(call: Callable[[], _Result]) -> tuple[float, _Result]:
     start = time.perf_counter()
     result = call()
     return time.perf_counter() - start, result

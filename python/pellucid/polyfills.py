@@ -4,7 +4,7 @@ Each stands for a C function and follows its semantics. They are never called by
 their frames do not show in user stacks. They use only names that cannot be shadowed by the user's module: this module's globals are its own.
 """
 
-from copyreg import __newobj__ as _NEW_OBJECT
+from copyreg import __newobj__ as _NEW_OBJECT  # type: ignore[attr-defined]
 from itertools import product as _product
 from warnings import warn as _warn
 

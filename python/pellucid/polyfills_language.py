@@ -4,7 +4,7 @@ As in `polyfills`. Some of these functions are rules in C++ (handlers/classes.cp
 when it goes on in one of these frames behind a graph break.
 """
 
-from types import FunctionType, _calculate_meta
+from types import FunctionType, _calculate_meta  # type: ignore[attr-defined]
 
 # ---- class statements (builtin___build_class__ of bltinmodule.c, type_new of typeobject.c)
 

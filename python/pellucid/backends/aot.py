@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
 import torch
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
 
 
 def aot_eager(
-    gm, example_inputs, *, fw_compiler=None, bw_compiler=None, keep_inference_input_mutations=True, **options
-):
+    gm: GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    fw_compiler: Callable | None = None,
+    bw_compiler: Callable | None = None,
+    keep_inference_input_mutations: bool = True,
+    **options: Any,
+) -> Callable:
     """Forward and backward graphs by AOTAutograd, min-cut partitioned, both run as they are."""
-    from functorch.compile import min_cut_rematerialization_partition
+    from functorch.compile import min_cut_rematerialization_partition  # type: ignore[import-untyped]
     from torch._dynamo.backends.common import aot_autograd
     from torch._dynamo.backends.debugging import boxed_nop
 
@@ -24,10 +36,19 @@ def aot_eager(
     return compiler(gm, example_inputs)
 
 
-def inductor(gm, example_inputs, *, mode=None, options=None, dynamic=None):
+def inductor(
+    gm: GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    dynamic: bool | None = None,
+) -> Callable:
     return inductor_compiler(mode, options, dynamic)(gm, example_inputs)
 
 
-def inductor_compiler(mode=None, options=None, dynamic=None):
+def inductor_compiler(
+    mode: str | None = None, options: dict[str, Any] | None = None, dynamic: bool | None = None
+) -> Callable:
     """torch.compile's own wrapper, so that modes and options mean (and are refused) the same."""
     return torch._TorchCompileInductorWrapper(mode, options, dynamic)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._guards import CompileId
@@ -14,6 +16,11 @@ from pellucid import _core
 from pellucid.backends.eager import eager
 from pellucid.backends.errors import BackendCompilerFailed, GraphRefused
 from pellucid.backends.registry import lookup_backend, uses_aot
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
+    from pellucid._fx import GraphCompileReason
 
 # They mean something to whoever called the backend (leave this frame alone); no failures.
 _CONTROL_EXCEPTIONS = frozenset({"SkipFrame"})
@@ -29,12 +36,16 @@ class Backend:
     aot: bool = False  # runs AOTAutograd, so it needs torch's tracing context
     runs_as_captured: bool = False  # never looks at the graph: `_core` runs what it captured
 
-    def __call__(self, gm, example_inputs):
+    def __call__(self, gm: GraphModule, example_inputs: Sequence[Any]) -> Callable:
         return self.function(gm, example_inputs, **self.options)
 
 
 def resolve_backend(
-    backend="inductor", *, mode: str | None = None, options: dict | None = None, dynamic: bool | None = None
+    backend: str | Callable = "inductor",
+    *,
+    mode: str | None = None,
+    options: dict | None = None,
+    dynamic: bool | None = None,
 ) -> Backend:
     """As torch.compile: `mode` and `options` are Inductor's, for others they are passed on when they were given."""
     if isinstance(backend, Backend):
@@ -43,7 +54,7 @@ def resolve_backend(
         from pellucid.backends.aot import inductor_compiler
 
         return Backend("inductor", inductor_compiler(mode, options, dynamic), aot=True)
-    given = {}
+    given: dict[str, Any] = {}
     if mode and mode != "default":
         given["mode"] = mode
     if options:
@@ -53,11 +64,21 @@ def resolve_backend(
     return Backend(name, function, given, aot=backend == "aot_eager", runs_as_captured=function is eager and not given)
 
 
-def name_of(backend) -> str:
+def name_of(backend: Callable) -> str:
     return getattr(backend, "__name__", None) or type(backend).__name__
 
 
-def call_backend(gm, example_inputs, backend, *, mode=None, options=None, dynamic=None, reason=None, compile_id=None):
+def call_backend(
+    gm: GraphModule,
+    example_inputs: Sequence[Any],
+    backend: str | Callable,
+    *,
+    mode: str | None = None,
+    options: dict | None = None,
+    dynamic: bool | None = None,
+    reason: GraphCompileReason | None = None,
+    compile_id: tuple[int, int] | None = None,
+) -> Callable:
     """The compiled form of `gm`: called with the graph's inputs, positionally, it gives a tuple.
 
     `example_inputs` are real tensors, one for each placeholder. `reason` is a GraphCompileReason, `compile_id` a pair of numbers
@@ -65,7 +86,7 @@ def call_backend(gm, example_inputs, backend, *, mode=None, options=None, dynami
     """
     backend = resolve_backend(backend, mode=mode, options=options, dynamic=dynamic)
     if reason is not None:
-        gm.compile_subgraph_reason = reason
+        gm.compile_subgraph_reason = reason  # type: ignore[assignment]
     if compile_id is not None:
         frame_id, frame_compile_id = compile_id
         gm.meta["dynamo_compile_id"] = CompileId(frame_id=frame_id, frame_compile_id=frame_compile_id)
@@ -85,7 +106,7 @@ def call_backend(gm, example_inputs, backend, *, mode=None, options=None, dynami
     return _guarded(compiled, gm, example_inputs, context.fw_metadata)
 
 
-def _guarded(compiled, gm, example_inputs, aot_metadata):
+def _guarded(compiled: Callable, gm: GraphModule, example_inputs: Sequence[Any], aot_metadata: Any) -> Callable:
     """AOTAutograd compiled for the memory that its inputs share, if the graph writes one: the graph's own tensors come first."""
     attributes = [*gm.parameters(), *gm.buffers()]
     count = len(attributes) + len(example_inputs)
@@ -98,7 +119,7 @@ def _guarded(compiled, gm, example_inputs, aot_metadata):
     return _core._storage_guard(compiled, gm.forward, attributes, example_inputs, written)
 
 
-def _tracing_context(gm, example_inputs, backend: Backend):
+def _tracing_context(gm: GraphModule, example_inputs: Sequence[Any], backend: Backend) -> AbstractContextManager:
     if not backend.aot and not uses_aot():
         return contextlib.nullcontext()
     from pellucid.backends.tracing_context import tracing_context
@@ -107,7 +128,7 @@ def _tracing_context(gm, example_inputs, backend: Backend):
 
 
 @contextlib.contextmanager
-def _undisturbed_state():
+def _undisturbed_state() -> Iterator[None]:
     """Global torch state, and the random generators, are after the backend what they were before it."""
     python_rng = random.getstate()
     torch_rng = torch.get_rng_state()

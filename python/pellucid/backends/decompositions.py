@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 from unittest import mock
 
 import torch
@@ -31,8 +32,17 @@ def faithful_decompositions() -> Iterator[None]:
 
 
 def _recurrent_layers(
-    input, hidden, params, has_biases, num_layers, dropout, train, bidirectional, batch_first, layer_fn
-):
+    input: torch.Tensor,
+    hidden: Any,
+    params: Sequence[Any],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+    layer_fn: Callable,
+) -> Any:
     """The layers of torch.lstm, gru, rnn_tanh and rnn_relu, one behind the other. Torch's own leaves the dropout between them out."""
     drops = train and dropout != 0 and num_layers > 1
     if drops and input.device.type == "cuda":
@@ -56,7 +66,7 @@ def _recurrent_layers(
 _torchs_lstm_layer = torchs.select_one_layer_lstm_function
 
 
-def _lstm_layer(input, hx, params):
+def _lstm_layer(input: torch.Tensor, hx: Any, params: Sequence[Any]) -> Any:
     """oneDNN's layer, which torch's choice takes when the input alone needs no gradient, keeps nothing for a backward."""
     tensors = [input, *hx, *(weight for weights in params for weight in weights)]
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):

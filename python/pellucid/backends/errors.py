@@ -20,7 +20,7 @@ class BackendCompilerFailed(RuntimeError):
         self.inner_exception = inner_exception
         super().__init__(f"backend={backend_name!r} raised:\n{type(inner_exception).__name__}: {inner_exception}")
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type, tuple]:
         return (type(self), (self.backend_name, self.inner_exception))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
+import types
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 
@@ -22,7 +23,9 @@ _REGISTERED: dict[str, CompilerFn] = {}
 _TAGS: dict[str, tuple[str, ...]] = {}
 
 
-def register_backend(compiler_fn: CompilerFn | None = None, name: str | None = None, tags: Sequence[str] = ()):
+def register_backend(
+    compiler_fn: CompilerFn | None = None, name: str | None = None, tags: Sequence[str] = ()
+) -> Callable:
     """Gives a backend a name: as a decorator, with or without arguments, or as a call. Returns the backend."""
     if compiler_fn is None:
         return functools.partial(register_backend, name=name, tags=tags)
@@ -59,7 +62,7 @@ def lookup_backend(backend: str | CompilerFn) -> CompilerFn:
 def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")) -> list[str]:
     """Names for `backend=`, without the debug and experimental ones; all of them with None."""
     excluded = set(exclude_tags or ())
-    tags_of = dict.fromkeys(_entry_points(), ())
+    tags_of: dict[str, tuple[str, ...]] = dict.fromkeys(_entry_points(), ())
     tags_of.update(_torch_backends())
     tags_of.update({name: tags for name, (_, _, tags) in _BUILTIN.items()})
     tags_of.update(_TAGS)
@@ -82,7 +85,7 @@ def _from_entry_point(name: str) -> CompilerFn | None:
     return None if point is None else point.load()
 
 
-def _torch_registry():
+def _torch_registry() -> types.ModuleType:
     registry = importlib.import_module("torch._dynamo.backends.registry")
     registry.list_backends(None)  # loads what torch has
     return registry

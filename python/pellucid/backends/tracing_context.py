@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch._dynamo.convert_frame import compile_lock
 from torch._dynamo.utils import counters
-from torch._guards import CompileContext, CompileId, TracingContext, compile_context, tracing
+from torch._guards import CompileContext, CompileId, Source, TracingContext, compile_context, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import GraphModule
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatefulSymbolicContext
 
 from pellucid.backends import decompositions
@@ -26,14 +29,14 @@ class _Context(TracingContext):
     too. It starts by asking for the fake mode, so that is where the lock is taken: backends that trace nothing run side by side.
     """
 
-    def __init__(self, fake_mode, held: contextlib.ExitStack) -> None:
-        self._held = None
+    def __init__(self, fake_mode: FakeTensorMode, held: contextlib.ExitStack) -> None:
+        self._held: contextlib.ExitStack | None = None
         super().__init__(fake_mode)
         self._runs_before = _aot_runs()
         self._held = held
 
     @property
-    def fake_mode(self):
+    def fake_mode(self) -> FakeTensorMode:
         if self._held is not None:
             held, self._held = self._held, None
             held.enter_context(compile_lock)
@@ -41,7 +44,7 @@ class _Context(TracingContext):
         return self._fake_mode
 
     @fake_mode.setter
-    def fake_mode(self, mode) -> None:
+    def fake_mode(self, mode: FakeTensorMode) -> None:
         self._fake_mode = mode
 
     def over(self) -> None:
@@ -58,9 +61,9 @@ def _aot_runs() -> int:
     return aot["total"] + aot["autograd_cache_hit"]
 
 
-def overlap_of(tensors) -> tuple:
+def overlap_of(tensors: Sequence[Any]) -> tuple:
     """(index, index of the first one with this storage, offset in it) for each tensor that shares its storage with another."""
-    groups = {}
+    groups: dict[int, list[int]] = {}
     for i, tensor in enumerate(tensors):
         if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided:
             groups.setdefault(tensor.untyped_storage()._cdata, []).append(i)
@@ -70,7 +73,9 @@ def overlap_of(tensors) -> tuple:
 
 
 @contextlib.contextmanager
-def tracing_context(gm, example_inputs, *, replace_fakes=True):
+def tracing_context(
+    gm: GraphModule, example_inputs: Sequence[Any], *, replace_fakes: bool = True
+) -> Iterator[_Context]:
     if "dynamo_compile_id" not in gm.meta:
         gm.meta["dynamo_compile_id"] = CompileId(frame_id=next(_next_frame_id), frame_compile_id=0)
     fake_mode = FakeTensorMode(shape_env=ShapeEnv())
@@ -79,10 +84,9 @@ def tracing_context(gm, example_inputs, *, replace_fakes=True):
     for node, example in zip(gm.graph.find_nodes(op="placeholder"), example_inputs):
         if isinstance(example, torch.Tensor):
             context.tensor_to_context[example] = static_context(example, node._dynamo_source)
-    gm._decompositions = decompositions.VERSION
-    gm._input_overlap = overlap_of(
-        example_inputs
-    )  # AOTAutograd's cache would give a result for another overlap without this
+    gm._decompositions = decompositions.VERSION  # type: ignore[assignment]
+    # AOTAutograd's cache would give a result for another overlap without this.
+    gm._input_overlap = overlap_of(example_inputs)  # type: ignore[assignment]
     if replace_fakes:
         _replace_example_values(gm, fake_mode)
     with held, compile_context(CompileContext(gm.meta["dynamo_compile_id"])), tracing(context):
@@ -92,7 +96,7 @@ def tracing_context(gm, example_inputs, *, replace_fakes=True):
             context.over()
 
 
-def static_context(tensor: torch.Tensor, source) -> StatefulSymbolicContext:
+def static_context(tensor: torch.Tensor, source: Source) -> StatefulSymbolicContext:
     """Every size and stride is a constant; a view says the same of its base."""
     base = tensor._base if tensor._is_view() else None
     return StatefulSymbolicContext(
@@ -106,7 +110,7 @@ def static_context(tensor: torch.Tensor, source) -> StatefulSymbolicContext:
     )
 
 
-def _replace_example_values(gm, fake_mode) -> None:
+def _replace_example_values(gm: GraphModule, fake_mode: FakeTensorMode) -> None:
     """Our fakes mean nothing to torch's passes: theirs with the same sizes, strides, type and device."""
     with fake_mode:
         for node in gm.graph.nodes:
@@ -114,7 +118,7 @@ def _replace_example_values(gm, fake_mode) -> None:
                 node.meta["example_value"] = torch.utils._pytree.tree_map(_as_torch_fake, node.meta["example_value"])
 
 
-def _as_torch_fake(value):
+def _as_torch_fake(value: Any) -> Any:
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return value
     return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=value.device)
