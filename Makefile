@@ -22,7 +22,7 @@ PIP := $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-che
 export PATH := $(abspath $(BIN)):$(PATH)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: demo test test-forced bench budget fuzz conformance lint format tidy asan build venv clean
+.PHONY: demo test test-forced bench budget fuzz conformance lint docs format tidy asan build venv clean
 .DELETE_ON_ERROR:
 
 demo: build $(STAMP)-models
@@ -113,6 +113,12 @@ lint: $(STAMP)-lint $(STAMP)-torch
 	@if command -v clang-tidy >/dev/null; \
 	then $(MAKE) --no-print-directory tidy TIDY_FILES="$(filter-out src/aten/%,$(filter %.cpp,$(CHANGED)))"; \
 	else echo "clang-tidy is not installed: skipped"; fi
+
+# The pages, and the parts of pages, that are made from the code.
+docs: build
+	$(BIN)/python tools/reasons_page.py
+	$(BIN)/python tools/opcodes.py
+	$(BIN)/python tools/design_pages.py
 
 format: $(STAMP)-lint
 	$(BIN)/clang-format -i $(SOURCES)

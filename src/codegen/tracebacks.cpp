@@ -1,5 +1,5 @@
 // How the tracebacks of exceptions that the region raised are made for real, with their frames: of those that are over,
-// what they held; those that are open at the exit are entered later (frames/replace.cpp).
+// what they held; those that are open at the exit are entered later (frames/replace311.cpp).
 #include "codegen/walk.h"
 #include "frames/frame_objects.h"
 #include "frames/generators.h"

@@ -25,7 +25,7 @@ struct ClosedFrame {
 };
 ClosedFrame closed_frame(PyObject* object);
 
-// ---- of open frames (replace.cpp)
+// ---- of open frames (replace311.cpp)
 void adopt(_PyInterpreterFrame* frame, PyObject* object) noexcept;
 void rest(_PyInterpreterFrame* frame) noexcept;  // it stands alone
 // Somebody else has it, or the dict of locals() that it keeps for the frame.

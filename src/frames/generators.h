@@ -30,7 +30,7 @@ py::Owned<> place_of_generator(PyObject* generator);
 bool stands_at(PyObject* generator, PyObject* place) noexcept;
 std::string describe_place(PyObject* place);  // "f at byte 12"
 
-// ---- running: its frame is one of a state (replace.cpp)
+// ---- running: its frame is one of a state (replace311.cpp)
 bool is_frame_of(const void* interpreter_frame, PyObject* generator) noexcept;
 // Goes on in the body as the interpreter does, through the evaluator. A new reference; null with an error pending:
 // StopIteration when the body has returned.

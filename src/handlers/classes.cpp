@@ -3,7 +3,7 @@
 // __prepare__, the body, __set_name__, __init_subclass__) is traced, in CPython's order (bltinmodule.c, typeobject.c).
 #include "handlers/registry.h"
 #include "py/cpython311.h"
-#include "py/eval_frame.h"
+#include "py/eval_frame311.h"
 
 namespace pellucid::handlers {
 

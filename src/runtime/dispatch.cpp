@@ -2,7 +2,7 @@
 
 #include "base/events.h"
 #include "codegen/input_loader.h"
-#include "py/eval_frame.h"
+#include "py/eval_frame311.h"
 #include "runtime/compile.h"
 #include "runtime/graph_call.h"
 #include "runtime/resume.h"

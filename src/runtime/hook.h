@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "py/eval_frame.h"
+#include "py/eval_frame311.h"
 #include "runtime/cache.h"
 
 namespace pellucid::runtime {

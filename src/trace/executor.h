@@ -8,7 +8,7 @@
 
 #include "objects/generator.h"
 #include "objects/tracer.h"
-#include "py/eval_frame.h"
+#include "py/eval_frame311.h"
 #include "trace/trace.h"
 
 namespace pellucid::trace {

@@ -1,6 +1,5 @@
-#include "py/native_lookup.h"
-
 #include "py/cpython311.h"
+#include "py/native_lookup.h"
 
 #define Py_BUILD_CORE
 #include <internal/pycore_dict.h>

@@ -1,11 +1,10 @@
-#include "frames/replace.h"
-
 #include "bytecode/exception_table.h"
 #include "frames/frame_objects.h"
 #include "frames/generators.h"
 #include "frames/real_step.h"
+#include "frames/replace.h"
 #include "frames/settle.h"
-#include "py/eval_frame.h"
+#include "py/eval_frame311.h"
 
 #define Py_BUILD_CORE
 #include <frameobject.h>

@@ -1,8 +1,7 @@
-#include "frames/generators.h"
-
 #include <utility>
 
 #include "frames/frame_objects.h"
+#include "frames/generators.h"
 
 #define Py_BUILD_CORE
 #include <internal/pycore_code.h>

@@ -1,6 +1,5 @@
-#include "py/hinted_lookup.h"
-
 #include "py/cpython311.h"
+#include "py/hinted_lookup.h"
 #include "py/native_lookup.h"
 
 #define Py_BUILD_CORE

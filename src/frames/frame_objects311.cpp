@@ -1,5 +1,4 @@
 #include "frames/frame_objects.h"
-
 #include "frames/generators.h"
 
 #define Py_BUILD_CORE

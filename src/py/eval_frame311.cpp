@@ -1,4 +1,4 @@
-#include "py/eval_frame.h"
+#include "py/eval_frame311.h"
 
 #define Py_BUILD_CORE
 #include <internal/pycore_frame.h>
