@@ -5,7 +5,7 @@
 #
 # Each step leaves a stamp, so the second time only what changed is done. Nothing is installed outside of .venv.
 #
-#   PYTHON=…      the interpreter (3.11)                         PYTEST_ARGS=…  for pytest, e.g. PYTEST_ARGS="-k bytecode"
+#   PYTHON=…      the interpreter (3.11)                      PYTEST_ARGS=…  for pytest, e.g. PYTEST_ARGS="-k bytecode"
 #   TORCH_ARGS=…  for the installation of torch, e.g. TORCH_ARGS="--index-url https://download.pytorch.org/whl/cpu"
 #   JOBS=…        parallel compilers (default: all cores)        BENCH_ARGS=…   for the bench
 #   FORCE_EVERY=… numbers for test-forced, e.g. FORCE_EVERY=2,5
@@ -41,7 +41,8 @@ bench: build $(STAMP)-test $(STAMP)-models
 	$(BIN)/python bench/breaks.py
 	$(BIN)/python bench/steps.py
 
-# Instructions of calls, captures and breaks against bench/budget.json: bench/budget.py --help. Needs valgrind and its headers.
+# Instructions of calls, captures and breaks against bench/budget.json: bench/budget.py --help. Needs valgrind and its
+# headers.
 budget: build $(STAMP)-models
 	PYTHONPATH=$(abspath python) $(BIN)/python bench/budget.py $(BUDGET_ARGS)
 
@@ -93,7 +94,8 @@ build/%/build.ninja: CMakePresets.json $(STAMP)-build
 	cmake --preset $* -DPython_EXECUTABLE=$(abspath $(BIN)/python)
 	@touch $@
 
-# Puts python/ on the environment's path, behind PYTHONPATH (an editable installation would come before it and hide other builds).
+# Puts python/ on the environment's path, behind PYTHONPATH (an editable installation would come before it and hide
+# other builds).
 $(STAMP)-path: $(STAMP)-build
 	$(BIN)/python -c 'import pathlib, sysconfig; \
 	pathlib.Path(sysconfig.get_path("purelib"), "pellucid.pth").write_text("$(abspath python)\n")'
@@ -125,16 +127,16 @@ format: $(STAMP)-lint
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# All files but those of aten, whose torch headers take clang-tidy a minute each. `make lint` looks at what changed since the last commit
-# but one; TIDY_FILES=… chooses.
+# All files but those of aten, whose torch headers take clang-tidy a minute each. `make lint` looks at what changed
+# since the last commit but one; TIDY_FILES=… chooses.
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD~1 -- src)
 TIDY_FILES ?= $(filter-out src/aten/%,$(filter src/%.cpp,$(SOURCES)))
 tidy: build/release/build.ninja
 	printf '%s\n' $(TIDY_FILES) | xargs -r -P $(JOBS) -n 2 clang-tidy --quiet --extra-arg=-Wno-unknown-warning-option -p build/release
 
-# AddressSanitizer and UndefinedBehaviorSanitizer, with every test but those marked slow; ASAN_TESTS=… chooses. Python's own allocator
-# would hide errors, and leaks are looked for by tests of our own, since torch and CPython keep much alive on purpose. Reports go to
-# files: what a dying process writes is lost in pytest's capture.
+# AddressSanitizer and UndefinedBehaviorSanitizer, with every test but those marked slow; ASAN_TESTS=… chooses. Python's
+# own allocator would hide errors, and leaks are looked for by tests of our own, since torch and CPython keep much alive
+# on purpose. Reports go to files: what a dying process writes is lost in pytest's capture.
 ASAN_TESTS ?= tests -m "not slow"
 REPORT = $(abspath build/asan)/report
 asan: build/asan/build.ninja $(STAMP)-test $(STAMP)-models

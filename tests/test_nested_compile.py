@@ -134,7 +134,8 @@ def test_is_one_graph(name, counting):
     assert counting.count == 1 and INNER.count == calls
 
 
-# torch.compile ends its graph before the binding of a method that is no Python function: its results are right then, its graphs two.
+# torch.compile ends its graph before the binding of a method that is no Python function: its results are right then,
+# its graphs two.
 BINDS = {"a method called", "a class method", "an object with a compiled call", "its call"}
 
 

@@ -121,7 +121,8 @@ def test_gradients_equal_eager(name, backend):
 def test_optimizer_loop(backend, optimizer):
     eager, model, x = model_pair("conv")
     compiled = pellucid.compile(model, backend=backend, fullgraph=True)
-    # A bias before a batch norm has a gradient of pure rounding noise: a large eps keeps AdamW from scaling it up to a whole step.
+    # A bias before a batch norm has a gradient of pure rounding noise: a large eps keeps AdamW from scaling it up to a
+    # whole step.
     options = {"eps": 1e-2} if optimizer is torch.optim.AdamW else {}
     steps = [optimizer(m.parameters(), lr=0.01, **options) for m in (eager, model)]
     for step in range(5):

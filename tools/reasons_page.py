@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reasons.md"
@@ -27,9 +28,14 @@ Each example defines `f`; `pellucid.compile(f, backend="eager", fullgraph=True)(
 """
 
 
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
+
+
 def section(reason) -> str:
     lines = [f"## {reason.code} {reason.name}", "", f"> {reason.what}", ""]
-    lines += [f"**Why.** {reason.why}", "", f"**What to do.** {reason.fix[0].upper()}{reason.fix[1:]}.", ""]
+    lines += [_wrapped(f"**Why.** {reason.why}"), ""]
+    lines += [_wrapped(f"**What to do.** {reason.fix[0].upper()}{reason.fix[1:]}."), ""]
     if reason.example:
         lines += ["```python", reason.example.rstrip("\n"), "```", ""]
     return "\n".join(lines)

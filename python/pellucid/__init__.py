@@ -21,8 +21,8 @@ import torch  # before _core: it brings the libraries that _core is linked with
 if torch.__version__.split("+")[0].rsplit(".", 1)[0] != "2.13":
     raise ImportError(f"pellucid needs PyTorch 2.13; this is {torch.__version__}")
 
-# _core reads these while it sets up its tables at the first compile. Importing from disk there would let other threads run that then wait
-# for the same table with the GIL held: a deadlock.
+# _core reads these while it sets up its tables at the first compile. Importing from disk there would let other threads
+# run that then wait for the same table with the GIL held: a deadlock.
 import torch.utils._device
 
 from pellucid import _core, _fx, _logging, config, errors, polyfills

@@ -180,7 +180,8 @@ class _Watch(ExplainWithBackend):
         self.marks: list[int] = []
 
     def __call__(self, gm, example_inputs, **options):
-        # Looking at the nodes would build the FX graph, inside of the time that counts as the backend's: output() does it later.
+        # Looking at the nodes would build the FX graph, inside of the time that counts as the backend's: output() does
+        # it later.
         self.marks.append(_core.next_event())
         self.graphs.append(gm)
         return self.backend(gm, example_inputs, **options)

@@ -248,7 +248,8 @@ def _note_parameter(module, member: re.Match, source: InputSource) -> None:
         module.meta["dynamo_flat_name_to_original_fqn"][f"L__{local[1]}___{re.sub('[^0-9a-zA-Z]+', '_', name)}"] = name
 
 
-# Call sites are nested tuples (code, offset, caller, module key, module path, module type), shared by the nodes below one frame.
+# Call sites are nested tuples (code, offset, caller, module key, module path, module type), shared by the nodes below
+# one frame.
 
 
 def _describe_site(node, site, texts: _FrameTexts) -> None:

@@ -120,7 +120,8 @@ class OptimizedModule(torch.nn.Module):
     def __contains__(self, item: Any) -> bool:
         return item in self._orig_mod  # type: ignore[operator]
 
-    # Copies and pickles. What the class of the original defines for itself would give an original, so all of it is here.
+    # Copies and pickles. What the class of the original defines for itself would give an original, so all of it is
+    # here.
     def __reduce_ex__(self, protocol: Any) -> Any:
         return (copyreg.__newobj__, (type(self),), self.__getstate__())  # type: ignore[attr-defined]
 

@@ -24,7 +24,8 @@ from snapshot import Snapshot
 import pellucid
 
 FILENAME = "<fuzzed program>"
-# Calls of one world: what happens before it, and which inputs it gets. The second call should find the first one's entry.
+# Calls of one world: what happens before it, and which inputs it gets. The second call should find the first one's
+# entry.
 SCHEDULE = (("reset", 0), ("reset", 0), ("", 0), ("change", 1), ("", 0), ("reset", 0))
 
 
@@ -124,7 +125,8 @@ def check(source: str, begin: Callable[[], object] = int, end: Callable[[], obje
         with forgotten():
             again = compare(source, begin, end)
     if not again.difference or depends_on_depth(source):
-        # What it does depends on when the collector finds its cycles, on how warm its code is, or on where the stack ends.
+        # What it does depends on when the collector finds its cycles, on how warm its code is, or on where the stack
+        # ends.
         again.invalid = True
     return again
 

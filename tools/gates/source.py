@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 _NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"\((?:.|\n)*?\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', re.S)
 _CLASS = re.compile(r"\b(?:class|struct)\s+(?:\[\[\w+\]\]\s*)?(\w+)(?:\s+final)?\s*(?::(?!:)[^;{}()]*)?\{")
-# "Result name(", "Result Class::name(": a type, or its last "*", stands before the name. A call has a sign or one of these there.
+# "Result name(", "Result Class::name(": a type, or its last "*", stands before the name. A call has a sign or one of
+# these there.
 _NO_TYPES = "return|throw|else|case|new|delete|co_return|co_yield|not|and|or|goto|using|namespace|define|undef"
 _DECLARED = re.compile(
     rf"(?:^|[^\w:])(?!(?:{_NO_TYPES})\b)(?:\w+|>|\])[*&]*[ \n]+(?:[*&]*)((?:\w+(?:<[^<>]*>)?::)*)(~?\w+)\("

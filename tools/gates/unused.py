@@ -10,7 +10,8 @@ _PASTED = re.compile(r"\b(\w+?)\s*##|##\s*(\w+)")
 _PYTHON = re.compile(r"^\s*(?:async )?def (\w+)\(", re.M)
 # What others call by convention or by a name that they make up.
 _CALLED_ELSEWHERE = re.compile(r"operator|decltype|__\w+__$|~")
-# Methods that torch calls on what it is handed (a Source), or user code on what stands for the context of an autograd.Function.
+# Methods that torch calls on what it is handed (a Source), or user code on what stands for the context of an
+# autograd.Function.
 _OF_AN_INTERFACE = {
     *("_name_template", "guard_source", "reconstruct"),
     *("mark_dirty", "mark_non_differentiable", "save_for_backward", "save_for_forward", "set_materialize_grads"),
