@@ -1,7 +1,7 @@
 // The immutable result of tracing one region: everything codegen, backend and runtime need, and nothing of the
 // executor.
 //
-// The tracer works on real Python objects (docs/design/concrete-objects.md): what a region returns is a real object
+// The tracer works on real Python objects (ARCHITECTURE.md, "Concrete objects"): what a region returns is a real object
 // made during capture. Codegen walks it: an object with a source is loaded from there, a fake tensor is an output of
 // the graph, an immutable constant is itself, and anything else was made by the region and is built anew at every call.
 #pragma once

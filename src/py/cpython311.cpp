@@ -2,7 +2,6 @@
 
 #define Py_BUILD_CORE
 #include <internal/pycore_dict.h>  // pycore_object.h has C11 atomics in it, which C++20 does not read
-#include <internal/pycore_pyerrors.h>
 #undef Py_BUILD_CORE
 
 namespace pellucid::py {
@@ -169,7 +168,5 @@ BoundNative bound_native(PyObject* callable) {
   }
   return {};
 }
-
-void chain_pending_to_handled() noexcept { _PyErr_ChainStackItem(nullptr); }
 
 }  // namespace pellucid::py

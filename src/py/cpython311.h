@@ -78,9 +78,6 @@ BoundNative bound_native(PyObject* callable);
 // ---- functions and cells ----
 inline PyObject* cell_contents(PyObject* cell) noexcept { return PyCell_GET(cell); }  // null: empty
 
-// The pending error gets the exception being handled as its __context__, as an error thrown into a generator does.
-void chain_pending_to_handled() noexcept;
-
 namespace detail {
 int inline_insertion(PyObject* object, int nth) noexcept;  // index of the nth value by time of insertion
 }

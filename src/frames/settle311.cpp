@@ -1,8 +1,11 @@
 #include "frames/settle.h"
 
-#include "py/cpython311.h"
 #include "py/number_operator.h"
 #include "py/traceback.h"
+
+#define Py_BUILD_CORE
+#include <internal/pycore_pyerrors.h>
+#undef Py_BUILD_CORE
 
 namespace pellucid::frames {
 namespace {
@@ -102,7 +105,7 @@ Settled for_iter(Step& step, const Wait& wait, PyObject* value) noexcept {
 
 // The pending error of a generator that was told to throw(): what the generator handles becomes its context.
 Settled thrown_in(const Wait& wait) noexcept {
-  if (wait.stage == kThrownIn) py::chain_pending_to_handled();
+  if (wait.stage == kThrownIn) _PyErr_ChainStackItem(nullptr);
   return raised();
 }
 
