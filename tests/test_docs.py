@@ -27,5 +27,6 @@ def test_each_design_page_opens_with_a_program_and_what_becomes_of_it():
 
 def test_links_lead_somewhere():
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        prose = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.S)
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", prose):
             assert "://" in target or (page.parent / target).exists(), f"{page.name}: {target}"
