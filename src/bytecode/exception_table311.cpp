@@ -1,5 +1,4 @@
 #include "bytecode/exception_table.h"
-
 #include "py/ref.h"
 
 namespace pellucid::bytecode {

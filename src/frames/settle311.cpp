@@ -1,5 +1,4 @@
 #include "frames/settle.h"
-
 #include "py/number_operator.h"
 #include "py/traceback.h"
 
