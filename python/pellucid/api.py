@@ -105,7 +105,7 @@ class Settings:
         return self  # never changed; and a copy of a model goes to the same backend
 
     def __call__(self, function: Callable, instance: object = None) -> Callable:
-        """Compiles one function. `instance`: compiled functions of different instances share no entries."""
+        """Compiles one function. `instance`: each has a limit of its own, and takes over what fits it of the others' entries."""
         if isinstance(function, CompiledFunction):
             function = function._torchdynamo_orig_callable
         if not isinstance(function, types.FunctionType):

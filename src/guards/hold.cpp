@@ -31,6 +31,14 @@ bool Hold::is_watched_kind(PyObject* object) noexcept {
          !PyCode_Check(object) && !PyFrozenSet_CheckExact(object);
 }
 
+Hold::Hold(const Hold& that) {
+  const auto watched = that.lock();
+  *alive_ = that.alive();
+  if (!*alive_) return;
+  for (const auto& object : that.held_) held_.push_back(object.copy());
+  for (const auto& object : watched) watches_.push_back(py::take(PyWeakref_NewRef(object.get(), on_death())));
+}
+
 PyObject* Hold::keep(PyObject* object) {
   if (object != nullptr && is_held_.insert(object).second) held_.push_back(py::Owned<>::share(object));
   return object;

@@ -13,7 +13,7 @@ namespace pellucid::guards {
 class Hold {
  public:
   Hold() = default;
-  Hold(const Hold&) = delete;
+  Hold(const Hold& that);  // of one that is sealed; dead when the other one is
   Hold& operator=(const Hold&) = delete;
 
   PyObject* keep(PyObject* object);  // held for good

@@ -50,8 +50,22 @@ class NoCollection {
 
 }  // namespace
 
-GuardProgram::~GuardProgram() {
-  for (Source& source : sources_) (void)source.operand.release();  // borrowed
+GuardProgram::Given::~Given() {
+  for (Source& source : sources) (void)source.operand.release();  // borrowed
+}
+
+std::unique_ptr<GuardProgram> GuardProgram::copy() const {
+  std::unique_ptr<GuardProgram> made(new GuardProgram(*this));
+  for (Hot& h : made->hot_) {
+    if (h.op == Op::Check)
+      h.payload = bits(made->checks_.data() + (reinterpret_cast<const Check*>(h.payload) - checks_.data()));
+  }
+  for (std::size_t i = 0; i < distincts_.size(); ++i) {
+    made->distincts_[i].changed.reserve(distincts_[i].changed.capacity());
+    made->distincts_[i].table.reserve(distincts_[i].table.capacity());
+  }
+  made->walking_ = made->gathers_ = false;
+  return made;
 }
 
 bool GuardProgram::check(PyObject* const* locals, PyObject* closure) noexcept {
@@ -74,10 +88,10 @@ bool GuardProgram::check(PyObject* const* locals, PyObject* closure) noexcept {
   if (ok) ok = primed_ ? run(0, static_cast<std::uint32_t>(hot_.size()), frame) : (primed_ = walk_all(frame));
   if (ok) ok = relations_hold() && late_checks_hold();
   walking_ = false;
-  gathers_ = ok && temporaries_.empty();
-  while (!temporaries_.empty()) {
-    const auto last = std::move(temporaries_.back());
-    temporaries_.pop_back();
+  gathers_ = ok && temporaries_.values.empty();
+  while (!temporaries_.values.empty()) {
+    const auto last = std::move(temporaries_.values.back());
+    temporaries_.values.pop_back();
   }
   return ok;
 }
@@ -230,8 +244,8 @@ PyObject* GuardProgram::load(const Node& node, const Frame& frame) noexcept {
   const NoCollection pause(may_allocate(node.source->step));
   PyObject* value = source::load_step(*node.source, base, frame.locals, frame.closure, fresh);
   if (fresh && Py_REFCNT(value) == 1) {  // nobody else has it
-    if (temporaries_.size() == temporaries_.capacity()) return nullptr;
-    temporaries_.push_back(std::move(fresh));
+    if (temporaries_.values.size() == temporaries_.values.capacity()) return nullptr;
+    temporaries_.values.push_back(std::move(fresh));
   }
   return value;
 }

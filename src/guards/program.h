@@ -48,9 +48,10 @@ class GuardProgram {
   static std::unique_ptr<GuardProgram> compile(const source::SourceTable& sources, std::vector<Guard> guards,
                                                PyFunctionObject* entry,
                                                const std::vector<const source::Source*>& inputs = {});
-  GuardProgram(const GuardProgram&) = delete;
   GuardProgram& operator=(const GuardProgram&) = delete;
-  ~GuardProgram();
+
+  // The same guards with latches and references of their own, for somebody else who lives as long as he likes.
+  std::unique_ptr<GuardProgram> copy() const;
 
   bool check(PyObject* const* locals, PyObject* closure) noexcept;  // the hot path
   // The values of `inputs` as a tuple, without reading them again. Only right after check() gave true, before any
@@ -79,6 +80,7 @@ class GuardProgram {
  private:
   friend class Builder;
   GuardProgram() = default;
+  GuardProgram(const GuardProgram&) = default;  // copy() puts right what points into the original
 
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
@@ -116,6 +118,20 @@ class GuardProgram {
     std::uint32_t node = 0;
     std::int32_t index = 0;  // LoadLocal, LoadItem
     Op op = Op::Check;
+  };
+
+  // What stays as it was compiled. Operands of the sources are borrowed from the hold of whoever uses them.
+  struct Given {
+    std::vector<Guard> guards;    // operands moved to hold_
+    std::vector<Source> sources;  // copies: the table belongs to the capture
+    ~Given();
+  };
+  // Values that only a check holds, until it ends. A copy has the room, not the values.
+  struct Temporaries {
+    Temporaries() = default;
+    Temporaries(const Temporaries& that) { values.reserve(that.values.capacity()); }
+    Temporaries& operator=(const Temporaries&) = delete;
+    std::vector<py::Owned<>> values;
   };
 
   struct Distinct {
@@ -171,8 +187,8 @@ class GuardProgram {
 
   std::vector<Hot> hot_;
   std::vector<Node> nodes_;
-  std::vector<Check> checks_;            // ambient, then node by node, then relations, then late ones
-  std::vector<Guard> guards_;            // as given, operands moved to hold_
+  std::vector<Check> checks_;  // ambient, then node by node, then relations, then late ones
+  std::shared_ptr<Given> given_ = std::make_shared<Given>();
   std::vector<std::uint32_t> check_of_;  // guard number -> index in checks_
   std::vector<std::uint32_t> node_of_check_;
   std::vector<std::uint32_t> roots_;
@@ -183,9 +199,8 @@ class GuardProgram {
   std::vector<Pair> pairs_;
   std::vector<std::uint32_t> pair_links_;  // node by node: the pairs it is part of
   std::vector<std::uint32_t> inputs_;      // nodes of the inputs
-  std::vector<Source> sources_;            // copies: the table belongs to the capture. Operands are borrowed from hold_
-  std::vector<py::Owned<>> temporaries_;   // values that only a check holds, until it ends
-  PyObject* globals_ = nullptr;            // of the entry; held
+  Temporaries temporaries_;
+  PyObject* globals_ = nullptr;  // of the entry; held
   Hold hold_;
   bool primed_ = false, walking_ = false;
   // Nodes with pairs whose value changed since the pairs were proved.

@@ -13,7 +13,7 @@ using source::Step;
 class Builder {
  public:
   Builder(const source::SourceTable& table, std::vector<Guard> guards) : table_(table), program_(new GuardProgram) {
-    program_->guards_ = std::move(guards);
+    program_->given_->guards = std::move(guards);
     plan_of_.assign(table.size(), kNone);
     named_.assign(table.size(), false);
   }
@@ -134,7 +134,7 @@ std::uint32_t Builder::plan_in_relation(const Source* source, Kind kind) {
 }
 
 void Builder::place(std::uint32_t index) {
-  const Guard& guard = program_->guards_[index];
+  const Guard& guard = program_->given_->guards[index];
   if (guard.kind == Kind::DISTINCT) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(guard.operand.get()); ++i) {
       const std::size_t id = PyLong_AsSize_t(PyTuple_GET_ITEM(guard.operand.get(), i));
@@ -173,10 +173,12 @@ void Builder::place(std::uint32_t index) {
 }
 
 void Builder::place_guards() {
-  for (std::uint32_t i = 0; i < program_->guards_.size(); ++i) place(i);
+  for (std::uint32_t i = 0; i < program_->given_->guards.size(); ++i) place(i);
   // OrderedDict.move_to_end leaves the version as it is: there the version proves the values, not the order of the
   // keys.
-  const auto is_not_order = [&](std::uint32_t guard) { return program_->guards_[guard].kind != Kind::DICT_KEYS; };
+  const auto is_not_order = [&](std::uint32_t guard) {
+    return program_->given_->guards[guard].kind != Kind::DICT_KEYS;
+  };
   for (Plan& plan : plans_) {
     const bool may_be_ordered = plan.known_type == nullptr || is_ordered_dict_type(plan.known_type);
     const auto first = may_be_ordered
@@ -185,7 +187,7 @@ void Builder::place_guards() {
     plan.guards.insert(plan.guards.end(), first, plan.key_guards.end());
     plan.key_guards.erase(first, plan.key_guards.end());
     std::stable_sort(plan.guards.begin(), plan.guards.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return rank(program_->guards_[a].kind) < rank(program_->guards_[b].kind);
+      return rank(program_->given_->guards[a].kind) < rank(program_->given_->guards[b].kind);
     });
   }
   // Arguments change most often: look at them first.
@@ -194,7 +196,7 @@ void Builder::place_guards() {
 }
 
 void Builder::copy_sources() {
-  auto& copies = program_->sources_;
+  auto& copies = program_->given_->sources;
   std::vector<const Source*> copy_of(table_.size(), nullptr);
   copies.reserve(table_.size());  // pointers into it stay valid
   for (std::size_t id = 0; id < table_.size(); ++id) {
@@ -206,7 +208,7 @@ void Builder::copy_sources() {
     copy_of[id] = &copies.back();
   }
   for (Plan& plan : plans_) plan.source = copy_of[static_cast<std::size_t>(plan.source->id)];
-  for (Guard& guard : program_->guards_) {
+  for (Guard& guard : program_->given_->guards) {
     if (guard.source != nullptr) guard.source = copy_of[static_cast<std::size_t>(guard.source->id)];
     if (guard.other != nullptr) guard.other = copy_of[static_cast<std::size_t>(guard.other->id)];
   }
@@ -251,7 +253,7 @@ void Builder::take_operand(Check& check, const Guard& guard) {
 }
 
 Check Builder::check_of(std::uint32_t index) {
-  Guard& guard = program_->guards_[index];
+  Guard& guard = program_->given_->guards[index];
   if (guard.kind == Kind::GLOBAL_STATE && guard.state == nullptr) guard.state = aten::GlobalState::now();
   Check check;
   check.kind = guard.kind, check.guard = index, check.number = guard.number;
@@ -399,7 +401,7 @@ void Builder::add_relations() {
   };
   std::vector<std::vector<std::uint32_t>> pairs_of(program_->nodes_.size());
   for (const std::uint32_t index : relations_) {
-    const Guard& guard = program_->guards_[index];
+    const Guard& guard = program_->given_->guards[index];
     const auto check = static_cast<std::uint32_t>(program_->checks_.size());
     program_->checks_.push_back(check_of(index));
     program_->node_of_check_.push_back(kNone);
@@ -428,7 +430,7 @@ void Builder::add_relations() {
     program_->distincts_.push_back(std::move(distinct));
   }
   for (const std::uint32_t index : late_) {
-    const std::uint32_t node = node_of(program_->guards_[index].source);
+    const std::uint32_t node = node_of(program_->given_->guards[index].source);
     program_->late_.push_back({static_cast<std::uint32_t>(program_->checks_.size()), node});
     program_->checks_.push_back(check_of(index));
     program_->node_of_check_.push_back(node);
@@ -442,8 +444,8 @@ void Builder::add_relations() {
 }
 
 std::unique_ptr<GuardProgram> Builder::build(PyFunctionObject* entry, const std::vector<const Source*>& inputs) {
-  program_->check_of_.assign(program_->guards_.size(), 0);
-  program_->checks_.reserve(program_->guards_.size());  // the hot program points into it
+  program_->check_of_.assign(program_->given_->guards.size(), 0);
+  program_->checks_.reserve(program_->given_->guards.size());  // the hot program points into it
   if (entry != nullptr) program_->globals_ = program_->hold_.keep(entry->func_globals);
   for (const Source* input : inputs) plan_for(input);
   place_guards();
@@ -460,10 +462,10 @@ std::unique_ptr<GuardProgram> Builder::build(PyFunctionObject* entry, const std:
   }
   std::size_t steps = 0;
   for (const auto& node : program_->nodes_) steps += makes_value(node.source->step);
-  program_->temporaries_.reserve(2 * steps);
+  program_->temporaries_.values.reserve(2 * steps);
   for (const Source* input : inputs)
     program_->inputs_.push_back(plans_[plan_of_[static_cast<std::size_t>(input->id)]].node);
-  for (Guard& guard : program_->guards_) guard.operand = {};  // held or watched now
+  for (Guard& guard : program_->given_->guards) guard.operand = {};  // held or watched now
   program_->hold_.seal();
   return std::move(program_);
 }

@@ -105,7 +105,7 @@ std::string GuardProgram::explain(PyObject* const* locals, PyObject* closure) co
 }
 
 Description GuardProgram::description_of(const Check& check) const {
-  const Guard& guard = guards_[check.guard];
+  const Guard& guard = given_->guards[check.guard];
   Description d;
   d.kind = name_of(check.kind);
   d.operation = guard.why.operation;
@@ -157,8 +157,8 @@ std::vector<std::string> GuardProgram::write_code(std::vector<PyObject*>& consta
     const Check& check = checks_[check_of_[i]];
     CodeText text;
     text.constant = constant;
-    if (guards_[i].source != nullptr) text.value = source::print(guards_[i].source, roots);
-    if (guards_[i].other != nullptr) text.other = source::print(guards_[i].other, roots);
+    if (given_->guards[i].source != nullptr) text.value = source::print(given_->guards[i].source, roots);
+    if (given_->guards[i].other != nullptr) text.other = source::print(given_->guards[i].other, roots);
     for (const Distinct& distinct : distincts_) {
       if (distinct.check != check_of_[i]) continue;
       for (const std::uint32_t node : distinct.nodes) text.values.push_back(source::print(nodes_[node].source, roots));

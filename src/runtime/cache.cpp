@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace pellucid::runtime {
 namespace {
@@ -27,6 +28,18 @@ Registry& registry() {
   return *all;
 }
 
+// The same caches by key without instance, oldest first.
+using Groups = std::unordered_map<CacheKey, std::vector<CacheObject*>, HashKey>;
+Groups& groups() {
+  static Groups* const all = new Groups;
+  return *all;
+}
+
+CacheKey group_of(CacheKey key) noexcept {
+  key.instance = nullptr;
+  return key;
+}
+
 PyTypeObject* cache_type = nullptr;
 
 int traverse_cache(PyObject* self, visitproc visit, void* arg) {
@@ -36,7 +49,11 @@ int traverse_cache(PyObject* self, visitproc visit, void* arg) {
 
 void leave_registry(CacheObject* object) {
   const auto found = registry().find(object->cache->key());
-  if (found != registry().end() && found->second == object) registry().erase(found);
+  if (found == registry().end() || found->second != object) return;
+  registry().erase(found);
+  const auto group = groups().find(group_of(object->cache->key()));
+  std::erase(group->second, object);
+  if (group->second.empty()) groups().erase(group);
 }
 
 int clear_cache(PyObject* self) {
@@ -88,6 +105,56 @@ Entry* Cache::find(PyObject* const* locals, PyObject* closure) noexcept {
 Entry* Cache::add(std::unique_ptr<Entry> entry) {
   entries_.insert(entries_.begin(), std::move(entry));
   return entries_.front().get();
+}
+
+std::unique_ptr<Entry> Entry::copy() const {
+  auto made = std::make_unique<Entry>();
+  made->region = region.copy();
+  made->guards = guards->copy();
+  made->input_loader = input_loader;
+  made->graph_call = graph_call.copy();
+  made->after = after;
+  made->exit = exit;
+  made->depth = depth;
+  made->number = number;
+  return made;
+}
+
+std::unique_ptr<Entry> Cache::adopt(const std::vector<py::Owned<>>& others, PyObject* const* locals, PyObject* closure,
+                                    bool whole) const {
+  std::unordered_set<int> seen;  // copies of one entry fit alike
+  for (const auto& entry : entries_) seen.insert(entry->number);
+  for (const auto& other : others) {
+    const auto theirs = cache_of(other.get())->entries();
+    for (const auto& entry : theirs) {
+      if (!seen.insert(entry->number).second || (whole && entry->exit != nullptr)) continue;
+      if (!entry->guards->check(locals, closure)) continue;
+      auto made = entry->copy();
+      // Making it may have started the collector, whose finalisers run Python code.
+      if (made->guards->check(locals, closure)) return made;
+    }
+  }
+  return nullptr;
+}
+
+std::vector<py::Owned<>> Cache::others() const {
+  std::vector<py::Owned<>> all;
+  const auto group = groups().find(group_of(key_));
+  if (group == groups().end()) return all;
+  for (CacheObject* object : group->second) {
+    if (object->cache != this) all.push_back(py::Owned<>::share(reinterpret_cast<PyObject*>(object)));
+  }
+  return all;
+}
+
+std::vector<py::Owned<>> Cache::continuations_of_others(const frames::State& state) const {
+  std::vector<py::Owned<>> all;
+  const auto key = frames::key_of(state);
+  for (const auto& other : others()) {
+    const auto& theirs = cache_of(other.get())->continuations_;
+    if (const auto found = theirs.find(key); found != theirs.end()) all.push_back(found->second.cache.copy());
+  }
+  return all;
 }
 
 std::pair<int, int> Cache::next_compile_id() noexcept {
@@ -164,7 +231,8 @@ py::Owned<> cache_for(const CacheKey& key) {
   }
   auto object = new_cache(key);
   // A finaliser that ran at the allocation may have made one for the same key: then that one stays in the registry.
-  registry().emplace(key, reinterpret_cast<CacheObject*>(object.get()));
+  auto* made = reinterpret_cast<CacheObject*>(object.get());
+  if (registry().emplace(key, made).second) groups()[group_of(key)].push_back(made);
   return object;
 }
 

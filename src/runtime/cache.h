@@ -3,6 +3,11 @@
 // Ownership: a compiled function holds its cache (a Python object that the collector traverses), the cache holds its
 // entries, the registry holds nothing. So whatever a compile keeps is released with the last compiled function that can
 // use it.
+//
+// Wrappers of different modules have caches of their own, so that each has its own limit, looks at what it used last
+// first, and none keeps alive what only a dead one needed. What one of them compiled serves the others all the same: a
+// cache without an entry that fits takes over a copy of one that another instance's cache has (the region is shared,
+// the guards' latches are its own).
 #pragma once
 #include <Python.h>
 
@@ -29,10 +34,11 @@ struct Entry {
   int depth = 0;                                   // how many calls are open at once at the deepest point of the region
   std::int64_t hits = 0;
   int number = 0;  // "__compiled_fn_<number>"
+
+  std::unique_ptr<Entry> copy() const;  // for another cache
 };
 
-// What entries depend on besides their guards. `instance` is the module of a module wrapper (or null), so that
-// different models do not share one recompile limit.
+// What entries depend on besides their guards; and `instance`, the module of a module wrapper (or null).
 struct CacheKey {
   PyObject* code = nullptr;
   PyObject* globals = nullptr;
@@ -53,7 +59,11 @@ class Cache {
   // The entry whose guards hold, moved to the front; null when there is none. Runs no Python code.
   Entry* find(PyObject* const* locals, PyObject* closure) noexcept;
   Entry* add(std::unique_ptr<Entry> entry);  // valid until Python code runs
-  void drop_dead();                          // entries that can never hold again: an object they depend on is gone
+  // An entry like one whose guards hold and that another cache has: of an instance with the same code, globals and
+  // backend, or of the same place in its program. Null when there is none. `whole`: it may not end at a break.
+  std::unique_ptr<Entry> adopt(const std::vector<py::Owned<>>& others, PyObject* const* locals, PyObject* closure,
+                               bool whole) const;
+  void drop_dead();  // entries that can never hold again: an object they depend on is gone
   // Whoever runs Python code while it looks at entries copies the vector: a finaliser or another thread may drop them.
   const std::vector<std::shared_ptr<Entry>>& entries() const noexcept { return entries_; }
 
@@ -78,8 +88,13 @@ class Cache {
   // The cache of the regions that start with these open frames; null when there are `most` already. Kept by this one,
   // which `object` owns.
   Cache* continuation(const frames::State& state, std::size_t most);
+  // The caches of the same place in the programs of other instances.
+  std::vector<py::Owned<>> continuations_of_others(const frames::State& state) const;
   std::vector<py::Owned<>> continuations() const;  // all of them, as Python objects
   PyObject* object = nullptr;
+
+  // The caches of other instances.
+  std::vector<py::Owned<>> others() const;
 
   // ---- functions called by an eager run of this one (hook.h)
   std::vector<py::Owned<>> inner;  // their caches

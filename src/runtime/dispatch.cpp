@@ -1,5 +1,6 @@
 #include "runtime/dispatch.h"
 
+#include "base/break_policy.h"
 #include "base/events.h"
 #include "codegen/input_loader.h"
 #include "py/eval_frame311.h"
@@ -55,6 +56,9 @@ py::Owned<> run_stopped(Cache& cache, const Call& call, BoundArguments& bound, c
 // Neither entry nor stop: the limit is reached.
 Attempt try_to_compile(Cache& cache, const Call& call, const BoundArguments& bound, bool fullgraph) {
   const BusyScope busy(cache);
+  Attempt taken;
+  taken.entry = adopted(cache, cache.others(), bound.slots(), call.function->func_closure, fullgraph);
+  if (taken.entry) return taken;
   if (!may_compile(cache, cache, call.function, bound.slots(), call.function->func_closure, fullgraph)) return {};
   return compile_region(call.function, bound.slots(), cache, fullgraph);
 }
@@ -110,15 +114,29 @@ std::string note_guard_failures(Cache& cache, Cache& root, PyFunctionObject* fun
 
 }  // namespace
 
+namespace {
+
+bool has_room(const Cache& cache) {
+  return static_cast<std::int64_t>(cache.entries().size()) < config_number("recompile_limit");
+}
+
+}  // namespace
+
+std::unique_ptr<Entry> adopted(const Cache& cache, const std::vector<py::Owned<>>& others, PyObject* const* slots,
+                               PyObject* closure, bool fullgraph) {
+  if (others.empty() || !has_room(cache)) return nullptr;
+  return cache.adopt(others, slots, closure, fullgraph || break_policy::break_is_error());
+}
+
 bool may_compile(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots, PyObject* closure,
                  bool fullgraph) {
-  const std::int64_t limit = config_number("recompile_limit");
-  if (static_cast<std::int64_t>(cache.entries().size()) < limit) {
+  if (has_room(cache)) {
     note_guard_failures(cache, root, function, slots, closure);
     return true;
   }
   if (fullgraph || !cache.limit_reported)
-    report_limit(cache, function, limit, note_guard_failures(cache, root, function, slots, closure), fullgraph);
+    report_limit(cache, function, config_number("recompile_limit"),
+                 note_guard_failures(cache, root, function, slots, closure), fullgraph);
   return false;
 }
 

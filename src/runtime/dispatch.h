@@ -47,6 +47,11 @@ bool raises(const Attempt& attempt);  // pellucid.error_on_graph_break asks for 
 // No entry fits: compiles one and runs it, or runs the call eagerly. `cache` must be held by the caller.
 py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, bool fullgraph);
 
+// What another instance has compiled serves this one too: an entry like it, or null. Those that a cache took over count
+// for its limit like those that it compiled.
+std::unique_ptr<Entry> adopted(const Cache& cache, const std::vector<py::Owned<>>& others, PyObject* const* slots,
+                               PyObject* closure, bool fullgraph);
+
 // Policy, for the start of a program (`cache` is `root`, its cache) and behind its breaks.
 // Whether one more entry may be made; notes why those there are do not fit, and reports when the limit is reached.
 // With fullgraph a reached limit is an error.

@@ -21,6 +21,10 @@ Entry* entry_for(Cache& root, Cache& cache, const frames::State& state, const st
   if (!is_deep_enough(static_cast<int>(state.frames.size()) + kWorthCapturing) || cache.busy || cache.given_up)
     return nullptr;
   cache.drop_dead();
+  if (auto entry = adopted(cache, root.continuations_of_others(state), values.data(), nullptr, false)) {
+    Entry* taken = cache.add(std::move(entry));
+    return is_deep_enough(taken->depth) ? taken : nullptr;
+  }
   Attempt attempt;
   {
     const BusyScope busy(cache);
