@@ -385,3 +385,34 @@ def test_module_is_freed_with_its_wrapper():
         assert watch() is None
     finally:
         gc.enable()
+
+
+@pytest.fixture
+def swapping():
+    before = torch.__future__.get_swap_module_params_on_conversion()
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    yield
+    torch.__future__.set_swap_module_params_on_conversion(before)
+
+
+def with_aot_autograd(gm, inputs):
+    from torch._dynamo.backends.common import aot_autograd
+
+    return aot_autograd(fw_compiler=lambda gm, inputs: gm)(gm, inputs)
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", with_aot_autograd, lambda gm, inputs: gm.forward])
+def test_no_weak_references_to_parameters_are_kept(backend, train, swapping):
+    """Module.to swaps tensors then, which it refuses for those that anybody refers to weakly."""
+    net = Net()
+    compiled = pellucid.compile(net, backend=backend)
+    watched = [*net.parameters(), *net.buffers()]
+    result = compiled(X)
+    if train:
+        result.sum().backward()
+        net.zero_grad()
+    del result
+    assert [weakref.getweakrefcount(tensor) for tensor in watched] == [0] * len(watched)
+    assert compiled.double() is compiled and net.linear.weight is watched[0]
+    assert watched[0].dtype == torch.float64 and same(compiled(X.double()), net(X.double()))

@@ -51,7 +51,7 @@ class InputSource(Source):
 
 @dataclass
 class GraphInput:
-    """What a placeholder stands for (`node.meta["grapharg"]`). The tensor is held weakly."""
+    """What a placeholder stands for (`node.meta["grapharg"]`). The tensor is held weakly, and only until the backend is back."""
 
     source: InputSource
     _example: object
@@ -314,4 +314,10 @@ def call_backend(gm, example_inputs, backend, compile_id, ending):
 
     why, stack, graph_break = ending
     reason = GraphCompileReason(why, [frame_summary(code, offset) for code, offset in stack], graph_break)
-    return call(gm, example_inputs, backend, reason=reason, compile_id=compile_id)
+    try:
+        return call(gm, example_inputs, backend, reason=reason, compile_id=compile_id)
+    finally:
+        # torch.utils.swap_tensors, and so Module.to under torch.__future__, refuses what is referred to weakly.
+        for node in gm.graph.find_nodes(op="placeholder"):
+            if "grapharg" in node.meta:
+                node.meta["grapharg"].erase()

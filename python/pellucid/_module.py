@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.compiler import is_compiling
 from torch.nn.modules import module as _torch_module
 
 # Set on the wrapper itself, beside what the class of the wrapper has. Every other attribute is set on the original.
@@ -33,20 +34,39 @@ class OptimizedModule(torch.nn.Module):
         self._modules["_orig_mod"] = module
         _compiled_call(self)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if _has_hooks(self):
-            if _torch_module._has_any_global_hook():
-                warnings.warn(
-                    "hooks of all modules run for the wrapper of a compiled module too, because it has hooks of its own;"
-                    " register those on the module itself (`_orig_mod`) where that is not wanted",
-                    stacklevel=2,
-                )
-            return torch.nn.Module.__call__(self, *args, **kwargs)
-        return self.forward(*args, **kwargs)
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        # All in one frame: this is on the way of every call.
+        own = self.__dict__
+        kept = own.get("_pellucid_call")
+        if (
+            is_compiling()
+            or kept is None
+            or own["_modules"].get("_orig_mod") is not kept[0]
+            or type(kept[0]).__call__ is not kept[1]
+            or own["_forward_hooks"]
+            or own["_forward_pre_hooks"]
+            or own["_backward_hooks"]
+            or own["_backward_pre_hooks"]
+            or "forward" in own
+            or "_compiled_call_impl" in own
+        ):
+            return self._call_with_hooks(*args, **kwargs)
+        return kept[2](kept[0], *args, **kwargs)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def _call_with_hooks(self, /, *args: Any, **kwargs: Any) -> Any:
+        if not _has_hooks(self):
+            return self.forward(*args, **kwargs)
+        if _torch_module._has_any_global_hook():
+            warnings.warn(
+                "hooks of all modules run for the wrapper of a compiled module too, because it has hooks of its own;"
+                " register those on the module itself (`_orig_mod`) where that is not wanted",
+                stacklevel=3,
+            )
+        return torch.nn.Module.__call__(self, *args, **kwargs)
+
+    def forward(self, /, *args: Any, **kwargs: Any) -> Any:
         # Inside of another compiled region (this compiler's or torch.compile's) the original is part of that region.
-        if torch.compiler.is_compiling():
+        if is_compiling():
             return self._orig_mod(*args, **kwargs)
         return _compiled_call(self)(self._orig_mod, *args, **kwargs)
 

@@ -48,8 +48,13 @@ class _Context(TracingContext):
         self._fake_mode = mode
 
     def over(self) -> None:
-        """The backend is back: a backward that is compiled later asks without the lock, as under torch.compile."""
+        """The backend is back: a backward that is compiled later asks without the lock, as under torch.compile. Weak references to the
+        inputs go, of which torch.utils.swap_tensors allows none."""
         self._held = None
+        self.tensor_to_context.clear()
+        describer = self._fake_mode.fake_tensor_converter.meta_converter.describer
+        describer.lookup_tensor.clear()
+        describer.lookup_storage.clear()
 
     def used_aot(self) -> bool:
         """AOTAutograd ran: it made fakes of the inputs, or found a result in its cache."""
