@@ -6,6 +6,8 @@ when it goes on in one of these frames behind a graph break.
 
 from types import FunctionType, _calculate_meta  # type: ignore[attr-defined]
 
+_ABSENT = object()
+
 # ---- class statements (builtin___build_class__ of bltinmodule.c, type_new of typeobject.c)
 
 
@@ -187,13 +189,13 @@ def repr_of_dict(values):
 
 
 def add_note(self, note):
-    if not isinstance(note, str):
-        raise TypeError(f"note must be a str, not {type(note).__name__!r}")
-    if not hasattr(self, "__notes__"):
-        self.__notes__ = []
-    if not isinstance(self.__notes__, list):
+    notes = getattr(self, "__notes__", _ABSENT)
+    if notes is _ABSENT:
+        notes = []
+        self.__notes__ = notes
+    if not isinstance(notes, list):
         raise TypeError("Cannot add note: __notes__ is not a list")
-    self.__notes__.append(note)
+    list.append(notes, note)
 
 
 def send_to(receiver, value):

@@ -112,12 +112,6 @@ void for_each_tensor(const c10::IValue& value, F&& visit) {
   }
 }
 
-// Copies between devices are what these are for; indices may live on the CPU.
-bool may_mix_devices(const std::string& name) {
-  return name == "copy_" || name == "_to_copy" || name == "set_.source_Tensor" || name.rfind("index", 0) == 0 ||
-         name.rfind("_index_put", 0) == 0 || name == "_unsafe_index.Tensor" || name == "_copy_from";
-}
-
 // Do two fakes share memory, as at::get_overlap_status says of real tensors?
 at::MemOverlapStatus overlap(const at::Tensor& a, const at::Tensor& b) {
   using Status = at::MemOverlapStatus;
@@ -139,14 +133,6 @@ at::MemOverlapStatus overlap(const at::Tensor& a, const at::Tensor& b) {
   return begin_of(a) < end_of(b) && begin_of(b) < end_of(a) ? Status::Partial : Status::No;
 }
 
-// Operators that read what they do not write element by element refuse any overlap, not only a partial one.
-bool scatters(const std::string& name) {
-  for (const char* part : {"scatter", "index", "masked", "put", "take", "gather"}) {
-    if (name.find(part) != std::string::npos) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 // What the real kernels check before they write; meta kernels see no memory.
@@ -157,10 +143,10 @@ void Call::check_overlap(const at::Tensor& written) {
   for (std::size_t i = 0; i < op.args.size(); ++i) {
     for_each_tensor(arg(i), [&](const at::Tensor& other) {
       const auto status = op.args[i].written ? at::MemOverlapStatus::No : overlap(written, other);
-      TORCH_CHECK(
-          status != at::MemOverlapStatus::Partial && (status != at::MemOverlapStatus::Full || !scatters(op.name)),
-          "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
-          "single memory location. Please clone() the tensor before performing the operation.");
+      TORCH_CHECK(status != at::MemOverlapStatus::Partial &&
+                      (status != at::MemOverlapStatus::Full || !op.facts.has(Fact::Scatters)),
+                  "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+                  "single memory location. Please clone() the tensor before performing the operation.");
     });
   }
 }
@@ -181,7 +167,7 @@ void Call::inspect(const at::Tensor& tensor) {
   if (!has_tensors || (device_from_scalar_ && !scalar)) {
     device = impl.device();
     device_from_scalar_ = scalar;
-  } else if (!scalar && impl.device() != device && !may_mix_devices(op.name)) {
+  } else if (!scalar && impl.device() != device && !op.facts.has(Fact::MixesDevices)) {
     TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", device,
                 " and ", impl.device(), "!");
   }

@@ -58,20 +58,6 @@ bool has_tag(const c10::OperatorHandle& handle, at::Tag tag) {
   return std::find(tags.begin(), tags.end(), tag) != tags.end();
 }
 
-// Composite in name only: the composite kernel dispatches by hand to kernels of one device, below autograd.
-bool opaque(const c10::OperatorHandle& handle) {
-  const std::string& name = handle.operator_name().name;
-  return name == "aten::convolution" || name == "aten::convolution_overrideable" ||
-         name == "aten::convolution_backward";
-}
-
-// The kernel of the CPU is written in other operators, so it runs on fakes as it is.
-bool cpu_decomposes(const std::string& name) {
-  static const std::unordered_set<std::string> names = {"relu",  "relu_",    "rsub.Tensor", "rsub.Scalar",
-                                                        "isnan", "hardtanh", "hardtanh_",   "roll"};
-  return names.count(name) != 0;
-}
-
 ArgKind kind_of(const c10::Type& type) {
   if (type.kind() == c10::TypeKind::OptionalType) return kind_of(*type.castRaw<c10::OptionalType>()->getElementType());
   if (type.kind() == c10::TypeKind::TensorType) return ArgKind::Tensor;
@@ -103,7 +89,7 @@ std::string operator_name(const c10::OperatorName& name) {
 }
 
 struct Operator::Lookup {
-  explicit Lookup(const c10::OperatorHandle& op) : handle(op) {}
+  Lookup(const c10::OperatorHandle& op, const Facts& known) : handle(op), facts(known) {}
 
   void choose() {
     using c10::DispatchKey;
@@ -120,10 +106,9 @@ struct Operator::Lookup {
         has_tag(handle, at::Tag::data_dependent_output) || has_tag(handle, at::Tag::dynamic_output_shape);
     const Choice choices[] = {
         {Plan::Meta, native_kernel(handle, DispatchKey::Meta)},
-        {Plan::Decompose,
-         cpu_decomposes(operator_name(handle.operator_name())) ? native_kernel(handle, DispatchKey::CPU) : nullptr},
+        {Plan::Decompose, facts.has(Fact::CpuDecomposes) ? native_kernel(handle, DispatchKey::CPU) : nullptr},
         {Plan::NeedsData, reads ? any_kernel(handle, DispatchKey::CPU) : nullptr},
-        {Plan::PythonMeta, any_kernel(handle, DispatchKey::CPU) != nullptr || opaque(handle)
+        {Plan::PythonMeta, any_kernel(handle, DispatchKey::CPU) != nullptr || facts.has(Fact::DispatchesByHand)
                                ? any_kernel(handle, DispatchKey::Meta)
                                : nullptr},
         {Plan::Decompose, native_kernel(handle, DispatchKey::CompositeExplicitAutograd)},
@@ -140,13 +125,16 @@ struct Operator::Lookup {
   }
 
   const c10::OperatorHandle handle;
+  const Facts facts;
   std::once_flag once;
   Plan plan = Plan::Missing;
   const c10::KernelFunction* kernel = nullptr;
 };
 
 Operator::Operator(const c10::OperatorHandle& handle)
-    : name(operator_name(handle.operator_name())), lookup_(std::make_unique<Lookup>(handle)) {
+    : name(operator_name(handle.operator_name())),
+      facts(is_builtin(handle) ? facts_of(name) : Facts{}),
+      lookup_(std::make_unique<Lookup>(handle, facts)) {
   const c10::FunctionSchema& schema = handle.schema();
   for (const c10::Argument& argument : schema.arguments()) {
     ArgFact fact{kind_of(*argument.type()), argument.alias_info() != nullptr && argument.alias_info()->isWrite()};
@@ -170,11 +158,10 @@ Operator::Operator(const c10::OperatorHandle& handle)
   const std::string base = name.substr(0, name.find('.'));
   const bool in_place = base.size() > 1 && base.back() == '_' && base.back() != base[base.size() - 2];
   const bool out = !schema.arguments().empty() && schema.arguments().back().kwarg_only() && args.back().written;
-  reshapes = out || !in_place || has_tag(handle, at::Tag::inplace_view) || base == "set_" ||
-             base.rfind("resize", 0) == 0 || base == "addbmm_";
+  reshapes = out || !in_place || has_tag(handle, at::Tag::inplace_view) || facts.has(Fact::Reshapes);
   if (!writes && base.find("batch_norm") != std::string::npos) find_statistics(schema);
   strides_freely = base == "as_strided" || base == "as_strided_";
-  overwrites = writes && overwrites_only(name);
+  overwrites = writes && facts.has(Fact::Overwrites);
   composite = native_kernel(handle, c10::DispatchKey::CompositeImplicitAutograd) != nullptr;
   random = has_tag(handle, at::Tag::nondeterministic_seeded);
   for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
@@ -182,8 +169,8 @@ Operator::Operator(const c10::OperatorHandle& handle)
     if (schema.arguments()[i].name() == "dtype") dtype = static_cast<int>(i);
   }
   const bool elementwise = has_tag(handle, at::Tag::pointwise) || is_view || has_tag(handle, at::Tag::inplace_view);
-  raises = is_builtin(handle) ? raises_of(name, elementwise) : Raises::Anywhere;
-  dtypes = dtypes_taken(name, is_view || has_tag(handle, at::Tag::inplace_view), elementwise);
+  raises = is_builtin(handle) ? raises_of(facts, elementwise) : Raises::Anywhere;
+  dtypes = dtypes_taken(facts, is_view || has_tag(handle, at::Tag::inplace_view), elementwise);
   rule = is_builtin(handle) ? find_rule(name) : nullptr;
 }
 Operator::~Operator() = default;

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "aten/facts.h"
 #include "aten/internal.h"
-#include "aten/raises.h"
 
 namespace c10 {
 class KernelFunction;
@@ -52,6 +52,7 @@ struct Operator {
   bool random = false;
   bool strides_freely = false;  // as_strided
   bool overwrites = false;      // what it writes, it does not read
+  Facts facts;                  // of operators.def
   bool composite = false;       // its kernel is written in other operators, on every device
   Raises raises;
   DtypesTaken dtypes;

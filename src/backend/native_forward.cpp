@@ -24,24 +24,11 @@ struct Direct {
   std::size_t operands;
 };
 constexpr Direct kDirect[] = {
-    {"add", Opcode::BINARY_OP, 0, 2},         {"and_", Opcode::BINARY_OP, 1, 2},
-    {"floordiv", Opcode::BINARY_OP, 2, 2},    {"lshift", Opcode::BINARY_OP, 3, 2},
-    {"matmul", Opcode::BINARY_OP, 4, 2},      {"mul", Opcode::BINARY_OP, 5, 2},
-    {"mod", Opcode::BINARY_OP, 6, 2},         {"or_", Opcode::BINARY_OP, 7, 2},
-    {"pow", Opcode::BINARY_OP, 8, 2},         {"rshift", Opcode::BINARY_OP, 9, 2},
-    {"sub", Opcode::BINARY_OP, 10, 2},        {"truediv", Opcode::BINARY_OP, 11, 2},
-    {"xor", Opcode::BINARY_OP, 12, 2},        {"iadd", Opcode::BINARY_OP, 13, 2},
-    {"iand", Opcode::BINARY_OP, 14, 2},       {"ifloordiv", Opcode::BINARY_OP, 15, 2},
-    {"ilshift", Opcode::BINARY_OP, 16, 2},    {"imatmul", Opcode::BINARY_OP, 17, 2},
-    {"imul", Opcode::BINARY_OP, 18, 2},       {"imod", Opcode::BINARY_OP, 19, 2},
-    {"ior", Opcode::BINARY_OP, 20, 2},        {"ipow", Opcode::BINARY_OP, 21, 2},
-    {"irshift", Opcode::BINARY_OP, 22, 2},    {"isub", Opcode::BINARY_OP, 23, 2},
-    {"itruediv", Opcode::BINARY_OP, 24, 2},   {"ixor", Opcode::BINARY_OP, 25, 2},
-    {"getitem", Opcode::BINARY_SUBSCR, 0, 2}, {"lt", Opcode::COMPARE_OP, Py_LT, 2},
-    {"le", Opcode::COMPARE_OP, Py_LE, 2},     {"eq", Opcode::COMPARE_OP, Py_EQ, 2},
-    {"ne", Opcode::COMPARE_OP, Py_NE, 2},     {"gt", Opcode::COMPARE_OP, Py_GT, 2},
-    {"ge", Opcode::COMPARE_OP, Py_GE, 2},     {"neg", Opcode::UNARY_NEGATIVE, 0, 1},
-    {"pos", Opcode::UNARY_POSITIVE, 0, 1},    {"invert", Opcode::UNARY_INVERT, 0, 1},
+#define BINARY(number, name, symbol, function, ...) {function, Opcode::BINARY_OP, number, 2},
+#define UNARY(opcode, symbol, function, ...) {function, Opcode::opcode, 0, 1},
+#define COMPARE(name, symbol, function, ...) {function, Opcode::COMPARE_OP, Py_##name, 2},
+#include "py/operators.def"
+    {"getitem", Opcode::BINARY_SUBSCR, 0, 2},
     {"not_", Opcode::UNARY_NOT, 0, 1},
 };
 

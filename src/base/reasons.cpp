@@ -18,38 +18,10 @@ const ReasonRow& row_of(Reason reason) {
 struct Words {
   std::string_view ours, users;
 };
-// What the user wrote, for what the interpreter calls it.
-constexpr Words kStatements[] = {
-    {"LOAD_BUILD_CLASS", "a class statement"},
-    {"LOAD_CLASSDEREF", "a name in a class body"},
-    {"LOAD_NAME", "a name in a class body"},
-    {"STORE_NAME", "a name in a class body"},
-    {"DELETE_NAME", "a name in a class body"},
-    {"SETUP_ANNOTATIONS", "an annotation in a class body"},
-    {"MATCH_KEYS", "a mapping pattern of a match statement"},
-    {"MATCH_CLASS", "a class pattern of a match statement"},
-    {"CHECK_EG_MATCH", "except*"},
-    {"PREP_RERAISE_STAR", "except*"},
-    {"IMPORT_FROM", "an import from something that is no module"},
-    {"IMPORT_STAR", "from … import *"},
-    {"GET_AWAITABLE", "await"},
-    {"GET_AITER", "async for"},
-    {"GET_ANEXT", "async for"},
-    {"END_ASYNC_FOR", "async for"},
-    {"BEFORE_ASYNC_WITH", "async with"},
-    {"ASYNC_GEN_WRAP", "yield in an async function"},
-    {"PRINT_EXPR", "an expression typed at the prompt"},
-};
 constexpr Words kTypes[] = {{"pellucid._core.TracedGenerator", "generator"}};
 
 std::string in_users_words(const Field& field) {
   std::string text = field.value;
-  if (field.key == "opcode") {
-    for (const Words& row : kStatements) {
-      if (text == row.ours) return std::string(row.users);
-    }
-    return "the instruction " + text;
-  }
   for (const Words& row : kTypes) {
     const std::size_t at = text.find(row.ours);
     if (at != std::string::npos) text.replace(at, row.ours.size(), row.users);

@@ -7,6 +7,7 @@
 #include "binding/codegen_testing.h"
 #include "binding/graph_testing.h"
 #include "binding/guards_testing.h"
+#include "binding/handlers_testing.h"
 #include "py/ref.h"
 #include "runtime/runtime.h"
 
@@ -18,6 +19,7 @@ NB_MODULE(_core, m) {
   pellucid::binding::add_backend(m);
   pellucid::binding::add_graph_testing(m);
   pellucid::binding::add_guards_testing(m);
+  pellucid::binding::add_handlers_testing(m);
   try {
     pellucid::runtime::initialise(m.ptr());
   } catch (pellucid::py::PythonError& error) {

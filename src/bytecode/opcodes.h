@@ -32,15 +32,15 @@ enum class Operand : std::uint8_t {
 
 enum class Flow : std::uint8_t { Next, Jump, Branch, Return, Raise };
 
-enum class OnBreak : std::uint8_t {
-  Propagate,  // the rule cannot stop here by itself: the break belongs to another instruction or to the caller
-  Split,      // end the graph before it, run this one instruction on the real frames, go on behind it
-  SplitJump,  // the same, with two places to go on
+// What capture does at an instruction.
+enum class Policy : std::uint8_t {
+#define POLICY(name, why) name,
+#include "bytecode/opcodes.def"
 };
 
 enum class Operator : std::uint8_t {
-#define BINARY(number, name, symbol) name = number,
-#include "bytecode/operators.def"
+#define BINARY(number, name, ...) name = number,
+#include "py/operators.def"
 };
 
 struct OpInfo {
@@ -48,14 +48,15 @@ struct OpInfo {
   std::uint8_t caches = 0;  // code units of inline cache behind the instruction
   Operand operand = Operand::None;
   Flow flow = Flow::Next;
-  OnBreak on_break = OnBreak::Propagate;
+  Policy policy = Policy::Unreachable;
+  std::string_view words;  // what the user wrote for it; empty: nothing that has a name
 };
 
 namespace detail {
 inline constexpr auto kTable = [] {
   std::array<OpInfo, 256> table{};
-#define OP(number, name, caches, pops, pushes, operand, flow, on_break) \
-  table[number] = OpInfo{#name, caches, Operand::operand, Flow::flow, OnBreak::on_break};
+#define OP(number, name, caches, pops, pushes, operand, flow, real, policy, words) \
+  table[number] = OpInfo{#name, caches, Operand::operand, Flow::flow, Policy::policy, words};
 #include "bytecode/opcodes.def"
   return table;
 }();
@@ -92,17 +93,6 @@ constexpr int pushes(Opcode op, [[maybe_unused]] int arg, [[maybe_unused]] bool 
 // Change of the stack's depth; `jump`: the branch is taken.
 constexpr int stack_effect(Opcode op, int arg, bool jump = false) {
   return pushes(op, arg, jump) - pops(op, arg, jump);
-}
-
-// "+", "//=", …
-constexpr std::string_view symbol_of(Operator op) {
-  switch (op) {
-#define BINARY(number, name, symbol) \
-  case Operator::name:               \
-    return symbol;
-#include "bytecode/operators.def"
-  }
-  return "?";
 }
 
 }  // namespace pellucid::bytecode

@@ -8,6 +8,6 @@ static_assert(PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000,
 
 #define OP(number, name, ...) static_assert(number == name, "opcodes.def disagrees with <opcode.h>");
 #include "bytecode/opcodes.def"
-#define BINARY(number, name, symbol) static_assert(number == name, "operators.def disagrees with <opcode.h>");
-#include "bytecode/operators.def"
+#define BINARY(number, name, ...) static_assert(number == name, "operators.def disagrees with <opcode.h>");
+#include "py/operators.def"
 static_assert(HAVE_ARGUMENT == 90, "has_arg() disagrees with <opcode.h>");

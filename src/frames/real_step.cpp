@@ -1,5 +1,7 @@
 #include "frames/real_step.h"
 
+#include <array>
+
 #include "bytecode/opcodes.h"
 #include "frames/real_rules.h"
 #include "py/number_operator.h"
@@ -49,13 +51,20 @@ bool call_function_ex(Step& step) noexcept {
   return give(step, has_keywords ? 4 : 3, result);
 }
 
-template <bool Wanted, int Direction>
-bool jump_if(Step& step) noexcept {
+bool jump_by(Step& step, bool wanted, int distance) noexcept {
   const int truth = PyObject_IsTrue(step.peek(0));
   if (truth < 0) return false;
   step.drop(1);
-  if ((truth != 0) == Wanted) step.next += Direction * 2 * step.arg;
+  if ((truth != 0) == wanted) step.next += distance;
   return true;
+}
+template <bool Wanted>
+bool jump_if(Step& step) noexcept {
+  return jump_by(step, Wanted, 2 * step.arg);
+}
+template <bool Wanted>
+bool jump_back_if(Step& step) noexcept {
+  return jump_by(step, Wanted, -2 * step.arg);
 }
 
 template <bool Wanted>
@@ -75,9 +84,16 @@ bool unary_not(Step& step) noexcept {
   return truth >= 0 && give(step, 1, Py_NewRef(truth != 0 ? Py_False : Py_True));
 }
 
-template <PyObject* (*operation)(PyObject*)>
+constexpr auto unary_function(Opcode op) {
+  PyObject* (*function)(PyObject*) = nullptr;
+#define UNARY(opcode, symbol, name, method, call) \
+  if (op == Opcode::opcode) function = call;
+#include "py/operators.def"
+  return function;
+}
+template <Opcode op>
 bool unary(Step& step) noexcept {
-  return give(step, 1, operation(step.peek(0)));
+  return give(step, 1, unary_function(op)(step.peek(0)));
 }
 
 bool binary_subscr(Step& step) noexcept { return give(step, 2, PyObject_GetItem(step.peek(1), step.peek(0))); }
@@ -147,7 +163,9 @@ bool for_iter(Step& step) noexcept {
   return true;
 }
 
-bool binary_op(Step& step) noexcept { return give(step, 2, py::number_operator(step.arg)(step.peek(1), step.peek(0))); }
+bool binary_op(Step& step) noexcept {
+  return give(step, 2, py::binary_operator(step.arg).call(step.peek(1), step.peek(0)));
+}
 
 // The interpreter turns other arguments into these first, and words the errors.
 bool has_plain_arguments(Step& step) noexcept {
@@ -155,116 +173,21 @@ bool has_plain_arguments(Step& step) noexcept {
   return PyTuple_CheckExact(step.peek(has_keywords ? 1 : 0)) && (!has_keywords || PyDict_CheckExact(step.peek(0)));
 }
 
-Rule more_rules_for(int opcode) noexcept {
-  switch (static_cast<Opcode>(opcode)) {
-    case Opcode::BUILD_SET:
-      return build_set;
-    case Opcode::BUILD_MAP:
-      return build_map;
-    case Opcode::SET_ADD:
-      return set_add;
-    case Opcode::MAP_ADD:
-      return map_add;
-    case Opcode::LIST_EXTEND:
-      return list_extend;
-    case Opcode::SET_UPDATE:
-      return set_update;
-    case Opcode::DICT_UPDATE:
-      return dict_update;
-    case Opcode::DICT_MERGE:
-      return dict_merge;
-    case Opcode::UNPACK_SEQUENCE:
-      return unpack_sequence;
-    case Opcode::UNPACK_EX:
-      return unpack_ex;
-    case Opcode::FORMAT_VALUE:
-      return format_value;
-    case Opcode::LOAD_GLOBAL:
-      return load_global;
-    case Opcode::STORE_GLOBAL:
-      return store_global;
-    case Opcode::DELETE_GLOBAL:
-      return delete_global;
-    case Opcode::IMPORT_NAME:
-      return import_name;
-    case Opcode::IMPORT_FROM:
-      return import_from;
-    case Opcode::LOAD_BUILD_CLASS:
-      return load_build_class;
-    case Opcode::BEFORE_WITH:
-      return before_with;
-    case Opcode::SEND:
-      return send;
-    case Opcode::WITH_EXCEPT_START:
-      return with_except_start;
-    case Opcode::GET_LEN:
-      return get_len;
-    case Opcode::MATCH_KEYS:
-      return match_keys;
-    case Opcode::MATCH_CLASS:
-      return match_class;
-    default:
-      return nullptr;
-  }
-}
+constexpr Rule Interpreter = nullptr;
+constexpr auto kRules = [] {
+  std::array<Rule, 256> rules{};
+#define OP(number, name, caches, pops, pushes, operand, flow, real, ...) rules[number] = real;
+#include "bytecode/opcodes.def"
+  return rules;
+}();
 
 }  // namespace
 
 Rule rule_for(int opcode, Step& step) noexcept {
-  switch (static_cast<Opcode>(opcode)) {
-    case Opcode::CALL:
-      return call;
-    case Opcode::CALL_FUNCTION_EX:
-      return has_plain_arguments(step) ? call_function_ex : nullptr;
-    case Opcode::POP_JUMP_FORWARD_IF_TRUE:
-      return jump_if<true, 1>;
-    case Opcode::POP_JUMP_FORWARD_IF_FALSE:
-      return jump_if<false, 1>;
-    case Opcode::POP_JUMP_BACKWARD_IF_TRUE:
-      return jump_if<true, -1>;
-    case Opcode::POP_JUMP_BACKWARD_IF_FALSE:
-      return jump_if<false, -1>;
-    case Opcode::JUMP_IF_TRUE_OR_POP:
-      return jump_or_pop<true>;
-    case Opcode::JUMP_IF_FALSE_OR_POP:
-      return jump_or_pop<false>;
-    case Opcode::UNARY_NOT:
-      return unary_not;
-    case Opcode::BINARY_OP:
-      return binary_op;
-    case Opcode::BINARY_SUBSCR:
-      return binary_subscr;
-    case Opcode::STORE_SUBSCR:
-      return store_subscr;
-    case Opcode::LOAD_ATTR:
-      return load_attr;
-    case Opcode::LOAD_METHOD:
-      return load_method;
-    case Opcode::STORE_ATTR:
-      return store_attr;
-    case Opcode::COMPARE_OP:
-      return compare;
-    case Opcode::CONTAINS_OP:
-      return contains;
-    case Opcode::GET_ITER:
-      return get_iter;
-    case Opcode::FOR_ITER:
-      return for_iter;
-    case Opcode::RAISE_VARARGS:
-      return step.arg == 0 ? nullptr : raise_varargs;
-    case Opcode::UNARY_POSITIVE:
-      return unary<PyNumber_Positive>;
-    case Opcode::UNARY_NEGATIVE:
-      return unary<PyNumber_Negative>;
-    case Opcode::UNARY_INVERT:
-      return unary<PyNumber_Invert>;
-    case Opcode::DELETE_SUBSCR:
-      return delete_subscr;
-    case Opcode::DELETE_ATTR:
-      return delete_attr;
-    default:
-      return more_rules_for(opcode);
-  }
+  const auto op = static_cast<Opcode>(opcode);
+  if (op == Opcode::CALL_FUNCTION_EX && !has_plain_arguments(step)) return Interpreter;
+  if (op == Opcode::RAISE_VARARGS && step.arg == 0) return Interpreter;  // raises what is being handled
+  return kRules[static_cast<std::uint8_t>(op)];
 }
 
 }  // namespace pellucid::frames

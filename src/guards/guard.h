@@ -17,12 +17,12 @@ namespace pellucid::guards {
 using source::Source;
 
 enum class Kind : std::uint8_t {
-#define GUARD(kind, payload, meaning) kind,
+#define GUARD(kind, ...) kind,
 #include "guards/guards.def"
 };
 
 inline constexpr std::size_t kKinds = 0
-#define GUARD(kind, payload, meaning) +1
+#define GUARD(kind, ...) +1
 #include "guards/guards.def"
     ;
 std::string_view name_of(Kind kind) noexcept;

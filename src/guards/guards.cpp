@@ -32,7 +32,7 @@ bool same_operand(PyObject* a, PyObject* b) noexcept {
 
 std::string_view name_of(Kind kind) noexcept {
   static constexpr std::string_view kNames[] = {
-#define GUARD(kind, payload, meaning) #kind,
+#define GUARD(kind, ...) #kind,
 #include "guards/guards.def"
   };
   return kNames[static_cast<std::size_t>(kind)];

@@ -3,6 +3,7 @@
 
 #include "guards/equality.h"
 #include "guards/program.h"
+#include "guards/traits.h"
 
 namespace pellucid::guards {
 
@@ -40,6 +41,7 @@ class Builder {
   void copy_sources();
   void place_guards();
   void place(std::uint32_t guard);
+  void place_at(std::uint32_t plan, std::uint32_t guard);
   Check check_of(std::uint32_t guard);
   void take_operand(Check& check, const Guard& guard);
   void add_checks(const std::vector<std::uint32_t>& guards, std::uint32_t node);
@@ -61,19 +63,6 @@ class Builder {
 };
 
 namespace {
-
-bool is_relation(Kind kind) { return kind == Kind::IS || kind == Kind::IS_NOT || kind == Kind::DISTINCT; }
-bool is_key_check(Kind kind) {
-  return kind == Kind::DICT_KEYS || kind == Kind::DICT_CONTAINS || kind == Kind::HAS_ATTR;
-}
-
-// How much they look at depends on the values: when all other guards hold.
-bool is_late(Kind kind) {
-  return kind == Kind::QUIET || kind == Kind::QUIET_OWNED || kind == Kind::QUIET_BUT_GENERATORS ||
-         kind == Kind::QUIET_ATTR || kind == Kind::QUIET_KEY || kind == Kind::QUIET_SLOT;
-}
-
-int rank(Kind kind) { return kind == Kind::ID_MATCH ? 0 : kind == Kind::TYPE_MATCH ? 1 : 2; }
 
 // An object of a static type keeps its type; modules are the exception that object.__class__ makes.
 bool keeps_type(PyTypeObject* type) {
@@ -135,40 +124,51 @@ std::uint32_t Builder::plan_in_relation(const Source* source, Kind kind) {
 
 void Builder::place(std::uint32_t index) {
   const Guard& guard = program_->given_->guards[index];
-  if (guard.kind == Kind::DISTINCT) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(guard.operand.get()); ++i) {
-      const std::size_t id = PyLong_AsSize_t(PyTuple_GET_ITEM(guard.operand.get(), i));
-      if (id >= table_.size()) throw std::logic_error("DISTINCT names a source that is not in the table");
-      plan_for(table_.at(id));
-    }
-    relations_.push_back(index);
-    return;
+  const Place place = traits(guard.kind).place;
+  if ((guard.source == nullptr) != (place == Place::Ambient || place == Place::Sources))
+    throw std::logic_error("a guard without a source, or with one too many");
+  switch (place) {
+    case Place::Ambient:
+      ambient_.push_back(index);
+      return;
+    case Place::Sources:
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(guard.operand.get()); ++i) {
+        const std::size_t id = PyLong_AsSize_t(PyTuple_GET_ITEM(guard.operand.get(), i));
+        if (id >= table_.size()) throw std::logic_error("DISTINCT names a source that is not in the table");
+        plan_for(table_.at(id));
+      }
+      relations_.push_back(index);
+      return;
+    case Place::Pair:
+      plan_in_relation(guard.source, guard.kind);
+      plan_in_relation(guard.other, guard.kind);
+      relations_.push_back(index);
+      return;
+    default:
+      place_at(plan_for(guard.source), index);
   }
-  if (guard.source == nullptr) {
-    if (guard.kind != Kind::GLOBAL_STATE && guard.kind != Kind::ABC_TOKEN && guard.kind != Kind::NOT_HANDLING)
-      throw std::logic_error("a guard without a source");
-    ambient_.push_back(index);
-    return;
-  }
-  if (is_relation(guard.kind)) {
-    plan_in_relation(guard.source, guard.kind);
-    plan_in_relation(guard.other, guard.kind);
-    relations_.push_back(index);
-    return;
-  }
-  std::uint32_t plan = plan_for(guard.source);
-  if (is_late(guard.kind)) {
-    late_.push_back(index);
-    return;
-  }
-  if (is_key_check(guard.kind)) {
-    if (guard.kind == Kind::HAS_ATTR) plan = attributes_of(plan);
-    plans_[plan].key_guards.push_back(index);
-  } else if (guard.kind == Kind::TYPE_LOOKUP) {
-    plans_[plan].lookups.push_back(index);
-  } else {
-    plans_[plan].guards.push_back(index);
-    if (guard.kind == Kind::TYPE_MATCH) plans_[plan].known_type = reinterpret_cast<PyTypeObject*>(guard.operand.get());
+}
+
+void Builder::place_at(std::uint32_t plan, std::uint32_t index) {
+  const Guard& guard = program_->given_->guards[index];
+  switch (traits(guard.kind).place) {
+    case Place::Late:
+      late_.push_back(index);
+      return;
+    case Place::Attributes:
+      plan = attributes_of(plan);
+      [[fallthrough]];
+    case Place::Dict:
+    case Place::DictOrder:
+      plans_[plan].key_guards.push_back(index);
+      return;
+    case Place::Type:
+      plans_[plan].lookups.push_back(index);
+      return;
+    default:
+      plans_[plan].guards.push_back(index);
+      if (guard.kind == Kind::TYPE_MATCH)
+        plans_[plan].known_type = reinterpret_cast<PyTypeObject*>(guard.operand.get());
   }
 }
 
@@ -177,7 +177,7 @@ void Builder::place_guards() {
   // OrderedDict.move_to_end leaves the version as it is: there the version proves the values, not the order of the
   // keys.
   const auto is_not_order = [&](std::uint32_t guard) {
-    return program_->given_->guards[guard].kind != Kind::DICT_KEYS;
+    return traits(program_->given_->guards[guard].kind).place != Place::DictOrder;
   };
   for (Plan& plan : plans_) {
     const bool may_be_ordered = plan.known_type == nullptr || is_ordered_dict_type(plan.known_type);
@@ -187,7 +187,7 @@ void Builder::place_guards() {
     plan.guards.insert(plan.guards.end(), first, plan.key_guards.end());
     plan.key_guards.erase(first, plan.key_guards.end());
     std::stable_sort(plan.guards.begin(), plan.guards.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return rank(program_->given_->guards[a].kind) < rank(program_->given_->guards[b].kind);
+      return traits(program_->given_->guards[a].kind).rank < traits(program_->given_->guards[b].kind).rank;
     });
   }
   // Arguments change most often: look at them first.
@@ -217,38 +217,37 @@ void Builder::copy_sources() {
 void Builder::take_operand(Check& check, const Guard& guard) {
   Hold& hold = program_->hold_;
   PyObject* operand = guard.operand.get();
-  switch (guard.kind) {
-    case Kind::TYPE_LOOKUP:
-      check.operand = hold.keep(PyTuple_GET_ITEM(operand, 0));
-      if (PyTuple_GET_SIZE(operand) > 1) check.found = hold.keep_or_watch(PyTuple_GET_ITEM(operand, 1));
+  const auto items = [&](auto&& hold_it) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(operand); ++i)
+      check.items.push_back(hold_it(PyTuple_GET_ITEM(operand, i)));
+  };
+  switch (traits(guard.kind).keeps) {
+    case Keeps::Watched:
+      check.operand = hold.keep_or_watch(operand);
       return;
-    case Kind::FUNCTION:
-      for (Py_ssize_t i = 0; i < 3; ++i) check.items.push_back(hold.keep(PyTuple_GET_ITEM(operand, i)));
+    case Keeps::Held:
+      check.operand = hold.keep(operand);
       return;
-    case Kind::DICT_KEYS:
-      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(operand); ++i) {
-        check.items.push_back(hold.keep_or_watch(PyTuple_GET_ITEM(operand, i)));
-      }
-      return;
-    case Kind::SET_EQUALS: {
+    case Keeps::Keys:
+      return items([&](PyObject* key) { return hold.keep_or_watch(key); });
+    case Keeps::Parts:
+      return items([&](PyObject* part) { return hold.keep(part); });
+    case Keeps::Members: {
       auto members = py::Owned<>::steal(members_of(operand));
       if (!members) py::throw_pending();
       check.operand = hold.keep(members.get());
       return;
     }
-    case Kind::EQUALS_MATCH:
-    case Kind::SET_TABLE:
-    case Kind::GENERATOR_AT:
-      check.operand = hold.keep(operand);
+    case Keeps::Found:
+      check.operand = hold.keep(PyTuple_GET_ITEM(operand, 0));
+      if (PyTuple_GET_SIZE(operand) > 1) check.found = hold.keep_or_watch(PyTuple_GET_ITEM(operand, 1));
       return;
-    case Kind::ABC_TOKEN:
+    case Keeps::AbcToken:
       check.operand = hold.keep(py::import_attr("_abc", "get_cache_token").get());
       return;
-    case Kind::DISTINCT:
+    case Keeps::Count:
       check.number = PyTuple_GET_SIZE(operand);
       return;
-    default:
-      check.operand = hold.keep_or_watch(operand);
   }
 }
 
@@ -294,26 +293,20 @@ void Builder::lay_out(std::uint32_t index, std::uint32_t parent) {
   nodes[at] = node;
 }
 
-// Once true of an object, true of it for good: proved with the pointer.
 bool Builder::is_stable(const Check& check, const Plan& plan) const {
-  const auto known = [&](PyTypeObject* base) {
-    return plan.known_type != nullptr && PyType_IsSubtype(plan.known_type, base) != 0;
-  };
-  switch (check.kind) {
-    case Kind::ID_MATCH:
-    case Kind::NOT_ID:
-    case Kind::EQUALS_MATCH:
-      return true;
-    case Kind::TYPE_MATCH:
-      return keeps_type(plan.known_type);
-    case Kind::LENGTH:
-      return known(&PyTuple_Type) || known(&PyFrozenSet_Type);
-    case Kind::SET_EQUALS:
-    case Kind::SET_TABLE:
-      return known(&PyFrozenSet_Type);
-    default:
+  PyTypeObject* const known = plan.known_type;
+  switch (traits(check.kind).stable) {
+    case Stable::Never:
       return false;
+    case Stable::Always:
+      return true;
+    case Stable::StaticType:
+      return keeps_type(known);
+    case Stable::Immutable:
+      return known != nullptr &&
+             (PyType_IsSubtype(known, &PyTuple_Type) != 0 || PyType_IsSubtype(known, &PyFrozenSet_Type) != 0);
   }
+  return false;
 }
 
 bool Builder::has_group(const Plan& plan) const {
@@ -336,21 +329,21 @@ void Builder::emit_check(const Check& check, std::uint32_t node, const Plan& pla
   using Op = GuardProgram::Op;
   GuardProgram::Hot hot;
   hot.node = node;
-  switch (check.kind) {
-    case Kind::TYPE_MATCH:
+  switch (traits(check.kind).hot) {
+    case HotCheck::Type:
       hot.op = Op::Type, hot.payload = reinterpret_cast<std::uint64_t>(check.operand);
       break;
-    case Kind::LENGTH:
+    case HotCheck::Size:
       hot.op = plan.known_type != nullptr && keeps_type(plan.known_type) &&
                        PyType_HasFeature(plan.known_type, Py_TPFLAGS_DICT_SUBCLASS)
                    ? Op::DictSize
                    : Op::Size;
       hot.payload = static_cast<std::uint64_t>(check.number);
       break;
-    case Kind::TENSOR_MATCH:
+    case HotCheck::Tensor:
       hot.op = Op::Tensor, hot.payload = reinterpret_cast<std::uint64_t>(check.tensor);
       break;
-    default:
+    case HotCheck::Check:
       hot.op = Op::Check, hot.payload = reinterpret_cast<std::uint64_t>(&check);
   }
   program_->hot_.push_back(hot);
@@ -405,7 +398,7 @@ void Builder::add_relations() {
     const auto check = static_cast<std::uint32_t>(program_->checks_.size());
     program_->checks_.push_back(check_of(index));
     program_->node_of_check_.push_back(kNone);
-    if (guard.kind != Kind::DISTINCT) {
+    if (traits(guard.kind).place == Place::Pair) {
       const std::uint32_t node = node_in(guard.source, guard.kind), other = node_in(guard.other, guard.kind);
       const auto pair = static_cast<std::uint32_t>(program_->pairs_.size());
       program_->pairs_.push_back({check, node, other, guard.kind == Kind::IS});

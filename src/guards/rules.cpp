@@ -531,7 +531,7 @@ struct Row {
 
 constexpr Row kRows[] = {
 // a kind without a complete Rule does not compile
-#define GUARD(kind, payload, meaning)                                                                        \
+#define GUARD(kind, ...)                                                                                     \
   {&Rule<Kind::kind>::holds, &Rule<Kind::kind>::expected, &Rule<Kind::kind>::found, &Rule<Kind::kind>::code, \
    Rule<Kind::kind>::kSuggestion},
 #include "guards/guards.def"

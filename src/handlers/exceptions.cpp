@@ -12,6 +12,12 @@ Result on_own_exception(Tracer& t, PyObject* f, Args args) {
   return run_native(t, f, args);
 }
 
+// What it writes is an attribute, which a list from outside or the exception's own class may have under that name.
+Result add_note(Tracer& t, PyObject* f, Args args) {
+  if (!only_positional(args, 2, 2) || !PyUnicode_Check(args[1])) return complain(t, f, args);
+  return t.call_polyfill("add_note", args.values);
+}
+
 // None: neither the region nor its caller handles one. What the caller handles is no part of the region.
 PyObject* handled_now(Tracer& t, PyObject* f) {
   if (PyObject* handled = t.topmost_handled()) return handled;
@@ -53,7 +59,7 @@ Result clear_frames(Tracer& t, PyObject* f, Args args) {
 
 const Row rows[] = {
     {"builtins.BaseException.with_traceback", on_own_exception},
-    {"builtins.BaseException.add_note", on_own_exception},
+    {"builtins.BaseException.add_note", add_note},
     {"sys.exc_info", exc_info},
     {"sys.exception", exception},
     {"sys.gettrace", gettrace},

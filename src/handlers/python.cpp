@@ -1,6 +1,7 @@
 // operator, functools, itertools, logging, warnings and other Python-level callables with a rule.
 #include <cstring>
 
+#include "bytecode/opcodes.h"
 #include "handlers/deferred.h"
 #include "py/cpython311.h"
 
@@ -279,7 +280,6 @@ Result group_derive(Tracer& t, PyObject* f, Args args) {
   PyObject* values[] = {args[0], t.touch(t.original(args[1]))};
   return run_native(t, f, Args{values, nullptr});
 }
-Result add_note(Tracer& t, PyObject*, Args args) { return t.call_polyfill("add_note", args); }
 
 // ---- questions about functions and classes that are known by identity
 
@@ -362,45 +362,12 @@ Result cast(Tracer& t, PyObject* f, Args args) {
   return Result::of(py::Owned<>::share(args[1]));
 }
 
-#define BINARY(name, op) \
-  { "operator." name, binary<op> }
 const Row rows[] = {
-    BINARY("add", 0),
-    BINARY("and_", 1),
-    BINARY("floordiv", 2),
-    BINARY("lshift", 3),
-    BINARY("matmul", 4),
-    BINARY("mul", 5),
-    BINARY("mod", 6),
-    BINARY("or_", 7),
-    BINARY("pow", 8),
-    BINARY("rshift", 9),
-    BINARY("sub", 10),
-    BINARY("truediv", 11),
-    BINARY("xor", 12),
-    BINARY("iadd", 13),
-    BINARY("iand", 14),
-    BINARY("ifloordiv", 15),
-    BINARY("ilshift", 16),
-    BINARY("imatmul", 17),
-    BINARY("imul", 18),
-    BINARY("imod", 19),
-    BINARY("ior", 20),
-    BINARY("ipow", 21),
-    BINARY("irshift", 22),
-    BINARY("isub", 23),
-    BINARY("itruediv", 24),
-    BINARY("ixor", 25),
-    {"operator.lt", compare<Py_LT>},
-    {"operator.le", compare<Py_LE>},
-    {"operator.eq", compare<Py_EQ>},
-    {"operator.ne", compare<Py_NE>},
-    {"operator.gt", compare<Py_GT>},
-    {"operator.ge", compare<Py_GE>},
-    {"operator.neg", unary<11>},
-    {"operator.pos", unary<10>},
-    {"operator.invert", unary<15>},
-    {"operator.inv", unary<15>},
+#define BINARY(number, name, symbol, function, ...) {"operator." function, binary<number>},
+#define UNARY(opcode, symbol, function, ...) {"operator." function, unary<static_cast<int>(bytecode::Opcode::opcode)>},
+#define COMPARE(name, symbol, function, ...) {"operator." function, compare<Py_##name>},
+#include "py/operators.def"
+    {"operator.inv", unary<static_cast<int>(bytecode::Opcode::UNARY_INVERT)>},
     {"operator.getitem", getitem},
     {"operator.setitem", setitem},
     {"operator.contains", contains},
@@ -415,8 +382,6 @@ const Row rows[] = {
     {"builtins.pow", numeric},
     {"builtins.divmod", numeric},
     {"instances of functools.partial", partial_call},
-    {"operator.itemgetter", pure},
-    {"operator.attrgetter", pure},
     {"instances of operator.itemgetter", getter_call<true>},
     {"instances of operator.attrgetter", getter_call<false>},
     {"functools.reduce", reduce},
@@ -432,7 +397,6 @@ const Row rows[] = {
     {"builtins.BaseExceptionGroup.split", group_split},
     {"builtins.BaseExceptionGroup.subgroup", group_subgroup},
     {"builtins.BaseExceptionGroup.derive", group_derive},
-    {"builtins.BaseException.add_note", add_note},
     {"logging.Logger.debug", defer},
     {"logging.Logger.info", defer},
     {"logging.Logger.warning", defer},
@@ -469,7 +433,6 @@ const Row rows[] = {
     {"types.MappingProxyType.__contains__", proxy_method},
     {"types.MappingProxyType.__iter__", proxy_method},
 };
-#undef BINARY
 
 }  // namespace
 

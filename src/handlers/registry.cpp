@@ -13,7 +13,7 @@ struct Tables {
   std::unordered_map<PyObject*, Handler> by_identity;
   std::unordered_set<PyObject*> instance_rules;
   std::unordered_set<PyObject*> torch_ops;
-  std::vector<std::string_view> unresolved;
+  std::vector<std::string> faults;
   PyTypeObject* tensor_base = nullptr;
   PyTypeObject* op_overload = nullptr;
   PyTypeObject* op_packet = nullptr;
@@ -57,11 +57,13 @@ void add_rows(std::span<const Row> rows) {
     const bool instances = row.name.starts_with("instances of ");
     auto object = resolve(instances ? row.name.substr(13) : row.name);
     if (!object) {
-      tables->unresolved.push_back(row.name);
+      if (row.in_every_build) tables->faults.push_back(std::string(row.name) + ": there is no such object");
       continue;
     }
     if (instances) tables->instance_rules.insert(object.get());
-    tables->by_identity[object.release()] = row.handler;  // held for the process: C functions and modules' functions
+    const auto [known, is_first] = tables->by_identity.try_emplace(object.get(), row.handler);
+    if (!is_first) tables->faults.push_back(std::string(row.name) + ": a second row for this object");
+    (void)object.release();  // held for the process: C functions and modules' functions
   }
 }
 
@@ -184,7 +186,7 @@ bool is_torch_op(PyObject* callable) {
   return type == tables->op_overload || type == tables->op_packet;
 }
 
-std::span<const std::string_view> unresolved() { return tables->unresolved; }
+std::span<const std::string> faults() { return tables->faults; }
 
 Result run_native(Tracer& t, PyObject* callable, Args args) {
   auto value = py::Owned<>::steal(PyObject_Vectorcall(callable, args.values.data(), args.size(), args.kwnames));

@@ -21,6 +21,7 @@ using Handler = Result (*)(Tracer&, PyObject* callable, Args args);
 struct Row {
   std::string_view name;  // "math.sqrt", "builtins.list.append"
   Handler handler;
+  bool in_every_build = true;  // of torch: else it may be missing
 };
 
 Handler find(PyObject* callable);  // null: no rule
@@ -33,7 +34,8 @@ bool leave_contexts(Tracer&);
 void refuse_function_modes(Tracer&);       // that are active, but for default devices
 std::string describe(PyObject* callable);  // "zlib.crc32()", for messages
 void initialise();
-std::span<const std::string_view> unresolved();  // rows whose name does not exist in this installation
+// What is wrong with the rows: a name that does not exist in this installation, a callable that has two.
+std::span<const std::string> faults();
 
 // ---- policies, used as handlers
 // Reads everything below its arguments and changes nothing: guard all, run for real.

@@ -1,6 +1,6 @@
 #include "py/number_operator.h"
 
-#include <string>
+#include <span>
 
 #include "py/ref.h"
 
@@ -10,52 +10,42 @@ namespace {
 PyObject* power(PyObject* a, PyObject* b) { return PyNumber_Power(a, b, Py_None); }
 PyObject* inplace_power(PyObject* a, PyObject* b) { return PyNumber_InPlacePower(a, b, Py_None); }
 
-struct Row {
-  NumberOperator call;
-  const char* symbol;
-  const char* method;  // without its underscores and the r of the reflected one
+constexpr BinaryOperator kBinary[] = {
+#define BINARY(number, name, symbol, function, method, reflected, inplace, call) \
+  {call, symbol, function, method, reflected, inplace},
+#include "py/operators.def"
 };
-constexpr Row kOperators[] = {
-    // in the order of NB_ADD …
-    {PyNumber_Add, "+", "add"},
-    {PyNumber_And, "&", "and"},
-    {PyNumber_FloorDivide, "//", "floordiv"},
-    {PyNumber_Lshift, "<<", "lshift"},
-    {PyNumber_MatrixMultiply, "@", "matmul"},
-    {PyNumber_Multiply, "*", "mul"},
-    {PyNumber_Remainder, "%", "mod"},
-    {PyNumber_Or, "|", "or"},
-    {power, "** or pow()", "pow"},
-    {PyNumber_Rshift, ">>", "rshift"},
-    {PyNumber_Subtract, "-", "sub"},
-    {PyNumber_TrueDivide, "/", "truediv"},
-    {PyNumber_Xor, "^", "xor"},
-    {PyNumber_InPlaceAdd, "+=", "add"},
-    {PyNumber_InPlaceAnd, "&=", "and"},
-    {PyNumber_InPlaceFloorDivide, "//=", "floordiv"},
-    {PyNumber_InPlaceLshift, "<<=", "lshift"},
-    {PyNumber_InPlaceMatrixMultiply, "@=", "matmul"},
-    {PyNumber_InPlaceMultiply, "*=", "mul"},
-    {PyNumber_InPlaceRemainder, "%=", "mod"},
-    {PyNumber_InPlaceOr, "|=", "or"},
-    {inplace_power, "**=", "pow"},
-    {PyNumber_InPlaceRshift, ">>=", "rshift"},
-    {PyNumber_InPlaceSubtract, "-=", "sub"},
-    {PyNumber_InPlaceTrueDivide, "/=", "truediv"},
-    {PyNumber_InPlaceXor, "^=", "xor"},
+constexpr Comparison kComparisons[] = {
+#define COMPARE(name, symbol, function, method, swapped) {symbol, function, method, Py_##swapped},
+#include "py/operators.def"
 };
-constexpr const char* kCompareSymbols[] = {"<", "<=", "==", "!=", ">", ">="};
-constexpr const char* kCompareMethods[] = {"__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"};
-constexpr int kSwapped[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
 
-Owned<> method_of(PyTypeObject* type, const std::string& name) noexcept {
-  const auto text = Owned<>::steal(PyUnicode_FromString(name.c_str()));
+// The rows stand at the places of their numbers.
+constexpr int kNumbers[] = {
+#define BINARY(number, ...) number,
+#include "py/operators.def"
+};
+constexpr int kCompareNumbers[] = {
+#define COMPARE(name, ...) Py_##name,
+#include "py/operators.def"
+};
+constexpr bool are_in_order(std::span<const int> numbers) {
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (numbers[i] != static_cast<int>(i)) return false;
+  }
+  return true;
+}
+static_assert(are_in_order(kNumbers) && are_in_order(kCompareNumbers));
+static_assert(kBinary[kInPlace].inplace != nullptr && kBinary[kInPlace - 1].inplace == nullptr);
+
+Owned<> method_of(PyTypeObject* type, const char* name) noexcept {
+  const auto text = Owned<>::steal(PyUnicode_FromString(name));
   if (!text) return {};
   return Owned<>::share(_PyType_Lookup(type, text.get()));
 }
 
 // type(self).method(self, other); NotImplemented without such a method.
-PyObject* call_method(PyObject* self, const std::string& name, PyObject* other) noexcept {
+PyObject* call_method(PyObject* self, const char* name, PyObject* other) noexcept {
   const auto method = method_of(Py_TYPE(self), name);
   if (!method) return Py_NewRef(Py_NotImplemented);
   PyObject* arguments[] = {self, other};
@@ -64,9 +54,8 @@ PyObject* call_method(PyObject* self, const std::string& name, PyObject* other) 
 
 }  // namespace
 
-NumberOperator number_operator(int argument) noexcept { return kOperators[argument].call; }
-const char* number_symbol(int argument) noexcept { return kOperators[argument].symbol; }
-const char* compare_symbol(int op) noexcept { return kCompareSymbols[op]; }
+const BinaryOperator& binary_operator(int argument) noexcept { return kBinary[argument]; }
+const Comparison& comparison(int op) noexcept { return kComparisons[op]; }
 
 namespace {
 
@@ -74,24 +63,23 @@ PyObject* compare_after(PyObject* left, PyObject* right, int op, int tried) noex
   PyTypeObject *lt = Py_TYPE(left), *rt = Py_TYPE(right);
   const bool right_first = lt != rt && PyType_IsSubtype(rt, lt) != 0;
   if (tried < 2) {
-    PyObject* result = right_first ? call_method(left, kCompareMethods[op], right)
-                                   : call_method(right, kCompareMethods[kSwapped[op]], left);
+    PyObject* result = right_first ? call_method(left, kComparisons[op].method, right)
+                                   : call_method(right, kComparisons[kComparisons[op].swapped].method, left);
     if (result != Py_NotImplemented) return result;
     Py_DECREF(result);
   }
   if (op == Py_EQ || op == Py_NE) return Py_NewRef((left == right) == (op == Py_EQ) ? Py_True : Py_False);
   return PyErr_Format(PyExc_TypeError, "'%s' not supported between instances of '%.100s' and '%.100s'",
-                      kCompareSymbols[op], lt->tp_name, rt->tp_name);
+                      kComparisons[op].symbol, lt->tp_name, rt->tp_name);
 }
 
 }  // namespace
 
 PyObject* number_operator_after(PyObject* left, PyObject* right, int op, int tried) noexcept {
   if (op >= kCompareBase) return compare_after(left, right, op - kCompareBase, tried);
-  if (tried == 0) return kOperators[op - kInPlace].call(left, right);
+  if (tried == 0) return kBinary[op - kInPlace].call(left, right);
   PyTypeObject *lt = Py_TYPE(left), *rt = Py_TYPE(right);
-  const std::string name = kOperators[op].method;
-  const std::string forward = "__" + name + "__", backward = "__r" + name + "__";
+  const char *forward = kBinary[op].method, *backward = kBinary[op].reflected;
   if (tried < 2 && lt != rt) {
     bool right_first = PyType_IsSubtype(rt, lt) != 0;
     if (right_first) {
@@ -103,7 +91,7 @@ PyObject* number_operator_after(PyObject* left, PyObject* right, int op, int tri
     Py_DECREF(result);
   }
   return PyErr_Format(PyExc_TypeError, "unsupported operand type(s) for %.100s: '%.100s' and '%.100s'",
-                      kOperators[op].symbol, lt->tp_name, rt->tp_name);
+                      kBinary[op].symbol, lt->tp_name, rt->tp_name);
 }
 
 }  // namespace pellucid::py

@@ -16,45 +16,21 @@ using objects::names;
 
 namespace {
 
-struct Operator {
-  const char* function;   // in the module operator
-  const char* method;     // __add__
-  const char* reflected;  // __radd__
-  const char* inplace;    // __iadd__; null when not in place
+struct UnaryOperator {
+  const char *symbol, *function, *method;
+  PyObject* (*call)(PyObject*);
 };
-
-// Indexed by the argument of BINARY_OP.
-constexpr Operator kOperators[] = {
-    {"add", "__add__", "__radd__", nullptr},
-    {"and_", "__and__", "__rand__", nullptr},
-    {"floordiv", "__floordiv__", "__rfloordiv__", nullptr},
-    {"lshift", "__lshift__", "__rlshift__", nullptr},
-    {"matmul", "__matmul__", "__rmatmul__", nullptr},
-    {"mul", "__mul__", "__rmul__", nullptr},
-    {"mod", "__mod__", "__rmod__", nullptr},
-    {"or_", "__or__", "__ror__", nullptr},
-    {"pow", "__pow__", "__rpow__", nullptr},
-    {"rshift", "__rshift__", "__rrshift__", nullptr},
-    {"sub", "__sub__", "__rsub__", nullptr},
-    {"truediv", "__truediv__", "__rtruediv__", nullptr},
-    {"xor", "__xor__", "__rxor__", nullptr},
-    {"iadd", "__add__", "__radd__", "__iadd__"},
-    {"iand", "__and__", "__rand__", "__iand__"},
-    {"ifloordiv", "__floordiv__", "__rfloordiv__", "__ifloordiv__"},
-    {"ilshift", "__lshift__", "__rlshift__", "__ilshift__"},
-    {"imatmul", "__matmul__", "__rmatmul__", "__imatmul__"},
-    {"imul", "__mul__", "__rmul__", "__imul__"},
-    {"imod", "__mod__", "__rmod__", "__imod__"},
-    {"ior", "__or__", "__ror__", "__ior__"},
-    {"ipow", "__pow__", "__rpow__", "__ipow__"},
-    {"irshift", "__rshift__", "__rrshift__", "__irshift__"},
-    {"isub", "__sub__", "__rsub__", "__isub__"},
-    {"itruediv", "__truediv__", "__rtruediv__", "__itruediv__"},
-    {"ixor", "__xor__", "__rxor__", "__ixor__"},
-};
-constexpr const char* kComparisons[] = {"__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"};
-constexpr const char* kCompareFunctions[] = {"lt", "le", "eq", "ne", "gt", "ge"};
-constexpr int kSwapped[] = {Py_GT, Py_GE, Py_EQ, Py_NE, Py_LT, Py_LE};
+UnaryOperator unary_operator(bytecode::Opcode op) {
+  switch (op) {
+#define UNARY(opcode, symbol, function, method, call) \
+  case bytecode::Opcode::opcode:                      \
+    return {symbol, function, method, call};
+#include "py/operators.def"
+    default:
+      throw GraphBreak(Reason::Internal, {{"detail", "no unary operator"}});
+  }
+}
+using py::binary_operator;
 using py::kCompareBase;
 
 PyObject* operator_function(const char* name) {
@@ -92,7 +68,7 @@ Result Executor::binary(PyObject* left, PyObject* right, int op) {
   right = original(right);
   refuse_region_id(*this, left);
   refuse_region_id(*this, right);
-  const Operator& o = kOperators[op];
+  const py::BinaryOperator& o = binary_operator(op);
   doing = "computes";
   const Cat a = objects::cat_of(left), b = objects::cat_of(right);
   if (a == Cat::Tensor || b == Cat::Tensor) {
@@ -108,7 +84,7 @@ Result Executor::binary(PyObject* left, PyObject* right, int op) {
     }
   }
   auto native = [&](PyObject* x, PyObject* y) {
-    auto value = py::Owned<>::steal(py::number_operator(op)(x, y));
+    auto value = py::Owned<>::steal(o.call(x, y));
     // A copy of an object of a subclass is of the builtin type: what is made of it, or said about it, would tell.
     const bool stand_in = Py_TYPE(x) != Py_TYPE(left) || Py_TYPE(y) != Py_TYPE(right);
     if (stand_in && (!value || a == Cat::Deque || b == Cat::Deque)) {
@@ -175,19 +151,18 @@ bool is_sequence(PyObject* value) {
 
 // No operand knows the other: + and * of sequences have their own words for it, and * asks for an __index__.
 Result Executor::sequence_error(PyObject* left, PyObject* right, int op) {
-  const Operator& o = kOperators[op];
+  const py::BinaryOperator& o = binary_operator(op);
   for (PyObject* value : {left, right}) {
     for (const char* name : {o.method, o.reflected, o.inplace, "__index__"}) {
       if (name != nullptr && has_python_method(*this, value, name))
         unsupported(Reason::UserDunder, {{"operation", o.function}, {"callee", name}});
     }
   }
-  auto value = py::Owned<>::steal(py::number_operator(op)(left, right));
+  auto value = py::Owned<>::steal(o.call(left, right));
   if (value) unsupported(Reason::UnsupportedProtocol, {{"protocol", o.function}, {"type", Py_TYPE(left)->tp_name}});
   return raise_pending(py::PythonError());
 }
 
-// Candidate methods in CPython's order; `stage` is the number of those already tried.
 // The contents of a container in one of the builtin type itself.
 static py::Owned<> plain_copy(Executor& ex, PyObject* container) {
   PyObject* view = ex.touch(container);
@@ -204,10 +179,12 @@ static py::Owned<> plain_copy(Executor& ex, PyObject* container) {
   ex.unsupported(Reason::UnsupportedProtocol, {{"protocol", "comparison"}, {"type", Py_TYPE(container)->tp_name}});
 }
 
+// Candidate methods in CPython's order; `stage` is the number of those already tried.
 Result Executor::reflected(PyObject* left, PyObject* right, int op, int stage) {
   const bool comparison = op >= kCompareBase;
-  const char* forward = comparison ? kComparisons[op - kCompareBase] : kOperators[op].method;
-  const char* backward = comparison ? kComparisons[kSwapped[op - kCompareBase]] : kOperators[op].reflected;
+  const char* forward = comparison ? py::comparison(op - kCompareBase).method : binary_operator(op).method;
+  const char* backward =
+      comparison ? py::comparison(py::comparison(op - kCompareBase).swapped).method : binary_operator(op).reflected;
   PyTypeObject *lt = Py_TYPE(left), *rt = Py_TYPE(right);
   bool right_first = lt != rt && PyType_IsSubtype(rt, lt);
   if (right_first && !comparison) {
@@ -251,13 +228,13 @@ Result Executor::reflected(PyObject* left, PyObject* right, int op, int stage) {
       auto mine = plain_copy(*this, self), its = plain_copy(*this, other);
       if (Py_TYPE(mine.get()) != Py_TYPE(its.get()) && !(PyAnySet_Check(mine.get()) && PyAnySet_Check(its.get())))
         continue;  // NotImplemented
-      return compare(mine.get(), its.get(), use_right ? kSwapped[op - kCompareBase] : op - kCompareBase);
+      return compare(mine.get(), its.get(), use_right ? py::comparison(op - kCompareBase).swapped : op - kCompareBase);
     }
     if (comparison && (a == Cat::Instance || a == Cat::Other)) {
       unsupported(Reason::UnsupportedProtocol, {{"protocol", forward}, {"type", Py_TYPE(self)->tp_name}});
     }
     if (!comparison && !(plain_operand(a) && (b == Cat::Instance || plain_operand(b)))) {
-      const bool updates = a == Cat::Dict && !comparison && kOperators[op].inplace != nullptr;  // d |= anything
+      const bool updates = a == Cat::Dict && !comparison && binary_operator(op).inplace != nullptr;  // d |= anything
       if (b == Cat::Instance && is_container(a) && !updates)
         continue;  // list + instance: list's own slot gives NotImplemented or a TypeError
       unsupported(Reason::UnsupportedProtocol, {{"protocol", forward}, {"type", Py_TYPE(self)->tp_name}});
@@ -267,11 +244,12 @@ Result Executor::reflected(PyObject* left, PyObject* right, int op, int stage) {
     const int c = op - kCompareBase;
     if (c == Py_EQ) return Result::boolean(same(left, right));
     if (c == Py_NE) return Result::boolean(!same(left, right));
-    return raise(PyExc_TypeError, std::string("'") + py::compare_symbol(c) + "' not supported between instances of '" +
-                                      lt->tp_name + "' and '" + rt->tp_name + "'");
+    return raise(PyExc_TypeError, std::string("'") + py::comparison(c).symbol +
+                                      "' not supported between instances of '" + lt->tp_name + "' and '" + rt->tp_name +
+                                      "'");
   }
   if (is_sequence(left) || is_sequence(right)) return sequence_error(left, right, op);
-  return raise(PyExc_TypeError, std::string("unsupported operand type(s) for ") + py::number_symbol(op) + ": '" +
+  return raise(PyExc_TypeError, std::string("unsupported operand type(s) for ") + binary_operator(op).symbol + ": '" +
                                     lt->tp_name + "' and '" + rt->tp_name + "'");
 }
 
@@ -293,7 +271,7 @@ Result Executor::compare(PyObject* left, PyObject* right, int op) {
     if (other == Cat::Instance || other == Cat::Other)
       unsupported(Reason::UnsupportedProtocol,
                   {{"protocol", "comparison"}, {"type", Py_TYPE(a == Cat::Tensor ? right : left)->tp_name}});
-    PyObject* function = operator_function(kCompareFunctions[op]);
+    PyObject* function = operator_function(py::comparison(op).function);
     PyObject* args[] = {left, right};
     return torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr});
   }
@@ -307,8 +285,8 @@ Result Executor::compare(PyObject* left, PyObject* right, int op) {
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "comparison"}, {"type", "cell"}});
   if ((is_container(a) || plain_operand(a) || a == Cat::EnumMember) &&
       (is_container(b) || plain_operand(b) || b == Cat::EnumMember) &&
-      !has_python_method(*this, left, kComparisons[op]) &&
-      !has_python_method(*this, right, kComparisons[kSwapped[op]])) {
+      !has_python_method(*this, left, py::comparison(op).method) &&
+      !has_python_method(*this, right, py::comparison(py::comparison(op).swapped).method)) {
     const Contents x = deep_touch(left), y = deep_touch(right);
     if (!x.tensor && !y.tensor && !x.user && !y.user && !x.shadowed && !y.shadowed)
       return native(readable(left), readable(right));
@@ -331,8 +309,8 @@ Result Executor::compare(PyObject* left, PyObject* right, int op) {
   auto by_identity = [](Cat c) {
     return c == Cat::Type || c == Cat::Function || c == Cat::Builtin || c == Cat::Module || c == Cat::Code;
   };
-  const bool of_metaclass = (a == Cat::Type && has_python_method(*this, left, kComparisons[op])) ||
-                            (b == Cat::Type && has_python_method(*this, right, kComparisons[op])) ||
+  const bool of_metaclass = (a == Cat::Type && has_python_method(*this, left, py::comparison(op).method)) ||
+                            (b == Cat::Type && has_python_method(*this, right, py::comparison(op).method)) ||
                             (op == Py_NE && ((a == Cat::Type && has_python_method(*this, left, "__eq__")) ||
                                              (b == Cat::Type && has_python_method(*this, right, "__eq__"))));
   if ((by_identity(a) || by_identity(b)) && (op == Py_EQ || op == Py_NE) && a != Cat::Instance && b != Cat::Instance &&
@@ -379,30 +357,19 @@ Result Executor::unary(PyObject* value, int opcode) {
   value = original(value);
   refuse_region_id(*this, value);
   const Cat cat = objects::cat_of(value);
-  const char* function = opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE)   ? "neg"
-                         : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? "pos"
-                                                                                        : "invert";
-  const char* method = opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE)   ? "__neg__"
-                       : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? "__pos__"
-                                                                                      : "__invert__";
+  const UnaryOperator o = unary_operator(static_cast<bytecode::Opcode>(opcode));
   if (cat == Cat::Tensor) {
-    PyObject* target = operator_function(function);
+    PyObject* target = operator_function(o.function);
     return torch_call(graph::Op::CallFunction, target, target, Args{{&value, 1}, nullptr});
   }
-  if (plain_operand(cat) || (cat == Cat::EnumMember && !objects::has_user_method(*this, Py_TYPE(value), method))) {
-    auto result =
-        py::Owned<>::steal(opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE)   ? PyNumber_Negative(value)
-                           : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? PyNumber_Positive(value)
-                                                                                          : PyNumber_Invert(value));
+  if (plain_operand(cat) || (cat == Cat::EnumMember && !objects::has_user_method(*this, Py_TYPE(value), o.method))) {
+    auto result = py::Owned<>::steal(o.call(value));
     if (!result) return raise_pending(py::PythonError());
     return Result::of(std::move(result));
   }
-  if (type_lookup(Py_TYPE(value), method) != nullptr) return special(value, method, {});
-  const char* symbol = opcode == static_cast<int>(bytecode::Opcode::UNARY_NEGATIVE)   ? "-"
-                       : opcode == static_cast<int>(bytecode::Opcode::UNARY_POSITIVE) ? "+"
-                                                                                      : "~";
+  if (type_lookup(Py_TYPE(value), o.method) != nullptr) return special(value, o.method, {});
   return raise(PyExc_TypeError,
-               std::string("bad operand type for unary ") + symbol + ": '" + Py_TYPE(value)->tp_name + "'");
+               std::string("bad operand type for unary ") + o.symbol + ": '" + Py_TYPE(value)->tp_name + "'");
 }
 
 }  // namespace pellucid::trace

@@ -20,10 +20,6 @@ TEST("reasons: every row has its own code and all its words") {
 }
 
 TEST("reasons: messages use the user's words") {
-  CHECK_EQ(GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "LOAD_BUILD_CLASS"}}).message(),
-           "a class statement cannot be captured");
-  CHECK_EQ(GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "OTHER"}}).message(),
-           "the instruction OTHER cannot be captured");
   CHECK_EQ(GraphBreak(Reason::CannotReconstruct, {{"type", "pellucid._core.TracedGenerator"}}).message(),
            "a new generator leaves the function and cannot be built again");
 }

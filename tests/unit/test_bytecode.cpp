@@ -53,7 +53,8 @@ Position position_at(PyCodeObject* code, int index) {
 static_assert(stack_effect(Opcode::CALL, 3) == -4);
 static_assert(stack_effect(Opcode::FOR_ITER, 0, true) == -1 && stack_effect(Opcode::FOR_ITER, 0, false) == 1);
 static_assert(name_of(Opcode::LOAD_GLOBAL) == "LOAD_GLOBAL" && info(Opcode::LOAD_GLOBAL).caches == 5);
-static_assert(symbol_of(Operator::NB_FLOOR_DIVIDE) == "//");
+static_assert(info(Opcode::LOAD_ATTR).words == "an attribute" && info(Opcode::NOP).words.empty());
+static_assert(info(Opcode::GET_AITER).policy == Policy::Coroutine && info(Opcode::CALL).policy == Policy::Symbolic);
 static_assert(is_jump(Opcode::SEND) && !is_jump(Opcode::CALL) && !falls_through(Opcode::JUMP_FORWARD));
 
 TEST("assembler: arithmetic and a call of a global") {

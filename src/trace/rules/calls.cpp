@@ -51,20 +51,6 @@ Next do_CALL_FUNCTION_EX(Executor& ex, Frame& f, int arg) {
 Next do_RETURN_VALUE(Executor& ex, Frame& f, int) { return ex.return_value(f); }
 Next do_RETURN_GENERATOR(Executor& ex, Frame& f, int) { return ex.return_generator(f); }
 Next do_YIELD_VALUE(Executor& ex, Frame& f, int) { return ex.yield_value(f); }
-Next do_ASYNC_GEN_WRAP(Executor&, Frame&, int) {
-  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "ASYNC_GEN_WRAP"}});
-}
-Next do_GET_AWAITABLE(Executor&, Frame&, int) {
-  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "GET_AWAITABLE"}});
-}
-Next do_GET_AITER(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "GET_AITER"}}); }
-Next do_GET_ANEXT(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "GET_ANEXT"}}); }
-Next do_END_ASYNC_FOR(Executor&, Frame&, int) {
-  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "END_ASYNC_FOR"}});
-}
-Next do_BEFORE_ASYNC_WITH(Executor&, Frame&, int) {
-  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "BEFORE_ASYNC_WITH"}});
-}
 
 Next do_GET_ITER(Executor& ex, Frame& f, int) {
   auto iterable = py::Owned<>::share(peek(f, 0));
@@ -73,7 +59,7 @@ Next do_GET_ITER(Executor& ex, Frame& f, int) {
   return push(f, std::move(r));
 }
 Next do_GET_YIELD_FROM_ITER(Executor& ex, Frame& f, int arg) {
-  if (PyCoro_CheckExact(peek(f, 0))) throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "GET_YIELD_FROM_ITER"}});
+  if (PyCoro_CheckExact(peek(f, 0))) refuse(bytecode::Opcode::GET_YIELD_FROM_ITER);
   return do_GET_ITER(ex, f, arg);
 }
 namespace {
@@ -152,6 +138,4 @@ Next do_LOAD_ASSERTION_ERROR(Executor&, Frame& f, int) {
   f.stack.push_back(py::Owned<>::share(PyExc_AssertionError));
   return Next::Go;
 }
-Next do_PRINT_EXPR(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "PRINT_EXPR"}}); }
-
 }  // namespace pellucid::trace

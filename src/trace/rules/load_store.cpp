@@ -68,7 +68,6 @@ bool is_cell_of_code(const Frame& frame, int slot) {
 
 Next do_NOP(Executor&, Frame&, int) { return Next::Go; }
 Next do_RESUME(Executor&, Frame&, int) { return Next::Go; }
-Next do_CACHE(Executor&, Frame&, int) { throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "CACHE"}}); }
 Next do_POP_TOP(Executor&, Frame& f, int) {
   drop(f, 1);
   return Next::Go;
@@ -215,7 +214,7 @@ Next do_IMPORT_NAME(Executor& ex, Frame& f, int arg) {
   // An import that has happened is a look-up; one that has not is carried out now, as the program would do at this
   // point.
   if (ex.is_shadowed(PyImport_GetModuleDict()))
-    throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "IMPORT_NAME (after a change of sys.modules)"}});
+    throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "an import after a change of sys.modules"}});
   PyObject* from = peek(f, 0);
   PyObject* level = peek(f, 1);
   auto module =
@@ -241,13 +240,14 @@ Next do_IMPORT_NAME(Executor& ex, Frame& f, int arg) {
 }
 Next do_IMPORT_FROM(Executor& ex, Frame& f, int arg) {
   PyObject* module = peek(f, 0);
-  if (!PyModule_Check(module)) throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "IMPORT_FROM"}});
+  if (!PyModule_Check(module))
+    throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "an import from something that is no module"}});
   Result r = ex.getattr(module, name_at(f, arg));
   if (r.did != Result::Did::Raised) return push(f, std::move(r));
   // A submodule that is not bound in its package yet.
   if (PyModule_GetName(module) == nullptr) {
     PyErr_Clear();
-    throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "IMPORT_FROM"}});
+    throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "an import from something that is no module"}});
   }
   auto full = py::take(PyUnicode_FromFormat("%s.%U", PyModule_GetName(module), name_at(f, arg)));
   PyObject* found = PyDict_GetItemWithError(PyImport_GetModuleDict(), full.get());
@@ -266,9 +266,6 @@ Next do_IMPORT_FROM(Executor& ex, Frame& f, int arg) {
   ex.saw_constant(found);
   f.stack.push_back(py::Owned<>::share(found));
   return Next::Go;
-}
-Next do_IMPORT_STAR(Executor&, Frame&, int) {
-  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "IMPORT_STAR"}});
 }
 
 }  // namespace pellucid::trace

@@ -1,24 +1,39 @@
-// The rule of each opcode: one row of opcodes.def, one do_NAME.
+// The rule of each opcode: one row of opcodes.def, one do_NAME where its policy is to run symbolically.
 #include "trace/rules/rules.h"
 
 namespace pellucid::trace {
 
-Next do_EXTENDED_ARG(Executor&, Frame&, int) {
-  throw GraphBreak(Reason::Internal, {{"detail", "EXTENDED_ARG is folded by the loop"}});
+void refuse(bytecode::Opcode op) {
+  const bytecode::OpInfo& row = bytecode::info(op);
+  throw GraphBreak(
+      Reason::UnsupportedOpcode,
+      {{"opcode",
+        std::string(row.words.empty() ? "the instruction " : "").append(row.words.empty() ? row.name : row.words)}});
 }
 
 namespace {
 
 Next do_unknown(Executor&, Frame&, int) {
-  throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "that this version of CPython does not have"}});
+  throw GraphBreak(Reason::UnsupportedOpcode,
+                   {{"opcode", "an instruction that this version of CPython does not have"}});
+}
+template <bytecode::Opcode op>
+Next do_refuse(Executor&, Frame&, int) {
+  refuse(op);
 }
 
 constexpr auto make_table() {
+  using bytecode::Opcode;
   struct Table {
     Rule rules[256];
   } table{};
   for (Rule& rule : table.rules) rule = do_unknown;
-#define OP(number, name, ...) table.rules[number] = do_##name;
+// Only the rules of symbolic rows are defined.
+#define OP(number, name, ...)                                                      \
+  if constexpr (bytecode::info(Opcode::name).policy == bytecode::Policy::Symbolic) \
+    table.rules[number] = do_##name;                                               \
+  else                                                                             \
+    table.rules[number] = do_refuse<Opcode::name>;
 #include "bytecode/opcodes.def"
   return table;
 }
