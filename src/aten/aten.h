@@ -42,6 +42,10 @@ class TensorSpec {
 
 // Whether a function is being transformed here (torch.func.vmap, grad …).
 bool in_function_transform() noexcept;
+// Whether a torch dispatch mode (a FLOP counter, a tracer …) sees every operator here.
+bool in_dispatch_mode() noexcept;
+// That, or a torch function mode, but for default devices.
+bool in_mode_of_user() noexcept;
 
 // Thread-local and process-wide torch state that changes what a program computes.
 class GlobalState {

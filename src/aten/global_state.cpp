@@ -124,17 +124,26 @@ constexpr Field kFields[] = {
 };
 constexpr std::size_t kCount = std::size(kFields);
 
-// The device of the innermost DeviceContext: torch.set_default_device and `with torch.device(...)` are function modes.
-py::Owned<> default_device() noexcept {
+// torch.set_default_device and `with torch.device(...)` are function modes.
+bool is_device_context(PyObject* mode) noexcept {
   static PyObject* const type = [] {
     PyObject* module = py::module_if_any("torch.utils._device");
     PyObject* found = module != nullptr ? PyObject_GetAttrString(module, "DeviceContext") : nullptr;
     PyErr_Clear();
     return found;
   }();
+  return reinterpret_cast<PyObject*>(Py_TYPE(mode)) == type;
+}
+
+PyObject* function_mode_at(std::int64_t i) noexcept {  // borrowed
+  return at::impl::PythonTorchFunctionTLS::get_stack_at(i)->ptr(c10::impl::getGlobalPyInterpreter());
+}
+
+// The device of the innermost DeviceContext.
+py::Owned<> default_device() noexcept {
   for (std::int64_t i = at::impl::PythonTorchFunctionTLS::stack_len(); i-- > 0;) {
-    PyObject* mode = at::impl::PythonTorchFunctionTLS::get_stack_at(i)->ptr(c10::impl::getGlobalPyInterpreter());
-    if (reinterpret_cast<PyObject*>(Py_TYPE(mode)) != type) continue;
+    PyObject* mode = function_mode_at(i);
+    if (!is_device_context(mode)) continue;
     auto device = py::Owned<>::steal(PyObject_GetAttrString(mode, "device"));
     if (device) return device;
     PyErr_Clear();
@@ -158,6 +167,16 @@ std::string shown(const Field& field, Value value) {
 
 bool in_function_transform() noexcept {
   return c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode);
+}
+
+bool in_dispatch_mode() noexcept { return c10::impl::TorchDispatchModeTLS::any_modes_set(); }
+
+bool in_mode_of_user() noexcept {
+  if (in_dispatch_mode()) return true;
+  for (std::int64_t i = at::impl::PythonTorchFunctionTLS::stack_len(); i-- > 0;) {
+    if (!is_device_context(function_mode_at(i))) return true;
+  }
+  return false;
 }
 
 struct GlobalState::Data {

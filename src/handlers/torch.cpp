@@ -240,6 +240,12 @@ Result push_mode(Tracer& t, PyObject* f, Args args) {
   refuse_mode(t, args[0]);
 }
 
+Result enter_dispatch_mode(Tracer& t, PyObject* f, Args args, Continuation then) {
+  if (args.size() != 1) return refuse(t, f, args, std::move(then));
+  t.unsupported(Reason::TorchDispatchMode,
+                {{"mode", std::string("the torch dispatch mode ") + Py_TYPE(args[0])->tp_name}});
+}
+
 }  // namespace
 
 void refuse_function_modes(Tracer& t) {
@@ -308,6 +314,7 @@ const Row rows[] = {
     {"torch.cuda.is_available", query},
     {"torch._C._set_grad_enabled", state_switch},
     {"torch._C._push_on_torch_function_stack", push_mode},
+    {"torch.utils._python_dispatch.TorchDispatchMode.__enter__", enter_dispatch_mode},
     {"torch.set_autocast_enabled", refuse},
     {"torch.set_autocast_dtype", refuse},
     {"torch.set_autocast_cache_enabled", refuse},

@@ -41,6 +41,10 @@ bool is_about_arguments(const Attempt& attempt) {
   return attempt.stop_name == "ExceptionEscapes" || attempt.stop_name == "OpFailed";
 }
 
+bool is_about_modes(const std::string& stop_name) {
+  return stop_name == "TorchFunctionMode" || stop_name == "TorchDispatchMode";
+}
+
 py::Owned<> run_stopped(Cache& cache, const Call& call, BoundArguments& bound, const Attempt& attempt, bool fullgraph) {
   const bool is_error = fullgraph || attempt.is_error;
   const bool is_raised = is_error && !is_about_arguments(attempt);
@@ -147,9 +151,8 @@ void remember_stop(Cache& cache, Cache& root, const Attempt& attempt, bool is_ra
   cache.last_stop = attempt.where;
   if (!again) root.stops.push_back(attempt.stop.copy());
   // No failure: behind a region of its own, or the next call is another matter.
-  if (attempt.entry || is_raised || attempt.stop_name == "TorchFunctionMode" ||
-      attempt.stop_name == "FunctionTransform")
-    return;
+  const bool is_about_state = is_about_modes(attempt.stop_name) || attempt.stop_name == "FunctionTransform";
+  if (attempt.entry || is_raised || is_about_state) return;
   ++cache.failures;
   if (cache.failures >= config_number("recompile_limit") || (again && !is_about_arguments(attempt)))
     cache.given_up = true;
@@ -161,7 +164,7 @@ PyObject* Call::run_eagerly() const {
 }
 
 PyObject* run_with_inner_functions(Cache& cache, const Call& call) {
-  if (call.frame != nullptr) return call.run_eagerly();  // the hook is at work
+  if (call.frame != nullptr || aten::in_mode_of_user()) return call.run_eagerly();  // (the hook is at work)
   const InnerFunctions scope(cache, call.function);
   return call.run_eagerly();
 }
@@ -196,11 +199,28 @@ PyObject* run_region(Cache& cache, const Entry& entry, const Call& call, BoundAr
   return py::enter([&] { return run_again(graph, [&] { return call.run_eagerly(); }); });
 }
 
+namespace {
+
+// The modes see what eager does. Nothing of it is compiled, nor of what the modes do.
+py::Owned<> run_in_mode(Cache& cache, const Call& call, BoundArguments& bound) {
+  if (!is_about_modes(cache.last_stop.substr(0, cache.last_stop.find('@')))) {  // told once
+    const BusyScope busy(cache);
+    bound.own();
+    remember_stop(cache, cache, compile_region(call.function, bound.slots(), cache, false), false);
+  }
+  bound.drop();
+  const HookPause pause;
+  return py::take(call.run_eagerly());
+}
+
+}  // namespace
+
 py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, bool fullgraph) {
   // Another thread compiles this function (waiting could deadlock with what its backend does), or RecursionError is
   // near: this one call runs eagerly.
   if (cache.busy || !is_deep_enough(kWorthCapturing)) return py::take(call.run_eagerly());
   if (cache.given_up && !fullgraph) return py::take(run_with_inner_functions(cache, call));
+  if (aten::in_mode_of_user() && !fullgraph) return run_in_mode(cache, call, bound);
   bound.own();
   cache.drop_dead();
   Attempt attempt = try_to_compile(cache, call, bound, fullgraph);

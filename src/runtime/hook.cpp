@@ -68,7 +68,8 @@ Py_ssize_t decision_index = -1;
 PyTypeObject* module_type = nullptr;  // torch.nn.Module
 PyObject *disabled_name = nullptr, *recursive_name = nullptr;
 
-enum class Decision : std::intptr_t { Unknown, Skip, Try };  // kept with the code object
+// Leave: not compiled, nor what it calls.
+enum class Decision : std::intptr_t { Unknown, Skip, Leave, Try };  // kept with the code object
 
 bool is_skipped_file(const std::string& file) {
   if (file.empty() || file.front() == '<') return true;
@@ -84,14 +85,17 @@ Decision decide(PyCodeObject* code) {
   constexpr int kFunction = CO_OPTIMIZED | CO_NEWLOCALS;
   if ((code->co_flags & kSuspends) != 0 || (code->co_flags & kFunction) != kFunction) return Decision::Skip;
   if (slot_count(code) == 0) return Decision::Skip;
+  for (const char* of_modes : {"__torch_dispatch__", "__torch_function__"}) {
+    if (PyUnicode_CompareWithASCIIString(code->co_name, of_modes) == 0) return Decision::Leave;
+  }
   return is_skipped_file(py::text_of(code->co_filename)) ? Decision::Skip : Decision::Try;
 }
 
-bool may_be_compiled(PyCodeObject* code) {
+Decision decision_about(PyCodeObject* code) {
   void* kept = nullptr;
   if (_PyCode_GetExtra(reinterpret_cast<PyObject*>(code), decision_index, &kept) < 0) {
     PyErr_Clear();
-    return false;
+    return Decision::Skip;
   }
   auto decision = static_cast<Decision>(reinterpret_cast<std::intptr_t>(kept));
   if (decision == Decision::Unknown) {
@@ -99,7 +103,7 @@ bool may_be_compiled(PyCodeObject* code) {
     if (_PyCode_SetExtra(reinterpret_cast<PyObject*>(code), decision_index, reinterpret_cast<void*>(decision)) < 0)
       PyErr_Clear();
   }
-  return decision == Decision::Try;
+  return decision;
 }
 
 bool is_tensor_like(PyObject* object) noexcept {
@@ -173,11 +177,12 @@ PyObject* evaluate_on_this_thread(PyThreadState* tstate, _PyInterpreterFrame* fr
     here.expected = nullptr;
     return pass(tstate, frame, 0);
   }
-  if (is_disabled(function)) {
+  const Decision decision = decision_about(py::code_of(frame));
+  if (decision == Decision::Leave || is_disabled(function) || aten::in_mode_of_user()) {
     const HookPause pause;
     return pass(tstate, frame, 0);
   }
-  if (!may_be_compiled(py::code_of(frame)) || !has_tensor(frame)) return pass(tstate, frame, 0);
+  if (decision == Decision::Skip || !has_tensor(frame)) return pass(tstate, frame, 0);
   return run_inner(tstate, frame, function);
 }
 

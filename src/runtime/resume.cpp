@@ -18,6 +18,7 @@ constexpr std::size_t kManyContinuations = 1000000;  // unless that is wanted
 // The entry for this state: found, or compiled now; null when the interpreter has to go on.
 Entry* entry_for(Cache& root, Cache& cache, const frames::State& state, const std::vector<PyObject*>& values) {
   if (Entry* entry = cache.find(values.data(), nullptr)) return is_deep_enough(entry->depth) ? entry : nullptr;
+  if (aten::in_mode_of_user()) return nullptr;
   if (!is_deep_enough(static_cast<int>(state.frames.size()) + kWorthCapturing) || cache.busy || cache.given_up)
     return nullptr;
   cache.drop_dead();

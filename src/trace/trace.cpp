@@ -82,6 +82,7 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
   };
   try {
     handlers::refuse_function_modes(executor);
+    if (aten::in_dispatch_mode()) executor.unsupported(Reason::TorchDispatchMode, {{"mode", "a torch dispatch mode"}});
     if (aten::in_function_transform()) executor.unsupported(Reason::FunctionTransform, {{"callee", "the program"}});
     auto result = run();
     std::unique_ptr<aten::GlobalState> left;
