@@ -240,8 +240,8 @@ Result push_mode(Tracer& t, PyObject* f, Args args) {
   refuse_mode(t, args[0]);
 }
 
-Result enter_dispatch_mode(Tracer& t, PyObject* f, Args args, Continuation then) {
-  if (args.size() != 1) return refuse(t, f, args, std::move(then));
+Result enter_dispatch_mode(Tracer& t, PyObject* f, Args args) {
+  if (args.size() != 1) return refuse(t, f, args);
   t.unsupported(Reason::TorchDispatchMode,
                 {{"mode", std::string("the torch dispatch mode ") + Py_TYPE(args[0])->tp_name}});
 }
