@@ -46,6 +46,8 @@ bool in_function_transform() noexcept;
 bool in_dispatch_mode() noexcept;
 // That, or a torch function mode, but for default devices.
 bool in_mode_of_user() noexcept;
+// What autograd calls here for each tensor that it saves (torch.autograd.graph.saved_tensors_hooks), or null. Borrowed.
+PyObject* pack_hook() noexcept;
 
 // Thread-local and process-wide torch state that changes what a program computes.
 class GlobalState {

@@ -179,6 +179,11 @@ bool in_mode_of_user() noexcept {
   return false;
 }
 
+PyObject* pack_hook() noexcept {
+  const auto& hooks = at::SavedTensorDefaultHooks::get_tls_state().stack;
+  return hooks.empty() ? nullptr : hooks.top().first.ptr(c10::impl::getGlobalPyInterpreter());
+}
+
 struct GlobalState::Data {
   std::array<Value, kCount> values{};
   py::Owned<> device;

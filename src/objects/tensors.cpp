@@ -293,6 +293,13 @@ graph::Node* Tracer::record(graph::Op op, PyObject* target, Args args, PyObject*
   return node;
 }
 
+// By the call of a torch function that has just ended. Not every write moves the version counter: those of statistics
+// and of the operators that unscale gradients do not.
+static bool is_written(PyObject* tensor) {
+  const auto& written = aten::facts_so_far().written;
+  return !written.empty() && std::ranges::find(written, aten::meta_of(tensor).storage) != written.end();
+}
+
 Result Tracer::torch_call(graph::Op op, PyObject* callable, PyObject* target, Args args) {
   std::vector<py::Owned<>> held;
   std::vector<PyObject*> values;
@@ -320,7 +327,7 @@ Result Tracer::torch_call(graph::Op op, PyObject* callable, PyObject* target, Ar
                                                  shortened(py::text_of(text.get()), 300)}});
   }
   bool mutated = false;
-  for (auto& [tensor, version] : versions) mutated |= aten::version_of(tensor) != version;
+  for (auto& [tensor, version] : versions) mutated |= aten::version_of(tensor) != version || is_written(tensor);
   if (mutated) freeze_late_tensors();
   each_tensor(result.get(), [&](PyObject* tensor) {
     const bool is_input = std::ranges::any_of(versions, [&](const auto& input) { return input.first == tensor; });

@@ -74,13 +74,27 @@ bool is_interruption(PyObject* error) {
   return false;
 }
 
+// Whether a hook of the program's raised it, such as the one of torch.utils.checkpoint that has seen enough. A second
+// run would call the hook once more.
+bool came_from_pack_hook(PyObject* error) {
+  PyObject* hook = aten::pack_hook();
+  if (hook != nullptr && PyMethod_Check(hook) != 0) hook = PyMethod_GET_FUNCTION(hook);
+  if (hook == nullptr || PyFunction_Check(hook) == 0) return false;
+  for (const Traceback* at = traceback_of(error); at != nullptr; at = at->tb_next) {
+    const auto code = py::Owned<PyCodeObject>::steal(PyFrame_GetCode(at->tb_frame));
+    if (code.object() == PyFunction_GET_CODE(hook)) return true;
+  }
+  return false;
+}
+
 // With the error of the graph pending, before and after. An error of ours takes its place.
 bool took_back(aten::Checkpoint* checkpoint, const aten::GlobalState& before) {
   py::PythonError error;
   hide_graph_frames(error.value());
   interrupted = is_interruption(error.value());
   before.restore();
-  const bool complete = checkpoint == nullptr || checkpoint->restore();
+  const bool is_hooks = came_from_pack_hook(error.value());  // what happened before it, has happened in eager too
+  const bool complete = !is_hooks && (checkpoint == nullptr || checkpoint->restore());
   error.restore();
   return complete;
 }
