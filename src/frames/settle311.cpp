@@ -26,16 +26,16 @@ Settled instead(PyObject* value, PyObject* other) noexcept {
   return gives(Py_NewRef(other));
 }
 
-Settled push(Step&, const Wait&, PyObject* value) noexcept { return gives(value); }
+Settled real_Push(Step&, const Wait&, PyObject* value) noexcept { return gives(value); }
 
-Settled drop(Step&, const Wait&, PyObject* value) noexcept {
+Settled real_Drop(Step&, const Wait&, PyObject* value) noexcept {
   Py_DECREF(value);
   return {nullptr, true};
 }
 
-Settled replace(Step&, const Wait& wait, PyObject* value) noexcept { return instead(value, wait.a.get()); }
+Settled real_Replace(Step&, const Wait& wait, PyObject* value) noexcept { return instead(value, wait.a.get()); }
 
-Settled init(Step&, const Wait& wait, PyObject* value) noexcept {
+Settled real_Init(Step&, const Wait& wait, PyObject* value) noexcept {
   if (value == Py_None) return instead(value, wait.a.get());
   PyErr_Format(PyExc_TypeError, "__init__() should return None, not '%.200s'", Py_TYPE(value)->tp_name);
   Py_DECREF(value);
@@ -56,7 +56,7 @@ bool split(PyObject* values, PyObject* kwnames, py::Owned<>& positional, py::Own
   return static_cast<bool>(keywords);
 }
 
-Settled new_then_init(Step&, const Wait& wait, PyObject* value) noexcept {
+Settled real_NewThenInit(Step&, const Wait& wait, PyObject* value) noexcept {
   PyTypeObject* type = Py_TYPE(value);
   if (PyObject_TypeCheck(value, reinterpret_cast<PyTypeObject*>(wait.a.get())) == 0) return gives(value);
   py::Owned<> positional, keywords;
@@ -78,7 +78,7 @@ PyObject* checked_length(PyObject* value) noexcept {
   return nullptr;
 }
 
-Settled truth(Step&, const Wait& wait, PyObject* value) noexcept {
+Settled real_Bool(Step&, const Wait& wait, PyObject* value) noexcept {
   const auto given = py::Owned<>::steal(value);
   if (wait.stage == 1 && PyBool_Check(value) == 0) {
     PyErr_Format(PyExc_TypeError, "__bool__ should return bool, returned %s", Py_TYPE(value)->tp_name);
@@ -93,7 +93,7 @@ Settled truth(Step&, const Wait& wait, PyObject* value) noexcept {
 // A null value without an error means StopIteration too, as tp_iternext says it.
 bool stopped() noexcept { return PyErr_Occurred() == nullptr || PyErr_ExceptionMatches(PyExc_StopIteration) != 0; }
 
-Settled for_iter(Step& step, const Wait& wait, PyObject* value) noexcept {
+Settled real_ForIter(Step& step, const Wait& wait, PyObject* value) noexcept {
   if (value != nullptr) return gives(value);
   if (!stopped()) return raised();
   PyErr_Clear();
@@ -108,7 +108,7 @@ Settled thrown_in(const Wait& wait) noexcept {
   return raised();
 }
 
-Settled send(Step& step, const Wait& wait, PyObject* value) noexcept {
+Settled real_Send(Step& step, const Wait& wait, PyObject* value) noexcept {
   if (value != nullptr) return gives(value);
   if (_PyGen_FetchStopIterationValue(&value) < 0) return thrown_in(wait);
   step.drop(1);
@@ -116,7 +116,7 @@ Settled send(Step& step, const Wait& wait, PyObject* value) noexcept {
   return gives(value);
 }
 
-Settled names_attribute(Step&, const Wait& wait, PyObject* value) noexcept {
+Settled real_NamesAttribute(Step&, const Wait& wait, PyObject* value) noexcept {
   if (value != nullptr) return gives(value);
   if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) return raised();
   py::PythonError error;
@@ -125,21 +125,21 @@ Settled names_attribute(Step&, const Wait& wait, PyObject* value) noexcept {
   return raised();
 }
 
-Settled attribute_fallback(Step& step, const Wait& wait, PyObject* value) noexcept {
+Settled real_GetAttrFallback(Step& step, const Wait& wait, PyObject* value) noexcept {
   if (value != nullptr) return gives(value);
   if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) return raised();
   PyErr_Clear();
   PyObject* arguments[] = {wait.a.get(), wait.b.get()};
-  return names_attribute(step, wait, PyObject_Vectorcall(wait.c.get(), arguments, 2, nullptr));
+  return real_NamesAttribute(step, wait, PyObject_Vectorcall(wait.c.get(), arguments, 2, nullptr));
 }
 
-Settled call_ex(Step&, const Wait& wait, PyObject* value) noexcept {
+Settled real_CallEx(Step&, const Wait& wait, PyObject* value) noexcept {
   const auto given = py::Owned<>::steal(value);
   const auto tuple = py::Owned<>::steal(PySequence_Tuple(value));
   return tuple ? gives(PyObject_Call(wait.a.get(), tuple.get(), wait.b.get())) : raised();
 }
 
-Settled call_with(Step&, const Wait& wait, PyObject* value) noexcept {
+Settled real_CallWith(Step&, const Wait& wait, PyObject* value) noexcept {
   const auto given = py::Owned<>::steal(value);
   const Py_ssize_t count = PyTuple_GET_SIZE(wait.b.get());
   std::vector<PyObject*> values;
@@ -148,26 +148,26 @@ Settled call_with(Step&, const Wait& wait, PyObject* value) noexcept {
   return gives(PyObject_Vectorcall(wait.a.get(), values.data(), static_cast<std::size_t>(count - named), wait.c.get()));
 }
 
-Settled default_value(Step&, const Wait& wait, PyObject* value) noexcept {
+Settled real_Default(Step&, const Wait& wait, PyObject* value) noexcept {
   if (value != nullptr) return gives(value);
   if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(wait.a.get()) == 0) return raised();
   PyErr_Clear();
   return gives(Py_NewRef(wait.b.get()));
 }
 
-Settled length(Step&, const Wait&, PyObject* value) noexcept {
+Settled real_Length(Step&, const Wait&, PyObject* value) noexcept {
   const auto given = py::Owned<>::steal(value);
   return gives(checked_length(value));
 }
 
-Settled reflected(Step&, const Wait& wait, PyObject* value) noexcept {
+Settled real_Reflected(Step&, const Wait& wait, PyObject* value) noexcept {
   if (value != Py_NotImplemented) return gives(value);
   Py_DECREF(value);
   return gives(py::number_operator_after(wait.a.get(), wait.b.get(), static_cast<int>(wait.number), wait.stage));
 }
 
 // Of a generator that was told to close.
-Settled close(Step&, const Wait&, PyObject* value) noexcept {
+Settled real_Close(Step&, const Wait&, PyObject* value) noexcept {
   if (value != nullptr) {
     Py_DECREF(value);
     PyErr_SetString(PyExc_RuntimeError, "generator ignored GeneratorExit");
@@ -179,21 +179,21 @@ Settled close(Step&, const Wait&, PyObject* value) noexcept {
   return gives(Py_NewRef(Py_None));
 }
 
-Settled iterator(Step&, const Wait&, PyObject* value) noexcept {
+Settled real_IterResult(Step&, const Wait&, PyObject* value) noexcept {
   if (PyIter_Check(value) != 0) return gives(value);
   PyErr_Format(PyExc_TypeError, "iter() returned non-iterator of type '%.100s'", Py_TYPE(value)->tp_name);
   Py_DECREF(value);
   return raised();
 }
 
-Settled has_attribute(Step&, const Wait&, PyObject* value) noexcept {
+Settled real_HasAttr(Step&, const Wait&, PyObject* value) noexcept {
   if (value != nullptr) return instead(value, Py_True);
   if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) return raised();
   PyErr_Clear();
   return gives(Py_NewRef(Py_False));
 }
 
-Settled text(Step&, const Wait& wait, PyObject* value) noexcept {
+Settled real_Str(Step&, const Wait& wait, PyObject* value) noexcept {
   if (PyUnicode_Check(value) != 0) return gives(value);
   PyErr_Format(PyExc_TypeError, "%s returned non-string (type %.200s)", wait.number == 1 ? "__repr__" : "__str__",
                Py_TYPE(value)->tp_name);
@@ -201,12 +201,7 @@ Settled text(Step&, const Wait& wait, PyObject* value) noexcept {
   return raised();
 }
 
-Settled tuple_from(Step&, const Wait&, PyObject* value) noexcept {
-  const auto given = py::Owned<>::steal(value);
-  return gives(PySequence_Tuple(value));
-}
-
-Settled raise(Step&, const Wait& wait, PyObject* value) noexcept {
+Settled real_Raise(Step&, const Wait& wait, PyObject* value) noexcept {
   if (value == nullptr) return thrown_in(wait);
   if (wait.stage == kThrownIn) {
     PyErr_Restore(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(value))), value, PyException_GetTraceback(value));
@@ -226,7 +221,7 @@ Settled raise(Step&, const Wait& wait, PyObject* value) noexcept {
   return raised();
 }
 
-Settled set_item(Step&, const Wait& wait, PyObject* value) noexcept {
+Settled real_SetItemOn(Step&, const Wait& wait, PyObject* value) noexcept {
   if (PyObject_SetItem(wait.a.get(), wait.b.get(), value) < 0) {
     Py_DECREF(value);
     return raised();
@@ -235,69 +230,22 @@ Settled set_item(Step&, const Wait& wait, PyObject* value) noexcept {
 }
 
 struct Row {
-  Rule rule = nullptr;  // null: real frames cannot do it
-  bool takes_errors = false;
+  Rule rule;  // null: only a capture can do it
+  bool takes_errors;
 };
 
-Row row_of(WaitKind kind) noexcept {
-  switch (kind) {
-    case WaitKind::Push:
-      return {push};
-    case WaitKind::Drop:
-      return {drop};
-    case WaitKind::Replace:
-      return {replace};
-    case WaitKind::Init:
-      return {init};
-    case WaitKind::NewThenInit:
-      return {new_then_init};
-    case WaitKind::Bool:
-    case WaitKind::Contains:
-      return {truth};
-    case WaitKind::ForIter:
-      return {for_iter, true};
-    case WaitKind::Send:
-      return {send, true};
-    case WaitKind::GetAttrFallback:
-      return {attribute_fallback, true};
-    case WaitKind::Reflected:
-      return {reflected};
-    case WaitKind::CallEx:
-      return {call_ex};
-    case WaitKind::CallWith:
-      return {call_with};
-    case WaitKind::Default:
-      return {default_value, true};
-    case WaitKind::Length:
-      return {length};
-    case WaitKind::IterResult:
-      return {iterator};
-    case WaitKind::HasAttr:
-      return {has_attribute, true};
-    case WaitKind::Str:
-      return {text};
-    case WaitKind::TupleFrom:
-      return {tuple_from};
-    case WaitKind::Raise:
-      return {raise, true};
-    case WaitKind::Close:
-      return {close, true};
-    case WaitKind::NamesAttribute:
-      return {names_attribute, true};
-    case WaitKind::SetItemOn:
-      return {set_item};
-    default:
-      return {};
-  }
-}
+#define REAL_Anywhere(name) real_##name
+#define REAL_InRegion(name) nullptr
+constexpr Row kRows[] = {
+#define WAIT(name, takes, where) {REAL_##where(name), WaitTakes::takes == WaitTakes::Errors},
+#include "frames/waits.def"
+};
 
 }  // namespace
 
-bool can_settle(WaitKind kind) noexcept { return row_of(kind).rule != nullptr; }
-
 bool settle(Step& step, const std::vector<Wait>& waits, PyObject* result) noexcept {
   for (const Wait& wait : waits) {
-    const Row row = row_of(wait.kind);
+    const Row& row = kRows[static_cast<std::size_t>(wait.kind)];
     if (result == nullptr && !row.takes_errors) continue;
     const Settled settled = row.rule(step, wait, result);
     if (settled.nothing) return true;

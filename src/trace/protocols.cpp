@@ -340,7 +340,7 @@ Result Executor::contains(PyObject* container, PyObject* item) {
   if (PyObject* method = type_lookup(Py_TYPE(container), names().__contains__)) {
     if (method == Py_None)
       return raise(PyExc_TypeError, std::string("'") + Py_TYPE(container)->tp_name + "' object is not a container");
-    return and_then(special(container, "__contains__", args), Continuation(K::Contains));
+    return and_then(special(container, "__contains__", args), Continuation(K::Bool));
   }
   PyTypeObject* type = Py_TYPE(container);
   if (type->tp_iter == nullptr && !PySequence_Check(container)) {
