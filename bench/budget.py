@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import gc
+import importlib
 import json
 import os
 import platform
@@ -178,12 +179,10 @@ def measured_process(names: list[str], library: str) -> None:
     import pellucid  # noqa: F401  (before the fork)
 
     torch.set_num_threads(1)
-    if any(name != "x+y" for name in names):
-        import run
-        import transformers.modeling_utils  # slow to import here: once for all programs
-
-        assert run and transformers
-    for name in names:
+    for name in sorted(names, key=list(PROGRAMS).index):
+        if name != "x+y":  # the only one that is measured without transformers
+            importlib.import_module("run")
+            importlib.import_module("transformers.modeling_utils")  # slow to import here: once for all models
         child = os.fork()  # no program sees what another one leaves behind
         if child == 0:
             with torch.no_grad():

@@ -99,6 +99,7 @@ def assert_same(want, got):
 def test_architecture(spec):
     pellucid.reset()
     model = model_of(spec)
+    kept_before = pellucid.counters()["kept_bytes"]
     graphs = []
 
     def backend(gm, example_inputs):
@@ -114,5 +115,6 @@ def test_architecture(spec):
             got = compiled(**inputs_of(spec, seed))
             assert type(want) is type(got)
             assert_same(want, got)
+    assert pellucid.counters()["kept_bytes"] == kept_before, "something is copied at each call in case the graph raises"
     assert len(graphs) == 1, f"{len(graphs)} graphs"
     assert graphs[0] >= 5

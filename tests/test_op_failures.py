@@ -228,6 +228,12 @@ def random_before(s):
     return y + torch.randn(2, 3)
 
 
+def random_attention_before(s):
+    noise = F.scaled_dot_product_attention(s.x, s.x, s.x, dropout_p=0.5)
+    y = s.table[s.index]
+    return y + noise[:2] + torch.randn(2, 3)
+
+
 def statistics(s):
     y = F.batch_norm(s.x, s.mean, s.var, training=True)
     return y[s.index]
@@ -285,6 +291,7 @@ INDEX = [
     cache_written_in_place,
     accumulates,
     random_before,
+    random_attention_before,
     statistics,
     statistics_caught,
     unused_read,
@@ -654,6 +661,38 @@ def test_what_may_be_needed_is_copied():
         return probe(small)[index]
 
     assert grown_by(step, "eager", torch.zeros(LARGE), torch.ones(2), GOOD) > 32 << 20
+
+
+def kept_by(program, *args) -> int:
+    """How many bytes a cached call copies for the case that its graph raises."""
+    compiled = pellucid.compile(program, fullgraph=True)
+    compiled(*args)
+    before = pellucid.counters()["kept_bytes"]
+    compiled(*args)
+    return pellucid.counters()["kept_bytes"] - before
+
+
+def attention(index, table, dropout):
+    x = F.embedding(index, table)[None, None]
+    return F.scaled_dot_product_attention(x, x, x, dropout_p=dropout)
+
+
+def test_attention_without_dropout_draws_nothing():
+    assert kept_by(attention, GOOD, torch.ones(4, 3), 0.0) == 0
+    assert kept_by(attention, GOOD, torch.ones(4, 3), 0.5) >= torch.get_rng_state().nbytes
+
+
+def test_a_view_is_looked_at_only_when_something_is_written():
+    def reads(index, table, x):
+        return table[index] + x
+
+    def writes(index, table, x):
+        x.add_(1)
+        return table[index] + x
+
+    base = torch.ones(4, 3, requires_grad=True) * 1
+    assert kept_by(reads, GOOD, base[:], torch.ones(3)) == 0
+    assert kept_by(writes, GOOD, torch.ones(4, 3), torch.ones(3)) < kept_by(writes, GOOD, base[:], torch.ones(3))
 
 
 def test_a_handled_failure_is_no_warning(caplog):

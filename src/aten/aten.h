@@ -88,12 +88,15 @@ class FakeScope {
   std::unique_ptr<Data> data_;
 };
 
+// The identity of a storage, which stays its own for as long as somebody has this: an address may be used again.
+using HeldStorage = std::shared_ptr<const void>;
+
 // What the operators that ran on fakes since the last call of take_facts() will do on real tensors.
 struct OpFacts {
   bool may_raise = false;  // on values
   bool random = false;
-  bool overwrites = false;           // all that it does is to write, without reading what it writes
-  std::vector<const void*> written;  // identities of storages
+  bool overwrites = false;  // all that it does is to write, without reading what it writes
+  std::vector<HeldStorage> written;
 };
 const OpFacts& facts_so_far() noexcept;
 OpFacts take_facts();
@@ -117,6 +120,7 @@ class Checkpoint {
   void save(PyObject* tensor, Keep keep);
   void save_if_view(PyObject* tensor);  // a write through another view of its base would change its autograd state
   void save_generators(bool cuda);
+  std::int64_t bytes() const noexcept;  // of what is kept
   // Everything as it was; false: a tensor was written whose contents are not here.
   bool restore();
 

@@ -52,6 +52,7 @@ class Call {
   bool dtypes_may_raise() const;
   bool reaches_beyond() const;
   bool overwrites() const;
+  bool never_drops() const;
 
   std::size_t first_;
   bool device_from_scalar_ = true;

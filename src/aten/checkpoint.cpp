@@ -26,9 +26,17 @@ autograd::AutogradMeta* autograd_meta_of(const at::Tensor& tensor) noexcept {
   return static_cast<autograd::AutogradMeta*>(tensor.unsafeGetTensorImpl()->autograd_meta());
 }
 
+// What autograd knows of a view, else null. `impl` is only read: taking a reference to it would take one to its Python
+// object.
+autograd::DifferentiableViewMeta* view_meta_of(const c10::TensorImpl& impl) noexcept {
+  auto* meta = static_cast<autograd::AutogradMeta*>(impl.autograd_meta());
+  if (meta == nullptr || !meta->is_view_) return nullptr;
+  auto* view = static_cast<autograd::DifferentiableViewMeta*>(meta);
+  return view->has_bw_view() ? view : nullptr;
+}
+
 autograd::DifferentiableViewMeta* view_meta_of(const at::Tensor& tensor) noexcept {
-  auto* view = autograd::impl::get_view_autograd_meta(tensor);
-  return view != nullptr && view->has_bw_view() ? view : nullptr;
+  return view_meta_of(*tensor.unsafeGetTensorImpl());
 }
 
 bool is_same(const c10::Storage& a, const c10::Storage& b) noexcept {
@@ -209,7 +217,7 @@ void Checkpoint::save(PyObject* tensor, Keep keep) {
 }
 
 void Checkpoint::save_if_view(PyObject* tensor) {
-  if (view_meta_of(tensor_of(tensor)) == nullptr) return;
+  if (view_meta_of(*impl_of(tensor)) == nullptr) return;
   in_plain_memory([&] { data_->save(tensor_of(tensor), Keep::State); });
 }
 
@@ -222,6 +230,13 @@ void Checkpoint::save_generators(bool cuda) {
       data_->generators.emplace_back(at::globalContext().defaultGenerator(c10::Device(c10::kCUDA, i)));
     }
   });
+}
+
+std::int64_t Checkpoint::bytes() const noexcept {
+  std::size_t sum = data_->tensors.size() * sizeof(Saved);
+  for (const Contents& contents : data_->contents) sum += contents.size;
+  for (const GeneratorState& generator : data_->generators) sum += generator.state.nbytes();
+  return static_cast<std::int64_t>(sum);
 }
 
 bool Checkpoint::restore() {

@@ -254,11 +254,12 @@ void Call::note_facts() {
   if (op.rule == nullptr && op.plan() == Plan::Decompose && op.composite) return;
   Noted& noted = noted_facts();
   const auto write = [&](const at::Tensor& tensor) {
-    noted.facts.written.push_back(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+    const c10::Storage& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
+    noted.facts.written.emplace_back(storage.unsafeGetStorageImpl(), [held = storage](const void*) {});
   };
   ++noted.operators;
   noted.facts.may_raise |= may_raise();
-  noted.facts.random |= op.random;
+  noted.facts.random |= op.random && !never_drops();
   for (std::size_t i = 0; op.writes && i < op.args.size(); ++i) {
     if (op.args[i].written) for_each_tensor(arg(i), write);
   }
@@ -267,6 +268,10 @@ void Call::note_facts() {
   }
   const bool first = noted.operators == 1;
   noted.facts.overwrites = op.writes && overwrites() && (first || noted.facts.overwrites);
+}
+
+bool Call::never_drops() const {
+  return op.dropout >= 0 && arg(static_cast<std::size_t>(op.dropout)).toDouble() == 0.0;
 }
 
 bool Call::overwrites() const {

@@ -167,6 +167,7 @@ Operator::Operator(const c10::OperatorHandle& handle)
   for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
     random |= schema.arguments()[i].name() == "generator";
     if (schema.arguments()[i].name() == "dtype") dtype = static_cast<int>(i);
+    if (schema.arguments()[i].name() == "dropout_p") dropout = static_cast<int>(i);
   }
   const bool elementwise = has_tag(handle, at::Tag::pointwise) || is_view || has_tag(handle, at::Tag::inplace_view);
   raises = is_builtin(handle) ? raises_of(facts, elementwise) : Raises::Anywhere;

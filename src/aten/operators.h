@@ -59,6 +59,7 @@ struct Operator {
   std::vector<std::size_t> statistics;  // arguments written in training without the schema saying so
   int dtype = -1;                       // the argument that names the result's dtype
   int training = -1;                    // the argument that says it is training
+  int dropout = -1;                     // of attention: the probability; nothing is drawn when it is 0
   Rule rule = nullptr;
 
   Plan plan() const;  // looks the kernels up at the first call

@@ -212,7 +212,7 @@ at::Tensor Fakes::build(const at::Tensor& real) {
 struct FakeScope::Data : Fakes {};
 
 FakeScope::FakeScope() : data_(std::make_unique<Data>()) {}
-FakeScope::~FakeScope() = default;
+FakeScope::~FakeScope() { (void)take_facts(); }  // they hold storages
 
 py::Owned<> FakeScope::fake_of(PyObject* real) {
   return with_python_errors([&] { return py::take(THPVariable_Wrap(data_->fake_of(tensor_of(real)))); });

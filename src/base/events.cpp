@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kCounters = static_cast<std::size_t>(Counter::kCount);
 constexpr std::array<std::string_view, kCounters> kCounterNames = {
-    "captures", "graphs", "ops", "guards", "instructions", "stops", "recompiles", "limit_hits"};
+    "captures", "graphs", "ops", "guards", "instructions", "stops", "recompiles", "limit_hits", "kept_bytes"};
 
 struct Stream {
   std::mutex mutex;

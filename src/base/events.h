@@ -35,7 +35,18 @@ void clear();  // forgets the kept events; serials go on
 std::int64_t now() noexcept;  // nanoseconds of the steady clock
 
 // Totals since the last reset_counters().
-enum class Counter : std::uint8_t { Captures, Graphs, Ops, Guards, Instructions, Stops, Recompiles, LimitHits, kCount };
+enum class Counter : std::uint8_t {
+  Captures,
+  Graphs,
+  Ops,
+  Guards,
+  Instructions,
+  Stops,
+  Recompiles,
+  LimitHits,
+  KeptBytes,
+  kCount
+};
 void count(Counter counter, std::int64_t by = 1) noexcept;
 std::vector<std::pair<std::string_view, std::int64_t>> counters();
 void reset_counters() noexcept;

@@ -67,10 +67,10 @@ struct Node {
   bool may_raise = false;   // on the values of its tensors: an index out of range, a singular matrix
   bool random = false;      // draws from a generator
   bool overwrites = false;  // what it writes, it writes without reading it
-  std::vector<const void*> written;  // the storages of fakes that it writes to
-  bool named = false;                // has got its name from a variable
-  int source_id = -1;                // Placeholder: id in the capture's SourceTable
-  std::string source_text;           // Placeholder: printed source, "L['self']._modules['h']…"
+  std::vector<std::shared_ptr<const void>> written;  // the storages of fakes that it writes to
+  bool named = false;                                // has got its name from a variable
+  int source_id = -1;                                // Placeholder: id in the capture's SourceTable
+  std::string source_text;                           // Placeholder: printed source, "L['self']._modules['h']…"
 };
 
 class Graph {

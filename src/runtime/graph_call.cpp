@@ -34,8 +34,9 @@ void save(aten::Checkpoint& checkpoint, const UndoPlan& plan, PyObject* const* a
     if (input.position < count) checkpoint.save(args[input.position], input.keep);
   }
   for (const UndoPlan::Attribute& attribute : plan.attributes) checkpoint.save(attribute.tensor.get(), attribute.keep);
-  for (std::size_t i = 0; i < count; ++i) checkpoint.save_if_view(args[i]);
+  for (std::size_t i = 0; plan.writes() && i < count; ++i) checkpoint.save_if_view(args[i]);
   if (plan.generators) checkpoint.save_generators(plan.cuda);
+  events::count(events::Counter::KeptBytes, checkpoint.bytes());
 }
 
 constexpr char kGraphFile[] = "<pellucid graph>";

@@ -23,7 +23,7 @@ const void* storage_of(PyObject* value) {
 }
 
 bool writes(const Node& node, const void* storage) {
-  return std::find(node.written.begin(), node.written.end(), storage) != node.written.end();
+  return std::ranges::any_of(node.written, [&](const auto& written) { return written.get() == storage; });
 }
 
 class Planner {
@@ -33,7 +33,7 @@ class Planner {
       if (node->may_raise) last_raise_ = node->index;
     }
     for (const Node* node : nodes()) {
-      for (const void* storage : node->written) note_write(uses_[storage], node->index);
+      for (const auto& storage : node->written) note_write(uses_[storage.get()], node->index);
     }
     if (last_raise_ == kNever || uses_.empty()) return;
     for (const Node* node : nodes()) note_reads(*node);

@@ -24,7 +24,9 @@ struct UndoPlan {
   bool generators = false;
   bool cuda = false;
 
-  bool is_empty() const noexcept { return inputs.empty() && attributes.empty() && !generators; }
+  // Something that was there before: views of it may be among the other inputs.
+  bool writes() const noexcept { return !inputs.empty() || !attributes.empty(); }
+  bool is_empty() const noexcept { return !writes() && !generators; }
 };
 
 // `in_order`: the graph runs node by node. A compiled one writes when it likes.
