@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "backend/storage_guard.h"
+#include "py/interrupts.h"
 
 namespace nb = nanobind;
 
@@ -19,8 +20,21 @@ nb::object storage_guard(nb::handle compiled, nb::handle otherwise, nb::handle a
   return nb::steal(made);
 }
 
+nb::object run_backend(nb::handle backend, nb::handle module, nb::handle inputs) {
+  PyObject* made = py::enter([&] {
+    return py::interruptible(
+        [&] { return PyObject_CallFunctionObjArgs(backend.ptr(), module.ptr(), inputs.ptr(), nullptr); });
+  });
+  if (made == nullptr) nb::raise_python_error();
+  return nb::steal(made);
+}
+
 }  // namespace
 
-void add_backend(nb::module_& core) { core.def("_storage_guard", &storage_guard); }
+void add_backend(nb::module_& core) {
+  core.def("_storage_guard", &storage_guard);
+  core.def("_run_backend", &run_backend);
+  core.def("_is_interruption", [](nb::handle error) { return py::is_interruption(error.ptr()); });
+}
 
 }  // namespace pellucid::binding

@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <unordered_map>
 
+#include "py/interrupts.h"
+
 namespace pellucid::py {
 
 PythonError::PythonError() {
@@ -63,6 +65,7 @@ std::string text_of(PyObject* unicode) {
 }
 
 std::string repr_of(PyObject* object) {
+  const InterruptsWait wait;
   auto text = Owned<>::steal(PyObject_Repr(object));
   if (text) return text_of(text.get());
   PyErr_Clear();
@@ -78,6 +81,7 @@ PyObject* module_named(const char* name) {
 }
 
 PyObject* module_if_any(const char* name) noexcept {
+  const InterruptsWait wait;
   try {
     return module_named(name);
   } catch (const std::exception&) {

@@ -9,6 +9,7 @@
 #include "base/events.h"
 #include "codegen/emit.h"
 #include "py/eval_frame311.h"
+#include "py/interrupts.h"
 #include "runtime/graph_call.h"
 #include "runtime/report.h"
 #include "runtime/thread_state.h"
@@ -367,8 +368,10 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
   if (fullgraph || config_number("suppress_errors") == 0) return attempt(function, cache, extent, capture);
   try {
     return attempt(function, cache, extent, capture);
+  } catch (const py::Interruption&) {
+    throw;
   } catch (const py::PythonError& error) {
-    if (PyObject_IsInstance(error.value(), PyExc_Exception) != 1) throw;
+    if (py::is_interruption(error.value()) || PyErr_GivenExceptionMatches(error.value(), PyExc_Exception) == 0) throw;
     return suppressed(function, cache.key().backend, error);
   }
 }

@@ -4,6 +4,7 @@
 #include "base/events.h"
 #include "codegen/input_loader.h"
 #include "py/eval_frame311.h"
+#include "py/interrupts.h"
 #include "runtime/compile.h"
 #include "runtime/graph_call.h"
 #include "runtime/resume.h"
@@ -45,12 +46,14 @@ bool is_about_modes(const std::string& stop_name) {
   return stop_name == "TorchFunctionMode" || stop_name == "TorchDispatchMode";
 }
 
-py::Owned<> run_stopped(Cache& cache, const Call& call, BoundArguments& bound, const Attempt& attempt, bool fullgraph) {
+py::Owned<> run_stopped(Cache& cache, const Call& call, BoundArguments& bound, const Attempt& attempt, bool fullgraph,
+                        py::InterruptsWait& wait) {
   const bool is_error = fullgraph || attempt.is_error;
   const bool is_raised = is_error && !is_about_arguments(attempt);
   remember_stop(cache, cache, attempt, is_raised);
   bound.drop();
   if (is_raised) raise_unsupported(attempt);
+  wait.end();
   auto result =
       py::take(run_with_inner_functions(cache, call));  // the real exception of the program or operator comes from here
   if (is_error) raise_unsupported(attempt);             // it raises nothing: only capture did
@@ -222,10 +225,12 @@ py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, b
   if (cache.given_up && !fullgraph) return py::take(run_with_inner_functions(cache, call));
   if (aten::in_mode_of_user() && !fullgraph) return run_in_mode(cache, call, bound);
   bound.own();
+  py::InterruptsWait wait;
   cache.drop_dead();
   Attempt attempt = try_to_compile(cache, call, bound, fullgraph);
   if (attempt.stop && attempt.entry) remember_stop(cache, cache, attempt, false);
-  if (attempt.stop && !attempt.entry) return run_stopped(cache, call, bound, attempt, fullgraph);
+  if (attempt.stop && !attempt.entry) return run_stopped(cache, call, bound, attempt, fullgraph, wait);
+  wait.end();  // before the guards are checked: a handler may have changed what was captured
   if (attempt.entry && is_stale(cache, call, bound, *attempt.entry)) attempt.entry.reset();
   if (!attempt.entry) {
     bound.drop();

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/events.h"
+#include "py/interrupts.h"
 #include "runtime/compile.h"
 
 namespace pellucid::runtime {
@@ -62,8 +63,8 @@ void hide_graph_frames(PyObject* error) {
   PyException_SetTraceback(error, shown.get());
 }
 
-// Whether an error came from code that is no part of the graph, such as a signal's handler.
-bool is_interruption(PyObject* error) {
+// Whether an error came from code that is no part of the graph. Of an opaque one nobody knows what is.
+bool is_of_others(PyObject* error) {
   static const std::string torch = [] {
     const std::string path = py::text_of(py::import_attr("torch", "__file__").get());
     return path.substr(0, path.rfind('/') + 1);
@@ -88,11 +89,16 @@ bool came_from_pack_hook(PyObject* error) {
   return false;
 }
 
+// Code that raises makes an object, or says what happened; only what another thread sends is a class alone.
+bool is_sent_by_a_thread() noexcept { return _PyThreadState_UncheckedGet()->curexc_value == nullptr; }
+
 // With the error of the graph pending, before and after. An error of ours takes its place.
-bool took_back(aten::Checkpoint* checkpoint, const aten::GlobalState& before) {
+bool took_back(aten::Checkpoint* checkpoint, const aten::GlobalState& before, bool is_opaque) {
+  interrupted = is_sent_by_a_thread();
   py::PythonError error;
+  interrupted = interrupted || py::interruption_in(error.value()) != nullptr;
   hide_graph_frames(error.value());
-  interrupted = is_interruption(error.value());
+  interrupted = interrupted || (!is_opaque && is_of_others(error.value()));
   before.restore();
   const bool is_hooks = came_from_pack_hook(error.value());  // what happened before it, has happened in eager too
   const bool complete = !is_hooks && (checkpoint == nullptr || checkpoint->restore());
@@ -115,7 +121,10 @@ py::Owned<> run(PyObject* object, const py::Owned<>& graph, const Arguments& arg
          static_cast<std::size_t>(PyVectorcall_NARGS(args.nargsf)));
   }
   auto result = py::Owned<>::steal(PyObject_Vectorcall(graph.get(), args.values, args.nargsf, args.kwnames));
-  if (!result) failed = took_back(checkpoint ? &*checkpoint : nullptr, *self->before) ? object : nullptr;
+  if (result) return result;
+  const bool is_opaque = static_cast<bool>(self->facts->as_captured);
+  const bool complete = took_back(checkpoint ? &*checkpoint : nullptr, *self->before, is_opaque);
+  failed = complete ? object : nullptr;
   return result;
 }
 
@@ -152,7 +161,7 @@ PyObject* call(PyObject* object, PyObject* const* values, std::size_t nargsf, Py
     const auto graph = py::Owned<>::share(self->compiled);  // another thread may give it up
     auto result = run(object, graph, args);
     if (result) self->failures = 0;
-    const bool is_undone = !result && failed == object && PyErr_ExceptionMatches(PyExc_Exception) != 0;
+    const bool is_undone = !result && failed == object && !interrupted && PyErr_ExceptionMatches(PyExc_Exception) != 0;
     if (is_undone && self->facts->as_captured) result = run_as_captured(object, args);
     if (!result) py::throw_pending();
     return result;
@@ -207,7 +216,7 @@ bool may_run_again(PyObject* graph_call) noexcept {
   return PyErr_ExceptionMatches(PyExc_Exception) != 0;
 }
 
-bool was_interrupted(PyObject* graph_call) noexcept { return interrupted && !cast(graph_call)->facts->as_captured; }
+bool was_interrupted() noexcept { return interrupted; }
 
 // No tp_clear: the cycles it can be in go through the dict of the region's globals.
 void initialise_graph_call_type(PyObject* module) {

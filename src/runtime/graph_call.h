@@ -29,15 +29,15 @@ void initialise_graph_call_type(PyObject* module);
 // again by the interpreter: everything is as it was before the graph was called.
 bool may_run_again(PyObject* graph_call) noexcept;
 
-// Whether the error came from code that is no part of the graph, such as a signal's handler. Asked before anything else
-// runs.
-bool was_interrupted(PyObject* graph_call) noexcept;
+// Whether that error came from code that is no part of the graph, such as a signal's handler. Asked before anything
+// else runs.
+bool was_interrupted() noexcept;
 
 // With the error of the graph pending, and may_run_again: the second run. `run` gives a new reference or null.
 template <class F>
 py::Owned<> run_again(PyObject* graph_call, F&& run) {
   const auto held = py::Owned<>::share(graph_call);
-  const bool interruption = was_interrupted(graph_call);
+  const bool interruption = was_interrupted();
   const py::PythonError error;
   auto result = py::take(run());
   if (interruption) throw error;

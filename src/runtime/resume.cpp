@@ -4,6 +4,7 @@
 #include "bytecode/opcodes.h"
 #include "frames/replace.h"
 #include "py/eval_frame311.h"
+#include "py/interrupts.h"
 #include "runtime/compile.h"
 #include "runtime/dispatch.h"
 #include "runtime/graph_call.h"
@@ -21,6 +22,7 @@ Entry* entry_for(Cache& root, Cache& cache, const frames::State& state, const st
   if (aten::in_mode_of_user()) return nullptr;
   if (!is_deep_enough(static_cast<int>(state.frames.size()) + kWorthCapturing) || cache.busy || cache.given_up)
     return nullptr;
+  py::InterruptsWait wait;
   cache.drop_dead();
   if (auto entry = adopted(cache, root.continuations_of_others(state), values.data(), nullptr, false)) {
     Entry* taken = cache.add(std::move(entry));
@@ -34,6 +36,7 @@ Entry* entry_for(Cache& root, Cache& cache, const frames::State& state, const st
   }
   if (attempt.stop) remember_stop(cache, root, attempt, raises(attempt));
   if (raises(attempt)) raise_unsupported(attempt);
+  wait.end();  // before the guards are checked: a handler may have changed what was captured
   if (!attempt.entry) return nullptr;
   if (!attempt.entry->guards->check(values.data(), nullptr)) return nullptr;  // changed while the backend ran
   return cache.add(std::move(attempt.entry));

@@ -4,6 +4,7 @@
 
 #include "frames/generators.h"
 #include "py/cpython311.h"
+#include "py/interrupts.h"
 #include "py/iterators.h"
 #include "py/native_lookup.h"
 
@@ -27,6 +28,7 @@ bool is_plain_key(PyObject* key) noexcept {
 
 PyTypeObject* deque_type() {
   static PyTypeObject* type = [] {  // lives as long as the interpreter
+    const py::InterruptsWait wait;
     PyObject* found = py::import_attr("collections", "deque").release();
     return reinterpret_cast<PyTypeObject*>(found);
   }();
@@ -71,6 +73,7 @@ PyObject* load_member(PyObject* base, PyObject* name, py::Owned<>& fresh) noexce
 }
 
 std::string name_attr(PyObject* object, const char* attr) {
+  const py::InterruptsWait wait;
   auto text = py::Owned<>::steal(PyObject_GetAttrString(object, attr));
   if (!text) PyErr_Clear();
   return py::text_of(text.get());

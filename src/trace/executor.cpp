@@ -9,6 +9,7 @@
 #include "handlers/registry.h"
 #include "objects/generator.h"
 #include "py/cpython311.h"
+#include "py/interrupts.h"
 
 namespace pellucid::trace {
 
@@ -395,13 +396,18 @@ Next Executor::loop() {
     frame.at_step = ++steps;
     if (last_step >= 0 && steps >= last_step && (!at_will || (can_be_told() && !frame.kwnames)))
       throw GraphBreak(Reason::ExplicitBreak, {{"message", "the region ends here"}});
-    if (steps % kStepsBetweenLooks == 0) need_an_end();
+    if (steps % kStepsBetweenLooks == 0) {
+      py::run_interrupts();
+      need_an_end();
+    }
     doing = "runs";
     const std::int64_t pops = pops_;
     const int depth = frame.depth;
     Next next;
     try {
       next = rule_of(instruction.op)(*this, frame, instruction.arg);
+    } catch (const py::Interruption&) {
+      throw;
     } catch (const py::PythonError& error) {
       // A rule's own C call failed: it is the program's exception (MemoryError, a user's __hash__ …).
       raise_pending(error);

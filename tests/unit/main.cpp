@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "check.h"
+#include "interrupt_at.h"
 #include "py/ref.h"
 
 namespace unit {
@@ -76,6 +77,8 @@ PyObject* names_from_python(PyObject*, PyObject*) {
 
 PyMethodDef kMethods[] = {{"run", run_from_python, METH_VARARGS, "run(filter='') -> number of failed tests"},
                           {"names", names_from_python, METH_NOARGS, "names() -> list of tests"},
+                          {"interrupt_at", interrupt_at, METH_VARARGS, "interrupt_at(allocation, signal or class)"},
+                          {"allocations", allocations, METH_NOARGS, "allocations() -> made since interrupt_at"},
                           {}};
 PyModuleDef kModule = {PyModuleDef_HEAD_INIT, "pellucid_unit", "C++ unit tests.", -1, kMethods};
 

@@ -92,13 +92,13 @@ def call_backend(
         gm.meta["dynamo_compile_id"] = CompileId(frame_id=frame_id, frame_compile_id=frame_compile_id)
     with _undisturbed_state(), _tracing_context(gm, example_inputs, backend) as context:
         try:
-            compiled = backend(gm, list(example_inputs))
+            compiled = _core._run_backend(backend, gm, list(example_inputs))
             if not callable(compiled):
                 raise TypeError(f"compiler_fn did not return callable, but {type(compiled).__name__}")
         except GraphRefused:
             raise
         except Exception as error:
-            if type(error).__name__ in _CONTROL_EXCEPTIONS:
+            if _core._is_interruption(error) or type(error).__name__ in _CONTROL_EXCEPTIONS:
                 raise
             raise BackendCompilerFailed(backend.name, error).with_traceback(error.__traceback__) from None
     if context is None or not context.used_aot():

@@ -1,6 +1,7 @@
 // Locals, cells, globals, constants, the value stack.
 #include "aten/aten.h"
 #include "py/cpython311.h"
+#include "py/interrupts.h"
 #include "trace/rules/rules.h"
 
 namespace pellucid::trace {
@@ -217,8 +218,9 @@ Next do_IMPORT_NAME(Executor& ex, Frame& f, int arg) {
     throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "an import after a change of sys.modules"}});
   PyObject* from = peek(f, 0);
   PyObject* level = peek(f, 1);
-  auto module =
-      py::take(PyImport_ImportModuleLevelObject(name_at(f, arg), f.globals, Py_None, from, PyLong_AsLong(level)));
+  auto module = py::interruptible([&] {
+    return PyImport_ImportModuleLevelObject(name_at(f, arg), f.globals, Py_None, from, PyLong_AsLong(level));
+  });
   ex.saw_constant(module.get());
   // Which module the name stands for is an entry of sys.modules.
   PyObject* modules = PyImport_GetModuleDict();
