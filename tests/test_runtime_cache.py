@@ -452,3 +452,21 @@ def test_calls_leak_nothing():
     before = objects_after(lambda: None, 1)
     after = objects_after(lambda: (f(X), g(X, 1, k=2, z=3)), 10_000)
     assert after - before < 20 and sys.getrefcount(X) == references
+
+
+def test_a_miss_of_a_wrapper_names_a_line():
+    """The first instruction of a closure has no line of its own: what is said of an argument names the function's."""
+
+    def around(function):
+        def wrapper(*args):
+            return function(*args)
+
+        return wrapper
+
+    wrapper = around(lambda x, scale: x * scale)
+    compiled = pellucid.compile(wrapper, backend="eager")
+    for scale in (2, 3):
+        assert torch.equal(compiled(torch.ones(2), scale), torch.ones(2) * scale)
+    (reason,) = pellucid.guard_failures(compiled)
+    code = wrapper.__code__
+    assert f"{code.co_filename}:{code.co_firstlineno}, is an argument" in reason

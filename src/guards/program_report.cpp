@@ -2,6 +2,7 @@
 #include <unordered_map>
 
 #include "guards/program.h"
+#include "py/traceback.h"
 
 namespace pellucid::guards {
 namespace {
@@ -111,7 +112,7 @@ Description GuardProgram::description_of(const Check& check) const {
   d.operation = guard.why.operation;
   if (PyCodeObject* code = guard.why.code.get()) {
     d.file = py::text_of(code->co_filename);
-    d.line = guard.why.offset < 0 ? code->co_firstlineno : PyCode_Addr2Line(code, guard.why.offset);
+    d.line = py::line_of(code, guard.why.offset);
   }
   if (!alive()) return d;  // the objects that the words would name may be gone
   d.text = expected_text(check);

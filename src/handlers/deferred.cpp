@@ -1,6 +1,7 @@
 #include "handlers/deferred.h"
 
 #include "objects/snapshot.h"
+#include "py/traceback.h"
 
 namespace pellucid::handlers {
 namespace {
@@ -144,8 +145,8 @@ py::Owned<> call_site(Tracer& t) {
   auto stack = py::take(PyList_New(0));
   for (const objects::Frame* frame = t.top(); frame != nullptr; frame = frame->back.get()) {
     if (frame->hidden) continue;
-    auto place = py::take(
-        Py_BuildValue("(OiO)", frame->code.get(), PyCode_Addr2Line(frame->code.get(), frame->at), frame->globals));
+    auto place =
+        py::take(Py_BuildValue("(OiO)", frame->code.get(), py::line_of(frame->code.get(), frame->at), frame->globals));
     py::check(PyList_Append(stack.get(), place.get()));
   }
   return py::take(PyObject_CallOneArg(make, stack.get()));

@@ -4,6 +4,11 @@
 
 namespace pellucid::py {
 
+int line_of(PyCodeObject* code, int offset) noexcept {
+  const int line = offset < 0 ? -1 : PyCode_Addr2Line(code, offset);
+  return line < 0 ? code->co_firstlineno : line;
+}
+
 void add_traceback(PyObject* exception, PyObject* frame, PyCodeObject* code, int lasti) {
   auto before = Owned<>::steal(PyException_GetTraceback(exception));
   auto offset = take(PyLong_FromLong(lasti));

@@ -6,6 +6,10 @@
 
 namespace pellucid::py {
 
+// The line of the instruction at `offset`; the function's own where the compiler gives none (a negative offset, or what
+// it puts in front: COPY_FREE_VARS of a closure).
+int line_of(PyCodeObject* code, int offset) noexcept;
+
 // As PyTraceBack_Here for the frame of this frame object, at byte offset `lasti` of its code.
 void add_traceback(PyObject* exception, PyObject* frame, PyCodeObject* code, int lasti);
 

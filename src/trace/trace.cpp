@@ -5,6 +5,7 @@
 #include "aten/aten.h"
 #include "base/break_policy.h"
 #include "handlers/deferred.h"
+#include "py/traceback.h"
 #include "trace/executor.h"
 
 namespace pellucid::trace {
@@ -22,7 +23,7 @@ BreakInfo describe(const GraphBreak& stop, Executor& executor) {
     BreakInfo::FrameInfo place;
     place.code = py::Owned<PyCodeObject>::share(frame->code.get());
     place.offset = frame->at;
-    place.line = PyCode_Addr2Line(frame->code.get(), frame->at);
+    place.line = py::line_of(frame->code.get(), frame->at);
     info.stack.insert(info.stack.begin(), std::move(place));
   }
   info.exception = executor.exception.copy();
