@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <unordered_set>
 
 #include "base/reasons.h"
 #include "codegen/emit.h"
@@ -83,8 +84,9 @@ bool is_cheap(const Source* source) {
 Program::Program(const objects::Capture& capture, bool call_graph, std::string graph_name)
     : plan_(make_plan(capture)), loads_(capture), graph_name_(std::move(graph_name)) {
   reserve_user_names(capture.code.get());
-  for (const std::string& name : capture.arguments) taken_locals_.insert(name);
-  taken_globals_ = {graph_name_, "__builtins__", "__name__"};
+  for (const std::string& name : capture.arguments) locals_taken_.reserve(name);
+  for (const std::string& name : {graph_name_, std::string("__builtins__"), std::string("__name__")})
+    globals_taken_.reserve(name);
   if (call_graph) {
     inputs_ = graph_inputs(capture);
     outputs_ = capture.graph.outputs();
@@ -114,7 +116,7 @@ bool Program::is_worth_a_loader() const {
 void Program::make_loader() {
   input_loader_ = make_input_loader(inputs_);
   const std::size_t digits = graph_name_.find_last_not_of("0123456789") + 1;
-  const std::string name = unique("__inputs_" + graph_name_.substr(digits), taken_globals_);
+  const std::string name = globals_taken_.take(identifier("__inputs_" + graph_name_.substr(digits)));
   global_names_.emplace(input_loader_.function.get(), name);
   globals_.emplace_back(name, input_loader_.function.copy());
 }
@@ -139,18 +141,12 @@ void Program::count_all() {
 void Program::reserve_user_names(PyCodeObject* code) {
   for (const char* part : {"co_varnames", "co_cellvars", "co_freevars", "co_names"}) {
     auto names = py::take(PyObject_GetAttrString(reinterpret_cast<PyObject*>(code), part));
-    for (PyObject* name : list_items(names.get())) taken_locals_.insert(py::text_of(name));
+    for (PyObject* name : list_items(names.get())) locals_taken_.reserve(py::text_of(name));
   }
 }
 
-std::string Program::unique(const std::string& hint, std::unordered_set<std::string>& taken) {
-  std::string name = identifier(hint);
-  for (int i = 1; !taken.insert(name).second; ++i) name = identifier(hint) + "_" + std::to_string(i);
-  return name;
-}
-
 std::string Program::new_local(const std::string& hint) {
-  locals_.push_back(unique(hint, taken_locals_));
+  locals_.push_back(locals_taken_.take(identifier(hint)));
   return locals_.back();
 }
 
@@ -240,7 +236,7 @@ const std::string& Program::local_of(const graph::Node* node) const { return out
 const std::string& Program::global_of(PyObject* object) {
   auto found = global_names_.find(object);
   if (found == global_names_.end()) {
-    found = global_names_.emplace(object, unique(hint_for(object), taken_globals_)).first;
+    found = global_names_.emplace(object, globals_taken_.take(identifier(hint_for(object)))).first;
     globals_.emplace_back(found->second, py::Owned<>::share(object));
   }
   return found->second;

@@ -3,9 +3,9 @@
 #pragma once
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
+#include "base/unique_names.h"
 #include "codegen/input_loader.h"
 #include "codegen/loads.h"
 #include "codegen/plan.h"
@@ -54,7 +54,6 @@ class Program {
 
  private:
   void reserve_user_names(PyCodeObject* code);
-  std::string unique(const std::string& hint, std::unordered_set<std::string>& taken);
   std::string new_local(const std::string& hint);
   bool is_worth_a_loader() const;
   void make_loader();
@@ -80,7 +79,7 @@ class Program {
   std::unordered_map<int, std::string> fresh_locals_;
   std::unordered_map<const graph::Node*, std::string> output_locals_;
   std::vector<std::string> locals_;
-  std::unordered_set<std::string> taken_locals_, taken_globals_;
+  UniqueNames<> locals_taken_, globals_taken_;
   std::unordered_map<PyObject*, std::string> global_names_;
   std::vector<std::pair<std::string, py::Owned<>>> globals_;
 };
