@@ -19,7 +19,7 @@ from runtime_common import Counting
 from test_unit import UNIT
 
 import pellucid
-from pellucid.backends.errors import BackendCompilerFailed
+from pellucid.errors import BackendCompilerFailed
 
 
 class Alarm(Exception):

@@ -74,7 +74,7 @@ _CONVERSIONS: dict[int, Callable[[Any], Any]] = {
 
 def _report_suppressed_error(function: types.FunctionType, error: BaseException) -> str:
     """Called by `_core`: config.suppress_errors is set and a compile failed. Gives the words for the reason."""
-    from pellucid.backends.errors import BackendCompilerFailed
+    from pellucid.errors import BackendCompilerFailed
 
     inner = error.inner_exception if isinstance(error, BackendCompilerFailed) else error
     text = f"{type(inner).__name__}: {inner}"

@@ -4,7 +4,7 @@ namespace pellucid {
 namespace {
 
 constexpr ReasonRow kRows[] = {
-#define REASON(id, name, what, why, fix, example) {Reason::name, #name, what, why, fix, example},
+#define REASON(id, name, about, what, why, fix, example) {Reason::name, About::about, #name, what, why, fix, example},
 #include "base/reasons.def"
 };
 
@@ -15,18 +15,15 @@ const ReasonRow& row_of(Reason reason) {
   return kRows[0];
 }
 
-struct Words {
-  std::string_view ours, users;
-};
-constexpr Words kTypes[] = {{"pellucid._core.TracedGenerator", "generator"}};
+bool begins_with_vowel(std::string_view word) {
+  return !word.empty() && std::string_view("aeioAEIO").find(word.front()) != std::string_view::npos;
+}
 
-std::string in_users_words(const Field& field) {
-  std::string text = field.value;
-  for (const Words& row : kTypes) {
-    const std::size_t at = text.find(row.ours);
-    if (at != std::string::npos) text.replace(at, row.ours.size(), row.users);
-  }
-  return text;
+// "a" becomes "an" where the word wants it.
+void append(std::string& out, std::string_view word) {
+  const bool has_article = out == "a " || out.ends_with(" a ");
+  if (has_article && begins_with_vowel(word)) out.back() = 'n', out += ' ';
+  out += word;
 }
 
 }  // namespace
@@ -43,7 +40,7 @@ std::string fill(std::string_view message, std::initializer_list<Field> fields) 
     }
     const std::string_view key = message.substr(i + 1, close - i - 1);
     for (const Field& field : fields) {
-      if (field.key == key) out += in_users_words(field);
+      if (field.key == key) append(out, field.value);
     }
     i = close;
   }
@@ -54,6 +51,7 @@ GraphBreak::GraphBreak(Reason reason, std::initializer_list<Field> fields)
     : reason_(reason), message_(fill(row_of(reason).what, fields)) {}
 
 std::string_view name_of(Reason reason) { return row_of(reason).name; }
+About about(Reason reason) { return row_of(reason).about; }
 std::string_view hint_of(Reason reason) { return row_of(reason).fix; }
 std::string code_of(Reason reason) {
   std::string digits = std::to_string(static_cast<int>(reason));

@@ -13,13 +13,17 @@
 namespace pellucid {
 
 enum class Reason : std::uint16_t {
-#define REASON(id, name, what, why, fix, example) name = id,
+#define REASON(id, name, about, what, why, fix, example) name = id,
 #include "base/reasons.def"
 };
+
+// Whose verdict a stop is.
+enum class About : std::uint8_t { Code, Arguments, Caller };
 
 // One row of the registry.
 struct ReasonRow {
   Reason reason;
+  About about;
   std::string_view name, what, why, fix, example;
 };
 std::span<const ReasonRow> reasons();
@@ -43,6 +47,7 @@ class GraphBreak : public std::exception {
 };
 
 std::string_view name_of(Reason reason);
+About about(Reason reason);
 std::string_view hint_of(Reason reason);
 std::string code_of(Reason reason);  // "PEL0305"
 std::string fill(std::string_view message, std::initializer_list<Field> fields);

@@ -70,7 +70,7 @@ Result type(Tracer& t, PyObject*, Args args) {
   if (!only_positional(args, 1, 1)) return t.make_instance(reinterpret_cast<PyObject*>(&PyType_Type), args);
   auto* found = reinterpret_cast<PyObject*>(Py_TYPE(t.original(args[0])));
   if (objects::cat_of(args[0]) == Cat::Generator)
-    t.unsupported(Reason::UntracedCallable, {{"callee", "type() of a generator"}});
+    t.unsupported(Reason::Reflection, {{"callee", "type() of a generator"}});
   t.saw_constant(found);
   return Result::of(py::Owned<>::share(found));
 }
@@ -227,8 +227,8 @@ Result dict(Tracer& t, PyObject* f, Args args) {
   bool mapping = t.type_lookup(Py_TYPE(source), "keys") != nullptr;
   PyObject* values[] = {source};
   if (PyDict_GET_SIZE(named.get()) > 0) {
-    if (mapping) t.unsupported(Reason::UntracedCallable, {{"callee", "dict(mapping, **kwargs)"}});
-    t.unsupported(Reason::UntracedCallable, {{"callee", "dict(iterable, **kwargs)"}});
+    if (mapping) t.unsupported(Reason::BadArguments, {{"callee", "dict(mapping, **kwargs)"}});
+    t.unsupported(Reason::BadArguments, {{"callee", "dict(iterable, **kwargs)"}});
   }
   return t.call_polyfill(mapping ? "dict_from_mapping" : "dict_from", values);
 }
@@ -327,7 +327,7 @@ Result sorted(Tracer& t, PyObject* f, Args args) {
 
 Result super_(Tracer& t, PyObject* f, Args args) {
   if (args.size() == 2) return run_native(t, f, args);
-  if (args.size() != 0) t.unsupported(Reason::UntracedCallable, {{"callee", "super() with one argument"}});
+  if (args.size() != 0) t.unsupported(Reason::BadArguments, {{"callee", "super() with one argument"}});
   const Frame& frame = *t.top();
   PyCodeObject* code = frame.code.get();
   const auto fails = [&](const char* why) { return t.raise(PyExc_RuntimeError, std::string("super(): ") + why); };
@@ -356,8 +356,7 @@ Result object_(Tracer& t, PyObject* f, Args args) {
 Result object_new(Tracer& t, PyObject* f, Args args) {
   if (args.size() < 1 || !PyType_Check(args[0])) return complain(t, f, args);
   auto* type = reinterpret_cast<PyTypeObject*>(args[0]);
-  if (py::type_lookup(type, names().__del__) != nullptr)
-    t.unsupported(Reason::UnsupportedProtocol, {{"protocol", "__del__"}, {"type", type->tp_name}});
+  if (py::type_lookup(type, names().__del__) != nullptr) t.unsupported(Reason::Finalizer, {{"type", type->tp_name}});
   if (objects::cat_of(type) != Cat::Instance) return run_native(t, f, args);
   for (PyObject* name : {names().__init__, names().__new__}) (void)t.type_lookup(type, name);  // guarded
   const bool own_new = type->tp_new != PyBaseObject_Type.tp_new, own_init = type->tp_init != PyBaseObject_Type.tp_init;
@@ -373,15 +372,15 @@ Result reduce_ex(Tracer& t, PyObject*, Args args) {
     PyObject* dict = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i))->tp_dict;
     PyObject* found = PyDict_GetItem(dict, slots.get());
     if (found != nullptr && PyObject_Size(found) != 0)
-      t.unsupported(Reason::UntracedCallable, {{"callee", "copying an instance with __slots__"}});
+      t.unsupported(Reason::Reflection, {{"callee", "copying an instance with __slots__"}});
   }
   const Cat cat = mro == nullptr ? Cat::Other : objects::cat_of(args[0]);
   if (mro == nullptr || !PyLong_CheckExact(args[1]) || PyLong_AsLong(args[1]) < 2) {
     PyErr_Clear();  // a number beyond all protocols
-    t.unsupported(Reason::UntracedCallable, {{"callee", "copying by another protocol than 2"}});
+    t.unsupported(Reason::Reflection, {{"callee", "copying by another protocol than 2"}});
   }
   if (cat != Cat::Instance && cat != Cat::Dict && cat != Cat::List)
-    t.unsupported(Reason::UntracedCallable, {{"callee", std::string("copying a ") + Py_TYPE(args[0])->tp_name}});
+    t.unsupported(Reason::Reflection, {{"callee", std::string("copying a ") + Py_TYPE(args[0])->tp_name}});
   return t.call_polyfill("object_reduce_ex", args.values);
 }
 Result getstate(Tracer& t, PyObject*, Args args) { return t.call_polyfill("object_getstate", args.values); }

@@ -314,7 +314,7 @@ Result namedtuple(Tracer& t, PyObject* f, Args args) {
   for (PyObject* value : args.values) {
     const objects::Contents inside = t.deep_touch(value);
     if (inside.tensor || inside.user || inside.shadowed)
-      t.unsupported(Reason::UntracedCallable, {{"callee", "namedtuple() of something that is no text"}});
+      t.unsupported(Reason::BadArguments, {{"callee", "namedtuple() of something that is no text"}});
   }
   auto keywords = keywords_of(args);
   auto positional = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));

@@ -81,7 +81,7 @@ py::Owned<> arguments(Tracer& t, Args args) {
 
 Result compile(Tracer& t, PyObject* f, Args args) {
   const auto all = arguments(t, args);
-  if (!all) t.unsupported(Reason::UntracedCallable, {{"callee", "compile() of no text"}});
+  if (!all) t.unsupported(Reason::BadArguments, {{"callee", "compile() of no text"}});
   Attempt done = attempt(f, all.get(), "error");
   if (done.code) return Result::of(std::move(done.code));
   if (!same_error(done.error.get(), attempt(f, all.get(), "ignore").error.get()))
@@ -94,7 +94,7 @@ Result compile_pattern(Tracer& t, PyObject* f, Args args) {
   constexpr long kDebug = 128;
   for (PyObject* value : args.values) {
     if (!objects::is_atom(objects::cat_of(value)))
-      t.unsupported(Reason::UntracedCallable, {{"callee", "re.compile of what is no text"}});
+      t.unsupported(Reason::BadArguments, {{"callee", "re.compile of what is no text"}});
   }
   if (args.size() > 1 && PyLong_Check(args[1]) && (PyLong_AsUnsignedLongMask(args[1]) & kDebug) != 0)
     t.unsupported(Reason::SideEffect, {{"callee", "re.compile with re.DEBUG"}});

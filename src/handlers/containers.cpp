@@ -78,7 +78,7 @@ PyObject* default_of(Tracer& t, PyObject* f, Args args) {
   PyObject* named = args.keyword("default");
   const std::size_t known = named != nullptr ? 1 : 0;
   if (args.keyword_count() != known || args.size() + known < 2 || args.size() + known > 3 || args.size() < 2)
-    t.unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " with these arguments"}});
+    t.unsupported(Reason::BadArguments, {{"callee", describe(f) + " with these arguments"}});
   return args.size() == 3 ? args[2] : named;
 }
 
@@ -170,7 +170,7 @@ Result dict_init(Tracer& t, PyObject* f, Args args) {
         return run_native(t, f, Args{values, args.kwnames});
       }
       if (t.type_lookup(Py_TYPE(other), "keys") != nullptr)  // its keys are no pairs
-        t.unsupported(Reason::UntracedCallable, {{"callee", "dict.__init__ with a mapping"}});
+        t.unsupported(Reason::BadArguments, {{"callee", "dict.__init__ with a mapping"}});
       if (auto pairs = t.native_elements(other)) {
         std::vector<PyObject*> values(args.values.begin(), args.values.end());
         values[1] = pairs.get();
@@ -188,13 +188,13 @@ Result dict_init(Tracer& t, PyObject* f, Args args) {
       return run_native(t, f, args);
     }
   }
-  t.unsupported(Reason::UntracedCallable, {{"callee", "dict.__init__"}});
+  t.unsupported(Reason::BadArguments, {{"callee", "dict.__init__"}});
 }
 
 Result fromkeys(Tracer& t, PyObject*, Args args) {
   if (args.keyword_count() != 0 || args.size() < 2 || args.size() > 3 ||
       args[0] != reinterpret_cast<PyObject*>(&PyDict_Type))
-    t.unsupported(Reason::UntracedCallable, {{"callee", "fromkeys with these arguments"}});
+    t.unsupported(Reason::BadArguments, {{"callee", "fromkeys with these arguments"}});
   return t.call_polyfill("dict_from_keys", args.values.subspan(1));
 }
 
@@ -222,7 +222,7 @@ Result list_getitem(Tracer& t, PyObject* f, Args args) {
   PyObject* own = t.type_lookup(Py_TYPE(args[0]), names().__getitem__);
   if (own != nullptr && PyFunction_Check(own)) {  // reached through super()
     if (!PyLong_CheckExact(args[1]) && !PySlice_Check(args[1]))
-      t.unsupported(Reason::UntracedCallable, {{"callee", "list.__getitem__ with an object"}});
+      t.unsupported(Reason::BadArguments, {{"callee", "list.__getitem__ with an object"}});
     return shallow(t, f, args);
   }
   return t.subscript(args[0], args[1]);
@@ -236,7 +236,7 @@ Result list_init(Tracer& t, PyObject* f, Args args) {
       return run_native(t, f, Args{values, nullptr});
     }
   }
-  t.unsupported(Reason::UntracedCallable, {{"callee", "list.__init__"}});
+  t.unsupported(Reason::BadArguments, {{"callee", "list.__init__"}});
 }
 
 bool plain_items(Tracer& t, PyObject* tuple) {
@@ -254,7 +254,7 @@ Result list_sort(Tracer& t, PyObject* f, Args args) {
   PyObject* reverse = args.keyword("reverse");
   const std::size_t known = (key != nullptr ? 1 : 0) + (reverse != nullptr ? 1 : 0);
   if (known != args.keyword_count() || (reverse != nullptr && !objects::is_atom(objects::cat_of(reverse))))
-    t.unsupported(Reason::UntracedCallable, {{"callee", "list.sort with odd arguments"}});
+    t.unsupported(Reason::BadArguments, {{"callee", "list.sort with odd arguments"}});
   auto items = py::take(PyList_GetSlice(t.touch(target), 0, PY_SSIZE_T_MAX));
   auto tuple = py::take(PyList_AsTuple(items.get()));
   if ((key == nullptr || key == Py_None) && plain_items(t, tuple.get())) {
@@ -380,8 +380,7 @@ Result set_pop(Tracer& t, PyObject* f, Args args) {
   if (args.values.size() != 1) return run_native(t, f, args);
   if (t.is_outside(t.original(args[0])) && t.length_of(args[0]) > 1)
     t.unsupported(Reason::UnsupportedMutation, {{"target", "a set from outside by pop()"}});
-  if (t.deep_touch(args[0]).user)
-    t.unsupported(Reason::UnsupportedProtocol, {{"protocol", "iteration order"}, {"type", "set of objects"}});
+  if (t.deep_touch(args[0]).user) t.unsupported(Reason::IterationOrder, {{"type", "set"}});
   return mutates_self(t, f, args);
 }
 
@@ -436,7 +435,7 @@ Result collection(Tracer& t, PyObject* f, Args args) {
       again.number = static_cast<std::int64_t>(i);
       return t.and_then(t.call_polyfill("list_from", std::span<PyObject* const>(&value, 1)), std::move(again));
     }
-    if (!items) t.unsupported(Reason::UntracedCallable, {{"callee", reinterpret_cast<PyTypeObject*>(f)->tp_name}});
+    if (!items) t.unsupported(Reason::BadArguments, {{"callee", reinterpret_cast<PyTypeObject*>(f)->tp_name}});
     held.push_back(std::move(items));
     values.push_back(held.back().get());
   }

@@ -83,7 +83,7 @@ Result zip(Tracer& t, PyObject* f, Args args) {
 // make() looks at positional arguments.
 void refuse_iterable_by_name(Tracer& t, PyObject* f, Args args) {
   if (args.keyword("iterable") != nullptr)
-    t.unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " with an iterable given by name"}});
+    t.unsupported(Reason::BadArguments, {{"callee", describe(f) + " with an iterable given by name"}});
 }
 
 Result enumerate(Tracer& t, PyObject* f, Args args) {

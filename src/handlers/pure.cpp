@@ -28,7 +28,7 @@ void need_known_codec(Tracer& t, PyObject* f, Args args) {
                            "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"}) ||
       !is_known(errors, {"strict", "ignore", "replace", "backslashreplace", "xmlcharrefreplace", "namereplace",
                          "surrogateescape", "surrogatepass"}))
-    t.unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " with a codec that programs may register"}});
+    t.unsupported(Reason::BadArguments, {{"callee", describe(f) + " with a codec that programs may register"}});
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ namespace {
 // A key function would run during capture.
 Result without_key(Tracer& t, PyObject* f, Args args) {
   if (PyObject* key = args.keyword("key"); key != nullptr && key != Py_None)
-    t.unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " with a key"}});
+    t.unsupported(Reason::BadArguments, {{"callee", describe(f) + " with a key"}});
   return pure(t, f, args);
 }
 

@@ -106,7 +106,7 @@ Result partial_call(Tracer& t, PyObject* self, Args args) {
 template <bool Items>
 Result getter_call(Tracer& t, PyObject* self, Args args) {
   if (args.size() != 1 || args.keyword_count() != 0)
-    t.unsupported(Reason::UntracedCallable, {{"callee", "a getter without exactly one argument"}});
+    t.unsupported(Reason::BadArguments, {{"callee", "a getter without exactly one argument"}});
   const objects::Source* source = t.source_of(self);
   if (source != nullptr && source->step != source::Step::Const)
     t.guard(objects::Kind::ID_MATCH, source, py::Owned<>::share(self));
@@ -134,7 +134,7 @@ std::pair<PyObject*, py::Owned<>> cache_and_key(Tracer& t, PyObject* wrapper, Ar
   while (at >= 0 && !is_link_type(PyList_GET_ITEM(parts.get(), at))) --at;
   PyObject* cache = at >= 3 ? PyList_GET_ITEM(parts.get(), at - 3) : nullptr;
   if (cache == nullptr || !PyDict_CheckExact(cache))
-    t.unsupported(Reason::UntracedCallable, {{"callee", "an lru_cache of another make"}});
+    t.unsupported(Reason::CachedFunction, {{"callee", "an lru_cache of another make"}});
   auto key = py::take(PyTuple_New(0));
   auto append = [&](PyObject* item) {
     auto one = py::take(PyTuple_Pack(1, item));
@@ -157,7 +157,7 @@ void guard_cache_entry(Tracer& t, PyObject* cache, PyObject* key) {
   PyObject* entry = PyDict_GetItemWithError(cache, key);
   if (entry == nullptr) {
     if (PyErr_Occurred()) py::throw_pending();
-    t.unsupported(Reason::UntracedCallable, {{"callee", "an lru_cache that is typed or keeps nothing"}});
+    t.unsupported(Reason::CachedFunction, {{"callee", "an lru_cache that is typed or keeps nothing"}});
   }
   auto& sources = t.capture().sources;
   t.guard(objects::Kind::ID_MATCH, sources.dict_item(sources.constant(cache), key), py::Owned<>::share(entry));
@@ -201,7 +201,7 @@ Result cached_call(Tracer& t, PyObject* self, Args args) {
     const int kept = PyDict_Contains(cache, key.get());
     if (kept < 0) py::throw_pending();
     if (kept == 0 && (has_instance || !only_computes(t, wrapped.get())))
-      t.unsupported(Reason::UntracedCallable, {{"callee", "a cached function that does not have the value yet"}});
+      t.unsupported(Reason::CachedFunction, {{"callee", "a cached function that does not have the value yet"}});
     auto value = py::Owned<>::steal(PyObject_Vectorcall(self, args.values.data(), args.size(), args.kwnames));
     if (!value) return t.raise_pending(py::PythonError());
     guard_cache_entry(t, cache, key.get());
@@ -209,7 +209,7 @@ Result cached_call(Tracer& t, PyObject* self, Args args) {
     return Result::of(std::move(value));
   }
   // With other arguments only the cache knows whether the function is to be called.
-  t.unsupported(Reason::UntracedCallable, {{"callee", "an lru_cache that is asked for tensors or new objects"}});
+  t.unsupported(Reason::CachedFunction, {{"callee", "an lru_cache that is asked for tensors or new objects"}});
 }
 
 // A weak reference never changes its target, so the reference's identity settles what it gives while the target lives.
@@ -217,9 +217,9 @@ Result weakref_call(Tracer& t, PyObject* self, Args args) {
   PyObject* target = PyWeakref_GetObject(self);
   const objects::Source* source = t.source_of(self);
   if (t.has_let_go())  // maybe of what kept the target alive
-    t.unsupported(Reason::UntracedCallable, {{"callee", "a weak reference after an object was dropped"}});
+    t.unsupported(Reason::WeakReference, {{"callee", "a weak reference after an object was dropped"}});
   if (args.values.size() != 0 || target == Py_None || source == nullptr || !t.is_outside(target)) {
-    t.unsupported(Reason::UntracedCallable, {{"callee", "a weak reference to something that the region has not met"}});
+    t.unsupported(Reason::WeakReference, {{"callee", "a weak reference to something that the region has not met"}});
   }
   if (source->step != source::Step::Const) t.guard(objects::Kind::ID_MATCH, source, py::Owned<>::share(self));
   return Result::of(py::Owned<>::share(target));
@@ -235,18 +235,17 @@ Result stopped_by_function(Tracer& t, PyObject*, Args) {
 PyObject* own_generator(Tracer& t, PyObject* generator) {
   if (objects::cat_of(generator) == Cat::Generator) return generator;
   PyObject* twin = t.twin_of_generator(generator);
-  if (twin == nullptr)
-    t.unsupported(Reason::UnsupportedProtocol, {{"protocol", "resuming"}, {"type", Py_TYPE(generator)->tp_name}});
+  if (twin == nullptr) t.unsupported(Reason::OutsideIterator, {{"type", Py_TYPE(generator)->tp_name}});
   return twin;
 }
 
 Result gen_send(Tracer& t, PyObject* f, Args args) {
-  if (args.size() != 2 || args.kwnames != nullptr) t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
+  if (args.size() != 2 || args.kwnames != nullptr) t.unsupported(Reason::BadArguments, {{"callee", describe(f)}});
   return t.resume(own_generator(t, args[0]), args[1]);
 }
 
 Result gen_close(Tracer& t, PyObject* f, Args args) {
-  if (args.size() != 1 || args.kwnames != nullptr) t.unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
+  if (args.size() != 1 || args.kwnames != nullptr) t.unsupported(Reason::BadArguments, {{"callee", describe(f)}});
   return t.close(own_generator(t, args[0]));
 }
 
@@ -293,10 +292,10 @@ void guard_described(Tracer& t, PyObject* f, PyObject* function) {
                      (dict == nullptr || !t.is_shadowed(dict)) && (wrapped == nullptr || PyFunction_Check(wrapped));
   const Result annotations = t.getattr(function, names().__annotations__);
   if (!plain || !annotations.is_value() || !PyDict_CheckExact(annotations.value.get()))
-    t.unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of a function with attributes of its own"}});
+    t.unsupported(Reason::Reflection, {{"callee", describe(f) + " of a function with attributes of its own"}});
   const Contents inside = t.deep_touch(annotations.value.get());
   if (inside.shadowed || t.is_shadowed(t.original(annotations.value.get())))
-    t.unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of a function with new annotations"}});
+    t.unsupported(Reason::Reflection, {{"callee", describe(f) + " of a function with new annotations"}});
   if (wrapped != nullptr) guard_described(t, f, wrapped);
 }
 
@@ -352,7 +351,7 @@ Result match_text(Tracer& t, PyObject* f, Args args) {
     t.guard(objects::Kind::ID_MATCH, source, py::Owned<>::share(args[0]));
   for (std::size_t i = 1; i < args.values.size(); ++i) {
     if (!objects::is_atom(objects::cat_of(args.values[i])))
-      t.unsupported(Reason::UntracedCallable, {{"callee", "matching what is no text"}});
+      t.unsupported(Reason::BadArguments, {{"callee", "matching what is no text"}});
   }
   return run_native(t, f, args);
 }

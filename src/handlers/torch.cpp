@@ -31,15 +31,15 @@ Result state_switch(Tracer& t, PyObject* f, Args args) {
 // captured under them, and recorded as the functions that torch has for graphs.
 py::Owned<> entered(Tracer& t, PyObject* f, Args args, const char* what) {
   if (args.size() != 1 || t.is_outside(args[0]))
-    t.unsupported(Reason::UntracedCallable, {{"callee", std::string("entering ") + what + " object from outside"}});
+    t.unsupported(Reason::OutsideContext, {{"operation", std::string("entering ") + what + " object from outside"}});
   t.keep(args[0]);
   return py::Owned<>::steal(PyObject_Vectorcall(f, args.values.data(), 1, nullptr));
 }
 Result left(Tracer& t, PyObject* f, PyObject* recorded, Args args, const char* what) {
   auto it = args.size() >= 1 ? t.contexts.find(args[0]) : t.contexts.end();
   if (it == t.contexts.end())
-    t.unsupported(Reason::UntracedCallable,
-                  {{"callee", std::string("leaving ") + what + " object that the region did not enter"}});
+    t.unsupported(Reason::OutsideContext,
+                  {{"operation", std::string("leaving ") + what + " object that the region did not enter"}});
   PyObject* values[] = {args[0], Py_None, Py_None, Py_None};
   auto done = py::Owned<>::steal(PyObject_Vectorcall(f, values, 4, nullptr));
   if (!done) return t.raise_pending(py::PythonError());
@@ -60,7 +60,7 @@ struct Cast {
 
 py::Owned<> part_of(Tracer& t, PyObject* object, const char* name) {
   Result part = t.getattr(object, py::interned(name).get());
-  if (!part.is_value()) t.unsupported(Reason::UntracedCallable, {{"callee", "an autocast of another make"}});
+  if (!part.is_value()) t.unsupported(Reason::OutsideContext, {{"operation", "entering an autocast of another make"}});
   return std::move(part.value);
 }
 
@@ -162,7 +162,7 @@ Result inference_exit(Tracer& t, PyObject* f, Args args) {
 Result size(Tracer& t, PyObject* f, Args args) {
   if (args.size() != 1) return run_native(t, f, args);
   auto items = t.native_elements(args[0]);
-  if (!items) t.unsupported(Reason::UntracedCallable, {{"callee", "torch.Size of an iterator"}});
+  if (!items) t.unsupported(Reason::BadArguments, {{"callee", "torch.Size of an iterator"}});
   PyObject* values[] = {items.get()};
   return run_native(t, f, Args{values, nullptr});
 }
@@ -171,7 +171,7 @@ Result size(Tracer& t, PyObject* f, Args args) {
 Result autograd_function(Tracer& t, PyObject*, Args args) {
   bool needs_grad = false;
   if (args.kwnames != nullptr)
-    t.unsupported(Reason::UntracedCallable, {{"callee", "an autograd.Function with keyword arguments"}});
+    t.unsupported(Reason::BadArguments, {{"callee", "an autograd.Function with keyword arguments"}});
   for (PyObject* value : args.values) {
     if (objects::cat_of(value) == Cat::Tensor)
       needs_grad |= aten::meta_of(t.lift(value).get()).requires_grad;

@@ -95,7 +95,7 @@ Result Tracer::instance_dict(PyObject* object) {
     saw_constant(dict);
     return Result::of(py::Owned<>::share(dict));
   }
-  if (PyType_Check(object)) unsupported(Reason::UnsupportedProtocol, {{"protocol", "__dict__"}, {"type", "class"}});
+  if (PyType_Check(object)) unsupported(Reason::Reflection, {{"callee", "the __dict__ of a class"}});
   auto dict = py::Owned<>::steal(PyObject_GetAttr(object, names().__dict__));
   if (!dict) return raise_pending(py::PythonError());
   if (!PyDict_CheckExact(dict.get()))
@@ -142,8 +142,7 @@ Result Tracer::native_attribute(PyObject* object, PyObject* name) {
     if (is_context_of_caller(object, name)) guard_not_handling(reader());
   }
   if (generators_.contains(object))
-    unsupported(Reason::UnsupportedProtocol,
-                {{"protocol", "attribute '" + py::text_of(name) + "'"}, {"type", "generator"}});
+    unsupported(Reason::Reflection, {{"callee", "attribute '" + py::text_of(name) + "' of a generator"}});
   auto value = py::Owned<>::steal(PyObject_GetAttr(object, name));
   if (!value) {
     PyObject* slot = py::type_lookup(Py_TYPE(object), name);
@@ -281,8 +280,7 @@ Result Tracer::type_getattr(PyObject* type, PyObject* name) {
   if (meta != nullptr && is_data_descriptor(meta)) {
     if (Py_IS_TYPE(meta, &PyProperty_Type) || has_python_get(meta))
       return named(bind(meta, type, reinterpret_cast<PyObject*>(metatype)), meta, type, name);
-    if (name == names().__dict__)
-      unsupported(Reason::UnsupportedProtocol, {{"protocol", "__dict__"}, {"type", "class"}});
+    if (name == names().__dict__) unsupported(Reason::Reflection, {{"callee", "the __dict__ of a class"}});
     return native_attribute(type, name);
   }
   if (PyObject* found = type_lookup(self, name)) {
@@ -373,8 +371,7 @@ Result Tracer::getattr(PyObject* object, PyObject* name) {
       break;
     case Cat::Generator:
       if (reinterpret_cast<TracedGenerator*>(object)->is_ours && name != names().__next__ && name != names().__iter__)
-        unsupported(Reason::UnsupportedProtocol,
-                    {{"protocol", "attribute '" + py::text_of(name) + "'"}, {"type", "builtin iterator"}});
+        unsupported(Reason::Reflection, {{"callee", "attribute '" + py::text_of(name) + "' of a builtin iterator"}});
       if (PyObject* own = py::type_lookup(type, name); own != nullptr && name != names().__class__) {
         // What generators have of their own and ours only of `object`: __repr__.
         if (!Py_IS_TYPE(own, &PyWrapperDescr_Type) || PyDescr_TYPE(own) != &PyBaseObject_Type ||
@@ -384,8 +381,7 @@ Result Tracer::getattr(PyObject* object, PyObject* name) {
       if (py::type_lookup(&PyGen_Type, name) == nullptr) {
         return raise(PyExc_AttributeError, "'generator' object has no attribute '" + py::text_of(name) + "'");
       }
-      unsupported(Reason::UnsupportedProtocol,
-                  {{"protocol", "attribute '" + py::text_of(name) + "'"}, {"type", "generator"}});
+      unsupported(Reason::Reflection, {{"callee", "attribute '" + py::text_of(name) + "' of a generator"}});
     case Cat::EnumMember: {
       PyObject* meta = py::type_lookup(type, name);
       if (meta == nullptr ||

@@ -12,9 +12,7 @@ namespace pellucid::objects {
 
 namespace {
 [[noreturn]] void refuse_end(Tracer& tracer, PyObject* value) {
-  tracer.unsupported(
-      Reason::UnsupportedProtocol,
-      {{"protocol", "the end (a __del__, `finally` or callback that it runs)"}, {"type", Py_TYPE(value)->tp_name}});
+  tracer.unsupported(Reason::Finalizer, {{"type", Py_TYPE(value)->tp_name}});
 }
 }  // namespace
 

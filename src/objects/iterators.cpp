@@ -25,8 +25,7 @@ bool has_container(IteratorKind kind) {
 }
 
 [[noreturn]] void refuse(PyObject* iterator, const char* which) {
-  throw GraphBreak(Reason::UnsupportedProtocol,
-                   {{"protocol", "advancing"}, {"type", std::string(Py_TYPE(iterator)->tp_name) + " " + which}});
+  throw GraphBreak(Reason::OutsideIterator, {{"type", std::string(Py_TYPE(iterator)->tp_name) + " " + which}});
 }
 
 }  // namespace

@@ -174,6 +174,7 @@ void Cache::reset() {
   given_up = limit_reported = false;
   failures = 0;
   last_stop.clear();
+  last_stop_about = About::Code;
   guard_failures.clear();
   // Moved out first: a finaliser that runs now sees an empty cache.
   const auto dropped_stops = std::exchange(stops, {});

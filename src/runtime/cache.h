@@ -80,7 +80,8 @@ class Cache {
   bool busy = false;      // a thread compiles it now
   bool limit_reported = false;
   int failures = 0;
-  std::string last_stop;                    // where the last capture stopped
+  std::string last_stop;                    // where the last capture stopped …
+  About last_stop_about = About::Code;      // … and whose verdict that is
   std::vector<py::Owned<>> stops;           // break records, oldest first
   std::vector<std::string> guard_failures;  // why calls missed (row B15)
 

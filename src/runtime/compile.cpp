@@ -40,10 +40,11 @@ py::Owned<> stack_of(const trace::BreakInfo& stop) {
 
 Attempt stopped(PyFunctionObject* function, PyObject* backend, const trace::BreakInfo& stop) {
   Attempt attempt;
-  attempt.stop_name = stop.reason_name;
+  attempt.about = about(stop.reason);
   attempt.is_error = stop.is_error;
   attempt.exception = stop.exception.copy();
-  attempt.where = stop.reason_name;
+  const std::string code = code_of(stop.reason), name(name_of(stop.reason));
+  attempt.where = name;
   if (!stop.stack.empty()) {
     const auto& innermost = stop.stack.back();
     attempt.where.append("@").append(std::to_string(reinterpret_cast<std::uintptr_t>(innermost.code.get())));
@@ -52,11 +53,10 @@ Attempt stopped(PyFunctionObject* function, PyObject* backend, const trace::Brea
   auto make = py::import_attr("pellucid.errors", "_record_stop");
   auto stack = stack_of(stop);
   PyObject* cause = stop.exception ? stop.exception.get() : Py_None;
-  attempt.stop = py::take(PyObject_CallFunction(make.get(), "OssssOOO", function->func_code, stop.reason_code.c_str(),
-                                                stop.reason_name.c_str(), stop.message.c_str(), stop.hint.c_str(),
-                                                stack.get(), cause, backend));
+  attempt.stop = py::take(PyObject_CallFunction(make.get(), "OssssOOO", function->func_code, code.c_str(), name.c_str(),
+                                                stop.message.c_str(), stop.hint.c_str(), stack.get(), cause, backend));
   events::count(Counter::Stops);
-  events::record("stop", stop.reason_code + " " + stop.reason_name + ": " + stop.message + " in " + place_of(function));
+  events::record("stop", code + " " + name + ": " + stop.message + " in " + place_of(function));
   return attempt;
 }
 
@@ -65,8 +65,7 @@ Attempt stopped(PyFunctionObject* function, PyObject* backend, const trace::Brea
 Attempt stopped(PyFunctionObject* function, PyObject* backend, Reason reason, const std::string& message,
                 const objects::Capture* capture) {
   trace::BreakInfo stop;
-  stop.reason_code = code_of(reason);
-  stop.reason_name = std::string(name_of(reason));
+  stop.reason = reason;
   stop.message = message;
   stop.hint = std::string(hint_of(reason));
   stop.is_error = break_policy::break_is_error();

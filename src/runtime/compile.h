@@ -16,7 +16,7 @@ struct Attempt {
   std::unique_ptr<Entry> entry;
   py::Owned<> stop;       // a pellucid.errors.BreakRecord
   py::Owned<> exception;  // the exception of the program or operator that the stop is about, else empty
-  std::string stop_name;  // "DataDependent"
+  About about = About::Code;
   bool is_error = false;  // pellucid.error_on_graph_break: the stop is to be raised
   std::string where;      // identifies the place and the reason, to notice the same stop again
 };

@@ -37,14 +37,7 @@ void report_limit(Cache& cache, PyFunctionObject* function, std::int64_t limit, 
 
 namespace {
 
-// Other arguments may not raise, so an exception of the program is no verdict on its code.
-bool is_about_arguments(const Attempt& attempt) {
-  return attempt.stop_name == "ExceptionEscapes" || attempt.stop_name == "OpFailed";
-}
-
-bool is_about_modes(const std::string& stop_name) {
-  return stop_name == "TorchFunctionMode" || stop_name == "TorchDispatchMode";
-}
+bool is_about_arguments(const Attempt& attempt) { return attempt.about == About::Arguments; }
 
 py::Owned<> run_stopped(Cache& cache, const Call& call, BoundArguments& bound, const Attempt& attempt, bool fullgraph,
                         py::InterruptsWait& wait) {
@@ -152,10 +145,10 @@ bool raises(const Attempt& attempt) { return attempt.is_error && !attempt.entry 
 void remember_stop(Cache& cache, Cache& root, const Attempt& attempt, bool is_raised) {
   const bool again = attempt.where == cache.last_stop;
   cache.last_stop = attempt.where;
+  cache.last_stop_about = attempt.about;
   if (!again) root.stops.push_back(attempt.stop.copy());
   // No failure: behind a region of its own, or the next call is another matter.
-  const bool is_about_state = is_about_modes(attempt.stop_name) || attempt.stop_name == "FunctionTransform";
-  if (attempt.entry || is_raised || is_about_state) return;
+  if (attempt.entry || is_raised || attempt.about == About::Caller) return;
   ++cache.failures;
   if (cache.failures >= config_number("recompile_limit") || (again && !is_about_arguments(attempt)))
     cache.given_up = true;
@@ -206,7 +199,7 @@ namespace {
 
 // The modes see what eager does. Nothing of it is compiled, nor of what the modes do.
 py::Owned<> run_in_mode(Cache& cache, const Call& call, BoundArguments& bound) {
-  if (!is_about_modes(cache.last_stop.substr(0, cache.last_stop.find('@')))) {  // told once
+  if (cache.last_stop_about != About::Caller) {  // told once
     const BusyScope busy(cache);
     bound.own();
     remember_stop(cache, cache, compile_region(call.function, bound.slots(), cache, false), false);

@@ -88,7 +88,9 @@ py::Owned<> as_dict(const Capture& capture, const Entry& entry, const std::strin
   put(region.get(), "begin", py::take(PyLong_FromLong(capture.starts_at)));
   put(region.get(), "end", where_it_ends(capture));
   put(region.get(), "stop",
-      py::str(stop == nullptr ? "" : stop->reason_code + " " + stop->reason_name + ": " + stop->message));
+      py::str(stop == nullptr
+                  ? ""
+                  : code_of(stop->reason) + " " + std::string(name_of(stop->reason)) + ": " + stop->message));
   put(region.get(), "graph", py::str(has_graph ? graph::print(capture.graph) : ""));
   put(region.get(), "guards", guard_rows(*entry.guards));
   put(region.get(), "effects", effect_rows(capture));

@@ -115,7 +115,7 @@ Result Executor::inline_function(PyObject* callable, Args args) {
   auto frame = new_frame(function, code);
   if (!bind_arguments(function, code, args, frame->fast, *this)) {
     if (hidden)  // of the builtin that the polyfill stands for: it has words of its own
-      unsupported(Reason::UntracedCallable, {{"callee", "a builtin with these arguments"}});
+      unsupported(Reason::BadArguments, {{"callee", "a builtin with these arguments"}});
     // The call cannot start, so nothing of the function runs: CPython itself words the error.
     auto impossible = py::Owned<>::steal(PyObject_Vectorcall(callable, args.values.data(), args.size(), args.kwnames));
     if (impossible) unsupported(Reason::Internal, {{"detail", "binding the arguments of " + describe(callable)}});
@@ -184,7 +184,7 @@ bool is_value_method(PyObject* callable) {
 
 // CPython raises the TypeError, before the method does anything. What stands for a generator has other names.
 Result Executor::complain(PyObject* callable, PyObject* self, Args args) {
-  if (objects::is_generator(self)) unsupported(Reason::UntracedCallable, {{"callee", handlers::describe(callable)}});
+  if (objects::is_generator(self)) unsupported(Reason::BadArguments, {{"callee", handlers::describe(callable)}});
   return handlers::run_native(*this, callable, args);
 }
 
@@ -330,9 +330,9 @@ Result Executor::call_type(PyObject* callable, Args args) {
     // A rule for the instances: making one only stores its arguments.
     if (handlers::is_instance_rule(type)) {
       if (PyType_IsSubtype(type, &_PyWeakref_RefType) && args.values.size() != 1)
-        unsupported(Reason::UntracedCallable, {{"callee", "a weak reference with a callback"}});
+        unsupported(Reason::WeakReference, {{"callee", "a weak reference with a callback"}});
       if (PyType_IsSubtype(type, &_PyWeakref_RefType) && objects::is_generator(original(args[0])))
-        unsupported(Reason::UntracedCallable, {{"callee", "a weak reference to a generator"}});
+        unsupported(Reason::WeakReference, {{"callee", "a weak reference to a generator"}});
       return handlers::run_native(*this, callable, args);
     }
     return handler(*this, callable, args);
@@ -397,7 +397,7 @@ Result Executor::make_instance(PyObject* callable, Args args) {
   }
   if (cat == Cat::Other) unsupported(Reason::UntracedCallable, {{"callee", std::string("the class ") + type->tp_name}});
   if (py::type_lookup(type, names().__del__) != nullptr) {
-    unsupported(Reason::UnsupportedProtocol, {{"protocol", "__del__"}, {"type", type->tp_name}});
+    unsupported(Reason::Finalizer, {{"type", type->tp_name}});
   }
   if (exception_class && py::type_lookup(type, names().__init__) != nullptr &&
       !PyFunction_Check(py::type_lookup(type, names().__init__))) {

@@ -128,9 +128,7 @@ bool Executor::would_run_when_lost(PyObject* value, int depth) {
 
 void Executor::refuse_lost(PyObject* result, const std::vector<PyObject*>& taken) {
   const bool was_torn = std::exchange(torn_, true);  // the frames are as they are at the end
-  const auto refuse = [&] {
-    unsupported(Reason::UnsupportedProtocol, {{"protocol", "the end inside a block"}, {"type", "generator"}});
-  };
+  const auto refuse = [&] { unsupported(Reason::Finalizer, {{"type", "generator inside a block"}}); };
   kept_.insert(result);
   if (PyTuple_CheckExact(result)) {
     for (const auto& item : objects::items_now(result)) kept_.insert(item.get());

@@ -58,7 +58,7 @@ bool has_python_method(objects::Tracer& t, PyObject* value, const char* name) {
 // every call.
 void refuse_region_id(Executor& ex, PyObject* value) {
   if (ex.capture().region_ids.contains(value))
-    ex.unsupported(Reason::UntracedCallable, {{"callee", "computing with the id of an object made in the region"}});
+    ex.unsupported(Reason::RegionIdentity, {{"operation", "computing with"}});
 }
 
 }  // namespace

@@ -29,9 +29,8 @@ bool python_slot(objects::Tracer& tracer, PyObject* value, PyObject* name) {
 }
 
 [[noreturn]] void refuse_outside(objects::Tracer& tracer, PyObject* iterator) {
-  tracer.unsupported(
-      Reason::UnsupportedProtocol,
-      {{"protocol", "advancing"}, {"type", std::string(Py_TYPE(iterator)->tp_name) + " from outside of the region"}});
+  tracer.unsupported(Reason::OutsideIterator,
+                     {{"type", std::string(Py_TYPE(iterator)->tp_name) + " from outside of the region"}});
 }
 
 }  // namespace
@@ -151,8 +150,7 @@ Result Executor::iterate(PyObject* iterable) {
       if (python_slot(*this, iterable, names().__iter__)) break;
       if (cat == Cat::Set || cat == Cat::FrozenSet) {
         // Order of identity-hashed elements made by the region would differ at run time.
-        if (deep_touch(iterable).user)
-          unsupported(Reason::UnsupportedProtocol, {{"protocol", "iteration order"}, {"type", "set of objects"}});
+        if (deep_touch(iterable).user) unsupported(Reason::IterationOrder, {{"type", "set"}});
       }
       auto iterator = py::take(PyObject_GetIter(view_of(iterable)));
       if (cat == Cat::Set || cat == Cat::Dict) walks(iterable, iterator.get());

@@ -196,9 +196,7 @@ Result on_error_Close(Executor& ex, Continuation&) {
 
 [[noreturn]] void refuse_finalizer(Executor& ex) {
   if (!ex.exception) ex.exception = py::take(PyObject_CallNoArgs(PyExc_RuntimeError));  // nothing can go on behind it
-  ex.unsupported(
-      Reason::UnsupportedProtocol,
-      {{"protocol", "the end of an abandoned generator by anything but GeneratorExit"}, {"type", "generator"}});
+  ex.unsupported(Reason::Finalizer, {{"type", "generator that its end lets go on"}});
 }
 Result on_value_Finalize(Executor& ex, Continuation&, py::Owned<>) { refuse_finalizer(ex); }
 Result on_error_Finalize(Executor& ex, Continuation&) {

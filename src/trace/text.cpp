@@ -43,8 +43,7 @@ Result Executor::to_text(PyObject* value, const char* how) {
   doing = "prints";
   Continuation as_text(K::Str);
   as_text.number = how[2] == 'r';
-  if (capture().region_ids.contains(value))
-    unsupported(Reason::UntracedCallable, {{"callee", "printing the id of an object made in the region"}});
+  if (capture().region_ids.contains(value)) unsupported(Reason::RegionIdentity, {{"operation", "printing"}});
   const Cat cat = objects::cat_of(value);
   auto native = [&](PyObject* v) {
     auto text = py::Owned<>::steal(how[2] == 's' ? PyObject_Str(v) : PyObject_Repr(v));
@@ -118,8 +117,7 @@ Result Executor::to_text(PyObject* value, const char* how) {
 
 Result Executor::format(PyObject* value, PyObject* spec) {
   value = original(value);
-  if (capture().region_ids.contains(value))
-    unsupported(Reason::UntracedCallable, {{"callee", "printing the id of an object made in the region"}});
+  if (capture().region_ids.contains(value)) unsupported(Reason::RegionIdentity, {{"operation", "printing"}});
   const Cat cat = objects::cat_of(value);
   if (cat == Cat::EnumMember) {
     PyObject* own = type_lookup(Py_TYPE(value), names().__format__);
@@ -163,8 +161,7 @@ bool has_legacy_tensor_type(Executor& executor, PyObject* tensor, PyObject* type
 // isinstance(object, type) or issubclass(object, type)
 Result Executor::is_instance(PyObject* object, PyObject* type, bool subclass) {
   object = original(object);
-  if (!subclass && is_ours(object))
-    unsupported(Reason::UnsupportedProtocol, {{"protocol", "isinstance"}, {"type", "builtin iterator"}});
+  if (!subclass && is_ours(object)) unsupported(Reason::Reflection, {{"callee", "isinstance() of a builtin iterator"}});
   const char* hook_name = subclass ? "__subclasscheck__" : "__instancecheck__";
   if (PyTuple_Check(type)) {
     // All native checks first: only a metaclass with Python code needs the polyfill.

@@ -13,8 +13,7 @@ namespace {
 
 BreakInfo describe(const GraphBreak& stop, Executor& executor) {
   BreakInfo info;
-  info.reason_code = code_of(stop.reason());
-  info.reason_name = name_of(stop.reason());
+  info.reason = stop.reason();
   info.message = stop.message();
   info.hint = hint_of(stop.reason());
   info.is_error = break_policy::break_is_error();

@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 
+#include "base/reasons.h"
 #include "frames/state.h"
 #include "objects/capture.h"
 #include "py/ref.h"
@@ -11,8 +12,7 @@ namespace pellucid::trace {
 
 // A split with the place in the user's program.
 struct BreakInfo {
-  std::string reason_code;  // "PEL0301"
-  std::string reason_name;  // "UntracedCallable"
+  Reason reason{};
   std::string message, hint;
   bool is_error = false;  // pellucid.error_on_graph_break says so at this place
   struct FrameInfo {

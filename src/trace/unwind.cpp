@@ -8,8 +8,7 @@ namespace pellucid::objects {
 
 Result Tracer::raise(py::Owned<> instance) {
   if (took_all_at_ == steps) {  // the program itself may have stopped half way through that iterator
-    unsupported(Reason::UnsupportedProtocol,
-                {{"protocol", "an exception while reading"}, {"type", "iterator from outside of the region"}});
+    unsupported(Reason::OutsideIterator, {{"type", "iterator from outside of the region that raises"}});
   }
   exception = std::move(instance);
   return Result::raised();

@@ -1,6 +1,7 @@
 #include <set>
 
 #include "base/reasons.h"
+#include "base/unique_names.h"
 #include "check.h"
 
 using namespace pellucid;
@@ -19,12 +20,40 @@ TEST("reasons: every row has its own code and all its words") {
   CHECK_EQ(codes.size(), reasons().size());
 }
 
-TEST("reasons: messages use the user's words") {
-  CHECK_EQ(GraphBreak(Reason::CannotReconstruct, {{"type", "pellucid._core.TracedGenerator"}}).message(),
-           "a new generator leaves the function and cannot be built again");
+TEST("reasons: the article goes by the word") {
+  CHECK_EQ(GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "len"}, {"type", "iterator"}}).message(),
+           "len of an iterator cannot be followed");
+  CHECK_EQ(GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "len"}, {"type", "set"}}).message(),
+           "len of a set cannot be followed");
+  CHECK_EQ(fill("a {type}, extra {type}", {{"type", "int"}}), "an int, extra int");
+}
+
+TEST("reasons: whose verdict a stop is") {
+  CHECK(about(Reason::DataDependent) == About::Code);
+  CHECK(about(Reason::ExceptionEscapes) == About::Arguments);
+  CHECK(about(Reason::TorchFunctionMode) == About::Caller);
 }
 
 TEST("reasons: fields are filled in") {
   CHECK_EQ(fill("call of {what} in {where}", {{"where", "f"}, {"what", "g"}}), "call of g in f");
   CHECK_EQ(fill("no fields", {}), "no fields");
+}
+
+namespace {
+int looks = 0;
+struct CountingHash {
+  std::size_t operator()(const std::string& text) const { return ++looks, std::hash<std::string>{}(text); }
+};
+}  // namespace
+
+TEST("unique names: the first free one, without looking at those before") {
+  UniqueNames<CountingHash> names;
+  names.reserve("x_2");
+  for (const char* expected : {"x", "x_1", "x_3", "x_4"}) CHECK_EQ(names.take("x"), expected);
+  CHECK_EQ(names.take("x_3"), "x_3_1");
+  constexpr int kMany = 10000;
+  looks = 0;
+  for (int i = 0; i < kMany; ++i) (void)names.take("method");
+  CHECK_EQ(names.take("method"), "method_" + std::to_string(kMany));
+  CHECK(looks < 10 * kMany);
 }

@@ -5,7 +5,6 @@ torch._dynamo's registry, which is imported only when a name is not found otherw
 """
 
 from pellucid.backends.call import Backend, call_backend, resolve_backend
-from pellucid.backends.errors import BackendCompilerFailed, InvalidBackend
 from pellucid.backends.registry import (
     list_backends,
     lookup_backend,
@@ -14,6 +13,7 @@ from pellucid.backends.registry import (
     register_experimental_backend,
     unregister_backend,
 )
+from pellucid.errors import BackendCompilerFailed, InvalidBackend
 
 __all__ = [
     "Backend",

@@ -14,8 +14,9 @@ from torch._guards import CompileId
 
 from pellucid import _core
 from pellucid.backends.eager import eager
-from pellucid.backends.errors import BackendCompilerFailed, GraphRefused
+from pellucid.backends.errors import GraphRefused
 from pellucid.backends.registry import lookup_backend, uses_aot
+from pellucid.errors import BackendCompilerFailed
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule

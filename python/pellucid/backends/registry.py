@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 
-from pellucid.backends.errors import InvalidBackend
+from pellucid.errors import InvalidBackend
 
 CompilerFn = Callable[..., Callable]
 

@@ -37,7 +37,7 @@ Next do_CALL_FUNCTION_EX(Executor& ex, Frame& f, int arg) {
   if (Py_TYPE(positional.get())->tp_iter == nullptr && !PySequence_Check(positional.get())) {
     const Cat cat = objects::cat_of(callable.get());
     if (cat == Cat::Instance || cat == Cat::Other)  // its __str__ would be asked
-      throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "* of no iterable"}, {"type", "call"}});
+      throw GraphBreak(Reason::BadArguments, {{"callee", "a call with * of what is no iterable"}});
     const std::string name = py::text_of(py::take(_PyObject_FunctionStr(callable.get())).get());
     ex.raise(PyExc_TypeError,
              name + " argument after * must be an iterable, not " + Py_TYPE(positional.get())->tp_name);

@@ -9,7 +9,7 @@ namespace {
 
 // Only the frames of class bodies have one; module bodies and exec'd code are never captured.
 PyObject* namespace_of(const Frame& frame) {
-  if (!frame.names) throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "a statement of a module body"}});
+  if (!frame.names) throw GraphBreak(Reason::UnsupportedOpcode, {{"statement", "a statement of a module body"}});
   return frame.names.get();
 }
 

@@ -215,7 +215,7 @@ Next do_IMPORT_NAME(Executor& ex, Frame& f, int arg) {
   // An import that has happened is a look-up; one that has not is carried out now, as the program would do at this
   // point.
   if (ex.is_shadowed(PyImport_GetModuleDict()))
-    throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "an import after a change of sys.modules"}});
+    throw GraphBreak(Reason::UnsupportedOpcode, {{"statement", "an import after a change of sys.modules"}});
   PyObject* from = peek(f, 0);
   PyObject* level = peek(f, 1);
   auto module = py::interruptible([&] {
@@ -243,13 +243,13 @@ Next do_IMPORT_NAME(Executor& ex, Frame& f, int arg) {
 Next do_IMPORT_FROM(Executor& ex, Frame& f, int arg) {
   PyObject* module = peek(f, 0);
   if (!PyModule_Check(module))
-    throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "an import from something that is no module"}});
+    throw GraphBreak(Reason::UnsupportedOpcode, {{"statement", "an import from something that is no module"}});
   Result r = ex.getattr(module, name_at(f, arg));
   if (r.did != Result::Did::Raised) return push(f, std::move(r));
   // A submodule that is not bound in its package yet.
   if (PyModule_GetName(module) == nullptr) {
     PyErr_Clear();
-    throw GraphBreak(Reason::UnsupportedOpcode, {{"opcode", "an import from something that is no module"}});
+    throw GraphBreak(Reason::UnsupportedOpcode, {{"statement", "an import from something that is no module"}});
   }
   auto full = py::take(PyUnicode_FromFormat("%s.%U", PyModule_GetName(module), name_at(f, arg)));
   PyObject* found = PyDict_GetItemWithError(PyImport_GetModuleDict(), full.get());

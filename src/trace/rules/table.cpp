@@ -15,7 +15,7 @@ namespace {
 
 Next do_unknown(Executor&, Frame&, int) {
   throw GraphBreak(Reason::UnsupportedOpcode,
-                   {{"opcode", "an instruction that this version of CPython does not have"}});
+                   {{"statement", "an instruction that this version of CPython does not have"}});
 }
 template <bytecode::Opcode op>
 Next do_refuse(Executor&, Frame&, int) {
