@@ -79,6 +79,8 @@ def pair_from(pair, index):
 
 
 def dict_from(pairs):
+    if hasattr(pairs, "keys"):  # not found on its class
+        return dict_from_mapping(pairs)
     result = {}
     for index, pair in enumerate(pairs):
         items = pair_from(pair, index)
@@ -155,7 +157,9 @@ def sequence_index(sequence, item, start=0, stop=9223372036854775807):
         if element is item or element == item:
             return index
         index += 1
-    raise ValueError(f"{item!r} is not in {type(sequence).__name__}")
+    if isinstance(sequence, tuple):
+        raise ValueError("tuple.index(x): x not in tuple")
+    raise ValueError(f"{item!r} is not in list")
 
 
 def sequence_count(sequence, item):

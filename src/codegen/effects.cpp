@@ -34,8 +34,8 @@ PyObject* method(PyTypeObject* base, const char* name) {
 // The statements of one effect on one target.
 class Replay {
  public:
-  Replay(Walker& walker, std::vector<Stmt>& out, PyObject* target)
-      : walker_(walker), out_(out), object_(target), target_(walker.ref(target)) {
+  Replay(Walker& walker, std::vector<Stmt>& out, PyObject* target, PyObject* keys = nullptr)
+      : walker_(walker), out_(out), object_(target), keys_(keys), target_(walker.ref(target)) {
     if (target_.kind != Expr::Kind::Source && target_.kind != Expr::Kind::Constant)
       cannot_replay(target, "it has no known origin");
   }
@@ -49,6 +49,7 @@ class Replay {
   void call(PyTypeObject* base, const char* name, std::vector<Expr> arguments = {});
   void step(Stmt::Kind kind, Expr key, Expr value);
   bool plain_items(PyTypeObject* base) const;
+  PyObject* spelled(PyObject* key) const;
   Expr key_ref(PyObject* key);
   void store(PyObject* key, PyObject* value);
   void erase(PyObject* key);
@@ -60,8 +61,17 @@ class Replay {
   Walker& walker_;
   std::vector<Stmt>& out_;
   PyObject* object_;
+  PyObject* keys_;  // Effect::keys, or null
   Expr target_;
 };
+
+// The key that the region used: the dict may have had an equal one before, an object that nobody has looked at.
+PyObject* Replay::spelled(PyObject* key) const {
+  if (keys_ == nullptr) return key;
+  PyObject* found = PyDict_GetItemWithError(keys_, key);
+  if (found == nullptr && PyErr_Occurred() != nullptr) py::throw_pending();
+  return found == nullptr ? key : found;
+}
 
 void Replay::call(PyTypeObject* base, const char* name, std::vector<Expr> arguments) {
   arguments.insert(arguments.begin(), target_.copy());
@@ -153,7 +163,7 @@ void Replay::set_set(PyObject* set_before, PyObject* set_after) {
 }
 
 void Replay::store(PyObject* key, PyObject* value) {
-  Expr key_expr = key_ref(key);
+  Expr key_expr = key_ref(spelled(key));
   if (plain_items(dict_base())) {
     step(Stmt::Kind::SetItem, std::move(key_expr), walker_.ref(value));
   } else {
@@ -163,9 +173,9 @@ void Replay::store(PyObject* key, PyObject* value) {
 
 void Replay::erase(PyObject* key) {
   if (plain_items(dict_base())) {
-    step(Stmt::Kind::DelItem, key_ref(key), {});
+    step(Stmt::Kind::DelItem, key_ref(spelled(key)), {});
   } else {
-    call(dict_base(), "__delitem__", exprs(key_ref(key)));
+    call(dict_base(), "__delitem__", exprs(key_ref(spelled(key))));
   }
 }
 
@@ -178,7 +188,7 @@ bool Replay::update_in_place(const Pairs& before, const Pairs& after_items, PyOb
     PyObject* now = PyDict_GetItemWithError(after, key);
     if (now == nullptr) {
       if (PyErr_Occurred() != nullptr) py::throw_pending();
-      if (!walker_.exists(key)) return false;
+      if (!walker_.exists(key) && spelled(key) == key) return false;
       removed.push_back(key);
       continue;
     }
@@ -245,7 +255,8 @@ class Contents {
   std::unordered_map<PyObject*, PyObject*> last_;
 };
 
-void replay_dict(Walker& walker, std::vector<Stmt>& out, PyObject* target, PyObject* before, PyObject* after) {
+void replay_dict(Walker& walker, std::vector<Stmt>& out, const Effect& effect, PyObject* before) {
+  PyObject *target = effect.target.get(), *after = effect.value.get();
   const Expr place = walker.ref(target);
   const Pairs old = dict_items(before);
   std::vector<Stmt> as_instance;
@@ -253,7 +264,7 @@ void replay_dict(Walker& walker, std::vector<Stmt>& out, PyObject* target, PyObj
     for (Stmt& stmt : as_instance) out.push_back(std::move(stmt));
     return;
   }
-  Replay(walker, out, target).set_dict(old, after);
+  Replay(walker, out, target, effect.keys.get()).set_dict(old, after);
 }
 
 void replay_cell(Walker& walker, std::vector<Stmt>& out, const Effect& effect) {
@@ -316,7 +327,7 @@ void replay_one(Walker& walker, std::vector<Stmt>& out, const Effect& effect, Co
       Replay(walker, out, target).set_set(before, value);
       break;
     case Effect::Kind::SetDict:
-      replay_dict(walker, out, target, before, value);
+      replay_dict(walker, out, effect, before);
       break;
     case Effect::Kind::SetCell:
       return replay_cell(walker, out, effect);

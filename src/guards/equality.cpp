@@ -141,6 +141,20 @@ bool equal_builtin_values(PyObject* expected, PyObject* found) noexcept {
 
 bool is_ordered_dict_type(PyTypeObject* type) noexcept { return PyType_IsSubtype(type, &PyODict_Type) != 0; }
 
+namespace {
+// Keys and elements are known objects to the region, which may give them back: equal namedtuples will not do.
+bool same_known(PyObject* expected, PyObject* found) noexcept {
+  if (!PyTuple_Check(expected)) return equal_constants(expected, found);
+  if (expected == found) return true;
+  if (!PyTuple_CheckExact(expected) || !PyTuple_CheckExact(found)) return false;
+  if (PyTuple_GET_SIZE(expected) != PyTuple_GET_SIZE(found)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(expected); ++i) {
+    if (!same_known(PyTuple_GET_ITEM(expected, i), PyTuple_GET_ITEM(found, i))) return false;
+  }
+  return true;
+}
+}  // namespace
+
 bool equal_keys(PyObject* dict, PyObject* const* keys, Py_ssize_t count) noexcept {
   if (!PyDict_Check(dict) || reinterpret_cast<PyDictObject*>(dict)->ma_used != count) return false;
   Py_ssize_t position = 0, at = 0;
@@ -149,7 +163,7 @@ bool equal_keys(PyObject* dict, PyObject* const* keys, Py_ssize_t count) noexcep
   const bool ordered = is_ordered_dict_type(Py_TYPE(dict));
   while (ordered ? (key = py::ordered_dict_next(dict, &cursor)) != nullptr
                  : PyDict_Next(dict, &position, &key, nullptr) != 0) {
-    if (at == count || !equal_constants(keys[at], key)) return false;
+    if (at == count || !same_known(keys[at], key)) return false;
     ++at;
   }
   return at == count;
@@ -182,9 +196,9 @@ bool equal_sets(PyObject* members, PyObject* found, bool ordered) noexcept {
   while (_PySet_NextEntry(found, &at, &element, &hash) != 0) {
     PyObject* member = py::native_dict_get(members, element);
     if (ordered && (PyDict_Next(members, &next, &in_order, nullptr) == 0 || member == nullptr ||
-                    !equal_constants(in_order, element)))
+                    !same_known(in_order, element)))
       return false;
-    if (member == nullptr || !equal_constants(member, element)) return false;
+    if (member == nullptr || !same_known(member, element)) return false;
   }
   return true;
 }

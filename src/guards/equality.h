@@ -13,7 +13,7 @@ bool has_builtin_value(PyObject* object) noexcept;
 // The same exact type with equal values. Other attributes of such instances do not matter.
 bool equal_builtin_values(PyObject* expected, PyObject* found) noexcept;
 
-// Keys in iteration order (an OrderedDict's own order) against `keys`.
+// Keys in iteration order (an OrderedDict's own order) against `keys`. Of tuples' subclasses the very same objects.
 bool equal_keys(PyObject* dict, PyObject* const* keys, Py_ssize_t count) noexcept;
 
 // `members`: a dict that maps each element to itself.

@@ -1,5 +1,7 @@
 #include "guards/hold.h"
 
+#include "py/keys.h"
+
 namespace pellucid::guards {
 namespace {
 
@@ -48,6 +50,12 @@ PyObject* Hold::keep_or_watch(PyObject* object) {
   if (object == nullptr || !is_watched_kind(object)) return keep(object);
   if (is_watched_.insert(object).second) watches_.push_back(py::take(PyWeakref_NewRef(object, on_death())));
   return object;
+}
+
+PyObject* Hold::keep_key(PyObject* key) {
+  const bool is_value = key != nullptr && py::key_family(Py_TYPE(key)) != py::KeyFamily::Unknown &&
+                        !py::is_key_by_identity(Py_TYPE(key));
+  return is_value ? keep(key) : keep_or_watch(key);
 }
 
 std::vector<py::Owned<>> Hold::lock() const {

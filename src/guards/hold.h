@@ -18,6 +18,7 @@ class Hold {
 
   PyObject* keep(PyObject* object);  // held for good
   PyObject* keep_or_watch(PyObject* object);
+  PyObject* keep_key(PyObject* key);  // watched only where that very object is the key, not any that is equal
   static bool is_watched_kind(PyObject* object) noexcept;
 
   void seal() noexcept { is_held_ = {}, is_watched_ = {}; }  // nothing more will be kept

@@ -202,7 +202,9 @@ void Builder::copy_sources() {
   for (std::size_t id = 0; id < table_.size(); ++id) {
     if (plan_of_[id] == kNone && !named_[id]) continue;
     const Source* from = table_.at(id);
-    PyObject* operand = program_->hold_.keep_or_watch(from->operand.get());
+    PyObject* object = from->operand.get();
+    PyObject* operand =
+        from->step == Step::DictItem ? program_->hold_.keep_key(object) : program_->hold_.keep_or_watch(object);
     const Source* base = from->base == nullptr ? nullptr : copy_of[static_cast<std::size_t>(from->base->id)];
     copies.push_back(Source{from->step, base, py::Owned<>::steal(operand), from->index, from->id});
     copy_of[id] = &copies.back();
@@ -228,8 +230,11 @@ void Builder::take_operand(Check& check, const Guard& guard) {
     case Keeps::Held:
       check.operand = hold.keep(operand);
       return;
+    case Keeps::Key:
+      check.operand = hold.keep_key(operand);
+      return;
     case Keeps::Keys:
-      return items([&](PyObject* key) { return hold.keep_or_watch(key); });
+      return items([&](PyObject* key) { return hold.keep_key(key); });
     case Keeps::Parts:
       return items([&](PyObject* part) { return hold.keep(part); });
     case Keeps::Members: {

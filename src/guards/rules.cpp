@@ -8,6 +8,7 @@
 #include "guards/equality.h"
 #include "py/cpython311.h"
 #include "py/iterators.h"
+#include "py/keys.h"
 #include "py/native_lookup.h"
 #include "py/set_table.h"
 
@@ -127,6 +128,17 @@ struct Rule<Kind::EQUALS_MATCH> {
 };
 
 template <>
+struct Rule<Kind::KEY_MATCH> {
+  static constexpr const char* kSuggestion = "a key is part of the compiled code: each one gets its own";
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
+    return v == c.operand || (Py_TYPE(v) == Py_TYPE(c.operand) && py::same_key(c.operand, v) == py::Same::Yes);
+  }
+  static std::string expected(const Check& c) { return std::string("a key equal to ").append(show(c.operand)); }
+  static std::string found(const Check&, PyObject* v, PyObject*) { return show(v); }
+  static std::string code(const Check& c, const CodeText& t) { return native(c, t); }
+};
+
+template <>
 struct Rule<Kind::LENGTH> {
   static constexpr const char* kSuggestion =
       "loops over a container are unrolled: keep its length, or stack it into a tensor";
@@ -165,13 +177,16 @@ template <>
 struct Rule<Kind::DICT_CONTAINS> {
   static constexpr const char* kSuggestion = "keep the keys of the dict";
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
-    return PyDict_Check(v) && (py::native_dict_get(v, c.operand) != nullptr) == (c.number != 0);
+    if (!PyDict_Check(v)) return false;
+    const py::Entry entry = py::native_dict_find(v, c.operand);
+    return entry.known && (entry.value != nullptr) == (c.number != 0);
   }
   static std::string expected(const Check& c) {
     return std::string(c.number != 0 ? "key " : "no key ").append(show(c.operand));
   }
   static std::string found(const Check& c, PyObject* v, PyObject*) {
     if (!PyDict_Check(v)) return type_name(v);
+    if (!py::native_dict_find(v, c.operand).known) return "a key that only Python code can compare";
     return std::string(c.number != 0 ? "no key " : "key ").append(show(c.operand));
   }
   static std::string code(const Check& c, const CodeText& t) {
@@ -339,6 +354,9 @@ PyObject* attribute(const Check& c, PyObject* v) noexcept { return py::native_in
 PyObject* under_key(const Check& c, PyObject* v) noexcept {
   return PyDict_Check(v) ? py::native_dict_get(v, c.operand) : nullptr;
 }
+bool is_unknown_key(const Check& c, PyObject* v) noexcept {
+  return PyDict_Check(v) && !py::native_dict_find(v, c.operand).known;
+}
 PyObject* slot_value(const Check& c, PyObject* v) noexcept { return in_slot(c.operand, v); }
 
 template <>
@@ -360,7 +378,11 @@ struct Rule<Kind::QUIET_BUT_GENERATORS> : QuietRule<whole> {
 template <>
 struct Rule<Kind::QUIET_ATTR> : QuietRule<attribute> {};
 template <>
-struct Rule<Kind::QUIET_KEY> : QuietRule<under_key> {};
+struct Rule<Kind::QUIET_KEY> : QuietRule<under_key> {
+  static bool holds(const Check& c, PyObject* v, PyObject* other) noexcept {
+    return !is_unknown_key(c, v) && QuietRule<under_key>::holds(c, v, other);
+  }
+};
 template <>
 struct Rule<Kind::QUIET_SLOT> : QuietRule<slot_value> {};
 

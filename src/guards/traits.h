@@ -21,7 +21,8 @@ enum class Place : std::uint8_t {
 enum class Keeps : std::uint8_t {
   Watched,   // held, or by weak reference when it is a user's instance
   Held,      // for good
-  Keys,      // a tuple: its items, watched
+  Key,       // a key of a dict: held, or by weak reference when it is an instance that is found by identity
+  Keys,      // a tuple of these
   Parts,     // a tuple: its items, held
   Members,   // the elements of a set as a tuple, held
   Found,     // (name, found): the first held, the second watched

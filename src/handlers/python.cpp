@@ -186,10 +186,7 @@ Result cached_call(Tracer& t, PyObject* self, Args args) {
     const Cat cat = objects::cat_of(value);
     has_instance = has_instance || inside.user;
     native = native && !inside.tensor && !inside.shadowed && t.hashable_natively(value) &&
-             (!inside.user || (cat == Cat::Instance && t.is_outside(value)));
-    if (native && cat == Cat::Instance && t.source_of(value)->step != source::Step::Const) {
-      t.guard(objects::Kind::ID_MATCH, t.source_of(value), py::Owned<>::share(value));
-    }
+             (!inside.user || ((cat == Cat::Instance || cat == Cat::Function) && t.is_outside(value)));
   }
   auto wrapped = py::take(PyObject_GetAttr(self, names().__wrapped__));
   // The function may run now, once for all: not one that shares variables with the program around it.
@@ -198,6 +195,8 @@ Result cached_call(Tracer& t, PyObject* self, Args args) {
     if (const objects::Source* source = t.source_of(self); source->step != source::Step::Const)
       t.guard(objects::Kind::ID_MATCH, source, py::Owned<>::share(self));
     auto [cache, key] = cache_and_key(t, self, args);
+    t.saw_constant(cache);
+    t.guard_key(cache, key.get());
     const int kept = PyDict_Contains(cache, key.get());
     if (kept < 0) py::throw_pending();
     if (kept == 0 && (has_instance || !only_computes(t, wrapped.get())))

@@ -44,6 +44,7 @@ struct Effect {
   py::Owned<> value;
   py::Owned<> name;          // SetAttr
   py::Owned<> args, kwargs;  // Call: tuple, dict or empty
+  py::Owned<> keys;          // SetDict: {key: key} as the region has them; `value` keeps those that target had
   std::int64_t count = 0;    // Advance
   bool ends = false;
 };

@@ -6,6 +6,8 @@
 #include "objects/snapshot.h"
 #include "objects/tracer.h"
 #include "py/cpython311.h"
+#include "py/keys.h"
+#include "py/native_lookup.h"
 #include "py/set_table.h"
 
 namespace pellucid::objects {
@@ -67,46 +69,68 @@ bool hashes_in_python(Tracer& tracer, PyTypeObject* type) {
 
 bool Tracer::hashable_natively(PyObject* key) {
   const Cat cat = cat_of(key);
+  PyTypeObject* type = Py_TYPE(key);
   if (PyWeakref_CheckRef(key)) {  // hashed and compared as what it refers to
     PyObject* object = PyWeakref_GET_OBJECT(key);
-    return object != Py_None && hashable_natively(object);
+    return object != Py_None && hashable_natively(object) && is_known_key(key, cat);
   }
   switch (cat) {
     case Cat::Tuple:
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
         if (!hashable_natively(PyTuple_GET_ITEM(key, i))) return false;
       }
-      return !hashes_in_python(*this, Py_TYPE(key));
-    case Cat::Instance: {
-      if (source_of(key) != nullptr) keys_.push_back(key);
-      PyObject* hash = type_lookup(Py_TYPE(key), names().__hash__);
-      PyObject* eq = type_lookup(Py_TYPE(key), names().__eq__);
-      return hash != nullptr && eq != nullptr && !PyFunction_Check(hash) && !PyFunction_Check(eq);
-    }
-    case Cat::EnumMember:
-      return !has_user_method(*this, Py_TYPE(key), "__hash__") && !has_user_method(*this, Py_TYPE(key), "__eq__");
-    case Cat::List:
-    case Cat::Dict:
-    case Cat::Set:
-      return Py_TYPE(key)->tp_hash == PyObject_HashNotImplemented;  // the TypeError is C code's
+      return !hashes_in_python(*this, type) && py::key_family(type) == py::KeyFamily::Tuple;
     case Cat::FrozenSet: {
       const auto elements = elements_now(touch(key));
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(elements.get()); ++i) {
         if (!hashable_natively(PyList_GET_ITEM(elements.get(), i))) return false;
       }
-      return !hashes_in_python(*this, Py_TYPE(key));
+      return !hashes_in_python(*this, type) && py::key_family(type) == py::KeyFamily::FrozenSet;
     }
+    case Cat::EnumMember:
+      return !has_user_method(*this, type, "__hash__") && !has_user_method(*this, type, "__eq__") &&
+             py::key_family(type) != py::KeyFamily::Unknown;
     case Cat::Generator:
       return false;
+    case Cat::Tensor:
+      if (source_of(key) != nullptr) keys_.push_back(key);
+      return true;  // by identity
     default:
-      if (const Source* source = is_atom(cat) ? nullptr : source_of(key)) {
-        keys_.push_back(key);
-        const bool by_value = Py_TYPE(key)->tp_hash != PyBaseObject_Type.tp_hash && !guards::has_builtin_value(key);
-        if (cat == Cat::Other && by_value && source->step != source::Step::Const)  // a Decimal, a date
-          guard(Kind::ID_MATCH, source, py::Owned<>::share(key));
-      }
-      return cat == Cat::Tensor || !hashes_in_python(*this, Py_TYPE(key));  // tensors by identity
+      return hashes_in_python(*this, type) ? false : is_known_key(key, cat);
   }
+}
+
+bool Tracer::is_known_key(PyObject* key, Cat cat) {
+  PyTypeObject* type = Py_TYPE(key);
+  if (type->tp_hash == PyObject_HashNotImplemented) return true;  // the TypeError is C code's
+  Py_hash_t hash = 0;
+  if (!py::known_hash(key, &hash)) return false;
+  PyObject* owner = py::is_bound_by_identity(type) ? py::key_part(key, 0) : nullptr;
+  if (owner != nullptr && cat == Cat::BoundMethod) {
+    native_attribute(key, names().__self__);
+    native_attribute(key, names().dunder_func);
+  }
+  if (owner != nullptr && is_outside(original(owner))) keys_.push_back(original(owner));
+  const Source* source = source_of(key);
+  if (source == nullptr || is_atom(cat)) return true;
+  if (py::is_key_by_identity(type)) {
+    keys_.push_back(key);
+  } else if (cat == Cat::Other && !guards::has_builtin_value(key) && source->step != source::Step::Const) {
+    guard(Kind::KEY_MATCH, source, py::Owned<>::share(key));  // a Decimal, a date: often made anew for each call
+  }
+  return true;
+}
+
+// What the dict has under the key; null: nothing. A key of Python code in its way is a break.
+PyObject* Tracer::stored(PyObject* dict, PyObject* key) {
+  const py::Entry entry = is_outside(original(dict)) ? py::native_dict_find(dict, key) : py::Entry{nullptr, false};
+  if (entry.known) return entry.value;
+  Py_hash_t hash = 0;
+  if (is_outside(original(dict)) && py::known_hash(key, &hash))
+    unsupported(Reason::UserDunder, {{"operation", "a dict look-up"}, {"callee", "__eq__ of a key"}});
+  PyObject* value = PyDict_GetItemWithError(dict, key);
+  if (value == nullptr && PyErr_Occurred()) py::throw_pending();
+  return value;
 }
 
 std::int64_t Tracer::length_of(PyObject* container) {
@@ -149,7 +173,7 @@ std::int64_t Tracer::length_of(PyObject* container) {
 }
 
 bool Tracer::written(const Shadow& shadow, PyObject* key) const {
-  return shadow.written && PySet_Contains(shadow.written.get(), key) == 1;
+  return shadow.written && PyDict_Contains(shadow.written.get(), key) == 1;
 }
 
 void Tracer::touch_dict(PyObject* dict, const Source* source, const Shadow* shadow) {
@@ -161,9 +185,7 @@ void Tracer::touch_dict(PyObject* dict, const Source* source, const Shadow* shad
       PyObject* key = PyTuple_GET_ITEM(tuple.get(), i);
       if (!hashable_natively(key))
         throw GraphBreak(Reason::UserDunder, {{"operation", "reading a dict"}, {"callee", "__hash__ of a key"}});
-      const Cat cat = cat_of(key);
-      if (!is_atom(cat) && cat != Cat::Tuple)
-        saw_constant(key);  // the keys are compared by identity or value: known objects
+      saw_constant(key);  // the keys are compared by identity or value: known objects
     }
     guard(Kind::DICT_KEYS, source, std::move(tuple));
   }
@@ -297,19 +319,17 @@ bool Tracer::dict_contains(PyObject* dict, PyObject* key) {
   guard_key(dict, key);
   auto it = shadows_.find(dict);
   PyObject* view = it == shadows_.end() ? dict : it->second.object.get();
-  const int found = PyDict_Contains(view, key);
-  py::check(found);
+  const bool found = stored(view, key) != nullptr;
   const Source* source = source_of(dict);
   if (source != nullptr && !(it != shadows_.end() && written(it->second, key))) guard_presence(dict, key);
-  return found == 1;
+  return found;
 }
 
 Result Tracer::dict_get(PyObject* dict, PyObject* key, bool* found) {
   guard_key(dict, key);
   auto it = shadows_.find(dict);
   PyObject* view = it == shadows_.end() ? dict : it->second.object.get();
-  PyObject* value = PyDict_GetItemWithError(view, key);
-  if (value == nullptr && PyErr_Occurred()) py::throw_pending();
+  PyObject* value = stored(view, key);
   *found = value != nullptr;
   auto held = py::Owned<>::share(value);
   const Source* source = source_of(dict);
@@ -327,20 +347,17 @@ Result Tracer::dict_get(PyObject* dict, PyObject* key, bool* found) {
 // What the replay of a write takes for granted: that a value which does not change is there already, and, when several
 // keys are written, which of them are new and so take their places at the end.
 void Tracer::guard_replay(PyObject* dict, const Shadow& shadow, PyObject* key, PyObject* value, bool again) {
-  PyObject* before = PyDict_GetItemWithError(dict, key);
-  if (before == nullptr && PyErr_Occurred()) py::throw_pending();
+  PyObject* before = stored(dict, key);
   if (!again) lets_go_of_entry(source_of(dict), key, before);
   if (before != nullptr && before == value) {
     auto held = py::Owned<>::share(before);
     saw(before, capture_->sources.dict_item(source_of(dict), key));
   }
   if (again) {
-    const int there = PyDict_Contains(shadow.object.get(), key);
-    py::check(there);
-    if (there == 0) touch(dict);  // back after a deletion: behind all the others, which are written again
+    if (stored(shadow.object.get(), key) == nullptr) touch(dict);  // back after a deletion: behind all the others, which are written again
     return;
   }
-  const Py_ssize_t others = PySet_GET_SIZE(shadow.written.get());
+  const Py_ssize_t others = PyDict_GET_SIZE(shadow.written.get());
   if (others == 0) return;
   if (others == 1) {
     auto first = py::take(PySequence_Tuple(shadow.written.get()));
@@ -351,8 +368,7 @@ void Tracer::guard_replay(PyObject* dict, const Shadow& shadow, PyObject* key, P
 
 // Whether the dict had the key before the region.
 void Tracer::guard_presence(PyObject* dict, PyObject* key) {
-  const int found = PyDict_Contains(dict, key);
-  py::check(found);
+  const bool found = stored(dict, key) != nullptr;
   const Source* source = source_of(dict);
   if (source->step == source::Step::DictOf && PyUnicode_CheckExact(key)) {
     guard(Kind::HAS_ATTR, source->base, py::Owned<>::share(key), found);
@@ -366,12 +382,13 @@ void Tracer::dict_set(PyObject* dict, PyObject* key, PyObject* value) {
   guard_key(dict, key);
   if (is_outside(dict)) {
     Shadow& shadow = shadow_of(dict, false);
-    if (!shadow.written) shadow.written = py::take(PySet_New(nullptr));
+    if (!shadow.written) shadow.written = py::take(PyDict_New());
     const bool again = written(shadow, key);
     if (value == nullptr && !again) dict_contains(dict, key);
     if (value == nullptr && again) guard_presence(dict, key);  // whether anything of it stays to be deleted
     guard_replay(dict, shadow, key, value, again);
-    py::check(PySet_Add(shadow.written.get(), key));
+    if (again && stored(shadow.object.get(), key) == nullptr) py::check(PyDict_DelItem(shadow.written.get(), key));
+    if (PyDict_SetDefault(shadow.written.get(), key, key) == nullptr) py::throw_pending();
     shadow.changed = true;
     target = shadow.object.get();
   }
@@ -467,6 +484,7 @@ Contents Tracer::deep_touch_inner(PyObject* value, int depth, std::unordered_set
       all.user = true;  // compared by the identity of its object
       return all;
     case Cat::Function:
+      all.user = is_outside(value) && source_of(value)->step != source::Step::Const;  // compared by identity
       return all;
     case Cat::EnumMember:
       all.user = runs_user_code(*this, Py_TYPE(value));

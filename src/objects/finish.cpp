@@ -123,6 +123,7 @@ void Tracer::changes_until_now(std::vector<Effect>& out, bool as_copies) {
         break;
       case Cat::Dict:
         effect.kind = Effect::Kind::SetDict;
+        effect.keys = it->second.written.copy();
         break;
       case Cat::Set:
         effect.kind = Effect::Kind::SetSet;

@@ -2,6 +2,7 @@
 #include "guards/equality.h"
 #include "objects/snapshot.h"
 #include "objects/tracer.h"
+#include "py/keys.h"
 
 namespace pellucid::objects {
 
@@ -225,21 +226,24 @@ bool Tracer::same(PyObject* a, PyObject* b) {
   return false;
 }
 
-// C code finds such a key by comparing identities: with the keys of a container from outside, which are known objects,
-// or with what the region has put into its own.
-void Tracer::guard_key(PyObject* container, PyObject* key) {
-  const Cat cat = cat_of(key);
-  if (is_atom(cat)) return;
-  if (cat == Cat::Tuple || cat == Cat::FrozenSet) {
-    if (cat == Cat::FrozenSet) return;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) guard_key(container, PyTuple_GET_ITEM(key, i));
+// C code finds such a key, or a part of it, by comparing identities: with the keys of a container from outside, which
+// are known objects, or with what the region has put into its own. Values need nothing: they are guarded where they
+// are read.
+void Tracer::guard_key(PyObject* container, PyObject* key, bool part) {
+  if (is_atom(cat_of(key))) return;
+  if (cat_of(key) == Cat::BoundMethod) {
+    for (PyObject* name : {names().__self__, names().dunder_func})
+      guard_key(container, native_attribute(key, name).value.get(), true);
     return;
   }
+  for (Py_ssize_t i = 0; PyObject* inner = py::key_part(key, i); ++i) guard_key(container, original(inner), true);
   const Source* source = source_of(key);
   if (source == nullptr || source->step == source::Step::Const) return;
+  if (!part && !py::is_key_by_identity(Py_TYPE(key))) return;
+  if (part && py::key_family(Py_TYPE(key)) != py::KeyFamily::Unknown && !py::is_key_by_identity(Py_TYPE(key))) return;
   PyObject* view = readable(container);
   const Py_ssize_t size = PyDict_Check(view) ? PyDict_GET_SIZE(view) : PyAnySet_Check(view) ? PySet_GET_SIZE(view) : 0;
-  if (is_outside(original(container)) || cat == Cat::Type) {
+  if (is_outside(original(container))) {
     guard(Kind::ID_MATCH, source, py::Owned<>::share(key));
     return;
   }
@@ -247,7 +251,7 @@ void Tracer::guard_key(PyObject* container, PyObject* key) {
   const auto others = elements_now(view);
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(others.get()); ++i) {
     PyObject* other = PyList_GET_ITEM(others.get(), i);
-    if (cat_of(other) == Cat::Tuple)
+    if (part && !is_atom(cat_of(other)))
       guard(Kind::ID_MATCH, source, py::Owned<>::share(key));
     else if (is_outside(other))
       same(key, other);

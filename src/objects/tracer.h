@@ -155,7 +155,8 @@ class Tracer {
   PyObject* sequence_item(PyObject* sequence, Py_ssize_t index);  // list/tuple/deque, in range; borrowed
   bool hashable_natively(PyObject* key);                          // hashing and comparing runs no Python code
   bool same(PyObject* a, PyObject* b);                            // `is`, guarded
-  void guard_key(PyObject* container, PyObject* key);  // keys that are found by identity: which object `key` is
+  // Keys that are found by identity: which object `key`, or a part of it, is.
+  void guard_key(PyObject* container, PyObject* key, bool part = false);
 
   // ---- iterators that existed before (iterators.cpp): they stay as they are; how far they get is an effect at the end
   // The next element, or null at the end. Throws GraphBreak when nobody knows what advancing it does.
@@ -236,7 +237,7 @@ class Tracer {
  protected:
   struct Shadow {
     py::Owned<> object;   // the copy that capture reads and writes
-    py::Owned<> written;  // dicts: set of the keys that the region wrote or deleted (reading them needs no guard)
+    py::Owned<> written;  // dicts: {key: key} that the region wrote or deleted (reading them needs no guard)
     bool keys_guarded = false;
     bool changed = false;
   };
@@ -261,6 +262,8 @@ class Tracer {
   bool written(const Shadow& shadow, PyObject* key) const;
   void guard_replay(PyObject* dict, const Shadow& shadow, PyObject* key, PyObject* value, bool again);
   void guard_presence(PyObject* dict, PyObject* key);
+  bool is_known_key(PyObject* key, Cat cat);
+  PyObject* stored(PyObject* dict, PyObject* key);
   void touch_dict(PyObject* dict, const Source* source, const Shadow* shadow);
   Contents deep_touch_inner(PyObject* value, int depth, std::unordered_set<PyObject*>& seen);
   void changes_until_now(std::vector<Effect>& out, bool as_copies);

@@ -6,6 +6,7 @@
 #include "aten/aten.h"
 #include "objects/generator.h"
 #include "py/iterators.h"
+#include "py/keys.h"
 #include "py/ref.h"
 
 namespace pellucid::objects {
@@ -108,6 +109,7 @@ void initialise_types() {
   known = new Known;
   try {
     py::initialise_iterators();
+    py::initialise_keys();
     fill_known();
   } catch (...) {  // an interrupt: the next compile begins anew
     known = nullptr;

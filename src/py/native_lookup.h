@@ -1,5 +1,5 @@
-// Lookups for guards: nothing here runs user code, raises or makes a dict. Keys of builtin immutable types compare by
-// value, all other keys by identity, so a user's __eq__ or __hash__ is never called.
+// Lookups for guards: nothing here runs user code, raises or makes a dict. Keys are hashed and compared by known C code
+// (py/keys.h), so a user's __eq__ or __hash__ is never called.
 #pragma once
 #include <Python.h>
 
@@ -18,15 +18,17 @@ inline PyObject* instance_dict_now(PyObject* object) noexcept {
 }
 
 // dict's own lookup, without __missing__. `dict` must be a dict or a subclass. Borrowed, or null.
-PyObject* native_dict_get(PyObject* dict, PyObject* key) noexcept;
+struct Entry {
+  PyObject* value = nullptr;
+  bool known = true;  // false: what the dict has under this key only Python code can tell
+};
+Entry native_dict_find(PyObject* dict, PyObject* key) noexcept;
+PyObject* native_dict_get(PyObject* dict, PyObject* key) noexcept;  // null also when that is not known
 
 // The instance dict, made when the type has room for one and the object has none yet. Borrowed, or null.
 PyObject* make_instance_dict(PyObject* object) noexcept;
 
 // Walks the keys of an OrderedDict (or a subclass) in its own order. Start with a null cursor; null ends.
 PyObject* ordered_dict_next(PyObject* ordered_dict, void** cursor) noexcept;
-
-// Equal as dict keys, by the C code of str, int, float, complex, bytes and tuples of these; other objects by identity.
-bool equal_builtin_keys(PyObject* a, PyObject* b) noexcept;
 
 }  // namespace pellucid::py

@@ -1,5 +1,9 @@
 #include "py/cpython311.h"
+<<<<<<< HEAD:src/py/native_lookup311.cpp
 #include "py/native_lookup.h"
+=======
+#include "py/keys.h"
+>>>>>>> c71bf05 (Guards look keys up as the program does: known C code hashes and compares them, anything else is unknown and never taken for absent; a matrix of every kind of value in every kind of use):src/py/native_lookup.cpp
 
 #define Py_BUILD_CORE
 #include <internal/pycore_dict.h>
@@ -43,13 +47,6 @@ Py_ssize_t probe(const PyDictKeysObject* keys, Py_hash_t hash, Same&& same) noex
   }
 }
 
-Py_ssize_t find_general(PyDictKeysObject* keys, PyObject* wanted, Py_hash_t hash) noexcept {
-  const PyDictKeyEntry* entries = DK_ENTRIES(keys);
-  return probe(keys, hash, [&](Py_ssize_t i) {
-    return entries[i].me_key == wanted || (entries[i].me_hash == hash && equal_builtin_keys(entries[i].me_key, wanted));
-  });
-}
-
 Py_ssize_t find_identical(PyDictKeysObject* keys, PyObject* wanted) noexcept {
   for (Py_ssize_t i = 0; i < keys->dk_nentries; ++i) {
     PyObject* key = DK_IS_UNICODE(keys) ? DK_UNICODE_ENTRIES(keys)[i].me_key : DK_ENTRIES(keys)[i].me_key;
@@ -58,27 +55,17 @@ Py_ssize_t find_identical(PyDictKeysObject* keys, PyObject* wanted) noexcept {
   return DKIX_EMPTY;
 }
 
-// The hash when computing it runs only C code of builtin types.
-bool safe_hash(PyObject* key, Py_hash_t* hash) noexcept {
-  PyTypeObject* type = Py_TYPE(key);
-  if (type == &PyTuple_Type) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
-      if (!safe_hash(PyTuple_GET_ITEM(key, i), hash)) return false;
-    }
-  } else if (type->tp_hash != PyBaseObject_Type.tp_hash && type->tp_hash != PyUnicode_Type.tp_hash &&
-             type->tp_hash != PyLong_Type.tp_hash && type->tp_hash != PyFloat_Type.tp_hash &&
-             type->tp_hash != PyBytes_Type.tp_hash && type->tp_hash != PyComplex_Type.tp_hash) {
-    return false;
-  }
-  *hash = PyObject_Hash(key);
-  return *hash != -1;
-}
-
-bool compares_natively(PyObject* object) noexcept {
-  const richcmpfunc compare = Py_TYPE(object)->tp_richcompare;
-  return compare == PyUnicode_Type.tp_richcompare || compare == PyLong_Type.tp_richcompare ||
-         compare == PyFloat_Type.tp_richcompare || compare == PyBytes_Type.tp_richcompare ||
-         compare == PyComplex_Type.tp_richcompare;
+// `unknown`: a key with the same hash is in the way that only the program can compare.
+Py_ssize_t find_known(PyDictKeysObject* keys, PyObject* wanted, Py_hash_t hash, bool* unknown) noexcept {
+  const bool texts = DK_IS_UNICODE(keys);
+  return probe(keys, hash, [&](Py_ssize_t i) {
+    PyObject* key = texts ? DK_UNICODE_ENTRIES(keys)[i].me_key : DK_ENTRIES(keys)[i].me_key;
+    if (key == nullptr) return false;
+    if ((texts ? PyObject_Hash(key) : DK_ENTRIES(keys)[i].me_hash) != hash) return key == wanted;
+    const Same same = same_key(key, wanted);
+    *unknown = *unknown || same == Same::Unknown;
+    return same != Same::No;
+  });
 }
 
 PyObject* value_at(PyObject* dict, Py_ssize_t index) noexcept {
@@ -88,23 +75,6 @@ PyObject* value_at(PyObject* dict, Py_ssize_t index) noexcept {
 }
 
 }  // namespace
-
-bool equal_builtin_keys(PyObject* a, PyObject* b) noexcept {
-  if (a == b) return true;
-  if (PyTuple_CheckExact(a) && PyTuple_CheckExact(b)) {
-    if (PyTuple_GET_SIZE(a) != PyTuple_GET_SIZE(b)) return false;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a); ++i) {
-      if (!equal_builtin_keys(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i))) return false;
-    }
-    return true;
-  }
-  if (!compares_natively(a) || !compares_natively(b)) return false;
-  // bytes against str would warn under -b: they are never equal.
-  if (PyBytes_Check(a) != PyBytes_Check(b) || PyUnicode_Check(a) != PyUnicode_Check(b)) return false;
-  const int equal = PyObject_RichCompareBool(a, b, Py_EQ);
-  if (equal < 0) PyErr_Clear();
-  return equal > 0;
-}
 
 PyObject* make_instance_dict(PyObject* object) noexcept {
   if (!has_instance_dict(object)) return nullptr;
@@ -125,21 +95,20 @@ PyObject* native_instance_attr(PyObject* object, PyObject* name) noexcept {
   return dict == nullptr ? nullptr : native_dict_get(dict, name);
 }
 
-PyObject* native_dict_get(PyObject* dict, PyObject* key) noexcept {
-  if (PyUnicode_CheckExact(key) && has_only_str_keys(dict)) return dict_get_str(dict, key);
+Entry native_dict_find(PyObject* dict, PyObject* key) noexcept {
+  if (PyUnicode_CheckExact(key) && has_only_str_keys(dict)) return {dict_get_str(dict, key), true};
   PyDictKeysObject* keys = reinterpret_cast<PyDictObject*>(dict)->ma_keys;
   Py_hash_t hash = 0;
-  if (!safe_hash(key, &hash)) {
-    if (PyErr_Occurred() != nullptr) PyErr_Clear();
-    return value_at(dict, find_identical(keys, key));
+  if (!known_hash(key, &hash)) {
+    PyObject* value = value_at(dict, find_identical(keys, key));
+    return {value, value != nullptr || PyDict_GET_SIZE(dict) == 0};
   }
-  if (!has_only_str_keys(dict)) return value_at(dict, find_general(keys, key, hash));
-  // Among the types with a safe hash only subclasses of str can be equal to an exact str.
-  if (!PyUnicode_Check(key) || !compares_natively(key)) return nullptr;
-  auto exact = Owned<>::steal(PyUnicode_FromObject(key));
-  if (!exact) PyErr_Clear();
-  return exact ? dict_get_str(dict, exact.get()) : nullptr;
+  bool unknown = false;
+  const Py_ssize_t index = find_known(keys, key, hash, &unknown);
+  return {unknown ? nullptr : value_at(dict, index), !unknown};
 }
+
+PyObject* native_dict_get(PyObject* dict, PyObject* key) noexcept { return native_dict_find(dict, key).value; }
 
 PyObject* ordered_dict_next(PyObject* ordered_dict, void** cursor) noexcept {
   auto* node = static_cast<OrderedNode*>(*cursor);

@@ -7,7 +7,7 @@ void refuse(bytecode::Opcode op) {
   const bytecode::OpInfo& row = bytecode::info(op);
   throw GraphBreak(
       Reason::UnsupportedOpcode,
-      {{"opcode",
+      {{"statement",
         std::string(row.words.empty() ? "the instruction " : "").append(row.words.empty() ? row.name : row.words)}});
 }
 
