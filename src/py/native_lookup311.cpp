@@ -1,9 +1,6 @@
 #include "py/cpython311.h"
-<<<<<<< HEAD:src/py/native_lookup311.cpp
-#include "py/native_lookup.h"
-=======
 #include "py/keys.h"
->>>>>>> c71bf05 (Guards look keys up as the program does: known C code hashes and compares them, anything else is unknown and never taken for absent; a matrix of every kind of value in every kind of use):src/py/native_lookup.cpp
+#include "py/native_lookup.h"
 
 #define Py_BUILD_CORE
 #include <internal/pycore_dict.h>

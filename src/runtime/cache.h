@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/reasons.h"
 #include "frames/state.h"
 #include "guards/program.h"
 #include "py/ref.h"
