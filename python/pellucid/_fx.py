@@ -11,7 +11,7 @@ import re
 import traceback
 import types
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch._guards import GuardSource, Source
@@ -198,6 +198,35 @@ def _settle(module: CapturedGraphModule) -> None:
             node.meta["tensor_dict"] = _tensor_dict(getattr(module, node.target))
 
 
+class _Forgotten(NamedTuple):
+    """What the metadata says of an input whose tensor is no longer referred to."""
+
+    kind: type
+    marks: dict
+
+    @classmethod
+    def of(cls, example) -> _Forgotten | None:
+        """Of a weak reference, or None."""
+        tensor = None if example is None else example()
+        if tensor is None:
+            return None
+        return cls(torch.nn.Parameter if isinstance(tensor, torch.nn.Parameter) else torch.Tensor, _tensor_dict(tensor))
+
+
+def _forget_examples(module: CapturedGraphModule) -> None:
+    """torch.utils.swap_tensors, and so Module.to under torch.__future__, refuses what is referred to weakly. A graph that
+    nobody has read keeps its metadata unmade."""
+    pending = module.__dict__.get("_pending_metadata")
+    if pending is not None:
+        input_facts, call_facts = pending
+        forgotten = [(node, source, site, _Forgotten.of(example)) for node, source, site, example in input_facts]
+        module.__dict__["_pending_metadata"] = (forgotten, call_facts)
+        return
+    for node in module.graph.find_nodes(op="placeholder"):
+        if "grapharg" in node.meta:
+            node.meta["grapharg"].erase()
+
+
 def _source_fn(node):
     stack = node.meta.get("nn_module_stack")
     if not stack:
@@ -218,12 +247,15 @@ def _tensor_dict(tensor) -> dict:
 
 def _describe_input(module, node, source_text: str, example) -> None:
     source = InputSource(_as_dynamo_path(source_text))
-    tensor = None if example is None else example()
+    if isinstance(example, _Forgotten):
+        facts, example = example, None
+    else:
+        facts = _Forgotten.of(example)
     node._dynamo_source = source
-    node.meta["grapharg"] = GraphInput(source, example, node.meta.get("example_value"), is_tensor=tensor is not None)
-    node.meta["tensor_dict"] = _tensor_dict(tensor)
-    if tensor is not None:
-        node.type = torch.nn.Parameter if isinstance(tensor, torch.nn.Parameter) else torch.Tensor
+    node.meta["grapharg"] = GraphInput(source, example, node.meta.get("example_value"), is_tensor=facts is not None)
+    node.meta["tensor_dict"] = facts.marks if facts is not None else {}
+    if facts is not None:
+        node.type = facts.kind
     member = _MODULE_MEMBER.fullmatch(source.path)
     if member is not None:
         node.meta["tensor_dict"]["_dynamo_static_input_type"] = "unguarded"
@@ -317,7 +349,4 @@ def call_backend(gm, example_inputs, backend, compile_id, ending):
     try:
         return call(gm, example_inputs, backend, reason=reason, compile_id=compile_id)
     finally:
-        # torch.utils.swap_tensors, and so Module.to under torch.__future__, refuses what is referred to weakly.
-        for node in gm.graph.find_nodes(op="placeholder"):
-            if "grapharg" in node.meta:
-                node.meta["grapharg"].erase()
+        _forget_examples(gm)

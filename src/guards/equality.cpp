@@ -195,8 +195,8 @@ bool equal_sets(PyObject* members, PyObject* found, bool ordered) noexcept {
   PyObject* in_order = nullptr;
   while (_PySet_NextEntry(found, &at, &element, &hash) != 0) {
     PyObject* member = py::native_dict_get(members, element);
-    if (ordered && (PyDict_Next(members, &next, &in_order, nullptr) == 0 || member == nullptr ||
-                    !same_known(in_order, element)))
+    if (ordered &&
+        (PyDict_Next(members, &next, &in_order, nullptr) == 0 || member == nullptr || !same_known(in_order, element)))
       return false;
     if (member == nullptr || !same_known(member, element)) return false;
   }

@@ -53,8 +53,8 @@ PyObject* Hold::keep_or_watch(PyObject* object) {
 }
 
 PyObject* Hold::keep_key(PyObject* key) {
-  const bool is_value = key != nullptr && py::key_family(Py_TYPE(key)) != py::KeyFamily::Unknown &&
-                        !py::is_key_by_identity(Py_TYPE(key));
+  const bool is_value =
+      key != nullptr && py::key_family(Py_TYPE(key)) != py::KeyFamily::Unknown && !py::is_key_by_identity(Py_TYPE(key));
   return is_value ? keep(key) : keep_or_watch(key);
 }
 

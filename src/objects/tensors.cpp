@@ -297,7 +297,9 @@ graph::Node* Tracer::record(graph::Op op, PyObject* target, Args args, PyObject*
 // and of the operators that unscale gradients do not.
 static bool is_written(PyObject* tensor) {
   const auto& written = aten::facts_so_far().written;
-  return !written.empty() && std::ranges::find(written, aten::meta_of(tensor).storage) != written.end();
+  if (written.empty()) return false;
+  const void* storage = aten::meta_of(tensor).storage;
+  return std::ranges::any_of(written, [&](const auto& held) { return held.get() == storage; });
 }
 
 Result Tracer::torch_call(graph::Op op, PyObject* callable, PyObject* target, Args args) {

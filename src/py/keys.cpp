@@ -28,7 +28,7 @@ struct Known {
   PyObject* enum_hash = nullptr;    // enum.Enum.__hash__
   PyObject* tensor_hash = nullptr;  // torch.Tensor.__hash__
   PyObject *hash_name = nullptr, *eq_name = nullptr, *name_name = nullptr;
-  PyObject *origin = nullptr, *alias_args = nullptr, *union_args = nullptr;       // descriptors
+  PyObject *origin = nullptr, *alias_args = nullptr, *union_args = nullptr;  // descriptors
   PyObject *start = nullptr, *stop = nullptr, *step = nullptr, *pattern = nullptr, *slot_self = nullptr;
 };
 Known* known = nullptr;
@@ -65,8 +65,7 @@ KeyFamily family_of(PyObject* object) noexcept { return key_family(Py_TYPE(objec
 
 // What a C descriptor of the type holds for an object of it; the object keeps it.
 PyObject* member_of(PyObject* descriptor, PyObject* object) noexcept {
-  PyObject* value =
-      Py_TYPE(descriptor)->tp_descr_get(descriptor, object, reinterpret_cast<PyObject*>(Py_TYPE(object)));
+  PyObject* value = Py_TYPE(descriptor)->tp_descr_get(descriptor, object, reinterpret_cast<PyObject*>(Py_TYPE(object)));
   if (value == nullptr) {
     PyErr_Clear();
     return nullptr;
@@ -91,8 +90,8 @@ PyObject* element_at(PyObject* set, Py_ssize_t index) noexcept {
 
 // A time zone may be an object of Python code that is asked for its offset.
 bool has_known_zone(PyObject* object, KeyFamily family) noexcept {
-  PyObject* zone = family == KeyFamily::DateTime ? PyDateTime_DATE_GET_TZINFO(object)
-                                                 : PyDateTime_TIME_GET_TZINFO(object);
+  PyObject* zone =
+      family == KeyFamily::DateTime ? PyDateTime_DATE_GET_TZINFO(object) : PyDateTime_TIME_GET_TZINFO(object);
   return zone == Py_None || family_of(zone) == KeyFamily::TimeZone;
 }
 
