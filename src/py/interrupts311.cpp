@@ -1,6 +1,8 @@
+#include <Python.h>
 #include <frameobject.h>
 
 #include "py/interrupts.h"
+
 // The headers below want C11's atomics, which C++20 does not read; with the compiler's own the layout is the same.
 #undef HAVE_STD_ATOMIC
 #undef _PyGC_FINALIZED
