@@ -65,6 +65,40 @@ bool hashes_in_python(Tracer& tracer, PyTypeObject* type) {
   }
   return false;
 }
+
+// `apart`: what C code tells apart by identity.
+bool is_known_key(Tracer& t, PyObject* key, Cat cat, std::vector<PyObject*>& apart) {
+  PyTypeObject* type = Py_TYPE(key);
+  if (type->tp_hash == PyObject_HashNotImplemented) return true;  // the TypeError is C code's
+  Py_hash_t hash = 0;
+  if (!py::known_hash(key, &hash)) return false;
+  PyObject* owner = py::is_bound_by_identity(type) ? py::key_part(key, 0) : nullptr;
+  if (owner != nullptr && cat == Cat::BoundMethod) {
+    t.getattr(key, names().__self__);
+    t.getattr(key, names().dunder_func);
+  }
+  if (owner != nullptr && t.is_outside(t.original(owner))) apart.push_back(t.original(owner));
+  const Source* source = t.source_of(key);
+  if (source == nullptr || is_atom(cat)) return true;
+  if (py::is_key_by_identity(type)) {
+    apart.push_back(key);
+  } else if (cat == Cat::Other && !guards::has_builtin_value(key) && source->step != source::Step::Const) {
+    t.guard(Kind::KEY_MATCH, source, py::Owned<>::share(key));  // a Decimal, a date: often made anew for each call
+  }
+  return true;
+}
+
+// What the dict has under the key; null: nothing. A key of Python code in its way is a break.
+PyObject* stored(Tracer& t, PyObject* dict, PyObject* key) {
+  const py::Entry entry = t.is_outside(t.original(dict)) ? py::native_dict_find(dict, key) : py::Entry{nullptr, false};
+  if (entry.known) return entry.value;
+  Py_hash_t hash = 0;
+  if (t.is_outside(t.original(dict)) && py::known_hash(key, &hash))
+    t.unsupported(Reason::UserDunder, {{"operation", "a dict look-up"}, {"callee", "__eq__ of a key"}});
+  PyObject* value = PyDict_GetItemWithError(dict, key);
+  if (value == nullptr && PyErr_Occurred()) py::throw_pending();
+  return value;
+}
 }  // namespace
 
 bool Tracer::hashable_natively(PyObject* key) {
@@ -72,7 +106,7 @@ bool Tracer::hashable_natively(PyObject* key) {
   PyTypeObject* type = Py_TYPE(key);
   if (PyWeakref_CheckRef(key)) {  // hashed and compared as what it refers to
     PyObject* object = PyWeakref_GET_OBJECT(key);
-    return object != Py_None && hashable_natively(object) && is_known_key(key, cat);
+    return object != Py_None && hashable_natively(object) && is_known_key(*this, key, cat, keys_);
   }
   switch (cat) {
     case Cat::Tuple:
@@ -96,41 +130,8 @@ bool Tracer::hashable_natively(PyObject* key) {
       if (source_of(key) != nullptr) keys_.push_back(key);
       return true;  // by identity
     default:
-      return hashes_in_python(*this, type) ? false : is_known_key(key, cat);
+      return hashes_in_python(*this, type) ? false : is_known_key(*this, key, cat, keys_);
   }
-}
-
-bool Tracer::is_known_key(PyObject* key, Cat cat) {
-  PyTypeObject* type = Py_TYPE(key);
-  if (type->tp_hash == PyObject_HashNotImplemented) return true;  // the TypeError is C code's
-  Py_hash_t hash = 0;
-  if (!py::known_hash(key, &hash)) return false;
-  PyObject* owner = py::is_bound_by_identity(type) ? py::key_part(key, 0) : nullptr;
-  if (owner != nullptr && cat == Cat::BoundMethod) {
-    native_attribute(key, names().__self__);
-    native_attribute(key, names().dunder_func);
-  }
-  if (owner != nullptr && is_outside(original(owner))) keys_.push_back(original(owner));
-  const Source* source = source_of(key);
-  if (source == nullptr || is_atom(cat)) return true;
-  if (py::is_key_by_identity(type)) {
-    keys_.push_back(key);
-  } else if (cat == Cat::Other && !guards::has_builtin_value(key) && source->step != source::Step::Const) {
-    guard(Kind::KEY_MATCH, source, py::Owned<>::share(key));  // a Decimal, a date: often made anew for each call
-  }
-  return true;
-}
-
-// What the dict has under the key; null: nothing. A key of Python code in its way is a break.
-PyObject* Tracer::stored(PyObject* dict, PyObject* key) {
-  const py::Entry entry = is_outside(original(dict)) ? py::native_dict_find(dict, key) : py::Entry{nullptr, false};
-  if (entry.known) return entry.value;
-  Py_hash_t hash = 0;
-  if (is_outside(original(dict)) && py::known_hash(key, &hash))
-    unsupported(Reason::UserDunder, {{"operation", "a dict look-up"}, {"callee", "__eq__ of a key"}});
-  PyObject* value = PyDict_GetItemWithError(dict, key);
-  if (value == nullptr && PyErr_Occurred()) py::throw_pending();
-  return value;
 }
 
 std::int64_t Tracer::length_of(PyObject* container) {
@@ -319,7 +320,7 @@ bool Tracer::dict_contains(PyObject* dict, PyObject* key) {
   guard_key(dict, key);
   auto it = shadows_.find(dict);
   PyObject* view = it == shadows_.end() ? dict : it->second.object.get();
-  const bool found = stored(view, key) != nullptr;
+  const bool found = stored(*this, view, key) != nullptr;
   const Source* source = source_of(dict);
   if (source != nullptr && !(it != shadows_.end() && written(it->second, key))) guard_presence(dict, key);
   return found;
@@ -329,7 +330,7 @@ Result Tracer::dict_get(PyObject* dict, PyObject* key, bool* found) {
   guard_key(dict, key);
   auto it = shadows_.find(dict);
   PyObject* view = it == shadows_.end() ? dict : it->second.object.get();
-  PyObject* value = stored(view, key);
+  PyObject* value = stored(*this, view, key);
   *found = value != nullptr;
   auto held = py::Owned<>::share(value);
   const Source* source = source_of(dict);
@@ -347,14 +348,15 @@ Result Tracer::dict_get(PyObject* dict, PyObject* key, bool* found) {
 // What the replay of a write takes for granted: that a value which does not change is there already, and, when several
 // keys are written, which of them are new and so take their places at the end.
 void Tracer::guard_replay(PyObject* dict, const Shadow& shadow, PyObject* key, PyObject* value, bool again) {
-  PyObject* before = stored(dict, key);
+  PyObject* before = stored(*this, dict, key);
   if (!again) lets_go_of_entry(source_of(dict), key, before);
   if (before != nullptr && before == value) {
     auto held = py::Owned<>::share(before);
     saw(before, capture_->sources.dict_item(source_of(dict), key));
   }
   if (again) {
-    if (stored(shadow.object.get(), key) == nullptr) touch(dict);  // back after a deletion: behind all the others, which are written again
+    // Back after a deletion: behind all the others, which are written again.
+    if (stored(*this, shadow.object.get(), key) == nullptr) touch(dict);
     return;
   }
   const Py_ssize_t others = PyDict_GET_SIZE(shadow.written.get());
@@ -368,7 +370,7 @@ void Tracer::guard_replay(PyObject* dict, const Shadow& shadow, PyObject* key, P
 
 // Whether the dict had the key before the region.
 void Tracer::guard_presence(PyObject* dict, PyObject* key) {
-  const bool found = stored(dict, key) != nullptr;
+  const bool found = stored(*this, dict, key) != nullptr;
   const Source* source = source_of(dict);
   if (source->step == source::Step::DictOf && PyUnicode_CheckExact(key)) {
     guard(Kind::HAS_ATTR, source->base, py::Owned<>::share(key), found);
@@ -387,7 +389,8 @@ void Tracer::dict_set(PyObject* dict, PyObject* key, PyObject* value) {
     if (value == nullptr && !again) dict_contains(dict, key);
     if (value == nullptr && again) guard_presence(dict, key);  // whether anything of it stays to be deleted
     guard_replay(dict, shadow, key, value, again);
-    if (again && stored(shadow.object.get(), key) == nullptr) py::check(PyDict_DelItem(shadow.written.get(), key));
+    const bool back = again && stored(*this, shadow.object.get(), key) == nullptr;
+    if (back) py::check(PyDict_DelItem(shadow.written.get(), key));
     if (PyDict_SetDefault(shadow.written.get(), key, key) == nullptr) py::throw_pending();
     shadow.changed = true;
     target = shadow.object.get();

@@ -262,8 +262,6 @@ class Tracer {
   bool written(const Shadow& shadow, PyObject* key) const;
   void guard_replay(PyObject* dict, const Shadow& shadow, PyObject* key, PyObject* value, bool again);
   void guard_presence(PyObject* dict, PyObject* key);
-  bool is_known_key(PyObject* key, Cat cat);
-  PyObject* stored(PyObject* dict, PyObject* key);
   void touch_dict(PyObject* dict, const Source* source, const Shadow* shadow);
   Contents deep_touch_inner(PyObject* value, int depth, std::unordered_set<PyObject*>& seen);
   void changes_until_now(std::vector<Effect>& out, bool as_copies);
