@@ -202,7 +202,9 @@ py::Owned<> run_in_mode(Cache& cache, const Call& call, BoundArguments& bound) {
   if (cache.last_stop_about != About::Caller) {  // told once
     const BusyScope busy(cache);
     bound.own();
+    py::InterruptsWait wait;
     remember_stop(cache, cache, compile_region(call.function, bound.slots(), cache, false), false);
+    wait.end();
   }
   bound.drop();
   const HookPause pause;
