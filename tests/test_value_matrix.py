@@ -41,7 +41,13 @@ class Pictures:
         if depth > 6:
             return kind
         if isinstance(value, torch.Tensor):
-            return (kind, value.dtype, value.device, tuple(value.shape), repr(value.tolist()) if not value.is_meta else "")
+            return (
+                kind,
+                value.dtype,
+                value.device,
+                tuple(value.shape),
+                repr(value.tolist()) if not value.is_meta else "",
+            )
         inner = [self.inside(value, depth + 1)]
         return (kind, *inner)
 
@@ -106,7 +112,9 @@ def test_use(name):
             for i in range(len(ONE_OF)):
                 want, got = eager.call(i), run.call(i)
                 if want != got:
-                    different += [f"{kind}, call {i}: {w!r}\n     not {g!r}" for w, g in zip(want, got, strict=True) if w != g]
+                    different += [
+                        f"{kind}, call {i}: {w!r}\n     not {g!r}" for w, g in zip(want, got, strict=True) if w != g
+                    ]
                     break
             captured += backend.count > 0 and not pellucid.break_reasons(compiled)
     assert not different, "\n".join(different)

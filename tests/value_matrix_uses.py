@@ -339,7 +339,7 @@ def truth(t, v, s):
 
 @use(35)
 def iterated(t, v, s):
-    return t + 1, [x for x in v]  # noqa: C416
+    return t + 1, [x for x in v]
 
 
 @use(35)
@@ -455,7 +455,7 @@ def formatted(t, v, s):
 
 @use(54)
 def percent(t, v, s):
-    return t + 1, "%s" % (v,)  # noqa: UP031
+    return t + 1, "%s" % (v,)
 
 
 # ---- computing with

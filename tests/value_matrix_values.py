@@ -10,8 +10,8 @@ import datetime
 import enum
 import fractions
 import functools
-import itertools
 import ipaddress
+import itertools
 import math
 import operator
 import pathlib

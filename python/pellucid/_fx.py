@@ -247,10 +247,9 @@ def _tensor_dict(tensor) -> dict:
 
 def _describe_input(module, node, source_text: str, example) -> None:
     source = InputSource(_as_dynamo_path(source_text))
-    if isinstance(example, _Forgotten):
-        facts, example = example, None
-    else:
-        facts = _Forgotten.of(example)
+    facts = example if isinstance(example, _Forgotten) else _Forgotten.of(example)
+    if facts is example:
+        example = None
     node._dynamo_source = source
     node.meta["grapharg"] = GraphInput(source, example, node.meta.get("example_value"), is_tensor=facts is not None)
     node.meta["tensor_dict"] = facts.marks if facts is not None else {}
