@@ -81,6 +81,10 @@ def pair_from(pair, index):
 def dict_from(pairs):
     if hasattr(pairs, "keys"):  # not found on its class
         return dict_from_mapping(pairs)
+    return dict_from_pairs(pairs)
+
+
+def dict_from_pairs(pairs):
     result = {}
     for index, pair in enumerate(pairs):
         items = pair_from(pair, index)

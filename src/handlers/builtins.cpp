@@ -230,7 +230,9 @@ Result dict(Tracer& t, PyObject* f, Args args) {
     if (mapping) t.unsupported(Reason::BadArguments, {{"callee", "dict(mapping, **kwargs)"}});
     t.unsupported(Reason::BadArguments, {{"callee", "dict(iterable, **kwargs)"}});
   }
-  return t.call_polyfill(mapping ? "dict_from_mapping" : "dict_from", values);
+  // A generator of the region may stand for a builtin iterator. Neither has `keys`, and nothing can be set on them.
+  const bool pairs = objects::cat_of(source) == Cat::Generator;
+  return t.call_polyfill(mapping ? "dict_from_mapping" : pairs ? "dict_from_pairs" : "dict_from", values);
 }
 
 // Elements are plain numbers or texts: C code may compare and add them.

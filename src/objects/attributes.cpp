@@ -70,7 +70,7 @@ PyObject* Tracer::instance_get(PyObject* object, PyObject* name) {
     if (it != shadows_.end()) {
       PyObject* value = PyDict_GetItemWithError(it->second.object.get(), name);
       if (value == nullptr && PyErr_Occurred()) py::throw_pending();
-      if (source != nullptr && !it->second.wrote(name)) {
+      if (source != nullptr && !written(it->second, name)) {
         if (value == nullptr)
           guard(Kind::HAS_ATTR, source, py::Owned<>::share(name));
         else

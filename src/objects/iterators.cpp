@@ -211,7 +211,7 @@ py::Owned<> Tracer::item_ahead(PyObject* iterator, std::int64_t ahead, const Sha
   py::Owned<> value;
   if (changed != nullptr) {
     if (!is_atom(cat_of(first.get()))) refuse(iterator, "whose dict has changed");
-    if (changed->wrote(first.get()))
+    if (written(*changed, first.get()))
       value = py::Owned<>::share(PyDict_GetItemWithError(changed->object.get(), first.get()));
   }
   if (!value) value = read(true);

@@ -95,9 +95,8 @@ py::Owned<PyFunctionObject> region_or_error(const Entry& entry, const Call& call
   }
 }
 
-// The failed guard of the entry that was used last; "" when there is no entry.
-std::string note_guard_failures(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots,
-                                PyObject* closure) {
+// Remembers what each entry failed on. Gives that of the entry that was used last; "" when there is none.
+std::string explain_misses(Cache& cache, Cache& root, PyObject* const* slots, PyObject* closure) {
   std::string newest;
   const auto entries = cache.entries();
   for (const auto& entry : entries) {
@@ -105,6 +104,13 @@ std::string note_guard_failures(Cache& cache, Cache& root, PyFunctionObject* fun
     if (newest.empty()) newest = reason;
     if (root.guard_failures.size() < kKeptFailures) root.guard_failures.push_back(std::move(reason));
   }
+  return newest;
+}
+
+// The same of a call that is compiled anew, which counts.
+std::string note_guard_failures(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots,
+                                PyObject* closure) {
+  std::string newest = explain_misses(cache, root, slots, closure);
   if (!newest.empty()) {
     events::count(events::Counter::Recompiles);
     events::record("miss", place_of(function) + ": " + newest);
@@ -202,6 +208,7 @@ py::Owned<> run_in_mode(Cache& cache, const Call& call, BoundArguments& bound) {
   if (cache.last_stop_about != About::Caller) {  // told once
     const BusyScope busy(cache);
     bound.own();
+    explain_misses(cache, cache, bound.slots(), call.function->func_closure);
     py::InterruptsWait wait;
     remember_stop(cache, cache, compile_region(call.function, bound.slots(), cache, false), false);
     wait.end();
