@@ -198,6 +198,13 @@ def _settle(module: CapturedGraphModule) -> None:
             node.meta["tensor_dict"] = _tensor_dict(getattr(module, node.target))
 
 
+def _declared_type(tensor) -> type:
+    """What torch's placeholders say of an input. isinstance(…, Parameter) is a function of torch's that also asks for marks."""
+    if type(tensor) is torch.Tensor and not tensor.__dict__:
+        return torch.Tensor
+    return torch.nn.Parameter if isinstance(tensor, torch.nn.Parameter) else torch.Tensor
+
+
 class _Forgotten(NamedTuple):
     """What the metadata says of an input whose tensor is no longer referred to."""
 
@@ -210,7 +217,7 @@ class _Forgotten(NamedTuple):
         tensor = None if example is None else example()
         if tensor is None:
             return None
-        return cls(torch.nn.Parameter if isinstance(tensor, torch.nn.Parameter) else torch.Tensor, _tensor_dict(tensor))
+        return cls(_declared_type(tensor), _tensor_dict(tensor))
 
 
 def _forget_examples(module: CapturedGraphModule) -> None:

@@ -1,8 +1,10 @@
 #include "frames/finalizers.h"
 
+#include <algorithm>
 #include <unordered_map>
 #include <vector>
 
+#include "base/small_vector.h"
 #include "bytecode/exception_table.h"
 #include "frames/generators.h"
 #include "py/cpython311.h"
@@ -54,6 +56,32 @@ bool runs_itself(PyObject* object, std::vector<PyObject*>* generators) noexcept 
   return calls_back(object);
 }
 
+// How many references to an object are gone. Most walks meet two or three objects: those need no hash table.
+class Met {
+ public:
+  std::size_t size() const noexcept { return many_.empty() ? few_.size() : many_.size(); }
+  Py_ssize_t count(PyObject* object) {
+    if (many_.empty()) {
+      const auto known = std::ranges::find(few_, object, &One::object);
+      if (known != few_.end()) return ++known->times;
+      few_.push_back({object, 1});
+      if (few_.size() <= kFew) return 1;
+      for (const One& one : few_) many_.emplace(one.object, one.times);
+      return 1;
+    }
+    return ++many_[object];
+  }
+
+ private:
+  struct One {
+    PyObject* object;
+    Py_ssize_t times;
+  };
+  static constexpr std::size_t kFew = 16;
+  SmallVector<One, kFew + 1> few_;
+  std::unordered_map<PyObject*, Py_ssize_t> many_;
+};
+
 class Walk {
  public:
   Walk(Heirs heirs, std::vector<PyObject*>* generators) noexcept : heirs_(heirs), generators_(generators) {}
@@ -88,15 +116,19 @@ class Walk {
     const bool is_leaf = !PyType_IS_GC(type) && type->tp_finalize == nullptr && type->tp_weaklistoffset <= 0;
     if (is_leaf || PyType_Check(child) || PyModule_Check(child)) return 0;
     auto* walk = static_cast<Walk*>(self);
-    const Py_ssize_t times = ++walk->met_[child];
+    if (walk->heirs_ == Heirs::Counted && Py_REFCNT(child) == 1) {  // it is met only here
+      walk->going_.push_back(child);
+      return 0;
+    }
+    const Py_ssize_t times = walk->met_.count(child);
     if (walk->heirs_ == Heirs::All ? times == 1 : times == Py_REFCNT(child)) walk->going_.push_back(child);
     return 0;
   }
 
   Heirs heirs_;
   std::vector<PyObject*>* generators_;
-  std::vector<PyObject*> going_;
-  std::unordered_map<PyObject*, Py_ssize_t> met_;  // how many references to it are gone
+  SmallVector<PyObject*, 16> going_;
+  Met met_;
 };
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include "base/small_vector.h"
 #include "bytecode/exception_table.h"
 #include "frames/frame_objects.h"
 #include "frames/generators.h"
@@ -44,7 +45,7 @@ PyObject* call_function(const OpenFrame& open) noexcept {
   PyCodeObject* code = open.code();
   const auto positional = static_cast<std::size_t>(code->co_argcount);
   const auto count = positional + static_cast<std::size_t>(code->co_kwonlyargcount);
-  const std::vector<PyObject*> nothing(count + 1, Py_None);  // the arguments are replaced
+  const SmallVector<PyObject*, 32> nothing(count + 1, Py_None);  // the arguments are replaced
   PyObject* names = nullptr;
   if (code->co_kwonlyargcount != 0) {
     names = PyTuple_GetSlice(code->co_localsplusnames, code->co_argcount, code->co_argcount + code->co_kwonlyargcount);

@@ -5,10 +5,10 @@
 namespace pellucid::frames {
 namespace {
 
-std::vector<bool> filled(const std::vector<py::Owned<>>& slots) {
-  std::vector<bool> result;
+std::vector<char> filled(const std::vector<py::Owned<>>& slots) {
+  std::vector<char> result;
   result.reserve(slots.size());
-  for (const auto& slot : slots) result.push_back(static_cast<bool>(slot));
+  for (const auto& slot : slots) result.push_back(slot ? 1 : 0);
   return result;
 }
 
@@ -39,6 +39,10 @@ PyObject* callers_exception() {
 
 std::vector<PyObject*> values_of(const State& state) {
   std::vector<PyObject*> values;
+  std::size_t most = 0;
+  for (const OpenFrame& frame : state.frames)
+    most += 4 + frame.fast.size() + frame.stack.size() + 3 * frame.then.size();
+  values.reserve(most);
   const auto add = [&](const py::Owned<>& slot) {
     if (slot) values.push_back(slot.get());
   };
@@ -99,11 +103,8 @@ Shape shape_of(const State& state) {
                             static_cast<bool>(frame.handled),
                             static_cast<bool>(frame.frame_object)});
     for (const Wait& wait : frame.then) {
-      shape.frames.back().then.push_back(
-          {wait.kind,
-           wait.stage,
-           wait.number,
-           {static_cast<bool>(wait.a), static_cast<bool>(wait.b), static_cast<bool>(wait.c)}});
+      shape.frames.back().then.push_back({wait.kind, wait.stage, wait.number, static_cast<bool>(wait.a),
+                                          static_cast<bool>(wait.b), static_cast<bool>(wait.c)});
     }
   }
   return shape;
@@ -115,9 +116,11 @@ State unpack(const Shape& shape, PyObject* values, PyFunctionObject* function) {
   const auto next = [&](bool full) {
     return full ? py::Owned<>::share(PyTuple_GET_ITEM(values, at++)) : py::Owned<>();
   };
-  const auto take = [&](const std::vector<bool>& filled, std::vector<py::Owned<>>& slots) {
-    for (const bool full : filled) slots.push_back(next(full));
+  const auto take = [&](const std::vector<char>& filled, std::vector<py::Owned<>>& slots) {
+    slots.reserve(filled.size());
+    for (const char full : filled) slots.push_back(next(full != 0));
   };
+  state.frames.reserve(shape.frames.size());
   for (const Shape::Frame& part : shape.frames) {
     OpenFrame& frame = state.frames.emplace_back();
     auto* given = reinterpret_cast<PyFunctionObject*>(PyTuple_GET_ITEM(values, at++));
@@ -130,12 +133,13 @@ State unpack(const Shape& shape, PyObject* values, PyFunctionObject* function) {
     take(part.fast, frame.fast);
     take(part.stack, frame.stack);
     frame.kwnames = part.kwnames.copy();
+    frame.then.reserve(part.then.size());
     for (const auto& waiting : part.then) {
       Wait& wait = frame.then.emplace_back();
       wait.kind = waiting.kind, wait.stage = waiting.stage, wait.number = waiting.number;
-      wait.a = next(waiting.filled[0]);
-      wait.b = next(waiting.filled[1]);
-      wait.c = next(waiting.filled[2]);
+      wait.a = next(waiting.a);
+      wait.b = next(waiting.b);
+      wait.c = next(waiting.c);
     }
   }
   return state;
@@ -175,6 +179,7 @@ void put_methods_together(State& state) {
 
 std::vector<std::uint64_t> key_of(const State& state) {
   std::vector<std::uint64_t> key;
+  key.reserve(1 + 2 * state.apart.size() + 12 * state.frames.size());
   for (const State::Apart& part : state.apart) {
     key.push_back(part.frame << 32 | part.slot << 1 | (part.on_stack ? 1 : 0));
     key.push_back(bits(reinterpret_cast<PyMethodDescrObject*>(part.descriptor)->d_method));

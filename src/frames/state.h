@@ -48,13 +48,13 @@ struct Shape {
   struct Frame {
     py::Owned<PyCodeObject> code;
     int at, begin, next, opcode, arg;
-    std::vector<bool> fast, stack;
+    std::vector<char> fast, stack;  // whether the slot is filled
     py::Owned<> kwnames;
     struct Waiting {
       WaitKind kind;
       std::uint8_t stage;
       std::int64_t number;
-      std::vector<bool> filled;  // a, b, c
+      bool a, b, c;  // whether they are filled
     };
     std::vector<Waiting> then;
     bool of_generator, handles, has_object;

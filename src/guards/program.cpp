@@ -207,7 +207,10 @@ bool GuardProgram::walk_group(std::uint32_t index, const Frame& frame) noexcept 
   const std::uint64_t version = version_of(node.attributes ? py::instance_dict_now(node.value) : node.value);
   if (version != 0 && version == group.payload) return run(node.group_at + 1, group.skip, frame);
   group.payload = 0;
-  if (node.attributes && node.pairs != node.pairs_end) note_pairs(index);
+  if (node.attributes && node.pairs != node.pairs_end) {
+    PyObject* dict = related_value(node, node.value);
+    if (std::exchange(nodes_[index].compared, dict) != dict) note_pairs(index);
+  }
   if (!walk_group_members(index, frame)) return false;
   group.payload = version;  // read before the members: a change under our feet leaves it stale
   return true;

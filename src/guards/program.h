@@ -86,6 +86,7 @@ class GuardProgram {
 
   struct Node {
     PyObject* value = nullptr;       // as last loaded; of an Attributes node: the object whose attributes they are
+    PyObject* compared = nullptr;    // of an Attributes node with pairs: what its pairs were last asked about
     const Source* source = nullptr;  // of an Attributes node: its base's
     std::uint32_t parent = kNone;
     std::uint32_t checks = 0, lookups = 0, key_checks = 0, checks_end = 0;  // three ranges in checks_

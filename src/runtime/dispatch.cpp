@@ -2,7 +2,6 @@
 
 #include "base/break_policy.h"
 #include "base/events.h"
-#include "codegen/input_loader.h"
 #include "py/eval_frame311.h"
 #include "py/interrupts.h"
 #include "runtime/compile.h"
@@ -179,6 +178,11 @@ PyObject* call_region(PyFunctionObject* region, PyObject* const* arguments, std:
   return result;
 }
 
+codegen::ReadyInputs ready_inputs(const Entry& entry, bool just_checked) noexcept {
+  const bool known = just_checked && entry.input_loader != nullptr;
+  return {entry.input_loader, known ? entry.guards->gathered() : py::Owned<>()};
+}
+
 bool is_deep_enough(int depth) noexcept { return py::depth_left() >= depth + trace::kLastLevels; }
 
 PyObject* run_region(Cache& cache, const Entry& entry, const Call& call, BoundArguments& bound, bool just_checked) {
@@ -187,9 +191,7 @@ PyObject* run_region(Cache& cache, const Entry& entry, const Call& call, BoundAr
   PyObject* const graph = entry.graph_call.get();
   const auto exit = entry.exit;
   const auto after = entry.after;
-  PyObject* const loader = entry.input_loader;
-  const codegen::ReadyInputs inputs(loader,
-                                    just_checked && loader != nullptr ? entry.guards->gathered() : py::Owned<>());
+  const auto inputs = ready_inputs(entry, just_checked);
   const auto region = region_or_error(entry, call, bound);
   if (!region) return nullptr;
   PyObject* result = call_region(region.get(), bound.slots(), bound.size(), after.get());

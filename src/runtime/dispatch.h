@@ -2,6 +2,7 @@
 #pragma once
 #include <Python.h>
 
+#include "codegen/input_loader.h"
 #include "py/ref.h"
 #include "runtime/bind.h"
 #include "runtime/cache.h"
@@ -29,6 +30,10 @@ PyObject* run_with_inner_functions(Cache& cache, const Call& call);
 // with an error pending.
 PyObject* call_region(PyFunctionObject* region, PyObject* const* arguments, std::size_t count,
                       const aten::GlobalState* after);
+
+// What the guards have read a moment ago, for the region that is called while this lives. `just_checked`: they held and
+// no Python code ran since.
+codegen::ReadyInputs ready_inputs(const Entry& entry, bool just_checked) noexcept;
 
 // Whether the interpreter would let the program go so deep from here, and some way further (trace::kLastLevels).
 bool is_deep_enough(int depth) noexcept;

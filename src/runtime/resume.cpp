@@ -16,9 +16,8 @@ namespace {
 constexpr std::size_t kContinuations = 200;          // a program that breaks at more places gains nothing
 constexpr std::size_t kManyContinuations = 1000000;  // unless that is wanted
 
-// The entry for this state: found, or compiled now; null when the interpreter has to go on.
-Entry* entry_for(Cache& root, Cache& cache, const frames::State& state, const std::vector<PyObject*>& values) {
-  if (Entry* entry = cache.find(values.data(), nullptr)) return is_deep_enough(entry->depth) ? entry : nullptr;
+// An entry for this state where none fits: compiled now; null when the interpreter has to go on.
+Entry* new_entry(Cache& root, Cache& cache, const frames::State& state, const std::vector<PyObject*>& values) {
   if (aten::in_mode_of_user()) return nullptr;
   if (!is_deep_enough(static_cast<int>(state.frames.size()) + kWorthCapturing) || cache.busy || cache.given_up)
     return nullptr;
@@ -116,14 +115,16 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
     if (cache == nullptr) return finish(root, std::move(state));
     const auto held = py::Owned<>::share(cache->object);
     const auto values = frames::values_of(state);
-    Entry* entry = nullptr;
+    Entry* entry = cache->find(values.data(), nullptr);
+    const bool just_checked = entry != nullptr;
     try {
-      entry = entry_for(root, *cache, state, values);
+      if (!just_checked) entry = new_entry(root, *cache, state, values);
     } catch (py::PythonError& error) {  // the program's `finally` and `with` blocks run
       error.restore();
       return finish_raising(root, std::move(state));
     }
-    if (entry == nullptr) return finish(root, std::move(state));
+    if (entry == nullptr || (just_checked && !is_deep_enough(entry->depth))) return finish(root, std::move(state));
+    const codegen::ReadyInputs inputs = ready_inputs(*entry, just_checked);
     const auto region = entry->region.copy();
     const auto next = entry->exit;
     const auto after = entry->after;
