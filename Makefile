@@ -31,7 +31,7 @@ demo: build $(STAMP)-models
 test: build $(STAMP)-test $(STAMP)-models
 	PELLUCID_UNIT=build/release/tests/pellucid_unit.so $(BIN)/python -m pytest $(PYTEST_ARGS)
 
-# Every test once more with regions that end after each so many instructions: tests/forced_breaks.py.
+# Every test once more with regions that end after each so many instructions: tests/support/forced_breaks.py.
 FORCE_EVERY ?= 3,5,13
 test-forced: build $(STAMP)-test $(STAMP)-models
 	PELLUCID_UNIT=build/release/tests/pellucid_unit.so $(BIN)/python -m pytest -m "not slow" --force-break-every $(FORCE_EVERY) $(PYTEST_ARGS)
@@ -148,7 +148,7 @@ asan: build/asan/build.ninja $(STAMP)-test $(STAMP)-models
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
 	ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:log_path=$(REPORT) \
 	UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:log_path=$(REPORT) \
-	$(BIN)/python -X faulthandler -m pytest -o pythonpath= $(ASAN_TESTS) $(PYTEST_ARGS) || failed=$$?; \
+	$(BIN)/python -X faulthandler -m pytest -o pythonpath=tests $(ASAN_TESTS) $(PYTEST_ARGS) || failed=$$?; \
 	! cat $(REPORT).* 2>/dev/null && exit $$failed
 
 clean:

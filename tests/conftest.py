@@ -1,11 +1,12 @@
 import os
+import sys
 from pathlib import Path
 
-import forced_breaks
 import pytest
-from runtime_common import Counting
 
 import pellucid
+from support import Counting, forced_breaks
+from support.graphs import Recording
 
 # Programs that tests start import the same pellucid as the tests themselves.
 home = str(Path(pellucid.__file__).parent.parent)
@@ -14,7 +15,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join([home, *filter(None, [os.environ.get(
 
 def pytest_addoption(parser):
     group = parser.getgroup("pellucid")
-    group.addoption("--force-break-every", default="", help="numbers: tests/forced_breaks.py")
+    group.addoption("--force-break-every", default="", help="numbers: tests/support/forced_breaks.py")
     group.addoption("--force-break-report", help="a file for what that finds, a JSON object per line")
 
 
@@ -35,3 +36,30 @@ def fresh():
 @pytest.fixture
 def counting() -> Counting:
     return Counting()
+
+
+@pytest.fixture
+def recording() -> Recording:
+    return Recording()
+
+
+@pytest.fixture
+def continued():
+    """Capture goes on behind a graph break."""
+    with pellucid.config.patch(continue_after_break=True):
+        yield
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "continued"])
+def either_mode(request):
+    with pellucid.config.patch(continue_after_break=request.param):
+        yield request.param
+
+
+@pytest.fixture
+def quick_switches():
+    """Threads take turns a hundred times as often as usual."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)

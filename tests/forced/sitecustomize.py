@@ -1,4 +1,4 @@
-"""For programs that tests start: what tests/forced_breaks.py does to pellucid happens when they import it."""
+"""For programs that tests start: what tests/support/forced_breaks.py does to pellucid happens when they import it."""
 
 import importlib.abc
 import importlib.util
@@ -18,7 +18,7 @@ class _AtImport(importlib.abc.MetaPathFinder):
         def exec_module(module):
             run(module)
             switch = importlib.util.spec_from_file_location(
-                "forced_switch", Path(__file__).parent.parent / "forced_switch.py"
+                "forced_switch", Path(__file__).parent.parent / "support/forced_switch.py"
             )
             functions = importlib.util.module_from_spec(switch)
             switch.loader.exec_module(functions)

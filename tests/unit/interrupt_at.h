@@ -1,5 +1,5 @@
-// For tests/test_interrupts.py: interrupts that arrive at a moment that can be told and repeated, the nth allocation of
-// an object. Everything that runs allocates, so every phase of a call can be met.
+// For tests/runtime/test_interrupts.py: interrupts that arrive at a moment that can be told and repeated, the nth
+// allocation of an object. Everything that runs allocates, so every phase of a call can be met.
 #pragma once
 #include <Python.h>
 

@@ -1,0 +1,221 @@
+"""Subclasses of list, dict, deque and int, and classes that take a method of a container away: what of theirs is asked, and what is not."""
+
+from __future__ import annotations
+
+import collections
+import collections.abc
+import operator
+import types
+
+import pytest
+import torch
+
+import pellucid
+from support import Counting, same
+from support.programs import Programs, check_tensor_program, error_of
+
+PROGRAMS = program = Programs()
+
+
+class Counted(dict):
+    """`dict(c)` asks it for its keys and items, because it has an __iter__ of its own."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.reads = 0
+
+    def __iter__(self):
+        return super().__iter__()
+
+    def __getitem__(self, key):
+        self.reads += 1
+        return super().__getitem__(key)
+
+
+class ReadsAside(dict):
+    """`dict(r)` takes what lies in its storage."""
+
+    def __getitem__(self, key):
+        return "never asked"
+
+    def keys(self):
+        return ["never asked"]
+
+
+class NoTruth:
+    __bool__ = None
+
+
+class NoLength:
+    __len__ = None
+
+
+class NoContains:
+    __contains__ = None
+
+    def __iter__(self):
+        return iter([1])
+
+
+class NoItem:
+    __getitem__ = None
+    __setitem__ = None
+
+
+class Number(int):
+    pass
+
+
+class Deque(collections.deque):
+    def __iter__(self):
+        raise RuntimeError("not to be asked")
+
+
+@program.without_graph
+def subclass_that_iterates_itself(x):
+    c = Counted(a=1)
+    c["b"] = 2
+    reads = [c.reads]
+    print(end="")
+    c["c"] = 3
+    reads.append(c.reads)
+    plain = dict(c)
+    reads.append(c.reads)
+    more = {**c}
+    reads.append(c.reads)
+    plain.update(c)
+    return x + 1, reads, c.reads, plain, more
+
+
+@program
+def subclass_with_another_getitem(x):
+    r = ReadsAside(a=1)
+    d = {}
+    d.update(r)
+    return x + 1, dict(r), {**r}, d
+
+
+@pytest.mark.parametrize("what", [NoTruth, NoLength, NoContains, NoItem])
+def test_slots_that_are_none(what):
+    def f(x, value):
+        x = x + 1
+        try:
+            if what is NoItem:
+                value[0]
+            return x, 1 in value if what is NoContains else bool(value)
+        except TypeError as error:
+            return x, str(error)
+
+    backend = Counting()
+    compiled = pellucid.compile(f, backend=backend)
+    assert same(compiled(torch.ones(2), what()), f(torch.ones(2), what()))
+    assert backend.count == 1
+
+
+@program
+def index_of_a_subclass(x):
+    items = [1, 2, 3]
+    return x + 1, items[Number(1)], (4, 5)[Number(0)], items[operator.index(Number(2))]
+
+
+@program
+def deque_subclass(x):
+    queue = Deque([1, 2])
+    print(end="")
+    queue.append(3)
+    queue.popleft()
+    return x + 1, queue.pop(), len(queue)
+
+
+class StoresPairs(dict):
+    def __setitem__(self, key, value):
+        super().__setitem__(key, (value, "stored"))
+
+
+class OrderedStoresPairs(collections.OrderedDict):
+    def __setitem__(self, key, value):
+        super().__setitem__(key, (value, "stored"))
+
+
+OUTSIDE = [Counted({"a": 1}), ReadsAside(a=1, b=2), collections.Counter("aab"), StoresPairs(a=1)]
+
+
+@program
+def subclasses_of_dict_made_from_others(x):
+    kinds = (Counted, StoresPairs, ReadsAside, collections.OrderedDict)
+    return x + 1, [[dict(kind(other)) for other in OUTSIDE] for kind in kinds]
+
+
+@program
+def update_of_dicts_with_a_setitem_in_python(x):
+    found = []
+    for make in (StoresPairs, OrderedStoresPairs, collections.OrderedDict):
+        for other in (*OUTSIDE, [("a", 1)], {"a": 1}.items(), types.MappingProxyType({"a": 1}), {"a": 2}):
+            made = make()
+            made.update(other, named=1)
+            found.append(list(made.items()))
+    return x + 1, found
+
+
+class LongList(list):
+    def __len__(self):
+        return super().__len__() + 1
+
+    def __getitem__(self, index):
+        return super().__getitem__(index)
+
+
+class PlainDeque(collections.deque):
+    pass
+
+
+class Ordered(collections.OrderedDict):
+    pass
+
+
+def turned():
+    ordered = Ordered(a=1, b=2)
+    ordered.move_to_end("a")
+    return ordered
+
+
+@program
+def comparing_lists_with_methods_of_their_own(x):
+    a, b = LongList([1, 2]), LongList([1, 2])
+    return x + 1, a == b, a < b, a == [1, 2], sorted([b, LongList([0])]), [a] == [b], a != b
+
+
+@program
+def changed_deque_of_a_subclass(x, kept=[PlainDeque([1])]):
+    kept[0] = PlainDeque([1])
+    outside = kept[0]
+    pellucid.graph_break()
+    outside.append(2)
+    text = repr(outside), type(outside + outside).__name__, error_of(lambda: outside | outside)[:2]
+    return x + 1, text
+
+
+@program
+def dict_from_what_are_no_pairs(x):
+    class Late:
+        def __iter__(self):
+            raise TypeError("mine")
+
+    return x + 1, error_of(dict, [1]), error_of(dict, [(1, 2, 3)]), error_of(dict, [Late()])
+
+
+@program
+def ordered_dict_of_a_subclass(x, kept=[None]):
+    kept[0] = turned()
+    outside = kept[0]
+    pellucid.graph_break()
+    texts = [{**outside}, dict(outside), (lambda **k: k)(**outside), dict(outside, z=1), list(outside)]
+    outside["c"] = 3
+    texts += [repr(outside), {**outside}, list(outside), list(outside.values())]
+    pellucid.graph_break()
+    return x + 1, [list(t.items()) if isinstance(t, dict) else t for t in texts], list(outside.items())
+
+
+@pytest.mark.parametrize("f", PROGRAMS, ids=PROGRAMS.names)
+def test_as_eager(f):
+    check_tensor_program(f)

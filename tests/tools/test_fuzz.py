@@ -1,0 +1,46 @@
+"""A short run of the fuzzer (`make fuzz` is the long one), and every program that once differed from eager."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+REGRESSIONS = sorted((ROOT / "tests/fuzz_regressions").glob("*.py"))
+
+
+def fuzz(*arguments) -> subprocess.CompletedProcess:
+    command = [sys.executable, str(ROOT / "tools/fuzz"), "--quiet", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ)
+
+
+def test_random_programs():
+    run = fuzz("--seed", 0, "--count", 200, "--shrink", 0)
+    print(run.stdout[-3000:], run.stderr[-2000:])
+    assert run.returncode == 0
+    programs, captured = map(int, re.search(r"(\d+) programs .* (\d+) % captured", run.stdout).groups())
+    assert programs > 150 and captured > 30
+
+
+@pytest.mark.skipif(not REGRESSIONS, reason="no program has differed yet")
+def test_regressions():
+    run = fuzz("--check", *REGRESSIONS)
+    print(run.stdout[-3000:], run.stderr[-2000:])
+    assert run.returncode == 0 and f"{len(REGRESSIONS)} programs (0 dropped" in run.stdout
+
+
+def test_a_difference_is_found(tmp_path):
+    """The comparison itself: a program that asks who runs it."""
+    program = (
+        "def inputs(variant): return [torch.ones(2)], {}\n"
+        "def reset(): pass\n"
+        "def change(): pass\n"
+        "def f(x):\n    return x + 1, torch.compiler.is_compiling() or pellucid.is_compiling()\n"
+    )
+    file = tmp_path / "asks.py"
+    file.write_text("import pellucid, torch\n" + program)
+    run = fuzz("--check", file)
+    assert run.returncode == 1 and "result[1]" in run.stdout, run.stdout + run.stderr
