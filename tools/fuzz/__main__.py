@@ -91,9 +91,12 @@ class Totals:
     one_graph: int = 0
     nodes: int = 0
     kinds: Counter = field(default_factory=Counter)
+    dropped: Counter = field(default_factory=Counter)  # why programs are none
 
     def add(self, report: Report) -> None:
         self.invalid += report.invalid
+        if report.invalid:
+            self.dropped[report.difference.split("\n")[0][:60] or "does not differ again"] += 1
         if not report.invalid:
             self.programs += 1
             self.raised += report.raised
@@ -160,6 +163,8 @@ def main() -> int:
             told = time.monotonic()
             print(totals, flush=True)
     print(totals)
+    if not options.quiet:
+        print("".join(f"dropped {number}: {why}\n" for why, number in totals.dropped.most_common()), end="")
     return 1 if totals.kinds else 0
 
 

@@ -21,11 +21,14 @@ def constant(value: object) -> bool:
 
 
 class Snapshot:
-    """One walk over inputs, result and state. `lines` is what it saw."""
+    """One walk over inputs, result and state. `lines` is what it saw, `tensors` those that it met.
 
-    def __init__(self, filename: str) -> None:
-        self.filename = filename
+    `nodes_named`: the nodes of autograd behind tensors are told by name, not only whether there is one."""
+
+    def __init__(self, filename: str, nodes_named: bool = True) -> None:
+        self.filename, self.nodes_named = filename, nodes_named
         self.lines: list[str] = []
+        self.tensors: list[torch.Tensor] = []
         self.numbers: dict[int, int] = {}
         self.storages: dict[int, int] = {}
         self.alive: list[object] = []
@@ -115,7 +118,8 @@ class Snapshot:
     def tensor(self, path: str, head: str, value: torch.Tensor) -> None:
         storage = self.storages.setdefault(value.untyped_storage()._cdata, len(self.storages))
         self.alive.append(value.untyped_storage())
-        made_by = value.grad_fn.name() if value.grad_fn is not None else None
+        self.tensors.append(value)
+        made_by = value.grad_fn and (value.grad_fn.name() if self.nodes_named else "there")
         self.lines.append(
             f"{head} {value.dtype} {tuple(value.shape)} strides {value.stride()} offset {value.storage_offset()} storage {storage}"
             f" requires_grad {value.requires_grad} grad_fn {made_by} {value.detach().tolist()!r}"
