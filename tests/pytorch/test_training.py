@@ -339,6 +339,32 @@ def test_in_place_on_an_input(backend):
         assert_as_eager(compiled, in_place_on_input, torch.randn(4).requires_grad_(), torch.ones(4))
 
 
+def scaled_after(x, buffer):
+    buffer += 0.5
+    return x * buffer
+
+
+def scaled_before(x, buffer):
+    y = x * (buffer * 2)
+    buffer.add_(1)
+    return y
+
+
+def scaled_by_a_view(x, buffer):
+    y = x * (buffer.view(2, 2).t() * 3).reshape(4)
+    buffer.mul_(2)
+    return y
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("f", [scaled_after, scaled_before, scaled_by_a_view], ids=lambda f: f.__name__)
+def test_what_the_gradient_needs_of_a_written_input(f, backend):
+    """Torch's partitioner computes `buffer * 2` once more in the backward graph, from what is in the buffer then."""
+    compiled = pellucid.compile(f, backend=backend, fullgraph=True)
+    for _ in range(2):
+        assert_as_eager(compiled, f, torch.randn(4).requires_grad_(), torch.ones(4))
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_in_place_on_a_non_leaf_input(backend):
     def f(y):
