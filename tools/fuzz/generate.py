@@ -11,6 +11,7 @@ import re
 
 import blocks
 import expressions
+import keys
 import library
 import statements
 
@@ -83,6 +84,9 @@ def paragraphs(text: str) -> list[tuple[str, str]]:
 
 EXPRESSIONS = {kind: rows(text) for kind, text in expressions.TEMPLATES.items()}
 SIMPLE, COMPOUND = paragraphs(statements.SIMPLE), paragraphs(blocks.COMPOUND)
+KEY_EXPRESSIONS = {kind: rows(text) for kind, text in keys.EXPRESSIONS.items()}
+KEY_SIMPLE, KEY_COMPOUND = paragraphs(keys.SIMPLE), paragraphs(keys.COMPOUND)
+LEAVES = expressions.LEAVES | keys.LEAVES
 RESULTS = [
     "({T}, {int}, {lint})",
     "{T}",
@@ -101,10 +105,15 @@ class Generator:
         self.used = 0
         self.left = self.random.randint(5, size)
         self.in_class = False
-        shares = {"BREAK": 0.15, "WRONG": 0.12, "RARE": 0.12, "FAILS": 0.15}
+        shares = {"BREAK": 0.15, "WRONG": 0.12, "RARE": 0.12, "FAILS": 0.15, "KEYS": 0.4}
         self.tags = {tag for tag, share in shares.items() if self.random.random() < share} | always
         self.expressions = {kind: self.some(table, 0.5, 4) for kind, table in EXPRESSIONS.items()}
         self.simple, self.compound = self.some(SIMPLE, 0.4, 10), self.some(COMPOUND, 0.4, 6)
+        self.about_keys = "KEYS" in self.tags
+        self.key_simple, self.key_compound = self.some(KEY_SIMPLE, 0.4, 10), self.some(KEY_COMPOUND, 0.4, 4)
+        if self.about_keys:
+            for kind, table in KEY_EXPRESSIONS.items():
+                self.expressions.setdefault(kind, []).extend(self.some(table, 0.4, 6))
 
     def some(self, table: list[tuple[str, str]], share: float, least: int) -> list[str]:
         allowed = [template for template, tag in table if not tag or tag in self.tags]
@@ -152,19 +161,19 @@ class Generator:
 
     def expression(self, kind: str, scope: Scope, depth: int) -> str:
         if kind == "any":
-            kind = self.random.choice(["int", "T", "lint", "dsi", "lT", "V", "I", "str", "obj", "tint"])
+            more = ["key", "key", "dk", "lk"] if self.about_keys else []
+            kind = self.random.choice(["int", "T", "lint", "dsi", "lT", "V", "I", "str", "obj", "tint", *more])
         if kind == "result":
-            return self.fill(self.random.choice(RESULTS), scope, scope, 1)
+            results = keys.RESULTS if self.about_keys and self.random.random() < 0.5 else RESULTS
+            return self.fill(self.random.choice(results), scope, scope, 1)
         if self.in_class and kind in ("obj", "cls"):  # its methods would call themselves
             raise NoName(kind)
         names = scope.visible(kind)
         if kind in ("cls", "gen"):
-            return self.random.choice(names or expressions.LEAVES[kind])
+            return self.random.choice(names or LEAVES[kind])
         if depth <= 0 or self.random.random() < 0.25:
             return (
-                self.random.choice(names)
-                if names and self.random.random() < 0.8
-                else self.random.choice(expressions.LEAVES[kind])
+                self.random.choice(names) if names and self.random.random() < 0.8 else self.random.choice(LEAVES[kind])
             )
         for _ in range(5):
             template = self.random.choice(self.expressions[kind])
@@ -173,7 +182,7 @@ class Generator:
             except NoName:
                 continue
             return text if re.fullmatch(r"[\w.]+|\(.*\)", text) else f"({text})"
-        return self.random.choice(expressions.LEAVES[kind])
+        return self.random.choice(LEAVES[kind])
 
     # ---- statements
 
@@ -189,7 +198,10 @@ class Generator:
         self.left -= 1
         for _ in range(8):
             compound = depth > 0 and self.random.random() < 0.4
-            template = self.random.choice(self.compound if compound else self.simple)
+            if self.about_keys and self.random.random() < 0.5:
+                template = self.random.choice(self.key_compound if compound else self.key_simple)
+            else:
+                template = self.random.choice(self.compound if compound else self.simple)
             names = {key: list(value) for key, value in scope.names.items()}
             try:
                 return self.expand(template, scope, indent, depth - 1)
@@ -287,7 +299,7 @@ class Generator:
         """What the function made, and something more."""
         names = [
             name
-            for kind in ("T", "V", "I", "int", "lint", "dsi", "lT", "dsT", "obj", "str", "sint", "fint")
+            for kind in ("T", "V", "I", "int", "lint", "dsi", "lT", "dsT", "obj", "str", "sint", "fint", *keys.LEAVES)
             for name in scope.own(kind)
         ]
         chosen = self.random.sample(names, min(len(names), self.random.randint(2, 7)))
@@ -303,7 +315,9 @@ class Generator:
             .replace("{shared}", shared)
             .replace("{grad}", str(self.random.random() < 0.15))
         )
-        lines += state.replace("{cls}", self.fill(later, module, module, 0)).splitlines()
+        state = state.replace("{cls}", self.fill(later, module, module, 0))
+        head, state = self.with_keys(module, state)
+        lines += state.splitlines()
         for kind, names in GLOBALS.items():
             for name in names:
                 module.bind(kind, name)
@@ -317,12 +331,27 @@ class Generator:
             ("others", "lint"),
         ]
         scope = Scope(module, function=True)
-        for name, kind in [*parameters, ("flag", "bool"), ("more", "lT")]:
+        about_keys = keys.PARAMETERS if self.about_keys else []
+        for name, kind in [*parameters, ("flag", "bool"), ("more", "lT"), *about_keys]:
             scope.bind(kind, name)
         body = self.block(scope, "    ", 3, self.left, self.left)
-        head = "def f(x, y, n, items, table, obj, others, *, flag=True, more=()):"
-        lines += ["", "", head, *body, "    return " + self.result(scope)]
-        return library.HEAD.lstrip("\n") + "\n".join(lines) + "\n"
+        more = "".join(f", {name}=None" for name in dict(about_keys))
+        first = f"def f(x, y, n, items, table, obj, others, *, flag=True, more=(){more}):"
+        lines += ["", "", first, *body, "    return " + self.result(scope)]
+        return library.HEAD.lstrip("\n") + head + "\n".join(lines) + "\n"
+
+    def with_keys(self, module: Scope, state: str) -> tuple[str, str]:
+        """What comes before the classes, and the functions of the state, in a program about keys or another."""
+        parts = {"KEYS_RESET": keys.RESET, "KEYS_CHANGE": keys.CHANGE, "KEYS_INPUTS": keys.INPUTS}
+        for place, part in parts.items():
+            state = state.replace(place, part.strip("\n") if self.about_keys else "")
+        if not self.about_keys:
+            return "", state
+        for kind, names in keys.GLOBALS.items():
+            for name in names:
+                module.bind(kind, name)
+        head, _, state = keys.filled(f"{keys.HEAD}\0{state}", self.random).partition("\0")
+        return head + "\n\n", state
 
 
 def program(seed: int, always: frozenset[str] = frozenset()) -> str:

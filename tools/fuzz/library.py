@@ -287,7 +287,7 @@ def reset():
     MODULE.scale.fill_(1.0)
     MODULE.steps = 0
     G_OBJ = A(2)
-
+KEYS_RESET
 
 def change():
     global G_INT
@@ -300,7 +300,7 @@ def change():
     G_OBJ.count += 5
     Config.level = 7
     MODULE.train(not MODULE.training)
-
+KEYS_CHANGE
 
 def inputs(variant):
     x = torch.arange(6.0).view(2, 3).requires_grad_({grad}) - 2 + variant
@@ -308,5 +308,6 @@ def inputs(variant):
     return [x, x[0] if {shared} else torch.ones(3), 2 + variant, items, {"a": 1, "b": 2 + variant}, {cls}(3), items if {shared} else [5]], {
         "flag": variant == 0,
         "more": [x, torch.ones(2, 3)],
+KEYS_INPUTS
     }
 """

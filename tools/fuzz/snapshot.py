@@ -7,17 +7,27 @@ from __future__ import annotations
 
 import collections
 import functools
+import re
 import types
 
+import numpy
 import torch
 
-PLAIN = (int, float, complex, str, bytes, bool, type(None), type(...), range, torch.dtype, torch.device, torch.Size)
+PLAIN = {int, float, complex, str, bytes, bool, type(None), type(...), range, torch.dtype, torch.device, torch.Size}
+ADDRESS = re.compile(r"0x[0-9a-f]+")
 HIDDEN = {"__builtins__", "__name__", "__doc__", "__package__", "__loader__", "__spec__", "__file__", "__cached__"}
 CLASS_HIDDEN = {"__dict__", "__weakref__", "__doc__", "__module__", "__abstractmethods__", "_abc_impl"}
 
 
 def constant(value: object) -> bool:
-    return isinstance(value, PLAIN) or (type(value) is tuple and all(map(constant, value)))
+    return type(value) in PLAIN or (type(value) is tuple and all(map(constant, value)))
+
+
+def hashed_by_value(value: object) -> bool:
+    """Its hash is no address, so that sets of such have one order."""
+    if isinstance(value, (tuple, frozenset)):
+        return all(map(hashed_by_value, value))
+    return type(value) in (int, bool, str, bytes) or (type(value) is float and value == value)
 
 
 class Snapshot:
@@ -34,11 +44,15 @@ class Snapshot:
         self.alive: list[object] = []
 
     def add(self, path: str, value: object) -> None:
-        if isinstance(value, PLAIN) and type(value).__module__ in ("builtins", "torch"):
+        if type(value) in PLAIN:
             self.lines.append(f"{path}: {type(value).__name__} {value!r}")
             return
         if constant(value):  # CPython's own compiler makes one object of equal constants
             self.lines.append(f"{path}: tuple {value!r}")
+            return
+        if type(value) in (tuple, frozenset, slice) or isinstance(value, numpy.generic):
+            # Which of several equal ones it is README leaves open; what it holds, not.
+            self.describe(path, "some", value)
             return
         if isinstance(value, types.ModuleType):
             self.lines.append(f"{path}: module {value.__name__}")
@@ -86,17 +100,30 @@ class Snapshot:
             if isinstance(value, collections.defaultdict):
                 self.add(f"{path}.default_factory", value.default_factory)
             for index, (key, item) in enumerate(list(dict.items(value))):
-                if not isinstance(key, (int, str)):
+                simple = type(key) in (int, str)
+                if not simple:
                     self.add(f"{path}.keys()[{index}]", key)
-                self.add(f"{path}[{key!r}]" if isinstance(key, (int, str)) else f"{path}.values()[{index}]", item)
+                self.add(f"{path}[{key!r}]" if simple else f"{path}.values()[{index}]", item)
         elif isinstance(value, (set, frozenset)):
+            self.lines.append(f"{head} of {len(value)}")
             # The order of other elements is that of their addresses.
-            in_order = all(isinstance(item, (int, float, str)) for item in value)
-            self.lines.append(f"{head} of {len(value)}: {list(value) if in_order else sorted(map(repr, value))}")
-        elif isinstance(value, (bytearray, slice)):
-            self.lines.append(f"{head} {value!r}")
-        else:
+            in_order = all(map(hashed_by_value, value))
+            for index, item in enumerate(value if in_order else sorted(value, key=self.alone)):
+                self.add(f"{path}{{{index}}}", item)
+        elif type(value).__module__ == "fuzzed":  # its repr is the program's code
             self.lines.append(head)
+        elif isinstance(value, slice):
+            self.lines.append(head)
+            for part in ("start", "stop", "step"):
+                self.add(f"{path}.{part}", getattr(value, part))
+        else:
+            self.lines.append(f"{head} {ADDRESS.sub('0x', repr(value))}")
+
+    def alone(self, value: object) -> tuple[list[str], int]:
+        """An element as it is by itself, then by when it was met: for an order of elements that have none."""
+        view = Snapshot(self.filename, self.nodes_named)
+        view.add("", value)
+        return view.lines, self.numbers.get(id(value), len(self.numbers))
 
     def attributes(self, path: str, value: object) -> None:
         if isinstance(getattr(type(value), "__dict__", {}).get("_value2member_map_"), dict):
@@ -107,7 +134,7 @@ class Snapshot:
         for base in type(value).__mro__:
             slots = base.__dict__.get("__slots__", ())
             for name in (slots,) if isinstance(slots, str) else slots:
-                if name not in ("__dict__", "__weakref__") and base.__module__ == "fuzzed":
+                if name not in ("__dict__", "__weakref__") and base.__module__ in ("fuzzed", "value_matrix_values"):
                     try:
                         item = base.__dict__[name].__get__(value)
                     except AttributeError:
