@@ -36,7 +36,7 @@ class Sites {
 };
 
 // The real tensor behind a placeholder, weakly: a compiled graph keeps no input alive. None when there is none.
-py::Owned<> weak_input(const objects::Capture& capture, const Node* node) {
+py::Owned<> weak_input(const region::Capture& capture, const Node* node) {
   const auto found = capture.input_of.find(node);
   if (found == capture.input_of.end()) return none();
   auto weak = py::Owned<>::steal(PyWeakref_NewRef(found->second, nullptr));
@@ -69,7 +69,7 @@ void add_attributes(const graph::Graph& graph, PyObject* module) {
 
 }  // namespace
 
-py::Owned<> graph_module(const objects::Capture& capture) {
+py::Owned<> graph_module(const region::Capture& capture) {
   FxBuilder builder(capture.graph);
   auto fx_graph = builder.build();
   auto forward = native_forward(capture.graph);

@@ -50,6 +50,11 @@ std::string_view name_of(Reason reason);
 About about(Reason reason);
 std::string_view hint_of(Reason reason);
 std::string code_of(Reason reason);  // "PEL0305"
+// Throws GraphBreak: capture cannot go on symbolically.
+[[noreturn]] inline void unsupported(Reason reason, std::initializer_list<Field> fields = {}) {
+  throw GraphBreak(reason, fields);
+}
+
 std::string fill(std::string_view message, std::initializer_list<Field> fields);
 
 }  // namespace pellucid

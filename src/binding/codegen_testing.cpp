@@ -15,8 +15,8 @@ namespace nb = nanobind;
 namespace pellucid::binding {
 namespace {
 
-using objects::Capture;
-using objects::Effect;
+using region::Capture;
+using region::Effect;
 using source::Source;
 
 template <class F>
@@ -71,7 +71,7 @@ class HandMade {
     made.target = shared(target);
     if (value.ptr() != missing()) made.value = shared(value);
     // As the tracer makes it.
-    if (made.kind == Effect::Kind::SetSet) made.value = py::copy_with_table(value.ptr(), objects::kNotPopped);
+    if (made.kind == Effect::Kind::SetSet) made.value = py::copy_with_table(value.ptr(), region::kNotPopped);
     if (!name.is_none()) made.name = shared(name);
     if (!args.is_none()) made.args = shared(args);
     if (!kwargs.is_none()) made.kwargs = shared(kwargs);

@@ -6,7 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "backend/fx.h"
-#include "objects/capture.h"
+#include "region/capture.h"
 
 namespace nb = nanobind;
 
@@ -106,14 +106,14 @@ class Builder {
     return out;
   }
   Graph& graph() { return capture_.graph; }
-  const objects::Capture& capture() const { return capture_; }
+  const region::Capture& capture() const { return capture_; }
 
  private:
   PyObject* hold(nb::handle object) {
     capture_.alive.push_back(owned(object));
     return object.ptr();
   }
-  objects::Capture capture_;
+  region::Capture capture_;
 };
 
 SiteRef make_site(nb::object code, int offset, nb::object caller, const std::string& path, nb::object type) {

@@ -2,7 +2,7 @@
 
 #include <nanobind/stl/string.h>
 
-#include "handlers/registry.h"
+#include "rows/rows.h"
 
 namespace nb = nanobind;
 
@@ -11,13 +11,13 @@ namespace {
 
 nb::list faults() {
   try {
-    handlers::initialise();
+    rows::initialise();
   } catch (...) {
     py::translate_current_exception();
     throw nb::python_error();
   }
   nb::list texts;
-  for (const std::string& fault : handlers::faults()) texts.append(nb::str(fault.c_str()));
+  for (const std::string& fault : protocols::faults()) texts.append(nb::str(fault.c_str()));
   return texts;
 }
 

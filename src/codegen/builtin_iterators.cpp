@@ -1,14 +1,14 @@
 // Builtin iterators that are generators of ours during capture (polyfills.py): how the real ones are made that stand
 // where these do.
 #include "codegen/walk.h"
-#include "objects/frame.h"
-#include "objects/generator.h"
-#include "objects/types.h"
+#include "region/frame.h"
+#include "region/generator.h"
+#include "region/types.h"
 
 namespace pellucid::codegen {
 namespace {
 
-using objects::Frame;
+using region::Frame;
 
 // A polyfill's frame: suspended at a yield, or not started.
 struct Body {
@@ -28,7 +28,7 @@ struct Body {
   [[noreturn]] void refuse() const { cannot_reconstruct(object, "an iterator with state of its own"); }
   // The real one asks it for its iterator once more: nothing of the program may hear that.
   Expr iterator(PyObject* over) const {
-    if (over == nullptr || ((Py_TYPE(over)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && !objects::is_generator(over)))
+    if (over == nullptr || ((Py_TYPE(over)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && !region::is_generator(over)))
       cannot_reconstruct(object, "an iterator over an object of a Python class");
     if (Py_TYPE(over)->tp_iter == nullptr) refuse();  // the real one would have raised when it was made
     return walker.ref(over);
@@ -141,7 +141,7 @@ Recipe of_takewhile(const Body& body, const Expr&) {
 
 Recipe of_reversed(const Body& body, const Expr& self) {
   PyObject* sequence = body.local("sequence");
-  if (objects::is_mutable_class(Py_TYPE(sequence)))
+  if (region::is_mutable_class(Py_TYPE(sequence)))
     cannot_reconstruct(body.object, "an iterator over an object of a Python class");
   Recipe recipe = of_call(type_object(PyReversed_Type), exprs(body.walker.ref(sequence)));
   const auto one = py::take(PyLong_FromLong(-1));  // the next index: behind the one it gave
@@ -164,7 +164,7 @@ constexpr Row kRows[] = {
 }  // namespace
 
 Recipe recipe_of_builtin(Walker& walker, PyObject* object, const Expr& self) {
-  const auto& generator = *reinterpret_cast<objects::TracedGenerator*>(object);
+  const auto& generator = *reinterpret_cast<region::TracedGenerator*>(object);
   const Body body{walker, object, *generator.frame, generator.started};
   const std::string name = py::text_of(body.frame.code->co_name);
   for (const Row& row : kRows) {

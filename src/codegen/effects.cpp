@@ -15,7 +15,7 @@
 namespace pellucid::codegen {
 namespace {
 
-using objects::Effect;
+using region::Effect;
 using Items = std::vector<PyObject*>;
 
 [[noreturn]] void cannot_replay(PyObject* target, const char* what) {
@@ -144,10 +144,10 @@ void Replay::set_set(PyObject* set_before, PyObject* set_after) {
   std::ranges::copy_if(before, std::back_inserter(removed), [&](PyObject* item) { return now.count(item) == 0; });
   std::ranges::copy_if(after, std::back_inserter(added), [&](PyObject* item) { return old.count(item) == 0; });
   if (has_fixed_hashes(walker_, set_before, true) && has_fixed_hashes(walker_, set_after, true)) {
-    const auto trial = py::copy_with_table(set_before, objects::kNotPopped);
+    const auto trial = py::copy_with_table(set_before, region::kNotPopped);
     for (PyObject* item : removed) py::check(PySet_Discard(trial.get(), item));
     for (PyObject* item : added) py::check(PySet_Add(trial.get(), item));
-    const bool is_popped = py::finger_of(set_after) != objects::kNotPopped;
+    const bool is_popped = py::finger_of(set_after) != region::kNotPopped;
     if (is_popped || !py::has_same_table(trial.get(), set_after)) {
       Stmt& stmt = out_.emplace_back(Stmt{.kind = Stmt::Kind::Evaluate});
       stmt.value = laid_out(walker_, target_.copy(), set_after, before);

@@ -10,7 +10,7 @@ namespace {
 
 using bytecode::Assembler;
 
-bytecode::Signature signature_for(const objects::Capture& capture, const Program& program) {
+bytecode::Signature signature_for(const region::Capture& capture, const Program& program) {
   PyCodeObject* code = capture.code.get();
   bytecode::Signature signature;
   signature.filename = py::Owned<>::share(code->co_filename);
@@ -38,7 +38,7 @@ bytecode::Signature signature_for(const objects::Capture& capture, const Program
 
 class Emitter {
  public:
-  Emitter(Program& program, const objects::Capture& capture)
+  Emitter(Program& program, const region::Capture& capture)
       : program_(program), code_(signature_for(capture, program)) {
     PyCodeObject* code = capture.code.get();
     code_.set_position({.line = code->co_firstlineno, .end_line = code->co_firstlineno});
@@ -253,13 +253,13 @@ py::Owned<> namespace_for(const Program& program, PyFunctionObject* original, Py
 
 }  // namespace
 
-void finish_graph(objects::Capture& capture) {
+void finish_graph(region::Capture& capture) {
   const Plan plan = make_plan(capture);
   capture.graph.output(plan.outputs);
   capture.graph.simplify();
 }
 
-std::vector<const Source*> graph_inputs(const objects::Capture& capture) {
+std::vector<const Source*> graph_inputs(const region::Capture& capture) {
   std::vector<const Source*> inputs;
   for (const graph::Node* node : capture.graph.placeholders()) {
     inputs.push_back(capture.sources.at(static_cast<std::size_t>(node->source_id)));
@@ -267,7 +267,7 @@ std::vector<const Source*> graph_inputs(const objects::Capture& capture) {
   return inputs;
 }
 
-Region emit(const objects::Capture& capture, PyObject* compiled, const std::string& name) {
+Region emit(const region::Capture& capture, PyObject* compiled, const std::string& name) {
   Program program(capture, compiled != nullptr, name);
   PyFunctionObject* original = capture.function.get();
   auto code = Emitter(program, capture).emit();
@@ -279,7 +279,7 @@ Region emit(const objects::Capture& capture, PyObject* compiled, const std::stri
           program.input_loader().function.get()};
 }
 
-std::string describe(const objects::Capture& capture, const std::string& name) {
+std::string describe(const region::Capture& capture, const std::string& name) {
   Program program(capture, capture.graph.op_count() != 0 || !capture.graph.outputs().empty(), name);
   return text_of(program);
 }

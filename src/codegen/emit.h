@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "objects/capture.h"
+#include "region/capture.h"
 #include "py/ref.h"
 
 namespace pellucid::codegen {
@@ -14,7 +14,7 @@ namespace pellucid::codegen {
 // Walks result and effects, decides which nodes are outputs (in order of first use, each once) and finishes the graph
 // with them: graph.output(...), then graph.simplify(). Throws GraphBreak(CannotReconstruct / UnsupportedMutation) when
 // something that leaves the region cannot be built again. Called once, before the backend.
-void finish_graph(objects::Capture& capture);
+void finish_graph(region::Capture& capture);
 
 // The function that stands for a region, and its input loader (borrowed: the function's globals hold it; null when the
 // inputs are loaded by bytecode).
@@ -24,13 +24,13 @@ struct Region {
 };
 
 // What the graph takes, in the order of its placeholders.
-std::vector<const source::Source*> graph_inputs(const objects::Capture& capture);
+std::vector<const source::Source*> graph_inputs(const region::Capture& capture);
 
 // `compiled` is what the backend returned (null when the graph has no calls and no outputs: then no graph call is
 // emitted). `name` is the global it gets, "__compiled_fn_0".
-Region emit(const objects::Capture& capture, PyObject* compiled, const std::string& name);
+Region emit(const region::Capture& capture, PyObject* compiled, const std::string& name);
 
 // The emitted function's body as Python text, for logs and reports. After finish_graph.
-std::string describe(const objects::Capture& capture, const std::string& name);
+std::string describe(const region::Capture& capture, const std::string& name);
 
 }  // namespace pellucid::codegen

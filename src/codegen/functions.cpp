@@ -1,6 +1,6 @@
 // Functions, bound methods and partial objects that the region made.
 #include "codegen/walk.h"
-#include "objects/generator.h"
+#include "region/generator.h"
 #include "py/cpython311.h"
 
 namespace pellucid::codegen {
@@ -97,7 +97,7 @@ Recipe recipe_of_bound(Walker& walker, PyObject* object) {
   if (bound.self == nullptr) cannot_reconstruct(object, "a C function that is bound to nothing");
   PyObject* descriptor = bound.descriptor;
   PyTypeObject* type = Py_TYPE(bound.self);
-  if (objects::is_generator(bound.self) && reinterpret_cast<objects::TracedGenerator*>(bound.self)->is_ours)
+  if (region::is_generator(bound.self) && reinterpret_cast<region::TracedGenerator*>(bound.self)->is_ours)
     cannot_reconstruct(object, "a method of a builtin iterator");
   if (PyObject* real = descriptor == nullptr ? nullptr : real_method(descriptor)) {
     descriptor = real;

@@ -2,13 +2,13 @@
 #include "frames/generators.h"
 
 #include "codegen/walk.h"
-#include "objects/frame.h"
-#include "objects/generator.h"
+#include "region/frame.h"
+#include "region/generator.h"
 
 namespace pellucid::codegen {
 namespace {
 
-using objects::Frame;
+using region::Frame;
 
 std::vector<Expr> slots(Walker& walker, const std::vector<py::Owned<>>& values) {
   std::vector<Expr> items;
@@ -17,7 +17,7 @@ std::vector<Expr> slots(Walker& walker, const std::vector<py::Owned<>>& values) 
   return items;
 }
 
-Stmt fill(Walker& walker, Expr target, const objects::TracedGenerator& generator) {
+Stmt fill(Walker& walker, Expr target, const region::TracedGenerator& generator) {
   const Frame& frame = *generator.frame;
   const auto or_none = [&](const py::Owned<>& value) { return walker.ref(value ? value.get() : Py_None); };
   const bool has_object = frame.frame_object && Py_REFCNT(frame.frame_object.get()) > 1;
@@ -49,7 +49,7 @@ bool is_polyfill(const Frame& frame) {
 }  // namespace
 
 Recipe recipe_of_generator(Walker& walker, PyObject* object, const Expr& self) {
-  const auto& generator = *reinterpret_cast<objects::TracedGenerator*>(object);
+  const auto& generator = *reinterpret_cast<region::TracedGenerator*>(object);
   Recipe recipe;
   if (generator.frame == nullptr) {
     if (generator.is_ours && !generator.running) cannot_reconstruct(object, "an iterator that ended");
@@ -65,8 +65,8 @@ Recipe recipe_of_generator(Walker& walker, PyObject* object, const Expr& self) {
   return recipe;
 }
 
-void replay_generator(Walker& walker, std::vector<Stmt>& out, const objects::Effect& effect) {
-  const auto& now = *reinterpret_cast<objects::TracedGenerator*>(effect.value.get());
+void replay_generator(Walker& walker, std::vector<Stmt>& out, const region::Effect& effect) {
+  const auto& now = *reinterpret_cast<region::TracedGenerator*>(effect.value.get());
   PyObject* target = effect.target.get();
   if (now.running) return;  // its frame is one of the open ones
   if (now.frame != nullptr) {

@@ -33,7 +33,7 @@ PyObject* dunder_dict() {
 
 }  // namespace
 
-Loads::Loads(const objects::Capture& capture) {
+Loads::Loads(const region::Capture& capture) {
   for (const auto& [object, source] : capture.source_of) values_.emplace(source, object);
 }
 

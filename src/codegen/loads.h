@@ -25,7 +25,7 @@ struct Load {
 
 class Loads {
  public:
-  explicit Loads(const objects::Capture& capture);
+  explicit Loads(const region::Capture& capture);
   Load step(const Source* source) const;
 
  private:

@@ -4,7 +4,7 @@
 #include <unordered_set>
 
 #include "codegen/walk.h"
-#include "objects/types.h"
+#include "region/types.h"
 
 namespace pellucid::codegen {
 
@@ -171,7 +171,7 @@ void choose_forms(std::vector<Recipe>& recipes, const Walker& walker, Plan& plan
 void place_iterators_last(Plan& plan) {
   if (plan.effects.empty()) return;
   for (Fresh& fresh : plan.fresh) {
-    if (objects::cat_of(fresh.original) != objects::Cat::Iterator) continue;
+    if (region::cat_of(fresh.original) != region::Cat::Iterator) continue;
     for (Stmt& stmt : fresh.fill) plan.effects.push_back(std::move(stmt));
     fresh.fill.clear();
   }
@@ -275,7 +275,7 @@ class Outputs {
 
 }  // namespace
 
-Plan make_plan(const objects::Capture& capture) {
+Plan make_plan(const region::Capture& capture) {
   Plan plan;
   Walker walker(capture);
   plan.result = walker.ref(capture.result.get());

@@ -5,7 +5,7 @@
 #include <deque>
 #include <vector>
 
-#include "objects/capture.h"
+#include "region/capture.h"
 #include "py/ref.h"
 
 namespace pellucid::codegen {
@@ -83,7 +83,7 @@ struct Plan {
 };
 
 // Throws GraphBreak(CannotReconstruct / UnsupportedMutation / UnknownOrigin).
-Plan make_plan(const objects::Capture& capture);
+Plan make_plan(const region::Capture& capture);
 
 // Calls visit(expr) for `expr` and everything below it, not entering fresh objects.
 template <class F>

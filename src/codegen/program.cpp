@@ -81,7 +81,7 @@ bool is_cheap(const Source* source) {
 
 }  // namespace
 
-Program::Program(const objects::Capture& capture, bool call_graph, std::string graph_name)
+Program::Program(const region::Capture& capture, bool call_graph, std::string graph_name)
     : plan_(make_plan(capture)), loads_(capture), graph_name_(std::move(graph_name)) {
   reserve_user_names(capture.code.get());
   for (const std::string& name : capture.arguments) locals_taken_.reserve(name);

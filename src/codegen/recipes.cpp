@@ -3,7 +3,7 @@
 
 #include "codegen/sets.h"
 #include "codegen/walk.h"
-#include "objects/generator.h"
+#include "region/generator.h"
 
 namespace pellucid::codegen {
 namespace {
@@ -315,7 +315,7 @@ Row row_of_exact(PyTypeObject* type) {
     auto* rows = new std::unordered_map<PyTypeObject*, Row>{
         {&PyCell_Type, recipe_of_cell},           {&PySlice_Type, recipe_of_slice},
         {&PyByteArray_Type, recipe_of_bytearray}, {&PyFunction_Type, recipe_of_function},
-        {partial_type(), recipe_of_partial},      {objects::generator_type(), recipe_of_generator},
+        {partial_type(), recipe_of_partial},      {region::generator_type(), recipe_of_generator},
         {&PyFrame_Type, recipe_of_frame},         {&PyTraceBack_Type, recipe_of_traceback},
     };
     for (PyTypeObject* type : iterator_types()) rows->emplace(type, recipe_of_iterator);

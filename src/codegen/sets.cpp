@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "objects/types.h"
+#include "region/types.h"
 #include "py/set_table.h"
 
 namespace pellucid::codegen {
@@ -19,7 +19,7 @@ bool has_fixed_hash(const Walker& walker, PyObject* key, bool is_outside) {
   }
   const auto found = walker.capture().source_of.find(key);
   const Source* source = found == walker.capture().source_of.end() ? nullptr : found->second;
-  const bool is_same = objects::is_atom(objects::cat_of(key)) || PyType_Check(key) || walker.is_constant(key) ||
+  const bool is_same = region::is_atom(region::cat_of(key)) || PyType_Check(key) || walker.is_constant(key) ||
                        (source != nullptr && (is_outside || source->step == source::Step::Const));
   return is_same && has_c_hash(key);
 }

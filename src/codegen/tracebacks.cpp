@@ -33,7 +33,7 @@ Expr back_of(Walker& walker, const frames::ClosedFrame& closed, bool is_outermos
 }  // namespace
 
 Recipe recipe_of_frame(Walker& walker, PyObject* object, const Expr& self) {
-  const objects::Capture& capture = walker.capture();
+  const region::Capture& capture = walker.capture();
   const bool is_open = !capture.closed_frame_objects.contains(object);
   if (is_open && !capture.open_frame_objects.contains(object)) cannot_reconstruct(object, "");
   const frames::ClosedFrame frame = frames::closed_frame(object);
@@ -46,7 +46,7 @@ Recipe recipe_of_frame(Walker& walker, PyObject* object, const Expr& self) {
   return recipe;
 }
 
-void replay_frame(Walker& walker, std::vector<Stmt>& out, const objects::Effect& effect) {
+void replay_frame(Walker& walker, std::vector<Stmt>& out, const region::Effect& effect) {
   const frames::ClosedFrame frame = frames::closed_frame(effect.value.get());
   Expr back = back_of(walker, frame, effect.ends);
   out.push_back(close(walker, walker.ref(effect.target.get()), frame, std::move(back)));

@@ -1,7 +1,7 @@
 #include "codegen/walk.h"
 
 #include "base/reasons.h"
-#include "objects/generator.h"
+#include "region/generator.h"
 
 namespace pellucid::codegen {
 namespace {
@@ -38,9 +38,9 @@ void cannot_reconstruct(PyObject* object, const char* why) {
   throw GraphBreak(Reason::CannotReconstruct, {{"type", type}});
 }
 
-Walker::Walker(const objects::Capture& capture) : capture_(capture), target_of_(capture.stands_for) {
-  using Kind = objects::Effect::Kind;
-  for (const objects::Effect& effect : capture.effects) {
+Walker::Walker(const region::Capture& capture) : capture_(capture), target_of_(capture.stands_for) {
+  using Kind = region::Effect::Kind;
+  for (const region::Effect& effect : capture.effects) {
     const bool container = effect.kind == Kind::SetList || effect.kind == Kind::SetDict ||
                            effect.kind == Kind::SetSet || effect.kind == Kind::SetDeque;
     if (container) target_of_.emplace(effect.value.get(), effect.target.get());
@@ -67,7 +67,7 @@ bool Walker::exists(PyObject* object) const {
 
 PyObject* real_method(PyObject* object) {
   if (!Py_IS_TYPE(object, &PyMethodDescr_Type) && !Py_IS_TYPE(object, &PyWrapperDescr_Type)) return nullptr;
-  if (PyDescr_TYPE(object) != objects::generator_type()) return nullptr;
+  if (PyDescr_TYPE(object) != region::generator_type()) return nullptr;
   return PyDict_GetItem(PyGen_Type.tp_dict, PyDescr_NAME(object));
 }
 

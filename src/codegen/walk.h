@@ -22,7 +22,7 @@ struct Recipe {
 
 class Walker {
  public:
-  explicit Walker(const objects::Capture& capture);
+  explicit Walker(const region::Capture& capture);
 
   // How emitted code gets hold of `object`. Throws GraphBreak when that is impossible.
   Expr ref(PyObject* object);
@@ -35,7 +35,7 @@ class Walker {
 
   bool is_constant(PyObject* object) const;  // the same in every call
 
-  const objects::Capture& capture() const noexcept { return capture_; }
+  const region::Capture& capture() const noexcept { return capture_; }
   const std::vector<PyObject*>& objects() const noexcept { return objects_; }
   std::vector<Recipe>& recipes() noexcept { return recipes_; }
   bool is_made(PyObject* object) const { return ids_.count(object) != 0; }
@@ -45,7 +45,7 @@ class Walker {
   void link_instance_dicts();
   int add(PyObject* object);
   const Source* source_of(PyObject* object) const;
-  const objects::Capture& capture_;
+  const region::Capture& capture_;
   std::unordered_map<PyObject*, PyObject*> target_of_;  // the content of a changed container -> the container itself
   std::unordered_map<PyObject*, int> ids_;
   std::vector<PyObject*> objects_;  // by id
@@ -82,9 +82,9 @@ PyObject* real_method(PyObject* descriptor);
 Recipe recipe_of_frame(Walker& walker, PyObject* frame, const Expr& self);  // tracebacks.cpp, like the rest
 Recipe recipe_of_traceback(Walker& walker, PyObject* traceback, const Expr& self);
 void add_raised(Walker& walker, PyObject* exception, const Expr& self, Recipe& recipe);  // its traceback and context
-void replay_frame(Walker& walker, std::vector<Stmt>& out, const objects::Effect& effect);
+void replay_frame(Walker& walker, std::vector<Stmt>& out, const region::Effect& effect);
 
-void replay_generator(Walker& walker, std::vector<Stmt>& out, const objects::Effect& effect);  // generators.cpp
+void replay_generator(Walker& walker, std::vector<Stmt>& out, const region::Effect& effect);  // generators.cpp
 
 [[noreturn]] void cannot_reconstruct(PyObject* object, const char* why);
 

@@ -63,7 +63,7 @@ Attempt stopped(PyFunctionObject* function, PyObject* backend, const trace::Brea
 // A stop that a later step than the tracer asks for: it is about what leaves the region, at the instruction that ends
 // it.
 Attempt stopped(PyFunctionObject* function, PyObject* backend, Reason reason, const std::string& message,
-                const objects::Capture* capture) {
+                const region::Capture* capture) {
   trace::BreakInfo stop;
   stop.reason = reason;
   stop.message = message;
@@ -74,12 +74,12 @@ Attempt stopped(PyFunctionObject* function, PyObject* backend, Reason reason, co
   return stopped(function, backend, stop);
 }
 
-bool calls_graph(const objects::Capture& capture) {
+bool calls_graph(const region::Capture& capture) {
   return capture.graph.op_count() != 0 || !capture.graph.outputs().empty();
 }
 
 // The real tensors that capture met, in placeholder order.
-py::Owned<> example_inputs(const objects::Capture& capture) {
+py::Owned<> example_inputs(const region::Capture& capture) {
   auto inputs = py::take(PyList_New(0));
   for (const graph::Node* node : capture.graph.placeholders()) {
     const auto met = capture.input_of.find(node);
@@ -99,7 +99,7 @@ bool has_mark(PyObject* backend, const char* name) {
 bool runs_as_captured(PyObject* backend) { return has_mark(backend, "runs_as_captured"); }
 
 // (reason, stack, whether it is a graph break): why the region ends where it does. `stop`: before the program does.
-py::Owned<> ending_of(const objects::Capture& capture, const trace::BreakInfo* stop) {
+py::Owned<> ending_of(const region::Capture& capture, const trace::BreakInfo* stop) {
   if (stop == nullptr)
     return py::take(Py_BuildValue("(s[(Oi)]O)", "return_value", capture.code.object(), capture.returned_at, Py_False));
   return py::take(Py_BuildValue("(sOO)", stop->message.c_str(), stack_of(*stop).get(), Py_True));
@@ -118,7 +118,7 @@ struct Compiled {
   throw GraphBreak(Reason::UntracedCallable, {{"callee", py::text_of(what.get())}});
 }
 
-Compiled call_backend(const objects::Capture& capture, Cache& cache, const trace::BreakInfo* stop) {
+Compiled call_backend(const region::Capture& capture, Cache& cache, const trace::BreakInfo* stop) {
   const py::RoomToRecurse room;
   const std::int64_t start = events::now();
   const auto [frame, compilation] = cache.next_compile_id();
@@ -149,7 +149,7 @@ bool is_inference_tensor(PyObject* tensor) {
 }
 
 // AOTAutograd gives ordinary tensors where the program made them in an inference_mode block.
-void refuse_inference_results(const objects::Capture& capture, PyObject* backend) {
+void refuse_inference_results(const region::Capture& capture, PyObject* backend) {
   if (!has_mark(backend, "aot")) return;
   static PyObject* const enter = py::import_attr("torch.autograd.grad_mode", "_enter_inference_mode").release();
   bool enters = false;
@@ -163,13 +163,13 @@ void refuse_inference_results(const objects::Capture& capture, PyObject* backend
 
 // "__compiled_fn_3"; of a region that starts behind a break "__resume_at_26_4", the offset where it goes on. One
 // counter for both.
-std::string region_name(const objects::Capture& capture, int number) {
+std::string region_name(const region::Capture& capture, int number) {
   const std::string begin =
       capture.starts_at < 0 ? "__compiled_fn_" : "__resume_at_" + std::to_string(capture.starts_at) + "_";
   return begin + std::to_string(number);
 }
 
-std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, objects::Capture& capture,
+std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, region::Capture& capture,
                                    const trace::BreakInfo* stop) {
   const std::int64_t begin = events::now();
   codegen::finish_graph(capture);
@@ -255,7 +255,7 @@ std::int64_t config_number(const char* name) {
 namespace {
 
 // `stop`: why the region ends before the program does, else null.
-std::unique_ptr<Entry> finished_entry(PyFunctionObject* function, Cache& cache, objects::Capture& capture,
+std::unique_ptr<Entry> finished_entry(PyFunctionObject* function, Cache& cache, region::Capture& capture,
                                       const trace::BreakInfo* stop) {
   auto entry = build_entry(function, cache, capture, stop);
   entry->exit = capture.exit;

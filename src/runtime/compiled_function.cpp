@@ -2,7 +2,7 @@
 
 #include <structmember.h>
 
-#include "objects/compiled_function.h"
+#include "region/compiled_function.h"
 #include "runtime/bind.h"
 #include "runtime/cache.h"
 #include "runtime/dispatch.h"
@@ -241,7 +241,7 @@ PyMethodDef kMethods[] = {
     {},
 };
 
-objects::Original original_of(PyObject* object) noexcept {
+region::Original original_of(PyObject* object) noexcept {
   if (!is_compiled_function(object)) return {};
   return {reinterpret_cast<PyObject*>(cast(object)->function), cast(object)->fullgraph};
 }
@@ -380,7 +380,7 @@ void initialise_compiled_function_type(PyObject* module) {
   auto type = py::take(PyType_FromModuleAndSpec(module, &spec, nullptr));
   py::check(PyModule_AddObjectRef(module, "CompiledFunction", type.get()));
   compiled_function_type = reinterpret_cast<PyTypeObject*>(type.release());
-  objects::original_of_compiled_hook = original_of;
+  region::original_of_compiled_hook = original_of;
 }
 
 }  // namespace pellucid::runtime

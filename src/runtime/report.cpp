@@ -5,8 +5,8 @@
 namespace pellucid::runtime {
 namespace {
 
-using objects::Capture;
-using objects::Effect;
+using region::Capture;
+using region::Effect;
 
 std::string_view name_of(Effect::Kind kind) {
   switch (kind) {

@@ -3,7 +3,7 @@
 #include <Python.h>
 
 #include "guards/program.h"
-#include "objects/capture.h"
+#include "region/capture.h"
 #include "py/ref.h"
 #include "runtime/cache.h"
 #include "trace/trace.h"
@@ -15,7 +15,7 @@ py::Owned<> guard_rows(const guards::GuardProgram& guards);
 
 // Tells the backend function that has a method `_on_region` of this one; for any other it does nothing. `name`: the
 // global that the emitted code calls. `stop`: why the region ends before the program does, else null.
-void report_region(const objects::Capture& capture, const Entry& entry, const std::string& name, PyObject* backend,
+void report_region(const region::Capture& capture, const Entry& entry, const std::string& name, PyObject* backend,
                    const trace::BreakInfo* stop);
 
 }  // namespace pellucid::runtime

@@ -28,7 +28,7 @@ bool writes(const Node& node, const void* storage) {
 
 class Planner {
  public:
-  Planner(const objects::Capture& capture, bool in_order) : capture_(capture), in_order_(in_order) {
+  Planner(const region::Capture& capture, bool in_order) : capture_(capture), in_order_(in_order) {
     for (const Node* node : nodes()) {
       if (node->may_raise) last_raise_ = node->index;
     }
@@ -103,7 +103,7 @@ class Planner {
     return answer.get() == Py_True;
   }
 
-  const objects::Capture& capture_;
+  const region::Capture& capture_;
   const bool in_order_;
   int last_raise_ = kNever;
   std::map<const void*, Use> uses_;
@@ -111,6 +111,6 @@ class Planner {
 
 }  // namespace
 
-UndoPlan undo_plan(const objects::Capture& capture, bool in_order) { return Planner(capture, in_order).plan(); }
+UndoPlan undo_plan(const region::Capture& capture, bool in_order) { return Planner(capture, in_order).plan(); }
 
 }  // namespace pellucid::runtime

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "aten/aten.h"
-#include "objects/capture.h"
+#include "region/capture.h"
 #include "py/ref.h"
 
 namespace pellucid::runtime {
@@ -30,6 +30,6 @@ struct UndoPlan {
 };
 
 // `in_order`: the graph runs node by node. A compiled one writes when it likes.
-UndoPlan undo_plan(const objects::Capture& capture, bool in_order);
+UndoPlan undo_plan(const region::Capture& capture, bool in_order);
 
 }  // namespace pellucid::runtime

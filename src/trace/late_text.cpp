@@ -1,7 +1,7 @@
 #include "trace/late_text.h"
 
 #include "bytecode/opcodes.h"
-#include "handlers/deferred.h"
+#include "protocols/deferred.h"
 
 namespace pellucid::trace {
 namespace {
@@ -65,10 +65,10 @@ bool goes_to_reorderable_call(Executor& executor, const Frame& frame, int place)
     const auto slot = static_cast<std::size_t>(flow.call_base);
     if (slot + 1 >= static_cast<std::size_t>(place)) return false;
     PyObject *method = frame.stack[slot].get(), *self = frame.stack[slot + 1].get();
-    if (method != nullptr) return handlers::is_reorderable(executor, method, self);
+    if (method != nullptr) return protocols::is_reorderable(executor, method, self);
     if (PyMethod_Check(self))
-      return handlers::is_reorderable(executor, PyMethod_GET_FUNCTION(self), PyMethod_GET_SELF(self));
-    return handlers::is_reorderable(executor, self, nullptr);
+      return protocols::is_reorderable(executor, PyMethod_GET_FUNCTION(self), PyMethod_GET_SELF(self));
+    return protocols::is_reorderable(executor, self, nullptr);
   }
   return false;
 }
@@ -76,12 +76,12 @@ bool goes_to_reorderable_call(Executor& executor, const Frame& frame, int place)
 }  // namespace
 
 bool format_later(Executor& executor, Frame& frame, PyObject* tensor, int conversion, PyObject* spec, int consumed) {
-  if (!executor.reorderable || objects::cat_of(tensor) != Cat::Tensor) return false;
+  if (!executor.region.deferred.reorderable || region::cat_of(tensor) != Cat::Tensor) return false;
   const int place = static_cast<int>(frame.stack.size()) - consumed;
   if (!goes_to_reorderable_call(executor, frame, place)) return false;
-  auto lifted = executor.lift(tensor);
+  auto lifted = executor.region.recorder.lift(tensor);
   auto part = py::take(Py_BuildValue("((OiOI))", tensor, conversion, spec, aten::version_of(lifted.get())));
-  auto text = handlers::new_late_text(executor, std::move(part));
+  auto text = protocols::new_late_text(executor, std::move(part));
   drop(frame, static_cast<std::size_t>(consumed));
   frame.stack.push_back(std::move(text));
   return true;
@@ -90,17 +90,17 @@ bool format_later(Executor& executor, Frame& frame, PyObject* tensor, int conver
 bool join_later(Executor& executor, Frame& frame, int count) {
   bool any = false;
   for (int i = 0; i < count; ++i)
-    any |= handlers::parts_of_late_text(peek(frame, static_cast<std::size_t>(i))) != nullptr;
+    any |= protocols::parts_of_late_text(peek(frame, static_cast<std::size_t>(i))) != nullptr;
   if (!any) return false;
   auto all = py::take(PyTuple_New(0));
   for (int i = count; i-- > 0;) {
     PyObject* value = peek(frame, static_cast<std::size_t>(i));
-    PyObject* parts = handlers::parts_of_late_text(value);
+    PyObject* parts = protocols::parts_of_late_text(value);
     auto more = parts != nullptr ? py::Owned<>::share(parts) : py::take(PyTuple_Pack(1, value));
     all = py::take(PySequence_Concat(all.get(), more.get()));
   }
   drop(frame, static_cast<std::size_t>(count));
-  frame.stack.push_back(handlers::new_late_text(executor, std::move(all)));
+  frame.stack.push_back(protocols::new_late_text(executor, std::move(all)));
   return true;
 }
 

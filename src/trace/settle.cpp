@@ -1,6 +1,7 @@
 // What a waiting frame makes of a result during capture: the reading of frames/waits.def that follows it. The one for
 // real frames is frames/settle.cpp.
 #include "py/traceback.h"
+#include "protocols/protocols.h"
 #include "trace/executor.h"
 
 namespace pellucid::trace {
@@ -37,7 +38,7 @@ Result on_value_NewThenInit(Executor& ex, Continuation& then, py::Owned<> value)
   std::vector<PyObject*> values;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(then.b.get()); ++i) values.push_back(PyTuple_GET_ITEM(then.b.get(), i));
   auto* type = reinterpret_cast<PyObject*>(Py_TYPE(value.get()));
-  return ex.initialise_instance(std::move(value), type, Args{values, then.c.get()});
+  return protocols::initialise_instance(ex, std::move(value), type, Args{values, then.c.get()});
 }
 
 // ---- truth, length, iterators, text
@@ -46,7 +47,7 @@ Result on_value_NewThenInit(Executor& ex, Continuation& then, py::Owned<> value)
 Result checked_length(Executor& ex, py::Owned<> value) {
   if (!PyLong_Check(value.get())) {
     if (Py_TYPE(value.get())->tp_as_number != nullptr && Py_TYPE(value.get())->tp_as_number->nb_index != nullptr)
-      ex.unsupported(Reason::UnsupportedProtocol, {{"protocol", "__index__"}, {"type", Py_TYPE(value.get())->tp_name}});
+      unsupported(Reason::UnsupportedProtocol, {{"protocol", "__index__"}, {"type", Py_TYPE(value.get())->tp_name}});
     return type_error(
         ex, std::string("'") + Py_TYPE(value.get())->tp_name + "' object cannot be interpreted as an integer");
   }
@@ -65,15 +66,15 @@ Result on_value_Bool(Executor& ex, Continuation& then, py::Owned<> value) {
     if (!length.is_value()) return length;
     value = std::move(length.value);
   }
-  Result truth = ex.truth(value.get());
+  Result truth = protocols::truth(ex, value.get());
   if (!truth.is_value())
-    ex.unsupported(Reason::UnsupportedProtocol,
+    unsupported(Reason::UnsupportedProtocol,
                    {{"protocol", "truth of the result"}, {"type", Py_TYPE(value.get())->tp_name}});
   return Result::boolean((truth.value.get() == Py_True) != (then.number == 1));
 }
 
 Result on_value_IterResult(Executor& ex, Continuation&, py::Owned<> value) {
-  if (objects::cat_of(value.get()) == Cat::Generator || PyIter_Check(value.get()) != 0)
+  if (region::cat_of(value.get()) == Cat::Generator || PyIter_Check(value.get()) != 0)
     return Result::of(std::move(value));
   return type_error(ex, std::string("iter() returned non-iterator of type '") + Py_TYPE(value.get())->tp_name + "'");
 }
@@ -89,8 +90,8 @@ Result on_value_Str(Executor& ex, Continuation& then, py::Owned<> value) {
 // The instruction goes on behind the loop; its iterator goes.
 Result leave_loop(Executor& ex, const Continuation& then) {
   ex.exception = {};
-  drop(*ex.top(), 1);
-  ex.top()->next = static_cast<int>(then.number);
+  drop(*ex.region.top, 1);
+  ex.region.top->next = static_cast<int>(then.number);
   return Result::done();
 }
 
@@ -103,12 +104,12 @@ Result on_error_ForIter(Executor& ex, Continuation& then) {
 constexpr OnValue on_value_Send = on_value_Push;
 Result on_error_Send(Executor& ex, Continuation& then) {
   if (!matches(ex.exception, PyExc_StopIteration)) {
-    if (then.stage == frames::kThrownIn) ex.throw_from_inner();
+    if (then.stage == frames::kThrownIn) ex.unwinder.throw_from_inner();
     return Result::raised();
   }
   auto value = py::take(PyObject_GetAttrString(ex.exception.get(), "value"));
   Result left = leave_loop(ex, then);
-  ex.top()->stack.push_back(std::move(value));
+  ex.region.top->stack.push_back(std::move(value));
   return left;
 }
 
@@ -118,7 +119,7 @@ constexpr OnValue on_value_GetAttrFallback = on_value_Push;
 Result on_error_GetAttrFallback(Executor& ex, Continuation& then) {
   if (!matches(ex.exception, PyExc_AttributeError)) return Result::raised();
   ex.exception = {};
-  return ex.and_then(ex.call2(then.c.get(), then.a.get(), then.b.get()),
+  return ex.and_then(protocols::call2(ex, then.c.get(), then.a.get(), then.b.get()),
                      Continuation(K::NamesAttribute, then.a.get(), then.b.get()));
 }
 
@@ -146,11 +147,11 @@ Result on_error_HasAttr(Executor& ex, Continuation&) {
 
 Result on_value_Reflected(Executor& ex, Continuation& then, py::Owned<> value) {
   if (value.get() != Py_NotImplemented) return Result::of(std::move(value));
-  return ex.reflected(then.a.get(), then.b.get(), static_cast<int>(then.number), then.stage);
+  return protocols::reflected(ex, then.a.get(), then.b.get(), static_cast<int>(then.number), then.stage);
 }
 
 Result on_value_CallEx(Executor& ex, Continuation& then, py::Owned<> value) {
-  return ex.call_ex(then.a.get(), value.get(), then.b.get());
+  return protocols::call_ex(ex, then.a.get(), value.get(), then.b.get());
 }
 
 Result on_value_CallWith(Executor& ex, Continuation& then, py::Owned<> value) {
@@ -158,14 +159,14 @@ Result on_value_CallWith(Executor& ex, Continuation& then, py::Owned<> value) {
   std::vector<PyObject*> values;
   for (Py_ssize_t i = 0; i < n; ++i)
     values.push_back(i == then.number ? value.get() : PyTuple_GET_ITEM(then.b.get(), i));
-  return ex.call(then.a.get(), Args{values, then.c.get()});
+  return protocols::call(ex, then.a.get(), Args{values, then.c.get()});
 }
 
 Result on_value_SetItemOn(Executor& ex, Continuation& then, py::Owned<> value) {
-  Result stored = ex.store_subscript(then.a.get(), then.b.get(), value.get());
+  Result stored = protocols::store_subscript(ex, then.a.get(), then.b.get(), value.get());
   if (stored.did == Result::Did::Raised) return stored;
   if (stored.did == Result::Did::Pushed)
-    ex.unsupported(Reason::UnsupportedProtocol,
+    unsupported(Reason::UnsupportedProtocol,
                    {{"protocol", "__setitem__"}, {"type", Py_TYPE(then.a.get())->tp_name}});
   return Result::of(then.c ? then.c.copy() : std::move(value));
 }
@@ -173,11 +174,11 @@ Result on_value_SetItemOn(Executor& ex, Continuation& then, py::Owned<> value) {
 // ---- exceptions and the ends of generators
 
 Result on_value_Raise(Executor& ex, Continuation& then, py::Owned<> value) {
-  if (then.stage == frames::kThrownIn) return ex.throw_back(std::move(value));
-  return ex.raise_with_cause(then.a.get(), std::move(value), then.b.get());
+  if (then.stage == frames::kThrownIn) return ex.unwinder.throw_back(std::move(value));
+  return ex.unwinder.raise_with_cause(then.a.get(), std::move(value), then.b.get());
 }
 Result on_error_Raise(Executor& ex, Continuation& then) {
-  if (then.stage == frames::kThrownIn) ex.throw_from_inner();
+  if (then.stage == frames::kThrownIn) ex.unwinder.throw_from_inner();
   return Result::raised();
 }
 
@@ -196,7 +197,7 @@ Result on_error_Close(Executor& ex, Continuation&) {
 
 [[noreturn]] void refuse_finalizer(Executor& ex) {
   if (!ex.exception) ex.exception = py::take(PyObject_CallNoArgs(PyExc_RuntimeError));  // nothing can go on behind it
-  ex.unsupported(Reason::Finalizer, {{"type", "generator that its end lets go on"}});
+  unsupported(Reason::Finalizer, {{"type", "generator that its end lets go on"}});
 }
 Result on_value_Finalize(Executor& ex, Continuation&, py::Owned<>) { refuse_finalizer(ex); }
 Result on_error_Finalize(Executor& ex, Continuation&) {

@@ -4,9 +4,11 @@
 
 #include "aten/aten.h"
 #include "base/break_policy.h"
-#include "handlers/deferred.h"
+#include "protocols/deferred.h"
 #include "py/traceback.h"
+#include "rows/rows.h"
 #include "trace/executor.h"
+#include "trace/hand_over.h"
 
 namespace pellucid::trace {
 namespace {
@@ -17,7 +19,7 @@ BreakInfo describe(const GraphBreak& stop, Executor& executor) {
   info.message = stop.message();
   info.hint = hint_of(stop.reason());
   info.is_error = break_policy::break_is_error();
-  for (Frame* frame = executor.top(); frame != nullptr; frame = frame->back.get()) {
+  for (Frame* frame = executor.region.top; frame != nullptr; frame = frame->back.get()) {
     if (frame->hidden) continue;
     BreakInfo::FrameInfo place;
     place.code = py::Owned<PyCodeObject>::share(frame->code.get());
@@ -52,7 +54,7 @@ py::Owned<> live_values(Executor& executor, const frames::State& state, bool at_
     PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(values[i]));
   frames::Shape shape = frames::shape_of(state);
   shape.at_will = at_will;
-  executor.capture().exit = std::make_shared<const frames::Shape>(std::move(shape));
+  executor.region.capture->exit = std::make_shared<const frames::Shape>(std::move(shape));
   return tuple;
 }
 
@@ -60,50 +62,46 @@ py::Owned<> live_values(Executor& executor, const frames::State& state, bool at_
 bool can_leave(Executor& executor, const aten::GlobalState& before) {
   if (before.matches()) return true;
   before.restore();
-  return before.matches() && handlers::leave_contexts(executor);
+  return before.matches() && rows::leave_contexts(executor);
 }
 
 template <class Run>
 Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject*>& taken, Run&& run) {
   Outcome outcome;
-  executor.last_step = extent.steps;
-  executor.at_will = extent.at_will;
-  executor.most_work = extent.work;
   const break_policy::Keeper blocks;
-  executor.reorderable = handlers::reorderable_functions();
+  executor.region.deferred.reorderable = protocols::reorderable_functions();
   const auto before = aten::GlobalState::now();
   const auto finish = [&](py::Owned<> result) {
-    const std::int64_t steps = executor.steps;
-    const int returned_at = executor.top()->at;
-    executor.refuse_lost(result.get(), taken);
-    outcome.capture = executor.finish(std::move(result));
+    const std::int64_t steps = executor.region.steps;
+    const int returned_at = executor.region.top->at;
+    outcome.capture = executor.finish(std::move(result), taken);
     outcome.capture->instructions = steps;
     outcome.capture->returned_at = returned_at;
   };
   try {
-    handlers::refuse_function_modes(executor);
-    if (aten::in_dispatch_mode()) executor.unsupported(Reason::TorchDispatchMode, {{"mode", "a torch dispatch mode"}});
-    if (aten::in_function_transform()) executor.unsupported(Reason::FunctionTransform, {{"callee", "the program"}});
+    rows::refuse_function_modes();
+    if (aten::in_dispatch_mode()) unsupported(Reason::TorchDispatchMode, {{"mode", "a torch dispatch mode"}});
+    if (aten::in_function_transform()) unsupported(Reason::FunctionTransform, {{"callee", "the program"}});
     auto result = run();
     std::unique_ptr<aten::GlobalState> left;
     if (!before->matches()) left = aten::GlobalState::now();
-    handlers::leave_contexts(executor);
+    rows::leave_contexts(executor);
     finish(std::move(result));
     outcome.capture->after = std::move(left);
   } catch (const GraphBreak& stop) {
     outcome.stop = describe(stop, executor);
-    executor.undo_unfinished();
+    executor.region.iterators.undo_unfinished();
     frames::State live;
     std::shared_ptr<const aten::GlobalState> after;
     if (!before->matches()) after = aten::GlobalState::now();
-    if (extent.steps >= 0 && executor.steps >= extent.steps) outcome.stop.is_error = false;  // it ends here at will
-    const bool may_end = extent.may_end_early && !outcome.stop.is_error && !executor.cannot_be_built_again;
-    if (may_end) outcome.earlier = executor.earlier_stops();
-    if (may_end && can_leave(executor, *before) && executor.open_frames(live)) {
+    if (extent.steps >= 0 && executor.region.steps >= extent.steps) outcome.stop.is_error = false;  // it ends here at will
+    const bool may_end = extent.may_end_early && !outcome.stop.is_error && !executor.region.cannot_be_built_again;
+    if (may_end) outcome.earlier = earlier_stops(executor);
+    if (may_end && can_leave(executor, *before) && open_frames(executor, live)) {
       outcome.stopped = true;
-      std::erase(outcome.earlier, executor.steps);  // that is here
+      std::erase(outcome.earlier, executor.region.steps);  // that is here
       try {
-        const bool at_will = extent.at_will && executor.steps >= extent.steps;
+        const bool at_will = extent.at_will && executor.region.steps >= extent.steps;
         finish(live_values(executor, live, at_will || stop.reason() == Reason::RegionTooLong));
         outcome.capture->after = after;
       } catch (const GraphBreak& other) {  // not so either: `stop` is what counts
@@ -111,7 +109,7 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
         outcome.untold = other.message();
       }
     }
-    outcome.steps = executor.steps;
+    outcome.steps = executor.region.steps;
   }
   before->restore();
   return outcome;
@@ -121,22 +119,22 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
 
 Outcome capture(PyFunctionObject* function, PyCodeObject* code, PyObject* const* locals, Extent extent) {
   initialise_once();  // on first use: importing stays cheap, and pellucid itself is complete by then
-  Executor executor(function, code);
+  Executor executor(function, code, extent);
   return outcome_of(executor, extent, {}, [&] { return executor.run(function, locals); });
 }
 
 Outcome capture(const frames::State& state, Extent extent) {
   initialise_once();
   const frames::OpenFrame& outermost = state.frames.front();
-  Executor executor(outermost.function.get(), outermost.code());
-  executor.capture().arguments = frames::value_names(state);
-  executor.capture().starts_at = outermost.next;
+  Executor executor(outermost.function.get(), outermost.code(), extent);
+  executor.region.capture->arguments = frames::value_names(state);
+  executor.region.capture->starts_at = outermost.next;
   return outcome_of(executor, extent, frames::values_of(state), [&] { return executor.run(state); });
 }
 
 void initialise() {
-  objects::initialise_objects();
-  handlers::initialise();
+  region::initialise();
+  rows::initialise();
 }
 
 }  // namespace pellucid::trace

@@ -5,7 +5,7 @@
 
 #include "base/reasons.h"
 #include "frames/state.h"
-#include "objects/capture.h"
+#include "region/capture.h"
 #include "py/ref.h"
 
 namespace pellucid::trace {
@@ -25,7 +25,7 @@ struct BreakInfo {
 };
 
 struct Outcome {
-  std::unique_ptr<objects::Capture> capture;  // null when the region cannot be captured: then `stop` says why
+  std::unique_ptr<region::Capture> capture;  // null when the region cannot be captured: then `stop` says why
   bool stopped = false;                       // the program goes on behind the region: `stop` says why
   BreakInfo stop;
   // Steps before which the region could end instead, the last first: where the open frames outside of what cannot be

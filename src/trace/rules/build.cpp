@@ -1,5 +1,5 @@
 // Building, extending and unpacking containers; strings; pattern matching.
-#include "objects/snapshot.h"
+#include "region/snapshot.h"
 #include "py/cpython311.h"
 #include "trace/late_text.h"
 #include "trace/rules/rules.h"
@@ -18,7 +18,7 @@ py::Owned<> tuple_of_top(Frame& f, int count) {
 }
 
 void need_native_hash(Executor& ex, PyObject* key, const char* operation) {
-  if (!ex.hashable_natively(key)) {
+  if (!ex.region.reads.hashable_natively(key)) {
     if (Py_TYPE(key)->tp_hash == PyObject_HashNotImplemented || PyList_Check(key) || PyDict_Check(key))
       return;  // CPython words the TypeError
     throw GraphBreak(Reason::UserDunder, {{"operation", operation}, {"callee", "__hash__"}});
@@ -49,18 +49,18 @@ py::Owned<> first_elements(PyObject* iterator, Py_ssize_t most) {
 py::Owned<> elements_or_detour(Executor& ex, Frame& f, bool* detour, bool* raised, Py_ssize_t most = -1) {
   auto value = py::Owned<>::share(peek(f, 0));
   *detour = *raised = false;
-  const bool own_iterator = objects::cat_of(value.get()) == Cat::Iterator && !ex.is_outside(value.get()) &&
+  const bool own_iterator = region::cat_of(value.get()) == Cat::Iterator && !ex.region.provenance.is_outside(value.get()) &&
                             Py_TYPE(value.get())->tp_iternext != nullptr;
   if (most >= 0 && own_iterator) return first_elements(value.get(), most);
-  auto tuple = ex.native_elements(value.get());
+  auto tuple = protocols::native_elements(ex, value.get());
   if (tuple) return tuple;
   auto limit = py::take(PyLong_FromSsize_t(most));
   PyObject* args[] = {value.get(), limit.get()};
   const std::span<PyObject* const> given(args, most < 0 ? 1 : 2);
   const char* polyfill = most >= 0                                     ? "list_of_at_most"
-                         : objects::has_python_length(ex, value.get()) ? "list_of_sized"
+                         : region::has_python_length(ex.region, value.get()) ? "list_of_sized"
                                                                        : "list_from";
-  Result r = ex.call_polyfill(polyfill, given);
+  Result r = protocols::call_polyfill(ex, polyfill, given);
   if (r.did == Result::Did::Raised) {
     *raised = true;
     return {};
@@ -123,7 +123,7 @@ Next do_BUILD_SLICE(Executor&, Frame& f, int arg) {
   return Next::Go;
 }
 Next do_BUILD_STRING(Executor& ex, Frame& f, int arg) {
-  if (ex.reorderable && join_later(ex, f, arg)) return Next::Go;
+  if (ex.region.deferred.reorderable && join_later(ex, f, arg)) return Next::Go;
   auto parts = tuple_of_top(f, arg);
   auto empty = py::str("");
   auto text = py::take(PyUnicode_Join(empty.get(), parts.get()));
@@ -139,15 +139,15 @@ Next do_FORMAT_VALUE(Executor& ex, Frame& f, int arg) {
   if (format_later(ex, f, value.get(), conversion, spec.get(), has_spec ? 2 : 1)) return Next::Go;
   Result r = Result::done();
   if (conversion == 0) {
-    r = ex.format(value.get(), spec.get());
+    r = protocols::format(ex, value.get(), spec.get());
   } else if (PyUnicode_GET_LENGTH(spec.get()) > 0) {
     auto convert = py::import_attr("builtins", conversion == 1 ? "str" : conversion == 2 ? "repr" : "ascii");
     PyObject* values[] = {value.get(), convert.get(), spec.get()};
-    r = ex.call_polyfill("converted_and_formatted", values);
+    r = protocols::call_polyfill(ex, "converted_and_formatted", values);
   } else {
-    if (conversion == 3 && !objects::is_atom(objects::cat_of(value.get())))
+    if (conversion == 3 && !region::is_atom(region::cat_of(value.get())))
       throw GraphBreak(Reason::UserDunder, {{"operation", "!a"}, {"callee", "__repr__"}});
-    r = ex.to_text(value.get(), conversion == 1 ? "__str__" : "__repr__");
+    r = protocols::to_text(ex, value.get(), conversion == 1 ? "__str__" : "__repr__");
     if (conversion == 3 && r.is_value()) {
       auto bytes = py::take(PyUnicode_AsEncodedString(r.value.get(), "ascii", "backslashreplace"));
       r.value = py::take(PyUnicode_FromEncodedObject(bytes.get(), "ascii", nullptr));
@@ -159,20 +159,20 @@ Next do_FORMAT_VALUE(Executor& ex, Frame& f, int arg) {
 
 // What is being built is the region's own, unless the region starts behind a break in the middle of it.
 Next do_LIST_APPEND(Executor& ex, Frame& f, int arg) {
-  PyObject* list = ex.growable(peek(f, static_cast<std::size_t>(arg)));
+  PyObject* list = ex.region.shadows.growable(peek(f, static_cast<std::size_t>(arg)));
   py::check(PyList_Append(list, peek(f, 0)));
   drop(f, 1);
   return Next::Go;
 }
 Next do_SET_ADD(Executor& ex, Frame& f, int arg) {
   need_native_hash(ex, peek(f, 0), "a set display");
-  py::check(PySet_Add(ex.growable(peek(f, static_cast<std::size_t>(arg))), peek(f, 0)));
+  py::check(PySet_Add(ex.region.shadows.growable(peek(f, static_cast<std::size_t>(arg))), peek(f, 0)));
   drop(f, 1);
   return Next::Go;
 }
 Next do_MAP_ADD(Executor& ex, Frame& f, int arg) {
   need_native_hash(ex, peek(f, 1), "a dict display");
-  PyObject* dict = ex.writable(peek(f, static_cast<std::size_t>(arg) + 1));
+  PyObject* dict = ex.region.shadows.writable(peek(f, static_cast<std::size_t>(arg) + 1));
   py::check(PyDict_SetItem(dict, peek(f, 1), peek(f, 0)));
   drop(f, 2);
   return Next::Go;
@@ -186,7 +186,7 @@ Next do_LIST_EXTEND(Executor& ex, Frame& f, int arg) {
   auto items = elements_or_detour(ex, f, &detour, &raised);
   if (raised) return Next::Raise;
   if (detour) return Next::Go;
-  PyObject* list = ex.growable(peek(f, static_cast<std::size_t>(arg)));
+  PyObject* list = ex.region.shadows.growable(peek(f, static_cast<std::size_t>(arg)));
   py::check(PyList_SetSlice(list, PyList_GET_SIZE(list), PyList_GET_SIZE(list), items.get()));
   drop(f, 1);
   return Next::Go;
@@ -196,19 +196,19 @@ Next do_SET_UPDATE(Executor& ex, Frame& f, int arg) {
   auto items = elements_or_detour(ex, f, &detour, &raised);
   if (raised) return Next::Raise;
   if (detour) return Next::Go;
-  PyObject* set = ex.growable(peek(f, static_cast<std::size_t>(arg)));
+  PyObject* set = ex.region.shadows.growable(peek(f, static_cast<std::size_t>(arg)));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i)
     need_native_hash(ex, PyTuple_GET_ITEM(items.get(), i), "a set display");
   // From a set or dict the table grows at once, which gives another order than one by one.
-  PyObject* source = ex.original(peek(f, 0));
+  PyObject* source = ex.region.shadows.original(peek(f, 0));
   const bool whole = PyAnySet_Check(source) || PyDict_CheckExact(source);
-  py::check(_PySet_Update(set, whole ? ex.touch(source) : items.get()));
+  py::check(_PySet_Update(set, whole ? ex.region.reads.touch(source) : items.get()));
   drop(f, 1);
   return Next::Go;
 }
 // A polyfill makes a dict of it in its place and the instruction runs again.
 static Next mapping_detour(Executor& ex, Frame& f, PyObject* source, int arg, bool merge) {
-  if (ex.type_lookup(Py_TYPE(source), "keys") == nullptr) {
+  if (ex.region.lookups.type_lookup(Py_TYPE(source), "keys") == nullptr) {
     std::string text = std::string("'") + Py_TYPE(source)->tp_name + "' object is not a mapping";
     if (merge) {
       PyObject* callee = peek(f, static_cast<std::size_t>(arg) + 2);
@@ -220,24 +220,24 @@ static Next mapping_detour(Executor& ex, Frame& f, PyObject* source, int arg, bo
   }
   auto held = py::Owned<>::share(source);
   PyObject* args[] = {held.get()};
-  Result r = ex.call_polyfill("dict_from_mapping", args);
+  Result r = protocols::call_polyfill(ex, "dict_from_mapping", args);
   if (r.did == Result::Did::Raised) return Next::Raise;
   drop(f, 1);
   f.next = f.at;
   return push(f, std::move(r));
 }
 static Next update_dict(Executor& ex, Frame& f, int arg, bool merge) {
-  PyObject* source = ex.original(peek(f, 0));
-  if (!objects::merges_as_dict(ex, source)) return mapping_detour(ex, f, source, arg, merge);
-  PyObject* view = ex.touch(source);
-  PyObject* target = ex.writable(peek(f, static_cast<std::size_t>(arg)));
+  PyObject* source = ex.region.shadows.original(peek(f, 0));
+  if (!region::merges_as_dict(ex.region, source)) return mapping_detour(ex, f, source, arg, merge);
+  PyObject* view = ex.region.reads.touch(source);
+  PyObject* target = ex.region.shadows.writable(peek(f, static_cast<std::size_t>(arg)));
   if (merge) {
-    for (const auto& [key, value] : objects::entries_now(view)) {
+    for (const auto& [key, value] : region::entries_now(view)) {
       const int known = PyDict_Contains(target, key.get());
       py::check(known);
       if (known == 1) {
         if (!PyUnicode_CheckExact(key.get()))
-          ex.unsupported(Reason::UserDunder, {{"operation", "naming a keyword"}, {"callee", "__str__"}});
+          unsupported(Reason::UserDunder, {{"operation", "naming a keyword"}, {"callee", "__str__"}});
         if (ex.topmost_handled() != nullptr) {  // format_kwargs_error of ceval.c knows only a KeyError without context
           ex.raise(py::take(PyObject_CallOneArg(PyExc_KeyError, key.get())));
           return Next::Raise;
@@ -250,14 +250,14 @@ static Next update_dict(Executor& ex, Frame& f, int arg, bool merge) {
       }
     }
   }
-  objects::add_entries(target, view);
+  region::add_entries(target, view);
   drop(f, 1);
   return Next::Go;
 }
 Next do_DICT_UPDATE(Executor& ex, Frame& f, int arg) { return update_dict(ex, f, arg, false); }
 Next do_DICT_MERGE(Executor& ex, Frame& f, int arg) { return update_dict(ex, f, arg, true); }
 Next do_LIST_TO_TUPLE(Executor& ex, Frame& f, int) {
-  auto tuple = py::take(PyList_AsTuple(ex.touch(peek(f, 0))));
+  auto tuple = py::take(PyList_AsTuple(ex.region.reads.touch(peek(f, 0))));
   drop(f, 1);
   f.stack.push_back(std::move(tuple));
   return Next::Go;
@@ -265,11 +265,11 @@ Next do_LIST_TO_TUPLE(Executor& ex, Frame& f, int) {
 
 // No more is taken than is asked for: a polyfill makes a tuple in its place and the instruction runs again.
 static bool unpacks_by_step(PyObject* value) {
-  const Cat cat = objects::cat_of(value);
+  const Cat cat = region::cat_of(value);
   return cat == Cat::Iterator || cat == Cat::Generator || cat == Cat::Instance;
 }
 static Next unpack_by(Executor& ex, Frame& f, const char* polyfill, std::span<PyObject* const> args) {
-  Result r = ex.call_polyfill(polyfill, args);
+  Result r = protocols::call_polyfill(ex, polyfill, args);
   if (r.did == Result::Did::Raised) return Next::Raise;
   drop(f, 1);
   f.next = f.at;
@@ -328,7 +328,7 @@ Next do_UNPACK_EX(Executor& ex, Frame& f, int arg) {
   return Next::Go;
 }
 
-Next do_GET_LEN(Executor& ex, Frame& f, int) { return push(f, ex.length(peek(f, 0))); }
+Next do_GET_LEN(Executor& ex, Frame& f, int) { return push(f, protocols::length(ex, peek(f, 0))); }
 Next do_MATCH_MAPPING(Executor&, Frame& f, int) {
   const bool yes = PyType_HasFeature(Py_TYPE(peek(f, 0)), Py_TPFLAGS_MAPPING);
   f.stack.push_back(py::Owned<>::share(yes ? Py_True : Py_False));
@@ -341,7 +341,7 @@ Next do_MATCH_SEQUENCE(Executor&, Frame& f, int) {
 }
 Next do_MATCH_KEYS(Executor& ex, Frame& f, int) {
   PyObject* args[] = {peek(f, 1), peek(f, 0)};
-  return push(f, ex.call_polyfill("match_keys", args));
+  return push(f, protocols::call_polyfill(ex, "match_keys", args));
 }
 Next do_MATCH_CLASS(Executor& ex, Frame& f, int arg) {
   auto names = py::Owned<>::share(peek(f, 0)), type = py::Owned<>::share(peek(f, 1)),
@@ -353,7 +353,7 @@ Next do_MATCH_CLASS(Executor& ex, Frame& f, int arg) {
   auto name = py::str(is_type ? cls->tp_name : "");
   PyObject* args[] = {subject.get(), type.get(), count.get(), names.get(), matches_itself ? Py_True : Py_False,
                       name.get()};
-  Result r = ex.call_polyfill("match_class", args);
+  Result r = protocols::call_polyfill(ex, "match_class", args);
   drop_below(f, r, 3);
   return push(f, std::move(r));
 }

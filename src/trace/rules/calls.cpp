@@ -1,13 +1,12 @@
 // Calls, returns, functions, iteration and generators.
 #include "bytecode/opcodes.h"
-#include "handlers/registry.h"
 #include "py/iterators.h"
 #include "trace/rules/rules.h"
 
 namespace pellucid::trace {
 
 using K = Continuation::Kind;
-using objects::names;
+using region::names;
 
 Next do_PRECALL(Executor&, Frame&, int) { return Next::Go; }
 Next do_KW_NAMES(Executor&, Frame& f, int arg) {
@@ -23,7 +22,7 @@ Next do_CALL(Executor& ex, Frame& f, int arg) {
   std::vector<PyObject*> values;
   values.reserve(count + 1);
   for (std::size_t i = base + (is_method ? 1 : 2); i < f.stack.size(); ++i) values.push_back(f.stack[i].get());
-  Result r = ex.call(callable.get(), Args{values, f.kwnames.get()});
+  Result r = protocols::call(ex, callable.get(), Args{values, f.kwnames.get()});
   f.kwnames = {};
   drop_below(f, r, count + 2);
   return push(f, std::move(r));
@@ -31,11 +30,11 @@ Next do_CALL(Executor& ex, Frame& f, int arg) {
 
 Next do_CALL_FUNCTION_EX(Executor& ex, Frame& f, int arg) {
   const std::size_t with_kwargs = arg & 1;
-  auto kwargs = py::Owned<>::share(with_kwargs ? ex.original(peek(f, 0)) : nullptr);
+  auto kwargs = py::Owned<>::share(with_kwargs ? ex.region.shadows.original(peek(f, 0)) : nullptr);
   auto positional = py::Owned<>::share(peek(f, with_kwargs));
   auto callable = py::Owned<>::share(peek(f, with_kwargs + 1));
   if (Py_TYPE(positional.get())->tp_iter == nullptr && !PySequence_Check(positional.get())) {
-    const Cat cat = objects::cat_of(callable.get());
+    const Cat cat = region::cat_of(callable.get());
     if (cat == Cat::Instance || cat == Cat::Other)  // its __str__ would be asked
       throw GraphBreak(Reason::BadArguments, {{"callee", "a call with * of what is no iterable"}});
     const std::string name = py::text_of(py::take(_PyObject_FunctionStr(callable.get())).get());
@@ -43,7 +42,7 @@ Next do_CALL_FUNCTION_EX(Executor& ex, Frame& f, int arg) {
              name + " argument after * must be an iterable, not " + Py_TYPE(positional.get())->tp_name);
     return Next::Raise;
   }
-  Result r = ex.call_ex(callable.get(), positional.get(), kwargs.get());
+  Result r = protocols::call_ex(ex, callable.get(), positional.get(), kwargs.get());
   drop_below(f, r, with_kwargs + 3);  // callable, args, kwargs and the NULL below
   return push(f, std::move(r));
 }
@@ -54,7 +53,7 @@ Next do_YIELD_VALUE(Executor& ex, Frame& f, int) { return ex.yield_value(f); }
 
 Next do_GET_ITER(Executor& ex, Frame& f, int) {
   auto iterable = py::Owned<>::share(peek(f, 0));
-  Result r = ex.iterate(iterable.get());
+  Result r = protocols::iterate(ex, iterable.get());
   drop_below(f, r, 1);
   return push(f, std::move(r));
 }
@@ -64,8 +63,8 @@ Next do_GET_YIELD_FROM_ITER(Executor& ex, Frame& f, int arg) {
 }
 namespace {
 void note_loop(const Frame& frame, PyObject* iterator) {
-  if (!objects::is_generator(iterator)) return;
-  auto* generator = reinterpret_cast<objects::TracedGenerator*>(iterator);
+  if (!region::is_generator(iterator)) return;
+  auto* generator = reinterpret_cast<region::TracedGenerator*>(iterator);
   generator->loop = &frame;
   generator->loop_slot = frame.stack.size() - 1;
 }
@@ -73,13 +72,13 @@ void note_loop(const Frame& frame, PyObject* iterator) {
 
 Next do_FOR_ITER(Executor& ex, Frame& f, int arg) {
   PyObject* iterator = peek(f, 0);
-  const bool outside = ex.is_outside(iterator);
+  const bool outside = ex.region.provenance.is_outside(iterator);
   const py::IteratorKind kind = outside ? py::iterator_kind(iterator) : py::IteratorKind::Unknown;
   const bool calls = kind == py::IteratorKind::Map || kind == py::IteratorKind::Filter;
-  if (objects::cat_of(iterator) == Cat::Iterator && !calls) {
+  if (region::cat_of(iterator) == Cat::Iterator && !calls) {
     // The common case without a StopIteration object.
-    ex.doing = "advances an iterator";
-    auto value = outside ? ex.next_of_outside(iterator) : py::Owned<>::steal(Py_TYPE(iterator)->tp_iternext(iterator));
+    ex.region.doing = "advances an iterator";
+    auto value = outside ? ex.region.iterators.next(iterator) : py::Owned<>::steal(Py_TYPE(iterator)->tp_iternext(iterator));
     if (value) {
       f.stack.push_back(std::move(value));
       return Next::Go;
@@ -93,7 +92,7 @@ Next do_FOR_ITER(Executor& ex, Frame& f, int arg) {
   Continuation for_iter(K::ForIter);
   for_iter.number = f.next + 2 * arg;
   auto held = py::Owned<>::share(iterator);
-  return push(f, ex.and_then(ex.next(held.get()), std::move(for_iter)));
+  return push(f, ex.and_then(protocols::next(ex, held.get()), std::move(for_iter)));
 }
 Next do_SEND(Executor& ex, Frame& f, int arg) {
   auto value = py::Owned<>::share(peek(f, 0));
@@ -101,14 +100,14 @@ Next do_SEND(Executor& ex, Frame& f, int arg) {
   Continuation send(K::Send);
   send.number = f.next + 2 * arg;
   if (PyObject* twin = ex.twin_of_generator(receiver.get())) receiver = py::Owned<>::share(twin);
-  const bool generator = objects::is_generator(receiver.get());
+  const bool generator = region::is_generator(receiver.get());
   drop(f, 1);
   note_loop(f, peek(f, 0));
   try {
     if (generator) return push(f, ex.and_then(ex.resume(receiver.get(), value.get()), std::move(send)));
-    if (value.get() == Py_None) return push(f, ex.and_then(ex.next(receiver.get()), std::move(send)));
+    if (value.get() == Py_None) return push(f, ex.and_then(protocols::next(ex, receiver.get()), std::move(send)));
     PyObject* args[] = {receiver.get(), value.get()};
-    return push(f, ex.and_then(ex.call_polyfill("send_to", args), std::move(send)));
+    return push(f, ex.and_then(protocols::call_polyfill(ex, "send_to", args), std::move(send)));
   } catch (const GraphBreak&) {  // before anything happened: the frame is at the start of its instruction
     f.stack.push_back(std::move(value));
     throw;
@@ -129,7 +128,7 @@ Next do_MAKE_FUNCTION(Executor& ex, Frame& f, int arg) {
   take_part(4, raw->func_annotations);
   take_part(2, raw->func_kwdefaults);
   take_part(1, raw->func_defaults);
-  ex.made(function.get());
+  ex.region.provenance.note_made(function.get());
   drop(f, used);
   f.stack.push_back(std::move(function));
   return Next::Go;

@@ -3,7 +3,7 @@
 
 namespace pellucid::trace {
 
-using objects::names;
+using region::names;
 
 namespace {
 
@@ -21,17 +21,17 @@ Next name_error(Executor& ex, PyObject* name) {
 // The entry of a dict. Anything else that a metaclass prepares is asked through its own __getitem__.
 bool find_in_namespace(Executor& ex, Frame& frame, PyObject* name, py::Owned<>* value) {
   PyObject* space = namespace_of(frame);
-  bool own = objects::cat_of(space) != Cat::Dict;
+  bool own = region::cat_of(space) != Cat::Dict;
   if (!own && !PyDict_CheckExact(space)) {
-    PyObject* getitem = ex.type_lookup(Py_TYPE(space), names().__getitem__);
+    PyObject* getitem = ex.region.lookups.type_lookup(Py_TYPE(space), names().__getitem__);
     own = (getitem != nullptr && PyFunction_Check(getitem)) ||
-          ex.type_lookup(Py_TYPE(space), names().__missing__) != nullptr;
+          ex.region.lookups.type_lookup(Py_TYPE(space), names().__missing__) != nullptr;
   }
   if (own)
     throw GraphBreak(Reason::UnsupportedProtocol,
                      {{"protocol", "names of a class body"}, {"type", Py_TYPE(space)->tp_name}});
   bool found = false;
-  Result entry = ex.dict_get(space, name, &found);
+  Result entry = ex.region.reads.dict_get(space, name, &found);
   *value = std::move(entry.value);
   return found;
 }
@@ -47,7 +47,7 @@ Next do_LOAD_NAME(Executor& ex, Frame& f, int arg) {
 
 Next do_STORE_NAME(Executor& ex, Frame& f, int arg) {
   auto value = py::Owned<>::share(peek(f, 0));
-  Result r = ex.store_subscript(namespace_of(f), name_at(f, arg), value.get());
+  Result r = protocols::store_subscript(ex, namespace_of(f), name_at(f, arg), value.get());
   if (r.did == Result::Did::Raised) return Next::Raise;
   drop(f, 1);
   return Next::Go;
@@ -56,14 +56,14 @@ Next do_STORE_NAME(Executor& ex, Frame& f, int arg) {
 Next do_DELETE_NAME(Executor& ex, Frame& f, int arg) {
   py::Owned<> value;
   if (!find_in_namespace(ex, f, name_at(f, arg), &value)) return name_error(ex, name_at(f, arg));
-  return ex.store_subscript(namespace_of(f), name_at(f, arg), nullptr).did == Result::Did::Raised ? Next::Raise
+  return protocols::store_subscript(ex, namespace_of(f), name_at(f, arg), nullptr).did == Result::Did::Raised ? Next::Raise
                                                                                                   : Next::Go;
 }
 
 Next do_LOAD_CLASSDEREF(Executor& ex, Frame& f, int arg) {
   py::Owned<> value;
   if (!find_in_namespace(ex, f, PyTuple_GET_ITEM(f.code->co_localsplusnames, arg), &value)) {
-    value = py::Owned<>::share(ex.cell_get(f.local(arg)));
+    value = py::Owned<>::share(ex.region.shadows.cell_get(f.local(arg)));
     if (!value) return unbound(ex, f, arg, arg >= f.code->co_nlocalsplus - f.code->co_nfreevars);
   }
   f.stack.push_back(std::move(value));
@@ -74,15 +74,15 @@ Next do_SETUP_ANNOTATIONS(Executor& ex, Frame& f, int) {
   py::Owned<> value;
   if (find_in_namespace(ex, f, names().__annotations__, &value)) return Next::Go;
   auto annotations = py::take(PyDict_New());
-  Result r = ex.store_subscript(namespace_of(f), names().__annotations__, annotations.get());
+  Result r = protocols::store_subscript(ex, namespace_of(f), names().__annotations__, annotations.get());
   return r.did == Result::Did::Raised ? Next::Raise : Next::Go;
 }
 
 Next do_LOAD_BUILD_CLASS(Executor& ex, Frame& f, int) {
-  ex.doing = "makes a class";
+  ex.region.doing = "makes a class";
   bool found = false;
-  ex.saw_constant(f.builtins);
-  Result build = ex.dict_get(f.builtins, names().__build_class__, &found);
+  ex.region.provenance.note_constant(f.builtins);
+  Result build = ex.region.reads.dict_get(f.builtins, names().__build_class__, &found);
   if (!found) build = ex.raise(PyExc_NameError, "__build_class__ not found");
   return push(f, std::move(build));
 }

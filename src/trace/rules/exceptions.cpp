@@ -4,7 +4,7 @@
 namespace pellucid::trace {
 
 using K = Continuation::Kind;
-using objects::names;
+using region::names;
 
 namespace {
 
@@ -12,7 +12,7 @@ bool is_exception_class(PyObject* o) { return PyExceptionClass_Check(o); }
 
 // The instance that `raise x` means; calls the class when x is one.
 Result instance_of(Executor& ex, PyObject* value) {
-  if (is_exception_class(value)) return ex.call(value, Args{});
+  if (is_exception_class(value)) return protocols::call(ex, value, Args{});
   if (PyExceptionInstance_Check(value)) return Result::of(py::Owned<>::share(value));
   return ex.raise(PyExc_TypeError, "exceptions must derive from BaseException");
 }
@@ -26,20 +26,20 @@ Next do_RAISE_VARARGS(Executor& ex, Frame& f, int arg) {
       // One that the region's caller handles may be meant.
       throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "raise without an exception"}, {"type", "region"}});
     } else {
-      ex.refuse_to_leave(f, current);
+      ex.unwinder.refuse_to_leave(f, current);
       ex.exception = py::Owned<>::share(current);
     }
     return Next::Raise;
   }
   auto cause = arg == 2 ? py::Owned<>::share(peek(f, 0)) : py::Owned<>();
   auto value = py::Owned<>::share(peek(f, arg == 2 ? 1 : 0));
-  if (PyExceptionInstance_Check(value.get()) && ex.is_outside(value.get())) {
-    ex.unsupported(Reason::UnsupportedProtocol,
+  if (PyExceptionInstance_Check(value.get()) && ex.region.provenance.is_outside(value.get())) {
+    unsupported(Reason::UnsupportedProtocol,
                    {{"protocol", "raising an exception that existed before"}, {"type", Py_TYPE(value.get())->tp_name}});
   }
   if (arg == 2 && (is_exception_class(value.get()) || is_exception_class(cause.get()))) {
     PyObject* args[] = {value.get(), cause.get()};
-    ex.and_then(ex.call_polyfill("raise_from", args), Continuation(K::Drop));
+    ex.and_then(protocols::call_polyfill(ex, "raise_from", args), Continuation(K::Drop));
     drop(f, 2);
     return Next::Go;
   }
@@ -56,14 +56,14 @@ Next do_RAISE_VARARGS(Executor& ex, Frame& f, int arg) {
       return Next::Raise;
     }
   }
-  ex.raise_with_cause(value.get(), std::move(r.value), cause.get());
+  ex.unwinder.raise_with_cause(value.get(), std::move(r.value), cause.get());
   return Next::Raise;
 }
 
 Next do_PUSH_EXC_INFO(Executor& ex, Frame& f, int) {
   auto exception = pop(f);
-  auto& slot = ex.handled_slot();
-  f.stack.push_back(slot ? slot.copy() : py::Owned<>::share(ex.handled_before_all()));
+  auto& slot = ex.unwinder.handled_slot();
+  f.stack.push_back(slot ? slot.copy() : py::Owned<>::share(ex.unwinder.handled_before_all()));
   slot = exception.copy();
   f.stack.push_back(std::move(exception));
   return Next::Go;
@@ -71,7 +71,7 @@ Next do_PUSH_EXC_INFO(Executor& ex, Frame& f, int) {
 Next do_POP_EXCEPT(Executor& ex, Frame& f, int) {
   auto before = pop(f);
   if (before.get() == frames::callers_exception()) before = {};
-  ex.handled_slot() = std::move(before);
+  ex.unwinder.handled_slot() = std::move(before);
   return Next::Go;
 }
 Next do_RERAISE(Executor& ex, Frame& f, int arg) {
@@ -82,7 +82,7 @@ Next do_RERAISE(Executor& ex, Frame& f, int arg) {
     f.reraise = f.at;
     f.reraises = static_cast<int>(PyLong_AsLong(lasti)) * 2;
   }
-  ex.refuse_to_leave(f, peek(f, 0));
+  ex.unwinder.refuse_to_leave(f, peek(f, 0));
   ex.exception = pop(f);
   return Next::Raise;
 }
@@ -131,8 +131,8 @@ bool is_group(PyObject* o) {
 // Guards what the helpers below read: messages, members and their types.
 void read_exceptions(Executor& ex, PyObject* value) {
   if (!is_group(value)) return;
-  ex.getattr(value, py::interned("message").get());
-  const Result members = ex.getattr(value, py::interned("exceptions").get());
+  protocols::getattr(ex, value, py::interned("message").get());
+  const Result members = protocols::getattr(ex, value, py::interned("exceptions").get());
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(members.value.get()); ++i)
     read_exceptions(ex, PyTuple_GET_ITEM(members.value.get(), i));
 }
@@ -142,7 +142,7 @@ py::Owned<> on_groups(Executor& ex, const char* name, PyObject* first, PyObject*
   read_exceptions(ex, first);
   if (is_group(first)) {
     for (const char* method : {"split", "subgroup", "derive"}) {
-      PyObject* own = ex.type_lookup(Py_TYPE(first), method);
+      PyObject* own = ex.region.lookups.type_lookup(Py_TYPE(first), method);
       if (own == nullptr || PyFunction_Check(own))
         throw GraphBreak(Reason::UserDunder, {{"operation", "except*"}, {"callee", method}});
     }
@@ -166,14 +166,14 @@ Next do_CHECK_EG_MATCH(Executor& ex, Frame& f, int) {
   drop(f, 2);
   f.stack.push_back(match == Py_None ? std::move(exception) : py::Owned<>::share(rest));
   f.stack.push_back(py::Owned<>::share(match));
-  if (match != Py_None) ex.handled_slot() = py::Owned<>::share(match);
+  if (match != Py_None) ex.unwinder.handled_slot() = py::Owned<>::share(match);
   return Next::Go;
 }
 
 Next do_PREP_RERAISE_STAR(Executor& ex, Frame& f, int) {
-  PyObject* left = ex.original(peek(f, 0));
-  ex.deep_touch(left);
-  left = ex.readable(left);
+  PyObject* left = ex.region.shadows.original(peek(f, 0));
+  ex.region.reads.deep_touch(left);
+  left = ex.region.shadows.readable(left);
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(left); ++i) read_exceptions(ex, PyList_GET_ITEM(left, i));
   auto result = on_groups(ex, "prep_reraise_star", peek(f, 1), left);
   drop(f, 2);
@@ -184,20 +184,20 @@ Next do_PREP_RERAISE_STAR(Executor& ex, Frame& f, int) {
 Next do_BEFORE_WITH(Executor& ex, Frame& f, int) {
   auto manager = py::Owned<>::share(peek(f, 0));
   PyTypeObject* type = Py_TYPE(manager.get());
-  ex.doing = "enters a context manager";
-  PyObject* enter = ex.type_lookup(type, names().__enter__);
-  PyObject* exit = ex.type_lookup(type, names().__exit__);
+  ex.region.doing = "enters a context manager";
+  PyObject* enter = ex.region.lookups.type_lookup(type, names().__enter__);
+  PyObject* exit = ex.region.lookups.type_lookup(type, names().__exit__);
   if (enter == nullptr || exit == nullptr) {
     const char* missing = enter == nullptr ? "" : " (missed __exit__ method)";
     ex.raise(PyExc_TypeError,
              std::string("'") + type->tp_name + "' object does not support the context manager protocol" + missing);
     return Next::Raise;
   }
-  Result bound_exit = ex.bind(exit, manager.get(), reinterpret_cast<PyObject*>(type));
-  Result bound_enter = ex.bind(enter, manager.get(), reinterpret_cast<PyObject*>(type));
+  Result bound_exit = protocols::bind(ex, exit, manager.get(), reinterpret_cast<PyObject*>(type));
+  Result bound_enter = protocols::bind(ex, enter, manager.get(), reinterpret_cast<PyObject*>(type));
   if (!bound_exit.is_value() || !bound_enter.is_value())
     throw GraphBreak(Reason::UnsupportedProtocol, {{"protocol", "with"}, {"type", type->tp_name}});
-  Result r = ex.call(bound_enter.value.get(), Args{});
+  Result r = protocols::call(ex, bound_enter.value.get(), Args{});
   if (r.did == Result::Did::Raised) return Next::Raise;
   drop(f, 1);
   f.stack.push_back(std::move(bound_exit.value));
@@ -208,8 +208,8 @@ Next do_WITH_EXCEPT_START(Executor& ex, Frame& f, int) {
   auto exception = py::Owned<>::share(peek(f, 0));
   auto exit = py::Owned<>::share(peek(f, 3));
   auto* type = reinterpret_cast<PyObject*>(Py_TYPE(exception.get()));
-  Result traceback = ex.getattr(exception.get(), names().__traceback__);
-  return push(f, ex.call3(exit.get(), type, exception.get(), traceback.value.get()));
+  Result traceback = protocols::getattr(ex, exception.get(), names().__traceback__);
+  return push(f, protocols::call3(ex, exit.get(), type, exception.get(), traceback.value.get()));
 }
 
 }  // namespace pellucid::trace

@@ -6,7 +6,7 @@
 
 namespace pellucid::trace {
 
-using objects::names;
+using region::names;
 
 Next unbound(Executor& ex, const Frame& frame, int slot, bool free_variable) {
   const std::string name = py::text_of(PyTuple_GET_ITEM(frame.code->co_localsplusnames, slot));
@@ -23,7 +23,7 @@ Next unbound(Executor& ex, const Frame& frame, int slot, bool free_variable) {
 
 // The namespaces are known by identity.
 Result load_global(Executor& ex, Frame& frame, PyObject* name) {
-  ex.doing = "reads a global";
+  ex.region.doing = "reads a global";
   bool found = false;
   if (frame.hidden) {  // a polyfill's own module does not change
     PyObject* value = PyDict_GetItemWithError(frame.globals, name);
@@ -31,11 +31,11 @@ Result load_global(Executor& ex, Frame& frame, PyObject* name) {
     if (value == nullptr) throw GraphBreak(Reason::Internal, {{"detail", "a polyfill reads " + py::text_of(name)}});
     return Result::of(py::Owned<>::share(value));
   }
-  ex.saw_constant(frame.globals);
-  Result value = ex.dict_get(frame.globals, name, &found);
+  ex.region.provenance.note_constant(frame.globals);
+  Result value = ex.region.reads.dict_get(frame.globals, name, &found);
   if (found) return value;
-  ex.saw_constant(frame.builtins);
-  value = ex.dict_get(frame.builtins, name, &found);
+  ex.region.provenance.note_constant(frame.builtins);
+  value = ex.region.reads.dict_get(frame.builtins, name, &found);
   if (found) return value;
   auto text = "name '" + py::text_of(name) + "' is not defined";
   return ex.raise_name_error(name, text);
@@ -47,14 +47,14 @@ namespace {
 // fakes: a call may give an input itself.
 void name_node(Executor& ex, const Frame& frame, int slot, PyObject* value) {
   if (value == nullptr || !aten::is_tensor(value) || frame.hidden) return;
-  const auto found = ex.capture().node_of.find(value);
-  if (found != ex.capture().node_of.end())
-    ex.capture().graph.rename(found->second, py::text_of(PyTuple_GET_ITEM(frame.code->co_localsplusnames, slot)));
+  const auto found = ex.region.capture->node_of.find(value);
+  if (found != ex.region.capture->node_of.end())
+    ex.region.capture->graph.rename(found->second, py::text_of(PyTuple_GET_ITEM(frame.code->co_localsplusnames, slot)));
 }
 
 // A variable that functions share names nodes where it is a variable of the region's own function.
 void name_shared_node(Executor& ex, PyObject* cell, PyObject* value) {
-  const Frame* entry = ex.top();
+  const Frame* entry = ex.region.top;
   while (entry->back) entry = entry->back.get();
   for (std::size_t slot = 0; slot < entry->fast.size(); ++slot) {
     if (entry->fast[slot].get() == cell) return name_node(ex, *entry, static_cast<int>(slot), value);
@@ -109,19 +109,19 @@ Next do_DELETE_FAST(Executor& ex, Frame& f, int arg) {
 Next do_MAKE_CELL(Executor& ex, Frame& f, int arg) {
   auto& slot = f.fast[static_cast<std::size_t>(arg)];
   auto cell = py::take(PyCell_New(slot.get()));
-  ex.made(cell.get());
+  ex.region.provenance.note_made(cell.get());
   slot = std::move(cell);
   return Next::Go;
 }
 Next do_COPY_FREE_VARS(Executor& ex, Frame& f, int arg) {
   PyObject* closure = f.function->func_closure;
   const auto base = static_cast<std::size_t>(f.code->co_nlocalsplus - arg);
-  const source::Source* source = f.back ? ex.source_of(f.function.object()) : nullptr;
+  const source::Source* source = f.back ? ex.region.provenance.source_of(f.function.object()) : nullptr;
   for (int i = 0; i < arg; ++i) {
     PyObject* cell = PyTuple_GET_ITEM(closure, i);
-    if (source != nullptr && !ex.is_outside(cell) && !ex.made_functions.contains(cell)) {
-      auto& table = ex.capture().sources;
-      ex.saw(cell, source->step == source::Step::Const ? table.constant(cell)
+    if (source != nullptr && !ex.region.provenance.is_outside(cell) && !ex.region.provenance.is_made(cell)) {
+      auto& table = ex.region.capture->sources;
+      ex.region.provenance.note_read(cell, source->step == source::Step::Const ? table.constant(cell)
                                                        : table.item(table.member(source, names().__closure__), i));
     }
     f.fast[base + static_cast<std::size_t>(i)] = py::Owned<>::share(cell);
@@ -133,21 +133,21 @@ Next do_LOAD_CLOSURE(Executor&, Frame& f, int arg) {
   return Next::Go;
 }
 Next do_LOAD_DEREF(Executor& ex, Frame& f, int arg) {
-  ex.doing = "reads a closure variable";
-  PyObject* value = ex.cell_get(f.local(arg));
+  ex.region.doing = "reads a closure variable";
+  PyObject* value = ex.region.shadows.cell_get(f.local(arg));
   if (value == nullptr) return unbound(ex, f, arg, !is_cell_of_code(f, arg));
   f.stack.push_back(py::Owned<>::share(value));
   return Next::Go;
 }
 Next do_STORE_DEREF(Executor& ex, Frame& f, int arg) {
   name_shared_node(ex, f.local(arg), peek(f, 0));
-  ex.cell_set(f.local(arg), peek(f, 0));
+  ex.region.shadows.cell_set(f.local(arg), peek(f, 0));
   drop(f, 1);
   return Next::Go;
 }
 Next do_DELETE_DEREF(Executor& ex, Frame& f, int arg) {
-  if (ex.cell_get(f.local(arg)) == nullptr) return unbound(ex, f, arg, !is_cell_of_code(f, arg));
-  ex.cell_set(f.local(arg), nullptr);
+  if (ex.region.shadows.cell_get(f.local(arg)) == nullptr) return unbound(ex, f, arg, !is_cell_of_code(f, arg));
+  ex.region.shadows.cell_set(f.local(arg), nullptr);
   return Next::Go;
 }
 
@@ -157,31 +157,31 @@ Next do_LOAD_GLOBAL(Executor& ex, Frame& f, int arg) {
   return push(f, std::move(value));
 }
 Next do_STORE_GLOBAL(Executor& ex, Frame& f, int arg) {
-  ex.saw_constant(f.globals);
-  ex.dict_set(f.globals, name_at(f, arg), peek(f, 0));
+  ex.region.provenance.note_constant(f.globals);
+  ex.region.shadows.dict_set(f.globals, name_at(f, arg), peek(f, 0));
   drop(f, 1);
   return Next::Go;
 }
 Next do_DELETE_GLOBAL(Executor& ex, Frame& f, int arg) {
-  ex.saw_constant(f.globals);
-  if (!ex.dict_contains(f.globals, name_at(f, arg))) {
+  ex.region.provenance.note_constant(f.globals);
+  if (!ex.region.reads.dict_contains(f.globals, name_at(f, arg))) {
     ex.raise_name_error(name_at(f, arg), "name '" + py::text_of(name_at(f, arg)) + "' is not defined");
     return Next::Raise;
   }
-  ex.dict_set(f.globals, name_at(f, arg), nullptr);
+  ex.region.shadows.dict_set(f.globals, name_at(f, arg), nullptr);
   return Next::Go;
 }
 
 Next do_LOAD_ATTR(Executor& ex, Frame& f, int arg) {
   auto object = py::Owned<>::share(peek(f, 0));
-  Result r = ex.getattr(object.get(), name_at(f, arg));
+  Result r = protocols::getattr(ex, object.get(), name_at(f, arg));
   drop_below(f, r, 1);
   return push(f, std::move(r));
 }
 Next do_LOAD_METHOD(Executor& ex, Frame& f, int arg) {
   auto object = py::Owned<>::share(peek(f, 0));
   bool unbound_method = false;
-  Result r = ex.getattr_method(object.get(), name_at(f, arg), &unbound_method);
+  Result r = protocols::getattr_method(ex, object.get(), name_at(f, arg), &unbound_method);
   if (r.did == Result::Did::Raised) return Next::Raise;
   drop_below(f, r, 1);
   if (unbound_method) {
@@ -198,14 +198,14 @@ Next do_LOAD_METHOD(Executor& ex, Frame& f, int arg) {
 Next do_STORE_ATTR(Executor& ex, Frame& f, int arg) {
   auto object = py::Owned<>::share(peek(f, 0));
   auto value = py::Owned<>::share(peek(f, 1));
-  Result r = ex.setattr(object.get(), name_at(f, arg), value.get());
+  Result r = protocols::setattr(ex, object.get(), name_at(f, arg), value.get());
   if (r.did == Result::Did::Raised) return Next::Raise;
   drop(f, 2);
   return Next::Go;
 }
 Next do_DELETE_ATTR(Executor& ex, Frame& f, int arg) {
   auto object = py::Owned<>::share(peek(f, 0));
-  Result r = ex.setattr(object.get(), name_at(f, arg), nullptr);
+  Result r = protocols::setattr(ex, object.get(), name_at(f, arg), nullptr);
   if (r.did == Result::Did::Raised) return Next::Raise;
   drop(f, 1);
   return Next::Go;
@@ -214,14 +214,14 @@ Next do_DELETE_ATTR(Executor& ex, Frame& f, int arg) {
 Next do_IMPORT_NAME(Executor& ex, Frame& f, int arg) {
   // An import that has happened is a look-up; one that has not is carried out now, as the program would do at this
   // point.
-  if (ex.is_shadowed(PyImport_GetModuleDict()))
+  if (ex.region.shadows.is_shadowed(PyImport_GetModuleDict()))
     throw GraphBreak(Reason::UnsupportedOpcode, {{"statement", "an import after a change of sys.modules"}});
   PyObject* from = peek(f, 0);
   PyObject* level = peek(f, 1);
   auto module = py::interruptible([&] {
     return PyImport_ImportModuleLevelObject(name_at(f, arg), f.globals, Py_None, from, PyLong_AsLong(level));
   });
-  ex.saw_constant(module.get());
+  ex.region.provenance.note_constant(module.get());
   // Which module the name stands for is an entry of sys.modules.
   PyObject* modules = PyImport_GetModuleDict();
   std::string key = py::text_of(name_at(f, arg));
@@ -233,8 +233,8 @@ Next do_IMPORT_NAME(Executor& ex, Frame& f, int arg) {
   if (PyLong_AsLong(level) == 0 && PyObject_IsTrue(from) != 1) key = key.substr(0, key.find('.'));
   auto entry = py::str(key);
   if (PyDict_GetItemWithError(modules, entry.get()) == module.get()) {
-    auto& sources = ex.capture().sources;
-    ex.guard(objects::Kind::ID_MATCH, sources.dict_item(sources.constant(modules), entry.get()), module.copy());
+    auto& sources = ex.region.capture->sources;
+    ex.region.provenance.guard(region::Kind::ID_MATCH, sources.dict_item(sources.constant(modules), entry.get()), module.copy());
   }
   drop(f, 2);
   f.stack.push_back(std::move(module));
@@ -244,7 +244,7 @@ Next do_IMPORT_FROM(Executor& ex, Frame& f, int arg) {
   PyObject* module = peek(f, 0);
   if (!PyModule_Check(module))
     throw GraphBreak(Reason::UnsupportedOpcode, {{"statement", "an import from something that is no module"}});
-  Result r = ex.getattr(module, name_at(f, arg));
+  Result r = protocols::getattr(ex, module, name_at(f, arg));
   if (r.did != Result::Did::Raised) return push(f, std::move(r));
   // A submodule that is not bound in its package yet.
   if (PyModule_GetName(module) == nullptr) {
@@ -265,7 +265,7 @@ Next do_IMPORT_FROM(Executor& ex, Frame& f, int arg) {
     return Next::Raise;
   }
   ex.exception = {};
-  ex.saw_constant(found);
+  ex.region.provenance.note_constant(found);
   f.stack.push_back(py::Owned<>::share(found));
   return Next::Go;
 }

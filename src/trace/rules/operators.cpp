@@ -16,7 +16,7 @@ Truth test(Executor& ex, Frame& f) {
   if (value == Py_True) return Truth::Yes;
   if (value == Py_False || value == Py_None) return Truth::No;
   auto held = py::Owned<>::share(value);
-  Result r = ex.truth(value);
+  Result r = protocols::truth(ex, value);
   switch (r.did) {
     case Result::Did::Value:
       return r.value.get() == Py_True ? Truth::Yes : Truth::No;
@@ -51,7 +51,7 @@ Next jump_if_or_pop(Executor& ex, Frame& f, bool when, int target) {
     return Next::Go;
   }
   auto held = py::Owned<>::share(peek(f, 0));
-  Result r = ex.truth(held.get());
+  Result r = protocols::truth(ex, held.get());
   if (r.did == Result::Did::Raised) return Next::Raise;
   if (r.did == Result::Did::Pushed) {
     f.asked_at = f.at;
@@ -75,7 +75,7 @@ Next jump_if_none(Frame& f, bool none, int target) {
 
 Next unary(Executor& ex, Frame& f, int opcode) {
   auto value = py::Owned<>::share(peek(f, 0));
-  Result r = ex.unary(value.get(), opcode);
+  Result r = protocols::unary(ex, value.get(), opcode);
   drop_below(f, r, 1);
   return push(f, std::move(r));
 }
@@ -102,18 +102,18 @@ Next do_UNARY_NOT(Executor& ex, Frame& f, int) {
 
 Next do_BINARY_OP(Executor& ex, Frame& f, int arg) {
   auto right = py::Owned<>::share(peek(f, 0)), left = py::Owned<>::share(peek(f, 1));
-  Result r = ex.binary(left.get(), right.get(), arg);
+  Result r = protocols::binary(ex, left.get(), right.get(), arg);
   drop_below(f, r, 2);
   return push(f, std::move(r));
 }
 Next do_COMPARE_OP(Executor& ex, Frame& f, int arg) {
   auto right = py::Owned<>::share(peek(f, 0)), left = py::Owned<>::share(peek(f, 1));
-  Result r = ex.compare(left.get(), right.get(), arg);
+  Result r = protocols::compare(ex, left.get(), right.get(), arg);
   drop_below(f, r, 2);
   return push(f, std::move(r));
 }
 Next do_IS_OP(Executor& ex, Frame& f, int arg) {
-  const bool same = ex.same(peek(f, 1), peek(f, 0));
+  const bool same = ex.region.reads.same(peek(f, 1), peek(f, 0));
   drop(f, 2);
   f.stack.push_back(py::Owned<>::share(same != (arg == 1) ? Py_True : Py_False));
   return Next::Go;
@@ -122,27 +122,27 @@ Next do_CONTAINS_OP(Executor& ex, Frame& f, int arg) {
   auto container = py::Owned<>::share(peek(f, 0)), item = py::Owned<>::share(peek(f, 1));
   Continuation as_bool(K::Bool);
   as_bool.number = arg;
-  Result r = ex.and_then(ex.contains(container.get(), item.get()), std::move(as_bool));
+  Result r = ex.and_then(protocols::contains(ex, container.get(), item.get()), std::move(as_bool));
   drop_below(f, r, 2);
   return push(f, std::move(r));
 }
 Next do_BINARY_SUBSCR(Executor& ex, Frame& f, int) {
   auto key = py::Owned<>::share(peek(f, 0)), container = py::Owned<>::share(peek(f, 1));
-  Result r = ex.subscript(container.get(), key.get());
+  Result r = protocols::subscript(ex, container.get(), key.get());
   drop_below(f, r, 2);
   return push(f, std::move(r));
 }
 Next do_STORE_SUBSCR(Executor& ex, Frame& f, int) {
   auto key = py::Owned<>::share(peek(f, 0)), container = py::Owned<>::share(peek(f, 1)),
        value = py::Owned<>::share(peek(f, 2));
-  Result r = ex.store_subscript(container.get(), key.get(), value.get());
+  Result r = protocols::store_subscript(ex, container.get(), key.get(), value.get());
   if (r.did == Result::Did::Raised) return Next::Raise;
   drop(f, 3);
   return Next::Go;
 }
 Next do_DELETE_SUBSCR(Executor& ex, Frame& f, int) {
   auto key = py::Owned<>::share(peek(f, 0)), container = py::Owned<>::share(peek(f, 1));
-  Result r = ex.store_subscript(container.get(), key.get(), nullptr);
+  Result r = protocols::store_subscript(ex, container.get(), key.get(), nullptr);
   if (r.did == Result::Did::Raised) return Next::Raise;
   drop(f, 2);
   return Next::Go;

@@ -1,5 +1,6 @@
 // Declarations of all opcode rules: a symbolic row of opcodes.def without a rule is a link error.
 #pragma once
+#include "protocols/protocols.h"
 #include "trace/executor.h"
 
 namespace pellucid::trace {

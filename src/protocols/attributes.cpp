@@ -1,0 +1,508 @@
+#include "protocols/attributes.h"
+
+#include "protocols/call.h"
+#include "py/cpython311.h"
+#include "region/generator.h"
+#include "region/names.h"
+
+namespace pellucid::protocols {
+
+using C = Continuation::Kind;
+namespace {
+
+PyObject* object_slot(const char* name) {
+  return PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyBaseObject_Type), name);
+}
+
+PyObject* object_getattribute() {
+  static PyObject* slot = object_slot("__getattribute__");
+  return slot;
+}
+
+PyObject* object_setattr() {
+  static PyObject* slot = object_slot("__setattr__");
+  return slot;
+}
+
+bool is_data_descriptor(PyObject* meta) { return Py_TYPE(meta)->tp_descr_set != nullptr; }
+
+bool has_python_get(PyObject* meta) {
+  PyObject* get = py::type_lookup(Py_TYPE(meta), region::names().__get__);
+  return get != nullptr && PyFunction_Check(get);
+}
+
+}  // namespace
+
+Result attribute_error(Interpreter& t, PyObject* object, PyObject* name, bool told) {
+  // The message is CPython's; object and name are set as the interpreter does where it reads.
+  std::string text;
+  if (PyType_Check(object)) {
+    text = std::string("type object '") + reinterpret_cast<PyTypeObject*>(object)->tp_name + "' has no attribute '" +
+           py::text_of(name) + "'";
+  } else {
+    text = std::string("'") + Py_TYPE(object)->tp_name + "' object has no attribute '" + py::text_of(name) + "'";
+  }
+  auto message = py::str(text);
+  auto error = py::take(PyObject_CallOneArg(PyExc_AttributeError, message.get()));
+  if (!told) return t.raise(std::move(error));
+  py::check(PyObject_SetAttrString(error.get(), "name", name));
+  py::check(PyObject_SetAttrString(error.get(), "obj", object));
+  return t.raise(std::move(error));
+}
+
+Result instance_dict(Interpreter& t, PyObject* object) {
+  if (PyModule_Check(object)) {
+    PyObject* dict = PyModule_GetDict(object);
+    t.region.provenance.note_constant(dict);
+    return Result::of(py::Owned<>::share(dict));
+  }
+  if (PyType_Check(object)) unsupported(Reason::Reflection, {{"callee", "the __dict__ of a class"}});
+  auto dict = py::Owned<>::steal(PyObject_GetAttr(object, region::names().__dict__));
+  if (!dict) return t.raise_pending(py::PythonError());
+  if (!PyDict_CheckExact(dict.get()))
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "__dict__"}, {"type", Py_TYPE(object)->tp_name}});
+  const Source* source = t.region.provenance.source_of(object);
+  if (source != nullptr && !t.region.provenance.is_outside(dict.get())) {
+    auto& table = t.region.capture->sources;
+    const bool constant = source->step == source::Step::Const;
+    t.region.provenance.note_existing(dict.get(), constant ? table.constant(dict.get()) : table.dict_of(source));
+  }
+  return Result::of(std::move(dict));
+}
+namespace {
+
+// A traceback that came up during capture knows the places in the region but not the program's frames.
+bool is_frame_of_traceback(PyObject* object, PyObject* name) {
+  return PyTraceBack_Check(object) && PyUnicode_CompareWithASCIIString(name, "tb_frame") == 0;
+}
+
+// An exception that was raised in the region while the region handled none: what the caller handled is its context.
+bool is_context_of_caller(PyObject* object, PyObject* name) {
+  if (!PyExceptionInstance_Check(object) || name != region::names().__context__) return false;
+  auto* error = reinterpret_cast<PyBaseExceptionObject*>(object);
+  return error->context == nullptr && error->traceback != nullptr && error->traceback != Py_None;
+}
+
+}  // namespace
+
+Result native_attribute(Interpreter& t, PyObject* object, PyObject* name) {
+  if (PyFrame_Check(object))  // what an open frame holds is on our stack
+    unsupported(Reason::StackInspection, {{"callee", "'" + py::text_of(name) + "' of a frame"}});
+  if (!t.region.provenance.is_outside(object)) {
+    const auto reader = [&] { return "'" + py::text_of(name) + "' of an exception"; };
+    if (is_frame_of_traceback(object, name)) unsupported(Reason::StackInspection, {{"callee", reader()}});
+    if (is_context_of_caller(object, name)) t.region.provenance.guard_not_handling(reader());
+  }
+  if (t.region.generators.twin_of(object) != nullptr)
+    unsupported(Reason::Reflection, {{"callee", "attribute '" + py::text_of(name) + "' of a generator"}});
+  auto value = py::Owned<>::steal(PyObject_GetAttr(object, name));
+  if (!value) {
+    PyObject* slot = py::type_lookup(Py_TYPE(object), name);
+    const Source* source = t.region.provenance.source_of(object);
+    if (source != nullptr && slot != nullptr && Py_IS_TYPE(slot, &PyMemberDescr_Type))
+      t.region.provenance.guard(Kind::SLOT_EMPTY, source, py::Owned<>::share(slot), 1);
+    return t.raise_pending(py::PythonError());
+  }
+  t.region.provenance.note_attribute(object, name, value.get());
+  return Result::of(std::move(value));
+}
+
+// A member's value and name are what `_value_` and `_name_` say; other entries of its dict are read like those of any
+// instance.
+Result enum_attribute(Interpreter& t, PyObject* member, PyObject* name) {
+  const std::string text = py::text_of(name);
+  auto entry = text == "value"  ? py::interned("_value_")
+               : text == "name" ? py::interned("_name_")
+                                : py::Owned<>::share(name);
+  PyObject* meta = t.region.lookups.type_lookup(Py_TYPE(member), name);
+  const Source* source = t.region.capture->sources.constant(member);
+  PyObject* own = py::instance_attr(member, entry.get());
+  if (own == nullptr) t.region.provenance.guard(Kind::HAS_ATTR, source, std::move(entry));
+  if (own == nullptr && meta == nullptr && t.region.lookups.type_lookup(Py_TYPE(member), "__getattr__") != nullptr) {
+    unsupported(Reason::UnsupportedProtocol,
+                {{"protocol", "__getattr__ for '" + text + "'"}, {"type", Py_TYPE(member)->tp_name}});
+  }
+  auto value = py::Owned<>::steal(PyObject_GetAttr(member, name));
+  if (!value) return t.raise_pending(py::PythonError());
+  if (own != nullptr) {
+    t.region.provenance.note_read(own, t.region.capture->sources.instance_attr(source, entry.get()));
+  } else {
+    t.region.provenance.note_constant(value.get());
+  }
+  return Result::of(std::move(value));
+}
+
+// What the getter of `meta` raises is named as PyObject_GetAttr does.
+Result named(Interpreter& t, Result bound, PyObject* meta, PyObject* object, PyObject* name) {
+  if (bound.is_value() || (!PyObject_TypeCheck(meta, &PyProperty_Type) && !has_python_get(meta))) return bound;
+  return t.and_then(std::move(bound), Continuation(C::NamesAttribute, object, name));
+}
+
+Result bind(Interpreter& t, PyObject* meta, PyObject* object, PyObject* type) {
+  PyTypeObject* kind = Py_TYPE(meta);
+  if (kind->tp_descr_get == nullptr) return Result::of(py::Owned<>::share(meta));
+  if (PyFunction_Check(meta)) {
+    if (object == nullptr) return Result::of(py::Owned<>::share(meta));
+    return Result::of(py::take(PyMethod_New(meta, object)));
+  }
+  if (PyObject_TypeCheck(meta, &PyProperty_Type)) {
+    if (object == nullptr) return Result::of(py::Owned<>::share(meta));
+    auto fget = py::take(PyObject_GetAttr(meta, region::names().fget));
+    if (fget.get() == Py_None) {
+      (void)PyProperty_Type.tp_descr_get(meta, object, type);  // CPython words the error
+      return t.raise_pending(py::PythonError());
+    }
+    t.region.provenance.note_constant(fget.get());
+    return call1(t, fget.get(), object);
+  }
+  if (has_python_get(meta)) {
+    PyObject* get = t.region.lookups.type_lookup(kind, region::names().__get__);
+    return call3(t, get, meta, object == nullptr ? Py_None : object, type);
+  }
+  if (Py_IS_TYPE(meta, &PyClassMethod_Type)) {
+    auto function = py::take(PyObject_GetAttrString(meta, "__func__"));
+    t.region.provenance.note_constant(function.get());
+    if (Py_TYPE(function.get())->tp_descr_get == nullptr)  // a class, a C function, a callable object
+      return Result::of(py::take(PyMethod_New(function.get(), type)));
+    return bind(t, function.get(), type, type);
+  }
+  if (Py_IS_TYPE(meta, &PyStaticMethod_Type)) {
+    auto function = py::take(PyObject_GetAttrString(meta, "__func__"));
+    t.region.provenance.note_constant(function.get());
+    return Result::of(std::move(function));
+  }
+  if (PyType_HasFeature(kind, Py_TPFLAGS_HEAPTYPE) && cat_of(kind) == Cat::Instance) {
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "__get__"}, {"type", kind->tp_name}});
+  }
+  // method descriptors, wrapper descriptors, CompiledFunction, lru_cache wrappers, C functions with __get__: binding
+  // has no effect
+  auto bound = py::Owned<>::steal(kind->tp_descr_get(meta, object, type));
+  if (!bound) return t.raise_pending(py::PythonError());
+  return Result::of(std::move(bound));
+}
+
+Result module_getattr(Interpreter& t, PyObject* module, PyObject* name) {
+  PyObject* dict = PyModule_GetDict(module);
+  t.region.provenance.note_constant(dict);
+  bool found = false;
+  Result value = t.region.reads.dict_get(dict, name, &found);
+  if (found) return value;
+  if (PyObject* meta = py::type_lookup(Py_TYPE(module), name)) {
+    if (name == region::names().__dict__) return instance_dict(t, module);
+    if (cat_of(meta) == Cat::Instance) {  // a setting of torch.backends: its getter is Python code over C state
+      unsupported(Reason::UnsupportedProtocol, {{"protocol", "__get__"}, {"type", Py_TYPE(meta)->tp_name}});
+    }
+    return native_attribute(t, module, name);
+  }
+  if (t.region.shadows.is_shadowed(dict))
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "__getattr__"}, {"type", "module that the region changed"}});
+  // A lazy module imports on first use and stores the result: let it, then read what it stored.
+  auto real = py::Owned<>::steal(PyObject_GetAttr(module, name));
+  if (!real) return t.raise_pending(py::PythonError());
+  PyObject* stored = PyDict_GetItemWithError(dict, name);
+  if (stored == nullptr) {
+    if (!PyType_Check(real.get()) && !PyModule_Check(real.get()) && !PyFunction_Check(real.get()) &&
+        !PyCFunction_Check(real.get())) {
+      unsupported(Reason::UnsupportedProtocol, {{"protocol", "__getattr__"}, {"type", "module"}});
+    }
+    t.region.provenance.note_constant(real.get());
+    return Result::of(std::move(real));
+  }
+  return t.region.reads.dict_get(dict, name, &found);
+}
+
+Result type_getattr(Interpreter& t, PyObject* type, PyObject* name) {
+  PyTypeObject* metatype = Py_TYPE(type);
+  PyObject* meta = metatype == &PyType_Type ? py::type_lookup(metatype, name) : t.region.lookups.type_lookup(metatype, name);
+  auto* self = reinterpret_cast<PyTypeObject*>(type);
+  if (meta != nullptr && is_data_descriptor(meta)) {
+    if (Py_IS_TYPE(meta, &PyProperty_Type) || has_python_get(meta))
+      return named(t, bind(t, meta, type, reinterpret_cast<PyObject*>(metatype)), meta, type, name);
+    if (name == region::names().__dict__) unsupported(Reason::Reflection, {{"callee", "the __dict__ of a class"}});
+    return native_attribute(t, type, name);
+  }
+  if (PyObject* found = t.region.lookups.type_lookup(self, name)) {
+    return named(t, bind(t, found, nullptr, type), found, type, name);
+  }
+  if (meta != nullptr) return named(t, bind(t, meta, type, reinterpret_cast<PyObject*>(metatype)), meta, type, name);
+  if (PyObject* hook = py::type_lookup(metatype, region::names().__getattr__)) {
+    if (PyFunction_Check(hook)) {
+      t.region.provenance.note_constant(hook);
+      return t.and_then(call2(t, hook, type, name), Continuation(C::NamesAttribute, type, name));
+    }
+  }
+  return attribute_error(t, type, name);
+}
+
+Result super_getattr(Interpreter& t, PyObject* super, PyObject* name) {
+  auto this_class = py::take(PyObject_GetAttrString(super, "__thisclass__"));
+  auto self = py::take(PyObject_GetAttrString(super, "__self__"));
+  auto self_class = py::take(PyObject_GetAttrString(super, "__self_class__"));
+  if (self_class.get() == Py_None || name == region::names().__class__) return native_attribute(t, super, name);
+  auto* type = reinterpret_cast<PyTypeObject*>(self_class.get());
+  t.region.lookups.guard_mro(type);
+  const Py_ssize_t count = PyTuple_GET_SIZE(type->tp_mro);
+  Py_ssize_t i = 0;
+  while (i < count && PyTuple_GET_ITEM(type->tp_mro, i) != this_class.get()) ++i;
+  if (PyObject* found = t.region.lookups.mro_lookup(type, i + 1, name)) {
+    PyObject* object = self.get() == self_class.get() ? nullptr : self.get();
+    return named(t, bind(t, found, object, self_class.get()), found, super, name);
+  }
+  auto text = "'super' object has no attribute '" + py::text_of(name) + "'";
+  return t.raise(PyExc_AttributeError, text);
+}
+
+Result generic_getattr(Interpreter& t, PyObject* object, PyObject* name) {
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject* meta = t.region.lookups.type_lookup(type, name);
+  if (meta != nullptr && cat_of(meta) == Cat::Instance && is_mutable_class(Py_TYPE(meta))) {
+    // What this object is as a descriptor is up to its class.
+    for (PyObject* slot : {region::names().__get__, region::names().__set__, region::names().__delete__}) t.region.lookups.type_lookup(Py_TYPE(meta), slot);
+  }
+  if (meta != nullptr && is_data_descriptor(meta)) {
+    if (name == region::names().__dict__ && Py_IS_TYPE(meta, &PyGetSetDescr_Type)) return instance_dict(t, object);
+    if (name == region::names().__class__ && Py_IS_TYPE(meta, &PyGetSetDescr_Type)) {
+      t.region.provenance.note_constant(reinterpret_cast<PyObject*>(type));
+      return Result::of(py::Owned<>::share(reinterpret_cast<PyObject*>(type)));
+    }
+    if (Py_IS_TYPE(meta, &PyGetSetDescr_Type) || Py_IS_TYPE(meta, &PyMemberDescr_Type)) {
+      if (Py_IS_TYPE(meta, &PyMemberDescr_Type)) {
+        if (const region::AttributeWrite* written = t.region.attributes.find(object, name)) {
+          if (!written->value) return attribute_error(t, object, name);
+          return Result::of(written->value.copy());
+        }
+      }
+      return native_attribute(t, object, name);
+    }
+    return named(t, bind(t, meta, object, reinterpret_cast<PyObject*>(type)), meta, object, name);
+  }
+  if (PyObject* value = t.region.lookups.instance_get(object, name)) {
+    return Result::of(py::Owned<>::share(value));
+  }
+  if (meta != nullptr) return named(t, bind(t, meta, object, reinterpret_cast<PyObject*>(type)), meta, object, name);
+  return attribute_error(t, object, name);
+}
+
+// A class without hooks of its own may be given some.
+void guard_generic_getattr(Interpreter& t, PyTypeObject* type) {
+  if (cat_of(type) != Cat::Instance || !is_mutable_class(type)) return;
+  t.region.lookups.type_lookup(type, region::names().__getattribute__);
+  if (type->tp_getattro == PyObject_GenericGetAttr) t.region.lookups.type_lookup(type, region::names().__getattr__);
+}
+
+Result getattr(Interpreter& t, PyObject* object, PyObject* name) {
+  t.region.doing = "reads an attribute";
+  if (PyObject* real = t.region.shadows.original(object); real != object) object = real;
+  PyTypeObject* type = Py_TYPE(object);
+  switch (cat_of(type)) {
+    case Cat::Tensor:
+      return tensor_getattr(t, object, name);
+    case Cat::Type:
+      return type_getattr(t, object, name);
+    case Cat::Module:
+      return module_getattr(t, object, name);
+    case Cat::Other:
+      // Not what ours have of `object`: __repr__.
+      if (PyGen_CheckExact(object) && PyDict_GetItem(region::generator_type()->tp_dict, name) != nullptr) {
+        if (PyObject* twin = t.twin_of_generator(object)) return generic_getattr(t, twin, name);
+      }
+      break;
+    case Cat::Generator:
+      if (is_ours(object) && name != region::names().__next__ && name != region::names().__iter__)
+        unsupported(Reason::Reflection, {{"callee", "attribute '" + py::text_of(name) + "' of a builtin iterator"}});
+      if (PyObject* own = py::type_lookup(type, name); own != nullptr && name != region::names().__class__) {
+        // What generators have of their own and ours only of `object`: __repr__.
+        if (!Py_IS_TYPE(own, &PyWrapperDescr_Type) || PyDescr_TYPE(own) != &PyBaseObject_Type ||
+            own == py::type_lookup(&PyGen_Type, name))
+          break;
+      }
+      if (py::type_lookup(&PyGen_Type, name) == nullptr) {
+        return t.raise(PyExc_AttributeError, "'generator' object has no attribute '" + py::text_of(name) + "'");
+      }
+      unsupported(Reason::Reflection, {{"callee", "attribute '" + py::text_of(name) + "' of a generator"}});
+    case Cat::EnumMember: {
+      PyObject* meta = py::type_lookup(type, name);
+      if (meta == nullptr ||
+          (!PyFunction_Check(meta) && !Py_IS_TYPE(meta, &PyProperty_Type) && !Py_IS_TYPE(meta, &PyClassMethod_Type))) {
+        return enum_attribute(t, object, name);  // name, value, members, C methods of str or int
+      }
+      return generic_getattr(t, object, name);
+    }
+    case Cat::BoundMethod: {
+      if (name == region::names().dunder_func || name == region::names().__self__) return native_attribute(t, object, name);
+      if (py::type_lookup(type, name) != nullptr) return native_attribute(t, object, name);
+      auto function = native_attribute(t, object, region::names().dunder_func);
+      return getattr(t, function.value.get(), name);
+    }
+    default:
+      break;
+  }
+  if (Py_IS_TYPE(object, &PySuper_Type)) return super_getattr(t, object, name);
+  if (type->tp_getattro == PyObject_GenericGetAttr) {
+    guard_generic_getattr(t, type);
+    return generic_getattr(t, object, name);
+  }
+  if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) {
+    unsupported(Reason::UnsupportedProtocol,
+                {{"protocol", "attribute '" + py::text_of(name) + "'"}, {"type", type->tp_name}});
+  }
+  PyObject* getattribute = t.region.lookups.type_lookup(type, region::names().__getattribute__);
+  PyObject* hook = t.region.lookups.type_lookup(type, region::names().__getattr__);
+  const bool is_objects = getattribute == object_getattribute();
+  if (!is_objects && (getattribute == nullptr || !PyFunction_Check(getattribute)))
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "__getattribute__"}, {"type", type->tp_name}});
+  Result found = is_objects
+                     ? generic_getattr(t, object, name)
+                     : t.and_then(call2(t, getattribute, object, name), Continuation(C::NamesAttribute, object, name));
+  if (hook == nullptr || found.is_value()) return found;
+  return t.and_then(std::move(found), Continuation(C::GetAttrFallback, object, name, hook));
+}
+
+Result getattr_method(Interpreter& t, PyObject* object, PyObject* name, bool* unbound) {
+  *unbound = false;
+  if (PyGen_CheckExact(object)) return getattr(t, object, name);
+  PyTypeObject* type = Py_TYPE(object);
+  const Cat cat = cat_of(type);
+  const bool generic = type->tp_getattro == PyObject_GenericGetAttr ||
+                       (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && cat == Cat::Instance &&
+                        t.region.lookups.type_lookup(type, region::names().__getattribute__) == object_getattribute());
+  if (generic) guard_generic_getattr(t, type);
+  if (generic && cat != Cat::Tensor && cat != Cat::Type && cat != Cat::Module && cat != Cat::EnumMember &&
+      !Py_IS_TYPE(object, &PySuper_Type)) {
+    t.region.doing = "calls a method";
+    PyObject* meta = t.region.lookups.type_lookup(type, name);
+    if (meta != nullptr && (PyFunction_Check(meta) || Py_IS_TYPE(meta, &PyMethodDescr_Type)) &&
+        t.region.lookups.instance_get(t.region.shadows.original(object), name) == nullptr) {
+      *unbound = true;
+      return Result::of(py::Owned<>::share(meta));
+    }
+    // _PyObject_GetMethod leaves an AttributeError of a property as it is.
+    if (meta != nullptr && Py_IS_TYPE(meta, &PyProperty_Type) && type->tp_getattro == PyObject_GenericGetAttr)
+      return bind(t, meta, t.region.shadows.original(object), reinterpret_cast<PyObject*>(type));
+  }
+  return getattr(t, object, name);
+}
+
+Result special(Interpreter& t, PyObject* object, const char* name, std::span<PyObject* const> args) {
+  auto interned = py::interned(name);
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject* method = t.region.lookups.type_lookup(type, interned.get());
+  if (method == nullptr) unsupported(Reason::UnsupportedProtocol, {{"protocol", name}, {"type", type->tp_name}});
+  std::vector<PyObject*> values;
+  if (PyFunction_Check(method) || Py_IS_TYPE(method, &PyMethodDescr_Type) || Py_IS_TYPE(method, &PyWrapperDescr_Type)) {
+    values.push_back(object);
+    values.insert(values.end(), args.begin(), args.end());
+    return call(t, method, Args{values, nullptr});
+  }
+  Result bound = bind(t, method, object, reinterpret_cast<PyObject*>(type));
+  if (!bound.is_value()) unsupported(Reason::UnsupportedProtocol, {{"protocol", name}, {"type", type->tp_name}});
+  return call(t, bound.value.get(), Args{args, nullptr});
+}
+
+Result generic_setattr(Interpreter& t, PyObject* object, PyObject* name, PyObject* value) {
+  object = t.region.shadows.original(object);
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject* meta = t.region.lookups.type_lookup(type, name);
+  if (meta != nullptr && is_data_descriptor(meta)) {
+    if (Py_IS_TYPE(meta, &PyProperty_Type)) {
+      auto setter = py::take(PyObject_GetAttrString(meta, value == nullptr ? "fdel" : "fset"));
+      if (setter.get() == Py_None) {
+        PyProperty_Type.tp_descr_set(meta, object, value);  // CPython words the error
+        return t.raise_pending(py::PythonError());
+      }
+      t.region.provenance.note_constant(setter.get());
+      if (value == nullptr) return t.and_then(call1(t, setter.get(), object), Continuation(C::Drop));
+      return t.and_then(call2(t, setter.get(), object, value), Continuation(C::Drop));
+    }
+    PyObject* set = py::type_lookup(Py_TYPE(meta), value == nullptr ? region::names().__delete__ : region::names().__set__);
+    if (set != nullptr && PyFunction_Check(set)) {
+      t.region.lookups.type_lookup(Py_TYPE(meta), value == nullptr ? region::names().__delete__ : region::names().__set__);
+      if (value == nullptr) return t.and_then(call2(t, set, meta, object), Continuation(C::Drop));
+      return t.and_then(call3(t, set, meta, object, value), Continuation(C::Drop));
+    }
+    if (t.region.provenance.is_outside(object) && Py_IS_TYPE(meta, &PyMemberDescr_Type) && cat_of(type) == Cat::Instance)
+      return slot_setattr(t, object, meta, name, value);
+    if (t.region.provenance.is_outside(object) || cat_of(type) == Cat::Tensor) {
+      unsupported(Reason::UnsupportedMutation,
+                  {{"target", std::string("attribute '") + py::text_of(name) + "' of a " + type->tp_name}});
+    }
+    if (PyObject_GenericSetAttr(object, name, value) < 0) return t.raise_pending(py::PythonError());
+    return Result::done();
+  }
+  if (!t.region.provenance.is_outside(object)) {
+    // Members have no source: their class, which is a constant, says which they are.
+    if (cat_of(type) == Cat::EnumMember && !t.region.provenance.is_made(reinterpret_cast<PyObject*>(type))) {
+      unsupported(Reason::UnsupportedMutation,
+                  {{"target", std::string("attribute '") + py::text_of(name) + "' of a member of " + type->tp_name}});
+    }
+    if (PyObject_GenericSetAttr(object, name, value) < 0) return t.raise_pending(py::PythonError());
+    return Result::done();
+  }
+  Result dict = instance_dict(t, object);
+  if (!dict.is_value() && meta != nullptr) {
+    return t.raise(PyExc_AttributeError,
+                 std::string("'") + type->tp_name + "' object attribute '" + py::text_of(name) + "' is read-only");
+  }
+  if (!dict.is_value()) return attribute_error(t, object, name, false);
+  if (value == nullptr && t.region.lookups.instance_get(object, name) == nullptr) return attribute_error(t, object, name, false);
+  t.region.shadows.dict_set(dict.value.get(), name, value);
+  return Result::done();
+}
+
+Result setattr(Interpreter& t, PyObject* object, PyObject* name, PyObject* value) {
+  t.region.doing = "sets an attribute";
+  object = t.region.shadows.original(object);
+  PyTypeObject* type = Py_TYPE(object);
+  const Cat cat = cat_of(type);
+  if (cat == Cat::Type) return class_setattr(t, object, name, value);
+  if (cat == Cat::Module) {
+    PyObject* dict = PyModule_GetDict(object);
+    t.region.provenance.note_constant(dict);
+    if (value == nullptr && !t.region.reads.dict_contains(dict, name)) return attribute_error(t, object, name, false);
+    t.region.shadows.dict_set(dict, name, value);
+    return Result::done();
+  }
+  PyObject* hook = t.region.lookups.type_lookup(type, value == nullptr ? region::names().__delattr__ : region::names().__setattr__);
+  if (hook != nullptr && PyFunction_Check(hook)) {
+    if (value == nullptr) return t.and_then(call2(t, hook, object, name), Continuation(C::Drop));
+    return t.and_then(call3(t, hook, object, name, value), Continuation(C::Drop));
+  }
+  if (type->tp_setattro == PyObject_GenericSetAttr || hook == object_setattr() || cat == Cat::Instance ||
+      cat == Cat::Tensor) {
+    return generic_setattr(t, object, name, value);
+  }
+  unsupported(Reason::UnsupportedMutation,
+              {{"target", std::string("attribute '") + py::text_of(name) + "' of a " + type->tp_name}});
+}
+
+Result tensor_getattr(Interpreter& t, PyObject* tensor, PyObject* name) {
+  PyTypeObject* type = Py_TYPE(tensor);
+  const bool fake = aten::is_fake(tensor);
+  if (!fake && !t.region.provenance.is_outside(tensor)) unsupported(Reason::UnknownOrigin, {{"detail", "attribute of a tensor"}});
+  PyObject* meta = t.region.lookups.type_lookup(type, name);
+  if (name == region::names().__class__) {
+    t.region.provenance.note_constant(reinterpret_cast<PyObject*>(type));
+    return Result::of(py::Owned<>::share(reinterpret_cast<PyObject*>(type)));
+  }
+  if (name == region::names().__dict__) return instance_dict(t, tensor);
+  if (meta != nullptr && Py_IS_TYPE(meta, &PyGetSetDescr_Type)) {
+    if (region::reads_unguarded_state(name))
+      unsupported(Reason::UnsupportedTensor, {{"what", "attribute '" + py::text_of(name) + "', which is not guarded"}});
+    if (name == region::names().grad && !fake) return native_attribute(t, tensor, name);
+    static PyObject* getattr_builtin = py::import_attr("builtins", "getattr").release();
+    PyObject* args[] = {tensor, name};
+    return t.region.recorder.torch_call(graph::Op::CallFunction, getattr_builtin, getattr_builtin, Args{args, nullptr});
+  }
+  if (PyObject* own = t.region.lookups.instance_get(tensor, name); own != nullptr) {
+    return Result::of(py::Owned<>::share(own));
+  }
+  if (meta == nullptr) {
+    // nn.Parameter and friends define no __getattr__, so the miss is final.
+    if (t.region.lookups.type_lookup(type, region::names().__getattr__) != nullptr)
+      unsupported(Reason::UnsupportedTensor, {{"what", std::string("a ") + type->tp_name}});
+    return attribute_error(t, tensor, name);
+  }
+  return bind(t, meta, tensor, reinterpret_cast<PyObject*>(type));
+}
+
+}  // namespace pellucid::protocols

@@ -1,0 +1,149 @@
+// Calls of classes.
+#include "protocols/policies.h"
+#include "protocols/protocols.h"
+#include "protocols/table.h"
+#include "py/cpython311.h"
+
+namespace pellucid::protocols {
+
+using K = Continuation::Kind;
+
+Result initialise_instance(Interpreter& t, py::Owned<> instance, PyObject* type, Args args) {
+  PyObject* init = t.region.lookups.type_lookup(reinterpret_cast<PyTypeObject*>(type), region::names().__init__);
+  if (init != nullptr && PyFunction_Check(init)) {
+    std::vector<PyObject*> values{instance.get()};
+    values.insert(values.end(), args.values.begin(), args.values.end());
+    return t.and_then(call(t, init, Args{values, args.kwnames}), Continuation(K::Init, instance.get()));
+  }
+  if (init == nullptr || Py_TYPE(init) != &PyWrapperDescr_Type) {
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "__init__"}, {"type", Py_TYPE(instance.get())->tp_name}});
+  }
+  PyTypeObject* owner = reinterpret_cast<PyWrapperDescrObject*>(init)->d_common.d_type;
+  if (owner == &PyBaseObject_Type) {
+    const bool own_new = reinterpret_cast<PyTypeObject*>(type)->tp_new != PyBaseObject_Type.tp_new;
+    if (!args.values.empty() && !own_new) {
+      return t.raise(PyExc_TypeError,
+                   std::string(reinterpret_cast<PyTypeObject*>(type)->tp_name) + "() takes no arguments");
+    }
+    return Result::of(std::move(instance));
+  }
+  std::vector<PyObject*> values{instance.get()};
+  values.insert(values.end(), args.values.begin(), args.values.end());
+  return t.and_then(call_native(t, init, Args{values, args.kwnames}), Continuation(K::Init, instance.get()));
+}
+namespace {
+
+// A class of Python code over a builtin type of values, with that type's __new__.
+bool extends_value(PyTypeObject* type) {
+  if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) return false;
+  for (PyTypeObject* base :
+       {&PyLong_Type, &PyFloat_Type, &PyComplex_Type, &PyUnicode_Type, &PyBytes_Type, &PyTuple_Type}) {
+    if (PyType_IsSubtype(type, base)) return type->tp_new == base->tp_new;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result call_type(Interpreter& t, PyObject* callable, Args args) {
+  auto* type = reinterpret_cast<PyTypeObject*>(callable);
+  if (auto handler = find(callable)) {
+    // A rule for the instances: making one only stores its arguments.
+    if (is_instance_rule(type)) {
+      if (PyType_IsSubtype(type, &_PyWeakref_RefType) && args.values.size() != 1)
+        unsupported(Reason::WeakReference, {{"callee", "a weak reference with a callback"}});
+      if (PyType_IsSubtype(type, &_PyWeakref_RefType) && is_generator(t.region.shadows.original(args[0])))
+        unsupported(Reason::WeakReference, {{"callee", "a weak reference to a generator"}});
+      return run_native(t, callable, args);
+    }
+    return handler(t, callable, args);
+  }
+  PyTypeObject* metatype = Py_TYPE(type);
+  if (metatype != &PyType_Type) {
+    PyObject* meta_call = t.region.lookups.type_lookup(metatype, region::names().__call__);
+    if (meta_call != nullptr) {
+      std::vector<PyObject*> values{callable};
+      values.insert(values.end(), args.values.begin(), args.values.end());
+      if (auto handler = find(meta_call)) return handler(t, meta_call, Args{values, args.kwnames});
+      if (PyFunction_Check(meta_call)) return call(t, meta_call, Args{values, args.kwnames});
+    }
+  }
+  return make_instance(t, callable, args);
+}
+
+Result make_instance(Interpreter& t, PyObject* callable, Args args) {
+  auto* type = reinterpret_cast<PyTypeObject*>(callable);
+  t.region.doing = "makes an instance";
+  const Cat cat = cat_of(type);
+  PyObject* made_by = t.region.lookups.type_lookup(type, region::names().__new__);
+  const bool makes_class = PyType_IsSubtype(type, &PyType_Type) != 0;
+  if (made_by == nullptr || cat == Cat::Tensor || (cat == Cat::Type && !makes_class) || cat == Cat::Module) {
+    unsupported(Reason::UntracedCallable, {{"callee", std::string("the class ") + type->tp_name}});
+  }
+  PyObject* function = made_by;
+  py::Owned<> unwrapped;
+  if (Py_IS_TYPE(made_by, &PyStaticMethod_Type)) {
+    unwrapped = py::take(PyObject_GetAttrString(made_by, "__func__"));
+    function = unwrapped.get();
+    t.region.provenance.note_constant(function);
+  }
+  if (PyFunction_Check(function) || makes_class) {
+    std::vector<PyObject*> values{callable};
+    values.insert(values.end(), args.values.begin(), args.values.end());
+    auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.values.size())));
+    for (std::size_t i = 0; i < args.values.size(); ++i)
+      PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args.values[i]));
+    return t.and_then(call(t, function, Args{values, args.kwnames}),
+                    Continuation(K::NewThenInit, callable, tuple.get(), args.kwnames));
+  }
+  if (PyType_IsSubtype(type, &PyProperty_Type)) {
+    // Properties only store their arguments.
+    auto property = py::Owned<>::steal(type->tp_new(type, py::take(PyTuple_New(0)).get(), nullptr));
+    if (!property) return t.raise_pending(py::PythonError());
+    return initialise_instance(t, std::move(property), callable, args);
+  }
+  const bool exception_class = PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)) != 0;
+  if (!PyCFunction_Check(function) || (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && !exception_class)) {
+    unsupported(Reason::UntracedCallable, {{"callee", std::string("the class ") + type->tp_name}});
+  }
+  if (extends_value(type)) {  // int.__new__(Type, …), then an __init__ of the class
+    std::vector<PyObject*> values{callable};
+    values.insert(values.end(), args.values.begin(), args.values.end());
+    auto given = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.values.size())));
+    for (std::size_t i = 0; i < args.values.size(); ++i)
+      PyTuple_SET_ITEM(given.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args.values[i]));
+    const auto rule = find(function);
+    Result made = (rule != nullptr ? rule : pure)(t, function, Args{values, args.kwnames});
+    return t.and_then(std::move(made), Continuation(K::NewThenInit, callable, given.get(), args.kwnames));
+  }
+  if (cat == Cat::Other) unsupported(Reason::UntracedCallable, {{"callee", std::string("the class ") + type->tp_name}});
+  if (py::type_lookup(type, region::names().__del__) != nullptr) {
+    unsupported(Reason::Finalizer, {{"type", type->tp_name}});
+  }
+  if (exception_class && py::type_lookup(type, region::names().__init__) != nullptr &&
+      !PyFunction_Check(py::type_lookup(type, region::names().__init__))) {
+    std::vector<PyObject*> values(args.values.begin(), args.values.end());
+    if (PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseExceptionGroup)) != 0) {
+      for (PyObject*& value : values) value = t.region.reads.touch(t.region.shadows.original(value));
+    }
+    return run_native(t, callable, Args{values, args.kwnames});  // keeps its arguments
+  }
+  py::Owned<> instance;
+  auto empty = py::take(PyTuple_New(0));
+  if (cat == Cat::Tuple || cat == Cat::FrozenSet || cat == Cat::Number || cat == Cat::Text) {
+    unsupported(Reason::UntracedCallable, {{"callee", std::string("the class ") + type->tp_name}});
+  }
+  if (exception_class) {
+    auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
+    for (std::size_t i = 0; i < args.size(); ++i)
+      PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
+    instance = py::Owned<>::steal(type->tp_new(type, tuple.get(), nullptr));
+  } else {
+    instance = py::Owned<>::steal(
+        type->tp_new(type, empty.get(), nullptr));  // object, list, dict, set: the arguments are __init__'s
+  }
+  if (!instance) return t.raise_pending(py::PythonError());
+  return initialise_instance(t, std::move(instance), callable, args);
+}
+
+}  // namespace pellucid::protocols

@@ -1,0 +1,66 @@
+#include "protocols/policies.h"
+
+#include "protocols/table.h"
+
+namespace pellucid::protocols {
+
+Result run_native(Interpreter& t, PyObject* callable, Args args) {
+  auto value = py::Owned<>::steal(PyObject_Vectorcall(callable, args.values.data(), args.size(), args.kwnames));
+  if (!value) return t.raise_pending(py::PythonError());
+  return Result::of(std::move(value));
+}
+
+Result walker_of(Interpreter& t, PyObject* f, PyObject* argument, PyObject* container) {
+  PyObject* values[] = {argument};
+  Result walker = run_native(t, f, Args{values, nullptr});
+  if (container != nullptr && walker.is_value()) t.region.iterators.note_walker(container, walker.value.get());
+  return walker;
+}
+
+Result pure(Interpreter& t, PyObject* callable, Args args) {
+  std::vector<PyObject*> values;
+  for (PyObject* value : args.values) {
+    value = t.region.shadows.original(value);
+    const Contents inside = t.region.reads.deep_touch(value);
+    if (!inside.is_plain() || t.region.capture->region_ids.contains(value)) {
+      unsupported(Reason::UntracedCallable, {{"callee", describe(callable) + " of a " + Py_TYPE(value)->tp_name}});
+    }
+    values.push_back(t.region.shadows.readable(value));
+  }
+  return run_native(t, callable, Args{values, args.kwnames});
+}
+
+Result shallow(Interpreter& t, PyObject* callable, Args args) {
+  std::vector<PyObject*> values;
+  for (PyObject* value : args.values) {
+    value = t.region.shadows.original(value);
+    t.region.reads.touch(value);
+    values.push_back(t.region.shadows.readable(value));
+  }
+  return run_native(t, callable, Args{values, args.kwnames});
+}
+namespace {
+
+Result run_on(PyObject* self, Interpreter& t, PyObject* callable, Args args) {
+  std::vector<PyObject*> values(args.values.begin(), args.values.end());
+  values[0] = self;
+  return run_native(t, callable, Args{values, args.kwnames});
+}
+
+}  // namespace
+
+Result mutates_self(Interpreter& t, PyObject* callable, Args args) {
+  return run_on(t.region.shadows.writable(t.region.shadows.original(args[0])), t, callable, args);
+}
+
+Result adds_to_self(Interpreter& t, PyObject* callable, Args args) {
+  return run_on(t.region.shadows.growable(t.region.shadows.original(args[0])), t, callable, args);
+}
+
+Result nothing(Interpreter&, PyObject*, Args) { return Result::none(); }
+
+Result refuse(Interpreter&, PyObject* callable, Args) {
+  unsupported(Reason::SideEffect, {{"callee", describe(callable)}});
+}
+
+}  // namespace pellucid::protocols

@@ -1,0 +1,33 @@
+// Rules for callables that are not inlined, by identity of the callable: C functions, method descriptors, types, and
+// the few Python functions that have a meaning of their own. The rows are in the room above (rows); their names are
+// resolved once, by the first capture.
+#pragma once
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "protocols/interpreter.h"
+
+namespace pellucid::protocols {
+
+using Handler = Result (*)(Interpreter&, PyObject* callable, Args args);
+
+struct Row {
+  std::string_view name;  // "math.sqrt", "builtins.list.append"
+  Handler handler;
+  bool in_every_build = true;  // of torch: else it may be missing
+};
+
+Handler find(PyObject* callable);  // null: no rule
+// The row of this type is a rule for calling its instances, not for calling the type.
+bool is_instance_rule(PyTypeObject* type);
+bool is_torch_op(PyObject* callable);      // a torch callable that stays one node: leaf of the graph
+std::string describe(PyObject* callable);  // "zlib.crc32()", for messages
+
+// Fills the table; again: nothing.
+void initialise_table(std::initializer_list<std::span<const Row>> tables);
+// What is wrong with the rows: a name that does not exist in this installation, a callable that has two.
+std::span<const std::string> faults();
+
+}  // namespace pellucid::protocols

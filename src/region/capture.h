@@ -1,0 +1,93 @@
+// The immutable result of tracing one region: everything codegen, backend and runtime need, and nothing of the
+// executor.
+//
+// Capture works on real Python objects (ARCHITECTURE.md, "Concrete objects"): what a region returns is a real object
+// made during capture. Codegen walks it: an object with a source is loaded from there, a fake tensor is an output of
+// the graph, an immutable constant is itself, and anything else was made by the region and is built anew at every call.
+#pragma once
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "frames/state.h"
+#include "graph/graph.h"
+#include "guards/guard.h"
+#include "py/ref.h"
+#include "source/source.h"
+
+namespace pellucid::region {
+
+using guards::Kind;
+using source::Source;
+
+// The finger (py/set_table.h) of the copy of a set from outside until pop() is called on it: when one element is left,
+// wherever it would begin to look.
+inline constexpr Py_ssize_t kNotPopped = -1;
+
+// One thing that must happen after the graph call, in program order.
+struct Effect {
+  enum class Kind : std::uint8_t {
+    SetList,       // target[:] = value          (value: the list as it is at the end)
+    SetDict,       // make target equal to value, keys in value's order (exact dict or a subclass, through dict's own
+                   // methods;
+                   //   an OrderedDict through OrderedDict's own methods)
+    SetSet,        // target := value, of a set also its table
+    SetDeque,      // target := value
+    SetCell,       // target.cell_contents = value (value empty: the cell becomes empty)
+    SetAttr,       // setattr through object.__setattr__: name = value (value empty: delete); for slots and C-level
+                   // attributes
+    SetFrame,      // target is the frame object of a frame that is over: like `value`, which capture has closed
+    SetGenerator,  // target is a generator: suspended like `value`, a TracedGenerator
+    Advance,       // target is an iterator: it takes `count` elements, and meets its end when `ends`
+    Call,          // target(*args, **kwargs), result dropped: deferred logging (the callable may also stand in `value`)
+  } kind;
+  py::Owned<> target;  // the original object (has a source); for Call: the callable
+  py::Owned<> value;
+  py::Owned<> name;          // SetAttr
+  py::Owned<> args, kwargs;  // Call: tuple, dict or empty
+  py::Owned<> keys;          // SetDict: {key: key} as the region has them; `value` keeps those that target had
+  std::int64_t count = 0;    // Advance
+  bool ends = false;
+};
+
+struct Capture {
+  py::Owned<PyFunctionObject> function;  // the entry function
+  py::Owned<PyCodeObject> code;          // its code during capture: f.__code__ may be replaced at any time
+  source::SourceTable sources;
+  guards::GuardSet guards;
+  graph::Graph graph;
+  py::Owned<> result;  // what the region returns
+  // The region ends before the program does: `result` is a tuple of the live values (of the outermost frame no
+  // function), this says where they stand.
+  std::shared_ptr<const frames::Shape> exit;
+  // How the region leaves grad mode and its like, when not as it found them.
+  std::shared_ptr<const aten::GlobalState> after;
+  // Of a region that starts in the middle of a program: the names of its arguments, the values of the open frames.
+  std::vector<std::string> arguments;
+  std::vector<Effect> effects;  // net changes of objects that existed before
+  // The first source of each object that existed before the region and is known by identity.
+  std::unordered_map<PyObject*, const source::Source*> source_of;
+  // The private copy of a container that the region wrote to or iterated -> the container that existed before.
+  std::unordered_map<PyObject*, PyObject*> stands_for;
+  // Fakes and lifted real tensors -> their node. A real tensor (input) has a placeholder and a source.
+  std::unordered_map<PyObject*, graph::Node*> node_of;
+  std::unordered_map<const graph::Node*, PyObject*> input_of;  // placeholder -> the real tensor met during capture
+  // ids of objects that the region made: good as keys inside it, meaningless outside, so they must not leave.
+  std::unordered_set<PyObject*> region_ids;
+  std::unordered_set<PyObject*> made_classes;  // by the region: every call makes its own, so they must not leave
+  // Frame objects that capture made, for tracebacks: of frames that are open at the exit, of frames that are over.
+  std::unordered_set<PyObject*> open_frame_objects, closed_frame_objects;
+  PyObject* outermost_frame_object = nullptr;  // of the frame that the region's caller called
+  // Generators that stand for builtin iterators and that the program does not see: they may leave as what they are.
+  std::unordered_set<PyObject*> unseen_generators;
+  std::vector<py::Owned<>> alive;  // keeps every key of these maps alive
+  std::vector<std::string> notes;  // deferred decisions worth showing in explain
+  std::int64_t instructions = 0;   // executed symbolically
+  int depth = 0;                   // the most frames that were open at once
+  int starts_at = -1;              // where a region behind a break goes on: byte offset in the code of `function`
+  int returned_at = -1;            // byte offset of the instruction of `function` that ends the region
+};
+
+}  // namespace pellucid::region

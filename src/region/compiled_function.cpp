@@ -1,0 +1,5 @@
+#include "region/compiled_function.h"
+
+namespace pellucid::region {
+OriginalOf original_of_compiled_hook = nullptr;
+}

@@ -1,0 +1,109 @@
+#include "region/lookups.h"
+
+#include "py/cpython311.h"
+#include "py/native_lookup.h"
+#include "region/names.h"
+#include "region/region.h"
+
+namespace pellucid::region {
+
+bool has_python_length(Region& region, PyObject* object) {
+  for (const char* name : {"__len__", "__length_hint__"}) {
+    PyObject* own = region.lookups.type_lookup(Py_TYPE(object), name);
+    if (own != nullptr && PyFunction_Check(own)) return true;
+  }
+  return false;
+}
+
+bool merges_as_dict(Region& region, PyObject* object) {
+  if (cat_of(object) != Cat::Dict) return false;
+  if (PyDict_CheckExact(object)) return true;
+  PyTypeObject* type = Py_TYPE(object);
+  region.lookups.type_lookup(type, names().__iter__);
+  if (type->tp_iter == PyDict_Type.tp_iter) return true;
+  if (type->tp_iter != PyODict_Type.tp_iter) return false;
+  for (const char* name : {"keys", "__getitem__"}) {
+    if (region.lookups.type_lookup(type, name) != py::type_lookup(&PyODict_Type, py::interned(name).get())) return false;
+  }
+  return true;
+}
+
+// Where a class looks things up: assigning __bases__ of it or of a base gives it another __mro__.
+void Lookups::guard_mro(PyTypeObject* type) {
+  auto* object = reinterpret_cast<PyObject*>(type);
+  if (region_.provenance.is_made(object)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_bases); ++i)
+      guard_mro(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_bases, i)));
+    return;
+  }
+  if (!is_mutable_class(type)) return;
+  const Source* source = region_.capture->sources.constant(object);
+  region_.provenance.guard(Kind::ID_MATCH, region_.capture->sources.member(source, names().__mro__), py::Owned<>::share(type->tp_mro));
+}
+
+PyObject* Lookups::mro_lookup(PyTypeObject* type, Py_ssize_t first, PyObject* name) {
+  const auto mro = py::Owned<>::share(type->tp_mro);
+  for (Py_ssize_t i = first; i < PyTuple_GET_SIZE(mro.get()); ++i) {
+    PyObject* cls = PyTuple_GET_ITEM(mro.get(), i);
+    if (const AttributeWrite* written = region_.attributes.find(cls, name)) {
+      if (written->value) return written->value.get();
+      continue;
+    }
+    PyObject* dict = reinterpret_cast<PyTypeObject*>(cls)->tp_dict;
+    PyObject* found = PyDict_GetItemWithError(dict, name);
+    if (found == nullptr && PyErr_Occurred()) py::throw_pending();
+    if (!region_.provenance.is_made(cls)) {
+      region_.provenance.note_constant(cls);
+      const Source* source = region_.capture->sources.constant(dict);
+      const Source* entry = region_.capture->sources.dict_item(source, name);
+      const bool is_new = is_mutable_class(reinterpret_cast<PyTypeObject*>(cls)) && looked_up_.insert(entry).second;
+      if (is_new && found == nullptr) region_.provenance.guard(Kind::DICT_CONTAINS, source, py::Owned<>::share(name), 0);
+      if (is_new && found != nullptr) region_.provenance.guard(Kind::ID_MATCH, entry, py::Owned<>::share(found));
+      if (found != nullptr) region_.provenance.note_constant(found);
+    }
+    if (found != nullptr) return found;
+  }
+  return nullptr;
+}
+
+PyObject* Lookups::type_lookup(PyTypeObject* type, PyObject* name) {
+  if (region_.provenance.is_made(reinterpret_cast<PyObject*>(type)) || region_.attributes.changes_classes_of(type))
+    return mro_lookup(type, 0, name);
+  PyObject* found = py::type_lookup(type, name);
+  const auto held = py::Owned<>::share(found);  // making the payload may start the collector
+  const Source* source = region_.capture->sources.constant(reinterpret_cast<PyObject*>(type));
+  auto payload = found == nullptr ? py::take(PyTuple_Pack(1, name)) : py::take(PyTuple_Pack(2, name, found));
+  // One guard for each (type, name): the tuple is new each time, so remember the pair by its table entry.
+  const Source* key = region_.capture->sources.instance_attr(source, name);
+  if (looked_up_.insert(key).second) region_.provenance.guard(Kind::TYPE_LOOKUP, source, std::move(payload));
+  if (found != nullptr) region_.provenance.note_constant(found);
+  return found;
+}
+
+PyObject* Lookups::type_lookup(PyTypeObject* type, const char* name) {
+  return type_lookup(type, py::interned(name).get());
+}
+
+PyObject* Lookups::instance_get(PyObject* object, PyObject* name) {
+  if (Py_TYPE(object)->tp_dictoffset == 0) return nullptr;
+  PyObject* dict = py::instance_dict_if_any(object);
+  const Shadow* shadow = dict == nullptr ? nullptr : region_.shadows.find(dict);
+  PyObject* value = nullptr;
+  if (shadow == nullptr) {
+    value = py::instance_attr(object, name);
+  } else {
+    value = PyDict_GetItemWithError(shadow->object.get(), name);
+    if (value == nullptr && PyErr_Occurred()) py::throw_pending();
+    if (shadow->wrote(name)) return value;
+  }
+  const Source* source = region_.provenance.source_of(object);
+  if (source == nullptr) return value;
+  if (value == nullptr) {
+    region_.provenance.guard(Kind::HAS_ATTR, source, py::Owned<>::share(name));
+  } else {
+    region_.provenance.note_read(value, region_.capture->sources.instance_attr(source, name));
+  }
+  return value;
+}
+
+}  // namespace pellucid::region

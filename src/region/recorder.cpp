@@ -1,0 +1,420 @@
+#include "region/recorder.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "py/cpython311.h"
+#include "region/input_names.h"
+#include "region/region.h"
+#include "region/snapshot.h"
+
+namespace pellucid::region {
+namespace {
+
+bool holds_tensor(Region& region, PyObject* value, int depth = 0) {
+  if (depth > 50) return false;
+  switch (cat_of(value)) {
+    case Cat::Tensor:
+      return true;
+    case Cat::List:
+    case Cat::Tuple: {
+      PyObject* view = region.shadows.readable(value);
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(view); ++i) {
+        if (holds_tensor(region, PySequence_Fast_GET_ITEM(view, i), depth + 1)) return true;
+      }
+      return false;
+    }
+    case Cat::Dict: {
+      PyObject *key = nullptr, *item = nullptr;
+      Py_ssize_t position = 0;
+      PyObject* view = region.shadows.readable(value);
+      while (PyDict_Next(view, &position, &key, &item)) {
+        if (holds_tensor(region, item, depth + 1)) return true;
+      }
+      return false;
+    }
+    case Cat::Slice: {
+      auto* s = reinterpret_cast<PySliceObject*>(value);
+      return holds_tensor(region, s->start, depth + 1) || holds_tensor(region, s->stop, depth + 1) ||
+             holds_tensor(region, s->step, depth + 1);
+    }
+    default:
+      return false;
+  }
+}
+
+// A container of the same kind as `like` with these items.
+py::Owned<> rebuilt(PyObject* like, py::Owned<> tuple) {
+  if (PyList_Check(like)) return py::take(PySequence_List(tuple.get()));
+  if (PyTuple_CheckExact(like)) return tuple;
+  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(like));
+  if (PyObject_HasAttrString(type, "_fields") && PyObject_HasAttrString(type, "_make")) {
+    auto make = py::take(PyObject_GetAttrString(type, "_make"));
+    return py::take(PyObject_CallOneArg(make.get(), tuple.get()));
+  }
+  return py::take(PyObject_CallOneArg(type, tuple.get()));
+}
+
+// Each tensor below a value, in order.
+template <class F>
+void each_tensor(PyObject* value, F&& visit, int depth = 0) {
+  if (depth > 50) return;
+  switch (cat_of(value)) {
+    case Cat::Tensor:
+      visit(value);
+      return;
+    case Cat::List:
+    case Cat::Tuple:
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i)
+        each_tensor(PySequence_Fast_GET_ITEM(value, i), visit, depth + 1);
+      return;
+    case Cat::Dict: {
+      PyObject *key = nullptr, *item = nullptr;
+      Py_ssize_t position = 0;
+      while (PyDict_Next(value, &position, &key, &item)) each_tensor(item, visit, depth + 1);
+      return;
+    }
+    default:
+      return;
+  }
+}
+
+// What asks for the values of a tensor, as the user wrote it.
+std::string needing_values(const std::string& target) {
+  constexpr std::pair<std::string_view, const char*> words[] = {{"Tensor.__bool__", "a branch on a tensor (its truth)"},
+                                                                {"Tensor.__int__", "int() of a tensor"},
+                                                                {"Tensor.__float__", "float() of a tensor"},
+                                                                {"Tensor.__complex__", "complex() of a tensor"},
+                                                                {"Tensor.__index__", "a tensor as an index"},
+                                                                {"Tensor.__contains__", "`in` a tensor"}};
+  for (const auto& [name, text] : words) {
+    if (target == name) return text;
+  }
+  return target + "()";
+}
+
+// What a tensor is that no fake can stand for.
+std::string kind_of_tensor(PyObject* tensor, const py::PythonError& error) {
+  auto layout = py::Owned<>::steal(PyObject_GetAttrString(tensor, "layout"));
+  auto text = py::Owned<>::steal(layout ? PyObject_Str(layout.get()) : nullptr);
+  PyErr_Clear();
+  const std::string name = text ? py::text_of(text.get()) : "";
+  return name.empty() || name == "torch.strided" ? py::repr_of(error.value()) : "a " + name + " tensor";
+}
+
+std::string name_of_target(PyObject* target) {
+  if (PyUnicode_Check(target)) return "Tensor." + py::text_of(target);
+  auto name = py::Owned<>::steal(PyObject_GetAttrString(target, "__name__"));
+  if (!name) {
+    PyErr_Clear();
+    return py::repr_of(target);
+  }
+  return py::text_of(name.get());
+}
+
+// torch._dynamo.mark_static_address(tensor, guard=True): the program promises to use this very object.
+bool is_static(PyObject* tensor) {
+  static PyObject* const mark = py::interned("_dynamo_static_input_type").release();
+  PyObject* dict = py::instance_dict_if_any(tensor);
+  PyObject* value = dict == nullptr ? nullptr : py::dict_get_str(dict, mark);
+  return value != nullptr && PyUnicode_Check(value) && PyUnicode_CompareWithASCIIString(value, "guarded") == 0;
+}
+
+graph::Node* input_node(Capture& capture, const py::Owned<>& fake, const Source* source) {
+  InputName name = name_of_input(capture, source);
+  return capture.graph.placeholder(std::move(name.identifier), fake.copy(), source->id, std::move(name.source));
+}
+
+graph::Node* attribute_node(Capture& capture, PyObject* tensor, const py::Owned<>& fake, const Source* source) {
+  std::string text = name_of_input(capture, source).source;
+  auto key = py::str(attribute_key(capture, text));
+  graph::Node* node = capture.graph.call(graph::Op::GetAttr, std::move(key), {}, {}, fake.copy());
+  node->attribute = py::Owned<>::share(tensor);
+  node->source_text = std::move(text);
+  return node;
+}
+
+}  // namespace
+
+bool reads_unguarded_state(PyObject* name) {
+  static const std::unordered_set<std::string> unguarded = {
+      "storage_offset", "data_ptr",     "_version", "is_shared",       "is_pinned", "is_set_to",
+      "output_nr",      "retains_grad", "_is_view", "_backward_hooks", "_base"};
+  return PyUnicode_Check(name) && unguarded.contains(py::text_of(name));
+}
+
+py::Owned<> Recorder::lift(PyObject* tensor) {
+  if (aten::is_fake(tensor)) {
+    if (!region_.capture->node_of.contains(tensor)) unsupported(Reason::UnknownOrigin, {{"detail", "a fake without a node"}});
+    return py::Owned<>::share(tensor);
+  }
+  if (auto it = fake_of_.find(tensor); it != fake_of_.end()) return it->second.copy();
+  const Source* source = region_.provenance.source_of(tensor);
+  if (source == nullptr) unsupported(Reason::UnknownOrigin, {{"detail", std::string("a ") + Py_TYPE(tensor)->tp_name}});
+  if (!aten::is_plain_tensor(tensor)) {
+    unsupported(Reason::UnsupportedTensor, {{"what", std::string("a tensor of class ") + Py_TYPE(tensor)->tp_name}});
+  }
+  py::Owned<> fake;
+  try {
+    fake = fakes_->fake_of(tensor);
+  } catch (const py::PythonError& error) {
+    unsupported(Reason::UnsupportedTensor, {{"what", kind_of_tensor(tensor, error)}});
+  }
+  graph::Node* node =
+      is_static(tensor) ? attribute_node(*region_.capture, tensor, fake, source) : input_node(*region_.capture, fake, source);
+  if (node->op == graph::Op::GetAttr) region_.provenance.guard(Kind::ID_MATCH, source, py::Owned<>::share(tensor));
+  region_.capture->node_of[tensor] = node;
+  region_.capture->node_of[fake.get()] = node;
+  node->where = call_site();
+  region_.capture->input_of[node] = tensor;
+  region_.provenance.keep(tensor);
+  region_.provenance.keep(fake.get());
+  real_of_[fake.get()] = tensor;
+  fake_of_.emplace(tensor, fake.copy());
+  return fake;
+}
+
+py::Owned<> Recorder::to_fake(PyObject* value) {
+  const Cat cat = cat_of(value);
+  if (cat == Cat::Tensor) return lift(value);
+  if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Slice) {
+    if (cat != Cat::Slice) value = region_.reads.touch(value);
+    // Without tensors torch reads it as it is, all the way down.
+    if (!holds_tensor(region_, value) && !region_.reads.deep_touch(value).shadowed) return py::Owned<>::share(value);
+    if (cat == Cat::Dict) {
+      const auto entries = entries_now(value);
+      auto copy = py::take(PyDict_New());
+      for (const auto& [key, item] : entries)
+        py::check(PyDict_SetItem(copy.get(), key.get(), to_fake(item.get()).get()));
+      return copy;
+    }
+    if (cat == Cat::Slice) {
+      auto* s = reinterpret_cast<PySliceObject*>(value);
+      return py::take(PySlice_New(to_fake(s->start).get(), to_fake(s->stop).get(), to_fake(s->step).get()));
+    }
+    const auto items = items_now(value);
+    auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(items.size())));
+    for (std::size_t i = 0; i < items.size(); ++i)
+      PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), to_fake(items[i].get()).release());
+    return rebuilt(value, std::move(tuple));
+  }
+  return py::Owned<>::share(region_.shadows.readable(value));
+}
+
+graph::Node* Recorder::node_of(PyObject* tensor) const {
+  auto it = region_.capture->node_of.find(tensor);
+  return it == region_.capture->node_of.end() ? nullptr : it->second;
+}
+
+graph::Arg Recorder::to_arg(PyObject* value) {
+  const Cat cat = cat_of(value);
+  if (cat == Cat::Tensor) {
+    const py::Owned<> fake = lift(value);
+    return graph::Arg::of(node_of(value));
+  }
+  PyObject* view = region_.shadows.readable(value);
+  graph::Arg arg;
+  if (cat == Cat::List || cat == Cat::Tuple) {
+    arg.kind = cat == Cat::List ? graph::Arg::Kind::List : graph::Arg::Kind::Tuple;
+    if (cat == Cat::Tuple && !PyTuple_CheckExact(view))
+      arg.constant = py::Owned<>::share(reinterpret_cast<PyObject*>(Py_TYPE(view)));
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(view); ++i)
+      arg.items.push_back(to_arg(PySequence_Fast_GET_ITEM(view, i)));
+    return arg;
+  }
+  if (cat == Cat::Dict) {
+    arg.kind = graph::Arg::Kind::Dict;
+    PyObject *key = nullptr, *item = nullptr;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(view, &position, &key, &item)) {
+      arg.keys.push_back(py::Owned<>::share(key));
+      arg.items.push_back(to_arg(item));
+    }
+    return arg;
+  }
+  if (cat == Cat::Slice) {
+    auto* s = reinterpret_cast<PySliceObject*>(view);
+    arg.kind = graph::Arg::Kind::Slice;
+    for (PyObject* part : {s->start, s->stop, s->step}) arg.items.push_back(to_arg(part));
+    return arg;
+  }
+  if (cat == Cat::Instance || cat == Cat::Generator || cat == Cat::Iterator || cat == Cat::Other) {
+    unsupported(Reason::UnsupportedProtocol,
+                {{"protocol", "an argument of a torch function"}, {"type", Py_TYPE(view)->tp_name}});
+  }
+  return graph::Arg::of(py::Owned<>::share(view));
+}
+
+std::shared_ptr<const graph::CallSite> Recorder::call_site() {
+  // Innermost user frame first; each level is cached in its frame while that frame stays at the same instruction.
+  std::vector<Frame*> frames;
+  for (Frame* f = region_.top; f != nullptr; f = f->back.get()) {
+    if (!f->hidden) frames.push_back(f);
+  }
+  std::shared_ptr<const graph::CallSite> caller;
+  for (auto it = frames.rbegin(); it != frames.rend(); ++it) {
+    Frame* f = *it;
+    if (f->site_at != f->at || f->site == nullptr || f->site->caller != caller) {
+      auto site = std::make_shared<graph::CallSite>();
+      site->code = py::Owned<PyCodeObject>::share(f->code.get());
+      site->offset = f->at;
+      site->caller = caller;
+      site->module_path = f->module_path;
+      site->module_key = f->module_key;
+      site->module_type = f->module_type.copy();
+      f->site = std::move(site);
+      f->site_at = f->at;
+    }
+    caller = f->site;
+  }
+  return caller;
+}
+
+graph::Node* Recorder::record(graph::Op op, PyObject* target, Args args, PyObject* example, bool impure) {
+  std::vector<graph::Arg> positional;
+  for (PyObject* value : args.positional()) positional.push_back(to_arg(value));
+  std::vector<std::pair<py::Owned<>, graph::Arg>> keywords;
+  for (std::size_t i = 0; i < args.keyword_count(); ++i) {
+    keywords.emplace_back(py::Owned<>::share(PyTuple_GET_ITEM(args.kwnames, i)), to_arg(args.values[args.size() + i]));
+  }
+  graph::Node* node = region_.capture->graph.call(op, py::Owned<>::share(target), std::move(positional), std::move(keywords),
+                                           py::Owned<>::share(example));
+  node->where = call_site();
+  node->impure = impure;
+  aten::OpFacts facts = aten::take_facts();
+  node->may_raise = facts.may_raise;
+  node->random = facts.random;
+  node->overwrites = facts.overwrites;
+  node->written = std::move(facts.written);
+  return node;
+}
+
+// By the call of a torch function that has just ended. Not every write moves the version counter: those of statistics
+// and of the operators that unscale gradients do not.
+static bool is_written(PyObject* tensor) {
+  const auto& written = aten::facts_so_far().written;
+  if (written.empty()) return false;
+  const void* storage = aten::meta_of(tensor).storage;
+  return std::ranges::any_of(written, [&](const auto& held) { return held.get() == storage; });
+}
+
+Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, Args args) {
+  std::vector<py::Owned<>> held;
+  std::vector<PyObject*> values;
+  held.reserve(args.values.size());
+  for (PyObject* value : args.values) {
+    held.push_back(to_fake(value));
+    values.push_back(held.back().get());
+  }
+  std::vector<std::pair<PyObject*, std::uint32_t>> versions;
+  for (PyObject* value : values) {
+    each_tensor(value, [&](PyObject* tensor) { versions.emplace_back(tensor, aten::version_of(tensor)); });
+  }
+  py::Owned<> result;
+  (void)aten::take_facts();
+  try {
+    result = fakes_->call(callable, values.data(), args.size(), args.kwnames);
+  } catch (const py::PythonError& error) {
+    const std::string name = name_of_target(target);
+    if (aten::FakeScope::is_data_dependent(error.value()))
+      unsupported(Reason::DataDependent, {{"operation", needing_values(name)}});
+    auto text = py::Owned<>::steal(PyObject_Str(error.value()));
+    if (!text) PyErr_Clear();
+    unsupported(Reason::OpFailed, {{"operation", name},
+                                   {"error", std::string(Py_TYPE(error.value())->tp_name) + ": " +
+                                                 shortened(py::text_of(text.get()), 300)}});
+  }
+  bool mutated = false;
+  for (auto& [tensor, version] : versions) mutated |= aten::version_of(tensor) != version || is_written(tensor);
+  if (mutated) region_.deferred.freeze_written();
+  each_tensor(result.get(), [&](PyObject* tensor) {
+    const bool is_input = std::ranges::any_of(versions, [&](const auto& input) { return input.first == tensor; });
+    if (!is_input && aten::is_leaf_with_grad(tensor))
+      unsupported(Reason::LeafInGraph, {{"operation", name_of_target(target)}});
+  });
+  return wrap_result(op, target, args, std::move(result), mutated);
+}
+
+Result Recorder::wrap_result(graph::Op op, PyObject* target, Args args, py::Owned<> result, bool mutated) {
+  if (reads_unguarded_state(target))
+    unsupported(Reason::UnsupportedTensor,
+                {{"what", "what " + name_of_target(target) + " gives, which is not guarded"}});
+  bool any = false, real = false;
+  each_tensor(result.get(), [&](PyObject* t) {
+    any = true;
+    real |= !aten::is_fake(t);
+  });
+  if (!any) {
+    const bool checks = result.get() == Py_None && aten::facts_so_far().may_raise;  // torch._assert_async
+    if (mutated || checks) record(op, target, args, result.get(), true);
+    const Cat cat = cat_of(result.get());
+    if (!is_atom(cat) && cat != Cat::Tuple && cat != Cat::List && cat != Cat::Type) {
+      unsupported(Reason::UntracedCallable,
+                  {{"callee", name_of_target(target) + " (it gives a " + Py_TYPE(result.get())->tp_name + ")"}});
+    }
+    return Result::of(std::move(result));
+  }
+  if (real) {
+    if (cat_of(result.get()) != Cat::Tensor || region_.provenance.is_outside(result.get())) {
+      unsupported(Reason::UnknownOrigin, {{"detail", name_of_target(target) + " gives a tensor with data"}});
+    }
+    result = aten::fake_like(result.get());
+  }
+  graph::Node* node = record(op, target, args, result.get(), mutated);
+  if (cat_of(result.get()) == Cat::Tensor) {
+    region_.capture->node_of[result.get()] = node;
+    region_.provenance.keep(result.get());
+    auto it = real_of_.find(result.get());
+    if (it == real_of_.end()) return Result::of(std::move(result));
+    region_.capture->node_of[it->second] = node;  // the same tensor object: later uses name the newest node
+    return Result::of(py::Owned<>::share(it->second));
+  }
+  return Result::of(unpack(result.get(), node, node->where));
+}
+
+// One getitem for each tensor in a tuple or list, as its elements are used one by one.
+py::Owned<> Recorder::unpack(PyObject* value, graph::Node* owner, const std::shared_ptr<const graph::CallSite>& site) {
+  static PyObject* const getitem = py::import_attr("operator", "getitem").release();
+  const auto holds_any = [](PyObject* object) {
+    bool any = false;
+    each_tensor(object, [&](PyObject*) { any = true; });
+    return any;
+  };
+  if (cat_of(value) == Cat::Tensor) {
+    if (const auto real = real_of_.find(value); real != real_of_.end()) value = real->second;
+    region_.capture->node_of.try_emplace(value, owner);
+    region_.provenance.keep(value);
+    return py::Owned<>::share(value);
+  }
+  if (!holds_any(value)) return py::Owned<>::share(value);
+  if (!PyTuple_Check(value) && !PyList_Check(value)) {
+    unsupported(Reason::UntracedCallable,
+                {{"callee", std::string("a torch function that gives a ") + Py_TYPE(value)->tp_name}});
+  }
+  const Py_ssize_t size = PySequence_Fast_GET_SIZE(value);
+  auto items = py::take(PyTuple_New(size));
+  bool changed = false;
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(value, i);
+    py::Owned<> out = py::Owned<>::share(item);
+    if (holds_any(item)) {
+      std::vector<graph::Arg> args;
+      args.push_back(graph::Arg::of(owner));
+      args.push_back(graph::Arg::of(py::take(PyLong_FromSsize_t(i))));
+      graph::Node* child = region_.capture->graph.call(graph::Op::CallFunction, py::Owned<>::share(getitem),
+                                                       std::move(args), {}, py::Owned<>::share(item));
+      child->where = site;
+      out = unpack(item, child, site);
+    }
+    changed |= out.get() != item;
+    PyTuple_SET_ITEM(items.get(), i, out.release());
+  }
+  return changed ? rebuilt(value, std::move(items)) : py::Owned<>::share(value);
+}
+
+PyObject* Recorder::fake_or_itself(PyObject* tensor) const {
+  const auto fake = aten::is_fake(tensor) ? fake_of_.end() : fake_of_.find(tensor);
+  return fake == fake_of_.end() ? tensor : fake->second.get();
+}
+
+}  // namespace pellucid::region

@@ -1,0 +1,48 @@
+// Torch functions over fakes: real tensors are lifted to placeholders, what a function computes becomes a node.
+#pragma once
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "aten/aten.h"
+#include "region/capture.h"
+#include "region/result.h"
+
+namespace pellucid::region {
+
+struct Region;
+
+class Recorder {
+ public:
+  explicit Recorder(Region& region) : region_(region), fakes_(std::make_unique<aten::FakeScope>()) {}
+
+  // Calls a torch callable on fakes and records it. `op` and `target` say how the node looks.
+  Result torch_call(graph::Op op, PyObject* callable, PyObject* target, Args args);
+  graph::Node* record(graph::Op op, PyObject* target, Args args, PyObject* example, bool impure);
+
+  // Real tensors below become fakes (placeholders on first use); containers are copied when they hold any.
+  py::Owned<> to_fake(PyObject* value);
+  py::Owned<> lift(PyObject* tensor);                     // the fake of one tensor
+  PyObject* fake_or_itself(PyObject* tensor) const;       // borrowed; itself while it has no fake
+  graph::Arg to_arg(PyObject* value);                     // node, constant or container of these
+  graph::Node* node_of(PyObject* tensor) const;           // null: no node computes it
+  std::shared_ptr<const graph::CallSite> call_site();     // where the program is
+
+  aten::FakeScope& fakes() { return *fakes_; }
+  // Context managers of torch entered in the region -> the node that enters.
+  std::unordered_map<PyObject*, graph::Node*> contexts;
+
+ private:
+  Result wrap_result(graph::Op op, PyObject* target, Args args, py::Owned<> result, bool mutated);
+  py::Owned<> unpack(PyObject* value, graph::Node* owner, const std::shared_ptr<const graph::CallSite>& site);
+
+  Region& region_;
+  std::unique_ptr<aten::FakeScope> fakes_;
+  std::unordered_map<PyObject*, py::Owned<>> fake_of_;  // real -> fake
+  std::unordered_map<PyObject*, PyObject*> real_of_;    // fake -> real
+};
+
+// Whether this names a fact about a tensor that no guard on it covers and that a fake need not share with it.
+bool reads_unguarded_state(PyObject* name);
+
+}  // namespace pellucid::region

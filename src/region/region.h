@@ -1,0 +1,54 @@
+// What one capture knows: data and guarded reads. It never runs code of the program; the rooms above do that, and write
+// here what they read, wrote and computed.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "base/reasons.h"
+#include "region/attribute_writes.h"
+#include "region/capture.h"
+#include "region/deferred.h"
+#include "region/drops.h"
+#include "region/frame.h"
+#include "region/generators.h"
+#include "region/iterators.h"
+#include "region/lookups.h"
+#include "region/provenance.h"
+#include "region/reads.h"
+#include "region/recorder.h"
+#include "region/shadows.h"
+
+namespace pellucid::region {
+
+struct Region {
+  Region(PyFunctionObject* function, PyCodeObject* code);
+  ~Region();
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+
+  std::unique_ptr<Capture> capture;  // what it becomes; finish() gives it away
+  Frame* top = nullptr;              // the frame that runs; whoever runs frames sets it
+  const char* doing = "runs";        // what the current operation is, for guard messages
+  std::int64_t steps = 0;            // instructions executed so far
+  // The program asks something that objects and frames that are built again answer differently.
+  bool cannot_be_built_again = false;
+  std::vector<Effect> closed_frames;  // of frame objects from outside
+
+  Provenance provenance{*this};
+  Shadows shadows{*this};
+  Reads reads{*this};
+  Lookups lookups{*this};
+  AttributeWrites attributes{*this};
+  Iterators iterators{*this};
+  Generators generators{*this};
+  Recorder recorder{*this};
+  Deferred deferred{*this};
+  Drops drops{*this};
+};
+
+// The region ends and gives `result`: net effects, aliasing guards. The region is done afterwards.
+std::unique_ptr<Capture> finish(Region& region, py::Owned<> result);
+// The net changes of containers, attributes and cells. `as_copies`: the region goes on changing them.
+void add_changes(Region& region, std::vector<Effect>& out, bool as_copies);
+
+}  // namespace pellucid::region

@@ -1,0 +1,15 @@
+#include "rows/rows.h"
+
+#include "region/generator.h"
+
+namespace pellucid::rows {
+
+void initialise() {
+  PyObject* core = py::module_named("pellucid._core");
+  py::check(PyObject_SetAttrString(core, "TracedGenerator", reinterpret_cast<PyObject*>(region::generator_type())));
+  protocols::initialise_table({kPureRows, kBuiltinRows, kContainerRows, kTorchRows, kPythonRows, kExceptionRows,
+                               kClassRows, kCompilingRows, kIteratorRows});
+  py::check(PyObject_DelAttrString(core, "TracedGenerator"));  // it had a name for its rows only
+}
+
+}  // namespace pellucid::rows

@@ -1,0 +1,47 @@
+// The rows of callables with a rule, one table per file.
+#pragma once
+#include "protocols/policies.h"
+#include "protocols/protocols.h"
+#include "protocols/table.h"
+#include "region/names.h"
+
+namespace pellucid::rows {
+
+using protocols::adds_to_self;
+using protocols::Args;
+using protocols::Cat;
+using protocols::Contents;
+using protocols::Continuation;
+using protocols::describe;
+using protocols::Interpreter;
+using protocols::mutates_self;
+using protocols::nothing;
+using protocols::pure;
+using protocols::refuse;
+using protocols::Result;
+using protocols::Row;
+using protocols::run_native;
+using protocols::shallow;
+using protocols::walker_of;
+
+// The region ends here inside blocks of torch: the graph leaves those that it entered, how the state is then is
+// Capture::after. False: one of them cannot be entered again.
+bool leave_contexts(Interpreter& t);
+void refuse_function_modes();  // that are active, but for default devices
+void initialise();
+
+// pure, with an encoding and errors behind the first argument
+Result coded(Interpreter& t, PyObject* callable, Args args);
+// protocols::defer, unless an object of the program would see the call (observers.cpp).
+Result defer(Interpreter& t, PyObject* callable, Args args);
+
+// The wrong number or kind of arguments: CPython words the TypeError.
+inline Result complain(Interpreter& t, PyObject* callable, Args args) { return run_native(t, callable, args); }
+inline bool only_positional(Args args, std::size_t least, std::size_t most) {
+  return args.keyword_count() == 0 && args.size() >= least && args.size() <= most;
+}
+
+extern const std::span<const Row> kBuiltinRows, kContainerRows, kPureRows, kTorchRows, kPythonRows, kExceptionRows,
+    kClassRows, kCompilingRows, kIteratorRows;
+
+}  // namespace pellucid::rows

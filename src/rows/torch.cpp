@@ -1,0 +1,385 @@
+// Torch functions with a meaning beyond "one node": state queries and switches, and what must not enter a graph.
+#include "rows/rows.h"
+
+namespace pellucid::rows {
+
+using region::names;
+
+namespace {
+
+// Global state of torch: guarded as a whole at the entry, and the thread really is in the state that the program has
+// set.
+Result query(Interpreter& t, PyObject* f, Args args) { return pure(t, f, args); }
+
+Result always_true(Interpreter&, PyObject*, Args) { return Result::boolean(true); }
+Result always_false(Interpreter&, PyObject*, Args) { return Result::boolean(false); }
+Result nothing(Interpreter&, PyObject*, Args) { return Result::none(); }
+
+// A switch of thread state: carried out now, so that what follows is captured under it, and recorded, so that the graph
+// does it again.
+Result state_switch(Interpreter& t, PyObject* f, Args args) {
+  for (PyObject* value : args.values) {
+    if (!region::is_atom(region::cat_of(value))) unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
+  }
+  Result done = run_native(t, f, args);
+  if (!done.is_value()) return done;
+  t.region.recorder.record(graph::Op::CallFunction, f, args, Py_None, true);
+  return done;
+}
+
+// Context managers of torch whose state lives in C++ objects: entered and left for real, so that what is between is
+// captured under them, and recorded as the functions that torch has for graphs.
+py::Owned<> entered(Interpreter& t, PyObject* f, Args args, const char* what) {
+  if (args.size() != 1 || t.region.provenance.is_outside(args[0]))
+    unsupported(Reason::OutsideContext, {{"operation", std::string("entering ") + what + " object from outside"}});
+  t.region.provenance.keep(args[0]);
+  return py::Owned<>::steal(PyObject_Vectorcall(f, args.values.data(), 1, nullptr));
+}
+Result left(Interpreter& t, PyObject* f, PyObject* recorded, Args args, const char* what) {
+  auto it = args.size() >= 1 ? t.region.recorder.contexts.find(args[0]) : t.region.recorder.contexts.end();
+  if (it == t.region.recorder.contexts.end())
+    unsupported(Reason::OutsideContext,
+                  {{"operation", std::string("leaving ") + what + " object that the region did not enter"}});
+  PyObject* values[] = {args[0], Py_None, Py_None, Py_None};
+  auto done = py::Owned<>::steal(PyObject_Vectorcall(f, values, 4, nullptr));
+  if (!done) return t.raise_pending(py::PythonError());
+  graph::Node* node = t.region.recorder.record(graph::Op::CallFunction, recorded, Args{}, Py_None, true);
+  node->args.push_back(graph::Arg::of(it->second));
+  it->second->users += 1;
+  t.region.recorder.contexts.erase(it);
+  return Result::none();
+}
+
+PyObject* held_function(const char* module, const char* name) { return py::import_attr(module, name).release(); }
+
+// ---- an autocast object that existed before: what it finds when it is entered is kept in its attributes
+
+struct Cast {
+  py::Owned<> device, dtype, enabled, cache;
+};
+
+py::Owned<> part_of(Interpreter& t, PyObject* object, const char* name) {
+  Result part = protocols::getattr(t, object, py::interned(name).get());
+  if (!part.is_value()) unsupported(Reason::OutsideContext, {{"operation", "entering an autocast of another make"}});
+  return std::move(part.value);
+}
+
+py::Owned<> torch_state(const char* function, PyObject* device = nullptr) {
+  auto ask = py::import_attr("torch", function);
+  return py::take(device != nullptr ? PyObject_CallOneArg(ask.get(), device) : PyObject_CallNoArgs(ask.get()));
+}
+
+// The thread's state becomes this; the node does the same, until leave_contexts() or `_exit_autocast` ends it.
+graph::Node* switch_cast(Interpreter& t, const Cast& cast) {
+  static PyObject* const enter = held_function("torch.amp.autocast_mode", "_enter_autocast");
+  const auto set = [](const char* function, PyObject* a, PyObject* b) {
+    auto setter = py::import_attr("torch", function);
+    const auto done = py::take(PyObject_CallFunctionObjArgs(setter.get(), a, b, nullptr));
+  };
+  set("set_autocast_enabled", cast.device.get(), cast.enabled.get());
+  set("set_autocast_dtype", cast.device.get(), cast.dtype.get());
+  set("set_autocast_cache_enabled", cast.cache.get(), nullptr);
+  PyObject* recorded[] = {cast.device.get(), cast.dtype.get(), cast.enabled.get(), cast.cache.get()};
+  return t.region.recorder.record(graph::Op::CallFunction, enter, Args{recorded, nullptr}, Py_None, true);
+}
+
+Result enter_outside_cast(Interpreter& t, PyObject* self) {
+  const Cast cast{part_of(t, self, "device"), part_of(t, self, "fast_dtype"), part_of(t, self, "_enabled"),
+                  part_of(t, self, "_cache_enabled")};
+  const auto keep = [&](const char* name, py::Owned<> value) {
+    protocols::setattr(t, self, py::interned(name).get(), value.get());
+  };
+  keep("prev_cache_enabled", torch_state("is_autocast_cache_enabled"));
+  keep("prev", torch_state("is_autocast_enabled", cast.device.get()));
+  keep("prev_fastdtype", torch_state("get_autocast_dtype", cast.device.get()));
+  t.region.recorder.contexts[self] = switch_cast(t, cast);
+  const auto depth = torch_state("autocast_increment_nesting");
+  return Result::of(py::Owned<>::share(self));
+}
+
+void record_exit(Interpreter& t, graph::Node* entered) {
+  static PyObject* const exit = held_function("torch.amp.autocast_mode", "_exit_autocast");
+  graph::Node* node = t.region.recorder.record(graph::Op::CallFunction, exit, Args{}, Py_None, true);
+  node->args.push_back(graph::Arg::of(entered));
+  entered->users += 1;
+}
+
+Result exit_outside_cast(Interpreter& t, PyObject* self) {
+  const Cast before{part_of(t, self, "device"), part_of(t, self, "prev_fastdtype"), part_of(t, self, "prev"),
+                    part_of(t, self, "prev_cache_enabled")};
+  const auto depth = torch_state("autocast_decrement_nesting");
+  if (PyLong_AsLong(depth.get()) == 0) {
+    static PyObject* const clear = held_function("torch", "clear_autocast_cache");
+    auto none = py::take(PyTuple_New(0)), keywords = py::take(PyDict_New());
+    t.region.provenance.note_constant(clear);
+    t.region.deferred.add(clear, none.get(), keywords.get());
+  }
+  graph::Node* entered = switch_cast(t, before);
+  if (auto it = t.region.recorder.contexts.find(self); it != t.region.recorder.contexts.end()) {
+    record_exit(t, entered);
+    record_exit(t, it->second);
+    t.region.recorder.contexts.erase(it);
+  } else {
+    t.region.recorder.contexts[self] = entered;
+  }
+  return Result::boolean(false);
+}
+
+bool is_from_outside(Interpreter& t, Args args) { return args.size() > 0 && t.region.provenance.is_outside(args[0]); }
+
+Result autocast_enter(Interpreter& t, PyObject* f, Args args) {
+  if (is_from_outside(t, args)) return enter_outside_cast(t, args[0]);
+  static PyObject* enter = held_function("torch.amp.autocast_mode", "_enter_autocast");
+  auto self = entered(t, f, args, "an autocast");
+  if (!self) return t.raise_pending(py::PythonError());
+  auto part = [&](const char* name) { return py::take(PyObject_GetAttrString(args[0], name)); };
+  auto device = part("device"), dtype = part("fast_dtype"), enabled = part("_enabled"), cache = part("_cache_enabled");
+  PyObject* recorded[] = {device.get(), dtype.get(), enabled.get(), cache.get()};
+  t.region.recorder.contexts[args[0]] = t.region.recorder.record(graph::Op::CallFunction, enter, Args{recorded, nullptr}, Py_None, true);
+  return Result::of(std::move(self));
+}
+Result autocast_exit(Interpreter& t, PyObject* f, Args args) {
+  if (is_from_outside(t, args)) return exit_outside_cast(t, args[0]);
+  static PyObject* exit = held_function("torch.amp.autocast_mode", "_exit_autocast");
+  return left(t, f, exit, args, "an autocast");
+}
+
+Result inference_enter(Interpreter& t, PyObject* f, Args args) {
+  static PyObject* enter = held_function("torch.autograd.grad_mode", "_enter_inference_mode");
+  auto none = entered(t, f, args, "an inference_mode");
+  if (!none) return t.raise_pending(py::PythonError());
+  auto mode = py::take(PyObject_GetAttrString(args[0], "mode"));
+  PyObject* recorded[] = {mode.get()};
+  t.region.recorder.contexts[args[0]] = t.region.recorder.record(graph::Op::CallFunction, enter, Args{recorded, nullptr}, Py_None, true);
+  return Result::of(std::move(none));
+}
+Result inference_exit(Interpreter& t, PyObject* f, Args args) {
+  static PyObject* exit = held_function("torch.autograd.grad_mode", "_exit_inference_mode");
+  return left(t, f, exit, args, "an inference_mode");
+}
+
+// torch.Size(iterable)
+Result size(Interpreter& t, PyObject* f, Args args) {
+  if (args.size() != 1) return run_native(t, f, args);
+  auto items = protocols::native_elements(t, args[0]);
+  if (!items) unsupported(Reason::BadArguments, {{"callee", "torch.Size of an iterator"}});
+  PyObject* values[] = {items.get()};
+  return run_native(t, f, Args{values, nullptr});
+}
+
+// Without gradients a custom autograd function is its forward. With them its backward would have to be captured too.
+Result autograd_function(Interpreter& t, PyObject*, Args args) {
+  bool needs_grad = false;
+  if (args.kwnames != nullptr)
+    unsupported(Reason::BadArguments, {{"callee", "an autograd.Function with keyword arguments"}});
+  for (PyObject* value : args.values) {
+    if (region::cat_of(value) == Cat::Tensor)
+      needs_grad |= aten::meta_of(t.region.recorder.lift(value).get()).requires_grad;
+    else if (region::cat_of(value) == Cat::List || region::cat_of(value) == Cat::Tuple)
+      needs_grad |= t.region.reads.deep_touch(value).tensor;
+  }
+  static PyObject* grad_enabled = py::import_attr("torch", "is_grad_enabled").release();
+  needs_grad = needs_grad && py::take(PyObject_CallNoArgs(grad_enabled)).get() == Py_True;
+  if (needs_grad)
+    unsupported(Reason::UntracedCallable, {{"callee", "an autograd.Function whose inputs require gradients"}});
+  return protocols::call_polyfill(t, "autograd_function_forward", args);
+}
+
+// On an input it would change what the guards compare, on a tensor that the graph made it may make it a leaf.
+Result requires_grad_(Interpreter& t, PyObject* f, Args args) {
+  if (args.size() == 0 || !aten::is_fake(args[0])) return refuse(t, f, args);
+  PyObject* on = args.size() > 1 ? args[1] : args.keyword("requires_grad");
+  if (on != Py_False && !aten::meta_of(args[0]).requires_grad)
+    unsupported(Reason::LeafInGraph, {{"operation", "requires_grad_()"}});
+  auto name = py::interned("requires_grad_");
+  return t.region.recorder.torch_call(graph::Op::CallMethod, f, name.get(), args);
+}
+
+Result explicit_break(Interpreter&, PyObject*, Args args) {
+  unsupported(Reason::ExplicitBreak, {{"message", args.size() > 0                  ? py::text_of(args[0])
+                                                    : args.keyword("msg") != nullptr ? py::text_of(args.keyword("msg"))
+                                                                                     : ""}});
+}
+
+// pellucid.error_on_graph_break: open for what follows in this capture, and for the real steps and calls after it.
+Result break_block(Interpreter& t, PyObject* f, Args args) {
+  auto values = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
+  for (std::size_t i = 0; i < args.size(); ++i)
+    PyTuple_SET_ITEM(values.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
+  auto keywords = py::take(PyDict_New());
+  t.region.provenance.note_constant(f);
+  t.region.deferred.add(f, values.get(), keywords.get());
+  return pure(t, f, args);
+}
+
+}  // namespace
+
+bool leave_contexts(Interpreter& t) {
+  static PyObject* const enter = held_function("torch.amp.autocast_mode", "_enter_autocast");
+  std::vector<graph::Node*> open;
+  for (graph::Node* node : t.region.capture->graph.nodes()) {
+    for (const auto& [object, entered] : t.region.recorder.contexts) {
+      if (entered == node) open.push_back(node);
+    }
+  }
+  for (const graph::Node* node : open) {
+    if (node->target.get() != enter) return false;
+  }
+  for (auto at = open.rbegin(); at != open.rend(); ++at) record_exit(t, *at);
+  return true;
+}
+
+namespace {
+
+[[noreturn]] void refuse_mode(PyObject* mode) {
+  unsupported(Reason::TorchFunctionMode, {{"mode", Py_TYPE(mode)->tp_name}});
+}
+
+Result push_mode(Interpreter& t, PyObject* f, Args args) {
+  if (args.size() != 1) return refuse(t, f, args);
+  refuse_mode(args[0]);
+}
+
+Result enter_dispatch_mode(Interpreter& t, PyObject* f, Args args) {
+  if (args.size() != 1) return refuse(t, f, args);
+  unsupported(Reason::TorchDispatchMode,
+                {{"mode", std::string("the torch dispatch mode ") + Py_TYPE(args[0])->tp_name}});
+}
+
+}  // namespace
+
+void refuse_function_modes() {
+  static PyObject* const count = py::import_attr("torch._C", "_len_torch_function_stack").release();
+  static PyObject* const at = py::import_attr("torch._C", "_get_function_stack_at").release();
+  static PyObject* const device = py::import_attr("torch.utils._device", "DeviceContext").release();
+  const long modes = PyLong_AsLong(py::take(PyObject_CallNoArgs(count)).get());
+  for (long i = modes; i-- > 0;) {
+    auto mode = py::take(PyObject_CallFunction(at, "l", i));
+    if (reinterpret_cast<PyObject*>(Py_TYPE(mode.get())) != device) refuse_mode(mode.get());
+  }
+}
+
+namespace {
+
+Result transform(Interpreter&, PyObject* callable, Args) {
+  unsupported(Reason::FunctionTransform, {{"callee", describe(callable)}});
+}
+
+const Row rows[] = {
+    {"torch.compiler.is_compiling", always_true},
+    {"torch.compiler.is_dynamo_compiling", always_true},
+    {"torch._utils.is_compiling", always_true},
+    {"torch.compiler.is_exporting", always_false},
+    {"pellucid.is_compiling", always_true},
+    {"pellucid.graph_break", explicit_break},
+    {"pellucid._core.open_break_block", break_block},
+    {"pellucid._core.close_break_block", break_block},
+    {"torch._C._get_tracing_state", query},
+    {"torch._C._is_tracing", query},
+    {"torch.is_grad_enabled", query},
+    {"torch.is_inference_mode_enabled", query},
+    {"torch.get_default_dtype", query},
+    {"torch._C._get_default_device", query},
+    {"torch.is_autocast_enabled", query},
+    {"torch.is_autocast_cpu_enabled", query},
+    {"torch.get_autocast_dtype", query},
+    {"torch.get_autocast_gpu_dtype", query},
+    {"torch.get_autocast_cpu_dtype", query},
+    {"torch.is_autocast_cache_enabled", query},
+    {"torch._C._is_autocast_available", query},
+    {"torch.is_anomaly_enabled", query},
+    {"torch._C._is_torch_function_enabled", query},
+    {"torch._C._is_torch_function_all_disabled", query},
+    {"torch._C._len_torch_function_stack", query},
+    {"torch._C._len_torch_dispatch_stack", query},
+    {"torch._C._get_deterministic_algorithms", query},
+    {"torch._C._get_cudnn_enabled", query},
+    {"torch._C._get_flash_sdp_enabled", query},
+    {"torch._C._get_mem_efficient_sdp_enabled", query},
+    {"torch._C._get_math_sdp_enabled", query},
+    {"torch._C._has_storage", refuse},
+    {"torch._C._cuda_getDeviceCount", query, false},
+    {"torch._C._functorch.maybe_current_level", query},
+    {"torch._functorch.vmap.vmap_impl", transform},
+    {"torch._functorch.eager_transforms.grad_and_value_impl", transform},
+    {"torch._functorch.eager_transforms._vjp_with_argnums", transform},
+    {"torch._functorch.eager_transforms._jvp_with_argnums", transform},
+    {"torch._functorch.eager_transforms.linearize", transform},
+    {"torch._C._functorch._func_increment_nesting", transform},
+    {"torch._C._log_api_usage_once", nothing},
+    {"torch._C._cuda_isCurrentStreamCapturing", query},
+    {"torch._C._get_privateuse1_backend_name", query},
+    {"torch._C._get_accelerator", query},
+    {"torch._C._is_alias_of", refuse},
+    {"torch.cuda.is_available", query},
+    {"torch._C._set_grad_enabled", state_switch},
+    {"torch._C._push_on_torch_function_stack", push_mode},
+    {"torch.utils._python_dispatch.TorchDispatchMode.__enter__", enter_dispatch_mode},
+    {"torch.set_autocast_enabled", refuse},
+    {"torch.set_autocast_dtype", refuse},
+    {"torch.set_autocast_cache_enabled", refuse},
+    {"torch.autocast_increment_nesting", refuse},
+    {"torch.autocast_decrement_nesting", refuse},
+    {"torch.clear_autocast_cache", refuse},
+    {"torch._C._is_torch_function_mode_enabled", query},
+    {"torch.autograd.function.Function.apply", autograd_function},
+    {"torch._C._are_functorch_transforms_active", query},
+    {"torch.amp.autocast_mode.autocast.__enter__", autocast_enter},
+    {"torch.amp.autocast_mode.autocast.__exit__", autocast_exit},
+    {"torch.autograd.grad_mode.inference_mode.__enter__", inference_enter},
+    {"torch.autograd.grad_mode.inference_mode.__exit__", inference_exit},
+    {"torch.device", pure},
+    {"torch.finfo", pure},
+    {"torch.iinfo", pure},
+    {"torch.Size", size},
+    {"torch.dtype", refuse},
+    {"torch.Generator", refuse},
+    {"torch.Size.numel", pure},
+    // Effects on tensors that a graph does not carry, or that need data.
+    {"torch.Tensor.backward", refuse},
+    {"torch._C.TensorBase.requires_grad_", requires_grad_},
+    {"torch.Tensor.register_hook", refuse},
+    {"torch.Tensor.register_post_accumulate_grad_hook", refuse},
+    {"torch._C.TensorBase.retain_grad", refuse},
+    {"torch._C.TensorBase.detach_", refuse},
+    {"torch._C.TensorBase.set_", refuse},
+    {"torch._C.TensorBase.resize_", refuse},
+    {"torch._C.TensorBase.resize_as_", refuse},
+    {"torch.Tensor.resize", refuse},
+    {"torch.Tensor.share_memory_", refuse},
+    {"torch.Tensor.storage", refuse},
+    {"torch.Tensor.untyped_storage", refuse},
+    {"torch.Tensor.__deepcopy__", refuse},
+    {"torch.Tensor.__reduce_ex__", refuse},
+    {"torch._C.TensorBase.data_ptr", refuse},
+    {"torch._C.TensorBase.numpy", refuse},
+    {"torch._C.TensorBase.as_subclass", refuse},
+    {"torch._C.TensorBase._make_subclass", refuse},
+    {"torch._C.TensorBase.apply_", refuse},
+    {"torch._C.TensorBase.map_", refuse},
+    {"torch.Tensor.__repr__", refuse},
+    {"torch.Tensor.__format__", refuse},
+    {"torch.Tensor.__array__", refuse},
+    {"torch.from_numpy", refuse},
+    {"torch.frombuffer", refuse},
+    {"torch.from_file", refuse},
+    {"torch.manual_seed", refuse},
+    {"torch.seed", refuse},
+    {"torch.set_rng_state", refuse},
+    {"torch.get_rng_state", refuse},
+    {"torch.set_default_dtype", refuse},
+    {"torch.set_default_device", refuse},
+    {"torch.use_deterministic_algorithms", refuse},
+    {"torch.set_num_threads", refuse},
+    {"torch.autograd.backward", refuse},
+    {"torch.autograd.grad", refuse},
+    {"torch.save", refuse},
+    {"torch.load", refuse},
+    {"torch.compile", refuse},
+};
+
+}  // namespace
+
+const std::span<const Row> kTorchRows = rows;
+
+}  // namespace pellucid::rows
