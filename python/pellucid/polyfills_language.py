@@ -1,6 +1,6 @@
 """Parts of the language that CPython has in C and that call back into Python code: class statements, patterns, exception groups.
 
-As in `polyfills`. Some of these functions are rules in C++ (handlers/classes.cpp, containers.cpp); their bodies are what the interpreter runs
+As in `polyfills`. Some of these functions are rules in C++ (rows/classes.cpp, containers.cpp); their bodies are what the interpreter runs
 when it goes on in one of these frames behind a graph break.
 """
 

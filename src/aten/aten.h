@@ -133,7 +133,7 @@ class Checkpoint {
 // torch.tensor(list) made during capture).
 py::Owned<> fake_like(PyObject* like);
 
-// Metadata used by the tracer and the hand-off, for real tensors and fakes.
+// Metadata used by capture and the hand-off, for real tensors and fakes.
 struct Meta {
   std::vector<std::int64_t> sizes, strides;
   std::int64_t storage_offset = 0;

@@ -1,7 +1,7 @@
 // Graph -> torch.fx, once, in bulk, at the hand-off to a backend.
 #pragma once
-#include "region/capture.h"
 #include "py/ref.h"
+#include "region/capture.h"
 
 namespace pellucid::backend {
 

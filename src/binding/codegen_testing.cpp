@@ -70,7 +70,7 @@ class HandMade {
     Effect made{.kind = kind_of(kind)};
     made.target = shared(target);
     if (value.ptr() != missing()) made.value = shared(value);
-    // As the tracer makes it.
+    // As a capture makes it.
     if (made.kind == Effect::Kind::SetSet) made.value = py::copy_with_table(value.ptr(), region::kNotPopped);
     if (!name.is_none()) made.name = shared(name);
     if (!args.is_none()) made.args = shared(args);

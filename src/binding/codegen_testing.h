@@ -1,4 +1,4 @@
-// pellucid._core._codegen: captures made by hand, to test the emitted functions without a tracer.
+// pellucid._core._codegen: captures made by hand, to test the emitted functions without an executor.
 #pragma once
 #include <nanobind/nanobind.h>
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "region/capture.h"
 #include "py/ref.h"
+#include "region/capture.h"
 
 namespace pellucid::codegen {
 

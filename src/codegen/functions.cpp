@@ -1,7 +1,7 @@
 // Functions, bound methods and partial objects that the region made.
 #include "codegen/walk.h"
-#include "region/generator.h"
 #include "py/cpython311.h"
+#include "region/generator.h"
 
 namespace pellucid::codegen {
 namespace {

@@ -5,8 +5,8 @@
 #include <deque>
 #include <vector>
 
-#include "region/capture.h"
 #include "py/ref.h"
+#include "region/capture.h"
 
 namespace pellucid::codegen {
 

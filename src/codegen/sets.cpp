@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "region/types.h"
 #include "py/set_table.h"
+#include "region/types.h"
 
 namespace pellucid::codegen {
 namespace {

@@ -1,4 +1,4 @@
-// What a region assumed about the world, one row per assumption. The tracer adds guards to a GuardSet while it
+// What a region assumed about the world, one row per assumption. Capture adds guards to a GuardSet while it
 // runs; GuardProgram turns the finished set into one flat native program. Check and explanation are the same code.
 #pragma once
 #include <cstdint>

@@ -213,7 +213,8 @@ Result module_getattr(Interpreter& t, PyObject* module, PyObject* name) {
 
 Result type_getattr(Interpreter& t, PyObject* type, PyObject* name) {
   PyTypeObject* metatype = Py_TYPE(type);
-  PyObject* meta = metatype == &PyType_Type ? py::type_lookup(metatype, name) : t.region.lookups.type_lookup(metatype, name);
+  PyObject* meta =
+      metatype == &PyType_Type ? py::type_lookup(metatype, name) : t.region.lookups.type_lookup(metatype, name);
   auto* self = reinterpret_cast<PyTypeObject*>(type);
   if (meta != nullptr && is_data_descriptor(meta)) {
     if (Py_IS_TYPE(meta, &PyProperty_Type) || has_python_get(meta))
@@ -257,7 +258,8 @@ Result generic_getattr(Interpreter& t, PyObject* object, PyObject* name) {
   PyObject* meta = t.region.lookups.type_lookup(type, name);
   if (meta != nullptr && cat_of(meta) == Cat::Instance && is_mutable_class(Py_TYPE(meta))) {
     // What this object is as a descriptor is up to its class.
-    for (PyObject* slot : {region::names().__get__, region::names().__set__, region::names().__delete__}) t.region.lookups.type_lookup(Py_TYPE(meta), slot);
+    for (PyObject* slot : {region::names().__get__, region::names().__set__, region::names().__delete__})
+      t.region.lookups.type_lookup(Py_TYPE(meta), slot);
   }
   if (meta != nullptr && is_data_descriptor(meta)) {
     if (name == region::names().__dict__ && Py_IS_TYPE(meta, &PyGetSetDescr_Type)) return instance_dict(t, object);
@@ -329,7 +331,8 @@ Result getattr(Interpreter& t, PyObject* object, PyObject* name) {
       return generic_getattr(t, object, name);
     }
     case Cat::BoundMethod: {
-      if (name == region::names().dunder_func || name == region::names().__self__) return native_attribute(t, object, name);
+      if (name == region::names().dunder_func || name == region::names().__self__)
+        return native_attribute(t, object, name);
       if (py::type_lookup(type, name) != nullptr) return native_attribute(t, object, name);
       auto function = native_attribute(t, object, region::names().dunder_func);
       return getattr(t, function.value.get(), name);
@@ -414,13 +417,16 @@ Result generic_setattr(Interpreter& t, PyObject* object, PyObject* name, PyObjec
       if (value == nullptr) return t.and_then(call1(t, setter.get(), object), Continuation(C::Drop));
       return t.and_then(call2(t, setter.get(), object, value), Continuation(C::Drop));
     }
-    PyObject* set = py::type_lookup(Py_TYPE(meta), value == nullptr ? region::names().__delete__ : region::names().__set__);
+    PyObject* set =
+        py::type_lookup(Py_TYPE(meta), value == nullptr ? region::names().__delete__ : region::names().__set__);
     if (set != nullptr && PyFunction_Check(set)) {
-      t.region.lookups.type_lookup(Py_TYPE(meta), value == nullptr ? region::names().__delete__ : region::names().__set__);
+      t.region.lookups.type_lookup(Py_TYPE(meta),
+                                   value == nullptr ? region::names().__delete__ : region::names().__set__);
       if (value == nullptr) return t.and_then(call2(t, set, meta, object), Continuation(C::Drop));
       return t.and_then(call3(t, set, meta, object, value), Continuation(C::Drop));
     }
-    if (t.region.provenance.is_outside(object) && Py_IS_TYPE(meta, &PyMemberDescr_Type) && cat_of(type) == Cat::Instance)
+    if (t.region.provenance.is_outside(object) && Py_IS_TYPE(meta, &PyMemberDescr_Type) &&
+        cat_of(type) == Cat::Instance)
       return slot_setattr(t, object, meta, name, value);
     if (t.region.provenance.is_outside(object) || cat_of(type) == Cat::Tensor) {
       unsupported(Reason::UnsupportedMutation,
@@ -441,10 +447,11 @@ Result generic_setattr(Interpreter& t, PyObject* object, PyObject* name, PyObjec
   Result dict = instance_dict(t, object);
   if (!dict.is_value() && meta != nullptr) {
     return t.raise(PyExc_AttributeError,
-                 std::string("'") + type->tp_name + "' object attribute '" + py::text_of(name) + "' is read-only");
+                   std::string("'") + type->tp_name + "' object attribute '" + py::text_of(name) + "' is read-only");
   }
   if (!dict.is_value()) return attribute_error(t, object, name, false);
-  if (value == nullptr && t.region.lookups.instance_get(object, name) == nullptr) return attribute_error(t, object, name, false);
+  if (value == nullptr && t.region.lookups.instance_get(object, name) == nullptr)
+    return attribute_error(t, object, name, false);
   t.region.shadows.dict_set(dict.value.get(), name, value);
   return Result::done();
 }
@@ -462,7 +469,8 @@ Result setattr(Interpreter& t, PyObject* object, PyObject* name, PyObject* value
     t.region.shadows.dict_set(dict, name, value);
     return Result::done();
   }
-  PyObject* hook = t.region.lookups.type_lookup(type, value == nullptr ? region::names().__delattr__ : region::names().__setattr__);
+  PyObject* hook =
+      t.region.lookups.type_lookup(type, value == nullptr ? region::names().__delattr__ : region::names().__setattr__);
   if (hook != nullptr && PyFunction_Check(hook)) {
     if (value == nullptr) return t.and_then(call2(t, hook, object, name), Continuation(C::Drop));
     return t.and_then(call3(t, hook, object, name, value), Continuation(C::Drop));
@@ -478,7 +486,8 @@ Result setattr(Interpreter& t, PyObject* object, PyObject* name, PyObject* value
 Result tensor_getattr(Interpreter& t, PyObject* tensor, PyObject* name) {
   PyTypeObject* type = Py_TYPE(tensor);
   const bool fake = aten::is_fake(tensor);
-  if (!fake && !t.region.provenance.is_outside(tensor)) unsupported(Reason::UnknownOrigin, {{"detail", "attribute of a tensor"}});
+  if (!fake && !t.region.provenance.is_outside(tensor))
+    unsupported(Reason::UnknownOrigin, {{"detail", "attribute of a tensor"}});
   PyObject* meta = t.region.lookups.type_lookup(type, name);
   if (name == region::names().__class__) {
     t.region.provenance.note_constant(reinterpret_cast<PyObject*>(type));

@@ -12,9 +12,9 @@ Result getattr(Interpreter& t, PyObject* object, PyObject* name);
 Result getattr_method(Interpreter& t, PyObject* object, PyObject* name, bool* unbound);
 // A null value deletes. The user's __setattr__ is called.
 Result setattr(Interpreter& t, PyObject* object, PyObject* name, PyObject* value);
-Result generic_getattr(Interpreter& t, PyObject* object, PyObject* name);                    // object.__getattribute__
+Result generic_getattr(Interpreter& t, PyObject* object, PyObject* name);                   // object.__getattribute__
 Result generic_setattr(Interpreter& t, PyObject* object, PyObject* name, PyObject* value);  // object.__setattr__
-Result type_getattr(Interpreter& t, PyObject* type, PyObject* name);                         // type.__getattribute__
+Result type_getattr(Interpreter& t, PyObject* type, PyObject* name);                        // type.__getattribute__
 Result type_setattr(Interpreter& t, PyObject* type, PyObject* name, PyObject* value);       // type.__setattr__
 Result class_setattr(Interpreter& t, PyObject* type, PyObject* name, PyObject* value);      // through its metaclass
 Result slot_setattr(Interpreter& t, PyObject* object, PyObject* slot, PyObject* name, PyObject* value);

@@ -47,8 +47,8 @@ Result call_ex(Interpreter& t, PyObject* callable, PyObject* positional, PyObjec
   if (!tuple) {
     // Iterating runs Python code: a polyfill makes a list first.
     return t.and_then(call_polyfill(t, region::has_python_length(t.region, positional) ? "list_of_sized" : "list_from",
-                                  std::span<PyObject* const>(&positional, 1)),
-                    Continuation(K::CallEx, callable, kwargs));
+                                    std::span<PyObject* const>(&positional, 1)),
+                      Continuation(K::CallEx, callable, kwargs));
   }
   std::vector<PyObject*> values;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple.get()); ++i) values.push_back(PyTuple_GET_ITEM(tuple.get(), i));

@@ -21,7 +21,8 @@ bool is_dunder(PyObject* name) {
 
 Result class_setattr(Interpreter& t, PyObject* type, PyObject* name, PyObject* value) {
   PyTypeObject* metatype = Py_TYPE(type);
-  PyObject* hook = t.region.lookups.type_lookup(metatype, value == nullptr ? region::names().__delattr__ : region::names().__setattr__);
+  PyObject* hook = t.region.lookups.type_lookup(
+      metatype, value == nullptr ? region::names().__delattr__ : region::names().__setattr__);
   if (hook != nullptr && PyFunction_Check(hook)) {
     if (value == nullptr) return t.and_then(call2(t, hook, type, name), Continuation(C::Drop));
     return t.and_then(call3(t, hook, type, name, value), Continuation(C::Drop));
@@ -46,15 +47,18 @@ Result type_setattr(Interpreter& t, PyObject* object, PyObject* name, PyObject* 
     unsupported(Reason::UnsupportedMutation, {{"target", "attribute '" + py::text_of(name) + "' of a class"}});
   t.region.attributes.note_class_change();
   if (t.region.attributes.find(object, name) == nullptr)
-    t.region.drops.guard_drop_of_entry(t.region.capture->sources.constant(type->tp_dict), name, PyDict_GetItemWithError(type->tp_dict, name));
+    t.region.drops.guard_drop_of_entry(t.region.capture->sources.constant(type->tp_dict), name,
+                                       PyDict_GetItemWithError(type->tp_dict, name));
   if (value != nullptr) {
     t.region.attributes.write(object, name, value);
     return Result::done();
   }
   const int found = PyDict_Contains(type->tp_dict, name);
   py::check(found);
-  t.region.provenance.guard(Kind::DICT_CONTAINS, t.region.capture->sources.constant(type->tp_dict), py::Owned<>::share(name), found);
-  return t.region.attributes.remove(object, name, found == 1) ? Result::done() : attribute_error(t, object, name, false);
+  t.region.provenance.guard(Kind::DICT_CONTAINS, t.region.capture->sources.constant(type->tp_dict),
+                            py::Owned<>::share(name), found);
+  return t.region.attributes.remove(object, name, found == 1) ? Result::done()
+                                                              : attribute_error(t, object, name, false);
 }
 
 // A slot of an object that existed before. Deleting asks whether it is filled, which reads (and guards) it.
@@ -75,7 +79,8 @@ Result slot_setattr(Interpreter& t, PyObject* object, PyObject* slot, PyObject* 
     return Result::done();
   }
   const bool filled = before != nullptr;
-  t.region.provenance.guard(Kind::SLOT_EMPTY, t.region.provenance.source_of(object), py::Owned<>::share(slot), filled ? 0 : 1);
+  t.region.provenance.guard(Kind::SLOT_EMPTY, t.region.provenance.source_of(object), py::Owned<>::share(slot),
+                            filled ? 0 : 1);
   if (t.region.attributes.remove(object, name, filled)) return Result::done();
   return t.raise(PyExc_AttributeError, py::text_of(name));
 }

@@ -29,7 +29,7 @@ bool python_slot(Interpreter& t, PyObject* value, PyObject* name) {
 
 [[noreturn]] void refuse_outside(PyObject* iterator) {
   unsupported(Reason::OutsideIterator,
-                     {{"type", std::string(Py_TYPE(iterator)->tp_name) + " from outside of the region"}});
+              {{"type", std::string(Py_TYPE(iterator)->tp_name) + " from outside of the region"}});
 }
 
 }  // namespace
@@ -108,7 +108,8 @@ Result length(Interpreter& t, PyObject* value) {
   if (cat != Cat::Type && !python_slot(t, value, region::names().__len__)) {
     const std::int64_t n = t.region.reads.length_of(value);
     if (n >= 0) return Result::of(py::take(PyLong_FromLongLong(n)));
-    if (cat == Cat::Range || (cat == Cat::Iterator && PyObject_HasAttr(value, region::names().__len__))) {  // or a dict view
+    if (cat == Cat::Range ||
+        (cat == Cat::Iterator && PyObject_HasAttr(value, region::names().__len__))) {  // or a dict view
       const Py_ssize_t size = PyObject_Length(value);
       if (size < 0) return t.raise_pending(py::PythonError());  // more than a Py_ssize_t holds
       return Result::of(py::take(PyLong_FromSsize_t(size)));
@@ -276,7 +277,8 @@ Result contains(Interpreter& t, PyObject* container, PyObject* item) {
       if (!error) return t.raise_pending(py::PythonError());
     }
     if (view && !t.region.provenance.is_outside(container)) {
-      const Contents inside = t.region.reads.deep_touch(native_elements(t, container).get()), probe = t.region.reads.deep_touch(item);
+      const Contents inside = t.region.reads.deep_touch(native_elements(t, container).get()),
+                     probe = t.region.reads.deep_touch(item);
       if (!inside.is_plain() || !probe.is_plain())
         unsupported(Reason::UserDunder, {{"operation", "in"}, {"callee", "__eq__ of an element"}});
       const int found = PySequence_Contains(container, item);
@@ -287,7 +289,8 @@ Result contains(Interpreter& t, PyObject* container, PyObject* item) {
   if (!python_slot(t, container, region::names().__contains__)) {
     switch (cat) {
       case Cat::Dict:
-        if (!t.region.reads.hashable_natively(item)) unsupported(Reason::UserDunder, {{"operation", "in"}, {"callee", "__hash__"}});
+        if (!t.region.reads.hashable_natively(item))
+          unsupported(Reason::UserDunder, {{"operation", "in"}, {"callee", "__hash__"}});
         return Result::boolean(t.region.reads.dict_contains(container, item));
       case Cat::Text:
         if (python_slot(t, item, region::names().__index__))  // which a bytes object asks for
@@ -386,8 +389,8 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
       if (i < 0) i += n;
       if (i < 0 || i >= n) {
         return t.raise(PyExc_IndexError, cat == Cat::Tuple  ? "tuple index out of range"
-                                       : cat == Cat::List ? "list index out of range"
-                                                          : "deque index out of range");
+                                         : cat == Cat::List ? "list index out of range"
+                                                            : "deque index out of range");
       }
       return Result::of(py::Owned<>::share(t.region.reads.sequence_item(container, i)));
     }
@@ -442,8 +445,9 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
   if (cat == Cat::Type) {
     PyObject* method = py::type_lookup(Py_TYPE(container), region::names().__getitem__);
     static PyObject* const class_getitem = py::interned("__class_getitem__").release();
-    PyObject* own_item =
-        method == nullptr ? t.region.lookups.type_lookup(reinterpret_cast<PyTypeObject*>(container), class_getitem) : nullptr;
+    PyObject* own_item = method == nullptr
+                             ? t.region.lookups.type_lookup(reinterpret_cast<PyTypeObject*>(container), class_getitem)
+                             : nullptr;
     if (own_item != nullptr && !Py_IS_TYPE(own_item, &PyClassMethodDescr_Type) && !is_typing(container)) {
       Result bound = type_getattr(t, container, class_getitem);
       if (!bound.is_value())
@@ -521,12 +525,12 @@ Result store_subscript(Interpreter& t, PyObject* container, PyObject* key, PyObj
   }
   if (method == nullptr) {
     return t.raise(PyExc_TypeError, std::string("'") + Py_TYPE(container)->tp_name + "' object does not support item " +
-                                      (value == nullptr ? "deletion" : "assignment"));
+                                        (value == nullptr ? "deletion" : "assignment"));
   }
   PyObject* args[] = {key, value};
   return t.and_then(special(t, container, value == nullptr ? "__delitem__" : "__setitem__",
-                          std::span<PyObject* const>(args, value == nullptr ? 1 : 2)),
-                  Continuation(K::Drop));
+                            std::span<PyObject* const>(args, value == nullptr ? 1 : 2)),
+                    Continuation(K::Drop));
 }
 
 }  // namespace pellucid::protocols

@@ -24,9 +24,7 @@ class Now {
     if (t_.region.capture->region_ids.contains(value)) return {};
     if (cat == Cat::Tensor) return py::Owned<>::share(value);
     const Contents inside = t_.region.reads.deep_touch(value);
-    if (!inside.is_plain() || cat == Cat::Set || cat == Cat::List || cat == Cat::Dict ||
-        cat == Cat::Deque)
-      return {};
+    if (!inside.is_plain() || cat == Cat::Set || cat == Cat::List || cat == Cat::Dict || cat == Cat::Deque) return {};
     return py::Owned<>::share(value);
   }
 
@@ -83,9 +81,7 @@ struct Deferred {
   py::Owned<> args, kwargs, texts;
 };
 
-[[noreturn]] void cannot_wait(PyObject* callable) {
-  unsupported(Reason::SideEffect, {{"callee", describe(callable)}});
-}
+[[noreturn]] void cannot_wait(PyObject* callable) { unsupported(Reason::SideEffect, {{"callee", describe(callable)}}); }
 
 // (part, …) with tensors as they must still be.
 py::Owned<> parts_now(Interpreter& t, PyObject* callable, PyObject* parts) {
@@ -96,7 +92,8 @@ py::Owned<> parts_now(Interpreter& t, PyObject* callable, PyObject* parts) {
       continue;
     }
     PyObject* tensor = PyTuple_GET_ITEM(part.get(), 0);
-    if (PyLong_AsUnsignedLong(PyTuple_GET_ITEM(part.get(), 3)) != aten::version_of(t.region.recorder.lift(tensor).get()))
+    if (PyLong_AsUnsignedLong(PyTuple_GET_ITEM(part.get(), 3)) !=
+        aten::version_of(t.region.recorder.lift(tensor).get()))
       cannot_wait(callable);
     auto kept = py::take(PyTuple_GetSlice(part.get(), 0, 3));
     py::check(PyList_Append(now.get(), kept.get()));
@@ -137,7 +134,8 @@ Deferred deferred_arguments(Interpreter& t, PyObject* callable, Args args) {
 void guard_callable(Interpreter& t, PyObject* callable) {
   const Source* source = t.region.provenance.source_of(callable);
   if (source == nullptr) return t.region.provenance.note_constant(callable);
-  if (source->step != source::Step::Const) t.region.provenance.guard(Kind::ID_MATCH, source, py::Owned<>::share(callable));
+  if (source->step != source::Step::Const)
+    t.region.provenance.guard(Kind::ID_MATCH, source, py::Owned<>::share(callable));
 }
 
 // Calls what it is given from frames that look like those that are open now: for line numbers of logging and warnings.

@@ -23,7 +23,7 @@ Result initialise_instance(Interpreter& t, py::Owned<> instance, PyObject* type,
     const bool own_new = reinterpret_cast<PyTypeObject*>(type)->tp_new != PyBaseObject_Type.tp_new;
     if (!args.values.empty() && !own_new) {
       return t.raise(PyExc_TypeError,
-                   std::string(reinterpret_cast<PyTypeObject*>(type)->tp_name) + "() takes no arguments");
+                     std::string(reinterpret_cast<PyTypeObject*>(type)->tp_name) + "() takes no arguments");
     }
     return Result::of(std::move(instance));
   }
@@ -94,7 +94,7 @@ Result make_instance(Interpreter& t, PyObject* callable, Args args) {
     for (std::size_t i = 0; i < args.values.size(); ++i)
       PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args.values[i]));
     return t.and_then(call(t, function, Args{values, args.kwnames}),
-                    Continuation(K::NewThenInit, callable, tuple.get(), args.kwnames));
+                      Continuation(K::NewThenInit, callable, tuple.get(), args.kwnames));
   }
   if (PyType_IsSubtype(type, &PyProperty_Type)) {
     // Properties only store their arguments.

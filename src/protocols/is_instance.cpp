@@ -93,7 +93,8 @@ Result is_instance(Interpreter& t, PyObject* object, PyObject* type, bool subcla
     guard_abc(t, type);
   }
   auto* looked_at = subclass && PyType_Check(object) ? reinterpret_cast<PyTypeObject*>(object) : Py_TYPE(object);
-  if (reinterpret_cast<PyObject*>(looked_at) != type && cat_of(looked_at) != Cat::Tensor) t.region.lookups.guard_mro(looked_at);
+  if (reinterpret_cast<PyObject*>(looked_at) != type && cat_of(looked_at) != Cat::Tensor)
+    t.region.lookups.guard_mro(looked_at);
   int yes = 0;
   if (!subclass && is_generator(object)) {
     yes = PyObject_IsSubclass(reinterpret_cast<PyObject*>(&PyGen_Type), type);

@@ -75,8 +75,7 @@ Result builtin_slot(Interpreter& t, PyObject* callable, std::string_view name, A
   if (n == 2 && name == "__delitem__") return as_none(store_subscript(t, self, args[1], nullptr));
   if (n == 3 && name == "__setitem__") return as_none(store_subscript(t, self, args[1], args[2]));
   bool atoms = true;
-  for (PyObject* value : args.values)
-    atoms = atoms && is_atom(cat_of(value)) && cat_of(value) != Cat::EnumMember;
+  for (PyObject* value : args.values) atoms = atoms && is_atom(cat_of(value)) && cat_of(value) != Cat::EnumMember;
   if (atoms) return pure(t, callable, args);
   *known = false;
   return Result::done();
@@ -108,7 +107,8 @@ Result slot_wrapper(Interpreter& t, PyObject* callable, Args args, bool* known) 
   }
   if (name == "__eq__" && n == 2 &&
       reinterpret_cast<PyWrapperDescrObject*>(callable)->d_common.d_type == &PyBaseObject_Type) {
-    return t.region.reads.same(self, args[1]) ? Result::boolean(true) : Result::of(py::Owned<>::share(Py_NotImplemented));
+    return t.region.reads.same(self, args[1]) ? Result::boolean(true)
+                                              : Result::of(py::Owned<>::share(Py_NotImplemented));
   }
   if (is_exact_builtin(Py_TYPE(self))) return builtin_slot(t, callable, name, args, known);
   *known = false;
@@ -133,7 +133,9 @@ Result call_native(Interpreter& t, PyObject* callable, Args args) {
     if (refused_by_kind(bound.descriptor, args.size(), args.keyword_count() != 0))  // in words of the object's class
       return complain(t, callable, bound.self, args);
     // The object of a method that existed before did too; which one it is, the method's identity says.
-    if (t.region.provenance.is_outside(callable) && !t.region.provenance.is_outside(t.region.shadows.original(bound.self))) t.region.provenance.note_constant(bound.self);
+    if (t.region.provenance.is_outside(callable) &&
+        !t.region.provenance.is_outside(t.region.shadows.original(bound.self)))
+      t.region.provenance.note_constant(bound.self);
     std::vector<PyObject*> values{is_generator(bound.self) ? bound.self : t.region.shadows.original(bound.self)};
     values.insert(values.end(), args.values.begin(), args.values.end());
     return call_native(t, bound.descriptor, Args{values, args.kwnames});

@@ -99,8 +99,7 @@ Result binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
   if (plain_operand(a) && plain_operand(b)) return native(left, right);
   if (a == Cat::Text && std::string_view(o.method) == "__mod__") {
     const Contents inside = t.region.reads.deep_touch(right);
-    if (!inside.is_plain())
-      unsupported(Reason::UserDunder, {{"operation", "% formatting"}, {"callee", "__str__"}});
+    if (!inside.is_plain()) unsupported(Reason::UserDunder, {{"operation", "% formatting"}, {"callee", "__str__"}});
     return native(left, t.region.shadows.readable(right));
   }
   const bool user = has_python_method(t, left, o.method) || has_python_method(t, right, o.reflected) ||
@@ -113,7 +112,8 @@ Result binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
     if (a == Cat::Dict && !PyDict_CheckExact(left) && !PyODict_CheckExact(left))
       unsupported(Reason::UnsupportedProtocol, {{"protocol", o.function}, {"type", Py_TYPE(left)->tp_name}});
     const bool grows = a == Cat::List && std::string_view(o.method) == "__add__";
-    PyObject* target = inplace ? (grows ? t.region.shadows.growable(left) : t.region.shadows.writable(left)) : t.region.shadows.readable(left);
+    PyObject* target = inplace ? (grows ? t.region.shadows.growable(left) : t.region.shadows.writable(left))
+                               : t.region.shadows.readable(left);
     return native(target, t.region.shadows.readable(right));  // that may be the same
   }
   if (a == Cat::List && o.inplace != nullptr && std::string_view(o.inplace) == "__iadd__") {
@@ -128,7 +128,8 @@ Result binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
     return native(left, right);  // Flag arithmetic of the enum module
   const auto runs_code = [](Cat cat) { return cat == Cat::Generator || cat == Cat::Instance || cat == Cat::Other; };
   if ((a == Cat::Iterator || b == Cat::Iterator) && !runs_code(a) && !runs_code(b)) {
-    if (!t.region.provenance.is_outside(left) && !t.region.provenance.is_outside(right)) return native(t.region.shadows.readable(left), t.region.shadows.readable(right));  // dict views as sets
+    if (!t.region.provenance.is_outside(left) && !t.region.provenance.is_outside(right))
+      return native(t.region.shadows.readable(left), t.region.shadows.readable(right));  // dict views as sets
   }
   if (o.inplace != nullptr && !is_exact_builtin(Py_TYPE(left)) &&
       t.region.lookups.type_lookup(Py_TYPE(left), o.inplace) == Py_None)
@@ -191,7 +192,8 @@ Result reflected(Interpreter& t, PyObject* left, PyObject* right, int op, int st
   bool right_first = lt != rt && PyType_IsSubtype(rt, lt);
   if (right_first && !comparison) {
     // Only a reflected method that the subclass really overrides goes first.
-    right_first = t.region.lookups.type_lookup(rt, backward) != t.region.lookups.type_lookup(lt, backward) && t.region.lookups.type_lookup(rt, backward) != nullptr;
+    right_first = t.region.lookups.type_lookup(rt, backward) != t.region.lookups.type_lookup(lt, backward) &&
+                  t.region.lookups.type_lookup(rt, backward) != nullptr;
   }
   for (; stage < 2; ++stage) {
     const bool use_right = (stage == 0) == right_first;
@@ -230,7 +232,8 @@ Result reflected(Interpreter& t, PyObject* left, PyObject* right, int op, int st
       auto mine = plain_copy(t, self), its = plain_copy(t, other);
       if (Py_TYPE(mine.get()) != Py_TYPE(its.get()) && !(PyAnySet_Check(mine.get()) && PyAnySet_Check(its.get())))
         continue;  // NotImplemented
-      return compare(t, mine.get(), its.get(), use_right ? py::comparison(op - kCompareBase).swapped : op - kCompareBase);
+      return compare(t, mine.get(), its.get(),
+                     use_right ? py::comparison(op - kCompareBase).swapped : op - kCompareBase);
     }
     if (comparison && (a == Cat::Instance || a == Cat::Other)) {
       unsupported(Reason::UnsupportedProtocol, {{"protocol", forward}, {"type", Py_TYPE(self)->tp_name}});
@@ -247,12 +250,12 @@ Result reflected(Interpreter& t, PyObject* left, PyObject* right, int op, int st
     if (c == Py_EQ) return Result::boolean(t.region.reads.same(left, right));
     if (c == Py_NE) return Result::boolean(!t.region.reads.same(left, right));
     return t.raise(PyExc_TypeError, std::string("'") + py::comparison(c).symbol +
-                                      "' not supported between instances of '" + lt->tp_name + "' and '" + rt->tp_name +
-                                      "'");
+                                        "' not supported between instances of '" + lt->tp_name + "' and '" +
+                                        rt->tp_name + "'");
   }
   if (is_sequence(left) || is_sequence(right)) return sequence_error(t, left, right, op);
   return t.raise(PyExc_TypeError, std::string("unsupported operand type(s) for ") + binary_operator(op).symbol + ": '" +
-                                    lt->tp_name + "' and '" + rt->tp_name + "'");
+                                      lt->tp_name + "' and '" + rt->tp_name + "'");
 }
 
 Result compare(Interpreter& t, PyObject* left, PyObject* right, int op) {
@@ -350,7 +353,8 @@ Result compare(Interpreter& t, PyObject* left, PyObject* right, int op) {
       unsupported(Reason::UserDunder, {{"operation", "comparing dict views"}, {"callee", "__eq__ of an element"}});
     return native(t.region.shadows.readable(left), t.region.shadows.readable(right));
   }
-  if (a == Cat::Iterator && b == Cat::Iterator && !t.region.provenance.is_outside(left) && !t.region.provenance.is_outside(right))
+  if (a == Cat::Iterator && b == Cat::Iterator && !t.region.provenance.is_outside(left) &&
+      !t.region.provenance.is_outside(right))
     return native(left, right);  // by identity
   return reflected(t, left, right, kCompareBase + op, 0);
 }
@@ -371,7 +375,7 @@ Result unary(Interpreter& t, PyObject* value, int opcode) {
   }
   if (t.region.lookups.type_lookup(Py_TYPE(value), o.method) != nullptr) return special(t, value, o.method, {});
   return t.raise(PyExc_TypeError,
-               std::string("bad operand type for unary ") + o.symbol + ": '" + Py_TYPE(value)->tp_name + "'");
+                 std::string("bad operand type for unary ") + o.symbol + ": '" + Py_TYPE(value)->tp_name + "'");
 }
 
 }  // namespace pellucid::protocols

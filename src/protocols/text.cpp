@@ -62,15 +62,15 @@ Result to_text(Interpreter& t, PyObject* value, const char* how) {
   if (is_atom(cat) || cat == Cat::Range || cat == Cat::Type) return native(value);
   if (cat == Cat::Slice) {
     const Contents inside = t.region.reads.deep_touch(value);
-    if (!inside.is_plain())
-      unsupported(Reason::UnsupportedProtocol, {{"protocol", "printing"}, {"type", "slice"}});
+    if (!inside.is_plain()) unsupported(Reason::UnsupportedProtocol, {{"protocol", "printing"}, {"type", "slice"}});
     return native(value);
   }
   if (cat == Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", "printing a tensor"}});
   if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Set || cat == Cat::FrozenSet ||
       cat == Cat::Deque) {
     const Contents inside = t.region.reads.deep_touch(value);
-    PyObject* own = is_exact_builtin(Py_TYPE(value)) ? nullptr : t.region.lookups.type_lookup(Py_TYPE(value), "__repr__");
+    PyObject* own =
+        is_exact_builtin(Py_TYPE(value)) ? nullptr : t.region.lookups.type_lookup(Py_TYPE(value), "__repr__");
     if (!inside.tensor && !inside.user && !inside.shadowed && (own == nullptr || !PyFunction_Check(own))) {
       PyObject* contents = t.region.shadows.readable(value);  // which may be of the builtin type itself
       if (Py_TYPE(contents) != Py_TYPE(value) && cat != Cat::List && cat != Cat::Tuple && cat != Cat::Dict)
@@ -134,7 +134,7 @@ Result format(Interpreter& t, PyObject* value, PyObject* spec) {
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "__format__"}, {"type", Py_TYPE(value)->tp_name}});
   if (PyUnicode_GET_LENGTH(spec) == 0) return to_text(t, value, "__str__");
   return t.raise(PyExc_TypeError,
-               std::string("unsupported format string passed to ") + Py_TYPE(value)->tp_name + ".__format__");
+                 std::string("unsupported format string passed to ") + Py_TYPE(value)->tp_name + ".__format__");
 }
 
 }  // namespace pellucid::protocols

@@ -65,11 +65,8 @@ void Deferred::add_in_order(PyObject* callable, PyObject* args, PyObject* kwargs
 void Deferred::watch(PyObject* value) {
   each_tensor_below(value, [&](PyObject* tensor) {
     PyObject* watched = region_.recorder.fake_or_itself(tensor);
-    tensors_.push_back({calls_.size() - 1,
-                             py::Owned<>::share(tensor),
-                             {},
-                             aten::version_of(watched),
-                             aten::meta_of(watched).sizes});
+    tensors_.push_back(
+        {calls_.size() - 1, py::Owned<>::share(tensor), {}, aten::version_of(watched), aten::meta_of(watched).sizes});
   });
 }
 

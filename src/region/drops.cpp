@@ -12,9 +12,7 @@
 namespace pellucid::region {
 namespace {
 
-[[noreturn]] void refuse_end(PyObject* value) {
-  unsupported(Reason::Finalizer, {{"type", Py_TYPE(value)->tp_name}});
-}
+[[noreturn]] void refuse_end(PyObject* value) { unsupported(Reason::Finalizer, {{"type", Py_TYPE(value)->tp_name}}); }
 
 }  // namespace
 
@@ -37,8 +35,7 @@ bool Drops::may_drop(PyObject* value) {
   if (is_atom(cat_of(value))) return true;
   any_ = true;
   const bool has_twin = PyGen_CheckExact(value) && region_.generators.twin_of(value) != nullptr;
-  if (has_twin ? would_run(value)
-               : would_run(value) || frames::runs_when_dropped(value, frames::Heirs::All)) {
+  if (has_twin ? would_run(value) : would_run(value) || frames::runs_when_dropped(value, frames::Heirs::All)) {
     refuse_end(value);
   }
   return !has_twin;  // where a twin stands is guarded
@@ -47,7 +44,8 @@ bool Drops::may_drop(PyObject* value) {
 void Drops::guard_drop_of_live(const Live& taken) {
   const bool one_runs = std::ranges::any_of(live_, [](const Live& each) { return each.runs; });
   if (taken.runs || (!one_runs && run_together_)) refuse_end(taken.value);
-  region_.provenance.guard(taken.generators.empty() ? Kind::QUIET_OWNED : Kind::QUIET_BUT_GENERATORS, taken.source, {}, taken.references);
+  region_.provenance.guard(taken.generators.empty() ? Kind::QUIET_OWNED : Kind::QUIET_BUT_GENERATORS, taken.source, {},
+                           taken.references);
 }
 
 void Drops::guard_drop_of_entry(const Source* source, PyObject* key, PyObject* before) {
@@ -60,7 +58,8 @@ void Drops::guard_drop_of_entry(const Source* source, PyObject* key, PyObject* b
 }
 
 void Drops::guard_drop_of_slot(PyObject* object, PyObject* slot, PyObject* before) {
-  if (may_drop(before)) region_.provenance.guard(Kind::QUIET_SLOT, region_.provenance.source_of(object), py::Owned<>::share(slot));
+  if (may_drop(before))
+    region_.provenance.guard(Kind::QUIET_SLOT, region_.provenance.source_of(object), py::Owned<>::share(slot));
 }
 
 void Drops::guard_drop_of_contents(PyObject* cell) {
@@ -115,9 +114,8 @@ template <class Values>
 bool Drops::would_run_with(PyCodeObject* code, int at, const Values& values, int depth) const {
   const bytecode::DecodedCode& instructions = decoded_code(code);
   if (instructions.handler_of(instructions.index_at(at)) != nullptr) return true;
-  return std::ranges::any_of(values, [&](const auto& value) {
-    return static_cast<bool>(value) && would_run(value.get(), depth + 1);
-  });
+  return std::ranges::any_of(
+      values, [&](const auto& value) { return static_cast<bool>(value) && would_run(value.get(), depth + 1); });
 }
 
 bool Drops::would_run(PyObject* value, int depth) const {
@@ -150,9 +148,7 @@ bool Drops::would_run(PyObject* value, int depth) const {
 }
 
 namespace {
-[[noreturn]] void refuse_generator() {
-  unsupported(Reason::Finalizer, {{"type", "generator inside a block"}});
-}
+[[noreturn]] void refuse_generator() { unsupported(Reason::Finalizer, {{"type", "generator inside a block"}}); }
 }  // namespace
 
 void Drops::refuse_lost(PyObject* result, const std::vector<PyObject*>& taken) {

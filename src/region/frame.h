@@ -76,8 +76,8 @@ struct Frame {
   PyObject* local(int slot) const { return fast[static_cast<std::size_t>(slot)].get(); }
 };
 
-// The decoded instructions of `code`; a GraphBreak when they were put together by hand, in a way that CPython's compiler
-// never does.
+// The decoded instructions of `code`; a GraphBreak when they were put together by hand, in a way that CPython's
+// compiler never does.
 const bytecode::DecodedCode& decoded_code(PyCodeObject* code);
 
 }  // namespace pellucid::region

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "region/frame.h"
 #include "py/ref.h"
+#include "region/frame.h"
 
 namespace pellucid::region {
 

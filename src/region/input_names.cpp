@@ -4,8 +4,8 @@
 #include <unordered_set>
 
 #include "graph/names.h"
-#include "region/types.h"
 #include "py/cpython311.h"
+#include "region/types.h"
 
 namespace pellucid::region {
 namespace {

@@ -32,7 +32,8 @@ py::Owned<> Iterators::part(PyObject* iterator, std::int64_t index) {
   py::Owned<> fresh;
   auto held = py::Owned<>::share(py::iterator_part(iterator, index, fresh));
   if (!held) return {};
-  region_.provenance.note_read(held.get(), region_.capture->sources.part(region_.provenance.source_of(iterator), index));
+  region_.provenance.note_read(held.get(),
+                               region_.capture->sources.part(region_.provenance.source_of(iterator), index));
   return held;
 }
 
@@ -199,8 +200,10 @@ py::Owned<> Iterators::item_ahead(PyObject* iterator, std::int64_t ahead, const 
     py::Owned<> fresh;
     auto item = py::Owned<>::share(py::iterator_ahead(iterator, ahead, value, fresh));
     if (!item) refuse(iterator, "from outside of the region");
-    if (cat_of(item.get()) == Cat::Cell) region_.provenance.guard(Kind::ITERATOR_HAS, source, {}, ahead + 1);  // a cell has no guard
-    region_.provenance.note_read(item.get(), value ? region_.capture->sources.value_ahead(source, ahead) : region_.capture->sources.ahead(source, ahead));
+    if (cat_of(item.get()) == Cat::Cell)
+      region_.provenance.guard(Kind::ITERATOR_HAS, source, {}, ahead + 1);  // a cell has no guard
+    region_.provenance.note_read(item.get(), value ? region_.capture->sources.value_ahead(source, ahead)
+                                                   : region_.capture->sources.ahead(source, ahead));
     return item;
   };
   if (changed != nullptr && kind == IteratorKind::DictValues) refuse(iterator, "whose dict has changed");

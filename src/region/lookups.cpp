@@ -23,7 +23,8 @@ bool merges_as_dict(Region& region, PyObject* object) {
   if (type->tp_iter == PyDict_Type.tp_iter) return true;
   if (type->tp_iter != PyODict_Type.tp_iter) return false;
   for (const char* name : {"keys", "__getitem__"}) {
-    if (region.lookups.type_lookup(type, name) != py::type_lookup(&PyODict_Type, py::interned(name).get())) return false;
+    if (region.lookups.type_lookup(type, name) != py::type_lookup(&PyODict_Type, py::interned(name).get()))
+      return false;
   }
   return true;
 }
@@ -38,7 +39,8 @@ void Lookups::guard_mro(PyTypeObject* type) {
   }
   if (!is_mutable_class(type)) return;
   const Source* source = region_.capture->sources.constant(object);
-  region_.provenance.guard(Kind::ID_MATCH, region_.capture->sources.member(source, names().__mro__), py::Owned<>::share(type->tp_mro));
+  region_.provenance.guard(Kind::ID_MATCH, region_.capture->sources.member(source, names().__mro__),
+                           py::Owned<>::share(type->tp_mro));
 }
 
 PyObject* Lookups::mro_lookup(PyTypeObject* type, Py_ssize_t first, PyObject* name) {
@@ -57,7 +59,8 @@ PyObject* Lookups::mro_lookup(PyTypeObject* type, Py_ssize_t first, PyObject* na
       const Source* source = region_.capture->sources.constant(dict);
       const Source* entry = region_.capture->sources.dict_item(source, name);
       const bool is_new = is_mutable_class(reinterpret_cast<PyTypeObject*>(cls)) && looked_up_.insert(entry).second;
-      if (is_new && found == nullptr) region_.provenance.guard(Kind::DICT_CONTAINS, source, py::Owned<>::share(name), 0);
+      if (is_new && found == nullptr)
+        region_.provenance.guard(Kind::DICT_CONTAINS, source, py::Owned<>::share(name), 0);
       if (is_new && found != nullptr) region_.provenance.guard(Kind::ID_MATCH, entry, py::Owned<>::share(found));
       if (found != nullptr) region_.provenance.note_constant(found);
     }

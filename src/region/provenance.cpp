@@ -216,11 +216,11 @@ void Provenance::guard_function(PyObject* function) {
   auto& table = region_.capture->sources;
   if (f->func_defaults != nullptr) {
     note_read(f->func_defaults, source->step == source::Step::Const ? table.constant(f->func_defaults)
-                                                              : table.member(source, names().__defaults__));
+                                                                    : table.member(source, names().__defaults__));
   }
   if (f->func_kwdefaults != nullptr) {
     note_read(f->func_kwdefaults, source->step == source::Step::Const ? table.constant(f->func_kwdefaults)
-                                                                : table.member(source, names().__kwdefaults__));
+                                                                      : table.member(source, names().__kwdefaults__));
   }
 }
 

@@ -45,7 +45,8 @@ void Reads::guard_key(PyObject* container, PyObject* key, bool part) {
       guard_key(container, part_of_method(key, name).get(), true);
     return;
   }
-  for (Py_ssize_t i = 0; PyObject* inner = py::key_part(key, i); ++i) guard_key(container, region_.shadows.original(inner), true);
+  for (Py_ssize_t i = 0; PyObject* inner = py::key_part(key, i); ++i)
+    guard_key(container, region_.shadows.original(inner), true);
   const Source* source = provenance.source_of(key);
   if (source == nullptr || source->step == source::Step::Const) return;
   if (!part && !py::is_key_by_identity(Py_TYPE(key))) return;
@@ -122,7 +123,6 @@ PyObject* Reads::stored(PyObject* dict, PyObject* key) const {
   if (value == nullptr && PyErr_Occurred()) py::throw_pending();
   return value;
 }
-
 
 bool Reads::hashable_natively(PyObject* key) {
   const Cat cat = cat_of(key);
@@ -259,7 +259,7 @@ PyObject* Reads::touch(PyObject* container) {
         provenance.guard(Kind::SET_EQUALS, source, std::move(items), 1);
         const std::string places = py::table_of(container);  // where what is added goes
         provenance.guard(Kind::SET_TABLE, source,
-              py::take(PyBytes_FromStringAndSize(places.data(), static_cast<Py_ssize_t>(places.size()))));
+                         py::take(PyBytes_FromStringAndSize(places.data(), static_cast<Py_ssize_t>(places.size()))));
       }
       return view;
     default:
@@ -369,7 +369,8 @@ Contents Reads::contents_of(PyObject* value, int depth, std::unordered_set<PyObj
       all.user = true;  // compared by the identity of its object
       return all;
     case Cat::Function:
-      all.user = region_.provenance.is_outside(value) && region_.provenance.source_of(value)->step != source::Step::Const;  // compared by identity
+      all.user = region_.provenance.is_outside(value) &&
+                 region_.provenance.source_of(value)->step != source::Step::Const;  // compared by identity
       return all;
     case Cat::EnumMember:
       all.user = runs_user_code(region_, Py_TYPE(value));

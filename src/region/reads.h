@@ -37,7 +37,7 @@ class Reads {
   PyObject* stored(PyObject* dict, PyObject* key) const;
   PyObject* sequence_item(PyObject* sequence, Py_ssize_t index);  // list, tuple or deque, in range; borrowed
 
-  bool hashable_natively(PyObject* key);    // hashing and comparing runs no Python code
+  bool hashable_natively(PyObject* key);       // hashing and comparing runs no Python code
   bool same(PyObject* left, PyObject* right);  // `is`, guarded
   // Keys that are found by identity: which object `key`, or a part of it, is.
   void guard_key(PyObject* container, PyObject* key, bool part = false);

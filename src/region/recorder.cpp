@@ -145,7 +145,8 @@ bool reads_unguarded_state(PyObject* name) {
 
 py::Owned<> Recorder::lift(PyObject* tensor) {
   if (aten::is_fake(tensor)) {
-    if (!region_.capture->node_of.contains(tensor)) unsupported(Reason::UnknownOrigin, {{"detail", "a fake without a node"}});
+    if (!region_.capture->node_of.contains(tensor))
+      unsupported(Reason::UnknownOrigin, {{"detail", "a fake without a node"}});
     return py::Owned<>::share(tensor);
   }
   if (auto it = fake_of_.find(tensor); it != fake_of_.end()) return it->second.copy();
@@ -160,8 +161,8 @@ py::Owned<> Recorder::lift(PyObject* tensor) {
   } catch (const py::PythonError& error) {
     unsupported(Reason::UnsupportedTensor, {{"what", kind_of_tensor(tensor, error)}});
   }
-  graph::Node* node =
-      is_static(tensor) ? attribute_node(*region_.capture, tensor, fake, source) : input_node(*region_.capture, fake, source);
+  graph::Node* node = is_static(tensor) ? attribute_node(*region_.capture, tensor, fake, source)
+                                        : input_node(*region_.capture, fake, source);
   if (node->op == graph::Op::GetAttr) region_.provenance.guard(Kind::ID_MATCH, source, py::Owned<>::share(tensor));
   region_.capture->node_of[tensor] = node;
   region_.capture->node_of[fake.get()] = node;
@@ -277,8 +278,8 @@ graph::Node* Recorder::record(graph::Op op, PyObject* target, Args args, PyObjec
   for (std::size_t i = 0; i < args.keyword_count(); ++i) {
     keywords.emplace_back(py::Owned<>::share(PyTuple_GET_ITEM(args.kwnames, i)), to_arg(args.values[args.size() + i]));
   }
-  graph::Node* node = region_.capture->graph.call(op, py::Owned<>::share(target), std::move(positional), std::move(keywords),
-                                           py::Owned<>::share(example));
+  graph::Node* node = region_.capture->graph.call(op, py::Owned<>::share(target), std::move(positional),
+                                                  std::move(keywords), py::Owned<>::share(example));
   node->where = call_site();
   node->impure = impure;
   aten::OpFacts facts = aten::take_facts();

@@ -22,11 +22,11 @@ class Recorder {
 
   // Real tensors below become fakes (placeholders on first use); containers are copied when they hold any.
   py::Owned<> to_fake(PyObject* value);
-  py::Owned<> lift(PyObject* tensor);                     // the fake of one tensor
-  PyObject* fake_or_itself(PyObject* tensor) const;       // borrowed; itself while it has no fake
-  graph::Arg to_arg(PyObject* value);                     // node, constant or container of these
-  graph::Node* node_of(PyObject* tensor) const;           // null: no node computes it
-  std::shared_ptr<const graph::CallSite> call_site();     // where the program is
+  py::Owned<> lift(PyObject* tensor);                  // the fake of one tensor
+  PyObject* fake_or_itself(PyObject* tensor) const;    // borrowed; itself while it has no fake
+  graph::Arg to_arg(PyObject* value);                  // node, constant or container of these
+  graph::Node* node_of(PyObject* tensor) const;        // null: no node computes it
+  std::shared_ptr<const graph::CallSite> call_site();  // where the program is
 
   aten::FakeScope& fakes() { return *fakes_; }
   // Context managers of torch entered in the region -> the node that enters.

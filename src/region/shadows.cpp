@@ -133,7 +133,8 @@ void Shadows::dict_set(PyObject* dict, PyObject* key, PyObject* value) {
     if (!shadow.written) shadow.written = py::take(PyDict_New());
     const bool again = shadow.wrote(key);
     if (value == nullptr && !again) region_.reads.dict_contains(dict, key);
-    if (value == nullptr && again) region_.reads.guard_presence(dict, key);  // whether anything of it stays to be deleted
+    if (value == nullptr && again)
+      region_.reads.guard_presence(dict, key);  // whether anything of it stays to be deleted
     guard_replay(dict, shadow, key, value, again);
     const bool back = again && region_.reads.stored(shadow.object.get(), key) == nullptr;
     if (back) py::check(PyDict_DelItem(shadow.written.get(), key));

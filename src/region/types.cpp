@@ -4,10 +4,10 @@
 #include <unordered_set>
 
 #include "aten/aten.h"
-#include "region/generator.h"
 #include "py/iterators.h"
 #include "py/keys.h"
 #include "py/ref.h"
+#include "region/generator.h"
 
 namespace pellucid::region {
 namespace {

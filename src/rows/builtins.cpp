@@ -1,8 +1,8 @@
 // The functions and types of the module builtins.
-#include "rows/rows.h"
+#include "py/cpython311.h"
 #include "region/enums.h"
 #include "region/snapshot.h"
-#include "py/cpython311.h"
+#include "rows/rows.h"
 
 namespace pellucid::rows {
 
@@ -69,8 +69,7 @@ Result issubclass(Interpreter& t, PyObject* f, Args args) {
 Result type(Interpreter& t, PyObject*, Args args) {
   if (!only_positional(args, 1, 1)) return protocols::make_instance(t, reinterpret_cast<PyObject*>(&PyType_Type), args);
   auto* found = reinterpret_cast<PyObject*>(Py_TYPE(t.region.shadows.original(args[0])));
-  if (region::cat_of(args[0]) == Cat::Generator)
-    unsupported(Reason::Reflection, {{"callee", "type() of a generator"}});
+  if (region::cat_of(args[0]) == Cat::Generator) unsupported(Reason::Reflection, {{"callee", "type() of a generator"}});
   t.region.provenance.note_constant(found);
   return Result::of(py::Owned<>::share(found));
 }
@@ -92,7 +91,8 @@ Result id_(Interpreter& t, PyObject* f, Args args) {
     t.region.capture->region_ids.insert(number.get());
     return Result::of(std::move(number));
   }
-  if (source->step != source::Step::Const) t.region.provenance.guard(region::Kind::ID_MATCH, source, py::Owned<>::share(object));
+  if (source->step != source::Step::Const)
+    t.region.provenance.guard(region::Kind::ID_MATCH, source, py::Owned<>::share(object));
   PyObject* values[] = {object};
   return run_native(t, f, Args{values, nullptr});
 }
@@ -385,7 +385,9 @@ Result reduce_ex(Interpreter& t, PyObject*, Args args) {
     unsupported(Reason::Reflection, {{"callee", std::string("copying a ") + Py_TYPE(args[0])->tp_name}});
   return protocols::call_polyfill(t, "object_reduce_ex", args.values);
 }
-Result getstate(Interpreter& t, PyObject*, Args args) { return protocols::call_polyfill(t, "object_getstate", args.values); }
+Result getstate(Interpreter& t, PyObject*, Args args) {
+  return protocols::call_polyfill(t, "object_getstate", args.values);
+}
 
 Result tuple_new(Interpreter& t, PyObject* f, Args args) {
   if (args.size() != 2) return run_native(t, f, args);
@@ -394,7 +396,8 @@ Result tuple_new(Interpreter& t, PyObject* f, Args args) {
     auto both = py::take(PyTuple_Pack(2, args[0], args[1]));
     Continuation again(K::CallWith, f, both.get(), nullptr);
     again.number = 1;
-    return t.and_then(protocols::call_polyfill(t, "list_from", std::span<PyObject* const>(&args.values[1], 1)), std::move(again));
+    return t.and_then(protocols::call_polyfill(t, "list_from", std::span<PyObject* const>(&args.values[1], 1)),
+                      std::move(again));
   }
   PyObject* values[] = {args[0], elements.get()};
   return run_native(t, f, Args{values, nullptr});
@@ -425,7 +428,9 @@ Result stores_arguments(Interpreter& t, PyObject* f, Args args) { return run_nat
 
 Result slice_(Interpreter& t, PyObject* f, Args args) { return run_native(t, f, args); }
 
-Result cached_property_get(Interpreter& t, PyObject*, Args args) { return protocols::call_polyfill(t, "cached_property_get", args); }
+Result cached_property_get(Interpreter& t, PyObject*, Args args) {
+  return protocols::call_polyfill(t, "cached_property_get", args);
+}
 
 const Row rows[] = {
     {"functools.cached_property.__get__", cached_property_get},

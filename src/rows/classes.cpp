@@ -1,9 +1,9 @@
 // Making classes. The class is made for real by type.__new__; what Python code has a part in it (bases that stand for
 // others,
 // __prepare__, the body, __set_name__, __init_subclass__) is traced, in CPython's order (bltinmodule.c, typeobject.c).
-#include "rows/rows.h"
 #include "py/cpython311.h"
 #include "py/eval_frame311.h"
+#include "rows/rows.h"
 
 namespace pellucid::rows {
 
@@ -174,7 +174,8 @@ struct Namespace {
 
 void take_named(Interpreter& t, Namespace& space, PyObject* key, PyObject* value) {
   static PyObject* const name = py::interned("__set_name__").release();
-  PyObject* hook = region::is_mutable_class(Py_TYPE(value)) ? t.region.lookups.type_lookup(Py_TYPE(value), name) : nullptr;
+  PyObject* hook =
+      region::is_mutable_class(Py_TYPE(value)) ? t.region.lookups.type_lookup(Py_TYPE(value), name) : nullptr;
   if (hook == nullptr) return;
   if (py::text_of(key).starts_with("__")) refuse_class("a special name that has a __set_name__");
   py::check(PyList_Append(space.named.get(), py::take(PyTuple_Pack(2, key, value)).get()));
@@ -184,7 +185,8 @@ Namespace namespace_for(Interpreter& t, PyObject* given) {
   Namespace space{py::take(PyDict_Copy(t.region.reads.touch(given))), py::take(PyList_New(0))};
   if (PyObject* slots = PyDict_GetItem(space.dict.get(), names().__slots__)) {
     if (!plain_names(t.region.reads.touch(slots))) refuse_class("__slots__ that are not plain names");
-    if (PyList_CheckExact(slots)) py::check(PyDict_SetItem(space.dict.get(), names().__slots__, t.region.reads.touch(slots)));
+    if (PyList_CheckExact(slots))
+      py::check(PyDict_SetItem(space.dict.get(), names().__slots__, t.region.reads.touch(slots)));
   }
   PyObject *key = nullptr, *value = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(space.dict.get(), &at, &key, &value) != 0;) take_named(t, space, key, value);
@@ -259,7 +261,8 @@ Result type_delattr(Interpreter& t, PyObject* f, Args args) {
 
 // Only reads and marks the class it is given.
 Result of_made_class(Interpreter& t, PyObject* f, Args args) {
-  if (args.size() < 1 || !t.region.provenance.is_made(args[0])) unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
+  if (args.size() < 1 || !t.region.provenance.is_made(args[0]))
+    unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
   return run_native(t, f, args);
 }
 
@@ -267,7 +270,8 @@ Result keeps_arguments(Interpreter& t, PyObject* f, Args args) { return run_nati
 
 // classmethod(f), staticmethod(f): copy what functools.wraps would.
 Result wraps_function(Interpreter& t, PyObject* f, Args args) {
-  if (args.size() != 1 || args.keyword_count() != 0 || (!PyFunction_Check(args[0]) && t.region.provenance.is_outside(args[0])))
+  if (args.size() != 1 || args.keyword_count() != 0 ||
+      (!PyFunction_Check(args[0]) && t.region.provenance.is_outside(args[0])))
     unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f)}});
   if (!PyFunction_Check(args[0]) && region::cat_of(args[0]) == Cat::Instance)
     unsupported(Reason::UntracedCallable, {{"callee", py::repr_of(f) + " of an object"}});
@@ -285,7 +289,8 @@ void made_with_functions(Interpreter& t, PyObject* cls) {
     auto function = py::Owned<>::share(value);
     if (Py_IS_TYPE(value, &PyStaticMethod_Type) || Py_IS_TYPE(value, &PyClassMethod_Type))
       function = py::take(PyObject_GetAttrString(value, "__func__"));
-    if (PyFunction_Check(function.get()) && !t.region.provenance.is_outside(function.get())) t.region.provenance.note_made(function.get());
+    if (PyFunction_Check(function.get()) && !t.region.provenance.is_outside(function.get()))
+      t.region.provenance.note_made(function.get());
   }
 }
 
@@ -319,7 +324,8 @@ Result namedtuple(Interpreter& t, PyObject* f, Args args) {
   auto keywords = keywords_of(args);
   auto positional = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
   for (std::size_t i = 0; i < args.size(); ++i)
-    PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i), Py_NewRef(t.region.shadows.readable(t.region.shadows.original(args[i]))));
+    PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i),
+                     Py_NewRef(t.region.shadows.readable(t.region.shadows.original(args[i]))));
   PyObject* module = PyDict_GetItemString(keywords.get(), "module");
   if (module == nullptr || module == Py_None) {
     bool found = false;

@@ -1,7 +1,7 @@
 // Methods of the builtin containers.
-#include "rows/rows.h"
-#include "region/snapshot.h"
 #include "py/cpython311.h"
+#include "region/snapshot.h"
+#include "rows/rows.h"
 
 namespace pellucid::rows {
 
@@ -68,7 +68,8 @@ Result dict_delitem(Interpreter& t, PyObject* f, Args args) {
   if (args.size() != 2) return run_native(t, f, args);
   need_native_key(t, args[1]);
   PyObject* dict = t.region.shadows.original(args[0]);
-  if (!t.region.reads.dict_contains(dict, args[1])) return t.raise(py::take(PyObject_CallOneArg(PyExc_KeyError, args[1])));
+  if (!t.region.reads.dict_contains(dict, args[1]))
+    return t.raise(py::take(PyObject_CallOneArg(PyExc_KeyError, args[1])));
   t.region.shadows.dict_set(dict, args[1], nullptr);
   return Result::none();
 }
@@ -141,15 +142,16 @@ Result dict_update(Interpreter& t, PyObject* f, Args args) {
 
 // Whether OrderedDict's methods call a __setitem__ in Python for this one; dict's own never do.
 bool stores_in_python(Interpreter& t, PyObject* ordered) {
-  return PyODict_Check(ordered) &&
-         t.region.lookups.type_lookup(Py_TYPE(ordered), names().__setitem__) != py::type_lookup(&PyODict_Type, names().__setitem__);
+  return PyODict_Check(ordered) && t.region.lookups.type_lookup(Py_TYPE(ordered), names().__setitem__) !=
+                                       py::type_lookup(&PyODict_Type, names().__setitem__);
 }
 
 // OrderedDict.update asks all but real dicts for their keys(), and stores as the program does.
 Result ordered_dict_update(Interpreter& t, PyObject* f, Args args) {
   PyObject* other = args.size() == 2 ? t.region.shadows.original(args[1]) : nullptr;
   const bool plain = other == nullptr || PyDict_CheckExact(other) || PyODict_CheckExact(other);
-  if (args.size() == 0 || (plain && !stores_in_python(t, t.region.shadows.original(args[0])))) return dict_update(t, f, args);
+  if (args.size() == 0 || (plain && !stores_in_python(t, t.region.shadows.original(args[0]))))
+    return dict_update(t, f, args);
   return protocols::call_polyfill(t, "ordered_dict_update", args);
 }
 
@@ -182,7 +184,8 @@ Result dict_init(Interpreter& t, PyObject* f, Args args) {
           PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args.values[i]));
         Continuation again(K::CallWith, f, tuple.get(), args.kwnames);
         again.number = 1;
-        return t.and_then(protocols::call_polyfill(t, "list_from", std::span<PyObject* const>(&other, 1)), std::move(again));
+        return t.and_then(protocols::call_polyfill(t, "list_from", std::span<PyObject* const>(&other, 1)),
+                          std::move(again));
       }
     } else if (args.size() == 1) {
       return run_native(t, f, args);
@@ -204,11 +207,13 @@ Result extend(Interpreter& t, PyObject* f, Args args) {
   if (args.size() != 2) return run_native(t, f, args);
   PyObject* target = t.region.shadows.original(args[0]);
   if (auto items = protocols::native_elements(t, args[1])) {
-    PyObject* values[] = {PyList_Check(target) ? t.region.shadows.growable(target) : t.region.shadows.writable(target), items.get()};
+    PyObject* values[] = {PyList_Check(target) ? t.region.shadows.growable(target) : t.region.shadows.writable(target),
+                          items.get()};
     return run_native(t, f, Args{values, nullptr});
   }
   PyObject* values[] = {target, args[1]};
-  return protocols::call_polyfill(t, region::has_python_length(t.region, args[1]) ? "list_extend_sized" : "list_extend", values);
+  return protocols::call_polyfill(t, region::has_python_length(t.region, args[1]) ? "list_extend_sized" : "list_extend",
+                                  values);
 }
 
 // One with a maxlen loses an element at the other end.
@@ -343,7 +348,8 @@ py::Owned<> set_operand(Interpreter& t, PyObject* operand) {
   auto items = protocols::native_elements(t, operand);
   if (!items) return items;
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(items.get()); ++k) need_native_key(t, PyTuple_GET_ITEM(items.get(), k));
-  if (cat == Cat::Set || cat == Cat::FrozenSet || cat == Cat::Dict) return py::Owned<>::share(t.region.reads.touch(operand));
+  if (cat == Cat::Set || cat == Cat::FrozenSet || cat == Cat::Dict)
+    return py::Owned<>::share(t.region.reads.touch(operand));
   return items;
 }
 
@@ -368,8 +374,12 @@ Result set_method(Interpreter& t, PyObject* f, PyObject* self, Args args) {
   }
   return run_native(t, f, Args{values, nullptr});
 }
-Result set_operation(Interpreter& t, PyObject* f, Args args) { return set_method(t, f, t.region.reads.touch(t.region.shadows.original(args[0])), args); }
-Result set_update(Interpreter& t, PyObject* f, Args args) { return set_method(t, f, t.region.shadows.writable(t.region.shadows.original(args[0])), args); }
+Result set_operation(Interpreter& t, PyObject* f, Args args) {
+  return set_method(t, f, t.region.reads.touch(t.region.shadows.original(args[0])), args);
+}
+Result set_update(Interpreter& t, PyObject* f, Args args) {
+  return set_method(t, f, t.region.shadows.writable(t.region.shadows.original(args[0])), args);
+}
 // Of a set that the region made; one from outside would be changed.
 Result set_init(Interpreter& t, PyObject* f, Args args) {
   if (args.size() > 2 || args.keyword_count() != 0) return run_native(t, f, args);
@@ -407,7 +417,7 @@ Result str_format(Interpreter& t, PyObject* f, Args args) {
 Result fresh_only(Interpreter& t, PyObject* f, Args args) {
   if (args.size() >= 1 && t.region.provenance.is_outside(t.region.shadows.original(args[0]))) {
     unsupported(Reason::UnsupportedMutation,
-                  {{"target", std::string("a ") + Py_TYPE(args[0])->tp_name + " from outside"}});
+                {{"target", std::string("a ") + Py_TYPE(args[0])->tp_name + " from outside"}});
   }
   std::vector<PyObject*> values;
   for (PyObject* value : args.values) values.push_back(t.region.reads.touch(t.region.shadows.original(value)));
@@ -433,7 +443,8 @@ Result collection(Interpreter& t, PyObject* f, Args args) {
         PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(k), Py_NewRef(args.values[k]));
       Continuation again(K::CallWith, f, tuple.get(), args.kwnames);
       again.number = static_cast<std::int64_t>(i);
-      return t.and_then(protocols::call_polyfill(t, "list_from", std::span<PyObject* const>(&value, 1)), std::move(again));
+      return t.and_then(protocols::call_polyfill(t, "list_from", std::span<PyObject* const>(&value, 1)),
+                        std::move(again));
     }
     if (!items) unsupported(Reason::BadArguments, {{"callee", reinterpret_cast<PyTypeObject*>(f)->tp_name}});
     held.push_back(std::move(items));

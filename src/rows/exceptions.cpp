@@ -51,7 +51,8 @@ void clear_frames_of(PyObject* traceback) {
 
 Result clear_frames(Interpreter& t, PyObject* f, Args args) {
   const bool ours = args.values.size() == 1 &&
-                    (args.values[0] == Py_None || (PyTraceBack_Check(args.values[0]) && !t.region.provenance.is_outside(args.values[0])));
+                    (args.values[0] == Py_None ||
+                     (PyTraceBack_Check(args.values[0]) && !t.region.provenance.is_outside(args.values[0])));
   if (!ours) unsupported(Reason::StackInspection, {{"callee", py::repr_of(f)}});
   if (args.values[0] != Py_None) clear_frames_of(args.values[0]);
   return Result::none();

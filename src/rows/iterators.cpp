@@ -112,7 +112,8 @@ Result reversed(Interpreter& t, PyObject* f, Args args) {
   if (own != nullptr && PyFunction_Check(own)) return protocols::call1(t, own, sequence);
   if (cat == Cat::Range || cat == Cat::Text) return run_native(t, f, args);
   if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Deque) {
-    return walker_of(t, f, t.region.shadows.view_of(sequence), sequence);  // what the region changes of it later is seen
+    return walker_of(t, f, t.region.shadows.view_of(sequence),
+                     sequence);  // what the region changes of it later is seen
   }
   if (cat == Cat::Iterator && !t.region.provenance.is_outside(sequence))  // dict views
     return walker_of(t, f, sequence, py::dict_walked_by(sequence));
@@ -181,8 +182,8 @@ Result product(Interpreter& t, PyObject* f, Args args) {
     return run_native(t, f, Args{args.values.subspan(args.size()), args.kwnames});
   const bool python = std::ranges::any_of(args.positional(), [&](PyObject* iterable) {
     const Cat cat = region::cat_of(iterable);
-    return (cat == Cat::Iterator && t.region.provenance.is_outside(iterable)) || cat == Cat::Generator || PyGen_CheckExact(iterable) ||
-           runs_python(t, t.region.shadows.original(iterable));
+    return (cat == Cat::Iterator && t.region.provenance.is_outside(iterable)) || cat == Cat::Generator ||
+           PyGen_CheckExact(iterable) || runs_python(t, t.region.shadows.original(iterable));
   });
   if (!python) return make(t, f, args, {nullptr, 0, args.size(), true});
   return protocols::call_polyfill(t, "product_of", args);
@@ -228,7 +229,9 @@ Result islice(Interpreter& t, PyObject* f, Args args) {
 
 Result count_repeat(Interpreter& t, PyObject* f, Args args) { return run_native(t, f, args); }
 
-Result reversed_from(Interpreter& t, PyObject*, Args args) { return protocols::call_polyfill(t, "reversed_each", args); }
+Result reversed_from(Interpreter& t, PyObject*, Args args) {
+  return protocols::call_polyfill(t, "reversed_each", args);
+}
 
 Result as_given(Interpreter& t, PyObject*, Args args) {
   if (runs_python(t, t.region.shadows.original(args[0]))) return protocols::call_polyfill(t, "each_of", args);

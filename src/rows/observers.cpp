@@ -1,8 +1,8 @@
 // Who sees a call of logging or warnings when it happens: the streams of this process, which a region cannot read, or
 // objects of the program, which may be asked before the region has ended, and may raise. Only the first kind may wait.
 #include "protocols/deferred.h"
-#include "rows/rows.h"
 #include "region/snapshot.h"
+#include "rows/rows.h"
 
 namespace pellucid::rows {
 namespace {

@@ -2,8 +2,8 @@
 #include <cstring>
 
 #include "bytecode/opcodes.h"
-#include "rows/rows.h"
 #include "py/cpython311.h"
+#include "rows/rows.h"
 
 namespace pellucid::rows {
 
@@ -78,7 +78,8 @@ Result numeric(Interpreter& t, PyObject* f, Args args) {
 // ---- functools
 
 Result partial_call(Interpreter& t, PyObject* self, Args args) {
-  Result function = protocols::generic_getattr(t, self, names().func), bound = protocols::generic_getattr(t, self, names().args),
+  Result function = protocols::generic_getattr(t, self, names().func),
+         bound = protocols::generic_getattr(t, self, names().args),
          keywords = protocols::generic_getattr(t, self, names().keywords);
   PyObject* view = t.region.reads.touch(keywords.value.get());
   std::vector<PyObject*> values;
@@ -160,7 +161,8 @@ void guard_cache_entry(Interpreter& t, PyObject* cache, PyObject* key) {
     unsupported(Reason::CachedFunction, {{"callee", "an lru_cache that is typed or keeps nothing"}});
   }
   auto& sources = t.region.capture->sources;
-  t.region.provenance.guard(region::Kind::ID_MATCH, sources.dict_item(sources.constant(cache), key), py::Owned<>::share(entry));
+  t.region.provenance.guard(region::Kind::ID_MATCH, sources.dict_item(sources.constant(cache), key),
+                            py::Owned<>::share(entry));
 }
 
 // Called now, while the region is captured, a function must do nothing but compute: its effects would come before those
@@ -172,7 +174,9 @@ bool only_computes(Interpreter& t, PyObject* function) {
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(found.get()); ++i) {
     PyObject* space = PyTuple_GET_ITEM(PyList_GET_ITEM(found.get(), i), 0);
     PyObject* name = PyTuple_GET_ITEM(PyList_GET_ITEM(found.get(), i), 1);
-    if (t.region.shadows.is_shadowed(space) && PyDict_GetItem(t.region.shadows.readable(space), name) != PyDict_GetItem(space, name)) return false;
+    if (t.region.shadows.is_shadowed(space) &&
+        PyDict_GetItem(t.region.shadows.readable(space), name) != PyDict_GetItem(space, name))
+      return false;
   }
   return true;
 }
@@ -185,8 +189,9 @@ Result cached_call(Interpreter& t, PyObject* self, Args args) {
     const Contents inside = t.region.reads.deep_touch(value);
     const Cat cat = region::cat_of(value);
     has_instance = has_instance || inside.user;
-    native = native && !inside.tensor && !inside.shadowed && t.region.reads.hashable_natively(value) &&
-             (!inside.user || ((cat == Cat::Instance || cat == Cat::Function) && t.region.provenance.is_outside(value)));
+    native =
+        native && !inside.tensor && !inside.shadowed && t.region.reads.hashable_natively(value) &&
+        (!inside.user || ((cat == Cat::Instance || cat == Cat::Function) && t.region.provenance.is_outside(value)));
   }
   auto wrapped = py::take(PyObject_GetAttr(self, names().__wrapped__));
   // The function may run now, once for all: not one that shares variables with the program around it.
@@ -220,7 +225,8 @@ Result weakref_call(Interpreter& t, PyObject* self, Args args) {
   if (args.values.size() != 0 || target == Py_None || source == nullptr || !t.region.provenance.is_outside(target)) {
     unsupported(Reason::WeakReference, {{"callee", "a weak reference to something that the region has not met"}});
   }
-  if (source->step != source::Step::Const) t.region.provenance.guard(region::Kind::ID_MATCH, source, py::Owned<>::share(self));
+  if (source->step != source::Step::Const)
+    t.region.provenance.guard(region::Kind::ID_MATCH, source, py::Owned<>::share(self));
   return Result::of(py::Owned<>::share(target));
 }
 
@@ -288,7 +294,8 @@ void guard_described(Interpreter& t, PyObject* f, PyObject* function) {
   PyObject* dict = py::instance_dict_if_any(function);
   PyObject* wrapped = t.region.lookups.instance_get(function, names().__wrapped__);
   const bool plain = t.region.lookups.instance_get(function, py::interned("__signature__").get()) == nullptr &&
-                     (dict == nullptr || !t.region.shadows.is_shadowed(dict)) && (wrapped == nullptr || PyFunction_Check(wrapped));
+                     (dict == nullptr || !t.region.shadows.is_shadowed(dict)) &&
+                     (wrapped == nullptr || PyFunction_Check(wrapped));
   const Result annotations = protocols::getattr(t, function, names().__annotations__);
   if (!plain || !annotations.is_value() || !PyDict_CheckExact(annotations.value.get()))
     unsupported(Reason::Reflection, {{"callee", describe(f) + " of a function with attributes of its own"}});
@@ -332,7 +339,8 @@ Result proxy_method(Interpreter& t, PyObject* f, Args args) {
                           PyUnicode_CompareWithASCIIString(source->operand.get(), "_parameters") == 0;
   if (source == nullptr || !(parameters || source->step == source::Step::Const))
     unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
-  if (source->step != source::Step::Const) t.region.provenance.guard(region::Kind::ID_MATCH, source, py::Owned<>::share(args[0]));
+  if (source->step != source::Step::Const)
+    t.region.provenance.guard(region::Kind::ID_MATCH, source, py::Owned<>::share(args[0]));
   auto items = py::take(PyMapping_Items(args[0]));
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
     PyObject* pair = PyList_GET_ITEM(items.get(), i);

@@ -39,7 +39,7 @@ Result left(Interpreter& t, PyObject* f, PyObject* recorded, Args args, const ch
   auto it = args.size() >= 1 ? t.region.recorder.contexts.find(args[0]) : t.region.recorder.contexts.end();
   if (it == t.region.recorder.contexts.end())
     unsupported(Reason::OutsideContext,
-                  {{"operation", std::string("leaving ") + what + " object that the region did not enter"}});
+                {{"operation", std::string("leaving ") + what + " object that the region did not enter"}});
   PyObject* values[] = {args[0], Py_None, Py_None, Py_None};
   auto done = py::Owned<>::steal(PyObject_Vectorcall(f, values, 4, nullptr));
   if (!done) return t.raise_pending(py::PythonError());
@@ -135,7 +135,8 @@ Result autocast_enter(Interpreter& t, PyObject* f, Args args) {
   auto part = [&](const char* name) { return py::take(PyObject_GetAttrString(args[0], name)); };
   auto device = part("device"), dtype = part("fast_dtype"), enabled = part("_enabled"), cache = part("_cache_enabled");
   PyObject* recorded[] = {device.get(), dtype.get(), enabled.get(), cache.get()};
-  t.region.recorder.contexts[args[0]] = t.region.recorder.record(graph::Op::CallFunction, enter, Args{recorded, nullptr}, Py_None, true);
+  t.region.recorder.contexts[args[0]] =
+      t.region.recorder.record(graph::Op::CallFunction, enter, Args{recorded, nullptr}, Py_None, true);
   return Result::of(std::move(self));
 }
 Result autocast_exit(Interpreter& t, PyObject* f, Args args) {
@@ -150,7 +151,8 @@ Result inference_enter(Interpreter& t, PyObject* f, Args args) {
   if (!none) return t.raise_pending(py::PythonError());
   auto mode = py::take(PyObject_GetAttrString(args[0], "mode"));
   PyObject* recorded[] = {mode.get()};
-  t.region.recorder.contexts[args[0]] = t.region.recorder.record(graph::Op::CallFunction, enter, Args{recorded, nullptr}, Py_None, true);
+  t.region.recorder.contexts[args[0]] =
+      t.region.recorder.record(graph::Op::CallFunction, enter, Args{recorded, nullptr}, Py_None, true);
   return Result::of(std::move(none));
 }
 Result inference_exit(Interpreter& t, PyObject* f, Args args) {
@@ -197,8 +199,8 @@ Result requires_grad_(Interpreter& t, PyObject* f, Args args) {
 
 Result explicit_break(Interpreter&, PyObject*, Args args) {
   unsupported(Reason::ExplicitBreak, {{"message", args.size() > 0                  ? py::text_of(args[0])
-                                                    : args.keyword("msg") != nullptr ? py::text_of(args.keyword("msg"))
-                                                                                     : ""}});
+                                                  : args.keyword("msg") != nullptr ? py::text_of(args.keyword("msg"))
+                                                                                   : ""}});
 }
 
 // pellucid.error_on_graph_break: open for what follows in this capture, and for the real steps and calls after it.
@@ -243,7 +245,7 @@ Result push_mode(Interpreter& t, PyObject* f, Args args) {
 Result enter_dispatch_mode(Interpreter& t, PyObject* f, Args args) {
   if (args.size() != 1) return refuse(t, f, args);
   unsupported(Reason::TorchDispatchMode,
-                {{"mode", std::string("the torch dispatch mode ") + Py_TYPE(args[0])->tp_name}});
+              {{"mode", std::string("the torch dispatch mode ") + Py_TYPE(args[0])->tp_name}});
 }
 
 }  // namespace

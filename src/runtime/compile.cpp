@@ -60,7 +60,7 @@ Attempt stopped(PyFunctionObject* function, PyObject* backend, const trace::Brea
   return attempt;
 }
 
-// A stop that a later step than the tracer asks for: it is about what leaves the region, at the instruction that ends
+// A stop that a later step than the capture asks for: it is about what leaves the region, at the instruction that ends
 // it.
 Attempt stopped(PyFunctionObject* function, PyObject* backend, Reason reason, const std::string& message,
                 const region::Capture* capture) {

@@ -3,8 +3,8 @@
 #include <Python.h>
 
 #include "guards/program.h"
-#include "region/capture.h"
 #include "py/ref.h"
+#include "region/capture.h"
 #include "runtime/cache.h"
 #include "trace/trace.h"
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "aten/aten.h"
-#include "region/capture.h"
 #include "py/ref.h"
+#include "region/capture.h"
 
 namespace pellucid::runtime {
 

@@ -8,10 +8,10 @@
 #include "frames/frame_objects.h"
 #include "protocols/call.h"
 #include "protocols/table.h"
-#include "region/generator.h"
 #include "py/cpython311.h"
 #include "py/eval_frame311.h"
 #include "py/interrupts.h"
+#include "region/generator.h"
 #include "trace/hand_over.h"
 
 namespace pellucid::trace {
@@ -157,7 +157,8 @@ py::Owned<> Executor::run(PyFunctionObject* function, PyObject* const* locals) {
   }
   for (Py_ssize_t i = 0; function->func_closure != nullptr && i < PyTuple_GET_SIZE(function->func_closure); ++i) {
     PyObject* cell = PyTuple_GET_ITEM(function->func_closure, i);
-    region.provenance.note_read(cell, table.free(static_cast<int>(i),
+    region.provenance.note_read(
+        cell, table.free(static_cast<int>(i),
                          PyTuple_GET_ITEM(code->co_localsplusnames, code->co_nlocalsplus - code->co_nfreevars + i)));
   }
   runs_ = true;
@@ -221,7 +222,8 @@ void Executor::tear(std::int64_t pops, int depth) {
 
 // Looked at from time to time: what never ends, or waits for another thread, has to run.
 void Executor::need_an_end() {
-  const std::int64_t work = region.steps + kWorkOfOperation * static_cast<std::int64_t>(region.capture->graph.op_count());
+  const std::int64_t work =
+      region.steps + kWorkOfOperation * static_cast<std::int64_t>(region.capture->graph.op_count());
   if (work >= extent_.work && (can_hand_over(*this) || work >= 2 * extent_.work))
     throw GraphBreak(Reason::RegionTooLong, {{"work", std::to_string(work)}});
 }
@@ -238,7 +240,8 @@ Next Executor::loop() {
     const bytecode::Instruction& instruction = frame.decoded->at(frame.next);
     frame.next = instruction.end();
     frame.at_step = ++region.steps;
-    if (extent_.steps >= 0 && region.steps >= extent_.steps && (!extent_.at_will || (can_hand_over(*this) && !frame.kwnames)))
+    if (extent_.steps >= 0 && region.steps >= extent_.steps &&
+        (!extent_.at_will || (can_hand_over(*this) && !frame.kwnames)))
       throw GraphBreak(Reason::ExplicitBreak, {{"message", "the region ends here"}});
     if (region.steps % kStepsBetweenLooks == 0) {
       py::run_interrupts();
@@ -317,7 +320,8 @@ Result Executor::inline_function(PyObject* callable, Args args) {
       unsupported(Reason::BadArguments, {{"callee", "a builtin with these arguments"}});
     // The call cannot start, so nothing of the function runs: CPython itself words the error.
     auto impossible = py::Owned<>::steal(PyObject_Vectorcall(callable, args.values.data(), args.size(), args.kwnames));
-    if (impossible) unsupported(Reason::Internal, {{"detail", "binding the arguments of " + protocols::describe(callable)}});
+    if (impossible)
+      unsupported(Reason::Internal, {{"detail", "binding the arguments of " + protocols::describe(callable)}});
     return raise_pending(py::PythonError());
   }
   push_frame(std::move(frame));

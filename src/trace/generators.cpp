@@ -63,7 +63,8 @@ PyObject* Executor::twin_of_generator(PyObject* generator) {
     auto frame = new_frame(state.function, state.code);
     for (std::size_t i = 0; i < state.values.size(); ++i) {
       auto value = py::Owned<>::share(state.values[i]);
-      if (value) region.provenance.note_read(value.get(), region.capture->sources.part(source, static_cast<std::int64_t>(i)));
+      if (value)
+        region.provenance.note_read(value.get(), region.capture->sources.part(source, static_cast<std::int64_t>(i)));
       if (i < frame->fast.size()) {
         frame->fast[i] = std::move(value);
       } else {

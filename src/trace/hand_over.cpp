@@ -104,9 +104,9 @@ namespace {
 
 // Code of ours is always the same, and so is what its module holds.
 void know_ours(Executor& ex, const Frame& frame, std::span<const frames::Wait> waiting) {
-  const auto know = [&](PyObject* object) { 
+  const auto know = [&](PyObject* object) {
     ex.region.capture->source_of.emplace(object, ex.region.capture->sources.constant(object));
-   };
+  };
   know(frame.function.object());
   PyObject *name = nullptr, *value = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(frame.globals, &at, &name, &value) != 0;) {

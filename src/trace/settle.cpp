@@ -1,7 +1,7 @@
 // What a waiting frame makes of a result during capture: the reading of frames/waits.def that follows it. The one for
 // real frames is frames/settle.cpp.
-#include "py/traceback.h"
 #include "protocols/protocols.h"
+#include "py/traceback.h"
 #include "trace/executor.h"
 
 namespace pellucid::trace {
@@ -69,7 +69,7 @@ Result on_value_Bool(Executor& ex, Continuation& then, py::Owned<> value) {
   Result truth = protocols::truth(ex, value.get());
   if (!truth.is_value())
     unsupported(Reason::UnsupportedProtocol,
-                   {{"protocol", "truth of the result"}, {"type", Py_TYPE(value.get())->tp_name}});
+                {{"protocol", "truth of the result"}, {"type", Py_TYPE(value.get())->tp_name}});
   return Result::boolean((truth.value.get() == Py_True) != (then.number == 1));
 }
 
@@ -166,8 +166,7 @@ Result on_value_SetItemOn(Executor& ex, Continuation& then, py::Owned<> value) {
   Result stored = protocols::store_subscript(ex, then.a.get(), then.b.get(), value.get());
   if (stored.did == Result::Did::Raised) return stored;
   if (stored.did == Result::Did::Pushed)
-    unsupported(Reason::UnsupportedProtocol,
-                   {{"protocol", "__setitem__"}, {"type", Py_TYPE(then.a.get())->tp_name}});
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "__setitem__"}, {"type", Py_TYPE(then.a.get())->tp_name}});
   return Result::of(then.c ? then.c.copy() : std::move(value));
 }
 

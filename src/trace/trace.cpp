@@ -94,7 +94,8 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
     frames::State live;
     std::shared_ptr<const aten::GlobalState> after;
     if (!before->matches()) after = aten::GlobalState::now();
-    if (extent.steps >= 0 && executor.region.steps >= extent.steps) outcome.stop.is_error = false;  // it ends here at will
+    if (extent.steps >= 0 && executor.region.steps >= extent.steps)
+      outcome.stop.is_error = false;  // it ends here at will
     const bool may_end = extent.may_end_early && !outcome.stop.is_error && !executor.region.cannot_be_built_again;
     if (may_end) outcome.earlier = earlier_stops(executor);
     if (may_end && can_leave(executor, *before) && open_frames(executor, live)) {

@@ -5,8 +5,8 @@
 
 #include "base/reasons.h"
 #include "frames/state.h"
-#include "region/capture.h"
 #include "py/ref.h"
+#include "region/capture.h"
 
 namespace pellucid::trace {
 
@@ -26,7 +26,7 @@ struct BreakInfo {
 
 struct Outcome {
   std::unique_ptr<region::Capture> capture;  // null when the region cannot be captured: then `stop` says why
-  bool stopped = false;                       // the program goes on behind the region: `stop` says why
+  bool stopped = false;                      // the program goes on behind the region: `stop` says why
   BreakInfo stop;
   // Steps before which the region could end instead, the last first: where the open frames outside of what cannot be
   // told (a running generator, a handler, code of ours) can be.

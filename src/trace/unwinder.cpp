@@ -10,8 +10,8 @@ namespace pellucid::trace {
 Result Unwinder::raise_with_cause(PyObject* type, py::Owned<> value, PyObject* cause) {
   if (!PyExceptionInstance_Check(value.get())) {
     return ex_.raise(PyExc_TypeError, std::string("calling ") + py::repr_of(type) +
-                                      " should have returned an instance of BaseException, not " +
-                                      py::repr_of(reinterpret_cast<PyObject*>(Py_TYPE(value.get()))));
+                                          " should have returned an instance of BaseException, not " +
+                                          py::repr_of(reinterpret_cast<PyObject*>(Py_TYPE(value.get()))));
   }
   if (cause != nullptr) PyException_SetCause(value.get(), cause == Py_None ? nullptr : Py_NewRef(cause));
   return ex_.raise(std::move(value));
@@ -163,12 +163,14 @@ bool Unwinder::unwind(bool thrown) {
 
 bool Unwinder::climb(bool thrown) {
   // gen.throw() gives its exception no context but what the generator itself handles (gen_send_ex in genobject.c).
-  PyObject* context = !thrown                                            ? topmost_handled()
-                      : ex_.region.top->handled && !Py_IsNone(ex_.region.top->handled.get()) ? ex_.region.top->handled.get()
-                                                                         : nullptr;
+  PyObject* context = !thrown ? topmost_handled()
+                      : ex_.region.top->handled && !Py_IsNone(ex_.region.top->handled.get())
+                          ? ex_.region.top->handled.get()
+                          : nullptr;
   if (std::exchange(unchained_, false)) context = nullptr;
   bool again = raises_again(*ex_.region.top, ex_.exception.get(), context);
-  if (!again && context != nullptr && !ex_.region.provenance.is_outside(ex_.exception.get())) chain(ex_.exception.get(), context);
+  if (!again && context != nullptr && !ex_.region.provenance.is_outside(ex_.exception.get()))
+    chain(ex_.exception.get(), context);
   its_traceback_ = py::Owned<>::steal(PyException_GetTraceback(ex_.exception.get()));
   if (!its_traceback_) its_traceback_ = py::Owned<>::share(Py_None);
   on_its_way_ = ex_.exception.copy();

@@ -1,5 +1,6 @@
-// The C++ unit tests of the rooms that need no torch, as an extension module: it links those rooms alone, which proves
-// that they stand without the others, and it runs in an ordinary interpreter, so no libpython is needed.
+// C++ unit tests as extension modules, which run in an ordinary interpreter, so no libpython is needed. pellucid_unit
+// links the rooms that need no torch, pellucid_region_unit those up to `region`: it proves that they stand without the
+// others.
 //
 //   python -c "import pellucid_unit; raise SystemExit(pellucid_unit.run())"
 #include <Python.h>
@@ -10,6 +11,12 @@
 #include "check.h"
 #include "interrupt_at.h"
 #include "py/ref.h"
+
+#ifndef UNIT_MODULE
+#define UNIT_MODULE pellucid_unit
+#endif
+#define UNIT_TEXT(name) #name
+#define UNIT_NAME(name) UNIT_TEXT(name)
 
 namespace unit {
 namespace {
@@ -80,9 +87,9 @@ PyMethodDef kMethods[] = {{"run", run_from_python, METH_VARARGS, "run(filter='')
                           {"interrupt_at", interrupt_at, METH_VARARGS, "interrupt_at(allocation, signal or class)"},
                           {"allocations", allocations, METH_NOARGS, "allocations() -> made since interrupt_at"},
                           {}};
-PyModuleDef kModule = {PyModuleDef_HEAD_INIT, "pellucid_unit", "C++ unit tests.", -1, kMethods};
+PyModuleDef kModule = {PyModuleDef_HEAD_INIT, UNIT_NAME(UNIT_MODULE), "C++ unit tests.", -1, kMethods};
 
 }  // namespace
 }  // namespace unit
 
-PyMODINIT_FUNC PyInit_pellucid_unit() { return PyModule_Create(&unit::kModule); }
+PyMODINIT_FUNC UNIT_JOIN(PyInit_, UNIT_MODULE)() { return PyModule_Create(&unit::kModule); }

@@ -1,6 +1,6 @@
 // Building, extending and unpacking containers; strings; pattern matching.
-#include "region/snapshot.h"
 #include "py/cpython311.h"
+#include "region/snapshot.h"
 #include "trace/late_text.h"
 #include "trace/rules/rules.h"
 
@@ -49,7 +49,8 @@ py::Owned<> first_elements(PyObject* iterator, Py_ssize_t most) {
 py::Owned<> elements_or_detour(Executor& ex, Frame& f, bool* detour, bool* raised, Py_ssize_t most = -1) {
   auto value = py::Owned<>::share(peek(f, 0));
   *detour = *raised = false;
-  const bool own_iterator = region::cat_of(value.get()) == Cat::Iterator && !ex.region.provenance.is_outside(value.get()) &&
+  const bool own_iterator = region::cat_of(value.get()) == Cat::Iterator &&
+                            !ex.region.provenance.is_outside(value.get()) &&
                             Py_TYPE(value.get())->tp_iternext != nullptr;
   if (most >= 0 && own_iterator) return first_elements(value.get(), most);
   auto tuple = protocols::native_elements(ex, value.get());
@@ -57,9 +58,9 @@ py::Owned<> elements_or_detour(Executor& ex, Frame& f, bool* detour, bool* raise
   auto limit = py::take(PyLong_FromSsize_t(most));
   PyObject* args[] = {value.get(), limit.get()};
   const std::span<PyObject* const> given(args, most < 0 ? 1 : 2);
-  const char* polyfill = most >= 0                                     ? "list_of_at_most"
+  const char* polyfill = most >= 0                                           ? "list_of_at_most"
                          : region::has_python_length(ex.region, value.get()) ? "list_of_sized"
-                                                                       : "list_from";
+                                                                             : "list_from";
   Result r = protocols::call_polyfill(ex, polyfill, given);
   if (r.did == Result::Did::Raised) {
     *raised = true;

@@ -78,7 +78,8 @@ Next do_FOR_ITER(Executor& ex, Frame& f, int arg) {
   if (region::cat_of(iterator) == Cat::Iterator && !calls) {
     // The common case without a StopIteration object.
     ex.region.doing = "advances an iterator";
-    auto value = outside ? ex.region.iterators.next(iterator) : py::Owned<>::steal(Py_TYPE(iterator)->tp_iternext(iterator));
+    auto value =
+        outside ? ex.region.iterators.next(iterator) : py::Owned<>::steal(Py_TYPE(iterator)->tp_iternext(iterator));
     if (value) {
       f.stack.push_back(std::move(value));
       return Next::Go;

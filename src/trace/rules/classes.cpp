@@ -56,8 +56,9 @@ Next do_STORE_NAME(Executor& ex, Frame& f, int arg) {
 Next do_DELETE_NAME(Executor& ex, Frame& f, int arg) {
   py::Owned<> value;
   if (!find_in_namespace(ex, f, name_at(f, arg), &value)) return name_error(ex, name_at(f, arg));
-  return protocols::store_subscript(ex, namespace_of(f), name_at(f, arg), nullptr).did == Result::Did::Raised ? Next::Raise
-                                                                                                  : Next::Go;
+  return protocols::store_subscript(ex, namespace_of(f), name_at(f, arg), nullptr).did == Result::Did::Raised
+             ? Next::Raise
+             : Next::Go;
 }
 
 Next do_LOAD_CLASSDEREF(Executor& ex, Frame& f, int arg) {

@@ -35,7 +35,7 @@ Next do_RAISE_VARARGS(Executor& ex, Frame& f, int arg) {
   auto value = py::Owned<>::share(peek(f, arg == 2 ? 1 : 0));
   if (PyExceptionInstance_Check(value.get()) && ex.region.provenance.is_outside(value.get())) {
     unsupported(Reason::UnsupportedProtocol,
-                   {{"protocol", "raising an exception that existed before"}, {"type", Py_TYPE(value.get())->tp_name}});
+                {{"protocol", "raising an exception that existed before"}, {"type", Py_TYPE(value.get())->tp_name}});
   }
   if (arg == 2 && (is_exception_class(value.get()) || is_exception_class(cause.get()))) {
     PyObject* args[] = {value.get(), cause.get()};

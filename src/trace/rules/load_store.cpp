@@ -121,8 +121,9 @@ Next do_COPY_FREE_VARS(Executor& ex, Frame& f, int arg) {
     PyObject* cell = PyTuple_GET_ITEM(closure, i);
     if (source != nullptr && !ex.region.provenance.is_outside(cell) && !ex.region.provenance.is_made(cell)) {
       auto& table = ex.region.capture->sources;
-      ex.region.provenance.note_read(cell, source->step == source::Step::Const ? table.constant(cell)
-                                                       : table.item(table.member(source, names().__closure__), i));
+      ex.region.provenance.note_read(cell, source->step == source::Step::Const
+                                               ? table.constant(cell)
+                                               : table.item(table.member(source, names().__closure__), i));
     }
     f.fast[base + static_cast<std::size_t>(i)] = py::Owned<>::share(cell);
   }
@@ -234,7 +235,8 @@ Next do_IMPORT_NAME(Executor& ex, Frame& f, int arg) {
   auto entry = py::str(key);
   if (PyDict_GetItemWithError(modules, entry.get()) == module.get()) {
     auto& sources = ex.region.capture->sources;
-    ex.region.provenance.guard(region::Kind::ID_MATCH, sources.dict_item(sources.constant(modules), entry.get()), module.copy());
+    ex.region.provenance.guard(region::Kind::ID_MATCH, sources.dict_item(sources.constant(modules), entry.get()),
+                               module.copy());
   }
   drop(f, 2);
   f.stack.push_back(std::move(module));
