@@ -97,7 +97,7 @@ Recipe recipe_of_bound(Walker& walker, PyObject* object) {
   if (bound.self == nullptr) cannot_reconstruct(object, "a C function that is bound to nothing");
   PyObject* descriptor = bound.descriptor;
   PyTypeObject* type = Py_TYPE(bound.self);
-  if (region::is_generator(bound.self) && reinterpret_cast<region::TracedGenerator*>(bound.self)->is_ours)
+  if (region::is_generator(bound.self) && reinterpret_cast<region::TracedGenerator*>(bound.self)->is_polyfill)
     cannot_reconstruct(object, "a method of a builtin iterator");
   if (PyObject* real = descriptor == nullptr ? nullptr : real_method(descriptor)) {
     descriptor = real;

@@ -52,7 +52,7 @@ Recipe recipe_of_generator(Walker& walker, PyObject* object, const Expr& self) {
   const auto& generator = *reinterpret_cast<region::TracedGenerator*>(object);
   Recipe recipe;
   if (generator.frame == nullptr) {
-    if (generator.is_ours && !generator.running) cannot_reconstruct(object, "an iterator that ended");
+    if (generator.is_polyfill && !generator.running) cannot_reconstruct(object, "an iterator that ended");
     recipe.make = Expr::call(frames::generator_maker(), exprs(walker.ref(object_of(generator.function))));
     if (!generator.running) recipe.fill.push_back(end(self.copy()));  // else its frame is one of the open ones
     return recipe;

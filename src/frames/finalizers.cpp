@@ -84,7 +84,8 @@ class Met {
 
 class Walk {
  public:
-  Walk(Heirs heirs, std::vector<PyObject*>* generators) noexcept : heirs_(heirs), generators_(generators) {}
+  Walk(Referrers referrers, std::vector<PyObject*>* generators) noexcept
+      : referrers_(referrers), generators_(generators) {}
   void drop(PyObject* root) noexcept { going_.push_back(root); }
   void drop_reference(PyObject* value) noexcept { visit(value, this); }
   bool runs() noexcept {
@@ -92,7 +93,7 @@ class Walk {
       PyObject* object = going_.back();
       going_.pop_back();
       if (runs_itself(object, generators_)) return true;
-      if (heirs_ == Heirs::All && met_.size() > kMostObjects) return true;
+      if (referrers_ == Referrers::All && met_.size() > kMostObjects) return true;
       look_into(object);
     }
     return false;
@@ -116,16 +117,16 @@ class Walk {
     const bool is_leaf = !PyType_IS_GC(type) && type->tp_finalize == nullptr && type->tp_weaklistoffset <= 0;
     if (is_leaf || PyType_Check(child) || PyModule_Check(child)) return 0;
     auto* walk = static_cast<Walk*>(self);
-    if (walk->heirs_ == Heirs::Counted && Py_REFCNT(child) == 1) {  // it is met only here
+    if (walk->referrers_ == Referrers::Counted && Py_REFCNT(child) == 1) {  // it is met only here
       walk->going_.push_back(child);
       return 0;
     }
     const Py_ssize_t times = walk->met_.count(child);
-    if (walk->heirs_ == Heirs::All ? times == 1 : times == Py_REFCNT(child)) walk->going_.push_back(child);
+    if (walk->referrers_ == Referrers::All ? times == 1 : times == Py_REFCNT(child)) walk->going_.push_back(child);
     return 0;
   }
 
-  Heirs heirs_;
+  Referrers referrers_;
   std::vector<PyObject*>* generators_;
   SmallVector<PyObject*, 16> going_;
   Met met_;
@@ -133,18 +134,18 @@ class Walk {
 
 }  // namespace
 
-bool runs_when_dropped(PyObject* root, Heirs heirs, std::vector<PyObject*>* generators) noexcept {
+bool runs_when_dropped(PyObject* root, Referrers referrers, std::vector<PyObject*>* generators) noexcept {
   PyTypeObject* type = Py_TYPE(root);
   if (!PyType_IS_GC(type)) return runs_itself(root, generators);
   if (PyType_Check(root) || PyModule_Check(root)) return false;
-  Walk walk(heirs, generators);
+  Walk walk(referrers, generators);
   walk.drop(root);
   return walk.runs();
 }
 
 bool run_when_dropped_together(std::span<PyObject* const> values) noexcept {
   std::vector<PyObject*> generators;
-  Walk walk(Heirs::Counted, &generators);
+  Walk walk(Referrers::Counted, &generators);
   for (PyObject* value : values) walk.drop_reference(value);
   return walk.runs();
 }

@@ -342,7 +342,7 @@ struct QuietRule {
       "what is replaced here runs code when it goes: let go of it outside the compiled function";
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
     PyObject* object = dropped(c, v);
-    return object == nullptr || !frames::runs_when_dropped(object, frames::Heirs::Counted);
+    return object == nullptr || !frames::runs_when_dropped(object, frames::Referrers::Counted);
   }
   static std::string expected(const Check&) { return "an object that runs nothing when it goes"; }
   static std::string found(const Check& c, PyObject* v, PyObject*) { return show(dropped(c, v)); }
@@ -360,31 +360,31 @@ bool is_unknown_key(const Check& c, PyObject* v) noexcept {
 PyObject* slot_value(const Check& c, PyObject* v) noexcept { return in_slot(c.operand, v); }
 
 template <>
-struct Rule<Kind::QUIET> : QuietRule<itself> {};
+struct Rule<Kind::NO_FINALIZER> : QuietRule<itself> {};
 template <>
-struct Rule<Kind::QUIET_OWNED> : QuietRule<whole> {
+struct Rule<Kind::NO_FINALIZER_OWNED> : QuietRule<whole> {
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
-    return Py_REFCNT(v) > c.number || !frames::runs_when_dropped(v, frames::Heirs::Counted);
+    return Py_REFCNT(v) > c.number || !frames::runs_when_dropped(v, frames::Referrers::Counted);
   }
 };
 template <>
-struct Rule<Kind::QUIET_BUT_GENERATORS> : QuietRule<whole> {
+struct Rule<Kind::NO_FINALIZER_BUT_GENERATORS> : QuietRule<whole> {
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
     if (Py_REFCNT(v) > c.number) return true;
     std::vector<PyObject*> generators;
-    return !frames::runs_when_dropped(v, frames::Heirs::Counted, &generators);
+    return !frames::runs_when_dropped(v, frames::Referrers::Counted, &generators);
   }
 };
 template <>
-struct Rule<Kind::QUIET_ATTR> : QuietRule<attribute> {};
+struct Rule<Kind::NO_FINALIZER_ATTR> : QuietRule<attribute> {};
 template <>
-struct Rule<Kind::QUIET_KEY> : QuietRule<under_key> {
+struct Rule<Kind::NO_FINALIZER_KEY> : QuietRule<under_key> {
   static bool holds(const Check& c, PyObject* v, PyObject* other) noexcept {
     return !is_unknown_key(c, v) && QuietRule<under_key>::holds(c, v, other);
   }
 };
 template <>
-struct Rule<Kind::QUIET_SLOT> : QuietRule<slot_value> {};
+struct Rule<Kind::NO_FINALIZER_SLOT> : QuietRule<slot_value> {};
 
 template <>
 struct Rule<Kind::TENSOR_MATCH> {

@@ -310,7 +310,7 @@ Result getattr(Interpreter& t, PyObject* object, PyObject* name) {
       }
       break;
     case Cat::Generator:
-      if (is_ours(object) && name != region::names().__next__ && name != region::names().__iter__)
+      if (is_polyfill(object) && name != region::names().__next__ && name != region::names().__iter__)
         unsupported(Reason::Reflection, {{"callee", "attribute '" + py::text_of(name) + "' of a builtin iterator"}});
       if (PyObject* own = py::type_lookup(type, name); own != nullptr && name != region::names().__class__) {
         // What generators have of their own and ours only of `object`: __repr__.

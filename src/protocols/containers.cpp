@@ -96,7 +96,7 @@ Result truth(Interpreter& t, PyObject* value) {
 
 Result length(Interpreter& t, PyObject* value) {
   value = t.region.shadows.original(value);
-  if (is_ours(value)) unsupported(Reason::UnsupportedProtocol, {{"protocol", "len"}, {"type", "builtin iterator"}});
+  if (is_polyfill(value)) unsupported(Reason::UnsupportedProtocol, {{"protocol", "len"}, {"type", "builtin iterator"}});
   t.region.doing = "reads the length";
   if (auto view = t.region.iterators.view(value)) return length(t, view.get());
   const Cat cat = cat_of(value);
@@ -366,7 +366,7 @@ bool asks_for_index(Interpreter& t, PyObject* slice) {
 }  // namespace
 
 Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
-  if (is_ours(container))
+  if (is_polyfill(container))
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "a subscript"}, {"type", "builtin iterator"}});
   container = t.region.shadows.original(container);
   key = t.region.shadows.original(key);

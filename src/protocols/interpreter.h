@@ -22,7 +22,7 @@ using region::is_atom;
 using region::is_exact_builtin;
 using region::is_generator;
 using region::is_mutable_class;
-using region::is_ours;
+using region::is_polyfill;
 using region::Kind;
 using region::Result;
 using region::Source;

@@ -62,7 +62,8 @@ void guard_abc(Interpreter& t, PyObject* type) {
 // isinstance(object, type) or issubclass(object, type)
 Result is_instance(Interpreter& t, PyObject* object, PyObject* type, bool subclass) {
   object = t.region.shadows.original(object);
-  if (!subclass && is_ours(object)) unsupported(Reason::Reflection, {{"callee", "isinstance() of a builtin iterator"}});
+  if (!subclass && is_polyfill(object))
+    unsupported(Reason::Reflection, {{"callee", "isinstance() of a builtin iterator"}});
   const char* hook_name = subclass ? "__subclasscheck__" : "__instancecheck__";
   if (PyTuple_Check(type)) {
     // All native checks first: only a metaclass with Python code needs the polyfill.

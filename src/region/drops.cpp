@@ -17,7 +17,7 @@ namespace {
 }  // namespace
 
 void Drops::refuse_to_hold(PyObject* value) {
-  if (!is_atom(cat_of(value)) && frames::runs_when_dropped(value, frames::Heirs::All)) refuse_end(value);
+  if (!is_atom(cat_of(value)) && frames::runs_when_dropped(value, frames::Referrers::All)) refuse_end(value);
 }
 
 void Drops::note_live(PyObject* value, const Source* source, Py_ssize_t references) {
@@ -26,7 +26,7 @@ void Drops::note_live(PyObject* value, const Source* source, Py_ssize_t referenc
   Live& taken = live_.emplace_back();
   taken.value = value, taken.source = source, taken.references = references;
   taken.runs =
-      Py_REFCNT(value) <= references && frames::runs_when_dropped(value, frames::Heirs::Counted, &taken.generators);
+      Py_REFCNT(value) <= references && frames::runs_when_dropped(value, frames::Referrers::Counted, &taken.generators);
 }
 
 // False: it is known to run nothing, as long as the guards hold that there are.
@@ -35,7 +35,7 @@ bool Drops::may_drop(PyObject* value) {
   if (is_atom(cat_of(value))) return true;
   any_ = true;
   const bool has_twin = PyGen_CheckExact(value) && region_.generators.twin_of(value) != nullptr;
-  if (has_twin ? would_run(value) : would_run(value) || frames::runs_when_dropped(value, frames::Heirs::All)) {
+  if (has_twin ? would_run(value) : would_run(value) || frames::runs_when_dropped(value, frames::Referrers::All)) {
     refuse_end(value);
   }
   return !has_twin;  // where a twin stands is guarded
@@ -44,26 +44,27 @@ bool Drops::may_drop(PyObject* value) {
 void Drops::guard_drop_of_live(const Live& taken) {
   const bool one_runs = std::ranges::any_of(live_, [](const Live& each) { return each.runs; });
   if (taken.runs || (!one_runs && run_together_)) refuse_end(taken.value);
-  region_.provenance.guard(taken.generators.empty() ? Kind::QUIET_OWNED : Kind::QUIET_BUT_GENERATORS, taken.source, {},
-                           taken.references);
+  region_.provenance.guard(taken.generators.empty() ? Kind::NO_FINALIZER_OWNED : Kind::NO_FINALIZER_BUT_GENERATORS,
+                           taken.source, {}, taken.references);
 }
 
 void Drops::guard_drop_of_entry(const Source* source, PyObject* key, PyObject* before) {
   if (!may_drop(before)) return;
   if (source->step == source::Step::DictOf && PyUnicode_CheckExact(key)) {
-    region_.provenance.guard(Kind::QUIET_ATTR, source->base, py::Owned<>::share(key));
+    region_.provenance.guard(Kind::NO_FINALIZER_ATTR, source->base, py::Owned<>::share(key));
   } else {
-    region_.provenance.guard(Kind::QUIET_KEY, source, py::Owned<>::share(key));
+    region_.provenance.guard(Kind::NO_FINALIZER_KEY, source, py::Owned<>::share(key));
   }
 }
 
 void Drops::guard_drop_of_slot(PyObject* object, PyObject* slot, PyObject* before) {
   if (may_drop(before))
-    region_.provenance.guard(Kind::QUIET_SLOT, region_.provenance.source_of(object), py::Owned<>::share(slot));
+    region_.provenance.guard(Kind::NO_FINALIZER_SLOT, region_.provenance.source_of(object), py::Owned<>::share(slot));
 }
 
 void Drops::guard_drop_of_contents(PyObject* cell) {
-  if (may_drop(PyCell_GET(cell))) region_.provenance.guard(Kind::QUIET, region_.provenance.source_of(cell), {}, 1);
+  if (may_drop(PyCell_GET(cell)))
+    region_.provenance.guard(Kind::NO_FINALIZER, region_.provenance.source_of(cell), {}, 1);
 }
 
 void Drops::guard_drop_of_walked(PyObject* iterator) {
@@ -73,12 +74,13 @@ void Drops::guard_drop_of_walked(PyObject* iterator) {
     const auto taken = std::ranges::find(live_, source, &Live::source);
     if (taken != live_.end()) return guard_drop_of_live(*taken);
   }
-  if (own != nullptr && may_drop(iterator)) region_.provenance.guard(Kind::QUIET, own);
+  if (own != nullptr && may_drop(iterator)) region_.provenance.guard(Kind::NO_FINALIZER, own);
 }
 
 void Drops::guard_drop_of_item(PyObject* item) {
   const Source* source = region_.provenance.source_of(item);
-  if (source != nullptr && !is_atom(cat_of(item)) && may_drop(item)) region_.provenance.guard(Kind::QUIET, source);
+  if (source != nullptr && !is_atom(cat_of(item)) && may_drop(item))
+    region_.provenance.guard(Kind::NO_FINALIZER, source);
 }
 
 void Drops::guard_drop_of_item_at(PyObject* list, PyObject* index) {

@@ -73,7 +73,7 @@ py::Owned<> new_generator(std::unique_ptr<Frame> frame) {
   generator->function = nullptr;
   generator->loop = nullptr;
   generator->running = generator->started = generator->in_block = false;
-  generator->is_ours = generator->is_twin = false;
+  generator->is_polyfill = generator->is_twin = false;
   return self;
 }
 

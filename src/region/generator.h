@@ -16,7 +16,7 @@ struct TracedGenerator {
   PyFunctionObject* function;  // owned; null in a twin
   bool running;
   bool started;
-  bool is_ours;           // the body is a polyfill: to the program it is a map, a zip …
+  bool is_polyfill;       // the body is a polyfill: to the program it is a map, a zip …
   bool is_twin;           // stands for a generator from outside, which lives on
   const Frame* loop;      // the frame whose loop went over it last …
   std::size_t loop_slot;  // … with it in this place of its stack
@@ -39,8 +39,8 @@ class Gathering {
 PyTypeObject* generator_type();
 inline bool is_generator(PyObject* object) { return Py_TYPE(object) == generator_type(); }
 // One that stands for a builtin iterator.
-inline bool is_ours(PyObject* object) {
-  return is_generator(object) && reinterpret_cast<TracedGenerator*>(object)->is_ours;
+inline bool is_polyfill(PyObject* object) {
+  return is_generator(object) && reinterpret_cast<TracedGenerator*>(object)->is_polyfill;
 }
 py::Owned<> new_generator(std::unique_ptr<Frame> frame);
 

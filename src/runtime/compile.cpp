@@ -317,7 +317,7 @@ Attempt attempt_at_will(PyFunctionObject* function, Cache& cache, trace::Extent 
     trace::Outcome outcome = traced(function, [&] { return capture(extent); });
     const bool ends_itself = outcome.capture && !outcome.stopped;
     if (ends_itself || outcome.steps < extent.steps) return attempt_of(std::move(outcome), function, cache, capture);
-    std::string why = outcome.untold;
+    std::string why = outcome.not_handed_over;
     if (outcome.capture) {
       try {
         Attempt made = stopped(function, cache.key().backend, outcome.stop);

@@ -36,14 +36,14 @@ Executor::~Executor() {
 }
 
 std::unique_ptr<region::Capture> Executor::finish(py::Owned<> result, const std::vector<PyObject*>& taken) {
-  const bool was_torn = std::exchange(torn_, true);  // the frames are as they are at the end
+  const bool was_mid_instruction = std::exchange(mid_instruction_, true);  // the frames are as they are at the end
   region.drops.refuse_lost(result.get(), taken);
-  torn_ = was_torn;
+  mid_instruction_ = was_mid_instruction;
   return region::finish(region, std::move(result));
 }
 
 bool Executor::frames_are_whole() const {
-  return !exception && !thrown_ && runs_ && !torn_ && region::abandoned().empty();
+  return !exception && !thrown_ && runs_ && !mid_instruction_ && region::abandoned().empty();
 }
 
 void Executor::push_frame(std::unique_ptr<Frame> frame) {
@@ -212,11 +212,11 @@ void Executor::finalize_abandoned() {
 
 // A GraphBreak came from inside an instruction of the frame at `depth`: the frames that it called, which did not run
 // yet, go; then the frame stands at the start of the instruction. Not so when frames were left in it.
-void Executor::tear(std::int64_t pops, int depth) {
-  torn_ = pops_ != pops;
-  while (!torn_ && top_->depth > depth) {
-    torn_ = top_->generator != nullptr;
-    if (!torn_) pop_frame();
+void Executor::drop_unstarted(std::int64_t pops, int depth) {
+  mid_instruction_ = pops_ != pops;
+  while (!mid_instruction_ && top_->depth > depth) {
+    mid_instruction_ = top_->generator != nullptr;
+    if (!mid_instruction_) pop_frame();
   }
 }
 
@@ -260,7 +260,7 @@ Next Executor::loop() {
       raise_pending(error);
       next = Next::Raise;
     } catch (const GraphBreak&) {
-      tear(pops, depth);
+      drop_unstarted(pops, depth);
       throw;
     }
     if (next == Next::Finished) {
@@ -280,7 +280,7 @@ Next Executor::loop() {
     try {
       caught = unwinder.unwind(thrown);
     } catch (const GraphBreak&) {
-      torn_ = true;
+      mid_instruction_ = true;
       throw;
     }
     if (!caught) {

@@ -55,7 +55,7 @@ class Executor final : public protocols::Interpreter {
  private:
   Next loop();
   void need_an_end();
-  void tear(std::int64_t pops, int depth);
+  void drop_unstarted(std::int64_t pops, int depth);
   void finalize_abandoned();
   void run_twin(py::Owned<> generator);  // the frame on top is the body of this one, from outside
   Result already_executing(const region::TracedGenerator& generator);
@@ -66,9 +66,9 @@ class Executor final : public protocols::Interpreter {
   const int depth_left_;
   std::unique_ptr<Frame> top_;  // region.top
   py::Owned<> returned_;
-  py::Owned<> thrown_;  // raised in the frame on top before its next instruction
-  bool runs_ = false;   // the frames have all that they start with
-  bool torn_ = false;   // an instruction was left half-way: a frame that it led to is gone
+  py::Owned<> thrown_;            // raised in the frame on top before its next instruction
+  bool runs_ = false;             // the frames have all that they start with
+  bool mid_instruction_ = false;  // an instruction was left half-way: a frame that it led to is gone
   std::int64_t pops_ = 0;
   std::unordered_map<std::string, int> module_calls_;
 };

@@ -20,14 +20,14 @@ Next Executor::return_generator(Frame& frame) {
   Frame* raw = body.get();
   auto generator = region::new_generator(std::move(body));
   raw->generator = reinterpret_cast<TracedGenerator*>(generator.get());
-  raw->generator->is_ours = raw->hidden;
+  raw->generator->is_polyfill = raw->hidden;
   raw->generator->function = raw->function.copy().release();
   return deliver(and_then(Result::of(std::move(generator)), std::move(then)));
 }
 
 // A builtin iterator may be advanced while it is being advanced; a generator that stands for one may not.
 Result Executor::already_executing(const TracedGenerator& generator) {
-  if (generator.is_ours)
+  if (generator.is_polyfill)
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "__next__ within __next__"}, {"type", "builtin iterator"}});
   return raise(PyExc_ValueError, "generator already executing");
 }
@@ -75,7 +75,7 @@ PyObject* Executor::twin_of_generator(PyObject* generator) {
     frame->at = std::max(state.next - 2, 0);  // the YIELD_VALUE, which has no cache entries
     frame->generator = raw;
     raw->started = state.started;
-    raw->is_ours = frame->hidden;
+    raw->is_polyfill = frame->hidden;
     raw->frame = frame.release();
   }
   return region.generators.note_twin(generator, std::move(twin));
@@ -85,7 +85,7 @@ void Executor::run_twin(py::Owned<> generator) {
   auto twin = region::new_generator(nullptr);
   auto* raw = reinterpret_cast<TracedGenerator*>(twin.get());
   raw->started = raw->running = raw->is_twin = true;
-  raw->is_ours = top_->hidden;
+  raw->is_polyfill = top_->hidden;
   top_->generator = raw;
   top_->generator_ref = twin.copy();
   region.generators.note_twin(generator.get(), std::move(twin));
@@ -101,7 +101,7 @@ bool delegates(const Frame& body) {
 Result Executor::throw_into(PyObject* object, py::Owned<> instance) {
   auto* generator = reinterpret_cast<TracedGenerator*>(object);
   if (generator->running) return already_executing(*generator);
-  if (generator->frame == nullptr || (!generator->started && generator->is_ours)) {
+  if (generator->frame == nullptr || (!generator->started && generator->is_polyfill)) {
     delete std::exchange(generator->frame, nullptr);
     exception = std::move(instance);
     unwinder.leave_unchained();

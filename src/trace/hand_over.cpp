@@ -24,7 +24,7 @@ int begin_of_call(const bytecode::DecodedCode& code, int at) {
 // The slots of `frame` that the program itself does not see: those of ours (but for what they return), the argument of
 // a comprehension, and where a loop keeps its iterator.
 template <class Visit>
-void each_unseen(const Frame& frame, Visit&& visit) {
+void each_hidden_slot(const Frame& frame, Visit&& visit) {
   const bool returns = frame.decoded->at(frame.at).op == Opcode::RETURN_VALUE;
   for (std::size_t slot = 0; slot < frame.fast.size(); ++slot) {
     PyObject* name = PyTuple_GET_ITEM(frame.code->co_localsplusnames, static_cast<Py_ssize_t>(slot));
@@ -46,7 +46,8 @@ bool can_be_real(const Frame& frame) {
   if (frame.generator == nullptr || !frame.hidden || frame.generator->is_twin) return true;
   std::ptrdiff_t unseen = 1;  // the frame's own
   const auto count = [&](const py::Owned<>& slot) { unseen += slot.get() == frame.generator_ref.get(); };
-  for (const Frame* outer = frame.back.get(); outer != nullptr; outer = outer->back.get()) each_unseen(*outer, count);
+  for (const Frame* outer = frame.back.get(); outer != nullptr; outer = outer->back.get())
+    each_hidden_slot(*outer, count);
   return Py_REFCNT(frame.generator_ref.get()) == unseen;
 }
 
@@ -62,7 +63,7 @@ bool can_wait(const Frame& frame, const Continuation& then) {
   return true;
 }
 
-void tell_then(const Continuation& then, std::vector<frames::Wait>& to) {
+void append_waits(const Continuation& then, std::vector<frames::Wait>& to) {
   for (const Continuation* part = &then; part != nullptr; part = part->next.get()) {
     if (part->kind == Continuation::Kind::Push) continue;
     frames::Wait& wait = to.emplace_back();
@@ -103,7 +104,7 @@ std::vector<std::int64_t> earlier_stops(const Executor& ex) {
 namespace {
 
 // Code of ours is always the same, and so is what its module holds.
-void know_ours(Executor& ex, const Frame& frame, std::span<const frames::Wait> waiting) {
+void note_polyfill(Executor& ex, const Frame& frame, std::span<const frames::Wait> waiting) {
   const auto know = [&](PyObject* object) {
     ex.region.capture->source_of.emplace(object, ex.region.capture->sources.constant(object));
   };
@@ -138,20 +139,20 @@ namespace {
 
 // What stands for a builtin iterator, and is held only where the program does not see it: by open frames, or by others
 // like it.
-void note_unseen(Executor& ex) {
+void note_hidden_iterators(Executor& ex) {
   std::unordered_map<PyObject*, std::ptrdiff_t> held;
   std::vector<PyObject*> known;
   const auto meet = [&](const py::Owned<>& slot) {
-    if (!slot || !region::is_ours(slot.get())) return;
+    if (!slot || !region::is_polyfill(slot.get())) return;
     if (++held[slot.get()] == Py_REFCNT(slot.get())) known.push_back(slot.get());
   };
-  for (const Frame* frame = ex.region.top; frame != nullptr; frame = frame->back.get()) each_unseen(*frame, meet);
+  for (const Frame* frame = ex.region.top; frame != nullptr; frame = frame->back.get()) each_hidden_slot(*frame, meet);
   for (std::size_t i = 0; i < known.size(); ++i) {
     ex.region.capture->unseen_generators.insert(known[i]);
     const Frame* body = reinterpret_cast<TracedGenerator*>(known[i])->frame;
     if (body == nullptr) continue;
-    know_ours(ex, *body, {});
-    each_unseen(*body, meet);
+    note_polyfill(ex, *body, {});
+    each_hidden_slot(*body, meet);
   }
 }
 
@@ -159,7 +160,7 @@ void note_unseen(Executor& ex) {
 
 bool open_frames(Executor& ex, frames::State& state) {
   if (!can_hand_over(ex)) return false;
-  note_unseen(ex);
+  note_hidden_iterators(ex);
   std::vector<Frame*> open;
   for (Frame* frame = ex.region.top; frame != nullptr; frame = frame->back.get()) open.push_back(frame);
   for (auto at = open.rbegin(); at != open.rend(); ++at) {
@@ -178,9 +179,9 @@ bool open_frames(Executor& ex, frames::State& state) {
     } else {
       to.next = frame.next;
     }
-    tell_then(frame.then, to.then);
-    if (frame.hidden) know_ours(ex, frame, {});
-    if (frame.back && frame.back->hidden) know_ours(ex, *frame.back, to.then);
+    append_waits(frame.then, to.then);
+    if (frame.hidden) note_polyfill(ex, frame, {});
+    if (frame.back && frame.back->hidden) note_polyfill(ex, *frame.back, to.then);
     for (const auto& slot : frame.fast) to.fast.push_back(slot.copy());
     for (const auto& slot : frame.stack) to.stack.push_back(slot.copy());
   }

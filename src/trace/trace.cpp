@@ -107,7 +107,7 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
         outcome.capture->after = after;
       } catch (const GraphBreak& other) {  // not so either: `stop` is what counts
         outcome.capture.reset();
-        outcome.untold = other.message();
+        outcome.not_handed_over = other.message();
       }
     }
     outcome.steps = executor.region.steps;

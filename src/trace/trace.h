@@ -31,8 +31,8 @@ struct Outcome {
   // Steps before which the region could end instead, the last first: where the open frames outside of what cannot be
   // told (a running generator, a handler, code of ours) can be.
   std::vector<std::int64_t> earlier;
-  std::int64_t steps = 0;  // executed when it stopped
-  std::string untold;      // why what was alive there cannot leave the region
+  std::int64_t steps = 0;       // executed when it stopped
+  std::string not_handed_over;  // why what was alive there cannot leave the region
 };
 
 constexpr int kLastLevels = 50;  // before RecursionError: these are the interpreter's

@@ -154,14 +154,14 @@ py::Owned<> Unwinder::generator_exit() {
 }
 
 bool Unwinder::unwind(bool thrown) {
-  const bool caught = climb(thrown);
+  const bool caught = find_handler(thrown);
   on_its_way_ = {};
   its_traceback_ = {};
   unchained_ = false;
   return caught;
 }
 
-bool Unwinder::climb(bool thrown) {
+bool Unwinder::find_handler(bool thrown) {
   // gen.throw() gives its exception no context but what the generator itself handles (gen_send_ex in genobject.c).
   PyObject* context = !thrown ? topmost_handled()
                       : ex_.region.top->handled && !Py_IsNone(ex_.region.top->handled.get())

@@ -34,7 +34,7 @@ class Unwinder {
   std::int64_t raised_in(const region::Frame& frame) const { return handles_ == &frame ? raised_at_ : -1; }
 
  private:
-  bool climb(bool thrown);
+  bool find_handler(bool thrown);
   void trace_back(region::Frame& frame);  // the exception passes through this frame
   void note_handler(const region::Frame& frame);
 

@@ -73,7 +73,7 @@ def collecting():
 
 
 # What lay in the place before. Those that say nothing when they go come first.
-QUIET = {
+NO_FINALIZER = {
     "int": lambda log: 5,
     "tensor": lambda log: torch.ones(2),
     "not started": in_block,
@@ -233,7 +233,7 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("first", QUIET)
+@pytest.mark.parametrize("first", NO_FINALIZER)
 @pytest.mark.parametrize("place", PLACES)
 def test_what_is_dropped_runs_where_eager_runs_it(place, first, monkeypatch):
     monkeypatch.setattr(pellucid.config, "recompile_limit", 40)
@@ -246,7 +246,7 @@ def test_what_is_dropped_runs_where_eager_runs_it(place, first, monkeypatch):
         seen = []
         for f in (function, compiled):
             log = []
-            value = (QUIET | LOUD)[kind](log)
+            value = (NO_FINALIZER | LOUD)[kind](log)
             holder = put(value)
             del value
             result = f(torch.ones(1), holder, log)
@@ -284,11 +284,11 @@ def test_a_variable_of_an_outer_function_is_dropped_like_the_rest():
 
         return f
 
-    for kind in (*QUIET, *LOUD):
+    for kind in (*NO_FINALIZER, *LOUD):
         seen = []
         for wrap in (lambda f: f, pellucid.compile(backend="eager")):
             log = []
-            wrap(make((QUIET | LOUD)[kind](log)))(torch.ones(1), log)
+            wrap(make((NO_FINALIZER | LOUD)[kind](log)))(torch.ones(1), log)
             seen.append(log)
         assert seen[0] == seen[1], kind
 
@@ -564,7 +564,7 @@ HOLD_ON = [
 ]
 
 
-@pytest.mark.parametrize("first", QUIET)
+@pytest.mark.parametrize("first", NO_FINALIZER)
 @pytest.mark.parametrize("function", HOLD_ON, ids=lambda f: f.__name__)
 def test_what_the_program_holds_on_to_goes_where_it_lets_go(function, first, monkeypatch):
     monkeypatch.setattr(pellucid.config, "recompile_limit", 40)
@@ -574,7 +574,7 @@ def test_what_the_program_holds_on_to_goes_where_it_lets_go(function, first, mon
         seen = []
         for f in (function, compiled):
             log = []
-            holder = Plain(item=(QUIET | LOUD)[kind](log))
+            holder = Plain(item=(NO_FINALIZER | LOUD)[kind](log))
             result = f(torch.ones(1), holder, log)
             seen.append((list(log), result.tolist()))
             del holder

@@ -121,7 +121,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
         super().exec_module(module)
 
 
-def is_ours(file: str) -> bool:
+def is_polyfill(file: str) -> bool:
     return TESTS in Path(file).parents
 
 
@@ -172,7 +172,7 @@ def forced(request, monkeypatch):
 
 
 def place(error: BaseException) -> tuple[str, int] | None:
-    mine = [f for f in traceback.extract_tb(error.__traceback__) if is_ours(f.filename)]
+    mine = [f for f in traceback.extract_tb(error.__traceback__) if is_polyfill(f.filename)]
     mine = [f for f in mine if Path(f.filename).name != "forced_breaks.py"]
     return (Path(mine[0].filename).name, mine[0].lineno or 0) if mine else None
 
@@ -219,7 +219,7 @@ def is_test_stopping(error: BaseException, plain: Run) -> bool:
     if isinstance(error, AssertionError):  # in a function inside of the test
         return COUNTS.search(str(error)) is not None
     innermost = traceback.extract_tb(error.__traceback__)[-1].filename
-    return plain.ended is not None and is_ours(innermost)
+    return plain.ended is not None and is_polyfill(innermost)
 
 
 def judge(item: pytest.Function, mode: str, run: Run, plain: Run, error: BaseException | None) -> None:

@@ -164,7 +164,7 @@ TEST("region: dropping an object with __del__ is a break") {
   plain.open->reads.touch(plain.x);
   plain.open->shadows.writable(plain.x);
   CHECK(plain.open->drops.any());
-  CHECK_EQ(plain.count(Kind::QUIET), 1);
+  CHECK_EQ(plain.count(Kind::NO_FINALIZER), 1);
 }
 
 TEST("region: tensors become placeholders, an operation a node") {
