@@ -15,7 +15,7 @@
 
 #include "aten/aten.h"
 #include "aten/internal.h"
-#include "py/eval_frame311.h"
+#include "py/eval_frame.h"
 
 namespace pellucid::aten {
 namespace {

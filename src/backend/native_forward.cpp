@@ -56,8 +56,8 @@ class Emitter {
       release_inputs(*node);
     }
     for (const Node* node : graph_.outputs()) load(node);
-    code_.build_tuple(static_cast<int>(graph_.outputs().size()));
-    code_.return_value();
+    code_.emit(Opcode::BUILD_TUPLE, static_cast<int>(graph_.outputs().size()));
+    code_.emit(Opcode::RETURN_VALUE);
     auto made = code_.finish();
     return py::take(PyFunction_New(made.object(), globals_.dict()));
   }
@@ -97,12 +97,12 @@ class Emitter {
     if (node.users > 0) {
       code_.store_fast(slot(&node));
     } else {
-      code_.pop_top();
+      code_.emit(Opcode::POP_TOP);
     }
   }
 
   void release_if_unused(const Node& placeholder) {
-    if (placeholder.users == 0) code_.delete_fast(slot(&placeholder));
+    if (placeholder.users == 0) code_.emit(Opcode::DELETE_FAST, slot(&placeholder));
   }
 
   void release_inputs(const Node& node) {
@@ -112,7 +112,7 @@ class Emitter {
       if (last_use_[static_cast<std::size_t>(at)] == &node && std::find(dead.begin(), dead.end(), at) == dead.end())
         dead.push_back(at);
     });
-    for (const int at : dead) code_.delete_fast(at);
+    for (const int at : dead) code_.emit(Opcode::DELETE_FAST, at);
   }
 
   void emit_value(const Node& node) {
@@ -161,10 +161,10 @@ class Emitter {
         return emit_constant(arg.constant.get());
       case Arg::Kind::List:
         emit_items(arg);
-        return code_.build_list(size);
+        return code_.emit(Opcode::BUILD_LIST, size);
       case Arg::Kind::Slice:
         emit_items(arg);
-        return code_.build_slice(size);
+        return code_.emit(Opcode::BUILD_SLICE, size);
       case Arg::Kind::Tuple:
         return emit_tuple(arg);
       case Arg::Kind::Dict:
@@ -180,13 +180,13 @@ class Emitter {
     const int size = static_cast<int>(arg.items.size());
     if (!arg.constant || arg.constant.get() == reinterpret_cast<PyObject*>(&PyTuple_Type)) {
       emit_items(arg);
-      return code_.build_tuple(size);
+      return code_.emit(Opcode::BUILD_TUPLE, size);
     }
     auto maker = py::Owned<>::steal(PyObject_GetAttrString(arg.constant.get(), "_make"));  // a namedtuple
     if (!maker) PyErr_Clear();
     code_.load_global(globals_.add(maker ? maker.get() : arg.constant.get(), "make_tuple"), true);
     emit_items(arg);
-    code_.build_tuple(size);
+    code_.emit(Opcode::BUILD_TUPLE, size);
     code_.call(1);
   }
 

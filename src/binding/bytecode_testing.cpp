@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include "bytecode/program.h"
+#include "py/cpython.h"
 #include "py/ref.h"
 
 namespace nb = nanobind;
@@ -113,9 +114,7 @@ nb::object disassemble(nb::handle code) {
 nb::object exception_table(nb::handle code) {
   return guarded([&] {
     nb::list rows;
-    PyObject* bytes = code_of(code)->co_exceptiontable;
-    const std::string_view text(PyBytes_AS_STRING(bytes), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes)));
-    for (const auto& entry : bytecode::parse_exception_table(text)) {
+    for (const auto& entry : bytecode::parse_exception_table(py::exception_table(code_of(code)))) {
       rows.append(nb::make_tuple(entry.start, entry.end, entry.target, entry.depth, entry.lasti));
     }
     return nb::object(rows);

@@ -106,13 +106,6 @@ int Assembler::local(PyObject* name) {
   return static_cast<int>(signature_.varnames.size()) - 1;
 }
 
-int Assembler::fresh_local(const char* prefix) {
-  for (int n = 0;; ++n) {
-    const auto name = py::str(prefix + std::to_string(n));
-    if (find_name(signature_.varnames, name.get()) < 0) return local(name.get());
-  }
-}
-
 int Assembler::deref(PyObject* name) const {
   const int cell = find_name(signature_.cellvars, name);
   if (cell >= 0) return cell;

@@ -7,7 +7,7 @@
 //   code.load_global(str("len"), /*push_null=*/true);
 //   code.load_fast(0);
 //   code.call(1);
-//   code.return_value();
+//   code.emit(Opcode::RETURN_VALUE);
 //   auto function_code = code.finish();
 #pragma once
 #include <Python.h>
@@ -43,8 +43,7 @@ class Assembler {
   Assembler& operator=(const Assembler&) = delete;
 
   // Variables.
-  int local(PyObject* name);  // slot of a local; a new one is added behind the others when there is none
-  int fresh_local(const char* prefix);
+  int local(PyObject* name);        // slot of a local; a new one is added behind the others when there is none
   int deref(PyObject* name) const;  // cell or free variable for *_deref and load_closure; throws PythonError (KeyError)
 
   // Any instruction. `arg` as in the table; for Deref operands what deref() gave.
@@ -65,13 +64,8 @@ class Assembler {
 
   void prologue();  // COPY_FREE_VARS, MAKE_CELL, RESUME as the signature needs them
   void load_const(PyObject* value) { emit(Opcode::LOAD_CONST, const_index(value)); }
-  void load_none() { load_const(Py_None); }
   void load_fast(int slot) { emit(Opcode::LOAD_FAST, slot); }
   void store_fast(int slot) { emit(Opcode::STORE_FAST, slot); }
-  void delete_fast(int slot) { emit(Opcode::DELETE_FAST, slot); }
-  void load_deref(int cell) { emit(Opcode::LOAD_DEREF, cell); }
-  void store_deref(int cell) { emit(Opcode::STORE_DEREF, cell); }
-  void load_closure(int cell) { emit(Opcode::LOAD_CLOSURE, cell); }
   void load_global(PyObject* name, bool push_null = false) {
     emit(Opcode::LOAD_GLOBAL, 2 * name_index(name) + (push_null ? 1 : 0));
   }
@@ -83,24 +77,6 @@ class Assembler {
   // NULL, callable, args -> result; or method, self, args -> result behind load_method.
   // `kwnames`: tuple of names of the last arguments, or null. `nargs` counts those too.
   void call(int nargs, PyObject* kwnames = nullptr);
-  // NULL, callable, tuple [, dict] -> result
-  void call_function_ex(bool kwargs = false) { emit(Opcode::CALL_FUNCTION_EX, kwargs ? 1 : 0); }
-  void push_null() { emit(Opcode::PUSH_NULL); }
-  void pop_top() { emit(Opcode::POP_TOP); }
-  void copy(int depth) { emit(Opcode::COPY, depth); }
-  void swap(int depth) { emit(Opcode::SWAP, depth); }
-  void build_tuple(int count) { emit(Opcode::BUILD_TUPLE, count); }
-  void build_list(int count) { emit(Opcode::BUILD_LIST, count); }
-  void build_set(int count) { emit(Opcode::BUILD_SET, count); }
-  void build_map(int pairs) { emit(Opcode::BUILD_MAP, pairs); }
-  void build_slice(int count) { emit(Opcode::BUILD_SLICE, count); }
-  void unpack_sequence(int count) { emit(Opcode::UNPACK_SEQUENCE, count); }
-  void binary_op(Operator op) { emit(Opcode::BINARY_OP, static_cast<int>(op)); }
-  void binary_subscr() { emit(Opcode::BINARY_SUBSCR); }  // container, key -> value
-  void store_subscr() { emit(Opcode::STORE_SUBSCR); }    // value, container, key ->
-  void delete_subscr() { emit(Opcode::DELETE_SUBSCR); }  // container, key ->
-  void make_function(int flags = 0) { emit(Opcode::MAKE_FUNCTION, flags); }
-  void return_value() { emit(Opcode::RETURN_VALUE); }
 
   int size() const noexcept { return static_cast<int>(program_.instructions.size()); }
   // Throws PythonError (ValueError) when the instructions make no sense (see stack_depths). The assembler is used up.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "py/cpython.h"
+
 namespace pellucid::bytecode {
 namespace {
 
@@ -84,7 +86,7 @@ void DecodedCode::decode_exceptions() {
     if (index < 0) malformed("an exception range that does not start at an instruction");
     return index;
   };
-  for (const ExceptionEntry& entry : parse_exception_table(view_of(code_->co_exceptiontable))) {
+  for (const ExceptionEntry& entry : parse_exception_table(py::exception_table(code_))) {
     exceptions_.push_back(
         {index_of(entry.start), index_of(entry.end), index_of(entry.target), entry.depth, entry.lasti});
     if (exceptions_.back().target == size()) malformed("an exception handler behind the end");

@@ -1,6 +1,7 @@
 // Builtin iterators that are generators of ours during capture (polyfills.py): how the real ones are made that stand
 // where these do.
 #include "codegen/walk.h"
+#include "py/cpython.h"
 #include "region/frame.h"
 #include "region/generator.h"
 #include "region/types.h"
@@ -19,7 +20,7 @@ struct Body {
 
   PyObject* local(std::string_view name) const {
     for (std::size_t slot = 0; slot < frame.fast.size(); ++slot) {
-      PyObject* candidate = PyTuple_GET_ITEM(frame.code->co_localsplusnames, static_cast<Py_ssize_t>(slot));
+      PyObject* candidate = py::slot_name(frame.code.get(), static_cast<int>(slot));
       if (py::text_of(candidate) == name) return frame.fast[slot].get();
     }
     return nullptr;

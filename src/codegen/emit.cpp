@@ -4,8 +4,11 @@
 #include "bytecode/assemble.h"
 #include "codegen/facts.h"
 #include "codegen/program.h"
+#include "py/cpython.h"
 
 namespace pellucid::codegen {
+
+using bytecode::Opcode;
 namespace {
 
 using bytecode::Assembler;
@@ -28,7 +31,7 @@ bytecode::Signature signature_for(const region::Capture& capture, const Program&
   signature.argcount = arguments;  // *args and **kwargs come as the tuple and dict they are
   if (code->co_nfreevars > 0) signature.flags |= CO_NESTED;
   for (int i = 0; i < arguments; ++i) {
-    signature.varnames.push_back(py::Owned<>::share(PyTuple_GET_ITEM(code->co_localsplusnames, i)));
+    signature.varnames.push_back(py::Owned<>::share(py::slot_name(code, i)));
   }
   for (const std::string& local : program.locals()) signature.varnames.push_back(py::str(local));
   auto freevars = py::take(PyCode_GetFreevars(code));
@@ -87,9 +90,9 @@ void Emitter::load_base(const Source* source, const Load& load) {
     case Load::Form::Argument:
       return code_.load_fast(static_cast<int>(source->index));
     case Load::Form::Cell:
-      return code_.load_closure(code_.deref(load.name));
+      return code_.emit(Opcode::LOAD_CLOSURE, code_.deref(load.name));
     case Load::Form::Deref:
-      return code_.load_deref(code_.deref(load.name));
+      return code_.emit(Opcode::LOAD_DEREF, code_.deref(load.name));
     case Load::Form::Object:
       return load_object(load.callee);
     case Load::Form::Attr:
@@ -98,7 +101,7 @@ void Emitter::load_base(const Source* source, const Load& load) {
     case Load::Form::Subscr:
       emit(source->base);
       load_object(load.name);
-      return code_.binary_subscr();
+      return code_.emit(Opcode::BINARY_SUBSCR);
     case Load::Form::Call:
       load_object(load.callee, true);
       emit(source->base);
@@ -110,7 +113,7 @@ void Emitter::load_base(const Source* source, const Load& load) {
       code_.load_const(py::interned("__dict__").get());
       code_.call(2);
       load_object(load.name);
-      return code_.binary_subscr();
+      return code_.emit(Opcode::BINARY_SUBSCR);
   }
 }
 
@@ -122,7 +125,7 @@ void Emitter::emit_call(PyObject* callee, const std::vector<Expr>& arguments) {
 
 void Emitter::emit_keyword_call(const Expr& expr) {
   const Expr &callee = expr.items[0], &arguments = expr.items[1], &keywords = expr.items[2];
-  code_.push_null();
+  code_.emit(Opcode::PUSH_NULL);
   emit(callee);
   if (keywords.items.empty()) {
     emit_items(arguments.items);
@@ -130,7 +133,7 @@ void Emitter::emit_keyword_call(const Expr& expr) {
   }
   emit(arguments);
   emit(keywords);
-  code_.call_function_ex(true);
+  code_.emit(Opcode::CALL_FUNCTION_EX, 1);
 }
 
 void Emitter::emit_fresh(int index) {
@@ -154,19 +157,19 @@ void Emitter::emit(const Expr& expr) {
       return emit_keyword_call(expr);
     case Expr::Kind::Tuple:
       emit_items(expr.items);
-      return code_.build_tuple(size(expr.items));
+      return code_.emit(Opcode::BUILD_TUPLE, size(expr.items));
     case Expr::Kind::List:
       emit_items(expr.items);
-      return code_.build_list(size(expr.items));
+      return code_.emit(Opcode::BUILD_LIST, size(expr.items));
     case Expr::Kind::Set:
       emit_items(expr.items);
-      return code_.build_set(size(expr.items));
+      return code_.emit(Opcode::BUILD_SET, size(expr.items));
     case Expr::Kind::Slice:
       emit_items(expr.items);
-      return code_.build_slice(size(expr.items));
+      return code_.emit(Opcode::BUILD_SLICE, size(expr.items));
     case Expr::Kind::Map:
       emit_items(expr.items);
-      return code_.build_map(size(expr.items) / 2);
+      return code_.emit(Opcode::BUILD_MAP, size(expr.items) / 2);
   }
 }
 
@@ -174,7 +177,7 @@ void Emitter::emit(const Stmt& stmt) {
   switch (stmt.kind) {
     case Stmt::Kind::Evaluate:
       emit(stmt.value);
-      return code_.pop_top();
+      return code_.emit(Opcode::POP_TOP);
     case Stmt::Kind::SetAttr:
       emit(stmt.value);
       emit(stmt.target);
@@ -186,17 +189,17 @@ void Emitter::emit(const Stmt& stmt) {
       emit(stmt.value);
       emit(stmt.target);
       emit(stmt.key);
-      return code_.store_subscr();
+      return code_.emit(Opcode::STORE_SUBSCR);
     case Stmt::Kind::DelItem:
       emit(stmt.target);
       emit(stmt.key);
-      return code_.delete_subscr();
+      return code_.emit(Opcode::DELETE_SUBSCR);
     case Stmt::Kind::Append:
     case Stmt::Kind::Add:
       emit(stmt.target);
       emit(stmt.value);
       code_.emit(stmt.kind == Stmt::Kind::Append ? bytecode::Opcode::LIST_APPEND : bytecode::Opcode::SET_ADD, 1);
-      return code_.pop_top();
+      return code_.emit(Opcode::POP_TOP);
   }
 }
 
@@ -206,15 +209,15 @@ void Emitter::emit_inputs() {
   if (loader.function) load_object(loader.function.get(), true);
   for (const Source* input : loaded) emit(input);
   code_.call(static_cast<int>(loaded.size()));
-  if (loader.function) code_.call_function_ex();
+  if (loader.function) code_.emit(Opcode::CALL_FUNCTION_EX);
 }
 
 void Emitter::emit_graph() {
   code_.load_global(py::str(program_.graph_name()).get(), true);
   emit_inputs();
   const auto& outputs = program_.outputs();
-  if (outputs.empty()) return code_.pop_top();
-  code_.unpack_sequence(static_cast<int>(outputs.size()));
+  if (outputs.empty()) return code_.emit(Opcode::POP_TOP);
+  code_.emit(Opcode::UNPACK_SEQUENCE, static_cast<int>(outputs.size()));
   if (program_.returns_graph_output()) return;
   for (const graph::Node* node : outputs) code_.store_fast(slot(program_.local_of(node)));
 }
@@ -235,7 +238,7 @@ void Emitter::emit(const Line& line) {
       return emit(*line.stmt);
     case Line::Kind::Return:
       if (!program_.returns_graph_output()) emit(program_.plan().result);
-      return code_.return_value();
+      return code_.emit(Opcode::RETURN_VALUE);
   }
 }
 

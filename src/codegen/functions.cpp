@@ -1,6 +1,6 @@
 // Functions, bound methods and partial objects that the region made.
 #include "codegen/walk.h"
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "region/generator.h"
 
 namespace pellucid::codegen {

@@ -7,7 +7,7 @@
 #include "base/small_vector.h"
 #include "bytecode/exception_table.h"
 #include "frames/generators.h"
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "py/ref.h"
 
 namespace pellucid::frames {
@@ -37,9 +37,8 @@ bool ends_in_block(PyObject* generator) noexcept {
   if (has_ended(generator) || is_running(generator)) return false;
   const GeneratorState state = state_of_generator(generator);
   if (!PyGen_CheckExact(generator)) return true;  // a coroutine complains when it was never awaited
-  const char* table = PyBytes_AS_STRING(state.code->co_exceptiontable);
-  const auto size = static_cast<std::size_t>(PyBytes_GET_SIZE(state.code->co_exceptiontable));
-  return state.started && bytecode::handler_at({table, size}, std::max(state.next - 2, 0)).has_value();
+  const auto table = py::exception_table(state.code);
+  return state.started && bytecode::handler_at(table, std::max(state.next - 2, 0)).has_value();
 }
 
 bool runs_itself(PyObject* object, std::vector<PyObject*>* generators) noexcept {

@@ -5,9 +5,8 @@
 
 #include <vector>
 
+#include "py/eval_frame.h"
 #include "py/ref.h"
-
-struct _PyInterpreterFrame;
 
 namespace pellucid::frames {
 
@@ -26,12 +25,12 @@ struct ClosedFrame {
 ClosedFrame closed_frame(PyObject* object);
 
 // ---- of open frames (replace311.cpp)
-void adopt(_PyInterpreterFrame* frame, PyObject* object) noexcept;
-void rest(_PyInterpreterFrame* frame) noexcept;  // it stands alone
+void adopt(py::InterpreterFrame* frame, PyObject* object) noexcept;
+void rest(py::InterpreterFrame* frame) noexcept;  // it stands alone
 // Somebody else has it, or the dict of locals() that it keeps for the frame.
 bool is_wanted(PyObject* resting) noexcept;
 // While `frame` is the one that runs: what locals() gave lives as long as the frame, in its frame object.
-void keep_locals_of_running(const _PyInterpreterFrame* frame) noexcept;
+void keep_locals_of_running(const py::InterpreterFrame* frame) noexcept;
 
 // ---- code of ours (polyfills), whose frames are left out of what the program sees
 void hide_code(PyCodeObject* code) noexcept;

@@ -1,6 +1,6 @@
 #include "frames/state.h"
 
-#include "py/cpython311.h"
+#include "py/cpython.h"
 
 namespace pellucid::frames {
 namespace {
@@ -71,7 +71,7 @@ std::vector<std::string> value_names(const State& state) {
     add(frame.handled, "<handled>");
     add(frame.frame_object, "<frame>");
     for (std::size_t slot = 0; slot < frame.fast.size(); ++slot) {
-      PyObject* name = PyTuple_GET_ITEM(frame.code()->co_localsplusnames, static_cast<Py_ssize_t>(slot));
+      PyObject* name = py::slot_name(frame.code(), static_cast<int>(slot));
       add(frame.fast[slot], py::text_of(name));
     }
     for (std::size_t slot = 0; slot < frame.stack.size(); ++slot)

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "py/native_lookup.h"
 
 namespace pellucid::guards {

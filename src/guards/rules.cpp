@@ -6,7 +6,7 @@
 #include "frames/generators.h"
 #include "guards/check.h"
 #include "guards/equality.h"
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "py/iterators.h"
 #include "py/keys.h"
 #include "py/native_lookup.h"

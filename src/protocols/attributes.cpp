@@ -1,7 +1,7 @@
 #include "protocols/attributes.h"
 
 #include "protocols/call.h"
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "region/generator.h"
 #include "region/names.h"
 

@@ -1,4 +1,5 @@
 #include "protocols/call.h"
+#include "py/cpython.h"
 
 namespace pellucid::protocols {
 
@@ -25,7 +26,7 @@ bool bind_arguments(Interpreter& t, PyFunctionObject* function, PyCodeObject* co
     PyObject* value = args.values[args.size() + k];
     int slot = -1;
     for (int i = posonly; i < total; ++i) {
-      PyObject* candidate = PyTuple_GET_ITEM(code->co_localsplusnames, i);
+      PyObject* candidate = py::slot_name(code, i);
       if (candidate == name || PyUnicode_Compare(candidate, name) == 0) {
         slot = i;
         break;
@@ -54,7 +55,7 @@ bool bind_arguments(Interpreter& t, PyFunctionObject* function, PyCodeObject* co
     PyObject* kwdefaults = function->func_kwdefaults;
     if (kwdefaults == nullptr) return false;
     bool found = false;
-    Result value = t.region.reads.dict_get(kwdefaults, PyTuple_GET_ITEM(code->co_localsplusnames, i), &found);
+    Result value = t.region.reads.dict_get(kwdefaults, py::slot_name(code, i), &found);
     if (!found) return false;
     fast[i] = std::move(value.value);
   }

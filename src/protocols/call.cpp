@@ -5,7 +5,7 @@
 #include "protocols/policies.h"
 #include "protocols/protocols.h"
 #include "protocols/table.h"
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "region/compiled_function.h"
 #include "region/snapshot.h"
 

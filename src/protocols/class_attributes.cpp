@@ -4,7 +4,7 @@
 
 #include "protocols/attributes.h"
 #include "protocols/call.h"
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "region/names.h"
 
 namespace pellucid::protocols {

@@ -2,7 +2,7 @@
 
 #include "guards/equality.h"
 #include "protocols/protocols.h"
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "py/iterators.h"
 #include "region/generator.h"
 #include "region/names.h"

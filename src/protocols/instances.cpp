@@ -2,7 +2,7 @@
 #include "protocols/policies.h"
 #include "protocols/protocols.h"
 #include "protocols/table.h"
-#include "py/cpython311.h"
+#include "py/cpython.h"
 
 namespace pellucid::protocols {
 

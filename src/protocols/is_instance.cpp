@@ -2,7 +2,7 @@
 #include <array>
 
 #include "protocols/protocols.h"
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "region/names.h"
 
 namespace pellucid::protocols {

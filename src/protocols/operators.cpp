@@ -2,7 +2,7 @@
 
 #include "bytecode/opcodes.h"
 #include "protocols/protocols.h"
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "py/number_operator.h"
 #include "py/set_table.h"
 #include "region/enums.h"

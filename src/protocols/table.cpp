@@ -4,7 +4,7 @@
 #include <unordered_set>
 
 #include "protocols/policies.h"
-#include "py/cpython311.h"
+#include "py/cpython.h"
 
 namespace pellucid::protocols {
 namespace {

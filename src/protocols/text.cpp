@@ -3,7 +3,7 @@
 #include <array>
 
 #include "protocols/protocols.h"
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "region/enums.h"
 #include "region/names.h"
 

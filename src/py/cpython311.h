@@ -12,6 +12,7 @@
 #include <Python.h>
 
 #include <cstdint>
+#include <string_view>
 
 #include "py/ref.h"
 
@@ -76,6 +77,17 @@ struct BoundNative {
 BoundNative bound_native(PyObject* callable);
 
 // ---- functions and cells ----
+// Local variables, cells and free variables of a code object, in the slots of its frames.
+inline int slot_count(const PyCodeObject* code) noexcept { return code->co_nlocalsplus; }
+inline int first_free_slot(const PyCodeObject* code) noexcept { return code->co_nlocalsplus - code->co_nfreevars; }
+inline PyObject* slot_name(const PyCodeObject* code, int slot) noexcept {
+  return PyTuple_GET_ITEM(code->co_localsplusnames, slot);
+}
+inline std::string_view exception_table(const PyCodeObject* code) noexcept {
+  return {PyBytes_AS_STRING(code->co_exceptiontable),
+          static_cast<std::size_t>(PyBytes_GET_SIZE(code->co_exceptiontable))};
+}
+
 inline PyObject* cell_contents(PyObject* cell) noexcept { return PyCell_GET(cell); }  // null: empty
 
 namespace detail {

@@ -7,7 +7,8 @@ struct _PyInterpreterFrame;
 
 namespace pellucid::py {
 
-using EvalFrame = PyObject* (*)(PyThreadState*, _PyInterpreterFrame*, int);
+using InterpreterFrame = _PyInterpreterFrame;
+using EvalFrame = PyObject* (*)(PyThreadState*, InterpreterFrame*, int);
 
 EvalFrame eval_frame() noexcept;  // of this interpreter
 void set_eval_frame(EvalFrame function) noexcept;

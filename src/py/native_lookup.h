@@ -3,7 +3,7 @@
 #pragma once
 #include <Python.h>
 
-#include "py/cpython311.h"
+#include "py/cpython.h"
 
 namespace pellucid::py {
 

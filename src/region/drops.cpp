@@ -4,7 +4,7 @@
 
 #include "frames/finalizers.h"
 #include "frames/generators.h"
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "region/generator.h"
 #include "region/region.h"
 #include "region/snapshot.h"

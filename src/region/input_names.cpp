@@ -4,7 +4,7 @@
 #include <unordered_set>
 
 #include "graph/names.h"
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "region/types.h"
 
 namespace pellucid::region {

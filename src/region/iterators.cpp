@@ -1,6 +1,6 @@
 #include "region/iterators.h"
 
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "py/iterators.h"
 #include "region/region.h"
 #include "region/snapshot.h"

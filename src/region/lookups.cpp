@@ -1,6 +1,6 @@
 #include "region/lookups.h"
 
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "py/native_lookup.h"
 #include "region/names.h"
 #include "region/region.h"

@@ -2,7 +2,7 @@
 
 #include "aten/aten.h"
 #include "guards/equality.h"
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "region/names.h"
 #include "region/region.h"
 

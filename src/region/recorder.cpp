@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "region/input_names.h"
 #include "region/region.h"
 #include "region/snapshot.h"

@@ -1,6 +1,6 @@
 #include "region/shadows.h"
 
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "py/set_table.h"
 #include "region/region.h"
 #include "region/snapshot.h"

@@ -1,5 +1,5 @@
 // The functions and types of the module builtins.
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "region/enums.h"
 #include "region/snapshot.h"
 #include "rows/rows.h"
@@ -335,8 +335,8 @@ Result super_(Interpreter& t, PyObject* f, Args args) {
   const auto fails = [&](const char* why) { return t.raise(PyExc_RuntimeError, std::string("super(): ") + why); };
   PyObject* cls = nullptr;
   bool has_cell = false;
-  for (int i = code->co_nlocalsplus - code->co_nfreevars; i < code->co_nlocalsplus; ++i) {
-    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(code->co_localsplusnames, i), "__class__") != 0) continue;
+  for (int i = py::first_free_slot(code); i < py::slot_count(code); ++i) {
+    if (PyUnicode_CompareWithASCIIString(py::slot_name(code, i), "__class__") != 0) continue;
     has_cell = true;
     cls = t.region.shadows.cell_get(frame.local(i));
   }

@@ -1,8 +1,8 @@
 // Making classes. The class is made for real by type.__new__; what Python code has a part in it (bases that stand for
 // others,
 // __prepare__, the body, __set_name__, __init_subclass__) is traced, in CPython's order (bltinmodule.c, typeobject.c).
-#include "py/cpython311.h"
-#include "py/eval_frame311.h"
+#include "py/cpython.h"
+#include "py/eval_frame.h"
 #include "rows/rows.h"
 
 namespace pellucid::rows {
@@ -112,7 +112,7 @@ struct Skipped {
 };
 thread_local Skipped skipped;
 
-PyObject* skip_frame(PyThreadState* tstate, _PyInterpreterFrame* frame, int throwing) {
+PyObject* skip_frame(PyThreadState* tstate, py::InterpreterFrame* frame, int throwing) {
   if (throwing == 0 && skipped.function != nullptr && py::function_of(frame) == skipped.function) Py_RETURN_NONE;
   return (skipped.before != nullptr ? skipped.before : py::kDefaultEvalFrame)(tstate, frame, throwing);
 }

@@ -1,5 +1,5 @@
 // Methods of the builtin containers.
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "region/snapshot.h"
 #include "rows/rows.h"
 

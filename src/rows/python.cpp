@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "bytecode/opcodes.h"
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "rows/rows.h"
 
 namespace pellucid::rows {

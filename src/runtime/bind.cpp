@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "py/cpython.h"
+
 namespace pellucid::runtime {
 namespace {
 
@@ -13,12 +15,12 @@ PyCodeObject* code_of(PyFunctionObject* function) noexcept {
 // The parameter called `name` among [first, last), or -1. Names are interned, so the pointer pass nearly always
 // decides.
 Py_ssize_t find_parameter(PyCodeObject* code, PyObject* name, Py_ssize_t first, Py_ssize_t last) noexcept {
-  PyObject* names = code->co_localsplusnames;
+  const auto name_at = [&](Py_ssize_t slot) { return py::slot_name(code, static_cast<int>(slot)); };
   for (Py_ssize_t i = first; i < last; ++i) {
-    if (PyTuple_GET_ITEM(names, i) == name) return i;
+    if (name_at(i) == name) return i;
   }
   for (Py_ssize_t i = first; i < last; ++i) {
-    if (PyUnicode_Compare(PyTuple_GET_ITEM(names, i), name) == 0) return i;
+    if (PyUnicode_Compare(name_at(i), name) == 0) return i;
   }
   return -1;
 }
@@ -107,7 +109,7 @@ bool BoundArguments::fill_defaults(PyFunctionObject* function, PyCodeObject* cod
   for (std::size_t i = positional; i < positional + static_cast<std::size_t>(code->co_kwonlyargcount); ++i) {
     if (own_slots_[i] != nullptr) continue;
     if (function->func_kwdefaults == nullptr) return false;
-    PyObject* name = PyTuple_GET_ITEM(code->co_localsplusnames, static_cast<Py_ssize_t>(i));
+    PyObject* name = py::slot_name(code, static_cast<int>(i));
     own_slots_[i] = PyDict_GetItemWithError(function->func_kwdefaults, name);
     if (own_slots_[i] == nullptr) {
       if (PyErr_Occurred() != nullptr) py::throw_pending();

@@ -8,7 +8,7 @@
 #include "base/break_policy.h"
 #include "base/events.h"
 #include "codegen/emit.h"
-#include "py/eval_frame311.h"
+#include "py/eval_frame.h"
 #include "py/interrupts.h"
 #include "runtime/graph_call.h"
 #include "runtime/report.h"

@@ -2,7 +2,7 @@
 
 #include "base/break_policy.h"
 #include "base/events.h"
-#include "py/eval_frame311.h"
+#include "py/eval_frame.h"
 #include "py/interrupts.h"
 #include "runtime/compile.h"
 #include "runtime/graph_call.h"

@@ -18,7 +18,7 @@ struct Call {
   PyObject* kwnames;
   // A call that came by the frame hook: the frame that stands ready.
   PyThreadState* tstate = nullptr;
-  _PyInterpreterFrame* frame = nullptr;
+  py::InterpreterFrame* frame = nullptr;
 
   PyObject* run_eagerly() const;
 };

@@ -1,7 +1,7 @@
 #include "runtime/hook.h"
 
 #include "aten/aten.h"
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "runtime/bind.h"
 #include "runtime/dispatch.h"
 #include "runtime/thread_state.h"
@@ -18,14 +18,14 @@ constexpr int kHighestRecursionLimit = 10000;
 constexpr std::size_t kMostInnerCaches = 256;
 
 struct ThreadHook {
-  Cache* root = nullptr;                   // null: not compiling inner functions now
-  PyFunctionObject* expected = nullptr;    // its next frame is the eager run itself
-  _PyInterpreterFrame* passing = nullptr;  // handed to the previous hook: if it comes back, the chain is a ring
+  Cache* root = nullptr;                    // null: not compiling inner functions now
+  PyFunctionObject* expected = nullptr;     // its next frame is the eager run itself
+  py::InterpreterFrame* passing = nullptr;  // handed to the previous hook: if it comes back, the chain is a ring
   int depth = 0;
 };
 thread_local ThreadHook here;
 
-PyObject* evaluate_hooked(PyThreadState* tstate, _PyInterpreterFrame* frame, int throwing);
+PyObject* evaluate_hooked(PyThreadState* tstate, py::InterpreterFrame* frame, int throwing);
 
 // ---- the chain, under the GIL
 
@@ -52,10 +52,10 @@ void remove() noexcept {
   covered_by = nullptr;
 }
 
-PyObject* pass(PyThreadState* tstate, _PyInterpreterFrame* frame, int throwing) {
+PyObject* pass(PyThreadState* tstate, py::InterpreterFrame* frame, int throwing) {
   if (previous == nullptr || previous == py::kDefaultEvalFrame || here.passing == frame)
     return py::kDefaultEvalFrame(tstate, frame, throwing);
-  _PyInterpreterFrame* const before = std::exchange(here.passing, frame);
+  py::InterpreterFrame* const before = std::exchange(here.passing, frame);
   PyObject* result = previous(tstate, frame, throwing);
   here.passing = before;
   return result;
@@ -126,7 +126,7 @@ bool holds_tensor(PyObject* object) noexcept {
   return false;
 }
 
-bool has_tensor(_PyInterpreterFrame* frame) noexcept {
+bool has_tensor(py::InterpreterFrame* frame) noexcept {
   PyObject* const* slots = py::arguments_of(frame);
   const std::size_t count = slot_count(py::code_of(frame));
   for (std::size_t i = 0; i < count; ++i) {
@@ -155,7 +155,7 @@ py::Owned<> inner_cache(Cache& root, PyFunctionObject* function, PyCodeObject* c
   return cache;
 }
 
-PyObject* run_inner(PyThreadState* tstate, _PyInterpreterFrame* frame, PyFunctionObject* function) {
+PyObject* run_inner(PyThreadState* tstate, py::InterpreterFrame* frame, PyFunctionObject* function) {
   return py::enter([&] {
     const auto held = inner_cache(*here.root, function, py::code_of(frame));
     Cache& cache = *cache_of(held.get());
@@ -171,7 +171,7 @@ PyObject* run_inner(PyThreadState* tstate, _PyInterpreterFrame* frame, PyFunctio
   });
 }
 
-PyObject* evaluate_on_this_thread(PyThreadState* tstate, _PyInterpreterFrame* frame) {
+PyObject* evaluate_on_this_thread(PyThreadState* tstate, py::InterpreterFrame* frame) {
   PyFunctionObject* function = py::function_of(frame);
   if (here.expected == function) {
     here.expected = nullptr;
@@ -186,7 +186,7 @@ PyObject* evaluate_on_this_thread(PyThreadState* tstate, _PyInterpreterFrame* fr
   return run_inner(tstate, frame, function);
 }
 
-PyObject* evaluate_deep(PyThreadState* tstate, _PyInterpreterFrame* frame, int throwing) {
+PyObject* evaluate_deep(PyThreadState* tstate, py::InterpreterFrame* frame, int throwing) {
   const bool ours = py::eval_frame() == evaluate_hooked;
   if (ours) py::set_eval_frame(py::kDefaultEvalFrame);
   PyObject* result = py::kDefaultEvalFrame(tstate, frame, throwing);
@@ -194,7 +194,7 @@ PyObject* evaluate_deep(PyThreadState* tstate, _PyInterpreterFrame* frame, int t
   return result;
 }
 
-PyObject* evaluate_hooked(PyThreadState* tstate, _PyInterpreterFrame* frame, int throwing) {
+PyObject* evaluate_hooked(PyThreadState* tstate, py::InterpreterFrame* frame, int throwing) {
   if (hook_users.load(std::memory_order_relaxed) == 0 && py::eval_frame() == evaluate_hooked) remove();
   if (here.depth >= kDeepest) return evaluate_deep(tstate, frame, throwing);
   ++here.depth;
@@ -228,7 +228,7 @@ InnerFunctions::~InnerFunctions() {
 void HookPause::pause() noexcept { paused_ = std::exchange(here.root, nullptr); }
 void HookPause::resume() noexcept { here.root = paused_; }
 
-PyObject* evaluate_as_before(PyThreadState* tstate, _PyInterpreterFrame* frame, int throwing) {
+PyObject* evaluate_as_before(PyThreadState* tstate, py::InterpreterFrame* frame, int throwing) {
   return pass(tstate, frame, throwing);
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "py/eval_frame311.h"
+#include "py/eval_frame.h"
 #include "runtime/cache.h"
 
 namespace pellucid::runtime {
@@ -49,7 +49,7 @@ class HookPause {
 };
 
 // Evaluates a frame as if our hook were not there.
-PyObject* evaluate_as_before(PyThreadState* tstate, _PyInterpreterFrame* frame, int throwing);
+PyObject* evaluate_as_before(PyThreadState* tstate, py::InterpreterFrame* frame, int throwing);
 
 // Code below these directories (but not in site-packages below them) is not compiled on its own. Set once, at import.
 void set_skipped_directories(std::vector<std::string> directories);

@@ -3,7 +3,7 @@
 #include "base/events.h"
 #include "bytecode/opcodes.h"
 #include "frames/replace.h"
-#include "py/eval_frame311.h"
+#include "py/eval_frame.h"
 #include "py/interrupts.h"
 #include "runtime/compile.h"
 #include "runtime/dispatch.h"

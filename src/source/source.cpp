@@ -3,7 +3,7 @@
 #include <structmember.h>
 
 #include "frames/generators.h"
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "py/interrupts.h"
 #include "py/iterators.h"
 #include "py/native_lookup.h"

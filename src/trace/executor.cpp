@@ -8,8 +8,8 @@
 #include "frames/frame_objects.h"
 #include "protocols/call.h"
 #include "protocols/table.h"
-#include "py/cpython311.h"
-#include "py/eval_frame311.h"
+#include "py/cpython.h"
+#include "py/eval_frame.h"
 #include "py/interrupts.h"
 #include "region/generator.h"
 #include "trace/hand_over.h"
@@ -74,7 +74,7 @@ std::unique_ptr<Frame> new_frame(PyFunctionObject* function, PyCodeObject* code)
   frame->hidden = frames::is_hidden(code);
   frame->globals = function->func_globals;
   frame->builtins = function->func_builtins;
-  frame->fast.resize(static_cast<std::size_t>(code->co_nlocalsplus));
+  frame->fast.resize(static_cast<std::size_t>(py::slot_count(code)));
   frame->stack.reserve(static_cast<std::size_t>(code->co_stacksize));
   return frame;
 }
@@ -152,14 +152,13 @@ py::Owned<> Executor::run(PyFunctionObject* function, PyObject* const* locals) {
   region.doing = "is an argument";
   auto& table = region.capture->sources;
   for (int i = 0; i < count; ++i) {
-    region.provenance.note_read(locals[i], table.local(i, PyTuple_GET_ITEM(code->co_localsplusnames, i)));
+    region.provenance.note_read(locals[i], table.local(i, py::slot_name(code, i)));
     top_->fast[static_cast<std::size_t>(i)] = py::Owned<>::share(locals[i]);
   }
   for (Py_ssize_t i = 0; function->func_closure != nullptr && i < PyTuple_GET_SIZE(function->func_closure); ++i) {
     PyObject* cell = PyTuple_GET_ITEM(function->func_closure, i);
     region.provenance.note_read(
-        cell, table.free(static_cast<int>(i),
-                         PyTuple_GET_ITEM(code->co_localsplusnames, code->co_nlocalsplus - code->co_nfreevars + i)));
+        cell, table.free(static_cast<int>(i), py::slot_name(code, py::first_free_slot(code) + static_cast<int>(i))));
   }
   runs_ = true;
   loop();

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "bytecode/opcodes.h"
+#include "py/cpython.h"
 #include "region/generator.h"
 #include "trace/executor.h"
 
@@ -27,7 +28,7 @@ template <class Visit>
 void each_hidden_slot(const Frame& frame, Visit&& visit) {
   const bool returns = frame.decoded->at(frame.at).op == Opcode::RETURN_VALUE;
   for (std::size_t slot = 0; slot < frame.fast.size(); ++slot) {
-    PyObject* name = PyTuple_GET_ITEM(frame.code->co_localsplusnames, static_cast<Py_ssize_t>(slot));
+    PyObject* name = py::slot_name(frame.code.get(), static_cast<int>(slot));
     if (frame.hidden || PyUnicode_READ_CHAR(name, 0) == '.') visit(frame.fast[slot]);
   }
   for (std::size_t slot = 0; slot < frame.stack.size(); ++slot) {

@@ -1,6 +1,6 @@
 #include "bytecode/assemble.h"
 #include "check.h"
-#include "py/cpython311.h"
+#include "py/cpython.h"
 
 using namespace pellucid;
 using namespace pellucid::bytecode;
@@ -63,9 +63,9 @@ TEST("assembler: arithmetic and a call of a global") {
   code.load_global(py::str("abs").get(), true);
   code.load_fast(0);
   code.load_const(number(5).get());
-  code.binary_op(Operator::NB_MULTIPLY);
+  code.emit(Opcode::BINARY_OP, static_cast<int>(Operator::NB_MULTIPLY));
   code.call(1);
-  code.return_value();
+  code.emit(Opcode::RETURN_VALUE);
   CHECK_EQ(call_long(code, {-4}), 20);
 }
 
@@ -76,7 +76,7 @@ TEST("assembler: keyword arguments") {
   code.load_const(py::str("11").get());
   code.load_fast(0);
   code.call(2, py::take(Py_BuildValue("(s)", "base")).get());
-  code.return_value();
+  code.emit(Opcode::RETURN_VALUE);
   CHECK_EQ(call_long(code, {3}), 4);
 }
 
@@ -85,29 +85,29 @@ TEST("assembler: methods, containers, unpacking and subscripts") {
   code.prologue();
   code.load_fast(0);
   code.load_fast(1);
-  code.build_list(2);
+  code.emit(Opcode::BUILD_LIST, 2);
   code.store_fast(code.local(py::str("items").get()));
   code.load_fast(2);
   code.load_method(py::str("append").get());
   code.load_const(number(100).get());
   code.call(1);
-  code.pop_top();
+  code.emit(Opcode::POP_TOP);
   code.load_fast(2);
-  code.unpack_sequence(3);  // pushes the last item first
-  code.build_tuple(3);
+  code.emit(Opcode::UNPACK_SEQUENCE, 3);  // pushes the last item first
+  code.emit(Opcode::BUILD_TUPLE, 3);
   code.load_const(number(0).get());
-  code.binary_subscr();
+  code.emit(Opcode::BINARY_SUBSCR);
   code.load_fast(2);
   code.load_const(number(0).get());
-  code.binary_subscr();
-  code.binary_op(Operator::NB_ADD);
-  code.return_value();
+  code.emit(Opcode::BINARY_SUBSCR);
+  code.emit(Opcode::BINARY_OP, static_cast<int>(Operator::NB_ADD));
+  code.emit(Opcode::RETURN_VALUE);
   CHECK_EQ(call_long(code, {7, 8}), 107);
 }
 
 TEST("assembler: a loop, with the direction of jumps chosen") {
   Assembler code(taking({"n"}));
-  const int total = code.fresh_local("total_"), i = code.fresh_local("i_");
+  const int total = code.local(py::str("total").get()), i = code.local(py::str("i").get());
   code.prologue();
   code.load_const(number(0).get());
   code.store_fast(total);
@@ -121,12 +121,12 @@ TEST("assembler: a loop, with the direction of jumps chosen") {
   code.store_fast(i);
   code.load_fast(total);
   code.load_fast(i);
-  code.binary_op(Operator::NB_INPLACE_ADD);
+  code.emit(Opcode::BINARY_OP, static_cast<int>(Operator::NB_INPLACE_ADD));
   code.store_fast(total);
   code.jump(Opcode::JUMP_FORWARD, top);
   code.bind(done);
   code.load_fast(total);
-  code.return_value();
+  code.emit(Opcode::RETURN_VALUE);
   CHECK_EQ(call_long(code, {10}), 45);
 }
 
@@ -139,23 +139,23 @@ TEST("assembler: protected ranges, nested, with computed depths") {
   code.bind(begin);
   code.load_const(number(60).get());
   code.load_fast(0);
-  code.binary_op(Operator::NB_FLOOR_DIVIDE);
+  code.emit(Opcode::BINARY_OP, static_cast<int>(Operator::NB_FLOOR_DIVIDE));
   code.bind(end);
   code.jump(Opcode::JUMP_FORWARD, after);
   code.bind(handler);
   code.emit(Opcode::PUSH_EXC_INFO);
-  code.pop_top();
+  code.emit(Opcode::POP_TOP);
   code.emit(Opcode::POP_EXCEPT);
   code.load_const(number(-1).get());
   code.jump(Opcode::JUMP_FORWARD, after);
   code.bind(cleanup);  // what CPython emits behind every handler: put the old exception back, raise again
-  code.copy(3);
+  code.emit(Opcode::COPY, 3);
   code.emit(Opcode::POP_EXCEPT);
   code.emit(Opcode::RERAISE, 1);
   code.bind(last);
   code.bind(after);
-  code.binary_op(Operator::NB_ADD);
-  code.return_value();
+  code.emit(Opcode::BINARY_OP, static_cast<int>(Operator::NB_ADD));
+  code.emit(Opcode::RETURN_VALUE);
   code.protect(begin, end, handler);
   code.protect(handler, cleanup, cleanup, true);
   const auto made = code.finish();
@@ -176,10 +176,10 @@ TEST("assembler: cells, free variables and a closure") {
   Assembler inner(std::move(inner_signature));
   const auto x = py::str("x"), late = py::str("late");
   inner.prologue();
-  inner.load_deref(inner.deref(x.get()));
+  inner.emit(Opcode::LOAD_DEREF, inner.deref(x.get()));
   inner.load_fast(inner.local(py::str("later_local").get()) - 1);  // new locals move the slots of free variables
-  inner.binary_op(Operator::NB_SUBTRACT);
-  inner.return_value();
+  inner.emit(Opcode::BINARY_OP, static_cast<int>(Operator::NB_SUBTRACT));
+  inner.emit(Opcode::RETURN_VALUE);
   const auto inner_code = inner.finish();
 
   Signature outer_signature = taking({"x"});
@@ -187,15 +187,15 @@ TEST("assembler: cells, free variables and a closure") {
   Assembler outer(std::move(outer_signature));
   outer.prologue();
   outer.load_const(number(3).get());
-  outer.store_deref(outer.deref(late.get()));
-  outer.push_null();
-  outer.load_closure(outer.deref(x.get()));
-  outer.build_tuple(1);
+  outer.emit(Opcode::STORE_DEREF, outer.deref(late.get()));
+  outer.emit(Opcode::PUSH_NULL);
+  outer.emit(Opcode::LOAD_CLOSURE, outer.deref(x.get()));
+  outer.emit(Opcode::BUILD_TUPLE, 1);
   outer.load_const(inner_code.object());
-  outer.make_function(8);
-  outer.load_deref(outer.deref(late.get()));
+  outer.emit(Opcode::MAKE_FUNCTION, 8);
+  outer.emit(Opcode::LOAD_DEREF, outer.deref(late.get()));
   outer.call(1);
-  outer.return_value();
+  outer.emit(Opcode::RETURN_VALUE);
   CHECK_EQ(call_long(outer, {10}), 7);
   CHECK_THROWS(py::PythonError, outer.deref(py::str("nowhere").get()));
 }
@@ -208,11 +208,11 @@ TEST("assembler: more than 256 constants and names get EXTENDED_ARG, far jumps t
   code.jump(Opcode::POP_JUMP_FORWARD_IF_FALSE, end);
   for (int i = 0; i < 400; ++i) {
     code.load_const(number(1000 + i).get());
-    code.pop_top();
+    code.emit(Opcode::POP_TOP);
   }
   code.bind(end);
   code.load_const(number(1399).get());
-  code.return_value();
+  code.emit(Opcode::RETURN_VALUE);
   CHECK_EQ(code.const_index(number(1399).get()), 400);
   CHECK_EQ(call_long(code, {0}), 1399);
 }
@@ -242,7 +242,7 @@ TEST("assembler: refuses nonsense") {
   backwards.prologue();
   const Label here = backwards.new_label();
   backwards.bind(here);
-  backwards.load_none();
+  backwards.load_const(Py_None);
   backwards.emit(Opcode::GET_ITER);
   backwards.jump(Opcode::FOR_ITER, here);
   backwards.pop_top();
@@ -257,9 +257,9 @@ TEST("assembler: positions reach the code object") {
   Assembler code(std::move(signature));
   code.prologue();
   code.set_position({41, 43, 5, 90});
-  code.load_none();
+  code.load_const(Py_None);
   code.set_position({});
-  code.return_value();
+  code.emit(Opcode::RETURN_VALUE);
   const auto made = code.finish();
   CHECK(position_at(made.get(), 0) == (Position{40, 40, -1, -1}));
   CHECK(position_at(made.get(), 1) == (Position{41, 43, 5, 90}));
@@ -286,8 +286,8 @@ TEST("tables: random entries are what was put in") {
     const int start = 2 * random(1 << 20);
     exceptions.push_back({start, start + 2 * random(1 << 12), 2 * random(1 << 22), random(300), random(2) == 1});
   }
-  code.load_none();
-  code.return_value();
+  code.load_const(Py_None);
+  code.emit(Opcode::RETURN_VALUE);
   const auto made = code.finish();
   for (std::size_t i = 0; i < positions.size(); ++i)
     CHECK(position_at(made.get(), static_cast<int>(i)) == positions[i]);

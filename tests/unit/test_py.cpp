@@ -1,5 +1,5 @@
 #include "check.h"
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "py/ref.h"
 
 using namespace pellucid;

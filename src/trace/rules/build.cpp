@@ -1,5 +1,5 @@
 // Building, extending and unpacking containers; strings; pattern matching.
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "region/snapshot.h"
 #include "trace/late_text.h"
 #include "trace/rules/rules.h"

@@ -1,4 +1,5 @@
 // Class bodies: names are looked up in the namespace that the metaclass has prepared, then outside.
+#include "py/cpython.h"
 #include "trace/rules/rules.h"
 
 namespace pellucid::trace {
@@ -63,9 +64,9 @@ Next do_DELETE_NAME(Executor& ex, Frame& f, int arg) {
 
 Next do_LOAD_CLASSDEREF(Executor& ex, Frame& f, int arg) {
   py::Owned<> value;
-  if (!find_in_namespace(ex, f, PyTuple_GET_ITEM(f.code->co_localsplusnames, arg), &value)) {
+  if (!find_in_namespace(ex, f, py::slot_name(f.code.get(), arg), &value)) {
     value = py::Owned<>::share(ex.region.shadows.cell_get(f.local(arg)));
-    if (!value) return unbound(ex, f, arg, arg >= f.code->co_nlocalsplus - f.code->co_nfreevars);
+    if (!value) return unbound(ex, f, arg, arg >= py::first_free_slot(f.code.get()));
   }
   f.stack.push_back(std::move(value));
   return Next::Go;

@@ -1,6 +1,6 @@
 // Locals, cells, globals, constants, the value stack.
 #include "aten/aten.h"
-#include "py/cpython311.h"
+#include "py/cpython.h"
 #include "py/interrupts.h"
 #include "trace/rules/rules.h"
 
@@ -9,13 +9,13 @@ namespace pellucid::trace {
 using region::names;
 
 Next unbound(Executor& ex, const Frame& frame, int slot, bool free_variable) {
-  const std::string name = py::text_of(PyTuple_GET_ITEM(frame.code->co_localsplusnames, slot));
+  const std::string name = py::text_of(py::slot_name(frame.code.get(), slot));
   const std::string text =
       free_variable
           ? "cannot access free variable '" + name + "' where it is not associated with a value in enclosing scope"
           : "cannot access local variable '" + name + "' where it is not associated with a value";
   if (free_variable)
-    ex.raise_name_error(PyTuple_GET_ITEM(frame.code->co_localsplusnames, slot), text);
+    ex.raise_name_error(py::slot_name(frame.code.get(), slot), text);
   else
     ex.raise(PyExc_UnboundLocalError, text);
   return Next::Raise;
@@ -49,7 +49,7 @@ void name_node(Executor& ex, const Frame& frame, int slot, PyObject* value) {
   if (value == nullptr || !aten::is_tensor(value) || frame.hidden) return;
   const auto found = ex.region.capture->node_of.find(value);
   if (found != ex.region.capture->node_of.end())
-    ex.region.capture->graph.rename(found->second, py::text_of(PyTuple_GET_ITEM(frame.code->co_localsplusnames, slot)));
+    ex.region.capture->graph.rename(found->second, py::text_of(py::slot_name(frame.code.get(), slot)));
 }
 
 // A variable that functions share names nodes where it is a variable of the region's own function.
@@ -61,9 +61,7 @@ void name_shared_node(Executor& ex, PyObject* cell, PyObject* value) {
   }
 }
 
-bool is_cell_of_code(const Frame& frame, int slot) {
-  return slot < frame.code->co_nlocalsplus - frame.code->co_nfreevars;
-}
+bool is_cell_of_code(const Frame& frame, int slot) { return slot < py::first_free_slot(frame.code.get()); }
 
 }  // namespace
 
@@ -115,7 +113,7 @@ Next do_MAKE_CELL(Executor& ex, Frame& f, int arg) {
 }
 Next do_COPY_FREE_VARS(Executor& ex, Frame& f, int arg) {
   PyObject* closure = f.function->func_closure;
-  const auto base = static_cast<std::size_t>(f.code->co_nlocalsplus - arg);
+  const auto base = static_cast<std::size_t>(py::slot_count(f.code.get()) - arg);
   const source::Source* source = f.back ? ex.region.provenance.source_of(f.function.object()) : nullptr;
   for (int i = 0; i < arg; ++i) {
     PyObject* cell = PyTuple_GET_ITEM(closure, i);

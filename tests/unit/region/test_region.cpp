@@ -1,11 +1,10 @@
 // The stores of a region without anybody who runs frames: what they note, guard and leave as effects.
-#include "region/region.h"
-
 #include <algorithm>
 
 #include "../check.h"
 #include "aten/aten.h"
 #include "region/names.h"
+#include "region/region.h"
 
 using namespace pellucid;
 using region::Effect;
