@@ -232,8 +232,8 @@ TEST("assembler: refuses nonsense") {
   unbound.jump(Opcode::JUMP_FORWARD, unbound.new_label());
   CHECK_THROWS(py::PythonError, unbound.finish());
   Assembler empty_stack(taking({}));
-  empty_stack.pop_top();
-  empty_stack.return_value();
+  empty_stack.emit(Opcode::POP_TOP);
+  empty_stack.emit(Opcode::RETURN_VALUE);
   CHECK_THROWS(py::PythonError, empty_stack.finish());
   Assembler falls_off(taking({}));
   falls_off.prologue();
@@ -245,8 +245,8 @@ TEST("assembler: refuses nonsense") {
   backwards.load_const(Py_None);
   backwards.emit(Opcode::GET_ITER);
   backwards.jump(Opcode::FOR_ITER, here);
-  backwards.pop_top();
-  backwards.return_value();
+  backwards.emit(Opcode::POP_TOP);
+  backwards.emit(Opcode::RETURN_VALUE);
   CHECK_THROWS(py::PythonError, backwards.finish());
 }
 
