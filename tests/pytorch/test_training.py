@@ -356,13 +356,37 @@ def scaled_by_a_view(x, buffer):
     return y
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("f", [scaled_after, scaled_before, scaled_by_a_view], ids=lambda f: f.__name__)
 def test_what_the_gradient_needs_of_a_written_input(f, backend):
     """Torch's partitioner computes `buffer * 2` once more in the backward graph, from what is in the buffer then."""
     compiled = pellucid.compile(f, backend=backend, fullgraph=True)
     for _ in range(2):
         assert_as_eager(compiled, f, torch.randn(4).requires_grad_(), torch.ones(4))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("p", [0.5, 0.0])
+@pytest.mark.parametrize("requires", [True, False])
+def test_dropout_that_drops_nothing_gives_its_argument(requires, p, backend):
+    def f(x):
+        y = functional.dropout(x, p, training=p == 0)
+        x *= 2
+        z = y.detach()
+        y += 1
+        return y, z
+
+    compiled = pellucid.compile(f, backend=backend, fullgraph=True)
+    for _ in range(2):
+        leaves = [torch.arange(4.0).requires_grad_(requires) for _ in range(2)]
+        inputs = [leaf + 0 for leaf in leaves]
+        (got, got_alias), (want, want_alias) = compiled(inputs[0]), f(inputs[1])
+        assert want is inputs[1] and got is inputs[0]
+        assert torch.equal(got, want) and torch.equal(got_alias, want_alias)
+        assert got_alias.data_ptr() == got.data_ptr()
+        if requires:
+            got.sum().backward(), want.sum().backward()
+            assert torch.equal(leaves[0].grad, leaves[1].grad)
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])

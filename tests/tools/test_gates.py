@@ -55,7 +55,7 @@ def test_a_function_without_a_caller(tree):
             "src/base/a.cpp": 'int used(int x) { return x; }  // unused(1)\nint unused(int x) { return used(x); }\nauto t = "unused(";\n'
             "int do_ADD(int x) { return x; }\nvoid of_the_base(int x) override {}\n",
             "src/base/b.cpp": "void f() {\n  const Guard guard(f);\n}\n",
-            "src/binding/a_testing.cpp": "int g() { return only_tests(1); }\n",
+            "tests/hooks/a.cpp": "int g() { return only_tests(1); }\n",
             "tests/unit/a.cpp": "int h() { return unused(1); }\n",
             "python/p/a.py": "def called():\n    pass\n\n\ndef forgotten():  # forgotten\n    called()\n",
         }

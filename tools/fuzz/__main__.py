@@ -96,7 +96,7 @@ class Totals:
     def add(self, report: Report) -> None:
         self.invalid += report.invalid
         if report.invalid:
-            self.dropped[report.difference.split("\n")[0][:60] or "does not differ again"] += 1
+            self.dropped[report.difference.split("\n")[0][:90] or "does not differ again"] += 1
         if not report.invalid:
             self.programs += 1
             self.raised += report.raised

@@ -6,6 +6,7 @@ Every program uses a random part of the templates only, so that programs differ 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 import re
 
@@ -33,6 +34,12 @@ SELF = {"int": ["self.count"], "lint": ["self.items"], "T": ["self.buf"]}
 
 class NoName(Exception):
     """A template needs a name of a type that there is none of."""
+
+
+def enclosed(text: str) -> bool:
+    """The first parenthesis ends with the text."""
+    depth = list(itertools.accumulate((one == "(") - (one == ")") for one in text))
+    return text.startswith("(") and 0 not in depth[:-1] and depth[-1] == 0
 
 
 class Scope:
@@ -181,7 +188,7 @@ class Generator:
                 text = self.fill(template, scope, Scope(scope), depth - 1)
             except NoName:
                 continue
-            return text if re.fullmatch(r"[\w.]+|\(.*\)", text) else f"({text})"
+            return text if re.fullmatch(r"[\w.]+", text) or enclosed(text) else f"({text})"
         return self.random.choice(LEAVES[kind])
 
     # ---- statements

@@ -9,7 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-_NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"\((?:.|\n)*?\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', re.S)
+_NOISE = re.compile(
+    r'//[^\n]*|#[ ]*(?:if|ifdef|ifndef|elif|else|endif)\b[^\n]*|/\*.*?\*/|R"\((?:.|\n)*?\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'',
+    re.S,
+)
 _CLASS = re.compile(r"\b(?:class|struct)\s+(?:\[\[\w+\]\]\s*)?(\w+)(?:\s+final)?\s*(?::(?!:)[^;{}()]*)?\{")
 # "Result name(", "Result Class::name(": a type, or its last "*", stands before the name. A call has a sign or one of
 # these there.
@@ -45,12 +48,12 @@ def room_of(path: Path, root: Path) -> str:
 
 
 def bare(path: Path) -> str:
-    """The file with comments blanked and strings emptied; lines keep their numbers."""
+    """The file with comments and conditions of the preprocessor blanked and strings emptied; lines keep their numbers."""
     return _NOISE.sub(_blank, path.read_text())
 
 
 def _blank(noise: re.Match[str]) -> str:
-    return re.sub(r"[^\n]", " ", noise[0]) if noise[0].startswith("/") else '""'
+    return re.sub(r"[^\n]", " ", noise[0]) if noise[0].startswith(("/", "#")) else '""'
 
 
 def classes(path: Path) -> Iterator[Class]:

@@ -18,10 +18,6 @@ _OF_AN_INTERFACE = {
 }
 
 
-def is_for_tests(path):
-    return "testing" in path.name or "testing" in path.parts or "hooks" in path.parts
-
-
 def check(root):
     found = Counter()
     for path, name in [*_unused_cpp(root), *_unused_python(root)]:
@@ -37,19 +33,18 @@ def _unused_cpp(root):
         declared = {match.start: match.name for match in declarations(text) if not match.name.isupper()}
         for name in declared.values():
             places.setdefault(name, path)
-        if not is_for_tests(path):
-            uses.update(match[0] for match in _NAME.finditer(text) if match.start() not in declared)
+        uses.update(match[0] for match in _NAME.finditer(text) if match.start() not in declared)
     types = {match[1] for path in cpp_files(root) for match in re.finditer(r"\b(?:class|struct)\s+(\w+)", bare(path))}
     for name, path in sorted(places.items(), key=str):
         known = uses[name] or name in types or any(name.startswith(prefix) for prefix in prefixes)
-        if not known and not is_for_tests(path) and not _CALLED_ELSEWHERE.match(name):
+        if not known and not _CALLED_ELSEWHERE.match(name):
             yield path, name
 
 
 def _unused_python(root):
     """Python is called by name from C++ too, so any mention in the sources, strings too, is a use."""
     sources = [path.read_text() for path in sorted((root / "python").rglob("*.py"))]
-    everywhere = sources + [path.read_text() for path in cpp_files(root) if not is_for_tests(path)]
+    everywhere = sources + [path.read_text() for path in cpp_files(root)]
     for folder in ("bench", "tools"):
         everywhere += [path.read_text() for path in sorted((root / folder).rglob("*.py"))]
     uses = Counter(name for text in everywhere for name in _NAME.findall(re.sub(r"(?m)#.*$|//.*$", "", text)))

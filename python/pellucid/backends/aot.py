@@ -21,6 +21,7 @@ def aot_eager(
     **options: Any,
 ) -> Callable:
     """Forward and backward graphs by AOTAutograd, min-cut partitioned, both run as they are."""
+    from functorch.compile import min_cut_rematerialization_partition  # type: ignore[import-untyped]
     from torch._dynamo.backends.common import aot_autograd
     from torch._dynamo.backends.debugging import boxed_nop
 
@@ -28,28 +29,11 @@ def aot_eager(
     compiler = aot_autograd(
         fw_compiler=forward,
         bw_compiler=bw_compiler or forward,
-        partition_fn=min_cut_partition,
+        partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=keep_inference_input_mutations,
         **options,
     )
     return compiler(gm, example_inputs)
-
-
-def min_cut_partition(joint_module: GraphModule, joint_inputs: Any, **options: Any) -> tuple[GraphModule, GraphModule]:
-    """Torch's min-cut partitioner. It would compute what is cheap once more in the backward graph, also from an input
-    that the forward graph has written by then: what reads such an input is saved."""
-    from functorch.compile import min_cut_rematerialization_partition  # type: ignore[import-untyped]
-    from torch.utils.checkpoint import CheckpointPolicy
-
-    copies = [node for node in joint_module.graph.nodes if node.target is torch.ops.aten.copy_.default]
-    waiting = [node.args[0] for node in copies if node.args[0].op == "placeholder"]
-    while waiting:
-        for user in waiting.pop().users:
-            if getattr(user.target, "is_view", False):
-                waiting.append(user)
-            elif user not in copies and user.meta.get("partitioner_tag") != "is_backward":
-                user.meta.setdefault("recompute", CheckpointPolicy.MUST_SAVE)
-    return min_cut_rematerialization_partition(joint_module, joint_inputs, **options)
 
 
 def inductor(

@@ -1,4 +1,5 @@
-"""Decompositions of torch that compute something else than the operators they stand for, mended while AOTAutograd traces."""
+"""Decompositions of torch that compute something else than the operators they stand for, and what its partitioner computes
+twice, mended while AOTAutograd traces."""
 
 from __future__ import annotations
 
@@ -9,11 +10,14 @@ from unittest import mock
 
 import torch
 from torch._decomp import decompositions as torchs
+from torch._functorch import partitioners
+from torch.fx import GraphModule, Node
+from torch.utils.checkpoint import CheckpointPolicy
 
 from pellucid.backends.errors import GraphRefused
 
 VERSION = (
-    1  # part of the key of AOTAutograd's cache: what was compiled without these, or with others, is something else
+    2  # part of the key of AOTAutograd's cache: what was compiled without these, or with others, is something else
 )
 
 
@@ -27,8 +31,29 @@ def faithful_decompositions() -> Iterator[None]:
     with (
         mock.patch.object(torchs, "_rnn_helper", _recurrent_layers),
         mock.patch.object(torchs, "select_one_layer_lstm_function", _lstm_layer),
+        mock.patch.object(partitioners, "force_save_bw_mutation_src", _save_what_is_overwritten),
+        _kernels(torch.ops.aten.dropout.default, _dropout),
     ):
         yield
+
+
+@contextlib.contextmanager
+def _kernels(operator: torch._ops.OpOverload, kernel: Callable) -> Iterator[None]:
+    """Where torch has a kernel in Python for the operator, `kernel` is it."""
+    with mock.patch.dict(operator.py_kernels, dict.fromkeys(operator.py_kernels, kernel)):
+        operator._dispatch_cache.clear()
+        try:
+            yield
+        finally:
+            operator._dispatch_cache.clear()
+
+
+_torchs_dropout = torchs.dropout
+
+
+def _dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+    """What drops nothing gives its argument back, torch's own a copy: a write into one would not be seen in the other."""
+    return _torchs_dropout(input, p, train) if train and p != 0 and input.numel() != 0 else input
 
 
 def _recurrent_layers(
@@ -72,3 +97,20 @@ def _lstm_layer(input: torch.Tensor, hx: Any, params: Sequence[Any]) -> Any:
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         return torchs.one_layer_lstm
     return _torchs_lstm_layer(input, hx, params)
+
+
+_torchs_saving = partitioners.force_save_bw_mutation_src
+
+
+def _save_what_is_overwritten(joint_module: GraphModule) -> None:
+    """Partitioners compute what is cheap once more in the backward graph, torch's also from an input that the forward graph
+    has written by then: what reads such an input is saved."""
+    _torchs_saving(joint_module)
+    copies = [node for node in joint_module.graph.nodes if node.target is torch.ops.aten.copy_.default]
+    waiting: list[Node] = [node.args[0] for node in copies if node.args[0].op == "placeholder"]
+    while waiting:
+        for user in waiting.pop().users:
+            if getattr(user.target, "is_view", False):
+                waiting.append(user)
+            elif user not in copies and user.meta.get("partitioner_tag") != "is_backward":
+                user.meta.setdefault("recompute", CheckpointPolicy.MUST_SAVE)

@@ -1,5 +1,5 @@
 // What python/pellucid/backends needs from the core.
-#include "binding/backend_binding.h"
+#include "binding/backend.h"
 
 #include <nanobind/stl/vector.h>
 

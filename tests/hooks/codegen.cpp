@@ -1,5 +1,4 @@
-#include "binding/codegen_testing.h"
-
+// pellucid._core._codegen: captures made by hand, to test the emitted functions without a tracer.
 #include <nanobind/stl/string.h>
 
 #include <cstring>
@@ -7,12 +6,13 @@
 
 #include "base/reasons.h"
 #include "codegen/emit.h"
+#include "hooks.h"
 #include "py/ref.h"
 #include "py/set_table.h"
 
 namespace nb = nanobind;
 
-namespace pellucid::binding {
+namespace pellucid::hooks {
 namespace {
 
 using region::Capture;
@@ -137,7 +137,7 @@ class HandMade {
 
 }  // namespace
 
-void add_codegen_testing(nb::module_& core) {
+void add_codegen(nb::module_& core) {
   nb::module_ m = core.def_submodule("_codegen", "Captures made by hand and the functions emitted for them.");
   nb::class_<HandMade>(m, "Capture")
       .def(nb::init<nb::handle>(), nb::arg("function"))
@@ -152,4 +152,4 @@ void add_codegen_testing(nb::module_& core) {
       .def("outputs", &HandMade::outputs);
 }
 
-}  // namespace pellucid::binding
+}  // namespace pellucid::hooks

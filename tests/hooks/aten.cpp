@@ -1,13 +1,14 @@
-#include "binding/aten_testing.h"
+// pellucid._core._aten: fake tensors, tensor guards and global state as Python tests see them.
+#include "aten/aten.h"
 
 #include <memory>
 #include <vector>
 
-#include "aten/aten.h"
+#include "hooks.h"
 
 namespace nb = nanobind;
 
-namespace pellucid::binding {
+namespace pellucid::hooks {
 namespace {
 
 // PythonError becomes the pending error of nanobind's own exception.
@@ -53,9 +54,8 @@ void add_meta(nb::dict& out, PyObject* tensor) {
 
 }  // namespace
 
-void bind_aten(nb::module_& core) {
+void add_aten(nb::module_& core) {
   nb::module_ m = core.def_submodule("_aten", "The room aten, for tests.");
-  guarded([] { aten::initialise(); });
   m.def("is_tensor", [](nb::handle object) { return aten::is_tensor(object.ptr()); });
   m.def("is_plain_tensor", [](nb::handle object) { return aten::is_plain_tensor(object.ptr()); });
   m.def("is_fake", [](nb::handle object) { return aten::is_fake(object.ptr()); });
@@ -102,4 +102,4 @@ void bind_aten(nb::module_& core) {
       .def("restore", &aten::GlobalState::restore);
 }
 
-}  // namespace pellucid::binding
+}  // namespace pellucid::hooks

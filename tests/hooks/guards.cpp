@@ -1,15 +1,15 @@
-#include "binding/guards_testing.h"
-
+// pellucid._core._guards: sources and guard programs built by hand, for tests and the micro benchmark.
 #include <nanobind/stl/string.h>
 
 #include <chrono>
 
 #include "guards/program.h"
+#include "hooks.h"
 #include "source/source.h"
 
 namespace nb = nanobind;
 
-namespace pellucid::binding {
+namespace pellucid::hooks {
 namespace {
 
 using source::Source;
@@ -166,7 +166,7 @@ nb::object evaluate(const SourceTable& table, int id, nb::tuple locals, nb::obje
 
 }  // namespace
 
-void add_guards_testing(nb::module_& core) {
+void add_guards(nb::module_& core) {
   nb::module_ m = core.def_submodule("_guards", "Sources and guard programs built by hand.");
   nb::class_<SourceTable>(m, "Table")
       .def(nb::init<>())
@@ -207,4 +207,4 @@ void add_guards_testing(nb::module_& core) {
       .def("__len__", &Program::size);
 }
 
-}  // namespace pellucid::binding
+}  // namespace pellucid::hooks

@@ -1,14 +1,14 @@
-#include "binding/bytecode_testing.h"
-
+// pellucid._core._bytecode: the bytecode room seen from Python, for tests and for curiosity.
 #include <nanobind/stl/string.h>
 
 #include "bytecode/program.h"
+#include "hooks.h"
 #include "py/cpython.h"
 #include "py/ref.h"
 
 namespace nb = nanobind;
 
-namespace pellucid::binding {
+namespace pellucid::hooks {
 namespace {
 
 // nanobind knows its own exceptions only: ours become pending errors here.
@@ -137,7 +137,7 @@ int stack_effect(int opcode, int arg, bool jump) {
 
 }  // namespace
 
-void add_bytecode_testing(nb::module_& core) {
+void add_bytecode(nb::module_& core) {
   nb::module_ m = core.def_submodule("_bytecode", "Decode, assemble and look at code objects.");
   m.def("reassemble", &reassemble, nb::arg("code"));
   m.def("roundtrip_differences", &roundtrip_differences, nb::arg("code"));
@@ -147,4 +147,4 @@ void add_bytecode_testing(nb::module_& core) {
   m.def("stack_effect", &stack_effect, nb::arg("opcode"), nb::arg("arg"), nb::arg("jump"));
 }
 
-}  // namespace pellucid::binding
+}  // namespace pellucid::hooks

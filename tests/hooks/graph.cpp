@@ -1,16 +1,14 @@
 // pellucid._core._graph: builds graphs by hand, for the tests of the graph and of the hand-off.
-#include "binding/graph_testing.h"
-
-#include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "backend/fx.h"
+#include "hooks.h"
 #include "region/capture.h"
 
 namespace nb = nanobind;
 
-namespace pellucid::binding {
+namespace pellucid::hooks {
 namespace {
 using graph::Arg;
 using graph::CallSite;
@@ -146,7 +144,7 @@ NodeRef call_method(Builder& self, nb::object target, nb::tuple args, nb::dict k
 
 }  // namespace
 
-void add_graph_testing(nb::module_& core) {
+void add_graph(nb::module_& core) {
   nb::module_ m = core.def_submodule("_graph");
   nb::class_<NodeRef>(m, "Node")
       .def_prop_ro("name", [](const NodeRef& ref) { return ref.node->name; })
@@ -179,4 +177,4 @@ void add_graph_testing(nb::module_& core) {
            [](Builder& self) { return guarded([&] { return backend::graph_module(self.capture()); }); });
 }
 
-}  // namespace pellucid::binding
+}  // namespace pellucid::hooks

@@ -1,12 +1,13 @@
-#include "binding/handlers_testing.h"
+// pellucid._core._rows: the rows of functions with a rule, as Python tests see them.
+#include "rows/rows.h"
 
 #include <nanobind/stl/string.h>
 
-#include "rows/rows.h"
+#include "hooks.h"
 
 namespace nb = nanobind;
 
-namespace pellucid::binding {
+namespace pellucid::hooks {
 namespace {
 
 nb::list faults() {
@@ -23,9 +24,9 @@ nb::list faults() {
 
 }  // namespace
 
-void add_handlers_testing(nb::module_& core) {
-  nb::module_ m = core.def_submodule("_handlers", "The rows of functions with a rule.");
+void add_rows(nb::module_& core) {
+  nb::module_ m = core.def_submodule("_rows", "The rows of functions with a rule.");
   m.def("faults", &faults);
 }
 
-}  // namespace pellucid::binding
+}  // namespace pellucid::hooks
