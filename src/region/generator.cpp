@@ -39,7 +39,7 @@ PyObject* refuse(PyObject*) {
 
 PyObject* refuse_call(PyObject* self, PyObject*) { return refuse(self); }
 
-// Their meaning is in the rules for them (rows/python.cpp).
+// Their meaning is in the rules for them (rows/generators.cpp).
 PyMethodDef methods[] = {{"send", refuse_call, METH_VARARGS, nullptr},
                          {"throw", refuse_call, METH_VARARGS, nullptr},
                          {"close", refuse_call, METH_VARARGS, nullptr},

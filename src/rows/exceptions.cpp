@@ -58,7 +58,37 @@ Result clear_frames(Interpreter& t, PyObject* f, Args args) {
   return Result::none();
 }
 
+// ---- exception groups
+// Whether BaseExceptionGroup takes it for what to look for.
+bool is_condition(PyObject* value) {
+  if (PyExceptionClass_Check(value)) return true;
+  if (!PyTuple_CheckExact(value)) return PyType_Check(value) == 0;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
+    if (!PyExceptionClass_Check(PyTuple_GET_ITEM(value, i))) return false;
+  }
+  return true;
+}
+
+Result group_part(Interpreter& t, PyObject* f, Args args, const char* polyfill) {
+  if (args.size() != 2 || !is_condition(args[1])) return run_native(t, f, args);  // a TypeError
+  return protocols::call_polyfill(t, polyfill, args.values);
+}
+
+Result group_split(Interpreter& t, PyObject* f, Args args) { return group_part(t, f, args, "group_split"); }
+
+Result group_subgroup(Interpreter& t, PyObject* f, Args args) { return group_part(t, f, args, "group_subgroup"); }
+
+Result group_derive(Interpreter& t, PyObject* f, Args args) {
+  if (args.size() != 2) return run_native(t, f, args);
+  protocols::getattr(t, args[0], py::interned("message").get());
+  PyObject* values[] = {args[0], t.region.reads.touch(t.region.shadows.original(args[1]))};
+  return run_native(t, f, Args{values, nullptr});
+}
+
 const Row rows[] = {
+    {"builtins.BaseExceptionGroup.split", group_split},
+    {"builtins.BaseExceptionGroup.subgroup", group_subgroup},
+    {"builtins.BaseExceptionGroup.derive", group_derive},
     {"builtins.BaseException.with_traceback", on_own_exception},
     {"builtins.BaseException.add_note", add_note},
     {"sys.exc_info", exc_info},

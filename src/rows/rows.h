@@ -32,8 +32,6 @@ void initialise();
 
 // pure, with an encoding and errors behind the first argument
 Result coded(Interpreter& t, PyObject* callable, Args args);
-// protocols::defer, unless an object of the program would see the call (observers.cpp).
-Result defer(Interpreter& t, PyObject* callable, Args args);
 
 // The wrong number or kind of arguments: CPython words the TypeError.
 inline Result complain(Interpreter& t, PyObject* callable, Args args) { return run_native(t, callable, args); }
@@ -41,7 +39,7 @@ inline bool only_positional(Args args, std::size_t least, std::size_t most) {
   return args.keyword_count() == 0 && args.size() >= least && args.size() <= most;
 }
 
-extern const std::span<const Row> kBuiltinRows, kContainerRows, kPureRows, kTorchRows, kPythonRows, kExceptionRows,
-    kClassRows, kCompilingRows, kIteratorRows;
+extern const std::span<const Row> kBuiltinRows, kContainerRows, kPureRows, kTorchRows, kOperatorRows, kFunctoolsRows,
+    kGeneratorRows, kInspectRows, kRegexRows, kLoggingRows, kExceptionRows, kClassRows, kCompilingRows, kIteratorRows;
 
 }  // namespace pellucid::rows

@@ -119,8 +119,6 @@ void need_plain_warnings(Interpreter& t, PyObject* callable) {
   need_plain_stderr(t, callable);
 }
 
-}  // namespace
-
 void need_no_observer(Interpreter& t, PyObject* callable, Args args) {
   if (is_of_module(callable, "warnings")) {
     need_plain_warnings(t, callable);
@@ -129,9 +127,20 @@ void need_no_observer(Interpreter& t, PyObject* callable, Args args) {
   }
 }
 
+// protocols::defer, unless an object of the program would see the call.
 Result defer(Interpreter& t, PyObject* callable, Args args) {
   need_no_observer(t, callable, args);
   return protocols::defer(t, callable, args);
 }
+
+const Row rows[] = {
+    {"logging.Logger.debug", defer}, {"logging.Logger.info", defer},     {"logging.Logger.warning", defer},
+    {"logging.Logger.error", defer}, {"logging.Logger.critical", defer}, {"logging.Logger.log", defer},
+    {"logging.Logger.warn", defer},  {"warnings.warn", defer},
+};
+
+}  // namespace
+
+const std::span<const Row> kLoggingRows = rows;
 
 }  // namespace pellucid::rows

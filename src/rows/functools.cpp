@@ -1,0 +1,159 @@
+// functools, and the callables of operator that its users build: partial, lru_cache, itemgetter.
+#include <cstring>
+
+#include "py/cpython.h"
+#include "rows/rows.h"
+
+namespace pellucid::rows {
+namespace {
+
+Result partial_call(Interpreter& t, PyObject* self, Args args) {
+  Result function = protocols::generic_getattr(t, self, names().func),
+         bound = protocols::generic_getattr(t, self, names().args),
+         keywords = protocols::generic_getattr(t, self, names().keywords);
+  PyObject* view = t.region.reads.touch(keywords.value.get());
+  std::vector<PyObject*> values;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(bound.value.get()); ++i)
+    values.push_back(PyTuple_GET_ITEM(bound.value.get(), i));
+  for (PyObject* value : args.positional()) values.push_back(value);
+  auto merged = py::take(PyDict_Copy(view));
+  for (std::size_t i = 0; i < args.keyword_count(); ++i) {
+    py::check(PyDict_SetItem(merged.get(), PyTuple_GET_ITEM(args.kwnames, i), args.values[args.size() + i]));
+  }
+  py::Owned<> kwnames;
+  if (PyDict_GET_SIZE(merged.get()) > 0) {
+    kwnames = py::take(PyTuple_New(PyDict_GET_SIZE(merged.get())));
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t position = 0, i = 0;
+    while (PyDict_Next(merged.get(), &position, &key, &value)) {
+      PyTuple_SET_ITEM(kwnames.get(), i++, Py_NewRef(key));
+      values.push_back(value);
+    }
+  }
+  return protocols::call(t, function.value.get(), Args{values, kwnames.get()});
+}
+
+// operator.itemgetter and operator.attrgetter: what they get is fixed when they are made, so identity says all.
+template <bool Items>
+Result getter_call(Interpreter& t, PyObject* self, Args args) {
+  if (args.size() != 1 || args.keyword_count() != 0)
+    unsupported(Reason::BadArguments, {{"callee", "a getter without exactly one argument"}});
+  const region::Source* source = t.region.provenance.source_of(self);
+  if (source != nullptr && source->step != source::Step::Const)
+    t.region.provenance.guard(region::Kind::ID_MATCH, source, py::Owned<>::share(self));
+  auto reduced = py::take(PyObject_CallMethod(self, "__reduce__", nullptr));
+  PyObject* wanted = PyTuple_GET_ITEM(reduced.get(), 1);
+  t.region.provenance.keep(wanted);
+  if (source != nullptr) t.region.provenance.note_constant(wanted);
+  PyObject* values[] = {wanted, args[0]};
+  return protocols::call_polyfill(t, Items ? "get_items" : "get_attributes", values);
+}
+
+Result reduce(Interpreter& t, PyObject*, Args args) { return protocols::call_polyfill(t, "reduce_by", args.values); }
+
+// The dict inside of an lru_cache wrapper, and the key under which it keeps what these arguments give.
+std::pair<PyObject*, py::Owned<>> cache_and_key(PyObject* wrapper, Args args) {
+  static PyObject* get_referents = py::import_attr("gc", "get_referents").release();
+  // What the wrapper refers to, in CPython's order: links, cache, function, the mark before keywords, the type of links
+  // …
+  auto parts = py::take(PyObject_CallOneArg(get_referents, wrapper));
+  Py_ssize_t at = PyList_GET_SIZE(parts.get()) - 1;
+  auto is_link_type = [](PyObject* o) {
+    return PyType_Check(o) &&
+           std::string_view(reinterpret_cast<PyTypeObject*>(o)->tp_name) == "functools._lru_list_elem";
+  };
+  while (at >= 0 && !is_link_type(PyList_GET_ITEM(parts.get(), at))) --at;
+  PyObject* cache = at >= 3 ? PyList_GET_ITEM(parts.get(), at - 3) : nullptr;
+  if (cache == nullptr || !PyDict_CheckExact(cache))
+    unsupported(Reason::CachedFunction, {{"callee", "an lru_cache of another make"}});
+  auto key = py::take(PyTuple_New(0));
+  auto append = [&](PyObject* item) {
+    auto one = py::take(PyTuple_Pack(1, item));
+    key = py::take(PySequence_Concat(key.get(), one.get()));
+  };
+  for (PyObject* value : args.positional()) append(value);
+  if (args.keyword_count() > 0) append(PyList_GET_ITEM(parts.get(), at - 1));
+  for (std::size_t i = 0; i < args.keyword_count(); ++i) {
+    append(PyTuple_GET_ITEM(args.kwnames, i));
+    append(args.values[args.size() + i]);
+  }
+  if (args.values.size() == 1 && args.size() == 1 && (PyUnicode_CheckExact(args[0]) || PyLong_CheckExact(args[0])))
+    key = py::Owned<>::share(args[0]);
+  return {cache, std::move(key)};
+}
+
+// The entry that holds a cached value: cache_clear() and eviction are noticed, as eager would compute the value anew
+// then.
+void guard_cache_entry(Interpreter& t, PyObject* cache, PyObject* key) {
+  PyObject* entry = PyDict_GetItemWithError(cache, key);
+  if (entry == nullptr) {
+    if (PyErr_Occurred()) py::throw_pending();
+    unsupported(Reason::CachedFunction, {{"callee", "an lru_cache that is typed or keeps nothing"}});
+  }
+  auto& sources = t.region.capture->sources;
+  t.region.provenance.guard(region::Kind::ID_MATCH, sources.dict_item(sources.constant(cache), key),
+                            py::Owned<>::share(entry));
+}
+
+// Called now, while the region is captured, a function must do nothing but compute: its effects would come before those
+// of the region, and it would not see what the region has changed.
+bool only_computes(Interpreter& t, PyObject* function) {
+  static PyObject* reads = py::import_attr("pellucid._cached", "reads").release();
+  auto found = py::take(PyObject_CallOneArg(reads, function));
+  if (found.get() == Py_None) return false;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(found.get()); ++i) {
+    PyObject* space = PyTuple_GET_ITEM(PyList_GET_ITEM(found.get(), i), 0);
+    PyObject* name = PyTuple_GET_ITEM(PyList_GET_ITEM(found.get(), i), 1);
+    if (t.region.shadows.is_shadowed(space) &&
+        PyDict_GetItem(t.region.shadows.readable(space), name) != PyDict_GetItem(space, name))
+      return false;
+  }
+  return true;
+}
+
+// The cache decides what a call means: with arguments that C code can hash the real wrapper is asked, so a value that
+// eager would take from the cache is taken from it here, and one that eager would compute once is computed once.
+Result cached_call(Interpreter& t, PyObject* self, Args args) {
+  bool native = true, has_instance = false;
+  for (PyObject* value : args.values) {
+    const Contents inside = t.region.reads.deep_touch(value);
+    const Cat cat = region::cat_of(value);
+    has_instance = has_instance || inside.user;
+    native =
+        native && !inside.tensor && !inside.shadowed && t.region.reads.hashable_natively(value) &&
+        (!inside.user || ((cat == Cat::Instance || cat == Cat::Function) && t.region.provenance.is_outside(value)));
+  }
+  auto wrapped = py::take(PyObject_GetAttr(self, names().__wrapped__));
+  // The function may run now, once for all: not one that shares variables with the program around it.
+  native = native && !(PyFunction_Check(wrapped.get()) && PyFunction_GET_CLOSURE(wrapped.get()) != nullptr);
+  if (native && t.region.provenance.is_outside(self)) {
+    if (const region::Source* source = t.region.provenance.source_of(self); source->step != source::Step::Const)
+      t.region.provenance.guard(region::Kind::ID_MATCH, source, py::Owned<>::share(self));
+    auto [cache, key] = cache_and_key(self, args);
+    t.region.provenance.note_constant(cache);
+    t.region.reads.guard_key(cache, key.get());
+    const int kept = PyDict_Contains(cache, key.get());
+    if (kept < 0) py::throw_pending();
+    if (kept == 0 && (has_instance || !only_computes(t, wrapped.get())))
+      unsupported(Reason::CachedFunction, {{"callee", "a cached function that does not have the value yet"}});
+    auto value = py::Owned<>::steal(PyObject_Vectorcall(self, args.values.data(), args.size(), args.kwnames));
+    if (!value) return t.raise_pending(py::PythonError());
+    guard_cache_entry(t, cache, key.get());
+    t.region.provenance.note_constant(value.get());
+    return Result::of(std::move(value));
+  }
+  // With other arguments only the cache knows whether the function is to be called.
+  unsupported(Reason::CachedFunction, {{"callee", "an lru_cache that is asked for tensors or new objects"}});
+}
+
+const Row rows[] = {
+    {"instances of functools.partial", partial_call},           {"instances of operator.itemgetter", getter_call<true>},
+    {"instances of operator.attrgetter", getter_call<false>},   {"functools.reduce", reduce},
+    {"instances of functools._lru_cache_wrapper", cached_call},
+};
+
+}  // namespace
+
+const std::span<const Row> kFunctoolsRows = rows;
+
+}  // namespace pellucid::rows
