@@ -7,6 +7,8 @@
 namespace pellucid::rows {
 namespace {
 
+using region::names;
+
 Result partial_call(Interpreter& t, PyObject* self, Args args) {
   Result function = protocols::generic_getattr(t, self, names().func),
          bound = protocols::generic_getattr(t, self, names().args),

@@ -5,6 +5,8 @@
 namespace pellucid::rows {
 namespace {
 
+using region::names;
+
 // What inspect reads of a function besides its code and defaults. It reads the real one, which has nothing of what the
 // region has written.
 void guard_described(Interpreter& t, PyObject* f, PyObject* function) {

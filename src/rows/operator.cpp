@@ -5,6 +5,8 @@
 namespace pellucid::rows {
 namespace {
 
+using region::names;
+
 using K = Continuation::Kind;
 
 template <int op>
