@@ -8,16 +8,22 @@ import inspect
 import re
 import warnings
 
-import builtin_programs
+import builtin_programs_containers
+import builtin_programs_numbers_and_text
+import builtin_programs_objects
 import pytest
 import torch
-from builtin_programs import err
 
 import pellucid
 from support import Counting
+from support.programs import err
 
+MODULES = (builtin_programs_containers, builtin_programs_numbers_and_text, builtin_programs_objects)
 PROGRAMS = [
-    value for value in vars(builtin_programs).values() if inspect.isfunction(value) and value.__name__.startswith("on_")
+    value
+    for module in MODULES
+    for name, value in vars(module).items()
+    if inspect.isfunction(value) and name.startswith("on_")
 ]
 
 

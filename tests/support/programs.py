@@ -173,3 +173,11 @@ def error_of(function, *args):
         return function(*args)
     except Exception as error:
         return type(error), str(error), repr(error.__context__), repr(error.__cause__)
+
+
+def err(f, *args, **kwargs):
+    """What a call gives, or the exception as words."""
+    try:
+        return f(*args, **kwargs)
+    except Exception as error:
+        return type(error).__name__, str(error)
