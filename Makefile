@@ -38,6 +38,7 @@ test-forced: build $(STAMP)-test $(STAMP)-models
 
 bench: build $(STAMP)-test $(STAMP)-models
 	$(BIN)/python bench/run.py $(BENCH_ARGS)
+	$(BIN)/python bench/calls.py
 	$(BIN)/python bench/breaks.py
 	$(BIN)/python bench/steps.py
 

@@ -34,6 +34,7 @@ COUNTS = ("cached call", "capture", "call with break", "capture with break", "wa
 CONTAINED_IN = {"warm break": "call with break", "cold break": "capture with break"}
 """What a break adds, and the count that it is a part of."""
 CALLS = 20
+WARM = 100  # calls before: what is made ready during the first of them is not what a call costs
 
 # What the measured process asks of callgrind. Outside of valgrind these are a few instructions that do nothing.
 REQUESTS = """
@@ -169,8 +170,9 @@ def _count(program: Program, variant: str, meter: Meter) -> None:
     compiled = pellucid.compile(program.call, backend=Backend(program.graphs[variant]))
     with meter.counted(f"{program.name}/{variant}/capture"):
         compiled(*program.args)
-    for calls in (CALLS, 2 * CALLS):
+    for _ in range(WARM):
         compiled(*program.args)
+    for calls in (CALLS, 2 * CALLS):
         with meter.counted(f"{program.name}/{variant}/{calls}"):
             for _ in range(calls):
                 compiled(*program.args)

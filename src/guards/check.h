@@ -28,6 +28,17 @@ struct CodeText {
   std::function<std::string(PyObject*)> constant;  // "C[3]"
 };
 
+// FUNCTION, which hot programs ask inline.
+inline bool has_parts(const Check& check, PyObject* value) noexcept {
+  if (!PyFunction_Check(value)) return false;
+  const auto same = [](PyObject* expected, PyObject* found) {
+    return expected == (found == nullptr ? Py_None : found);
+  };
+  const auto* f = reinterpret_cast<PyFunctionObject*>(value);
+  return f->func_code == check.items[0] && same(check.items[1], f->func_defaults) &&
+         same(check.items[2], f->func_kwdefaults);
+}
+
 // `other`: the second value of IS and IS_NOT. DISTINCT takes a tuple of all values.
 bool holds(const Check& check, PyObject* value, PyObject* other) noexcept;
 std::string expected_text(const Check& check);

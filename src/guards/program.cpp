@@ -23,6 +23,23 @@ PyObject* item_at(PyObject* sequence, std::int32_t index) noexcept {
   return nullptr;
 }
 
+// Null: load() knows.
+PyObject* loaded(const Hot& h) noexcept {
+  switch (h.op) {
+    case Op::LoadItem:
+      return item_at(h.value, h.index);
+    case Op::LoadClosure: {
+      if (!PyFunction_Check(h.value)) return nullptr;
+      PyObject* closure = reinterpret_cast<PyFunctionObject*>(h.value)->func_closure;
+      return closure == nullptr ? Py_None : closure;
+    }
+    case Op::LoadCell:
+      return PyCell_Check(h.value) ? PyCell_GET(h.value) : nullptr;
+    default:
+      return nullptr;
+  }
+}
+
 std::int64_t size_of(PyObject* object) noexcept {
   if (PyDict_Check(object)) return reinterpret_cast<PyDictObject*>(object)->ma_used;
   return source::native_length(object);
@@ -57,7 +74,7 @@ GuardProgram::Given::~Given() {
 std::unique_ptr<GuardProgram> GuardProgram::copy() const {
   std::unique_ptr<GuardProgram> made(new GuardProgram(*this));
   for (Hot& h : made->hot_) {
-    if (h.op == Op::Check)
+    if (h.op == Op::Check || h.op == Op::Function)
       h.payload = bits(made->checks_.data() + (reinterpret_cast<const Check*>(h.payload) - checks_.data()));
   }
   for (std::size_t i = 0; i < distincts_.size(); ++i) {
@@ -85,7 +102,11 @@ bool GuardProgram::check(PyObject* const* locals, PyObject* closure) noexcept {
   const Frame frame{locals, closure};
   bool ok = true;
   for (std::uint32_t i = 0; ok && i < ambient_end_; ++i) ok = guards::holds(checks_[i], nullptr, nullptr);
-  if (ok) ok = primed_ ? run(0, static_cast<std::uint32_t>(hot_.size()), frame) : (primed_ = walk_all(frame));
+  if (ok && primed_) {
+    for (std::size_t i = 0; ok && i < sections_.size(); ++i) ok = section_holds(sections_[i], frame);
+  } else if (ok) {
+    ok = primed_ = walk_all(frame);
+  }
   if (ok) ok = relations_hold() && late_checks_hold();
   walking_ = false;
   gathers_ = ok && temporaries_.values.empty();
@@ -106,16 +127,38 @@ py::Owned<> GuardProgram::gathered() const noexcept {
   return tuple;
 }
 
+bool GuardProgram::section_holds(Section& section, const Frame& frame) noexcept {
+  Watch& watch = section.watch;
+  const std::uint32_t before = moves_;
+  const bool due = section.end - section.begin >= Watch::kWorth && watch.is_due();
+  if (due && watch.is_made()) {
+    const bool unchanged = watch.is_unchanged([&](const Watch::Range& range) {
+      const std::uint32_t until = moves_;
+      return run(range.begin, range.end, frame) && !(range.is_load && moves_ != until);
+    });
+    watch.note(unchanged);
+    if (unchanged) return true;
+  }
+  if (!run(section.begin, section.end, frame)) {
+    if (moves_ != before) watch.forget();
+    return false;
+  }
+  // Only now is it known that all objects are there that it reads from.
+  if (moves_ != before) watch.forget();
+  if (due && !watch.is_made()) watch.make(hot_, section.begin, section.end);
+  return true;
+}
+
 bool GuardProgram::run(std::uint32_t at, std::uint32_t end, const Frame& frame) noexcept {
   while (at < end) {
     Hot& h = hot_[at];
     switch (h.op) {
       case Op::LoadLocal:
       case Op::LoadItem:
+      case Op::LoadClosure:
+      case Op::LoadCell:
       case Op::LoadStep: {
-        PyObject* value = h.op == Op::LoadLocal  ? frame.locals[h.index]
-                          : h.op == Op::LoadItem ? item_at(h.value, h.index)
-                                                 : nullptr;
+        PyObject* value = h.op == Op::LoadLocal ? frame.locals[h.index] : loaded(h);
         if (value == nullptr) value = load(nodes_[h.node], frame);
         if (bits(value) == h.payload && value != nullptr) break;
         if (value == nullptr || !changed(h.node, value, frame)) return false;
@@ -150,6 +193,9 @@ bool GuardProgram::run(std::uint32_t at, std::uint32_t end, const Frame& frame) 
       case Op::Tensor:
         if (!reinterpret_cast<const aten::TensorSpec*>(h.payload)->matches(h.value)) return false;
         break;
+      case Op::Function:
+        if (!has_parts(*reinterpret_cast<const Check*>(h.payload), h.value)) return false;
+        break;
       case Op::Check:
         if (!guards::holds(*reinterpret_cast<const Check*>(h.payload), h.value, nullptr)) return false;
         break;
@@ -175,6 +221,7 @@ bool GuardProgram::load_and_walk(std::uint32_t node, const Frame& frame) noexcep
 // A value that nothing proved: its subtree is walked, and only then the pointer is taken for the hot program.
 bool GuardProgram::changed(std::uint32_t node, PyObject* value, const Frame& frame) noexcept {
   Hot& load_op = hot_[nodes_[node].load_at];
+  note_move(load_op);
   load_op.payload = 0;
   const std::uint32_t parent = nodes_[node].parent;
   load_op.value = parent == kNone ? nullptr : nodes_[parent].value;
@@ -206,9 +253,10 @@ bool GuardProgram::walk_group(std::uint32_t index, const Frame& frame) noexcept 
   group.value = node.value;
   const std::uint64_t version = version_of(node.attributes ? py::instance_dict_now(node.value) : node.value);
   if (version != 0 && version == group.payload) return run(node.group_at + 1, group.skip, frame);
+  note_move(group);
   group.payload = 0;
   if (node.attributes && node.pairs != node.pairs_end) {
-    PyObject* dict = related_value(node, node.value);
+    PyObject* dict = node.compared_value(node.value);
     if (std::exchange(nodes_[index].compared, dict) != dict) note_pairs(index);
   }
   if (!walk_group_members(index, frame)) return false;
@@ -231,6 +279,7 @@ bool GuardProgram::walk_group_members(std::uint32_t index, const Frame& frame) n
 bool GuardProgram::look_up(std::uint32_t index) noexcept {
   const Node& node = nodes_[index];
   Hot& tag_op = hot_[node.lookups_at];
+  note_move(tag_op);
   tag_op.payload = 0;
   tag_op.value = node.value;
   for (std::uint32_t i = node.lookups; i < node.key_checks; ++i) {
@@ -253,6 +302,11 @@ PyObject* GuardProgram::load(const Node& node, const Frame& frame) noexcept {
   return value;
 }
 
+void GuardProgram::note_move(Hot& hot) noexcept {
+  ++moves_;
+  if (primed_ && hot.moves < Hot::kRestless) ++hot.moves;
+}
+
 void GuardProgram::note_change(const Node& node) noexcept {
   for (std::uint32_t at = node.related; at != kNone; at = links_[at].next) {
     Distinct& distinct = distincts_[links_[at].distinct];
@@ -267,19 +321,19 @@ void GuardProgram::note_change(const Node& node) noexcept {
   }
 }
 
-bool GuardProgram::distinct_holds(Distinct& distinct) noexcept {
-  if (distinct.all_changed) {
-    if (!all_distinct(distinct.values.data(), distinct.values.size(), distinct.table)) return false;
+bool GuardProgram::Distinct::holds() noexcept {
+  if (all_changed) {
+    if (!all_distinct(values.data(), values.size(), table)) return false;
   } else {
-    for (const std::uint32_t position : distinct.changed) {
-      PyObject* value = distinct.values[position];
-      for (std::uint32_t i = 0; i < distinct.values.size(); ++i) {
-        if (distinct.values[i] == value && i != position) return false;
+    for (const std::uint32_t position : changed) {
+      PyObject* value = values[position];
+      for (std::uint32_t i = 0; i < values.size(); ++i) {
+        if (values[i] == value && i != position) return false;
       }
     }
   }
-  distinct.changed.clear();
-  distinct.all_changed = false;
+  changed.clear();
+  all_changed = false;
   return true;
 }
 
@@ -290,15 +344,16 @@ void GuardProgram::note_pairs(std::uint32_t node) noexcept {
 
 // What a relation compares: of an Attributes node the dict; the object itself, which is no dict, stands for one that
 // was never made.
-PyObject* GuardProgram::related_value(const Node& node, PyObject* value) noexcept {
-  if (!node.attributes || value == nullptr) return value;
-  PyObject* dict = py::instance_dict_now(value);
-  return dict == nullptr ? value : dict;
+PyObject* GuardProgram::Node::compared_value(PyObject* of) const noexcept {
+  if (!attributes || of == nullptr) return of;
+  PyObject* dict = py::instance_dict_now(of);
+  return dict == nullptr ? of : dict;
 }
 
 bool GuardProgram::pair_holds(const Pair& pair) const noexcept {
   const Node &node = nodes_[pair.node], &other = nodes_[pair.other];
-  return (related_value(node, node.value) == related_value(other, other.value)) == pair.same;
+  const auto now = [](const Node& n) { return n.attributes ? n.compared : n.value; };
+  return (now(node) == now(other)) == pair.same;
 }
 
 // A pair compares two pointers: it stays as it is as long as neither changed.
@@ -325,7 +380,7 @@ bool GuardProgram::late_checks_hold() const noexcept {
 bool GuardProgram::relations_hold() noexcept {
   if (changed_count_ != 0 && !pairs_hold()) return false;
   for (Distinct& distinct : distincts_) {
-    if (!distinct_holds(distinct)) return false;
+    if (!distinct.holds()) return false;
   }
   return true;
 }

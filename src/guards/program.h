@@ -8,6 +8,9 @@
 //   GROUP version moved?  -> compare each key's value in full, take the new version ("latch"), continue after it
 //   checks of what can change without a version: types of instances, lengths, tensors, function parts
 //
+// What hangs on one root is a section. While nothing moves in a large one, a Watch stands for its ops: an array of
+// words that must be what they were (watch.h); the straight program runs when one of them is another.
+//
 // A number proves pointers; what hangs on an unproved pointer (arguments, list items, inline values) is checked in full
 // each time, because an address may be used again. Numbers are globally unique, so a latch is right for any object that
 // shows it. check() may run in two threads under the GIL: it never releases it, and a nested call takes the slow way.
@@ -21,6 +24,8 @@
 #include "guards/check.h"
 #include "guards/guard.h"
 #include "guards/hold.h"
+#include "guards/hot.h"
+#include "guards/watch.h"
 #include "source/source.h"
 
 namespace pellucid::guards {
@@ -86,7 +91,7 @@ class GuardProgram {
 
   struct Node {
     PyObject* value = nullptr;       // as last loaded; of an Attributes node: the object whose attributes they are
-    PyObject* compared = nullptr;    // of an Attributes node with pairs: what its pairs were last asked about
+    PyObject* compared = nullptr;    // of an Attributes node with pairs: compared_value() at its last walk
     const Source* source = nullptr;  // of an Attributes node: its base's
     std::uint32_t parent = kNone;
     std::uint32_t checks = 0, lookups = 0, key_checks = 0, checks_end = 0;  // three ranges in checks_
@@ -95,30 +100,9 @@ class GuardProgram {
     std::uint32_t related = kNone;           // first of its links_
     std::uint32_t pairs = 0, pairs_end = 0;  // in pair_links_
     bool attributes = false;                 // stands for the instance dict of its parent
-  };
-
-  enum class Op : std::uint8_t {
-    LoadLocal,
-    LoadItem,
-    LoadStep,
-    Group,
-    CheckedGroup,
-    Attributes,
-    TypeTag,
-    Type,
-    Size,
-    DictSize,
-    Tensor,
-    Check
-  };
-  struct Hot {
-    PyObject* value = nullptr;  // what the op looks at (Load*: the parent's value)
-    std::uint64_t payload =
-        0;  // child pointer, version, tag, type, length, TensorSpec*, Check*; 0 in Load*, Group*: not proved
-    std::uint32_t skip = 0;  // Load*, Group*: where to go on after a full walk
-    std::uint32_t node = 0;
-    std::int32_t index = 0;  // LoadLocal, LoadItem
-    Op op = Op::Check;
+    // What a relation compares when this is the value: of an Attributes node the dict; the object itself, which is no
+    // dict, stands for one that was never made.
+    PyObject* compared_value(PyObject* of) const noexcept;
   };
 
   // What stays as it was compiled. Operands of the sources are borrowed from the hold of whoever uses them.
@@ -141,6 +125,7 @@ class GuardProgram {
     std::vector<PyObject*> values, table;
     std::vector<std::uint32_t> changed;  // positions since the last proof; capacity fixed
     bool all_changed = true;
+    bool holds() noexcept;
   };
   struct Link {
     std::uint32_t distinct, position, next;
@@ -152,12 +137,17 @@ class GuardProgram {
   struct Late {
     std::uint32_t check, node;
   };
+  struct Section {  // the ops of one root
+    std::uint32_t begin, end;
+    Watch watch;
+  };
   struct Frame {
     PyObject* const* locals;
     PyObject* closure;
   };
 
   bool run(std::uint32_t at, std::uint32_t end, const Frame& frame) noexcept;
+  bool section_holds(Section& section, const Frame& frame) noexcept;
   bool walk_all(const Frame& frame) noexcept;
   bool walk(std::uint32_t node, PyObject* value, const Frame& frame) noexcept;
   bool walk_group(std::uint32_t node, const Frame& frame) noexcept;
@@ -168,12 +158,11 @@ class GuardProgram {
   PyObject* load(const Node& node, const Frame& frame) noexcept;
   void note_change(const Node& node) noexcept;
   void note_pairs(std::uint32_t node) noexcept;
-  static PyObject* related_value(const Node& node, PyObject* value) noexcept;
+  void note_move(Hot& hot) noexcept;
   bool pair_holds(const Pair& pair) const noexcept;
   bool pairs_hold() noexcept;
   bool relations_hold() noexcept;
   bool late_checks_hold() const noexcept;
-  static bool distinct_holds(Distinct& distinct) noexcept;
 
   std::vector<py::Owned<>> evaluate_all(const Frame& frame) const;
   struct Operands {
@@ -187,6 +176,8 @@ class GuardProgram {
   std::vector<std::string> write_code(std::vector<PyObject*>& constants) const;
 
   std::vector<Hot> hot_;
+  std::vector<Section> sections_;
+  std::uint32_t moves_ = 0;  // how often a latch was taken: what Watches know of hot_ is old then
   std::vector<Node> nodes_;
   std::vector<Check> checks_;  // ambient, then node by node, then relations, then late ones
   std::shared_ptr<Given> given_ = std::make_shared<Given>();

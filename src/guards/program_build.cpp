@@ -22,6 +22,8 @@ class Builder {
 
  private:
   static constexpr std::uint32_t kNone = GuardProgram::kNone;
+  // A value's type is known at its own level, what that type says it has at the next one, what hangs on it behind.
+  static constexpr int kLevelsOfNode = 2;
   struct Plan {
     const Source* source = nullptr;
     std::uint32_t parent = kNone;
@@ -48,12 +50,14 @@ class Builder {
   void lay_out(std::uint32_t plan, std::uint32_t parent);
   bool is_stable(const Check& check, const Plan& plan) const;
   bool has_group(const Plan& plan) const;
-  void emit(std::uint32_t node, bool proved);
-  void emit_load(GuardProgram::Node& node, std::uint32_t index);
-  void emit_check(const Check& check, std::uint32_t node, const Plan& plan);
-  void emit_group(std::uint32_t node, bool proved);
+  void emit(std::uint32_t node, bool proved, int level);
+  void emit_load(GuardProgram::Node& node, std::uint32_t index, int level);
+  void emit_check(const Check& check, std::uint32_t node, const Plan& plan, bool proved, int level);
+  void emit_group(std::uint32_t node, bool proved, int level);
+  void add_section(std::uint32_t begin);
   void add_relations();
 
+  bool last_is_small_ = false;  // of the sections
   const source::SourceTable& table_;
   std::unique_ptr<GuardProgram> program_;
   std::vector<std::uint32_t> plan_of_;  // source id -> plan
@@ -318,22 +322,44 @@ bool Builder::has_group(const Plan& plan) const {
   return !plan.grouped.empty() || !plan.key_guards.empty() || plan.related;
 }
 
-void Builder::emit_load(GuardProgram::Node& node, std::uint32_t index) {
-  using Op = GuardProgram::Op;
-  GuardProgram::Hot hot;
-  hot.node = index;
+namespace {
+
+Op load_op(const Source& source) {
+  switch (source.step) {
+    case Step::Local:
+      return Op::LoadLocal;
+    case Step::Item:
+      return Op::LoadItem;
+    case Step::CellContents:
+      return Op::LoadCell;
+    case Step::Member:
+      return PyUnicode_CompareWithASCIIString(source.operand.get(), "__closure__") == 0 ? Op::LoadClosure
+                                                                                        : Op::LoadStep;
+    default:
+      return Op::LoadStep;
+  }
+}
+
+// Deeper levels need no names: a watch stops before.
+std::uint8_t as_level(int level) { return static_cast<std::uint8_t>(std::min(level, 255)); }
+
+// Whoever knows the pointer knows this.
+bool is_about_identity(Kind kind) { return kind == Kind::ID_MATCH || kind == Kind::NOT_ID; }
+
+}  // namespace
+
+void Builder::emit_load(GuardProgram::Node& node, std::uint32_t index, int level) {
+  Hot hot;
+  hot.node = index, hot.level = as_level(level);
   hot.index = static_cast<std::int32_t>(node.source->index);
-  hot.op = node.source->step == Step::Local  ? Op::LoadLocal
-           : node.source->step == Step::Item ? Op::LoadItem
-                                             : Op::LoadStep;
+  hot.op = load_op(*node.source);
   node.load_at = static_cast<std::uint32_t>(program_->hot_.size());
   program_->hot_.push_back(hot);
 }
 
-void Builder::emit_check(const Check& check, std::uint32_t node, const Plan& plan) {
-  using Op = GuardProgram::Op;
-  GuardProgram::Hot hot;
-  hot.node = node;
+void Builder::emit_check(const Check& check, std::uint32_t node, const Plan& plan, bool proved, int level) {
+  Hot hot;
+  hot.node = node, hot.level = as_level(level), hot.is_certain = proved;
   switch (traits(check.kind).hot) {
     case HotCheck::Type:
       hot.op = Op::Type, hot.payload = reinterpret_cast<std::uint64_t>(check.operand);
@@ -348,45 +374,52 @@ void Builder::emit_check(const Check& check, std::uint32_t node, const Plan& pla
     case HotCheck::Tensor:
       hot.op = Op::Tensor, hot.payload = reinterpret_cast<std::uint64_t>(check.tensor);
       break;
+    case HotCheck::Function:
+      hot.op = Op::Function, hot.payload = reinterpret_cast<std::uint64_t>(&check);
+      break;
     case HotCheck::Check:
       hot.op = Op::Check, hot.payload = reinterpret_cast<std::uint64_t>(&check);
   }
   program_->hot_.push_back(hot);
 }
 
-void Builder::emit_group(std::uint32_t index, bool proved) {
-  using Op = GuardProgram::Op;
+void Builder::emit_group(std::uint32_t index, bool proved, int level) {
   auto& hot = program_->hot_;
   GuardProgram::Node& node = program_->nodes_[index];
   node.group_at = static_cast<std::uint32_t>(hot.size());
-  GuardProgram::Hot group;
-  group.node = index;
+  Hot group;
+  group.node = index, group.level = as_level(level);
+  group.is_certain = proved || (node.attributes && plans_[plans_[plan_of_node_[index]].parent].known_type != nullptr);
   group.op = node.attributes ? Op::Attributes : proved ? Op::Group : Op::CheckedGroup;
   hot.push_back(group);
-  for (std::uint32_t child = index + 1; child < node.group_end; child = program_->nodes_[child].end) emit(child, true);
+  for (std::uint32_t child = index + 1; child < node.group_end; child = program_->nodes_[child].end)
+    emit(child, true, level + kLevelsOfNode);
   hot[node.group_at].skip = static_cast<std::uint32_t>(hot.size());
 }
 
 // `proved`: whoever comes here knows that the value is the one of the last full walk.
-void Builder::emit(std::uint32_t index, bool proved) {
+void Builder::emit(std::uint32_t index, bool proved, int level) {
   auto& hot = program_->hot_;
   const auto here = [&] { return static_cast<std::uint32_t>(hot.size()); };
   GuardProgram::Node& node = program_->nodes_[index];
   const Plan& plan = plans_[plan_of_node_[index]];
-  if (!proved && !node.attributes) emit_load(node, index);
+  if (!proved && !node.attributes) emit_load(node, index, level);
   node.checks_at = here();
   for (std::uint32_t i = node.checks; i < node.lookups; ++i) {
-    if (!proved || !is_stable(program_->checks_[i], plan)) emit_check(program_->checks_[i], index, plan);
+    const Check& check = program_->checks_[i];
+    if (is_about_identity(check.kind) || (proved && is_stable(check, plan))) continue;
+    emit_check(check, index, plan, proved, level);
   }
   node.checks_until = here();
   if (node.lookups != node.key_checks) {
     node.lookups_at = here();
-    GuardProgram::Hot tag;
-    tag.node = index, tag.op = GuardProgram::Op::TypeTag;
+    Hot tag;
+    tag.node = index, tag.level = as_level(level), tag.is_certain = proved, tag.op = Op::TypeTag;
     hot.push_back(tag);
   }
-  if (has_group(plan)) emit_group(index, proved);
-  for (std::uint32_t child = node.group_end; child < node.end; child = program_->nodes_[child].end) emit(child, false);
+  if (has_group(plan)) emit_group(index, proved, level);
+  for (std::uint32_t child = node.group_end; child < node.end; child = program_->nodes_[child].end)
+    emit(child, false, level + kLevelsOfNode);
   if (node.load_at != kNone) hot[node.load_at].skip = here();
 }
 
@@ -441,6 +474,19 @@ void Builder::add_relations() {
   }
 }
 
+// Small roots next to each other are one section.
+void Builder::add_section(std::uint32_t begin) {
+  auto& sections = program_->sections_;
+  const auto end = static_cast<std::uint32_t>(program_->hot_.size());
+  const bool is_small = end - begin < Watch::kWorth;
+  if (is_small && last_is_small_) {
+    sections.back().end = end;
+  } else if (begin != end) {
+    sections.push_back({begin, end, {}});
+    last_is_small_ = is_small;
+  }
+}
+
 std::unique_ptr<GuardProgram> Builder::build(PyFunctionObject* entry, const std::vector<const Source*>& inputs) {
   program_->check_of_.assign(program_->given_->guards.size(), 0);
   program_->checks_.reserve(program_->given_->guards.size());  // the hot program points into it
@@ -456,11 +502,13 @@ std::unique_ptr<GuardProgram> Builder::build(PyFunctionObject* entry, const std:
   }
   add_relations();
   for (const std::uint32_t root : program_->roots_) {
-    emit(root, program_->nodes_[root].source->step == Step::Const);
+    const auto begin = static_cast<std::uint32_t>(program_->hot_.size());
+    emit(root, program_->nodes_[root].source->step == Step::Const, 1);
+    add_section(begin);
   }
   std::size_t steps = 0;
   for (const auto& node : program_->nodes_) steps += makes_value(node.source->step);
-  program_->temporaries_.values.reserve(2 * steps);
+  program_->temporaries_.values.reserve(4 * steps);  // of a watch, and of the ops that are asked after it
   for (const Source* input : inputs)
     program_->inputs_.push_back(plans_[plan_of_[static_cast<std::size_t>(input->id)]].node);
   for (Guard& guard : program_->given_->guards) guard.operand = {};  // held or watched now

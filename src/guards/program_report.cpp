@@ -54,8 +54,8 @@ GuardProgram::Operands GuardProgram::operands_of(std::size_t check, const std::v
   }
   for (const Pair& pair : pairs_) {
     if (pair.check != check) continue;
-    operands.value = related_value(nodes_[pair.node], values[pair.node].get());
-    operands.other = related_value(nodes_[pair.other], values[pair.other].get());
+    operands.value = nodes_[pair.node].compared_value(values[pair.node].get());
+    operands.other = nodes_[pair.other].compared_value(values[pair.other].get());
     operands.present = operands.value != nullptr && operands.other != nullptr;
   }
   for (const Distinct& distinct : distincts_) {

@@ -277,11 +277,7 @@ struct Rule<Kind::FUNCTION> {
   static bool same(PyObject* expected, PyObject* found) noexcept {
     return expected == (found == nullptr ? Py_None : found);
   }
-  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
-    if (!PyFunction_Check(v)) return false;
-    const auto* f = reinterpret_cast<PyFunctionObject*>(v);
-    return f->func_code == c.items[0] && same(c.items[1], f->func_defaults) && same(c.items[2], f->func_kwdefaults);
-  }
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return has_parts(c, v); }
   static std::string expected(const Check& c) {
     return std::string("a function with the code ")
         .append(py::text_of(reinterpret_cast<PyCodeObject*>(c.items[0])->co_qualname))

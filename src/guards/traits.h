@@ -37,7 +37,7 @@ enum class Stable : std::uint8_t {
   Immutable,   // of tuples and frozensets
 };
 
-enum class HotCheck : std::uint8_t { Type, Size, Tensor, Check };
+enum class HotCheck : std::uint8_t { Type, Size, Tensor, Function, Check };
 
 struct Traits {
   Place place;

@@ -83,6 +83,11 @@ PyObject* instance_dict_if_any(PyObject* object) {
   return place != nullptr ? *place : nullptr;
 }
 
+PyObject* const* instance_dict_place(PyObject* object) noexcept {
+  if (keeps_managed_dict(object)) return reinterpret_cast<PyObject**>(object) - 3;
+  return Py_TYPE(object)->tp_dictoffset > 0 ? _PyObject_GetDictPtr(object) : nullptr;
+}
+
 bool has_instance_dict(PyObject* object) noexcept {
   return keeps_managed_dict(object) || Py_TYPE(object)->tp_dictoffset != 0;
 }

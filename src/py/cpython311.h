@@ -26,6 +26,9 @@ PyObject* instance_attr(PyObject* object, PyObject* name);
 // The dict that holds the instance's attributes; null when it has none, or none yet (inline values). Of a class: its
 // tp_dict.
 PyObject* instance_dict_if_any(PyObject* object);
+// Where the object keeps that dict: good for as long as the object lives, whatever its class becomes (it has the same
+// layout). Null: nowhere.
+PyObject* const* instance_dict_place(PyObject* object) noexcept;
 // Whether `object` can have instance attributes at all (it or its type has room for a __dict__).
 bool has_instance_dict(PyObject* object) noexcept;
 // The array of inline values (entries may be null), or null when there is a dict, or the type keeps no inline values.
@@ -44,6 +47,9 @@ PyObject* shared_key_at(PyTypeObject* type, Py_ssize_t index) noexcept;
 // ---- dicts ----
 inline std::uint64_t dict_version(PyObject* dict) noexcept {
   return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
+}
+inline const std::uint64_t* dict_version_place(PyObject* dict) noexcept {
+  return &reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
 }
 // dict.get(key) with dict's own lookup: no __missing__, and errors of __hash__ and __eq__ are thrown (PythonError).
 PyObject* dict_get(PyObject* dict, PyObject* key);

@@ -15,6 +15,7 @@ import torch
 
 import pellucid
 from support import assert_as_eager, same
+from support.outcomes import assert_as_eager_each_time
 
 pytestmark = pytest.mark.usefixtures("continued")
 
@@ -22,24 +23,9 @@ pytestmark = pytest.mark.usefixtures("continued")
 X = torch.arange(6.0).reshape(2, 3) - 1
 
 
-def both(f, *args, calls=2):
-    """Calls f eagerly and compiled; results, what is printed and the number of graphs."""
-    graphs = []
-
-    def backend(gm, inputs):
-        graphs.append(gm)
-        return gm.forward
-
-    compiled = pellucid.compile(f, backend=backend)
-    for _ in range(calls):
-        want, got = io.StringIO(), io.StringIO()
-        with redirect_stdout(want):
-            eager = f(*args)
-        with redirect_stdout(got):
-            result = compiled(*args)
-        assert same(result, eager), (result, eager)
-        assert got.getvalue() == want.getvalue()
-    return len(graphs)
+def both(f, *args):
+    """Calls f twice eagerly and compiled, with the same arguments; the number of graphs."""
+    return assert_as_eager_each_time(f, lambda: args, calls=2)[1]
 
 
 def test_C01_break_in_the_middle():

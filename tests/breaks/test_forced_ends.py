@@ -15,7 +15,7 @@ from support import assert_as_eager, outcome, same
 X = torch.arange(3.0)
 
 
-def check(f, *calls):
+def check_in_parts(f, *calls):
     """Eager and compiled, without and with forced breaks."""
     wants = [outcome(f, *args) for args in calls]
     for every in (0, *range(2, 20)):
@@ -39,7 +39,7 @@ def test_and_with_the_answer_of_a_user_object():
         a, b = Truthy(1), Truthy(0)
         return x + 1, (a and b) is b, (a or b) is a, (b and a) is b, (b or a) is a
 
-    check(f, (X,))
+    check_in_parts(f, (X,))
 
 
 class Absent:
@@ -84,7 +84,7 @@ def test_attribute_errors_of_python_code_say_of_what(make):
                 told.append((error.name, error.obj is thing, str(error)))
         return x + 1, told
 
-    check(f, (X,))
+    check_in_parts(f, (X,))
 
 
 def test_members_of_a_set_from_arguments():
@@ -106,7 +106,7 @@ def test_members_of_a_set_from_arguments():
         return x * len({k: 1, q: 2})
 
     for f in (display, constructed, of_tuples, dicts):
-        check(f, (a, b, X), (a, a, X), (b, a, X))
+        check_in_parts(f, (a, b, X), (a, a, X), (b, a, X))
 
 
 def test_sorting_in_parts():
@@ -119,7 +119,7 @@ def test_sorting_in_parts():
 
         return x + 1, sorted([(2, "a"), (1, "b"), (2, "c"), (0, "d")], key=key, reverse=reverse), seen
 
-    check(f, (X, False), (X, True))
+    check_in_parts(f, (X, False), (X, True))
 
 
 class Three:
@@ -135,7 +135,7 @@ def test_start_of_enumerate():
             return x, str(error)
         return x, list(made)
 
-    check(f, (X, 2.5), (X, 2), (X, Three()), (X, None))
+    check_in_parts(f, (X, 2.5), (X, 2), (X, Three()), (X, None))
 
 
 def test_types_of_lazy_iterators():
@@ -143,7 +143,7 @@ def test_types_of_lazy_iterators():
         made = [itertools.chain([1], [2]), map(lambda v: v, [1]), enumerate("ab"), zip([1], [2])]
         return x + 1, [type(one).__name__ for one in made], [list(one) for one in made]
 
-    check(f, (X,))
+    check_in_parts(f, (X,))
 
 
 def test_exceptions_of_a_group_stay_the_same_objects():
@@ -158,8 +158,8 @@ def test_exceptions_of_a_group_stay_the_same_objects():
     def wrong(x):
         return ExceptionGroup("g", [ValueError(1)]).split(int)
 
-    check(f, (X,))
-    check(wrong, (X,))
+    check_in_parts(f, (X,))
+    check_in_parts(wrong, (X,))
 
 
 def test_exceptions_from_outside_are_read_under_guards():
@@ -181,7 +181,7 @@ def test_exceptions_from_outside_are_read_under_guards():
         OSError(2, "gone"),
         OSError(3, "gone"),
     ]
-    check(printed, *((X, error) for error in errors))
+    check_in_parts(printed, *((X, error) for error in errors))
     first, second = ExceptionGroup("g", [ValueError(1)]), ExceptionGroup("g", [ValueError(1), TypeError(2)])
     compiled = pellucid.compile(parted, backend="eager")
     for group in (first, second, first):
@@ -207,8 +207,8 @@ def test_except_star_in_parts():
                 out.append(str(error))
         return x + 1, out
 
-    check(f, (X,))
-    check(wrong, (X,))
+    check_in_parts(f, (X,))
+    check_in_parts(wrong, (X,))
 
 
 class Problem(Exception):
@@ -230,7 +230,7 @@ def test_an_exception_whose_text_is_python_code_and_not_ready():
         next(given)
         return given.throw(Problem("thrown", 4))
 
-    check(f, (X,))
+    check_in_parts(f, (X,))
 
 
 def test_a_group_of_a_list_that_grew():
@@ -246,7 +246,7 @@ def test_a_group_of_a_list_that_grew():
         except ExceptionGroup as group:
             return x + 1, str(group), len(group.exceptions), len(group.args[1])
 
-    check(f, (X,))
+    check_in_parts(f, (X,))
 
 
 def test_nested_lists_that_torch_reads():
@@ -272,7 +272,7 @@ def test_a_list_that_is_sorted_in_parts():
         items.sort(key=lambda item: -item)
         return x + 1, items
 
-    check(f, (X,))
+    check_in_parts(f, (X,))
 
 
 def test_a_callable_iterator_ends_with_stop_iteration():
@@ -280,7 +280,7 @@ def test_a_callable_iterator_ends_with_stop_iteration():
         given = iter([1, 2])
         return x + 1, [value for value in iter(lambda: next(given), 5)]
 
-    check(f, (X,))
+    check_in_parts(f, (X,))
 
 
 def test_an_error_behind_a_break_leaves_the_programs_blocks():
@@ -318,7 +318,7 @@ def test_an_end_is_put_off_until_what_is_alive_can_leave():
     def f(x):
         return x * Scaled().scale() + 1
 
-    check(f, (X,))
+    check_in_parts(f, (X,))
     for every in range(2, 12):
         first = _core.next_event()
         with pellucid.config.patch(force_break_every=every):

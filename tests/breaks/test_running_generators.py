@@ -13,7 +13,8 @@ from contextlib import redirect_stdout
 import pytest
 import torch
 
-from support.stops import assert_as_eager_each_time, stop_tests, whole_outcome
+from support.outcomes import assert_as_eager_each_time, whole_outcome
+from support.stops import stop_tests
 
 X = torch.arange(6.0).reshape(2, 3) - 1
 

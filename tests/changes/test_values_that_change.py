@@ -28,6 +28,7 @@ from fractions import Fraction
 import numpy
 import pytest
 import torch
+from value_matrix_values import MyBytes, MyDict, MyFloat, MyInt, MyList, MyStr, MyTuple
 
 import pellucid
 
@@ -47,22 +48,6 @@ class Kind(enum.IntEnum):
 class Fl(enum.Flag):
     A = 1
     B = 2
-
-
-class MyInt(int):
-    pass
-
-
-class MyStr(str):
-    pass
-
-
-class MyTuple(tuple):
-    pass
-
-
-class MyFloat(float):
-    pass
 
 
 VALUES = [
@@ -269,18 +254,6 @@ USES = {
 class MyInt2(int):
     def __init__(self, *a):
         self.z = 1
-
-
-class MyList(list):
-    pass
-
-
-class MyDict(dict):
-    pass
-
-
-class MyBytes(bytes):
-    pass
 
 
 class MyComplex(complex):
@@ -556,7 +529,7 @@ def show(v, depth=0):
     return type(v).__name__, re.sub("0x[0-9a-f]+", "", repr(v))
 
 
-def told(f, value):
+def shown_result(f, value):
     state = value.getstate() if isinstance(value, random.Random) else None
     try:
         return show(f(torch.ones(2), value))
@@ -586,7 +559,7 @@ def behind_a_break(use):
     return f
 
 
-def check(use, pairs, style):
+def captured_uses(use, pairs, style):
     f = style(use)
     captured = 0
     both = [*pairs, *((second, first) for first, second in pairs)]  # what the first call does not find it must look for
@@ -595,8 +568,8 @@ def check(use, pairs, style):
         compiled = pellucid.compile(f, backend="eager")
         for first, second in both[at : at + 6]:
             for value in (first, second, first):
-                want = told(f, value)
-                assert told(compiled, value) == want, value
+                want = shown_result(f, value)
+                assert shown_result(compiled, value) == want, value
         captured += len(pellucid.cache_entries(compiled))
     return captured
 
@@ -604,11 +577,11 @@ def check(use, pairs, style):
 @pytest.mark.parametrize("style", [as_it_is, behind_a_break])
 @pytest.mark.parametrize("use", USES)
 def test_values_that_change(use, style, capsys):
-    assert check(USES[use], VALUES, style)
+    assert captured_uses(USES[use], VALUES, style)
 
 
 @pytest.mark.parametrize("style", [as_it_is, behind_a_break])
 @pytest.mark.parametrize(("family", "use"), [(family, use) for family, _, uses in FAMILIES for use in uses])
 def test_subclasses_of_builtin_types(family, use, style, capsys):
     _, pairs, uses = next(row for row in FAMILIES if row[0] == family)
-    assert check(uses[use], pairs, style)
+    assert captured_uses(uses[use], pairs, style)

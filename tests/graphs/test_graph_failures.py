@@ -12,7 +12,7 @@ import pellucid
 X = torch.arange(4.0)
 
 
-def told(caplog):
+def records_of(caplog):
     return [record for record in caplog.records if record.name == "pellucid"]
 
 
@@ -52,7 +52,7 @@ def test_given_up_with_one_warning(caplog):
             assert torch.equal(compiled(X, ours), want) and torch.equal(ours, theirs)
             assert ours._version == theirs._version
     assert (backend.backend_calls, backend.graph_calls) == (1, 3)
-    [record] = told(caplog)
+    [record] = records_of(caplog)
     assert record.levelno == logging.WARNING and "of the backend's" in record.message
     assert "test_graph_failures.py" in record.message and "graph_failure_limit" in record.message
     compiled(X + 1.0, torch.ones(4))
@@ -106,7 +106,7 @@ def test_errors_of_the_program_are_not_the_graphs(backend, handled, caplog):
             with pytest.raises(IndexError):
                 compiled(X, bad)
     assert torch.equal(compiled(X, good), f(X, good))
-    assert not told(caplog)
+    assert not records_of(caplog)
     if backend == "counting":
         assert (failing.backend_calls, failing.graph_calls) == (1, 10)
 
@@ -131,7 +131,7 @@ def test_behind_a_break(caplog):
     for _ in range(5):
         assert torch.equal(compiled(X), f(X))
     assert (backend.backend_calls, backend.graph_calls) == (2, 6)
-    assert len(told(caplog)) == 2
+    assert len(records_of(caplog)) == 2
 
 
 def test_gradients_of_a_graph_given_up():

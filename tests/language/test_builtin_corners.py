@@ -8,25 +8,31 @@ import inspect
 import re
 import warnings
 
-import builtin_programs
+import builtin_programs_containers
+import builtin_programs_numbers_and_text
+import builtin_programs_objects
 import pytest
 import torch
-from builtin_programs import err
 
 import pellucid
 from support import Counting
+from support.programs import err
 
+MODULES = (builtin_programs_containers, builtin_programs_numbers_and_text, builtin_programs_objects)
 PROGRAMS = [
-    value for value in vars(builtin_programs).values() if inspect.isfunction(value) and value.__name__.startswith("on_")
+    value
+    for module in MODULES
+    for name, value in vars(module).items()
+    if inspect.isfunction(value) and name.startswith("on_")
 ]
 
 
-def told(values) -> str:
+def as_text(values) -> str:
     """As text; addresses and the order of sets, which depends on how they grew, aside."""
     if isinstance(values, (set, frozenset)):
-        return f"{type(values).__name__} {sorted(map(told, values))}"
+        return f"{type(values).__name__} {sorted(map(as_text, values))}"
     if type(values) in (tuple, list):
-        return f"{type(values).__name__} [{', '.join(map(told, values))}]"
+        return f"{type(values).__name__} [{', '.join(map(as_text, values))}]"
     return re.sub(r"0x[0-9a-f]+", "0x", repr(values))
 
 
@@ -45,7 +51,7 @@ def test_as_eager(program):
     for _ in range(2):
         x, values = compiled(torch.ones(2))
         assert torch.equal(x, torch.full((2,), 4.0))
-        assert told(values) == told(f(torch.ones(2))[1])
+        assert as_text(values) == as_text(f(torch.ones(2))[1])
 
 
 def test_most_of_them_are_captured():
@@ -116,4 +122,4 @@ def test_arguments_that_methods_do_not_take(kind):
         )
         exec(f"def f(x):\n    x = x + 1\n    told = []\n{attempts}    return x * 2, told\n", scope)
         compiled = pellucid.compile(scope["f"], backend=Counting(), fullgraph=False)
-        assert told(compiled(torch.ones(2))) == told(scope["f"](torch.ones(2))), method
+        assert as_text(compiled(torch.ones(2))) == as_text(scope["f"](torch.ones(2))), method

@@ -7,7 +7,7 @@ import collections
 import pytest
 import torch
 
-from support.stops import assert_as_eager_each_time
+from support.outcomes import assert_as_eager_each_time
 
 # With a dict d = {1: 2, 3: 4} and its views k, v, i.
 EXPRESSIONS = """

@@ -11,7 +11,7 @@ import torch
 
 import pellucid
 from support import same
-from support.stops import assert_as_eager_each_time
+from support.outcomes import assert_as_eager_each_time
 
 X = torch.arange(3.0)
 

@@ -54,7 +54,7 @@ def plain(value):
     return type(value)
 
 
-def outcome(function, *args):
+def result_and_arguments(function, *args):
     """What a call gives, and what it leaves of its arguments."""
     try:
         result = plain(function(*args))
@@ -85,8 +85,8 @@ def sweep(kind, make):
             compiled = pellucid.compile(function, backend="eager")
             count = range(len(pool()))
             for chosen in itertools.chain([()], itertools.product(count), itertools.product(count, (1, 8))):
-                want = outcome(function, *with_self([pool()[i] for i in chosen]))
-                got = outcome(compiled, *with_self([pool()[i] for i in chosen]))
+                want = result_and_arguments(function, *with_self([pool()[i] for i in chosen]))
+                got = result_and_arguments(compiled, *with_self([pool()[i] for i in chosen]))
                 if want != got:
                     differences.append((kind.__name__, name, chosen, want, got))
             pellucid.reset()

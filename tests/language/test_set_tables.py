@@ -94,7 +94,7 @@ def what_comes_of(s):
     return [*seen, list(s)]
 
 
-def outcome(f, histories):
+def orders(f, histories):
     log, seen = [], []
     for history in histories:
         s, t = history(), {8, 1}
@@ -108,8 +108,8 @@ def outcome(f, histories):
 @pytest.mark.parametrize("line", IN_PLACE + NEW)
 def test_sets_have_the_table_of_eager(line, counting):
     f = program(line)
-    want = outcome(f, HISTORIES)
-    assert outcome(pellucid.compile(f, backend=counting), HISTORIES) == want
+    want = orders(f, HISTORIES)
+    assert orders(pellucid.compile(f, backend=counting), HISTORIES) == want
     assert counting.graphs
 
 
@@ -118,7 +118,7 @@ def test_entries_are_of_one_history(history):
     """Compiled with one, then called with the others, which may hold the same elements in the same order."""
     f = program("s.add(24); s.add(0)")
     histories = [history, *HISTORIES, history]
-    assert outcome(pellucid.compile(f), histories) == outcome(f, histories)
+    assert orders(pellucid.compile(f), histories) == orders(f, histories)
 
 
 def test_elements_that_stay_are_the_same_objects():

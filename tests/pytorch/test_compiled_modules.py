@@ -68,7 +68,7 @@ def _hook_dicts(own):
     return Same(value for name, value in own.items() if name.endswith("hooks"))
 
 
-def outcome(wrapper, call):
+def call_and_what_it_leaves(wrapper, call):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -110,8 +110,8 @@ def test_methods_of_nn_module_are_as_torch_compile_has_them(name):
     calls = [(lambda *_: None,)] if name in HOOKS else ARGUMENTS.get(name, [()])
     for args in calls:
         theirs, ours = both()
-        want = outcome(theirs, lambda wrapper: getattr(wrapper, name)(*args))
-        assert outcome(ours, lambda wrapper: getattr(wrapper, name)(*args)) == want, args
+        want = call_and_what_it_leaves(theirs, lambda wrapper: getattr(wrapper, name)(*args))
+        assert call_and_what_it_leaves(ours, lambda wrapper: getattr(wrapper, name)(*args)) == want, args
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def _delete(name):
 )
 def test_uses_are_as_torch_compile_has_them(use):
     theirs, ours = both()
-    want, got = outcome(theirs, use), outcome(ours, use)
+    want, got = call_and_what_it_leaves(theirs, use), call_and_what_it_leaves(ours, use)
     assert got == want
 
 

@@ -36,7 +36,7 @@ class Counted:
         return aot.aot_eager(gm, example_inputs)
 
 
-def outcome(net, run, x, with_grad):
+def results_and_gradients(net, run, x, with_grad):
     """Results, gradients and the next random number of a run."""
     torch.manual_seed(5)
     net.zero_grad()
@@ -70,7 +70,7 @@ def check_as_eager(net, with_grad, input_with_grad, caplog):
     compiled = pellucid.compile(net, backend=backend, fullgraph=True)
     x = X.clone().requires_grad_(input_with_grad)
     for _ in range(2):
-        want, got = outcome(net, net, x, with_grad), outcome(net, compiled, x, with_grad)
+        want, got = results_and_gradients(net, net, x, with_grad), results_and_gradients(net, compiled, x, with_grad)
         assert torch.equal(got[-1], want[-1])
         torch.testing.assert_close(got, want)
     assert len(backend.graphs) == 1
@@ -80,7 +80,7 @@ def check_as_eager(net, with_grad, input_with_grad, caplog):
 def test_dropout_makes_a_difference():
     """Else the tests above would not see that it is left out."""
     net = NETWORKS["gru"]()
-    dropped, whole = outcome(net, net, X, False)[0], outcome(net, net.eval(), X, False)[0]
+    dropped, whole = results_and_gradients(net, net, X, False)[0], results_and_gradients(net, net.eval(), X, False)[0]
     assert not torch.allclose(dropped, whole)
 
 
@@ -95,7 +95,9 @@ def test_what_a_backend_refuses_is_a_break(monkeypatch):
     net = NETWORKS["gru"]()
     compiled = pellucid.compile(net, backend="aot_eager")
     for _ in range(2):
-        torch.testing.assert_close(outcome(net, compiled, X, True), outcome(net, net, X, True))
+        torch.testing.assert_close(
+            results_and_gradients(net, compiled, X, True), results_and_gradients(net, net, X, True)
+        )
     assert any("dropout as on a GPU" in record.message for record in pellucid.break_reasons())
     with pytest.raises(pellucid.errors.Unsupported, match="dropout as on a GPU"):
         pellucid.compile(net, backend="aot_eager", fullgraph=True)(X)

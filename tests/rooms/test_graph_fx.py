@@ -43,7 +43,7 @@ X, W = torch.arange(6.0).view(2, 3), torch.eye(3) * 2
 EXPECTED = (X * 2 + 1, X * 2)
 
 
-def same(got, expected):
+def assert_equal_tensors(got, expected):
     assert type(got) is tuple and len(got) == len(expected)
     for a, b in zip(got, expected):
         assert torch.equal(a, b)
@@ -195,7 +195,7 @@ def test_cancelled_grad_modes_go(steps, kept):
 def test_native_forward():
     forward = linear_graph().native_forward()
     assert list(inspect.signature(forward).parameters) == ["L_x_", "L_self_modules_lin_parameters_weight_"]
-    same(forward(X, W), EXPECTED)
+    assert_equal_tensors(forward(X, W), EXPECTED)
 
 
 BINARY = "add and_ floordiv lshift mul mod or_ rshift sub xor iadd iand ifloordiv ilshift imul imod ior irshift isub ixor lt le eq ne gt ge"
@@ -212,14 +212,14 @@ def test_operators_are_opcodes_with_the_same_meaning(name):
     g.output([g.call_function(function, (pa, pb))])
     forward = g.native_forward()
     assert name not in forward.__globals__
-    same(forward(a.clone(), b), (function(a.clone(), b),))
+    assert_equal_tensors(forward(a.clone(), b), (function(a.clone(), b),))
 
 
 @pytest.mark.parametrize("name", ["neg", "pos", "invert"])
 def test_unary_operators(name):
     g = GraphBuilder()
     g.output([g.call_function(getattr(operator, name), (g.placeholder("L['a']"),))])
-    same(g.native_forward()(torch.tensor([3])), (getattr(operator, name)(torch.tensor([3])),))
+    assert_equal_tensors(g.native_forward()(torch.tensor([3])), (getattr(operator, name)(torch.tensor([3])),))
 
 
 def echo(*args, **kwargs):
@@ -307,7 +307,7 @@ def test_an_output_twice_and_an_input_as_output():
     x, unused = g.placeholder("L['x']"), g.placeholder("L['unused']")
     y = g.call_function(torch.sin, (x,))
     g.output([y, x, y])
-    same(g.native_forward()(X, None), (X.sin(), X, X.sin()))
+    assert_equal_tensors(g.native_forward()(X, None), (X.sin(), X, X.sin()))
     assert unused.users == 0
 
 
@@ -322,10 +322,10 @@ def test_attributes_and_item_writes():
     module.graph.lint()
     expected = X + 1
     expected[0] = 5.0
-    same(g.native_forward()(X), (expected, expected.T))
-    same(module(X), (expected, expected.T))
-    same(copy.deepcopy(module)(X), (expected, expected.T))
-    same(torch.fx.Interpreter(module).run(X), (expected, expected.T))
+    assert_equal_tensors(g.native_forward()(X), (expected, expected.T))
+    assert_equal_tensors(module(X), (expected, expected.T))
+    assert_equal_tensors(copy.deepcopy(module)(X), (expected, expected.T))
+    assert_equal_tensors(torch.fx.Interpreter(module).run(X), (expected, expected.T))
     assert dict(module.named_buffers()).keys() == {"_tensor_constant0"}
 
 
@@ -336,7 +336,7 @@ def test_forward_keeps_only_what_it_needs():
     del module, g
     gc.collect()
     assert ref() is None
-    same(forward(X, W), EXPECTED)
+    assert_equal_tensors(forward(X, W), EXPECTED)
 
 
 # torch.fx.Graph
@@ -410,15 +410,15 @@ def test_immutable_arguments():
 def test_module_runs_prints_and_lints():
     module = linear_graph().graph_module()
     assert isinstance(module, torch.fx.GraphModule)
-    same(module(X, W), EXPECTED)
-    same(module.forward(X, W), EXPECTED)
-    same(torch.fx.Interpreter(module).run(X, W), EXPECTED)
+    assert_equal_tensors(module(X, W), EXPECTED)
+    assert_equal_tensors(module.forward(X, W), EXPECTED)
+    assert_equal_tensors(torch.fx.Interpreter(module).run(X, W), EXPECTED)
     module.graph.lint()
     text = module.print_readable(print_output=False)
     assert text.startswith("class GraphModule(torch.nn.Module):") and 'y: "f32[2, 3]" = torch._C._nn.linear' in text
     assert "def forward(self, L_x_, L_self_modules_lin_parameters_weight_)" in module.code
     assert module.code in str(module)
-    same(module(X, W), EXPECTED)
+    assert_equal_tensors(module(X, W), EXPECTED)
     assert isinstance(module.graph.output_node().args[0], tuple)
 
 
@@ -428,26 +428,26 @@ def test_forward_is_one_object_until_recompiled():
     native = module.forward
     for node in module.graph.find_nodes(op="call_function", target=operator.add):
         node.target = operator.sub
-    same(module(X, W), EXPECTED)  # as torch.fx: edits count after recompile()
+    assert_equal_tensors(module(X, W), EXPECTED)  # as torch.fx: edits count after recompile()
     module.recompile()
     assert module.forward is not native
-    same(module(X, W), (X * 2 - 1, X * 2))
+    assert_equal_tensors(module(X, W), (X * 2 - 1, X * 2))
 
 
 def test_assigning_a_graph():
     module = linear_graph().graph_module()
     module.graph = torch.fx.symbolic_trace(lambda a, b: (a - b,)).graph
-    same(module(X, X), (X * 0,))
+    assert_equal_tensors(module(X, X), (X * 0,))
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, copy.copy, lambda m: pickle.loads(pickle.dumps(m))])
 def test_copies(duplicate):
     module = linear_graph().graph_module()
     twin = duplicate(module)
-    same(twin(X, W), EXPECTED)
+    assert_equal_tensors(twin(X, W), EXPECTED)
     twin.graph.lint()
     assert [n.name for n in twin.graph.nodes][-1] == "output"
-    same(module(X, W), EXPECTED)
+    assert_equal_tensors(module(X, W), EXPECTED)
 
 
 def test_copying_leaves_the_native_forward():
@@ -459,7 +459,7 @@ def test_copying_leaves_the_native_forward():
 
 def test_script():
     module = linear_graph().graph_module()
-    same(torch.jit.script(module)(X, W), EXPECTED)
+    assert_equal_tensors(torch.jit.script(module)(X, W), EXPECTED)
 
 
 def test_module_is_released():

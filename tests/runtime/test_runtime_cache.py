@@ -14,6 +14,7 @@ import torch
 
 import pellucid
 from support import Counting, same
+from support.threads import run_threads
 
 X = torch.arange(3.0)
 
@@ -241,26 +242,6 @@ def test_compiled_function_inside_a_backend():
 
 
 # ---- threads
-
-
-def run_threads(count, work):
-    errors = []
-
-    def run(i):
-        try:
-            barrier.wait(30)
-            work(i)
-        except BaseException as error:
-            errors.append(error)
-
-    barrier = threading.Barrier(count)
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
-    assert not errors, errors
 
 
 def test_threads_with_one_function(quick_switches, counting):

@@ -18,6 +18,7 @@ from torch import nn
 
 import pellucid
 from support import same
+from support.threads import run_threads
 
 pytestmark = pytest.mark.usefixtures("quick_switches")
 
@@ -63,27 +64,6 @@ def breaks(x):
     y = helper(x)
     sys.stdout.write("")
     return helper(y) + 1
-
-
-def run_threads(count, work):
-    failed = []
-
-    def run(i):
-        try:
-            start.wait(30)
-            work(i)
-        except BaseException as error:
-            failed.append(error)
-
-    start = threading.Barrier(count)
-    threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-        assert not thread.is_alive(), "a thread hangs"
-    if failed:
-        raise failed[0]
 
 
 @pytest.mark.parametrize("threads", [2, 8])

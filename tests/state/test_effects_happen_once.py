@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import pellucid
-from support import same
+from support import Plain, same
 
 X = torch.arange(1.0, 4.0)
 SHARED = [1, 2]
@@ -59,11 +59,6 @@ def test_C11_inputs_and_globals_keep_their_identity(counting):
 # ---- C12, C13: effects
 
 
-class Box:
-    def __init__(self, **attributes):
-        self.__dict__.update(attributes)
-
-
 def effects(box, x):
     box.count += 1
     box.items.append(x + box.count)
@@ -83,7 +78,7 @@ def break_that_reads(box, x):
 @pytest.mark.parametrize(("f", "captured"), [(effects, True), (break_that_reads, False)])
 def test_C12_effects_happen_once_and_new_objects_are_one(counting, f, captured):
     compiled = pellucid.compile(f, backend=counting)
-    box, eager = (Box(count=0, items=[], table={}) for _ in range(2))
+    box, eager = (Plain(count=0, items=[], table={}) for _ in range(2))
     items = box.items
     for n in (1, 2, 3):
         got, want = compiled(box, X), f(eager, X)
@@ -141,12 +136,12 @@ def test_C13_a_handler_of_the_program_sees_the_mutations_before(registered):
             order.append((record.args, len(state.items)))
 
     def f(x):
-        made = Box(x=x + 1)
+        made = Plain(x=x + 1)
         state.items.append(made)
         log.warning("made %s", "it")
         return made
 
-    state = Box(items=[])
+    state = Plain(items=[])
     handler = Watch()
     log.addHandler(handler)
     try:

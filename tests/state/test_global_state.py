@@ -78,7 +78,7 @@ def facts(value):
     return value
 
 
-def check(f, *args, captured=True, calls=3):
+def check_with_state(f, *args, captured=True, calls=3):
     """f compiled does what f does, to its values and to the state that it leaves.
 
     `captured`: whether there is a graph; "continued": there is one when capture goes on behind a break; None: either.
@@ -136,7 +136,7 @@ def test_A23_left_switched_off():
         torch.set_grad_enabled(False)
         return y, x * 3, torch.is_grad_enabled()
 
-    check(f, W)
+    check_with_state(f, W)
 
 
 def test_A23_blocks_and_decorators():
@@ -156,7 +156,7 @@ def test_A23_blocks_and_decorators():
             d = x.sin()
         return a, b, c, d, quiet(x), x * 2
 
-    check(f, W)
+    check_with_state(f, W)
 
 
 def in_no_grad(x):
@@ -172,7 +172,7 @@ def test_A24_C16_break_inside_an_inlined_no_grad(continued):
         y, z = in_no_grad(x)
         return y, z, x * 3, grad_seen(y, z, x * 3)
 
-    backend = check(f, W, captured="continued")
+    backend = check_with_state(f, W, captured="continued")
     if continued:
         assert [s["grad"] for s in backend.states] == [True, False]
 
@@ -189,7 +189,7 @@ def test_C16_break_in_nested_blocks(continued):
             stop()
         return a, b, c, d, x * 6
 
-    backend = check(f, W, captured="continued")
+    backend = check_with_state(f, W, captured="continued")
     if continued:
         assert len(backend.graphs) == 3
 
@@ -205,7 +205,7 @@ def test_C16_break_in_a_block_that_an_exception_leaves():
             z = x * 3
         return y, z
 
-    check(f, W, captured="continued")
+    check_with_state(f, W, captured="continued")
 
 
 @contextlib.contextmanager
@@ -225,7 +225,7 @@ def test_C16_break_in_a_users_context_manager():
             z = x + y
         return y, z, x * 2, seen
 
-    check(f, W, captured=None)
+    check_with_state(f, W, captured=None)
 
 
 def test_A24_error_in_a_no_grad_block():
@@ -237,7 +237,7 @@ def test_A24_error_in_a_no_grad_block():
         return y, x * 2
 
     for n in (1, 2):
-        check(f, W, n, captured=n == 1 or "continued")
+        check_with_state(f, W, n, captured=n == 1 or "continued")
 
 
 def test_C16_break_in_inference_mode():
@@ -248,7 +248,7 @@ def test_C16_break_in_inference_mode():
             z = y + 1
         return x * 3, torch.is_inference_mode_enabled(), bool(z.sum() > 0)
 
-    check(f, W, captured=None)
+    check_with_state(f, W, captured=None)
 
 
 # ---- A25, C16: autocast
@@ -262,7 +262,7 @@ def test_A25_block():
                 z = x @ x
         return y, z, x @ x, torch.is_autocast_enabled("cpu")
 
-    backend = check(f, X)
+    backend = check_with_state(f, X)
     assert len(backend.graphs) == 1
 
 
@@ -274,7 +274,7 @@ def test_A25_decorator_and_dtype():
     def f(x):
         return inner(x), x @ x
 
-    check(f, X)
+    check_with_state(f, X)
 
 
 def test_A25_around_the_call():
@@ -284,7 +284,7 @@ def test_A25_around_the_call():
         return y, x @ x
 
     with torch.autocast("cpu"):
-        check(f, X)
+        check_with_state(f, X)
 
 
 def nesting():
@@ -360,7 +360,7 @@ def test_A25_C16_break_in_autocast(inner):
                 z = y @ x
         return y, z, x @ x, torch.is_autocast_enabled("cpu")
 
-    check(f, X, captured="continued")
+    check_with_state(f, X, captured="continued")
 
 
 def test_A25_object_from_outside():
@@ -371,7 +371,7 @@ def test_A25_object_from_outside():
             y = x @ x
         return y, x @ x
 
-    backend = check(f, X)
+    backend = check_with_state(f, X)
     assert len(backend.graphs) == 1
 
 
@@ -383,7 +383,7 @@ def test_A25_switches():
         torch.set_autocast_enabled("cpu", False)
         return y, x @ x
 
-    check(f, X, captured="continued")
+    check_with_state(f, X, captured="continued")
 
 
 # ---- deterministic algorithms, default dtype, default device
@@ -563,7 +563,7 @@ def test_D14_the_backend_sees_the_state_before_tracing():
             z = x @ x
         return y, z
 
-    backend = check(f, W)
+    backend = check_with_state(f, W)
     assert backend.states[0] == START
 
 
@@ -576,7 +576,7 @@ def test_D14_behind_a_break(continued):
             z = x * 3
         return y, z
 
-    backend = check(f, W, captured="continued")
+    backend = check_with_state(f, W, captured="continued")
     if continued:
         assert [s["grad"] for s in backend.states] == [True, False]
 

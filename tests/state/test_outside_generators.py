@@ -5,36 +5,23 @@ from __future__ import annotations
 import collections
 import contextlib
 import inspect
-import io
-from contextlib import redirect_stdout
 
 import pytest
 import torch
 
 import pellucid
-from support import same
+from support import Counting, same
+from support.graphs import calls
+from support.outcomes import assert_as_eager_each_time
 
 X = torch.arange(6.0).reshape(2, 3) - 1
 
 
-def both(f, make_args=lambda: (X.clone(),), calls=3):
-    """f eagerly and compiled on equal arguments: results, what is printed; the operations of each graph."""
-    graphs = []
-
-    def backend(gm, inputs):
-        graphs.append([node.op for node in gm.graph.nodes if node.op.startswith("call")])
-        return gm.forward
-
-    compiled = pellucid.compile(f, backend=backend)
-    for _ in range(calls):
-        want, got = io.StringIO(), io.StringIO()
-        with redirect_stdout(want):
-            eager = f(*make_args())
-        with redirect_stdout(got):
-            result = compiled(*make_args())
-        assert same(result, eager), (result, eager)
-        assert got.getvalue() == want.getvalue()
-    return graphs
+def both(f, make_args=lambda: (X.clone(),)):
+    """f eagerly and compiled, each time on equal arguments; the operations of each graph."""
+    backend = Counting()
+    assert_as_eager_each_time(f, make_args, backend=backend)
+    return [[node.op for node in calls(gm)] for gm in backend.graphs]
 
 
 def rows(x):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 from collections import deque
-from contextlib import redirect_stdout
 
 import pytest
 import torch
 
 import pellucid
-from support import same
+from support import Counting, same
+from support.outcomes import whole_outcome
 
 pytestmark = pytest.mark.usefixtures("continued")
 
@@ -23,26 +22,6 @@ def either(request):
 
 
 X = torch.arange(6.0).reshape(2, 3) - 1
-
-
-def counting():
-    graphs = []
-
-    def backend(gm, inputs):
-        graphs.append(gm)
-        return gm.forward
-
-    return graphs, backend
-
-
-def outcome(f, *args):
-    out = io.StringIO()
-    try:
-        with redirect_stdout(out):
-            result = f(*args)
-    except Exception as error:
-        result = (type(error), str(error))
-    return result, out.getvalue()
 
 
 def left(iterator, most=12):
@@ -59,11 +38,11 @@ def left(iterator, most=12):
 
 def both(f, make, calls=3):
     """Calls f(*make()) eagerly and compiled, several times; then what is left of the arguments. Returns the number of graphs."""
-    graphs, backend = counting()
+    backend = Counting()
     compiled = pellucid.compile(f, backend=backend)
     for _ in range(calls):
         want_args, got_args = make(), make()
-        want, got = outcome(f, *want_args), outcome(compiled, *got_args)
+        want, got = whole_outcome(f, *want_args), whole_outcome(compiled, *got_args)
         assert same(got, want), (got, want)
         for mine, theirs in zip(got_args, want_args):
             if hasattr(mine, "__next__"):
@@ -71,7 +50,7 @@ def both(f, make, calls=3):
             if isinstance(mine, deque):
                 mine, theirs = list(mine), list(theirs)
             assert same(mine, theirs), (mine, theirs)
-    return len(graphs)
+    return backend.count
 
 
 def advanced(iterator, count):
@@ -207,13 +186,13 @@ def test_graphs_are_breaks_and_one(kind):
             print("step")
         return x.sin()
 
-    graphs, backend = counting()
+    backend = Counting()
     compiled = pellucid.compile(f, backend=backend)
-    assert same(outcome(compiled, X), outcome(f, X))
-    assert len(graphs) <= 6
-    before = len(graphs)
-    assert same(outcome(compiled, X + 1), outcome(f, X + 1))
-    assert len(graphs) == before
+    assert same(whole_outcome(compiled, X), whole_outcome(f, X))
+    assert backend.count <= 6
+    before = backend.count
+    assert same(whole_outcome(compiled, X + 1), whole_outcome(f, X + 1))
+    assert backend.count == before
 
 
 @pytest.mark.parametrize("most", [2, 9])
@@ -226,12 +205,12 @@ def test_a_module_in_every_step_is_compiled_once(most):
             print("layer")
         return x * 2
 
-    graphs, backend = counting()
+    backend = Counting()
     compiled = pellucid.compile(f, backend=backend)
     x = torch.randn(3, 4)
     for _ in range(2):
-        assert same(outcome(compiled, x), outcome(f, x))
-    assert len(graphs) == 3  # up to the first print, from print to print, behind the last
+        assert same(whole_outcome(compiled, x), whole_outcome(f, x))
+    assert backend.count == 3  # up to the first print, from print to print, behind the last
 
 
 def test_nested_loops():
@@ -295,11 +274,11 @@ def test_iterator_held_by_an_object():
         print("step")
         return x * next(loader.it)
 
-    graphs, backend = counting()
+    backend = Counting()
     compiled = pellucid.compile(f, backend=backend)
     mine, theirs = Loader(), Loader()
     for _ in range(3):
-        assert same(outcome(compiled, X, mine), outcome(f, X, theirs))
+        assert same(whole_outcome(compiled, X, mine), whole_outcome(f, X, theirs))
     assert same(left(mine.it), left(theirs.it))
 
 
@@ -522,11 +501,11 @@ def test_where_the_iterator_is_held(place, either, monkeypatch):
 
     def all_of(wrap):
         f = wrap(make(iter(list(TENSORS))))
-        return [outcome(f, X) for _ in range(6)]
+        return [whole_outcome(f, X) for _ in range(6)]
 
-    graphs, backend = counting()
+    backend = Counting()
     assert same(all_of(lambda f: pellucid.compile(f, backend=backend)), all_of(lambda f: f))
-    assert len(graphs) == 1
+    assert backend.count == 1
 
 
 def test_a_list_in_a_cell_is_read_and_changed(either):
@@ -542,7 +521,7 @@ def test_a_list_in_a_cell_is_read_and_changed(either):
 
     mine, theirs = pellucid.compile(make(), backend="eager"), make()
     for _ in range(3):
-        assert same(outcome(mine, X), outcome(theirs, X))
+        assert same(whole_outcome(mine, X), whole_outcome(theirs, X))
 
 
 def test_two_iterators_over_one_list(either):
@@ -594,14 +573,14 @@ def test_another_element_is_another_entry():
     values = [1, 2.5, None, torch.ones(3), torch.ones(2, 3), 1, None]
     mine, theirs = iter(values), iter(values)
     for _ in values:
-        assert same(outcome(compiled, X, mine), outcome(f, X, theirs))
+        assert same(whole_outcome(compiled, X, mine), whole_outcome(f, X, theirs))
     for _ in range(2):
         with pytest.raises(StopIteration):
             compiled(X, mine)
 
 
 def test_position_does_not_matter():
-    graphs, backend = counting()
+    backend = Counting()
 
     def f(x, it):
         return x + next(it) * next(it)
@@ -609,9 +588,9 @@ def test_position_does_not_matter():
     compiled = pellucid.compile(f, backend=backend)
     for used in range(4):
         mine, theirs = advanced(iter(list(TENSORS)), used), advanced(iter(list(TENSORS)), used)
-        assert same(outcome(compiled, X, mine), outcome(f, X, theirs))
+        assert same(whole_outcome(compiled, X, mine), whole_outcome(f, X, theirs))
         assert same(left(mine), left(theirs))
-    assert len(graphs) == 1
+    assert backend.count == 1
 
 
 def test_an_exception_half_way(either):
@@ -715,7 +694,7 @@ def test_a_view_from_outside(view, either):
         mine, theirs = make(), make()
         if view == "values":
             mine, theirs = (X, {"a": 1}.values(), {}), (X, {"a": 1}.values(), {})
-        assert same(outcome(compiled, *mine), outcome(f, *theirs))
+        assert same(whole_outcome(compiled, *mine), whole_outcome(f, *theirs))
         assert same(mine[2], theirs[2])
 
 

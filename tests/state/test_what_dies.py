@@ -9,11 +9,7 @@ import pytest
 import torch
 
 import pellucid
-
-
-class Plain:
-    def __init__(self, **attributes):
-        self.__dict__.update(attributes)
+from support import Plain
 
 
 class Slotted:

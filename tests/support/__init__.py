@@ -49,6 +49,13 @@ def assert_as_eager(compiled, eager, *args, **kwargs) -> None:
     assert got[0] == want[0] and (same(got[1], want[1]) if got[0] == "value" else got == want), (got, want)
 
 
+class Plain:
+    """An object with these attributes."""
+
+    def __init__(self, **attributes):
+        self.__dict__.update(attributes)
+
+
 class SinIsCos(torch.overrides.TorchFunctionMode):
     """A mode whose effect shows in values."""
 

@@ -6,6 +6,7 @@ import enum
 
 import pellucid
 from pellucid import _core
+from support import Plain
 
 Capture = _core._codegen.Capture
 
@@ -105,11 +106,6 @@ class MyInt(int):
     pass
 
 
-class Plain:
-    def __init__(self, **attributes):
-        self.__dict__.update(attributes)
-
-
 class Guarded(Plain):
     shown = property(lambda self: 1)
 
@@ -132,7 +128,7 @@ class Frozen:
     b: list
 
 
-def same(a, b, seen=None):
+def equal_through_cycles(a, b, seen=None):
     """Equal in type, content and attributes, through cycles."""
     seen = {} if seen is None else seen
     if id(a) in seen:
@@ -142,13 +138,15 @@ def same(a, b, seen=None):
     seen[id(a)] = b
     if getattr(a, "__dict__", None) and not isinstance(a, type):
         if list(a.__dict__) != list(b.__dict__) or not all(
-            same(a.__dict__[k], b.__dict__[k], seen) for k in a.__dict__
+            equal_through_cycles(a.__dict__[k], b.__dict__[k], seen) for k in a.__dict__
         ):
             return False
     if isinstance(a, (list, tuple, collections.deque)):
-        return len(a) == len(b) and all(same(x, y, seen) for x, y in zip(a, b))
+        return len(a) == len(b) and all(equal_through_cycles(x, y, seen) for x, y in zip(a, b))
     if isinstance(a, dict):
-        return list(a) == list(b) and all(same(dict.__getitem__(a, k), dict.__getitem__(b, k), seen) for k in a)
+        return list(a) == list(b) and all(
+            equal_through_cycles(dict.__getitem__(a, k), dict.__getitem__(b, k), seen) for k in a
+        )
     if hasattr(a, "__dict__"):
         return True
     return a == b

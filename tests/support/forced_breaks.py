@@ -32,7 +32,7 @@ TESTS = Path(__file__).resolve().parent.parent
 # A bound on the number of graphs may hold when there is none.
 COUNTS = re.compile(r"\bcount(ing)?\b|graphs|len\(ops\)|\bops\[|cache_entries|break_reasons|counters|stages")
 # Behind the place where the eager run of a test had to stop, only what compares results is about them.
-COMPARES = re.compile(r"\b(same|equal|alike|picture|outcome|compiled|allclose)\b")
+COMPARES = re.compile(r"\b(same|equal|alike|picture|outcome|orders|compiled|allclose)\b")
 NO_MODULES = {"support", "forced", "fuzz_regressions"}
 PROGRAMS_OWN = {"exception_programs", "forced_breaks", "forced_switch", "conftest"}  # their asserts are not a test's
 

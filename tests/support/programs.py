@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import copy
 import enum
 import io
+import types
 
 import torch
 
@@ -59,7 +61,8 @@ class Programs(list):
         return [f.__name__ for f in self]
 
 
-ATOMS = (int, float, complex, str, bytes, bool, type(None), enum.Enum)
+ATOMS = (int, float, complex, str, bytes, bool, type(None), enum.Enum, torch.dtype, torch.device, range, slice)
+ITERATORS = tuple(type(iter(value)) for value in ([], (), "", range(1), reversed([])))
 
 
 def is_constant(value):
@@ -69,41 +72,51 @@ def is_constant(value):
 def picture(value, seen=None):
     """A value's content and the sharing in it, comparable between two runs."""
     seen = {} if seen is None else seen
-    if isinstance(value, torch.Tensor):
-        return ("tensor", value.dtype, value.requires_grad, tuple(value.shape), repr(value.tolist()))
     if isinstance(value, type):
-        return (
-            "class",
-            value.__name__,
-            value.__qualname__,
-            value.__module__,
-            [base.__name__ for base in value.__mro__],
-        )
-    if type(value) in ATOMS or isinstance(value, enum.Enum):
+        bases = [base.__name__ for base in value.__mro__]
+        return ("class", value.__name__, value.__qualname__, value.__module__, bases)
+    if type(value) in ATOMS or isinstance(value, (enum.Enum, types.ModuleType)):
         return (type(value).__name__, repr(value))
-    if callable(value):
-        return (type(value).__name__, getattr(value, "__name__", type(value).__name__))
     if is_constant(value):
         return ("tuple", [picture(item, seen) for item in value])  # equal ones may be one object
     if id(value) in seen:
         return ("again", seen[id(value)])
     seen[id(value)] = len(seen)
+    return (type(value).__name__, *contents(value, seen))
+
+
+def contents(value, seen):
+    if isinstance(value, torch.Tensor):
+        return value.dtype, value.requires_grad, tuple(value.shape), repr(value.tolist())
     if isinstance(value, BaseException):
         context = None if value.__suppress_context__ else value.__context__
         notes = getattr(value, "__notes__", None)
         inner = picture(value.exceptions, seen) if isinstance(value, BaseExceptionGroup) else None
         links = [picture(part, seen) for part in (value.__cause__, context, notes)]
-        return (type(value).__name__, str(value), picture(value.args, seen), inner, links)
+        return str(value), picture(value.args, seen), inner, links
+    if isinstance(value, types.FunctionType):
+        return value.__qualname__, [picture(cell, seen) for cell in value.__closure__ or ()], attributes(value, seen)
+    if isinstance(value, types.CellType):
+        return [picture(value.cell_contents, seen)] if value != types.CellType() else ["empty"]
+    if isinstance(value, (types.MethodType, types.BuiltinMethodType)):
+        return value.__name__, picture(value.__self__, seen)
+    if callable(value) and not hasattr(value, "__dict__"):
+        return (getattr(value, "__name__", None),)
     if isinstance(value, dict):
-        return (type(value).__name__, [(picture(k, seen), picture(v, seen)) for k, v in value.items()])
+        return [(picture(k, seen), picture(v, seen)) for k, v in value.items()], attributes(value, seen)
     if isinstance(value, (set, frozenset)):
-        return (type(value).__name__, sorted(map(repr, map(picture, value))))
+        return sorted(map(repr, map(picture, value))), attributes(value, seen)
     if isinstance(value, (list, tuple, collections.deque)):
-        return (type(value).__name__, [picture(v, seen) for v in value])
-    slots = [name for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ())]
+        return [picture(v, seen) for v in value], attributes(value, seen)
+    if isinstance(value, ITERATORS):
+        return [picture(item, seen) for item in copy.copy(value)]
+    return (attributes(value, seen),)
+
+
+def attributes(value, seen):
+    slots = [name for cls in type(value).__mro__ for name in cls.__dict__.get("__slots__", ())]
     slots = [(name, picture(getattr(value, name), seen)) for name in slots if name[:2] != "__" and hasattr(value, name)]
-    plain = repr(type(value)) if not slots else None
-    return (type(value).__name__, picture(getattr(value, "__dict__", plain), seen), slots)
+    return picture(getattr(value, "__dict__", None), seen), slots
 
 
 def observed(f, state, x, also):
@@ -160,3 +173,11 @@ def error_of(function, *args):
         return function(*args)
     except Exception as error:
         return type(error), str(error), repr(error.__context__), repr(error.__cause__)
+
+
+def err(f, *args, **kwargs):
+    """What a call gives, or the exception as words."""
+    try:
+        return f(*args, **kwargs)
+    except Exception as error:
+        return type(error).__name__, str(error)
