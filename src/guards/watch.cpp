@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "py/cpython311.h"
+#include "py/cpython.h"
 
 namespace pellucid::guards {
 namespace {

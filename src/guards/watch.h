@@ -12,7 +12,7 @@
 #include "aten/aten.h"
 #include "guards/check.h"
 #include "guards/hot.h"
-#include "py/cpython311.h"
+#include "py/cpython.h"
 
 namespace pellucid::guards {
 
