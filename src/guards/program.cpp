@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "guards/report.h"
 #include "py/cpython.h"
 #include "py/native_lookup.h"
 
@@ -89,11 +90,11 @@ bool GuardProgram::check(PyObject* const* locals, PyObject* closure) noexcept {
   gathers_ = false;
   if (!hold_.alive()) return false;
   if (walking_) {
-    // A nested call must not move the latches under the outer one; late checks count references, and first_miss holds
+    // A nested call must not move the latches under the outer one; late checks count references, and a report holds
     // some.
     if (!late_.empty()) return false;
     try {
-      return !first_miss(locals, closure).has_value();
+      return !GuardReport(*this).first_miss(locals, closure).has_value();
     } catch (...) {
       return false;
     }

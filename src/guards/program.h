@@ -16,9 +16,6 @@
 // shows it. check() may run in two threads under the GIL: it never releases it, and a nested call takes the slow way.
 #pragma once
 #include <memory>
-#include <optional>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "guards/check.h"
@@ -29,20 +26,6 @@
 #include "source/source.h"
 
 namespace pellucid::guards {
-
-struct Description {  // one guard in words (FEATURES B10)
-  std::string kind, source, source_kind, text;
-  std::string file;  // "" for ambient guards
-  int line = 0;
-  std::string operation;
-};
-
-struct Miss {             // the first guard that does not hold
-  std::size_t guard = 0;  // index in describe(); size() when the program itself is dead
-  Description description;
-  std::string expected, found, suggestion;
-  std::string message() const;
-};
 
 class GuardProgram {
  public:
@@ -64,19 +47,8 @@ class GuardProgram {
   py::Owned<> gathered() const noexcept;
   bool alive() const noexcept { return hold_.alive(); }  // false: an object it depends on is gone for good
 
-  std::optional<Miss> first_miss(PyObject* const* locals, PyObject* closure) const;
-  std::string explain(PyObject* const* locals, PyObject* closure) const;  // first_miss()->message(), "" when all hold
-
   std::size_t size() const noexcept { return checks_.size(); }
   std::size_t hot_size() const noexcept { return hot_.size(); }
-  std::vector<Description> describe() const;
-  std::vector<std::pair<std::string, std::size_t>> guards_per_kind() const;
-
-  // Python expressions over L (locals by name), F (cells by name), G (globals of the entry), C (constants()) and
-  // HOLDS(guard, value), which is holds() below. Joined by "and" they say what check() says.
-  std::vector<std::string> code_parts() const;
-  py::Owned<> constants() const;
-  bool holds(std::size_t guard, PyObject* value) const noexcept;
 
   // Compiled code belongs to an object that the garbage collector knows: it passes these on.
   int traverse(visitproc visit, void* arg) const { return hold_.traverse(visit, arg); }
@@ -84,6 +56,7 @@ class GuardProgram {
 
  private:
   friend class Builder;
+  friend class GuardReport;
   GuardProgram() = default;
   GuardProgram(const GuardProgram&) = default;  // copy() puts right what points into the original
 
@@ -163,17 +136,6 @@ class GuardProgram {
   bool pairs_hold() noexcept;
   bool relations_hold() noexcept;
   bool late_checks_hold() const noexcept;
-
-  std::vector<py::Owned<>> evaluate_all(const Frame& frame) const;
-  struct Operands {
-    PyObject *value = nullptr, *other = nullptr;
-    py::Owned<> tuple;
-    bool present = true;
-  };
-  Operands operands_of(std::size_t check, const std::vector<py::Owned<>>& values) const;
-  Miss miss_of(std::size_t check, const Operands& operands) const;
-  Description description_of(const Check& check) const;
-  std::vector<std::string> write_code(std::vector<PyObject*>& constants) const;
 
   std::vector<Hot> hot_;
   std::vector<Section> sections_;

@@ -2,6 +2,7 @@
 
 #include <structmember.h>
 
+#include "guards/report.h"
 #include "region/compiled_function.h"
 #include "runtime/bind.h"
 #include "runtime/cache.h"
@@ -270,7 +271,7 @@ PyObject* holds(PyObject* bound, PyObject* args) {
   const long number = PyLong_AsLong(PyTuple_GET_ITEM(bound, 1));
   for (const auto& entry : cache_of(PyTuple_GET_ITEM(bound, 0))->entries()) {
     if (entry->number != number) continue;
-    return PyBool_FromLong(entry->guards->holds(static_cast<std::size_t>(guard), value));
+    return PyBool_FromLong(guards::GuardReport(*entry->guards).holds(static_cast<std::size_t>(guard), value));
   }
   Py_RETURN_FALSE;
 }
@@ -292,7 +293,7 @@ py::Owned<> cells_of(PyFunctionObject* function) {
 py::Owned<> as_dict(const Entry& entry, PyObject* cache_object) {
   auto bound = py::take(Py_BuildValue("(Oi)", cache_object, entry.number));
   auto holds = py::take(PyCFunction_New(&kHolds, bound.get()));
-  auto constants = entry.guards->constants();
+  auto constants = guards::GuardReport(*entry.guards).constants();
   auto cells = cells_of(entry.region.get());
   auto scope = py::take(Py_BuildValue("{s:O,s:O,s:O,s:O}", "G", cache_of(cache_object)->key().globals, "F", cells.get(),
                                       "C", constants.get(), "HOLDS", holds.get()));
@@ -300,7 +301,7 @@ py::Owned<> as_dict(const Entry& entry, PyObject* cache_object) {
     auto function = source::iterator_function(step);
     py::check(PyDict_SetItemString(scope.get(), source::iterator_function_name(step), function.get()));
   }
-  auto guards = strings(entry.guards->code_parts());
+  auto guards = strings(guards::GuardReport(*entry.guards).code_parts());
   return py::take(Py_BuildValue("{s:O,s:O,s:O,s:O,s:L,s:i}", "code", entry.region->func_code, "function",
                                 entry.region.object(), "guards", guards.get(), "scope", scope.get(), "hits",
                                 static_cast<long long>(entry.hits), "region", entry.number));

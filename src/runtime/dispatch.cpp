@@ -2,6 +2,7 @@
 
 #include "base/break_policy.h"
 #include "base/events.h"
+#include "guards/report.h"
 #include "py/eval_frame.h"
 #include "py/interrupts.h"
 #include "runtime/compile.h"
@@ -67,9 +68,10 @@ bool is_stale(Cache& cache, const Call& call, const BoundArguments& bound, Entry
   if (entry.guards->check(bound.slots(), call.function->func_closure)) return false;
   ++cache.failures;
   if (cache.failures >= config_number("recompile_limit")) cache.given_up = true;
-  events::record(
-      "stale",
-      place_of(call.function).append(": ").append(entry.guards->explain(bound.slots(), call.function->func_closure)));
+  events::record("stale",
+                 place_of(call.function)
+                     .append(": ")
+                     .append(guards::GuardReport(*entry.guards).explain(bound.slots(), call.function->func_closure)));
   return true;
 }
 
@@ -99,7 +101,7 @@ std::string explain_misses(Cache& cache, Cache& root, PyObject* const* slots, Py
   std::string newest;
   const auto entries = cache.entries();
   for (const auto& entry : entries) {
-    std::string reason = entry->guards->explain(slots, closure);
+    std::string reason = guards::GuardReport(*entry->guards).explain(slots, closure);
     if (newest.empty()) newest = reason;
     if (root.guard_failures.size() < kKeptFailures) root.guard_failures.push_back(std::move(reason));
   }

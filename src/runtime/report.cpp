@@ -1,6 +1,7 @@
 #include "runtime/report.h"
 
 #include "codegen/emit.h"
+#include "guards/report.h"
 
 namespace pellucid::runtime {
 namespace {
@@ -102,7 +103,7 @@ py::Owned<> as_dict(const Capture& capture, const Entry& entry, const std::strin
 
 py::Owned<> guard_rows(const guards::GuardProgram& guards) {
   auto rows = py::take(PyList_New(0));
-  for (const auto& guard : guards.describe()) {
+  for (const auto& guard : guards::GuardReport(guards).describe()) {
     auto row = py::take(Py_BuildValue("{s:s,s:s,s:s,s:s,s:s,s:i,s:s}", "kind", guard.kind.c_str(), "source",
                                       guard.source.c_str(), "source_kind", guard.source_kind.c_str(), "text",
                                       guard.text.c_str(), "file", guard.file.c_str(), "line", guard.line, "operation",

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "guards/program.h"
+#include "guards/report.h"
 #include "hooks.h"
 #include "source/source.h"
 
@@ -87,11 +87,12 @@ class Program {
   }
   std::string explain(nb::tuple locals, nb::object closure) const {
     const Call call(locals, closure);
-    return guarded([&] { return program_->explain(call.locals.data(), call.closure); });
+    return guarded([&] { return guards::GuardReport(*program_).explain(call.locals.data(), call.closure); });
   }
   nb::object first_miss(nb::tuple locals, nb::object closure) const {
     const Call call(locals, closure);
-    const auto miss = guarded([&] { return program_->first_miss(call.locals.data(), call.closure); });
+    const auto miss =
+        guarded([&] { return guards::GuardReport(*program_).first_miss(call.locals.data(), call.closure); });
     if (!miss) return nb::none();
     nb::dict d;
     d["guard"] = miss->guard, d["kind"] = miss->description.kind, d["source"] = miss->description.source;
@@ -102,25 +103,23 @@ class Program {
   }
   nb::list describe() const {
     nb::list rows;
-    for (const auto& d : program_->describe()) {
+    for (const auto& d : guards::GuardReport(*program_).describe()) {
       rows.append(nb::make_tuple(d.kind, d.source, d.source_kind, d.text, d.file, d.line, d.operation));
     }
     return rows;
   }
   nb::list code_parts() const {
     nb::list parts;
-    for (const std::string& part : guarded([&] { return program_->code_parts(); })) parts.append(part);
+    for (const std::string& part : guarded([&] { return guards::GuardReport(*program_).code_parts(); }))
+      parts.append(part);
     return parts;
   }
   nb::object constants() const {
-    return guarded([&] { return nb::steal(program_->constants().release()); });
+    return guarded([&] { return nb::steal(guards::GuardReport(*program_).constants().release()); });
   }
-  nb::dict guards_per_kind() const {
-    nb::dict rows;
-    for (const auto& [kind, count] : program_->guards_per_kind()) rows[kind.c_str()] = count;
-    return rows;
+  bool holds(std::size_t guard, nb::object value) const {
+    return guards::GuardReport(*program_).holds(guard, value.ptr());
   }
-  bool holds(std::size_t guard, nb::object value) const { return program_->holds(guard, value.ptr()); }
   nb::list referents() const {  // what traverse() shows to the garbage collector
     nb::list seen;
     program_->traverse([](PyObject* object, void* list) { return PyList_Append(static_cast<PyObject*>(list), object); },
@@ -199,7 +198,6 @@ void add_guards(nb::module_& core) {
       .def("code_parts", &Program::code_parts)
       .def("constants", &Program::constants)
       .def("holds", &Program::holds, nb::arg("guard"), nb::arg("value").none())
-      .def("guards_per_kind", &Program::guards_per_kind)
       .def("referents", &Program::referents)
       .def("alive", &Program::alive)
       .def("clear", &Program::clear)

@@ -1,7 +1,7 @@
-#include <array>
+#include "guards/report.h"
+
 #include <unordered_map>
 
-#include "guards/program.h"
 #include "py/traceback.h"
 
 namespace pellucid::guards {
@@ -34,31 +34,31 @@ std::string Miss::message() const {
 }
 
 // Fresh values for every node, kept alive while they are looked at; the latches of the hot path are left alone.
-std::vector<py::Owned<>> GuardProgram::evaluate_all(const Frame& frame) const {
+std::vector<py::Owned<>> GuardReport::evaluate_all(PyObject* const* locals, PyObject* closure) const {
   std::vector<py::Owned<>> values;
-  values.reserve(nodes_.size());
-  for (const Node& node : nodes_) {
-    PyObject* base = node.parent == kNone ? nullptr : values[node.parent].get();
+  values.reserve(program_.nodes_.size());
+  for (const GuardProgram::Node& node : program_.nodes_) {
+    PyObject* base = node.parent == GuardProgram::kNone ? nullptr : values[node.parent].get();
     values.push_back(node.attributes ? py::Owned<>::share(base)
-                                     : source::evaluate_step(node.source, base, frame.locals, frame.closure));
+                                     : source::evaluate_step(node.source, base, locals, closure));
   }
   return values;
 }
 
-GuardProgram::Operands GuardProgram::operands_of(std::size_t check, const std::vector<py::Owned<>>& values) const {
+GuardReport::Operands GuardReport::operands_of(std::size_t check, const std::vector<py::Owned<>>& values) const {
   Operands operands;
-  if (const std::uint32_t node = node_of_check_[check]; node != kNone) {
+  if (const std::uint32_t node = program_.node_of_check_[check]; node != GuardProgram::kNone) {
     operands.value = values[node].get();
     operands.present = operands.value != nullptr;
     return operands;
   }
-  for (const Pair& pair : pairs_) {
+  for (const GuardProgram::Pair& pair : program_.pairs_) {
     if (pair.check != check) continue;
-    operands.value = nodes_[pair.node].compared_value(values[pair.node].get());
-    operands.other = nodes_[pair.other].compared_value(values[pair.other].get());
+    operands.value = program_.nodes_[pair.node].compared_value(values[pair.node].get());
+    operands.other = program_.nodes_[pair.other].compared_value(values[pair.other].get());
     operands.present = operands.value != nullptr && operands.other != nullptr;
   }
-  for (const Distinct& distinct : distincts_) {
+  for (const GuardProgram::Distinct& distinct : program_.distincts_) {
     if (distinct.check != check) continue;
     operands.tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(distinct.nodes.size())));
     for (std::size_t i = 0; i < distinct.nodes.size(); ++i) {
@@ -71,8 +71,8 @@ GuardProgram::Operands GuardProgram::operands_of(std::size_t check, const std::v
   return operands;
 }
 
-Miss GuardProgram::miss_of(std::size_t index, const Operands& operands) const {
-  const Check& check = checks_[index];
+Miss GuardReport::miss_of(std::size_t index, const Operands& operands) const {
+  const Check& check = program_.checks_[index];
   Miss miss;
   miss.guard = check.guard;
   miss.description = description_of(check);
@@ -82,31 +82,32 @@ Miss GuardProgram::miss_of(std::size_t index, const Operands& operands) const {
   return miss;
 }
 
-std::optional<Miss> GuardProgram::first_miss(PyObject* const* locals, PyObject* closure) const {
-  const auto locked = hold_.lock();
-  if (!alive()) {
+std::optional<Miss> GuardReport::first_miss(PyObject* const* locals, PyObject* closure) const {
+  const auto locked = program_.hold_.lock();
+  if (!program_.alive()) {
     Miss miss;
-    miss.guard = size();
+    miss.guard = program_.size();
     miss.description.kind = "ALIVE";
     miss.expected = "the objects that the compiled code depends on";
     miss.found = "that one of them is gone";
     return miss;
   }
-  const std::vector<py::Owned<>> values = evaluate_all({locals, closure});
-  for (std::size_t i = 0; i < checks_.size(); ++i) {
+  const std::vector<py::Owned<>> values = evaluate_all(locals, closure);
+  for (std::size_t i = 0; i < program_.checks_.size(); ++i) {
     const Operands operands = operands_of(i, values);
-    if (!operands.present || !guards::holds(checks_[i], operands.value, operands.other)) return miss_of(i, operands);
+    if (!operands.present || !guards::holds(program_.checks_[i], operands.value, operands.other))
+      return miss_of(i, operands);
   }
   return std::nullopt;
 }
 
-std::string GuardProgram::explain(PyObject* const* locals, PyObject* closure) const {
+std::string GuardReport::explain(PyObject* const* locals, PyObject* closure) const {
   const std::optional<Miss> miss = first_miss(locals, closure);
   return miss ? miss->message() : std::string();
 }
 
-Description GuardProgram::description_of(const Check& check) const {
-  const Guard& guard = given_->guards[check.guard];
+Description GuardReport::description_of(const Check& check) const {
+  const Guard& guard = program_.given_->guards[check.guard];
   Description d;
   d.kind = name_of(check.kind);
   d.operation = guard.why.operation;
@@ -114,7 +115,7 @@ Description GuardProgram::description_of(const Check& check) const {
     d.file = py::text_of(code->co_filename);
     d.line = py::line_of(code, guard.why.offset);
   }
-  if (!alive()) return d;  // the objects that the words would name may be gone
+  if (!program_.alive()) return d;  // the objects that the words would name may be gone
   d.text = expected_text(check);
   if (guard.source == nullptr) return d;
   d.source = source::print(guard.source);
@@ -122,24 +123,14 @@ Description GuardProgram::description_of(const Check& check) const {
   return d;
 }
 
-std::vector<Description> GuardProgram::describe() const {
-  const auto locked = hold_.lock();
+std::vector<Description> GuardReport::describe() const {
+  const auto locked = program_.hold_.lock();
   std::vector<Description> all;
-  for (const std::uint32_t check : check_of_) all.push_back(description_of(checks_[check]));
+  for (const std::uint32_t check : program_.check_of_) all.push_back(description_of(program_.checks_[check]));
   return all;
 }
 
-std::vector<std::pair<std::string, std::size_t>> GuardProgram::guards_per_kind() const {
-  std::array<std::size_t, kKinds> counts{};
-  for (const Check& check : checks_) ++counts[static_cast<std::size_t>(check.kind)];
-  std::vector<std::pair<std::string, std::size_t>> rows;
-  for (std::size_t i = 0; i < kKinds; ++i) {
-    if (counts[i] != 0) rows.emplace_back(name_of(static_cast<Kind>(i)), counts[i]);
-  }
-  return rows;
-}
-
-std::vector<std::string> GuardProgram::write_code(std::vector<PyObject*>& constants) const {
+std::vector<std::string> GuardReport::write_code(std::vector<PyObject*>& constants) const {
   std::unordered_map<PyObject*, std::size_t> number;
   const auto constant = [&](PyObject* object) -> std::string {
     if (object == Py_None || PyBool_Check(object) || PyUnicode_CheckExact(object) || PyLong_CheckExact(object)) {
@@ -151,41 +142,45 @@ std::vector<std::string> GuardProgram::write_code(std::vector<PyObject*>& consta
   };
   const source::RootText roots = [&](const Source* s) -> std::string {
     if (s->step != source::Step::Const && s->step != source::Step::DictItem) return {};
-    return s->operand.get() == globals_ ? std::string("G") : constant(s->operand.get());
+    return s->operand.get() == program_.globals_ ? std::string("G") : constant(s->operand.get());
   };
   std::vector<std::string> parts;
-  for (std::size_t i = 0; i < check_of_.size(); ++i) {
-    const Check& check = checks_[check_of_[i]];
+  for (std::size_t i = 0; i < program_.check_of_.size(); ++i) {
+    const Check& check = program_.checks_[program_.check_of_[i]];
     CodeText text;
     text.constant = constant;
-    if (given_->guards[i].source != nullptr) text.value = source::print(given_->guards[i].source, roots);
-    if (given_->guards[i].other != nullptr) text.other = source::print(given_->guards[i].other, roots);
-    for (const Distinct& distinct : distincts_) {
-      if (distinct.check != check_of_[i]) continue;
-      for (const std::uint32_t node : distinct.nodes) text.values.push_back(source::print(nodes_[node].source, roots));
+    if (program_.given_->guards[i].source != nullptr)
+      text.value = source::print(program_.given_->guards[i].source, roots);
+    if (program_.given_->guards[i].other != nullptr)
+      text.other = source::print(program_.given_->guards[i].other, roots);
+    for (const GuardProgram::Distinct& distinct : program_.distincts_) {
+      if (distinct.check != program_.check_of_[i]) continue;
+      for (const std::uint32_t node : distinct.nodes)
+        text.values.push_back(source::print(program_.nodes_[node].source, roots));
     }
     parts.push_back(code_text(check, text));
   }
   return parts;
 }
 
-std::vector<std::string> GuardProgram::code_parts() const {
-  const auto locked = hold_.lock();
+std::vector<std::string> GuardReport::code_parts() const {
+  const auto locked = program_.hold_.lock();
   std::vector<PyObject*> constants;
-  return alive() ? write_code(constants) : std::vector<std::string>();
+  return program_.alive() ? write_code(constants) : std::vector<std::string>();
 }
 
-py::Owned<> GuardProgram::constants() const {
-  const auto locked = hold_.lock();
+py::Owned<> GuardReport::constants() const {
+  const auto locked = program_.hold_.lock();
   std::vector<PyObject*> objects;
-  if (alive()) write_code(objects);
+  if (program_.alive()) write_code(objects);
   auto list = py::take(PyList_New(0));
   for (PyObject* object : objects) py::check(PyList_Append(list.get(), object));
   return list;
 }
 
-bool GuardProgram::holds(std::size_t guard, PyObject* value) const noexcept {
-  return alive() && guard < size() && guards::holds(checks_[check_of_[guard]], value, nullptr);
+bool GuardReport::holds(std::size_t guard, PyObject* value) const noexcept {
+  return program_.alive() && guard < program_.size() &&
+         guards::holds(program_.checks_[program_.check_of_[guard]], value, nullptr);
 }
 
 }  // namespace pellucid::guards
