@@ -254,9 +254,30 @@ py::Owned<> namespace_for(const Program& program, PyFunctionObject* original, Py
   return globals;
 }
 
+// A NaN from outside is the one that its guard holds; any other is the region's, which makes it at every call.
+void know_nans(region::Capture& capture, PyObject* operand) {
+  if (is_nan(operand)) {
+    if (!capture.source_of.try_emplace(operand, capture.sources.constant(operand)).second) return;
+    capture.alive.push_back(py::Owned<>::share(operand));
+  } else if (PyTuple_Check(operand)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(operand); ++i) know_nans(capture, PyTuple_GET_ITEM(operand, i));
+  } else if (PyAnySet_Check(operand)) {
+    for (PyObject* item : set_items(operand)) know_nans(capture, item);
+  } else if (PySlice_Check(operand)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(operand);
+    for (PyObject* part : {slice->start, slice->stop, slice->step}) know_nans(capture, part);
+  }
+}
+
 }  // namespace
 
 void finish_graph(region::Capture& capture) {
+  for (const guards::Guard& guard : capture.guards.all()) {
+    // These ask for a key, which need not be there.
+    const bool asks =
+        guard.kind == guards::Kind::DICT_CONTAINS ? guard.number == 0 : guard.kind == guards::Kind::NO_FINALIZER_KEY;
+    if (guard.operand && !asks) know_nans(capture, guard.operand.get());
+  }
   const Plan plan = make_plan(capture);
   capture.graph.output(plan.outputs);
   capture.graph.simplify();

@@ -2,6 +2,7 @@
 
 #include <structmember.h>
 
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <unordered_set>
@@ -170,6 +171,13 @@ bool is_local_class(PyObject* object) {
 }
 
 bool is_constant(PyObject* object, const Varies& varies) { return is_constant_below(object, varies, 0); }
+
+bool is_nan(PyObject* object) {
+  if (PyFloat_CheckExact(object)) return std::isnan(PyFloat_AS_DOUBLE(object));
+  if (!PyComplex_CheckExact(object)) return false;
+  const Py_complex value = reinterpret_cast<PyComplexObject*>(object)->cval;
+  return std::isnan(value.real) || std::isnan(value.imag);
+}
 
 bool is_literal(PyObject* object) {
   if (is_number_or_text(object) || PyCode_Check(object)) return true;

@@ -28,6 +28,7 @@ bool is_local_class(PyObject* object);
 // `varies`: whether this object, or a part of it, is another one in other calls.
 using Varies = std::function<bool(PyObject*)>;
 bool is_constant(PyObject* object, const Varies& varies = {});
+bool is_nan(PyObject* object);  // a float or complex number that containers know by its identity
 bool is_literal(
     PyObject* object);  // may stand in co_consts: nothing but numbers, strings, None, …, code and tuples of these
 // None, bools, small integers, interned strings: cheaper as constants even when they came from somewhere.

@@ -107,9 +107,17 @@ Recipe recipe_of_bound(Walker& walker, PyObject* object) {
       (Py_TYPE(descriptor) != &PyMethodDescr_Type && Py_TYPE(descriptor) != &PyWrapperDescr_Type)) {
     cannot_reconstruct(object, "bound to an object that does not have it any more");
   }
-  auto bind = py::take(PyObject_GetAttrString(descriptor, "__get__"));
   std::vector<Expr> arguments;
-  arguments.push_back(walker.ref(bound.self));
+  Expr self = walker.ref(bound.self);
+  if (self.kind == Expr::Kind::Constant && is_literal(bound.self)) {
+    // Methods are equal when their objects are one, and a constant of the code may be another object that is equal.
+    arguments.push_back(Expr::constant(PyDescr_NAME(descriptor)));
+    auto get = py::take(PyObject_GetAttrString(bound.self, "__getattribute__"));
+    recipe.make = Expr::call(walker.hold(std::move(get)), std::move(arguments));
+    return recipe;
+  }
+  auto bind = py::take(PyObject_GetAttrString(descriptor, "__get__"));
+  arguments.push_back(std::move(self));
   arguments.push_back(Expr::constant(reinterpret_cast<PyObject*>(type)));  // None needs to be told
   recipe.make = Expr::call(walker.hold(std::move(bind)), std::move(arguments));
   return recipe;

@@ -216,8 +216,13 @@ py::Owned<> exact_value(PyObject* object) {
 }
 
 Recipe recipe_of_value(Walker& walker, PyObject* object, const Expr&) {
-  auto value = exact_value(object);
   Recipe recipe;
+  if (is_nan(object)) {  // the constructor would give back the object itself
+    auto negated = py::take(PyNumber_Negative(object));
+    recipe.make = Expr::call(walker.hold(py::take(PyObject_GetAttrString(negated.get(), "__neg__"))), {});
+    return recipe;
+  }
+  auto value = exact_value(object);
   recipe.make = call_new(walker, Py_TYPE(value.get()), Py_TYPE(object), exprs(Expr::constant(value.get())));
   return recipe;
 }

@@ -56,7 +56,7 @@ const Source* Walker::source_of(PyObject* object) const {
 bool Walker::is_constant(PyObject* object) const {
   return codegen::is_constant(object, [this](PyObject* part) {
     const Source* source = source_of(part);
-    return source != nullptr && source->step != source::Step::Const;
+    return source == nullptr ? is_nan(part) : source->step != source::Step::Const;
   });
 }
 

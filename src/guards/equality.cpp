@@ -1,5 +1,6 @@
 #include "guards/equality.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "py/native_lookup.h"
@@ -81,15 +82,25 @@ bool equal_natively(PyObject* a, PyObject* b) noexcept {
   return equal > 0;
 }
 
-bool same_floats(PyObject* left, PyObject* right) noexcept {  // bit for bit, like the next one
+// Bit for bit, like the next one. What differs from itself (NaN) is found in containers by its identity alone, and two
+// of them are not the same there.
+bool same_floats(PyObject* left, PyObject* right) noexcept {
   const double a = PyFloat_AS_DOUBLE(left), b = PyFloat_AS_DOUBLE(right);
-  return std::memcmp(&a, &b, sizeof a) == 0;
+  return !std::isnan(a) && std::memcmp(&a, &b, sizeof a) == 0;
 }
 
 bool same_complexes(PyObject* left, PyObject* right) noexcept {
   const Py_complex a = reinterpret_cast<PyComplexObject*>(left)->cval;
   const Py_complex b = reinterpret_cast<PyComplexObject*>(right)->cval;
-  return std::memcmp(&a, &b, sizeof a) == 0;
+  return !std::isnan(a.real) && !std::isnan(a.imag) && std::memcmp(&a, &b, sizeof a) == 0;
+}
+
+bool equals_itself(PyObject* object) noexcept {
+  PyObject* equal = PyObject_RichCompare(object, object, Py_EQ);
+  const int truth = equal == nullptr ? -1 : PyObject_IsTrue(equal);
+  Py_XDECREF(equal);
+  if (truth < 0) PyErr_Clear();
+  return truth > 0;
 }
 
 bool named(PyTypeObject* type, const char* prefix) noexcept {
@@ -115,7 +126,7 @@ bool equal_constants(PyObject* expected, PyObject* found) noexcept {
   if (type == &PyRange_Type) return equal_ranges(expected, found);
   if (type == &PySlice_Type) return equal_slices(expected, found);
   if (named(type, "torch.device")) return equal_natively(expected, found);
-  return is_numpy_scalar(type) && equal_bytes_of(expected, found);
+  return is_numpy_scalar(type) && equal_bytes_of(expected, found) && equals_itself(found);
 }
 
 bool has_builtin_value(PyObject* object) noexcept {

@@ -3,6 +3,7 @@
 import abc
 import collections
 import gc
+import math
 
 import pytest
 import torch
@@ -29,6 +30,9 @@ def test_TYPE_MATCH():
     assert passes(p, {}) and not passes(p, collections.OrderedDict()) and not passes(p, Hostile())
 
 
+NAN = complex(0, math.nan)
+
+
 @pytest.mark.parametrize(
     "value, same, others",
     [
@@ -36,7 +40,9 @@ def test_TYPE_MATCH():
         (10**30, 10**29 * 10, [10**30 + 1]),
         (1.5, 3.0 / 2, [2.5, 1]),
         (0.0, 0.0, [-0.0]),
-        (float("nan"), float("nan"), [0.0]),
+        (math.nan, math.nan, [float("nan"), -math.nan, 0.0]),
+        ((1, math.nan), (1, math.nan), [(1, float("nan"))]),
+        (slice(NAN), slice(NAN), [slice(complex(0, math.nan))]),
         (complex(0.0, -0.0), complex(0.0, -0.0), [complex(0.0, 0.0)]),
         ("ab", "".join("ab"), ["ac", b"ab"]),
         (b"ab", bytes([97, 98]), [b"ac", "ab"]),
