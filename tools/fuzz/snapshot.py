@@ -15,7 +15,17 @@ import torch
 
 PLAIN = {int, float, complex, str, bytes, bool, type(None), type(...), range, torch.dtype, torch.device, torch.Size}
 ADDRESS = re.compile(r"0x[0-9a-f]+")
-HIDDEN = {"__builtins__", "__name__", "__doc__", "__package__", "__loader__", "__spec__", "__file__", "__cached__"}
+HIDDEN = {
+    "VALUES",
+    "__builtins__",
+    "__name__",
+    "__doc__",
+    "__package__",
+    "__loader__",
+    "__spec__",
+    "__file__",
+    "__cached__",
+}
 CLASS_HIDDEN = {"__dict__", "__weakref__", "__doc__", "__module__", "__abstractmethods__", "_abc_impl"}
 
 
