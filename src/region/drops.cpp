@@ -8,6 +8,7 @@
 #include "region/generator.h"
 #include "region/region.h"
 #include "region/snapshot.h"
+#include "region/unread.h"
 
 namespace pellucid::region {
 namespace {
@@ -158,10 +159,11 @@ void Drops::refuse_lost(PyObject* result, const std::vector<PyObject*>& taken) {
   if (PyTuple_CheckExact(result)) {
     for (const auto& item : items_now(result)) kept_.insert(item.get());
   }
+  const Frame& last = *region_.top;
+  guard_unread(last);
   for (PyObject* value : taken) {
     if (would_run(value)) refuse_generator();
   }
-  const Frame& last = *region_.top;
   const auto stays = [&](PyObject* value) {  // the frame that returns lets go of its variables at the end
     const auto is_it = [&](const py::Owned<>& variable) { return variable.get() == value; };
     return kept_.contains(value) || (!last.back && std::ranges::any_of(last.fast, is_it));
@@ -172,6 +174,21 @@ void Drops::refuse_lost(PyObject* result, const std::vector<PyObject*>& taken) {
     guard_drop_of_live(each);
   }
   refuse_lost_contents();
+}
+
+// Nobody has looked at these values. One that goes on with the program is kept, whatever it is; one that was dropped is
+// another in the next call perhaps, with code of the program to run.
+void Drops::guard_unread(const Frame& last) {
+  for (const auto& held : region_.provenance.unread()) {
+    const auto& unread = *reinterpret_cast<const Unread*>(held.get());
+    const auto is_it = [&](const py::Owned<>& variable) { return variable.get() == held.get(); };
+    if (unread.read) continue;
+    if (kept_.contains(held.get()) || (!last.back && std::ranges::any_of(last.fast, is_it))) {
+      kept_.insert(unread.value);
+    } else if (std::ranges::find(live_, unread.source, &Live::source) == live_.end()) {
+      region_.provenance.guard(Kind::NO_FINALIZER_OWNED, unread.source, {}, unread.references);
+    }
+  }
 }
 
 // What the containers that the region changed held before.

@@ -9,6 +9,7 @@
 
 namespace pellucid::region {
 
+struct Frame;
 struct Region;
 
 class Drops {
@@ -51,6 +52,7 @@ class Drops {
   };
   bool may_drop(PyObject* value);
   void guard_drop_of_live(const Live& live);
+  void guard_unread(const Frame& last);
   void refuse_lost_contents();
   template <class Values>
   bool would_run_with(PyCodeObject* code, int at, const Values& values, int depth) const;

@@ -5,6 +5,7 @@
 #include "py/cpython.h"
 #include "region/names.h"
 #include "region/region.h"
+#include "region/unread.h"
 
 namespace pellucid::region {
 
@@ -89,6 +90,24 @@ void Provenance::note_existing(PyObject* object, const Source* source) {
   keep(object);
   region_.capture->source_of.emplace(object, source);
   existing_.push_back(object);
+}
+
+py::Owned<> Provenance::note_unread(PyObject* value, const Source* source, Py_ssize_t references) {
+  auto unread = new_unread(value, source, references);
+  region_.capture->source_of.emplace(unread.get(), source);
+  keep(unread.get());
+  keep(value);
+  unread_.push_back(unread.copy());
+  return unread;
+}
+
+py::Owned<> Provenance::read(PyObject* held) {
+  if (!is_unread(held)) return py::Owned<>::share(held);
+  auto* unread = reinterpret_cast<Unread*>(held);
+  auto value = py::Owned<>::share(unread->value);
+  note_read(value.get(), unread->source);
+  unread->read = true;
+  return value;
 }
 
 void Provenance::note_attribute(PyObject* object, PyObject* name, PyObject* value) {

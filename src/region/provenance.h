@@ -26,6 +26,11 @@ class Provenance {
   void note_constant(PyObject* value);
   // The same of what C code of `object` gave for the attribute `name`.
   void note_attribute(PyObject* object, PyObject* name, PyObject* value);
+  // A live value that is noted when it is read: gives what stands for it until then (unread.h).
+  py::Owned<> note_unread(PyObject* value, const Source* source, Py_ssize_t references);
+  // What a variable holds: the value that `held` stands for, which is read now, or `held` itself.
+  py::Owned<> read(PyObject* held);
+  const std::vector<py::Owned<>>& unread() const { return unread_; }
   // `object` is what the source leads to; whatever is read of it is guarded, itself it is not.
   void note_existing(PyObject* object, const Source* source);
   // A new function, cell or class, made by the region.
@@ -57,6 +62,7 @@ class Provenance {
   std::unordered_set<PyObject*> guarded_functions_;
   std::unordered_map<const Source*, const Source*> seen_as_;  // of an object met by several paths -> the newest path
   std::vector<PyObject*> existing_;
+  std::vector<py::Owned<>> unread_;  // all that there were
 };
 
 }  // namespace pellucid::region

@@ -341,7 +341,8 @@ Result super_(Interpreter& t, PyObject* f, Args args) {
     cls = t.region.shadows.cell_get(frame.local(i));
   }
   if (code->co_argcount == 0) return fails("no arguments");
-  PyObject* self = frame.local(0);
+  const py::Owned<> first = t.region.provenance.read(frame.local(0));
+  PyObject* self = first.get();
   // An argument that is captured by an inner function lives in a cell.
   if (self != nullptr && PyCell_Check(self)) self = t.region.shadows.cell_get(self);
   if (self == nullptr) return fails("arg[0] deleted");

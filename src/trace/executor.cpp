@@ -79,6 +79,14 @@ std::unique_ptr<Frame> new_frame(PyFunctionObject* function, PyCodeObject* code)
   return frame;
 }
 
+namespace {
+// The next instruction of the frame drops the value on top of its stack, or puts it into a variable.
+bool only_moves(const Frame& frame) {
+  const Opcode op = frame.decoded->at(frame.next).op;
+  return op == Opcode::POP_TOP || op == Opcode::STORE_FAST;
+}
+}  // namespace
+
 py::Owned<> Executor::run(const frames::State& state) {
   region.doing = "is alive here";
   auto& table = region.capture->sources;
@@ -99,12 +107,25 @@ py::Owned<> Executor::run(const frames::State& state) {
     if (value != frames::callers_exception()) region.provenance.note_read(value, source);
     return py::Owned<>::share(value);
   };
+  // What only moves a value needs no guard. A cell is read through, and a generator of ours knows its frame's
+  // variables.
+  const auto may_stay_unread = [&](PyObject* value) {
+    return !top_->hidden && !PyCell_Check(value) && !PyGen_CheckExact(value) && value != frames::callers_exception();
+  };
+  const auto leave_unread = [&](PyObject* value) {
+    const source::Source* source = next_source();
+    region.drops.note_live(value, source, references[value]);
+    return region.provenance.note_unread(value, source, references[value]);
+  };
   auto apart = state.apart.begin();
   const auto meet_slot = [&](const py::Owned<>& held, std::size_t frame, bool on_stack, std::size_t slot) {
     if (!held) return py::Owned<>();
-    auto value = meet(held.get());
     const bool is_next =
         apart != state.apart.end() && apart->frame == frame && apart->on_stack == on_stack && apart->slot == slot;
+    const bool is_last = frame + 1 == state.frames.size() && slot + 1 == state.frames[frame].stack.size();
+    const bool moves = on_stack ? is_last && only_moves(*top_) : true;
+    if (!is_next && moves && may_stay_unread(held.get())) return leave_unread(held.get());
+    auto value = meet(held.get());
     if (!is_next) return value;
     PyObject* descriptor = apart++->descriptor;
     auto* type = reinterpret_cast<PyObject*>(Py_TYPE(value.get()));

@@ -2,6 +2,7 @@
 #include "aten/aten.h"
 #include "py/cpython.h"
 #include "py/interrupts.h"
+#include "region/unread.h"
 #include "trace/rules/rules.h"
 
 namespace pellucid::trace {
@@ -90,7 +91,11 @@ Next do_LOAD_CONST(Executor&, Frame& f, int arg) {
 Next do_LOAD_FAST(Executor& ex, Frame& f, int arg) {
   PyObject* value = f.local(arg);
   if (value == nullptr) return unbound(ex, f, arg, false);
-  f.stack.push_back(py::Owned<>::share(value));
+  if (region::is_unread(value)) {
+    ex.region.doing = "reads a variable";
+    f.fast[static_cast<std::size_t>(arg)] = ex.region.provenance.read(value);
+  }
+  f.stack.push_back(py::Owned<>::share(f.local(arg)));
   return Next::Go;
 }
 Next do_STORE_FAST(Executor& ex, Frame& f, int arg) {
