@@ -119,9 +119,9 @@ lint: $(STAMP)-lint $(STAMP)-torch
 
 # The pages, and the parts of pages, that are made from the code.
 docs: build
-	$(BIN)/python tools/reasons_page.py
-	$(BIN)/python tools/opcodes.py
-	$(BIN)/python tools/design_pages.py
+	PYTHONPATH=$(abspath python) $(BIN)/python tools/reasons_page.py
+	PYTHONPATH=$(abspath python) $(BIN)/python tools/opcodes.py
+	PYTHONPATH=$(abspath python) $(BIN)/python tools/design_pages.py
 
 format: $(STAMP)-lint
 	$(BIN)/clang-format -i $(SOURCES)
