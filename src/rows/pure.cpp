@@ -51,6 +51,8 @@ Result without_key(Interpreter& t, PyObject* f, Args args) {
   { "builtins.str." n, pure }
 #define MATH(n) \
   { "math." n, pure }
+#define CMATH(n) \
+  { "cmath." n, pure }
 const Row rows[] = {
     STR("capitalize"),
     STR("casefold"),
@@ -189,6 +191,29 @@ const Row rows[] = {
     MATH("tanh"),
     MATH("trunc"),
     MATH("ulp"),
+    CMATH("acos"),
+    CMATH("acosh"),
+    CMATH("asin"),
+    CMATH("asinh"),
+    CMATH("atan"),
+    CMATH("atanh"),
+    CMATH("cos"),
+    CMATH("cosh"),
+    CMATH("exp"),
+    CMATH("isclose"),
+    CMATH("isfinite"),
+    CMATH("isinf"),
+    CMATH("isnan"),
+    CMATH("log"),
+    CMATH("log10"),
+    CMATH("phase"),
+    CMATH("polar"),
+    CMATH("rect"),
+    CMATH("sin"),
+    CMATH("sinh"),
+    CMATH("sqrt"),
+    CMATH("tan"),
+    CMATH("tanh"),
     {"posix.fspath", pure},
     {"sys.intern", pure},
     {"sys.getrecursionlimit", refuse},
@@ -200,6 +225,7 @@ const Row rows[] = {
 };
 #undef STR
 #undef MATH
+#undef CMATH
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import decimal
 import math
 import operator
@@ -62,6 +63,34 @@ def on_float_dunder():
 
 def on_mem():
     r = err(operator.mul, "a", sys.maxsize)
+    return r
+
+
+def on_cmath():
+    class Complex:
+        def __complex__(self):
+            return 3 + 4j
+
+    z = complex(0.5, -0.0)
+    one = ("acos acosh asin asinh atan atanh cos cosh exp log log10 sin sinh sqrt tan tanh").split()
+    values = [getattr(cmath, name)(z) for name in one]
+    r = (
+        values,
+        [cmath.phase(v) for v in (1, -1.0, -1 - 0j, 2j)],
+        cmath.polar(3 + 4j),
+        cmath.rect(2.0, cmath.pi / 2),
+        cmath.log(8, 2),
+        cmath.isclose(1, 1 + 1e-10j),
+        cmath.isclose(1, 2, rel_tol=0.5),
+        [(cmath.isfinite(v), cmath.isinf(v), cmath.isnan(v)) for v in (1j, complex("inf"), complex(0, cmath.nan))],
+        err(cmath.log, 0),
+        err(cmath.exp, 1e4),
+        err(cmath.sqrt, "1"),
+        err(cmath.rect, 1j, 0),
+        err(cmath.phase),
+        err(cmath.isclose, 1, 1, rel_tol=-1),
+        err(cmath.sqrt, Complex()),
+    )
     return r
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import collections
 import functools
 import inspect
@@ -64,6 +65,15 @@ def test_most_of_them_are_captured():
             compiled(torch.ones(2))
         one_graph += backend.count == 1
     assert one_graph > len(PROGRAMS) / 2
+
+
+def test_functions_of_cmath_are_captured():
+    def f(x, z):
+        return x * abs(cmath.exp(z)) + cmath.phase(z)
+
+    compiled = pellucid.compile(f, backend="eager", fullgraph=True)
+    for z in (1j, -1 + 0.5j, complex(-1.0, 0.0), complex(-1.0, -0.0)):
+        assert torch.equal(compiled(torch.ones(2), z), f(torch.ones(2), z))
 
 
 # ---- every method of the builtin types, with arguments that it does not take
