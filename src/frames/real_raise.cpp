@@ -43,6 +43,20 @@ bool with_except_start(Step& step) noexcept {
   return result != nullptr;
 }
 
+bool get_yield_from_iter(Step& step) noexcept {
+  PyObject* iterable = step.peek(0);
+  if (PyGen_CheckExact(iterable)) return true;
+  if (PyCoro_CheckExact(iterable)) {
+    if ((step.code->co_flags & (CO_COROUTINE | CO_ITERABLE_COROUTINE)) != 0) return true;
+    PyErr_SetString(PyExc_TypeError, "cannot 'yield from' a coroutine object in a non-coroutine generator");
+    return false;
+  }
+  PyObject* iterator = PyObject_GetIter(iterable);
+  if (iterator == nullptr) return false;
+  step.replace(1, iterator);
+  return true;
+}
+
 bool send(Step& step) noexcept {
   PyObject *value = step.peek(0), *receiver = step.peek(1);
   static PyObject* const name = PyUnicode_InternFromString("send");

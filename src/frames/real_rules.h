@@ -30,6 +30,7 @@ bool before_with(Step& step) noexcept;
 // real_raise.cpp
 bool raise_varargs(Step& step) noexcept;
 bool with_except_start(Step& step) noexcept;
+bool get_yield_from_iter(Step& step) noexcept;
 bool send(Step& step) noexcept;
 
 // real_match.cpp

@@ -182,6 +182,14 @@ def step_import(y, name):
         del sys.modules["made_up"]
 
 
+def step_yield_from(y, values):
+    def made():
+        yield from values
+        yield y + 1
+
+    return list(made())
+
+
 class MadeUp:
     def __init__(self, name):
         self.name = name
@@ -213,6 +221,8 @@ STEPS = [
     (step_match_length, lambda: array.array("i", [1, 2])),
     (step_match_length, lambda: array.array("i", [1, 2, 3])),
     (step_import, lambda: "found"),
+    (step_yield_from, lambda: array.array("i", [1, 2])),
+    (step_yield_from, lambda: mapping(a=1, b=2)),
 ]
 
 
@@ -259,6 +269,8 @@ FAILING = [
     (step_with, lambda: types.SimpleNamespace(__enter__=1)),
     (step_match_class, lambda: Hashed("bad")),
     (step_import, lambda: None),
+    (step_yield_from, lambda: threading.Lock()),
+    (step_yield_from, lambda: array.array("i", [1]).append),
 ]
 
 
@@ -274,6 +286,56 @@ def test_C05_errors_of_each_opcode(step, make):
     compiled = pellucid.compile(f, backend="eager")
     for _ in range(2):
         got, want = outcome(compiled, X, make()), outcome(f, X, make())
+        assert same(got, want), (got, want)
+
+
+@types.coroutine
+def delegates(values):
+    yield from values
+
+
+def test_yield_from_goes_on_in_the_generator():
+    """The generator itself is captured behind the step, not left to the interpreter until its next yield."""
+
+    def made(y, values):
+        yield from values
+        yield y.exp().tan()
+
+    def f(x, values):
+        return list(made(x.sin(), values))
+
+    nodes = []
+
+    def backend(gm, inputs):
+        nodes.extend(node.target for node in gm.graph.nodes if node.op == "call_method")
+        return gm.forward
+
+    compiled = pellucid.compile(f, backend=backend)
+    for _ in range(2):
+        assert same(compiled(X, mapping()), f(X, mapping()))
+    assert nodes == ["sin", "exp", "tan"]
+
+
+async def coroutine():
+    return 3
+
+
+@pytest.mark.parametrize("through", [delegates, lambda values: (yield from values)])
+def test_yield_from_a_coroutine(through):
+    """A generator of types.coroutine may, another one may not."""
+
+    def f(x):
+        y, inner = x.sin(), coroutine()
+        try:
+            return y, list(through(inner))
+        except TypeError as error:
+            return y.cos(), str(error)
+        finally:
+            inner.close()
+
+    compiled = pellucid.compile(f, backend="eager")
+    for _ in range(2):
+        got, want = outcome(compiled, X), outcome(f, X)
         assert same(got, want), (got, want)
 
 

@@ -98,6 +98,7 @@ Next do_FOR_ITER(Executor& ex, Frame& f, int arg) {
 Next do_SEND(Executor& ex, Frame& f, int arg) {
   auto value = py::Owned<>::share(peek(f, 0));
   auto receiver = py::Owned<>::share(peek(f, 1));
+  if (PyCoro_CheckExact(receiver.get())) refuse(bytecode::Opcode::SEND);
   Continuation send(K::Send);
   send.number = f.next + 2 * arg;
   if (PyObject* twin = ex.twin_of_generator(receiver.get())) receiver = py::Owned<>::share(twin);
