@@ -1,6 +1,7 @@
 // Indexing by tensors: torch's own meta kernels do the shapes; masks need values.
 #include <ATen/WrapDimUtils.h>
 #include <ATen/WrapDimUtilsMulti.h>
+#include <ATen/native/BucketizationUtils.h>
 
 #include "aten/call.h"
 #include "aten/rules.h"
@@ -108,6 +109,19 @@ bool search(Call& call, const at::Tensor& values, bool int32) {
 }
 bool bucketize(Call& call) { return search(call, call.tensor(0), call.arg(2).toBool()); }
 
+// A sorter is looked at by torch's check, values and all.
+bool searchsorted(Call& call) {
+  if (call.has_tensor(5)) return false;
+  const at::Tensor& sequence = call.tensor(0);
+  const at::Tensor& values = call.tensor(1);
+  const bool int32 = call.arg(2).toBool(), right = call.arg(3).toBool();
+  const auto side = call.arg(4).isString() ? std::optional(call.arg(4).toStringView()) : std::nullopt;
+  const at::Tensor result = call.fresh(values.sizes(), int32 ? at::kInt : at::kLong);
+  at::native::searchsorted_pre_check(sequence, values, result, int32, right, side, at::Tensor());
+  call.give(result);
+  return true;
+}
+
 bool take(Call& call) {
   TORCH_CHECK(call.tensor(1).scalar_type() == at::kLong, "take(): Expected a long tensor for index, but got ",
               call.tensor(1).scalar_type());
@@ -128,6 +142,7 @@ constexpr RuleRow kRows[] = {
     {"flip", flip},
     {"repeat", repeat},
     {"bucketize.Tensor", bucketize},
+    {"searchsorted.Tensor", searchsorted},
     {"take", take},
     {"is_set_to", is_set_to},
     {"index.Tensor", without_masks},

@@ -329,6 +329,7 @@ def test_first_call_fails(program):
 OPERATORS = {
     "gather": lambda s: torch.gather(s.table, 0, s.index.expand(1, 2)),
     "index_select": lambda s: torch.index_select(s.table, 0, s.index),
+    "searchsorted": lambda s: torch.searchsorted(s.table[0, :2], s.x[0], sorter=s.index),
     "take": lambda s: torch.take(s.table, s.index * 2),
     "put_": lambda s: s.cache.put_(s.index * 2, torch.ones(2)),
     "scatter": lambda s: torch.zeros(4, 3).scatter(0, s.index.expand(1, 2), 1.0),

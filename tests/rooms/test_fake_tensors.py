@@ -246,6 +246,22 @@ def test_recurrent_networks():
         agree(run, torch.randn(3, 2, 4), *[p.detach().requires_grad_() for p in module.parameters()])
 
 
+def test_searchsorted():
+    rows, values = torch.arange(12.0).reshape(2, 6), torch.rand(2, 3) * 12
+    agree(torch.searchsorted, rows, values)
+    agree(torch.searchsorted, rows, torch.rand(3, 2).t(), out_int32=True)
+    agree(torch.searchsorted, rows[0], torch.rand(4, 3).t(), right=True)
+    agree(torch.searchsorted, rows[0], torch.tensor(3), side="right", right=True)
+    agree(torch.searchsorted, rows, values, sorter=torch.arange(6).expand(2, 6))
+    # what eager refuses
+    agree(torch.searchsorted, rows, values[:1])
+    agree(torch.searchsorted, rows, torch.tensor(3.0))
+    agree(torch.searchsorted, torch.tensor(3.0), values)
+    agree(torch.searchsorted, rows, values, side="left", right=True)
+    agree(torch.searchsorted, rows, values, side="middle")
+    agree(torch.searchsorted, rows, values, sorter=torch.arange(5))
+
+
 # --- autograd ---
 
 
@@ -576,7 +592,8 @@ def test_common_operators_need_no_python():
         i = F.batch_norm(F.conv2d(image, torch.randn(8, 8, 3, 3)), torch.zeros(8), torch.ones(8), training=True)
         i = F.interpolate(F.max_pool2d(F.group_norm(i, 2), 2), scale_factor=2)
         e = F.embedding(torch.arange(4), w)
-        return h, i, e, F.one_hot(torch.arange(3), 4), h.std(), h.max(), h.topk(1), torch.roll(h, 1, 0)
+        s = torch.searchsorted(torch.arange(4.0), x, right=True)
+        return h, i, e, s, F.one_hot(torch.arange(3), 4), h.std(), h.max(), h.topk(1), torch.roll(h, 1, 0)
 
     scope.call(network)
     assert A.ops_without_rule() == {}
