@@ -365,6 +365,39 @@ def test_what_the_gradient_needs_of_a_written_input(f, backend):
         assert_as_eager(compiled, f, torch.randn(4).requires_grad_(), torch.ones(4))
 
 
+def expanded_after_a_write_of_the_base(x, row):
+    x.add_(1)
+    return row.expand(2, 3), x, row
+
+
+def viewed_after_both_were_written(x, row):
+    row.add_(1)
+    x[0].add_(row)
+    return row.view(1, 3), row[1:], x.t()
+
+
+def written_through_the_view(x, row):
+    row.mul_(2)
+    return x[1] + row, row.unsqueeze(0), x
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "f",
+    [expanded_after_a_write_of_the_base, viewed_after_both_were_written, written_through_the_view],
+    ids=lambda f: f.__name__,
+)
+def test_views_of_an_input_that_is_a_view_of_another(f, backend):
+    """AOTAutograd replayed what the program did to the view on the base of both."""
+    compiled = pellucid.compile(f, backend=backend, fullgraph=True)
+    for _ in range(2):
+        results = []
+        for run in (compiled, f):
+            x = torch.arange(6.0).view(2, 3) - 2
+            results.append([(y.tolist(), y.stride(), y.storage_offset(), y._is_view()) for y in (*run(x, x[0]), x)])
+        assert results[0] == results[1]
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("p", [0.5, 0.0])
 @pytest.mark.parametrize("requires", [True, False])

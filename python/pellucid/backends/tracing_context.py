@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch._dynamo.convert_frame import compile_lock
 from torch._dynamo.utils import counters
+from torch._functorch import config as functorch_config
 from torch._guards import CompileContext, CompileId, Source, TracingContext, compile_context, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule
@@ -29,8 +30,9 @@ class _Context(TracingContext):
     too. It starts by asking for the fake mode, so that is where the lock is taken: backends that trace nothing run side by side.
     """
 
-    def __init__(self, fake_mode: FakeTensorMode, held: contextlib.ExitStack) -> None:
+    def __init__(self, fake_mode: FakeTensorMode, held: contextlib.ExitStack, share_memory: bool) -> None:
         self._held: contextlib.ExitStack | None = None
+        self._share_memory = share_memory
         super().__init__(fake_mode)
         self._runs_before = _aot_runs()
         self._held = held
@@ -41,6 +43,11 @@ class _Context(TracingContext):
             held, self._held = self._held, None
             held.enter_context(compile_lock)
             held.enter_context(decompositions.faithful_decompositions())
+            if self._share_memory:
+                # AOTAutograd puts a base in the place of inputs that share memory when one is written, and replays on
+                # it the views that the program took of an input (torch 2.13: `x += 1; return y.expand(2, 3)` for the
+                # inputs x and y = x[0]). Without the replay it takes strides and offset.
+                held.enter_context(functorch_config.patch(view_replay_for_aliased_outputs=False))
         return self._fake_mode
 
     @fake_mode.setter
@@ -85,13 +92,15 @@ def tracing_context(
         gm.meta["dynamo_compile_id"] = CompileId(frame_id=next(_next_frame_id), frame_compile_id=0)
     fake_mode = FakeTensorMode(shape_env=ShapeEnv())
     held = contextlib.ExitStack()
-    context = _Context(fake_mode, held)
+    overlap = overlap_of(example_inputs)
+    attributes = [*gm.parameters(), *gm.buffers()]
+    context = _Context(fake_mode, held, share_memory=bool(overlap_of([*attributes, *example_inputs])))
     for node, example in zip(gm.graph.find_nodes(op="placeholder"), example_inputs):
         if isinstance(example, torch.Tensor):
             context.tensor_to_context[example] = static_context(example, node._dynamo_source)
     gm._decompositions = decompositions.VERSION  # type: ignore[assignment]
     # AOTAutograd's cache would give a result for another overlap without this.
-    gm._input_overlap = overlap_of(example_inputs)  # type: ignore[assignment]
+    gm._input_overlap = overlap  # type: ignore[assignment]
     if replace_fakes:
         _replace_example_values(gm, fake_mode)
     with held, compile_context(CompileContext(gm.meta["dynamo_compile_id"])), tracing(context):
