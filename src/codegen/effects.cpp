@@ -53,7 +53,7 @@ class Replay {
   Expr key_ref(PyObject* key);
   void store(PyObject* key, PyObject* value);
   void erase(PyObject* key);
-  bool update_in_place(const Pairs& before, const Pairs& after_items, PyObject* after);
+  bool update_in_place(const Pairs& before, const Pairs& after);
   PyTypeObject* dict_base() const {
     return PyObject_TypeCheck(object_, ordered_dict_type()) ? ordered_dict_type() : &PyDict_Type;
   }
@@ -179,34 +179,32 @@ void Replay::erase(PyObject* key) {
   }
 }
 
-// Writes the difference. False (and nothing written) when the order of the keys would not come out right.
-bool Replay::update_in_place(const Pairs& before, const Pairs& after_items, PyObject* after) {
+// Writes the difference: what stayed comes first, in the order it had, so all else goes and what is new is stored
+// behind it. A key that stayed is not stored again: the dict has its own, an equal one perhaps. False (and nothing
+// written) when a key that goes cannot be had.
+bool Replay::update_in_place(const Pairs& before, const Pairs& after) {
+  std::size_t stayed = 0;
   Items removed;
-  std::unordered_map<PyObject*, PyObject*> old_value;  // by key, as the changed dict spells it
-  std::size_t survivors = 0;
+  std::vector<PyObject*> old_values;
   for (auto [key, value] : before) {
-    PyObject* now = PyDict_GetItemWithError(after, key);
-    if (now == nullptr) {
-      if (PyErr_Occurred() != nullptr) py::throw_pending();
+    if (stayed < after.size() && after[stayed].first == key) {
+      ++stayed;
+      old_values.push_back(value);
+    } else {
       if (!walker_.exists(key) && spelled(key) == key) return false;
       removed.push_back(key);
-      continue;
     }
-    if (survivors >= after_items.size() || after_items[survivors].first != key) return false;
-    ++survivors;
-    old_value.emplace(key, value);
   }
   for (PyObject* key : removed) erase(key);
-  for (auto [key, value] : after_items) {
-    auto old = old_value.find(key);
-    if (old == old_value.end() || old->second != value) store(key, value);
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    if (i >= stayed || old_values[i] != after[i].second) store(after[i].first, after[i].second);
   }
   return true;
 }
 
 void Replay::set_dict(const Pairs& before, PyObject* after) {
   const Pairs items = dict_items(after);
-  if (update_in_place(before, items, after)) return;
+  if (update_in_place(before, items)) return;
   call(dict_base(), "clear");
   for (auto [key, value] : items) store(key, value);
 }

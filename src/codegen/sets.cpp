@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "py/keys.h"
 #include "py/set_table.h"
 #include "region/types.h"
 
@@ -11,14 +12,36 @@ namespace {
 
 using Items = std::vector<PyObject*>;
 
+// Hashed by what it is; what it is was guarded when capture hashed it.
+bool is_hashed_by_value(py::KeyFamily family) {
+  switch (family) {
+    case py::KeyFamily::Decimal:
+    case py::KeyFamily::Date:
+    case py::KeyFamily::DateTime:
+    case py::KeyFamily::Time:
+    case py::KeyFamily::TimeDelta:
+    case py::KeyFamily::TimeZone:
+    case py::KeyFamily::Pattern:
+    case py::KeyFamily::Range:
+    case py::KeyFamily::Device:
+    case py::KeyFamily::NumpyScalar:
+    case py::KeyFamily::NumpyDtype:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Equal or identical in later calls: by what it is, or because a guard says so of what is a key.
 bool has_fixed_hash(const Walker& walker, PyObject* key, bool is_outside) {
-  if (PyTuple_CheckExact(key)) {
-    return std::ranges::all_of(list_items(key),
-                               [&](PyObject* item) { return has_fixed_hash(walker, item, is_outside); });
-  }
+  const auto is_fixed = [&](PyObject* part) { return has_fixed_hash(walker, part, is_outside); };
+  const py::KeyFamily family = py::key_family(Py_TYPE(key));
+  if (family == py::KeyFamily::Tuple) return std::ranges::all_of(list_items(key), is_fixed);
+  if (family == py::KeyFamily::FrozenSet) return std::ranges::all_of(set_items(key), is_fixed);
+  if (is_hashed_by_value(family)) return true;
   const auto found = walker.capture().source_of.find(key);
   const Source* source = found == walker.capture().source_of.end() ? nullptr : found->second;
+  if (source == nullptr && is_nan(key)) return false;  // hashed by its address, and new at every call
   const bool is_same = region::is_atom(region::cat_of(key)) || PyType_Check(key) || walker.is_constant(key) ||
                        (source != nullptr && (is_outside || source->step == source::Step::Const));
   return is_same && has_c_hash(key);
