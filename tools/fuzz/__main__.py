@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,7 +46,15 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--stop-after", type=int, default=0, metavar="N", help="end after so many differences")
     parser.add_argument(
-        "--always", nargs="+", default=[], metavar="TAG", help="templates that every program may use: FAILS, …"
+        "--always", nargs="+", default=[], metavar="TAG", help="templates that every program may use: FAILS, KEYS, …"
+    )
+    parser.add_argument(
+        "--never",
+        nargs="+",
+        default=None,
+        metavar="TAG",
+        help="templates that none may use (default: FAILS with a backend that goes through AOTAutograd, which drops "
+        "operators that nobody needs, and what they would raise)",
     )
     parser.add_argument(
         "--backend", default="", help="backend of that name (default: one that counts nodes and runs the graph)"
@@ -59,8 +68,8 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def check_seed(seed: int, always: frozenset[str]) -> Report:
-    return limited(generate.program(seed, always))
+def check_seed(seed: int, make: Callable[[int], str]) -> Report:
+    return limited(make(seed))
 
 
 def check_file(path: Path) -> Report:
@@ -137,18 +146,17 @@ def save(options: argparse.Namespace, name: str, source: str, report: Report) ->
 
 def main() -> int:
     options = arguments()
-    always = frozenset(options.always)
     runner.backend = options.backend
+    never = options.never if options.never is not None else ["FAILS"] * runner.own_autograd()
+    make = functools.partial(generate.program, always=frozenset(options.always), never=frozenset(never))
     pellucid.config.continue_after_break = options.go_on or pellucid.config.continue_after_break
     seeds = list(range(options.seed, options.seed + options.count))
     if options.print:
         for seed in seeds:
-            print(f"# program {seed}\n{generate.program(seed, always)}")
+            print(f"# program {seed}\n{make(seed)}")
         return 0
     torch.set_num_threads(1)
-    work, items = (
-        (check_file, options.check) if options.check else (functools.partial(check_seed, always=always), seeds)
-    )
+    work, items = (check_file, options.check) if options.check else (functools.partial(check_seed, make=make), seeds)
     totals, told = Totals(), time.monotonic()
     for item, result in pool.run(work, items, options.timeout, options.jobs):
         report = as_report(result)
@@ -156,7 +164,7 @@ def main() -> int:
         if report.difference and not report.invalid:
             print(f"\n=== {item}: {report.difference}", flush=True)
             if not options.check and options.shrink:
-                save(options, f"seed_{item}", generate.program(item, always), report)
+                save(options, f"seed_{item}", make(item), report)
             if sum(totals.kinds.values()) == options.stop_after:
                 break
         if not options.quiet and time.monotonic() - told > 10:

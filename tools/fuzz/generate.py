@@ -107,13 +107,16 @@ RESULTS = [
 class Generator:
     """One program in the making."""
 
-    def __init__(self, seed: int, size: int = 18, always: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, seed: int, size: int = 18, always: frozenset[str] = frozenset(), never: frozenset[str] = frozenset()
+    ) -> None:
         self.random = random.Random(seed)
         self.used = 0
         self.left = self.random.randint(5, size)
         self.in_class = False
         shares = {"BREAK": 0.15, "WRONG": 0.12, "RARE": 0.12, "FAILS": 0.15, "KEYS": 0.4}
-        self.tags = {tag for tag, share in shares.items() if self.random.random() < share} | always
+        self.tags = {tag for tag, share in shares.items() if self.random.random() < share}
+        self.tags = (self.tags | always) - never
         self.expressions = {kind: self.some(table, 0.5, 4) for kind, table in EXPRESSIONS.items()}
         self.simple, self.compound = self.some(SIMPLE, 0.4, 10), self.some(COMPOUND, 0.4, 6)
         self.about_keys = "KEYS" in self.tags
@@ -310,6 +313,8 @@ class Generator:
             for name in scope.own(kind)
         ]
         chosen = self.random.sample(names, min(len(names), self.random.randint(2, 7)))
+        if self.about_keys:
+            chosen += [self.fill(probe, scope, Scope(scope), 1) for probe in self.random.sample(keys.PROBES, 2)]
         return ", ".join(["(" + self.expression("result", scope, 2), *chosen]) + ")"
 
     def program(self) -> str:
@@ -361,6 +366,6 @@ class Generator:
         return head + "\n\n", state
 
 
-def program(seed: int, always: frozenset[str] = frozenset()) -> str:
-    """`always`: tags of templates that may be used in every case."""
-    return Generator(seed, always=always).program()
+def program(seed: int, always: frozenset[str] = frozenset(), never: frozenset[str] = frozenset()) -> str:
+    """`always`, `never`: tags of templates that may be used in every case, in none."""
+    return Generator(seed, always=always, never=never).program()

@@ -436,6 +436,14 @@ PARAMETERS = [
     ("kept", "keyT"),
 ]
 RESULTS = ["({key}, {dk}, {T})", "({T}, {lk}, {bool})", "({T}, {key}, {sk})", "{{{key}: {T}, {key}: {int}}}"]
+# What every program about keys gives back, of its names: whether values that came again are told apart from others.
+PROBES = [
+    "({key!k} in {dk!}, {key!} == {k}, {k} in {lk!})",
+    "({dk!}.get({key!}, {int}), {key!} in {sk!})",
+    "({given!k} in {dk!}, {given!} == {k}, {dk!}.get({k}))",
+    "(STORE.table.get({given!}), {given!} in {lk!}, {given!} in {sk!})",
+    "({lk!}.count({given!}), ({given!}, 1) == ({given!}, 1))",
+]
 
 # What ends the recursion: beside names.
 LEAVES = {

@@ -15,8 +15,10 @@ import torch
 
 PLAIN = {int, float, complex, str, bytes, bool, type(None), type(...), range, torch.dtype, torch.device, torch.Size}
 ADDRESS = re.compile(r"0x[0-9a-f]+")
+NODE = re.compile(r"grad_fn=<\w+>")  # in the text of a tensor
 HIDDEN = {
     "VALUES",
+    "__warningregistry__",
     "__builtins__",
     "__name__",
     "__doc__",
@@ -216,6 +218,9 @@ class Snapshot:
                 found.append(f"{code.co_qualname}:{traceback.tb_lineno}{columns}")
             traceback = traceback.tb_next
         return found
+
+    def seen(self) -> list[str]:
+        return self.lines if self.nodes_named else [NODE.sub("grad_fn=<there>", line) for line in self.lines]
 
     def namespace(self, names: dict[str, object]) -> None:
         for name, value in list(names.items()):
