@@ -115,10 +115,12 @@ bool Reads::is_known_key(PyObject* key) {
 PyObject* Reads::stored(PyObject* dict, PyObject* key) const {
   const bool outside = region_.provenance.is_outside(region_.shadows.original(dict));
   const py::Entry entry = outside ? py::native_dict_find(dict, key) : py::Entry{nullptr, false};
-  if (entry.known) return entry.value;
+  if (entry.value != nullptr) return entry.value;
+  // That a dict is empty says what is in it, but not that the key can be hashed: C code raises when it cannot.
   Py_hash_t hash = 0;
-  if (outside && py::known_hash(key, &hash))
-    unsupported(Reason::UserDunder, {{"operation", "a dict look-up"}, {"callee", "__eq__ of a key"}});
+  const bool is_known = outside && py::known_hash(key, &hash);
+  if (entry.known && is_known) return nullptr;
+  if (is_known) unsupported(Reason::UserDunder, {{"operation", "a dict look-up"}, {"callee", "__eq__ of a key"}});
   PyObject* value = PyDict_GetItemWithError(dict, key);
   if (value == nullptr && PyErr_Occurred()) py::throw_pending();
   return value;

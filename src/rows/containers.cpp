@@ -1,5 +1,6 @@
 // Methods of the builtin containers.
 #include "py/cpython.h"
+#include "py/keys.h"
 #include "region/snapshot.h"
 #include "rows/rows.h"
 
@@ -102,7 +103,10 @@ Result dict_pop(Interpreter& t, PyObject* f, Args args) {
   need_native_key(t, args[1]);
   bool found = false;
   PyObject* dict = t.region.shadows.original(args[0]);
-  Result value = t.region.reads.dict_get(dict, args[1], &found);
+  // dict.pop of an empty dict does not hash the key.
+  Py_hash_t hash = 0;
+  const bool asks = PyODict_Check(dict) || py::known_hash(args[1], &hash) || t.region.reads.length_of(dict) != 0;
+  Result value = asks ? t.region.reads.dict_get(dict, args[1], &found) : Result::none();
   if (found) {
     t.region.shadows.dict_set(dict, args[1], nullptr);
     return value;

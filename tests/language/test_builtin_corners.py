@@ -133,3 +133,20 @@ def test_arguments_that_methods_do_not_take(kind):
         exec(f"def f(x):\n    x = x + 1\n    told = []\n{attempts}    return x * 2, told\n", scope)
         compiled = pellucid.compile(scope["f"], backend=Counting(), fullgraph=False)
         assert as_text(compiled(torch.ones(2))) == as_text(scope["f"](torch.ones(2))), method
+
+
+@pytest.mark.parametrize("key", [[], {}, ([],), set()], ids=repr)
+@pytest.mark.parametrize("use", [lambda d, k: d[k], lambda d, k: k in d, lambda d, k: d.get(k), lambda d, k: d.pop(k)])
+def test_a_key_that_cannot_be_hashed_of_an_empty_dict(use, key):
+    def program(x, d):
+        try:
+            use(d, key)
+        except (TypeError, KeyError) as error:
+            return x + 1, type(error), str(error)
+        return x, None, None
+
+    expected = program(torch.ones(2), {})
+    assert expected[1] is not None  # pop() of an empty dict does not hash: KeyError
+    for backend in ("eager", "aot_eager"):
+        got = pellucid.compile(program, backend=backend)(torch.ones(2), {})
+        assert torch.equal(got[0], expected[0]) and got[1:] == expected[1:]
