@@ -36,7 +36,8 @@ inline bool has_parts(const Check& check, PyObject* value) noexcept {
   };
   const auto* f = reinterpret_cast<PyFunctionObject*>(value);
   return f->func_code == check.items[0] && same(check.items[1], f->func_defaults) &&
-         same(check.items[2], f->func_kwdefaults);
+         same(check.items[2], f->func_kwdefaults) &&
+         (check.items.size() == 3 || (f->func_globals == check.items[3] && f->func_builtins == check.items[4]));
 }
 
 // `other`: the second value of IS and IS_NOT. DISTINCT takes a tuple of all values.

@@ -286,14 +286,21 @@ struct Rule<Kind::FUNCTION> {
   static std::string found(const Check& c, PyObject* v, PyObject*) {
     if (!PyFunction_Check(v)) return type_name(v);
     const auto* f = reinterpret_cast<PyFunctionObject*>(v);
-    const char* what = f->func_code != c.items[0]            ? " with other code"
-                       : !same(c.items[1], f->func_defaults) ? " with other __defaults__"
-                                                             : " with other __kwdefaults__";
+    const char* what = f->func_code != c.items[0]              ? " with other code"
+                       : !same(c.items[1], f->func_defaults)   ? " with other __defaults__"
+                       : !same(c.items[2], f->func_kwdefaults) ? " with other __kwdefaults__"
+                                                               : " with other __globals__";
     return show(v).append(what);
   }
   static std::string code(const Check& c, const CodeText& t) {
-    return t.value + ".__code__ is " + t.constant(c.items[0]) + " and " + t.value + ".__defaults__ is " +
-           t.constant(c.items[1]) + " and " + t.value + ".__kwdefaults__ is " + t.constant(c.items[2]);
+    static constexpr const char* kNames[] = {"__code__", "__defaults__", "__kwdefaults__", "__globals__",
+                                             "__builtins__"};
+    std::string text;
+    for (std::size_t i = 0; i < c.items.size(); ++i) {
+      if (i != 0) text += " and ";
+      text.append(t.value).append(".").append(kNames[i]).append(" is ").append(t.constant(c.items[i]));
+    }
+    return text;
   }
 };
 

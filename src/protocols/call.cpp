@@ -27,8 +27,13 @@ void refuse_disabled(PyFunctionObject* function) {
 namespace {
 
 Result call_function(Interpreter& t, PyObject* function, Args args) {
-  if (auto handler = find(function)) return handler(t, function, args);
+  // A rule stands for the function and not for its code: another function in its place needs another graph.
+  if (auto handler = find(function)) {
+    t.region.provenance.guard_identity(function);
+    return handler(t, function, args);
+  }
   if (is_torch_op(function)) {
+    t.region.provenance.guard_identity(function);
     // torch.Tensor's Python-level methods are methods in the graph too, and keep their name.
     static PyObject* tensor_type = py::import_attr("torch", "Tensor").release();
     PyObject* name = reinterpret_cast<PyFunctionObject*>(function)->func_name;
@@ -105,19 +110,27 @@ Result call(Interpreter& t, PyObject* callable, Args args) {
   if (PyType_Check(callable)) return call_type(t, callable, args);
   if (cat_of(type) == Cat::Builtin) return call_native(t, callable, args);
   if (const auto original = region::original_of_compiled(callable); original.function != nullptr) {
-    t.region.provenance.note_constant(original.function);
+    // Another compiled function in its place may stand for another function.
+    native_attribute(t, callable, region::names()._torchdynamo_orig_callable);
+    native_attribute(t, callable, region::names()._fullgraph);
     if (!original.fullgraph) return call(t, original.function, args);
     std::vector<PyObject*> values{original.function};
     values.insert(values.end(), args.values.begin(), args.values.end());
     return call_polyfill(t, "call_without_breaks", Args{values, args.kwnames});
   }
-  if (auto handler = find(callable)) return handler(t, callable, args);
+  if (auto handler = find(callable)) {
+    t.region.provenance.guard_identity(callable);
+    return handler(t, callable, args);
+  }
   if (auto handler = find(reinterpret_cast<PyObject*>(type))) {
     // Rules for instances of a type: functools.partial, lru_cache wrappers, torch operators. The type row is told by
     // the callable's identity.
     if (is_instance_rule(type)) return handler(t, callable, args);
   }
-  if (is_torch_op(callable)) return t.region.recorder.torch_call(graph::Op::CallFunction, callable, callable, args);
+  if (is_torch_op(callable)) {
+    t.region.provenance.guard_identity(callable);
+    return t.region.recorder.torch_call(graph::Op::CallFunction, callable, callable, args);
+  }
   PyObject* method = t.region.lookups.type_lookup(type, region::names().__call__);
   if (method != nullptr && PyFunction_Check(method)) {
     std::vector<PyObject*> values{callable};
@@ -145,6 +158,12 @@ void hide(PyCodeObject* code) {
   }
 }
 
+// What polyfills import from elsewhere is a function like any other: the program may call it too.
+bool is_ours(PyObject* function) {
+  PyObject* package = PyDict_GetItemString(PyFunction_GET_GLOBALS(function), "__package__");
+  return package != nullptr && PyUnicode_Check(package) && PyUnicode_CompareWithASCIIString(package, "pellucid") == 0;
+}
+
 PyObject* polyfill(const char* name) {
   static PyObject* module = nullptr;
   if (module == nullptr) {
@@ -152,7 +171,7 @@ PyObject* polyfill(const char* name) {
     PyObject *key = nullptr, *value = nullptr;
     Py_ssize_t position = 0;
     while (PyDict_Next(PyModule_GetDict(module), &position, &key, &value)) {
-      if (PyFunction_Check(value)) hide(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(value)));
+      if (PyFunction_Check(value) && is_ours(value)) hide(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(value)));
     }
   }
   PyObject* function = PyDict_GetItemString(PyModule_GetDict(module), name);

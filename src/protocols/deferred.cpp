@@ -132,10 +132,8 @@ Deferred deferred_arguments(Interpreter& t, PyObject* callable, Args args) {
 
 // Compiled code calls whatever is there: it must still be what was registered.
 void guard_callable(Interpreter& t, PyObject* callable) {
-  const Source* source = t.region.provenance.source_of(callable);
-  if (source == nullptr) return t.region.provenance.note_constant(callable);
-  if (source->step != source::Step::Const)
-    t.region.provenance.guard(Kind::ID_MATCH, source, py::Owned<>::share(callable));
+  if (!t.region.provenance.is_outside(callable)) return t.region.provenance.note_constant(callable);
+  t.region.provenance.guard_identity(callable);
 }
 
 // Calls what it is given from frames that look like those that are open now: for line numbers of logging and warnings.

@@ -220,6 +220,12 @@ void Provenance::note_contents(PyObject* value, Cat cat, const Source* source) {
   }
 }
 
+void Provenance::guard_identity(PyObject* object) {
+  const Source* source = source_of(object);
+  if (source == nullptr || source->step == source::Step::Const) return;
+  guard(Kind::ID_MATCH, source, py::Owned<>::share(object));
+}
+
 void Provenance::guard_function(PyObject* function) {
   const Source* source = source_of(function);
   if (source == nullptr) {
@@ -229,8 +235,10 @@ void Provenance::guard_function(PyObject* function) {
   }
   auto* f = reinterpret_cast<PyFunctionObject*>(function);
   auto or_none = [](PyObject* o) { return o == nullptr ? Py_None : o; };
-  auto parts = py::take(PyTuple_Pack(3, f->func_code, or_none(f->func_defaults), or_none(f->func_kwdefaults)));
   if (!guarded_functions_.insert(function).second) return;
+  const Py_ssize_t count = source->step == source::Step::Const ? 3 : 5;
+  auto parts = py::take(PyTuple_Pack(count, f->func_code, or_none(f->func_defaults), or_none(f->func_kwdefaults),
+                                     f->func_globals, f->func_builtins));
   guard(Kind::FUNCTION, source, std::move(parts));
   auto& table = region_.capture->sources;
   if (f->func_defaults != nullptr) {

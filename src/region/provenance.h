@@ -41,7 +41,9 @@ class Provenance {
 
   void guard(Kind kind, const Source* source, py::Owned<> operand = {}, std::int64_t number = 0,
              const Source* other = nullptr);
-  // Its code, defaults and keyword defaults are as they are now.
+  // This very object is there, whatever path led to it.
+  void guard_identity(PyObject* object);
+  // Its code, defaults, keyword defaults and namespaces are as they are now.
   void guard_function(PyObject* function);
   // Nothing is handled by the frames that called the region, nor will be in later calls; a break when something is.
   void guard_not_handling(const std::string& reader);

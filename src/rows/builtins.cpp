@@ -91,8 +91,7 @@ Result id_(Interpreter& t, PyObject* f, Args args) {
     t.region.capture->region_ids.insert(number.get());
     return Result::of(std::move(number));
   }
-  if (source->step != source::Step::Const)
-    t.region.provenance.guard(region::Kind::ID_MATCH, source, py::Owned<>::share(object));
+  t.region.provenance.guard_identity(object);
   PyObject* values[] = {object};
   return run_native(t, f, Args{values, nullptr});
 }

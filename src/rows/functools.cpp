@@ -40,13 +40,11 @@ template <bool Items>
 Result getter_call(Interpreter& t, PyObject* self, Args args) {
   if (args.size() != 1 || args.keyword_count() != 0)
     unsupported(Reason::BadArguments, {{"callee", "a getter without exactly one argument"}});
-  const region::Source* source = t.region.provenance.source_of(self);
-  if (source != nullptr && source->step != source::Step::Const)
-    t.region.provenance.guard(region::Kind::ID_MATCH, source, py::Owned<>::share(self));
+  t.region.provenance.guard_identity(self);
   auto reduced = py::take(PyObject_CallMethod(self, "__reduce__", nullptr));
   PyObject* wanted = PyTuple_GET_ITEM(reduced.get(), 1);
   t.region.provenance.keep(wanted);
-  if (source != nullptr) t.region.provenance.note_constant(wanted);
+  if (t.region.provenance.is_outside(self)) t.region.provenance.note_constant(wanted);
   PyObject* values[] = {wanted, args[0]};
   return protocols::call_polyfill(t, Items ? "get_items" : "get_attributes", values);
 }
@@ -129,8 +127,7 @@ Result cached_call(Interpreter& t, PyObject* self, Args args) {
   // The function may run now, once for all: not one that shares variables with the program around it.
   native = native && !(PyFunction_Check(wrapped.get()) && PyFunction_GET_CLOSURE(wrapped.get()) != nullptr);
   if (native && t.region.provenance.is_outside(self)) {
-    if (const region::Source* source = t.region.provenance.source_of(self); source->step != source::Step::Const)
-      t.region.provenance.guard(region::Kind::ID_MATCH, source, py::Owned<>::share(self));
+    t.region.provenance.guard_identity(self);
     auto [cache, key] = cache_and_key(self, args);
     t.region.provenance.note_constant(cache);
     t.region.reads.guard_key(cache, key.get());

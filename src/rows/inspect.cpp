@@ -59,8 +59,7 @@ Result proxy_method(Interpreter& t, PyObject* f, Args args) {
                           PyUnicode_CompareWithASCIIString(source->operand.get(), "_parameters") == 0;
   if (source == nullptr || !(parameters || source->step == source::Step::Const))
     unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
-  if (source->step != source::Step::Const)
-    t.region.provenance.guard(region::Kind::ID_MATCH, source, py::Owned<>::share(args[0]));
+  t.region.provenance.guard_identity(args[0]);
   auto items = py::take(PyMapping_Items(args[0]));
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
     PyObject* pair = PyList_GET_ITEM(items.get(), i);
@@ -79,8 +78,7 @@ Result weakref_call(Interpreter& t, PyObject* self, Args args) {
   if (args.values.size() != 0 || target == Py_None || source == nullptr || !t.region.provenance.is_outside(target)) {
     unsupported(Reason::WeakReference, {{"callee", "a weak reference to something that the region has not met"}});
   }
-  if (source->step != source::Step::Const)
-    t.region.provenance.guard(region::Kind::ID_MATCH, source, py::Owned<>::share(self));
+  t.region.provenance.guard_identity(self);
   return Result::of(py::Owned<>::share(target));
 }
 

@@ -111,8 +111,7 @@ void need_plain_warnings(Interpreter& t, PyObject* callable) {
   const auto filters = part(t, callable, module, "filters");
   for (const auto& filter : items(t, callable, filters.get())) {
     if (!PyTuple_CheckExact(filter.get()) || PyTuple_GET_SIZE(filter.get()) == 0) is_seen(callable);
-    if (const region::Source* source = t.region.provenance.source_of(filter.get()))
-      t.region.provenance.guard(region::Kind::ID_MATCH, source, filter.copy());
+    t.region.provenance.guard_identity(filter.get());
     PyObject* action = PyTuple_GET_ITEM(filter.get(), 0);
     if (!PyUnicode_Check(action) || PyUnicode_CompareWithASCIIString(action, "error") == 0) is_seen(callable);
   }

@@ -5,9 +5,7 @@ namespace pellucid::rows {
 namespace {
 
 Result match_text(Interpreter& t, PyObject* f, Args args) {
-  const region::Source* source = args.size() > 0 ? t.region.provenance.source_of(args[0]) : nullptr;
-  if (source != nullptr && source->step != source::Step::Const)
-    t.region.provenance.guard(region::Kind::ID_MATCH, source, py::Owned<>::share(args[0]));
+  if (args.size() > 0) t.region.provenance.guard_identity(args[0]);
   for (std::size_t i = 1; i < args.values.size(); ++i) {
     if (!region::is_atom(region::cat_of(args.values[i])))
       unsupported(Reason::BadArguments, {{"callee", "matching what is no text"}});

@@ -8,7 +8,9 @@ import types
 
 import pytest
 import torch
+import torch.nn.functional as F
 
+import pellucid
 from support.changes import Cases, X, put
 
 case = CASES = Cases(eager={"class_getattr_of_a_module"})
@@ -648,6 +650,100 @@ def functions_as_keys():
     yield f, scaled, X
 
 
+# ---- functions that the region found in an object, an argument, a closure
+
+
+def doubled(x):
+    return x * 2
+
+
+def in_namespace(**names):
+    """`scaled` with other globals: the same code."""
+    return types.FunctionType(scaled.__code__, {"__builtins__": __builtins__, **names})
+
+
+CALLED = {
+    "python_function_of_torch": (F.relu, F.silu, doubled),
+    "function_of_polyfills": (torch.is_tensor, doubled),  # torch's, which they import
+    "overload": (torch.ops.aten.sin.default, torch.ops.aten.cos.default),
+    "packet": (torch.ops.aten.sin, torch.ops.aten.cos),
+    "compiled": (pellucid.compile(doubled, backend="eager"), pellucid.compile(lambda x: x * 3, backend="eager")),
+    "namespace": (in_namespace(G=2), in_namespace(G=3)),
+    "builtins": (in_namespace(__builtins__={"G": 2}), in_namespace(__builtins__={"G": 3})),
+}
+
+
+@pellucid.compile(backend="eager")
+def with_polyfills(x):
+    return x * sum(sorted([2, 1], key=lambda n: -n))
+
+
+with_polyfills(X)
+
+
+class Layer:
+    def __init__(self, function):
+        self.function = function
+
+    def apply(self, x):
+        return self.function(x) + x
+
+
+def called_case(name, functions):
+    def as_argument():
+        def f(function, x):
+            return function(x) + x
+
+        for function in (*functions, functions[0]):
+            yield f, function, X
+
+    def as_attribute():
+        layer = Layer(None)
+        for function in (*functions, functions[0]):
+            layer.function = function
+            yield Layer.apply, layer, X
+
+    def as_variable():
+        function = None
+
+        def f(x):
+            return function(x) + x
+
+        for function in (*functions, functions[0]):
+            yield f, X
+
+    def as_item():
+        table = {}
+
+        def f(x):
+            return table["function"](x) + x
+
+        for function in (*functions, functions[0]):
+            table["function"] = function
+            yield f, X
+
+    for make in (as_argument, as_attribute, as_variable, as_item):
+        case(make, f"called_{name}_{make.__name__}")
+
+
+for called_name, called_functions in CALLED.items():
+    called_case(called_name, called_functions)
+
+
 @pytest.mark.parametrize("make", CASES, ids=CASES.names)
 def test_B01_change(make, counting):
     CASES.check(make, counting)
+
+
+def test_compiled_function_without_breaks_in_place_of_one_with():
+    def broken(x):
+        pellucid.graph_break()
+        return x * 2
+
+    @pellucid.compile(backend="eager")
+    def f(function, x):
+        return function(x + 1)
+
+    assert torch.equal(f(pellucid.compile(broken, backend="eager"), X), (X + 1) * 2)
+    with pytest.raises(pellucid.errors.Unsupported):
+        f(pellucid.compile(broken, backend="eager", fullgraph=True), X)

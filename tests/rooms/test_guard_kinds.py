@@ -4,6 +4,7 @@ import abc
 import collections
 import gc
 import math
+import types
 
 import pytest
 import torch
@@ -270,6 +271,17 @@ def test_FUNCTION():
     assert passes(p, plain)
     plain.__defaults__ = (1,)
     assert not passes(p, plain)
+
+
+def test_FUNCTION_with_its_namespaces():
+    def f():
+        return 0
+
+    p = one("FUNCTION", (f.__code__, None, None, f.__globals__, f.__builtins__))
+    assert passes(p, f) and passes(p, types.FunctionType(f.__code__, f.__globals__))
+    for other in ({"__builtins__": f.__builtins__}, {"__builtins__": {}}):
+        assert not passes(p, types.FunctionType(f.__code__, other))
+    assert any("__globals__ is" in part for part in p.code_parts())
 
 
 def test_FUNCTION_kwdefaults_content():
