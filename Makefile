@@ -48,7 +48,7 @@ budget: build $(STAMP)-models
 	PYTHONPATH=$(abspath python) $(BIN)/python bench/budget.py $(BUDGET_ARGS)
 
 # Random programs, eager against compiled: tools/fuzz --help. FUZZ_ARGS="--count 20000 --out fuzz_out"
-fuzz: build
+fuzz: build $(STAMP)-test
 	$(BIN)/python tools/fuzz $(FUZZ_ARGS)
 
 # CPython's own tests with their methods compiled: tools/conformance --help. CONFORMANCE_ARGS="list dict --torch-ops"

@@ -213,11 +213,10 @@ void Replay::set_dict(const Pairs& before, PyObject* after) {
 bool set_instance_dict(Walker& walker, std::vector<Stmt>& out, const Source* source, const Pairs& before,
                        PyObject* after) {
   if (source->step != source::Step::DictOf) return false;
-  PyTypeObject* type = nullptr;
-  for (const auto& [object, from] : walker.capture().source_of) {
-    if (from == source->base) type = Py_TYPE(object);
-  }
-  if (type == nullptr || PyType_IsSubtype(type, &PyModule_Type) || PyType_IsSubtype(type, &PyType_Type)) return false;
+  PyObject* owner = walker.object_at(source->base);
+  if (owner == nullptr) return false;
+  PyTypeObject* type = Py_TYPE(owner);
+  if (PyType_IsSubtype(type, &PyModule_Type) || PyType_IsSubtype(type, &PyType_Type)) return false;
   const Pairs items = dict_items(after);
   std::size_t position = 0;
   for (auto [key, value] : before) {

@@ -53,6 +53,14 @@ const Source* Walker::source_of(PyObject* object) const {
   return found == capture_.source_of.end() ? nullptr : found->second;
 }
 
+PyObject* Walker::object_at(const Source* source) {
+  if (object_at_.empty()) {
+    for (const auto& [object, from] : capture_.source_of) object_at_.emplace(from, object);
+  }
+  const auto found = object_at_.find(source);
+  return found == object_at_.end() ? nullptr : found->second;
+}
+
 bool Walker::is_constant(PyObject* object) const {
   return codegen::is_constant(object, [this](PyObject* part) {
     const Source* source = source_of(part);

@@ -39,6 +39,7 @@ class Walker {
   const std::vector<PyObject*>& objects() const noexcept { return objects_; }
   std::vector<Recipe>& recipes() noexcept { return recipes_; }
   bool is_made(PyObject* object) const { return ids_.count(object) != 0; }
+  PyObject* object_at(const Source* source);  // borrowed; null when no object is known by that source
 
  private:
   bool tells_an_id(PyObject* object) const;
@@ -47,6 +48,7 @@ class Walker {
   const Source* source_of(PyObject* object) const;
   const region::Capture& capture_;
   std::unordered_map<PyObject*, PyObject*> target_of_;  // the content of a changed container -> the container itself
+  std::unordered_map<const Source*, PyObject*> object_at_;  // capture_.source_of inverted when it is first asked
   std::unordered_map<PyObject*, int> ids_;
   std::vector<PyObject*> objects_;  // by id
   std::vector<Recipe> recipes_;

@@ -2,6 +2,7 @@
 
 #include "protocols/call.h"
 #include "py/cpython.h"
+#include "py/native_getattr.h"
 #include "region/generator.h"
 #include "region/names.h"
 
@@ -57,7 +58,7 @@ Result instance_dict(Interpreter& t, PyObject* object) {
     return Result::of(py::Owned<>::share(dict));
   }
   if (PyType_Check(object)) unsupported(Reason::Reflection, {{"callee", "the __dict__ of a class"}});
-  auto dict = py::Owned<>::steal(PyObject_GetAttr(object, region::names().__dict__));
+  auto dict = py::Owned<>::steal(py::native_getattr(object, region::names().__dict__));
   if (!dict) return t.raise_pending(py::PythonError());
   if (!PyDict_CheckExact(dict.get()))
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "__dict__"}, {"type", Py_TYPE(object)->tp_name}});
@@ -95,7 +96,7 @@ Result native_attribute(Interpreter& t, PyObject* object, PyObject* name) {
   }
   if (t.region.generators.twin_of(object) != nullptr)
     unsupported(Reason::Reflection, {{"callee", "attribute '" + py::text_of(name) + "' of a generator"}});
-  auto value = py::Owned<>::steal(PyObject_GetAttr(object, name));
+  auto value = py::Owned<>::steal(py::native_getattr(object, name));
   if (!value) {
     PyObject* slot = py::type_lookup(Py_TYPE(object), name);
     const Source* source = t.region.provenance.source_of(object);

@@ -105,6 +105,7 @@ py::Owned<> Provenance::read(PyObject* held) {
   if (!is_unread(held)) return py::Owned<>::share(held);
   auto* unread = reinterpret_cast<Unread*>(held);
   auto value = py::Owned<>::share(unread->value);
+  region_.capture->source_of.erase(held);  // from here on the source is the value's alone
   note_read(value.get(), unread->source);
   unread->read = true;
   return value;

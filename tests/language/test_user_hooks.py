@@ -1,4 +1,4 @@
-"""Methods of the user's that C code would run without being seen: of enum members, and `__class__` under isinstance()."""
+"""Methods of the user's that C code would run without being seen: of enum members, `__class__` under isinstance(), lookups."""
 
 from __future__ import annotations
 
@@ -189,3 +189,72 @@ def test_a_class_that_starts_to_claim():
     compiled = both(f, X)
     Plain.__bases__ = (Number,)
     assert compiled(X) == f(X) == (True, (2,))
+
+
+LOOKED_UP: list[str] = []
+
+
+class SlotAndFallback:
+    __slots__ = ("size",)
+
+    def __getattr__(self, name):
+        LOOKED_UP.append(name)
+        return 7
+
+
+class EveryLookup:
+    __slots__ = ("size", "__dict__")
+
+    def __getattribute__(self, name):
+        LOOKED_UP.append(name)
+        return super().__getattribute__(name)
+
+
+def filled():
+    made = EveryLookup()
+    made.size = 2
+    return made
+
+
+def reads_the_slot(x, o):
+    return x + o.size
+
+
+def reads_the_dict(x, o):
+    return x + len(o.__dict__)
+
+
+def sets_the_slot(x, o):
+    o.size = 3
+    return x + o.size
+
+
+def sets_an_attribute(x, o):
+    o.__init__()
+    o.extra = 4
+    return x
+
+
+@pytest.mark.parametrize("make", [SlotAndFallback, filled])
+@pytest.mark.parametrize("use", [reads_the_slot, reads_the_dict, sets_the_slot, sets_an_attribute])
+def test_hooks_of_attributes_run_once(use, make):
+    """Capture reads members and the dict as C code does; the class's __getattr__ and __getattribute__ are followed as code."""
+    graphs = []
+
+    def backend(gm, inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    compiled = pellucid.compile(use, backend=backend)
+
+    def called(function):
+        LOOKED_UP.clear()
+        try:
+            result = function(X, make()).tolist()
+        except Exception as error:
+            result = type(error)
+        return result, list(LOOKED_UP)
+
+    want = called(use)
+    assert [called(compiled), called(compiled)] == [want, want]
+    assert bool(graphs) == (isinstance(want[0], list) and use is not sets_an_attribute)

@@ -153,3 +153,34 @@ def test_the_same_container_moves_and_is_changed():
         return len(container), [pair[1] is container for pair in result]
 
     assert run(pellucid.compile(program, backend="eager")) == run(program) == (3, [True] * 3)
+
+
+class Watched:
+    """Attributes are set and looked up by functions of its own, which count their calls in LOG."""
+
+    def __init__(self):
+        object.__setattr__(self, "first", 1)
+
+    def __setattr__(self, name, value):
+        LOG.append(("set", name))
+        super().__setattr__(name, value)
+
+    def __getattribute__(self, name):
+        LOG.append(("get", name))
+        return super().__getattribute__(name)
+
+
+def test_a_value_that_is_read_later_keeps_its_own_type():
+    """The stand-in of a value that was not looked at yet says nothing of how its attributes are set and got."""
+    clock = Clock()
+
+    def program(x, watched):
+        clock()
+        watched.second = 2
+        return x + watched.first
+
+    for _ in range(20):  # the order of a table by address decided
+        LOG.clear()
+        watched, compiled = Watched(), pellucid.compile(program, backend="eager")
+        torch.testing.assert_close(compiled(torch.ones(2), watched), torch.full((2,), 2.0))
+        assert LOG == [("set", "second"), ("get", "first")]
