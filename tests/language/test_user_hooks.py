@@ -203,7 +203,7 @@ class SlotAndFallback:
 
 
 class EveryLookup:
-    __slots__ = ("size", "__dict__")
+    __slots__ = ("__dict__", "size")
 
     def __getattribute__(self, name):
         LOOKED_UP.append(name)
