@@ -6,8 +6,8 @@
 namespace pellucid::py {
 namespace {
 
-// The function behind the first __getattribute__ written in C that the class inherits. A class written in Python is laid
-// out like its tp_base, so what reads the base's instances reads its own.
+// The function behind the first __getattribute__ written in C that the class inherits. A class written in Python is
+// laid out like its tp_base, so what reads the base's instances reads its own.
 getattrofunc native_getattro(PyTypeObject* type) noexcept {
   static PyObject* const name = interned("__getattribute__").release();
   for (; type != nullptr; type = type->tp_base) {
@@ -20,6 +20,8 @@ getattrofunc native_getattro(PyTypeObject* type) noexcept {
 
 }  // namespace
 
-PyObject* native_getattr(PyObject* object, PyObject* name) noexcept { return native_getattro(Py_TYPE(object))(object, name); }
+PyObject* native_getattr(PyObject* object, PyObject* name) noexcept {
+  return native_getattro(Py_TYPE(object))(object, name);
+}
 
 }  // namespace pellucid::py
