@@ -69,7 +69,10 @@ def run(file: Path, name: str, args: str | None, argv: list[str]) -> tuple[Shown
 
 def why_nothing(file: Path, name: str) -> str:
     """For a message: why no call of the function was seen."""
-    return f"{file} made no call of {name} that reached it (give the arguments with --args)"
+    return (
+        f"{file} made no call of {name} that reached it (give the arguments with --args), or calls it only inside of what the"
+        " file compiles itself (name the compiled function, or take its pellucid.compile away)"
+    )
 
 
 def of_program(failure: BaseException, file: Path) -> BaseException:

@@ -154,7 +154,8 @@ class GuardProgram {
   std::vector<std::uint32_t> pair_links_;  // node by node: the pairs it is part of
   std::vector<std::uint32_t> inputs_;      // nodes of the inputs
   Temporaries temporaries_;
-  PyObject* globals_ = nullptr;  // of the entry; held
+  PyObject* globals_ = nullptr;     // of the entry; held
+  const PyObject* home_ = nullptr;  // what messages call G; only compared, it may be gone
   Hold hold_;
   bool primed_ = false, walking_ = false;
   // Nodes with pairs whose value changed since the pairs were proved.

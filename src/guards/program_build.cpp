@@ -2,6 +2,7 @@
 #include <stdexcept>
 
 #include "guards/equality.h"
+#include "guards/home.h"
 #include "guards/program.h"
 #include "guards/traits.h"
 
@@ -490,7 +491,10 @@ void Builder::add_section(std::uint32_t begin) {
 std::unique_ptr<GuardProgram> Builder::build(PyFunctionObject* entry, const std::vector<const Source*>& inputs) {
   program_->check_of_.assign(program_->given_->guards.size(), 0);
   program_->checks_.reserve(program_->given_->guards.size());  // the hot program points into it
-  if (entry != nullptr) program_->globals_ = program_->hold_.keep(entry->func_globals);
+  if (entry != nullptr) {
+    program_->globals_ = program_->hold_.keep(entry->func_globals);
+    program_->home_ = home_globals(entry->func_globals, program_->given_->guards);
+  }
   for (const Source* input : inputs) plan_for(input);
   place_guards();
   copy_sources();

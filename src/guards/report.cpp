@@ -118,7 +118,7 @@ Description GuardReport::description_of(const Check& check) const {
   if (!program_.alive()) return d;  // the objects that the words would name may be gone
   d.text = expected_text(check);
   if (guard.source == nullptr) return d;
-  d.source = source::print(guard.source);
+  d.source = source::print_from(guard.source, program_.home_);
   d.source_kind = kSteps[static_cast<std::size_t>(guard.source->step)];
   return d;
 }

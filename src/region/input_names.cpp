@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "graph/names.h"
+#include "guards/home.h"
 #include "py/cpython.h"
 #include "region/types.h"
 
@@ -15,26 +16,10 @@ using guards::Kind;
 using source::Source;
 using source::Step;
 
-// Name of the imported module whose namespace this dict is; "" for any other object.
-std::string module_of_namespace(PyObject* dict) {
-  constexpr std::string_view kSuffix = ".__dict__";
-  std::string text = PyDict_CheckExact(dict) ? source::describe(dict) : std::string();
-  if (!text.ends_with(kSuffix)) return {};
-  text.resize(text.size() - kSuffix.size());
-  return text;
-}
+using source::module_of_namespace;
 
-// "G": the globals of the entry. A call of a module starts in torch.nn: there they are those of its forward.
-PyObject* home_globals(const Capture& capture) {
-  static PyObject* const forward = py::interned("forward").release();
-  PyObject* globals = capture.function.get()->func_globals;
-  if (!module_of_namespace(globals).starts_with("torch.nn.")) return globals;
-  for (const Guard& guard : capture.guards.all()) {
-    if (guard.kind != Kind::TYPE_MATCH || guard.source->step != Step::Local || guard.source->index != 0) continue;
-    PyObject* function = py::type_lookup(reinterpret_cast<PyTypeObject*>(guard.operand.get()), forward);
-    return function != nullptr && PyFunction_Check(function) ? PyFunction_GET_GLOBALS(function) : globals;
-  }
-  return globals;
+PyObject* home_of(const Capture& capture) {
+  return guards::home_globals(capture.function.get()->func_globals, capture.guards.all());
 }
 
 std::string replaced(std::string text, const std::string& what, const std::string& by) {
@@ -71,8 +56,7 @@ std::string place_in(PyObject* tuple, PyObject* object) {
 
 class Namer {
  public:
-  Namer(const Capture& capture, bool evaluable)
-      : capture_(capture), home_(home_globals(capture)), evaluable_(evaluable) {}
+  Namer(const Capture& capture, bool evaluable) : capture_(capture), home_(home_of(capture)), evaluable_(evaluable) {}
 
   std::string text(const Source* source) {
     std::string text = source::print(source, [this](const Source* at) { return part(at); });
@@ -186,7 +170,7 @@ bool has_attribute_node(const graph::Graph& graph, const std::string& key) {
 
 InputName name_of_input(const Capture& capture, const Source* source) {
   const Source* root = source->root();
-  if (root->step == Step::Const && root->operand.get() != home_globals(capture))
+  if (root->step == Step::Const && root->operand.get() != home_of(capture))
     return {Namer(capture, true).text(source), graph::identifier_of_source(Namer(capture, false).text(source))};
   std::string text =
       source::print(source, [](const Source* at) { return at->step == Step::Const ? std::string("G") : key_text(at); });
@@ -197,7 +181,7 @@ InputName name_of_input(const Capture& capture, const Source* source) {
 std::string attribute_key(const Capture& capture, const std::string& source_text) {
   auto make = py::import_attr("pellucid._fx", "module_key_name");
   const std::string base = py::text_of(py::take(PyObject_CallOneArg(make.get(), py::str(source_text).get())).get());
-  PyObject* globals = home_globals(capture);
+  PyObject* globals = home_of(capture);
   std::string key = base;
   for (int i = 0; has_attribute_node(capture.graph, key) || PyDict_GetItemString(globals, key.c_str()) != nullptr; ++i)
     key = base + "_" + std::to_string(i);

@@ -79,16 +79,6 @@ std::string name_attr(PyObject* object, const char* attr) {
   return py::text_of(text.get());
 }
 
-// Name of the module whose namespace this dict is; "" for any other dict.
-std::string module_of_namespace(PyObject* dict) {
-  if (!PyDict_CheckExact(dict)) return {};
-  PyObject* name = PyDict_GetItemString(dict, "__name__");
-  if (name == nullptr || !PyUnicode_CheckExact(name)) return {};
-  PyObject* module = py::native_dict_get(PyImport_GetModuleDict(), name);
-  if (module == nullptr || !PyModule_Check(module) || PyModule_GetDict(module) != dict) return {};
-  return py::text_of(name);
-}
-
 std::string root_text_of(const Source* root) {
   switch (root->step) {
     case Step::Local:
@@ -280,6 +270,15 @@ py::Owned<> evaluate(const Source* source, PyObject* const* locals, PyObject* cl
   return value;
 }
 
+std::string module_of_namespace(PyObject* object) {
+  if (!PyDict_CheckExact(object)) return {};
+  PyObject* name = PyDict_GetItemString(object, "__name__");
+  if (name == nullptr || !PyUnicode_CheckExact(name)) return {};
+  PyObject* module = py::native_dict_get(PyImport_GetModuleDict(), name);
+  if (module == nullptr || !PyModule_Check(module) || PyModule_GetDict(module) != object) return {};
+  return py::text_of(name);
+}
+
 std::string describe(PyObject* object) {
   if (object == nullptr) return "nothing";
   if (PyType_Check(object)) {
@@ -355,6 +354,14 @@ std::string print(const Source* source, const RootText& root_text) {
 
 std::string print(const Source* source) {
   return print(source, [](const Source*) { return std::string(); });
+}
+
+std::string print_from(const Source* source, const PyObject* globals) {
+  return print(source, [globals](const Source* s) -> std::string {
+    if (s->step != Step::Const || !s->operand || s->operand.get() == globals) return {};
+    const std::string module = module_of_namespace(s->operand.get());
+    return module.empty() ? module : "vars(" + module + ")";
+  });
 }
 
 }  // namespace pellucid::source

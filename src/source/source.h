@@ -80,10 +80,16 @@ class SourceTable {
 // module's namespace). Never raises.
 std::string print(const Source* source);
 
+// The same with G for these globals alone; another module's read "vars(builtins)['len']".
+std::string print_from(const Source* source, const PyObject* globals);
+
 // The same, with the text of roots, and of keys that are not plain constants, chosen by the caller ("" leaves it to
 // print): code to be evaluated needs other roots than messages.
 using RootText = std::function<std::string(const Source*)>;
 std::string print(const Source* source, const RootText& root_text);
+
+// Name of the imported module whose namespace this dict is; "" for any other object. Never raises.
+std::string module_of_namespace(PyObject* object);
 
 // "torch.nn.modules.linear.Linear", "'h'", "<dict at 0x7f…>": names an object without running user code.
 std::string describe(PyObject* object);

@@ -223,6 +223,21 @@ Compile Times: TIMES
 """
 
 
+SCALE = 2
+
+
+def test_F08_namespaces_have_names_of_their_own():
+    """G is the namespace of the program, of a module's call that of its forward; others are named."""
+
+    class Scaled(torch.nn.Module):
+        def forward(self, x):
+            return torch.relu(x) * SCALE + len(x.shape)
+
+    for program in (Scaled(), Scaled().forward):
+        sources = {guard.source for guard in pellucid.explain(program)(torch.ones(2)).out_guards}
+        assert {"G['SCALE']", "vars(builtins)['len']", "vars(torch)['relu']"} <= sources
+
+
 def test_F09_layout():
     text = str(pellucid.explain(toy)(*inputs()))
     guards = re.search(r"^Out Guards:\n(.*)^Compile Times: ", text, re.M | re.S)[1]
