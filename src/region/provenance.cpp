@@ -142,7 +142,7 @@ void Provenance::note_read(PyObject* value, const Source* source) {
   const bool by_identity =
       known_by_identity(cat) || (cat == Cat::Function && source->root()->step == source::Step::Const);
   if (const auto found = sources.find(value); found != sources.end())
-    return note_met_again(value, found->second, source, by_identity);
+    return note_met_again(value, found->second, source);
   keep(value);
   if (by_identity) {
     if (!constant) guard(Kind::ID_MATCH, source, py::Owned<>::share(value));
@@ -154,13 +154,16 @@ void Provenance::note_read(PyObject* value, const Source* source) {
 }
 
 // The object was read before, from `known`.
-void Provenance::note_met_again(PyObject* value, const Source* known, const Source* source, bool by_identity) {
+void Provenance::note_met_again(PyObject* value, const Source* known, const Source* source) {
   if (known == source && !seen_as_.empty()) seen_as_.erase(source);
-  if (known == source || source->step == source::Step::Const) return;
+  const bool constant = source->step == source::Step::Const;
+  if (known == source || (constant && known->step == source::Step::Const)) return;
   // Equal tuples may be one object by chance (constants); what counts is the content.
   if (Py_IS_TYPE(value, &PyTuple_Type) && only_atoms(value)) {
-    guard(Kind::EQUALS_MATCH, source, py::Owned<>::share(value));
-  } else if (by_identity || known->step == source::Step::Const) {
+    if (!constant) guard(Kind::EQUALS_MATCH, source, py::Owned<>::share(value));
+  } else if (constant) {
+    guard(Kind::ID_MATCH, known, py::Owned<>::share(value));  // one object in two places: another one is in one alone
+  } else if (known->step == source::Step::Const) {
     guard(Kind::ID_MATCH, source, py::Owned<>::share(value));
   } else {
     guard(Kind::IS, source, {}, 0, known);

@@ -56,7 +56,7 @@ class Provenance {
 
  private:
   void add_guard(guards::Guard guard);
-  void note_met_again(PyObject* value, const Source* known, const Source* source, bool by_identity);
+  void note_met_again(PyObject* value, const Source* known, const Source* source);
   void note_contents(PyObject* value, Cat cat, const Source* source);
 
   Region& region_;

@@ -14,6 +14,7 @@ import numpy
 import torch
 
 PLAIN = {int, float, complex, str, bytes, bool, type(None), type(...), range, torch.dtype, torch.device, torch.Size}
+PLAIN |= {types.GenericAlias, types.UnionType}  # README: equal ones may be one object
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 NODE = re.compile(r"grad_fn=<\w+>")  # in the text of a tensor
 HIDDEN = {
