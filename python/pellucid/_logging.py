@@ -92,11 +92,27 @@ def _report_suppressed_error(function: types.FunctionType, error: BaseException)
     return text
 
 
-def _report_recompile_limit(function: types.FunctionType, limit: int, reason: str, fullgraph: bool) -> None:
-    """Called by `_core`, once for each function that reaches the limit; at each call where that is an error."""
+def _called_function(function: types.FunctionType, first: object) -> types.FunctionType:
+    """The function that the user wrote: of a module's call `forward`, not torch.nn.Module's code around it."""
+    import torch
+
+    if isinstance(first, torch.nn.Module) and function.__code__ is torch.nn.Module._wrapped_call_impl.__code__:
+        return getattr(type(first).forward, "__wrapped__", type(first).forward)
+    return function
+
+
+def _report_recompile_limit(
+    function: types.FunctionType, first: object, limit: int, reason: str, fullgraph: bool
+) -> None:
+    """Called by `_core`, once for each function that reaches the limit; at each call where that is an error.
+
+    Args:
+        first: the first argument of the call; None when it has none.
+    """
     from pellucid import config
     from pellucid.errors import RecompileLimitExceeded
 
+    function = _called_function(function, first)
     code = function.__code__
     text = (
         f"pellucid hit config.recompile_limit ({limit})\n"

@@ -15,13 +15,14 @@ namespace {
 
 constexpr std::size_t kKeptFailures = 100;
 
-// A warning once, an error each time.
-void report_limit(Cache& cache, PyFunctionObject* function, std::int64_t limit, const std::string& reason,
-                  bool fullgraph) {
+// A warning once, an error each time. `first` may be null: the first argument.
+void report_limit(Cache& cache, PyFunctionObject* function, PyObject* first, std::int64_t limit,
+                  const std::string& reason, bool fullgraph) {
   events::count(events::Counter::LimitHits);
   auto report = py::import_attr("pellucid._logging", "_report_recompile_limit");
-  const auto done = py::take(PyObject_CallFunction(report.get(), "OLOO", function, static_cast<long long>(limit),
-                                                   py::str(reason).get(), fullgraph ? Py_True : Py_False));
+  const auto done = py::take(PyObject_CallFunction(report.get(), "OOLOO", function, first == nullptr ? Py_None : first,
+                                                   static_cast<long long>(limit), py::str(reason).get(),
+                                                   fullgraph ? Py_True : Py_False));
   cache.limit_reported = true;
 }
 
@@ -123,6 +124,10 @@ std::string note_guard_failures(Cache& cache, Cache& root, PyFunctionObject* fun
 
 namespace {
 
+bool has_arguments(PyFunctionObject* function) {
+  return reinterpret_cast<PyCodeObject*>(function->func_code)->co_argcount > 0;
+}
+
 bool has_room(const Cache& cache) {
   return static_cast<std::int64_t>(cache.entries().size()) < config_number("recompile_limit");
 }
@@ -142,7 +147,7 @@ bool may_compile(Cache& cache, Cache& root, PyFunctionObject* function, PyObject
     return true;
   }
   if (fullgraph || !cache.limit_reported)
-    report_limit(cache, function, config_number("recompile_limit"),
+    report_limit(cache, function, has_arguments(function) ? slots[0] : nullptr, config_number("recompile_limit"),
                  note_guard_failures(cache, root, function, slots, closure), fullgraph);
   return false;
 }

@@ -108,6 +108,22 @@ def test_B14_the_limit_can_be_changed_at_run_time(counting, caplog, monkeypatch)
         del pellucid.config.recompile_limit
 
 
+def test_B14_the_limit_names_the_code_of_the_user(caplog):
+    """Of a module's call the forward, not the code of torch.nn.Module that the call begins in."""
+
+    class Shift(torch.nn.Module):
+        def forward(self, x, by):
+            return x + by
+
+    compiled = pellucid.compile(Shift(), backend="eager")
+    with pellucid.config.patch(recompile_limit=2), caplog.at_level(logging.WARNING, logger="pellucid"):
+        for by in range(4):
+            assert same(compiled(X, by), X + by)
+    (record,) = caplog.records
+    line = Shift.forward.__code__.co_firstlineno
+    assert f"Shift.forward' ({__file__}:{line})" in record.getMessage()
+
+
 def test_B15_reasons_are_collected_per_function():
     def f(x):
         return x + 1
