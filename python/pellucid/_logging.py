@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import types
 from collections.abc import Callable
@@ -97,7 +98,8 @@ def _called_function(function: types.FunctionType, first: object) -> types.Funct
     import torch
 
     if isinstance(first, torch.nn.Module) and function.__code__ is torch.nn.Module._wrapped_call_impl.__code__:
-        return getattr(type(first).forward, "__wrapped__", type(first).forward)
+        forward = inspect.unwrap(type(first).forward)
+        return forward if isinstance(forward, types.FunctionType) else function
     return function
 
 
