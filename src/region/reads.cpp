@@ -98,7 +98,9 @@ bool Reads::is_known_key(PyObject* key) {
   if (!py::known_hash(key, &hash)) return false;
   PyObject* owner = py::is_bound_by_identity(type) ? py::key_part(key, 0) : nullptr;
   if (owner != nullptr && cat == Cat::BoundMethod) {
-    for (PyObject* name : {names().__self__, names().dunder_func}) (void)part_of_method(key, name);  // guarded
+    (void)part_of_method(key, names().__self__);
+    const auto function = part_of_method(key, names().dunder_func);
+    if (provenance.is_outside(function.get())) keys_.push_back(function.get());
   }
   if (owner != nullptr && provenance.is_outside(region_.shadows.original(owner)))
     keys_.push_back(region_.shadows.original(owner));
@@ -206,9 +208,9 @@ void Reads::touch_dict(PyObject* dict, const Source* source, const Shadow* shado
     auto tuple = py::take(PyList_AsTuple(keys.get()));
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple.get()); ++i) {
       PyObject* key = PyTuple_GET_ITEM(tuple.get(), i);
+      provenance.note_constant(key);  // the keys are compared by identity or value: known objects
       if (!hashable_natively(key))
         throw GraphBreak(Reason::UserDunder, {{"operation", "reading a dict"}, {"callee", "__hash__ of a key"}});
-      provenance.note_constant(key);  // the keys are compared by identity or value: known objects
     }
     provenance.guard(Kind::DICT_KEYS, source, std::move(tuple));
   }
@@ -252,11 +254,11 @@ PyObject* Reads::touch(PyObject* container) {
         auto items = py::take(PyList_AsTuple(list.get()));  // equal sets may be iterated in different orders
         for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) {
           PyObject* item = PyList_GET_ITEM(list.get(), i);
+          provenance.note_constant(item);  // before it is a key: what is told apart from it must be guarded
           if (!hashable_natively(item))
             throw GraphBreak(Reason::UserDunder,
                              {{"operation", "reading a set"}, {"callee", "__hash__ of an element"}});
           region_.drops.refuse_to_hold(item);
-          provenance.note_constant(item);
         }
         provenance.guard(Kind::SET_EQUALS, source, std::move(items), 1);
         const std::string places = py::table_of(container);  // where what is added goes

@@ -157,3 +157,69 @@ def test_as_keys_and_in_equal_tuples(kind, where):
     for value in (one, other, one, other):
         assert compiled(torch.ones(2), value)[1:] == program(torch.ones(2), value)[1:]
     assert graphs
+
+
+class Kept:
+    """Containers from outside that hold one object."""
+
+    def __init__(self, value):
+        self.mixed, self.alone, self.pairs = {value, 1, 0}, {value}, {(value, 1)}
+        self.frozen, self.table, self.row = frozenset({value, 1}), {value: 1}, [value]
+
+
+CONTAINERS = {
+    "set of both": lambda value, kept: {value, 0} | kept.mixed,
+    "set display": lambda value, kept: len({value, *kept.mixed}),
+    "intersection": lambda value, kept: {value, 2} & kept.mixed,
+    "subset": lambda value, kept: {value, 2} <= kept.mixed,
+    "equal sets": lambda value, kept: ({value} == kept.alone, kept.frozen == {value, 1}),
+    "disjoint": lambda value, kept: kept.mixed.isdisjoint([value]),
+    "superset": lambda value, kept: kept.frozen.issuperset([value]),
+    "union": lambda value, kept: len(kept.mixed.union([value])),
+    "difference": lambda value, kept: kept.mixed - {value},
+    "merged dicts": lambda value, kept: len({value: 1} | dict.fromkeys(kept.mixed)),
+    "keys of a dict": lambda value, kept: len({value: 1}.keys() | kept.mixed),
+    "equal dicts": lambda value, kept: {value: 1} == kept.table,
+    "in tuples": lambda value, kept: ({(value, 1)} == kept.pairs, (value, 1) in kept.pairs, {(value, 1)} <= kept.pairs),
+    "equal lists": lambda value, kept: [value] == kept.row,
+    "set comprehension": lambda value, kept: len({item for item in (value, *kept.frozen)}),
+}
+
+
+class WithMethods:
+    def method(self):
+        return 1
+
+    def other(self):
+        return 2
+
+
+OBJECTS = WithMethods(), WithMethods()
+MADE = {
+    **{kind: (lambda pair=pair: pair[0], lambda pair=pair: pair[1]) for kind, pair in PAIRS.items()},
+    "method of another object": (lambda: OBJECTS[0].method, lambda: OBJECTS[1].method),
+    "other method": (lambda: OBJECTS[0].method, lambda: OBJECTS[0].other),
+}
+for tensors in ("tensor", "parameter"):
+    del MADE[tensors]  # their == is no truth value
+
+
+@pytest.mark.parametrize("starts", [0, 1])
+@pytest.mark.parametrize("use", CONTAINERS)
+@pytest.mark.parametrize("kind", MADE)
+def test_in_containers(kind, use, starts):
+    """An element or key from outside, and an object that the region puts into a container of its own."""
+    make, graphs = MADE[kind], []
+
+    def program(x, value, kept):
+        return x + 1, CONTAINERS[use](value, kept)
+
+    def backend(gm, inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    compiled, kept = pellucid.compile(program, backend=backend), Kept(make[0]())
+    for turn in range(4):
+        value = make[(turn + starts) % 2]()
+        assert compiled(torch.ones(2), value, kept)[1] == program(torch.ones(2), value, kept)[1]
+    assert graphs
