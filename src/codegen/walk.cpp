@@ -2,6 +2,7 @@
 
 #include "base/reasons.h"
 #include "region/generator.h"
+#include "region/unread.h"
 
 namespace pellucid::codegen {
 namespace {
@@ -48,6 +49,7 @@ Walker::Walker(const region::Capture& capture) : capture_(capture), target_of_(c
 }
 
 const Source* Walker::source_of(PyObject* object) const {
+  if (region::is_unread(object)) return region::source_of_unread(object);
   if (auto target = target_of_.find(object); target != target_of_.end()) object = target->second;
   auto found = capture_.source_of.find(object);
   return found == capture_.source_of.end() ? nullptr : found->second;

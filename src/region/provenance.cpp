@@ -12,6 +12,7 @@ namespace pellucid::region {
 void Provenance::keep(PyObject* object) { region_.capture->alive.push_back(py::Owned<>::share(object)); }
 
 const Source* Provenance::source_of(PyObject* object) const {
+  if (is_unread(object)) return source_of_unread(object);
   auto it = region_.capture->source_of.find(object);
   return it == region_.capture->source_of.end() ? nullptr : it->second;
 }
@@ -94,7 +95,6 @@ void Provenance::note_existing(PyObject* object, const Source* source) {
 
 py::Owned<> Provenance::note_unread(PyObject* value, const Source* source, Py_ssize_t references) {
   auto unread = new_unread(value, source, references);
-  region_.capture->source_of.emplace(unread.get(), source);
   keep(unread.get());
   keep(value);
   unread_.push_back(unread.copy());
@@ -105,7 +105,6 @@ py::Owned<> Provenance::read(PyObject* held) {
   if (!is_unread(held)) return py::Owned<>::share(held);
   auto* unread = reinterpret_cast<Unread*>(held);
   auto value = py::Owned<>::share(unread->value);
-  region_.capture->source_of.erase(held);  // from here on the source is the value's alone
   note_read(value.get(), unread->source);
   unread->read = true;
   return value;

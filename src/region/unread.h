@@ -17,6 +17,10 @@ struct Unread {
 
 PyTypeObject* unread_type();
 inline bool is_unread(PyObject* object) { return object != nullptr && Py_TYPE(object) == unread_type(); }
+// Where the value is. Not in Capture::source_of, which has one object for a source: the value, once it was read.
+inline const source::Source* source_of_unread(PyObject* unread) {
+  return reinterpret_cast<const Unread*>(unread)->source;
+}
 py::Owned<> new_unread(PyObject* value, const source::Source* source, Py_ssize_t references);
 
 }  // namespace pellucid::region

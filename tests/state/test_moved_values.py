@@ -184,3 +184,20 @@ def test_a_value_that_is_read_later_keeps_its_own_type():
         watched, compiled = Watched(), pellucid.compile(program, backend="eager")
         torch.testing.assert_close(compiled(torch.ones(2), watched), torch.full((2,), 2.0))
         assert LOG == [("set", "second"), ("get", "first")]
+
+
+@pytest.mark.parametrize("every", range(1, 8))
+def test_an_argument_that_becomes_a_cell(every):
+    """A region may begin before the function has made the cell of its argument: whoever has the cell reads it."""
+
+    def summed(x, depth=2):
+        return sum((x * depth for depth_of_one in range(depth)), start=x)
+
+    def program(x):
+        return summed(x) + 1
+
+    with pellucid.config.patch(force_break_every=every):
+        compiled = pellucid.compile(program, backend="eager")
+        for _ in range(2):
+            torch.testing.assert_close(compiled(torch.ones(2)), program(torch.ones(2)))
+    assert pellucid.counters()["graphs"] > 0

@@ -111,7 +111,8 @@ Next do_DELETE_FAST(Executor& ex, Frame& f, int arg) {
 
 Next do_MAKE_CELL(Executor& ex, Frame& f, int arg) {
   auto& slot = f.fast[static_cast<std::size_t>(arg)];
-  auto cell = py::take(PyCell_New(slot.get()));
+  const auto content = ex.region.provenance.read(slot.get());  // whoever has the cell reads it
+  auto cell = py::take(PyCell_New(content.get()));
   ex.region.provenance.note_made(cell.get());
   slot = std::move(cell);
   return Next::Go;
