@@ -186,18 +186,25 @@ def test_a_value_that_is_read_later_keeps_its_own_type():
         assert LOG == [("set", "second"), ("get", "first")]
 
 
-@pytest.mark.parametrize("every", range(1, 8))
+def seen(error, depth=0):
+    if error is None or depth > 5:
+        return None
+    return type(error), [seen(one, depth + 1) for one in (error.__cause__, error.__context__)]
+
+
+@pytest.mark.parametrize("every", range(1, 20))
 def test_an_argument_that_becomes_a_cell(every):
     """A region may begin before the function has made the cell of its argument: whoever has the cell reads it."""
 
-    def summed(x, depth=2):
-        return sum((x * depth for depth_of_one in range(depth)), start=x)
-
     def program(x):
-        return summed(x) + 1
+        y = x + 1
+        try:
+            return y.nothing
+        except AttributeError as error:
+            return seen(error), y
 
-    with pellucid.config.patch(force_break_every=every):
+    with pellucid.config.patch(force_break_every=every, recompile_limit=1000):
         compiled = pellucid.compile(program, backend="eager")
-        for _ in range(2):
-            torch.testing.assert_close(compiled(torch.ones(2)), program(torch.ones(2)))
-    assert pellucid.counters()["graphs"] > 0
+        for _ in range(3):
+            assert str(compiled(torch.ones(2))) == str(program(torch.ones(2)))
+    assert pellucid.counters()["stops"] > 0
