@@ -90,14 +90,15 @@ ClosedFrame closed_frame(PyObject* object) {
   return closed;
 }
 
-// What it holds as one that stands alone goes; the dict of f_locals stays the one that the program has seen.
+// What it holds as one that stands alone goes; the dict of f_locals stays the one that the program has seen. The code
+// of a module has its globals there, also when nobody looked.
 void adopt(_PyInterpreterFrame* frame, PyObject* object) noexcept {
   PyFrameObject* const mine = as_frame(object);
   _PyInterpreterFrame* const data = mine->f_frame;
   PyObject_GC_UnTrack(object);
   mine->f_frame = frame;
   frame->frame_obj = as_frame(Py_NewRef(object));
-  frame->f_locals = std::exchange(data->f_locals, nullptr);
+  if (PyObject* seen = std::exchange(data->f_locals, nullptr)) Py_XSETREF(frame->f_locals, seen);
   Py_CLEAR(mine->f_back);
   for (int slot = 0; slot < data->stacktop; ++slot) Py_CLEAR(data->localsplus[slot]);
   Py_CLEAR(data->f_func);

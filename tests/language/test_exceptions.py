@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+import types
 import unittest
 
 import pytest
@@ -259,3 +260,21 @@ def test_a_cycle_of_contexts():
             return x + 1, inner.args, inner.__context__ is inner
 
     assert_same(f)
+
+
+@pytest.mark.parametrize("before", ["", "y = x + 1\n"])
+def test_module_code_that_handles_an_exception(before):
+    """The code of a module keeps its globals as locals where its frame goes on in a handler."""
+    text = (
+        before
+        + "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    line = error.__traceback__.tb_lineno\nz = x * 2\n"
+    )
+    code = compile(text, "<module of the test>", "exec")
+
+    def after(run):
+        namespace = {"x": torch.ones(2)}
+        run(types.FunctionType(code, namespace))()
+        return {name: str(value) for name, value in namespace.items() if name != "__builtins__"}
+
+    assert after(lambda function: pellucid.compile(function, backend="eager")) == after(lambda function: function)
+    assert pellucid.counters()["stops"] > 0
