@@ -58,7 +58,7 @@ PyObject* Lookups::mro_lookup(PyTypeObject* type, Py_ssize_t first, PyObject* na
       region_.provenance.note_constant(cls);
       const Source* source = region_.capture->sources.constant(dict);
       const Source* entry = region_.capture->sources.dict_item(source, name);
-      const bool is_new = is_mutable_class(reinterpret_cast<PyTypeObject*>(cls)) && looked_up_.insert(entry).second;
+      const bool is_new = is_mutable_class(reinterpret_cast<PyTypeObject*>(cls)) && in_dicts_.insert(entry).second;
       if (is_new && found == nullptr)
         region_.provenance.guard(Kind::DICT_CONTAINS, source, py::Owned<>::share(name), 0);
       if (is_new && found != nullptr) region_.provenance.guard(Kind::ID_MATCH, entry, py::Owned<>::share(found));
@@ -69,16 +69,25 @@ PyObject* Lookups::mro_lookup(PyTypeObject* type, Py_ssize_t first, PyObject* na
   return nullptr;
 }
 
+std::size_t Lookups::Hash::operator()(const Key& key) const noexcept {
+  return (reinterpret_cast<std::size_t>(key.type) >> 4) * 31 + (reinterpret_cast<std::size_t>(key.name) >> 4);
+}
+
 PyObject* Lookups::type_lookup(PyTypeObject* type, PyObject* name) {
   if (region_.provenance.is_made(reinterpret_cast<PyObject*>(type)) || region_.attributes.changes_classes_of(type))
     return mro_lookup(type, 0, name);
   PyObject* found = py::type_lookup(type, name);
+  PyObject* text = Py_NewRef(name);
+  PyUnicode_InternInPlace(&text);
+  const auto interned = py::Owned<>::steal(text);
+  // Most attributes are looked up many times in one capture: one guard says it once.
+  const auto [place, fresh] = in_types_.try_emplace(Key{type, text}, found);
+  if (!fresh && place->second == found) return found;
+  place->second = found;
   const auto held = py::Owned<>::share(found);  // making the payload may start the collector
   const Source* source = region_.capture->sources.constant(reinterpret_cast<PyObject*>(type));
-  auto payload = found == nullptr ? py::take(PyTuple_Pack(1, name)) : py::take(PyTuple_Pack(2, name, found));
-  // One guard for each (type, name): the tuple is new each time, so remember the pair by its table entry.
-  const Source* key = region_.capture->sources.instance_attr(source, name);
-  if (looked_up_.insert(key).second) region_.provenance.guard(Kind::TYPE_LOOKUP, source, std::move(payload));
+  region_.provenance.guard(Kind::TYPE_LOOKUP, source,
+                           found == nullptr ? py::take(PyTuple_Pack(1, text)) : py::take(PyTuple_Pack(2, text, found)));
   if (found != nullptr) region_.provenance.note_constant(found);
   return found;
 }

@@ -1,5 +1,6 @@
 // Guarded look-ups of attributes: in classes as CPython's _PyType_Lookup, in the dicts of instances.
 #pragma once
+#include <unordered_map>
 #include <unordered_set>
 
 #include "region/capture.h"
@@ -22,8 +23,18 @@ class Lookups {
   PyObject* instance_get(PyObject* object, PyObject* name);  // an entry of the instance dict; borrowed or null
 
  private:
+  struct Key {
+    PyTypeObject* type;
+    PyObject* name;  // interned
+    bool operator==(const Key&) const = default;
+  };
+  struct Hash {
+    std::size_t operator()(const Key& key) const noexcept;
+  };
+
   Region& region_;
-  std::unordered_set<const Source*> looked_up_;  // (type, name) pairs with a TYPE_LOOKUP guard
+  std::unordered_map<Key, PyObject*, Hash> in_types_;  // what a TYPE_LOOKUP guard says is found: borrowed from it
+  std::unordered_set<const Source*> in_dicts_;         // entries of classes' own dicts that are guarded
 };
 
 // Whether dict(x), d.update(x) and {**x} take what lies in the storage of `x` (dict_merge in dictobject.c): a subclass

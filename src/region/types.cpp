@@ -117,11 +117,37 @@ void initialise_types() {
   }
 }
 
+namespace {
+
+struct Storage {
+  PyTypeObject* base;  // the C type whose storage the instances have
+  bool python_only;    // what is above it was made by class statements
+};
+
+Storage storage_of(PyTypeObject* type) {
+  bool python_only = true;
+  while (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && type->tp_base != nullptr) {
+    python_only &= type->tp_dealloc == known->python_dealloc;
+    type = type->tp_base;
+  }
+  return {type, python_only};
+}
+
+bool is_enum_class(PyTypeObject* type) {
+  return !Py_IS_TYPE(type, &PyType_Type) && PyType_IsSubtype(Py_TYPE(type), known->enum_meta);
+}
+
+}  // namespace
+
 Cat cat_of(PyTypeObject* type) {
   if (auto it = known->exact.find(type); it != known->exact.end()) return it->second;
+  if (is_enum_class(type) && !PyType_IsSubtype(type, known->tensor)) return Cat::EnumMember;
+  // A Python class over object: its storage is its dict and slots. Most are that, so it comes before the rarer ones,
+  // whose storage is larger than an object's.
+  const Storage storage = storage_of(type);
+  if (storage.base == &PyBaseObject_Type && storage.python_only && type != storage.base) return Cat::Instance;
   if (PyType_IsSubtype(type, known->tensor)) return Cat::Tensor;
   if (PyType_IsSubtype(type, &PyType_Type)) return Cat::Type;
-  if (PyType_IsSubtype(Py_TYPE(type), known->enum_meta)) return Cat::EnumMember;
   if (PyType_HasFeature(type, Py_TPFLAGS_TUPLE_SUBCLASS)) return Cat::Tuple;
   if (PyType_HasFeature(type, Py_TPFLAGS_LIST_SUBCLASS)) return Cat::List;
   if (PyType_HasFeature(type, Py_TPFLAGS_DICT_SUBCLASS)) return Cat::Dict;
@@ -129,19 +155,8 @@ Cat cat_of(PyTypeObject* type) {
   if (PyType_IsSubtype(type, &PyModule_Type)) return Cat::Module;
   if (PyType_IsSubtype(type, &PySet_Type)) return Cat::Set;
   if (PyType_IsSubtype(type, &PyFrozenSet_Type)) return Cat::FrozenSet;
-  if (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) {
-    // A Python class over object (or over exceptions) only: its storage is its dict and slots.
-    PyTypeObject* base = type;
-    while (PyType_HasFeature(base, Py_TPFLAGS_HEAPTYPE) && base->tp_base != nullptr) {
-      if (base->tp_dealloc != known->python_dealloc) return Cat::Other;  // a heap type that C code made
-      base = base->tp_base;
-    }
-    if (base == &PyBaseObject_Type || PyType_IsSubtype(base, reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
-      return Cat::Instance;
-    return Cat::Other;
-  }
-  if (PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException))) return Cat::Instance;
-  return Cat::Other;
+  const bool exception = PyType_IsSubtype(storage.base, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
+  return exception && storage.python_only ? Cat::Instance : Cat::Other;
 }
 
 bool is_exact_builtin(PyTypeObject* type) {
