@@ -13,14 +13,23 @@ PyObject* deque_type() {
   return type;
 }
 
+// It walks along its own order and looks each key up, which finds no key whose hash has changed since it was stored. A
+// write of another key does not mind that one.
+py::Owned<> copy_of_ordered_dict(PyObject* container) {
+  auto copy = py::Owned<>::steal(PyObject_CallOneArg(reinterpret_cast<PyObject*>(&PyODict_Type), container));
+  if (copy) return copy;
+  if (PyErr_ExceptionMatches(PyExc_KeyError) == 0) py::throw_pending();
+  PyErr_Clear();
+  throw GraphBreak(Reason::UnsupportedMutation, {{"target", "an OrderedDict with a key whose hash has changed"}});
+}
+
 // A copy that shares the elements, of the same exact type when that is a builtin one.
 py::Owned<> copy_of(PyObject* container) {
   switch (cat_of(container)) {
     case Cat::List:
       return py::take(PyList_GetSlice(container, 0, PyList_GET_SIZE(container)));
     case Cat::Dict: {
-      if (PyODict_CheckExact(container))
-        return py::take(PyObject_CallOneArg(reinterpret_cast<PyObject*>(&PyODict_Type), container));
+      if (PyODict_CheckExact(container)) return copy_of_ordered_dict(container);
       return copy_of_dict(container);
     }
     case Cat::Set:
