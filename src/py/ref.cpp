@@ -53,6 +53,11 @@ Owned<> str(const std::string& text) {
   return take(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape"));
 }
 Owned<> interned(const char* text) { return take(PyUnicode_InternFromString(text)); }
+Owned<> interned(PyObject* name) {
+  PyObject* text = Py_NewRef(name);
+  PyUnicode_InternInPlace(&text);
+  return Owned<>::steal(text);
+}
 
 std::string text_of(PyObject* unicode) {
   if (unicode == nullptr || !PyUnicode_Check(unicode)) return {};

@@ -77,9 +77,8 @@ PyObject* Lookups::type_lookup(PyTypeObject* type, PyObject* name) {
   if (region_.provenance.is_made(reinterpret_cast<PyObject*>(type)) || region_.attributes.changes_classes_of(type))
     return mro_lookup(type, 0, name);
   PyObject* found = py::type_lookup(type, name);
-  PyObject* text = Py_NewRef(name);
-  PyUnicode_InternInPlace(&text);
-  const auto interned = py::Owned<>::steal(text);
+  const auto interned = py::interned(name);
+  PyObject* const text = interned.get();
   // Most attributes are looked up many times in one capture: one guard says it once.
   const auto [place, fresh] = in_types_.try_emplace(Key{type, text}, found);
   if (!fresh && place->second == found) return found;

@@ -29,6 +29,24 @@ void add_type_of(const char* expression_module, const char* name, Cat cat) {
   Py_INCREF(type);  // process-wide table of types that live as long as the interpreter
 }
 
+struct Storage {
+  PyTypeObject* base;  // the C type whose storage the instances have
+  bool python_only;    // what is above it was made by class statements
+};
+
+Storage storage_of(PyTypeObject* type) {
+  bool python_only = true;
+  while (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && type->tp_base != nullptr) {
+    python_only &= type->tp_dealloc == known->python_dealloc;
+    type = type->tp_base;
+  }
+  return {type, python_only};
+}
+
+bool is_enum_class(PyTypeObject* type) {
+  return !Py_IS_TYPE(type, &PyType_Type) && PyType_IsSubtype(Py_TYPE(type), known->enum_meta);
+}
+
 }  // namespace
 
 static void fill_known() {
@@ -117,37 +135,16 @@ void initialise_types() {
   }
 }
 
-namespace {
-
-struct Storage {
-  PyTypeObject* base;  // the C type whose storage the instances have
-  bool python_only;    // what is above it was made by class statements
-};
-
-Storage storage_of(PyTypeObject* type) {
-  bool python_only = true;
-  while (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && type->tp_base != nullptr) {
-    python_only &= type->tp_dealloc == known->python_dealloc;
-    type = type->tp_base;
-  }
-  return {type, python_only};
-}
-
-bool is_enum_class(PyTypeObject* type) {
-  return !Py_IS_TYPE(type, &PyType_Type) && PyType_IsSubtype(Py_TYPE(type), known->enum_meta);
-}
-
-}  // namespace
-
 Cat cat_of(PyTypeObject* type) {
   if (auto it = known->exact.find(type); it != known->exact.end()) return it->second;
-  if (is_enum_class(type) && !PyType_IsSubtype(type, known->tensor)) return Cat::EnumMember;
   // A Python class over object: its storage is its dict and slots. Most are that, so it comes before the rarer ones,
   // whose storage is larger than an object's.
   const Storage storage = storage_of(type);
-  if (storage.base == &PyBaseObject_Type && storage.python_only && type != storage.base) return Cat::Instance;
+  const bool over_object = storage.base == &PyBaseObject_Type && type != storage.base;
+  if (over_object && storage.python_only && !is_enum_class(type)) return Cat::Instance;
   if (PyType_IsSubtype(type, known->tensor)) return Cat::Tensor;
   if (PyType_IsSubtype(type, &PyType_Type)) return Cat::Type;
+  if (is_enum_class(type)) return Cat::EnumMember;
   if (PyType_HasFeature(type, Py_TPFLAGS_TUPLE_SUBCLASS)) return Cat::Tuple;
   if (PyType_HasFeature(type, Py_TPFLAGS_LIST_SUBCLASS)) return Cat::List;
   if (PyType_HasFeature(type, Py_TPFLAGS_DICT_SUBCLASS)) return Cat::Dict;

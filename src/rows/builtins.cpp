@@ -31,30 +31,24 @@ Result next(Interpreter& t, PyObject* f, Args args) {
   return complain(t, f, args);
 }
 
-py::Owned<> interned(PyObject* name) {  // as the names in code are
-  PyObject* raw = Py_NewRef(name);
-  PyUnicode_InternInPlace(&raw);
-  return py::Owned<>::steal(raw);
-}
-
 Result getattr(Interpreter& t, PyObject* f, Args args) {
   if (!only_positional(args, 2, 3) || !PyUnicode_Check(args[1])) return complain(t, f, args);
-  const auto name = interned(args[1]);
+  const auto name = py::interned(args[1]);
   Result found = protocols::getattr(t, args[0], name.get());
   if (args.size() == 2) return found;
   return t.and_then(std::move(found), Continuation(K::Default, PyExc_AttributeError, args[2]));
 }
 Result hasattr(Interpreter& t, PyObject* f, Args args) {
   if (!only_positional(args, 2, 2) || !PyUnicode_Check(args[1])) return complain(t, f, args);
-  return t.and_then(protocols::getattr(t, args[0], interned(args[1]).get()), Continuation(K::HasAttr));
+  return t.and_then(protocols::getattr(t, args[0], py::interned(args[1]).get()), Continuation(K::HasAttr));
 }
 Result setattr(Interpreter& t, PyObject* f, Args args) {
   if (!only_positional(args, 3, 3) || !PyUnicode_Check(args[1])) return complain(t, f, args);
-  return protocols::as_none(protocols::setattr(t, args[0], interned(args[1]).get(), args[2]));
+  return protocols::as_none(protocols::setattr(t, args[0], py::interned(args[1]).get(), args[2]));
 }
 Result delattr(Interpreter& t, PyObject* f, Args args) {
   if (!only_positional(args, 2, 2) || !PyUnicode_Check(args[1])) return complain(t, f, args);
-  return protocols::as_none(protocols::setattr(t, args[0], interned(args[1]).get(), nullptr));
+  return protocols::as_none(protocols::setattr(t, args[0], py::interned(args[1]).get(), nullptr));
 }
 
 Result isinstance(Interpreter& t, PyObject* f, Args args) {

@@ -115,11 +115,7 @@ const Source* SourceTable::intern(Step step, const Source* base, PyObject* opera
 }
 
 py::Owned<> SourceTable::canonical(PyObject* key) {
-  if (PyUnicode_CheckExact(key)) {
-    PyObject* text = Py_NewRef(key);
-    PyUnicode_InternInPlace(&text);
-    return py::Owned<>::steal(text);
-  }
+  if (PyUnicode_CheckExact(key)) return py::interned(key);
   if (!is_plain_key(key)) return py::Owned<>::share(key);
   if (!keys_) keys_ = py::take(PyDict_New());
   auto typed = py::take(PyTuple_Pack(2, reinterpret_cast<PyObject*>(Py_TYPE(key)), key));

@@ -5,7 +5,6 @@ import collections
 import torch
 
 import pellucid
-from support import Counting
 
 
 class Counted:
@@ -34,8 +33,7 @@ def written(compile_it):
     return result.tolist(), len(ordered), dict.get(ordered, torch.Size([2])), dict.get(ordered, "other")
 
 
-def test_a_store_beside_a_key_whose_hash_has_changed():
-    backend = Counting()
-    compiled = written(lambda function: pellucid.compile(function, backend=backend))
+def test_a_store_beside_a_key_whose_hash_has_changed(counting):
+    compiled = written(lambda function: pellucid.compile(function, backend=counting))
     assert compiled == written(lambda function: function) == ([3.0, 3.0], 3, 3, 2)
-    assert backend.graphs
+    assert counting.graphs
