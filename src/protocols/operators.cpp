@@ -306,6 +306,11 @@ Result compare(Interpreter& t, PyObject* left, PyObject* right, int op) {
       };
       const auto mine = plain(left), its = plain(right);
       PyObject* args[] = {mine.get(), its.get(), operation.get()};
+      // A subclass's turn comes first, whether or not it overrides anything.
+      if (Py_TYPE(left) != Py_TYPE(right) && PyType_IsSubtype(Py_TYPE(right), Py_TYPE(left))) {
+        operation = py::take(PyLong_FromLong(py::comparison(op).swapped));
+        args[0] = its.get(), args[1] = mine.get(), args[2] = operation.get();
+      }
       return call_polyfill(t, dicts ? "dict_compare" : "sequence_compare", args);
     }
     if ((is_container(a) != is_container(b)) && (op == Py_EQ || op == Py_NE)) return Result::boolean(op == Py_NE);
@@ -314,12 +319,18 @@ Result compare(Interpreter& t, PyObject* left, PyObject* right, int op) {
   auto by_identity = [](Cat c) {
     return c == Cat::Type || c == Cat::Function || c == Cat::Builtin || c == Cat::Module || c == Cat::Code;
   };
+  // A C type may know classes and functions by what they mean to it: numpy.dtype("i8") == int.
+  const auto answers_itself = [&](PyObject* o, Cat cat) {
+    if (cat == Cat::EnumMember) return has_python_method(t, o, "__eq__") || has_python_method(t, o, "__ne__");
+    return cat == Cat::Instance ||
+           (cat == Cat::Other && Py_TYPE(o)->tp_richcompare != PyBaseObject_Type.tp_richcompare);
+  };
   const bool of_metaclass = (a == Cat::Type && has_python_method(t, left, py::comparison(op).method)) ||
                             (b == Cat::Type && has_python_method(t, right, py::comparison(op).method)) ||
                             (op == Py_NE && ((a == Cat::Type && has_python_method(t, left, "__eq__")) ||
                                              (b == Cat::Type && has_python_method(t, right, "__eq__"))));
-  if ((by_identity(a) || by_identity(b)) && (op == Py_EQ || op == Py_NE) && a != Cat::Instance && b != Cat::Instance &&
-      !of_metaclass) {
+  if ((by_identity(a) || by_identity(b)) && (op == Py_EQ || op == Py_NE) && !answers_itself(left, a) &&
+      !answers_itself(right, b) && !of_metaclass) {
     // Two bound C methods, or code of the same text, may be equal without being one.
     if ((a == Cat::Builtin || a == Cat::Code) && a == b) return native(left, right);
     return Result::boolean(t.region.reads.same(left, right) == (op == Py_EQ));
