@@ -241,6 +241,9 @@ Result super_getattr(Interpreter& t, PyObject* super, PyObject* name) {
   auto self = py::take(PyObject_GetAttrString(super, "__self__"));
   auto self_class = py::take(PyObject_GetAttrString(super, "__self_class__"));
   if (self_class.get() == Py_None || name == region::names().__class__) return native_attribute(t, super, name);
+  // One that existed before leads to an object that existed before.
+  t.region.provenance.note_attribute(super, py::interned("__self__").get(), self.get());
+  t.region.provenance.note_attribute(super, py::interned("__thisclass__").get(), this_class.get());
   auto* type = reinterpret_cast<PyTypeObject*>(self_class.get());
   t.region.lookups.guard_mro(type);
   const Py_ssize_t count = PyTuple_GET_SIZE(type->tp_mro);

@@ -13,8 +13,14 @@ void Provenance::keep(PyObject* object) { region_.capture->alive.push_back(py::O
 
 const Source* Provenance::source_of(PyObject* object) const {
   if (is_unread(object)) return source_of_unread(object);
-  auto it = region_.capture->source_of.find(object);
-  return it == region_.capture->source_of.end() ? nullptr : it->second;
+  const auto& sources = region_.capture->source_of;
+  if (const auto it = sources.find(object); it != sources.end()) return it->second;
+  const auto unread = unread_of_.find(object);
+  if (unread == unread_of_.end()) return nullptr;
+  // Another object led to a live value that the program has not read by its variable.
+  (void)const_cast<Provenance*>(this)->read(unread->second);
+  const auto it = sources.find(object);
+  return it == sources.end() ? nullptr : it->second;
 }
 
 void Provenance::add_guard(guards::Guard guard) {
@@ -98,6 +104,7 @@ py::Owned<> Provenance::note_unread(PyObject* value, const Source* source, Py_ss
   keep(unread.get());
   keep(value);
   unread_.push_back(unread.copy());
+  if (!is_value(value, cat_of(value))) unread_of_.try_emplace(value, unread.get());
   return unread;
 }
 

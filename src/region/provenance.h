@@ -64,7 +64,8 @@ class Provenance {
   std::unordered_set<PyObject*> guarded_functions_;
   std::unordered_map<const Source*, const Source*> seen_as_;  // of an object met by several paths -> the newest path
   std::vector<PyObject*> existing_;
-  std::vector<py::Owned<>> unread_;  // all that there were
+  std::vector<py::Owned<>> unread_;                     // all that there were
+  std::unordered_map<PyObject*, PyObject*> unread_of_;  // value -> what stands for it; not of those that are compared
 };
 
 }  // namespace pellucid::region
