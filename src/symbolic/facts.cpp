@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "symbolic/arithmetic.h"
 #include "symbolic/conditions.h"
 
 namespace pellucid::symbolic {
@@ -31,6 +32,7 @@ void Facts::declare(const Expr* symbol, const Range& range) { declared_[symbol] 
 
 void Facts::forget() {
   known_.clear(), conditions_.clear(), excluded_.clear();
+  congruences_.forget(), equalities_.forget();
   forgotten_at_ = ++epoch_;
 }
 
@@ -63,7 +65,24 @@ void Facts::add_order(const Expr* less, const Expr* more, bool equal) {
   if (less->is_constant()) narrow(more, {less->constant().i + gap, kEndless});
 }
 
+void Facts::add_equality(const Expr* integer, std::int64_t number) {
+  narrow(integer, Range::of(number));
+  if (integer->is(Op::Mod) && integer->args[1]->is_constant()) {
+    const std::int64_t divisor = integer->args[1]->constant().i;
+    const Int modulus = divisor < 0 ? checked_multiply(divisor, -1) : divisor;
+    if (modulus && *modulus != 0) congruences_.add(integer->args[0], {*modulus, *modulo(number, *modulus)});
+  }
+  equalities_.add(integer, nodes_.integer(number));
+}
+
 void Facts::add(const Expr* condition) {
+  // n + m == 16 tells more where n is known to be m.
+  const Expr* simpler = simplify(condition);
+  note(condition);
+  if (simpler != condition) note(simpler);
+}
+
+void Facts::note(const Expr* condition) {
   if (condition->is_constant()) return;
   conditions_[condition] = true;
   conditions_[negation(nodes_, condition)] = false;
@@ -83,12 +102,15 @@ void Facts::add(const Expr* condition) {
     case Op::Fits:
       narrow(a, kInt64);
       break;
+    case Op::Same:
+      equalities_.add(a, nodes_.constant(condition->constant()));
+      break;
     case Op::Lt:
     case Op::Le:
       if (ints) add_order(a, b, condition->is(Op::Le));
       break;
     case Op::Eq:
-      if (ints && b->is_constant()) narrow(a, Range::of(b->constant().i));
+      if (ints && b->is_constant()) add_equality(a, b->constant().i);
       break;
     case Op::Ne:
       if (ints && b->is_constant()) exclude(a, b->constant().i);
@@ -107,7 +129,10 @@ Range Facts::range(const Expr* integer) {
   Range result = computed(integer);
   if (const auto found = known_.find(integer); found != known_.end()) result = both(result, found->second);
   memo(integer).range = result, memo(integer).range_at = epoch_;
-  return result;
+  const Expr* simpler = simplify(integer);
+  if (simpler == integer) return result;
+  result = both(result, range(simpler));
+  return memo(integer).range = result;
 }
 
 Range Facts::computed(const Expr* integer) {
@@ -135,7 +160,7 @@ Range Facts::computed(const Expr* integer) {
     case Op::FloorDiv:
       return floor_divide(arg(0), arg(1));
     case Op::Mod:
-      return modulo(arg(0), arg(1));
+      return remainders(integer);
     case Op::Pow:
       return arg(0).least >= 1 ? Range{1, kEndless} : arg(0).least >= 0 ? Range{0, kEndless} : kAny;
     case Op::Min:
@@ -147,6 +172,14 @@ Range Facts::computed(const Expr* integer) {
   }
 }
 
+Range Facts::remainders(const Expr* mod) {
+  if (mod->args[1]->is_constant()) {
+    const auto one = congruences_.of(mod->args[0]).modulo(mod->args[1]->constant().i);
+    if (one) return Range::of(*one);
+  }
+  return modulo(range(mod->args[0]), range(mod->args[1]));
+}
+
 // ---- proofs ----
 
 Proof Facts::prove(const Expr* condition) {
@@ -154,10 +187,15 @@ Proof Facts::prove(const Expr* condition) {
   const Memo& found = memo(condition);
   const bool final = found.proof != Proof::Unknown && found.proved_at > forgotten_at_;
   if (final || found.proved_at == epoch_) return found.proof;
+  const auto note = [&](Proof proof) {
+    memo(condition).proof = proof, memo(condition).proved_at = epoch_;
+    return proof;
+  };
   Proof proof = look_up(condition);
   if (proof == Proof::Unknown && !condition->is(Op::Symbol)) proof = work_out(condition);
-  memo(condition).proof = proof, memo(condition).proved_at = epoch_;
-  return proof;
+  if (note(proof) != Proof::Unknown) return proof;
+  const Expr* simpler = simplify(condition);
+  return simpler == condition ? proof : note(prove(simpler));
 }
 
 Proof Facts::look_up(const Expr* condition) {
@@ -190,12 +228,17 @@ Proof Facts::work_out(const Expr* condition) {
   if (a->type != Type::Int || b->type != Type::Int) return work_out_floats(condition);
   switch (condition->op()) {
     case Op::Eq:
-      return is_equal(range(a), range(b));
+      return work_out_equality(a, b);
     case Op::Ne:
-      return opposite(is_equal(range(a), range(b)));
+      return opposite(work_out_equality(a, b));
     default:
       return is_less(range(a), range(b), condition->is(Op::Le));
   }
+}
+
+Proof Facts::work_out_equality(const Expr* a, const Expr* b) {
+  if (b->is_constant() && !congruences_.of(a).allows(b->constant().i)) return Proof::No;
+  return is_equal(range(a), range(b));
 }
 
 // Of floats little is proved: what was decided, and what follows from it for any two numbers, NaN among them.

@@ -4,6 +4,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "symbolic/congruences.h"
+#include "symbolic/equalities.h"
 #include "symbolic/nodes.h"
 #include "symbolic/range.h"
 
@@ -13,7 +15,9 @@ enum class Proof : std::uint8_t { No, Yes, Unknown };
 
 class Facts {
  public:
-  explicit Facts(Nodes& nodes) : nodes_(nodes) {}
+  explicit Facts(Nodes& nodes) : nodes_(nodes), equalities_(nodes, congruences_) {}
+  Facts(const Facts&) = delete;
+  Facts& operator=(const Facts&) = delete;
 
   void declare(const Expr* symbol, const Range& range);  // for ever
   void add(const Expr* condition);                       // it holds from now on
@@ -21,6 +25,7 @@ class Facts {
 
   Proof prove(const Expr* condition);
   Range range(const Expr* integer);
+  const Expr* simplify(const Expr* expr) { return equalities_.simplify(expr); }
 
  private:
   // What was found of an expression, and when. A proof stays one until something is forgotten; what was not proved may
@@ -32,15 +37,21 @@ class Facts {
   };
 
   Memo& memo(const Expr* expr);
+  void note(const Expr* condition);
   void narrow(const Expr* integer, const Range& to);
   void exclude(const Expr* integer, std::int64_t number);
+  void add_equality(const Expr* integer, std::int64_t number);
   void add_order(const Expr* less, const Expr* more, bool equal);
   Proof look_up(const Expr* condition);
   Proof work_out(const Expr* condition);
+  Proof work_out_equality(const Expr* a, const Expr* b);
   Proof work_out_floats(const Expr* condition);
   Range computed(const Expr* integer);
+  Range remainders(const Expr* mod);
 
   Nodes& nodes_;
+  Congruences congruences_;
+  Equalities equalities_;
   std::unordered_map<const Expr*, Range> declared_, known_;  // of expressions without a constant: conditions.h
   std::unordered_map<const Expr*, bool> conditions_;         // their truth
   std::unordered_map<const Expr*, std::vector<std::int64_t>> excluded_;

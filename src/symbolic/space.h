@@ -33,6 +33,8 @@ class Space {
 
   Proof prove(const Expr* condition) { return facts_.prove(condition); }  // never from the hint
   Range range(const Expr* integer) { return facts_.range(integer); }
+  // The same value in fewer symbols, as far as the decisions say: a constant where they leave one.
+  const Expr* simplify(const Expr* expr) { return facts_.simplify(expr); }
 
   // The truth of a condition: what is proved, else its hint, recorded.
   bool decide(const Expr* condition, Who who);

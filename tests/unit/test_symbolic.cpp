@@ -211,3 +211,42 @@ TEST("symbolic: a program wants the types it was made for") {
   CHECK(!Program({{condition}}).holds(real));
   CHECK(Program().holds(nullptr));
 }
+
+TEST("symbolic: what is equal is one number") {
+  Fixture f(8, 8);
+  CHECK(f.space.decide(f.eq(f.n, f.m), 0));
+  CHECK(f.space.prove(f.eq(f.mul(f.n, f.n), f.mul(f.m, f.n))) == Proof::Yes);
+  CHECK(f.space.prove(f.eq(f.div(f.mul(f.n, f.number(3)), f.number(2)), f.div(f.mul(f.m, f.number(3)), f.number(2)))) ==
+        Proof::Yes);
+  CHECK_EQ(f.space.simplify(f.m), f.n);
+  CHECK(f.space.decide(f.eq(f.add(f.n, f.m), f.number(16)), 0));
+  CHECK_EQ(f.space.prove(f.eq(f.n, f.number(8))) == Proof::Yes, true);
+  CHECK(f.space.simplify(f.add(f.mul(f.m, f.m), f.number(1)))->is_constant(65));
+}
+
+TEST("symbolic: divisibility") {
+  Fixture f(16, 3);
+  const Expr* eight = f.number(8);
+  CHECK(f.space.decide(f.eq(f.mod(f.n, eight), f.number(0)), 0));
+  CHECK(f.space.prove(f.eq(f.mod(f.n, f.number(4)), f.number(0))) == Proof::Yes);
+  CHECK(f.space.prove(f.eq(f.mod(f.add(f.mul(f.n, f.number(3)), f.number(4)), eight), f.number(4))) == Proof::Yes);
+  CHECK(f.space.prove(f.eq(f.mod(f.n, f.number(16)), f.number(0))) == Proof::Unknown);
+  CHECK(f.space.prove(f.eq(f.n, f.number(12))) == Proof::No);
+  CHECK(f.space.prove(f.eq(f.mul(f.div(f.n, eight), eight), f.n)) == Proof::Yes);
+  CHECK(f.space.prove(f.eq(f.mul(f.mul(f.div(f.n, f.number(4)), f.m), eight), f.mul(f.mul(f.n, f.m), f.number(2)))) ==
+        Proof::Yes);
+  // By a symbol too.
+  Fixture g(12, 4);
+  CHECK(g.space.decide(g.eq(g.mod(g.n, g.m), g.number(0)), 0));
+  CHECK(g.space.prove(g.eq(g.mul(g.div(g.n, g.m), g.m), g.n)) == Proof::Yes);
+  CHECK(g.space.prove(g.eq(g.mul(g.div(g.n, g.m), g.number(4)), g.n)) == Proof::Unknown);
+}
+
+TEST("symbolic: a fixed float folds what is made of it") {
+  Fixture f;
+  const Expr* scaled = f.mul(f.x, f.real(2.0));
+  f.space.fix(f.x, 0);
+  CHECK(f.space.prove(f.lt(scaled, f.real(5.5))) == Proof::Yes);
+  CHECK(f.space.prove(f.space.nodes().make(Op::Finite, f.x)) == Proof::Yes);
+  CHECK(same(f.space.simplify(scaled)->constant(), Value::real(5.0)));
+}
