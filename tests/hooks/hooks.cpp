@@ -11,6 +11,7 @@ void add_hooks(nanobind::module_& core) {
   hooks::add_graph(core);
   hooks::add_guards(core);
   hooks::add_rows(core);
+  hooks::add_symbolic(core);
 }
 
 }  // namespace pellucid::binding

@@ -11,5 +11,6 @@ void add_codegen(nanobind::module_& core);
 void add_graph(nanobind::module_& core);
 void add_guards(nanobind::module_& core);
 void add_rows(nanobind::module_& core);
+void add_symbolic(nanobind::module_& core);
 
 }  // namespace pellucid::hooks

@@ -187,6 +187,10 @@ class Captured {
     }
     hints_[2] = Value::real(kReals[random_.below(std::size(kReals))]);
     if (reals_) steps_.push_back({.kind = Step::Symbol, .a = 2, .expr = space_.symbol(hints_[2])});
+    for (const std::int64_t number : {0, 2, 4}) {
+      steps_.push_back(
+          {.kind = Step::Constant, .constant = Number::of(number), .expr = space_.constant(Value::of(number))});
+    }
     const int length = 2 + random_.below(12);
     for (int i = 0; i < length; ++i) (random_.below(3) == 0 ? ask() : compute());
     for (const Decision& decision : space_.decisions()) conditions_.push_back(decision.condition);
