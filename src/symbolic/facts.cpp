@@ -49,13 +49,15 @@ void Facts::narrow(const Expr* integer, const Range& to) {
   // An end that is no possible value is none: n >= 0 and n != 0 is n >= 1.
   const auto found = excluded_.find(integer);
   if (found == excluded_.end()) return;
-  const auto out = [&](Wide number) { return std::ranges::find(found->second, number) != found->second.end(); };
+  const auto out = [&](Wide number) {
+    return kInt64.contains(number) && found->second.contains(static_cast<std::int64_t>(number));
+  };
   while (out(known.least)) ++known.least;
   while (out(known.most)) --known.most;
 }
 
 void Facts::exclude(const Expr* integer, std::int64_t number) {
-  excluded_[integer].push_back(number);
+  excluded_[integer].insert(number);
   narrow(integer, range(integer));
 }
 

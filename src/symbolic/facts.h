@@ -2,6 +2,7 @@
 // decisions so far, and which conditions that proves. Nothing here looks at a hint.
 #pragma once
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "symbolic/congruences.h"
@@ -54,7 +55,7 @@ class Facts {
   Equalities equalities_;
   std::unordered_map<const Expr*, Range> declared_, known_;  // of expressions without a constant: conditions.h
   std::unordered_map<const Expr*, bool> conditions_;         // their truth
-  std::unordered_map<const Expr*, std::vector<std::int64_t>> excluded_;
+  std::unordered_map<const Expr*, std::unordered_set<std::int64_t>> excluded_;
   std::vector<Memo> memos_;  // by id
   std::uint32_t epoch_ = 1, forgotten_at_ = 0;
 };

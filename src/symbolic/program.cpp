@@ -11,79 +11,107 @@ class Program::Compiler {
  public:
   explicit Compiler(Program& program) : program_(program) {}
 
-  // The register of an expression; each is computed once.
-  std::uint32_t add(const Expr* expr) {
-    if (const auto found = registers_.find(expr); found != registers_.end()) return found->second;
-    std::vector<std::uint32_t> operands;
-    for (const Expr* arg : expr->args) operands.push_back(add(arg));
-    const auto at = static_cast<std::uint32_t>(program_.code_.size());
-    program_.code_.push_back(instruction(expr));
-    program_.operands_.insert(program_.operands_.end(), operands.begin(), operands.end());
-    const auto coefficients = expr->operation.coefficients;
-    program_.coefficients_.insert(program_.coefficients_.end(), coefficients.begin(), coefficients.end());
-    registers_.emplace(expr, at);
-    return at;
+  // Where the value of an expression is; each is computed once.
+  Operand add(const Expr* expr) {
+    if (const auto found = places_.find(expr); found != places_.end()) return found->second;
+    const Operand place = made(expr);
+    places_.emplace(expr, place);
+    return place;
+  }
+
+  // A condition that is no result of the code becomes one: what must hold is an instruction.
+  void require(const Expr* condition) {
+    Operand place = add(condition);
+    if (place.place != Result) {
+      const std::vector<Operand> twice{place, place};
+      place = emit({.op = Op::And}, twice);
+    }
+    program_.code_[place.index].must_hold = true;
   }
 
  private:
-  Instruction instruction(const Expr* expr) const {
-    return {.op = expr->op(),
-            .function = expr->operation.function,
-            .type = expr->type,
-            .must_hold = false,
-            .symbol = expr->operation.symbol,
-            .count = static_cast<std::uint32_t>(expr->args.size()),
-            .operands = static_cast<std::uint32_t>(program_.operands_.size()),
-            .coefficients = static_cast<std::uint32_t>(program_.coefficients_.size()),
-            .constant = expr->constant()};
+  Operand made(const Expr* expr) {
+    if (expr->is_constant()) {
+      program_.constants_.push_back(expr->constant());
+      return {Constant, static_cast<std::uint32_t>(program_.constants_.size() - 1)};
+    }
+    if (expr->is(Op::Symbol)) {
+      program_.types_.push_back({expr->operation.symbol, expr->type});
+      return {Symbol, expr->operation.symbol};
+    }
+    std::vector<Operand> operands;
+    for (const Expr* arg : expr->args) operands.push_back(add(arg));
+    return emit(expr->operation, operands);
+  }
+
+  Operand emit(const Operation& operation, const std::vector<Operand>& operands) {
+    const auto size = [](const auto& list) { return static_cast<std::uint32_t>(list.size()); };
+    program_.code_.push_back({.op = operation.op,
+                              .function = operation.function,
+                              .must_hold = false,
+                              .count = size(operands),
+                              .operands = size(program_.operands_),
+                              .coefficients = size(program_.coefficients_),
+                              .constant = operation.constant});
+    program_.operands_.insert(program_.operands_.end(), operands.begin(), operands.end());
+    const auto coefficients = operation.coefficients;
+    program_.coefficients_.insert(program_.coefficients_.end(), coefficients.begin(), coefficients.end());
+    return {Result, size(program_.code_) - 1};
   }
 
   Program& program_;
-  std::unordered_map<const Expr*, std::uint32_t> registers_;
+  std::unordered_map<const Expr*, Operand> places_;
 };
 
 Program::Program(std::span<const Expr* const> conditions) {
   Compiler compiler(*this);
   for (const Expr* condition : conditions) {
     last_ = compiler.add(condition);
-    code_[last_].must_hold = condition->type == Type::Bool;
+    if (condition->type == Type::Bool) compiler.require(condition);
   }
 }
 
-bool Program::step(const Instruction& instruction, const Value* symbols, const Value* registers,
-                   Value& result) const noexcept {
-  if (instruction.op == Op::Symbol) {
-    result = symbols[instruction.symbol];
-    return result.type == instruction.type;
+bool Program::are_of_type(const Value* symbols) const noexcept {
+  for (const TypeOfSymbol& wanted : types_) {
+    if (symbols[wanted.symbol].type != wanted.type) return false;
   }
-  const std::uint32_t* operands = operands_.data() + instruction.operands;
+  return true;
+}
+
+bool Program::step(const Instruction& instruction, const Value* const* places, Value& result) const noexcept {
+  const Operand* operands = operands_.data() + instruction.operands;
   const std::size_t terms = instruction.op == Op::Sum ? instruction.count : 0;
   const Operation operation{.op = instruction.op,
                             .function = instruction.function,
                             .constant = instruction.constant,
                             .coefficients = {coefficients_.data() + instruction.coefficients, terms}};
-  const auto value = symbolic::evaluate(operation, instruction.count,
-                                        [&](std::size_t i) -> const Value& { return registers[operands[i]]; });
+  const auto value = symbolic::evaluate(operation, instruction.count, [&](std::size_t i) -> const Value& {
+    return places[operands[i].place][operands[i].index];
+  });
   if (value) result = *value;
   return value.has_value();
 }
 
 bool Program::holds(const Value* symbols) const noexcept {
-  SmallVector<Value, 64> registers(code_.size(), Value::of(0));
+  if (!are_of_type(symbols)) return false;
+  SmallVector<Value, 64> results(code_.size(), Value::of(0));
+  const Value* const places[] = {results.begin(), symbols, constants_.data()};
   for (std::size_t i = 0; i < code_.size(); ++i) {
-    Value& result = registers.begin()[i];
-    if (!step(code_[i], symbols, registers.begin(), result)) return false;
+    Value& result = results.begin()[i];
+    if (!step(code_[i], places, result)) return false;
     if (code_[i].must_hold && !result.is_true()) return false;
   }
   return true;
 }
 
 std::optional<Value> Program::evaluate(const Value* symbols) const {
-  std::vector<Value> registers(code_.size(), Value::of(0));
+  if (!last_ || !are_of_type(symbols)) return std::nullopt;
+  std::vector<Value> results(code_.size(), Value::of(0));
+  const Value* const places[] = {results.data(), symbols, constants_.data()};
   for (std::size_t i = 0; i < code_.size(); ++i) {
-    if (!step(code_[i], symbols, registers.data(), registers[i])) return std::nullopt;
+    if (!step(code_[i], places, results[i])) return std::nullopt;
   }
-  return code_.empty() ? std::nullopt : std::optional(registers[last_]);
+  return places[last_->place][last_->index];
 }
 
 }  // namespace pellucid::symbolic

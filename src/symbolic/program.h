@@ -23,24 +23,35 @@ class Program {
   std::size_t size() const noexcept { return code_.size(); }
 
  private:
-  // Gives register number "its index in the code".
+  // Where a value is: a result of the code, a symbol's value, or a constant.
+  enum Place : std::uint32_t { Result, Symbol, Constant };
+  struct Operand {
+    Place place = Result;
+    std::uint32_t index = 0;
+  };
+  // Gives the result with its own index in the code.
   struct Instruction {
     Op op;
     MathFunction function;
-    Type type;
     bool must_hold;
-    std::uint32_t symbol;
     std::uint32_t count, operands, coefficients;  // where they begin in operands_ and coefficients_
     Value constant;
   };
+  struct TypeOfSymbol {
+    std::uint32_t symbol;
+    Type type;
+  };
   class Compiler;
 
-  bool step(const Instruction& instruction, const Value* symbols, const Value* registers, Value& result) const noexcept;
+  bool are_of_type(const Value* symbols) const noexcept;
+  bool step(const Instruction& instruction, const Value* const* places, Value& result) const noexcept;
 
+  std::vector<TypeOfSymbol> types_;
   std::vector<Instruction> code_;
-  std::vector<std::uint32_t> operands_;
+  std::vector<Operand> operands_;
   std::vector<std::int64_t> coefficients_;
-  std::uint32_t last_ = 0;
+  std::vector<Value> constants_;
+  std::optional<Operand> last_;
 };
 
 }  // namespace pellucid::symbolic

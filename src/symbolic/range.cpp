@@ -17,6 +17,12 @@ Wide multiply(Wide a, Wide b) noexcept {
   return product;
 }
 
+Wide add(Wide a, Wide b) noexcept {
+  Wide sum = 0;
+  if (__builtin_add_overflow(a, b, &sum)) return a < 0 ? -kEndless : kEndless;
+  return sum;
+}
+
 // At an endless end it is the limit: 0 or -1 for an endless divisor.
 Wide divide(Wide a, Wide b) noexcept {
   if (a == kEndless || a == -kEndless) return (a < 0) == (b < 0) ? kEndless : -kEndless;
@@ -40,7 +46,7 @@ Range either(const Range& a, const Range& b) noexcept { return {std::min(a.least
 Range operator+(const Range& a, const Range& b) noexcept {
   const bool endless_below = a.least == -kEndless || b.least == -kEndless;
   const bool endless_above = a.most == kEndless || b.most == kEndless;
-  return counted(endless_below ? -kEndless : a.least + b.least, endless_above ? kEndless : a.most + b.most);
+  return counted(endless_below ? -kEndless : add(a.least, b.least), endless_above ? kEndless : add(a.most, b.most));
 }
 
 Range operator*(const Range& a, const Range& b) noexcept { return at_corners(multiply, a, b); }

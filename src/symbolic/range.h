@@ -8,7 +8,8 @@
 namespace pellucid::symbolic {
 
 using Wide = __int128;
-constexpr Wide kEndless = Wide{1} << 126;  // stands for infinity, with either sign
+// Stands for infinity, with either sign. A product of two ints of 64 bits, and a little more, is below.
+constexpr Wide kEndless = Wide{3} << 125;
 
 struct Range {
   Wide least = -kEndless, most = kEndless;

@@ -250,3 +250,24 @@ TEST("symbolic: a fixed float folds what is made of it") {
   CHECK(f.space.prove(f.space.nodes().make(Op::Finite, f.x)) == Proof::Yes);
   CHECK(same(f.space.simplify(scaled)->constant(), Value::real(5.0)));
 }
+
+TEST("symbolic: an int beyond all floats cannot become one") {
+  Fixture f(1, 1);
+  CHECK(f.add(f.mul(f.n, f.m), f.x) != nullptr);
+  CHECK_EQ(f.decided(), "");
+  const Expr* large = binary(f.space, Binary::Pow, f.n, f.number(20), 0);
+  CHECK_EQ(f.decided(), "");
+  CHECK(f.add(large, f.x) != nullptr);
+  CHECK_EQ(f.decided(), "-2**63 <= n ** 20 < 2**63");
+  CHECK(f.holds(8));
+  CHECK(!f.holds(9));
+}
+
+TEST("symbolic: a quotient takes out only what divides") {
+  Fixture f(5, 3);
+  const Expr* six = f.mul(f.mul(f.n, f.m), f.number(6));
+  CHECK_EQ(f.text(f.div(six, f.mul(f.m, f.number(4)))), "6*n*m // (4*m)");
+  CHECK_EQ(f.text(f.div(f.add(six, f.n), f.mul(f.m, f.number(2)))), "3*n + n // (2*m)");
+  CHECK_EQ(f.text(f.mod(f.add(six, f.n), f.mul(f.m, f.number(2)))), "n % (2*m)");
+  CHECK_EQ(f.text(f.div(f.n, f.number(-4))), "-n // 4");
+}
