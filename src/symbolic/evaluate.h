@@ -22,6 +22,21 @@ inline std::partial_ordering compare(const Value& a, const Value& b) noexcept {
   return 0 <=> reversed;
 }
 
+// What one of the four comparisons says of two numbers in this order.
+template <class Ordering>
+bool is_so(Op comparison, Ordering order) noexcept {
+  switch (comparison) {
+    case Op::Eq:
+      return order == 0;
+    case Op::Ne:
+      return order != 0;
+    case Op::Lt:
+      return order < 0;
+    default:
+      return order <= 0;
+  }
+}
+
 // Parts of a sum may leave 64 bits as long as the sum does not: n - m + m is n, however large n - m is.
 template <class Operand>
 Int evaluate_sum(const Operation& sum, Operand&& operand) noexcept {
@@ -102,13 +117,10 @@ std::optional<Value> evaluate(const Operation& operation, std::size_t count, Ope
     case Op::Math:
       return as_value(call(operation.function, a().f));
     case Op::Eq:
-      return Value::truth(compare(a(), b()) == 0);
     case Op::Ne:
-      return Value::truth(compare(a(), b()) != 0);
     case Op::Lt:
-      return Value::truth(compare(a(), b()) < 0);
     case Op::Le:
-      return Value::truth(compare(a(), b()) <= 0);
+      return Value::truth(is_so(operation.op, compare(a(), b())));
     case Op::Fits:
       return Value::truth(true);
     case Op::Finite:

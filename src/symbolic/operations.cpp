@@ -184,10 +184,6 @@ const Expr* compare(Space& space, Comparison operation, const Expr* a, const Exp
   return comparison(space.nodes(), operation, a, b);
 }
 
-const Expr* logical_not(Space& space, const Expr* condition) { return negation(space.nodes(), condition); }
-const Expr* logical_and(Space& space, const Expr* a, const Expr* b) { return conjunction(space.nodes(), a, b); }
-const Expr* logical_or(Space& space, const Expr* a, const Expr* b) { return disjunction(space.nodes(), a, b); }
-
 const Expr* truth(Space& space, const Expr* number) {
   if (number->type == Type::Bool) return number;
   const Value zero = number->type == Type::Float ? Value::real(0.0) : Value::of(0);

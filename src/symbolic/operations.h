@@ -16,11 +16,8 @@ const Expr* binary(Space& space, Binary operation, const Expr* a, const Expr* b,
 const Expr* unary(Space& space, Unary operation, const Expr* a, Who who);
 const Expr* math(Space& space, MathFunction function, const Expr* a, Who who);
 
-// Conditions, for the caller to decide. They need nothing to be true.
+// Conditions, for the caller to decide. They need nothing to be true. conditions.h joins and negates them.
 const Expr* compare(Space& space, Comparison comparison, const Expr* a, const Expr* b);  // null: of Bools
-const Expr* logical_not(Space& space, const Expr* condition);
-const Expr* logical_and(Space& space, const Expr* a, const Expr* b);
-const Expr* logical_or(Space& space, const Expr* a, const Expr* b);
-const Expr* truth(Space& space, const Expr* number);  // bool(number): it is not 0
+const Expr* truth(Space& space, const Expr* number);                                     // bool(number): it is not 0
 
 }  // namespace pellucid::symbolic

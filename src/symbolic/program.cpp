@@ -80,14 +80,19 @@ bool Program::are_of_type(const Value* symbols) const noexcept {
 
 bool Program::step(const Instruction& instruction, const Value* const* places, Value& result) const noexcept {
   const Operand* operands = operands_.data() + instruction.operands;
+  const auto operand = [&](std::size_t i) -> const Value& { return places[operands[i].place][operands[i].index]; };
+  // Nearly every guard compares two ints.
+  if (Op::Eq <= instruction.op && instruction.op <= Op::Le && operand(0).type == Type::Int &&
+      operand(1).type == Type::Int) {
+    result = Value::truth(is_so(instruction.op, operand(0).i <=> operand(1).i));
+    return true;
+  }
   const std::size_t terms = instruction.op == Op::Sum ? instruction.count : 0;
   const Operation operation{.op = instruction.op,
                             .function = instruction.function,
                             .constant = instruction.constant,
                             .coefficients = {coefficients_.data() + instruction.coefficients, terms}};
-  const auto value = symbolic::evaluate(operation, instruction.count, [&](std::size_t i) -> const Value& {
-    return places[operands[i].place][operands[i].index];
-  });
+  const auto value = symbolic::evaluate(operation, instruction.count, operand);
   if (value) result = *value;
   return value.has_value();
 }

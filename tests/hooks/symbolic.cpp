@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "hooks.h"
+#include "symbolic/conditions.h"
 #include "symbolic/operations.h"
 #include "symbolic/print.h"
 #include "symbolic/program.h"
@@ -97,12 +98,12 @@ class SpaceRef {
   nb::object compare(const std::string& sign, const ExprRef& a, const ExprRef& b) {
     return ref(symbolic::compare(*space_, comparison_of(sign), a.expr, b.expr));
   }
-  nb::object logical_not(const ExprRef& a) { return ref(symbolic::logical_not(*space_, a.expr)); }
+  nb::object logical_not(const ExprRef& a) { return ref(negation(space_->nodes(), a.expr)); }
   nb::object logical_and(const ExprRef& a, const ExprRef& b) {
-    return ref(symbolic::logical_and(*space_, a.expr, b.expr));
+    return ref(conjunction(space_->nodes(), a.expr, b.expr));
   }
   nb::object logical_or(const ExprRef& a, const ExprRef& b) {
-    return ref(symbolic::logical_or(*space_, a.expr, b.expr));
+    return ref(disjunction(space_->nodes(), a.expr, b.expr));
   }
   nb::object simplify(const ExprRef& a) { return ref(space_->simplify(a.expr)); }
   nb::object prove(const ExprRef& condition) { return proof_of(space_->prove(condition.expr)); }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "check.h"
+#include "symbolic/conditions.h"
 #include "symbolic/operations.h"
 #include "symbolic/print.h"
 #include "symbolic/program.h"
@@ -93,7 +94,7 @@ TEST("symbolic: text is Python") {
   CHECK_EQ(f.text(f.mul(f.number(-1), f.div(f.n, f.m))), "-(n // m)");
   CHECK_EQ(f.text(f.sub(f.x, f.sub(f.x, f.real(1.0)))), "x - (x - 1.0)");
   CHECK_EQ(f.text(unary(f.space, Unary::Abs, f.n, 0)), "max(n, -n)");
-  CHECK_EQ(f.text(logical_not(f.space, f.lt(f.x, f.real(1e22)))), "not x < 1e+22");
+  CHECK_EQ(f.text(negation(f.space.nodes(), f.lt(f.x, f.real(1e22)))), "not x < 1e+22");
 }
 
 TEST("symbolic: a decision proves what follows") {
