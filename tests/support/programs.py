@@ -87,7 +87,9 @@ def picture(value, seen=None):
 
 def contents(value, seen):
     if isinstance(value, torch.Tensor):
-        return value.dtype, value.requires_grad, tuple(value.shape), repr(value.tolist())
+        grad = value.grad if value.is_leaf else None
+        layout = value.dtype, value.requires_grad, tuple(value.shape), value.stride()
+        return *layout, repr(value.tolist()), picture(grad, seen)
     if isinstance(value, BaseException):
         context = None if value.__suppress_context__ else value.__context__
         notes = getattr(value, "__notes__", None)
