@@ -1,8 +1,9 @@
-"""Small programs in which numbers and sizes change between the calls: `table` has the rows, the other files one theme each."""
+"""Small programs in which numbers and sizes change between the calls: `table` says what a row is, a file is a theme."""
 
 from corpus import (  # noqa: F401
     arithmetic,
     breaks,
+    chance,
     counters,
     decoding,
     known,

@@ -1,4 +1,4 @@
-"""Numbers handed on: through calls, defaults, containers, closures, generators; returned as they are, or only stored."""
+"""Numbers handed on: through calls, defaults, containers, closures, generators; returned, or only stored."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The table of programs, and one run of a program: everything that can be seen after each of its calls, as pictures.
 
-A program is a generator function. It makes the function to be compiled and all state anew, and yields the calls as `f, *arguments` (or
-`Keywords` as the last of these). It is sent what the call gave, so that a result can be the next argument, and may change its state between
-two calls. Its local variables are its state: they are looked at after every call, closures and globals too.
+A program is a generator function. It makes the function to be compiled and all state anew, and yields the calls as
+`f, *arguments` (or `Keywords` as the last of these). It is sent what the call gave, so that a result can be the next
+argument, and may change its state between two calls. Its local variables are its state: they are looked at after every
+call, closures and globals too.
 """
 
 from __future__ import annotations

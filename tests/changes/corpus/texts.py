@@ -95,7 +95,7 @@ def logging_that_is_off():
             yield f, ramp(3), step
 
 
-@program(3, now=8, why="a number beyond 64 bit is a value")
+@program(2, now=8)
 def text_of_an_int():
     def f(x, n):
         return x + 1, str(n), repr(n), f"{n}", f"{n:05d}", format(n, "x"), "%d" % n, f"{n:>6}"
