@@ -24,6 +24,7 @@ class Row:
     caches: str
     pops: str
     pushes: str
+    looks: str
     operand: str
     flow: str
     real: str

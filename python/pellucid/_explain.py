@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pellucid import _core
+from pellucid.backends.eager import eager
 from pellucid.backends.registry import lookup_backend
 from pellucid.errors import BreakRecord
 
@@ -134,6 +135,10 @@ class ExplainWithBackend:
         >>> pellucid.compile(f, backend=watched)(x)
         >>> print(watched.output())
     """
+
+    @property
+    def takes_numbers(self) -> bool:
+        return self.backend is eager or getattr(self.backend, "takes_numbers", False) is True
 
     def __init__(self, backend: str | Callable) -> None:
         """

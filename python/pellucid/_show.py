@@ -121,6 +121,8 @@ def checked(only: Sequence[str]) -> tuple[str, ...]:
 class Watch:
     """The backend of `show`: graphs run as they are, and `_core` tells it of each region."""
 
+    takes_numbers = True
+
     __name__ = "show"
 
     def __init__(self) -> None:

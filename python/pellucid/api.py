@@ -9,7 +9,7 @@ import os
 import types
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -52,7 +52,8 @@ def compile(
     Args:
         model: a function, method, nn.Module, class with `__call__` or other callable. Without it a decorator is returned.
         fullgraph: a function that cannot be captured as one graph is an error.
-        dynamic: accepted as torch.compile accepts it; shapes are static in this version.
+        dynamic: None or True: an int or float that changes between calls is a constant of the first capture and any
+            value of the next one. False: each value is compiled anew. Shapes are static in this version.
         backend: a name (`list_backends`) or a callable `(GraphModule, example_inputs) -> callable`.
         mode: a mode of the inductor backend; other backends get it as a keyword.
         options: options of the inductor backend; other backends get them as a keyword.
@@ -136,6 +137,13 @@ def _shared_backend(settings: Settings) -> Backend:
 
 
 def _resolve(settings: Settings) -> Backend:
+    backend = _resolve_name(settings)
+    if settings.dynamic is False and not backend.static:
+        backend = replace(backend, static=True)
+    return backend
+
+
+def _resolve_name(settings: Settings) -> Backend:
     if settings.backend == "inductor" and not settings.mode and not settings.options:
         # Inductor is imported at the first compile, not here.
         return Backend("inductor", lookup_backend("inductor"), {"dynamic": settings.dynamic}, aot=True)

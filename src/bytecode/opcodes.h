@@ -55,7 +55,7 @@ struct OpInfo {
 namespace detail {
 inline constexpr auto kTable = [] {
   std::array<OpInfo, 256> table{};
-#define OP(number, name, caches, pops, pushes, operand, flow, real, policy, words) \
+#define OP(number, name, caches, pops, pushes, looks, operand, flow, real, policy, words) \
   table[number] = OpInfo{#name, caches, Operand::operand, Flow::flow, Policy::policy, words};
 #include "bytecode/opcodes.def"
   return table;
@@ -85,6 +85,18 @@ constexpr int pushes(Opcode op, [[maybe_unused]] int arg, [[maybe_unused]] bool 
 #define OP(number, name, caches, pops, pushes, ...) \
   case Opcode::name:                                \
     return pushes;
+#include "bytecode/opcodes.def"
+  }
+  return 0;
+}
+
+// How many of the topmost values capture's rule looks at.
+constexpr int looks(Opcode op, [[maybe_unused]] int arg) {
+  [[maybe_unused]] constexpr bool jump = false;
+  switch (op) {
+#define OP(number, name, caches, pops, pushes, looks, ...) \
+  case Opcode::name:                                       \
+    return looks;
 #include "bytecode/opcodes.def"
   }
   return 0;

@@ -11,6 +11,7 @@
 #include "codegen/walk.h"
 #include "py/iterators.h"
 #include "py/set_table.h"
+#include "region/number.h"
 
 namespace pellucid::codegen {
 namespace {
@@ -50,6 +51,7 @@ class Replay {
   void step(Stmt::Kind kind, Expr key, Expr value);
   bool plain_items(PyTypeObject* base) const;
   PyObject* spelled(PyObject* key) const;
+  bool is_item(PyObject* before, std::size_t index, PyObject* after) const;
   Expr key_ref(PyObject* key);
   void store(PyObject* key, PyObject* value);
   void erase(PyObject* key);
@@ -97,11 +99,24 @@ Expr Replay::key_ref(PyObject* key) {
   return walker_.ref(key);
 }
 
+// Whether `after` is what stands at `index` before the effect, whatever that is at another call: a number there is read
+// by its path, and nobody has looked at its value.
+bool Replay::is_item(PyObject* before, std::size_t index, PyObject* after) const {
+  if (!PyLong_CheckExact(before) && !PyFloat_CheckExact(before)) return before == after;
+  if (!PyList_CheckExact(object_)) return before == after;
+  if (!region::is_number(after)) return false;
+  const Source* source = region::as_number(after)->source;
+  return source != nullptr && source->step == source::Step::Item && target_.kind == Expr::Kind::Source &&
+         source->base == target_.source && source->index == static_cast<std::int64_t>(index);
+}
+
 void Replay::set_list(const Items& before, const Items& after) {
   const std::size_t shorter = std::min(before.size(), after.size());
   std::size_t head = 0, tail = 0;
-  while (head < shorter && before[head] == after[head]) ++head;
-  while (tail < shorter - head && before[before.size() - 1 - tail] == after[after.size() - 1 - tail]) ++tail;
+  while (head < shorter && is_item(before[head], head, after[head])) ++head;
+  while (tail < shorter - head &&
+         is_item(before[before.size() - 1 - tail], before.size() - 1 - tail, after[after.size() - 1 - tail]))
+    ++tail;
   if (head == before.size()) {
     for (std::size_t i = head; i < after.size(); ++i) step(Stmt::Kind::Append, {}, walker_.ref(after[i]));
     return;

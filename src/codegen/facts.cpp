@@ -7,6 +7,8 @@
 #include <string>
 #include <unordered_set>
 
+#include "region/number.h"
+
 namespace pellucid::codegen {
 namespace {
 
@@ -126,7 +128,7 @@ bool is_constant_below(PyObject* object, const Varies& varies, int depth) {
 }
 
 bool has_c_hash_below(PyObject* key, int depth) {
-  if (PyUnicode_CheckExact(key) || PyLong_CheckExact(key)) return true;
+  if (PyUnicode_CheckExact(key) || PyLong_CheckExact(key) || region::is_number(key)) return true;
   if (depth > kMaxConstantDepth) return false;
   if (is_enum_member(key) || is_instance_of(key, "torch", "Tensor")) return true;  // Python code, but pure and known
   PyTypeObject* type = Py_TYPE(key);

@@ -4,6 +4,7 @@
 #include "codegen/sets.h"
 #include "codegen/walk.h"
 #include "region/generator.h"
+#include "region/number.h"
 
 namespace pellucid::codegen {
 namespace {
@@ -380,6 +381,12 @@ Recipe recipe_by_base(Walker& walker, PyObject* object, const Expr& self) {
 Recipe recipe_of(Walker& walker, PyObject* object, int id) {
   const Expr self = Expr::fresh(id);
   PyTypeObject* type = Py_TYPE(object);
+  if (region::is_number(object)) {  // computed again behind the graph
+    const region::Number* number = region::as_number(object);
+    Recipe recipe;
+    recipe.make = Expr::call(number->function, refs(walker, list_items(number->arguments)));
+    return recipe;
+  }
   if (Row row = row_of_exact(type)) return row(walker, object, self);
   if (type == &PyMethod_Type || PyCFunction_Check(object) || type == &_PyMethodWrapper_Type)
     return recipe_of_bound(walker, object);

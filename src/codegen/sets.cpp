@@ -5,6 +5,7 @@
 
 #include "py/keys.h"
 #include "py/set_table.h"
+#include "region/number.h"
 #include "region/types.h"
 
 namespace pellucid::codegen {
@@ -34,6 +35,7 @@ bool is_hashed_by_value(py::KeyFamily family) {
 
 // Equal or identical in later calls: by what it is, or because a guard says so of what is a key.
 bool has_fixed_hash(const Walker& walker, PyObject* key, bool is_outside) {
+  if (region::is_number(key)) return region::as_number(key)->settled;
   const auto is_fixed = [&](PyObject* part) { return has_fixed_hash(walker, part, is_outside); };
   const py::KeyFamily family = py::key_family(Py_TYPE(key));
   if (family == py::KeyFamily::Tuple) return std::ranges::all_of(list_items(key), is_fixed);

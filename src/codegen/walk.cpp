@@ -2,6 +2,7 @@
 
 #include "base/reasons.h"
 #include "region/generator.h"
+#include "region/number.h"
 #include "region/unread.h"
 
 namespace pellucid::codegen {
@@ -65,6 +66,7 @@ PyObject* Walker::object_at(const Source* source) {
 
 bool Walker::is_constant(PyObject* object) const {
   return codegen::is_constant(object, [this](PyObject* part) {
+    if (region::is_number(part)) return true;  // it varies, or stands for a constant that it is not itself
     const Source* source = source_of(part);
     return source == nullptr ? is_nan(part) : source->step != source::Step::Const;
   });
@@ -97,6 +99,11 @@ Expr Walker::ref(PyObject* object) {
   if (object == frames::callers_exception()) return Expr::constant(object);
   if (PyObject* method = real_method(object)) return Expr::constant(method);
   if (const Source* source = source_of(object)) return Expr::of(source);
+  if (region::is_number(object)) {
+    const region::Number* number = region::as_number(object);
+    if (number->settled) return Expr::constant(number->value);
+    return number->source != nullptr ? Expr::of(number->source) : Expr::fresh(add(object));
+  }
   if (auto found = capture_.node_of.find(object); found != capture_.node_of.end()) {
     check_output(object);
     return Expr::of(found->second);

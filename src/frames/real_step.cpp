@@ -176,7 +176,7 @@ bool has_plain_arguments(Step& step) noexcept {
 constexpr Rule Interpreter = nullptr;
 constexpr auto kRules = [] {
   std::array<Rule, 256> rules{};
-#define OP(number, name, caches, pops, pushes, operand, flow, real, ...) rules[number] = real;
+#define OP(number, name, caches, pops, pushes, looks, operand, flow, real, ...) rules[number] = real;
 #include "bytecode/opcodes.def"
   return rules;
 }();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "aten/aten.h"
+#include "guards/condition.h"
 #include "py/ref.h"
 #include "source/source.h"
 
@@ -36,12 +37,13 @@ struct Why {
 
 struct Guard {
   Kind kind;
-  const Source* source = nullptr;            // null for ambient guards
-  py::Owned<> operand;                       // payload object (type, constant, key, tuple of keys, …), by kind
-  std::int64_t number = 0;                   // payload number (length, 0/1 for absent/present), by kind
-  std::unique_ptr<aten::TensorSpec> tensor;  // TENSOR_MATCH
-  std::unique_ptr<aten::GlobalState> state;  // GLOBAL_STATE; null: the state when the program is compiled
-  const Source* other = nullptr;             // IS / IS_NOT
+  const Source* source = nullptr;              // null for ambient guards
+  py::Owned<> operand;                         // payload object (type, constant, key, tuple of keys, …), by kind
+  std::int64_t number = 0;                     // payload number (length, 0/1 for absent/present), by kind
+  std::unique_ptr<aten::TensorSpec> tensor;    // TENSOR_MATCH
+  std::unique_ptr<aten::GlobalState> state;    // GLOBAL_STATE; null: the state when the program is compiled
+  const Source* other = nullptr;               // IS / IS_NOT
+  std::shared_ptr<const Condition> condition;  // CONDITION
   Why why;
 };
 

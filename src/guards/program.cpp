@@ -378,8 +378,18 @@ bool GuardProgram::late_checks_hold() const noexcept {
       late_, [&](const Late& late) { return guards::holds(checks_[late.check], nodes_[late.node].value, nullptr); });
 }
 
+bool GuardProgram::conditions_hold() noexcept {
+  for (Conditional& conditional : conditionals_) {
+    for (std::size_t i = 0; i < conditional.nodes.size(); ++i)
+      conditional.values[i] = nodes_[conditional.nodes[i]].value;
+    if (!checks_[conditional.check].condition->holds(conditional.values)) return false;
+  }
+  return true;
+}
+
 bool GuardProgram::relations_hold() noexcept {
   if (changed_count_ != 0 && !pairs_hold()) return false;
+  if (!conditions_hold()) return false;
   for (Distinct& distinct : distincts_) {
     if (!distinct.holds()) return false;
   }

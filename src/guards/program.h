@@ -100,6 +100,11 @@ class GuardProgram {
     bool all_changed = true;
     bool holds() noexcept;
   };
+  struct Conditional {
+    std::uint32_t check = 0;
+    std::vector<std::uint32_t> nodes;
+    std::vector<PyObject*> values;  // room for those of the nodes
+  };
   struct Link {
     std::uint32_t distinct, position, next;
   };
@@ -134,6 +139,7 @@ class GuardProgram {
   void note_move(Hot& hot) noexcept;
   bool pair_holds(const Pair& pair) const noexcept;
   bool pairs_hold() noexcept;
+  bool conditions_hold() noexcept;
   bool relations_hold() noexcept;
   bool late_checks_hold() const noexcept;
 
@@ -148,6 +154,7 @@ class GuardProgram {
   std::vector<std::uint32_t> roots_;
   std::uint32_t ambient_end_ = 0;
   std::vector<Distinct> distincts_;
+  std::vector<Conditional> conditionals_;
   std::vector<Link> links_;
   std::vector<Late> late_;
   std::vector<Pair> pairs_;

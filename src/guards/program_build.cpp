@@ -139,7 +139,7 @@ void Builder::place(std::uint32_t index) {
     case Place::Sources:
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(guard.operand.get()); ++i) {
         const std::size_t id = PyLong_AsSize_t(PyTuple_GET_ITEM(guard.operand.get(), i));
-        if (id >= table_.size()) throw std::logic_error("DISTINCT names a source that is not in the table");
+        if (id >= table_.size()) throw std::logic_error("a guard names a source that is not in the table");
         plan_for(table_.at(id));
       }
       relations_.push_back(index);
@@ -266,7 +266,7 @@ Check Builder::check_of(std::uint32_t index) {
   if (guard.kind == Kind::GLOBAL_STATE && guard.state == nullptr) guard.state = aten::GlobalState::now();
   Check check;
   check.kind = guard.kind, check.guard = index, check.number = guard.number;
-  check.tensor = guard.tensor.get(), check.state = guard.state.get();
+  check.tensor = guard.tensor.get(), check.state = guard.state.get(), check.condition = guard.condition.get();
   take_operand(check, guard);
   program_->check_of_[index] = static_cast<std::uint32_t>(program_->checks_.size());
   return check;
@@ -443,6 +443,15 @@ void Builder::add_relations() {
       program_->pairs_.push_back({check, node, other, guard.kind == Kind::IS});
       pairs_of[node].push_back(pair);
       pairs_of[other].push_back(pair);
+      continue;
+    }
+    if (guard.kind == Kind::CONDITION) {
+      GuardProgram::Conditional conditional;
+      conditional.check = check;
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(guard.operand.get()); ++i)
+        conditional.nodes.push_back(node_of(table_.at(PyLong_AsSize_t(PyTuple_GET_ITEM(guard.operand.get(), i)))));
+      conditional.values.resize(conditional.nodes.size());
+      program_->conditionals_.push_back(std::move(conditional));
       continue;
     }
     GuardProgram::Distinct distinct;

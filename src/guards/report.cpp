@@ -45,6 +45,17 @@ std::vector<py::Owned<>> GuardReport::evaluate_all(PyObject* const* locals, PyOb
   return values;
 }
 
+// Of a check between many values; null: of another one.
+const std::vector<std::uint32_t>* GuardReport::nodes_of(std::size_t check) const {
+  for (const GuardProgram::Distinct& distinct : program_.distincts_) {
+    if (distinct.check == check) return &distinct.nodes;
+  }
+  for (const GuardProgram::Conditional& conditional : program_.conditionals_) {
+    if (conditional.check == check) return &conditional.nodes;
+  }
+  return nullptr;
+}
+
 GuardReport::Operands GuardReport::operands_of(std::size_t check, const std::vector<py::Owned<>>& values) const {
   Operands operands;
   if (const std::uint32_t node = program_.node_of_check_[check]; node != GuardProgram::kNone) {
@@ -58,16 +69,15 @@ GuardReport::Operands GuardReport::operands_of(std::size_t check, const std::vec
     operands.other = program_.nodes_[pair.other].compared_value(values[pair.other].get());
     operands.present = operands.value != nullptr && operands.other != nullptr;
   }
-  for (const GuardProgram::Distinct& distinct : program_.distincts_) {
-    if (distinct.check != check) continue;
-    operands.tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(distinct.nodes.size())));
-    for (std::size_t i = 0; i < distinct.nodes.size(); ++i) {
-      PyObject* value = values[distinct.nodes[i]].get();
-      operands.present = operands.present && value != nullptr;
-      PyTuple_SET_ITEM(operands.tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(value == nullptr ? Py_None : value));
-    }
-    operands.value = operands.tuple.get();
+  const std::vector<std::uint32_t>* nodes = nodes_of(check);
+  if (nodes == nullptr) return operands;
+  operands.tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(nodes->size())));
+  for (std::size_t i = 0; i < nodes->size(); ++i) {
+    PyObject* value = values[(*nodes)[i]].get();
+    operands.present = operands.present && value != nullptr;
+    PyTuple_SET_ITEM(operands.tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(value == nullptr ? Py_None : value));
   }
+  operands.value = operands.tuple.get();
   return operands;
 }
 
@@ -153,10 +163,8 @@ std::vector<std::string> GuardReport::write_code(std::vector<PyObject*>& constan
       text.value = source::print(program_.given_->guards[i].source, roots);
     if (program_.given_->guards[i].other != nullptr)
       text.other = source::print(program_.given_->guards[i].other, roots);
-    for (const GuardProgram::Distinct& distinct : program_.distincts_) {
-      if (distinct.check != program_.check_of_[i]) continue;
-      for (const std::uint32_t node : distinct.nodes)
-        text.values.push_back(source::print(program_.nodes_[node].source, roots));
+    if (const std::vector<std::uint32_t>* nodes = nodes_of(program_.check_of_[i])) {
+      for (const std::uint32_t node : *nodes) text.values.push_back(source::print(program_.nodes_[node].source, roots));
     }
     parts.push_back(code_text(check, text));
   }

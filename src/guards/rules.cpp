@@ -102,6 +102,31 @@ struct Rule<Kind::TYPE_MATCH> {
 };
 
 template <>
+struct Rule<Kind::NUMBER_MATCH> {
+  static constexpr const char* kSuggestion =
+      "a number of another type, or one beyond 64 bits, gets compiled code of its own";
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
+    symbolic::Value value;
+    return reinterpret_cast<PyObject*>(Py_TYPE(v)) == c.operand && is_symbolic_value(v, &value);
+  }
+  static std::string expected(const Check& c) {
+    return reinterpret_cast<PyTypeObject*>(c.operand) == &PyFloat_Type ? "a finite float" : "an int of 64 bits";
+  }
+  static std::string found(const Check&, PyObject* v, PyObject*) { return show(v).append(" of ").append(type_name(v)); }
+  static std::string code(const Check& c, const CodeText& t) {
+    if (reinterpret_cast<PyTypeObject*>(c.operand) == &PyFloat_Type)
+      return std::string("type(")
+          .append(t.value)
+          .append(") is float and ")
+          .append(t.value)
+          .append(" - ")
+          .append(t.value)
+          .append(" == 0.0");
+    return std::string("type(").append(t.value).append(") is int and -2**63 <= ").append(t.value).append(" < 2**63");
+  }
+};
+
+template <>
 struct Rule<Kind::EQUALS_MATCH> {
   static constexpr const char* kSuggestion =
       "a Python value is part of the compiled code: pass it as a tensor if it changes often";
@@ -441,6 +466,25 @@ struct Rule<Kind::DISTINCT> {
         .append(",)}) == ")
         .append(std::to_string(c.number));
   }
+};
+
+template <>
+struct Rule<Kind::CONDITION> {
+  static constexpr const char* kSuggestion =
+      "the program decides by this number: each outcome has compiled code of its own";
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
+    return c.condition->holds({&PyTuple_GET_ITEM(v, 0), static_cast<std::size_t>(PyTuple_GET_SIZE(v))});
+  }
+  static std::string expected(const Check& c) { return c.condition->text_of(c.condition->names); }
+  static std::string found(const Check& c, PyObject* v, PyObject*) {
+    std::string text;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(v); ++i) {
+      text.append(i == 0 ? "" : ", ").append(c.condition->names[static_cast<std::size_t>(i)]);
+      text.append(" = ").append(show(PyTuple_GET_ITEM(v, i)));
+    }
+    return text;
+  }
+  static std::string code(const Check& c, const CodeText& t) { return c.condition->text_of(t.values); }
 };
 
 template <>

@@ -104,8 +104,7 @@ Result native_attribute(Interpreter& t, PyObject* object, PyObject* name) {
       t.region.provenance.guard(Kind::SLOT_EMPTY, source, py::Owned<>::share(slot), 1);
     return t.raise_pending(py::PythonError());
   }
-  t.region.provenance.note_attribute(object, name, value.get());
-  return Result::of(std::move(value));
+  return Result::of(t.region.provenance.note_attribute(object, name, value.get()));
 }
 
 // A member's value and name are what `_value_` and `_name_` say; other entries of its dict are read like those of any
@@ -242,8 +241,8 @@ Result super_getattr(Interpreter& t, PyObject* super, PyObject* name) {
   auto self_class = py::take(PyObject_GetAttrString(super, "__self_class__"));
   if (self_class.get() == Py_None || name == region::names().__class__) return native_attribute(t, super, name);
   // One that existed before leads to an object that existed before.
-  t.region.provenance.note_attribute(super, py::interned("__self__").get(), self.get());
-  t.region.provenance.note_attribute(super, py::interned("__thisclass__").get(), this_class.get());
+  (void)t.region.provenance.note_attribute(super, py::interned("__self__").get(), self.get());
+  (void)t.region.provenance.note_attribute(super, py::interned("__thisclass__").get(), this_class.get());
   auto* type = reinterpret_cast<PyTypeObject*>(self_class.get());
   t.region.lookups.guard_mro(type);
   const Py_ssize_t count = PyTuple_GET_SIZE(type->tp_mro);

@@ -2,6 +2,7 @@
 
 #include "frames/frame_objects.h"
 #include "protocols/deferred.h"
+#include "protocols/numbers.h"
 #include "protocols/policies.h"
 #include "protocols/protocols.h"
 #include "protocols/table.h"
@@ -62,7 +63,7 @@ Result call_ex(Interpreter& t, PyObject* callable, PyObject* positional, PyObjec
   if (kwargs != nullptr) {
     if (cat_of(kwargs) != Cat::Dict)
       unsupported(Reason::UnsupportedProtocol, {{"protocol", "**kwargs"}, {"type", Py_TYPE(kwargs)->tp_name}});
-    named = region::entries_now(t.region.reads.touch(kwargs));
+    named = t.region.reads.entries(kwargs);
     if (!named.empty()) kwnames = py::take(PyTuple_New(static_cast<Py_ssize_t>(named.size())));
     Py_ssize_t i = 0;
     for (const auto& [key, value] : named) {
@@ -96,6 +97,12 @@ class CountedCall {
 
 Result call(Interpreter& t, PyObject* callable, Args args) {
   const CountedCall counted(t.calls);
+  callable = t.region.numbers.plain(callable);
+  std::vector<PyObject*> room;
+  if (has_number(args)) {
+    if (std::optional<Result> number = number_call(t, callable, args)) return std::move(*number);
+    if (!moves_numbers(callable)) args = plain_arguments(t, args, room);
+  }
   PyTypeObject* type = Py_TYPE(callable);
   if (t.region.deferred.reorderable && is_reorderable(t, callable, args.size() > 0 ? args[0] : nullptr))
     return reorder(t, callable, args);

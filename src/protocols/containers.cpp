@@ -1,6 +1,7 @@
 #include "protocols/containers.h"
 
 #include "guards/equality.h"
+#include "protocols/numbers.h"
 #include "protocols/protocols.h"
 #include "py/cpython.h"
 #include "py/iterators.h"
@@ -35,7 +36,9 @@ bool python_slot(Interpreter& t, PyObject* value, PyObject* name) {
 }  // namespace
 
 Result truth(Interpreter& t, PyObject* value) {
-  value = t.region.shadows.original(value);
+  if (std::optional<Result> number = number_truth(t, value)) return std::move(*number);
+  t.region.doing = "tests the truth";
+  value = t.region.shadows.original(t.region.numbers.plain(value));
   if (value == Py_True || value == Py_False) return Result::of(py::Owned<>::share(value));
   const Cat cat = cat_of(value);
   t.region.doing = "tests the truth";

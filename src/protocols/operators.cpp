@@ -1,6 +1,7 @@
 #include "protocols/operators.h"
 
 #include "bytecode/opcodes.h"
+#include "protocols/numbers.h"
 #include "protocols/protocols.h"
 #include "py/cpython.h"
 #include "py/number_operator.h"
@@ -64,7 +65,34 @@ void refuse_region_id(Interpreter& t, PyObject* value) {
 
 }  // namespace
 
+namespace {
+
+// Beside a tensor a number stays what it is: the recorder knows whether the graph can take it.
+void make_plain(Interpreter& t, PyObject*& left, PyObject*& right) {
+  if (cat_of(left) == Cat::Tensor || cat_of(right) == Cat::Tensor) return;
+  left = t.region.numbers.plain(left);
+  right = t.region.numbers.plain(right);
+}
+
+}  // namespace
+
+// A number is never None, True or another object that is no number; which number it is, its value says.
+bool is_same(Interpreter& t, PyObject* left, PyObject* right) {
+  if (left == right) return true;
+  for (const auto& [one, other] : {std::pair(left, right), std::pair(right, left)}) {
+    if (!region::is_number(one) || region::is_number(other) || cat_of(other) == Cat::Number) continue;
+    t.region.numbers.guard_type(one);
+    return false;
+  }
+  return t.region.reads.same(t.region.numbers.plain(left), t.region.numbers.plain(right));
+}
+
 Result binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
+  if (region::is_number(left) || region::is_number(right)) {
+    if (std::optional<Result> number = number_binary(t, left, right, op)) return std::move(*number);
+    t.region.doing = "computes";
+    make_plain(t, left, right);
+  }
   left = t.region.shadows.original(left);
   right = t.region.shadows.original(right);
   refuse_region_id(t, left);
@@ -259,6 +287,11 @@ Result reflected(Interpreter& t, PyObject* left, PyObject* right, int op, int st
 }
 
 Result compare(Interpreter& t, PyObject* left, PyObject* right, int op) {
+  if (region::is_number(left) || region::is_number(right)) {
+    if (std::optional<Result> number = number_compare(t, left, right, op)) return std::move(*number);
+    t.region.doing = "compares";
+    make_plain(t, left, right);
+  }
   left = t.region.shadows.original(left);
   right = t.region.shadows.original(right);
   t.region.doing = "compares";
@@ -371,6 +404,9 @@ Result compare(Interpreter& t, PyObject* left, PyObject* right, int op) {
 }
 
 Result unary(Interpreter& t, PyObject* value, int opcode) {
+  if (std::optional<Result> number = number_unary(t, value, opcode)) return std::move(*number);
+  t.region.doing = "computes";
+  value = t.region.numbers.plain(value);
   value = t.region.shadows.original(value);
   refuse_region_id(t, value);
   const Cat cat = cat_of(value);

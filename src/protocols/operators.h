@@ -10,7 +10,8 @@ Result compare(Interpreter& t, PyObject* left, PyObject* right, int op);  // Py_
 Result unary(Interpreter& t, PyObject* value, int opcode);
 // The next candidate of a binary operator or comparison; `stage` is the number of those already tried.
 Result reflected(Interpreter& t, PyObject* left, PyObject* right, int op, int stage);
-Result truth(Interpreter& t, PyObject* value);  // a bool
+Result truth(Interpreter& t, PyObject* value);                  // a bool
+bool is_same(Interpreter& t, PyObject* left, PyObject* right);  // `is`
 Result is_instance(Interpreter& t, PyObject* object, PyObject* type, bool subclass);
 
 }  // namespace pellucid::protocols

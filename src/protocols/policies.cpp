@@ -1,13 +1,40 @@
 #include "protocols/policies.h"
 
+#include <algorithm>
+
 #include "protocols/table.h"
 
 namespace pellucid::protocols {
 
+namespace {
+
+bool holds_number(PyObject* value, int depth = 0) {
+  if (region::is_number(value)) return !region::as_number(value)->settled;
+  constexpr int kDeepest = 100;
+  if (depth > kDeepest) return true;  // it may hold itself
+  if (PyDict_Check(value)) {
+    PyObject *key = nullptr, *item = nullptr;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(value, &position, &key, &item)) {
+      if (holds_number(item, depth + 1)) return true;
+    }
+  }
+  for (Py_ssize_t i = 0; (PyTuple_Check(value) || PyList_Check(value)) && i < PySequence_Fast_GET_SIZE(value); ++i) {
+    if (holds_number(PySequence_Fast_GET_ITEM(value, i), depth + 1)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 Result run_native(Interpreter& t, PyObject* callable, Args args) {
   auto value = py::Owned<>::steal(PyObject_Vectorcall(callable, args.values.data(), args.size(), args.kwnames));
-  if (!value) return t.raise_pending(py::PythonError());
-  return Result::of(std::move(value));
+  if (value) return Result::of(std::move(value));
+  const py::PythonError error;
+  // C code that asks for an exact int says of a stand-in for one what it would not say of the int.
+  if (std::ranges::any_of(args.values, [](PyObject* argument) { return holds_number(argument); }))
+    unsupported(Reason::UntracedCallable, {{"callee", describe(callable) + " of a number that changes"}});
+  return t.raise_pending(error);
 }
 
 Result walker_of(Interpreter& t, PyObject* f, PyObject* argument, PyObject* container) {

@@ -12,7 +12,7 @@ namespace {
 struct Tables {
   std::unordered_map<PyObject*, Handler> by_identity;
   std::unordered_set<PyObject*> instance_rules;
-  std::unordered_set<PyObject*> torch_ops;
+  std::unordered_set<PyObject*> torch_ops, for_numbers;
   std::vector<std::string> faults;
   PyTypeObject* tensor_base = nullptr;
   PyTypeObject* op_overload = nullptr;
@@ -62,6 +62,7 @@ void add_rows(std::span<const Row> rows) {
       continue;
     }
     if (instances) tables->instance_rules.insert(object.get());
+    if (row.moves_numbers) tables->for_numbers.insert(object.get());
     const auto [known, is_first] = tables->by_identity.try_emplace(object.get(), row.handler);
     if (!is_first) tables->faults.push_back(std::string(row.name) + ": a second row for this object");
     (void)object.release();  // held for the process: C functions and modules' functions
@@ -162,6 +163,8 @@ Handler find(PyObject* callable) {
   if (it != tables->by_identity.end()) return it->second;
   return find_dynamo(callable);
 }
+
+bool has_row_for_numbers(PyObject* callable) { return tables->for_numbers.contains(callable); }
 
 bool is_instance_rule(PyTypeObject* type) { return tables->instance_rules.contains(reinterpret_cast<PyObject*>(type)); }
 

@@ -17,9 +17,11 @@ struct Row {
   std::string_view name;  // "math.sqrt", "builtins.list.append"
   Handler handler;
   bool in_every_build = true;  // of torch: else it may be missing
+  bool moves_numbers = false;  // the handler takes numbers that are no plain ones (region/number.h)
 };
 
-Handler find(PyObject* callable);  // null: no rule
+Handler find(PyObject* callable);              // null: no rule
+bool has_row_for_numbers(PyObject* callable);  // its row says that the handler takes them
 // The row of this type is a rule for calling its instances, not for calling the type.
 bool is_instance_rule(PyTypeObject* type);
 bool is_torch_op(PyObject* callable);      // a torch callable that stays one node: leaf of the graph

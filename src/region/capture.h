@@ -15,6 +15,7 @@
 #include "graph/graph.h"
 #include "guards/guard.h"
 #include "py/ref.h"
+#include "region/number_history.h"
 #include "source/source.h"
 
 namespace pellucid::region {
@@ -82,12 +83,13 @@ struct Capture {
   PyObject* outermost_frame_object = nullptr;  // of the frame that the region's caller called
   // Generators that stand for builtin iterators and that the program does not see: they may leave as what they are.
   std::unordered_set<PyObject*> unseen_generators;
-  std::vector<py::Owned<>> alive;  // keeps every key of these maps alive
-  std::vector<std::string> notes;  // deferred decisions worth showing in explain
-  std::int64_t instructions = 0;   // executed symbolically
-  int depth = 0;                   // the most frames that were open at once
-  int starts_at = -1;              // where a region behind a break goes on: byte offset in the code of `function`
-  int returned_at = -1;            // byte offset of the instruction of `function` that ends the region
+  std::vector<std::pair<PathHash, SeenNumber>> numbers;  // what was read of numbers, for later captures
+  std::vector<py::Owned<>> alive;                        // keeps every key of these maps alive
+  std::vector<std::string> notes;                        // deferred decisions worth showing in explain
+  std::int64_t instructions = 0;                         // executed symbolically
+  int depth = 0;                                         // the most frames that were open at once
+  int starts_at = -1;    // where a region behind a break goes on: byte offset in the code of `function`
+  int returned_at = -1;  // byte offset of the instruction of `function` that ends the region
 };
 
 }  // namespace pellucid::region

@@ -202,8 +202,10 @@ py::Owned<> Iterators::item_ahead(PyObject* iterator, std::int64_t ahead, const 
     if (!item) refuse(iterator, "from outside of the region");
     if (cat_of(item.get()) == Cat::Cell)
       region_.provenance.guard(Kind::ITERATOR_HAS, source, {}, ahead + 1);  // a cell has no guard
-    region_.provenance.note_read(item.get(), value ? region_.capture->sources.value_ahead(source, ahead)
-                                                   : region_.capture->sources.ahead(source, ahead));
+    const Source* place =
+        value ? region_.capture->sources.value_ahead(source, ahead) : region_.capture->sources.ahead(source, ahead);
+    if (!draining_) return region_.numbers.read(item.get(), place);
+    region_.provenance.note_read(item.get(), place);
     return item;
   };
   if (changed != nullptr && kind == IteratorKind::DictValues) refuse(iterator, "whose dict has changed");
@@ -240,10 +242,12 @@ void Iterators::refuse_in_use(PyObject* container) {
 py::Owned<> Iterators::rest(PyObject* iterator) {
   took_all_at_ = region_.steps;
   auto items = py::take(PyList_New(0));
+  draining_ = true;
   while (auto item = next(iterator)) {
     if (PyList_GET_SIZE(items.get()) == kMostAtOnce) refuse(iterator, "with too many elements");
     py::check(PyList_Append(items.get(), item.get()));
   }
+  draining_ = false;
   return py::take(PyList_AsTuple(items.get()));
 }
 

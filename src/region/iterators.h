@@ -61,6 +61,7 @@ class Iterators {
   std::unordered_map<PyObject*, std::vector<py::Owned<>>> parts_;
   std::vector<std::pair<PyObject*, py::Owned<>>> walkers_;
   std::int64_t took_all_at_ = -1;  // the instruction that took all elements of one at once
+  bool draining_ = false;          // C code gets all elements at once: numbers among them are plain
 };
 
 }  // namespace pellucid::region

@@ -112,7 +112,7 @@ PyObject* Lookups::instance_get(PyObject* object, PyObject* name) {
   if (value == nullptr) {
     region_.provenance.guard(Kind::HAS_ATTR, source, py::Owned<>::share(name));
   } else {
-    region_.provenance.note_read(value, region_.capture->sources.instance_attr(source, name));
+    value = region_.numbers.read(value, region_.capture->sources.instance_attr(source, name)).get();
   }
   return value;
 }

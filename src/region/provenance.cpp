@@ -111,15 +111,13 @@ py::Owned<> Provenance::note_unread(PyObject* value, const Source* source, Py_ss
 py::Owned<> Provenance::read(PyObject* held) {
   if (!is_unread(held)) return py::Owned<>::share(held);
   auto* unread = reinterpret_cast<Unread*>(held);
-  auto value = py::Owned<>::share(unread->value);
-  note_read(value.get(), unread->source);
   unread->read = true;
-  return value;
+  return region_.numbers.read(unread->value, unread->source);
 }
 
-void Provenance::note_attribute(PyObject* object, PyObject* name, PyObject* value) {
+py::Owned<> Provenance::note_attribute(PyObject* object, PyObject* name, PyObject* value) {
   const Source* source = source_of(object);
-  if (source == nullptr) return;
+  if (source == nullptr) return py::Owned<>::share(value);
   // C descriptors of functions, classes and instances read state that may be set; the other objects known by identity
   // never change.
   PyObject* meta = py::type_lookup(Py_TYPE(object), name);
@@ -128,11 +126,14 @@ void Provenance::note_attribute(PyObject* object, PyObject* name, PyObject* valu
   const Cat cat = cat_of(object);
   const bool may_change = cat == Cat::Function || cat == Cat::Instance || cat == Cat::Other ||
                           (cat == Cat::Type && is_mutable_class(reinterpret_cast<PyTypeObject*>(object)));
-  if (source->step != source::Step::Const || (readable_again && may_change)) {
-    note_read(value, region_.capture->sources.member(source, name));
-  } else {
+  if (source->step == source::Step::Const && !(readable_again && may_change)) {
     note_constant(value);
+    return py::Owned<>::share(value);
   }
+  const Source* member = region_.capture->sources.member(source, name);
+  if (cat == Cat::Instance) return region_.numbers.read(value, member);
+  note_read(value, member);
+  return py::Owned<>::share(value);
 }
 
 void Provenance::note_read(PyObject* value, const Source* source) {

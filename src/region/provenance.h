@@ -24,8 +24,8 @@ class Provenance {
   void note_read(PyObject* value, const Source* source);
   // The same of a value known by identity through something guarded already (a class attribute).
   void note_constant(PyObject* value);
-  // The same of what C code of `object` gave for the attribute `name`.
-  void note_attribute(PyObject* object, PyObject* name, PyObject* value);
+  // The same of what C code of `object` gave for the attribute `name`; what the program goes on with.
+  py::Owned<> note_attribute(PyObject* object, PyObject* name, PyObject* value);
   // A live value that is noted when it is read: gives what stands for it until then (unread.h).
   py::Owned<> note_unread(PyObject* value, const Source* source, Py_ssize_t references);
   // What a variable holds: the value that `held` stands for, which is read now, or `held` itself.

@@ -84,8 +84,7 @@ bool hashes_in_python(Region& region, PyTypeObject* type) {
 // What a bound method is of: C code compares and hashes these.
 py::Owned<> Reads::part_of_method(PyObject* method, PyObject* name) {
   auto part = py::take(PyObject_GetAttr(method, name));
-  region_.provenance.note_attribute(method, name, part.get());
-  return part;
+  return region_.provenance.note_attribute(method, name, part.get());
 }
 
 // Notes what C code tells apart by identity.
@@ -200,24 +199,37 @@ std::int64_t Reads::length_of(PyObject* container) {
   return length;
 }
 
-void Reads::touch_dict(PyObject* dict, const Source* source, const Shadow* shadow) {
+void Reads::touch_keys(PyObject* dict, const Source* source) {
+  if (!touched_.insert(dict).second) return;
   Provenance& provenance = region_.provenance;
-  if (touched_.insert(dict).second) {
-    auto keys = py::take(PyDict_Keys(dict));
-    if (PyODict_Check(dict)) keys = py::take(PySequence_List(dict));
-    auto tuple = py::take(PyList_AsTuple(keys.get()));
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple.get()); ++i) {
-      PyObject* key = PyTuple_GET_ITEM(tuple.get(), i);
-      provenance.note_constant(key);  // the keys are compared by identity or value: known objects
-      if (!hashable_natively(key))
-        throw GraphBreak(Reason::UserDunder, {{"operation", "reading a dict"}, {"callee", "__hash__ of a key"}});
-    }
-    provenance.guard(Kind::DICT_KEYS, source, std::move(tuple));
+  auto keys = py::take(PyDict_Keys(dict));
+  if (PyODict_Check(dict)) keys = py::take(PySequence_List(dict));
+  auto tuple = py::take(PyList_AsTuple(keys.get()));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple.get()); ++i) {
+    PyObject* key = PyTuple_GET_ITEM(tuple.get(), i);
+    provenance.note_constant(key);  // the keys are compared by identity or value: known objects
+    if (!hashable_natively(key))
+      throw GraphBreak(Reason::UserDunder, {{"operation", "reading a dict"}, {"callee", "__hash__ of a key"}});
   }
+  provenance.guard(Kind::DICT_KEYS, source, std::move(tuple));
+}
+
+void Reads::touch_dict(PyObject* dict, const Source* source, const Shadow* shadow) {
+  touch_keys(dict, source);
   for (const auto& [key, value] : entries_now(dict)) {
     if (shadow != nullptr && shadow->wrote(key.get())) continue;
-    provenance.note_read(value.get(), region_.capture->sources.dict_item(source, key.get()));
+    region_.provenance.note_read(value.get(), region_.capture->sources.dict_item(source, key.get()));
   }
+}
+
+std::vector<std::pair<py::Owned<>, py::Owned<>>> Reads::entries(PyObject* dict) {
+  const Source* source = region_.provenance.source_of(dict);
+  if (source == nullptr || region_.shadows.is_shadowed(dict)) return entries_now(touch(dict));
+  touch_keys(dict, source);
+  auto entries = entries_now(dict);
+  for (auto& [key, value] : entries)
+    value = region_.numbers.read(value.get(), region_.capture->sources.dict_item(source, key.get()));
+  return entries;
 }
 
 PyObject* Reads::touch(PyObject* container) {
@@ -271,6 +283,18 @@ PyObject* Reads::touch(PyObject* container) {
   }
 }
 
+py::Owned<> Reads::items(PyObject* list) {
+  const Source* source = region_.provenance.source_of(list);
+  region_.provenance.guard(Kind::LENGTH, source, {}, PyList_GET_SIZE(list));
+  auto copy = py::take(PyList_GetSlice(list, 0, PyList_GET_SIZE(list)));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(copy.get()); ++i) {
+    auto item = region_.numbers.read(PyList_GET_ITEM(copy.get(), i), region_.capture->sources.item(source, i));
+    py::check(PyList_SetItem(copy.get(), i, item.release()));
+  }
+  touched_.insert(list);
+  return copy;
+}
+
 bool Reads::dict_contains(PyObject* dict, PyObject* key) {
   guard_key(dict, key);
   const Shadow* shadow = region_.shadows.find(dict);
@@ -295,7 +319,7 @@ Result Reads::dict_get(PyObject* dict, PyObject* key, bool* found) {
   if (value == nullptr) {
     dict_contains(dict, key);
   } else {
-    region_.provenance.note_read(value, region_.capture->sources.dict_item(source, key));
+    held = region_.numbers.read(value, region_.capture->sources.dict_item(source, key));
   }
   return Result::of(std::move(held));
 }
@@ -329,10 +353,44 @@ PyObject* Reads::sequence_item(PyObject* sequence, Py_ssize_t index) {
   // it).
   if (source != nullptr && view == sequence && !PyTuple_Check(view)) {
     region_.provenance.guard(Kind::LENGTH, source, {}, PyList_GET_SIZE(view));
-    region_.provenance.note_read(item, region_.capture->sources.item(source, index));
+    item = region_.numbers.read(item, region_.capture->sources.item(source, index)).get();
   }
   return item;
 }
+
+namespace {
+
+// C code looks into a container that the region made or copied: numbers in it give way to their values.
+void make_plain(Region& region, PyObject* container) {
+  if (PyTuple_CheckExact(container) || PyTuple_Check(container)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(container); ++i) {
+      PyObject*& item = reinterpret_cast<PyTupleObject*>(container)->ob_item[i];
+      if (is_number(item)) Py_SETREF(item, Py_NewRef(region.numbers.plain(item)));
+    }
+  } else if (PyList_Check(container)) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(container); ++i) {
+      PyObject* item = PyList_GET_ITEM(container, i);
+      if (is_number(item)) py::check(PyList_SetItem(container, i, Py_NewRef(region.numbers.plain(item))));
+    }
+  } else if (PyDict_Check(container)) {
+    for (const auto& [key, item] : entries_now(container)) {
+      if (is_number(item.get())) py::check(PyDict_SetItem(container, key.get(), region.numbers.plain(item.get())));
+    }
+  } else if (cat_of(container) == Cat::Deque) {
+    const Py_ssize_t size = PyObject_Length(container);
+    for (Py_ssize_t i = 0; i < size; ++i) {
+      const auto item = py::take(PySequence_GetItem(container, i));
+      if (is_number(item.get())) py::check(PySequence_SetItem(container, i, region.numbers.plain(item.get())));
+    }
+  } else if (PySlice_Check(container)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(container);
+    for (PyObject** part : {&slice->start, &slice->stop, &slice->step}) {
+      if (is_number(*part)) Py_SETREF(*part, Py_NewRef(region.numbers.plain(*part)));
+    }
+  }
+}
+
+}  // namespace
 
 Contents Reads::deep_touch(PyObject* value) {
   std::unordered_set<PyObject*> seen;
@@ -382,6 +440,7 @@ Contents Reads::contents_of(PyObject* value, int depth, std::unordered_set<PyObj
     case Cat::List:
     case Cat::Tuple: {
       PyObject* view = touch(value);
+      make_plain(region_, view);
       all.user |= !is_exact_builtin(Py_TYPE(value)) && cat == Cat::List;
       if (cat == Cat::Tuple && !PyTuple_CheckExact(value)) {
         PyObject* repr = py::type_lookup(Py_TYPE(value), names().__eq__);
@@ -392,6 +451,7 @@ Contents Reads::contents_of(PyObject* value, int depth, std::unordered_set<PyObj
     }
     case Cat::Dict: {
       PyObject* view = touch(value);
+      make_plain(region_, view);
       all.user |= !is_exact_builtin(Py_TYPE(value)) && !PyODict_CheckExact(value);
       for (const auto& [key, item] : entries_now(view)) {
         merge(key.get());
@@ -403,11 +463,13 @@ Contents Reads::contents_of(PyObject* value, int depth, std::unordered_set<PyObj
     case Cat::FrozenSet:
     case Cat::Deque: {
       PyObject* view = touch(value);
+      make_plain(region_, view);
       const auto list = elements_now(view);
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) merge(PyList_GET_ITEM(list.get(), i));
       return all;
     }
     case Cat::Slice: {
+      make_plain(region_, value);
       auto* slice = reinterpret_cast<PySliceObject*>(value);
       for (PyObject* part : {slice->start, slice->stop, slice->step}) merge(part);
       return all;

@@ -26,7 +26,11 @@ class Reads {
 
   // Guards length or keys and registers every element; returns what C code may look at (Shadows::readable).
   PyObject* touch(PyObject* container);
-  Contents deep_touch(PyObject* value);         // touches everything below; what is there
+  Contents deep_touch(PyObject* value);  // touches everything below; what is there
+  // A copy of a list from outside: what touch() reads, with what the program goes on with for each item.
+  py::Owned<> items(PyObject* list);
+  // What touch() of a dict reads, with what the program goes on with for each value.
+  std::vector<std::pair<py::Owned<>, py::Owned<>>> entries(PyObject* dict);
   std::int64_t length_of(PyObject* container);  // guarded; -1 when the kind has no C-level length
 
   // No __missing__; guarded presence; the value is empty when absent.
@@ -44,6 +48,7 @@ class Reads {
   const std::vector<PyObject*>& keys() const { return keys_; }
 
  private:
+  void touch_keys(PyObject* dict, const Source* source);
   void touch_dict(PyObject* dict, const Source* source, const Shadow* shadow);
   Contents contents_of(PyObject* value, int depth, std::unordered_set<PyObject*>& seen);
   bool is_known_key(PyObject* key);

@@ -178,6 +178,7 @@ py::Owned<> Recorder::lift(PyObject* tensor) {
 py::Owned<> Recorder::to_fake(PyObject* value) {
   const Cat cat = cat_of(value);
   if (cat == Cat::Tensor) return lift(value);
+  if (cat == Cat::Symbolic) return py::Owned<>::share(region_.numbers.plain(value));
   if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Slice) {
     if (cat != Cat::Slice) value = region_.reads.touch(value);
     // Without tensors torch reads it as it is, all the way down.
@@ -207,12 +208,37 @@ graph::Node* Recorder::node_of(PyObject* tensor) const {
   return it == region_.capture->node_of.end() ? nullptr : it->second;
 }
 
+// What the graph computes of the numbers that it is given.
+graph::Node* Recorder::number_node(PyObject* object) {
+  if (graph::Node* known = node_of(object)) return known;
+  const Number* number = as_number(object);
+  Capture& capture = *region_.capture;
+  const auto value = py::Owned<>::share(number->value);
+  graph::Node* node = nullptr;
+  if (number->source != nullptr) {
+    node = input_node(capture, value, number->source);
+    capture.input_of[node] = value.get();
+  } else {
+    std::vector<graph::Arg> operands;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(number->arguments); ++i)
+      operands.push_back(to_arg(PyTuple_GET_ITEM(number->arguments, i)));
+    node = capture.graph.call(graph::Op::CallFunction, py::Owned<>::share(number->function), std::move(operands), {},
+                              value.copy());
+  }
+  node->where = call_site();
+  capture.node_of[object] = node;
+  region_.provenance.keep(object);
+  return node;
+}
+
 graph::Arg Recorder::to_arg(PyObject* value) {
   const Cat cat = cat_of(value);
   if (cat == Cat::Tensor) {
     const py::Owned<> fake = lift(value);
     return graph::Arg::of(node_of(value));
   }
+  if (is_open(value)) return graph::Arg::of(number_node(value));
+  value = region_.numbers.plain(value);
   PyObject* view = region_.shadows.readable(value);
   graph::Arg arg;
   if (cat == Cat::List || cat == Cat::Tuple) {
@@ -283,7 +309,8 @@ graph::Node* Recorder::record(graph::Op op, PyObject* target, Args args, PyObjec
   node->where = call_site();
   node->impure = impure;
   aten::OpFacts facts = aten::take_facts();
-  node->may_raise = facts.may_raise;
+  // Another number may be too large for a dtype, or zero.
+  node->may_raise = facts.may_raise || std::ranges::any_of(args.values, is_open);
   node->random = facts.random;
   node->overwrites = facts.overwrites;
   node->written = std::move(facts.written);
@@ -299,12 +326,52 @@ static bool is_written(PyObject* tensor) {
   return std::ranges::any_of(written, [&](const auto& held) { return held.get() == storage; });
 }
 
+namespace {
+
+struct ValueArguments {
+  std::vector<std::size_t> positions;
+  std::vector<std::string_view> keywords;
+};
+
+// Null: none of its arguments is known to be one.
+const ValueArguments* value_arguments(PyObject* target) {
+#define VALUES(name, positions, keywords) {#name, ValueArguments{positions, keywords}},
+  static const std::unordered_map<std::string_view, ValueArguments> rows = {
+#include "region/value_arguments.def"
+  };
+  std::string name = name_of_target(target);
+  if (name.starts_with("Tensor.")) name.erase(0, 7);
+  if (name.ends_with('_') && !name.ends_with("__")) name.pop_back();
+  const auto found = rows.find(name);
+  return found == rows.end() ? nullptr : &found->second;
+}
+
+// Whether the graph takes any number as argument `i` of this call.
+bool takes_any_number(const ValueArguments* known, Args args, std::size_t i) {
+  if (known == nullptr) return false;
+  if (i < args.size()) return std::ranges::find(known->positions, i) != known->positions.end();
+  const std::string name = py::text_of(PyTuple_GET_ITEM(args.kwnames, static_cast<Py_ssize_t>(i - args.size())));
+  return std::ranges::find(known->keywords, name) != known->keywords.end();
+}
+
+}  // namespace
+
 Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, Args args) {
   std::vector<py::Owned<>> held;
-  std::vector<PyObject*> values;
+  std::vector<PyObject*> values, room;
   held.reserve(args.values.size());
+  if (std::ranges::any_of(args.values, is_number)) {
+    region_.doing = "passes a number to torch";
+    const ValueArguments* known = region_.numbers.policy.in_graph ? value_arguments(target) : nullptr;
+    for (std::size_t i = 0; i < args.values.size(); ++i) {
+      PyObject* value = args.values[i];
+      const bool stays = is_open(value) && takes_any_number(known, args, i);
+      room.push_back(stays ? value : region_.numbers.plain(value));
+    }
+    args.values = room;
+  }
   for (PyObject* value : args.values) {
-    held.push_back(to_fake(value));
+    held.push_back(is_open(value) ? py::Owned<>::share(as_number(value)->value) : to_fake(value));
     values.push_back(held.back().get());
   }
   std::vector<std::pair<PyObject*, std::uint32_t>> versions;

@@ -33,6 +33,7 @@ class Recorder {
   std::unordered_map<PyObject*, graph::Node*> contexts;
 
  private:
+  graph::Node* number_node(PyObject* number);
   Result wrap_result(graph::Op op, PyObject* target, Args args, py::Owned<> result, bool mutated);
   py::Owned<> unpack(PyObject* value, graph::Node* owner, const std::shared_ptr<const graph::CallSite>& site);
 

@@ -13,6 +13,7 @@
 #include "region/generators.h"
 #include "region/iterators.h"
 #include "region/lookups.h"
+#include "region/numbers.h"
 #include "region/provenance.h"
 #include "region/reads.h"
 #include "region/recorder.h"
@@ -38,6 +39,7 @@ struct Region {
   Shadows shadows{*this};
   Reads reads{*this};
   Lookups lookups{*this};
+  Numbers numbers{*this};
   AttributeWrites attributes{*this};
   Iterators iterators{*this};
   Generators generators{*this};

@@ -67,9 +67,13 @@ Shadow& Shadows::shadow_of(PyObject* container, bool touch_all) {
   auto it = shadows_.find(container);
   if (it != shadows_.end()) return it->second;
   region_.iterators.refuse_in_use(container);
-  if (touch_all) region_.reads.touch(container);
   Shadow shadow;
-  shadow.object = copy_of(container);
+  if (touch_all && PyList_CheckExact(container)) {
+    shadow.object = region_.reads.items(container);
+  } else {
+    if (touch_all) region_.reads.touch(container);
+    shadow.object = copy_of(container);
+  }
   region_.provenance.keep(container);
   order_.push_back(container);
   shadowed_by_.emplace(shadow.object.get(), container);
@@ -166,7 +170,7 @@ PyObject* Shadows::cell_get(PyObject* cell) {
     if (value == nullptr) {
       region_.provenance.guard(Kind::CELL_EMPTY, source, {}, 1);
     } else {
-      region_.provenance.note_read(value, region_.capture->sources.cell_contents(source));
+      return region_.numbers.read(value, region_.capture->sources.cell_contents(source)).get();  // the region keeps it
     }
   }
   return value;

@@ -8,6 +8,7 @@
 #include "py/keys.h"
 #include "py/ref.h"
 #include "region/generator.h"
+#include "region/number.h"
 
 namespace pellucid::region {
 namespace {
@@ -101,6 +102,8 @@ static void fill_known() {
     t[type] = Cat::Iterator;
   }
   t[generator_type()] = Cat::Generator;
+  initialise_numbers();
+  t[number_type] = Cat::Symbolic;
   add_type_of("torch", "float32", Cat::TorchAtom);
   add_type_of("torch", "strided", Cat::TorchAtom);
   add_type_of("torch", "contiguous_format", Cat::TorchAtom);

@@ -28,6 +28,7 @@ enum class Cat : std::uint8_t {
   BoundMethod,
   Cell,
   Code,
+  Symbolic,   // ours: a number from outside (number.h)
   Iterator,   // builtin iterators
   Generator,  // ours: a generator made by the region
   Instance,   // an instance of a Python class with plain object layout (dict and/or slots)

@@ -409,7 +409,12 @@ Result vars(Interpreter& t, PyObject* f, Args args) {
 // type's own check, reached through super() in a metaclass.
 Result type_check(Interpreter& t, PyObject* f, Args args) {
   if (args.size() != 2) return run_native(t, f, args);
-  PyObject* values[] = {args[0], t.region.shadows.original(args[1])};
+  PyObject* object = t.region.shadows.original(args[1]);
+  if (region::is_number(object)) {  // which number it is does not matter
+    t.region.numbers.guard_type(object);
+    object = region::as_number(object)->value;
+  }
+  PyObject* values[] = {args[0], object};
   return run_native(t, f, Args{values, nullptr});
 }
 
@@ -434,9 +439,9 @@ const Row rows[] = {
     {"builtins.next", next},
     {"builtins.getattr", getattr},
     {"builtins.hasattr", hasattr},
-    {"builtins.setattr", setattr},
+    {"builtins.setattr", setattr, true, true},
     {"builtins.delattr", delattr},
-    {"builtins.isinstance", isinstance},
+    {"builtins.isinstance", isinstance, true, true},
     {"builtins.issubclass", issubclass},
     {"builtins.type", type},
     {"builtins.callable", callable_},
@@ -455,8 +460,8 @@ const Row rows[] = {
     {"builtins.frozenset", container},
     {"builtins.dict", dict},
     {"pellucid.polyfills.refuse_conversion", refuse_conversion},
-    {"builtins.max", max},
-    {"builtins.min", min},
+    {"builtins.max", max, true, true},
+    {"builtins.min", min, true, true},
     {"builtins.sum", sum},
     {"builtins.any", any},
     {"builtins.all", all},
@@ -471,7 +476,7 @@ const Row rows[] = {
     {"builtins.object.__getstate__", getstate},
     {"builtins.vars", vars},
     {"builtins.slice", slice_},
-    {"builtins.type.__instancecheck__", type_check},
+    {"builtins.type.__instancecheck__", type_check, true, true},
     {"builtins.type.__subclasscheck__", type_check},
     {"builtins.locals", inspects_stack},
     {"builtins.globals", inspects_stack},

@@ -57,7 +57,7 @@ Result not_(Interpreter& t, PyObject* f, Args args) {
 template <bool same>
 Result is(Interpreter& t, PyObject* f, Args args) {
   if (args.size() != 2) return run_native(t, f, args);
-  return Result::boolean(t.region.reads.same(args[0], args[1]) == same);
+  return Result::boolean(protocols::is_same(t, args[0], args[1]) == same);
 }
 
 Result identity_index(Interpreter& t, PyObject* f, Args args) { return pure(t, f, args); }
@@ -78,18 +78,19 @@ Result numeric(Interpreter& t, PyObject* f, Args args) {
 }
 
 const Row rows[] = {
-#define BINARY(number, name, symbol, function, ...) {"operator." function, binary<number>},
-#define UNARY(opcode, symbol, function, ...) {"operator." function, unary<static_cast<int>(bytecode::Opcode::opcode)>},
-#define COMPARE(name, symbol, function, ...) {"operator." function, compare<Py_##name>},
+#define BINARY(number, name, symbol, function, ...) {"operator." function, binary<number>, true, true},
+#define UNARY(opcode, symbol, function, ...) \
+  {"operator." function, unary<static_cast<int>(bytecode::Opcode::opcode)>, true, true},
+#define COMPARE(name, symbol, function, ...) {"operator." function, compare<Py_##name>, true, true},
 #include "py/operators.def"
     {"operator.inv", unary<static_cast<int>(bytecode::Opcode::UNARY_INVERT)>},
     {"operator.getitem", getitem},
     {"operator.setitem", setitem},
     {"operator.contains", contains},
-    {"operator.truth", truth},
-    {"operator.not_", not_},
-    {"operator.is_", is<true>},
-    {"operator.is_not", is<false>},
+    {"operator.truth", truth, true, true},
+    {"operator.not_", not_, true, true},
+    {"operator.is_", is<true>, true, true},
+    {"operator.is_not", is<false>, true, true},
     {"operator.index", identity_index},
     {"operator.abs", numeric},
     {"builtins.abs", numeric},

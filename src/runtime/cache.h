@@ -21,6 +21,7 @@
 #include "frames/state.h"
 #include "guards/program.h"
 #include "py/ref.h"
+#include "region/number_history.h"
 
 namespace pellucid::runtime {
 
@@ -84,6 +85,7 @@ class Cache {
   std::string last_stop;                    // where the last capture stopped …
   About last_stop_about = About::Code;      // … and whose verdict that is
   std::vector<py::Owned<>> stops;           // break records, oldest first
+  region::NumberHistory numbers;            // what its regions read
   std::vector<std::string> guard_failures;  // why calls missed (row B15)
 
   // ---- where programs go on behind a graph break

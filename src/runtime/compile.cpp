@@ -258,6 +258,7 @@ namespace {
 std::unique_ptr<Entry> finished_entry(PyFunctionObject* function, Cache& cache, region::Capture& capture,
                                       const trace::BreakInfo* stop) {
   auto entry = build_entry(function, cache, capture, stop);
+  cache.numbers.note(capture.numbers);
   entry->exit = capture.exit;
   entry->depth = capture.depth;
   entry->after = capture.after;
@@ -377,18 +378,30 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
 
 }  // namespace
 
+namespace {
+
+region::NumberPolicy number_policy(const Cache& cache) {
+  PyObject* const backend = cache.key().backend;
+  return {.history = has_mark(backend, "static") ? nullptr : &cache.numbers,
+          .in_graph = has_mark(backend, "takes_numbers")};
+}
+
+}  // namespace
+
 Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cache& cache, bool fullgraph) {
   auto* code = reinterpret_cast<PyCodeObject*>(cache.key().code);
   constexpr std::int64_t kWholeProgram = 10;  // fullgraph=True asks for all of it
   trace::Extent extent{.work = kWholeProgram * config_number("region_limit")};
   if (!fullgraph && config_number("continue_after_break") != 0) extent = forced_end(config_number("force_break_at"));
-  return attempt_or_warn(function, cache, fullgraph, extent,
-                         [&](const trace::Extent& how_far) { return trace::capture(function, code, locals, how_far); });
+  return attempt_or_warn(function, cache, fullgraph, extent, [&](const trace::Extent& how_far) {
+    return trace::capture(function, code, locals, how_far, number_policy(cache));
+  });
 }
 
 Attempt compile_continuation(const frames::State& state, Cache& cache) {
-  return attempt_or_warn(state.frames.front().function.get(), cache, false, forced_end(0, state.frames.size()),
-                         [&](const trace::Extent& how_far) { return trace::capture(state, how_far); });
+  return attempt_or_warn(
+      state.frames.front().function.get(), cache, false, forced_end(0, state.frames.size()),
+      [&](const trace::Extent& how_far) { return trace::capture(state, how_far, number_policy(cache)); });
 }
 
 }  // namespace pellucid::runtime

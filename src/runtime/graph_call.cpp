@@ -35,7 +35,9 @@ void save(aten::Checkpoint& checkpoint, const UndoPlan& plan, PyObject* const* a
     if (input.position < count) checkpoint.save(args[input.position], input.keep);
   }
   for (const UndoPlan::Attribute& attribute : plan.attributes) checkpoint.save(attribute.tensor.get(), attribute.keep);
-  for (std::size_t i = 0; plan.writes() && i < count; ++i) checkpoint.save_if_view(args[i]);
+  for (std::size_t i = 0; plan.writes() && i < count; ++i) {
+    if (aten::is_tensor(args[i])) checkpoint.save_if_view(args[i]);  // else a number
+  }
   if (plan.generators) checkpoint.save_generators(plan.cuda);
   events::count(events::Counter::KeptBytes, checkpoint.bytes());
 }

@@ -107,6 +107,11 @@ py::Owned<> Executor::run(const frames::State& state) {
     if (value != frames::callers_exception()) region.provenance.note_read(value, source);
     return py::Owned<>::share(value);
   };
+  const auto meet_number = [&](PyObject* value) {
+    const source::Source* source = next_source();
+    region.drops.note_live(value, source, references[value]);
+    return region.numbers.read(value, source);
+  };
   // What only moves a value needs no guard. A cell is read through, and a generator of ours knows its frame's
   // variables.
   const auto may_stay_unread = [&](PyObject* value) {
@@ -125,6 +130,7 @@ py::Owned<> Executor::run(const frames::State& state) {
     const bool is_last = frame + 1 == state.frames.size() && slot + 1 == state.frames[frame].stack.size();
     const bool moves = on_stack ? is_last && only_moves(*top_) : true;
     if (!is_next && moves && may_stay_unread(held.get())) return leave_unread(held.get());
+    if (PyLong_CheckExact(held.get()) || PyFloat_CheckExact(held.get())) return meet_number(held.get());
     auto value = meet(held.get());
     if (!is_next) return value;
     PyObject* descriptor = apart++->descriptor;
@@ -172,9 +178,15 @@ py::Owned<> Executor::run(PyFunctionObject* function, PyObject* const* locals) {
                     ((code->co_flags & CO_VARKEYWORDS) != 0);
   region.doing = "is an argument";
   auto& table = region.capture->sources;
+  const int rest = (code->co_flags & CO_VARARGS) != 0 ? code->co_argcount + code->co_kwonlyargcount : -1;
   for (int i = 0; i < count; ++i) {
-    region.provenance.note_read(locals[i], table.local(i, py::slot_name(code, i)));
-    top_->fast[static_cast<std::size_t>(i)] = py::Owned<>::share(locals[i]);
+    const bool is_kwargs = (code->co_flags & CO_VARKEYWORDS) != 0 && i == count - 1;
+    if (i == rest || is_kwargs) {
+      top_->fast[static_cast<std::size_t>(i)] =
+          region.numbers.read_rest(locals[i], table.local(i, py::slot_name(code, i)));
+      continue;
+    }
+    top_->fast[static_cast<std::size_t>(i)] = region.numbers.read(locals[i], table.local(i, py::slot_name(code, i)));
   }
   for (Py_ssize_t i = 0; function->func_closure != nullptr && i < PyTuple_GET_SIZE(function->func_closure); ++i) {
     PyObject* cell = PyTuple_GET_ITEM(function->func_closure, i);
@@ -272,6 +284,10 @@ Next Executor::loop() {
     const int depth = frame.depth;
     Next next;
     try {
+      for (int i = bytecode::looks(instruction.op, instruction.arg); i > 0; --i) {
+        py::Owned<>& looked_at = frame.stack[frame.stack.size() - static_cast<std::size_t>(i)];
+        if (region::is_number(looked_at.get())) looked_at = py::Owned<>::share(region.numbers.plain(looked_at.get()));
+      }
       next = rule_of(instruction.op)(*this, frame, instruction.arg);
     } catch (const py::Interruption&) {
       throw;

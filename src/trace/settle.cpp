@@ -219,6 +219,27 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
+// Whether it only hands the value on: the others look at it, and get no stand-in for a number.
+static bool only_moves(K kind) {
+  switch (kind) {
+    case K::Push:
+    case K::Drop:
+    case K::Replace:
+    case K::ForIter:
+    case K::Send:
+    case K::GetAttrFallback:
+    case K::NamesAttribute:
+    case K::Reflected:
+    case K::CallWith:
+    case K::Default:
+    case K::HasAttr:
+    case K::SetItemOn:
+      return true;
+    default:
+      return false;
+  }
+}
+
 Result Executor::and_then(Result result, Continuation next) {
   for (;;) {
     const Row& row = kRows[static_cast<std::size_t>(next.kind)];
@@ -232,6 +253,8 @@ Result Executor::and_then(Result result, Continuation next) {
         if (row.on_error != nullptr) result = row.on_error(*this, next);
         break;
       case Result::Did::Value:
+        if (region::is_number(result.value.get()) && !only_moves(next.kind))
+          result.value = py::Owned<>::share(region.numbers.plain(result.value.get()));
         result = row.on_value(*this, next, std::move(result.value));
         break;
     }

@@ -118,16 +118,19 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
 
 }  // namespace
 
-Outcome capture(PyFunctionObject* function, PyCodeObject* code, PyObject* const* locals, Extent extent) {
+Outcome capture(PyFunctionObject* function, PyCodeObject* code, PyObject* const* locals, Extent extent,
+                const region::NumberPolicy& numbers) {
   initialise_once();  // on first use: importing stays cheap, and pellucid itself is complete by then
   Executor executor(function, code, extent);
+  executor.region.numbers.policy = numbers;
   return outcome_of(executor, extent, {}, [&] { return executor.run(function, locals); });
 }
 
-Outcome capture(const frames::State& state, Extent extent) {
+Outcome capture(const frames::State& state, Extent extent, const region::NumberPolicy& numbers) {
   initialise_once();
   const frames::OpenFrame& outermost = state.frames.front();
   Executor executor(outermost.function.get(), outermost.code(), extent);
+  executor.region.numbers.policy = numbers;
   executor.region.capture->arguments = frames::value_names(state);
   executor.region.capture->starts_at = outermost.next;
   return outcome_of(executor, extent, frames::values_of(state), [&] { return executor.run(state); });

@@ -51,9 +51,10 @@ struct Extent {
 // PythonError for errors that are ours or the machine's (MemoryError, KeyboardInterrupt).
 // `extent.may_end_early`: where the program cannot be captured to its end, what comes before is, when its live state
 // can be told (Capture::exit).
-Outcome capture(PyFunctionObject* function, PyCodeObject* code, PyObject* const* locals, Extent extent);
+Outcome capture(PyFunctionObject* function, PyCodeObject* code, PyObject* const* locals, Extent extent,
+                const region::NumberPolicy& numbers);
 // The same from the middle of a program.
-Outcome capture(const frames::State& state, Extent extent);
+Outcome capture(const frames::State& state, Extent extent, const region::NumberPolicy& numbers);
 
 void initialise();  // resolves handler tables; once, at import
 

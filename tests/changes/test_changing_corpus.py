@@ -1,4 +1,4 @@
-"""Programs in which numbers and sizes change between the calls: what can be seen is eager's, the graphs are counted.
+"""Programs in which numbers and sizes change between the calls: all that can be seen is eager's, the graphs are counted.
 
 `now` in a program's row is how many graphs it may make. It is a limit that is only lowered, down to the row's target;
 `python tests/changes/corpus_report.py` shows both, and what a run makes.

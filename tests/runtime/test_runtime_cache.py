@@ -438,7 +438,7 @@ def test_a_miss_of_a_wrapper_names_a_line():
 
     wrapper = around(lambda x, scale: x * scale)
     compiled = pellucid.compile(wrapper, backend="eager")
-    for scale in (2, 3):
+    for scale in (True, False):
         assert torch.equal(compiled(torch.ones(2), scale), torch.ones(2) * scale)
     (reason,) = pellucid.guard_failures(compiled)
     code = wrapper.__code__

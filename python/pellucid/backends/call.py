@@ -36,6 +36,8 @@ class Backend:
     options: dict = field(default_factory=dict)
     aot: bool = False  # runs AOTAutograd, so it needs torch's tracing context
     runs_as_captured: bool = False  # never looks at the graph: `_core` runs what it captured
+    static: bool = False  # numbers that change between calls are compiled anew (dynamic=False)
+    takes_numbers: bool = False  # graphs may have inputs that are ints and floats, with other values at other calls
 
     def __call__(self, gm: GraphModule, example_inputs: Sequence[Any]) -> Callable:
         return self.function(gm, example_inputs, **self.options)
@@ -62,7 +64,14 @@ def resolve_backend(
         given["options"] = options
     name = backend if isinstance(backend, str) else name_of(backend)
     function = lookup_backend(backend)
-    return Backend(name, function, given, aot=backend == "aot_eager", runs_as_captured=function is eager and not given)
+    return Backend(
+        name,
+        function,
+        given,
+        aot=backend == "aot_eager",
+        runs_as_captured=function is eager and not given,
+        takes_numbers=function is eager or getattr(function, "takes_numbers", False) is True,
+    )
 
 
 def name_of(backend: Callable) -> str:

@@ -98,7 +98,7 @@ Next do_BUILD_SET(Executor& ex, Frame& f, int arg) {
 Next do_BUILD_MAP(Executor& ex, Frame& f, int arg) {
   auto dict = py::take(PyDict_New());
   for (int i = 0; i < arg; ++i) {
-    PyObject* key = peek(f, static_cast<std::size_t>(2 * (arg - i) - 1));
+    PyObject* key = ex.region.numbers.plain(peek(f, static_cast<std::size_t>(2 * (arg - i) - 1)));
     need_native_hash(ex, key, "a dict display");
     py::check(PyDict_SetItem(dict.get(), key, peek(f, static_cast<std::size_t>(2 * (arg - i) - 2))));
   }
@@ -172,9 +172,10 @@ Next do_SET_ADD(Executor& ex, Frame& f, int arg) {
   return Next::Go;
 }
 Next do_MAP_ADD(Executor& ex, Frame& f, int arg) {
-  need_native_hash(ex, peek(f, 1), "a dict display");
+  PyObject* key = ex.region.numbers.plain(peek(f, 1));
+  need_native_hash(ex, key, "a dict display");
   PyObject* dict = ex.region.shadows.writable(peek(f, static_cast<std::size_t>(arg) + 1));
-  py::check(PyDict_SetItem(dict, peek(f, 1), peek(f, 0)));
+  py::check(PyDict_SetItem(dict, key, peek(f, 0)));
   drop(f, 2);
   return Next::Go;
 }

@@ -77,7 +77,7 @@ Next do_POP_EXCEPT(Executor& ex, Frame& f, int) {
 Next do_RERAISE(Executor& ex, Frame& f, int arg) {
   if (arg != 0) {
     // The value below says where the exception came from.
-    PyObject* lasti = peek(f, static_cast<std::size_t>(arg));
+    PyObject* lasti = ex.region.numbers.plain(peek(f, static_cast<std::size_t>(arg)));
     if (!PyLong_Check(lasti)) throw GraphBreak(Reason::Internal, {{"detail", "RERAISE without lasti"}});
     f.reraise = f.at;
     f.reraises = static_cast<int>(PyLong_AsLong(lasti)) * 2;

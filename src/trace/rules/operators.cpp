@@ -66,7 +66,8 @@ Next jump_if_or_pop(Executor& ex, Frame& f, bool when, int target) {
   return Next::Go;
 }
 
-Next jump_if_none(Frame& f, bool none, int target) {
+Next jump_if_none(Executor& ex, Frame& f, bool none, int target) {
+  if (region::is_number(peek(f, 0))) ex.region.numbers.guard_type(peek(f, 0));
   const bool is_none = peek(f, 0) == Py_None;
   drop(f, 1);
   if (is_none == none) f.next = target;
@@ -113,7 +114,7 @@ Next do_COMPARE_OP(Executor& ex, Frame& f, int arg) {
   return push(f, std::move(r));
 }
 Next do_IS_OP(Executor& ex, Frame& f, int arg) {
-  const bool same = ex.region.reads.same(peek(f, 1), peek(f, 0));
+  const bool same = protocols::is_same(ex, peek(f, 1), peek(f, 0));
   drop(f, 2);
   f.stack.push_back(py::Owned<>::share(same != (arg == 1) ? Py_True : Py_False));
   return Next::Go;
@@ -164,10 +165,18 @@ Next do_POP_JUMP_FORWARD_IF_TRUE(Executor& ex, Frame& f, int arg) { return jump_
 Next do_POP_JUMP_FORWARD_IF_FALSE(Executor& ex, Frame& f, int arg) { return jump_if(ex, f, false, f.next + 2 * arg); }
 Next do_POP_JUMP_BACKWARD_IF_TRUE(Executor& ex, Frame& f, int arg) { return jump_if(ex, f, true, f.next - 2 * arg); }
 Next do_POP_JUMP_BACKWARD_IF_FALSE(Executor& ex, Frame& f, int arg) { return jump_if(ex, f, false, f.next - 2 * arg); }
-Next do_POP_JUMP_FORWARD_IF_NONE(Executor&, Frame& f, int arg) { return jump_if_none(f, true, f.next + 2 * arg); }
-Next do_POP_JUMP_FORWARD_IF_NOT_NONE(Executor&, Frame& f, int arg) { return jump_if_none(f, false, f.next + 2 * arg); }
-Next do_POP_JUMP_BACKWARD_IF_NONE(Executor&, Frame& f, int arg) { return jump_if_none(f, true, f.next - 2 * arg); }
-Next do_POP_JUMP_BACKWARD_IF_NOT_NONE(Executor&, Frame& f, int arg) { return jump_if_none(f, false, f.next - 2 * arg); }
+Next do_POP_JUMP_FORWARD_IF_NONE(Executor& ex, Frame& f, int arg) {
+  return jump_if_none(ex, f, true, f.next + 2 * arg);
+}
+Next do_POP_JUMP_FORWARD_IF_NOT_NONE(Executor& ex, Frame& f, int arg) {
+  return jump_if_none(ex, f, false, f.next + 2 * arg);
+}
+Next do_POP_JUMP_BACKWARD_IF_NONE(Executor& ex, Frame& f, int arg) {
+  return jump_if_none(ex, f, true, f.next - 2 * arg);
+}
+Next do_POP_JUMP_BACKWARD_IF_NOT_NONE(Executor& ex, Frame& f, int arg) {
+  return jump_if_none(ex, f, false, f.next - 2 * arg);
+}
 Next do_JUMP_IF_TRUE_OR_POP(Executor& ex, Frame& f, int arg) { return jump_if_or_pop(ex, f, true, f.next + 2 * arg); }
 Next do_JUMP_IF_FALSE_OR_POP(Executor& ex, Frame& f, int arg) { return jump_if_or_pop(ex, f, false, f.next + 2 * arg); }
 

@@ -8,7 +8,7 @@ import operator
 from corpus.table import program, ramp
 
 
-@program(2, now=8)
+@program(2, now=3)
 def product_beyond_64_bits():
     def f(x, n):
         return x + 1, n * n, n * 4 + 1
@@ -17,7 +17,7 @@ def product_beyond_64_bits():
         yield f, ramp(3), n
 
 
-@program(2, now=8)
+@program(2, now=5)
 def counter_that_doubles():
     state = {"n": 2**58}
 
@@ -29,7 +29,7 @@ def counter_that_doubles():
         yield f, ramp(3)
 
 
-@program(2, now=7)
+@program(2, now=3)
 def large_number_times_a_tensor():
     def f(x, n):
         return x * n, x + n
@@ -38,7 +38,7 @@ def large_number_times_a_tensor():
         yield f, ramp(3), n
 
 
-@program(2, now=7)
+@program(2, now=2)
 def int_tensor_and_large_numbers():
     def f(x, n):
         return x * n + n
@@ -47,7 +47,7 @@ def int_tensor_and_large_numbers():
         yield f, ramp(3).long(), n
 
 
-@program(2, now=7)
+@program(2, now=3)
 def floor_division_and_remainder_of_negatives():
     def f(x, n, m):
         return x * (n // m), n % m, divmod(n, m), -n // m, -n % m
@@ -74,7 +74,7 @@ def division_by_zero_in_some_calls():
         yield f, ramp(3), n, m
 
 
-@program(2, now=4)
+@program(2, now=2)
 def division_by_zero_that_is_caught():
     def f(x, a, b):
         try:
@@ -87,7 +87,7 @@ def division_by_zero_that_is_caught():
         yield f, ramp(3), a, b
 
 
-@program(2, now=6)
+@program(2, now=2)
 def division_of_a_tensor_by_zero():
     def f(x, n):
         return x / n, x // n
@@ -96,7 +96,7 @@ def division_of_a_tensor_by_zero():
         yield f, ramp(3), n
 
 
-@program(5, now=8, why="each of the three types, True and False")
+@program(5, now=6, why="each of the three types, True and False")
 def types_that_change():
     def f(x, n):
         return x * n, n + 1, n
@@ -114,7 +114,7 @@ def equal_numbers_of_other_types():
         yield f, ramp(3).long(), n
 
 
-@program(3, now=7, why="what is not a number is a value")
+@program(3, now=5, why="what is not a number is a value")
 def infinities_and_nan():
     def f(x, a):
         return x * a, a + 1, a
@@ -132,7 +132,7 @@ def zeros_of_both_signs():
         yield f, ramp(3), a
 
 
-@program(2, now=7)
+@program(2, now=2)
 def sums_that_leave_the_finite():
     def f(x, a):
         return x + 1, a * 1e200, a * 1e200 - a * 1e200
@@ -168,7 +168,7 @@ def absolute_values():
         yield f, ramp(3), n, a
 
 
-@program(2, now=7)
+@program(2, now=3)
 def smallest_and_largest():
     def f(x, n, a):
         return x * min(n, 4), max(n, 4), min(n, 2, 7), max(a, 0.5), min([n, 6])
@@ -177,7 +177,7 @@ def smallest_and_largest():
         yield f, ramp(3), n, a
 
 
-@program(2, now=6)
+@program(2, now=4)
 def smallest_of_two_types():
     def f(x, n, a):
         return x * 2, max(n, a), min(n, a)
@@ -186,7 +186,7 @@ def smallest_of_two_types():
         yield f, ramp(3), n, a
 
 
-@program(3, now=7, why="a negative exponent gives a float")
+@program(3, now=4, why="a negative exponent gives a float")
 def powers():
     def f(x, n, e):
         return x * 2, n**e, pow(n, e)
@@ -195,7 +195,7 @@ def powers():
         yield f, ramp(3), n, e
 
 
-@program(2, now=6)
+@program(2, now=2)
 def powers_of_floats():
     def f(x, a, b):
         return x * a**b, a**2, 2**b, b**0.5
@@ -213,7 +213,7 @@ def conversions():
         yield f, ramp(3), n, a
 
 
-@program(2, now=5)
+@program(2, now=4)
 def conversions_that_raise():
     def f(x, a):
         return x * int(a)
@@ -222,7 +222,7 @@ def conversions_that_raise():
         yield f, ramp(3), a
 
 
-@program(2, now=7)
+@program(2, now=2)
 def floors_and_ceilings():
     def f(x, a):
         return x * math.floor(a), math.ceil(a), math.trunc(a), int(a)
@@ -240,7 +240,7 @@ def functions_of_math():
         yield f, ramp(3), a
 
 
-@program(2, now=5)
+@program(2, now=4)
 def functions_of_math_that_raise():
     def f(x, a):
         return x * math.sqrt(a), math.log(a)
@@ -249,7 +249,7 @@ def functions_of_math_that_raise():
         yield f, ramp(3), a
 
 
-@program(2, now=7)
+@program(2, now=2)
 def true_division_of_ints():
     def f(x, n, m):
         return x * (n / m), n / m, 1 / n
@@ -267,7 +267,7 @@ def shifts_and_bits():
         yield f, ramp(3), n, k
 
 
-@program(2, now=7)
+@program(2, now=2)
 def comparisons_returned():
     def f(x, n, m):
         return x + 1, n < m, n <= m, n == m, n != m, n > m
@@ -276,7 +276,7 @@ def comparisons_returned():
         yield f, ramp(3), n, m
 
 
-@program(2, now=6)
+@program(2, now=2)
 def ints_compared_with_floats():
     def f(x, n, a):
         return x + 1, n < a, n == a, not n >= a
@@ -303,7 +303,7 @@ def methods_of_numbers():
         yield f, ramp(3), n, a
 
 
-@program(2, now=8)
+@program(2, now=2)
 def chained_in_place():
     def f(x, n, a):
         n += 3
@@ -318,7 +318,7 @@ def chained_in_place():
         yield f, ramp(3), i, 1.5 + i
 
 
-@program(2, now=6)
+@program(2, now=2)
 def comparisons_of_floats():
     def f(x, a, b):
         return x + 1, a < b, a == a, min(a, b), max(b, a)
@@ -340,7 +340,7 @@ def error_of_a_number_and_a_text():
         yield f, ramp(3), n
 
 
-@program(2, now=8)
+@program(2, now=5)
 def state_changed_before_an_error():
     state = {"calls": 0, "last": 1}
 

@@ -14,7 +14,7 @@ def outside(*values):
     return values[-1] if values else None
 
 
-@program(4, now=16, why="two parts")
+@program(4, now=4, why="two parts")
 def step_across_a_break():
     def f(x, step):
         y = x * step
@@ -25,7 +25,7 @@ def step_across_a_break():
         yield f, ramp(3), step
 
 
-@program(4, now=16, why="two parts")
+@program(4, now=4, why="two parts")
 def number_made_before_a_break():
     def f(x, step):
         rate = 0.1 * 0.9**step
@@ -37,7 +37,7 @@ def number_made_before_a_break():
         yield f, ramp(3), step
 
 
-@program(3, now=16, why="two parts, the first without a number")
+@program(3, now=3, why="two parts, the first without a number")
 def number_used_only_behind_a_break():
     def f(x, step):
         y = x.sin()
@@ -48,7 +48,7 @@ def number_used_only_behind_a_break():
         yield f, ramp(3), step
 
 
-@program(3, now=9, why="two parts, the second without a number")
+@program(3, now=3, why="two parts, the second without a number")
 def number_used_only_before_a_break():
     def f(x, step):
         y = x * step
@@ -59,7 +59,7 @@ def number_used_only_before_a_break():
         yield f, ramp(3), step
 
 
-@program(4, now=16, why="two parts")
+@program(4, now=4, why="two parts")
 def counter_on_both_sides():
     state = Plain(step=0)
 
@@ -74,7 +74,7 @@ def counter_on_both_sides():
         yield f, ramp(3)
 
 
-@program(4, now=16, why="two parts")
+@program(4, now=4, why="two parts")
 def number_from_outside():
     def f(x, n):
         y = x + 1
@@ -85,7 +85,7 @@ def number_from_outside():
         yield f, ramp(3), n
 
 
-@program(3, now=9, why="two parts, the first without a number")
+@program(3, now=3, why="two parts, the first without a number")
 def number_out_of_a_tensor():
     def f(x):
         y = x.cumsum(0)
@@ -120,7 +120,7 @@ def new_size_behind_a_break():
         yield f, ramp(n)
 
 
-@program(5, now=16, why="three parts; one is met first when the number is known to change")
+@program(5, now=6, why="three parts; one is met first when the number is known to change")
 def branch_on_a_value_with_a_number():
     def f(x, n):
         y = x * n
@@ -132,7 +132,7 @@ def branch_on_a_value_with_a_number():
         yield f, ramp(12), n
 
 
-@program(4, now=15, why="two parts: up to the first break, and from one to the next")
+@program(4, now=4, why="two parts: up to the first break, and from one to the next")
 def number_in_a_loop_with_breaks():
     def f(x, rate):
         for _ in range(3):
@@ -144,7 +144,7 @@ def number_in_a_loop_with_breaks():
         yield f, ramp(3), i / 4
 
 
-@program(6, now=24, why="three parts")
+@program(6, now=6, why="three parts")
 def three_parts():
     def f(x, n, a):
         x = x + n
@@ -158,7 +158,7 @@ def three_parts():
         yield f, ramp(3), i, i / 4
 
 
-@program(4, now=16, why="two parts")
+@program(4, now=4, why="two parts")
 def break_in_a_function_that_is_called():
     def inner(x, n):
         y = x * n
@@ -172,7 +172,7 @@ def break_in_a_function_that_is_called():
         yield f, ramp(3), n
 
 
-@program(4, now=16, why="two parts")
+@program(4, now=4, why="two parts")
 def break_in_a_with_block():
     def f(x, n):
         with torch.no_grad():
@@ -185,7 +185,7 @@ def break_in_a_with_block():
         yield f, ramp(3), n
 
 
-@program(5, now=16, why="two parts, and both sides of a branch in the second")
+@program(5, now=7, why="two parts, and both sides of a branch in the second")
 def break_in_a_try_block():
     def f(x, n):
         y = x * n
@@ -200,7 +200,7 @@ def break_in_a_try_block():
         yield f, ramp(3), n
 
 
-@program(4, now=16, why="two parts")
+@program(4, now=10, why="two parts")
 def numbers_in_containers_across_a_break():
     def f(x, n):
         box = {"n": n, "pair": (n + 1, [n / 2])}
@@ -212,7 +212,7 @@ def numbers_in_containers_across_a_break():
         yield f, ramp(3), n
 
 
-@program(4, now=16, why="two parts")
+@program(4, now=4, why="two parts")
 def numbers_in_a_closure_across_a_break():
     def f(x, n):
         def grow(y):
@@ -228,7 +228,7 @@ def numbers_in_a_closure_across_a_break():
         yield f, ramp(3), n
 
 
-@program(4, now=16, why="two parts")
+@program(4, now=10, why="two parts")
 def generator_across_a_break():
     def steps(n):
         while True:
@@ -245,7 +245,7 @@ def generator_across_a_break():
         yield f, ramp(3), n
 
 
-@program(4, now=14, why="two parts")
+@program(4, now=4, why="two parts")
 def two_numbers_equal_by_chance_across_a_break():
     def f(x, n, m):
         y = x * n
@@ -256,7 +256,7 @@ def two_numbers_equal_by_chance_across_a_break():
         yield f, ramp(3), n, m
 
 
-@program(4, now=16, why="two parts")
+@program(4, now=10, why="two parts")
 def loss_taken_out_in_the_middle():
     losses = []
 

@@ -9,7 +9,7 @@ from corpus.table import program, ramp
 from support import Plain
 
 
-@program(2, now=6)
+@program(2, now=2)
 def one_at_first():
     def f(x, n):
         return x * n, x / n, n * 3, n**2
@@ -18,7 +18,7 @@ def one_at_first():
         yield f, ramp(3), n
 
 
-@program(2, now=6)
+@program(2, now=2)
 def zero_at_first():
     def f(x, n):
         return x + n, x * n, n - 1
@@ -27,7 +27,7 @@ def zero_at_first():
         yield f, ramp(3), n
 
 
-@program(2, now=6)
+@program(2, now=2)
 def rate_of_one_at_first():
     def f(x, y, rate):
         return x.mul(rate).add(y, alpha=rate), x**rate
@@ -36,7 +36,7 @@ def rate_of_one_at_first():
         yield f, ramp(3).abs(), ramp(3), rate
 
 
-@program(2, now=6)
+@program(2, now=2)
 def rate_of_zero_at_first():
     def f(x, y, rate):
         return x.lerp(y, rate), x + rate * y
@@ -45,7 +45,7 @@ def rate_of_zero_at_first():
         yield f, ramp(3), ramp(3).cos(), rate
 
 
-@program(2, now=6)
+@program(2, now=2)
 def square_at_first():
     def f(x, e):
         return x**e, (x + 4) ** -e
@@ -81,7 +81,7 @@ def three_sizes_equal_at_first():
         yield f, ramp(a, b), ramp(b, c), ramp(c, d)
 
 
-@program(2, now=6)
+@program(2, now=2)
 def rate_equal_to_momentum_at_first():
     def f(x, rate, momentum):
         return x * rate + momentum, rate * (1 - momentum)
@@ -90,7 +90,7 @@ def rate_equal_to_momentum_at_first():
         yield f, ramp(3), rate, momentum
 
 
-@program(2, now=6)
+@program(2, now=2)
 def number_equal_to_a_constant_at_first():
     def f(x, n):
         return x * 4 + n, [4, n], n + 4
@@ -99,7 +99,7 @@ def number_equal_to_a_constant_at_first():
         yield f, ramp(3), n
 
 
-@program(2, now=6)
+@program(2, now=2)
 def number_equal_to_the_length_of_a_list_at_first():
     names = ["a", "b", "c"]
 
@@ -110,7 +110,7 @@ def number_equal_to_the_length_of_a_list_at_first():
         yield f, ramp(3), n
 
 
-@program(3, now=7, why="an int and a float are told apart")
+@program(3, now=4, why="an int and a float are told apart")
 def int_equal_to_a_float():
     def f(x, n, a):
         return x * n + a, n, a, n + a
@@ -193,7 +193,7 @@ def one_tensor_in_two_places_at_first():
         yield f, ramp(n), ramp(n).cos()
 
 
-@program(2, now=7)
+@program(2, now=3)
 def true_division_without_a_rest_at_first():
     def f(x, n, m):
         return x * (n // m), n / m, n % m
@@ -202,7 +202,7 @@ def true_division_without_a_rest_at_first():
         yield f, ramp(3), n, m
 
 
-@program(2, now=7)
+@program(2, now=2)
 def whole_float_at_first():
     def f(x, a):
         return x * int(a), a, a // 1, a % 1
@@ -211,7 +211,7 @@ def whole_float_at_first():
         yield f, ramp(3), a
 
 
-@program(2, now=6)
+@program(2, now=2)
 def bounds_that_meet_at_first():
     def f(x, low, high):
         return x.clamp(low, high), high - low
@@ -220,7 +220,7 @@ def bounds_that_meet_at_first():
         yield f, ramp(9), low, high
 
 
-@program(2, now=7)
+@program(2, now=2)
 def counters_that_start_together():
     state = Plain(read=0, written=0)
 

@@ -15,7 +15,7 @@ STEP = 0
 LIMITS = {"step": 0, "epoch": 0}
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_as_argument():
     def f(x, step):
         return x * step, step + 1
@@ -24,7 +24,7 @@ def step_as_argument():
         yield f, ramp(3), step
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_as_keyword():
     def f(x, *, step=0, scale=2.0):
         return x + step * scale
@@ -33,7 +33,7 @@ def step_as_keyword():
         yield f, ramp(3), Keywords(step=step)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_from_a_large_start():
     def f(x, step):
         return x + step, step
@@ -42,7 +42,7 @@ def step_from_a_large_start():
         yield f, ramp(3), step
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_in_a_global():
     global STEP
     STEP = 5
@@ -56,7 +56,7 @@ def step_in_a_global():
         yield f, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_in_a_global_dict():
     LIMITS.update(step=1, epoch=7)
 
@@ -68,7 +68,7 @@ def step_in_a_global_dict():
         yield f, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_in_a_nonlocal():
     step = 10
 
@@ -81,7 +81,7 @@ def step_in_a_nonlocal():
         yield f, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_in_a_cell_that_others_write():
     step = 1
 
@@ -92,7 +92,7 @@ def step_in_a_cell_that_others_write():
         yield f, ramp(3)
 
 
-@program(2, now=12)
+@program(2, now=2)
 def step_in_a_module_attribute():
     class Counted(torch.nn.Module):
         def __init__(self):
@@ -109,7 +109,7 @@ def step_in_a_module_attribute():
         yield module, ramp(2, 3)
 
 
-@program(2, now=12)
+@program(2, now=2)
 def step_in_attributes_of_layers():
     class Layer(torch.nn.Module):
         def __init__(self, step):
@@ -125,7 +125,7 @@ def step_in_attributes_of_layers():
         yield model, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_in_an_object_attribute():
     class Trainer:
         def __init__(self):
@@ -141,7 +141,7 @@ def step_in_an_object_attribute():
         yield f, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=3)
 def step_in_a_method():
     class Trainer:
         step = 0
@@ -155,7 +155,7 @@ def step_in_a_method():
         yield trainer.update, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_in_a_nested_object():
     run = Plain(state=Plain(progress=Plain(step=20)))
 
@@ -167,7 +167,7 @@ def step_in_a_nested_object():
         yield f, run, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_in_a_slot():
     class Slotted:
         __slots__ = ("rate", "step")
@@ -196,7 +196,7 @@ def step_in_a_class_attribute():
         yield f, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_in_a_function_attribute():
     def f(x):
         f.calls += 1
@@ -207,7 +207,7 @@ def step_in_a_function_attribute():
         yield f, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_behind_a_property():
     class Clock:
         def __init__(self):
@@ -231,7 +231,7 @@ def step_behind_a_property():
         yield f, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_in_a_list_item():
     steps = [0, 100]
 
@@ -244,7 +244,7 @@ def step_in_a_list_item():
         yield f, steps, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_in_a_dict_item():
     state = {"step": 0, "name": "sgd"}
 
@@ -256,7 +256,7 @@ def step_in_a_dict_item():
         yield f, state, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_in_a_default_dict_and_a_counter():
     counts, seen = collections.defaultdict(int, step=4), collections.Counter(step=9)
 
@@ -292,7 +292,7 @@ def step_in_a_tuple_argument():
         _, state = yield f, ramp(3), state
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_in_a_dataclass():
     @dataclasses.dataclass
     class State:
@@ -313,7 +313,7 @@ def step_in_a_dataclass():
         yield f, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_in_a_frozen_dataclass():
     @dataclasses.dataclass(frozen=True)
     class State:
@@ -340,7 +340,7 @@ def step_in_a_namedtuple():
         _, state = yield f, state, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_of_itertools_count():
     numbers = itertools.count(5, 3)
 
@@ -369,7 +369,7 @@ def step_of_a_generator():
         yield f, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_that_counts_down():
     budget = Plain(left=20)
 
@@ -381,7 +381,7 @@ def step_that_counts_down():
         yield f, ramp(3), cost
 
 
-@program(2, now=5)
+@program(2, now=2)
 def step_that_wraps_around():
     state = {"slot": 0}
 
@@ -393,7 +393,7 @@ def step_that_wraps_around():
         yield f, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_that_only_counts_and_is_used_nowhere():
     stats = {"calls": 0}
 
@@ -405,7 +405,7 @@ def step_that_only_counts_and_is_used_nowhere():
         yield f, ramp(3)
 
 
-@program(5, now=8, why="both sides of the branch, and the epoch changes first at the fifth call")
+@program(5, now=5, why="both sides of the branch, and the epoch changes first at the fifth call")
 def step_and_epoch_at_different_paces():
     progress = Plain(step=0, epoch=0)
 
@@ -419,7 +419,7 @@ def step_and_epoch_at_different_paces():
         yield f, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_of_a_norm_that_counts_batches():
     norm = torch.nn.BatchNorm1d(3)
     seen = {"batches": 0}

@@ -78,7 +78,7 @@ def cache_by_index_copy():
     yield f, ramp(2, 3), 0
 
 
-@program(2, now=8)
+@program(2, now=5)
 def ring_buffer():
     class Ring:
         def __init__(self):
@@ -182,7 +182,7 @@ def window_of_changing_width():
         yield f, ramp(12, 2), width
 
 
-@program(2, now=6)
+@program(2, now=2)
 def local_attention_mask():
     def f(x, window):
         i = torch.arange(x.size(0))
@@ -193,7 +193,7 @@ def local_attention_mask():
         yield f, ramp(6, 2), window
 
 
-@program(3, now=6, why="the last piece is shorter than those before it")
+@program(3, now=3, why="the last piece is shorter than those before it")
 def prefill_in_pieces():
     prompt, cache = ramp(22, 3), []
 
@@ -218,7 +218,7 @@ def steps_of_decoding_in_one_call():
         yield f, ramp(3, 2), steps
 
 
-@program(3, now=5, why="both sides of the branch")
+@program(2, now=2)
 def stop_at_the_longest_length():
     def f(x, position, longest):
         if position >= longest:
@@ -239,7 +239,7 @@ def beams():
         yield f, ramp(3, 5).sin(), beams
 
 
-@program(2, now=8)
+@program(2, now=6)
 def top_k_sampling():
     def f(logits, k, temperature):
         logits = logits / temperature
@@ -293,7 +293,7 @@ def repetition_penalty():
         yield f, ramp(10).sin(), torch.arange(n), 1.0 + n / 10
 
 
-@program(2, now=5)
+@program(2, now=2)
 def lengths_of_left_padding():
     def f(ids, pad):
         mask = torch.arange(ids.size(1)) >= pad

@@ -38,7 +38,7 @@ def range_with_a_step():
         yield f, ramp(n)
 
 
-@program(4, now=8, why="one graph for each number of turns")
+@program(4, now=4, why="one graph for each number of turns")
 def while_a_number_halves():
     def f(x, n):
         turns = 0
@@ -131,7 +131,7 @@ def layer_by_a_name_with_a_number():
         yield f, ramp(2, 3), i
 
 
-@program(3, now=8, why="both sides of the branch")
+@program(3, now=4, why="both sides of the branch")
 def every_tenth_step():
     logged = []
 
@@ -146,7 +146,7 @@ def every_tenth_step():
         yield f, ramp(3), step
 
 
-@program(3, now=8, why="both sides of the branch")
+@program(3, now=3, why="both sides of the branch")
 def every_third_call():
     state = Plain(calls=0, skipped=0)
 
@@ -161,7 +161,7 @@ def every_third_call():
         yield f, ramp(3)
 
 
-@program(4, now=8, why="three ranges, and the first call")
+@program(4, now=4, why="three ranges, and the first call")
 def ranges_of_a_number():
     def f(x, n):
         if 3 <= n < 6:
@@ -174,7 +174,7 @@ def ranges_of_a_number():
         yield f, ramp(3), n
 
 
-@program(4, now=6, why="the number is smaller, equal or larger")
+@program(3, now=3, why="the number is smaller, equal or larger")
 def two_numbers_compared():
     def f(x, n, m):
         if n < m:
@@ -187,7 +187,7 @@ def two_numbers_compared():
         yield f, ramp(3), n, m
 
 
-@program(3, now=8, why="one number is special")
+@program(3, now=3, why="one number is special")
 def one_special_value():
     def f(x, n):
         if n == 5:
@@ -198,7 +198,7 @@ def one_special_value():
         yield f, ramp(3), n
 
 
-@program(3, now=6, why="zero and the others")
+@program(3, now=3, why="zero and the others")
 def truth_of_a_number():
     def f(x, n):
         return x * n if n else x.neg()
@@ -207,7 +207,7 @@ def truth_of_a_number():
         yield f, ramp(3), n
 
 
-@program(3, now=7, why="zero and the others")
+@program(3, now=3, why="zero and the others")
 def number_or_its_default():
     def f(x, n):
         n = n or 4
@@ -217,7 +217,7 @@ def number_or_its_default():
         yield f, ramp(3), n
 
 
-@program(3, now=6, why="None is a value of its own")
+@program(3, now=3, why="None is a value of its own")
 def number_or_none():
     def f(x, scale=None):
         if scale is None:
@@ -228,7 +228,7 @@ def number_or_none():
         yield f, ramp(4), scale
 
 
-@program(4, now=8, why="one graph for each case that is met, and the first")
+@program(4, now=4, why="one graph for each case that is met, and the first")
 def match_on_a_number():
     def f(x, n):
         match n % 3:
@@ -263,7 +263,7 @@ def number_in_a_range():
         yield f, ramp(3), n
 
 
-@program(3, now=7, why="the assertion holds, or it fails")
+@program(3, now=3, why="the assertion holds, or it fails")
 def assertion_on_a_number():
     def f(x, n):
         y = x + 1

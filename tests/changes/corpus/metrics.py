@@ -24,7 +24,7 @@ def losses_appended():
         yield f, ramp(4) * i
 
 
-@program(2, now=8)
+@program(1, now=1)
 def running_loss():
     meter = Plain(total=0.0, count=0)
 
@@ -38,7 +38,7 @@ def running_loss():
         yield f, ramp(4) * i
 
 
-@program(2, now=8)
+@program(2, now=2)
 def average_meter():
     class Meter:
         def __init__(self):
@@ -61,7 +61,7 @@ def average_meter():
         yield f, ramp(3), 5.0 - i / 4, 3 + i % 4
 
 
-@program(3, now=8, why="a batch is smaller first at the fourth call")
+@program(3, now=3, why="a batch is smaller first at the fourth call")
 def accuracy():
     correct = total = 0
 
@@ -87,7 +87,7 @@ def mean_of_a_window():
         yield f, ramp(3), 3.0 - i / 8
 
 
-@program(4, now=8, why="better or not; the patience changes first at the fourth call")
+@program(4, now=5, why="better or not; the patience changes first at the fourth call")
 def best_and_patience():
     class Early:
         def __init__(self):
@@ -110,7 +110,7 @@ def best_and_patience():
         yield f, ramp(3), loss
 
 
-@program(2, now=8)
+@program(2, now=2)
 def minimum_so_far():
     best = 100.0
 
@@ -123,7 +123,7 @@ def minimum_so_far():
         yield f, ramp(3), loss
 
 
-@program(2, now=8)
+@program(2, now=3)
 def smoothed_loss():
     state = Plain(ema=4.0)
 
@@ -135,7 +135,7 @@ def smoothed_loss():
         yield f, ramp(3), 4.0 / (i + 1)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def perplexity():
     total, tokens = 0.0, 0
 
@@ -149,7 +149,7 @@ def perplexity():
         yield f, ramp(3), 2.0 - i / 8, 10 + i % 3
 
 
-@program(2, now=8)
+@program(2, now=5)
 def throughput():
     tokens = 0
 
@@ -187,7 +187,7 @@ def losses_kept_as_tensors():
         yield f, ramp(4) * i
 
 
-@program(3, now=8, why="the second moment changes first at the third call")
+@program(3, now=3, why="the second moment changes first at the third call")
 def welford_mean_and_variance():
     state = {"n": 0, "mean": 0.0, "m2": 0.0}
 
@@ -202,7 +202,7 @@ def welford_mean_and_variance():
         yield f, ramp(3), value
 
 
-@program(3, now=16, why="two parts, the first without a number")
+@program(3, now=9, why="two parts, the first without a number")
 def norm_of_a_gradient_as_a_number():
     norms = []
 
@@ -215,7 +215,7 @@ def norm_of_a_gradient_as_a_number():
         yield f, ramp(4) * (i + 1), 2.0 + i / 2
 
 
-@program(2, now=8)
+@program(2, now=3)
 def confusion_counts():
     counts = [0, 0, 0]
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from corpus.table import program, ramp
 
 
-@program(2, now=8)
+@program(2, now=2)
 def alpha_of_add():
     def f(x, y, alpha):
         return torch.add(x, y, alpha=alpha), x.sub(y, alpha=alpha)
@@ -17,7 +17,7 @@ def alpha_of_add():
         yield f, ramp(3), ramp(3).cos(), i / 3
 
 
-@program(2, now=8)
+@program(2, now=2)
 def bounds_of_clamp():
     def f(x, low, high):
         return x.clamp(low, high), x.clamp(min=low), torch.clamp(x, max=high)
@@ -26,7 +26,7 @@ def bounds_of_clamp():
         yield f, ramp(9), -1.0 + i / 9, 1.0 - i / 18
 
 
-@program(2, now=7)
+@program(2, now=2)
 def exponent_of_pow():
     def f(x, e):
         return x.abs() ** e, x.pow(e), e**x
@@ -35,7 +35,7 @@ def exponent_of_pow():
         yield f, ramp(5), e
 
 
-@program(2, now=7)
+@program(2, now=2)
 def exponent_that_is_an_int():
     def f(x, e):
         return x**e
@@ -44,7 +44,7 @@ def exponent_that_is_an_int():
         yield f, ramp(5), e
 
 
-@program(2, now=8)
+@program(2, now=2)
 def value_of_full():
     def f(x, value):
         return x + torch.full((3,), value), torch.full_like(x, value)
@@ -116,7 +116,7 @@ def size_of_interpolate():
         yield f, ramp(1, 1, 4, 4), h, w
 
 
-@program(2, now=8)
+@program(2, now=2)
 def scale_of_attention():
     def f(q, k, scale):
         return F.scaled_dot_product_attention(q, k, k, scale=scale)
@@ -125,7 +125,7 @@ def scale_of_attention():
         yield f, ramp(1, 1, 3, 4), ramp(1, 1, 5, 4), 0.25 + i / 8
 
 
-@program(2, now=7)
+@program(2, now=2)
 def scale_from_a_head_size():
     def f(q, k, head):
         return (q @ k.T * head**-0.5).softmax(-1)
@@ -152,7 +152,7 @@ def epsilon_of_a_norm():
         yield f, ramp(2, 4), 10.0 ** -(i + 1)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def epsilon_in_an_attribute():
     norm = torch.nn.LayerNorm(4)
     for i in range(8):
@@ -160,7 +160,7 @@ def epsilon_in_an_attribute():
         yield norm, ramp(2, 4)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def beta_and_alpha_of_addmm():
     def f(c, a, b, beta, alpha):
         return torch.addmm(c, a, b, beta=beta, alpha=alpha)
@@ -169,7 +169,7 @@ def beta_and_alpha_of_addmm():
         yield f, ramp(2, 2), ramp(2, 3), ramp(3, 2), i / 2, 1 + i / 4
 
 
-@program(2, now=8)
+@program(2, now=2)
 def weight_of_lerp():
     def f(x, y, weight):
         return x.lerp(y, weight), torch.addcmul(x, y, y, value=weight)
@@ -196,7 +196,7 @@ def classes_of_one_hot():
         yield f, torch.tensor([0, 3, 1]), classes
 
 
-@program(2, now=8)
+@program(2, now=2)
 def value_of_masked_fill():
     def f(x, value):
         return x.masked_fill(x < 0, value), torch.where(x > 0, x, value), x.fill_(value)
@@ -263,7 +263,7 @@ def steps_of_linspace():
         yield f, n, n / 2
 
 
-@program(3, now=16, why="the quantile is computed between two parts, the first without a number")
+@program(3, now=10, why="the quantile is computed between two parts, the first without a number")
 def quantiles():
     def f(x, q):
         y = x.sin()
@@ -282,7 +282,7 @@ def order_of_a_norm():
         yield f, ramp(9), p
 
 
-@program(2, now=8)
+@program(2, now=2)
 def delta_of_a_loss():
     def f(x, y, delta):
         return F.huber_loss(x, y, delta=delta), F.smooth_l1_loss(x, y, beta=delta)
@@ -300,7 +300,7 @@ def int_tensor_and_an_int():
         yield f, torch.arange(-4, 5), n
 
 
-@program(2, now=8)
+@program(2, now=2)
 def int_tensor_and_a_float():
     def f(x, a):
         return x * a, x + a, x > a
@@ -309,7 +309,7 @@ def int_tensor_and_a_float():
         yield f, torch.arange(-4, 5), i / 3
 
 
-@program(2, now=8)
+@program(2, now=2)
 def half_tensor_and_a_number():
     def f(x, a):
         return x * a, x + a, x.to(torch.float32) / a
@@ -327,7 +327,7 @@ def number_made_a_tensor():
         yield f, ramp(3), i, i / 3
 
 
-@program(2, now=8)
+@program(2, now=2)
 def in_place():
     def f(x, a):
         x.mul_(a).add_(a).clamp_(max=a * 2)
@@ -337,7 +337,7 @@ def in_place():
         yield f, ramp(5), 0.5 + i / 3
 
 
-@program(2, now=7)
+@program(2, now=2)
 def number_on_the_left():
     def f(x, n):
         return n - x, n / (x + 10), n * x, n // (x + 10), n % (x + 10)
@@ -373,7 +373,7 @@ def repeats():
         yield f, ramp(3), n
 
 
-@program(2, now=8)
+@program(2, now=2)
 def threshold_compared():
     def f(x, limit):
         mask = x > limit

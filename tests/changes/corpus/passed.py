@@ -17,7 +17,7 @@ def scaled(x, scale=2.0, *, shift=0):
     return x * scale + shift
 
 
-@program(2, now=10)
+@program(2, now=2)
 def through_calls():
     def inner(x, n):
         return x * n
@@ -32,7 +32,7 @@ def through_calls():
         yield f, ramp(3), n
 
 
-@program(2, now=10)
+@program(2, now=2)
 def through_defaults():
     def f(x, scale=3.0, shift=1):
         return scaled(x, scale, shift=shift)
@@ -42,7 +42,7 @@ def through_defaults():
         yield f, ramp(3), 2.0 + i / 4, i
 
 
-@program(2, now=8)
+@program(2, now=2)
 def through_star_args():
     def f(x, *numbers):
         a, b, *rest = numbers
@@ -52,7 +52,7 @@ def through_star_args():
         yield f, ramp(3), i, i * 2, i * 3, 0.5 + i
 
 
-@program(2, now=9)
+@program(2, now=2)
 def through_keywords():
     def f(x, **numbers):
         return scaled(x, **numbers), sorted(numbers)
@@ -79,7 +79,7 @@ def partial_with_another_number_each_time():
         yield f, ramp(3), functools.partial(scaled, shift=n)
 
 
-@program(2, now=9)
+@program(2, now=2)
 def through_a_closure_made_inside():
     def f(x, n):
         def inner(y):
@@ -92,7 +92,7 @@ def through_a_closure_made_inside():
         yield f, ramp(3), n
 
 
-@program(2, now=9)
+@program(2, now=2)
 def closures_made_outside():
     def make(n):
         return lambda x: x * n
@@ -132,7 +132,7 @@ def in_a_nested_container():
         yield f, ramp(3), {"optimizer": [{"lr": 0.1 / (i + 1)}], "limits": (0, i)}
 
 
-@program(2, now=8)
+@program(2, now=2)
 def in_a_new_container():
     def f(x, n):
         return {"sum": x + n, "n": n, "pair": (n, n * 2), "list": [n, [n + 1]]}
@@ -141,7 +141,7 @@ def in_a_new_container():
         yield f, ramp(3), n
 
 
-@program(2, now=8)
+@program(2, now=2)
 def through_a_comprehension():
     def f(x, a, b):
         return x + sum(n * n for n in (a, b, a + b)), [n + 1 for n in (a, b)], {n: 1 for n in "ab"}
@@ -150,7 +150,7 @@ def through_a_comprehension():
         yield f, ramp(3), i, 2 * i + 1
 
 
-@program(2, now=8)
+@program(2, now=2)
 def through_a_generator():
     def steps(a, b):
         yield a
@@ -166,7 +166,7 @@ def through_a_generator():
         yield f, ramp(3), i, i + 0.5
 
 
-@program(2, now=8)
+@program(2, now=2)
 def through_map_zip_and_accumulate():
     def f(x, a, b, c):
         doubled = list(map(lambda n: n * 2, (a, b, c)))
@@ -189,7 +189,7 @@ def through_a_namedtuple_made_inside():
         yield f, ramp(3), n
 
 
-@program(2, now=9)
+@program(2, now=2)
 def through_an_object_made_inside():
     class Scale:
         def __init__(self, n):
@@ -206,7 +206,7 @@ def through_an_object_made_inside():
         yield f, ramp(3), n
 
 
-@program(2, now=8)
+@program(2, now=2)
 def through_a_context_manager():
     depth = Plain(scale=1)
 
@@ -226,7 +226,7 @@ def through_a_context_manager():
         yield f, ramp(3), n
 
 
-@program(2, now=9)
+@program(2, now=2)
 def through_a_decorator_that_counts():
     calls = Plain(count=0)
 
@@ -266,7 +266,7 @@ def through_an_exception():
         yield f, ramp(3), n
 
 
-@program(2, now=8)
+@program(1, now=1)
 def returned_as_it_is():
     kept = []
 
@@ -281,7 +281,7 @@ def returned_as_it_is():
     return kept
 
 
-@program(2, now=8)
+@program(2, now=2)
 def the_same_number_twice():
     kept = []
 
@@ -309,7 +309,7 @@ def only_stored():
         yield f, ramp(3), 10**6 + i
 
 
-@program(2, now=8)
+@program(2, now=2)
 def only_moved_between_containers():
     source, target = {"rate": 0.5}, [0]
 
@@ -322,7 +322,7 @@ def only_moved_between_containers():
         yield f, ramp(3)
 
 
-@program(1, now=8)
+@program(1, now=1)
 def argument_that_is_not_used():
     def f(x, step):
         return x.sin()
@@ -331,7 +331,7 @@ def argument_that_is_not_used():
         yield f, ramp(3), step
 
 
-@program(1, now=12)
+@program(1, now=1)
 def attribute_that_is_only_passed_on():
     config = Plain(rate=0.0, step=0)
 
@@ -346,7 +346,7 @@ def attribute_that_is_only_passed_on():
         yield f, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def swapped():
     state = Plain(a=1, b=2)
 
@@ -358,7 +358,7 @@ def swapped():
         yield f, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=3)
 def maximum_of_several_arguments():
     def f(x, *sizes):
         return x * max(sizes), sum(sizes), len(sizes)
@@ -367,7 +367,7 @@ def maximum_of_several_arguments():
         yield f, ramp(3), i, 9 - i, 4
 
 
-@program(2, now=8)
+@program(2, now=2)
 def set_by_name():
     box = Plain(level=3)
 

@@ -32,7 +32,7 @@ def int_time_into_a_list():
         yield f, ramp(3), t
 
 
-@program(2, now=8)
+@program(2, now=2)
 def float_time():
     def f(x, t):
         sigma = math.sin(t * math.pi / 2)
@@ -42,7 +42,7 @@ def float_time():
         yield f, ramp(3), 1 - i / 12
 
 
-@program(2, now=8)
+@program(2, now=2)
 def embedding_of_the_time():
     def f(x, t):
         angles = t * torch.exp(-math.log(10000.0) * torch.arange(3) / 3)
@@ -52,7 +52,7 @@ def embedding_of_the_time():
         yield f, ramp(6), t
 
 
-@program(2, now=8)
+@program(2, now=2)
 def embedding_of_a_float_time():
     def f(x, t):
         angles = 1000.0 * t * torch.exp(-math.log(10000.0) * torch.arange(3) / 3)
@@ -62,7 +62,7 @@ def embedding_of_a_float_time():
         yield f, ramp(6), 1.0 - i / 9
 
 
-@program(2, now=8)
+@program(2, now=2)
 def euler_steps():
     def f(x, t, following):
         return x + (following - t) * torch.tanh(x * t)
@@ -72,7 +72,7 @@ def euler_steps():
         x = yield f, x, t, following
 
 
-@program(2, now=8)
+@program(2, now=2)
 def karras_sigmas():
     def f(x, i, n):
         high, low = 80.0 ** (1 / 7), 0.002 ** (1 / 7)
@@ -83,7 +83,7 @@ def karras_sigmas():
         yield f, ramp(3), i, 10
 
 
-@program(2, now=8)
+@program(2, now=2)
 def time_for_a_batch():
     def f(x, t):
         times = torch.full((x.size(0),), t)
@@ -93,7 +93,7 @@ def time_for_a_batch():
         yield f, ramp(2, 3), t
 
 
-@program(3, now=8, why="both sides of the branch")
+@program(3, now=3, why="both sides of the branch")
 def guidance_scale():
     def f(x, scale):
         conditional, free = x.sin(), x.cos()
@@ -105,7 +105,7 @@ def guidance_scale():
         yield f, ramp(3), scale
 
 
-@program(3, now=8, why="the last step is without noise")
+@program(3, now=3, why="the last step is without noise")
 def no_noise_at_the_last_step():
     def f(x, noise, t):
         x = x * (1 - t / 20)
@@ -117,7 +117,7 @@ def no_noise_at_the_last_step():
         yield f, ramp(3), ramp(3).cos(), t
 
 
-@program(2, now=8)
+@program(2, now=2)
 def langevin_steps():
     def f(x, sigma, last):
         step = 2e-3 * (sigma / last) ** 2
@@ -139,7 +139,7 @@ def whole_loop_of_changing_length():
         yield f, ramp(3), steps
 
 
-@program(3, now=5, why="the step is taken, or it is halved")
+@program(2, now=2)
 def adaptive_step():
     class Solver:
         def __init__(self):
@@ -158,7 +158,7 @@ def adaptive_step():
         yield solver.step, ramp(3), error
 
 
-@program(2, now=8)
+@program(2, now=2)
 def simulated_annealing():
     state = {"temperature": 10.0, "step": 0}
 
@@ -171,7 +171,7 @@ def simulated_annealing():
         yield f, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def newton_iterations_with_damping():
     def f(x, damping, iteration):
         return x - (x.square() - 2) / (2 * x + 3) * (1 - damping**iteration)
@@ -181,7 +181,7 @@ def newton_iterations_with_damping():
         x = yield f, x, 0.5 + i / 100, i
 
 
-@program(2, now=8)
+@program(2, now=2)
 def consistency_skip_scalings():
     def f(x, t):
         scaled = t * 10.0

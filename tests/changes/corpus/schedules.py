@@ -11,7 +11,7 @@ from corpus.table import program, ramp
 from support import Plain
 
 
-@program(2, now=8)
+@program(2, now=2)
 def rate_as_argument():
     def f(x, lr):
         return x - lr * x.cos()
@@ -20,7 +20,7 @@ def rate_as_argument():
         yield f, ramp(3), lr
 
 
-@program(2, now=8)
+@program(2, now=2)
 def rate_that_is_an_int_at_first():
     def f(x, lr):
         return x - lr * x, lr
@@ -29,7 +29,7 @@ def rate_that_is_an_int_at_first():
         yield f, ramp(3), lr
 
 
-@program(2, now=8)
+@program(2, now=2)
 def linear_decay():
     def f(x, step, total):
         lr = 0.5 * (1 - step / total)
@@ -39,7 +39,7 @@ def linear_decay():
         yield f, ramp(3), step, 12
 
 
-@program(2, now=8)
+@program(2, now=2)
 def cosine_schedule():
     def f(x, step):
         lr = 0.5 * 0.1 * (1 + math.cos(math.pi * step / 12))
@@ -49,7 +49,7 @@ def cosine_schedule():
         yield f, ramp(3), step
 
 
-@program(2, now=8)
+@program(2, now=2)
 def exponential_decay():
     def f(x, epoch):
         lr = 0.1 * 0.95**epoch
@@ -59,7 +59,7 @@ def exponential_decay():
         yield f, ramp(3), epoch
 
 
-@program(2, now=8)
+@program(2, now=2)
 def warm_up_by_min():
     def f(x, step):
         return x * (0.1 * min(1.0, (step + 1) / 5))
@@ -68,7 +68,7 @@ def warm_up_by_min():
         yield f, ramp(3), step
 
 
-@program(2, now=8)
+@program(2, now=2)
 def warm_up_and_decay_by_min_and_max():
     def f(x, step):
         lr = max(0.01, min((step + 1) / 4, 1 - step / 16))
@@ -78,7 +78,7 @@ def warm_up_and_decay_by_min_and_max():
         yield f, ramp(3), step
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_decay():
     def f(x, epoch):
         return x * (0.1 * 0.5 ** (epoch // 3))
@@ -87,7 +87,7 @@ def step_decay():
         yield f, ramp(3), epoch
 
 
-@program(2, now=8)
+@program(2, now=2)
 def inverse_square_root():
     def f(x, step):
         return x * (64**-0.5 * min(step**-0.5, step * 4**-1.5))
@@ -96,7 +96,7 @@ def inverse_square_root():
         yield f, ramp(3), step
 
 
-@program(2, now=8)
+@program(2, now=2)
 def polynomial_decay():
     def f(x, step):
         left = max(0.0, 1 - step / 8)
@@ -106,7 +106,7 @@ def polynomial_decay():
         yield f, ramp(3), step
 
 
-@program(3, now=8, why="both sides of the branch")
+@program(3, now=3, why="both sides of the branch")
 def one_cycle():
     def f(x, step):
         if step < 5:
@@ -119,7 +119,7 @@ def one_cycle():
         yield f, ramp(3), step
 
 
-@program(2, now=8)
+@program(2, now=3)
 def triangular_cycle():
     def f(x, step):
         cycle = math.floor(1 + step / 8)
@@ -130,7 +130,7 @@ def triangular_cycle():
         yield f, ramp(3), step
 
 
-@program(4, now=8, why="a graph for each number of milestones passed, and the first")
+@program(4, now=4, why="a graph for each number of milestones passed, and the first")
 def milestones():
     def f(x, epoch):
         passed = sum(1 for milestone in (3, 7) if epoch >= milestone)
@@ -140,7 +140,7 @@ def milestones():
         yield f, ramp(3), epoch
 
 
-@program(5, now=8, why="the loss is better, or it is not; the rate changes first at the fourth call")
+@program(5, now=5, why="the loss is better, or it is not; the rate changes first at the fourth call")
 def reduce_on_plateau():
     class Plateau:
         def __init__(self):
@@ -162,7 +162,7 @@ def reduce_on_plateau():
         yield f, ramp(3), loss
 
 
-@program(2, now=8)
+@program(2, now=2)
 def rate_in_a_parameter_group():
     groups = [{"params": [ramp(3)], "lr": 0.5}, {"params": [ramp(2)], "lr": 0.25}]
 
@@ -178,7 +178,7 @@ def rate_in_a_parameter_group():
             group["lr"] *= 0.9
 
 
-@program(2, now=8)
+@program(2, now=2)
 def scheduler_object():
     class Scheduler:
         def __init__(self, rates):
@@ -201,7 +201,7 @@ def scheduler_object():
         yield f, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def ema_with_a_growing_decay():
     shadow = ramp(3)
 
@@ -214,7 +214,7 @@ def ema_with_a_growing_decay():
         yield f, ramp(3) * step, step
 
 
-@program(2, now=8)
+@program(2, now=2)
 def bias_correction():
     def f(m, v, step):
         return m / (1 - 0.9**step) / (math.sqrt(1 - 0.999**step) + v)
@@ -223,7 +223,7 @@ def bias_correction():
         yield f, ramp(3), ramp(3).abs(), step
 
 
-@program(2, now=8)
+@program(2, now=2)
 def temperature_that_falls():
     def f(x, tau):
         return torch.softmax(x / tau, -1)
@@ -232,7 +232,7 @@ def temperature_that_falls():
         yield f, ramp(5), max(0.1, math.exp(-0.3 * i))
 
 
-@program(2, now=8)
+@program(2, now=2)
 def annealed_weight_of_a_loss():
     def f(x, step):
         weight = 1 / (1 + math.exp(-(step - 5) / 2))
@@ -242,7 +242,7 @@ def annealed_weight_of_a_loss():
         yield f, ramp(6), step
 
 
-@program(2, now=8)
+@program(2, now=2)
 def teacher_forcing_ratio():
     sampler = Plain(ratio=1.0)
 
@@ -254,7 +254,7 @@ def teacher_forcing_ratio():
         yield f, ramp(3), ramp(3).cos()
 
 
-@program(3, now=8, why="both sides of the branch")
+@program(3, now=3, why="both sides of the branch")
 def rate_below_a_floor():
     def f(x, lr):
         if lr < 1e-3:
@@ -265,7 +265,7 @@ def rate_below_a_floor():
         yield f, ramp(3), 10.0**-i
 
 
-@program(2, now=8)
+@program(2, now=2)
 def timings_given():
     def f(x, start, now):
         elapsed = now - start
@@ -287,7 +287,7 @@ def timings_taken():
         yield f, ramp(4)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def time_of_the_last_call():
     watch = Plain(last=0.0, longest=0.0)
 

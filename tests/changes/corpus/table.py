@@ -75,8 +75,7 @@ def run(program: Program, compiler: Callable[[Callable], Callable]) -> list:
             compiled[f] = compiler(f)
         result, error, printed = call(compiled[f], args, kwargs)
         state = calls.gi_frame.f_locals  # type: ignore[attr-defined]
-        shared = [class_state(value) for value in state.values() if isinstance(value, type)]
-        seen.append(picture([result, error, printed, args, dict(kwargs), state, shared, global_state(f)]))
+        seen.append(picture([result, error, printed, args, dict(kwargs), state, global_state(f)]))
 
 
 def call(f, args, kwargs):
@@ -98,8 +97,3 @@ def global_state(f) -> dict:
         for name in (code.co_names if code else ())
         if name.isupper() and name in f.__globals__
     }
-
-
-def class_state(cls) -> dict:
-    """The numbers among the attributes of a class."""
-    return {name: value for name, value in vars(cls).items() if isinstance(value, (int, float))}

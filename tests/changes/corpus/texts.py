@@ -82,7 +82,7 @@ def logged_step():
             yield f, ramp(3), step, 4.0 / (step + 1)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def logging_that_is_off():
     lines = []
 
@@ -255,7 +255,7 @@ def bool_in_arithmetic():
         yield f, ramp(3), i % 3 == 0
 
 
-@program(2, now=8)
+@program(2, now=2)
 def bool_of_a_changing_number():
     def f(x, step, start):
         return x + 1, step >= start

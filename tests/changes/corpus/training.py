@@ -8,7 +8,7 @@ from corpus.table import program, ramp
 from support import Plain
 
 
-@program(3, now=16, why="two parts, the first without a number")
+@program(3, now=3, why="two parts, the first without a number")
 def sgd():
     weight = ramp(3, 2).sin().requires_grad_()
 
@@ -23,7 +23,7 @@ def sgd():
         yield f, ramp(4, 3), 0.1 * 0.8**i
 
 
-@program(2, now=8)
+@program(2, now=2)
 def update_with_momentum_that_warms_up():
     weight, velocity = ramp(3), torch.zeros(3)
 
@@ -36,7 +36,7 @@ def update_with_momentum_that_warms_up():
         yield f, ramp(3).cos(), 0.1 / (i + 1), 0.5 + i / 20
 
 
-@program(2, now=8)
+@program(2, now=2)
 def adam_with_its_step_in_a_dict():
     weight = ramp(3)
     state = {"step": 0, "m": torch.zeros(3), "v": torch.zeros(3)}
@@ -53,7 +53,7 @@ def adam_with_its_step_in_a_dict():
         yield f, ramp(3) * i
 
 
-@program(2, now=8)
+@program(2, now=2)
 def optimizer_object_with_groups():
     class Optimizer:
         def __init__(self, params, lr):
@@ -73,7 +73,7 @@ def optimizer_object_with_groups():
         optimizer.groups[0]["lr"] *= 0.9
 
 
-@program(3, now=9, why="the loss and the update")
+@program(3, now=4, why="the loss and the update")
 def sgd_of_torch():
     weight = torch.nn.Parameter(ramp(3))
     optimizer = torch.optim.SGD([weight], lr=0.1, foreach=False)
@@ -94,7 +94,7 @@ def sgd_of_torch():
         optimizer.param_groups[0]["lr"] *= 0.5
 
 
-@program(3, now=8, why="every fourth call makes the update")
+@program(3, now=3, why="every fourth call makes the update")
 def accumulated_gradients():
     weight, total = ramp(3), torch.zeros(3)
 
@@ -109,7 +109,7 @@ def accumulated_gradients():
         yield f, ramp(3).cos() * i, i
 
 
-@program(4, now=6, why="every third call makes the update, and the count of these changes at the second")
+@program(4, now=4, why="every third call makes the update, and the count of these changes at the second")
 def accumulated_gradients_with_a_counter():
     class Trainer:
         def __init__(self):
@@ -129,7 +129,7 @@ def accumulated_gradients_with_a_counter():
         yield trainer.feed, ramp(3) * i
 
 
-@program(5, now=8, why="the scale shrinks, or it is kept; it changes first at the fourth call")
+@program(5, now=5, why="the scale shrinks, or it is kept; it changes first at the fourth call")
 def loss_scale():
     scaler = Plain(scale=1024.0, good=0)
 
@@ -145,7 +145,7 @@ def loss_scale():
         yield f, ramp(4), i % 3 == 2
 
 
-@program(2, now=8)
+@program(2, now=2)
 def loss_scaled_and_unscaled():
     weight = ramp(3).requires_grad_()
 
@@ -159,7 +159,7 @@ def loss_scaled_and_unscaled():
         loss = _ = None
 
 
-@program(2, now=8)
+@program(2, now=2)
 def clipped_gradients():
     def f(grad, most):
         scale = (most / (grad.norm() + 1e-6)).clamp(max=1.0)
@@ -169,7 +169,7 @@ def clipped_gradients():
         yield f, ramp(5), 2.0 - i / 8
 
 
-@program(2, now=8)
+@program(2, now=2)
 def averaged_parameters():
     weight, average = ramp(3), ramp(3)
     state = Plain(n=0)
@@ -193,7 +193,7 @@ def smoothed_labels():
         yield f, ramp(4, 3), torch.tensor([0, 1, 2, 1]), i / 20
 
 
-@program(3, now=8, why="the last batch is smaller first at the fourth call")
+@program(3, now=3, why="the last batch is smaller first at the fourth call")
 def loss_with_a_last_batch_that_is_smaller():
     model = torch.nn.Linear(3, 2)
     totals = Plain(seen=0)
@@ -206,7 +206,7 @@ def loss_with_a_last_batch_that_is_smaller():
         yield f, ramp(n, 3), ramp(n, 2).cos()
 
 
-@program(3, now=8, why="the epoch changes first at the fifth call")
+@program(3, now=3, why="the epoch changes first at the fifth call")
 def epochs_and_batches():
     def f(x, epoch, batch, batches):
         progress = epoch + batch / batches
@@ -217,7 +217,7 @@ def epochs_and_batches():
             yield f, ramp(3), epoch, batch, 4
 
 
-@program(2, now=8)
+@program(2, now=2)
 def penalty_with_a_growing_weight():
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
 
@@ -240,7 +240,7 @@ def dropout_probability_in_eval_mode():
         yield f, ramp(4), i / 10
 
 
-@program(2, now=9)
+@program(2, now=2)
 def drop_path_by_depth():
     class Drop(torch.nn.Module):
         def __init__(self):
@@ -267,7 +267,7 @@ def curriculum_of_lengths():
         yield f, ramp(2, 12), i / 10
 
 
-@program(2, now=8)
+@program(2, now=2)
 def beta_of_a_variational_loss():
     schedule = Plain(beta=0.1, growth=1.25)
 

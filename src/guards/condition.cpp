@@ -1,0 +1,66 @@
+#include "guards/condition.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "symbolic/print.h"
+
+namespace pellucid::guards {
+
+bool is_symbolic_value(PyObject* value, symbolic::Value* out) noexcept {
+  if (PyLong_CheckExact(value)) {
+    int overflow = 0;
+    const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    if (overflow == 0) *out = symbolic::Value::of(number);
+    return overflow == 0;
+  }
+  if (!PyFloat_CheckExact(value) || !std::isfinite(PyFloat_AS_DOUBLE(value))) return false;
+  *out = symbolic::Value::real(PyFloat_AS_DOUBLE(value));
+  return true;
+}
+
+namespace {
+
+void collect_symbols(const symbolic::Expr* expr, std::vector<std::uint32_t>& out) {
+  if (expr->is(symbolic::Op::Symbol) && std::ranges::find(out, expr->operation.symbol) == out.end())
+    out.push_back(expr->operation.symbol);
+  for (const symbolic::Expr* arg : expr->args) collect_symbols(arg, out);
+}
+
+}  // namespace
+
+Condition Condition::of(const symbolic::Expr* condition) {
+  Condition made{.program = symbolic::Program({&condition, 1})};
+  collect_symbols(condition, made.symbols);
+  for (std::size_t i = 0; i < made.symbols.size(); ++i)
+    made.room.resize(std::max<std::size_t>(made.room.size(), made.symbols[i] + 1));
+  const auto name = [&](std::uint32_t symbol) {
+    const auto at = std::ranges::find(made.symbols, symbol) - made.symbols.begin();
+    return "{" + std::to_string(at) + "}";
+  };
+  made.text = symbolic::print(condition, name);
+  return made;
+}
+
+bool Condition::holds(std::span<PyObject* const> values) const noexcept {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i] == nullptr || !is_symbolic_value(values[i], &room[symbols[i]])) return false;
+  }
+  return program.holds(room.data());
+}
+
+std::string Condition::text_of(std::span<const std::string> names) const {
+  std::string out;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] != '{') {
+      out += text[at];
+      continue;
+    }
+    const std::size_t end = text.find('}', at);
+    out += names[static_cast<std::size_t>(std::stoul(text.substr(at + 1, end - at - 1)))];
+    at = end;
+  }
+  return out;
+}
+
+}  // namespace pellucid::guards

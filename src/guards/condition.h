@@ -1,0 +1,29 @@
+// A relation between numbers that a region relies on: "L['n'] % 4 == 0".
+#pragma once
+#include <Python.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "symbolic/program.h"
+
+namespace pellucid::guards {
+
+struct Condition {
+  symbolic::Program program;
+  std::vector<std::uint32_t> symbols;         // those that the program reads
+  mutable std::vector<symbolic::Value> room;  // for the values of all up to the last of these; used under the GIL
+  std::string text;                           // Python, with {0} for the first of them
+  std::vector<std::string> names;             // where they were read
+
+  static Condition of(const symbolic::Expr* condition);
+  // One of these ints of 64 bits or finite floats for each symbol.
+  bool holds(std::span<PyObject* const> values) const noexcept;
+  std::string text_of(std::span<const std::string> names) const;
+};
+
+// An int of 64 bits or a finite float: what a symbol may stand for. Nothing else is written to `out`.
+bool is_symbolic_value(PyObject* value, symbolic::Value* out) noexcept;
+
+}  // namespace pellucid::guards

@@ -1,0 +1,278 @@
+#include "protocols/numbers.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "bytecode/opcodes.h"
+#include "protocols/table.h"
+#include "py/cpython.h"
+#include "py/number_operator.h"
+#include "region/compiled_function.h"
+#include "symbolic/operations.h"
+
+namespace pellucid::protocols {
+namespace {
+
+using region::is_number;
+using region::is_open;
+using symbolic::Expr;
+using symbolic::Space;
+
+PyObject* function_of_operator(const char* name) {
+  static PyObject* const module = py::module_named("operator");
+  static std::unordered_map<std::string, PyObject*> table;
+  PyObject*& slot = table[name];
+  if (slot == nullptr) slot = py::take(PyObject_GetAttrString(module, name)).release();
+  return slot;
+}
+
+// The value that an operand has in this capture; it is not guarded.
+PyObject* value_of(PyObject* operand) { return is_number(operand) ? region::as_number(operand)->value : operand; }
+
+bool is_operand(PyObject* object) {
+  return is_number(object) || PyLong_CheckExact(object) || PyFloat_CheckExact(object) || PyBool_Check(object);
+}
+
+// The number of `function(*operands)`, when C code gives `value` for the values at hand. Nothing when the two disagree:
+// then the plain values tell.
+// `mark`: of the space before the expression was made; what that needed to be true is taken back.
+std::optional<Result> made(Interpreter& t, std::size_t mark, PyObject* function, std::span<PyObject* const> operands,
+                           py::Owned<> value, const Expr* expr) {
+  symbolic::Value known;
+  if (!value) PyErr_Clear();
+  if (!value || expr == nullptr || !guards::is_symbolic_value(value.get(), &known) ||
+      !symbolic::same(known, expr->hint)) {
+    t.region.numbers.space().truncate(mark);
+    return std::nullopt;
+  }
+  auto arguments = py::take(PyTuple_New(static_cast<Py_ssize_t>(operands.size())));
+  Py_ssize_t at = 0;
+  for (PyObject* operand : operands)
+    PyTuple_SET_ITEM(arguments.get(), at++, Py_NewRef(is_open(operand) ? operand : value_of(operand)));
+  return Result::of(t.region.numbers.computed(function, std::move(arguments), std::move(value), expr));
+}
+
+std::optional<symbolic::Binary> binary_of(int op) {
+  switch (static_cast<bytecode::Operator>(op % py::kInPlace)) {
+    case bytecode::Operator::NB_ADD:
+      return symbolic::Binary::Add;
+    case bytecode::Operator::NB_SUBTRACT:
+      return symbolic::Binary::Sub;
+    case bytecode::Operator::NB_MULTIPLY:
+      return symbolic::Binary::Mul;
+    case bytecode::Operator::NB_TRUE_DIVIDE:
+      return symbolic::Binary::TrueDiv;
+    case bytecode::Operator::NB_FLOOR_DIVIDE:
+      return symbolic::Binary::FloorDiv;
+    case bytecode::Operator::NB_REMAINDER:
+      return symbolic::Binary::Mod;
+    case bytecode::Operator::NB_POWER:
+      return symbolic::Binary::Pow;
+    default:
+      return std::nullopt;
+  }
+}
+
+// Both expressions, when an operand is open.
+bool expressions(Interpreter& t, PyObject* left, PyObject* right, const Expr** a, const Expr** b) {
+  if ((!is_open(left) && !is_open(right)) || !is_operand(left) || !is_operand(right)) return false;
+  *a = t.region.numbers.expr_of(left);
+  *b = t.region.numbers.expr_of(right);
+  return *a != nullptr && *b != nullptr;
+}
+
+}  // namespace
+
+std::optional<Result> number_binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
+  const Expr *a = nullptr, *b = nullptr;
+  t.region.doing = "computes";
+  if (!expressions(t, left, right, &a, &b)) return std::nullopt;
+  const py::BinaryOperator& o = py::binary_operator(op % py::kInPlace);
+  auto value = py::Owned<>::steal(o.call(value_of(left), value_of(right)));
+  if (!value) PyErr_Clear();
+  if (!value) return std::nullopt;
+  const auto operation = binary_of(op);
+  if (!operation) return std::nullopt;
+  Space& space = t.region.numbers.space();
+  const std::size_t mark = space.mark();
+  const Expr* expr = symbolic::binary(space, *operation, a, b, t.region.numbers.here());
+  PyObject* operands[] = {left, right};
+  return made(t, mark, function_of_operator(o.function), operands, std::move(value), expr);
+}
+
+std::optional<Result> number_compare(Interpreter& t, PyObject* left, PyObject* right, int op) {
+  const Expr *a = nullptr, *b = nullptr;
+  t.region.doing = "compares";
+  if (!expressions(t, left, right, &a, &b)) return std::nullopt;
+  const Expr* expr = symbolic::compare(t.region.numbers.space(), static_cast<symbolic::Comparison>(op), a, b);
+  if (expr == nullptr) return std::nullopt;
+  return Result::boolean(t.region.numbers.decide(expr));
+}
+
+std::optional<Result> number_truth(Interpreter& t, PyObject* value) {
+  if (!is_open(value)) return std::nullopt;
+  t.region.doing = "tests the truth";
+  const Expr* expr = symbolic::truth(t.region.numbers.space(), t.region.numbers.expr_of(value));
+  if (expr == nullptr) return std::nullopt;
+  return Result::boolean(t.region.numbers.decide(expr));
+}
+
+std::optional<Result> number_unary(Interpreter& t, PyObject* value, int opcode) {
+  if (!is_open(value)) return std::nullopt;
+  t.region.doing = "computes";
+  switch (static_cast<bytecode::Opcode>(opcode)) {
+    case bytecode::Opcode::UNARY_POSITIVE:
+      return Result::of(py::Owned<>::share(value));  // of an exact int or float the number itself
+    case bytecode::Opcode::UNARY_NEGATIVE: {
+      auto& numbers = t.region.numbers;
+      const std::size_t mark = numbers.space().mark();
+      const Expr* expr = symbolic::unary(numbers.space(), symbolic::Unary::Neg, numbers.expr_of(value), numbers.here());
+      auto result = py::Owned<>::steal(PyNumber_Negative(value_of(value)));
+      return made(t, mark, function_of_operator("neg"), {&value, 1}, std::move(result), expr);
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+namespace {
+
+// What a function of one number does.
+struct Function {
+  std::optional<symbolic::MathFunction> math;
+  symbolic::Unary unary{};
+};
+
+const std::unordered_map<PyObject*, Function>& functions() {
+  static const std::unordered_map<PyObject*, Function> table = [] {
+    std::unordered_map<PyObject*, Function> made;
+    const auto add = [&](const char* module, const char* name, Function function) {
+      made.emplace(py::import_attr(module, name).release(), function);
+    };
+#define MATH(name) add("math", #name, {.math = symbolic::MathFunction::name});
+#include "symbolic/functions.def"
+    using symbolic::Unary;
+    add("builtins", "abs", {.unary = Unary::Abs});
+    add("builtins", "int", {.unary = Unary::ToInt});
+    add("builtins", "float", {.unary = Unary::ToFloat});
+    add("math", "trunc", {.unary = Unary::ToInt});
+    add("math", "floor", {.unary = Unary::Floor});
+    add("math", "ceil", {.unary = Unary::Ceil});
+    return made;
+  }();
+  return table;
+}
+
+}  // namespace
+
+namespace {
+
+std::optional<Result> call_unary(Interpreter& t, PyObject* callable, const Function& function, PyObject* argument) {
+  PyObject* value = value_of(argument);
+  auto result = py::Owned<>::steal(PyObject_CallOneArg(callable, value));
+  if (!result) PyErr_Clear();
+  if (!result) return std::nullopt;
+  if (result.get() == value && reinterpret_cast<PyObject*>(Py_TYPE(value)) == callable)
+    return Result::of(py::Owned<>::share(argument));  // int() of an int
+  auto& numbers = t.region.numbers;
+  const Expr* number = numbers.expr_of(argument);
+  const std::size_t mark = numbers.space().mark();
+  const Expr* expr = function.math ? symbolic::math(numbers.space(), *function.math, number, numbers.here())
+                                   : symbolic::unary(numbers.space(), function.unary, number, numbers.here());
+  return made(t, mark, callable, {&argument, 1}, std::move(result), expr);
+}
+
+// min() and max() of numbers of one type: with two types the result's type would depend on the order.
+std::optional<Result> call_extremum(Interpreter& t, PyObject* callable, symbolic::Binary operation, Args args) {
+  auto& numbers = t.region.numbers;
+  const std::size_t mark = numbers.space().mark();
+  const Expr* extremum = nullptr;
+  for (PyObject* value : args.values) {
+    if (!is_operand(value) || Py_TYPE(value_of(value)) != Py_TYPE(value_of(args[0])) || PyBool_Check(value))
+      return std::nullopt;
+    const Expr* next = numbers.expr_of(value);
+    if (next != nullptr && extremum != nullptr)
+      next = symbolic::binary(numbers.space(), operation, extremum, next, numbers.here());
+    if (next == nullptr) return std::nullopt;
+    extremum = next;
+  }
+  std::vector<PyObject*> values;
+  for (PyObject* value : args.values) values.push_back(value_of(value));
+  auto result = py::Owned<>::steal(PyObject_Vectorcall(callable, values.data(), values.size(), nullptr));
+  return made(t, mark, callable, args.values, std::move(result), extremum);
+}
+
+std::optional<Result> call_divmod(Interpreter& t, Args args) {
+  auto quotient = number_binary(t, args[0], args[1], static_cast<int>(bytecode::Operator::NB_FLOOR_DIVIDE));
+  if (!quotient) return std::nullopt;
+  auto rest = number_binary(t, args[0], args[1], static_cast<int>(bytecode::Operator::NB_REMAINDER));
+  if (!rest) return std::nullopt;
+  return Result::of(py::take(PyTuple_Pack(2, quotient->value.get(), rest->value.get())));
+}
+
+}  // namespace
+
+std::optional<Result> number_call(Interpreter& t, PyObject* callable, Args args) {
+  static PyObject* const min = py::import_attr("builtins", "min").release();
+  static PyObject* const max = py::import_attr("builtins", "max").release();
+  static PyObject* const round = py::import_attr("builtins", "round").release();
+  static PyObject* const pow = py::import_attr("builtins", "pow").release();
+  static PyObject* const divmod = py::import_attr("builtins", "divmod").release();
+  if (args.keyword_count() != 0 || std::ranges::none_of(args.values, is_open)) return std::nullopt;
+  t.region.doing = "computes";
+  if (args.size() == 1) {
+    if (callable == round && PyLong_CheckExact(value_of(args[0]))) return Result::of(py::Owned<>::share(args[0]));
+    const auto found = functions().find(callable);
+    return found == functions().end() ? std::nullopt : call_unary(t, callable, found->second, args[0]);
+  }
+  if (callable == min) return call_extremum(t, callable, symbolic::Binary::Min, args);
+  if (callable == max) return call_extremum(t, callable, symbolic::Binary::Max, args);
+  if (args.size() != 2) return std::nullopt;
+  if (callable == pow) return number_binary(t, args[0], args[1], static_cast<int>(bytecode::Operator::NB_POWER));
+  return callable == divmod ? call_divmod(t, args) : std::nullopt;
+}
+
+bool has_number(Args args) noexcept {
+  for (PyObject* value : args.values) {
+    if (is_number(value)) return true;
+  }
+  return false;
+}
+
+Args plain_arguments(Interpreter& t, Args args, std::vector<PyObject*>& room) {
+  t.region.doing = "passes a number to C code";
+  room.clear();
+  for (PyObject* value : args.values) room.push_back(t.region.numbers.plain(value));
+  return Args{room, args.kwnames};
+}
+
+namespace {
+
+// object.__setattr__, and what a class over object has of it.
+bool sets_attribute(PyObject* descriptor) {
+  return Py_IS_TYPE(descriptor, &PyWrapperDescr_Type) && PyDescr_NAME(descriptor) == region::names().__setattr__ &&
+         PyDescr_TYPE(descriptor) == &PyBaseObject_Type;
+}
+
+}  // namespace
+
+bool moves_numbers(PyObject* callable) {
+  if (find(callable) != nullptr) return has_row_for_numbers(callable);
+  PyTypeObject* type = Py_TYPE(callable);
+  if (type == &PyFunction_Type || type == &PyMethod_Type || is_torch_op(callable)) return true;
+  if (PyType_Check(callable)) {
+    auto* made = reinterpret_cast<PyTypeObject*>(callable);
+    return cat_of(made) == Cat::Instance && PyExceptionClass_Check(callable) == 0;
+  }
+  if (cat_of(type) == Cat::Builtin) {
+    const py::BoundNative bound = py::bound_native(callable);
+    PyObject* function = bound.descriptor == nullptr ? callable : bound.descriptor;
+    return has_row_for_numbers(function) || is_torch_op(function) || sets_attribute(function);
+  }
+  if (region::original_of_compiled(callable).function != nullptr) return true;
+  if (is_instance_rule(type)) return false;
+  PyObject* method = py::type_lookup(type, region::names().__call__);
+  return method != nullptr && PyFunction_Check(method) != 0;
+}
+
+}  // namespace pellucid::protocols

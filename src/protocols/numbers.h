@@ -1,0 +1,24 @@
+// Operations on numbers that are open (region/number.h): they give another such number and leave no guard, or a truth
+// that the region relies on. What these do not know is done with the plain values.
+#pragma once
+#include <optional>
+
+#include "protocols/interpreter.h"
+
+namespace pellucid::protocols {
+
+// Nothing: no operand is open, or there is no expression for it.
+std::optional<Result> number_binary(Interpreter& t, PyObject* left, PyObject* right, int op);
+std::optional<Result> number_compare(Interpreter& t, PyObject* left, PyObject* right, int op);
+std::optional<Result> number_unary(Interpreter& t, PyObject* value, int opcode);
+std::optional<Result> number_truth(Interpreter& t, PyObject* value);
+// abs, int, float, math.sqrt …
+std::optional<Result> number_call(Interpreter& t, PyObject* callable, Args args);
+
+// What a call of `callable` hands on or computes with itself needs no plain numbers.
+bool moves_numbers(PyObject* callable);
+// The arguments with the plain values of numbers; `room` holds them.
+Args plain_arguments(Interpreter& t, Args args, std::vector<PyObject*>& room);
+bool has_number(Args args) noexcept;
+
+}  // namespace pellucid::protocols

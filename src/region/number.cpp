@@ -1,0 +1,93 @@
+#include "region/number.h"
+
+#include "region/numbers.h"
+
+namespace pellucid::region {
+namespace {
+
+void dealloc(PyObject* self) {
+  Number* number = as_number(self);
+  Py_CLEAR(number->value);
+  Py_CLEAR(number->function);
+  Py_CLEAR(number->arguments);
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+// The slots are the net below the rules: they give what the plain value gives, and leave a guard.
+PyObject* plain(PyObject* object) {  // borrowed
+  if (!is_number(object)) return object;
+  if (as_number(object)->settled) return as_number(object)->value;  // a key of a dict, also behind the region
+  if (as_number(object)->numbers == nullptr)
+    py::check((PyErr_SetString(PyExc_RuntimeError, "pellucid: a symbolic number outlived its region"), -1));
+  return as_number(object)->numbers->plain(object);
+}
+
+template <auto function>
+PyObject* unary(PyObject* self) {
+  return py::enter([&] { return py::Owned<>::steal(function(plain(self))); });
+}
+template <auto function>
+PyObject* binary(PyObject* left, PyObject* right) {
+  return py::enter([&] { return py::Owned<>::steal(function(plain(left), plain(right))); });
+}
+PyObject* power(PyObject* base, PyObject* exponent, PyObject* modulus) {
+  return py::enter([&] { return py::Owned<>::steal(PyNumber_Power(plain(base), plain(exponent), plain(modulus))); });
+}
+PyObject* compare(PyObject* left, PyObject* right, int op) {
+  return py::enter([&] { return py::Owned<>::steal(PyObject_RichCompare(plain(left), plain(right), op)); });
+}
+PyObject* get_attribute(PyObject* self, PyObject* name) {
+  return py::enter([&] { return py::Owned<>::steal(PyObject_GetAttr(plain(self), name)); });
+}
+Py_hash_t hash(PyObject* self) {
+  auto number = py::Owned<>::steal(py::enter([&] { return py::Owned<>::share(plain(self)); }));
+  return number ? PyObject_Hash(number.get()) : -1;
+}
+int truth(PyObject* self) {
+  auto number = py::Owned<>::steal(py::enter([&] { return py::Owned<>::share(plain(self)); }));
+  return number ? PyObject_IsTrue(number.get()) : -1;
+}
+
+#define SLOT(name, function) \
+  { name, reinterpret_cast<void*>(function) }
+PyType_Slot slots[] = {SLOT(Py_tp_dealloc, dealloc),
+                       SLOT(Py_tp_hash, hash),
+                       SLOT(Py_tp_richcompare, compare),
+                       SLOT(Py_tp_str, unary<PyObject_Str>),
+                       SLOT(Py_tp_repr, unary<PyObject_Repr>),
+                       SLOT(Py_tp_getattro, get_attribute),
+                       SLOT(Py_nb_bool, truth),
+                       SLOT(Py_nb_index, unary<PyNumber_Index>),
+                       SLOT(Py_nb_int, unary<PyNumber_Long>),
+                       SLOT(Py_nb_float, unary<PyNumber_Float>),
+                       SLOT(Py_nb_negative, unary<PyNumber_Negative>),
+                       SLOT(Py_nb_positive, unary<PyNumber_Positive>),
+                       SLOT(Py_nb_absolute, unary<PyNumber_Absolute>),
+                       SLOT(Py_nb_invert, unary<PyNumber_Invert>),
+                       SLOT(Py_nb_add, binary<PyNumber_Add>),
+                       SLOT(Py_nb_subtract, binary<PyNumber_Subtract>),
+                       SLOT(Py_nb_multiply, binary<PyNumber_Multiply>),
+                       SLOT(Py_nb_remainder, binary<PyNumber_Remainder>),
+                       SLOT(Py_nb_divmod, binary<PyNumber_Divmod>),
+                       SLOT(Py_nb_power, power),
+                       SLOT(Py_nb_lshift, binary<PyNumber_Lshift>),
+                       SLOT(Py_nb_rshift, binary<PyNumber_Rshift>),
+                       SLOT(Py_nb_and, binary<PyNumber_And>),
+                       SLOT(Py_nb_xor, binary<PyNumber_Xor>),
+                       SLOT(Py_nb_or, binary<PyNumber_Or>),
+                       SLOT(Py_nb_floor_divide, binary<PyNumber_FloorDivide>),
+                       SLOT(Py_nb_true_divide, binary<PyNumber_TrueDivide>),
+                       {0, nullptr}};
+#undef SLOT
+PyType_Spec spec = {"pellucid._core.SymbolicNumber", sizeof(Number), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+
+}  // namespace
+
+void initialise_numbers() {
+  if (number_type == nullptr) number_type = reinterpret_cast<PyTypeObject*>(py::take(PyType_FromSpec(&spec)).release());
+}
+
+}  // namespace pellucid::region

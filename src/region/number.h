@@ -1,0 +1,38 @@
+// An int or float that was read from outside of the region, or computed from such ones, as the region's frames hold it.
+// It is *closed* while its value is part of what is captured as soon as the program looks at it, and *open* when the
+// region serves other values too. Whoever only moves it needs no guard.
+//
+// The safe direction: whatever has no rule for numbers asks for the plain value, and asking records a guard. Opcodes
+// and calls do so before their rules run unless their rows say otherwise; should C code get hold of one all the same,
+// the slots of its type do.
+#pragma once
+#include <Python.h>
+
+#include "py/ref.h"
+#include "source/source.h"
+#include "symbolic/expr.h"
+
+namespace pellucid::region {
+
+class Numbers;
+
+struct Number {
+  PyObject_HEAD PyObject* value;   // owned: what it is in this capture
+  const source::Source* source;    // where it was read; null: computed
+  const symbolic::Expr* expr;      // null: closed
+  PyObject *function, *arguments;  // of a computed one, owned: function(*arguments) gives it, also behind the graph
+  Numbers* numbers;                // null once the region is over
+  int depth;                       // of the computation that gave it
+  bool settled;                    // the value is guarded: it is a constant of the region
+};
+
+inline PyTypeObject* number_type = nullptr;  // made by initialise_numbers()
+void initialise_numbers();
+
+inline bool is_number(PyObject* object) noexcept { return object != nullptr && Py_TYPE(object) == number_type; }
+inline Number* as_number(PyObject* object) noexcept { return reinterpret_cast<Number*>(object); }
+inline bool is_open(PyObject* object) noexcept {
+  return is_number(object) && as_number(object)->expr != nullptr && !as_number(object)->settled;
+}
+
+}  // namespace pellucid::region

@@ -1,0 +1,48 @@
+// What earlier captures of a function have seen of the numbers that it reads: a number is captured as a value first,
+// and opened once it was met with another one.
+#pragma once
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "source/source.h"
+
+namespace pellucid::region {
+
+// A path, told apart from others across captures. Two paths that share a number only make one of them open early.
+using PathHash = std::uint64_t;
+PathHash hash_of(const source::Source* source) noexcept;
+
+struct SeenNumber {
+  std::uint64_t bits = 0;  // of the int64 or the double
+  bool is_float = false;
+  bool open = false;    // it has changed
+  bool pinned = false;  // the program asked an open one for its value: each value has a region of its own
+  // Whether a capture that meets this value keeps it open.
+  bool opens_for(std::uint64_t now, bool now_float) const noexcept {
+    return !pinned && is_float == now_float && (open || bits != now);
+  }
+};
+
+class NumberHistory {
+ public:
+  const SeenNumber* find(PathHash path) const noexcept {
+    const auto found = seen_.find(path);
+    return found == seen_.end() ? nullptr : &found->second;
+  }
+  bool is_empty() const noexcept { return seen_.empty(); }
+  void note(const std::vector<std::pair<PathHash, SeenNumber>>& observed) {
+    for (const auto& [path, number] : observed) seen_.insert_or_assign(path, number);
+  }
+
+ private:
+  std::unordered_map<PathHash, SeenNumber> seen_;
+};
+
+// How a capture treats numbers.
+struct NumberPolicy {
+  const NumberHistory* history = nullptr;  // null: every number is a value
+  bool in_graph = false;                   // the backend takes graphs with inputs that are numbers
+};
+
+}  // namespace pellucid::region

@@ -1,0 +1,224 @@
+#include "region/numbers.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+
+#include "guards/condition.h"
+#include "region/region.h"
+#include "region/snapshot.h"
+
+namespace pellucid::region {
+namespace {
+
+PyObject* type_of(PyObject* value) { return reinterpret_cast<PyObject*>(Py_TYPE(value)); }
+
+}  // namespace
+
+PathHash hash_of(const Source* source) noexcept {
+  const auto mix = [](PathHash a, PathHash b) { return (a ^ b) * 0x9e3779b97f4a7c15ULL + (a >> 29); };
+  PathHash hash = source->base == nullptr ? 1 : hash_of(source->base);
+  hash = mix(hash, static_cast<PathHash>(source->step));
+  hash = mix(hash, static_cast<PathHash>(source->index));
+  PyObject* operand = source->operand.get();
+  if (operand == nullptr) return hash;
+  if (!PyLong_CheckExact(operand)) return mix(hash, std::bit_cast<PathHash>(operand));  // names are interned
+  int overflow = 0;
+  return mix(hash, static_cast<PathHash>(PyLong_AsLongLongAndOverflow(operand, &overflow)));
+}
+
+Numbers::~Numbers() {
+  for (const auto& number : all_) as_number(number.get())->numbers = nullptr;
+}
+
+py::Owned<> Numbers::new_number(PyObject* value) {
+  auto made = py::take(number_type->tp_alloc(number_type, 0));
+  Number* number = as_number(made.get());
+  number->value = Py_NewRef(value);
+  number->numbers = this;
+  all_.push_back(made.copy());
+  return made;
+}
+
+bool Numbers::opens(PyObject* value, const Source* source, PathHash* path) const {
+  symbolic::Value now;
+  if (policy.history == nullptr || policy.history->is_empty() || !guards::is_symbolic_value(value, &now)) return false;
+  *path = hash_of(source);
+  const SeenNumber* seen = policy.history->find(*path);
+  return seen != nullptr && seen->opens_for(now.bits(), now.type == symbolic::Type::Float);
+}
+
+py::Owned<> Numbers::read(PyObject* value, const Source* source) {
+  // A NaN is found in containers by its identity.
+  const bool is_one = PyLong_CheckExact(value) || (PyFloat_CheckExact(value) && !std::isnan(PyFloat_AS_DOUBLE(value)));
+  if (source->step == source::Step::Const || !is_one) {
+    region_.provenance.note_read(value, source);
+    return py::Owned<>::share(value);
+  }
+  const auto id = static_cast<std::size_t>(source->id);
+  if (id >= by_source_.size()) by_source_.resize(std::max(id + 1, 2 * by_source_.size()));
+  PyObject*& known = by_source_[id];
+  if (known != nullptr) return py::Owned<>::share(known);
+  auto made = new_number(value);
+  known = made.get();
+  Number* number = as_number(known);
+  number->source = source;
+  PathHash path = 0;
+  if (!opens(value, source, &path)) return made;
+  symbolic::Value hint;
+  guards::is_symbolic_value(value, &hint);
+  number->expr = space_.symbol(hint);
+  symbols_.push_back({source, path, {hint.bits(), hint.type == symbolic::Type::Float, true}});
+  region_.provenance.guard(Kind::NUMBER_MATCH, source, py::Owned<>::share(type_of(value)));
+  return made;
+}
+
+namespace {
+
+bool holds_number(PyObject* container) {
+  const auto is_one = [](PyObject* item) { return PyLong_CheckExact(item) || PyFloat_CheckExact(item); };
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t position = 0;
+  while (PyDict_Check(container) && PyDict_Next(container, &position, &key, &value) != 0) {
+    if (is_one(value)) return true;
+  }
+  for (Py_ssize_t i = 0; PyTuple_Check(container) && i < PyTuple_GET_SIZE(container); ++i) {
+    if (is_one(PyTuple_GET_ITEM(container, i))) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+py::Owned<> Numbers::read_rest(PyObject* container, const Source* source) {
+  if (!holds_number(container)) {
+    region_.provenance.note_read(container, source);
+    return py::Owned<>::share(container);
+  }
+  region_.provenance.keep(container);
+  auto& table = region_.capture->sources;
+  if (PyDict_Check(container)) {
+    auto keys = py::take(PySequence_Tuple(container));
+    region_.provenance.guard(Kind::DICT_KEYS, source, std::move(keys));
+    auto made = py::take(PyDict_New());
+    for (const auto& [key, value] : entries_now(container))
+      py::check(PyDict_SetItem(made.get(), key.get(), read(value.get(), table.dict_item(source, key.get())).get()));
+    return made;
+  }
+  region_.provenance.guard(Kind::LENGTH, source, {}, PyTuple_GET_SIZE(container));
+  auto made = py::take(PyTuple_New(PyTuple_GET_SIZE(container)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(container); ++i)
+    PyTuple_SET_ITEM(made.get(), i, read(PyTuple_GET_ITEM(container, i), table.item(source, i)).release());
+  return made;
+}
+
+void Numbers::guard_type(PyObject* object) {
+  const Number* number = as_number(object);
+  if (number->source == nullptr || number->expr != nullptr || number->settled) return;
+  region_.provenance.guard(Kind::TYPE_MATCH, number->source, py::Owned<>::share(type_of(number->value)));
+}
+
+PyObject* Numbers::plain(PyObject* object) {
+  if (!is_number(object)) return object;
+  Number* number = as_number(object);
+  if (std::exchange(number->settled, true)) return number->value;
+  if (number->expr == nullptr) {
+    region_.provenance.note_read(number->value, number->source);
+    symbolic::Value now;
+    if (policy.history != nullptr && guards::is_symbolic_value(number->value, &now))
+      region_.capture->numbers.emplace_back(hash_of(number->source),
+                                            SeenNumber{now.bits(), now.type == symbolic::Type::Float});
+    return number->value;
+  }
+  if (number->source != nullptr) symbols_[number->expr->operation.symbol].seen.pinned = true;
+  (void)space_.fix(number->expr, here());
+  return number->value;
+}
+
+const symbolic::Expr* Numbers::expr_of(PyObject* object) {
+  if (is_number(object)) {
+    const Number* number = as_number(object);
+    if (is_open(object)) return number->expr;
+    object = plain(object);
+  }
+  if (object == Py_True || object == Py_False) return space_.constant(symbolic::Value::of(object == Py_True ? 1 : 0));
+  if (PyFloat_CheckExact(object)) return space_.constant(symbolic::Value::real(PyFloat_AS_DOUBLE(object)));
+  symbolic::Value value;
+  return PyLong_CheckExact(object) && guards::is_symbolic_value(object, &value) ? space_.constant(value) : nullptr;
+}
+
+py::Owned<> Numbers::computed(PyObject* function, py::Owned<> arguments, py::Owned<> value,
+                              const symbolic::Expr* expr) {
+  if (expr->is_constant()) return value;
+  constexpr int kDeepest = 500;  // a loop that went on for so long is a region of its own for each value
+  int depth = 0;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arguments.get()); ++i) {
+    PyObject* operand = PyTuple_GET_ITEM(arguments.get(), i);
+    if (is_number(operand)) depth = std::max(depth, as_number(operand)->depth + 1);
+  }
+  auto made = new_number(value.get());
+  region_.provenance.keep(made.get());
+  Number* number = as_number(made.get());
+  number->expr = expr;
+  number->function = Py_NewRef(function);
+  number->arguments = arguments.release();
+  number->depth = depth;
+  return depth < kDeepest ? std::move(made) : py::Owned<>::share(plain(made.get()));
+}
+
+std::uint32_t Numbers::here() {
+  guards::Why why;
+  if (const Frame* frame = region_.top) {
+    why.code = py::Owned<PyCodeObject>::share(frame->code.get());
+    why.offset = frame->at;
+  }
+  why.operation = region_.doing;
+  places_.push_back(std::move(why));
+  return static_cast<std::uint32_t>(places_.size() - 1);
+}
+
+bool Numbers::decide(const symbolic::Expr* condition) {
+  constexpr std::size_t kMost = 256;
+  const bool holds = space_.decide(condition, here());
+  if (space_.decisions().size() >= kMost) settle_all();
+  return holds;
+}
+
+// A loop that counts an open number down would decide at every turn: each count has a region of its own anyway.
+void Numbers::settle_all() {
+  region_.doing = "decides by numbers that change too often";
+  const std::size_t count = all_.size();
+  for (const bool is_read : {true, false}) {  // what is computed from them is known with them
+    for (std::size_t i = 0; i < count; ++i) {
+      PyObject* number = all_[i].get();
+      if (is_open(number) && (as_number(number)->source != nullptr) == is_read) plain(number);
+    }
+  }
+}
+
+void Numbers::finish() {
+  for (const auto& number : all_) guard_type(number.get());
+  std::int64_t number = 0;
+  for (const symbolic::Decision& decision : space_.decisions()) {
+    auto condition = std::make_shared<guards::Condition>(guards::Condition::of(decision.condition));
+    guards::Guard guard;
+    guard.kind = Kind::CONDITION;
+    guard.operand = py::take(PyTuple_New(static_cast<Py_ssize_t>(condition->symbols.size())));
+    for (std::size_t i = 0; i < condition->symbols.size(); ++i) {
+      const Source* source = symbols_[condition->symbols[i]].source;
+      condition->names.push_back(source::print(source));
+      PyTuple_SET_ITEM(guard.operand.get(), static_cast<Py_ssize_t>(i),
+                       py::take(PyLong_FromLong(source->id)).release());
+    }
+    guard.number = number++;
+    guard.condition = std::move(condition);
+    guard.why.code = py::Owned<PyCodeObject>::share(places_[decision.who].code.get());
+    guard.why.offset = places_[decision.who].offset;
+    guard.why.operation = places_[decision.who].operation;
+    region_.capture->guards.add(std::move(guard));
+  }
+  for (const Symbol& symbol : symbols_) region_.capture->numbers.emplace_back(symbol.path, symbol.seen);
+}
+
+}  // namespace pellucid::region
