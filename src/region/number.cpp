@@ -41,24 +41,21 @@ PyObject* compare(PyObject* left, PyObject* right, int op) {
 PyObject* get_attribute(PyObject* self, PyObject* name) {
   return py::enter([&] { return py::Owned<>::steal(PyObject_GetAttr(plain(self), name)); });
 }
-Py_hash_t hash(PyObject* self) {
-  auto number = py::Owned<>::steal(py::enter([&] { return py::Owned<>::share(plain(self)); }));
-  return number ? PyObject_Hash(number.get()) : -1;
-}
-int truth(PyObject* self) {
-  auto number = py::Owned<>::steal(py::enter([&] { return py::Owned<>::share(plain(self)); }));
-  return number ? PyObject_IsTrue(number.get()) : -1;
+template <auto function>  // whose answer is no object: -1 with the error pending
+auto answer(PyObject* self) -> decltype(function(self)) {
+  const auto number = py::Owned<>::steal(py::enter([&] { return py::Owned<>::share(plain(self)); }));
+  return number ? function(number.get()) : -1;
 }
 
 #define SLOT(name, function) \
   { name, reinterpret_cast<void*>(function) }
 PyType_Slot slots[] = {SLOT(Py_tp_dealloc, dealloc),
-                       SLOT(Py_tp_hash, hash),
+                       SLOT(Py_tp_hash, answer<PyObject_Hash>),
                        SLOT(Py_tp_richcompare, compare),
                        SLOT(Py_tp_str, unary<PyObject_Str>),
                        SLOT(Py_tp_repr, unary<PyObject_Repr>),
                        SLOT(Py_tp_getattro, get_attribute),
-                       SLOT(Py_nb_bool, truth),
+                       SLOT(Py_nb_bool, answer<PyObject_IsTrue>),
                        SLOT(Py_nb_index, unary<PyNumber_Index>),
                        SLOT(Py_nb_int, unary<PyNumber_Long>),
                        SLOT(Py_nb_float, unary<PyNumber_Float>),
