@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "aten/size_scope.h"
 #include "py/ref.h"
 
 namespace pellucid::aten {
@@ -66,14 +67,20 @@ class GlobalState {
 // Alive while a region is captured (one per thread at a time).
 class FakeScope {
  public:
-  FakeScope();
+  explicit FakeScope(std::shared_ptr<SizeScope> sizes = std::make_shared<SizeScope>());
   ~FakeScope();
   FakeScope(const FakeScope&) = delete;
   FakeScope& operator=(const FakeScope&) = delete;
 
   // The fake twin of a real tensor: same metadata, requires_grad, leafness, Parameter-ness does not matter (type is
   // torch.Tensor). Views of one base become fakes that share one storage object when both are made in this scope.
-  py::Owned<> fake_of(PyObject* real);
+  // `shape`: with open sizes, expressions of the scope of sizes.
+  py::Owned<> fake_of(PyObject* real, const OpenShape* shape = nullptr);
+
+  // The torch.SymInt (SymFloat, SymBool) that says an expression of the scope of sizes to torch, and the expression of
+  // such an object, null for anything else.
+  py::Owned<> number_of(const symbolic::Expr* expr);
+  const symbolic::Expr* expr_of(PyObject* number) const;
 
   // Calls `callable` with fakes among its arguments (already replaced). Installs the thread-local state that makes
   // factories give fakes, hides user modes, saved-tensor hooks and the profiler, and removes all of it again. A Python
@@ -147,7 +154,9 @@ bool is_leaf_with_grad(PyObject* tensor) noexcept;  // requires gradients, and t
 
 // Op name -> how often a fake kernel had no native rule and used the Python meta function, since the last reset.
 std::vector<std::pair<std::string, std::int64_t>> ops_without_rule();
-void reset_ops_without_rule();
+// The same of operators whose open sizes became constants because no size rule covers the case.
+std::vector<std::pair<std::string, std::int64_t>> ops_without_size_rule();
+void reset_ops_without_rule();  // both
 
 // Storages of fakes that are alive in this process: 0 when nothing leaks.
 std::int64_t live_fakes() noexcept;

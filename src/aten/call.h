@@ -6,6 +6,7 @@
 #include <c10/util/SmallVector.h>
 
 #include "aten/operators.h"
+#include "aten/sizes.h"
 
 namespace pellucid::aten {
 
@@ -41,8 +42,18 @@ class Call {
 
   // Runs the operator by its plan. `keys`: the key set of the dispatcher.
   void run(c10::DispatchKeySet keys);
+  bool has_open_sizes() const noexcept { return scope_ != nullptr; }
 
  private:
+  void run_plan(c10::DispatchKeySet keys);
+  void check_written();
+  // Of open sizes (call_open.cpp):
+  void find_open_numbers();
+  void run_open(c10::DispatchKeySet keys);
+  void use_hints();
+  void use_plain_numbers(SizeCall& open);
+  void generalise(SizeCall& open);
+  bool writes_beside(SizeCall& open) const;
   void inspect(const at::Tensor& tensor);
   void on_twins();
   void check_overlap(const at::Tensor& written);
@@ -55,6 +66,7 @@ class Call {
   bool never_drops() const;
 
   std::size_t first_;
+  std::shared_ptr<SizeScope> scope_;  // of open sizes and numbers among the arguments
   bool device_from_scalar_ = true;
 };
 

@@ -9,12 +9,14 @@
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include <optional>
 #include <unordered_map>
 
 #include "aten/aten.h"
 #include "aten/internal.h"
+#include "aten/symbolic_fake.h"
 #include "py/eval_frame.h"
 
 namespace pellucid::aten {
@@ -168,28 +170,30 @@ struct Fakes {
   std::unordered_map<const c10::StorageImpl*, at::Tensor> storages;  // by real storage: a fake that has its twin
   std::vector<at::Tensor> reals;  // keeps the keys above alive, so that no address is used twice
 
-  at::Tensor fake_of(const at::Tensor& real);
-  at::Tensor build(const at::Tensor& real);
+  std::shared_ptr<SizeScope> sizes;
+
+  at::Tensor fake_of(const at::Tensor& real, const OpenShape* shape = nullptr);
+  at::Tensor build(const at::Tensor& real, const OpenShape* shape);
 };
 
-at::Tensor Fakes::fake_of(const at::Tensor& real) {
+at::Tensor Fakes::fake_of(const at::Tensor& real, const OpenShape* shape) {
   if (is_fake(real.unsafeGetTensorImpl())) return real;
   const auto found = fakes.find(real.unsafeGetTensorImpl());
   if (found != fakes.end()) return found->second;
-  at::Tensor fake = build(real);
+  at::Tensor fake = build(real, shape);
   reals.push_back(real);
   fakes.emplace(real.unsafeGetTensorImpl(), fake);
   return fake;
 }
 
-at::Tensor Fakes::build(const at::Tensor& real) {
+at::Tensor Fakes::build(const at::Tensor& real, const OpenShape* shape) {
   c10::TensorImpl& impl = *real.unsafeGetTensorImpl();
   auto* view = autograd::impl::get_view_autograd_meta(real);
   const bool is_view = view != nullptr && view->has_bw_view();
   at::Tensor base = is_view ? fake_of(view->get_backward_view().base_) : at::Tensor();
   const c10::StorageImpl* storage = impl.has_storage() ? impl.unsafe_storage().unsafeGetStorageImpl() : nullptr;
   const auto shared = storages.find(storage);
-  at::Tensor fake = fake_like_real(real, shared != storages.end() ? shared->second : at::Tensor());
+  at::Tensor fake = fake_like_real(real, shared != storages.end() ? shared->second : at::Tensor(), sizes, shape);
   if (shared == storages.end()) storages.emplace(storage, fake);
   if (is_view) {
     fake = autograd::make_variable_differentiable_view(fake, autograd::ViewInfo(base, nullptr, nullptr), std::nullopt,
@@ -211,11 +215,43 @@ at::Tensor Fakes::build(const at::Tensor& real) {
 
 struct FakeScope::Data : Fakes {};
 
-FakeScope::FakeScope() : data_(std::make_unique<Data>()) {}
+FakeScope::FakeScope(std::shared_ptr<SizeScope> sizes) : data_(std::make_unique<Data>()) {
+  data_->sizes = std::move(sizes);
+}
 FakeScope::~FakeScope() { (void)take_facts(); }  // they hold storages
 
-py::Owned<> FakeScope::fake_of(PyObject* real) {
-  return with_python_errors([&] { return py::take(THPVariable_Wrap(data_->fake_of(tensor_of(real)))); });
+py::Owned<> FakeScope::fake_of(PyObject* real, const OpenShape* shape) {
+  return with_python_errors([&] { return py::take(THPVariable_Wrap(data_->fake_of(tensor_of(real), shape))); });
+}
+
+py::Owned<> FakeScope::number_of(const symbolic::Expr* expr) {
+  return with_python_errors([&] {
+    const c10::SymNode node = c10::make_intrusive<SizeNode>(data_->sizes, expr);
+    pybind11::handle made;
+    switch (expr->type) {
+      case symbolic::Type::Int:
+        made = pybind11::cast(c10::SymInt(node)).release();
+        break;
+      case symbolic::Type::Float:
+        made = pybind11::cast(c10::SymFloat(node)).release();
+        break;
+      case symbolic::Type::Bool:
+        made = pybind11::cast(c10::SymBool(node)).release();
+        break;
+    }
+    return py::take(made.ptr());
+  });
+}
+
+const symbolic::Expr* FakeScope::expr_of(PyObject* number) const {
+  if (!torch::is_symint(number) && !torch::is_symfloat(number) && !torch::is_symbool(number)) return nullptr;
+  return with_python_errors([&]() -> const symbolic::Expr* {
+    const auto held = pybind11::handle(number).attr("node");
+    if (!pybind11::isinstance<c10::SymNodeImpl>(held)) return nullptr;
+    const auto node = held.cast<c10::SymNode>();
+    const auto* own = dynamic_cast<const SizeNode*>(node.get());
+    return own != nullptr && own->scope() == data_->sizes ? own->expr() : nullptr;
+  });
 }
 
 namespace {
@@ -275,6 +311,7 @@ py::Owned<> fake_like(PyObject* like) {
 
 Meta meta_of(PyObject* tensor) {
   return with_python_errors([&] {
+    const QuietScope hints;
     const at::Tensor& t = tensor_of(tensor);
     c10::TensorImpl& impl = *t.unsafeGetTensorImpl();
     Meta meta;

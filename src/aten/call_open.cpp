@@ -1,0 +1,163 @@
+// Calls with open sizes or numbers: the run at the hints, and what its results are at other sizes.
+#include <ATen/core/List.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <algorithm>
+
+#include "aten/call.h"
+
+namespace pellucid::aten {
+namespace {
+
+template <class F>
+void for_each_tensor_in(c10::IValue& value, F&& visit) {
+  if (value.isTensor()) {
+    if (value.toTensor().defined()) visit(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) visit(tensor);
+  }
+}
+
+bool is_open_list(const c10::IValue& value) { return value.isList() && !value.isIntList() && value.isSymIntList(); }
+
+c10::IValue hint_of(const c10::IValue& value) {
+  if (value.isSymInt()) {
+    const SizeNode* node = size_node(value.toSymInt());
+    return node != nullptr ? c10::IValue(node->expr()->hint.i) : c10::IValue(value.toSymInt().guard_int(__FILE__, __LINE__));
+  }
+  if (value.isSymFloat()) return value.toSymFloat().guard_float(__FILE__, __LINE__);
+  if (value.isSymBool()) return value.toSymBool().guard_bool(__FILE__, __LINE__);
+  if (!is_open_list(value)) return value;
+  c10::List<std::int64_t> hints;
+  for (const c10::IValue& element : value.toListRef()) hints.push_back(hint_of(element).toInt());
+  return hints;
+}
+
+bool at_hints(const Shape& shape, const at::Tensor& result) {
+  const auto equal = [](const Exprs& exprs, c10::IntArrayRef plain) {
+    return std::ranges::equal(exprs, plain, {}, [](const Expr* expr) { return expr->hint.i; });
+  };
+  return shape.offset != nullptr && equal(shape.sizes, result.sizes()) && equal(shape.strides, result.strides()) &&
+         shape.offset->hint.i == result.storage_offset();
+}
+
+}  // namespace
+
+void Call::find_open_numbers() {
+  const auto look_at = [&](const c10::SymInt& number) {
+    if (const SizeNode* node = size_node(number); node != nullptr && !scope_) scope_ = node->scope();
+  };
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (arg(i).isSymInt()) look_at(arg(i).toSymInt());
+    if (!is_open_list(arg(i))) continue;
+    for (const c10::IValue& element : arg(i).toListRef()) {
+      if (element.isSymInt()) look_at(element.toSymInt());
+    }
+  }
+}
+
+void Call::use_hints() {
+  for (std::size_t i = 0; i < size(); ++i) {
+    c10::IValue& value = stack[first_ + i];
+    if (value.isSymInt() || value.isSymFloat() || value.isSymBool() || is_open_list(value)) value = hint_of(value);
+  }
+}
+
+void Call::run_open(c10::DispatchKeySet keys) {
+  // The parts of a composite operator come back here, each with the sizes that the kernel computes.
+  const bool whole = op.rule != nullptr || (op.size_rule != nullptr && !op.composite);
+  const bool takes_open = op.plan() == Plan::Decompose && op.kernel().isValidSymUnboxed();
+  {
+    const QuietScope hints;
+    note_facts();
+    check_written();
+  }
+  const std::vector<c10::IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(size()), stack.end());
+  SizeCall open(op, scope_, arguments);
+  if (op.plan() == Plan::Decompose && !whole) {
+    if (!takes_open) use_plain_numbers(open);
+    return op.kernel().callBoxed(handle, keys, &stack);
+  }
+  if (writes_beside(open)) open.fix_all();
+  use_hints();
+  {
+    const QuietScope hints;
+    run_plan(keys);
+  }
+  generalise(open);
+}
+
+// For kernels that were compiled for plain ints.
+void Call::use_plain_numbers(SizeCall& open) {
+  for (std::size_t i = 0; i < size(); ++i) {
+    const c10::IValue& value = open.arg(i);
+    if (value.isSymInt()) (void)open.plain(i);
+    if (!is_open_list(value)) continue;
+    for (const Expr* number : open.numbers(i)) (void)open.plain(number);
+  }
+  use_hints();
+}
+
+// Whether a write needs to know where in a storage it lies, or gives what it writes another shape.
+bool Call::writes_beside(SizeCall& open) const {
+  if (!op.writes) return false;
+  bool beside = false;
+  const auto storage_of = [](const at::Tensor& t) { return t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl(); };
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (!op.args[i].written) continue;
+    c10::IValue written = open.arg(i);
+    for_each_tensor_in(written, [&](const at::Tensor& tensor) {
+      beside |= op.reshapes && symbolic_fake(tensor) != nullptr;
+      for (std::size_t j = 0; j < size(); ++j) {
+        c10::IValue read = open.arg(j);
+        for_each_tensor_in(read, [&](const at::Tensor& other) { beside |= !other.is_same(tensor) && storage_of(other) == storage_of(tensor); });
+      }
+    });
+  }
+  return beside;
+}
+
+void Call::generalise(SizeCall& open) {
+  const auto is_argument = [&](const at::Tensor& tensor) {
+    bool found = false;
+    for (std::size_t i = 0; i < open.size(); ++i) {
+      c10::IValue value = open.arg(i);
+      for_each_tensor_in(value, [&](const at::Tensor& argument) { found |= argument.is_same(tensor); });
+    }
+    return found;
+  };
+  std::vector<at::Tensor> results;
+  for (std::size_t i = first_; i < stack.size(); ++i) {
+    for_each_tensor_in(stack[i], [&](const at::Tensor& tensor) {
+      if (!is_argument(tensor)) results.push_back(tensor);
+    });
+  }
+  open.set_results(results);
+  bool covered = op.size_rule != nullptr && op.size_rule(open);
+  {
+    const QuietScope hints;
+    for (std::size_t k = 0; covered && k < results.size(); ++k) covered = at_hints(open.given()[k], results[k]);
+  }
+  if (!covered) {
+    open.fix_all();
+    count_without_size_rule(op);
+    return;
+  }
+  std::size_t k = 0;
+  const auto generalised = [&](const at::Tensor& tensor) {
+    if (!tensor.defined() || is_argument(tensor)) return tensor;
+    const Shape& shape = open.given()[k++];
+    return is_constant(shape) ? tensor : with_shape(tensor, scope_, shape);
+  };
+  for (std::size_t i = first_; i < stack.size(); ++i) {
+    if (stack[i].isTensor()) {
+      stack[i] = generalised(stack[i].toTensor());
+    } else if (stack[i].isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : stack[i].toTensorVector()) list.push_back(generalised(tensor));
+      stack[i] = std::move(list);
+    }
+  }
+}
+
+}  // namespace pellucid::aten

@@ -1,0 +1,157 @@
+#include "aten/sizes.h"
+
+#include <ATen/core/List.h>
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+#include "aten/operators.h"
+#include "symbolic/conditions.h"
+
+namespace pellucid::aten {
+
+using symbolic::Comparison;
+using symbolic::Value;
+
+SizeCall::SizeCall(const Operator& op_, std::shared_ptr<SizeScope> scope, std::vector<c10::IValue> arguments)
+    : op(op_), scope_(std::move(scope)), arguments_(std::move(arguments)) {}
+
+void SizeCall::set_results(std::vector<at::Tensor> results) {
+  results_ = std::move(results);
+  given_.assign(results_.size(), {});
+}
+
+SizeDecider& SizeCall::decider() const {
+  TORCH_CHECK(scope_->decider != nullptr, "pellucid: a symbolic tensor outlived its region");
+  return *scope_->decider;
+}
+
+std::vector<at::Tensor> SizeCall::tensors(std::size_t i) const {
+  std::vector<at::Tensor> out;
+  for (const c10::IValue& element : arg(i).toListRef()) out.push_back(element.isTensor() ? element.toTensor() : at::Tensor());
+  return out;
+}
+
+namespace {
+
+const Expr* expr_of_value(SizeScope& scope, const c10::IValue& value) {
+  return value.isSymInt() ? expr_of(scope, value.toSymInt()) : scope.space.constant(Value::of(value.toInt()));
+}
+
+}  // namespace
+
+const Expr* SizeCall::number(std::size_t i) { return expr_of_value(*scope_, arg(i)); }
+
+Exprs SizeCall::numbers(std::size_t i) {
+  Exprs out;
+  if (arg(i).isIntList()) {
+    for (const std::int64_t number : arg(i).toIntVector()) out.push_back(constant(number));
+    return out;
+  }
+  for (const c10::IValue& element : arg(i).toListRef()) out.push_back(expr_of_value(*scope_, element));
+  return out;
+}
+
+const Expr* SizeCall::binary(symbolic::Binary operation, const Expr* a, const Expr* b) {
+  if (const Expr* made = symbolic::binary(space(), operation, a, b, decider().here())) return made;
+  return symbolic::binary(space(), operation, constant(plain(a)), constant(plain(b)), decider().here());
+}
+
+const Expr* SizeCall::product(std::span<const Expr* const> factors) {
+  const Expr* made = constant(1);
+  for (const Expr* factor : factors) made = mul(made, factor);
+  return made;
+}
+
+const Expr* SizeCall::compare(Comparison comparison, const Expr* a, const Expr* b) {
+  return symbolic::comparison(space().nodes(), comparison, a, b);
+}
+
+bool SizeCall::decide(const Expr* condition) {
+  const auto proof = space().prove(condition);
+  if (proof != symbolic::Proof::Unknown) return proof == symbolic::Proof::Yes;
+  return decider().decide(condition);
+}
+
+void SizeCall::require(const Expr* condition) {
+  if (space().prove(condition) == symbolic::Proof::Yes) return;
+  TORCH_CHECK(condition->hint.is_true(), "pellucid: the size rule of aten::", op.name,
+              " requires what is not true at the sizes of the capture");
+  decider().require(condition);
+}
+
+std::int64_t SizeCall::plain(const Expr* number) {
+  return number->is_constant() ? number->constant().i : decider().fix(number, op.name.c_str()).i;
+}
+
+void SizeCall::fix_all() {
+  const auto fix = [&](const Expr* number) { (void)plain(number); };
+  const auto fix_tensor = [&](const at::Tensor& tensor) {
+    const SymbolicFake* fake = tensor.defined() ? symbolic_fake(tensor) : nullptr;
+    if (fake == nullptr) return;
+    const Shape shape = fake->shape();
+    std::ranges::for_each(shape.sizes, fix);
+    std::ranges::for_each(shape.strides, fix);
+    fix(shape.offset);
+  };
+  const auto fix_value = [&](const c10::IValue& value) {
+    if (value.isTensor()) fix_tensor(value.toTensor());
+    if (value.isSymInt()) fix(expr_of(*scope_, value.toSymInt()));
+  };
+  for (const c10::IValue& value : arguments_) {
+    fix_value(value);
+    if (!value.isList() || value.isIntList()) continue;
+    for (const c10::IValue& element : value.toListRef()) fix_value(element);
+  }
+}
+
+void SizeCall::give(std::size_t k, const Exprs& sizes) {
+  // A dimension without elements changes how strides are made: such sizes are for another capture.
+  for (const Expr* size : sizes) {
+    if (!size->is_constant() && size->hint.i >= 1) require_at_least(size, 1);
+  }
+  const QuietScope hints;
+  auto strides = dense_strides(space(), sizes, result(k).strides());
+  if (!strides) return;
+  given_[k] = {sizes, std::move(*strides), constant(result(k).storage_offset())};
+}
+
+void SizeCall::give(std::size_t k, const Shape& shape) { given_[k] = shape; }
+
+void SizeCall::give_all(const Exprs& sizes) {
+  for (std::size_t k = 0; k < results(); ++k) give(k, sizes);
+}
+
+void SizeCall::require_written(const Exprs& sizes) {
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (!op.args[i].written || !has_tensor(i)) continue;
+    const Shape written = shape(i);
+    TORCH_CHECK(written.sizes.size() == sizes.size(), "pellucid: aten::", op.name, " writes a tensor of another rank");
+    for (std::size_t d = 0; d < sizes.size(); ++d) require_equal(written.sizes[d], sizes[d]);
+  }
+}
+
+SizeRule find_size_rule(const std::string& name, bool is_elementwise) {
+  static const auto& rules = *[] {
+    auto* all = new std::unordered_map<std::string_view, SizeRule>;
+    for (const SizeTable& table : {pointwise_sizes(), view_sizes(), matmul_sizes(), reduce_sizes(), join_sizes(),
+                                   index_sizes(), window_sizes(), make_sizes(), nn_sizes()}) {
+      for (std::size_t i = 0; i < table.size; ++i) all->emplace(table.rows[i].op, table.rows[i].rule);
+    }
+    return all;
+  }();
+  const auto find = [&](std::string_view key) {
+    const auto found = rules.find(key);
+    return found == rules.end() ? nullptr : found->second;
+  };
+  if (const SizeRule rule = find(name)) return rule;
+  const std::string_view base = std::string_view(name).substr(0, name.find('.'));
+  if (const SizeRule rule = find(base)) return rule;
+  if (base.size() > 1 && base.back() == '_' && base[base.size() - 2] != '_') {
+    if (const SizeRule rule = find(base.substr(0, base.size() - 1))) return rule;
+  }
+  return is_elementwise ? broadcast_sizes : nullptr;
+}
+
+}  // namespace pellucid::aten

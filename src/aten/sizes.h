@@ -1,0 +1,128 @@
+// Size rules: what an operator's results are where sizes may be others at the next call.
+//
+// An operator first runs on the sizes of the capture (the hints) as it does without any open size: shape rule or meta
+// kernel, checks, error texts, dtypes, aliasing. Its size rule then says the sizes and strides of the results as
+// expressions, and requires what the run at the hints took for granted: at every size that fulfils this, the
+// operator does the same. What a rule gives is compared with the run.
+#pragma once
+#include <ATen/core/ivalue.h>
+
+#include <span>
+#include <vector>
+
+#include "aten/symbolic_fake.h"
+
+namespace pellucid::aten {
+
+struct Operator;
+
+// One call of an operator, some of whose arguments have open sizes or are open numbers.
+class SizeCall {
+ public:
+  SizeCall(const Operator& op, std::shared_ptr<SizeScope> scope, std::vector<c10::IValue> arguments);
+
+  const Operator& op;
+
+  // --- arguments by position, as the program passed them ---
+  std::size_t size() const noexcept { return arguments_.size(); }
+  const c10::IValue& arg(std::size_t i) const { return arguments_[i]; }
+  bool has_tensor(std::size_t i) const { return arg(i).isTensor() && arg(i).toTensor().defined(); }
+  const at::Tensor& tensor(std::size_t i) const { return arg(i).toTensor(); }
+  Shape shape(std::size_t i) { return shape_of(*scope_, tensor(i)); }  // of a tensor
+  Shape shape_of_tensor(const at::Tensor& tensor) { return shape_of(*scope_, tensor); }
+  std::vector<at::Tensor> tensors(std::size_t i) const;  // of a list of tensors; undefined where one is None
+  const Expr* number(std::size_t i);                     // of an int or SymInt
+  std::int64_t plain(std::size_t i) { return plain(number(i)); }  // the same, where only a plain int will do
+  Exprs numbers(std::size_t i);                                   // of a list of ints or SymInts
+
+  // --- what the run at the hints gave: all tensors of all results in order, without those that are arguments ---
+  std::size_t results() const noexcept { return results_.size(); }
+  const at::Tensor& result(std::size_t k) const { return results_[k]; }
+
+  // --- expressions; where one cannot be said the operands are fixed, so none of these is ever null ---
+  symbolic::Space& space() { return scope_->space; }
+  const Expr* constant(std::int64_t number) { return space().constant(symbolic::Value::of(number)); }
+  const Expr* add(const Expr* a, const Expr* b) { return binary(symbolic::Binary::Add, a, b); }
+  const Expr* add(const Expr* a, std::int64_t b) { return add(a, constant(b)); }
+  const Expr* sub(const Expr* a, const Expr* b) { return binary(symbolic::Binary::Sub, a, b); }
+  const Expr* mul(const Expr* a, const Expr* b) { return binary(symbolic::Binary::Mul, a, b); }
+  const Expr* mul(const Expr* a, std::int64_t b) { return mul(a, constant(b)); }
+  const Expr* floordiv(const Expr* a, const Expr* b) { return binary(symbolic::Binary::FloorDiv, a, b); }  // Python's
+  const Expr* floordiv(const Expr* a, std::int64_t b) { return floordiv(a, constant(b)); }
+  const Expr* min(const Expr* a, const Expr* b) { return binary(symbolic::Binary::Min, a, b); }
+  const Expr* max(const Expr* a, const Expr* b) { return binary(symbolic::Binary::Max, a, b); }
+  const Expr* product(std::span<const Expr* const> factors);
+  const Expr* compare(symbolic::Comparison comparison, const Expr* a, const Expr* b);
+
+  // --- decisions ---
+  bool decide(const Expr* condition);   // its truth at the hints, proved or guarded
+  bool is(const Expr* a, std::int64_t number) { return decide(compare(symbolic::Comparison::Eq, a, constant(number))); }
+  bool equal(const Expr* a, const Expr* b) { return decide(compare(symbolic::Comparison::Eq, a, b)); }
+  bool less(const Expr* a, const Expr* b) { return decide(compare(symbolic::Comparison::Lt, a, b)); }
+  bool at_least(const Expr* a, std::int64_t number) {
+    return decide(compare(symbolic::Comparison::Ge, a, constant(number)));
+  }
+  // The operator does the same only where this is true. It is at the hints, or the rule is wrong.
+  void require(const Expr* condition);
+  void require_equal(const Expr* a, const Expr* b) { require(compare(symbolic::Comparison::Eq, a, b)); }
+  void require_at_least(const Expr* a, std::int64_t number) {
+    require(compare(symbolic::Comparison::Ge, a, constant(number)));
+  }
+  std::int64_t plain(const Expr* number);  // its value, a constant from now on
+  void fix_all();                          // every open size and number among the arguments is a constant from now on
+
+  // --- results ---
+  // These sizes, and no gaps: the dimensions lie in the order that the run at the hints found, which is for the rule to
+  // know: that at other sizes it is the same order.
+  void give(std::size_t k, const Exprs& sizes);
+  void give(std::size_t k, const Shape& shape);  // of any layout
+  void give_all(const Exprs& sizes);             // every result has these sizes, and no gaps
+  // Every argument that the operator writes keeps its shape, which are these sizes.
+  void require_written(const Exprs& sizes);
+
+  // For whoever calls the rule: the shapes given; empty sizes with a null offset where the rule gave none.
+  const std::vector<Shape>& given() const noexcept { return given_; }
+  void set_results(std::vector<at::Tensor> results);
+
+ private:
+  const Expr* binary(symbolic::Binary operation, const Expr* a, const Expr* b);
+  SizeDecider& decider() const;
+
+  std::shared_ptr<SizeScope> scope_;
+  std::vector<c10::IValue> arguments_;
+  std::vector<at::Tensor> results_;
+  std::vector<Shape> given_;
+};
+
+// False: this case is not covered; the open sizes among the arguments become constants.
+using SizeRule = bool (*)(SizeCall&);
+
+struct SizeRow {
+  const char* op;  // with its overload, or the name for all overloads; in-place and out forms are found by it too
+  SizeRule rule;
+};
+struct SizeTable {
+  const SizeRow* rows;
+  std::size_t size;
+};
+template <std::size_t N>
+constexpr SizeTable as_table(const SizeRow (&rows)[N]) {
+  return {rows, N};
+}
+
+SizeTable pointwise_sizes();  // sizes_pointwise.cpp: broadcasting, and results like an argument
+SizeTable view_sizes();       // sizes_view.cpp
+SizeTable matmul_sizes();     // sizes_matmul.cpp
+SizeTable reduce_sizes();     // sizes_reduce.cpp
+SizeTable join_sizes();       // sizes_join.cpp
+SizeTable index_sizes();      // sizes_index.cpp
+SizeTable window_sizes();     // sizes_window.cpp: convolution, pooling, padding, interpolation
+SizeTable make_sizes();       // sizes_make.cpp: factories
+SizeTable nn_sizes();         // sizes_nn.cpp: normalisation, attention, losses
+
+// nullptr when there is none. `is_elementwise`: by torch's own tag.
+SizeRule find_size_rule(const std::string& name, bool is_elementwise);
+// Computes each element from those in the same place, after broadcasting.
+bool broadcast_sizes(SizeCall& call);
+
+}  // namespace pellucid::aten
