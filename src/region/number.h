@@ -35,4 +35,6 @@ inline bool is_open(PyObject* object) noexcept {
   return is_number(object) && as_number(object)->expr != nullptr && !as_number(object)->settled;
 }
 
+inline bool is_open_int(PyObject* object) noexcept { return is_open(object) && PyLong_CheckExact(as_number(object)->value); }
+
 }  // namespace pellucid::region

@@ -32,7 +32,12 @@ class NumberHistory {
   }
   bool is_empty() const noexcept { return seen_.empty(); }
   void note(const std::vector<std::pair<PathHash, SeenNumber>>& observed) {
-    for (const auto& [path, number] : observed) seen_.insert_or_assign(path, number);
+    for (const auto& [path, number] : observed) {
+      SeenNumber& known = seen_[path];
+      const bool pinned = known.pinned && known.is_float == number.is_float;
+      known = number;
+      known.pinned |= pinned;
+    }
   }
 
  private:
@@ -43,6 +48,7 @@ class NumberHistory {
 struct NumberPolicy {
   const NumberHistory* history = nullptr;  // null: every number is a value
   bool in_graph = false;                   // the backend takes graphs with inputs that are numbers
+  bool all_open = false;                   // sizes are open at the first capture
 };
 
 }  // namespace pellucid::region

@@ -3,16 +3,38 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
+#include <limits>
 #include <functional>
 
 #include "guards/condition.h"
 #include "region/region.h"
 #include "region/snapshot.h"
+#include "symbolic/integers.h"
 
 namespace pellucid::region {
 namespace {
 
 PyObject* type_of(PyObject* value) { return reinterpret_cast<PyObject*>(Py_TYPE(value)); }
+
+py::Owned<> object_of(const symbolic::Value& value) {
+  switch (value.type) {
+    case symbolic::Type::Int:
+      return py::take(PyLong_FromLongLong(value.i));
+    case symbolic::Type::Float:
+      return py::take(PyFloat_FromDouble(value.f));
+    default:
+      return py::Owned<>::share(value.is_true() ? Py_True : Py_False);
+  }
+}
+
+// Whether an object of the program holds what is there: an attribute, and what lies below one.
+bool is_of_an_object(const Source* source) {
+  for (; source != nullptr; source = source->base) {
+    if (source->step == source::Step::InstanceAttr || source->step == source::Step::Member) return true;
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -28,7 +50,10 @@ PathHash hash_of(const Source* source) noexcept {
   return mix(hash, static_cast<PathHash>(PyLong_AsLongLongAndOverflow(operand, &overflow)));
 }
 
+Numbers::Numbers(Region& region) : region_(region) { scope_->decider = this; }
+
 Numbers::~Numbers() {
+  scope_->decider = nullptr;
   for (const auto& number : all_) as_number(number.get())->numbers = nullptr;
 }
 
@@ -47,6 +72,13 @@ bool Numbers::opens(PyObject* value, const Source* source, PathHash* path) const
   *path = hash_of(source);
   const SeenNumber* seen = policy.history->find(*path);
   return seen != nullptr && seen->opens_for(now.bits(), now.type == symbolic::Type::Float);
+}
+
+const symbolic::Expr* Numbers::new_symbol(const symbolic::Value& hint, const Source* source, PathHash path,
+                                          std::int64_t least) {
+  const symbolic::Expr* made = space().symbol(hint, least);
+  symbols_.push_back({source, made, path, {hint.bits(), hint.type == symbolic::Type::Float, true}});
+  return made;
 }
 
 py::Owned<> Numbers::read(PyObject* value, const Source* source) {
@@ -68,8 +100,7 @@ py::Owned<> Numbers::read(PyObject* value, const Source* source) {
   if (!opens(value, source, &path)) return made;
   symbolic::Value hint;
   guards::is_symbolic_value(value, &hint);
-  number->expr = space_.symbol(hint);
-  symbols_.push_back({source, path, {hint.bits(), hint.type == symbolic::Type::Float, true}});
+  number->expr = new_symbol(hint, source, path, std::numeric_limits<std::int64_t>::min());
   region_.provenance.guard(Kind::NUMBER_MATCH, source, py::Owned<>::share(type_of(value)));
   return made;
 }
@@ -132,7 +163,7 @@ PyObject* Numbers::plain(PyObject* object) {
     return number->value;
   }
   if (number->source != nullptr) symbols_[number->expr->operation.symbol].seen.pinned = true;
-  (void)space_.fix(number->expr, here());
+  (void)space().fix(number->expr, here());
   return number->value;
 }
 
@@ -142,10 +173,10 @@ const symbolic::Expr* Numbers::expr_of(PyObject* object) {
     if (is_open(object)) return number->expr;
     object = plain(object);
   }
-  if (object == Py_True || object == Py_False) return space_.constant(symbolic::Value::of(object == Py_True ? 1 : 0));
-  if (PyFloat_CheckExact(object)) return space_.constant(symbolic::Value::real(PyFloat_AS_DOUBLE(object)));
+  if (object == Py_True || object == Py_False) return space().constant(symbolic::Value::of(object == Py_True ? 1 : 0));
+  if (PyFloat_CheckExact(object)) return space().constant(symbolic::Value::real(PyFloat_AS_DOUBLE(object)));
   symbolic::Value value;
-  return PyLong_CheckExact(object) && guards::is_symbolic_value(object, &value) ? space_.constant(value) : nullptr;
+  return PyLong_CheckExact(object) && guards::is_symbolic_value(object, &value) ? space().constant(value) : nullptr;
 }
 
 py::Owned<> Numbers::computed(PyObject* function, py::Owned<> arguments, py::Owned<> value,
@@ -180,14 +211,41 @@ std::uint32_t Numbers::here() {
 
 bool Numbers::decide(const symbolic::Expr* condition) {
   constexpr std::size_t kMost = 256;
-  const bool holds = space_.decide(condition, here());
-  if (space_.decisions().size() >= kMost) settle_all();
+  const bool holds = space().decide(condition, here());
+  if (space().decisions().size() >= kMost && !settling_) settle_all();
   return holds;
+}
+
+void Numbers::require(const symbolic::Expr* condition) {
+  decide(condition);
+  note_pinned(condition);
+}
+
+symbolic::Value Numbers::fix(const symbolic::Expr* number, const char* who) {
+  const std::uint32_t place = here();
+  places_[place].operation = std::string("needs a plain number in ") + who;
+  const symbolic::Value value = space().fix(number, place);
+  note_pinned(number);
+  return value;
+}
+
+// A symbol that can have one value only, for something that is no branch of the program, has a region for each value
+// anyway: it is a value again from the next capture on.
+void Numbers::note_pinned(const symbolic::Expr* expr) {
+  if (expr->is(symbolic::Op::Symbol) && space().simplify(expr)->is_constant())
+    symbols_[expr->operation.symbol].seen.pinned = true;
+  for (const symbolic::Expr* arg : expr->args) note_pinned(arg);
 }
 
 // A loop that counts an open number down would decide at every turn: each count has a region of its own anyway.
 void Numbers::settle_all() {
   region_.doing = "decides by numbers that change too often";
+  settling_ = true;
+  for (const Symbol& symbol : symbols_) {
+    if (space().simplify(symbol.expr)->is_constant()) continue;
+    (void)space().fix(symbol.expr, here());
+    note_pinned(symbol.expr);
+  }
   const std::size_t count = all_.size();
   for (const bool is_read : {true, false}) {  // what is computed from them is known with them
     for (std::size_t i = 0; i < count; ++i) {
@@ -195,12 +253,166 @@ void Numbers::settle_all() {
       if (is_open(number) && (as_number(number)->source != nullptr) == is_read) plain(number);
     }
   }
+  settling_ = false;
+}
+
+// --- sizes ---
+
+bool Numbers::opens_size(std::int64_t size, const Source* source, PathHash path) {
+  const SeenNumber* seen = policy.history == nullptr ? nullptr : policy.history->find(path);
+  const bool asked = policy.all_open && !is_of_an_object(source);
+  // Tensors with no element or one in a dimension are broadcast and laid out in ways of their own.
+  if (policy.in_graph && size >= 2 && (seen != nullptr ? seen->opens_for(static_cast<std::uint64_t>(size), false) : asked))
+    return true;
+  if (policy.history != nullptr) region_.capture->numbers.emplace_back(path, SeenNumber{static_cast<std::uint64_t>(size)});
+  return false;
+}
+
+std::unique_ptr<aten::TensorSpec> Numbers::open_tensor(PyObject* tensor, const Source* source) {
+  aten::OpenLayout layout = aten::layout_of(tensor);
+  const auto count = static_cast<std::int64_t>(layout.dims.size());
+  if (count == 0 || policy.history == nullptr || source->step == source::Step::Const || aten::is_parameter(tensor))
+    return aten::TensorSpec::of(tensor);
+  auto& table = region_.capture->sources;
+  aten::OpenShape shape;
+  bool any = false;
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::int64_t size = 0;
+    aten::size_at(tensor, i, &size);
+    const Source* at = table.size_of(source, i);
+    const PathHash path = hash_of(at);
+    auto& dim = layout.dims[static_cast<std::size_t>(i)];
+    dim.open = opens_size(size, at, path);
+    any |= dim.open;
+    const auto hint = symbolic::Value::of(size);
+    shape.sizes.push_back(dim.open ? new_symbol(hint, at, path, dim.least) : space().constant(hint));
+  }
+  shape.strides.resize(shape.sizes.size(), nullptr);
+  for (std::int64_t i = 0; i < count; ++i) any |= open_stride(tensor, source, layout, shape, i);
+  if (!any) return aten::TensorSpec::of(tensor);
+  shapes_.emplace(tensor, std::move(shape));
+  return aten::TensorSpec::of(tensor, &layout);
+}
+
+// The stride of a dimension as an expression. Whether it is open: neither what the sizes say nor always the same.
+bool Numbers::open_stride(PyObject* tensor, const Source* source, aten::OpenLayout& layout, aten::OpenShape& shape,
+                          std::int64_t i) {
+  const symbolic::Expr*& made = shape.strides[static_cast<std::size_t>(i)];
+  if (made != nullptr) return false;
+  auto& dim = layout.dims[static_cast<std::size_t>(i)];
+  std::int64_t stride = 0;
+  aten::stride_at(tensor, i, &stride);
+  made = space().constant(symbolic::Value::of(stride));
+  if (dim.inner >= 0) {
+    bool open = open_stride(tensor, source, layout, shape, dim.inner);
+    const auto inner = static_cast<std::size_t>(dim.inner);
+    const symbolic::Expr* dense = symbolic::product_of(space().nodes(), shape.sizes[inner], shape.strides[inner]);
+    if (dense == nullptr || dense->is_constant() || dense->hint.i != stride) return open;
+    made = dense;
+    dim.stride = aten::OpenLayout::Stride::Dense;
+    return open;
+  }
+  if (stride <= 1) return false;
+  const Source* at = region_.capture->sources.stride_of(source, i);
+  const PathHash path = hash_of(at);
+  if (!opens_size(stride, at, path)) return false;
+  made = new_symbol(symbolic::Value::of(stride), at, path, 2);
+  dim.stride = aten::OpenLayout::Stride::Open;
+  return true;
+}
+
+const aten::OpenShape* Numbers::open_shape(PyObject* tensor) const {
+  const auto found = shapes_.find(tensor);
+  return found == shapes_.end() ? nullptr : &found->second;
+}
+
+// What one operation of Python gives of two numbers.
+py::Owned<> Numbers::applied(symbolic::Binary operation, const py::Owned<>& left, const py::Owned<>& right) {
+  using symbolic::Binary;
+  const auto function = [](const char* module, const char* name) { return py::import_attr(module, name).release(); };
+  static const std::unordered_map<Binary, PyObject*> functions = {
+      {Binary::Add, function("operator", "add")},           {Binary::Sub, function("operator", "sub")},
+      {Binary::Mul, function("operator", "mul")},           {Binary::FloorDiv, function("operator", "floordiv")},
+      {Binary::Mod, function("operator", "mod")},           {Binary::TrueDiv, function("operator", "truediv")},
+      {Binary::Min, function("builtins", "min")},           {Binary::Max, function("builtins", "max")}};
+  PyObject* callable = functions.at(operation);
+  const auto value_of = [](PyObject* object) { return is_number(object) ? as_number(object)->value : object; };
+  PyObject* values[] = {value_of(left.get()), value_of(right.get())};
+  auto value = py::take(PyObject_Vectorcall(callable, values, 2, nullptr));
+  const symbolic::Expr* expr =
+      symbolic::binary(space(), operation, expr_of(left.get()), expr_of(right.get()), here());
+  if (expr == nullptr) {
+    plain(left.get());
+    plain(right.get());
+    return value;
+  }
+  return computed(callable, py::take(PyTuple_Pack(2, left.get(), right.get())), std::move(value), expr);
+}
+
+// The operations of Python that give the value of an expression; nothing: it has no words of Python.
+py::Owned<> Numbers::said(const symbolic::Expr* expr) {
+  using symbolic::Binary;
+  using symbolic::Op;
+  const auto of_two = [&](Binary operation) {
+    return applied(operation, number_of(expr->args[0]), number_of(expr->args[1]));
+  };
+  switch (expr->op()) {
+    case Op::Symbol: {
+      auto made = new_number(object_of(expr->hint).get());
+      as_number(made.get())->source = symbols_[expr->operation.symbol].source;
+      as_number(made.get())->expr = expr;
+      return made;
+    }
+    case Op::Sum: {
+      py::Owned<> sum;
+      const auto add = [&](std::int64_t coefficient, py::Owned<> term) {
+        const std::int64_t factor = sum && coefficient < 0 ? -coefficient : coefficient;
+        if (factor != 1) term = applied(Binary::Mul, py::take(PyLong_FromLongLong(factor)), term);
+        sum = sum ? applied(coefficient < 0 ? Binary::Sub : Binary::Add, sum, term) : std::move(term);
+      };
+      for (std::size_t i = 0; i < expr->args.size(); ++i) add(expr->operation.coefficients[i], number_of(expr->args[i]));
+      const std::int64_t rest = expr->constant().i;
+      if (rest != 0) sum = applied(rest < 0 ? Binary::Sub : Binary::Add, sum, py::take(PyLong_FromLongLong(std::abs(rest))));
+      return sum;
+    }
+    case Op::Product: {
+      py::Owned<> product = number_of(expr->args[0]);
+      for (const symbolic::Expr* factor : expr->args.subspan(1))
+        product = applied(Binary::Mul, product, number_of(factor));
+      return product;
+    }
+    case Op::FloorDiv:
+      return of_two(Binary::FloorDiv);
+    case Op::Mod:
+      return of_two(Binary::Mod);
+    case Op::Min:
+      return of_two(Binary::Min);
+    case Op::Max:
+      return of_two(Binary::Max);
+    case Op::TrueDiv:
+      return of_two(Binary::TrueDiv);
+    default:
+      return {};
+  }
+}
+
+py::Owned<> Numbers::number_of(const symbolic::Expr* expr) {
+  if (expr->type == symbolic::Type::Bool) return py::Owned<>::share(decide(expr) ? Py_True : Py_False);
+  if (expr->is_constant()) return object_of(expr->constant());
+  if (const auto found = by_expr_.find(expr); found != by_expr_.end()) return found->second.copy();
+  auto made = said(expr);
+  if (!made) {  // it has no words of Python
+    (void)fix(expr, "an operation of torch");
+    return object_of(expr->hint);
+  }
+  by_expr_.insert_or_assign(expr, made.copy());
+  return made;
 }
 
 void Numbers::finish() {
   for (const auto& number : all_) guard_type(number.get());
   std::int64_t number = 0;
-  for (const symbolic::Decision& decision : space_.decisions()) {
+  for (const symbolic::Decision& decision : space().decisions()) {
     auto condition = std::make_shared<guards::Condition>(guards::Condition::of(decision.condition));
     guards::Guard guard;
     guard.kind = Kind::CONDITION;
