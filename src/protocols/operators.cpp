@@ -93,6 +93,7 @@ Result binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
     t.region.doing = "computes";
     make_plain(t, left, right);
   }
+  if (auto sizes = sizes_binary(t, left, right, op)) return std::move(*sizes);
   left = t.region.shadows.original(left);
   right = t.region.shadows.original(right);
   refuse_region_id(t, left);
@@ -325,7 +326,9 @@ Result compare(Interpreter& t, PyObject* left, PyObject* right, int op) {
       (is_container(b) || plain_operand(b) || b == Cat::EnumMember) &&
       !has_python_method(t, left, py::comparison(op).method) &&
       !has_python_method(t, right, py::comparison(py::comparison(op).swapped).method)) {
-    const Contents x = t.region.reads.deep_touch(left), y = t.region.reads.deep_touch(right);
+    const bool open = a == b && (region::holds_open(left) || region::holds_open(right));
+    const Contents x = open ? Contents{.tensor = true} : t.region.reads.deep_touch(left);
+    const Contents y = open ? x : t.region.reads.deep_touch(right);
     if (!x.tensor && !y.tensor && !x.user && !y.user && !x.shadowed && !y.shadowed)
       return native(t.region.shadows.readable(left), t.region.shadows.readable(right));
     if (is_container(a) && is_container(b) && a != b && op == Py_EQ && a != Cat::Set && a != Cat::FrozenSet)
