@@ -157,6 +157,20 @@ bool is_plain_tensor(PyObject* object) noexcept {
   PyTypeObject* type = Py_TYPE(object);
   return THPVariable_CheckTypeExact(type) || is_buffer_type(type);
 }
+bool is_parameter(PyObject* tensor) noexcept { return Py_TYPE(tensor) == reinterpret_cast<PyTypeObject*>(ParameterClass); }
+
+OpenLayout layout_of(PyObject* tensor) {
+  const c10::TensorImpl& impl = *impl_of(tensor);
+  OpenLayout layout;
+  if (impl.layout() != c10::kStrided || impl.is_nested() || impl.has_symbolic_sizes_strides()) return layout;
+  for (const int inner : inner_dims(impl.sizes(), impl.strides())) {
+    OpenLayout::Dim dim;
+    dim.inner = inner;
+    layout.dims.push_back(dim);
+  }
+  return layout;
+}
+
 bool is_fake(PyObject* object) noexcept {
   return is_tensor(object) && tensor_of(object).defined() && is_fake(impl_of(object));
 }
