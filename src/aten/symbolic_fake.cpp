@@ -82,7 +82,7 @@ bool is_contiguous_as(at::MemoryFormat format, c10::ArrayRef<T> sizes, c10::Arra
 }
 
 template <class T>
-bool is_strides_like(at::MemoryFormat format, c10::ArrayRef<T> sizes, c10::ArrayRef<T> strides) {
+bool are_strides_like(at::MemoryFormat format, c10::ArrayRef<T> sizes, c10::ArrayRef<T> strides) {
   switch (format) {
     case at::MemoryFormat::ChannelsLast:
       return c10::is_channels_last_strides_2d<T>(sizes, strides);
@@ -103,8 +103,8 @@ c10::SymBool SymbolicFake::sym_is_contiguous_custom(at::MemoryFormat format) con
   return is_contiguous_as<c10::SymInt>(format, sym_sizes_default(), sym_strides_default(), sym_numel_default());
 }
 bool SymbolicFake::is_strides_like_custom(at::MemoryFormat format) const {
-  if (QuietScope::is_active()) return is_strides_like<std::int64_t>(format, hints_.sizes, hints_.strides);
-  return is_strides_like<c10::SymInt>(format, sym_sizes_default(), sym_strides_default());
+  if (QuietScope::is_active()) return are_strides_like<std::int64_t>(format, hints_.sizes, hints_.strides);
+  return are_strides_like<c10::SymInt>(format, sym_sizes_default(), sym_strides_default());
 }
 c10::SymBool SymbolicFake::sym_is_non_overlapping_and_dense_custom() const {
   if (QuietScope::is_active())
