@@ -8,6 +8,7 @@
 #include <Python.h>
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,20 +26,42 @@ bool is_plain_tensor(PyObject* object) noexcept;  // exactly torch.Tensor, nn.Pa
                                                   // __torch_function__, no __torch_dispatch__
 bool is_fake(PyObject* object) noexcept;          // one of ours
 
+// Which sizes and strides of a tensor a region leaves open; all others are compared with those of the tensor.
+struct OpenLayout {
+  enum class Stride : std::uint8_t {
+    Exact,
+    Dense,  // size(inner) * stride(inner) of another dim, both as they are found
+    Open,   // any
+  };
+  struct Dim {
+    bool open = false;                                                        // the size
+    std::int64_t least = 2, most = std::numeric_limits<std::int64_t>::max();  // of an open size
+    Stride stride = Stride::Exact;
+    int inner = -1;  // of Dense
+  };
+  std::vector<Dim> dims;
+};
+
 // What a guard compares. Reads TensorImpl directly; no allocation in matches().
 class TensorSpec {
  public:
-  static std::unique_ptr<TensorSpec> of(PyObject* tensor);
+  // `open` has as many dims as the tensor. A tensor without plain sizes and strides never matches, open or not.
+  static std::unique_ptr<TensorSpec> of(PyObject* tensor, const OpenLayout* open = nullptr);
   ~TensorSpec();
   bool matches(
       PyObject* object) const noexcept;  // type, dtype, device, layout, requires_grad, keys, conj/neg, sizes, strides
   std::string mismatch(PyObject* object) const;  // "size mismatch at index 0, expected 2, actual 3"; "" when it matches
-  std::string text() const;                      // "f32[2, 3] cpu requires_grad=False"
+  std::string text() const;                      // "f32[*, 3] cpu requires_grad=False": the first size is open
  private:
   TensorSpec();
   struct Data;
   std::unique_ptr<Data> data_;
 };
+
+// A size or a stride. False: no tensor that has them as plain numbers of its own, or no such dim (dims do not count
+// from the end). Runs no Python code, whatever the object is.
+bool size_at(PyObject* object, std::int64_t dim, std::int64_t* out) noexcept;
+bool stride_at(PyObject* object, std::int64_t dim, std::int64_t* out) noexcept;
 
 // Whether a function is being transformed here (torch.func.vmap, grad …).
 bool in_function_transform() noexcept;

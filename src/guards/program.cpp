@@ -118,13 +118,25 @@ bool GuardProgram::check(PyObject* const* locals, PyObject* closure) noexcept {
   return ok;
 }
 
+// A size or stride as an int, null when there is none. Out of line: most inputs are objects.
+[[gnu::noinline]] PyObject* GuardProgram::new_number(const Wanted& wanted, PyObject* tensor) noexcept {
+  py::Owned<> number;
+  source::load_step(*wanted.layout, tensor, nullptr, nullptr, number);
+  return number.release();
+}
+
 py::Owned<> GuardProgram::gathered() const noexcept {
   if (!gathers_ || inputs_.empty()) return {};
   const NoCollection pause(true);  // a finaliser could drop the program, or change what it has just read
   auto tuple = py::Owned<>::steal(PyTuple_New(static_cast<Py_ssize_t>(inputs_.size())));
   if (!tuple) PyErr_Clear();
-  for (std::size_t i = 0; tuple && i < inputs_.size(); ++i)
-    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(nodes_[inputs_[i]].value));
+  for (std::size_t i = 0; tuple && i < inputs_.size(); ++i) {
+    const Wanted& wanted = inputs_[i];
+    PyObject* const value = nodes_[wanted.node].value;
+    PyObject* const item = wanted.layout == nullptr ? Py_NewRef(value) : new_number(wanted, value);
+    if (item == nullptr) return {};
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), item);
+  }
   return tuple;
 }
 
@@ -378,13 +390,22 @@ bool GuardProgram::late_checks_hold() const noexcept {
       late_, [&](const Late& late) { return guards::holds(checks_[late.check], nodes_[late.node].value, nullptr); });
 }
 
-bool GuardProgram::conditions_hold() noexcept {
-  for (Conditional& conditional : conditionals_) {
-    for (std::size_t i = 0; i < conditional.nodes.size(); ++i)
-      conditional.values[i] = nodes_[conditional.nodes[i]].value;
-    if (!checks_[conditional.check].condition->holds(conditional.values)) return false;
-  }
+// A size is read anew each time: the same tensor may have got another one.
+bool GuardProgram::load_number(const Wanted& wanted, symbolic::Value* out) const noexcept {
+  PyObject* value = nodes_[wanted.node].value;
+  if (value == nullptr) return false;
+  if (wanted.layout == nullptr) return is_symbolic_value(value, out);
+  std::int64_t number = 0;
+  if (!source::load_number(*wanted.layout, value, &number)) return false;
+  *out = symbolic::Value::of(number);
   return true;
+}
+
+bool GuardProgram::conditions_hold() const noexcept {
+  return std::ranges::all_of(conditionals_, [&](const Conditional& conditional) {
+    return checks_[conditional.check].condition->holds(
+        [&](std::size_t i, symbolic::Value* out) { return load_number(conditional.operands[i], out); });
+  });
 }
 
 bool GuardProgram::relations_hold() noexcept {
