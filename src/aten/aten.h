@@ -35,19 +35,13 @@ struct OpenLayout {
     Open,   // any
   };
   struct Dim {
-    bool open = false;  // the size
+    bool open = false;                                                        // the size
     std::int64_t least = 2, most = std::numeric_limits<std::int64_t>::max();  // of an open size
     Stride stride = Stride::Exact;
     int inner = -1;  // of Dense
   };
   std::vector<Dim> dims;
 };
-
-// Every size and stride of a tensor closed, with `inner` of the dims whose strides the sizes say; no dims when it has no
-// plain sizes and strides.
-OpenLayout layout_of(PyObject* tensor);
-
-bool is_parameter(PyObject* tensor) noexcept;  // an nn.Parameter
 
 // What a guard compares. Reads TensorImpl directly; no allocation in matches().
 class TensorSpec {
@@ -65,8 +59,8 @@ class TensorSpec {
   std::unique_ptr<Data> data_;
 };
 
-// A size or a stride. False: no tensor that has them as plain numbers of its own, or no such dim (dims do not count from
-// the end). Runs no Python code, whatever the object is.
+// A size or a stride. False: no tensor that has them as plain numbers of its own, or no such dim (dims do not count
+// from the end). Runs no Python code, whatever the object is.
 bool size_at(PyObject* object, std::int64_t dim, std::int64_t* out) noexcept;
 bool stride_at(PyObject* object, std::int64_t dim, std::int64_t* out) noexcept;
 

@@ -132,7 +132,8 @@ struct TensorSpec::Data {
     }
     return true;
   }
-  bool open_layout_matches(const c10::TensorImpl& impl) const noexcept;
+  // Out of line: it would cost the exact comparison registers.
+  [[gnu::noinline]] bool open_layout_matches(const c10::TensorImpl& impl) const noexcept;
   std::string size_text(std::size_t dim, std::int64_t found) const;
   std::string stride_text(std::size_t dim, Sizes found_sizes, Sizes found) const;
   std::string layout_mismatch(const c10::TensorImpl& impl) const;

@@ -118,17 +118,24 @@ bool GuardProgram::check(PyObject* const* locals, PyObject* closure) noexcept {
   return ok;
 }
 
+// A size or stride as an int, null when there is none. Out of line: most inputs are objects.
+[[gnu::noinline]] PyObject* GuardProgram::new_number(const Wanted& wanted, PyObject* tensor) noexcept {
+  py::Owned<> number;
+  source::load_step(*wanted.layout, tensor, nullptr, nullptr, number);
+  return number.release();
+}
+
 py::Owned<> GuardProgram::gathered() const noexcept {
   if (!gathers_ || inputs_.empty()) return {};
   const NoCollection pause(true);  // a finaliser could drop the program, or change what it has just read
   auto tuple = py::Owned<>::steal(PyTuple_New(static_cast<Py_ssize_t>(inputs_.size())));
   if (!tuple) PyErr_Clear();
   for (std::size_t i = 0; tuple && i < inputs_.size(); ++i) {
-    PyObject* value = nodes_[inputs_[i].node].value;
-    py::Owned<> number;
-    if (inputs_[i].layout != nullptr) value = source::load_step(*inputs_[i].layout, value, nullptr, nullptr, number);
-    if (value == nullptr) return {};
-    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(value));
+    const Wanted& wanted = inputs_[i];
+    PyObject* const value = nodes_[wanted.node].value;
+    PyObject* const item = wanted.layout == nullptr ? Py_NewRef(value) : new_number(wanted, value);
+    if (item == nullptr) return {};
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), item);
   }
   return tuple;
 }

@@ -146,6 +146,7 @@ class GuardProgram {
   void note_move(Hot& hot) noexcept;
   bool pair_holds(const Pair& pair) const noexcept;
   bool pairs_hold() noexcept;
+  static PyObject* new_number(const Wanted& wanted, PyObject* tensor) noexcept;
   bool load_number(const Wanted& wanted, symbolic::Value* out) const noexcept;
   bool conditions_hold() const noexcept;
   bool relations_hold() noexcept;
