@@ -43,6 +43,12 @@ struct OpenLayout {
   std::vector<Dim> dims;
 };
 
+// Every size and stride of a tensor closed, with `inner` of the dims whose strides the sizes say; no dims when it has no
+// plain sizes and strides.
+OpenLayout layout_of(PyObject* tensor);
+
+bool is_parameter(PyObject* tensor) noexcept;  // an nn.Parameter
+
 // What a guard compares. Reads TensorImpl directly; no allocation in matches().
 class TensorSpec {
  public:

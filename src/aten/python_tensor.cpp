@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
+#include <torch/csrc/utils/python_symnode.h>
 
 #include <optional>
 #include <unordered_map>
@@ -258,7 +259,8 @@ py::Owned<> FakeScope::number_of(const symbolic::Expr* expr) {
 }
 
 const symbolic::Expr* FakeScope::expr_of(PyObject* number) const {
-  if (!torch::is_symint(number) && !torch::is_symfloat(number) && !torch::is_symbool(number)) return nullptr;
+  if (!torch::is_symint(pybind11::handle(number)) && !torch::is_symfloat(pybind11::handle(number)) &&
+      !torch::is_symbool(pybind11::handle(number))) return nullptr;
   return with_python_errors([&]() -> const symbolic::Expr* {
     const auto held = pybind11::handle(number).attr("node");
     if (!pybind11::isinstance<c10::SymNodeImpl>(held)) return nullptr;
