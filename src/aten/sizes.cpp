@@ -29,7 +29,8 @@ SizeDecider& SizeCall::decider() const {
 
 std::vector<at::Tensor> SizeCall::tensors(std::size_t i) const {
   std::vector<at::Tensor> out;
-  for (const c10::IValue& element : arg(i).toListRef()) out.push_back(element.isTensor() ? element.toTensor() : at::Tensor());
+  for (const c10::IValue& element : arg(i).toListRef())
+    out.push_back(element.isTensor() ? element.toTensor() : at::Tensor());
   return out;
 }
 
@@ -107,6 +108,7 @@ void SizeCall::fix_all() {
 }
 
 void SizeCall::give(std::size_t k, const Exprs& sizes) {
+  if (k >= results()) return require_written(sizes);
   // A dimension without elements changes how strides are made: such sizes are for another capture.
   for (const Expr* size : sizes) {
     if (!size->is_constant() && size->hint.i >= 1) require_at_least(size, 1);
@@ -117,9 +119,13 @@ void SizeCall::give(std::size_t k, const Exprs& sizes) {
   given_[k] = {sizes, std::move(*strides), constant(result(k).storage_offset())};
 }
 
-void SizeCall::give(std::size_t k, const Shape& shape) { given_[k] = shape; }
+void SizeCall::give(std::size_t k, const Shape& shape) {
+  if (k >= results()) return require_written(shape.sizes);
+  given_[k] = shape;
+}
 
 void SizeCall::give_all(const Exprs& sizes) {
+  require_written(sizes);
   for (std::size_t k = 0; k < results(); ++k) give(k, sizes);
 }
 
@@ -135,7 +141,7 @@ void SizeCall::require_written(const Exprs& sizes) {
 SizeRule find_size_rule(const std::string& name, bool is_elementwise) {
   static const auto& rules = *[] {
     auto* all = new std::unordered_map<std::string_view, SizeRule>;
-    for (const SizeTable& table : {pointwise_sizes(), view_sizes(), matmul_sizes(), reduce_sizes(), join_sizes(),
+    for (const SizeTable& table : {like_sizes(), view_sizes(), matmul_sizes(), reduce_sizes(), join_sizes(),
                                    index_sizes(), window_sizes(), make_sizes(), nn_sizes()}) {
       for (std::size_t i = 0; i < table.size; ++i) all->emplace(table.rows[i].op, table.rows[i].rule);
     }

@@ -32,6 +32,8 @@ class SizeCall {
   Shape shape_of_tensor(const at::Tensor& tensor) { return shape_of(*scope_, tensor); }
   std::vector<at::Tensor> tensors(std::size_t i) const;  // of a list of tensors; undefined where one is None
   const Expr* number(std::size_t i);                     // of an int or SymInt
+  bool is_none(std::size_t i) const { return arg(i).isNone(); }
+  bool flag(std::size_t i) const { return arg(i).isBool() && arg(i).toBool(); }
   std::int64_t plain(std::size_t i) { return plain(number(i)); }  // the same, where only a plain int will do
   Exprs numbers(std::size_t i);                                   // of a list of ints or SymInts
 
@@ -40,6 +42,7 @@ class SizeCall {
   const at::Tensor& result(std::size_t k) const { return results_[k]; }
 
   // --- expressions; where one cannot be said the operands are fixed, so none of these is ever null ---
+  const std::shared_ptr<SizeScope>& scope() const noexcept { return scope_; }
   symbolic::Space& space() { return scope_->space; }
   const Expr* constant(std::int64_t number) { return space().constant(symbolic::Value::of(number)); }
   const Expr* add(const Expr* a, const Expr* b) { return binary(symbolic::Binary::Add, a, b); }
@@ -49,13 +52,15 @@ class SizeCall {
   const Expr* mul(const Expr* a, std::int64_t b) { return mul(a, constant(b)); }
   const Expr* floordiv(const Expr* a, const Expr* b) { return binary(symbolic::Binary::FloorDiv, a, b); }  // Python's
   const Expr* floordiv(const Expr* a, std::int64_t b) { return floordiv(a, constant(b)); }
+  const Expr* mod(const Expr* a, const Expr* b) { return binary(symbolic::Binary::Mod, a, b); }
+  const Expr* sub(const Expr* a, std::int64_t b) { return add(a, constant(-b)); }
   const Expr* min(const Expr* a, const Expr* b) { return binary(symbolic::Binary::Min, a, b); }
   const Expr* max(const Expr* a, const Expr* b) { return binary(symbolic::Binary::Max, a, b); }
   const Expr* product(std::span<const Expr* const> factors);
   const Expr* compare(symbolic::Comparison comparison, const Expr* a, const Expr* b);
 
   // --- decisions ---
-  bool decide(const Expr* condition);   // its truth at the hints, proved or guarded
+  bool decide(const Expr* condition);  // its truth at the hints, proved or guarded
   bool is(const Expr* a, std::int64_t number) { return decide(compare(symbolic::Comparison::Eq, a, constant(number))); }
   bool equal(const Expr* a, const Expr* b) { return decide(compare(symbolic::Comparison::Eq, a, b)); }
   bool less(const Expr* a, const Expr* b) { return decide(compare(symbolic::Comparison::Lt, a, b)); }
@@ -71,12 +76,30 @@ class SizeCall {
   std::int64_t plain(const Expr* number);  // its value, a constant from now on
   void fix_all();                          // every open size and number among the arguments is a constant from now on
 
+  // --- layouts ---
+  // The dimension that argument `i` names in a tensor of this rank.
+  std::size_t dim(std::size_t i, std::size_t rank) const;
+  // No gaps in the usual order, at all sizes; dimensions of size 1 may have any stride.
+  bool is_contiguous(const Shape& shape);
+  bool is_contiguous(const Exprs& sizes, const Exprs& strides);
+  c10::MemoryFormat format_of(const at::Tensor& tensor);  // as Tensor::suggest_memory_format
+  Exprs contiguous_strides(const Exprs& sizes);
+  // The order of dimensions, inner first, in which TensorIterator lays out a new result of operands with these strides
+  // (0 where one is expanded): by the first operand in which two dimensions differ.
+  std::vector<std::size_t> iteration_order(const Exprs& sizes, std::span<const Exprs> strides);
+  Exprs strides_in(const std::vector<std::size_t>& order, const Exprs& sizes);
+  Exprs strides_like(const Shape& shape);  // of a new tensor that preserves the layout: its own if it has no gaps
+
   // --- results ---
+  // A result that is no new tensor but the argument that is written has to have these sizes: `give` for a `k` beyond.
   // These sizes, and no gaps: the dimensions lie in the order that the run at the hints found, which is for the rule to
   // know: that at other sizes it is the same order.
   void give(std::size_t k, const Exprs& sizes);
   void give(std::size_t k, const Shape& shape);  // of any layout
-  void give_all(const Exprs& sizes);             // every result has these sizes, and no gaps
+  void give_contiguous(std::size_t k, const Exprs& sizes);
+  void give_format(std::size_t k, const Exprs& sizes, c10::MemoryFormat format);
+  void give_like(std::size_t k, const Shape& shape) { give(k, {shape.sizes, strides_like(shape), constant(0)}); }
+  void give_all(const Exprs& sizes);  // every result has these sizes, and no gaps
   // Every argument that the operator writes keeps its shape, which are these sizes.
   void require_written(const Exprs& sizes);
 
@@ -110,18 +133,22 @@ constexpr SizeTable as_table(const SizeRow (&rows)[N]) {
   return {rows, N};
 }
 
-SizeTable pointwise_sizes();  // sizes_pointwise.cpp: broadcasting, and results like an argument
-SizeTable view_sizes();       // sizes_view.cpp
-SizeTable matmul_sizes();     // sizes_matmul.cpp
-SizeTable reduce_sizes();     // sizes_reduce.cpp
-SizeTable join_sizes();       // sizes_join.cpp
-SizeTable index_sizes();      // sizes_index.cpp
-SizeTable window_sizes();     // sizes_window.cpp: convolution, pooling, padding, interpolation
-SizeTable make_sizes();       // sizes_make.cpp: factories
-SizeTable nn_sizes();         // sizes_nn.cpp: normalisation, attention, losses
+SizeTable like_sizes();    // sizes_like.cpp: results like an argument
+SizeTable view_sizes();    // sizes_view.cpp
+SizeTable matmul_sizes();  // sizes_matmul.cpp
+SizeTable reduce_sizes();  // sizes_reduce.cpp
+SizeTable join_sizes();    // sizes_join.cpp
+SizeTable index_sizes();   // sizes_index.cpp
+SizeTable window_sizes();  // sizes_window.cpp: convolution, pooling, padding, interpolation
+SizeTable make_sizes();    // sizes_make.cpp: factories
+SizeTable nn_sizes();      // sizes_nn.cpp: normalisation, attention, losses
 
 // nullptr when there is none. `is_elementwise`: by torch's own tag.
 SizeRule find_size_rule(const std::string& name, bool is_elementwise);
+// The size that two dimensions broadcast to.
+const Expr* broadcast(SizeCall& call, const Expr* a, const Expr* b);
+// A tensor of these sizes takes part where the result has the others.
+void require_expandable(SizeCall& call, const Exprs& from, const Exprs& to);
 // Computes each element from those in the same place, after broadcasting.
 bool broadcast_sizes(SizeCall& call);
 

@@ -1,4 +1,4 @@
-// Elementwise operators, and those whose results have the shape of an argument.
+// Elementwise operators.
 #include <algorithm>
 
 #include "aten/operators.h"
@@ -6,16 +6,6 @@
 
 namespace pellucid::aten {
 namespace {
-
-// The size that two dimensions broadcast to.
-const Expr* broadcast(SizeCall& call, const Expr* a, const Expr* b) {
-  if (a == b || b->is_constant(1)) return a;
-  if (a->is_constant(1)) return b;
-  if (call.is(a, 1)) return b;
-  if (call.is(b, 1)) return a;
-  call.require_equal(a, b);
-  return a->is_constant() ? a : b->is_constant() ? b : a;
-}
 
 struct Operands {
   std::vector<Shape> shapes;
@@ -47,22 +37,9 @@ Operands operands_of(SizeCall& call) {
 
 bool same(const Exprs& a, const Exprs& b) { return std::ranges::equal(a, b); }
 
-// Is it a tensor without gaps in the usual order, at all sizes?
-bool is_contiguous(SizeCall& call, const Shape& shape) {
-  const Expr* stride = call.constant(1);
-  for (std::size_t d = shape.sizes.size(); d-- > 0;) {
-    if (shape.sizes[d]->is_constant(1)) continue;
-    if (shape.strides[d] != stride && !call.equal(shape.strides[d], stride)) return false;
-    stride = call.mul(stride, shape.sizes[d]);
-  }
-  return true;
-}
-
-// The order of dimensions, inner first, in which TensorIterator lays out a new result: by the strides of the first
-// operand in which two dimensions differ.
-std::vector<std::size_t> iteration_order(SizeCall& call, const Operands& all) {
+// The strides of each operand as broadcast: 0 where it is expanded.
+std::vector<Exprs> broadcast_strides(SizeCall& call, const Operands& all) {
   const std::size_t rank = all.sizes.size();
-  // Strides of each operand as broadcast: 0 where it is expanded.
   std::vector<Exprs> strides;
   for (const Shape& shape : all.shapes) {
     Exprs of(rank, call.constant(0));
@@ -74,32 +51,7 @@ std::vector<std::size_t> iteration_order(SizeCall& call, const Operands& all) {
     }
     strides.push_back(std::move(of));
   }
-  // 1: `a` belongs outside of `b`; -1: inside; 0: either.
-  const auto order_of = [&](std::size_t a, std::size_t b) {
-    for (const Exprs& of : strides) {
-      const Expr *first = of[a], *second = of[b];
-      if (call.is(first, 0) || call.is(second, 0)) continue;
-      if (first != second && call.less(first, second)) return -1;
-      if (first != second && call.less(second, first)) return 1;
-      if (call.less(all.sizes[b], all.sizes[a])) return 1;
-    }
-    return 0;
-  };
-  std::vector<std::size_t> order(rank);
-  for (std::size_t i = 0; i < rank; ++i) order[i] = rank - 1 - i;
-  for (std::size_t i = 1; i < rank; ++i) {  // an insertion sort in which what may stand either way stays
-    std::size_t at = i;
-    for (std::size_t other = i; other-- > 0;) {
-      const int compared = order_of(order[other], order[at]);
-      if (compared > 0) {
-        std::swap(order[other], order[at]);
-        at = other;
-      } else if (compared < 0) {
-        break;
-      }
-    }
-  }
-  return order;
+  return strides;
 }
 
 void give_elementwise(SizeCall& call, const Operands& all) {
@@ -110,31 +62,15 @@ void give_elementwise(SizeCall& call, const Operands& all) {
     const bool one_layout = first != all.shapes.end() && std::ranges::all_of(all.shapes, [&](const Shape& operand) {
                               return !has_all(operand) ? operand.sizes.empty() : same(operand.strides, first->strides);
                             });
-    if (one_layout && is_contiguous(call, *first)) {
-      call.give(k, all.sizes);
+    if (one_layout && call.is_contiguous(*first)) {
+      call.give_contiguous(k, all.sizes);
       continue;
     }
-    const Expr* stride = call.constant(1);
-    for (const std::size_t d : iteration_order(call, all)) {
-      shape.strides[d] = stride;
-      if (!all.sizes[d]->is_constant()) call.require_at_least(all.sizes[d], 1);
-      if (!all.sizes[d]->is_constant(0)) stride = call.mul(stride, all.sizes[d]);
-    }
+    const std::vector<Exprs> strides = broadcast_strides(call, all);
+    shape.strides = call.strides_in(call.iteration_order(all.sizes, strides), all.sizes);
     call.give(k, shape);
   }
 }
-
-bool like_first(SizeCall& call) {
-  const Shape shape = call.shape(0);
-  call.require_written(shape.sizes);
-  call.give_all(shape.sizes);
-  return true;
-}
-
-constexpr SizeRow kRows[] = {
-    {"softmax", like_first},      {"_softmax", like_first}, {"log_softmax", like_first}, {"_log_softmax", like_first},
-    {"native_dropout", like_first},
-};
 
 }  // namespace
 
@@ -146,7 +82,5 @@ bool broadcast_sizes(SizeCall& call) {
   give_elementwise(call, all);
   return true;
 }
-
-SizeTable pointwise_sizes() { return as_table(kRows); }
 
 }  // namespace pellucid::aten

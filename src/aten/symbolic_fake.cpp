@@ -1,3 +1,6 @@
+// gcc takes the inline storage of torch's SmallVector, in the functions of c10/core/Contiguity.h, for something read.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+
 #include "aten/symbolic_fake.h"
 
 #include <c10/core/Contiguity.h>
@@ -5,6 +8,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <vector>
 
 #include "aten/internal.h"
 #include "symbolic/integers.h"
@@ -82,7 +86,7 @@ bool is_contiguous_as(at::MemoryFormat format, c10::ArrayRef<T> sizes, c10::Arra
 }
 
 template <class T>
-bool are_strides_like(at::MemoryFormat format, c10::ArrayRef<T> sizes, c10::ArrayRef<T> strides) {
+bool strides_are_like(at::MemoryFormat format, c10::ArrayRef<T> sizes, c10::ArrayRef<T> strides) {
   switch (format) {
     case at::MemoryFormat::ChannelsLast:
       return c10::is_channels_last_strides_2d<T>(sizes, strides);
@@ -103,8 +107,8 @@ c10::SymBool SymbolicFake::sym_is_contiguous_custom(at::MemoryFormat format) con
   return is_contiguous_as<c10::SymInt>(format, sym_sizes_default(), sym_strides_default(), sym_numel_default());
 }
 bool SymbolicFake::is_strides_like_custom(at::MemoryFormat format) const {
-  if (QuietScope::is_active()) return are_strides_like<std::int64_t>(format, hints_.sizes, hints_.strides);
-  return are_strides_like<c10::SymInt>(format, sym_sizes_default(), sym_strides_default());
+  if (QuietScope::is_active()) return strides_are_like<std::int64_t>(format, hints_.sizes, hints_.strides);
+  return strides_are_like<c10::SymInt>(format, sym_sizes_default(), sym_strides_default());
 }
 c10::SymBool SymbolicFake::sym_is_non_overlapping_and_dense_custom() const {
   if (QuietScope::is_active())
@@ -165,7 +169,7 @@ at::Tensor with_shape(const at::Tensor& fake, const std::shared_ptr<SizeScope>& 
 }
 
 InnerDims inner_dims(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
-  c10::SmallVector<std::size_t, 5> order(sizes.size());
+  std::vector<std::size_t> order(sizes.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});  // of equal strides the last dimension is the inner one
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
     if (strides[a] != strides[b]) return strides[a] < strides[b];

@@ -82,6 +82,7 @@ void add_aten(nb::module_& core) {
     return out;
   });
   m.def("reset_ops_without_rule", &aten::reset_ops_without_rule);
+  add_open_sizes(m);
 
   nb::class_<aten::FakeScope>(m, "FakeScope")
       .def(nb::init<>())

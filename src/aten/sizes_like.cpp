@@ -1,0 +1,106 @@
+// Operators whose results have the shape of an argument.
+#include <c10/core/MemoryFormat.h>
+
+#include "aten/operators.h"
+#include "aten/sizes.h"
+
+namespace pellucid::aten {
+namespace {
+
+// All results are contiguous.
+template <std::size_t arg>
+bool contiguous_like(SizeCall& call) {
+  const Exprs sizes = call.shape(arg).sizes;
+  call.require_written(sizes);
+  for (std::size_t k = 0; k < call.results(); ++k) call.give_contiguous(k, sizes);
+  return true;
+}
+
+// All results have the layout of the argument, without gaps.
+bool dense_like(SizeCall& call) {
+  const Shape shape = call.shape(0);
+  call.require_written(shape.sizes);
+  for (std::size_t k = 0; k < call.results(); ++k) call.give_like(k, shape);
+  return true;
+}
+
+// The last argument says which memory format, if any.
+bool in_format(SizeCall& call) {
+  const c10::IValue& format = call.arg(call.size() - 1);
+  const auto wanted = format.isNone() ? c10::MemoryFormat::Preserve : format.toMemoryFormat();
+  if (wanted == c10::MemoryFormat::Preserve) return dense_like(call);
+  for (std::size_t k = 0; k < call.results(); ++k) call.give_format(k, call.shape(0).sizes, wanted);
+  return true;
+}
+
+// The result has the format (contiguous or channels_last) that the argument suggests.
+bool in_own_format(SizeCall& call) {
+  const c10::MemoryFormat format = call.format_of(call.tensor(0));
+  for (std::size_t k = 0; k < call.results(); ++k) call.give_format(k, call.shape(0).sizes, format);
+  return true;
+}
+
+// In place, whatever self is.
+bool keeps_self(SizeCall& call) { return call.results() == 0; }
+
+bool copy_in_place(SizeCall& call) {
+  require_expandable(call, call.shape(1).sizes, call.shape(0).sizes);
+  return true;
+}
+
+// self, mask, source: self and the mask broadcast to each other.
+bool masked_scatter(SizeCall& call) {
+  const Shape self = call.shape(0);
+  require_expandable(call, call.shape(1).sizes, self.sizes);
+  call.require_written(self.sizes);
+  if (call.results() != 0) call.give_like(0, self);
+  return true;
+}
+
+constexpr SizeRow kRows[] = {
+    {"softmax", contiguous_like<0>},
+    {"_softmax", contiguous_like<0>},
+    {"log_softmax", contiguous_like<0>},
+    {"_log_softmax", contiguous_like<0>},
+    {"cumsum", contiguous_like<0>},
+    {"cumprod", contiguous_like<0>},
+    {"_logcumsumexp", contiguous_like<0>},
+    {"cummax", contiguous_like<0>},
+    {"cummin", contiguous_like<0>},
+    {"_cummax_helper", keeps_self},
+    {"_cummin_helper", keeps_self},
+    {"sort", dense_like},
+    {"flip", dense_like},
+    {"roll", contiguous_like<0>},
+    {"renorm", contiguous_like<0>},
+    {"tril", contiguous_like<0>},
+    {"triu", contiguous_like<0>},
+    {"bucketize.Tensor", contiguous_like<0>},
+    {"take", contiguous_like<1>},
+    {"native_dropout", dense_like},
+    {"log_sigmoid_forward", dense_like},
+    {"clone", in_format},
+    {"_to_copy", in_format},
+    {"empty_like", in_format},
+    {"channel_shuffle", in_own_format},
+    {"copy_", copy_in_place},
+    {"fill_", keeps_self},
+    {"zero_", keeps_self},
+    {"uniform_", keeps_self},
+    {"normal_", keeps_self},
+    {"random_", keeps_self},
+    {"exponential_", keeps_self},
+    {"geometric_", keeps_self},
+    {"cauchy_", keeps_self},
+    {"log_normal_", keeps_self},
+    {"bernoulli_.float", keeps_self},
+    {"bernoulli", contiguous_like<0>},
+    {"bernoulli.p", dense_like},
+    {"masked_scatter", masked_scatter},
+};
+
+}  // namespace
+
+SizeTable like_sizes() { return as_table(kRows); }
+
+}  // namespace pellucid::aten
