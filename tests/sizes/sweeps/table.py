@@ -90,7 +90,8 @@ def program_of(function, calls, inputs, trains):
             result = yield (f, *arguments)
             if trains:
                 backward(result)
-        return f, arguments
+            earlier = arguments  # whose gradients are seen after the next call, or at the end
+        return f, earlier
 
     make.__name__, make.__module__ = function.__name__, function.__module__
     return make
