@@ -27,7 +27,13 @@ def arithmetic(x):
 @sweep(2, each=lambda n: (n, 3), brute=0)
 def quotient_and_rest(x):
     n, rest = divmod(x.size(0), 4)
-    return x + n - rest, n, rest, round(x.size(0) / 3), x.size(0) // -2, x.size(0) % -4
+    return x + n - rest, n, rest, x.size(0) // -2, x.size(0) % -4
+
+
+@sweep(8, each=lambda n: (n, 3), why="what has no rule for numbers asks for the value")
+def number_given_to_c_code(x):
+    n = x.size(0)
+    return x * 2, round(n / 3), n.bit_length(), hex(n), complex(n)
 
 
 @sweep(2, each=lambda n: (n, 3), trains=True, brute=0)
