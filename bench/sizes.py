@@ -230,9 +230,10 @@ def sweep(name: str, implementation: Implementation, quick: bool, training: bool
         values = output if isinstance(output, torch.Tensor) else output[0]
         if not training:
             return [values]
-        model.zero_grad()
+        model.zero_grad(set_to_none=True)
         values.float().square().mean().backward()
-        return [values.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
+        parameters = list(model.parameters())  # AOTAutograd gives zeros to those that take no part
+        return [values.detach(), *(torch.zeros_like(p) if p.grad is None else p.grad for p in parameters)]
 
     with torch.set_grad_enabled(training):
         for batch, length in mixed_sizes(quick):
