@@ -361,7 +361,8 @@ def cache_entries(target: Any) -> list[dict[str, Any]]:
     """The entries of a compiled function or module, the one used last first: code, function, guards, scope and hits.
 
     The guards are Python expressions. All of them hold, evaluated with `scope` and the locals of a call as `L`, when the
-    entry fits the call. (`G` are the globals, `F` the cells of the closure, `C` constants; `HOLDS` asks the core.)
+    entry fits the call. (`G` are the globals, `F` the cells of the closure, `C` constants, `math` is the module; `HOLDS`
+    asks the core.)
 
     Args:
         target: what `pellucid.compile` gave; or a function or code object: the entries of all that was compiled from it.

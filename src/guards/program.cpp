@@ -118,24 +118,18 @@ bool GuardProgram::check(PyObject* const* locals, PyObject* closure) noexcept {
   return ok;
 }
 
-// A size or stride as an int, null when there is none. Out of line: most inputs are objects.
-[[gnu::noinline]] PyObject* GuardProgram::new_number(const Wanted& wanted, PyObject* tensor) noexcept {
-  py::Owned<> number;
-  source::load_step(*wanted.layout, tensor, nullptr, nullptr, number);
-  return number.release();
-}
-
 py::Owned<> GuardProgram::gathered() const noexcept {
   if (!gathers_ || inputs_.empty()) return {};
   const NoCollection pause(true);  // a finaliser could drop the program, or change what it has just read
   auto tuple = py::Owned<>::steal(PyTuple_New(static_cast<Py_ssize_t>(inputs_.size())));
   if (!tuple) PyErr_Clear();
-  for (std::size_t i = 0; tuple && i < inputs_.size(); ++i) {
-    const Wanted& wanted = inputs_[i];
-    PyObject* const value = nodes_[wanted.node].value;
-    PyObject* const item = wanted.layout == nullptr ? Py_NewRef(value) : new_number(wanted, value);
-    if (item == nullptr) return {};
-    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), item);
+  for (std::size_t i = 0; tuple && i < inputs_.size(); ++i)
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(nodes_[inputs_[i]].value));
+  for (std::size_t i = 0; tuple && i < numbers_.size(); ++i) {
+    PyObject*& item = PyTuple_GET_ITEM(tuple.get(), numbers_[i].position);
+    py::Owned<> number;
+    if (source::load_step(*numbers_[i].layout, item, nullptr, nullptr, number) == nullptr) return {};
+    Py_SETREF(item, number.release());  // the tensor has other owners
   }
   return tuple;
 }

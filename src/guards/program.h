@@ -108,6 +108,10 @@ class GuardProgram {
       return layout != nullptr ? layout : program.nodes_[node].source;
     }
   };
+  struct Number {
+    Py_ssize_t position;
+    const Source* layout;
+  };
   struct Conditional {
     std::uint32_t check = 0;
     std::vector<Wanted> operands;
@@ -146,7 +150,6 @@ class GuardProgram {
   void note_move(Hot& hot) noexcept;
   bool pair_holds(const Pair& pair) const noexcept;
   bool pairs_hold() noexcept;
-  static PyObject* new_number(const Wanted& wanted, PyObject* tensor) noexcept;
   bool load_number(const Wanted& wanted, symbolic::Value* out) const noexcept;
   bool conditions_hold() const noexcept;
   bool relations_hold() noexcept;
@@ -168,7 +171,8 @@ class GuardProgram {
   std::vector<Late> late_;
   std::vector<Pair> pairs_;
   std::vector<std::uint32_t> pair_links_;  // node by node: the pairs it is part of
-  std::vector<Wanted> inputs_;
+  std::vector<std::uint32_t> inputs_;      // nodes of the inputs; of a size or stride its tensor's
+  std::vector<Number> numbers_;            // which inputs are one
   Temporaries temporaries_;
   PyObject* globals_ = nullptr;     // of the entry; held
   const PyObject* home_ = nullptr;  // what messages call G; only compared, it may be gone

@@ -546,7 +546,12 @@ std::unique_ptr<GuardProgram> Builder::build(PyFunctionObject* entry, const std:
   std::size_t steps = 0;
   for (const auto& node : program_->nodes_) steps += makes_value(node.source->step);
   program_->temporaries_.values.reserve(4 * steps);  // of a watch, and of the ops that are asked after it
-  for (const Source* input : inputs) program_->inputs_.push_back(wanted(input));
+  for (const Source* input : inputs) {
+    const GuardProgram::Wanted from = wanted(input);
+    if (from.layout != nullptr)
+      program_->numbers_.push_back({static_cast<Py_ssize_t>(program_->inputs_.size()), from.layout});
+    program_->inputs_.push_back(from.node);
+  }
   for (Guard& guard : program_->given_->guards) guard.operand = {};  // held or watched now
   program_->hold_.seal();
   return std::move(program_);
