@@ -410,7 +410,12 @@ py::Owned<> Numbers::number_of(const symbolic::Expr* expr) {
 }
 
 void Numbers::finish() {
-  for (const auto& number : all_) guard_type(number.get());
+  for (const auto& number : all_) {
+    guard_type(number.get());
+    // One that the decisions leave one value is a constant of the region.
+    if (is_open(number.get()) && space().simplify(as_number(number.get())->expr)->is_constant())
+      as_number(number.get())->settled = true;
+  }
   std::int64_t number = 0;
   for (const symbolic::Decision& decision : space().decisions()) {
     auto condition = std::make_shared<guards::Condition>(guards::Condition::of(decision.condition));

@@ -312,8 +312,12 @@ graph::Arg Recorder::to_arg(PyObject* value) {
     arg.kind = cat == Cat::List ? graph::Arg::Kind::List : graph::Arg::Kind::Tuple;
     if (cat == Cat::Tuple && !PyTuple_CheckExact(view))
       arg.constant = py::Owned<>::share(reinterpret_cast<PyObject*>(Py_TYPE(view)));
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(view); ++i)
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(view); ++i) {
       arg.items.push_back(to_arg(PySequence_Fast_GET_ITEM(view, i)));
+      // A torch.Size takes numbers alone; torch's functions take any tuple of sizes.
+      if (arg.items.back().kind == graph::Arg::Kind::Node && is_number(PySequence_Fast_GET_ITEM(view, i)))
+        arg.constant = {};
+    }
     return arg;
   }
   if (cat == Cat::Dict) {
