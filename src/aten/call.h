@@ -5,6 +5,9 @@
 #include <ATen/core/stack.h>
 #include <c10/util/SmallVector.h>
 
+#include <utility>
+#include <vector>
+
 #include "aten/operators.h"
 #include "aten/sizes.h"
 
@@ -51,6 +54,8 @@ class Call {
   void find_open_numbers();
   void run_open(c10::DispatchKeySet keys);
   void use_hints();
+  void use_plain_tensors(SizeCall& open);
+  void put_back();
   void use_plain_numbers(SizeCall& open);
   void generalise(SizeCall& open);
   bool writes_beside(SizeCall& open) const;
@@ -66,6 +71,8 @@ class Call {
   bool never_drops() const;
 
   std::size_t first_;
+  // Tensors with open sizes, and what stands for them in the run at the hints.
+  std::vector<std::pair<at::Tensor, at::Tensor>> replaced_;
   std::shared_ptr<SizeScope> scope_;  // of open sizes and numbers among the arguments
   bool device_from_scalar_ = true;
 };

@@ -13,8 +13,10 @@ template <class F>
 void for_each_tensor_in(c10::IValue& value, F&& visit) {
   if (value.isTensor()) {
     if (value.toTensor().defined()) visit(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector()) visit(tensor);
+  } else if (value.isTensorList() || (value.isList() && value.isOptionalTensorList())) {
+    for (const c10::IValue& element : value.toListRef()) {
+      if (element.isTensor() && element.toTensor().defined()) visit(element.toTensor());
+    }
   }
 }
 
@@ -64,8 +66,9 @@ void Call::use_hints() {
 }
 
 void Call::run_open(c10::DispatchKeySet keys) {
-  // The parts of a composite operator come back here, each with the sizes that the kernel computes.
-  const bool whole = op.rule != nullptr || (op.size_rule != nullptr && !op.composite);
+  // The parts of a composite operator come back here, each with the sizes that the kernel (or a rule that stands above
+  // autograd, as composite operators do) computes.
+  const bool whole = op.composite ? op.rule != nullptr && op.size_rule != nullptr : op.rule != nullptr || op.size_rule != nullptr;
   const bool takes_open = op.plan() == Plan::Decompose && op.kernel().isValidSymUnboxed();
   {
     const QuietScope hints;
@@ -74,17 +77,67 @@ void Call::run_open(c10::DispatchKeySet keys) {
   }
   const std::vector<c10::IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(size()), stack.end());
   SizeCall open(op, scope_, arguments);
+  if (op.composite && op.rule != nullptr && !whole && op.rule(*this)) return;
   if (op.plan() == Plan::Decompose && !whole) {
     if (!takes_open) use_plain_numbers(open);
     return op.kernel().callBoxed(handle, keys, &stack);
   }
   if (writes_beside(open)) open.fix_all();
-  use_hints();
+  use_plain_tensors(open);
   {
     const QuietScope hints;
     run_plan(keys);
   }
+  put_back();
   generalise(open);
+}
+
+namespace {
+
+// A tensor, or a list of some, with each replaced.
+template <class F>
+c10::IValue with_tensors(const c10::IValue& value, F&& replace) {
+  if (value.isTensor()) return value.toTensor().defined() ? c10::IValue(replace(value.toTensor())) : value;
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> out;
+    for (const at::Tensor& tensor : value.toTensorVector()) out.push_back(replace(tensor));
+    return out;
+  }
+  if (!value.isList() || !value.isOptionalTensorList()) return value;
+  c10::List<std::optional<at::Tensor>> out;
+  for (const c10::IValue& element : value.toListRef())
+    out.push_back(element.isTensor() ? std::optional<at::Tensor>(replace(element.toTensor())) : std::nullopt);
+  return out;
+}
+
+}  // namespace
+
+// TensorIterator refuses tensors that may be of other sizes, and kernels that ask for SymInts would decide about them. What
+// an operator gives another shape stays itself: its sizes are constants by now.
+void Call::use_plain_tensors(SizeCall& open) {
+  const auto plain = [&](const at::Tensor& tensor) {
+    if (symbolic_fake(tensor) == nullptr) return tensor;
+    for (const auto& [original, stand_in] : replaced_) {
+      if (original.is_same(tensor)) return stand_in;
+    }
+    return replaced_.emplace_back(tensor, with_hints(tensor)).second;
+  };
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (!(op.args[i].written && op.reshapes)) stack[first_ + i] = with_tensors(open.arg(i), plain);
+  }
+  use_hints();
+}
+
+void Call::put_back() {
+  if (replaced_.empty()) return;
+  const auto original = [&](const at::Tensor& tensor) {
+    for (const auto& [own, stand_in] : replaced_) {
+      if (stand_in.is_same(tensor)) return own;
+    }
+    return tensor;
+  };
+  for (std::size_t i = first_; i < stack.size(); ++i) stack[i] = with_tensors(stack[i], original);
+  replaced_.clear();
 }
 
 // For kernels that were compiled for plain ints.
@@ -133,7 +186,8 @@ void Call::generalise(SizeCall& open) {
     });
   }
   open.set_results(results);
-  bool covered = op.size_rule != nullptr && op.size_rule(open);
+  // Where a result goes into a tensor that stands there already, only broadcasting says what that has to be.
+  bool covered = op.size_rule != nullptr && (!op.out || op.size_rule == broadcast_sizes) && op.size_rule(open);
   {
     const QuietScope hints;
     for (std::size_t k = 0; covered && k < results.size(); ++k) covered = at_hints(open.given()[k], results[k]);

@@ -101,11 +101,13 @@ SymNode SizeNode::sym_float() { return unary(symbolic::Unary::ToFloat); }
 
 SymNode SizeNode::sym_or(const SymNode& other) {
   const Expr* right = expr_of(other);
+  if (scope_->space.prove(expr_) == Proof::No) return node(right);
   if (const Expr* made = symbolic::disjunction(scope_->space.nodes(), expr_, right)) return node(made);
   return wrap_bool(decider().decide(expr_) || decider().decide(right));
 }
 SymNode SizeNode::sym_and(const SymNode& other) {
   const Expr* right = expr_of(other);
+  if (scope_->space.prove(expr_) == Proof::Yes) return node(right);  // so that no guard says it again
   if (const Expr* made = symbolic::conjunction(scope_->space.nodes(), expr_, right)) return node(made);
   return wrap_bool(decider().decide(expr_) && decider().decide(right));
 }

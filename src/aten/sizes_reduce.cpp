@@ -128,7 +128,7 @@ constexpr SizeRow kRows[] = {
     {"norm.ScalarOpt_dtype", reduce<kNone, kNone>},
     {"norm.ScalarOpt_dim", reduce<2, 3, true>},
     {"norm.ScalarOpt_dim_dtype", reduce<2, 3, true>},
-    {"count_nonzero", reduce<kNone, kNone>},
+    {"count_nonzero", reduce<1, kNone>},
     {"count_nonzero.dim_IntList", reduce<1, kNone>},
     {"trace", reduce<kNone, kNone>},
 };

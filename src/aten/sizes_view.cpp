@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -13,9 +14,20 @@
 namespace pellucid::aten {
 namespace {
 
+// Takes what the constants of two products have in common out of both, so that what is asked of them is short.
+void cancel(SizeCall& call, Exprs& a, Exprs& b) {
+  for (const Expr*& factor : a) {
+    for (const Expr*& other : b) {
+      if (!factor->is_constant() || !other->is_constant() || factor->is_constant(0) || other->is_constant(0)) continue;
+      const std::int64_t common = std::gcd(factor->constant().i, other->constant().i);
+      factor = call.constant(factor->constant().i / common);
+      other = call.constant(other->constant().i / common);
+    }
+  }
+}
+
 // The sizes asked for, with -1 worked out; all of them have as many elements as there are.
 Exprs inferred_sizes(SizeCall& call, Exprs sizes, const Exprs& from) {
-  const Expr* numel = call.product(from);
   const Expr** unknown = nullptr;
   Exprs known;
   for (const Expr*& size : sizes) {
@@ -27,7 +39,9 @@ Exprs inferred_sizes(SizeCall& call, Exprs sizes, const Exprs& from) {
       known.push_back(size);
     }
   }
-  const Expr* product = call.product(known);
+  Exprs there = from;
+  cancel(call, there, known);
+  const Expr *numel = call.product(there), *product = call.product(known);
   if (unknown == nullptr) {
     call.require_equal(product, numel);
     return sizes;

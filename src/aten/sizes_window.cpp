@@ -101,7 +101,6 @@ bool pool(SizeCall& call, const Pool& at) {
   return true;
 }
 
-bool max_pool1d(SizeCall& call) { return pool(call, {1, 1, 2, 3, 4, 5}); }
 bool max_pool2d(SizeCall& call) { return pool(call, {2, 1, 2, 3, 4, 5}); }
 bool max_pool3d(SizeCall& call) { return pool(call, {3, 1, 2, 3, 4, 5}); }
 bool avg_pool2d(SizeCall& call) { return pool(call, {2, 1, 2, 3, 0, 4}); }
@@ -201,7 +200,6 @@ bool grid_sampler(SizeCall& call) {
 constexpr SizeRow kRows[] = {
     {"convolution", convolution},
     {"convolution_overrideable", convolution},
-    {"max_pool1d", max_pool1d},
     {"max_pool2d_with_indices", max_pool2d},
     {"max_pool3d_with_indices", max_pool3d},
     {"avg_pool2d", avg_pool2d},

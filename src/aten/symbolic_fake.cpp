@@ -168,6 +168,16 @@ at::Tensor with_shape(const at::Tensor& fake, const std::shared_ptr<SizeScope>& 
   return at::Tensor(std::move(made));
 }
 
+at::Tensor with_hints(const at::Tensor& fake) {
+  const QuietScope hints;
+  const c10::TensorImpl& impl = *fake.unsafeGetTensorImpl();
+  auto made = c10::make_intrusive<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(impl.unsafe_storage()),
+                                                   impl.key_set(), impl.dtype());
+  made->set_sizes_and_strides(impl.sizes(), impl.strides(), impl.storage_offset());
+  if (impl.is_wrapped_number()) made->set_wrapped_number(true);
+  return at::Tensor(std::move(made));
+}
+
 InnerDims inner_dims(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
   std::vector<std::size_t> order(sizes.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});  // of equal strides the last dimension is the inner one

@@ -82,6 +82,9 @@ bool is_constant(const Shape& shape) noexcept;
 // The same fake with another layout, which is its own at the hints. Shares its storage.
 at::Tensor with_shape(const at::Tensor& fake, const std::shared_ptr<SizeScope>& scope, const Shape& shape);
 
+// The same fake with its sizes at the hints, for a kernel that refuses others. Shares its storage.
+at::Tensor with_hints(const at::Tensor& fake);
+
 // For each dimension the one below it: its stride is size times stride of that. -1: nothing says what its stride is.
 using InnerDims = c10::SmallVector<int, 5>;
 InnerDims inner_dims(c10::IntArrayRef sizes, c10::IntArrayRef strides);
