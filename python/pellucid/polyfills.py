@@ -144,7 +144,7 @@ def filter_next(function, iterator):
 
 def contains(container, item):
     for element in container:
-        if element is item or element == item:
+        if is_found(element, item):
             return True
     return False
 
@@ -158,7 +158,7 @@ def sequence_index(sequence, item, start=0, stop=9223372036854775807):
     index = start
     while index < stop and index < len(sequence):
         element = sequence[index]
-        if element is item or element == item:
+        if is_found(element, item):
             return index
         index += 1
     if isinstance(sequence, tuple):
@@ -169,7 +169,7 @@ def sequence_index(sequence, item, start=0, stop=9223372036854775807):
 def sequence_count(sequence, item):
     count = 0
     for element in sequence:
-        if element is item or element == item:
+        if is_found(element, item):
             count += 1
     return count
 
@@ -178,7 +178,7 @@ def list_remove(target, item):
     index = 0
     while index < len(target):
         element = target[index]
-        if element is item or element == item:
+        if is_found(element, item):
             del target[index]
             return
         index += 1

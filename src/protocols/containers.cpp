@@ -307,6 +307,10 @@ Result contains(Interpreter& t, PyObject* container, PyObject* item) {
       case Cat::Tuple:
       case Cat::Deque:
       case Cat::Iterator: {
+        if ((cat == Cat::Tuple || cat == Cat::List) && region::holds_open(container)) {
+          PyObject* args[] = {container, item};
+          return call_polyfill(t, "contains", args);
+        }
         const Contents inside = cat == Cat::Iterator ? Contents{} : t.region.reads.deep_touch(container);
         const Contents probe = t.region.reads.deep_touch(item);
         if (inside.shadowed || probe.shadowed)

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "bytecode/opcodes.h"
+#include "protocols/operators.h"
 #include "protocols/table.h"
 #include "py/cpython.h"
 #include "py/number_operator.h"
@@ -234,19 +235,21 @@ std::optional<Result> number_call(Interpreter& t, PyObject* callable, Args args)
 
 namespace {
 
-// Of a torch.Size with open sizes. It holds them as a tuple does, but what its C code makes of them is checked for ints.
-bool is_open_size(PyObject* object) {
-  static PyTypeObject* const type = reinterpret_cast<PyTypeObject*>(py::import_attr("torch", "Size").release());
-  return Py_IS_TYPE(object, type) && region::holds_open(object);
+PyTypeObject* size_type() {
+  static auto* const type = reinterpret_cast<PyTypeObject*>(py::import_attr("torch", "Size").release());
+  return type;
 }
 
-// The same object with the values at hand.
+// Of a torch.Size with open sizes. It holds them as a tuple does, but what its C code makes of them is checked for ints.
+bool is_open_size(PyObject* object) { return Py_IS_TYPE(object, size_type()) && region::holds_open(object); }
+
+// What torch.Size gives for the values at hand.
 py::Owned<> at_hand(PyObject* object) {
-  if (!is_open_size(object)) return py::Owned<>::share(object);
+  if (!region::holds_open(object)) return py::Owned<>::share(object);
   auto values = py::take(PyTuple_New(PyTuple_GET_SIZE(object)));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
     PyTuple_SET_ITEM(values.get(), i, Py_NewRef(value_of(PyTuple_GET_ITEM(object, i))));
-  return py::take(PyObject_CallOneArg(reinterpret_cast<PyObject*>(Py_TYPE(object)), values.get()));
+  return py::take(PyObject_CallOneArg(reinterpret_cast<PyObject*>(size_type()), values.get()));
 }
 
 py::Owned<> as_tuple(PyObject* object) {
@@ -281,6 +284,31 @@ std::optional<Result> sizes_slice(Interpreter& t, PyObject* sizes, PyObject* sli
   auto given = py::Owned<>::steal(PyObject_GetItem(at_hand(sizes).get(), slice));
   if (!given) return t.raise_pending(py::PythonError());
   return Result::of(with_items(given, py::take(PyObject_GetItem(as_tuple(sizes).get(), slice))));
+}
+
+std::optional<Result> sizes_made(Interpreter& t, PyObject* items) {
+  if (!region::holds_open(items)) return std::nullopt;
+  const auto tuple = py::take(PySequence_Tuple(items));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple.get()); ++i) {  // a float among them is refused in torch's words
+    PyObject* item = PyTuple_GET_ITEM(tuple.get(), i);
+    if (is_number(item) && !region::is_open_int(item)) return std::nullopt;
+  }
+  auto given = py::Owned<>::steal(py::enter([&] { return at_hand(tuple.get()); }));
+  if (!given) return t.raise_pending(py::PythonError());
+  return Result::of(with_items(given, tuple.copy()));
+}
+
+std::optional<Result> product_of_items(Interpreter& t, PyObject* items) {
+  if (!region::holds_open(items)) return std::nullopt;
+  py::Owned<> product = py::take(PyLong_FromLong(1));
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(items, i);
+    if (!is_operand(item)) return std::nullopt;
+    Result next = binary(t, product.get(), item, static_cast<int>(bytecode::Operator::NB_MULTIPLY));
+    if (!next.is_value()) return next;
+    product = std::move(next.value);
+  }
+  return Result::of(std::move(product));
 }
 
 py::Owned<> plain_key(Interpreter& t, PyObject* key) {

@@ -22,6 +22,9 @@ Args plain_arguments(Interpreter& t, Args args, std::vector<PyObject*>& room);
 // + and * of a torch.Size with open sizes, and a slice of one. Nothing: it has none.
 std::optional<Result> sizes_binary(Interpreter& t, PyObject* left, PyObject* right, int op);
 std::optional<Result> sizes_slice(Interpreter& t, PyObject* sizes, PyObject* slice);
+// torch.Size of these items, and the product of a tuple or list. Nothing: no item is open.
+std::optional<Result> sizes_made(Interpreter& t, PyObject* items);
+std::optional<Result> product_of_items(Interpreter& t, PyObject* items);
 // A key or slice for something that is no tensor: it needs the values.
 py::Owned<> plain_key(Interpreter& t, PyObject* key);
 
