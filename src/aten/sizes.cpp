@@ -154,6 +154,7 @@ SizeRule find_size_rule(const std::string& name, bool is_elementwise) {
     return found == rules.end() ? nullptr : found->second;
   };
   const std::string base = name.substr(0, name.find('.')), overload = name.substr(base.size());
+  if (overload == ".vec") return nullptr;  // sizes or factors: made of the operator that takes sizes
   const bool in_place = base.size() > 1 && base.back() == '_' && base[base.size() - 2] != '_';
   for (const std::string& form : {base, in_place ? base.substr(0, base.size() - 1) : base}) {
     if (const SizeRule rule = find(form + overload)) return rule;

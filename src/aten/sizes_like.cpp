@@ -52,6 +52,13 @@ bool copy_in_place(SizeCall& call) {
   return true;
 }
 
+// self, other, dim: vectors of three.
+bool cross(SizeCall& call) {
+  const Exprs sizes = call.shape(0).sizes;
+  call.require_equal(sizes[call.dim(2, sizes.size())], call.constant(3));
+  return broadcast_sizes(call);
+}
+
 // self, mask, source: self and the mask broadcast to each other.
 bool masked_scatter(SizeCall& call) {
   const Exprs self = call.shape(0).sizes, mask = call.shape(1).sizes;
@@ -112,7 +119,8 @@ constexpr SizeRow kRows[] = {
     {"masked_fill", broadcast_sizes},
     {"complex", broadcast_sizes},
     {"polar", broadcast_sizes},
-    {"linalg_cross", broadcast_sizes},
+    {"where", broadcast_sizes},
+    {"linalg_cross", cross},
     {"isin.Tensor_Tensor", contiguous_like<0>},
     {"isin.Tensor_Scalar", contiguous_like<0>},
 };
