@@ -56,6 +56,9 @@ class Call {
   void use_hints();
   void use_plain_tensors(SizeCall& open);
   void put_back();
+  bool reshapes_itself() const;
+  void reshape(SizeCall& open);
+  void keep_written(SizeCall& open);
   void use_plain_numbers(SizeCall& open);
   void generalise(SizeCall& open);
   bool writes_beside(SizeCall& open) const;

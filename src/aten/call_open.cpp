@@ -88,6 +88,8 @@ void Call::run_open(c10::DispatchKeySet keys) {
     const QuietScope hints;
     run_plan(keys);
   }
+  if (reshapes_itself()) return reshape(open);
+  keep_written(open);
   put_back();
   generalise(open);
 }
@@ -112,8 +114,7 @@ c10::IValue with_tensors(const c10::IValue& value, F&& replace) {
 
 }  // namespace
 
-// TensorIterator refuses tensors that may be of other sizes, and kernels that ask for SymInts would decide about them. What
-// an operator gives another shape stays itself: its sizes are constants by now.
+// TensorIterator refuses tensors that may be of other sizes, and kernels that ask for SymInts would decide about them.
 void Call::use_plain_tensors(SizeCall& open) {
   const auto plain = [&](const at::Tensor& tensor) {
     if (symbolic_fake(tensor) == nullptr) return tensor;
@@ -123,9 +124,49 @@ void Call::use_plain_tensors(SizeCall& open) {
     return replaced_.emplace_back(tensor, with_hints(tensor)).second;
   };
   for (std::size_t i = 0; i < size(); ++i) {
-    if (!(op.args[i].written && op.reshapes)) stack[first_ + i] = with_tensors(open.arg(i), plain);
+    stack[first_ + i] = with_tensors(open.arg(i), plain);
   }
   use_hints();
+}
+
+// A view in place: what it returns is what it writes.
+bool Call::reshapes_itself() const {
+  return op.writes && op.reshapes && !op.out && op.args[0].written && op.returned_arg.size() == 1 &&
+         op.returned_arg[0] == 0;
+}
+
+// The argument takes the shape that its stand-in got.
+void Call::reshape(SizeCall& open) {
+  SymbolicFake* self = symbolic_fake(open.tensor(0));
+  if (self == nullptr) {
+    put_back();
+    return generalise(open);
+  }
+  const at::Tensor stand_in = stack[first_].toTensor();
+  open.set_results({stand_in}, /*reshaped=*/true);
+  const bool covered = op.size_rule != nullptr && op.size_rule(open) && at_hints(open.given()[0], stand_in);
+  if (!covered) {
+    open.fix_all();
+    count_without_size_rule(op);
+  }
+  self->set_shape(covered ? open.given()[0] : shape_of(*scope_, stand_in));
+  put_back();
+}
+
+// Where results go into tensors that stand there already, those may have got another shape: then all is constant.
+void Call::keep_written(SizeCall& open) {
+  bool fixed = false;
+  for (const auto& [original, stand_in] : replaced_) {
+    SymbolicFake& fake = *symbolic_fake(original);
+    const Shape shape = fake.shape();
+    const auto same = [](const Exprs& exprs, c10::IntArrayRef plain) {
+      return std::ranges::equal(exprs, plain, {}, [](const Expr* expr) { return expr->hint.i; });
+    };
+    if (same(shape.sizes, stand_in.sizes()) && same(shape.strides, stand_in.strides())) continue;
+    if (!fixed) open.fix_all();
+    fixed = true;
+    fake.set_shape(shape_of(*scope_, stand_in));
+  }
 }
 
 void Call::put_back() {
@@ -160,7 +201,7 @@ bool Call::writes_beside(SizeCall& open) const {
     if (!op.args[i].written) continue;
     c10::IValue written = open.arg(i);
     for_each_tensor_in(written, [&](const at::Tensor& tensor) {
-      beside |= op.reshapes && symbolic_fake(tensor) != nullptr;
+      beside |= op.reshapes && !op.out && !reshapes_itself() && symbolic_fake(tensor) != nullptr;
       for (std::size_t j = 0; j < size(); ++j) {
         c10::IValue read = open.arg(j);
         for_each_tensor_in(read, [&](const at::Tensor& other) { beside |= !other.is_same(tensor) && storage_of(other) == storage_of(tensor); });
@@ -185,7 +226,7 @@ void Call::generalise(SizeCall& open) {
       if (!is_argument(tensor)) results.push_back(tensor);
     });
   }
-  open.set_results(results);
+  open.set_results(results, /*reshaped=*/false);
   // Where a result goes into a tensor that stands there already, only broadcasting says what that has to be.
   bool covered = op.size_rule != nullptr && (!op.out || op.size_rule == broadcast_sizes) && op.size_rule(open);
   {

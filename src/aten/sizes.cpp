@@ -17,8 +17,9 @@ using symbolic::Value;
 SizeCall::SizeCall(const Operator& op_, std::shared_ptr<SizeScope> scope, std::vector<c10::IValue> arguments)
     : op(op_), scope_(std::move(scope)), arguments_(std::move(arguments)) {}
 
-void SizeCall::set_results(std::vector<at::Tensor> results) {
+void SizeCall::set_results(std::vector<at::Tensor> results, bool reshaped) {
   results_ = std::move(results);
+  reshaped_ = reshaped;
   given_.assign(results_.size(), {});
 }
 
@@ -130,6 +131,7 @@ void SizeCall::give_all(const Exprs& sizes) {
 }
 
 void SizeCall::require_written(const Exprs& sizes) {
+  if (reshaped_) return;
   for (std::size_t i = 0; i < size(); ++i) {
     if (!op.args[i].written || !has_tensor(i)) continue;
     const Shape written = shape(i);
@@ -151,11 +153,12 @@ SizeRule find_size_rule(const std::string& name, bool is_elementwise) {
     const auto found = rules.find(key);
     return found == rules.end() ? nullptr : found->second;
   };
-  if (const SizeRule rule = find(name)) return rule;
-  const std::string_view base = std::string_view(name).substr(0, name.find('.'));
-  if (const SizeRule rule = find(base)) return rule;
-  if (base.size() > 1 && base.back() == '_' && base[base.size() - 2] != '_') {
-    if (const SizeRule rule = find(base.substr(0, base.size() - 1))) return rule;
+  const std::string base = name.substr(0, name.find('.')), overload = name.substr(base.size());
+  if (overload == ".vec") return nullptr;  // sizes or factors: made of the operator that takes sizes
+  const bool in_place = base.size() > 1 && base.back() == '_' && base[base.size() - 2] != '_';
+  for (const std::string& form : {base, in_place ? base.substr(0, base.size() - 1) : base}) {
+    if (const SizeRule rule = find(form + overload)) return rule;
+    if (const SizeRule rule = find(form)) return rule;
   }
   return is_elementwise ? broadcast_sizes : nullptr;
 }

@@ -105,7 +105,8 @@ class SizeCall {
 
   // For whoever calls the rule: the shapes given; empty sizes with a null offset where the rule gave none.
   const std::vector<Shape>& given() const noexcept { return given_; }
-  void set_results(std::vector<at::Tensor> results);
+  // `reshaped`: the result is the argument that is written, with another shape (unsqueeze_).
+  void set_results(std::vector<at::Tensor> results, bool reshaped);
 
  private:
   const Expr* binary(symbolic::Binary operation, const Expr* a, const Expr* b);
@@ -115,6 +116,7 @@ class SizeCall {
   std::vector<c10::IValue> arguments_;
   std::vector<at::Tensor> results_;
   std::vector<Shape> given_;
+  bool reshaped_ = false;
 };
 
 // False: this case is not covered; the open sizes among the arguments become constants.

@@ -117,7 +117,8 @@ const Expr* broadcast(SizeCall& call, const Expr* a, const Expr* b) {
 
 void require_expandable(SizeCall& call, const Exprs& from, const Exprs& to) {
   for (std::size_t d = 0; d < from.size(); ++d) {
-    const Expr *a = from[from.size() - 1 - d], *b = to[to.size() - 1 - d];
+    const Expr* a = from[from.size() - 1 - d];
+    const Expr* b = d < to.size() ? to[to.size() - 1 - d] : call.constant(1);
     if (a != b && !call.is(a, 1)) call.require_equal(a, b);
   }
 }

@@ -1,6 +1,8 @@
 // Operators whose results have the shape of an argument.
 #include <c10/core/MemoryFormat.h>
 
+#include <algorithm>
+
 #include "aten/operators.h"
 #include "aten/sizes.h"
 
@@ -33,8 +35,10 @@ bool in_format(SizeCall& call) {
   return true;
 }
 
-// The result has the format (contiguous or channels_last) that the argument suggests.
-bool in_own_format(SizeCall& call) {
+// self, groups: in the format (contiguous or channels_last) that the argument suggests.
+bool channel_shuffle(SizeCall& call) {
+  const Expr* channels = call.shape(0).sizes[1];
+  call.require_equal(call.mod(channels, call.number(1)), call.constant(0));
   const c10::MemoryFormat format = call.format_of(call.tensor(0));
   for (std::size_t k = 0; k < call.results(); ++k) call.give_format(k, call.shape(0).sizes, format);
   return true;
@@ -48,12 +52,24 @@ bool copy_in_place(SizeCall& call) {
   return true;
 }
 
+// self, other, dim: vectors of three.
+bool cross(SizeCall& call) {
+  const Exprs sizes = call.shape(0).sizes;
+  call.require_equal(sizes[call.dim(2, sizes.size())], call.constant(3));
+  return broadcast_sizes(call);
+}
+
 // self, mask, source: self and the mask broadcast to each other.
 bool masked_scatter(SizeCall& call) {
-  const Shape self = call.shape(0);
-  require_expandable(call, call.shape(1).sizes, self.sizes);
-  call.require_written(self.sizes);
-  if (call.results() != 0) call.give_like(0, self);
+  const Exprs self = call.shape(0).sizes, mask = call.shape(1).sizes;
+  Exprs sizes(std::max(self.size(), mask.size()), call.constant(1));
+  for (const Exprs* operand : {&self, &mask}) {
+    for (std::size_t d = 0; d < operand->size(); ++d) {
+      const Expr*& size = sizes[sizes.size() - operand->size() + d];
+      size = broadcast(call, size, (*operand)[d]);
+    }
+  }
+  call.give_contiguous(0, sizes);
   return true;
 }
 
@@ -82,7 +98,7 @@ constexpr SizeRow kRows[] = {
     {"clone", in_format},
     {"_to_copy", in_format},
     {"empty_like", in_format},
-    {"channel_shuffle", in_own_format},
+    {"channel_shuffle", channel_shuffle},
     {"copy_", copy_in_place},
     {"fill_", keeps_self},
     {"zero_", keeps_self},
@@ -97,6 +113,16 @@ constexpr SizeRow kRows[] = {
     {"bernoulli", contiguous_like<0>},
     {"bernoulli.p", dense_like},
     {"masked_scatter", masked_scatter},
+    {"_prelu_kernel", broadcast_sizes},
+    {"hardswish", broadcast_sizes},
+    {"floor_divide", broadcast_sizes},
+    {"masked_fill", broadcast_sizes},
+    {"complex", broadcast_sizes},
+    {"polar", broadcast_sizes},
+    {"where", broadcast_sizes},
+    {"linalg_cross", cross},
+    {"isin.Tensor_Tensor", contiguous_like<0>},
+    {"isin.Tensor_Scalar", contiguous_like<0>},
 };
 
 }  // namespace

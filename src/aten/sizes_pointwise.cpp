@@ -62,8 +62,15 @@ void give_elementwise(SizeCall& call, const Operands& all) {
     const bool one_layout = first != all.shapes.end() && std::ranges::all_of(all.shapes, [&](const Shape& operand) {
                               return !has_all(operand) ? operand.sizes.empty() : same(operand.strides, first->strides);
                             });
-    if (one_layout && call.is_contiguous(*first)) {
+    // Of operands of one shape TensorIterator keeps the layout, whatever the strides of dimensions of size 1 are.
+    const bool same_shape = std::ranges::all_of(all.shapes, has_all);
+    const bool dense = one_layout && std::ranges::equal(first->strides, call.contiguous_strides(all.sizes));
+    if (dense || (one_layout && same_shape && call.is_contiguous(*first))) {
       call.give_contiguous(k, all.sizes);
+      continue;
+    }
+    if (one_layout && same_shape) {
+      call.give_like(k, *first);
       continue;
     }
     const std::vector<Exprs> strides = broadcast_strides(call, all);

@@ -124,16 +124,18 @@ const Expr* clamped(SizeCall& call, const Expr* at, const Expr* least, const Exp
   return at != size && call.less(size, at) ? size : at;
 }
 
-bool slice(SizeCall& call) {
+// Arguments `first` on: dim, start, end, step.
+Shape sliced(SizeCall& call, std::size_t first) {
   Shape shape = call.shape(0);
-  const std::size_t d = call.dim(1, shape.sizes.size());
+  const std::size_t d = call.dim(first, shape.sizes.size());
   const Expr* size = shape.sizes[d];
-  const Expr* step = call.number(4);
+  const Expr* step = call.number(first + 3);
   call.require_at_least(step, 1);
-  const Expr* start = call.is_none(2) ? call.constant(0) : clamped(call, call.number(2), call.constant(0), size);
+  const Expr* start =
+      call.is_none(first + 1) ? call.constant(0) : clamped(call, call.number(first + 1), call.constant(0), size);
   const Expr* end = size;
-  if (!call.is_none(3)) {
-    end = call.number(3);
+  if (!call.is_none(first + 2)) {
+    end = call.number(first + 2);
     constexpr std::int64_t to_the_end = std::numeric_limits<std::int64_t>::max();
     end = end->is_constant(to_the_end) ? size : clamped(call, end, start, size);
   } else if (call.less(end, start)) {
@@ -143,7 +145,11 @@ bool slice(SizeCall& call) {
   shape.offset = call.add(shape.offset, call.mul(start, shape.strides[d]));
   shape.sizes[d] = step->is_constant(1) ? length : call.floordiv(call.sub(call.add(length, step), 1), step);
   shape.strides[d] = call.mul(shape.strides[d], step);
-  call.give(0, shape);
+  return shape;
+}
+
+bool slice(SizeCall& call) {
+  call.give(0, sliced(call, 1));
   return true;
 }
 
@@ -152,18 +158,35 @@ void drop(Shape& shape, std::size_t d) {
   shape.strides.erase(shape.strides.begin() + static_cast<std::ptrdiff_t>(d));
 }
 
-bool select(SizeCall& call) {
+// Arguments `first` on: dim, index.
+Shape selected(SizeCall& call, std::size_t first) {
   Shape shape = call.shape(0);
-  const std::size_t d = call.dim(1, shape.sizes.size());
-  const Expr* index = call.number(2);
+  const std::size_t d = call.dim(first, shape.sizes.size());
+  const Expr* index = call.number(first + 1);
   if (call.less(index, call.constant(0))) index = call.add(index, shape.sizes[d]);
   call.require_at_least(index, 0);
   call.require(call.compare(symbolic::Comparison::Lt, index, shape.sizes[d]));
   shape.offset = call.add(shape.offset, call.mul(index, shape.strides[d]));
   drop(shape, d);
-  call.give(0, shape);
+  return shape;
+}
+
+bool select(SizeCall& call) {
+  call.give(0, selected(call, 1));
   return true;
 }
+
+// A copy of self in which a view of it is the second argument.
+bool with_part(SizeCall& call, const Shape& part) {
+  const Exprs source = call.shape(1).sizes;
+  const Shape self = call.shape(0);
+  if (source.size() != part.sizes.size() || !call.is_contiguous(self)) return false;
+  for (std::size_t d = 0; d < source.size(); ++d) call.require_equal(source[d], part.sizes[d]);
+  call.give_contiguous(0, self.sizes);
+  return true;
+}
+bool slice_scatter(SizeCall& call) { return with_part(call, sliced(call, 2)); }
+bool select_scatter(SizeCall& call) { return with_part(call, selected(call, 2)); }
 
 bool permute(SizeCall& call) {
   const Shape from = call.shape(0);
@@ -304,6 +327,18 @@ bool diagonal(SizeCall& call) {
   return true;
 }
 
+bool diag_embed(SizeCall& call) {
+  Exprs sizes = call.shape(0).sizes;
+  const std::size_t rank = sizes.size() + 1;
+  const std::size_t first = call.dim(2, rank), second = call.dim(3, rank);
+  const Expr* length = call.add(sizes.back(), std::abs(call.arg(1).toInt()));
+  sizes.pop_back();
+  for (const std::size_t d : {std::min(first, second), std::max(first, second)})
+    sizes.insert(sizes.begin() + static_cast<std::ptrdiff_t>(d), length);
+  call.give_contiguous(0, sizes);
+  return true;
+}
+
 bool unfold(SizeCall& call) {
   Shape shape = call.shape(0);
   if (shape.sizes.empty()) return false;
@@ -356,6 +391,8 @@ constexpr SizeRow kRows[] = {
     {"expand", expand},
     {"slice.Tensor", slice},
     {"select.int", select},
+    {"slice_scatter", slice_scatter},
+    {"select_scatter", select_scatter},
     {"permute", permute},
     {"transpose.int", transpose},
     {"t", t},
@@ -368,6 +405,7 @@ constexpr SizeRow kRows[] = {
     {"unbind.int", unbind},
     {"as_strided", as_strided},
     {"diagonal", diagonal},
+    {"diag_embed", diag_embed},
     {"unfold", unfold},
     {"view_as_real", view_as_real},
     {"view_as_complex", view_as_complex},

@@ -56,7 +56,7 @@ bool convolution(SizeCall& call) {
     return true;
   }
   // Which kernel runs, and so the layout, may depend on how large the batch is where the kernel is 1 by 1.
-  (void)call.at_least(input[0], 16);
+  if (call.is(weight[rank], 1) && call.is(weight[rank + 1], 1)) (void)call.at_least(input[0], 16);
   call.give(0, sizes);
   return true;
 }
@@ -190,6 +190,7 @@ bool im2col(SizeCall& call) {
 bool grid_sampler(SizeCall& call) {
   const Exprs input = call.shape(0).sizes, grid = call.shape(1).sizes;
   call.require_equal(input[0], grid[0]);
+  call.require_equal(grid.back(), call.constant(static_cast<std::int64_t>(input.size()) - 2));
   for (std::size_t d = 1; d < input.size(); ++d) require_positive(call, input[d]);
   Exprs sizes{input[0], input[1]};
   for (std::size_t d = 1; d + 1 < grid.size(); ++d) sizes.push_back(grid[d]);

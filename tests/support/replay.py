@@ -3,6 +3,7 @@ the run at any sizes gives that the decisions allow."""
 
 import math
 import random
+import re
 from dataclasses import dataclass, field
 
 import torch
@@ -14,6 +15,7 @@ A = _core._aten
 
 # What the names in the sizes of tensors are at the capture.
 HINTS = {"a": 6, "b": 10, "c": 15, "d": 4, "h": 12, "w": 20}
+GLOBALS = {"math": math, "__builtins__": {"min": min, "max": max, "abs": abs, "int": int, "float": float}}
 # Other sizes to try.
 POOL = [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 18, 20, 21, 24, 30, 32, 33]
 
@@ -41,6 +43,24 @@ class T:
 
     def open(self):
         return {d: s for d, s in enumerate(self.sizes.split()) if not s.lstrip("-").isdigit()}
+
+
+class Like:
+    """A tensor like a real one, whose sizes have these names."""
+
+    def __init__(self, tensor, names):
+        self.tensor, self.names = tensor.detach(), names
+
+    def open(self):
+        return self.names
+
+    def real(self, values=None):
+        if values is None:
+            return self.tensor
+        at = self.layout.at(values)
+        extent = at.offset + 1 + sum((size - 1) * stride for size, stride in zip(at.sizes, at.strides, strict=True))
+        made = torch.zeros(extent, dtype=self.tensor.dtype)
+        return made.as_strided(at.sizes, at.strides, at.offset)
 
 
 @dataclass
@@ -76,16 +96,19 @@ class Opened:
     fixed: list[str]
     without_rule: dict[str, int] = field(default_factory=dict)
 
+    def __post_init__(self):
+        self.codes = [compile(decision, "decision", "eval") for decision in self.decisions]
+
     def allows(self, values):
         """Whether the capture serves these values. The decisions are checked in their order: one may rest on another."""
         try:
-            return all(evaluate(decision, values) for decision in self.decisions)
+            return all(eval(code, GLOBALS, values) for code in self.codes)
         except (ZeroDivisionError, OverflowError):
             return False
 
 
 def evaluate(text, values):
-    return eval(text, {"math": math, "__builtins__": {"min": min, "max": max, "abs": abs, "int": int, "float": float}}, values)
+    return eval(text, GLOBALS, values)
 
 
 def layout(tensor, text=lambda number: number):
@@ -95,7 +118,7 @@ def layout(tensor, text=lambda number: number):
 
 
 def is_place(leaf):
-    return isinstance(leaf, T | N)
+    return isinstance(leaf, T | Like | N)
 
 
 def open_call(function, args, kwargs=None):
@@ -103,8 +126,9 @@ def open_call(function, args, kwargs=None):
     leaves, tree = tree_flatten((args, kwargs or {}), is_leaf=is_place)
     scope = A.OpenScope()
     for i, leaf in enumerate(leaves):
-        if isinstance(leaf, T):
+        if isinstance(leaf, T | Like):
             leaves[i] = scope.fake_of(leaf.real(), leaf.open())
+            leaf.layout = layout(leaves[i], scope.text)
         elif isinstance(leaf, N):
             leaves[i] = scope.number(leaf.name, leaf.hint, leaf.least)
     args, kwargs = tree_unflatten(leaves, tree)
@@ -124,7 +148,7 @@ def closed_call(function, args, kwargs, values, eager=False):
     leaves, tree = tree_flatten((args, kwargs or {}), is_leaf=is_place)
     scope = None if eager else A.FakeScope()
     for i, leaf in enumerate(leaves):
-        if isinstance(leaf, T):
+        if isinstance(leaf, T | Like):
             real = leaf.real(values)
             leaves[i] = real if eager else scope.fake_of(real)
         elif isinstance(leaf, N):
@@ -135,13 +159,28 @@ def closed_call(function, args, kwargs, values, eager=False):
     return [layout(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
 
 
-def other_values(opened, count=4, tries=3000, seed=0):
+def free_symbols(opened):
+    """Those that the decisions leave free, each with those that are equal to it."""
+    groups = {name: {name} for name in opened.symbols}
+    fixed = set()
+    for decision in opened.decisions:
+        found = re.fullmatch(r"(\w+) == (\w+)", decision)
+        if found and found[2] in groups:
+            joined = groups[found[1]] | groups[found[2]]
+            groups.update(dict.fromkeys(joined, joined))
+        elif found:
+            fixed.add(found[1])
+    return {min(group): group for group in groups.values() if not group & fixed}
+
+
+def other_values(opened, count=4, tries=1500, seed=0):
     """Assignments beside the capture's own for which the decisions hold."""
     choose = random.Random(seed)
     found = []
-    names = list(opened.symbols)
+    groups = free_symbols(opened)
+    names = sorted(groups)
     for attempt in range(tries if names else 0):
-        values = dict(opened.symbols)
+        values = {name: opened.symbols[name] for name in names}
         if attempt % 3 == 0:
             values[choose.choice(names)] = choose.choice(POOL)
         elif attempt % 3 == 1:
@@ -150,8 +189,11 @@ def other_values(opened, count=4, tries=3000, seed=0):
         else:
             factor = choose.choice([2, 3])
             values = {name: size * factor if choose.random() < 0.6 else size for name, size in values.items()}
-        if values != opened.symbols and values not in found and opened.allows(values):
-            found.append(values)
+        every = dict(opened.symbols)
+        for name, size in values.items():
+            every.update(dict.fromkeys(groups[name], size))
+        if every != opened.symbols and every not in found and opened.allows(every):
+            found.append(every)
             if len(found) == count:
                 break
     return found
