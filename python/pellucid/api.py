@@ -52,8 +52,10 @@ def compile(
     Args:
         model: a function, method, nn.Module, class with `__call__` or other callable. Without it a decorator is returned.
         fullgraph: a function that cannot be captured as one graph is an error.
-        dynamic: None or True: an int or float that changes between calls is a constant of the first capture and any
-            value of the next one. False: each value is compiled anew. Shapes are static in this version.
+        dynamic: None: an int, float or size that changes between calls is a constant of the first capture and open in the
+            next one. True: those of arguments are open at once. False: each value is compiled anew. Sizes of 0 and 1
+            are always apart. Backends that compile graphs for fixed sizes (all but eager in this version) get
+            constants.
         backend: a name (`list_backends`) or a callable `(GraphModule, example_inputs) -> callable`.
         mode: a mode of the inductor backend; other backends get it as a keyword.
         options: options of the inductor backend; other backends get them as a keyword.
@@ -138,8 +140,9 @@ def _shared_backend(settings: Settings) -> Backend:
 
 def _resolve(settings: Settings) -> Backend:
     backend = _resolve_name(settings)
-    if settings.dynamic is False and not backend.static:
-        backend = replace(backend, static=True)
+    wanted = {"static": settings.dynamic is False, "dynamic": settings.dynamic is True}
+    if (backend.static, backend.dynamic) != tuple(wanted.values()):
+        backend = replace(backend, **wanted)
     return backend
 
 

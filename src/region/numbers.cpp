@@ -11,6 +11,7 @@
 #include "region/region.h"
 #include "region/snapshot.h"
 #include "symbolic/integers.h"
+#include "symbolic/print.h"
 
 namespace pellucid::region {
 namespace {
@@ -26,6 +27,11 @@ py::Owned<> object_of(const symbolic::Value& value) {
     default:
       return py::Owned<>::share(value.is_true() ? Py_True : Py_False);
   }
+}
+
+bool names(const symbolic::Expr* expr, const symbolic::Expr* symbol) {
+  if (expr == symbol) return true;
+  return std::ranges::any_of(expr->args, [&](const symbolic::Expr* arg) { return names(arg, symbol); });
 }
 
 // Whether an object of the program holds what is there: an attribute, and what lies below one.
@@ -68,15 +74,17 @@ py::Owned<> Numbers::new_number(PyObject* value) {
 
 bool Numbers::opens(PyObject* value, const Source* source, PathHash* path) const {
   symbolic::Value now;
-  if (policy.history == nullptr || policy.history->is_empty() || !guards::is_symbolic_value(value, &now)) return false;
+  if (policy.history == nullptr || (policy.history->is_empty() && !policy.all_open)) return false;
+  if (!guards::is_symbolic_value(value, &now)) return false;
   *path = hash_of(source);
   const SeenNumber* seen = policy.history->find(*path);
-  return seen != nullptr && seen->opens_for(now.bits(), now.type == symbolic::Type::Float);
+  if (seen == nullptr) return policy.all_open && !is_of_an_object(source);
+  return seen->opens_for(now.bits(), now.type == symbolic::Type::Float);
 }
 
 const symbolic::Expr* Numbers::new_symbol(const symbolic::Value& hint, const Source* source, PathHash path,
-                                          std::int64_t least) {
-  const symbolic::Expr* made = space().symbol(hint, least);
+                                          std::int64_t least, std::int64_t most) {
+  const symbolic::Expr* made = space().symbol(hint, least, most);
   symbols_.push_back({source, made, path, {hint.bits(), hint.type == symbolic::Type::Float, true}});
   return made;
 }
@@ -258,21 +266,26 @@ void Numbers::settle_all() {
 
 // --- sizes ---
 
-bool Numbers::opens_size(std::int64_t size, const Source* source, PathHash path) {
+bool Numbers::opens_size(std::int64_t size, const Source* source, PathHash path, const SizeMark& mark) {
+  using Wish = SizeMark::Wish;
   const SeenNumber* seen = policy.history == nullptr ? nullptr : policy.history->find(path);
-  const bool asked = policy.all_open && !is_of_an_object(source);
+  const auto now = static_cast<std::uint64_t>(size);
   // Tensors with no element or one in a dimension are broadcast and laid out in ways of their own.
-  if (policy.in_graph && size >= 2 && (seen != nullptr ? seen->opens_for(static_cast<std::uint64_t>(size), false) : asked))
-    return true;
-  if (policy.history != nullptr) region_.capture->numbers.emplace_back(path, SeenNumber{static_cast<std::uint64_t>(size)});
+  const bool may = policy.in_graph && size >= 2 && mark.wish != Wish::Closed;
+  const bool asked = policy.all_open && !is_of_an_object(source);
+  if (may && mark.wish == Wish::Open) return mark.wants_open(size);
+  if (may && (seen != nullptr ? seen->opens_for(now, false) : asked || mark.wants_open(size))) return true;
+  if (policy.history != nullptr) region_.capture->numbers.emplace_back(path, SeenNumber{now});
   return false;
 }
 
 std::unique_ptr<aten::TensorSpec> Numbers::open_tensor(PyObject* tensor, const Source* source) {
+  const bool marked = has_size_marks(tensor);
   aten::OpenLayout layout = aten::layout_of(tensor);
   const auto count = static_cast<std::int64_t>(layout.dims.size());
-  if (count == 0 || policy.history == nullptr || source->step == source::Step::Const || aten::is_parameter(tensor))
-    return aten::TensorSpec::of(tensor);
+  const bool changes = policy.history != nullptr && source->step != source::Step::Const &&
+                       (marked || !aten::is_parameter(tensor));
+  if (count == 0 || !changes) return aten::TensorSpec::of(tensor);
   auto& table = region_.capture->sources;
   aten::OpenShape shape;
   bool any = false;
@@ -281,11 +294,14 @@ std::unique_ptr<aten::TensorSpec> Numbers::open_tensor(PyObject* tensor, const S
     aten::size_at(tensor, i, &size);
     const Source* at = table.size_of(source, i);
     const PathHash path = hash_of(at);
+    const SizeMark mark = marked ? size_mark(tensor, i) : SizeMark{};
     auto& dim = layout.dims[static_cast<std::size_t>(i)];
-    dim.open = opens_size(size, at, path);
+    dim.open = opens_size(size, at, path, mark);
+    dim.least = mark.least, dim.most = mark.most;
     any |= dim.open;
     const auto hint = symbolic::Value::of(size);
-    shape.sizes.push_back(dim.open ? new_symbol(hint, at, path, dim.least) : space().constant(hint));
+    shape.sizes.push_back(dim.open ? new_symbol(hint, at, path, dim.least, dim.most) : space().constant(hint));
+    if (dim.open) symbols_.back().must_stay_open = mark.wish == SizeMark::Wish::Open;
   }
   shape.strides.resize(shape.sizes.size(), nullptr);
   for (std::int64_t i = 0; i < count; ++i) any |= open_stride(tensor, source, layout, shape, i);
@@ -315,7 +331,7 @@ bool Numbers::open_stride(PyObject* tensor, const Source* source, aten::OpenLayo
   if (stride <= 1) return false;
   const Source* at = region_.capture->sources.stride_of(source, i);
   const PathHash path = hash_of(at);
-  if (!opens_size(stride, at, path)) return false;
+  if (!opens_size(stride, at, path, {})) return false;
   made = new_symbol(symbolic::Value::of(stride), at, path, 2);
   dim.stride = aten::OpenLayout::Stride::Open;
   return true;
@@ -409,6 +425,26 @@ py::Owned<> Numbers::number_of(const symbolic::Expr* expr) {
   return made;
 }
 
+// A size that the program marked as one that changes has to stay open.
+void Numbers::refuse_constant_marks() {
+  for (const Symbol& symbol : symbols_) {
+    if (!symbol.must_stay_open || !space().simplify(symbol.expr)->is_constant()) continue;
+    // The decision that left it one value: the first that names it and says so.
+    for (const symbolic::Decision& decision : space().decisions()) {
+      if (!names(decision.condition, symbol.expr)) continue;
+      const auto name = [&](std::uint32_t number) { return source::print(symbols_[number].source); };
+      const guards::Why& why = places_[decision.who];
+      const auto report = py::import_attr("pellucid.errors", "constraint_violation");
+      const auto error = py::take(PyObject_CallFunction(
+          report.get(), "sLsOis", source::print(symbol.source).c_str(), static_cast<long long>(symbol.expr->hint.i),
+          symbolic::print(decision.condition, name).c_str(), why.code ? why.code.object() : Py_None, why.offset,
+          why.operation.c_str()));
+      PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
+      py::throw_pending();
+    }
+  }
+}
+
 void Numbers::finish() {
   for (const auto& number : all_) {
     guard_type(number.get());
@@ -417,6 +453,7 @@ void Numbers::finish() {
       as_number(number.get())->settled = true;
   }
   std::int64_t number = 0;
+  refuse_constant_marks();
   for (const symbolic::Decision& decision : space().decisions()) {
     auto condition = std::make_shared<guards::Condition>(guards::Condition::of(decision.condition));
     guards::Guard guard;

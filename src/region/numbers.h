@@ -1,6 +1,7 @@
 // The numbers of one capture, and the sizes of tensors from outside: which are open, what was decided of them, and the
 // guards that this needs.
 #pragma once
+#include <limits>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "region/capture.h"
 #include "region/number.h"
 #include "region/number_history.h"
+#include "region/size_marks.h"
 #include "symbolic/operations.h"
 #include "symbolic/space.h"
 
@@ -65,10 +67,12 @@ class Numbers final : public aten::SizeDecider {
     const symbolic::Expr* expr;
     PathHash path;
     SeenNumber seen;
+    bool must_stay_open = false;  // the program says that it changes
   };
   py::Owned<> new_number(PyObject* value);
   const symbolic::Expr* new_symbol(const symbolic::Value& hint, const Source* source, PathHash path,
-                                   std::int64_t least);
+                                   std::int64_t least,
+                                   std::int64_t most = std::numeric_limits<std::int64_t>::max());
   py::Owned<> applied(symbolic::Binary operation, const py::Owned<>& left, const py::Owned<>& right);
   py::Owned<> said(const symbolic::Expr* expr);
   bool open_stride(PyObject* tensor, const Source* source, aten::OpenLayout& layout, aten::OpenShape& shape,
@@ -76,7 +80,8 @@ class Numbers final : public aten::SizeDecider {
   void settle_all();
   void note_pinned(const symbolic::Expr* condition);
   bool opens(PyObject* value, const Source* source, PathHash* path) const;
-  bool opens_size(std::int64_t size, const Source* source, PathHash path);
+  bool opens_size(std::int64_t size, const Source* source, PathHash path, const SizeMark& mark);
+  void refuse_constant_marks();
 
   Region& region_;
   std::shared_ptr<aten::SizeScope> scope_ = std::make_shared<aten::SizeScope>();
