@@ -165,6 +165,20 @@ bool index_fill(SizeCall& call) {
   return true;
 }
 
+// self, dim, start, length
+bool narrow_copy(SizeCall& call) {
+  Exprs sizes = call.shape(0).sizes;
+  const Expr*& size = sizes[call.dim(1, sizes.size())];
+  const Expr *start = call.number(2), *length = call.number(3);
+  if (call.less(start, call.constant(0))) start = call.add(start, size);
+  call.require_at_least(start, 0);
+  call.require_at_least(length, 0);
+  call.require(call.compare(symbolic::Comparison::Le, call.add(start, length), size));
+  size = length;
+  call.give_contiguous(0, sizes);
+  return true;
+}
+
 bool embedding(SizeCall& call) {
   Exprs sizes = call.shape(1).sizes;
   sizes.push_back(call.shape(0).sizes[1]);
@@ -206,6 +220,7 @@ constexpr SizeRow kRows[] = {
     {"index_copy", index_add},
     {"index_reduce", index_add},
     {"index_fill", index_fill},
+    {"narrow_copy", narrow_copy},
     {"embedding", embedding},
     {"one_hot", one_hot},
     {"searchsorted.Tensor", searchsorted},

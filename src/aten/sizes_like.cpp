@@ -52,6 +52,14 @@ bool copy_in_place(SizeCall& call) {
   return true;
 }
 
+// self, shifts, dims: joined again from two parts of self, as cat does; without dimensions, of all elements in a row.
+bool roll(SizeCall& call) {
+  const Exprs sizes = call.shape(0).sizes;
+  const bool flat = call.arg(2).toIntVector().empty();
+  call.give_format(0, sizes, flat ? c10::MemoryFormat::Contiguous : call.format_of(call.tensor(0)));
+  return true;
+}
+
 // self, other, dim: vectors of three.
 bool cross(SizeCall& call) {
   const Exprs sizes = call.shape(0).sizes;
@@ -87,7 +95,7 @@ constexpr SizeRow kRows[] = {
     {"_cummin_helper", keeps_self},
     {"sort", dense_like},
     {"flip", dense_like},
-    {"roll", contiguous_like<0>},
+    {"roll", roll},
     {"renorm", contiguous_like<0>},
     {"tril", contiguous_like<0>},
     {"triu", contiguous_like<0>},

@@ -14,10 +14,12 @@
 namespace pellucid::aten {
 namespace {
 
-// Takes what the constants of two products have in common out of both, so that what is asked of them is short.
+// Takes the factors that two products have in common out of both, so that what is asked of them is short.
 void cancel(SizeCall& call, Exprs& a, Exprs& b) {
   for (const Expr*& factor : a) {
     for (const Expr*& other : b) {
+      const bool same = factor == other && call.space().range(factor).least >= 1;
+      if (same) factor = other = call.constant(1);
       if (!factor->is_constant() || !other->is_constant() || factor->is_constant(0) || other->is_constant(0)) continue;
       const std::int64_t common = std::gcd(factor->constant().i, other->constant().i);
       factor = call.constant(factor->constant().i / common);
@@ -255,10 +257,9 @@ void give_piece(SizeCall& call, std::size_t k, Shape shape, std::size_t d, const
   call.give(k, shape);
 }
 
-bool split(SizeCall& call) {
+bool split_by(SizeCall& call, const Expr* piece) {
   const Shape shape = call.shape(0);
   const std::size_t d = call.dim(2, shape.sizes.size());
-  const Expr* piece = call.number(1);
   if (call.is(piece, 0)) return false;
   const auto pieces = static_cast<std::int64_t>(call.results());
   // As many pieces: the last one begins inside, and ends there.
@@ -270,6 +271,14 @@ bool split(SizeCall& call) {
     give_piece(call, static_cast<std::size_t>(k), shape, d, call.mul(piece, k), length);
   }
   return true;
+}
+bool split(SizeCall& call) { return split_by(call, call.number(1)); }
+
+bool chunk(SizeCall& call) {
+  const Exprs sizes = call.shape(0).sizes;
+  const Expr* chunks = call.number(1);
+  const Expr* size = sizes[call.dim(2, sizes.size())];
+  return split_by(call, call.floordiv(call.sub(call.add(size, chunks), 1), chunks));
 }
 
 bool split_with_sizes(SizeCall& call) {
@@ -402,6 +411,9 @@ constexpr SizeRow kRows[] = {
     {"squeeze.dims", squeeze_dims},
     {"split.Tensor", split},
     {"split_with_sizes", split_with_sizes},
+    {"unsafe_split.Tensor", split},
+    {"unsafe_split_with_sizes", split_with_sizes},
+    {"unsafe_chunk", chunk},
     {"unbind.int", unbind},
     {"as_strided", as_strided},
     {"diagonal", diagonal},

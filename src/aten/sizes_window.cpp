@@ -73,6 +73,7 @@ void give_as_input(SizeCall& call, const Exprs& sizes) {
 // The positions of the arguments; 0: no such argument.
 struct Pool {
   std::size_t rank, kernel, stride, padding, dilation, ceil;
+  bool fits = false;  // the kernel has to fit into what is there without padding
 };
 
 bool pool(SizeCall& call, const Pool& at) {
@@ -86,6 +87,7 @@ bool pool(SizeCall& call, const Pool& at) {
   for (std::size_t d = 1; d < input.size(); ++d) require_positive(call, input[d]);
   for (std::size_t i = 0; i < at.rank; ++i) {
     const Expr*& size = sizes[input.size() - at.rank + i];
+    if (at.fits) call.require(call.compare(Comparison::Ge, size, kernel[i]));
     const Expr* length = call.add(size, call.mul(padding[i], 2));
     const Expr* reach = call.add(call.mul(dilation[i], call.sub(kernel[i], 1)), 1);
     const Expr* room = call.sub(length, reach);
@@ -104,7 +106,7 @@ bool pool(SizeCall& call, const Pool& at) {
 bool max_pool2d(SizeCall& call) { return pool(call, {2, 1, 2, 3, 4, 5}); }
 bool max_pool3d(SizeCall& call) { return pool(call, {3, 1, 2, 3, 4, 5}); }
 bool avg_pool2d(SizeCall& call) { return pool(call, {2, 1, 2, 3, 0, 4}); }
-bool avg_pool3d(SizeCall& call) { return pool(call, {3, 1, 2, 3, 0, 4}); }
+bool avg_pool3d(SizeCall& call) { return pool(call, {3, 1, 2, 3, 0, 4, true}); }
 
 // Argument 1 says the last sizes.
 template <std::size_t rank>

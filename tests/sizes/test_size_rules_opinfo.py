@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from support.replay import Layout, Like, closed_call, evaluate, open_call, other_values
 
 torch.set_num_threads(1)
-SAMPLES = 4
+SAMPLES = 16
 
 
 def places(sample, alike):
