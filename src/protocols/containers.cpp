@@ -384,7 +384,10 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
     static PyObject* function = operator_function("getitem");
     if (cat != Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", "a tensor as an index of a list"}});
     PyObject* args[] = {container, key};
-    return t.region.recorder.torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr});
+    // As an index of a row torch takes a plain int alone, but its select() takes an open one.
+    static PyObject* const row = py::import_attr("pellucid.polyfills", "row").release();
+    PyObject* callable = region::is_open_int(key) ? row : function;
+    return t.region.recorder.torch_call(graph::Op::CallFunction, callable, function, Args{args, nullptr});
   }
   const auto plain = plain_key(t, key);
   key = plain.get();
