@@ -61,11 +61,12 @@ class Call {
   void keep_written(SizeCall& open);
   void use_plain_numbers(SizeCall& open);
   void generalise(SizeCall& open);
-  bool writes_beside(SizeCall& open) const;
+  bool reshapes_open(SizeCall& open) const;
   void inspect(const at::Tensor& tensor);
   void on_twins();
   void check_overlap(const at::Tensor& written);
   void note_facts();
+  static void note_may_raise();
   bool may_raise() const;
   bool numbers_may_raise() const;
   bool dtypes_may_raise() const;

@@ -10,7 +10,7 @@ namespace pellucid::aten {
 namespace {
 
 template <class F>
-void for_each_tensor_in(c10::IValue& value, F&& visit) {
+void for_each_tensor_in(const c10::IValue& value, F&& visit) {
   if (value.isTensor()) {
     if (value.toTensor().defined()) visit(value.toTensor());
   } else if (value.isTensorList() || (value.isList() && value.isOptionalTensorList())) {
@@ -82,7 +82,7 @@ void Call::run_open(c10::DispatchKeySet keys) {
     if (!takes_open) use_plain_numbers(open);
     return op.kernel().callBoxed(handle, keys, &stack);
   }
-  if (writes_beside(open)) open.fix_all();
+  if (reshapes_open(open)) open.fix_all();
   use_plain_tensors(open);
   {
     const QuietScope hints;
@@ -192,31 +192,32 @@ void Call::use_plain_numbers(SizeCall& open) {
   use_hints();
 }
 
-// Whether a write needs to know where in a storage it lies, or gives what it writes another shape.
-bool Call::writes_beside(SizeCall& open) const {
-  if (!op.writes) return false;
-  bool beside = false;
-  const auto storage_of = [](const at::Tensor& t) { return t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl(); };
-  for (std::size_t i = 0; i < size(); ++i) {
+// Whether a write gives what it writes another shape, other than one that its size rule knows. Where it shares memory
+// with what is read, that they do not overlap was checked at the hints: at other sizes the operator itself may refuse.
+bool Call::reshapes_open(SizeCall& open) const {
+  bool reshapes = false;
+  const auto storage_of = [](const at::Tensor& t) {
+    return t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  };
+  for (std::size_t i = 0; op.writes && i < size(); ++i) {
     if (!op.args[i].written) continue;
-    c10::IValue written = open.arg(i);
-    for_each_tensor_in(written, [&](const at::Tensor& tensor) {
-      beside |= op.reshapes && !op.out && !reshapes_itself() && symbolic_fake(tensor) != nullptr;
+    for_each_tensor_in(open.arg(i), [&](const at::Tensor& tensor) {
+      reshapes |= op.reshapes && !op.out && !reshapes_itself() && symbolic_fake(tensor) != nullptr;
       for (std::size_t j = 0; j < size(); ++j) {
-        c10::IValue read = open.arg(j);
-        for_each_tensor_in(read, [&](const at::Tensor& other) { beside |= !other.is_same(tensor) && storage_of(other) == storage_of(tensor); });
+        for_each_tensor_in(open.arg(j), [&](const at::Tensor& other) {
+          if (!other.is_same(tensor) && storage_of(other) == storage_of(tensor)) note_may_raise();
+        });
       }
     });
   }
-  return beside;
+  return reshapes;
 }
 
 void Call::generalise(SizeCall& open) {
   const auto is_argument = [&](const at::Tensor& tensor) {
     bool found = false;
     for (std::size_t i = 0; i < open.size(); ++i) {
-      c10::IValue value = open.arg(i);
-      for_each_tensor_in(value, [&](const at::Tensor& argument) { found |= argument.is_same(tensor); });
+      for_each_tensor_in(open.arg(i), [&](const at::Tensor& argument) { found |= argument.is_same(tensor); });
     }
     return found;
   };

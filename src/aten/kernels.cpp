@@ -286,6 +286,8 @@ void Call::note_facts() {
   noted.facts.overwrites = op.writes && overwrites() && (first || noted.facts.overwrites);
 }
 
+void Call::note_may_raise() { noted_facts().facts.may_raise = true; }
+
 bool Call::never_drops() const {
   return op.dropout >= 0 && arg(static_cast<std::size_t>(op.dropout)).toDouble() == 0.0;
 }

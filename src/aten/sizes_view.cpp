@@ -257,7 +257,8 @@ void give_piece(SizeCall& call, std::size_t k, Shape shape, std::size_t d, const
   call.give(k, shape);
 }
 
-bool split_by(SizeCall& call, const Expr* piece) {
+bool split(SizeCall& call) {
+  const Expr* piece = call.number(1);
   const Shape shape = call.shape(0);
   const std::size_t d = call.dim(2, shape.sizes.size());
   if (call.is(piece, 0)) return false;
@@ -271,14 +272,6 @@ bool split_by(SizeCall& call, const Expr* piece) {
     give_piece(call, static_cast<std::size_t>(k), shape, d, call.mul(piece, k), length);
   }
   return true;
-}
-bool split(SizeCall& call) { return split_by(call, call.number(1)); }
-
-bool chunk(SizeCall& call) {
-  const Exprs sizes = call.shape(0).sizes;
-  const Expr* chunks = call.number(1);
-  const Expr* size = sizes[call.dim(2, sizes.size())];
-  return split_by(call, call.floordiv(call.sub(call.add(size, chunks), 1), chunks));
 }
 
 bool split_with_sizes(SizeCall& call) {
@@ -413,7 +406,6 @@ constexpr SizeRow kRows[] = {
     {"split_with_sizes", split_with_sizes},
     {"unsafe_split.Tensor", split},
     {"unsafe_split_with_sizes", split_with_sizes},
-    {"unsafe_chunk", chunk},
     {"unbind.int", unbind},
     {"as_strided", as_strided},
     {"diagonal", diagonal},

@@ -65,6 +65,14 @@ CASES = {
     "detach": (lambda x: x.detach(), [T("a b", order=(1, 0))], NO_GUARD),
     "complex": (lambda x: torch.view_as_complex(x), [T("a b 2")], NO_GUARD),
     "real": (lambda x: torch.view_as_real(x), [T("a b", dtype=torch.complex64)], NO_GUARD),
+    "unsafe_chunk": (lambda x: x.unsafe_chunk(4, 1), [T("a 32")], NO_GUARD),
+    "narrow_copy": (lambda x: torch.narrow_copy(x, 0, 1, 2), [T("a b")], ["a >= 3"]),
+    "windows": (
+        lambda x: x.view(x.size(0), x.size(1) // 4, 4, 8).permute(0, 2, 1, 3).reshape(-1, 8),
+        [T("a h 8")],
+        ["h == 4*(h // 4)", "h // 4 >= 1", "h // 4 != 1"],
+    ),
+    "roll of channels_last": (lambda x: x.roll((1, 1), (2, 3)), [T("a 3 h w", order=LAST)], None),
     # --- products ---
     "mm": (lambda x, y: x @ y, [T("a b"), T("b c")], NO_GUARD),
     "mm of two sizes": (lambda x, y: x @ y, [T("a 10"), T("b c")], ["b == 10"]),
@@ -231,6 +239,18 @@ CASES = {
     ),
     "reflection_pad": (lambda x: F.pad(x, (2, 2, 1, 1), mode="reflect"), [T("a 3 h w")], ["w >= 3"]),
     "replication_pad": (lambda x: F.pad(x, (2, 2), mode="replicate"), [T("a 3 b")], NO_GUARD),
+    "circular pad": (lambda x: F.pad(x, (1, 1), mode="circular"), [T("a 3 b")], NO_GUARD),
+    "gates": (
+        lambda x: (lambda r, z, n: n.mul_(r.sigmoid_()).tanh_().sub_(z))(*(x + 1).unsafe_chunk(3, 1)),
+        [T("a 24")],
+        NO_GUARD,
+    ),
+    "gru_cell": (torch._VF.gru_cell, [T("a 8"), T("a 8"), T("24 8"), T("24 8"), T("24"), T("24")], NO_GUARD),
+    "lstm_cell": (
+        lambda x, h, *w: torch._VF.lstm_cell(x, (h, h), *w),
+        [T("a 8"), T("a 8"), T("32 8"), T("32 8"), T("32"), T("32")],
+        NO_GUARD,
+    ),
     "pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), [T("a 8 h w")], NO_GUARD),
     "pixel_unshuffle": (lambda x: F.pixel_unshuffle(x, 2), [T("a 8 h w")], ["h % 2 == 0", "w % 2 == 0"]),
     "unfold windows": (lambda x: F.unfold(x, 3, padding=1), [T("a 3 h w")], NO_GUARD),

@@ -1,7 +1,7 @@
-// Interpolation to a size or by a factor: torch's composite kernels work out the size with plain ints, these with
-// whatever the sizes are.
+// Composite operators whose kernels in torch work with plain ints; these work with whatever the sizes are.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/SymFloat.h>
+#include <c10/core/WrapDimMinimal.h>
 
 #include <cmath>
 #include <optional>
@@ -55,7 +55,23 @@ bool upsample(Call& call) {
   return true;
 }
 
+// self, chunks, dim: for the gates of recurrent cells.
+bool unsafe_chunk(Call& call) {
+  const at::Tensor self = call.tensor(0);
+  const std::int64_t chunks = call.arg(1).toInt();
+  if (self.dim() == 0 || chunks <= 0) return false;
+  const std::int64_t dim = c10::maybe_wrap_dim(call.arg(2).toInt(), self.dim());
+  const c10::SymInt piece = (self.sym_size(dim) + (chunks - 1)) / chunks;
+  if (piece == 0) return false;
+  static const auto split = c10::Dispatcher::singleton().findSchemaOrThrow("aten::unsafe_split", "Tensor");
+  torch::jit::Stack arguments{self, piece, dim};
+  split.callBoxed(arguments);
+  call.give(arguments.back());
+  return true;
+}
+
 constexpr RuleRow kRows[] = {
+    {"unsafe_chunk", unsafe_chunk},
     {"upsample_nearest1d.vec", upsample},        {"_upsample_nearest_exact1d.vec", upsample},
     {"upsample_nearest2d.vec", upsample},        {"_upsample_nearest_exact2d.vec", upsample},
     {"upsample_nearest3d.vec", upsample},        {"_upsample_nearest_exact3d.vec", upsample},
@@ -66,6 +82,6 @@ constexpr RuleRow kRows[] = {
 
 }  // namespace
 
-RuleTable upsample_rules() { return as_table(kRows); }
+RuleTable composite_rules() { return as_table(kRows); }
 
 }  // namespace pellucid::aten
