@@ -43,8 +43,8 @@ struct OpenLayout {
   std::vector<Dim> dims;
 };
 
-// Every size and stride of a tensor closed, with `inner` of the dims whose strides the sizes say; no dims when it has no
-// plain sizes and strides.
+// Every size and stride of a tensor closed, with `inner` of the dims whose strides the sizes say; no dims when it has
+// no plain sizes and strides.
 OpenLayout layout_of(PyObject* tensor);
 
 bool is_parameter(PyObject* tensor) noexcept;  // an nn.Parameter

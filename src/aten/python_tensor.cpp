@@ -158,7 +158,9 @@ bool is_plain_tensor(PyObject* object) noexcept {
   PyTypeObject* type = Py_TYPE(object);
   return THPVariable_CheckTypeExact(type) || is_buffer_type(type);
 }
-bool is_parameter(PyObject* tensor) noexcept { return Py_TYPE(tensor) == reinterpret_cast<PyTypeObject*>(ParameterClass); }
+bool is_parameter(PyObject* tensor) noexcept {
+  return Py_TYPE(tensor) == reinterpret_cast<PyTypeObject*>(ParameterClass);
+}
 
 OpenLayout layout_of(PyObject* tensor) {
   const c10::TensorImpl& impl = *impl_of(tensor);
@@ -260,7 +262,8 @@ py::Owned<> FakeScope::number_of(const symbolic::Expr* expr) {
 
 const symbolic::Expr* FakeScope::expr_of(PyObject* number) const {
   if (!torch::is_symint(pybind11::handle(number)) && !torch::is_symfloat(pybind11::handle(number)) &&
-      !torch::is_symbool(pybind11::handle(number))) return nullptr;
+      !torch::is_symbool(pybind11::handle(number)))
+    return nullptr;
   return with_python_errors([&]() -> const symbolic::Expr* {
     const auto held = pybind11::handle(number).attr("node");
     if (!pybind11::isinstance<c10::SymNodeImpl>(held)) return nullptr;

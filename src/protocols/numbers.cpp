@@ -240,7 +240,8 @@ PyTypeObject* size_type() {
   return type;
 }
 
-// Of a torch.Size with open sizes. It holds them as a tuple does, but what its C code makes of them is checked for ints.
+// Of a torch.Size with open sizes. It holds them as a tuple does, but what its C code makes of them is checked for
+// ints.
 bool is_open_size(PyObject* object) { return Py_IS_TYPE(object, size_type()) && region::holds_open(object); }
 
 // What torch.Size gives for the values at hand.
@@ -261,8 +262,7 @@ py::Owned<> with_items(const py::Owned<>& given, py::Owned<> items) {
   if (!PyTuple_Check(given.get()) || PyTuple_CheckExact(given.get())) return items;
   const Py_ssize_t count = PyTuple_GET_SIZE(items.get());
   auto made = py::take(Py_TYPE(given.get())->tp_alloc(Py_TYPE(given.get()), count));
-  for (Py_ssize_t i = 0; i < count; ++i)
-    PyTuple_SET_ITEM(made.get(), i, Py_NewRef(PyTuple_GET_ITEM(items.get(), i)));
+  for (Py_ssize_t i = 0; i < count; ++i) PyTuple_SET_ITEM(made.get(), i, Py_NewRef(PyTuple_GET_ITEM(items.get(), i)));
   return made;
 }
 
@@ -270,7 +270,8 @@ py::Owned<> with_items(const py::Owned<>& given, py::Owned<> items) {
 
 std::optional<Result> sizes_binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
   if (!is_open_size(left) && !is_open_size(right)) return std::nullopt;
-  const bool whole = (PyTuple_Check(left) || PyLong_CheckExact(left)) && (PyTuple_Check(right) || PyLong_CheckExact(right));
+  const bool whole =
+      (PyTuple_Check(left) || PyLong_CheckExact(left)) && (PyTuple_Check(right) || PyLong_CheckExact(right));
   if (!whole) return std::nullopt;
   const py::BinaryOperator& o = py::binary_operator(op % py::kInPlace);
   auto given = py::Owned<>::steal(o.call(at_hand(left).get(), at_hand(right).get()));

@@ -340,8 +340,8 @@ Result compare(Interpreter& t, PyObject* left, PyObject* right, int op) {
       !has_python_method(t, left, py::comparison(op).method) &&
       !has_python_method(t, right, py::comparison(py::comparison(op).swapped).method)) {
     const bool open = a == b && (region::holds_open(left) || region::holds_open(right));
-    if (open && a == Cat::Tuple && (op == Py_EQ || op == Py_NE) && holds_numbers_alone(left) && holds_numbers_alone(right) &&
-        PySequence_Fast_GET_SIZE(left) != PySequence_Fast_GET_SIZE(right))
+    if (open && a == Cat::Tuple && (op == Py_EQ || op == Py_NE) && holds_numbers_alone(left) &&
+        holds_numbers_alone(right) && PySequence_Fast_GET_SIZE(left) != PySequence_Fast_GET_SIZE(right))
       return Result::boolean(op == Py_NE);
     const Contents x = open ? Contents{.tensor = true} : t.region.reads.deep_touch(left);
     const Contents y = open ? x : t.region.reads.deep_touch(right);

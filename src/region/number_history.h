@@ -12,6 +12,8 @@ namespace pellucid::region {
 // A path, told apart from others across captures. Two paths that share a number only make one of them open early.
 using PathHash = std::uint64_t;
 PathHash hash_of(const source::Source* source) noexcept;
+// Whether an object of the program holds what is there: an attribute, and what lies below one.
+bool is_of_an_object(const source::Source* source) noexcept;
 
 struct SeenNumber {
   std::uint64_t bits = 0;  // of the int64 or the double

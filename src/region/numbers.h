@@ -70,8 +70,7 @@ class Numbers final : public aten::SizeDecider {
     bool must_stay_open = false;  // the program says that it changes
   };
   py::Owned<> new_number(PyObject* value);
-  const symbolic::Expr* new_symbol(const symbolic::Value& hint, const Source* source, PathHash path,
-                                   std::int64_t least,
+  const symbolic::Expr* new_symbol(const symbolic::Value& hint, const Source* source, PathHash path, std::int64_t least,
                                    std::int64_t most = std::numeric_limits<std::int64_t>::max());
   py::Owned<> applied(symbolic::Binary operation, const py::Owned<>& left, const py::Owned<>& right);
   py::Owned<> said(const symbolic::Expr* expr);
@@ -85,9 +84,9 @@ class Numbers final : public aten::SizeDecider {
 
   Region& region_;
   std::shared_ptr<aten::SizeScope> scope_ = std::make_shared<aten::SizeScope>();
-  std::unordered_map<PyObject*, aten::OpenShape> shapes_;                    // by tensor from outside
-  std::unordered_map<const symbolic::Expr*, py::Owned<>> by_expr_;           // of sizes
-  std::vector<PyObject*> by_source_;  // by id; of all_
+  std::unordered_map<PyObject*, aten::OpenShape> shapes_;           // by tensor from outside
+  std::unordered_map<const symbolic::Expr*, py::Owned<>> by_expr_;  // of sizes
+  std::vector<PyObject*> by_source_;                                // by id; of all_
   std::vector<py::Owned<>> all_;
   std::vector<Symbol> symbols_;
   std::vector<guards::Why> places_;

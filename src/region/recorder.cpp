@@ -438,11 +438,11 @@ static bool is_written(PyObject* tensor) {
 
 // The arguments of a torch function as torch gets them, over fakes.
 struct Recorder::TorchArguments {
-  std::vector<PyObject*> given;       // as the node names them
-  std::vector<py::Owned<>> held;      // as torch gets them
-  std::vector<PyObject*> values;      // of these
+  std::vector<PyObject*> given;                               // as the node names them
+  std::vector<py::Owned<>> held;                              // as torch gets them
+  std::vector<PyObject*> values;                              // of these
   std::vector<std::pair<PyObject*, std::uint32_t>> versions;  // of every tensor among them
-  bool open = false;                  // torch gets open ints
+  bool open = false;                                          // torch gets open ints
 };
 
 Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, bool may_be_open) {
@@ -565,8 +565,7 @@ py::Owned<> Recorder::unpack(PyObject* value, graph::Node* owner, const std::sha
     region_.provenance.keep(value);
     return py::Owned<>::share(value);
   }
-  if (!holds_any(value))
-    return region_.numbers.space().symbols() > 0 ? from_torch(value) : py::Owned<>::share(value);
+  if (!holds_any(value)) return region_.numbers.space().symbols() > 0 ? from_torch(value) : py::Owned<>::share(value);
   if (!PyTuple_Check(value) && !PyList_Check(value)) {
     unsupported(Reason::UntracedCallable,
                 {{"callee", std::string("a torch function that gives a ") + Py_TYPE(value)->tp_name}});

@@ -44,8 +44,8 @@ class Recorder {
 
   Region& region_;
   std::unique_ptr<aten::FakeScope> fakes_;
-  std::unordered_map<PyObject*, py::Owned<>> fake_of_;  // real -> fake
-  std::unordered_map<PyObject*, PyObject*> real_of_;    // fake -> real
+  std::unordered_map<PyObject*, py::Owned<>> fake_of_;        // real -> fake
+  std::unordered_map<PyObject*, PyObject*> real_of_;          // fake -> real
   std::unordered_map<PyObject*, py::Owned<>> torch_numbers_;  // open number -> torch.SymInt
 };
 

@@ -1,5 +1,5 @@
-// What the program has said about the sizes of a tensor: pellucid.mark_dynamic, torch._dynamo.mark_dynamic and their like
-// leave attributes on it.
+// What the program has said about the sizes of a tensor: pellucid.mark_dynamic, torch._dynamo.mark_dynamic and their
+// like leave attributes on it.
 #pragma once
 #include <Python.h>
 
@@ -11,7 +11,7 @@ namespace pellucid::region {
 struct SizeMark {
   enum class Wish : std::uint8_t {
     None,
-    Open,    // from the first capture on; a region that needs one size alone is an error
+    Open,  // from the first capture on; a region that needs one size alone is an error
     MaybeOpen,
     Closed,  // a constant of every region
   } wish = Wish::None;

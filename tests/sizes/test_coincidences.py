@@ -30,7 +30,16 @@ STARTS = {
     "one among others": (1, 5, 1, 7),
 }
 # Every dimension is another one in the first row than in every start.
-TOGETHER = [(10, 9, 7, 5), (3, 4, 5, 6), (7, 5, 3, 2), (6, 6, 6, 6), (4, 2, 8, 4), (2, 9, 2, 9), (9, 2, 4, 3), (5, 5, 7, 7)]
+TOGETHER = [
+    (10, 9, 7, 5),
+    (3, 4, 5, 6),
+    (7, 5, 3, 2),
+    (6, 6, 6, 6),
+    (4, 2, 8, 4),
+    (2, 9, 2, 9),
+    (9, 2, 4, 3),
+    (5, 5, 7, 7),
+]
 BOTH_KINDS = [1, 3]
 
 

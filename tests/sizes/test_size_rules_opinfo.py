@@ -38,10 +38,15 @@ def replay(op, sample, alike):
     args, kwargs = found
     for leaf in tree_flatten(found)[0]:
         if isinstance(leaf, Like):
-            leaf.layout = Layout(tuple(map(str, leaf.tensor.shape)), tuple(map(str, leaf.tensor.stride())), str(leaf.tensor.storage_offset()), leaf.tensor.dtype)
+            leaf.layout = Layout(
+                tuple(map(str, leaf.tensor.shape)),
+                tuple(map(str, leaf.tensor.stride())),
+                str(leaf.tensor.storage_offset()),
+                leaf.tensor.dtype,
+            )
     try:
         closed_call(op, args, kwargs, {})
-    except Exception:  # noqa: BLE001
+    except Exception:
         return None
     opened = open_call(op, args, kwargs)
     for values in [opened.symbols, *other_values(opened, count=3, tries=300)]:
