@@ -25,7 +25,8 @@ bool is_open_list(const c10::IValue& value) { return value.isList() && !value.is
 c10::IValue hint_of(const c10::IValue& value) {
   if (value.isSymInt()) {
     const SizeNode* node = size_node(value.toSymInt());
-    return node != nullptr ? c10::IValue(node->expr()->hint.i) : c10::IValue(value.toSymInt().guard_int(__FILE__, __LINE__));
+    return node != nullptr ? c10::IValue(node->expr()->hint.i)
+                           : c10::IValue(value.toSymInt().guard_int(__FILE__, __LINE__));
   }
   if (value.isSymFloat()) return value.toSymFloat().guard_float(__FILE__, __LINE__);
   if (value.isSymBool()) return value.toSymBool().guard_bool(__FILE__, __LINE__);
@@ -68,7 +69,8 @@ void Call::use_hints() {
 void Call::run_open(c10::DispatchKeySet keys) {
   // The parts of a composite operator come back here, each with the sizes that the kernel (or a rule that stands above
   // autograd, as composite operators do) computes.
-  const bool whole = op.composite ? op.rule != nullptr && op.size_rule != nullptr : op.rule != nullptr || op.size_rule != nullptr;
+  const bool whole =
+      op.composite ? op.rule != nullptr && op.size_rule != nullptr : op.rule != nullptr || op.size_rule != nullptr;
   const bool takes_open = op.plan() == Plan::Decompose && op.kernel().isValidSymUnboxed();
   {
     const QuietScope hints;

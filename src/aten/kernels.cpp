@@ -220,7 +220,8 @@ bool may_be_empty(const at::Tensor& tensor) {
   const SymbolicFake* fake = symbolic_fake(tensor);
   if (fake == nullptr) return tensor.numel() == 0;
   const Shape shape = fake->shape();
-  return !std::ranges::all_of(shape.sizes, [&](const Expr* size) { return fake->scope()->space.range(size).least >= 1; });
+  return !std::ranges::all_of(shape.sizes,
+                              [&](const Expr* size) { return fake->scope()->space.range(size).least >= 1; });
 }
 
 }  // namespace

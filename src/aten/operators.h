@@ -50,7 +50,7 @@ struct Operator {
   bool writes = false;
   bool reshapes = false;  // what it writes may get another shape
   bool takes_tensors = false;
-  bool takes_sizes = false;     // numbers that may be open
+  bool takes_sizes = false;  // numbers that may be open
   bool is_view = false;
   bool random = false;
   bool strides_freely = false;  // as_strided

@@ -22,7 +22,8 @@ c10::SymInt scaled(const c10::SymInt& size, double factor) {
   return c10::SymInt(product.toSymNodeImpl()->floor());  // of a positive number
 }
 
-std::optional<c10::IValue> output_size(const at::Tensor& input, const c10::IValue& wanted, const std::vector<double>& factors) {
+std::optional<c10::IValue> output_size(const at::Tensor& input, const c10::IValue& wanted,
+                                       const std::vector<double>& factors) {
   const auto rank = static_cast<std::size_t>(input.dim() - 2);
   if (!wanted.isNone()) {
     if (!factors.empty() || wanted.toListRef().size() != rank) return std::nullopt;
@@ -37,7 +38,8 @@ std::optional<c10::IValue> output_size(const at::Tensor& input, const c10::IValu
   return c10::IValue(c10::SymIntArrayRef(sizes));
 }
 
-// input, output_size, [align_corners,] scale_factors -> input, output_size, [align_corners,] a factor for each dimension
+// input, output_size, [align_corners,] scale_factors -> input, output_size, [align_corners,] a factor for each
+// dimension
 bool upsample(Call& call) {
   const at::Tensor input = call.tensor(0);
   const c10::IValue& last = call.arg(call.size() - 1);
@@ -72,12 +74,18 @@ bool unsafe_chunk(Call& call) {
 
 constexpr RuleRow kRows[] = {
     {"unsafe_chunk", unsafe_chunk},
-    {"upsample_nearest1d.vec", upsample},        {"_upsample_nearest_exact1d.vec", upsample},
-    {"upsample_nearest2d.vec", upsample},        {"_upsample_nearest_exact2d.vec", upsample},
-    {"upsample_nearest3d.vec", upsample},        {"_upsample_nearest_exact3d.vec", upsample},
-    {"upsample_linear1d.vec", upsample},         {"upsample_bilinear2d.vec", upsample},
-    {"_upsample_bilinear2d_aa.vec", upsample},   {"upsample_bicubic2d.vec", upsample},
-    {"_upsample_bicubic2d_aa.vec", upsample},    {"upsample_trilinear3d.vec", upsample},
+    {"upsample_nearest1d.vec", upsample},
+    {"_upsample_nearest_exact1d.vec", upsample},
+    {"upsample_nearest2d.vec", upsample},
+    {"_upsample_nearest_exact2d.vec", upsample},
+    {"upsample_nearest3d.vec", upsample},
+    {"_upsample_nearest_exact3d.vec", upsample},
+    {"upsample_linear1d.vec", upsample},
+    {"upsample_bilinear2d.vec", upsample},
+    {"_upsample_bilinear2d_aa.vec", upsample},
+    {"upsample_bicubic2d.vec", upsample},
+    {"_upsample_bicubic2d_aa.vec", upsample},
+    {"upsample_trilinear3d.vec", upsample},
 };
 
 }  // namespace

@@ -118,8 +118,7 @@ c10::SymBool SymbolicFake::sym_is_non_overlapping_and_dense_custom() const {
 
 template <class Version>
 c10::intrusive_ptr<c10::TensorImpl> SymbolicFake::copied(Version&& version, bool allow_tensor_metadata_change) const {
-  auto made =
-      c10::make_intrusive<SymbolicFake>(c10::Storage(unsafe_storage()), key_set(), dtype(), scope_, shape());
+  auto made = c10::make_intrusive<SymbolicFake>(c10::Storage(unsafe_storage()), key_set(), dtype(), scope_, shape());
   copy_tensor_metadata(this, made.get(), std::forward<Version>(version), allow_tensor_metadata_change);
   return made;
 }
@@ -213,9 +212,8 @@ std::optional<Exprs> dense_strides(symbolic::Space& space, const Exprs& sizes, c
         continue;
       }
       const auto next = static_cast<std::size_t>(inner[*at]);
-      strides[*at] = sizes[next]->is_constant(0)
-                         ? strides[next]
-                         : symbolic::product_of(space.nodes(), sizes[next], strides[next]);
+      strides[*at] =
+          sizes[next]->is_constant(0) ? strides[next] : symbolic::product_of(space.nodes(), sizes[next], strides[next]);
       if (strides[*at] == nullptr) return std::nullopt;
     }
   }

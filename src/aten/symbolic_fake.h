@@ -21,8 +21,9 @@ struct Shape {
   const Expr* offset = nullptr;
 };
 
-// While one lives on this thread, symbolic fakes show the sizes of the capture as plain numbers and nothing is recorded:
-// for kernels whose results a size rule generalises. Outside, code that reads plain sizes makes them constants.
+// While one lives on this thread, symbolic fakes show the sizes of the capture as plain numbers and nothing is
+// recorded: for kernels whose results a size rule generalises. Outside, code that reads plain sizes makes them
+// constants.
 class QuietScope {
  public:
   QuietScope() noexcept { ++depth(); }

@@ -171,7 +171,8 @@ Range by_common_factor(Facts& facts, Nodes& nodes, const Polynomial& sum) {
 Range by_quotient(Facts& facts, Nodes& nodes, const Polynomial& sum) {
   for (std::size_t i = 0; i < sum.terms.size(); ++i) {
     const auto [coefficient, quotient] = sum.terms[i];
-    if (!quotient->is(Op::FloorDiv) || !quotient->args[1]->is_constant() || quotient->args[1]->constant().i < 2) continue;
+    if (!quotient->is(Op::FloorDiv) || !quotient->args[1]->is_constant() || quotient->args[1]->constant().i < 2)
+      continue;
     const std::int64_t divisor = quotient->args[1]->constant().i;
     Polynomial others = sum;
     others.terms.erase(others.terms.begin() + static_cast<std::ptrdiff_t>(i));

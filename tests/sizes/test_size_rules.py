@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from support.replay import T, N, check
+from support.replay import N, T, check
 
 torch.set_num_threads(1)
 LAST = (0, 2, 3, 1)  # channels_last
