@@ -125,11 +125,6 @@ void SizeCall::give(std::size_t k, const Shape& shape) {
   given_[k] = shape;
 }
 
-void SizeCall::give_all(const Exprs& sizes) {
-  require_written(sizes);
-  for (std::size_t k = 0; k < results(); ++k) give(k, sizes);
-}
-
 void SizeCall::require_written(const Exprs& sizes) {
   if (reshaped_) return;
   for (std::size_t i = 0; i < size(); ++i) {
@@ -143,8 +138,8 @@ void SizeCall::require_written(const Exprs& sizes) {
 SizeRule find_size_rule(const std::string& name, bool is_elementwise) {
   static const auto& rules = *[] {
     auto* all = new std::unordered_map<std::string_view, SizeRule>;
-    for (const SizeTable& table : {like_sizes(), view_sizes(), matmul_sizes(), reduce_sizes(), join_sizes(),
-                                   index_sizes(), window_sizes(), make_sizes(), nn_sizes()}) {
+    for (const SizeTable& table : {like_sizes(), view_sizes(), part_sizes(), matmul_sizes(), reduce_sizes(),
+                                   join_sizes(), index_sizes(), window_sizes(), make_sizes(), nn_sizes()}) {
       for (std::size_t i = 0; i < table.size; ++i) all->emplace(table.rows[i].op, table.rows[i].rule);
     }
     return all;

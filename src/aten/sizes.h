@@ -99,7 +99,6 @@ class SizeCall {
   void give_contiguous(std::size_t k, const Exprs& sizes);
   void give_format(std::size_t k, const Exprs& sizes, c10::MemoryFormat format);
   void give_like(std::size_t k, const Shape& shape) { give(k, {shape.sizes, strides_like(shape), constant(0)}); }
-  void give_all(const Exprs& sizes);  // every result has these sizes, and no gaps
   // Every argument that the operator writes keeps its shape, which are these sizes.
   void require_written(const Exprs& sizes);
 
@@ -137,6 +136,7 @@ constexpr SizeTable as_table(const SizeRow (&rows)[N]) {
 
 SizeTable like_sizes();    // sizes_like.cpp: results like an argument
 SizeTable view_sizes();    // sizes_view.cpp
+SizeTable part_sizes();    // sizes_part.cpp: views of some elements
 SizeTable matmul_sizes();  // sizes_matmul.cpp
 SizeTable reduce_sizes();  // sizes_reduce.cpp
 SizeTable join_sizes();    // sizes_join.cpp
@@ -147,6 +147,7 @@ SizeTable nn_sizes();      // sizes_nn.cpp: normalisation, attention, losses
 
 // nullptr when there is none. `is_elementwise`: by torch's own tag.
 SizeRule find_size_rule(const std::string& name, bool is_elementwise);
+void drop(Shape& shape, std::size_t d);  // a dimension
 // The size that two dimensions broadcast to.
 const Expr* broadcast(SizeCall& call, const Expr* a, const Expr* b);
 // A tensor of these sizes takes part where the result has the others.

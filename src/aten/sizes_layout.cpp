@@ -106,6 +106,11 @@ void SizeCall::give_format(std::size_t k, const Exprs& sizes, c10::MemoryFormat 
   give(k, {sizes, strides_in(is_2d ? Order{1, 3, 2, 0} : Order{1, 4, 3, 2, 0}, sizes), constant(0)});
 }
 
+void drop(Shape& shape, std::size_t d) {
+  shape.sizes.erase(shape.sizes.begin() + static_cast<std::ptrdiff_t>(d));
+  shape.strides.erase(shape.strides.begin() + static_cast<std::ptrdiff_t>(d));
+}
+
 const Expr* broadcast(SizeCall& call, const Expr* a, const Expr* b) {
   if (a == b || b->is_constant(1)) return a;
   if (a->is_constant(1)) return b;
