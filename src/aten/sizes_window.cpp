@@ -188,6 +188,29 @@ bool im2col(SizeCall& call) {
   return true;
 }
 
+// self, output_size, kernel_size, dilation, padding, stride: the columns are added up in windows.
+bool col2im(SizeCall& call) {
+  const Exprs input = call.shape(0).sizes;
+  const Exprs output = for_each_dim(call, 1, 2), kernel = for_each_dim(call, 2, 2), dilation = for_each_dim(call, 3, 2),
+              padding = for_each_dim(call, 4, 2), stride = for_each_dim(call, 5, 2);
+  const Expr* windows = call.constant(1);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Expr* reach = call.add(call.mul(dilation[i], call.sub(kernel[i], 1)), 1);
+    const Expr* room = call.sub(call.add(output[i], call.mul(padding[i], 2)), reach);
+    call.require_at_least(room, 0);
+    windows = call.mul(windows, call.add(call.floordiv(room, stride[i]), 1));
+  }
+  const Expr *columns = input[input.size() - 2], *of_one = call.mul(kernel[0], kernel[1]);
+  call.require_equal(input.back(), windows);
+  call.require_equal(call.mod(columns, of_one), call.constant(0));
+  Exprs sizes(input.begin(), input.end() - 2);
+  sizes.push_back(call.floordiv(columns, of_one));
+  sizes.append(output.begin(), output.end());
+  for (const Expr* size : sizes) require_positive(call, size);
+  call.give_contiguous(0, sizes);
+  return true;
+}
+
 // input, grid: a value of the input for each place in the grid.
 bool grid_sampler(SizeCall& call) {
   const Exprs input = call.shape(0).sizes, grid = call.shape(1).sizes;
@@ -232,6 +255,7 @@ constexpr SizeRow kRows[] = {
     {"pixel_shuffle", pixel_shuffle},
     {"pixel_unshuffle", pixel_unshuffle},
     {"im2col", im2col},
+    {"col2im", col2im},
     {"grid_sampler_2d", grid_sampler},
     {"grid_sampler_3d", grid_sampler},
 };

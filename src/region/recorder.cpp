@@ -398,10 +398,11 @@ bool takes_any_number(const ValueArguments* known, Args args, std::size_t i) {
 
 // Another number may be too large for a dtype, or zero.
 bool takes_any_open_number(PyObject* target, Args args) {
-  if (std::ranges::none_of(args.values, is_open)) return false;
+  const auto is_one = [](PyObject* value) { return is_open(value) || holds_open(value); };
+  if (std::ranges::none_of(args.values, is_one)) return false;
   const ValueArguments* known = value_arguments(target);
   for (std::size_t i = 0; i < args.values.size(); ++i) {
-    if (is_open(args.values[i]) && takes_any_number(known, args, i)) return true;
+    if (is_one(args.values[i]) && takes_any_number(known, args, i)) return true;
   }
   return false;
 }
@@ -436,6 +437,32 @@ static bool is_written(PyObject* tensor) {
   return std::ranges::any_of(written, [&](const auto& held) { return held.get() == storage; });
 }
 
+namespace {
+
+// A list or tuple of numbers, one of them open.
+bool holds_numbers_alone(PyObject* value) {
+  if (!holds_open(value)) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(value, i);
+    if (!is_number(item) && cat_of(item) != Cat::Number) return false;
+  }
+  return true;
+}
+
+// The values of this capture, which no guard names.
+py::Owned<> at_hand(PyObject* value) {
+  if (is_number(value)) return py::Owned<>::share(as_number(value)->value);
+  auto values = py::take(PyList_New(PySequence_Fast_GET_SIZE(value)));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(values.get()); ++i)
+    PyList_SET_ITEM(values.get(), i, [&] {
+      PyObject* item = PySequence_Fast_GET_ITEM(value, i);
+      return Py_NewRef(is_number(item) ? as_number(item)->value : item);
+    }());
+  return values;
+}
+
+}  // namespace
+
 // The arguments of a torch function as torch gets them, over fakes.
 struct Recorder::TorchArguments {
   std::vector<PyObject*> given;                               // as the node names them
@@ -448,18 +475,19 @@ struct Recorder::TorchArguments {
 Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, bool may_be_open) {
   TorchArguments made;
   made.held.reserve(args.values.size());
-  const bool any = std::ranges::any_of(args.values, is_number);
+  const auto is_or_holds_one = [](PyObject* value) { return is_number(value) || holds_open(value); };
+  const bool any = std::ranges::any_of(args.values, is_or_holds_one);
   const bool in_graph = region_.numbers.policy.in_graph && may_be_open;
   if (any) region_.doing = "passes a number to torch";
   const ValueArguments* known = any && in_graph ? value_arguments(target) : nullptr;
   for (std::size_t i = 0; i < args.values.size(); ++i) {
     PyObject* value = args.values[i];
-    const bool is_value = is_open(value) && takes_any_number(known, args, i);
+    const bool is_value = (is_open(value) || holds_numbers_alone(value)) && takes_any_number(known, args, i);
     if (is_number(value) && !is_value && !(in_graph && is_open_int(value))) value = region_.numbers.plain(value);
     if (!may_be_open && !is_number(value)) region_.reads.deep_touch(value);
     made.given.push_back(value);
     made.open |= !is_value && holds_open_int(value);
-    made.held.push_back(is_value ? py::Owned<>::share(as_number(value)->value) : to_fake(value));
+    made.held.push_back(is_value ? at_hand(value) : to_fake(value));
     made.values.push_back(made.held.back().get());
     each_tensor(made.values.back(),
                 [&](PyObject* tensor) { made.versions.emplace_back(tensor, aten::version_of(tensor)); });
