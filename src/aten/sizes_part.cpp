@@ -173,18 +173,12 @@ bool unfold(SizeCall& call) {
 }
 
 constexpr SizeRow kRows[] = {
-    {"slice.Tensor", slice},
-    {"select.int", select},
-    {"slice_scatter", slice_scatter},
-    {"select_scatter", select_scatter},
-    {"split.Tensor", split},
-    {"split_with_sizes", split_with_sizes},
-    {"unsafe_split.Tensor", split},
-    {"unsafe_split_with_sizes", split_with_sizes},
-    {"unbind.int", unbind},
-    {"diagonal", diagonal},
-    {"diag_embed", diag_embed},
-    {"unfold", unfold},
+    {"slice.Tensor", slice},          {"select.int", select},
+    {"slice_scatter", slice_scatter}, {"select_scatter", select_scatter},
+    {"split.Tensor", split},          {"split_with_sizes", split_with_sizes},
+    {"unsafe_split.Tensor", split},   {"unsafe_split_with_sizes", split_with_sizes},
+    {"unbind.int", unbind},           {"diagonal", diagonal},
+    {"diag_embed", diag_embed},       {"unfold", unfold},
 };
 
 }  // namespace
