@@ -45,28 +45,17 @@ class Call {
 
   // Runs the operator by its plan. `keys`: the key set of the dispatcher.
   void run(c10::DispatchKeySet keys);
-  bool has_open_sizes() const noexcept { return scope_ != nullptr; }
+
+  // --- the steps of run(), for calls with open sizes (call_open.h) ---
+  void note_facts();
+  void check_written();
+  void run_plan(c10::DispatchKeySet keys);
+  static void note_may_raise();
 
  private:
-  void run_plan(c10::DispatchKeySet keys);
-  void check_written();
-  // Of open sizes (call_open.cpp):
-  void find_open_numbers();
-  void run_open(c10::DispatchKeySet keys);
-  void use_hints();
-  void use_plain_tensors(SizeCall& open);
-  void put_back();
-  bool reshapes_itself() const;
-  void reshape(SizeCall& open);
-  void keep_written(SizeCall& open);
-  void use_plain_numbers(SizeCall& open);
-  void generalise(SizeCall& open);
-  bool reshapes_open(SizeCall& open) const;
   void inspect(const at::Tensor& tensor);
   void on_twins();
   void check_overlap(const at::Tensor& written);
-  void note_facts();
-  static void note_may_raise();
   bool may_raise() const;
   bool numbers_may_raise() const;
   bool dtypes_may_raise() const;
@@ -75,8 +64,6 @@ class Call {
   bool never_drops() const;
 
   std::size_t first_;
-  // Tensors with open sizes, and what stands for them in the run at the hints.
-  std::vector<std::pair<at::Tensor, at::Tensor>> replaced_;
   std::shared_ptr<SizeScope> scope_;  // of open sizes and numbers among the arguments
   bool device_from_scalar_ = true;
 };

@@ -1,10 +1,9 @@
-// Calls with open sizes or numbers: the run at the hints, and what its results are at other sizes.
+#include "aten/call_open.h"
+
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
-
-#include "aten/call.h"
 
 namespace pellucid::aten {
 namespace {
@@ -46,54 +45,62 @@ bool at_hints(const Shape& shape, const at::Tensor& result) {
 
 }  // namespace
 
-void Call::find_open_numbers() {
+std::shared_ptr<SizeScope> scope_of_numbers(const c10::Stack& stack, std::size_t count) {
+  std::shared_ptr<SizeScope> scope;
   const auto look_at = [&](const c10::SymInt& number) {
-    if (const SizeNode* node = size_node(number); node != nullptr && !scope_) scope_ = node->scope();
+    if (const SizeNode* node = size_node(number); node != nullptr && !scope) scope = node->scope();
   };
-  for (std::size_t i = 0; i < size(); ++i) {
-    if (arg(i).isSymInt()) look_at(arg(i).toSymInt());
-    if (!is_open_list(arg(i))) continue;
-    for (const c10::IValue& element : arg(i).toListRef()) {
+  for (std::size_t i = stack.size() - count; i < stack.size(); ++i) {
+    if (stack[i].isSymInt()) look_at(stack[i].toSymInt());
+    if (!is_open_list(stack[i])) continue;
+    for (const c10::IValue& element : stack[i].toListRef()) {
       if (element.isSymInt()) look_at(element.toSymInt());
     }
   }
+  return scope;
 }
 
-void Call::use_hints() {
-  for (std::size_t i = 0; i < size(); ++i) {
-    c10::IValue& value = stack[first_ + i];
+void use_hints(c10::Stack& stack, std::size_t first) {
+  for (std::size_t i = first; i < stack.size(); ++i) {
+    c10::IValue& value = stack[i];
     if (value.isSymInt() || value.isSymFloat() || value.isSymBool() || is_open_list(value)) value = hint_of(value);
   }
 }
 
-void Call::run_open(c10::DispatchKeySet keys) {
+OpenCall::OpenCall(Call& call, const std::shared_ptr<SizeScope>& scope)
+    : call_(call),
+      op_(call.op),
+      stack_(call.stack),
+      first_(stack_.size() - call.size()),
+      scope_(scope),
+      open_(op_, scope, {stack_.begin() + static_cast<std::ptrdiff_t>(first_), stack_.end()}) {}
+
+void OpenCall::run(c10::DispatchKeySet keys) {
   // The parts of a composite operator come back here, each with the sizes that the kernel (or a rule that stands above
   // autograd, as composite operators do) computes.
   const bool whole =
-      op.composite ? op.rule != nullptr && op.size_rule != nullptr : op.rule != nullptr || op.size_rule != nullptr;
-  const bool takes_open = op.plan() == Plan::Decompose && op.kernel().isValidSymUnboxed();
+      op_.composite ? op_.rule != nullptr && op_.size_rule != nullptr : op_.rule != nullptr || op_.size_rule != nullptr;
+  const bool takes_open = op_.plan() == Plan::Decompose && op_.kernel().isValidSymUnboxed();
   {
     const QuietScope hints;
-    note_facts();
-    check_written();
+    call_.note_facts();
+    call_.check_written();
   }
-  const std::vector<c10::IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(size()), stack.end());
-  SizeCall open(op, scope_, arguments);
-  if (op.composite && op.rule != nullptr && !whole && op.rule(*this)) return;
-  if (op.plan() == Plan::Decompose && !whole) {
-    if (!takes_open) use_plain_numbers(open);
-    return op.kernel().callBoxed(handle, keys, &stack);
+  if (op_.composite && op_.rule != nullptr && !whole && op_.rule(call_)) return;
+  if (op_.plan() == Plan::Decompose && !whole) {
+    if (!takes_open) use_plain_numbers();
+    return op_.kernel().callBoxed(call_.handle, keys, &stack_);
   }
-  if (reshapes_open(open)) open.fix_all();
-  use_plain_tensors(open);
+  if (reshapes_open()) open_.fix_all();
+  use_plain_tensors();
   {
     const QuietScope hints;
-    run_plan(keys);
+    call_.run_plan(keys);
   }
-  if (reshapes_itself()) return reshape(open);
-  keep_written(open);
+  if (reshapes_itself()) return reshape();
+  keep_written();
   put_back();
-  generalise(open);
+  generalise();
 }
 
 namespace {
@@ -117,7 +124,7 @@ c10::IValue with_tensors(const c10::IValue& value, F&& replace) {
 }  // namespace
 
 // TensorIterator refuses tensors that may be of other sizes, and kernels that ask for SymInts would decide about them.
-void Call::use_plain_tensors(SizeCall& open) {
+void OpenCall::use_plain_tensors() {
   const auto plain = [&](const at::Tensor& tensor) {
     if (symbolic_fake(tensor) == nullptr) return tensor;
     for (const auto& [original, stand_in] : replaced_) {
@@ -125,38 +132,38 @@ void Call::use_plain_tensors(SizeCall& open) {
     }
     return replaced_.emplace_back(tensor, with_hints(tensor)).second;
   };
-  for (std::size_t i = 0; i < size(); ++i) {
-    stack[first_ + i] = with_tensors(open.arg(i), plain);
+  for (std::size_t i = 0; i < call_.size(); ++i) {
+    stack_[first_ + i] = with_tensors(open_.arg(i), plain);
   }
-  use_hints();
+  use_hints(stack_, first_);
 }
 
 // A view in place: what it returns is what it writes.
-bool Call::reshapes_itself() const {
-  return op.writes && op.reshapes && !op.out && op.args[0].written && op.returned_arg.size() == 1 &&
-         op.returned_arg[0] == 0;
+bool OpenCall::reshapes_itself() const {
+  return op_.writes && op_.reshapes && !op_.out && op_.args[0].written && op_.returned_arg.size() == 1 &&
+         op_.returned_arg[0] == 0;
 }
 
 // The argument takes the shape that its stand-in got.
-void Call::reshape(SizeCall& open) {
-  SymbolicFake* self = symbolic_fake(open.tensor(0));
+void OpenCall::reshape() {
+  SymbolicFake* self = symbolic_fake(open_.tensor(0));
   if (self == nullptr) {
     put_back();
-    return generalise(open);
+    return generalise();
   }
-  const at::Tensor stand_in = stack[first_].toTensor();
-  open.set_results({stand_in}, /*reshaped=*/true);
-  const bool covered = op.size_rule != nullptr && op.size_rule(open) && at_hints(open.given()[0], stand_in);
+  const at::Tensor stand_in = stack_[first_].toTensor();
+  open_.set_results({stand_in}, /*reshaped=*/true);
+  const bool covered = op_.size_rule != nullptr && op_.size_rule(open_) && at_hints(open_.given()[0], stand_in);
   if (!covered) {
-    open.fix_all();
-    count_without_size_rule(op);
+    open_.fix_all();
+    count_without_size_rule(op_);
   }
-  self->set_shape(covered ? open.given()[0] : shape_of(*scope_, stand_in));
+  self->set_shape(covered ? open_.given()[0] : shape_of(*scope_, stand_in));
   put_back();
 }
 
 // Where results go into tensors that stand there already, those may have got another shape: then all is constant.
-void Call::keep_written(SizeCall& open) {
+void OpenCall::keep_written() {
   bool fixed = false;
   for (const auto& [original, stand_in] : replaced_) {
     SymbolicFake& fake = *symbolic_fake(original);
@@ -165,13 +172,13 @@ void Call::keep_written(SizeCall& open) {
       return std::ranges::equal(exprs, plain, {}, [](const Expr* expr) { return expr->hint.i; });
     };
     if (same(shape.sizes, stand_in.sizes()) && same(shape.strides, stand_in.strides())) continue;
-    if (!fixed) open.fix_all();
+    if (!fixed) open_.fix_all();
     fixed = true;
     fake.set_shape(shape_of(*scope_, stand_in));
   }
 }
 
-void Call::put_back() {
+void OpenCall::put_back() {
   if (replaced_.empty()) return;
   const auto original = [&](const at::Tensor& tensor) {
     for (const auto& [own, stand_in] : replaced_) {
@@ -179,35 +186,35 @@ void Call::put_back() {
     }
     return tensor;
   };
-  for (std::size_t i = first_; i < stack.size(); ++i) stack[i] = with_tensors(stack[i], original);
+  for (std::size_t i = first_; i < stack_.size(); ++i) stack_[i] = with_tensors(stack_[i], original);
   replaced_.clear();
 }
 
 // For kernels that were compiled for plain ints.
-void Call::use_plain_numbers(SizeCall& open) {
-  for (std::size_t i = 0; i < size(); ++i) {
-    const c10::IValue& value = open.arg(i);
-    if (value.isSymInt()) (void)open.plain(i);
+void OpenCall::use_plain_numbers() {
+  for (std::size_t i = 0; i < call_.size(); ++i) {
+    const c10::IValue& value = open_.arg(i);
+    if (value.isSymInt()) (void)open_.plain(i);
     if (!is_open_list(value)) continue;
-    for (const Expr* number : open.numbers(i)) (void)open.plain(number);
+    for (const Expr* number : open_.numbers(i)) (void)open_.plain(number);
   }
-  use_hints();
+  use_hints(stack_, first_);
 }
 
 // Whether a write gives what it writes another shape, other than one that its size rule knows. Where it shares memory
 // with what is read, that they do not overlap was checked at the hints: at other sizes the operator itself may refuse.
-bool Call::reshapes_open(SizeCall& open) const {
+bool OpenCall::reshapes_open() const {
   bool reshapes = false;
   const auto storage_of = [](const at::Tensor& t) {
     return t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   };
-  for (std::size_t i = 0; op.writes && i < size(); ++i) {
-    if (!op.args[i].written) continue;
-    for_each_tensor_in(open.arg(i), [&](const at::Tensor& tensor) {
-      reshapes |= op.reshapes && !op.out && !reshapes_itself() && symbolic_fake(tensor) != nullptr;
-      for (std::size_t j = 0; j < size(); ++j) {
-        for_each_tensor_in(open.arg(j), [&](const at::Tensor& other) {
-          if (!other.is_same(tensor) && storage_of(other) == storage_of(tensor)) note_may_raise();
+  for (std::size_t i = 0; op_.writes && i < call_.size(); ++i) {
+    if (!op_.args[i].written) continue;
+    for_each_tensor_in(open_.arg(i), [&](const at::Tensor& tensor) {
+      reshapes |= op_.reshapes && !op_.out && !reshapes_itself() && symbolic_fake(tensor) != nullptr;
+      for (std::size_t j = 0; j < call_.size(); ++j) {
+        for_each_tensor_in(open_.arg(j), [&](const at::Tensor& other) {
+          if (!other.is_same(tensor) && storage_of(other) == storage_of(tensor)) Call::note_may_raise();
         });
       }
     });
@@ -215,45 +222,46 @@ bool Call::reshapes_open(SizeCall& open) const {
   return reshapes;
 }
 
-void Call::generalise(SizeCall& open) {
-  const auto is_argument = [&](const at::Tensor& tensor) {
-    bool found = false;
-    for (std::size_t i = 0; i < open.size(); ++i) {
-      for_each_tensor_in(open.arg(i), [&](const at::Tensor& argument) { found |= argument.is_same(tensor); });
-    }
-    return found;
-  };
+bool OpenCall::is_argument(const at::Tensor& tensor) const {
+  bool found = false;
+  for (std::size_t i = 0; i < open_.size(); ++i) {
+    for_each_tensor_in(open_.arg(i), [&](const at::Tensor& argument) { found |= argument.is_same(tensor); });
+  }
+  return found;
+}
+
+void OpenCall::generalise() {
   std::vector<at::Tensor> results;
-  for (std::size_t i = first_; i < stack.size(); ++i) {
-    for_each_tensor_in(stack[i], [&](const at::Tensor& tensor) {
+  for (std::size_t i = first_; i < stack_.size(); ++i) {
+    for_each_tensor_in(stack_[i], [&](const at::Tensor& tensor) {
       if (!is_argument(tensor)) results.push_back(tensor);
     });
   }
-  open.set_results(results, /*reshaped=*/false);
+  open_.set_results(results, /*reshaped=*/false);
   // Where a result goes into a tensor that stands there already, only broadcasting says what that has to be.
-  bool covered = op.size_rule != nullptr && (!op.out || op.size_rule == broadcast_sizes) && op.size_rule(open);
+  bool covered = op_.size_rule != nullptr && (!op_.out || op_.size_rule == broadcast_sizes) && op_.size_rule(open_);
   {
     const QuietScope hints;
-    for (std::size_t k = 0; covered && k < results.size(); ++k) covered = at_hints(open.given()[k], results[k]);
+    for (std::size_t k = 0; covered && k < results.size(); ++k) covered = at_hints(open_.given()[k], results[k]);
   }
   if (!covered) {
-    open.fix_all();
-    count_without_size_rule(op);
+    open_.fix_all();
+    count_without_size_rule(op_);
     return;
   }
   std::size_t k = 0;
   const auto generalised = [&](const at::Tensor& tensor) {
     if (!tensor.defined() || is_argument(tensor)) return tensor;
-    const Shape& shape = open.given()[k++];
+    const Shape& shape = open_.given()[k++];
     return is_constant(shape) ? tensor : with_shape(tensor, scope_, shape);
   };
-  for (std::size_t i = first_; i < stack.size(); ++i) {
-    if (stack[i].isTensor()) {
-      stack[i] = generalised(stack[i].toTensor());
-    } else if (stack[i].isTensorList()) {
+  for (std::size_t i = first_; i < stack_.size(); ++i) {
+    if (stack_[i].isTensor()) {
+      stack_[i] = generalised(stack_[i].toTensor());
+    } else if (stack_[i].isTensorList()) {
       c10::List<at::Tensor> list;
-      for (const at::Tensor& tensor : stack[i].toTensorVector()) list.push_back(generalised(tensor));
-      stack[i] = std::move(list);
+      for (const at::Tensor& tensor : stack_[i].toTensorVector()) list.push_back(generalised(tensor));
+      stack_[i] = std::move(list);
     }
   }
 }

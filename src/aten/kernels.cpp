@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "aten/aten.h"
-#include "aten/call.h"
+#include "aten/call_open.h"
 
 namespace pellucid::aten {
 namespace {
@@ -153,7 +153,7 @@ void Call::check_overlap(const at::Tensor& written) {
 
 Call::Call(const Operator& op_, const c10::OperatorHandle& handle_, c10::Stack& stack_)
     : op(op_), handle(handle_), stack(stack_), first_(stack_.size() - op_.args.size()) {
-  if (op.takes_sizes) find_open_numbers();
+  if (op.takes_sizes) scope_ = scope_of_numbers(stack, op.args.size());
   if (!op.takes_tensors) return;
   for (std::size_t i = 0; i < op.args.size(); ++i) {
     if (op.args[i].kind == ArgKind::Tensor || op.args[i].kind == ArgKind::TensorList) {
@@ -316,8 +316,8 @@ void Call::check_written() {
 }
 
 void Call::run(DispatchKeySet keys) {
-  if (scope_ != nullptr && !QuietScope::is_active()) return run_open(keys);
-  if (scope_ != nullptr) use_hints();
+  if (scope_ != nullptr && !QuietScope::is_active()) return OpenCall(*this, scope_).run(keys);
+  if (scope_ != nullptr) use_hints(stack, first_);
   note_facts();
   check_written();
   run_plan(keys);

@@ -61,14 +61,6 @@ SymNode SizeNode::compare(symbolic::Comparison comparison, const SymNode& other)
   return wrap_bool(equal == (comparison == symbolic::Comparison::Eq));
 }
 
-SymNode SizeNode::add(const SymNode& other) { return binary(symbolic::Binary::Add, other); }
-SymNode SizeNode::sub(const SymNode& other) { return binary(symbolic::Binary::Sub, other); }
-SymNode SizeNode::mul(const SymNode& other) { return binary(symbolic::Binary::Mul, other); }
-SymNode SizeNode::truediv(const SymNode& other) { return binary(symbolic::Binary::TrueDiv, other); }
-SymNode SizeNode::pow(const SymNode& other) { return binary(symbolic::Binary::Pow, other); }
-SymNode SizeNode::sym_min(const SymNode& other) { return binary(symbolic::Binary::Min, other); }
-SymNode SizeNode::sym_max(const SymNode& other) { return binary(symbolic::Binary::Max, other); }
-
 // Python's division rounds down, that of C++ towards zero: they are one where nothing is negative.
 void SizeNode::require_not_negative(const SymNode& other) {
   auto& space = scope_->space;
@@ -78,26 +70,6 @@ void SizeNode::require_not_negative(const SymNode& other) {
       decider().fix(operand, "a division of a negative number");
   }
 }
-SymNode SizeNode::floordiv(const SymNode& other) {
-  require_not_negative(other);
-  return binary(symbolic::Binary::FloorDiv, other);
-}
-SymNode SizeNode::mod(const SymNode& other) {
-  require_not_negative(other);
-  return binary(symbolic::Binary::Mod, other);
-}
-
-SymNode SizeNode::eq(const SymNode& other) { return compare(symbolic::Comparison::Eq, other); }
-SymNode SizeNode::ne(const SymNode& other) { return compare(symbolic::Comparison::Ne, other); }
-SymNode SizeNode::gt(const SymNode& other) { return compare(symbolic::Comparison::Gt, other); }
-SymNode SizeNode::lt(const SymNode& other) { return compare(symbolic::Comparison::Lt, other); }
-SymNode SizeNode::le(const SymNode& other) { return compare(symbolic::Comparison::Le, other); }
-SymNode SizeNode::ge(const SymNode& other) { return compare(symbolic::Comparison::Ge, other); }
-
-SymNode SizeNode::ceil() { return unary(symbolic::Unary::Ceil); }
-SymNode SizeNode::floor() { return unary(symbolic::Unary::Floor); }
-SymNode SizeNode::neg() { return unary(symbolic::Unary::Neg); }
-SymNode SizeNode::sym_float() { return unary(symbolic::Unary::ToFloat); }
 
 SymNode SizeNode::sym_or(const SymNode& other) {
   const Expr* right = expr_of(other);
@@ -117,15 +89,12 @@ SymNode SizeNode::sym_ite(const SymNode& then_value, const SymNode& else_value) 
 }
 
 SymNode SizeNode::clone() { return node(expr_); }
-SymNode SizeNode::wrap_int(std::int64_t number) { return node(scope_->space.constant(Value::of(number))); }
-SymNode SizeNode::wrap_float(double number) { return node(scope_->space.constant(Value::real(number))); }
-SymNode SizeNode::wrap_bool(bool truth) { return node(scope_->space.constant(Value::truth(truth))); }
 
 std::int64_t SizeNode::guard_int(const char*, std::int64_t) {
   if (const auto known = constant_int()) return *known;
   return decider().fix(expr_, "code that takes plain ints").i;
 }
-bool SizeNode::guard_bool(const char*, std::int64_t) {
+bool SizeNode::is_true() {
   switch (scope_->space.prove(expr_)) {
     case Proof::Yes:
       return true;
@@ -138,7 +107,6 @@ bool SizeNode::guard_bool(const char*, std::int64_t) {
 double SizeNode::guard_float(const char*, std::int64_t) {
   return expr_->is_constant() ? expr_->constant().f : decider().fix(expr_, "code that takes plain floats").f;
 }
-bool SizeNode::expect_true(const char* file, std::int64_t line) { return guard_bool(file, line); }
 bool SizeNode::statically_known_true(const char*, std::int64_t) { return scope_->space.prove(expr_) == Proof::Yes; }
 
 std::optional<std::int64_t> SizeNode::constant_int() {

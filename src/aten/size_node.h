@@ -18,57 +18,20 @@ class SizeNode final : public c10::SymNodeImpl {
   const std::shared_ptr<SizeScope>& scope() const noexcept { return scope_; }
   const symbolic::Expr* expr() const noexcept { return expr_; }
 
-  bool is_int() override { return expr_->type == symbolic::Type::Int; }
-  bool is_bool() override { return expr_->type == symbolic::Type::Bool; }
-  bool is_float() override { return expr_->type == symbolic::Type::Float; }
-
-  c10::SymNode add(const c10::SymNode& other) override;
-  c10::SymNode sub(const c10::SymNode& other) override;
-  c10::SymNode mul(const c10::SymNode& other) override;
-  c10::SymNode truediv(const c10::SymNode& other) override;
-  c10::SymNode float_truediv(const c10::SymNode& other) override { return truediv(other); }
-  c10::SymNode int_truediv(const c10::SymNode& other) override { return truediv(other); }
-  c10::SymNode pow(const c10::SymNode& other) override;
-  c10::SymNode float_pow(const c10::SymNode& other) override { return pow(other); }
-  c10::SymNode pow_by_natural(const c10::SymNode& other) override { return pow(other); }
-  c10::SymNode floordiv(const c10::SymNode& other) override;
-  c10::SymNode int_floordiv(const c10::SymNode& other) override { return floordiv(other); }
-  c10::SymNode mod(const c10::SymNode& other) override;
-  c10::SymNode eq(const c10::SymNode& other) override;
-  c10::SymNode ne(const c10::SymNode& other) override;
-  c10::SymNode gt(const c10::SymNode& other) override;
-  c10::SymNode lt(const c10::SymNode& other) override;
-  c10::SymNode le(const c10::SymNode& other) override;
-  c10::SymNode ge(const c10::SymNode& other) override;
-  c10::SymNode ceil() override;
-  c10::SymNode floor() override;
-  c10::SymNode neg() override;
-  c10::SymNode sym_min(const c10::SymNode& other) override;
-  c10::SymNode sym_max(const c10::SymNode& other) override;
+#include "aten/size_node.def"
   c10::SymNode sym_or(const c10::SymNode& other) override;
   c10::SymNode sym_and(const c10::SymNode& other) override;
   c10::SymNode sym_not() override;
   c10::SymNode sym_ite(const c10::SymNode& then_value, const c10::SymNode& else_value) override;
   c10::SymNode clone() override;
-  c10::SymNode sym_float() override;
-  c10::SymNode wrap_int(std::int64_t number) override;
-  c10::SymNode wrap_float(double number) override;
-  c10::SymNode wrap_bool(bool truth) override;
   std::int64_t guard_int(const char* file, std::int64_t line) override;
-  bool guard_bool(const char* file, std::int64_t line) override;
   double guard_float(const char* file, std::int64_t line) override;
-  bool guard_size_oblivious(const char* file, std::int64_t line) override { return guard_bool(file, line); }
-  bool guard_or_false(const char* file, std::int64_t line) override { return guard_bool(file, line); }
-  bool guard_or_true(const char* file, std::int64_t line) override { return guard_bool(file, line); }
-  bool expect_true(const char* file, std::int64_t line) override;
   bool statically_known_true(const char* file, std::int64_t line) override;
   std::int64_t int_() override { return guard_int(__FILE__, __LINE__); }
-  bool bool_() override { return guard_bool(__FILE__, __LINE__); }
+  bool bool_() override { return is_true(); }
   bool has_hint() override { return true; }
   std::string str() override;
   std::string _graph_repr() override { return str(); }
-  std::optional<std::int64_t> nested_int() override { return std::nullopt; }
-  std::optional<std::int64_t> nested_int_coeff() override { return std::nullopt; }
   std::optional<std::int64_t> constant_int() override;
   std::optional<bool> constant_bool() override;
   std::optional<std::int64_t> maybe_as_int() override { return constant_int(); }
@@ -82,6 +45,7 @@ class SizeNode final : public c10::SymNodeImpl {
   c10::SymNode unary(symbolic::Unary operation);
   void require_not_negative(const c10::SymNode& other);
   c10::SymNode compare(symbolic::Comparison comparison, const c10::SymNode& other);
+  bool is_true();
   SizeDecider& decider() const;
 
   std::shared_ptr<SizeScope> scope_;

@@ -15,17 +15,12 @@ using symbolic::Comparison;
 using symbolic::Value;
 
 SizeCall::SizeCall(const Operator& op_, std::shared_ptr<SizeScope> scope, std::vector<c10::IValue> arguments)
-    : op(op_), scope_(std::move(scope)), arguments_(std::move(arguments)) {}
+    : SizeLayouts(std::move(scope), op_.name), op(op_), arguments_(std::move(arguments)) {}
 
 void SizeCall::set_results(std::vector<at::Tensor> results, bool reshaped) {
   results_ = std::move(results);
   reshaped_ = reshaped;
   given_.assign(results_.size(), {});
-}
-
-SizeDecider& SizeCall::decider() const {
-  TORCH_CHECK(scope_->decider != nullptr, "pellucid: a symbolic tensor outlived its region");
-  return *scope_->decider;
 }
 
 std::vector<at::Tensor> SizeCall::tensors(std::size_t i) const {
@@ -43,7 +38,7 @@ const Expr* expr_of_value(SizeScope& scope, const c10::IValue& value) {
 
 }  // namespace
 
-const Expr* SizeCall::number(std::size_t i) { return expr_of_value(*scope_, arg(i)); }
+const Expr* SizeCall::number(std::size_t i) { return expr_of_value(*scope(), arg(i)); }
 
 Exprs SizeCall::numbers(std::size_t i) {
   Exprs out;
@@ -51,40 +46,8 @@ Exprs SizeCall::numbers(std::size_t i) {
     for (const std::int64_t number : arg(i).toIntVector()) out.push_back(constant(number));
     return out;
   }
-  for (const c10::IValue& element : arg(i).toListRef()) out.push_back(expr_of_value(*scope_, element));
+  for (const c10::IValue& element : arg(i).toListRef()) out.push_back(expr_of_value(*scope(), element));
   return out;
-}
-
-const Expr* SizeCall::binary(symbolic::Binary operation, const Expr* a, const Expr* b) {
-  if (const Expr* made = symbolic::binary(space(), operation, a, b, decider().here())) return made;
-  return symbolic::binary(space(), operation, constant(plain(a)), constant(plain(b)), decider().here());
-}
-
-const Expr* SizeCall::product(std::span<const Expr* const> factors) {
-  const Expr* made = constant(1);
-  for (const Expr* factor : factors) made = mul(made, factor);
-  return made;
-}
-
-const Expr* SizeCall::compare(Comparison comparison, const Expr* a, const Expr* b) {
-  return symbolic::comparison(space().nodes(), comparison, a, b);
-}
-
-bool SizeCall::decide(const Expr* condition) {
-  const auto proof = space().prove(condition);
-  if (proof != symbolic::Proof::Unknown) return proof == symbolic::Proof::Yes;
-  return decider().decide(condition);
-}
-
-void SizeCall::require(const Expr* condition) {
-  if (space().prove(condition) == symbolic::Proof::Yes) return;
-  TORCH_CHECK(condition->hint.is_true(), "pellucid: the size rule of aten::", op.name,
-              " requires what is not true at the sizes of the capture");
-  decider().require(condition);
-}
-
-std::int64_t SizeCall::plain(const Expr* number) {
-  return number->is_constant() ? number->constant().i : decider().fix(number, op.name.c_str()).i;
 }
 
 void SizeCall::fix_all() {
@@ -99,7 +62,7 @@ void SizeCall::fix_all() {
   };
   const auto fix_value = [&](const c10::IValue& value) {
     if (value.isTensor()) fix_tensor(value.toTensor());
-    if (value.isSymInt()) fix(expr_of(*scope_, value.toSymInt()));
+    if (value.isSymInt()) fix(expr_of(*scope(), value.toSymInt()));
   };
   for (const c10::IValue& value : arguments_) {
     fix_value(value);

@@ -10,14 +10,14 @@
 #include <span>
 #include <vector>
 
-#include "aten/symbolic_fake.h"
+#include "aten/sizes_layout.h"
 
 namespace pellucid::aten {
 
 struct Operator;
 
 // One call of an operator, some of whose arguments have open sizes or are open numbers.
-class SizeCall {
+class SizeCall : public SizeLayouts {
  public:
   SizeCall(const Operator& op, std::shared_ptr<SizeScope> scope, std::vector<c10::IValue> arguments);
 
@@ -28,67 +28,21 @@ class SizeCall {
   const c10::IValue& arg(std::size_t i) const { return arguments_[i]; }
   bool has_tensor(std::size_t i) const { return arg(i).isTensor() && arg(i).toTensor().defined(); }
   const at::Tensor& tensor(std::size_t i) const { return arg(i).toTensor(); }
-  Shape shape(std::size_t i) { return shape_of(*scope_, tensor(i)); }  // of a tensor
-  Shape shape_of_tensor(const at::Tensor& tensor) { return shape_of(*scope_, tensor); }
+  Shape shape(std::size_t i) { return shape_of_tensor(tensor(i)); }  // of a tensor
   std::vector<at::Tensor> tensors(std::size_t i) const;  // of a list of tensors; undefined where one is None
   const Expr* number(std::size_t i);                     // of an int or SymInt
   bool is_none(std::size_t i) const { return arg(i).isNone(); }
   bool flag(std::size_t i) const { return arg(i).isBool() && arg(i).toBool(); }
+  using SizeArithmetic::plain;
   std::int64_t plain(std::size_t i) { return plain(number(i)); }  // the same, where only a plain int will do
   Exprs numbers(std::size_t i);                                   // of a list of ints or SymInts
+  // The dimension that argument `i` names in a tensor of this rank.
+  std::size_t dim(std::size_t i, std::size_t rank) const;
+  void fix_all();  // every open size and number among the arguments is a constant from now on
 
   // --- what the run at the hints gave: all tensors of all results in order, without those that are arguments ---
   std::size_t results() const noexcept { return results_.size(); }
   const at::Tensor& result(std::size_t k) const { return results_[k]; }
-
-  // --- expressions; where one cannot be said the operands are fixed, so none of these is ever null ---
-  const std::shared_ptr<SizeScope>& scope() const noexcept { return scope_; }
-  symbolic::Space& space() { return scope_->space; }
-  const Expr* constant(std::int64_t number) { return space().constant(symbolic::Value::of(number)); }
-  const Expr* add(const Expr* a, const Expr* b) { return binary(symbolic::Binary::Add, a, b); }
-  const Expr* add(const Expr* a, std::int64_t b) { return add(a, constant(b)); }
-  const Expr* sub(const Expr* a, const Expr* b) { return binary(symbolic::Binary::Sub, a, b); }
-  const Expr* mul(const Expr* a, const Expr* b) { return binary(symbolic::Binary::Mul, a, b); }
-  const Expr* mul(const Expr* a, std::int64_t b) { return mul(a, constant(b)); }
-  const Expr* floordiv(const Expr* a, const Expr* b) { return binary(symbolic::Binary::FloorDiv, a, b); }  // Python's
-  const Expr* floordiv(const Expr* a, std::int64_t b) { return floordiv(a, constant(b)); }
-  const Expr* mod(const Expr* a, const Expr* b) { return binary(symbolic::Binary::Mod, a, b); }
-  const Expr* sub(const Expr* a, std::int64_t b) { return add(a, constant(-b)); }
-  const Expr* min(const Expr* a, const Expr* b) { return binary(symbolic::Binary::Min, a, b); }
-  const Expr* max(const Expr* a, const Expr* b) { return binary(symbolic::Binary::Max, a, b); }
-  const Expr* product(std::span<const Expr* const> factors);
-  const Expr* compare(symbolic::Comparison comparison, const Expr* a, const Expr* b);
-
-  // --- decisions ---
-  bool decide(const Expr* condition);  // its truth at the hints, proved or guarded
-  bool is(const Expr* a, std::int64_t number) { return decide(compare(symbolic::Comparison::Eq, a, constant(number))); }
-  bool equal(const Expr* a, const Expr* b) { return decide(compare(symbolic::Comparison::Eq, a, b)); }
-  bool less(const Expr* a, const Expr* b) { return decide(compare(symbolic::Comparison::Lt, a, b)); }
-  bool at_least(const Expr* a, std::int64_t number) {
-    return decide(compare(symbolic::Comparison::Ge, a, constant(number)));
-  }
-  // The operator does the same only where this is true. It is at the hints, or the rule is wrong.
-  void require(const Expr* condition);
-  void require_equal(const Expr* a, const Expr* b) { require(compare(symbolic::Comparison::Eq, a, b)); }
-  void require_at_least(const Expr* a, std::int64_t number) {
-    require(compare(symbolic::Comparison::Ge, a, constant(number)));
-  }
-  std::int64_t plain(const Expr* number);  // its value, a constant from now on
-  void fix_all();                          // every open size and number among the arguments is a constant from now on
-
-  // --- layouts ---
-  // The dimension that argument `i` names in a tensor of this rank.
-  std::size_t dim(std::size_t i, std::size_t rank) const;
-  // No gaps in the usual order, at all sizes; dimensions of size 1 may have any stride.
-  bool is_contiguous(const Shape& shape);
-  bool is_contiguous(const Exprs& sizes, const Exprs& strides);
-  c10::MemoryFormat format_of(const at::Tensor& tensor);  // as Tensor::suggest_memory_format
-  Exprs contiguous_strides(const Exprs& sizes);
-  // The order of dimensions, inner first, in which TensorIterator lays out a new result of operands with these strides
-  // (0 where one is expanded): by the first operand in which two dimensions differ.
-  std::vector<std::size_t> iteration_order(const Exprs& sizes, std::span<const Exprs> strides);
-  Exprs strides_in(const std::vector<std::size_t>& order, const Exprs& sizes);
-  Exprs strides_like(const Shape& shape);  // of a new tensor that preserves the layout: its own if it has no gaps
 
   // --- results ---
   // A result that is no new tensor but the argument that is written has to have these sizes: `give` for a `k` beyond.
@@ -108,10 +62,6 @@ class SizeCall {
   void set_results(std::vector<at::Tensor> results, bool reshaped);
 
  private:
-  const Expr* binary(symbolic::Binary operation, const Expr* a, const Expr* b);
-  SizeDecider& decider() const;
-
-  std::shared_ptr<SizeScope> scope_;
   std::vector<c10::IValue> arguments_;
   std::vector<at::Tensor> results_;
   std::vector<Shape> given_;

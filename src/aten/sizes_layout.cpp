@@ -14,9 +14,9 @@ std::size_t SizeCall::dim(std::size_t i, std::size_t rank) const {
   return static_cast<std::size_t>(c10::maybe_wrap_dim(arg(i).toInt(), static_cast<std::int64_t>(rank)));
 }
 
-bool SizeCall::is_contiguous(const Shape& shape) { return is_contiguous(shape.sizes, shape.strides); }
+bool SizeLayouts::is_contiguous(const Shape& shape) { return is_contiguous(shape.sizes, shape.strides); }
 
-bool SizeCall::is_contiguous(const Exprs& sizes, const Exprs& strides) {
+bool SizeLayouts::is_contiguous(const Exprs& sizes, const Exprs& strides) {
   const Expr* stride = constant(1);
   for (std::size_t d = sizes.size(); d-- > 0;) {
     if (sizes[d]->is_constant(1)) continue;
@@ -26,7 +26,7 @@ bool SizeCall::is_contiguous(const Exprs& sizes, const Exprs& strides) {
   return true;
 }
 
-c10::MemoryFormat SizeCall::format_of(const at::Tensor& tensor) {
+c10::MemoryFormat SizeLayouts::format_of(const at::Tensor& tensor) {
   const Shape shape = shape_of_tensor(tensor);
   // What is contiguous never counts as channels_last, so the common case asks nothing of sizes that may be 1.
   return is_contiguous(shape) ? c10::MemoryFormat::Contiguous : tensor.suggest_memory_format();
@@ -34,7 +34,7 @@ c10::MemoryFormat SizeCall::format_of(const at::Tensor& tensor) {
 
 // The stride of a dimension is the product of the sizes inside of it, of which a size of 0 counts as 1: that a size is
 // not 0 is required, so that the product says it. The outermost size is not part of any stride.
-Exprs SizeCall::strides_in(const std::vector<std::size_t>& order, const Exprs& sizes) {
+Exprs SizeLayouts::strides_in(const std::vector<std::size_t>& order, const Exprs& sizes) {
   Exprs strides(sizes.size(), nullptr);
   const Expr* stride = constant(1);
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -48,13 +48,13 @@ Exprs SizeCall::strides_in(const std::vector<std::size_t>& order, const Exprs& s
   return strides;
 }
 
-Exprs SizeCall::contiguous_strides(const Exprs& sizes) {
+Exprs SizeLayouts::contiguous_strides(const Exprs& sizes) {
   std::vector<std::size_t> order(sizes.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
   return strides_in(order, sizes);
 }
 
-std::vector<std::size_t> SizeCall::iteration_order(const Exprs& sizes, std::span<const Exprs> strides) {
+std::vector<std::size_t> SizeLayouts::iteration_order(const Exprs& sizes, std::span<const Exprs> strides) {
   const std::size_t rank = sizes.size();
   // 1: `a` belongs outside of `b`; -1: inside; 0: either.
   const auto order_of = [&](std::size_t a, std::size_t b) {
@@ -84,7 +84,7 @@ std::vector<std::size_t> SizeCall::iteration_order(const Exprs& sizes, std::span
   return order;
 }
 
-Exprs SizeCall::strides_like(const Shape& shape) {
+Exprs SizeLayouts::strides_like(const Shape& shape) {
   if (is_contiguous(shape)) return shape.strides;
   const Exprs dense = strides_in(iteration_order(shape.sizes, std::span(&shape.strides, 1)), shape.sizes);
   for (std::size_t d = 0; d < dense.size(); ++d) {
