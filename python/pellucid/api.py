@@ -140,9 +140,9 @@ def _shared_backend(settings: Settings) -> Backend:
 
 def _resolve(settings: Settings) -> Backend:
     backend = _resolve_name(settings)
-    wanted = {"static": settings.dynamic is False, "dynamic": settings.dynamic is True}
-    if (backend.static, backend.dynamic) != tuple(wanted.values()):
-        backend = replace(backend, **wanted)
+    static, dynamic = settings.dynamic is False, settings.dynamic is True
+    if (backend.static, backend.dynamic) != (static, dynamic):
+        backend = replace(backend, static=static, dynamic=dynamic)
     return backend
 
 

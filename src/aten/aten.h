@@ -110,6 +110,8 @@ class FakeScope {
   // such an object, null for anything else.
   py::Owned<> number_of(const symbolic::Expr* expr);
   const symbolic::Expr* expr_of(PyObject* number) const;
+  // Whether a fake still has this layout.
+  bool has_shape(PyObject* fake, const OpenShape& shape) const;
 
   // Calls `callable` with fakes among its arguments (already replaced). Installs the thread-local state that makes
   // factories give fakes, hides user modes, saved-tensor hooks and the profiler, and removes all of it again. A Python

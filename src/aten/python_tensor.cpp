@@ -12,6 +12,7 @@
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/utils/python_symnode.h>
 
+#include <algorithm>
 #include <optional>
 #include <unordered_map>
 
@@ -182,6 +183,14 @@ bool is_fake(PyObject* object) noexcept {
 
 namespace {
 
+void fix(SizeScope& scope, const OpenShape& shape) {
+  for (const auto* exprs : {&shape.sizes, &shape.strides}) {
+    for (const symbolic::Expr* expr : *exprs) {
+      if (!expr->is_constant()) scope.decider->fix(expr, "a base that is met behind its view");
+    }
+  }
+}
+
 struct Fakes {
   std::unordered_map<const c10::TensorImpl*, at::Tensor> fakes;      // by real tensor
   std::unordered_map<const c10::StorageImpl*, at::Tensor> storages;  // by real storage: a fake that has its twin
@@ -196,7 +205,11 @@ struct Fakes {
 at::Tensor Fakes::fake_of(const at::Tensor& real, const OpenShape* shape) {
   if (is_fake(real.unsafeGetTensorImpl())) return real;
   const auto found = fakes.find(real.unsafeGetTensorImpl());
-  if (found != fakes.end()) return found->second;
+  if (found != fakes.end()) {
+    // A base that was made for a view which was met before it has plain sizes.
+    if (shape != nullptr && symbolic_fake(found->second) == nullptr) fix(*sizes, *shape);
+    return found->second;
+  }
   at::Tensor fake = build(real, shape);
   reals.push_back(real);
   fakes.emplace(real.unsafeGetTensorImpl(), fake);
@@ -258,6 +271,11 @@ py::Owned<> FakeScope::number_of(const symbolic::Expr* expr) {
     }
     return py::take(made.ptr());
   });
+}
+
+bool FakeScope::has_shape(PyObject* fake, const OpenShape& shape) const {
+  const Shape now = shape_of(*data_->sizes, tensor_of(fake));
+  return std::ranges::equal(now.sizes, shape.sizes) && std::ranges::equal(now.strides, shape.strides);
 }
 
 const symbolic::Expr* FakeScope::expr_of(PyObject* number) const {

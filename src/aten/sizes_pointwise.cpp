@@ -65,7 +65,8 @@ void give_elementwise(SizeCall& call, const Operands& all) {
     // Of operands of one shape TensorIterator keeps the layout, whatever the strides of dimensions of size 1 are.
     const bool same_shape = std::ranges::all_of(all.shapes, has_all);
     const bool dense = one_layout && std::ranges::equal(first->strides, call.contiguous_strides(all.sizes));
-    if (dense || (one_layout && same_shape && call.is_contiguous(*first))) {
+    const auto contiguous = [&](const Shape& operand) { return call.is_contiguous(operand); };
+    if (dense || (same_shape && std::ranges::all_of(all.shapes, contiguous))) {
       call.give_contiguous(k, all.sizes);
       continue;
     }

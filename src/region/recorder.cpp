@@ -495,6 +495,19 @@ Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, boo
   return made;
 }
 
+// A size of a tensor from outside is read by its path, also behind the graph: one that the region gives another shape
+// has to have the sizes that it has here.
+void Recorder::fix_reshaped(const std::vector<std::pair<PyObject*, std::uint32_t>>& tensors) {
+  for (const auto& [fake, version] : tensors) {
+    const auto real = real_of_.find(fake);
+    const aten::OpenShape* shape = real == real_of_.end() ? nullptr : region_.numbers.open_shape(real->second);
+    if (shape == nullptr || fakes_->has_shape(fake, *shape)) continue;
+    for (const auto* exprs : {&shape->sizes, &shape->strides}) {
+      for (const symbolic::Expr* expr : *exprs) (void)region_.numbers.fix(expr, "a change of the tensor's shape");
+    }
+  }
+}
+
 Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, Args args) {
   TorchArguments arguments = arguments_of(target, args, true);
   py::Owned<> result;
@@ -533,6 +546,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   bool mutated = false;
   for (const auto& [tensor, version] : versions) mutated |= aten::version_of(tensor) != version || is_written(tensor);
   if (mutated) region_.deferred.freeze_written();
+  if (mutated && region_.numbers.space().symbols() > 0) fix_reshaped(versions);
   each_tensor(result.get(), [&](PyObject* tensor) {
     const bool is_input = std::ranges::any_of(versions, [&](const auto& input) { return input.first == tensor; });
     if (!is_input && aten::is_leaf_with_grad(tensor))

@@ -37,6 +37,7 @@ class Recorder {
   void add_size_inputs(PyObject* tensor);
   py::Owned<> torch_number(PyObject* number);
   py::Owned<> from_torch(PyObject* value);
+  void fix_reshaped(const std::vector<std::pair<PyObject*, std::uint32_t>>& tensors);
   struct TorchArguments;
   TorchArguments arguments_of(PyObject* target, Args args, bool may_be_open);
   Result wrap_result(graph::Op op, PyObject* target, Args args, py::Owned<> result, bool mutated);
