@@ -53,7 +53,9 @@ Exprs inferred_sizes(SizeCall& call, Exprs sizes, const Exprs& from) {
 }
 
 std::optional<Exprs> view_strides(SizeCall& call, const Shape& from, const Exprs& sizes) {
-  if (std::ranges::equal(from.sizes, sizes)) return from.strides;
+  // A dimension of size 1 gets another stride, also where no size changes.
+  const auto is_long = [&](const Expr* size) { return call.space().range(size).least >= 2; };
+  if (std::ranges::equal(from.sizes, sizes) && std::ranges::all_of(sizes, is_long)) return from.strides;
   // That a view of contiguous memory is contiguous needs no torch: the common case.
   if (std::ranges::equal(call.contiguous_strides(from.sizes), from.strides)) return call.contiguous_strides(sizes);
   const auto symbolic = [&](const Exprs& exprs) {

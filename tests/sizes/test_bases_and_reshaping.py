@@ -122,3 +122,15 @@ def test_operands_that_differ_in_the_stride_of_a_dimension_of_size_1():
             q = ramp(batch, length, 1, 8)
             assert picture(compiled(q)) == picture(heads(q))
     assert counting.count <= 3
+
+
+def test_a_view_of_the_same_sizes_gives_dimensions_of_size_1_another_stride():
+    def same_sizes(x):
+        return x.reshape(x.shape[0], -1, 1, 16)
+
+    counting = Counting()
+    compiled = pellucid.compile(same_sizes, backend=counting)
+    for batch in (2, 3, 4, 5):
+        x = ramp(batch, 1, 4, 16).transpose(1, 2)
+        assert picture(compiled(x)) == picture(same_sizes(x))
+    assert counting.count == 2
