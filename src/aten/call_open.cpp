@@ -153,7 +153,8 @@ void OpenCall::reshape() {
   }
   const at::Tensor stand_in = stack_[first_].toTensor();
   open_.set_results({stand_in}, /*reshaped=*/true);
-  const bool covered = op_.size_rule != nullptr && op_.size_rule(open_) && at_hints(open_.given()[0], stand_in);
+  const bool covered =
+      op_.size_rule != nullptr && op_.size_rule(open_) && open_.fits() && at_hints(open_.given()[0], stand_in);
   if (!covered) {
     open_.fix_all();
     count_without_size_rule(op_);
@@ -239,7 +240,8 @@ void OpenCall::generalise() {
   }
   open_.set_results(results, /*reshaped=*/false);
   // Where a result goes into a tensor that stands there already, only broadcasting says what that has to be.
-  bool covered = op_.size_rule != nullptr && (!op_.out || op_.size_rule == broadcast_sizes) && op_.size_rule(open_);
+  bool covered = op_.size_rule != nullptr && (!op_.out || op_.size_rule == broadcast_sizes) && op_.size_rule(open_) &&
+                 open_.fits();
   {
     const QuietScope hints;
     for (std::size_t k = 0; covered && k < results.size(); ++k) covered = at_hints(open_.given()[k], results[k]);

@@ -34,9 +34,11 @@ bool SizeArithmetic::decide(const Expr* condition) {
 
 void SizeArithmetic::require(const Expr* condition) {
   if (space().prove(condition) == symbolic::Proof::Yes) return;
-  TORCH_CHECK(condition->hint.is_true(), "pellucid: the size rule of aten::", who_,
-              " requires what is not true at the sizes of the capture");
-  decider().require(condition);
+  if (condition->hint.is_true()) {
+    decider().require(condition);
+  } else {
+    fits_ = false;
+  }
 }
 
 std::int64_t SizeArithmetic::plain(const Expr* number) {

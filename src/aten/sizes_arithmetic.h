@@ -38,8 +38,10 @@ class SizeArithmetic {
   bool at_least(const Expr* a, std::int64_t number) {
     return decide(compare(symbolic::Comparison::Ge, a, constant(number)));
   }
-  // The operator does the same only where this is true. It is at the hints, or the rule is wrong.
+  // The operator does the same only where this is true. Where it is not so at the hints, the rule knows another
+  // operator than the one that ran: it covers nothing.
   void require(const Expr* condition);
+  bool fits() const noexcept { return fits_; }
   void require_equal(const Expr* a, const Expr* b) { require(compare(symbolic::Comparison::Eq, a, b)); }
   void require_at_least(const Expr* a, std::int64_t number) {
     require(compare(symbolic::Comparison::Ge, a, constant(number)));
@@ -52,6 +54,7 @@ class SizeArithmetic {
 
   std::shared_ptr<SizeScope> scope_;
   const std::string& who_;
+  bool fits_ = true;
 };
 
 }  // namespace pellucid::aten

@@ -67,7 +67,9 @@ bool batch_norm(SizeCall& call) {
 bool flash_attention_for_cpu(SizeCall& call) {
   const Shape query = call.shape(0);
   const Exprs key = call.shape(1).sizes, value = call.shape(2).sizes;
-  for (const std::size_t d : {0, 1, 3}) call.require_equal(query.sizes[d], key[d]);
+  for (const std::size_t d : {0, 3}) call.require_equal(query.sizes[d], key[d]);
+  // Of grouped queries several heads share a key.
+  if (!call.equal(query.sizes[1], key[1])) call.require_equal(call.mod(query.sizes[1], key[1]), call.constant(0));
   for (const std::size_t d : {0, 1, 2, 3}) call.require_equal(key[d], value[d]);
   if (call.has_tensor(5)) {
     const Exprs mask = call.shape(5).sizes;

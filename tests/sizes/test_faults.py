@@ -1,4 +1,4 @@
-"""Sizes that are read of a tensor that the region gives another shape, and of bases that are met behind their views."""
+"""What trials have found: sizes of reshaped inputs, bases met behind their views, strides of single dimensions, heads."""
 
 from __future__ import annotations
 
@@ -133,4 +133,16 @@ def test_a_view_of_the_same_sizes_gives_dimensions_of_size_1_another_stride():
     for batch in (2, 3, 4, 5):
         x = ramp(batch, 1, 4, 16).transpose(1, 2)
         assert picture(compiled(x)) == picture(same_sizes(x))
+    assert counting.count == 2
+
+
+def test_attention_of_grouped_queries():
+    def attention(q, k):
+        return torch.nn.functional.scaled_dot_product_attention(q, k, k, enable_gqa=True)
+
+    counting = Counting()
+    compiled = pellucid.compile(attention, backend=counting, fullgraph=True)
+    for length in (3, 5, 6, 8):
+        q, k = ramp(2, 4, length, 8), ramp(2, 2, length, 8)
+        assert torch.equal(compiled(q, k), attention(q, k))
     assert counting.count == 2
