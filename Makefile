@@ -22,7 +22,7 @@ PIP := $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-che
 export PATH := $(abspath $(BIN)):$(PATH)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: demo test test-forced bench budget fuzz conformance lint docs format tidy asan build venv clean
+.PHONY: demo test test-forced test-dynamic bench budget fuzz conformance lint docs format tidy asan build venv clean
 .DELETE_ON_ERROR:
 
 demo: build $(STAMP)-models
@@ -35,6 +35,10 @@ test: build $(STAMP)-test $(STAMP)-models
 FORCE_EVERY ?= 3,5,13
 test-forced: build $(STAMP)-test $(STAMP)-models
 	PELLUCID_UNIT=build/release/tests/pellucid_unit.so $(BIN)/python -m pytest -m "not slow" --force-break-every $(FORCE_EVERY) $(PYTEST_ARGS)
+
+# Every test once more with all sizes and numbers open from the first capture on.
+test-dynamic: build $(STAMP)-test $(STAMP)-models
+	PELLUCID_UNIT=build/release/tests/pellucid_unit.so $(BIN)/python -m pytest -m "not slow" --force-break-every open $(PYTEST_ARGS)
 
 bench: build $(STAMP)-test $(STAMP)-models
 	$(BIN)/python bench/run.py $(BENCH_ARGS)

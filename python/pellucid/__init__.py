@@ -42,6 +42,7 @@ from pellucid.api import (
     reset,
     show,
 )
+from pellucid.marks import mark_dynamic, mark_static, maybe_mark_dynamic
 
 __version__ = "0.1.0"
 
@@ -61,6 +62,9 @@ __all__ = [
     "guard_failures",
     "is_compiling",
     "list_backends",
+    "mark_dynamic",
+    "mark_static",
+    "maybe_mark_dynamic",
     "reset",
     "show",
 ]

@@ -52,8 +52,10 @@ def compile(
     Args:
         model: a function, method, nn.Module, class with `__call__` or other callable. Without it a decorator is returned.
         fullgraph: a function that cannot be captured as one graph is an error.
-        dynamic: None or True: an int or float that changes between calls is a constant of the first capture and any
-            value of the next one. False: each value is compiled anew. Shapes are static in this version.
+        dynamic: None: an int, float or size that changes between calls is a constant of the first capture and open in the
+            next one. True: those of arguments are open at once. False: each value is compiled anew. Sizes of 0 and 1
+            are always apart. Backends that compile graphs for fixed sizes (all but eager in this version) get
+            constants.
         backend: a name (`list_backends`) or a callable `(GraphModule, example_inputs) -> callable`.
         mode: a mode of the inductor backend; other backends get it as a keyword.
         options: options of the inductor backend; other backends get them as a keyword.
@@ -138,8 +140,9 @@ def _shared_backend(settings: Settings) -> Backend:
 
 def _resolve(settings: Settings) -> Backend:
     backend = _resolve_name(settings)
-    if settings.dynamic is False and not backend.static:
-        backend = replace(backend, static=True)
+    static, dynamic = settings.dynamic is False, settings.dynamic is True
+    if (backend.static, backend.dynamic) != (static, dynamic):
+        backend = replace(backend, static=static, dynamic=dynamic)
     return backend
 
 
@@ -361,7 +364,8 @@ def cache_entries(target: Any) -> list[dict[str, Any]]:
     """The entries of a compiled function or module, the one used last first: code, function, guards, scope and hits.
 
     The guards are Python expressions. All of them hold, evaluated with `scope` and the locals of a call as `L`, when the
-    entry fits the call. (`G` are the globals, `F` the cells of the closure, `C` constants; `HOLDS` asks the core.)
+    entry fits the call. (`G` are the globals, `F` the cells of the closure, `C` constants, `math` is the module; `HOLDS`
+    asks the core.)
 
     Args:
         target: what `pellucid.compile` gave; or a function or code object: the entries of all that was compiled from it.

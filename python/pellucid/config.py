@@ -167,6 +167,13 @@ define(
 )
 
 define(
+    "force_open",
+    int,
+    0,
+    "for tests of pellucid: 1 opens all sizes and numbers from the first capture on, which changes no result",
+)
+
+define(
     "suppress_errors",
     bool,
     False,

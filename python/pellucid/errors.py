@@ -14,6 +14,7 @@ from pellucid import _core
 __all__ = [
     "BackendCompilerFailed",
     "BreakRecord",
+    "ConstraintViolation",
     "InvalidBackend",
     "PellucidError",
     "Reason",
@@ -86,6 +87,38 @@ class BackendCompilerFailed(PellucidError):
 
     def __reduce__(self) -> tuple[type, tuple]:
         return (type(self), (self.backend_name, self.inner_exception))
+
+
+class ConstraintViolation(PellucidError):
+    """A size that the program marked as dynamic can have one value only in the code that was captured.
+
+    Attributes:
+        source: the size, as Python text.
+        condition: what the captured code needs to be true.
+    """
+
+    def __init__(self, message: str, source: str, condition: str) -> None:
+        self.source = source
+        self.condition = condition
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type, tuple]:
+        return (type(self), (str(self), self.source, self.condition))
+
+
+def constraint_violation(
+    source: str, size: int, condition: str, code: types.CodeType | None, offset: int, operation: str
+) -> ConstraintViolation:
+    """The error for a marked size that `condition` leaves this one value; `operation` of this instruction needs it."""
+    frame = frame_summary(code, offset) if code is not None else None
+    where = f"{frame.filename}:{frame.lineno} in {frame.name}\n    {frame.line}\n" if frame else "torch\n"
+    message = (
+        f"{source} is marked as dynamic, but the code that was captured for {size} serves no other size: it needs "
+        f"{condition} ({operation}) at {where}"
+        "Change this line so that it takes any size, mark the size with pellucid.maybe_mark_dynamic, which lets it be a "
+        "constant, or take the mark away."
+    )
+    return ConstraintViolation(message, source, condition)
 
 
 class RecompileLimitExceeded(PellucidError):

@@ -15,7 +15,7 @@ from torch.autograd.function import _SingleLevelFunction
 from pellucid._core import close_break_block as _close_break_block
 from pellucid._core import open_break_block as _open_break_block
 from pellucid.polyfills_language import *  # noqa: F403
-from pellucid.polyfills_language import as_given, length_hint, reversed_from, stopped_by_function
+from pellucid.polyfills_language import as_given, is_found, length_hint, reversed_from, stopped_by_function
 
 _MISSING = object()
 _SETUP_CONTEXT = _SingleLevelFunction.setup_context
@@ -142,9 +142,14 @@ def filter_next(function, iterator):
     raise StopIteration
 
 
+def row(tensor, index):
+    """`tensor[index]`, for an index that is not known."""
+    return tensor.select(0, index)
+
+
 def contains(container, item):
     for element in container:
-        if element is item or element == item:
+        if is_found(element, item):
             return True
     return False
 
@@ -158,7 +163,7 @@ def sequence_index(sequence, item, start=0, stop=9223372036854775807):
     index = start
     while index < stop and index < len(sequence):
         element = sequence[index]
-        if element is item or element == item:
+        if is_found(element, item):
             return index
         index += 1
     if isinstance(sequence, tuple):
@@ -169,7 +174,7 @@ def sequence_index(sequence, item, start=0, stop=9223372036854775807):
 def sequence_count(sequence, item):
     count = 0
     for element in sequence:
-        if element is item or element == item:
+        if is_found(element, item):
             count += 1
     return count
 
@@ -178,7 +183,7 @@ def list_remove(target, item):
     index = 0
     while index < len(target):
         element = target[index]
-        if element is item or element == item:
+        if is_found(element, item):
             del target[index]
             return
         index += 1

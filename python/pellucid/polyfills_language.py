@@ -417,6 +417,13 @@ def binary_sort(items, keys):
             keys.insert(low, keys.pop(start))
 
 
+def is_found(element, item):
+    """How containers compare. Which of two equal ints is which object changes nothing, and nothing is asked about it."""
+    if type(element) is int and type(item) is int:
+        return element == item
+    return element is item or element == item
+
+
 def sequence_compare(left, right, operation):
     """Lists and tuples; `operation` is Py_LT … Py_GE."""
     if operation in (2, 3) and isinstance(left, list) and len(left) != len(right):
@@ -425,7 +432,7 @@ def sequence_compare(left, right, operation):
     while index < len(left) and index < len(right):
         a = left[index]
         b = right[index]
-        if a is not b and not (a == b):  # noqa: SIM201
+        if not is_found(a, b):
             if operation == 0:
                 return a < b
             if operation == 1:

@@ -8,10 +8,12 @@
 #include <Python.h>
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "aten/size_scope.h"
 #include "py/ref.h"
 
 namespace pellucid::aten {
@@ -25,20 +27,48 @@ bool is_plain_tensor(PyObject* object) noexcept;  // exactly torch.Tensor, nn.Pa
                                                   // __torch_function__, no __torch_dispatch__
 bool is_fake(PyObject* object) noexcept;          // one of ours
 
+// Which sizes and strides of a tensor a region leaves open; all others are compared with those of the tensor.
+struct OpenLayout {
+  enum class Stride : std::uint8_t {
+    Exact,
+    Dense,  // size(inner) * stride(inner) of another dim, both as they are found
+    Open,   // any
+  };
+  struct Dim {
+    bool open = false;                                                        // the size
+    std::int64_t least = 2, most = std::numeric_limits<std::int64_t>::max();  // of an open size
+    Stride stride = Stride::Exact;
+    int inner = -1;  // of Dense
+  };
+  std::vector<Dim> dims;
+};
+
+// Every size and stride of a tensor closed, with `inner` of the dims whose strides the sizes say; no dims when it has
+// no plain sizes and strides.
+OpenLayout layout_of(PyObject* tensor);
+
+bool is_parameter(PyObject* tensor) noexcept;  // an nn.Parameter
+
 // What a guard compares. Reads TensorImpl directly; no allocation in matches().
 class TensorSpec {
  public:
-  static std::unique_ptr<TensorSpec> of(PyObject* tensor);
+  // `open` has as many dims as the tensor. A tensor without plain sizes and strides never matches, open or not.
+  static std::unique_ptr<TensorSpec> of(PyObject* tensor, const OpenLayout* open = nullptr);
   ~TensorSpec();
   bool matches(
       PyObject* object) const noexcept;  // type, dtype, device, layout, requires_grad, keys, conj/neg, sizes, strides
   std::string mismatch(PyObject* object) const;  // "size mismatch at index 0, expected 2, actual 3"; "" when it matches
-  std::string text() const;                      // "f32[2, 3] cpu requires_grad=False"
+  std::string text() const;                      // "f32[*, 3] cpu requires_grad=False": the first size is open
  private:
   TensorSpec();
   struct Data;
   std::unique_ptr<Data> data_;
 };
+
+// A size or a stride. False: no tensor that has them as plain numbers of its own, or no such dim (dims do not count
+// from the end). Runs no Python code, whatever the object is.
+bool size_at(PyObject* object, std::int64_t dim, std::int64_t* out) noexcept;
+bool stride_at(PyObject* object, std::int64_t dim, std::int64_t* out) noexcept;
 
 // Whether a function is being transformed here (torch.func.vmap, grad …).
 bool in_function_transform() noexcept;
@@ -66,14 +96,22 @@ class GlobalState {
 // Alive while a region is captured (one per thread at a time).
 class FakeScope {
  public:
-  FakeScope();
+  explicit FakeScope(std::shared_ptr<SizeScope> sizes = std::make_shared<SizeScope>());
   ~FakeScope();
   FakeScope(const FakeScope&) = delete;
   FakeScope& operator=(const FakeScope&) = delete;
 
   // The fake twin of a real tensor: same metadata, requires_grad, leafness, Parameter-ness does not matter (type is
   // torch.Tensor). Views of one base become fakes that share one storage object when both are made in this scope.
-  py::Owned<> fake_of(PyObject* real);
+  // `shape`: with open sizes, expressions of the scope of sizes.
+  py::Owned<> fake_of(PyObject* real, const OpenShape* shape = nullptr);
+
+  // The torch.SymInt (SymFloat, SymBool) that says an expression of the scope of sizes to torch, and the expression of
+  // such an object, null for anything else.
+  py::Owned<> number_of(const symbolic::Expr* expr);
+  const symbolic::Expr* expr_of(PyObject* number) const;
+  // Whether a fake still has this layout.
+  bool has_shape(PyObject* fake, const OpenShape& shape) const;
 
   // Calls `callable` with fakes among its arguments (already replaced). Installs the thread-local state that makes
   // factories give fakes, hides user modes, saved-tensor hooks and the profiler, and removes all of it again. A Python
@@ -147,7 +185,9 @@ bool is_leaf_with_grad(PyObject* tensor) noexcept;  // requires gradients, and t
 
 // Op name -> how often a fake kernel had no native rule and used the Python meta function, since the last reset.
 std::vector<std::pair<std::string, std::int64_t>> ops_without_rule();
-void reset_ops_without_rule();
+// The same of operators whose open sizes became constants because no size rule covers the case.
+std::vector<std::pair<std::string, std::int64_t>> ops_without_size_rule();
+void reset_ops_without_rule();  // both
 
 // Storages of fakes that are alive in this process: 0 when nothing leaks.
 std::int64_t live_fakes() noexcept;

@@ -5,7 +5,11 @@
 #include <ATen/core/stack.h>
 #include <c10/util/SmallVector.h>
 
+#include <utility>
+#include <vector>
+
 #include "aten/operators.h"
+#include "aten/sizes.h"
 
 namespace pellucid::aten {
 
@@ -42,11 +46,16 @@ class Call {
   // Runs the operator by its plan. `keys`: the key set of the dispatcher.
   void run(c10::DispatchKeySet keys);
 
+  // --- the steps of run(), for calls with open sizes (call_open.h) ---
+  void note_facts();
+  void check_written();
+  void run_plan(c10::DispatchKeySet keys);
+  static void note_may_raise();
+
  private:
   void inspect(const at::Tensor& tensor);
   void on_twins();
   void check_overlap(const at::Tensor& written);
-  void note_facts();
   bool may_raise() const;
   bool numbers_may_raise() const;
   bool dtypes_may_raise() const;
@@ -55,6 +64,7 @@ class Call {
   bool never_drops() const;
 
   std::size_t first_;
+  std::shared_ptr<SizeScope> scope_;  // of open sizes and numbers among the arguments
   bool device_from_scalar_ = true;
 };
 

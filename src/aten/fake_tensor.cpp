@@ -9,6 +9,7 @@
 
 #include "aten/aten.h"
 #include "aten/internal.h"
+#include "aten/symbolic_fake.h"
 
 namespace pellucid::aten {
 namespace {
@@ -153,11 +154,16 @@ void adopt_metadata(const at::Tensor& fake, const at::Tensor& twin) {
                               "pellucid: an operator replaced the storage of a tensor");
   if (storage.nbytes() != from_storage->nbytes()) storage.set_nbytes(from_storage->nbytes());
   if (to.sizes() != from.sizes() || to.strides() != from.strides() || to.storage_offset() != from.storage_offset()) {
-    to.set_sizes_and_strides(from.sizes(), from.strides(), from.storage_offset());
+    if (SymbolicFake* open = symbolic_fake(fake)) {
+      open->set_shape(shape_of(*open->scope(), twin));  // the operator has fixed what it reshapes
+    } else {
+      to.set_sizes_and_strides(from.sizes(), from.strides(), from.storage_offset());
+    }
   }
 }
 
-at::Tensor fake_like_real(const at::Tensor& real, const at::Tensor& shares) {
+at::Tensor fake_like_real(const at::Tensor& real, const at::Tensor& shares, const std::shared_ptr<SizeScope>& scope,
+                          const OpenShape* open) {
   c10::TensorImpl& impl = *real.unsafeGetTensorImpl();
   check_strided(impl);
   auto storage = shares.defined() ? c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(
@@ -165,6 +171,11 @@ at::Tensor fake_like_real(const at::Tensor& real, const at::Tensor& shares) {
                                   : new_storage(static_cast<std::int64_t>(impl.storage().nbytes()), impl.device());
   auto keys = fake_keys(impl.device().type(), impl.is_inference()) | (impl.key_set() & kViewBits);
   at::Tensor fake = make(std::move(storage), keys, impl.dtype(), impl.sizes(), impl.strides(), impl.storage_offset());
+  if (open != nullptr) {
+    const Shape shape{Exprs(open->sizes.begin(), open->sizes.end()), Exprs(open->strides.begin(), open->strides.end()),
+                      scope->space.constant(symbolic::Value::of(impl.storage_offset()))};
+    fake = with_shape(fake, scope, shape);
+  }
   if (impl.is_wrapped_number()) fake.unsafeGetTensorImpl()->set_wrapped_number(true);
   return fake;
 }

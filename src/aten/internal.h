@@ -4,6 +4,7 @@
 #include <Python.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 namespace at {
@@ -17,6 +18,9 @@ class DispatchKeySet;
 }  // namespace c10
 
 namespace pellucid::aten {
+
+struct SizeScope;
+struct OpenShape;
 
 // Every exception that says "this needs the values of a tensor" carries one of these texts.
 inline constexpr char kNeedsData[] = "pellucid: this needs the values of a tensor";
@@ -41,8 +45,10 @@ at::Tensor fake_view_from_meta(const at::Tensor& meta, const at::Tensor& base);
 // After a meta kernel wrote to the twin of a fake: sizes, strides, offset and storage size go back to the fake.
 void adopt_metadata(const at::Tensor& fake, const at::Tensor& twin);
 
-// A fake like `real` (strided, any device). `shares` (may be undefined): a fake whose storage it uses.
-at::Tensor fake_like_real(const at::Tensor& real, const at::Tensor& shares);
+// A fake like `real` (strided, any device). `shares` (may be undefined): a fake whose storage it uses. `shape` (may be
+// null): its open sizes, of the scope.
+at::Tensor fake_like_real(const at::Tensor& real, const at::Tensor& shares, const std::shared_ptr<SizeScope>& scope,
+                          const OpenShape* shape);
 
 // A fake with a new storage, contiguous unless strides are given. For the rules.
 at::Tensor new_fake(const std::int64_t* sizes, std::size_t ndim, const std::int64_t* strides, int scalar_type,

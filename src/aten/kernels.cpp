@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "aten/aten.h"
-#include "aten/call.h"
+#include "aten/call_open.h"
 
 namespace pellucid::aten {
 namespace {
@@ -153,6 +153,7 @@ void Call::check_overlap(const at::Tensor& written) {
 
 Call::Call(const Operator& op_, const c10::OperatorHandle& handle_, c10::Stack& stack_)
     : op(op_), handle(handle_), stack(stack_), first_(stack_.size() - op_.args.size()) {
+  if (op.takes_sizes) scope_ = scope_of_numbers(stack, op.args.size());
   if (!op.takes_tensors) return;
   for (std::size_t i = 0; i < op.args.size(); ++i) {
     if (op.args[i].kind == ArgKind::Tensor || op.args[i].kind == ArgKind::TensorList) {
@@ -173,6 +174,9 @@ void Call::inspect(const at::Tensor& tensor) {
   }
   has_tensors = true;
   has_fakes |= is_fake(&impl);
+  if (impl.has_symbolic_sizes_strides() && !scope_) {
+    if (const SymbolicFake* fake = symbolic_fake(tensor)) scope_ = fake->scope();
+  }
 }
 
 void Call::give(c10::IValue result) {
@@ -209,6 +213,19 @@ at::Tensor Call::fresh_like(const at::Tensor& tensor, c10::ScalarType dtype) con
 
 void Call::needs_data() const { TORCH_CHECK(false, kNeedsData, " (aten::", op.name, ")"); }
 
+namespace {
+
+// Also at other sizes than those of the capture.
+bool may_be_empty(const at::Tensor& tensor) {
+  const SymbolicFake* fake = symbolic_fake(tensor);
+  if (fake == nullptr) return tensor.numel() == 0;
+  const Shape shape = fake->shape();
+  return !std::ranges::all_of(shape.sizes,
+                              [&](const Expr* size) { return fake->scope()->space.range(size).least >= 1; });
+}
+
+}  // namespace
+
 bool Call::dtypes_may_raise() const {
   bool bools = false, integers = false, floats = false, complexes = false, mixed = false, empty = false;
   c10::ScalarType last = c10::ScalarType::Float;
@@ -218,7 +235,7 @@ bool Call::dtypes_may_raise() const {
     for_each_tensor(arg(i), [&](const at::Tensor& tensor) {
       const c10::ScalarType dtype = tensor.scalar_type();
       bools |= dtype == c10::ScalarType::Bool;
-      empty |= tensor.numel() == 0;
+      empty |= may_be_empty(tensor);
       integers |= c10::isIntegralType(dtype, /*includeBool=*/false);
       mixed |= floats && c10::isFloatingType(dtype) && dtype != last;
       if (c10::isFloatingType(dtype)) last = dtype;
@@ -270,6 +287,8 @@ void Call::note_facts() {
   noted.facts.overwrites = op.writes && overwrites() && (first || noted.facts.overwrites);
 }
 
+void Call::note_may_raise() { noted_facts().facts.may_raise = true; }
+
 bool Call::never_drops() const {
   return op.dropout >= 0 && arg(static_cast<std::size_t>(op.dropout)).toDouble() == 0.0;
 }
@@ -285,8 +304,7 @@ bool Call::overwrites() const {
 const OpFacts& facts_so_far() noexcept { return noted_facts().facts; }
 OpFacts take_facts() { return std::exchange(noted_facts(), {}).facts; }
 
-void Call::run(DispatchKeySet keys) {
-  note_facts();
+void Call::check_written() {
   for (std::size_t i = 0; op.writes && i < op.args.size(); ++i) {
     if (!op.args[i].written) continue;
     for_each_tensor(arg(i), [&](const at::Tensor& tensor) {
@@ -295,6 +313,17 @@ void Call::run(DispatchKeySet keys) {
       check_overlap(tensor);
     });
   }
+}
+
+void Call::run(DispatchKeySet keys) {
+  if (scope_ != nullptr && !QuietScope::is_active()) return OpenCall(*this, scope_).run(keys);
+  if (scope_ != nullptr) use_hints(stack, first_);
+  note_facts();
+  check_written();
+  run_plan(keys);
+}
+
+void Call::run_plan(DispatchKeySet keys) {
   if (op.rule != nullptr && op.rule(*this)) return;
   switch (op.plan()) {
     case Plan::NeedsData:

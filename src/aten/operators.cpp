@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "aten/aten.h"
+#include "aten/sizes.h"
 
 namespace pellucid::aten {
 namespace {
@@ -69,12 +70,27 @@ ArgKind kind_of(const c10::Type& type) {
   return ArgKind::Other;
 }
 
+// Sizes, and numbers of any type.
+bool may_be_open(const c10::Type& type) {
+  switch (type.kind()) {
+    case c10::TypeKind::OptionalType:
+      return may_be_open(*type.castRaw<c10::OptionalType>()->getElementType());
+    case c10::TypeKind::ListType:
+      return may_be_open(*type.castRaw<c10::ListType>()->getElementType());
+    case c10::TypeKind::SymIntType:
+    case c10::TypeKind::NumberType:
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool is_builtin(const c10::OperatorHandle& handle) { return handle.operator_name().name.rfind("aten::", 0) == 0; }
 
 struct Table {
   std::shared_mutex mutex;
   std::unordered_map<const c10::FunctionSchema*, std::unique_ptr<Operator>> operators;
-  std::map<std::string, std::int64_t> without_rule;
+  std::map<std::string, std::int64_t> without_rule, without_size_rule;
 };
 Table& table() {
   static Table& instance = *new Table;  // torch's dispatcher outlives every static of ours
@@ -140,6 +156,7 @@ Operator::Operator(const c10::OperatorHandle& handle)
     ArgFact fact{kind_of(*argument.type()), argument.alias_info() != nullptr && argument.alias_info()->isWrite()};
     writes |= fact.written;
     takes_tensors |= fact.kind == ArgKind::Tensor || fact.kind == ArgKind::TensorList;
+    takes_sizes |= may_be_open(*argument.real_type());
     args.push_back(fact);
   }
   for (const c10::Argument& result : schema.returns()) {
@@ -157,7 +174,7 @@ Operator::Operator(const c10::OperatorHandle& handle)
   // In-place operators keep the shape of self, but for those made to change it.
   const std::string base = name.substr(0, name.find('.'));
   const bool in_place = base.size() > 1 && base.back() == '_' && base.back() != base[base.size() - 2];
-  const bool out = !schema.arguments().empty() && schema.arguments().back().kwarg_only() && args.back().written;
+  out = !schema.arguments().empty() && schema.arguments().back().kwarg_only() && args.back().written;
   reshapes = out || !in_place || has_tag(handle, at::Tag::inplace_view) || facts.has(Fact::Reshapes);
   if (!writes && base.find("batch_norm") != std::string::npos) find_statistics(schema);
   strides_freely = base == "as_strided" || base == "as_strided_";
@@ -173,6 +190,7 @@ Operator::Operator(const c10::OperatorHandle& handle)
   raises = is_builtin(handle) ? raises_of(facts, elementwise) : Raises::Anywhere;
   dtypes = dtypes_taken(facts, is_view || has_tag(handle, at::Tag::inplace_view), elementwise);
   rule = is_builtin(handle) ? find_rule(name) : nullptr;
+  size_rule = is_builtin(handle) ? find_size_rule(name, has_tag(handle, at::Tag::pointwise)) : nullptr;
 }
 Operator::~Operator() = default;
 
@@ -219,6 +237,18 @@ void count_without_rule(const Operator& op) {
   ++all.without_rule[op.name];
 }
 
+void count_without_size_rule(const Operator& op) {
+  Table& all = table();
+  std::unique_lock lock(all.mutex);
+  ++all.without_size_rule[op.name];
+}
+
+std::vector<std::pair<std::string, std::int64_t>> ops_without_size_rule() {
+  Table& all = table();
+  std::shared_lock lock(all.mutex);
+  return {all.without_size_rule.begin(), all.without_size_rule.end()};
+}
+
 std::vector<std::pair<std::string, std::int64_t>> ops_without_rule() {
   Table& all = table();
   std::shared_lock lock(all.mutex);
@@ -229,6 +259,7 @@ void reset_ops_without_rule() {
   Table& all = table();
   std::unique_lock lock(all.mutex);
   all.without_rule.clear();
+  all.without_size_rule.clear();
 }
 
 }  // namespace pellucid::aten

@@ -36,6 +36,8 @@ enum class Plan : std::uint8_t {
 };
 
 class Call;
+class SizeCall;
+using SizeRule = bool (*)(SizeCall&);
 using Rule = bool (*)(Call&);  // false: this case is not covered, go on with the plan without the rule
 
 struct Operator {
@@ -48,10 +50,12 @@ struct Operator {
   bool writes = false;
   bool reshapes = false;  // what it writes may get another shape
   bool takes_tensors = false;
+  bool takes_sizes = false;  // numbers that may be open
   bool is_view = false;
   bool random = false;
   bool strides_freely = false;  // as_strided
   bool overwrites = false;      // what it writes, it does not read
+  bool out = false;             // its last argument is where the result goes
   Facts facts;                  // of operators.def
   bool composite = false;       // its kernel is written in other operators, on every device
   Raises raises;
@@ -61,6 +65,7 @@ struct Operator {
   int training = -1;                    // the argument that says it is training
   int dropout = -1;                     // of attention: the probability; nothing is drawn when it is 0
   Rule rule = nullptr;
+  SizeRule size_rule = nullptr;  // sizes.h
 
   Plan plan() const;  // looks the kernels up at the first call
   const c10::KernelFunction& kernel() const;
@@ -78,6 +83,7 @@ std::string operator_name(
 // their kernels, so they are decoded at every call.
 Operator* builtin_operator(const c10::OperatorHandle& handle);
 void count_without_rule(const Operator& op);
+void count_without_size_rule(const Operator& op);
 Rule find_rule(const std::string& name);  // rules_*.cpp; nullptr when there is none
 
 }  // namespace pellucid::aten

@@ -9,12 +9,16 @@
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/csrc/utils/python_symnode.h>
 
+#include <algorithm>
 #include <optional>
 #include <unordered_map>
 
 #include "aten/aten.h"
 #include "aten/internal.h"
+#include "aten/symbolic_fake.h"
 #include "py/eval_frame.h"
 
 namespace pellucid::aten {
@@ -155,6 +159,22 @@ bool is_plain_tensor(PyObject* object) noexcept {
   PyTypeObject* type = Py_TYPE(object);
   return THPVariable_CheckTypeExact(type) || is_buffer_type(type);
 }
+bool is_parameter(PyObject* tensor) noexcept {
+  return Py_TYPE(tensor) == reinterpret_cast<PyTypeObject*>(ParameterClass);
+}
+
+OpenLayout layout_of(PyObject* tensor) {
+  const c10::TensorImpl& impl = *impl_of(tensor);
+  OpenLayout layout;
+  if (impl.layout() != c10::kStrided || impl.is_nested() || impl.has_symbolic_sizes_strides()) return layout;
+  for (const int inner : inner_dims(impl.sizes(), impl.strides())) {
+    OpenLayout::Dim dim;
+    dim.inner = inner;
+    layout.dims.push_back(dim);
+  }
+  return layout;
+}
+
 bool is_fake(PyObject* object) noexcept {
   return is_tensor(object) && tensor_of(object).defined() && is_fake(impl_of(object));
 }
@@ -163,33 +183,47 @@ bool is_fake(PyObject* object) noexcept {
 
 namespace {
 
+void fix(SizeScope& scope, const OpenShape& shape) {
+  for (const auto* exprs : {&shape.sizes, &shape.strides}) {
+    for (const symbolic::Expr* expr : *exprs) {
+      if (!expr->is_constant()) scope.decider->fix(expr, "a base that is met behind its view");
+    }
+  }
+}
+
 struct Fakes {
   std::unordered_map<const c10::TensorImpl*, at::Tensor> fakes;      // by real tensor
   std::unordered_map<const c10::StorageImpl*, at::Tensor> storages;  // by real storage: a fake that has its twin
   std::vector<at::Tensor> reals;  // keeps the keys above alive, so that no address is used twice
 
-  at::Tensor fake_of(const at::Tensor& real);
-  at::Tensor build(const at::Tensor& real);
+  std::shared_ptr<SizeScope> sizes;
+
+  at::Tensor fake_of(const at::Tensor& real, const OpenShape* shape = nullptr);
+  at::Tensor build(const at::Tensor& real, const OpenShape* shape);
 };
 
-at::Tensor Fakes::fake_of(const at::Tensor& real) {
+at::Tensor Fakes::fake_of(const at::Tensor& real, const OpenShape* shape) {
   if (is_fake(real.unsafeGetTensorImpl())) return real;
   const auto found = fakes.find(real.unsafeGetTensorImpl());
-  if (found != fakes.end()) return found->second;
-  at::Tensor fake = build(real);
+  if (found != fakes.end()) {
+    // A base that was made for a view which was met before it has plain sizes.
+    if (shape != nullptr && symbolic_fake(found->second) == nullptr) fix(*sizes, *shape);
+    return found->second;
+  }
+  at::Tensor fake = build(real, shape);
   reals.push_back(real);
   fakes.emplace(real.unsafeGetTensorImpl(), fake);
   return fake;
 }
 
-at::Tensor Fakes::build(const at::Tensor& real) {
+at::Tensor Fakes::build(const at::Tensor& real, const OpenShape* shape) {
   c10::TensorImpl& impl = *real.unsafeGetTensorImpl();
   auto* view = autograd::impl::get_view_autograd_meta(real);
   const bool is_view = view != nullptr && view->has_bw_view();
   at::Tensor base = is_view ? fake_of(view->get_backward_view().base_) : at::Tensor();
   const c10::StorageImpl* storage = impl.has_storage() ? impl.unsafe_storage().unsafeGetStorageImpl() : nullptr;
   const auto shared = storages.find(storage);
-  at::Tensor fake = fake_like_real(real, shared != storages.end() ? shared->second : at::Tensor());
+  at::Tensor fake = fake_like_real(real, shared != storages.end() ? shared->second : at::Tensor(), sizes, shape);
   if (shared == storages.end()) storages.emplace(storage, fake);
   if (is_view) {
     fake = autograd::make_variable_differentiable_view(fake, autograd::ViewInfo(base, nullptr, nullptr), std::nullopt,
@@ -211,11 +245,50 @@ at::Tensor Fakes::build(const at::Tensor& real) {
 
 struct FakeScope::Data : Fakes {};
 
-FakeScope::FakeScope() : data_(std::make_unique<Data>()) {}
+FakeScope::FakeScope(std::shared_ptr<SizeScope> sizes) : data_(std::make_unique<Data>()) {
+  data_->sizes = std::move(sizes);
+}
 FakeScope::~FakeScope() { (void)take_facts(); }  // they hold storages
 
-py::Owned<> FakeScope::fake_of(PyObject* real) {
-  return with_python_errors([&] { return py::take(THPVariable_Wrap(data_->fake_of(tensor_of(real)))); });
+py::Owned<> FakeScope::fake_of(PyObject* real, const OpenShape* shape) {
+  return with_python_errors([&] { return py::take(THPVariable_Wrap(data_->fake_of(tensor_of(real), shape))); });
+}
+
+py::Owned<> FakeScope::number_of(const symbolic::Expr* expr) {
+  return with_python_errors([&] {
+    const c10::SymNode node = c10::make_intrusive<SizeNode>(data_->sizes, expr);
+    pybind11::handle made;
+    switch (expr->type) {
+      case symbolic::Type::Int:
+        made = pybind11::cast(c10::SymInt(node)).release();
+        break;
+      case symbolic::Type::Float:
+        made = pybind11::cast(c10::SymFloat(node)).release();
+        break;
+      case symbolic::Type::Bool:
+        made = pybind11::cast(c10::SymBool(node)).release();
+        break;
+    }
+    return py::take(made.ptr());
+  });
+}
+
+bool FakeScope::has_shape(PyObject* fake, const OpenShape& shape) const {
+  const Shape now = shape_of(*data_->sizes, tensor_of(fake));
+  return std::ranges::equal(now.sizes, shape.sizes) && std::ranges::equal(now.strides, shape.strides);
+}
+
+const symbolic::Expr* FakeScope::expr_of(PyObject* number) const {
+  if (!torch::is_symint(pybind11::handle(number)) && !torch::is_symfloat(pybind11::handle(number)) &&
+      !torch::is_symbool(pybind11::handle(number)))
+    return nullptr;
+  return with_python_errors([&]() -> const symbolic::Expr* {
+    const auto held = pybind11::handle(number).attr("node");
+    if (!pybind11::isinstance<c10::SymNodeImpl>(held)) return nullptr;
+    const auto node = held.cast<c10::SymNode>();
+    const auto* own = dynamic_cast<const SizeNode*>(node.get());
+    return own != nullptr && own->scope() == data_->sizes ? own->expr() : nullptr;
+  });
 }
 
 namespace {
@@ -275,6 +348,7 @@ py::Owned<> fake_like(PyObject* like) {
 
 Meta meta_of(PyObject* tensor) {
   return with_python_errors([&] {
+    const QuietScope hints;
     const at::Tensor& t = tensor_of(tensor);
     c10::TensorImpl& impl = *t.unsafeGetTensorImpl();
     Meta meta;

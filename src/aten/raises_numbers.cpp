@@ -107,6 +107,10 @@ bool Call::reaches_beyond() const {
 
 bool Call::numbers_may_raise() const {
   bool any = false;
+  for (std::size_t i = 0; i < size(); ++i) {  // an open number, where no size is meant
+    if (arg(i).isSymInt() && handle.schema().arguments()[i].real_type()->kind() == c10::TypeKind::NumberType)
+      return true;
+  }
   for (std::size_t i = 0; i < size(); ++i) any |= is_number(arg(i)) || arg(i).isComplexDouble();
   return any && (!numbers_fit(*this) || (op.random && !range_is_right(*this)));
 }

@@ -22,6 +22,7 @@ RuleTable copy_rules();         // rules_copy.cpp
 RuleTable index_rules();        // rules_index.cpp
 RuleTable norm_rules();         // rules_norm.cpp
 RuleTable nn_rules();           // rules_nn.cpp
+RuleTable composite_rules();    // rules_composite.cpp
 RuleTable elementwise_rules();  // rules_elementwise.cpp
 RuleTable reduce_rules();       // rules_reduce.cpp
 RuleTable linalg_rules();       // rules_linalg.cpp

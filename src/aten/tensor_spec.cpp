@@ -1,6 +1,9 @@
-// TensorSpec: what a tensor guard compares, read straight from TensorImpl.
+// TensorSpec: what a tensor guard compares, read straight from TensorImpl; sizes and strides for whoever asks for one.
 #include <c10/core/ScalarType.h>
 #include <c10/core/TensorImpl.h>
+
+#include <optional>
+#include <stdexcept>
 
 #include "aten/aten.h"
 #include "aten/internal.h"
@@ -51,25 +54,145 @@ std::string differs(const std::string& what, const std::string& expected, const 
   return what + " mismatch" + place + ", expected " + expected + ", actual " + actual;
 }
 
+using Sizes = c10::IntArrayRef;
+
+// size(inner) * stride(inner); nothing: it leaves 64 bits.
+std::optional<std::int64_t> dense_stride(std::size_t inner, Sizes sizes, Sizes strides) noexcept {
+  std::int64_t product = 0;
+  if (__builtin_mul_overflow(sizes[inner], strides[inner], &product)) return std::nullopt;
+  return product;
+}
+
+// Tensors of the dispatch key Python, those that subclasses wrap, may answer with Python code.
+const c10::TensorImpl* with_plain_layout(PyObject* object) {
+  if (!is_tensor(object)) return nullptr;
+  const c10::TensorImpl& impl = *impl_of(object);
+  if (impl.key_set().has(c10::DispatchKey::Python) || impl.layout() != c10::kStrided) return nullptr;
+  return impl.is_nested() || impl.has_symbolic_sizes_strides() ? nullptr : &impl;
+}
+
+// `list` gives sizes or strides. A kind of tensor that we do not know may have none, and throw.
+template <class List>
+bool number_at(PyObject* object, std::int64_t dim, std::int64_t* out, List&& list) noexcept {
+  try {
+    const c10::TensorImpl* impl = with_plain_layout(object);
+    if (impl == nullptr) return false;
+    const Sizes numbers = list(*impl);
+    if (dim < 0 || static_cast<std::uint64_t>(dim) >= numbers.size()) return false;
+    *out = numbers[static_cast<std::size_t>(dim)];
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 }  // namespace
+
+bool size_at(PyObject* object, std::int64_t dim, std::int64_t* out) noexcept {
+  return number_at(object, dim, out, [](const c10::TensorImpl& impl) { return impl.sizes(); });
+}
+bool stride_at(PyObject* object, std::int64_t dim, std::int64_t* out) noexcept {
+  return number_at(object, dim, out, [](const c10::TensorImpl& impl) { return impl.strides(); });
+}
 
 struct TensorSpec::Data {
   py::Owned<PyTypeObject> type;
   c10::DispatchKeySet keys;
   caffe2::TypeMeta dtype;
   c10::Device device{c10::kCPU};
-  bool requires_grad = false, leaf = true, strided = true;
+  bool requires_grad = false, leaf = true;
+  enum class Layout : std::uint8_t {
+    Exact,
+    Open,
+    Unknown,  // no strides to compare: never proved equal, such a tensor is not guarded this way
+  } kind = Layout::Exact;
   std::uint32_t ndim = 0;
   std::unique_ptr<std::int64_t[]> layout;  // sizes, then strides
+  std::vector<OpenLayout::Dim> open;       // of Open: all dims
 
-  const std::int64_t* sizes() const { return layout.get(); }
-  const std::int64_t* strides() const { return layout.get() + ndim; }
+  using Stride = OpenLayout::Stride;
+  const std::int64_t* sizes() const noexcept { return layout.get(); }
+  const std::int64_t* strides() const noexcept { return layout.get() + ndim; }
+  bool is_open(std::size_t dim) const noexcept { return kind == Layout::Open && open[dim].open; }
+  Stride stride_kind(std::size_t dim) const noexcept { return kind == Layout::Open ? open[dim].stride : Stride::Exact; }
+
+  void leave_open(const OpenLayout& given);
+  bool size_matches(std::size_t dim, Sizes found) const noexcept {
+    if (!is_open(dim)) return found[dim] == sizes()[dim];
+    return open[dim].least <= found[dim] && found[dim] <= open[dim].most;
+  }
+  bool stride_matches(std::size_t dim, Sizes found_sizes, Sizes found) const noexcept {
+    switch (stride_kind(dim)) {
+      case Stride::Exact:
+        return found[dim] == strides()[dim];
+      case Stride::Dense:
+        return dense_stride(static_cast<std::size_t>(open[dim].inner), found_sizes, found) == found[dim];
+      case Stride::Open:
+        break;
+    }
+    return true;
+  }
+  // Out of line: it would cost the exact comparison registers.
+  [[gnu::noinline]] bool open_layout_matches(const c10::TensorImpl& impl) const noexcept;
+  std::string size_text(std::size_t dim, std::int64_t found) const;
+  std::string stride_text(std::size_t dim, Sizes found_sizes, Sizes found) const;
+  std::string layout_mismatch(const c10::TensorImpl& impl) const;
 };
+
+void TensorSpec::Data::leave_open(const OpenLayout& given) {
+  if (given.dims.size() != ndim) throw std::logic_error("an open layout of another rank");
+  for (std::uint32_t i = 0; i < ndim; ++i) {
+    const OpenLayout::Dim& dim = given.dims[i];
+    const bool has_inner = 0 <= dim.inner && dim.inner < static_cast<int>(ndim) && dim.inner != static_cast<int>(i);
+    if (dim.stride == Stride::Dense && !has_inner) throw std::logic_error("a dense stride needs another dim");
+    if (dim.open || dim.stride != Stride::Exact) kind = Layout::Open;
+  }
+  if (kind == Layout::Open) open = given.dims;
+}
+
+bool TensorSpec::Data::open_layout_matches(const c10::TensorImpl& impl) const noexcept {
+  const Sizes found_sizes = impl.sizes();
+  if (found_sizes.size() != ndim) return false;
+  const Sizes found = impl.strides();
+  for (std::uint32_t i = 0; i < ndim; ++i) {
+    if (!size_matches(i, found_sizes) || !stride_matches(i, found_sizes, found)) return false;
+  }
+  return true;
+}
+
+std::string TensorSpec::Data::size_text(std::size_t dim, std::int64_t found) const {
+  if (!is_open(dim)) return std::to_string(sizes()[dim]);
+  const bool is_small = found < open[dim].least;
+  return (is_small ? "at least " : "at most ") + std::to_string(is_small ? open[dim].least : open[dim].most);
+}
+
+std::string TensorSpec::Data::stride_text(std::size_t dim, Sizes found_sizes, Sizes found) const {
+  if (stride_kind(dim) == Stride::Exact) return std::to_string(strides()[dim]);
+  const std::string inner = std::to_string(open[dim].inner);
+  const auto dense = dense_stride(static_cast<std::size_t>(open[dim].inner), found_sizes, found);
+  return (dense ? std::to_string(*dense) : "more than 64 bits") + " (size(" + inner + ") * stride(" + inner + "))";
+}
+
+std::string TensorSpec::Data::layout_mismatch(const c10::TensorImpl& impl) const {
+  const Sizes found_sizes = impl.sizes();
+  if (found_sizes.size() != ndim) return differs("rank", std::to_string(ndim), std::to_string(found_sizes.size()));
+  const Sizes found = impl.strides();
+  const auto place = [](std::uint32_t dim) { return " at index " + std::to_string(dim); };
+  for (std::uint32_t i = 0; i < ndim; ++i) {
+    if (!size_matches(i, found_sizes))
+      return differs("size", size_text(i, found_sizes[i]), std::to_string(found_sizes[i]), place(i));
+  }
+  for (std::uint32_t i = 0; i < ndim; ++i) {
+    if (!stride_matches(i, found_sizes, found))
+      return differs("stride", stride_text(i, found_sizes, found), std::to_string(found[i]), place(i));
+  }
+  return "differs";
+}
 
 TensorSpec::TensorSpec() : data_(std::make_unique<Data>()) {}
 TensorSpec::~TensorSpec() = default;
 
-std::unique_ptr<TensorSpec> TensorSpec::of(PyObject* tensor) {
+std::unique_ptr<TensorSpec> TensorSpec::of(PyObject* tensor, const OpenLayout* open) {
   std::unique_ptr<TensorSpec> spec(new TensorSpec);
   Data& d = *spec->data_;
   const c10::TensorImpl& impl = *impl_of(tensor);
@@ -79,13 +202,15 @@ std::unique_ptr<TensorSpec> TensorSpec::of(PyObject* tensor) {
   d.device = impl.device();
   d.requires_grad = impl.requires_grad();
   d.leaf = is_leaf(tensor);
-  d.strided = impl.layout() == c10::kStrided && !impl.is_nested() && !impl.has_symbolic_sizes_strides();
-  if (!d.strided)
-    return spec;  // no strides to compare: the key set holds the layout, sizes are compared where they are plain
+  if (impl.layout() != c10::kStrided || impl.is_nested() || impl.has_symbolic_sizes_strides()) {
+    d.kind = Data::Layout::Unknown;
+    return spec;
+  }
   d.ndim = static_cast<std::uint32_t>(impl.dim());
   d.layout = std::make_unique<std::int64_t[]>(2 * std::size_t{d.ndim});
   std::copy_n(impl.sizes().data(), d.ndim, d.layout.get());
   std::copy_n(impl.strides().data(), d.ndim, d.layout.get() + d.ndim);
+  if (open != nullptr) d.leave_open(*open);
   return spec;
 }
 
@@ -97,8 +222,8 @@ bool TensorSpec::matches(PyObject* object) const noexcept {
   const AutogradState autograd = autograd_state(object);
   if (autograd.requires_grad != d.requires_grad) return false;
   if (d.requires_grad && autograd.leaf != d.leaf) return false;
-  if (!d.strided || impl.has_symbolic_sizes_strides())
-    return false;  // never proved equal: such a tensor is not guarded this way
+  if (impl.has_symbolic_sizes_strides()) return false;
+  if (d.kind != Data::Layout::Exact) return d.kind == Data::Layout::Open && d.open_layout_matches(impl);
   const auto sizes = impl.sizes();
   if (sizes.size() != d.ndim) return false;
   const auto strides = impl.strides();
@@ -122,25 +247,19 @@ std::string TensorSpec::mismatch(PyObject* object) const {
   if (impl.key_set() != d.keys)
     return differs("dispatch key set", c10::toString(d.keys), c10::toString(impl.key_set()));
   if (d.requires_grad && is_leaf(object) != d.leaf) return differs("is_leaf", bool_text(d.leaf), bool_text(!d.leaf));
-  if (!d.strided || impl.has_symbolic_sizes_strides()) return "layout without plain strides: never equal";
-  if (impl.sizes().size() != d.ndim)
-    return differs("rank", std::to_string(d.ndim), std::to_string(impl.sizes().size()));
-  for (const auto& [what, want, have] :
-       {std::tuple{"size", d.sizes(), impl.sizes()}, std::tuple{"stride", d.strides(), impl.strides()}}) {
-    for (std::uint32_t i = 0; i < d.ndim; ++i) {
-      if (want[i] != have[i]) {
-        return differs(what, std::to_string(want[i]), std::to_string(have[i]), " at index " + std::to_string(i));
-      }
-    }
-  }
-  return "differs";
+  if (d.kind == Data::Layout::Unknown || impl.has_symbolic_sizes_strides())
+    return "layout without plain strides: never equal";
+  return d.layout_mismatch(impl);
 }
 
 std::string TensorSpec::text() const {
   const Data& d = *data_;
   std::string text = dtype_text(c10::typeMetaToScalarType(d.dtype));
   text += "[";
-  for (std::uint32_t i = 0; i < d.ndim; ++i) text += (i > 0 ? ", " : "") + std::to_string(d.sizes()[i]);
+  for (std::uint32_t i = 0; i < d.ndim; ++i) {
+    text += i > 0 ? ", " : "";
+    text += d.is_open(i) ? "*" : std::to_string(d.sizes()[i]);
+  }
   text += "] " + device_text(d.device) + " requires_grad=" + bool_text(d.requires_grad);
   return text;
 }

@@ -95,9 +95,9 @@ Load Loads::dict_item(const Source* source) const {
   return load(Load::Form::Call, key, builtin_method(&PyDict_Type, "__getitem__"));
 }
 
-Load Loads::of_iterator(const Source* source) const {
-  auto& function = iterator_functions_[source->step];
-  if (!function) function = source::iterator_function(source->step);
+Load Loads::by_function(const Source* source) const {
+  auto& function = functions_[source->step];
+  if (!function) function = source::step_function(source->step);
   auto index = py::take(PyLong_FromLongLong(source->index));
   Load result = load(Load::Form::Call, index.get(), function.get());
   result.held = std::move(index);
@@ -127,10 +127,12 @@ Load Loads::step(const Source* source) const {
       static PyObject* const name = py::interned("cell_contents").release();
       return load(Load::Form::Attr, name);
     }
+    case Step::Size:
+    case Step::Stride:
     case Step::Part:
     case Step::Ahead:
     case Step::ValueAhead:
-      return of_iterator(source);
+      return by_function(source);
   }
   return load(Load::Form::Object, nullptr, Py_None);
 }

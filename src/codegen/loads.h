@@ -34,11 +34,11 @@ class Loads {
   Load item(const Source* source) const;
   Load dict_item(const Source* source) const;
   Load c_attribute(const Source* source, PyObject* name) const;
-  Load of_iterator(const Source* source) const;
+  Load by_function(const Source* source) const;
 
   mutable std::unordered_map<const Source*, PyObject*> values_;
   mutable std::vector<py::Owned<>> held_;
-  mutable std::unordered_map<source::Step, py::Owned<>> iterator_functions_;
+  mutable std::unordered_map<source::Step, py::Owned<>> functions_;
 };
 
 }  // namespace pellucid::codegen

@@ -32,8 +32,9 @@ std::string words_of(const Source* source) {
   int taken = 0;
   for (const Source* s = source; s != nullptr && taken < 3; s = s->base) {
     std::string word;
-    if (s->step == source::Step::Item || source::iterator_function_name(s->step) != nullptr)
+    if (s->step == source::Step::Item || source::step_function_name(s->step) != nullptr)
       word = std::to_string(s->index);
+    if (source::is_of_layout(s->step)) word.insert(0, s->step == source::Step::Size ? "size_" : "stride_");
     if (s->step == source::Step::Local || s->step == source::Step::Free || s->step == source::Step::InstanceAttr ||
         s->step == source::Step::DictItem || s->step == source::Step::Member) {
       word = py::text_of(s->operand.get());

@@ -42,13 +42,6 @@ Condition Condition::of(const symbolic::Expr* condition) {
   return made;
 }
 
-bool Condition::holds(std::span<PyObject* const> values) const noexcept {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (values[i] == nullptr || !is_symbolic_value(values[i], &room[symbols[i]])) return false;
-  }
-  return program.holds(room.data());
-}
-
 std::string Condition::text_of(std::span<const std::string> names) const {
   std::string out;
   for (std::size_t at = 0; at < text.size(); ++at) {

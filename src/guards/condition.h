@@ -18,8 +18,14 @@ struct Condition {
   std::vector<std::string> names;             // where they were read
 
   static Condition of(const symbolic::Expr* condition);
-  // One of these ints of 64 bits or finite floats for each symbol.
-  bool holds(std::span<PyObject* const> values) const noexcept;
+  // `read(i, out)` gives the value of symbols[i]; false: there is no such number.
+  template <class Read>
+  bool holds(Read&& read) const noexcept {
+    for (std::size_t i = 0; i < symbols.size(); ++i) {
+      if (!read(i, &room[symbols[i]])) return false;
+    }
+    return program.holds(room.data());
+  }
   std::string text_of(std::span<const std::string> names) const;
 };
 

@@ -125,6 +125,12 @@ py::Owned<> GuardProgram::gathered() const noexcept {
   if (!tuple) PyErr_Clear();
   for (std::size_t i = 0; tuple && i < inputs_.size(); ++i)
     PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(nodes_[inputs_[i]].value));
+  for (std::size_t i = 0; tuple && i < numbers_.size(); ++i) {
+    PyObject*& item = PyTuple_GET_ITEM(tuple.get(), numbers_[i].position);
+    py::Owned<> number;
+    if (source::load_step(*numbers_[i].layout, item, nullptr, nullptr, number) == nullptr) return {};
+    Py_SETREF(item, number.release());  // the tensor has other owners
+  }
   return tuple;
 }
 
@@ -378,13 +384,22 @@ bool GuardProgram::late_checks_hold() const noexcept {
       late_, [&](const Late& late) { return guards::holds(checks_[late.check], nodes_[late.node].value, nullptr); });
 }
 
-bool GuardProgram::conditions_hold() noexcept {
-  for (Conditional& conditional : conditionals_) {
-    for (std::size_t i = 0; i < conditional.nodes.size(); ++i)
-      conditional.values[i] = nodes_[conditional.nodes[i]].value;
-    if (!checks_[conditional.check].condition->holds(conditional.values)) return false;
-  }
+// A size is read anew each time: the same tensor may have got another one.
+bool GuardProgram::load_number(const Wanted& wanted, symbolic::Value* out) const noexcept {
+  PyObject* value = nodes_[wanted.node].value;
+  if (value == nullptr) return false;
+  if (wanted.layout == nullptr) return is_symbolic_value(value, out);
+  std::int64_t number = 0;
+  if (!source::load_number(*wanted.layout, value, &number)) return false;
+  *out = symbolic::Value::of(number);
   return true;
+}
+
+bool GuardProgram::conditions_hold() const noexcept {
+  return std::ranges::all_of(conditionals_, [&](const Conditional& conditional) {
+    return checks_[conditional.check].condition->holds(
+        [&](std::size_t i, symbolic::Value* out) { return load_number(conditional.operands[i], out); });
+  });
 }
 
 bool GuardProgram::relations_hold() noexcept {

@@ -100,10 +100,21 @@ class GuardProgram {
     bool all_changed = true;
     bool holds() noexcept;
   };
+  // A value that is asked for: a node's, or a size or stride of the tensor that it is, which has no node.
+  struct Wanted {
+    std::uint32_t node = 0;
+    const Source* layout = nullptr;
+    const Source* source(const GuardProgram& program) const noexcept {
+      return layout != nullptr ? layout : program.nodes_[node].source;
+    }
+  };
+  struct Number {
+    Py_ssize_t position;
+    const Source* layout;
+  };
   struct Conditional {
     std::uint32_t check = 0;
-    std::vector<std::uint32_t> nodes;
-    std::vector<PyObject*> values;  // room for those of the nodes
+    std::vector<Wanted> operands;
   };
   struct Link {
     std::uint32_t distinct, position, next;
@@ -139,7 +150,8 @@ class GuardProgram {
   void note_move(Hot& hot) noexcept;
   bool pair_holds(const Pair& pair) const noexcept;
   bool pairs_hold() noexcept;
-  bool conditions_hold() noexcept;
+  bool load_number(const Wanted& wanted, symbolic::Value* out) const noexcept;
+  bool conditions_hold() const noexcept;
   bool relations_hold() noexcept;
   bool late_checks_hold() const noexcept;
 
@@ -159,7 +171,8 @@ class GuardProgram {
   std::vector<Late> late_;
   std::vector<Pair> pairs_;
   std::vector<std::uint32_t> pair_links_;  // node by node: the pairs it is part of
-  std::vector<std::uint32_t> inputs_;      // nodes of the inputs
+  std::vector<std::uint32_t> inputs_;      // nodes of the inputs; of a size or stride its tensor's
+  std::vector<Number> numbers_;            // which inputs are one
   Temporaries temporaries_;
   PyObject* globals_ = nullptr;     // of the entry; held
   const PyObject* home_ = nullptr;  // what messages call G; only compared, it may be gone

@@ -38,6 +38,9 @@ class Builder {
   };
 
   std::uint32_t plan_for(const Source* source);
+  void plan_wanted(const Source* source);
+  GuardProgram::Wanted wanted(const Source* source) const;
+  void add_condition(const Guard& guard, std::uint32_t check);
   std::uint32_t attributes_of(std::uint32_t plan);
   std::uint32_t plan_in_relation(const Source* source, Kind kind);
   std::uint32_t add_plan(std::uint32_t parent, const Source* source, bool attributes);
@@ -62,7 +65,8 @@ class Builder {
   const source::SourceTable& table_;
   std::unique_ptr<GuardProgram> program_;
   std::vector<std::uint32_t> plan_of_;  // source id -> plan
-  std::vector<bool> named_;             // source id -> only named by a relation
+  std::vector<bool> named_;             // source id -> has no plan, but a relation or an input names it
+  std::vector<const Source*> copy_of_;  // source id -> the program's copy
   std::vector<Plan> plans_;
   std::vector<std::uint32_t> plan_of_node_, root_plans_, ambient_, relations_, late_;
 };
@@ -106,6 +110,8 @@ std::uint32_t Builder::attributes_of(std::uint32_t plan) {
 std::uint32_t Builder::plan_for(const Source* source) {
   std::vector<const Source*> missing;
   for (const Source* s = source; s != nullptr && plan_of_[static_cast<std::size_t>(s->id)] == kNone; s = s->base) {
+    // Its int would be another object at each look.
+    if (source::is_of_layout(s->step)) throw std::logic_error("a size is guarded by its tensor or by conditions");
     missing.push_back(s);
   }
   for (auto at = missing.rbegin(); at != missing.rend(); ++at) {
@@ -115,6 +121,19 @@ std::uint32_t Builder::plan_for(const Source* source) {
     plan_of_[static_cast<std::size_t>(s->id)] = add_plan(parent, s, false);
   }
   return plan_of_[static_cast<std::size_t>(source->id)];
+}
+
+void Builder::plan_wanted(const Source* source) {
+  const bool is_of_layout = source::is_of_layout(source->step);
+  if (is_of_layout) named_[static_cast<std::size_t>(source->id)] = true;
+  plan_for(is_of_layout ? source->base : source);
+}
+
+// Of a source of the table, when all nodes are laid out.
+GuardProgram::Wanted Builder::wanted(const Source* source) const {
+  const auto node_of = [&](const Source* s) { return plans_[plan_of_[static_cast<std::size_t>(s->id)]].node; };
+  if (!source::is_of_layout(source->step)) return {node_of(source)};
+  return {node_of(source->base), copy_of_[static_cast<std::size_t>(source->id)]};
 }
 
 // Two instance dicts are told apart by their owners' nodes: a dict that is replaced shows another version there, and
@@ -140,7 +159,7 @@ void Builder::place(std::uint32_t index) {
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(guard.operand.get()); ++i) {
         const std::size_t id = PyLong_AsSize_t(PyTuple_GET_ITEM(guard.operand.get(), i));
         if (id >= table_.size()) throw std::logic_error("a guard names a source that is not in the table");
-        plan_for(table_.at(id));
+        guard.kind == Kind::CONDITION ? plan_wanted(table_.at(id)) : void(plan_for(table_.at(id)));
       }
       relations_.push_back(index);
       return;
@@ -202,7 +221,7 @@ void Builder::place_guards() {
 
 void Builder::copy_sources() {
   auto& copies = program_->given_->sources;
-  std::vector<const Source*> copy_of(table_.size(), nullptr);
+  copy_of_.assign(table_.size(), nullptr);
   copies.reserve(table_.size());  // pointers into it stay valid
   for (std::size_t id = 0; id < table_.size(); ++id) {
     if (plan_of_[id] == kNone && !named_[id]) continue;
@@ -210,14 +229,14 @@ void Builder::copy_sources() {
     PyObject* object = from->operand.get();
     PyObject* operand =
         from->step == Step::DictItem ? program_->hold_.keep_key(object) : program_->hold_.keep_or_watch(object);
-    const Source* base = from->base == nullptr ? nullptr : copy_of[static_cast<std::size_t>(from->base->id)];
+    const Source* base = from->base == nullptr ? nullptr : copy_of_[static_cast<std::size_t>(from->base->id)];
     copies.push_back(Source{from->step, base, py::Owned<>::steal(operand), from->index, from->id});
-    copy_of[id] = &copies.back();
+    copy_of_[id] = &copies.back();
   }
-  for (Plan& plan : plans_) plan.source = copy_of[static_cast<std::size_t>(plan.source->id)];
+  for (Plan& plan : plans_) plan.source = copy_of_[static_cast<std::size_t>(plan.source->id)];
   for (Guard& guard : program_->given_->guards) {
-    if (guard.source != nullptr) guard.source = copy_of[static_cast<std::size_t>(guard.source->id)];
-    if (guard.other != nullptr) guard.other = copy_of[static_cast<std::size_t>(guard.other->id)];
+    if (guard.source != nullptr) guard.source = copy_of_[static_cast<std::size_t>(guard.source->id)];
+    if (guard.other != nullptr) guard.other = copy_of_[static_cast<std::size_t>(guard.other->id)];
   }
 }
 
@@ -424,6 +443,16 @@ void Builder::emit(std::uint32_t index, bool proved, int level) {
   if (node.load_at != kNone) hot[node.load_at].skip = here();
 }
 
+void Builder::add_condition(const Guard& guard, std::uint32_t check) {
+  GuardProgram::Conditional conditional;
+  conditional.check = check;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(guard.operand.get()); ++i)
+    conditional.operands.push_back(wanted(table_.at(PyLong_AsSize_t(PyTuple_GET_ITEM(guard.operand.get(), i)))));
+  if (conditional.operands.size() != guard.condition->symbols.size())
+    throw std::logic_error("a condition has one source for each of its symbols");
+  program_->conditionals_.push_back(std::move(conditional));
+}
+
 void Builder::add_relations() {
   const auto node_of = [&](const Source* source) {
     return plans_[plan_of_[static_cast<std::size_t>(source->id)]].node;
@@ -446,12 +475,7 @@ void Builder::add_relations() {
       continue;
     }
     if (guard.kind == Kind::CONDITION) {
-      GuardProgram::Conditional conditional;
-      conditional.check = check;
-      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(guard.operand.get()); ++i)
-        conditional.nodes.push_back(node_of(table_.at(PyLong_AsSize_t(PyTuple_GET_ITEM(guard.operand.get(), i)))));
-      conditional.values.resize(conditional.nodes.size());
-      program_->conditionals_.push_back(std::move(conditional));
+      add_condition(guard, check);
       continue;
     }
     GuardProgram::Distinct distinct;
@@ -504,7 +528,7 @@ std::unique_ptr<GuardProgram> Builder::build(PyFunctionObject* entry, const std:
     program_->globals_ = program_->hold_.keep(entry->func_globals);
     program_->home_ = home_globals(entry->func_globals, program_->given_->guards);
   }
-  for (const Source* input : inputs) plan_for(input);
+  for (const Source* input : inputs) plan_wanted(input);
   place_guards();
   copy_sources();
   add_checks(ambient_, kNone);
@@ -522,8 +546,12 @@ std::unique_ptr<GuardProgram> Builder::build(PyFunctionObject* entry, const std:
   std::size_t steps = 0;
   for (const auto& node : program_->nodes_) steps += makes_value(node.source->step);
   program_->temporaries_.values.reserve(4 * steps);  // of a watch, and of the ops that are asked after it
-  for (const Source* input : inputs)
-    program_->inputs_.push_back(plans_[plan_of_[static_cast<std::size_t>(input->id)]].node);
+  for (const Source* input : inputs) {
+    const GuardProgram::Wanted from = wanted(input);
+    if (from.layout != nullptr)
+      program_->numbers_.push_back({static_cast<Py_ssize_t>(program_->inputs_.size()), from.layout});
+    program_->inputs_.push_back(from.node);
+  }
   for (Guard& guard : program_->given_->guards) guard.operand = {};  // held or watched now
   program_->hold_.seal();
   return std::move(program_);

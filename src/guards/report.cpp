@@ -45,15 +45,18 @@ std::vector<py::Owned<>> GuardReport::evaluate_all(PyObject* const* locals, PyOb
   return values;
 }
 
-// Of a check between many values; null: of another one.
-const std::vector<std::uint32_t>* GuardReport::nodes_of(std::size_t check) const {
-  for (const GuardProgram::Distinct& distinct : program_.distincts_) {
-    if (distinct.check == check) return &distinct.nodes;
-  }
+// Of a check between many values; nothing: of another one.
+std::optional<std::vector<GuardProgram::Wanted>> GuardReport::wanted_by(std::size_t check) const {
   for (const GuardProgram::Conditional& conditional : program_.conditionals_) {
-    if (conditional.check == check) return &conditional.nodes;
+    if (conditional.check == check) return conditional.operands;
   }
-  return nullptr;
+  for (const GuardProgram::Distinct& distinct : program_.distincts_) {
+    if (distinct.check != check) continue;
+    std::vector<GuardProgram::Wanted> wanted;
+    for (const std::uint32_t node : distinct.nodes) wanted.push_back({node});
+    return wanted;
+  }
+  return std::nullopt;
 }
 
 GuardReport::Operands GuardReport::operands_of(std::size_t check, const std::vector<py::Owned<>>& values) const {
@@ -69,13 +72,15 @@ GuardReport::Operands GuardReport::operands_of(std::size_t check, const std::vec
     operands.other = program_.nodes_[pair.other].compared_value(values[pair.other].get());
     operands.present = operands.value != nullptr && operands.other != nullptr;
   }
-  const std::vector<std::uint32_t>* nodes = nodes_of(check);
-  if (nodes == nullptr) return operands;
-  operands.tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(nodes->size())));
-  for (std::size_t i = 0; i < nodes->size(); ++i) {
-    PyObject* value = values[(*nodes)[i]].get();
-    operands.present = operands.present && value != nullptr;
-    PyTuple_SET_ITEM(operands.tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(value == nullptr ? Py_None : value));
+  const auto all = wanted_by(check);
+  if (!all) return operands;
+  operands.tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(all->size())));
+  Py_ssize_t i = 0;
+  for (const GuardProgram::Wanted& wanted : *all) {
+    auto value = values[wanted.node].copy();
+    if (wanted.layout != nullptr) value = source::evaluate_step(wanted.layout, value.get(), nullptr, nullptr);
+    operands.present = operands.present && value;
+    PyTuple_SET_ITEM(operands.tuple.get(), i++, value ? value.release() : Py_NewRef(Py_None));
   }
   operands.value = operands.tuple.get();
   return operands;
@@ -163,9 +168,9 @@ std::vector<std::string> GuardReport::write_code(std::vector<PyObject*>& constan
       text.value = source::print(program_.given_->guards[i].source, roots);
     if (program_.given_->guards[i].other != nullptr)
       text.other = source::print(program_.given_->guards[i].other, roots);
-    if (const std::vector<std::uint32_t>* nodes = nodes_of(program_.check_of_[i])) {
-      for (const std::uint32_t node : *nodes) text.values.push_back(source::print(program_.nodes_[node].source, roots));
-    }
+    const auto all = wanted_by(program_.check_of_[i]);
+    for (std::size_t at = 0; all && at < all->size(); ++at)
+      text.values.push_back(source::print((*all)[at].source(program_), roots));
     parts.push_back(code_text(check, text));
   }
   return parts;

@@ -44,7 +44,7 @@ class GuardReport {
     bool present = true;
   };
   std::vector<py::Owned<>> evaluate_all(PyObject* const* locals, PyObject* closure) const;
-  const std::vector<std::uint32_t>* nodes_of(std::size_t check) const;
+  std::optional<std::vector<GuardProgram::Wanted>> wanted_by(std::size_t check) const;
   Operands operands_of(std::size_t check, const std::vector<py::Owned<>>& values) const;
   Miss miss_of(std::size_t check, const Operands& operands) const;
   Description description_of(const Check& check) const;

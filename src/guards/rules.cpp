@@ -473,7 +473,9 @@ struct Rule<Kind::CONDITION> {
   static constexpr const char* kSuggestion =
       "the program decides by this number: each outcome has compiled code of its own";
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
-    return c.condition->holds({&PyTuple_GET_ITEM(v, 0), static_cast<std::size_t>(PyTuple_GET_SIZE(v))});
+    return c.condition->holds([v](std::size_t i, symbolic::Value* out) {
+      return is_symbolic_value(PyTuple_GET_ITEM(v, static_cast<Py_ssize_t>(i)), out);
+    });
   }
   static std::string expected(const Check& c) { return c.condition->text_of(c.condition->names); }
   static std::string found(const Check& c, PyObject* v, PyObject*) {

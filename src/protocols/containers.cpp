@@ -307,6 +307,10 @@ Result contains(Interpreter& t, PyObject* container, PyObject* item) {
       case Cat::Tuple:
       case Cat::Deque:
       case Cat::Iterator: {
+        if ((cat == Cat::Tuple || cat == Cat::List) && region::holds_open(container)) {
+          PyObject* args[] = {container, item};
+          return call_polyfill(t, "contains", args);
+        }
         const Contents inside = cat == Cat::Iterator ? Contents{} : t.region.reads.deep_touch(container);
         const Contents probe = t.region.reads.deep_touch(item);
         if (inside.shadowed || probe.shadowed)
@@ -371,7 +375,7 @@ bool asks_for_index(Interpreter& t, PyObject* slice) {
 Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
   if (is_polyfill(container))
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "a subscript"}, {"type", "builtin iterator"}});
-  container = t.region.shadows.original(container);
+  container = t.region.shadows.original(t.region.numbers.plain(container));
   key = t.region.shadows.original(key);
   t.region.doing = "reads an item";
   const Cat cat = cat_of(container);
@@ -380,8 +384,13 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
     static PyObject* function = operator_function("getitem");
     if (cat != Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", "a tensor as an index of a list"}});
     PyObject* args[] = {container, key};
-    return t.region.recorder.torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr});
+    // As an index of a row torch takes a plain int alone, but its select() takes an open one.
+    static PyObject* const row = py::import_attr("pellucid.polyfills", "row").release();
+    PyObject* callable = region::is_open_int(key) ? row : function;
+    return t.region.recorder.torch_call(graph::Op::CallFunction, callable, function, Args{args, nullptr});
   }
+  const auto plain = plain_key(t, key);
+  key = plain.get();
   const bool own = python_slot(t, container, region::names().__getitem__);
   PyObject* both[] = {container, key};
   if (!own && (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Deque)) {
@@ -400,6 +409,7 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
     if (PySlice_Check(key) && cat != Cat::Deque) {
       if (asks_for_index(t, key)) return call_polyfill(t, "slice_at", both);
       t.region.reads.touch(container);
+      if (auto sizes = sizes_slice(t, container, key)) return std::move(*sizes);
       auto value = py::Owned<>::steal(PyObject_GetItem(t.region.shadows.readable(container), key));
       if (!value) return t.raise_pending(py::PythonError());
       return Result::of(std::move(value));
@@ -476,7 +486,7 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
 }
 
 Result store_subscript(Interpreter& t, PyObject* container, PyObject* key, PyObject* value) {
-  container = t.region.shadows.original(container);
+  container = t.region.shadows.original(t.region.numbers.plain(container));
   key = t.region.shadows.original(key);
   t.region.doing = "sets an item";
   const Cat cat = cat_of(container);
@@ -487,6 +497,8 @@ Result store_subscript(Interpreter& t, PyObject* container, PyObject* key, PyObj
     Result r = t.region.recorder.torch_call(graph::Op::CallFunction, set, set, Args{args, nullptr});
     return r.did == Result::Did::Raised ? std::move(r) : Result::done();
   }
+  const auto plain = plain_key(t, key);
+  key = plain.get();
   PyObject* name = value == nullptr ? region::names().__delitem__ : region::names().__setitem__;
   if (!python_slot(t, container, name)) {
     if (cat == Cat::Dict) {

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "bytecode/opcodes.h"
+#include "protocols/operators.h"
 #include "protocols/table.h"
 #include "py/cpython.h"
 #include "py/number_operator.h"
@@ -230,6 +231,93 @@ std::optional<Result> number_call(Interpreter& t, PyObject* callable, Args args)
   if (args.size() != 2) return std::nullopt;
   if (callable == pow) return number_binary(t, args[0], args[1], static_cast<int>(bytecode::Operator::NB_POWER));
   return callable == divmod ? call_divmod(t, args) : std::nullopt;
+}
+
+namespace {
+
+PyTypeObject* size_type() {
+  static auto* const type = reinterpret_cast<PyTypeObject*>(py::import_attr("torch", "Size").release());
+  return type;
+}
+
+// Of a torch.Size with open sizes. It holds them as a tuple does, but what its C code makes of them is checked for
+// ints.
+bool is_open_size(PyObject* object) { return Py_IS_TYPE(object, size_type()) && region::holds_open(object); }
+
+// What torch.Size gives for the values at hand.
+py::Owned<> at_hand(PyObject* object) {
+  if (!region::holds_open(object)) return py::Owned<>::share(object);
+  auto values = py::take(PyTuple_New(PyTuple_GET_SIZE(object)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
+    PyTuple_SET_ITEM(values.get(), i, Py_NewRef(value_of(PyTuple_GET_ITEM(object, i))));
+  return py::take(PyObject_CallOneArg(reinterpret_cast<PyObject*>(size_type()), values.get()));
+}
+
+py::Owned<> as_tuple(PyObject* object) {
+  return is_open_size(object) ? py::take(PySequence_Tuple(object)) : py::Owned<>::share(object);
+}
+
+// What torch.Size gives, with these items.
+py::Owned<> with_items(const py::Owned<>& given, py::Owned<> items) {
+  if (!PyTuple_Check(given.get()) || PyTuple_CheckExact(given.get())) return items;
+  const Py_ssize_t count = PyTuple_GET_SIZE(items.get());
+  auto made = py::take(Py_TYPE(given.get())->tp_alloc(Py_TYPE(given.get()), count));
+  for (Py_ssize_t i = 0; i < count; ++i) PyTuple_SET_ITEM(made.get(), i, Py_NewRef(PyTuple_GET_ITEM(items.get(), i)));
+  return made;
+}
+
+}  // namespace
+
+std::optional<Result> sizes_binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
+  if (!is_open_size(left) && !is_open_size(right)) return std::nullopt;
+  const bool whole =
+      (PyTuple_Check(left) || PyLong_CheckExact(left)) && (PyTuple_Check(right) || PyLong_CheckExact(right));
+  if (!whole) return std::nullopt;
+  const py::BinaryOperator& o = py::binary_operator(op % py::kInPlace);
+  auto given = py::Owned<>::steal(o.call(at_hand(left).get(), at_hand(right).get()));
+  if (!given) return t.raise_pending(py::PythonError());
+  auto items = py::take(o.call(as_tuple(left).get(), as_tuple(right).get()));
+  return Result::of(with_items(given, std::move(items)));
+}
+
+std::optional<Result> sizes_slice(Interpreter& t, PyObject* sizes, PyObject* slice) {
+  if (!is_open_size(sizes)) return std::nullopt;
+  auto given = py::Owned<>::steal(PyObject_GetItem(at_hand(sizes).get(), slice));
+  if (!given) return t.raise_pending(py::PythonError());
+  return Result::of(with_items(given, py::take(PyObject_GetItem(as_tuple(sizes).get(), slice))));
+}
+
+std::optional<Result> sizes_made(Interpreter& t, PyObject* items) {
+  if (!region::holds_open(items)) return std::nullopt;
+  const auto tuple = py::take(PySequence_Tuple(items));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple.get()); ++i) {  // a float among them is refused in torch's words
+    PyObject* item = PyTuple_GET_ITEM(tuple.get(), i);
+    if (is_number(item) && !region::is_open_int(item)) return std::nullopt;
+  }
+  auto given = py::Owned<>::steal(py::enter([&] { return at_hand(tuple.get()); }));
+  if (!given) return t.raise_pending(py::PythonError());
+  return Result::of(with_items(given, tuple.copy()));
+}
+
+std::optional<Result> product_of_items(Interpreter& t, PyObject* items) {
+  if (!region::holds_open(items)) return std::nullopt;
+  py::Owned<> product = py::take(PyLong_FromLong(1));
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(items, i);
+    if (!is_operand(item)) return std::nullopt;
+    Result next = binary(t, product.get(), item, static_cast<int>(bytecode::Operator::NB_MULTIPLY));
+    if (!next.is_value()) return next;
+    product = std::move(next.value);
+  }
+  return Result::of(std::move(product));
+}
+
+py::Owned<> plain_key(Interpreter& t, PyObject* key) {
+  if (!PySlice_Check(key)) return py::Owned<>::share(t.region.numbers.plain(key));
+  auto* slice = reinterpret_cast<PySliceObject*>(key);
+  if (!is_number(slice->start) && !is_number(slice->stop) && !is_number(slice->step)) return py::Owned<>::share(key);
+  const auto plain = [&](PyObject* part) { return t.region.numbers.plain(part); };
+  return py::take(PySlice_New(plain(slice->start), plain(slice->stop), plain(slice->step)));
 }
 
 bool has_number(Args args) noexcept {

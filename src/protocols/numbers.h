@@ -19,6 +19,15 @@ std::optional<Result> number_call(Interpreter& t, PyObject* callable, Args args)
 bool moves_numbers(PyObject* callable);
 // The arguments with the plain values of numbers; `room` holds them.
 Args plain_arguments(Interpreter& t, Args args, std::vector<PyObject*>& room);
+// + and * of a torch.Size with open sizes, and a slice of one. Nothing: it has none.
+std::optional<Result> sizes_binary(Interpreter& t, PyObject* left, PyObject* right, int op);
+std::optional<Result> sizes_slice(Interpreter& t, PyObject* sizes, PyObject* slice);
+// torch.Size of these items, and the product of a tuple or list. Nothing: no item is open.
+std::optional<Result> sizes_made(Interpreter& t, PyObject* items);
+std::optional<Result> product_of_items(Interpreter& t, PyObject* items);
+// A key or slice for something that is no tensor: it needs the values.
+py::Owned<> plain_key(Interpreter& t, PyObject* key);
+
 bool has_number(Args args) noexcept;
 
 }  // namespace pellucid::protocols

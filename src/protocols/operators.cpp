@@ -93,6 +93,7 @@ Result binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
     t.region.doing = "computes";
     make_plain(t, left, right);
   }
+  if (auto sizes = sizes_binary(t, left, right, op)) return std::move(*sizes);
   left = t.region.shadows.original(left);
   right = t.region.shadows.original(right);
   refuse_region_id(t, left);
@@ -286,6 +287,19 @@ Result reflected(Interpreter& t, PyObject* left, PyObject* right, int op, int st
                                       lt->tp_name + "' and '" + rt->tp_name + "'");
 }
 
+namespace {
+
+// A tuple whose items are compared without code of the program.
+bool holds_numbers_alone(PyObject* sequence) {
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(sequence, i);
+    if (!region::is_number(item) && cat_of(item) != Cat::Number) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 Result compare(Interpreter& t, PyObject* left, PyObject* right, int op) {
   if (region::is_number(left) || region::is_number(right)) {
     if (std::optional<Result> number = number_compare(t, left, right, op)) return std::move(*number);
@@ -325,7 +339,12 @@ Result compare(Interpreter& t, PyObject* left, PyObject* right, int op) {
       (is_container(b) || plain_operand(b) || b == Cat::EnumMember) &&
       !has_python_method(t, left, py::comparison(op).method) &&
       !has_python_method(t, right, py::comparison(py::comparison(op).swapped).method)) {
-    const Contents x = t.region.reads.deep_touch(left), y = t.region.reads.deep_touch(right);
+    const bool open = a == b && (region::holds_open(left) || region::holds_open(right));
+    if (open && a == Cat::Tuple && (op == Py_EQ || op == Py_NE) && holds_numbers_alone(left) &&
+        holds_numbers_alone(right) && PySequence_Fast_GET_SIZE(left) != PySequence_Fast_GET_SIZE(right))
+      return Result::boolean(op == Py_NE);
+    const Contents x = open ? Contents{.tensor = true} : t.region.reads.deep_touch(left);
+    const Contents y = open ? x : t.region.reads.deep_touch(right);
     if (!x.tensor && !y.tensor && !x.user && !y.user && !x.shadowed && !y.shadowed)
       return native(t.region.shadows.readable(left), t.region.shadows.readable(right));
     if (is_container(a) && is_container(b) && a != b && op == Py_EQ && a != Cat::Set && a != Cat::FrozenSet)

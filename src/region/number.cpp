@@ -83,6 +83,14 @@ PyType_Spec spec = {"pellucid._core.SymbolicNumber", sizeof(Number), 0,
 
 }  // namespace
 
+bool holds_open(PyObject* sequence) noexcept {
+  if (!PyTuple_Check(sequence) && !PyList_Check(sequence)) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
+    if (is_open(PySequence_Fast_GET_ITEM(sequence, i))) return true;
+  }
+  return false;
+}
+
 void initialise_numbers() {
   if (number_type == nullptr) number_type = reinterpret_cast<PyTypeObject*>(py::take(PyType_FromSpec(&spec)).release());
 }

@@ -35,4 +35,10 @@ inline bool is_open(PyObject* object) noexcept {
   return is_number(object) && as_number(object)->expr != nullptr && !as_number(object)->settled;
 }
 
+inline bool is_open_int(PyObject* object) noexcept {
+  return is_open(object) && PyLong_CheckExact(as_number(object)->value);
+}
+// Whether an item of a tuple or list is open.
+bool holds_open(PyObject* sequence) noexcept;
+
 }  // namespace pellucid::region

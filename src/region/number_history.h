@@ -12,6 +12,8 @@ namespace pellucid::region {
 // A path, told apart from others across captures. Two paths that share a number only make one of them open early.
 using PathHash = std::uint64_t;
 PathHash hash_of(const source::Source* source) noexcept;
+// Whether an object of the program holds what is there: an attribute, and what lies below one.
+bool is_of_an_object(const source::Source* source) noexcept;
 
 struct SeenNumber {
   std::uint64_t bits = 0;  // of the int64 or the double
@@ -32,7 +34,12 @@ class NumberHistory {
   }
   bool is_empty() const noexcept { return seen_.empty(); }
   void note(const std::vector<std::pair<PathHash, SeenNumber>>& observed) {
-    for (const auto& [path, number] : observed) seen_.insert_or_assign(path, number);
+    for (const auto& [path, number] : observed) {
+      SeenNumber& known = seen_[path];
+      const bool pinned = known.pinned && known.is_float == number.is_float;
+      known = number;
+      known.pinned |= pinned;
+    }
   }
 
  private:
@@ -43,6 +50,7 @@ class NumberHistory {
 struct NumberPolicy {
   const NumberHistory* history = nullptr;  // null: every number is a value
   bool in_graph = false;                   // the backend takes graphs with inputs that are numbers
+  bool all_open = false;                   // sizes are open at the first capture
 };
 
 }  // namespace pellucid::region

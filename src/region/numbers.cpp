@@ -3,18 +3,34 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <functional>
+#include <limits>
 
 #include "guards/condition.h"
 #include "region/region.h"
 #include "region/snapshot.h"
+#include "symbolic/integers.h"
+#include "symbolic/print.h"
 
 namespace pellucid::region {
 namespace {
 
 PyObject* type_of(PyObject* value) { return reinterpret_cast<PyObject*>(Py_TYPE(value)); }
 
+bool names(const symbolic::Expr* expr, const symbolic::Expr* symbol) {
+  if (expr == symbol) return true;
+  return std::ranges::any_of(expr->args, [&](const symbolic::Expr* arg) { return names(arg, symbol); });
+}
+
 }  // namespace
+
+bool is_of_an_object(const Source* source) noexcept {
+  for (; source != nullptr; source = source->base) {
+    if (source->step == source::Step::InstanceAttr || source->step == source::Step::Member) return true;
+  }
+  return false;
+}
 
 PathHash hash_of(const Source* source) noexcept {
   const auto mix = [](PathHash a, PathHash b) { return (a ^ b) * 0x9e3779b97f4a7c15ULL + (a >> 29); };
@@ -28,7 +44,10 @@ PathHash hash_of(const Source* source) noexcept {
   return mix(hash, static_cast<PathHash>(PyLong_AsLongLongAndOverflow(operand, &overflow)));
 }
 
+Numbers::Numbers(Region& region) : region_(region) { scope_->decider = this; }
+
 Numbers::~Numbers() {
+  scope_->decider = nullptr;
   for (const auto& number : all_) as_number(number.get())->numbers = nullptr;
 }
 
@@ -43,10 +62,19 @@ py::Owned<> Numbers::new_number(PyObject* value) {
 
 bool Numbers::opens(PyObject* value, const Source* source, PathHash* path) const {
   symbolic::Value now;
-  if (policy.history == nullptr || policy.history->is_empty() || !guards::is_symbolic_value(value, &now)) return false;
+  if (policy.history == nullptr || (policy.history->is_empty() && !policy.all_open)) return false;
+  if (!guards::is_symbolic_value(value, &now)) return false;
   *path = hash_of(source);
   const SeenNumber* seen = policy.history->find(*path);
-  return seen != nullptr && seen->opens_for(now.bits(), now.type == symbolic::Type::Float);
+  if (seen == nullptr) return policy.all_open && !is_of_an_object(source);
+  return seen->opens_for(now.bits(), now.type == symbolic::Type::Float);
+}
+
+const symbolic::Expr* Numbers::new_symbol(const symbolic::Value& hint, const Source* source, PathHash path,
+                                          std::int64_t least, std::int64_t most) {
+  const symbolic::Expr* made = space().symbol(hint, least, most);
+  symbols_.push_back({source, made, path, {hint.bits(), hint.type == symbolic::Type::Float, true}});
+  return made;
 }
 
 py::Owned<> Numbers::read(PyObject* value, const Source* source) {
@@ -68,8 +96,7 @@ py::Owned<> Numbers::read(PyObject* value, const Source* source) {
   if (!opens(value, source, &path)) return made;
   symbolic::Value hint;
   guards::is_symbolic_value(value, &hint);
-  number->expr = space_.symbol(hint);
-  symbols_.push_back({source, path, {hint.bits(), hint.type == symbolic::Type::Float, true}});
+  number->expr = new_symbol(hint, source, path, std::numeric_limits<std::int64_t>::min());
   region_.provenance.guard(Kind::NUMBER_MATCH, source, py::Owned<>::share(type_of(value)));
   return made;
 }
@@ -132,7 +159,7 @@ PyObject* Numbers::plain(PyObject* object) {
     return number->value;
   }
   if (number->source != nullptr) symbols_[number->expr->operation.symbol].seen.pinned = true;
-  (void)space_.fix(number->expr, here());
+  (void)space().fix(number->expr, here());
   return number->value;
 }
 
@@ -142,10 +169,10 @@ const symbolic::Expr* Numbers::expr_of(PyObject* object) {
     if (is_open(object)) return number->expr;
     object = plain(object);
   }
-  if (object == Py_True || object == Py_False) return space_.constant(symbolic::Value::of(object == Py_True ? 1 : 0));
-  if (PyFloat_CheckExact(object)) return space_.constant(symbolic::Value::real(PyFloat_AS_DOUBLE(object)));
+  if (object == Py_True || object == Py_False) return space().constant(symbolic::Value::of(object == Py_True ? 1 : 0));
+  if (PyFloat_CheckExact(object)) return space().constant(symbolic::Value::real(PyFloat_AS_DOUBLE(object)));
   symbolic::Value value;
-  return PyLong_CheckExact(object) && guards::is_symbolic_value(object, &value) ? space_.constant(value) : nullptr;
+  return PyLong_CheckExact(object) && guards::is_symbolic_value(object, &value) ? space().constant(value) : nullptr;
 }
 
 py::Owned<> Numbers::computed(PyObject* function, py::Owned<> arguments, py::Owned<> value,
@@ -180,14 +207,41 @@ std::uint32_t Numbers::here() {
 
 bool Numbers::decide(const symbolic::Expr* condition) {
   constexpr std::size_t kMost = 256;
-  const bool holds = space_.decide(condition, here());
-  if (space_.decisions().size() >= kMost) settle_all();
+  const bool holds = space().decide(condition, here());
+  if (space().decisions().size() >= kMost && !settling_) settle_all();
   return holds;
+}
+
+void Numbers::require(const symbolic::Expr* condition) {
+  decide(condition);
+  note_pinned(condition);
+}
+
+symbolic::Value Numbers::fix(const symbolic::Expr* number, const char* who) {
+  const std::uint32_t place = here();
+  places_[place].operation = std::string("needs a plain number in ") + who;
+  const symbolic::Value value = space().fix(number, place);
+  note_pinned(number);
+  return value;
+}
+
+// A symbol that can have one value only, for something that is no branch of the program, has a region for each value
+// anyway: it is a value again from the next capture on.
+void Numbers::note_pinned(const symbolic::Expr* expr) {
+  if (expr->is(symbolic::Op::Symbol) && space().simplify(expr)->is_constant())
+    symbols_[expr->operation.symbol].seen.pinned = true;
+  for (const symbolic::Expr* arg : expr->args) note_pinned(arg);
 }
 
 // A loop that counts an open number down would decide at every turn: each count has a region of its own anyway.
 void Numbers::settle_all() {
   region_.doing = "decides by numbers that change too often";
+  settling_ = true;
+  for (const Symbol& symbol : symbols_) {
+    if (space().simplify(symbol.expr)->is_constant()) continue;
+    (void)space().fix(symbol.expr, here());
+    note_pinned(symbol.expr);
+  }
   const std::size_t count = all_.size();
   for (const bool is_read : {true, false}) {  // what is computed from them is known with them
     for (std::size_t i = 0; i < count; ++i) {
@@ -195,12 +249,39 @@ void Numbers::settle_all() {
       if (is_open(number) && (as_number(number)->source != nullptr) == is_read) plain(number);
     }
   }
+  settling_ = false;
+}
+
+// A size that the program marked as one that changes has to stay open.
+void Numbers::refuse_constant_marks() {
+  for (const Symbol& symbol : symbols_) {
+    if (!symbol.must_stay_open || !space().simplify(symbol.expr)->is_constant()) continue;
+    // The decision that left it one value: the first that names it and says so.
+    for (const symbolic::Decision& decision : space().decisions()) {
+      if (!names(decision.condition, symbol.expr)) continue;
+      const auto name = [&](std::uint32_t number) { return source::print(symbols_[number].source); };
+      const guards::Why& why = places_[decision.who];
+      const auto report = py::import_attr("pellucid.errors", "constraint_violation");
+      const auto error = py::take(PyObject_CallFunction(
+          report.get(), "sLsOis", source::print(symbol.source).c_str(), static_cast<long long>(symbol.expr->hint.i),
+          symbolic::print(decision.condition, name).c_str(), why.code ? why.code.object() : Py_None, why.offset,
+          why.operation.c_str()));
+      PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
+      py::throw_pending();
+    }
+  }
 }
 
 void Numbers::finish() {
-  for (const auto& number : all_) guard_type(number.get());
+  for (const auto& number : all_) {
+    guard_type(number.get());
+    // One that the decisions leave one value is a constant of the region.
+    if (is_open(number.get()) && space().simplify(as_number(number.get())->expr)->is_constant())
+      as_number(number.get())->settled = true;
+  }
   std::int64_t number = 0;
-  for (const symbolic::Decision& decision : space_.decisions()) {
+  refuse_constant_marks();
+  for (const symbolic::Decision& decision : space().decisions()) {
     auto condition = std::make_shared<guards::Condition>(guards::Condition::of(decision.condition));
     guards::Guard guard;
     guard.kind = Kind::CONDITION;

@@ -1,20 +1,27 @@
-// The numbers of one capture: which are open, what was decided of them, and the guards that this needs.
+// The numbers of one capture, and the sizes of tensors from outside: which are open, what was decided of them, and the
+// guards that this needs.
 #pragma once
+#include <limits>
+#include <memory>
+#include <unordered_map>
 #include <vector>
 
+#include "aten/size_scope.h"
 #include "guards/guard.h"
 #include "region/capture.h"
 #include "region/number.h"
 #include "region/number_history.h"
+#include "region/size_marks.h"
+#include "symbolic/operations.h"
 #include "symbolic/space.h"
 
 namespace pellucid::region {
 
 struct Region;
 
-class Numbers {
+class Numbers final : public aten::SizeDecider {
  public:
-  explicit Numbers(Region& region) : region_(region) {}
+  explicit Numbers(Region& region);
   ~Numbers();
   Numbers(const Numbers&) = delete;
   Numbers& operator=(const Numbers&) = delete;
@@ -31,32 +38,59 @@ class Numbers {
   // Only the type of a Number is looked at.
   void guard_type(PyObject* number);
 
-  symbolic::Space& space() { return space_; }
+  symbolic::Space& space() { return scope_->space; }
+  const std::shared_ptr<aten::SizeScope>& scope() const { return scope_; }
   // The expression of a Number, int, float or bool; null when it has none: a closed Number, an int beyond 64 bits.
   const symbolic::Expr* expr_of(PyObject* object);
   // What function(*arguments) gave for the values at hand.
   py::Owned<> computed(PyObject* function, py::Owned<> arguments, py::Owned<> value, const symbolic::Expr* expr);
-  bool decide(const symbolic::Expr* condition);  // guarded: this line relies on it
-  std::uint32_t here();                          // names the place in the program, for decisions
+  // What the program sees of an expression: a Number, or an int, float or bool where it is a constant.
+  py::Owned<> number_of(const symbolic::Expr* expr);
+
+  // A tensor from outside is read for the first time: what its guard compares. Sizes that are known to change become
+  // symbols.
+  std::unique_ptr<aten::TensorSpec> open_tensor(PyObject* tensor, const Source* source);
+  // Its open sizes; null: it has none.
+  const aten::OpenShape* open_shape(PyObject* tensor) const;
+
+  // SizeDecider, for torch's own questions too.
+  bool decide(const symbolic::Expr* condition) override;  // guarded: this line relies on it
+  void require(const symbolic::Expr* condition) override;
+  symbolic::Value fix(const symbolic::Expr* number, const char* who) override;
+  std::uint32_t here() override;  // names the place in the program, for decisions
 
   void finish();  // the guards of all that was decided
 
  private:
   struct Symbol {
     const Source* source;
+    const symbolic::Expr* expr;
     PathHash path;
     SeenNumber seen;
+    bool must_stay_open = false;  // the program says that it changes
   };
   py::Owned<> new_number(PyObject* value);
+  const symbolic::Expr* new_symbol(const symbolic::Value& hint, const Source* source, PathHash path, std::int64_t least,
+                                   std::int64_t most = std::numeric_limits<std::int64_t>::max());
+  py::Owned<> applied(symbolic::Binary operation, const py::Owned<>& left, const py::Owned<>& right);
+  py::Owned<> said(const symbolic::Expr* expr);
+  bool open_stride(PyObject* tensor, const Source* source, aten::OpenLayout& layout, aten::OpenShape& shape,
+                   std::int64_t i);
   void settle_all();
+  void note_pinned(const symbolic::Expr* condition);
   bool opens(PyObject* value, const Source* source, PathHash* path) const;
+  bool opens_size(std::int64_t size, const Source* source, PathHash path, const SizeMark& mark);
+  void refuse_constant_marks();
 
   Region& region_;
-  symbolic::Space space_;
-  std::vector<PyObject*> by_source_;  // by id; of all_
+  std::shared_ptr<aten::SizeScope> scope_ = std::make_shared<aten::SizeScope>();
+  std::unordered_map<PyObject*, aten::OpenShape> shapes_;           // by tensor from outside
+  std::unordered_map<const symbolic::Expr*, py::Owned<>> by_expr_;  // of sizes
+  std::vector<PyObject*> by_source_;                                // by id; of all_
   std::vector<py::Owned<>> all_;
   std::vector<Symbol> symbols_;
   std::vector<guards::Why> places_;
+  bool settling_ = false;
 };
 
 }  // namespace pellucid::region

@@ -191,7 +191,7 @@ void Provenance::note_contents(PyObject* value, Cat cat, const Source* source) {
       guards::Guard guard;
       guard.kind = Kind::TENSOR_MATCH;
       guard.source = source;
-      guard.tensor = aten::TensorSpec::of(value);
+      guard.tensor = region_.numbers.open_tensor(value, source);
       add_guard(std::move(guard));
       existing_.push_back(value);
       return;

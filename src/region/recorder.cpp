@@ -11,11 +11,14 @@
 namespace pellucid::region {
 namespace {
 
+// Something that torch is not given as it is: a tensor, or an open int.
 bool holds_tensor(Region& region, PyObject* value, int depth = 0) {
   if (depth > 50) return false;
   switch (cat_of(value)) {
     case Cat::Tensor:
       return true;
+    case Cat::Symbolic:
+      return region.numbers.policy.in_graph && is_open_int(value);
     case Cat::List:
     case Cat::Tuple: {
       PyObject* view = region.shadows.readable(value);
@@ -41,6 +44,19 @@ bool holds_tensor(Region& region, PyObject* value, int depth = 0) {
     default:
       return false;
   }
+}
+
+bool holds_open_int(PyObject* value, int depth = 0) {
+  if (depth > 50 || is_open_int(value)) return depth <= 50;
+  if (PySlice_Check(value)) {
+    auto* s = reinterpret_cast<PySliceObject*>(value);
+    return is_open_int(s->start) || is_open_int(s->stop) || is_open_int(s->step);
+  }
+  if (!PyTuple_Check(value) && !PyList_Check(value)) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+    if (holds_open_int(PySequence_Fast_GET_ITEM(value, i), depth + 1)) return true;
+  }
+  return false;
 }
 
 // A container of the same kind as `like` with these items.
@@ -136,6 +152,9 @@ graph::Node* attribute_node(Capture& capture, PyObject* tensor, const py::Owned<
 
 }  // namespace
 
+Recorder::Recorder(Region& region)
+    : region_(region), fakes_(std::make_unique<aten::FakeScope>(region.numbers.scope())) {}
+
 bool reads_unguarded_state(PyObject* name) {
   static const std::unordered_set<std::string> unguarded = {
       "storage_offset", "data_ptr",     "_version", "is_shared",       "is_pinned", "is_set_to",
@@ -157,10 +176,11 @@ py::Owned<> Recorder::lift(PyObject* tensor) {
   }
   py::Owned<> fake;
   try {
-    fake = fakes_->fake_of(tensor);
+    fake = fakes_->fake_of(tensor, region_.numbers.open_shape(tensor));
   } catch (const py::PythonError& error) {
     unsupported(Reason::UnsupportedTensor, {{"what", kind_of_tensor(tensor, error)}});
   }
+  add_size_inputs(tensor);
   graph::Node* node = is_static(tensor) ? attribute_node(*region_.capture, tensor, fake, source)
                                         : input_node(*region_.capture, fake, source);
   if (node->op == graph::Op::GetAttr) region_.provenance.guard(Kind::ID_MATCH, source, py::Owned<>::share(tensor));
@@ -178,7 +198,10 @@ py::Owned<> Recorder::lift(PyObject* tensor) {
 py::Owned<> Recorder::to_fake(PyObject* value) {
   const Cat cat = cat_of(value);
   if (cat == Cat::Tensor) return lift(value);
-  if (cat == Cat::Symbolic) return py::Owned<>::share(region_.numbers.plain(value));
+  if (cat == Cat::Symbolic) {
+    if (region_.numbers.policy.in_graph && is_open_int(value)) return torch_number(value);
+    return py::Owned<>::share(region_.numbers.plain(value));
+  }
   if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Slice) {
     if (cat != Cat::Slice) value = region_.reads.touch(value);
     // Without tensors torch reads it as it is, all the way down.
@@ -206,6 +229,50 @@ py::Owned<> Recorder::to_fake(PyObject* value) {
 graph::Node* Recorder::node_of(PyObject* tensor) const {
   auto it = region_.capture->node_of.find(tensor);
   return it == region_.capture->node_of.end() ? nullptr : it->second;
+}
+
+// A size is an input before the tensor that it was first read of.
+void Recorder::add_size_inputs(PyObject* tensor) {
+  const aten::OpenShape* shape = region_.numbers.open_shape(tensor);
+  if (shape == nullptr) return;
+  for (const auto* exprs : {&shape->sizes, &shape->strides}) {
+    for (const symbolic::Expr* expr : *exprs) {
+      if (!expr->is(symbolic::Op::Symbol)) continue;
+      const auto number = region_.numbers.number_of(expr);
+      if (is_open(number.get())) (void)number_node(number.get());
+    }
+  }
+}
+
+// The torch.SymInt of an open int.
+py::Owned<> Recorder::torch_number(PyObject* number) {
+  py::Owned<>& made = torch_numbers_[number];
+  if (!made) made = fakes_->number_of(as_number(number)->expr);
+  return made.copy();
+}
+
+// Sizes as torch gives them, as numbers of the region.
+py::Owned<> Recorder::from_torch(PyObject* value) {
+  if (const symbolic::Expr* expr = fakes_->expr_of(value)) return region_.numbers.number_of(expr);
+  if (cat_of(value) != Cat::Tuple && !PyList_CheckExact(value)) return py::Owned<>::share(value);
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(value);
+  std::vector<py::Owned<>> items;
+  bool changed = false;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    items.push_back(from_torch(PySequence_Fast_GET_ITEM(value, i)));
+    changed |= items.back().get() != PySequence_Fast_GET_ITEM(value, i);
+  }
+  if (!changed) return py::Owned<>::share(value);
+  if (PyList_CheckExact(value)) {
+    auto list = py::take(PyList_New(count));
+    for (Py_ssize_t i = 0; i < count; ++i) PyList_SET_ITEM(list.get(), i, items[static_cast<std::size_t>(i)].release());
+    return list;
+  }
+  PyTypeObject* type = Py_TYPE(value);
+  // torch.Size takes ints and torch's own numbers only when it is called; as a tuple it holds anything.
+  auto tuple = py::take(type->tp_alloc(type, count));
+  for (Py_ssize_t i = 0; i < count; ++i) PyTuple_SET_ITEM(tuple.get(), i, items[static_cast<std::size_t>(i)].release());
+  return tuple;
 }
 
 // What the graph computes of the numbers that it is given.
@@ -245,8 +312,12 @@ graph::Arg Recorder::to_arg(PyObject* value) {
     arg.kind = cat == Cat::List ? graph::Arg::Kind::List : graph::Arg::Kind::Tuple;
     if (cat == Cat::Tuple && !PyTuple_CheckExact(view))
       arg.constant = py::Owned<>::share(reinterpret_cast<PyObject*>(Py_TYPE(view)));
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(view); ++i)
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(view); ++i) {
       arg.items.push_back(to_arg(PySequence_Fast_GET_ITEM(view, i)));
+      // A torch.Size takes numbers alone; torch's functions take any tuple of sizes.
+      if (arg.items.back().kind == graph::Arg::Kind::Node && is_number(PySequence_Fast_GET_ITEM(view, i)))
+        arg.constant = {};
+    }
     return arg;
   }
   if (cat == Cat::Dict) {
@@ -297,35 +368,6 @@ std::shared_ptr<const graph::CallSite> Recorder::call_site() {
   return caller;
 }
 
-graph::Node* Recorder::record(graph::Op op, PyObject* target, Args args, PyObject* example, bool impure) {
-  std::vector<graph::Arg> positional;
-  for (PyObject* value : args.positional()) positional.push_back(to_arg(value));
-  std::vector<std::pair<py::Owned<>, graph::Arg>> keywords;
-  for (std::size_t i = 0; i < args.keyword_count(); ++i) {
-    keywords.emplace_back(py::Owned<>::share(PyTuple_GET_ITEM(args.kwnames, i)), to_arg(args.values[args.size() + i]));
-  }
-  graph::Node* node = region_.capture->graph.call(op, py::Owned<>::share(target), std::move(positional),
-                                                  std::move(keywords), py::Owned<>::share(example));
-  node->where = call_site();
-  node->impure = impure;
-  aten::OpFacts facts = aten::take_facts();
-  // Another number may be too large for a dtype, or zero.
-  node->may_raise = facts.may_raise || std::ranges::any_of(args.values, is_open);
-  node->random = facts.random;
-  node->overwrites = facts.overwrites;
-  node->written = std::move(facts.written);
-  return node;
-}
-
-// By the call of a torch function that has just ended. Not every write moves the version counter: those of statistics
-// and of the operators that unscale gradients do not.
-static bool is_written(PyObject* tensor) {
-  const auto& written = aten::facts_so_far().written;
-  if (written.empty()) return false;
-  const void* storage = aten::meta_of(tensor).storage;
-  return std::ranges::any_of(written, [&](const auto& held) { return held.get() == storage; });
-}
-
 namespace {
 
 struct ValueArguments {
@@ -354,35 +396,127 @@ bool takes_any_number(const ValueArguments* known, Args args, std::size_t i) {
   return std::ranges::find(known->keywords, name) != known->keywords.end();
 }
 
+// Another number may be too large for a dtype, or zero.
+bool takes_any_open_number(PyObject* target, Args args) {
+  const auto is_one = [](PyObject* value) { return is_open(value) || holds_open(value); };
+  if (std::ranges::none_of(args.values, is_one)) return false;
+  const ValueArguments* known = value_arguments(target);
+  for (std::size_t i = 0; i < args.values.size(); ++i) {
+    if (is_one(args.values[i]) && takes_any_number(known, args, i)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
-Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, Args args) {
-  std::vector<py::Owned<>> held;
-  std::vector<PyObject*> values, room;
-  held.reserve(args.values.size());
-  if (std::ranges::any_of(args.values, is_number)) {
-    region_.doing = "passes a number to torch";
-    const ValueArguments* known = region_.numbers.policy.in_graph ? value_arguments(target) : nullptr;
-    for (std::size_t i = 0; i < args.values.size(); ++i) {
-      PyObject* value = args.values[i];
-      const bool stays = is_open(value) && takes_any_number(known, args, i);
-      room.push_back(stays ? value : region_.numbers.plain(value));
+graph::Node* Recorder::record(graph::Op op, PyObject* target, Args args, PyObject* example, bool impure) {
+  std::vector<graph::Arg> positional;
+  for (PyObject* value : args.positional()) positional.push_back(to_arg(value));
+  std::vector<std::pair<py::Owned<>, graph::Arg>> keywords;
+  for (std::size_t i = 0; i < args.keyword_count(); ++i) {
+    keywords.emplace_back(py::Owned<>::share(PyTuple_GET_ITEM(args.kwnames, i)), to_arg(args.values[args.size() + i]));
+  }
+  graph::Node* node = region_.capture->graph.call(op, py::Owned<>::share(target), std::move(positional),
+                                                  std::move(keywords), py::Owned<>::share(example));
+  node->where = call_site();
+  node->impure = impure;
+  aten::OpFacts facts = aten::take_facts();
+  node->may_raise = facts.may_raise || takes_any_open_number(target, args);
+  node->random = facts.random;
+  node->overwrites = facts.overwrites;
+  node->written = std::move(facts.written);
+  return node;
+}
+
+// By the call of a torch function that has just ended. Not every write moves the version counter: those of statistics
+// and of the operators that unscale gradients do not.
+static bool is_written(PyObject* tensor) {
+  const auto& written = aten::facts_so_far().written;
+  if (written.empty()) return false;
+  const void* storage = aten::meta_of(tensor).storage;
+  return std::ranges::any_of(written, [&](const auto& held) { return held.get() == storage; });
+}
+
+namespace {
+
+// A list or tuple of numbers, one of them open.
+bool holds_numbers_alone(PyObject* value) {
+  if (!holds_open(value)) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(value, i);
+    if (!is_number(item) && cat_of(item) != Cat::Number) return false;
+  }
+  return true;
+}
+
+// The values of this capture, which no guard names.
+py::Owned<> at_hand(PyObject* value) {
+  if (is_number(value)) return py::Owned<>::share(as_number(value)->value);
+  auto values = py::take(PyList_New(PySequence_Fast_GET_SIZE(value)));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(values.get()); ++i)
+    PyList_SET_ITEM(values.get(), i, [&] {
+      PyObject* item = PySequence_Fast_GET_ITEM(value, i);
+      return Py_NewRef(is_number(item) ? as_number(item)->value : item);
+    }());
+  return values;
+}
+
+}  // namespace
+
+// The arguments of a torch function as torch gets them, over fakes.
+struct Recorder::TorchArguments {
+  std::vector<PyObject*> given;                               // as the node names them
+  std::vector<py::Owned<>> held;                              // as torch gets them
+  std::vector<PyObject*> values;                              // of these
+  std::vector<std::pair<PyObject*, std::uint32_t>> versions;  // of every tensor among them
+  bool open = false;                                          // torch gets open ints
+};
+
+Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, bool may_be_open) {
+  TorchArguments made;
+  made.held.reserve(args.values.size());
+  const auto is_or_holds_one = [](PyObject* value) { return is_number(value) || holds_open(value); };
+  const bool any = std::ranges::any_of(args.values, is_or_holds_one);
+  const bool in_graph = region_.numbers.policy.in_graph && may_be_open;
+  if (any) region_.doing = "passes a number to torch";
+  const ValueArguments* known = any && in_graph ? value_arguments(target) : nullptr;
+  for (std::size_t i = 0; i < args.values.size(); ++i) {
+    PyObject* value = args.values[i];
+    const bool is_value = (is_open(value) || holds_numbers_alone(value)) && takes_any_number(known, args, i);
+    if (is_number(value) && !is_value && !(in_graph && is_open_int(value))) value = region_.numbers.plain(value);
+    if (!may_be_open && !is_number(value)) region_.reads.deep_touch(value);
+    made.given.push_back(value);
+    made.open |= !is_value && holds_open_int(value);
+    made.held.push_back(is_value ? at_hand(value) : to_fake(value));
+    made.values.push_back(made.held.back().get());
+    each_tensor(made.values.back(),
+                [&](PyObject* tensor) { made.versions.emplace_back(tensor, aten::version_of(tensor)); });
+  }
+  return made;
+}
+
+// A size of a tensor from outside is read by its path, also behind the graph: one that the region gives another shape
+// has to have the sizes that it has here.
+void Recorder::fix_reshaped(const std::vector<std::pair<PyObject*, std::uint32_t>>& tensors) {
+  for (const auto& [fake, version] : tensors) {
+    const auto real = real_of_.find(fake);
+    const aten::OpenShape* shape = real == real_of_.end() ? nullptr : region_.numbers.open_shape(real->second);
+    if (shape == nullptr || fakes_->has_shape(fake, *shape)) continue;
+    for (const auto* exprs : {&shape->sizes, &shape->strides}) {
+      for (const symbolic::Expr* expr : *exprs) (void)region_.numbers.fix(expr, "a change of the tensor's shape");
     }
-    args.values = room;
   }
-  for (PyObject* value : args.values) {
-    held.push_back(is_open(value) ? py::Owned<>::share(as_number(value)->value) : to_fake(value));
-    values.push_back(held.back().get());
-  }
-  std::vector<std::pair<PyObject*, std::uint32_t>> versions;
-  for (PyObject* value : values) {
-    each_tensor(value, [&](PyObject* tensor) { versions.emplace_back(tensor, aten::version_of(tensor)); });
-  }
+}
+
+Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, Args args) {
+  TorchArguments arguments = arguments_of(target, args, true);
   py::Owned<> result;
-  (void)aten::take_facts();
-  try {
-    result = fakes_->call(callable, values.data(), args.size(), args.kwnames);
-  } catch (const py::PythonError& error) {
+  const auto call = [&] {
+    (void)aten::take_facts();
+    region_.doing = "calls torch";
+    result = fakes_->call(callable, arguments.values.data(), args.size(), args.kwnames);
+  };
+  const auto refuse = [&](const py::PythonError& error) {
     const std::string name = name_of_target(target);
     if (aten::FakeScope::is_data_dependent(error.value()))
       unsupported(Reason::DataDependent, {{"operation", needing_values(name)}});
@@ -391,10 +525,28 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     unsupported(Reason::OpFailed, {{"operation", name},
                                    {"error", std::string(Py_TYPE(error.value())->tp_name) + ": " +
                                                  shortened(py::text_of(text.get()), 300)}});
+  };
+  const auto is_untouched = [](const auto& tensor) { return aten::version_of(tensor.first) == tensor.second; };
+  try {
+    call();
+  } catch (const py::PythonError& error) {
+    // Some of torch's functions take ints alone.
+    const bool again = arguments.open && std::ranges::all_of(arguments.versions, is_untouched) &&
+                       !aten::FakeScope::is_data_dependent(error.value());
+    if (!again) refuse(error);
+    arguments = arguments_of(target, args, false);
+    try {
+      call();
+    } catch (const py::PythonError& second) {
+      refuse(second);
+    }
   }
+  const auto& versions = arguments.versions;
+  args.values = arguments.given;
   bool mutated = false;
-  for (auto& [tensor, version] : versions) mutated |= aten::version_of(tensor) != version || is_written(tensor);
+  for (const auto& [tensor, version] : versions) mutated |= aten::version_of(tensor) != version || is_written(tensor);
   if (mutated) region_.deferred.freeze_written();
+  if (mutated && region_.numbers.space().symbols() > 0) fix_reshaped(versions);
   each_tensor(result.get(), [&](PyObject* tensor) {
     const bool is_input = std::ranges::any_of(versions, [&](const auto& input) { return input.first == tensor; });
     if (!is_input && aten::is_leaf_with_grad(tensor))
@@ -413,10 +565,11 @@ Result Recorder::wrap_result(graph::Op op, PyObject* target, Args args, py::Owne
     real |= !aten::is_fake(t);
   });
   if (!any) {
+    if (region_.numbers.space().symbols() > 0) result = from_torch(result.get());
     const bool checks = result.get() == Py_None && aten::facts_so_far().may_raise;  // torch._assert_async
     if (mutated || checks) record(op, target, args, result.get(), true);
     const Cat cat = cat_of(result.get());
-    if (!is_atom(cat) && cat != Cat::Tuple && cat != Cat::List && cat != Cat::Type) {
+    if (!is_atom(cat) && cat != Cat::Tuple && cat != Cat::List && cat != Cat::Type && cat != Cat::Symbolic) {
       unsupported(Reason::UntracedCallable,
                   {{"callee", name_of_target(target) + " (it gives a " + Py_TYPE(result.get())->tp_name + ")"}});
     }
@@ -454,7 +607,7 @@ py::Owned<> Recorder::unpack(PyObject* value, graph::Node* owner, const std::sha
     region_.provenance.keep(value);
     return py::Owned<>::share(value);
   }
-  if (!holds_any(value)) return py::Owned<>::share(value);
+  if (!holds_any(value)) return region_.numbers.space().symbols() > 0 ? from_torch(value) : py::Owned<>::share(value);
   if (!PyTuple_Check(value) && !PyList_Check(value)) {
     unsupported(Reason::UntracedCallable,
                 {{"callee", std::string("a torch function that gives a ") + Py_TYPE(value)->tp_name}});

@@ -14,7 +14,7 @@ struct Region;
 
 class Recorder {
  public:
-  explicit Recorder(Region& region) : region_(region), fakes_(std::make_unique<aten::FakeScope>()) {}
+  explicit Recorder(Region& region);
 
   // Calls a torch callable on fakes and records it. `op` and `target` say how the node looks.
   Result torch_call(graph::Op op, PyObject* callable, PyObject* target, Args args);
@@ -34,13 +34,20 @@ class Recorder {
 
  private:
   graph::Node* number_node(PyObject* number);
+  void add_size_inputs(PyObject* tensor);
+  py::Owned<> torch_number(PyObject* number);
+  py::Owned<> from_torch(PyObject* value);
+  void fix_reshaped(const std::vector<std::pair<PyObject*, std::uint32_t>>& tensors);
+  struct TorchArguments;
+  TorchArguments arguments_of(PyObject* target, Args args, bool may_be_open);
   Result wrap_result(graph::Op op, PyObject* target, Args args, py::Owned<> result, bool mutated);
   py::Owned<> unpack(PyObject* value, graph::Node* owner, const std::shared_ptr<const graph::CallSite>& site);
 
   Region& region_;
   std::unique_ptr<aten::FakeScope> fakes_;
-  std::unordered_map<PyObject*, py::Owned<>> fake_of_;  // real -> fake
-  std::unordered_map<PyObject*, PyObject*> real_of_;    // fake -> real
+  std::unordered_map<PyObject*, py::Owned<>> fake_of_;        // real -> fake
+  std::unordered_map<PyObject*, PyObject*> real_of_;          // fake -> real
+  std::unordered_map<PyObject*, py::Owned<>> torch_numbers_;  // open number -> torch.SymInt
 };
 
 // Whether this names a fact about a tensor that no guard on it covers and that a fake need not share with it.

@@ -62,7 +62,10 @@ Result issubclass(Interpreter& t, PyObject* f, Args args) {
 
 Result type(Interpreter& t, PyObject*, Args args) {
   if (!only_positional(args, 1, 1)) return protocols::make_instance(t, reinterpret_cast<PyObject*>(&PyType_Type), args);
-  auto* found = reinterpret_cast<PyObject*>(Py_TYPE(t.region.shadows.original(args[0])));
+  PyObject* object = t.region.shadows.original(args[0]);
+  if (region::is_number(object)) t.region.numbers.guard_type(object);  // which number it is does not matter
+  if (region::is_number(object)) object = region::as_number(object)->value;
+  auto* found = reinterpret_cast<PyObject*>(Py_TYPE(object));
   if (region::cat_of(args[0]) == Cat::Generator) unsupported(Reason::Reflection, {{"callee", "type() of a generator"}});
   t.region.provenance.note_constant(found);
   return Result::of(py::Owned<>::share(found));
@@ -443,7 +446,7 @@ const Row rows[] = {
     {"builtins.delattr", delattr},
     {"builtins.isinstance", isinstance, true, true},
     {"builtins.issubclass", issubclass},
-    {"builtins.type", type},
+    {"builtins.type", type, true, true},
     {"builtins.callable", callable_},
     {"builtins.id", id_},
     {"builtins.hash", hash_},

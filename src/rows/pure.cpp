@@ -181,7 +181,6 @@ const Row rows[] = {
     MATH("nextafter"),
     MATH("perm"),
     MATH("pow"),
-    MATH("prod"),
     MATH("radians"),
     MATH("remainder"),
     MATH("sin"),

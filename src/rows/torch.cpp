@@ -1,4 +1,5 @@
 // Torch functions with a meaning beyond "one node": state queries and switches, and what must not enter a graph.
+#include "protocols/numbers.h"
 #include "rows/rows.h"
 
 namespace pellucid::rows {
@@ -165,8 +166,17 @@ Result size(Interpreter& t, PyObject* f, Args args) {
   if (args.size() != 1) return run_native(t, f, args);
   auto items = protocols::native_elements(t, args[0]);
   if (!items) unsupported(Reason::BadArguments, {{"callee", "torch.Size of an iterator"}});
+  if (auto open = protocols::sizes_made(t, items.get())) return std::move(*open);
   PyObject* values[] = {items.get()};
   return run_native(t, f, Args{values, nullptr});
+}
+
+// The product of a sequence, in Python's ints.
+Result product(Interpreter& t, PyObject* f, Args args) {
+  if (args.size() == 1 && args.keyword_count() == 0) {
+    if (auto open = protocols::product_of_items(t, t.region.shadows.original(args[0]))) return std::move(*open);
+  }
+  return pure(t, f, args);
 }
 
 // Without gradients a custom autograd function is its forward. With them its backward would have to be captured too.
@@ -336,7 +346,8 @@ const Row rows[] = {
     {"torch.Size", size},
     {"torch.dtype", refuse},
     {"torch.Generator", refuse},
-    {"torch.Size.numel", pure},
+    {"torch.Size.numel", product},
+    {"math.prod", product},
     // Effects on tensors that a graph does not carry, or that need data.
     {"torch.Tensor.backward", refuse},
     {"torch._C.TensorBase.requires_grad_", requires_grad_},

@@ -383,7 +383,8 @@ namespace {
 region::NumberPolicy number_policy(const Cache& cache) {
   PyObject* const backend = cache.key().backend;
   return {.history = has_mark(backend, "static") ? nullptr : &cache.numbers,
-          .in_graph = has_mark(backend, "takes_numbers")};
+          .in_graph = has_mark(backend, "takes_numbers"),
+          .all_open = has_mark(backend, "dynamic") || config_number("force_open") != 0};
 }
 
 }  // namespace

@@ -295,11 +295,12 @@ py::Owned<> as_dict(const Entry& entry, PyObject* cache_object) {
   auto holds = py::take(PyCFunction_New(&kHolds, bound.get()));
   auto constants = guards::GuardReport(*entry.guards).constants();
   auto cells = cells_of(entry.region.get());
-  auto scope = py::take(Py_BuildValue("{s:O,s:O,s:O,s:O}", "G", cache_of(cache_object)->key().globals, "F", cells.get(),
-                                      "C", constants.get(), "HOLDS", holds.get()));
+  auto math = py::take(PyImport_ImportModule("math"));  // of conditions
+  auto scope = py::take(Py_BuildValue("{s:O,s:O,s:O,s:O,s:O}", "G", cache_of(cache_object)->key().globals, "F",
+                                      cells.get(), "C", constants.get(), "HOLDS", holds.get(), "math", math.get()));
   for (const auto step : {source::Step::Part, source::Step::Ahead, source::Step::ValueAhead}) {
-    auto function = source::iterator_function(step);
-    py::check(PyDict_SetItemString(scope.get(), source::iterator_function_name(step), function.get()));
+    auto function = source::step_function(step);
+    py::check(PyDict_SetItemString(scope.get(), source::step_function_name(step), function.get()));
   }
   auto guards = strings(guards::GuardReport(*entry.guards).code_parts());
   return py::take(Py_BuildValue("{s:O,s:O,s:O,s:O,s:L,s:i}", "code", entry.region->func_code, "function",

@@ -1,5 +1,6 @@
 #include "runtime/runtime.h"
 
+#include "aten/aten.h"
 #include "base/break_policy.h"
 #include "base/events.h"
 #include "base/reasons.h"
@@ -64,6 +65,12 @@ PyObject* clear_events(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
+void add_total(PyObject* dict, const char* name, const std::vector<std::pair<std::string, std::int64_t>>& counts) {
+  std::int64_t total = 0;
+  for (const auto& [op, count] : counts) total += count;
+  py::check(PyDict_SetItemString(dict, name, py::take(PyLong_FromLongLong(total)).get()));
+}
+
 PyObject* counters(PyObject*, PyObject*) {
   return py::enter([] {
     auto dict = py::take(PyDict_New());
@@ -71,6 +78,9 @@ PyObject* counters(PyObject*, PyObject*) {
       py::check(
           PyDict_SetItemString(dict.get(), std::string(name).c_str(), py::take(PyLong_FromLongLong(value)).get()));
     }
+    // Operators that ran a Python meta function, and those that made open sizes constants.
+    add_total(dict.get(), "ops_without_rule", aten::ops_without_rule());
+    add_total(dict.get(), "ops_without_size_rule", aten::ops_without_size_rule());
     return dict;
   });
 }
@@ -104,6 +114,7 @@ PyObject* close_break_block(PyObject*, PyObject*) {
 
 PyObject* reset_counters(PyObject*, PyObject*) {
   events::reset_counters();
+  aten::reset_ops_without_rule();
   Py_RETURN_NONE;
 }
 

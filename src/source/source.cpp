@@ -2,6 +2,7 @@
 
 #include <structmember.h>
 
+#include "aten/aten.h"
 #include "frames/generators.h"
 #include "py/cpython.h"
 #include "py/interrupts.h"
@@ -146,6 +147,12 @@ const Source* SourceTable::member(const Source* base, PyObject* name) {
   return intern(Step::Member, base, canonical(name).get(), -1);
 }
 const Source* SourceTable::cell_contents(const Source* base) { return intern(Step::CellContents, base, nullptr, -1); }
+const Source* SourceTable::size_of(const Source* tensor, std::int64_t dim) {
+  return intern(Step::Size, tensor, nullptr, dim);
+}
+const Source* SourceTable::stride_of(const Source* tensor, std::int64_t dim) {
+  return intern(Step::Stride, tensor, nullptr, dim);
+}
 const Source* SourceTable::part(const Source* iterator, std::int64_t index) {
   return intern(Step::Part, iterator, nullptr, index);
 }
@@ -161,6 +168,11 @@ std::int64_t native_length(PyObject* object) noexcept {
   if (PyDict_Check(object)) return reinterpret_cast<PyDictObject*>(object)->ma_used;
   if (PyAnySet_Check(object)) return PySet_GET_SIZE(object);
   return is_deque(object) ? Py_SIZE(object) : -1;
+}
+
+bool load_number(const Source& source, PyObject* tensor, std::int64_t* out) noexcept {
+  return source.step == Step::Size ? aten::size_at(tensor, source.index, out)
+                                   : aten::stride_at(tensor, source.index, out);
 }
 
 PyObject* load_step(const Source& source, PyObject* base, PyObject* const* locals, PyObject* closure,
@@ -186,6 +198,14 @@ PyObject* load_step(const Source& source, PyObject* base, PyObject* const* local
       return load_member(base, source.operand.get(), fresh);
     case Step::CellContents:
       return PyCell_Check(base) ? PyCell_GET(base) : nullptr;
+    case Step::Size:
+    case Step::Stride: {
+      std::int64_t number = 0;
+      if (!load_number(source, base, &number)) return nullptr;
+      fresh = py::Owned<>::steal(PyLong_FromLongLong(number));
+      if (!fresh) PyErr_Clear();
+      return fresh.get();
+    }
     case Step::Part:
       if (PyGen_CheckExact(base)) return frames::generator_slot(base, source.index);
       return py::iterator_part(base, source.index, fresh);
@@ -206,35 +226,46 @@ py::Owned<> step_of(const Source& source, PyObject* base) {
 
 template <Step step>
 PyObject* take_step(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
+  constexpr const char* what = is_of_layout(step) ? "a tensor" : "an iterator";
+  constexpr const char* missing =
+      is_of_layout(step) ? "pellucid: a tensor has no plain dim %lld" : "pellucid: an iterator has no item %lld ahead";
   return py::enter([&]() -> py::Owned<> {
     const long long index = count == 2 ? PyLong_AsLongLong(args[1]) : -1;
     if (index < 0) {
-      if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_TypeError, "expected an iterator and an index");
+      if (PyErr_Occurred() == nullptr) PyErr_Format(PyExc_TypeError, "expected %s and an index", what);
       py::throw_pending();
     }
     auto value = step_of(Source{step, nullptr, {}, index, 0}, args[0]);
-    if (!value) py::check((PyErr_Format(PyExc_LookupError, "pellucid: an iterator has no item %lld ahead", index), -1));
+    if (!value) py::check((PyErr_Format(PyExc_LookupError, missing, index), -1));
     return value;
   });
 }
 
-PyMethodDef kIteratorFunctions[] = {
+PyMethodDef kStepFunctions[] = {
     {"PART", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(take_step<Step::Part>)), METH_FASTCALL,
      nullptr},
     {"AHEAD", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(take_step<Step::Ahead>)), METH_FASTCALL,
      nullptr},
     {"VALUE_AHEAD", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(take_step<Step::ValueAhead>)),
      METH_FASTCALL, nullptr},
+    {"size_of", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(take_step<Step::Size>)), METH_FASTCALL,
+     nullptr},
+    {"stride_of", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(take_step<Step::Stride>)), METH_FASTCALL,
+     nullptr},
 };
 
-PyMethodDef* iterator_function_of(Step step) noexcept {
+PyMethodDef* step_function_of(Step step) noexcept {
   switch (step) {
     case Step::Part:
-      return &kIteratorFunctions[0];
+      return &kStepFunctions[0];
     case Step::Ahead:
-      return &kIteratorFunctions[1];
+      return &kStepFunctions[1];
     case Step::ValueAhead:
-      return &kIteratorFunctions[2];
+      return &kStepFunctions[2];
+    case Step::Size:
+      return &kStepFunctions[3];
+    case Step::Stride:
+      return &kStepFunctions[4];
     default:
       return nullptr;
   }
@@ -242,12 +273,12 @@ PyMethodDef* iterator_function_of(Step step) noexcept {
 
 }  // namespace
 
-const char* iterator_function_name(Step step) noexcept {
-  const PyMethodDef* function = iterator_function_of(step);
+const char* step_function_name(Step step) noexcept {
+  const PyMethodDef* function = step_function_of(step);
   return function == nullptr ? nullptr : function->ml_name;
 }
 
-py::Owned<> iterator_function(Step step) { return py::take(PyCFunction_New(iterator_function_of(step), nullptr)); }
+py::Owned<> step_function(Step step) { return py::take(PyCFunction_New(step_function_of(step), nullptr)); }
 
 py::Owned<> evaluate_step(const Source* source, PyObject* base_value, PyObject* const* locals, PyObject* closure) {
   py::Owned<> fresh;
@@ -335,10 +366,14 @@ std::string print(const Source* source, const RootText& root_text) {
       case Step::CellContents:
         text += ".cell_contents";
         break;
+      case Step::Size:
+      case Step::Stride:
+        text.append(s->step == Step::Size ? ".size(" : ".stride(").append(std::to_string(s->index)).append(")");
+        break;
       case Step::Part:
       case Step::Ahead:
       case Step::ValueAhead:
-        text.insert(0, "(").insert(0, iterator_function_name(s->step));
+        text.insert(0, "(").insert(0, step_function_name(s->step));
         text.append(", ").append(std::to_string(s->index)).append(")");
         break;
       default:

@@ -51,6 +51,8 @@ class SourceTable {
   const Source* member(const Source* base,
                        PyObject* name);  // slot or C-level getset attribute, read through its descriptor
   const Source* cell_contents(const Source* base);
+  const Source* size_of(const Source* tensor, std::int64_t dim);
+  const Source* stride_of(const Source* tensor, std::int64_t dim);
   const Source* part(const Source* iterator, std::int64_t index);
   const Source* ahead(const Source* iterator, std::int64_t count);
   const Source* value_ahead(const Source* iterator, std::int64_t count);
@@ -100,14 +102,20 @@ std::string describe(PyObject* object);
 py::Owned<> evaluate(const Source* source, PyObject* const* locals, PyObject* closure);
 
 // The hot form of evaluate_step: a borrowed value, null when the step does not exist. `fresh` holds the reference when
-// the value may have no other owner (Member, deque items).
+// the value may have no other owner (Member, deque items, sizes).
 PyObject* load_step(const Source& source, PyObject* base_value, PyObject* const* locals, PyObject* closure,
                     py::Owned<>& fresh) noexcept;
 
-// The C function (iterator, index) that takes a step Part, Ahead or ValueAhead; LookupError when it does not exist.
-py::Owned<> iterator_function(Step step);
-// "PART", "AHEAD", "VALUE_AHEAD"; null: not a step of an iterator.
-const char* iterator_function_name(Step step) noexcept;
+// Size or Stride: what they give is a number of 64 bits, which has no identity.
+constexpr bool is_of_layout(Step step) noexcept { return step == Step::Size || step == Step::Stride; }
+// Such a step without a Python int; false: it does not exist.
+bool load_number(const Source& source, PyObject* tensor, std::int64_t* out) noexcept;
+
+// The C function (iterator, index) or (tensor, dim) that takes a step Part, Ahead, ValueAhead, Size or Stride;
+// LookupError when it does not exist.
+py::Owned<> step_function(Step step);
+// "PART", "AHEAD", "VALUE_AHEAD", "size_of", "stride_of"; null: no such step.
+const char* step_function_name(Step step) noexcept;
 
 // len() of a list, tuple, dict, set, frozenset, deque or a subclass, never calling __len__; -1 for anything else.
 std::int64_t native_length(PyObject* object) noexcept;

@@ -4,6 +4,7 @@
 
 #include "symbolic/arithmetic.h"
 #include "symbolic/conditions.h"
+#include "symbolic/polynomial.h"
 
 namespace pellucid::symbolic {
 namespace {
@@ -137,6 +138,65 @@ Range Facts::range(const Expr* integer) {
   return memo(integer).range = result;
 }
 
+namespace {
+
+// The range of a sum of several terms, all of which have a factor in common: that of the factor times that of the rest.
+Range by_common_factor(Facts& facts, Nodes& nodes, const Polynomial& sum) {
+  const auto first = factors_of(sum.terms.front().monomial);
+  for (const Expr* factor : first) {
+    Polynomial rest;
+    for (const Term& term : sum.terms) {
+      const auto factors = factors_of(term.monomial);
+      const auto found = std::ranges::find(factors, factor);
+      if (found == factors.end()) break;
+      std::vector<const Expr*> others(factors.begin(), found);
+      others.insert(others.end(), found + 1, factors.end());
+      const Expr* monomial = product_of(nodes, others);
+      if (monomial == nullptr) break;
+      if (others.empty()) {
+        rest.constant = term.coefficient;
+      } else {
+        rest.terms.push_back({term.coefficient, monomial});
+      }
+    }
+    if (rest.terms.size() + (rest.constant != 0 ? 1 : 0) != sum.terms.size()) continue;
+    std::ranges::sort(rest.terms, {}, [](const Term& term) { return term.monomial->id; });
+    if (const Expr* made = expression_of(nodes, rest))
+      return facts.range(factor) * facts.range(made) + Range::of(sum.constant);
+  }
+  return kAny;
+}
+
+// A quotient of a constant k among the terms: k * (n // k) is n less what 0 to k - 1 is.
+Range by_quotient(Facts& facts, Nodes& nodes, const Polynomial& sum) {
+  for (std::size_t i = 0; i < sum.terms.size(); ++i) {
+    const auto [coefficient, quotient] = sum.terms[i];
+    if (!quotient->is(Op::FloorDiv) || !quotient->args[1]->is_constant() || quotient->args[1]->constant().i < 2)
+      continue;
+    const std::int64_t divisor = quotient->args[1]->constant().i;
+    Polynomial others = sum;
+    others.terms.erase(others.terms.begin() + static_cast<std::ptrdiff_t>(i));
+    const auto scaled = add({}, others, divisor);
+    const auto whole = scaled ? add(*scaled, polynomial_of(quotient->args[0]), coefficient) : std::nullopt;
+    const Expr* made = whole ? expression_of(nodes, *whole) : nullptr;
+    if (made == nullptr) continue;
+    const Range scaled_range = facts.range(made) + Range{0, divisor - 1} * Range::of(-Wide{coefficient});
+    // Rounded inwards: the sum is an int.
+    const Range down = floor_divide(scaled_range, Range::of(divisor));
+    const Range up = floor_divide(scaled_range + Range::of(divisor - 1), Range::of(divisor));
+    return {up.least, down.most};
+  }
+  return kAny;
+}
+
+Range by_structure(Facts& facts, Nodes& nodes, const Expr* sum) {
+  const Polynomial polynomial = polynomial_of(sum);
+  if (polynomial.terms.size() < 2) return kAny;
+  return both(by_common_factor(facts, nodes, polynomial), by_quotient(facts, nodes, polynomial));
+}
+
+}  // namespace
+
 Range Facts::computed(const Expr* integer) {
   const auto arg = [&](std::size_t i) { return range(integer->args[i]); };
   switch (integer->op()) {
@@ -149,7 +209,7 @@ Range Facts::computed(const Expr* integer) {
       for (std::size_t i = 0; i < integer->args.size(); ++i) {
         result = result + arg(i) * Range::of(integer->operation.coefficients[i]);
       }
-      return result;
+      return both(result, by_structure(*this, nodes_, integer));
     }
     case Op::Product: {
       Range result = Range::of(1);

@@ -1,17 +1,19 @@
 """How many graphs the programs of the corpus make: target, limit of today, what a run makes, torch._dynamo beside it.
 
-PYTHONPATH=python:tests python tests/changes/corpus_report.py [--update] [--no-dynamo] [name ...]
+PYTHONPATH=python:tests python tests/changes/corpus_report.py [--update] [--no-dynamo] [--sizes] [name ...]
 
 target    graphs that a capture general in numbers and sizes needs: mostly the first, and one for all other values
 now       the limit in the program's row, which the test holds; made: what this run of pellucid made
 dynamo    what torch._dynamo makes of the same calls; "!": what can be seen of them is not what eager gives
 
 A new program gets a limit of 99, and `--update` writes the number there. Both compilers run eagerly beyond 8 entries.
+`--sizes` shows the programs of `tests/sizes` instead, whose limits are their targets, without a limit of entries.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import re
 import sys
@@ -19,14 +21,17 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "python")]
+TESTS = Path(__file__).parents[1]
+sys.path[:0] = [str(TESTS), str(TESTS / "sizes"), str(TESTS.parent / "python")]
 
 import torch  # noqa: E402
 from corpus import PROGRAMS, run  # noqa: E402
 from corpus.table import Program  # noqa: E402
+from sweeps import SWEEPS  # noqa: E402
 
 import pellucid  # noqa: E402
 from support import Counting  # noqa: E402
+from support.sizes import many_entries  # noqa: E402
 
 
 def by_pellucid(program: Program, want: list) -> tuple[int, bool]:
@@ -71,18 +76,21 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="name", help="only these programs, or themes")
     parser.add_argument("--no-dynamo", action="store_true", help="without the column of torch._dynamo")
     parser.add_argument("--update", action="store_true", help="lower `now` in the rows to what this run made")
+    parser.add_argument("--sizes", action="store_true", help="the programs of tests/sizes")
     options = parser.parse_args()
     logging.disable(logging.WARNING)  # limits of recompilation are what the table is about
-    chosen = [p for p in PROGRAMS if not options.names or {p.name, p.theme} & set(options.names)]
+    table = SWEEPS if options.sizes else PROGRAMS
+    chosen = [p for p in table if not options.names or {p.name, p.theme} & set(options.names)]
     sums, wrong = defaultdict(Counter), []
     print(f"{'theme':12}{'program':46}{'target':>7}{'now':>5}{'made':>6}{'dynamo':>8}")
     for program in chosen:
         want = run(program, lambda f: f)
-        made, right = by_pellucid(program, want)
+        with many_entries() if options.sizes else contextlib.nullcontext():
+            made, right = by_pellucid(program, want)
+            theirs, as_eager = (0, True) if options.no_dynamo else by_dynamo(program, want)
         if not right:
             wrong.append(program.name)
-        theirs, as_eager = (0, True) if options.no_dynamo else by_dynamo(program, want)
-        if options.update and made < program.now:
+        if options.update and not options.sizes and made < program.now:
             write(program, made)
         counts = {"target": program.target, "now": program.now, "made": made, "dynamo": theirs}
         print(row(program.theme, program.name, counts) + ("" if as_eager else "!"), flush=True)

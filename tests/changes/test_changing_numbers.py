@@ -181,3 +181,26 @@ def test_dynamic_false(counting):
     for n in (1, 2, 3, 2, 1):
         assert torch.equal(compiled(torch.ones(2), n), torch.ones(2) * n)
     assert counting.count == 3
+
+
+class Hashed(type):
+    def __hash__(cls):
+        return hash(cls.tag)
+
+    def __eq__(cls, other):
+        return isinstance(other, Hashed) and cls.tag == other.tag
+
+
+def test_a_class_that_the_program_makes_holds_the_number(counting):
+    def function(x, n, seen):
+        y = x * n
+        key = Hashed("Tagged", (), {"tag": n % 2})
+        seen[key] = seen.get(key, 0) + 1
+        return y + 1
+
+    compiled = pellucid.compile(function, backend=counting)
+    mine, its = {}, {}
+    for n in (2, 3, 2, 3, 4, 5, 7, 9):
+        assert torch.equal(compiled(torch.ones(2), n, mine), function(torch.ones(2), n, its))
+        assert [(key.tag, count) for key, count in mine.items()] == [(key.tag, count) for key, count in its.items()]
+    assert pellucid.break_reasons(compiled)  # the class cannot leave: capture gives up behind it

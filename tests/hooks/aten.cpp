@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "hooks.h"
+#include "open_layout.h"
 
 namespace nb = nanobind;
 
@@ -52,11 +53,19 @@ void add_meta(nb::dict& out, PyObject* tensor) {
   out["storage"] = reinterpret_cast<std::uintptr_t>(meta.storage);
 }
 
+template <bool (*read)(PyObject*, std::int64_t, std::int64_t*) noexcept>
+nb::object number_at(nb::handle object, std::int64_t dim) {
+  std::int64_t number = 0;
+  return read(object.ptr(), dim, &number) ? nb::object(nb::int_(number)) : nb::none();
+}
+
 }  // namespace
 
 void add_aten(nb::module_& core) {
   nb::module_ m = core.def_submodule("_aten", "The room aten, for tests.");
   m.def("is_tensor", [](nb::handle object) { return aten::is_tensor(object.ptr()); });
+  m.def("size_at", &number_at<aten::size_at>, nb::arg().none(), nb::arg());
+  m.def("stride_at", &number_at<aten::stride_at>, nb::arg().none(), nb::arg());
   m.def("is_plain_tensor", [](nb::handle object) { return aten::is_plain_tensor(object.ptr()); });
   m.def("is_fake", [](nb::handle object) { return aten::is_fake(object.ptr()); });
   m.def("fake_like", [](nb::handle like) { return guarded([&] { return take(aten::fake_like(like.ptr())); }); });
@@ -73,6 +82,7 @@ void add_aten(nb::module_& core) {
     return out;
   });
   m.def("reset_ops_without_rule", &aten::reset_ops_without_rule);
+  add_open_sizes(m);
 
   nb::class_<aten::FakeScope>(m, "FakeScope")
       .def(nb::init<>())
@@ -83,8 +93,13 @@ void add_aten(nb::module_& core) {
                   [](nb::handle exception) { return aten::FakeScope::is_data_dependent(exception.ptr()); });
   nb::class_<aten::TensorSpec>(m, "TensorSpec")
       .def_static(
-          "of", [](nb::handle tensor) { return guarded([&] { return aten::TensorSpec::of(tensor.ptr()).release(); }); },
-          nb::rv_policy::take_ownership)
+          "of",
+          [](nb::handle tensor, nb::object open) {
+            const auto layout = open.is_none() ? aten::OpenLayout() : open_layout(open);
+            return guarded(
+                [&] { return aten::TensorSpec::of(tensor.ptr(), open.is_none() ? nullptr : &layout).release(); });
+          },
+          nb::arg("tensor"), nb::arg("open") = nb::none(), nb::rv_policy::take_ownership)
       .def(
           "matches", [](const aten::TensorSpec& spec, nb::handle object) { return spec.matches(object.ptr()); },
           nb::arg().none())

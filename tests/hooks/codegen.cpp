@@ -114,6 +114,8 @@ class HandMade {
     if (step == "dict") return table.dict_of(base);
     if (step == "cell") return table.cell_contents(base);
     if (step == "item") return table.item(base, nb::cast<std::int64_t>(parts[2]));
+    if (step == "size") return table.size_of(base, nb::cast<std::int64_t>(parts[2]));
+    if (step == "stride") return table.stride_of(base, nb::cast<std::int64_t>(parts[2]));
     const nb::object operand = parts[2];
     if (step == "attr") return table.instance_attr(base, operand.ptr());
     if (step == "key") return table.dict_item(base, operand.ptr());

@@ -3,8 +3,10 @@
 
 #include <chrono>
 
+#include "expr_ref.h"
 #include "guards/report.h"
 #include "hooks.h"
+#include "open_layout.h"
 #include "source/source.h"
 
 namespace nb = nanobind;
@@ -52,6 +54,26 @@ guards::Kind kind_of(const std::string& name) {
   fail(PyExc_ValueError, "no such kind of guard");
 }
 
+// The operand is (expression, source ids by the number of its symbol).
+void add_condition(guards::Guard& guard, const SourceTable& table, nb::handle operand) {
+  const auto expression = nb::cast<const ExprRef&>(operand[0]);
+  auto condition = std::make_shared<guards::Condition>(guards::Condition::of(expression.expr));
+  guard.operand = py::take(PyTuple_New(static_cast<Py_ssize_t>(condition->symbols.size())));
+  for (std::size_t i = 0; i < condition->symbols.size(); ++i) {
+    const Source* source = at(table, nb::cast<int>(operand[1][condition->symbols[i]]));
+    condition->names.push_back(source::print(source));
+    PyTuple_SET_ITEM(guard.operand.get(), static_cast<Py_ssize_t>(i), py::take(PyLong_FromLong(source->id)).release());
+  }
+  guard.condition = std::move(condition);
+}
+
+// The operand is a tensor, or (tensor, its open layout).
+std::unique_ptr<aten::TensorSpec> spec_of(nb::handle operand) {
+  if (!PyTuple_Check(operand.ptr())) return aten::TensorSpec::of(operand.ptr());
+  const aten::OpenLayout open = open_layout(operand[1]);
+  return aten::TensorSpec::of(nb::object(operand[0]).ptr(), &open);
+}
+
 // (kind, source id or None, operand or None, number, other source id or None, code, offset, operation)
 guards::Guard guard_from(const SourceTable& table, nb::handle row) {
   guards::Guard guard;
@@ -59,7 +81,9 @@ guards::Guard guard_from(const SourceTable& table, nb::handle row) {
   if (!row[1].is_none()) guard.source = at(table, nb::cast<int>(row[1]));
   const nb::object operand = row[2];
   if (guard.kind == guards::Kind::TENSOR_MATCH) {
-    guard.tensor = guarded([&] { return aten::TensorSpec::of(operand.ptr()); });
+    guard.tensor = guarded([&] { return spec_of(operand); });
+  } else if (guard.kind == guards::Kind::CONDITION) {
+    guarded([&] { add_condition(guard, table, operand); });
   } else {
     guard.operand = py::Owned<>::share(operand.ptr());
   }
@@ -74,17 +98,26 @@ guards::Guard guard_from(const SourceTable& table, nb::handle row) {
 
 class Program {
  public:
-  Program(const SourceTable& table, nb::list rows, nb::object function) {
+  Program(const SourceTable& table, nb::list rows, nb::object function, nb::list inputs) {
     guards::GuardSet set;
     for (nb::handle row : rows) set.add(guard_from(table, row));
     PyFunctionObject* entry = function.is_none() ? nullptr : reinterpret_cast<PyFunctionObject*>(function.ptr());
-    program_ = guarded([&] { return guards::GuardProgram::compile(table, set.release(), entry); });
+    std::vector<const Source*> wanted;
+    for (nb::handle input : inputs) wanted.push_back(at(table, nb::cast<int>(input)));
+    program_ = guarded([&] { return guards::GuardProgram::compile(table, set.release(), entry, wanted); });
   }
 
   bool check(nb::tuple locals, nb::object closure) {
     const Call call(locals, closure);
     return program_->check(call.locals.data(), call.closure);
   }
+  // The values of the inputs, None when they are not known: right after a check that held.
+  nb::object gathered() const {
+    auto values = program_->gathered();
+    return values ? nb::steal(values.release()) : nb::none();
+  }
+  // The same guards with latches of their own.
+  Program copy() const { return Program(program_->copy()); }
   std::string explain(nb::tuple locals, nb::object closure) const {
     const Call call(locals, closure);
     return guarded([&] { return guards::GuardReport(*program_).explain(call.locals.data(), call.closure); });
@@ -142,6 +175,7 @@ class Program {
   std::size_t hot_size() const { return program_->hot_size(); }
 
  private:
+  explicit Program(std::unique_ptr<guards::GuardProgram> program) : program_(std::move(program)) {}
   std::unique_ptr<guards::GuardProgram> program_;
 };
 
@@ -184,12 +218,18 @@ void add_guards(nb::module_& core) {
       .def("cell_contents", making_plain(&SourceTable::cell_contents))
       .def("item", [](SourceTable& t, int base,
                       std::int64_t index) { return guarded([&] { return t.item(at(t, base), index)->id; }); })
+      .def("size_of", [](SourceTable& t, int base,
+                         std::int64_t dim) { return guarded([&] { return t.size_of(at(t, base), dim)->id; }); })
+      .def("stride_of", [](SourceTable& t, int base,
+                           std::int64_t dim) { return guarded([&] { return t.stride_of(at(t, base), dim)->id; }); })
       .def("print", [](const SourceTable& t, int id) { return source::print(at(t, id)); })
       .def("evaluate", &evaluate, nb::arg("id"), nb::arg("locals"), nb::arg("closure") = nb::none())
       .def("__len__", &SourceTable::size);
   nb::class_<Program>(m, "Program")
-      .def(nb::init<const SourceTable&, nb::list, nb::object>(), nb::arg("table"), nb::arg("guards"),
-           nb::arg("function") = nb::none())
+      .def(nb::init<const SourceTable&, nb::list, nb::object, nb::list>(), nb::arg("table"), nb::arg("guards"),
+           nb::arg("function") = nb::none(), nb::arg("inputs") = nb::list())
+      .def("gathered", &Program::gathered)
+      .def("copy", &Program::copy)
       .def("check", &Program::check, nb::arg("locals"), nb::arg("closure") = nb::none())
       .def("explain", &Program::explain, nb::arg("locals"), nb::arg("closure") = nb::none())
       .def("first_miss", &Program::first_miss, nb::arg("locals"), nb::arg("closure") = nb::none())

@@ -6,6 +6,7 @@
 namespace pellucid::hooks {
 
 void add_aten(nanobind::module_& core);
+void add_open_sizes(nanobind::module_& aten);  // part of it
 void add_bytecode(nanobind::module_& core);
 void add_codegen(nanobind::module_& core);
 void add_graph(nanobind::module_& core);

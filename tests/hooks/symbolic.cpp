@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "expr_ref.h"
 #include "hooks.h"
 #include "symbolic/conditions.h"
 #include "symbolic/operations.h"
@@ -16,12 +17,6 @@ namespace nb = nanobind;
 namespace pellucid::hooks {
 namespace {
 using namespace symbolic;
-
-// An expression with what owns it.
-struct ExprRef {
-  std::shared_ptr<Space> space;
-  const Expr* expr;
-};
 
 Value value_of(nb::handle object) {
   if (PyBool_Check(object.ptr())) return Value::truth(nb::cast<bool>(object));

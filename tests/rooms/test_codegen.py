@@ -130,6 +130,26 @@ def test_sources_are_read_without_user_code(make, path, expected):
     assert emitted(later)[0] is expected(later)
 
 
+# Larger than the ints that Python has once: those are constants of the emitted code.
+@pytest.mark.parametrize(
+    "path, text, expected",
+    [
+        (("size", SELF, 0), "size_of(x, 0)", lambda v: v.size(0)),
+        (("size", SELF, 1), "size_of(x, 1)", lambda v: v.size(1)),
+        (("stride", SELF, 0), "stride_of(x, 0)", lambda v: v.stride(0)),
+    ],
+)
+def test_sizes_and_strides_are_read_from_the_tensor(path, text, expected):
+    found, later = torch.empty(1000, 2000), torch.empty(3000, 4000)
+    wanted = expected(found)
+    emitted, capture = build([wanted], sources=[(found, SELF), (wanted, path)])
+    assert text in capture.describe()
+    assert emitted(found) == [expected(found)] and emitted(later) == [expected(later)] != [wanted]
+    for other in ([1], torch.tensor(1), torch.ones(2, 3).to_sparse()):
+        with pytest.raises(LookupError, match=f"a tensor has no plain dim {path[2]}"):
+            emitted(other)
+
+
 def test_common_prefixes_are_loaded_once():
     def g(self):
         pass
@@ -190,6 +210,27 @@ def test_many_inputs_are_loaded_in_c():
     with pytest.raises(RuntimeError, match=r"'0'.*does not exist any more"):
         emitted(5, torch.nn.Sequential())
     assert gc.is_tracked(emitted.__globals__["__inputs_0"])
+
+
+def test_sizes_are_loaded_in_c():
+    def g(self):
+        pass
+
+    model = deep_model()
+    paths = [path for _, path in deep_paths(model, ("local", 0, "self"))]
+    inputs = [(Fake(), (step, path, 0)) for path in paths for step in ("size", "stride")]
+    emitted, capture = build(None, function=g, inputs=inputs, nodes=1, make=lambda a: (a, ()))
+    assert "__inputs_0(self)" in capture.describe()
+    for width in (2, 1000):
+        each = deep_model()
+        for linear in each.modules():
+            if isinstance(linear, torch.nn.Linear):
+                linear.weight = torch.nn.Parameter(torch.ones(width, 3))
+        emitted(each)
+        assert list(emitted.calls.pop()) == [n for p in each.parameters() for n in (p.size(0), p.stride(0))]
+    each[0][0].weight = torch.nn.Parameter(torch.tensor(1.0))
+    with pytest.raises(RuntimeError, match=r"'weight'\].size\(0\) does not exist any more"):
+        emitted(each)
 
 
 def test_input_loader_after_a_class_gets_other_attributes_first():

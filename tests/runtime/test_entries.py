@@ -66,6 +66,17 @@ def test_B11_guards_of_an_entry_are_python_expressions(monkeypatch):
     assert not fits(large, x=X, k=2, net=net)  # nobody can vouch for a dropped entry
 
 
+def test_B11_conditions_may_need_the_module_math():
+    def f(x, n):
+        return x * 0.5 ** (n // 10)
+
+    compiled = pellucid.compile(f, backend="eager", fullgraph=True)
+    compiled(X, 1), compiled(X, 2)
+    general = pellucid.cache_entries(compiled)[0]
+    assert any("math.isfinite" in guard for guard in general["guards"])
+    assert fits(general, x=X, n=25) and not fits(general, x=X, n=25.0)
+
+
 def test_B12_entries_of_a_function_and_of_a_code_object(counting):
     def f(x):
         return x * 2

@@ -254,7 +254,7 @@ def test_threads_with_one_function(quick_switches, counting):
             assert same(f(x), double(x))
 
     run_threads(4, work)
-    assert counting.count == 4
+    assert counting.count in (2, 3)  # 1, and all others once a size has changed: a constant before when 1 came later
 
 
 def test_threads_with_their_own_functions(quick_switches):

@@ -16,8 +16,8 @@ class Guards:
         self.rows.append((kind, source, operand, number, other, code, offset, operation))
         return self
 
-    def program(self, function=None):
-        return _guards.Program(self.table, self.rows, function)
+    def program(self, function=None, inputs=()):
+        return _guards.Program(self.table, self.rows, function, list(inputs))
 
 
 def one(kind, operand=None, number=0):

@@ -129,7 +129,7 @@ def test_every_set_of_arguments_is_shown(file, capsys):
         more.write("    branch.seen = [counter.step(torch.ones(n)) for n in (2, 4, 4)]\n")
     status, out, _ = run(capsys, f"{file}:Counter.step", "--only", "guards")
     assert status == 0
-    assert [name for name in ("f32[2]", "f32[4]") if f"TENSOR_MATCH L['x'] {name}" in out] == ["f32[2]", "f32[4]"]
+    assert [name for name in ("f32[2]", "f32[*]") if f"TENSOR_MATCH L['x'] {name}" in out] == ["f32[2]", "f32[*]"]
     assert "__compiled_fn_1" in out
 
 

@@ -326,6 +326,7 @@ class Generator:
             library.STATE.replace("{int}", str(start))
             .replace("{shared}", shared)
             .replace("{grad}", str(self.random.random() < 0.15))
+            .replace("{growth}", str(self.random.choice((0, 1, 1, 2))))
         )
         state = state.replace("{cls}", self.fill(later, module, module, 0))
         head, state = self.with_keys(module, state)

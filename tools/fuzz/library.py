@@ -303,7 +303,8 @@ def change():
 KEYS_CHANGE
 
 def inputs(variant):
-    x = torch.arange(6.0).view(2, 3).requires_grad_({grad}) - 2 + variant
+    rows = 2 + {growth} * variant
+    x = torch.arange(rows * 3.0).view(rows, 3).requires_grad_({grad}) - 2 + variant
     items = [1, 2, 3 + variant]
     return [x, x[0] if {shared} else torch.ones(3), 2 + variant, items, {"a": 1, "b": 2 + variant}, {cls}(3), items if {shared} else [5]], {
         "flag": variant == 0,

@@ -96,7 +96,7 @@ def number_out_of_a_tensor():
         yield f, ramp(3) * i
 
 
-@program(4, now=14, why="two parts")
+@program(4, now=4, why="two parts")
 def size_across_a_break():
     def f(x):
         n = x.size(0)
@@ -108,7 +108,7 @@ def size_across_a_break():
         yield f, ramp(n, 2)
 
 
-@program(4, now=14, why="two parts")
+@program(4, now=5, why="two parts")
 def new_size_behind_a_break():
     def f(x):
         y = x * 2

@@ -54,7 +54,7 @@ def square_at_first():
         yield f, ramp(3), e
 
 
-@program(2, now=6)
+@program(2, now=2)
 def batch_of_one_at_first():
     def f(x):
         return x.softmax(0).sum(0) * x.size(0)
@@ -63,7 +63,7 @@ def batch_of_one_at_first():
         yield f, ramp(n, 2)
 
 
-@program(2, now=6)
+@program(2, now=2)
 def square_matrix_at_first():
     def f(x):
         return x.T @ x, x.sum(0) / x.size(1)
@@ -72,7 +72,7 @@ def square_matrix_at_first():
         yield f, ramp(n, m)
 
 
-@program(2, now=6)
+@program(2, now=2)
 def three_sizes_equal_at_first():
     def f(x, y, z):
         return (x @ y) @ z, x.size(0) + y.size(1) * z.size(1)
@@ -119,7 +119,7 @@ def int_equal_to_a_float():
         yield f, ramp(3), n, a
 
 
-@program(2, now=6)
+@program(2, now=2)
 def slice_of_everything_at_first():
     def f(x, n):
         return x[:n].sum(0), x[-n:] * 2
@@ -128,7 +128,7 @@ def slice_of_everything_at_first():
         yield f, ramp(6, 2), n
 
 
-@program(2, now=7)
+@program(2, now=3)
 def slice_beyond_the_end():
     def f(x, n):
         return x[:n].sum(0), x[n:].sum(0)
@@ -137,7 +137,7 @@ def slice_beyond_the_end():
         yield f, ramp(6, 2), n
 
 
-@program(2, now=6)
+@program(2, now=2)
 def nothing_padded_at_first():
     def f(x, n):
         return F.pad(x, (0, n)), F.pad(x, (n, 0), value=1.0)
@@ -146,7 +146,7 @@ def nothing_padded_at_first():
         yield f, ramp(2, 3), n
 
 
-@program(2, now=6)
+@program(2, now=2)
 def nothing_rolled_at_first():
     def f(x, n):
         return x.roll(n), x.roll((n, 1), (0, 1))
@@ -155,7 +155,7 @@ def nothing_rolled_at_first():
         yield f, ramp(2, 3), n
 
 
-@program(2, now=6)
+@program(2, now=2)
 def offset_of_zero_at_first():
     def f(x, offset):
         return x[offset : offset + 2] + torch.arange(offset, offset + 2)[:, None]
@@ -164,7 +164,7 @@ def offset_of_zero_at_first():
         yield f, ramp(8, 3), offset
 
 
-@program(2, now=6)
+@program(2, now=2)
 def same_shape_at_first_broadcast_later():
     def f(x, y):
         return x * y[None, : x.size(1)]
@@ -173,7 +173,7 @@ def same_shape_at_first_broadcast_later():
         yield f, ramp(2, n), ramp(m)
 
 
-@program(2, now=6)
+@program(2, now=2)
 def view_of_the_same_shape_at_first():
     def f(x, n):
         return x.view(n, -1) * n
@@ -233,7 +233,7 @@ def counters_that_start_together():
         yield f, ramp(3), read, written
 
 
-@program(3, now=7, why="a graph for the shorter one and one for the longer, after the first call")
+@program(3, now=3, why="a graph for the shorter one and one for the longer, after the first call")
 def first_by_a_tie():
     def f(x, n, m):
         return x[:n] if n <= m else x[:m] * 2

@@ -9,7 +9,7 @@ from corpus.table import program, ramp
 from support import Plain
 
 
-@program(3, now=8, why="there is no cache at the first call")
+@program(3, now=3, why="there is no cache at the first call")
 def cache_by_cat():
     cache = Plain(keys=None)
 
@@ -22,7 +22,7 @@ def cache_by_cat():
         yield f, ramp(2, 1, 3) * i
 
 
-@program(2, now=8)
+@program(2, now=2)
 def cache_given_and_returned():
     def f(k, v, x):
         k, v = torch.cat([k, x], 0), torch.cat([v, x * 2], 0)
@@ -45,7 +45,7 @@ def cache_with_a_position():
         yield f, ramp(2, 3) * position, position
 
 
-@program(2, now=6)
+@program(2, now=2)
 def cache_with_its_own_position():
     class Cache(torch.nn.Module):
         def __init__(self):
@@ -64,7 +64,7 @@ def cache_with_its_own_position():
         yield cache, ramp(2, 3) * i
 
 
-@program(2, now=5)
+@program(2, now=2)
 def cache_by_index_copy():
     cache = torch.zeros(12, 3)
 
@@ -78,7 +78,7 @@ def cache_by_index_copy():
     yield f, ramp(2, 3), 0
 
 
-@program(2, now=5)
+@program(2, now=2)
 def ring_buffer():
     class Ring:
         def __init__(self):
@@ -106,7 +106,7 @@ def cache_as_a_list_of_tensors():
         yield f, ramp(1, 3) * i
 
 
-@program(2, now=8)
+@program(2, now=2)
 def greedy_decoding():
     weight = ramp(6, 6).sin()
 
@@ -119,7 +119,7 @@ def greedy_decoding():
         ids = yield f, ids
 
 
-@program(4, now=13, why="two parts")
+@program(4, now=9, why="two parts")
 def tokens_as_python_numbers():
     tokens = [3, 1]
     weight = ramp(6, 6).sin()
@@ -132,7 +132,7 @@ def tokens_as_python_numbers():
         yield f, last
 
 
-@program(2, now=8)
+@program(2, now=2)
 def rotary_positions_with_an_offset():
     def f(x, offset):
         angles = torch.arange(offset, offset + x.size(0)) * 0.1
@@ -142,7 +142,7 @@ def rotary_positions_with_an_offset():
         yield f, ramp(2, 4), offset
 
 
-@program(2, now=8)
+@program(2, now=2)
 def learned_positions():
     table = torch.nn.Embedding(16, 3)
 
@@ -153,7 +153,7 @@ def learned_positions():
         yield f, ramp(3, 3), offset
 
 
-@program(2, now=8)
+@program(2, now=2)
 def causal_mask_with_an_offset():
     def f(q, k):
         n, m = q.size(0), k.size(0)
@@ -164,7 +164,7 @@ def causal_mask_with_an_offset():
         yield f, ramp(3, 2), ramp(n, 2)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def sliding_window():
     def f(x, end):
         return x[max(0, end - 4) : end].sum(0)
@@ -173,7 +173,7 @@ def sliding_window():
         yield f, ramp(12, 2), end
 
 
-@program(2, now=8)
+@program(2, now=2)
 def window_of_changing_width():
     def f(x, width):
         return x[-width:].mean(0), x[:-width].sum(0)
@@ -229,7 +229,7 @@ def stop_at_the_longest_length():
         yield f, ramp(3), position, 8
 
 
-@program(2, now=5)
+@program(2, now=2)
 def beams():
     def f(scores, beams):
         best, where = scores.flatten().topk(beams)
@@ -239,7 +239,7 @@ def beams():
         yield f, ramp(3, 5).sin(), beams
 
 
-@program(2, now=6)
+@program(2, now=2)
 def top_k_sampling():
     def f(logits, k, temperature):
         logits = logits / temperature
@@ -250,7 +250,7 @@ def top_k_sampling():
         yield f, ramp(10).sin(), 2 + i % 5, 1.0 - i / 16
 
 
-@program(2, now=4)
+@program(2, now=2)
 def accepted_tokens():
     def f(draft, accepted):
         return draft[:, :accepted], draft[:, accepted : accepted + 1]
@@ -259,7 +259,7 @@ def accepted_tokens():
         yield f, ramp(2, 7), accepted
 
 
-@program(2, now=7)
+@program(2, now=2)
 def cropped_cache():
     class Cache:
         def __init__(self):
@@ -274,7 +274,7 @@ def cropped_cache():
         yield cache.crop, length
 
 
-@program(2, now=8)
+@program(2, now=2)
 def attention_over_a_cache():
     def f(q, k):
         return F.scaled_dot_product_attention(q, k, k)
@@ -283,7 +283,7 @@ def attention_over_a_cache():
         yield f, ramp(1, 2, 1, 4), ramp(1, 2, n, 4)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def repetition_penalty():
     def f(logits, ids, penalty):
         picked = logits[ids]

@@ -53,7 +53,7 @@ def value_of_full():
         yield f, ramp(3), 0.5 * i
 
 
-@program(2, now=8)
+@program(2, now=2)
 def size_and_value_of_full():
     def f(n, value):
         return torch.full((n, 2), value)
@@ -62,7 +62,7 @@ def size_and_value_of_full():
         yield f, i, i * 3
 
 
-@program(2, now=7)
+@program(2, now=2)
 def end_of_arange():
     def f(n):
         return torch.arange(n) * 2, torch.arange(1, n + 1), torch.arange(0, 2 * n, 2)
@@ -71,7 +71,7 @@ def end_of_arange():
         yield (f, n)
 
 
-@program(2, now=7)
+@program(2, now=2)
 def shift_of_roll():
     def f(x, shift):
         return x.roll(shift, 0)
@@ -80,7 +80,7 @@ def shift_of_roll():
         yield f, ramp(5, 2), shift
 
 
-@program(2, now=7)
+@program(2, now=2)
 def start_and_length_of_narrow():
     def f(x, start, length):
         return x.narrow(0, start, length) * 2
@@ -89,7 +89,7 @@ def start_and_length_of_narrow():
         yield f, ramp(8, 2), start, length
 
 
-@program(2, now=6)
+@program(2, now=2)
 def k_of_topk():
     def f(x, k):
         return x.topk(k, dim=1)
@@ -107,7 +107,7 @@ def scale_of_interpolate():
         yield f, ramp(1, 1, 4, 4), scale
 
 
-@program(2, now=6)
+@program(2, now=2)
 def size_of_interpolate():
     def f(x, h, w):
         return F.interpolate(x, size=(h, w), mode="bilinear", align_corners=False)
@@ -214,7 +214,7 @@ def index_of_a_row():
         yield f, ramp(5, 5), i
 
 
-@program(3, now=5, why="an index from the start, one from the end, and the first call")
+@program(3, now=3, why="an index from the start, one from the end, and the first call")
 def index_that_is_out_of_range():
     def f(x, i):
         return x[i] * 2
@@ -236,7 +236,7 @@ def row_that_is_set():
         yield f, i, i / 2
 
 
-@program(2, now=6)
+@program(2, now=2)
 def bounds_of_a_slice():
     def f(x, a, b):
         return x[a:b], x[:, a:], x[-b:], x[a:b, ..., :b]
@@ -245,7 +245,7 @@ def bounds_of_a_slice():
         yield f, ramp(8, 8), a, b
 
 
-@program(2, now=7)
+@program(2, now=2)
 def step_of_a_slice():
     def f(x, step):
         return x[::step] * 2
@@ -291,7 +291,7 @@ def delta_of_a_loss():
         yield f, ramp(5), ramp(5).cos(), i / 4
 
 
-@program(2, now=7)
+@program(2, now=2)
 def int_tensor_and_an_int():
     def f(x, n):
         return x // n, x % n, x << n, x & n, x / n
@@ -355,7 +355,7 @@ def tolerances():
         yield f, ramp(5), ramp(5) + 0.1, i / 20
 
 
-@program(2, now=6)
+@program(2, now=2)
 def view_with_a_number():
     def f(x, n):
         return x.view(n, -1).sum(1), x.reshape(-1, n)
@@ -364,7 +364,7 @@ def view_with_a_number():
         yield f, ramp(24), n
 
 
-@program(2, now=7)
+@program(2, now=3)
 def repeats():
     def f(x, n):
         return x.repeat_interleave(n, 0), x.tile(n)
@@ -383,7 +383,7 @@ def threshold_compared():
         yield f, ramp(8), i / 4 - 1
 
 
-@program(2, now=4)
+@program(2, now=2)
 def correction_of_a_variance():
     def f(x, correction):
         return x.var(0, correction=correction)

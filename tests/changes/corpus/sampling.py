@@ -10,7 +10,7 @@ import torch
 from corpus.table import program, ramp
 
 
-@program(2, now=8)
+@program(2, now=2)
 def int_time_into_a_table():
     alphas = torch.linspace(0.9, 0.1, 12)
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from corpus.table import program, ramp
 
 
-@program(2, now=8)
+@program(2, now=2)
 def batch_sizes():
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
     for n in (8, 5, 3, 2, 7, 8, 6, 4, 12):
@@ -26,7 +26,7 @@ def ragged_last_batch():
         yield f, ramp(n, 3)
 
 
-@program(4, now=7, why="0 and 1 have graphs of their own")
+@program(4, now=4, why="0 and 1 have graphs of their own")
 def batches_of_none_and_one():
     def f(x):
         return (x * 2).sum(0), len(x)
@@ -44,7 +44,7 @@ def two_batch_sizes_in_turn():
         yield f, ramp(4 + i % 2 * 3, 2)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def sequence_lengths():
     table = torch.nn.Embedding(10, 4)
 
@@ -55,7 +55,7 @@ def sequence_lengths():
         yield f, torch.arange(2 * n).reshape(2, n) % 10
 
 
-@program(2, now=6)
+@program(2, now=2)
 def batch_and_length_together():
     def f(x):
         b, t, c = x.shape
@@ -65,7 +65,7 @@ def batch_and_length_together():
         yield f, ramp(b, t, 3)
 
 
-@program(3, now=7, why="the length changes first at the fourth call")
+@program(3, now=3, why="the length changes first at the fourth call")
 def one_dimension_after_the_other():
     def f(x):
         return x.cumsum(1) / x.size(0)
@@ -74,7 +74,7 @@ def one_dimension_after_the_other():
         yield f, ramp(b, t)
 
 
-@program(2, now=6)
+@program(2, now=2)
 def image_sizes():
     conv = torch.nn.Conv2d(2, 3, 3, padding=1)
 
@@ -85,7 +85,7 @@ def image_sizes():
         yield f, ramp(1, 2, h, w)
 
 
-@program(2, now=6)
+@program(2, now=2)
 def image_scaled_to_half():
     def f(x):
         h, w = x.shape[-2:]
@@ -95,7 +95,7 @@ def image_scaled_to_half():
         yield f, ramp(1, 1, h, w)
 
 
-@program(2, now=7)
+@program(2, now=2)
 def strided_inputs():
     def f(x):
         return x * 2, x.reshape(-1)
@@ -104,7 +104,7 @@ def strided_inputs():
         yield f, ramp(n, n + 1).T
 
 
-@program(2, now=7)
+@program(2, now=2)
 def mask_of_lengths():
     def f(x, lengths):
         mask = torch.arange(x.size(1))[None, :] < lengths[:, None]
@@ -123,7 +123,7 @@ def mask_of_a_number():
         yield f, ramp(8), n
 
 
-@program(2, now=7)
+@program(2, now=2)
 def padding_to_a_multiple():
     def f(x):
         return F.pad(x, (0, -x.size(1) % 8)).reshape(x.size(0), -1, 8).sum(1)
@@ -132,7 +132,7 @@ def padding_to_a_multiple():
         yield f, ramp(2, n)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def padding_by_a_number():
     def f(x, left, right):
         return F.pad(x, (left, right), value=0.5)
@@ -150,7 +150,7 @@ def chunks():
         yield f, ramp(12), n
 
 
-@program(4, now=8, why="how many pieces there are is known")
+@program(4, now=4, why="how many pieces there are is known")
 def pieces_of_fixed_length():
     def f(x):
         return [piece.mean(0) for piece in x.split(4)]
@@ -171,7 +171,7 @@ def loop_over_rows():
         yield f, ramp(n, 3)
 
 
-@program(2, now=7)
+@program(2, now=2)
 def halves():
     def f(x):
         middle = x.size(0) // 2
@@ -181,7 +181,7 @@ def halves():
         yield f, ramp(n, 2)
 
 
-@program(2, now=7)
+@program(2, now=2)
 def heads():
     def f(x, heads):
         b, t, c = x.shape
@@ -191,7 +191,7 @@ def heads():
         yield f, ramp(2, t, 12), heads
 
 
-@program(2, now=6)
+@program(2, now=2)
 def queries_and_keys():
     def f(q, k, v):
         return (q @ k.transpose(-1, -2) / q.size(-1) ** 0.5).softmax(-1) @ v
@@ -200,7 +200,7 @@ def queries_and_keys():
         yield f, ramp(n, 4), ramp(m, 4), ramp(m, 4).cos()
 
 
-@program(2, now=7)
+@program(2, now=2)
 def causal_mask():
     def f(x):
         n = x.size(0)
@@ -211,7 +211,7 @@ def causal_mask():
         yield f, ramp(n, 2)
 
 
-@program(2, now=7)
+@program(2, now=2)
 def relative_positions():
     bias = torch.nn.Embedding(9, 1)
 
@@ -224,7 +224,7 @@ def relative_positions():
         yield f, ramp(n, 2)
 
 
-@program(2, now=7)
+@program(2, now=2)
 def mean_by_hand():
     def f(x):
         return x.sum() / x.numel(), x.numel(), x.dim()
@@ -233,7 +233,7 @@ def mean_by_hand():
         yield f, ramp(n, 2)
 
 
-@program(2, now=7)
+@program(2, now=2)
 def size_in_arithmetic():
     def f(x, n):
         return x * (x.size(0) * n), x.size(0) * n + x.size(1)
@@ -242,7 +242,7 @@ def size_in_arithmetic():
         yield f, ramp(n, 2 + n), n * 10
 
 
-@program(2, now=7)
+@program(2, now=2)
 def size_and_number_equal_by_chance():
     def f(x, n):
         return x / n, x.size(0) - n
@@ -251,7 +251,7 @@ def size_and_number_equal_by_chance():
         yield f, ramp(size, 2), n
 
 
-@program(2, now=6)
+@program(2, now=2)
 def two_sizes_equal_by_chance():
     def f(x, y):
         return x[:, None] * y[None, :]
@@ -269,7 +269,7 @@ def two_numbers_equal_by_chance():
         yield f, ramp(3), n, m
 
 
-@program(2, now=6)
+@program(2, now=2)
 def number_equal_to_a_parameter_by_chance():
     model = torch.nn.Linear(4, 4)
 
@@ -280,7 +280,7 @@ def number_equal_to_a_parameter_by_chance():
         yield f, ramp(size, 4), n
 
 
-@program(2, now=5)
+@program(2, now=2)
 def sizes_that_must_agree():
     def f(x, y):
         return x + y
@@ -289,7 +289,7 @@ def sizes_that_must_agree():
         yield f, ramp(n), ramp(m)
 
 
-@program(3, now=7, why="both sides of the branch")
+@program(3, now=3, why="both sides of the branch")
 def branch_on_a_size():
     def f(x):
         if x.size(0) > 4:
@@ -300,7 +300,7 @@ def branch_on_a_size():
         yield f, ramp(n, 2)
 
 
-@program(3, now=8, why="even and odd")
+@program(3, now=3, why="even and odd")
 def odd_lengths_are_padded():
     def f(x):
         if x.size(0) % 2:
@@ -329,7 +329,7 @@ def lists_of_tensors():
         yield f, [ramp(3) * i for i in range(n)]
 
 
-@program(2, now=7)
+@program(2, now=2)
 def dict_of_a_batch():
     def f(batch):
         return {name: value.float().mean(0) for name, value in batch.items()}
@@ -338,7 +338,7 @@ def dict_of_a_batch():
         yield f, {"ids": torch.arange(2 * n).reshape(n, 2), "mask": torch.ones(n, 2, dtype=torch.bool)}
 
 
-@program(2, now=6)
+@program(2, now=2)
 def einsum():
     def f(x, y):
         return torch.einsum("bnd,bmd->bnm", x, y)
@@ -347,7 +347,7 @@ def einsum():
         yield f, ramp(2, n, 3), ramp(2, m, 3)
 
 
-@program(2, now=7)
+@program(2, now=2)
 def sliding_windows_by_unfold():
     def f(x):
         return x.unfold(0, 4, 2).mean(1)
@@ -356,7 +356,7 @@ def sliding_windows_by_unfold():
         yield f, ramp(n)
 
 
-@program(2, now=7)
+@program(2, now=2)
 def expanded_to_a_number():
     def f(x, n):
         return x.expand(n, 3) * 2, x.repeat(n, 1)
@@ -365,7 +365,7 @@ def expanded_to_a_number():
         yield f, ramp(3), n
 
 
-@program(2, now=7)
+@program(2, now=2)
 def norms_over_changing_batches():
     norm = torch.nn.BatchNorm1d(3)
 
@@ -376,7 +376,7 @@ def norms_over_changing_batches():
         yield f, ramp(n, 3)
 
 
-@program(2, now=7)
+@program(2, now=2)
 def unpacked_and_returned():
     def f(x):
         *batch, c = x.shape
@@ -386,7 +386,7 @@ def unpacked_and_returned():
         yield f, ramp(n, n + 2)
 
 
-@program(2, now=7)
+@program(2, now=2)
 def new_tensors_of_these_sizes():
     def f(x):
         return x.new_zeros(x.size(0), 2), torch.ones_like(x), torch.eye(x.size(0)), torch.empty(x.shape[0], 0)
@@ -395,7 +395,7 @@ def new_tensors_of_these_sizes():
         yield f, ramp(n, 3)
 
 
-@program(2, now=7)
+@program(2, now=2)
 def joined_with_a_fixed_part():
     start = ramp(2, 3)
 

@@ -1,50 +1,12 @@
-"""The table of programs, and one run of a program: everything that can be seen after each of its calls, as pictures.
-
-A program is a generator function. It makes the function to be compiled and all state anew, and yields the calls as
-`f, *arguments` (or `Keywords` as the last of these). It is sent what the call gave, so that a result can be the next
-argument, and may change its state between two calls. Its local variables are its state: they are looked at after every
-call, closures and globals too.
-"""
+"""The table of programs, with how many graphs each may make: `support.calls` says what a program is and runs one."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import types
-import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from support.calls import Keywords, Program, ramp, run
 
-import torch
-
-from support.programs import picture
+__all__ = ["PROGRAMS", "Keywords", "Program", "program", "ramp", "run"]
 
 PROGRAMS: list[Program] = []
-
-
-@dataclass(frozen=True)
-class Program:
-    """One program, and how many graphs (calls of the backend) its calls make."""
-
-    make: Callable[[], Iterator]
-    target: int
-    """What a capture that is general in numbers and sizes needs: mostly the first, and one for all other values."""
-    now: int
-    """What it may need today. Never raised: later work lowers it."""
-    why: str
-    """Why the target is above 2."""
-
-    @property
-    def name(self) -> str:
-        return self.make.__name__
-
-    @property
-    def theme(self) -> str:
-        return self.make.__module__.rsplit(".", 1)[-1]
-
-
-class Keywords(dict):
-    """Keyword arguments of a call."""
 
 
 def program(target: int, now: int, why: str = ""):
@@ -53,47 +15,3 @@ def program(target: int, now: int, why: str = ""):
         return make
 
     return add
-
-
-def ramp(*shape: int) -> torch.Tensor:
-    """Small numbers that all differ, of both signs."""
-    count = int(torch.Size(shape).numel())
-    return (torch.arange(float(count)) / 4 - 1).reshape(shape)
-
-
-def run(program: Program, compiler: Callable[[Callable], Callable]) -> list:
-    """The pictures after each call, with what `compiler` makes of the functions."""
-    torch.manual_seed(0)
-    calls, compiled, seen, result = program.make(), {}, [], None
-    while True:
-        try:
-            f, *args = calls.send(result)
-        except StopIteration as end:
-            return [*seen, picture(end.value)]
-        kwargs = args.pop() if args and isinstance(args[-1], Keywords) else {}
-        if f not in compiled:
-            compiled[f] = compiler(f)
-        result, error, printed = call(compiled[f], args, kwargs)
-        state = calls.gi_frame.f_locals  # type: ignore[attr-defined]
-        seen.append(picture([result, error, printed, args, dict(kwargs), state, global_state(f)]))
-
-
-def call(f, args, kwargs):
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return f(*args, **kwargs), None, printed.getvalue()
-        except Exception as error:
-            text = str(error).split("\nException raised from")[0]  # torch may add the C++ stack
-            return None, (type(error).__qualname__, text), printed.getvalue()
-
-
-def global_state(f) -> dict:
-    """The globals with names in capitals that a function uses."""
-    code = f.__code__ if isinstance(f, types.FunctionType) else None
-    return {
-        name: f.__globals__[name]
-        for name in (code.co_names if code else ())
-        if name.isupper() and name in f.__globals__
-    }

@@ -257,7 +257,7 @@ def drop_path_by_depth():
         yield drop, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def curriculum_of_lengths():
     def f(x, difficulty):
         n = max(2, int(x.size(1) * difficulty))

@@ -3,6 +3,7 @@
 
 #include "../check.h"
 #include "aten/aten.h"
+#include "region/input_names.h"
 #include "region/names.h"
 #include "region/region.h"
 
@@ -179,6 +180,17 @@ TEST("region: tensors become placeholders, an operation a node") {
   CHECK(f.open->recorder.node_of(f.x)->op == graph::Op::Placeholder);
   CHECK_EQ(f.open->capture->graph.op_count(), std::size_t{1});
   CHECK_EQ(f.count(Kind::TENSOR_MATCH), 1);
+}
+
+TEST("region: a size that is an input is named by the call that gives it") {
+  Fixture f("import torch\nx = torch.ones(2, 3)");
+  source::SourceTable& table = f.open->capture->sources;
+  const auto size = region::name_of_input(*f.open->capture, table.size_of(f.argument(), 1));
+  CHECK_EQ(size.source, std::string("L['x'].size(1)"));
+  CHECK_EQ(size.identifier, std::string("L_x_size_1_"));
+  const auto stride = region::name_of_input(*f.open->capture, table.stride_of(f.argument(), 0));
+  CHECK_EQ(stride.source, std::string("L['x'].stride(0)"));
+  CHECK_EQ(stride.identifier, std::string("L_x_stride_0_"));
 }
 
 TEST("region: a deferred call gets a tensor as it was") {

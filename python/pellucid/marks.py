@@ -1,0 +1,93 @@
+"""What a program can say about the sizes of its tensors before it calls compiled code.
+
+The marks are attributes of the tensor, the same that torch._dynamo.mark_dynamic and its like leave: either work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+__all__ = ["mark_dynamic", "mark_static", "maybe_mark_dynamic"]
+
+
+@dataclass(frozen=True)
+class _Range:
+    dim: int
+    min: int | None
+    max: int | None
+
+
+def _dims(tensor: torch.Tensor, index: int | Sequence[int] | None) -> list[int]:
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"expected a tensor, got {type(tensor).__name__}")
+    given = range(tensor.dim()) if index is None else [index] if isinstance(index, int) else list(index)
+    for dim in given:
+        if not -tensor.dim() <= dim < tensor.dim():
+            raise IndexError(f"dimension {dim} of a tensor with {tensor.dim()} dimensions")
+    return [dim % tensor.dim() for dim in given]
+
+
+def _mark(tensor: torch.Tensor, attribute: str, dims: list[int]) -> None:
+    marks = vars(tensor)
+    marks[attribute] = marks.get(attribute, set()) | set(dims)
+    marks["_has_dynamo_dim_marking"] = True
+
+
+def mark_dynamic(
+    tensor: torch.Tensor, index: int | Sequence[int], *, min: int | None = None, max: int | None = None
+) -> None:
+    """These sizes of the tensor change between calls: they are open in the first code that is captured.
+
+    Sizes of 0 and 1, and those outside of the range, get code of their own.
+
+    Args:
+        tensor: an argument of compiled code, or something that it reads.
+        index: a dimension or several, also counted from the end.
+        min: the least size, in elements.
+        max: the largest size, in elements.
+
+    Raises:
+        TypeError: `tensor` is none.
+        IndexError: it has no such dimension.
+        ValueError: `min` is larger than `max`.
+        ConstraintViolation: at a call, when the code that is captured works for one size alone.
+
+    Example:
+        >>> pellucid.mark_dynamic(x, 0, min=2, max=512)
+        >>> f(x)
+    """
+    if min is not None and max is not None and min > max:
+        raise ValueError(f"min={min} is larger than max={max}")
+    dims = _dims(tensor, index)
+    _mark(tensor, "_dynamo_dynamic_indices", dims)
+    kept = {known for known in vars(tensor).get("_dynamo_dynamic_range", set()) if known.dim not in dims}
+    vars(tensor)["_dynamo_dynamic_range"] = kept | {_Range(dim, min, max) for dim in dims}
+
+
+def maybe_mark_dynamic(tensor: torch.Tensor, index: int | Sequence[int]) -> None:
+    """As `mark_dynamic`, but a size that has to be a constant becomes one without an error.
+
+    Raises:
+        TypeError: `tensor` is none.
+        IndexError: it has no such dimension.
+
+    Example:
+        >>> pellucid.maybe_mark_dynamic(x, 0)
+    """
+    _mark(tensor, "_dynamo_weak_dynamic_indices", _dims(tensor, index))
+
+
+def mark_static(tensor: torch.Tensor, index: int | Sequence[int] | None = None) -> None:
+    """These sizes of the tensor (None: all) are constants: another size gets code of its own.
+
+    Raises:
+        TypeError: `tensor` is none.
+        IndexError: it has no such dimension.
+
+    Example:
+        >>> pellucid.mark_static(x, 1)
+    """
+    _mark(tensor, "_dynamo_static_indices", _dims(tensor, index))

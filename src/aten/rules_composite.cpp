@@ -1,0 +1,95 @@
+// Composite operators whose kernels in torch work with plain ints; these work with whatever the sizes are.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/SymFloat.h>
+#include <c10/core/WrapDimMinimal.h>
+
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "aten/call.h"
+#include "aten/rules.h"
+
+namespace pellucid::aten {
+namespace {
+
+// As torch: size * factor as a double, without its fraction.
+c10::SymInt scaled(const c10::SymInt& size, double factor) {
+  if (factor == std::trunc(factor) && std::fabs(factor) < 1e6) return size * static_cast<std::int64_t>(factor);
+  if (const auto plain = size.maybe_as_int()) return static_cast<std::int64_t>(static_cast<double>(*plain) * factor);
+  const c10::SymFloat product = c10::SymFloat(size) * factor;
+  return c10::SymInt(product.toSymNodeImpl()->floor());  // of a positive number
+}
+
+std::optional<c10::IValue> output_size(const at::Tensor& input, const c10::IValue& wanted,
+                                       const std::vector<double>& factors) {
+  const auto rank = static_cast<std::size_t>(input.dim() - 2);
+  if (!wanted.isNone()) {
+    if (!factors.empty() || wanted.toListRef().size() != rank) return std::nullopt;
+    return wanted;
+  }
+  if (factors.size() != rank) return std::nullopt;
+  std::vector<c10::SymInt> sizes;
+  for (std::size_t i = 0; i < rank; ++i) {
+    if (!(factors[i] > 0)) return std::nullopt;
+    sizes.push_back(scaled(input.sym_size(static_cast<std::int64_t>(i) + 2), factors[i]));
+  }
+  return c10::IValue(c10::SymIntArrayRef(sizes));
+}
+
+// input, output_size, [align_corners,] scale_factors -> input, output_size, [align_corners,] a factor for each
+// dimension
+bool upsample(Call& call) {
+  const at::Tensor input = call.tensor(0);
+  const c10::IValue& last = call.arg(call.size() - 1);
+  const std::vector<double> factors = last.isNone() ? std::vector<double>{} : last.toDoubleVector();
+  const auto size = input.dim() < 3 ? std::nullopt : output_size(input, call.arg(1), factors);
+  if (!size) return false;  // the composite kernel has the message
+  torch::jit::Stack arguments{input, *size};
+  if (call.size() == 4) arguments.push_back(call.arg(2));
+  for (std::int64_t i = 0; i + 2 < input.dim(); ++i) {
+    arguments.push_back(factors.empty() ? c10::IValue() : c10::IValue(factors[static_cast<std::size_t>(i)]));
+  }
+  const std::string name = "aten::" + call.op.name.substr(0, call.op.name.find('.'));
+  c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), "").callBoxed(arguments);
+  call.give(arguments.back());
+  return true;
+}
+
+// self, chunks, dim: for the gates of recurrent cells.
+bool unsafe_chunk(Call& call) {
+  const at::Tensor self = call.tensor(0);
+  const std::int64_t chunks = call.arg(1).toInt();
+  if (self.dim() == 0 || chunks <= 0) return false;
+  const std::int64_t dim = c10::maybe_wrap_dim(call.arg(2).toInt(), self.dim());
+  const c10::SymInt piece = (self.sym_size(dim) + (chunks - 1)) / chunks;
+  if (piece == 0) return false;
+  static const auto split = c10::Dispatcher::singleton().findSchemaOrThrow("aten::unsafe_split", "Tensor");
+  torch::jit::Stack arguments{self, piece, dim};
+  split.callBoxed(arguments);
+  call.give(arguments.back());
+  return true;
+}
+
+constexpr RuleRow kRows[] = {
+    {"unsafe_chunk", unsafe_chunk},
+    {"upsample_nearest1d.vec", upsample},
+    {"_upsample_nearest_exact1d.vec", upsample},
+    {"upsample_nearest2d.vec", upsample},
+    {"_upsample_nearest_exact2d.vec", upsample},
+    {"upsample_nearest3d.vec", upsample},
+    {"_upsample_nearest_exact3d.vec", upsample},
+    {"upsample_linear1d.vec", upsample},
+    {"upsample_bilinear2d.vec", upsample},
+    {"_upsample_bilinear2d_aa.vec", upsample},
+    {"upsample_bicubic2d.vec", upsample},
+    {"_upsample_bicubic2d_aa.vec", upsample},
+    {"upsample_trilinear3d.vec", upsample},
+};
+
+}  // namespace
+
+RuleTable composite_rules() { return as_table(kRows); }
+
+}  // namespace pellucid::aten

@@ -1,0 +1,41 @@
+// The sizes of one capture that may be others at the next call, as expressions (room `symbolic`), and who answers for
+// what is decided by them.
+#pragma once
+#include <vector>
+
+#include "symbolic/space.h"
+
+namespace pellucid::aten {
+
+// Answers for decisions while the capture runs: it knows which line of the program asks.
+class SizeDecider {
+ public:
+  // The program goes by this condition: its truth at the hints, which is guarded when it is not proved.
+  virtual bool decide(const symbolic::Expr* condition) = 0;
+  // What an operator does holds only where this is true; it is at the hints.
+  virtual void require(const symbolic::Expr* condition) = 0;
+  // `who` needs the number itself: it is what its hint is from now on.
+  virtual symbolic::Value fix(const symbolic::Expr* number, const char* who) = 0;
+  // Names the place in the program.
+  virtual symbolic::Who here() = 0;
+
+ protected:
+  SizeDecider() = default;
+  ~SizeDecider() = default;
+  SizeDecider(const SizeDecider&) = default;
+  SizeDecider& operator=(const SizeDecider&) = default;
+};
+
+// Tensors and numbers of torch hold it, and some of them outlive the capture: without a decider only what is proved is
+// known.
+struct SizeScope {
+  symbolic::Space space;
+  SizeDecider* decider = nullptr;
+};
+
+// The layout of a tensor, a constant where nothing is open.
+struct OpenShape {
+  std::vector<const symbolic::Expr*> sizes, strides;
+};
+
+}  // namespace pellucid::aten

@@ -1,0 +1,61 @@
+#include "region/size_marks.h"
+
+#include <algorithm>
+
+#include "py/cpython.h"
+#include "py/ref.h"
+
+namespace pellucid::region {
+namespace {
+
+PyObject* attribute(PyObject* tensor, const char* name) {  // borrowed; null
+  PyObject* dict = py::instance_dict_if_any(tensor);
+  return dict == nullptr ? nullptr : py::dict_get_str(dict, py::interned(name).get());
+}
+
+bool holds(PyObject* tensor, const char* name, std::int64_t dim) {
+  PyObject* dims = attribute(tensor, name);
+  if (dims == nullptr || !PyAnySet_Check(dims)) return false;
+  return PySet_Contains(dims, py::take(PyLong_FromLongLong(dim)).get()) == 1;
+}
+
+// A bound of a range, None where there is none.
+std::int64_t bound(PyObject* range, const char* name, std::int64_t otherwise) {
+  const auto value = py::take(PyObject_GetAttrString(range, name));
+  return PyLong_Check(value.get()) ? PyLong_AsLongLong(value.get()) : otherwise;
+}
+
+void add_range(PyObject* tensor, std::int64_t dim, SizeMark& mark) {
+  PyObject* ranges = attribute(tensor, "_dynamo_dynamic_range");
+  if (ranges == nullptr) return;
+  const auto all = py::take(PySequence_Tuple(ranges));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all.get()); ++i) {
+    PyObject* range = PyTuple_GET_ITEM(all.get(), i);
+    if (bound(range, "dim", -1) != dim) continue;
+    mark.least = std::max(mark.least, bound(range, "min", mark.least));
+    mark.most = std::min(mark.most, bound(range, "max", mark.most));
+  }
+}
+
+}  // namespace
+
+bool has_size_marks(PyObject* tensor) noexcept {
+  PyObject* dict = py::instance_dict_if_any(tensor);
+  static PyObject* const mark = py::interned("_has_dynamo_dim_marking").release();
+  return dict != nullptr && py::dict_get_str(dict, mark) == Py_True;
+}
+
+SizeMark size_mark(PyObject* tensor, std::int64_t dim) {
+  SizeMark mark;
+  if (holds(tensor, "_dynamo_static_indices", dim)) {
+    mark.wish = SizeMark::Wish::Closed;
+  } else if (holds(tensor, "_dynamo_dynamic_indices", dim)) {
+    mark.wish = SizeMark::Wish::Open;
+    add_range(tensor, dim, mark);
+  } else if (holds(tensor, "_dynamo_weak_dynamic_indices", dim) || holds(tensor, "_dynamo_unbacked_indices", dim)) {
+    mark.wish = SizeMark::Wish::MaybeOpen;
+  }
+  return mark;
+}
+
+}  // namespace pellucid::region
