@@ -2,21 +2,12 @@
 // than eager.
 #pragma once
 #include "aten/operators.h"
+#include "aten/table.h"
 
 namespace pellucid::aten {
 
-struct RuleRow {
-  const char* op;
-  Rule rule;
-};
-struct RuleTable {
-  const RuleRow* rows;
-  std::size_t size;
-};
-template <std::size_t N>
-constexpr RuleTable as_table(const RuleRow (&rows)[N]) {
-  return {rows, N};
-}
+using RuleRow = RowOf<Rule>;
+using RuleTable = TableOf<Rule>;
 
 RuleTable copy_rules();         // rules_copy.cpp
 RuleTable index_rules();        // rules_index.cpp

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "aten/sizes_layout.h"
+#include "aten/table.h"
 
 namespace pellucid::aten {
 
@@ -71,18 +72,9 @@ class SizeCall : public SizeLayouts {
 // False: this case is not covered; the open sizes among the arguments become constants.
 using SizeRule = bool (*)(SizeCall&);
 
-struct SizeRow {
-  const char* op;  // with its overload, or the name for all overloads; in-place and out forms are found by it too
-  SizeRule rule;
-};
-struct SizeTable {
-  const SizeRow* rows;
-  std::size_t size;
-};
-template <std::size_t N>
-constexpr SizeTable as_table(const SizeRow (&rows)[N]) {
-  return {rows, N};
-}
+// Without an overload a row is for all of them; in-place and out forms are found by it too.
+using SizeRow = RowOf<SizeRule>;
+using SizeTable = TableOf<SizeRule>;
 
 SizeTable like_sizes();    // sizes_like.cpp: results like an argument
 SizeTable view_sizes();    // sizes_view.cpp

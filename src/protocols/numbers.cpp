@@ -16,6 +16,7 @@ namespace {
 
 using region::is_number;
 using region::is_open;
+using region::value_at_hand;
 using symbolic::Expr;
 using symbolic::Space;
 
@@ -26,9 +27,6 @@ PyObject* function_of_operator(const char* name) {
   if (slot == nullptr) slot = py::take(PyObject_GetAttrString(module, name)).release();
   return slot;
 }
-
-// The value that an operand has in this capture; it is not guarded.
-PyObject* value_of(PyObject* operand) { return is_number(operand) ? region::as_number(operand)->value : operand; }
 
 bool is_operand(PyObject* object) {
   return is_number(object) || PyLong_CheckExact(object) || PyFloat_CheckExact(object) || PyBool_Check(object);
@@ -49,7 +47,7 @@ std::optional<Result> made(Interpreter& t, std::size_t mark, PyObject* function,
   auto arguments = py::take(PyTuple_New(static_cast<Py_ssize_t>(operands.size())));
   Py_ssize_t at = 0;
   for (PyObject* operand : operands)
-    PyTuple_SET_ITEM(arguments.get(), at++, Py_NewRef(is_open(operand) ? operand : value_of(operand)));
+    PyTuple_SET_ITEM(arguments.get(), at++, Py_NewRef(is_open(operand) ? operand : value_at_hand(operand)));
   return Result::of(t.region.numbers.computed(function, std::move(arguments), std::move(value), expr));
 }
 
@@ -89,7 +87,7 @@ std::optional<Result> number_binary(Interpreter& t, PyObject* left, PyObject* ri
   t.region.doing = "computes";
   if (!expressions(t, left, right, &a, &b)) return std::nullopt;
   const py::BinaryOperator& o = py::binary_operator(op % py::kInPlace);
-  auto value = py::Owned<>::steal(o.call(value_of(left), value_of(right)));
+  auto value = py::Owned<>::steal(o.call(value_at_hand(left), value_at_hand(right)));
   if (!value) PyErr_Clear();
   if (!value) return std::nullopt;
   const auto operation = binary_of(op);
@@ -128,7 +126,7 @@ std::optional<Result> number_unary(Interpreter& t, PyObject* value, int opcode) 
       auto& numbers = t.region.numbers;
       const std::size_t mark = numbers.space().mark();
       const Expr* expr = symbolic::unary(numbers.space(), symbolic::Unary::Neg, numbers.expr_of(value), numbers.here());
-      auto result = py::Owned<>::steal(PyNumber_Negative(value_of(value)));
+      auto result = py::Owned<>::steal(PyNumber_Negative(value_at_hand(value)));
       return made(t, mark, function_of_operator("neg"), {&value, 1}, std::move(result), expr);
     }
     default:
@@ -169,7 +167,7 @@ const std::unordered_map<PyObject*, Function>& functions() {
 namespace {
 
 std::optional<Result> call_unary(Interpreter& t, PyObject* callable, const Function& function, PyObject* argument) {
-  PyObject* value = value_of(argument);
+  PyObject* value = value_at_hand(argument);
   auto result = py::Owned<>::steal(PyObject_CallOneArg(callable, value));
   if (!result) PyErr_Clear();
   if (!result) return std::nullopt;
@@ -189,7 +187,7 @@ std::optional<Result> call_extremum(Interpreter& t, PyObject* callable, symbolic
   const std::size_t mark = numbers.space().mark();
   const Expr* extremum = nullptr;
   for (PyObject* value : args.values) {
-    if (!is_operand(value) || Py_TYPE(value_of(value)) != Py_TYPE(value_of(args[0])) || PyBool_Check(value))
+    if (!is_operand(value) || Py_TYPE(value_at_hand(value)) != Py_TYPE(value_at_hand(args[0])) || PyBool_Check(value))
       return std::nullopt;
     const Expr* next = numbers.expr_of(value);
     if (next != nullptr && extremum != nullptr)
@@ -198,7 +196,7 @@ std::optional<Result> call_extremum(Interpreter& t, PyObject* callable, symbolic
     extremum = next;
   }
   std::vector<PyObject*> values;
-  for (PyObject* value : args.values) values.push_back(value_of(value));
+  for (PyObject* value : args.values) values.push_back(value_at_hand(value));
   auto result = py::Owned<>::steal(PyObject_Vectorcall(callable, values.data(), values.size(), nullptr));
   return made(t, mark, callable, args.values, std::move(result), extremum);
 }
@@ -222,7 +220,7 @@ std::optional<Result> number_call(Interpreter& t, PyObject* callable, Args args)
   if (args.keyword_count() != 0 || std::ranges::none_of(args.values, is_open)) return std::nullopt;
   t.region.doing = "computes";
   if (args.size() == 1) {
-    if (callable == round && PyLong_CheckExact(value_of(args[0]))) return Result::of(py::Owned<>::share(args[0]));
+    if (callable == round && PyLong_CheckExact(value_at_hand(args[0]))) return Result::of(py::Owned<>::share(args[0]));
     const auto found = functions().find(callable);
     return found == functions().end() ? std::nullopt : call_unary(t, callable, found->second, args[0]);
   }
@@ -249,7 +247,7 @@ py::Owned<> at_hand(PyObject* object) {
   if (!region::holds_open(object)) return py::Owned<>::share(object);
   auto values = py::take(PyTuple_New(PyTuple_GET_SIZE(object)));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
-    PyTuple_SET_ITEM(values.get(), i, Py_NewRef(value_of(PyTuple_GET_ITEM(object, i))));
+    PyTuple_SET_ITEM(values.get(), i, Py_NewRef(value_at_hand(PyTuple_GET_ITEM(object, i))));
   return py::take(PyObject_CallOneArg(reinterpret_cast<PyObject*>(size_type()), values.get()));
 }
 

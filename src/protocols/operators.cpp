@@ -287,19 +287,6 @@ Result reflected(Interpreter& t, PyObject* left, PyObject* right, int op, int st
                                       lt->tp_name + "' and '" + rt->tp_name + "'");
 }
 
-namespace {
-
-// A tuple whose items are compared without code of the program.
-bool holds_numbers_alone(PyObject* sequence) {
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
-    PyObject* item = PySequence_Fast_GET_ITEM(sequence, i);
-    if (!region::is_number(item) && cat_of(item) != Cat::Number) return false;
-  }
-  return true;
-}
-
-}  // namespace
-
 Result compare(Interpreter& t, PyObject* left, PyObject* right, int op) {
   if (region::is_number(left) || region::is_number(right)) {
     if (std::optional<Result> number = number_compare(t, left, right, op)) return std::move(*number);
@@ -340,8 +327,8 @@ Result compare(Interpreter& t, PyObject* left, PyObject* right, int op) {
       !has_python_method(t, left, py::comparison(op).method) &&
       !has_python_method(t, right, py::comparison(py::comparison(op).swapped).method)) {
     const bool open = a == b && (region::holds_open(left) || region::holds_open(right));
-    if (open && a == Cat::Tuple && (op == Py_EQ || op == Py_NE) && holds_numbers_alone(left) &&
-        holds_numbers_alone(right) && PySequence_Fast_GET_SIZE(left) != PySequence_Fast_GET_SIZE(right))
+    if (open && a == Cat::Tuple && (op == Py_EQ || op == Py_NE) && region::holds_numbers_alone(left) &&
+        region::holds_numbers_alone(right) && PySequence_Fast_GET_SIZE(left) != PySequence_Fast_GET_SIZE(right))
       return Result::boolean(op == Py_NE);
     const Contents x = open ? Contents{.tensor = true} : t.region.reads.deep_touch(left);
     const Contents y = open ? x : t.region.reads.deep_touch(right);

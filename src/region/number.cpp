@@ -1,6 +1,7 @@
 #include "region/number.h"
 
 #include "region/numbers.h"
+#include "region/types.h"
 
 namespace pellucid::region {
 namespace {
@@ -89,6 +90,14 @@ bool holds_open(PyObject* sequence) noexcept {
     if (is_open(PySequence_Fast_GET_ITEM(sequence, i))) return true;
   }
   return false;
+}
+
+bool holds_numbers_alone(PyObject* sequence) {
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(sequence, i);
+    if (!is_number(item) && cat_of(item) != Cat::Number) return false;
+  }
+  return true;
 }
 
 void initialise_numbers() {

@@ -38,7 +38,13 @@ inline bool is_open(PyObject* object) noexcept {
 inline bool is_open_int(PyObject* object) noexcept {
   return is_open(object) && PyLong_CheckExact(as_number(object)->value);
 }
+// The value of this capture, which nothing guards; anything but a Number is itself. Borrowed.
+inline PyObject* value_at_hand(PyObject* object) noexcept {
+  return is_number(object) ? as_number(object)->value : object;
+}
 // Whether an item of a tuple or list is open.
 bool holds_open(PyObject* sequence) noexcept;
+// Of a tuple or list: its items are numbers, which are compared and converted without code of the program.
+bool holds_numbers_alone(PyObject* sequence);
 
 }  // namespace pellucid::region

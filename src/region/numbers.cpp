@@ -146,6 +146,11 @@ void Numbers::guard_type(PyObject* object) {
   region_.provenance.guard(Kind::TYPE_MATCH, number->source, py::Owned<>::share(type_of(number->value)));
 }
 
+PyObject* Numbers::of_same_type(PyObject* object) {
+  if (is_number(object)) guard_type(object);
+  return value_at_hand(object);
+}
+
 PyObject* Numbers::plain(PyObject* object) {
   if (!is_number(object)) return object;
   Number* number = as_number(object);
@@ -201,7 +206,10 @@ std::uint32_t Numbers::here() {
     why.offset = frame->at;
   }
   why.operation = region_.doing;
-  places_.push_back(std::move(why));
+  // Most of what is asked at a place is proved, and names no place.
+  const bool again = !places_.empty() && places_.back().code.get() == why.code.get() &&
+                     places_.back().offset == why.offset && places_.back().operation == why.operation;
+  if (!again) places_.push_back(std::move(why));
   return static_cast<std::uint32_t>(places_.size() - 1);
 }
 
@@ -218,9 +226,12 @@ void Numbers::require(const symbolic::Expr* condition) {
 }
 
 symbolic::Value Numbers::fix(const symbolic::Expr* number, const char* who) {
-  const std::uint32_t place = here();
-  places_[place].operation = std::string("needs a plain number in ") + who;
-  const symbolic::Value value = space().fix(number, place);
+  guards::Why why;
+  why.code = places_[here()].code.copy();
+  why.offset = places_.back().offset;
+  why.operation = std::string("needs a plain number in ") + who;
+  places_.push_back(std::move(why));
+  const symbolic::Value value = space().fix(number, static_cast<symbolic::Who>(places_.size() - 1));
   note_pinned(number);
   return value;
 }

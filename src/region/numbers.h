@@ -37,6 +37,8 @@ class Numbers final : public aten::SizeDecider {
   PyObject* plain(PyObject* object);
   // Only the type of a Number is looked at.
   void guard_type(PyObject* number);
+  // The same for whoever asks an object's type: the value of a Number, anything else is itself. Borrowed.
+  PyObject* of_same_type(PyObject* object);
 
   symbolic::Space& space() { return scope_->space; }
   const std::shared_ptr<aten::SizeScope>& scope() const { return scope_; }

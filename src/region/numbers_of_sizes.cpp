@@ -110,8 +110,7 @@ py::Owned<> Numbers::applied(symbolic::Binary operation, const py::Owned<>& left
       {Binary::Mod, function("operator", "mod")}, {Binary::TrueDiv, function("operator", "truediv")},
       {Binary::Min, function("builtins", "min")}, {Binary::Max, function("builtins", "max")}};
   PyObject* callable = functions.at(operation);
-  const auto value_of = [](PyObject* object) { return is_number(object) ? as_number(object)->value : object; };
-  PyObject* values[] = {value_of(left.get()), value_of(right.get())};
+  PyObject* values[] = {value_at_hand(left.get()), value_at_hand(right.get())};
   auto value = py::take(PyObject_Vectorcall(callable, values, 2, nullptr));
   const symbolic::Expr* expr = symbolic::binary(space(), operation, expr_of(left.get()), expr_of(right.get()), here());
   if (expr == nullptr) {

@@ -358,9 +358,6 @@ PyObject* Reads::sequence_item(PyObject* sequence, Py_ssize_t index) {
   return item;
 }
 
-namespace {
-
-// C code looks into a container that the region made or copied: numbers in it give way to their values.
 void make_plain(Region& region, PyObject* container) {
   if (PyTuple_CheckExact(container) || PyTuple_Check(container)) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(container); ++i) {
@@ -389,8 +386,6 @@ void make_plain(Region& region, PyObject* container) {
     }
   }
 }
-
-}  // namespace
 
 Contents Reads::deep_touch(PyObject* value) {
   std::unordered_set<PyObject*> seen;

@@ -20,6 +20,9 @@ struct Contents {
   bool is_plain() const noexcept { return !tensor && !user && !shadowed; }
 };
 
+// C code looks into a container that the region made or copied: numbers in it give way to their values.
+void make_plain(Region& region, PyObject* container);
+
 class Reads {
  public:
   explicit Reads(Region& region) : region_(region) {}

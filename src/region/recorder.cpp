@@ -439,25 +439,14 @@ static bool is_written(PyObject* tensor) {
 
 namespace {
 
-// A list or tuple of numbers, one of them open.
-bool holds_numbers_alone(PyObject* value) {
-  if (!holds_open(value)) return false;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
-    PyObject* item = PySequence_Fast_GET_ITEM(value, i);
-    if (!is_number(item) && cat_of(item) != Cat::Number) return false;
-  }
-  return true;
-}
-
 // The values of this capture, which no guard names.
 py::Owned<> at_hand(PyObject* value) {
-  if (is_number(value)) return py::Owned<>::share(as_number(value)->value);
-  auto values = py::take(PyList_New(PySequence_Fast_GET_SIZE(value)));
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(values.get()); ++i)
-    PyList_SET_ITEM(values.get(), i, [&] {
-      PyObject* item = PySequence_Fast_GET_ITEM(value, i);
-      return Py_NewRef(is_number(item) ? as_number(item)->value : item);
-    }());
+  if (!holds_open(value)) return py::Owned<>::share(value_at_hand(value));
+  auto values = py::take(PySequence_List(value));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(values.get()); ++i) {
+    auto item = py::Owned<>::share(value_at_hand(PyList_GET_ITEM(values.get(), i)));
+    py::check(PyList_SetItem(values.get(), i, item.release()));
+  }
   return values;
 }
 
@@ -482,7 +471,8 @@ Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, boo
   const ValueArguments* known = any && in_graph ? value_arguments(target) : nullptr;
   for (std::size_t i = 0; i < args.values.size(); ++i) {
     PyObject* value = args.values[i];
-    const bool is_value = (is_open(value) || holds_numbers_alone(value)) && takes_any_number(known, args, i);
+    const bool is_value =
+        (is_open(value) || (holds_open(value) && holds_numbers_alone(value))) && takes_any_number(known, args, i);
     if (is_number(value) && !is_value && !(in_graph && is_open_int(value))) value = region_.numbers.plain(value);
     if (!may_be_open && !is_number(value)) region_.reads.deep_touch(value);
     made.given.push_back(value);

@@ -3,7 +3,6 @@
 // __prepare__, the body, __set_name__, __init_subclass__) is traced, in CPython's order (bltinmodule.c, typeobject.c).
 #include "py/cpython.h"
 #include "py/eval_frame.h"
-#include "region/snapshot.h"
 #include "rows/rows.h"
 
 namespace pellucid::rows {
@@ -223,10 +222,7 @@ Result type_new(Interpreter& t, PyObject* f, Args args) {
   }
   PyFunctionObject* hook = subclass_hook(t, bases);
   Namespace space = namespace_for(t, given);
-  for (const auto& [name, value] : region::entries_now(space.dict.get())) {  // C code of the class will look at them
-    if (region::is_number(value.get()))
-      py::check(PyDict_SetItem(space.dict.get(), name.get(), t.region.numbers.plain(value.get())));
-  }
+  region::make_plain(t.region, space.dict.get());
   py::Owned<> made;
   {
     std::vector<PyObject*> values{args[0], args[1], bases, space.dict.get()};

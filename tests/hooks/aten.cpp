@@ -10,20 +10,6 @@
 namespace nb = nanobind;
 
 namespace pellucid::hooks {
-namespace {
-
-// PythonError becomes the pending error of nanobind's own exception.
-template <class F>
-auto guarded(F&& body) -> decltype(body()) {
-  try {
-    return body();
-  } catch (py::PythonError& error) {
-    error.restore();
-    throw nb::python_error();
-  }
-}
-
-nb::object take(py::Owned<> object) { return nb::steal(object.release()); }
 
 nb::object call_in(aten::FakeScope& scope, const nb::object& callable, const nb::args& args, const nb::kwargs& kwargs) {
   std::vector<PyObject*> flat;
@@ -35,9 +21,14 @@ nb::object call_in(aten::FakeScope& scope, const nb::object& callable, const nb:
   }
   nb::tuple kwnames(names);
   return guarded([&] {
-    return take(scope.call(callable.ptr(), flat.data(), args.size(), kwnames.size() != 0 ? kwnames.ptr() : nullptr));
+    return nb::steal(
+        scope.call(callable.ptr(), flat.data(), args.size(), kwnames.size() != 0 ? kwnames.ptr() : nullptr).release());
   });
 }
+
+namespace {
+
+nb::object take(py::Owned<> object) { return nb::steal(object.release()); }
 
 void add_meta(nb::dict& out, PyObject* tensor) {
   const aten::Meta meta = aten::meta_of(tensor);

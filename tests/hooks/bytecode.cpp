@@ -11,17 +11,6 @@ namespace nb = nanobind;
 namespace pellucid::hooks {
 namespace {
 
-// nanobind knows its own exceptions only: ours become pending errors here.
-template <class F>
-auto guarded(F&& body) {
-  try {
-    return body();
-  } catch (...) {
-    py::translate_current_exception();
-  }
-  throw nb::python_error();
-}
-
 PyCodeObject* code_of(nb::handle object) {
   if (!PyCode_Check(object.ptr())) {
     PyErr_SetString(PyExc_TypeError, "a code object is needed");

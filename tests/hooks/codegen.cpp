@@ -19,16 +19,17 @@ using region::Capture;
 using region::Effect;
 using source::Source;
 
+// A graph break is a ValueError.
 template <class F>
-auto guarded(F&& body) {
-  try {
-    return body();
-  } catch (const GraphBreak& stop) {
-    PyErr_SetString(PyExc_ValueError, (std::string(name_of(stop.reason())) + ": " + stop.message()).c_str());
-  } catch (...) {
-    py::translate_current_exception();
-  }
-  throw nb::python_error();
+auto without_break(F&& body) {
+  return guarded([&] {
+    try {
+      return body();
+    } catch (const GraphBreak& stop) {
+      PyErr_SetString(PyExc_ValueError, (std::string(name_of(stop.reason())) + ": " + stop.message()).c_str());
+      py::throw_pending();
+    }
+  });
 }
 
 nb::object handed(py::Owned<> object) { return nb::steal(object.release()); }
@@ -45,11 +46,11 @@ class HandMade {
   }
 
   void source(nb::handle object, nb::tuple path) {
-    guarded([&] { remember(object.ptr(), source_of(path)); });
+    without_break([&] { remember(object.ptr(), source_of(path)); });
   }
   // A graph input that is loaded from `path`.
   void input(nb::handle object, nb::tuple path) {
-    guarded([&] {
+    without_break([&] {
       const Source* from = source_of(path);
       remember(object.ptr(), from);
       capture_.node_of[object.ptr()] = capture_.graph.placeholder("arg", shared(object), from->id, "arg");
@@ -57,7 +58,7 @@ class HandMade {
   }
   // `object` stands for the value of a call of `target` on `inputs` (objects that have nodes).
   void node(nb::handle object, nb::handle target, nb::tuple inputs) {
-    guarded([&] {
+    without_break([&] {
       std::vector<graph::Arg> args;
       for (nb::handle input : inputs) args.push_back(graph::Arg::of(capture_.node_of.at(input.ptr())));
       capture_.node_of[object.ptr()] =
@@ -79,16 +80,16 @@ class HandMade {
   }
   void finish(nb::handle result) {
     capture_.result = shared(result);
-    guarded([&] { codegen::finish_graph(capture_); });
+    without_break([&] { codegen::finish_graph(capture_); });
   }
   nb::object emit(nb::handle compiled, const std::string& name) {
-    return guarded([&] {
+    return without_break([&] {
       auto function = codegen::emit(capture_, compiled.is_none() ? nullptr : compiled.ptr(), name).function;
       return handed(py::Owned<>::steal(reinterpret_cast<PyObject*>(function.release())));
     });
   }
   std::string describe(const std::string& name) {
-    return guarded([&] { return codegen::describe(capture_, name); });
+    return without_break([&] { return codegen::describe(capture_, name); });
   }
   nb::list outputs() {
     nb::list objects;

@@ -125,14 +125,6 @@ SiteRef make_site(nb::object code, int offset, nb::object caller, const std::str
   return {std::move(site)};
 }
 
-// A Python error inside a PythonError would reach nanobind as an unknown C++ exception.
-template <class F>
-nb::object guarded(F&& body) {
-  PyObject* result = py::enter(std::forward<F>(body));
-  if (result == nullptr) nb::raise_python_error();
-  return nb::steal(result);
-}
-
 NodeRef call_function(Builder& self, nb::object target, nb::tuple args, nb::dict kwargs, nb::object example,
                       bool impure, nb::object site) {
   return self.call(Op::CallFunction, target, args, kwargs, example, impure, site);

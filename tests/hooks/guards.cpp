@@ -17,16 +17,6 @@ namespace {
 using source::Source;
 using source::SourceTable;
 
-template <class F>
-auto guarded(F&& body) {
-  try {
-    return body();
-  } catch (...) {
-    py::translate_current_exception();
-  }
-  throw nb::python_error();
-}
-
 [[noreturn]] void fail(PyObject* type, const char* text) {
   PyErr_SetString(type, text);
   throw nb::python_error();

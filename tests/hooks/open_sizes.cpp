@@ -23,16 +23,6 @@ namespace {
 using symbolic::Expr;
 using symbolic::Value;
 
-template <class F>
-auto guarded(F&& body) -> decltype(body()) {
-  try {
-    return body();
-  } catch (py::PythonError& error) {
-    error.restore();
-    throw nb::python_error();
-  }
-}
-
 // Records every decision, and who needed plain numbers.
 class Recorder final : public aten::SizeDecider {
  public:
@@ -81,19 +71,7 @@ class OpenScope {
   }
 
   nb::object call(const nb::object& callable, const nb::args& args, const nb::kwargs& kwargs) {
-    std::vector<PyObject*> flat;
-    for (nb::handle arg : args) flat.push_back(arg.ptr());
-    nb::list names;
-    for (auto [name, value] : kwargs) {
-      names.append(name);
-      flat.push_back(value.ptr());
-    }
-    nb::tuple keywords(names);
-    return guarded([&] {
-      return nb::steal(
-          fakes_.call(callable.ptr(), flat.data(), args.size(), keywords.size() != 0 ? keywords.ptr() : nullptr)
-              .release());
-    });
+    return call_in(fakes_, callable, args, kwargs);
   }
 
   // Of a SymInt, SymFloat, SymBool or a plain number, by what is decided so far.
