@@ -163,7 +163,7 @@ def add_attribute(module: GraphModule, target: str, value, source: str) -> None:
     _assign_attr(value, module, target)
     if isinstance(value, torch.Tensor):  # AOTAutograd makes it an input and asks for its source
         sources: Any = module._param_name_to_source
-        sources[target] = InputSource(_as_dynamo_path(source) or f"C[{target!r}]")
+        sources[target] = InputSource(as_dynamo_path(source) or f"C[{target!r}]")
 
 
 def module_key_name(source: str) -> str:
@@ -253,7 +253,7 @@ def _tensor_dict(tensor) -> dict:
 
 
 def _describe_input(module, node, source_text: str, example) -> None:
-    source = InputSource(_as_dynamo_path(source_text))
+    source = InputSource(as_dynamo_path(source_text))
     facts = example if isinstance(example, _Forgotten) else _Forgotten.of(example)
     if facts is example:
         example = None
@@ -274,7 +274,7 @@ _SUBMODULE = re.compile(r"\._modules\['([^']*)'\]")
 _FREE_VARIABLE = re.compile(r"F(\['\w+'\])\.cell_contents")
 
 
-def _as_dynamo_path(text: str) -> str:
+def as_dynamo_path(text: str) -> str:
     return _FREE_VARIABLE.sub(r"L\1", text, count=1)
 
 
@@ -299,7 +299,7 @@ def _describe_site(node, site, texts: _FrameTexts) -> None:
         code, offset, site, module_key, module_path, module_type = site
         frames.append((code, offset))
         if module_key is not None:
-            path = _SUBMODULE.sub(r".\1", _as_dynamo_path(module_path))
+            path = _SUBMODULE.sub(r".\1", as_dynamo_path(module_path))
             modules[module_key] = (path, module_type)
     node.meta["stack_trace"] = "".join(texts.text(code, offset) for code, offset in reversed(frames))
     if modules:
@@ -346,13 +346,17 @@ class _FrameTexts:
         return positions[offset // 2]
 
 
-def call_backend(gm, example_inputs, backend, compile_id, ending):
-    """Called by `_core`. `ending`: why the region ends where it does, the frames open there, whether that is a graph break."""
+def call_backend(gm, example_inputs, backend, compile_id, ending, open_numbers):
+    """Called by `_core`. `ending`: why the region ends where it does, the frames open there, whether that is a graph break.
+    `open_numbers`: what OpenNumbers.of takes; None: there are none. Gives the compiled form and the conditions that it is for."""
     from pellucid.backends import call_backend as call
+    from pellucid.backends.open_numbers import OpenNumbers
 
+    numbers = None if open_numbers is None else OpenNumbers.of(open_numbers)
     why, stack, graph_break = ending
     reason = GraphCompileReason(why, [frame_summary(code, offset) for code, offset in stack], graph_break)
     try:
-        return call(gm, example_inputs, backend, reason=reason, compile_id=compile_id)
+        compiled = call(gm, example_inputs, backend, reason=reason, compile_id=compile_id, open_numbers=numbers)
+        return compiled, None if numbers is None else numbers.conditions
     finally:
         _forget_examples(gm)

@@ -29,16 +29,31 @@ void collect_symbols(const symbolic::Expr* expr, std::vector<std::uint32_t>& out
 
 }  // namespace
 
-Condition Condition::of(const symbolic::Expr* condition) {
-  Condition made{.program = symbolic::Program({&condition, 1})};
-  collect_symbols(condition, made.symbols);
-  for (std::size_t i = 0; i < made.symbols.size(); ++i)
-    made.room.resize(std::max<std::size_t>(made.room.size(), made.symbols[i] + 1));
+Condition Condition::between(std::vector<std::uint32_t> symbols) {
+  Condition made;
+  made.symbols = std::move(symbols);
+  for (const std::uint32_t symbol : made.symbols) made.room.resize(std::max<std::size_t>(made.room.size(), symbol + 1));
+  return made;
+}
+
+void Condition::complete(std::span<const symbolic::Expr* const> conditions) {
+  program = symbolic::Program(conditions);
   const auto name = [&](std::uint32_t symbol) {
-    const auto at = std::ranges::find(made.symbols, symbol) - made.symbols.begin();
+    const auto at = std::ranges::find(symbols, symbol) - symbols.begin();
     return "{" + std::to_string(at) + "}";
   };
-  made.text = symbolic::print(condition, name);
+  for (const symbolic::Expr* condition : conditions) {
+    std::string one = symbolic::print(condition, name);
+    if (conditions.size() > 1 && condition->is(symbolic::Op::Or)) one = "(" + std::move(one) + ")";
+    text += (text.empty() ? "" : " and ") + std::move(one);
+  }
+}
+
+Condition Condition::of(const symbolic::Expr* condition) {
+  std::vector<std::uint32_t> symbols;
+  collect_symbols(condition, symbols);
+  Condition made = between(std::move(symbols));
+  made.complete({&condition, 1});
   return made;
 }
 

@@ -18,9 +18,15 @@ struct Condition {
   std::vector<std::string> names;             // where they were read
 
   static Condition of(const symbolic::Expr* condition);
+  // Between these symbols, and not known yet: true until complete() says what it is, which happens once.
+  static Condition between(std::vector<std::uint32_t> symbols);
+  void complete(std::span<const symbolic::Expr* const> conditions);
+  bool is_empty() const noexcept { return text.empty(); }
+
   // `read(i, out)` gives the value of symbols[i]; false: there is no such number.
   template <class Read>
   bool holds(Read&& read) const noexcept {
+    if (is_empty()) return true;
     for (std::size_t i = 0; i < symbols.size(); ++i) {
       if (!read(i, &room[symbols[i]])) return false;
     }

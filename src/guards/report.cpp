@@ -12,6 +12,9 @@ constexpr std::string_view kSteps[] = {
 #include "source/sources.def"
 };
 
+// A condition of the backend, which has none.
+bool asks(const Check& check) { return check.kind != Kind::CONDITION || !check.condition->is_empty(); }
+
 std::string place_of(const Description& d) {
   if (d.file.empty()) return {};
   return std::string(" (")
@@ -141,7 +144,9 @@ Description GuardReport::description_of(const Check& check) const {
 std::vector<Description> GuardReport::describe() const {
   const auto locked = program_.hold_.lock();
   std::vector<Description> all;
-  for (const std::uint32_t check : program_.check_of_) all.push_back(description_of(program_.checks_[check]));
+  for (const std::uint32_t check : program_.check_of_) {
+    if (asks(program_.checks_[check])) all.push_back(description_of(program_.checks_[check]));
+  }
   return all;
 }
 
@@ -162,6 +167,7 @@ std::vector<std::string> GuardReport::write_code(std::vector<PyObject*>& constan
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < program_.check_of_.size(); ++i) {
     const Check& check = program_.checks_[program_.check_of_[i]];
+    if (!asks(check)) continue;
     CodeText text;
     text.constant = constant;
     if (program_.given_->guards[i].source != nullptr)

@@ -16,6 +16,7 @@
 #include "guards/guard.h"
 #include "py/ref.h"
 #include "region/number_history.h"
+#include "region/open_numbers.h"
 #include "source/source.h"
 
 namespace pellucid::region {
@@ -84,6 +85,7 @@ struct Capture {
   // Generators that stand for builtin iterators and that the program does not see: they may leave as what they are.
   std::unordered_set<PyObject*> unseen_generators;
   std::vector<std::pair<PathHash, SeenNumber>> numbers;  // what was read of numbers, for later captures
+  OpenNumbers open;                                      // those that stay open, for a backend that compiles for all
   std::vector<py::Owned<>> alive;                        // keeps every key of these maps alive
   std::vector<std::string> notes;                        // deferred decisions worth showing in explain
   std::int64_t instructions = 0;                         // executed symbolically

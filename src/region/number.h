@@ -24,6 +24,7 @@ struct Number {
   Numbers* numbers;                // null once the region is over
   int depth;                       // of the computation that gave it
   bool settled;                    // the value is guarded: it is a constant of the region
+  bool of_floats;                  // it is a float that was read, or computed of one
 };
 
 inline PyTypeObject* number_type = nullptr;  // made by initialise_numbers()

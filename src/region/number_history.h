@@ -46,10 +46,17 @@ class NumberHistory {
   std::unordered_map<PathHash, SeenNumber> seen_;
 };
 
+// Which numbers that change may be inputs of a graph.
+enum class GraphNumbers : std::uint8_t {
+  None,
+  Ints,  // as torch.SymInt, of a backend that compiles for all their values
+  All,
+};
+
 // How a capture treats numbers.
 struct NumberPolicy {
   const NumberHistory* history = nullptr;  // null: every number is a value
-  bool in_graph = false;                   // the backend takes graphs with inputs that are numbers
+  GraphNumbers graph_numbers = GraphNumbers::None;
   bool all_open = false;                   // sizes are open at the first capture
 };
 

@@ -92,6 +92,7 @@ py::Owned<> Numbers::read(PyObject* value, const Source* source) {
   known = made.get();
   Number* number = as_number(known);
   number->source = source;
+  number->of_floats = PyFloat_CheckExact(value) != 0;
   PathHash path = 0;
   if (!opens(value, source, &path)) return made;
   symbolic::Value hint;
@@ -185,9 +186,12 @@ py::Owned<> Numbers::computed(PyObject* function, py::Owned<> arguments, py::Own
   if (expr->is_constant()) return value;
   constexpr int kDeepest = 500;  // a loop that went on for so long is a region of its own for each value
   int depth = 0;
+  bool of_floats = false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arguments.get()); ++i) {
     PyObject* operand = PyTuple_GET_ITEM(arguments.get(), i);
-    if (is_number(operand)) depth = std::max(depth, as_number(operand)->depth + 1);
+    if (!is_number(operand)) continue;
+    depth = std::max(depth, as_number(operand)->depth + 1);
+    of_floats |= as_number(operand)->of_floats;
   }
   auto made = new_number(value.get());
   region_.provenance.keep(made.get());
@@ -196,6 +200,7 @@ py::Owned<> Numbers::computed(PyObject* function, py::Owned<> arguments, py::Own
   number->function = Py_NewRef(function);
   number->arguments = arguments.release();
   number->depth = depth;
+  number->of_floats = of_floats;
   return depth < kDeepest ? std::move(made) : py::Owned<>::share(plain(made.get()));
 }
 
@@ -283,6 +288,40 @@ void Numbers::refuse_constant_marks() {
   }
 }
 
+guards::Guard Numbers::guard_of(std::shared_ptr<guards::Condition> condition, std::int64_t number) {
+  guards::Guard guard;
+  guard.kind = Kind::CONDITION;
+  guard.operand = py::take(PyTuple_New(static_cast<Py_ssize_t>(condition->symbols.size())));
+  for (std::size_t i = 0; i < condition->symbols.size(); ++i) {
+    const Source* source = symbols_[condition->symbols[i]].source;
+    condition->names.push_back(source::print(source));
+    PyTuple_SET_ITEM(guard.operand.get(), static_cast<Py_ssize_t>(i), py::take(PyLong_FromLong(source->id)).release());
+  }
+  guard.number = number;
+  guard.condition = std::move(condition);
+  return guard;
+}
+
+// The ints that have no one value, and the guard that the backend may fill.
+void Numbers::hand_over_open(std::int64_t number) {
+  std::vector<std::uint32_t> open;
+  for (const Symbol& symbol : symbols_) {
+    if (symbol.expr->type == symbolic::Type::Int && !space().simplify(symbol.expr)->is_constant())
+      open.push_back(symbol.expr->operation.symbol);
+  }
+  if (open.empty()) return;
+  OpenNumbers& handed = region_.capture->open;
+  handed.scope = scope_;
+  for (const Symbol& symbol : symbols_)
+    handed.symbols.push_back({symbol.source, symbol.expr, symbol.path, symbol.must_stay_open});
+  handed.of_backend = std::make_shared<guards::Condition>(guards::Condition::between(std::move(open)));
+  guards::Guard guard = guard_of(handed.of_backend, number);
+  guard.why.code = py::Owned<PyCodeObject>::share(region_.capture->code.get());
+  guard.why.offset = 0;
+  guard.why.operation = "is compiled by the backend";
+  region_.capture->guards.add(std::move(guard));
+}
+
 void Numbers::finish() {
   for (const auto& number : all_) {
     guard_type(number.get());
@@ -293,24 +332,15 @@ void Numbers::finish() {
   std::int64_t number = 0;
   refuse_constant_marks();
   for (const symbolic::Decision& decision : space().decisions()) {
-    auto condition = std::make_shared<guards::Condition>(guards::Condition::of(decision.condition));
-    guards::Guard guard;
-    guard.kind = Kind::CONDITION;
-    guard.operand = py::take(PyTuple_New(static_cast<Py_ssize_t>(condition->symbols.size())));
-    for (std::size_t i = 0; i < condition->symbols.size(); ++i) {
-      const Source* source = symbols_[condition->symbols[i]].source;
-      condition->names.push_back(source::print(source));
-      PyTuple_SET_ITEM(guard.operand.get(), static_cast<Py_ssize_t>(i),
-                       py::take(PyLong_FromLong(source->id)).release());
-    }
-    guard.number = number++;
-    guard.condition = std::move(condition);
+    guards::Guard guard =
+        guard_of(std::make_shared<guards::Condition>(guards::Condition::of(decision.condition)), number++);
     guard.why.code = py::Owned<PyCodeObject>::share(places_[decision.who].code.get());
     guard.why.offset = places_[decision.who].offset;
     guard.why.operation = places_[decision.who].operation;
     region_.capture->guards.add(std::move(guard));
   }
   for (const Symbol& symbol : symbols_) region_.capture->numbers.emplace_back(symbol.path, symbol.seen);
+  if (policy.graph_numbers == GraphNumbers::Ints) hand_over_open(number);
 }
 
 }  // namespace pellucid::region

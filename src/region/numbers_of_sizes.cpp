@@ -29,7 +29,7 @@ bool Numbers::opens_size(std::int64_t size, const Source* source, PathHash path,
   const SeenNumber* seen = policy.history == nullptr ? nullptr : policy.history->find(path);
   const auto now = static_cast<std::uint64_t>(size);
   // Tensors with no element or one in a dimension are broadcast and laid out in ways of their own.
-  const bool may = policy.in_graph && size >= 2 && mark.wish != Wish::Closed;
+  const bool may = policy.graph_numbers != GraphNumbers::None && size >= 2 && mark.wish != Wish::Closed;
   const bool asked = policy.all_open && !is_of_an_object(source);
   if (may && mark.wish == Wish::Open) return mark.wants_open(size);
   if (may && (seen != nullptr ? seen->opens_for(now, false) : asked || mark.wants_open(size))) return true;

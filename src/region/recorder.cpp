@@ -18,7 +18,7 @@ bool holds_tensor(Region& region, PyObject* value, int depth = 0) {
     case Cat::Tensor:
       return true;
     case Cat::Symbolic:
-      return region.numbers.policy.in_graph && is_open_int(value);
+      return is_open_int(value) && region.numbers.enters_graph(value);
     case Cat::List:
     case Cat::Tuple: {
       PyObject* view = region.shadows.readable(value);
@@ -199,7 +199,7 @@ py::Owned<> Recorder::to_fake(PyObject* value) {
   const Cat cat = cat_of(value);
   if (cat == Cat::Tensor) return lift(value);
   if (cat == Cat::Symbolic) {
-    if (region_.numbers.policy.in_graph && is_open_int(value)) return torch_number(value);
+    if (is_open_int(value) && region_.numbers.enters_graph(value)) return torch_number(value);
     return py::Owned<>::share(region_.numbers.plain(value));
   }
   if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Slice) {
@@ -289,7 +289,9 @@ graph::Node* Recorder::number_node(PyObject* object) {
     std::vector<graph::Arg> operands;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(number->arguments); ++i)
       operands.push_back(to_arg(PyTuple_GET_ITEM(number->arguments, i)));
-    node = capture.graph.call(graph::Op::CallFunction, py::Owned<>::share(number->function), std::move(operands), {},
+    const bool as_torch_does = region_.numbers.policy.graph_numbers == GraphNumbers::Ints;
+    PyObject* function = as_torch_does ? symbolic_twin(number->function) : number->function;
+    node = capture.graph.call(graph::Op::CallFunction, py::Owned<>::share(function), std::move(operands), {},
                               value.copy());
   }
   node->where = call_site();
@@ -466,14 +468,19 @@ Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, boo
   made.held.reserve(args.values.size());
   const auto is_or_holds_one = [](PyObject* value) { return is_number(value) || holds_open(value); };
   const bool any = std::ranges::any_of(args.values, is_or_holds_one);
-  const bool in_graph = region_.numbers.policy.in_graph && may_be_open;
   if (any) region_.doing = "passes a number to torch";
-  const ValueArguments* known = any && in_graph ? value_arguments(target) : nullptr;
+  const ValueArguments* known = any && may_be_open ? value_arguments(target) : nullptr;
+  const auto enters = [&](PyObject* value) { return may_be_open && region_.numbers.enters_graph(value); };
+  const auto all_enter = [&](PyObject* sequence) {
+    if (!holds_open(sequence) || !holds_numbers_alone(sequence)) return false;
+    const std::span items(PySequence_Fast_ITEMS(sequence),
+                          static_cast<std::size_t>(PySequence_Fast_GET_SIZE(sequence)));
+    return std::ranges::all_of(items, [&](PyObject* item) { return !is_open(item) || enters(item); });
+  };
   for (std::size_t i = 0; i < args.values.size(); ++i) {
     PyObject* value = args.values[i];
-    const bool is_value =
-        (is_open(value) || (holds_open(value) && holds_numbers_alone(value))) && takes_any_number(known, args, i);
-    if (is_number(value) && !is_value && !(in_graph && is_open_int(value))) value = region_.numbers.plain(value);
+    const bool is_value = (enters(value) || all_enter(value)) && takes_any_number(known, args, i);
+    if (is_number(value) && !is_value && !(is_open_int(value) && enters(value))) value = region_.numbers.plain(value);
     if (!may_be_open && !is_number(value)) region_.reads.deep_touch(value);
     made.given.push_back(value);
     made.open |= !is_value && holds_open_int(value);

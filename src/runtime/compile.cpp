@@ -118,7 +118,32 @@ struct Compiled {
   throw GraphBreak(Reason::UntracedCallable, {{"callee", py::text_of(what.get())}});
 }
 
-Compiled call_backend(const region::Capture& capture, Cache& cache, const trace::BreakInfo* stop) {
+// (symbols, conditions, number of the symbol that each placeholder is, else None); None: all numbers are constants.
+py::Owned<> open_numbers_of(const region::Capture& capture) {
+  if (capture.open.is_empty()) return py::Owned<>::share(Py_None);
+  auto described = capture.open.described();
+  auto inputs = py::take(PyList_New(0));
+  for (const graph::Node* node : capture.graph.placeholders()) {
+    py::Owned<> number = py::Owned<>::share(Py_None);
+    for (const region::OpenNumbers::Symbol& symbol : capture.open.symbols) {
+      if (symbol.source->id == node->source_id)
+        number = py::take(PyLong_FromUnsignedLong(symbol.expr->operation.symbol));
+    }
+    py::check(PyList_Append(inputs.get(), number.get()));
+  }
+  return py::take(
+      PyTuple_Pack(3, PyTuple_GET_ITEM(described.get(), 0), PyTuple_GET_ITEM(described.get(), 1), inputs.get()));
+}
+
+// What the backend relies on becomes part of the entry's guards. A number that it leaves one value is a constant at
+// once in the next capture.
+void take_conditions(region::Capture& capture, PyObject* conditions) {
+  for (const region::OpenNumbers::Symbol* fixed : capture.open.require(conditions)) {
+    for (auto& [path, seen] : capture.numbers) seen.pinned |= path == fixed->path;
+  }
+}
+
+Compiled call_backend(region::Capture& capture, Cache& cache, const trace::BreakInfo* stop) {
   const py::RoomToRecurse room;
   const std::int64_t start = events::now();
   const auto [frame, compilation] = cache.next_compile_id();
@@ -134,9 +159,13 @@ Compiled call_backend(const region::Capture& capture, Cache& cache, const trace:
   auto inputs = example_inputs(capture);
   auto call = py::import_attr("pellucid._fx", "call_backend");
   const auto ending = ending_of(capture, stop);
-  auto compiled = py::Owned<>::steal(PyObject_CallFunction(call.get(), "OOO(ii)O", module.get(), inputs.get(),
-                                                           cache.key().backend, frame, compilation, ending.get()));
-  if (!compiled) throw_refusal(py::PythonError());
+  const auto open = open_numbers_of(capture);
+  auto made =
+      py::Owned<>::steal(PyObject_CallFunction(call.get(), "OOO(ii)OO", module.get(), inputs.get(), cache.key().backend,
+                                               frame, compilation, ending.get(), open.get()));
+  if (!made) throw_refusal(py::PythonError());
+  auto compiled = py::Owned<>::share(PyTuple_GET_ITEM(made.get(), 0));
+  if (!capture.open.is_empty()) take_conditions(capture, PyTuple_GET_ITEM(made.get(), 1));
   events::count(Counter::Graphs);
   events::record("backend", "", {{"hand_off_ms", hand_off}, {"backend_ms", milliseconds_since(start) - hand_off}});
   if (compiled.get() == forward.get()) forward = {};
@@ -380,10 +409,15 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
 
 namespace {
 
+region::GraphNumbers graph_numbers(PyObject* backend) {
+  if (has_mark(backend, "takes_numbers")) return region::GraphNumbers::All;
+  return has_mark(backend, "takes_symbols") ? region::GraphNumbers::Ints : region::GraphNumbers::None;
+}
+
 region::NumberPolicy number_policy(const Cache& cache) {
   PyObject* const backend = cache.key().backend;
   return {.history = has_mark(backend, "static") ? nullptr : &cache.numbers,
-          .in_graph = has_mark(backend, "takes_numbers"),
+          .graph_numbers = graph_numbers(backend),
           .all_open = has_mark(backend, "dynamic") || config_number("force_open") != 0};
 }
 

@@ -163,10 +163,10 @@ void add_graph(nb::module_& core) {
       .def_prop_ro("names", &Builder::names)
       .def_prop_ro("op_count", [](Builder& self) { return self.graph().op_count(); })
       .def("native_forward",
-           [](Builder& self) { return guarded([&] { return backend::native_forward(self.graph()); }); })
-      .def("fx_graph", [](Builder& self) { return guarded([&] { return backend::fx_graph(self.graph()); }); })
+           [](Builder& self) { return guarded([&] { return to_nb(backend::native_forward(self.graph())); }); })
+      .def("fx_graph", [](Builder& self) { return guarded([&] { return to_nb(backend::fx_graph(self.graph())); }); })
       .def("graph_module",
-           [](Builder& self) { return guarded([&] { return backend::graph_module(self.capture()); }); });
+           [](Builder& self) { return guarded([&] { return to_nb(backend::graph_module(self.capture())); }); });
 }
 
 }  // namespace pellucid::hooks

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule
 
     from pellucid._fx import GraphCompileReason
+    from pellucid.backends.open_numbers import OpenNumbers
 
 # They mean something to whoever called the backend (leave this frame alone); no failures.
 _CONTROL_EXCEPTIONS = frozenset({"SkipFrame"})
@@ -39,6 +40,7 @@ class Backend:
     static: bool = False  # numbers that change between calls are compiled anew (dynamic=False)
     dynamic: bool = False  # numbers and sizes of arguments are open from the first capture on (dynamic=True)
     takes_numbers: bool = False  # graphs may have inputs that are ints and floats, with other values at other calls
+    takes_symbols: bool = False  # graphs may have inputs that are ints; while it compiles they are torch.SymInt
 
     def __call__(self, gm: GraphModule, example_inputs: Sequence[Any]) -> Callable:
         return self.function(gm, example_inputs, **self.options)
@@ -57,7 +59,7 @@ def resolve_backend(
     if backend == "inductor":
         from pellucid.backends.aot import inductor_compiler
 
-        return Backend("inductor", inductor_compiler(mode, options, dynamic), aot=True)
+        return Backend("inductor", inductor_compiler(mode, options, dynamic), aot=True, takes_symbols=True)
     given: dict[str, Any] = {}
     if mode and mode != "default":
         given["mode"] = mode
@@ -70,6 +72,7 @@ def resolve_backend(
         function,
         given,
         aot=backend == "aot_eager",
+        takes_symbols=backend == "aot_eager",
         runs_as_captured=function is eager and not given,
         takes_numbers=function is eager or getattr(function, "takes_numbers", False) is True,
     )
@@ -89,11 +92,13 @@ def call_backend(
     dynamic: bool | None = None,
     reason: GraphCompileReason | None = None,
     compile_id: tuple[int, int] | None = None,
+    open_numbers: OpenNumbers | None = None,
 ) -> Callable:
     """The compiled form of `gm`: called with the graph's inputs, positionally, it gives a tuple.
 
     `example_inputs` are real tensors, one for each placeholder. `reason` is a GraphCompileReason, `compile_id` a pair of numbers
-    (frame, compilation of it).
+    (frame, compilation of it). `open_numbers`: sizes, and inputs that are ints, which may be others when it is called; what
+    the compiled form needs to be true of them is in its `conditions` then.
     """
     backend = resolve_backend(backend, mode=mode, options=options, dynamic=dynamic)
     if reason is not None:
@@ -101,9 +106,10 @@ def call_backend(
     if compile_id is not None:
         frame_id, frame_compile_id = compile_id
         gm.meta["dynamo_compile_id"] = CompileId(frame_id=frame_id, frame_compile_id=frame_compile_id)
-    with _undisturbed_state(), _tracing_context(gm, example_inputs, backend) as context:
+    with _undisturbed_state(), _tracing_context(gm, example_inputs, backend, open_numbers) as context:
         try:
-            compiled = _core._run_backend(backend, gm, list(example_inputs))
+            examples = list(example_inputs) if context is None else context.examples
+            compiled = _core._run_backend(backend, gm, examples)
             if not callable(compiled):
                 raise TypeError(f"compiler_fn did not return callable, but {type(compiled).__name__}")
         except GraphRefused:
@@ -112,6 +118,8 @@ def call_backend(
             if _core._is_interruption(error) or type(error).__name__ in _CONTROL_EXCEPTIONS:
                 raise
             raise BackendCompilerFailed(backend.name, error).with_traceback(error.__traceback__) from None
+        if context is not None and open_numbers is not None:
+            open_numbers.conditions = context.conditions()
     if context is None or not context.used_aot():
         return compiled
     return _guarded(compiled, gm, example_inputs, context.fw_metadata)
@@ -130,12 +138,14 @@ def _guarded(compiled: Callable, gm: GraphModule, example_inputs: Sequence[Any],
     return _core._storage_guard(compiled, gm.forward, attributes, example_inputs, written)
 
 
-def _tracing_context(gm: GraphModule, example_inputs: Sequence[Any], backend: Backend) -> AbstractContextManager:
-    if not backend.aot and not uses_aot():
+def _tracing_context(
+    gm: GraphModule, example_inputs: Sequence[Any], backend: Backend, open_numbers: OpenNumbers | None
+) -> AbstractContextManager:
+    if not backend.aot and open_numbers is None and not uses_aot():
         return contextlib.nullcontext()
     from pellucid.backends.tracing_context import tracing_context
 
-    return tracing_context(gm, example_inputs, replace_fakes=backend.aot)
+    return tracing_context(gm, example_inputs, replace_fakes=backend.aot, open_numbers=open_numbers)
 
 
 @contextlib.contextmanager

@@ -9,18 +9,23 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
+import sympy
 import torch
 from torch._dynamo.convert_frame import compile_lock
+from torch._dynamo.source import TensorProperty, TensorPropertySource
 from torch._dynamo.utils import counters
 from torch._functorch import config as functorch_config
 from torch._guards import CompileContext, CompileId, Source, TracingContext, compile_context, tracing
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx import GraphModule
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatefulSymbolicContext
 
+from torch.fx.node import map_arg
+
 from pellucid.backends import decompositions
+from pellucid.backends.open_numbers import OpenNumbers, Symbols
 
 _next_frame_id = itertools.count()
 
@@ -30,9 +35,16 @@ class _Context(TracingContext):
     too. It starts by asking for the fake mode, so that is where the lock is taken: backends that trace nothing run side by side.
     """
 
-    def __init__(self, fake_mode: FakeTensorMode, held: contextlib.ExitStack, share_memory: bool) -> None:
+    def __init__(
+        self, fake_mode: FakeTensorMode, held: contextlib.ExitStack, share_memory: bool, examples: list[Any]
+    ) -> None:
         self._held: contextlib.ExitStack | None = None
         self._share_memory = share_memory
+        self.examples = examples  # what the backend gets as example inputs
+        self._symbols: Symbols | None = None
+        self._number_inputs: dict[Node, Any] = {}
+        self._open_inputs: list[Any] = []  # torch's memo does not keep them
+        self._made_before = 0
         super().__init__(fake_mode)
         self._runs_before = _aot_runs()
         self._held = held
@@ -54,10 +66,40 @@ class _Context(TracingContext):
     def fake_mode(self, mode: FakeTensorMode) -> None:
         self._fake_mode = mode
 
+    def open(self, gm: GraphModule, numbers: OpenNumbers) -> None:
+        """The sizes that stay open become symbols, in the example inputs and in what is known of each node."""
+        mode = self.fake_mode  # takes the lock
+        self._symbols = symbols = Symbols(mode.shape_env, numbers)
+        for node, example in zip(gm.graph.find_nodes(op="placeholder"), self.examples):
+            if isinstance(example, torch.Tensor):
+                fake = open_input(mode, symbols, example, node.meta["example_value"], node._dynamo_source)
+                self._open_inputs.append(fake)
+        self.examples = numbers.examples(symbols, self.examples)
+        self._number_inputs = dict(zip(gm.graph.find_nodes(op="placeholder"), self.examples))
+        self._made_before = len(mode.fake_tensor_converter.tensor_memo)
+
+    def value(self, length: Any) -> Any:
+        """Of a size or stride of the graph's fakes."""
+        return length if self._symbols is None else self._symbols.value(length)
+
+    def number_of(self, node: Node) -> Any:
+        """What a node that gives a number is known to give; its inputs know theirs."""
+        if node.op == "placeholder":
+            return self._number_inputs[node]
+        return node.target(*map_arg(node.args, lambda arg: arg.meta["example_value"]))  # type: ignore[operator]
+
+    def conditions(self) -> list[Any] | None:
+        """What the backend relies on: `OpenNumbers.conditions`. From now on it cannot ask for more."""
+        assert self._symbols is not None
+        conditions = self._symbols.conditions()
+        self._symbols.env.freeze()
+        return conditions
+
     def over(self) -> None:
         """The backend is back: a backward that is compiled later asks without the lock, as under torch.compile. Weak references to the
         inputs go, of which torch.utils.swap_tensors allows none."""
         self._held = None
+        self._open_inputs.clear()
         self.tensor_to_context.clear()
         describer = self._fake_mode.fake_tensor_converter.meta_converter.describer
         describer.lookup_tensor.clear()
@@ -65,7 +107,8 @@ class _Context(TracingContext):
 
     def used_aot(self) -> bool:
         """AOTAutograd ran: it made fakes of the inputs, or found a result in its cache."""
-        return bool(self._fake_mode.fake_tensor_converter.tensor_memo) or _aot_runs() != self._runs_before
+        made = len(self._fake_mode.fake_tensor_converter.tensor_memo)
+        return made > self._made_before or _aot_runs() != self._runs_before
 
 
 def _aot_runs() -> int:
@@ -86,25 +129,34 @@ def overlap_of(tensors: Sequence[Any]) -> tuple:
 
 @contextlib.contextmanager
 def tracing_context(
-    gm: GraphModule, example_inputs: Sequence[Any], *, replace_fakes: bool = True
+    gm: GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    replace_fakes: bool = True,
+    open_numbers: OpenNumbers | None = None,
 ) -> Iterator[_Context]:
     if "dynamo_compile_id" not in gm.meta:
         gm.meta["dynamo_compile_id"] = CompileId(frame_id=next(_next_frame_id), frame_compile_id=0)
-    fake_mode = FakeTensorMode(shape_env=ShapeEnv())
+    fake_mode = FakeTensorMode(shape_env=ShapeEnv(duck_shape=False))
     held = contextlib.ExitStack()
     overlap = overlap_of(example_inputs)
     attributes = [*gm.parameters(), *gm.buffers()]
-    context = _Context(fake_mode, held, share_memory=bool(overlap_of([*attributes, *example_inputs])))
+    share_memory = bool(overlap_of([*attributes, *example_inputs]))
+    context = _Context(fake_mode, held, share_memory, list(example_inputs))
     for node, example in zip(gm.graph.find_nodes(op="placeholder"), example_inputs):
         if isinstance(example, torch.Tensor):
             context.tensor_to_context[example] = static_context(example, node._dynamo_source)
     gm._decompositions = decompositions.VERSION  # type: ignore[assignment]
     # AOTAutograd's cache would give a result for another overlap without this.
     gm._input_overlap = overlap  # type: ignore[assignment]
-    if replace_fakes:
-        _replace_example_values(gm, fake_mode)
     with held, compile_context(CompileContext(gm.meta["dynamo_compile_id"])), tracing(context):
         try:
+            if open_numbers is not None:
+                # A backward that is compiled later could ask for conditions that nobody guards any more.
+                held.enter_context(functorch_config.patch(force_non_lazy_backward_lowering=True))
+                context.open(gm, open_numbers)
+            if replace_fakes:
+                _replace_example_values(gm, fake_mode, context)
             yield context
         finally:
             context.over()
@@ -124,15 +176,57 @@ def static_context(tensor: torch.Tensor, source: Source) -> StatefulSymbolicCont
     )
 
 
-def _replace_example_values(gm: GraphModule, fake_mode: FakeTensorMode) -> None:
+def open_input(
+    mode: FakeTensorMode, symbols: Symbols, tensor: torch.Tensor, fake: torch.Tensor, source: Source
+) -> FakeTensor | None:
+    """The fake that torch has of an input gets the layout of the graph's fake. None: it is static, and left to torch."""
+    sizes, strides = [[symbols.value(length) for length in layout] for layout in (fake.size(), fake.stride())]
+    if all(isinstance(length, int) for length in (*sizes, *strides)):
+        return None
+    cache: dict[str, Any] = {
+        TensorPropertySource(source, TensorProperty.STORAGE_OFFSET).name: sympy.Integer(tensor.storage_offset())
+    }
+    for kind, layout in ((TensorProperty.SIZE, sizes), (TensorProperty.STRIDE, strides)):
+        for i, length in enumerate(layout):
+            cache[TensorPropertySource(source, kind, i).name] = symbols.expression(length)
+    context = StatefulSymbolicContext(
+        dynamic_sizes=[DimDynamic.DYNAMIC] * tensor.dim(),
+        dynamic_strides=[DimDynamic.DYNAMIC] * tensor.dim(),
+        constraint_sizes=[None] * tensor.dim(),
+        constraint_strides=[None] * tensor.dim(),
+        view_base_context=None,
+        tensor_source=source,
+        shape_env_to_source_to_symbol_cache={id(symbols.env): cache},
+    )
+    # What a view is a view of has sizes of its own, at the next call others, and nothing is compiled by them.
+    alone = tensor.detach()
+    made = mode.from_tensor(alone, symbolic_context=context, source=source)
+    if tensor.requires_grad:
+        made.requires_grad_()
+        if not tensor.is_leaf:
+            with mode, torch.enable_grad():
+                made = made.view_as(made)
+    for now, wanted in zip((*made.size(), *made.stride()), (*sizes, *strides), strict=True):
+        if not bool(now == wanted):
+            raise AssertionError(f"pellucid: torch gives {source.name} another layout")
+    mode.fake_tensor_converter.set_tensor_memo(tensor, cast(FakeTensor, made))
+    return cast(FakeTensor, made)
+
+
+def _replace_example_values(gm: GraphModule, fake_mode: FakeTensorMode, context: _Context) -> None:
     """Our fakes mean nothing to torch's passes: theirs with the same sizes, strides, type and device."""
+
+    def replaced(example: Any) -> Any:
+        if not isinstance(example, torch.Tensor) or example.layout is not torch.strided:
+            return example
+        sizes, strides = [[context.value(length) for length in layout] for layout in (example.size(), example.stride())]
+        return torch.empty_strided(sizes, strides, dtype=example.dtype, device=example.device)
+
     with fake_mode:
         for node in gm.graph.nodes:
-            if "example_value" in node.meta:
-                node.meta["example_value"] = torch.utils._pytree.tree_map(_as_torch_fake, node.meta["example_value"])
-
-
-def _as_torch_fake(value: Any) -> Any:
-    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
-        return value
-    return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=value.device)
+            if "example_value" not in node.meta:
+                continue
+            example = node.meta["example_value"]
+            if type(example) in (int, float):  # computed by the graph of inputs that are numbers
+                example = context.number_of(node)
+            node.meta["example_value"] = torch.utils._pytree.tree_map(replaced, example)

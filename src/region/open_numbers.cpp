@@ -1,0 +1,187 @@
+#include "region/open_numbers.h"
+
+#include <array>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+
+#include "symbolic/conditions.h"
+#include "symbolic/operations.h"
+#include "symbolic/print.h"
+
+namespace pellucid::region {
+namespace {
+
+using symbolic::Expr;
+using symbolic::Op;
+using symbolic::Space;
+using symbolic::Type;
+
+constexpr symbolic::Who kBackend = 0;
+
+// A comparison of ints: what torch can be told without its deciding more than that.
+bool is_of_ints(const Expr* expr) {
+  switch (expr->op()) {
+    case Op::Eq:
+    case Op::Ne:
+    case Op::Lt:
+    case Op::Le:
+      return is_of_ints(expr->args[0]) && is_of_ints(expr->args[1]);
+    case Op::Constant:
+    case Op::Symbol:
+      return expr->type == Type::Int;
+    case Op::Sum:
+    case Op::Product:
+    case Op::FloorDiv:
+    case Op::Mod:
+    case Op::Min:
+    case Op::Max:
+      for (const Expr* arg : expr->args) {
+        if (!is_of_ints(arg)) return false;
+      }
+      return true;
+    default:
+      return false;
+  }
+}
+
+py::Owned<> end_of(symbolic::Wide end) {
+  if (!symbolic::kInt64.contains(end)) return py::Owned<>::share(Py_None);
+  return py::take(PyLong_FromLongLong(static_cast<long long>(end)));
+}
+
+// Expressions in prefix form.
+class Reader {
+ public:
+  Reader(Space& space, const std::vector<OpenNumbers::Symbol>& symbols) : space_(space), symbols_(symbols) {}
+
+  // Null: it has no such words here.
+  const Expr* number(PyObject* form) const {
+    if (symbolic::Value value; guards::is_symbolic_value(form, &value)) return space_.constant(value);
+    if (!PyTuple_CheckExact(form)) return nullptr;
+    const std::string_view word = word_of(form);
+    if (word == "s") return symbols_.at(PyLong_AsSize_t(PyTuple_GET_ITEM(form, 1))).expr;
+    if (word == "float") {
+      const Expr* arg = number(PyTuple_GET_ITEM(form, 1));
+      return arg == nullptr ? nullptr : symbolic::unary(space_, symbolic::Unary::ToFloat, arg, kBackend);
+    }
+    using symbolic::Binary;
+    static const std::unordered_map<std::string_view, Binary> operations = {
+        {"+", Binary::Add},     {"*", Binary::Mul},  {"//", Binary::FloorDiv}, {"%", Binary::Mod},
+        {"/", Binary::TrueDiv}, {"**", Binary::Pow}, {"min", Binary::Min},     {"max", Binary::Max}};
+    const auto operation = operations.find(word);
+    if (operation == operations.end()) return nullptr;
+    return folded(form, &Reader::number, [&](const Expr* a, const Expr* b) {
+      return symbolic::binary(space_, operation->second, a, b, kBackend);
+    });
+  }
+
+  const Expr* condition(PyObject* form) const {
+    if (form == Py_True) return space_.nodes().truth(true);
+    if (!PyTuple_CheckExact(form)) return nullptr;
+    const std::string_view word = word_of(form);
+    if (word == "not") {
+      const Expr* arg = condition(PyTuple_GET_ITEM(form, 1));
+      return arg == nullptr ? nullptr : symbolic::negation(space_.nodes(), arg);
+    }
+    if (word == "and" || word == "or") {
+      return folded(form, &Reader::condition, [&](const Expr* a, const Expr* b) {
+        return word == "and" ? symbolic::conjunction(space_.nodes(), a, b)
+                             : symbolic::disjunction(space_.nodes(), a, b);
+      });
+    }
+    using symbolic::Comparison;
+    static const std::unordered_map<std::string_view, Comparison> comparisons = {
+        {"<", Comparison::Lt},  {"<=", Comparison::Le}, {"==", Comparison::Eq},
+        {"!=", Comparison::Ne}, {">", Comparison::Gt},  {">=", Comparison::Ge}};
+    const auto comparison = comparisons.find(word);
+    if (comparison == comparisons.end()) return nullptr;
+    return folded(form, &Reader::number,
+                  [&](const Expr* a, const Expr* b) { return symbolic::compare(space_, comparison->second, a, b); });
+  }
+
+ private:
+  static std::string_view word_of(PyObject* form) {
+    Py_ssize_t size = 0;
+    const char* word = PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(form, 0), &size);
+    if (word == nullptr) py::throw_pending();
+    return {word, static_cast<std::size_t>(size)};
+  }
+  template <class Join>
+  const Expr* folded(PyObject* form, const Expr* (Reader::*read)(PyObject*) const, Join&& join) const {
+    const Expr* all = nullptr;
+    for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(form); ++i) {
+      const Expr* next = (this->*read)(PyTuple_GET_ITEM(form, i));
+      if (next == nullptr) return nullptr;
+      all = i == 1 ? next : join(all, next);
+      if (all == nullptr) return nullptr;
+    }
+    return all;
+  }
+
+  Space& space_;
+  const std::vector<OpenNumbers::Symbol>& symbols_;
+};
+
+}  // namespace
+
+py::Owned<> OpenNumbers::described() const {
+  Space& space = scope->space;
+  auto rows = py::take(PyList_New(0)), conditions = py::take(PyList_New(0));
+  for (const Symbol& symbol : symbols) {
+    if (symbol.expr->type != Type::Int) continue;
+    const symbolic::Range range = space.range(symbol.expr);
+    auto row = py::take(Py_BuildValue("(IsLNNO)", symbol.expr->operation.symbol, source::print(symbol.source).c_str(),
+                                      static_cast<long long>(symbol.expr->hint.i), end_of(range.least).release(),
+                                      end_of(range.most).release(), symbol.must_stay_open ? Py_True : Py_False));
+    py::check(PyList_Append(rows.get(), row.get()));
+  }
+  for (const symbolic::Decision& decision : space.decisions()) {
+    if (!is_of_ints(decision.condition)) continue;
+    const auto name = [](std::uint32_t symbol) { return "s" + std::to_string(symbol); };
+    py::check(PyList_Append(conditions.get(), py::str(symbolic::print(decision.condition, name)).get()));
+  }
+  return py::take(PyTuple_Pack(2, rows.get(), conditions.get()));
+}
+
+std::vector<const OpenNumbers::Symbol*> OpenNumbers::require(PyObject* conditions) {
+  Space& space = scope->space;
+  const std::size_t mark = space.mark();
+  const Reader reader(space, symbols);
+  bool known = PyList_CheckExact(conditions);
+  for (Py_ssize_t i = 0; known && i < PyList_GET_SIZE(conditions); ++i) {
+    const Expr* condition = reader.condition(PyList_GET_ITEM(conditions, i));
+    known = condition != nullptr && condition->hint.is_true();
+    if (known) space.decide(condition, kBackend);
+  }
+  std::vector<const Symbol*> fixed;
+  for (const std::uint32_t number : of_backend->symbols) {
+    if (!known) (void)space.fix(symbols[number].expr, kBackend);
+    if (space.simplify(symbols[number].expr)->is_constant()) fixed.push_back(&symbols[number]);
+  }
+  std::vector<const Expr*> asked;
+  for (const symbolic::Decision& decision : space.decisions().subspan(mark)) asked.push_back(decision.condition);
+  of_backend->complete(asked);
+  return fixed;
+}
+
+PyObject* symbolic_twin(PyObject* function) {
+  static const std::unordered_map<PyObject*, PyObject*> twins = [] {
+    std::unordered_map<PyObject*, PyObject*> made;
+    const auto add = [&](const char* module, const char* name, const char* twin) {
+      made.emplace(py::import_attr(module, name).release(), py::import_attr("torch", twin).release());
+    };
+    add("builtins", "min", "sym_min");
+    add("builtins", "max", "sym_max");
+    add("builtins", "int", "sym_int");
+    add("builtins", "float", "sym_float");
+    add("math", "trunc", "sym_int");
+    for (const char* name : {"sqrt", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh"})
+      add("math", name, (std::string("_sym_") + name).c_str());
+    return made;
+  }();
+  const auto found = twins.find(function);
+  return found == twins.end() ? function : found->second;
+}
+
+}  // namespace pellucid::region
