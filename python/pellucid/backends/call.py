@@ -72,7 +72,7 @@ def resolve_backend(
         function,
         given,
         aot=backend == "aot_eager",
-        takes_symbols=backend == "aot_eager",
+        takes_symbols=True,
         runs_as_captured=function is eager and not given,
         takes_numbers=function is eager or getattr(function, "takes_numbers", False) is True,
     )
@@ -145,7 +145,7 @@ def _tracing_context(
         return contextlib.nullcontext()
     from pellucid.backends.tracing_context import tracing_context
 
-    return tracing_context(gm, example_inputs, replace_fakes=backend.aot, open_numbers=open_numbers)
+    return tracing_context(gm, example_inputs, replace_fakes=backend.aot or open_numbers is not None, open_numbers=open_numbers)
 
 
 @contextlib.contextmanager

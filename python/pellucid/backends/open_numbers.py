@@ -7,8 +7,10 @@ calls where it is true.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from pellucid._fx import InputSource, as_dynamo_path
@@ -63,7 +65,15 @@ class Symbols:
         from torch.utils._sympy.value_ranges import ValueRanges
 
         self.env = env
-        self._values: dict[str, Any] = {"min": torch.sym_min, "max": torch.sym_max}
+        of_math = {name.removeprefix("_sym_"): getattr(torch, name) for name in dir(torch) if name.startswith("_sym_")}
+        self._values: dict[str, Any] = {
+            "min": torch.sym_min,
+            "max": torch.sym_max,
+            "int": torch.sym_int,
+            "float": torch.sym_float,
+            "abs": abs,
+            "math": SimpleNamespace(floor=math.floor, ceil=math.ceil, **of_math),
+        }
         self._number_of: dict[Any, int] = {}
         for number, path, hint, least, most, _ in numbers.symbols:
             source = InputSource(as_dynamo_path(path))
