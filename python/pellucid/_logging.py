@@ -93,6 +93,22 @@ def _report_suppressed_error(function: types.FunctionType, error: BaseException)
     return text
 
 
+def _report_constants_instead(function: types.FunctionType, error: Any) -> None:
+    """Called by `_core`: the backend could not compile for all values of the numbers that change."""
+    inner = error.inner_exception
+    code = function.__code__
+    log.warning(
+        "backend %r raised %s: %s\n   function: %r (%s:%s)\nIt was asked to compile for all values of the numbers and sizes that "
+        "change between calls. It compiles for those of this call instead, and again for others.",
+        error.backend_name,
+        type(inner).__name__,
+        inner,
+        function.__qualname__,
+        code.co_filename,
+        code.co_firstlineno,
+    )
+
+
 def _called_function(function: types.FunctionType, first: object) -> types.FunctionType:
     """The function that the user wrote: of a module's call `forward`, not torch.nn.Module's code around it."""
     import torch

@@ -149,7 +149,9 @@ def _resolve(settings: Settings) -> Backend:
 def _resolve_name(settings: Settings) -> Backend:
     if settings.backend == "inductor" and not settings.mode and not settings.options:
         # Inductor is imported at the first compile, not here.
-        return Backend("inductor", lookup_backend("inductor"), {"dynamic": settings.dynamic}, aot=True, takes_symbols=True)
+        return Backend(
+            "inductor", lookup_backend("inductor"), {"dynamic": settings.dynamic}, aot=True, takes_symbols=True
+        )
     try:
         return resolve_backend(settings.backend, mode=settings.mode, options=settings.options, dynamic=settings.dynamic)
     except errors.InvalidBackend:

@@ -46,10 +46,14 @@ struct Guard {
   PyObject_HEAD vectorcallfunc call;
   PyObject *compiled, *otherwise, *attributes, *weak;
   std::vector<std::size_t>* written;
+  std::vector<std::size_t>* whole;
   std::vector<Place>* places;
 };
 
 bool is_as_compiled(const Guard& guard, PyObject* const* args, std::size_t count) {
+  for (const std::size_t i : *guard.whole) {
+    if (i < count && aten::meta_of(args[i]).storage_offset != 0) return false;
+  }
   const auto fixed = static_cast<std::size_t>(PyTuple_GET_SIZE(guard.attributes));
   if (fixed + count != guard.places->size()) return true;
   if (fixed == 0) return places_of(args, count, *guard.written) == *guard.places;
@@ -96,6 +100,7 @@ void dealloc(PyObject* self) {
   if (guard->weak != nullptr) PyObject_ClearWeakRefs(self);
   clear(self);
   delete guard->written;
+  delete guard->whole;
   delete guard->places;
   type->tp_free(self);
   Py_DECREF(type);
@@ -127,7 +132,7 @@ PyTypeObject* guard_type() {
 }  // namespace
 
 py::Owned<> storage_guard(PyObject* compiled, PyObject* otherwise, PyObject* attributes, PyObject* examples,
-                          const std::vector<std::size_t>& written) {
+                          const std::vector<std::size_t>& written, const std::vector<std::size_t>& whole) {
   auto fixed = py::take(PySequence_Tuple(attributes));
   auto inputs = py::take(PySequence_Tuple(examples));
   auto all = py::take(PySequence_Concat(fixed.get(), inputs.get()));
@@ -142,6 +147,7 @@ py::Owned<> storage_guard(PyObject* compiled, PyObject* otherwise, PyObject* att
   guard->otherwise = Py_NewRef(otherwise);
   guard->attributes = fixed.release();
   guard->written = new std::vector<std::size_t>(written);
+  guard->whole = new std::vector<std::size_t>(whole);
   guard->places = places.release();
   return made;
 }

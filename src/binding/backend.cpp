@@ -12,9 +12,9 @@ namespace pellucid::binding {
 namespace {
 
 nb::object storage_guard(nb::handle compiled, nb::handle otherwise, nb::handle attributes, nb::handle examples,
-                         const std::vector<std::size_t>& written) {
+                         const std::vector<std::size_t>& written, const std::vector<std::size_t>& whole) {
   PyObject* made = py::enter([&] {
-    return backend::storage_guard(compiled.ptr(), otherwise.ptr(), attributes.ptr(), examples.ptr(), written);
+    return backend::storage_guard(compiled.ptr(), otherwise.ptr(), attributes.ptr(), examples.ptr(), written, whole);
   });
   if (made == nullptr) nb::raise_python_error();
   return nb::steal(made);

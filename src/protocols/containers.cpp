@@ -386,7 +386,13 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
     PyObject* args[] = {container, key};
     // As an index of a row torch takes a plain int alone, but its select() takes an open one.
     static PyObject* const row = py::import_attr("pellucid.polyfills", "row").release();
+    static PyObject* const select = py::import_attr("torch", "select").release();
     PyObject* callable = region::is_open_int(key) ? row : function;
+    if (callable == row && t.region.numbers.policy.graph_numbers == region::GraphNumbers::Ints) {
+      const auto first = py::take(PyLong_FromLong(0));
+      PyObject* of_first[] = {container, first.get(), key};
+      return t.region.recorder.torch_call(graph::Op::CallFunction, select, select, Args{of_first, nullptr});
+    }
     return t.region.recorder.torch_call(graph::Op::CallFunction, callable, function, Args{args, nullptr});
   }
   const auto plain = plain_key(t, key);

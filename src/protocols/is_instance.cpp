@@ -82,7 +82,7 @@ Result is_instance(Interpreter& t, PyObject* object, PyObject* type, bool subcla
     PyObject* hook = t.region.lookups.type_lookup(Py_TYPE(type), hook_name);
     return t.and_then(call2(t, hook, type, object), Continuation(K::Bool));
   }
-  if (!subclass) object = t.region.numbers.of_same_type(object);
+  if (!subclass) object = region::of_same_type(t.region.numbers, object);
   if (!PyType_Check(type) && cat_of(type) == Cat::Instance)  // its __bases__ are asked
     unsupported(Reason::UnsupportedProtocol, {{"protocol", hook_name}, {"type", Py_TYPE(type)->tp_name}});
   if (!subclass && class_is_computed(t, object, type)) {

@@ -57,7 +57,7 @@ enum class GraphNumbers : std::uint8_t {
 struct NumberPolicy {
   const NumberHistory* history = nullptr;  // null: every number is a value
   GraphNumbers graph_numbers = GraphNumbers::None;
-  bool all_open = false;                   // sizes are open at the first capture
+  bool all_open = false;  // sizes are open at the first capture
 };
 
 }  // namespace pellucid::region

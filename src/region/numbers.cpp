@@ -147,11 +147,6 @@ void Numbers::guard_type(PyObject* object) {
   region_.provenance.guard(Kind::TYPE_MATCH, number->source, py::Owned<>::share(type_of(number->value)));
 }
 
-PyObject* Numbers::of_same_type(PyObject* object) {
-  if (is_number(object)) guard_type(object);
-  return value_at_hand(object);
-}
-
 PyObject* Numbers::plain(PyObject* object) {
   if (!is_number(object)) return object;
   Number* number = as_number(object);
@@ -276,24 +271,21 @@ void Numbers::refuse_constant_marks() {
     for (const symbolic::Decision& decision : space().decisions()) {
       if (!names(decision.condition, symbol.expr)) continue;
       const auto name = [&](std::uint32_t number) { return source::print(symbols_[number].source); };
-      const guards::Why& why = places_[decision.who];
-      const auto report = py::import_attr("pellucid.errors", "constraint_violation");
-      const auto error = py::take(PyObject_CallFunction(
-          report.get(), "sLsOis", source::print(symbol.source).c_str(), static_cast<long long>(symbol.expr->hint.i),
-          symbolic::print(decision.condition, name).c_str(), why.code ? why.code.object() : Py_None, why.offset,
-          why.operation.c_str()));
-      PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
-      py::throw_pending();
+      throw_constraint_violation(symbol.source, symbol.expr, symbolic::print(decision.condition, name),
+                                 places_[decision.who]);
     }
   }
 }
 
-guards::Guard Numbers::guard_of(std::shared_ptr<guards::Condition> condition, std::int64_t number) {
+namespace {
+
+template <class SourceOf>
+guards::Guard guard_of(std::shared_ptr<guards::Condition> condition, std::int64_t number, SourceOf&& source_of) {
   guards::Guard guard;
   guard.kind = Kind::CONDITION;
   guard.operand = py::take(PyTuple_New(static_cast<Py_ssize_t>(condition->symbols.size())));
   for (std::size_t i = 0; i < condition->symbols.size(); ++i) {
-    const Source* source = symbols_[condition->symbols[i]].source;
+    const Source* source = source_of(condition->symbols[i]);
     condition->names.push_back(source::print(source));
     PyTuple_SET_ITEM(guard.operand.get(), static_cast<Py_ssize_t>(i), py::take(PyLong_FromLong(source->id)).release());
   }
@@ -301,6 +293,8 @@ guards::Guard Numbers::guard_of(std::shared_ptr<guards::Condition> condition, st
   guard.condition = std::move(condition);
   return guard;
 }
+
+}  // namespace
 
 // The ints that have no one value, and the guard that the backend may fill.
 void Numbers::hand_over_open(std::int64_t number) {
@@ -315,7 +309,7 @@ void Numbers::hand_over_open(std::int64_t number) {
   for (const Symbol& symbol : symbols_)
     handed.symbols.push_back({symbol.source, symbol.expr, symbol.path, symbol.must_stay_open});
   handed.of_backend = std::make_shared<guards::Condition>(guards::Condition::between(std::move(open)));
-  guards::Guard guard = guard_of(handed.of_backend, number);
+  guards::Guard guard = guard_of(handed.of_backend, number, [&](std::uint32_t i) { return symbols_[i].source; });
   guard.why.code = py::Owned<PyCodeObject>::share(region_.capture->code.get());
   guard.why.offset = 0;
   guard.why.operation = "is compiled by the backend";
@@ -332,8 +326,8 @@ void Numbers::finish() {
   std::int64_t number = 0;
   refuse_constant_marks();
   for (const symbolic::Decision& decision : space().decisions()) {
-    guards::Guard guard =
-        guard_of(std::make_shared<guards::Condition>(guards::Condition::of(decision.condition)), number++);
+    guards::Guard guard = guard_of(std::make_shared<guards::Condition>(guards::Condition::of(decision.condition)),
+                                   number++, [&](std::uint32_t i) { return symbols_[i].source; });
     guard.why.code = py::Owned<PyCodeObject>::share(places_[decision.who].code.get());
     guard.why.offset = places_[decision.who].offset;
     guard.why.operation = places_[decision.who].operation;

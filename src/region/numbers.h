@@ -35,15 +35,8 @@ class Numbers final : public aten::SizeDecider {
   py::Owned<> read_rest(PyObject* container, const Source* source);
   // The value of a Number, which is a constant of the region from now on; anything else is itself. Borrowed.
   PyObject* plain(PyObject* object);
-  // Whether it is open, and the graph may take it as it is.
-  bool enters_graph(PyObject* object) const noexcept {
-    return is_open(object) && (policy.graph_numbers == GraphNumbers::All ||
-                               (policy.graph_numbers == GraphNumbers::Ints && !as_number(object)->of_floats));
-  }
   // Only the type of a Number is looked at.
   void guard_type(PyObject* number);
-  // The same for whoever asks an object's type: the value of a Number, anything else is itself. Borrowed.
-  PyObject* of_same_type(PyObject* object);
 
   symbolic::Space& space() { return scope_->space; }
   const std::shared_ptr<aten::SizeScope>& scope() const { return scope_; }
@@ -88,7 +81,6 @@ class Numbers final : public aten::SizeDecider {
   bool opens(PyObject* value, const Source* source, PathHash* path) const;
   bool opens_size(std::int64_t size, const Source* source, PathHash path, const SizeMark& mark);
   void refuse_constant_marks();
-  guards::Guard guard_of(std::shared_ptr<guards::Condition> condition, std::int64_t number);
   void hand_over_open(std::int64_t number);
 
   Region& region_;
@@ -101,5 +93,17 @@ class Numbers final : public aten::SizeDecider {
   std::vector<guards::Why> places_;
   bool settling_ = false;
 };
+
+// For whoever asks an object's type alone: the value of a Number, anything else is itself. Borrowed.
+inline PyObject* of_same_type(Numbers& numbers, PyObject* object) {
+  if (is_number(object)) numbers.guard_type(object);
+  return value_at_hand(object);
+}
+
+// Whether it is open, and the graph may take it as it is.
+inline bool enters_graph(const NumberPolicy& policy, PyObject* object) noexcept {
+  return is_open(object) && (policy.graph_numbers == GraphNumbers::All ||
+                             (policy.graph_numbers == GraphNumbers::Ints && !as_number(object)->of_floats));
+}
 
 }  // namespace pellucid::region

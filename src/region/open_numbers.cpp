@@ -61,11 +61,14 @@ class Reader {
     if (!PyTuple_CheckExact(form)) return nullptr;
     const std::string_view word = word_of(form);
     if (word == "s") return symbols_.at(PyLong_AsSize_t(PyTuple_GET_ITEM(form, 1))).expr;
-    if (word == "float") {
-      const Expr* arg = number(PyTuple_GET_ITEM(form, 1));
-      return arg == nullptr ? nullptr : symbolic::unary(space_, symbolic::Unary::ToFloat, arg, kBackend);
-    }
     using symbolic::Binary;
+    using symbolic::Unary;
+    static const std::unordered_map<std::string_view, Unary> functions = {
+        {"float", Unary::ToFloat}, {"int", Unary::ToInt}, {"floor", Unary::Floor}, {"ceil", Unary::Ceil}};
+    if (const auto function = functions.find(word); function != functions.end()) {
+      const Expr* arg = number(PyTuple_GET_ITEM(form, 1));
+      return arg == nullptr ? nullptr : symbolic::unary(space_, function->second, arg, kBackend);
+    }
     static const std::unordered_map<std::string_view, Binary> operations = {
         {"+", Binary::Add},     {"*", Binary::Mul},  {"//", Binary::FloorDiv}, {"%", Binary::Mod},
         {"/", Binary::TrueDiv}, {"**", Binary::Pow}, {"min", Binary::Min},     {"max", Binary::Max}};
@@ -157,12 +160,23 @@ std::vector<const OpenNumbers::Symbol*> OpenNumbers::require(PyObject* condition
   std::vector<const Symbol*> fixed;
   for (const std::uint32_t number : of_backend->symbols) {
     if (!known) (void)space.fix(symbols[number].expr, kBackend);
-    if (space.simplify(symbols[number].expr)->is_constant()) fixed.push_back(&symbols[number]);
+    const Expr* symbol = symbols[number].expr;
+    if (space.simplify(symbol)->is_constant() || space.range(symbol).is_one_number()) fixed.push_back(&symbols[number]);
   }
   std::vector<const Expr*> asked;
   for (const symbolic::Decision& decision : space.decisions().subspan(mark)) asked.push_back(decision.condition);
   of_backend->complete(asked);
   return fixed;
+}
+
+void throw_constraint_violation(const source::Source* size, const Expr* symbol, const std::string& condition,
+                                const guards::Why& why) {
+  const auto make = py::import_attr("pellucid.errors", "constraint_violation");
+  const auto error = py::take(PyObject_CallFunction(
+      make.get(), "sLsOis", source::print(size).c_str(), static_cast<long long>(symbol->hint.i), condition.c_str(),
+      why.code ? why.code.object() : Py_None, why.offset, why.operation.c_str()));
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
+  py::throw_pending();
 }
 
 PyObject* symbolic_twin(PyObject* function) {

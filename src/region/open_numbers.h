@@ -7,6 +7,7 @@
 
 #include "aten/size_scope.h"
 #include "guards/condition.h"
+#include "guards/guard.h"
 #include "region/number_history.h"
 #include "source/source.h"
 
@@ -35,6 +36,10 @@ struct OpenNumbers {
   // every number is what it is now. Gives the symbols that have one value from now on.
   std::vector<const Symbol*> require(PyObject* conditions);
 };
+
+// A size that the program says changes would be a constant: `condition` leaves it one value, for `why`.
+[[noreturn]] void throw_constraint_violation(const source::Source* size, const symbolic::Expr* symbol,
+                                             const std::string& condition, const guards::Why& why);
 
 // The function of torch that gives the same of ints, and takes a torch.SymInt too; the function itself where that does.
 // Borrowed.

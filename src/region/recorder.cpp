@@ -18,7 +18,7 @@ bool holds_tensor(Region& region, PyObject* value, int depth = 0) {
     case Cat::Tensor:
       return true;
     case Cat::Symbolic:
-      return is_open_int(value) && region.numbers.enters_graph(value);
+      return is_open_int(value) && enters_graph(region.numbers.policy, value);
     case Cat::List:
     case Cat::Tuple: {
       PyObject* view = region.shadows.readable(value);
@@ -199,7 +199,7 @@ py::Owned<> Recorder::to_fake(PyObject* value) {
   const Cat cat = cat_of(value);
   if (cat == Cat::Tensor) return lift(value);
   if (cat == Cat::Symbolic) {
-    if (is_open_int(value) && region_.numbers.enters_graph(value)) return torch_number(value);
+    if (is_open_int(value) && enters_graph(region_.numbers.policy, value)) return torch_number(value);
     return py::Owned<>::share(region_.numbers.plain(value));
   }
   if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Slice) {
@@ -470,7 +470,7 @@ Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, boo
   const bool any = std::ranges::any_of(args.values, is_or_holds_one);
   if (any) region_.doing = "passes a number to torch";
   const ValueArguments* known = any && may_be_open ? value_arguments(target) : nullptr;
-  const auto enters = [&](PyObject* value) { return may_be_open && region_.numbers.enters_graph(value); };
+  const auto enters = [&](PyObject* value) { return may_be_open && enters_graph(region_.numbers.policy, value); };
   const auto all_enter = [&](PyObject* sequence) {
     if (!holds_open(sequence) || !holds_numbers_alone(sequence)) return false;
     const std::span items(PySequence_Fast_ITEMS(sequence),

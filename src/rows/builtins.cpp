@@ -62,7 +62,7 @@ Result issubclass(Interpreter& t, PyObject* f, Args args) {
 
 Result type(Interpreter& t, PyObject*, Args args) {
   if (!only_positional(args, 1, 1)) return protocols::make_instance(t, reinterpret_cast<PyObject*>(&PyType_Type), args);
-  PyObject* object = t.region.numbers.of_same_type(t.region.shadows.original(args[0]));
+  PyObject* object = region::of_same_type(t.region.numbers, t.region.shadows.original(args[0]));
   auto* found = reinterpret_cast<PyObject*>(Py_TYPE(object));
   if (region::cat_of(args[0]) == Cat::Generator) unsupported(Reason::Reflection, {{"callee", "type() of a generator"}});
   t.region.provenance.note_constant(found);
@@ -410,7 +410,7 @@ Result vars(Interpreter& t, PyObject* f, Args args) {
 // type's own check, reached through super() in a metaclass.
 Result type_check(Interpreter& t, PyObject* f, Args args) {
   if (args.size() != 2) return run_native(t, f, args);
-  PyObject* values[] = {args[0], t.region.numbers.of_same_type(t.region.shadows.original(args[1]))};
+  PyObject* values[] = {args[0], region::of_same_type(t.region.numbers, t.region.shadows.original(args[1]))};
   return run_native(t, f, Args{values, nullptr});
 }
 

@@ -139,11 +139,44 @@ py::Owned<> open_numbers_of(const region::Capture& capture) {
 // once in the next capture.
 void take_conditions(region::Capture& capture, PyObject* conditions) {
   for (const region::OpenNumbers::Symbol* fixed : capture.open.require(conditions)) {
+    if (fixed->must_stay_open) {
+      const guards::Condition& asked = *capture.open.of_backend;
+      guards::Why why;
+      why.code = py::Owned<PyCodeObject>::share(capture.code.get());
+      why.offset = 0;
+      why.operation = "the backend compiles it";
+      region::throw_constraint_violation(fixed->source, fixed->expr, asked.text_of(asked.names), why);
+    }
     for (auto& [path, seen] : capture.numbers) seen.pinned |= path == fixed->path;
   }
 }
 
-Compiled call_backend(region::Capture& capture, Cache& cache, const trace::BreakInfo* stop) {
+// The backend could not compile for numbers that stay open; the next capture takes them as constants.
+struct NotForOpenNumbers {};
+
+void take_as_constants(PyFunctionObject* function, const region::Capture& capture, Cache& cache,
+                       const py::PythonError& error) {
+  auto numbers = capture.numbers;
+  for (auto& [path, seen] : numbers) {
+    const auto is_of_it = [&](const auto& symbol) { return symbol.path == path; };
+    seen.pinned |= std::ranges::any_of(capture.open.symbols, is_of_it);
+  }
+  cache.numbers.note(numbers);
+  events::record("constants_instead", place_of(function) + ": " + py::repr_of(error.value()));
+  const auto report = py::import_attr("pellucid._logging", "_report_constants_instead");
+  (void)py::take(PyObject_CallFunctionObjArgs(report.get(), function, error.value(), nullptr));
+}
+
+// Whether the backend raised, with numbers that the program does not ask to stay open.
+bool may_take_as_constants(const region::Capture& capture, const py::PythonError& error) {
+  const auto must = [](const auto& symbol) { return symbol.must_stay_open; };
+  if (capture.open.is_empty() || std::ranges::any_of(capture.open.symbols, must)) return false;
+  const auto type = py::import_attr("pellucid.errors", "BackendCompilerFailed");
+  return PyObject_IsInstance(error.value(), type.get()) == 1;
+}
+
+Compiled call_backend(PyFunctionObject* function, region::Capture& capture, Cache& cache,
+                      const trace::BreakInfo* stop) {
   const py::RoomToRecurse room;
   const std::int64_t start = events::now();
   const auto [frame, compilation] = cache.next_compile_id();
@@ -163,7 +196,12 @@ Compiled call_backend(region::Capture& capture, Cache& cache, const trace::Break
   auto made =
       py::Owned<>::steal(PyObject_CallFunction(call.get(), "OOO(ii)OO", module.get(), inputs.get(), cache.key().backend,
                                                frame, compilation, ending.get(), open.get()));
-  if (!made) throw_refusal(py::PythonError());
+  if (!made) {
+    const py::PythonError error;
+    if (!may_take_as_constants(capture, error)) throw_refusal(error);
+    take_as_constants(function, capture, cache, error);
+    throw NotForOpenNumbers();
+  }
   auto compiled = py::Owned<>::share(PyTuple_GET_ITEM(made.get(), 0));
   if (!capture.open.is_empty()) take_conditions(capture, PyTuple_GET_ITEM(made.get(), 1));
   events::count(Counter::Graphs);
@@ -213,7 +251,7 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
   const double guards = milliseconds_since(begin) - finish;
   if (calls_graph(capture)) {
     auto before = aten::GlobalState::now();
-    Compiled compiled = call_backend(capture, cache, stop);
+    Compiled compiled = call_backend(function, capture, cache, stop);
     GraphFacts facts{undo_plan(capture, !compiled.as_captured), std::move(compiled.as_captured)};
     entry->graph_call = make_graph_call(function, compiled.graph.get(), std::move(facts), std::move(before));
   }
@@ -394,9 +432,16 @@ template <class Capture>
 Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph, const trace::Extent& extent,
                         const Capture& capture) {
   const CompilingScope scope;
-  if (fullgraph || config_number("suppress_errors") == 0) return attempt(function, cache, extent, capture);
+  const auto attempt_open_first = [&] {
+    try {
+      return attempt(function, cache, extent, capture);
+    } catch (const NotForOpenNumbers&) {
+      return attempt(function, cache, extent, capture);
+    }
+  };
+  if (fullgraph || config_number("suppress_errors") == 0) return attempt_open_first();
   try {
-    return attempt(function, cache, extent, capture);
+    return attempt_open_first();
   } catch (const py::Interruption&) {
     throw;
   } catch (const py::PythonError& error) {

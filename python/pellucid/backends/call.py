@@ -122,20 +122,25 @@ def call_backend(
             open_numbers.conditions = context.conditions()
     if context is None or not context.used_aot():
         return compiled
-    return _guarded(compiled, gm, example_inputs, context.fw_metadata)
+    if context.writes_a_part:
+        return gm.forward
+    return _guarded(compiled, gm, example_inputs, context.fw_metadata, context.whole)
 
 
-def _guarded(compiled: Callable, gm: GraphModule, example_inputs: Sequence[Any], aot_metadata: Any) -> Callable:
-    """AOTAutograd compiled for the memory that its inputs share, if the graph writes one: the graph's own tensors come first."""
+def _guarded(
+    compiled: Callable, gm: GraphModule, example_inputs: Sequence[Any], aot_metadata: Any, whole: list[int]
+) -> Callable:
+    """AOTAutograd compiled for the memory that its inputs share, if the graph writes one: the graph's own tensors come first.
+    `whole`: inputs that have to begin where their storage does."""
     attributes = [*gm.parameters(), *gm.buffers()]
     count = len(attributes) + len(example_inputs)
     written = list(range(count))
     described = getattr(aot_metadata, "input_info", None)  # missing when the result came from a cache
     if described is not None and len(described) == count:
         written = [i for i, info in enumerate(described) if info.mutates_data or info.mutates_metadata]
-    if count < 2 or not written:
+    if not whole and (count < 2 or not written):
         return compiled
-    return _core._storage_guard(compiled, gm.forward, attributes, example_inputs, written)
+    return _core._storage_guard(compiled, gm.forward, attributes, example_inputs, written, whole)
 
 
 def _tracing_context(
@@ -145,7 +150,9 @@ def _tracing_context(
         return contextlib.nullcontext()
     from pellucid.backends.tracing_context import tracing_context
 
-    return tracing_context(gm, example_inputs, replace_fakes=backend.aot or open_numbers is not None, open_numbers=open_numbers)
+    return tracing_context(
+        gm, example_inputs, replace_fakes=backend.aot or open_numbers is not None, open_numbers=open_numbers
+    )
 
 
 @contextlib.contextmanager

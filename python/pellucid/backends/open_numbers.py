@@ -128,6 +128,8 @@ class Symbols:
             return ("s", self._number_of[expr])
         if expr.is_Integer:
             return int(expr)
+        if expr.is_Float:
+            return float(expr)
         if expr == True:  # noqa: E712 (sympy's own)
             return True
         word = _words().get(type(expr))
@@ -158,7 +160,11 @@ def _words() -> dict[type, str]:
         torchs.PythonMod: "%",
         torchs.ModularIndexing: "modular",
         torchs.IntTrueDiv: "/",
+        torchs.FloatTrueDiv: "/",
         torchs.ToFloat: "float",
+        torchs.TruncToInt: "int",
+        torchs.FloorToInt: "floor",
+        torchs.CeilToInt: "ceil",
         torchs.Identity: "same",
         torchs.Min: "min",
         torchs.Max: "max",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 import sympy
 import torch
@@ -21,7 +21,6 @@ from torch._guards import CompileContext, CompileId, Source, TracingContext, com
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatefulSymbolicContext
-
 from torch.fx.node import map_arg
 
 from pellucid.backends import decompositions
@@ -45,6 +44,9 @@ class _Context(TracingContext):
         self._number_inputs: dict[Node, Any] = {}
         self._open_inputs: list[Any] = []  # torch's memo does not keep them
         self._made_before = 0
+        # Inputs that have to be laid out as copies of them are, and begin where their storage does.
+        self.whole: list[int] = []
+        self.writes_a_part = False  # one is laid out otherwise
         super().__init__(fake_mode)
         self._runs_before = _aot_runs()
         self._held = held
@@ -77,6 +79,13 @@ class _Context(TracingContext):
         self.examples = numbers.examples(symbols, self.examples)
         self._number_inputs = dict(zip(gm.graph.find_nodes(op="placeholder"), self.examples))
         self._made_before = len(mode.fake_tensor_converter.tensor_memo)
+
+    def note_writes(self, gm: GraphModule, is_open: bool) -> None:
+        """AOTAutograd lays an input that the graph writes and reshapes, and with open sizes a view of one that it writes, by
+        size, stride and offset in a copy of that input."""
+        written = _written_inputs(gm, self.examples)
+        self.whole = [i for i, reshaped, returned in written if reshaped or (returned and is_open)]
+        self.writes_a_part = any(not _is_dense(self.examples[i]) for i in self.whole)
 
     def value(self, length: Any) -> Any:
         """Of a size or stride of the graph's fakes."""
@@ -151,6 +160,7 @@ def tracing_context(
     gm._input_overlap = overlap  # type: ignore[assignment]
     with held, compile_context(CompileContext(gm.meta["dynamo_compile_id"])), tracing(context):
         try:
+            context.note_writes(gm, open_numbers is not None)
             if open_numbers is not None:
                 # A backward that is compiled later could ask for conditions that nobody guards any more.
                 held.enter_context(functorch_config.patch(force_non_lazy_backward_lowering=True))
@@ -200,7 +210,7 @@ def open_input(
     )
     # What a view is a view of has sizes of its own, at the next call others, and nothing is compiled by them.
     alone = tensor.detach()
-    made = mode.from_tensor(alone, symbolic_context=context, source=source)
+    made: Any = mode.from_tensor(alone, symbolic_context=context, source=source)
     if tensor.requires_grad:
         made.requires_grad_()
         if not tensor.is_leaf:
@@ -209,8 +219,35 @@ def open_input(
     for now, wanted in zip((*made.size(), *made.stride()), (*sizes, *strides), strict=True):
         if not bool(now == wanted):
             raise AssertionError(f"pellucid: torch gives {source.name} another layout")
-    mode.fake_tensor_converter.set_tensor_memo(tensor, cast(FakeTensor, made))
-    return cast(FakeTensor, made)
+    mode.fake_tensor_converter.set_tensor_memo(tensor, made)
+    return made
+
+
+def _written_inputs(gm: GraphModule, examples: Sequence[Any]) -> Iterator[tuple[int, bool, bool]]:
+    """Of each input that the graph writes: its index, whether it gets another layout, whether it or a view is returned."""
+
+    def storage_of(node: Node) -> Any:
+        fake = node.meta.get("example_value")
+        if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
+            return None
+        return fake.untyped_storage()._cdata
+
+    returned = {storage_of(node) for node in gm.graph.output_node().all_input_nodes} - {None}
+    for i, (node, example) in enumerate(zip(gm.graph.find_nodes(op="placeholder"), examples, strict=True)):
+        fake = node.meta["example_value"]
+        if storage_of(node) is None or fake._version == 0:
+            continue
+        now = (*fake.size(), *fake.stride())
+        # An open size that is reshaped is a constant of the capture.
+        reshaped = any(
+            type(length) is int and length != was for length, was in zip(now, (*example.size(), *example.stride()))
+        )
+        yield i, reshaped or fake.dim() != example.dim(), storage_of(node) in returned
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Whether its elements lie side by side, in whatever order."""
+    return torch.empty_like(tensor, device="meta").stride() == tensor.stride()
 
 
 def _replace_example_values(gm: GraphModule, fake_mode: FakeTensorMode, context: _Context) -> None:

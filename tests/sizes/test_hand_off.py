@@ -1,0 +1,289 @@
+"""Graphs with open sizes and numbers, as backends get them: torch.SymInt, as under torch.compile. What a backend decides by
+them becomes part of the guards."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from sweeps import SWEEPS
+from torch import nn
+
+import pellucid
+from pellucid.backends import lookup_backend
+from support.calls import run
+from support.sizes import many_entries
+
+
+class CountingOf:
+    """A backend that counts its calls and hands them on."""
+
+    def __init__(self, name: str = "aot_eager") -> None:
+        self.count, self.name = 0, name
+        self.graphs: list = []
+
+    def __call__(self, gm, example_inputs):
+        self.count += 1
+        self.graphs.append([list(example_inputs), gm])
+        return lookup_backend(self.name)(gm, example_inputs)
+
+
+class Asking:
+    """A backend that asks something of the open sizes while it compiles, and runs the graph as it is."""
+
+    def __init__(self, ask) -> None:
+        self.ask, self.count, self.open = ask, 0, 0
+
+    def __call__(self, gm, example_inputs):
+        self.count += 1
+        fakes = [node.meta["example_value"] for node in gm.graph.find_nodes(op="placeholder")]
+        sizes = [size for fake in fakes for size in fake.shape if isinstance(size, torch.SymInt)]
+        self.open += bool(sizes)
+        if sizes:
+            self.ask(*sizes)
+        return gm.forward
+
+
+# What AOTAutograd's tracing makes a constant of, in torch.compile too.
+CONSTANT_IN_TORCH = {"tensor_of_a_size": 8, "running_sums_trained": 8, "split_into_pieces_of_two": 6}
+
+
+@pytest.mark.parametrize("sweep", SWEEPS, ids=lambda sweep: sweep.name)
+def test_sweep_with_aot_autograd(sweep):
+    """Static graphs are the measure: AOTAutograd's decompositions are not always eager's bit for bit."""
+    counting = CountingOf()
+    want = run(sweep, lambda f: f)
+    with many_entries():
+        got = run(sweep, lambda f: pellucid.compile(f, backend=counting))
+        if got != want:
+            want = run(sweep, lambda f: pellucid.compile(f, backend="aot_eager", dynamic=False))
+    for number, (expected, ours) in enumerate(zip(want, got, strict=True)):
+        assert ours == expected, (sweep.name, number)
+    assert 1 <= counting.count <= max(sweep.target, CONSTANT_IN_TORCH.get(sweep.name, 0))
+
+
+def lengths(f, backend, sizes, make, **options):
+    """Calls `f` for each size, beside eager, with gradients of what requires one."""
+    compiled = pellucid.compile(f, backend=backend, **options)
+    for size in sizes:
+        results = []
+        for function in (f, compiled):
+            torch.manual_seed(0)
+            inputs = make(size)
+            leaves = [x for x in inputs if isinstance(x, torch.Tensor) and x.is_leaf and x.requires_grad]
+            made = function(*inputs)
+            tensors = [made] if isinstance(made, torch.Tensor) else [x for x in made if isinstance(x, torch.Tensor)]
+            gradients = ()
+            if leaves and any(x.requires_grad for x in tensors):
+                gradients = torch.autograd.grad(
+                    sum(x.sum() for x in tensors if x.requires_grad), leaves, allow_unused=True
+                )
+            results.append((made, gradients, inputs, [x.stride() for x in tensors]))
+        torch.testing.assert_close(results[0], results[1], msg=lambda text: f"size {size}: {text}")
+
+
+def test_the_backend_gets_symbols():
+    counting = CountingOf()
+    lengths(lambda x: x * x.size(0), counting, (3, 5, 6, 7), lambda n: [torch.randn(n, 2)])
+    assert counting.count == 2
+    examples, gm = counting.graphs[1]
+    assert [type(example) for example in examples] == [torch.SymInt, torch.Tensor]
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    fake = placeholders[1].meta["example_value"]
+    assert fake.shape[0] == placeholders[0].meta["example_value"] and fake.shape[1] == 2
+    assert fake.shape[0].node.shape_env is examples[0].node.shape_env
+
+
+def test_conditions_of_the_backend_are_guards():
+    backend = Asking(lambda s: bool(s * 2 <= 16) and bool(s % 2 == 0))
+    f = pellucid.compile(lambda x: x + 1, backend=backend)
+    with many_entries():
+        for n in (3, 6, 8, 4, 2):
+            assert torch.equal(f(torch.ones(n)), torch.full((n,), 2.0))
+        assert (backend.count, backend.open) == (2, 1)
+        f(torch.ones(10))  # more than 8
+        assert backend.count == 3
+        f(torch.ones(5))  # odd
+        assert backend.count == 4
+        f(torch.ones(12)), f(torch.ones(7))
+        assert backend.count == 4
+
+
+@pytest.mark.parametrize("ask", [lambda s: bool(s == 6), lambda s: int(s), lambda s: bool(s >= 6) and bool(s <= 6)])
+def test_a_size_that_the_backend_fixes_is_a_constant_then(ask):
+    backend = Asking(ask)
+    f = pellucid.compile(lambda x: x + 1, backend=backend)
+    for n in (3, 6, 3, 6):
+        assert torch.equal(f(torch.ones(n)), torch.full((n,), 2.0))
+    assert (backend.count, backend.open) == (2, 1)
+    f(torch.ones(9))
+    assert (backend.count, backend.open) == (3, 1)
+
+
+def test_what_has_no_words_of_ours_makes_constants():
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+    from torch.utils._sympy.functions import OpaqueUnaryFn_exp
+
+    def ask(s):
+        env: ShapeEnv = s.node.shape_env
+        bool(env.evaluate_expr(OpaqueUnaryFn_exp(s.node.expr) < 1e9, fx_node=None))
+
+    backend = Asking(ask)
+    f = pellucid.compile(lambda x: x + 1, backend=backend)
+    for n in (3, 6, 3, 6, 9):
+        assert torch.equal(f(torch.ones(n)), torch.full((n,), 2.0))
+    assert (backend.count, backend.open) == (3, 1)
+
+
+def test_a_mark_that_the_backend_breaks_is_an_error():
+    f = pellucid.compile(lambda x: x + 1, backend=Asking(lambda s: bool(s == 6)))
+    x = torch.ones(6)
+    pellucid.mark_dynamic(x, 0)
+    with pytest.raises(
+        pellucid.errors.ConstraintViolation, match=r"L\['x'\]\.size\(0\) == 6 .*the backend compiles it"
+    ):
+        f(x)
+
+
+def test_a_backend_that_fails_for_symbols_gets_constants(caplog):
+    def ask(s):
+        raise NotImplementedError("no symbols here")
+
+    backend = Asking(ask)
+    f = pellucid.compile(lambda x: x + 1, backend=backend)
+    with caplog.at_level("WARNING", logger="pellucid"):
+        for n in (3, 6, 3, 6, 9):
+            assert torch.equal(f(torch.ones(n)), torch.full((n,), 2.0))
+    assert (backend.count, backend.open) == (4, 1)
+    assert [record for record in caplog.records if "no symbols here" in record.getMessage()]
+
+
+def test_a_marked_size_that_fails_is_the_backends_error():
+    def ask(s):
+        raise NotImplementedError("no symbols here")
+
+    f = pellucid.compile(lambda x: x + 1, backend=Asking(ask))
+    x = torch.ones(6)
+    pellucid.mark_dynamic(x, 0)
+    with pytest.raises(pellucid.errors.BackendCompilerFailed, match="no symbols here"):
+        f(x)
+
+
+def test_ranges_of_marks_reach_the_backend():
+    def ask(s):
+        assert s.node.shape_env.var_to_range[s.node.expr].upper == 16
+        assert bool(s <= 20) and bool(s >= 4)  # follows from the mark: no guard
+
+    backend = Asking(ask)
+    f = pellucid.compile(lambda x: x + 1, backend=backend)
+    for n in (4, 16, 9):
+        x = torch.ones(n)
+        pellucid.mark_dynamic(x, 0, min=4, max=16)
+        f(x)
+    assert (backend.count, backend.open) == (1, 1)
+
+
+LAYOUTS = {
+    "view": lambda n: [torch.randn(n + 3, 6)[2:-1]],
+    "view with a gap": lambda n: [torch.randn(n, 9)[:, 1:7]],
+    "view that needs a gradient": lambda n: [(torch.randn(n + 3, 6, requires_grad=True) * 1)[1:-2]],
+    "leaf": lambda n: [torch.randn(n, 6, requires_grad=True)],
+    "no leaf": lambda n: [torch.randn(n, 6, requires_grad=True) * 2],
+    "transposed": lambda n: [torch.randn(6, n).T],
+    "expanded": lambda n: [torch.randn(n, 1).expand(n, 6)],
+    "parameter beside": lambda n: [torch.randn(n, 6), nn.Parameter(torch.ones(6))],
+    "two equal sizes": lambda n: [torch.randn(n, 6), torch.randn(n, 6)],
+    "shared": lambda n: (lambda x: [x[:-1], x[1:]])(torch.randn(n + 1, 6)),
+    "channels last": lambda n: [torch.randn(2, 3, n, 5).to(memory_format=torch.channels_last)],
+}
+
+
+def plain(*tensors):
+    y = sum(t * 2 for t in tensors)
+    return y.flatten(0, -2).sum(0), y.mT.contiguous(), y.clone()
+
+
+def writing(x, *others):
+    x.add_(1)
+    return x * 2, x.view(x.shape)
+
+
+def views(x, *others):
+    return x[1:], x.unsqueeze(0), x.mT, x.detach()
+
+
+@pytest.mark.parametrize("f", [plain, writing, views], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts_of_inputs(layout, f):
+    if f is writing and layout in ("leaf", "expanded"):
+        return  # eager refuses the write
+    counting = CountingOf()
+    lengths(f, counting, (5, 7, 4, 9, 6), LAYOUTS[layout])
+    assert counting.count <= 3
+
+
+@pytest.mark.parametrize("grad", [torch.no_grad, torch.inference_mode, functools.partial(torch.autocast, "cpu")])
+def test_modes_around(grad):
+    linear = nn.Linear(6, 6)
+
+    def f(x):
+        with grad():
+            return F.relu(linear(x)).sum(-1)
+
+    counting = CountingOf()
+    lengths(f, counting, (5, 7, 4, 9, 6), lambda n: [torch.randn(n, 6)])
+    assert counting.count == 2
+
+
+def test_numbers_beside_sizes():
+    def f(x, n, rate):
+        return x[: n // 2] * n + max(n, 4), x[n - 1] * rate, x.new_full((n + 1,), n / 2)
+
+    counting = CountingOf()
+    rates = {3: 0.5, 6: 0.5, 9: 0.5, 4: 0.5, 8: 0.25}
+    lengths(f, counting, rates, lambda n: [torch.arange(20.0), n, rates[n]])
+    assert counting.count == 3  # floats that enter the graph are values
+    examples, gm = counting.graphs[1]
+    assert [type(example) for example in examples].count(torch.SymInt) == 1
+
+
+def test_what_the_backward_decides_is_a_guard():
+    """torch's derivative of cumprod asks for the number of elements."""
+    counting = CountingOf()
+    lengths(lambda x: torch.cumprod(x, 0), counting, (5, 7, 4, 9), lambda n: [torch.randn(n, 2, requires_grad=True)])
+    assert counting.count == 4
+
+
+def test_an_input_that_is_written_and_reshaped():
+    """AOTAutograd lays it by its offset in a copy; it begins in the middle of its storage."""
+
+    def f(x):
+        x.add_(1)
+        x.t_()
+        return x * 2
+
+    counting = CountingOf()
+    lengths(f, counting, (5, 7, 4), lambda n: [torch.arange(6.0 * (n + 3)).view(n + 3, 6)[2:-1]])
+    compiled, base = pellucid.compile(f, backend="aot_eager"), torch.arange(48.0)
+    compiled(base[12:36].view(4, 6))
+    assert base.tolist() == [*range(12), *range(13, 37), *range(36, 48)]
+
+
+def test_inductor(tmp_path, monkeypatch):
+    """Forward and backward; from its warm cache as from the compiler, conditions too."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    linear = nn.Linear(6, 6)
+
+    def f(x):
+        y = torch.softmax(linear(x), 0)
+        return y.view(-1, 2).sum(1) * x.size(0)
+
+    counts = []
+    for _ in range(2):
+        counting = CountingOf("inductor")
+        lengths(f, counting, (5, 7, 4, 9, 6), lambda n: [torch.randn(n, 6, requires_grad=True)])
+        counts.append(counting.count)
+        pellucid.reset()
+    assert counts == [2, 2]
