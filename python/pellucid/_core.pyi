@@ -61,13 +61,14 @@ class CompiledFunction:
 
 def _run_backend(backend: Callable, gm: Any, example_inputs: list[Any]) -> Any: ...
 def _is_interruption(error: BaseException) -> bool: ...
-def _storage_guard(
+def _prepared_call(
     compiled: Callable,
     forward: Callable,
     attributes: list,
     example_inputs: Any,
     written: list[int],
     whole: list[int],
+    floats: list[int],
     /,
 ) -> Callable: ...
 def reset() -> None: ...

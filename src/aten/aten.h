@@ -25,6 +25,7 @@ void initialise();
 bool is_tensor(PyObject* object) noexcept;        // an instance of torch.Tensor or of a subclass
 bool is_plain_tensor(PyObject* object) noexcept;  // exactly torch.Tensor, nn.Parameter or nn.Buffer: no
                                                   // __torch_function__, no __torch_dispatch__
+py::Owned<> scalar_tensor(double number);         // of no dimension, float64, on the CPU; no mode sees it made
 bool is_fake(PyObject* object) noexcept;          // one of ours
 
 // Which sizes and strides of a tensor a region leaves open; all others are compared with those of the tensor.
@@ -181,7 +182,8 @@ struct Meta {
 };
 Meta meta_of(PyObject* tensor);
 std::uint32_t version_of(PyObject* tensor) noexcept;
-bool is_leaf_with_grad(PyObject* tensor) noexcept;  // requires gradients, and they are accumulated in it
+bool is_float_with_dimensions(PyObject* tensor) noexcept;  // of a real floating dtype, not of dimension 0
+bool is_leaf_with_grad(PyObject* tensor) noexcept;         // requires gradients, and they are accumulated in it
 
 // Op name -> how often a fake kernel had no native rule and used the Python meta function, since the last reset.
 std::vector<std::pair<std::string, std::int64_t>> ops_without_rule();

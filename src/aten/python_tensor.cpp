@@ -140,6 +140,10 @@ AutogradState autograd_state(PyObject* tensor) noexcept {
 }
 bool is_leaf(PyObject* tensor) noexcept { return autograd_state(tensor).leaf; }
 // Of a view the requirement is its base's.
+bool is_float_with_dimensions(PyObject* tensor) noexcept {
+  const c10::TensorImpl* impl = impl_of(tensor);
+  return impl->dim() > 0 && c10::isFloatingType(c10::typeMetaToScalarType(impl->dtype()));
+}
 bool is_leaf_with_grad(PyObject* tensor) noexcept {
   const auto* meta = static_cast<autograd::AutogradMeta*>(impl_of(tensor)->autograd_meta());
   return meta != nullptr && meta->requires_grad_ && !meta->grad_fn_;
@@ -154,6 +158,9 @@ void initialise() {
 
 bool is_tensor(PyObject* object) noexcept {
   return THPVariableClass != nullptr && PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(THPVariableClass));
+}
+py::Owned<> scalar_tensor(double number) {
+  return with_python_errors([&] { return py::take(THPVariable_Wrap(c10::scalar_to_tensor(number))); });
 }
 bool is_plain_tensor(PyObject* object) noexcept {
   PyTypeObject* type = Py_TYPE(object);

@@ -3,7 +3,7 @@
 
 #include <nanobind/stl/vector.h>
 
-#include "backend/storage_guard.h"
+#include "backend/prepared_call.h"
 #include "py/interrupts.h"
 
 namespace nb = nanobind;
@@ -11,10 +11,12 @@ namespace nb = nanobind;
 namespace pellucid::binding {
 namespace {
 
-nb::object storage_guard(nb::handle compiled, nb::handle otherwise, nb::handle attributes, nb::handle examples,
-                         const std::vector<std::size_t>& written, const std::vector<std::size_t>& whole) {
+nb::object prepared_call(nb::handle compiled, nb::handle otherwise, nb::handle attributes, nb::handle examples,
+                         std::vector<std::size_t> written, std::vector<std::size_t> whole,
+                         std::vector<std::size_t> floats) {
   PyObject* made = py::enter([&] {
-    return backend::storage_guard(compiled.ptr(), otherwise.ptr(), attributes.ptr(), examples.ptr(), written, whole);
+    return backend::prepared_call(compiled.ptr(), otherwise.ptr(), attributes.ptr(), examples.ptr(),
+                                  {std::move(written), std::move(whole), std::move(floats)});
   });
   if (made == nullptr) nb::raise_python_error();
   return nb::steal(made);
@@ -32,7 +34,7 @@ nb::object run_backend(nb::handle backend, nb::handle module, nb::handle inputs)
 }  // namespace
 
 void add_backend(nb::module_& core) {
-  core.def("_storage_guard", &storage_guard);
+  core.def("_prepared_call", &prepared_call);
   core.def("_run_backend", &run_backend);
   core.def("_is_interruption", [](nb::handle error) { return py::is_interruption(error.ptr()); });
 }

@@ -25,6 +25,7 @@ struct Number {
   int depth;                       // of the computation that gave it
   bool settled;                    // the value is guarded: it is a constant of the region
   bool of_floats;                  // it is a float that was read, or computed of one
+  bool as_tensor;                  // of such: tensors of no dimension give the same, bit for bit
 };
 
 inline PyTypeObject* number_type = nullptr;  // made by initialise_numbers()

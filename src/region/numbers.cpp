@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <functional>
 #include <limits>
+#include <unordered_set>
 
 #include "guards/condition.h"
 #include "region/region.h"
@@ -92,7 +93,7 @@ py::Owned<> Numbers::read(PyObject* value, const Source* source) {
   known = made.get();
   Number* number = as_number(known);
   number->source = source;
-  number->of_floats = PyFloat_CheckExact(value) != 0;
+  number->of_floats = number->as_tensor = PyFloat_CheckExact(value) != 0;
   PathHash path = 0;
   if (!opens(value, source, &path)) return made;
   symbolic::Value hint;
@@ -176,17 +177,33 @@ const symbolic::Expr* Numbers::expr_of(PyObject* object) {
   return PyLong_CheckExact(object) && guards::is_symbolic_value(object, &value) ? space().constant(value) : nullptr;
 }
 
+namespace {
+
+// Python's operations on floats that are one rounding of IEEE's.
+bool is_exact_on_tensors(PyObject* function) {
+  static const std::unordered_set<PyObject*> functions = [] {
+    std::unordered_set<PyObject*> made;
+    for (const char* name : {"add", "sub", "mul", "truediv", "neg"})
+      made.insert(py::import_attr("operator", name).release());
+    return made;
+  }();
+  return functions.contains(function);
+}
+
+}  // namespace
+
 py::Owned<> Numbers::computed(PyObject* function, py::Owned<> arguments, py::Owned<> value,
                               const symbolic::Expr* expr) {
   if (expr->is_constant()) return value;
   constexpr int kDeepest = 500;  // a loop that went on for so long is a region of its own for each value
   int depth = 0;
-  bool of_floats = false;
+  bool of_floats = false, as_tensor = is_exact_on_tensors(function);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arguments.get()); ++i) {
     PyObject* operand = PyTuple_GET_ITEM(arguments.get(), i);
     if (!is_number(operand)) continue;
     depth = std::max(depth, as_number(operand)->depth + 1);
     of_floats |= as_number(operand)->of_floats;
+    as_tensor &= !as_number(operand)->of_floats || as_number(operand)->as_tensor;
   }
   auto made = new_number(value.get());
   region_.provenance.keep(made.get());
@@ -196,6 +213,7 @@ py::Owned<> Numbers::computed(PyObject* function, py::Owned<> arguments, py::Own
   number->arguments = arguments.release();
   number->depth = depth;
   number->of_floats = of_floats;
+  number->as_tensor = of_floats && as_tensor;
   return depth < kDeepest ? std::move(made) : py::Owned<>::share(plain(made.get()));
 }
 

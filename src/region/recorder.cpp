@@ -375,11 +375,12 @@ namespace {
 struct ValueArguments {
   std::vector<std::size_t> positions;
   std::vector<std::string_view> keywords;
+  bool as_tensors = false;  // in these positions
 };
 
 // Null: none of its arguments is known to be one.
 const ValueArguments* value_arguments(PyObject* target) {
-#define VALUES(name, positions, keywords) {#name, ValueArguments{positions, keywords}},
+#define VALUES(name, positions, ...) {#name, ValueArguments{positions, __VA_ARGS__}},
   static const std::unordered_map<std::string_view, ValueArguments> rows = {
 #include "region/value_arguments.def"
   };
@@ -396,6 +397,19 @@ bool takes_any_number(const ValueArguments* known, Args args, std::size_t i) {
   if (i < args.size()) return std::ranges::find(known->positions, i) != known->positions.end();
   const std::string name = py::text_of(PyTuple_GET_ITEM(args.kwnames, static_cast<Py_ssize_t>(i - args.size())));
   return std::ranges::find(known->keywords, name) != known->keywords.end();
+}
+
+// Whether a float that changes may be a tensor of no dimension among these arguments: the result's dtype is that of the
+// tensors with dimensions.
+bool takes_scalar_tensors(const ValueArguments* known, Args args) {
+  if (known == nullptr || !known->as_tensors || args.keyword_count() != 0) return false;
+  bool any = false;
+  for (PyObject* value : args.values) {
+    if (cat_of(value) != Cat::Tensor) continue;
+    if (!aten::is_float_with_dimensions(value)) return false;
+    any = true;
+  }
+  return any;
 }
 
 // Another number may be too large for a dtype, or zero.
@@ -470,7 +484,12 @@ Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, boo
   const bool any = std::ranges::any_of(args.values, is_or_holds_one);
   if (any) region_.doing = "passes a number to torch";
   const ValueArguments* known = any && may_be_open ? value_arguments(target) : nullptr;
-  const auto enters = [&](PyObject* value) { return may_be_open && enters_graph(region_.numbers.policy, value); };
+  const auto& policy = region_.numbers.policy;
+  const bool scalars = any && policy.graph_numbers == GraphNumbers::Ints && takes_scalar_tensors(known, args);
+  const auto enters = [&](PyObject* value) {
+    if (!may_be_open) return false;
+    return enters_graph(policy, value) || (scalars && is_open(value) && as_number(value)->as_tensor);
+  };
   const auto all_enter = [&](PyObject* sequence) {
     if (!holds_open(sequence) || !holds_numbers_alone(sequence)) return false;
     const std::span items(PySequence_Fast_ITEMS(sequence),

@@ -362,7 +362,7 @@ def test_pure_graphs_have_no_memory_guard(inputs):
     assert type(call_backend(gm, examples, "aot_eager")).__name__ == "function"
     gm, examples = add_into_module(torch.ones(2), torch.ones(2))
     guarded = call_backend(gm, examples, "aot_eager")
-    assert type(guarded).__name__ == "StorageGuard" and guarded.otherwise is gm.forward
+    assert type(guarded).__name__ == "PreparedCall" and guarded.otherwise is gm.forward
     assert call_backend(gm, examples, lambda gm, example_inputs: gm) is gm
 
 

@@ -120,15 +120,28 @@ def call_backend(
             raise BackendCompilerFailed(backend.name, error).with_traceback(error.__traceback__) from None
         if context is not None and open_numbers is not None:
             open_numbers.conditions = context.conditions()
-    if context is None or not context.used_aot():
-        return compiled
-    if context.writes_a_part:
-        return gm.forward
-    return _guarded(compiled, gm, example_inputs, context.fw_metadata, context.whole)
+    floats = [i for i, example in enumerate(example_inputs) if type(example) is float and not backend.takes_numbers]
+    if context is not None and context.used_aot():
+        if context.writes_a_part:
+            return gm.forward
+        return _guarded(compiled, gm, example_inputs, context.fw_metadata, context.whole, floats)
+    return _core._prepared_call(compiled, gm.forward, [], [], [], [], floats) if floats else compiled
+
+
+def tensors_for_floats(example_inputs: Sequence[Any], backend: Backend) -> list[Any]:
+    """The inputs as the backend gets them: a float that changes between calls is a tensor of no dimension for it."""
+    if backend.takes_numbers:
+        return list(example_inputs)
+    return [torch.tensor(x, dtype=torch.float64) if type(x) is float else x for x in example_inputs]
 
 
 def _guarded(
-    compiled: Callable, gm: GraphModule, example_inputs: Sequence[Any], aot_metadata: Any, whole: list[int]
+    compiled: Callable,
+    gm: GraphModule,
+    example_inputs: Sequence[Any],
+    aot_metadata: Any,
+    whole: list[int],
+    floats: list[int],
 ) -> Callable:
     """AOTAutograd compiled for the memory that its inputs share, if the graph writes one: the graph's own tensors come first.
     `whole`: inputs that have to begin where their storage does."""
@@ -138,21 +151,23 @@ def _guarded(
     described = getattr(aot_metadata, "input_info", None)  # missing when the result came from a cache
     if described is not None and len(described) == count:
         written = [i for i, info in enumerate(described) if info.mutates_data or info.mutates_metadata]
-    if not whole and (count < 2 or not written):
+    if not whole and not floats and (count < 2 or not written):
         return compiled
-    return _core._storage_guard(compiled, gm.forward, attributes, example_inputs, written, whole)
+    return _core._prepared_call(compiled, gm.forward, attributes, example_inputs, written, whole, floats)
 
 
 def _tracing_context(
     gm: GraphModule, example_inputs: Sequence[Any], backend: Backend, open_numbers: OpenNumbers | None
 ) -> AbstractContextManager:
-    if not backend.aot and open_numbers is None and not uses_aot():
+    has_floats = not backend.takes_numbers and any(type(example) is float for example in example_inputs)
+    if not backend.aot and open_numbers is None and not has_floats and not uses_aot():
         return contextlib.nullcontext()
     from pellucid.backends.tracing_context import tracing_context
 
-    return tracing_context(
-        gm, example_inputs, replace_fakes=backend.aot or open_numbers is not None, open_numbers=open_numbers
-    )
+    # Sizes and numbers as `_core` knows them are no use to anybody else.
+    replace_fakes = backend.aot or open_numbers is not None or has_floats
+    examples = tensors_for_floats(example_inputs, backend)
+    return tracing_context(gm, examples, replace_fakes=replace_fakes, open_numbers=open_numbers)
 
 
 @contextlib.contextmanager

@@ -73,11 +73,10 @@ class _Context(TracingContext):
         mode = self.fake_mode  # takes the lock
         self._symbols = symbols = Symbols(mode.shape_env, numbers)
         for node, example in zip(gm.graph.find_nodes(op="placeholder"), self.examples):
-            if isinstance(example, torch.Tensor):
-                fake = open_input(mode, symbols, example, node.meta["example_value"], node._dynamo_source)
-                self._open_inputs.append(fake)
+            known = node.meta["example_value"]
+            if isinstance(known, torch.Tensor):
+                self._open_inputs.append(open_input(mode, symbols, example, known, node._dynamo_source))
         self.examples = numbers.examples(symbols, self.examples)
-        self._number_inputs = dict(zip(gm.graph.find_nodes(op="placeholder"), self.examples))
         self._made_before = len(mode.fake_tensor_converter.tensor_memo)
 
     def note_writes(self, gm: GraphModule, is_open: bool) -> None:
@@ -92,10 +91,16 @@ class _Context(TracingContext):
         return length if self._symbols is None else self._symbols.value(length)
 
     def number_of(self, node: Node) -> Any:
-        """What a node that gives a number is known to give; its inputs know theirs."""
+        """What a node that is a number in Python is for the backend; its inputs know theirs."""
         if node.op == "placeholder":
             return self._number_inputs[node]
         return node.target(*map_arg(node.args, lambda arg: arg.meta["example_value"]))  # type: ignore[operator]
+
+    def note_numbers(self, gm: GraphModule) -> None:
+        """Placeholders that are numbers in Python: a torch.SymInt, or a tensor for a float."""
+        for node, example in zip(gm.graph.find_nodes(op="placeholder"), self.examples, strict=True):
+            if type(node.meta.get("example_value")) in (int, float):
+                self._number_inputs[node] = example
 
     def conditions(self) -> list[Any] | None:
         """What the backend relies on: `OpenNumbers.conditions`. From now on it cannot ask for more."""
@@ -166,6 +171,7 @@ def tracing_context(
                 held.enter_context(functorch_config.patch(force_non_lazy_backward_lowering=True))
                 context.open(gm, open_numbers)
             if replace_fakes:
+                context.note_numbers(gm)
                 _replace_example_values(gm, fake_mode, context)
             yield context
         finally:
@@ -264,6 +270,6 @@ def _replace_example_values(gm: GraphModule, fake_mode: FakeTensorMode, context:
             if "example_value" not in node.meta:
                 continue
             example = node.meta["example_value"]
-            if type(example) in (int, float):  # computed by the graph of inputs that are numbers
+            if type(example) in (int, float):
                 example = context.number_of(node)
             node.meta["example_value"] = torch.utils._pytree.tree_map(replaced, example)

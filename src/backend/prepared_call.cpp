@@ -1,4 +1,4 @@
-#include "backend/storage_guard.h"
+#include "backend/prepared_call.h"
 
 #include <structmember.h>
 
@@ -45,22 +45,45 @@ std::vector<Place> places_of(PyObject* const* inputs, std::size_t count, const s
 struct Guard {
   PyObject_HEAD vectorcallfunc call;
   PyObject *compiled, *otherwise, *attributes, *weak;
-  std::vector<std::size_t>* written;
-  std::vector<std::size_t>* whole;
+  InputFacts* facts;
   std::vector<Place>* places;
 };
 
+// The arguments, with a tensor for each float.
+class WithTensors {
+ public:
+  WithTensors(const InputFacts& facts, PyObject* const* args, std::size_t count) : values_(args) {
+    if (facts.floats.empty()) return;
+    changed_.assign(args, args + count);
+    made_.reserve(facts.floats.size());
+    for (const std::size_t i : facts.floats) {
+      if (i >= count || !PyFloat_CheckExact(args[i])) continue;
+      made_.push_back(aten::scalar_tensor(PyFloat_AS_DOUBLE(args[i])));
+      changed_[i] = made_.back().get();
+    }
+    values_ = changed_.data();
+  }
+  WithTensors(const WithTensors&) = delete;
+  WithTensors& operator=(const WithTensors&) = delete;
+  PyObject* const* values() const noexcept { return values_; }
+
+ private:
+  PyObject* const* values_;
+  std::vector<PyObject*> changed_;
+  std::vector<py::Owned<>> made_;
+};
+
 bool is_as_compiled(const Guard& guard, PyObject* const* args, std::size_t count) {
-  for (const std::size_t i : *guard.whole) {
+  for (const std::size_t i : guard.facts->whole) {
     if (i < count && aten::meta_of(args[i]).storage_offset != 0) return false;
   }
   const auto fixed = static_cast<std::size_t>(PyTuple_GET_SIZE(guard.attributes));
   if (fixed + count != guard.places->size()) return true;
-  if (fixed == 0) return places_of(args, count, *guard.written) == *guard.places;
+  if (fixed == 0) return places_of(args, count, guard.facts->written) == *guard.places;
   PyObject* const* attributes = reinterpret_cast<PyTupleObject*>(guard.attributes)->ob_item;
   std::vector<PyObject*> all(attributes, attributes + fixed);
   all.insert(all.end(), args, args + count);
-  return places_of(all.data(), all.size(), *guard.written) == *guard.places;
+  return places_of(all.data(), all.size(), guard.facts->written) == *guard.places;
 }
 
 PyObject* call_guarded(PyObject* self, PyObject* const* args, std::size_t nargsf, PyObject* kwnames) {
@@ -72,7 +95,8 @@ PyObject* call_guarded(PyObject* self, PyObject* const* args, std::size_t nargsf
     }
     const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(nargsf));
     auto target = py::Owned<>::share(is_as_compiled(*guard, args, count) ? guard->compiled : guard->otherwise);
-    return py::take(PyObject_Vectorcall(target.get(), args, nargsf, kwnames));
+    const WithTensors given(*guard->facts, args, count);
+    return py::take(PyObject_Vectorcall(target.get(), given.values(), count, kwnames));
   });
 }
 
@@ -99,8 +123,7 @@ void dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
   if (guard->weak != nullptr) PyObject_ClearWeakRefs(self);
   clear(self);
-  delete guard->written;
-  delete guard->whole;
+  delete guard->facts;
   delete guard->places;
   type->tp_free(self);
   Py_DECREF(type);
@@ -123,7 +146,7 @@ PyTypeObject* guard_type() {
       {0, nullptr},
   };
   static PyType_Spec spec = {
-      "pellucid._core.StorageGuard", sizeof(Guard), 0,
+      "pellucid._core.PreparedCall", sizeof(Guard), 0,
       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
   static auto* const type = reinterpret_cast<PyTypeObject*>(py::take(PyType_FromSpec(&spec)).release());
   return type;
@@ -131,14 +154,14 @@ PyTypeObject* guard_type() {
 
 }  // namespace
 
-py::Owned<> storage_guard(PyObject* compiled, PyObject* otherwise, PyObject* attributes, PyObject* examples,
-                          const std::vector<std::size_t>& written, const std::vector<std::size_t>& whole) {
+py::Owned<> prepared_call(PyObject* compiled, PyObject* otherwise, PyObject* attributes, PyObject* examples,
+                          InputFacts facts) {
   auto fixed = py::take(PySequence_Tuple(attributes));
   auto inputs = py::take(PySequence_Tuple(examples));
   auto all = py::take(PySequence_Concat(fixed.get(), inputs.get()));
-  auto places =
-      std::make_unique<std::vector<Place>>(places_of(reinterpret_cast<PyTupleObject*>(all.get())->ob_item,
-                                                     static_cast<std::size_t>(PyTuple_GET_SIZE(all.get())), written));
+  auto places = std::make_unique<std::vector<Place>>(places_of(reinterpret_cast<PyTupleObject*>(all.get())->ob_item,
+                                                               static_cast<std::size_t>(PyTuple_GET_SIZE(all.get())),
+                                                               facts.written));
   PyTypeObject* type = guard_type();
   auto made = py::take(type->tp_alloc(type, 0));
   auto* guard = reinterpret_cast<Guard*>(made.get());
@@ -146,8 +169,7 @@ py::Owned<> storage_guard(PyObject* compiled, PyObject* otherwise, PyObject* att
   guard->compiled = Py_NewRef(compiled);
   guard->otherwise = Py_NewRef(otherwise);
   guard->attributes = fixed.release();
-  guard->written = new std::vector<std::size_t>(written);
-  guard->whole = new std::vector<std::size_t>(whole);
+  guard->facts = new InputFacts(std::move(facts));
   guard->places = places.release();
   return made;
 }
