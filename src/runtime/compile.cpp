@@ -118,7 +118,7 @@ struct Compiled {
   throw GraphBreak(Reason::UntracedCallable, {{"callee", py::text_of(what.get())}});
 }
 
-// (symbols, conditions, number of the symbol that each placeholder is, else None); None: all numbers are constants.
+// (symbols, conditions, number of the symbol that each placeholder is, else None); None: all ints are constants.
 py::Owned<> open_numbers_of(const region::Capture& capture) {
   if (capture.open.is_empty()) return py::Owned<>::share(Py_None);
   auto described = capture.open.described();
@@ -126,7 +126,7 @@ py::Owned<> open_numbers_of(const region::Capture& capture) {
   for (const graph::Node* node : capture.graph.placeholders()) {
     py::Owned<> number = py::Owned<>::share(Py_None);
     for (const region::OpenNumbers::Symbol& symbol : capture.open.symbols) {
-      if (symbol.source->id == node->source_id)
+      if (symbol.source->id == node->source_id && symbol.expr->type == symbolic::Type::Int)
         number = py::take(PyLong_FromUnsignedLong(symbol.expr->operation.symbol));
     }
     py::check(PyList_Append(inputs.get(), number.get()));

@@ -244,9 +244,65 @@ def test_numbers_beside_sizes():
     counting = CountingOf()
     rates = {3: 0.5, 6: 0.5, 9: 0.5, 4: 0.5, 8: 0.25}
     lengths(f, counting, rates, lambda n: [torch.arange(20.0), n, rates[n]])
-    assert counting.count == 3  # floats that enter the graph are values
+    assert counting.count == 2
     examples, gm = counting.graphs[1]
     assert [type(example) for example in examples].count(torch.SymInt) == 1
+
+
+FLOATS = (0.1, 0.3, -0.7, 0.123456789, 3.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("backend", ["aot_eager", "eager"])
+def test_floats_are_tensors_for_backends(backend, dtype):
+    """Bit for bit what the float gives, in arithmetic with tensors of floats that have dimensions."""
+
+    def f(x, rate, n):
+        y = x.clone().mul_(rate / 2).add_(rate)
+        return x * rate + (1 - rate) * n, y - rate, rate - y, x / rate, x > rate, x <= -rate
+
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(f, backend=counting)
+    for i, rate in enumerate(FLOATS):
+        x = torch.linspace(-2, 2, 4 * (i + 3)).view(-1, 4).to(dtype)
+        for ours, eager in zip(compiled(x, rate, i + 3), f(x, rate, i + 3), strict=True):
+            assert ours.dtype == eager.dtype and torch.equal(ours, eager), rate
+    assert counting.count == 2
+    kinds = [type(example) for example in counting.graphs[1][0]]
+    assert float not in kinds and kinds.count(torch.Tensor) == 2
+
+
+def test_floats_that_no_tensor_can_stand_for_are_values():
+    """A tensor of float64 would give another dtype here, or another last bit."""
+
+    def f(x, whole, scalar, rate):
+        return (
+            x.pow(rate),
+            x + rate**2,
+            torch.full((2,), rate),
+            whole * rate,
+            scalar * rate,
+            torch.add(x, x, alpha=rate),
+        )
+
+    for part in range(6):
+        counting = CountingOf()
+        compiled = pellucid.compile(lambda *args, part=part: f(*args)[part], backend=counting)
+        for rate in FLOATS[:3]:
+            given = torch.rand(3, 4), torch.arange(4), torch.tensor(0.5), rate
+            ours, eager = compiled(*given), f(*given)[part]
+            assert ours.dtype == eager.dtype and torch.equal(ours, eager) or part == 0
+        assert counting.count == 3
+
+
+def test_a_tensor_of_no_dimension_from_outside():
+    """torch would give a float64 one a symbol for its item(), and refuse the graph."""
+    counting = CountingOf()
+    compiled = pellucid.compile(lambda x, rate: x * rate, backend=counting)
+    for dtype in (torch.float64, torch.int64):
+        rate = torch.tensor(3, dtype=dtype)
+        assert torch.equal(compiled(torch.ones(2), rate), torch.full((2,), 3.0))
+    assert counting.count == 2
 
 
 def test_what_the_backward_decides_is_a_guard():

@@ -77,7 +77,15 @@ class _Context(TracingContext):
             if isinstance(known, torch.Tensor):
                 self._open_inputs.append(open_input(mode, symbols, example, known, node._dynamo_source))
         self.examples = numbers.examples(symbols, self.examples)
-        self._made_before = len(mode.fake_tensor_converter.tensor_memo)
+
+    def make_scalars(self) -> None:
+        """Torch gives an input of no dimension a symbol for its item(), and refuses graphs that do not use those of floats. No
+        graph of ours asks for an item."""
+        for example in self.examples:
+            if isinstance(example, torch.Tensor) and example.dim() == 0 and example in self.tensor_to_context:
+                context = self.tensor_to_context[example]
+                self._open_inputs.append(self._fake_mode.from_tensor(example, symbolic_context=context))
+        self._made_before = len(self._fake_mode.fake_tensor_converter.tensor_memo)
 
     def note_writes(self, gm: GraphModule, is_open: bool) -> None:
         """AOTAutograd lays an input that the graph writes and reshapes, and with open sizes a view of one that it writes, by
@@ -173,6 +181,7 @@ def tracing_context(
             if replace_fakes:
                 context.note_numbers(gm)
                 _replace_example_values(gm, fake_mode, context)
+            context.make_scalars()
             yield context
         finally:
             context.over()
