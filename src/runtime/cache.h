@@ -20,6 +20,7 @@
 #include "base/reasons.h"
 #include "frames/state.h"
 #include "guards/program.h"
+#include "guards/tell.h"
 #include "py/ref.h"
 #include "region/number_history.h"
 
@@ -29,6 +30,7 @@ namespace pellucid::runtime {
 struct Entry {
   py::Owned<PyFunctionObject> region;
   std::unique_ptr<guards::GuardProgram> guards;
+  guards::Tells tells;                             // what calls have failed on
   PyObject* input_loader = nullptr;                // of the region (borrowed from it), or null
   py::Owned<> graph_call;                          // what the region calls; empty when it has no graph
   std::shared_ptr<const aten::GlobalState> after;  // set: how it leaves grad mode and its like
@@ -38,6 +40,10 @@ struct Entry {
   int number = 0;  // "__compiled_fn_<number>"
 
   std::unique_ptr<Entry> copy() const;  // for another cache
+  // One of several: whether its guards hold. Runs no Python code.
+  bool fits(PyObject* const* locals, PyObject* closure, guards::GuardProgram::StateReading* state) const noexcept {
+    return tells.may_hold(*guards, locals, closure) && guards->check(locals, closure, state);
+  }
 };
 
 // What entries depend on besides their guards; and `instance`, the module of a module wrapper (or null).
@@ -48,6 +54,8 @@ struct CacheKey {
   PyObject* instance = nullptr;
   bool operator==(const CacheKey&) const = default;
 };
+
+using Dropped = std::vector<std::shared_ptr<Entry>>;
 
 class Cache {
  public:
@@ -60,7 +68,9 @@ class Cache {
 
   // The entry whose guards hold, moved to the front; null when there is none. Runs no Python code.
   Entry* find(PyObject* const* locals, PyObject* closure) noexcept;
-  Entry* add(std::unique_ptr<Entry> entry);  // valid until Python code runs
+  // The new entry is valid until Python code runs. Older ones that give way to it, because it serves their calls too
+  // or so that there are at most `most`, are handed out: whoever lets them go runs Python code.
+  Entry* add(std::unique_ptr<Entry> entry, std::size_t most, Dropped& dropped);
   // An entry like one whose guards hold and that another cache has: of an instance with the same code, globals and
   // backend, or of the same place in its program. Null when there is none. `whole`: it may not end at a break.
   std::unique_ptr<Entry> adopt(const std::vector<py::Owned<>>& others, PyObject* const* locals, PyObject* closure,
@@ -68,6 +78,12 @@ class Cache {
   void drop_dead();  // entries that can never hold again: an object they depend on is gone
   // Whoever runs Python code while it looks at entries copies the vector: a finaliser or another thread may drop them.
   const std::vector<std::shared_ptr<Entry>>& entries() const noexcept { return entries_; }
+
+  // How many there have been, gone ones included.
+  std::int64_t entries_made() const noexcept { return made_; }
+  // All places are taken, and this call fits none of them: whether so many calls have done so (`patience`; 0: never)
+  // that an older entry gives way. Each time that the newest has not earned what it cost, it takes twice as many.
+  bool entry_gives_way(std::int64_t patience) noexcept;
 
   // (number of this cache, how many compiles it saw before): names one compile, as torch._guards.CompileId does.
   std::pair<int, int> next_compile_id() noexcept;
@@ -78,9 +94,10 @@ class Cache {
   void clear();  // tp_clear: drops whatever may be part of a cycle
 
   // ---- policy
-  bool given_up = false;  // this code is not captured any more
-  bool busy = false;      // a thread compiles it now
-  bool limit_reported = false;
+  bool given_up = false;        // this code is not captured any more
+  bool busy = false;            // a thread compiles it now
+  std::string reported_limit;   // the option whose limit was reported last
+  std::int64_t recompiles = 0;  // of this and of what lies behind its breaks
   int failures = 0;
   std::string last_stop;                    // where the last capture stopped …
   About last_stop_about = About::Code;      // … and whose verdict that is
@@ -115,7 +132,12 @@ class Cache {
   };
   std::vector<std::shared_ptr<Entry>> entries_;
   int number_ = -1, compiles_ = 0;
+  std::int64_t made_ = 0;
+  std::int64_t misses_ = 0, wait_ = 0;  // of entry_gives_way
+  std::weak_ptr<Entry> newest_;
   std::map<std::vector<std::uint64_t>, Continuation> continuations_;
+
+  void drop_subsumed(const Entry& entry, Dropped& dropped);
 };
 
 // Marks a cache as being compiled for.

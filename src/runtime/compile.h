@@ -17,8 +17,9 @@ struct Attempt {
   py::Owned<> stop;       // a pellucid.errors.BreakRecord
   py::Owned<> exception;  // the exception of the program or operator that the stop is about, else empty
   About about = About::Code;
-  bool is_error = false;  // pellucid.error_on_graph_break: the stop is to be raised
-  std::string where;      // identifies the place and the reason, to notice the same stop again
+  bool is_error = false;    // pellucid.error_on_graph_break: the stop is to be raised
+  bool is_refused = false;  // neither entry nor stop: a limit is reached
+  std::string where;        // identifies the place and the reason, to notice the same stop again
 };
 
 // `locals` are the arguments of `function` as bound for the code of `cache`, all owned by the caller. Throws

@@ -1,0 +1,96 @@
+#include "runtime/limits.h"
+
+#include "base/events.h"
+#include "guards/report.h"
+#include "runtime/compile.h"
+
+namespace pellucid::runtime {
+namespace {
+
+constexpr std::size_t kKeptFailures = 100;
+
+struct Miss {
+  Cache& cache;
+  Cache& root;
+  PyFunctionObject* function;
+  PyObject* const* slots;
+  PyObject* closure;
+
+  // May be null.
+  PyObject* first_argument() const noexcept {
+    return reinterpret_cast<PyCodeObject*>(function->func_code)->co_argcount > 0 ? slots[0] : nullptr;
+  }
+};
+
+// A warning once for each limit, or an error.
+void report_limit(const Miss& miss, const char* limit, const std::string& reason, bool fullgraph) {
+  events::count(events::Counter::LimitHits);
+  auto report = py::import_attr("pellucid._logging", "_report_recompile_limit");
+  PyObject* first = miss.first_argument();
+  const auto done =
+      py::take(PyObject_CallFunction(report.get(), "OOsOO", miss.function, first == nullptr ? Py_None : first, limit,
+                                     py::str(reason).get(), fullgraph ? Py_True : Py_False));
+  miss.cache.reported_limit = limit;
+}
+
+void refuse_recompile(const Miss& miss, const std::string& reason) {
+  auto refuse = py::import_attr("pellucid._logging", "_raise_recompile_error");
+  PyObject* first = miss.first_argument();
+  const auto done = py::take(PyObject_CallFunctionObjArgs(
+      refuse.get(), miss.function, first == nullptr ? Py_None : first, py::str(reason).get(), nullptr));
+}
+
+std::string note_miss(const Miss& miss) {
+  std::string newest = explain_misses(miss.cache, miss.root, miss.slots, miss.closure);
+  if (!newest.empty()) {
+    events::count(events::Counter::Recompiles);
+    events::record("miss", place_of(miss.function) + ": " + newest);
+  }
+  return newest;
+}
+
+// The limit that this compile would exceed, or null.
+const char* limit_hit(const Miss& miss, bool is_error) {
+  Cache& cache = miss.cache;
+  if (cache.entries_made() != 0 && miss.root.recompiles >= config_number("accumulated_recompile_limit"))
+    return "accumulated_recompile_limit";
+  if (has_room(cache) || (!is_error && cache.entry_gives_way(config_number("recompile_patience")))) return nullptr;
+  return "recompile_limit";
+}
+
+}  // namespace
+
+std::string explain_misses(Cache& cache, Cache& root, PyObject* const* slots, PyObject* closure) {
+  std::string newest;
+  const auto entries = cache.entries();
+  for (const auto& entry : entries) {
+    const auto failed = guards::GuardReport(*entry->guards).first_miss(slots, closure);
+    if (failed && entry->tells.may_hold(*entry->guards, slots, closure))
+      entry->tells.add(*entry->guards, failed->guard);
+    std::string reason = failed ? failed->message() : std::string();
+    if (newest.empty()) newest = reason;
+    if (root.guard_failures.size() < kKeptFailures) root.guard_failures.push_back(std::move(reason));
+  }
+  return newest;
+}
+
+std::size_t most_entries() { return static_cast<std::size_t>(config_number("recompile_limit")); }
+
+bool has_room(const Cache& cache) { return cache.entries().size() < most_entries(); }
+
+bool may_compile(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots, PyObject* closure,
+                 bool fullgraph) {
+  const Miss miss{cache, root, function, slots, closure};
+  const bool is_error = fullgraph || config_number("fail_on_recompile_limit_hit") != 0;
+  if (const char* limit = limit_hit(miss, is_error)) {
+    if (is_error || cache.reported_limit != limit) report_limit(miss, limit, note_miss(miss), fullgraph);
+    return false;
+  }
+  const std::string reason = note_miss(miss);
+  const bool again = cache.entries_made() != 0;
+  if (again && config_number("error_on_recompile") != 0) refuse_recompile(miss, reason);
+  if (again) ++root.recompiles;
+  return true;
+}
+
+}  // namespace pellucid::runtime
