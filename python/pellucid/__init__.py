@@ -40,6 +40,7 @@ from pellucid.api import (
     is_compiling,
     list_backends,
     reset,
+    set_stance,
     show,
 )
 from pellucid.marks import mark_dynamic, mark_static, maybe_mark_dynamic
@@ -66,5 +67,6 @@ __all__ = [
     "mark_static",
     "maybe_mark_dynamic",
     "reset",
+    "set_stance",
     "show",
 ]

@@ -146,11 +146,11 @@ def _report_recompile_limit(
     log.warning("%s%s", text, _what_comes(limit))
 
 
-def _raise_recompile_error(function: types.FunctionType, first: object, reason: str) -> None:
-    """Called by `_core` where config.error_on_recompile is set."""
+def _raise_recompile_error(function: types.FunctionType, first: object, reason: str, rule: str) -> None:
+    """Called by `_core` where `rule` forbids to compile a function."""
     from pellucid.errors import RecompileError
 
     raise RecompileError(
-        f"{_place(function, first)} would be compiled again, which config.error_on_recompile makes an error\n"
-        f"   reason: {reason or 'the objects that the compiled versions depend on are gone'}"
+        f"{_place(function, first)} would be compiled, which {rule} makes an error\n"
+        f"   reason: {reason or 'no compiled version of it is there'}"
     )

@@ -279,6 +279,66 @@ class error_on_graph_break(contextlib.ContextDecorator):
         _core.close_break_block()
 
 
+class set_stance(contextlib.ContextDecorator):
+    """What calls of compiled functions do, in the whole process; as a function, in a `with` block or as a decorator.
+
+    The stance that torch.compiler.set_stance has set counts as well, as long as this one is the default.
+
+    Args:
+        stance: "default": they are compiled. "force_eager": they run eagerly. "eager_on_recompile": one that fits no
+            compiled version runs eagerly. "fail_on_recompile": it raises errors.RecompileError. "eager_then_compile":
+            the first call of each function runs eagerly, and sizes and numbers in which the second differs from it are
+            open at once. "aot_eager_then_compile": the same, but that the first call runs with the backend aot_eager.
+        skip_guard_eval_unsafe: of the guards only those are checked on which calls have failed before. A call that
+            would fail on another one gets the result of the wrong version, or worse.
+        force_backend: the backend of all functions; with "default" only.
+
+    Raises:
+        ValueError: there is no such stance, or it goes with no other backend.
+        TypeError: an argument has the wrong type.
+
+    Example:
+        >>> with pellucid.set_stance("fail_on_recompile"):
+        ...     serve(model)
+    """
+
+    def __init__(
+        self,
+        stance: str = "default",
+        *,
+        skip_guard_eval_unsafe: bool = False,
+        force_backend: str | Callable | None = None,
+    ) -> None:
+        _check_type("stance", stance, str)
+        _check_type("skip_guard_eval_unsafe", skip_guard_eval_unsafe, bool)
+        if force_backend is not None:
+            if stance != "default":
+                raise ValueError(f'force_backend goes with the stance "default" only, not with {stance!r}')
+            Settings(backend=force_backend)  # raises where there is none
+        self._wanted = (stance, skip_guard_eval_unsafe, force_backend)
+        self._before = _core.set_stance(*self._wanted)
+
+    def __call__(self, function: Callable) -> Callable:
+        _core.set_stance(*self._before)  # it was set for the calls of this function only
+        return super().__call__(function)
+
+    def _recreate_cm(self) -> set_stance:
+        stance, skips, backend = self._wanted
+        return set_stance(stance, skip_guard_eval_unsafe=skips, force_backend=backend)
+
+    def __enter__(self) -> None:
+        _core.set_stance(*self._wanted)
+
+    def __exit__(self, *exc_info: object) -> None:
+        _core.set_stance(*self._before)
+
+
+def _forced_backend(own: Backend, forced: str | Callable) -> Backend:
+    """Called by `_core`: what `set_stance(force_backend=...)` makes of the backend of a function."""
+    dynamic = True if own.dynamic else False if own.static else None
+    return Settings(dynamic=dynamic, backend=forced).resolved
+
+
 def is_compiling() -> bool:
     """True in code that is captured, exported or called by a backend while it compiles; else False.
 

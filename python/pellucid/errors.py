@@ -130,7 +130,7 @@ class RecompileLimitExceeded(PellucidError):
 
 
 class RecompileError(PellucidError):
-    """A call fits no compiled version of its function, and `config.error_on_recompile` is set."""
+    """A call fits no compiled version of its function, and `config.error_on_recompile` or `set_stance` forbids another."""
 
 
 @dataclass

@@ -35,25 +35,13 @@ class Implication {
 
 namespace {
 
-// Of equal paths equal, whichever table they are in. Names and keys that are equal need not be one object.
+// Of equal paths equal.
 std::size_t hash_of(const Source* source) noexcept {
   std::size_t hash = 0;
   for (const Source* s = source; s != nullptr; s = s->base) {
     hash = hash * 1000003 + static_cast<std::size_t>(s->step) * 31 + static_cast<std::size_t>(s->index + 1);
   }
   return hash;
-}
-
-bool is_same_operand(PyObject* a, PyObject* b) noexcept {
-  return a == b || (a != nullptr && b != nullptr && equal_constants(a, b));
-}
-
-bool is_same_path(const Source* a, const Source* b) noexcept {
-  for (; a != nullptr && b != nullptr; a = a->base, b = b->base) {
-    if (a->step != b->step || a->index != b->index || !is_same_operand(a->operand.get(), b->operand.get()))
-      return false;
-  }
-  return a == b;
 }
 
 bool is_same_state(const aten::GlobalState* a, const aten::GlobalState* b) noexcept {
@@ -84,7 +72,7 @@ const std::vector<std::uint32_t>& Implication::known_of(const Source* source) co
 const Check* Implication::known(const Source* source, Kind kind) const {
   for (const std::uint32_t guard : known_of(source)) {
     const Guard& given = narrow_.given_->guards[guard];
-    if (given.kind == kind && is_same_path(given.source, source)) return &narrow_check(guard);
+    if (given.kind == kind && equal_paths(given.source, source)) return &narrow_check(guard);
   }
   return nullptr;
 }
@@ -112,9 +100,17 @@ bool Implication::follows(std::uint32_t guard) const {
   return std::ranges::any_of(known_of(given.source), [&](std::uint32_t other) { return is_same(other, guard); });
 }
 
+namespace {
+
+bool is_same_operand(PyObject* a, PyObject* b) noexcept {
+  return a == b || (a != nullptr && b != nullptr && equal_constants(a, b));
+}
+
+}  // namespace
+
 bool Implication::is_same(std::uint32_t narrow, std::uint32_t wide) const {
   const Guard &a = narrow_.given_->guards[narrow], &b = wide_.given_->guards[wide];
-  if (a.kind != b.kind || a.number != b.number || !is_same_path(a.source, b.source) || !is_same_path(a.other, b.other))
+  if (a.kind != b.kind || a.number != b.number || !equal_paths(a.source, b.source) || !equal_paths(a.other, b.other))
     return false;
   const Check &x = narrow_check(narrow), &y = wide_.checks_[wide_.check_of_[wide]];
   return is_same_operand(x.operand, y.operand) && x.found == y.found && x.number == y.number && x.items == y.items &&
@@ -170,7 +166,7 @@ bool Implication::condition_follows(const Check& wide, std::uint32_t check) cons
     if (narrow_.checks_[other.check].condition->text != wide.condition->text) return false;
     if (other.operands.size() != operands->size()) return false;
     for (std::size_t i = 0; i < operands->size(); ++i) {
-      if (!is_same_path(other.operands[i].source(narrow_), source(i))) return false;
+      if (!equal_paths(other.operands[i].source(narrow_), source(i))) return false;
     }
     return true;
   });
@@ -181,7 +177,7 @@ bool Implication::distinct_follows(std::uint32_t check) const {
   if (wide == wide_.distincts_.end()) return false;
   const auto is_among = [&](const GuardProgram::Distinct& narrow, std::uint32_t node) {
     return std::ranges::any_of(narrow.nodes, [&](std::uint32_t own) {
-      return is_same_path(narrow_.nodes_[own].source, wide_.nodes_[node].source);
+      return equal_paths(narrow_.nodes_[own].source, wide_.nodes_[node].source);
     });
   };
   return std::ranges::any_of(narrow_.distincts_, [&](const GuardProgram::Distinct& narrow) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "guards/equality.h"
+
 namespace pellucid::guards {
 namespace {
 
@@ -40,8 +42,34 @@ bool Tells::is_path(const Source* source, Path& path) {
 }
 
 void Tells::add(const GuardProgram& program, std::size_t guard) {
-  if (guard >= program.check_of_.size() || tells_.size() == kMost) return;
-  Tell tell{.check = program.check_of_[guard], .paths = {}};
+  if (guard < program.check_of_.size()) add_check(program, program.check_of_[guard]);
+}
+
+void Tells::add_as_in(const GuardProgram& program, const Tells& others, const GuardProgram& other) {
+  if (!program.alive() || !other.alive()) return;
+  for (const Tell& tell : others.tells_) {
+    for (const std::uint32_t check : program.check_of_) {
+      if (is_about(program, check, tell)) add_check(program, check);
+    }
+  }
+}
+
+bool Tells::is_about(const GuardProgram& program, std::uint32_t check, const Tell& tell) {
+  const auto is_end = [](const Source* source, const Path& path) { return equal_paths(source, path.back()); };
+  const std::uint32_t node = program.node_of_check_[check];
+  if (node != GuardProgram::kNone)
+    return tell.paths.size() == 1 && is_end(program.nodes_[node].source, tell.paths.front());
+  const auto found = std::ranges::find(program.conditionals_, check, &GuardProgram::Conditional::check);
+  if (found == program.conditionals_.end()) return false;
+  return std::ranges::equal(found->operands, tell.paths, [&](const GuardProgram::Wanted& operand, const Path& path) {
+    return is_end(operand.source(program), path);
+  });
+}
+
+void Tells::add_check(const GuardProgram& program, std::uint32_t check) {
+  const bool is_known = std::ranges::any_of(tells_, [&](const Tell& tell) { return tell.check == check; });
+  if (is_known || tells_.size() == kMost) return;
+  Tell tell{.check = check, .paths = {}};
   const auto source_of = [&](std::uint32_t node) { return program.nodes_[node].source; };
   const std::uint32_t node = program.node_of_check_[tell.check];
   if (node != GuardProgram::kNone) {

@@ -12,6 +12,8 @@ class Tells {
  public:
   // This guard of the program (its number) has failed.
   void add(const GuardProgram& program, std::size_t guard);
+  // Another program is told apart by these: so is this one, where it has a guard of its own about the same value.
+  void add_as_in(const GuardProgram& program, const Tells& others, const GuardProgram& other);
   // False: check() would be false too. It looks at a value or two.
   bool may_hold(const GuardProgram& program, PyObject* const* locals, PyObject* closure) const noexcept;
 
@@ -23,6 +25,8 @@ class Tells {
     bool holds(const Check& check, const GuardProgram::Frame& frame) const noexcept;
   };
   static bool is_path(const Source* source, Path& path);
+  static bool is_about(const GuardProgram& program, std::uint32_t check, const Tell& tell);
+  void add_check(const GuardProgram& program, std::uint32_t check);
 
   static constexpr std::size_t kMost = 4;
   std::vector<Tell> tells_;

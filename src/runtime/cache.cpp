@@ -93,12 +93,15 @@ Cache::Cache(const CacheKey& key)
       instance_(py::Owned<>::share(key.instance)) {}
 Cache::~Cache() = default;
 
-Entry* Cache::find(PyObject* const* locals, PyObject* closure) noexcept {
+Entry* Cache::find(PyObject* const* locals, PyObject* closure, bool skips_guards) noexcept {
   guards::GuardProgram::StateReading state;
   const bool one = entries_.size() == 1;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = *entries_[i];
-    if (!(one ? entry.guards->check(locals, closure, &state) : entry.fits(locals, closure, &state))) continue;
+    const bool fits = skips_guards ? entry.guards->alive() && entry.tells.may_hold(*entry.guards, locals, closure)
+                      : one        ? entry.guards->check(locals, closure, &state)
+                                   : entry.fits(locals, closure, &state);
+    if (!fits) continue;
     if (i != 0)
       std::rotate(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(i),
                   entries_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
@@ -114,6 +117,7 @@ Entry* Cache::add(std::unique_ptr<Entry> entry, std::size_t most, Dropped& dropp
     dropped.push_back(std::move(entries_.back()));
     entries_.pop_back();
   }
+  for (const auto& older : entries_) entry->tells.add_as_in(*entry->guards, older->tells, *older->guards);
   ++made_;
   entries_.insert(entries_.begin(), std::move(entry));
   newest_ = entries_.front();
@@ -210,7 +214,7 @@ void Cache::drop_dead() {
 
 void Cache::reset() {
   inner_calls = hooked_runs = 0;
-  given_up = false;
+  given_up = has_run = false;
   reported_limit.clear();
   failures = 0;
   recompiles = made_ = misses_ = wait_ = 0;
@@ -222,6 +226,7 @@ void Cache::reset() {
   const auto dropped_entries = std::exchange(entries_, {});
   const auto dropped_continuations = std::exchange(continuations_, {});
   const auto dropped_inner = std::exchange(inner, {});
+  const auto dropped_forced = std::exchange(forced, {});
 }
 
 Cache* Cache::continuation(const frames::State& state, std::size_t most) {
@@ -254,6 +259,7 @@ int Cache::traverse(visitproc visit, void* arg) const {
   Py_VISIT(instance_.get());
   for (const auto& record : stops) Py_VISIT(record.get());
   for (const auto& cache : inner) Py_VISIT(cache.get());
+  for (const auto& cache : forced) Py_VISIT(cache.get());
   for (const auto& entry : entries_) {
     Py_VISIT(entry->region.object());
     Py_VISIT(entry->graph_call.get());

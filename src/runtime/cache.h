@@ -67,7 +67,8 @@ class Cache {
   const CacheKey& key() const noexcept { return key_; }
 
   // The entry whose guards hold, moved to the front; null when there is none. Runs no Python code.
-  Entry* find(PyObject* const* locals, PyObject* closure) noexcept;
+  // `skips_guards`: the first that nothing is known to speak against, whatever its guards say (set_stance).
+  Entry* find(PyObject* const* locals, PyObject* closure, bool skips_guards = false) noexcept;
   // The new entry is valid until Python code runs. Older ones that give way to it, because it serves their calls too
   // or so that there are at most `most`, are handed out: whoever lets them go runs Python code.
   Entry* add(std::unique_ptr<Entry> entry, std::size_t most, Dropped& dropped);
@@ -96,6 +97,7 @@ class Cache {
   // ---- policy
   bool given_up = false;        // this code is not captured any more
   bool busy = false;            // a thread compiles it now
+  bool has_run = false;         // a call ran otherwise on purpose, to be compiled from the next on (set_stance)
   std::string reported_limit;   // the option whose limit was reported last
   std::int64_t recompiles = 0;  // of this and of what lies behind its breaks
   int failures = 0;
@@ -120,6 +122,7 @@ class Cache {
   // ---- functions called by an eager run of this one (hook.h)
   std::vector<py::Owned<>> inner;  // their caches
   int inner_calls = 0, hooked_runs = 0;
+  std::vector<py::Owned<>> forced;  // the caches of this function with backends that set_stance asked for
   // A few runs without a function worth compiling, and the hook is left away.
   bool worth_hooking() const noexcept { return hooked_runs < 3 || inner_calls != 0; }
 

@@ -400,6 +400,14 @@ Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cach
   });
 }
 
+void observe(PyFunctionObject* function, PyObject* const* locals, Cache& cache) {
+  const CompilingScope scope;
+  auto* code = reinterpret_cast<PyCodeObject*>(cache.key().code);
+  const trace::Outcome outcome =
+      traced(function, [&] { return trace::capture(function, code, locals, forced_end(0), number_policy(cache)); });
+  if (outcome.capture) cache.numbers.note(outcome.capture->numbers);
+}
+
 Attempt compile_continuation(const frames::State& state, Cache& cache) {
   return attempt_or_warn(
       state.frames.front().function.get(), cache, false, forced_end(0, state.frames.size()),

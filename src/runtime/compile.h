@@ -26,6 +26,8 @@ struct Attempt {
 // PythonError for what the user must see: the backend's failure (unless config.suppress_errors is set and `fullgraph`
 // is not), KeyboardInterrupt, want of memory.
 Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cache& cache, bool fullgraph);
+// Captures what that would capture, for what it tells of numbers and sizes that change, and keeps nothing else.
+void observe(PyFunctionObject* function, PyObject* const* locals, Cache& cache);
 // The region that starts with these open frames.
 Attempt compile_continuation(const frames::State& state, Cache& cache);
 

@@ -9,6 +9,7 @@
 #include "runtime/graph_call.h"
 #include "runtime/limits.h"
 #include "runtime/resume.h"
+#include "runtime/stance.h"
 #include "trace/trace.h"
 
 namespace pellucid::runtime {
@@ -109,6 +110,11 @@ PyObject* Call::run_eagerly() const {
   return PyObject_Vectorcall(reinterpret_cast<PyObject*>(function), args, nargsf, kwnames);
 }
 
+py::Owned<> run_alone(const Call& call) {
+  const HookPause pause;
+  return py::take(call.run_eagerly());
+}
+
 PyObject* run_with_inner_functions(Cache& cache, const Call& call) {
   if (call.frame != nullptr || aten::in_mode_of_user()) return call.run_eagerly();  // (the hook is at work)
   const InnerFunctions scope(cache, call.function);
@@ -150,12 +156,6 @@ PyObject* run_region(Cache& cache, const Entry& entry, const Call& call, BoundAr
 
 namespace {
 
-// Eagerly, and nothing that it calls is compiled on its own.
-py::Owned<> run_alone(const Call& call) {
-  const HookPause pause;
-  return py::take(call.run_eagerly());
-}
-
 // The modes see what eager does. Nothing of it is compiled, nor of what the modes do.
 py::Owned<> run_in_mode(Cache& cache, const Call& call, BoundArguments& bound) {
   if (cache.last_stop_about != About::Caller) {  // told once
@@ -176,6 +176,12 @@ py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, b
   // Another thread compiles this function (waiting could deadlock with what its backend does), or RecursionError is
   // near: this one call runs eagerly.
   if (cache.busy || !is_deep_enough(kWorthCapturing)) return py::take(call.run_eagerly());
+  if (!stance_is_plain() && stance_keeps_from(cache)) {
+    bound.own();
+    refuse_by_stance(cache, cache, call.function, bound.slots(), call.function->func_closure);
+    bound.drop();
+    return run_alone(call);
+  }
   if (cache.given_up && !fullgraph) return py::take(run_with_inner_functions(cache, call));
   if (aten::in_mode_of_user() && !fullgraph) return run_in_mode(cache, call, bound);
   bound.own();

@@ -23,6 +23,8 @@ struct Call {
   PyObject* run_eagerly() const;
 };
 
+// Runs the call eagerly, and compiles nothing that it calls.
+py::Owned<> run_alone(const Call& call);
 // Runs the call eagerly, but compiles the functions that it calls. `cache` must be held by the caller.
 PyObject* run_with_inner_functions(Cache& cache, const Call& call);
 

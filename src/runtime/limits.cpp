@@ -3,6 +3,7 @@
 #include "base/events.h"
 #include "guards/report.h"
 #include "runtime/compile.h"
+#include "runtime/stance.h"
 
 namespace pellucid::runtime {
 namespace {
@@ -33,11 +34,11 @@ void report_limit(const Miss& miss, const char* limit, const std::string& reason
   miss.cache.reported_limit = limit;
 }
 
-void refuse_recompile(const Miss& miss, const std::string& reason) {
+void refuse_compile(const Miss& miss, const std::string& reason, const char* rule) {
   auto refuse = py::import_attr("pellucid._logging", "_raise_recompile_error");
   PyObject* first = miss.first_argument();
-  const auto done = py::take(PyObject_CallFunctionObjArgs(
-      refuse.get(), miss.function, first == nullptr ? Py_None : first, py::str(reason).get(), nullptr));
+  const auto done = py::take(PyObject_CallFunction(refuse.get(), "OOOs", miss.function,
+                                                   first == nullptr ? Py_None : first, py::str(reason).get(), rule));
 }
 
 std::string note_miss(const Miss& miss) {
@@ -74,6 +75,25 @@ std::string explain_misses(Cache& cache, Cache& root, PyObject* const* slots, Py
   return newest;
 }
 
+bool stance_keeps_from(const Cache& cache) noexcept {
+  switch (stance_now().stance) {
+    case Stance::ForceEager:
+    case Stance::EagerOnRecompile:
+      return true;
+    case Stance::FailOnRecompile:
+      return !cache.given_up;  // then there is nothing to compile
+    default:
+      return false;
+  }
+}
+
+void refuse_by_stance(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots,
+                      PyObject* closure) {
+  if (stance_now().stance != Stance::FailOnRecompile) return;
+  const Miss miss{cache, root, function, slots, closure};
+  refuse_compile(miss, explain_misses(cache, root, slots, closure), "the stance \"fail_on_recompile\"");
+}
+
 std::size_t most_entries() { return static_cast<std::size_t>(config_number("recompile_limit")); }
 
 bool has_room(const Cache& cache) { return cache.entries().size() < most_entries(); }
@@ -88,7 +108,7 @@ bool may_compile(Cache& cache, Cache& root, PyFunctionObject* function, PyObject
   }
   const std::string reason = note_miss(miss);
   const bool again = cache.entries_made() != 0;
-  if (again && config_number("error_on_recompile") != 0) refuse_recompile(miss, reason);
+  if (again && config_number("error_on_recompile") != 0) refuse_compile(miss, reason, "config.error_on_recompile");
   if (again) ++root.recompiles;
   return true;
 }

@@ -21,6 +21,11 @@ namespace pellucid::runtime {
 bool may_compile(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots, PyObject* closure,
                  bool fullgraph);
 
+// The stance of the compiler (stance.h) says that nothing is compiled for a call that fits no entry.
+bool stance_keeps_from(const Cache& cache) noexcept;
+// Throws where the stance asks for an error then.
+void refuse_by_stance(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots, PyObject* closure);
+
 std::size_t most_entries();  // config.recompile_limit
 // Whether an entry that others have made may be taken over.
 bool has_room(const Cache& cache);

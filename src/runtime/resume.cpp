@@ -10,6 +10,7 @@
 #include "runtime/graph_call.h"
 #include "runtime/hook.h"
 #include "runtime/limits.h"
+#include "runtime/stance.h"
 
 namespace pellucid::runtime {
 namespace {
@@ -27,6 +28,11 @@ struct Found {
 Entry* new_entry(Cache& root, Cache& cache, const frames::State& state, const std::vector<PyObject*>& values,
                  Found& found) {
   if (aten::in_mode_of_user()) return nullptr;
+  if (!stance_is_plain() && stance_keeps_from(cache)) {
+    refuse_by_stance(cache, root, state.frames.front().function.get(), values.data(), nullptr);
+    found.is_refused = true;
+    return nullptr;
+  }
   if (!is_deep_enough(static_cast<int>(state.frames.size()) + kWorthCapturing) || cache.busy || cache.given_up)
     return nullptr;
   py::InterruptsWait wait;
