@@ -58,7 +58,9 @@ def compile(
             constants.
         backend: a name (`list_backends`) or a callable `(GraphModule, example_inputs) -> callable`.
         mode: a mode of the inductor backend; other backends get it as a keyword.
-        options: options of the inductor backend; other backends get them as a keyword.
+        options: options of the inductor backend; other backends get them as a keyword. "guard_filter_fn" is for any: a
+            function from the list of guards of a region (as torch.compile gives them) to a list of bools, which says
+            which are checked. A call that would fail on another one gets a wrong result, or worse.
         disable: return `model` as it is.
 
     Raises:
@@ -95,6 +97,8 @@ class Settings:
         _check_type("dynamic", self.dynamic, bool, type(None))
         _check_type("mode", self.mode, str, type(None))
         _check_type("options", self.options, dict, type(None))
+        if not callable((self.options or {}).get("guard_filter_fn", len)):
+            raise TypeError("guard_filter_fn must be callable")
         if not isinstance(self.backend, str) and not callable(self.backend):
             raise TypeError(f"backend must be a name or a callable, not {type(self.backend).__name__}")
         if self.mode is not None and self.options is not None:
@@ -141,17 +145,19 @@ def _shared_backend(settings: Settings) -> Backend:
 def _resolve(settings: Settings) -> Backend:
     backend = _resolve_name(settings)
     static, dynamic = settings.dynamic is False, settings.dynamic is True
-    if (backend.static, backend.dynamic) != (static, dynamic):
-        backend = replace(backend, static=static, dynamic=dynamic)
+    filter_fn = (settings.options or {}).get("guard_filter_fn")
+    if (backend.static, backend.dynamic, backend.guard_filter_fn) != (static, dynamic, filter_fn):
+        backend = replace(backend, static=static, dynamic=dynamic, guard_filter_fn=filter_fn)
     return backend
 
 
 def _resolve_name(settings: Settings) -> Backend:
-    if settings.backend == "inductor" and not settings.mode and not settings.options:
+    options = {name: value for name, value in (settings.options or {}).items() if name != "guard_filter_fn"} or None
+    if settings.backend == "inductor" and not settings.mode and not options:
         # Inductor is imported at the first compile, not here.
         return Backend("inductor", lookup_backend("inductor"), {"dynamic": settings.dynamic}, aot=True)
     try:
-        return resolve_backend(settings.backend, mode=settings.mode, options=settings.options, dynamic=settings.dynamic)
+        return resolve_backend(settings.backend, mode=settings.mode, options=options, dynamic=settings.dynamic)
     except errors.InvalidBackend:
         raise
     except RuntimeError as error:
@@ -279,7 +285,7 @@ class error_on_graph_break(contextlib.ContextDecorator):
         _core.close_break_block()
 
 
-class set_stance(contextlib.ContextDecorator):
+class set_stance:
     """What calls of compiled functions do, in the whole process; as a function, in a `with` block or as a decorator.
 
     The stance that torch.compiler.set_stance has set counts as well, as long as this one is the default.
@@ -319,12 +325,15 @@ class set_stance(contextlib.ContextDecorator):
         self._before = _core.set_stance(*self._wanted)
 
     def __call__(self, function: Callable) -> Callable:
-        _core.set_stance(*self._before)  # it was set for the calls of this function only
-        return super().__call__(function)
-
-    def _recreate_cm(self) -> set_stance:
+        _core.set_stance(*self._before)  # it is for the calls of this function only
         stance, skips, backend = self._wanted
-        return set_stance(stance, skip_guard_eval_unsafe=skips, force_backend=backend)
+
+        @functools.wraps(function)
+        def in_stance(*args, **kwargs):
+            with set_stance(stance, skip_guard_eval_unsafe=skips, force_backend=backend):
+                return function(*args, **kwargs)
+
+        return in_stance
 
     def __enter__(self) -> None:
         _core.set_stance(*self._wanted)
@@ -336,7 +345,8 @@ class set_stance(contextlib.ContextDecorator):
 def _forced_backend(own: Backend, forced: str | Callable) -> Backend:
     """Called by `_core`: what `set_stance(force_backend=...)` makes of the backend of a function."""
     dynamic = True if own.dynamic else False if own.static else None
-    return Settings(dynamic=dynamic, backend=forced).resolved
+    options = {"guard_filter_fn": own.guard_filter_fn} if own.guard_filter_fn is not None else None
+    return Settings(dynamic=dynamic, backend=forced, options=options).resolved
 
 
 def is_compiling() -> bool:

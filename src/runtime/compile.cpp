@@ -11,6 +11,7 @@
 #include "py/eval_frame.h"
 #include "py/interrupts.h"
 #include "runtime/graph_call.h"
+#include "runtime/guard_filter.h"
 #include "runtime/report.h"
 #include "runtime/thread_state.h"
 #include "trace/trace.h"
@@ -177,10 +178,12 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
   const double finish = milliseconds_since(begin);
   auto entry = std::make_unique<Entry>();
   entry->number = next_region.fetch_add(1);
-  const std::size_t guard_count = capture.guards.size();
+  auto given = capture.guards.release();
+  filter_guards(cache.key().backend, capture, given);
+  const std::size_t guard_count = given.size();
   // Guards first: they describe the world before the backend runs anything.
-  entry->guards = guards::GuardProgram::compile(capture.sources, capture.guards.release(), function,
-                                                codegen::graph_inputs(capture));
+  entry->guards =
+      guards::GuardProgram::compile(capture.sources, std::move(given), function, codegen::graph_inputs(capture));
   const double guards = milliseconds_since(begin) - finish;
   if (calls_graph(capture)) {
     auto before = aten::GlobalState::now();
