@@ -111,9 +111,9 @@ Entry* Cache::find(PyObject* const* locals, PyObject* closure, bool skips_guards
   return nullptr;
 }
 
-Entry* Cache::add(std::unique_ptr<Entry> entry, std::size_t most, Dropped& dropped) {
+Entry* Cache::add(std::unique_ptr<Entry> entry, bool replaces, Dropped& dropped) {
   if (guards::has_open(*entry->guards)) drop_subsumed(*entry, dropped);
-  while (!entries_.empty() && entries_.size() >= most) {
+  if (replaces && dropped.empty() && !entries_.empty()) {
     dropped.push_back(std::move(entries_.back()));
     entries_.pop_back();
   }

@@ -70,8 +70,8 @@ class Cache {
   // `skips_guards`: the first that nothing is known to speak against, whatever its guards say (set_stance).
   Entry* find(PyObject* const* locals, PyObject* closure, bool skips_guards = false) noexcept;
   // The new entry is valid until Python code runs. Older ones that give way to it, because it serves their calls too
-  // or so that there are at most `most`, are handed out: whoever lets them go runs Python code.
-  Entry* add(std::unique_ptr<Entry> entry, std::size_t most, Dropped& dropped);
+  // or because it `replaces` the one that was used longest ago, are handed out: whoever lets them go runs Python code.
+  Entry* add(std::unique_ptr<Entry> entry, bool replaces, Dropped& dropped);
   // An entry like one whose guards hold and that another cache has: of an instance with the same code, globals and
   // backend, or of the same place in its program. Null when there is none. `whole`: it may not end at a break.
   std::unique_ptr<Entry> adopt(const std::vector<py::Owned<>>& others, PyObject* const* locals, PyObject* closure,

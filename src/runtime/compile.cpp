@@ -388,7 +388,7 @@ region::NumberPolicy number_policy(const Cache& cache) {
   return {.history = has_mark(backend, "static") ? nullptr : &cache.numbers,
           .in_graph = has_mark(backend, "takes_numbers"),
           .all_open = has_mark(backend, "dynamic") || config_number("force_open") != 0,
-          .is_last = cache.entries_made() + 1 >= config_number("recompile_limit") && cache.numbers.has_open()};
+          .is_last = cache.numbers.has_open() && cache.entries_made() + 1 >= config_number("recompile_limit")};
 }
 
 }  // namespace

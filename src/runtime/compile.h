@@ -19,6 +19,7 @@ struct Attempt {
   About about = About::Code;
   bool is_error = false;    // pellucid.error_on_graph_break: the stop is to be raised
   bool is_refused = false;  // neither entry nor stop: a limit is reached
+  bool replaces = false;    // the entry takes the place of the one that was used longest ago
   std::string where;        // identifies the place and the reason, to notice the same stop again
 };
 

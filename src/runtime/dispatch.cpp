@@ -45,9 +45,13 @@ Attempt try_to_compile(Cache& cache, const Call& call, const BoundArguments& bou
   Attempt taken;
   taken.entry = adopted(cache, cache.others(), bound.slots(), call.function->func_closure, fullgraph);
   if (taken.entry) return taken;
-  taken.is_refused = !may_compile(cache, cache, call.function, bound.slots(), call.function->func_closure, fullgraph);
+  const Verdict verdict =
+      may_compile(cache, cache, call.function, bound.slots(), call.function->func_closure, fullgraph);
+  taken.is_refused = verdict == Verdict::Refused;
   if (taken.is_refused) return taken;
-  return compile_region(call.function, bound.slots(), cache, fullgraph);
+  taken = compile_region(call.function, bound.slots(), cache, fullgraph);
+  taken.replaces = verdict == Verdict::Replaces;
+  return taken;
 }
 
 // Something changed while the backend ran: what was captured is not what would run now.
@@ -197,7 +201,7 @@ py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, b
     return attempt.is_refused ? run_alone(call) : py::take(run_with_inner_functions(cache, call));
   }
   Dropped dropped;  // until the region has run: what they take along may run Python code
-  const Entry* entry = cache.add(std::move(attempt.entry), most_entries(), dropped);
+  const Entry* entry = cache.add(std::move(attempt.entry), attempt.replaces, dropped);
   return py::take(run_region(cache, *entry, call, bound, false));
 }
 

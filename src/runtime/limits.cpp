@@ -50,15 +50,6 @@ std::string note_miss(const Miss& miss) {
   return newest;
 }
 
-// The limit that this compile would exceed, or null.
-const char* limit_hit(const Miss& miss, bool is_error) {
-  Cache& cache = miss.cache;
-  if (cache.entries_made() != 0 && miss.root.recompiles >= config_number("accumulated_recompile_limit"))
-    return "accumulated_recompile_limit";
-  if (has_room(cache) || (!is_error && cache.entry_gives_way(config_number("recompile_patience")))) return nullptr;
-  return "recompile_limit";
-}
-
 }  // namespace
 
 std::string explain_misses(Cache& cache, Cache& root, PyObject* const* slots, PyObject* closure) {
@@ -94,23 +85,29 @@ void refuse_by_stance(Cache& cache, Cache& root, PyFunctionObject* function, PyO
   refuse_compile(miss, explain_misses(cache, root, slots, closure), "the stance \"fail_on_recompile\"");
 }
 
-std::size_t most_entries() { return static_cast<std::size_t>(config_number("recompile_limit")); }
+bool has_room(const Cache& cache) {
+  return cache.entries().size() < static_cast<std::size_t>(config_number("recompile_limit"));
+}
 
-bool has_room(const Cache& cache) { return cache.entries().size() < most_entries(); }
-
-bool may_compile(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots, PyObject* closure,
-                 bool fullgraph) {
+Verdict may_compile(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots, PyObject* closure,
+                    bool fullgraph) {
   const Miss miss{cache, root, function, slots, closure};
-  const bool is_error = fullgraph || config_number("fail_on_recompile_limit_hit") != 0;
-  if (const char* limit = limit_hit(miss, is_error)) {
-    if (is_error || cache.reported_limit != limit) report_limit(miss, limit, note_miss(miss), fullgraph);
-    return false;
+  const bool again = cache.entries_made() != 0;
+  const bool ends = again && root.recompiles >= config_number("accumulated_recompile_limit");
+  const bool has_place = has_room(cache);
+  if (ends || !has_place) {
+    const bool is_error = fullgraph || config_number("fail_on_recompile_limit_hit") != 0;
+    const bool replaces = !ends && !is_error && cache.entry_gives_way(config_number("recompile_patience"));
+    if (!replaces) {
+      const char* limit = ends ? "accumulated_recompile_limit" : "recompile_limit";
+      if (is_error || cache.reported_limit != limit) report_limit(miss, limit, note_miss(miss), fullgraph);
+      return Verdict::Refused;
+    }
   }
   const std::string reason = note_miss(miss);
-  const bool again = cache.entries_made() != 0;
   if (again && config_number("error_on_recompile") != 0) refuse_compile(miss, reason, "config.error_on_recompile");
   if (again) ++root.recompiles;
-  return true;
+  return has_place ? Verdict::Allowed : Verdict::Replaces;
 }
 
 }  // namespace pellucid::runtime

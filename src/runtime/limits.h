@@ -15,18 +15,23 @@
 
 namespace pellucid::runtime {
 
+enum class Verdict {
+  Refused,
+  Allowed,
+  Replaces,  // the entry that was used longest ago
+};
+
 // Whether one more entry may be made for this call, which fits none; notes why those there are do not fit. `cache` is
 // `root`, the cache of the program, or one behind its breaks. Throws what fullgraph, config.error_on_recompile and
 // config.fail_on_recompile_limit_hit ask for.
-bool may_compile(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots, PyObject* closure,
-                 bool fullgraph);
+Verdict may_compile(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots, PyObject* closure,
+                    bool fullgraph);
 
 // The stance of the compiler (stance.h) says that nothing is compiled for a call that fits no entry.
 bool stance_keeps_from(const Cache& cache) noexcept;
 // Throws where the stance asks for an error then.
 void refuse_by_stance(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots, PyObject* closure);
 
-std::size_t most_entries();  // config.recompile_limit
 // Whether an entry that others have made may be taken over.
 bool has_room(const Cache& cache);
 

@@ -38,21 +38,24 @@ Entry* new_entry(Cache& root, Cache& cache, const frames::State& state, const st
   py::InterruptsWait wait;
   cache.drop_dead();
   if (auto entry = adopted(cache, root.continuations_of_others(state), values.data(), nullptr, false)) {
-    Entry* taken = cache.add(std::move(entry), most_entries(), found.dropped);
+    Entry* taken = cache.add(std::move(entry), false, found.dropped);
     return is_deep_enough(taken->depth) ? taken : nullptr;
   }
   Attempt attempt;
   {
     const BusyScope busy(cache);
-    found.is_refused = !may_compile(cache, root, state.frames.front().function.get(), values.data(), nullptr, false);
+    PyFunctionObject* function = state.frames.front().function.get();
+    const Verdict verdict = may_compile(cache, root, function, values.data(), nullptr, false);
+    found.is_refused = verdict == Verdict::Refused;
     if (!found.is_refused) attempt = compile_continuation(state, cache);
+    attempt.replaces = verdict == Verdict::Replaces;
   }
   if (attempt.stop) remember_stop(cache, root, attempt, raises(attempt));
   if (raises(attempt)) raise_unsupported(attempt);
   wait.end();  // before the guards are checked: a handler may have changed what was captured
   if (!attempt.entry) return nullptr;
   if (!attempt.entry->guards->check(values.data(), nullptr)) return nullptr;  // changed while the backend ran
-  return cache.add(std::move(attempt.entry), most_entries(), found.dropped);
+  return cache.add(std::move(attempt.entry), attempt.replaces, found.dropped);
 }
 
 py::Owned<> finish(Cache& root, frames::State state, bool is_refused = false) {
