@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from pellucid import _core, errors
+from pellucid import _core, _recompiles, errors
 from pellucid._module import OptimizedModule, _compiled_call
 from pellucid.backends import Backend, lookup_backend, resolve_backend
 from pellucid.backends import list_backends as _list_backends
@@ -452,8 +452,26 @@ def cache_entries(target: Any) -> list[dict[str, Any]]:
     return [{**entry} for entry in _core.cache_entries(target if of_code else _compiled_function_of(target))]
 
 
+def recompile_reasons(compiled: Any = None) -> list[_recompiles.Recompile]:
+    """Why functions were compiled again, oldest first: of one compiled function or module, or of all that there are.
+
+    Each record has every guard that failed, with the old and the new value, the line that made it matter and what would
+    avoid it, and what the recompile cost. The logger "pellucid" tells the same at level INFO.
+
+    Raises:
+        TypeError: `compiled` was not made by `pellucid.compile`.
+
+    Example:
+        >>> for record in pellucid.recompile_reasons(f):
+        ...     print(record)
+    """
+    if compiled is None:
+        return list(_recompiles._all.values())
+    return _core.recompiles(_compiled_function_of(compiled))
+
+
 def guard_failures(compiled: Any) -> list[str]:
-    """Why calls did not fit the entries that there were, oldest first.
+    """Why calls did not fit the entries that there were, oldest first: one text for each entry, a line for each guard.
 
     Raises:
         TypeError: `compiled` was not made by `pellucid.compile`.

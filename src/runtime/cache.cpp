@@ -223,6 +223,7 @@ void Cache::reset() {
   guard_failures.clear();
   // Moved out first: a finaliser that runs now sees an empty cache.
   const auto dropped_stops = std::exchange(stops, {});
+  const auto dropped_records = std::exchange(recompile_records, {});
   const auto dropped_entries = std::exchange(entries_, {});
   const auto dropped_continuations = std::exchange(continuations_, {});
   const auto dropped_inner = std::exchange(inner, {});
@@ -258,6 +259,7 @@ int Cache::traverse(visitproc visit, void* arg) const {
   Py_VISIT(backend_.get());
   Py_VISIT(instance_.get());
   for (const auto& record : stops) Py_VISIT(record.get());
+  for (const auto& record : recompile_records) Py_VISIT(record.get());
   for (const auto& cache : inner) Py_VISIT(cache.get());
   for (const auto& cache : forced) Py_VISIT(cache.get());
   for (const auto& entry : entries_) {

@@ -101,11 +101,12 @@ class Cache {
   std::string reported_limit;   // the option whose limit was reported last
   std::int64_t recompiles = 0;  // of this and of what lies behind its breaks
   int failures = 0;
-  std::string last_stop;                    // where the last capture stopped …
-  About last_stop_about = About::Code;      // … and whose verdict that is
-  std::vector<py::Owned<>> stops;           // break records, oldest first
-  region::NumberHistory numbers;            // what its regions read
-  std::vector<std::string> guard_failures;  // why calls missed (row B15)
+  std::string last_stop;                       // where the last capture stopped …
+  About last_stop_about = About::Code;         // … and whose verdict that is
+  std::vector<py::Owned<>> stops;              // break records, oldest first
+  region::NumberHistory numbers;               // what its regions read
+  std::vector<std::string> guard_failures;     // why calls missed (row B15)
+  std::vector<py::Owned<>> recompile_records;  // and what it cost, oldest first
 
   // ---- where programs go on behind a graph break
   // The cache of the regions that start with these open frames; null when there are `most` already. Kept by this one,

@@ -387,6 +387,13 @@ py::Owned<> break_reasons_of(PyObject* compiled) {
   return list;
 }
 
+py::Owned<> recompiles_of(PyObject* compiled) {
+  auto list = py::take(PyList_New(0));
+  for (const auto& record : cast(compiled)->cache->recompile_records)
+    py::check(PyList_Append(list.get(), record.get()));
+  return list;
+}
+
 py::Owned<> guard_failures_of(PyObject* compiled) {
   const auto failures = cast(compiled)->cache->guard_failures;
   return strings(failures);

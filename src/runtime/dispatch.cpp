@@ -45,12 +45,13 @@ Attempt try_to_compile(Cache& cache, const Call& call, const BoundArguments& bou
   Attempt taken;
   taken.entry = adopted(cache, cache.others(), bound.slots(), call.function->func_closure, fullgraph);
   if (taken.entry) return taken;
-  const Verdict verdict =
+  const Permission given =
       may_compile(cache, cache, call.function, bound.slots(), call.function->func_closure, fullgraph);
-  taken.is_refused = verdict == Verdict::Refused;
+  taken.is_refused = given.verdict == Verdict::Refused;
   if (taken.is_refused) return taken;
   taken = compile_region(call.function, bound.slots(), cache, fullgraph);
-  taken.replaces = verdict == Verdict::Replaces;
+  taken.replaces = given.verdict == Verdict::Replaces;
+  given.note_cost(taken.entry ? taken.entry->number : -1);
   return taken;
 }
 

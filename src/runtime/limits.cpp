@@ -41,29 +41,66 @@ void refuse_compile(const Miss& miss, const std::string& reason, const char* rul
                                                    first == nullptr ? Py_None : first, py::str(reason).get(), rule));
 }
 
-std::string note_miss(const Miss& miss) {
-  std::string newest = explain_misses(miss.cache, miss.root, miss.slots, miss.closure);
-  if (!newest.empty()) {
+Misses note_miss(const Miss& miss) {
+  Misses all = explain_misses(miss.cache, miss.root, miss.slots, miss.closure);
+  if (!all.newest.empty()) {
     events::count(events::Counter::Recompiles);
-    events::record("miss", place_of(miss.function) + ": " + newest);
+    events::record("miss", place_of(miss.function) + ": " + all.newest);
   }
-  return newest;
+  return all;
+}
+
+py::Owned<> new_record(const Miss& miss, const Misses& misses) {
+  auto make = py::import_attr("pellucid._recompiles", "_record_recompile");
+  PyObject* first = miss.first_argument();
+  auto record = py::take(PyObject_CallFunctionObjArgs(make.get(), miss.function, first == nullptr ? Py_None : first,
+                                                      misses.rows.get(), miss.cache.key().backend, nullptr));
+  auto& kept = miss.root.recompile_records;
+  kept.push_back(record.copy());
+  if (kept.size() > kKeptFailures) kept.erase(kept.begin());
+  return record;
+}
+
+// What a region was compiled for is a value that the program asked for: another value is another region.
+bool is_pinned(const Cache& cache, const guards::Miss& miss) {
+  const region::SeenNumber* seen = miss.source == nullptr ? nullptr : cache.numbers.find(region::hash_of(miss.source));
+  return seen != nullptr && seen->pinned;
+}
+
+py::Owned<> row_of(const Cache& cache, const guards::Miss& miss) {
+  const auto& about = miss.description;
+  return py::take(Py_BuildValue("(sssssissO)", about.kind.c_str(), about.source.c_str(), miss.expected.c_str(),
+                                miss.found.c_str(), about.file.c_str(), about.line, about.operation.c_str(),
+                                miss.suggestion.c_str(), is_pinned(cache, miss) ? Py_True : Py_False));
 }
 
 }  // namespace
 
-std::string explain_misses(Cache& cache, Cache& root, PyObject* const* slots, PyObject* closure) {
-  std::string newest;
+Misses explain_misses(Cache& cache, Cache& root, PyObject* const* slots, PyObject* closure) {
+  Misses all{.newest = {}, .rows = py::take(PyList_New(0))};
   const auto entries = cache.entries();
   for (const auto& entry : entries) {
-    const auto failed = guards::GuardReport(*entry->guards).first_miss(slots, closure);
-    if (failed && entry->tells.may_hold(*entry->guards, slots, closure))
-      entry->tells.add(*entry->guards, failed->guard);
-    std::string reason = failed ? failed->message() : std::string();
-    if (newest.empty()) newest = reason;
+    const auto failed = guards::GuardReport(*entry->guards).misses(slots, closure);
+    if (failed.empty()) continue;
+    if (entry->tells.may_hold(*entry->guards, slots, closure)) entry->tells.add(*entry->guards, failed.front().guard);
+    auto rows = py::take(PyList_New(0));
+    std::string reason;
+    for (const guards::Miss& miss : failed) {
+      reason.append(reason.empty() ? "" : "\n").append(miss.message());
+      py::check(PyList_Append(rows.get(), row_of(cache, miss).get()));
+    }
+    py::check(PyList_Append(all.rows.get(), py::take(Py_BuildValue("(iO)", entry->number, rows.get())).get()));
+    if (all.newest.empty()) all.newest = reason;
     if (root.guard_failures.size() < kKeptFailures) root.guard_failures.push_back(std::move(reason));
   }
-  return newest;
+  return all;
+}
+
+void Permission::note_cost(int region) const {
+  if (!record) return;
+  auto note = py::import_attr("pellucid._recompiles", "_note_cost");
+  const auto done = py::take(
+      PyObject_CallFunction(note.get(), "Odi", record.get(), static_cast<double>(events::now() - since) / 1e6, region));
 }
 
 bool stance_keeps_from(const Cache& cache) noexcept {
@@ -82,15 +119,15 @@ void refuse_by_stance(Cache& cache, Cache& root, PyFunctionObject* function, PyO
                       PyObject* closure) {
   if (stance_now().stance != Stance::FailOnRecompile) return;
   const Miss miss{cache, root, function, slots, closure};
-  refuse_compile(miss, explain_misses(cache, root, slots, closure), "the stance \"fail_on_recompile\"");
+  refuse_compile(miss, explain_misses(cache, root, slots, closure).newest, "the stance \"fail_on_recompile\"");
 }
 
 bool has_room(const Cache& cache) {
   return cache.entries().size() < static_cast<std::size_t>(config_number("recompile_limit"));
 }
 
-Verdict may_compile(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots, PyObject* closure,
-                    bool fullgraph) {
+Permission may_compile(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots, PyObject* closure,
+                       bool fullgraph) {
   const Miss miss{cache, root, function, slots, closure};
   const bool again = cache.entries_made() != 0;
   const bool ends = again && root.recompiles >= config_number("accumulated_recompile_limit");
@@ -100,14 +137,17 @@ Verdict may_compile(Cache& cache, Cache& root, PyFunctionObject* function, PyObj
     const bool replaces = !ends && !is_error && cache.entry_gives_way(config_number("recompile_patience"));
     if (!replaces) {
       const char* limit = ends ? "accumulated_recompile_limit" : "recompile_limit";
-      if (is_error || cache.reported_limit != limit) report_limit(miss, limit, note_miss(miss), fullgraph);
-      return Verdict::Refused;
+      if (is_error || cache.reported_limit != limit) report_limit(miss, limit, note_miss(miss).newest, fullgraph);
+      return {};
     }
   }
-  const std::string reason = note_miss(miss);
-  if (again && config_number("error_on_recompile") != 0) refuse_compile(miss, reason, "config.error_on_recompile");
-  if (again) ++root.recompiles;
-  return has_place ? Verdict::Allowed : Verdict::Replaces;
+  const Misses misses = note_miss(miss);
+  Permission given{.verdict = has_place ? Verdict::Allowed : Verdict::Replaces, .record = {}, .since = events::now()};
+  if (!again) return given;
+  if (config_number("error_on_recompile") != 0) refuse_compile(miss, misses.newest, "config.error_on_recompile");
+  ++root.recompiles;
+  given.record = new_record(miss, misses);
+  return given;
 }
 
 }  // namespace pellucid::runtime

@@ -21,11 +21,20 @@ enum class Verdict {
   Replaces,  // the entry that was used longest ago
 };
 
+// What may be done for a call that fits no entry.
+struct Permission {
+  Verdict verdict = Verdict::Refused;
+  py::Owned<> record;      // of a function that was compiled before: a pellucid.Recompile
+  std::int64_t since = 0;  // nanoseconds
+  // It is done: `region` is what was made, -1 for nothing.
+  void note_cost(int region) const;
+};
+
 // Whether one more entry may be made for this call, which fits none; notes why those there are do not fit. `cache` is
 // `root`, the cache of the program, or one behind its breaks. Throws what fullgraph, config.error_on_recompile and
 // config.fail_on_recompile_limit_hit ask for.
-Verdict may_compile(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots, PyObject* closure,
-                    bool fullgraph);
+Permission may_compile(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots, PyObject* closure,
+                       bool fullgraph);
 
 // The stance of the compiler (stance.h) says that nothing is compiled for a call that fits no entry.
 bool stance_keeps_from(const Cache& cache) noexcept;
@@ -35,7 +44,12 @@ void refuse_by_stance(Cache& cache, Cache& root, PyFunctionObject* function, PyO
 // Whether an entry that others have made may be taken over.
 bool has_room(const Cache& cache);
 
-// Remembers what each entry failed on. Gives that of the entry that was used last; "" when there is none.
-std::string explain_misses(Cache& cache, Cache& root, PyObject* const* slots, PyObject* closure);
+// Why the entries do not fit a call.
+struct Misses {
+  std::string newest;  // of the entry that was used last; "" when there is none
+  py::Owned<> rows;    // [(region, [(kind, source, expected, found, file, line, operation, advice, pinned), …]), …]
+};
+// Remembers what each entry failed on.
+Misses explain_misses(Cache& cache, Cache& root, PyObject* const* slots, PyObject* closure);
 
 }  // namespace pellucid::runtime

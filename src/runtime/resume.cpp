@@ -45,10 +45,11 @@ Entry* new_entry(Cache& root, Cache& cache, const frames::State& state, const st
   {
     const BusyScope busy(cache);
     PyFunctionObject* function = state.frames.front().function.get();
-    const Verdict verdict = may_compile(cache, root, function, values.data(), nullptr, false);
-    found.is_refused = verdict == Verdict::Refused;
+    const Permission given = may_compile(cache, root, function, values.data(), nullptr, false);
+    found.is_refused = given.verdict == Verdict::Refused;
     if (!found.is_refused) attempt = compile_continuation(state, cache);
-    attempt.replaces = verdict == Verdict::Replaces;
+    attempt.replaces = given.verdict == Verdict::Replaces;
+    given.note_cost(attempt.entry ? attempt.entry->number : -1);
   }
   if (attempt.stop) remember_stop(cache, root, attempt, raises(attempt));
   if (raises(attempt)) raise_unsupported(attempt);

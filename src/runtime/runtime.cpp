@@ -153,6 +153,7 @@ PyMethodDef kFunctions[] = {
     {"guards_of", of_compiled<guards_of>, METH_O,
      "The guards of the entries of a compiled function and of inner functions, by region."},
     {"guard_failures", of_compiled<guard_failures_of>, METH_O, "Why calls of a compiled function missed."},
+    {"recompiles", of_compiled<recompiles_of>, METH_O, "The records of the recompiles of a compiled function."},
     {"events", events_since, METH_VARARGS, "The kept events from a serial number on, as dicts."},
     {"next_event", next_event, METH_NOARGS, "The serial number of the next event."},
     {"clear_events", clear_events, METH_NOARGS, "Forgets the kept events."},
