@@ -45,6 +45,11 @@ Attempt try_to_compile(Cache& cache, const Call& call, const BoundArguments& bou
   Attempt taken;
   taken.entry = adopted(cache, cache.others(), bound.slots(), call.function->func_closure, fullgraph);
   if (taken.entry) return taken;
+  if (!stance_is_plain() && stance_keeps_from(cache)) {
+    refuse_by_stance(cache, cache, call.function, bound.slots(), call.function->func_closure);
+    taken.is_refused = true;
+    return taken;
+  }
   const Permission given =
       may_compile(cache, cache, call.function, bound.slots(), call.function->func_closure, fullgraph);
   taken.is_refused = given.verdict == Verdict::Refused;
@@ -181,12 +186,6 @@ py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, b
   // Another thread compiles this function (waiting could deadlock with what its backend does), or RecursionError is
   // near: this one call runs eagerly.
   if (cache.busy || !is_deep_enough(kWorthCapturing)) return py::take(call.run_eagerly());
-  if (!stance_is_plain() && stance_keeps_from(cache)) {
-    bound.own();
-    refuse_by_stance(cache, cache, call.function, bound.slots(), call.function->func_closure);
-    bound.drop();
-    return run_alone(call);
-  }
   if (cache.given_up && !fullgraph) return py::take(run_with_inner_functions(cache, call));
   if (aten::in_mode_of_user() && !fullgraph) return run_in_mode(cache, call, bound);
   bound.own();

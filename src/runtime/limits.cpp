@@ -134,7 +134,8 @@ Permission may_compile(Cache& cache, Cache& root, PyFunctionObject* function, Py
   const bool has_place = has_room(cache);
   if (ends || !has_place) {
     const bool is_error = fullgraph || config_number("fail_on_recompile_limit_hit") != 0;
-    const bool replaces = !ends && !is_error && cache.entry_gives_way(config_number("recompile_patience"));
+    const bool may_replace = !ends && !is_error && !cache.entries().empty();
+    const bool replaces = may_replace && cache.entry_gives_way(config_number("recompile_patience"));
     if (!replaces) {
       const char* limit = ends ? "accumulated_recompile_limit" : "recompile_limit";
       if (is_error || cache.reported_limit != limit) report_limit(miss, limit, note_miss(miss).newest, fullgraph);

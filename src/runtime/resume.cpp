@@ -28,11 +28,6 @@ struct Found {
 Entry* new_entry(Cache& root, Cache& cache, const frames::State& state, const std::vector<PyObject*>& values,
                  Found& found) {
   if (aten::in_mode_of_user()) return nullptr;
-  if (!stance_is_plain() && stance_keeps_from(cache)) {
-    refuse_by_stance(cache, root, state.frames.front().function.get(), values.data(), nullptr);
-    found.is_refused = true;
-    return nullptr;
-  }
   if (!is_deep_enough(static_cast<int>(state.frames.size()) + kWorthCapturing) || cache.busy || cache.given_up)
     return nullptr;
   py::InterruptsWait wait;
@@ -40,6 +35,11 @@ Entry* new_entry(Cache& root, Cache& cache, const frames::State& state, const st
   if (auto entry = adopted(cache, root.continuations_of_others(state), values.data(), nullptr, false)) {
     Entry* taken = cache.add(std::move(entry), false, found.dropped);
     return is_deep_enough(taken->depth) ? taken : nullptr;
+  }
+  if (!stance_is_plain() && stance_keeps_from(cache)) {
+    refuse_by_stance(cache, root, state.frames.front().function.get(), values.data(), nullptr);
+    found.is_refused = true;
+    return nullptr;
   }
   Attempt attempt;
   {

@@ -275,3 +275,10 @@ def test_entries_that_give_way_let_their_objects_go():
         f(X, "a")
         gc.collect()
         assert region() is None
+
+
+def test_a_limit_of_zero_compiles_nothing(counting):
+    f = pellucid.compile(words, backend=counting)
+    with pellucid.config.patch(recompile_limit=0, recompile_patience=1):
+        call_all(f, words, ["", "a", "a"] * 20)
+    assert counting.count == 0

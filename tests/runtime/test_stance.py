@@ -305,3 +305,12 @@ def test_the_stance_of_torch_is_not_imported_for():
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=150)
     assert done.stdout.strip() == "fine", done.stderr[-2000:]
+
+
+def test_what_an_equal_module_has_compiled_is_no_recompile(counting):
+    first, second = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+    compiled = [pellucid.compile(module, backend=counting) for module in (first, second)]
+    compiled[0](X)
+    with pellucid.set_stance("fail_on_recompile"):
+        assert same(compiled[1](X), second(X))
+    assert counting.count == 1

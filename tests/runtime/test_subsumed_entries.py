@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 
 import pytest
@@ -163,3 +164,81 @@ def test_objects_of_an_entry_that_went_are_let_go():
     compiled(torch.ones(4))
     gc.collect()
     assert region() is None
+
+
+# ---- whatever was served stays served
+
+
+def plain(x, y, n, f):
+    return x * n + f, y.sum(0, keepdim=True) * y.shape[0], n + 1
+
+
+def branches(x, y, n, f):
+    if x.shape[0] == y.shape[0]:
+        return x.sum() * n, y
+    if x.shape[0] > 2 * n:
+        return x * f, x.shape
+    return y - n if f < 0.5 else y.t() + x.shape[0] // 2
+
+
+def views(x, y, n, f):
+    z = x.reshape(-1, 2) if x.shape[0] % 2 == 0 else x.flatten()
+    return z * (y.stride(0) + n), y[: n % 3], y.is_contiguous()
+
+
+def containers(x, y, n, f):
+    sizes = {"x": x.shape[0], "y": y.shape[-1]}
+    return x + sizes["y"] * f, [n + 1 if n % 2 else f], max(sizes.values()), x is y
+
+
+def needs_values(x, y, n, f):
+    return x[:, : 1 + n % 2], "abc"[n % 3], range(n % 4), round(f, 1)
+
+
+class Holder:
+    def __init__(self, n, f):
+        self.n, self.f, self.sizes = n, f, [n, n + 1]
+
+
+def objects(x, y, n, f, holder=None):
+    holder = Holder(n, f) if holder is None else holder
+    return x * holder.n + holder.f, y.shape[0] + holder.sizes[1]
+
+
+@pytest.mark.parametrize("f", [plain, branches, views, containers, needs_values, objects])
+@pytest.mark.parametrize("seed", range(8))
+def test_calls_that_were_served_stay_served(f, seed):
+    """If an entry went that another one does not stand for, its calls would be compiled again."""
+    chosen = random.Random(seed)
+    holders = [None] + [Holder(n, n / 4) for n in range(1, 4)]
+
+    def arguments():
+        x = torch.arange(float(chosen.randint(1, 6) * 4)).view(-1, 4)
+        y = chosen.choice([x, torch.ones(chosen.randint(1, 7), 4), torch.ones(4, chosen.randint(1, 5)).t()])
+        y = y.double() if chosen.random() < 0.1 else y
+        given = (x, y, chosen.randint(0, 9), chosen.choice([0.25, 0.5, 1.5, 2.0]))
+        return (*given, chosen.choice(holders)) if f is objects else given
+
+    easy = [(torch.ones(size, 4), torch.ones(size + 1, 4), size, size / 2) for size in (3, 5)]
+    calls = easy + [arguments() for _ in range(60)]
+    compiled = pellucid.compile(f, backend="eager")
+    with pellucid.config.patch(recompile_limit=1000):
+        for given in calls:
+            assert outcome(compiled, given) == outcome(f, given)
+        captures = pellucid.counters()["captures"]
+        for given in calls:
+            assert outcome(compiled, given) == outcome(f, given)
+    assert pellucid.counters()["captures"] == captures
+    if f is plain:
+        assert len(pellucid.cache_entries(compiled)) < captures  # some did go
+
+
+def outcome(f, given):
+    try:
+        result = f(*given)
+    except (RuntimeError, IndexError) as error:
+        return type(error)
+    return [
+        (part.shape, part.stride(), part.tolist()) if isinstance(part, torch.Tensor) else part
+        for part in (result if isinstance(result, tuple) else (result,))
+    ]
