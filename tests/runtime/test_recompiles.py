@@ -200,9 +200,9 @@ def test_the_log(counting, caplog):
     compiled = pellucid.compile(lambda x, word: x + len(word), backend=counting)
     with caplog.at_level(logging.INFO, logger="pellucid"):
         compiled(X, "a"), compiled(X, "bb")
-    (record,) = caplog.records
-    assert record.levelno == logging.INFO
-    assert record.getMessage() == f"recompiled {pellucid.recompile_reasons(compiled)[0]}"
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [f"recompiled {record}" for record in pellucid.recompile_reasons(compiled)] and len(told) >= 1
+    assert {record.levelno for record in caplog.records} == {logging.INFO}
 
 
 def test_a_first_compile_is_none(counting):
