@@ -39,7 +39,9 @@ from pellucid.api import (
     guard_failures,
     is_compiling,
     list_backends,
+    recompile_reasons,
     reset,
+    set_stance,
     show,
 )
 from pellucid.marks import mark_dynamic, mark_static, maybe_mark_dynamic
@@ -65,6 +67,8 @@ __all__ = [
     "mark_dynamic",
     "mark_static",
     "maybe_mark_dynamic",
+    "recompile_reasons",
     "reset",
+    "set_stance",
     "show",
 ]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pellucid import _core
+from pellucid._recompiles import Recompile
 from pellucid.backends.eager import eager
 from pellucid.backends.registry import lookup_backend
 from pellucid.errors import BreakRecord
@@ -84,6 +85,8 @@ class ExplainOutput:
     out_guards: list[Guard] | None = None
     compile_times: str | None = None
     regions: list[Region] = field(default_factory=list, repr=False)
+    recompiles: list[Recompile] = field(default_factory=list)
+    """Of functions that the call runs more than once."""
 
     def __str__(self) -> str:
         lines = [
@@ -103,6 +106,10 @@ class ExplainOutput:
             lines.append("Out Guards:")
             for number, guard in enumerate(self.out_guards, 1):
                 lines += [f"  Guard {number}:", f"    {guard}".rstrip("\n")]
+        if self.recompiles:
+            lines.append("Recompiles:")
+            for number, recompile in enumerate(self.recompiles, 1):
+                lines += [f"  Recompile {number}:", *(f"    {line}" for line in str(recompile).splitlines())]
         if self.compile_times is not None:
             lines.append(f"Compile Times: {self.compile_times}")
         return "\n".join(lines) + "\n"
@@ -225,7 +232,9 @@ def _explained(fn: Callable, args: tuple, kwargs: dict[str, Any]) -> ExplainOutp
         compiled = settings(fn) if inspect.isclass(fn) else api._compile_with(fn, settings=settings, disabled=False)
         compiled(*args, **kwargs)
         guards = _core.guards_of(api._compiled_function_of(compiled))
-        return _output(watch, guards, _core.events(first_event))
+        output = _output(watch, guards, _core.events(first_event))
+        output.recompiles = api.recompile_reasons()
+        return output
     finally:
         api.reset()
 

@@ -119,26 +119,54 @@ def _called_function(function: types.FunctionType, first: object) -> types.Funct
     return function
 
 
+def _place(function: types.FunctionType, first: object) -> str:
+    function = _called_function(function, first)
+    code = function.__code__
+    return f"{function.__qualname__!r} ({code.co_filename}:{code.co_firstlineno})"
+
+
+def _what_comes(limit: str) -> str:
+    from pellucid import config
+
+    patience = config.recompile_patience  # type: ignore[attr-defined]
+    text = "From now on calls that fit none of the compiled versions run eagerly."
+    if limit != "recompile_limit" or patience == 0:
+        return text
+    return (
+        f"{text[:-1]}; after {patience} of them the version that was used longest ago gives way to a new one"
+        " (pellucid.config.recompile_patience)."
+    )
+
+
 def _report_recompile_limit(
-    function: types.FunctionType, first: object, limit: int, reason: str, fullgraph: bool
+    function: types.FunctionType, first: object, limit: str, reason: str, fullgraph: bool
 ) -> None:
-    """Called by `_core`, once for each function that reaches the limit; at each call where that is an error.
+    """Called by `_core`, once for each function that reaches this limit; at each call where that is an error.
 
     Args:
         first: the first argument of the call; None when it has none.
+        limit: the option.
     """
     from pellucid import config
     from pellucid.errors import RecompileLimitExceeded
 
-    function = _called_function(function, first)
-    code = function.__code__
     text = (
-        f"pellucid hit config.recompile_limit ({limit})\n"
-        f"   function: {function.__qualname__!r} ({code.co_filename}:{code.co_firstlineno})\n"
+        f"pellucid hit config.{limit} ({getattr(config, limit)})\n"
+        f"   function: {_place(function, first)}\n"
         f"   last reason: {reason or 'no guard failed'}\n"
     )
     if fullgraph:
         raise RecompileLimitExceeded(text + "With fullgraph=True that is an error.")
     if config.fail_on_recompile_limit_hit:  # type: ignore[attr-defined]
         raise RecompileLimitExceeded(text + "config.fail_on_recompile_limit_hit makes it an error.")
-    log.warning("%sCalls that fit none of the compiled versions run eagerly from now on.", text)
+    log.warning("%s%s", text, _what_comes(limit))
+
+
+def _raise_recompile_error(function: types.FunctionType, first: object, reason: str, rule: str) -> None:
+    """Called by `_core` where `rule` forbids to compile a function."""
+    from pellucid.errors import RecompileError
+
+    raise RecompileError(
+        f"{_place(function, first)} would be compiled, which {rule} makes an error\n"
+        f"   reason: {reason or 'no compiled version of it is there'}"
+    )

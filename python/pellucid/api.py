@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from pellucid import _core, errors
+from pellucid import _core, _recompiles, errors
 from pellucid._module import OptimizedModule, _compiled_call
 from pellucid.backends import Backend, lookup_backend, resolve_backend
 from pellucid.backends import list_backends as _list_backends
@@ -58,7 +58,9 @@ def compile(
             constants.
         backend: a name (`list_backends`) or a callable `(GraphModule, example_inputs) -> callable`.
         mode: a mode of the inductor backend; other backends get it as a keyword.
-        options: options of the inductor backend; other backends get them as a keyword.
+        options: options of the inductor backend; other backends get them as a keyword. "guard_filter_fn" is for any: a
+            function from the list of guards of a region (as torch.compile gives them) to a list of bools, which says
+            which are checked. A call that would fail on another one gets a wrong result, or worse.
         disable: return `model` as it is.
 
     Raises:
@@ -95,6 +97,8 @@ class Settings:
         _check_type("dynamic", self.dynamic, bool, type(None))
         _check_type("mode", self.mode, str, type(None))
         _check_type("options", self.options, dict, type(None))
+        if not callable((self.options or {}).get("guard_filter_fn", len)):
+            raise TypeError("guard_filter_fn must be callable")
         if not isinstance(self.backend, str) and not callable(self.backend):
             raise TypeError(f"backend must be a name or a callable, not {type(self.backend).__name__}")
         if self.mode is not None and self.options is not None:
@@ -141,19 +145,21 @@ def _shared_backend(settings: Settings) -> Backend:
 def _resolve(settings: Settings) -> Backend:
     backend = _resolve_name(settings)
     static, dynamic = settings.dynamic is False, settings.dynamic is True
-    if (backend.static, backend.dynamic) != (static, dynamic):
-        backend = replace(backend, static=static, dynamic=dynamic)
+    filter_fn = (settings.options or {}).get("guard_filter_fn")
+    if (backend.static, backend.dynamic, backend.guard_filter_fn) != (static, dynamic, filter_fn):
+        backend = replace(backend, static=static, dynamic=dynamic, guard_filter_fn=filter_fn)
     return backend
 
 
 def _resolve_name(settings: Settings) -> Backend:
-    if settings.backend == "inductor" and not settings.mode and not settings.options:
+    options = {name: value for name, value in (settings.options or {}).items() if name != "guard_filter_fn"} or None
+    if settings.backend == "inductor" and not settings.mode and not options:
         # Inductor is imported at the first compile, not here.
         return Backend(
             "inductor", lookup_backend("inductor"), {"dynamic": settings.dynamic}, aot=True, takes_symbols=True
         )
     try:
-        return resolve_backend(settings.backend, mode=settings.mode, options=settings.options, dynamic=settings.dynamic)
+        return resolve_backend(settings.backend, mode=settings.mode, options=options, dynamic=settings.dynamic)
     except errors.InvalidBackend:
         raise
     except RuntimeError as error:
@@ -281,6 +287,70 @@ class error_on_graph_break(contextlib.ContextDecorator):
         _core.close_break_block()
 
 
+class set_stance:
+    """What calls of compiled functions do, in the whole process; as a function, in a `with` block or as a decorator.
+
+    The stance that torch.compiler.set_stance has set counts as well, as long as this one is the default.
+
+    Args:
+        stance: "default": they are compiled. "force_eager": they run eagerly. "eager_on_recompile": one that fits no
+            compiled version runs eagerly. "fail_on_recompile": it raises errors.RecompileError. "eager_then_compile":
+            the first call of each function runs eagerly, and sizes and numbers in which the second differs from it are
+            open at once. "aot_eager_then_compile": the same, but that the first call runs with the backend aot_eager.
+        skip_guard_eval_unsafe: of the guards only those are checked on which calls have failed before. A call that
+            would fail on another one gets the result of the wrong version, or worse.
+        force_backend: the backend of all functions; with "default" only.
+
+    Raises:
+        ValueError: there is no such stance, or it goes with no other backend.
+        TypeError: an argument has the wrong type.
+
+    Example:
+        >>> with pellucid.set_stance("fail_on_recompile"):
+        ...     serve(model)
+    """
+
+    def __init__(
+        self,
+        stance: str = "default",
+        *,
+        skip_guard_eval_unsafe: bool = False,
+        force_backend: str | Callable | None = None,
+    ) -> None:
+        _check_type("stance", stance, str)
+        _check_type("skip_guard_eval_unsafe", skip_guard_eval_unsafe, bool)
+        if force_backend is not None:
+            if stance != "default":
+                raise ValueError(f'force_backend goes with the stance "default" only, not with {stance!r}')
+            Settings(backend=force_backend)  # raises where there is none
+        self._wanted = (stance, skip_guard_eval_unsafe, force_backend)
+        self._before = _core.set_stance(*self._wanted)
+
+    def __call__(self, function: Callable) -> Callable:
+        _core.set_stance(*self._before)  # it is for the calls of this function only
+        stance, skips, backend = self._wanted
+
+        @functools.wraps(function)
+        def in_stance(*args, **kwargs):
+            with set_stance(stance, skip_guard_eval_unsafe=skips, force_backend=backend):
+                return function(*args, **kwargs)
+
+        return in_stance
+
+    def __enter__(self) -> None:
+        _core.set_stance(*self._wanted)
+
+    def __exit__(self, *exc_info: object) -> None:
+        _core.set_stance(*self._before)
+
+
+def _forced_backend(own: Backend, forced: str | Callable) -> Backend:
+    """Called by `_core`: what `set_stance(force_backend=...)` makes of the backend of a function."""
+    dynamic = True if own.dynamic else False if own.static else None
+    options = {"guard_filter_fn": own.guard_filter_fn} if own.guard_filter_fn is not None else None
+    return Settings(dynamic=dynamic, backend=forced, options=options).resolved
+
+
 def is_compiling() -> bool:
     """True in code that is captured, exported or called by a backend while it compiles; else False.
 
@@ -384,8 +454,26 @@ def cache_entries(target: Any) -> list[dict[str, Any]]:
     return [{**entry} for entry in _core.cache_entries(target if of_code else _compiled_function_of(target))]
 
 
+def recompile_reasons(compiled: Any = None) -> list[_recompiles.Recompile]:
+    """Why functions were compiled again, oldest first: of one compiled function or module, or of all that there are.
+
+    Each record has every guard that failed, with the old and the new value, the line that made it matter and what would
+    avoid it, and what the recompile cost. The logger "pellucid" tells the same at level INFO.
+
+    Raises:
+        TypeError: `compiled` was not made by `pellucid.compile`.
+
+    Example:
+        >>> for record in pellucid.recompile_reasons(f):
+        ...     print(record)
+    """
+    if compiled is None:
+        return list(_recompiles._all.values())
+    return _core.recompiles(_compiled_function_of(compiled))
+
+
 def guard_failures(compiled: Any) -> list[str]:
-    """Why calls did not fit the entries that there were, oldest first.
+    """Why calls did not fit the entries that there were, oldest first: one text for each entry, a line for each guard.
 
     Raises:
         TypeError: `compiled` was not made by `pellucid.compile`.

@@ -35,7 +35,12 @@ class Option:
 
 _OPTIONS: dict[str, Option] = {}
 _VALUES: dict[str, Any] = {}
-_ALIASES = {"cache_size_limit": "recompile_limit"}
+# Older names that torch._dynamo.config knows too.
+_ALIASES = {
+    "cache_size_limit": "recompile_limit",
+    "accumulated_cache_size_limit": "accumulated_recompile_limit",
+    "fail_on_cache_limit_hit": "fail_on_recompile_limit_hit",
+}
 _LOCK = threading.Lock()
 _PATCHES: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar(
     "pellucid_config_patches", default=None
@@ -132,7 +137,32 @@ class _ConfigModule(types.ModuleType):
 
 
 define(
-    "recompile_limit", int, 8, "entries of one function with one backend; calls that fit none of them then run eagerly"
+    "recompile_limit",
+    int,
+    8,
+    "entries that one function has with one backend. At the limit, calls that fit none of them run eagerly (see"
+    " recompile_patience), together with the functions that they call",
+)
+define(
+    "recompile_patience",
+    int,
+    32,
+    "calls that fit none of the entries of a function at its recompile_limit, after which the entry that was used longest"
+    " ago gives way to a new one; twice as many each time that the newest entry has served fewer than 10 calls (1: the"
+    " first such call; 0: never)",
+)
+define(
+    "accumulated_recompile_limit",
+    int,
+    256,
+    "how often one function may be compiled again in all, what lies behind its graph breaks included; from then on calls"
+    " that fit no entry run eagerly",
+)
+define(
+    "error_on_recompile",
+    bool,
+    False,
+    "a call that would be compiled though the function has been compiled before raises RecompileError",
 )
 define(
     "region_limit",
@@ -148,7 +178,12 @@ define(
     "calls in a row at which a backend's graph raises the same type of error while the graph as captured does not; from"
     " then on that one runs instead (0: never)",
 )
-define("fail_on_recompile_limit_hit", bool, False, "a call beyond the recompile limit raises RecompileLimitExceeded")
+define(
+    "fail_on_recompile_limit_hit",
+    bool,
+    False,
+    "a call beyond recompile_limit or accumulated_recompile_limit raises RecompileLimitExceeded",
+)
 define(
     "continue_after_break",
     bool,

@@ -18,6 +18,7 @@ __all__ = [
     "InvalidBackend",
     "PellucidError",
     "Reason",
+    "RecompileError",
     "RecompileLimitExceeded",
     "Unsupported",
     "reasons",
@@ -122,7 +123,14 @@ def constraint_violation(
 
 
 class RecompileLimitExceeded(PellucidError):
-    """A function reached `config.recompile_limit` while `config.fail_on_recompile_limit_hit` is set."""
+    """A function reached `config.recompile_limit` or `config.accumulated_recompile_limit`.
+
+    It is raised while `config.fail_on_recompile_limit_hit` is set, and with `fullgraph=True`.
+    """
+
+
+class RecompileError(PellucidError):
+    """A call fits no compiled version of its function, and `config.error_on_recompile` or `set_stance` forbids another."""
 
 
 @dataclass

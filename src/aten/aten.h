@@ -60,6 +60,14 @@ class TensorSpec {
       PyObject* object) const noexcept;  // type, dtype, device, layout, requires_grad, keys, conj/neg, sizes, strides
   std::string mismatch(PyObject* object) const;  // "size mismatch at index 0, expected 2, actual 3"; "" when it matches
   std::string text() const;                      // "f32[*, 3] cpu requires_grad=False": the first size is open
+  // Whether every tensor that matches this one matches `that` as well, as far as it can be told.
+  bool implies(const TensorSpec& that) const noexcept;
+  bool has_open() const noexcept;
+  PyTypeObject* type() const noexcept;
+  // What all tensors that match have there; false: it is open, or there is no such dim.
+  bool size_at(std::int64_t dim, std::int64_t* out) const noexcept;
+  bool stride_at(std::int64_t dim, std::int64_t* out) const noexcept;
+
  private:
   TensorSpec();
   struct Data;
@@ -83,15 +91,29 @@ PyObject* pack_hook() noexcept;
 // Thread-local and process-wide torch state that changes what a program computes.
 class GlobalState {
  public:
+  // The state of this thread as it is now, read when it is first asked for: for many comparisons while no Python code
+  // runs.
+  class Reading;
+
   static std::unique_ptr<GlobalState> now();
   ~GlobalState();
   bool matches() const noexcept;
+  bool matches(Reading& reading) const noexcept;
+  bool equals(const GlobalState& that) const noexcept;
   std::string mismatch() const;  // "grad_mode: expected True, found False"
   void restore() const;          // puts grad mode, inference mode?, autocast … of this thread back to this state
  private:
   GlobalState();
   struct Data;
   std::unique_ptr<Data> data_;
+};
+
+class GlobalState::Reading {
+ private:
+  friend class GlobalState;
+  static constexpr std::size_t kMost = 24;
+  bool is_read_ = false;
+  std::uint64_t values_[kMost];
 };
 
 // Alive while a region is captured (one per thread at a time).

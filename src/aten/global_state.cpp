@@ -9,7 +9,9 @@
 #include <c10/core/impl/PyInterpreterHooks.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 
+#include <algorithm>
 #include <array>
+#include <utility>
 
 #include "aten/aten.h"
 #include "aten/internal.h"
@@ -124,6 +126,11 @@ constexpr Field kFields[] = {
 };
 constexpr std::size_t kCount = std::size(kFields);
 
+template <std::size_t... I>
+void read_all(Value* values, std::index_sequence<I...>) noexcept {
+  ((values[I] = kFields[I].read()), ...);
+}
+
 // torch.set_default_device and `with torch.device(...)` are function modes.
 bool is_device_context(PyObject* mode) noexcept {
   static PyObject* const type = [] {
@@ -200,16 +207,28 @@ GlobalState::~GlobalState() = default;
 
 std::unique_ptr<GlobalState> GlobalState::now() {
   std::unique_ptr<GlobalState> state(new GlobalState);
-  for (std::size_t i = 0; i < kCount; ++i) state->data_->values[i] = kFields[i].read();
+  read_all(state->data_->values.data(), std::make_index_sequence<kCount>());
   state->data_->device = default_device();
   return state;
 }
 
 bool GlobalState::matches() const noexcept {
-  for (std::size_t i = 0; i < kCount; ++i) {
-    if (data_->values[i] != kFields[i].read()) return false;
+  Reading reading;
+  return matches(reading);
+}
+
+bool GlobalState::matches(Reading& reading) const noexcept {
+  static_assert(kCount <= Reading::kMost);
+  if (!reading.is_read_) {
+    read_all(reading.values_, std::make_index_sequence<kCount>());
+    reading.is_read_ = true;
   }
+  if (!std::equal(data_->values.begin(), data_->values.end(), reading.values_)) return false;
   return same_device(data_->device.get(), default_device().get());
+}
+
+bool GlobalState::equals(const GlobalState& that) const noexcept {
+  return data_->values == that.data_->values && same_device(data_->device.get(), that.data_->device.get());
 }
 
 std::string GlobalState::mismatch() const {

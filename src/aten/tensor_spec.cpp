@@ -134,6 +134,7 @@ struct TensorSpec::Data {
   }
   // Out of line: it would cost the exact comparison registers.
   [[gnu::noinline]] bool open_layout_matches(const c10::TensorImpl& impl) const noexcept;
+  bool layout_implies(const Data& that) const noexcept;
   std::string size_text(std::size_t dim, std::int64_t found) const;
   std::string stride_text(std::size_t dim, Sizes found_sizes, Sizes found) const;
   std::string layout_mismatch(const c10::TensorImpl& impl) const;
@@ -250,6 +251,55 @@ std::string TensorSpec::mismatch(PyObject* object) const {
   if (d.kind == Data::Layout::Unknown || impl.has_symbolic_sizes_strides())
     return "layout without plain strides: never equal";
   return d.layout_mismatch(impl);
+}
+
+// What is open in this one is open in `that`, and what is closed here fits there.
+bool TensorSpec::Data::layout_implies(const Data& that) const noexcept {
+  if (kind == Layout::Unknown || that.kind == Layout::Unknown || ndim != that.ndim) return false;
+  const Sizes own_sizes(sizes(), ndim), own_strides(strides(), ndim);
+  for (std::uint32_t i = 0; i < ndim; ++i) {
+    const bool may_vary = is_open(i);
+    if (may_vary && !that.is_open(i)) return false;
+    if (may_vary && (open[i].least < that.open[i].least || open[i].most > that.open[i].most)) return false;
+    if (!may_vary && !that.size_matches(i, own_sizes)) return false;
+  }
+  for (std::uint32_t i = 0; i < ndim; ++i) {
+    const Stride own = stride_kind(i), other = that.stride_kind(i);
+    if (other == Stride::Open || (own == other && own == Stride::Dense && open[i].inner == that.open[i].inner))
+      continue;
+    if (own != Stride::Exact) return false;
+    if (other == Stride::Dense) {  // the product of a size and a stride: both must be the same for all tensors
+      const auto inner = static_cast<std::size_t>(that.open[i].inner);
+      if (is_open(inner) || stride_kind(inner) != Stride::Exact) return false;
+    }
+    if (!that.stride_matches(i, own_sizes, own_strides)) return false;
+  }
+  return true;
+}
+
+bool TensorSpec::implies(const TensorSpec& that) const noexcept {
+  const Data &d = *data_, &o = *that.data_;
+  return d.type.get() == o.type.get() && d.keys == o.keys && d.dtype == o.dtype && d.device == o.device &&
+         d.requires_grad == o.requires_grad && (!d.requires_grad || d.leaf == o.leaf) && d.layout_implies(o);
+}
+
+bool TensorSpec::has_open() const noexcept { return data_->kind == Data::Layout::Open; }
+PyTypeObject* TensorSpec::type() const noexcept { return data_->type.get(); }
+
+bool TensorSpec::size_at(std::int64_t dim, std::int64_t* out) const noexcept {
+  const Data& d = *data_;
+  if (d.kind == Data::Layout::Unknown || dim < 0 || dim >= d.ndim || d.is_open(static_cast<std::size_t>(dim)))
+    return false;
+  *out = d.sizes()[dim];
+  return true;
+}
+
+bool TensorSpec::stride_at(std::int64_t dim, std::int64_t* out) const noexcept {
+  const Data& d = *data_;
+  if (d.kind == Data::Layout::Unknown || dim < 0 || dim >= d.ndim) return false;
+  if (d.stride_kind(static_cast<std::size_t>(dim)) != Data::Stride::Exact) return false;
+  *out = d.strides()[dim];
+  return true;
 }
 
 std::string TensorSpec::text() const {

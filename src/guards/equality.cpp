@@ -166,6 +166,16 @@ bool same_known(PyObject* expected, PyObject* found) noexcept {
 }
 }  // namespace
 
+bool equal_paths(const source::Source* a, const source::Source* b) noexcept {
+  const auto is_same = [](PyObject* x, PyObject* y) {
+    return x == y || (x != nullptr && y != nullptr && equal_constants(x, y));
+  };
+  for (; a != nullptr && b != nullptr; a = a->base, b = b->base) {
+    if (a->step != b->step || a->index != b->index || !is_same(a->operand.get(), b->operand.get())) return false;
+  }
+  return a == b;
+}
+
 bool equal_keys(PyObject* dict, PyObject* const* keys, Py_ssize_t count) noexcept {
   if (!PyDict_Check(dict) || reinterpret_cast<PyDictObject*>(dict)->ma_used != count) return false;
   Py_ssize_t position = 0, at = 0;

@@ -2,6 +2,8 @@
 #pragma once
 #include <Python.h>
 
+#include "source/source.h"
+
 namespace pellucid::guards {
 
 // int, float, complex, str, bytes, bool, None, tuples and frozensets of these, range, slice, torch.device, numpy
@@ -12,6 +14,9 @@ bool equal_constants(PyObject* expected, PyObject* found) noexcept;
 bool has_builtin_value(PyObject* object) noexcept;
 // The same exact type with equal values. Other attributes of such instances do not matter.
 bool equal_builtin_values(PyObject* expected, PyObject* found) noexcept;
+
+// Whether they reach a value in the same way. Names and keys that are equal need not be one object.
+bool equal_paths(const source::Source* a, const source::Source* b) noexcept;
 
 // Keys in iteration order (an OrderedDict's own order) against `keys`. Of tuples' subclasses the very same objects.
 bool equal_keys(PyObject* dict, PyObject* const* keys, Py_ssize_t count) noexcept;

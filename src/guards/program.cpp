@@ -86,7 +86,7 @@ std::unique_ptr<GuardProgram> GuardProgram::copy() const {
   return made;
 }
 
-bool GuardProgram::check(PyObject* const* locals, PyObject* closure) noexcept {
+bool GuardProgram::check(PyObject* const* locals, PyObject* closure, StateReading* state) noexcept {
   gathers_ = false;
   if (!hold_.alive()) return false;
   if (walking_) {
@@ -101,8 +101,13 @@ bool GuardProgram::check(PyObject* const* locals, PyObject* closure) noexcept {
   }
   walking_ = true;
   const Frame frame{locals, closure};
+  StateReading own;
+  if (state == nullptr) state = &own;
   bool ok = true;
-  for (std::uint32_t i = 0; ok && i < ambient_end_; ++i) ok = guards::holds(checks_[i], nullptr, nullptr);
+  for (std::uint32_t i = 0; ok && i < ambient_end_; ++i) {
+    const Check& check = checks_[i];
+    ok = check.state != nullptr ? check.state->matches(*state) : guards::holds(check, nullptr, nullptr);
+  }
   if (ok && primed_) {
     for (std::size_t i = 0; ok && i < sections_.size(); ++i) ok = section_holds(sections_[i], frame);
   } else if (ok) {

@@ -41,7 +41,9 @@ class GuardProgram {
   // The same guards with latches and references of their own, for somebody else who lives as long as he likes.
   std::unique_ptr<GuardProgram> copy() const;
 
-  bool check(PyObject* const* locals, PyObject* closure) noexcept;  // the hot path
+  // The hot path. `state` serves the checks of several programs, between which no Python code runs.
+  using StateReading = aten::GlobalState::Reading;
+  bool check(PyObject* const* locals, PyObject* closure, StateReading* state = nullptr) noexcept;
   // The values of `inputs` as a tuple, without reading them again. Only right after check() gave true, before any
   // Python code can run; empty when they are not known (a nested check, values that only the check held).
   py::Owned<> gathered() const noexcept;
@@ -57,6 +59,8 @@ class GuardProgram {
  private:
   friend class Builder;
   friend class GuardReport;
+  friend class Implication;
+  friend class Tells;
   GuardProgram() = default;
   GuardProgram(const GuardProgram&) = default;  // copy() puts right what points into the original
 
@@ -116,6 +120,10 @@ class GuardProgram {
     std::uint32_t check = 0;
     std::vector<Wanted> operands;
   };
+  struct Frame {
+    PyObject* const* locals;
+    PyObject* closure;
+  };
   struct Link {
     std::uint32_t distinct, position, next;
   };
@@ -129,10 +137,6 @@ class GuardProgram {
   struct Section {  // the ops of one root
     std::uint32_t begin, end;
     Watch watch;
-  };
-  struct Frame {
-    PyObject* const* locals;
-    PyObject* closure;
   };
 
   bool run(std::uint32_t at, std::uint32_t end, const Frame& frame) noexcept;

@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include "guards/traits.h"
 #include "py/traceback.h"
 
 namespace pellucid::guards {
@@ -94,22 +95,25 @@ Miss GuardReport::miss_of(std::size_t index, const Operands& operands) const {
   Miss miss;
   miss.guard = check.guard;
   miss.description = description_of(check);
+  miss.source = program_.given_->guards[check.guard].source;
   miss.expected = expected_text(check);
   miss.found = operands.present ? found_text(check, operands.value, operands.other) : "that it does not exist";
   miss.suggestion = suggestion(check);
   return miss;
 }
 
+Miss GuardReport::death() const {
+  Miss miss;
+  miss.guard = program_.size();
+  miss.description.kind = "ALIVE";
+  miss.expected = "the objects that the compiled code depends on";
+  miss.found = "that one of them is gone";
+  return miss;
+}
+
 std::optional<Miss> GuardReport::first_miss(PyObject* const* locals, PyObject* closure) const {
   const auto locked = program_.hold_.lock();
-  if (!program_.alive()) {
-    Miss miss;
-    miss.guard = program_.size();
-    miss.description.kind = "ALIVE";
-    miss.expected = "the objects that the compiled code depends on";
-    miss.found = "that one of them is gone";
-    return miss;
-  }
+  if (!program_.alive()) return death();
   const std::vector<py::Owned<>> values = evaluate_all(locals, closure);
   for (std::size_t i = 0; i < program_.checks_.size(); ++i) {
     const Operands operands = operands_of(i, values);
@@ -117,6 +121,36 @@ std::optional<Miss> GuardReport::first_miss(PyObject* const* locals, PyObject* c
       return miss_of(i, operands);
   }
   return std::nullopt;
+}
+
+// Some guard of this value, or of one that it was reached by, has failed: its other guards may ask what only holds for
+// the value that they expect.
+bool GuardReport::is_doubted(std::uint32_t node, const std::vector<bool>& doubted) const {
+  for (; node != GuardProgram::kNone; node = program_.nodes_[node].parent) {
+    if (doubted[node]) return true;
+  }
+  return false;
+}
+
+std::vector<Miss> GuardReport::misses(PyObject* const* locals, PyObject* closure) const {
+  const auto locked = program_.hold_.lock();
+  std::vector<Miss> all;
+  if (!program_.alive()) {
+    all.push_back(death());
+    return all;
+  }
+  const std::vector<py::Owned<>> values = evaluate_all(locals, closure);
+  std::vector<bool> doubted(program_.nodes_.size());
+  for (std::size_t i = 0; i < program_.checks_.size(); ++i) {
+    const std::uint32_t node = program_.node_of_check_[i];
+    if (is_doubted(node, doubted)) continue;
+    if (!all.empty() && traits(program_.checks_[i].kind).place == Place::Late) continue;
+    const Operands operands = operands_of(i, values);
+    if (operands.present && guards::holds(program_.checks_[i], operands.value, operands.other)) continue;
+    all.push_back(miss_of(i, operands));
+    if (node != GuardProgram::kNone) doubted[node] = true;
+  }
+  return all;
 }
 
 std::string GuardReport::explain(PyObject* const* locals, PyObject* closure) const {

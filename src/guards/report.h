@@ -16,9 +16,10 @@ struct Description {  // one guard in words (FEATURES B10)
   std::string operation;
 };
 
-struct Miss {             // the first guard that does not hold
+struct Miss {             // a guard that does not hold
   std::size_t guard = 0;  // index in describe(); size() when the program itself is dead
   Description description;
+  const Source* source = nullptr;  // of the program; null: it is about none
   std::string expected, found, suggestion;
   std::string message() const;
 };
@@ -28,6 +29,9 @@ class GuardReport {
   explicit GuardReport(const GuardProgram& program) : program_(program) {}
 
   std::optional<Miss> first_miss(PyObject* const* locals, PyObject* closure) const;
+  // All that fail, but for what hangs on a value that is not what was expected, and but for late checks when others
+  // fail.
+  std::vector<Miss> misses(PyObject* const* locals, PyObject* closure) const;
   std::string explain(PyObject* const* locals, PyObject* closure) const;  // first_miss()->message(), "" when all hold
   std::vector<Description> describe() const;
 
@@ -46,6 +50,8 @@ class GuardReport {
   std::vector<py::Owned<>> evaluate_all(PyObject* const* locals, PyObject* closure) const;
   std::optional<std::vector<GuardProgram::Wanted>> wanted_by(std::size_t check) const;
   Operands operands_of(std::size_t check, const std::vector<py::Owned<>>& values) const;
+  Miss death() const;
+  bool is_doubted(std::uint32_t node, const std::vector<bool>& doubted) const;
   Miss miss_of(std::size_t check, const Operands& operands) const;
   Description description_of(const Check& check) const;
   std::vector<std::string> write_code(std::vector<PyObject*>& constants) const;

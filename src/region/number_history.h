@@ -1,6 +1,7 @@
 // What earlier captures of a function have seen of the numbers that it reads: a number is captured as a value first,
 // and opened once it was met with another one.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
@@ -21,8 +22,8 @@ struct SeenNumber {
   bool open = false;    // it has changed
   bool pinned = false;  // the program asked an open one for its value: each value has a region of its own
   // Whether a capture that meets this value keeps it open.
-  bool opens_for(std::uint64_t now, bool now_float) const noexcept {
-    return !pinned && is_float == now_float && (open || bits != now);
+  bool opens_for(std::uint64_t now, bool now_float, bool opens_all) const noexcept {
+    return !pinned && is_float == now_float && (open || bits != now || opens_all);
   }
 };
 
@@ -31,6 +32,10 @@ class NumberHistory {
   const SeenNumber* find(PathHash path) const noexcept {
     const auto found = seen_.find(path);
     return found == seen_.end() ? nullptr : &found->second;
+  }
+  // Whether a number has changed that may be open.
+  bool has_open() const noexcept {
+    return std::ranges::any_of(seen_, [](const auto& known) { return known.second.open && !known.second.pinned; });
   }
   bool is_empty() const noexcept { return seen_.empty(); }
   void note(const std::vector<std::pair<PathHash, SeenNumber>>& observed) {
@@ -58,6 +63,8 @@ struct NumberPolicy {
   const NumberHistory* history = nullptr;  // null: every number is a value
   GraphNumbers graph_numbers = GraphNumbers::None;
   bool all_open = false;  // sizes are open at the first capture
+  // The last capture that has room: also numbers that have not changed yet are open, of objects too.
+  bool is_last = false;
 };
 
 }  // namespace pellucid::region

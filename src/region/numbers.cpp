@@ -68,7 +68,7 @@ bool Numbers::opens(PyObject* value, const Source* source, PathHash* path) const
   *path = hash_of(source);
   const SeenNumber* seen = policy.history->find(*path);
   if (seen == nullptr) return policy.all_open && !is_of_an_object(source);
-  return seen->opens_for(now.bits(), now.type == symbolic::Type::Float);
+  return seen->opens_for(now.bits(), now.type == symbolic::Type::Float, policy.is_last);
 }
 
 const symbolic::Expr* Numbers::new_symbol(const symbolic::Value& hint, const Source* source, PathHash path,

@@ -32,7 +32,8 @@ bool Numbers::opens_size(std::int64_t size, const Source* source, PathHash path,
   const bool may = policy.graph_numbers != GraphNumbers::None && size >= 2 && mark.wish != Wish::Closed;
   const bool asked = policy.all_open && !is_of_an_object(source);
   if (may && mark.wish == Wish::Open) return mark.wants_open(size);
-  if (may && (seen != nullptr ? seen->opens_for(now, false) : asked || mark.wants_open(size))) return true;
+  if (may && (seen != nullptr ? seen->opens_for(now, false, policy.is_last) : asked || mark.wants_open(size)))
+    return true;
   if (policy.history != nullptr) region_.capture->numbers.emplace_back(path, SeenNumber{now});
   return false;
 }

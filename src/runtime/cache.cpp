@@ -1,8 +1,11 @@
 #include "runtime/cache.h"
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_map>
 #include <unordered_set>
+
+#include "guards/implication.h"
 
 namespace pellucid::runtime {
 namespace {
@@ -90,9 +93,15 @@ Cache::Cache(const CacheKey& key)
       instance_(py::Owned<>::share(key.instance)) {}
 Cache::~Cache() = default;
 
-Entry* Cache::find(PyObject* const* locals, PyObject* closure) noexcept {
+Entry* Cache::find(PyObject* const* locals, PyObject* closure, bool skips_guards) noexcept {
+  guards::GuardProgram::StateReading state;
+  const bool one = entries_.size() == 1;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
-    if (!entries_[i]->guards->check(locals, closure)) continue;
+    const Entry& entry = *entries_[i];
+    const bool fits = skips_guards ? entry.guards->alive() && entry.tells.may_hold(*entry.guards, locals, closure)
+                      : one        ? entry.guards->check(locals, closure, &state)
+                                   : entry.fits(locals, closure, &state);
+    if (!fits) continue;
     if (i != 0)
       std::rotate(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(i),
                   entries_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
@@ -102,15 +111,49 @@ Entry* Cache::find(PyObject* const* locals, PyObject* closure) noexcept {
   return nullptr;
 }
 
-Entry* Cache::add(std::unique_ptr<Entry> entry) {
+Entry* Cache::add(std::unique_ptr<Entry> entry, bool replaces, Dropped& dropped) {
+  if (guards::has_open(*entry->guards)) drop_subsumed(*entry, dropped);
+  if (replaces && dropped.empty() && !entries_.empty()) {
+    dropped.push_back(std::move(entries_.back()));
+    entries_.pop_back();
+  }
+  for (const auto& older : entries_) entry->tells.add_as_in(*entry->guards, older->tells, *older->guards);
+  ++made_;
   entries_.insert(entries_.begin(), std::move(entry));
+  newest_ = entries_.front();
   return entries_.front().get();
+}
+
+// A call that an older entry served is served by this one as well: so long as that one serves whole programs, as
+// fullgraph asks, this one must.
+void Cache::drop_subsumed(const Entry& entry, Dropped& dropped) {
+  const auto is_subsumed = [&](const std::shared_ptr<Entry>& older) {
+    const bool is_shorter = entry.exit != nullptr && older->exit == nullptr;
+    return !is_shorter && guards::implies(*older->guards, *entry.guards);
+  };
+  const auto gone =
+      std::stable_partition(entries_.begin(), entries_.end(), [&](const auto& older) { return !is_subsumed(older); });
+  std::move(gone, entries_.end(), std::back_inserter(dropped));
+  entries_.erase(gone, entries_.end());
+}
+
+bool Cache::entry_gives_way(std::int64_t patience) noexcept {
+  constexpr std::int64_t kEarns = 10;  // calls: a compile costs more than many eager ones
+  if (patience == 0) return false;
+  const auto newest = newest_.lock();
+  const bool has_earned = newest != nullptr && newest->hits >= kEarns;
+  const std::int64_t wait = wait_ == 0 || has_earned ? patience : 2 * wait_;
+  if (++misses_ < wait) return false;
+  misses_ = 0;
+  wait_ = wait;
+  return true;
 }
 
 std::unique_ptr<Entry> Entry::copy() const {
   auto made = std::make_unique<Entry>();
   made->region = region.copy();
   made->guards = guards->copy();
+  made->tells = tells;  // the copy shares the sources
   made->input_loader = input_loader;
   made->graph_call = graph_call.copy();
   made->after = after;
@@ -128,7 +171,7 @@ std::unique_ptr<Entry> Cache::adopt(const std::vector<py::Owned<>>& others, PyOb
     const auto theirs = cache_of(other.get())->entries();
     for (const auto& entry : theirs) {
       if (!seen.insert(entry->number).second || (whole && entry->exit != nullptr)) continue;
-      if (!entry->guards->check(locals, closure)) continue;
+      if (!entry->fits(locals, closure, nullptr)) continue;
       auto made = entry->copy();
       // Making it may have started the collector, whose finalisers run Python code.
       if (made->guards->check(locals, closure)) return made;
@@ -171,16 +214,20 @@ void Cache::drop_dead() {
 
 void Cache::reset() {
   inner_calls = hooked_runs = 0;
-  given_up = limit_reported = false;
+  given_up = has_run = false;
+  reported_limit.clear();
   failures = 0;
+  recompiles = made_ = misses_ = wait_ = 0;
   last_stop.clear();
   last_stop_about = About::Code;
   guard_failures.clear();
   // Moved out first: a finaliser that runs now sees an empty cache.
   const auto dropped_stops = std::exchange(stops, {});
+  const auto dropped_records = std::exchange(recompile_records, {});
   const auto dropped_entries = std::exchange(entries_, {});
   const auto dropped_continuations = std::exchange(continuations_, {});
   const auto dropped_inner = std::exchange(inner, {});
+  const auto dropped_forced = std::exchange(forced, {});
 }
 
 Cache* Cache::continuation(const frames::State& state, std::size_t most) {
@@ -212,7 +259,9 @@ int Cache::traverse(visitproc visit, void* arg) const {
   Py_VISIT(backend_.get());
   Py_VISIT(instance_.get());
   for (const auto& record : stops) Py_VISIT(record.get());
+  for (const auto& record : recompile_records) Py_VISIT(record.get());
   for (const auto& cache : inner) Py_VISIT(cache.get());
+  for (const auto& cache : forced) Py_VISIT(cache.get());
   for (const auto& entry : entries_) {
     Py_VISIT(entry->region.object());
     Py_VISIT(entry->graph_call.get());

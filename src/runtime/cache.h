@@ -20,6 +20,7 @@
 #include "base/reasons.h"
 #include "frames/state.h"
 #include "guards/program.h"
+#include "guards/tell.h"
 #include "py/ref.h"
 #include "region/number_history.h"
 
@@ -29,6 +30,7 @@ namespace pellucid::runtime {
 struct Entry {
   py::Owned<PyFunctionObject> region;
   std::unique_ptr<guards::GuardProgram> guards;
+  guards::Tells tells;                             // what calls have failed on
   PyObject* input_loader = nullptr;                // of the region (borrowed from it), or null
   py::Owned<> graph_call;                          // what the region calls; empty when it has no graph
   std::shared_ptr<const aten::GlobalState> after;  // set: how it leaves grad mode and its like
@@ -38,6 +40,10 @@ struct Entry {
   int number = 0;  // "__compiled_fn_<number>"
 
   std::unique_ptr<Entry> copy() const;  // for another cache
+  // One of several: whether its guards hold. Runs no Python code.
+  bool fits(PyObject* const* locals, PyObject* closure, guards::GuardProgram::StateReading* state) const noexcept {
+    return tells.may_hold(*guards, locals, closure) && guards->check(locals, closure, state);
+  }
 };
 
 // What entries depend on besides their guards; and `instance`, the module of a module wrapper (or null).
@@ -49,6 +55,8 @@ struct CacheKey {
   bool operator==(const CacheKey&) const = default;
 };
 
+using Dropped = std::vector<std::shared_ptr<Entry>>;
+
 class Cache {
  public:
   explicit Cache(const CacheKey& key);
@@ -59,8 +67,11 @@ class Cache {
   const CacheKey& key() const noexcept { return key_; }
 
   // The entry whose guards hold, moved to the front; null when there is none. Runs no Python code.
-  Entry* find(PyObject* const* locals, PyObject* closure) noexcept;
-  Entry* add(std::unique_ptr<Entry> entry);  // valid until Python code runs
+  // `skips_guards`: the first that nothing is known to speak against, whatever its guards say (set_stance).
+  Entry* find(PyObject* const* locals, PyObject* closure, bool skips_guards = false) noexcept;
+  // The new entry is valid until Python code runs. Older ones that give way to it, because it serves their calls too
+  // or because it `replaces` the one that was used longest ago, are handed out: whoever lets them go runs Python code.
+  Entry* add(std::unique_ptr<Entry> entry, bool replaces, Dropped& dropped);
   // An entry like one whose guards hold and that another cache has: of an instance with the same code, globals and
   // backend, or of the same place in its program. Null when there is none. `whole`: it may not end at a break.
   std::unique_ptr<Entry> adopt(const std::vector<py::Owned<>>& others, PyObject* const* locals, PyObject* closure,
@@ -68,6 +79,12 @@ class Cache {
   void drop_dead();  // entries that can never hold again: an object they depend on is gone
   // Whoever runs Python code while it looks at entries copies the vector: a finaliser or another thread may drop them.
   const std::vector<std::shared_ptr<Entry>>& entries() const noexcept { return entries_; }
+
+  // How many there have been, gone ones included.
+  std::int64_t entries_made() const noexcept { return made_; }
+  // All places are taken, and this call fits none of them: whether so many calls have done so (`patience`; 0: never)
+  // that an older entry gives way. Each time that the newest has not earned what it cost, it takes twice as many.
+  bool entry_gives_way(std::int64_t patience) noexcept;
 
   // (number of this cache, how many compiles it saw before): names one compile, as torch._guards.CompileId does.
   std::pair<int, int> next_compile_id() noexcept;
@@ -78,15 +95,18 @@ class Cache {
   void clear();  // tp_clear: drops whatever may be part of a cycle
 
   // ---- policy
-  bool given_up = false;  // this code is not captured any more
-  bool busy = false;      // a thread compiles it now
-  bool limit_reported = false;
+  bool given_up = false;        // this code is not captured any more
+  bool busy = false;            // a thread compiles it now
+  bool has_run = false;         // a call ran otherwise on purpose, to be compiled from the next on (set_stance)
+  std::string reported_limit;   // the option whose limit was reported last
+  std::int64_t recompiles = 0;  // of this and of what lies behind its breaks
   int failures = 0;
-  std::string last_stop;                    // where the last capture stopped …
-  About last_stop_about = About::Code;      // … and whose verdict that is
-  std::vector<py::Owned<>> stops;           // break records, oldest first
-  region::NumberHistory numbers;            // what its regions read
-  std::vector<std::string> guard_failures;  // why calls missed (row B15)
+  std::string last_stop;                       // where the last capture stopped …
+  About last_stop_about = About::Code;         // … and whose verdict that is
+  std::vector<py::Owned<>> stops;              // break records, oldest first
+  region::NumberHistory numbers;               // what its regions read
+  std::vector<std::string> guard_failures;     // why calls missed (row B15)
+  std::vector<py::Owned<>> recompile_records;  // and what it cost, oldest first
 
   // ---- where programs go on behind a graph break
   // The cache of the regions that start with these open frames; null when there are `most` already. Kept by this one,
@@ -103,6 +123,7 @@ class Cache {
   // ---- functions called by an eager run of this one (hook.h)
   std::vector<py::Owned<>> inner;  // their caches
   int inner_calls = 0, hooked_runs = 0;
+  std::vector<py::Owned<>> forced;  // the caches of this function with backends that set_stance asked for
   // A few runs without a function worth compiling, and the hook is left away.
   bool worth_hooking() const noexcept { return hooked_runs < 3 || inner_calls != 0; }
 
@@ -115,7 +136,12 @@ class Cache {
   };
   std::vector<std::shared_ptr<Entry>> entries_;
   int number_ = -1, compiles_ = 0;
+  std::int64_t made_ = 0;
+  std::int64_t misses_ = 0, wait_ = 0;  // of entry_gives_way
+  std::weak_ptr<Entry> newest_;
   std::map<std::vector<std::uint64_t>, Continuation> continuations_;
+
+  void drop_subsumed(const Entry& entry, Dropped& dropped);
 };
 
 // Marks a cache as being compiled for.

@@ -11,6 +11,7 @@
 #include "py/eval_frame.h"
 #include "py/interrupts.h"
 #include "runtime/graph_call.h"
+#include "runtime/guard_filter.h"
 #include "runtime/report.h"
 #include "runtime/thread_state.h"
 #include "trace/trace.h"
@@ -244,10 +245,12 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
   const double finish = milliseconds_since(begin);
   auto entry = std::make_unique<Entry>();
   entry->number = next_region.fetch_add(1);
-  const std::size_t guard_count = capture.guards.size();
+  auto given = capture.guards.release();
+  filter_guards(cache.key().backend, capture, given);
+  const std::size_t guard_count = given.size();
   // Guards first: they describe the world before the backend runs anything.
-  entry->guards = guards::GuardProgram::compile(capture.sources, capture.guards.release(), function,
-                                                codegen::graph_inputs(capture));
+  entry->guards =
+      guards::GuardProgram::compile(capture.sources, std::move(given), function, codegen::graph_inputs(capture));
   const double guards = milliseconds_since(begin) - finish;
   if (calls_graph(capture)) {
     auto before = aten::GlobalState::now();
@@ -463,7 +466,8 @@ region::NumberPolicy number_policy(const Cache& cache) {
   PyObject* const backend = cache.key().backend;
   return {.history = has_mark(backend, "static") ? nullptr : &cache.numbers,
           .graph_numbers = graph_numbers(backend),
-          .all_open = has_mark(backend, "dynamic") || config_number("force_open") != 0};
+          .all_open = has_mark(backend, "dynamic") || config_number("force_open") != 0,
+          .is_last = cache.numbers.has_open() && cache.entries_made() + 1 >= config_number("recompile_limit")};
 }
 
 }  // namespace
@@ -476,6 +480,14 @@ Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cach
   return attempt_or_warn(function, cache, fullgraph, extent, [&](const trace::Extent& how_far) {
     return trace::capture(function, code, locals, how_far, number_policy(cache));
   });
+}
+
+void observe(PyFunctionObject* function, PyObject* const* locals, Cache& cache) {
+  const CompilingScope scope;
+  auto* code = reinterpret_cast<PyCodeObject*>(cache.key().code);
+  const trace::Outcome outcome =
+      traced(function, [&] { return trace::capture(function, code, locals, forced_end(0), number_policy(cache)); });
+  if (outcome.capture) cache.numbers.note(outcome.capture->numbers);
 }
 
 Attempt compile_continuation(const frames::State& state, Cache& cache) {

@@ -3,11 +3,13 @@
 #include <structmember.h>
 
 #include "guards/report.h"
+#include "py/interrupts.h"
 #include "region/compiled_function.h"
 #include "runtime/bind.h"
 #include "runtime/cache.h"
 #include "runtime/dispatch.h"
 #include "runtime/report.h"
+#include "runtime/stance.h"
 #include "runtime/thread_state.h"
 
 namespace pellucid::runtime {
@@ -72,10 +74,76 @@ PyObject* run_hit(CompiledFunction* self, const Entry& entry, const Call& call, 
   return run_region(*cache_of(held_cache.get()), entry, call, bound, true);
 }
 
+// This function's cache for a backend that the stance asks for. Kept by its own one.
+py::Owned<> forced_cache(CompiledFunction* self, PyObject* backend) {
+  const auto own_object = py::Owned<>::share(self->cache_object);
+  Cache& own = *cache_of(own_object.get());
+  auto resolve = py::import_attr("pellucid.api", "_forced_backend");
+  auto resolved = py::take(PyObject_CallFunctionObjArgs(resolve.get(), self->backend, backend, nullptr));
+  CacheKey key = own.key();
+  key.backend = resolved.get();
+  if (key == own.key()) return py::Owned<>::share(own_object.get());
+  for (const auto& kept : own.forced) {
+    if (cache_of(kept.get())->key() == key) return kept.copy();
+  }
+  auto made = cache_for(key);
+  own.forced.push_back(made.copy());
+  return made;
+}
+
+// The stances that let the first call of a function run otherwise. Empty: it is none, or not the first.
+py::Owned<> run_first_call(CompiledFunction* self, const Call& call, BoundArguments& bound, Stance stance) {
+  const auto held_cache = py::Owned<>::share(self->cache_object);
+  Cache& cache = *cache_of(held_cache.get());
+  const bool is_first = !cache.has_run && cache.entries_made() == 0 && !cache.busy;
+  if (!is_first || (stance != Stance::EagerThenCompile && stance != Stance::AotEagerThenCompile)) return {};
+  cache.has_run = true;
+  bound.own();
+  if (stance == Stance::AotEagerThenCompile) {
+    const auto forced = forced_cache(self, py::str("aot_eager").get());
+    auto result = call_missed(*cache_of(forced.get()), call, bound, self->fullgraph);
+    cache.numbers = cache_of(forced.get())->numbers;
+    return result;
+  }
+  {
+    const BusyScope busy(cache);
+    py::InterruptsWait wait;
+    observe(call.function, bound.slots(), cache);
+    wait.end();
+  }
+  bound.drop();
+  return run_alone(call);
+}
+
+py::Owned<> call_in_stance(CompiledFunction* self, const Call& call, BoundArguments& bound, const StanceNow& now) {
+  if (auto result = run_first_call(self, call, bound, now.stance)) return result;
+  const auto cache_object =
+      now.backend ? forced_cache(self, now.backend.get()) : py::Owned<>::share(self->cache_object);
+  Cache& cache = *cache_of(cache_object.get());
+  bound.own();  // finding out which backend that is ran Python code
+  const Entry* entry = cache.find(bound.slots(), call.function->func_closure, now.skips_guards);
+  if (entry != nullptr && !(self->fullgraph && entry->exit != nullptr))
+    return py::take(run_region(cache, *entry, call, bound, !now.skips_guards));
+  return call_missed(cache, call, bound, self->fullgraph);
+}
+
+PyObject* call_in_stance(CompiledFunction* self, const Call& call, BoundArguments& bound) noexcept {
+  return py::enter([&] {
+    const auto held_self = py::Owned<>::share(reinterpret_cast<PyObject*>(self));
+    const auto held_function = py::Owned<>::share(reinterpret_cast<PyObject*>(call.function));
+    const StanceNow& set = stance_now();
+    const StanceNow now{set.stance, set.skips_guards, set.backend.copy()};
+    return call_in_stance(self, call, bound, now);
+  });
+}
+
+bool stance_forces_eager() noexcept { return !stance_is_plain() && stance_now().stance == Stance::ForceEager; }
+
 PyObject* call_compiled(PyObject* object, PyObject* const* args, std::size_t nargsf, PyObject* kwnames) noexcept {
   CompiledFunction* self = cast(object);
   const Call call{self->function, args, nargsf, kwnames};
   if (compiling_here() || py::has_trace_function()) return call.run_eagerly();  // a debugger sees every line
+  if (stance_forces_eager()) return py::enter([&] { return run_alone(call); });
   if (self->code != self->function->func_code) {
     try {
       take_cache(self);
@@ -89,6 +157,7 @@ PyObject* call_compiled(PyObject* object, PyObject* const* args, std::size_t nar
   if (!bind_quietly(bound, call)) return call.run_eagerly();
   // Making *args may have started the collector, and its finalisers may have replaced the code.
   if (self->code != self->function->func_code || bound.code() != self->function->func_code) return call.run_eagerly();
+  if (!stance_is_plain()) return call_in_stance(self, call, bound);
   Cache* cache = self->cache;
   const Entry* entry = cache->find(bound.slots(), call.function->func_closure);
   // Shared with a function that may break: an entry that ends at a break is none for fullgraph.
@@ -315,6 +384,13 @@ bool is_compiled_function(PyObject* object) noexcept { return Py_IS_TYPE(object,
 py::Owned<> break_reasons_of(PyObject* compiled) {
   auto list = py::take(PyList_New(0));  // appending runs no Python code
   for (const auto& record : cast(compiled)->cache->stops) py::check(PyList_Append(list.get(), record.get()));
+  return list;
+}
+
+py::Owned<> recompiles_of(PyObject* compiled) {
+  auto list = py::take(PyList_New(0));
+  for (const auto& record : cast(compiled)->cache->recompile_records)
+    py::check(PyList_Append(list.get(), record.get()));
   return list;
 }
 

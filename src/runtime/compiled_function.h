@@ -26,5 +26,6 @@ py::Owned<> cache_entries_of(PyObject* object);
 py::Owned<> guards_of(PyObject* compiled);
 // Why calls missed, oldest first; a list of str.
 py::Owned<> guard_failures_of(PyObject* compiled);
+py::Owned<> recompiles_of(PyObject* compiled);
 
 }  // namespace pellucid::runtime

@@ -7,26 +7,12 @@
 #include "py/interrupts.h"
 #include "runtime/compile.h"
 #include "runtime/graph_call.h"
+#include "runtime/limits.h"
 #include "runtime/resume.h"
+#include "runtime/stance.h"
 #include "trace/trace.h"
 
 namespace pellucid::runtime {
-namespace {
-
-constexpr std::size_t kKeptFailures = 100;
-
-// A warning once, an error each time. `first` may be null: the first argument.
-void report_limit(Cache& cache, PyFunctionObject* function, PyObject* first, std::int64_t limit,
-                  const std::string& reason, bool fullgraph) {
-  events::count(events::Counter::LimitHits);
-  auto report = py::import_attr("pellucid._logging", "_report_recompile_limit");
-  const auto done = py::take(PyObject_CallFunction(report.get(), "OOLOO", function, first == nullptr ? Py_None : first,
-                                                   static_cast<long long>(limit), py::str(reason).get(),
-                                                   fullgraph ? Py_True : Py_False));
-  cache.limit_reported = true;
-}
-
-}  // namespace
 
 [[noreturn]] void raise_unsupported(const Attempt& attempt) {
   auto make = py::import_attr("pellucid.errors", "_unsupported");
@@ -54,14 +40,24 @@ py::Owned<> run_stopped(Cache& cache, const Call& call, BoundArguments& bound, c
   return result;
 }
 
-// Neither entry nor stop: the limit is reached.
 Attempt try_to_compile(Cache& cache, const Call& call, const BoundArguments& bound, bool fullgraph) {
   const BusyScope busy(cache);
   Attempt taken;
   taken.entry = adopted(cache, cache.others(), bound.slots(), call.function->func_closure, fullgraph);
   if (taken.entry) return taken;
-  if (!may_compile(cache, cache, call.function, bound.slots(), call.function->func_closure, fullgraph)) return {};
-  return compile_region(call.function, bound.slots(), cache, fullgraph);
+  if (!stance_is_plain() && stance_keeps_from(cache)) {
+    refuse_by_stance(cache, cache, call.function, bound.slots(), call.function->func_closure);
+    taken.is_refused = true;
+    return taken;
+  }
+  const Permission given =
+      may_compile(cache, cache, call.function, bound.slots(), call.function->func_closure, fullgraph);
+  taken.is_refused = given.verdict == Verdict::Refused;
+  if (taken.is_refused) return taken;
+  taken = compile_region(call.function, bound.slots(), cache, fullgraph);
+  taken.replaces = given.verdict == Verdict::Replaces;
+  given.note_cost(taken.entry ? taken.entry->number : -1);
+  return taken;
 }
 
 // Something changed while the backend ran: what was captured is not what would run now.
@@ -97,59 +93,12 @@ py::Owned<PyFunctionObject> region_or_error(const Entry& entry, const Call& call
   }
 }
 
-// Remembers what each entry failed on. Gives that of the entry that was used last; "" when there is none.
-std::string explain_misses(Cache& cache, Cache& root, PyObject* const* slots, PyObject* closure) {
-  std::string newest;
-  const auto entries = cache.entries();
-  for (const auto& entry : entries) {
-    std::string reason = guards::GuardReport(*entry->guards).explain(slots, closure);
-    if (newest.empty()) newest = reason;
-    if (root.guard_failures.size() < kKeptFailures) root.guard_failures.push_back(std::move(reason));
-  }
-  return newest;
-}
-
-// The same of a call that is compiled anew, which counts.
-std::string note_guard_failures(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots,
-                                PyObject* closure) {
-  std::string newest = explain_misses(cache, root, slots, closure);
-  if (!newest.empty()) {
-    events::count(events::Counter::Recompiles);
-    events::record("miss", place_of(function) + ": " + newest);
-  }
-  return newest;
-}
-
-}  // namespace
-
-namespace {
-
-bool has_arguments(PyFunctionObject* function) {
-  return reinterpret_cast<PyCodeObject*>(function->func_code)->co_argcount > 0;
-}
-
-bool has_room(const Cache& cache) {
-  return static_cast<std::int64_t>(cache.entries().size()) < config_number("recompile_limit");
-}
-
 }  // namespace
 
 std::unique_ptr<Entry> adopted(const Cache& cache, const std::vector<py::Owned<>>& others, PyObject* const* slots,
                                PyObject* closure, bool fullgraph) {
   if (others.empty() || !has_room(cache)) return nullptr;
   return cache.adopt(others, slots, closure, fullgraph || break_policy::break_is_error());
-}
-
-bool may_compile(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots, PyObject* closure,
-                 bool fullgraph) {
-  if (has_room(cache)) {
-    note_guard_failures(cache, root, function, slots, closure);
-    return true;
-  }
-  if (fullgraph || !cache.limit_reported)
-    report_limit(cache, function, has_arguments(function) ? slots[0] : nullptr, config_number("recompile_limit"),
-                 note_guard_failures(cache, root, function, slots, closure), fullgraph);
-  return false;
 }
 
 bool raises(const Attempt& attempt) { return attempt.is_error && !attempt.entry && !is_about_arguments(attempt); }
@@ -169,6 +118,11 @@ void remember_stop(Cache& cache, Cache& root, const Attempt& attempt, bool is_ra
 PyObject* Call::run_eagerly() const {
   if (frame != nullptr) return evaluate_as_before(tstate, frame, 0);
   return PyObject_Vectorcall(reinterpret_cast<PyObject*>(function), args, nargsf, kwnames);
+}
+
+py::Owned<> run_alone(const Call& call) {
+  const HookPause pause;
+  return py::take(call.run_eagerly());
 }
 
 PyObject* run_with_inner_functions(Cache& cache, const Call& call) {
@@ -223,8 +177,7 @@ py::Owned<> run_in_mode(Cache& cache, const Call& call, BoundArguments& bound) {
     wait.end();
   }
   bound.drop();
-  const HookPause pause;
-  return py::take(call.run_eagerly());
+  return run_alone(call);
 }
 
 }  // namespace
@@ -245,9 +198,10 @@ py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, b
   if (attempt.entry && is_stale(cache, call, bound, *attempt.entry)) attempt.entry.reset();
   if (!attempt.entry) {
     bound.drop();
-    return py::take(run_with_inner_functions(cache, call));
+    return attempt.is_refused ? run_alone(call) : py::take(run_with_inner_functions(cache, call));
   }
-  const Entry* entry = cache.add(std::move(attempt.entry));
+  Dropped dropped;  // until the region has run: what they take along may run Python code
+  const Entry* entry = cache.add(std::move(attempt.entry), attempt.replaces, dropped);
   return py::take(run_region(cache, *entry, call, bound, false));
 }
 

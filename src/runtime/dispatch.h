@@ -23,6 +23,8 @@ struct Call {
   PyObject* run_eagerly() const;
 };
 
+// Runs the call eagerly, and compiles nothing that it calls.
+py::Owned<> run_alone(const Call& call);
 // Runs the call eagerly, but compiles the functions that it calls. `cache` must be held by the caller.
 PyObject* run_with_inner_functions(Cache& cache, const Call& call);
 
@@ -57,11 +59,6 @@ py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, b
 std::unique_ptr<Entry> adopted(const Cache& cache, const std::vector<py::Owned<>>& others, PyObject* const* slots,
                                PyObject* closure, bool fullgraph);
 
-// Policy, for the start of a program (`cache` is `root`, its cache) and behind its breaks.
-// Whether one more entry may be made; notes why those there are do not fit, and reports when the limit is reached.
-// With fullgraph a reached limit is an error.
-bool may_compile(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots, PyObject* closure,
-                 bool fullgraph);
 // Keeps the record of a stop, and gives the code up when it stops again and again without a region, unless it is
 // raised.
 void remember_stop(Cache& cache, Cache& root, const Attempt& attempt, bool is_raised);

@@ -4,6 +4,7 @@
 #include "py/cpython.h"
 #include "runtime/bind.h"
 #include "runtime/dispatch.h"
+#include "runtime/stance.h"
 #include "runtime/thread_state.h"
 
 namespace pellucid::runtime {
@@ -162,6 +163,7 @@ PyObject* run_inner(PyThreadState* tstate, py::InterpreterFrame* frame, PyFuncti
     const std::size_t count = slot_count(py::code_of(frame));
     const Call call{function, py::arguments_of(frame), count, nullptr, tstate, frame};
     if (cache.given_up && cache.entries().empty()) return py::take(call.run_eagerly());
+    if (!stance_is_plain() && stance_now().stance == Stance::ForceEager) return run_alone(call);
     BoundArguments bound;
     bound.adopt(call.args, count);
     ++here.root->inner_calls;

@@ -9,6 +9,8 @@
 #include "runtime/dispatch.h"
 #include "runtime/graph_call.h"
 #include "runtime/hook.h"
+#include "runtime/limits.h"
+#include "runtime/stance.h"
 
 namespace pellucid::runtime {
 namespace {
@@ -16,33 +18,53 @@ namespace {
 constexpr std::size_t kContinuations = 200;          // a program that breaks at more places gains nothing
 constexpr std::size_t kManyContinuations = 1000000;  // unless that is wanted
 
-// An entry for this state where none fits: compiled now; null when the interpreter has to go on.
-Entry* new_entry(Cache& root, Cache& cache, const frames::State& state, const std::vector<PyObject*>& values) {
+// What looking for an entry behind a break gave. `entry` null: the interpreter goes on.
+struct Found {
+  Entry* entry = nullptr;
+  bool is_refused = false;  // a limit is reached
+  Dropped dropped;          // until the region has run: what they take along may run Python code
+};
+
+Entry* new_entry(Cache& root, Cache& cache, const frames::State& state, const std::vector<PyObject*>& values,
+                 Found& found) {
   if (aten::in_mode_of_user()) return nullptr;
   if (!is_deep_enough(static_cast<int>(state.frames.size()) + kWorthCapturing) || cache.busy || cache.given_up)
     return nullptr;
   py::InterruptsWait wait;
   cache.drop_dead();
   if (auto entry = adopted(cache, root.continuations_of_others(state), values.data(), nullptr, false)) {
-    Entry* taken = cache.add(std::move(entry));
+    Entry* taken = cache.add(std::move(entry), false, found.dropped);
     return is_deep_enough(taken->depth) ? taken : nullptr;
+  }
+  if (!stance_is_plain() && stance_keeps_from(cache)) {
+    refuse_by_stance(cache, root, state.frames.front().function.get(), values.data(), nullptr);
+    found.is_refused = true;
+    return nullptr;
   }
   Attempt attempt;
   {
     const BusyScope busy(cache);
-    cache.given_up = !may_compile(cache, root, state.frames.front().function.get(), values.data(), nullptr, false);
-    if (!cache.given_up) attempt = compile_continuation(state, cache);
+    PyFunctionObject* function = state.frames.front().function.get();
+    const Permission given = may_compile(cache, root, function, values.data(), nullptr, false);
+    found.is_refused = given.verdict == Verdict::Refused;
+    if (!found.is_refused) attempt = compile_continuation(state, cache);
+    attempt.replaces = given.verdict == Verdict::Replaces;
+    given.note_cost(attempt.entry ? attempt.entry->number : -1);
   }
   if (attempt.stop) remember_stop(cache, root, attempt, raises(attempt));
   if (raises(attempt)) raise_unsupported(attempt);
   wait.end();  // before the guards are checked: a handler may have changed what was captured
   if (!attempt.entry) return nullptr;
   if (!attempt.entry->guards->check(values.data(), nullptr)) return nullptr;  // changed while the backend ran
-  return cache.add(std::move(attempt.entry));
+  return cache.add(std::move(attempt.entry), attempt.replaces, found.dropped);
 }
 
-py::Owned<> finish(Cache& root, frames::State state) {
+py::Owned<> finish(Cache& root, frames::State state, bool is_refused = false) {
   frames::put_methods_together(state);
+  if (is_refused) {  // as a whole: what is called from here would start limits of its own
+    const HookPause pause;
+    return py::take(frames::finish(std::move(state)));
+  }
   const InnerFunctions scope(root, nullptr);
   return py::take(frames::finish(std::move(state)));
 }
@@ -115,15 +137,17 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
     if (cache == nullptr) return finish(root, std::move(state));
     const auto held = py::Owned<>::share(cache->object);
     const auto values = frames::values_of(state);
-    Entry* entry = cache->find(values.data(), nullptr);
-    const bool just_checked = entry != nullptr;
+    Found found{cache->find(values.data(), nullptr), false, {}};
+    const bool just_checked = found.entry != nullptr;
     try {
-      if (!just_checked) entry = new_entry(root, *cache, state, values);
+      if (!just_checked) found.entry = new_entry(root, *cache, state, values, found);
     } catch (py::PythonError& error) {  // the program's `finally` and `with` blocks run
       error.restore();
       return finish_raising(root, std::move(state));
     }
-    if (entry == nullptr || (just_checked && !is_deep_enough(entry->depth))) return finish(root, std::move(state));
+    const Entry* entry = found.entry;
+    if (entry == nullptr || (just_checked && !is_deep_enough(entry->depth)))
+      return finish(root, std::move(state), found.is_refused);
     const codegen::ReadyInputs inputs = ready_inputs(*entry, just_checked);
     const auto region = entry->region.copy();
     const auto next = entry->exit;

@@ -9,6 +9,7 @@
 #include "runtime/compiled_function.h"
 #include "runtime/graph_call.h"
 #include "runtime/hook.h"
+#include "runtime/stance.h"
 #include "runtime/thread_state.h"
 
 namespace pellucid::runtime {
@@ -135,6 +136,13 @@ PyObject* show_call(PyObject*, PyObject* function) {
   });
 }
 
+PyObject* set_stance(PyObject*, PyObject* args) {
+  PyObject *name = nullptr, *backend = nullptr;
+  int skips_guards = 0;
+  if (!PyArg_ParseTuple(args, "UpO:set_stance", &name, &skips_guards, &backend)) return nullptr;
+  return py::enter([&] { return set_own_stance(name, skips_guards != 0, backend); });
+}
+
 PyObject* hook_installed(PyObject*, PyObject*) { return PyBool_FromLong(hook_is_installed()); }
 
 PyMethodDef kFunctions[] = {
@@ -145,6 +153,7 @@ PyMethodDef kFunctions[] = {
     {"guards_of", of_compiled<guards_of>, METH_O,
      "The guards of the entries of a compiled function and of inner functions, by region."},
     {"guard_failures", of_compiled<guard_failures_of>, METH_O, "Why calls of a compiled function missed."},
+    {"recompiles", of_compiled<recompiles_of>, METH_O, "The records of the recompiles of a compiled function."},
     {"events", events_since, METH_VARARGS, "The kept events from a serial number on, as dicts."},
     {"next_event", next_event, METH_NOARGS, "The serial number of the next event."},
     {"clear_events", clear_events, METH_NOARGS, "Forgets the kept events."},
@@ -156,6 +165,7 @@ PyMethodDef kFunctions[] = {
     {"reset_counters", reset_counters, METH_NOARGS, "Sets all totals to zero."},
     {"set_skipped_directories", set_directories, METH_O, "Code below these is not compiled on its own."},
     {"show_call_as", show_call, METH_O, "What CompiledFunction.__call__ gives. Calls go on to run the native one."},
+    {"set_stance", set_stance, METH_VARARGS, "The stance: (name, skips guards, backend or None). Gives what it was."},
     {"hook_installed", hook_installed, METH_NOARGS, "Whether our frame hook is what the interpreter calls."},
     {},
 };
@@ -166,6 +176,7 @@ void initialise(PyObject* module) {
   initialise_cache_type(module);
   initialise_graph_call_type(module);
   initialise_hook();
+  initialise_stance();
   initialise_compiled_function_type(module);
   py::check(PyModule_AddFunctions(module, kFunctions));
 }

@@ -103,7 +103,7 @@ void add_aten(nb::module_& core) {
       .def_static(
           "now", [] { return guarded([] { return aten::GlobalState::now().release(); }); },
           nb::rv_policy::take_ownership)
-      .def("matches", &aten::GlobalState::matches)
+      .def("matches", [](const aten::GlobalState& state) { return state.matches(); })
       .def("mismatch", [](const aten::GlobalState& state) { return nb::str(state.mismatch().c_str()); })
       .def("restore", &aten::GlobalState::restore);
 }

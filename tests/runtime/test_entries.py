@@ -82,7 +82,8 @@ def test_B12_entries_of_a_function_and_of_a_code_object(counting):
         return x * 2
 
     assert pellucid.cache_entries(f) == pellucid.cache_entries(f.__code__) == []
-    compiled, other = pellucid.compile(f, backend=counting), pellucid.compile(f, backend="eager")
+    compiled = pellucid.compile(f, backend=counting, dynamic=False)
+    other = pellucid.compile(f, backend="eager")
     compiled(torch.ones(2)), compiled(torch.ones(3)), other(torch.ones(2))
     entries = pellucid.cache_entries(f)
     assert [e["region"] for e in pellucid.cache_entries(f.__code__)] == [e["region"] for e in entries]
@@ -167,7 +168,7 @@ def test_B16_compiled_code_never_shares_names():
     def f(x):
         return Made(x + 1), Made(x * 2)
 
-    compiled = pellucid.compile(f, backend="eager", fullgraph=True)
+    compiled = pellucid.compile(f, backend="eager", fullgraph=True, dynamic=False)
     compiled(torch.ones(2)), compiled(torch.ones(3))
     first, second = (entry["function"].__globals__ for entry in pellucid.cache_entries(compiled))
     assert first is not second and first is not f.__globals__

@@ -13,7 +13,13 @@ _CALLED_ELSEWHERE = re.compile(r"operator|decltype|__\w+__$|~")
 # Methods that torch calls on what it is handed (a Source), or user code on what stands for the context of an
 # autograd.Function.
 _OF_AN_INTERFACE = {
-    *("_name_template", "guard_source", "reconstruct"),
+    *(
+        "_name_template",
+        "guard_source",
+        "is_unspecialized_builtin_nn_module",
+        "is_unspecialized_nn_module",
+        "reconstruct",
+    ),
     *("mark_dirty", "mark_non_differentiable", "save_for_backward", "save_for_forward", "set_materialize_grads"),
 }
 

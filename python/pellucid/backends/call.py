@@ -39,6 +39,7 @@ class Backend:
     runs_as_captured: bool = False  # never looks at the graph: `_core` runs what it captured
     static: bool = False  # numbers that change between calls are compiled anew (dynamic=False)
     dynamic: bool = False  # numbers and sizes of arguments are open from the first capture on (dynamic=True)
+    guard_filter_fn: Callable | None = None  # says which guards are checked
     takes_numbers: bool = False  # graphs may have inputs that are ints and floats, with other values at other calls
     takes_symbols: bool = False  # graphs may have inputs that are ints; while it compiles they are torch.SymInt
 

@@ -1,0 +1,137 @@
+"""Why functions were compiled again: each guard that failed, what it cost, and what would avoid it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import types
+import weakref
+from dataclasses import dataclass
+
+from pellucid._logging import _called_function, log
+
+_SIZE = re.compile(r"(size|stride) mismatch at index (\d+), expected (.*?), actual (\d+)")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
+
+
+@dataclass(frozen=True)
+class GuardFailure:
+    """One guard that did not hold."""
+
+    kind: str
+    """"TENSOR_MATCH", "EQUALS_MATCH", …"""
+    source: str
+    """What is looked at, as Python: "L['x']"; empty for state of the process."""
+    expected: str
+    """The old value, or what it must be."""
+    found: str
+    """The new one."""
+    file: str
+    line: int
+    """The line of the program that made it matter."""
+    operation: str
+    """What the program did there."""
+    advice: str
+    """What would avoid the recompile."""
+
+    def __str__(self) -> str:
+        place = f" ({self.file}:{self.line}, {self.operation})" if self.file else ""
+        name = f"{self.kind} {self.source}".rstrip()
+        return f"{name}: expected {self.expected}, found {self.found}{place}; {self.advice}"
+
+
+@dataclass
+class Recompile:
+    """A call that fitted none of the compiled versions of its function, and was compiled anew."""
+
+    function: str
+    file: str
+    line: int
+    failures: dict[int, list[GuardFailure]]
+    """By region: what speaks against each version that there was, the one used last first."""
+    milliseconds: float = 0.0
+    """What the new version cost."""
+    region: int | None = None
+    """The new version; None when there is none."""
+
+    def __str__(self) -> str:
+        became = "nothing was compiled" if self.region is None else f"compiled as region {self.region}"
+        lines = [f"{self.function} ({self.file}:{self.line}): {became}, {self.milliseconds:.1f} ms"]
+        if not self.failures:
+            lines.append("  the objects that the compiled versions depend on are gone")
+        for region, failures in self.failures.items():
+            lines.append(f"  not region {region}:")
+            lines += [f"    {failure}" for failure in failures]
+        return "\n".join(lines)
+
+
+# Those of all functions, oldest first. Each compiled function keeps its own, and takes them along.
+_all: weakref.WeakValueDictionary[int, Recompile] = weakref.WeakValueDictionary()
+_numbers = itertools.count()
+
+
+def _record_recompile(function: types.FunctionType, first: object, failures: list, backend: object) -> Recompile:
+    """Called by `_core` before the compile."""
+    function = _called_function(function, first)
+    code = function.__code__
+    explained = {region: [_failure(row, backend) for row in rows] for region, rows in failures}
+    record = Recompile(function.__qualname__, code.co_filename, code.co_firstlineno, explained)
+    _all[next(_numbers)] = record
+    return record
+
+
+def _note_cost(record: Recompile, milliseconds: float, region: int) -> None:
+    """Called by `_core` behind the compile. `region`: -1 when none was made."""
+    record.milliseconds = milliseconds
+    record.region = region if region >= 0 else None
+    log.info("recompiled %s", record)
+
+
+def _failure(row: tuple, backend: object) -> GuardFailure:
+    kind, source, expected, found, file, line, operation, advice, pinned = row
+    if kind == "TENSOR_MATCH":
+        advice = _advice_about_size(source, found, backend) or advice
+    elif kind == "EQUALS_MATCH" and _NUMBER.fullmatch(expected) and _NUMBER.fullmatch(found.split(" ")[0]):
+        advice = _advice_about_number(expected, found.split(" ")[0], operation, pinned, backend)
+    elif kind == "EQUALS_MATCH" and expected.startswith(("'", '"', "b'", 'b"')):
+        advice = (
+            "the program looks at this text: each one is compiled anew, unless it is used outside of what is compiled"
+        )
+    elif kind == "CONDITION":
+        advice = "the program goes another way for this value: each way is compiled once"
+    return GuardFailure(kind, source, expected, found, file, line, operation, advice)
+
+
+def _advice_about_size(source: str, found: str, backend: object) -> str | None:
+    match = _SIZE.match(found)
+    if match is None or match[1] == "stride":
+        return None
+    dim, old, new = match[2], match[3], match[4]
+    if {old, new} & {"0", "1"} or old == "at least 2":
+        return "sizes of 0 and 1 are compiled apart: leave tensors of these out, or fill them up"
+    if getattr(backend, "static", False):
+        return "dynamic=False compiles each size anew: leave it away"
+    if not getattr(backend, "takes_numbers", False):
+        return (
+            f"the backend {_name(backend)!r} compiles for fixed sizes: fill up to a few sizes, or take another backend"
+        )
+    return f"pellucid.mark_dynamic({source}, {dim}) or dynamic=True opens this size at the first call already"
+
+
+def _advice_about_number(expected: str, found: str, operation: str, pinned: bool, backend: object) -> str:
+    if pinned:
+        return f"the program needs the value itself ({operation}), so each one is compiled anew: pass it as a tensor"
+    if getattr(backend, "static", False):
+        return "dynamic=False compiles each number anew: leave it away"
+    if ("." in expected or "e" in expected) != ("." in found or "e" in found):
+        return "ints and floats are compiled apart: pass always the same"
+    if not getattr(backend, "takes_numbers", False):
+        return (
+            f"the backend {_name(backend)!r} takes a number in a graph for a constant: pass it as a tensor if it enters the"
+            " graph"
+        )
+    return "dynamic=True opens this number at the first call already"
+
+
+def _name(backend: object) -> str:
+    return getattr(backend, "name", type(backend).__name__)

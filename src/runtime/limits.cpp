@@ -1,0 +1,154 @@
+#include "runtime/limits.h"
+
+#include "base/events.h"
+#include "guards/report.h"
+#include "runtime/compile.h"
+#include "runtime/stance.h"
+
+namespace pellucid::runtime {
+namespace {
+
+constexpr std::size_t kKeptFailures = 100;
+
+struct Miss {
+  Cache& cache;
+  Cache& root;
+  PyFunctionObject* function;
+  PyObject* const* slots;
+  PyObject* closure;
+
+  // May be null.
+  PyObject* first_argument() const noexcept {
+    return reinterpret_cast<PyCodeObject*>(function->func_code)->co_argcount > 0 ? slots[0] : nullptr;
+  }
+};
+
+// A warning once for each limit, or an error.
+void report_limit(const Miss& miss, const char* limit, const std::string& reason, bool fullgraph) {
+  events::count(events::Counter::LimitHits);
+  auto report = py::import_attr("pellucid._logging", "_report_recompile_limit");
+  PyObject* first = miss.first_argument();
+  const auto done =
+      py::take(PyObject_CallFunction(report.get(), "OOsOO", miss.function, first == nullptr ? Py_None : first, limit,
+                                     py::str(reason).get(), fullgraph ? Py_True : Py_False));
+  miss.cache.reported_limit = limit;
+}
+
+void refuse_compile(const Miss& miss, const std::string& reason, const char* rule) {
+  auto refuse = py::import_attr("pellucid._logging", "_raise_recompile_error");
+  PyObject* first = miss.first_argument();
+  const auto done = py::take(PyObject_CallFunction(refuse.get(), "OOOs", miss.function,
+                                                   first == nullptr ? Py_None : first, py::str(reason).get(), rule));
+}
+
+Misses note_miss(const Miss& miss) {
+  Misses all = explain_misses(miss.cache, miss.root, miss.slots, miss.closure);
+  if (!all.newest.empty()) {
+    events::count(events::Counter::Recompiles);
+    events::record("miss", place_of(miss.function) + ": " + all.newest);
+  }
+  return all;
+}
+
+py::Owned<> new_record(const Miss& miss, const Misses& misses) {
+  auto make = py::import_attr("pellucid._recompiles", "_record_recompile");
+  PyObject* first = miss.first_argument();
+  auto record = py::take(PyObject_CallFunctionObjArgs(make.get(), miss.function, first == nullptr ? Py_None : first,
+                                                      misses.rows.get(), miss.cache.key().backend, nullptr));
+  auto& kept = miss.root.recompile_records;
+  kept.push_back(record.copy());
+  if (kept.size() > kKeptFailures) kept.erase(kept.begin());
+  return record;
+}
+
+// What a region was compiled for is a value that the program asked for: another value is another region.
+bool is_pinned(const Cache& cache, const guards::Miss& miss) {
+  const region::SeenNumber* seen = miss.source == nullptr ? nullptr : cache.numbers.find(region::hash_of(miss.source));
+  return seen != nullptr && seen->pinned;
+}
+
+py::Owned<> row_of(const Cache& cache, const guards::Miss& miss) {
+  const auto& about = miss.description;
+  return py::take(Py_BuildValue("(sssssissO)", about.kind.c_str(), about.source.c_str(), miss.expected.c_str(),
+                                miss.found.c_str(), about.file.c_str(), about.line, about.operation.c_str(),
+                                miss.suggestion.c_str(), is_pinned(cache, miss) ? Py_True : Py_False));
+}
+
+}  // namespace
+
+Misses explain_misses(Cache& cache, Cache& root, PyObject* const* slots, PyObject* closure) {
+  Misses all{.newest = {}, .rows = py::take(PyList_New(0))};
+  const auto entries = cache.entries();
+  for (const auto& entry : entries) {
+    const auto failed = guards::GuardReport(*entry->guards).misses(slots, closure);
+    if (failed.empty()) continue;
+    if (entry->tells.may_hold(*entry->guards, slots, closure)) entry->tells.add(*entry->guards, failed.front().guard);
+    auto rows = py::take(PyList_New(0));
+    std::string reason;
+    for (const guards::Miss& miss : failed) {
+      reason.append(reason.empty() ? "" : "\n").append(miss.message());
+      py::check(PyList_Append(rows.get(), row_of(cache, miss).get()));
+    }
+    py::check(PyList_Append(all.rows.get(), py::take(Py_BuildValue("(iO)", entry->number, rows.get())).get()));
+    if (all.newest.empty()) all.newest = reason;
+    if (root.guard_failures.size() < kKeptFailures) root.guard_failures.push_back(std::move(reason));
+  }
+  return all;
+}
+
+void Permission::note_cost(int region) const {
+  if (!record) return;
+  auto note = py::import_attr("pellucid._recompiles", "_note_cost");
+  const auto done = py::take(
+      PyObject_CallFunction(note.get(), "Odi", record.get(), static_cast<double>(events::now() - since) / 1e6, region));
+}
+
+bool stance_keeps_from(const Cache& cache) noexcept {
+  switch (stance_now().stance) {
+    case Stance::ForceEager:
+    case Stance::EagerOnRecompile:
+      return true;
+    case Stance::FailOnRecompile:
+      return !cache.given_up;  // then there is nothing to compile
+    default:
+      return false;
+  }
+}
+
+void refuse_by_stance(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots,
+                      PyObject* closure) {
+  if (stance_now().stance != Stance::FailOnRecompile) return;
+  const Miss miss{cache, root, function, slots, closure};
+  refuse_compile(miss, explain_misses(cache, root, slots, closure).newest, "the stance \"fail_on_recompile\"");
+}
+
+bool has_room(const Cache& cache) {
+  return cache.entries().size() < static_cast<std::size_t>(config_number("recompile_limit"));
+}
+
+Permission may_compile(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots, PyObject* closure,
+                       bool fullgraph) {
+  const Miss miss{cache, root, function, slots, closure};
+  const bool again = cache.entries_made() != 0;
+  const bool ends = again && root.recompiles >= config_number("accumulated_recompile_limit");
+  const bool has_place = has_room(cache);
+  if (ends || !has_place) {
+    const bool is_error = fullgraph || config_number("fail_on_recompile_limit_hit") != 0;
+    const bool may_replace = !ends && !is_error && !cache.entries().empty();
+    const bool replaces = may_replace && cache.entry_gives_way(config_number("recompile_patience"));
+    if (!replaces) {
+      const char* limit = ends ? "accumulated_recompile_limit" : "recompile_limit";
+      if (is_error || cache.reported_limit != limit) report_limit(miss, limit, note_miss(miss).newest, fullgraph);
+      return {};
+    }
+  }
+  const Misses misses = note_miss(miss);
+  Permission given{.verdict = has_place ? Verdict::Allowed : Verdict::Replaces, .record = {}, .since = events::now()};
+  if (!again) return given;
+  if (config_number("error_on_recompile") != 0) refuse_compile(miss, misses.newest, "config.error_on_recompile");
+  ++root.recompiles;
+  given.record = new_record(miss, misses);
+  return given;
+}
+
+}  // namespace pellucid::runtime

@@ -1,0 +1,213 @@
+"""Why a function was compiled again: old value, new value, the line of the program, the cost, and what would avoid it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import pytest
+import torch
+
+import pellucid
+from support import Counting
+
+X = torch.arange(1.0, 4.0)
+
+
+def fixed(gm, inputs):
+    """A backend that compiles for fixed sizes, as those through AOTAutograd."""
+    return gm.forward
+
+
+def only(compiled):
+    """The failures of the only recompile, of its only entry."""
+    (record,) = pellucid.recompile_reasons(compiled)
+    ((region, failures),) = record.failures.items()
+    assert record.region is not None and record.region > region and record.milliseconds > 0
+    return failures
+
+
+def test_a_record(counting):
+    def f(x, word):
+        return x + len(word)
+
+    compiled = pellucid.compile(f, backend=counting)
+    compiled(X, "a")
+    assert pellucid.recompile_reasons(compiled) == pellucid.recompile_reasons() == []
+    compiled(X, "bb")
+    (record,) = pellucid.recompile_reasons(compiled)
+    line = f.__code__.co_firstlineno
+    assert (record.file, record.line) == (__file__, line) and record.function.endswith("f")
+    (failure,) = only(compiled)
+    assert (failure.kind, failure.source, failure.expected, failure.found) == (
+        "EQUALS_MATCH",
+        "L['word']",
+        "'a'",
+        "'bb'",
+    )
+    assert (failure.file, failure.line) == (__file__, line)
+    text = str(record)
+    for part in ("compiled as region", " ms", "L['word']", "'a'", "'bb'", f"{__file__}:{line}", failure.advice):
+        assert part in text
+    assert pellucid.recompile_reasons() == [record]
+    pellucid.reset()
+    assert pellucid.recompile_reasons(compiled) == []
+    del record
+    assert pellucid.recompile_reasons() == []
+
+
+def test_all_guards_that_fail(counting):
+    """Not only the first: and for what hangs on a value that is another one, only that."""
+
+    class Config:
+        def __init__(self, k):
+            self.k, self.word = k, "a" * k
+
+    def f(x, n, config, flag):
+        return x * n + config.k + len(config.word) if flag else x
+
+    compiled = pellucid.compile(f, backend=counting)
+    compiled(X, 2, Config(3), True)
+    compiled(X.double(), 3, Config(4), True)
+    failures = {failure.source: failure for failure in only(compiled)}
+    assert set(failures) == {"L['x']", "L['n']", "L['config'].k", "L['config'].word"}
+    assert (failures["L['n']"].expected, failures["L['n']"].found) == ("2", "3")
+    assert "dtype mismatch" in failures["L['x']"].found
+    (text,) = pellucid.guard_failures(compiled)
+    assert len(text.splitlines()) == 4
+    compiled(X.double(), 3, None, False)
+    newest = pellucid.recompile_reasons(compiled)[-1]
+    sources = [failure.source for failures in newest.failures.values() for failure in failures]
+    assert any(source == "L['config']" for source in sources)
+    assert not any(source.startswith("L['config'].") for source in sources)
+
+
+def test_every_version_is_explained(counting):
+    compiled = pellucid.compile(lambda x, word: x + len(word), backend=counting)
+    for word in ("", "a", "bb"):
+        compiled(X, word)
+    first, second = pellucid.recompile_reasons(compiled)
+    assert len(first.failures) == 1 and len(second.failures) == 2
+    assert [failures[0].expected for failures in second.failures.values()] == ["'a'", "''"]
+
+
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        ({"backend": Counting()}, "pellucid.mark_dynamic(L['x'], 1)"),
+        ({"backend": Counting(), "dynamic": False}, "dynamic=False compiles each size anew"),
+        ({"backend": fixed}, "'fixed' compiles for fixed sizes"),
+    ],
+)
+def test_sizes(options, advice):
+    compiled = pellucid.compile(lambda x: x * 2, **options)
+    compiled(torch.ones(3, 4)), compiled(torch.ones(3, 5))
+    (failure,) = only(compiled)
+    assert "expected 4, actual 5" in failure.found and advice in failure.advice
+
+
+def test_sizes_of_one(counting):
+    compiled = pellucid.compile(lambda x: x * 2, backend=counting)
+    compiled(torch.ones(3)), compiled(torch.ones(1))
+    (failure,) = only(compiled)
+    assert "0 and 1" in failure.advice
+
+
+@pytest.mark.parametrize(
+    ("options", "values", "advice"),
+    [
+        ({"backend": Counting()}, (2, 3), "dynamic=True opens this number"),
+        ({"backend": Counting(), "dynamic": False}, (2, 3), "dynamic=False compiles each number anew"),
+        ({"backend": fixed}, (2, 3), "'fixed' takes a number"),
+        ({"backend": Counting()}, (2, 2.5), "ints and floats are compiled apart"),
+    ],
+)
+def test_numbers(options, values, advice):
+    compiled = pellucid.compile(lambda x, n: x * n, **options)
+    for value in values:
+        compiled(X, value)
+    (failure,) = only(compiled)
+    assert (failure.expected, failure.found.split(" ")[0]) == tuple(map(str, values))
+    assert advice in failure.advice
+
+
+def test_a_number_whose_value_the_program_needs(counting):
+    def f(x, n):
+        return x + len("abcdefgh"[:n])
+
+    compiled = pellucid.compile(f, backend=counting)
+    for n in (1, 2, 3, 4):
+        compiled(X, n)
+    newest = next(iter(pellucid.recompile_reasons(compiled)[-1].failures.values()))
+    (failure,) = newest
+    assert (failure.expected, failure.found, failure.line) == ("3", "4", f.__code__.co_firstlineno + 1)
+    assert "needs the value itself (reads an item)" in failure.advice
+
+
+def test_another_way_of_the_program(counting):
+    def f(x, n):
+        return x + n if n < 5 else x - n
+
+    compiled = pellucid.compile(f, backend=counting)
+    for n in (1, 2, 9):
+        compiled(X, n)
+    (failure,) = [
+        failure for failures in pellucid.recompile_reasons(compiled)[-1].failures.values() for failure in failures
+    ]
+    assert failure.kind == "CONDITION" and failure.line == f.__code__.co_firstlineno + 1
+    assert "L['n'] <= 4" in failure.expected and "9" in failure.found and "another way" in failure.advice
+
+
+def test_state_of_the_thread(counting):
+    compiled = pellucid.compile(lambda x: x * 2, backend=counting)
+    compiled(X)
+    with torch.no_grad():
+        compiled(X)
+    (failure,) = only(compiled)
+    assert failure.source == "" and "grad_mode: expected True, found False" in failure.found
+
+
+def test_objects_that_are_gone(counting):
+    class Thing:
+        pass
+
+    def f(x, thing, known):
+        return x + 1 if thing is known else x
+
+    thing = Thing()
+    compiled = pellucid.compile(f, backend=counting)
+    compiled(X, thing, thing)
+    del thing
+    other = Thing()
+    compiled(X, other, other)
+    for record in pellucid.recompile_reasons(compiled):
+        assert str(record)
+
+
+def test_behind_a_break(counting):
+    def f(x, words):
+        y = x * 2
+        sys.stdout.write("")
+        return y + len(words[0])
+
+    compiled = pellucid.compile(f, backend=counting)
+    compiled(X, ["a"]), compiled(X, ["bb"])
+    (failure,) = only(compiled)
+    assert failure.line == f.__code__.co_firstlineno + 3 and failure.found == "'bb'"
+
+
+def test_the_log(counting, caplog):
+    compiled = pellucid.compile(lambda x, word: x + len(word), backend=counting)
+    with caplog.at_level(logging.INFO, logger="pellucid"):
+        compiled(X, "a"), compiled(X, "bb")
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [f"recompiled {record}" for record in pellucid.recompile_reasons(compiled)] and len(told) >= 1
+    assert {record.levelno for record in caplog.records} == {logging.INFO}
+
+
+def test_a_first_compile_is_none(counting):
+    compiled = pellucid.compile(lambda x: x, backend=counting)
+    compiled(X), compiled(X)
+    assert pellucid.recompile_reasons(compiled) == []
+    with pytest.raises(TypeError, match="compiled by pellucid"):
+        pellucid.recompile_reasons(3)
