@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "guards/condition.h"
+#include "py/cpython.h"
 #include "region/region.h"
 #include "region/snapshot.h"
 #include "symbolic/integers.h"
@@ -77,7 +78,110 @@ const symbolic::Expr* Numbers::new_symbol(const symbolic::Value& hint, const Sou
   return made;
 }
 
+namespace {
+
+constexpr int kDeepestTuple = 8;
+
+std::uint64_t mixed(std::uint64_t a, std::uint64_t b) { return (a ^ b) * 0x9e3779b97f4a7c15ULL + (b >> 31); }
+
+// What tells the numbers of a tuple from others; 0: it has none.
+std::uint64_t bits_of_tuple(PyObject* tuple, int depth = 0) {
+  std::uint64_t bits = 0;
+  for (Py_ssize_t i = 0; depth < kDeepestTuple && i < PyTuple_GET_SIZE(tuple); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(tuple, i);
+    symbolic::Value value;
+    if (guards::is_symbolic_value(item, &value))
+      bits = mixed(bits + static_cast<std::uint64_t>(i) + 1, value.bits() + (PyFloat_CheckExact(item) ? 2 : 1));
+    else if (PyTuple_Check(item))
+      if (const std::uint64_t inner = bits_of_tuple(item, depth + 1); inner != 0) bits = mixed(bits + 3, inner);
+  }
+  return bits;
+}
+
+// Whether a tuple of this type is its items, and no more.
+bool holds_items_alone(PyTypeObject* type) {
+  static auto* const size = reinterpret_cast<PyTypeObject*>(py::import_attr("torch", "Size").release());
+  static PyObject* const fields = py::interned("_fields").release();
+  if (type == &PyTuple_Type || type == size) return true;
+  return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && type->tp_dictoffset == 0 &&
+         py::type_lookup(type, fields) != nullptr;
+}
+
+}  // namespace
+
+PyObject* Numbers::behind(PyObject* object) const {
+  const auto found = tuples_.find(object);
+  return found == tuples_.end() ? object : found->second;
+}
+
+void Numbers::settle_tuple(PyObject* tuple) {
+  const auto found = stand_ins_.find(tuple);
+  for (Py_ssize_t i = 0; found != stand_ins_.end() && i < PyTuple_GET_SIZE(found->second); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(found->second, i);
+    (void)plain(item);
+    settle_tuple(behind(item));
+  }
+}
+
+// Later captures open what has changed.
+void Numbers::note_closed(PyObject* value, const Source* source) {
+  symbolic::Value now;
+  auto& noted = region_.capture->numbers;
+  if (guards::is_symbolic_value(value, &now)) {
+    noted.emplace_back(hash_of(source), SeenNumber{now.bits(), now.type == symbolic::Type::Float});
+  } else if (PyTuple_Check(value)) {
+    const std::uint64_t bits = bits_of_tuple(value);
+    if (bits == 0) return;
+    noted.emplace_back(hash_of(source), SeenNumber{bits});
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i)
+      note_closed(PyTuple_GET_ITEM(value, i), region_.capture->sources.item(source, i));
+  }
+}
+
+// A tuple is compared as a whole until a number in it has changed. Then another one stands for it, with what the
+// program goes on with for each item.
+py::Owned<> Numbers::read_tuple(PyObject* tuple, const Source* source) {
+  const auto whole = [&] {
+    region_.provenance.note_read(tuple, source);
+    return py::Owned<>::share(tuple);
+  };
+  if (const auto found = stand_ins_.find(tuple); found != stand_ins_.end()) {
+    const Source* known = region_.provenance.source_of(tuple);
+    if (known != source) region_.provenance.guard(Kind::IS, source, {}, 0, known);
+    return py::Owned<>::share(found->second);
+  }
+  PyTypeObject* type = Py_TYPE(tuple);
+  if (policy.history == nullptr || region_.provenance.is_outside(tuple) || !holds_items_alone(type)) return whole();
+  const std::uint64_t bits = bits_of_tuple(tuple);
+  if (bits == 0) return whole();
+  const PathHash path = hash_of(source);
+  const SeenNumber* seen = policy.history->find(path);
+  if (seen != nullptr ? !seen->opens_for(bits, false) : !(policy.all_open && !is_of_an_object(source))) {
+    note_closed(tuple, source);
+    return whole();
+  }
+  const py::Owned<> held = py::Owned<>::share(tuple);
+  region_.capture->numbers.emplace_back(path, SeenNumber{bits, false, true});
+  auto& provenance = region_.provenance;
+  provenance.guard(Kind::TYPE_MATCH, source, py::Owned<>::share(type_of(tuple)));
+  provenance.guard(Kind::LENGTH, source, {}, PyTuple_GET_SIZE(tuple));
+  auto made = py::take(type->tp_alloc(type, PyTuple_GET_SIZE(tuple)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    const Source* place = region_.capture->sources.item(source, i);
+    PyTuple_SET_ITEM(made.get(), i, read(PyTuple_GET_ITEM(tuple, i), place).release());
+  }
+  for (PyObject* object : {tuple, made.get()}) {
+    provenance.keep(object);
+    region_.capture->source_of.insert_or_assign(object, source);
+  }
+  tuples_.emplace(made.get(), tuple);
+  stand_ins_.emplace(tuple, made.get());
+  return made;
+}
+
 py::Owned<> Numbers::read(PyObject* value, const Source* source) {
+  if (is_number(value)) return py::Owned<>::share(value);
+  if (source->step != source::Step::Const && PyTuple_Check(value)) return read_tuple(value, source);
   // A NaN is found in containers by its identity.
   const bool is_one = PyLong_CheckExact(value) || (PyFloat_CheckExact(value) && !std::isnan(PyFloat_AS_DOUBLE(value)));
   if (source->step == source::Step::Const || !is_one) {
@@ -152,10 +256,7 @@ PyObject* Numbers::plain(PyObject* object) {
   if (std::exchange(number->settled, true)) return number->value;
   if (number->expr == nullptr) {
     region_.provenance.note_read(number->value, number->source);
-    symbolic::Value now;
-    if (policy.history != nullptr && guards::is_symbolic_value(number->value, &now))
-      region_.capture->numbers.emplace_back(hash_of(number->source),
-                                            SeenNumber{now.bits(), now.type == symbolic::Type::Float});
+    if (policy.history != nullptr) note_closed(number->value, number->source);
     return number->value;
   }
   if (number->source != nullptr) symbols_[number->expr->operation.symbol].seen.pinned = true;

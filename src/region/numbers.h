@@ -33,6 +33,10 @@ class Numbers final : public aten::SizeDecider {
   py::Owned<> read(PyObject* value, const Source* source);
   // The same of a function's *args and **kwargs, which every call makes anew: so does the region.
   py::Owned<> read_rest(PyObject* container, const Source* source);
+  // The tuple from outside that `object` stands for, since numbers in it are open; else itself. Borrowed.
+  PyObject* behind(PyObject* object) const;
+  // Somebody looks at a tuple from outside that another one stands for: its numbers are constants.
+  void settle_tuple(PyObject* tuple);
   // The value of a Number, which is a constant of the region from now on; anything else is itself. Borrowed.
   PyObject* plain(PyObject* object);
   // Only the type of a Number is looked at.
@@ -70,6 +74,8 @@ class Numbers final : public aten::SizeDecider {
     bool must_stay_open = false;  // the program says that it changes
   };
   py::Owned<> new_number(PyObject* value);
+  py::Owned<> read_tuple(PyObject* tuple, const Source* source);
+  void note_closed(PyObject* value, const Source* source);
   const symbolic::Expr* new_symbol(const symbolic::Value& hint, const Source* source, PathHash path, std::int64_t least,
                                    std::int64_t most = std::numeric_limits<std::int64_t>::max());
   py::Owned<> applied(symbolic::Binary operation, const py::Owned<>& left, const py::Owned<>& right);
@@ -86,6 +92,7 @@ class Numbers final : public aten::SizeDecider {
   std::shared_ptr<aten::SizeScope> scope_ = std::make_shared<aten::SizeScope>();
   std::unordered_map<PyObject*, aten::OpenShape> shapes_;           // by tensor from outside
   std::unordered_map<const symbolic::Expr*, py::Owned<>> by_expr_;  // of sizes
+  std::unordered_map<PyObject*, PyObject*> tuples_, stand_ins_;     // that stand for one from outside -> that one; back
   std::vector<PyObject*> by_source_;                                // by id; of all_
   std::vector<py::Owned<>> all_;
   std::vector<Symbol> symbols_;

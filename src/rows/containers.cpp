@@ -129,11 +129,8 @@ Result dict_update(Interpreter& t, PyObject* f, Args args) {
     PyObject* other = args.size() == 2 ? t.region.shadows.original(args[1]) : nullptr;
     if (other == nullptr || region::merges_as_dict(t.region, other)) {
       if (other != nullptr) {
-        PyObject* view = t.region.reads.touch(other);
-        PyObject *key = nullptr, *value = nullptr;
-        Py_ssize_t position = 0;
-        auto items = region::copy_of_dict(view);
-        while (PyDict_Next(items.get(), &position, &key, &value)) t.region.shadows.dict_set(target, key, value);
+        for (const auto& [key, value] : t.region.reads.entries(other))
+          t.region.shadows.dict_set(target, key.get(), value.get());
       }
       for (std::size_t i = 0; i < args.keyword_count(); ++i)
         t.region.shadows.dict_set(target, PyTuple_GET_ITEM(args.kwnames, i), args.values[args.size() + i]);
@@ -224,6 +221,12 @@ Result extend(Interpreter& t, PyObject* f, Args args) {
 Result deque_append(Interpreter& t, PyObject* f, Args args) {
   const auto most = py::take(PyObject_GetAttrString(args[0], "maxlen"));
   return (most.get() == Py_None ? adds_to_self : mutates_self)(t, f, args);
+}
+
+Result list_append(Interpreter& t, PyObject* f, Args args) {
+  if (!only_positional(args, 2, 2)) return run_native(t, f, args);
+  t.region.shadows.append(t.region.shadows.original(args[0]), args[1]);
+  return Result::none();
 }
 
 Result list_getitem(Interpreter& t, PyObject* f, Args args) {
@@ -498,7 +501,7 @@ const Row rows[] = {
     {"collections.defaultdict", collection},
     {"collections.deque", collection},
     {"collections.defaultdict.__init__", fresh_only},
-    {"builtins.list.append", adds_to_self, true, true},
+    {"builtins.list.append", list_append, true, true},
     {"builtins.list.insert", adds_to_self},
     {"builtins.list.pop", mutates_self},
     {"builtins.list.clear", mutates_self},

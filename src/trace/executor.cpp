@@ -130,7 +130,8 @@ py::Owned<> Executor::run(const frames::State& state) {
     const bool is_last = frame + 1 == state.frames.size() && slot + 1 == state.frames[frame].stack.size();
     const bool moves = on_stack ? is_last && only_moves(*top_) : true;
     if (!is_next && moves && may_stay_unread(held.get())) return leave_unread(held.get());
-    if (PyLong_CheckExact(held.get()) || PyFloat_CheckExact(held.get())) return meet_number(held.get());
+    const bool may_open = PyLong_CheckExact(held.get()) || PyFloat_CheckExact(held.get()) || PyTuple_Check(held.get());
+    if (may_open) return meet_number(held.get());
     auto value = meet(held.get());
     if (!is_next) return value;
     PyObject* descriptor = apart++->descriptor;

@@ -231,10 +231,10 @@ static Next mapping_detour(Executor& ex, Frame& f, PyObject* source, int arg, bo
 static Next update_dict(Executor& ex, Frame& f, int arg, bool merge) {
   PyObject* source = ex.region.shadows.original(peek(f, 0));
   if (!region::merges_as_dict(ex.region, source)) return mapping_detour(ex, f, source, arg, merge);
-  PyObject* view = ex.region.reads.touch(source);
+  const auto entries = ex.region.reads.entries(source);
   PyObject* target = ex.region.shadows.writable(peek(f, static_cast<std::size_t>(arg)));
   if (merge) {
-    for (const auto& [key, value] : region::entries_now(view)) {
+    for (const auto& [key, value] : entries) {
       const int known = PyDict_Contains(target, key.get());
       py::check(known);
       if (known == 1) {
@@ -252,7 +252,7 @@ static Next update_dict(Executor& ex, Frame& f, int arg, bool merge) {
       }
     }
   }
-  region::add_entries(target, view);
+  for (const auto& [key, value] : entries) py::check(PyDict_SetItem(target, key.get(), value.get()));
   drop(f, 1);
   return Next::Go;
 }
