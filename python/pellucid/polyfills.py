@@ -481,6 +481,17 @@ def iter_until(function, sentinel):
         yield value
 
 
+def range_with_steps(start, stop, step):
+    if step > 0:
+        while start < stop:
+            yield start
+            start += step
+    else:
+        while start > stop:
+            yield start
+            start += step
+
+
 def chain_each(*iterables):
     for iterable in iterables:
         for item in iterable:

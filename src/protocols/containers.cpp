@@ -1,5 +1,6 @@
 #include "protocols/containers.h"
 
+#include "bytecode/opcodes.h"
 #include "guards/equality.h"
 #include "protocols/numbers.h"
 #include "protocols/protocols.h"
@@ -265,9 +266,54 @@ py::Owned<> native_elements(Interpreter& t, PyObject* value) {
   }
 }
 
+namespace {
+
+// `item in container` of an open number and a few known ones: each is compared.
+std::optional<Result> holds_number(Interpreter& t, PyObject* container, PyObject* item) {
+  constexpr Py_ssize_t kMost = 16;
+  if (!region::is_open(item) || t.region.provenance.is_outside(container)) return std::nullopt;
+  if (!PyTuple_CheckExact(container) && !PyList_CheckExact(container) && !PyFrozenSet_CheckExact(container))
+    return std::nullopt;
+  const auto items = py::take(PySequence_Tuple(container));
+  if (PyTuple_GET_SIZE(items.get()) > kMost) return std::nullopt;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
+    PyObject* other = PyTuple_GET_ITEM(items.get(), i);
+    if (!region::is_number(other) && !PyLong_CheckExact(other) && !PyFloat_CheckExact(other)) return std::nullopt;
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
+    Result equal = compare(t, PyTuple_GET_ITEM(items.get(), i), item, Py_EQ);
+    if (!equal.is_value() || equal.value.get() == Py_True) return equal;
+  }
+  return Result::boolean(false);
+}
+
+// The same of a range, by two comparisons and the remainder.
+std::optional<Result> range_holds_number(Interpreter& t, PyObject* range, PyObject* item) {
+  if (!PyRange_Check(range) || !region::is_open_int(item)) return std::nullopt;
+  const auto part = [&](const char* name) { return py::take(PyObject_GetAttrString(range, name)); };
+  const auto start = part("start"), stop = part("stop"), step = part("step");
+  const bool up = py::take(PyObject_RichCompare(step.get(), py::take(PyLong_FromLong(0)).get(), Py_GT)).get() == Py_True;
+  const auto holds = [&](PyObject* left, PyObject* right, int op) {
+    const Result result = compare(t, left, right, op);
+    return result.is_value() && result.value.get() == Py_True;
+  };
+  if (!holds(item, start.get(), up ? Py_GE : Py_LE) || !holds(item, stop.get(), up ? Py_LT : Py_GT))
+    return Result::boolean(false);
+  const auto away = binary(t, item, start.get(), static_cast<int>(bytecode::Operator::NB_SUBTRACT));
+  if (!away.is_value()) return std::nullopt;
+  const auto rest = binary(t, away.value.get(), step.get(), static_cast<int>(bytecode::Operator::NB_REMAINDER));
+  if (!rest.is_value()) return std::nullopt;
+  return Result::boolean(holds(rest.value.get(), py::take(PyLong_FromLong(0)).get(), Py_EQ));
+}
+
+}  // namespace
+
 Result contains(Interpreter& t, PyObject* container, PyObject* item) {
-  container = t.region.shadows.original(container);
+  container = t.region.shadows.original(t.region.numbers.plain(container));
   t.region.doing = "tests membership";
+  if (auto found = holds_number(t, container, item)) return std::move(*found);
+  if (auto found = range_holds_number(t, container, item)) return std::move(*found);
+  if (cat_of(container) != Cat::Tensor) item = t.region.numbers.plain(item);
   if (auto view = t.region.iterators.view(container)) return contains(t, view.get(), item);
   const Cat cat = cat_of(container);
   if (const bool view = PyDictViewSet_Check(container); view || cat == Cat::Set || cat == Cat::FrozenSet) {

@@ -1,10 +1,12 @@
 #include "protocols/numbers.h"
 
 #include <algorithm>
+#include <limits>
 #include <unordered_map>
 
 #include "bytecode/opcodes.h"
 #include "protocols/operators.h"
+#include "protocols/policies.h"
 #include "protocols/table.h"
 #include "py/cpython.h"
 #include "py/number_operator.h"
@@ -84,6 +86,40 @@ bool expressions(Interpreter& t, PyObject* left, PyObject* right, const Expr** a
 
 }  // namespace
 
+namespace {
+
+// Shifts by a constant, and masks of the lowest bits or of all but these, as arithmetic. Null: another operation.
+const Expr* bits(Interpreter& t, bytecode::Operator op, const Expr* a, const Expr* b) {
+  using symbolic::Binary;
+  Space& space = t.region.numbers.space();
+  const auto who = t.region.numbers.here();
+  const auto number = [&](std::int64_t value) { return space.constant(symbolic::Value::of(value)); };
+  const auto is_power = [](std::int64_t value) { return value > 0 && (value & (value - 1)) == 0; };
+  if (a->type != symbolic::Type::Int || b->type != symbolic::Type::Int) return nullptr;
+  if (op == bytecode::Operator::NB_AND && a->is_constant()) std::swap(a, b);
+  if (!b->is_constant()) return nullptr;
+  const std::int64_t constant = b->constant().i;
+  constexpr std::int64_t kMostShifted = 62;
+  const bool shifts = constant >= 0 && constant <= kMostShifted;
+  switch (op) {
+    case bytecode::Operator::NB_LSHIFT:
+      return shifts ? symbolic::binary(space, Binary::Mul, a, number(std::int64_t{1} << constant), who) : nullptr;
+    case bytecode::Operator::NB_RSHIFT:
+      return shifts ? symbolic::binary(space, Binary::FloorDiv, a, number(std::int64_t{1} << constant), who) : nullptr;
+    case bytecode::Operator::NB_AND:
+      if (constant >= 0 && constant < std::numeric_limits<std::int64_t>::max() && is_power(constant + 1))
+        return symbolic::binary(space, Binary::Mod, a, number(constant + 1), who);
+      if (constant < 0 && is_power(-constant))
+        return symbolic::binary(space, Binary::Sub, a, symbolic::binary(space, Binary::Mod, a, number(-constant), who),
+                                who);
+      return nullptr;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
 std::optional<Result> number_binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
   const Expr *a = nullptr, *b = nullptr;
   t.region.doing = "computes";
@@ -93,10 +129,11 @@ std::optional<Result> number_binary(Interpreter& t, PyObject* left, PyObject* ri
   if (!value) PyErr_Clear();
   if (!value) return std::nullopt;
   const auto operation = binary_of(op);
-  if (!operation) return std::nullopt;
   Space& space = t.region.numbers.space();
   const std::size_t mark = space.mark();
-  const Expr* expr = symbolic::binary(space, *operation, a, b, t.region.numbers.here());
+  const Expr* expr = operation ? symbolic::binary(space, *operation, a, b, t.region.numbers.here())
+                               : bits(t, static_cast<bytecode::Operator>(op % py::kInPlace), a, b);
+  if (expr == nullptr && !operation) return std::nullopt;
   PyObject* operands[] = {left, right};
   return made(t, mark, function_of_operator(o.function), operands, std::move(value), expr);
 }
@@ -131,6 +168,16 @@ std::optional<Result> number_unary(Interpreter& t, PyObject* value, int opcode) 
       auto result = py::Owned<>::steal(PyNumber_Negative(value_of(value)));
       return made(t, mark, function_of_operator("neg"), {&value, 1}, std::move(result), expr);
     }
+    case bytecode::Opcode::UNARY_INVERT: {  // -1 - n
+      auto& numbers = t.region.numbers;
+      if (!PyLong_CheckExact(value_of(value))) return std::nullopt;
+      const std::size_t mark = numbers.space().mark();
+      const Expr* expr = symbolic::binary(numbers.space(), symbolic::Binary::Sub,
+                                          numbers.space().constant(symbolic::Value::of(-1)), numbers.expr_of(value),
+                                          numbers.here());
+      auto result = py::Owned<>::steal(PyNumber_Invert(value_of(value)));
+      return made(t, mark, function_of_operator("invert"), {&value, 1}, std::move(result), expr);
+    }
     default:
       return std::nullopt;
   }
@@ -159,6 +206,7 @@ const std::unordered_map<PyObject*, Function>& functions() {
     add("math", "trunc", {.unary = Unary::ToInt});
     add("math", "floor", {.unary = Unary::Floor});
     add("math", "ceil", {.unary = Unary::Ceil});
+    add("builtins", "round", {.unary = Unary::Round});
     return made;
   }();
   return table;
@@ -344,21 +392,32 @@ bool sets_attribute(PyObject* descriptor) {
 
 }  // namespace
 
+// Making one keeps the arguments and does not look at them.
+static bool keeps_arguments(PyTypeObject* type) {
+  auto* base = reinterpret_cast<PyTypeObject*>(PyExc_BaseException);
+  if (PyType_IsSubtype(type, base) != 0)
+    return type->tp_new == base->tp_new &&
+           (type->tp_init == base->tp_init || PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE));
+  const bool is_tuple = PyType_IsSubtype(type, &PyTuple_Type) != 0 && PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE);
+  return cat_of(type) == Cat::Instance || is_tuple;
+}
+
 bool moves_numbers(PyObject* callable) {
-  if (find(callable) != nullptr) return has_row_for_numbers(callable);
+  // The region ends at a call that has no rule: nobody looks at what it gets.
+  if (const Handler handler = find(callable)) return handler == refuse || has_row_for_numbers(callable);
   PyTypeObject* type = Py_TYPE(callable);
   if (type == &PyFunction_Type || type == &PyMethod_Type || is_torch_op(callable)) return true;
-  if (PyType_Check(callable)) {
-    auto* made = reinterpret_cast<PyTypeObject*>(callable);
-    return cat_of(made) == Cat::Instance && PyExceptionClass_Check(callable) == 0;
-  }
+  if (PyType_Check(callable)) return keeps_arguments(reinterpret_cast<PyTypeObject*>(callable));
   if (cat_of(type) == Cat::Builtin) {
     const py::BoundNative bound = py::bound_native(callable);
     PyObject* function = bound.descriptor == nullptr ? callable : bound.descriptor;
-    return has_row_for_numbers(function) || is_torch_op(function) || sets_attribute(function);
+    const Handler handler = find(function);
+    const bool is_unknown = handler == nullptr && Py_IS_TYPE(function, &PyCFunction_Type);
+    return has_row_for_numbers(function) || is_torch_op(function) || sets_attribute(function) || handler == refuse ||
+           is_unknown;
   }
   if (region::original_of_compiled(callable).function != nullptr) return true;
-  if (is_instance_rule(type)) return false;
+  if (is_instance_rule(type)) return has_row_for_numbers(reinterpret_cast<PyObject*>(type));
   PyObject* method = py::type_lookup(type, region::names().__call__);
   return method != nullptr && PyFunction_Check(method) != 0;
 }

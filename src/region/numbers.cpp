@@ -151,7 +151,7 @@ py::Owned<> Numbers::read_tuple(PyObject* tuple, const Source* source) {
     return py::Owned<>::share(found->second);
   }
   PyTypeObject* type = Py_TYPE(tuple);
-  if (policy.history == nullptr || region_.provenance.is_outside(tuple) || !holds_items_alone(type)) return whole();
+  if (policy.history == nullptr || region_.capture->source_of.contains(tuple) || !holds_items_alone(type)) return whole();
   const std::uint64_t bits = bits_of_tuple(tuple);
   if (bits == 0) return whole();
   const PathHash path = hash_of(source);
@@ -183,7 +183,8 @@ py::Owned<> Numbers::read(PyObject* value, const Source* source) {
   if (is_number(value)) return py::Owned<>::share(value);
   if (source->step != source::Step::Const && PyTuple_Check(value)) return read_tuple(value, source);
   // A NaN is found in containers by its identity.
-  const bool is_one = PyLong_CheckExact(value) || (PyFloat_CheckExact(value) && !std::isnan(PyFloat_AS_DOUBLE(value)));
+  const bool is_one = PyLong_CheckExact(value) || PyUnicode_CheckExact(value) || PyBytes_CheckExact(value) ||
+                      (PyFloat_CheckExact(value) && !std::isnan(PyFloat_AS_DOUBLE(value)));
   if (source->step == source::Step::Const || !is_one) {
     region_.provenance.note_read(value, source);
     return py::Owned<>::share(value);
@@ -250,10 +251,29 @@ void Numbers::guard_type(PyObject* object) {
   region_.provenance.guard(Kind::TYPE_MATCH, number->source, py::Owned<>::share(type_of(number->value)));
 }
 
+namespace {
+
+template <class Visit>
+void each_operand(PyObject* arguments, Visit&& visit) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arguments); ++i) {
+    PyObject* operand = PyTuple_GET_ITEM(arguments, i);
+    if (PyTuple_CheckExact(operand))
+      each_operand(operand, visit);
+    else if (is_number(operand))
+      visit(operand);
+  }
+}
+
+}  // namespace
+
 PyObject* Numbers::plain(PyObject* object) {
   if (!is_number(object)) return object;
   Number* number = as_number(object);
   if (std::exchange(number->settled, true)) return number->value;
+  if (number->function != nullptr && number->expr == nullptr) {
+    each_operand(number->arguments, [&](PyObject* operand) { (void)plain(operand); });
+    return number->value;
+  }
   if (number->expr == nullptr) {
     region_.provenance.note_read(number->value, number->source);
     if (policy.history != nullptr) note_closed(number->value, number->source);
@@ -279,13 +299,26 @@ const symbolic::Expr* Numbers::expr_of(PyObject* object) {
 py::Owned<> Numbers::computed(PyObject* function, py::Owned<> arguments, py::Owned<> value,
                               const symbolic::Expr* expr) {
   if (expr->is_constant()) return value;
+  return made_by(function, std::move(arguments), value.get(), expr);
+}
+
+// An int of 64 bits or a finite float, whichever it is: for those the function does not raise.
+py::Owned<> Numbers::late(PyObject* function, py::Owned<> arguments, py::Owned<> value) {
+  each_operand(arguments.get(), [&](PyObject* operand) {
+    const Number* number = as_number(operand);
+    symbolic::Value now;
+    if (number->source != nullptr && number->expr == nullptr && guards::is_symbolic_value(number->value, &now))
+      region_.provenance.guard(Kind::NUMBER_MATCH, number->source, py::Owned<>::share(type_of(number->value)));
+  });
+  return made_by(function, std::move(arguments), value.get(), nullptr);
+}
+
+py::Owned<> Numbers::made_by(PyObject* function, py::Owned<> arguments, PyObject* value, const symbolic::Expr* expr) {
   constexpr int kDeepest = 500;  // a loop that went on for so long is a region of its own for each value
   int depth = 0;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arguments.get()); ++i) {
-    PyObject* operand = PyTuple_GET_ITEM(arguments.get(), i);
-    if (is_number(operand)) depth = std::max(depth, as_number(operand)->depth + 1);
-  }
-  auto made = new_number(value.get());
+  each_operand(arguments.get(),
+               [&](PyObject* operand) { depth = std::max(depth, as_number(operand)->depth + 1); });
+  auto made = new_number(value);
   region_.provenance.keep(made.get());
   Number* number = as_number(made.get());
   number->expr = expr;

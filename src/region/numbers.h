@@ -48,6 +48,8 @@ class Numbers final : public aten::SizeDecider {
   const symbolic::Expr* expr_of(PyObject* object);
   // What function(*arguments) gave for the values at hand.
   py::Owned<> computed(PyObject* function, py::Owned<> arguments, py::Owned<> value, const symbolic::Expr* expr);
+  // A late value; the operands may also stand in a tuple among the arguments.
+  py::Owned<> late(PyObject* function, py::Owned<> arguments, py::Owned<> value);
   // What the program sees of an expression: a Number, or an int, float or bool where it is a constant.
   py::Owned<> number_of(const symbolic::Expr* expr);
 
@@ -74,6 +76,7 @@ class Numbers final : public aten::SizeDecider {
     bool must_stay_open = false;  // the program says that it changes
   };
   py::Owned<> new_number(PyObject* value);
+  py::Owned<> made_by(PyObject* function, py::Owned<> arguments, PyObject* value, const symbolic::Expr* expr);
   py::Owned<> read_tuple(PyObject* tuple, const Source* source);
   void note_closed(PyObject* value, const Source* source);
   const symbolic::Expr* new_symbol(const symbolic::Value& hint, const Source* source, PathHash path, std::int64_t least,

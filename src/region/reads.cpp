@@ -375,8 +375,11 @@ PyObject* Reads::sequence_item(PyObject* sequence, Py_ssize_t index) {
   } else if (PyList_Check(view)) {
     item = PyList_GET_ITEM(view, index);
   } else if (cat_of(view) == Cat::Deque) {
-    touch(sequence);
     auto held = py::take(PySequence_GetItem(view, index));
+    if (source != nullptr && view == sequence) {
+      region_.provenance.guard(Kind::LENGTH, source, {}, PyObject_Length(view));
+      held = region_.numbers.read(held.get(), region_.capture->sources.item(source, index));
+    }
     region_.provenance.keep(held.get());
     return held.get();
   }

@@ -370,6 +370,16 @@ std::shared_ptr<const graph::CallSite> Recorder::call_site() {
 
 namespace {
 
+// A list or tuple of numbers, one of them open.
+bool holds_numbers_alone(PyObject* value) {
+  if (!holds_open(value)) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(value, i);
+    if (!is_number(item) && cat_of(item) != Cat::Number) return false;
+  }
+  return true;
+}
+
 struct ValueArguments {
   std::vector<std::size_t> positions;
   std::vector<std::string_view> keywords;
@@ -396,13 +406,20 @@ bool takes_any_number(const ValueArguments* known, Args args, std::size_t i) {
   return std::ranges::find(known->keywords, name) != known->keywords.end();
 }
 
+// A list as an index is a tensor of indices, of which the shape tells no more than how many they are.
+bool is_list_of_indices(PyObject* target, Args args, std::size_t i) {
+  if (i != 1 || i >= args.size() || !PyList_CheckExact(args[1]) || !holds_numbers_alone(args[1])) return false;
+  const std::string name = name_of_target(target);
+  return name == "getitem" || name == "setitem";
+}
+
 // Another number may be too large for a dtype, or zero.
 bool takes_any_open_number(PyObject* target, Args args) {
   const auto is_one = [](PyObject* value) { return is_open(value) || holds_open(value); };
   if (std::ranges::none_of(args.values, is_one)) return false;
   const ValueArguments* known = value_arguments(target);
   for (std::size_t i = 0; i < args.values.size(); ++i) {
-    if (is_one(args.values[i]) && takes_any_number(known, args, i)) return true;
+    if (is_one(args.values[i]) && (takes_any_number(known, args, i) || is_list_of_indices(target, args, i))) return true;
   }
   return false;
 }
@@ -439,16 +456,6 @@ static bool is_written(PyObject* tensor) {
 
 namespace {
 
-// A list or tuple of numbers, one of them open.
-bool holds_numbers_alone(PyObject* value) {
-  if (!holds_open(value)) return false;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
-    PyObject* item = PySequence_Fast_GET_ITEM(value, i);
-    if (!is_number(item) && cat_of(item) != Cat::Number) return false;
-  }
-  return true;
-}
-
 // The values of this capture, which no guard names.
 py::Owned<> at_hand(PyObject* value) {
   if (is_number(value)) return py::Owned<>::share(as_number(value)->value);
@@ -482,7 +489,8 @@ Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, boo
   const ValueArguments* known = any && in_graph ? value_arguments(target) : nullptr;
   for (std::size_t i = 0; i < args.values.size(); ++i) {
     PyObject* value = args.values[i];
-    const bool is_value = (is_open(value) || holds_numbers_alone(value)) && takes_any_number(known, args, i);
+    const bool is_value = ((is_open(value) || holds_numbers_alone(value)) && takes_any_number(known, args, i)) ||
+                          (in_graph && is_list_of_indices(target, args, i));
     if (is_number(value) && !is_value && !(in_graph && is_open_int(value))) value = region_.numbers.plain(value);
     if (!may_be_open && !is_number(value)) region_.reads.deep_touch(value);
     made.given.push_back(value);

@@ -13,12 +13,13 @@ Result partial_call(Interpreter& t, PyObject* self, Args args) {
   Result function = protocols::generic_getattr(t, self, names().func),
          bound = protocols::generic_getattr(t, self, names().args),
          keywords = protocols::generic_getattr(t, self, names().keywords);
-  PyObject* view = t.region.reads.touch(keywords.value.get());
+  const auto named = t.region.reads.entries(keywords.value.get());
   std::vector<PyObject*> values;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(bound.value.get()); ++i)
     values.push_back(PyTuple_GET_ITEM(bound.value.get(), i));
   for (PyObject* value : args.positional()) values.push_back(value);
-  auto merged = py::take(PyDict_Copy(view));
+  auto merged = py::take(PyDict_New());
+  for (const auto& [key, value] : named) py::check(PyDict_SetItem(merged.get(), key.get(), value.get()));
   for (std::size_t i = 0; i < args.keyword_count(); ++i) {
     py::check(PyDict_SetItem(merged.get(), PyTuple_GET_ITEM(args.kwnames, i), args.values[args.size() + i]));
   }
@@ -146,7 +147,7 @@ Result cached_call(Interpreter& t, PyObject* self, Args args) {
 }
 
 const Row rows[] = {
-    {"instances of functools.partial", partial_call},           {"instances of operator.itemgetter", getter_call<true>},
+    {"instances of functools.partial", partial_call, true, true},           {"instances of operator.itemgetter", getter_call<true>},
     {"instances of operator.attrgetter", getter_call<false>},   {"functools.reduce", reduce},
     {"instances of functools._lru_cache_wrapper", cached_call},
 };
