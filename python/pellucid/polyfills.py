@@ -142,11 +142,6 @@ def filter_next(function, iterator):
     raise StopIteration
 
 
-def row(tensor, index):
-    """`tensor[index]`, for an index that is not known."""
-    return tensor.select(0, index)
-
-
 def contains(container, item):
     for element in container:
         if is_found(element, item):

@@ -271,11 +271,14 @@ namespace {
 // `item in container` of an open number and a few known ones: each is compared.
 std::optional<Result> holds_number(Interpreter& t, PyObject* container, PyObject* item) {
   constexpr Py_ssize_t kMost = 16;
-  if (!region::is_open(item) || t.region.provenance.is_outside(container)) return std::nullopt;
-  if (!PyTuple_CheckExact(container) && !PyList_CheckExact(container) && !PyFrozenSet_CheckExact(container))
+  const bool is_set = PyAnySet_CheckExact(container);
+  if (!region::is_open(item) || (!is_set && !PyTuple_CheckExact(container) && !PyList_CheckExact(container)))
     return std::nullopt;
-  const auto items = py::take(PySequence_Tuple(container));
-  if (PyTuple_GET_SIZE(items.get()) > kMost) return std::nullopt;
+  if (PyObject_Length(t.region.shadows.readable(container)) > kMost) return std::nullopt;
+  const auto items =
+      is_set ? py::take(PySequence_Tuple(t.region.reads.touch(container))) : native_elements(t, container);
+  if (!items) return std::nullopt;
+  t.region.doing = "tests membership";
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
     PyObject* other = PyTuple_GET_ITEM(items.get(), i);
     if (!region::is_number(other) && !PyLong_CheckExact(other) && !PyFloat_CheckExact(other)) return std::nullopt;
@@ -430,10 +433,7 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
     static PyObject* function = operator_function("getitem");
     if (cat != Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", "a tensor as an index of a list"}});
     PyObject* args[] = {container, key};
-    // As an index of a row torch takes a plain int alone, but its select() takes an open one.
-    static PyObject* const row = py::import_attr("pellucid.polyfills", "row").release();
-    PyObject* callable = region::is_open_int(key) ? row : function;
-    return t.region.recorder.torch_call(graph::Op::CallFunction, callable, function, Args{args, nullptr});
+    return t.region.recorder.torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr});
   }
   const auto plain = plain_key(t, key);
   key = plain.get();

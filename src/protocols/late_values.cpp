@@ -116,14 +116,18 @@ bool is_total_percent(PyObject* format) {
 using Rule = bool (*)(Args args);
 
 bool of_one(Args args) { return args.size() == 1; }
-bool of_one_number(Args args) { return args.size() == 1 && !is_text(args[0]); }
 bool of_one_int(Args args) { return args.size() == 1 && PyLong_CheckExact(value_of(args[0])); }
+bool of_two_numbers(Args args) { return args.size() == 2 && !is_text(args[0]) && !is_text(args[1]); }
+bool of_ints(Args args) {
+  return std::ranges::all_of(args.values, [](PyObject* value) { return PyLong_CheckExact(value_of(value)); });
+}
 bool to_digits(Args args) {
   constexpr long kMostDigits = 300;
   if (args.size() != 2 || is_text(args[0]) || !PyLong_CheckExact(args[1])) return false;
   const long digits = PyLong_AsLong(args[1]);
   if (digits == -1 && PyErr_Occurred() != nullptr) PyErr_Clear();
-  return digits >= 0 && digits <= kMostDigits;
+  const bool is_int = PyLong_CheckExact(value_of(args[0]));  // a float near the largest one may be rounded beyond it
+  return (is_int ? digits >= -kMostDigits : digits >= 0) && digits <= kMostDigits;
 }
 bool of_spec(Args args) { return args.size() == 1 || (args.size() == 2 && is_total_spec(args[1])); }
 bool of_template(Args args) { return args.size() > 1 && PyUnicode_CheckExact(args[0]) && is_total_template(args[0]); }
@@ -139,7 +143,10 @@ const std::unordered_map<PyObject*, Rule>& rules() {
       {held_function("builtins", "oct"), of_one_int},
       {held_function("builtins", "bin"), of_one_int},
       {held_function("builtins", "round"), to_digits},
-      {held_function("math", "fabs"), of_one_number},
+      {held_function("math", "atan2"), of_two_numbers},
+      {held_function("math", "copysign"), of_two_numbers},
+      {held_function("math", "gcd"), of_ints},
+      {held_function("math", "lcm"), of_ints},
       {method_of_text("format"), of_template},
   };
   return table;

@@ -1,7 +1,6 @@
 #include "protocols/numbers.h"
 
 #include <algorithm>
-#include <limits>
 #include <unordered_map>
 
 #include "bytecode/opcodes.h"
@@ -88,31 +87,61 @@ bool expressions(Interpreter& t, PyObject* left, PyObject* right, const Expr** a
 
 namespace {
 
-// Shifts by a constant, and masks of the lowest bits or of all but these, as arithmetic. Null: another operation.
+// n & mask as arithmetic: each run of ones is the difference of two remainders. Null: it has too many.
+const Expr* masked(Interpreter& t, const Expr* n, std::int64_t mask) {
+  using symbolic::Binary;
+  constexpr int kMostRuns = 4, kMostBit = 62;
+  Space& space = t.region.numbers.space();
+  const auto who = t.region.numbers.here();
+  const auto binary = [&](Binary operation, const Expr* a, const Expr* b) {
+    return a != nullptr && b != nullptr ? symbolic::binary(space, operation, a, b, who) : nullptr;
+  };
+  const auto number = [&](std::int64_t value) { return space.constant(symbolic::Value::of(value)); };
+  const auto below = [&](int bit) {  // what the bits below this one say
+    return binary(Binary::Mod, n, number(std::int64_t{1} << bit));
+  };
+  if (mask < 0) return binary(Binary::Sub, n, masked(t, n, ~mask));
+  const Expr* sum = number(0);
+  int runs = 0;
+  for (int bit = 0; bit <= kMostBit && mask >> bit != 0; ++bit) {
+    if ((mask >> bit & 1) == 0) continue;
+    const int first = bit;
+    while (bit <= kMostBit && (mask >> bit & 1) != 0) ++bit;
+    if (bit > kMostBit || ++runs > kMostRuns) return nullptr;
+    sum = binary(Binary::Add, sum, first == 0 ? below(bit) : binary(Binary::Sub, below(bit), below(first)));
+  }
+  return sum;
+}
+
+// Shifts by a constant, and bits of one, as arithmetic. Null: another operation.
 const Expr* bits(Interpreter& t, bytecode::Operator op, const Expr* a, const Expr* b) {
   using symbolic::Binary;
   Space& space = t.region.numbers.space();
   const auto who = t.region.numbers.here();
-  const auto number = [&](std::int64_t value) { return space.constant(symbolic::Value::of(value)); };
-  const auto is_power = [](std::int64_t value) { return value > 0 && (value & (value - 1)) == 0; };
+  const auto binary = [&](Binary operation, const Expr* x, const Expr* y) {
+    return x != nullptr && y != nullptr ? symbolic::binary(space, operation, x, y, who) : nullptr;
+  };
   if (a->type != symbolic::Type::Int || b->type != symbolic::Type::Int) return nullptr;
-  if (op == bytecode::Operator::NB_AND && a->is_constant()) std::swap(a, b);
+  const bool shifts = op == bytecode::Operator::NB_LSHIFT || op == bytecode::Operator::NB_RSHIFT;
+  if (!shifts && a->is_constant()) std::swap(a, b);
   if (!b->is_constant()) return nullptr;
   const std::int64_t constant = b->constant().i;
   constexpr std::int64_t kMostShifted = 62;
-  const bool shifts = constant >= 0 && constant <= kMostShifted;
+  if (shifts && (constant < 0 || constant > kMostShifted)) return nullptr;
   switch (op) {
     case bytecode::Operator::NB_LSHIFT:
-      return shifts ? symbolic::binary(space, Binary::Mul, a, number(std::int64_t{1} << constant), who) : nullptr;
-    case bytecode::Operator::NB_RSHIFT:
-      return shifts ? symbolic::binary(space, Binary::FloorDiv, a, number(std::int64_t{1} << constant), who) : nullptr;
+    case bytecode::Operator::NB_RSHIFT: {
+      const Expr* power = space.constant(symbolic::Value::of(std::int64_t{1} << constant));
+      return binary(op == bytecode::Operator::NB_LSHIFT ? Binary::Mul : Binary::FloorDiv, a, power);
+    }
     case bytecode::Operator::NB_AND:
-      if (constant >= 0 && constant < std::numeric_limits<std::int64_t>::max() && is_power(constant + 1))
-        return symbolic::binary(space, Binary::Mod, a, number(constant + 1), who);
-      if (constant < 0 && is_power(-constant))
-        return symbolic::binary(space, Binary::Sub, a, symbolic::binary(space, Binary::Mod, a, number(-constant), who),
-                                who);
-      return nullptr;
+      return masked(t, a, constant);
+    case bytecode::Operator::NB_OR:
+      return binary(Binary::Sub, binary(Binary::Add, a, b), masked(t, a, constant));
+    case bytecode::Operator::NB_XOR: {
+      const Expr* common = masked(t, a, constant);
+      return binary(Binary::Sub, binary(Binary::Sub, binary(Binary::Add, a, b), common), common);
+    }
     default:
       return nullptr;
   }
@@ -267,10 +296,12 @@ std::optional<Result> number_call(Interpreter& t, PyObject* callable, Args args)
   static PyObject* const round = py::import_attr("builtins", "round").release();
   static PyObject* const pow = py::import_attr("builtins", "pow").release();
   static PyObject* const divmod = py::import_attr("builtins", "divmod").release();
+  static PyObject* const index = py::import_attr("operator", "index").release();
   if (args.keyword_count() != 0 || std::ranges::none_of(args.values, is_open)) return std::nullopt;
   t.region.doing = "computes";
   if (args.size() == 1) {
-    if (callable == round && PyLong_CheckExact(value_of(args[0]))) return Result::of(py::Owned<>::share(args[0]));
+    if ((callable == round || callable == index) && PyLong_CheckExact(value_of(args[0])))
+      return Result::of(py::Owned<>::share(args[0]));
     const auto found = functions().find(callable);
     return found == functions().end() ? std::nullopt : call_unary(t, callable, found->second, args[0]);
   }
@@ -384,6 +415,14 @@ Args plain_arguments(Interpreter& t, Args args, std::vector<PyObject*>& room) {
 
 namespace {
 
+// BaseException.__init__, which keeps its arguments.
+bool initialises_exception(PyObject* descriptor) {
+  static PyObject* const init = py::interned("__init__").release();
+  auto* base = reinterpret_cast<PyTypeObject*>(PyExc_BaseException);
+  return Py_IS_TYPE(descriptor, &PyWrapperDescr_Type) && PyDescr_NAME(descriptor) == init &&
+         PyDescr_TYPE(descriptor)->tp_init == base->tp_init;
+}
+
 // object.__setattr__, and what a class over object has of it.
 bool sets_attribute(PyObject* descriptor) {
   return Py_IS_TYPE(descriptor, &PyWrapperDescr_Type) && PyDescr_NAME(descriptor) == region::names().__setattr__ &&
@@ -413,8 +452,8 @@ bool moves_numbers(PyObject* callable) {
     PyObject* function = bound.descriptor == nullptr ? callable : bound.descriptor;
     const Handler handler = find(function);
     const bool is_unknown = handler == nullptr && Py_IS_TYPE(function, &PyCFunction_Type);
-    return has_row_for_numbers(function) || is_torch_op(function) || sets_attribute(function) || handler == refuse ||
-           is_unknown;
+    return has_row_for_numbers(function) || is_torch_op(function) || sets_attribute(function) ||
+           initialises_exception(function) || handler == refuse || is_unknown;
   }
   if (region::original_of_compiled(callable).function != nullptr) return true;
   if (is_instance_rule(type)) return has_row_for_numbers(reinterpret_cast<PyObject*>(type));

@@ -63,7 +63,7 @@ Result to_text(Interpreter& t, PyObject* value, const char* how) {
       return t.and_then(special(t, value, how, {}), std::move(as_text));
     }
   }
-  if (cat == Cat::EnumMember) enum_attribute(t, value, py::interned("name").get());
+  if (cat == Cat::EnumMember) t.region.numbers.plain(enum_attribute(t, value, py::interned("name").get()).value.get());
   if (cat == Cat::Type) {
     for (PyObject* part : {region::names().__qualname__, region::names().__module__}) native_attribute(t, value, part);
   }

@@ -82,7 +82,10 @@ namespace {
 
 constexpr int kDeepestTuple = 8;
 
-std::uint64_t mixed(std::uint64_t a, std::uint64_t b) { return (a ^ b) * 0x9e3779b97f4a7c15ULL + (b >> 31); }
+std::uint64_t mixed(std::uint64_t hash, std::uint64_t bits) {
+  hash += (bits + 0x9e3779b97f4a7c15ULL) * 0xbf58476d1ce4e5b9ULL;
+  return (hash ^ (hash >> 29)) * 0x94d049bb133111ebULL | 1;
+}
 
 // What tells the numbers of a tuple from others; 0: it has none.
 std::uint64_t bits_of_tuple(PyObject* tuple, int depth = 0) {
@@ -91,7 +94,7 @@ std::uint64_t bits_of_tuple(PyObject* tuple, int depth = 0) {
     PyObject* item = PyTuple_GET_ITEM(tuple, i);
     symbolic::Value value;
     if (guards::is_symbolic_value(item, &value))
-      bits = mixed(bits + static_cast<std::uint64_t>(i) + 1, value.bits() + (PyFloat_CheckExact(item) ? 2 : 1));
+      bits = mixed(mixed(bits, static_cast<std::uint64_t>(i) + (PyFloat_CheckExact(item) ? 1U << 30 : 0)), value.bits());
     else if (PyTuple_Check(item))
       if (const std::uint64_t inner = bits_of_tuple(item, depth + 1); inner != 0) bits = mixed(bits + 3, inner);
   }

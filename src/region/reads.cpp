@@ -11,6 +11,40 @@
 
 namespace pellucid::region {
 
+namespace {
+
+// C code looks into a container that the region made or copied: numbers in it give way to their values.
+void make_plain(Region& region, PyObject* container) {
+  if (PyTuple_CheckExact(container) || PyTuple_Check(container)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(container); ++i) {
+      PyObject*& item = reinterpret_cast<PyTupleObject*>(container)->ob_item[i];
+      if (is_number(item)) Py_SETREF(item, Py_NewRef(region.numbers.plain(item)));
+    }
+  } else if (PyList_Check(container)) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(container); ++i) {
+      PyObject* item = PyList_GET_ITEM(container, i);
+      if (is_number(item)) py::check(PyList_SetItem(container, i, Py_NewRef(region.numbers.plain(item))));
+    }
+  } else if (PyDict_Check(container)) {
+    for (const auto& [key, item] : entries_now(container)) {
+      if (is_number(item.get())) py::check(PyDict_SetItem(container, key.get(), region.numbers.plain(item.get())));
+    }
+  } else if (cat_of(container) == Cat::Deque) {
+    const Py_ssize_t size = PyObject_Length(container);
+    for (Py_ssize_t i = 0; i < size; ++i) {
+      const auto item = py::take(PySequence_GetItem(container, i));
+      if (is_number(item.get())) py::check(PySequence_SetItem(container, i, region.numbers.plain(item.get())));
+    }
+  } else if (PySlice_Check(container)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(container);
+    for (PyObject** part : {&slice->start, &slice->stop, &slice->step}) {
+      if (is_number(*part)) Py_SETREF(*part, Py_NewRef(region.numbers.plain(*part)));
+    }
+  }
+}
+
+}  // namespace
+
 bool Reads::same(PyObject* a, PyObject* b) {
   Provenance& provenance = region_.provenance;
   a = region_.shadows.original(a);
@@ -140,6 +174,7 @@ bool Reads::hashable_natively(PyObject* key) {
   }
   switch (cat) {
     case Cat::Tuple:
+      make_plain(region_, key);
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
         if (!hashable_natively(PyTuple_GET_ITEM(key, i))) return false;
       }
@@ -391,40 +426,6 @@ PyObject* Reads::sequence_item(PyObject* sequence, Py_ssize_t index) {
   }
   return item;
 }
-
-namespace {
-
-// C code looks into a container that the region made or copied: numbers in it give way to their values.
-void make_plain(Region& region, PyObject* container) {
-  if (PyTuple_CheckExact(container) || PyTuple_Check(container)) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(container); ++i) {
-      PyObject*& item = reinterpret_cast<PyTupleObject*>(container)->ob_item[i];
-      if (is_number(item)) Py_SETREF(item, Py_NewRef(region.numbers.plain(item)));
-    }
-  } else if (PyList_Check(container)) {
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(container); ++i) {
-      PyObject* item = PyList_GET_ITEM(container, i);
-      if (is_number(item)) py::check(PyList_SetItem(container, i, Py_NewRef(region.numbers.plain(item))));
-    }
-  } else if (PyDict_Check(container)) {
-    for (const auto& [key, item] : entries_now(container)) {
-      if (is_number(item.get())) py::check(PyDict_SetItem(container, key.get(), region.numbers.plain(item.get())));
-    }
-  } else if (cat_of(container) == Cat::Deque) {
-    const Py_ssize_t size = PyObject_Length(container);
-    for (Py_ssize_t i = 0; i < size; ++i) {
-      const auto item = py::take(PySequence_GetItem(container, i));
-      if (is_number(item.get())) py::check(PySequence_SetItem(container, i, region.numbers.plain(item.get())));
-    }
-  } else if (PySlice_Check(container)) {
-    auto* slice = reinterpret_cast<PySliceObject*>(container);
-    for (PyObject** part : {&slice->start, &slice->stop, &slice->step}) {
-      if (is_number(*part)) Py_SETREF(*part, Py_NewRef(region.numbers.plain(*part)));
-    }
-  }
-}
-
-}  // namespace
 
 Contents Reads::deep_touch(PyObject* value) {
   std::unordered_set<PyObject*> seen;

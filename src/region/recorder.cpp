@@ -383,11 +383,13 @@ bool holds_numbers_alone(PyObject* value) {
 struct ValueArguments {
   std::vector<std::size_t> positions;
   std::vector<std::string_view> keywords;
+  bool are_fractions = false;
 };
 
 // Null: none of its arguments is known to be one.
 const ValueArguments* value_arguments(PyObject* target) {
 #define VALUES(name, positions, keywords) {#name, ValueArguments{positions, keywords}},
+#define FRACTIONS(name, positions, keywords) {#name, ValueArguments{positions, keywords, true}},
   static const std::unordered_map<std::string_view, ValueArguments> rows = {
 #include "region/value_arguments.def"
   };
@@ -489,8 +491,9 @@ Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, boo
   const ValueArguments* known = any && in_graph ? value_arguments(target) : nullptr;
   for (std::size_t i = 0; i < args.values.size(); ++i) {
     PyObject* value = args.values[i];
-    const bool is_value = ((is_open(value) || holds_numbers_alone(value)) && takes_any_number(known, args, i)) ||
+    bool is_value = ((is_open(value) || holds_numbers_alone(value)) && takes_any_number(known, args, i)) ||
                           (in_graph && is_list_of_indices(target, args, i));
+    if (is_value && known != nullptr && known->are_fractions) is_value = is_fraction(value);
     if (is_number(value) && !is_value && !(in_graph && is_open_int(value))) value = region_.numbers.plain(value);
     if (!may_be_open && !is_number(value)) region_.reads.deep_touch(value);
     made.given.push_back(value);
@@ -501,6 +504,18 @@ Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, boo
                 [&](PyObject* tensor) { made.versions.emplace_back(tensor, aten::version_of(tensor)); });
   }
   return made;
+}
+
+// Whether a number lies between 0 and 1, which the region relies on then.
+bool Recorder::is_fraction(PyObject* object) {
+  auto& numbers = region_.numbers;
+  const symbolic::Expr* number = numbers.expr_of(object);
+  if (number == nullptr || number->type != symbolic::Type::Float || !(number->hint.f > 0 && number->hint.f < 1))
+    return false;
+  const auto compare = [&](symbolic::Comparison comparison, double bound) {
+    return symbolic::compare(numbers.space(), comparison, number, numbers.space().constant(symbolic::Value::real(bound)));
+  };
+  return numbers.decide(compare(symbolic::Comparison::Gt, 0.0)) && numbers.decide(compare(symbolic::Comparison::Lt, 1.0));
 }
 
 // A size of a tensor from outside is read by its path, also behind the graph: one that the region gives another shape
@@ -516,13 +531,26 @@ void Recorder::fix_reshaped(const std::vector<std::pair<PyObject*, std::uint32_t
   }
 }
 
+namespace {
+
+// What does the same on fakes as a function of torch that takes plain ints alone. Borrowed; itself where there is none.
+PyObject* for_open_ints(PyObject* callable) {
+  static PyObject* const table = py::import_attr("pellucid.polyfills_torch", "FOR_OPEN_INTS").release();
+  PyObject* found = PyDict_GetItemWithError(table, callable);
+  if (found == nullptr) PyErr_Clear();
+  return found == nullptr ? callable : found;
+}
+
+}  // namespace
+
 Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, Args args) {
   TorchArguments arguments = arguments_of(target, args, true);
   py::Owned<> result;
   const auto call = [&] {
     (void)aten::take_facts();
     region_.doing = "calls torch";
-    result = fakes_->call(callable, arguments.values.data(), args.size(), args.kwnames);
+    PyObject* on_fakes = arguments.open ? for_open_ints(callable) : callable;
+    result = fakes_->call(on_fakes, arguments.values.data(), args.size(), args.kwnames);
   };
   const auto refuse = [&](const py::PythonError& error) {
     const std::string name = name_of_target(target);

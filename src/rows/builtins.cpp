@@ -43,8 +43,10 @@ Result hasattr(Interpreter& t, PyObject* f, Args args) {
   return t.and_then(protocols::getattr(t, args[0], py::interned(args[1]).get()), Continuation(K::HasAttr));
 }
 Result setattr(Interpreter& t, PyObject* f, Args args) {
-  if (!only_positional(args, 3, 3) || !PyUnicode_Check(args[1])) return complain(t, f, args);
-  return protocols::as_none(protocols::setattr(t, args[0], py::interned(args[1]).get(), args[2]));
+  if (!only_positional(args, 3, 3)) return complain(t, f, args);
+  PyObject* name = t.region.numbers.plain(args[1]);
+  if (!PyUnicode_Check(name)) return complain(t, f, args);
+  return protocols::as_none(protocols::setattr(t, args[0], py::interned(name).get(), args[2]));
 }
 Result delattr(Interpreter& t, PyObject* f, Args args) {
   if (!only_positional(args, 2, 2) || !PyUnicode_Check(args[1])) return complain(t, f, args);

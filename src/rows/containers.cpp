@@ -29,6 +29,15 @@ Result dict_get(Interpreter& t, PyObject* f, Args args) {
   return Result::of(py::Owned<>::share(args.size() == 3 ? args[2] : Py_None));
 }
 
+// Of what a method of dict gets, the key is looked at.
+template <Result (*method)(Interpreter&, PyObject*, Args)>
+Result by_key(Interpreter& t, PyObject* f, Args args) {
+  std::vector<PyObject*> values(args.values.begin(), args.values.end());
+  t.region.doing = "looks up a key";
+  if (args.size() > 1) values[1] = t.region.numbers.plain(values[1]);
+  return method(t, f, Args{values, args.kwnames});
+}
+
 Result dict_contains(Interpreter& t, PyObject* f, Args args) {
   if (args.size() != 2) return run_native(t, f, args);
   need_native_key(t, args[1]);
@@ -465,13 +474,13 @@ const Row rows[] = {
     {"builtins.tuple.__contains__", contains},
     {"builtins.set.__contains__", contains},
     {"builtins.frozenset.__contains__", contains},
-    {"builtins.dict.get", dict_get},
+    {"builtins.dict.get", by_key<dict_get>, true, true},
     {"builtins.dict.__contains__", dict_contains},
-    {"builtins.dict.__setitem__", dict_setitem},
+    {"builtins.dict.__setitem__", by_key<dict_setitem>, true, true},
     {"builtins.dict.__getitem__", dict_getitem},
     {"builtins.dict.__delitem__", dict_delitem},
-    {"builtins.dict.setdefault", dict_setdefault},
-    {"builtins.dict.pop", dict_pop},
+    {"builtins.dict.setdefault", by_key<dict_setdefault>, true, true},
+    {"builtins.dict.pop", by_key<dict_pop>, true, true},
     {"builtins.dict.keys", dict_view},
     {"builtins.dict.values", dict_view},
     {"builtins.dict.items", dict_view},
@@ -483,10 +492,10 @@ const Row rows[] = {
     {"builtins.dict.fromkeys", fromkeys},
     {"builtins.dict.__len__", shallow},
     {"builtins.dict.__iter__", dict_view},
-    {"collections.OrderedDict.__setitem__", dict_setitem},
+    {"collections.OrderedDict.__setitem__", by_key<dict_setitem>, true, true},
     {"collections.OrderedDict.__delitem__", dict_delitem},
-    {"collections.OrderedDict.pop", dict_pop},
-    {"collections.OrderedDict.setdefault", dict_setdefault},
+    {"collections.OrderedDict.pop", by_key<dict_pop>, true, true},
+    {"collections.OrderedDict.setdefault", by_key<dict_setdefault>, true, true},
     {"collections.OrderedDict.keys", dict_view},
     {"collections.OrderedDict.values", dict_view},
     {"collections.OrderedDict.items", dict_view},
