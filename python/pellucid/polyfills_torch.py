@@ -1,8 +1,9 @@
-"""Functions of torch that take plain ints alone, said with functions that take open ones. They run on fakes only: the
-graph has the function that the program called."""
+"""Functions of torch that take plain ints alone or read plain sizes, said with functions that take open ones. They run on
+fakes only: the graph has the function that the program called."""
 
 from __future__ import annotations
 
+import functools
 import operator
 from typing import Any
 
@@ -69,7 +70,50 @@ def _window(function: Any) -> Any:
     return window
 
 
-FOR_OPEN_INTS = {
+def kron(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    dims = max(left.dim(), right.dim())
+    rows = (1,) * (dims - left.dim()) + tuple(left.shape)
+    columns = (1,) * (dims - right.dim()) + tuple(right.shape)
+    left = left.reshape([size for row in rows for size in (row, 1)])
+    right = right.reshape([size for column in columns for size in (1, column)])
+    return (left * right).reshape([row * column for row, column in zip(rows, columns)])
+
+
+def block_diag(*blocks: torch.Tensor) -> torch.Tensor:
+    if not blocks or any(block.dim() != 2 or block.dtype != blocks[0].dtype for block in blocks):
+        return torch.block_diag(*blocks)
+    row = column = 0
+    made = blocks[0].new_zeros(
+        functools.reduce(operator.add, [block.shape[0] for block in blocks]),
+        functools.reduce(operator.add, [block.shape[1] for block in blocks]),
+    )
+    for block in blocks:
+        made[row : row + block.shape[0], column : column + block.shape[1]] = block
+        row, column = row + block.shape[0], column + block.shape[1]
+    return made
+
+
+def pad_sequence(
+    sequences: Any, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+) -> torch.Tensor:
+    length = functools.reduce(torch.sym_max, [sequence.shape[0] for sequence in sequences])
+    sizes, rest = (len(sequences), length), tuple(sequences[0].shape[1:])
+    made = sequences[0].new_full((*(sizes if batch_first else sizes[::-1]), *rest), padding_value)
+    for i, sequence in enumerate(sequences):
+        own = sequence.shape[0]
+        row = made[i] if batch_first else made[:, i]
+        (row[:own] if padding_side == "right" else row[length - own :]).copy_(sequence)
+    return made
+
+
+FOR_OPEN_SIZES = {
+    torch.kron: kron,
+    torch._C._VariableFunctions.block_diag: block_diag,  # type: ignore[attr-defined]
+    torch.functional.block_diag: block_diag,
+    torch._C._nn.pad_sequence: pad_sequence,
+}
+
+FOR_OPEN_INTS = FOR_OPEN_SIZES | {
     operator.getitem: getitem,
     operator.setitem: setitem,
     torch.linspace: linspace,

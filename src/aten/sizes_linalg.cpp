@@ -129,9 +129,13 @@ bool eigenvalues_of_hermitian(SizeCall& call) {
 
 bool singular_values(SizeCall& call) {
   const Matrices found = matrices(call);
-  if (!call.flag(2)) return false;
   const Expr* least = call.min(found.rows, found.columns);
   const bool full = call.flag(1);
+  if (!call.flag(2)) {  // the values alone, between two empty tensors
+    for (const std::size_t k : {0, 2}) call.give(k, call.shape_of_tensor(call.result(k)));
+    call.give(1, with(found.batch, {least}));
+    return true;
+  }
   call.give(0, with(found.batch, {found.rows, full ? found.rows : least}));
   call.give(1, with(found.batch, {least}));
   call.give(2, with(found.batch, {full ? found.columns : least, found.columns}));
@@ -148,7 +152,22 @@ bool qr(SizeCall& call) {
   return true;
 }
 
+// A, B, left: as many matrices of either. What they solve, LU, pivots, whether it worked.
+bool solved(SizeCall& call) {
+  const Matrices found = square(call);
+  const Exprs wanted = call.shape(1).sizes;
+  if (wanted.size() != found.all.size()) return false;
+  for (std::size_t d = 0; d < found.batch.size(); ++d) call.require_equal(wanted[d], found.batch[d]);
+  call.require_equal(wanted[wanted.size() - (call.flag(2) ? 2 : 1)], found.rows);
+  call.give(0, wanted);
+  call.give(1, found.all);
+  call.give(2, with(found.batch, {found.rows}));
+  call.give(3, found.batch);
+  return true;
+}
+
 constexpr SizeRow kRows[] = {
+    {"_linalg_solve_ex", solved},
     {"_fft_r2c", fft_r2c},
     {"_fft_c2c", fft_c2c},
     {"_fft_c2r", fft_c2r},

@@ -52,7 +52,7 @@ class Replay {
   bool plain_items(PyTypeObject* base) const;
   PyObject* spelled(PyObject* key) const;
   bool is_item(PyObject* before, std::size_t index, PyObject* after) const;
-  bool is_entry(PyObject* before, PyObject* key, PyObject* after) const;
+  bool holds_already(PyObject* before, PyObject* key, PyObject* after) const;
   const Source* read_of_target(PyObject* after) const;
   Expr key_ref(PyObject* key);
   void store(PyObject* key, PyObject* value);
@@ -121,7 +121,7 @@ bool Replay::is_item(PyObject* before, std::size_t index, PyObject* after) const
 }
 
 // The same of a dict's value. One that nobody has read is the very object.
-bool Replay::is_entry(PyObject* before, PyObject* key, PyObject* after) const {
+bool Replay::holds_already(PyObject* before, PyObject* key, PyObject* after) const {
   if (before == after) return true;
   const Source* source = read_of_target(after);
   return source != nullptr && source->step == source::Step::DictItem && source->operand.get() == key;
@@ -229,7 +229,8 @@ bool Replay::update_in_place(const Pairs& before, const Pairs& after) {
   }
   for (PyObject* key : removed) erase(key);
   for (std::size_t i = 0; i < after.size(); ++i) {
-    if (i >= stayed || !is_entry(old_values[i], after[i].first, after[i].second)) store(after[i].first, after[i].second);
+    if (i >= stayed || !holds_already(old_values[i], after[i].first, after[i].second))
+      store(after[i].first, after[i].second);
   }
   return true;
 }

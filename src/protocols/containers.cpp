@@ -295,7 +295,8 @@ std::optional<Result> range_holds_number(Interpreter& t, PyObject* range, PyObje
   if (!PyRange_Check(range) || !region::is_open_int(item)) return std::nullopt;
   const auto part = [&](const char* name) { return py::take(PyObject_GetAttrString(range, name)); };
   const auto start = part("start"), stop = part("stop"), step = part("step");
-  const bool up = py::take(PyObject_RichCompare(step.get(), py::take(PyLong_FromLong(0)).get(), Py_GT)).get() == Py_True;
+  const bool up =
+      py::take(PyObject_RichCompare(step.get(), py::take(PyLong_FromLong(0)).get(), Py_GT)).get() == Py_True;
   const auto holds = [&](PyObject* left, PyObject* right, int op) {
     const Result result = compare(t, left, right, op);
     return result.is_value() && result.value.get() == Py_True;

@@ -70,10 +70,11 @@ std::optional<Result> late(Interpreter& t, PyObject* function, std::span<PyObjec
   if (!any) return std::nullopt;
   auto value = py::Owned<>::steal(PyObject_CallObject(function, values.get()));
   if (!value) PyErr_Clear();
-  if (!value || !(PyUnicode_CheckExact(value.get()) || PyLong_CheckExact(value.get()) || PyFloat_CheckExact(value.get())))
+  if (!value ||
+      !(PyUnicode_CheckExact(value.get()) || PyLong_CheckExact(value.get()) || PyFloat_CheckExact(value.get())))
     return std::nullopt;
   t.region.doing = "computes";
-  return Result::of(t.region.numbers.late(function, std::move(arguments), std::move(value)));
+  return Result::of(t.region.numbers.computed(function, std::move(arguments), std::move(value), nullptr));
 }
 
 // Of a format specification: 'c' raises for ints that are no characters, 'n' asks the locale.
@@ -196,7 +197,9 @@ std::optional<Result> late_bits(Interpreter& t, PyObject* left, PyObject* right,
   static const std::array functions = {held_function("operator", "and_"), held_function("operator", "or_"),
                                        held_function("operator", "xor")};
   PyObject* operands[] = {left, right};
-  const std::size_t which = operation == bytecode::Operator::NB_AND ? 0 : operation == bytecode::Operator::NB_OR ? 1 : 2;
+  const std::size_t which = operation == bytecode::Operator::NB_AND  ? 0
+                            : operation == bytecode::Operator::NB_OR ? 1
+                                                                     : 2;
   return late(t, functions[which], operands);
 }
 

@@ -201,9 +201,9 @@ std::optional<Result> number_unary(Interpreter& t, PyObject* value, int opcode) 
       auto& numbers = t.region.numbers;
       if (!PyLong_CheckExact(value_of(value))) return std::nullopt;
       const std::size_t mark = numbers.space().mark();
-      const Expr* expr = symbolic::binary(numbers.space(), symbolic::Binary::Sub,
-                                          numbers.space().constant(symbolic::Value::of(-1)), numbers.expr_of(value),
-                                          numbers.here());
+      const Expr* expr =
+          symbolic::binary(numbers.space(), symbolic::Binary::Sub, numbers.space().constant(symbolic::Value::of(-1)),
+                           numbers.expr_of(value), numbers.here());
       auto result = py::Owned<>::steal(PyNumber_Invert(value_of(value)));
       return made(t, mark, function_of_operator("invert"), {&value, 1}, std::move(result), expr);
     }

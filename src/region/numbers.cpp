@@ -8,7 +8,6 @@
 #include <limits>
 
 #include "guards/condition.h"
-#include "py/cpython.h"
 #include "region/region.h"
 #include "region/snapshot.h"
 #include "symbolic/integers.h"
@@ -45,7 +44,7 @@ PathHash hash_of(const Source* source) noexcept {
   return mix(hash, static_cast<PathHash>(PyLong_AsLongLongAndOverflow(operand, &overflow)));
 }
 
-Numbers::Numbers(Region& region) : region_(region) { scope_->decider = this; }
+Numbers::Numbers(Region& region) : tuples(region), region_(region) { scope_->decider = this; }
 
 Numbers::~Numbers() {
   scope_->decider = nullptr;
@@ -78,113 +77,9 @@ const symbolic::Expr* Numbers::new_symbol(const symbolic::Value& hint, const Sou
   return made;
 }
 
-namespace {
-
-constexpr int kDeepestTuple = 8;
-
-std::uint64_t mixed(std::uint64_t hash, std::uint64_t bits) {
-  hash += (bits + 0x9e3779b97f4a7c15ULL) * 0xbf58476d1ce4e5b9ULL;
-  return (hash ^ (hash >> 29)) * 0x94d049bb133111ebULL | 1;
-}
-
-// What tells the numbers of a tuple from others; 0: it has none.
-std::uint64_t bits_of_tuple(PyObject* tuple, int depth = 0) {
-  std::uint64_t bits = 0;
-  for (Py_ssize_t i = 0; depth < kDeepestTuple && i < PyTuple_GET_SIZE(tuple); ++i) {
-    PyObject* item = PyTuple_GET_ITEM(tuple, i);
-    symbolic::Value value;
-    if (guards::is_symbolic_value(item, &value))
-      bits = mixed(mixed(bits, static_cast<std::uint64_t>(i) + (PyFloat_CheckExact(item) ? 1U << 30 : 0)), value.bits());
-    else if (PyTuple_Check(item))
-      if (const std::uint64_t inner = bits_of_tuple(item, depth + 1); inner != 0) bits = mixed(bits + 3, inner);
-  }
-  return bits;
-}
-
-// Whether a tuple of this type is its items, and no more.
-bool holds_items_alone(PyTypeObject* type) {
-  static auto* const size = reinterpret_cast<PyTypeObject*>(py::import_attr("torch", "Size").release());
-  static PyObject* const fields = py::interned("_fields").release();
-  if (type == &PyTuple_Type || type == size) return true;
-  return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && type->tp_dictoffset == 0 &&
-         py::type_lookup(type, fields) != nullptr;
-}
-
-}  // namespace
-
-PyObject* Numbers::behind(PyObject* object) const {
-  const auto found = tuples_.find(object);
-  return found == tuples_.end() ? object : found->second;
-}
-
-void Numbers::settle_tuple(PyObject* tuple) {
-  const auto found = stand_ins_.find(tuple);
-  for (Py_ssize_t i = 0; found != stand_ins_.end() && i < PyTuple_GET_SIZE(found->second); ++i) {
-    PyObject* item = PyTuple_GET_ITEM(found->second, i);
-    (void)plain(item);
-    settle_tuple(behind(item));
-  }
-}
-
-// Later captures open what has changed.
-void Numbers::note_closed(PyObject* value, const Source* source) {
-  symbolic::Value now;
-  auto& noted = region_.capture->numbers;
-  if (guards::is_symbolic_value(value, &now)) {
-    noted.emplace_back(hash_of(source), SeenNumber{now.bits(), now.type == symbolic::Type::Float});
-  } else if (PyTuple_Check(value)) {
-    const std::uint64_t bits = bits_of_tuple(value);
-    if (bits == 0) return;
-    noted.emplace_back(hash_of(source), SeenNumber{bits});
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i)
-      note_closed(PyTuple_GET_ITEM(value, i), region_.capture->sources.item(source, i));
-  }
-}
-
-// A tuple is compared as a whole until a number in it has changed. Then another one stands for it, with what the
-// program goes on with for each item.
-py::Owned<> Numbers::read_tuple(PyObject* tuple, const Source* source) {
-  const auto whole = [&] {
-    region_.provenance.note_read(tuple, source);
-    return py::Owned<>::share(tuple);
-  };
-  if (const auto found = stand_ins_.find(tuple); found != stand_ins_.end()) {
-    const Source* known = region_.provenance.source_of(tuple);
-    if (known != source) region_.provenance.guard(Kind::IS, source, {}, 0, known);
-    return py::Owned<>::share(found->second);
-  }
-  PyTypeObject* type = Py_TYPE(tuple);
-  if (policy.history == nullptr || region_.capture->source_of.contains(tuple) || !holds_items_alone(type)) return whole();
-  const std::uint64_t bits = bits_of_tuple(tuple);
-  if (bits == 0) return whole();
-  const PathHash path = hash_of(source);
-  const SeenNumber* seen = policy.history->find(path);
-  if (seen != nullptr ? !seen->opens_for(bits, false) : !(policy.all_open && !is_of_an_object(source))) {
-    note_closed(tuple, source);
-    return whole();
-  }
-  const py::Owned<> held = py::Owned<>::share(tuple);
-  region_.capture->numbers.emplace_back(path, SeenNumber{bits, false, true});
-  auto& provenance = region_.provenance;
-  provenance.guard(Kind::TYPE_MATCH, source, py::Owned<>::share(type_of(tuple)));
-  provenance.guard(Kind::LENGTH, source, {}, PyTuple_GET_SIZE(tuple));
-  auto made = py::take(type->tp_alloc(type, PyTuple_GET_SIZE(tuple)));
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
-    const Source* place = region_.capture->sources.item(source, i);
-    PyTuple_SET_ITEM(made.get(), i, read(PyTuple_GET_ITEM(tuple, i), place).release());
-  }
-  for (PyObject* object : {tuple, made.get()}) {
-    provenance.keep(object);
-    region_.capture->source_of.insert_or_assign(object, source);
-  }
-  tuples_.emplace(made.get(), tuple);
-  stand_ins_.emplace(tuple, made.get());
-  return made;
-}
-
 py::Owned<> Numbers::read(PyObject* value, const Source* source) {
   if (is_number(value)) return py::Owned<>::share(value);
-  if (source->step != source::Step::Const && PyTuple_Check(value)) return read_tuple(value, source);
+  if (source->step != source::Step::Const && PyTuple_Check(value)) return tuples.read(value, source);
   // A NaN is found in containers by its identity.
   const bool is_one = PyLong_CheckExact(value) || PyUnicode_CheckExact(value) || PyBytes_CheckExact(value) ||
                       (PyFloat_CheckExact(value) && !std::isnan(PyFloat_AS_DOUBLE(value)));
@@ -279,7 +174,7 @@ PyObject* Numbers::plain(PyObject* object) {
   }
   if (number->expr == nullptr) {
     region_.provenance.note_read(number->value, number->source);
-    if (policy.history != nullptr) note_closed(number->value, number->source);
+    if (policy.history != nullptr) tuples.note_closed(number->value, number->source);
     return number->value;
   }
   if (number->source != nullptr) symbols_[number->expr->operation.symbol].seen.pinned = true;
@@ -301,27 +196,20 @@ const symbolic::Expr* Numbers::expr_of(PyObject* object) {
 
 py::Owned<> Numbers::computed(PyObject* function, py::Owned<> arguments, py::Owned<> value,
                               const symbolic::Expr* expr) {
-  if (expr->is_constant()) return value;
-  return made_by(function, std::move(arguments), value.get(), expr);
-}
-
-// An int of 64 bits or a finite float, whichever it is: for those the function does not raise.
-py::Owned<> Numbers::late(PyObject* function, py::Owned<> arguments, py::Owned<> value) {
-  each_operand(arguments.get(), [&](PyObject* operand) {
-    const Number* number = as_number(operand);
-    symbolic::Value now;
-    if (number->source != nullptr && number->expr == nullptr && guards::is_symbolic_value(number->value, &now))
-      region_.provenance.guard(Kind::NUMBER_MATCH, number->source, py::Owned<>::share(type_of(number->value)));
-  });
-  return made_by(function, std::move(arguments), value.get(), nullptr);
-}
-
-py::Owned<> Numbers::made_by(PyObject* function, py::Owned<> arguments, PyObject* value, const symbolic::Expr* expr) {
+  if (expr != nullptr && expr->is_constant()) return value;
+  // A late value is one of any int of 64 bits and finite float: for those the function does not raise.
+  if (expr == nullptr) {
+    each_operand(arguments.get(), [&](PyObject* operand) {
+      const Number* number = as_number(operand);
+      symbolic::Value now;
+      if (number->source != nullptr && number->expr == nullptr && guards::is_symbolic_value(number->value, &now))
+        region_.provenance.guard(Kind::NUMBER_MATCH, number->source, py::Owned<>::share(type_of(number->value)));
+    });
+  }
   constexpr int kDeepest = 500;  // a loop that went on for so long is a region of its own for each value
   int depth = 0;
-  each_operand(arguments.get(),
-               [&](PyObject* operand) { depth = std::max(depth, as_number(operand)->depth + 1); });
-  auto made = new_number(value);
+  each_operand(arguments.get(), [&](PyObject* operand) { depth = std::max(depth, as_number(operand)->depth + 1); });
+  auto made = new_number(value.get());
   region_.provenance.keep(made.get());
   Number* number = as_number(made.get());
   number->expr = expr;

@@ -11,6 +11,7 @@
 #include "region/capture.h"
 #include "region/number.h"
 #include "region/number_history.h"
+#include "region/open_tuples.h"
 #include "region/size_marks.h"
 #include "symbolic/operations.h"
 #include "symbolic/space.h"
@@ -27,16 +28,13 @@ class Numbers final : public aten::SizeDecider {
   Numbers& operator=(const Numbers&) = delete;
 
   NumberPolicy policy;
+  OpenTuples tuples;
 
   // `value` was read from there: what the program goes on with, the Number of that place or the value itself, which is
   // guarded then.
   py::Owned<> read(PyObject* value, const Source* source);
   // The same of a function's *args and **kwargs, which every call makes anew: so does the region.
   py::Owned<> read_rest(PyObject* container, const Source* source);
-  // The tuple from outside that `object` stands for, since numbers in it are open; else itself. Borrowed.
-  PyObject* behind(PyObject* object) const;
-  // Somebody looks at a tuple from outside that another one stands for: its numbers are constants.
-  void settle_tuple(PyObject* tuple);
   // The value of a Number, which is a constant of the region from now on; anything else is itself. Borrowed.
   PyObject* plain(PyObject* object);
   // Only the type of a Number is looked at.
@@ -46,10 +44,9 @@ class Numbers final : public aten::SizeDecider {
   const std::shared_ptr<aten::SizeScope>& scope() const { return scope_; }
   // The expression of a Number, int, float or bool; null when it has none: a closed Number, an int beyond 64 bits.
   const symbolic::Expr* expr_of(PyObject* object);
-  // What function(*arguments) gave for the values at hand.
+  // What function(*arguments) gave for the values at hand. Without an expression it is a late value; numbers may also
+  // stand in a tuple among its arguments.
   py::Owned<> computed(PyObject* function, py::Owned<> arguments, py::Owned<> value, const symbolic::Expr* expr);
-  // A late value; the operands may also stand in a tuple among the arguments.
-  py::Owned<> late(PyObject* function, py::Owned<> arguments, py::Owned<> value);
   // What the program sees of an expression: a Number, or an int, float or bool where it is a constant.
   py::Owned<> number_of(const symbolic::Expr* expr);
 
@@ -76,9 +73,6 @@ class Numbers final : public aten::SizeDecider {
     bool must_stay_open = false;  // the program says that it changes
   };
   py::Owned<> new_number(PyObject* value);
-  py::Owned<> made_by(PyObject* function, py::Owned<> arguments, PyObject* value, const symbolic::Expr* expr);
-  py::Owned<> read_tuple(PyObject* tuple, const Source* source);
-  void note_closed(PyObject* value, const Source* source);
   const symbolic::Expr* new_symbol(const symbolic::Value& hint, const Source* source, PathHash path, std::int64_t least,
                                    std::int64_t most = std::numeric_limits<std::int64_t>::max());
   py::Owned<> applied(symbolic::Binary operation, const py::Owned<>& left, const py::Owned<>& right);
@@ -95,7 +89,6 @@ class Numbers final : public aten::SizeDecider {
   std::shared_ptr<aten::SizeScope> scope_ = std::make_shared<aten::SizeScope>();
   std::unordered_map<PyObject*, aten::OpenShape> shapes_;           // by tensor from outside
   std::unordered_map<const symbolic::Expr*, py::Owned<>> by_expr_;  // of sizes
-  std::unordered_map<PyObject*, PyObject*> tuples_, stand_ins_;     // that stand for one from outside -> that one; back
   std::vector<PyObject*> by_source_;                                // by id; of all_
   std::vector<py::Owned<>> all_;
   std::vector<Symbol> symbols_;

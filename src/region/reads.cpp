@@ -52,7 +52,7 @@ bool Reads::same(PyObject* a, PyObject* b) {
   if (a == b) return true;
   const Source* left = provenance.source_of(a);
   const Source* right = provenance.source_of(b);
-  if (region_.numbers.behind(a) == region_.numbers.behind(b)) {
+  if (region_.numbers.tuples.behind(a) == region_.numbers.tuples.behind(b)) {
     if (left != right) provenance.guard(Kind::IS, left, {}, 0, right);
     return true;
   }

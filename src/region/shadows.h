@@ -22,8 +22,8 @@ class Shadows {
  public:
   explicit Shadows(Region& region) : region_(region) {}
 
-  const Shadow* find(PyObject* container);                    // null: it has none
-  const Shadow* find_as_it_is(PyObject* container) const;     // the same; of a list that only grows without a copy
+  const Shadow* find(PyObject* container);                 // null: it has none
+  const Shadow* find_as_it_is(PyObject* container) const;  // the same; of a list that only grows without a copy
   bool is_shadowed(PyObject* container) const { return find_as_it_is(container) != nullptr; }
   // The shadow when there is one, else the object: what C code may look at once its contents were touched.
   PyObject* readable(PyObject* container);
