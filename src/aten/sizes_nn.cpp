@@ -153,9 +153,9 @@ bool attention_of_heads(SizeCall& call) {
   for (const std::size_t d : {0, 2}) call.require_equal(query[d], key[d]);
   call.give_contiguous(0, query);
   if (call.results() == 1) return true;
-  if (!call.flag(10)) return false;
   const Expr* heads = call.number(4);
-  call.give_contiguous(1, call.flag(11) ? Exprs{query[0], query[1], key[1]} : Exprs{query[0], heads, query[1], key[1]});
+  call.give_contiguous(
+      1, call.flag(10) && call.flag(11) ? Exprs{query[0], query[1], key[1]} : Exprs{query[0], heads, query[1], key[1]});
   return true;
 }
 

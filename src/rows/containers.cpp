@@ -484,7 +484,7 @@ const Row rows[] = {
     {"builtins.dict.keys", dict_view},
     {"builtins.dict.values", dict_view},
     {"builtins.dict.items", dict_view},
-    {"builtins.dict.update", dict_update},
+    {"builtins.dict.update", dict_update, true, true},
     {"builtins.dict.copy", dict_copy},
     {"builtins.dict.clear", mutates_self},
     {"builtins.dict.popitem", mutates_self},

@@ -292,6 +292,11 @@ CASES = {
         [T("a b 32"), T("96 32"), T("96"), T("32 32"), T("32")],
         NO_GUARD,
     ),
+    "native multi_head_attention without weights": (
+        lambda x, w, b, o, p: torch._native_multi_head_attention(x, x, x, 32, 4, w, b, o, p, None, False)[0],
+        [T("a b 32"), T("96 32"), T("96"), T("32 32"), T("32")],
+        NO_GUARD,
+    ),
     "native encoder layer": (
         lambda x, w, b, o, p: torch._transformer_encoder_layer_fwd(
             x, 32, 4, w, b, o, p, False, False, 1e-5, p, p, p, p, o, p, o, p
@@ -315,14 +320,14 @@ CASES = {
     "irfft": (lambda x: torch.fft.irfft(x, n=x.size(1) * 2 - 2), [T("a b", dtype=torch.complex64)], None),
     "fft2": (torch.fft.fft2, [T("a b c")], None),
     "fft of a transposed": (lambda x: torch.fft.fft(x.transpose(0, 1)), [T("a b 4")], None),
-    "inv": (torch.linalg.inv, [T("a b b")], None),
+    "inv": (torch.linalg.inv_ex, [T("a b b")], None),
     "det": (lambda x: (torch.linalg.det(x), torch.linalg.slogdet(x)), [T("a b b")], None),
-    "lu_factor": (torch.linalg.lu_factor, [T("a b c")], None),
+    "lu_factor": (torch.linalg.lu_factor_ex, [T("a b c")], None),
     "qr": (torch.linalg.qr, [T("a b c")], None),
     "svd": (lambda x: torch.linalg.svd(x, full_matrices=False), [T("a b c")], None),
     "svdvals": (torch.linalg.svdvals, [T("a b c")], None),
     "eigh": (torch.linalg.eigh, [T("a b b")], None),
-    "solve": (torch.linalg.solve, [T("a b b"), T("a b c")], None),
+    "solve": (torch.linalg.solve_ex, [T("a b b"), T("a b c")], None),
     "complex": (torch.complex, [T("a b"), T("a b")], NO_GUARD),
     "complex of a transposed": (lambda x: torch.complex(x.t(), x.t()), [T("a b")], NO_GUARD),
     "cross_entropy": (F.cross_entropy, [T("a 10"), T("a", dtype=torch.int64)], NO_GUARD),
