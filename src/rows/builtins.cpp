@@ -233,10 +233,12 @@ Result dict(Interpreter& t, PyObject* f, Args args) {
   return protocols::call_polyfill(t, mapping ? "dict_from_mapping" : pairs ? "dict_from_pairs" : "dict_from", values);
 }
 
-// Elements are plain numbers or texts: C code may compare and add them.
+// Elements are plain numbers or texts: C code may compare and add them. The tuple is the caller's own.
 bool plain_elements(Interpreter& t, PyObject* tuple) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
-    PyObject* item = PyTuple_GET_ITEM(tuple, i);
+    PyObject*& slot = reinterpret_cast<PyTupleObject*>(tuple)->ob_item[i];
+    if (region::is_number(slot) && !region::is_open(slot)) Py_SETREF(slot, Py_NewRef(t.region.numbers.plain(slot)));
+    PyObject* item = slot;
     const Cat cat = region::cat_of(item);
     if (region::is_atom(cat) && cat != Cat::EnumMember) continue;
     const Contents inside = t.region.reads.deep_touch(item);
