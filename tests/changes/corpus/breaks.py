@@ -269,7 +269,7 @@ def loss_taken_out_in_the_middle():
         yield f, ramp(4) * i, 2.0**i
 
 
-@program(4, now=3, why="two parts")
+@program(3, now=3, why="two parts")
 def text_of_a_number_across_a_break():
     def f(x, step):
         y = x * step
