@@ -328,7 +328,6 @@ CASES = {
     "svdvals": (torch.linalg.svdvals, [T("a b c")], None),
     "eigh": (torch.linalg.eigh, [T("a b b")], None),
     "solve": (torch.linalg.solve_ex, [T("a b b"), T("a b c")], None),
-    "complex": (torch.complex, [T("a b"), T("a b")], NO_GUARD),
     "complex of a transposed": (lambda x: torch.complex(x.t(), x.t()), [T("a b")], NO_GUARD),
     "cross_entropy": (F.cross_entropy, [T("a 10"), T("a", dtype=torch.int64)], NO_GUARD),
     "cross_entropy of images": (F.cross_entropy, [T("a 10 h w"), T("a h w", dtype=torch.int64)], NO_GUARD),
