@@ -142,11 +142,6 @@ def filter_next(function, iterator):
     raise StopIteration
 
 
-def row(tensor, index):
-    """`tensor[index]`, for an index that is not known."""
-    return tensor.select(0, index)
-
-
 def contains(container, item):
     for element in container:
         if is_found(element, item):
@@ -479,6 +474,17 @@ def iter_until(function, sentinel):
         if sentinel is value or sentinel == value:
             return
         yield value
+
+
+def range_with_steps(start, stop, step):
+    if step > 0:
+        while start < stop:
+            yield start
+            start += step
+    else:
+        while start > stop:
+            yield start
+            start += step
 
 
 def chain_each(*iterables):

@@ -96,6 +96,11 @@ bool two_common(Call& call) {
   return elementwise(call, {call.tensor(0), call.tensor(1)}, common_type(call.tensor(0), call.tensor(1)));
 }
 
+bool complex_of_two(Call& call) {
+  if (call.tensor(0).scalar_type() != call.tensor(1).scalar_type() || !call.tensor(0).is_floating_point()) return false;
+  return elementwise(call, {call.tensor(0), call.tensor(1)}, c10::toComplexType(call.tensor(0).scalar_type()));
+}
+
 bool where(Call& call) {
   const at::Tensor& condition = call.tensor(0);
   TORCH_CHECK(condition.scalar_type() == at::kBool || condition.scalar_type() == at::kByte,
@@ -135,6 +140,8 @@ bool masked_fill_tensor(Call& call) {
 constexpr RuleRow kRows[] = {
     {"masked_fill_.Scalar", fits_self},
     {"masked_fill_.Tensor", masked_fill_tensor},
+    {"complex", complex_of_two},
+    {"polar", complex_of_two},
     {"where.self", where},
     {"where.self_out", where},
     {"abs", real_type},

@@ -135,7 +135,16 @@ bool max_pool1d(Call& call) {
   return true;
 }
 
+// Without weights (10: whether they are wanted) there is no second result, which torch's meta function does not say.
+bool attention_of_heads(Call& call) {
+  const at::Tensor query = call.tensor(0);
+  if (query.dim() != 3 || call.arg(10).toBool()) return false;
+  call.give(call.fresh(query.sizes(), query.scalar_type()), at::Tensor());
+  return true;
+}
+
 constexpr RuleRow kRows[] = {
+    {"_native_multi_head_attention", attention_of_heads},
     {"max_pool1d", max_pool1d},
     {"convolution", convolution},
     {"_scaled_dot_product_flash_attention_for_cpu", flash_attention_for_cpu},

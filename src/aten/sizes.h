@@ -85,6 +85,7 @@ SizeTable join_sizes();    // sizes_join.cpp
 SizeTable index_sizes();   // sizes_index.cpp
 SizeTable window_sizes();  // sizes_window.cpp: convolution, pooling, padding, interpolation
 SizeTable make_sizes();    // sizes_make.cpp: factories
+SizeTable linalg_sizes();  // sizes_linalg.cpp: Fourier transforms, decompositions
 SizeTable nn_sizes();      // sizes_nn.cpp: normalisation, attention, losses
 
 // nullptr when there is none. `is_elementwise`: by torch's own tag.

@@ -145,7 +145,55 @@ bool weight_norm(SizeCall& call) {
   return true;
 }
 
+// query, key, value; at 9 a mask; at 10 and 11 whether the weights are wanted, and of all heads together.
+bool attention_of_heads(SizeCall& call) {
+  const Exprs query = call.shape(0).sizes, key = call.shape(1).sizes, value = call.shape(2).sizes;
+  if (query.size() != 3 || key.size() != 3 || value.size() != 3 || call.has_tensor(9)) return false;
+  for (const std::size_t d : {0, 1, 2}) call.require_equal(key[d], value[d]);
+  for (const std::size_t d : {0, 2}) call.require_equal(query[d], key[d]);
+  call.give_contiguous(0, query);
+  if (call.results() == 1) return true;
+  const Expr* heads = call.number(4);
+  call.give_contiguous(
+      1, call.flag(10) && call.flag(11) ? Exprs{query[0], query[1], key[1]} : Exprs{query[0], heads, query[1], key[1]});
+  return true;
+}
+
+// src; at 18 a mask.
+bool encoder_layer(SizeCall& call) {
+  const Shape source = call.shape(0);
+  if (source.sizes.size() != 3 || call.has_tensor(18) || !call.is_contiguous(source)) return false;
+  call.give_contiguous(0, source.sizes);
+  return true;
+}
+
+// weight, indices, offsets; at 7 whether the last offset is the end. The bags, and what the backward pass needs.
+bool embedding_bag(SizeCall& call) {
+  const Exprs weight = call.shape(0).sizes, indices = call.shape(1).sizes, offsets = call.shape(2).sizes;
+  if (indices.size() != 1 || offsets.size() != 1) return false;
+  const bool has_end = call.flag(7);
+  if (has_end) call.require_at_least(offsets[0], 1);
+  if (call.has_tensor(6)) call.require_equal(call.shape(6).sizes[0], indices[0]);
+  const Expr* bags = has_end ? call.sub(offsets[0], 1) : offsets[0];
+  call.give_contiguous(0, {bags, weight[1]});
+  for (const std::size_t k : {1, 2, 3}) {
+    const at::Tensor& result = call.result(k);
+    if (result.dim() == 2) {
+      call.give_contiguous(k, {bags, weight[1]});
+    } else if (result.numel() == 0) {
+      call.give_contiguous(k, {call.constant(0)});
+    } else {
+      call.give_contiguous(k, {k == 1 ? indices[0] : result.size(0) == offsets[0]->hint.i ? offsets[0] : bags});
+    }
+  }
+  return true;
+}
+
 constexpr SizeRow kRows[] = {
+    {"_native_multi_head_attention", attention_of_heads},
+    {"_transformer_encoder_layer_fwd", encoder_layer},
+    {"_embedding_bag", embedding_bag},
+    {"_embedding_bag_forward_only", embedding_bag},
     {"native_layer_norm", layer_norm},
     {"_fused_rms_norm", layer_norm},
     {"native_group_norm", group_norm},

@@ -52,6 +52,8 @@ class Replay {
   bool plain_items(PyTypeObject* base) const;
   PyObject* spelled(PyObject* key) const;
   bool is_item(PyObject* before, std::size_t index, PyObject* after) const;
+  bool holds_already(PyObject* before, PyObject* key, PyObject* after) const;
+  const Source* read_of_target(PyObject* after) const;
   Expr key_ref(PyObject* key);
   void store(PyObject* key, PyObject* value);
   void erase(PyObject* key);
@@ -99,15 +101,30 @@ Expr Replay::key_ref(PyObject* key) {
   return walker_.ref(key);
 }
 
+// Where a number was read, when that is below `container`.
+const Source* read_below(PyObject* number, const Source* container) {
+  if (!region::is_number(number)) return nullptr;
+  const Source* source = region::as_number(number)->source;
+  return source != nullptr && source->base == container ? source : nullptr;
+}
+
+const Source* Replay::read_of_target(PyObject* after) const {
+  return target_.kind == Expr::Kind::Source ? read_below(after, target_.source) : nullptr;
+}
+
 // Whether `after` is what stands at `index` before the effect, whatever that is at another call: a number there is read
 // by its path, and nobody has looked at its value.
 bool Replay::is_item(PyObject* before, std::size_t index, PyObject* after) const {
   if (!PyLong_CheckExact(before) && !PyFloat_CheckExact(before)) return before == after;
-  if (!PyList_CheckExact(object_)) return before == after;
-  if (!region::is_number(after)) return false;
-  const Source* source = region::as_number(after)->source;
-  return source != nullptr && source->step == source::Step::Item && target_.kind == Expr::Kind::Source &&
-         source->base == target_.source && source->index == static_cast<std::int64_t>(index);
+  const Source* source = read_of_target(after);
+  return source != nullptr && source->step == source::Step::Item && source->index == static_cast<std::int64_t>(index);
+}
+
+// The same of a dict's value. One that nobody has read is the very object.
+bool Replay::holds_already(PyObject* before, PyObject* key, PyObject* after) const {
+  if (before == after) return true;
+  const Source* source = read_of_target(after);
+  return source != nullptr && source->step == source::Step::DictItem && source->operand.get() == key;
 }
 
 void Replay::set_list(const Items& before, const Items& after) {
@@ -135,10 +152,10 @@ void Replay::set_list(const Items& before, const Items& after) {
 
 void Replay::set_deque(const Items& before, const Items& after, bool only_set) {
   std::size_t kept = 0;
-  while (kept < std::min(before.size(), after.size()) && before[kept] == after[kept]) ++kept;
+  while (kept < std::min(before.size(), after.size()) && is_item(before[kept], kept, after[kept])) ++kept;
   if (only_set) {  // iterators over it go on
     for (std::size_t i = kept; i < after.size(); ++i) {
-      if (before[i] != after[i]) call(deque_type(), "__setitem__", exprs(integer(i), walker_.ref(after[i])));
+      if (!is_item(before[i], i, after[i])) call(deque_type(), "__setitem__", exprs(integer(i), walker_.ref(after[i])));
     }
     return;
   }
@@ -212,7 +229,8 @@ bool Replay::update_in_place(const Pairs& before, const Pairs& after) {
   }
   for (PyObject* key : removed) erase(key);
   for (std::size_t i = 0; i < after.size(); ++i) {
-    if (i >= stayed || old_values[i] != after[i].second) store(after[i].first, after[i].second);
+    if (i >= stayed || !holds_already(old_values[i], after[i].first, after[i].second))
+      store(after[i].first, after[i].second);
   }
   return true;
 }
@@ -248,6 +266,8 @@ bool set_instance_dict(Walker& walker, std::vector<Stmt>& out, const Source* sou
   for (auto [key, value] : items) {
     auto found = old.find(key);
     if (found != old.end() && found->second == value) continue;
+    const Source* read = found != old.end() ? read_below(value, source->base) : nullptr;
+    if (read != nullptr && read->step == source::Step::InstanceAttr && read->operand.get() == key) continue;
     if (!PyUnicode_CheckExact(key)) return false;
     out.push_back(set_instance_attr(type, Expr::of(source->base), key, walker.ref(value)));
   }
@@ -314,6 +334,15 @@ void replay_call(Walker& walker, std::vector<Stmt>& out, const Effect& effect) {
   out.push_back(std::move(stmt));
 }
 
+void replay_append(Walker& walker, std::vector<Stmt>& out, const Effect& effect) {
+  for (PyObject* item : list_items(effect.value.get())) {
+    Stmt stmt{.kind = Stmt::Kind::Append};
+    stmt.target = walker.ref(effect.target.get());
+    stmt.value = walker.ref(item);
+    out.push_back(std::move(stmt));
+  }
+}
+
 void replay_advance(Walker& walker, std::vector<Stmt>& out, const Effect& effect) {
   Stmt stmt{.kind = Stmt::Kind::Evaluate};
   stmt.value = advance(walker, walker.ref(effect.target.get()), effect.count, effect.ends);
@@ -328,6 +357,8 @@ void replay_one(Walker& walker, std::vector<Stmt>& out, const Effect& effect, Co
     case Effect::Kind::SetList:
       Replay(walker, out, target).set_list(list_items(before), list_items(value));
       break;
+    case Effect::Kind::AppendToList:
+      return replay_append(walker, out, effect);
     case Effect::Kind::SetDeque:
       Replay(walker, out, target)
           .set_deque(deque_items(before), deque_items(value),

@@ -2,6 +2,7 @@
 
 #include "frames/frame_objects.h"
 #include "protocols/deferred.h"
+#include "protocols/late_values.h"
 #include "protocols/numbers.h"
 #include "protocols/policies.h"
 #include "protocols/protocols.h"
@@ -101,6 +102,7 @@ Result call(Interpreter& t, PyObject* callable, Args args) {
   std::vector<PyObject*> room;
   if (has_number(args)) {
     if (std::optional<Result> number = number_call(t, callable, args)) return std::move(*number);
+    if (std::optional<Result> late = late_call(t, callable, args)) return std::move(*late);
     if (!moves_numbers(callable)) args = plain_arguments(t, args, room);
   }
   PyTypeObject* type = Py_TYPE(callable);

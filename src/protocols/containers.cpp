@@ -1,5 +1,6 @@
 #include "protocols/containers.h"
 
+#include "bytecode/opcodes.h"
 #include "guards/equality.h"
 #include "protocols/numbers.h"
 #include "protocols/protocols.h"
@@ -265,9 +266,58 @@ py::Owned<> native_elements(Interpreter& t, PyObject* value) {
   }
 }
 
-Result contains(Interpreter& t, PyObject* container, PyObject* item) {
-  container = t.region.shadows.original(container);
+namespace {
+
+// `item in container` of an open number and a few known ones: each is compared.
+std::optional<Result> holds_number(Interpreter& t, PyObject* container, PyObject* item) {
+  constexpr Py_ssize_t kMost = 16;
+  const bool is_set = PyAnySet_CheckExact(container);
+  if (!region::is_open(item) || (!is_set && !PyTuple_CheckExact(container) && !PyList_CheckExact(container)))
+    return std::nullopt;
+  if (PyObject_Length(t.region.shadows.readable(container)) > kMost) return std::nullopt;
+  const auto items =
+      is_set ? py::take(PySequence_Tuple(t.region.reads.touch(container))) : native_elements(t, container);
+  if (!items) return std::nullopt;
   t.region.doing = "tests membership";
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
+    PyObject* other = PyTuple_GET_ITEM(items.get(), i);
+    if (!region::is_number(other) && !PyLong_CheckExact(other) && !PyFloat_CheckExact(other)) return std::nullopt;
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
+    Result equal = compare(t, PyTuple_GET_ITEM(items.get(), i), item, Py_EQ);
+    if (!equal.is_value() || equal.value.get() == Py_True) return equal;
+  }
+  return Result::boolean(false);
+}
+
+// The same of a range, by two comparisons and the remainder.
+std::optional<Result> range_holds_number(Interpreter& t, PyObject* range, PyObject* item) {
+  if (!PyRange_Check(range) || !region::is_open_int(item)) return std::nullopt;
+  const auto part = [&](const char* name) { return py::take(PyObject_GetAttrString(range, name)); };
+  const auto start = part("start"), stop = part("stop"), step = part("step");
+  const bool up =
+      py::take(PyObject_RichCompare(step.get(), py::take(PyLong_FromLong(0)).get(), Py_GT)).get() == Py_True;
+  const auto holds = [&](PyObject* left, PyObject* right, int op) {
+    const Result result = compare(t, left, right, op);
+    return result.is_value() && result.value.get() == Py_True;
+  };
+  if (!holds(item, start.get(), up ? Py_GE : Py_LE) || !holds(item, stop.get(), up ? Py_LT : Py_GT))
+    return Result::boolean(false);
+  const auto away = binary(t, item, start.get(), static_cast<int>(bytecode::Operator::NB_SUBTRACT));
+  if (!away.is_value()) return std::nullopt;
+  const auto rest = binary(t, away.value.get(), step.get(), static_cast<int>(bytecode::Operator::NB_REMAINDER));
+  if (!rest.is_value()) return std::nullopt;
+  return Result::boolean(holds(rest.value.get(), py::take(PyLong_FromLong(0)).get(), Py_EQ));
+}
+
+}  // namespace
+
+Result contains(Interpreter& t, PyObject* container, PyObject* item) {
+  container = t.region.shadows.original(t.region.numbers.plain(container));
+  t.region.doing = "tests membership";
+  if (auto found = holds_number(t, container, item)) return std::move(*found);
+  if (auto found = range_holds_number(t, container, item)) return std::move(*found);
+  if (cat_of(container) != Cat::Tensor) item = t.region.numbers.plain(item);
   if (auto view = t.region.iterators.view(container)) return contains(t, view.get(), item);
   const Cat cat = cat_of(container);
   if (const bool view = PyDictViewSet_Check(container); view || cat == Cat::Set || cat == Cat::FrozenSet) {
@@ -384,16 +434,14 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
     static PyObject* function = operator_function("getitem");
     if (cat != Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", "a tensor as an index of a list"}});
     PyObject* args[] = {container, key};
-    // As an index of a row torch takes a plain int alone, but its select() takes an open one.
-    static PyObject* const row = py::import_attr("pellucid.polyfills", "row").release();
+    // As an index torch takes a plain int alone; its select() takes an open one, of a backend's too.
     static PyObject* const select = py::import_attr("torch", "select").release();
-    PyObject* callable = region::is_open_int(key) ? row : function;
-    if (callable == row && t.region.numbers.policy.graph_numbers == region::GraphNumbers::Ints) {
+    if (region::is_open_int(key) && t.region.numbers.policy.graph_numbers == region::GraphNumbers::Ints) {
       const auto first = py::take(PyLong_FromLong(0));
       PyObject* of_first[] = {container, first.get(), key};
       return t.region.recorder.torch_call(graph::Op::CallFunction, select, select, Args{of_first, nullptr});
     }
-    return t.region.recorder.torch_call(graph::Op::CallFunction, callable, function, Args{args, nullptr});
+    return t.region.recorder.torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr});
   }
   const auto plain = plain_key(t, key);
   key = plain.get();

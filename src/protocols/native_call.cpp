@@ -87,8 +87,9 @@ Result slot_wrapper(Interpreter& t, PyObject* callable, Args args, bool* known) 
   PyObject* self = args[0];
   *known = true;
   const std::size_t n = args.size();
-  if (name == "__setattr__" && n == 3 && PyUnicode_Check(args[1]))
-    return as_none(generic_setattr(t, self, args[1], args[2]));
+  if (PyObject* set = n == 3 && name == "__setattr__" ? t.region.numbers.plain(args[1]) : nullptr;
+      set != nullptr && PyUnicode_Check(set))
+    return as_none(generic_setattr(t, self, set, args[2]));
   if (name == "__delattr__" && n == 2 && PyUnicode_Check(args[1]))
     return as_none(generic_setattr(t, self, args[1], nullptr));
   if (name == "__getattribute__" && n == 2 && PyUnicode_Check(args[1])) {

@@ -5,6 +5,7 @@
 
 #include "bytecode/opcodes.h"
 #include "protocols/operators.h"
+#include "protocols/policies.h"
 #include "protocols/table.h"
 #include "py/cpython.h"
 #include "py/number_operator.h"
@@ -82,6 +83,70 @@ bool expressions(Interpreter& t, PyObject* left, PyObject* right, const Expr** a
 
 }  // namespace
 
+namespace {
+
+// n & mask as arithmetic: each run of ones is the difference of two remainders. Null: it has too many.
+const Expr* masked(Interpreter& t, const Expr* n, std::int64_t mask) {
+  using symbolic::Binary;
+  constexpr int kMostRuns = 4, kMostBit = 62;
+  Space& space = t.region.numbers.space();
+  const auto who = t.region.numbers.here();
+  const auto binary = [&](Binary operation, const Expr* a, const Expr* b) {
+    return a != nullptr && b != nullptr ? symbolic::binary(space, operation, a, b, who) : nullptr;
+  };
+  const auto number = [&](std::int64_t value) { return space.constant(symbolic::Value::of(value)); };
+  const auto below = [&](int bit) {  // what the bits below this one say
+    return binary(Binary::Mod, n, number(std::int64_t{1} << bit));
+  };
+  if (mask < 0) return binary(Binary::Sub, n, masked(t, n, ~mask));
+  const Expr* sum = number(0);
+  int runs = 0;
+  for (int bit = 0; bit <= kMostBit && mask >> bit != 0; ++bit) {
+    if ((mask >> bit & 1) == 0) continue;
+    const int first = bit;
+    while (bit <= kMostBit && (mask >> bit & 1) != 0) ++bit;
+    if (bit > kMostBit || ++runs > kMostRuns) return nullptr;
+    sum = binary(Binary::Add, sum, first == 0 ? below(bit) : binary(Binary::Sub, below(bit), below(first)));
+  }
+  return sum;
+}
+
+// Shifts by a constant, and bits of one, as arithmetic. Null: another operation.
+const Expr* bits(Interpreter& t, bytecode::Operator op, const Expr* a, const Expr* b) {
+  using symbolic::Binary;
+  Space& space = t.region.numbers.space();
+  const auto who = t.region.numbers.here();
+  const auto binary = [&](Binary operation, const Expr* x, const Expr* y) {
+    return x != nullptr && y != nullptr ? symbolic::binary(space, operation, x, y, who) : nullptr;
+  };
+  if (a->type != symbolic::Type::Int || b->type != symbolic::Type::Int) return nullptr;
+  const bool shifts = op == bytecode::Operator::NB_LSHIFT || op == bytecode::Operator::NB_RSHIFT;
+  if (!shifts && a->is_constant()) std::swap(a, b);
+  if (!b->is_constant()) return nullptr;
+  const std::int64_t constant = b->constant().i;
+  constexpr std::int64_t kMostShifted = 62;
+  if (shifts && (constant < 0 || constant > kMostShifted)) return nullptr;
+  switch (op) {
+    case bytecode::Operator::NB_LSHIFT:
+    case bytecode::Operator::NB_RSHIFT: {
+      const Expr* power = space.constant(symbolic::Value::of(std::int64_t{1} << constant));
+      return binary(op == bytecode::Operator::NB_LSHIFT ? Binary::Mul : Binary::FloorDiv, a, power);
+    }
+    case bytecode::Operator::NB_AND:
+      return masked(t, a, constant);
+    case bytecode::Operator::NB_OR:
+      return binary(Binary::Sub, binary(Binary::Add, a, b), masked(t, a, constant));
+    case bytecode::Operator::NB_XOR: {
+      const Expr* common = masked(t, a, constant);
+      return binary(Binary::Sub, binary(Binary::Sub, binary(Binary::Add, a, b), common), common);
+    }
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
 std::optional<Result> number_binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
   const Expr *a = nullptr, *b = nullptr;
   t.region.doing = "computes";
@@ -91,10 +156,11 @@ std::optional<Result> number_binary(Interpreter& t, PyObject* left, PyObject* ri
   if (!value) PyErr_Clear();
   if (!value) return std::nullopt;
   const auto operation = binary_of(op);
-  if (!operation) return std::nullopt;
   Space& space = t.region.numbers.space();
   const std::size_t mark = space.mark();
-  const Expr* expr = symbolic::binary(space, *operation, a, b, t.region.numbers.here());
+  const Expr* expr = operation ? symbolic::binary(space, *operation, a, b, t.region.numbers.here())
+                               : bits(t, static_cast<bytecode::Operator>(op % py::kInPlace), a, b);
+  if (expr == nullptr && !operation) return std::nullopt;
   PyObject* operands[] = {left, right};
   return made(t, mark, function_of_operator(o.function), operands, std::move(value), expr);
 }
@@ -129,6 +195,16 @@ std::optional<Result> number_unary(Interpreter& t, PyObject* value, int opcode) 
       auto result = py::Owned<>::steal(PyNumber_Negative(value_at_hand(value)));
       return made(t, mark, function_of_operator("neg"), {&value, 1}, std::move(result), expr);
     }
+    case bytecode::Opcode::UNARY_INVERT: {  // -1 - n
+      auto& numbers = t.region.numbers;
+      if (!PyLong_CheckExact(value_at_hand(value))) return std::nullopt;
+      const std::size_t mark = numbers.space().mark();
+      const Expr* expr =
+          symbolic::binary(numbers.space(), symbolic::Binary::Sub, numbers.space().constant(symbolic::Value::of(-1)),
+                           numbers.expr_of(value), numbers.here());
+      auto result = py::Owned<>::steal(PyNumber_Invert(value_at_hand(value)));
+      return made(t, mark, function_of_operator("invert"), {&value, 1}, std::move(result), expr);
+    }
     default:
       return std::nullopt;
   }
@@ -157,6 +233,7 @@ const std::unordered_map<PyObject*, Function>& functions() {
     add("math", "trunc", {.unary = Unary::ToInt});
     add("math", "floor", {.unary = Unary::Floor});
     add("math", "ceil", {.unary = Unary::Ceil});
+    add("builtins", "round", {.unary = Unary::Round});
     return made;
   }();
   return table;
@@ -217,10 +294,12 @@ std::optional<Result> number_call(Interpreter& t, PyObject* callable, Args args)
   static PyObject* const round = py::import_attr("builtins", "round").release();
   static PyObject* const pow = py::import_attr("builtins", "pow").release();
   static PyObject* const divmod = py::import_attr("builtins", "divmod").release();
+  static PyObject* const index = py::import_attr("operator", "index").release();
   if (args.keyword_count() != 0 || std::ranges::none_of(args.values, is_open)) return std::nullopt;
   t.region.doing = "computes";
   if (args.size() == 1) {
-    if (callable == round && PyLong_CheckExact(value_at_hand(args[0]))) return Result::of(py::Owned<>::share(args[0]));
+    if ((callable == round || callable == index) && PyLong_CheckExact(value_at_hand(args[0])))
+      return Result::of(py::Owned<>::share(args[0]));
     const auto found = functions().find(callable);
     return found == functions().end() ? std::nullopt : call_unary(t, callable, found->second, args[0]);
   }
@@ -334,6 +413,14 @@ Args plain_arguments(Interpreter& t, Args args, std::vector<PyObject*>& room) {
 
 namespace {
 
+// BaseException.__init__, which keeps its arguments.
+bool initialises_exception(PyObject* descriptor) {
+  static PyObject* const init = py::interned("__init__").release();
+  auto* base = reinterpret_cast<PyTypeObject*>(PyExc_BaseException);
+  return Py_IS_TYPE(descriptor, &PyWrapperDescr_Type) && PyDescr_NAME(descriptor) == init &&
+         PyDescr_TYPE(descriptor)->tp_init == base->tp_init;
+}
+
 // object.__setattr__, and what a class over object has of it.
 bool sets_attribute(PyObject* descriptor) {
   return Py_IS_TYPE(descriptor, &PyWrapperDescr_Type) && PyDescr_NAME(descriptor) == region::names().__setattr__ &&
@@ -342,21 +429,32 @@ bool sets_attribute(PyObject* descriptor) {
 
 }  // namespace
 
+// Making one keeps the arguments and does not look at them.
+static bool keeps_arguments(PyTypeObject* type) {
+  auto* base = reinterpret_cast<PyTypeObject*>(PyExc_BaseException);
+  if (PyType_IsSubtype(type, base) != 0)
+    return type->tp_new == base->tp_new &&
+           (type->tp_init == base->tp_init || PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE));
+  const bool is_tuple = PyType_IsSubtype(type, &PyTuple_Type) != 0 && PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE);
+  return cat_of(type) == Cat::Instance || is_tuple;
+}
+
 bool moves_numbers(PyObject* callable) {
-  if (find(callable) != nullptr) return has_row_for_numbers(callable);
+  // The region ends at a call that has no rule: nobody looks at what it gets.
+  if (const Handler handler = find(callable)) return handler == refuse || has_row_for_numbers(callable);
   PyTypeObject* type = Py_TYPE(callable);
   if (type == &PyFunction_Type || type == &PyMethod_Type || is_torch_op(callable)) return true;
-  if (PyType_Check(callable)) {
-    auto* made = reinterpret_cast<PyTypeObject*>(callable);
-    return cat_of(made) == Cat::Instance && PyExceptionClass_Check(callable) == 0;
-  }
+  if (PyType_Check(callable)) return keeps_arguments(reinterpret_cast<PyTypeObject*>(callable));
   if (cat_of(type) == Cat::Builtin) {
     const py::BoundNative bound = py::bound_native(callable);
     PyObject* function = bound.descriptor == nullptr ? callable : bound.descriptor;
-    return has_row_for_numbers(function) || is_torch_op(function) || sets_attribute(function);
+    const Handler handler = find(function);
+    const bool is_unknown = handler == nullptr && Py_IS_TYPE(function, &PyCFunction_Type);
+    return has_row_for_numbers(function) || is_torch_op(function) || sets_attribute(function) ||
+           initialises_exception(function) || handler == refuse || is_unknown;
   }
   if (region::original_of_compiled(callable).function != nullptr) return true;
-  if (is_instance_rule(type)) return false;
+  if (is_instance_rule(type)) return has_row_for_numbers(reinterpret_cast<PyObject*>(type));
   PyObject* method = py::type_lookup(type, region::names().__call__);
   return method != nullptr && PyFunction_Check(method) != 0;
 }

@@ -1,6 +1,7 @@
 #include "protocols/operators.h"
 
 #include "bytecode/opcodes.h"
+#include "protocols/late_values.h"
 #include "protocols/numbers.h"
 #include "protocols/protocols.h"
 #include "py/cpython.h"
@@ -80,7 +81,8 @@ void make_plain(Interpreter& t, PyObject*& left, PyObject*& right) {
 bool is_same(Interpreter& t, PyObject* left, PyObject* right) {
   if (left == right) return true;
   for (const auto& [one, other] : {std::pair(left, right), std::pair(right, left)}) {
-    if (!region::is_number(one) || region::is_number(other) || cat_of(other) == Cat::Number) continue;
+    if (!region::is_number(one) || region::is_number(other)) continue;
+    if (cat_of(other) == cat_of(region::as_number(one)->value)) continue;
     t.region.numbers.guard_type(one);
     return false;
   }
@@ -88,8 +90,10 @@ bool is_same(Interpreter& t, PyObject* left, PyObject* right) {
 }
 
 Result binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
+  if (std::optional<Result> late = late_binary(t, left, right, op)) return std::move(*late);
   if (region::is_number(left) || region::is_number(right)) {
     if (std::optional<Result> number = number_binary(t, left, right, op)) return std::move(*number);
+    if (std::optional<Result> late = late_bits(t, left, right, op)) return std::move(*late);
     t.region.doing = "computes";
     make_plain(t, left, right);
   }

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "protocols/late_values.h"
 #include "protocols/protocols.h"
 #include "py/cpython.h"
 #include "region/enums.h"
@@ -38,6 +39,13 @@ bool prints_its_arguments(PyObject* exception) {
 }  // namespace
 
 Result to_text(Interpreter& t, PyObject* value, const char* how) {
+  if (region::is_number(value)) {
+    static PyObject* const repr = py::import_attr("builtins", "repr").release();
+    PyObject* function = how[2] == 's' ? reinterpret_cast<PyObject*>(&PyUnicode_Type) : repr;
+    if (auto late = late_call(t, function, Args{{&value, 1}, nullptr})) return std::move(*late);
+    t.region.doing = "prints";
+    value = t.region.numbers.plain(value);
+  }
   value = t.region.shadows.original(value);
   t.region.doing = "prints";
   Continuation as_text(K::Str);
@@ -55,7 +63,7 @@ Result to_text(Interpreter& t, PyObject* value, const char* how) {
       return t.and_then(special(t, value, how, {}), std::move(as_text));
     }
   }
-  if (cat == Cat::EnumMember) enum_attribute(t, value, py::interned("name").get());
+  if (cat == Cat::EnumMember) t.region.numbers.plain(enum_attribute(t, value, py::interned("name").get()).value.get());
   if (cat == Cat::Type) {
     for (PyObject* part : {region::names().__qualname__, region::names().__module__}) native_attribute(t, value, part);
   }
@@ -115,6 +123,13 @@ Result to_text(Interpreter& t, PyObject* value, const char* how) {
 }
 
 Result format(Interpreter& t, PyObject* value, PyObject* spec) {
+  if (region::is_number(value)) {
+    static PyObject* const format = py::import_attr("builtins", "format").release();
+    PyObject* both[] = {value, spec};
+    if (auto late = late_call(t, format, Args{both, nullptr})) return std::move(*late);
+    t.region.doing = "prints";
+    value = t.region.numbers.plain(value);
+  }
   value = t.region.shadows.original(value);
   if (t.region.capture->region_ids.contains(value)) unsupported(Reason::RegionIdentity, {{"operation", "printing"}});
   const Cat cat = cat_of(value);

@@ -32,6 +32,7 @@ inline constexpr Py_ssize_t kNotPopped = -1;
 struct Effect {
   enum class Kind : std::uint8_t {
     SetList,       // target[:] = value          (value: the list as it is at the end)
+    AppendToList,  // target.extend(value): nobody has looked at what it holds
     SetDict,       // make target equal to value, keys in value's order (exact dict or a subclass, through dict's own
                    // methods;
                    //   an OrderedDict through OrderedDict's own methods)

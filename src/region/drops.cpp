@@ -194,8 +194,12 @@ void Drops::guard_unread(const Frame& last) {
 // What the containers that the region changed held before.
 void Drops::refuse_lost_contents() {
   for (PyObject* object : region_.shadows.in_order()) {
-    const Shadow* shadow = region_.shadows.find(object);
+    const Shadow* shadow = region_.shadows.find_as_it_is(object);
     if (!shadow->changed) continue;
+    if (shadow->added) {
+      for (const auto& item : items_now(shadow->added.get())) kept_.insert(item.get());
+      continue;
+    }
     PyObject* now = shadow->object.get();
     std::vector<py::Owned<>> before;
     if (PyList_CheckExact(object) && PyList_CheckExact(now)) {

@@ -48,7 +48,7 @@ void guard_changed_apart(Region& region) {
   Provenance& provenance = region.provenance;
   region.doing = "changes an object";
   for (PyObject* changed : region.shadows.in_order()) {
-    const Shadow* shadow = region.shadows.find(changed);
+    const Shadow* shadow = region.shadows.find_as_it_is(changed);
     if (shadow == nullptr || !shadow->changed) continue;
     const Source* source = provenance.source_of(changed);
     for (PyObject* other : provenance.existing()) {

@@ -1,6 +1,10 @@
 // An int or float that was read from outside of the region, or computed from such ones, as the region's frames hold it.
 // It is *closed* while its value is part of what is captured as soon as the program looks at it, and *open* when the
-// region serves other values too. Whoever only moves it needs no guard.
+// region serves other values too. Whoever only moves it needs no guard. So it is with texts and bytes, which are closed
+// always.
+//
+// A *late* value is what a function that raises for none of its operands gave, str() say: nobody has looked at it, and
+// the emitted code computes it. Who does look makes its operands constants.
 //
 // The safe direction: whatever has no rule for numbers asks for the plain value, and asking records a guard. Opcodes
 // and calls do so before their rules run unless their rows say otherwise; should C code get hold of one all the same,
@@ -35,6 +39,11 @@ inline bool is_number(PyObject* object) noexcept { return object != nullptr && P
 inline Number* as_number(PyObject* object) noexcept { return reinterpret_cast<Number*>(object); }
 inline bool is_open(PyObject* object) noexcept {
   return is_number(object) && as_number(object)->expr != nullptr && !as_number(object)->settled;
+}
+
+inline bool is_late(PyObject* object) noexcept {
+  return is_number(object) && as_number(object)->function != nullptr && as_number(object)->expr == nullptr &&
+         !as_number(object)->settled;
 }
 
 inline bool is_open_int(PyObject* object) noexcept {

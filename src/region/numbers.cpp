@@ -45,7 +45,7 @@ PathHash hash_of(const Source* source) noexcept {
   return mix(hash, static_cast<PathHash>(PyLong_AsLongLongAndOverflow(operand, &overflow)));
 }
 
-Numbers::Numbers(Region& region) : region_(region) { scope_->decider = this; }
+Numbers::Numbers(Region& region) : tuples(region), region_(region) { scope_->decider = this; }
 
 Numbers::~Numbers() {
   scope_->decider = nullptr;
@@ -79,8 +79,11 @@ const symbolic::Expr* Numbers::new_symbol(const symbolic::Value& hint, const Sou
 }
 
 py::Owned<> Numbers::read(PyObject* value, const Source* source) {
+  if (is_number(value)) return py::Owned<>::share(value);
+  if (source->step != source::Step::Const && PyTuple_Check(value)) return tuples.read(value, source);
   // A NaN is found in containers by its identity.
-  const bool is_one = PyLong_CheckExact(value) || (PyFloat_CheckExact(value) && !std::isnan(PyFloat_AS_DOUBLE(value)));
+  const bool is_one = PyLong_CheckExact(value) || PyUnicode_CheckExact(value) || PyBytes_CheckExact(value) ||
+                      (PyFloat_CheckExact(value) && !std::isnan(PyFloat_AS_DOUBLE(value)));
   if (source->step == source::Step::Const || !is_one) {
     region_.provenance.note_read(value, source);
     return py::Owned<>::share(value);
@@ -148,16 +151,32 @@ void Numbers::guard_type(PyObject* object) {
   region_.provenance.guard(Kind::TYPE_MATCH, number->source, py::Owned<>::share(type_of(number->value)));
 }
 
+namespace {
+
+template <class Visit>
+void each_operand(PyObject* arguments, Visit&& visit) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arguments); ++i) {
+    PyObject* operand = PyTuple_GET_ITEM(arguments, i);
+    if (PyTuple_CheckExact(operand))
+      each_operand(operand, visit);
+    else if (is_number(operand))
+      visit(operand);
+  }
+}
+
+}  // namespace
+
 PyObject* Numbers::plain(PyObject* object) {
   if (!is_number(object)) return object;
   Number* number = as_number(object);
   if (std::exchange(number->settled, true)) return number->value;
+  if (number->function != nullptr && number->expr == nullptr) {
+    each_operand(number->arguments, [&](PyObject* operand) { (void)plain(operand); });
+    return number->value;
+  }
   if (number->expr == nullptr) {
     region_.provenance.note_read(number->value, number->source);
-    symbolic::Value now;
-    if (policy.history != nullptr && guards::is_symbolic_value(number->value, &now))
-      region_.capture->numbers.emplace_back(hash_of(number->source),
-                                            SeenNumber{now.bits(), now.type == symbolic::Type::Float});
+    if (policy.history != nullptr) tuples.note_closed(number->value, number->source);
     return number->value;
   }
   if (number->source != nullptr) symbols_[number->expr->operation.symbol].seen.pinned = true;
@@ -194,17 +213,25 @@ bool is_exact_on_tensors(PyObject* function) {
 
 py::Owned<> Numbers::computed(PyObject* function, py::Owned<> arguments, py::Owned<> value,
                               const symbolic::Expr* expr) {
-  if (expr->is_constant()) return value;
+  if (expr != nullptr && expr->is_constant()) return value;
+  // A late value is one of any int of 64 bits and finite float: for those the function does not raise.
+  if (expr == nullptr) {
+    each_operand(arguments.get(), [&](PyObject* operand) {
+      const Number* number = as_number(operand);
+      symbolic::Value now;
+      if (number->source != nullptr && number->expr == nullptr && guards::is_symbolic_value(number->value, &now))
+        region_.provenance.guard(Kind::NUMBER_MATCH, number->source, py::Owned<>::share(type_of(number->value)));
+    });
+  }
   constexpr int kDeepest = 500;  // a loop that went on for so long is a region of its own for each value
   int depth = 0;
   bool of_floats = false, as_tensor = is_exact_on_tensors(function);
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arguments.get()); ++i) {
-    PyObject* operand = PyTuple_GET_ITEM(arguments.get(), i);
-    if (!is_number(operand)) continue;
-    depth = std::max(depth, as_number(operand)->depth + 1);
-    of_floats |= as_number(operand)->of_floats;
-    as_tensor &= !as_number(operand)->of_floats || as_number(operand)->as_tensor;
-  }
+  each_operand(arguments.get(), [&](PyObject* operand) {
+    const Number* number = as_number(operand);
+    depth = std::max(depth, number->depth + 1);
+    of_floats |= number->of_floats;
+    as_tensor &= !number->of_floats || number->as_tensor;
+  });
   auto made = new_number(value.get());
   region_.provenance.keep(made.get());
   Number* number = as_number(made.get());

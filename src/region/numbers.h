@@ -11,6 +11,7 @@
 #include "region/capture.h"
 #include "region/number.h"
 #include "region/number_history.h"
+#include "region/open_tuples.h"
 #include "region/size_marks.h"
 #include "symbolic/operations.h"
 #include "symbolic/space.h"
@@ -27,6 +28,7 @@ class Numbers final : public aten::SizeDecider {
   Numbers& operator=(const Numbers&) = delete;
 
   NumberPolicy policy;
+  OpenTuples tuples;
 
   // `value` was read from there: what the program goes on with, the Number of that place or the value itself, which is
   // guarded then.
@@ -42,7 +44,8 @@ class Numbers final : public aten::SizeDecider {
   const std::shared_ptr<aten::SizeScope>& scope() const { return scope_; }
   // The expression of a Number, int, float or bool; null when it has none: a closed Number, an int beyond 64 bits.
   const symbolic::Expr* expr_of(PyObject* object);
-  // What function(*arguments) gave for the values at hand.
+  // What function(*arguments) gave for the values at hand. Without an expression it is a late value; numbers may also
+  // stand in a tuple among its arguments.
   py::Owned<> computed(PyObject* function, py::Owned<> arguments, py::Owned<> value, const symbolic::Expr* expr);
   // What the program sees of an expression: a Number, or an int, float or bool where it is a constant.
   py::Owned<> number_of(const symbolic::Expr* expr);

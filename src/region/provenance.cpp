@@ -145,6 +145,7 @@ void Provenance::note_read(PyObject* value, const Source* source) {
     guard(identity ? Kind::ID_MATCH : Kind::EQUALS_MATCH, source, py::Owned<>::share(value));
     return;
   }
+  if (cat == Cat::Tuple) region_.numbers.tuples.settle(value);
   auto& sources = region_.capture->source_of;
   const bool by_identity =
       known_by_identity(cat) || (cat == Cat::Function && source->root()->step == source::Step::Const);

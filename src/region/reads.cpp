@@ -11,6 +11,35 @@
 
 namespace pellucid::region {
 
+void make_plain(Region& region, PyObject* container) {
+  if (PyTuple_CheckExact(container) || PyTuple_Check(container)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(container); ++i) {
+      PyObject*& item = reinterpret_cast<PyTupleObject*>(container)->ob_item[i];
+      if (is_number(item)) Py_SETREF(item, Py_NewRef(region.numbers.plain(item)));
+    }
+  } else if (PyList_Check(container)) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(container); ++i) {
+      PyObject* item = PyList_GET_ITEM(container, i);
+      if (is_number(item)) py::check(PyList_SetItem(container, i, Py_NewRef(region.numbers.plain(item))));
+    }
+  } else if (PyDict_Check(container)) {
+    for (const auto& [key, item] : entries_now(container)) {
+      if (is_number(item.get())) py::check(PyDict_SetItem(container, key.get(), region.numbers.plain(item.get())));
+    }
+  } else if (cat_of(container) == Cat::Deque) {
+    const Py_ssize_t size = PyObject_Length(container);
+    for (Py_ssize_t i = 0; i < size; ++i) {
+      const auto item = py::take(PySequence_GetItem(container, i));
+      if (is_number(item.get())) py::check(PySequence_SetItem(container, i, region.numbers.plain(item.get())));
+    }
+  } else if (PySlice_Check(container)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(container);
+    for (PyObject** part : {&slice->start, &slice->stop, &slice->step}) {
+      if (is_number(*part)) Py_SETREF(*part, Py_NewRef(region.numbers.plain(*part)));
+    }
+  }
+}
+
 bool Reads::same(PyObject* a, PyObject* b) {
   Provenance& provenance = region_.provenance;
   a = region_.shadows.original(a);
@@ -18,6 +47,10 @@ bool Reads::same(PyObject* a, PyObject* b) {
   if (a == b) return true;
   const Source* left = provenance.source_of(a);
   const Source* right = provenance.source_of(b);
+  if (region_.numbers.tuples.behind(a) == region_.numbers.tuples.behind(b)) {
+    if (left != right) provenance.guard(Kind::IS, left, {}, 0, right);
+    return true;
+  }
   // Two outside objects that are different now could be one object in another call. Constants and type guards settle
   // most cases.
   if (left != nullptr && right != nullptr) {
@@ -136,6 +169,7 @@ bool Reads::hashable_natively(PyObject* key) {
   }
   switch (cat) {
     case Cat::Tuple:
+      make_plain(region_, key);
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
         if (!hashable_natively(PyTuple_GET_ITEM(key, i))) return false;
       }
@@ -214,11 +248,26 @@ void Reads::touch_keys(PyObject* dict, const Source* source) {
   provenance.guard(Kind::DICT_KEYS, source, std::move(tuple));
 }
 
+namespace {
+
+void set_in_dict(PyObject* dict, PyObject* key, PyObject* value) {
+  py::check(PyODict_Check(dict) ? PyODict_SetItem(dict, key, value) : PyDict_SetItem(dict, key, value));
+}
+
+}  // namespace
+
+// A shadow gets what the program goes on with.
 void Reads::touch_dict(PyObject* dict, const Source* source, const Shadow* shadow) {
   touch_keys(dict, source);
   for (const auto& [key, value] : entries_now(dict)) {
-    if (shadow != nullptr && shadow->wrote(key.get())) continue;
-    region_.provenance.note_read(value.get(), region_.capture->sources.dict_item(source, key.get()));
+    const Source* place = region_.capture->sources.dict_item(source, key.get());
+    if (shadow == nullptr) {
+      region_.provenance.note_read(value.get(), place);
+    } else if (!shadow->wrote(key.get())) {
+      const auto read = region_.numbers.read(value.get(), place);
+      if (read.get() != value.get() && PyDict_GetItemWithError(shadow->object.get(), key.get()) == value.get())
+        set_in_dict(shadow->object.get(), key.get(), read.get());
+    }
   }
 }
 
@@ -283,16 +332,28 @@ PyObject* Reads::touch(PyObject* container) {
   }
 }
 
-py::Owned<> Reads::items(PyObject* list) {
-  const Source* source = region_.provenance.source_of(list);
-  region_.provenance.guard(Kind::LENGTH, source, {}, PyList_GET_SIZE(list));
-  auto copy = py::take(PyList_GetSlice(list, 0, PyList_GET_SIZE(list)));
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(copy.get()); ++i) {
-    auto item = region_.numbers.read(PyList_GET_ITEM(copy.get(), i), region_.capture->sources.item(source, i));
-    py::check(PyList_SetItem(copy.get(), i, item.release()));
+void Reads::read_all(PyObject* container, PyObject* copy) {
+  const Source* source = region_.provenance.source_of(container);
+  auto& table = region_.capture->sources;
+  const Cat cat = cat_of(container);
+  if (cat == Cat::Dict) {
+    touch_keys(container, source);
+    for (const auto& [key, value] : entries_now(copy)) {
+      const auto read = region_.numbers.read(value.get(), table.dict_item(source, key.get()));
+      if (read.get() != value.get()) set_in_dict(copy, key.get(), read.get());
+    }
+  } else if (cat == Cat::List || cat == Cat::Deque) {
+    const Py_ssize_t size = PyObject_Length(copy);
+    region_.provenance.guard(Kind::LENGTH, source, {}, size);
+    for (Py_ssize_t i = 0; i < size; ++i) {
+      const auto item = py::take(PySequence_GetItem(copy, i));
+      const auto read = region_.numbers.read(item.get(), table.item(source, i));
+      if (read.get() != item.get()) py::check(PySequence_SetItem(copy, i, read.get()));
+    }
+    touched_.insert(container);
+  } else {
+    touch(container);
   }
-  touched_.insert(list);
-  return copy;
 }
 
 bool Reads::dict_contains(PyObject* dict, PyObject* key) {
@@ -344,8 +405,11 @@ PyObject* Reads::sequence_item(PyObject* sequence, Py_ssize_t index) {
   } else if (PyList_Check(view)) {
     item = PyList_GET_ITEM(view, index);
   } else if (cat_of(view) == Cat::Deque) {
-    touch(sequence);
     auto held = py::take(PySequence_GetItem(view, index));
+    if (source != nullptr && view == sequence) {
+      region_.provenance.guard(Kind::LENGTH, source, {}, PyObject_Length(view));
+      held = region_.numbers.read(held.get(), region_.capture->sources.item(source, index));
+    }
     region_.provenance.keep(held.get());
     return held.get();
   }
@@ -356,35 +420,6 @@ PyObject* Reads::sequence_item(PyObject* sequence, Py_ssize_t index) {
     item = region_.numbers.read(item, region_.capture->sources.item(source, index)).get();
   }
   return item;
-}
-
-void make_plain(Region& region, PyObject* container) {
-  if (PyTuple_CheckExact(container) || PyTuple_Check(container)) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(container); ++i) {
-      PyObject*& item = reinterpret_cast<PyTupleObject*>(container)->ob_item[i];
-      if (is_number(item)) Py_SETREF(item, Py_NewRef(region.numbers.plain(item)));
-    }
-  } else if (PyList_Check(container)) {
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(container); ++i) {
-      PyObject* item = PyList_GET_ITEM(container, i);
-      if (is_number(item)) py::check(PyList_SetItem(container, i, Py_NewRef(region.numbers.plain(item))));
-    }
-  } else if (PyDict_Check(container)) {
-    for (const auto& [key, item] : entries_now(container)) {
-      if (is_number(item.get())) py::check(PyDict_SetItem(container, key.get(), region.numbers.plain(item.get())));
-    }
-  } else if (cat_of(container) == Cat::Deque) {
-    const Py_ssize_t size = PyObject_Length(container);
-    for (Py_ssize_t i = 0; i < size; ++i) {
-      const auto item = py::take(PySequence_GetItem(container, i));
-      if (is_number(item.get())) py::check(PySequence_SetItem(container, i, region.numbers.plain(item.get())));
-    }
-  } else if (PySlice_Check(container)) {
-    auto* slice = reinterpret_cast<PySliceObject*>(container);
-    for (PyObject** part : {&slice->start, &slice->stop, &slice->step}) {
-      if (is_number(*part)) Py_SETREF(*part, Py_NewRef(region.numbers.plain(*part)));
-    }
-  }
 }
 
 Contents Reads::deep_touch(PyObject* value) {

@@ -30,8 +30,8 @@ class Reads {
   // Guards length or keys and registers every element; returns what C code may look at (Shadows::readable).
   PyObject* touch(PyObject* container);
   Contents deep_touch(PyObject* value);  // touches everything below; what is there
-  // A copy of a list from outside: what touch() reads, with what the program goes on with for each item.
-  py::Owned<> items(PyObject* list);
+  // touch() of a container from outside of which `copy` is one; it gets what the program goes on with for each element.
+  void read_all(PyObject* container, PyObject* copy);
   // What touch() of a dict reads, with what the program goes on with for each value.
   std::vector<std::pair<py::Owned<>, py::Owned<>>> entries(PyObject* dict);
   std::int64_t length_of(PyObject* container);  // guarded; -1 when the kind has no C-level length

@@ -372,15 +372,21 @@ std::shared_ptr<const graph::CallSite> Recorder::call_site() {
 
 namespace {
 
+// A list or tuple of numbers, one of them open.
+bool holds_open_numbers_alone(PyObject* value) { return holds_open(value) && holds_numbers_alone(value); }
+
 struct ValueArguments {
   std::vector<std::size_t> positions;
   std::vector<std::string_view> keywords;
-  bool as_tensors = false;  // in these positions
+  bool as_tensors = false;     // in these positions
+  bool are_fractions = false;  // between 0 and 1
 };
 
 // Null: none of its arguments is known to be one.
 const ValueArguments* value_arguments(PyObject* target) {
-#define VALUES(name, positions, ...) {#name, ValueArguments{positions, __VA_ARGS__}},
+#define VALUES(name, positions, keywords) {#name, ValueArguments{positions, keywords}},
+#define SCALAR_TENSORS(name, positions, keywords) {#name, ValueArguments{positions, keywords, true}},
+#define FRACTIONS(name, positions, keywords) {#name, ValueArguments{positions, keywords, false, true}},
   static const std::unordered_map<std::string_view, ValueArguments> rows = {
 #include "region/value_arguments.def"
   };
@@ -412,13 +418,32 @@ bool takes_scalar_tensors(const ValueArguments* known, Args args) {
   return any;
 }
 
+// A list as an index is a tensor of indices, of which the shape tells no more than how many they are.
+bool is_list_of_indices(PyObject* index) { return PyList_CheckExact(index) && holds_open_numbers_alone(index); }
+
+bool has_list_of_indices(PyObject* key) {
+  if (!PyTuple_CheckExact(key)) return is_list_of_indices(key);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
+    if (is_list_of_indices(PyTuple_GET_ITEM(key, i))) return true;
+  }
+  return false;
+}
+
+// Whether argument `i` is the key of an item of a tensor, with such lists.
+bool is_key_with_indices(PyObject* target, Args args, std::size_t i) {
+  if (i != 1 || i >= args.size() || !has_list_of_indices(args[1])) return false;
+  const std::string name = name_of_target(target);
+  return name == "getitem" || name == "setitem";
+}
+
 // Another number may be too large for a dtype, or zero.
 bool takes_any_open_number(PyObject* target, Args args) {
   const auto is_one = [](PyObject* value) { return is_open(value) || holds_open(value); };
   if (std::ranges::none_of(args.values, is_one)) return false;
   const ValueArguments* known = value_arguments(target);
   for (std::size_t i = 0; i < args.values.size(); ++i) {
-    if (is_one(args.values[i]) && takes_any_number(known, args, i)) return true;
+    if (is_one(args.values[i]) && (takes_any_number(known, args, i) || is_key_with_indices(target, args, i)))
+      return true;
   }
   return false;
 }
@@ -480,8 +505,11 @@ struct Recorder::TorchArguments {
 Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, bool may_be_open) {
   TorchArguments made;
   made.held.reserve(args.values.size());
-  const auto is_or_holds_one = [](PyObject* value) { return is_number(value) || holds_open(value); };
+  const auto is_or_holds_one = [](PyObject* value) {
+    return is_number(value) || holds_open(value) || has_list_of_indices(value);
+  };
   const bool any = std::ranges::any_of(args.values, is_or_holds_one);
+  const bool in_graph = region_.numbers.policy.graph_numbers != GraphNumbers::None && may_be_open;
   if (any) region_.doing = "passes a number to torch";
   const ValueArguments* known = any && may_be_open ? value_arguments(target) : nullptr;
   const auto& policy = region_.numbers.policy;
@@ -491,24 +519,51 @@ Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, boo
     return enters_graph(policy, value) || (scalars && is_open(value) && as_number(value)->as_tensor);
   };
   const auto all_enter = [&](PyObject* sequence) {
-    if (!holds_open(sequence) || !holds_numbers_alone(sequence)) return false;
+    if (!holds_open_numbers_alone(sequence)) return false;
     const std::span items(PySequence_Fast_ITEMS(sequence),
                           static_cast<std::size_t>(PySequence_Fast_GET_SIZE(sequence)));
     return std::ranges::all_of(items, [&](PyObject* item) { return !is_open(item) || enters(item); });
   };
   for (std::size_t i = 0; i < args.values.size(); ++i) {
     PyObject* value = args.values[i];
-    const bool is_value = (enters(value) || all_enter(value)) && takes_any_number(known, args, i);
+    bool is_value = (enters(value) || all_enter(value)) && takes_any_number(known, args, i);
+    const bool has_indices = in_graph && is_key_with_indices(target, args, i);
+    if (is_value && known != nullptr && known->are_fractions) is_value = is_fraction(value);
     if (is_number(value) && !is_value && !(is_open_int(value) && enters(value))) value = region_.numbers.plain(value);
     if (!may_be_open && !is_number(value)) region_.reads.deep_touch(value);
     made.given.push_back(value);
-    made.open |= !is_value && holds_open_int(value);
-    made.held.push_back(is_value ? at_hand(value) : to_fake(value));
+    made.open |= !is_value && holds_open_int(value) && !(has_indices && PyList_CheckExact(value));
+    made.held.push_back(is_value ? at_hand(value) : has_indices ? key_at_hand(value) : to_fake(value));
     made.values.push_back(made.held.back().get());
     each_tensor(made.values.back(),
                 [&](PyObject* tensor) { made.versions.emplace_back(tensor, aten::version_of(tensor)); });
   }
   return made;
+}
+
+// A key whose lists of indices are those at hand.
+py::Owned<> Recorder::key_at_hand(PyObject* key) {
+  if (!PyTuple_CheckExact(key)) return at_hand(key);
+  auto made = py::take(PyTuple_New(PyTuple_GET_SIZE(key)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
+    PyObject* part = PyTuple_GET_ITEM(key, i);
+    PyTuple_SET_ITEM(made.get(), i, (is_list_of_indices(part) ? at_hand(part) : to_fake(part)).release());
+  }
+  return made;
+}
+
+// Whether a number lies between 0 and 1, which the region relies on then.
+bool Recorder::is_fraction(PyObject* object) {
+  auto& numbers = region_.numbers;
+  const symbolic::Expr* number = numbers.expr_of(object);
+  if (number == nullptr || number->type != symbolic::Type::Float || !(number->hint.f > 0 && number->hint.f < 1))
+    return false;
+  const auto compare = [&](symbolic::Comparison comparison, double bound) {
+    return symbolic::compare(numbers.space(), comparison, number,
+                             numbers.space().constant(symbolic::Value::real(bound)));
+  };
+  return numbers.decide(compare(symbolic::Comparison::Gt, 0.0)) &&
+         numbers.decide(compare(symbolic::Comparison::Lt, 1.0));
 }
 
 // A size of a tensor from outside is read by its path, also behind the graph: one that the region gives another shape
@@ -524,13 +579,32 @@ void Recorder::fix_reshaped(const std::vector<std::pair<PyObject*, std::uint32_t
   }
 }
 
+namespace {
+
+// What does the same on fakes as a function of torch that takes plain ints alone, or reads plain sizes. Borrowed; the
+// function itself where there is none.
+PyObject* for_open(PyObject* callable, bool ints) {
+  static PyObject* const of_ints = py::import_attr("pellucid.polyfills_torch", "FOR_OPEN_INTS").release();
+  static PyObject* const of_sizes = py::import_attr("pellucid.polyfills_torch", "FOR_OPEN_SIZES").release();
+  PyObject* table = ints ? of_ints : of_sizes;
+  PyObject* found = PyDict_GetItemWithError(table, callable);
+  if (found == nullptr) PyErr_Clear();
+  return found == nullptr ? callable : found;
+}
+
+}  // namespace
+
 Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, Args args) {
   TorchArguments arguments = arguments_of(target, args, true);
   py::Owned<> result;
+  bool may_stand_in = true, stands_in = false;
   const auto call = [&] {
     (void)aten::take_facts();
     region_.doing = "calls torch";
-    result = fakes_->call(callable, arguments.values.data(), args.size(), args.kwnames);
+    const bool sizes = region_.numbers.space().symbols() > 0;
+    PyObject* on_fakes = may_stand_in && (arguments.open || sizes) ? for_open(callable, arguments.open) : callable;
+    stands_in = on_fakes != callable;
+    result = fakes_->call(on_fakes, arguments.values.data(), args.size(), args.kwnames);
   };
   const auto refuse = [&](const py::PythonError& error) {
     const std::string name = name_of_target(target);
@@ -547,9 +621,10 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     call();
   } catch (const py::PythonError& error) {
     // Some of torch's functions take ints alone.
-    const bool again = arguments.open && std::ranges::all_of(arguments.versions, is_untouched) &&
+    const bool again = (arguments.open || stands_in) && std::ranges::all_of(arguments.versions, is_untouched) &&
                        !aten::FakeScope::is_data_dependent(error.value());
     if (!again) refuse(error);
+    may_stand_in = false;
     arguments = arguments_of(target, args, false);
     try {
       call();

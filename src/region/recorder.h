@@ -35,6 +35,8 @@ class Recorder {
  private:
   graph::Node* number_node(PyObject* number);
   void add_size_inputs(PyObject* tensor);
+  bool is_fraction(PyObject* number);
+  py::Owned<> key_at_hand(PyObject* key);
   py::Owned<> torch_number(PyObject* number);
   py::Owned<> from_torch(PyObject* value);
   void fix_reshaped(const std::vector<std::pair<PyObject*, std::uint32_t>>& tensors);

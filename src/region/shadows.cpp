@@ -48,12 +48,19 @@ py::Owned<> copy_of(PyObject* container) {
 
 }  // namespace
 
-const Shadow* Shadows::find(PyObject* container) const {
+const Shadow* Shadows::find_as_it_is(PyObject* container) const {
   const auto found = shadows_.find(container);
   return found == shadows_.end() ? nullptr : &found->second;
 }
 
-PyObject* Shadows::readable(PyObject* container) const {
+const Shadow* Shadows::find(PyObject* container) {
+  const auto found = shadows_.find(container);
+  if (found == shadows_.end()) return nullptr;
+  complete(container, found->second);
+  return &found->second;
+}
+
+PyObject* Shadows::readable(PyObject* container) {
   const Shadow* shadow = find(container);
   return shadow == nullptr ? container : shadow->object.get();
 }
@@ -65,24 +72,52 @@ PyObject* Shadows::original(PyObject* maybe_shadow) const {
 
 Shadow& Shadows::shadow_of(PyObject* container, bool touch_all) {
   auto it = shadows_.find(container);
-  if (it != shadows_.end()) return it->second;
+  if (it != shadows_.end()) {
+    complete(container, it->second);
+    return it->second;
+  }
   region_.iterators.refuse_in_use(container);
   Shadow shadow;
-  if (touch_all && PyList_CheckExact(container)) {
-    shadow.object = region_.reads.items(container);
-  } else {
-    if (touch_all) region_.reads.touch(container);
-    shadow.object = copy_of(container);
-  }
+  shadow.object = copy_of(container);
+  if (touch_all) region_.reads.read_all(container, shadow.object.get());
   region_.provenance.keep(container);
   order_.push_back(container);
   shadowed_by_.emplace(shadow.object.get(), container);
   return shadows_.emplace(container, std::move(shadow)).first->second;
 }
 
+void Shadows::append(PyObject* list, PyObject* item) {
+  const auto known = shadows_.find(list);
+  const bool only_grows = known == shadows_.end() ? PyList_CheckExact(list) && region_.provenance.is_outside(list)
+                                                  : static_cast<bool>(known->second.added);
+  if (!only_grows) {
+    py::check(PyList_Append(growable(list), item));
+    return;
+  }
+  if (known == shadows_.end()) {
+    region_.iterators.refuse_in_use(list);
+    region_.provenance.keep(list);
+    order_.push_back(list);
+    Shadow& shadow = shadows_[list];
+    shadow.changed = true;
+    shadow.added = py::take(PyList_New(0));
+  }
+  py::check(PyList_Append(shadows_.at(list).added.get(), item));
+}
+
+// The program looks at a list that has grown: what it held before is read now.
+void Shadows::complete(PyObject* list, Shadow& shadow) {
+  if (!shadow.added) return;
+  const py::Owned<> added = std::move(shadow.added);
+  shadow.object = copy_of(list);
+  shadowed_by_.emplace(shadow.object.get(), list);
+  region_.reads.read_all(list, shadow.object.get());
+  for (const auto& item : items_now(added.get())) py::check(PyList_Append(shadow.object.get(), item.get()));
+}
+
 PyObject* Shadows::view_of(PyObject* container) {
   if (!region_.provenance.is_outside(container)) return container;
-  region_.reads.touch(container);
+  if (find(container) != nullptr) region_.reads.touch(container);  // what a write has left unread
   const Cat cat = cat_of(container);
   PyTypeObject* type = Py_TYPE(container);
   // Of a subclass of dict the copy is a dict: in the same order unless the class keeps one of its own.
@@ -90,7 +125,7 @@ PyObject* Shadows::view_of(PyObject* container) {
   if (cat == Cat::List || cat == Cat::Deque || (cat == Cat::Dict && walks_as_dict)) {
     return shadow_of(container, true).object.get();
   }
-  return readable(container);
+  return region_.reads.touch(container);
 }
 
 PyObject* Shadows::writable(PyObject* container) {
@@ -192,6 +227,13 @@ void Shadows::changes_of_containers(std::vector<Effect>& out, bool as_copies) co
     const Shadow& shadow = shadows_.at(object);
     if (!shadow.changed) continue;
     Effect effect;
+    if (shadow.added) {
+      effect.kind = Effect::Kind::AppendToList;
+      effect.target = py::Owned<>::share(object);
+      effect.value = shadow.added.copy();
+      out.push_back(std::move(effect));
+      continue;
+    }
     switch (cat_of(object)) {
       case Cat::List:
         effect.kind = Effect::Kind::SetList;

@@ -13,6 +13,7 @@ struct Region;
 struct Shadow {
   py::Owned<> object;   // the copy that capture reads and writes
   py::Owned<> written;  // dicts: {key: key} that the region wrote or deleted (reading them needs no guard)
+  py::Owned<> added;    // of a list that only grows: a list of what it gets; there is no copy, and no guard
   bool changed = false;
   bool wrote(PyObject* key) const { return written && PyDict_Contains(written.get(), key) == 1; }
 };
@@ -21,10 +22,11 @@ class Shadows {
  public:
   explicit Shadows(Region& region) : region_(region) {}
 
-  const Shadow* find(PyObject* container) const;  // null: it has none
-  bool is_shadowed(PyObject* container) const { return find(container) != nullptr; }
+  const Shadow* find(PyObject* container);                 // null: it has none
+  const Shadow* find_as_it_is(PyObject* container) const;  // the same; of a list that only grows without a copy
+  bool is_shadowed(PyObject* container) const { return find_as_it_is(container) != nullptr; }
   // The shadow when there is one, else the object: what C code may look at once its contents were touched.
-  PyObject* readable(PyObject* container) const;
+  PyObject* readable(PyObject* container);
   // The object that a shadow stands for, else the object.
   PyObject* original(PyObject* maybe_shadow) const;
   // What a live view or iterator may hold: later writes of the region show in it.
@@ -32,6 +34,8 @@ class Shadows {
   // What a write goes to: the shadow, once everything in it was touched; of a fresh object itself.
   PyObject* writable(PyObject* container);
   PyObject* growable(PyObject* container);  // the same for what takes nothing out
+  // list.append: nobody looks at what the list holds, nor at its length.
+  void append(PyObject* list, PyObject* item);
 
   void dict_set(PyObject* dict, PyObject* key, PyObject* value);  // value null deletes (key must be there)
   PyObject* cell_get(PyObject* cell);                             // borrowed or null when empty
@@ -49,6 +53,7 @@ class Shadows {
 
  private:
   Shadow& shadow_of(PyObject* container, bool touch_all);
+  void complete(PyObject* list, Shadow& shadow);
   void guard_replay(PyObject* dict, const Shadow& shadow, PyObject* key, PyObject* value, bool again);
 
   Region& region_;

@@ -43,8 +43,10 @@ Result hasattr(Interpreter& t, PyObject* f, Args args) {
   return t.and_then(protocols::getattr(t, args[0], py::interned(args[1]).get()), Continuation(K::HasAttr));
 }
 Result setattr(Interpreter& t, PyObject* f, Args args) {
-  if (!only_positional(args, 3, 3) || !PyUnicode_Check(args[1])) return complain(t, f, args);
-  return protocols::as_none(protocols::setattr(t, args[0], py::interned(args[1]).get(), args[2]));
+  if (!only_positional(args, 3, 3)) return complain(t, f, args);
+  PyObject* name = t.region.numbers.plain(args[1]);
+  if (!PyUnicode_Check(name)) return complain(t, f, args);
+  return protocols::as_none(protocols::setattr(t, args[0], py::interned(name).get(), args[2]));
 }
 Result delattr(Interpreter& t, PyObject* f, Args args) {
   if (!only_positional(args, 2, 2) || !PyUnicode_Check(args[1])) return complain(t, f, args);
@@ -229,10 +231,12 @@ Result dict(Interpreter& t, PyObject* f, Args args) {
   return protocols::call_polyfill(t, mapping ? "dict_from_mapping" : pairs ? "dict_from_pairs" : "dict_from", values);
 }
 
-// Elements are plain numbers or texts: C code may compare and add them.
+// Elements are plain numbers or texts: C code may compare and add them. The tuple is the caller's own.
 bool plain_elements(Interpreter& t, PyObject* tuple) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
-    PyObject* item = PyTuple_GET_ITEM(tuple, i);
+    PyObject*& slot = reinterpret_cast<PyTupleObject*>(tuple)->ob_item[i];
+    if (region::is_number(slot) && !region::is_open(slot)) Py_SETREF(slot, Py_NewRef(t.region.numbers.plain(slot)));
+    PyObject* item = slot;
     const Cat cat = region::cat_of(item);
     if (region::is_atom(cat) && cat != Cat::EnumMember) continue;
     const Contents inside = t.region.reads.deep_touch(item);

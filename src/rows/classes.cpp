@@ -332,7 +332,7 @@ Result namedtuple(Interpreter& t, PyObject* f, Args args) {
     bool found = false;
     t.region.provenance.note_constant(t.region.top->globals);
     Result name = t.region.reads.dict_get(t.region.top->globals, names().__name__, &found);
-    if (found) py::check(PyDict_SetItemString(keywords.get(), "module", name.value.get()));
+    if (found) py::check(PyDict_SetItemString(keywords.get(), "module", t.region.numbers.plain(name.value.get())));
   }
   auto made = py::Owned<>::steal(PyObject_Call(f, positional.get(), keywords.get()));
   if (!made) return t.raise_pending(py::PythonError());

@@ -29,6 +29,15 @@ Result dict_get(Interpreter& t, PyObject* f, Args args) {
   return Result::of(py::Owned<>::share(args.size() == 3 ? args[2] : Py_None));
 }
 
+// Of what a method of dict gets, the key is looked at.
+template <Result (*method)(Interpreter&, PyObject*, Args)>
+Result by_key(Interpreter& t, PyObject* f, Args args) {
+  std::vector<PyObject*> values(args.values.begin(), args.values.end());
+  t.region.doing = "looks up a key";
+  if (args.size() > 1) values[1] = t.region.numbers.plain(values[1]);
+  return method(t, f, Args{values, args.kwnames});
+}
+
 Result dict_contains(Interpreter& t, PyObject* f, Args args) {
   if (args.size() != 2) return run_native(t, f, args);
   need_native_key(t, args[1]);
@@ -129,11 +138,8 @@ Result dict_update(Interpreter& t, PyObject* f, Args args) {
     PyObject* other = args.size() == 2 ? t.region.shadows.original(args[1]) : nullptr;
     if (other == nullptr || region::merges_as_dict(t.region, other)) {
       if (other != nullptr) {
-        PyObject* view = t.region.reads.touch(other);
-        PyObject *key = nullptr, *value = nullptr;
-        Py_ssize_t position = 0;
-        auto items = region::copy_of_dict(view);
-        while (PyDict_Next(items.get(), &position, &key, &value)) t.region.shadows.dict_set(target, key, value);
+        for (const auto& [key, value] : t.region.reads.entries(other))
+          t.region.shadows.dict_set(target, key.get(), value.get());
       }
       for (std::size_t i = 0; i < args.keyword_count(); ++i)
         t.region.shadows.dict_set(target, PyTuple_GET_ITEM(args.kwnames, i), args.values[args.size() + i]);
@@ -224,6 +230,12 @@ Result extend(Interpreter& t, PyObject* f, Args args) {
 Result deque_append(Interpreter& t, PyObject* f, Args args) {
   const auto most = py::take(PyObject_GetAttrString(args[0], "maxlen"));
   return (most.get() == Py_None ? adds_to_self : mutates_self)(t, f, args);
+}
+
+Result list_append(Interpreter& t, PyObject* f, Args args) {
+  if (!only_positional(args, 2, 2)) return run_native(t, f, args);
+  t.region.shadows.append(t.region.shadows.original(args[0]), args[1]);
+  return Result::none();
 }
 
 Result list_getitem(Interpreter& t, PyObject* f, Args args) {
@@ -462,17 +474,17 @@ const Row rows[] = {
     {"builtins.tuple.__contains__", contains},
     {"builtins.set.__contains__", contains},
     {"builtins.frozenset.__contains__", contains},
-    {"builtins.dict.get", dict_get},
+    {"builtins.dict.get", by_key<dict_get>, true, true},
     {"builtins.dict.__contains__", dict_contains},
-    {"builtins.dict.__setitem__", dict_setitem},
+    {"builtins.dict.__setitem__", by_key<dict_setitem>, true, true},
     {"builtins.dict.__getitem__", dict_getitem},
     {"builtins.dict.__delitem__", dict_delitem},
-    {"builtins.dict.setdefault", dict_setdefault},
-    {"builtins.dict.pop", dict_pop},
+    {"builtins.dict.setdefault", by_key<dict_setdefault>, true, true},
+    {"builtins.dict.pop", by_key<dict_pop>, true, true},
     {"builtins.dict.keys", dict_view},
     {"builtins.dict.values", dict_view},
     {"builtins.dict.items", dict_view},
-    {"builtins.dict.update", dict_update},
+    {"builtins.dict.update", dict_update, true, true},
     {"builtins.dict.copy", dict_copy},
     {"builtins.dict.clear", mutates_self},
     {"builtins.dict.popitem", mutates_self},
@@ -480,10 +492,10 @@ const Row rows[] = {
     {"builtins.dict.fromkeys", fromkeys},
     {"builtins.dict.__len__", shallow},
     {"builtins.dict.__iter__", dict_view},
-    {"collections.OrderedDict.__setitem__", dict_setitem},
+    {"collections.OrderedDict.__setitem__", by_key<dict_setitem>, true, true},
     {"collections.OrderedDict.__delitem__", dict_delitem},
-    {"collections.OrderedDict.pop", dict_pop},
-    {"collections.OrderedDict.setdefault", dict_setdefault},
+    {"collections.OrderedDict.pop", by_key<dict_pop>, true, true},
+    {"collections.OrderedDict.setdefault", by_key<dict_setdefault>, true, true},
     {"collections.OrderedDict.keys", dict_view},
     {"collections.OrderedDict.values", dict_view},
     {"collections.OrderedDict.items", dict_view},
@@ -498,7 +510,7 @@ const Row rows[] = {
     {"collections.defaultdict", collection},
     {"collections.deque", collection},
     {"collections.defaultdict.__init__", fresh_only},
-    {"builtins.list.append", adds_to_self, true, true},
+    {"builtins.list.append", list_append, true, true},
     {"builtins.list.insert", adds_to_self},
     {"builtins.list.pop", mutates_self},
     {"builtins.list.clear", mutates_self},

@@ -80,7 +80,7 @@ Result group_subgroup(Interpreter& t, PyObject* f, Args args) { return group_par
 
 Result group_derive(Interpreter& t, PyObject* f, Args args) {
   if (args.size() != 2) return run_native(t, f, args);
-  protocols::getattr(t, args[0], py::interned("message").get());
+  t.region.numbers.plain(protocols::getattr(t, args[0], py::interned("message").get()).value.get());
   PyObject* values[] = {args[0], t.region.reads.touch(t.region.shadows.original(args[1]))};
   return run_native(t, f, Args{values, nullptr});
 }

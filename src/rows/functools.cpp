@@ -13,12 +13,13 @@ Result partial_call(Interpreter& t, PyObject* self, Args args) {
   Result function = protocols::generic_getattr(t, self, names().func),
          bound = protocols::generic_getattr(t, self, names().args),
          keywords = protocols::generic_getattr(t, self, names().keywords);
-  PyObject* view = t.region.reads.touch(keywords.value.get());
+  const auto named = t.region.reads.entries(keywords.value.get());
   std::vector<PyObject*> values;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(bound.value.get()); ++i)
     values.push_back(PyTuple_GET_ITEM(bound.value.get(), i));
   for (PyObject* value : args.positional()) values.push_back(value);
-  auto merged = py::take(PyDict_Copy(view));
+  auto merged = py::take(PyDict_New());
+  for (const auto& [key, value] : named) py::check(PyDict_SetItem(merged.get(), key.get(), value.get()));
   for (std::size_t i = 0; i < args.keyword_count(); ++i) {
     py::check(PyDict_SetItem(merged.get(), PyTuple_GET_ITEM(args.kwnames, i), args.values[args.size() + i]));
   }
@@ -115,14 +116,17 @@ bool only_computes(Interpreter& t, PyObject* function) {
 // eager would take from the cache is taken from it here, and one that eager would compute once is computed once.
 Result cached_call(Interpreter& t, PyObject* self, Args args) {
   bool native = true, has_instance = false;
+  std::vector<PyObject*> values;  // the wrapper keeps them
   for (PyObject* value : args.values) {
     const Contents inside = t.region.reads.deep_touch(value);
     const Cat cat = region::cat_of(value);
+    values.push_back(t.region.numbers.tuples.behind(value));
     has_instance = has_instance || inside.user;
     native =
         native && !inside.tensor && !inside.shadowed && t.region.reads.hashable_natively(value) &&
         (!inside.user || ((cat == Cat::Instance || cat == Cat::Function) && t.region.provenance.is_outside(value)));
   }
+  args.values = values;
   auto wrapped = py::take(PyObject_GetAttr(self, names().__wrapped__));
   // The function may run now, once for all: not one that shares variables with the program around it.
   native = native && !(PyFunction_Check(wrapped.get()) && PyFunction_GET_CLOSURE(wrapped.get()) != nullptr);
@@ -146,8 +150,10 @@ Result cached_call(Interpreter& t, PyObject* self, Args args) {
 }
 
 const Row rows[] = {
-    {"instances of functools.partial", partial_call},           {"instances of operator.itemgetter", getter_call<true>},
-    {"instances of operator.attrgetter", getter_call<false>},   {"functools.reduce", reduce},
+    {"instances of functools.partial", partial_call, true, true},
+    {"instances of operator.itemgetter", getter_call<true>},
+    {"instances of operator.attrgetter", getter_call<false>},
+    {"functools.reduce", reduce},
     {"instances of functools._lru_cache_wrapper", cached_call},
 };
 

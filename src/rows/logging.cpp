@@ -17,7 +17,7 @@ constexpr int kLoggers = 50;  // a chain of parents that has no end is the progr
 py::Owned<> part(Interpreter& t, PyObject* callable, PyObject* object, const char* name) {
   Result value = protocols::getattr(t, object, py::interned(name).get());
   if (!value.is_value()) is_seen(callable);
-  return std::move(value.value);
+  return py::Owned<>::share(t.region.numbers.plain(value.value.get()));
 }
 
 // The items of a list that is as it is now in later calls too.

@@ -62,7 +62,7 @@ struct Cast {
 py::Owned<> part_of(Interpreter& t, PyObject* object, const char* name) {
   Result part = protocols::getattr(t, object, py::interned(name).get());
   if (!part.is_value()) unsupported(Reason::OutsideContext, {{"operation", "entering an autocast of another make"}});
-  return std::move(part.value);
+  return py::Owned<>::share(t.region.numbers.plain(part.value.get()));
 }
 
 py::Owned<> torch_state(const char* function, PyObject* device = nullptr) {

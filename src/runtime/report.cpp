@@ -13,6 +13,8 @@ std::string_view name_of(Effect::Kind kind) {
   switch (kind) {
     case Effect::Kind::SetList:
       return "SetList";
+    case Effect::Kind::AppendToList:
+      return "AppendToList";
     case Effect::Kind::SetDict:
       return "SetDict";
     case Effect::Kind::SetSet:

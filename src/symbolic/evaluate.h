@@ -88,6 +88,8 @@ std::optional<Value> evaluate(const Operation& operation, std::size_t count, Ope
       return as_value(to_int(std::floor(a().f)));
     case Op::Ceil:
       return as_value(to_int(std::ceil(a().f)));
+    case Op::Round:
+      return as_value(to_int(std::nearbyint(a().f)));
     case Op::ToFloat:
       return Value::real(static_cast<double>(a().i));
     case Op::TrueDiv:

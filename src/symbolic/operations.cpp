@@ -145,6 +145,8 @@ const Expr* of_float(Attempt& attempt, Unary operation, const Expr* a) {
       return rounded(attempt, Op::Floor, a);
     case Unary::Ceil:
       return rounded(attempt, Op::Ceil, a);
+    case Unary::Round:
+      return rounded(attempt, Op::Round, a);
     default:
       return a;
   }

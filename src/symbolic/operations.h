@@ -10,7 +10,7 @@
 namespace pellucid::symbolic {
 
 enum class Binary : std::uint8_t { Add, Sub, Mul, TrueDiv, FloorDiv, Mod, Pow, Min, Max };
-enum class Unary : std::uint8_t { Pos, Neg, Abs, ToFloat, ToInt, Floor, Ceil };
+enum class Unary : std::uint8_t { Pos, Neg, Abs, ToFloat, ToInt, Floor, Ceil, Round };
 
 const Expr* binary(Space& space, Binary operation, const Expr* a, const Expr* b, Who who);
 const Expr* unary(Space& space, Unary operation, const Expr* a, Who who);

@@ -104,6 +104,8 @@ class Printer {
         return call("math.floor", expr);
       case Op::Ceil:
         return call("math.ceil", expr);
+      case Op::Round:
+        return call("round", expr);
       case Op::Math:
         return call("math." + std::string(name_of(expr->operation.function)), expr);
       case Op::Finite:

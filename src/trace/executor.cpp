@@ -130,7 +130,8 @@ py::Owned<> Executor::run(const frames::State& state) {
     const bool is_last = frame + 1 == state.frames.size() && slot + 1 == state.frames[frame].stack.size();
     const bool moves = on_stack ? is_last && only_moves(*top_) : true;
     if (!is_next && moves && may_stay_unread(held.get())) return leave_unread(held.get());
-    if (PyLong_CheckExact(held.get()) || PyFloat_CheckExact(held.get())) return meet_number(held.get());
+    const bool may_open = PyLong_CheckExact(held.get()) || PyFloat_CheckExact(held.get()) || PyTuple_Check(held.get());
+    if (may_open) return meet_number(held.get());
     auto value = meet(held.get());
     if (!is_next) return value;
     PyObject* descriptor = apart++->descriptor;
@@ -260,6 +261,24 @@ void Executor::need_an_end() {
     throw GraphBreak(Reason::RegionTooLong, {{"work", std::to_string(work)}});
 }
 
+namespace {
+
+// An exception for a message. Its arguments may be numbers of the region, at which the message is no reason to look.
+std::string shown(PyObject* exception) {
+  PyObject* args = reinterpret_cast<PyBaseExceptionObject*>(exception)->args;
+  bool any = false;
+  auto values = py::take(PyTuple_New(PyTuple_GET_SIZE(args)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
+    PyObject* argument = PyTuple_GET_ITEM(args, i);
+    any |= region::is_number(argument);
+    PyTuple_SET_ITEM(values.get(), i,
+                     Py_NewRef(region::is_number(argument) ? region::as_number(argument)->value : argument));
+  }
+  return any ? Py_TYPE(exception)->tp_name + py::repr_of(values.get()) : py::repr_of(exception);
+}
+
+}  // namespace
+
 Next Executor::loop() {
   for (;;) {
     if (!region::abandoned().empty()) {
@@ -320,7 +339,7 @@ Next Executor::loop() {
       throw;
     }
     if (!caught) {
-      throw GraphBreak(Reason::ExceptionEscapes, {{"exception", py::repr_of(exception.get())}});
+      throw GraphBreak(Reason::ExceptionEscapes, {{"exception", shown(exception.get())}});
     }
   }
 }

@@ -96,7 +96,8 @@ bool join_later(Executor& executor, Frame& frame, int count) {
   for (int i = count; i-- > 0;) {
     PyObject* value = peek(frame, static_cast<std::size_t>(i));
     PyObject* parts = protocols::parts_of_late_text(value);
-    auto more = parts != nullptr ? py::Owned<>::share(parts) : py::take(PyTuple_Pack(1, value));
+    auto more =
+        parts != nullptr ? py::Owned<>::share(parts) : py::take(PyTuple_Pack(1, executor.region.numbers.plain(value)));
     all = py::take(PySequence_Concat(all.get(), more.get()));
   }
   drop(frame, static_cast<std::size_t>(count));

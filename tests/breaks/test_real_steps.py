@@ -451,7 +451,8 @@ def test_a_method_of_a_builtin_object_is_not_what_a_region_is_for():
     graphs = pellucid.counters()["graphs"]
     for _ in range(10):
         assert same(compiled(xs), want)
-    assert pellucid.counters()["graphs"] == graphs == 3  # before the first print there is no operation
+    # Before the first print there is no operation, and behind each the same: nobody looks at the list.
+    assert pellucid.counters()["graphs"] == graphs == 2
 
 
 def test_a_method_that_others_have_too_stays_the_same_object():

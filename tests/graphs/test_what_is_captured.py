@@ -110,7 +110,8 @@ def test_A06_unknown_c_code(counting):
     x = torch.arange(3.0)
     for text in (b"a", b"b", b"a"):
         assert same(compiled(x, text), checksum(x, text))
-    assert [targets(gm) for gm in counting.graphs] == 2 * [["sin", operator.add], [operator.mul]]  # for each text
+    # Before the call nobody looks at the text; what it gives is a number that changes.
+    assert [targets(gm) for gm in counting.graphs] == [["sin", operator.add], [operator.mul], [operator.mul]]
     reasons = {record.reason for record in pellucid.break_reasons(compiled)}
     assert len(reasons) == 1 and "zlib.crc32" in reasons.pop()
 

@@ -146,3 +146,32 @@ def test_attention_of_grouped_queries():
         q, k = ramp(2, 4, length, 8), ramp(2, 2, length, 8)
         assert torch.equal(compiled(q, k), attention(q, k))
     assert counting.count == 2
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_attention_that_gives_no_weights(need_weights):
+    attention = torch.nn.MultiheadAttention(16, 2, batch_first=True).eval()
+
+    def attend(x):
+        out, weights = attention(x, x, x, need_weights=need_weights)
+        return out, weights is None, None if weights is None else weights.shape
+
+    counting = Counting()
+    compiled = pellucid.compile(attend, backend=counting)
+    with torch.no_grad():
+        for length in (3, 5, 4, 7):
+            x = ramp(2, length, 16)
+            mine, its = compiled(x), attend(x)
+            assert torch.allclose(mine[0], its[0], atol=1e-5) and mine[1:] == its[1:]
+    assert counting.count == 2
+
+
+def test_the_parts_of_a_complex_tensor_of_transposed_ones():
+    def parts(x):
+        made = torch.complex(x, x)
+        return torch.view_as_real(made).stride(), made.real.stride(), torch.polar(x, x).stride()
+
+    counting = Counting()
+    compiled = pellucid.compile(parts, backend=counting)
+    for rows in (3, 5, 4):
+        assert compiled(ramp(2, rows).t()) == parts(ramp(2, rows).t())

@@ -282,6 +282,53 @@ CASES = {
         [T("a b 32"), T("96 32"), T("96"), T("32 32"), T("32")],
         NO_GUARD,
     ),
+    "native multi_head_attention": (
+        lambda x, w, b, o, p: torch._native_multi_head_attention(x, x, x, 32, 4, w, b, o, p),
+        [T("a b 32"), T("96 32"), T("96"), T("32 32"), T("32")],
+        NO_GUARD,
+    ),
+    "native multi_head_attention of each head": (
+        lambda x, w, b, o, p: torch._native_multi_head_attention(x, x, x, 32, 4, w, b, o, p, None, True, False),
+        [T("a b 32"), T("96 32"), T("96"), T("32 32"), T("32")],
+        NO_GUARD,
+    ),
+    "native multi_head_attention without weights": (
+        lambda x, w, b, o, p: torch._native_multi_head_attention(x, x, x, 32, 4, w, b, o, p, None, False)[0],
+        [T("a b 32"), T("96 32"), T("96"), T("32 32"), T("32")],
+        NO_GUARD,
+    ),
+    "native encoder layer": (
+        lambda x, w, b, o, p: torch._transformer_encoder_layer_fwd(
+            x, 32, 4, w, b, o, p, False, False, 1e-5, p, p, p, p, o, p, o, p
+        ),
+        [T("a b 32"), T("96 32"), T("96"), T("32 32"), T("32")],
+        NO_GUARD,
+    ),
+    "embedding_bag": (lambda i, w: F.embedding_bag(i, w), [T("a b", dtype=torch.int64), T("50 8")], NO_GUARD),
+    "embedding_bag of bags": (
+        lambda i, w, o: F.embedding_bag(i, w, o, mode="sum"),
+        [T("a", dtype=torch.int64), T("50 8"), T("b", dtype=torch.int64)],
+        None,
+    ),
+    "embedding_bag of the largest": (
+        lambda i, w: F.embedding_bag(i, w, mode="max"),
+        [T("a b", dtype=torch.int64), T("50 8")],
+        NO_GUARD,
+    ),
+    "rfft": (torch.fft.rfft, [T("a b")], None),
+    "rfft of the first": (lambda x: torch.fft.rfft(x, dim=0), [T("a b 3")], None),
+    "irfft": (lambda x: torch.fft.irfft(x, n=x.size(1) * 2 - 2), [T("a b", dtype=torch.complex64)], None),
+    "fft2": (torch.fft.fft2, [T("a b c")], None),
+    "fft of a transposed": (lambda x: torch.fft.fft(x.transpose(0, 1)), [T("a b 4")], None),
+    "inv": (torch.linalg.inv_ex, [T("a b b")], None),
+    "det": (lambda x: (torch.linalg.det(x), torch.linalg.slogdet(x)), [T("a b b")], None),
+    "lu_factor": (torch.linalg.lu_factor_ex, [T("a b c")], None),
+    "qr": (torch.linalg.qr, [T("a b c")], None),
+    "svd": (lambda x: torch.linalg.svd(x, full_matrices=False), [T("a b c")], None),
+    "svdvals": (torch.linalg.svdvals, [T("a b c")], None),
+    "eigh": (torch.linalg.eigh, [T("a b b")], None),
+    "solve": (torch.linalg.solve_ex, [T("a b b"), T("a b c")], None),
+    "complex of a transposed": (lambda x: torch.complex(x.t(), x.t()), [T("a b")], NO_GUARD),
     "cross_entropy": (F.cross_entropy, [T("a 10"), T("a", dtype=torch.int64)], NO_GUARD),
     "cross_entropy of images": (F.cross_entropy, [T("a 10 h w"), T("a h w", dtype=torch.int64)], NO_GUARD),
     "cross_entropy of tokens": (

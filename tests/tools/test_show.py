@@ -96,7 +96,7 @@ def test_all_stages_of_a_region(file, capsys):
     assert status == 0
     assert out.startswith(HEAD)
     assert "TENSOR_MATCH L['x'] f32[2] cpu requires_grad=False  # program.py:9, is an argument" in out
-    assert "-- effects\nSetList L['self'].seen\n" in out
+    assert "-- effects\nAppendToList L['self'].seen\n" in out
     assert out.endswith("-- code\nmul, = __compiled_fn_0(x)\nself_seen = self.seen\nself_seen.append(2)\nreturn mul\n")
     assert "printed by the program" not in out
     assert "printed by the program" in err
@@ -139,7 +139,7 @@ def test_json(file, capsys):
     assert status == 0
     (region,) = shown["regions"]
     assert set(region) == {"name", "function", "file", "begin", "end", "graph_break", "graph", "effects"}
-    assert region["effects"] == ["SetList L['self'].seen"]
+    assert region["effects"] == ["AppendToList L['self'].seen"]
     assert region["file"] == "program.py"
     assert shown["not_captured"] == []
 
@@ -190,7 +190,7 @@ def test_a_function_that_is_never_called(file, capsys):
 def test_a_program_that_fails_is_shown_up_to_there(file, capsys):
     status, out, err = run(capsys, f"{file}:Counter.step", "--only", "effects", "--", "fail")
     assert status == 1
-    assert "SetList L['self'].seen" in out
+    assert "AppendToList L['self'].seen" in out
     assert "RuntimeError: the program fails" in err
     assert "_show_file.py" not in err
 
@@ -224,7 +224,7 @@ def test_from_python():
     assert cell == [0, 3]  # the call was real
     assert torch.equal(shown.result, torch.full((2,), 4.0))
     (region,) = shown.regions
-    assert region.effects == ("SetList F['cell'].cell_contents",)
+    assert region.effects == ("AppendToList F['cell'].cell_contents",)
     assert "append" in region.code
     assert "EQUALS_MATCH L['k'] 3" in shown.text(["guards"])
     assert str(pellucid.show(f)(torch.ones(2), k=3)) != ""

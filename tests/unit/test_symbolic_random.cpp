@@ -120,6 +120,8 @@ Number reference(Unary operation, const Number& a) {
       return a.real ? Number::of(static_cast<__int128>(std::floor(a.f))) : a;
     case Unary::Ceil:
       return a.real ? Number::of(static_cast<__int128>(std::ceil(a.f))) : a;
+    case Unary::Round:
+      return a.real ? Number::of(static_cast<__int128>(std::nearbyint(a.f))) : a;
   }
   return kRaises;
 }

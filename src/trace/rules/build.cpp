@@ -1,4 +1,5 @@
 // Building, extending and unpacking containers; strings; pattern matching.
+#include "protocols/late_values.h"
 #include "py/cpython.h"
 #include "region/snapshot.h"
 #include "trace/late_text.h"
@@ -126,6 +127,10 @@ Next do_BUILD_SLICE(Executor&, Frame& f, int arg) {
 Next do_BUILD_STRING(Executor& ex, Frame& f, int arg) {
   if (ex.region.deferred.reorderable && join_later(ex, f, arg)) return Next::Go;
   auto parts = tuple_of_top(f, arg);
+  if (auto late = protocols::late_join(ex, parts.get())) {
+    drop(f, static_cast<std::size_t>(arg));
+    return push(f, std::move(*late));
+  }
   auto empty = py::str("");
   auto text = py::take(PyUnicode_Join(empty.get(), parts.get()));
   drop(f, static_cast<std::size_t>(arg));
@@ -134,13 +139,17 @@ Next do_BUILD_STRING(Executor& ex, Frame& f, int arg) {
 }
 Next do_FORMAT_VALUE(Executor& ex, Frame& f, int arg) {
   const bool has_spec = (arg & 4) != 0;
-  auto spec = has_spec ? py::Owned<>::share(peek(f, 0)) : py::str("");
+  auto spec = has_spec ? py::Owned<>::share(ex.region.numbers.plain(peek(f, 0))) : py::str("");
   auto value = py::Owned<>::share(peek(f, has_spec ? 1 : 0));
   const int conversion = arg & 3;
+  if (conversion == 3) value = py::Owned<>::share(ex.region.numbers.plain(value.get()));
   if (format_later(ex, f, value.get(), conversion, spec.get(), has_spec ? 2 : 1)) return Next::Go;
   Result r = Result::done();
   if (conversion == 0) {
     r = protocols::format(ex, value.get(), spec.get());
+  } else if (region::is_number(value.get())) {
+    r = protocols::to_text(ex, value.get(), conversion == 1 ? "__str__" : "__repr__");
+    if (r.is_value() && PyUnicode_GET_LENGTH(spec.get()) > 0) r = protocols::format(ex, r.value.get(), spec.get());
   } else if (PyUnicode_GET_LENGTH(spec.get()) > 0) {
     auto convert = py::import_attr("builtins", conversion == 1 ? "str" : conversion == 2 ? "repr" : "ascii");
     PyObject* values[] = {value.get(), convert.get(), spec.get()};
@@ -231,10 +240,10 @@ static Next mapping_detour(Executor& ex, Frame& f, PyObject* source, int arg, bo
 static Next update_dict(Executor& ex, Frame& f, int arg, bool merge) {
   PyObject* source = ex.region.shadows.original(peek(f, 0));
   if (!region::merges_as_dict(ex.region, source)) return mapping_detour(ex, f, source, arg, merge);
-  PyObject* view = ex.region.reads.touch(source);
+  const auto entries = ex.region.reads.entries(source);
   PyObject* target = ex.region.shadows.writable(peek(f, static_cast<std::size_t>(arg)));
   if (merge) {
-    for (const auto& [key, value] : region::entries_now(view)) {
+    for (const auto& [key, value] : entries) {
       const int known = PyDict_Contains(target, key.get());
       py::check(known);
       if (known == 1) {
@@ -252,7 +261,7 @@ static Next update_dict(Executor& ex, Frame& f, int arg, bool merge) {
       }
     }
   }
-  region::add_entries(target, view);
+  for (const auto& [key, value] : entries) py::check(PyDict_SetItem(target, key.get(), value.get()));
   drop(f, 1);
   return Next::Go;
 }

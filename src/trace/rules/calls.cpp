@@ -1,4 +1,6 @@
 // Calls, returns, functions, iteration and generators.
+#include <cstdlib>
+
 #include "bytecode/opcodes.h"
 #include "py/iterators.h"
 #include "trace/rules/rules.h"
@@ -14,6 +16,22 @@ Next do_KW_NAMES(Executor&, Frame& f, int arg) {
   return Next::Go;
 }
 
+namespace {
+
+// range(0, n, 4) of a loop: each turn asks whether there is one more, so the number of turns is fixed, and n is not. By
+// steps of 1 that would be the same.
+bool is_range_with_steps(const Frame& frame, PyObject* callable, std::span<PyObject* const> values) {
+  if (callable != reinterpret_cast<PyObject*>(&PyRange_Type) || values.size() != 3) return false;
+  if (frame.decoded->at(frame.next).op != bytecode::Opcode::GET_ITER || !PyLong_CheckExact(values[2])) return false;
+  const auto is_int = [](PyObject* value) { return region::is_open_int(value) || PyLong_CheckExact(value); };
+  int overflow = 0;
+  const long step = PyLong_AsLongAndOverflow(values[2], &overflow);
+  return overflow == 0 && std::abs(step) > 1 && is_int(values[0]) && is_int(values[1]) &&
+         (region::is_open(values[0]) || region::is_open(values[1]));
+}
+
+}  // namespace
+
 Next do_CALL(Executor& ex, Frame& f, int arg) {
   const auto count = static_cast<std::size_t>(arg);
   const std::size_t base = f.stack.size() - count - 2;
@@ -22,7 +40,9 @@ Next do_CALL(Executor& ex, Frame& f, int arg) {
   std::vector<PyObject*> values;
   values.reserve(count + 1);
   for (std::size_t i = base + (is_method ? 1 : 2); i < f.stack.size(); ++i) values.push_back(f.stack[i].get());
-  Result r = protocols::call(ex, callable.get(), Args{values, f.kwnames.get()});
+  const bool steps = !f.kwnames && is_range_with_steps(f, callable.get(), values);
+  Result r = steps ? protocols::call_polyfill(ex, "range_with_steps", values)
+                   : protocols::call(ex, callable.get(), Args{values, f.kwnames.get()});
   f.kwnames = {};
   drop_below(f, r, count + 2);
   return push(f, std::move(r));

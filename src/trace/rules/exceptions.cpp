@@ -131,7 +131,7 @@ bool is_group(PyObject* o) {
 // Guards what the helpers below read: messages, members and their types.
 void read_exceptions(Executor& ex, PyObject* value) {
   if (!is_group(value)) return;
-  protocols::getattr(ex, value, py::interned("message").get());
+  ex.region.numbers.plain(protocols::getattr(ex, value, py::interned("message").get()).value.get());
   const Result members = protocols::getattr(ex, value, py::interned("exceptions").get());
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(members.value.get()); ++i)
     read_exceptions(ex, PyTuple_GET_ITEM(members.value.get(), i));

@@ -123,7 +123,7 @@ def infinities_and_nan():
         yield f, ramp(3), a
 
 
-@program(2, now=5)
+@program(2, now=2)
 def zeros_of_both_signs():
     def f(x, a):
         return x * a, a, -a, math.copysign(1.0, a)
@@ -141,7 +141,7 @@ def sums_that_leave_the_finite():
         yield f, ramp(3), a
 
 
-@program(2, now=8)
+@program(2, now=2)
 def rounded():
     def f(x, a):
         return x * round(a), round(a, 1), round(a, 2)
@@ -150,7 +150,7 @@ def rounded():
         yield f, ramp(3), a
 
 
-@program(2, now=8)
+@program(2, now=2)
 def rounded_ints():
     def f(x, n):
         return x * round(n), round(n, -1), round(n, -2)
@@ -159,7 +159,7 @@ def rounded_ints():
         yield f, ramp(3), n
 
 
-@program(2, now=6)
+@program(2, now=2)
 def absolute_values():
     def f(x, n, a):
         return x * abs(n), abs(a), -n, +a, ~n

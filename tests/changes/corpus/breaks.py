@@ -185,7 +185,7 @@ def break_in_a_with_block():
         yield f, ramp(3), n
 
 
-@program(5, now=7, why="two parts, and both sides of a branch in the second")
+@program(5, now=5, why="two parts, and both sides of a branch in the second")
 def break_in_a_try_block():
     def f(x, n):
         y = x * n
@@ -200,7 +200,7 @@ def break_in_a_try_block():
         yield f, ramp(3), n
 
 
-@program(4, now=10, why="two parts")
+@program(4, now=4, why="two parts")
 def numbers_in_containers_across_a_break():
     def f(x, n):
         box = {"n": n, "pair": (n + 1, [n / 2])}
@@ -256,7 +256,7 @@ def two_numbers_equal_by_chance_across_a_break():
         yield f, ramp(3), n, m
 
 
-@program(4, now=10, why="two parts")
+@program(4, now=4, why="two parts")
 def loss_taken_out_in_the_middle():
     losses = []
 
@@ -269,7 +269,7 @@ def loss_taken_out_in_the_middle():
         yield f, ramp(4) * i, 2.0**i
 
 
-@program(4, now=16, why="two parts")
+@program(3, now=3, why="two parts")
 def text_of_a_number_across_a_break():
     def f(x, step):
         y = x * step

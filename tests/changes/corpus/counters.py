@@ -269,7 +269,7 @@ def step_in_a_default_dict_and_a_counter():
         yield f, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_in_a_deque():
     queue = collections.deque([1, 2, 3], maxlen=3)
 
@@ -281,7 +281,7 @@ def step_in_a_deque():
         yield f, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_in_a_tuple_argument():
     def f(x, state):
         step, rate = state
@@ -328,7 +328,7 @@ def step_in_a_frozen_dataclass():
         _, state = yield f, state, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_in_a_namedtuple():
     State = collections.namedtuple("State", "step rate")
 

@@ -28,7 +28,7 @@ def range_of_a_size():
         yield f, ramp(n, 2)
 
 
-@program(4, now=8, why="one graph for each number of pieces")
+@program(4, now=5, why="one graph for each number of pieces")
 def range_with_a_step():
     def f(x):
         n = x.size(0)
@@ -131,7 +131,7 @@ def layer_by_a_name_with_a_number():
         yield f, ramp(2, 3), i
 
 
-@program(3, now=4, why="both sides of the branch")
+@program(3, now=3, why="both sides of the branch")
 def every_tenth_step():
     logged = []
 
@@ -243,7 +243,7 @@ def match_on_a_number():
         yield f, ramp(3), n
 
 
-@program(5, now=8, why="each of the three members is a value, and the first call")
+@program(5, now=5, why="each of the three members is a value, and the first call")
 def number_in_a_set():
     special = {3, 6, 9}
 
@@ -254,7 +254,7 @@ def number_in_a_set():
         yield f, ramp(3), n
 
 
-@program(4, now=8, why="below, in and above the range, and the first call")
+@program(4, now=4, why="below, in and above the range, and the first call")
 def number_in_a_range():
     def f(x, n):
         return x * n if n in range(3, 7) else x + n
@@ -274,7 +274,7 @@ def assertion_on_a_number():
         yield f, ramp(3), n
 
 
-@program(3, now=8, why="the bit is set, or it is not")
+@program(3, now=3, why="the bit is set, or it is not")
 def flags_as_bits():
     def f(x, flags):
         if flags & 4:

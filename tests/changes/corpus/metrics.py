@@ -75,7 +75,7 @@ def accuracy():
         yield f, ramp(n, 3).sin(), torch.arange(n) % 3
 
 
-@program(7, now=8, why="the window fills up over five calls, and its numbers move when it is full")
+@program(7, now=7, why="the window fills up over five calls, and its numbers move when it is full")
 def mean_of_a_window():
     window = collections.deque(maxlen=5)
 
@@ -162,7 +162,7 @@ def throughput():
         yield f, ramp(3 + i % 4, 2), 0.5 + i * 0.75
 
 
-@program(2, now=8)
+@program(2, now=2)
 def history_of_lists():
     history = {}
 
@@ -202,7 +202,7 @@ def welford_mean_and_variance():
         yield f, ramp(3), value
 
 
-@program(3, now=9, why="two parts, the first without a number")
+@program(3, now=3, why="two parts, the first without a number")
 def norm_of_a_gradient_as_a_number():
     norms = []
 

@@ -61,7 +61,7 @@ def through_keywords():
         yield f, ramp(3), Keywords(scale=i / 4, shift=i)
 
 
-@program(2, now=9)
+@program(2, now=2)
 def through_a_partial():
     def f(x, n):
         return functools.partial(scaled, scale=n, shift=n + 1)(x)
@@ -70,7 +70,7 @@ def through_a_partial():
         yield f, ramp(3), n
 
 
-@program(2, now=9)
+@program(2, now=2)
 def partial_with_another_number_each_time():
     def f(x, scaler):
         return scaler(x)
@@ -104,7 +104,7 @@ def closures_made_outside():
         yield f, ramp(3), make(n)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def in_a_list_argument():
     def f(x, numbers):
         a, b, c = numbers
@@ -114,7 +114,7 @@ def in_a_list_argument():
         yield f, ramp(3), [i, i + 1, i / 2]
 
 
-@program(2, now=8)
+@program(2, now=2)
 def in_a_dict_argument():
     def f(x, options):
         return x * options["scale"] + options["shift"], {**options, "sum": options["scale"] + options["shift"]}
@@ -123,7 +123,7 @@ def in_a_dict_argument():
         yield f, ramp(3), {"scale": i / 2, "shift": i, "name": "a"}
 
 
-@program(2, now=8)
+@program(2, now=2)
 def in_a_nested_container():
     def f(x, config):
         return x * config["optimizer"][0]["lr"] + config["limits"][1]
@@ -177,7 +177,7 @@ def through_map_zip_and_accumulate():
         yield f, ramp(3), i, i + 1, i * i
 
 
-@program(2, now=8)
+@program(2, now=2)
 def through_a_namedtuple_made_inside():
     Sizes = collections.namedtuple("Sizes", "rows columns")
 
@@ -246,7 +246,7 @@ def through_a_decorator_that_counts():
         yield f, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def through_an_exception():
     class Stop(Exception):
         def __init__(self, n):
@@ -296,7 +296,7 @@ def the_same_number_twice():
     return kept
 
 
-@program(2, now=8)
+@program(2, now=1)
 def only_stored():
     box = Plain(n=None, history=[])
 
@@ -379,7 +379,7 @@ def set_by_name():
         yield f, ramp(3), "level"
 
 
-@program(2, now=8)
+@program(2, now=2)
 def numbers_beside_tensors_in_a_tuple():
     def f(pairs):
         return [(t * n, n + 1) for t, n in pairs]
@@ -389,7 +389,7 @@ def numbers_beside_tensors_in_a_tuple():
         pairs = yield f, pairs
 
 
-@program(2, now=7)
+@program(2, now=2)
 def recorded_by_a_hook():
     seen = []
     layer = torch.nn.Linear(3, 3)

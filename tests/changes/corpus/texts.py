@@ -38,7 +38,7 @@ class Logged:
         logger.removeHandler(self.handler)
 
 
-@program(2, now=8)
+@program(2, now=1)
 def printed_step():
     def f(x, step):
         y = x * 2
@@ -95,7 +95,7 @@ def logging_that_is_off():
             yield f, ramp(3), step
 
 
-@program(2, now=8)
+@program(2, now=2)
 def text_of_an_int():
     def f(x, n):
         return x + 1, str(n), repr(n), f"{n}", f"{n:05d}", format(n, "x"), "%d" % n, f"{n:>6}"
@@ -104,7 +104,7 @@ def text_of_an_int():
         yield f, ramp(3), n
 
 
-@program(2, now=8)
+@program(2, now=1)
 def text_of_a_float():
     def f(x, a):
         return x * 2, str(a), f"{a:.3f}", f"{a:e}", format(a, ".1%"), "%g" % a, f"{a!r:>8}"
@@ -113,7 +113,7 @@ def text_of_a_float():
         yield f, ramp(3), a
 
 
-@program(2, now=8)
+@program(2, now=2)
 def message_kept_in_a_list():
     messages = []
 
@@ -125,7 +125,7 @@ def message_kept_in_a_list():
         yield f, ramp(3), step
 
 
-@program(2, now=8)
+@program(2, now=2)
 def message_of_an_exception():
     def f(x, n):
         y = x.sin()
@@ -155,7 +155,7 @@ def number_out_of_a_text():
         yield f, ramp(3), str(i * 7)
 
 
-@program(2, now=8)
+@program(2, now=1)
 def texts_only_moved():
     state = Plain(name="", names=[])
 
@@ -168,7 +168,7 @@ def texts_only_moved():
         yield f, ramp(3), f"batch {i}"
 
 
-@program(2, now=8)
+@program(2, now=1)
 def bytes_only_moved():
     table = {}
 
@@ -264,7 +264,7 @@ def bool_of_a_changing_number():
         yield f, ramp(3), step, 20
 
 
-@program(2, now=8)
+@program(2, now=2)
 def table_of_results_as_text():
     def f(x, rows):
         return x + 1, "\n".join(f"{name:<8}{value:8.2f}" for name, value in rows)

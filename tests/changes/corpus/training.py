@@ -184,7 +184,7 @@ def averaged_parameters():
         yield f, ramp(3).cos() * i, 0.1 / (i + 1)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def smoothed_labels():
     def f(logits, labels, smoothing):
         return torch.nn.functional.cross_entropy(logits, labels, label_smoothing=smoothing)
@@ -231,7 +231,7 @@ def penalty_with_a_growing_weight():
         loss = None
 
 
-@program(2, now=8)
+@program(2, now=2)
 def dropout_probability_in_eval_mode():
     def f(x, p, training=False):
         return torch.nn.functional.dropout(x, p, training) + 1

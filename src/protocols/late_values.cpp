@@ -1,0 +1,210 @@
+#include "protocols/late_values.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <unordered_map>
+
+#include "bytecode/opcodes.h"
+#include "guards/condition.h"
+#include "py/number_operator.h"
+
+namespace pellucid::protocols {
+namespace {
+
+using region::is_number;
+
+PyObject* held_function(const char* module, const char* name) { return py::import_attr(module, name).release(); }
+PyObject* method_of_text(const char* name) {
+  return py::take(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyUnicode_Type), name)).release();
+}
+
+// The value that an operand has in this capture; it is not guarded.
+
+bool is_unsettled(PyObject* operand) { return is_number(operand) && !region::as_number(operand)->settled; }
+
+bool is_text(PyObject* operand) { return PyUnicode_CheckExact(region::value_at_hand(operand)); }
+
+// An int of 64 bits, a finite float or a text; as a constant also a flag or nothing.
+bool is_operand(PyObject* operand) {
+  symbolic::Value value;
+  PyObject* known = region::value_at_hand(operand);
+  if (is_text(operand) || guards::is_symbolic_value(known, &value)) return true;
+  return !is_number(operand) && (known == Py_None || PyBool_Check(known) || PyLong_CheckExact(known));
+}
+
+bool all_are(PyObject* tuple, bool (*test)(PyObject*)) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    if (!test(PyTuple_GET_ITEM(tuple, i))) return false;
+  }
+  return true;
+}
+
+bool any_is_unsettled(PyObject* tuple) {
+  return !all_are(tuple, [](PyObject* item) { return !is_unsettled(item); });
+}
+
+py::Owned<> mapped(PyObject* tuple, PyObject* (*map)(PyObject*)) {
+  auto made = py::take(PyTuple_New(PyTuple_GET_SIZE(tuple)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i)
+    PyTuple_SET_ITEM(made.get(), i, Py_NewRef(map(PyTuple_GET_ITEM(tuple, i))));
+  return made;
+}
+
+// function(*operands), of which none makes it raise. A tuple among them holds operands.
+std::optional<Result> late(Interpreter& t, PyObject* function, std::span<PyObject* const> operands) {
+  auto arguments = py::take(PyTuple_New(static_cast<Py_ssize_t>(operands.size())));
+  auto values = py::take(PyTuple_New(static_cast<Py_ssize_t>(operands.size())));
+  bool any = false;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    PyObject* operand = operands[i];
+    const bool tuple = PyTuple_CheckExact(operand);
+    if (tuple ? !all_are(operand, is_operand) : !is_operand(operand)) return std::nullopt;
+    any |= tuple ? any_is_unsettled(operand) : is_unsettled(operand);
+    const auto kept = [](PyObject* item) { return is_unsettled(item) ? item : region::value_at_hand(item); };
+    const auto at = static_cast<Py_ssize_t>(i);
+    PyTuple_SET_ITEM(arguments.get(), at, tuple ? mapped(operand, kept).release() : Py_NewRef(kept(operand)));
+    PyTuple_SET_ITEM(
+        values.get(), at,
+        tuple ? mapped(operand, region::value_at_hand).release() : Py_NewRef(region::value_at_hand(operand)));
+  }
+  if (!any) return std::nullopt;
+  auto value = py::Owned<>::steal(PyObject_CallObject(function, values.get()));
+  if (!value) PyErr_Clear();
+  if (!value ||
+      !(PyUnicode_CheckExact(value.get()) || PyLong_CheckExact(value.get()) || PyFloat_CheckExact(value.get())))
+    return std::nullopt;
+  t.region.doing = "computes";
+  return Result::of(t.region.numbers.computed(function, std::move(arguments), std::move(value), nullptr));
+}
+
+// Of a format specification: 'c' raises for ints that are no characters, 'n' asks the locale.
+bool is_total_spec(PyObject* spec) {
+  if (!PyUnicode_CheckExact(spec)) return false;
+  const Py_ssize_t length = PyUnicode_GET_LENGTH(spec);
+  const Py_UCS4 last = length == 0 ? 'd' : PyUnicode_READ_CHAR(spec, length - 1);
+  return last != 'c' && last != 'n';
+}
+
+// Of a template of str.format: fields of plain arguments, without attributes, items or fields within.
+bool is_total_template(PyObject* format) {
+  const std::string text = py::text_of(format);
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '}') ++i;  // }}, else CPython has raised
+    if (text[i] != '{' || (i + 1 < text.size() && text[i + 1] == '{' && ++i)) continue;
+    const std::size_t end = text.find('}', i);
+    if (end == std::string::npos) return false;
+    const std::string_view field = std::string_view(text).substr(i + 1, end - i - 1);
+    const std::string_view name = field.substr(0, field.find_first_of("!:"));
+    if (name.find_first_of(".[") != std::string_view::npos || field.find('{') != std::string_view::npos) return false;
+    if (!field.empty() && (field.back() == 'c' || field.back() == 'n') && field.find(':') != std::string_view::npos)
+      return false;
+    i = end;
+  }
+  return true;
+}
+
+// Of a template of %: without %c, and without widths among the arguments.
+bool is_total_percent(PyObject* format) {
+  const std::string text = py::text_of(format);
+  for (std::size_t i = text.find('%'); i != std::string::npos; i = text.find('%', i + 1)) {
+    const std::size_t type = text.find_first_not_of("0123456789#-+ .lhL", i + 1);
+    if (type == std::string::npos || text[type] == 'c' || text[type] == '*' || text[type] == '(') return false;
+    i = type;
+  }
+  return true;
+}
+
+using Rule = bool (*)(Args args);
+
+bool of_one(Args args) { return args.size() == 1; }
+bool of_one_int(Args args) { return args.size() == 1 && PyLong_CheckExact(region::value_at_hand(args[0])); }
+bool of_two_numbers(Args args) { return args.size() == 2 && !is_text(args[0]) && !is_text(args[1]); }
+bool of_ints(Args args) {
+  return std::ranges::all_of(args.values,
+                             [](PyObject* value) { return PyLong_CheckExact(region::value_at_hand(value)); });
+}
+bool to_digits(Args args) {
+  constexpr long kMostDigits = 300;
+  if (args.size() != 2 || is_text(args[0]) || !PyLong_CheckExact(args[1])) return false;
+  const long digits = PyLong_AsLong(args[1]);
+  if (digits == -1 && PyErr_Occurred() != nullptr) PyErr_Clear();
+  const bool is_int =
+      PyLong_CheckExact(region::value_at_hand(args[0]));  // a float near the largest one may be rounded beyond it
+  return (is_int ? digits >= -kMostDigits : digits >= 0) && digits <= kMostDigits;
+}
+bool of_spec(Args args) { return args.size() == 1 || (args.size() == 2 && is_total_spec(args[1])); }
+bool of_template(Args args) { return args.size() > 1 && PyUnicode_CheckExact(args[0]) && is_total_template(args[0]); }
+
+// Functions that raise for no number or text, with what their arguments have to be besides.
+const std::unordered_map<PyObject*, Rule>& rules() {
+  static const std::unordered_map<PyObject*, Rule> table = {
+      {reinterpret_cast<PyObject*>(&PyUnicode_Type), of_one},
+      {held_function("builtins", "repr"), of_one},
+      {held_function("builtins", "ascii"), of_one},
+      {held_function("builtins", "format"), of_spec},
+      {held_function("builtins", "hex"), of_one_int},
+      {held_function("builtins", "oct"), of_one_int},
+      {held_function("builtins", "bin"), of_one_int},
+      {held_function("builtins", "round"), to_digits},
+      {held_function("math", "atan2"), of_two_numbers},
+      {held_function("math", "copysign"), of_two_numbers},
+      {held_function("math", "gcd"), of_ints},
+      {held_function("math", "lcm"), of_ints},
+      {method_of_text("format"), of_template},
+  };
+  return table;
+}
+
+// The items of a tuple or list that are texts.
+std::optional<Result> late_joined(Interpreter& t, PyObject* separator, PyObject* items) {
+  static PyObject* const join = method_of_text("join");
+  if (!PyTuple_CheckExact(items) && !PyList_CheckExact(items)) return std::nullopt;
+  if (t.region.provenance.is_outside(t.region.shadows.original(items))) return std::nullopt;
+  const auto parts = py::take(PySequence_Tuple(items));
+  if (!all_are(parts.get(), is_text)) return std::nullopt;
+  PyObject* operands[] = {separator, parts.get()};
+  return late(t, join, operands);
+}
+
+}  // namespace
+
+std::optional<Result> late_call(Interpreter& t, PyObject* callable, Args args) {
+  const auto rule = rules().find(callable);
+  if (rule == rules().end() || args.keyword_count() != 0 || !rule->second(args)) return std::nullopt;
+  return late(t, callable, args.values);
+}
+
+std::optional<Result> late_join(Interpreter& t, PyObject* parts) {
+  static PyObject* const empty = py::str("").release();
+  return late_joined(t, empty, parts);
+}
+
+std::optional<Result> late_binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
+  if (!is_text(left)) return std::nullopt;
+  const auto operation = static_cast<bytecode::Operator>(op % py::kInPlace);
+  PyObject* operands[] = {left, right};
+  static PyObject* const add = held_function("operator", "add");
+  static PyObject* const mod = held_function("operator", "mod");
+  if (operation == bytecode::Operator::NB_ADD && is_text(right)) return late(t, add, operands);
+  if (operation == bytecode::Operator::NB_REMAINDER && PyUnicode_CheckExact(left) && is_total_percent(left))
+    return late(t, mod, operands);
+  return std::nullopt;
+}
+
+std::optional<Result> late_bits(Interpreter& t, PyObject* left, PyObject* right, int op) {
+  const auto operation = static_cast<bytecode::Operator>(op % py::kInPlace);
+  const bool is_one = operation == bytecode::Operator::NB_AND || operation == bytecode::Operator::NB_OR ||
+                      operation == bytecode::Operator::NB_XOR;
+  if (!is_one || !PyLong_CheckExact(region::value_at_hand(left)) || !PyLong_CheckExact(region::value_at_hand(right)))
+    return std::nullopt;
+  static const std::array functions = {held_function("operator", "and_"), held_function("operator", "or_"),
+                                       held_function("operator", "xor")};
+  PyObject* operands[] = {left, right};
+  const std::size_t which = operation == bytecode::Operator::NB_AND  ? 0
+                            : operation == bytecode::Operator::NB_OR ? 1
+                                                                     : 2;
+  return late(t, functions[which], operands);
+}
+
+}  // namespace pellucid::protocols

@@ -1,0 +1,20 @@
+// Late values (region/number.h): what functions that raise for no number or text gave for such ones. They leave no
+// guard but that of their operands' types.
+#pragma once
+#include <optional>
+
+#include "protocols/interpreter.h"
+
+namespace pellucid::protocols {
+
+// str, repr, format, hex, round to some digits, str.format, str.join … Nothing: no operand is a number of the region,
+// or the function may raise.
+std::optional<Result> late_call(Interpreter& t, PyObject* callable, Args args);
+// Texts that are put together, and those that % makes.
+std::optional<Result> late_binary(Interpreter& t, PyObject* left, PyObject* right, int op);
+// &, | and ^ of ints.
+std::optional<Result> late_bits(Interpreter& t, PyObject* left, PyObject* right, int op);
+// What an f-string makes of its parts.
+std::optional<Result> late_join(Interpreter& t, PyObject* parts);
+
+}  // namespace pellucid::protocols
