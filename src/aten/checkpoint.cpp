@@ -8,7 +8,9 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <cstring>
+#include <mutex>
 #include <optional>
+#include <thread>
 
 #include "aten/aten.h"
 #include "aten/internal.h"
@@ -164,16 +166,29 @@ struct Contents {
   }
 };
 
+// torch makes a Python object while it holds a generator, so another thread that holds one may be waiting for the GIL:
+// nobody may wait for it with the GIL.
+std::unique_lock<std::mutex> locked(at::Generator& generator) {
+  std::unique_lock<std::mutex> lock(generator.mutex(), std::try_to_lock);
+  while (!lock.owns_lock()) {
+    PyThreadState* const here = PyEval_SaveThread();
+    std::this_thread::yield();
+    PyEval_RestoreThread(here);
+    (void)lock.try_lock();
+  }
+  return lock;
+}
+
 struct GeneratorState {
   at::Generator generator;
   at::Tensor state;
 
   explicit GeneratorState(at::Generator saved) : generator(std::move(saved)) {
-    const std::lock_guard<std::mutex> lock(generator.mutex());
+    const auto lock = locked(generator);
     state = generator.get_state();
   }
   void restore() {
-    const std::lock_guard<std::mutex> lock(generator.mutex());
+    const auto lock = locked(generator);
     generator.set_state(state);
   }
 };

@@ -3,6 +3,7 @@
 
 #include <nanobind/stl/vector.h>
 
+#include "aten/aten.h"
 #include "backend/prepared_call.h"
 #include "py/interrupts.h"
 
@@ -22,6 +23,15 @@ nb::object prepared_call(nb::handle compiled, nb::handle otherwise, nb::handle a
   return nb::steal(made);
 }
 
+template <class F>
+void done(F&& body) {
+  const auto none = py::Owned<>::steal(py::enter([&] {
+    body();
+    return py::Owned<>::share(Py_None);
+  }));
+  if (!none) nb::raise_python_error();
+}
+
 nb::object run_backend(nb::handle backend, nb::handle module, nb::handle inputs) {
   PyObject* made = py::enter([&] {
     return py::interruptible(
@@ -34,6 +44,13 @@ nb::object run_backend(nb::handle backend, nb::handle module, nb::handle inputs)
 }  // namespace
 
 void add_backend(nb::module_& core) {
+  nb::class_<aten::Checkpoint>(core, "_Generators")
+      .def("__init__",
+           [](aten::Checkpoint* at, bool cuda) {
+             new (at) aten::Checkpoint();
+             done([&] { at->save_generators(cuda); });
+           })
+      .def("restore", [](aten::Checkpoint& self) { done([&] { (void)self.restore(); }); });
   core.def("_prepared_call", &prepared_call);
   core.def("_run_backend", &run_backend);
   core.def("_is_interruption", [](nb::handle error) { return py::is_interruption(error.ptr()); });

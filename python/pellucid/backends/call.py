@@ -175,8 +175,8 @@ def _tracing_context(
 def _undisturbed_state() -> Iterator[None]:
     """Global torch state, and the random generators, are after the backend what they were before it."""
     python_rng = random.getstate()
-    torch_rng = torch.get_rng_state()
-    device_rng = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    # torch.get_rng_state holds the generator while it may give up the GIL: two threads could wait for each other.
+    generators = _core._Generators(torch.cuda.is_initialized())
     grad = torch.is_grad_enabled()
     deterministic = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
@@ -189,9 +189,7 @@ def _undisturbed_state() -> Iterator[None]:
         yield
     finally:
         random.setstate(python_rng)
-        torch.set_rng_state(torch_rng)
-        if device_rng is not None:
-            torch.cuda.set_rng_state_all(device_rng)
+        generators.restore()
         torch._C._set_grad_enabled(grad)
         torch._C._set_deterministic_algorithms(deterministic, warn_only=warn_only)  # the public one imports Inductor
         torch.set_default_dtype(default_dtype)
