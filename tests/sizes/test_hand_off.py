@@ -237,6 +237,29 @@ def test_modes_around(grad):
     assert counting.count == 2
 
 
+def test_inference_tensors():
+    """Nobody counts the writes to them."""
+
+    def f(x):
+        return x * x.size(0), x[1:]
+
+    def write(x):
+        x.add_(1)
+        return x, x.view(-1)
+
+    with torch.inference_mode():
+        for function in f, write:
+            counting = CountingOf()
+            compiled = pellucid.compile(function, backend=counting)
+            for n in (3, 5, 6, 4):
+                x, y = torch.arange(2.0 * n + 2).view(n + 1, 2)[1:], torch.arange(2.0 * n + 2).view(n + 1, 2)[1:]
+                ours, eager = compiled(x), function(y)
+                for a, b in zip((x, *ours), (y, *eager), strict=True):
+                    assert torch.equal(a, b) and a.is_inference() == b.is_inference()
+                assert ours[1].untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+            assert counting.count == 2
+
+
 def test_numbers_beside_sizes():
     def f(x, n, rate):
         return x[: n // 2] * n + max(n, 4), x[n - 1] * rate, x.new_full((n + 1,), n / 2)

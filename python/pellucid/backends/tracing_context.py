@@ -239,7 +239,8 @@ def open_input(
 
 
 def _written_inputs(gm: GraphModule, examples: Sequence[Any]) -> Iterator[tuple[int, bool, bool]]:
-    """Of each input that the graph writes: its index, whether it gets another layout, whether it or a view is returned."""
+    """Of each input that the graph writes: its index, whether it gets another layout, whether it or a view is returned. Nobody
+    counts the writes to inference tensors: the graph may write each of them."""
 
     def storage_of(node: Node) -> Any:
         fake = node.meta.get("example_value")
@@ -250,7 +251,7 @@ def _written_inputs(gm: GraphModule, examples: Sequence[Any]) -> Iterator[tuple[
     returned = {storage_of(node) for node in gm.graph.output_node().all_input_nodes} - {None}
     for i, (node, example) in enumerate(zip(gm.graph.find_nodes(op="placeholder"), examples, strict=True)):
         fake = node.meta["example_value"]
-        if storage_of(node) is None or fake._version == 0:
+        if storage_of(node) is None or (not fake.is_inference() and fake._version == 0):
             continue
         now = (*fake.size(), *fake.stride())
         # An open size that is reshaped is a constant of the capture.
