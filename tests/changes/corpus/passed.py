@@ -296,7 +296,7 @@ def the_same_number_twice():
     return kept
 
 
-@program(2, now=1)
+@program(1, now=1)
 def only_stored():
     box = Plain(n=None, history=[])
 
