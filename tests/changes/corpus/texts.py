@@ -38,7 +38,7 @@ class Logged:
         logger.removeHandler(self.handler)
 
 
-@program(2, now=1)
+@program(1, now=1)
 def printed_step():
     def f(x, step):
         y = x * 2
@@ -104,7 +104,7 @@ def text_of_an_int():
         yield f, ramp(3), n
 
 
-@program(2, now=1)
+@program(1, now=1)
 def text_of_a_float():
     def f(x, a):
         return x * 2, str(a), f"{a:.3f}", f"{a:e}", format(a, ".1%"), "%g" % a, f"{a!r:>8}"
@@ -155,7 +155,7 @@ def number_out_of_a_text():
         yield f, ramp(3), str(i * 7)
 
 
-@program(2, now=1)
+@program(1, now=1)
 def texts_only_moved():
     state = Plain(name="", names=[])
 
@@ -168,7 +168,7 @@ def texts_only_moved():
         yield f, ramp(3), f"batch {i}"
 
 
-@program(2, now=1)
+@program(1, now=1)
 def bytes_only_moved():
     table = {}
 
