@@ -81,13 +81,10 @@ def _report_suppressed_error(function: types.FunctionType, error: BaseException)
     text = f"{type(inner).__name__}: {inner}"
     if isinstance(error, BackendCompilerFailed):
         text = f"backend {error.backend_name!r} raised {text}"
-    code = function.__code__
     log.warning(
-        "%s\n   function: %r (%s:%s)\nIt runs eagerly (pellucid.config.suppress_errors).",
+        "%s\n   function: %s\nIt runs eagerly (pellucid.config.suppress_errors).",
         text,
-        function.__qualname__,
-        code.co_filename,
-        code.co_firstlineno,
+        _place(function, None),
         exc_info=error,
     )
     return text
@@ -96,16 +93,13 @@ def _report_suppressed_error(function: types.FunctionType, error: BaseException)
 def _report_constants_instead(function: types.FunctionType, error: Any) -> None:
     """Called by `_core`: the backend could not compile for all values of the numbers that change."""
     inner = error.inner_exception
-    code = function.__code__
     log.warning(
-        "backend %r raised %s: %s\n   function: %r (%s:%s)\nIt was asked to compile for all values of the numbers and sizes that "
+        "backend %r raised %s: %s\n   function: %s\nIt was asked to compile for all values of the numbers and sizes that "
         "change between calls. It compiles for those of this call instead, and again for others.",
         error.backend_name,
         type(inner).__name__,
         inner,
-        function.__qualname__,
-        code.co_filename,
-        code.co_firstlineno,
+        _place(function, None),
     )
 
 

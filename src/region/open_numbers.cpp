@@ -134,9 +134,9 @@ py::Owned<> OpenNumbers::described() const {
   for (const Symbol& symbol : symbols) {
     if (symbol.expr->type != Type::Int) continue;
     const symbolic::Range range = space.range(symbol.expr);
-    auto row = py::take(Py_BuildValue("(IsLNNO)", symbol.expr->operation.symbol, source::print(symbol.source).c_str(),
+    auto row = py::take(Py_BuildValue("(IsLNN)", symbol.expr->operation.symbol, source::print(symbol.source).c_str(),
                                       static_cast<long long>(symbol.expr->hint.i), end_of(range.least).release(),
-                                      end_of(range.most).release(), symbol.must_stay_open ? Py_True : Py_False));
+                                      end_of(range.most).release()));
     py::check(PyList_Append(rows.get(), row.get()));
   }
   for (const symbolic::Decision& decision : space.decisions()) {

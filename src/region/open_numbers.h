@@ -28,7 +28,7 @@ struct OpenNumbers {
 
   bool is_empty() const noexcept { return of_backend == nullptr; }
 
-  // ([(number, source, hint, least, most, whether it has to stay open), …], [condition, …]): the ints that are open,
+  // ([(number, source, hint, least, most), …], [condition, …]): the ints that are open,
   // and what the capture decided by them as Python text with the names s0, s1, …, which the fakes' sizes have too. An
   // end of the range beyond 64 bits is None.
   py::Owned<> described() const;

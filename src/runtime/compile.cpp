@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <unordered_map>
 
 #include "aten/aten.h"
 #include "backend/fx.h"
@@ -123,13 +124,15 @@ struct Compiled {
 py::Owned<> open_numbers_of(const region::Capture& capture) {
   if (capture.open.is_empty()) return py::Owned<>::share(Py_None);
   auto described = capture.open.described();
+  std::unordered_map<int, std::uint32_t> symbol_at;  // by the id of its source
+  for (const region::OpenNumbers::Symbol& symbol : capture.open.symbols) {
+    if (symbol.expr->type == symbolic::Type::Int) symbol_at.emplace(symbol.source->id, symbol.expr->operation.symbol);
+  }
   auto inputs = py::take(PyList_New(0));
   for (const graph::Node* node : capture.graph.placeholders()) {
-    py::Owned<> number = py::Owned<>::share(Py_None);
-    for (const region::OpenNumbers::Symbol& symbol : capture.open.symbols) {
-      if (symbol.source->id == node->source_id && symbol.expr->type == symbolic::Type::Int)
-        number = py::take(PyLong_FromUnsignedLong(symbol.expr->operation.symbol));
-    }
+    const auto found = symbol_at.find(node->source_id);
+    const auto number =
+        found == symbol_at.end() ? py::Owned<>::share(Py_None) : py::take(PyLong_FromUnsignedLong(found->second));
     py::check(PyList_Append(inputs.get(), number.get()));
   }
   return py::take(

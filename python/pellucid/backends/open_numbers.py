@@ -7,6 +7,7 @@ calls where it is true.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,6 @@ class OpenNumber(NamedTuple):
     least: int | None
     """None: less than 64 bits hold."""
     most: int | None
-    must_stay_open: bool
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Symbols:
             "math": SimpleNamespace(floor=math.floor, ceil=math.ceil, **of_math),
         }
         self._number_of: dict[Any, int] = {}
-        for number, path, hint, least, most, _ in numbers.symbols:
+        for number, path, hint, least, most in numbers.symbols:
             source = InputSource(as_dynamo_path(path))
             is_size = least is not None and least >= 2
             create = env.create_symbol if is_size else env.create_unspecified_symbol
@@ -145,6 +145,7 @@ class _Unsaid(Exception):
     """An expression of sympy that has no such words."""
 
 
+@functools.cache
 def _words() -> dict[type, str]:
     import sympy
     from torch.utils._sympy import functions as torchs
