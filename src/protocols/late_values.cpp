@@ -19,8 +19,6 @@ PyObject* method_of_text(const char* name) {
   return py::take(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyUnicode_Type), name)).release();
 }
 
-// The value that an operand has in this capture; it is not guarded.
-
 bool is_unsettled(PyObject* operand) { return is_number(operand) && !region::as_number(operand)->settled; }
 
 bool is_text(PyObject* operand) { return PyUnicode_CheckExact(region::value_at_hand(operand)); }
