@@ -202,6 +202,23 @@ define(
 )
 
 define(
+    "capture_scalar_outputs",
+    bool,
+    False,
+    "True: numbers that a program reads of tensors (item(), tolist(), int(), float()) are part of the graph, as"
+    " torch._dynamo.config.capture_scalar_outputs asks for. With fullgraph=True they always are",
+)
+
+define(
+    "capture_dynamic_output_shape_ops",
+    bool,
+    False,
+    "True: operators whose results have a size that depends on values (nonzero(), x[mask], unique(), "
+    "repeat_interleave()) are part of the graph, as torch._dynamo.config.capture_dynamic_output_shape_ops asks for."
+    " With fullgraph=True they always are",
+)
+
+define(
     "force_open",
     int,
     0,

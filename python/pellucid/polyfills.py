@@ -189,6 +189,16 @@ def refuse_conversion():
     pass
 
 
+def item_as(kind, tensor):
+    return kind(tensor.item())
+
+
+def tolist_of(tensor):
+    if tensor.dim() == 0:
+        return tensor.item()
+    return [tolist_of(part) for part in tensor.unbind(0)]
+
+
 def int_of(value):
     return converted(type(value).__int__(value), int, "__int__")
 

@@ -133,6 +133,8 @@ class FakeScope {
   // such an object, null for anything else.
   py::Owned<> number_of(const symbolic::Expr* expr);
   const symbolic::Expr* expr_of(PyObject* number) const;
+  // The layout of a fake with open sizes; empty: it has none.
+  OpenShape open_shape(PyObject* fake) const;
   // Whether a fake still has this layout.
   bool has_shape(PyObject* fake, const OpenShape& shape) const;
 

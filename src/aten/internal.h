@@ -22,6 +22,9 @@ namespace pellucid::aten {
 struct SizeScope;
 struct OpenShape;
 
+// Of the region whose call of torch runs on this thread; null: none does.
+std::shared_ptr<SizeScope>& scope_of_thread() noexcept;
+
 // Every exception that says "this needs the values of a tensor" carries one of these texts.
 inline constexpr char kNeedsData[] = "pellucid: this needs the values of a tensor";
 inline constexpr char kInvalidStorage[] =

@@ -153,6 +153,10 @@ void Call::check_overlap(const at::Tensor& written) {
 
 Call::Call(const Operator& op_, const c10::OperatorHandle& handle_, c10::Stack& stack_)
     : op(op_), handle(handle_), stack(stack_), first_(stack_.size() - op_.args.size()) {
+  find_scope();
+}
+
+void Call::find_scope() {
   if (op.takes_sizes) scope_ = scope_of_numbers(stack, op.args.size());
   if (!op.takes_tensors) return;
   for (std::size_t i = 0; i < op.args.size(); ++i) {
@@ -316,6 +320,7 @@ void Call::check_written() {
 }
 
 void Call::run(DispatchKeySet keys) {
+  if (op.unbacked_rule != nullptr && op.unbacked_rule(*this)) return;
   if (scope_ != nullptr && !QuietScope::is_active()) return OpenCall(*this, scope_).run(keys);
   if (scope_ != nullptr) use_hints(stack, first_);
   note_facts();

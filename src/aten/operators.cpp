@@ -190,6 +190,7 @@ Operator::Operator(const c10::OperatorHandle& handle)
   raises = is_builtin(handle) ? raises_of(facts, elementwise) : Raises::Anywhere;
   dtypes = dtypes_taken(facts, is_view || has_tag(handle, at::Tag::inplace_view), elementwise);
   rule = is_builtin(handle) ? find_rule(name) : nullptr;
+  unbacked_rule = is_builtin(handle) ? find_unbacked_rule(name) : nullptr;
   size_rule = is_builtin(handle) ? find_size_rule(name, has_tag(handle, at::Tag::pointwise)) : nullptr;
 }
 Operator::~Operator() = default;

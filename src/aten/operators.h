@@ -66,6 +66,7 @@ struct Operator {
   int dropout = -1;                     // of attention: the probability; nothing is drawn when it is 0
   Rule rule = nullptr;
   SizeRule size_rule = nullptr;  // sizes.h
+  Rule unbacked_rule = nullptr;  // rules_unbacked.cpp
 
   Plan plan() const;  // looks the kernels up at the first call
   const c10::KernelFunction& kernel() const;
@@ -85,5 +86,7 @@ Operator* builtin_operator(const c10::OperatorHandle& handle);
 void count_without_rule(const Operator& op);
 void count_without_size_rule(const Operator& op);
 Rule find_rule(const std::string& name);  // rules_*.cpp; nullptr when there is none
+// What operators give whose results depend on the values of tensors. False: the capture takes no such operators.
+Rule find_unbacked_rule(const std::string& name);
 
 }  // namespace pellucid::aten

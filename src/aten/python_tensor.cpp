@@ -48,6 +48,19 @@ bool is_default_device_mode(PyObject* mode) {
   return reinterpret_cast<PyObject*>(Py_TYPE(mode)) == type;
 }
 
+// Says whose sizes the operators of a call are about.
+class ScopeOfThread {
+ public:
+  explicit ScopeOfThread(std::shared_ptr<SizeScope> scope)
+      : before_(std::exchange(scope_of_thread(), std::move(scope))) {}
+  ~ScopeOfThread() { scope_of_thread() = std::move(before_); }
+  ScopeOfThread(const ScopeOfThread&) = delete;
+  ScopeOfThread& operator=(const ScopeOfThread&) = delete;
+
+ private:
+  std::shared_ptr<SizeScope> before_;
+};
+
 // Hides what would see fakes or be seen by them, for the time of one call (DESIGN 5.4, trap 2).
 class CallState {
  public:
@@ -250,6 +263,11 @@ at::Tensor Fakes::build(const at::Tensor& real, const OpenShape* shape) {
 
 }  // namespace
 
+std::shared_ptr<SizeScope>& scope_of_thread() noexcept {
+  thread_local std::shared_ptr<SizeScope> scope;
+  return scope;
+}
+
 struct FakeScope::Data : Fakes {};
 
 FakeScope::FakeScope(std::shared_ptr<SizeScope> sizes) : data_(std::make_unique<Data>()) {
@@ -285,6 +303,13 @@ bool FakeScope::has_shape(PyObject* fake, const OpenShape& shape) const {
   return std::ranges::equal(now.sizes, shape.sizes) && std::ranges::equal(now.strides, shape.strides);
 }
 
+OpenShape FakeScope::open_shape(PyObject* fake) const {
+  const SymbolicFake* open = symbolic_fake(tensor_of(fake));
+  if (open == nullptr) return {};
+  const Shape shape = open->shape();
+  return {{shape.sizes.begin(), shape.sizes.end()}, {shape.strides.begin(), shape.strides.end()}};
+}
+
 const symbolic::Expr* FakeScope::expr_of(PyObject* number) const {
   if (!torch::is_symint(pybind11::handle(number)) && !torch::is_symfloat(pybind11::handle(number)) &&
       !torch::is_symbool(pybind11::handle(number)))
@@ -314,6 +339,7 @@ void drop_frames(PyObject* exception) {
 
 py::Owned<> FakeScope::call(PyObject* callable, PyObject* const* args, std::size_t nargs, PyObject* kwnames) {
   CallState state;
+  const ScopeOfThread scope(data_->sizes);
   const py::InterpreterMark mark;
   PyObject* result = nullptr;
   try {

@@ -7,6 +7,9 @@
 
 namespace pellucid::aten {
 
+// What the values of tensors decide: a number, or the size of a result.
+enum class GraphGives : std::uint8_t { Number, Size };
+
 // Answers for decisions while the capture runs: it knows which line of the program asks.
 class SizeDecider {
  public:
@@ -18,6 +21,10 @@ class SizeDecider {
   virtual symbolic::Value fix(const symbolic::Expr* number, const char* who) = 0;
   // Names the place in the program.
   virtual symbolic::Who here() = 0;
+  // A new symbol for an int or float that an operator of the graph will give at each call, between these ends if it is
+  // an int; `hint` stands for a value that nobody knows. Null: such operators are not captured.
+  virtual const symbolic::Expr* given_by_graph(GraphGives what, symbolic::Value hint, std::int64_t least,
+                                               std::int64_t most) = 0;
 
  protected:
   SizeDecider() = default;
@@ -31,6 +38,9 @@ class SizeDecider {
 struct SizeScope {
   symbolic::Space space;
   SizeDecider* decider = nullptr;
+  // What the last item() of a float or bool gave: torch has no such numbers but its own, so it gets the hint, and whoever
+  // called asks for this.
+  const symbolic::Expr* item = nullptr;
 };
 
 // The layout of a tensor, a constant where nothing is open.

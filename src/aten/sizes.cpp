@@ -73,11 +73,12 @@ void SizeCall::fix_all() {
 
 void SizeCall::give(std::size_t k, const Exprs& sizes) {
   if (k >= results()) return require_written(sizes);
-  // A dimension without elements changes how strides are made: such sizes are for another capture.
-  for (const Expr* size : sizes) {
-    if (!size->is_constant() && size->hint.i >= 1) require_at_least(size, 1);
-  }
   const QuietScope hints;
+  // A dimension without elements changes the strides of those around it: such sizes are for another capture.
+  for (const int d : inner_dims(result(k).sizes(), result(k).strides())) {
+    const Expr* size = d < 0 ? nullptr : sizes[static_cast<std::size_t>(d)];
+    if (size != nullptr && !size->is_constant() && size->hint.i >= 1) require_at_least(size, 1);
+  }
   auto strides = dense_strides(space(), sizes, result(k).strides());
   if (!strides) return;
   given_[k] = {sizes, std::move(*strides), constant(result(k).storage_offset())};

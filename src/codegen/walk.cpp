@@ -102,6 +102,7 @@ Expr Walker::ref(PyObject* object) {
   if (region::is_number(object)) {
     const region::Number* number = region::as_number(object);
     if (number->settled) return Expr::constant(number->value);
+    if (number->source == nullptr && number->function == nullptr) return Expr::of(capture_.node_of.at(object));
     return number->source != nullptr ? Expr::of(number->source) : Expr::fresh(add(object));
   }
   if (auto found = capture_.node_of.find(object); found != capture_.node_of.end()) {

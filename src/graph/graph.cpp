@@ -36,7 +36,8 @@ bool grad_enabled_now() {
 
 bool is_trivial_read(const Node& node) {
   if (node.impure || node.may_raise) return false;
-  return node.op == Op::GetAttr || (node.op == Op::CallFunction && node.target.get() == getitem_function());
+  const bool is_size = node.op == Op::CallMethod && PyUnicode_CompareWithASCIIString(node.target.get(), "size") == 0;
+  return node.op == Op::GetAttr || is_size || (node.op == Op::CallFunction && node.target.get() == getitem_function());
 }
 
 }  // namespace

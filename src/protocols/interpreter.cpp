@@ -22,6 +22,7 @@ Result Interpreter::raise_name_error(PyObject* name, const std::string& message)
 }
 
 Result Interpreter::raise_pending(const py::PythonError& error) {
+  region.unbacked.rethrow();  // C code was refused a number, and has made an exception of that
   PyObject* value = error.value();
   if (PyErr_GivenExceptionMatches(value, PyExc_KeyboardInterrupt)) throw error;
   if (PyErr_GivenExceptionMatches(value, PyExc_MemoryError))  // ours or the program's: a real run will tell

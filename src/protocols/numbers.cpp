@@ -171,6 +171,14 @@ std::optional<Result> number_compare(Interpreter& t, PyObject* left, PyObject* r
   if (!expressions(t, left, right, &a, &b)) return std::nullopt;
   const Expr* expr = symbolic::compare(t.region.numbers.space(), static_cast<symbolic::Comparison>(op), a, b);
   if (expr == nullptr) return std::nullopt;
+  // Of what only the graph knows there is no truth yet, only one that can be asserted.
+  if (t.region.numbers.space().prove(expr) == symbolic::Proof::Unknown && t.region.unbacked.names(expr)) {
+    static constexpr const char* kFunctions[] = {"lt", "le", "eq", "ne", "gt", "ge"};
+    auto value = py::take(PyObject_RichCompare(value_at_hand(left), value_at_hand(right), op));
+    PyObject* function = function_of_operator(kFunctions[op]);
+    auto operands = py::take(PyTuple_Pack(2, left, right));
+    return Result::of(t.region.numbers.computed(function, std::move(operands), std::move(value), expr));
+  }
   return Result::boolean(t.region.numbers.decide(expr));
 }
 

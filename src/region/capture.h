@@ -87,6 +87,7 @@ struct Capture {
   std::unordered_set<PyObject*> unseen_generators;
   std::vector<std::pair<PathHash, SeenNumber>> numbers;  // what was read of numbers, for later captures
   OpenNumbers open;                                      // those that stay open, for a backend that compiles for all
+  bool has_unbacked = false;                             // the graph reads numbers of tensors
   std::vector<py::Owned<>> alive;                        // keeps every key of these maps alive
   std::vector<std::string> notes;                        // deferred decisions worth showing in explain
   std::int64_t instructions = 0;                         // executed symbolically

@@ -76,6 +76,7 @@ void guard_advanced_apart(Region& region) {
 }  // namespace
 
 std::unique_ptr<Capture> finish(Region& region, py::Owned<> result) {
+  region.unbacked.finish();
   region.numbers.finish();
   guard_tensors_apart(region);
   guard_keys_apart(region);

@@ -22,7 +22,12 @@ PyObject* plain(PyObject* object) {  // borrowed
   if (as_number(object)->settled) return as_number(object)->value;  // a key of a dict, also behind the region
   if (as_number(object)->numbers == nullptr)
     py::check((PyErr_SetString(PyExc_RuntimeError, "pellucid: a symbolic number outlived its region"), -1));
-  return as_number(object)->numbers->plain(object);
+  try {
+    return as_number(object)->numbers->plain(object);
+  } catch (const GraphBreak& stop) {  // C code is in between, for which that is an exception like any other
+    as_number(object)->numbers->note_refusal(stop);
+    throw;
+  }
 }
 
 template <auto function>

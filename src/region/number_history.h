@@ -63,6 +63,8 @@ struct NumberPolicy {
   const NumberHistory* history = nullptr;  // null: every number is a value
   GraphNumbers graph_numbers = GraphNumbers::None;
   bool all_open = false;  // sizes are open at the first capture
+  // Numbers that the graph reads of tensors, and results whose sizes depend on values, are captured.
+  bool scalar_outputs = false, dynamic_output_shapes = false;
   // The last capture that has room: also numbers that have not changed yet are open, of objects too.
   bool is_last = false;
 };

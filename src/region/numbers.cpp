@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "guards/condition.h"
+#include "py/gil.h"
 #include "region/region.h"
 #include "region/snapshot.h"
 #include "symbolic/integers.h"
@@ -179,6 +180,7 @@ PyObject* Numbers::plain(PyObject* object) {
     if (policy.history != nullptr) tuples.note_closed(number->value, number->source);
     return number->value;
   }
+  region_.unbacked.refuse_if_named(number->expr);
   if (number->source != nullptr) symbols_[number->expr->operation.symbol].seen.pinned = true;
   (void)space().fix(number->expr, here());
   return number->value;
@@ -244,24 +246,46 @@ py::Owned<> Numbers::computed(PyObject* function, py::Owned<> arguments, py::Own
   return depth < kDeepest ? std::move(made) : py::Owned<>::share(plain(made.get()));
 }
 
+// Torch asks here while it runs without the GIL: what counts references takes it.
 std::uint32_t Numbers::here() {
-  guards::Why why;
-  if (const Frame* frame = region_.top) {
-    why.code = py::Owned<PyCodeObject>::share(frame->code.get());
-    why.offset = frame->at;
-  }
-  why.operation = region_.doing;
+  const Frame* frame = region_.top;
+  PyCodeObject* code = frame == nullptr ? nullptr : frame->code.get();
+  const int offset = frame == nullptr ? guards::Why{}.offset : frame->at;
   // Most of what is asked at a place is proved, and names no place.
-  const bool again = !places_.empty() && places_.back().code.get() == why.code.get() &&
-                     places_.back().offset == why.offset && places_.back().operation == why.operation;
-  if (!again) places_.push_back(std::move(why));
+  const bool again = !places_.empty() && places_.back().code.get() == code && places_.back().offset == offset &&
+                     places_.back().operation == region_.doing;
+  if (!again) add_place(code, offset, region_.doing);
   return static_cast<std::uint32_t>(places_.size() - 1);
 }
 
+void Numbers::add_place(PyCodeObject* code, int offset, std::string operation) {
+  const py::Gil gil;
+  guards::Why why;
+  why.code = py::Owned<PyCodeObject>::share(code);
+  why.offset = offset;
+  why.operation = std::move(operation);
+  places_.push_back(std::move(why));
+}
+
+const symbolic::Expr* Numbers::given_by_graph(aten::GraphGives what, symbolic::Value hint, std::int64_t least,
+                                              std::int64_t most) {
+  const bool is_wanted = what == aten::GraphGives::Number ? policy.scalar_outputs : policy.dynamic_output_shapes;
+  if (!is_wanted) return nullptr;
+  const symbolic::Expr* made = new_symbol(hint, nullptr, 0, least, most);
+  region_.unbacked.add(made);
+  return made;
+}
+
+void Numbers::note_refusal(const GraphBreak& stop) { region_.unbacked.note_refusal(stop); }
+
 bool Numbers::decide(const symbolic::Expr* condition) {
   constexpr std::size_t kMost = 256;
+  if (space().prove(condition) == symbolic::Proof::Unknown) region_.unbacked.refuse_if_program_asks(condition);
   const bool holds = space().decide(condition, here());
-  if (space().decisions().size() >= kMost && !settling_) settle_all();
+  if (space().decisions().size() >= kMost && !settling_) {
+    const py::Gil gil;
+    settle_all();
+  }
   return holds;
 }
 
@@ -271,11 +295,9 @@ void Numbers::require(const symbolic::Expr* condition) {
 }
 
 symbolic::Value Numbers::fix(const symbolic::Expr* number, const char* who) {
-  guards::Why why;
-  why.code = places_[here()].code.copy();
-  why.offset = places_.back().offset;
-  why.operation = std::string("needs a plain number in ") + who;
-  places_.push_back(std::move(why));
+  region_.unbacked.refuse_if_named(number);
+  const guards::Why& asked = places_[here()];
+  add_place(asked.code.get(), asked.offset, std::string("needs a plain number in ") + who);
   const symbolic::Value value = space().fix(number, static_cast<symbolic::Who>(places_.size() - 1));
   note_pinned(number);
   return value;
@@ -294,7 +316,7 @@ void Numbers::settle_all() {
   region_.doing = "decides by numbers that change too often";
   settling_ = true;
   for (const Symbol& symbol : symbols_) {
-    if (space().simplify(symbol.expr)->is_constant()) continue;
+    if (symbol.source == nullptr || space().simplify(symbol.expr)->is_constant()) continue;
     (void)space().fix(symbol.expr, here());
     note_pinned(symbol.expr);
   }
@@ -302,7 +324,9 @@ void Numbers::settle_all() {
   for (const bool is_read : {true, false}) {  // what is computed from them is known with them
     for (std::size_t i = 0; i < count; ++i) {
       PyObject* number = all_[i].get();
-      if (is_open(number) && (as_number(number)->source != nullptr) == is_read) plain(number);
+      if (is_open(number) && (as_number(number)->source != nullptr) == is_read &&
+          !region_.unbacked.names(as_number(number)->expr))
+        plain(number);
     }
   }
   settling_ = false;
@@ -315,7 +339,7 @@ void Numbers::refuse_constant_marks() {
     // The decision that left it one value: the first that names it and says so.
     for (const symbolic::Decision& decision : space().decisions()) {
       if (!names(decision.condition, symbol.expr)) continue;
-      const auto name = [&](std::uint32_t number) { return source::print(symbols_[number].source); };
+      const auto name = [&](std::uint32_t number) { return name_of(number); };
       throw_constraint_violation(symbol.source, symbol.expr, symbolic::print(decision.condition, name),
                                  places_[decision.who]);
     }
@@ -345,14 +369,16 @@ guards::Guard guard_of(std::shared_ptr<guards::Condition> condition, std::int64_
 void Numbers::hand_over_open(std::int64_t number) {
   std::vector<std::uint32_t> open;
   for (const Symbol& symbol : symbols_) {
-    if (symbol.expr->type == symbolic::Type::Int && !space().simplify(symbol.expr)->is_constant())
+    if (symbol.source != nullptr && symbol.expr->type == symbolic::Type::Int &&
+        !space().simplify(symbol.expr)->is_constant())
       open.push_back(symbol.expr->operation.symbol);
   }
-  if (open.empty()) return;
+  if (open.empty() && !region_.unbacked.any()) return;
   OpenNumbers& handed = region_.capture->open;
   handed.scope = scope_;
   for (const Symbol& symbol : symbols_)
     handed.symbols.push_back({symbol.source, symbol.expr, symbol.path, symbol.must_stay_open});
+  if (open.empty()) return;
   handed.of_backend = std::make_shared<guards::Condition>(guards::Condition::between(std::move(open)));
   guards::Guard guard = guard_of(handed.of_backend, number, [&](std::uint32_t i) { return symbols_[i].source; });
   guard.why.code = py::Owned<PyCodeObject>::share(region_.capture->code.get());
@@ -371,6 +397,7 @@ void Numbers::finish() {
   std::int64_t number = 0;
   refuse_constant_marks();
   for (const symbolic::Decision& decision : space().decisions()) {
+    if (region_.unbacked.names(decision.condition)) continue;  // the graph checks it
     guards::Guard guard = guard_of(std::make_shared<guards::Condition>(guards::Condition::of(decision.condition)),
                                    number++, [&](std::uint32_t i) { return symbols_[i].source; });
     guard.why.code = py::Owned<PyCodeObject>::share(places_[decision.who].code.get());
@@ -378,7 +405,9 @@ void Numbers::finish() {
     guard.why.operation = places_[decision.who].operation;
     region_.capture->guards.add(std::move(guard));
   }
-  for (const Symbol& symbol : symbols_) region_.capture->numbers.emplace_back(symbol.path, symbol.seen);
+  for (const Symbol& symbol : symbols_) {
+    if (symbol.source != nullptr) region_.capture->numbers.emplace_back(symbol.path, symbol.seen);
+  }
   if (policy.graph_numbers == GraphNumbers::Ints) hand_over_open(number);
 }
 

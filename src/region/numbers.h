@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "aten/size_scope.h"
+#include "base/reasons.h"
 #include "guards/guard.h"
 #include "region/capture.h"
 #include "region/number.h"
@@ -49,6 +50,11 @@ class Numbers final : public aten::SizeDecider {
   py::Owned<> computed(PyObject* function, py::Owned<> arguments, py::Owned<> value, const symbolic::Expr* expr);
   // What the program sees of an expression: a Number, or an int, float or bool where it is a constant.
   py::Owned<> number_of(const symbolic::Expr* expr);
+  // The Number of such an expression that a node of the graph gives.
+  py::Owned<> number_of_node(const symbolic::Expr* expr);
+  void note_int_of(PyObject* truth, const symbolic::Expr* expr);  // int(truth) is the number of this expression
+  PyObject* known_number(const symbolic::Expr* expr) const;  // borrowed; null: nobody has asked for it
+  std::string name_of(std::uint32_t symbol) const;           // where it is read; "u2": the graph gives it
 
   // A tensor from outside is read for the first time: what its guard compares. Sizes that are known to change become
   // symbols.
@@ -60,13 +66,16 @@ class Numbers final : public aten::SizeDecider {
   bool decide(const symbolic::Expr* condition) override;  // guarded: this line relies on it
   void require(const symbolic::Expr* condition) override;
   symbolic::Value fix(const symbolic::Expr* number, const char* who) override;
+  const symbolic::Expr* given_by_graph(aten::GraphGives what, symbolic::Value hint, std::int64_t least,
+                                       std::int64_t most) override;
   std::uint32_t here() override;  // names the place in the program, for decisions
 
-  void finish();  // the guards of all that was decided
+  void note_refusal(const GraphBreak& stop);  // Unbacked::rethrow
+  void finish();                              // the guards of all that was decided
 
  private:
   struct Symbol {
-    const Source* source;
+    const Source* source;  // null: the graph gives it
     const symbolic::Expr* expr;
     PathHash path;
     SeenNumber seen;
@@ -79,6 +88,7 @@ class Numbers final : public aten::SizeDecider {
   py::Owned<> said(const symbolic::Expr* expr);
   bool open_stride(PyObject* tensor, const Source* source, aten::OpenLayout& layout, aten::OpenShape& shape,
                    std::int64_t i);
+  void add_place(PyCodeObject* code, int offset, std::string operation);
   void settle_all();
   void note_pinned(const symbolic::Expr* condition);
   bool opens(PyObject* value, const Source* source, PathHash* path) const;

@@ -131,6 +131,7 @@ py::Owned<> Numbers::said(const symbolic::Expr* expr) {
   };
   switch (expr->op()) {
     case Op::Symbol: {
+      if (symbols_[expr->operation.symbol].source == nullptr) region_.unbacked.refuse_if_named(expr);
       auto made = new_number(object_of(expr->hint).get());
       as_number(made.get())->source = symbols_[expr->operation.symbol].source;
       as_number(made.get())->expr = expr;
@@ -171,10 +172,32 @@ py::Owned<> Numbers::said(const symbolic::Expr* expr) {
   }
 }
 
+py::Owned<> Numbers::number_of_node(const symbolic::Expr* expr) {
+  auto made = new_number(object_of(expr->hint).get());
+  as_number(made.get())->expr = expr;
+  by_expr_.insert_or_assign(expr, made.copy());
+  return made;
+}
+
+void Numbers::note_int_of(PyObject* truth, const symbolic::Expr* expr) {
+  static PyObject* const to_int = py::import_attr("builtins", "int").release();
+  by_expr_.emplace(expr, computed(to_int, py::take(PyTuple_Pack(1, truth)), object_of(expr->hint), expr));
+}
+
+PyObject* Numbers::known_number(const symbolic::Expr* expr) const {
+  const auto found = by_expr_.find(expr);
+  return found == by_expr_.end() ? nullptr : found->second.get();
+}
+
+std::string Numbers::name_of(std::uint32_t symbol) const {
+  const Source* source = symbols_[symbol].source;
+  return source == nullptr ? "u" + std::to_string(symbol) : source::print(source);
+}
+
 py::Owned<> Numbers::number_of(const symbolic::Expr* expr) {
+  if (PyObject* known = known_number(expr)) return py::Owned<>::share(known);
   if (expr->type == symbolic::Type::Bool) return py::Owned<>::share(decide(expr) ? Py_True : Py_False);
   if (expr->is_constant()) return object_of(expr->constant());
-  if (const auto found = by_expr_.find(expr); found != by_expr_.end()) return found->second.copy();
   auto made = said(expr);
   if (!made) {  // it has no words of Python
     (void)fix(expr, "an operation of torch");

@@ -1,5 +1,6 @@
 #include "region/open_numbers.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string_view>
@@ -19,27 +20,27 @@ using symbolic::Type;
 
 constexpr symbolic::Who kBackend = 0;
 
-// A comparison of ints: what torch can be told without its deciding more than that.
-bool is_of_ints(const Expr* expr) {
+// A comparison of ints that are read: what torch can be told without its deciding more than that.
+bool is_of_ints(const Expr* expr, const std::vector<OpenNumbers::Symbol>& symbols) {
+  const auto all = [&] {
+    return std::ranges::all_of(expr->args, [&](const Expr* arg) { return is_of_ints(arg, symbols); });
+  };
   switch (expr->op()) {
     case Op::Eq:
     case Op::Ne:
     case Op::Lt:
     case Op::Le:
-      return is_of_ints(expr->args[0]) && is_of_ints(expr->args[1]);
-    case Op::Constant:
-    case Op::Symbol:
-      return expr->type == Type::Int;
     case Op::Sum:
     case Op::Product:
     case Op::FloorDiv:
     case Op::Mod:
     case Op::Min:
     case Op::Max:
-      for (const Expr* arg : expr->args) {
-        if (!is_of_ints(arg)) return false;
-      }
-      return true;
+      return all();
+    case Op::Constant:
+      return expr->type == Type::Int;
+    case Op::Symbol:
+      return expr->type == Type::Int && symbols[expr->operation.symbol].source != nullptr;
     default:
       return false;
   }
@@ -134,13 +135,14 @@ py::Owned<> OpenNumbers::described() const {
   for (const Symbol& symbol : symbols) {
     if (symbol.expr->type != Type::Int) continue;
     const symbolic::Range range = space.range(symbol.expr);
-    auto row = py::take(Py_BuildValue("(IsLNN)", symbol.expr->operation.symbol, source::print(symbol.source).c_str(),
+    auto row = py::take(Py_BuildValue("(IsLNN)", symbol.expr->operation.symbol,
+                                      symbol.source == nullptr ? nullptr : source::print(symbol.source).c_str(),
                                       static_cast<long long>(symbol.expr->hint.i), end_of(range.least).release(),
                                       end_of(range.most).release()));
     py::check(PyList_Append(rows.get(), row.get()));
   }
   for (const symbolic::Decision& decision : space.decisions()) {
-    if (!is_of_ints(decision.condition)) continue;
+    if (!is_of_ints(decision.condition, symbols)) continue;
     const auto name = [](std::uint32_t symbol) { return "s" + std::to_string(symbol); };
     py::check(PyList_Append(conditions.get(), py::str(symbolic::print(decision.condition, name)).get()));
   }

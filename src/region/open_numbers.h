@@ -15,7 +15,7 @@ namespace pellucid::region {
 
 struct OpenNumbers {
   struct Symbol {
-    const source::Source* source;
+    const source::Source* source;  // null: the graph gives it
     const symbolic::Expr* expr;
     PathHash path;
     bool must_stay_open;  // the program says that it changes
@@ -23,10 +23,10 @@ struct OpenNumbers {
 
   std::shared_ptr<aten::SizeScope> scope;  // null: there are none, or no backend compiles for them
   std::vector<Symbol> symbols;             // by number
-  // Part of the capture's guards. It asks for nothing until the backend does.
+  // Part of the capture's guards. It asks for nothing until the backend does. Null: all that is open the graph gives.
   std::shared_ptr<guards::Condition> of_backend;
 
-  bool is_empty() const noexcept { return of_backend == nullptr; }
+  bool is_empty() const noexcept { return symbols.empty(); }
 
   // ([(number, source, hint, least, most), …], [condition, …]): the ints that are open,
   // and what the capture decided by them as Python text with the names s0, s1, …, which the fakes' sizes have too. An

@@ -251,6 +251,12 @@ py::Owned<> Recorder::torch_number(PyObject* number) {
   return made.copy();
 }
 
+// The expression of a number that torch has given; of a float or bool that is what item() said.
+const symbolic::Expr* Recorder::given_number(PyObject* value) const {
+  const symbolic::Expr* item = region_.numbers.scope()->item;
+  return item != nullptr ? item : fakes_->expr_of(value);
+}
+
 // Sizes as torch gives them, as numbers of the region.
 py::Owned<> Recorder::from_torch(PyObject* value) {
   if (const symbolic::Expr* expr = fakes_->expr_of(value)) return region_.numbers.number_of(expr);
@@ -594,6 +600,14 @@ PyObject* for_open(PyObject* callable, bool ints) {
 
 }  // namespace
 
+namespace {
+
+bool is_item(PyObject* target) {
+  return PyUnicode_Check(target) && PyUnicode_CompareWithASCIIString(target, "item") == 0;
+}
+
+}  // namespace
+
 Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, Args args) {
   TorchArguments arguments = arguments_of(target, args, true);
   py::Owned<> result;
@@ -604,9 +618,12 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     const bool sizes = region_.numbers.space().symbols() > 0;
     PyObject* on_fakes = may_stand_in && (arguments.open || sizes) ? for_open(callable, arguments.open) : callable;
     stands_in = on_fakes != callable;
+    const Unbacked::InTorch asks(region_.unbacked);
+    region_.numbers.scope()->item = nullptr;
     result = fakes_->call(on_fakes, arguments.values.data(), args.size(), args.kwnames);
   };
   const auto refuse = [&](const py::PythonError& error) {
+    region_.unbacked.rethrow();
     const std::string name = name_of_target(target);
     if (aten::FakeScope::is_data_dependent(error.value()))
       unsupported(Reason::DataDependent, {{"operation", needing_values(name)}});
@@ -622,7 +639,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   } catch (const py::PythonError& error) {
     // Some of torch's functions take ints alone.
     const bool again = (arguments.open || stands_in) && std::ranges::all_of(arguments.versions, is_untouched) &&
-                       !aten::FakeScope::is_data_dependent(error.value());
+                       !aten::FakeScope::is_data_dependent(error.value()) && !region_.unbacked.has_refused();
     if (!again) refuse(error);
     may_stand_in = false;
     arguments = arguments_of(target, args, false);
@@ -634,6 +651,12 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   }
   const auto& versions = arguments.versions;
   args.values = arguments.given;
+  if (region_.unbacked.any()) {
+    // A function that goes on with what item() gave has gone by a value that nobody knows.
+    const symbolic::Expr* item = region_.numbers.scope()->item;
+    if (item != nullptr && !is_item(target)) region_.unbacked.refuse_if_named(item);
+    region_.unbacked.check_before(result.get(), given_number(result.get()));
+  }
   bool mutated = false;
   for (const auto& [tensor, version] : versions) mutated |= aten::version_of(tensor) != version || is_written(tensor);
   if (mutated) region_.deferred.freeze_written();
@@ -656,6 +679,11 @@ Result Recorder::wrap_result(graph::Op op, PyObject* target, Args args, py::Owne
     real |= !aten::is_fake(t);
   });
   if (!any) {
+    if (const symbolic::Expr* number = region_.unbacked.any() ? given_number(result.get()) : nullptr;
+        number != nullptr && region_.unbacked.is_new(number)) {
+      auto value = region_.unbacked.number_at_hint(number);
+      return Result::of(region_.unbacked.give(number, record(op, target, args, value.get(), mutated)));
+    }
     if (region_.numbers.space().symbols() > 0) result = from_torch(result.get());
     const bool checks = result.get() == Py_None && aten::facts_so_far().may_raise;  // torch._assert_async
     if (mutated || checks) record(op, target, args, result.get(), true);
@@ -676,12 +704,15 @@ Result Recorder::wrap_result(graph::Op op, PyObject* target, Args args, py::Owne
   if (cat_of(result.get()) == Cat::Tensor) {
     region_.capture->node_of[result.get()] = node;
     region_.provenance.keep(result.get());
+    region_.unbacked.give_sizes(result.get());
     auto it = real_of_.find(result.get());
     if (it == real_of_.end()) return Result::of(std::move(result));
     region_.capture->node_of[it->second] = node;  // the same tensor object: later uses name the newest node
     return Result::of(py::Owned<>::share(it->second));
   }
-  return Result::of(unpack(result.get(), node, node->where));
+  auto parts = unpack(result.get(), node, node->where);
+  each_tensor(result.get(), [&](PyObject* tensor) { region_.unbacked.give_sizes(tensor); });
+  return Result::of(std::move(parts));
 }
 
 // One getitem for each tensor in a tuple or list, as its elements are used one by one.

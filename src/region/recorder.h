@@ -39,6 +39,7 @@ class Recorder {
   py::Owned<> key_at_hand(PyObject* key);
   py::Owned<> torch_number(PyObject* number);
   py::Owned<> from_torch(PyObject* value);
+  const symbolic::Expr* given_number(PyObject* value) const;
   void fix_reshaped(const std::vector<std::pair<PyObject*, std::uint32_t>>& tensors);
   struct TorchArguments;
   TorchArguments arguments_of(PyObject* target, Args args, bool may_be_open);

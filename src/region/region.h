@@ -18,6 +18,7 @@
 #include "region/reads.h"
 #include "region/recorder.h"
 #include "region/shadows.h"
+#include "region/unbacked.h"
 
 namespace pellucid::region {
 
@@ -39,6 +40,7 @@ struct Region {
   Shadows shadows{*this};
   Reads reads{*this};
   Lookups lookups{*this};
+  Unbacked unbacked{*this};
   Numbers numbers{*this};
   AttributeWrites attributes{*this};
   Iterators iterators{*this};

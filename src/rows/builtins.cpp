@@ -157,6 +157,10 @@ Result number(Interpreter& t, PyObject* f, Args args) {
   if (only_positional(args, 1, 1)) {
     const std::string name = reinterpret_cast<PyTypeObject*>(f)->tp_name;
     const Cat cat = region::cat_of(args[0]);
+    if (cat == Cat::Tensor && t.region.numbers.policy.scalar_outputs) {
+      PyObject* values[] = {f, args[0]};
+      return protocols::call_polyfill(t, "item_as", values);
+    }
     if (cat == Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", name + "() of a tensor"}});
     if (cat == Cat::Instance && t.region.lookups.type_lookup(Py_TYPE(args[0]), ("__" + name + "__").c_str()) != nullptr)
       return protocols::call_polyfill(t, (name + "_of").c_str(), args.values);

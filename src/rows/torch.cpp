@@ -207,6 +207,23 @@ Result requires_grad_(Interpreter& t, PyObject* f, Args args) {
   return t.region.recorder.torch_call(graph::Op::CallMethod, f, name.get(), args);
 }
 
+Result tolist(Interpreter& t, PyObject* f, Args args) {
+  if (!t.region.numbers.policy.scalar_outputs || !only_positional(args, 1, 1))
+    unsupported(Reason::DataDependent, {{"operation", describe(f)}});
+  return protocols::call_polyfill(t, "tolist_of", args.values);
+}
+
+// torch._check and its like. What only the graph knows is checked by the graph; when that fails, the call runs eagerly
+// and raises what the program asks for.
+Result check(Interpreter& t, PyObject* f, Args args) {
+  if (args.size() < 2 || !region::is_open(args[1])) return t.inline_function(f, args);
+  t.region.doing = "checks";
+  const symbolic::Expr* condition = t.region.numbers.expr_of(args[1]);
+  if (condition->type != symbolic::Type::Bool) return t.inline_function(f, args);
+  t.region.unbacked.assert_that(condition);
+  return Result::none();
+}
+
 Result explicit_break(Interpreter&, PyObject*, Args args) {
   unsupported(Reason::ExplicitBreak, {{"message", args.size() > 0                  ? py::text_of(args[0])
                                                   : args.keyword("msg") != nullptr ? py::text_of(args.keyword("msg"))
@@ -348,6 +365,8 @@ const Row rows[] = {
     {"torch.Generator", refuse},
     {"torch.Size.numel", product},
     {"math.prod", product},
+    {"torch._C.TensorBase.tolist", tolist},
+    {"torch._check_with", check, true, true},
     // Effects on tensors that a graph does not carry, or that need data.
     {"torch.Tensor.backward", refuse},
     {"torch._C.TensorBase.requires_grad_", requires_grad_},

@@ -105,6 +105,7 @@ class Cache {
   About last_stop_about = About::Code;         // … and whose verdict that is
   std::vector<py::Owned<>> stops;              // break records, oldest first
   region::NumberHistory numbers;               // what its regions read
+  bool takes_unbacked = true;                  // the backend has not refused numbers that the graph gives
   std::vector<std::string> guard_failures;     // why calls missed (row B15)
   std::vector<py::Owned<>> recompile_records;  // and what it cost, oldest first
 

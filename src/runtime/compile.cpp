@@ -126,7 +126,8 @@ py::Owned<> open_numbers_of(const region::Capture& capture) {
   auto described = capture.open.described();
   std::unordered_map<int, std::uint32_t> symbol_at;  // by the id of its source
   for (const region::OpenNumbers::Symbol& symbol : capture.open.symbols) {
-    if (symbol.expr->type == symbolic::Type::Int) symbol_at.emplace(symbol.source->id, symbol.expr->operation.symbol);
+    if (symbol.source != nullptr && symbol.expr->type == symbolic::Type::Int)
+      symbol_at.emplace(symbol.source->id, symbol.expr->operation.symbol);
   }
   auto inputs = py::take(PyList_New(0));
   for (const graph::Node* node : capture.graph.placeholders()) {
@@ -160,8 +161,10 @@ struct NotForOpenNumbers {};
 
 void take_as_constants(PyFunctionObject* function, const region::Capture& capture, Cache& cache,
                        const py::PythonError& error) {
+  if (capture.has_unbacked) cache.takes_unbacked = false;
   auto numbers = capture.numbers;
   for (auto& [path, seen] : numbers) {
+    if (capture.has_unbacked) break;
     const auto is_of_it = [&](const auto& symbol) { return symbol.path == path; };
     seen.pinned |= std::ranges::any_of(capture.open.symbols, is_of_it);
   }
@@ -207,7 +210,7 @@ Compiled call_backend(PyFunctionObject* function, region::Capture& capture, Cach
     throw NotForOpenNumbers();
   }
   auto compiled = py::Owned<>::share(PyTuple_GET_ITEM(made.get(), 0));
-  if (!capture.open.is_empty()) take_conditions(capture, PyTuple_GET_ITEM(made.get(), 1));
+  if (capture.open.of_backend) take_conditions(capture, PyTuple_GET_ITEM(made.get(), 1));
   events::count(Counter::Graphs);
   events::record("backend", "", {{"hand_off_ms", hand_off}, {"backend_ms", milliseconds_since(start) - hand_off}});
   if (compiled.get() == forward.get()) forward = {};
@@ -465,11 +468,15 @@ region::GraphNumbers graph_numbers(PyObject* backend) {
   return has_mark(backend, "takes_symbols") ? region::GraphNumbers::Ints : region::GraphNumbers::None;
 }
 
-region::NumberPolicy number_policy(const Cache& cache) {
+// As in torch.compile, fullgraph=True asks for operators whose results depend on values too.
+region::NumberPolicy number_policy(const Cache& cache, bool fullgraph) {
   PyObject* const backend = cache.key().backend;
+  const bool may = graph_numbers(backend) != region::GraphNumbers::None && cache.takes_unbacked;
   return {.history = has_mark(backend, "static") ? nullptr : &cache.numbers,
           .graph_numbers = graph_numbers(backend),
           .all_open = has_mark(backend, "dynamic") || config_number("force_open") != 0,
+          .scalar_outputs = may && (fullgraph || config_number("capture_scalar_outputs") != 0),
+          .dynamic_output_shapes = may && (fullgraph || config_number("capture_dynamic_output_shape_ops") != 0),
           .is_last = cache.numbers.has_open() && cache.entries_made() + 1 >= config_number("recompile_limit")};
 }
 
@@ -481,7 +488,7 @@ Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cach
   trace::Extent extent{.work = kWholeProgram * config_number("region_limit")};
   if (!fullgraph && config_number("continue_after_break") != 0) extent = forced_end(config_number("force_break_at"));
   return attempt_or_warn(function, cache, fullgraph, extent, [&](const trace::Extent& how_far) {
-    return trace::capture(function, code, locals, how_far, number_policy(cache));
+    return trace::capture(function, code, locals, how_far, number_policy(cache, fullgraph));
   });
 }
 
@@ -489,14 +496,14 @@ void observe(PyFunctionObject* function, PyObject* const* locals, Cache& cache) 
   const CompilingScope scope;
   auto* code = reinterpret_cast<PyCodeObject*>(cache.key().code);
   const trace::Outcome outcome =
-      traced(function, [&] { return trace::capture(function, code, locals, forced_end(0), number_policy(cache)); });
+      traced(function, [&] { return trace::capture(function, code, locals, forced_end(0), number_policy(cache, false)); });
   if (outcome.capture) cache.numbers.note(outcome.capture->numbers);
 }
 
 Attempt compile_continuation(const frames::State& state, Cache& cache) {
   return attempt_or_warn(
       state.frames.front().function.get(), cache, false, forced_end(0, state.frames.size()),
-      [&](const trace::Extent& how_far) { return trace::capture(state, how_far, number_policy(cache)); });
+      [&](const trace::Extent& how_far) { return trace::capture(state, how_far, number_policy(cache, false)); });
 }
 
 }  // namespace pellucid::runtime

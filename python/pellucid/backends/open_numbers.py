@@ -22,8 +22,8 @@ class OpenNumber(NamedTuple):
 
     number: int
     """Of the symbol: its name is "s" and this."""
-    source: str
-    """Where it is read, as torch._dynamo writes it."""
+    source: str | None
+    """Where it is read, as torch._dynamo writes it. None: the graph gives it ("unbacked")."""
     hint: int
     least: int | None
     """None: less than 64 bits hold."""
@@ -76,11 +76,16 @@ class Symbols:
         }
         self._number_of: dict[Any, int] = {}
         for number, path, hint, least, most in numbers.symbols:
+            ends = (-int_oo if least is None else least, int_oo if most is None else most)
+            if path is None:
+                unbacked = env.create_unbacked_symint()
+                env._update_var_to_range(unbacked.node.expr, ValueRanges(*ends))
+                self._values[f"s{number}"] = unbacked
+                continue
             source = InputSource(as_dynamo_path(path))
             is_size = least is not None and least >= 2
             create = env.create_symbol if is_size else env.create_unspecified_symbol
             symbol = create(hint, source, DimDynamic.DYNAMIC)
-            ends = (-int_oo if least is None else least, int_oo if most is None else most)
             env._update_var_to_range(symbol, ValueRanges(*ends))
             self._number_of[symbol] = number
             self._values[f"s{number}"] = env.create_symintnode(symbol, hint=hint, source=source)

@@ -102,7 +102,10 @@ class _Context(TracingContext):
         """What a node that is a number in Python is for the backend; its inputs know theirs."""
         if node.op == "placeholder":
             return self._number_inputs[node]
-        return node.target(*map_arg(node.args, lambda arg: arg.meta["example_value"]))  # type: ignore[operator]
+        args = map_arg(node.args, lambda arg: arg.meta["example_value"])
+        if node.op == "call_method":  # what the graph reads of a tensor
+            return getattr(args[0], str(node.target))(*args[1:])
+        return node.target(*args)  # type: ignore[operator]
 
     def note_numbers(self, gm: GraphModule) -> None:
         """Placeholders that are numbers in Python: a torch.SymInt, or a tensor for a float."""
@@ -283,3 +286,5 @@ def _replace_example_values(gm: GraphModule, fake_mode: FakeTensorMode, context:
             if type(example) in (int, float):
                 example = context.number_of(node)
             node.meta["example_value"] = torch.utils._pytree.tree_map(replaced, example)
+    # The graph is traced once more, and gives its numbers then.
+    fake_mode.shape_env.pending_fresh_unbacked_symbols.clear()

@@ -1,0 +1,235 @@
+// Operators whose results depend on the values of tensors: numbers, and tensors of a size that nobody knows before the
+// call. Each gives new symbols, for which the capture has hints that no data stands behind.
+#include <ATen/ExpandUtils.h>
+#include <ATen/Functions.h>
+#include <c10/core/Scalar.h>
+
+#include <algorithm>
+#include <limits>
+#include <unordered_map>
+
+#include "aten/call.h"
+#include "aten/internal.h"
+#include "symbolic/operations.h"
+
+namespace pellucid::aten {
+namespace {
+
+using symbolic::Value;
+
+constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
+constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+
+// What one call gives that depends on values.
+class Given {
+ public:
+  explicit Given(Call& call) : call_(call), scope_(scope_of_thread()) {}
+
+  // Null: the capture takes no such operators.
+  const Expr* number(Value hint, std::int64_t least, std::int64_t most) {
+    return symbol(GraphGives::Number, hint, least, most);
+  }
+  // Sizes get one hint where they can, so that those that have to be equal are; it is none that programs like to write.
+  const Expr* size(std::int64_t least, std::int64_t most) {
+    constexpr std::int64_t kHint = 4099, kFewest = 2;
+    // Where so few elements are possible that none would be "some, but not all", nothing general can be said.
+    if (most - 1 < std::max(least, kFewest)) return nullptr;
+    return symbol(GraphGives::Size, Value::of(std::min(std::max(kHint, least), most - 1)), least, most);
+  }
+  const Expr* constant(std::int64_t number) const { return scope_->space.constant(Value::of(number)); }
+  Shape shape(const at::Tensor& tensor) const { return shape_of(*scope_, tensor); }
+
+  // No more elements than the product of these sizes can be.
+  std::int64_t most(const Exprs& sizes) const {
+    symbolic::Wide product = 1;
+    for (const Expr* size : sizes) {
+      product *= std::max<symbolic::Wide>(scope_->space.range(size).most, 0);
+      if (product > kMost) return kMost;
+    }
+    return static_cast<std::int64_t>(product);
+  }
+
+  at::Tensor fresh(const Shape& shape, c10::ScalarType dtype) const {
+    c10::SmallVector<std::int64_t, 5> sizes, strides;
+    for (const Expr* size : shape.sizes) sizes.push_back(size->hint.i);
+    for (const Expr* stride : shape.strides) strides.push_back(stride->hint.i);
+    return with_shape(call_.fresh(sizes, strides, dtype), scope_, shape);
+  }
+  // One dimension.
+  at::Tensor vector(const Expr* size, c10::ScalarType dtype) const {
+    return fresh({{size}, {constant(1)}, constant(0)}, dtype);
+  }
+  at::Tensor contiguous(const Exprs& sizes, c10::ScalarType dtype) const {
+    static const std::string name = "unbacked";
+    SizeLayouts layouts(scope_, name);
+    return fresh({sizes, layouts.contiguous_strides(sizes), constant(0)}, dtype);
+  }
+  const std::shared_ptr<SizeScope>& scope() const noexcept { return scope_; }
+
+ private:
+  const Expr* symbol(GraphGives what, Value hint, std::int64_t least, std::int64_t most) {
+    if (!scope_ || scope_->decider == nullptr || QuietScope::is_active()) return nullptr;
+    return scope_->decider->given_by_graph(what, hint, least, most);
+  }
+
+  Call& call_;
+  std::shared_ptr<SizeScope> scope_;
+};
+
+// The values that an integer dtype has; nothing for other dtypes, and where 64 bits are too few.
+std::optional<std::pair<std::int64_t, std::int64_t>> range_of(c10::ScalarType dtype) {
+  switch (dtype) {
+    case c10::ScalarType::Bool:
+      return {{0, 1}};
+    case c10::ScalarType::Byte:
+      return {{0, 255}};
+    case c10::ScalarType::Char:
+      return {{-128, 127}};
+    case c10::ScalarType::Short:
+      return {{std::numeric_limits<std::int16_t>::min(), std::numeric_limits<std::int16_t>::max()}};
+    case c10::ScalarType::Int:
+      return {{std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()}};
+    case c10::ScalarType::Long:
+      return {{kLeast, kMost}};
+    default:
+      return std::nullopt;
+  }
+}
+
+bool item(Call& call) {
+  Given given(call);
+  const c10::ScalarType dtype = call.tensor(0).scalar_type();
+  const auto range = range_of(dtype);
+  if (!range && !c10::isFloatingType(dtype)) return false;
+  constexpr std::int64_t kSmall = 3;  // a size or an index, if it is one
+  const Value hint = range ? Value::of(std::min(kSmall, range->second)) : Value::real(1.5);
+  const Expr* number = given.number(hint, range ? range->first : kLeast, range ? range->second : kMost);
+  if (number == nullptr) return false;
+  call.note_facts();
+  if (range && dtype != c10::ScalarType::Bool) {
+    call.give(at::Scalar(symint_of(given.scope(), number)));
+  } else if (range) {
+    given.scope()->item = symbolic::truth(given.scope()->space, number);
+    call.give(at::Scalar(number->hint.i != 0));
+  } else {
+    given.scope()->item = number;
+    call.give(at::Scalar(number->hint.f));
+  }
+  return true;
+}
+
+// One row for each element that is not zero, column after column in memory.
+bool nonzero(Call& call) {
+  Given given(call);
+  const Shape self = given.shape(call.tensor(0));
+  if (self.sizes.empty()) return false;
+  const Expr* count = given.size(0, given.most(self.sizes));
+  if (count == nullptr) return false;
+  call.note_facts();
+  const auto rank = static_cast<std::int64_t>(self.sizes.size());
+  call.give(given.fresh({{count, given.constant(rank)}, {given.constant(1), count}, given.constant(0)}, at::kLong));
+  return true;
+}
+
+bool masked_select(Call& call) {
+  Given given(call);
+  const at::Tensor self = call.tensor(0), mask = call.tensor(1);
+  if (mask.scalar_type() != at::kBool) return false;
+  const std::vector<at::Tensor> both = at::broadcast_tensors({self, mask});
+  const Expr* count = given.size(0, given.most(given.shape(both[0]).sizes));
+  if (count == nullptr) return false;
+  call.note_facts();
+  call.give(given.vector(count, self.scalar_type()));
+  return true;
+}
+
+// At least one value is unique where there is an element.
+const Expr* uniques(Given& given, std::int64_t most, const Exprs& sizes) {
+  const bool any = std::ranges::all_of(
+      sizes, [&](const Expr* size) { return given.scope()->space.range(size).least >= 1; });
+  return given.size(any ? 1 : 0, most);
+}
+
+// (values, where each element went, how often each was there), the latter two without elements when nobody asks.
+template <std::size_t inverse, std::size_t counts>
+bool unique_values(Call& call) {
+  Given given(call);
+  const at::Tensor self = call.tensor(0);
+  const Shape shape = given.shape(self);
+  const bool has_dim = counts == 2 && !call.arg(3).isNone();
+  if (has_dim) return false;
+  const Expr* count = uniques(given, given.most(shape.sizes), shape.sizes);
+  if (count == nullptr) return false;
+  call.note_facts();
+  const bool with_inverse = call.arg(inverse).toBool(), with_counts = call.arg(counts).toBool();
+  const at::Tensor where =
+      with_inverse ? given.contiguous(shape.sizes, at::kLong) : call.fresh(c10::IntArrayRef{0}, at::kLong);
+  const at::Tensor how_often =
+      with_counts ? given.vector(count, at::kLong) : call.fresh(c10::IntArrayRef{0}, at::kLong);
+  call.give(given.vector(count, self.scalar_type()), where, how_often);
+  return true;
+}
+
+// Each element as often as its repeats say.
+bool repeats(Call& call) {
+  Given given(call);
+  const at::Tensor repeats = call.tensor(0);
+  if (repeats.dim() != 1 || (repeats.scalar_type() != at::kLong && repeats.scalar_type() != at::kInt)) return false;
+  if (!call.arg(1).isNone()) return false;
+  const Expr* count = given.size(0, kMost);
+  if (count == nullptr) return false;
+  call.note_facts();
+  call.give(given.vector(count, repeats.scalar_type()));
+  return true;
+}
+
+// A mask among the indices becomes the indices of its elements.
+bool masks(Call& call) {
+  const auto is_mask = [](const c10::IValue& index) {
+    return index.isTensor() && index.toTensor().defined() && is_fake(index.toTensor().unsafeGetTensorImpl()) &&
+           (index.toTensor().scalar_type() == at::kBool || index.toTensor().scalar_type() == at::kByte);
+  };
+  const auto list = call.arg(1).toListRef();
+  if (std::ranges::none_of(list, is_mask) || QuietScope::is_active()) return false;
+  Given given(call);
+  const at::Tensor self = call.tensor(0);
+  const Exprs sizes = given.shape(self).sizes;
+  static const std::string name = "index";
+  SizeLayouts layouts(given.scope(), name);
+  c10::List<std::optional<at::Tensor>> indices;
+  std::size_t dim = 0;
+  for (const c10::IValue& index : list) {
+    if (!is_mask(index)) {
+      indices.push_back(index.isTensor() ? std::optional(index.toTensor()) : std::nullopt);
+      ++dim;
+      continue;
+    }
+    const at::Tensor mask = index.toTensor();
+    const Exprs of_mask = given.shape(mask).sizes;
+    if (of_mask.empty() || dim + of_mask.size() > sizes.size()) return false;
+    for (const Expr* size : of_mask) layouts.require_equal(sizes[dim++], size);
+    for (at::Tensor& column : at::nonzero(mask).unbind(1)) indices.push_back(std::move(column));
+  }
+  call.replace_arg(1, std::move(indices));
+  call.find_scope();
+  return false;  // and goes on with these
+}
+
+constexpr RowOf<Rule> kRows[] = {
+    {"_local_scalar_dense", item},
+    {"nonzero", nonzero},
+    {"masked_select", masked_select},
+    {"_unique2", unique_values<2, 3>},
+    {"unique_consecutive", unique_values<1, 2>},
+    {"repeat_interleave.Tensor", repeats},
+    {"index.Tensor", masks},
+};
+
+}  // namespace
+
+Rule find_unbacked_rule(const std::string& name) {
+  const auto* found = std::ranges::find_if(kRows, [&](const auto& row) { return name == row.op; });
+  return found == std::end(kRows) ? nullptr : found->value;
+}
+
+}  // namespace pellucid::aten

@@ -1,0 +1,242 @@
+#include "region/unbacked.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "aten/aten.h"
+#include "region/region.h"
+#include "symbolic/operations.h"
+#include "symbolic/print.h"
+
+namespace pellucid::region {
+
+using symbolic::Expr;
+using symbolic::Op;
+
+bool Unbacked::names(const Expr* expr) const {
+  if (!any()) return false;
+  if (expr->is(Op::Symbol)) return symbols_.contains(expr);
+  if (expr->args.empty()) return false;
+  const auto known = names_.find(expr);
+  if (known != names_.end()) return known->second;
+  const bool found = std::ranges::any_of(expr->args, [&](const Expr* arg) { return names(arg); });
+  names_.emplace(expr, found);
+  return found;
+}
+
+std::string Unbacked::text_of(const Expr* expr) const {
+  return symbolic::print(expr, [&](std::uint32_t symbol) { return region_.numbers.name_of(symbol); });
+}
+
+void Unbacked::refuse(const Expr* expr) {
+  const bool asks = expr->type == symbolic::Type::Bool;
+  const GraphBreak stop(Reason::DataDependent,
+                        {{"operation", (asks ? "a branch on " : "a use of the value of ") + text_of(expr) +
+                                           ", which only the graph knows,"}});
+  if (in_torch_) refused_ = stop;
+  throw stop;
+}
+
+void Unbacked::rethrow() {
+  if (const auto refused = std::exchange(refused_, std::nullopt)) throw GraphBreak(*refused);
+}
+
+// The symbol of a number that a node can give: itself, or what a bool is the truth of.
+const Expr* Unbacked::given_by(const Expr* number) const {
+  if (number->is(Op::Ne) && number->args[1]->is_constant(0)) number = number->args[0];
+  if (number->is(Op::Ne) && number->args[0]->is_constant(0)) number = number->args[1];
+  return number->is(Op::Symbol) && symbols_.contains(number) ? number : nullptr;
+}
+
+bool Unbacked::is_new(const Expr* number) const {
+  const Expr* symbol = given_by(number);
+  return symbol != nullptr && !symbols_.at(symbol);
+}
+
+py::Owned<> Unbacked::number_at_hint(const Expr* number) {
+  switch (number->type) {
+    case symbolic::Type::Int:
+      return py::take(PyLong_FromLongLong(number->hint.i));
+    case symbolic::Type::Float:
+      return py::take(PyFloat_FromDouble(number->hint.f));
+    default:
+      return py::Owned<>::share(number->hint.is_true() ? Py_True : Py_False);
+  }
+}
+
+py::Owned<> Unbacked::give(const Expr* number, graph::Node* node) {
+  auto made = region_.numbers.number_of_node(number);
+  region_.capture->node_of[made.get()] = node;
+  region_.provenance.keep(made.get());
+  const Expr* symbol = given_by(number);
+  symbols_.at(symbol) = true;
+  if (number != symbol) region_.numbers.note_int_of(made.get(), symbol);
+  if (symbol->type == symbolic::Type::Float) {
+    // Numbers of a capture are finite. -max <= n <= max says so in words that every backend has.
+    symbolic::Space& space = region_.numbers.space();
+    constexpr double kMost = std::numeric_limits<double>::max();
+    const auto bound = [&](symbolic::Comparison comparison, double end) {
+      add_assertion(symbolic::compare(space, comparison, symbol, space.constant(symbolic::Value::real(end))));
+    };
+    bound(symbolic::Comparison::Le, kMost);
+    bound(symbolic::Comparison::Ge, -kMost);
+  }
+  assert_known();
+  return made;
+}
+
+void Unbacked::give_sizes(PyObject* tensor) {
+  if (!any()) return;
+  const aten::OpenShape shape = region_.recorder.fakes().open_shape(tensor);
+  for (std::size_t d = 0; d < shape.sizes.size(); ++d) {
+    const Expr* size = shape.sizes[d];
+    if (!is_new(size)) continue;
+    std::vector<graph::Arg> args;
+    args.push_back(graph::Arg::of(region_.recorder.node_of(tensor)));
+    args.push_back(graph::Arg::of(py::take(PyLong_FromSize_t(d))));
+    graph::Node* node = region_.capture->graph.call(graph::Op::CallMethod, py::str("size"), std::move(args), {},
+                                                    number_at_hint(size));
+    node->where = region_.recorder.call_site();
+    const auto number = give(size, node);
+  }
+}
+
+bool Unbacked::is_given(const Expr* expr, const std::vector<const Expr*>& soon) const {
+  if (const auto symbol = symbols_.find(expr); symbol != symbols_.end())
+    return symbol->second || std::ranges::find(soon, expr) != soon.end();
+  return std::ranges::all_of(expr->args, [&](const Expr* arg) { return is_given(arg, soon); });
+}
+
+void Unbacked::note_decisions() {
+  const auto decisions = region_.numbers.space().decisions();
+  noted_ = std::min(noted_, decisions.size());
+  for (; noted_ < decisions.size(); ++noted_) {
+    if (names(decisions[noted_].condition)) waiting_.push_back(decisions[noted_].condition);
+  }
+}
+
+void Unbacked::assert_known() {
+  for (std::size_t i = 0; i < waiting_.size();) {
+    if (!is_given(waiting_[i], {})) {
+      ++i;
+      continue;
+    }
+    const Expr* condition = waiting_[i];
+    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
+    add_assertion(condition);
+  }
+}
+
+namespace {
+
+template <class Visit>
+void each_tensor_of(PyObject* result, Visit&& visit) {
+  if (cat_of(result) == Cat::Tensor) visit(result);
+  if (!PyTuple_Check(result) && !PyList_Check(result)) return;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(result); ++i)
+    each_tensor_of(PySequence_Fast_GET_ITEM(result, i), visit);
+}
+
+}  // namespace
+
+void Unbacked::check_before(PyObject* result, const Expr* number) {
+  note_decisions();
+  std::vector<const Expr*> soon;
+  if (const Expr* symbol = number == nullptr ? nullptr : given_by(number)) soon.push_back(symbol);
+  each_tensor_of(result, [&](PyObject* tensor) {
+    if (!aten::is_fake(tensor)) return;
+    const aten::OpenShape shape = region_.recorder.fakes().open_shape(tensor);
+    for (const Expr* size : shape.sizes) {
+      if (const Expr* symbol = given_by(size)) soon.push_back(symbol);
+    }
+    for (const Expr* size : shape.sizes) {
+      if (!is_given(size, soon)) refuse(size);
+    }
+  });
+  for (const Expr* condition : waiting_) {
+    if (!is_given(condition, soon)) refuse(condition);
+  }
+  assert_known();
+}
+
+void Unbacked::assert_that(const Expr* condition) {
+  // The hint stands for any value: where it is not so of the hint, nothing can be concluded from it.
+  if (condition->hint.is_true()) {
+    (void)region_.numbers.space().decide(condition, region_.numbers.here());
+  } else {
+    waiting_.push_back(condition);
+  }
+  note_decisions();
+  assert_known();
+}
+
+void Unbacked::finish() {
+  if (!any()) return;
+  region_.capture->has_unbacked = true;
+  note_decisions();
+  assert_known();
+  if (!waiting_.empty()) refuse(waiting_.front());
+}
+
+graph::Arg Unbacked::applied(const char* module, const char* name, std::vector<graph::Arg> args, bool value) {
+  graph::Node* node = region_.capture->graph.call(graph::Op::CallFunction, py::import_attr(module, name),
+                                                  std::move(args), {}, py::Owned<>::share(value ? Py_True : Py_False));
+  node->where = region_.recorder.call_site();
+  return graph::Arg::of(node);
+}
+
+graph::Arg Unbacked::arg_of(const Expr* expr) {
+  if (expr->type != symbolic::Type::Bool) return region_.recorder.to_arg(region_.numbers.number_of(expr).get());
+  if (expr->is_constant()) return graph::Arg::of(number_at_hint(expr));
+  if (PyObject* known = region_.numbers.known_number(expr)) return region_.recorder.to_arg(known);
+  const bool value = expr->hint.is_true();
+  const auto of_all = [&](const char* name) {
+    std::vector<graph::Arg> args;
+    for (const Expr* arg : expr->args) args.push_back(arg_of(arg));
+    return applied("operator", name, std::move(args), value);
+  };
+  switch (expr->op()) {
+    case Op::Eq:
+      return of_all("eq");
+    case Op::Ne:
+      return of_all("ne");
+    case Op::Lt:
+      return of_all("lt");
+    case Op::Le:
+      return of_all("le");
+    case Op::And:
+      return of_all("and_");
+    case Op::Or:
+      return of_all("or_");
+    case Op::Not: {
+      std::vector<graph::Arg> args;
+      args.push_back(arg_of(expr->args[0]));
+      return applied("torch", "sym_not", std::move(args), value);
+    }
+    case Op::Finite: {
+      std::vector<graph::Arg> args;
+      args.push_back(arg_of(expr->args[0]));
+      return applied("math", "isfinite", std::move(args), value);
+    }
+    default:
+      refuse(expr);
+  }
+}
+
+void Unbacked::add_assertion(const Expr* condition) {
+  static PyObject* const assert_scalar = [] {
+    const auto packet = py::import_attr("torch", "ops");
+    const auto aten = py::take(PyObject_GetAttrString(packet.get(), "aten"));
+    const auto found = py::take(PyObject_GetAttrString(aten.get(), "_assert_scalar"));
+    return py::take(PyObject_GetAttrString(found.get(), "default")).release();
+  }();
+  std::vector<graph::Arg> args;
+  args.push_back(arg_of(condition));
+  args.push_back(graph::Arg::of(py::str("Runtime assertion failed for expression " + text_of(condition))));
+  graph::Node* node = region_.capture->graph.call(graph::Op::CallFunction, py::Owned<>::share(assert_scalar),
+                                                  std::move(args), {}, py::Owned<>::share(Py_None));
+  node->where = region_.recorder.call_site();
+  node->impure = node->may_raise = true;
+}
+
+}  // namespace pellucid::region

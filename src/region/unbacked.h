@@ -1,0 +1,89 @@
+// Numbers that the graph gives: what item() reads, how many elements nonzero() finds. Nobody knows one before the
+// operator has run ("unbacked" in torch's words); capture goes on with a symbol, whose hint stands for any value.
+//
+// Where the program goes by such a number, the region ends. What torch needs to be true of one is asserted by a node of
+// the graph, in front of the operator that needs it. When it is not true at a call, the graph raises, what it did is
+// taken back, and the call runs eagerly.
+#pragma once
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "base/reasons.h"
+#include "region/capture.h"
+#include "symbolic/space.h"
+
+namespace pellucid::region {
+
+struct Region;
+
+class Unbacked {
+ public:
+  explicit Unbacked(Region& region) : region_(region) {}
+
+  // While one lives, it is torch that asks, and what it takes for granted can be asserted.
+  class InTorch {
+   public:
+    explicit InTorch(Unbacked& unbacked) : unbacked_(unbacked) {
+      unbacked_.in_torch_ = true;
+      unbacked_.refused_.reset();
+    }
+    ~InTorch() { unbacked_.in_torch_ = false; }
+    InTorch(const InTorch&) = delete;
+    InTorch& operator=(const InTorch&) = delete;
+
+   private:
+    Unbacked& unbacked_;
+  };
+
+  bool any() const noexcept { return !symbols_.empty(); }
+  void add(const symbolic::Expr* symbol) { symbols_.emplace(symbol, false); }
+  // Whether the value of an expression depends on such a number.
+  bool names(const symbolic::Expr* expr) const;
+
+  // Throw GraphBreak; torch hands that on as an exception of Python, and rethrow() throws it again.
+  void refuse_if_named(const symbolic::Expr* expr) {
+    if (any() && names(expr)) refuse(expr);
+  }
+  void refuse_if_program_asks(const symbolic::Expr* condition) {
+    if (any() && !in_torch_ && names(condition)) refuse(condition);
+  }
+  void note_refusal(const GraphBreak& stop) { refused_ = stop; }
+  bool has_refused() const noexcept { return refused_.has_value(); }
+  void rethrow();
+
+  // An expression that torch has given and no node gives yet.
+  bool is_new(const symbolic::Expr* number) const;
+  static py::Owned<> number_at_hint(const symbolic::Expr* number);
+  // That node gives it: its Number.
+  py::Owned<> give(const symbolic::Expr* number, graph::Node* node);
+  // The sizes of a tensor of the graph that no node gives yet are read of it.
+  void give_sizes(PyObject* tensor);
+
+  // `result` is what torch gave, a `number` perhaps, and its node comes next: what it needs is asserted before that.
+  void check_before(PyObject* result, const symbolic::Expr* number);
+  // The program says that this is so.
+  void assert_that(const symbolic::Expr* condition);
+  void finish();  // nothing remains that nobody asserts
+
+ private:
+  [[noreturn]] void refuse(const symbolic::Expr* expr);
+  const symbolic::Expr* given_by(const symbolic::Expr* number) const;
+  bool is_given(const symbolic::Expr* expr, const std::vector<const symbolic::Expr*>& soon) const;
+  void note_decisions();
+  void assert_known();
+  void add_assertion(const symbolic::Expr* condition);
+  graph::Arg arg_of(const symbolic::Expr* expr);
+  graph::Arg applied(const char* module, const char* name, std::vector<graph::Arg> args, bool value);
+  std::string text_of(const symbolic::Expr* expr) const;
+
+  Region& region_;
+  std::unordered_map<const symbolic::Expr*, bool> symbols_;  // whether a node gives it
+  mutable std::unordered_map<const symbolic::Expr*, bool> names_;
+  std::vector<const symbolic::Expr*> waiting_;  // to be asserted when their symbols are given
+  std::size_t noted_ = 0;                       // decisions that are asserted or wait
+  bool in_torch_ = false;
+  std::optional<GraphBreak> refused_;
+};
+
+}  // namespace pellucid::region
