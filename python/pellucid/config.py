@@ -202,6 +202,27 @@ define(
 )
 
 define(
+    "dynamic_shapes",
+    bool,
+    True,
+    "False: every number and size is a constant, as with compile(dynamic=False)",
+)
+
+define(
+    "automatic_dynamic_shapes",
+    bool,
+    True,
+    "False: a number or size that changes stays a constant, but for those that are marked (mark_dynamic)",
+)
+
+define(
+    "assume_static_by_default",
+    bool,
+    True,
+    "False: sizes and numbers of arguments are open at the first capture, as with compile(dynamic=True)",
+)
+
+define(
     "capture_scalar_outputs",
     bool,
     False,

@@ -31,7 +31,6 @@ class Call {
   const at::Tensor& tensor(std::size_t i) const { return arg(i).toTensor(); }
   bool has_tensor(std::size_t i) const { return arg(i).isTensor() && arg(i).toTensor().defined(); }
   void replace_arg(std::size_t i, c10::IValue value) { stack[first_ + i] = std::move(value); }
-  const std::shared_ptr<SizeScope>& scope() const noexcept { return scope_; }
   void find_scope();  // again, of arguments that were replaced
   [[noreturn]] void needs_data() const;
   void give(c10::IValue result);  // replaces the arguments

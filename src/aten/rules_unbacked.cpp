@@ -29,12 +29,13 @@ class Given {
   const Expr* number(Value hint, std::int64_t least, std::int64_t most) {
     return symbol(GraphGives::Number, hint, least, most);
   }
-  // Sizes get one hint where they can, so that those that have to be equal are; it is none that programs like to write.
+  // Sizes get one hint where they can, so that those that have to be equal are, and one with many divisors, so that
+  // they can be reshaped. It is less than `most`: some elements, but not all.
   const Expr* size(std::int64_t least, std::int64_t most) {
-    constexpr std::int64_t kHint = 4099, kFewest = 2;
-    // Where so few elements are possible that none would be "some, but not all", nothing general can be said.
-    if (most - 1 < std::max(least, kFewest)) return nullptr;
-    return symbol(GraphGives::Size, Value::of(std::min(std::max(kHint, least), most - 1)), least, most);
+    constexpr std::int64_t kHints[] = {5040, 2520, 1260, 720, 360, 180, 120, 60, 36, 24, 12, 6, 4, 3, 2};
+    const auto* hint = std::ranges::find_if(kHints, [&](std::int64_t one) { return one < most; });
+    if (hint == std::end(kHints) || *hint < least) return nullptr;
+    return symbol(GraphGives::Size, Value::of(*hint), least, most);
   }
   const Expr* constant(std::int64_t number) const { return scope_->space.constant(Value::of(number)); }
   Shape shape(const at::Tensor& tensor) const { return shape_of(*scope_, tensor); }
@@ -145,8 +146,8 @@ bool masked_select(Call& call) {
 
 // At least one value is unique where there is an element.
 const Expr* uniques(Given& given, std::int64_t most, const Exprs& sizes) {
-  const bool any = std::ranges::all_of(
-      sizes, [&](const Expr* size) { return given.scope()->space.range(size).least >= 1; });
+  const bool any =
+      std::ranges::all_of(sizes, [&](const Expr* size) { return given.scope()->space.range(size).least >= 1; });
   return given.size(any ? 1 : 0, most);
 }
 

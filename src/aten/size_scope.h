@@ -38,8 +38,8 @@ class SizeDecider {
 struct SizeScope {
   symbolic::Space space;
   SizeDecider* decider = nullptr;
-  // What the last item() of a float or bool gave: torch has no such numbers but its own, so it gets the hint, and whoever
-  // called asks for this.
+  // What the last item() of a float or bool gave: torch has no such numbers but its own. It gets the hint, and whoever
+  // called torch asks for this.
   const symbolic::Expr* item = nullptr;
 };
 

@@ -276,6 +276,11 @@ const symbolic::Expr* Numbers::given_by_graph(aten::GraphGives what, symbolic::V
   return made;
 }
 
+std::string Numbers::name_of(std::uint32_t symbol) const {
+  const Source* source = symbols_[symbol].source;
+  return source == nullptr ? "u" + std::to_string(symbol) : source::print(source);
+}
+
 void Numbers::note_refusal(const GraphBreak& stop) { region_.unbacked.note_refusal(stop); }
 
 bool Numbers::decide(const symbolic::Expr* condition) {

@@ -1,4 +1,4 @@
-// The numbers of one capture, and the sizes of tensors from outside: which are open, what was decided of them, and the
+// The numbers of one capture: which are open, what was decided of them, and the
 // guards that this needs.
 #pragma once
 #include <limits>
@@ -12,8 +12,9 @@
 #include "region/capture.h"
 #include "region/number.h"
 #include "region/number_history.h"
+#include "region/open_tensors.h"
 #include "region/open_tuples.h"
-#include "region/size_marks.h"
+#include "region/said_numbers.h"
 #include "symbolic/operations.h"
 #include "symbolic/space.h"
 
@@ -30,6 +31,8 @@ class Numbers final : public aten::SizeDecider {
 
   NumberPolicy policy;
   OpenTuples tuples;
+  OpenTensors tensors{*this};
+  SaidNumbers said{*this};
 
   // `value` was read from there: what the program goes on with, the Number of that place or the value itself, which is
   // guarded then.
@@ -48,19 +51,7 @@ class Numbers final : public aten::SizeDecider {
   // What function(*arguments) gave for the values at hand. Without an expression it is a late value; numbers may also
   // stand in a tuple among its arguments.
   py::Owned<> computed(PyObject* function, py::Owned<> arguments, py::Owned<> value, const symbolic::Expr* expr);
-  // What the program sees of an expression: a Number, or an int, float or bool where it is a constant.
-  py::Owned<> number_of(const symbolic::Expr* expr);
-  // The Number of such an expression that a node of the graph gives.
-  py::Owned<> number_of_node(const symbolic::Expr* expr);
-  void note_int_of(PyObject* truth, const symbolic::Expr* expr);  // int(truth) is the number of this expression
-  PyObject* known_number(const symbolic::Expr* expr) const;  // borrowed; null: nobody has asked for it
-  std::string name_of(std::uint32_t symbol) const;           // where it is read; "u2": the graph gives it
-
-  // A tensor from outside is read for the first time: what its guard compares. Sizes that are known to change become
-  // symbols.
-  std::unique_ptr<aten::TensorSpec> open_tensor(PyObject* tensor, const Source* source);
-  // Its open sizes; null: it has none.
-  const aten::OpenShape* open_shape(PyObject* tensor) const;
+  std::string name_of(std::uint32_t symbol) const;  // where it is read; "u2": the graph gives it
 
   // SizeDecider, for torch's own questions too.
   bool decide(const symbolic::Expr* condition) override;  // guarded: this line relies on it
@@ -74,6 +65,8 @@ class Numbers final : public aten::SizeDecider {
   void finish();                              // the guards of all that was decided
 
  private:
+  friend class OpenTensors;
+  friend class SaidNumbers;
   struct Symbol {
     const Source* source;  // null: the graph gives it
     const symbolic::Expr* expr;
@@ -84,23 +77,16 @@ class Numbers final : public aten::SizeDecider {
   py::Owned<> new_number(PyObject* value);
   const symbolic::Expr* new_symbol(const symbolic::Value& hint, const Source* source, PathHash path, std::int64_t least,
                                    std::int64_t most = std::numeric_limits<std::int64_t>::max());
-  py::Owned<> applied(symbolic::Binary operation, const py::Owned<>& left, const py::Owned<>& right);
-  py::Owned<> said(const symbolic::Expr* expr);
-  bool open_stride(PyObject* tensor, const Source* source, aten::OpenLayout& layout, aten::OpenShape& shape,
-                   std::int64_t i);
   void add_place(PyCodeObject* code, int offset, std::string operation);
   void settle_all();
   void note_pinned(const symbolic::Expr* condition);
   bool opens(PyObject* value, const Source* source, PathHash* path) const;
-  bool opens_size(std::int64_t size, const Source* source, PathHash path, const SizeMark& mark);
   void refuse_constant_marks();
   void hand_over_open(std::int64_t number);
 
   Region& region_;
   std::shared_ptr<aten::SizeScope> scope_ = std::make_shared<aten::SizeScope>();
-  std::unordered_map<PyObject*, aten::OpenShape> shapes_;           // by tensor from outside
-  std::unordered_map<const symbolic::Expr*, py::Owned<>> by_expr_;  // of sizes
-  std::vector<PyObject*> by_source_;                                // by id; of all_
+  std::vector<PyObject*> by_source_;  // by id; of all_
   std::vector<py::Owned<>> all_;
   std::vector<Symbol> symbols_;
   std::vector<guards::Why> places_;

@@ -192,7 +192,7 @@ void Provenance::note_contents(PyObject* value, Cat cat, const Source* source) {
       guards::Guard guard;
       guard.kind = Kind::TENSOR_MATCH;
       guard.source = source;
-      guard.tensor = region_.numbers.open_tensor(value, source);
+      guard.tensor = region_.numbers.tensors.spec_of(value, source);
       add_guard(std::move(guard));
       existing_.push_back(value);
       return;

@@ -176,7 +176,7 @@ py::Owned<> Recorder::lift(PyObject* tensor) {
   }
   py::Owned<> fake;
   try {
-    fake = fakes_->fake_of(tensor, region_.numbers.open_shape(tensor));
+    fake = fakes_->fake_of(tensor, region_.numbers.tensors.shape_of(tensor));
   } catch (const py::PythonError& error) {
     unsupported(Reason::UnsupportedTensor, {{"what", kind_of_tensor(tensor, error)}});
   }
@@ -233,12 +233,12 @@ graph::Node* Recorder::node_of(PyObject* tensor) const {
 
 // A size is an input before the tensor that it was first read of.
 void Recorder::add_size_inputs(PyObject* tensor) {
-  const aten::OpenShape* shape = region_.numbers.open_shape(tensor);
+  const aten::OpenShape* shape = region_.numbers.tensors.shape_of(tensor);
   if (shape == nullptr) return;
   for (const auto* exprs : {&shape->sizes, &shape->strides}) {
     for (const symbolic::Expr* expr : *exprs) {
       if (!expr->is(symbolic::Op::Symbol)) continue;
-      const auto number = region_.numbers.number_of(expr);
+      const auto number = region_.numbers.said.of(expr);
       if (is_open(number.get())) (void)number_node(number.get());
     }
   }
@@ -259,7 +259,7 @@ const symbolic::Expr* Recorder::given_number(PyObject* value) const {
 
 // Sizes as torch gives them, as numbers of the region.
 py::Owned<> Recorder::from_torch(PyObject* value) {
-  if (const symbolic::Expr* expr = fakes_->expr_of(value)) return region_.numbers.number_of(expr);
+  if (const symbolic::Expr* expr = fakes_->expr_of(value)) return region_.numbers.said.of(expr);
   if (cat_of(value) != Cat::Tuple && !PyList_CheckExact(value)) return py::Owned<>::share(value);
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(value);
   std::vector<py::Owned<>> items;
@@ -577,7 +577,7 @@ bool Recorder::is_fraction(PyObject* object) {
 void Recorder::fix_reshaped(const std::vector<std::pair<PyObject*, std::uint32_t>>& tensors) {
   for (const auto& [fake, version] : tensors) {
     const auto real = real_of_.find(fake);
-    const aten::OpenShape* shape = real == real_of_.end() ? nullptr : region_.numbers.open_shape(real->second);
+    const aten::OpenShape* shape = real == real_of_.end() ? nullptr : region_.numbers.tensors.shape_of(real->second);
     if (shape == nullptr || fakes_->has_shape(fake, *shape)) continue;
     for (const auto* exprs : {&shape->sizes, &shape->strides}) {
       for (const symbolic::Expr* expr : *exprs) (void)region_.numbers.fix(expr, "a change of the tensor's shape");

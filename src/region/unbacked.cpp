@@ -30,9 +30,8 @@ std::string Unbacked::text_of(const Expr* expr) const {
 
 void Unbacked::refuse(const Expr* expr) {
   const bool asks = expr->type == symbolic::Type::Bool;
-  const GraphBreak stop(Reason::DataDependent,
-                        {{"operation", (asks ? "a branch on " : "a use of the value of ") + text_of(expr) +
-                                           ", which only the graph knows,"}});
+  const GraphBreak stop(Reason::DataDependent, {{"operation", (asks ? "a branch on " : "a use of the value of ") +
+                                                                  text_of(expr) + ", which only the graph knows,"}});
   if (in_torch_) refused_ = stop;
   throw stop;
 }
@@ -65,22 +64,17 @@ py::Owned<> Unbacked::number_at_hint(const Expr* number) {
 }
 
 py::Owned<> Unbacked::give(const Expr* number, graph::Node* node) {
-  auto made = region_.numbers.number_of_node(number);
+  auto made = region_.numbers.said.of_node(number);
   region_.capture->node_of[made.get()] = node;
   region_.provenance.keep(made.get());
   const Expr* symbol = given_by(number);
   symbols_.at(symbol) = true;
-  if (number != symbol) region_.numbers.note_int_of(made.get(), symbol);
-  if (symbol->type == symbolic::Type::Float) {
-    // Numbers of a capture are finite. -max <= n <= max says so in words that every backend has.
-    symbolic::Space& space = region_.numbers.space();
-    constexpr double kMost = std::numeric_limits<double>::max();
-    const auto bound = [&](symbolic::Comparison comparison, double end) {
-      add_assertion(symbolic::compare(space, comparison, symbol, space.constant(symbolic::Value::real(end))));
-    };
-    bound(symbolic::Comparison::Le, kMost);
-    bound(symbolic::Comparison::Ge, -kMost);
-  }
+  if (number != symbol) region_.numbers.said.note_int_of(made.get(), symbol);
+  // What a capture knows of floats, it knows of finite ones.
+  symbolic::Space& space = region_.numbers.space();
+  if (symbol->type == symbolic::Type::Float)
+    (void)space.decide(space.nodes().make(Op::Finite, symbol), region_.numbers.here());
+  note_decisions();
   assert_known();
   return made;
 }
@@ -94,8 +88,8 @@ void Unbacked::give_sizes(PyObject* tensor) {
     std::vector<graph::Arg> args;
     args.push_back(graph::Arg::of(region_.recorder.node_of(tensor)));
     args.push_back(graph::Arg::of(py::take(PyLong_FromSize_t(d))));
-    graph::Node* node = region_.capture->graph.call(graph::Op::CallMethod, py::str("size"), std::move(args), {},
-                                                    number_at_hint(size));
+    graph::Node* node =
+        region_.capture->graph.call(graph::Op::CallMethod, py::str("size"), std::move(args), {}, number_at_hint(size));
     node->where = region_.recorder.call_site();
     const auto number = give(size, node);
   }
@@ -186,9 +180,9 @@ graph::Arg Unbacked::applied(const char* module, const char* name, std::vector<g
 }
 
 graph::Arg Unbacked::arg_of(const Expr* expr) {
-  if (expr->type != symbolic::Type::Bool) return region_.recorder.to_arg(region_.numbers.number_of(expr).get());
+  if (expr->type != symbolic::Type::Bool) return region_.recorder.to_arg(region_.numbers.said.of(expr).get());
   if (expr->is_constant()) return graph::Arg::of(number_at_hint(expr));
-  if (PyObject* known = region_.numbers.known_number(expr)) return region_.recorder.to_arg(known);
+  if (PyObject* known = region_.numbers.said.known(expr)) return region_.recorder.to_arg(known);
   const bool value = expr->hint.is_true();
   const auto of_all = [&](const char* name) {
     std::vector<graph::Arg> args;
@@ -213,10 +207,18 @@ graph::Arg Unbacked::arg_of(const Expr* expr) {
       args.push_back(arg_of(expr->args[0]));
       return applied("torch", "sym_not", std::move(args), value);
     }
-    case Op::Finite: {
-      std::vector<graph::Arg> args;
-      args.push_back(arg_of(expr->args[0]));
-      return applied("math", "isfinite", std::move(args), value);
+    case Op::Finite: {  // in words that every backend has
+      const auto within = [&](const char* name, double end) {
+        std::vector<graph::Arg> args;
+        args.push_back(arg_of(expr->args[0]));
+        args.push_back(graph::Arg::of(py::take(PyFloat_FromDouble(end))));
+        return applied("operator", name, std::move(args), value);
+      };
+      constexpr double kMost = std::numeric_limits<double>::max();
+      std::vector<graph::Arg> ends;
+      ends.push_back(within("le", kMost));
+      ends.push_back(within("ge", -kMost));
+      return applied("operator", "and_", std::move(ends), value);
     }
     default:
       refuse(expr);

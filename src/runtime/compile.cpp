@@ -472,12 +472,19 @@ region::GraphNumbers graph_numbers(PyObject* backend) {
 region::NumberPolicy number_policy(const Cache& cache, bool fullgraph) {
   PyObject* const backend = cache.key().backend;
   const bool may = graph_numbers(backend) != region::GraphNumbers::None && cache.takes_unbacked;
-  return {.history = has_mark(backend, "static") ? nullptr : &cache.numbers,
-          .graph_numbers = graph_numbers(backend),
-          .all_open = has_mark(backend, "dynamic") || config_number("force_open") != 0,
-          .scalar_outputs = may && (fullgraph || config_number("capture_scalar_outputs") != 0),
-          .dynamic_output_shapes = may && (fullgraph || config_number("capture_dynamic_output_shape_ops") != 0),
-          .is_last = cache.numbers.has_open() && cache.entries_made() + 1 >= config_number("recompile_limit")};
+  static const region::NumberHistory nothing_seen;
+  const bool is_static = has_mark(backend, "static") || config_number("dynamic_shapes") == 0;
+  const bool automatic = config_number("automatic_dynamic_shapes") != 0;
+  const bool opens_all = has_mark(backend, "dynamic") || config_number("assume_static_by_default") == 0;
+  return {
+      .history = is_static   ? nullptr
+                 : automatic ? &cache.numbers
+                             : &nothing_seen,
+      .graph_numbers = graph_numbers(backend),
+      .all_open = opens_all || config_number("force_open") != 0,
+      .scalar_outputs = may && (fullgraph || config_number("capture_scalar_outputs") != 0),
+      .dynamic_output_shapes = may && (fullgraph || config_number("capture_dynamic_output_shape_ops") != 0),
+      .is_last = automatic && cache.numbers.has_open() && cache.entries_made() + 1 >= config_number("recompile_limit")};
 }
 
 }  // namespace
@@ -495,8 +502,8 @@ Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cach
 void observe(PyFunctionObject* function, PyObject* const* locals, Cache& cache) {
   const CompilingScope scope;
   auto* code = reinterpret_cast<PyCodeObject*>(cache.key().code);
-  const trace::Outcome outcome =
-      traced(function, [&] { return trace::capture(function, code, locals, forced_end(0), number_policy(cache, false)); });
+  const trace::Outcome outcome = traced(
+      function, [&] { return trace::capture(function, code, locals, forced_end(0), number_policy(cache, false)); });
   if (outcome.capture) cache.numbers.note(outcome.capture->numbers);
 }
 

@@ -151,3 +151,32 @@ def test_J08_equal_sizes_are_one_condition():
 def test_D17_a_size_that_nothing_uses_is_no_input():
     counting = graphs(doubled, *of_lengths(4, 5), dynamic=True)
     assert [len(gm.graph.find_nodes(op="placeholder")) for gm in counting.graphs] == [1]
+
+
+@pytest.mark.parametrize(
+    "options, marked, graphs",
+    [
+        ({}, False, 2),
+        ({"dynamic_shapes": False}, False, 4),
+        ({"dynamic_shapes": False}, True, 4),
+        ({"automatic_dynamic_shapes": False}, False, 4),
+        ({"automatic_dynamic_shapes": False}, True, 1),
+        ({"assume_static_by_default": False}, False, 1),
+        ({"assume_static_by_default": False, "automatic_dynamic_shapes": False}, False, 1),
+    ],
+)
+def test_names_of_torch_for_what_is_open(options, marked, graphs):
+    """They have the names, defaults and meanings of torch._dynamo.config."""
+
+    def f(x):
+        return x * x.shape[0]
+
+    with pellucid.config.patch(options):
+        counting = Counting()
+        compiled = pellucid.compile(f, backend=counting)
+        for length in range(2, 6):
+            x = torch.ones(length)
+            if marked:
+                pellucid.maybe_mark_dynamic(x, 0)
+            assert torch.equal(compiled(x), f(x))
+    assert counting.count == graphs

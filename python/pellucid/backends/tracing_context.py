@@ -287,4 +287,5 @@ def _replace_example_values(gm: GraphModule, fake_mode: FakeTensorMode, context:
                 example = context.number_of(node)
             node.meta["example_value"] = torch.utils._pytree.tree_map(replaced, example)
     # The graph is traced once more, and gives its numbers then.
-    fake_mode.shape_env.pending_fresh_unbacked_symbols.clear()
+    if fake_mode.shape_env is not None:
+        fake_mode.shape_env.pending_fresh_unbacked_symbols.clear()

@@ -1,0 +1,88 @@
+#include "region/open_tensors.h"
+
+#include "aten/aten.h"
+#include "region/region.h"
+#include "symbolic/integers.h"
+
+namespace pellucid::region {
+
+bool OpenTensors::opens_size(std::int64_t size, const Source* source, PathHash path, const SizeMark& mark) {
+  using Wish = SizeMark::Wish;
+  const SeenNumber* seen = numbers_.policy.history == nullptr ? nullptr : numbers_.policy.history->find(path);
+  const auto now = static_cast<std::uint64_t>(size);
+  // Tensors with no element or one in a dimension are broadcast and laid out in ways of their own.
+  const bool may = numbers_.policy.graph_numbers != GraphNumbers::None && size >= 2 && mark.wish != Wish::Closed;
+  const bool asked = numbers_.policy.all_open && !is_of_an_object(source);
+  if (may && mark.wish == Wish::Open) return mark.wants_open(size);
+  if (may && (seen != nullptr ? seen->opens_for(now, false, numbers_.policy.is_last) : asked || mark.wants_open(size)))
+    return true;
+  if (numbers_.policy.history != nullptr) numbers_.region_.capture->numbers.emplace_back(path, SeenNumber{now});
+  return false;
+}
+
+std::unique_ptr<aten::TensorSpec> OpenTensors::spec_of(PyObject* tensor, const Source* source) {
+  const bool marked = has_size_marks(tensor);
+  aten::OpenLayout layout = aten::layout_of(tensor);
+  const auto count = static_cast<std::int64_t>(layout.dims.size());
+  const bool changes = numbers_.policy.history != nullptr && source->step != source::Step::Const &&
+                       (marked || !aten::is_parameter(tensor));
+  if (count == 0 || !changes) return aten::TensorSpec::of(tensor);
+  auto& table = numbers_.region_.capture->sources;
+  aten::OpenShape shape;
+  bool any = false;
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::int64_t size = 0;
+    aten::size_at(tensor, i, &size);
+    const Source* at = table.size_of(source, i);
+    const PathHash path = hash_of(at);
+    const SizeMark mark = marked ? size_mark(tensor, i) : SizeMark{};
+    auto& dim = layout.dims[static_cast<std::size_t>(i)];
+    dim.open = opens_size(size, at, path, mark);
+    dim.least = mark.least, dim.most = mark.most;
+    any |= dim.open;
+    const auto hint = symbolic::Value::of(size);
+    shape.sizes.push_back(dim.open ? numbers_.new_symbol(hint, at, path, dim.least, dim.most)
+                                   : numbers_.space().constant(hint));
+    if (dim.open) numbers_.symbols_.back().must_stay_open = mark.wish == SizeMark::Wish::Open;
+  }
+  shape.strides.resize(shape.sizes.size(), nullptr);
+  for (std::int64_t i = 0; i < count; ++i) any |= open_stride(tensor, source, layout, shape, i);
+  if (!any) return aten::TensorSpec::of(tensor);
+  shapes_.emplace(tensor, std::move(shape));
+  return aten::TensorSpec::of(tensor, &layout);
+}
+
+// The stride of a dimension as an expression. Whether it is open: neither what the sizes say nor always the same.
+bool OpenTensors::open_stride(PyObject* tensor, const Source* source, aten::OpenLayout& layout, aten::OpenShape& shape,
+                              std::int64_t i) {
+  const symbolic::Expr*& made = shape.strides[static_cast<std::size_t>(i)];
+  if (made != nullptr) return false;
+  auto& dim = layout.dims[static_cast<std::size_t>(i)];
+  std::int64_t stride = 0;
+  aten::stride_at(tensor, i, &stride);
+  made = numbers_.space().constant(symbolic::Value::of(stride));
+  if (dim.inner >= 0) {
+    bool open = open_stride(tensor, source, layout, shape, dim.inner);
+    const auto inner = static_cast<std::size_t>(dim.inner);
+    const symbolic::Expr* dense =
+        symbolic::product_of(numbers_.space().nodes(), shape.sizes[inner], shape.strides[inner]);
+    if (dense == nullptr || dense->is_constant() || dense->hint.i != stride) return open;
+    made = dense;
+    dim.stride = aten::OpenLayout::Stride::Dense;
+    return open;
+  }
+  if (stride <= 1) return false;
+  const Source* at = numbers_.region_.capture->sources.stride_of(source, i);
+  const PathHash path = hash_of(at);
+  if (!opens_size(stride, at, path, {})) return false;
+  made = numbers_.new_symbol(symbolic::Value::of(stride), at, path, 2);
+  dim.stride = aten::OpenLayout::Stride::Open;
+  return true;
+}
+
+const aten::OpenShape* OpenTensors::shape_of(PyObject* tensor) const {
+  const auto found = shapes_.find(tensor);
+  return found == shapes_.end() ? nullptr : &found->second;
+}
+
+}  // namespace pellucid::region

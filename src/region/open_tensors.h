@@ -1,0 +1,34 @@
+// Tensors from outside with sizes that may be others at the next call.
+#pragma once
+#include <memory>
+#include <unordered_map>
+
+#include "aten/size_scope.h"
+#include "region/capture.h"
+#include "region/number_history.h"
+#include "region/size_marks.h"
+
+namespace pellucid::region {
+
+class Numbers;
+
+class OpenTensors {
+ public:
+  explicit OpenTensors(Numbers& numbers) : numbers_(numbers) {}
+
+  // A tensor from outside is read for the first time: what its guard compares. Sizes that are known to change become
+  // symbols.
+  std::unique_ptr<aten::TensorSpec> spec_of(PyObject* tensor, const Source* source);
+  // Its open sizes; null: it has none.
+  const aten::OpenShape* shape_of(PyObject* tensor) const;
+
+ private:
+  bool open_stride(PyObject* tensor, const Source* source, aten::OpenLayout& layout, aten::OpenShape& shape,
+                   std::int64_t i);
+  bool opens_size(std::int64_t size, const Source* source, PathHash path, const SizeMark& mark);
+
+  Numbers& numbers_;
+  std::unordered_map<PyObject*, aten::OpenShape> shapes_;  // by tensor from outside
+};
+
+}  // namespace pellucid::region

@@ -1,0 +1,303 @@
+"""Numbers and sizes that only the values of tensors tell: in the graph, and asserted there."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import pellucid
+
+T = torch.tensor
+
+
+def outcome(f, args):
+    """The result or exception, and the arguments afterwards."""
+    args = copy.deepcopy(args)
+    try:
+        result = f(*args)
+    except Exception as error:
+        return type(error), str(error), args
+    return result, args
+
+
+def described(value):
+    if isinstance(value, torch.Tensor):
+        return ("tensor", value.dtype, tuple(value.shape), value.stride(), value.requires_grad, str(value.tolist()))
+    if isinstance(value, (tuple, list)):
+        return type(value), [described(item) for item in value]
+    return type(value), repr(value)
+
+
+def zeros_of_item(x):
+    return torch.zeros(x.sum().item())
+
+
+def times_item(x):
+    return x * x.sum().item(), x.sum().item() + 1
+
+
+def formatted(x):
+    return f"loss {x.sum().item():.3f}", x + 1
+
+
+def kinds(x):
+    return int(x[0]), float(x[0]), x.bool().any().item(), x * int(x[0])
+
+
+def checked(x):
+    n = x.sum().item()
+    torch._check(n <= 5)
+    torch._check(n >= 0, lambda: f"{n} is less than 0")
+    return torch.ones(n)
+
+
+def checked_list(x):
+    a, b = x.tolist()
+    torch._check(a + b == 4)
+    return x * a, b
+
+
+def rows(x):
+    found = x.nonzero()
+    return found, found.shape[0], torch.ones(found.shape[0])
+
+
+def masked(x):
+    chosen = x[x > 0]
+    return chosen * 2, chosen.shape[0] * 2
+
+
+def both_parts(x):
+    return torch.cat([x[x > 0], x[x <= 0]])
+
+
+def unique(x):
+    return torch.unique(x, return_inverse=True, return_counts=True)
+
+
+def experts(x):
+    which = x.argmax(-1)
+    out = torch.zeros_like(x)
+    for expert in range(2):
+        mine = (which == expert).nonzero().squeeze(-1)
+        out.index_add_(0, mine, F.layer_norm(x[mine], (2,)) @ torch.ones(2, 2) * (expert + 1))
+    return out
+
+
+def repeated(x):
+    return torch.repeat_interleave(x, x) + 1
+
+
+def ragged_mask(lengths):
+    return torch.arange(lengths.max().item()) < lengths[:, None]
+
+
+def prefix(x):
+    return x.narrow(0, 0, x[0].item()).sum(), x[: int(x[1])]
+
+
+def pairs(x):
+    return x[x > 0].reshape(-1, 2)
+
+
+def writes_first(x):
+    x.add_(1)
+    return torch.zeros(x.sum().item())
+
+
+PROGRAMS = [
+    (zeros_of_item, [T([1, 2]), T([0, 0]), T([1, 0]), T([-3, 0]), T([10, 0])]),
+    (times_item, [T([1, 2]), T([3, 4])]),
+    (times_item, [T([1.0, 2]), T([3.0, 4]), T([float("nan"), 1]), T([float("inf"), 1])]),
+    (formatted, [T([1.0, 2]), T([3.0, 4]), T([float("nan"), 1])]),
+    (kinds, [T([1, 2]), T([0, 0])]),
+    (kinds, [T([1.5, 2]), T([-0.5, 0]), T([float("nan"), 0])]),
+    (checked, [T([1, 2]), T([0, 0]), T([4, 5]), T([-1, 0])]),
+    (checked_list, [T([1, 3]), T([2, 2]), T([2, 3])]),
+    (rows, [T([[1, 0], [2, 3]]), T([[0, 0], [0, 0]]), T([[1, 0], [0, 0]]), T([[1, 1], [1, 1]])]),
+    (masked, [T([1.0, -1, 2, 3]), T([-1.0] * 4), T([-1.0, 1, -1, -1]), T([1.0] * 4)]),
+    (both_parts, [T([1.0, -1, 2, 3]), T([-1.0] * 4), T([1.0] * 4)]),
+    (unique, [T([[1, 2], [2, 3]]), T([[1, 1], [1, 1]]), T([[4, 3], [2, 1]])]),
+    (experts, [torch.eye(2).repeat(3, 1), T([[1.0, 0]] * 6), T([[0.0, 1]] * 6)]),
+    (repeated, [T([1, 2, 3]), T([0, 0, 3]), T([0, 0, 0]), T([0, -1, 3])]),
+    (ragged_mask, [T([3, 5]), T([1, 9]), T([0, 0])]),
+    (prefix, [T([1, 3, 4]), T([2, 2, 5]), T([0, 0, 0]), T([7, 1, 1]), T([1, -1, 3])]),
+    (pairs, [T([1.0, 2, -3, 4, 5, 0, 0]), T([1.0, 2, -3, 4, -5, 0, 0]), T([-1.0] * 7)]),
+    (writes_first, [T([2, 3]), T([4, 4]), T([-5, 0])]),
+]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("f, inputs", PROGRAMS, ids=lambda value: getattr(value, "__name__", None))
+def test_one_graph_for_all_values(f, inputs, backend):
+    """fullgraph=True takes them in, as under torch.compile: one entry, and eager's results, layouts and exceptions."""
+    compiled = pellucid.compile(f, backend=backend, fullgraph=True)
+    for x in inputs:
+        assert described(outcome(compiled, [x])) == described(outcome(f, [x])), x
+    assert len(pellucid.cache_entries(compiled)) == 1
+
+
+def graph_of(f, *args):
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    pellucid.compile(f, backend=backend, fullgraph=True)(*args)
+    (graph,) = graphs
+    return graph.graph
+
+
+def test_switches_decide_what_is_captured():
+    def made():
+        def f(x):
+            return x * x.sum().item(), x[x > 0]
+
+        return f
+
+    x = T([1, 2, -4])
+    for switches, breaks in [
+        ({}, 2),
+        ({"capture_scalar_outputs": True}, 1),
+        ({"capture_dynamic_output_shape_ops": True}, 1),
+        ({"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}, 0),
+    ]:
+        with pellucid.config.patch(switches):
+            pellucid.reset()
+            compiled = pellucid.compile(made(), backend="eager")
+            assert described(compiled(x)) == described(made()(x))
+            assert len(pellucid.break_reasons(compiled)) == breaks, switches
+
+
+def test_assertions_stand_before_what_needs_them():
+    """Rows D19 and D20: behind the last value that one needs, in front of the operator."""
+
+    def f(x):
+        return torch.ones(x.sum().item())
+
+    names = [str(node.target) for node in graph_of(f, T([1, 2])).nodes if node.op.startswith("call")]
+    assert names[0] == "sum" and names[1] == "item"
+    assert "aten._assert_scalar.default" in names and names[-1] != "aten._assert_scalar.default"
+    (check,) = [node for node in graph_of(f, T([1, 2])).nodes if "_assert_scalar" in str(node.target)]
+    assert check.args[1] == "Runtime assertion failed for expression u0 >= 0"
+
+
+def test_an_assertion_of_two_numbers_waits_for_both():
+    graph = graph_of(checked_list, T([1, 3]))
+    nodes = list(graph.nodes)
+    items = [i for i, node in enumerate(nodes) if node.target == "item"]
+    checks = [i for i, node in enumerate(nodes) if "_assert_scalar" in str(node.target)]
+    assert len(items) == 2 and len(checks) == 1 and checks[0] > max(items)
+
+
+def test_input_that_only_an_assertion_needs():
+    """Row D21."""
+
+    def f(x, y):
+        torch._check(y.sum().item() == 4)
+        return x + 1
+
+    compiled = pellucid.compile(f, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(torch.ones(1), T([4])), T([2.0]))
+    with pytest.raises(RuntimeError, match="Expected cond to be True"):
+        compiled(torch.ones(1), T([5]))
+    assert len(graph_of(f, torch.ones(1), T([4])).find_nodes(op="placeholder")) == 2
+
+
+def test_sizes_that_nobody_uses_are_not_read():
+    assert not graph_of(lambda x: x[x > 0] * 2, T([1.0, -1, 2])).find_nodes(op="call_method", target="size")
+
+
+def test_branch_on_such_a_number_ends_the_region():
+    def f(x):
+        n = x.sum().item()
+        if n > 3:
+            return x + n
+        return x - n
+
+    with pellucid.config.patch(capture_scalar_outputs=True):
+        compiled = pellucid.compile(f, backend="eager")
+        for x in (T([1, 3]), T([1, 1]), T([1, 3])):
+            assert torch.equal(compiled(x), f(x))
+    (reason,) = pellucid.break_reasons(compiled)
+    assert reason.name == "DataDependent" and "u0" in reason.message
+    assert reason.user_stack[-1].line == "if n > 3:"
+    with pytest.raises(pellucid.errors.Unsupported, match="a branch on u0"):
+        pellucid.compile(f, backend="eager", fullgraph=True)(T([1, 3]))
+
+
+def test_beside_sizes_that_change():
+    def f(x, n):
+        k = x[x > 0]
+        m = k.shape[0] + n
+        return torch.cat([torch.zeros(m) + n, k]), m, f"{m} {n}"
+
+    for backend in ("eager", "aot_eager"):
+        compiled = pellucid.compile(f, backend=backend, fullgraph=True)
+        for n in range(8):
+            x = torch.arange(-2.0, n + 2)
+            assert described(compiled(x, n)) == described(f(x, n))
+        assert len(pellucid.cache_entries(compiled)) <= 4
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_gradients(backend):
+    def f(x):
+        return (x[x > 0] * 3).pow(2).sum() * x.detach().sum().item()
+
+    compiled = pellucid.compile(f, backend=backend, fullgraph=True)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        x = torch.randn(10)
+        grads = []
+        for g in (f, compiled):
+            leaf = x.clone().requires_grad_()
+            g(leaf).backward()
+            grads.append(leaf.grad)
+        assert torch.equal(*grads)
+    assert len(pellucid.cache_entries(compiled)) == 1
+
+
+def test_effects_and_breaks():
+    """A value of the graph is stored, appended, and alive behind a graph break."""
+
+    def program(losses, stats):
+        def step(x):
+            loss = x.pow(2).sum()
+            losses.append(loss.item())
+            stats["rows"] = x.nonzero().shape[0]
+            pellucid.graph_break()
+            return stats["rows"] + x, losses[-1] * 2
+
+        return step
+
+    with pellucid.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):
+        seen = []
+        for wrap in (lambda f: f, lambda f: pellucid.compile(f, backend="eager")):
+            losses, stats = [], {}
+            step = wrap(program(losses, stats))
+            results = [described(step(x)) for x in (T([1.0, 2, 0]), T([0.0, 0, 0]), T([3.0, 1, 1]))]
+            seen.append((results, losses, stats))
+        assert seen[0] == seen[1]
+
+
+def test_a_backend_that_cannot_take_them():
+    calls = []
+
+    def backend(gm, example_inputs):
+        calls.append(gm)
+        if gm.graph.find_nodes(op="call_method", target="item"):
+            raise ValueError("no numbers")
+        return gm.forward
+
+    def f(x):
+        return x * x.sum().item()
+
+    with pellucid.config.patch(capture_scalar_outputs=True):
+        compiled = pellucid.compile(f, backend=backend)
+        assert torch.equal(compiled(T([1, 2])), T([3, 6]))
+        assert len(calls) == 3  # with the number; up to item(), and behind it
