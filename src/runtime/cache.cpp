@@ -220,6 +220,7 @@ void Cache::reset() {
   recompiles = made_ = misses_ = wait_ = 0;
   last_stop.clear();
   last_stop_about = About::Code;
+  numbers = {};
   guard_failures.clear();
   // Moved out first: a finaliser that runs now sees an empty cache.
   const auto dropped_stops = std::exchange(stops, {});

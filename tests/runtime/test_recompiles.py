@@ -14,9 +14,12 @@ from support import Counting
 X = torch.arange(1.0, 4.0)
 
 
-def fixed(gm, inputs):
-    """A backend that compiles for fixed sizes, as those through AOTAutograd."""
+def run_as_it_is(gm, inputs):
     return gm.forward
+
+
+# A backend that compiles for fixed sizes.
+FIXED = pellucid.backends.Backend("fixed", run_as_it_is)
 
 
 def only(compiled):
@@ -96,7 +99,8 @@ def test_every_version_is_explained(counting):
     [
         ({"backend": Counting()}, "pellucid.mark_dynamic(L['x'], 1)"),
         ({"backend": Counting(), "dynamic": False}, "dynamic=False compiles each size anew"),
-        ({"backend": fixed}, "'fixed' compiles for fixed sizes"),
+        ({"backend": run_as_it_is}, "pellucid.mark_dynamic(L['x'], 1)"),
+        ({"backend": FIXED}, "'fixed' compiles for fixed sizes"),
     ],
 )
 def test_sizes(options, advice):
@@ -104,6 +108,54 @@ def test_sizes(options, advice):
     compiled(torch.ones(3, 4)), compiled(torch.ones(3, 5))
     (failure,) = only(compiled)
     assert "expected 4, actual 5" in failure.found and advice in failure.advice
+
+
+def test_everything_that_differs_of_a_tensor(counting):
+    compiled = pellucid.compile(lambda x: x * 2, backend=counting)
+    compiled(torch.ones(3, 4)), compiled(torch.ones(5, 6))
+    (failure,) = only(compiled)
+    assert failure.found == (
+        "size mismatch at index 0, expected 3, actual 5; size mismatch at index 1, expected 4, actual 6"
+    )
+    assert "pellucid.mark_dynamic(L['x'], [0, 1])" in failure.advice
+    pellucid.reset()
+    compiled(torch.ones(3, 4)), compiled(torch.ones(5, 6, dtype=torch.float64, requires_grad=True))
+    (failure,) = only(compiled)
+    assert failure.found == (
+        "dtype mismatch, expected f32, actual f64; requires_grad mismatch, expected False, actual True; "
+        "size mismatch at index 0, expected 3, actual 5; size mismatch at index 1, expected 4, actual 6"
+    )
+    assert "keep sizes, dtype" in failure.advice
+    pellucid.reset()
+    compiled(torch.ones(3, 4)), compiled(torch.ones(4, 3).t())
+    (failure,) = only(compiled)
+    assert failure.found == (
+        "stride mismatch at index 0, expected 4, actual 1; stride mismatch at index 1, expected 1, actual 3"
+    )
+
+
+def test_a_condition_of_the_backend():
+    """Of all that it decided only what fails is told, with the sizes that this is about."""
+
+    def deciding(gm, inputs):
+        for node in gm.graph.find_nodes(op="placeholder"):
+            for number in getattr(node.meta["example_value"], "shape", ()):
+                if isinstance(number, torch.SymInt):
+                    assert number <= 128 and number % 2 == 0
+        return gm.forward
+
+    compiled = pellucid.compile(lambda x, y: (x * 2, y * 2), backend=deciding, dynamic=True)
+    compiled(torch.ones(4), torch.ones(6))
+    compiled(torch.ones(8), torch.ones(200))
+    (failure,) = only(compiled)
+    assert (failure.kind, failure.operation) == ("CONDITION", "is compiled by the backend")
+    assert failure.expected == "L['y'].size(0) <= 128" and failure.found == "L['y'].size(0) = 200"
+    assert "'deciding' compiled for numbers of which this is true" in failure.advice
+    pellucid.reset()
+    compiled(torch.ones(4), torch.ones(6))
+    compiled(torch.ones(4, 4), torch.ones(6))
+    (failure,) = only(compiled)  # not what it decided of a size that is not there any more
+    assert failure.kind == "TENSOR_MATCH" and "rank mismatch" in failure.found
 
 
 def test_sizes_of_one(counting):
@@ -118,7 +170,9 @@ def test_sizes_of_one(counting):
     [
         ({"backend": Counting()}, (2, 3), "dynamic=True opens this number"),
         ({"backend": Counting(), "dynamic": False}, (2, 3), "dynamic=False compiles each number anew"),
-        ({"backend": fixed}, (2, 3), "'fixed' takes a number"),
+        ({"backend": FIXED}, (2, 3), "'fixed' takes a number"),
+        ({"backend": run_as_it_is}, (2, 3), "dynamic=True opens this number"),
+        ({"backend": run_as_it_is}, (2.5, 3.5), "unless it is added, subtracted, multiplied"),
         ({"backend": Counting()}, (2, 2.5), "ints and floats are compiled apart"),
     ],
 )
@@ -164,7 +218,8 @@ def test_state_of_the_thread(counting):
     with torch.no_grad():
         compiled(X)
     (failure,) = only(compiled)
-    assert failure.source == "" and "grad_mode: expected True, found False" in failure.found
+    assert failure.source == "" and failure.found == "grad_mode: expected True, found False"
+    assert (failure.file, failure.operation) == (__file__, "is called")  # it is about no line: that of the function
 
 
 def test_objects_that_are_gone(counting):
