@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import re
 import types
 import weakref
 from dataclasses import dataclass
 
+import torch
+import torch._logging
+
 from pellucid._logging import _called_function, log
+
+# What TORCH_LOGS="recompiles" and torch._logging.set_logs(recompiles=True) turn on. Below the logger "torch", which has
+# torch's handler: "pellucid" has none.
+_artifact_log = torch._logging.getArtifactLogger("torch.pellucid", "recompiles")
+_verbose_log = torch._logging.getArtifactLogger("torch.pellucid", "recompiles_verbose")
 
 _MISMATCH = re.compile(r"(.+?) mismatch(?: at index (\d+))?, expected (.*), actual (.*)")
 _OF_BACKEND = "is compiled by the backend"  # what the guard is said to be for that has its conditions
@@ -72,12 +81,15 @@ _numbers = itertools.count()
 
 
 def _record_recompile(function: types.FunctionType, first: object, failures: list, backend: object) -> Recompile:
-    """Called by `_core` before the compile."""
+    """Called by `_core` before the compile. A backend that has a method `_on_recompile` is told, as of stops."""
     function = _called_function(function, first)
     code = function.__code__
     explained = {region: [_failure(row, backend) for row in rows] for region, rows in failures}
     record = Recompile(function.__qualname__, code.co_filename, code.co_firstlineno, explained)
     _all[next(_numbers)] = record
+    on_recompile = getattr(getattr(backend, "function", None), "_on_recompile", None)
+    if on_recompile is not None:
+        on_recompile(record)
     return record
 
 
@@ -86,6 +98,15 @@ def _note_cost(record: Recompile, milliseconds: float, region: int) -> None:
     record.milliseconds = milliseconds
     record.region = region if region >= 0 else None
     log.info("recompiled %s", record)
+    for artifact in (_verbose_log, _artifact_log):  # one of them is enough
+        if artifact.isEnabledFor(logging.DEBUG):
+            artifact.debug("recompiled %s", record)
+            break
+
+
+def _words(rows: list[tuple], backend: object) -> str:
+    """Called by `_core`: a line for each guard that failed."""
+    return "\n".join(str(_failure(row, backend)) for row in rows)
 
 
 def _failure(row: tuple, backend: object) -> GuardFailure:

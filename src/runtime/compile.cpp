@@ -28,6 +28,16 @@ constexpr std::int64_t kFarthestForcedEnd = 256;
 
 double milliseconds_since(std::int64_t start) { return static_cast<double>(events::now() - start) / 1e6; }
 
+// What the user knows of it: of a module its class, since the function is torch.nn.Module's.
+std::string name_of(PyFunctionObject* function, const Cache& cache) {
+  PyObject* const instance = cache.key().instance;
+  return instance == nullptr ? place_of(function) : source::describe(reinterpret_cast<PyObject*>(Py_TYPE(instance)));
+}
+
+void note_time(std::string_view phase, PyFunctionObject* function, const Cache& cache, double milliseconds) {
+  events::time(phase, name_of(function, cache), milliseconds);
+}
+
 PyCodeObject* code_of(PyFunctionObject* function) { return reinterpret_cast<PyCodeObject*>(function->func_code); }
 
 // [(code, offset), …], outermost first.
@@ -88,12 +98,6 @@ py::Owned<> example_inputs(const region::Capture& capture) {
     py::check(PyList_Append(inputs.get(), met == capture.input_of.end() ? Py_None : met->second));
   }
   return inputs;
-}
-
-bool has_mark(PyObject* backend, const char* name) {
-  auto answer = py::Owned<>::steal(PyObject_GetAttrString(backend, name));
-  if (!answer) PyErr_Clear();
-  return answer.get() == Py_True;
 }
 
 // Backend "eager" without options: nobody sees the graph, so no torch.fx graph is made, which is cyclic by
@@ -187,7 +191,9 @@ Compiled call_backend(PyFunctionObject* function, region::Capture& capture, Cach
   if (runs_as_captured(cache.key().backend)) {
     auto forward = backend::native_forward(capture.graph);
     events::count(Counter::Graphs);
-    events::record("backend", "", {{"hand_off_ms", milliseconds_since(start)}, {"backend_ms", 0.0}});
+    const double took = milliseconds_since(start);
+    events::record("backend", "", {{"hand_off_ms", took}, {"backend_ms", 0.0}});
+    note_time("graph_module", function, cache, took);
     return {std::move(forward), {}};
   }
   auto module = backend::graph_module(capture);
@@ -197,9 +203,12 @@ Compiled call_backend(PyFunctionObject* function, region::Capture& capture, Cach
   auto call = py::import_attr("pellucid._fx", "call_backend");
   const auto ending = ending_of(capture, stop);
   const auto open = open_numbers_of(capture);
+  const std::int64_t handed_over = events::now();
   auto made =
       py::Owned<>::steal(PyObject_CallFunction(call.get(), "OOO(ii)OO", module.get(), inputs.get(), cache.key().backend,
                                                frame, compilation, ending.get(), open.get()));
+  note_time("graph_module", function, cache, hand_off);
+  note_time("backend", function, cache, milliseconds_since(handed_over));
   if (!made) {
     const py::PythonError error;
     if (!may_take_as_constants(capture, error)) throw_refusal(error);
@@ -265,6 +274,11 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
   auto region = codegen::emit(capture, entry->graph_call.get(), region_name(capture, entry->number));
   entry->region = std::move(region.function);
   entry->input_loader = region.input_loader;
+  const double emit = milliseconds_since(start);
+  note_time("finish_graph", function, cache, finish);
+  note_time("guards", function, cache, guards);
+  note_time("emit", function, cache, emit);
+  events::count(Counter::Entries);
   events::count(Counter::Guards, static_cast<std::int64_t>(guard_count));
   events::count(Counter::Ops, static_cast<std::int64_t>(capture.graph.op_count()));
   events::record("entry", place_of(function),
@@ -275,7 +289,7 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
                   {"effects", static_cast<double>(capture.effects.size())},
                   {"finish_ms", finish},
                   {"guards_ms", guards},
-                  {"emit_ms", milliseconds_since(start)}});
+                  {"emit_ms", emit}});
   return entry;
 }
 
@@ -292,20 +306,27 @@ class StateKeeper {
 };
 
 template <class Capture>
-trace::Outcome traced(PyFunctionObject* function, Capture&& capture) {
+trace::Outcome traced(PyFunctionObject* function, const Cache& cache, Capture&& capture) {
   const StateKeeper keeper;
   const std::int64_t start = events::now();
   trace::Outcome outcome = capture();
   const double instructions = outcome.capture ? static_cast<double>(outcome.capture->instructions) : 0;
   events::count(Counter::Captures);
   events::count(Counter::Instructions, static_cast<std::int64_t>(instructions));
-  events::record(
-      "capture", place_of(function),
-      {{"ms", milliseconds_since(start)}, {"instructions", instructions}, {"captured", outcome.capture ? 1.0 : 0.0}});
+  const double took = milliseconds_since(start);
+  events::record("capture", place_of(function),
+                 {{"ms", took}, {"instructions", instructions}, {"captured", outcome.capture ? 1.0 : 0.0}});
+  note_time("capture", function, cache, took);
   return outcome;
 }
 
 }  // namespace
+
+bool has_mark(PyObject* backend, const char* name) {
+  auto answer = py::Owned<>::steal(PyObject_GetAttrString(backend, name));
+  if (!answer) PyErr_Clear();
+  return answer.get() == Py_True;
+}
 
 std::string place_of(PyFunctionObject* function) {
   const PyCodeObject* code = code_of(function);
@@ -353,8 +374,8 @@ std::unique_ptr<Entry> shorter(PyFunctionObject* function, Cache& cache, const t
                                const Capture& capture) {
   const std::size_t count = whole.earlier.size();
   for (std::size_t i = 0; i < count; i = next_to_try(i, count)) {
-    const trace::Outcome outcome =
-        traced(function, [&] { return capture(trace::Extent{.may_end_early = true, .steps = whole.earlier[i]}); });
+    const trace::Outcome outcome = traced(
+        function, cache, [&] { return capture(trace::Extent{.may_end_early = true, .steps = whole.earlier[i]}); });
     if (!outcome.stopped || !outcome.capture) continue;
     try {
       return finished_entry(function, cache, *outcome.capture, &whole.stop);
@@ -388,7 +409,7 @@ Attempt attempt_of(trace::Outcome outcome, PyFunctionObject* function, Cache& ca
 template <class Capture>
 Attempt attempt_at_will(PyFunctionObject* function, Cache& cache, trace::Extent extent, const Capture& capture) {
   for (std::int64_t ahead = 1; ahead < kFarthestForcedEnd; ahead *= 2) {
-    trace::Outcome outcome = traced(function, [&] { return capture(extent); });
+    trace::Outcome outcome = traced(function, cache, [&] { return capture(extent); });
     const bool ends_itself = outcome.capture && !outcome.stopped;
     if (ends_itself || outcome.steps < extent.steps) return attempt_of(std::move(outcome), function, cache, capture);
     std::string why = outcome.not_handed_over;
@@ -411,7 +432,7 @@ Attempt attempt_at_will(PyFunctionObject* function, Cache& cache, trace::Extent 
 template <class Capture>
 Attempt attempt(PyFunctionObject* function, Cache& cache, const trace::Extent& extent, const Capture& capture) {
   if (extent.at_will) return attempt_at_will(function, cache, extent, capture);
-  return attempt_of(traced(function, [&] { return capture(extent); }), function, cache, capture);
+  return attempt_of(traced(function, cache, [&] { return capture(extent); }), function, cache, capture);
 }
 
 // The testing switches: where a region ends though nothing is in the way. `at`: of this one alone, 0: nowhere. `open`:
@@ -426,6 +447,19 @@ trace::Extent forced_end(std::int64_t at, std::size_t open = 0) {
   return extent;
 }
 
+// What one compile takes from its start to its end, which includes what no phase of it counts.
+class WholeTime {
+ public:
+  WholeTime(PyFunctionObject* function, const Cache& cache) : name_(name_of(function, cache)) {}
+  ~WholeTime() { events::time("compile", std::move(name_), milliseconds_since(start_)); }
+  WholeTime(const WholeTime&) = delete;
+  WholeTime& operator=(const WholeTime&) = delete;
+
+ private:
+  std::string name_;
+  std::int64_t start_ = events::now();
+};
+
 // config.suppress_errors: a warning, and the call runs eagerly.
 Attempt suppressed(PyFunctionObject* function, PyObject* backend, const py::PythonError& error) {
   auto report = py::import_attr("pellucid._logging", "_report_suppressed_error");
@@ -438,6 +472,7 @@ template <class Capture>
 Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph, const trace::Extent& extent,
                         const Capture& capture) {
   const CompilingScope scope;
+  const WholeTime whole(function, cache);
   const auto attempt_open_first = [&] {
     try {
       return attempt(function, cache, extent, capture);
@@ -470,7 +505,8 @@ region::NumberPolicy number_policy(const Cache& cache) {
   return {.history = has_mark(backend, "static") ? nullptr : &cache.numbers,
           .graph_numbers = graph_numbers(backend),
           .all_open = has_mark(backend, "dynamic") || config_number("force_open") != 0,
-          .is_last = cache.numbers.has_open() && cache.entries_made() + 1 >= config_number("recompile_limit")};
+          .is_last = cache.numbers.has_open() && !has_mark(backend, "has_no_limit") &&
+                     cache.entries_made() + 1 >= config_number("recompile_limit")};
 }
 
 }  // namespace
@@ -488,8 +524,8 @@ Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cach
 void observe(PyFunctionObject* function, PyObject* const* locals, Cache& cache) {
   const CompilingScope scope;
   auto* code = reinterpret_cast<PyCodeObject*>(cache.key().code);
-  const trace::Outcome outcome =
-      traced(function, [&] { return trace::capture(function, code, locals, forced_end(0), number_policy(cache)); });
+  const trace::Outcome outcome = traced(
+      function, cache, [&] { return trace::capture(function, code, locals, forced_end(0), number_policy(cache)); });
   if (outcome.capture) cache.numbers.note(outcome.capture->numbers);
 }
 

@@ -83,6 +83,12 @@ py::Owned<> row_of(const Cache& cache, const guards::Miss& miss) {
                                 miss.suggestion.c_str(), is_pinned(cache, miss) ? Py_True : Py_False));
 }
 
+// A line for each row, with the advice that fits the backend.
+std::string words_of(const Cache& cache, PyObject* rows) {
+  auto words = py::import_attr("pellucid._recompiles", "_words");
+  return py::text_of(py::take(PyObject_CallFunctionObjArgs(words.get(), rows, cache.key().backend, nullptr)).get());
+}
+
 }  // namespace
 
 Misses explain_misses(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots,
@@ -94,12 +100,11 @@ Misses explain_misses(Cache& cache, Cache& root, PyFunctionObject* function, PyO
     if (failed.empty()) continue;
     if (entry->tells.may_hold(*entry->guards, slots, closure)) entry->tells.add(*entry->guards, failed.front().guard);
     auto rows = py::take(PyList_New(0));
-    std::string reason;
     for (guards::Miss& miss : failed) {
       add_place(function, miss);
-      reason.append(reason.empty() ? "" : "\n").append(miss.message());
       py::check(PyList_Append(rows.get(), row_of(cache, miss).get()));
     }
+    std::string reason = words_of(cache, rows.get());
     py::check(PyList_Append(all.rows.get(), py::take(Py_BuildValue("(iO)", entry->number, rows.get())).get()));
     if (all.newest.empty()) all.newest = reason;
     if (root.guard_failures.size() < kKeptFailures) root.guard_failures.push_back(std::move(reason));
@@ -135,6 +140,7 @@ void refuse_by_stance(Cache& cache, Cache& root, PyFunctionObject* function, PyO
 }
 
 bool has_room(const Cache& cache) {
+  if (has_mark(cache.key().backend, "has_no_limit")) return true;
   return cache.entries().size() < static_cast<std::size_t>(config_number("recompile_limit"));
 }
 
@@ -142,7 +148,8 @@ Permission may_compile(Cache& cache, Cache& root, PyFunctionObject* function, Py
                        bool fullgraph) {
   const Miss miss{cache, root, function, slots, closure};
   const bool again = cache.entries_made() != 0;
-  const bool ends = again && root.recompiles >= config_number("accumulated_recompile_limit");
+  const bool ends = again && root.recompiles >= config_number("accumulated_recompile_limit") &&
+                    !has_mark(cache.key().backend, "has_no_limit");
   const bool has_place = has_room(cache);
   if (ends || !has_place) {
     const bool is_error = fullgraph || config_number("fail_on_recompile_limit_hit") != 0;
