@@ -85,10 +85,10 @@ void reset_counters() noexcept {
   for (auto& total : stream().totals) total.store(0);
 }
 
-void time(std::string_view phase, std::string function, double milliseconds) {
+void time(std::string_view phase, double milliseconds, std::string function) {
   Stream& all = stream();
   const std::lock_guard lock(all.mutex);
-  all.timings.push_back({phase, std::move(function), milliseconds});
+  all.timings.push_back({phase, milliseconds, std::move(function)});
 }
 
 std::vector<Timing> timings() {

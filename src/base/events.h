@@ -56,10 +56,10 @@ void reset_counters() noexcept;
 // Unlike events these are all kept.
 struct Timing {
   std::string_view phase;  // a literal
-  std::string function;
   double milliseconds;
+  std::string function;  // of the whole
 };
-void time(std::string_view phase, std::string function, double milliseconds);
+void time(std::string_view phase, double milliseconds, std::string function = {});
 std::vector<Timing> timings();
 void clear_timings();
 

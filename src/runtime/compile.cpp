@@ -34,10 +34,6 @@ std::string name_of(PyFunctionObject* function, const Cache& cache) {
   return instance == nullptr ? place_of(function) : source::describe(reinterpret_cast<PyObject*>(Py_TYPE(instance)));
 }
 
-void note_time(std::string_view phase, PyFunctionObject* function, const Cache& cache, double milliseconds) {
-  events::time(phase, name_of(function, cache), milliseconds);
-}
-
 PyCodeObject* code_of(PyFunctionObject* function) { return reinterpret_cast<PyCodeObject*>(function->func_code); }
 
 // [(code, offset), …], outermost first.
@@ -193,7 +189,7 @@ Compiled call_backend(PyFunctionObject* function, region::Capture& capture, Cach
     events::count(Counter::Graphs);
     const double took = milliseconds_since(start);
     events::record("backend", "", {{"hand_off_ms", took}, {"backend_ms", 0.0}});
-    note_time("graph_module", function, cache, took);
+    events::time("graph_module", took);
     return {std::move(forward), {}};
   }
   auto module = backend::graph_module(capture);
@@ -207,8 +203,8 @@ Compiled call_backend(PyFunctionObject* function, region::Capture& capture, Cach
   auto made =
       py::Owned<>::steal(PyObject_CallFunction(call.get(), "OOO(ii)OO", module.get(), inputs.get(), cache.key().backend,
                                                frame, compilation, ending.get(), open.get()));
-  note_time("graph_module", function, cache, hand_off);
-  note_time("backend", function, cache, milliseconds_since(handed_over));
+  events::time("graph_module", hand_off);
+  events::time("backend", milliseconds_since(handed_over));
   if (!made) {
     const py::PythonError error;
     if (!may_take_as_constants(capture, error)) throw_refusal(error);
@@ -275,9 +271,9 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
   entry->region = std::move(region.function);
   entry->input_loader = region.input_loader;
   const double emit = milliseconds_since(start);
-  note_time("finish_graph", function, cache, finish);
-  note_time("guards", function, cache, guards);
-  note_time("emit", function, cache, emit);
+  events::time("finish_graph", finish);
+  events::time("guards", guards);
+  events::time("emit", emit);
   events::count(Counter::Entries);
   events::count(Counter::Guards, static_cast<std::int64_t>(guard_count));
   events::count(Counter::Ops, static_cast<std::int64_t>(capture.graph.op_count()));
@@ -306,7 +302,7 @@ class StateKeeper {
 };
 
 template <class Capture>
-trace::Outcome traced(PyFunctionObject* function, const Cache& cache, Capture&& capture) {
+trace::Outcome traced(PyFunctionObject* function, Capture&& capture) {
   const StateKeeper keeper;
   const std::int64_t start = events::now();
   trace::Outcome outcome = capture();
@@ -316,7 +312,7 @@ trace::Outcome traced(PyFunctionObject* function, const Cache& cache, Capture&& 
   const double took = milliseconds_since(start);
   events::record("capture", place_of(function),
                  {{"ms", took}, {"instructions", instructions}, {"captured", outcome.capture ? 1.0 : 0.0}});
-  note_time("capture", function, cache, took);
+  events::time("capture", took);
   return outcome;
 }
 
@@ -374,8 +370,8 @@ std::unique_ptr<Entry> shorter(PyFunctionObject* function, Cache& cache, const t
                                const Capture& capture) {
   const std::size_t count = whole.earlier.size();
   for (std::size_t i = 0; i < count; i = next_to_try(i, count)) {
-    const trace::Outcome outcome = traced(
-        function, cache, [&] { return capture(trace::Extent{.may_end_early = true, .steps = whole.earlier[i]}); });
+    const trace::Outcome outcome =
+        traced(function, [&] { return capture(trace::Extent{.may_end_early = true, .steps = whole.earlier[i]}); });
     if (!outcome.stopped || !outcome.capture) continue;
     try {
       return finished_entry(function, cache, *outcome.capture, &whole.stop);
@@ -409,7 +405,7 @@ Attempt attempt_of(trace::Outcome outcome, PyFunctionObject* function, Cache& ca
 template <class Capture>
 Attempt attempt_at_will(PyFunctionObject* function, Cache& cache, trace::Extent extent, const Capture& capture) {
   for (std::int64_t ahead = 1; ahead < kFarthestForcedEnd; ahead *= 2) {
-    trace::Outcome outcome = traced(function, cache, [&] { return capture(extent); });
+    trace::Outcome outcome = traced(function, [&] { return capture(extent); });
     const bool ends_itself = outcome.capture && !outcome.stopped;
     if (ends_itself || outcome.steps < extent.steps) return attempt_of(std::move(outcome), function, cache, capture);
     std::string why = outcome.not_handed_over;
@@ -432,7 +428,7 @@ Attempt attempt_at_will(PyFunctionObject* function, Cache& cache, trace::Extent 
 template <class Capture>
 Attempt attempt(PyFunctionObject* function, Cache& cache, const trace::Extent& extent, const Capture& capture) {
   if (extent.at_will) return attempt_at_will(function, cache, extent, capture);
-  return attempt_of(traced(function, cache, [&] { return capture(extent); }), function, cache, capture);
+  return attempt_of(traced(function, [&] { return capture(extent); }), function, cache, capture);
 }
 
 // The testing switches: where a region ends though nothing is in the way. `at`: of this one alone, 0: nowhere. `open`:
@@ -451,7 +447,7 @@ trace::Extent forced_end(std::int64_t at, std::size_t open = 0) {
 class WholeTime {
  public:
   WholeTime(PyFunctionObject* function, const Cache& cache) : name_(name_of(function, cache)) {}
-  ~WholeTime() { events::time("compile", std::move(name_), milliseconds_since(start_)); }
+  ~WholeTime() { events::time("compile", milliseconds_since(start_), std::move(name_)); }
   WholeTime(const WholeTime&) = delete;
   WholeTime& operator=(const WholeTime&) = delete;
 
@@ -524,8 +520,8 @@ Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cach
 void observe(PyFunctionObject* function, PyObject* const* locals, Cache& cache) {
   const CompilingScope scope;
   auto* code = reinterpret_cast<PyCodeObject*>(cache.key().code);
-  const trace::Outcome outcome = traced(
-      function, cache, [&] { return trace::capture(function, code, locals, forced_end(0), number_policy(cache)); });
+  const trace::Outcome outcome =
+      traced(function, [&] { return trace::capture(function, code, locals, forced_end(0), number_policy(cache)); });
   if (outcome.capture) cache.numbers.note(outcome.capture->numbers);
 }
 
