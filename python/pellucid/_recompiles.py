@@ -111,7 +111,13 @@ def _words(rows: list[tuple], backend: object) -> str:
 
 def _failure(row: tuple, backend: object) -> GuardFailure:
     kind, source, expected, found, file, line, operation, advice, pinned = row
-    if kind == "TENSOR_MATCH":
+    if found == "that it does not exist":
+        advice = "it was there when this was compiled: keep it, or never have it"
+    elif kind in ("ID_MATCH", "TENSOR_MATCH", "EQUALS_MATCH", "TYPE_MATCH") and _is_none(expected) != _is_none(found):
+        advice = (
+            "with None and with something else the program is compiled apart, once each: pass always the same of both"
+        )
+    elif kind == "TENSOR_MATCH":
         advice = _advice_about_size(source, found, backend) or advice
     elif kind == "EQUALS_MATCH" and _NUMBER.fullmatch(expected) and _NUMBER.fullmatch(found.split(" ")[0]):
         advice = _advice_about_number(expected, found.split(" ")[0], operation, pinned, backend)
@@ -141,6 +147,10 @@ def _advice_about_size(source: str, found: str, backend: object) -> str | None:
     dims = sizes[0][0] if len(sizes) == 1 else f"[{', '.join(dim for dim, _, _ in sizes)}]"
     what = "this size" if len(sizes) == 1 else "these sizes"
     return f"pellucid.mark_dynamic({source}, {dims}) or dynamic=True opens {what} at the first call already"
+
+
+def _is_none(text: str) -> bool:
+    return text in ("None", "the object None", "type NoneType") or text.endswith("actual NoneType")
 
 
 def _takes_open_sizes(backend: object) -> bool:

@@ -123,6 +123,7 @@ Miss GuardReport::death() const {
   miss.description.kind = "ALIVE";
   miss.expected = "the objects that the compiled code depends on";
   miss.found = "that one of them is gone";
+  miss.suggestion = "keep what the program reads alive between the calls";
   return miss;
 }
 

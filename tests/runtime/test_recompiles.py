@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import pellucid
-from support import Counting
+from support import Counting, Plain
 
 X = torch.arange(1.0, 4.0)
 
@@ -156,6 +156,124 @@ def test_a_condition_of_the_backend():
     compiled(torch.ones(4, 4), torch.ones(6))
     (failure,) = only(compiled)  # not what it decided of a size that is not there any more
     assert failure.kind == "TENSOR_MATCH" and "rank mismatch" in failure.found
+
+
+class Base:
+    pass
+
+
+class Derived(Base):
+    pass
+
+
+def plus_one(x):
+    return x + 1
+
+
+def plus_two(x):
+    return x + 2
+
+
+def numbers():
+    yield 1
+    yield 2
+
+
+def started(generator):
+    next(generator)
+    return generator
+
+
+def over_a_list(x, values):
+    for value in values:
+        x = x + value
+    return x
+
+
+def over_a_dict(x, values):
+    for key in values:
+        x = x + values[key]
+    return x
+
+
+def over_a_set(x, values):
+    y = x * 1
+    return y + sum(values)
+
+
+def in_a_dict(x, values):
+    y = x * 1
+    return y + 1 if "k" in values else y - 1
+
+
+def of_a_class(x, value):
+    y = x * 1
+    return y + 1 if isinstance(value, Derived) else y - 1
+
+
+def calls(x, function):
+    y = x * 1
+    return function(y)
+
+
+def has_name(x, value):
+    y = x * 1
+    return y + getattr(value, "n", 5)
+
+
+def two_tensors(x, other):
+    y = x * 1
+    return y + other
+
+
+def optional(x, other):
+    y = x * 1
+    return y if other is None else y + other
+
+
+def advances(x, iterator):
+    y = x * 1
+    return y + next(iterator)
+
+
+# The function, what it gets first and then, the guard, the old value and the new one, the line of the program (from its
+# first on) and the advice.
+CHANGES = [
+    (over_a_list, [X], [X, X], "LENGTH", "length 1", "length 2", 1, "stack it into a tensor"),
+    (over_a_dict, {"a": 1}, {"b": 1}, "DICT_KEYS", "keys ['a'] (1)", "keys ['b'] (1)", 1, "keep the keys"),
+    (over_a_set, {1, 2}, {1, 3}, "SET_EQUALS", "a set of [1, 2] (2)", "a set of [1, 3] (2)", 2, "keep the elements"),
+    (in_a_dict, {"k": 1}, {}, "DICT_CONTAINS", "key 'k'", "no key 'k'", 2, "keep the keys"),
+    (of_a_class, Base(), Derived(), "TYPE_MATCH", "Base", "Derived", 0, "always the same type"),
+    (
+        calls,
+        plus_one,
+        plus_two,
+        "FUNCTION",
+        "the code of plus_one",
+        "the code of plus_two",
+        2,
+        "define the function once",
+    ),
+    (has_name, Plain(n=3), Plain(), "EQUALS_MATCH", "3", "does not exist", 2, "keep it, or never have it"),
+    (has_name, Plain(), Plain(n=4), "HAS_ATTR", "no instance attribute 'n'", "4", 2, "in __init__"),
+    (two_tensors, torch.ones(3), X, "DISTINCT", "2 different objects", "L['x'] and L['other']", 2, "such as a clone"),
+    (optional, None, X, "ID_MATCH", "None", "torch.Tensor at", 0, "with None and with something else"),
+    (optional, torch.ones(3), None, "TENSOR_MATCH", "f32[3]", "actual NoneType", 0, "with None and with something else"),
+    (advances, iter([1, 2]), started(iter([1, 2])), "EQUALS_MATCH", "1", "2", 2, "dynamic=True opens"),
+    (advances, numbers(), started(numbers()), "GENERATOR_AT", "at byte", "at byte", 2, "make it inside"),
+]
+
+
+@pytest.mark.parametrize("row", CHANGES, ids=lambda row: f"{row[0].__name__}-{row[3]}")
+def test_each_change(row, counting):
+    function, first, then, kind, old, new, line, advice = row
+    compiled = pellucid.compile(function, backend=counting)
+    compiled(X, first), compiled(X, then)
+    (failure,) = only(compiled)
+    assert (failure.kind, failure.line - function.__code__.co_firstlineno) == (kind, line), failure
+    assert old in failure.expected and new in failure.found and failure.expected != failure.found, failure
+    assert advice in failure.advice and failure.file == __file__
+    assert str(failure) in pellucid.guard_failures(compiled)[0]
 
 
 def test_sizes_of_one(counting):
