@@ -258,7 +258,7 @@ CHANGES = [
     (has_name, Plain(), Plain(n=4), "HAS_ATTR", "no instance attribute 'n'", "4", 2, "in __init__"),
     (two_tensors, torch.ones(3), X, "DISTINCT", "2 different objects", "L['x'] and L['other']", 2, "such as a clone"),
     (optional, None, X, "ID_MATCH", "None", "torch.Tensor at", 0, "with None and with something else"),
-    (optional, torch.ones(3), None, "TENSOR_MATCH", "f32[3]", "actual NoneType", 0, "with None and with something else"),
+    (optional, torch.ones(3), None, "TENSOR_MATCH", "f32[3]", "actual NoneType", 0, "with None and with"),
     (advances, iter([1, 2]), started(iter([1, 2])), "EQUALS_MATCH", "1", "2", 2, "dynamic=True opens"),
     (advances, numbers(), started(numbers()), "GENERATOR_AT", "at byte", "at byte", 2, "make it inside"),
 ]
