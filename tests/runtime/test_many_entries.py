@@ -116,10 +116,10 @@ def test_as_trying_one_by_one(name, dynamic):
     choose = random.Random(name)
     most = hits = 0
     with pellucid.config.patch(recompile_limit=MANY):
-        for _ in range(400):
+        for _ in range(220):
             hits += call(compiled, names, [choose.choice(pool) for pool in pools])
             most = max(most, len(order(compiled)))
-    assert hits > 200 and (most > 8 or dynamic is None)
+    assert hits > 100 and (most > 8 or dynamic is None)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -136,7 +136,7 @@ def test_entries_that_serve_the_same_calls(name, seed):
     compiled = pellucid.compile(function, backend="eager", dynamic=False, options={"guard_filter_fn": some})
     with pellucid.config.patch(recompile_limit=24, recompile_patience=2):
         most = 0
-        for _ in range(300):
+        for _ in range(200):
             call(compiled, names, [choose.choice(pool) for pool in pools])
             most = max(most, len(order(compiled)))
     assert most > 4
@@ -208,7 +208,7 @@ def test_skip_guard_eval_unsafe():
     assert pellucid.counters()["captures"] == 9
 
 
-def test_threads(quick_switches):
+def test_threads_over_many_entries(quick_switches):
     compiled = pellucid.compile(by_value, backend="eager", dynamic=False)
     errors = []
 
@@ -227,7 +227,7 @@ def test_threads(quick_switches):
             [thread.join() for thread in threads]
         finally:
             del pellucid.config.recompile_limit
-    assert errors == [] and len(order(compiled)) == 40
+    assert errors == [] and len(pellucid.cache_entries(compiled)) == 40
 
 
 def quickest(compiled, calls) -> float:
