@@ -27,10 +27,12 @@ import torch.utils._device
 
 from pellucid import _core, _fx, _logging, config, errors, polyfills
 from pellucid._explain import ExplainOutput, ExplainWithBackend
+from pellucid._profiler import CompileProfiler
 from pellucid.api import (
     break_reasons,
     cache_entries,
     compile,
+    compile_times,
     counters,
     disable,
     error_on_graph_break,
@@ -49,11 +51,13 @@ from pellucid.marks import mark_dynamic, mark_static, maybe_mark_dynamic
 __version__ = "0.1.0"
 
 __all__ = [
+    "CompileProfiler",
     "ExplainOutput",
     "ExplainWithBackend",
     "break_reasons",
     "cache_entries",
     "compile",
+    "compile_times",
     "config",
     "counters",
     "disable",

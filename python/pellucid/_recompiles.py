@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import re
 import types
 import weakref
 from dataclasses import dataclass
 
+import torch
+import torch._logging
+
 from pellucid._logging import _called_function, log
 
-_SIZE = re.compile(r"(size|stride) mismatch at index (\d+), expected (.*?), actual (\d+)")
+# What TORCH_LOGS="recompiles" and torch._logging.set_logs(recompiles=True) turn on. Below the logger "torch", which has
+# torch's handler: "pellucid" has none.
+_artifact_log = torch._logging.getArtifactLogger("torch.pellucid", "recompiles")
+_verbose_log = torch._logging.getArtifactLogger("torch.pellucid", "recompiles_verbose")
+
+_MISMATCH = re.compile(r"(.+?) mismatch(?: at index (\d+))?, expected (.*), actual (.*)")
+_OF_BACKEND = "is compiled by the backend"  # what the guard is said to be for that has its conditions
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
 
 
@@ -71,12 +81,15 @@ _numbers = itertools.count()
 
 
 def _record_recompile(function: types.FunctionType, first: object, failures: list, backend: object) -> Recompile:
-    """Called by `_core` before the compile."""
+    """Called by `_core` before the compile. A backend that has a method `_on_recompile` is told, as of stops."""
     function = _called_function(function, first)
     code = function.__code__
     explained = {region: [_failure(row, backend) for row in rows] for region, rows in failures}
     record = Recompile(function.__qualname__, code.co_filename, code.co_firstlineno, explained)
     _all[next(_numbers)] = record
+    on_recompile = getattr(getattr(backend, "function", None), "_on_recompile", None)
+    if on_recompile is not None:
+        on_recompile(record)
     return record
 
 
@@ -85,11 +98,26 @@ def _note_cost(record: Recompile, milliseconds: float, region: int) -> None:
     record.milliseconds = milliseconds
     record.region = region if region >= 0 else None
     log.info("recompiled %s", record)
+    for artifact in (_verbose_log, _artifact_log):  # one of them is enough
+        if artifact.isEnabledFor(logging.DEBUG):
+            artifact.debug("recompiled %s", record)
+            break
+
+
+def _words(rows: list[tuple], backend: object) -> str:
+    """Called by `_core`: a line for each guard that failed."""
+    return "\n".join(str(_failure(row, backend)) for row in rows)
 
 
 def _failure(row: tuple, backend: object) -> GuardFailure:
     kind, source, expected, found, file, line, operation, advice, pinned = row
-    if kind == "TENSOR_MATCH":
+    if found == "that it does not exist":
+        advice = "it was there when this was compiled: keep it, or never have it"
+    elif kind in ("ID_MATCH", "TENSOR_MATCH", "EQUALS_MATCH", "TYPE_MATCH") and _is_none(expected) != _is_none(found):
+        advice = (
+            "with None and with something else the program is compiled apart, once each: pass always the same of both"
+        )
+    elif kind == "TENSOR_MATCH":
         advice = _advice_about_size(source, found, backend) or advice
     elif kind == "EQUALS_MATCH" and _NUMBER.fullmatch(expected) and _NUMBER.fullmatch(found.split(" ")[0]):
         advice = _advice_about_number(expected, found.split(" ")[0], operation, pinned, backend)
@@ -98,24 +126,47 @@ def _failure(row: tuple, backend: object) -> GuardFailure:
             "the program looks at this text: each one is compiled anew, unless it is used outside of what is compiled"
         )
     elif kind == "CONDITION":
-        advice = "the program goes another way for this value: each way is compiled once"
+        advice = _advice_about_condition(operation, backend)
     return GuardFailure(kind, source, expected, found, file, line, operation, advice)
 
 
 def _advice_about_size(source: str, found: str, backend: object) -> str | None:
-    match = _SIZE.match(found)
-    if match is None or match[1] == "stride":
+    """Nothing where more than sizes, and strides because of them, is another: then there is no one way to avoid it."""
+    mismatches = [_MISMATCH.fullmatch(text) for text in found.split("; ")]
+    if not all(match is not None and match[1] == "size" for match in mismatches):
         return None
-    dim, old, new = match[2], match[3], match[4]
-    if {old, new} & {"0", "1"} or old == "at least 2":
+    sizes = [(match[2], match[3], match[4]) for match in mismatches if match is not None]
+    if any({old, new} & {"0", "1"} or old == "at least 2" for _, old, new in sizes):
         return "sizes of 0 and 1 are compiled apart: leave tensors of these out, or fill them up"
     if getattr(backend, "static", False):
         return "dynamic=False compiles each size anew: leave it away"
-    if not getattr(backend, "takes_numbers", False):
+    if not _takes_open_sizes(backend):
         return (
             f"the backend {_name(backend)!r} compiles for fixed sizes: fill up to a few sizes, or take another backend"
         )
-    return f"pellucid.mark_dynamic({source}, {dim}) or dynamic=True opens this size at the first call already"
+    dims = sizes[0][0] if len(sizes) == 1 else f"[{', '.join(dim for dim, _, _ in sizes)}]"
+    what = "this size" if len(sizes) == 1 else "these sizes"
+    return f"pellucid.mark_dynamic({source}, {dims}) or dynamic=True opens {what} at the first call already"
+
+
+def _is_none(text: str) -> bool:
+    return text in ("None", "the object None", "type NoneType") or text.endswith("actual NoneType")
+
+
+def _takes_open_sizes(backend: object) -> bool:
+    return getattr(backend, "takes_numbers", False) or getattr(backend, "takes_symbols", False)
+
+
+def _advice_about_condition(operation: str, backend: object) -> str:
+    if operation == _OF_BACKEND:
+        return (
+            f"the backend {_name(backend)!r} compiled for numbers of which this is true, and compiles again for others:"
+            " once for each outcome"
+        )
+    return (
+        "the program goes another way for this value, and each way is compiled once: where values go many ways, decide"
+        " on tensors (torch.where), or outside of what is compiled"
+    )
 
 
 def _advice_about_number(expected: str, found: str, operation: str, pinned: bool, backend: object) -> str:
@@ -123,9 +174,15 @@ def _advice_about_number(expected: str, found: str, operation: str, pinned: bool
         return f"the program needs the value itself ({operation}), so each one is compiled anew: pass it as a tensor"
     if getattr(backend, "static", False):
         return "dynamic=False compiles each number anew: leave it away"
-    if ("." in expected or "e" in expected) != ("." in found or "e" in found):
+    is_float, was_float = ("." in text or "e" in text for text in (found, expected))
+    if is_float != was_float:
         return "ints and floats are compiled apart: pass always the same"
-    if not getattr(backend, "takes_numbers", False):
+    if is_float and not getattr(backend, "takes_numbers", False):
+        return (
+            f"the backend {_name(backend)!r} takes a float in a graph for a constant, unless it is added, subtracted,"
+            " multiplied, divided or compared with a tensor of floats: pass it as a tensor if it enters the graph"
+        )
+    if not _takes_open_sizes(backend):
         return (
             f"the backend {_name(backend)!r} takes a number in a graph for a constant: pass it as a tensor if it enters the"
             " graph"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import inspect
 import os
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -485,14 +486,69 @@ def guard_failures(compiled: Any) -> list[str]:
     return _core.guard_failures(_compiled_function_of(compiled))
 
 
-class _Counters:
-    """Totals since the last `clear`."""
+def compile_times(repr: str = "str", aggregate: bool = False) -> Any:
+    """What compiling took in this process, phase by phase, and function by function: since the last `compile_times.clear()`.
+
+    The phases are "capture", "finish_graph", "guards", "graph_module", "backend" and "emit"; "compile" is the whole.
+
+    Args:
+        repr: "str": a table. "csv": the names of the phases, and for each its seconds as text.
+        aggregate: one sum for each phase, instead of one value for each time.
+
+    Raises:
+        ValueError: `repr` is something else.
+
+    Example:
+        >>> print(pellucid.compile_times())
+        >>> headers, values = pellucid.compile_times("csv", aggregate=True)
+    """
+    from pellucid._compile_times import compile_times as run
+
+    return run(repr, aggregate)
+
+
+compile_times.clear = _core.clear_timings  # type: ignore[attr-defined]
+
+
+class _Counters(Mapping[str, "collections.Counter[str]"]):
+    """Totals since the last `clear`: all of them when called; by group as torch._dynamo.utils.counters has them.
+
+    The groups are "stats" (calls_captured, unique_graphs), "frames" (total, ok), "graph_break" (how often captures stopped,
+    by reason) and "recompiles" (total, limit_hits).
+
+    Example:
+        >>> pellucid.counters()["ops"]
+        12
+        >>> pellucid.counters["stats"]["unique_graphs"]
+        2
+        >>> pellucid.counters.clear()
+    """
 
     def __call__(self) -> dict[str, int]:
         return _core.counters()
 
     def clear(self) -> None:
         _core.reset_counters()
+        errors._stop_counts.clear()
+
+    def __getitem__(self, group: str) -> collections.Counter[str]:
+        return self._groups()[group]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._groups())
+
+    def __len__(self) -> int:
+        return len(self._groups())
+
+    def _groups(self) -> dict[str, collections.Counter[str]]:
+        totals = self()
+        counter = collections.Counter
+        return {
+            "stats": counter(calls_captured=totals["ops"], unique_graphs=totals["graphs"]),
+            "frames": counter(total=totals["captures"], ok=totals["entries"]),
+            "graph_break": counter(errors._stop_counts),
+            "recompiles": counter(total=totals["recompiles"], limit_hits=totals["limit_hits"]),
+        }
 
 
 counters = _Counters()

@@ -172,6 +172,8 @@ class BreakRecord:
 
 # The newest stops of all functions; each compiled function keeps its own as well.
 _stops: collections.deque[BreakRecord] = collections.deque(maxlen=1000)
+# How often captures stopped for each reason, since `pellucid.counters.clear()`.
+_stop_counts: collections.Counter[str] = collections.Counter()
 
 
 def frame_summary(code: types.CodeType, offset: int) -> traceback.FrameSummary:
@@ -219,6 +221,7 @@ def _record_stop(
     frames = [frame_summary(frame_code, offset) for frame_code, offset in stack]
     record = BreakRecord(code, name, message, hint, function_code.co_qualname, frames)
     _stops.append(record)
+    _stop_counts[record.message] += 1
     on_stop = getattr(getattr(backend, "function", None), "_on_stop", None)
     if on_stop is not None:
         on_stop(record)

@@ -58,8 +58,11 @@ class TensorSpec {
   ~TensorSpec();
   bool matches(
       PyObject* object) const noexcept;  // type, dtype, device, layout, requires_grad, keys, conj/neg, sizes, strides
-  std::string mismatch(PyObject* object) const;  // "size mismatch at index 0, expected 2, actual 3"; "" when it matches
-  std::string text() const;                      // "f32[*, 3] cpu requires_grad=False": the first size is open
+  // Everything that differs: "dtype mismatch, expected f32, actual f64; size mismatch at index 0, expected 2, actual
+  // 3";
+  // "" when it matches. A stride that differs because a size does is not told.
+  std::string mismatch(PyObject* object) const;
+  std::string text() const;  // "f32[*, 3] cpu requires_grad=False": the first size is open
   // Whether every tensor that matches this one matches `that` as well, as far as it can be told.
   bool implies(const TensorSpec& that) const noexcept;
   bool has_open() const noexcept;
@@ -100,7 +103,7 @@ class GlobalState {
   bool matches() const noexcept;
   bool matches(Reading& reading) const noexcept;
   bool equals(const GlobalState& that) const noexcept;
-  std::string mismatch() const;  // "grad_mode: expected True, found False"
+  std::string mismatch() const;  // "grad_mode: expected True, found False"; more of the kind behind "; "
   void restore() const;          // puts grad mode, inference mode?, autocast … of this thread back to this state
  private:
   GlobalState();

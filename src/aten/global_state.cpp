@@ -232,15 +232,18 @@ bool GlobalState::equals(const GlobalState& that) const noexcept {
 }
 
 std::string GlobalState::mismatch() const {
+  std::string all;
+  const auto add = [&](const char* name, const std::string& expected, const std::string& found) {
+    all.append(all.empty() ? "" : "; ").append(name).append(": expected ").append(expected).append(", found ");
+    all.append(found);
+  };
   for (std::size_t i = 0; i < kCount; ++i) {
     const Value found = kFields[i].read();
-    if (data_->values[i] == found) continue;
-    return std::string(kFields[i].name) + ": expected " + shown(kFields[i], data_->values[i]) + ", found " +
-           shown(kFields[i], found);
+    if (data_->values[i] != found) add(kFields[i].name, shown(kFields[i], data_->values[i]), shown(kFields[i], found));
   }
-  if (same_device(data_->device.get(), default_device().get())) return {};
-  return "default_device: expected " + py::repr_of(data_->device.get()) + ", found " +
-         py::repr_of(default_device().get());
+  if (!same_device(data_->device.get(), default_device().get()))
+    add("default_device", py::repr_of(data_->device.get()), py::repr_of(default_device().get()));
+  return all;
 }
 
 void GlobalState::restore() const {

@@ -56,6 +56,17 @@ std::string differs(const std::string& what, const std::string& expected, const 
 
 using Sizes = c10::IntArrayRef;
 
+// Text by text what differs, in one.
+class Differences {
+ public:
+  void add(const std::string& text) { all_.append(all_.empty() ? "" : "; ").append(text); }
+  const std::string& text() const noexcept { return all_; }
+  bool is_empty() const noexcept { return all_.empty(); }
+
+ private:
+  std::string all_;
+};
+
 // size(inner) * stride(inner); nothing: it leaves 64 bits.
 std::optional<std::int64_t> dense_stride(std::size_t inner, Sizes sizes, Sizes strides) noexcept {
   std::int64_t product = 0;
@@ -137,7 +148,9 @@ struct TensorSpec::Data {
   bool layout_implies(const Data& that) const noexcept;
   std::string size_text(std::size_t dim, std::int64_t found) const;
   std::string stride_text(std::size_t dim, Sizes found_sizes, Sizes found) const;
-  std::string layout_mismatch(const c10::TensorImpl& impl) const;
+  bool stride_follows(std::size_t dim, Sizes found_sizes, Sizes found) const noexcept;
+  void add_metadata_mismatches(PyObject* object, Differences& all) const;
+  void add_layout_mismatches(const c10::TensorImpl& impl, Differences& all) const;
 };
 
 void TensorSpec::Data::leave_open(const OpenLayout& given) {
@@ -174,20 +187,49 @@ std::string TensorSpec::Data::stride_text(std::size_t dim, Sizes found_sizes, Si
   return (dense ? std::to_string(*dense) : "more than 64 bits") + " (size(" + inner + ") * stride(" + inner + "))";
 }
 
-std::string TensorSpec::Data::layout_mismatch(const c10::TensorImpl& impl) const {
+// This stride is the product of a size and a stride, of the same dim here and there: it differs because that does.
+bool TensorSpec::Data::stride_follows(std::size_t dim, Sizes found_sizes, Sizes found) const noexcept {
+  const Sizes own_sizes(sizes(), ndim), own(strides(), ndim);
+  for (std::size_t inner = 0; inner < ndim; ++inner) {
+    if (inner != dim && dense_stride(inner, own_sizes, own) == own[dim] &&
+        dense_stride(inner, found_sizes, found) == found[dim])
+      return true;
+  }
+  return false;
+}
+
+void TensorSpec::Data::add_layout_mismatches(const c10::TensorImpl& impl, Differences& all) const {
   const Sizes found_sizes = impl.sizes();
-  if (found_sizes.size() != ndim) return differs("rank", std::to_string(ndim), std::to_string(found_sizes.size()));
+  if (found_sizes.size() != ndim) {
+    all.add(differs("rank", std::to_string(ndim), std::to_string(found_sizes.size())));
+    return;
+  }
   const Sizes found = impl.strides();
   const auto place = [](std::uint32_t dim) { return " at index " + std::to_string(dim); };
+  bool resized = false;
   for (std::uint32_t i = 0; i < ndim; ++i) {
-    if (!size_matches(i, found_sizes))
-      return differs("size", size_text(i, found_sizes[i]), std::to_string(found_sizes[i]), place(i));
+    if (size_matches(i, found_sizes)) continue;
+    resized = true;
+    all.add(differs("size", size_text(i, found_sizes[i]), std::to_string(found_sizes[i]), place(i)));
   }
   for (std::uint32_t i = 0; i < ndim; ++i) {
-    if (!stride_matches(i, found_sizes, found))
-      return differs("stride", stride_text(i, found_sizes, found), std::to_string(found[i]), place(i));
+    if (stride_matches(i, found_sizes, found) || (resized && stride_follows(i, found_sizes, found))) continue;
+    all.add(differs("stride", stride_text(i, found_sizes, found), std::to_string(found[i]), place(i)));
   }
-  return "differs";
+}
+
+// All but sizes and strides; the keys of another device are others anyway. Of a tensor whose questions no Python code
+// answers.
+void TensorSpec::Data::add_metadata_mismatches(PyObject* object, Differences& all) const {
+  const c10::TensorImpl& impl = *impl_of(object);
+  const auto text_of = [](caffe2::TypeMeta of) { return dtype_text(c10::typeMetaToScalarType(of)); };
+  if (impl.dtype() != dtype) all.add(differs("dtype", text_of(dtype), text_of(impl.dtype())));
+  if (impl.device() != device) all.add(differs("device", device_text(device), device_text(impl.device())));
+  const bool found = impl.requires_grad();
+  if (found != requires_grad) all.add(differs("requires_grad", bool_text(requires_grad), bool_text(found)));
+  if (impl.device() == device && impl.key_set() != keys)
+    all.add(differs("dispatch key set", c10::toString(keys), c10::toString(impl.key_set())));
+  if (requires_grad && found && is_leaf(object) != leaf) all.add(differs("is_leaf", bool_text(leaf), bool_text(!leaf)));
 }
 
 TensorSpec::TensorSpec() : data_(std::make_unique<Data>()) {}
@@ -237,20 +279,15 @@ bool TensorSpec::matches(PyObject* object) const noexcept {
 std::string TensorSpec::mismatch(PyObject* object) const {
   if (matches(object)) return {};
   const Data& d = *data_;
-  if (Py_TYPE(object) != d.type.get()) return differs("type", d.type->tp_name, Py_TYPE(object)->tp_name);
-  const c10::TensorImpl& impl = *impl_of(object);
-  if (impl.dtype() != d.dtype)
-    return differs("dtype", dtype_text(c10::typeMetaToScalarType(d.dtype)),
-                   dtype_text(c10::typeMetaToScalarType(impl.dtype())));
-  if (impl.device() != d.device) return differs("device", device_text(d.device), device_text(impl.device()));
-  if (impl.requires_grad() != d.requires_grad)
-    return differs("requires_grad", bool_text(d.requires_grad), bool_text(impl.requires_grad()));
-  if (impl.key_set() != d.keys)
-    return differs("dispatch key set", c10::toString(d.keys), c10::toString(impl.key_set()));
-  if (d.requires_grad && is_leaf(object) != d.leaf) return differs("is_leaf", bool_text(d.leaf), bool_text(!d.leaf));
-  if (d.kind == Data::Layout::Unknown || impl.has_symbolic_sizes_strides())
-    return "layout without plain strides: never equal";
-  return d.layout_mismatch(impl);
+  Differences all;
+  if (Py_TYPE(object) != d.type.get()) all.add(differs("type", d.type->tp_name, Py_TYPE(object)->tp_name));
+  if (!is_tensor(object) || impl_of(object)->key_set().has(c10::DispatchKey::Python)) return all.text();
+  d.add_metadata_mismatches(object, all);
+  if (d.kind != Data::Layout::Unknown && with_plain_layout(object) != nullptr)
+    d.add_layout_mismatches(*impl_of(object), all);
+  else
+    all.add("layout without plain strides: never equal");
+  return all.is_empty() ? "differs" : all.text();
 }
 
 // What is open in this one is open in `that`, and what is closed here fits there.

@@ -12,13 +12,15 @@ namespace pellucid::events {
 namespace {
 
 constexpr std::size_t kCounters = static_cast<std::size_t>(Counter::kCount);
-constexpr std::array<std::string_view, kCounters> kCounterNames = {
-    "captures", "graphs", "ops", "guards", "instructions", "stops", "recompiles", "limit_hits", "kept_bytes"};
+constexpr std::array<std::string_view, kCounters> kCounterNames = {"captures",   "entries",      "graphs", "ops",
+                                                                   "guards",     "instructions", "stops",  "recompiles",
+                                                                   "limit_hits", "kept_bytes"};
 
 struct Stream {
   std::mutex mutex;
   std::deque<Event> kept;
   std::int64_t next = 0;
+  std::vector<Timing> timings;
   std::array<std::atomic<std::int64_t>, kCounters> totals{};
 };
 Stream& stream() {
@@ -81,6 +83,24 @@ std::vector<std::pair<std::string_view, std::int64_t>> counters() {
 
 void reset_counters() noexcept {
   for (auto& total : stream().totals) total.store(0);
+}
+
+void time(std::string_view phase, double milliseconds, std::string function) {
+  Stream& all = stream();
+  const std::lock_guard lock(all.mutex);
+  all.timings.push_back({phase, milliseconds, std::move(function)});
+}
+
+std::vector<Timing> timings() {
+  Stream& all = stream();
+  const std::lock_guard lock(all.mutex);
+  return all.timings;
+}
+
+void clear_timings() {
+  Stream& all = stream();
+  const std::lock_guard lock(all.mutex);
+  all.timings.clear();
 }
 
 }  // namespace pellucid::events

@@ -37,6 +37,7 @@ std::int64_t now() noexcept;  // nanoseconds of the steady clock
 // Totals since the last reset_counters().
 enum class Counter : std::uint8_t {
   Captures,
+  Entries,
   Graphs,
   Ops,
   Guards,
@@ -50,5 +51,16 @@ enum class Counter : std::uint8_t {
 void count(Counter counter, std::int64_t by = 1) noexcept;
 std::vector<std::pair<std::string_view, std::int64_t>> counters();
 void reset_counters() noexcept;
+
+// What each phase of compiling took, since the last clear_timings(): a row for each time that it ran, oldest first.
+// Unlike events these are all kept.
+struct Timing {
+  std::string_view phase;  // a literal
+  double milliseconds;
+  std::string function;  // of the whole
+};
+void time(std::string_view phase, double milliseconds, std::string function = {});
+std::vector<Timing> timings();
+void clear_timings();
 
 }  // namespace pellucid::events

@@ -44,7 +44,9 @@ inline bool has_parts(const Check& check, PyObject* value) noexcept {
 // `other`: the second value of IS and IS_NOT. DISTINCT and CONDITION take a tuple of all values.
 bool holds(const Check& check, PyObject* value, PyObject* other) noexcept;
 std::string expected_text(const Check& check);
-std::string found_text(const Check& check, PyObject* value, PyObject* other);
+std::string missed_text(const Check& check, PyObject* value);  // expected of this value, which is not so
+// `names`: of a check between several values their sources as Python.
+std::string found_text(const Check& check, PyObject* value, PyObject* other, const std::vector<std::string>& names);
 std::string code_text(const Check& check, const CodeText& text);
 std::string suggestion(const Check& check);
 

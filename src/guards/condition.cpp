@@ -38,13 +38,19 @@ Condition Condition::between(std::vector<std::uint32_t> symbols) {
 
 void Condition::complete(std::span<const symbolic::Expr* const> conditions) {
   program = symbolic::Program(conditions);
-  const auto name = [&](std::uint32_t symbol) {
-    const auto at = std::ranges::find(symbols, symbol) - symbols.begin();
-    return "{" + std::to_string(at) + "}";
+  const auto index = [&](std::uint32_t symbol) {
+    return static_cast<std::size_t>(std::ranges::find(symbols, symbol) - symbols.begin());
   };
+  const auto name = [&](std::uint32_t symbol) { return "{" + std::to_string(index(symbol)) + "}"; };
   for (const symbolic::Expr* condition : conditions) {
     std::string one = symbolic::print(condition, name);
-    if (conditions.size() > 1 && condition->is(symbolic::Op::Or)) one = "(" + std::move(one) + ")";
+    if (conditions.size() > 1) {
+      std::vector<std::uint32_t> read;
+      collect_symbols(condition, read);
+      Part& part = parts.emplace_back(Part{symbolic::Program({&condition, 1}), one, {}});
+      for (const std::uint32_t symbol : read) part.operands.push_back(index(symbol));
+      if (condition->is(symbolic::Op::Or)) one = "(" + std::move(one) + ")";
+    }
     text += (text.empty() ? "" : " and ") + std::move(one);
   }
 }
@@ -57,7 +63,9 @@ Condition Condition::of(const symbolic::Expr* condition) {
   return made;
 }
 
-std::string Condition::text_of(std::span<const std::string> names) const {
+namespace {
+
+std::string with_names(const std::string& text, std::span<const std::string> names) {
   std::string out;
   for (std::size_t at = 0; at < text.size(); ++at) {
     if (text[at] != '{') {
@@ -69,6 +77,31 @@ std::string Condition::text_of(std::span<const std::string> names) const {
     at = end;
   }
   return out;
+}
+
+}  // namespace
+
+std::string Condition::text_of(std::span<const std::string> names) const { return with_names(text, names); }
+
+Condition::Failure Condition::failure(std::span<const symbolic::Value> values) const {
+  for (std::size_t i = 0; i < symbols.size(); ++i) room[symbols[i]] = values[i];
+  std::vector<const Part*> wrong, unknown;
+  for (const Part& part : parts) {
+    const auto value = part.program.evaluate(room.data());
+    if (!value) unknown.push_back(&part);  // it rests on one before it, or leaves 64 bits
+    if (value && !value->is_true()) wrong.push_back(&part);
+  }
+  Failure told;
+  for (const Part* part : wrong.empty() ? unknown : wrong) {
+    told.expected.append(told.expected.empty() ? "" : " and ").append(with_names(part->text, names));
+    for (const std::size_t operand : part->operands) {
+      if (std::ranges::find(told.operands, operand) == told.operands.end()) told.operands.push_back(operand);
+    }
+  }
+  if (!told.expected.empty()) return told;
+  told.expected = text_of(names);
+  for (std::size_t i = 0; i < symbols.size(); ++i) told.operands.push_back(i);
+  return told;
 }
 
 }  // namespace pellucid::guards

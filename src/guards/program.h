@@ -58,6 +58,7 @@ class GuardProgram {
 
  private:
   friend class Builder;
+  friend class Discriminant;
   friend class GuardReport;
   friend class Implication;
   friend class Tells;

@@ -1,5 +1,6 @@
 #include "guards/report.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "guards/traits.h"
@@ -90,14 +91,28 @@ GuardReport::Operands GuardReport::operands_of(std::size_t check, const std::vec
   return operands;
 }
 
+// The sources of a check between several values; none of another one.
+std::vector<std::string> GuardReport::names_of(std::size_t check) const {
+  const auto name = [&](const Source* source) { return source::print_from(source, program_.home_); };
+  std::vector<std::string> names;
+  if (const auto all = wanted_by(check)) {
+    for (const GuardProgram::Wanted& wanted : *all) names.push_back(name(wanted.source(program_)));
+    return names;
+  }
+  const Guard& guard = program_.given_->guards[program_.checks_[check].guard];
+  if (guard.other != nullptr) names = {name(guard.source), name(guard.other)};
+  return names;
+}
+
 Miss GuardReport::miss_of(std::size_t index, const Operands& operands) const {
   const Check& check = program_.checks_[index];
   Miss miss;
   miss.guard = check.guard;
   miss.description = description_of(check);
   miss.source = program_.given_->guards[check.guard].source;
-  miss.expected = expected_text(check);
-  miss.found = operands.present ? found_text(check, operands.value, operands.other) : "that it does not exist";
+  miss.expected = operands.present ? missed_text(check, operands.value) : expected_text(check);
+  miss.found =
+      operands.present ? found_text(check, operands.value, operands.other, names_of(index)) : "that it does not exist";
   miss.suggestion = suggestion(check);
   return miss;
 }
@@ -108,6 +123,7 @@ Miss GuardReport::death() const {
   miss.description.kind = "ALIVE";
   miss.expected = "the objects that the compiled code depends on";
   miss.found = "that one of them is gone";
+  miss.suggestion = "keep what the program reads alive between the calls";
   return miss;
 }
 
@@ -116,6 +132,7 @@ std::optional<Miss> GuardReport::first_miss(PyObject* const* locals, PyObject* c
   if (!program_.alive()) return death();
   const std::vector<py::Owned<>> values = evaluate_all(locals, closure);
   for (std::size_t i = 0; i < program_.checks_.size(); ++i) {
+    if (!asks(program_.checks_[i])) continue;
     const Operands operands = operands_of(i, values);
     if (!operands.present || !guards::holds(program_.checks_[i], operands.value, operands.other))
       return miss_of(i, operands);
@@ -132,6 +149,15 @@ bool GuardReport::is_doubted(std::uint32_t node, const std::vector<bool>& doubte
   return false;
 }
 
+// One between several values asks nothing new where one of these is missed for itself. The sizes of a tensor of another
+// dtype can be asked for all the same, if it has them.
+bool GuardReport::is_moot(std::size_t check, const Operands& operands, const std::vector<bool>& doubted) const {
+  const auto all = wanted_by(check);
+  return all && std::ranges::any_of(*all, [&](const GuardProgram::Wanted& wanted) {
+           return is_doubted(wanted.node, doubted) && (wanted.layout == nullptr || !operands.present);
+         });
+}
+
 std::vector<Miss> GuardReport::misses(PyObject* const* locals, PyObject* closure) const {
   const auto locked = program_.hold_.lock();
   std::vector<Miss> all;
@@ -143,10 +169,11 @@ std::vector<Miss> GuardReport::misses(PyObject* const* locals, PyObject* closure
   std::vector<bool> doubted(program_.nodes_.size());
   for (std::size_t i = 0; i < program_.checks_.size(); ++i) {
     const std::uint32_t node = program_.node_of_check_[i];
-    if (is_doubted(node, doubted)) continue;
+    if (!asks(program_.checks_[i]) || is_doubted(node, doubted)) continue;
     if (!all.empty() && traits(program_.checks_[i].kind).place == Place::Late) continue;
     const Operands operands = operands_of(i, values);
     if (operands.present && guards::holds(program_.checks_[i], operands.value, operands.other)) continue;
+    if (is_moot(i, operands, doubted)) continue;
     all.push_back(miss_of(i, operands));
     if (node != GuardProgram::kNone) doubted[node] = true;
   }

@@ -52,6 +52,8 @@ class GuardReport {
   Operands operands_of(std::size_t check, const std::vector<py::Owned<>>& values) const;
   Miss death() const;
   bool is_doubted(std::uint32_t node, const std::vector<bool>& doubted) const;
+  bool is_moot(std::size_t check, const Operands& operands, const std::vector<bool>& doubted) const;
+  std::vector<std::string> names_of(std::size_t check) const;
   Miss miss_of(std::size_t check, const Operands& operands) const;
   Description description_of(const Check& check) const;
   std::vector<std::string> write_code(std::vector<PyObject*>& constants) const;

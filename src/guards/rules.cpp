@@ -1,6 +1,9 @@
 #include <Python.h>
 #include <structmember.h>
 
+#include <algorithm>
+#include <optional>
+
 #include "base/text.h"
 #include "frames/finalizers.h"
 #include "frames/generators.h"
@@ -27,7 +30,7 @@ std::string show(PyObject* value) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value) && text.size() < kLongest; ++i) {
       text.append(i == 0 ? "" : ", ").append(show(PyTuple_GET_ITEM(value, i)));
     }
-    return shortened(text.append(")"));
+    return shortened(text.append(PyTuple_GET_SIZE(value) == 1 ? ",)" : ")"));
   }
   return shortened(source::describe(value));
 }
@@ -57,6 +60,30 @@ std::string keys_of(PyObject* value) {
   return std::string("keys ").append(keys_text(keys.data(), keys.size()));
 }
 
+std::string elements_text(PyObject* set_or_dict) {
+  std::vector<PyObject*> elements;
+  Py_ssize_t position = 0;
+  PyObject* element = nullptr;
+  Py_hash_t hash = 0;
+  if (PyDict_Check(set_or_dict)) {
+    while (PyDict_Next(set_or_dict, &position, &element, nullptr) != 0) elements.push_back(element);
+  } else {
+    while (_PySet_NextEntry(set_or_dict, &position, &element, &hash) != 0) elements.push_back(element);
+  }
+  return std::string("a set of ").append(keys_text(elements.data(), elements.size()));
+}
+
+std::string code_text(PyObject* object) {
+  const auto* code = reinterpret_cast<PyCodeObject*>(object);
+  return std::string("the code of ")
+      .append(py::text_of(code->co_qualname))
+      .append(" (")
+      .append(py::text_of(code->co_filename))
+      .append(":")
+      .append(std::to_string(code->co_firstlineno))
+      .append(")");
+}
+
 std::string native(const Check& check, const CodeText& text) {  // what Python cannot say: asked of the program
   return std::string("HOLDS(").append(std::to_string(check.guard)).append(", ").append(text.value).append(")");
 }
@@ -66,6 +93,8 @@ std::string joined(const std::vector<std::string>& parts) {
   for (const std::string& part : parts) text.append(text.empty() ? "" : ", ").append(part);
   return text;
 }
+
+using Names = std::vector<std::string>;  // of the values of a check between several: their sources as Python
 
 template <Kind>
 struct Rule;
@@ -81,7 +110,7 @@ struct Rule<Kind::ID_MATCH> {
 
 template <>
 struct Rule<Kind::NOT_ID> {
-  static constexpr const char* kSuggestion = "a sentinel was passed where none was before";
+  static constexpr const char* kSuggestion = "pass this object always or never: the program tells it from all others";
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return v != c.operand; }
   static std::string expected(const Check& c) { return std::string("anything but ").append(show(c.operand)); }
   static std::string found(const Check&, PyObject* v, PyObject*) { return show(v); }
@@ -90,7 +119,7 @@ struct Rule<Kind::NOT_ID> {
 
 template <>
 struct Rule<Kind::TYPE_MATCH> {
-  static constexpr const char* kSuggestion = "each type of argument gets its own compiled code";
+  static constexpr const char* kSuggestion = "pass always the same type: each has compiled code of its own";
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
     return reinterpret_cast<PyObject*>(Py_TYPE(v)) == c.operand;
   }
@@ -104,7 +133,7 @@ struct Rule<Kind::TYPE_MATCH> {
 template <>
 struct Rule<Kind::NUMBER_MATCH> {
   static constexpr const char* kSuggestion =
-      "a number of another type, or one beyond 64 bits, gets compiled code of its own";
+      "pass always ints of 64 bits, or always finite floats: others have compiled code of their own";
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
     symbolic::Value value;
     return reinterpret_cast<PyObject*>(Py_TYPE(v)) == c.operand && is_symbolic_value(v, &value);
@@ -244,11 +273,10 @@ struct Rule<Kind::SET_EQUALS> {
   static constexpr const char* kSuggestion = "keep the elements of the set";
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return equal_sets(c.operand, v, c.number == 1); }
   static std::string expected(const Check& c) {
-    return std::string("a set of ").append(std::to_string(PyDict_GET_SIZE(c.operand))).append(" elements as captured");
+    return elements_text(c.operand).append(c.number == 1 ? " in this order" : "");
   }
   static std::string found(const Check&, PyObject* v, PyObject*) {
-    if (!PyAnySet_Check(v)) return type_name(v);
-    return std::string("other elements (").append(std::to_string(PySet_GET_SIZE(v))).append(")");
+    return PyAnySet_Check(v) ? elements_text(v) : type_name(v);
   }
   static std::string code(const Check& c, const CodeText& t) { return native(c, t); }
 };
@@ -303,29 +331,41 @@ struct Rule<Kind::FUNCTION> {
     return expected == (found == nullptr ? Py_None : found);
   }
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return has_parts(c, v); }
-  static std::string expected(const Check& c) {
-    return std::string("a function with the code ")
-        .append(py::text_of(reinterpret_cast<PyCodeObject*>(c.items[0])->co_qualname))
-        .append(" and its defaults");
+  // The first part that is another one, or how many there are.
+  static std::size_t differing(const Check& c, PyObject* v) noexcept {
+    std::size_t i = 0;
+    while (i < c.items.size() && same(c.items[i], part(v, i))) ++i;
+    return i;
+  }
+  static std::string expected(const Check& c) { return code_text(c.items[0]).append(" with its defaults"); }
+  static std::string missed(const Check& c, PyObject* v) {
+    const std::size_t at = PyFunction_Check(v) ? differing(c, v) : c.items.size();
+    return at == c.items.size() ? expected(c) : words(c.items[at], at);
   }
   static std::string found(const Check& c, PyObject* v, PyObject*) {
     if (!PyFunction_Check(v)) return type_name(v);
-    const auto* f = reinterpret_cast<PyFunctionObject*>(v);
-    const char* what = f->func_code != c.items[0]              ? " with other code"
-                       : !same(c.items[1], f->func_defaults)   ? " with other __defaults__"
-                       : !same(c.items[2], f->func_kwdefaults) ? " with other __kwdefaults__"
-                                                               : " with other __globals__";
-    return show(v).append(what);
+    const std::size_t at = differing(c, v);
+    return at == c.items.size() ? show(v) : show(v).append(" with ").append(words(part(v, at), at));
   }
   static std::string code(const Check& c, const CodeText& t) {
-    static constexpr const char* kNames[] = {"__code__", "__defaults__", "__kwdefaults__", "__globals__",
-                                             "__builtins__"};
     std::string text;
     for (std::size_t i = 0; i < c.items.size(); ++i) {
       if (i != 0) text += " and ";
       text.append(t.value).append(".").append(kNames[i]).append(" is ").append(t.constant(c.items[i]));
     }
     return text;
+  }
+
+ private:
+  static constexpr const char* kNames[] = {"__code__", "__defaults__", "__kwdefaults__", "__globals__", "__builtins__"};
+  static PyObject* part(PyObject* function, std::size_t at) noexcept {
+    const auto* f = reinterpret_cast<PyFunctionObject*>(function);
+    PyObject* const parts[] = {f->func_code, f->func_defaults, f->func_kwdefaults, f->func_globals, f->func_builtins};
+    return parts[at];
+  }
+  static std::string words(PyObject* part, std::size_t at) {
+    if (at == 0) return code_text(part);
+    return std::string(kNames[at]).append(" ").append(part == nullptr ? "None" : show(part));
   }
 };
 
@@ -429,7 +469,9 @@ struct Rule<Kind::IS> {
   static constexpr const char* kSuggestion = "pass the same object for both again";
   static bool holds(const Check&, PyObject* v, PyObject* other) noexcept { return v == other; }
   static std::string expected(const Check&) { return "both to be one object"; }
-  static std::string found(const Check&, PyObject* v, PyObject* o) { return show(v).append(" and ").append(show(o)); }
+  static std::string found(const Check&, PyObject* v, PyObject* o, const Names& names) {
+    return show(v).append(", and ").append(show(o)).append(" as ").append(names[1]);
+  }
   static std::string code(const Check&, const CodeText& t) { return t.value + " is " + t.other; }
 };
 
@@ -438,24 +480,28 @@ struct Rule<Kind::IS_NOT> {
   static constexpr const char* kSuggestion = "pass different objects again";
   static bool holds(const Check&, PyObject* v, PyObject* other) noexcept { return v != other; }
   static std::string expected(const Check&) { return "two different objects"; }
-  static std::string found(const Check&, PyObject* v, PyObject*) { return std::string("one object: ").append(show(v)); }
+  static std::string found(const Check&, PyObject* v, PyObject*, const Names& names) {
+    return std::string("one object, which is ").append(names[1]).append(" as well: ").append(show(v));
+  }
   static std::string code(const Check&, const CodeText& t) { return t.value + " is not " + t.other; }
 };
 
 template <>
 struct Rule<Kind::DISTINCT> {
-  static constexpr const char* kSuggestion = "the same object was passed twice: aliasing inputs are compiled anew";
+  static constexpr const char* kSuggestion =
+      "pass different objects, such as a clone: what is one object has compiled code of its own";
   static bool holds(const Check&, PyObject* v, PyObject*) noexcept {
     std::vector<PyObject*> values(&PyTuple_GET_ITEM(v, 0), &PyTuple_GET_ITEM(v, 0) + PyTuple_GET_SIZE(v));
     std::vector<PyObject*> scratch;
     return all_distinct(values.data(), values.size(), scratch);
   }
   static std::string expected(const Check& c) { return std::to_string(c.number).append(" different objects"); }
-  static std::string found(const Check&, PyObject* v, PyObject*) {
+  static std::string found(const Check&, PyObject* v, PyObject*, const Names& names) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(v); ++i) {
       for (Py_ssize_t j = 0; j < i; ++j) {
         if (PyTuple_GET_ITEM(v, i) != PyTuple_GET_ITEM(v, j)) continue;
-        return std::string("one object as number ").append(std::to_string(j)).append(" and ").append(std::to_string(i));
+        const auto name = [&](Py_ssize_t at) { return names[static_cast<std::size_t>(at)]; };
+        return std::string("one object as ").append(name(j)).append(" and ").append(name(i));
       }
     }
     return "different objects";
@@ -478,15 +524,32 @@ struct Rule<Kind::CONDITION> {
     });
   }
   static std::string expected(const Check& c) { return c.condition->text_of(c.condition->names); }
+  static std::string missed(const Check& c, PyObject* v) {
+    const auto told = failure(c, v);
+    return told ? told->expected : expected(c);
+  }
   static std::string found(const Check& c, PyObject* v, PyObject*) {
+    const auto told = failure(c, v);
     std::string text;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(v); ++i) {
-      text.append(i == 0 ? "" : ", ").append(c.condition->names[static_cast<std::size_t>(i)]);
-      text.append(" = ").append(show(PyTuple_GET_ITEM(v, i)));
-    }
+    const auto add = [&](std::size_t i) {
+      text.append(text.empty() ? "" : ", ").append(c.condition->names[i]);
+      text.append(" = ").append(show(PyTuple_GET_ITEM(v, static_cast<Py_ssize_t>(i))));
+    };
+    for (std::size_t i = 0; !told && i < c.condition->names.size(); ++i) add(i);
+    if (told) std::ranges::for_each(told->operands, add);
     return text;
   }
   static std::string code(const Check& c, const CodeText& t) { return c.condition->text_of(t.values); }
+
+ private:
+  // Nothing: some value is no number that a condition could be about.
+  static std::optional<Condition::Failure> failure(const Check& c, PyObject* v) {
+    std::vector<symbolic::Value> values(c.condition->symbols.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (!is_symbolic_value(PyTuple_GET_ITEM(v, static_cast<Py_ssize_t>(i)), &values[i])) return std::nullopt;
+    }
+    return c.condition->failure(values);
+  }
 };
 
 template <>
@@ -537,6 +600,10 @@ struct Rule<Kind::ABC_TOKEN> {
 struct IteratorRule {
   static constexpr const char* kSuggestion = "an iterator from outside is compiled for where it stands: make it inside";
   static std::string code(const Check& c, const CodeText& t) { return native(c, t); }
+  static std::string ahead(PyObject* v, std::int64_t left) {
+    if (left < 0) return type_name(v).append(" whose elements cannot be counted");
+    return std::to_string(left).append(" elements ahead");
+  }
 };
 
 template <>
@@ -545,9 +612,7 @@ struct Rule<Kind::ITERATOR_HAS> : IteratorRule {
     return py::iterator_left(v, c.number) == c.number;
   }
   static std::string expected(const Check& c) { return "at least " + std::to_string(c.number) + " elements ahead"; }
-  static std::string found(const Check& c, PyObject* v, PyObject*) {
-    return std::to_string(py::iterator_left(v, c.number)) + " elements ahead";
-  }
+  static std::string found(const Check& c, PyObject* v, PyObject*) { return ahead(v, py::iterator_left(v, c.number)); }
 };
 
 template <>
@@ -558,53 +623,76 @@ struct Rule<Kind::ITERATOR_LEFT> : IteratorRule {
   static std::string expected(const Check& c) { return std::to_string(c.number) + " elements ahead"; }
   static std::string found(const Check& c, PyObject* v, PyObject*) {
     const std::int64_t left = py::iterator_left(v, c.number + 1);
-    return left > c.number ? "more elements ahead" : std::to_string(left) + " elements ahead";
+    return left > c.number ? "more elements ahead" : ahead(v, left);
   }
 };
 
 template <>
 struct Rule<Kind::ITERATOR_AT> : IteratorRule {
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return py::iterator_position(v) == c.number; }
-  static std::string expected(const Check& c) { return "an iterator at index " + std::to_string(c.number); }
-  static std::string found(const Check&, PyObject* v, PyObject*) {
-    return "an iterator at index " + std::to_string(py::iterator_position(v));
+  static std::string words(std::int64_t position) {
+    return position < 0 ? "an iterator that has come to its end" : "an iterator at index " + std::to_string(position);
   }
+  static std::string expected(const Check& c) { return words(c.number); }
+  static std::string found(const Check&, PyObject* v, PyObject*) { return words(py::iterator_position(v)); }
 };
 
 template <>
 struct Rule<Kind::ITERATOR_SHAPE> : IteratorRule {
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return py::iterator_shape(v) == c.number; }
-  static std::string expected(const Check& c) { return "an iterator of shape " + std::to_string(c.number); }
+  static std::string words(std::int64_t shape) {
+    if (shape < 0) return "a strict zip of " + std::to_string(-shape - 1) + " parts";
+    return "an iterator of " + std::to_string(shape) + " parts";
+  }
+  static std::string expected(const Check& c) { return words(c.number); }
   static std::string found(const Check&, PyObject* v, PyObject*) {
-    return "an iterator of shape " + std::to_string(py::iterator_shape(v));
+    return words(py::iterator_shape(v)).append(", ").append(type_name(v));
   }
 };
 
 template <>
 struct Rule<Kind::GENERATOR_AT> : IteratorRule {
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return frames::stands_at(v, c.operand); }
-  static std::string expected(const Check& c) {
-    return "a generator suspended in " + frames::describe_place(c.operand);
+  static std::string words(PyObject* place) {
+    if (place == Py_None) return "a generator that has ended";
+    return "a generator suspended in " + frames::describe_place(place);
   }
+  static std::string expected(const Check& c) { return words(c.operand); }
   static std::string found(const Check&, PyObject* v, PyObject*) {
     if (!frames::is_readable_generator(v)) return "one that runs, handles an exception or shows its frame";
-    return "a generator suspended in " + frames::describe_place(frames::place_of_generator(v).get());
+    return words(frames::place_of_generator(v).get());
   }
 };
+
+template <class R>
+std::string found(const Check& check, PyObject* value, PyObject* other, const Names& names) {
+  if constexpr (requires { R::found(check, value, other, names); })
+    return R::found(check, value, other, names);
+  else
+    return R::found(check, value, other);
+}
+
+// What was expected of this value: less than of any other where the rule can tell what of it failed.
+template <class R>
+std::string missed(const Check& check, PyObject* value) {
+  if constexpr (requires { R::missed(check, value); }) return R::missed(check, value);
+  return R::expected(check);
+}
 
 struct Row {
   bool (*holds)(const Check&, PyObject*, PyObject*) noexcept;
   std::string (*expected)(const Check&);
-  std::string (*found)(const Check&, PyObject*, PyObject*);
+  std::string (*missed)(const Check&, PyObject*);
+  std::string (*found)(const Check&, PyObject*, PyObject*, const Names&);
   std::string (*code)(const Check&, const CodeText&);
   const char* suggestion;
 };
 
 constexpr Row kRows[] = {
 // a kind without a complete Rule does not compile
-#define GUARD(kind, ...)                                                                                     \
-  {&Rule<Kind::kind>::holds, &Rule<Kind::kind>::expected, &Rule<Kind::kind>::found, &Rule<Kind::kind>::code, \
-   Rule<Kind::kind>::kSuggestion},
+#define GUARD(kind, ...)                                                             \
+  {&Rule<Kind::kind>::holds, &Rule<Kind::kind>::expected, &missed<Rule<Kind::kind>>, \
+   &found<Rule<Kind::kind>>, &Rule<Kind::kind>::code,     Rule<Kind::kind>::kSuggestion},
 #include "guards/guards.def"
 };
 
@@ -616,8 +704,9 @@ bool holds(const Check& check, PyObject* value, PyObject* other) noexcept {
   return row(check).holds(check, value, other);
 }
 std::string expected_text(const Check& check) { return row(check).expected(check); }
-std::string found_text(const Check& check, PyObject* value, PyObject* other) {
-  return row(check).found(check, value, other);
+std::string missed_text(const Check& check, PyObject* value) { return row(check).missed(check, value); }
+std::string found_text(const Check& check, PyObject* value, PyObject* other, const std::vector<std::string>& names) {
+  return row(check).found(check, value, other, names);
 }
 std::string code_text(const Check& check, const CodeText& text) { return row(check).code(check, text); }
 std::string suggestion(const Check& check) { return row(check).suggestion; }

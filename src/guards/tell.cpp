@@ -22,24 +22,7 @@ bool is_independent(Kind kind) noexcept {
   }
 }
 
-// Steps that make nothing and can be taken from any object.
-bool is_plain(source::Step step) noexcept {
-  using source::Step;
-  return step == Step::Local || step == Step::Free || step == Step::Const || step == Step::InstanceAttr ||
-         step == Step::Item || step == Step::DictItem || step == Step::CellContents;
-}
-
 }  // namespace
-
-bool Tells::is_path(const Source* source, Path& path) {
-  constexpr std::size_t kLongest = 6;  // the program itself is quick too
-  for (const Source* s = source; s != nullptr; s = s->base) {
-    if (!is_plain(s->step) || path.size() == kLongest) return false;
-    path.push_back(s);
-  }
-  std::ranges::reverse(path);
-  return true;
-}
 
 void Tells::add(const GuardProgram& program, std::size_t guard) {
   if (guard < program.check_of_.size()) add_check(program, program.check_of_[guard]);
@@ -95,13 +78,7 @@ bool Tells::may_hold(const GuardProgram& program, PyObject* const* locals, PyObj
 
 bool Tells::Tell::holds(const Check& check, const GuardProgram::Frame& frame) const noexcept {
   const auto object_at = [&](const Path& path, std::size_t count) {
-    PyObject* value = nullptr;
-    for (std::size_t i = 0; i < count; ++i) {
-      py::Owned<> fresh;  // another reference, if anything
-      value = source::load_step(*path[i], value, frame.locals, frame.closure, fresh);
-      if (value == nullptr) return value;
-    }
-    return value;
+    return guards::object_at(path, count, frame.locals, frame.closure);
   };
   if (check.kind != Kind::CONDITION) {
     PyObject* value = object_at(paths.front(), paths.front().size());

@@ -4,6 +4,7 @@
 #pragma once
 #include <vector>
 
+#include "guards/path.h"
 #include "guards/program.h"
 
 namespace pellucid::guards {
@@ -18,13 +19,13 @@ class Tells {
   bool may_hold(const GuardProgram& program, PyObject* const* locals, PyObject* closure) const noexcept;
 
  private:
-  using Path = std::vector<const Source*>;  // how to reach a value, outermost first; the program's own sources
+  friend class Discriminant;
+
   struct Tell {
     std::uint32_t check = 0;
-    std::vector<Path> paths;  // one; of a CONDITION those of its numbers
+    std::vector<Path> paths;  // of the program's own sources: one; of a CONDITION those of its numbers
     bool holds(const Check& check, const GuardProgram::Frame& frame) const noexcept;
   };
-  static bool is_path(const Source* source, Path& path);
   static bool is_about(const GuardProgram& program, std::uint32_t check, const Tell& tell);
   void add_check(const GuardProgram& program, std::uint32_t check);
 

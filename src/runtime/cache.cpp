@@ -94,6 +94,38 @@ Cache::Cache(const CacheKey& key)
 Cache::~Cache() = default;
 
 Entry* Cache::find(PyObject* const* locals, PyObject* closure, bool skips_guards) noexcept {
+  if (index_ != nullptr) return find_among_many(locals, closure, skips_guards);
+  return find_by_trying(locals, closure, skips_guards);
+}
+
+// Trying them one by one would give the same: an entry that is not asked has a guard that fails, one of its Tells.
+Entry* Cache::find_among_many(PyObject* const* locals, PyObject* closure, bool skips_guards) noexcept {
+  guards::GuardProgram::StateReading state;
+  const auto found = index_->find(locals, closure, [&](const Entry& entry, bool is_only) {
+    if (is_only && !skips_guards) return entry.guards->check(locals, closure, &state);
+    return skips_guards ? entry.guards->alive() && entry.tells.may_hold(*entry.guards, locals, closure)
+                        : entry.fits(locals, closure, &state);
+  });
+  if (!found.is_known) {
+    order();
+    Entry* entry = find_by_trying(locals, closure, skips_guards);
+    if (entry != nullptr) index_->note_use(*entry);
+    return entry;
+  }
+  if (found.entry == nullptr) return nullptr;
+  is_unordered_ = true;
+  ++found.entry->hits;
+  return found.entry;
+}
+
+void Cache::order() const noexcept {
+  if (is_unordered_) std::ranges::sort(entries_, std::ranges::greater{}, [](const auto& entry) { return entry->used; });
+  is_unordered_ = false;
+}
+
+void Cache::make_index() { index_ = entries_.size() > kFew ? EntryIndex::over(entries_) : nullptr; }
+
+Entry* Cache::find_by_trying(PyObject* const* locals, PyObject* closure, bool skips_guards) noexcept {
   guards::GuardProgram::StateReading state;
   const bool one = entries_.size() == 1;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
@@ -112,6 +144,8 @@ Entry* Cache::find(PyObject* const* locals, PyObject* closure, bool skips_guards
 }
 
 Entry* Cache::add(std::unique_ptr<Entry> entry, bool replaces, Dropped& dropped) {
+  order();
+  index_.reset();
   if (guards::has_open(*entry->guards)) drop_subsumed(*entry, dropped);
   if (replaces && dropped.empty() && !entries_.empty()) {
     dropped.push_back(std::move(entries_.back()));
@@ -121,6 +155,7 @@ Entry* Cache::add(std::unique_ptr<Entry> entry, bool replaces, Dropped& dropped)
   ++made_;
   entries_.insert(entries_.begin(), std::move(entry));
   newest_ = entries_.front();
+  make_index();
   return entries_.front().get();
 }
 
@@ -207,9 +242,14 @@ std::pair<int, int> Cache::next_compile_id() noexcept {
 }
 
 void Cache::drop_dead() {
+  const auto is_alive = [](const auto& entry) { return entry->guards->alive(); };
+  if (std::ranges::all_of(entries_, is_alive)) return;
+  order();
+  index_.reset();
   std::vector<std::shared_ptr<Entry>> living, dead;
-  for (auto& entry : entries_) (entry->guards->alive() ? living : dead).push_back(std::move(entry));
+  for (auto& entry : entries_) (is_alive(entry) ? living : dead).push_back(std::move(entry));
   entries_ = std::move(living);
+  make_index();  // before the dead ones go, which runs Python code
 }
 
 void Cache::reset() {
@@ -220,7 +260,10 @@ void Cache::reset() {
   recompiles = made_ = misses_ = wait_ = 0;
   last_stop.clear();
   last_stop_about = About::Code;
+  numbers = {};
   guard_failures.clear();
+  index_.reset();
+  is_unordered_ = false;
   // Moved out first: a finaliser that runs now sees an empty cache.
   const auto dropped_stops = std::exchange(stops, {});
   const auto dropped_records = std::exchange(recompile_records, {});

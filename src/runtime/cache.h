@@ -23,6 +23,7 @@
 #include "guards/tell.h"
 #include "py/ref.h"
 #include "region/number_history.h"
+#include "runtime/entry_index.h"
 
 namespace pellucid::runtime {
 
@@ -37,7 +38,8 @@ struct Entry {
   std::shared_ptr<const frames::Shape> exit;       // set: the region gives the live values of a program that goes on
   int depth = 0;                                   // how many calls are open at once at the deepest point of the region
   std::int64_t hits = 0;
-  int number = 0;  // "__compiled_fn_<number>"
+  std::uint64_t used = 0;  // one of many: grows with each use of any of them (entry_index.h)
+  int number = 0;          // "__compiled_fn_<number>"
 
   std::unique_ptr<Entry> copy() const;  // for another cache
   // One of several: whether its guards hold. Runs no Python code.
@@ -78,7 +80,11 @@ class Cache {
                                bool whole) const;
   void drop_dead();  // entries that can never hold again: an object they depend on is gone
   // Whoever runs Python code while it looks at entries copies the vector: a finaliser or another thread may drop them.
-  const std::vector<std::shared_ptr<Entry>>& entries() const noexcept { return entries_; }
+  // The one used last first.
+  const std::vector<std::shared_ptr<Entry>>& entries() const noexcept {
+    if (is_unordered_) order();
+    return entries_;
+  }
 
   // How many there have been, gone ones included.
   std::int64_t entries_made() const noexcept { return made_; }
@@ -135,13 +141,21 @@ class Cache {
     py::Owned<> cache;
     std::vector<py::Owned<>> held;  // what the key points to
   };
-  std::vector<std::shared_ptr<Entry>> entries_;
+  mutable std::vector<std::shared_ptr<Entry>> entries_;
+  std::unique_ptr<EntryIndex> index_;  // of many; null where nothing tells them apart
+  mutable bool is_unordered_ = false;  // the index alone knows which entries were used last
   int number_ = -1, compiles_ = 0;
   std::int64_t made_ = 0;
   std::int64_t misses_ = 0, wait_ = 0;  // of entry_gives_way
   std::weak_ptr<Entry> newest_;
   std::map<std::vector<std::uint64_t>, Continuation> continuations_;
 
+  static constexpr std::size_t kFew = 4;  // entries that are tried one by one
+
+  Entry* find_among_many(PyObject* const* locals, PyObject* closure, bool skips_guards) noexcept;
+  Entry* find_by_trying(PyObject* const* locals, PyObject* closure, bool skips_guards) noexcept;
+  void order() const noexcept;
+  void make_index();
   void drop_subsumed(const Entry& entry, Dropped& dropped);
 };
 

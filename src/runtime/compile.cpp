@@ -28,6 +28,12 @@ constexpr std::int64_t kFarthestForcedEnd = 256;
 
 double milliseconds_since(std::int64_t start) { return static_cast<double>(events::now() - start) / 1e6; }
 
+// What the user knows of it: of a module its class, since the function is torch.nn.Module's.
+std::string name_of(PyFunctionObject* function, const Cache& cache) {
+  PyObject* const instance = cache.key().instance;
+  return instance == nullptr ? place_of(function) : source::describe(reinterpret_cast<PyObject*>(Py_TYPE(instance)));
+}
+
 PyCodeObject* code_of(PyFunctionObject* function) { return reinterpret_cast<PyCodeObject*>(function->func_code); }
 
 // [(code, offset), …], outermost first.
@@ -88,12 +94,6 @@ py::Owned<> example_inputs(const region::Capture& capture) {
     py::check(PyList_Append(inputs.get(), met == capture.input_of.end() ? Py_None : met->second));
   }
   return inputs;
-}
-
-bool has_mark(PyObject* backend, const char* name) {
-  auto answer = py::Owned<>::steal(PyObject_GetAttrString(backend, name));
-  if (!answer) PyErr_Clear();
-  return answer.get() == Py_True;
 }
 
 // Backend "eager" without options: nobody sees the graph, so no torch.fx graph is made, which is cyclic by
@@ -190,7 +190,9 @@ Compiled call_backend(PyFunctionObject* function, region::Capture& capture, Cach
   if (runs_as_captured(cache.key().backend)) {
     auto forward = backend::native_forward(capture.graph);
     events::count(Counter::Graphs);
-    events::record("backend", "", {{"hand_off_ms", milliseconds_since(start)}, {"backend_ms", 0.0}});
+    const double took = milliseconds_since(start);
+    events::record("backend", "", {{"hand_off_ms", took}, {"backend_ms", 0.0}});
+    events::time("graph_module", took);
     return {std::move(forward), {}};
   }
   auto module = backend::graph_module(capture);
@@ -200,9 +202,12 @@ Compiled call_backend(PyFunctionObject* function, region::Capture& capture, Cach
   auto call = py::import_attr("pellucid._fx", "call_backend");
   const auto ending = ending_of(capture, stop);
   const auto open = open_numbers_of(capture);
+  const std::int64_t handed_over = events::now();
   auto made =
       py::Owned<>::steal(PyObject_CallFunction(call.get(), "OOO(ii)OO", module.get(), inputs.get(), cache.key().backend,
                                                frame, compilation, ending.get(), open.get()));
+  events::time("graph_module", hand_off);
+  events::time("backend", milliseconds_since(handed_over));
   if (!made) {
     const py::PythonError error;
     if (!may_take_as_constants(capture, error)) throw_refusal(error);
@@ -268,6 +273,11 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
   auto region = codegen::emit(capture, entry->graph_call.get(), region_name(capture, entry->number));
   entry->region = std::move(region.function);
   entry->input_loader = region.input_loader;
+  const double emit = milliseconds_since(start);
+  events::time("finish_graph", finish);
+  events::time("guards", guards);
+  events::time("emit", emit);
+  events::count(Counter::Entries);
   events::count(Counter::Guards, static_cast<std::int64_t>(guard_count));
   events::count(Counter::Ops, static_cast<std::int64_t>(capture.graph.op_count()));
   events::record("entry", place_of(function),
@@ -278,7 +288,7 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
                   {"effects", static_cast<double>(capture.effects.size())},
                   {"finish_ms", finish},
                   {"guards_ms", guards},
-                  {"emit_ms", milliseconds_since(start)}});
+                  {"emit_ms", emit}});
   return entry;
 }
 
@@ -302,13 +312,20 @@ trace::Outcome traced(PyFunctionObject* function, Capture&& capture) {
   const double instructions = outcome.capture ? static_cast<double>(outcome.capture->instructions) : 0;
   events::count(Counter::Captures);
   events::count(Counter::Instructions, static_cast<std::int64_t>(instructions));
-  events::record(
-      "capture", place_of(function),
-      {{"ms", milliseconds_since(start)}, {"instructions", instructions}, {"captured", outcome.capture ? 1.0 : 0.0}});
+  const double took = milliseconds_since(start);
+  events::record("capture", place_of(function),
+                 {{"ms", took}, {"instructions", instructions}, {"captured", outcome.capture ? 1.0 : 0.0}});
+  events::time("capture", took);
   return outcome;
 }
 
 }  // namespace
+
+bool has_mark(PyObject* backend, const char* name) {
+  auto answer = py::Owned<>::steal(PyObject_GetAttrString(backend, name));
+  if (!answer) PyErr_Clear();
+  return answer.get() == Py_True;
+}
 
 std::string place_of(PyFunctionObject* function) {
   const PyCodeObject* code = code_of(function);
@@ -429,6 +446,19 @@ trace::Extent forced_end(std::int64_t at, std::size_t open = 0) {
   return extent;
 }
 
+// What one compile takes from its start to its end, which includes what no phase of it counts.
+class WholeTime {
+ public:
+  WholeTime(PyFunctionObject* function, const Cache& cache) : name_(name_of(function, cache)) {}
+  ~WholeTime() { events::time("compile", milliseconds_since(start_), std::move(name_)); }
+  WholeTime(const WholeTime&) = delete;
+  WholeTime& operator=(const WholeTime&) = delete;
+
+ private:
+  std::string name_;
+  std::int64_t start_ = events::now();
+};
+
 // config.suppress_errors: a warning, and the call runs eagerly.
 Attempt suppressed(PyFunctionObject* function, PyObject* backend, const py::PythonError& error) {
   auto report = py::import_attr("pellucid._logging", "_report_suppressed_error");
@@ -441,6 +471,7 @@ template <class Capture>
 Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph, const trace::Extent& extent,
                         const Capture& capture) {
   const CompilingScope scope;
+  const WholeTime whole(function, cache);
   const auto attempt_open_first = [&] {
     try {
       return attempt(function, cache, extent, capture);
@@ -476,15 +507,15 @@ region::NumberPolicy number_policy(const Cache& cache, bool fullgraph) {
   const bool is_static = has_mark(backend, "static") || config_number("dynamic_shapes") == 0;
   const bool automatic = config_number("automatic_dynamic_shapes") != 0;
   const bool opens_all = has_mark(backend, "dynamic") || config_number("assume_static_by_default") == 0;
-  return {
-      .history = is_static   ? nullptr
-                 : automatic ? &cache.numbers
-                             : &nothing_seen,
-      .graph_numbers = graph_numbers(backend),
-      .all_open = opens_all || config_number("force_open") != 0,
-      .scalar_outputs = may && (fullgraph || config_number("capture_scalar_outputs") != 0),
-      .dynamic_output_shapes = may && (fullgraph || config_number("capture_dynamic_output_shape_ops") != 0),
-      .is_last = automatic && cache.numbers.has_open() && cache.entries_made() + 1 >= config_number("recompile_limit")};
+  return {.history = is_static   ? nullptr
+                     : automatic ? &cache.numbers
+                                 : &nothing_seen,
+          .graph_numbers = graph_numbers(backend),
+          .all_open = opens_all || config_number("force_open") != 0,
+          .scalar_outputs = may && (fullgraph || config_number("capture_scalar_outputs") != 0),
+          .dynamic_output_shapes = may && (fullgraph || config_number("capture_dynamic_output_shape_ops") != 0),
+          .is_last = automatic && cache.numbers.has_open() && !has_mark(backend, "has_no_limit") &&
+                     cache.entries_made() + 1 >= config_number("recompile_limit")};
 }
 
 }  // namespace

@@ -32,6 +32,9 @@ void observe(PyFunctionObject* function, PyObject* const* locals, Cache& cache);
 // The region that starts with these open frames.
 Attempt compile_continuation(const frames::State& state, Cache& cache);
 
+// Whether the Backend says so of itself.
+bool has_mark(PyObject* backend, const char* name);
+
 // An option of pellucid.config.
 std::int64_t config_number(const char* name);
 

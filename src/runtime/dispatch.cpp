@@ -171,7 +171,7 @@ py::Owned<> run_in_mode(Cache& cache, const Call& call, BoundArguments& bound) {
   if (cache.last_stop_about != About::Caller) {  // told once
     const BusyScope busy(cache);
     bound.own();
-    explain_misses(cache, cache, bound.slots(), call.function->func_closure);
+    explain_misses(cache, cache, call.function, bound.slots(), call.function->func_closure);
     py::InterruptsWait wait;
     remember_stop(cache, cache, compile_region(call.function, bound.slots(), cache, false), false);
     wait.end();

@@ -42,7 +42,7 @@ void refuse_compile(const Miss& miss, const std::string& reason, const char* rul
 }
 
 Misses note_miss(const Miss& miss) {
-  Misses all = explain_misses(miss.cache, miss.root, miss.slots, miss.closure);
+  Misses all = explain_misses(miss.cache, miss.root, miss.function, miss.slots, miss.closure);
   if (!all.newest.empty()) {
     events::count(events::Counter::Recompiles);
     events::record("miss", place_of(miss.function) + ": " + all.newest);
@@ -67,6 +67,15 @@ bool is_pinned(const Cache& cache, const guards::Miss& miss) {
   return seen != nullptr && seen->pinned;
 }
 
+// A guard that is about no value has no line of its own: that of the function stands for it.
+void add_place(PyFunctionObject* function, guards::Miss& miss) {
+  if (!miss.description.file.empty()) return;
+  const auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
+  miss.description.file = py::text_of(code->co_filename);
+  miss.description.line = code->co_firstlineno;
+  miss.description.operation = "is called";
+}
+
 py::Owned<> row_of(const Cache& cache, const guards::Miss& miss) {
   const auto& about = miss.description;
   return py::take(Py_BuildValue("(sssssissO)", about.kind.c_str(), about.source.c_str(), miss.expected.c_str(),
@@ -74,21 +83,28 @@ py::Owned<> row_of(const Cache& cache, const guards::Miss& miss) {
                                 miss.suggestion.c_str(), is_pinned(cache, miss) ? Py_True : Py_False));
 }
 
+// A line for each row, with the advice that fits the backend.
+std::string words_of(const Cache& cache, PyObject* rows) {
+  auto words = py::import_attr("pellucid._recompiles", "_words");
+  return py::text_of(py::take(PyObject_CallFunctionObjArgs(words.get(), rows, cache.key().backend, nullptr)).get());
+}
+
 }  // namespace
 
-Misses explain_misses(Cache& cache, Cache& root, PyObject* const* slots, PyObject* closure) {
+Misses explain_misses(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots,
+                      PyObject* closure) {
   Misses all{.newest = {}, .rows = py::take(PyList_New(0))};
   const auto entries = cache.entries();
   for (const auto& entry : entries) {
-    const auto failed = guards::GuardReport(*entry->guards).misses(slots, closure);
+    auto failed = guards::GuardReport(*entry->guards).misses(slots, closure);
     if (failed.empty()) continue;
     if (entry->tells.may_hold(*entry->guards, slots, closure)) entry->tells.add(*entry->guards, failed.front().guard);
     auto rows = py::take(PyList_New(0));
-    std::string reason;
-    for (const guards::Miss& miss : failed) {
-      reason.append(reason.empty() ? "" : "\n").append(miss.message());
+    for (guards::Miss& miss : failed) {
+      add_place(function, miss);
       py::check(PyList_Append(rows.get(), row_of(cache, miss).get()));
     }
+    std::string reason = words_of(cache, rows.get());
     py::check(PyList_Append(all.rows.get(), py::take(Py_BuildValue("(iO)", entry->number, rows.get())).get()));
     if (all.newest.empty()) all.newest = reason;
     if (root.guard_failures.size() < kKeptFailures) root.guard_failures.push_back(std::move(reason));
@@ -119,10 +135,12 @@ void refuse_by_stance(Cache& cache, Cache& root, PyFunctionObject* function, PyO
                       PyObject* closure) {
   if (stance_now().stance != Stance::FailOnRecompile) return;
   const Miss miss{cache, root, function, slots, closure};
-  refuse_compile(miss, explain_misses(cache, root, slots, closure).newest, "the stance \"fail_on_recompile\"");
+  refuse_compile(miss, explain_misses(cache, root, function, slots, closure).newest,
+                 "the stance \"fail_on_recompile\"");
 }
 
 bool has_room(const Cache& cache) {
+  if (has_mark(cache.key().backend, "has_no_limit")) return true;
   return cache.entries().size() < static_cast<std::size_t>(config_number("recompile_limit"));
 }
 
@@ -130,7 +148,8 @@ Permission may_compile(Cache& cache, Cache& root, PyFunctionObject* function, Py
                        bool fullgraph) {
   const Miss miss{cache, root, function, slots, closure};
   const bool again = cache.entries_made() != 0;
-  const bool ends = again && root.recompiles >= config_number("accumulated_recompile_limit");
+  const bool ends = again && root.recompiles >= config_number("accumulated_recompile_limit") &&
+                    !has_mark(cache.key().backend, "has_no_limit");
   const bool has_place = has_room(cache);
   if (ends || !has_place) {
     const bool is_error = fullgraph || config_number("fail_on_recompile_limit_hit") != 0;

@@ -50,6 +50,6 @@ struct Misses {
   py::Owned<> rows;    // [(region, [(kind, source, expected, found, file, line, operation, advice, pinned), …]), …]
 };
 // Remembers what each entry failed on.
-Misses explain_misses(Cache& cache, Cache& root, PyObject* const* slots, PyObject* closure);
+Misses explain_misses(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots, PyObject* closure);
 
 }  // namespace pellucid::runtime

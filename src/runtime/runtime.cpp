@@ -113,6 +113,24 @@ PyObject* close_break_block(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
+// [(phase, function, milliseconds), …], oldest first.
+PyObject* timings(PyObject*, PyObject*) {
+  return py::enter([] {
+    auto rows = py::take(PyList_New(0));
+    for (const events::Timing& timing : events::timings()) {
+      const std::string phase(timing.phase);
+      auto row = py::take(Py_BuildValue("(ssd)", phase.c_str(), timing.function.c_str(), timing.milliseconds));
+      py::check(PyList_Append(rows.get(), row.get()));
+    }
+    return rows;
+  });
+}
+
+PyObject* clear_timings(PyObject*, PyObject*) {
+  events::clear_timings();
+  Py_RETURN_NONE;
+}
+
 PyObject* reset_counters(PyObject*, PyObject*) {
   events::reset_counters();
   aten::reset_ops_without_rule();
@@ -163,6 +181,8 @@ PyMethodDef kFunctions[] = {
     {"reasons", reason_rows, METH_NOARGS, "The registry of reasons: (code, name, what, why, fix, example) of each."},
     {"counters", counters, METH_NOARGS, "Totals since reset_counters()."},
     {"reset_counters", reset_counters, METH_NOARGS, "Sets all totals to zero."},
+    {"timings", timings, METH_NOARGS, "What each phase of compiling took: (phase, function, milliseconds) each time."},
+    {"clear_timings", clear_timings, METH_NOARGS, "Forgets them."},
     {"set_skipped_directories", set_directories, METH_O, "Code below these is not compiled on its own."},
     {"show_call_as", show_call, METH_O, "What CompiledFunction.__call__ gives. Calls go on to run the native one."},
     {"set_stance", set_stance, METH_VARARGS, "The stance: (name, skips guards, backend or None). Gives what it was."},

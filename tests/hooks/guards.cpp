@@ -86,6 +86,15 @@ guards::Guard guard_from(const SourceTable& table, nb::handle row) {
   return guard;
 }
 
+nb::dict as_dict(const guards::Miss& miss) {
+  nb::dict d;
+  d["guard"] = miss.guard, d["kind"] = miss.description.kind, d["source"] = miss.description.source;
+  d["source_kind"] = miss.description.source_kind, d["line"] = miss.description.line;
+  d["operation"] = miss.description.operation, d["message"] = miss.message();
+  d["expected"] = miss.expected, d["found"] = miss.found, d["suggestion"] = miss.suggestion;
+  return d;
+}
+
 class Program {
  public:
   Program(const SourceTable& table, nb::list rows, nb::object function, nb::list inputs) {
@@ -116,13 +125,15 @@ class Program {
     const Call call(locals, closure);
     const auto miss =
         guarded([&] { return guards::GuardReport(*program_).first_miss(call.locals.data(), call.closure); });
-    if (!miss) return nb::none();
-    nb::dict d;
-    d["guard"] = miss->guard, d["kind"] = miss->description.kind, d["source"] = miss->description.source;
-    d["source_kind"] = miss->description.source_kind, d["line"] = miss->description.line;
-    d["operation"] = miss->description.operation;
-    d["expected"] = miss->expected, d["found"] = miss->found, d["suggestion"] = miss->suggestion;
-    return d;
+    return miss ? nb::object(as_dict(*miss)) : nb::none();
+  }
+  nb::list misses(nb::tuple locals, nb::object closure) const {
+    const Call call(locals, closure);
+    nb::list all;
+    for (const guards::Miss& miss :
+         guarded([&] { return guards::GuardReport(*program_).misses(call.locals.data(), call.closure); }))
+      all.append(as_dict(miss));
+    return all;
   }
   nb::list describe() const {
     nb::list rows;
@@ -223,6 +234,7 @@ void add_guards(nb::module_& core) {
       .def("check", &Program::check, nb::arg("locals"), nb::arg("closure") = nb::none())
       .def("explain", &Program::explain, nb::arg("locals"), nb::arg("closure") = nb::none())
       .def("first_miss", &Program::first_miss, nb::arg("locals"), nb::arg("closure") = nb::none())
+      .def("misses", &Program::misses, nb::arg("locals"), nb::arg("closure") = nb::none())
       .def("time", &Program::time, nb::arg("locals"), nb::arg("closure") = nb::none(), nb::arg("repeats") = 1000)
       .def("describe", &Program::describe)
       .def("code_parts", &Program::code_parts)

@@ -375,7 +375,7 @@ def test_DISTINCT():
                 values[i] = boxes[8]  # one change: the short way
                 assert passes(p, *values)
     assert passes(p, *reversed(boxes[:6]))
-    assert p.first_miss(tuple(boxes[:5] + boxes[:1]))["found"] == "one object as number 0 and 5"
+    assert p.first_miss(tuple(boxes[:5] + boxes[:1]))["found"] == "one object as L['a'] and L['f']"
 
 
 def test_GLOBAL_STATE():

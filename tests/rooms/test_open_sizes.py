@@ -74,7 +74,10 @@ def test_a_dense_stride_follows_the_sizes():
     assert spec.matches(torch.ones(5, 7, 4))  # strides 28, 4, 1
     turned = torch.ones(7, 5, 4).transpose(0, 1)
     assert turned.shape == (5, 7, 4) and turned.stride() == (4, 20, 1)
-    assert spec.mismatch(turned) == "stride mismatch at index 0, expected 140 (size(1) * stride(1)), actual 4"
+    assert spec.mismatch(turned) == (
+        "stride mismatch at index 0, expected 140 (size(1) * stride(1)), actual 4; "
+        "stride mismatch at index 1, expected 4 (size(2) * stride(2)), actual 20"
+    )
     assert not spec.matches(turned)
     wide = torch.ones(5, 7, 8)[..., :4]  # strides 56, 8, 1: dense in rows of 8
     assert spec.mismatch(wide) == "stride mismatch at index 1, expected 4 (size(2) * stride(2)), actual 8"
@@ -89,7 +92,10 @@ def test_the_inner_dim_of_a_dense_stride_may_stand_anywhere():
     columns = spec_of(torch.ones(3, 4).t(), OPEN, open_dim(stride=0))
     assert columns.text() == "f32[*, *] cpu requires_grad=False"
     assert columns.matches(torch.ones(9, 5).t())
-    assert columns.mismatch(torch.ones(5, 9)) == "stride mismatch at index 0, expected 1, actual 9"
+    assert columns.mismatch(torch.ones(5, 9)) == (
+        "stride mismatch at index 0, expected 1, actual 9; "
+        "stride mismatch at index 1, expected 45 (size(0) * stride(0)), actual 1"
+    )
 
 
 def test_a_closed_size_may_have_an_open_stride():

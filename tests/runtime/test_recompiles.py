@@ -9,14 +9,17 @@ import pytest
 import torch
 
 import pellucid
-from support import Counting
+from support import Counting, Plain
 
 X = torch.arange(1.0, 4.0)
 
 
-def fixed(gm, inputs):
-    """A backend that compiles for fixed sizes, as those through AOTAutograd."""
+def run_as_it_is(gm, inputs):
     return gm.forward
+
+
+# A backend that compiles for fixed sizes.
+FIXED = pellucid.backends.Backend("fixed", run_as_it_is)
 
 
 def only(compiled):
@@ -96,7 +99,8 @@ def test_every_version_is_explained(counting):
     [
         ({"backend": Counting()}, "pellucid.mark_dynamic(L['x'], 1)"),
         ({"backend": Counting(), "dynamic": False}, "dynamic=False compiles each size anew"),
-        ({"backend": fixed}, "'fixed' compiles for fixed sizes"),
+        ({"backend": run_as_it_is}, "pellucid.mark_dynamic(L['x'], 1)"),
+        ({"backend": FIXED}, "'fixed' compiles for fixed sizes"),
     ],
 )
 def test_sizes(options, advice):
@@ -104,6 +108,172 @@ def test_sizes(options, advice):
     compiled(torch.ones(3, 4)), compiled(torch.ones(3, 5))
     (failure,) = only(compiled)
     assert "expected 4, actual 5" in failure.found and advice in failure.advice
+
+
+def test_everything_that_differs_of_a_tensor(counting):
+    compiled = pellucid.compile(lambda x: x * 2, backend=counting)
+    compiled(torch.ones(3, 4)), compiled(torch.ones(5, 6))
+    (failure,) = only(compiled)
+    assert failure.found == (
+        "size mismatch at index 0, expected 3, actual 5; size mismatch at index 1, expected 4, actual 6"
+    )
+    assert "pellucid.mark_dynamic(L['x'], [0, 1])" in failure.advice
+    pellucid.reset()
+    compiled(torch.ones(3, 4)), compiled(torch.ones(5, 6, dtype=torch.float64, requires_grad=True))
+    (failure,) = only(compiled)
+    assert failure.found == (
+        "dtype mismatch, expected f32, actual f64; requires_grad mismatch, expected False, actual True; "
+        "size mismatch at index 0, expected 3, actual 5; size mismatch at index 1, expected 4, actual 6"
+    )
+    assert "keep sizes, dtype" in failure.advice
+    pellucid.reset()
+    compiled(torch.ones(3, 4)), compiled(torch.ones(4, 3).t())
+    (failure,) = only(compiled)
+    assert failure.found == (
+        "stride mismatch at index 0, expected 4, actual 1; stride mismatch at index 1, expected 1, actual 3"
+    )
+
+
+def test_a_condition_of_the_backend():
+    """Of all that it decided only what fails is told, with the sizes that this is about."""
+
+    def deciding(gm, inputs):
+        for node in gm.graph.find_nodes(op="placeholder"):
+            for number in getattr(node.meta["example_value"], "shape", ()):
+                if isinstance(number, torch.SymInt):
+                    assert number <= 128 and number % 2 == 0
+        return gm.forward
+
+    compiled = pellucid.compile(lambda x, y: (x * 2, y * 2), backend=deciding, dynamic=True)
+    compiled(torch.ones(4), torch.ones(6))
+    compiled(torch.ones(8), torch.ones(200))
+    (failure,) = only(compiled)
+    assert (failure.kind, failure.operation) == ("CONDITION", "is compiled by the backend")
+    assert failure.expected == "L['y'].size(0) <= 128" and failure.found == "L['y'].size(0) = 200"
+    assert "'deciding' compiled for numbers of which this is true" in failure.advice
+    pellucid.reset()
+    compiled(torch.ones(4), torch.ones(6))
+    compiled(torch.ones(4, 4), torch.ones(6))
+    (failure,) = only(compiled)  # not what it decided of a size that is not there any more
+    assert failure.kind == "TENSOR_MATCH" and "rank mismatch" in failure.found
+
+
+class Base:
+    pass
+
+
+class Derived(Base):
+    pass
+
+
+def plus_one(x):
+    return x + 1
+
+
+def plus_two(x):
+    return x + 2
+
+
+def numbers():
+    yield 1
+    yield 2
+
+
+def started(generator):
+    next(generator)
+    return generator
+
+
+def over_a_list(x, values):
+    for value in values:
+        x = x + value
+    return x
+
+
+def over_a_dict(x, values):
+    for key in values:
+        x = x + values[key]
+    return x
+
+
+def over_a_set(x, values):
+    y = x * 1
+    return y + sum(values)
+
+
+def in_a_dict(x, values):
+    y = x * 1
+    return y + 1 if "k" in values else y - 1
+
+
+def of_a_class(x, value):
+    y = x * 1
+    return y + 1 if isinstance(value, Derived) else y - 1
+
+
+def calls(x, function):
+    y = x * 1
+    return function(y)
+
+
+def has_name(x, value):
+    y = x * 1
+    return y + getattr(value, "n", 5)
+
+
+def two_tensors(x, other):
+    y = x * 1
+    return y + other
+
+
+def optional(x, other):
+    y = x * 1
+    return y if other is None else y + other
+
+
+def advances(x, iterator):
+    y = x * 1
+    return y + next(iterator)
+
+
+# The function, what it gets first and then, the guard, the old value and the new one, the line of the program (from its
+# first on) and the advice.
+CHANGES = [
+    (over_a_list, [X], [X, X], "LENGTH", "length 1", "length 2", 1, "stack it into a tensor"),
+    (over_a_dict, {"a": 1}, {"b": 1}, "DICT_KEYS", "keys ['a'] (1)", "keys ['b'] (1)", 1, "keep the keys"),
+    (over_a_set, {1, 2}, {1, 3}, "SET_EQUALS", "a set of [1, 2] (2)", "a set of [1, 3] (2)", 2, "keep the elements"),
+    (in_a_dict, {"k": 1}, {}, "DICT_CONTAINS", "key 'k'", "no key 'k'", 2, "keep the keys"),
+    (of_a_class, Base(), Derived(), "TYPE_MATCH", "Base", "Derived", 0, "always the same type"),
+    (
+        calls,
+        plus_one,
+        plus_two,
+        "FUNCTION",
+        "the code of plus_one",
+        "the code of plus_two",
+        2,
+        "define the function once",
+    ),
+    (has_name, Plain(n=3), Plain(), "EQUALS_MATCH", "3", "does not exist", 2, "keep it, or never have it"),
+    (has_name, Plain(), Plain(n=4), "HAS_ATTR", "no instance attribute 'n'", "4", 2, "in __init__"),
+    (two_tensors, torch.ones(3), X, "DISTINCT", "2 different objects", "L['x'] and L['other']", 2, "such as a clone"),
+    (optional, None, X, "ID_MATCH", "None", "torch.Tensor at", 0, "with None and with something else"),
+    (optional, torch.ones(3), None, "TENSOR_MATCH", "f32[3]", "actual NoneType", 0, "with None and with"),
+    (advances, iter([1, 2]), started(iter([1, 2])), "EQUALS_MATCH", "1", "2", 2, "dynamic=True opens"),
+    (advances, numbers(), started(numbers()), "GENERATOR_AT", "at byte", "at byte", 2, "make it inside"),
+]
+
+
+@pytest.mark.parametrize("row", CHANGES, ids=lambda row: f"{row[0].__name__}-{row[3]}")
+def test_each_change(row, counting):
+    function, first, then, kind, old, new, line, advice = row
+    compiled = pellucid.compile(function, backend=counting)
+    compiled(X, first), compiled(X, then)
+    (failure,) = only(compiled)
+    assert (failure.kind, failure.line - function.__code__.co_firstlineno) == (kind, line), failure
+    assert old in failure.expected and new in failure.found and failure.expected != failure.found, failure
+    assert advice in failure.advice and failure.file == __file__
+    assert str(failure) in pellucid.guard_failures(compiled)[0]
 
 
 def test_sizes_of_one(counting):
@@ -118,7 +288,9 @@ def test_sizes_of_one(counting):
     [
         ({"backend": Counting()}, (2, 3), "dynamic=True opens this number"),
         ({"backend": Counting(), "dynamic": False}, (2, 3), "dynamic=False compiles each number anew"),
-        ({"backend": fixed}, (2, 3), "'fixed' takes a number"),
+        ({"backend": FIXED}, (2, 3), "'fixed' takes a number"),
+        ({"backend": run_as_it_is}, (2, 3), "dynamic=True opens this number"),
+        ({"backend": run_as_it_is}, (2.5, 3.5), "unless it is added, subtracted, multiplied"),
         ({"backend": Counting()}, (2, 2.5), "ints and floats are compiled apart"),
     ],
 )
@@ -164,7 +336,8 @@ def test_state_of_the_thread(counting):
     with torch.no_grad():
         compiled(X)
     (failure,) = only(compiled)
-    assert failure.source == "" and "grad_mode: expected True, found False" in failure.found
+    assert failure.source == "" and failure.found == "grad_mode: expected True, found False"
+    assert (failure.file, failure.operation) == (__file__, "is called")  # it is about no line: that of the function
 
 
 def test_objects_that_are_gone(counting):

@@ -67,6 +67,16 @@ OF_ONE_GRAPH = {
     "test_suppress_errors": "the backend is called, and fails",
     "test_graphs_of_functions": "compares graphs, not results",
     "test_how_objects_are_stored_and_held_is_asked_of_the_programs_own": "the call stays whole",
+    "test_as_trying_one_by_one": "the entries of the function itself are many",
+    "test_entries_that_serve_the_same_calls": "the entries of the function itself are many",
+    "test_entries_whose_objects_are_gone": "the entries of the function itself are many",
+    "test_state_is_compared_too": "the entries of the function itself are many",
+    "test_sixty_four_cost_what_four_cost": "compares times",
+    "test_K04_results_are_those_of_eager": "how many graphs and operations there are",
+    "test_K05_report": "how many graphs and breaks there are",
+    "test_K05_when_nothing_happened": "a forced end is a break",
+    "test_K06_no_limit_ends_it": "how many recompiles there are, and where",
+    "test_the_profiler_sees_what_eager_sees": "how many graphs there are",
 }
 totals: collections.Counter[str] = collections.Counter()
 lines: list[dict] = []

@@ -42,6 +42,7 @@ class Backend:
     guard_filter_fn: Callable | None = None  # says which guards are checked
     takes_numbers: bool = False  # graphs may have inputs that are ints and floats, with other values at other calls
     takes_symbols: bool = False  # graphs may have inputs that are ints; while it compiles they are torch.SymInt
+    has_no_limit: bool = False  # whoever fits no compiled version is compiled, however many there are
 
     def __call__(self, gm: GraphModule, example_inputs: Sequence[Any]) -> Callable:
         return self.function(gm, example_inputs, **self.options)
@@ -76,6 +77,7 @@ def resolve_backend(
         takes_symbols=True,
         runs_as_captured=function is eager and not given,
         takes_numbers=function is eager or getattr(function, "takes_numbers", False) is True,
+        has_no_limit=getattr(function, "_has_no_limit", False) is True,
     )
 
 
