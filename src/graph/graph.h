@@ -99,8 +99,8 @@ class Graph {
   const Namespace& names() const noexcept { return names_; }
   std::size_t op_count() const noexcept { return calls_.size(); }
   // Drops dead get_attr/getitem nodes, cancelled grad-mode pairs, then unused placeholders (rows D16, D17, D22). Every
-  // other dead call stays: it may fail at run time. To be called while the thread's grad mode is what it was at the start of
-  // the region.
+  // other dead call stays: it may fail at run time. To be called while the thread's grad mode is what it was at the
+  // start of the region.
   void simplify();
 
  private:

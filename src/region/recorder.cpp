@@ -244,8 +244,8 @@ void Recorder::add_size_inputs(PyObject* tensor) {
   }
 }
 
-// Backends that compile get each open size of a tensor as an input, used or not: torch's caches keep what was decided by
-// the symbols among the inputs alone.
+// Backends that compile get each open size of a tensor as an input, used or not: torch's caches keep what was decided
+// by the symbols among the inputs alone.
 void Recorder::keep_size_inputs() {
   if (region_.numbers.policy.graph_numbers != GraphNumbers::Ints) return;
   for (const auto& [tensor, fake] : fake_of_) {

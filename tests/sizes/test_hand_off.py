@@ -40,7 +40,8 @@ class Asking:
     def __call__(self, gm, example_inputs):
         self.count += 1
         fakes = [node.meta["example_value"] for node in gm.graph.find_nodes(op="placeholder")]
-        sizes = [size for fake in fakes for size in fake.shape if isinstance(size, torch.SymInt)]
+        tensors = [fake for fake in fakes if isinstance(fake, torch.Tensor)]
+        sizes = [size for fake in tensors for size in fake.shape if isinstance(size, torch.SymInt)]
         self.open += bool(sizes)
         if sizes:
             self.ask(*sizes)
