@@ -214,16 +214,21 @@ def _measured_program(program: Program, library: str) -> None:
 
 
 def measure(names: list[str], folder: Path) -> dict[str, dict[str, int]]:
+    counted = run_in_valgrind([__file__, "--programs", *names], folder)
+    return {name: _row(counted, name) for name in names}
+
+
+def run_in_valgrind(program: list[str], folder: Path) -> dict[str, int]:
+    """Runs a file with arguments, and `--in-valgrind` with what a Meter needs; gives what that counted, by name."""
     library, source = folder / "requests.so", folder / "requests.c"
     source.write_text(REQUESTS)
     subprocess.run([os.environ.get("CC", "gcc"), "-O1", "-shared", "-fPIC", source, "-o", library], check=True)
     valgrind = ["valgrind", "-q", "--tool=callgrind", "--instr-atstart=no", "--collect-atstart=yes"]
-    program = [sys.executable, __file__, "--in-valgrind", str(library), "--programs", *names]
+    command = [sys.executable, *program, "--in-valgrind", str(library)]
     environment = {**os.environ, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     environment |= {"PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1"}
-    subprocess.run([*valgrind, f"--callgrind-out-file={folder}/out.%p", *program], check=True, env=environment)
-    counted = _counted(folder)
-    return {name: _row(counted, name) for name in names}
+    subprocess.run([*valgrind, f"--callgrind-out-file={folder}/out.%p", *command], check=True, env=environment)
+    return _counted(folder)
 
 
 def _counted(folder: Path) -> dict[str, int]:

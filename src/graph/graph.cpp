@@ -1,6 +1,7 @@
 #include "graph/graph.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "base/reasons.h"
 
@@ -140,7 +141,11 @@ void Graph::renumber() {
 void Graph::simplify() {
   drop_cancelled_grad_modes();
   drop_dead_reads();
-  std::erase_if(placeholders_, [](const Node* node) { return node->users == 0; });
+  std::unordered_set<const Node*> kept;
+  for (const Node* node : placeholders_) {
+    if (node->users > 0) kept.insert(node->sizes.begin(), node->sizes.end());
+  }
+  std::erase_if(placeholders_, [&](const Node* node) { return node->users == 0 && !kept.contains(node); });
   renumber();
 }
 

@@ -71,6 +71,7 @@ struct Node {
   bool named = false;                                // has got its name from a variable
   int source_id = -1;                                // Placeholder: id in the capture's SourceTable
   std::string source_text;                           // Placeholder: printed source, "L['self']._modules['h']…"
+  std::vector<const Node*> sizes;                    // Placeholder: others that are there as long as it is used
 };
 
 class Graph {
@@ -97,9 +98,9 @@ class Graph {
   const std::string& output_name() const noexcept { return output_name_; }
   const Namespace& names() const noexcept { return names_; }
   std::size_t op_count() const noexcept { return calls_.size(); }
-  // Drops dead get_attr/getitem nodes, cancelled grad-mode pairs, then unused placeholders (rows D16, D22). Every other
-  // dead call stays: it may fail at run time. To be called while the thread's grad mode is what it was at the start of
-  // the region.
+  // Drops dead get_attr/getitem nodes, cancelled grad-mode pairs, then unused placeholders (rows D16, D17, D22). Every
+  // other dead call stays: it may fail at run time. To be called while the thread's grad mode is what it was at the
+  // start of the region.
   void simplify();
 
  private:

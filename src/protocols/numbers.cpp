@@ -203,15 +203,11 @@ std::optional<Result> number_unary(Interpreter& t, PyObject* value, int opcode) 
       auto result = py::Owned<>::steal(PyNumber_Negative(value_at_hand(value)));
       return made(t, mark, function_of_operator("neg"), {&value, 1}, std::move(result), expr);
     }
-    case bytecode::Opcode::UNARY_INVERT: {  // -1 - n
-      auto& numbers = t.region.numbers;
+    // As -1 - n, which torch's symbols have, too.
+    case bytecode::Opcode::UNARY_INVERT: {
       if (!PyLong_CheckExact(value_at_hand(value))) return std::nullopt;
-      const std::size_t mark = numbers.space().mark();
-      const Expr* expr =
-          symbolic::binary(numbers.space(), symbolic::Binary::Sub, numbers.space().constant(symbolic::Value::of(-1)),
-                           numbers.expr_of(value), numbers.here());
-      auto result = py::Owned<>::steal(PyNumber_Invert(value_at_hand(value)));
-      return made(t, mark, function_of_operator("invert"), {&value, 1}, std::move(result), expr);
+      static PyObject* const minus_one = PyLong_FromLong(-1);
+      return number_binary(t, minus_one, value, static_cast<int>(bytecode::Operator::NB_SUBTRACT));
     }
     default:
       return std::nullopt;

@@ -78,6 +78,7 @@ void guard_advanced_apart(Region& region) {
 std::unique_ptr<Capture> finish(Region& region, py::Owned<> result) {
   region.unbacked.finish();
   region.numbers.finish();
+  region.recorder.keep_size_inputs();
   guard_tensors_apart(region);
   guard_keys_apart(region);
   guard_changed_apart(region);

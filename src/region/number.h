@@ -29,7 +29,8 @@ struct Number {
   int depth;                       // of the computation that gave it
   bool settled;                    // the value is guarded: it is a constant of the region
   bool of_floats;                  // it is a float that was read, or computed of one
-  bool as_tensor;                  // of such: tensors of no dimension give the same, bit for bit
+  bool as_symbol;                  // torch's symbols give the same: it is computed of ints that were read
+  bool as_tensor;                  // tensors of no dimension give the same, bit for bit
 };
 
 inline PyTypeObject* number_type = nullptr;  // made by initialise_numbers()

@@ -58,6 +58,7 @@ py::Owned<> Numbers::new_number(PyObject* value) {
   Number* number = as_number(made.get());
   number->value = Py_NewRef(value);
   number->numbers = this;
+  number->as_symbol = PyLong_CheckExact(value) != 0;
   all_.push_back(made.copy());
   return made;
 }
@@ -211,6 +212,16 @@ bool is_exact_on_tensors(PyObject* function) {
   return functions.contains(function);
 }
 
+// Torch's symbols round the quotient of two floats before its floor is taken (1 // 0.1 is 10 then), and have no
+// remainder of floats.
+bool is_exact_on_symbols(PyObject* function, PyObject* arguments) {
+  static PyObject* const floordiv = py::import_attr("operator", "floordiv").release();
+  static PyObject* const mod = py::import_attr("operator", "mod").release();
+  if (function != floordiv && function != mod) return true;
+  const auto is_float = [](PyObject* operand) { return PyFloat_CheckExact(value_at_hand(operand)); };
+  return !is_float(PyTuple_GET_ITEM(arguments, 0)) && !is_float(PyTuple_GET_ITEM(arguments, 1));
+}
+
 }  // namespace
 
 py::Owned<> Numbers::computed(PyObject* function, py::Owned<> arguments, py::Owned<> value,
@@ -227,12 +238,14 @@ py::Owned<> Numbers::computed(PyObject* function, py::Owned<> arguments, py::Own
   }
   constexpr int kDeepest = 500;  // a loop that went on for so long is a region of its own for each value
   int depth = 0;
-  bool of_floats = false, as_tensor = is_exact_on_tensors(function);
+  bool of_floats = false, as_symbol = is_exact_on_symbols(function, arguments.get()),
+       as_tensor = is_exact_on_tensors(function);
   each_operand(arguments.get(), [&](PyObject* operand) {
     const Number* number = as_number(operand);
     depth = std::max(depth, number->depth + 1);
     of_floats |= number->of_floats;
-    as_tensor &= !number->of_floats || number->as_tensor;
+    as_symbol &= number->as_symbol;
+    as_tensor &= number->as_symbol || number->as_tensor;
   });
   auto made = new_number(value.get());
   region_.provenance.keep(made.get());
@@ -242,6 +255,7 @@ py::Owned<> Numbers::computed(PyObject* function, py::Owned<> arguments, py::Own
   number->arguments = arguments.release();
   number->depth = depth;
   number->of_floats = of_floats;
+  number->as_symbol = as_symbol;
   number->as_tensor = of_floats && as_tensor;
   return depth < kDeepest ? std::move(made) : py::Owned<>::share(plain(made.get()));
 }

@@ -102,7 +102,7 @@ inline PyObject* of_same_type(Numbers& numbers, PyObject* object) {
 // Whether it is open, and the graph may take it as it is.
 inline bool enters_graph(const NumberPolicy& policy, PyObject* object) noexcept {
   return is_open(object) && (policy.graph_numbers == GraphNumbers::All ||
-                             (policy.graph_numbers == GraphNumbers::Ints && !as_number(object)->of_floats));
+                             (policy.graph_numbers == GraphNumbers::Ints && as_number(object)->as_symbol));
 }
 
 }  // namespace pellucid::region

@@ -374,7 +374,7 @@ Result Reads::dict_get(PyObject* dict, PyObject* key, bool* found) {
   *found = value != nullptr;
   auto held = py::Owned<>::share(value);
   const Source* source = region_.provenance.source_of(dict);
-  if (source == nullptr || (shadow != nullptr && shadow->wrote(key))) {
+  if (source == nullptr || (shadow != nullptr && (shadow->is_read || shadow->wrote(key)))) {
     return Result::of(std::move(held));
   }
   if (value == nullptr) {

@@ -244,6 +244,25 @@ void Recorder::add_size_inputs(PyObject* tensor) {
   }
 }
 
+// Backends that compile get each open size of a tensor as an input, used or not: torch's caches keep what was decided
+// by the symbols among the inputs alone.
+void Recorder::keep_size_inputs() {
+  if (region_.numbers.policy.graph_numbers != GraphNumbers::Ints) return;
+  for (const auto& [tensor, fake] : fake_of_) {
+    const aten::OpenShape* shape = region_.numbers.open_shape(tensor);
+    graph::Node* node = node_of(tensor);
+    if (shape == nullptr || node == nullptr) continue;
+    for (const auto* exprs : {&shape->sizes, &shape->strides}) {
+      for (const symbolic::Expr* expr : *exprs) {
+        if (!expr->is(symbolic::Op::Symbol)) continue;
+        const auto number = region_.numbers.number_of(expr);
+        const graph::Node* size = is_open(number.get()) ? node_of(number.get()) : nullptr;
+        if (size != nullptr) node->sizes.push_back(size);
+      }
+    }
+  }
+}
+
 // The torch.SymInt of an open int.
 py::Owned<> Recorder::torch_number(PyObject* number) {
   py::Owned<>& made = torch_numbers_[number];

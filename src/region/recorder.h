@@ -28,6 +28,8 @@ class Recorder {
   graph::Node* node_of(PyObject* tensor) const;        // null: no node computes it
   std::shared_ptr<const graph::CallSite> call_site();  // where the program is
 
+  void keep_size_inputs();  // at the end, when it is known which sizes are open
+
   aten::FakeScope& fakes() { return *fakes_; }
   // Context managers of torch entered in the region -> the node that enters.
   std::unordered_map<PyObject*, graph::Node*> contexts;

@@ -145,7 +145,10 @@ PyObject* Shadows::growable(PyObject* container) {
     }
   }
   Shadow& shadow = shadow_of(container, true);
-  if (cat_of(container) == Cat::Dict) region_.reads.touch(container);
+  if (cat_of(container) == Cat::Dict) {
+    region_.reads.touch(container);
+    shadow.is_read = true;
+  }
   shadow.changed = true;
   return shadow.object.get();
 }

@@ -15,6 +15,7 @@ struct Shadow {
   py::Owned<> written;  // dicts: {key: key} that the region wrote or deleted (reading them needs no guard)
   py::Owned<> added;    // of a list that only grows: a list of what it gets; there is no copy, and no guard
   bool changed = false;
+  bool is_read = false;  // of a dict: all that it holds is what the program goes on with
   bool wrote(PyObject* key) const { return written && PyDict_Contains(written.get(), key) == 1; }
 };
 

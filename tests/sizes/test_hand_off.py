@@ -4,6 +4,7 @@ them becomes part of the guards."""
 from __future__ import annotations
 
 import functools
+import math
 
 import pytest
 import torch
@@ -39,7 +40,8 @@ class Asking:
     def __call__(self, gm, example_inputs):
         self.count += 1
         fakes = [node.meta["example_value"] for node in gm.graph.find_nodes(op="placeholder")]
-        sizes = [size for fake in fakes for size in fake.shape if isinstance(size, torch.SymInt)]
+        tensors = [fake for fake in fakes if isinstance(fake, torch.Tensor)]
+        sizes = [size for fake in tensors for size in fake.shape if isinstance(size, torch.SymInt)]
         self.open += bool(sizes)
         if sizes:
             self.ask(*sizes)
@@ -270,6 +272,40 @@ def test_numbers_beside_sizes():
     assert counting.count == 3  # rate is multiplied with a tensor of no dimension: a value
     examples, gm = counting.graphs[1]
     assert [type(example) for example in examples].count(torch.SymInt) == 1
+
+
+# Operations on an int that changes, whose results torch's symbols give bit for bit.
+OF_SYMBOLS = (
+    "-n, abs(3 - n), ~n, n + 5, 5 - n, n * 3, n // 3, n // -3, -n // 3, n % 5, -n % 5, n % -3, divmod(n, 3)[1]",
+    "n & 6, n | 5, n ^ 5, n << 2, n >> 1, n**3, 2**n, pow(n, 2), min(n, 4), max(n, 4), round(n)",
+    "n / 3, 3 / n, n * 0.1, n - 0.5, float(n) * 0.1, n**0.5, 0.3**n, (n / 3) ** 1.5, max(n / 2, 1.5), min(n / 2, 1.5)",
+    "int(n / 3), math.floor(n / 3), math.ceil(n / 3), math.trunc(-n / 3), round((n - 5) / 2)",
+    "math.sqrt(n), math.sin(n), math.tanh(n / 5), math.log2(n)",
+)
+# Torch has another result of these, or none: each value has a graph of its own.
+OF_PYTHON = ("n // 0.1", "n % 0.1", "(n / 3) // 0.1", "math.exp(n / 3)", "math.fabs(3 - n)")
+
+
+@pytest.mark.parametrize(
+    ("operations", "backend"),
+    [*((row, "aot_eager") for row in OF_SYMBOLS + OF_PYTHON), *((row, "inductor") for row in OF_SYMBOLS)],
+)
+def test_operations_on_an_int(operations, backend):
+    """What Python computes, also where it meets a tensor first."""
+    numbers = eval(f"lambda n: ({operations},)", {"math": math})
+
+    def f(x, n):
+        return [x * number for number in numbers(n)]
+
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(f, backend=counting)
+    x = torch.tensor([1.0, 3.0, -7.0], dtype=torch.float64)
+    values = (2, 3, 1, 5, 8, 9, 11, 6, 13)[: 4 if backend == "inductor" else None]
+    with many_entries():
+        for n in values:
+            for number, (ours, eager) in enumerate(zip(compiled(x, n), f(x, n), strict=True)):
+                assert torch.equal(ours, eager), (n, operations.split(", ")[number], ours, eager)
+    assert counting.count == (2 if operations in OF_SYMBOLS else len(values))
 
 
 FLOATS = (0.1, 0.3, -0.7, 0.123456789, 3.0)

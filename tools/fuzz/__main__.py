@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib
 import os
 import signal
 import sys
@@ -156,6 +157,7 @@ def main() -> int:
             print(f"# program {seed}\n{make(seed)}")
         return 0
     torch.set_num_threads(1)
+    importlib.import_module("pellucid.backends.tracing_context")  # takes seconds: not in each child anew
     work, items = (check_file, options.check) if options.check else (functools.partial(check_seed, make=make), seeds)
     totals, told = Totals(), time.monotonic()
     for item, result in pool.run(work, items, options.timeout, options.jobs):

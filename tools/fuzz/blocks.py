@@ -47,6 +47,18 @@ for <~t:T> in list({lT})[:4]:
 for <~t:V> in {T}:
     LOOP
 
+for <~t:R> in {R}.split(2):
+    LOOP
+
+if {R}.shape[0] > {int}:
+    BLOCK
+else:
+    BLOCK
+
+while len({R@r}) < 7:
+    {r} = torch.cat([{r}, {V}[None]])
+    LOOP
+
 for <~i:int> in {lint!l}:
     if len({l}) > 6:
         break

@@ -3,7 +3,8 @@
     {int}      an expression of that type               {int!}   a name (or attribute) of that type
     {^int}     the same, outside of the names that this template binds       <i:int>  binds a new name inside the template
 
-Types: int float bool str, T (a float tensor of 2 x 3), V (of 3), I (integers, 2 x 3), lint lT (lists), dsi dsT (dicts from texts),
+Types: int float bool str, T (a float tensor of 2 x 3), V (of 3), I (integers, 2 x 3), R (a float tensor of any
+number of rows x 3), rate (a float that changes between calls), lint lT (lists), dsi dsT (dicts from texts),
 sint (a set), tint (a tuple of three ints), obj (an instance of one of the program's classes), fint (a function of one int), fT (of one T).
 Names in capitals after a "|" say what a program must allow for it: BREAK (needs tensor values or prints), WRONG (likely to raise), RARE,
 FAILS (an operator that fails on its values).
@@ -100,6 +101,14 @@ Color(2).value
 Color.RED.value
 (COUNTER.get("x") or 0)
 G_LIST[0] |WRONG
+len({R})
+{R}.shape[0]
+{R}.numel()
+{R}.size(0) // 2
+{R}.shape[0] * {R}.shape[1]
+{R!}.stride(0)
+min(len({R}), {int})
+int({rate}) + {int}
 {T}.sum().item() > 0 |BREAK
 int({T}.sum()) % 50 |BREAK
 """
@@ -120,6 +129,22 @@ float("1.5")
 {float} % 3
 sum({lint}) / 4
 min({float}, {int})
+{rate}
+{rate}
+{rate} * {float}
+{rate} + {float}
+{int} * {rate}
+{rate} ** {int} |WRONG
+max({rate}, {float})
+math.exp(-{rate})
+{rate} / ({int} ** 2 + 1)
+"""
+
+# Names of floats that change between calls.
+RATE = """
+rate
+MODULE.rate
+G_RATE[0]
 """
 
 BOOL = """
@@ -151,6 +176,12 @@ bool({obj})
 {tint} == {tint}
 {sint} <= {sint}
 {T}.shape == (2, 3)
+{R}.shape[0] > {int}
+len({R}) % 2 == 0
+{R}.shape == {R}.shape
+{R}.is_contiguous()
+{rate} > {float}
+{rate} < 1
 {T}.is_contiguous()
 {T}.requires_grad
 {T}.dtype == torch.float32
@@ -206,6 +237,9 @@ repr({tint})
 str({bool})
 str({T}.dtype)
 str(tuple({T}.shape))
+f"{{{R!}.shape[0]}} rows"
+f"{{{R!}.shape}}"
+f"{{MODULE.rate:.3f}}"
 type({obj}).__name__
 {fint}.__name__
 {obj}.name
@@ -346,6 +380,8 @@ TEMPLATES = {
     "T": tensors.T,
     "V": tensors.V,
     "I": tensors.INTEGERS,
+    "R": tensors.ROWS,
+    "rate": RATE,
 } | OTHER
 
 # What ends the recursion.
@@ -361,6 +397,8 @@ LEAVES = {
     "T": ["torch.ones(2, 3)", "torch.zeros(2, 3)"],
     "V": ["torch.ones(3)"],
     "I": ["torch.ones(2, 3, dtype=torch.int64)"],
+    "R": ["KEPT['rows']", "MODULE.kept", "torch.ones(3, 3)"],
+    "rate": ["MODULE.rate", "G_RATE[0]"],
     "lT": ["[torch.ones(2, 3)]", "[]"],
     "dsT": ["{}", '{"a": torch.ones(2, 3)}'],
     "obj": ["A(1)", "A(2)"],

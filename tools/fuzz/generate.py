@@ -26,9 +26,12 @@ GLOBALS = {
     "dsi": ["G_DICT"],
     "sint": ["G_SET"],
     "T": ["G_TENSOR"],
+    "R": ["KEPT['rows']", "MODULE.kept"],
+    "rate": ["MODULE.rate", "G_RATE[0]"],
     "obj": ["G_OBJ"],
     "gen": ["count_up"],
 }
+KEYWORDS = {"flag": "bool", "more": "lT", "grown": "R", "rate": "rate"}
 SELF = {"int": ["self.count"], "lint": ["self.items"], "T": ["self.buf"]}
 
 
@@ -61,7 +64,7 @@ class Scope:
         return found + self.outer.visible(kind) if self.outer else found
 
     def own(self, kind: str) -> list[str]:
-        found = [name for name in self.names.get(kind, ()) if "." not in name]
+        found = [name for name in self.names.get(kind, ()) if name.isidentifier()]
         return found if self.function or self.outer is None else found + self.outer.own(kind)
 
 
@@ -101,6 +104,8 @@ RESULTS = [
     '{{"x": {T}, "y": {obj}, "z": {any}}}',
     "({T}, {T}, {any}, {any})",
     "({T}, {fint}, {sint})",
+    "({R}, {T}, {float})",
+    "({R}, {int})",
 ]
 
 
@@ -172,7 +177,7 @@ class Generator:
     def expression(self, kind: str, scope: Scope, depth: int) -> str:
         if kind == "any":
             more = ["key", "key", "dk", "lk"] if self.about_keys else []
-            kind = self.random.choice(["int", "T", "lint", "dsi", "lT", "V", "I", "str", "obj", "tint", *more])
+            kind = self.random.choice(["int", "T", "lint", "dsi", "lT", "V", "I", "R", "str", "obj", "tint", *more])
         if kind == "result":
             results = keys.RESULTS if self.about_keys and self.random.random() < 0.5 else RESULTS
             return self.fill(self.random.choice(results), scope, scope, 1)
@@ -309,7 +314,22 @@ class Generator:
         """What the function made, and something more."""
         names = [
             name
-            for kind in ("T", "V", "I", "int", "lint", "dsi", "lT", "dsT", "obj", "str", "sint", "fint", *keys.LEAVES)
+            for kind in (
+                "T",
+                "V",
+                "I",
+                "R",
+                "int",
+                "lint",
+                "dsi",
+                "lT",
+                "dsT",
+                "obj",
+                "str",
+                "sint",
+                "fint",
+                *keys.LEAVES,
+            )
             for name in scope.own(kind)
         ]
         chosen = self.random.sample(names, min(len(names), self.random.randint(2, 7)))
@@ -326,6 +346,8 @@ class Generator:
             library.STATE.replace("{int}", str(start))
             .replace("{shared}", shared)
             .replace("{grad}", str(self.random.random() < 0.15))
+            .replace("{takes}", str(self.random.random() < 0.75))
+            .replace("{length}", str(self.random.choice((0, 1, 1, 3))))
             .replace("{growth}", str(self.random.choice((0, 1, 1, 2))))
         )
         state = state.replace("{cls}", self.fill(later, module, module, 0))
@@ -345,11 +367,11 @@ class Generator:
         ]
         scope = Scope(module, function=True)
         about_keys = keys.PARAMETERS if self.about_keys else []
-        for name, kind in [*parameters, ("flag", "bool"), ("more", "lT"), *about_keys]:
+        for name, kind in [*parameters, *KEYWORDS.items(), *about_keys]:
             scope.bind(kind, name)
         body = self.block(scope, "    ", 3, self.left, self.left)
-        more = "".join(f", {name}=None" for name in dict(about_keys))
-        first = f"def f(x, y, n, items, table, obj, others, *, flag=True, more=(){more}):"
+        more = "".join(f", {name}=None" for name in [*KEYWORDS, *dict(about_keys)])
+        first = f"def f(x, y, n, items, table, obj, others, *{more}):"
         lines += ["", "", first, *body, "    return " + self.result(scope)]
         return library.HEAD.lstrip("\n") + head + "\n".join(lines) + "\n"
 

@@ -529,7 +529,7 @@ CHANGE = """
 
 # Keywords of f.
 INPUTS = """
-        "key": WRAP(FIRST(variant)),
+        "key": WRAP(FIRST(which)),
         "other": WRAP(SECOND(WHICH)),
         "cache": {FIRST(0): 1, WRAP(THIRD(1)): 2, 3: 4},
         "seen": {FIRST(1), WRAP(SECOND(0)), 1},
@@ -542,7 +542,7 @@ def filled(text: str, choose: random.Random) -> str:
     """A part of the module with kinds of values, and ways to wrap them, put in."""
     kinds = [*choose.choices(HASHABLE, k=3), choose.choice(OTHERS)]
     text = text.replace("KINDS", ", ".join(f'VALUES["{kind}"]' for kind in kinds))
-    text = text.replace("WHICH", choose.choice(["variant", "0", "1", "1 - variant"]))
+    text = text.replace("WHICH", choose.choice(["which", "0", "1", "1 - which"]))
     # The same way everywhere, so that a key finds its equals.
     wrapped = choose.choice(WRAPPED)
     return re.sub(r"WRAP\((\w+\(\w+(?: - \w+)?\))\)", lambda match: wrapped.replace("{}", match[1]), text)

@@ -79,6 +79,8 @@ class Scale(torch.nn.Module):
             self.linear.bias.zero_()
         self.register_buffer("scale", torch.ones(3))
         self.steps = 0
+        self.rate = 0.5
+        self.kept = torch.ones(2, 3)
 
     def forward(self, x):
         self.steps += 1
@@ -91,6 +93,9 @@ G_LIST = [1, 2, 3]
 G_DICT = {"a": 1, "c": 3}
 G_SET = {8, 1}
 G_TENSOR = torch.arange(6.0).view(2, 3)
+G_RATE = [1.5]
+KEPT = {"rows": torch.ones(2, 3)}
+STEPS = []
 LOG = []
 COUNTER = collections.Counter("xxy")
 QUEUE = collections.deque([1, 2], maxlen=4)
@@ -270,6 +275,7 @@ METHODS = """
 
 STATE = """
 G_OBJ = A(2)
+TAKES_NUMBERS = {takes}
 
 
 def reset():
@@ -286,6 +292,12 @@ def reset():
     Config.table.clear()
     MODULE.scale.fill_(1.0)
     MODULE.steps = 0
+    MODULE.rate = 0.5
+    MODULE.kept = torch.ones(2, 3)
+    G_RATE[:] = [1.5]
+    KEPT.clear()
+    KEPT["rows"] = torch.ones(2, 3)
+    STEPS.clear()
     G_OBJ = A(2)
 KEYS_RESET
 
@@ -299,16 +311,22 @@ def change():
     G_TENSOR.mul_(2)
     G_OBJ.count += 5
     Config.level = 7
+    MODULE.rate *= 0.9
+    G_RATE[0] += 1
+    KEPT["rows"] = torch.cat([KEPT["rows"], torch.zeros(1, 3)])
     MODULE.train(not MODULE.training)
 KEYS_CHANGE
 
 def inputs(variant):
+    which = variant % 2
     rows = 2 + {growth} * variant
     x = torch.arange(rows * 3.0).view(rows, 3).requires_grad_({grad}) - 2 + variant
     items = [1, 2, 3 + variant]
     return [x, x[0] if {shared} else torch.ones(3), 2 + variant, items, {"a": 1, "b": 2 + variant}, {cls}(3), items if {shared} else [5]], {
         "flag": variant == 0,
         "more": [x, torch.ones(2, 3)],
+        "grown": torch.ones(3 + {length} * variant, 3).cumsum(0),
+        "rate": 0.25 + variant / 8,
 KEYS_INPUTS
     }
 """

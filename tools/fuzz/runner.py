@@ -1,7 +1,7 @@
 """Runs one program eagerly and compiled, and compares what could be seen after each call.
 
 A program is the text of a module with four functions: `inputs(variant)` gives fresh arguments and keywords, `f` is what is compiled,
-`reset()` puts the module's state back, `change()` changes it.
+`reset()` puts the module's state back, `change()` changes it. `TAKES_NUMBERS` may say which graphs the backend gets.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from pellucid.errors import BackendCompilerFailed
 FILENAME = "<fuzzed program>"
 DRAWN, REFUSED = "torch's random numbers: ", "gradients raised: "
 # Calls of one world: what happens before it, and which inputs it gets. The second call should find the first one's
-# entry.
-SCHEDULE = (("reset", 0), ("reset", 0), ("", 0), ("change", 1), ("", 0), ("reset", 0))
+# entry; the last ones those for any size and number.
+SCHEDULE = (("reset", 0), ("reset", 0), ("", 0), ("change", 1), ("", 0), ("reset", 0), ("", 3), ("change", 2), ("", 5))
 
 
 backend = ""  # name of the backend; "" for Counting
@@ -85,10 +85,12 @@ class Report:
 
 
 class Counting:
-    """The backend "eager", counted."""
+    """The backend "eager", counted. `takes_numbers`: as "eager" does; otherwise numbers and sizes that change come with torch's
+    symbols, floats as tensors."""
 
-    def __init__(self) -> None:
+    def __init__(self, takes_numbers: bool) -> None:
         self.graphs = self.nodes = 0
+        self.takes_numbers = takes_numbers
 
     def __call__(self, gm, example_inputs):
         self.graphs += 1
@@ -107,10 +109,10 @@ class World:
         linecache.cache[FILENAME] = (len(source), None, source.splitlines(keepends=True), FILENAME)
         self.module = types.ModuleType("fuzzed")
         self.module.torch = torch
-        self.backend = Counting()
         sys.modules["fuzzed"] = self.module
         self.seed()
         exec(compile(source, FILENAME, "exec"), self.module.__dict__)
+        self.backend = Counting(getattr(self.module, "TAKES_NUMBERS", False))
         self.f = pellucid.compile(self.module.f, backend=backend or self.backend) if compiled else self.module.f
 
     def seed(self) -> None:

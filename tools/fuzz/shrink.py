@@ -126,7 +126,11 @@ def without(tree: ast.Module, number: int, field: str, index: int) -> Iterator[s
 def replaced(tree: ast.Module, number: int, field: str, index: int | None, old: ast.expr) -> Iterator[str]:
     if isinstance(old, (ast.Constant, ast.Slice)) or (isinstance(old, ast.Name) and field == "func"):
         return
-    smaller = [ast.unparse(part) for part in ast.iter_child_nodes(old) if isinstance(part, ast.expr)]
+    smaller = [
+        ast.unparse(part)
+        for part in ast.iter_child_nodes(old)
+        if isinstance(part, ast.expr) and not isinstance(part, ast.Slice)
+    ]
     constants = [] if ast.unparse(old) in SIMPLE or isinstance(old, (ast.Name, ast.JoinedStr)) else list(SIMPLE)
     for candidate in [*smaller, *constants]:
         if len(candidate) >= len(ast.unparse(old)):

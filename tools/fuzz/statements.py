@@ -19,6 +19,62 @@ SIMPLE = """
 
 <x:I> = {I}
 
+<x:R> = {R}
+
+<x:R> = {R}
+
+<x:R> = torch.cat([{R}, {T}])
+
+KEPT["rows"] = {R}
+
+KEPT["rows"] = torch.cat([KEPT["rows"], {T}])
+
+KEPT["rows"] = torch.cat([KEPT["rows"], {V}[None]])[-6:]
+
+MODULE.kept = torch.cat((MODULE.kept, {R}))[-20:]
+
+MODULE.kept = {R}
+
+STEPS.append({R})
+
+STEPS[:] = [{R}]
+
+{obj!}.rows = {R}
+
+{R@} += {V}
+
+{R@r} = torch.cat([{r}, {r}[-1:]])
+
+{R!}[-1] = {V}
+
+{R!}[0] += {int}
+
+{R!}[:2].mul_({float})
+
+{R!}.add_({rate})
+
+{R!r}[1:] = {r}[:-1].clone()
+
+{R!r}.copy_({r}.flip(0))
+
+LOG.append({R}.shape)
+
+LOG.append(len({R}))
+
+LOG.append({R})
+
+<x:float> = {rate} * {float}
+
+MODULE.rate *= {float}
+
+MODULE.rate = {float}
+
+G_RATE[0] += 0.25
+
+G_RATE.append({rate})
+
+LOG.append({rate})
+
 <x:int> = {int}
 
 <x:int> = {int}

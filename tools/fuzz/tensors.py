@@ -83,6 +83,12 @@ torch.nn.functional.embedding({I}[:, 0], {T}) |FAILS
 {T} @ {T} |WRONG
 {T}.view(5, 2) |WRONG
 {T}[{int}].expand(2, 3) |WRONG
+{R}[-2:]
+{R}[:2] + {V}
+{T} * {rate}
+{T} + {rate}
+{T} @ {R!r}.t() @ {r}
+torch.nn.functional.scaled_dot_product_attention({T}[None], {R!r}[None], {r}[None])[0]
 G_TENSOR
 """
 
@@ -109,6 +115,12 @@ torch.linspace(0, {int}, 3)
 {T}[:, :].amax(0)
 {V}.sort().values
 {T}[{T!} > 100][:3].sum() + {V} |BREAK
+{R}.mean(0)
+{R}[-1]
+{R}.sum(0) / len({R!})
+{R}.amax(0)
+({V} @ {R!r}.t()).softmax(0) @ {r}
+{R!r}[len({r}) // 2]
 """
 
 INTEGERS = """
@@ -129,4 +141,81 @@ torch.full((2, 3), {int})
 {I}.clone()
 torch.where({bool}, {I}, {I}) |WRONG
 torch.ones_like({I})
+"""
+
+# Tensors of any number of rows, as caches are: most calls get them longer than the one before.
+ROWS = """
+torch.cat([{R}, {T}])
+torch.cat([{R}, {T}])
+torch.cat(({R}, {V}.unsqueeze(0)))
+torch.cat([{R}, {R}])[-9:]
+torch.cat([{R}, {V}.expand(2, 3)], dim=0)
+torch.vstack([{R}, {V}])
+{R}[1:]
+{R}[:-1]
+{R}[-4:]
+{R}[{int}:]
+{R}[:{int}]
+{R}[::2]
+{R}.narrow(0, 1, len({R!}) - 1) |WRONG
+{R} * {float}
+{R} * {rate}
+{R} + {V}
+{R} + {R} |WRONG
+{R} / len({R})
+{R} + {int}
+{R} ** {int} |WRONG
+{R}.relu()
+{R}.softmax(0)
+{R}.cumsum(0)
+{R}.flip(0)
+{R}.roll(1, 0)
+{R}.clone()
+{R}.contiguous()
+{R}.detach()
+{R}.t().contiguous().t()
+{R}.t().reshape(-1, 3)
+{R!r}.reshape({r}.shape)
+{R!r}.view({r}.size(0), -1)
+{R!r}.reshape(-1).view(len({r}), 3)
+{R!r}.view(-1)[: 3 * ({r}.shape[0] // 2)].view(-1, 3)
+{R}.unsqueeze(1).squeeze(1)
+{R}.repeat(2, 1)
+{R}.repeat_interleave(2, 0)
+{R}.masked_fill({R!}[-1:] > {int}, {float})
+{R!r}.masked_fill(torch.arange({r}.shape[0])[:, None] > {int}, 0)
+{R!r}.index_select(0, torch.arange({r}.shape[0] - 1))
+{R!r}.gather(0, torch.zeros_like({r}, dtype=torch.int64))
+{R!r}[torch.arange(len({r})) // 2]
+{R!r}.new_zeros({r}.shape[0], 3)
+{R!r}.new_full((len({r}) + 1, 3), {float})
+torch.ones(len({R!}), 3)
+torch.arange(3.0 * len({R!})).view(-1, 3)
+torch.linspace(0, {float}, len({R!}))[:, None].expand(-1, 3)
+torch.eye(len({R!}))[:, :1] + {V}
+torch.nn.functional.pad({R}, (0, 0, 0, 1))
+torch.nn.functional.pad({R}, (0, 0, {int} % 3, 0), value={float})
+{R!r}.scatter(0, torch.full((1, 3), len({r}) - 1), {float})
+torch.where({R!r} > {r}.mean(), {r}, {V})
+torch.tril({R!r} @ {r}.t()) @ {r}
+({R!r} @ {r}.t()).softmax(-1) @ {r}
+torch.nn.functional.scaled_dot_product_attention({R!r}[None], {r}[None], {r}[None])[0]
+torch.nn.functional.scaled_dot_product_attention({T!}[None], {R!r}[None], {r}[None], is_causal={bool})[0]
+torch.nn.functional.linear({R}, torch.ones(3, 3))
+torch.nn.functional.layer_norm({R}, (3,))
+torch.einsum("ij,kj->ik", {R!r}, {r}) @ {r}
+{R}.chunk(2)[0]
+{R}.split(2)[-1]
+torch.cat({R}.split(2)[::-1])
+torch.cat(list({R}.unbind(0))).view(-1, 3) |WRONG
+{R}.unfold(0, 2, 1)[..., 0] |WRONG
+{R}.sort(0).values
+{R} if {bool} else {R}
+{R} if len({R!}) > {int} else {T}
+MODULE({R})
+KEPT['rows']
+KEPT.get({str}, {R})
+STEPS[-1] if STEPS else {R}
+getattr({obj}, "rows", {R})
+{T}
 """
