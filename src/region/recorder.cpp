@@ -249,13 +249,13 @@ void Recorder::add_size_inputs(PyObject* tensor) {
 void Recorder::keep_size_inputs() {
   if (region_.numbers.policy.graph_numbers != GraphNumbers::Ints) return;
   for (const auto& [tensor, fake] : fake_of_) {
-    const aten::OpenShape* shape = region_.numbers.open_shape(tensor);
+    const aten::OpenShape* shape = region_.numbers.tensors.shape_of(tensor);
     graph::Node* node = node_of(tensor);
     if (shape == nullptr || node == nullptr) continue;
     for (const auto* exprs : {&shape->sizes, &shape->strides}) {
       for (const symbolic::Expr* expr : *exprs) {
         if (!expr->is(symbolic::Op::Symbol)) continue;
-        const auto number = region_.numbers.number_of(expr);
+        const auto number = region_.numbers.said.of(expr);
         const graph::Node* size = is_open(number.get()) ? node_of(number.get()) : nullptr;
         if (size != nullptr) node->sizes.push_back(size);
       }
