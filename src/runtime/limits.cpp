@@ -43,10 +43,7 @@ void refuse_compile(const Miss& miss, const std::string& reason, const char* rul
 
 Misses note_miss(const Miss& miss) {
   Misses all = explain_misses(miss.cache, miss.root, miss.function, miss.slots, miss.closure);
-  if (!all.newest.empty()) {
-    events::count(events::Counter::Recompiles);
-    events::record("miss", place_of(miss.function) + ": " + all.newest);
-  }
+  if (!all.newest.empty()) events::record("miss", place_of(miss.function) + ": " + all.newest);
   return all;
 }
 
@@ -166,6 +163,7 @@ Permission may_compile(Cache& cache, Cache& root, PyFunctionObject* function, Py
   if (!again) return given;
   if (config_number("error_on_recompile") != 0) refuse_compile(miss, misses.newest, "config.error_on_recompile");
   ++root.recompiles;
+  events::count(events::Counter::Recompiles);
   given.record = new_record(miss, misses);
   return given;
 }

@@ -177,8 +177,11 @@ def test_D23_groups():
     assert counters["frames"]["ok"] == 2 and counters["frames"]["total"] >= 2
     assert counters["graph_break"] == {"TextIOWrapper.write() cannot be captured": 1}
     assert set(counters) == {"stats", "frames", "graph_break", "recompiles"} and len(counters) == 4
-    f(X.double())
-    assert counters["recompiles"]["total"] >= 1
+    g = pellucid.compile(by_word, backend="eager")
+    with pellucid.config.patch(recompile_limit=3):
+        for n in range(5):
+            g(X, "w" * n)
+    assert counters["recompiles"] == {"total": 2, "limit_hits": 1}
     with pytest.raises(KeyError):
         counters["no such group"]
     counters.clear()
