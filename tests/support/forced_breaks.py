@@ -66,7 +66,7 @@ OF_ONE_GRAPH = {
     "test_error_on_graph_break_leaves_the_programs_exceptions_alone": "a forced end is a break that the block forbids",
     "test_suppress_errors": "the backend is called, and fails",
     "test_graphs_of_functions": "compares graphs, not results",
-    "test_modules": "compares graphs with those for constant sizes",
+    "test_graphs_of_modules": "compares graphs with those for constant sizes",
     "test_calls_that_give_the_same_tensor": "compares graphs with those for constant sizes",
     "test_A07_every_node_has_an_example_value": "all inputs are tensors",
     "test_A07_example_values_are_what_the_real_operators_give": "its backend runs the graph on the example inputs",
