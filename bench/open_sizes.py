@@ -4,7 +4,8 @@ PYTHONPATH=python python bench/open_sizes.py [--models gpt2 cnn] [--no-instructi
 
 `open / static` are instructions of one capture with dynamic=True and dynamic=False under callgrind, as bench/budget.py
 counts them: with stub graphs, the second capture of the process. `dynamo / ours` are CPU times of one capture with
-dynamic=True, medians of some rounds by turns, with the backend that gives back the graph.
+dynamic=True, medians of some rounds by turns, with stub graphs too. Ours come as the backend "eager" gets them; with
+--symbols as others do, with a ShapeEnv of torch's, whose time is in both then.
 """
 
 from __future__ import annotations
@@ -77,32 +78,30 @@ def instructions(names: list[str]) -> dict[str, int]:
 # ---- beside torch._dynamo
 
 
-def give_back(gm, example_inputs):
-    return gm.forward
-
-
-def seconds(compile: Callable, reset: Callable, model: Callable, args: tuple) -> float:
+def seconds(compile: Callable, reset: Callable, model: Callable, args: tuple, stub: Callable) -> float:
     reset()
-    compiled = compile(model, backend=give_back, dynamic=True)
+    compiled = compile(model, backend=stub, dynamic=True)
     start = time.process_time()
     with torch.no_grad():
         compiled(*args)
     return time.process_time() - start
 
 
-def ratio_to_dynamo(name: str, rounds: int) -> float:
+def ratio_to_dynamo(name: str, rounds: int, symbols: bool) -> float:
     model, args = made(name)
-    pairs = []
-    for _ in range(rounds + 1):  # the first ones import what they need
-        ours = seconds(pellucid.compile, pellucid.reset, model, args)
-        pairs.append((ours, seconds(torch.compile, torch._dynamo.reset, model, args)))
-    ours, theirs = zip(*pairs[1:])
-    return median(theirs) / median(ours)
+    ours, theirs = [], []
+    our_results, their_results = [], []
+    for _ in range(rounds + 1):
+        stub = budget.Backend(our_results) if symbols else _stub(our_results)
+        ours.append(seconds(pellucid.compile, pellucid.reset, model, args, stub))
+        theirs.append(seconds(torch.compile, torch._dynamo.reset, model, args, budget.Backend(their_results)))
+    return median(theirs[1:]) / median(ours[1:])  # the first ones import what they need, and run the graphs
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--symbols", action="store_true", help="CPU times with graphs over torch's symbols")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-instructions", action="store_true")
     parser.add_argument("--in-valgrind", metavar="LIBRARY", help=argparse.SUPPRESS)
@@ -115,7 +114,7 @@ def main() -> int:
     ratios = []
     for name in options.models:
         static, opened = counts.get(f"{name}/static", 0), counts.get(f"{name}/open", 0)
-        ratios.append(ratio_to_dynamo(name, options.rounds))
+        ratios.append(ratio_to_dynamo(name, options.rounds, options.symbols))
         more = f"{opened / static:.2f}" if static else ""
         print(f"{name:10}{static:>14,}{opened:>14,}{more:>15}{ratios[-1]:>15.1f}", flush=True)
     print(f"geometric mean{math.prod(ratios) ** (1 / len(ratios)):>54.1f}")

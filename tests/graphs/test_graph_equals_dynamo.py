@@ -246,7 +246,7 @@ def build(kind, train=False):
 
 @pytest.mark.parametrize("train", [False, True])
 @pytest.mark.parametrize("kind, shape", [(Block, (2, 5, 8)), (ConvNet, (2, 3, 8, 8))])
-def test_modules(kind, shape, train):
+def test_graphs_of_modules(kind, shape, train):
     assert_same_graphs(lambda: build(kind, train), torch.rand(*shape))
 
 

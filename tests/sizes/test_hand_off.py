@@ -98,6 +98,16 @@ def test_the_backend_gets_symbols():
     assert fake.shape[0].node.shape_env is examples[0].node.shape_env
 
 
+def test_example_values_say_what_requires_gradients():
+    counting = CountingOf()
+    linear = nn.Linear(2, 2)
+    lengths(lambda x: (linear(x).relu(), x * 2), counting, (3, 5), lambda n: [torch.randn(n, 2)])
+    for _, gm in counting.graphs:
+        found = {node.name: node.meta["example_value"] for node in gm.graph.nodes if "example_value" in node.meta}
+        known = {name: value.requires_grad for name, value in found.items() if isinstance(value, torch.Tensor)}
+        assert {name for name, requires in known.items() if not requires} == {"l_x_", "mul"}, known
+
+
 def test_conditions_of_the_backend_are_guards():
     backend = Asking(lambda s: bool(s * 2 <= 16) and bool(s % 2 == 0))
     f = pellucid.compile(lambda x: x + 1, backend=backend)

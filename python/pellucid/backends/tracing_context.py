@@ -276,7 +276,9 @@ def _replace_example_values(gm: GraphModule, fake_mode: FakeTensorMode, context:
         if not isinstance(example, torch.Tensor) or example.layout is not torch.strided:
             return example
         sizes, strides = [[context.value(length) for length in layout] for layout in (example.size(), example.stride())]
-        return torch.empty_strided(sizes, strides, dtype=example.dtype, device=example.device)
+        return torch.empty_strided(
+            sizes, strides, dtype=example.dtype, device=example.device, requires_grad=example.requires_grad
+        )
 
     with fake_mode:
         for node in gm.graph.nodes:
