@@ -95,6 +95,7 @@ py::Owned<> SaidNumbers::made(const symbolic::Expr* expr) {
 py::Owned<> SaidNumbers::of_node(const symbolic::Expr* expr) {
   auto made = numbers_.new_number(object_of(expr->hint).get());
   as_number(made.get())->expr = expr;
+  as_number(made.get())->as_symbol = true;
   by_expr_.insert_or_assign(expr, made.copy());
   return made;
 }
