@@ -642,10 +642,11 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     result = fakes_->call(on_fakes, arguments.values.data(), args.size(), args.kwnames);
   };
   const auto refuse = [&](const py::PythonError& error) {
-    region_.unbacked.rethrow();
     const std::string name = name_of_target(target);
-    if (aten::FakeScope::is_data_dependent(error.value()))
+    const bool is_conversion = region_.unbacked.has_refused() && name.starts_with("Tensor.__");
+    if (is_conversion || aten::FakeScope::is_data_dependent(error.value()))
       unsupported(Reason::DataDependent, {{"operation", needing_values(name)}});
+    region_.unbacked.rethrow();
     auto text = py::Owned<>::steal(PyObject_Str(error.value()));
     if (!text) PyErr_Clear();
     unsupported(Reason::OpFailed, {{"operation", name},
@@ -673,7 +674,8 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   if (region_.unbacked.any()) {
     // A function that goes on with what item() gave has gone by a value that nobody knows.
     const symbolic::Expr* item = region_.numbers.scope()->item;
-    if (item != nullptr && !is_item(target)) region_.unbacked.refuse_if_named(item);
+    if (item != nullptr && !is_item(target))
+      unsupported(Reason::DataDependent, {{"operation", needing_values(name_of_target(target))}});
     region_.unbacked.check_before(result.get(), given_number(result.get()));
   }
   bool mutated = false;
