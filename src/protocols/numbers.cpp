@@ -172,7 +172,7 @@ std::optional<Result> number_compare(Interpreter& t, PyObject* left, PyObject* r
   const Expr* expr = symbolic::compare(t.region.numbers.space(), static_cast<symbolic::Comparison>(op), a, b);
   if (expr == nullptr) return std::nullopt;
   // Of what only the graph knows there is no truth yet, only one that can be asserted.
-  if (t.region.numbers.space().prove(expr) == symbolic::Proof::Unknown && t.region.unbacked.names(expr)) {
+  if (t.region.unbacked.names(expr) && t.region.numbers.space().prove(expr) == symbolic::Proof::Unknown) {
     static constexpr const char* kFunctions[] = {"lt", "le", "eq", "ne", "gt", "ge"};
     auto value = py::take(PyObject_RichCompare(value_at_hand(left), value_at_hand(right), op));
     PyObject* function = function_of_operator(kFunctions[op]);

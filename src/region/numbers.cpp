@@ -299,7 +299,8 @@ void Numbers::note_refusal(const GraphBreak& stop) { region_.unbacked.note_refus
 
 bool Numbers::decide(const symbolic::Expr* condition) {
   constexpr std::size_t kMost = 256;
-  if (space().prove(condition) == symbolic::Proof::Unknown) region_.unbacked.refuse_if_program_asks(condition);
+  if (region_.unbacked.names(condition) && space().prove(condition) == symbolic::Proof::Unknown)
+    region_.unbacked.refuse_if_program_asks(condition);
   const bool holds = space().decide(condition, here());
   if (space().decisions().size() >= kMost && !settling_) {
     const py::Gil gil;
