@@ -87,6 +87,14 @@ bool multinomial(SizeCall& call) {
   return true;
 }
 
+// One count for each bin, however many elements are counted.
+bool histogram(SizeCall& call) {
+  const Expr* bins = call.number(1);
+  call.require_at_least(bins, 1);
+  call.give_contiguous(0, {bins});
+  return true;
+}
+
 constexpr SizeRow kRows[] = {
     {"sum.dim_IntList", reduce<1, 2>},
     {"nansum", reduce<1, 2>},
@@ -95,6 +103,7 @@ constexpr SizeRow kRows[] = {
     {"prod.dim_int", reduce<1, 2>},
     {"amax", reduce<1, 2, true>},
     {"amin", reduce<1, 2, true>},
+    {"histc", histogram},
     {"argmax", argument_of_extreme},
     {"argmin", argument_of_extreme},
     {"max", reduce<kNone, kNone, true>},

@@ -248,3 +248,9 @@ def all_dimensions_at_once(x):
 @sweep(2, *[((n, 3), (m, 3)) for n, m in ((4, 6), (5, 3), (7, 7), (2, 9))], inputs=tensors, trains=True)
 def meshes(x, y):
     return torch.meshgrid(x[:, 0], y[:, 0], indexing="ij"), torch.cdist(x, y), torch.cartesian_prod(x[:, 0], y[:, 0])
+
+
+@sweep(2, each=lambda n: (n, 3), brute=0)
+def counts_in_bins(x):
+    """As routers of experts count: the number of bins is no size of the tensor."""
+    return x.histc(4, -1, 1), x.histc(x.shape[0] + 1)
