@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "py/cpython.h"
 #include "region/input_names.h"
+#include "region/objects.h"
 #include "region/region.h"
 #include "region/snapshot.h"
 
@@ -69,30 +70,6 @@ py::Owned<> rebuilt(PyObject* like, py::Owned<> tuple) {
     return py::take(PyObject_CallOneArg(make.get(), tuple.get()));
   }
   return py::take(PyObject_CallOneArg(type, tuple.get()));
-}
-
-// Each tensor below a value, in order.
-template <class F>
-void each_tensor(PyObject* value, F&& visit, int depth = 0) {
-  if (depth > 50) return;
-  switch (cat_of(value)) {
-    case Cat::Tensor:
-      visit(value);
-      return;
-    case Cat::List:
-    case Cat::Tuple:
-      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i)
-        each_tensor(PySequence_Fast_GET_ITEM(value, i), visit, depth + 1);
-      return;
-    case Cat::Dict: {
-      PyObject *key = nullptr, *item = nullptr;
-      Py_ssize_t position = 0;
-      while (PyDict_Next(value, &position, &key, &item)) each_tensor(item, visit, depth + 1);
-      return;
-    }
-    default:
-      return;
-  }
 }
 
 // What asks for the values of a tensor, as the user wrote it.

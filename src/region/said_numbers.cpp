@@ -2,23 +2,10 @@
 
 #include <cstdlib>
 
+#include "region/objects.h"
 #include "region/region.h"
 
 namespace pellucid::region {
-namespace {
-
-py::Owned<> object_of(const symbolic::Value& value) {
-  switch (value.type) {
-    case symbolic::Type::Int:
-      return py::take(PyLong_FromLongLong(value.i));
-    case symbolic::Type::Float:
-      return py::take(PyFloat_FromDouble(value.f));
-    default:
-      return py::Owned<>::share(value.is_true() ? Py_True : Py_False);
-  }
-}
-
-}  // namespace
 
 // What one operation of Python gives of two numbers.
 py::Owned<> SaidNumbers::applied(symbolic::Binary operation, const py::Owned<>& left, const py::Owned<>& right) {

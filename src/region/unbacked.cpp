@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "aten/aten.h"
+#include "region/objects.h"
 #include "region/region.h"
 #include "symbolic/operations.h"
 #include "symbolic/print.h"
@@ -52,16 +53,7 @@ bool Unbacked::is_new(const Expr* number) const {
   return symbol != nullptr && !symbols_.at(symbol);
 }
 
-py::Owned<> Unbacked::number_at_hint(const Expr* number) {
-  switch (number->type) {
-    case symbolic::Type::Int:
-      return py::take(PyLong_FromLongLong(number->hint.i));
-    case symbolic::Type::Float:
-      return py::take(PyFloat_FromDouble(number->hint.f));
-    default:
-      return py::Owned<>::share(number->hint.is_true() ? Py_True : Py_False);
-  }
-}
+py::Owned<> Unbacked::number_at_hint(const Expr* number) { return object_of(number->hint); }
 
 py::Owned<> Unbacked::give(const Expr* number, graph::Node* node) {
   auto made = region_.numbers.said.of_node(number);
@@ -121,23 +113,11 @@ void Unbacked::assert_known() {
   }
 }
 
-namespace {
-
-template <class Visit>
-void each_tensor_of(PyObject* result, Visit&& visit) {
-  if (cat_of(result) == Cat::Tensor) visit(result);
-  if (!PyTuple_Check(result) && !PyList_Check(result)) return;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(result); ++i)
-    each_tensor_of(PySequence_Fast_GET_ITEM(result, i), visit);
-}
-
-}  // namespace
-
 void Unbacked::check_before(PyObject* result, const Expr* number) {
   note_decisions();
   std::vector<const Expr*> soon;
   if (const Expr* symbol = number == nullptr ? nullptr : given_by(number)) soon.push_back(symbol);
-  each_tensor_of(result, [&](PyObject* tensor) {
+  each_tensor(result, [&](PyObject* tensor) {
     if (!aten::is_fake(tensor)) return;
     const aten::OpenShape shape = region_.recorder.fakes().open_shape(tensor);
     for (const Expr* size : shape.sizes) {
