@@ -1,12 +1,11 @@
 // Operators whose results depend on the values of tensors: numbers, and tensors of a size that nobody knows before the
 // call. Each gives new symbols, for which the capture has hints that no data stands behind.
-#include <ATen/ExpandUtils.h>
 #include <ATen/Functions.h>
 #include <c10/core/Scalar.h>
 
 #include <algorithm>
 #include <limits>
-#include <unordered_map>
+#include <optional>
 
 #include "aten/call.h"
 #include "aten/internal.h"
@@ -61,8 +60,7 @@ class Given {
     return fresh({{size}, {constant(1)}, constant(0)}, dtype);
   }
   at::Tensor contiguous(const Exprs& sizes, c10::ScalarType dtype) const {
-    static const std::string name = "unbacked";
-    SizeLayouts layouts(scope_, name);
+    SizeLayouts layouts(scope_, call_.op.name);
     return fresh({sizes, layouts.contiguous_strides(sizes), constant(0)}, dtype);
   }
   const std::shared_ptr<SizeScope>& scope() const noexcept { return scope_; }
@@ -195,8 +193,7 @@ bool masks(Call& call) {
   Given given(call);
   const at::Tensor self = call.tensor(0);
   const Exprs sizes = given.shape(self).sizes;
-  static const std::string name = "index";
-  SizeLayouts layouts(given.scope(), name);
+  SizeLayouts layouts(given.scope(), call.op.name);
   c10::List<std::optional<at::Tensor>> indices;
   std::size_t dim = 0;
   for (const c10::IValue& index : list) {

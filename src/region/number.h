@@ -29,7 +29,7 @@ struct Number {
   int depth;                       // of the computation that gave it
   bool settled;                    // the value is guarded: it is a constant of the region
   bool of_floats;                  // it is a float that was read, or computed of one
-  bool as_symbol;                  // torch's symbols give the same: it is computed of ints that were read
+  bool as_symbol;                  // torch's symbols give the same: of ints that were read, and what the graph gives
   bool as_tensor;                  // tensors of no dimension give the same, bit for bit
 };
 

@@ -1,5 +1,4 @@
-// The numbers of one capture: which are open, what was decided of them, and the
-// guards that this needs.
+// The numbers of one capture: which are open, what was decided of them, and the guards that this needs.
 #pragma once
 #include <limits>
 #include <memory>

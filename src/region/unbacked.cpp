@@ -14,6 +14,17 @@ namespace pellucid::region {
 using symbolic::Expr;
 using symbolic::Op;
 
+namespace {
+
+template <class... Arg>
+std::vector<graph::Arg> args_of(Arg... each_one) {
+  std::vector<graph::Arg> args;
+  (args.push_back(std::move(each_one)), ...);
+  return args;
+}
+
+}  // namespace
+
 bool Unbacked::names(const Expr* expr) const {
   if (!any()) return false;
   if (expr->is(Op::Symbol)) return symbols_.contains(expr);
@@ -77,9 +88,8 @@ void Unbacked::give_sizes(PyObject* tensor) {
   for (std::size_t d = 0; d < shape.sizes.size(); ++d) {
     const Expr* size = shape.sizes[d];
     if (!is_new(size)) continue;
-    std::vector<graph::Arg> args;
-    args.push_back(graph::Arg::of(region_.recorder.node_of(tensor)));
-    args.push_back(graph::Arg::of(py::take(PyLong_FromSize_t(d))));
+    auto args =
+        args_of(graph::Arg::of(region_.recorder.node_of(tensor)), graph::Arg::of(py::take(PyLong_FromSize_t(d))));
     graph::Node* node =
         region_.capture->graph.call(graph::Op::CallMethod, py::str("size"), std::move(args), {}, number_at_hint(size));
     node->where = region_.recorder.call_site();
@@ -182,23 +192,16 @@ graph::Arg Unbacked::arg_of(const Expr* expr) {
       return of_all("and_");
     case Op::Or:
       return of_all("or_");
-    case Op::Not: {
-      std::vector<graph::Arg> args;
-      args.push_back(arg_of(expr->args[0]));
-      return applied("torch", "sym_not", std::move(args), value);
-    }
+    case Op::Not:
+      return applied("torch", "sym_not", args_of(arg_of(expr->args[0])), value);
     case Op::Finite: {  // in words that every backend has
       const auto within = [&](const char* name, double end) {
-        std::vector<graph::Arg> args;
-        args.push_back(arg_of(expr->args[0]));
-        args.push_back(graph::Arg::of(py::take(PyFloat_FromDouble(end))));
-        return applied("operator", name, std::move(args), value);
+        auto bound = graph::Arg::of(py::take(PyFloat_FromDouble(end)));
+        return applied("operator", name, args_of(arg_of(expr->args[0]), std::move(bound)), value);
       };
       constexpr double kMost = std::numeric_limits<double>::max();
-      std::vector<graph::Arg> ends;
-      ends.push_back(within("le", kMost));
-      ends.push_back(within("ge", -kMost));
-      return applied("operator", "and_", std::move(ends), value);
+      auto below = within("le", kMost);
+      return applied("operator", "and_", args_of(std::move(below), within("ge", -kMost)), value);
     }
     default:
       refuse(expr);
@@ -212,9 +215,8 @@ void Unbacked::add_assertion(const Expr* condition) {
     const auto found = py::take(PyObject_GetAttrString(aten.get(), "_assert_scalar"));
     return py::take(PyObject_GetAttrString(found.get(), "default")).release();
   }();
-  std::vector<graph::Arg> args;
-  args.push_back(arg_of(condition));
-  args.push_back(graph::Arg::of(py::str("Runtime assertion failed for expression " + text_of(condition))));
+  auto message = graph::Arg::of(py::str("Runtime assertion failed for expression " + text_of(condition)));
+  auto args = args_of(arg_of(condition), std::move(message));
   graph::Node* node = region_.capture->graph.call(graph::Op::CallFunction, py::Owned<>::share(assert_scalar),
                                                   std::move(args), {}, py::Owned<>::share(Py_None));
   node->where = region_.recorder.call_site();
