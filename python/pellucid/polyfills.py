@@ -8,8 +8,13 @@ from copyreg import __newobj__ as _NEW_OBJECT  # type: ignore[attr-defined]
 from itertools import product as _product
 from warnings import warn as _warn
 
+from torch import bool as _bool
+from torch import int64 as _int64
 from torch import is_tensor as _is_tensor
 from torch import no_grad as _no_grad
+from torch import scalar_tensor as _scalar_tensor
+from torch import stack as _stack
+from torch import uint8 as _uint8
 from torch.autograd.function import _SingleLevelFunction
 
 from pellucid._core import close_break_block as _close_break_block
@@ -197,6 +202,60 @@ def tolist_of(tensor):
     if tensor.dim() == 0:
         return tensor.item()
     return [tolist_of(part) for part in tensor.unbind(0)]
+
+
+def selected(tensor, key):
+    """What the ints of a key select of a tensor, and the other parts of the key; None where torch has more to say of it."""
+    parts = key if isinstance(key, tuple) else (key,)
+    taken = 0
+    for part in parts:
+        if _is_tensor(part):
+            if part.dtype in (_bool, _uint8):
+                return None
+        elif part is not None and part is not Ellipsis and type(part) is not int and type(part) is not slice:
+            return None
+        taken += part is not None and part is not Ellipsis
+    if taken > tensor.dim():
+        return None
+    dim, skipped, rest = 0, tensor.dim() - taken, []
+    for part in parts:
+        if type(part) is int:
+            tensor = tensor.select(dim, part)
+            continue
+        rest.append(part)
+        if part is Ellipsis:
+            dim += skipped
+        elif part is not None:
+            dim += 1
+    return tensor, rest
+
+
+def item_of_tensor(tensor, key):
+    found = selected(tensor, key)
+    if found is None:
+        return tensor.__getitem__(key)
+    view, rest = found
+    for part in rest:
+        if part is Ellipsis:
+            continue
+        if type(part) is not slice or not (part.start is None and part.stop is None and part.step is None):
+            return view[tuple(rest)]
+    return view
+
+
+def set_item_of_tensor(tensor, key, value):
+    found = selected(tensor, key)
+    if found is None:
+        tensor.__setitem__(key, value)
+    else:
+        view, rest = found
+        view[tuple(rest) or ...] = value
+
+
+def tensor_of_ints(data, device):
+    if type(data) is int:
+        return _scalar_tensor(data, dtype=_int64, device=device)
+    return _stack([_scalar_tensor(number, dtype=_int64, device=device) for number in data])
 
 
 def int_of(value):

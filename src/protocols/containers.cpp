@@ -420,6 +420,17 @@ bool asks_for_index(Interpreter& t, PyObject* slice) {
   return false;
 }
 
+// Whether a key of a tensor has an open int, for which torch's tracing takes a plain one alone; its select() takes an
+// open one.
+bool selects_open(Interpreter& t, PyObject* key) {
+  if (t.region.numbers.policy.graph_numbers != region::GraphNumbers::Ints) return false;
+  if (!PyTuple_CheckExact(key)) return region::is_open_int(key);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
+    if (region::is_open_int(PyTuple_GET_ITEM(key, i))) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
@@ -434,13 +445,7 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
     static PyObject* function = operator_function("getitem");
     if (cat != Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", "a tensor as an index of a list"}});
     PyObject* args[] = {container, key};
-    // As an index torch takes a plain int alone; its select() takes an open one, of a backend's too.
-    static PyObject* const select = py::import_attr("torch", "select").release();
-    if (region::is_open_int(key) && t.region.numbers.policy.graph_numbers == region::GraphNumbers::Ints) {
-      const auto first = py::take(PyLong_FromLong(0));
-      PyObject* of_first[] = {container, first.get(), key};
-      return t.region.recorder.torch_call(graph::Op::CallFunction, select, select, Args{of_first, nullptr});
-    }
+    if (selects_open(t, key)) return call_polyfill(t, "item_of_tensor", args);
     return t.region.recorder.torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr});
   }
   const auto plain = plain_key(t, key);
@@ -548,6 +553,7 @@ Result store_subscript(Interpreter& t, PyObject* container, PyObject* key, PyObj
     static PyObject* set = operator_function("setitem");
     if (value == nullptr) return t.raise(PyExc_TypeError, "Tensor does not support deleting items");
     PyObject* args[] = {container, key, value};
+    if (selects_open(t, key)) return t.and_then(call_polyfill(t, "set_item_of_tensor", args), Continuation(K::Drop));
     Result r = t.region.recorder.torch_call(graph::Op::CallFunction, set, set, Args{args, nullptr});
     return r.did == Result::Did::Raised ? std::move(r) : Result::done();
   }

@@ -213,6 +213,31 @@ Result tolist(Interpreter& t, PyObject* f, Args args) {
   return protocols::call_polyfill(t, "tolist_of", args.values);
 }
 
+// Whether a backend compiles, and these are ints of which some may be others at the next call.
+bool are_open_ints(Interpreter& t, PyObject* data) {
+  if (t.region.numbers.policy.graph_numbers != region::GraphNumbers::Ints) return false;
+  if (region::is_open_int(data)) return true;
+  if ((!PyList_CheckExact(data) && !PyTuple_CheckExact(data)) || !region::holds_open(data)) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(data); ++i) {
+    if (!PyLong_CheckExact(region::value_at_hand(PySequence_Fast_GET_ITEM(data, i)))) return false;
+  }
+  return true;
+}
+
+// torch.tensor() reads the values of its numbers when it is traced; scalar_tensor() takes open ones.
+Result tensor(Interpreter& t, PyObject* f, Args args) {
+  static PyObject* const int64 = py::import_attr("torch", "int64").release();
+  PyObject* dtype = args.keyword("dtype");
+  PyObject* device = args.keyword("device");
+  const std::size_t known = static_cast<std::size_t>(dtype != nullptr) + static_cast<std::size_t>(device != nullptr);
+  const bool plain = args.size() == 1 && args.keyword_count() == known &&
+                     (dtype == nullptr || dtype == Py_None || dtype == int64);
+  if (!plain || !are_open_ints(t, args[0]))
+    return t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
+  PyObject* values[] = {args[0], device == nullptr ? Py_None : device};
+  return protocols::call_polyfill(t, "tensor_of_ints", values);
+}
+
 // torch._check and its like. What only the graph knows is checked by the graph; when that fails, the call runs eagerly
 // and raises what the program asks for.
 Result check(Interpreter& t, PyObject* f, Args args) {
@@ -295,6 +320,8 @@ Result transform(Interpreter&, PyObject* callable, Args) {
 }
 
 const Row rows[] = {
+    {"torch.tensor", tensor, true, true},
+    {"torch.as_tensor", tensor, true, true},
     {"torch.compiler.is_compiling", always_true},
     {"torch.compiler.is_dynamo_compiling", always_true},
     {"torch._utils.is_compiling", always_true},

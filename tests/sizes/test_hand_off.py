@@ -412,3 +412,80 @@ def test_inductor(tmp_path, monkeypatch):
         counts.append(counting.count)
         pellucid.reset()
     assert counts == [2, 2]
+
+
+def write_column(x, n, value):
+    x[:, n] = value
+    return x * 2
+
+
+def write_of_cache(x, n, value):
+    x[:, :, n] = value
+    return x.sum(0)
+
+
+PICKS = {
+    "column": lambda x, n, v: x[:, n] + 1,
+    "of_last": lambda x, n, v: x[..., n, 1:] + n,
+    "new_dimension": lambda x, n, v: x[None, :, n, None],
+    "two": lambda x, n, v: x[n, n - 1] * x[0, n],
+    "with_indices": lambda x, n, v: x[torch.tensor([1, 0]), n],
+    "with_mask_of_rows": lambda x, n, v: x[:, n][:, v[0, 0] > -9],
+    "row": lambda x, n, v: x[n],
+    "view": lambda x, n, v: (x[:, n].mul_(2), x)[1] + 1,
+    "tensor": lambda x, n, v: x + torch.tensor(n),
+    "tensor_of_list": lambda x, n, v: x[0, 0, :2] + torch.tensor([n, x.shape[0]], dtype=torch.int64),
+    "as_tensor": lambda x, n, v: x + torch.as_tensor(n, device="cpu"),
+    "write_row": lambda x, n, v: (x.__setitem__(n, 0.5), x)[1] * 2,
+    "write_column": write_column,
+    "write_of_cache": lambda x, n, v: write_of_cache(x, n, v[..., 0]),
+    "write_number": lambda x, n, v: write_column(x, n, n),
+    "write_slice": lambda x, n, v: write_column(x[:, :, 1:], n, v[..., 1:]),
+}
+
+
+@pytest.mark.parametrize("name", PICKS)
+def test_ints_that_select(name):
+    """Of a backend that compiles too, one graph serves all places in a tensor."""
+    f, counting = PICKS[name], CountingOf()
+    compiled = pellucid.compile(f, backend=counting)
+    for n in (2, 3, 5, 6, 4, 3):
+        x, value = torch.randn(8, 8, 8), torch.randn(8, 8)
+        own = x.clone()
+        want, got = f(x, n, value), compiled(own, n, value)
+        assert torch.equal(got, want) and (got.dtype, got.stride()) == (want.dtype, want.stride())
+        assert torch.equal(own, x), n
+        assert (got._base is own) == (want._base is x)
+    assert counting.count == 2
+
+
+@pytest.mark.parametrize("key", [(0, 9), (3, 1, 2, 0), (slice(None), 8)], ids=str)
+def test_ints_that_select_what_is_not_there(key):
+    def f(x, n):
+        try:
+            return x[(*key[:-1], key[-1] + n)] + 1
+        except IndexError:
+            return x - 1
+
+    x = torch.randn(8, 8, 8)
+    compiled = pellucid.compile(f, backend="aot_eager", dynamic=True)
+    for n in (0, 1, 0):
+        assert torch.equal(compiled(x, n), f(x, n))
+
+
+def test_gradients_through_what_an_int_selects():
+    def f(x, n):
+        y = x * 2
+        y[:, n] = y[:, n - 1] * 3
+        return y.sum(1)
+
+    counting = CountingOf()
+    compiled = pellucid.compile(f, backend=counting)
+    for n in (2, 3, 5, 6):
+        grads = []
+        for g in (f, compiled):
+            x = torch.arange(64.0).reshape(8, 8).requires_grad_()
+            g(x, n).backward(torch.arange(8.0))
+            grads.append(x.grad)
+        assert torch.equal(*grads)
+    assert counting.count == 2
