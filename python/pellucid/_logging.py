@@ -103,6 +103,16 @@ def _report_constants_instead(function: types.FunctionType, error: Any) -> None:
     )
 
 
+def _report_failing_assertions(function: types.FunctionType, limit: int) -> None:
+    """Called by `_core`: what a graph asserts of numbers that only it knows was false at call after call."""
+    log.warning(
+        "a graph was run in vain %d calls in a row: what it asserts of the values of its tensors was not true of them.\n"
+        "   function: %s\nFrom now on operators that give such numbers or sizes are graph breaks there.",
+        limit,
+        _place(function, None),
+    )
+
+
 def _called_function(function: types.FunctionType, first: object) -> types.FunctionType:
     """The function that the user wrote: of a module's call `forward`, not torch.nn.Module's code around it."""
     import torch

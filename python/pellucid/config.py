@@ -176,7 +176,8 @@ define(
     int,
     3,
     "calls in a row at which a backend's graph raises the same type of error while the graph as captured does not; from"
-    " then on that one runs instead (0: never)",
+    " then on that one runs instead (0: never). As many calls in a row at which what a graph asserts of its values is not"
+    " true, and its operators are not captured any more (unless fullgraph=True asks for them)",
 )
 define(
     "fail_on_recompile_limit_hit",

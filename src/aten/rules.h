@@ -17,5 +17,6 @@ RuleTable composite_rules();    // rules_composite.cpp
 RuleTable elementwise_rules();  // rules_elementwise.cpp
 RuleTable reduce_rules();       // rules_reduce.cpp
 RuleTable linalg_rules();       // rules_linalg.cpp
+RuleTable recurrent_rules();    // rules_recurrent.cpp
 
 }  // namespace pellucid::aten

@@ -1,4 +1,5 @@
 // Composite operators whose kernels in torch work with plain ints; these work with whatever the sizes are.
+#include <ATen/Functions.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/SymFloat.h>
 #include <c10/core/WrapDimMinimal.h>
@@ -72,7 +73,34 @@ bool unsafe_chunk(Call& call) {
   return true;
 }
 
+// A, check_errors: the second result, which says of each matrix whether it worked, is not asked for.
+bool inverse(Call& call) {
+  const at::Tensor self = call.tensor(0);
+  if (self.dim() < 2) return false;
+  call.give(std::get<0>(at::linalg_inv_ex(self, false)));
+  Call::note_may_raise();
+  return true;
+}
+
+// A, B, left[, check_errors]
+template <bool with_info>
+bool solve(Call& call) {
+  const at::Tensor matrices = call.tensor(0), wanted = call.tensor(1);
+  if (matrices.dim() < 2) return false;
+  const auto [result, lu, pivots, info] = at::_linalg_solve_ex(matrices, wanted, call.arg(2).toBool(), false);
+  if (with_info) {
+    call.give(result, info);
+  } else {
+    call.give(result);
+  }
+  Call::note_may_raise();
+  return true;
+}
+
 constexpr RuleRow kRows[] = {
+    {"linalg_inv", inverse},
+    {"linalg_solve", solve<false>},
+    {"linalg_solve_ex", solve<true>},
     {"unsafe_chunk", unsafe_chunk},
     {"upsample_nearest1d.vec", upsample},
     {"_upsample_nearest_exact1d.vec", upsample},

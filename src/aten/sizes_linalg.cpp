@@ -156,9 +156,10 @@ bool qr(SizeCall& call) {
 bool solved(SizeCall& call) {
   const Matrices found = square(call);
   const Exprs wanted = call.shape(1).sizes;
-  if (wanted.size() != found.all.size()) return false;
+  const bool of_vectors = wanted.size() + 1 == found.all.size();  // one for each matrix
+  if (wanted.size() != found.all.size() && !of_vectors) return false;
   for (std::size_t d = 0; d < found.batch.size(); ++d) call.require_equal(wanted[d], found.batch[d]);
-  call.require_equal(wanted[wanted.size() - (call.flag(2) ? 2 : 1)], found.rows);
+  call.require_equal(wanted[wanted.size() - (call.flag(2) && !of_vectors ? 2 : 1)], found.rows);
   call.give(0, wanted);
   call.give(1, found.all);
   call.give(2, with(found.batch, {found.rows}));

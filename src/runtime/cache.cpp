@@ -252,9 +252,19 @@ void Cache::drop_dead() {
   make_index();  // before the dead ones go, which runs Python code
 }
 
+void Cache::give_up_unbacked(PyObject* graph_call, Dropped& dropped) {
+  takes_unbacked = false;
+  const auto gone = std::stable_partition(entries_.begin(), entries_.end(),
+                                          [&](const auto& entry) { return entry->graph_call.get() != graph_call; });
+  std::move(gone, entries_.end(), std::back_inserter(dropped));
+  entries_.erase(gone, entries_.end());
+  make_index();
+}
+
 void Cache::reset() {
   inner_calls = hooked_runs = 0;
   given_up = has_run = false;
+  takes_unbacked = true;
   reported_limit.clear();
   failures = 0;
   recompiles = made_ = misses_ = wait_ = 0;

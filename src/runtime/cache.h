@@ -40,6 +40,8 @@ struct Entry {
   std::int64_t hits = 0;
   std::uint64_t used = 0;  // one of many: grows with each use of any of them (entry_index.h)
   int number = 0;          // "__compiled_fn_<number>"
+  // Its graph asserts what it cannot know, and operators that are not captured would do as well (no fullgraph=True).
+  bool may_give_up = false;
 
   std::unique_ptr<Entry> copy() const;  // for another cache
   // One of several: whether its guards hold. Runs no Python code.
@@ -78,6 +80,9 @@ class Cache {
   // backend, or of the same place in its program. Null when there is none. `whole`: it may not end at a break.
   std::unique_ptr<Entry> adopt(const std::vector<py::Owned<>>& others, PyObject* const* locals, PyObject* closure,
                                bool whole) const;
+  // Where an assertion of a graph fails at call after call: its entry goes, and the operators whose numbers it asserts
+  // something of are not captured any more.
+  void give_up_unbacked(PyObject* graph_call, Dropped& dropped);
   void drop_dead();  // entries that can never hold again: an object they depend on is gone
   // Whoever runs Python code while it looks at entries copies the vector: a finaliser or another thread may drop them.
   // The one used last first.
@@ -111,7 +116,7 @@ class Cache {
   About last_stop_about = About::Code;         // … and whose verdict that is
   std::vector<py::Owned<>> stops;              // break records, oldest first
   region::NumberHistory numbers;               // what its regions read
-  bool takes_unbacked = true;                  // the backend has not refused numbers that the graph gives
+  bool takes_unbacked = true;                  // nothing speaks against numbers that the graph gives
   std::vector<std::string> guard_failures;     // why calls missed (row B15)
   std::vector<py::Owned<>> recompile_records;  // and what it cost, oldest first
 

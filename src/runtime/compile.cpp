@@ -355,6 +355,7 @@ std::unique_ptr<Entry> finished_entry(PyFunctionObject* function, Cache& cache, 
   entry->exit = capture.exit;
   entry->depth = capture.depth;
   entry->after = capture.after;
+  entry->may_give_up = capture.has_unbacked;
   report_region(capture, *entry, region_name(capture, entry->number), cache.key().backend, stop);
   return entry;
 }

@@ -146,12 +146,24 @@ codegen::ReadyInputs ready_inputs(const Entry& entry, bool just_checked) noexcep
 
 bool is_deep_enough(int depth) noexcept { return py::depth_left() >= depth + trace::kLastLevels; }
 
+void note_rerun_of(Cache& cache, PyObject* graph_call, PyFunctionObject* function) {
+  const std::int64_t limit = config_number("graph_failure_limit");
+  if (note_rerun(graph_call) < limit || limit == 0) return;
+  events::record("unbacked_given_up", place_of(function));
+  Dropped dropped;
+  cache.give_up_unbacked(graph_call, dropped);
+  const auto report = py::import_attr("pellucid._logging", "_report_failing_assertions");
+  (void)py::take(PyObject_CallFunction(report.get(), "OL", function, static_cast<long long>(limit)));
+}
+
 PyObject* run_region(Cache& cache, const Entry& entry, const Call& call, BoundArguments& bound, bool just_checked) {
   if (!is_deep_enough(entry.depth)) return call.run_eagerly();
   // Both are kept alive by the region; the entry may be dropped once Python code runs, which gathered() does not start.
   PyObject* const graph = entry.graph_call.get();
   const auto exit = entry.exit;
   const auto after = entry.after;
+  const bool may_give_up = entry.may_give_up;
+  const auto held_cache = may_give_up ? py::Owned<>::share(cache.object) : py::Owned<>();
   const auto inputs = ready_inputs(entry, just_checked);
   const auto region = region_or_error(entry, call, bound);
   if (!region) return nullptr;
@@ -161,7 +173,11 @@ PyObject* run_region(Cache& cache, const Entry& entry, const Call& call, BoundAr
     return py::enter([&] { return go_on(cache, call.function, *exit, py::Owned<>::steal(result)); });
   }
   if (result != nullptr || !may_run_again(graph)) return result;
-  return py::enter([&] { return run_again(graph, [&] { return call.run_eagerly(); }); });
+  return py::enter([&] {
+    auto again = run_again(graph, [&] { return call.run_eagerly(); });
+    if (may_give_up) note_rerun_of(cache, graph, call.function);
+    return again;
+  });
 }
 
 namespace {
@@ -200,6 +216,7 @@ py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, b
     bound.drop();
     return attempt.is_refused ? run_alone(call) : py::take(run_with_inner_functions(cache, call));
   }
+  attempt.entry->may_give_up &= !fullgraph;
   Dropped dropped;  // until the region has run: what they take along may run Python code
   const Entry* entry = cache.add(std::move(attempt.entry), attempt.replaces, dropped);
   return py::take(run_region(cache, *entry, call, bound, false));

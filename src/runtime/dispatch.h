@@ -45,6 +45,8 @@ inline constexpr int kWorthCapturing = 10;  // levels
 // since, so the inputs of the graph that they read are taken over. When its graph raises, nothing has happened yet and
 // the call runs eagerly: effects that come before the error happen, and the program's own handlers see it. NULL with an
 // error pending when the call raises. `entry` need not outlive the call: what runs may drop it.
+// The call ran again because the graph raised, and gave a result. Does nothing unless the entry `may_give_up`.
+void note_rerun_of(Cache& cache, PyObject* graph_call, PyFunctionObject* function);
 PyObject* run_region(Cache& cache, const Entry& entry, const Call& call, BoundArguments& bound, bool just_checked);
 
 // The stop is an error of the program: Unsupported with its record.

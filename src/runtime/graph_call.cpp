@@ -21,6 +21,7 @@ struct GraphCall {
   GraphFacts* facts;          // owned
   PyTypeObject* failure;      // what `compiled` raised at its last calls, one after the other; compared only
   int failures;
+  int reruns;  // since it last gave a result
   bool reported;
 };
 
@@ -162,7 +163,7 @@ PyObject* call(PyObject* object, PyObject* const* values, std::size_t nargsf, Py
   return py::enter([&]() -> py::Owned<> {
     const auto graph = py::Owned<>::share(self->compiled);  // another thread may give it up
     auto result = run(object, graph, args);
-    if (result) self->failures = 0;
+    if (result) self->failures = self->reruns = 0;
     const bool is_undone = !result && failed == object && !interrupted && PyErr_ExceptionMatches(PyExc_Exception) != 0;
     if (is_undone && self->facts->as_captured) result = run_as_captured(object, args);
     if (!result) py::throw_pending();
@@ -219,6 +220,8 @@ bool may_run_again(PyObject* graph_call) noexcept {
 }
 
 bool was_interrupted() noexcept { return interrupted; }
+
+int note_rerun(PyObject* graph_call) noexcept { return ++cast(graph_call)->reruns; }
 
 // No tp_clear: the cycles it can be in go through the dict of the region's globals.
 void initialise_graph_call_type(PyObject* module) {

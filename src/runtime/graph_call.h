@@ -33,6 +33,9 @@ bool may_run_again(PyObject* graph_call) noexcept;
 // else runs.
 bool was_interrupted() noexcept;
 
+// The second run gave a result: how many of them did so one after the other. Of a graph that is alive.
+int note_rerun(PyObject* graph_call) noexcept;
+
 // With the error of the graph pending, and may_run_again: the second run. `run` gives a new reference or null.
 template <class F>
 py::Owned<> run_again(PyObject* graph_call, F&& run) {

@@ -152,11 +152,14 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
     const auto region = entry->region.copy();
     const auto next = entry->exit;
     const auto after = entry->after;
+    const bool may_give_up = entry->may_give_up;
     PyObject* const graph = entry->graph_call.get();  // kept alive by the region
     PyObject* result = call_region(region.get(), values.data(), values.size(), after.get());
     if (result == nullptr) {
       if (!may_run_again(graph)) return finish_raising(root, std::move(state));
-      return run_again(graph, [&] { return finish(root, std::move(state)).release(); });
+      auto again = run_again(graph, [&] { return finish(root, std::move(state)).release(); });
+      if (may_give_up) note_rerun_of(*cache, graph, function);
+      return again;
     }
     if (next == nullptr) return py::Owned<>::steal(result);
     state = frames::unpack(*next, result, function);

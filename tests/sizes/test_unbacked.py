@@ -285,6 +285,36 @@ def test_effects_and_breaks():
         assert seen[0] == seen[1]
 
 
+def thrice_of_some(x):
+    return x[x > 0][None].expand(3, -1).reshape(-1)
+
+
+def test_assertions_that_fail_at_call_after_call(caplog):
+    """They cost a run in vain each time; from the third on such operators are not captured. Others begin anew."""
+    with pellucid.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = pellucid.compile(thrice_of_some, backend="eager")
+        some, none = T([1.0, -1, 2]), T([-1.0, -1, -2])
+        compiled(some)
+        for x in (none, none, some, none, none):
+            assert torch.equal(compiled(x), thrice_of_some(x))
+        assert not pellucid.break_reasons(compiled)
+        assert torch.equal(compiled(none), thrice_of_some(none))
+        assert "in vain 3 calls in a row" in caplog.text and "thrice_of_some" in caplog.text
+        for x in (none, some):
+            assert torch.equal(compiled(x), thrice_of_some(x))
+        assert {reason.name for reason in pellucid.break_reasons(compiled)} == {"DataDependent"}
+        pellucid.reset()
+        compiled(some)
+        assert not pellucid.break_reasons(compiled)
+
+
+def test_fullgraph_keeps_what_it_asks_for():
+    compiled = pellucid.compile(thrice_of_some, backend="eager", fullgraph=True)
+    for x in (T([1.0, -1, 2]), *[T([-1.0, -1, -2])] * 5):
+        assert torch.equal(compiled(x), thrice_of_some(x))
+    assert len(pellucid.cache_entries(compiled)) == 1
+
+
 def test_a_backend_that_cannot_take_them():
     calls = []
 
