@@ -348,8 +348,10 @@ class _FrameTexts:
 
 def call_backend(gm, example_inputs, backend, compile_id, ending, open_numbers):
     """Called by `_core`. `ending`: why the region ends where it does, the frames open there, whether that is a graph break.
-    `open_numbers`: what OpenNumbers.of takes; None: there are none. Gives the compiled form and the conditions that it is for."""
+    `open_numbers`: what OpenNumbers.of takes; None: there are none. Gives the compiled form and the conditions that it is for.
+    None: the backend is to be called once more, with a new `gm`."""
     from pellucid.backends import call_backend as call
+    from pellucid.backends.errors import LoadedAOTAutograd
     from pellucid.backends.open_numbers import OpenNumbers
 
     numbers = None if open_numbers is None else OpenNumbers.of(open_numbers)
@@ -358,5 +360,7 @@ def call_backend(gm, example_inputs, backend, compile_id, ending, open_numbers):
     try:
         compiled = call(gm, example_inputs, backend, reason=reason, compile_id=compile_id, open_numbers=numbers)
         return compiled, None if numbers is None else numbers.conditions
+    except LoadedAOTAutograd:
+        return None
     finally:
         _forget_examples(gm)

@@ -98,7 +98,7 @@ def _report_constants_instead(function: types.FunctionType, error: Any) -> None:
         "change between calls. It compiles for those of this call instead, and again for others.",
         error.backend_name,
         type(inner).__name__,
-        inner,
+        str(inner),  # a handler that keeps the record would keep the exception's frames, and the inputs in them
         _place(function, None),
     )
 

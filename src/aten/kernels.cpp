@@ -320,7 +320,8 @@ void Call::check_written() {
 }
 
 void Call::run(DispatchKeySet keys) {
-  if (op.unbacked_rule != nullptr && op.unbacked_rule(*this)) return;
+  // Nobody records what runs without a scope: the program's graph has no part in it.
+  if (op.unbacked_rule != nullptr && scope_of_thread() != nullptr && op.unbacked_rule(*this)) return;
   if (scope_ != nullptr && !QuietScope::is_active()) return OpenCall(*this, scope_).run(keys);
   if (scope_ != nullptr) use_hints(stack, first_);
   note_facts();

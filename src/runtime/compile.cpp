@@ -182,6 +182,30 @@ bool may_take_as_constants(const region::Capture& capture, const py::PythonError
   return PyObject_IsInstance(error.value(), type.get()) == 1;
 }
 
+struct HandedOver {
+  py::Owned<> forward;  // the graph as it was captured
+  py::Owned<> made;     // (compiled form, conditions of the backend); None: it has to be called once more
+  double took = 0.0;    // to make the graph, in ms
+};
+
+HandedOver hand_over(region::Capture& capture, const Cache& cache, std::pair<int, int> compile_id, PyObject* ending) {
+  const std::int64_t start = events::now();
+  const auto module = backend::graph_module(capture);
+  auto forward = py::take(PyObject_GetAttrString(module.get(), "forward"));
+  const double took = milliseconds_since(start);
+  const auto inputs = example_inputs(capture);
+  const auto call = py::import_attr("pellucid._fx", "call_backend");
+  const auto open = open_numbers_of(capture);
+  const std::int64_t handed_over = events::now();
+  auto made =
+      py::Owned<>::steal(PyObject_CallFunction(call.get(), "OOO(ii)OO", module.get(), inputs.get(), cache.key().backend,
+                                               compile_id.first, compile_id.second, ending, open.get()));
+  events::time("graph_module", took);
+  events::time("backend", milliseconds_since(handed_over));
+  if (!made) throw py::PythonError();
+  return {std::move(forward), std::move(made), took};
+}
+
 Compiled call_backend(PyFunctionObject* function, region::Capture& capture, Cache& cache,
                       const trace::BreakInfo* stop) {
   const py::RoomToRecurse room;
@@ -195,25 +219,20 @@ Compiled call_backend(PyFunctionObject* function, region::Capture& capture, Cach
     events::time("graph_module", took);
     return {std::move(forward), {}};
   }
-  auto module = backend::graph_module(capture);
-  auto forward = py::take(PyObject_GetAttrString(module.get(), "forward"));
-  const double hand_off = milliseconds_since(start);
-  auto inputs = example_inputs(capture);
-  auto call = py::import_attr("pellucid._fx", "call_backend");
   const auto ending = ending_of(capture, stop);
-  const auto open = open_numbers_of(capture);
-  const std::int64_t handed_over = events::now();
-  auto made =
-      py::Owned<>::steal(PyObject_CallFunction(call.get(), "OOO(ii)OO", module.get(), inputs.get(), cache.key().backend,
-                                               frame, compilation, ending.get(), open.get()));
-  events::time("graph_module", hand_off);
-  events::time("backend", milliseconds_since(handed_over));
-  if (!made) {
-    const py::PythonError error;
+  HandedOver handed;
+  try {
+    handed = hand_over(capture, cache, {frame, compilation}, ending.get());
+    // The backend loaded AOTAutograd, which looks around a graph for what no other backend needs.
+    if (handed.made.get() == Py_None) handed = hand_over(capture, cache, {frame, compilation}, ending.get());
+  } catch (const py::Interruption&) {
+    throw;
+  } catch (const py::PythonError& error) {
     if (!may_take_as_constants(capture, error)) throw_refusal(error);
     take_as_constants(function, capture, cache, error);
     throw NotForOpenNumbers();
   }
+  auto& [forward, made, hand_off] = handed;
   auto compiled = py::Owned<>::share(PyTuple_GET_ITEM(made.get(), 0));
   if (capture.open.of_backend) take_conditions(capture, PyTuple_GET_ITEM(made.get(), 1));
   events::count(Counter::Graphs);

@@ -263,18 +263,18 @@ void Executor::need_an_end() {
 
 namespace {
 
-// An exception for a message. Its arguments may be numbers of the region, at which the message is no reason to look.
+// An exception for a message, which is no reason to look at numbers of the region, to run a `__repr__` of the program,
+// or to print a tensor, whose values are not there yet.
 std::string shown(PyObject* exception) {
   PyObject* args = reinterpret_cast<PyBaseExceptionObject*>(exception)->args;
-  bool any = false;
-  auto values = py::take(PyTuple_New(PyTuple_GET_SIZE(args)));
+  std::string text;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
     PyObject* argument = PyTuple_GET_ITEM(args, i);
-    any |= region::is_number(argument);
-    PyTuple_SET_ITEM(values.get(), i,
-                     Py_NewRef(region::is_number(argument) ? region::as_number(argument)->value : argument));
+    if (region::is_number(argument)) argument = region::as_number(argument)->value;
+    text.append(i == 0 ? "" : ", ").append(source::describe(argument));
   }
-  return any ? Py_TYPE(exception)->tp_name + py::repr_of(values.get()) : py::repr_of(exception);
+  const std::string_view name = Py_TYPE(exception)->tp_name;
+  return std::string(name.substr(name.rfind('.') + 1)).append("(").append(text).append(")");
 }
 
 }  // namespace

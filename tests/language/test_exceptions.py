@@ -278,3 +278,20 @@ def test_module_code_that_handles_an_exception(before):
 
     assert after(lambda function: pellucid.compile(function, backend="eager")) == after(lambda function: function)
     assert pellucid.counters()["stops"] > 0
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_messages_do_not_print_the_tensors_of_an_exception(masked):
+    """They have no values yet."""
+
+    def f(x):
+        return {1: x}[x > 0 if masked else torch.ones(2, 3)]
+
+    compiled = pellucid.compile(f, backend="eager")
+    for _ in range(2):
+        with pytest.raises(KeyError) as caught:
+            compiled(X)
+        (key,) = caught.value.args
+        assert torch.equal(key, X > 0 if masked else torch.ones(2, 3))
+    (told,) = pellucid.break_reasons(compiled)
+    assert "KeyError(<torch.Tensor at 0x" in told.message

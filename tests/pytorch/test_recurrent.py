@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import subprocess
+import sys
+import textwrap
+
 import pytest
 import torch
 from torch import nn
@@ -67,6 +72,7 @@ def test_as_eager_without_dropout(network, with_grad, caplog):
 
 def check_as_eager(net, with_grad, input_with_grad, caplog):
     backend = Counted()
+    importlib.import_module("torch._functorch.aot_autograd")  # whoever loads it is called once more
     compiled = pellucid.compile(net, backend=backend, fullgraph=True)
     x = X.clone().requires_grad_(input_with_grad)
     for _ in range(2):
@@ -109,3 +115,32 @@ def test_torch_is_as_before():
     before = torchs._rnn_helper, torchs.select_one_layer_lstm_function
     pellucid.compile(NETWORKS["lstm"](), backend="aot_eager")(X)
     assert (torchs._rnn_helper, torchs.select_one_layer_lstm_function) == before
+
+
+def test_as_eager_where_the_backend_is_the_first_to_load_aot():
+    """It gets the graph once more, with all that AOTAutograd looks for: else dropout would be left out."""
+    program = """
+        import sys
+        import torch, pellucid
+        calls = []
+        def backend(gm, example_inputs):
+            from pellucid.backends.aot import aot_eager
+            calls.append([node.name for node in gm.graph.nodes])
+            gm.graph.erase_node(gm.graph.create_node("placeholder", "unused"))  # it may change the graph
+            return aot_eager(gm, example_inputs)
+        assert "torch._functorch.aot_autograd" not in sys.modules
+        nets = [torch.nn.LSTM(4, 5, num_layers=3, dropout=0.5) for _ in range(2)]
+        x = torch.randn(2, 2, 4)
+        for net in nets:
+            compiled = pellucid.compile(net, backend=backend, fullgraph=True)
+            for _ in range(2):
+                torch.manual_seed(5)
+                want = net(x)[0]
+                torch.manual_seed(5)
+                torch.testing.assert_close(compiled(x)[0], want)
+        assert len(calls) == 3 and calls[0] == calls[1] == calls[2], calls
+        assert pellucid.counters()["graphs"] == 2
+        print("fine")
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=150)
+    assert done.stdout.strip() == "fine", done.stderr[-2000:]

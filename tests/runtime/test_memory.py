@@ -5,6 +5,7 @@ at `del`; only the counts of live objects come after a collection, because torch
 from __future__ import annotations
 
 import gc
+import importlib
 import logging
 import sys
 import types
@@ -16,7 +17,7 @@ import torch
 from torch import nn
 
 import pellucid
-from support import SANITIZED, Counting
+from support import SANITIZED, Counting, same
 
 PAGE = 4096
 X = torch.arange(4.0)
@@ -260,18 +261,16 @@ def test_cycles_of():
     assert cycles_of([c, [c]]) == []
 
 
-def test_B18_what_a_backend_was_given_is_cyclic_by_torch_fx():
-    """A backend that is called gets a torch.fx.GraphModule. Its nodes and its graph refer to each other, and GraphModule makes a class for
-    each instance; classes are cyclic. That waits for a collection; no cycle goes through anything else of ours.
-    """
-    f = pellucid.compile(Net(), backend=lambda gm, inputs: gm.forward, fullgraph=True)
+def cycles_of_compiles(dynamic: bool, compiles: int) -> list[list]:
+    """With a backend that is called, and so gets a torch.fx.GraphModule."""
+    f = pellucid.compile(Net(), backend=lambda gm, inputs: gm.forward, fullgraph=True, dynamic=dynamic)
     for _ in range(3):
         f(Y)
         pellucid.reset()
     gc.collect()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
-        for _ in range(10):
+        for _ in range(compiles):
             f(Y)
             pellucid.reset()
         gc.collect()
@@ -280,7 +279,14 @@ def test_B18_what_a_backend_was_given_is_cyclic_by_torch_fx():
         gc.set_debug(0)
         gc.garbage.clear()
     assert garbage
-    cycles = cycles_of(garbage)
+    return cycles_of(garbage)
+
+
+def test_B18_what_a_backend_was_given_is_cyclic_by_torch_fx():
+    """The nodes of a torch.fx.GraphModule and its graph refer to each other, and GraphModule makes a class for each instance; classes are
+    cyclic. That waits for a collection; no cycle goes through anything else of ours.
+    """
+    cycles = cycles_of_compiles(dynamic=False, compiles=10)
     assert len(cycles) == 2 * 10
     for cycle in cycles:
         makers = {type(o).__module__ for o in cycle if not isinstance(o, type)}
@@ -288,6 +294,17 @@ def test_B18_what_a_backend_was_given_is_cyclic_by_torch_fx():
         classes = [o for o in cycle if isinstance(o, type)]
         assert all(o.__qualname__ == "GraphModule.__new__.<locals>.GraphModuleImpl" for o in classes), classes
         assert classes or any(isinstance(o, torch.fx.Graph) for o in cycle)
+
+
+def test_B18_open_sizes_are_cyclic_by_torch_only():
+    """torch's fakes and their ShapeEnv are, what the first use of an operator on them makes, and the class for a change of torch's
+    configuration."""
+    cycles = cycles_of_compiles(dynamic=True, compiles=10)
+    assert any("ConfigPatch" in repr(o) for cycle in cycles for o in cycle if isinstance(o, type))
+    for cycle in cycles:
+        makers = {type(o).__module__ for o in cycle} | {o.__module__ for o in cycle if isinstance(o, type)}
+        makers |= {o.__module__ for o in cycle if isinstance(o, types.FunctionType)}
+        assert not [maker for maker in makers if maker.startswith("pellucid")], makers
 
 
 @pytest.mark.slow
@@ -381,6 +398,7 @@ def test_A43_inputs_are_freed():
 @pytest.mark.parametrize("kind", ["break", "exception", "operator fails", "backend fails"])
 def test_A43_inputs_are_freed_after_a_failure(kind):
     target, backend = COMPILES[kind]
+    importlib.import_module("pellucid.backends.tracing_context")  # what torch loads keeps the frames that asked for it
     f = pellucid.compile(target, backend=backend)
     for _ in range(3):
         x = torch.ones(5)
@@ -388,6 +406,25 @@ def test_A43_inputs_are_freed_after_a_failure(kind):
         quietly(f, x)
         del x
         assert watch() is None
+
+
+def test_A43_inputs_are_freed_when_a_backend_takes_constants_only(caplog):
+    """Whoever keeps records of the log keeps no input with them."""
+
+    def backend(gm, example_inputs):
+        if any(isinstance(size, torch.SymInt) for x in example_inputs for size in [x, *getattr(x, "shape", ())]):
+            raise ValueError("constants only")
+        return gm.forward
+
+    importlib.import_module("pellucid.backends.tracing_context")
+    f = pellucid.compile(lambda x: x.view(x.shape[0], -1) + 1, backend=backend, dynamic=True)
+    for length in 5, 6:
+        x = torch.ones(length)
+        watch = weakref.ref(x)
+        assert same(f(x), torch.full((length, 1), 2.0))
+        del x
+        assert watch() is None
+    assert any("constants only" in record.getMessage() for record in caplog.records)
 
 
 def test_A43_inputs_are_freed_after_an_error_with_fullgraph():

@@ -27,6 +27,14 @@ from corpus import PROGRAMS
 
 # At one call an int is beyond 64 bits, and so a constant there; what the other one captures serves it all the same.
 BEYOND_64_BITS = {"product_beyond_64_bits", "counter_that_doubles"}
+# With everything open (`make test-dynamic`) the two calls are others of these programs.
+ALL_OPEN = {
+    "conversions_that_raise": "the first one raises: what is captured ends before that line, and serves all that follow",
+    "functions_of_math_that_raise": "the same",
+    "state_changed_before_an_error": "the same",
+    "true_division_of_ints": "the second one has an int beyond 53 bits, of which a quotient is a constant",
+    "smoothed_labels": "both fix the same size, in a condition that holds the hint of a number beside",
+}
 
 
 def captures(program: Program, forget_at: int) -> list[list[str]]:
@@ -93,7 +101,7 @@ def test_two_hints(program):
     earlier, later = made
     assert later, "nothing was forgotten"
     differing = [text for text in later if text not in earlier]
-    if program.name in BEYOND_64_BITS:
+    if program.name in BEYOND_64_BITS or (pellucid.config.force_open and program.name in ALL_OPEN):
         assert differing
     else:
         assert not differing, difference(earlier, differing[0])

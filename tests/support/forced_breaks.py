@@ -76,6 +76,7 @@ OF_ONE_GRAPH = {
     "test_entries_whose_objects_are_gone": "the entries of the function itself are many",
     "test_state_is_compared_too": "the entries of the function itself are many",
     "test_sixty_four_cost_what_four_cost": "compares times",
+    "test_from_a_warm_cache": "how often it is compiled, and whether a pass of the backend is asked",
     "test_K04_results_are_those_of_eager": "how many graphs and operations there are",
     "test_K05_report": "how many graphs and breaks there are",
     "test_K05_when_nothing_happened": "a forced end is a break",

@@ -14,7 +14,7 @@ from torch._guards import CompileId
 
 from pellucid import _core
 from pellucid.backends.eager import eager
-from pellucid.backends.errors import GraphRefused
+from pellucid.backends.errors import GraphRefused, LoadedAOTAutograd
 from pellucid.backends.registry import lookup_backend, uses_aot
 from pellucid.errors import BackendCompilerFailed
 
@@ -102,6 +102,9 @@ def call_backend(
     `example_inputs` are real tensors, one for each placeholder. `reason` is a GraphCompileReason, `compile_id` a pair of numbers
     (frame, compilation of it). `open_numbers`: sizes, and inputs that are ints, which may be others when it is called; what
     the compiled form needs to be true of them is in its `conditions` then.
+
+    Raises:
+        LoadedAOTAutograd: only the first graph of a process may; its backend has to be called with a new one.
     """
     backend = resolve_backend(backend, mode=mode, options=options, dynamic=dynamic)
     if reason is not None:
@@ -120,7 +123,11 @@ def call_backend(
         except Exception as error:
             if _core._is_interruption(error) or type(error).__name__ in _CONTROL_EXCEPTIONS:
                 raise
+            if context is None and uses_aot():
+                raise LoadedAOTAutograd from None
             raise BackendCompilerFailed(backend.name, error).with_traceback(error.__traceback__) from None
+        if context is None and uses_aot():
+            raise LoadedAOTAutograd
         if context is not None and open_numbers is not None:
             open_numbers.conditions = context.conditions()
     floats = [i for i, example in enumerate(example_inputs) if type(example) is float and not backend.takes_numbers]

@@ -70,7 +70,7 @@ class _Context(TracingContext):
 
     def open(self, gm: GraphModule, numbers: OpenNumbers) -> None:
         """The sizes that stay open become symbols, in the example inputs and in what is known of each node."""
-        mode = self.fake_mode  # takes the lock
+        mode = self._fake_mode  # without the lock: only AOTAutograd patches torch
         self._symbols = symbols = Symbols(mode.shape_env, numbers)
         for node, example in zip(gm.graph.find_nodes(op="placeholder"), self.examples):
             known = node.meta["example_value"]
