@@ -74,7 +74,9 @@ def _prepared_call(
     example_inputs: Any,
     written: list[int],
     whole: list[int],
+    simple: list[int],
     floats: list[int],
+    sizes_change: bool,
     /,
 ) -> Callable: ...
 def reset() -> None: ...

@@ -2,11 +2,13 @@
 
 #include <structmember.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
 
 #include "aten/aten.h"
+#include "aten/memory.h"
 
 namespace pellucid::backend {
 namespace {
@@ -42,11 +44,37 @@ std::vector<Place> places_of(PyObject* const* inputs, std::size_t count, const s
   return places;
 }
 
+// Two inputs that share the storage of a written one, and how their memory met in the examples.
+struct Pair {
+  std::size_t first, second;
+  aten::Meeting meeting;
+};
+
+std::vector<aten::Extent> extents_of(PyObject* const* inputs, const std::vector<Place>& places) {
+  std::vector<aten::Extent> extents(places.size());
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (places[i].written >= 0) extents[i] = aten::extent_of(inputs[i]);
+  }
+  return extents;
+}
+
+std::vector<Pair> pairs_of(const std::vector<Place>& places, const std::vector<aten::Extent>& extents) {
+  std::vector<Pair> pairs;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    for (std::size_t k = i + 1; places[i].written >= 0 && k < places.size(); ++k) {
+      if (places[k].written == places[i].written) pairs.push_back({i, k, aten::meeting(extents[i], extents[k])});
+    }
+  }
+  return pairs;
+}
+
 struct Guard {
   PyObject_HEAD vectorcallfunc call;
   PyObject *compiled, *otherwise, *attributes, *weak;
   InputFacts* facts;
   std::vector<Place>* places;
+  std::vector<aten::Extent>* extents;
+  std::vector<Pair>* pairs;  // none where sizes do not change
 };
 
 // The arguments, with a tensor for each float.
@@ -73,17 +101,32 @@ class WithTensors {
   std::vector<py::Owned<>> made_;
 };
 
+bool shares_as_compiled(const Guard& guard, PyObject* const* inputs, std::size_t count) {
+  if (places_of(inputs, count, guard.facts->written) != *guard.places) return false;
+  if (guard.pairs->empty()) return true;
+  const std::vector<aten::Extent> extents = extents_of(inputs, *guard.places);
+  return std::ranges::all_of(*guard.pairs, [&](const Pair& pair) {
+    const auto is_same = [&](std::size_t i) { return extents[i] == (*guard.extents)[i]; };
+    if (is_same(pair.first) && is_same(pair.second)) return true;
+    return pair.meeting != aten::Meeting::Unclear &&
+           aten::meeting(extents[pair.first], extents[pair.second]) == pair.meeting;
+  });
+}
+
 bool is_as_compiled(const Guard& guard, PyObject* const* args, std::size_t count) {
   for (const std::size_t i : guard.facts->whole) {
     if (i < count && aten::meta_of(args[i]).storage_offset != 0) return false;
   }
+  for (const std::size_t i : guard.facts->simple) {
+    if (i < count && aten::extent_of(args[i]).may_overlap_itself) return false;
+  }
   const auto fixed = static_cast<std::size_t>(PyTuple_GET_SIZE(guard.attributes));
   if (fixed + count != guard.places->size()) return true;
-  if (fixed == 0) return places_of(args, count, guard.facts->written) == *guard.places;
+  if (fixed == 0) return shares_as_compiled(guard, args, count);
   PyObject* const* attributes = reinterpret_cast<PyTupleObject*>(guard.attributes)->ob_item;
   std::vector<PyObject*> all(attributes, attributes + fixed);
   all.insert(all.end(), args, args + count);
-  return places_of(all.data(), all.size(), guard.facts->written) == *guard.places;
+  return shares_as_compiled(guard, all.data(), all.size());
 }
 
 PyObject* call_guarded(PyObject* self, PyObject* const* args, std::size_t nargsf, PyObject* kwnames) {
@@ -125,6 +168,8 @@ void dealloc(PyObject* self) {
   clear(self);
   delete guard->facts;
   delete guard->places;
+  delete guard->extents;
+  delete guard->pairs;
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -159,9 +204,15 @@ py::Owned<> prepared_call(PyObject* compiled, PyObject* otherwise, PyObject* att
   auto fixed = py::take(PySequence_Tuple(attributes));
   auto inputs = py::take(PySequence_Tuple(examples));
   auto all = py::take(PySequence_Concat(fixed.get(), inputs.get()));
-  auto places = std::make_unique<std::vector<Place>>(places_of(reinterpret_cast<PyTupleObject*>(all.get())->ob_item,
-                                                               static_cast<std::size_t>(PyTuple_GET_SIZE(all.get())),
-                                                               facts.written));
+  PyObject* const* all_inputs = reinterpret_cast<PyTupleObject*>(all.get())->ob_item;
+  auto places = std::make_unique<std::vector<Place>>(
+      places_of(all_inputs, static_cast<std::size_t>(PyTuple_GET_SIZE(all.get())), facts.written));
+  auto extents = std::make_unique<std::vector<aten::Extent>>();
+  auto pairs = std::make_unique<std::vector<Pair>>();
+  if (facts.sizes_change) {
+    *extents = extents_of(all_inputs, *places);
+    *pairs = pairs_of(*places, *extents);
+  }
   PyTypeObject* type = guard_type();
   auto made = py::take(type->tp_alloc(type, 0));
   auto* guard = reinterpret_cast<Guard*>(made.get());
@@ -171,6 +222,8 @@ py::Owned<> prepared_call(PyObject* compiled, PyObject* otherwise, PyObject* att
   guard->attributes = fixed.release();
   guard->facts = new InputFacts(std::move(facts));
   guard->places = places.release();
+  guard->extents = extents.release();
+  guard->pairs = pairs.release();
   return made;
 }
 

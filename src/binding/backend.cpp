@@ -14,10 +14,11 @@ namespace {
 
 nb::object prepared_call(nb::handle compiled, nb::handle otherwise, nb::handle attributes, nb::handle examples,
                          std::vector<std::size_t> written, std::vector<std::size_t> whole,
-                         std::vector<std::size_t> floats) {
+                         std::vector<std::size_t> simple, std::vector<std::size_t> floats, bool sizes_change) {
   PyObject* made = py::enter([&] {
-    return backend::prepared_call(compiled.ptr(), otherwise.ptr(), attributes.ptr(), examples.ptr(),
-                                  {std::move(written), std::move(whole), std::move(floats)});
+    return backend::prepared_call(
+        compiled.ptr(), otherwise.ptr(), attributes.ptr(), examples.ptr(),
+        {std::move(written), std::move(whole), std::move(simple), std::move(floats), sizes_change});
   });
   if (made == nullptr) nb::raise_python_error();
   return nb::steal(made);

@@ -171,17 +171,20 @@ void each_operand(PyObject* arguments, Visit&& visit) {
 PyObject* Numbers::plain(PyObject* object) {
   if (!is_number(object)) return object;
   Number* number = as_number(object);
-  if (std::exchange(number->settled, true)) return number->value;
+  if (number->settled) return number->value;
   if (number->function != nullptr && number->expr == nullptr) {
     each_operand(number->arguments, [&](PyObject* operand) { (void)plain(operand); });
+    number->settled = true;
     return number->value;
   }
+  // A number that only the graph knows stays open: what is behind the break gets it from the graph.
+  if (number->expr != nullptr) region_.unbacked.refuse_if_named(number->expr);
+  number->settled = true;
   if (number->expr == nullptr) {
     region_.provenance.note_read(number->value, number->source);
     if (policy.history != nullptr) tuples.note_closed(number->value, number->source);
     return number->value;
   }
-  region_.unbacked.refuse_if_named(number->expr);
   if (number->source != nullptr) symbols_[number->expr->operation.symbol].seen.pinned = true;
   (void)space().fix(number->expr, here());
   return number->value;

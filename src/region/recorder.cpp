@@ -420,6 +420,13 @@ bool takes_scalar_tensors(const ValueArguments* known, Args args) {
   return any;
 }
 
+// Whether this is `number / tensor` with a number that is a tensor of no dimension in the graph.
+bool divides_scalar_tensor(const NumberPolicy& policy, PyObject* target, Args args) {
+  static PyObject* const truediv = py::import_attr("operator", "truediv").release();
+  return target == truediv && args.size() == 2 && is_open(args[0]) && as_number(args[0])->as_tensor &&
+         policy.graph_numbers == GraphNumbers::Ints && takes_scalar_tensors(value_arguments(target), args);
+}
+
 // A list as an index is a tensor of indices, of which the shape tells no more than how many they are.
 bool is_list_of_indices(PyObject* index) { return PyList_CheckExact(index) && holds_open_numbers_alone(index); }
 
@@ -605,6 +612,15 @@ bool is_item(PyObject* target) {
 }  // namespace
 
 Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, Args args) {
+  if (divides_scalar_tensor(region_.numbers.policy, target, args)) {
+    // torch divides a number by a tensor in this method, as the reciprocal times the number, which has other bits than
+    // a quotient of tensors.
+    static PyObject* const tensor = py::import_attr("torch", "Tensor").release();
+    static PyObject* const method = PyObject_GetAttrString(tensor, "__rdiv__");
+    static PyObject* const name = PyUnicode_InternFromString("__rdiv__");
+    PyObject* reflected[] = {args[1], args[0]};
+    return torch_call(graph::Op::CallMethod, method, name, Args{reflected, nullptr});
+  }
   TorchArguments arguments = arguments_of(target, args, true);
   py::Owned<> result;
   bool may_stand_in = true, stands_in = false;

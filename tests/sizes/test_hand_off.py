@@ -396,6 +396,84 @@ def test_an_input_that_is_written_and_reshaped():
     assert base.tolist() == [*range(12), *range(13, 37), *range(36, 48)]
 
 
+@pytest.mark.parametrize(("sizes", "most"), [((2, 3, 4, 5, 2), 2), ((5, 4, 3, 2), 8)])
+def test_open_sizes_of_inputs_that_begin_to_overlap(sizes, most):
+    """They begin where they did when it was compiled: how long they are tells whether they share an element. AOTAutograd fails for
+    open sizes of inputs that overlap, and compiles for each size then."""
+
+    def write_one(x, y):
+        y.add_(1)
+        return x * 2
+
+    counting = CountingOf()
+    compiled = pellucid.compile(write_one, backend=counting)
+    for n in sizes:
+        (a, b), (c, d) = (
+            [base[: n * 2].view(n, 2), base[6 : 6 + n * 2].view(n, 2)]
+            for base in (torch.arange(30.0), torch.arange(30.0))
+        )
+        assert torch.equal(compiled(c, d), write_one(a, b))
+        assert torch.equal(c, a) and torch.equal(d, b)
+    assert 1 <= counting.count <= most
+
+
+def write_in_place(x):
+    y = x.detach()
+    return y.mul_(3), y + 1
+
+
+@pytest.mark.parametrize("dynamic", [None, True, False])
+def test_inputs_with_elements_at_one_place_that_are_written(dynamic):
+    counting = CountingOf()
+    compiled = pellucid.compile(write_in_place, backend=counting, dynamic=dynamic)
+    for n in (2, 3, 4):
+        a, b = torch.arange(n + 2.0), torch.arange(n + 2.0)
+        for want, got in zip(write_in_place(a.unfold(0, 3, 1)), compiled(b.unfold(0, 3, 1)), strict=True):
+            assert torch.equal(got, want)
+        assert torch.equal(a, b)
+    assert counting.count >= 1
+
+
+@pytest.mark.parametrize("sizes", [(3, 4, 5), (0, 2, 3)])
+def test_an_input_that_gets_more_memory(sizes):
+    def into(x, out):
+        torch.add(x, 1, out=out)
+        return out * 2
+
+    compiled = pellucid.compile(into, backend="aot_eager")
+    for n in sizes:
+        out = torch.empty(0)
+        assert torch.equal(compiled(torch.ones(n), out), torch.full((n,), 4.0))
+        assert torch.equal(out, torch.full((n,), 2.0))
+
+
+def test_a_view_of_a_leaf_without_elements():
+    compiled = pellucid.compile(lambda x: x * 2, backend=(counting := CountingOf()))
+    for shape in ((5, 3), (4, 3), (0, 4), (4, 0), (6, 0)):
+        leaf = torch.ones(shape[::-1], requires_grad=True)
+        got = compiled(leaf.t())
+        assert got.shape == shape
+        got.sum().backward()
+        assert torch.equal(leaf.grad, torch.full_like(leaf, 2.0))
+    assert counting.count >= 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_a_changing_float_divided_by_a_tensor(dtype):
+    """Eager multiplies the reciprocal with the number."""
+
+    def divide(x, number):
+        return number / x, (number + 1.5) / x
+
+    counting = CountingOf()
+    compiled = pellucid.compile(divide, backend=counting)
+    x = torch.arange(1, 40).to(dtype)
+    for number in (0.5, 0.1, 0.3, 1e-3, 7.7, -0.0, 3.3):
+        for want, got in zip(divide(x, number), compiled(x, number), strict=True):
+            assert got.dtype == want.dtype and torch.equal(got, want)
+    assert counting.count == 2
+
+
 def test_inductor(tmp_path, monkeypatch):
     """Forward and backward; from its warm cache as from the compiler, conditions too."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))

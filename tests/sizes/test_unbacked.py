@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import pellucid
+from support import Counting
 
 T = torch.tensor
 
@@ -331,3 +332,35 @@ def test_a_backend_that_cannot_take_them():
         compiled = pellucid.compile(f, backend=backend)
         assert torch.equal(compiled(T([1, 2])), T([3, 6]))
         assert len(calls) == 3  # with the number; up to item(), and behind it
+
+
+USES_THAT_NEED_THE_VALUE = {
+    "range": lambda n: range(n),
+    "loop": lambda n: [i for i in range(n)],
+    "repeated": lambda n: [0] * n,
+    "index": lambda n: list(range(9))[n],
+    "key": lambda n: {1: "one", 3: "three"}.get(n),
+    "text": lambda n: ("a" * n, chr(65 + n), f"{n}"),
+    "computed": lambda n: list(range(n * 2 + 1)),
+    "text of computed": lambda n: len(f"{n * 50}"),
+    "bytes": lambda n: bytes(n),
+    "order": lambda n: sorted([n, 2]),
+    "conversion": lambda n: range(int(n)),
+}
+
+
+@pytest.mark.parametrize("use", USES_THAT_NEED_THE_VALUE.values(), ids=USES_THAT_NEED_THE_VALUE.keys())
+def test_what_a_region_ends_on_has_its_own_value_behind_it(use):
+    """Whoever asks for the plain value is refused, and asks for it again behind the break."""
+
+    def program(x):
+        y = x + 1
+        n = x.item()
+        return y, use(n), n
+
+    with pellucid.config.patch(capture_scalar_outputs=True):
+        compiled = pellucid.compile(program, backend=(counting := Counting()))
+        for value in (2, 4, 1, 3, 5):
+            want, got = program(torch.tensor(value)), compiled(torch.tensor(value))
+            assert got[1:] == want[1:] and torch.equal(got[0], want[0])
+    assert any(node.target == "item" for gm in counting.graphs for node in gm.graph.nodes)

@@ -125,6 +125,8 @@ def call_backend(
                 raise
             if context is None and uses_aot():
                 raise LoadedAOTAutograd from None
+            if context is not None and context.grows_an_input:
+                return gm.forward
             raise BackendCompilerFailed(backend.name, error).with_traceback(error.__traceback__) from None
         if context is None and uses_aot():
             raise LoadedAOTAutograd
@@ -132,10 +134,10 @@ def call_backend(
             open_numbers.conditions = context.conditions()
     floats = [i for i, example in enumerate(example_inputs) if type(example) is float and not backend.takes_numbers]
     if context is not None and context.used_aot():
-        if context.writes_a_part:
+        if context.writes_a_part or context.grows_an_input:
             return gm.forward
-        return _guarded(compiled, gm, example_inputs, context.fw_metadata, context.whole, floats)
-    return _core._prepared_call(compiled, gm.forward, [], [], [], [], floats) if floats else compiled
+        return _guarded(compiled, gm, example_inputs, context, floats, open_numbers is not None)
+    return _core._prepared_call(compiled, gm.forward, [], [], [], [], [], floats, False) if floats else compiled
 
 
 def tensors_for_floats(example_inputs: Sequence[Any], backend: Backend) -> list[Any]:
@@ -149,21 +151,30 @@ def _guarded(
     compiled: Callable,
     gm: GraphModule,
     example_inputs: Sequence[Any],
-    aot_metadata: Any,
-    whole: list[int],
+    context: Any,
     floats: list[int],
+    sizes_change: bool,
 ) -> Callable:
-    """AOTAutograd compiled for the memory that its inputs share, if the graph writes one: the graph's own tensors come first.
-    `whole`: inputs that have to begin where their storage does."""
+    """AOTAutograd compiled for the memory that its inputs share, if the graph writes one: the graph's own tensors come first."""
     attributes = [*gm.parameters(), *gm.buffers()]
     count = len(attributes) + len(example_inputs)
     written = list(range(count))
-    described = getattr(aot_metadata, "input_info", None)  # missing when the result came from a cache
+    described = getattr(context.fw_metadata, "input_info", None)  # missing when the result came from a cache
     if described is not None and len(described) == count:
         written = [i for i, info in enumerate(described) if info.mutates_data or info.mutates_metadata]
-    if not whole and not floats and (count < 2 or not written):
+    if not context.whole and not context.simple and not floats and (count < 2 or not written):
         return compiled
-    return _core._prepared_call(compiled, gm.forward, attributes, example_inputs, written, whole, floats)
+    return _core._prepared_call(
+        compiled,
+        gm.forward,
+        attributes,
+        example_inputs,
+        written,
+        context.whole,
+        context.simple,
+        floats,
+        sizes_change,
+    )
 
 
 def _tracing_context(

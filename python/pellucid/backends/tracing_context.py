@@ -47,6 +47,8 @@ class _Context(TracingContext):
         # Inputs that have to be laid out as copies of them are, and begin where their storage does.
         self.whole: list[int] = []
         self.writes_a_part = False  # one is laid out otherwise
+        self.simple: list[int] = []  # inputs of which no two elements may lie at one place
+        self.grows_an_input = False
         super().__init__(fake_mode)
         self._runs_before = _aot_runs()
         self._held = held
@@ -89,10 +91,16 @@ class _Context(TracingContext):
 
     def note_writes(self, gm: GraphModule, is_open: bool) -> None:
         """AOTAutograd lays an input that the graph writes and reshapes, and with open sizes a view of one that it writes, by
-        size, stride and offset in a copy of that input."""
-        written = _written_inputs(gm, self.examples)
+        size, stride and offset in a copy of that input. It writes each element of an input once, and has no way to give an
+        input more memory (`torch.add(x, 1, out=y)`)."""
+        written = list(_written_inputs(gm, self.examples))
         self.whole = [i for i, reshaped, returned in written if reshaped or (returned and is_open)]
         self.writes_a_part = any(not _is_dense(self.examples[i]) for i in self.whole)
+        self.simple = [i for i, _, _ in written if not _is_dense(self.examples[i])]
+        fakes = [node.meta["example_value"] for node in gm.graph.find_nodes(op="placeholder")]
+        self.grows_an_input = any(
+            fakes[i].untyped_storage().nbytes() > self.examples[i].untyped_storage().nbytes() for i, _, _ in written
+        )
 
     def value(self, length: Any) -> Any:
         """Of a size or stride of the graph's fakes."""
@@ -233,7 +241,7 @@ def open_input(
         made.requires_grad_()
         if not tensor.is_leaf:
             with mode, torch.enable_grad():
-                made = made.view_as(made)
+                made = torch.ops.aten.alias.default(made)  # view_as() of no elements has strides of its own
     for now, wanted in zip((*made.size(), *made.stride()), (*sizes, *strides), strict=True):
         if not bool(now == wanted):
             raise AssertionError(f"pellucid: torch gives {source.name} another layout")
