@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from pellucid._fx import InputSource, as_dynamo_path
 
-
 _EXACT = 2**53  # ints up to here are floats
 
 
