@@ -230,10 +230,9 @@ Result tensor(Interpreter& t, PyObject* f, Args args) {
   PyObject* dtype = args.keyword("dtype");
   PyObject* device = args.keyword("device");
   const std::size_t known = static_cast<std::size_t>(dtype != nullptr) + static_cast<std::size_t>(device != nullptr);
-  const bool plain = args.size() == 1 && args.keyword_count() == known &&
-                     (dtype == nullptr || dtype == Py_None || dtype == int64);
-  if (!plain || !are_open_ints(t, args[0]))
-    return t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
+  const bool plain =
+      args.size() == 1 && args.keyword_count() == known && (dtype == nullptr || dtype == Py_None || dtype == int64);
+  if (!plain || !are_open_ints(t, args[0])) return t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
   PyObject* values[] = {args[0], device == nullptr ? Py_None : device};
   return protocols::call_polyfill(t, "tensor_of_ints", values);
 }

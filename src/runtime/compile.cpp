@@ -224,7 +224,7 @@ Compiled call_backend(PyFunctionObject* function, region::Capture& capture, Cach
   try {
     handed = hand_over(capture, cache, {frame, compilation}, ending.get());
     // The backend loaded AOTAutograd, which looks around a graph for what no other backend needs.
-    if (handed.made.get() == Py_None) handed = hand_over(capture, cache, {frame, compilation}, ending.get());
+    while (handed.made.get() == Py_None) handed = hand_over(capture, cache, {frame, compilation}, ending.get());
   } catch (const py::Interruption&) {
     throw;
   } catch (const py::PythonError& error) {

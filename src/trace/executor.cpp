@@ -131,9 +131,9 @@ py::Owned<> Executor::run(const frames::State& state) {
     const bool moves = on_stack ? is_last && only_moves(*top_) : true;
     if (!is_next && moves && may_stay_unread(held.get())) return leave_unread(held.get());
     const bool may_open = PyLong_CheckExact(held.get()) || PyFloat_CheckExact(held.get()) || PyTuple_Check(held.get());
-    if (may_open) return meet_number(held.get());
-    auto value = meet(held.get());
+    auto value = may_open ? meet_number(held.get()) : meet(held.get());
     if (!is_next) return value;
+    if (region::is_number(value.get())) value = py::Owned<>::share(region.numbers.plain(value.get()));
     PyObject* descriptor = apart++->descriptor;
     auto* type = reinterpret_cast<PyObject*>(Py_TYPE(value.get()));
     auto method = py::take(Py_TYPE(descriptor)->tp_descr_get(descriptor, value.get(), type));

@@ -4,6 +4,7 @@ More of blocks and of random numbers is in test_global_state.py, of logging in t
 
 from __future__ import annotations
 
+import copy
 import random
 import re
 import sys
@@ -452,3 +453,38 @@ def test_C21_why_each_graph_ends():
     assert [frame.name for frame in first.user_stack] == ["f", "unsupported"]
     assert not last.graph_break and last.reason == "return_value"
     assert last.user_stack[-1].line == "return y * 2"
+
+
+def test_C05_methods_of_what_stays_open_cross():
+    """Sizes, tuples and numbers are read as what may change, their bound methods too."""
+
+    def of_a_size(x):
+        method = x.shape.count
+        pellucid.graph_break()
+        return x + method(3)
+
+    def of_a_tuple(x):
+        methods = (1, 2, x.shape[0]).index, (2.5, 3).__getitem__
+        pellucid.graph_break()
+        return x + methods[0](x.shape[0]), methods[1](0)
+
+    def of_two_in_variables(x, n):
+        index, count = (1, 2, x.shape[0]).index, (n, 3).count
+        pellucid.graph_break()
+        return x + index(x.shape[0]) + count(n)
+
+    def of_numbers(x, n):
+        bits, whole, joined = n.bit_length, (n / 2).is_integer, str(n).join
+        pellucid.graph_break()
+        return x + bits(), whole(), joined("ab"), n
+
+    def copied(x):
+        pellucid.graph_break()
+        return x * 2, copy.copy(x.shape), copy.deepcopy([x.shape[0], x.shape])
+
+    for f in of_a_size, of_a_tuple, of_two_in_variables, of_numbers, copied:
+        compiled = pellucid.compile(f, backend="eager")
+        for n in (3, 3, 4, 5, 5):
+            arguments = [torch.ones(n, 3), n][: f.__code__.co_argcount]
+            got, want = compiled(*arguments), f(*arguments)
+            assert same(got, want) and type(got) is type(want), f.__name__

@@ -14,7 +14,7 @@ from torch import nn
 
 import pellucid
 from pellucid.backends import lookup_backend
-from support.calls import run
+from support.calls import ramp, run
 from support.sizes import many_entries
 
 
@@ -566,4 +566,32 @@ def test_gradients_through_what_an_int_selects():
             g(x, n).backward(torch.arange(8.0))
             grads.append(x.grad)
         assert torch.equal(*grads)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_size_that_is_twice_another_one(backend):
+    """torch computes the ends of such sizes in floats."""
+
+    def halves(x, y):
+        return x[: y.shape[0]] + y if x.shape[0] == 2 * y.shape[0] else x
+
+    def joined(x, y):
+        return x.reshape(-1) + torch.cat([y.reshape(-1), y.reshape(-1)])
+
+    for f in halves, joined:
+        counting = CountingOf(backend)
+        lengths(f, counting, [3, 4, 7], lambda n: [ramp(2 * n), ramp(n)], dynamic=True)
+        assert counting.count == 1
+
+
+def test_what_torch_has_no_symbols_for_is_compiled_for_constants(monkeypatch):
+    """The program does not see that its sizes could not be made symbols of torch."""
+    from pellucid.backends import open_numbers
+
+    def refuse(*args):
+        raise AssertionError("no such symbols")
+
+    monkeypatch.setattr(open_numbers.Symbols, "__init__", refuse)
+    counting = CountingOf()
+    lengths(lambda x: x.sin() * x.shape[0], counting, [3, 4], lambda n: [ramp(n)], dynamic=True)
     assert counting.count == 2

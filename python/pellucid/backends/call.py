@@ -112,8 +112,12 @@ def call_backend(
     if compile_id is not None:
         frame_id, frame_compile_id = compile_id
         gm.meta["dynamo_compile_id"] = CompileId(frame_id=frame_id, frame_compile_id=frame_compile_id)
-    with _undisturbed_state(), _tracing_context(gm, example_inputs, backend, open_numbers) as context:
+    prepares = _needs_context(example_inputs, backend, open_numbers)
+    context: Any = None
+    with _undisturbed_state(), contextlib.ExitStack() as held:
         try:
+            if prepares:
+                context = held.enter_context(_tracing_context(gm, example_inputs, backend, open_numbers))
             examples = list(example_inputs) if context is None else context.examples
             compiled = _core._run_backend(backend, gm, examples)
             if not callable(compiled):
@@ -123,12 +127,12 @@ def call_backend(
         except Exception as error:
             if _core._is_interruption(error) or type(error).__name__ in _CONTROL_EXCEPTIONS:
                 raise
-            if context is None and uses_aot():
+            if not prepares and uses_aot():
                 raise LoadedAOTAutograd from None
             if context is not None and context.grows_an_input:
                 return gm.forward
             raise BackendCompilerFailed(backend.name, error).with_traceback(error.__traceback__) from None
-        if context is None and uses_aot():
+        if not prepares and uses_aot():
             raise LoadedAOTAutograd
         if context is not None and open_numbers is not None:
             open_numbers.conditions = context.conditions()
@@ -177,16 +181,21 @@ def _guarded(
     )
 
 
+def _gets_floats(example_inputs: Sequence[Any], backend: Backend) -> bool:
+    return not backend.takes_numbers and any(type(example) is float for example in example_inputs)
+
+
+def _needs_context(example_inputs: Sequence[Any], backend: Backend, open_numbers: OpenNumbers | None) -> bool:
+    return backend.aot or open_numbers is not None or _gets_floats(example_inputs, backend) or uses_aot()
+
+
 def _tracing_context(
     gm: GraphModule, example_inputs: Sequence[Any], backend: Backend, open_numbers: OpenNumbers | None
 ) -> AbstractContextManager:
-    has_floats = not backend.takes_numbers and any(type(example) is float for example in example_inputs)
-    if not backend.aot and open_numbers is None and not has_floats and not uses_aot():
-        return contextlib.nullcontext()
     from pellucid.backends.tracing_context import tracing_context
 
     # Sizes and numbers as `_core` knows them are no use to anybody else.
-    replace_fakes = backend.aot or open_numbers is not None or has_floats
+    replace_fakes = backend.aot or open_numbers is not None or _gets_floats(example_inputs, backend)
     examples = tensors_for_floats(example_inputs, backend)
     return tracing_context(gm, examples, replace_fakes=replace_fakes, open_numbers=open_numbers)
 

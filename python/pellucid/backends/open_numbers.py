@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 from pellucid._fx import InputSource, as_dynamo_path
 
+_EXACT = 2**53  # ints up to here are floats
+
 
 class OpenNumber(NamedTuple):
     """An int that may be another one at the next call."""
@@ -76,7 +78,11 @@ class Symbols:
         }
         self._number_of: dict[Any, int] = {}
         for number, path, hint, least, most in numbers.symbols:
-            ends = (-int_oo if least is None else least, int_oo if most is None else most)
+            # torch computes with such ends as floats too: beyond those it has other ones than it began with, and refuses them.
+            ends = (
+                -int_oo if least is None or least < -_EXACT else least,
+                int_oo if most is None or most > _EXACT else most,
+            )
             if path is None:
                 unbacked = env.create_unbacked_symint()
                 env._update_var_to_range(unbacked.node.expr, ValueRanges(*ends))
