@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import importlib
+import pathlib
 import re
 import subprocess
 import sys
@@ -247,7 +248,7 @@ def test_backends_that_trace_take_turns():
 
 
 def test_first_use_on_several_threads():
-    """Everything that is set up at the first compile, at once: in a fresh process."""
+    """Everything that is set up at the first compile and by the first sizes that change, at once: in a fresh process."""
     program = """
         import sys, threading
         sys.setswitchinterval(1e-6)
@@ -259,13 +260,15 @@ def test_first_use_on_several_threads():
             start.wait()
             for _ in range(3):
                 net = nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3), nn.Dropout(0.0))
-                def f(x, n=i):
+                def f(x, n):
                     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=False), torch.no_grad():
-                        return {"y": net(x)[0] + n, "l": sorted([3, n])}
-                x = torch.ones(2, 3)
-                got, want = pellucid.compile(f, backend="eager")(x), f(x)
-                if not torch.equal(got["y"], want["y"]) or got["l"] != want["l"]:
-                    bad.append((got, want))
+                        return {"y": net(x)[0] + n, "l": sorted([3, n]), "half": x[: len(x) // 2] * n}
+                compiled = pellucid.compile(f, backend="eager")
+                for size in 2, 4, 5:
+                    x = torch.ones(size, 3)
+                    got, want = compiled(x, i + size), f(x, i + size)
+                    if not all(torch.equal(got[key], want[key]) for key in ("y", "half")) or got["l"] != want["l"]:
+                        bad.append((got, want))
         threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(8)]
         [t.start() for t in threads]
         [t.join(100) for t in threads]
@@ -291,6 +294,22 @@ def test_aot_eager_on_several_threads():
                 assert torch.equal(*(torch.autograd.grad(y.sum(), x)[0] for y in (got, want)))
 
     run_threads(6, work)
+
+
+def test_core_imports_nothing_while_it_captures():
+    """An import runs Python: a thread that makes a table of the core for all would let others wait for it with the GIL held."""
+    sources = pathlib.Path(__file__).parents[2] / "src"
+    named = {
+        name
+        for file in sources.rglob("*.cpp")
+        for name in re.findall(
+            r'\b(?:import_attr|held_function|module_named|module_if_any)\("([\w.]+)"', file.read_text()
+        )
+    }
+    assert {"pellucid.polyfills_torch", "operator"} <= named
+    program = f"import sys, pellucid; print(*sorted({named!r} - set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=150)
+    assert (done.stdout.strip(), done.stderr) == ("", "")
 
 
 @pytest.mark.slow
