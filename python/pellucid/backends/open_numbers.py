@@ -78,8 +78,7 @@ class Symbols:
         }
         self._number_of: dict[Any, int] = {}
         for number, path, hint, least, most in numbers.symbols:
-            # torch computes with such ends as floats too: beyond those it has other ones than it began with, and refuses
-            # them.
+            # torch computes with such ends as floats too: beyond those it refuses what it began with.
             ends = (
                 -int_oo if least is None or least < -_EXACT else least,
                 int_oo if most is None or most > _EXACT else most,
