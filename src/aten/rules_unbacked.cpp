@@ -29,12 +29,15 @@ class Given {
     return symbol(GraphGives::Number, hint, least, most);
   }
   // Sizes get one hint where they can, so that those that have to be equal are, and one with many divisors, so that
-  // they can be reshaped. It is less than `most`: some elements, but not all.
+  // they can be reshaped. It is less than `most` where it can be: some elements, but not all.
   const Expr* size(std::int64_t least, std::int64_t most) {
+    if (!takes_symbols()) return nullptr;
+    if (least == most) return constant(least);
     constexpr std::int64_t kHints[] = {5040, 2520, 1260, 720, 360, 180, 120, 60, 36, 24, 12, 6, 4, 3, 2};
     const auto* hint = std::ranges::find_if(kHints, [&](std::int64_t one) { return one < most; });
-    if (hint == std::end(kHints) || *hint < least) return nullptr;
-    return symbol(GraphGives::Size, Value::of(*hint), least, most);
+    const std::int64_t one = 1;  // what is only so of one element is asserted as all else is
+    if (hint == std::end(kHints)) hint = &one;
+    return symbol(GraphGives::Size, Value::of(std::max(*hint, least)), least, most);
   }
   const Expr* constant(std::int64_t number) const { return scope_->space.constant(Value::of(number)); }
   Shape shape(const at::Tensor& tensor) const { return shape_of(*scope_, tensor); }
@@ -66,8 +69,10 @@ class Given {
   const std::shared_ptr<SizeScope>& scope() const noexcept { return scope_; }
 
  private:
+  bool takes_symbols() const { return scope_ && scope_->decider != nullptr && !QuietScope::is_active(); }
+
   const Expr* symbol(GraphGives what, Value hint, std::int64_t least, std::int64_t most) {
-    if (!scope_ || scope_->decider == nullptr || QuietScope::is_active()) return nullptr;
+    if (!takes_symbols()) return nullptr;
     return scope_->decider->given_by_graph(what, hint, least, most);
   }
 
@@ -169,6 +174,20 @@ bool unique_values(Call& call) {
   return true;
 }
 
+// How often each number is there, from 0 to the greatest one.
+bool bincount(Call& call) {
+  Given given(call);
+  const bool weighs = call.arg(1).isTensor() && call.arg(1).toTensor().defined();
+  const c10::IValue& minimum = call.arg(2);
+  if (call.tensor(0).dim() != 1 || !minimum.isInt() || minimum.toInt() < 0) return false;
+  const Expr* count = given.size(minimum.toInt(), kMost);
+  if (count == nullptr) return false;
+  const bool is_float = weighs && call.tensor(1).scalar_type() == at::kFloat;
+  call.note_facts();
+  call.give(given.vector(count, !weighs ? at::kLong : is_float ? at::kFloat : at::kDouble));
+  return true;
+}
+
 // Each element as often as its repeats say.
 bool repeats(Call& call) {
   Given given(call);
@@ -220,6 +239,7 @@ constexpr RowOf<Rule> kRows[] = {
     {"_unique2", unique_values<2, 3>},
     {"unique_consecutive", unique_values<1, 2>},
     {"repeat_interleave.Tensor", repeats},
+    {"bincount", bincount},
     {"index.Tensor", masks},
 };
 

@@ -299,10 +299,13 @@ std::optional<Result> number_call(Interpreter& t, PyObject* callable, Args args)
   static PyObject* const pow = py::import_attr("builtins", "pow").release();
   static PyObject* const divmod = py::import_attr("builtins", "divmod").release();
   static PyObject* const index = py::import_attr("operator", "index").release();
+  static PyObject* const to_bool = py::import_attr("builtins", "bool").release();
   if (args.keyword_count() != 0 || std::ranges::none_of(args.values, is_open)) return std::nullopt;
   t.region.doing = "computes";
   if (args.size() == 1) {
-    if ((callable == round || callable == index) && PyLong_CheckExact(value_at_hand(args[0])))
+    PyObject* value = value_at_hand(args[0]);
+    if ((callable == round || callable == index) ? PyLong_CheckExact(value)
+                                                 : callable == to_bool && PyBool_Check(value))
       return Result::of(py::Owned<>::share(args[0]));
     const auto found = functions().find(callable);
     return found == functions().end() ? std::nullopt : call_unary(t, callable, found->second, args[0]);

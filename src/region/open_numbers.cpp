@@ -133,7 +133,13 @@ py::Owned<> OpenNumbers::described() const {
   Space& space = scope->space;
   auto rows = py::take(PyList_New(0)), conditions = py::take(PyList_New(0));
   for (const Symbol& symbol : symbols) {
-    if (symbol.expr->type != Type::Int) continue;
+    if (symbol.expr->type != Type::Int) {
+      if (symbol.source != nullptr) continue;
+      auto row = py::take(
+          Py_BuildValue("(IOdOO)", symbol.expr->operation.symbol, Py_None, symbol.expr->hint.f, Py_None, Py_None));
+      py::check(PyList_Append(rows.get(), row.get()));
+      continue;
+    }
     const symbolic::Range range = space.range(symbol.expr);
     auto row = py::take(Py_BuildValue("(IsLNN)", symbol.expr->operation.symbol,
                                       symbol.source == nullptr ? nullptr : source::print(symbol.source).c_str(),

@@ -28,9 +28,9 @@ struct OpenNumbers {
 
   bool is_empty() const noexcept { return symbols.empty(); }
 
-  // ([(number, source, hint, least, most), …], [condition, …]): the ints that are open,
-  // and what the capture decided by them as Python text with the names s0, s1, …, which the fakes' sizes have too. An
-  // end of the range beyond 64 bits is None.
+  // ([(number, source, hint, least, most), …], [condition, …]): the ints that are open and the floats that the graph
+  // gives, and what the capture decided by the ints as Python text with the names s0, s1, …, which the fakes' sizes
+  // have too. An end of the range beyond 64 bits is None, and so are those of a float.
   py::Owned<> described() const;
   // The backend relies on these conditions, which are true here: ("<=", ("s", 0), 128). None: one has no such words, so
   // every number is what it is now. Gives the symbols that have one value from now on.

@@ -7,15 +7,54 @@
 
 namespace pellucid::region {
 
+namespace {
+
+PyObject* function(const char* module, const char* name) { return py::import_attr(module, name).release(); }
+
+// The function of Python that is the operation of a node, but of sums and products, which have several; null: none is.
+PyObject* function_of(const symbolic::Operation& operation) {
+  using symbolic::Op;
+  static const std::unordered_map<Op, PyObject*> functions = {{Op::FloorDiv, function("operator", "floordiv")},
+                                                              {Op::FFloorDiv, function("operator", "floordiv")},
+                                                              {Op::Mod, function("operator", "mod")},
+                                                              {Op::FMod, function("operator", "mod")},
+                                                              {Op::Pow, function("operator", "pow")},
+                                                              {Op::FPow, function("operator", "pow")},
+                                                              {Op::Min, function("builtins", "min")},
+                                                              {Op::FMin, function("builtins", "min")},
+                                                              {Op::Max, function("builtins", "max")},
+                                                              {Op::FMax, function("builtins", "max")},
+                                                              {Op::TrueDiv, function("operator", "truediv")},
+                                                              {Op::FDiv, function("operator", "truediv")},
+                                                              {Op::FAdd, function("operator", "add")},
+                                                              {Op::FSub, function("operator", "sub")},
+                                                              {Op::FMul, function("operator", "mul")},
+                                                              {Op::FNeg, function("operator", "neg")},
+                                                              {Op::FAbs, function("builtins", "abs")},
+                                                              {Op::ToFloat, function("builtins", "float")},
+                                                              {Op::ToInt, function("builtins", "int")},
+                                                              {Op::Floor, function("math", "floor")},
+                                                              {Op::Ceil, function("math", "ceil")},
+                                                              {Op::Round, function("builtins", "round")}};
+  if (operation.op == Op::Math) {
+    static const std::unordered_map<symbolic::MathFunction, PyObject*> of_math = {
+#define MATH(name) {symbolic::MathFunction::name, function("math", #name)},
+#include "symbolic/functions.def"
+    };
+    return of_math.at(operation.function);
+  }
+  const auto found = functions.find(operation.op);
+  return found == functions.end() ? nullptr : found->second;
+}
+
+}  // namespace
+
 // What one operation of Python gives of two numbers.
 py::Owned<> SaidNumbers::applied(symbolic::Binary operation, const py::Owned<>& left, const py::Owned<>& right) {
   using symbolic::Binary;
-  const auto function = [](const char* module, const char* name) { return py::import_attr(module, name).release(); };
-  static const std::unordered_map<Binary, PyObject*> functions = {
-      {Binary::Add, function("operator", "add")}, {Binary::Sub, function("operator", "sub")},
-      {Binary::Mul, function("operator", "mul")}, {Binary::FloorDiv, function("operator", "floordiv")},
-      {Binary::Mod, function("operator", "mod")}, {Binary::TrueDiv, function("operator", "truediv")},
-      {Binary::Min, function("builtins", "min")}, {Binary::Max, function("builtins", "max")}};
+  static const std::unordered_map<Binary, PyObject*> functions = {{Binary::Add, function("operator", "add")},
+                                                                  {Binary::Sub, function("operator", "sub")},
+                                                                  {Binary::Mul, function("operator", "mul")}};
   PyObject* callable = functions.at(operation);
   PyObject* values[] = {value_at_hand(left.get()), value_at_hand(right.get())};
   auto value = py::take(PyObject_Vectorcall(callable, values, 2, nullptr));
@@ -29,11 +68,22 @@ py::Owned<> SaidNumbers::applied(symbolic::Binary operation, const py::Owned<>& 
   return numbers_.computed(callable, py::take(PyTuple_Pack(2, left.get(), right.get())), std::move(value), expr);
 }
 
+// What a function gives of the arguments of an expression.
+py::Owned<> SaidNumbers::called(PyObject* function, const symbolic::Expr* expr) {
+  const auto count = static_cast<Py_ssize_t>(expr->args.size());
+  auto arguments = py::take(PyTuple_New(count)), values = py::take(PyTuple_New(count));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyTuple_SET_ITEM(arguments.get(), i, of(expr->args[static_cast<std::size_t>(i)]).release());
+    PyTuple_SET_ITEM(values.get(), i, Py_NewRef(value_at_hand(PyTuple_GET_ITEM(arguments.get(), i))));
+  }
+  auto value = py::take(PyObject_CallObject(function, values.get()));
+  return numbers_.computed(function, std::move(arguments), std::move(value), expr);
+}
+
 // The operations of Python that give the value of an expression; nothing: it has no words of Python.
 py::Owned<> SaidNumbers::made(const symbolic::Expr* expr) {
   using symbolic::Binary;
   using symbolic::Op;
-  const auto of_two = [&](Binary operation) { return applied(operation, of(expr->args[0]), of(expr->args[1])); };
   switch (expr->op()) {
     case Op::Symbol: {
       const Source* source = numbers_.symbols_[expr->operation.symbol].source;
@@ -64,18 +114,10 @@ py::Owned<> SaidNumbers::made(const symbolic::Expr* expr) {
       for (const symbolic::Expr* factor : expr->args.subspan(1)) product = applied(Binary::Mul, product, of(factor));
       return product;
     }
-    case Op::FloorDiv:
-      return of_two(Binary::FloorDiv);
-    case Op::Mod:
-      return of_two(Binary::Mod);
-    case Op::Min:
-      return of_two(Binary::Min);
-    case Op::Max:
-      return of_two(Binary::Max);
-    case Op::TrueDiv:
-      return of_two(Binary::TrueDiv);
-    default:
-      return {};
+    default: {
+      PyObject* function = function_of(expr->operation);
+      return function == nullptr ? py::Owned<>() : called(function, expr);
+    }
   }
 }
 

@@ -23,6 +23,7 @@ class SaidNumbers {
 
  private:
   py::Owned<> applied(symbolic::Binary operation, const py::Owned<>& left, const py::Owned<>& right);
+  py::Owned<> called(PyObject* function, const symbolic::Expr* expr);
   py::Owned<> made(const symbolic::Expr* expr);
 
   Numbers& numbers_;

@@ -104,6 +104,25 @@ def pairs(x):
     return x[x > 0].reshape(-1, 2)
 
 
+def size_of_a_float(x):
+    n = int(x.max())
+    return torch.zeros(n) + n
+
+
+def bins(x):
+    return torch.bincount(x), torch.bincount(x, torch.ones(3), minlength=2) / 2
+
+
+def found_in_one(x):
+    (where,) = torch.where(x > 0)
+    return x.nonzero(), x[x > 0] * 2, where.shape[0], torch.unique(x), torch.masked_select(x, x > 0).sum()
+
+
+def kept_if_any(x):
+    any_positive = bool((x > 0).any().item())
+    return x * any_positive, torch.where(x < 0, any_positive, True)
+
+
 def writes_first(x):
     x.add_(1)
     return torch.zeros(x.sum().item())
@@ -127,6 +146,10 @@ PROGRAMS = [
     (ragged_mask, [T([3, 5]), T([1, 9]), T([0, 0])]),
     (prefix, [T([1, 3, 4]), T([2, 2, 5]), T([0, 0, 0]), T([7, 1, 1]), T([1, -1, 3])]),
     (pairs, [T([1.0, 2, -3, 4, 5, 0, 0]), T([1.0, 2, -3, 4, -5, 0, 0]), T([-1.0] * 7)]),
+    (size_of_a_float, [T([1.0, 3.7]), T([0.0, 0.0]), T([2.2, 1.0]), T([-4.0, -1.0]), T([float("inf"), 0.0])]),
+    (bins, [T([1, 3, 0]), T([0, 0, 0]), T([1, 1, 7]), T([2, -1, 0])]),
+    (found_in_one, [T([1.0]), T([0.0]), T([-2.0])]),
+    (kept_if_any, [T([1.0, -1]), T([-1.0, 0]), T([0.0, 2])]),
     (writes_first, [T([2, 3]), T([4, 4]), T([-5, 0])]),
 ]
 

@@ -20,13 +20,13 @@ _EXACT = 2**53  # ints up to here are floats
 
 
 class OpenNumber(NamedTuple):
-    """An int that may be another one at the next call."""
+    """An int that may be another one at the next call, or a float that the graph gives."""
 
     number: int
     """Of the symbol: its name is "s" and this."""
     source: str | None
     """Where it is read, as torch._dynamo writes it. None: the graph gives it ("unbacked")."""
-    hint: int
+    hint: int | float
     least: int | None
     """None: less than 64 bits hold."""
     most: int | None
@@ -78,6 +78,9 @@ class Symbols:
         }
         self._number_of: dict[Any, int] = {}
         for number, path, hint, least, most in numbers.symbols:
+            if isinstance(hint, float):
+                self._values[f"s{number}"] = env.create_unbacked_symfloat()
+                continue
             # torch computes with such ends as floats too: beyond those it refuses what it began with.
             ends = (
                 -int_oo if least is None or least < -_EXACT else least,
