@@ -65,13 +65,14 @@ class Replay {
   Walker& walker_;
   std::vector<Stmt>& out_;
   PyObject* object_;
-  PyObject* keys_;  // Effect::keys, or null
+  PyObject* keys_;                            // Effect::keys, or null
+  std::unordered_set<PyObject*> old_keys_{};  // those that a dict has before
   Expr target_;
 };
 
-// The key that the region used: the dict may have had an equal one before, an object that nobody has looked at.
+// The key that the region used for one that the dict had before, an equal object that nobody has looked at.
 PyObject* Replay::spelled(PyObject* key) const {
-  if (keys_ == nullptr) return key;
+  if (keys_ == nullptr || !old_keys_.contains(key)) return key;
   PyObject* found = PyDict_GetItemWithError(keys_, key);
   if (found == nullptr && PyErr_Occurred() != nullptr) py::throw_pending();
   return found == nullptr ? key : found;
@@ -237,6 +238,9 @@ bool Replay::update_in_place(const Pairs& before, const Pairs& after) {
 
 void Replay::set_dict(const Pairs& before, PyObject* after) {
   const Pairs items = dict_items(after);
+  if (keys_ != nullptr) {
+    for (auto [key, value] : before) old_keys_.insert(key);
+  }
   if (update_in_place(before, items)) return;
   call(dict_base(), "clear");
   for (auto [key, value] : items) store(key, value);

@@ -420,15 +420,29 @@ bool asks_for_index(Interpreter& t, PyObject* slice) {
   return false;
 }
 
+// Whether each open int of a key finds something at hand. One that does not, raises, which is eager's to word.
+bool finds_something(PyObject* tensor, std::span<PyObject* const> key) {
+  std::int64_t rank = 0, dim = 0, size = 0;
+  while (aten::size_at(tensor, rank, &size)) ++rank;
+  const auto has_dimension = [](PyObject* part) { return part != Py_None && part != Py_Ellipsis; };
+  const std::int64_t skipped = rank - std::ranges::count_if(key, has_dimension);
+  for (PyObject* part : key) {
+    if (region::is_open_int(part)) {
+      const std::int64_t at = region::as_number(part)->expr->hint.i;
+      if (!aten::size_at(tensor, dim, &size) || at < -size || at >= size) return false;
+    }
+    dim += part == Py_Ellipsis ? skipped : has_dimension(part) ? 1 : 0;
+  }
+  return true;
+}
+
 // Whether a key of a tensor has an open int, for which torch's tracing takes a plain one alone; its select() takes an
 // open one.
-bool selects_open(Interpreter& t, PyObject* key) {
+bool selects_open(Interpreter& t, PyObject* tensor, PyObject* key) {
   if (t.region.numbers.policy.graph_numbers != region::GraphNumbers::Ints) return false;
-  if (!PyTuple_CheckExact(key)) return region::is_open_int(key);
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
-    if (region::is_open_int(PyTuple_GET_ITEM(key, i))) return true;
-  }
-  return false;
+  std::span<PyObject* const> parts(&key, 1);
+  if (PyTuple_CheckExact(key)) parts = {PySequence_Fast_ITEMS(key), static_cast<std::size_t>(PyTuple_GET_SIZE(key))};
+  return std::ranges::any_of(parts, region::is_open_int) && finds_something(tensor, parts);
 }
 
 }  // namespace
@@ -445,7 +459,7 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
     static PyObject* function = operator_function("getitem");
     if (cat != Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", "a tensor as an index of a list"}});
     PyObject* args[] = {container, key};
-    if (selects_open(t, key)) return call_polyfill(t, "item_of_tensor", args);
+    if (selects_open(t, container, key)) return call_polyfill(t, "item_of_tensor", args);
     return t.region.recorder.torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr});
   }
   const auto plain = plain_key(t, key);
@@ -553,7 +567,8 @@ Result store_subscript(Interpreter& t, PyObject* container, PyObject* key, PyObj
     static PyObject* set = operator_function("setitem");
     if (value == nullptr) return t.raise(PyExc_TypeError, "Tensor does not support deleting items");
     PyObject* args[] = {container, key, value};
-    if (selects_open(t, key)) return t.and_then(call_polyfill(t, "set_item_of_tensor", args), Continuation(K::Drop));
+    if (selects_open(t, container, key))
+      return t.and_then(call_polyfill(t, "set_item_of_tensor", args), Continuation(K::Drop));
     Result r = t.region.recorder.torch_call(graph::Op::CallFunction, set, set, Args{args, nullptr});
     return r.did == Result::Did::Raised ? std::move(r) : Result::done();
   }

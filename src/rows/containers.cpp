@@ -171,6 +171,21 @@ Result dict_copy(Interpreter& t, PyObject* f, Args args) {
   return run_native(t, f, Args{values, nullptr});
 }
 
+// The keys of pairs that C code stores in a dict, as the program would store each.
+void need_native_keys(Interpreter& t, PyObject* pairs) {
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(pairs); ++i) {
+    PyObject* pair = PySequence_Fast_GET_ITEM(pairs, i);
+    const Cat cat = region::cat_of(pair);
+    if (cat == Cat::Text) continue;
+    if (cat != Cat::Tuple && cat != Cat::List) {
+      if (region::is_atom(cat)) continue;  // no pair: CPython says so
+      unsupported(Reason::BadArguments, {{"callee", std::string("a dict of a ") + Py_TYPE(pair)->tp_name}});
+    }
+    pair = t.region.reads.touch(t.region.shadows.original(pair));
+    if (PySequence_Fast_GET_SIZE(pair) != 0) need_native_key(t, PySequence_Fast_GET_ITEM(pair, 0));
+  }
+}
+
 Result dict_init(Interpreter& t, PyObject* f, Args args) {
   // A dict subclass of the region, filled from a mapping that C can read.
   if (args.size() >= 1 && !t.region.provenance.is_outside(args[0]) && !stores_in_python(t, args[0])) {
@@ -184,6 +199,7 @@ Result dict_init(Interpreter& t, PyObject* f, Args args) {
       if (t.region.lookups.type_lookup(Py_TYPE(other), "keys") != nullptr)  // its keys are no pairs
         unsupported(Reason::BadArguments, {{"callee", "dict.__init__ with a mapping"}});
       if (auto pairs = protocols::native_elements(t, other)) {
+        need_native_keys(t, pairs.get());
         std::vector<PyObject*> values(args.values.begin(), args.values.end());
         values[1] = pairs.get();
         return run_native(t, f, Args{values, args.kwnames});
@@ -444,7 +460,8 @@ Result fresh_only(Interpreter& t, PyObject* f, Args args) {
 Result collection(Interpreter& t, PyObject* f, Args args) {
   std::vector<py::Owned<>> held;
   std::vector<PyObject*> values;
-  const bool is_default = std::string_view(reinterpret_cast<PyTypeObject*>(f)->tp_name).ends_with("defaultdict");
+  const std::string_view type = reinterpret_cast<PyTypeObject*>(f)->tp_name;
+  const bool is_default = type.ends_with("defaultdict"), is_deque = type.ends_with("deque");
   for (std::size_t i = 0; i < args.values.size(); ++i) {
     PyObject* value = t.region.shadows.original(args.values[i]);
     const Cat cat = region::cat_of(value);
@@ -463,6 +480,7 @@ Result collection(Interpreter& t, PyObject* f, Args args) {
                         std::move(again));
     }
     if (!items) unsupported(Reason::BadArguments, {{"callee", reinterpret_cast<PyTypeObject*>(f)->tp_name}});
+    if (!is_deque) need_native_keys(t, items.get());
     held.push_back(std::move(items));
     values.push_back(held.back().get());
   }
