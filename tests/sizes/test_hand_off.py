@@ -546,10 +546,19 @@ def test_ints_that_select_what_is_not_there(key):
         except IndexError:
             return x - 1
 
+    def uncaught(x, n):
+        return x[(*key[:-1], key[-1] + n)] + 1
+
     x = torch.randn(8, 8, 8)
     compiled = pellucid.compile(f, backend="aot_eager", dynamic=True)
+    raising = pellucid.compile(uncaught, backend="aot_eager", dynamic=True)
     for n in (0, 1, 0):
         assert torch.equal(compiled(x, n), f(x, n))
+        with pytest.raises(IndexError) as want:
+            uncaught(x, n)
+        with pytest.raises(IndexError) as got:
+            raising(x, n)
+        assert str(got.value) == str(want.value)
 
 
 def test_gradients_through_what_an_int_selects():
