@@ -46,7 +46,7 @@ from pellucid.api import (
     set_stance,
     show,
 )
-from pellucid.marks import mark_dynamic, mark_static, maybe_mark_dynamic
+from pellucid.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 
 __version__ = "0.1.0"
 
@@ -70,6 +70,7 @@ __all__ = [
     "list_backends",
     "mark_dynamic",
     "mark_static",
+    "mark_unbacked",
     "maybe_mark_dynamic",
     "recompile_reasons",
     "reset",

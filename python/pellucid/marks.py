@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-__all__ = ["mark_dynamic", "mark_static", "maybe_mark_dynamic"]
+__all__ = ["mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic"]
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,45 @@ def maybe_mark_dynamic(tensor: torch.Tensor, index: int | Sequence[int]) -> None
         >>> pellucid.maybe_mark_dynamic(x, 0)
     """
     _mark(tensor, "_dynamo_weak_dynamic_indices", _dims(tensor, index))
+
+
+def mark_unbacked(
+    tensor: torch.Tensor,
+    index: int | Sequence[int],
+    *,
+    strict: bool = False,
+    min: int | None = None,
+    max: int | None = None,
+) -> None:
+    """As `maybe_mark_dynamic`, and the code that is captured is for sizes of 0 and 1 too.
+
+    It needs a size of two or more at its first call. What the code decides by the size (a branch of the program, an
+    operator that takes a size of 1 for a broadcast) it guards, so that a size that would decide otherwise gets code of its
+    own. A backend that goes through AOTAutograd usually asks whether the size is 0 or 1, and these get code of their own.
+
+    Args:
+        tensor: an argument of compiled code, or something that it reads.
+        index: a dimension or several, also counted from the end.
+        strict: code that works for one size alone is an error, as with `mark_dynamic`.
+        min: the least size, in elements.
+        max: the largest size, in elements.
+
+    Raises:
+        TypeError: `tensor` is none.
+        IndexError: it has no such dimension.
+        ValueError: `min` is larger than `max`.
+        ConstraintViolation: at a call, when `strict`, and the code that is captured works for one size alone.
+
+    Example:
+        >>> pellucid.mark_unbacked(x, 0)
+        >>> f(x), f(x[:1]), f(x[:0])
+    """
+    if min is not None and max is not None and min > max:
+        raise ValueError(f"min={min} is larger than max={max}")
+    dims = _dims(tensor, index)
+    _mark(tensor, "_dynamo_strict_unbacked_indices" if strict else "_dynamo_unbacked_indices", dims)
+    if min is not None or max is not None:
+        vars(tensor).setdefault("_dynamo_unbacked_bounds", {}).update(dict.fromkeys(dims, (min, max)))
 
 
 def mark_static(tensor: torch.Tensor, index: int | Sequence[int] | None = None) -> None:

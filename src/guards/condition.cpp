@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "symbolic/print.h"
 
@@ -39,7 +40,9 @@ Condition Condition::between(std::vector<std::uint32_t> symbols) {
 void Condition::complete(std::span<const symbolic::Expr* const> conditions) {
   program = symbolic::Program(conditions);
   const auto index = [&](std::uint32_t symbol) {
-    return static_cast<std::size_t>(std::ranges::find(symbols, symbol) - symbols.begin());
+    const auto found = std::ranges::find(symbols, symbol);
+    if (found == symbols.end()) throw std::logic_error("pellucid: a condition on a number that its guard does not read");
+    return static_cast<std::size_t>(found - symbols.begin());
   };
   const auto name = [&](std::uint32_t symbol) { return "{" + std::to_string(index(symbol)) + "}"; };
   for (const symbolic::Expr* condition : conditions) {

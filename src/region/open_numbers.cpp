@@ -163,7 +163,8 @@ std::vector<const OpenNumbers::Symbol*> OpenNumbers::require(PyObject* condition
   for (Py_ssize_t i = 0; known && i < PyList_GET_SIZE(conditions); ++i) {
     const Expr* condition = reader.condition(PyList_GET_ITEM(conditions, i));
     known = condition != nullptr && condition->hint.is_true();
-    if (known) space.decide(condition, kBackend);
+    // The guard reads the symbols that had no one value when the capture ended: of the others it is known already.
+    if (known) space.decide(space.simplify(condition), kBackend);
   }
   std::vector<const Symbol*> fixed;
   for (const std::uint32_t number : of_backend->symbols) {

@@ -37,6 +37,18 @@ void add_range(PyObject* tensor, std::int64_t dim, SizeMark& mark) {
   }
 }
 
+// Of a size that nothing may be concluded from there may be one or none. The bounds are {dim: (min, max)}.
+void take_any_size(PyObject* tensor, std::int64_t dim, SizeMark& mark) {
+  mark.least = 0;
+  PyObject* bounds = attribute(tensor, "_dynamo_unbacked_bounds");
+  if (bounds == nullptr || !PyDict_Check(bounds)) return;
+  PyObject* ends = PyDict_GetItemWithError(bounds, py::take(PyLong_FromLongLong(dim)).get());
+  if (ends == nullptr || !PyTuple_Check(ends) || PyTuple_GET_SIZE(ends) != 2) return;
+  PyObject *least = PyTuple_GET_ITEM(ends, 0), *most = PyTuple_GET_ITEM(ends, 1);
+  if (PyLong_Check(least)) mark.least = std::max(mark.least, static_cast<std::int64_t>(PyLong_AsLongLong(least)));
+  if (PyLong_Check(most)) mark.most = std::min(mark.most, static_cast<std::int64_t>(PyLong_AsLongLong(most)));
+}
+
 }  // namespace
 
 bool has_size_marks(PyObject* tensor) noexcept {
@@ -52,7 +64,13 @@ SizeMark size_mark(PyObject* tensor, std::int64_t dim) {
   } else if (holds(tensor, "_dynamo_dynamic_indices", dim)) {
     mark.wish = SizeMark::Wish::Open;
     add_range(tensor, dim, mark);
-  } else if (holds(tensor, "_dynamo_weak_dynamic_indices", dim) || holds(tensor, "_dynamo_unbacked_indices", dim)) {
+  } else if (holds(tensor, "_dynamo_strict_unbacked_indices", dim)) {
+    mark.wish = SizeMark::Wish::Open;
+    take_any_size(tensor, dim, mark);
+  } else if (holds(tensor, "_dynamo_unbacked_indices", dim)) {
+    mark.wish = SizeMark::Wish::MaybeOpen;
+    take_any_size(tensor, dim, mark);
+  } else if (holds(tensor, "_dynamo_weak_dynamic_indices", dim)) {
     mark.wish = SizeMark::Wish::MaybeOpen;
   }
   return mark;

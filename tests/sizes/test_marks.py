@@ -80,6 +80,34 @@ def test_a_marked_size_has_a_range():
     assert graphs(doubled, *calls).count == 3  # 4 to 6; 8; 3
 
 
+@pytest.mark.parametrize("mark", [pellucid.mark_unbacked, torch._dynamo.decorators.mark_unbacked])
+def test_an_unbacked_size_may_be_none_or_one(mark):
+    def with_branch(x):
+        return x + 1 if x.shape[0] > 1 else x - 1
+
+    calls = of_lengths(4, 1, 7, 0, 2, mark=lambda t: mark(t, 0))
+    for f in (doubled, lambda x: x * 2 + x.shape[0], lambda x: x.relu() @ torch.ones(3, 2)):
+        assert graphs(f, *calls).count == 1
+    assert graphs(with_branch, *calls).count > 1
+    assert graphs(lambda x: x.unsqueeze(1) + x, *calls).count > 1  # broadcasts one row otherwise
+
+
+@pytest.mark.parametrize("mark", [pellucid.mark_unbacked, torch._dynamo.decorators.mark_unbacked])
+def test_an_unbacked_size_has_a_range(mark):
+    assert graphs(doubled, *of_lengths(4, 1, 6, 7, mark=lambda t: mark(t, 0, min=1, max=6))).count == 2
+    (call,) = of_lengths(4, mark=lambda t: mark(t, 0, strict=True))
+    with pytest.raises(pellucid.errors.ConstraintViolation):
+        graphs(branch, call)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_unbacked_sizes_for_backends_that_compile(backend):
+    compiled = pellucid.compile(doubled, backend=backend)
+    for (x,) in of_lengths(4, 1, 7, 0, 2, mark=lambda t: pellucid.mark_unbacked(t, 0)):
+        assert torch.equal(compiled(x), x * 2)
+    assert len(pellucid.cache_entries(compiled)) <= 3
+
+
 @pytest.mark.parametrize("mark", [pellucid.mark_static, torch._dynamo.mark_static])
 def test_a_size_marked_as_static_stays_a_constant(mark):
     assert graphs(doubled, *of_lengths(4, 5, 6, mark=lambda t: mark(t, 0))).count == 3
@@ -113,6 +141,8 @@ def test_wrong_marks():
         pellucid.mark_static(3)
     with pytest.raises(ValueError, match="min=4 is larger"):
         pellucid.mark_dynamic(ramp(2, 3), 0, min=4, max=3)
+    with pytest.raises(ValueError, match="min=4 is larger than max=3"):
+        pellucid.mark_unbacked(ramp(2, 3), 0, min=4, max=3)
 
 
 def test_A10_a_size_stands_before_its_tensor():
