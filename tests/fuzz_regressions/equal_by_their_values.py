@@ -1,4 +1,4 @@
-# torch relied on two sizes being equal that had one value each: the guard of what a backend relies on did not read them.
+# torch relied on two sizes being equal that had one value each, which the guard of what a backend asks did not read.
 import collections
 import contextlib
 import copy
