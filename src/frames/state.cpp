@@ -157,10 +157,13 @@ void take_methods_apart(State& state) {
       auto& slots = on_stack ? state.frames[at].stack : state.frames[at].fast;
       for (std::size_t slot = 0; slot < slots.size(); ++slot) {
         PyObject* method = slots[slot].get();
-        if (method == nullptr || !PyCFunction_CheckExact(method) || Py_REFCNT(method) != 1) continue;
-        if (reinterpret_cast<PyCFunctionObject*>(method)->m_weakreflist != nullptr) continue;
+        if (method == nullptr || Py_REFCNT(method) != 1) continue;
+        const bool is_function = PyCFunction_CheckExact(method);
+        if (!is_function && !Py_IS_TYPE(method, &_PyMethodWrapper_Type)) continue;
+        if (is_function && reinterpret_cast<PyCFunctionObject*>(method)->m_weakreflist != nullptr) continue;
         const py::BoundNative bound = py::bound_native(method);
-        if (bound.descriptor == nullptr || !Py_IS_TYPE(bound.descriptor, &PyMethodDescr_Type)) continue;
+        if (bound.descriptor == nullptr) continue;
+        if (is_function && !Py_IS_TYPE(bound.descriptor, &PyMethodDescr_Type)) continue;
         auto self = py::Owned<>::share(bound.self);
         std::swap(slots[slot], self);
         state.apart.push_back({at, on_stack, slot, std::move(self), bound.descriptor});
@@ -182,7 +185,13 @@ std::vector<std::uint64_t> key_of(const State& state) {
   key.reserve(1 + 2 * state.apart.size() + 12 * state.frames.size());
   for (const State::Apart& part : state.apart) {
     key.push_back(part.frame << 32 | part.slot << 1 | (part.on_stack ? 1 : 0));
-    key.push_back(bits(reinterpret_cast<PyMethodDescrObject*>(part.descriptor)->d_method));
+    if (Py_IS_TYPE(part.descriptor, &PyMethodDescr_Type)) {
+      key.push_back(bits(reinterpret_cast<PyMethodDescrObject*>(part.descriptor)->d_method));
+      continue;
+    }
+    const auto* slot = reinterpret_cast<PyWrapperDescrObject*>(part.descriptor);
+    key.push_back(bits(slot->d_base));
+    key.push_back(bits(slot->d_wrapped));
   }
   key.push_back(state.apart.size());
   for (const OpenFrame& frame : state.frames) {

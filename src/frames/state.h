@@ -31,7 +31,8 @@ struct OpenFrame {
 };
 
 struct State {
-  // A bound method of a builtin object ([].append) that only this slot has: nobody can tell it from another one.
+  // A bound method or slot of C ([].append, super().__setattr__) that only this slot has: nobody can tell it from
+  // another one.
   struct Apart {
     std::size_t frame;
     bool on_stack;

@@ -157,7 +157,9 @@ void take_conditions(region::Capture& capture, PyObject* conditions) {
 }
 
 // The backend could not compile for numbers that stay open; the next capture takes them as constants.
-struct NotForOpenNumbers {};
+struct NotForOpenNumbers {
+  bool of_graph;  // those that the graph gives, and from now on it gives none
+};
 
 void take_as_constants(PyFunctionObject* function, const region::Capture& capture, Cache& cache,
                        const py::PythonError& error) {
@@ -230,7 +232,7 @@ Compiled call_backend(PyFunctionObject* function, region::Capture& capture, Cach
   } catch (const py::PythonError& error) {
     if (!may_take_as_constants(capture, error)) throw_refusal(error);
     take_as_constants(function, capture, cache, error);
-    throw NotForOpenNumbers();
+    throw NotForOpenNumbers{capture.has_unbacked};
   }
   auto& [forward, made, hand_off] = handed;
   auto compiled = py::Owned<>::share(PyTuple_GET_ITEM(made.get(), 0));
@@ -492,11 +494,19 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
                         const Capture& capture) {
   const CompilingScope scope;
   const WholeTime whole(function, cache);
+  const auto with = [&](bool constants) {
+    return attempt(function, cache, extent, [&](const trace::Extent& how_far) { return capture(how_far, constants); });
+  };
   const auto attempt_open_first = [&] {
     try {
-      return attempt(function, cache, extent, capture);
+      return with(false);
+    } catch (const NotForOpenNumbers& refusal) {
+      if (!refusal.of_graph) return with(true);
+    }
+    try {
+      return with(false);
     } catch (const NotForOpenNumbers&) {
-      return attempt(function, cache, extent, capture);
+      return with(true);
     }
   };
   if (fullgraph || config_number("suppress_errors") == 0) return attempt_open_first();
@@ -519,12 +529,13 @@ region::GraphNumbers graph_numbers(PyObject* backend) {
   return has_mark(backend, "takes_symbols") ? region::GraphNumbers::Ints : region::GraphNumbers::None;
 }
 
-// As in torch.compile, fullgraph=True asks for operators whose results depend on values too.
-region::NumberPolicy number_policy(const Cache& cache, bool fullgraph) {
+// As in torch.compile, fullgraph=True asks for operators whose results depend on values too. `constants`: nothing is
+// open.
+region::NumberPolicy number_policy(const Cache& cache, bool fullgraph, bool constants = false) {
   PyObject* const backend = cache.key().backend;
   const bool may = graph_numbers(backend) != region::GraphNumbers::None && cache.takes_unbacked;
   static const region::NumberHistory nothing_seen;
-  const bool is_static = has_mark(backend, "static") || config_number("dynamic_shapes") == 0;
+  const bool is_static = constants || has_mark(backend, "static") || config_number("dynamic_shapes") == 0;
   const bool automatic = config_number("automatic_dynamic_shapes") != 0;
   const bool opens_all = has_mark(backend, "dynamic") || config_number("assume_static_by_default") == 0;
   return {.history = is_static   ? nullptr
@@ -545,8 +556,8 @@ Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cach
   constexpr std::int64_t kWholeProgram = 10;  // fullgraph=True asks for all of it
   trace::Extent extent{.work = kWholeProgram * config_number("region_limit")};
   if (!fullgraph && config_number("continue_after_break") != 0) extent = forced_end(config_number("force_break_at"));
-  return attempt_or_warn(function, cache, fullgraph, extent, [&](const trace::Extent& how_far) {
-    return trace::capture(function, code, locals, how_far, number_policy(cache, fullgraph));
+  return attempt_or_warn(function, cache, fullgraph, extent, [&](const trace::Extent& how_far, bool constants) {
+    return trace::capture(function, code, locals, how_far, number_policy(cache, fullgraph, constants));
   });
 }
 
@@ -559,9 +570,10 @@ void observe(PyFunctionObject* function, PyObject* const* locals, Cache& cache) 
 }
 
 Attempt compile_continuation(const frames::State& state, Cache& cache) {
-  return attempt_or_warn(
-      state.frames.front().function.get(), cache, false, forced_end(0, state.frames.size()),
-      [&](const trace::Extent& how_far) { return trace::capture(state, how_far, number_policy(cache, false)); });
+  return attempt_or_warn(state.frames.front().function.get(), cache, false, forced_end(0, state.frames.size()),
+                         [&](const trace::Extent& how_far, bool constants) {
+                           return trace::capture(state, how_far, number_policy(cache, false, constants));
+                         });
 }
 
 }  // namespace pellucid::runtime

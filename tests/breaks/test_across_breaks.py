@@ -8,6 +8,7 @@ import copy
 import random
 import re
 import sys
+import weakref
 
 import pytest
 import torch
@@ -453,6 +454,38 @@ def test_C21_why_each_graph_ends():
     assert [frame.name for frame in first.user_stack] == ["f", "unsupported"]
     assert not last.graph_break and last.reason == "return_value"
     assert last.user_stack[-1].line == "return y * 2"
+
+
+def test_C05_bound_slots_cross(counting):
+    """They are others at each call: what is behind the break is compiled for the object that they are bound to."""
+
+    class Scale(torch.nn.Module):
+        def __init__(self, factor):
+            super().__init__()
+            self.factor = factor
+
+        def forward(self, x):
+            get, put = super().__getattribute__, super().__setattr__
+            pellucid.graph_break()
+            object.__setattr__(self, "seen", get("factor"))
+            return x * get("factor") + self.seen
+
+    def of_items(x, items):
+        get, length = items.__getitem__, items.__len__
+        pellucid.graph_break()
+        return x * get(0) + length()
+
+    module = Scale(3)
+    watch = weakref.ref(module)
+    compiled, of_compiled = pellucid.compile(module, backend=counting), pellucid.compile(of_items, backend=counting)
+    for n in (1, 2, 3, 4):
+        x = torch.ones(2) * n
+        assert same(compiled(x), x * 3 + 3)
+        for items in ([2, 3], (2, 3), [2, 3, 4]):
+            assert same(of_compiled(x, items), of_items(x, items))
+    assert counting.count <= 6
+    del module, compiled
+    assert watch() is None
 
 
 def test_C05_methods_of_what_stays_open_cross():
