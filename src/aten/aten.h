@@ -33,8 +33,9 @@ struct OpenLayout {
   enum class Stride : std::uint8_t {
     Exact,
     Dense,  // size(inner) * stride(inner) of another dim, both as they are found
-    Open,   // any
+    Open,   // any from kLeastOpenStride on
   };
+  static constexpr std::int64_t kLeastOpenStride = 2;
   struct Dim {
     bool open = false;                                                        // the size
     std::int64_t least = 2, most = std::numeric_limits<std::int64_t>::max();  // of an open size

@@ -141,8 +141,9 @@ struct TensorSpec::Data {
       case Stride::Open:
         break;
     }
-    return true;
+    return found[dim] >= OpenLayout::kLeastOpenStride;
   }
+  bool stride_is_large(std::size_t dim, std::size_t depth = 0) const noexcept;
   // Out of line: it would cost the exact comparison registers.
   [[gnu::noinline]] bool open_layout_matches(const c10::TensorImpl& impl) const noexcept;
   bool layout_implies(const Data& that) const noexcept;
@@ -182,6 +183,7 @@ std::string TensorSpec::Data::size_text(std::size_t dim, std::int64_t found) con
 
 std::string TensorSpec::Data::stride_text(std::size_t dim, Sizes found_sizes, Sizes found) const {
   if (stride_kind(dim) == Stride::Exact) return std::to_string(strides()[dim]);
+  if (stride_kind(dim) == Stride::Open) return "at least " + std::to_string(OpenLayout::kLeastOpenStride);
   const std::string inner = std::to_string(open[dim].inner);
   const auto dense = dense_stride(static_cast<std::size_t>(open[dim].inner), found_sizes, found);
   return (dense ? std::to_string(*dense) : "more than 64 bits") + " (size(" + inner + ") * stride(" + inner + "))";
@@ -290,6 +292,22 @@ std::string TensorSpec::mismatch(PyObject* object) const {
   return all.is_empty() ? "differs" : all.text();
 }
 
+// Whether a stride is what an open one may be, of every tensor that fits.
+bool TensorSpec::Data::stride_is_large(std::size_t dim, std::size_t depth) const noexcept {
+  switch (stride_kind(dim)) {
+    case Stride::Open:
+      return true;
+    case Stride::Exact:
+      return strides()[dim] >= OpenLayout::kLeastOpenStride;
+    case Stride::Dense:
+      break;
+  }
+  const auto inner = static_cast<std::size_t>(open[dim].inner);
+  const std::int64_t least = is_open(inner) ? open[inner].least : sizes()[inner];
+  if (least >= 1 && depth < ndim && stride_is_large(inner, depth + 1)) return true;
+  return least >= OpenLayout::kLeastOpenStride && stride_kind(inner) == Stride::Exact && strides()[inner] >= 1;
+}
+
 // What is open in this one is open in `that`, and what is closed here fits there.
 bool TensorSpec::Data::layout_implies(const Data& that) const noexcept {
   if (kind == Layout::Unknown || that.kind == Layout::Unknown || ndim != that.ndim) return false;
@@ -302,8 +320,8 @@ bool TensorSpec::Data::layout_implies(const Data& that) const noexcept {
   }
   for (std::uint32_t i = 0; i < ndim; ++i) {
     const Stride own = stride_kind(i), other = that.stride_kind(i);
-    if (other == Stride::Open || (own == other && own == Stride::Dense && open[i].inner == that.open[i].inner))
-      continue;
+    if (other == Stride::Open && stride_is_large(i)) continue;
+    if (own == other && own == Stride::Dense && open[i].inner == that.open[i].inner) continue;
     if (own != Stride::Exact) return false;
     if (other == Stride::Dense) {  // the product of a size and a stride: both must be the same for all tensors
       const auto inner = static_cast<std::size_t>(that.open[i].inner);

@@ -71,11 +71,11 @@ bool OpenTensors::open_stride(PyObject* tensor, const Source* source, aten::Open
     dim.stride = aten::OpenLayout::Stride::Dense;
     return open;
   }
-  if (stride <= 1) return false;
+  if (stride < aten::OpenLayout::kLeastOpenStride) return false;
   const Source* at = numbers_.region_.capture->sources.stride_of(source, i);
   const PathHash path = hash_of(at);
   if (!opens_size(stride, at, path, {})) return false;
-  made = numbers_.new_symbol(symbolic::Value::of(stride), at, path, 2);
+  made = numbers_.new_symbol(symbolic::Value::of(stride), at, path, aten::OpenLayout::kLeastOpenStride);
   dim.stride = aten::OpenLayout::Stride::Open;
   return true;
 }

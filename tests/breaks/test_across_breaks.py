@@ -467,7 +467,7 @@ def test_C05_bound_slots_cross(counting):
         def forward(self, x):
             get, put = super().__getattribute__, super().__setattr__
             pellucid.graph_break()
-            object.__setattr__(self, "seen", get("factor"))
+            put("seen", get("factor"))
             return x * get("factor") + self.seen
 
     def of_items(x, items):

@@ -47,7 +47,18 @@ def test_bounds_may_leave_nothing_out():
     assert (
         spec.matches(torch.ones(0)) and spec.matches(torch.ones(1)) and spec.matches(torch.ones(1).expand(4)) is False
     )
-    assert spec_of(torch.ones(4), open_dim(0, stride="open")).matches(torch.ones(1).expand(2**62))
+    most = torch.empty_strided((2**31,), (2**31,), device="meta")
+    assert spec_of(torch.ones(4, device="meta"), open_dim(0, stride="open")).matches(most)
+
+
+def test_an_open_stride_is_two_or_more():
+    spec = spec_of(torch.ones(4, 8)[:, ::2], {"size": (0, 9)}, {"size": (0, 9), "stride": "open"})
+    for stride in range(5):
+        found = torch.ones(64).as_strided((4, 4), (8, stride))
+        assert spec.matches(found) == (stride >= 2)
+        assert spec.mismatch(found) == (
+            "" if stride >= 2 else f"stride mismatch at index 1, expected at least 2, actual {stride}"
+        )
 
 
 def test_what_is_not_open_is_compared():
@@ -148,6 +159,7 @@ def test_all_small_tensors_against_the_definition():
                 wanted = dim.get("stride", "exact")
                 stride = (3, 1)[i] if wanted == "exact" else strides[i]
                 stride = sizes[1 - i] * strides[1 - i] if isinstance(wanted, int) else stride
+                stride = max(stride, 2) if wanted == "open" else stride
                 expected = expected and least <= sizes[i] <= most and strides[i] == stride
             assert spec.matches(tensor) == expected == (spec.mismatch(tensor) == ""), (layout, sizes, strides)
             found[expected] += 1
@@ -364,7 +376,7 @@ def test_only_conditions_look_at_a_size():
 def test_code_parts_say_what_check_says():
     g = Guards()
     x, y = g.arg(0), g.table.instance_attr(g.arg(1), "y")
-    g.add("TENSOR_MATCH", x, (torch.ones(4, 3), [open_dim(0), open_dim(0, stride="open")]))
+    g.add("TENSOR_MATCH", x, (torch.ones(4, 6)[:, ::2], [open_dim(0), open_dim(0, stride="open")]))
     g.add("TENSOR_MATCH", y, (torch.ones(4), [open_dim(0)]))
     sizes = Sizes()
     a, b, c = (sizes.of(g.table.size_of(at, i), hint) for at, i, hint in ((x, 0, 4), (x, 1, 3), (y, 0, 4)))
@@ -376,7 +388,7 @@ def test_code_parts_say_what_check_says():
     assert len(parts) == 4 and "L['a'].size(0)" in parts[2] and "L['b'].y.size(0)" in parts[3]
     for _ in range(500):
         rows, columns, length = (chance.randrange(6) for _ in range(3))
-        values = torch.ones(25).as_strided((rows, columns), (3, 1)), Box(y=torch.ones(length))
+        values = torch.ones(36).as_strided((rows, columns), (6, 2)), Box(y=torch.ones(length))
         expected = 2 * rows + columns <= 11 and length <= rows * columns
         scope = {"L": dict(zip("ab", values)), "C": p.constants(), "HOLDS": p.holds}
         assert passes(p, *values) == expected == all(eval(part, scope) for part in parts)
