@@ -41,7 +41,8 @@ void Condition::complete(std::span<const symbolic::Expr* const> conditions) {
   program = symbolic::Program(conditions);
   const auto index = [&](std::uint32_t symbol) {
     const auto found = std::ranges::find(symbols, symbol);
-    if (found == symbols.end()) throw std::logic_error("pellucid: a condition on a number that its guard does not read");
+    if (found == symbols.end())
+      throw std::logic_error("pellucid: a condition on a number that its guard does not read");
     return static_cast<std::size_t>(found - symbols.begin());
   };
   const auto name = [&](std::uint32_t symbol) { return "{" + std::to_string(index(symbol)) + "}"; };
