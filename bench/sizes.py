@@ -1,6 +1,6 @@
 """Models over many sizes, pellucid beside torch._dynamo: how often each compiles, wall time, difference from eager.
 
-PYTHONPATH=python python bench/sizes.py [--quick] [--only gpt2 ...] [--backend inductor] [--training] [--out FILE]
+PYTHONPATH=python python bench/sizes.py [--quick] [--only gpt2 ...] [--backend inductor] [--dynamic] [--training]
 
   gpt2 llama t5 bert cnn   64 sequence lengths (heights of images) x 8 batch sizes, in an order that mixes them
   generate-...             40 tokens with a cache that grows (gpt2, llama, t5, whisper); the model's forward is compiled
@@ -154,8 +154,8 @@ class Denoiser(nn.Module):
 class Implementation:
     """One of those compared: compiles with a backend, and says how many graphs it made."""
 
-    def __init__(self, name: str, backend: str, limit: int):
-        self.name, self.backend = name, backend
+    def __init__(self, name: str, backend: str, limit: int, dynamic: bool | None):
+        self.name, self.backend, self.dynamic = name, backend, dynamic
         if name == "pellucid":
             import pellucid
 
@@ -169,7 +169,7 @@ class Implementation:
             self.module = torch
 
     def compile(self, f):
-        return self.module.compile(f, backend=self.backend)
+        return self.module.compile(f, backend=self.backend, dynamic=self.dynamic)
 
     def graphs(self) -> int:
         if self.name == "pellucid":
@@ -308,7 +308,7 @@ def run(workload: str, implementation: Implementation, quick: bool, training: bo
 
 def rows(options: argparse.Namespace) -> Iterator[dict]:
     """What each workload gives, in this process."""
-    implementation = Implementation(options.one, options.backend, options.limit)
+    implementation = Implementation(options.one, options.backend, options.limit, options.dynamic or None)
     for workload in options.only or WORKLOADS:
         before, row = implementation.graphs(), {"workload": workload}
         try:
@@ -363,6 +363,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="6 lengths x 3 batches")
     parser.add_argument("--only", nargs="+", choices=WORKLOADS, metavar="WORKLOAD", help=", ".join(WORKLOADS))
     parser.add_argument("--backend", default="eager", choices=("eager", "aot_eager", "inductor"))
+    parser.add_argument("--dynamic", action="store_true", help="compile with dynamic=True: one graph is what to expect")
     parser.add_argument("--training", action="store_true", help="forward and backward, gradients compared")
     parser.add_argument("--implementations", nargs="+", choices=IMPLEMENTATIONS, default=IMPLEMENTATIONS)
     parser.add_argument("--limit", type=int, default=1000, help="entries of one function, for both")
