@@ -80,6 +80,8 @@ OF_ONE_GRAPH = {
     "test_at_the_limit_calls_run_eagerly_for_a_while": "the limit is of one region, and many reach it",
     "test_without_patience_nothing_gives_way": "the limit is of one region, and many reach it",
     "test_entries_that_give_way_let_their_objects_go": "the limit is of one region, and many reach it",
+    "test_C05_bound_slots_cross": "a super object that is alive at an end is held by its guard",
+    "test_recompiles_up_to_the_limit_grow_nothing": "a forced end is a break, and the last 1,000 breaks are kept",
     "test_given_up_with_one_warning": "each graph that fails is given up with its own warning",
     "test_sixty_four_cost_what_four_cost": "compares times",
     "test_from_a_warm_cache": "how often it is compiled, and whether a pass of the backend is asked",
