@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <stdexcept>
+#include <string>
 #include <unordered_map>
 
 #include "aten/aten.h"
@@ -360,8 +362,19 @@ std::string place_of(PyFunctionObject* function) {
 }
 
 std::int64_t config_number(const char* name) {
-  auto value = py::import_attr("pellucid.config", name);
-  const long long number = PyLong_AsLongLong(value.get());
+  // What the module's __getattr__ does in Python, which each capture would run a dozen times.
+  static PyObject* const patches = py::import_attr("pellucid.config", "_PATCHES").release();
+  static PyObject* const values = py::import_attr("pellucid.config", "_VALUES").release();
+  PyObject* patched = nullptr;
+  if (PyContextVar_Get(patches, nullptr, &patched) < 0) py::throw_pending();
+  const auto of_thread = py::Owned<>::steal(patched);
+  const auto key = py::interned(name);
+  PyObject* value = nullptr;
+  if (of_thread && PyDict_Check(of_thread.get())) value = PyDict_GetItemWithError(of_thread.get(), key.get());
+  if (value == nullptr) value = PyDict_GetItemWithError(values, key.get());
+  if (value == nullptr) throw std::logic_error(std::string("pellucid.config has no option ") + name);
+  const auto held = py::Owned<>::share(value);
+  const long long number = PyLong_AsLongLong(held.get());
   if (number == -1 && PyErr_Occurred() != nullptr) py::throw_pending();
   return number;
 }
