@@ -236,13 +236,16 @@ Result type_getattr(Interpreter& t, PyObject* type, PyObject* name) {
 }
 
 Result super_getattr(Interpreter& t, PyObject* super, PyObject* name) {
-  auto this_class = py::take(PyObject_GetAttrString(super, "__thisclass__"));
-  auto self = py::take(PyObject_GetAttrString(super, "__self__"));
-  auto self_class = py::take(PyObject_GetAttrString(super, "__self_class__"));
+  static PyObject* const of_this_class = py::interned("__thisclass__").release();
+  static PyObject* const of_self = py::interned("__self__").release();
+  static PyObject* const of_self_class = py::interned("__self_class__").release();
+  auto this_class = py::take(PyObject_GetAttr(super, of_this_class));
+  auto self = py::take(PyObject_GetAttr(super, of_self));
+  auto self_class = py::take(PyObject_GetAttr(super, of_self_class));
   if (self_class.get() == Py_None || name == region::names().__class__) return native_attribute(t, super, name);
   // One that existed before leads to an object that existed before.
-  (void)t.region.provenance.note_attribute(super, py::interned("__self__").get(), self.get());
-  (void)t.region.provenance.note_attribute(super, py::interned("__thisclass__").get(), this_class.get());
+  (void)t.region.provenance.note_attribute(super, of_self, self.get());
+  (void)t.region.provenance.note_attribute(super, of_this_class, this_class.get());
   auto* type = reinterpret_cast<PyTypeObject*>(self_class.get());
   t.region.lookups.guard_mro(type);
   const Py_ssize_t count = PyTuple_GET_SIZE(type->tp_mro);
