@@ -58,11 +58,13 @@ def test_one_function(dynamic, counting):
     # Sizes of 1 or not, numbers odd or even: values, then what changed is open. Calls that race compile nothing twice.
     assert 1 <= counting.count <= 8
     assert len(pellucid.cache_entries(compiled)) <= 5
-    before = counting.count
-    for size, n in work_of(0):
-        x = torch.ones(size, 3)
-        assert same(compiled(x, n, "ab"), mixed(x, n, "ab"))
-    assert counting.count == before
+    counts = []
+    for _ in range(2):  # what only ran eagerly, beside another thread's compile, is compiled the first time
+        for size, n in work_of(0):
+            x = torch.ones(size, 3)
+            assert same(compiled(x, n, "ab"), mixed(x, n, "ab"))
+        counts.append(counting.count)
+    assert counts[0] == counts[1] <= 8
 
 
 def test_one_module(counting):
@@ -170,7 +172,7 @@ def test_the_limit_is_reached_by_all(counting, caplog, monkeypatch):
             assert same(compiled(torch.ones(2), word), torch.ones(2) + len(word))
 
     run_threads(THREADS, work)
-    assert 5 <= counting.count <= 30 and len(pellucid.cache_entries(compiled)) == 4
+    assert 4 <= counting.count <= 30 and len(pellucid.cache_entries(compiled)) == 4
     told = sum("recompile_limit (4)" in record.getMessage() for record in caplog.records)
     assert (told, counting.count <= 30) == (1, True)
 
