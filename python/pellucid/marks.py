@@ -36,6 +36,11 @@ def _mark(tensor: torch.Tensor, attribute: str, dims: list[int]) -> None:
     marks["_has_dynamo_dim_marking"] = True
 
 
+def _check_range(least: int | None, most: int | None) -> None:
+    if least is not None and most is not None and least > most:
+        raise ValueError(f"min={least} is larger than max={most}")
+
+
 def mark_dynamic(
     tensor: torch.Tensor, index: int | Sequence[int], *, min: int | None = None, max: int | None = None
 ) -> None:
@@ -59,8 +64,7 @@ def mark_dynamic(
         >>> pellucid.mark_dynamic(x, 0, min=2, max=512)
         >>> f(x)
     """
-    if min is not None and max is not None and min > max:
-        raise ValueError(f"min={min} is larger than max={max}")
+    _check_range(min, max)
     dims = _dims(tensor, index)
     _mark(tensor, "_dynamo_dynamic_indices", dims)
     kept = {known for known in vars(tensor).get("_dynamo_dynamic_range", set()) if known.dim not in dims}
@@ -111,8 +115,7 @@ def mark_unbacked(
         >>> pellucid.mark_unbacked(x, 0)
         >>> f(x), f(x[:1]), f(x[:0])
     """
-    if min is not None and max is not None and min > max:
-        raise ValueError(f"min={min} is larger than max={max}")
+    _check_range(min, max)
     dims = _dims(tensor, index)
     _mark(tensor, "_dynamo_strict_unbacked_indices" if strict else "_dynamo_unbacked_indices", dims)
     if min is not None or max is not None:
