@@ -103,7 +103,8 @@ std::string snake_case(std::string_view text) {
 
 std::string candidate_of_target(PyObject* target) {
   if (!PyUnicode_Check(target)) {
-    auto name = py::Owned<>::steal(PyObject_GetAttrString(target, "__name__"));
+    static PyObject* const attribute = py::interned("__name__").release();
+    auto name = py::Owned<>::steal(PyObject_GetAttr(target, attribute));
     if (!name) PyErr_Clear();  // a callable object without a name, such as a functools.partial
     return snake_case(py::text_of(name ? name.get() : nullptr));
   }

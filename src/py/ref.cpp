@@ -61,6 +61,8 @@ Owned<> interned(PyObject* name) {
 
 std::string text_of(PyObject* unicode) {
   if (unicode == nullptr || !PyUnicode_Check(unicode)) return {};
+  const auto length = static_cast<std::size_t>(PyUnicode_GET_LENGTH(unicode));
+  if (PyUnicode_IS_COMPACT_ASCII(unicode)) return {static_cast<const char*>(PyUnicode_DATA(unicode)), length};
   auto bytes = Owned<>::steal(PyUnicode_AsEncodedString(unicode, "utf-8", "backslashreplace"));
   if (!bytes) {
     PyErr_Clear();

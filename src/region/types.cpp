@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "aten/aten.h"
+#include "py/cpython.h"
 #include "py/iterators.h"
 #include "py/keys.h"
 #include "py/ref.h"
@@ -138,8 +139,9 @@ void initialise_types() {
   }
 }
 
-Cat cat_of(PyTypeObject* type) {
-  if (auto it = known->exact.find(type); it != known->exact.end()) return it->second;
+namespace {
+
+Cat cat_of_class(PyTypeObject* type) {
   // A Python class over object: its storage is its dict and slots. Most are that, so it comes before the rarer ones,
   // whose storage is larger than an object's.
   const Storage storage = storage_of(type);
@@ -157,6 +159,30 @@ Cat cat_of(PyTypeObject* type) {
   if (PyType_IsSubtype(type, &PyFrozenSet_Type)) return Cat::FrozenSet;
   const bool exception = PyType_IsSubtype(storage.base, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
   return exception && storage.python_only ? Cat::Instance : Cat::Other;
+}
+
+// What the classes that were asked about last are, as long as they are what they were: other bases give a class another
+// version.
+struct Told {
+  PyTypeObject* type = nullptr;
+  PyTypeObject* metaclass = nullptr;
+  unsigned version = 0;
+  Cat cat = Cat::Other;
+};
+constexpr std::size_t kTold = 64;
+
+}  // namespace
+
+Cat cat_of(PyTypeObject* type) {
+  static Told told[kTold];
+  Told& place = told[(reinterpret_cast<std::size_t>(type) >> 4) % kTold];
+  const unsigned version = py::type_version(type);
+  if (version != 0 && place.version == version && place.type == type && place.metaclass == Py_TYPE(type))
+    return place.cat;
+  const auto exact = known->exact.find(type);
+  const Cat cat = exact != known->exact.end() ? exact->second : cat_of_class(type);
+  if (version != 0) place = {type, Py_TYPE(type), version, cat};
+  return cat;
 }
 
 bool is_exact_builtin(PyTypeObject* type) {

@@ -280,8 +280,9 @@ std::string shown(PyObject* exception) {
 }  // namespace
 
 Next Executor::loop() {
+  const auto& abandoned = region::abandoned();
   for (;;) {
-    if (!region::abandoned().empty()) {
+    if (!abandoned.empty()) {
       finalize_abandoned();
       unwinder.unwind(true);
       continue;
@@ -321,7 +322,7 @@ Next Executor::loop() {
     if (next == Next::Finished) {
       for (const auto& slot : frame.fast) region.drops.note_kept(slot.get());
       std::exchange(frame.fast, {}).clear();  // generators die with their frame
-      if (region::abandoned().empty()) return next;
+      if (abandoned.empty()) return next;
       frame.stack.push_back(std::move(returned_));
       frame.next = frame.at;  // returns once more, after them
       continue;
