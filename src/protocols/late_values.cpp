@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 #include <unordered_map>
 
@@ -203,6 +204,37 @@ std::optional<Result> late_bits(Interpreter& t, PyObject* left, PyObject* right,
                             : operation == bytecode::Operator::NB_OR ? 1
                                                                      : 2;
   return late(t, functions[which], operands);
+}
+
+std::optional<Result> late_not_finite(Interpreter& t, PyObject* left, PyObject* right, int op) {
+  using bytecode::Operator;
+  const auto operation = static_cast<Operator>(op % py::kInPlace);
+  static const std::unordered_map<Operator, PyObject*> functions = {
+      {Operator::NB_ADD, held_function("operator", "add")},
+      {Operator::NB_SUBTRACT, held_function("operator", "sub")},
+      {Operator::NB_MULTIPLY, held_function("operator", "mul")}};
+  const auto is_endless = [](PyObject* operand) {
+    PyObject* value = region::value_at_hand(operand);
+    return PyFloat_CheckExact(value) && !std::isfinite(PyFloat_AS_DOUBLE(value));
+  };
+  const auto function = functions.find(operation);
+  PyObject* const known = is_endless(left) ? left : right;
+  PyObject* const number = known == left ? right : left;
+  symbolic::Value value;
+  if (function == functions.end() || !is_endless(known) || !region::is_open(number) ||
+      !guards::is_symbolic_value(region::value_at_hand(number), &value))
+    return std::nullopt;
+  const auto constant = py::Owned<>::share(t.region.numbers.plain(known));
+  PyObject* const first = known == left ? constant.get() : left;
+  PyObject* const second = known == left ? right : constant.get();
+  PyNumberMethods* const methods = PyFloat_Type.tp_as_number;
+  const binaryfunc slot = operation == Operator::NB_ADD        ? methods->nb_add
+                          : operation == Operator::NB_SUBTRACT ? methods->nb_subtract
+                                                               : methods->nb_multiply;
+  auto result = py::take(slot(region::value_at_hand(first), region::value_at_hand(second)));
+  t.region.doing = "computes";
+  return Result::of(t.region.numbers.computed(function->second, py::take(PyTuple_Pack(2, first, second)),
+                                              std::move(result), nullptr));
 }
 
 }  // namespace pellucid::protocols

@@ -14,6 +14,9 @@ std::optional<Result> late_call(Interpreter& t, PyObject* callable, Args args);
 std::optional<Result> late_binary(Interpreter& t, PyObject* left, PyObject* right, int op);
 // &, | and ^ of ints.
 std::optional<Result> late_bits(Interpreter& t, PyObject* left, PyObject* right, int op);
+// A number and an infinity or NaN, added, subtracted or multiplied: what comes of that is no number that a capture
+// knows anything of.
+std::optional<Result> late_not_finite(Interpreter& t, PyObject* left, PyObject* right, int op);
 // What an f-string makes of its parts.
 std::optional<Result> late_join(Interpreter& t, PyObject* parts);
 

@@ -1,6 +1,7 @@
 #include "protocols/numbers.h"
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_map>
 
 #include "bytecode/opcodes.h"
@@ -262,9 +263,22 @@ std::optional<Result> call_unary(Interpreter& t, PyObject* callable, const Funct
   return made(t, mark, callable, {&argument, 1}, std::move(result), expr);
 }
 
+bool is_endless(PyObject* operand) {  // an infinity or NaN
+  PyObject* value = value_at_hand(operand);
+  return PyFloat_CheckExact(value) && !std::isfinite(PyFloat_AS_DOUBLE(value));
+}
+
 // min() and max() of numbers of one type: with two types the result's type would depend on the order.
 std::optional<Result> call_extremum(Interpreter& t, PyObject* callable, symbolic::Binary operation, Args args) {
   auto& numbers = t.region.numbers;
+  // Which of two goes first is the same for all numbers that a region leaves open: they are finite.
+  if (args.size() == 2 && is_endless(args[0]) != is_endless(args[1])) {
+    const int comparison = operation == symbolic::Binary::Min ? Py_LT : Py_GT;
+    const bool second = PyObject_RichCompareBool(value_at_hand(args[1]), value_at_hand(args[0]), comparison) != 0;
+    PyObject* const endless = numbers.plain(args[is_endless(args[0]) ? 0 : 1]);
+    PyObject* const chosen = args[second ? 1 : 0];
+    return Result::of(py::Owned<>::share(is_endless(chosen) ? endless : chosen));
+  }
   const std::size_t mark = numbers.space().mark();
   const Expr* extremum = nullptr;
   for (PyObject* value : args.values) {

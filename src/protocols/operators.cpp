@@ -94,6 +94,7 @@ Result binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
   if (region::is_number(left) || region::is_number(right)) {
     if (std::optional<Result> number = number_binary(t, left, right, op)) return std::move(*number);
     if (std::optional<Result> late = late_bits(t, left, right, op)) return std::move(*late);
+    if (std::optional<Result> late = late_not_finite(t, left, right, op)) return std::move(*late);
     t.region.doing = "computes";
     make_plain(t, left, right);
   }

@@ -204,3 +204,10 @@ def test_a_class_that_the_program_makes_holds_the_number(counting):
         assert torch.equal(compiled(torch.ones(2), n, mine), function(torch.ones(2), n, its))
         assert [(key.tag, count) for key, count in mine.items()] == [(key.tag, count) for key, count in its.items()]
     assert pellucid.break_reasons(compiled)  # the class cannot leave: capture gives up behind it
+
+
+def test_infinities_leave_the_other_number_open(counting):
+    def f(x, n):
+        return x + 1, n + math.inf, math.inf - n, min(math.inf, n), max(n, -math.inf), n * math.nan
+
+    check(counting, f, [(1.5,), (2.5,), (-3.0,), (0.0,), (7.0,)], graphs=2)

@@ -387,3 +387,27 @@ def test_what_a_region_ends_on_has_its_own_value_behind_it(use):
             want, got = program(torch.tensor(value)), compiled(torch.tensor(value))
             assert got[1:] == want[1:] and torch.equal(got[0], want[0])
     assert any(node.target == "item" for gm in counting.graphs for node in gm.graph.nodes)
+
+
+class Run:
+    def __init__(self):
+        self.average, self.best, self.top, self.losses = None, float("inf"), float("-inf"), []
+
+    def step(self, x):
+        loss = (x * x).sum().item()
+        self.average = loss if self.average is None else 0.9 * self.average + 0.1 * loss
+        self.best, self.top = min(self.best, loss), max(loss, self.top)
+        self.losses.append(loss)
+        return x * 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_averages_and_extrema_that_are_no_numbers(backend):
+    compiled = pellucid.compile(Run.step, backend=backend, fullgraph=True)
+    pellucid.counters.clear()
+    mine, eager = Run(), Run()
+    for value in (1.0, 2.0, 0.5, float("nan"), 3.0, float("inf"), 4.0):
+        x = torch.full((3,), value)
+        assert torch.equal(compiled(mine, x), Run.step(eager, x)) or value != value
+        assert repr(vars(mine)) == repr(vars(eager))
+    assert 0 < pellucid.counters()["graphs"] <= 7
