@@ -26,6 +26,7 @@ if torch.__version__.split("+")[0].rsplit(".", 1)[0] != "2.13":
 import torch.utils._device
 
 from pellucid import _cached, _core, _fx, _guard_filter, _logging, config, errors, polyfills, polyfills_torch
+from pellucid._capture_profile import CompileProfile, profile_compiles
 from pellucid._explain import ExplainOutput, ExplainWithBackend
 from pellucid._profiler import CompileProfiler
 from pellucid.api import (
@@ -51,6 +52,7 @@ from pellucid.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_
 __version__ = "0.1.0"
 
 __all__ = [
+    "CompileProfile",
     "CompileProfiler",
     "ExplainOutput",
     "ExplainWithBackend",
@@ -72,6 +74,7 @@ __all__ = [
     "mark_static",
     "mark_unbacked",
     "maybe_mark_dynamic",
+    "profile_compiles",
     "recompile_reasons",
     "reset",
     "set_stance",

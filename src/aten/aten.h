@@ -176,6 +176,20 @@ enum class Keep : std::uint8_t {
   Contents,
 };
 
+// A range that torch's profiler shows, as long as it is alive.
+class ProfilerRange {
+ public:
+  static bool is_asked_for() noexcept;  // a profiler listens
+  explicit ProfilerRange(const std::string& name);
+  ~ProfilerRange();
+  ProfilerRange(const ProfilerRange&) = delete;
+  ProfilerRange& operator=(const ProfilerRange&) = delete;
+
+ private:
+  struct Range;
+  std::unique_ptr<Range> range_;
+};
+
 // The state of some tensors (and generators) before a graph runs, to go back to when it raises half-way.
 class Checkpoint {
  public:

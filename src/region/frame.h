@@ -73,6 +73,7 @@ struct Frame {
   int asked_at = -1;           // `and`/`or` at this offset waits for a user's __bool__ …
   std::size_t asked_size = 0;  // … with the value on top of a stack of this size
   int depth = 0;
+  int profiled = -1;  // its place in the profile that records; none yet
   PyObject* local(int slot) const { return fast[static_cast<std::size_t>(slot)].get(); }
 };
 

@@ -13,6 +13,7 @@
 #include "codegen/emit.h"
 #include "py/eval_frame.h"
 #include "py/interrupts.h"
+#include "region/profile.h"
 #include "runtime/graph_call.h"
 #include "runtime/guard_filter.h"
 #include "runtime/report.h"
@@ -194,13 +195,17 @@ struct HandedOver {
 
 HandedOver hand_over(region::Capture& capture, const Cache& cache, std::pair<int, int> compile_id, PyObject* ending) {
   const std::int64_t start = events::now();
-  const auto module = backend::graph_module(capture);
+  const auto module = [&] {
+    const region::ProfiledPhase phase("graph_module");
+    return backend::graph_module(capture);
+  }();
   auto forward = py::take(PyObject_GetAttrString(module.get(), "forward"));
   const double took = milliseconds_since(start);
   const auto inputs = example_inputs(capture);
   const auto call = py::import_attr("pellucid._fx", "call_backend");
   const auto open = open_numbers_of(capture);
   const std::int64_t handed_over = events::now();
+  const region::ProfiledPhase phase("backend");
   auto made =
       py::Owned<>::steal(PyObject_CallFunction(call.get(), "OOO(ii)OO", module.get(), inputs.get(), cache.key().backend,
                                                compile_id.first, compile_id.second, ending, open.get()));
@@ -216,6 +221,7 @@ Compiled call_backend(PyFunctionObject* function, region::Capture& capture, Cach
   const std::int64_t start = events::now();
   const auto [frame, compilation] = cache.next_compile_id();
   if (runs_as_captured(cache.key().backend)) {
+    const region::ProfiledPhase phase("graph_module");
     auto forward = backend::native_forward(capture.graph);
     events::count(Counter::Graphs);
     const double took = milliseconds_since(start);
@@ -274,7 +280,10 @@ std::string region_name(const region::Capture& capture, int number) {
 std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, region::Capture& capture,
                                    const trace::BreakInfo* stop) {
   const std::int64_t begin = events::now();
-  codegen::finish_graph(capture);
+  {
+    const region::ProfiledPhase phase("finish_graph");
+    codegen::finish_graph(capture);
+  }
   refuse_inference_results(capture, cache.key().backend);
   const double finish = milliseconds_since(begin);
   auto entry = std::make_unique<Entry>();
@@ -282,9 +291,11 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
   auto given = capture.guards.release();
   filter_guards(cache.key().backend, capture, given);
   const std::size_t guard_count = given.size();
-  // Guards first: they describe the world before the backend runs anything.
-  entry->guards =
-      guards::GuardProgram::compile(capture.sources, std::move(given), function, codegen::graph_inputs(capture));
+  {  // guards first: they describe the world before the backend runs anything
+    const region::ProfiledPhase phase("guards");
+    entry->guards =
+        guards::GuardProgram::compile(capture.sources, std::move(given), function, codegen::graph_inputs(capture));
+  }
   const double guards = milliseconds_since(begin) - finish;
   if (calls_graph(capture)) {
     auto before = aten::GlobalState::now();
@@ -293,6 +304,7 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
     entry->graph_call = make_graph_call(function, compiled.graph.get(), std::move(facts), std::move(before));
   }
   const std::int64_t start = events::now();
+  const region::ProfiledPhase phase("emit");
   auto region = codegen::emit(capture, entry->graph_call.get(), region_name(capture, entry->number));
   entry->region = std::move(region.function);
   entry->input_loader = region.input_loader;
@@ -331,6 +343,7 @@ template <class Capture>
 trace::Outcome traced(PyFunctionObject* function, Capture&& capture) {
   const StateKeeper keeper;
   const std::int64_t start = events::now();
+  const region::ProfiledPhase phase("capture");
   trace::Outcome outcome = capture();
   const double instructions = outcome.capture ? static_cast<double>(outcome.capture->instructions) : 0;
   events::count(Counter::Captures);
@@ -492,6 +505,7 @@ class WholeTime {
  private:
   std::string name_;
   std::int64_t start_ = events::now();
+  const region::ProfiledPhase phase_{"compile", name_};
 };
 
 // config.suppress_errors: a warning, and the call runs eagerly.

@@ -131,9 +131,21 @@ PyObject* run_with_inner_functions(Cache& cache, const Call& call) {
   return call.run_eagerly();
 }
 
-PyObject* call_region(PyFunctionObject* region, PyObject* const* arguments, std::size_t count,
+// "pellucid region 3: Model.forward" in torch's profiler, where one listens.
+std::unique_ptr<aten::ProfilerRange> profiler_range(PyFunctionObject* region, int number) noexcept {
+  if (!aten::ProfilerRange::is_asked_for()) return nullptr;
+  try {
+    std::string name = "pellucid region " + std::to_string(number);
+    return std::make_unique<aten::ProfilerRange>(name.append(": ").append(py::text_of(region->func_qualname)));
+  } catch (...) {  // a call has its result all the same
+    return nullptr;
+  }
+}
+
+PyObject* call_region(PyFunctionObject* region, int number, PyObject* const* arguments, std::size_t count,
                       const aten::GlobalState* after) {
   const HookPause pause;
+  const auto range = profiler_range(region, number);
   PyObject* result = region->vectorcall(reinterpret_cast<PyObject*>(region), arguments, count, nullptr);
   if (result != nullptr && after != nullptr) after->restore();
   return result;
@@ -163,11 +175,12 @@ PyObject* run_region(Cache& cache, const Entry& entry, const Call& call, BoundAr
   const auto exit = entry.exit;
   const auto after = entry.after;
   const bool may_give_up = entry.may_give_up;
+  const int number = entry.number;
   const auto held_cache = may_give_up ? py::Owned<>::share(cache.object) : py::Owned<>();
   const auto inputs = ready_inputs(entry, just_checked);
   const auto region = region_or_error(entry, call, bound);
   if (!region) return nullptr;
-  PyObject* result = call_region(region.get(), bound.slots(), bound.size(), after.get());
+  PyObject* result = call_region(region.get(), number, bound.slots(), bound.size(), after.get());
   if (result != nullptr && exit != nullptr) {
     bound.drop();
     return py::enter([&] { return go_on(cache, call.function, *exit, py::Owned<>::steal(result)); });

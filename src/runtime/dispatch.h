@@ -29,8 +29,8 @@ py::Owned<> run_alone(const Call& call);
 PyObject* run_with_inner_functions(Cache& cache, const Call& call);
 
 // Calls a region's function and leaves torch's state as the program leaves it (Entry::after). A new reference, or null
-// with an error pending.
-PyObject* call_region(PyFunctionObject* region, PyObject* const* arguments, std::size_t count,
+// with an error pending. `number`: of the entry.
+PyObject* call_region(PyFunctionObject* region, int number, PyObject* const* arguments, std::size_t count,
                       const aten::GlobalState* after);
 
 // What the guards have read a moment ago, for the region that is called while this lives. `just_checked`: they held and

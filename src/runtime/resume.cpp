@@ -154,7 +154,7 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
     const auto after = entry->after;
     const bool may_give_up = entry->may_give_up;
     PyObject* const graph = entry->graph_call.get();  // kept alive by the region
-    PyObject* result = call_region(region.get(), values.data(), values.size(), after.get());
+    PyObject* result = call_region(region.get(), entry->number, values.data(), values.size(), after.get());
     if (result == nullptr) {
       if (!may_run_again(graph)) return finish_raising(root, std::move(state));
       auto again = run_again(graph, [&] { return finish(root, std::move(state)).release(); });

@@ -9,6 +9,7 @@
 #include "runtime/compiled_function.h"
 #include "runtime/graph_call.h"
 #include "runtime/hook.h"
+#include "runtime/profiling.h"
 #include "runtime/stance.h"
 #include "runtime/thread_state.h"
 
@@ -199,6 +200,7 @@ void initialise(PyObject* module) {
   initialise_stance();
   initialise_compiled_function_type(module);
   py::check(PyModule_AddFunctions(module, kFunctions));
+  add_profiling(module);
 }
 
 }  // namespace pellucid::runtime

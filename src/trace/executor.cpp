@@ -12,6 +12,7 @@
 #include "py/eval_frame.h"
 #include "py/interrupts.h"
 #include "region/generator.h"
+#include "region/profile.h"
 #include "trace/hand_over.h"
 
 namespace pellucid::trace {
@@ -49,6 +50,7 @@ bool Executor::frames_are_whole() const {
 void Executor::push_frame(std::unique_ptr<Frame> frame) {
   frame->back = std::move(top_);
   frame->depth = frame->back ? frame->back->depth + 1 : 0;
+  frame->profiled = -1;  // a generator goes on below another caller
   if (frame->depth >= depth_left_) {
     top_ = std::move(frame->back);
     throw GraphBreak(Reason::Recursion);
@@ -299,6 +301,7 @@ Next Executor::loop() {
       py::run_interrupts();
       need_an_end();
     }
+    if (region::profile != nullptr) region::profile->note(frame);
     region.doing = "runs";
     const std::int64_t pops = pops_;
     const int depth = frame.depth;
