@@ -32,8 +32,8 @@ void Profile::move_to(Thread& thread, int place) {
 }
 
 int Profile::place_of(Place place) {
-  const auto [found, fresh] = place_of_.try_emplace(Key{place.parent, place.code, place.line, place.phase},
-                                                    static_cast<int>(places_.size()));
+  const auto [found, fresh] =
+      place_of_.try_emplace(Key{place.parent, place.code, place.line, place.phase}, static_cast<int>(places_.size()));
   if (fresh) {
     if (place.code != nullptr) codes_.push_back(py::Owned<PyCodeObject>::share(place.code));
     places_.push_back(std::move(place));

@@ -21,9 +21,9 @@ class Profile {
   struct Place {
     int parent = -1;
     Kind kind{};
-    std::string phase;                // of a phase: "capture", "backend"
-    PyCodeObject* code = nullptr;     // of a function; held by the profile
-    int line = 0;                     // of a line
+    std::string phase;             // of a phase: "capture", "backend"
+    PyCodeObject* code = nullptr;  // of a function; held by the profile
+    int line = 0;                  // of a line
   };
   struct Moment {
     std::int64_t nanoseconds;  // of the steady clock
@@ -74,8 +74,8 @@ class Profile {
 // The one that records, or null. Written and read with the GIL held.
 inline Profile* profile = nullptr;
 
-void start_profile();                         // std::logic_error: one is on already
-std::unique_ptr<Profile> stop_profile();      // null: none was on
+void start_profile();                     // std::logic_error: one is on already
+std::unique_ptr<Profile> stop_profile();  // null: none was on
 
 // A phase of a compile, while it is alive.
 class ProfiledPhase {

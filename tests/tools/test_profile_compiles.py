@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 
@@ -179,7 +180,7 @@ def test_threads_have_stacks_of_their_own():
         assert profile.places[profile.stack(span.place)[0]].name.startswith("compile")
     for thread in {span.thread for span in profile.spans}:
         spans = [span for span in profile.spans if span.thread == thread]
-        assert all(before.end <= after.start for before, after in zip(spans, spans[1:], strict=False))
+        assert all(before.end <= after.start for before, after in itertools.pairwise(spans))
 
 
 def test_ranges_in_the_profiler_of_torch():
