@@ -9,6 +9,7 @@
 
 #include "aten/call.h"
 #include "aten/internal.h"
+#include "aten/size_node.h"
 #include "symbolic/operations.h"
 
 namespace pellucid::aten {
@@ -39,6 +40,13 @@ class Given {
     if (hint == std::end(kHints)) hint = &one;
     return symbol(GraphGives::Size, Value::of(std::max(*hint, least)), least, most);
   }
+  // Of an argument that is an int or a torch.SymInt; null: it is neither.
+  const Expr* argument(std::size_t i) const {
+    const c10::IValue& value = call_.arg(i);
+    if (value.isInt()) return constant(value.toInt());
+    return value.isSymInt() ? expr_of(*scope_, value.toSymInt()) : nullptr;
+  }
+  bool takes_symbols() const { return scope_ && scope_->decider != nullptr && !QuietScope::is_active(); }
   const Expr* constant(std::int64_t number) const { return scope_->space.constant(Value::of(number)); }
   Shape shape(const at::Tensor& tensor) const { return shape_of(*scope_, tensor); }
 
@@ -69,8 +77,6 @@ class Given {
   const std::shared_ptr<SizeScope>& scope() const noexcept { return scope_; }
 
  private:
-  bool takes_symbols() const { return scope_ && scope_->decider != nullptr && !QuietScope::is_active(); }
-
   const Expr* symbol(GraphGives what, Value hint, std::int64_t least, std::int64_t most) {
     if (!takes_symbols()) return nullptr;
     return scope_->decider->given_by_graph(what, hint, least, most);
@@ -154,14 +160,45 @@ const Expr* uniques(Given& given, std::int64_t most, const Exprs& sizes) {
   return given.size(any ? 1 : 0, most);
 }
 
+// The same of the slices along a dimension. torch compares them in a copy in which that one is the first.
+bool unique_rows(Call& call, Given& given, std::int64_t dim) {
+  const at::Tensor self = call.tensor(0);
+  Exprs sizes = given.shape(self).sizes;
+  const auto rank = static_cast<std::int64_t>(sizes.size());
+  if (!given.takes_symbols() || dim < -rank || dim >= rank) return false;
+  const auto at = static_cast<std::size_t>(dim < 0 ? dim + rank : dim);
+  auto& space = given.scope()->space;
+  if (std::ranges::any_of(sizes, [&](const Expr* size) { return space.range(size).least < 1; })) return false;
+  const Expr* const all = sizes[at];
+  const Expr* const count = given.size(1, space.range(all).most);
+  if (count == nullptr) return false;
+  call.note_facts();
+  Exprs moved = sizes;
+  moved.erase(moved.begin() + static_cast<std::ptrdiff_t>(at));
+  moved.insert(moved.begin(), count);
+  SizeLayouts layouts(given.scope(), call.op.name);
+  Exprs strides = layouts.contiguous_strides(moved);
+  const Expr* const stride = strides.front();
+  strides.erase(strides.begin());
+  strides.insert(strides.begin() + static_cast<std::ptrdiff_t>(at), stride);
+  sizes[at] = count;
+  call.give(given.fresh({sizes, strides, given.constant(0)}, self.scalar_type()), given.vector(all, at::kLong),
+            given.vector(count, at::kLong));
+  return true;
+}
+
+bool unique_dim(Call& call) {
+  Given given(call);
+  return unique_rows(call, given, call.arg(1).toInt());
+}
+
 // (values, where each element went, how often each was there), the latter two without elements when nobody asks.
 template <std::size_t inverse, std::size_t counts>
 bool unique_values(Call& call) {
   Given given(call);
   const at::Tensor self = call.tensor(0);
   const Shape shape = given.shape(self);
-  const bool has_dim = counts == 2 && !call.arg(3).isNone();
-  if (has_dim) return false;
+  if (counts == 2 && !call.arg(3).isNone()) return unique_rows(call, given, call.arg(3).toInt());
   const Expr* count = uniques(given, given.most(shape.sizes), shape.sizes);
   if (count == nullptr) return false;
   call.note_facts();
@@ -178,9 +215,11 @@ bool unique_values(Call& call) {
 bool bincount(Call& call) {
   Given given(call);
   const bool weighs = call.arg(1).isTensor() && call.arg(1).toTensor().defined();
-  const c10::IValue& minimum = call.arg(2);
-  if (call.tensor(0).dim() != 1 || !minimum.isInt() || minimum.toInt() < 0) return false;
-  const Expr* count = given.size(minimum.toInt(), kMost);
+  const Expr* minimum = given.takes_symbols() ? given.argument(2) : nullptr;
+  if (call.tensor(0).dim() != 1 || minimum == nullptr) return false;
+  const std::int64_t least = given.scope()->space.range(minimum).least;
+  if (minimum->is_constant() && least < 0) return false;
+  const Expr* count = given.size(std::max<std::int64_t>(least, 0), kMost);
   if (count == nullptr) return false;
   const bool is_float = weighs && call.tensor(1).scalar_type() == at::kFloat;
   call.note_facts();
@@ -193,8 +232,9 @@ bool repeats(Call& call) {
   Given given(call);
   const at::Tensor repeats = call.tensor(0);
   if (repeats.dim() != 1 || (repeats.scalar_type() != at::kLong && repeats.scalar_type() != at::kInt)) return false;
-  if (!call.arg(1).isNone()) return false;
-  const Expr* count = given.size(0, kMost);
+  if (!given.takes_symbols()) return false;
+  // A number that the program gives is checked when the operator runs.
+  const Expr* count = call.arg(1).isNone() ? given.size(0, kMost) : given.argument(1);
   if (count == nullptr) return false;
   call.note_facts();
   call.give(given.vector(count, repeats.scalar_type()));
@@ -238,6 +278,8 @@ constexpr RowOf<Rule> kRows[] = {
     {"masked_select", masked_select},
     {"_unique2", unique_values<2, 3>},
     {"unique_consecutive", unique_values<1, 2>},
+    {"unique_dim", unique_dim},
+    {"unique_dim_consecutive", unique_dim},
     {"repeat_interleave.Tensor", repeats},
     {"bincount", bincount},
     {"index.Tensor", masks},

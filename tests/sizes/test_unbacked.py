@@ -128,6 +128,20 @@ def writes_first(x):
     return torch.zeros(x.sum().item())
 
 
+def unique_slices(x):
+    rows, inverse, counts = torch.unique(x, dim=0, return_inverse=True, return_counts=True)
+    return rows + 1, inverse, counts, torch.unique(x.t(), dim=-1), torch.unique_consecutive(x, dim=1)
+
+
+def unique_of_three(x):
+    x = x.view(3, 2, 2).permute(2, 0, 1)
+    return [torch.unique(x, dim=dim) * 2 for dim in range(3)]
+
+
+def repeated_to_six(x):
+    return torch.repeat_interleave(torch.arange(3.0), x, output_size=6) + 1
+
+
 PROGRAMS = [
     (zeros_of_item, [T([1, 2]), T([0, 0]), T([1, 0]), T([-3, 0]), T([10, 0])]),
     (times_item, [T([1, 2]), T([3, 4])]),
@@ -150,6 +164,9 @@ PROGRAMS = [
     (bins, [T([1, 3, 0]), T([0, 0, 0]), T([1, 1, 7]), T([2, -1, 0])]),
     (found_in_one, [T([1.0]), T([0.0]), T([-2.0])]),
     (kept_if_any, [T([1.0, -1]), T([-1.0, 0]), T([0.0, 2])]),
+    (unique_slices, [T([[1, 2], [1, 2], [3, 4]]), T([[1, 1], [1, 1], [1, 1]]), T([[3, 1], [2, 1], [1, 1]])]),
+    (unique_of_three, [torch.arange(12), torch.zeros_like(torch.arange(12)), torch.arange(12) % 2, torch.arange(12) // 4]),
+    (repeated_to_six, [T([1, 2, 3]), T([2, 2, 2]), T([0, 0, 6]), T([1, 1, 1]), T([-1, 4, 3])]),
     (writes_first, [T([2, 3]), T([4, 4]), T([-5, 0])]),
 ]
 
@@ -411,3 +428,16 @@ def test_averages_and_extrema_that_are_no_numbers(backend):
         assert torch.equal(compiled(mine, x), Run.step(eager, x)) or value != value
         assert repr(vars(mine)) == repr(vars(eager))
     assert 0 < pellucid.counters()["graphs"] <= 7
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_bins_of_a_size_that_changes(backend):
+    def bins(x, n):
+        return torch.bincount(x, minlength=n) + 1
+
+    compiled = pellucid.compile(bins, backend=backend, fullgraph=True)
+    pellucid.counters.clear()
+    for values, n in (([1, 2], 5), ([1, 2], 7), ([1, 9], 3), ([0, 0], 0), ([3, 1], 4), ([3, -1], 4), ([3, 1], -4)):
+        x = T(values)
+        assert described(outcome(compiled, [x, n])) == described(outcome(bins, [x, n])), (values, n)
+    assert 1 < pellucid.counters()["graphs"] <= 3
