@@ -89,7 +89,8 @@ PyObject* Lookups::mro_lookup(PyTypeObject* type, Py_ssize_t first, PyObject* na
     if (found == nullptr && PyErr_Occurred()) py::throw_pending();
     if (!region_.provenance.is_made(cls)) {
       region_.provenance.note_constant(cls);
-      PyObject* number = found == nullptr ? nullptr : open_number(region_, found, reinterpret_cast<PyTypeObject*>(cls), name);
+      PyObject* number =
+          found == nullptr ? nullptr : open_number(region_, found, reinterpret_cast<PyTypeObject*>(cls), name);
       if (number != nullptr) return number;
       const Source* source = region_.capture->sources.constant(dict);
       const Source* entry = region_.capture->sources.dict_item(source, name);
@@ -112,7 +113,8 @@ PyObject* Lookups::type_lookup(PyTypeObject* type, PyObject* name) {
   if (region_.provenance.is_made(reinterpret_cast<PyObject*>(type)) || region_.attributes.changes_classes_of(type))
     return mro_lookup(type, 0, name);
   PyObject* found = py::type_lookup(type, name);
-  if (found != nullptr && (PyLong_CheckExact(found) || PyFloat_CheckExact(found)) && opens_in_class(region_, type, found, name)) {
+  if (found != nullptr && (PyLong_CheckExact(found) || PyFloat_CheckExact(found)) &&
+      opens_in_class(region_, type, found, name)) {
     guard_mro(type);
     return mro_lookup(type, 0, name);
   }
