@@ -62,6 +62,13 @@ struct Shape {
   };
   std::vector<Frame> frames;
   bool at_will = false;  // nothing is in the way of the next instruction: a region could begin with it
+  // Numbers and sizes below these values that may be others at the next call: hashes of their paths from where the next
+  // region begins (region/seeds.h).
+  struct Changing {
+    std::uint64_t path;
+    bool is_float;
+  };
+  std::vector<Changing> changing;
 };
 
 // Stands on the stack of a handler for the exception that was handled before: by whoever called the program.

@@ -1,11 +1,44 @@
 #include "region/lookups.h"
 
+#include "guards/condition.h"
 #include "py/cpython.h"
 #include "py/native_lookup.h"
 #include "region/names.h"
 #include "region/region.h"
 
 namespace pellucid::region {
+namespace {
+
+// A number in the dict of a class that has changed between captures: what stands for it, guarded where it is. Null: it
+// is a constant of the region, as whatever a class has.
+PyObject* open_number(Region& region, PyObject* value, PyTypeObject* owner, PyObject* name) {
+  const NumberPolicy& policy = region.numbers.policy;
+  const bool is_float = PyFloat_CheckExact(value) != 0;
+  symbolic::Value now;
+  if (policy.history == nullptr || !(is_float || PyLong_CheckExact(value)) || !is_mutable_class(owner) ||
+      !guards::is_symbolic_value(value, &now))
+    return nullptr;
+  auto& table = region.capture->sources;
+  const Source* source = table.dict_item(table.constant(owner->tp_dict), name);
+  const PathHash path = hash_of(source);
+  const SeenNumber* seen = policy.history->find(path);
+  if (seen != nullptr && seen->opens_for(now.bits(), is_float, policy.is_last))
+    return region.numbers.read(value, source).get();
+  region.capture->numbers.emplace_back(path, SeenNumber{now.bits(), is_float});
+  return nullptr;
+}
+
+bool opens_in_class(Region& region, PyTypeObject* type, PyObject* value, PyObject* name) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    auto* owner = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+    const int has = PyDict_Contains(owner->tp_dict, name);
+    py::check(has);
+    if (has != 0) return open_number(region, value, owner, name) != nullptr;
+  }
+  return false;
+}
+
+}  // namespace
 
 bool has_python_length(Region& region, PyObject* object) {
   for (const char* name : {"__len__", "__length_hint__"}) {
@@ -56,6 +89,9 @@ PyObject* Lookups::mro_lookup(PyTypeObject* type, Py_ssize_t first, PyObject* na
     if (found == nullptr && PyErr_Occurred()) py::throw_pending();
     if (!region_.provenance.is_made(cls)) {
       region_.provenance.note_constant(cls);
+      PyObject* number =
+          found == nullptr ? nullptr : open_number(region_, found, reinterpret_cast<PyTypeObject*>(cls), name);
+      if (number != nullptr) return number;
       const Source* source = region_.capture->sources.constant(dict);
       const Source* entry = region_.capture->sources.dict_item(source, name);
       const bool is_new = is_mutable_class(reinterpret_cast<PyTypeObject*>(cls)) && in_dicts_.insert(entry).second;
@@ -77,6 +113,11 @@ PyObject* Lookups::type_lookup(PyTypeObject* type, PyObject* name) {
   if (region_.provenance.is_made(reinterpret_cast<PyObject*>(type)) || region_.attributes.changes_classes_of(type))
     return mro_lookup(type, 0, name);
   PyObject* found = py::type_lookup(type, name);
+  if (found != nullptr && (PyLong_CheckExact(found) || PyFloat_CheckExact(found)) &&
+      opens_in_class(region_, type, found, name)) {
+    guard_mro(type);
+    return mro_lookup(type, 0, name);
+  }
   const auto interned = py::interned(name);
   PyObject* const text = interned.get();
   // Most attributes are looked up many times in one capture: one guard says it once.

@@ -13,6 +13,10 @@ namespace pellucid::region {
 // A path, told apart from others across captures. Two paths that share a number only make one of them open early.
 using PathHash = std::uint64_t;
 PathHash hash_of(const source::Source* source) noexcept;
+// Of the place that one step leads to from `base`.
+PathHash hash_below(PathHash base, source::Step step, std::int64_t index, PyObject* operand) noexcept;
+// Of a variable: regions that begin elsewhere in the program give it another position, but the same name.
+PathHash hash_of_local(PyObject* name) noexcept;
 // Whether an object of the program holds what is there: an attribute, and what lies below one.
 bool is_of_an_object(const source::Source* source) noexcept;
 
@@ -44,6 +48,19 @@ class NumberHistory {
       const bool pinned = known.pinned && known.is_float == number.is_float;
       known = number;
       known.pinned |= pinned;
+    }
+  }
+
+  // What is there changes, as a region before this one knows.
+  void seed(PathHash path, bool is_float) {
+    const auto [known, is_new] = seen_.try_emplace(path, SeenNumber{.is_float = is_float, .open = true});
+    if (!is_new && known->second.is_float == is_float) known->second.open = true;
+  }
+  // All that changes at the same paths. Where that region needs a value, this one may not.
+  void seed(const NumberHistory& before) {
+    if (&before == this) return;
+    for (const auto& [path, number] : before.seen_) {
+      if (number.open && !number.pinned) seed(path, number.is_float);
     }
   }
 

@@ -34,16 +34,24 @@ bool is_of_an_object(const Source* source) noexcept {
   return false;
 }
 
-PathHash hash_of(const Source* source) noexcept {
+PathHash hash_below(PathHash base, source::Step step, std::int64_t index, PyObject* operand) noexcept {
   const auto mix = [](PathHash a, PathHash b) { return (a ^ b) * 0x9e3779b97f4a7c15ULL + (a >> 29); };
-  PathHash hash = source->base == nullptr ? 1 : hash_of(source->base);
-  hash = mix(hash, static_cast<PathHash>(source->step));
-  hash = mix(hash, static_cast<PathHash>(source->index));
-  PyObject* operand = source->operand.get();
+  PathHash hash = mix(base, static_cast<PathHash>(step));
+  hash = mix(hash, static_cast<PathHash>(index));
   if (operand == nullptr) return hash;
-  if (!PyLong_CheckExact(operand)) return mix(hash, std::bit_cast<PathHash>(operand));  // names are interned
+  // By its text: the names of live values ("f1_x") are made for each capture.
+  if (PyUnicode_CheckExact(operand)) return mix(hash, static_cast<PathHash>(PyObject_Hash(operand)));
+  if (!PyLong_CheckExact(operand)) return mix(hash, std::bit_cast<PathHash>(operand));
   int overflow = 0;
   return mix(hash, static_cast<PathHash>(PyLong_AsLongLongAndOverflow(operand, &overflow)));
+}
+
+PathHash hash_of_local(PyObject* name) noexcept { return hash_below(1, source::Step::Local, 0, name); }
+
+PathHash hash_of(const Source* source) noexcept {
+  if (source->step == source::Step::Local) return hash_of_local(source->operand.get());
+  const PathHash base = source->base == nullptr ? 1 : hash_of(source->base);
+  return hash_below(base, source->step, source->index, source->operand.get());
 }
 
 Numbers::Numbers(Region& region) : tuples(region), region_(region) { scope_->decider = this; }

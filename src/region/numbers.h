@@ -66,6 +66,7 @@ class Numbers final : public aten::SizeDecider {
  private:
   friend class OpenTensors;
   friend class SaidNumbers;
+  friend class Seeds;
   struct Symbol {
     const Source* source;  // null: the graph gives it
     const symbolic::Expr* expr;

@@ -102,6 +102,12 @@ PyObject* called(const frames::OpenFrame& open) {
   return from_top(unbound ? depth + 1 : depth);
 }
 
+// What changes in the region before is open in the first one that is captured here: it need not change once more.
+void seed(region::NumberHistory& numbers, const region::NumberHistory& before, const frames::Shape& exit) {
+  numbers.seed(before);
+  for (const auto& changing : exit.changing) numbers.seed(changing.path, changing.is_float);
+}
+
 // Where a region has ended at will before the call of a Python function, the next one begins with it: a step would run
 // all of it. Whether it is so; the state then stands at the CALL, whose PRECALL matters to the interpreter only.
 bool begins_with_call(frames::State& state) {
@@ -119,6 +125,9 @@ bool begins_with_call(frames::State& state) {
 py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& exit, py::Owned<> live) {
   frames::State state = frames::unpack(exit, live.get(), function);
   live = {};
+  const frames::Shape* led_here = &exit;
+  std::shared_ptr<const frames::Shape> led_here_held;
+  py::Owned<> before = py::Owned<>::share(root.object);  // the cache of that region
   bool at_will = exit.at_will;
   const py::EvalFrame evaluator = py::eval_frame();
   for (;;) {
@@ -140,7 +149,10 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
     Found found{cache->find(values.data(), nullptr), false, {}};
     const bool just_checked = found.entry != nullptr;
     try {
-      if (!just_checked) found.entry = new_entry(root, *cache, state, values, found);
+      if (!just_checked) {
+        seed(cache->numbers, cache_of(before.get())->numbers, *led_here);
+        found.entry = new_entry(root, *cache, state, values, found);
+      }
     } catch (py::PythonError& error) {  // the program's `finally` and `with` blocks run
       error.restore();
       return finish_raising(root, std::move(state));
@@ -163,6 +175,8 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
     }
     if (next == nullptr) return py::Owned<>::steal(result);
     state = frames::unpack(*next, result, function);
+    led_here_held = next, led_here = next.get();
+    before = held.copy();
     at_will = next->at_will;
     Py_DECREF(result);
   }

@@ -6,6 +6,7 @@
 #include "base/break_policy.h"
 #include "protocols/deferred.h"
 #include "py/traceback.h"
+#include "region/seeds.h"
 #include "rows/rows.h"
 #include "trace/executor.h"
 #include "trace/hand_over.h"
@@ -54,6 +55,10 @@ py::Owned<> live_values(Executor& executor, const frames::State& state, bool at_
     PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(values[i]));
   frames::Shape shape = frames::shape_of(state);
   shape.at_will = at_will;
+  region::Seeds seeds(executor.region);
+  const auto names = frames::value_names(state);
+  for (std::size_t i = 1; i < values.size(); ++i) seeds.add(values[i], names[i]);
+  shape.changing = seeds.take();
   executor.region.capture->exit = std::make_shared<const frames::Shape>(std::move(shape));
   return tuple;
 }

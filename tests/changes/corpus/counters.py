@@ -183,7 +183,7 @@ def step_in_a_slot():
         yield f, state, ramp(3)
 
 
-@program(2, now=8)
+@program(2, now=2)
 def step_in_a_class_attribute():
     class Shared:
         step = 0
