@@ -640,6 +640,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     if (is_conversion || aten::FakeScope::is_data_dependent(error.value()))
       unsupported(Reason::DataDependent, {{"operation", needing_values(name)}});
     region_.unbacked.rethrow();
+    region_.unbacked.wish_for_fitting_sizes(arguments.values);
     auto text = py::Owned<>::steal(PyObject_Str(error.value()));
     if (!text) PyErr_Clear();
     unsupported(Reason::OpFailed, {{"operation", name},

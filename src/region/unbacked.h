@@ -3,14 +3,17 @@
 //
 // Where the program goes by such a number, the region ends. What torch needs to be true of one is asserted by a node of
 // the graph, in front of the operator that needs it. When it is not true at a call, the graph raises, what it did is
-// taken back, and the call runs eagerly.
+// taken back, and the call runs eagerly. When it is not true of the hints (`torch.zeros(n - 5)`, `torch._check(n ==
+// x.size(0))`), the region is captured again with hints of which it is.
 #pragma once
+#include <algorithm>
 #include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "base/reasons.h"
 #include "region/capture.h"
+#include "region/number_history.h"
 #include "symbolic/space.h"
 
 namespace pellucid::region {
@@ -36,8 +39,23 @@ class Unbacked {
     Unbacked& unbacked_;
   };
 
+  // Which hints stand for the values, by the order in which the symbols come (none: any will do); and what of the
+  // inputs they cannot be open beside.
+  struct Setup {
+    std::vector<std::optional<symbolic::Value>> hints;
+    std::vector<PathHash> closed;  // numbers of the inputs that are constants
+    bool closes(PathHash path) const { return std::ranges::find(closed, path) != closed.end(); }
+  };
+  Setup setup;
+  bool may_wish = false;        // what needs another setup may ask for it: the region is captured once more
+  std::optional<Setup> wished;  // that is to be done
+
   bool any() const noexcept { return !symbols_.empty(); }
-  void add(const symbolic::Expr* symbol) { symbols_.emplace(symbol, false); }
+  symbolic::Value next_hint(symbolic::Value usual, std::int64_t least, std::int64_t most) const;
+  void add(const symbolic::Expr* symbol) {
+    symbols_.emplace(symbol, false);
+    order_.push_back(symbol);
+  }
   // Whether the value of an expression depends on such a number.
   bool names(const symbolic::Expr* expr) const;
 
@@ -62,23 +80,31 @@ class Unbacked {
 
   // `result` is what torch gave, a `number` perhaps, and its node comes next: what it needs is asserted before that.
   void check_before(PyObject* result, const symbolic::Expr* number);
+  // An operator fails with these fakes: perhaps because a size stands for another one than it has to be equal to.
+  void wish_for_fitting_sizes(const std::vector<PyObject*>& arguments);
   // The program says that this is so.
   void assert_that(const symbolic::Expr* condition);
   void finish();  // nothing remains that nobody asserts
 
  private:
   [[noreturn]] void refuse(const symbolic::Expr* expr);
+  void wish_for(const symbolic::Expr* condition);
+  std::optional<symbolic::Value> hint_for(std::size_t which, const symbolic::Expr* condition);
   const symbolic::Expr* given_by(const symbolic::Expr* number) const;
   bool is_given(const symbolic::Expr* expr, const std::vector<const symbolic::Expr*>& soon) const;
   void note_decisions();
   void assert_known();
   void add_assertion(const symbolic::Expr* condition);
+  bool ties_to_input(const symbolic::Expr* condition) const;
+  [[noreturn]] void close_inputs_of(const symbolic::Expr* condition);
+  bool close(const symbolic::Expr* expr, std::vector<PathHash>& closed) const;
   graph::Arg arg_of(const symbolic::Expr* expr);
   graph::Arg applied(const char* module, const char* name, std::vector<graph::Arg> args, bool value);
   std::string text_of(const symbolic::Expr* expr) const;
 
   Region& region_;
   std::unordered_map<const symbolic::Expr*, bool> symbols_;  // whether a node gives it
+  std::vector<const symbolic::Expr*> order_;
   mutable std::unordered_map<const symbolic::Expr*, bool> names_;
   std::vector<const symbolic::Expr*> waiting_;  // to be asserted when their symbols are given
   std::size_t noted_ = 0;                       // decisions that are asserted or wait

@@ -123,22 +123,52 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
 
 }  // namespace
 
+namespace {
+
+// Captures with the usual hints for what only the graph knows, and again with what turns out to be needed.
+template <class Capture>
+Outcome with_hints(Capture&& capture_with) {
+  constexpr int kMostTries = 6;
+  region::Unbacked::Setup setup;
+  for (int tries = 1;; ++tries) {
+    std::optional<region::Unbacked::Setup> wished;
+    Outcome outcome = capture_with([&](Executor& executor, auto&& run) {
+      executor.region.unbacked.setup = setup;
+      executor.region.unbacked.may_wish = tries < kMostTries;
+      Outcome made = run();
+      wished = std::move(executor.region.unbacked.wished);
+      return made;
+    });
+    if (!wished) return outcome;
+    setup = std::move(*wished);
+  }
+}
+
+}  // namespace
+
 Outcome capture(PyFunctionObject* function, PyCodeObject* code, PyObject* const* locals, Extent extent,
                 const region::NumberPolicy& numbers) {
   initialise_once();  // on first use: importing stays cheap, and pellucid itself is complete by then
-  Executor executor(function, code, extent);
-  executor.region.numbers.policy = numbers;
-  return outcome_of(executor, extent, {}, [&] { return executor.run(function, locals); });
+  return with_hints([&](auto&& with) {
+    Executor executor(function, code, extent);
+    executor.region.numbers.policy = numbers;
+    return with(executor,
+                [&] { return outcome_of(executor, extent, {}, [&] { return executor.run(function, locals); }); });
+  });
 }
 
 Outcome capture(const frames::State& state, Extent extent, const region::NumberPolicy& numbers) {
   initialise_once();
   const frames::OpenFrame& outermost = state.frames.front();
-  Executor executor(outermost.function.get(), outermost.code(), extent);
-  executor.region.numbers.policy = numbers;
-  executor.region.capture->arguments = frames::value_names(state);
-  executor.region.capture->starts_at = outermost.next;
-  return outcome_of(executor, extent, frames::values_of(state), [&] { return executor.run(state); });
+  return with_hints([&](auto&& with) {
+    Executor executor(outermost.function.get(), outermost.code(), extent);
+    executor.region.numbers.policy = numbers;
+    executor.region.capture->arguments = frames::value_names(state);
+    executor.region.capture->starts_at = outermost.next;
+    return with(executor, [&] {
+      return outcome_of(executor, extent, frames::values_of(state), [&] { return executor.run(state); });
+    });
+  });
 }
 
 void initialise() {

@@ -138,6 +138,24 @@ def unique_of_three(x):
     return [torch.unique(x, dim=dim) * 2 for dim in range(3)]
 
 
+def zeros_of_less(x):
+    return torch.zeros(x.sum().item() - 5) + x.sum().item() // 7
+
+
+def many(x):
+    n = x.sum().item()
+    torch._check(n > 100)
+    torch._check(n % 4 == 0)
+    return torch.ones(n).view(-1, 4).sum(0)
+
+
+def two_of_a_size(x):
+    n, m = x.tolist()
+    torch._check(n == 2 * m)
+    torch._check(m >= 1)
+    return torch.ones(n, 3).view(m, 6) + torch.zeros(m, 1)
+
+
 def repeated_to_six(x):
     return torch.repeat_interleave(torch.arange(3.0), x, output_size=6) + 1
 
@@ -165,7 +183,13 @@ PROGRAMS = [
     (found_in_one, [T([1.0]), T([0.0]), T([-2.0])]),
     (kept_if_any, [T([1.0, -1]), T([-1.0, 0]), T([0.0, 2])]),
     (unique_slices, [T([[1, 2], [1, 2], [3, 4]]), T([[1, 1], [1, 1], [1, 1]]), T([[3, 1], [2, 1], [1, 1]])]),
-    (unique_of_three, [torch.arange(12), torch.zeros_like(torch.arange(12)), torch.arange(12) % 2, torch.arange(12) // 4]),
+    (
+        unique_of_three,
+        [torch.arange(12), torch.zeros_like(torch.arange(12)), torch.arange(12) % 2, torch.arange(12) // 4],
+    ),
+    (zeros_of_less, [T([3, 4]), T([9, 5]), T([2, 3]), T([1, 2])]),
+    (many, [T([100, 4]), T([60, 60]), T([100, 3]), T([4, 4])]),
+    (two_of_a_size, [T([4, 2]), T([10, 5]), T([4, 3]), T([2, 1])]),
     (repeated_to_six, [T([1, 2, 3]), T([2, 2, 2]), T([0, 0, 6]), T([1, 1, 1]), T([-1, 4, 3])]),
     (writes_first, [T([2, 3]), T([4, 4]), T([-5, 0])]),
 ]
@@ -441,3 +465,45 @@ def test_bins_of_a_size_that_changes(backend):
         x = T(values)
         assert described(outcome(compiled, [x, n])) == described(outcome(bins, [x, n])), (values, n)
     assert 1 < pellucid.counters()["graphs"] <= 3
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_number_that_is_a_size_that_changes(backend):
+    """The hint of the one becomes that of the other: they are the same from there on.
+
+    torch's symbols would take the size for the number, also in what asserts that they are equal: for those backends it is a
+    constant.
+    """
+
+    def f(x, y):
+        n = x.item()
+        torch._check(n == y.shape[0])
+        return y + torch.ones(n)
+
+    compiled = pellucid.compile(f, backend=backend, fullgraph=True)
+    pellucid.counters.clear()
+    for n, size in ((3, 3), (4, 4), (7, 7), (5, 4), (12, 12)):
+        args = T(n), torch.arange(float(size))
+        assert described(outcome(compiled, args)) == described(outcome(f, args)), (n, size)
+    assert pellucid.counters()["graphs"] == (2 if backend == "eager" else 4)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("dynamic", [None, True, False])
+def test_numbers_that_have_to_fit_sizes(backend, dynamic):
+    """Nobody says so, but the operators need it; where it is not so, they raise."""
+
+    def added(n, y):
+        return y + torch.ones(n.item())
+
+    def viewed(n, y):
+        return torch.ones(n.item()).view(y.shape[0]) * 2 + y
+
+    def masked(n, y):
+        return y[y > 0] + torch.ones(n.item())
+
+    for f in (added, viewed, masked):
+        compiled = pellucid.compile(f, backend=backend, fullgraph=True, dynamic=dynamic)
+        for n, size in ((3, 3), (4, 4), (5, 4), (4, 5), (6, 6), (3, 3), (3, 4)):
+            args = T(n), torch.arange(float(size)) + (f is not masked)
+            assert described(outcome(compiled, args)) == described(outcome(f, args)), (f.__name__, n, size)
