@@ -41,5 +41,5 @@ def _joined(times: list[float], aggregate: bool, text: Callable[[float], str]) -
 def _table(head: str, rows: dict[str, list[float]], aggregate: bool) -> list[str]:
     width = max(map(len, [head, *rows])) + 2
     lines = [f"{head:<{width}}Runtimes (s)"]
-    lines += [f"{name:<{width}}{_joined(times, aggregate, '{:.4f}'.format)}" for name, times in rows.items()]
+    lines += [f"{name:<{width}}{_joined(times, aggregate, '{:.6f}'.format)}" for name, times in rows.items()]
     return lines

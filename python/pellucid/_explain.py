@@ -224,6 +224,7 @@ def _explained(fn: Callable, args: tuple, kwargs: dict[str, Any]) -> ExplainOutp
     from pellucid import api
 
     api.reset()
+    earlier = api.recompile_reasons()  # that someone still holds, a CompileProfiler for one
     try:
         watch = _Watch()
         first_event = _core.next_event()
@@ -233,7 +234,7 @@ def _explained(fn: Callable, args: tuple, kwargs: dict[str, Any]) -> ExplainOutp
         compiled(*args, **kwargs)
         guards = _core.guards_of(api._compiled_function_of(compiled))
         output = _output(watch, guards, _core.events(first_event))
-        output.recompiles = api.recompile_reasons()
+        output.recompiles = [record for record in api.recompile_reasons() if all(record is not one for one in earlier)]
         return output
     finally:
         api.reset()

@@ -21,6 +21,8 @@ _verbose_log = torch._logging.getArtifactLogger("torch.pellucid", "recompiles_ve
 
 _MISMATCH = re.compile(r"(.+?) mismatch(?: at index (\d+))?, expected (.*), actual (.*)")
 _OF_BACKEND = "is compiled by the backend"  # what the guard is said to be for that has its conditions
+_VALUE_ITSELF = re.compile(r"(.+) == -?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_SIZE = re.compile(r"\.(size|stride)\(\d+\)$")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
 
 
@@ -126,7 +128,7 @@ def _failure(row: tuple, backend: object) -> GuardFailure:
             "the program looks at this text: each one is compiled anew, unless it is used outside of what is compiled"
         )
     elif kind == "CONDITION":
-        advice = _advice_about_condition(operation, backend)
+        advice = _advice_about_condition(expected, found, operation, backend)
     return GuardFailure(kind, source, expected, found, file, line, operation, advice)
 
 
@@ -144,6 +146,13 @@ def _advice_about_size(source: str, found: str, backend: object) -> str | None:
         return (
             f"the backend {_name(backend)!r} compiles for fixed sizes: fill up to a few sizes, or take another backend"
         )
+    if any(old.startswith(("at least ", "at most ")) for _, old, _ in sizes):
+        return "the mark of this size says its range: give mark_dynamic a wider one"
+    if getattr(backend, "dynamic", False):
+        return (
+            "sizes are open here, but the program needs this one itself, or marks it as static: each one is compiled"
+            " anew, so fill up to a few sizes"
+        )
     dims = sizes[0][0] if len(sizes) == 1 else f"[{', '.join(dim for dim, _, _ in sizes)}]"
     what = "this size" if len(sizes) == 1 else "these sizes"
     return f"pellucid.mark_dynamic({source}, {dims}) or dynamic=True opens {what} at the first call already"
@@ -157,12 +166,21 @@ def _takes_open_sizes(backend: object) -> bool:
     return getattr(backend, "takes_numbers", False) or getattr(backend, "takes_symbols", False)
 
 
-def _advice_about_condition(operation: str, backend: object) -> str:
+def _needs_the_value(operation: str) -> str:
+    return f"the program needs the value itself ({operation}), so each one is compiled anew"
+
+
+def _advice_about_condition(expected: str, found: str, operation: str, backend: object) -> str:
     if operation == _OF_BACKEND:
         return (
             f"the backend {_name(backend)!r} compiled for numbers of which this is true, and compiles again for others:"
             " once for each outcome"
         )
+    # A value that was asked of an open number or size. `if n == 2` is a way that the program goes.
+    known = _VALUE_ITSELF.fullmatch(expected)
+    if known is not None and found.startswith(f"{known[1]} = ") and operation not in ("compares", "tests the truth"):
+        instead = "fill up to a few sizes" if _SIZE.search(known[1]) else "pass it as a tensor"
+        return f"{_needs_the_value(operation)}: {instead}"
     return (
         "the program goes another way for this value, and each way is compiled once: where values go many ways, decide"
         " on tensors (torch.where), or outside of what is compiled"
@@ -171,7 +189,7 @@ def _advice_about_condition(operation: str, backend: object) -> str:
 
 def _advice_about_number(expected: str, found: str, operation: str, pinned: bool, backend: object) -> str:
     if pinned:
-        return f"the program needs the value itself ({operation}), so each one is compiled anew: pass it as a tensor"
+        return f"{_needs_the_value(operation)}: pass it as a tensor"
     if getattr(backend, "static", False):
         return "dynamic=False compiles each number anew: leave it away"
     is_float, was_float = ("." in text or "e" in text for text in (found, expected))
@@ -187,6 +205,8 @@ def _advice_about_number(expected: str, found: str, operation: str, pinned: bool
             f"the backend {_name(backend)!r} takes a number in a graph for a constant: pass it as a tensor if it enters the"
             " graph"
         )
+    if getattr(backend, "dynamic", False):
+        return _needs_the_value(operation)
     return "dynamic=True opens this number at the first call already"
 
 

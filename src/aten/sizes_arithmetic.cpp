@@ -13,7 +13,10 @@ SizeDecider& SizeArithmetic::decider() const {
 
 const Expr* SizeArithmetic::binary(symbolic::Binary operation, const Expr* a, const Expr* b) {
   if (const Expr* made = symbolic::binary(space(), operation, a, b, decider().here())) return made;
-  return symbolic::binary(space(), operation, constant(plain(a)), constant(plain(b)), decider().here());
+  const Expr* made = symbolic::binary(space(), operation, constant(plain(a)), constant(plain(b)), decider().here());
+  if (made != nullptr) return made;
+  fits_ = false;  // the value itself is beyond 64 bits, where the operator has its own way to count or to raise
+  return constant(0);
 }
 
 const Expr* SizeArithmetic::product(std::span<const Expr* const> factors) {

@@ -12,7 +12,8 @@ class SizeArithmetic {
   // `who`: the operator, for guards and messages.
   SizeArithmetic(std::shared_ptr<SizeScope> scope, const std::string& who) : scope_(std::move(scope)), who_(who) {}
 
-  // --- expressions; where one cannot be said the operands are fixed, so none of these is ever null ---
+  // --- expressions; where one cannot be said the operands are fixed, and where it has no value (beyond 64 bits, by
+  // zero) the rule covers nothing: none of these is ever null ---
   const std::shared_ptr<SizeScope>& scope() const noexcept { return scope_; }
   symbolic::Space& space() { return scope_->space; }
   const Expr* constant(std::int64_t number) { return space().constant(symbolic::Value::of(number)); }

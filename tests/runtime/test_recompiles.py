@@ -316,6 +316,36 @@ def test_a_number_whose_value_the_program_needs(counting):
     assert "needs the value itself (reads an item)" in failure.advice
 
 
+def all_failures(compiled):
+    return [f for record in pellucid.recompile_reasons(compiled) for found in record.failures.values() for f in found]
+
+
+def test_an_open_number_whose_value_the_program_needs(counting):
+    compiled = pellucid.compile(lambda x, n: x + len([0] * n), backend=counting)
+    for n in (1, 2, 3):
+        compiled(X, n)
+    (failure,) = [failure for failure in all_failures(compiled) if failure.kind == "CONDITION"]
+    assert (failure.expected, failure.found) == ("L['n'] == 2", "L['n'] = 3")
+    assert "needs the value itself" in failure.advice and "another way" not in failure.advice
+
+
+def test_a_size_that_the_program_needs_although_sizes_are_open(counting):
+    compiled = pellucid.compile(lambda x: x + {3: 1, 4: 2, 5: 3}[len(x)], backend=counting, dynamic=True)
+    for n in (3, 4, 5):
+        compiled(torch.ones(n))
+    advices = {failure.advice for failure in all_failures(compiled)}
+    assert advices and all("fill up to a few sizes" in advice for advice in advices), advices
+
+
+def test_a_size_beyond_the_range_of_its_mark(counting):
+    compiled = pellucid.compile(lambda x: x + 1, backend=counting)
+    x = torch.ones(4)
+    pellucid.mark_dynamic(x, 0, min=3, max=6)
+    compiled(x), compiled(torch.ones(7))
+    (failure,) = only(compiled)
+    assert "at most 6" in failure.found and "wider" in failure.advice
+
+
 def test_another_way_of_the_program(counting):
     def f(x, n):
         return x + n if n < 5 else x - n

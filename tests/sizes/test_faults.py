@@ -175,3 +175,27 @@ def test_the_parts_of_a_complex_tensor_of_transposed_ones():
     compiled = pellucid.compile(parts, backend=counting)
     for rows in (3, 5, 4):
         assert compiled(ramp(2, rows).t()) == parts(ramp(2, rows).t())
+
+
+FAR = [
+    lambda x, n: torch.arange(0, 5, n),
+    lambda x, n: torch.arange(-n, n, n),
+    lambda x, n: x.repeat(n, 4),
+    lambda x, n: torch.nn.functional.conv1d(x[None], torch.ones(1, 2, 2), padding=n),
+]
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("make", FAR)
+def test_what_a_size_rule_computes_is_beyond_64_bits(make, dynamic):
+    def outcome(function, n):
+        try:
+            return tuple(function(ramp(2, 3), n).shape)
+        except (RuntimeError, MemoryError) as error:
+            return type(error)
+
+    for far in (2**63 - 1, 2**62, -(2**62)):
+        compiled = pellucid.compile(make, backend="eager", dynamic=dynamic)
+        pellucid.reset()
+        for n in (2, 3, far, 2):
+            assert outcome(compiled, n) == outcome(make, n), (n, far)

@@ -149,6 +149,14 @@ def test_F04_graph_break_count():
     assert (output.graph_count, output.graph_break_count, len(output.break_reasons)) == (1, 0, 1)
 
 
+def test_recompiles_of_other_functions_that_a_profiler_holds():
+    with pellucid.CompileProfiler() as profiler:
+        other = pellucid.compile(lambda x: x + 1, backend=profiler)
+        other(torch.ones(2)), other(torch.ones(3))
+        assert pellucid.explain(lambda x: x * 2)(torch.ones(2)).recompiles == []
+        assert "1 recompile" in profiler.report()
+
+
 def test_F04_recompiles_count_as_breaks_without_a_reason():
     watched = ExplainWithBackend("eager")
     compiled = pellucid.compile(normalize, backend=watched)
