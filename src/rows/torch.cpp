@@ -321,7 +321,7 @@ Result transform(Interpreter&, PyObject* callable, Args) {
 const Row rows[] = {
     {"torch.tensor", tensor, true, true},
     {"torch.as_tensor", tensor, true, true},
-    {"torch.compiler.is_compiling", always_true},
+    {"pellucid._module.is_compiling", always_true},  // torch.compiler's, also while install() has it replaced
     {"torch.compiler.is_dynamo_compiling", always_true},
     {"torch._utils.is_compiling", always_true},
     {"torch.compiler.is_exporting", always_false},
@@ -434,10 +434,26 @@ const Row rows[] = {
     {"torch.save", refuse},
     {"torch.load", refuse},
     {"torch.compile", refuse},
+    // In compiled code they would go on into operators with functions as arguments, which only a graph can call rightly:
+    // a derivative by what such a function closes over is missing otherwise.
+    {"torch.cond", refuse},
+    {"torch._higher_order_ops.while_loop.while_loop", refuse},
+    {"torch._higher_order_ops.strict_mode.strict_mode", refuse},
+    {"torch._higher_order_ops.utils._maybe_compile_and_run_fn", refuse},
+    {"torch._higher_order_ops.invoke_subgraph.invoke_subgraph_placeholder", refuse},
+};
+
+// Once torch._dynamo has run in the process, nn.Module.__init__ tells its tracker of each new module; a module that the
+// region makes is none of its business.
+const NamedRow named_rows[] = {
+    {"torch._dynamo.decorators", "graph_break", explicit_break},
+    {"torch._dynamo.mutation_guard", "GenerationTracker.tag", nothing},
+    {"torch.nn.attention.flex_attention", "flex_attention", refuse},
 };
 
 }  // namespace
 
 const std::span<const Row> kTorchRows = rows;
+const std::span<const NamedRow> kNamedTorchRows = named_rows;
 
 }  // namespace pellucid::rows
