@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-import copyreg
+import functools
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ from torch.nn.modules import module as _torch_module
 _OWN = frozenset({"_orig_mod", "forward", "__dict__"})
 # Not part of a pickle or copy: made at the first call.
 _DERIVED = ("_pellucid_call",)
+_CLASS: Any = object.__dict__["__class__"]
 
 
 class OptimizedModule(torch.nn.Module):
@@ -29,7 +31,7 @@ class OptimizedModule(torch.nn.Module):
     _orig_mod: torch.nn.Module
 
     def __init__(self, module: torch.nn.Module, compile: Callable[[Callable, torch.nn.Module], Callable]) -> None:
-        super().__init__()
+        torch.nn.Module.__init__(self)
         self.__dict__["_pellucid_settings"] = compile
         self._modules["_orig_mod"] = module
         _compiled_call(self)
@@ -81,6 +83,23 @@ class OptimizedModule(torch.nn.Module):
             self._orig_mod.training = mode
 
     @property
+    def __class__(self) -> type:  # type: ignore[override]
+        """For `isinstance` of others: torch's class of this name, where something has imported torch._dynamo."""
+        frames = sys.modules.get("torch._dynamo.eval_frame")
+        return getattr(frames, "OptimizedModule", None) or type(self)
+
+    @__class__.setter
+    def __class__(self, value: type) -> None:
+        _CLASS.__set__(self, value)
+
+    @property
+    def dynamo_ctx(self) -> Callable[[Any], Any]:
+        """Compiles other functions and modules as this one is compiled; libraries read it under this name."""
+        from pellucid.api import _compile_with
+
+        return functools.partial(_compile_with, settings=self.__dict__["_pellucid_settings"], disabled=False)
+
+    @property
     def _torchdynamo_orig_callable(self) -> torch.nn.Module:
         """torch.compile of this wrapper compiles the original."""
         return self._orig_mod
@@ -102,18 +121,18 @@ class OptimizedModule(torch.nn.Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _OWN or hasattr(type(self), name):
-            super().__setattr__(name, value)
+            torch.nn.Module.__setattr__(self, name, value)
         else:
             setattr(self._orig_mod, name, value)
 
     def __delattr__(self, name: str) -> None:
         if name in _OWN or hasattr(type(self), name):
-            super().__delattr__(name)
+            torch.nn.Module.__delattr__(self, name)
         else:
             delattr(self._orig_mod, name)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *dir(self._orig_mod)})
+        return sorted({*torch.nn.Module.__dir__(self), *dir(self._orig_mod)})
 
     # Special methods are looked up on the type, so containers need them here.
     def __len__(self) -> int:
@@ -143,13 +162,13 @@ class OptimizedModule(torch.nn.Module):
     # Copies and pickles. What the class of the original defines for itself would give an original, so all of it is
     # here.
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return (copyreg.__newobj__, (type(self),), self.__getstate__())  # type: ignore[attr-defined]
+        return (_new, (type(self),), self.__getstate__())
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in _DERIVED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        torch.nn.Module.__setstate__(self, state)
         self.__dict__["_modules"] = dict(self._modules)  # of a shallow copy: it may get another original
 
     def __copy__(self) -> OptimizedModule:
@@ -161,6 +180,11 @@ class OptimizedModule(torch.nn.Module):
         made = memo[id(self)] = type(self).__new__(type(self))
         made.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return made
+
+
+def _new(cls: type) -> Any:
+    """As copyreg.__newobj__, for which pickle would compare `cls` with what the wrapper gives as its class."""
+    return cls.__new__(cls)
 
 
 def _has_hooks(wrapper: OptimizedModule) -> bool:
