@@ -451,6 +451,8 @@ const Row rows[] = {
 const NamedRow named_rows[] = {
     {"torch", "compile", refuse},  // by its name: install() puts another function in its place
     {"torch._dynamo.decorators", "graph_break", explicit_break},
+    {"torch._dynamo.decorators", "skip_frame", explicit_break},  // these ask for more than a break, and need no more:
+    {"torch._dynamo.decorators", "step_unsupported", explicit_break},  // the program's results are the same
     {"torch._dynamo.mutation_guard", "GenerationTracker.tag", nothing},
     {"torch.nn.attention.flex_attention", "flex_attention", higher_order},
 };
