@@ -6,14 +6,17 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from pellucid._logging import log
 from pellucid.takeover.once import warn_once
 from pellucid.takeover.switch import is_installed
 
 
-def same_name(consequence: str) -> Callable[[Callable], Callable]:
-    """pellucid's function of this name; while it has none, torch's, with a warning that says what follows.
+def same_name(consequence: str, *, warns: bool = False) -> Callable[[Callable], Callable]:
+    """pellucid's function of this name; while it has none, torch's, which leaves its mark for torch.compile after `uninstall`.
 
-    Torch's function still leaves its mark, for torch.compile after `uninstall`.
+    Args:
+        consequence: what follows of it.
+        warns: more than graphs may differ from what the program asks for; else a line of the log tells.
     """
 
     def stand_in(original: Callable) -> Callable:
@@ -28,7 +31,7 @@ def same_name(consequence: str) -> Callable[[Callable], Callable]:
                 return original(*args, **kwargs)
             if ours is not None:
                 return ours(*args, **kwargs)
-            warn_once(f"torch's {name}() has no meaning for pellucid yet: {consequence}")
+            (warn_once if warns else log.info)(f"torch's {name}() has no meaning for pellucid yet: {consequence}")
             return original(*args, **kwargs)
 
         return chosen

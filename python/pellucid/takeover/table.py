@@ -57,8 +57,8 @@ ROWS = (
     # control
     Row(_public("error_on_graph_break", _DECORATORS), tools.in_place_of(api.error_on_graph_break)),
     Row(_public("allow_in_graph", _DECORATORS), control.same_name(f"the function is no node of its own; {_TRACED}")),
-    Row(_public("disallow_in_graph", _DECORATORS), control.same_name("the operator is part of graphs")),
-    Row(_public("forbid_in_graph", _DECORATORS), control.same_name(f"no error comes of the function; {_TRACED}")),
+    Row(_public("disallow_in_graph", _DECORATORS), control.same_name("the operator is part of graphs", warns=True)),
+    Row(_public("forbid_in_graph", _DECORATORS), control.same_name(f"a call is no error; {_TRACED}", warns=True)),
     Row(_public("assume_constant_result", _DECORATORS), control.same_name(f"the function is called; {_TRACED}")),
     Row(_public("substitute_in_graph", _DECORATORS), control.same_name(f"the original is called; {_TRACED}")),
     Row(_public("nonstrict_trace", _DECORATORS), control.same_name(f"the function is no node of its own; {_TRACED}")),
