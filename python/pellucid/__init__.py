@@ -47,8 +47,8 @@ from pellucid.api import (
     set_stance,
     show,
 )
-from pellucid.takeover import install, installed, uninstall
 from pellucid.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
+from pellucid.takeover import install, installed, uninstall
 
 __version__ = "0.1.0"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 import functools
 import sys
 import warnings
@@ -13,11 +14,12 @@ import torch
 from torch.compiler import is_compiling
 from torch.nn.modules import module as _torch_module
 
+from pellucid import _after_import
+
 # Set on the wrapper itself, beside what the class of the wrapper has. Every other attribute is set on the original.
 _OWN = frozenset({"_orig_mod", "forward", "__dict__"})
 # Not part of a pickle or copy: made at the first call.
 _DERIVED = ("_pellucid_call",)
-_CLASS: Any = object.__dict__["__class__"]
 
 
 class OptimizedModule(torch.nn.Module):
@@ -26,6 +28,9 @@ class OptimizedModule(torch.nn.Module):
     It is a module of its own, with the original as its only submodule, `_orig_mod`. So what nn.Module defines (`to`, `train`,
     `apply`, `state_dict`, hooks, …) is done by the wrapper, reaches the original as it reaches any submodule, and gives the wrapper
     where nn.Module gives `self`. Attributes that nn.Module does not define are the original's, methods of its class included.
+
+    Once something has imported torch._dynamo, this is a subclass of its OptimizedModule, for `isinstance` of others. All that
+    is used of it is nn.Module's, hence no `super()`.
     """
 
     _orig_mod: torch.nn.Module
@@ -81,16 +86,6 @@ class OptimizedModule(torch.nn.Module):
     def training(self, mode: bool) -> None:
         if "_orig_mod" in self.__dict__.get("_modules", ()):  # not yet while nn.Module sets its attributes up
             self._orig_mod.training = mode
-
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
-        """For `isinstance` of others: torch's class of this name, where something has imported torch._dynamo."""
-        frames = sys.modules.get("torch._dynamo.eval_frame")
-        return getattr(frames, "OptimizedModule", None) or type(self)
-
-    @__class__.setter
-    def __class__(self, value: type) -> None:
-        _CLASS.__set__(self, value)
 
     @property
     def dynamo_ctx(self) -> Callable[[Any], Any]:
@@ -162,7 +157,7 @@ class OptimizedModule(torch.nn.Module):
     # Copies and pickles. What the class of the original defines for itself would give an original, so all of it is
     # here.
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return (_new, (type(self),), self.__getstate__())
+        return (copyreg.__newobj__, (type(self),), self.__getstate__())  # type: ignore[attr-defined]
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in _DERIVED}
@@ -180,11 +175,6 @@ class OptimizedModule(torch.nn.Module):
         made = memo[id(self)] = type(self).__new__(type(self))
         made.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return made
-
-
-def _new(cls: type) -> Any:
-    """As copyreg.__newobj__, for which pickle would compare `cls` with what the wrapper gives as its class."""
-    return cls.__new__(cls)
 
 
 def _has_hooks(wrapper: OptimizedModule) -> bool:
@@ -207,3 +197,10 @@ def _compiled_call(wrapper: OptimizedModule) -> Callable:
     if kept is None or kept[0] is not module or kept[1] is not target:
         kept = own["_pellucid_call"] = (module, target, own["_pellucid_settings"](target, module))
     return kept[2]
+
+
+def _be_of_torch_too() -> None:
+    OptimizedModule.__bases__ = (sys.modules["torch._dynamo.eval_frame"].OptimizedModule,)
+
+
+_after_import.call_after("torch._dynamo.eval_frame", _be_of_torch_too)

@@ -6,6 +6,7 @@ import runpy
 import sys
 import traceback
 import types
+from collections.abc import Callable
 from pathlib import Path
 
 from pellucid.takeover import install
@@ -37,7 +38,7 @@ def run(target: str, arguments: list[str], *, is_module: bool) -> int:
     return _status(lambda: exec(compile(source, target, "exec"), module.__dict__))
 
 
-def _status(program: types.FunctionType) -> int:
+def _status(program: Callable[[], object]) -> int:
     """0; or 1 and the traceback from the program's first frame on, as Python prints it."""
     try:
         program()

@@ -35,7 +35,8 @@ def torch_compile(original: Callable) -> Callable:
         disable: bool = False,
         **rare: Any,
     ) -> Any:
-        if not is_installed() or (torch.compiler.is_exporting() and not higher_order.is_asking()):
+        ignored = torch.compiler.is_exporting() and not higher_order.is_asking()
+        if not is_installed() or ignored or (options or {}).get("use_aoti"):
             more = {"fullgraph": fullgraph, "dynamic": dynamic, "backend": backend, "mode": mode, "options": options}
             return original(model, disable=disable, **more, **rare)
         if mode is not None and options is not None:
@@ -43,8 +44,7 @@ def torch_compile(original: Callable) -> Callable:
                 "Either mode or options can be specified, but both can't be specified at the same time: a mode is a set of"
                 " options"
             )
-        backend, options = _inductor_ahead_of_time(backend or _default_backend(), mode, options, dynamic)
-        settings = api.Settings(fullgraph, dynamic, backend, mode, options)
+        settings = api.Settings(fullgraph, dynamic, backend or _default_backend(), mode, options)
         compile_one = _Compiles(settings, disabled=disable or is_disabled(), **rare)
         return compile_one if model is None else compile_one(model)
 
@@ -52,21 +52,16 @@ def torch_compile(original: Callable) -> Callable:
 
 
 def is_disabled() -> bool:
-    """The environment asks for no compiling at all."""
+    """The environment, or torch's option `disable`, asks for no compiling at all."""
+    options = sys.modules.get("torch._dynamo.config")
+    if options is not None and options.disable:
+        return True
     return any(os.environ.get(name) == "1" for name in ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE"))
 
 
 def _default_backend() -> Any:
     registry = sys.modules.get("torch._dynamo.backends.registry")  # else nobody can have set another
     return "inductor" if registry is None else registry.get_default_backend()
-
-
-def _inductor_ahead_of_time(backend: Any, mode: str | None, options: dict | None, dynamic: bool | None) -> tuple:
-    if backend != "inductor" or not (options or {}).get("use_aoti"):
-        return backend, options
-    kept = {name: value for name, value in options.items() if name in ("guard_filter_fn",)}  # type: ignore[union-attr]
-    own = {name: value for name, value in options.items() if name not in ("guard_filter_fn", "use_aoti")}  # type: ignore[union-attr]
-    return torch._TorchCompileAOTInductorWrapper(mode, own, dynamic), kept or None  # type: ignore[attr-defined]
 
 
 class _Compiles:
@@ -88,7 +83,9 @@ class _Compiles:
             settings = replace(settings)
             settings.resolved = replace(settings.resolved)
         if recompile_limit is not None:
-            warn_once("recompile_limit= of one torch.compile is not known to pellucid: its config.recompile_limit holds")
+            warn_once(
+                "recompile_limit= of one torch.compile is not known to pellucid: its config.recompile_limit holds"
+            )
         if shapes_spec is not None:
             warn_once("shapes_spec= of torch.compile is not known to pellucid: sizes are open when they have changed")
         self.settings, self.disabled, self.error_on_graph_break = settings, disabled, error_on_graph_break
@@ -159,7 +156,8 @@ def optimize_context(original: type) -> type:
                 if getattr(hooks, hook, None) is not None:
                     warn_once(f"{hook} of torch._dynamo.optimize is not called by pellucid")
             filter_fn = getattr(hooks, "guard_filter_fn", None)
-            super().__init__(settings_of(callback, fullgraph, dynamic, filter_fn), **more)
+            settings = settings_of(callback, fullgraph, dynamic, filter_fn)
+            super().__init__(settings, disabled=is_disabled(), **more)
 
         def __enter__(self) -> None:
             raise RuntimeError("torch._dynamo.optimize(...) is a decorator; as a context manager it is not supported")
@@ -213,6 +211,8 @@ def run(original: Callable) -> Callable:
         if not isinstance(fn, api.OptimizedModule):
             return in_stance(fn)
         compile_function = fn.__dict__["_pellucid_settings"]
-        return api.OptimizedModule(fn._orig_mod, lambda *what: api.set_stance("eager_on_recompile")(compile_function(*what)))
+        return api.OptimizedModule(
+            fn._orig_mod, lambda *what: api.set_stance("eager_on_recompile")(compile_function(*what))
+        )
 
     return run_only

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pellucid.takeover import imports
+from pellucid import _after_import
 
 DYNAMO = "torch._dynamo"
 
@@ -50,11 +50,7 @@ def install() -> None:
         if _depth > 1:
             return
         _replace(of_dynamo=False)
-        if DYNAMO in sys.modules:
-            importlib.import_module(DYNAMO)  # waits for another thread that is at it
-            _take_dynamo()
-        else:
-            imports.call_after(DYNAMO, _take_dynamo)
+        _after_import.call_after(DYNAMO, _take_dynamo)
 
 
 def uninstall() -> None:
@@ -65,7 +61,7 @@ def uninstall() -> None:
         _depth -= 1
         if _depth:
             return
-        imports.forget(DYNAMO)
+        _after_import.forget(_take_dynamo)
         while _undo:
             _undo.pop()()
         while _replaced:

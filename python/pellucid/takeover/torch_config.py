@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Any
 from pellucid import config
 from pellucid.takeover.once import warn_once
 
+_READ_ELSEWHERE = {"disable"}  # when something is compiled
 # A patch is for one thread, and sets pellucid's for itself.
 _in_patch: contextvars.ContextVar[bool] = contextvars.ContextVar("pellucid_in_patch_of_torch", default=False)
 
@@ -69,13 +71,18 @@ def _share_sets(module: Any, passed_on: _PassedOn) -> Callable[[], None]:
         if isinstance(ours, set) and isinstance(theirs, set) and ours is not theirs:
             added = ours - theirs
             theirs |= added
-            undo.append(lambda theirs=theirs, added=added: theirs.difference_update(added))
+            undo.append(functools.partial(theirs.difference_update, added))
             passed_on.set(name, theirs)
-    return lambda: [step() for step in undo] and None
+
+    def undo_all() -> None:
+        for step in undo:
+            step()
+
+    return undo_all
 
 
 def _listening(own_class: type, passed_on: _PassedOn) -> type:
-    class Listening(own_class):  # type: ignore[misc, valid-type]
+    class Listening(own_class):
         """torch._dynamo.config while pellucid is installed."""
 
         def __setattr__(self, name: str, value: Any) -> None:
@@ -84,7 +91,7 @@ def _listening(own_class: type, passed_on: _PassedOn) -> type:
                 return
             if name in config.options():
                 passed_on.set(name, value)
-            else:
+            elif name not in _READ_ELSEWHERE:
                 _warn(name)
 
         def patch(self, arg1: Any = None, arg2: Any = None, **kwargs: Any) -> Any:
@@ -102,7 +109,7 @@ class _Patch(contextlib.ContextDecorator):
         aliases = config._ALIASES
         known = {aliases.get(name, name): value for name, value in changes.items()}
         self._known = {name: value for name, value in known.items() if name in config.options()}
-        self._others = sorted(set(known) - set(self._known))
+        self._others = sorted(set(known) - set(self._known) - _READ_ELSEWHERE)
         self._open: list[contextlib.ExitStack] = []
 
     def __enter__(self) -> None:

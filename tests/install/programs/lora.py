@@ -14,7 +14,9 @@ torch.manual_seed(0)
 def base():
     torch.manual_seed(1)
     return GPT2LMHeadModel(
-        GPT2Config(n_layer=2, n_head=2, n_embd=32, vocab_size=64, n_positions=32, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
+        GPT2Config(
+            n_layer=2, n_head=2, n_embd=32, vocab_size=64, n_positions=32, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0
+        )
     )
 
 

@@ -8,7 +8,9 @@ import torch
 def report(*results):
     import torch._dynamo
 
-    flat = [value for result in results for value in (result.flatten().tolist() if torch.is_tensor(result) else [result])]
+    flat = [
+        value for result in results for value in (result.flatten().tolist() if torch.is_tensor(result) else [result])
+    ]
     counters = torch._dynamo.utils.counters
     print(
         json.dumps(

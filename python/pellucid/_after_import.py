@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.abc
 import importlib.machinery
 import sys
@@ -22,7 +23,7 @@ class _Watch(importlib.abc.MetaPathFinder):
         if fullname != self.name:
             return None
         for finder in sys.meta_path:
-            spec = None if isinstance(finder, _Watch) else finder.find_spec(fullname, path, target)
+            spec = None if finder is self else finder.find_spec(fullname, path, target)
             if spec is not None:
                 if spec.loader is not None:
                     spec.loader = _Loader(spec.loader, self.then)
@@ -43,15 +44,20 @@ class _Loader(importlib.abc.Loader):
         if module.__spec__ is not None:
             module.__spec__.loader = self.loader
         self.loader.exec_module(module)
+        forget(self.then)
         self.then()
 
 
 def call_after(name: str, then: Callable[[], None]) -> None:
-    """Calls `then` once, when module `name` has been imported; it is not yet."""
-    forget(name)
-    sys.meta_path.insert(0, _Watch(name, then))
+    """Calls `then` once, when module `name` has been imported: now, if it has been already."""
+    if name in sys.modules:
+        importlib.import_module(name)  # waits for another thread that is at it
+        then()
+    else:
+        sys.meta_path.insert(0, _Watch(name, then))
 
 
-def forget(name: str) -> None:
-    for finder in [finder for finder in sys.meta_path if isinstance(finder, _Watch) and finder.name == name]:
+def forget(then: Callable[[], None]) -> None:
+    """It will not be called any more."""
+    for finder in [finder for finder in sys.meta_path if isinstance(finder, _Watch) and finder.then == then]:
         sys.meta_path.remove(finder)
