@@ -207,12 +207,13 @@ def run(original: Callable) -> Callable:
             return original(fn)
         if fn is None:
             return run_only
-        in_stance = api.set_stance("eager_on_recompile")
         if not isinstance(fn, api.OptimizedModule):
-            return in_stance(fn)
+            return _without_compiling(fn)
         compile_function = fn.__dict__["_pellucid_settings"]
-        return api.OptimizedModule(
-            fn._orig_mod, lambda *what: api.set_stance("eager_on_recompile")(compile_function(*what))
-        )
+        return api.OptimizedModule(fn._orig_mod, lambda *what: _without_compiling(compile_function(*what)))
 
     return run_only
+
+
+def _without_compiling(fn: Callable) -> Callable:
+    return api.set_stance("eager_on_recompile")(fn)
