@@ -105,7 +105,7 @@ class _Patch(contextlib.ContextDecorator):
     """A patch of torch's options, and of pellucid's of the same names: for this thread."""
 
     def __init__(self, of_torch: Any, changes: dict[str, Any]) -> None:
-        self._of_torch = of_torch
+        self._of_torch, self.changes = of_torch, changes
         aliases = config._ALIASES
         known = {aliases.get(name, name): value for name, value in changes.items()}
         self._known = {name: value for name, value in known.items() if name in config.options()}
