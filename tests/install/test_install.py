@@ -1,7 +1,9 @@
 """install(), uninstall(), installed(): what is replaced, and that all of it comes back."""
 
+import re
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -125,3 +127,11 @@ def test_other_threads_may_install_at_the_same_time():
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert not failures and torch.compile is original
+
+
+def test_the_page_lists_every_place():
+    text = (Path(__file__).parents[2] / "docs" / "install.md").read_text()
+    listed = set(re.findall(r"`(torch[\w.]+)`", text))
+    for module, names in re.findall(r"`(torch[\w.]+)\.\{([\w, ]+)\}`", text):
+        listed |= {f"{part}.{name}" for name in names.split(", ") for part in (module, f"{module}.decorators")}
+    assert set(PLACES) <= listed

@@ -62,7 +62,7 @@ class Net(torch.nn.Module):
         lambda b: torch.compile(f, backend=b, name="f"),
     ],
 )
-def test_functions_are_compiled_by_pellucid(form, counting):
+def test_M01_functions_are_compiled_by_pellucid(form, counting):
     compiled = form(counting)
     assert is_ours(compiled) and compiled._is_torch_compile
     assert same(compiled(X), f(X)) and same(compiled(X), f(X))
@@ -249,7 +249,7 @@ def test_limits_are_torchs():
 # ---- state and reports
 
 
-def test_is_compiling():
+def test_M14_is_compiling():
     seen = []
 
     def backend(gm, inputs):
@@ -267,6 +267,19 @@ def test_is_compiling():
     finally:
         pellucid.install()
     assert same(torch.compile(lambda x: x + 1 if before() else x + 2, backend="eager", fullgraph=True)(X), X + 1)
+
+
+def test_M15_is_dynamo_compiling():
+    class Probe(torch.nn.Module):
+        def forward(self, x):
+            x = x + 1 if torch.compiler.is_dynamo_compiling() else x
+            x = x + 10 if torch.compiler.is_compiling() else x
+            return x + 100 if torch.compiler.is_exporting() else x
+
+    zero = torch.zeros(1)
+    assert Probe()(zero).item() == 0
+    assert torch.compile(Probe(), backend="eager")(zero).item() == 11
+    assert torch.export.export(Probe(), (zero,)).module()(zero).item() == 110
 
 
 @pytest.mark.parametrize("reset", [torch._dynamo.reset, torch.compiler.reset, torch._dynamo.reset_code_caches])
@@ -344,7 +357,7 @@ def test_counting_and_recording_backends_of_torch():
 # ---- control
 
 
-def test_graph_break(counting):
+def test_M13_graph_break(counting):
     def breaks(x):
         y = x.sin()
         torch._dynamo.graph_break(msg="here")
