@@ -1,5 +1,7 @@
 """torch.cond and its like while pellucid is installed: the values and derivatives of plain Python."""
 
+import contextlib
+
 import pytest
 import torch
 from torch._higher_order_ops.associative_scan import associative_scan
@@ -99,6 +101,20 @@ def test_a_compiled_function_breaks_at_them_without_install_too(f, plain, counti
         torch.testing.assert_close(got, want)
     assert counting.count == 2
     assert "torch.cond" in pellucid.break_reasons(compiled)[0].message
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_nested_compile_region_is_what_it_calls(installed, counting):
+    region = torch.compiler.nested_compile_region(lambda x: x * W)
+
+    def f(x):
+        return region(x.sin()) + 1
+
+    compiled = pellucid.compile(f, backend=counting)
+    want = values(f, 1)
+    with pellucid.installed() if installed else contextlib.nullcontext():
+        for got, eager in zip(values(compiled, 1), want):
+            torch.testing.assert_close(got, eager)
 
 
 def test_fake_tensors_have_rules_of_their_own():

@@ -75,6 +75,14 @@ def test_it_is_undone_when_the_block_raises():
     assert torch.compile is original
 
 
+def test_a_failing_install_leaves_nothing(monkeypatch):
+    original = torch.compile
+    monkeypatch.setattr("pellucid.takeover.earlier.take", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        pellucid.install()
+    assert torch.compile is original and not switch.is_installed() and not switch.replaced()
+
+
 def test_installed_is_a_decorator():
     @pellucid.installed()
     def inside():

@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parent / "programs"
 
 # program, its arguments, those without which nothing is compiled, graphs here, graphs of torch._dynamo 2.13
 PROGRAMS = [
-    ("trainer.py", [], ["--torch-compile"], 3, 4),
+    ("trainer.py", [], ["--torch-compile"], 2, 2),
     ("trainer.py", [], ["--model"], 3, 4),
     ("generate.py", [], ["--compile"], 1, 1),
     ("accelerated.py", [], ["--compile"], 1, 1),

@@ -49,8 +49,12 @@ def install() -> None:
         _depth += 1
         if _depth > 1:
             return
-        _replace(of_dynamo=False)
-        _after_import.call_after(DYNAMO, _take_dynamo)
+        try:
+            _replace(of_dynamo=False)
+            _after_import.call_after(DYNAMO, _take_dynamo)
+        except BaseException:
+            uninstall()
+            raise
 
 
 def uninstall() -> None:
