@@ -60,11 +60,15 @@ def test_programs_of_libraries(program, arguments, compiling, graphs, peer):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments, graphs", [([], 1), (["--outside"], 2)], ids=["inside", "outside"])
-def test_data_parallel_in_two_processes(arguments, graphs):
-    """DDP over gloo under torchrun. Around a compiled DDP the reducer's calls are graph breaks."""
+@pytest.mark.parametrize(
+    "program, arguments, graphs",
+    [("parallel.py", [], 1), ("parallel.py", ["--outside"], 2), ("sharded.py", [], 3)],
+    ids=["DDP of a compiled module", "a compiled DDP", "FSDP2"],
+)
+def test_two_processes_over_gloo(program, arguments, graphs):
+    """Under torchrun. What DDP and FSDP2 do around the layers ends graphs."""
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    eager = run(*torchrun, "parallel.py")
-    compiled = run(*torchrun, "-m", "pellucid", "run", "parallel.py", "--compile", *arguments)
+    eager = run(*torchrun, program)
+    compiled = run(*torchrun, "-m", "pellucid", "run", program, "--compile", *arguments)
     assert compiled["results"] == pytest.approx(eager["results"], rel=1e-6)
     assert compiled["graphs"] == graphs and compiled["frames"] == 0
