@@ -137,6 +137,12 @@ void initialise_table(std::initializer_list<std::span<const Row>> all, std::span
 }
 namespace {
 
+// Empty: no str, or no ASCII.
+std::string_view ascii_of(PyObject* text) {
+  if (text == nullptr || !PyUnicode_Check(text) || !PyUnicode_IS_COMPACT_ASCII(text)) return {};
+  return {static_cast<const char*>(PyUnicode_DATA(text)), static_cast<std::size_t>(PyUnicode_GET_LENGTH(text))};
+}
+
 Handler find_named(PyObject* callable) {
   if (!PyFunction_Check(callable)) return nullptr;
   auto* function = reinterpret_cast<PyFunctionObject*>(callable);
@@ -148,12 +154,10 @@ Handler find_named(PyObject* callable) {
         PyUnicode_CompareWithASCIIString(home, "torch._dynamo.eval_frame") == 0)
       return refuse;
   }
-  PyObject* module = function->func_module;
-  if (module == nullptr || !PyUnicode_Check(module)) return nullptr;
+  const std::string_view module = ascii_of(function->func_module);
+  if (!module.starts_with("torch")) return nullptr;
   for (const NamedRow& row : tables->named) {
-    if (PyUnicode_CompareWithASCIIString(module, row.module) == 0 &&
-        PyUnicode_CompareWithASCIIString(function->func_qualname, row.qualname) == 0)
-      return row.handler;
+    if (module == row.module && ascii_of(function->func_qualname) == row.qualname) return row.handler;
   }
   return nullptr;
 }

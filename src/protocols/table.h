@@ -23,7 +23,7 @@ struct Row {
 // A Python function of a module that pellucid does not import: known by its names, since importing it for its identity
 // would cost what pellucid is there to save.
 struct NamedRow {
-  const char *module, *qualname;
+  std::string_view module, qualname;
   Handler handler;
 };
 
