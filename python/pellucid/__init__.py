@@ -48,6 +48,7 @@ from pellucid.api import (
     show,
 )
 from pellucid.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
+from pellucid.takeover import install, installed, uninstall
 
 __version__ = "0.1.0"
 
@@ -68,6 +69,8 @@ __all__ = [
     "explain",
     "graph_break",
     "guard_failures",
+    "install",
+    "installed",
     "is_compiling",
     "list_backends",
     "mark_dynamic",
@@ -79,4 +82,5 @@ __all__ = [
     "reset",
     "set_stance",
     "show",
+    "uninstall",
 ]

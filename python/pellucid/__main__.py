@@ -1,4 +1,5 @@
-"""python -m pellucid show file.py:function    every stage of a compiled function as text"""
+"""python -m pellucid show file.py:function    every stage of a compiled function as text
+python -m pellucid run script.py            the script, with pellucid in the place of torch.compile"""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import json
 import sys
 import traceback
 
-from pellucid import _show, _show_file
+from pellucid import _run, _show, _show_file
 
 _DESCRIPTION = """\
 Runs a program and shows what pellucid makes of one of its functions: for each compiled region the bytecode, the graph, the
@@ -28,9 +29,40 @@ examples:
 exit status: 0 shown; 1 the program failed, or nothing was compiled; 2 the command line is wrong"""
 
 
+_RUN_DESCRIPTION = """\
+Runs a program as Python would, with pellucid installed in the place of torch.compile: what the program and the libraries that
+it imports hand to torch.compile, nn.Module.compile, torch.compiler and torch._dynamo is compiled by pellucid. Nothing in them has to
+change."""
+
+_RUN_EPILOG = """\
+examples:
+  python -m pellucid run train.py --epochs 1
+  python -m pellucid run -m package.train --epochs 1
+  torchrun --nproc-per-node 2 -m pellucid run train.py
+
+exit status: the program's; 1 when it ends with an exception; 2 the command line is wrong"""
+
+
 def main(arguments: list[str] | None = None) -> int:
-    given, program = _split(sys.argv[1:] if arguments is None else arguments)
-    options = _parser().parse_args(given)
+    """What the command line says; returns the exit status."""
+    given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] == ["run"]:
+        return _run_program(_parser().parse_args(given))
+    given, program = _split(given)
+    return _show_function(_parser().parse_args(given), program)
+
+
+def _run_program(options: argparse.Namespace) -> int:
+    try:
+        return _run.run(options.target, options.arguments, is_module=options.module)
+    except FileNotFoundError as error:
+        if error.filename != options.target:
+            raise
+        print(f"python -m pellucid run: there is no file {options.target!r}", file=sys.stderr)
+        return 2
+
+
+def _show_function(options: argparse.Namespace, program: list[str]) -> int:
     try:
         only = _stages(options.only)
         file, name = _show_file.target_of(options.target)
@@ -76,6 +108,16 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("--args", metavar="EXPR", help='arguments of the call, as in Python: "torch.ones(3), k=2"')
     show.add_argument("--only", metavar="STAGES", help=f"some of {','.join(_show.STAGES)}")
     show.add_argument("--json", action="store_true", help="the same as JSON")
+    run = commands.add_parser(
+        "run",
+        help="a program, with pellucid in the place of torch.compile",
+        description=_RUN_DESCRIPTION,
+        epilog=_RUN_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    run.add_argument("-m", dest="module", action="store_true", help="the target is the name of a module")
+    run.add_argument("target", metavar="script.py", help="the program")
+    run.add_argument("arguments", nargs=argparse.REMAINDER, help="what it gets as arguments")
     return parser
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import copyreg
+import functools
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +13,8 @@ from typing import Any
 import torch
 from torch.compiler import is_compiling
 from torch.nn.modules import module as _torch_module
+
+from pellucid import _after_import
 
 # Set on the wrapper itself, beside what the class of the wrapper has. Every other attribute is set on the original.
 _OWN = frozenset({"_orig_mod", "forward", "__dict__"})
@@ -24,12 +28,15 @@ class OptimizedModule(torch.nn.Module):
     It is a module of its own, with the original as its only submodule, `_orig_mod`. So what nn.Module defines (`to`, `train`,
     `apply`, `state_dict`, hooks, …) is done by the wrapper, reaches the original as it reaches any submodule, and gives the wrapper
     where nn.Module gives `self`. Attributes that nn.Module does not define are the original's, methods of its class included.
+
+    Once something has imported torch._dynamo, this is a subclass of its OptimizedModule, for `isinstance` of others. All that
+    is used of it is nn.Module's, hence no `super()`.
     """
 
     _orig_mod: torch.nn.Module
 
     def __init__(self, module: torch.nn.Module, compile: Callable[[Callable, torch.nn.Module], Callable]) -> None:
-        super().__init__()
+        torch.nn.Module.__init__(self)
         self.__dict__["_pellucid_settings"] = compile
         self._modules["_orig_mod"] = module
         _compiled_call(self)
@@ -81,6 +88,13 @@ class OptimizedModule(torch.nn.Module):
             self._orig_mod.training = mode
 
     @property
+    def dynamo_ctx(self) -> Callable[[Any], Any]:
+        """Compiles other functions and modules as this one is compiled; libraries read it under this name."""
+        from pellucid.api import _compile_with
+
+        return functools.partial(_compile_with, settings=self.__dict__["_pellucid_settings"], disabled=False)
+
+    @property
     def _torchdynamo_orig_callable(self) -> torch.nn.Module:
         """torch.compile of this wrapper compiles the original."""
         return self._orig_mod
@@ -102,18 +116,18 @@ class OptimizedModule(torch.nn.Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _OWN or hasattr(type(self), name):
-            super().__setattr__(name, value)
+            torch.nn.Module.__setattr__(self, name, value)
         else:
             setattr(self._orig_mod, name, value)
 
     def __delattr__(self, name: str) -> None:
         if name in _OWN or hasattr(type(self), name):
-            super().__delattr__(name)
+            torch.nn.Module.__delattr__(self, name)
         else:
             delattr(self._orig_mod, name)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *dir(self._orig_mod)})
+        return sorted({*torch.nn.Module.__dir__(self), *dir(self._orig_mod)})
 
     # Special methods are looked up on the type, so containers need them here.
     def __len__(self) -> int:
@@ -149,7 +163,7 @@ class OptimizedModule(torch.nn.Module):
         return {name: value for name, value in self.__dict__.items() if name not in _DERIVED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        torch.nn.Module.__setstate__(self, state)
         self.__dict__["_modules"] = dict(self._modules)  # of a shallow copy: it may get another original
 
     def __copy__(self) -> OptimizedModule:
@@ -183,3 +197,10 @@ def _compiled_call(wrapper: OptimizedModule) -> Callable:
     if kept is None or kept[0] is not module or kept[1] is not target:
         kept = own["_pellucid_call"] = (module, target, own["_pellucid_settings"](target, module))
     return kept[2]
+
+
+def _be_of_torch_too() -> None:
+    OptimizedModule.__bases__ = (sys.modules["torch._dynamo.eval_frame"].OptimizedModule,)
+
+
+_after_import.call_after("torch._dynamo.eval_frame", _be_of_torch_too)

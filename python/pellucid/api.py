@@ -17,6 +17,7 @@ import torch
 
 from pellucid import _core, _recompiles, errors
 from pellucid._module import OptimizedModule, _compiled_call
+from pellucid._module import is_compiling as _torch_is_compiling
 from pellucid.backends import Backend, lookup_backend, resolve_backend
 from pellucid.backends import list_backends as _list_backends
 
@@ -27,7 +28,7 @@ _core.set_skipped_directories([os.path.dirname(file) + os.sep for file in (torch
 
 
 def _call(self, /, *args, **kwargs):
-    if torch.compiler.is_compiling():
+    if _torch_is_compiling():
         return self._torchdynamo_orig_callable(*args, **kwargs)
     return self(*args, **kwargs)
 
@@ -358,7 +359,7 @@ def is_compiling() -> bool:
     Example:
         >>> y = x if pellucid.is_compiling() else check(x)
     """
-    return _core.is_compiling() or torch.compiler.is_compiling()
+    return _core.is_compiling() or _torch_is_compiling()
 
 
 def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
+import sys
 import traceback
 import types
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from pellucid import _core
 __all__ = [
     "BackendCompilerFailed",
     "BreakRecord",
+    "CaptureTakenOver",
     "ConstraintViolation",
     "InvalidBackend",
     "PellucidError",
@@ -26,7 +28,42 @@ __all__ = [
 
 
 class PellucidError(RuntimeError):
-    """The base of what pellucid raises on its own account."""
+    """The base of what pellucid raises on its own account.
+
+    Where torch._dynamo has been imported, what is raised is an instance of its class of the same meaning as well, so that
+    programs which expect that one need no change.
+    """
+
+    _torch_name: str | None = None
+    """The class of torch._dynamo.exc of this meaning."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> PellucidError:
+        return super().__new__(_with_class_of_torch(cls), *args)
+
+    def __init__(self, *args: object) -> None:
+        RuntimeError.__init__(self, *args)  # not super(): the class of torch._dynamo wants other arguments
+
+    def __reduce__(self) -> tuple:
+        return (_own_class(self), self.args)
+
+
+def _own_class(error: PellucidError) -> type[PellucidError]:
+    """The class that can be imported."""
+    return next(cls for cls in type(error).__mro__ if cls.__dict__.get("_is_of_torch_too") is None)
+
+
+def _with_class_of_torch(cls: type) -> type:
+    exceptions = sys.modules.get("torch._dynamo.exc")
+    other = getattr(exceptions, cls._torch_name, None) if cls._torch_name else None  # type: ignore[attr-defined]
+    return cls if other is None or issubclass(cls, other) else _both(cls, other)
+
+
+@functools.cache
+def _both(cls: type, other: type) -> type:
+    own = {"__module__": cls.__module__, "__doc__": cls.__doc__, "_is_of_torch_too": True}
+    # What torch._dynamo's own handlers read of what they catch.
+    own |= {"first_useful_frame": None, "frame_exec_strategy": None, "_torch_dynamo_tracer_output": None}
+    return type(cls.__name__, (cls, other), own)
 
 
 @dataclass(frozen=True)
@@ -61,25 +98,37 @@ class Unsupported(PellucidError):
     `record` is the BreakRecord.
     """
 
+    _torch_name = "Unsupported"
+
     def __init__(self, record: BreakRecord) -> None:
         self.record = record
         super().__init__(str(record))
 
     def __reduce__(self):
-        return (type(self), (self.record,))
+        return (_own_class(self), (self.record,))
 
 
 class InvalidBackend(PellucidError):
+    """There is no backend of that name."""
+
+    _torch_name = "InvalidBackend"
+
     def __init__(self, name: str, known: list[str]) -> None:
         self.name = name
         super().__init__(
             f"Invalid backend: {name!r}. Known are {', '.join(known)}; "
             "see pellucid.list_backends(None) for the debug ones too, or pass the backend itself."
         )
+        self._known = known
+
+    def __reduce__(self) -> tuple:
+        return (_own_class(self), (self.name, self._known))
 
 
 class BackendCompilerFailed(PellucidError):
     """The backend raised, or gave back something that cannot be called. `inner_exception` is what it raised, with its traceback."""
+
+    _torch_name = "BackendCompilerFailed"
 
     def __init__(self, backend_name: str, inner_exception: BaseException) -> None:
         self.backend_name = backend_name
@@ -87,7 +136,7 @@ class BackendCompilerFailed(PellucidError):
         super().__init__(f"backend={backend_name!r} raised:\n{type(inner_exception).__name__}: {inner_exception}")
 
     def __reduce__(self) -> tuple[type, tuple]:
-        return (type(self), (self.backend_name, self.inner_exception))
+        return (_own_class(self), (self.backend_name, self.inner_exception))
 
 
 class ConstraintViolation(PellucidError):
@@ -104,7 +153,7 @@ class ConstraintViolation(PellucidError):
         super().__init__(message)
 
     def __reduce__(self) -> tuple[type, tuple]:
-        return (type(self), (str(self), self.source, self.condition))
+        return (_own_class(self), (str(self), self.source, self.condition))
 
 
 def constraint_violation(
@@ -128,9 +177,17 @@ class RecompileLimitExceeded(PellucidError):
     It is raised while `config.fail_on_recompile_limit_hit` is set, and with `fullgraph=True`.
     """
 
+    _torch_name = "FailOnRecompileLimitHit"
+
 
 class RecompileError(PellucidError):
     """A call fits no compiled version of its function, and `config.error_on_recompile` or `set_stance` forbids another."""
+
+    _torch_name = "RecompileError"
+
+
+class CaptureTakenOver(PellucidError):
+    """Something asked torch._dynamo to capture a frame while pellucid is installed (torch.export with strict=True, …)."""
 
 
 @dataclass

@@ -13,6 +13,7 @@ struct Tables {
   std::unordered_map<PyObject*, Handler> by_identity;
   std::unordered_set<PyObject*> instance_rules;
   std::unordered_set<PyObject*> torch_ops, for_numbers;
+  std::span<const NamedRow> named;
   std::vector<std::string> faults;
   PyTypeObject* tensor_base = nullptr;
   PyTypeObject* op_overload = nullptr;
@@ -123,9 +124,10 @@ std::string describe(PyObject* callable) {
   return (module.empty() || module == "builtins" ? name : module + "." + name) + "()";
 }
 
-void initialise_table(std::initializer_list<std::span<const Row>> all) {
+void initialise_table(std::initializer_list<std::span<const Row>> all, std::span<const NamedRow> named) {
   if (tables != nullptr) return;
   tables = new Tables;
+  tables->named = named;
   try {
     fill_tables(all);
   } catch (...) {  // an interrupt: the next compile begins anew
@@ -135,10 +137,13 @@ void initialise_table(std::initializer_list<std::span<const Row>> all) {
 }
 namespace {
 
-// Functions of torch._dynamo are known by name: importing it for their identity would cost what pellucid is there to
-// save. Once it has run in the process, nn.Module.__init__ tells its tracker of each new module; a module that the
-// region makes is none of its business.
-Handler find_dynamo(PyObject* callable) {
+// Empty: no str, or no ASCII.
+std::string_view ascii_of(PyObject* text) {
+  if (text == nullptr || !PyUnicode_Check(text) || !PyUnicode_IS_COMPACT_ASCII(text)) return {};
+  return {static_cast<const char*>(PyUnicode_DATA(text)), static_cast<std::size_t>(PyUnicode_GET_LENGTH(text))};
+}
+
+Handler find_named(PyObject* callable) {
   if (!PyFunction_Check(callable)) return nullptr;
   auto* function = reinterpret_cast<PyFunctionObject*>(callable);
   // What torch.compile gives switches the frame evaluator while it runs: called as a whole.
@@ -149,11 +154,12 @@ Handler find_dynamo(PyObject* callable) {
         PyUnicode_CompareWithASCIIString(home, "torch._dynamo.eval_frame") == 0)
       return refuse;
   }
-  PyObject* module = function->func_module;
-  if (module == nullptr || !PyUnicode_Check(module) ||
-      PyUnicode_CompareWithASCIIString(module, "torch._dynamo.mutation_guard") != 0)
-    return nullptr;
-  return PyUnicode_CompareWithASCIIString(function->func_qualname, "GenerationTracker.tag") == 0 ? nothing : nullptr;
+  const std::string_view module = ascii_of(function->func_module);
+  if (!module.starts_with("torch")) return nullptr;
+  for (const NamedRow& row : tables->named) {
+    if (module == row.module && ascii_of(function->func_qualname) == row.qualname) return row.handler;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -161,7 +167,7 @@ Handler find_dynamo(PyObject* callable) {
 Handler find(PyObject* callable) {
   auto it = tables->by_identity.find(callable);
   if (it != tables->by_identity.end()) return it->second;
-  return find_dynamo(callable);
+  return find_named(callable);
 }
 
 bool has_row_for_numbers(PyObject* callable) { return tables->for_numbers.contains(callable); }

@@ -20,6 +20,13 @@ struct Row {
   bool moves_numbers = false;  // the handler takes numbers that are no plain ones (region/number.h)
 };
 
+// A Python function of a module that pellucid does not import: known by its names, since importing it for its identity
+// would cost what pellucid is there to save.
+struct NamedRow {
+  std::string_view module, qualname;
+  Handler handler;
+};
+
 Handler find(PyObject* callable);              // null: no rule
 bool has_row_for_numbers(PyObject* callable);  // its row says that the handler takes them
 // The row of this type is a rule for calling its instances, not for calling the type.
@@ -28,7 +35,7 @@ bool is_torch_op(PyObject* callable);      // a torch callable that stays one no
 std::string describe(PyObject* callable);  // "zlib.crc32()", for messages
 
 // Fills the table; again: nothing.
-void initialise_table(std::initializer_list<std::span<const Row>> tables);
+void initialise_table(std::initializer_list<std::span<const Row>> tables, std::span<const NamedRow> named);
 // What is wrong with the rows: a name that does not exist in this installation, a callable that has two.
 std::span<const std::string> faults();
 

@@ -15,6 +15,7 @@ using protocols::Continuation;
 using protocols::describe;
 using protocols::Interpreter;
 using protocols::mutates_self;
+using protocols::NamedRow;
 using protocols::nothing;
 using protocols::pure;
 using protocols::refuse;
@@ -41,5 +42,6 @@ inline bool only_positional(Args args, std::size_t least, std::size_t most) {
 
 extern const std::span<const Row> kBuiltinRows, kContainerRows, kPureRows, kTorchRows, kOperatorRows, kFunctoolsRows,
     kGeneratorRows, kInspectRows, kRegexRows, kLoggingRows, kExceptionRows, kClassRows, kCompilingRows, kIteratorRows;
+extern const std::span<const NamedRow> kNamedTorchRows;
 
 }  // namespace pellucid::rows

@@ -318,10 +318,16 @@ Result transform(Interpreter&, PyObject* callable, Args) {
   unsupported(Reason::FunctionTransform, {{"callee", describe(callable)}});
 }
 
+// In compiled code these would go on into operators with functions as arguments, which only a graph can call rightly: a
+// derivative by what such a function closes over is missing otherwise.
+Result higher_order(Interpreter&, PyObject* callable, Args) {
+  unsupported(Reason::UntracedCallable, {{"callee", describe(callable)}});
+}
+
 const Row rows[] = {
     {"torch.tensor", tensor, true, true},
     {"torch.as_tensor", tensor, true, true},
-    {"torch.compiler.is_compiling", always_true},
+    {"pellucid._module.is_compiling", always_true},  // torch.compiler's, also while install() has it replaced
     {"torch.compiler.is_dynamo_compiling", always_true},
     {"torch._utils.is_compiling", always_true},
     {"torch.compiler.is_exporting", always_false},
@@ -433,11 +439,27 @@ const Row rows[] = {
     {"torch.autograd.grad", refuse},
     {"torch.save", refuse},
     {"torch.load", refuse},
-    {"torch.compile", refuse},
+    {"torch.cond", higher_order},
+    {"torch._higher_order_ops.while_loop.while_loop", higher_order},
+    {"torch._higher_order_ops.strict_mode.strict_mode", higher_order},
+    {"torch._higher_order_ops.utils._maybe_compile_and_run_fn", higher_order},
+    {"torch._higher_order_ops.invoke_subgraph.invoke_subgraph_placeholder", higher_order},
+};
+
+// Once torch._dynamo has run in the process, nn.Module.__init__ tells its tracker of each new module; a module that the
+// region makes is none of its business.
+const NamedRow named_rows[] = {
+    {"torch", "compile", refuse},  // by its name: install() puts another function in its place
+    {"torch._dynamo.decorators", "graph_break", explicit_break},
+    {"torch._dynamo.decorators", "skip_frame", explicit_break},  // these ask for more than a break, and need no more:
+    {"torch._dynamo.decorators", "step_unsupported", explicit_break},  // the program's results are the same
+    {"torch._dynamo.mutation_guard", "GenerationTracker.tag", nothing},
+    {"torch.nn.attention.flex_attention", "flex_attention", higher_order},
 };
 
 }  // namespace
 
 const std::span<const Row> kTorchRows = rows;
+const std::span<const NamedRow> kNamedTorchRows = named_rows;
 
 }  // namespace pellucid::rows

@@ -11,8 +11,9 @@ _PYTHON = re.compile(r"^\s*(?:async )?def (\w+)\(", re.M)
 # What others call by convention or by a name that they make up.
 _CALLED_ELSEWHERE = re.compile(r"operator|decltype|__\w+__$|~")
 # Methods that torch calls on what it is handed (a Source), or user code on what stands for the context of an
-# autograd.Function.
+# autograd.Function; what libraries read of a compiled module.
 _OF_AN_INTERFACE = {
+    "dynamo_ctx",
     *(
         "_name_template",
         "guard_source",

@@ -62,6 +62,8 @@ def resolve_backend(
         from pellucid.backends.aot import inductor_compiler
 
         return Backend("inductor", inductor_compiler(mode, options, dynamic), aot=True, takes_symbols=True)
+    if isinstance(backend, torch._TorchCompileInductorWrapper):  # made by torch.compile
+        return Backend(backend.compiler_name, backend, aot=True, takes_symbols=True)
     given: dict[str, Any] = {}
     if mode and mode != "default":
         given["mode"] = mode
