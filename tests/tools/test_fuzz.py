@@ -44,3 +44,20 @@ def test_a_difference_is_found(tmp_path):
     file.write_text("import pellucid, torch\n" + program)
     run = fuzz("--check", file)
     assert run.returncode == 1 and "result[1]" in run.stdout, run.stdout + run.stderr
+
+
+def test_the_order_of_addresses_is_no_difference():
+    """A snapshot of a set of objects that are told apart only by what is met later."""
+    program = (
+        "from snapshot import Snapshot\n"
+        "class Point: pass\n"
+        "def seen(a, b):\n"
+        "    view = Snapshot('')\n"
+        "    view.add('result', ({a, b}, 1))\n"
+        "    view.add('args', [a, b])\n"
+        "    return tuple(view.seen())\n"
+        "points = [Point() for _ in range(40)]\n"
+        "assert len({seen(a, b) for a in points for b in points if a is not b}) == 1\n"
+    )
+    path = os.pathsep.join([str(ROOT / "tools/fuzz"), os.environ.get("PYTHONPATH", "")])
+    subprocess.run([sys.executable, "-c", program], check=True, env=os.environ | {"PYTHONPATH": path})

@@ -9,6 +9,7 @@ import collections
 import functools
 import re
 import types
+from collections.abc import Iterable
 
 import numpy
 import torch
@@ -55,6 +56,7 @@ class Snapshot:
         self.numbers: dict[int, int] = {}
         self.storages: dict[int, int] = {}
         self.alive: list[object] = []
+        self.unordered: list[tuple[str, object]] = []  # sets whose elements are told when all else has been met
 
     def add(self, path: str, value: object) -> None:
         if type(value) in PLAIN:
@@ -119,10 +121,10 @@ class Snapshot:
                 self.add(f"{path}[{key!r}]" if simple else f"{path}.values()[{index}]", item)
         elif isinstance(value, (set, frozenset)):
             self.lines.append(f"{head} of {len(value)}")
-            # The order of other elements is that of their addresses.
-            in_order = all(map(hashed_by_value, value))
-            for index, item in enumerate(value if in_order else sorted(value, key=self.alone)):
-                self.add(f"{path}{{{index}}}", item)
+            if all(map(hashed_by_value, value)):
+                self.elements(path, value)
+            else:
+                self.unordered.append((path, value))
         elif type(value).__module__ == "fuzzed":  # its repr is the program's code
             self.lines.append(head)
         elif isinstance(value, slice):
@@ -132,11 +134,22 @@ class Snapshot:
         else:
             self.lines.append(f"{head} {ADDRESS.sub('0x', repr(value))}")
 
+    def elements(self, path: str, items: Iterable[object]) -> None:
+        for index, item in enumerate(items):
+            self.add(f"{path}{{{index}}}", item)
+
     def alone(self, value: object) -> tuple[list[str], int]:
-        """An element as it is by itself, then by when it was met: for an order of elements that have none."""
+        """An element as it is by itself, then by when it was met: for an order of elements that have none, since it is that
+        of their addresses."""
         view = Snapshot(self.filename, self.nodes_named)
         view.add("", value)
+        view.tell_unordered()
         return view.lines, self.numbers.get(id(value), len(self.numbers))
+
+    def tell_unordered(self) -> None:
+        while self.unordered:
+            path, value = self.unordered.pop(0)
+            self.elements(path, sorted(value, key=self.alone))
 
     def attributes(self, path: str, value: object) -> None:
         if isinstance(getattr(type(value), "__dict__", {}).get("_value2member_map_"), dict):
@@ -221,6 +234,7 @@ class Snapshot:
         return found
 
     def seen(self) -> list[str]:
+        self.tell_unordered()
         return self.lines if self.nodes_named else [NODE.sub("grad_fn=<there>", line) for line in self.lines]
 
     def namespace(self, names: dict[str, object]) -> None:
