@@ -17,6 +17,9 @@ class Now {
   explicit Now(Interpreter& t) : t_(t) {}
 
   py::Owned<> of(PyObject* value, int depth = 0) {
+    // Numbers, and sizes with such: the call gets those of its own time.
+    if (region::is_number(value) || (PyTuple_Check(value) && !PyTuple_CheckExact(value) && region::holds_open(value)))
+      return py::Owned<>::share(value);
     value = t_.region.shadows.original(value);
     const Cat cat = cat_of(value);
     const bool container = PyList_CheckExact(value) || PyTuple_CheckExact(value) || PyDict_CheckExact(value);

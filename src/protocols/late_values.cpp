@@ -166,7 +166,36 @@ std::optional<Result> late_joined(Interpreter& t, PyObject* separator, PyObject*
   return late(t, join, operands);
 }
 
+// What Python prints of a container that holds these items, as a function of them.
+PyObject* printer_of(PyObject* container) {
+  static PyObject* const of_tuple = held_function("builtins", "repr");
+  static PyObject* const of_list = held_function("pellucid._late", "text_of_list");
+  static PyObject* const of_size = held_function("pellucid._late", "text_of_size");
+  static PyObject* const of_dict = held_function("pellucid._late", "text_of_dict");
+  static PyObject* const size = held_function("torch", "Size");
+  if (PyTuple_CheckExact(container)) return of_tuple;
+  if (PyList_CheckExact(container)) return of_list;
+  if (PyDict_CheckExact(container)) return of_dict;
+  return Py_TYPE(container) == reinterpret_cast<PyTypeObject*>(size) ? of_size : nullptr;
+}
+
 }  // namespace
+
+std::optional<Result> late_text_of(Interpreter& t, PyObject* container) {
+  PyObject* const printer = printer_of(container);
+  if (printer == nullptr || t.region.provenance.is_outside(container)) return std::nullopt;
+  if (PyDict_CheckExact(container)) {
+    const auto keys = py::take(PyDict_Keys(container)), values = py::take(PyDict_Values(container));
+    const auto names = py::take(PyList_AsTuple(keys.get())), items = py::take(PyList_AsTuple(values.get()));
+    PyObject* parts[] = {names.get(), items.get()};
+    return late(t, printer, parts);
+  }
+  auto items = py::take(PyTuple_New(PySequence_Fast_GET_SIZE(container)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i)
+    PyTuple_SET_ITEM(items.get(), i, Py_NewRef(PySequence_Fast_GET_ITEM(container, i)));
+  PyObject* parts[] = {items.get()};
+  return late(t, printer, parts);
+}
 
 std::optional<Result> late_call(Interpreter& t, PyObject* callable, Args args) {
   const auto rule = rules().find(callable);

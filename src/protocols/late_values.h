@@ -10,6 +10,8 @@ namespace pellucid::protocols {
 // str, repr, format, hex, round to some digits, str.format, str.join … Nothing: no operand is a number of the region,
 // or the function may raise.
 std::optional<Result> late_call(Interpreter& t, PyObject* callable, Args args);
+// What a tuple, torch.Size, list or dict of the region prints as, with numbers of the region in it.
+std::optional<Result> late_text_of(Interpreter& t, PyObject* container);
 // Texts that are put together, and those that % makes.
 std::optional<Result> late_binary(Interpreter& t, PyObject* left, PyObject* right, int op);
 // &, | and ^ of ints.

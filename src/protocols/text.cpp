@@ -76,6 +76,7 @@ Result to_text(Interpreter& t, PyObject* value, const char* how) {
   if (cat == Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", "printing a tensor"}});
   if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Set || cat == Cat::FrozenSet ||
       cat == Cat::Deque) {
+    if (auto late = late_text_of(t, value)) return std::move(*late);
     const Contents inside = t.region.reads.deep_touch(value);
     PyObject* own =
         is_exact_builtin(Py_TYPE(value)) ? nullptr : t.region.lookups.type_lookup(Py_TYPE(value), "__repr__");

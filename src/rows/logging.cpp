@@ -133,9 +133,10 @@ Result defer(Interpreter& t, PyObject* callable, Args args) {
 }
 
 const Row rows[] = {
-    {"logging.Logger.debug", defer}, {"logging.Logger.info", defer},     {"logging.Logger.warning", defer},
-    {"logging.Logger.error", defer}, {"logging.Logger.critical", defer}, {"logging.Logger.log", defer},
-    {"logging.Logger.warn", defer},  {"warnings.warn", defer},
+    {"logging.Logger.debug", defer, true, true},    {"logging.Logger.info", defer, true, true},
+    {"logging.Logger.warning", defer, true, true},  {"logging.Logger.error", defer, true, true},
+    {"logging.Logger.critical", defer, true, true}, {"logging.Logger.log", defer, true, true},
+    {"logging.Logger.warn", defer, true, true},     {"warnings.warn", defer},
 };
 
 }  // namespace

@@ -4,6 +4,8 @@ calls where nobody looks at the value, and whoever looks gets what eager gives."
 from __future__ import annotations
 
 import collections
+import io
+import logging
 import math
 
 import pytest
@@ -355,3 +357,49 @@ def test_probability_of_dropout():
         return torch.nn.functional.dropout(x, p, training=False) + 1
 
     of_numbers(f, 6, (0.5, 0.25, 0.1, 0.0, 1.0, 0.75, 1.5, -0.1))
+
+
+CONTAINERS = {
+    "size in an f-string": lambda x: f"{x.shape} of {x.shape[0]}",
+    "str of a size": lambda x: str(x.size()) + "!",
+    "tuple and list": lambda x: f"{tuple(x.shape)} {list(x.shape)!r}",
+    "dict": lambda x: str({"rows": x.shape[0], "half": x.shape[0] / 2, "name": "x"}),
+    "one item": lambda x: repr((x.shape[0] * 2,)),
+    "constants beside": lambda x: repr([x.shape[0], None, True, "text", 2**70]),
+}
+
+
+@pytest.mark.parametrize("text", CONTAINERS.values(), ids=CONTAINERS)
+def test_containers_of_numbers_print_late(counting, text):
+    def f(x):
+        return x + 1, text(x)
+
+    compiled = pellucid.compile(f, backend=counting, fullgraph=True)
+    for rows in (3, 4, 5, 12, 100):
+        assert compiled(torch.ones(rows, 2))[1] == text(torch.ones(rows, 2))
+    assert counting.count == 2
+
+
+@pytest.mark.parametrize("level", [logging.DEBUG, logging.ERROR])
+def test_logging_fixes_no_number(counting, level):
+    stream = io.StringIO()
+    log = logging.Logger("of this test", level)
+    log.addHandler(logging.StreamHandler(stream))
+
+    def f(x, step, rate):
+        log.info("%d rows at step %s, %s", x.shape[0], step, rate)
+        log.debug("%s %s", x.shape, [step, {"rate": rate * 2}])
+        log.warning(f"step {step} of {x.shape}")
+        return x + 1
+
+    def told(function, *args):
+        stream.truncate(0)
+        stream.seek(0)
+        function(*args)
+        return stream.getvalue()
+
+    compiled = pellucid.compile(f, backend=counting, fullgraph=True)
+    for step, rows in enumerate((3, 4, 5, 12, 100)):
+        args = torch.ones(rows, 2), step, step * 0.5
+        assert told(compiled, *args) == told(f, *args)
+    assert counting.count == 2
