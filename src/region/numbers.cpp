@@ -76,7 +76,7 @@ bool Numbers::opens(PyObject* value, const Source* source, PathHash* path) const
   if (policy.history == nullptr || (policy.history->is_empty() && !policy.all_open)) return false;
   if (!guards::is_symbolic_value(value, &now)) return false;
   *path = hash_of(source);
-  if (region_.unbacked.setup.closes(*path)) return false;
+  if (region_.unbacked.hints.setup.closes(*path)) return false;
   const SeenNumber* seen = policy.history->find(*path);
   if (seen == nullptr) return policy.all_open && !is_of_an_object(source);
   return seen->opens_for(now.bits(), now.type == symbolic::Type::Float, policy.is_last);
@@ -297,7 +297,7 @@ const symbolic::Expr* Numbers::given_by_graph(aten::GraphGives what, symbolic::V
                                               std::int64_t most) {
   const bool is_wanted = what == aten::GraphGives::Number ? policy.scalar_outputs : policy.dynamic_output_shapes;
   if (!is_wanted) return nullptr;
-  hint = region_.unbacked.next_hint(hint, least, most);
+  hint = region_.unbacked.hints.next(hint, least, most);
   const symbolic::Expr* made = new_symbol(hint, nullptr, 0, least, most);
   region_.unbacked.add(made);
   return made;

@@ -67,7 +67,7 @@ class Numbers final : public aten::SizeDecider {
   friend class OpenTensors;
   friend class SaidNumbers;
   friend class Seeds;
-  friend class Unbacked;
+  friend class UnbackedHints;
   struct Symbol {
     const Source* source;  // null: the graph gives it
     const symbolic::Expr* expr;

@@ -12,7 +12,7 @@ bool OpenTensors::opens_size(std::int64_t size, const Source* source, PathHash p
   const auto now = static_cast<std::uint64_t>(size);
   // Tensors with no element or one in a dimension are broadcast and laid out in ways of their own.
   const bool may = numbers_.policy.graph_numbers != GraphNumbers::None && size >= 2 && mark.wish != Wish::Closed &&
-                   !numbers_.region_.unbacked.setup.closes(path);
+                   !numbers_.region_.unbacked.hints.setup.closes(path);
   const bool asked = numbers_.policy.all_open && !is_of_an_object(source);
   if (may && mark.wish == Wish::Open) return mark.wants_open(size);
   if (may && (seen != nullptr ? seen->opens_for(now, false, numbers_.policy.is_last) : asked || mark.wants_open(size)))

@@ -42,92 +42,19 @@ std::string Unbacked::text_of(const Expr* expr) const {
   return symbolic::print(expr, [&](std::uint32_t symbol) { return region_.numbers.name_of(symbol); });
 }
 
-symbolic::Value Unbacked::next_hint(symbolic::Value usual, std::int64_t least, std::int64_t most) const {
-  const std::size_t which = order_.size();
-  if (which >= setup.hints.size() || !setup.hints[which] || usual.type != symbolic::Type::Int) return usual;
-  return symbolic::Value::of(std::clamp(setup.hints[which]->i, least, most));
-}
-
-namespace {
-
-// Where the sides of a comparison meet, as a symbol of them grows; their difference for 0 and 1 of it tells where that
-// is. Nothing: it is no such condition.
-std::optional<std::int64_t> meeting_point(symbolic::Space& space, const Expr* condition, std::uint32_t symbol,
-                                          std::vector<symbolic::Value> values) {
-  if (condition->is(Op::Not)) return meeting_point(space, condition->args[0], symbol, std::move(values));
-  const bool compares =
-      condition->is(Op::Eq) || condition->is(Op::Ne) || condition->is(Op::Lt) || condition->is(Op::Le);
-  if (!compares) return std::nullopt;
-  const auto difference = [&](std::int64_t at) -> std::optional<std::int64_t> {
-    values[symbol] = symbolic::Value::of(at);
-    std::int64_t sides[2] = {};
-    for (std::size_t i = 0; i < 2; ++i) {
-      const Expr* side = condition->args[i];
-      if (side->type != symbolic::Type::Int) return std::nullopt;
-      const auto value = side->is_constant() ? side->constant() : symbolic::Program({&side, 1}).evaluate(values.data());
-      if (!value) return std::nullopt;
-      sides[i] = value->i;
-    }
-    std::int64_t result = 0;
-    return __builtin_sub_overflow(sides[0], sides[1], &result) ? std::nullopt : std::optional(result);
-  };
-  const auto at_zero = difference(0), at_one = difference(1);
-  if (!at_zero || !at_one || *at_zero == *at_one) return std::nullopt;
-  std::int64_t slope = 0;
-  if (__builtin_sub_overflow(*at_one, *at_zero, &slope) || *at_zero == std::numeric_limits<std::int64_t>::min())
-    return std::nullopt;
-  return -*at_zero / slope;
-}
-
-}  // namespace
-
-// A hint of one symbol with which this holds, and all that was needed before; the others keep theirs.
-std::optional<symbolic::Value> Unbacked::hint_for(std::size_t which, const Expr* condition) {
-  constexpr std::int64_t kNear = 4, kMostTried = 130;
-  symbolic::Space& space = region_.numbers.space();
-  std::vector<symbolic::Value> values;
-  for (const auto& known : region_.numbers.symbols_) values.push_back(known.expr->hint);
-  const std::uint32_t symbol = order_[which]->operation.symbol;
-  std::vector<const Expr*> conditions;
-  for (const symbolic::Decision& decision : space.decisions().first(std::min(noted_, space.decisions().size()))) {
-    if (names(decision.condition)) conditions.push_back(decision.condition);  // later ones are of what fails
-  }
-  conditions.insert(conditions.end(), waiting_.begin(), waiting_.end());
-  conditions.push_back(condition);
-  const symbolic::Program program(conditions);
-  const symbolic::Range range = space.range(order_[which]);
-  const auto fits = [&](std::int64_t hint) {
-    values[symbol] = symbolic::Value::of(hint);
-    return hint >= range.least && hint <= range.most && program.holds(values.data());
-  };
-  const auto meets = meeting_point(space, condition, symbol, values);
-  for (std::int64_t away = 0; meets && away <= kNear; ++away) {
-    for (const std::int64_t hint : {*meets + away, *meets - away}) {
-      if (fits(hint)) return symbolic::Value::of(hint);
-    }
-  }
-  for (std::int64_t hint = 2; hint <= kMostTried; ++hint) {
-    if (fits(hint)) return symbolic::Value::of(hint);
-  }
-  return std::nullopt;
-}
-
 // What is needed is not so of the hints: where others are to be had, the region is captured again. Returns where not.
 void Unbacked::wish_for(const Expr* condition) {
-  if (!may_wish || wished || !names(condition)) return;
-  for (std::size_t which = 0; which < order_.size(); ++which) {
-    if (order_[which]->type != symbolic::Type::Int) continue;
-    const auto hint = hint_for(which, condition);
-    if (!hint) continue;
-    wished = setup;
-    wished->hints.resize(std::max(wished->hints.size(), which + 1));
-    wished->hints[which] = *hint;
-    refuse(condition);
+  if (!names(condition)) return;
+  std::vector<const Expr*> needed = waiting_;
+  const auto decisions = region_.numbers.space().decisions();
+  for (const symbolic::Decision& decision : decisions.first(std::min(noted_, decisions.size()))) {
+    if (names(decision.condition)) needed.push_back(decision.condition);  // later ones are of what fails
   }
+  if (hints.wish_for(condition, needed)) refuse(condition);
 }
 
 void Unbacked::wish_for_fitting_sizes(const std::vector<PyObject*>& arguments) {
-  if (!any() || !may_wish) return;
+  if (!any() || !hints.may_wish) return;
   std::vector<const Expr*> given, other;
   symbolic::Space& space = region_.numbers.space();
   const auto add_number = [&](PyObject* object) {
@@ -340,27 +267,12 @@ bool Unbacked::ties_to_input(const Expr* condition) const {
   return std::ranges::any_of(condition->args, [&](const Expr* arg) { return ties_to_input(arg); });
 }
 
-// False: the program marked a number among the inputs to stay open.
-bool Unbacked::close(const Expr* expr, std::vector<PathHash>& closed) const {
-  if (expr->is(Op::Symbol)) {
-    const auto& symbol = region_.numbers.symbols_[expr->operation.symbol];
-    if (symbol.source != nullptr) closed.push_back(symbol.path);
-    return !symbol.must_stay_open;
-  }
-  return std::ranges::all_of(expr->args, [&](const Expr* arg) { return close(arg, closed); });
-}
-
-// The region is captured again, with the numbers of its inputs that this names as constants.
-void Unbacked::close_inputs_of(const Expr* condition) {
-  Setup other = setup;
-  if (may_wish && !wished && close(condition, other.closed)) wished = std::move(other);
-  refuse(condition);
-}
-
 void Unbacked::add_assertion(const Expr* condition) {
   // A graph of torch's symbols would take the input for the number, also in the assertion itself.
-  if (region_.numbers.policy.graph_numbers == GraphNumbers::Ints && ties_to_input(condition))
-    close_inputs_of(condition);
+  if (region_.numbers.policy.graph_numbers == GraphNumbers::Ints && ties_to_input(condition)) {
+    (void)hints.wish_closed(condition);
+    refuse(condition);
+  }
   static PyObject* const assert_scalar = [] {
     const auto packet = py::import_attr("torch", "ops");
     const auto aten = py::take(PyObject_GetAttrString(packet.get(), "aten"));

@@ -6,14 +6,13 @@
 // taken back, and the call runs eagerly. When it is not true of the hints (`torch.zeros(n - 5)`, `torch._check(n ==
 // x.size(0))`), the region is captured again with hints of which it is.
 #pragma once
-#include <algorithm>
 #include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "base/reasons.h"
 #include "region/capture.h"
-#include "region/number_history.h"
+#include "region/unbacked_hints.h"
 #include "symbolic/space.h"
 
 namespace pellucid::region {
@@ -21,6 +20,8 @@ namespace pellucid::region {
 struct Region;
 
 class Unbacked {
+  Region& region_;
+
  public:
   explicit Unbacked(Region& region) : region_(region) {}
 
@@ -39,22 +40,12 @@ class Unbacked {
     Unbacked& unbacked_;
   };
 
-  // Which hints stand for the values, by the order in which the symbols come (none: any will do); and what of the
-  // inputs they cannot be open beside.
-  struct Setup {
-    std::vector<std::optional<symbolic::Value>> hints;
-    std::vector<PathHash> closed;  // numbers of the inputs that are constants
-    bool closes(PathHash path) const { return std::ranges::find(closed, path) != closed.end(); }
-  };
-  Setup setup;
-  bool may_wish = false;        // what needs another setup may ask for it: the region is captured once more
-  std::optional<Setup> wished;  // that is to be done
+  UnbackedHints hints{region_};
 
   bool any() const noexcept { return !symbols_.empty(); }
-  symbolic::Value next_hint(symbolic::Value usual, std::int64_t least, std::int64_t most) const;
   void add(const symbolic::Expr* symbol) {
     symbols_.emplace(symbol, false);
-    order_.push_back(symbol);
+    hints.add(symbol);
   }
   // Whether the value of an expression depends on such a number.
   bool names(const symbolic::Expr* expr) const;
@@ -89,22 +80,17 @@ class Unbacked {
  private:
   [[noreturn]] void refuse(const symbolic::Expr* expr);
   void wish_for(const symbolic::Expr* condition);
-  std::optional<symbolic::Value> hint_for(std::size_t which, const symbolic::Expr* condition);
   const symbolic::Expr* given_by(const symbolic::Expr* number) const;
   bool is_given(const symbolic::Expr* expr, const std::vector<const symbolic::Expr*>& soon) const;
   void note_decisions();
   void assert_known();
   void add_assertion(const symbolic::Expr* condition);
   bool ties_to_input(const symbolic::Expr* condition) const;
-  [[noreturn]] void close_inputs_of(const symbolic::Expr* condition);
-  bool close(const symbolic::Expr* expr, std::vector<PathHash>& closed) const;
   graph::Arg arg_of(const symbolic::Expr* expr);
   graph::Arg applied(const char* module, const char* name, std::vector<graph::Arg> args, bool value);
   std::string text_of(const symbolic::Expr* expr) const;
 
-  Region& region_;
   std::unordered_map<const symbolic::Expr*, bool> symbols_;  // whether a node gives it
-  std::vector<const symbolic::Expr*> order_;
   mutable std::unordered_map<const symbolic::Expr*, bool> names_;
   std::vector<const symbolic::Expr*> waiting_;  // to be asserted when their symbols are given
   std::size_t noted_ = 0;                       // decisions that are asserted or wait

@@ -129,14 +129,14 @@ namespace {
 template <class Capture>
 Outcome with_hints(Capture&& capture_with) {
   constexpr int kMostTries = 6;
-  region::Unbacked::Setup setup;
+  region::UnbackedHints::Setup setup;
   for (int tries = 1;; ++tries) {
-    std::optional<region::Unbacked::Setup> wished;
+    std::optional<region::UnbackedHints::Setup> wished;
     Outcome outcome = capture_with([&](Executor& executor, auto&& run) {
-      executor.region.unbacked.setup = setup;
-      executor.region.unbacked.may_wish = tries < kMostTries;
+      executor.region.unbacked.hints.setup = setup;
+      executor.region.unbacked.hints.may_wish = tries < kMostTries;
       Outcome made = run();
-      wished = std::move(executor.region.unbacked.wished);
+      wished = std::move(executor.region.unbacked.hints.wished);
       return made;
     });
     if (!wished) return outcome;
