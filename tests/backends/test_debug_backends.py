@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 import subprocess
 import sys
@@ -60,20 +61,17 @@ def stock():
     torch._dynamo.reset()
 
 
-@pytest.fixture
-def library():
-    """Defines operators in a namespace of the test's own."""
-    held = torch.library._scoped_library("pellucid_debug", "FRAGMENT")
-    with held as made:
-        yield made
+numbers = itertools.count()
 
 
-def define(library, schema, kernel, fake=None):
-    name = library.define(schema)
-    library.impl(name, kernel, "CompositeExplicitAutograd")
-    if fake is not None:
-        library._register_fake(name, fake, allow_override=True)
-    return getattr(torch.ops.pellucid_debug, name)
+def define(schema, kernel, fake, mutates=()):
+    """An operator; its name is new at each call."""
+    name, _, arguments = schema.partition("(")
+    operator = torch.library.custom_op(
+        f"pellucid_debug::{name}_{next(numbers)}", kernel, mutates_args=mutates, schema="(" + arguments
+    )
+    operator.register_fake(fake)
+    return operator._opoverload.overloadpacket
 
 
 # ---- E01, E02: names
@@ -233,7 +231,7 @@ def test_E06_a_torch_function_mode():
     g = compiled(f, backends.make_eager_backend_with_torch_function_mode(Instead(torch.sin, torch.cos)))
     for _ in range(2):
         assert same(g(X), torch.cos(X) + 1)
-    assert same(torch.sin(X), f(X) - 1)
+    assert same(f(X), torch.sin(X) + 1)
 
 
 def test_E06_several_modes_in_their_order(stock):
@@ -253,11 +251,11 @@ def test_E06_several_modes_in_their_order(stock):
 # ---- E07 to E09
 
 
-def test_E07_exceptions_of_a_graph(library):
+def test_E07_exceptions_of_a_graph():
     def kernel(x):
         raise ValueError("planted")
 
-    op = define(library, "fails(Tensor x) -> Tensor", kernel, torch.empty_like)
+    op = define("fails(Tensor x) -> Tensor", kernel, torch.empty_like)
 
     def f(x):
         try:
@@ -265,7 +263,7 @@ def test_E07_exceptions_of_a_graph(library):
         except ValueError:
             return x
 
-    assert same(pellucid.compile(f, backend="eager")(X), X)
+    assert same(pellucid.compile(f, backend="interpreter")(X), X)
     with pytest.raises(pellucid.errors.PellucidError, match="a captured graph raised") as caught:
         pellucid.compile(f, backend="eager_noexcept")(X)
     assert type(caught.value.__cause__) is ValueError and str(caught.value.__cause__) == "planted"
@@ -307,14 +305,14 @@ def test_E08_draws_and_views_of_inputs():
         assert same(g(base[:3], base[1:3]), want) and same(base, other)
 
 
-def test_E09_operators_that_do_not_do_what_they_declare(library, stock):
+def test_E09_operators_that_do_not_do_what_they_declare(stock):
     def writes(x):
         x.add_(1)
         return x * 2
 
-    pure = define(library, "says_it_is_pure(Tensor x) -> Tensor", writes, torch.empty_like)
-    honest = define(library, "honest(Tensor(a!) x) -> Tensor", writes, torch.empty_like)
-    alias = define(library, "gives_its_argument(Tensor x) -> Tensor", lambda x: x, torch.empty_like)
+    pure = define("says_it_is_pure(Tensor x) -> Tensor", writes, torch.empty_like)
+    honest = define("honest(Tensor(a!) x) -> Tensor", writes, torch.empty_like, ("x",))
+    alias = define("gives_its_argument(Tensor x) -> Tensor", lambda x: x, torch.empty_like)
     for compile in (compiled, stock):
         assert same(compile(lambda x: honest(x) + 1, "eager_debug")(torch.zeros(2)), torch.full((2,), 3.0))
         with pytest.raises(RuntimeError, match="was mutated|mutated"):
@@ -323,13 +321,13 @@ def test_E09_operators_that_do_not_do_what_they_declare(library, stock):
             compile(lambda x: alias(x) + 1, "eager_debug")(torch.zeros(2))
 
 
-def test_E09_at_every_run(library):
+def test_E09_at_every_run():
     writes_now = []
 
     def kernel(x):
         return x.add_(1) * 2 if writes_now else x * 2
 
-    op = define(library, "sometimes(Tensor x) -> Tensor", kernel, torch.empty_like)
+    op = define("sometimes(Tensor x) -> Tensor", kernel, torch.empty_like)
     g = compiled(lambda x: op(x) + 1, "eager_debug")
     assert same(g(X.clone()), X * 2 + 1)
     writes_now.append(True)
@@ -465,13 +463,13 @@ def test_E13_inside_a_mode():
     assert mode.calls == ["sin.default", "cos.default"] * 2
 
 
-def test_E14_four_settings_four_outcomes(library):
+def test_E14_four_settings_four_outcomes():
     from torch._functorch import config
     from torch._subclasses.fake_utils import MetadataMismatchError
 
     from pellucid.backends import nop
 
-    wrong = define(library, "wrong_shape(Tensor x) -> Tensor", lambda x: x * 2, lambda x: x.new_empty(1))
+    wrong = define("wrong_shape(Tensor x) -> Tensor", lambda x: x * 2, lambda x: x.new_empty(1))
 
     def outcome(setting):
         graph = torch.fx.symbolic_trace(lambda x: torch.ops.aten.sin.default(x))
@@ -648,11 +646,11 @@ def test_E19_in_a_mode():
     assert type(caught.value.inner_exception) is TypeError and "mode" in str(caught.value)
 
 
-def test_E20_a_wrong_fake_implementation(library, stock):
+def test_E20_a_wrong_fake_implementation(stock):
     from torch._functorch import config
     from torch._subclasses.fake_utils import MetadataMismatchError
 
-    op = define(library, "crossed(Tensor x) -> Tensor", lambda x: x * 2, lambda x: x.new_empty(1, 3))
+    op = define("crossed(Tensor x) -> Tensor", lambda x: x * 2, lambda x: x.new_empty(1, 3))
     f = lambda x: op(x)  # noqa: E731
     with pytest.raises(MetadataMismatchError) as ours:
         compiled(f, "aot_eager_decomp_partition_crossref")(X)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -19,10 +20,19 @@ def eager(gm: GraphModule, example_inputs: Sequence[Any], **options: Any) -> Cal
     warn_of_options("eager", options)
     functorch_config = sys.modules.get("torch._functorch.config")  # nobody has set what nobody has loaded
     if functorch_config is not None and functorch_config.force_autograd_cache:
-        from torch._dynamo.aot_compile_types import GraphModuleSerializableCallable
-
-        return GraphModuleSerializableCallable(gm)
+        return _storable(gm)
     return gm.forward
+
+
+def _storable(gm: GraphModule) -> Callable:
+    """AOTAutograd stores what it gets then. What the nodes are known to give are fakes of our own, which cannot be stored."""
+    from torch._dynamo.aot_compile_types import GraphModuleSerializableCallable
+    from torch.fx import GraphModule as PlainGraphModule
+
+    graph = copy.deepcopy(gm.graph)
+    for node in graph.nodes:
+        node.meta = {"stack_trace": node.meta["stack_trace"]} if "stack_trace" in node.meta else {}
+    return GraphModuleSerializableCallable(PlainGraphModule(gm, graph))
 
 
 def warn_of_options(backend: str, options: dict[str, Any]) -> None:
