@@ -112,7 +112,10 @@ class CapturedGraphModule(GraphModule):
         _settle(self)
         native = self.__dict__.pop("_native_forward", None)  # the copy gets a forward of its own
         try:
-            return super().__deepcopy__(memo)
+            copied = super().__deepcopy__(memo)
+            for name in ("_compiled_name", "compile_subgraph_reason"):
+                copied.__dict__[name] = self.__dict__[name]
+            return copied
         finally:
             if native is not None:
                 self.__dict__["_native_forward"] = native

@@ -93,16 +93,15 @@ def wrong_aot(monkeypatch):
 
 
 def wrong_decompositions(monkeypatch):
-    from torch._inductor import decomposition
+    from torch._inductor import compile_fx
 
-    monkeypatch.setitem(
-        decomposition.decompositions, torch.ops.aten.gelu.default, lambda x, approximate="none": torch.tanh(x)
-    )
-    decomposition.fast_random_decomps.cache_clear()
+    table = {**compile_fx.select_decomp_table(), torch.ops.aten.gelu.default: lambda x, approximate="none": torch.tanh(x)}
+    monkeypatch.setattr(compile_fx, "select_decomp_table", lambda: table)
     return four_graphs
 
 
 def wrong_inductor(monkeypatch):
+    """The backward graph of sin has it too."""
     from torch._inductor import lowering
 
     def broken(*args, **kwargs):
@@ -119,7 +118,7 @@ def wrong_inductor(monkeypatch):
         (wrong_graph, "eager graph", 1, "the result"),
         (wrong_aot, "AOTAutograd", 1, "BackendCompilerFailed"),
         (wrong_decompositions, "decompositions", 2, "the result"),
-        (wrong_inductor, "Inductor", 2, "no code for cos"),
+        (wrong_inductor, "Inductor", 0, "no code for cos"),
     ],
 )
 def test_E26_the_stage_and_the_graph(monkeypatch, plant, stage, number, words):
@@ -132,10 +131,10 @@ def test_E26_the_stage_and_the_graph(monkeypatch, plant, stage, number, words):
         assert f"first stage at fault: {stage}" in str(found) and f"next: {found.next}" in str(found)
         asked = re.fullmatch(r"pellucid\.triage\([\w<>]+, …, backend='(.*)'\)", found.next)[1]
         again = pellucid.triage(f, x, backend=asked)
-    assert again.stage == "asked for" and again.problem == found.problem
+    assert again.stage == "asked for" and words in again.problem
     if number is not None:
         assert asked.startswith(f"{number}:") and "first graph at fault: graph " in str(found)
-        assert found.graph.place.split(" ")[1].startswith(__file__)
+        assert found.graph.place.startswith(f"ends at {__file__}:")
     assert x.grad is None and same(x.detach(), X)
 
 
@@ -251,7 +250,7 @@ def outcomes(a, b):
         ({"k": X}, {"k": X[:2]}, "the result['k'] has shape and device ((2,), 'cpu') instead of ((3,), 'cpu')"),
         ({"k": 1}, {"other": 1}, "the result is built otherwise"),
         ([1], [2], "the result[0] is 2 instead of 1"),
-        ([X], [None], "the result[0] is None instead of"),
+        ([X], [None], "only one of both gives a tensor as the result[0]"),
         ([X.to_sparse()], [X.to_sparse()], None),
         ([1 + 2j, "a", b"b", None], [1 + 2j, "a", b"b", None], None),
         (torch.zeros(1 << 18), torch.ones(1 << 18), "the result: "),

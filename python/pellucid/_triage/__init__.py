@@ -153,7 +153,7 @@ class _Search:
         """The first graph which makes a difference: of graphs up to it the stage at fault compiles all, of the others none."""
         graphs = sorted(failing.outcome.graphs, key=lambda graph: graph.number)
         self._found.next = self._runner.command.format(backend=failing.backend)
-        if not graphs:
+        if not graphs or (before == _WITHOUT_CAPTURE and self._try("no graph", before).problem is not None):
             return
         first = self._first_failing(before, failing.backend, graphs)
         if first is None:

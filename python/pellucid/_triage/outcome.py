@@ -98,17 +98,20 @@ def _value_difference(wanted: Any, got: Any, place: str) -> str | None:
     if [path for path, _ in wanted] != [path for path, _ in got]:
         return f"{place} is built otherwise"
     for (path, a), (_, b) in zip(wanted, got, strict=True):
-        if isinstance(a, tuple) and isinstance(b, tuple) and a[:2] != b[:2]:
-            return f"{place}{path} has shape and device {b[:2]} instead of {a[:2]}"
-        found = difference(a[2], b[2], place + path) if isinstance(a, tuple) and isinstance(b, tuple) else None
-        if found is None and type(a) is not tuple:
-            found = _plain_difference(a, b, place + path)
+        found = _leaf_difference(a, b, place + path)
         if found is not None:
             return found
     return None
 
 
-def _plain_difference(wanted: Any, got: Any, place: str) -> str | None:
+def _leaf_difference(wanted: Any, got: Any, place: str) -> str | None:
+    """Tensors are tuples of shape, device and elements here."""
+    if isinstance(wanted, tuple) and isinstance(got, tuple):
+        if wanted[:2] != got[:2]:
+            return f"{place} has shape and device {got[:2]} instead of {wanted[:2]}"
+        return difference(wanted[2], got[2], place)
+    if isinstance(wanted, tuple) or isinstance(got, tuple):
+        return f"only one of both gives a tensor as {place}"
     if isinstance(wanted, float) and isinstance(got, float):
         return difference(torch.tensor(wanted), torch.tensor(got), place)
     return difference(wanted, got, place)

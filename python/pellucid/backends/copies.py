@@ -78,8 +78,8 @@ def unchanged(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
         yield
     finally:
         for tensor, before, version in kept:
+            tensor.data.copy_(before)  # autograd sees no write through .data; statistics are written without one too
             if tensor._version != version:
-                tensor.data.copy_(before)  # a write through .data is no write for autograd
                 torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
 

@@ -24,7 +24,7 @@ def graph_for_backend(gm: GraphModule) -> GraphModule:
     """A copy that the backend may change, with the same tensors: what the copy writes, the program sees."""
     tensors = {id(tensor): tensor for tensor in (*gm.parameters(), *gm.buffers())}
     copied = copy.deepcopy(gm, dict(tensors))
-    for name in ("_compiled_name", "compile_subgraph_reason", "_param_name_to_source", "_source_to_user_stacks"):
+    for name in ("_param_name_to_source", "_source_to_user_stacks"):
         copied.__dict__[name] = gm.__dict__[name]
     for ours, theirs in zip(gm.graph.find_nodes(op="placeholder"), copied.graph.find_nodes(op="placeholder"), strict=True):
         theirs._dynamo_source = ours._dynamo_source
