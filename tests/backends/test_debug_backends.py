@@ -400,6 +400,38 @@ def test_E21_aot_ts_trains(stock):
         stock(other, "aot_ts")(X).sum().backward()
 
 
+# ---- E11: invoke_subgraph
+
+
+def test_E11_plainly_it_is_aot_eager():
+    f = lambda x: x.sin().cos()  # noqa: E731
+    g = compiled(f, "invoke_subgraph")
+    assert torch.allclose(g(X), f(X)) and torch.allclose(gradients(g, X)[0], gradients(f, X)[0])
+
+
+def test_E11_its_graph_is_one_call_for_make_fx():
+    """What the backend gives, traced by whoever has it; calls of compiled functions run eagerly while make_fx traces."""
+    given = []
+
+    def backend(gm, example_inputs):
+        given.append(backends.lookup_backend("invoke_subgraph")(gm, example_inputs))
+        return given[-1]
+
+    f = lambda x: x.sin().cos()  # noqa: E731
+    g = compiled(f, backend)
+    g(X)
+    traced = make_graph(lambda x: given[-1](x)[0], X)
+    (call,) = [node for node in traced.graph.nodes if node.target is torch.ops.higher_order.invoke_subgraph]
+    subgraph = getattr(traced, call.args[0].target)
+    assert {"sin", "cos"} <= {str(node.target).split(".")[1] for node in subgraph.graph.nodes if node.op == "call_function"}
+    assert torch.allclose(traced(X + 1), f(X + 1))
+    inlined = make_graph(pellucid.compile(f, backend="invoke_subgraph"), X)
+    assert [node.target for node in inlined.graph.nodes if node.op == "call_function"] == [
+        torch.ops.aten.sin.default,
+        torch.ops.aten.cos.default,
+    ]
+
+
 # ---- E12, E13, E14: compilers that run AOTAutograd's graphs
 
 
@@ -531,13 +563,6 @@ def test_E15_training_mutations_and_compilers():
     with torch.no_grad():  # an inference graph writes its inputs itself
         g(X, buffer)
     assert same(buffer, torch.full((2,), 2.0))
-
-
-def saved_tensors(name, f, x):
-    count = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: count.append(t) or t, lambda t: t):
-        compiled(f, name)(x)
-    return len(count)
 
 
 def forward_outputs(name, f, x):
