@@ -31,6 +31,17 @@ class GraphCompileReason:
     graph_break: bool = False
 
 
+def user_stack_of(gm: Any) -> list[traceback.FrameSummary]:
+    """The frames of the program where the graph ends, outermost first; none of a graph that was made otherwise."""
+    reason = getattr(gm, "compile_subgraph_reason", None)
+    return [] if reason is None else list(reason.user_stack)
+
+
+def name_of_graph(gm: Any) -> str:
+    """The global that the region's function calls, "__compiled_fn_3"; empty of a graph that was made otherwise."""
+    return getattr(gm, "_compiled_name", "")
+
+
 @dataclass(frozen=True)
 class InputSource(Source):
     """Where a graph input comes from: `eval(name, {"L": locals, "G": globals})` gives it."""
@@ -182,7 +193,14 @@ def module_key_name(source: str) -> str:
     return f"{name}_0" if name in _TAKEN else name
 
 
-_TAKEN = frozenset(dir(GraphModule)) | {"graph", "meta", "shape_env", "training", "compile_subgraph_reason", "_compiled_name"}
+_TAKEN = frozenset(dir(GraphModule)) | {
+    "graph",
+    "meta",
+    "shape_env",
+    "training",
+    "compile_subgraph_reason",
+    "_compiled_name",
+}
 
 
 def _settle(module: CapturedGraphModule) -> None:

@@ -218,9 +218,9 @@ HandedOver hand_over(region::Capture& capture, const Cache& cache, std::pair<int
   const auto open = open_numbers_of(capture);
   const std::int64_t handed_over = events::now();
   const region::ProfiledPhase phase("backend");
-  auto made =
-      py::Owned<>::steal(PyObject_CallFunction(call.get(), "OOO(ii)OOs", module.get(), inputs.get(), cache.key().backend,
-                                               compile_id.first, compile_id.second, ending, open.get(), name.c_str()));
+  auto made = py::Owned<>::steal(PyObject_CallFunction(call.get(), "OOO(ii)OOs", module.get(), inputs.get(),
+                                                       cache.key().backend, compile_id.first, compile_id.second, ending,
+                                                       open.get(), name.c_str()));
   events::time("graph_module", took);
   events::time("backend", milliseconds_since(handed_over));
   if (!made) throw py::PythonError();

@@ -159,7 +159,8 @@ PyObject* call_observed(PyObject* object, PyObject* const* args, std::size_t nar
     auto result = py::Owned<>::steal(call_compiled(object, args, nargsf, kwnames));
     observed_here = false;
     if (!result) py::throw_pending();
-    tell_observer(observer.get(), {reinterpret_cast<PyFunctionObject*>(function.get()), args, nargsf, kwnames}, result.get());
+    tell_observer(observer.get(), {reinterpret_cast<PyFunctionObject*>(function.get()), args, nargsf, kwnames},
+                  result.get());
     return result;
   });
 }

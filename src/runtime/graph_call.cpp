@@ -74,6 +74,7 @@ bool is_of_others(PyObject* error) {
   }();
   for (const Traceback* at = traceback_of(error); at != nullptr; at = at->tb_next) {
     const std::string file = py::text_of(file_of(*at));
+    if (file.starts_with(torch + "_library/")) return false;  // what it calls is an operator of the graph
     if (!file.starts_with(torch) && !file.starts_with('<')) return true;
   }
   return false;

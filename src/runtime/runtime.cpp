@@ -194,7 +194,8 @@ PyMethodDef kFunctions[] = {
     {"set_skipped_directories", set_directories, METH_O, "Code below these is not compiled on its own."},
     {"show_call_as", show_call, METH_O, "What CompiledFunction.__call__ gives. Calls go on to run the native one."},
     {"set_stance", set_stance, METH_VARARGS, "The stance: (name, skips guards, backend or None). Gives what it was."},
-    {"set_call_observer", observe_calls, METH_O, "observer(function, arguments, result) after outermost calls; or None."},
+    {"set_call_observer", observe_calls, METH_O,
+     "observer(function, arguments, result) after outermost calls; or None."},
     {"hook_installed", hook_installed, METH_NOARGS, "Whether our frame hook is what the interpreter calls."},
     {},
 };

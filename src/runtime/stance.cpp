@@ -79,7 +79,8 @@ py::Owned<> set_own_stance(PyObject* name, bool skips_guards, PyObject* backend)
 }
 
 void set_call_observer(PyObject* observer) {
-  const auto old = std::exchange(stance_state.observer, observer == Py_None ? py::Owned<>() : py::Owned<>::share(observer));
+  const auto old =
+      std::exchange(stance_state.observer, observer == Py_None ? py::Owned<>() : py::Owned<>::share(observer));
   stance_state.refresh();
 }
 

@@ -40,7 +40,7 @@ class WatchedDict {
 
 struct StanceState {
   StanceNow own, torch;
-  py::Owned<> observer;  // told of calls of compiled functions from outside of such calls; may be empty
+  py::Owned<> observer;            // told of calls of compiled functions from outside of such calls; may be empty
   WatchedDict modules;             // sys.modules
   WatchedDict namespace_of_torch;  // of torch._dynamo.eval_frame, once it has been imported
   bool is_plain = true;

@@ -263,7 +263,8 @@ def test_E07_exceptions_of_a_graph():
         except ValueError:
             return x
 
-    assert same(pellucid.compile(f, backend="interpreter")(X), X)
+    for name in ("eager", "interpreter", "aot_eager"):
+        assert same(pellucid.compile(f, backend=name)(X), X)
     with pytest.raises(pellucid.errors.PellucidError, match="a captured graph raised") as caught:
         pellucid.compile(f, backend="eager_noexcept")(X)
     assert type(caught.value.__cause__) is ValueError and str(caught.value.__cause__) == "planted"
@@ -315,7 +316,7 @@ def test_E09_operators_that_do_not_do_what_they_declare(stock):
     alias = define("gives_its_argument(Tensor x) -> Tensor", lambda x: x, torch.empty_like)
     for compile in (compiled, stock):
         assert same(compile(lambda x: honest(x) + 1, "eager_debug")(torch.zeros(2)), torch.full((2,), 3.0))
-        with pytest.raises(RuntimeError, match="was mutated|mutated"):
+        with pytest.raises(RuntimeError, match="mutated"):
             compile(lambda x: pure(x) + 1, "eager_debug")(torch.zeros(2))
         with pytest.raises(RuntimeError, match="alias"):
             compile(lambda x: alias(x) + 1, "eager_debug")(torch.zeros(2))
@@ -396,7 +397,7 @@ def test_E21_aot_ts_trains(stock):
             optimizer.step()
     for ours, theirs in zip(net.parameters(), other.parameters(), strict=True):
         assert torch.allclose(ours, theirs)
-    with pytest.raises(Exception):  # noqa: B017  Z07: whatever it is, the stock one does not get there
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed):  # Z07
         stock(other, "aot_ts")(X).sum().backward()
 
 
@@ -423,7 +424,9 @@ def test_E11_its_graph_is_one_call_for_make_fx():
     traced = make_graph(lambda x: given[-1](x)[0], X)
     (call,) = [node for node in traced.graph.nodes if node.target is torch.ops.higher_order.invoke_subgraph]
     subgraph = getattr(traced, call.args[0].target)
-    assert {"sin", "cos"} <= {str(node.target).split(".")[1] for node in subgraph.graph.nodes if node.op == "call_function"}
+    assert {"sin", "cos"} <= {
+        str(node.target).split(".")[1] for node in subgraph.graph.nodes if node.op == "call_function"
+    }
     assert torch.allclose(traced(X + 1), f(X + 1))
     inlined = make_graph(pellucid.compile(f, backend="invoke_subgraph"), X)
     assert [node.target for node in inlined.graph.nodes if node.op == "call_function"] == [
@@ -513,9 +516,8 @@ def test_E14_four_settings_four_outcomes():
             run = nop.get_nop_func()(graph, [X])
         try:
             return run([X])
-        except MetadataMismatchError as error:
-            assert isinstance(error, GraphFailed)
-            return "mismatch"
+        except GraphFailed as error:
+            return "mismatch" if isinstance(error, MetadataMismatchError) else error
 
     assert same(outcome((False, True)), X * 2)
     assert outcome(("all", True)) == outcome(("custom_ops", True)) == "mismatch"
@@ -620,7 +622,12 @@ def test_E17_it_writes_no_code(tmp_path):
     x = torch.ones(3)
     print(torch.allclose(pellucid.compile(F.gelu, backend="aot_eager_decomp_partition")(x), F.gelu(x)))
     """
-    environment = {"PATH": "/nowhere", "CXX": "/nowhere/g++", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}
+    environment = {
+        "PATH": "/nowhere",
+        "CXX": "/nowhere/g++",
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path),
+        "HOME": str(tmp_path),
+    }
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, env=environment
     )
@@ -710,7 +717,7 @@ def test_E22_compile_error():
 def test_E23_runtime_error(calls):
     g = compiled(lambda x: torch.relu(x) + 1, "relu_runtime_error_TESTING_ONLY")
     for _ in range(calls):
-        with pytest.raises(AssertionError, match="^ReluRuntimeError$"):
+        with pytest.raises(AssertionError, match=r"^ReluRuntimeError$"):
             g(X)
     for f in uses_of_relu():
         assert same(compiled(f, "relu_runtime_error_TESTING_ONLY")(X), X.relu())

@@ -95,7 +95,10 @@ def wrong_aot(monkeypatch):
 def wrong_decompositions(monkeypatch):
     from torch._inductor import compile_fx
 
-    table = {**compile_fx.select_decomp_table(), torch.ops.aten.gelu.default: lambda x, approximate="none": torch.tanh(x)}
+    table = {
+        **compile_fx.select_decomp_table(),
+        torch.ops.aten.gelu.default: lambda x, approximate="none": torch.tanh(x),
+    }
     monkeypatch.setattr(compile_fx, "select_decomp_table", lambda: table)
     return four_graphs
 
@@ -316,7 +319,10 @@ def test_E26_a_program(tmp_path):
     file.write_text(textwrap.dedent(PROGRAM))
     done = run(str(file), "--", "wrong")
     assert done.returncode == 1, done.stderr
-    assert "first stage at fault: AOTAutograd" in done.stdout and "first graph at fault: graph 1 (__resume_at_" in done.stdout
+    assert (
+        "first stage at fault: AOTAutograd" in done.stdout
+        and "first graph at fault: graph 1 (__resume_at_" in done.stdout
+    )
     assert f"program.py:{PROGRAM.splitlines().index('    pellucid.graph_break()', 10) + 1} in step" in done.stdout
     (command,) = re.findall("^next: (.*)$", done.stdout, re.M)
     assert command == f"python -m pellucid triage {file} --backend '1:aot_eager;else:interpreter' -- wrong"

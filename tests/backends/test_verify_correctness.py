@@ -59,9 +59,10 @@ def wrong(gm, example_inputs):
 
 def test_D07_incorrect_results(caplog):
     with caplog.at_level(logging.ERROR, "pellucid"), pytest.raises(BackendCompilerFailed) as caught:
-        compiled(torch.sin, "relu_accuracy_error_TESTING_ONLY")(X), compiled(
-            lambda x: torch.relu(x), "relu_accuracy_error_TESTING_ONLY"
-        )(X)
+        (
+            compiled(torch.sin, "relu_accuracy_error_TESTING_ONLY")(X),
+            compiled(lambda x: torch.relu(x), "relu_accuracy_error_TESTING_ONLY")(X),
+        )
     inner = caught.value.inner_exception
     assert type(inner) is IncorrectResults and isinstance(inner, RuntimeError)
     assert "incorrect results of backend 'relu_accuracy_error_TESTING_ONLY'" in str(caught.value)

@@ -157,7 +157,9 @@ class _Search:
             return
         first = self._first_failing(before, failing.backend, graphs)
         if first is None:
-            self._found.notes.append("No single graph makes the difference: it shows only where all go through this stage.")
+            self._found.notes.append(
+                "No single graph makes the difference: it shows only where all go through this stage."
+            )
             return
         self._found.graph = graphs[first]
         number = graphs[first].number
@@ -169,7 +171,9 @@ class _Search:
         low, high = 0, len(graphs) - 1
         while low < high:
             middle = (low + high) // 2
-            step = self._try(f"graphs up to {graphs[middle].number}", f"<={graphs[middle].number}:{backend};else:{before}")
+            step = self._try(
+                f"graphs up to {graphs[middle].number}", f"<={graphs[middle].number}:{backend};else:{before}"
+            )
             low, high = (low, middle) if step.problem is not None else (middle + 1, high)
         if low < len(graphs) - 1 or len(graphs) == 1:
             return low

@@ -69,4 +69,4 @@ def _run_program(file: str, arguments: list[str], outcome: Outcome) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run(*sys.argv[1:4], sys.argv[4:]))
+    sys.exit(run(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]))

@@ -38,7 +38,9 @@ def add_to(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", metavar="file.py", help="the program")
-    parser.add_argument("--backend", metavar="BACKEND", help="one backend or choice by graph number instead of all stages")
+    parser.add_argument(
+        "--backend", metavar="BACKEND", help="one backend or choice by graph number instead of all stages"
+    )
     parser.add_argument("--timeout", metavar="SECONDS", type=float, help="for one run of the program; none by default")
     parser.add_argument("--json", action="store_true", help="the same as JSON")
     parser.set_defaults(run=run)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pellucid import errors
+from pellucid._fx import name_of_graph, user_stack_of
 from pellucid._triage.outcome import Graph
 from pellucid.backends import by_number
 from pellucid.backends.registry import lookup_backend
@@ -36,12 +37,12 @@ class Recorder:
     def __call__(self, gm: GraphModule, example_inputs: Sequence[Any], **options: Any) -> Callable:
         number = by_number.graph_number(gm) - self._first
         if all(graph.number != number for graph in self.graphs):  # a backend may be asked once more
-            self.graphs.append(Graph(number, gm._compiled_name, _place_of(gm), gm.print_readable(print_output=False)))
+            self.graphs.append(Graph(number, name_of_graph(gm), _place_of(gm), gm.print_readable(print_output=False)))
         return self._choice.backend_for(number)(gm, example_inputs, **options)
 
 
 def _place_of(gm: GraphModule) -> str:
-    frames = gm.compile_subgraph_reason.user_stack  # type: ignore[union-attr]
+    frames = user_stack_of(gm)
     if not frames:
         return "nowhere"
     return f"ends at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}"

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pellucid._fx import name_of_graph
 from pellucid.backends import builtin
 from pellucid.errors import InvalidBackend
 
@@ -60,7 +61,7 @@ class Choice:
 
 def graph_number(gm: GraphModule) -> int:
     """The number of a graph that was captured by pellucid. One that was made otherwise counts as the first."""
-    name = getattr(gm, "_compiled_name", "")
+    name = name_of_graph(gm)
     return int(name.rpartition("_")[2]) if name else 0
 
 
@@ -119,4 +120,6 @@ def _check_all_numbers(text: str, rules: Sequence[_Rule]) -> None:
 
 
 def _wrong(text: str, problem: str) -> InvalidBackend:
-    return InvalidBackend(text, [], f"Backend {text!r} is no choice by graph number: {problem}. An example: '<=5:aot_eager;>5:inductor'")
+    return InvalidBackend(
+        text, [], f"Backend {text!r} is no choice by graph number: {problem}. An example: '<=5:aot_eager;>5:inductor'"
+    )

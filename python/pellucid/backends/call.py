@@ -15,6 +15,7 @@ import torch
 from torch._guards import CompileId
 
 from pellucid import _core, config
+from pellucid._fx import user_stack_of
 from pellucid.backends import verify
 from pellucid.backends.builtin import takes_symbols, uses_aot
 from pellucid.backends.eager import eager
@@ -176,7 +177,7 @@ def _asks_to_skip(error: Exception) -> bool:
 def _failure(backend: Backend, gm: GraphModule, error: Exception) -> Exception:
     """What becomes of an exception of a backend: BackendCompilerFailed, or BackendRefused for those that say that torch knows no
     shapes for an operator. An operator that the user allowed in graphs is taken to be fit for them."""
-    stack = gm.compile_subgraph_reason.user_stack  # type: ignore[union-attr]
+    stack = user_stack_of(gm)
     if _is_about_shapes(error) and not _has_allowed_function(gm):
         return BackendRefused(backend.name, error, stack)
     return BackendCompilerFailed(backend.name, error, stack)
@@ -210,8 +211,10 @@ def _verify(backend: Backend, compiled: Callable, gm: GraphModule, example_input
     except Exception as error:
         if _core._is_interruption(error):
             raise
-        log.exception("config.verify_correctness: what backend %r made of a graph is not what the graph is", backend.name)
-        stack = gm.compile_subgraph_reason.user_stack  # type: ignore[union-attr]
+        log.exception(
+            "config.verify_correctness: what backend %r made of a graph is not what the graph is", backend.name
+        )
+        stack = user_stack_of(gm)
         raise BackendCompilerFailed(backend.name, error, stack).with_traceback(error.__traceback__) from None
 
 

@@ -21,7 +21,9 @@ def eager_noexcept(gm: GraphModule, example_inputs: Sequence[Any], **options: An
         try:
             return forward(*inputs)
         except Exception as error:
-            raise GraphFailed("a captured graph raised an exception, which none may with backend 'eager_noexcept'") from error
+            raise GraphFailed(
+                "a captured graph raised an exception, which none may with backend 'eager_noexcept'"
+            ) from error
 
     return run
 

@@ -87,7 +87,7 @@ def get_nop_func() -> Callable:
     Raises:
         AssertionError: it is something else.
     """
-    asked = functorch_config.fake_tensor_crossref
+    asked: Any = functorch_config.fake_tensor_crossref
     if not asked:
         return boxed_nop
     if asked == "all":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pellucid._fx import name_of_graph
 from pellucid.backends.copies import copies, same_random_numbers, unchanged
 from pellucid.errors import PellucidError
 
@@ -26,7 +27,9 @@ def graph_for_backend(gm: GraphModule) -> GraphModule:
     copied = copy.deepcopy(gm, dict(tensors))
     for name in ("_param_name_to_source", "_source_to_user_stacks"):
         copied.__dict__[name] = gm.__dict__[name]
-    for ours, theirs in zip(gm.graph.find_nodes(op="placeholder"), copied.graph.find_nodes(op="placeholder"), strict=True):
+    for ours, theirs in zip(
+        gm.graph.find_nodes(op="placeholder"), copied.graph.find_nodes(op="placeholder"), strict=True
+    ):
         theirs._dynamo_source = ours._dynamo_source
     return copied
 
@@ -47,7 +50,9 @@ def verify(backend: str, compiled: Callable, gm: GraphModule, inputs: Sequence[A
         raise got
     problem = _outcome_difference(wanted, got)
     if problem is not None:
-        raise IncorrectResults(f"incorrect results of backend {backend!r} for {gm._compiled_name or 'a graph'}: {problem}")
+        raise IncorrectResults(
+            f"incorrect results of backend {backend!r} for {name_of_graph(gm) or 'a graph'}: {problem}"
+        )
 
 
 def _outcome(run: Callable, gm: GraphModule, inputs: Sequence[Any]) -> Any:
