@@ -410,24 +410,40 @@ def test_E11_plainly_it_is_aot_eager():
     assert torch.allclose(g(X), f(X)) and torch.allclose(gradients(g, X)[0], gradients(f, X)[0])
 
 
-def test_E11_its_graph_is_one_call_for_make_fx():
-    """What the backend gives, traced by whoever has it; calls of compiled functions run eagerly while make_fx traces."""
-    given = []
-
-    def backend(gm, example_inputs):
-        given.append(backends.lookup_backend("invoke_subgraph")(gm, example_inputs))
-        return given[-1]
-
+@pytest.mark.parametrize("called_before", [False, True])
+def test_E11_a_compiled_function_is_one_call_for_make_fx(called_before):
     f = lambda x: x.sin().cos()  # noqa: E731
-    g = compiled(f, backend)
-    g(X)
-    traced = make_graph(lambda x: given[-1](x)[0], X)
+    g = pellucid.compile(f, backend="invoke_subgraph")
+    if called_before:
+        g(X)
+    with torch._dynamo.config.patch(force_compile_during_fx_trace=True):
+        traced = make_graph(lambda x: g(x) + 1, X)
     (call,) = [node for node in traced.graph.nodes if node.target is torch.ops.higher_order.invoke_subgraph]
     subgraph = getattr(traced, call.args[0].target)
     assert {"sin", "cos"} <= {
         str(node.target).split(".")[1] for node in subgraph.graph.nodes if node.op == "call_function"
     }
+    assert torch.allclose(traced(X + 1), f(X + 1) + 1) and torch.allclose(g(X), f(X))
+    assert len(pellucid.cache_entries(g)) == 1
+
+
+def test_E11_what_cannot_be_captured_is_traced_through():
+    def f(x):
+        y = x.sin()
+        pellucid.graph_break()
+        return y.cos()
+
+    g = pellucid.compile(f, backend="invoke_subgraph")
+    with torch._dynamo.config.patch(force_compile_during_fx_trace=True):
+        traced = make_graph(g, X)
     assert torch.allclose(traced(X + 1), f(X + 1))
+
+
+def test_E11_without_being_asked_for_it_is_traced_through(stock):
+    """Where stock torch refuses: the operators one by one are what make_fx asks for."""
+    f = lambda x: x.sin().cos()  # noqa: E731
+    with pytest.raises(RuntimeError, match="FX to symbolically trace"):
+        make_graph(stock(f, "invoke_subgraph"), X)
     inlined = make_graph(pellucid.compile(f, backend="invoke_subgraph"), X)
     assert [node.target for node in inlined.graph.nodes if node.op == "call_function"] == [
         torch.ops.aten.sin.default,
