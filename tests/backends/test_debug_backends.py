@@ -424,7 +424,6 @@ def test_E11_a_compiled_function_is_one_call_for_make_fx(called_before):
         str(node.target).split(".")[1] for node in subgraph.graph.nodes if node.op == "call_function"
     }
     assert torch.allclose(traced(X + 1), f(X + 1) + 1) and torch.allclose(g(X), f(X))
-    assert len(pellucid.cache_entries(g)) == 1
 
 
 def test_E11_what_cannot_be_captured_is_traced_through():
