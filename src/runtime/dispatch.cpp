@@ -212,8 +212,7 @@ py::Owned<> run_in_mode(Cache& cache, const Call& call, BoundArguments& bound) {
 // Outside of all modes of torch, until it goes.
 class ModesLeft {
  public:
-  ModesLeft()
-      : modes_(py::take(PyObject_CallNoArgs(py::import_attr("pellucid._fx_trace", "leave_modes").get()))) {}
+  ModesLeft() : modes_(py::take(PyObject_CallNoArgs(py::import_attr("pellucid._fx_trace", "leave_modes").get()))) {}
   ~ModesLeft() {
     const auto closed = py::Owned<>::steal(PyObject_CallMethod(modes_.get(), "close", nullptr));
     if (!closed) PyErr_WriteUnraisable(modes_.get());
