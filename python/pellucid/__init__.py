@@ -46,6 +46,7 @@ from pellucid.api import (
     reset,
     set_stance,
     show,
+    triage,
 )
 from pellucid.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from pellucid.takeover import install, installed, uninstall
@@ -82,5 +83,6 @@ __all__ = [
     "reset",
     "set_stance",
     "show",
+    "triage",
     "uninstall",
 ]

@@ -1,5 +1,7 @@
 """python -m pellucid show file.py:function    every stage of a compiled function as text
-python -m pellucid run script.py            the script, with pellucid in the place of torch.compile"""
+python -m pellucid run script.py            the script, with pellucid in the place of torch.compile
+python -m pellucid triage file.py           the first stage and the first graph at fault
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ import sys
 import traceback
 
 from pellucid import _run, _show, _show_file
+from pellucid._triage import command
 
 _DESCRIPTION = """\
 Runs a program and shows what pellucid makes of one of its functions: for each compiled region the bytecode, the graph, the
@@ -46,13 +49,14 @@ exit status: the program's; 1 when it ends with an exception; 2 the command line
 def main(arguments: list[str] | None = None) -> int:
     """What the command line says; returns the exit status."""
     given = sys.argv[1:] if arguments is None else arguments
-    if given[:1] == ["run"]:
-        return _run_program(_parser().parse_args(given))
-    given, program = _split(given)
-    return _show_function(_parser().parse_args(given), program)
+    program: list[str] = []
+    if given[:1] != ["run"]:  # whose arguments are the program's from the first on
+        given, program = _split(given)
+    options = _parser().parse_args(given)
+    return options.run(options, program)
 
 
-def _run_program(options: argparse.Namespace) -> int:
+def _run_program(options: argparse.Namespace, program: list[str]) -> int:
     try:
         return _run.run(options.target, options.arguments, is_module=options.module)
     except FileNotFoundError as error:
@@ -62,7 +66,7 @@ def _run_program(options: argparse.Namespace) -> int:
         return 2
 
 
-def _show_function(options: argparse.Namespace, program: list[str]) -> int:
+def _run_show(options: argparse.Namespace, program: list[str]) -> int:
     try:
         only = _stages(options.only)
         file, name = _show_file.target_of(options.target)
@@ -108,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("--args", metavar="EXPR", help='arguments of the call, as in Python: "torch.ones(3), k=2"')
     show.add_argument("--only", metavar="STAGES", help=f"some of {','.join(_show.STAGES)}")
     show.add_argument("--json", action="store_true", help="the same as JSON")
+    show.set_defaults(run=_run_show)
     run = commands.add_parser(
         "run",
         help="a program, with pellucid in the place of torch.compile",
@@ -118,6 +123,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("-m", dest="module", action="store_true", help="the target is the name of a module")
     run.add_argument("target", metavar="script.py", help="the program")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="what it gets as arguments")
+    run.set_defaults(run=_run_program)
+    command.add_to(commands)
     return parser
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pellucid import _core
 from pellucid._recompiles import Recompile
-from pellucid.backends.eager import eager
+from pellucid.backends import resolve_backend
 from pellucid.backends.registry import lookup_backend
 from pellucid.errors import BreakRecord
 
@@ -143,10 +143,6 @@ class ExplainWithBackend:
         >>> print(watched.output())
     """
 
-    @property
-    def takes_numbers(self) -> bool:
-        return self.backend is eager or getattr(self.backend, "takes_numbers", False) is True
-
     def __init__(self, backend: str | Callable) -> None:
         """
         Raises:
@@ -154,6 +150,10 @@ class ExplainWithBackend:
             TypeError: neither a name nor a callable.
         """
         self.backend = lookup_backend(backend)
+        marks = resolve_backend(backend)  # what is watched is asked for no other graphs
+        self.takes_numbers = marks.takes_numbers
+        self.takes_symbols = marks.takes_symbols
+        self.uses_aot = marks.aot
         self.graphs: list[torch.fx.GraphModule] = []
         self.break_reasons: list[BreakRecord] = []
         self.op_count = 0

@@ -31,6 +31,17 @@ class GraphCompileReason:
     graph_break: bool = False
 
 
+def user_stack_of(gm: Any) -> list[traceback.FrameSummary]:
+    """The frames of the program where the graph ends, outermost first; none of a graph that was made otherwise."""
+    reason = getattr(gm, "compile_subgraph_reason", None)
+    return [] if reason is None else list(reason.user_stack)
+
+
+def name_of_graph(gm: Any) -> str:
+    """The global that the region's function calls, "__compiled_fn_3"; empty of a graph that was made otherwise."""
+    return getattr(gm, "_compiled_name", "")
+
+
 @dataclass(frozen=True)
 class InputSource(Source):
     """Where a graph input comes from: `eval(name, {"L": locals, "G": globals})` gives it."""
@@ -112,7 +123,10 @@ class CapturedGraphModule(GraphModule):
         _settle(self)
         native = self.__dict__.pop("_native_forward", None)  # the copy gets a forward of its own
         try:
-            return super().__deepcopy__(memo)
+            copied = super().__deepcopy__(memo)
+            for name in ("_compiled_name", "compile_subgraph_reason"):
+                copied.__dict__[name] = self.__dict__[name]
+            return copied
         finally:
             if native is not None:
                 self.__dict__["_native_forward"] = native
@@ -151,6 +165,7 @@ def make_graph_module(graph, forward, input_facts, call_facts) -> CapturedGraphM
         _deepcopy_hooks=[],
         shape_env=None,
         compile_subgraph_reason=GraphCompileReason(),
+        _compiled_name="",
         _param_name_to_source={},
         _source_to_user_stacks={},
     )
@@ -178,7 +193,14 @@ def module_key_name(source: str) -> str:
     return f"{name}_0" if name in _TAKEN else name
 
 
-_TAKEN = frozenset(dir(GraphModule)) | {"graph", "meta", "shape_env", "training", "compile_subgraph_reason"}
+_TAKEN = frozenset(dir(GraphModule)) | {
+    "graph",
+    "meta",
+    "shape_env",
+    "training",
+    "compile_subgraph_reason",
+    "_compiled_name",
+}
 
 
 def _settle(module: CapturedGraphModule) -> None:
@@ -346,8 +368,9 @@ class _FrameTexts:
         return positions[offset // 2]
 
 
-def call_backend(gm, example_inputs, backend, compile_id, ending, open_numbers):
+def call_backend(gm, example_inputs, backend, compile_id, ending, open_numbers, name):
     """Called by `_core`. `ending`: why the region ends where it does, the frames open there, whether that is a graph break.
+    `name`: the global that the region's function calls, "__compiled_fn_3".
     `open_numbers`: what OpenNumbers.of takes; None: there are none. Gives the compiled form and the conditions that it is for.
     None: the backend is to be called once more, with a new `gm`."""
     from pellucid.backends import call_backend as call
@@ -356,6 +379,7 @@ def call_backend(gm, example_inputs, backend, compile_id, ending, open_numbers):
 
     numbers = None if open_numbers is None else OpenNumbers.of(open_numbers)
     why, stack, graph_break = ending
+    gm._compiled_name = name
     reason = GraphCompileReason(why, [frame_summary(code, offset) for code, offset in stack], graph_break)
     try:
         compiled = call(gm, example_inputs, backend, reason=reason, compile_id=compile_id, open_numbers=numbers)

@@ -103,6 +103,19 @@ def _report_constants_instead(function: types.FunctionType, error: Any) -> None:
     )
 
 
+def _report_refusal(function: types.FunctionType, error: Any) -> None:
+    """Called by `_core`: the backend knows no shapes for an operator of the graph."""
+    from pellucid.errors import user_stack_text
+
+    log.warning(
+        "backend %r cannot compile a graph: %s\n   function: %s\nThe call runs eagerly.\n%s",
+        error.backend_name,
+        str(error),
+        _place(function, None),
+        user_stack_text(error.user_stack),
+    )
+
+
 def _report_failing_assertions(function: types.FunctionType, limit: int) -> None:
     """Called by `_core`: what a graph asserts of numbers that only it knows was false at call after call."""
     log.warning(

@@ -409,6 +409,40 @@ def show(fn: Callable) -> Callable[..., Any]:
     return run(fn)
 
 
+def triage(fn: Callable, /, *args: Any, backend: str | None = None, **kwargs: Any) -> Any:
+    """Finds the first stage of the compiler, and the first graph, at which `fn(*args, **kwargs)` is not what it is eagerly.
+
+    The function runs twice eagerly and then with backends that go deeper and deeper (docs/backends.md), each time with copies of
+    the arguments; results, gradients of their sum, arguments behind the call, what is printed and exceptions are compared. What
+    it reads of modules and tensors in its closure and globals is put back. All compiled code is dropped, as `reset` does.
+
+    Args:
+        fn: a function or module, compiled or not.
+        args: its arguments.
+        backend: only this backend or choice by graph number, with the traceback and the graphs: what the report says to type
+            next.
+        kwargs: more arguments.
+
+    Returns:
+        An object with `stage`, `graph`, `problem`, `next`, `steps`; `str()` of it is the report.
+
+    Raises:
+        TypeError: `fn` cannot be called.
+        InvalidBackend: there is no such backend.
+
+    Example:
+        >>> print(pellucid.triage(f, x))
+        >>> print(pellucid.triage(f, x, backend="2:inductor;else:eager"))
+    """
+    from pellucid._triage import of_function
+
+    if not callable(fn):
+        raise TypeError(f"pellucid.triage needs a callable, not {type(fn).__name__}")
+    if backend is not None:
+        lookup_backend(backend)
+    return of_function(fn, args, kwargs, backend)
+
+
 def _compiled_function_of(compiled: Any) -> Any:
     if isinstance(compiled, OptimizedModule):
         return _compiled_call(compiled)

@@ -255,6 +255,13 @@ define(
     " with fullgraph=True it is raised all the same",
 )
 define(
+    "verify_correctness",
+    bool,
+    False,
+    "what a backend made of a graph runs once beside the graph as it was captured, on copies of the inputs; where results or"
+    " written inputs differ, BackendCompilerFailed is raised. A backend may give None then: the graph runs as it is",
+)
+define(
     "reorderable_logging_functions",
     set,
     set(),

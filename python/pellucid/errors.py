@@ -8,6 +8,7 @@ import itertools
 import sys
 import traceback
 import types
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pellucid import _core
@@ -17,11 +18,13 @@ __all__ = [
     "BreakRecord",
     "CaptureTakenOver",
     "ConstraintViolation",
+    "GraphFailed",
     "InvalidBackend",
     "PellucidError",
     "Reason",
     "RecompileError",
     "RecompileLimitExceeded",
+    "SkipFrame",
     "Unsupported",
     "reasons",
 ]
@@ -109,34 +112,78 @@ class Unsupported(PellucidError):
 
 
 class InvalidBackend(PellucidError):
-    """There is no backend of that name."""
+    """There is no backend of this name, or a choice by graph number is wrong. `name` is what was asked for."""
 
     _torch_name = "InvalidBackend"
 
-    def __init__(self, name: str, known: list[str]) -> None:
+    def __init__(self, name: str, known: list[str], message: str | None = None) -> None:
         self.name = name
+        self.known = known
+        self.message = message
         super().__init__(
-            f"Invalid backend: {name!r}. Known are {', '.join(known)}; "
+            message
+            or f"Invalid backend: {name!r}. Known are {', '.join(known)}; "
             "see pellucid.list_backends(None) for the debug ones too, or pass the backend itself."
         )
-        self._known = known
 
-    def __reduce__(self) -> tuple:
-        return (_own_class(self), (self.name, self._known))
+    def __reduce__(self) -> tuple[type, tuple]:
+        return (_own_class(self), (self.name, self.known, self.message))
+
+
+def user_stack_text(frames: Sequence[traceback.FrameSummary]) -> str:
+    """The frames of the program, outermost first, as the part of a message; empty without any."""
+    text = "".join(traceback.StackSummary.from_list(list(frames)).format()).rstrip("\n")
+    return f"\nfrom user code:\n{text}\n" if text else ""
 
 
 class BackendCompilerFailed(PellucidError):
-    """The backend raised, or gave back something that cannot be called. `inner_exception` is what it raised, with its traceback."""
+    """The backend raised, or gave back something that cannot be called. `inner_exception` is what it raised, with its traceback.
+
+    Attributes:
+        backend_name: its name.
+        inner_exception: what it raised.
+        user_stack: the frames of the program where the graph ends, outermost first.
+    """
 
     _torch_name = "BackendCompilerFailed"
+    _HINT = (
+        "Hint: `python -m pellucid triage script.py` finds out which stage fails, and for which graph; with "
+        "pellucid.config.suppress_errors = True such a call runs eagerly, with a warning."
+    )
 
-    def __init__(self, backend_name: str, inner_exception: BaseException) -> None:
+    def __init__(
+        self, backend_name: str, inner_exception: BaseException, user_stack: Sequence[traceback.FrameSummary] = ()
+    ) -> None:
         self.backend_name = backend_name
         self.inner_exception = inner_exception
-        super().__init__(f"backend={backend_name!r} raised:\n{type(inner_exception).__name__}: {inner_exception}")
+        self.user_stack = list(user_stack)
+        raised = f"backend={backend_name!r} raised:\n{type(inner_exception).__name__}: {inner_exception}"
+        super().__init__("\n".join([raised, user_stack_text(self.user_stack), self._HINT]))
 
     def __reduce__(self) -> tuple[type, tuple]:
-        return (_own_class(self), (self.backend_name, self.inner_exception))
+        return (_own_class(self), (self.backend_name, self.inner_exception, self.user_stack))
+
+
+class GraphFailed(PellucidError):
+    """What a debugging backend says of a graph while it runs. It reaches whoever called the compiled function.
+
+    Any other error of a compiled graph is held against the graph as it was captured: if that one does not raise, its result
+    counts and there is a warning.
+
+    Example:
+        >>> raise pellucid.errors.GraphFailed("the graph ran longer than a second")
+    """
+
+
+class SkipFrame(PellucidError):
+    """A backend raises it while it compiles a graph: the call runs as if it were not compiled, without a warning.
+
+    Example:
+        >>> def backend(gm, example_inputs):
+        ...     if len(gm.graph.nodes) < 4:
+        ...         raise pellucid.errors.SkipFrame
+        ...     return compile_it(gm)
+    """
 
 
 class ConstraintViolation(PellucidError):

@@ -115,12 +115,21 @@ struct Compiled {
   py::Owned<> as_captured;  // empty: the backend has made nothing else of it
 };
 
-// The backend says that it would make something else of the graph.
-[[noreturn]] void throw_refusal(const py::PythonError& error) {
-  const auto type = py::import_attr("pellucid.backends.errors", "GraphRefused");
-  if (PyObject_IsInstance(error.value(), type.get()) != 1) throw error;
-  const auto what = py::take(PyObject_Str(error.value()));
-  throw GraphBreak(Reason::UntracedCallable, {{"callee", py::text_of(what.get())}});
+// What a backend may say of a graph without having failed: why the call is not compiled then.
+[[noreturn]] void throw_refusal(PyFunctionObject* function, const py::PythonError& error, PyObject* backend) {
+  const auto is_a = [&](const char* name) {
+    return PyObject_IsInstance(error.value(), py::import_attr("pellucid.backends.errors", name).get()) == 1;
+  };
+  const auto text = [](PyObject* object) { return py::text_of(py::take(PyObject_Str(object)).get()); };
+  if (is_a("GraphRefused")) throw GraphBreak(Reason::UntracedCallable, {{"callee", text(error.value())}});
+  const auto name = [&] { return text(py::take(PyObject_GetAttrString(backend, "name")).get()); };
+  if (is_a("BackendRefused")) {
+    const auto report = py::import_attr("pellucid._logging", "_report_refusal");
+    (void)py::take(PyObject_CallFunctionObjArgs(report.get(), function, error.value(), nullptr));
+    throw GraphBreak(Reason::BackendRefused, {{"backend", name()}, {"error", text(error.value())}});
+  }
+  if (is_a("BackendSkips")) throw GraphBreak(Reason::BackendSkips, {{"backend", name()}});
+  throw error;
 }
 
 // (symbols, conditions, number of the symbol that each placeholder is, else None); None: all ints are constants.
@@ -183,8 +192,10 @@ void take_as_constants(PyFunctionObject* function, const region::Capture& captur
 bool may_take_as_constants(const region::Capture& capture, const py::PythonError& error) {
   const auto must = [](const auto& symbol) { return symbol.must_stay_open; };
   if (capture.open.is_empty() || std::ranges::any_of(capture.open.symbols, must)) return false;
-  const auto type = py::import_attr("pellucid.errors", "BackendCompilerFailed");
-  return PyObject_IsInstance(error.value(), type.get()) == 1;
+  const auto is_a = [&](const char* module, const char* name) {
+    return PyObject_IsInstance(error.value(), py::import_attr(module, name).get()) == 1;
+  };
+  return is_a("pellucid.errors", "BackendCompilerFailed") || is_a("pellucid.backends.errors", "BackendRefused");
 }
 
 struct HandedOver {
@@ -193,7 +204,8 @@ struct HandedOver {
   double took = 0.0;    // to make the graph, in ms
 };
 
-HandedOver hand_over(region::Capture& capture, const Cache& cache, std::pair<int, int> compile_id, PyObject* ending) {
+HandedOver hand_over(region::Capture& capture, const Cache& cache, std::pair<int, int> compile_id, PyObject* ending,
+                     const std::string& name) {
   const std::int64_t start = events::now();
   const auto module = [&] {
     const region::ProfiledPhase phase("graph_module");
@@ -206,17 +218,17 @@ HandedOver hand_over(region::Capture& capture, const Cache& cache, std::pair<int
   const auto open = open_numbers_of(capture);
   const std::int64_t handed_over = events::now();
   const region::ProfiledPhase phase("backend");
-  auto made =
-      py::Owned<>::steal(PyObject_CallFunction(call.get(), "OOO(ii)OO", module.get(), inputs.get(), cache.key().backend,
-                                               compile_id.first, compile_id.second, ending, open.get()));
+  auto made = py::Owned<>::steal(PyObject_CallFunction(call.get(), "OOO(ii)OOs", module.get(), inputs.get(),
+                                                       cache.key().backend, compile_id.first, compile_id.second, ending,
+                                                       open.get(), name.c_str()));
   events::time("graph_module", took);
   events::time("backend", milliseconds_since(handed_over));
   if (!made) throw py::PythonError();
   return {std::move(forward), std::move(made), took};
 }
 
-Compiled call_backend(PyFunctionObject* function, region::Capture& capture, Cache& cache,
-                      const trace::BreakInfo* stop) {
+Compiled call_backend(PyFunctionObject* function, region::Capture& capture, Cache& cache, const trace::BreakInfo* stop,
+                      const std::string& name) {
   const py::RoomToRecurse room;
   const std::int64_t start = events::now();
   const auto [frame, compilation] = cache.next_compile_id();
@@ -232,13 +244,13 @@ Compiled call_backend(PyFunctionObject* function, region::Capture& capture, Cach
   const auto ending = ending_of(capture, stop);
   HandedOver handed;
   try {
-    handed = hand_over(capture, cache, {frame, compilation}, ending.get());
+    handed = hand_over(capture, cache, {frame, compilation}, ending.get(), name);
     // The backend loaded AOTAutograd, which looks around a graph for what no other backend needs.
-    while (handed.made.get() == Py_None) handed = hand_over(capture, cache, {frame, compilation}, ending.get());
+    while (handed.made.get() == Py_None) handed = hand_over(capture, cache, {frame, compilation}, ending.get(), name);
   } catch (const py::Interruption&) {
     throw;
   } catch (const py::PythonError& error) {
-    if (!may_take_as_constants(capture, error)) throw_refusal(error);
+    if (!may_take_as_constants(capture, error)) throw_refusal(function, error, cache.key().backend);
     take_as_constants(function, capture, cache, error);
     throw NotForOpenNumbers{capture.has_unbacked};
   }
@@ -299,7 +311,7 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
   const double guards = milliseconds_since(begin) - finish;
   if (calls_graph(capture)) {
     auto before = aten::GlobalState::now();
-    Compiled compiled = call_backend(function, capture, cache, stop);
+    Compiled compiled = call_backend(function, capture, cache, stop, region_name(capture, entry->number));
     GraphFacts facts{undo_plan(capture, !compiled.as_captured), std::move(compiled.as_captured)};
     entry->graph_call = make_graph_call(function, compiled.graph.get(), std::move(facts), std::move(before));
   }
@@ -444,7 +456,8 @@ Attempt attempt_of(trace::Outcome outcome, PyFunctionObject* function, Cache& ca
     try {
       made.entry = finished_entry(function, cache, *outcome.capture, outcome.stopped ? &outcome.stop : nullptr);
     } catch (const GraphBreak& split) {
-      if (!outcome.stopped) return stopped(function, backend, split.reason(), split.message(), outcome.capture.get());
+      const bool is_final = !outcome.stopped || split.reason() == Reason::BackendSkips;
+      if (is_final) return stopped(function, backend, split.reason(), split.message(), outcome.capture.get());
     }
   }
   if (!made.entry && !made.is_error) made.entry = shorter(function, cache, outcome, capture);

@@ -137,13 +137,42 @@ PyObject* call_in_stance(CompiledFunction* self, const Call& call, BoundArgument
   });
 }
 
-bool stance_forces_eager() noexcept { return !stance_is_plain() && stance_now().stance == Stance::ForceEager; }
+PyObject* call_compiled(PyObject* object, PyObject* const* args, std::size_t nargsf, PyObject* kwnames) noexcept;
+
+thread_local bool observed_here = false;  // a call that is told of is at work
+
+// With the outcome of a call as arguments or pending. What the observer raises takes its place.
+void tell_observer(PyObject* observer, const Call& call, PyObject* result) {
+  const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(call.nargsf));
+  auto args = py::take(PyTuple_New(static_cast<Py_ssize_t>(count)));
+  for (std::size_t i = 0; i < count; ++i)
+    PyTuple_SET_ITEM(args.get(), static_cast<Py_ssize_t>(i), Py_NewRef(call.args[i]));
+  (void)py::take(PyObject_CallFunctionObjArgs(observer, reinterpret_cast<PyObject*>(call.function), args.get(),
+                                              result == nullptr ? Py_None : result, nullptr));
+}
+
+PyObject* call_observed(PyObject* object, PyObject* const* args, std::size_t nargsf, PyObject* kwnames) noexcept {
+  return py::enter([&] {
+    const auto observer = stance_state.observer.copy();
+    const auto function = py::Owned<>::share(reinterpret_cast<PyObject*>(cast(object)->function));
+    observed_here = true;
+    auto result = py::Owned<>::steal(call_compiled(object, args, nargsf, kwnames));
+    observed_here = false;
+    if (!result) py::throw_pending();
+    tell_observer(observer.get(), {reinterpret_cast<PyFunctionObject*>(function.get()), args, nargsf, kwnames},
+                  result.get());
+    return result;
+  });
+}
 
 PyObject* call_compiled(PyObject* object, PyObject* const* args, std::size_t nargsf, PyObject* kwnames) noexcept {
   CompiledFunction* self = cast(object);
   const Call call{self->function, args, nargsf, kwnames};
   if (compiling_here() || py::has_trace_function()) return call.run_eagerly();  // a debugger sees every line
-  if (stance_forces_eager()) return py::enter([&] { return run_alone(call); });
+  if (!stance_is_plain()) {
+    if (stance_state.observer && !observed_here) return call_observed(object, args, nargsf, kwnames);
+    if (stance_now().stance == Stance::ForceEager) return py::enter([&] { return run_alone(call); });
+  }
   if (self->code != self->function->func_code) {
     try {
       take_cache(self);

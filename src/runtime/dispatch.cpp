@@ -209,6 +209,48 @@ py::Owned<> run_in_mode(Cache& cache, const Call& call, BoundArguments& bound) {
   return run_alone(call);
 }
 
+// Outside of all modes of torch, until it goes.
+class ModesLeft {
+ public:
+  ModesLeft() : modes_(py::take(PyObject_CallNoArgs(py::import_attr("pellucid._fx_trace", "leave_modes").get()))) {}
+  ~ModesLeft() {
+    const auto closed = py::Owned<>::steal(PyObject_CallMethod(modes_.get(), "close", nullptr));
+    if (!closed) PyErr_WriteUnraisable(modes_.get());
+  }
+  ModesLeft(const ModesLeft&) = delete;
+  ModesLeft& operator=(const ModesLeft&) = delete;
+
+ private:
+  py::Owned<> modes_;
+};
+
+bool is_forced_in_fx_trace() {
+  if (!aten::in_dispatch_mode()) return false;
+  return py::take(PyObject_CallNoArgs(py::import_attr("pellucid._fx_trace", "asked_for").get())).get() == Py_True;
+}
+
+// make_fx sees the call of the graph, which is compiled where it does not look.
+py::Owned<> run_in_fx_trace(Cache& cache, const Call& call, BoundArguments& bound, bool fullgraph) {
+  bound.own();
+  Dropped dropped;
+  const Entry* entry = nullptr;
+  {
+    const ModesLeft outside;
+    entry = cache.find(bound.slots(), call.function->func_closure);
+    if (entry == nullptr) {
+      py::InterruptsWait wait;
+      Attempt attempt = try_to_compile(cache, call, bound, fullgraph);
+      if (attempt.stop) remember_stop(cache, cache, attempt, fullgraph);
+      wait.end();
+      if (attempt.entry && !is_stale(cache, call, bound, *attempt.entry))
+        entry = cache.add(std::move(attempt.entry), attempt.replaces, dropped);
+      else if (attempt.stop && fullgraph)
+        raise_unsupported(attempt);
+    }
+  }
+  return entry == nullptr ? run_alone(call) : py::take(run_region(cache, *entry, call, bound, false));
+}
+
 }  // namespace
 
 py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, bool fullgraph) {
@@ -216,6 +258,7 @@ py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, b
   // near: this one call runs eagerly.
   if (cache.busy || !is_deep_enough(kWorthCapturing)) return py::take(call.run_eagerly());
   if (cache.given_up && !fullgraph) return py::take(run_with_inner_functions(cache, call));
+  if (is_forced_in_fx_trace()) return run_in_fx_trace(cache, call, bound, fullgraph);
   if (aten::in_mode_of_user() && !fullgraph) return run_in_mode(cache, call, bound);
   bound.own();
   py::InterruptsWait wait;

@@ -74,6 +74,7 @@ bool is_of_others(PyObject* error) {
   }();
   for (const Traceback* at = traceback_of(error); at != nullptr; at = at->tb_next) {
     const std::string file = py::text_of(file_of(*at));
+    if (file.starts_with(torch + "_library/")) return false;  // what it calls is an operator of the graph
     if (!file.starts_with(torch) && !file.starts_with('<')) return true;
   }
   return false;
@@ -92,10 +93,16 @@ bool came_from_pack_hook(PyObject* error) {
   return false;
 }
 
+// What a backend tells of its graph to whoever called the compiled function: no error that the program would meet.
+bool is_report(PyObject* error) {
+  return PyObject_IsInstance(error, py::import_attr("pellucid.errors", "GraphFailed").get()) == 1;
+}
+
 // Code that raises makes an object, or says what happened; only what another thread sends is a class alone.
 bool is_sent_by_a_thread() noexcept { return _PyThreadState_UncheckedGet()->curexc_value == nullptr; }
 
-// With the error of the graph pending, before and after. An error of ours takes its place.
+// Whether the call may run again. With the error of the graph pending, before and after; an error of ours takes its
+// place.
 bool took_back(aten::Checkpoint* checkpoint, const aten::GlobalState& before, bool is_opaque) {
   interrupted = is_sent_by_a_thread();
   py::PythonError error;
@@ -105,8 +112,9 @@ bool took_back(aten::Checkpoint* checkpoint, const aten::GlobalState& before, bo
   before.restore();
   const bool is_hooks = came_from_pack_hook(error.value());  // what happened before it, has happened in eager too
   const bool complete = !is_hooks && (checkpoint == nullptr || checkpoint->restore());
+  const bool may_run_again = complete && !is_report(error.value());
   error.restore();
-  return complete;
+  return may_run_again;
 }
 
 struct Arguments {

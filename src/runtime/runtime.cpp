@@ -162,6 +162,13 @@ PyObject* set_stance(PyObject*, PyObject* args) {
   return py::enter([&] { return set_own_stance(name, skips_guards != 0, backend); });
 }
 
+PyObject* observe_calls(PyObject*, PyObject* observer) {
+  return py::enter([&] {
+    set_call_observer(observer);
+    return py::Owned<>::share(Py_None);
+  });
+}
+
 PyObject* hook_installed(PyObject*, PyObject*) { return PyBool_FromLong(hook_is_installed()); }
 
 PyMethodDef kFunctions[] = {
@@ -187,6 +194,8 @@ PyMethodDef kFunctions[] = {
     {"set_skipped_directories", set_directories, METH_O, "Code below these is not compiled on its own."},
     {"show_call_as", show_call, METH_O, "What CompiledFunction.__call__ gives. Calls go on to run the native one."},
     {"set_stance", set_stance, METH_VARARGS, "The stance: (name, skips guards, backend or None). Gives what it was."},
+    {"set_call_observer", observe_calls, METH_O,
+     "observer(function, arguments, result) after outermost calls; or None."},
     {"hook_installed", hook_installed, METH_NOARGS, "Whether our frame hook is what the interpreter calls."},
     {},
 };

@@ -61,7 +61,7 @@ void StanceState::refresh() noexcept {
   PyObject* names = module != nullptr && PyModule_Check(module) ? PyModule_GetDict(module) : nullptr;
   namespace_of_torch.watch(names);
   const auto old = std::exchange(torch, stance_of_torch(names));
-  is_plain = stance_now().is_plain();
+  is_plain = stance_now().is_plain() && !observer;
 }
 
 py::Owned<> set_own_stance(PyObject* name, bool skips_guards, PyObject* backend) {
@@ -76,6 +76,12 @@ py::Owned<> set_own_stance(PyObject* name, bool skips_guards, PyObject* backend)
   stance_state.refresh();
   return py::take(Py_BuildValue("(sOO)", kNames[static_cast<std::size_t>(old.stance)],
                                 old.skips_guards ? Py_True : Py_False, old.backend ? old.backend.get() : Py_None));
+}
+
+void set_call_observer(PyObject* observer) {
+  const auto old =
+      std::exchange(stance_state.observer, observer == Py_None ? py::Owned<>() : py::Owned<>::share(observer));
+  stance_state.refresh();
 }
 
 void initialise_stance() {

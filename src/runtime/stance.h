@@ -40,6 +40,7 @@ class WatchedDict {
 
 struct StanceState {
   StanceNow own, torch;
+  py::Owned<> observer;            // told of calls of compiled functions from outside of such calls; may be empty
   WatchedDict modules;             // sys.modules
   WatchedDict namespace_of_torch;  // of torch._dynamo.eval_frame, once it has been imported
   bool is_plain = true;
@@ -60,6 +61,8 @@ inline const StanceNow& stance_now() noexcept {
 
 // (name, skips_guards, backend) of pellucid.set_stance; gives what it was. Throws ValueError for a name that is none.
 py::Owned<> set_own_stance(PyObject* name, bool skips_guards, PyObject* backend);
+// `observer(function, arguments, result)` after each call that gives one and is not inside of another; None: nobody.
+void set_call_observer(PyObject* observer);
 void initialise_stance();
 
 }  // namespace pellucid::runtime

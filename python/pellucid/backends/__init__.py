@@ -1,10 +1,14 @@
-"""Backends: callables `(gm, example_inputs) -> callable`, by name or as they are.
+"""Backends: callables `(gm, example_inputs) -> callable`, by name, by graph number or as they are.
 
-Our own are `eager`, `aot_eager` and `inductor`; further names come from the `torch_dynamo_backends` entry points and from
+Our own stand in `builtin.py`, and docs/backends.md tells what they do; further names come from the `torch_dynamo_backends` entry points and from
 torch._dynamo's registry, which is imported only when a name is not found otherwise, or to list them all.
 """
 
 from pellucid.backends.call import Backend, call_backend, resolve_backend
+from pellucid.backends.eager import (
+    make_eager_backend_with_torch_function_mode,
+    make_eager_backend_with_torch_function_modes,
+)
 from pellucid.backends.registry import (
     list_backends,
     lookup_backend,
@@ -22,6 +26,8 @@ __all__ = [
     "call_backend",
     "list_backends",
     "lookup_backend",
+    "make_eager_backend_with_torch_function_mode",
+    "make_eager_backend_with_torch_function_modes",
     "register_backend",
     "register_debug_backend",
     "register_experimental_backend",

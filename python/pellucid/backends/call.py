@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -12,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._guards import CompileId
 
-from pellucid import _core
+from pellucid import _core, config
+from pellucid._fx import user_stack_of
+from pellucid.backends import verify
+from pellucid.backends.builtin import takes_symbols, uses_aot
 from pellucid.backends.eager import eager
-from pellucid.backends.errors import GraphRefused, LoadedAOTAutograd
-from pellucid.backends.registry import lookup_backend, uses_aot
-from pellucid.errors import BackendCompilerFailed
+from pellucid.backends.errors import BackendRefused, BackendSkips, GraphRefused, LoadedAOTAutograd
+from pellucid.backends.registry import aot_is_loaded, lookup_backend
+from pellucid.errors import BackendCompilerFailed, SkipFrame
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -24,8 +29,7 @@ if TYPE_CHECKING:
     from pellucid._fx import GraphCompileReason
     from pellucid.backends.open_numbers import OpenNumbers
 
-# They mean something to whoever called the backend (leave this frame alone); no failures.
-_CONTROL_EXCEPTIONS = frozenset({"SkipFrame"})
+log = logging.getLogger("pellucid")
 
 
 @dataclass
@@ -75,10 +79,10 @@ def resolve_backend(
         name,
         function,
         given,
-        aot=backend == "aot_eager",
-        takes_symbols=True,
+        aot=uses_aot(backend) or getattr(function, "uses_aot", False) is True,
+        takes_symbols=takes_symbols(backend) and getattr(function, "takes_symbols", True) is True,
         runs_as_captured=function is eager and not given,
-        takes_numbers=function is eager or getattr(function, "takes_numbers", False) is True,
+        takes_numbers=getattr(function, "takes_numbers", False) is True,
         has_no_limit=getattr(function, "_has_no_limit", False) is True,
     )
 
@@ -114,36 +118,104 @@ def call_backend(
     if compile_id is not None:
         frame_id, frame_compile_id = compile_id
         gm.meta["dynamo_compile_id"] = CompileId(frame_id=frame_id, frame_compile_id=frame_compile_id)
+    verifies = config.verify_correctness  # type: ignore[attr-defined]
+    with _undisturbed_state():
+        given = verify.graph_for_backend(gm) if verifies else gm
+        compiled = _compiled(backend, given, gm.forward, example_inputs, open_numbers)
+        if verifies and compiled is not gm.forward:
+            _verify(backend, compiled, gm, example_inputs)
+    return compiled
+
+
+def _compiled(
+    backend: Backend,
+    gm: GraphModule,
+    as_captured: Callable,
+    example_inputs: Sequence[Any],
+    open_numbers: OpenNumbers | None,
+) -> Callable:
     prepares = _needs_context(example_inputs, backend, open_numbers)
     context: Any = None
-    with _undisturbed_state(), contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as held:
         try:
             if prepares:
                 context = held.enter_context(_tracing_context(gm, example_inputs, backend, open_numbers))
             examples = list(example_inputs) if context is None else context.examples
             compiled = _core._run_backend(backend, gm, examples)
+            if compiled is None and config.verify_correctness:  # type: ignore[attr-defined]
+                return as_captured
             if not callable(compiled):
                 raise TypeError(f"compiler_fn did not return callable, but {type(compiled).__name__}")
         except GraphRefused:
             raise
         except Exception as error:
-            if _core._is_interruption(error) or type(error).__name__ in _CONTROL_EXCEPTIONS:
+            if _core._is_interruption(error):
                 raise
-            if not prepares and uses_aot():
+            if _asks_to_skip(error):
+                raise BackendSkips from error
+            if not prepares and aot_is_loaded():
                 raise LoadedAOTAutograd from None
             if context is not None and context.grows_an_input:
-                return gm.forward
-            raise BackendCompilerFailed(backend.name, error).with_traceback(error.__traceback__) from None
-        if not prepares and uses_aot():
+                return as_captured
+            raise _failure(backend, gm, error).with_traceback(error.__traceback__) from None
+        if not prepares and aot_is_loaded():
             raise LoadedAOTAutograd
         if context is not None and open_numbers is not None:
             open_numbers.conditions = context.conditions()
     floats = [i for i, example in enumerate(example_inputs) if type(example) is float and not backend.takes_numbers]
     if context is not None and context.used_aot():
         if context.writes_a_part or context.grows_an_input:
-            return gm.forward
-        return _guarded(compiled, gm, example_inputs, context, floats, open_numbers is not None)
-    return _core._prepared_call(compiled, gm.forward, [], [], [], [], [], floats, False) if floats else compiled
+            return as_captured
+        return _guarded(compiled, gm, as_captured, example_inputs, context, floats, open_numbers is not None)
+    return _core._prepared_call(compiled, as_captured, [], [], [], [], [], floats, False) if floats else compiled
+
+
+def _asks_to_skip(error: Exception) -> bool:
+    return isinstance(error, SkipFrame) or type(error).__name__ == "SkipFrame"  # torch._dynamo has one too
+
+
+def _failure(backend: Backend, gm: GraphModule, error: Exception) -> Exception:
+    """What becomes of an exception of a backend: BackendCompilerFailed, or BackendRefused for those that say that torch knows no
+    shapes for an operator. An operator that the user allowed in graphs is taken to be fit for them."""
+    stack = user_stack_of(gm)
+    if _is_about_shapes(error) and not _has_allowed_function(gm):
+        return BackendRefused(backend.name, error, stack)
+    return BackendCompilerFailed(backend.name, error, stack)
+
+
+def _is_about_shapes(error: Exception) -> bool:
+    from torch._subclasses import fake_tensor
+
+    return isinstance(
+        error,
+        (
+            fake_tensor.DataDependentOutputException,
+            fake_tensor.DynamicOutputShapeException,
+            fake_tensor.UnsupportedOperatorException,
+            fake_tensor.UnsupportedFakeTensorException,
+            fake_tensor.UnsupportedMutationAliasingException,
+        ),
+    )
+
+
+def _has_allowed_function(gm: GraphModule) -> bool:
+    rules = sys.modules.get("torch._dynamo.trace_rules")
+    if rules is None:  # then nobody has allowed one
+        return False
+    return any(rules.is_callable_allowed(node.target) for node in gm.graph.nodes if node.op == "call_function")
+
+
+def _verify(backend: Backend, compiled: Callable, gm: GraphModule, example_inputs: Sequence[Any]) -> None:
+    try:
+        verify.verify(backend.name, compiled, gm, example_inputs)
+    except Exception as error:
+        if _core._is_interruption(error):
+            raise
+        log.exception(
+            "config.verify_correctness: what backend %r made of a graph is not what the graph is", backend.name
+        )
+        stack = user_stack_of(gm)
+        raise BackendCompilerFailed(backend.name, error, stack).with_traceback(error.__traceback__) from None
 
 
 def tensors_for_floats(example_inputs: Sequence[Any], backend: Backend) -> list[Any]:
@@ -156,6 +228,7 @@ def tensors_for_floats(example_inputs: Sequence[Any], backend: Backend) -> list[
 def _guarded(
     compiled: Callable,
     gm: GraphModule,
+    as_captured: Callable,
     example_inputs: Sequence[Any],
     context: Any,
     floats: list[int],
@@ -172,7 +245,7 @@ def _guarded(
         return compiled
     return _core._prepared_call(
         compiled,
-        gm.forward,
+        as_captured,
         attributes,
         example_inputs,
         written,
@@ -188,7 +261,7 @@ def _gets_floats(example_inputs: Sequence[Any], backend: Backend) -> bool:
 
 
 def _needs_context(example_inputs: Sequence[Any], backend: Backend, open_numbers: OpenNumbers | None) -> bool:
-    return backend.aot or open_numbers is not None or _gets_floats(example_inputs, backend) or uses_aot()
+    return backend.aot or open_numbers is not None or _gets_floats(example_inputs, backend) or aot_is_loaded()
 
 
 def _tracing_context(

@@ -9,16 +9,12 @@ import types
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 
+from pellucid.backends import builtin
+from pellucid.backends.by_number import choice, is_choice
 from pellucid.errors import InvalidBackend
 
 CompilerFn = Callable[..., Callable]
 
-# Ours: name -> (module, attribute, tags). Imported at the first use, so that "eager" costs nothing.
-_BUILTIN: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "eager": ("pellucid.backends.eager", "eager", ("debug",)),
-    "aot_eager": ("pellucid.backends.aot", "aot_eager", ("debug",)),
-    "inductor": ("pellucid.backends.aot", "inductor", ()),
-}
 _REGISTERED: dict[str, CompilerFn] = {}
 _TAGS: dict[str, tuple[str, ...]] = {}
 
@@ -26,13 +22,29 @@ _TAGS: dict[str, tuple[str, ...]] = {}
 def register_backend(
     compiler_fn: CompilerFn | None = None, name: str | None = None, tags: Sequence[str] = ()
 ) -> Callable:
-    """Gives a backend a name: as a decorator, with or without arguments, or as a call. Returns the backend."""
+    """Gives a backend a name: as a decorator, with or without arguments, or as a call. Returns the backend.
+
+    Args:
+        compiler_fn: the backend, a callable `(GraphModule, example_inputs) -> callable`.
+        name: its name; that of the function when it is not given.
+        tags: "debug" and "experimental" keep it out of what `list_backends()` gives.
+
+    Raises:
+        AssertionError: there is a backend of this name.
+        TypeError: the backend cannot be called.
+
+    Example:
+        >>> @register_backend(tags=("debug",))
+        ... def counting(gm, example_inputs):
+        ...     print(len(gm.graph.nodes))
+        ...     return gm
+    """
     if compiler_fn is None:
         return functools.partial(register_backend, name=name, tags=tags)
     if not callable(compiler_fn):
         raise TypeError(f"a backend must be callable, not {type(compiler_fn).__name__}")
     name = name or compiler_fn.__name__
-    assert name not in _REGISTERED, f"duplicate name: {name}"
+    assert name not in _REGISTERED and name not in builtin.TABLE, f"duplicate name: {name}"
     _REGISTERED[name] = compiler_fn
     _TAGS[name] = tuple(tags)
     return compiler_fn
@@ -48,12 +60,22 @@ def unregister_backend(name: str) -> None:
 
 
 def lookup_backend(backend: str | CompilerFn) -> CompilerFn:
-    """The backend of that name; a callable is its own."""
+    """The backend of that name; a callable is its own. `docs/backends.md` lists ours.
+
+    Raises:
+        InvalidBackend: there is none, or a choice by graph number is wrong.
+        TypeError: neither a name nor a callable.
+
+    Example:
+        >>> lookup_backend("aot_eager")(gm, example_inputs)
+    """
     if not isinstance(backend, str):
         if not callable(backend):
             raise TypeError(f"a backend is a name or a callable, not {type(backend).__name__}")
         return backend
-    found = _REGISTERED.get(backend) or _builtin(backend) or _from_entry_point(backend) or _from_torch(backend)
+    if backend not in _REGISTERED and is_choice(backend):
+        return choice(backend, lookup_backend)
+    found = _REGISTERED.get(backend) or builtin.load(backend) or _from_entry_point(backend) or _from_torch(backend)
     if found is None:
         raise InvalidBackend(backend, list_backends())
     return found
@@ -64,16 +86,9 @@ def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")
     excluded = set(exclude_tags or ())
     tags_of: dict[str, tuple[str, ...]] = dict.fromkeys(_entry_points(), ())
     tags_of.update(_torch_backends())
-    tags_of.update({name: tags for name, (_, _, tags) in _BUILTIN.items()})
+    tags_of.update({name: facts.tags for name, facts in builtin.TABLE.items()})
     tags_of.update(_TAGS)
     return sorted(name for name, tags in tags_of.items() if not excluded.intersection(tags))
-
-
-def _builtin(name: str) -> CompilerFn | None:
-    if name not in _BUILTIN:
-        return None
-    module, attribute, _ = _BUILTIN[name]
-    return getattr(importlib.import_module(module), attribute)
 
 
 def _entry_points() -> dict[str, EntryPoint]:
@@ -103,6 +118,6 @@ def _from_torch(name: str) -> CompilerFn | None:
     return registry.lookup_backend(name)
 
 
-def uses_aot() -> bool:
+def aot_is_loaded() -> bool:
     """AOTAutograd is loaded, so a backend may call it."""
     return "torch._functorch.aot_autograd" in sys.modules
