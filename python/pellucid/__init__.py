@@ -47,6 +47,16 @@ from pellucid.api import (
     set_stance,
     show,
 )
+from pellucid.control import (
+    allow_in_graph,
+    assume_constant_result,
+    disallow_in_graph,
+    forbid_in_graph,
+    is_dynamo_compiling,
+    nonstrict_trace,
+    skip_frame,
+    substitute_in_graph,
+)
 from pellucid.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 
 __version__ = "0.1.0"
@@ -56,6 +66,8 @@ __all__ = [
     "CompileProfiler",
     "ExplainOutput",
     "ExplainWithBackend",
+    "allow_in_graph",
+    "assume_constant_result",
     "break_reasons",
     "cache_entries",
     "compile",
@@ -63,20 +75,26 @@ __all__ = [
     "config",
     "counters",
     "disable",
+    "disallow_in_graph",
     "error_on_graph_break",
     "errors",
     "explain",
+    "forbid_in_graph",
     "graph_break",
     "guard_failures",
     "is_compiling",
+    "is_dynamo_compiling",
     "list_backends",
     "mark_dynamic",
     "mark_static",
     "mark_unbacked",
     "maybe_mark_dynamic",
+    "nonstrict_trace",
     "profile_compiles",
     "recompile_reasons",
     "reset",
     "set_stance",
     "show",
+    "skip_frame",
+    "substitute_in_graph",
 ]
