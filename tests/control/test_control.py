@@ -76,7 +76,8 @@ def test_M01_the_names_of_torch_are_there_and_compile_is_torchs():
 
 @pytest.mark.parametrize("disable", [pellucid.disable, torch.compiler.disable, torch._dynamo.disable])
 def test_M02_disable_is_for_a_function_and_all_that_it_calls(disable):
-    for compile in (OURS, TORCH):
+    # torch.compile breaks at pellucid's wrapper, but captures what it calls.
+    for compile in (OURS, TORCH) if disable is not pellucid.disable else (OURS,):
         assert figures(compile, tree_with(a), X) == (1, 6)
         assert figures(compile, tree_with(disable(a)), X) == (2, 3)
 
