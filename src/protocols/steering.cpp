@@ -52,7 +52,8 @@ Steering steering_by_torch(PyObject* callable) {
 }  // namespace
 
 void steer(PyObject* callable, Steering how, PyObject* substitute) {
-  // Without a switch of ours torch's marks count, so one that is undone stays in the table only to overrule such a mark.
+  // Without a switch of ours torch's marks count, so one that is undone stays in the table only to overrule such a
+  // mark.
   table().erase(callable);
   if (how == Steering::None && steering_of(callable) == Steering::None) return;
   table().insert_or_assign(callable, Steered{py::Owned<>::share(callable), py::Owned<>::share(substitute), how});
