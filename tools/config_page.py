@@ -35,9 +35,9 @@ with pellucid.config.patch(recompile_limit=1):  # for this thread, inside the bl
 def train(): ...
 ```
 
-The environment gives the values at the start of the process: `PELLUCID_RECOMPILE_LIMIT=16`. Truths are `1`, `0`, `true`,
-`false`, `yes`, `no`, `on` or `off`. A value that an option cannot have is a ValueError that names the variable, when pellucid
-is imported.
+The environment gives the values at the start of the process: `PELLUCID_RECOMPILE_LIMIT=16`. Truths are `1`, `0`,
+`true`, `false`, `yes`, `no`, `on` or `off`. A value that an option cannot have is a ValueError that names the
+variable, when pellucid is imported.
 """
 
 

@@ -4,10 +4,8 @@
 #include "base/break_policy.h"
 #include "base/events.h"
 #include "base/reasons.h"
-#include "protocols/steering.h"
-#include "protocols/table.h"
 #include "py/ref.h"
-#include "rows/rows.h"
+#include "rows/steering.h"
 #include "runtime/cache.h"
 #include "runtime/compiled_function.h"
 #include "runtime/graph_call.h"
@@ -156,20 +154,17 @@ PyObject* steer(PyObject*, PyObject* args) {
   int how = 0;
   if (!PyArg_ParseTuple(args, "OiO:steer", &callable, &how, &substitute)) return nullptr;
   return py::enter([&] {
-    protocols::steer(callable, static_cast<protocols::Steering>(how), substitute);
+    rows::steer(callable, how, substitute);
     return py::Owned<>::share(Py_None);
   });
 }
 
 PyObject* steering_of(PyObject*, PyObject* callable) {
-  return py::enter([&] { return py::take(PyLong_FromLong(static_cast<long>(protocols::steering_of(callable)))); });
+  return py::enter([&] { return py::take(PyLong_FromLong(rows::steering_of(callable))); });
 }
 
 PyObject* is_leaf(PyObject*, PyObject* callable) {
-  return py::enter([&] {
-    rows::initialise();
-    return py::Owned<>::share(protocols::is_torch_op(callable) ? Py_True : Py_False);
-  });
+  return py::enter([&] { return py::Owned<>::share(rows::is_leaf(callable) ? Py_True : Py_False); });
 }
 
 PyObject* show_call(PyObject*, PyObject* function) {
