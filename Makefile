@@ -124,6 +124,7 @@ lint: $(STAMP)-lint $(STAMP)-torch
 # The pages, and the parts of pages, that are made from the code.
 docs: build
 	PYTHONPATH=$(abspath python) $(BIN)/python tools/reasons_page.py
+	PYTHONPATH=$(abspath python) $(BIN)/python tools/config_page.py
 	PYTHONPATH=$(abspath python) $(BIN)/python tools/opcodes.py
 	PYTHONPATH=$(abspath python) $(BIN)/python tools/design_pages.py
 

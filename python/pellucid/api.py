@@ -247,7 +247,7 @@ def disable(fn: Callable | None = None, recursive: bool = True, *, reason: str |
     def disabled(*args, **kwargs):
         return fn(*args, **kwargs)
 
-    # The marks that torch.compiler.disable leaves: both compilers know them.
+    # The marks that torch.compiler.disable leaves: both compilers end a graph at them.
     marks = {"disable": True, "disable_msg": reason, "disable_recursive": recursive}
     disabled.__dict__.update({f"_torchdynamo_{name}": value for name, value in marks.items()})
     return disabled

@@ -4,6 +4,8 @@
     with pellucid.config.patch(recompile_limit=1):  # for this thread (or asyncio task), inside the block
         ...
 
+At the start a process has the defaults, or what environment variables say: PELLUCID_RECOMPILE_LIMIT=16, PELLUCID_DYNAMIC_SHAPES=0.
+
 `pellucid.config` is this module; an unknown option raises AttributeError. Process-wide values are set under a lock, patches live in a context
 variable, so threads do not see each other's patches.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import copy
+import os
 import sys
 import threading
 import types
@@ -31,6 +34,11 @@ class Option:
     type: type
     default: Any
     meaning: str
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that gives it at the start of the process."""
+        return f"PELLUCID_{self.name.upper()}"
 
 
 _OPTIONS: dict[str, Option] = {}
@@ -51,7 +59,7 @@ def define(name: str, type: type, default: Any, meaning: str) -> None:
     """Adds an option. For the parts of pellucid that have options of their own.
 
     Raises:
-        ValueError: the name is taken.
+        ValueError: the name is taken, or its environment variable has a value that it cannot have.
 
     Example:
         >>> define("my_option", int, 3, "how many")
@@ -60,7 +68,11 @@ def define(name: str, type: type, default: Any, meaning: str) -> None:
         if name in _OPTIONS:
             raise ValueError(f"pellucid.config already has an option {name!r}")
         _OPTIONS[name] = Option(name, type, default, meaning)
-        _VALUES[name] = copy.copy(default)  # a set may be changed in place
+        try:
+            _VALUES[name] = _initial(name)
+        except ValueError:
+            del _OPTIONS[name]
+            raise
 
 
 def options() -> dict[str, Option]:
@@ -81,6 +93,31 @@ def _checked(name: str, value: Any) -> Any:
         raise TypeError(f"pellucid.config.{name} must be {option.type.__name__}, not {type(value).__name__}")
     if isinstance(value, int) and value < 0:
         raise ValueError(f"pellucid.config.{name} must not be negative, got {value}")
+    return value
+
+
+_TRUTHS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+
+
+def _initial(name: str) -> Any:
+    """What the environment says, else the default."""
+    option = _OPTIONS[name]
+    text = os.environ.get(option.variable)
+    if text is None:
+        return copy.copy(option.default)  # a set may be changed in place
+    wrong = f"the environment variable {option.variable} is {text!r}, but"
+    if option.type is bool:
+        if text.strip().lower() not in _TRUTHS:
+            raise ValueError(f"{wrong} pellucid.config.{name} is true or false: 1, 0, true, false, yes, no, on or off")
+        return _TRUTHS[text.strip().lower()]
+    if option.type is not int:
+        raise ValueError(f"{wrong} pellucid.config.{name} is a {option.type.__name__}, which only a program can set")
+    try:
+        value = int(text)
+    except ValueError:
+        raise ValueError(f"{wrong} pellucid.config.{name} is an int") from None
+    if value < 0:
+        raise ValueError(f"{wrong} pellucid.config.{name} must not be negative")
     return value
 
 
@@ -127,10 +164,10 @@ class _ConfigModule(types.ModuleType):
             _VALUES[name] = _checked(name, value)
 
     def __delattr__(self, name: str) -> None:
-        """Back to the default."""
+        """Back to what it was at the start of the process."""
         name = _canonical(name)
         with _LOCK:
-            _VALUES[name] = copy.copy(_OPTIONS[name].default)
+            _VALUES[name] = _initial(name)
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *_OPTIONS, *_ALIASES]

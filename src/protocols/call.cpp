@@ -6,6 +6,7 @@
 #include "protocols/numbers.h"
 #include "protocols/policies.h"
 #include "protocols/protocols.h"
+#include "protocols/steering.h"
 #include "protocols/table.h"
 #include "py/cpython.h"
 #include "region/compiled_function.h"
@@ -99,6 +100,7 @@ class CountedCall {
 Result call(Interpreter& t, PyObject* callable, Args args) {
   const CountedCall counted(t.calls);
   callable = t.region.numbers.plain(callable);
+  if (const Steering how = steering_of(callable); how != Steering::None) return steered_call(t, how, callable, args);
   std::vector<PyObject*> room;
   if (has_number(args)) {
     if (std::optional<Result> number = number_call(t, callable, args)) return std::move(*number);

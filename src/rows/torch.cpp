@@ -329,10 +329,12 @@ const Row rows[] = {
     {"torch.as_tensor", tensor, true, true},
     {"pellucid._module.is_compiling", always_true},  // torch.compiler's, also while install() has it replaced
     {"torch.compiler.is_dynamo_compiling", always_true},
+    {"pellucid.is_dynamo_compiling", always_true},
     {"torch._utils.is_compiling", always_true},
     {"torch.compiler.is_exporting", always_false},
     {"pellucid.is_compiling", always_true},
     {"pellucid.graph_break", explicit_break},
+    {"pellucid.skip_frame", explicit_break},
     {"pellucid._core.open_break_block", break_block},
     {"pellucid._core.close_break_block", break_block},
     {"torch._C._get_tracing_state", query},

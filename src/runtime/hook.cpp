@@ -67,7 +67,7 @@ PyObject* pass(PyThreadState* tstate, py::InterpreterFrame* frame, int throwing)
 std::vector<std::string> skipped_directories;
 Py_ssize_t decision_index = -1;
 PyTypeObject* module_type = nullptr;  // torch.nn.Module
-PyObject *disabled_name = nullptr, *recursive_name = nullptr;
+PyObject *disabled_name = nullptr, *recursive_name = nullptr, *wrapped_name = nullptr;
 
 // Leave: not compiled, nor what it calls.
 enum class Decision : std::intptr_t { Unknown, Skip, Leave, Try };  // kept with the code object
@@ -143,6 +143,16 @@ bool is_disabled(PyFunctionObject* function) noexcept {
   return mark(disabled_name) == Py_True && mark(recursive_name) != Py_False;
 }
 
+// What a wrapper with recursive=False disables, else null: the frames of both run as they are, what they call does not.
+PyFunctionObject* disabled_alone(PyFunctionObject* function) noexcept {
+  if (function->func_dict == nullptr) return nullptr;
+  const auto mark = [&](PyObject* name) { return py::dict_get_str(function->func_dict, name); };
+  if (mark(disabled_name) != Py_True || mark(recursive_name) != Py_False) return nullptr;
+  PyObject* wrapped = mark(wrapped_name);
+  if (wrapped != nullptr && PyMethod_Check(wrapped)) wrapped = PyMethod_GET_FUNCTION(wrapped);
+  return wrapped != nullptr && PyFunction_Check(wrapped) ? reinterpret_cast<PyFunctionObject*>(wrapped) : nullptr;
+}
+
 // ---- running one
 
 // The cache of an inner function; kept by the root so that it lives as long as the compiled function that led here.
@@ -178,6 +188,12 @@ PyObject* evaluate_on_this_thread(PyThreadState* tstate, py::InterpreterFrame* f
   if (here.expected == function) {
     here.expected = nullptr;
     return pass(tstate, frame, 0);
+  }
+  if (PyFunctionObject* alone = disabled_alone(function); alone != nullptr) {
+    PyFunctionObject* const before = std::exchange(here.expected, alone);
+    PyObject* result = pass(tstate, frame, 0);
+    here.expected = before;
+    return result;
   }
   const Decision decision = decision_about(py::code_of(frame));
   if (decision == Decision::Leave || is_disabled(function) || aten::in_mode_of_user()) {
@@ -243,6 +259,7 @@ void initialise_hook() {
   module_type = reinterpret_cast<PyTypeObject*>(py::import_attr("torch.nn", "Module").release());
   disabled_name = py::interned("_torchdynamo_disable").release();
   recursive_name = py::interned("_torchdynamo_disable_recursive").release();
+  wrapped_name = py::interned("__wrapped__").release();
 }
 
 }  // namespace pellucid::runtime

@@ -5,6 +5,7 @@
 #include "base/events.h"
 #include "base/reasons.h"
 #include "py/ref.h"
+#include "rows/steering.h"
 #include "runtime/cache.h"
 #include "runtime/compiled_function.h"
 #include "runtime/graph_call.h"
@@ -148,6 +149,24 @@ PyObject* set_directories(PyObject*, PyObject* list) {
   });
 }
 
+PyObject* steer(PyObject*, PyObject* args) {
+  PyObject *callable = nullptr, *substitute = nullptr;
+  int how = 0;
+  if (!PyArg_ParseTuple(args, "OiO:steer", &callable, &how, &substitute)) return nullptr;
+  return py::enter([&] {
+    rows::steer(callable, how, substitute);
+    return py::Owned<>::share(Py_None);
+  });
+}
+
+PyObject* steering_of(PyObject*, PyObject* callable) {
+  return py::enter([&] { return py::take(PyLong_FromLong(rows::steering_of(callable))); });
+}
+
+PyObject* is_leaf(PyObject*, PyObject* callable) {
+  return py::enter([&] { return py::Owned<>::share(rows::is_leaf(callable) ? Py_True : Py_False); });
+}
+
 PyObject* show_call(PyObject*, PyObject* function) {
   return py::enter([&] {
     show_call_as(function);
@@ -192,6 +211,10 @@ PyMethodDef kFunctions[] = {
     {"timings", timings, METH_NOARGS, "What each phase of compiling took: (phase, function, milliseconds) each time."},
     {"clear_timings", clear_timings, METH_NOARGS, "Forgets them."},
     {"set_skipped_directories", set_directories, METH_O, "Code below these is not compiled on its own."},
+    {"steer", steer, METH_VARARGS,
+     "How captures treat a callable: (callable, number of a Steering, substitute or None)."},
+    {"steering_of", steering_of, METH_O, "The number of its Steering."},
+    {"is_leaf", is_leaf, METH_O, "Whether it is an operation of torch, which is one node of a graph."},
     {"show_call_as", show_call, METH_O, "What CompiledFunction.__call__ gives. Calls go on to run the native one."},
     {"set_stance", set_stance, METH_VARARGS, "The stance: (name, skips guards, backend or None). Gives what it was."},
     {"set_call_observer", observe_calls, METH_O,

@@ -1,0 +1,226 @@
+"""What users say of single functions: how captures treat a call of them.
+
+`_core` keeps the one table of it (`src/protocols/steering.h`). The marks of torch's functions of these names count as well.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pellucid import _core, api
+
+__all__ = [
+    "allow_in_graph",
+    "assume_constant_result",
+    "disallow_in_graph",
+    "forbid_in_graph",
+    "is_dynamo_compiling",
+    "nonstrict_trace",
+    "skip_frame",
+    "substitute_in_graph",
+]
+
+
+class _Steering(enum.IntEnum):
+    """The numbers of src/protocols/steering.h."""
+
+    NONE = 0
+    DISALLOWED = 1
+    OPAQUE = 2
+    FORBIDDEN = 3
+    CONSTANT = 4
+    SUBSTITUTED = 5
+
+
+def _steer(fn: Any, how: _Steering, caller: str, substitute: Callable | None = None) -> None:
+    if not callable(fn):
+        raise TypeError(f"pellucid.{caller} needs a callable, not {type(fn).__name__}")
+    if how != _core.steering_of(fn) or substitute is not None:
+        _core.steer(fn, int(how), substitute)
+        # What was compiled before may go by what held then.
+        api.reset()
+
+
+def allow_in_graph(fn: Any) -> Any:
+    """Makes a call of `fn` one node of the graph, whose target is `fn`: capture does not look inside.
+
+    At capture `fn` runs once on fake tensors, for the metadata of its result. The backend "eager" calls it at each run; AOT
+    backends trace through it when they compile. What it does besides operators of torch (prints, changes of Python objects,
+    values that it reads of globals or closures) is neither guarded nor repeated. Undoes `disallow_in_graph`. It holds for the
+    process; when it changes something, all compiled code is dropped.
+
+    Args:
+        fn: a callable, or a list or tuple of them, of which a list is returned.
+
+    Raises:
+        TypeError: `fn` cannot be called.
+
+    Example:
+        >>> @pellucid.allow_in_graph
+        ... def scaled(x):
+        ...     print("not seen by the capture")
+        ...     return x * 2
+    """
+    if isinstance(fn, (list, tuple)):
+        return [allow_in_graph(one) for one in fn]
+    is_node_anyway = callable(fn) and _core.is_leaf(fn)
+    _steer(fn, _Steering.NONE if is_node_anyway else _Steering.OPAQUE, "allow_in_graph")
+    return fn
+
+
+def nonstrict_trace(traceable_fn: Callable) -> Callable:
+    """`allow_in_graph` for one function, under torch's name for functions of which AOT backends trace what is inside.
+
+    Raises:
+        TypeError: `traceable_fn` cannot be called.
+
+    Example:
+        >>> @pellucid.nonstrict_trace
+        ... def scaled(x):
+        ...     return x * 2
+    """
+    _steer(traceable_fn, _Steering.OPAQUE, "nonstrict_trace")
+    return traceable_fn
+
+
+def disallow_in_graph(fn: Any) -> Any:
+    """Keeps an operator out of all graphs: a call of `fn` ends the graph, runs eagerly, and capture goes on behind it.
+
+    For functions that would be a node of a graph: torch's operators, custom ones (`torch.ops.<namespace>.<name>`), and what
+    `allow_in_graph` made one. Other spellings of the same operator (`x - y`, `x.sub(y)` for `torch.sub`) are other callables.
+    It holds for the process, until `allow_in_graph` undoes it; when it changes something, all compiled code is dropped.
+
+    Args:
+        fn: a callable, or a list or tuple of them, of which a list is returned.
+
+    Raises:
+        TypeError: `fn` cannot be called.
+        RuntimeError: `fn` is a function that captures look inside: `disable` is for those.
+
+    Example:
+        >>> pellucid.disallow_in_graph(torch.sub)
+    """
+    if isinstance(fn, (list, tuple)):
+        return [disallow_in_graph(one) for one in fn]
+    if callable(fn) and not _core.is_leaf(fn) and _core.steering_of(fn) not in (_Steering.OPAQUE, _Steering.DISALLOWED):
+        name = getattr(fn, "__qualname__", type(fn).__qualname__)
+        raise RuntimeError(
+            f"disallow_in_graph is for callables that are one node of a graph, like torch's operators; captures look inside"
+            f" {name}. To run it, and what it calls, uncompiled, use pellucid.disable"
+        )
+    _steer(fn, _Steering.DISALLOWED, "disallow_in_graph")
+    return fn
+
+
+def forbid_in_graph(fn: Any) -> Any:
+    """Makes it an error that a capture meets a call of `fn`: `errors.Unsupported`, also without `fullgraph=True`.
+
+    Args:
+        fn: a callable, or a list or tuple of them, of which a list is returned.
+
+    Raises:
+        TypeError: `fn` cannot be called.
+
+    Example:
+        >>> @pellucid.forbid_in_graph
+        ... def only_eager(x):
+        ...     return x
+    """
+    if isinstance(fn, (list, tuple)):
+        return [forbid_in_graph(one) for one in fn]
+    _steer(fn, _Steering.FORBIDDEN, "forbid_in_graph")
+    return fn
+
+
+def assume_constant_result(fn: Callable) -> Callable:
+    """Takes what a call of `fn` gives at capture for a constant: compiled code does not call it again.
+
+    Nothing that it reads is guarded, but for its arguments. Those must be plain values (numbers, texts, containers of these):
+    a call with a tensor or another object ends the graph.
+
+    Raises:
+        TypeError: `fn` cannot be called.
+
+    Example:
+        >>> @pellucid.assume_constant_result
+        ... def number_of_layers():
+        ...     return read_settings()["layers"]
+    """
+    _steer(fn, _Steering.CONSTANT, "assume_constant_result")
+    return fn
+
+
+def substitute_in_graph(
+    original_fn: Callable, *, can_constant_fold_through: bool = False, skip_signature_check: bool = False
+) -> Callable[[Callable], Callable]:
+    """A decorator: captures follow the decorated function where the program calls `original_fn`.
+
+    Plain Python goes on to call `original_fn`. Both must do the same.
+
+    Args:
+        original_fn: usually a C function.
+        can_constant_fold_through: torch's keyword; captures follow the function in any case.
+        skip_signature_check: the functions may have other parameters than the original, which must then fit its calls.
+
+    Raises:
+        TypeError: one of them cannot be called, or their parameters differ.
+        ValueError: there is a substitute for `original_fn` already.
+
+    Example:
+        >>> @pellucid.substitute_in_graph(operator.indexOf)
+        ... def index_of(a, b, /):
+        ...     return list(a).index(b)
+    """
+    if not callable(original_fn):
+        raise TypeError(f"pellucid.substitute_in_graph needs a callable, not {type(original_fn).__name__}")
+
+    def substituted(traceable_fn: Callable) -> Callable:
+        if not inspect.isfunction(traceable_fn):
+            raise TypeError(f"a substitute must be a Python function, not {type(traceable_fn).__name__}")
+        if _core.steering_of(original_fn) == _Steering.SUBSTITUTED:
+            raise ValueError(f"{original_fn!r} has a substitute already")
+        if not skip_signature_check:
+            _check_signatures(original_fn, traceable_fn)
+        _steer(original_fn, _Steering.SUBSTITUTED, "substitute_in_graph", traceable_fn)
+        return traceable_fn
+
+    return substituted
+
+
+def _check_signatures(original: Callable, substitute: Callable) -> None:
+    try:
+        wanted = inspect.signature(original)
+    except ValueError:  # a C function that does not tell
+        return
+    given = inspect.signature(substitute)
+
+    def shape(signature: inspect.Signature) -> list[tuple]:
+        return [(p.name, p.kind, p.default is p.empty) for p in signature.parameters.values()]
+
+    if shape(wanted) != shape(given):
+        raise TypeError(f"the parameters of the substitute, {given}, are not those of {original!r}, {wanted}")
+
+
+def skip_frame(msg: str = "") -> None:
+    """Ends the graph here, as `graph_break` does; under torch's name, where the rest of the function then runs uncompiled.
+
+    Args:
+        msg: is part of the reason.
+
+    Example:
+        >>> pellucid.skip_frame("too small to compile")
+    """
+
+
+def is_dynamo_compiling() -> bool:
+    """True in code that is captured from its bytecode; else False, in torch's non-strict export too.
+
+    Example:
+        >>> y = x if pellucid.is_dynamo_compiling() else check(x)
+    """
+    return torch.compiler.is_dynamo_compiling()

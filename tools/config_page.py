@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Writes docs/config.md from the options of pellucid.config.
+
+python tools/config_page.py            # writes the page
+python tools/config_page.py --check    # exits with 1 when the page is not what would be written
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import textwrap
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "config.md"
+
+HEAD = """\
+# Options
+
+Made by `tools/config_page.py` from `python/pellucid/config.py`; do not edit.
+
+An option has one value for the process, and others where a thread or asyncio task says so:
+
+```python
+import pellucid
+
+pellucid.config.recompile_limit = 16  # for the process
+del pellucid.config.recompile_limit  # as at the start of the process
+
+with pellucid.config.patch(recompile_limit=1):  # for this thread, inside the block
+    ...
+
+
+@pellucid.config.patch(recompile_limit=1)  # for this thread, while the function runs
+def train(): ...
+```
+
+The environment gives the values at the start of the process: `PELLUCID_RECOMPILE_LIMIT=16`. Truths are `1`, `0`,
+`true`, `false`, `yes`, `no`, `on` or `off`. A value that an option cannot have is a ValueError that names the
+variable, when pellucid is imported.
+"""
+
+
+def section(option) -> str:
+    meaning = option.meaning[0].upper() + option.meaning[1:] + "."
+    variable = f", `{option.variable}`" if option.type in (int, bool) else ", not from the environment"
+    default = option.default if option.type in (int, bool) else "empty"
+    lines = [f"## {option.name}", "", f"`{option.type.__name__}`, default `{default}`{variable}.", ""]
+    lines.append(textwrap.fill(meaning, 120, break_long_words=False, break_on_hyphens=False))
+    return "\n".join([*lines, ""])
+
+
+def page() -> str:
+    from pellucid import config
+
+    return "\n".join([HEAD, *map(section, config.options().values())]).rstrip("\n") + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    text = page()
+    if not parser.parse_args().check:
+        PAGE.write_text(text, encoding="utf-8")
+        return 0
+    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
+        return 0
+    print("docs/config.md is out of date: run tools/config_page.py", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
