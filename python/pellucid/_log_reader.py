@@ -6,7 +6,9 @@ The loggers are children of "torch._dynamo", so all switches of torch's mean our
 from __future__ import annotations
 
 import dis
+import linecache
 import logging
+import math
 import os
 import threading
 import traceback
@@ -51,18 +53,40 @@ def sizes(module: Any) -> dict[str, list[Any]]:
     return found
 
 
-def sizes_text(name: str, module: Any) -> str:
+_MATH = {"__builtins__": {}, "min": min, "max": max, "int": int, "float": float, "abs": abs, "math": math}
+
+
+def sizes_text(name: str, module: Any, hints: dict[str, Any]) -> str:
+    """The size of each tensor; where it is open, a second line says what it is in this call."""
     lines = [f"TRACED GRAPH TENSOR SIZES of {name}"]
     for node, size in sizes(module).items():
         lines.append(f"{node}: ({', '.join(map(str, size))})")
         if not all(type(dim) is int for dim in size):
-            hints = [getattr(getattr(dim, "node", None), "hint", dim) for dim in size]
-            lines.append(f"{node} (concrete): ({', '.join(map(str, hints))})")
+            known = [dim if type(dim) is int else _evaluated(str(dim), hints) for dim in size]
+            lines.append(f"{node} (concrete): ({', '.join(map(str, known))})")
     return "\n".join(lines)
+
+
+def _evaluated(expression: str, hints: dict[str, Any]) -> Any:
+    try:
+        return eval(expression, {**_MATH, **hints})
+    except Exception:  # of a number that only the graph knows
+        return "?"
 
 
 def code_text(module: Any) -> str:
     return module.print_readable(print_output=False, include_stride=True, include_device=True)
+
+
+def _underlined(frame: traceback.FrameSummary) -> str:
+    """The line of the program with the expression marked; of one that goes over several lines the part in the first."""
+    line = linecache.getline(frame.filename, frame.lineno or 0).rstrip()
+    if frame.colno is None or frame.end_colno is None:
+        return line
+    in_bytes = line.encode()
+    begin = len(in_bytes[: frame.colno].decode(errors="replace"))
+    end = len(in_bytes[: frame.end_colno].decode(errors="replace")) if frame.end_lineno == frame.lineno else len(line)
+    return f"{line}\n{' ' * begin}{'^' * max(end - begin, 1)}"
 
 
 def _bytecode(event: events.RegionFinished) -> str:
@@ -114,7 +138,7 @@ class _Reader(threading.local):
             self.steps.info("Step 1: pellucid is done with capturing %s", _place(self._started[-1].code))
         self._write("graph", lambda: f"TRACED GRAPH\n{event.name}\n{table(event.graph_module)}")
         self._write("graph_code", lambda: f"TRACED GRAPH\n===== {event.name} =====\n{code_text(event.graph_module)}")
-        self._write("graph_sizes", lambda: sizes_text(event.name, event.graph_module))
+        self._write("graph_sizes", lambda: sizes_text(event.name, event.graph_module, event.hints))
         if self.steps.isEnabledFor(logging.DEBUG):
             for node in event.graph_module.graph.find_nodes(op="placeholder"):
                 self.steps.debug("input %s of %s: %s", node.name, event.name, node._dynamo_source.path)
@@ -155,7 +179,7 @@ class _Reader(threading.local):
             self._write(
                 "trace_call",
                 lambda: f"TRACE {name} in {code.co_qualname}, {code.co_filename}:{frame.lineno}\n"
-                + "".join(traceback.StackSummary.from_list([frame]).format()).partition("\n")[2].rstrip(),
+                + _underlined(frame),
             )
 
 

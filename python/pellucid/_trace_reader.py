@@ -15,8 +15,11 @@ from pellucid import events
 
 
 def is_on() -> bool:
-    """Whether anybody reads structured records: torch's own handler removes itself only when the first one comes."""
-    return any(getattr(handler, "root_dir", "somewhere") is not None for handler in torch_logs.trace_log.handlers)
+    """Whether structured records go anywhere: a handler is there that formats them, and torch's own has a folder."""
+    return any(
+        getattr(handler.formatter, "_is_trace", False) and getattr(handler, "root_dir", "elsewhere") is not None
+        for handler in torch_logs.trace_log.handlers
+    )
 
 
 def _write(event: events.Event, name: str, metadata: Any = dict, payload: Any = lambda: None) -> None:

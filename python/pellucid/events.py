@@ -78,6 +78,12 @@ class _OfRegion(Event):
         return self.read("graph")
 
     @functools.cached_property
+    def hints(self) -> dict[str, int | float]:
+        """What the numbers and sizes that stay open are in this call, by the names that the graph gives them."""
+        symbols, _ = self.read("open")
+        return {f"s{number}": hint for number, _, hint, *_ in symbols}
+
+    @functools.cached_property
     def graph_module(self) -> Any:
         """The graph as a `torch.fx.GraphModule` of its own: changes of it change nothing."""
         return self.read("graph_module")

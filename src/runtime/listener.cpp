@@ -25,6 +25,7 @@ py::Owned<> read(const Reading::Target& of, std::string_view stage) {
   if (stage == "effects") return effect_rows(capture);
   if (stage == "emitted") return py::str(codegen::describe(capture, of.name));
   if (stage == "end") return where_it_ends(capture);
+  if (stage == "open") return capture.open.is_empty() ? py::take(Py_BuildValue("([][])")) : capture.open.described();
   PyErr_Format(PyExc_ValueError, "there is no stage %.50s", std::string(stage).c_str());
   throw py::PythonError();
 }

@@ -24,7 +24,7 @@ void tell(const char* kind, const py::Owned<>& fields) noexcept;
 void follow_log_levels();
 
 // A capture as a Python function of one argument, the name of a stage: "graph", "graph_module", "guards", "effects",
-// "emitted", "end". It answers as long as this object lives; later it raises RuntimeError.
+// "emitted", "end", "open". It answers as long as this object lives; later it raises RuntimeError.
 class Reading {
  public:
   Reading(const region::Capture& capture, const Entry& entry, std::string name);
