@@ -25,7 +25,19 @@ if torch.__version__.split("+")[0].rsplit(".", 1)[0] != "2.13":
 # run that then wait for the same table with the GIL held: a deadlock.
 import torch.utils._device
 
-from pellucid import _cached, _core, _fx, _guard_filter, _log_reader, _logging, config, errors, events, polyfills, polyfills_torch
+from pellucid import (
+    _cached,
+    _core,
+    _fx,
+    _guard_filter,
+    _log_reader,
+    _logging,
+    config,
+    errors,
+    events,
+    polyfills,
+    polyfills_torch,
+)
 from pellucid._capture_profile import CompileProfile, profile_compiles
 from pellucid._explain import ExplainOutput, ExplainWithBackend
 from pellucid._profiler import CompileProfiler

@@ -58,6 +58,7 @@ _MATH = {"__builtins__": {}, "min": min, "max": max, "int": int, "float": float,
 
 def sizes_text(name: str, module: Any, hints: dict[str, Any]) -> str:
     """The size of each tensor; where it is open, a second line says what it is in this call."""
+    hints = {**hints, **_sizes_of_inputs(module)}
     lines = [f"TRACED GRAPH TENSOR SIZES of {name}"]
     for node, size in sizes(module).items():
         lines.append(f"{node}: ({', '.join(map(str, size))})")
@@ -65,6 +66,16 @@ def sizes_text(name: str, module: Any, hints: dict[str, Any]) -> str:
             known = [dim if type(dim) is int else _evaluated(str(dim), hints) for dim in size]
             lines.append(f"{node} (concrete): ({', '.join(map(str, known))})")
     return "\n".join(lines)
+
+
+def _sizes_of_inputs(module: Any) -> dict[str, int]:
+    """The open sizes that inputs have, by their names: of a backend that takes numbers the core keeps no others."""
+    found = {}
+    for node in module.graph.find_nodes(op="placeholder"):
+        real, fake = node.meta["grapharg"].example, node.meta.get("example_value")
+        if isinstance(real, torch.Tensor) and isinstance(fake, torch.Tensor):
+            found.update({str(dim): size for dim, size in zip(fake.shape, real.shape, strict=True)})
+    return found
 
 
 def _evaluated(expression: str, hints: dict[str, Any]) -> Any:
@@ -113,27 +124,27 @@ class _Reader(threading.local):
         self._line: tuple[Any, ...] | None = None
 
     def __call__(self, event: events.Event) -> None:
-        write = getattr(self, "_" + type(event).__name__, None)
+        write = _WRITES.get(type(event))
         if write is not None:
-            write(event)
+            write(self, event)
 
     def _write(self, artifact: str, text: Callable[[], str]) -> None:
         log = self.loggers[artifact]
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s", text())
 
-    def _CompileStarted(self, event: events.CompileStarted) -> None:
+    def _compile_started(self, event: events.CompileStarted) -> None:
         self._started.append(event)
         behind = ", behind a graph break" if event.goes_on else ""
         self.steps.info("Step 1: pellucid starts to capture %s%s", _place(event.code), behind)
 
-    def _CompileFinished(self, event: events.CompileFinished) -> None:
+    def _compile_finished(self, event: events.CompileFinished) -> None:
         started = self._started.pop() if self._started else None
         if started is not None and not event.failed:
             took = (event.seconds - started.seconds) * 1000
             self.steps.info("pellucid is done with %s, %.1f ms", _place(started.code), took)
 
-    def _BackendStarted(self, event: events.BackendStarted) -> None:
+    def _backend_started(self, event: events.BackendStarted) -> None:
         if self._started:
             self.steps.info("Step 1: pellucid is done with capturing %s", _place(self._started[-1].code))
         self._write("graph", lambda: f"TRACED GRAPH\n{event.name}\n{table(event.graph_module)}")
@@ -145,11 +156,11 @@ class _Reader(threading.local):
         self._backend = event.backend
         self.steps.info("Step 2: the backend %s is called with %s", event.backend, event.name)
 
-    def _BackendFinished(self, event: events.BackendFinished) -> None:
+    def _backend_finished(self, event: events.BackendFinished) -> None:
         if event.error is None:
             self.steps.info("Step 2: the backend %s is done", self._backend)
 
-    def _RegionFinished(self, event: events.RegionFinished) -> None:
+    def _region_finished(self, event: events.RegionFinished) -> None:
         self._write("bytecode", lambda: _bytecode(event))
         self._write("guards", lambda: f"GUARDS of {event.name}:\n" + "\n".join(map(guard_line, event.guards)))
         if event.effects:
@@ -157,20 +168,20 @@ class _Reader(threading.local):
         why = "a graph break" if event.ends_early else "the end of the program"
         self.steps.debug("%s ends with %s", event.name, why)
 
-    def _GraphBreak(self, event: events.GraphBreak) -> None:
+    def _graph_break(self, event: events.GraphBreak) -> None:
         self._write("graph_breaks", lambda: f"Graph break in {event.record.function}\n{event.record}")
 
-    def _LimitHit(self, event: events.LimitHit) -> None:
+    def _limit_hit(self, event: events.LimitHit) -> None:
         self.steps.debug("%s", event.text)
 
-    def _Instruction(self, event: events.Instruction) -> None:
+    def _instruction(self, event: events.Instruction) -> None:
         code, offset = event.code, event.offset
         frame = frame_summary(code, offset)
         if self._line != (code, frame.lineno):
             self._line = (code, frame.lineno)
             self._write(
-                "trace_source", lambda: f"TRACE starts_line {code.co_filename}:{frame.lineno} in {code.co_qualname}\n"
-                f"    {frame.line}"
+                "trace_source",
+                lambda: f"TRACE starts_line {code.co_filename}:{frame.lineno} in {code.co_qualname}\n    {frame.line}",
             )
         at = next((one for one in dis.get_instructions(code) if one.offset == offset), None)
         name = "EXTENDED_ARG" if at is None else at.opname
@@ -178,10 +189,20 @@ class _Reader(threading.local):
         if name in ("CALL", "CALL_FUNCTION_EX", "BINARY_OP"):
             self._write(
                 "trace_call",
-                lambda: f"TRACE {name} in {code.co_qualname}, {code.co_filename}:{frame.lineno}\n"
-                + _underlined(frame),
+                lambda: f"TRACE {name} in {code.co_qualname}, {code.co_filename}:{frame.lineno}\n" + _underlined(frame),
             )
 
+
+_WRITES: dict[type[events.Event], Callable[[Any, Any], None]] = {
+    events.CompileStarted: _Reader._compile_started,
+    events.CompileFinished: _Reader._compile_finished,
+    events.BackendStarted: _Reader._backend_started,
+    events.BackendFinished: _Reader._backend_finished,
+    events.RegionFinished: _Reader._region_finished,
+    events.GraphBreak: _Reader._graph_break,
+    events.LimitHit: _Reader._limit_hit,
+    events.Instruction: _Reader._instruction,
+}
 
 # What listens because of torch's switches; made and dropped by _follow.
 _readers: dict[str, events.Subscription] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch._logging
@@ -47,35 +48,33 @@ class Reader(threading.local):
         self._facts: dict[str, Any] = {}
 
     def __call__(self, event: events.Event) -> None:
-        write = getattr(self, "_" + type(event).__name__, None)
+        write = _WRITES.get(type(event))
         if write is not None:
-            write(event)
+            write(self, event)
 
-    def _CompileStarted(self, event: events.CompileStarted) -> None:
+    def _compile_started(self, event: events.CompileStarted) -> None:
         self._started.append(event)
         self._facts = {}
         stack = _stack(event.code)
         _write(event, "dynamo_start", lambda: {"stack": stack})
 
-    def _BackendStarted(self, event: events.BackendStarted) -> None:
+    def _backend_started(self, event: events.BackendStarted) -> None:
         from pellucid._log_reader import code_text, sizes
 
         module = event.graph_module
         self._facts["graph_op_count"] = sum(node.op.startswith("call_") for node in module.graph.nodes)
         self._facts["graph_node_count"] = len(module.graph.nodes)
         self._facts["graph_input_count"] = len(module.graph.find_nodes(op="placeholder"))
-        texts = {
-            name: [dim if type(dim) is int else str(dim) for dim in size] for name, size in sizes(module).items()
-        }
+        texts = {name: [dim if type(dim) is int else str(dim) for dim in size] for name, size in sizes(module).items()}
         _write(event, "dynamo_output_graph", lambda: {"sizes": texts}, lambda: code_text(module))
 
-    def _BackendFinished(self, event: events.BackendFinished) -> None:
+    def _backend_finished(self, event: events.BackendFinished) -> None:
         if event.error is not None:
             error = event.error
             self._facts["fail_type"], self._facts["fail_reason"] = type(error).__qualname__, str(error)
             _artifact(event, "dynamo_error", lambda: f"{type(error).__name__}: {error}")
 
-    def _RegionFinished(self, event: events.RegionFinished) -> None:
+    def _region_finished(self, event: events.RegionFinished) -> None:
         from pellucid._log_reader import guard_line
 
         self._facts["guard_count"] = len(event.guards)
@@ -89,13 +88,13 @@ class Reader(threading.local):
         if event.effects:
             _artifact(event, "dynamo_side_effects", lambda: "\n".join(event.effects))
 
-    def _GraphBreak(self, event: events.GraphBreak) -> None:
+    def _graph_break(self, event: events.GraphBreak) -> None:
         _artifact(event, "dynamo_graph_break_reason", lambda: str(event.record))
 
-    def _Recompiled(self, event: events.Recompiled) -> None:
+    def _recompiled(self, event: events.Recompiled) -> None:
         _artifact(event, "recompile_reasons", lambda: str(event.record))
 
-    def _CompileFinished(self, event: events.CompileFinished) -> None:
+    def _compile_finished(self, event: events.CompileFinished) -> None:
         if not self._started:
             return
         started = self._started.pop()
@@ -110,3 +109,14 @@ class Reader(threading.local):
             **self._facts,
         }
         _write(event, "compilation_metrics", lambda: facts)
+
+
+_WRITES: dict[type[events.Event], Callable[[Any, Any], None]] = {
+    events.CompileStarted: Reader._compile_started,
+    events.BackendStarted: Reader._backend_started,
+    events.BackendFinished: Reader._backend_finished,
+    events.RegionFinished: Reader._region_finished,
+    events.GraphBreak: Reader._graph_break,
+    events.Recompiled: Reader._recompiled,
+    events.CompileFinished: Reader._compile_finished,
+}

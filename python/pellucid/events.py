@@ -173,7 +173,9 @@ class Instruction(Event):
 
 _LOCK = threading.Lock()
 _subscriptions: tuple[Subscription, ...] = ()
-_open = threading.local()  # .ids: the compiles that are open in this thread, outermost first; .last: the one that ended last
+_open = (
+    threading.local()
+)  # .ids: the compiles that are open in this thread, outermost first; .last: the one that ended last
 
 
 class Subscription:
@@ -266,7 +268,7 @@ def emit(kind: type[Event], **fields: Any) -> None:
 
 def _report(error: Exception) -> None:
     sys.unraisablehook(
-        types.SimpleNamespace(  # type: ignore[arg-type]
+        types.SimpleNamespace(
             exc_type=type(error),
             exc_value=error,
             exc_traceback=error.__traceback__,

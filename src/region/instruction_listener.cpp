@@ -16,8 +16,8 @@ void note_instruction(Frame& frame) {
     const auto text = py::str(value ? source::describe(value.get()) : "NULL");
     py::check(PyList_Append(stack.get(), text.get()));
   }
-  const auto done = py::take(
-      PyObject_CallFunction(held.get(), "OiOi", frame.code.object(), frame.at, stack.get(), frame.depth));
+  const auto done =
+      py::take(PyObject_CallFunction(held.get(), "OiOi", frame.code.object(), frame.at, stack.get(), frame.depth));
 }
 
 }  // namespace pellucid::region

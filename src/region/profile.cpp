@@ -1,13 +1,12 @@
 #include "region/profile.h"
 
-#include "region/instruction_listener.h"
-
 #include <functional>
 #include <stdexcept>
 #include <utility>
 
 #include "base/events.h"
 #include "py/traceback.h"
+#include "region/instruction_listener.h"
 
 namespace pellucid::region {
 

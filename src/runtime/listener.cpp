@@ -130,16 +130,15 @@ void tell_region(const region::Capture& capture, const Entry& entry, const std::
   const Reading reading(capture, entry, name);
   tell("region_finished",
        py::take(Py_BuildValue("{s:i,s:s,s:O,s:i,s:O,s:O,s:O}", "number", entry.number, "name", name.c_str(), "code",
-                              capture.code.object(), "begin", capture.starts_at, "emitted_function",
-                              entry.region.get(), "ends_early", stop == nullptr ? Py_False : Py_True, "read",
-                              reading.function())));
+                              capture.code.object(), "begin", capture.starts_at, "emitted_function", entry.region.get(),
+                              "ends_early", stop == nullptr ? Py_False : Py_True, "read", reading.function())));
 }
 
 void tell_backend_starts(const region::Capture& capture, const Entry& entry, const std::string& name,
                          PyObject* backend) {
   const Reading reading(capture, entry, name);
-  tell("backend_started", py::take(Py_BuildValue("{s:s,s:O,s:O}", "name", name.c_str(), "backend", backend, "read",
-                                                 reading.function())));
+  tell("backend_started",
+       py::take(Py_BuildValue("{s:s,s:O,s:O}", "name", name.c_str(), "backend", backend, "read", reading.function())));
 }
 
 void tell_backend_ends(PyObject* error) {

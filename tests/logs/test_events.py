@@ -4,9 +4,9 @@ import sys
 
 import pytest
 import torch
-from pellucid import events
 
 import pellucid
+from pellucid import events
 
 
 def broken(x):
