@@ -30,6 +30,7 @@ from pellucid import (
     _core,
     _fx,
     _guard_filter,
+    _late,
     _log_reader,
     _logging,
     config,
