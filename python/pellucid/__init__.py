@@ -25,7 +25,20 @@ if torch.__version__.split("+")[0].rsplit(".", 1)[0] != "2.13":
 # run that then wait for the same table with the GIL held: a deadlock.
 import torch.utils._device
 
-from pellucid import _cached, _core, _fx, _guard_filter, _late, _logging, config, errors, polyfills, polyfills_torch
+from pellucid import (
+    _cached,
+    _core,
+    _fx,
+    _guard_filter,
+    _late,
+    _log_reader,
+    _logging,
+    config,
+    errors,
+    events,
+    polyfills,
+    polyfills_torch,
+)
 from pellucid._capture_profile import CompileProfile, profile_compiles
 from pellucid._explain import ExplainOutput, ExplainWithBackend
 from pellucid._profiler import CompileProfiler
@@ -61,6 +74,8 @@ from pellucid.control import (
 from pellucid.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from pellucid.takeover import install, installed, uninstall
 
+_log_reader.follow_torch()
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -80,6 +95,7 @@ __all__ = [
     "disallow_in_graph",
     "error_on_graph_break",
     "errors",
+    "events",
     "explain",
     "forbid_in_graph",
     "graph_break",

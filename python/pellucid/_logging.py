@@ -164,7 +164,7 @@ def _report_recompile_limit(
         first: the first argument of the call; None when it has none.
         limit: the option.
     """
-    from pellucid import config
+    from pellucid import config, events
     from pellucid.errors import RecompileLimitExceeded
 
     text = (
@@ -172,6 +172,8 @@ def _report_recompile_limit(
         f"   function: {_place(function, first)}\n"
         f"   last reason: {reason or 'no guard failed'}\n"
     )
+    if events.wanted():
+        events.emit(events.LimitHit, limit=limit, text=text)
     if fullgraph:
         raise RecompileLimitExceeded(text + "With fullgraph=True that is an error.")
     if config.fail_on_recompile_limit_hit:  # type: ignore[attr-defined]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 import torch._logging
 
+from pellucid import events
 from pellucid._logging import _called_function, log
 
 # What TORCH_LOGS="recompiles" and torch._logging.set_logs(recompiles=True) turn on. Below the logger "torch", which has
@@ -100,6 +101,8 @@ def _note_cost(record: Recompile, milliseconds: float, region: int) -> None:
     record.milliseconds = milliseconds
     record.region = region if region >= 0 else None
     log.info("recompiled %s", record)
+    if events.wanted():
+        events.emit(events.Recompiled, record=record)
     for artifact in (_verbose_log, _artifact_log):  # one of them is enough
         if artifact.isEnabledFor(logging.DEBUG):
             artifact.debug("recompiled %s", record)

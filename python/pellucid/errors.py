@@ -326,6 +326,10 @@ def _record_stop(
     record = BreakRecord(code, name, message, hint, function_code.co_qualname, frames)
     _stops.append(record)
     _stop_counts[record.message] += 1
+    from pellucid import events
+
+    if events.wanted():
+        events.emit(events.GraphBreak, record=record)
     on_stop = getattr(getattr(backend, "function", None), "_on_stop", None)
     if on_stop is not None:
         on_stop(record)

@@ -6,6 +6,7 @@
 
 #include "base/events.h"
 #include "py/traceback.h"
+#include "region/instruction_listener.h"
 
 namespace pellucid::region {
 
@@ -96,8 +97,13 @@ void Profile::leave() {
 void start_profile() {
   if (profile != nullptr) throw std::logic_error("a profile is being recorded already");
   profile = new Profile;
+  note_who_watches();
 }
 
-std::unique_ptr<Profile> stop_profile() { return std::unique_ptr<Profile>(std::exchange(profile, nullptr)); }
+std::unique_ptr<Profile> stop_profile() {
+  std::unique_ptr<Profile> stopped(std::exchange(profile, nullptr));
+  note_who_watches();
+  return stopped;
+}
 
 }  // namespace pellucid::region

@@ -235,10 +235,10 @@ std::vector<py::Owned<>> Cache::continuations_of_others(const frames::State& sta
   return all;
 }
 
-std::pair<int, int> Cache::next_compile_id() noexcept {
+void Cache::begin_compile() noexcept {
   static int next_number = 0;  // guarded by the GIL
   if (number_ < 0) number_ = next_number++;
-  return {number_, compiles_++};
+  ++compiles_;
 }
 
 void Cache::drop_dead() {

@@ -98,7 +98,9 @@ class Cache {
   bool entry_gives_way(std::int64_t patience) noexcept;
 
   // (number of this cache, how many compiles it saw before): names one compile, as torch._guards.CompileId does.
-  std::pair<int, int> next_compile_id() noexcept;
+  // Numbers the compile that begins: of all frames, and of those of this one.
+  void begin_compile() noexcept;
+  std::pair<int, int> compile_id() const noexcept { return {number_, compiles_}; }
 
   // Forgets everything: entries, stops, the reached limit.
   void reset();
@@ -149,7 +151,7 @@ class Cache {
   mutable std::vector<std::shared_ptr<Entry>> entries_;
   std::unique_ptr<EntryIndex> index_;  // of many; null where nothing tells them apart
   mutable bool is_unordered_ = false;  // the index alone knows which entries were used last
-  int number_ = -1, compiles_ = 0;
+  int number_ = -1, compiles_ = -1;
   std::int64_t made_ = 0;
   std::int64_t misses_ = 0, wait_ = 0;  // of entry_gives_way
   std::weak_ptr<Entry> newest_;

@@ -16,6 +16,7 @@
 #include "region/profile.h"
 #include "runtime/graph_call.h"
 #include "runtime/guard_filter.h"
+#include "runtime/listener.h"
 #include "runtime/report.h"
 #include "runtime/thread_state.h"
 #include "trace/trace.h"
@@ -231,7 +232,7 @@ Compiled call_backend(PyFunctionObject* function, region::Capture& capture, Cach
                       const std::string& name) {
   const py::RoomToRecurse room;
   const std::int64_t start = events::now();
-  const auto [frame, compilation] = cache.next_compile_id();
+  const auto [frame, compilation] = cache.compile_id();
   if (runs_as_captured(cache.key().backend)) {
     const region::ProfiledPhase phase("graph_module");
     auto forward = backend::native_forward(capture.graph);
@@ -289,6 +290,21 @@ std::string region_name(const region::Capture& capture, int number) {
   return begin + std::to_string(number);
 }
 
+// call_backend, and whoever listens hears of it.
+Compiled told_call(PyFunctionObject* function, region::Capture& capture, Cache& cache, const trace::BreakInfo* stop,
+                   const Entry& entry) {
+  if (!listens()) return call_backend(function, capture, cache, stop, region_name(capture, entry.number));
+  tell_backend_starts(capture, entry, region_name(capture, entry.number), cache.key().backend);
+  try {
+    Compiled compiled = call_backend(function, capture, cache, stop, region_name(capture, entry.number));
+    tell_backend_ends(nullptr);
+    return compiled;
+  } catch (const py::PythonError& error) {
+    tell_backend_ends(error.value());
+    throw;
+  }
+}
+
 std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, region::Capture& capture,
                                    const trace::BreakInfo* stop) {
   const std::int64_t begin = events::now();
@@ -311,7 +327,7 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
   const double guards = milliseconds_since(begin) - finish;
   if (calls_graph(capture)) {
     auto before = aten::GlobalState::now();
-    Compiled compiled = call_backend(function, capture, cache, stop, region_name(capture, entry->number));
+    Compiled compiled = told_call(function, capture, cache, stop, *entry);
     GraphFacts facts{undo_plan(capture, !compiled.as_captured), std::move(compiled.as_captured)};
     entry->graph_call = make_graph_call(function, compiled.graph.get(), std::move(facts), std::move(before));
   }
@@ -416,6 +432,7 @@ std::unique_ptr<Entry> finished_entry(PyFunctionObject* function, Cache& cache, 
   entry->after = capture.after;
   entry->may_give_up = capture.has_unbacked;
   report_region(capture, *entry, region_name(capture, entry->number), cache.key().backend, stop);
+  if (listens()) tell_region(capture, *entry, region_name(capture, entry->number), stop);
   return entry;
 }
 
@@ -530,10 +547,12 @@ Attempt suppressed(PyFunctionObject* function, PyObject* backend, const py::Pyth
 }
 
 template <class Capture>
-Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph, const trace::Extent& extent,
-                        const Capture& capture) {
+Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph, bool goes_on,
+                        const trace::Extent& extent, const Capture& capture) {
   const CompilingScope scope;
   const WholeTime whole(function, cache);
+  cache.begin_compile();
+  const ToldCompile told(function, cache, goes_on);
   const auto with = [&](bool constants) {
     return attempt(function, cache, extent, [&](const trace::Extent& how_far) { return capture(how_far, constants); });
   };
@@ -596,7 +615,7 @@ Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cach
   constexpr std::int64_t kWholeProgram = 10;  // fullgraph=True asks for all of it
   trace::Extent extent{.work = kWholeProgram * config_number("region_limit")};
   if (!fullgraph && config_number("continue_after_break") != 0) extent = forced_end(config_number("force_break_at"));
-  return attempt_or_warn(function, cache, fullgraph, extent, [&](const trace::Extent& how_far, bool constants) {
+  return attempt_or_warn(function, cache, fullgraph, false, extent, [&](const trace::Extent& how_far, bool constants) {
     return trace::capture(function, code, locals, how_far, number_policy(cache, fullgraph, constants));
   });
 }
@@ -610,7 +629,7 @@ void observe(PyFunctionObject* function, PyObject* const* locals, Cache& cache) 
 }
 
 Attempt compile_continuation(const frames::State& state, Cache& cache) {
-  return attempt_or_warn(state.frames.front().function.get(), cache, false, forced_end(0, state.frames.size()),
+  return attempt_or_warn(state.frames.front().function.get(), cache, false, true, forced_end(0, state.frames.size()),
                          [&](const trace::Extent& how_far, bool constants) {
                            return trace::capture(state, how_far, number_policy(cache, false, constants));
                          });

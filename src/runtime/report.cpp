@@ -56,22 +56,6 @@ std::string words_of(const Capture& capture, const Effect& effect) {
   return text;
 }
 
-py::Owned<> effect_rows(const Capture& capture) {
-  auto rows = py::take(PyList_New(0));
-  for (const Effect& effect : capture.effects)
-    py::check(PyList_Append(rows.get(), py::str(words_of(capture, effect)).get()));
-  return rows;
-}
-
-// [(code, offset), …], outermost first: the instructions that the frames which are open at the end stand at.
-py::Owned<> where_it_ends(const Capture& capture) {
-  if (!capture.exit) return py::take(Py_BuildValue("[(Oi)]", capture.code.object(), capture.returned_at));
-  auto rows = py::take(PyList_New(0));
-  for (const auto& frame : capture.exit->frames)
-    py::check(PyList_Append(rows.get(), py::take(Py_BuildValue("(Oi)", frame.code.object(), frame.at)).get()));
-  return rows;
-}
-
 void put(PyObject* dict, const char* key, const py::Owned<>& value) {
   py::check(PyDict_SetItemString(dict, key, value.get()));
 }
@@ -102,6 +86,21 @@ py::Owned<> as_dict(const Capture& capture, const Entry& entry, const std::strin
 }
 
 }  // namespace
+
+py::Owned<> effect_rows(const Capture& capture) {
+  auto rows = py::take(PyList_New(0));
+  for (const Effect& effect : capture.effects)
+    py::check(PyList_Append(rows.get(), py::str(words_of(capture, effect)).get()));
+  return rows;
+}
+
+py::Owned<> where_it_ends(const Capture& capture) {
+  if (!capture.exit) return py::take(Py_BuildValue("[(Oi)]", capture.code.object(), capture.returned_at));
+  auto rows = py::take(PyList_New(0));
+  for (const auto& frame : capture.exit->frames)
+    py::check(PyList_Append(rows.get(), py::take(Py_BuildValue("(Oi)", frame.code.object(), frame.at)).get()));
+  return rows;
+}
 
 py::Owned<> guard_rows(const guards::GuardProgram& guards) {
   auto rows = py::take(PyList_New(0));

@@ -13,6 +13,11 @@ namespace pellucid::runtime {
 // The guards as a list of dicts with the fields of guards::Description.
 py::Owned<> guard_rows(const guards::GuardProgram& guards);
 
+py::Owned<> effect_rows(const region::Capture& capture);  // a text for each
+
+// [(code, offset), …], outermost first: the instructions that the frames which are open at the end stand at.
+py::Owned<> where_it_ends(const region::Capture& capture);
+
 // Tells the backend function that has a method `_on_region` of this one; for any other it does nothing. `name`: the
 // global that the emitted code calls. `stop`: why the region ends before the program does, else null.
 void report_region(const region::Capture& capture, const Entry& entry, const std::string& name, PyObject* backend,

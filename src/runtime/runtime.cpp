@@ -10,6 +10,7 @@
 #include "runtime/compiled_function.h"
 #include "runtime/graph_call.h"
 #include "runtime/hook.h"
+#include "runtime/listener.h"
 #include "runtime/profiling.h"
 #include "runtime/stance.h"
 #include "runtime/thread_state.h"
@@ -233,6 +234,7 @@ void initialise(PyObject* module) {
   initialise_compiled_function_type(module);
   py::check(PyModule_AddFunctions(module, kFunctions));
   add_profiling(module);
+  add_listening(module);
 }
 
 }  // namespace pellucid::runtime

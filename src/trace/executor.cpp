@@ -12,6 +12,7 @@
 #include "py/eval_frame.h"
 #include "py/interrupts.h"
 #include "region/generator.h"
+#include "region/instruction_listener.h"
 #include "region/profile.h"
 #include "trace/hand_over.h"
 
@@ -301,7 +302,7 @@ Next Executor::loop() {
       py::run_interrupts();
       need_an_end();
     }
-    if (region::profile != nullptr) region::profile->note(frame);
+    if (region::each_instruction) region::note_instruction(frame);
     region.doing = "runs";
     const std::int64_t pops = pops_;
     const int depth = frame.depth;

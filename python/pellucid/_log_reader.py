@@ -1,0 +1,253 @@
+"""Logs: a reader of the events that writes to torch's loggers, while one of them is on (TORCH_LOGS, torch._logging.set_logs).
+
+The loggers are children of "torch._dynamo", so all switches of torch's mean ours too; torch._dynamo itself is not imported.
+"""
+
+from __future__ import annotations
+
+import dis
+import linecache
+import logging
+import math
+import os
+import threading
+import traceback
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch._logging
+
+from pellucid import _core, _trace_reader, events
+from pellucid.errors import frame_summary
+
+_PARENT = "torch._dynamo.pellucid"
+_steps = logging.getLogger(_PARENT)
+_ARTIFACTS = ("graph", "graph_code", "graph_sizes", "bytecode", "guards", "graph_breaks", "side_effects")
+_TRACED = ("trace_source", "trace_call", "trace_bytecode")
+_loggers = {name: torch._logging.getArtifactLogger(_PARENT, name) for name in (*_ARTIFACTS, *_TRACED)}
+
+
+def _place(code: types.CodeType) -> str:
+    return f"{code.co_qualname} {code.co_filename}:{code.co_firstlineno}"
+
+
+def table(module: Any) -> str:
+    """The nodes of a graph, a row for each."""
+    head = ("opcode", "name", "target", "args", "kwargs")
+    rows = [head, *((n.op, n.name, str(n.target), str(n.args), str(n.kwargs)) for n in module.graph.nodes)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(lines)
+
+
+def sizes(module: Any) -> dict[str, list[Any]]:
+    """The size of each tensor of a graph, by the name of its node."""
+    found = {}
+    for node in module.graph.nodes:
+        value = node.meta.get("example_value")
+        if isinstance(value, torch.Tensor):
+            found[node.name] = list(value.shape)
+    return found
+
+
+_MATH = {"__builtins__": {}, "min": min, "max": max, "int": int, "float": float, "abs": abs, "math": math}
+
+
+def sizes_text(name: str, module: Any, hints: dict[str, Any]) -> str:
+    """The size of each tensor; where it is open, a second line says what it is in this call."""
+    hints = {**hints, **_sizes_of_inputs(module)}
+    lines = [f"TRACED GRAPH TENSOR SIZES of {name}"]
+    for node, size in sizes(module).items():
+        lines.append(f"{node}: ({', '.join(map(str, size))})")
+        if not all(type(dim) is int for dim in size):
+            known = [dim if type(dim) is int else _evaluated(str(dim), hints) for dim in size]
+            lines.append(f"{node} (concrete): ({', '.join(map(str, known))})")
+    return "\n".join(lines)
+
+
+def _sizes_of_inputs(module: Any) -> dict[str, int]:
+    """The open sizes that inputs have, by their names: of a backend that takes numbers the core keeps no others."""
+    found = {}
+    for node in module.graph.find_nodes(op="placeholder"):
+        real, fake = node.meta["grapharg"].example, node.meta.get("example_value")
+        if isinstance(real, torch.Tensor) and isinstance(fake, torch.Tensor):
+            found.update({str(dim): size for dim, size in zip(fake.shape, real.shape, strict=True)})
+    return found
+
+
+def _evaluated(expression: str, hints: dict[str, Any]) -> Any:
+    try:
+        return eval(expression, {**_MATH, **hints})
+    except Exception:  # of a number that only the graph knows
+        return "?"
+
+
+def code_text(module: Any) -> str:
+    return module.print_readable(print_output=False, include_stride=True, include_device=True)
+
+
+def _underlined(frame: traceback.FrameSummary) -> str:
+    """The line of the program with the expression marked; of one that goes over several lines the part in the first."""
+    line = linecache.getline(frame.filename, frame.lineno or 0).rstrip()
+    if frame.colno is None or frame.end_colno is None:
+        return line
+    in_bytes = line.encode()
+    begin = len(in_bytes[: frame.colno].decode(errors="replace"))
+    end = len(in_bytes[: frame.end_colno].decode(errors="replace")) if frame.end_lineno == frame.lineno else len(line)
+    return f"{line}\n{' ' * begin}{'^' * max(end - begin, 1)}"
+
+
+def _bytecode(event: events.RegionFinished) -> str:
+    old, new = event.code, event.emitted_function.__code__
+    return (
+        f"ORIGINAL BYTECODE {_place(old)}\n{dis.Bytecode(old).dis()}\n"
+        f"MODIFIED BYTECODE {event.name} of {_place(old)}\n{dis.Bytecode(new).dis()}"
+    )
+
+
+def guard_line(guard: dict[str, Any]) -> str:
+    head = " ".join(part for part in (guard["kind"], guard["source"], guard["text"]) if part)
+    return f"{head}  # {guard['file']}:{guard['line']}, {guard['operation']}" if guard["file"] else head
+
+
+class _Reader(threading.local):
+    """Writes to loggers; what it remembers of a compile is its thread's. `loggers`: by artifact; `steps`: for everything else."""
+
+    def __init__(self, steps: logging.Logger, loggers: dict[str, logging.Logger]) -> None:
+        self.steps = steps
+        self.loggers = loggers
+        self._started: list[events.CompileStarted] = []
+        self._backend = ""
+        self._line: tuple[Any, ...] | None = None
+
+    def __call__(self, event: events.Event) -> None:
+        write = _WRITES.get(type(event))
+        if write is not None:
+            write(self, event)
+
+    def _write(self, artifact: str, text: Callable[[], str]) -> None:
+        log = self.loggers[artifact]
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("%s", text())
+
+    def _compile_started(self, event: events.CompileStarted) -> None:
+        self._started.append(event)
+        behind = ", behind a graph break" if event.goes_on else ""
+        self.steps.info("Step 1: pellucid starts to capture %s%s", _place(event.code), behind)
+
+    def _compile_finished(self, event: events.CompileFinished) -> None:
+        started = self._started.pop() if self._started else None
+        if started is not None and not event.failed:
+            took = (event.seconds - started.seconds) * 1000
+            self.steps.info("pellucid is done with %s, %.1f ms", _place(started.code), took)
+
+    def _backend_started(self, event: events.BackendStarted) -> None:
+        if self._started:
+            self.steps.info("Step 1: pellucid is done with capturing %s", _place(self._started[-1].code))
+        self._write("graph", lambda: f"TRACED GRAPH\n{event.name}\n{table(event.graph_module)}")
+        self._write("graph_code", lambda: f"TRACED GRAPH\n===== {event.name} =====\n{code_text(event.graph_module)}")
+        self._write("graph_sizes", lambda: sizes_text(event.name, event.graph_module, event.hints))
+        if self.steps.isEnabledFor(logging.DEBUG):
+            for node in event.graph_module.graph.find_nodes(op="placeholder"):
+                self.steps.debug("input %s of %s: %s", node.name, event.name, node._dynamo_source.path)
+        self._backend = event.backend
+        self.steps.info("Step 2: the backend %s is called with %s", event.backend, event.name)
+
+    def _backend_finished(self, event: events.BackendFinished) -> None:
+        if event.error is None:
+            self.steps.info("Step 2: the backend %s is done", self._backend)
+
+    def _region_finished(self, event: events.RegionFinished) -> None:
+        self._write("bytecode", lambda: _bytecode(event))
+        self._write("guards", lambda: f"GUARDS of {event.name}:\n" + "\n".join(map(guard_line, event.guards)))
+        if event.effects:
+            self._write("side_effects", lambda: f"effects of {event.name}:\n" + "\n".join(event.effects))
+        why = "a graph break" if event.ends_early else "the end of the program"
+        self.steps.debug("%s ends with %s", event.name, why)
+
+    def _graph_break(self, event: events.GraphBreak) -> None:
+        self._write("graph_breaks", lambda: f"Graph break in {event.record.function}\n{event.record}")
+
+    def _limit_hit(self, event: events.LimitHit) -> None:
+        self.steps.debug("%s", event.text)
+
+    def _instruction(self, event: events.Instruction) -> None:
+        code, offset = event.code, event.offset
+        frame = frame_summary(code, offset)
+        if self._line != (code, frame.lineno):
+            self._line = (code, frame.lineno)
+            self._write(
+                "trace_source",
+                lambda: f"TRACE starts_line {code.co_filename}:{frame.lineno} in {code.co_qualname}\n    {frame.line}",
+            )
+        at = next((one for one in dis.get_instructions(code) if one.offset == offset), None)
+        name = "EXTENDED_ARG" if at is None else at.opname
+        self._write("trace_bytecode", lambda: f"TRACE {name} {at.argrepr if at else ''} {event.stack}")
+        if name in ("CALL", "CALL_FUNCTION_EX", "BINARY_OP"):
+            self._write(
+                "trace_call",
+                lambda: f"TRACE {name} in {code.co_qualname}, {code.co_filename}:{frame.lineno}\n" + _underlined(frame),
+            )
+
+
+_WRITES: dict[type[events.Event], Callable[[Any, Any], None]] = {
+    events.CompileStarted: _Reader._compile_started,
+    events.CompileFinished: _Reader._compile_finished,
+    events.BackendStarted: _Reader._backend_started,
+    events.BackendFinished: _Reader._backend_finished,
+    events.RegionFinished: _Reader._region_finished,
+    events.GraphBreak: _Reader._graph_break,
+    events.LimitHit: _Reader._limit_hit,
+    events.Instruction: _Reader._instruction,
+}
+
+# What listens because of torch's switches; made and dropped by _follow.
+_readers: dict[str, events.Subscription] = {}
+
+
+_following = threading.RLock()
+
+
+def _follow() -> None:
+    """Called by `_core` at the first compile, and at the first one after any level of `logging` has changed."""
+    on = _steps.isEnabledFor(logging.INFO) or any(log.isEnabledFor(logging.DEBUG) for log in _loggers.values())
+    traced = any(_loggers[name].isEnabledFor(logging.DEBUG) for name in _TRACED)
+    with _following:
+        _set("logs", on, lambda: _Reader(_steps, _loggers), traced)
+        _set("trace", _trace_reader.is_on(), _trace_reader.Reader, False)
+        _set("debug", os.environ.get("TORCH_COMPILE_DEBUG", "0") == "1", _debug_reader, False)
+    _loggers["graph"].isEnabledFor(logging.DEBUG)  # its cache, which _core looks at, is filled
+
+
+def _set(name: str, on: bool, make: Callable[[], Any], instructions: bool) -> None:
+    now = _readers.get(name)
+    if now is not None and (not on or now.instructions != instructions):
+        _readers.pop(name).close()
+        now = None
+    if on and now is None:
+        _readers[name] = events.subscribe(make(), instructions=instructions)
+
+
+def _debug_reader() -> Any:
+    """What goes to debug.log of the run's debug directory, which torch chooses: its Inductor writes there as well."""
+    from torch._dynamo.utils import get_debug_dir
+
+    folder = os.path.join(get_debug_dir(), "torchdynamo")
+    os.makedirs(folder, exist_ok=True)
+    log = logging.Logger("pellucid.debug", min(logging.INFO, _steps.getEffectiveLevel()))
+    handler = logging.FileHandler(os.path.join(folder, "debug.log"))
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log.addHandler(handler)
+    detail = logging.Logger("pellucid.debug", logging.DEBUG)
+    detail.addHandler(handler)
+    quiet = logging.Logger("pellucid.debug", logging.CRITICAL)
+    return _Reader(log, {name: quiet if name in _TRACED else detail for name in _loggers})
+
+
+def follow_torch() -> None:
+    """Called once when pellucid is imported."""
+    _loggers["graph"]._cache.clear()  # type: ignore[attr-defined]
+    _core.set_log_levels(_loggers["graph"]._cache, _follow)  # type: ignore[attr-defined]

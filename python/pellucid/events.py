@@ -1,0 +1,303 @@
+"""What happened, as it happens: the one stream that logs, traces and reports read.
+
+    with pellucid.events.subscribe(print):
+        compiled(x)
+
+Events come in the order in which things happen, in the thread that compiles. Without a subscriber nothing is made. A call
+that fits a compiled version is no event. See docs/design/events.md.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pellucid import _core
+from pellucid.errors import BreakRecord
+
+__all__ = [
+    "BackendFinished",
+    "BackendStarted",
+    "CompileFinished",
+    "CompileStarted",
+    "Event",
+    "GraphBreak",
+    "Instruction",
+    "LimitHit",
+    "Recompiled",
+    "RegionFinished",
+    "Subscription",
+    "subscribe",
+]
+
+
+@dataclass(frozen=True)
+class Event:
+    """What all events have."""
+
+    compile_id: tuple[int, int] | None = field(default=None, kw_only=True)
+    """Which function, and which compile of it; None outside of compiles."""
+    seconds: float = field(default_factory=time.perf_counter, kw_only=True)
+    thread: int = field(default_factory=threading.get_ident, kw_only=True)
+
+
+@dataclass(frozen=True)
+class CompileStarted(Event):
+    """A function is compiled, from its start or from behind a graph break."""
+
+    code: types.CodeType
+    function: types.FunctionType
+    goes_on: bool
+    """Whether it is the part behind a graph break."""
+    backend: str
+
+
+@dataclass(frozen=True)
+class CompileFinished(Event):
+    """The compile that began last in this thread has ended."""
+
+    failed: bool
+    """Whether it raised. A graph break is no failure."""
+
+
+@dataclass(frozen=True)
+class _OfRegion(Event):
+    """What is told of a region is made when it is first read, which has to be while the event is told; it stays then."""
+
+    read: Callable[[str], Any] = field(repr=False, kw_only=True)
+
+    @functools.cached_property
+    def graph(self) -> str:
+        """The graph as `torch.fx` prints it."""
+        return self.read("graph")
+
+    @functools.cached_property
+    def hints(self) -> dict[str, int | float]:
+        """What the numbers and sizes that stay open are in this call, by the names that the graph gives them."""
+        symbols, _ = self.read("open")
+        return {f"s{number}": hint for number, _, hint, *_ in symbols}
+
+    @functools.cached_property
+    def graph_module(self) -> Any:
+        """The graph as a `torch.fx.GraphModule` of its own: changes of it change nothing."""
+        return self.read("graph_module")
+
+
+@dataclass(frozen=True)
+class BackendStarted(_OfRegion):
+    """A graph is handed to the backend."""
+
+    name: str
+    """"__compiled_fn_0"."""
+    backend: str
+
+
+@dataclass(frozen=True)
+class BackendFinished(Event):
+    """The backend is back."""
+
+    error: BaseException | None
+
+
+@dataclass(frozen=True)
+class RegionFinished(_OfRegion):
+    """A part of the program became guards, a graph and one emitted function."""
+
+    number: int
+    name: str
+    code: types.CodeType
+    begin: int
+    """The byte offset where it begins; -1: at the start of the function."""
+    emitted_function: types.FunctionType
+    """What runs in its place: `dis.dis` shows the new bytecode."""
+    ends_early: bool
+    """Whether it ends with a graph break."""
+
+    @functools.cached_property
+    def guards(self) -> list[dict[str, Any]]:
+        """A dict for each, with the fields of `pellucid.ExplainOutput.guards`."""
+        return self.read("guards")
+
+    @functools.cached_property
+    def effects(self) -> list[str]:
+        """What happens to objects from outside, behind the graph."""
+        return self.read("effects")
+
+    @functools.cached_property
+    def emitted(self) -> str:
+        """The body of the emitted function as text."""
+        return self.read("emitted")
+
+
+@dataclass(frozen=True)
+class GraphBreak(Event):
+    """Capture stopped."""
+
+    record: BreakRecord
+
+
+@dataclass(frozen=True)
+class Recompiled(Event):
+    """A call fitted none of the compiled versions, and the function was compiled anew. It comes behind that compile."""
+
+    record: Any
+    """A record as `pellucid.recompile_reasons` gives them."""
+
+
+@dataclass(frozen=True)
+class LimitHit(Event):
+    """A function is not compiled any more."""
+
+    limit: str
+    """The option."""
+    text: str
+
+
+@dataclass(frozen=True)
+class Instruction(Event):
+    """An instruction that is captured next."""
+
+    code: types.CodeType
+    offset: int
+    stack: list[str]
+    """What is on the evaluation stack, in words."""
+    depth: int
+    """How many calls deep."""
+
+
+_LOCK = threading.Lock()
+_subscriptions: tuple[Subscription, ...] = ()
+_open = (
+    threading.local()
+)  # .ids: the compiles that are open in this thread, outermost first; .last: the one that ended last
+
+
+class Subscription:
+    """Ends with `close()`, or with the `with` block that it heads."""
+
+    def __init__(self, reader: Callable[[Event], None], instructions: bool) -> None:
+        self.reader = reader
+        self.instructions = instructions
+
+    def close(self) -> None:
+        """The reader hears nothing more. A second time it does nothing.
+
+        Example:
+            >>> subscription.close()
+        """
+        _change(lambda now: tuple(one for one in now if one is not self))
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def subscribe(reader: Callable[[Event], None], *, instructions: bool = False) -> Subscription:
+    """From here on `reader` is called with each event, in the thread where it happens.
+
+    What it raises is reported through `sys.unraisablehook` and changes nothing else.
+
+    Args:
+        reader: a function of an `Event`.
+        instructions: also an `Instruction` for each bytecode instruction that is captured.
+
+    Raises:
+        TypeError: `reader` cannot be called.
+
+    Example:
+        >>> with pellucid.events.subscribe(seen.append):
+        ...     compiled(x)
+    """
+    if not callable(reader):
+        raise TypeError(f"reader must be callable, not {type(reader).__name__}")
+    made = Subscription(reader, instructions)
+    _change(lambda now: (*now, made))
+    return made
+
+
+def _change(change: Callable[[tuple[Subscription, ...]], tuple[Subscription, ...]]) -> None:
+    global _subscriptions
+    with _LOCK:
+        _subscriptions = change(_subscriptions)
+        _core.set_listener(_told if _subscriptions else None)
+        watched = any(one.instructions for one in _subscriptions)
+        _core.set_instruction_listener(_told_instruction if watched else None)
+
+
+def _ids() -> list[tuple[int, int]]:
+    if not hasattr(_open, "ids"):
+        _open.ids = []
+    return _open.ids
+
+
+def wanted() -> bool:
+    """Whether anybody has subscribed: what nobody hears need not be made.
+
+    Example:
+        >>> if pellucid.events.wanted():
+        ...     pellucid.events.emit(event)
+    """
+    return bool(_subscriptions)
+
+
+def emit(kind: type[Event], **fields: Any) -> None:
+    """Tells all subscribers of an event of this kind. The ids of the compile are added.
+
+    Example:
+        >>> emit(LimitHit, limit="recompile_limit", text="…")
+    """
+    ids = _ids()
+    now = ids[-1] if ids else None
+    event = kind(**fields, compile_id=getattr(_open, "last", None) if kind is Recompiled else now)
+    for subscription in _subscriptions:
+        if isinstance(event, Instruction) and not subscription.instructions:
+            continue
+        try:
+            subscription.reader(event)
+        except Exception as error:
+            _report(error)
+
+
+def _report(error: Exception) -> None:
+    sys.unraisablehook(
+        types.SimpleNamespace(
+            exc_type=type(error),
+            exc_value=error,
+            exc_traceback=error.__traceback__,
+            err_msg="A reader of pellucid.events raised",
+            object=None,
+        )
+    )
+
+
+_KINDS: dict[str, type[Event]] = {
+    "compile_started": CompileStarted,
+    "compile_finished": CompileFinished,
+    "backend_started": BackendStarted,
+    "backend_finished": BackendFinished,
+    "region_finished": RegionFinished,
+}
+
+
+def _told(kind: str, fields: dict[str, Any]) -> None:
+    """Called by `_core`."""
+    if kind == "compile_started":
+        _ids().append((fields.pop("frame_id"), fields.pop("frame_compile_id")))
+    if "backend" in fields:
+        fields["backend"] = getattr(fields["backend"], "name", "?")
+    emit(_KINDS[kind], **fields)
+    if kind == "compile_finished" and _ids():  # the start may have been before the subscription
+        _open.last = _ids().pop()
+
+
+def _told_instruction(code: types.CodeType, offset: int, stack: list[str], depth: int) -> None:
+    """Called by `_core`."""
+    emit(Instruction, code=code, offset=offset, stack=stack, depth=depth)

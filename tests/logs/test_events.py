@@ -1,0 +1,111 @@
+"""The stream of events: what is told, in which order, to whom, and that a hit tells nothing."""
+
+import sys
+
+import pytest
+import torch
+
+import pellucid
+from pellucid import events
+
+
+def broken(x):
+    y = x.sin() * 2
+    pellucid.graph_break("here")
+    return y + 1
+
+
+def kinds(seen):
+    return [type(event).__name__ for event in seen]
+
+
+def test_events_come_in_the_order_of_the_run():
+    seen = []
+    compiled = pellucid.compile(broken, backend="eager")
+    with events.subscribe(seen.append):
+        compiled(torch.ones(3))
+    one = ["BackendStarted", "BackendFinished", "RegionFinished", "CompileFinished"]
+    assert kinds(seen) == ["CompileStarted", "GraphBreak", *one, "CompileStarted", *one]
+    first, second = [event for event in seen if isinstance(event, events.CompileStarted)]
+    assert (first.goes_on, second.goes_on) == (False, True) and first.compile_id != second.compile_id
+    assert {event.compile_id for event in seen} == {first.compile_id, second.compile_id}
+
+
+def test_a_hit_tells_nothing():
+    seen = []
+    compiled = pellucid.compile(broken, backend="eager")
+    compiled(torch.ones(3))
+    with events.subscribe(seen.append, instructions=True):
+        compiled(torch.ones(3))
+    assert seen == []
+
+
+def test_nothing_comes_behind_the_end_of_a_subscription():
+    seen = []
+    subscription = events.subscribe(seen.append)
+    subscription.close()
+    subscription.close()
+    pellucid.compile(broken, backend="eager")(torch.ones(3))
+    assert seen == [] and not events.wanted()
+
+
+def test_texts_are_made_when_they_are_read_and_only_while_told():
+    read, unread = [], []
+
+    def reader(event):
+        if isinstance(event, events.RegionFinished):
+            if not read:
+                assert "sin" in event.graph and event.guards and isinstance(event.effects, list)
+                read.append(event)
+            unread.append(event)
+
+    with events.subscribe(reader):
+        pellucid.compile(broken, backend="eager")(torch.ones(3))
+    assert "sin" in read[0].graph
+    with pytest.raises(RuntimeError, match="gone"):
+        _ = unread[1].guards
+
+
+def test_a_reader_that_raises_disturbs_nobody(monkeypatch):
+    told, seen = [], []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+
+    def bad(event):
+        raise ValueError("no")
+
+    with events.subscribe(bad), events.subscribe(seen.append):
+        result = pellucid.compile(broken, backend="eager")(torch.ones(3))
+    assert torch.equal(result, broken(torch.ones(3))) and seen
+    assert all(isinstance(one.exc_value, ValueError) for one in told) and len(told) == len(seen)
+
+
+def test_a_failing_backend_is_told():
+    def fails(gm, inputs):
+        raise ValueError("planted")
+
+    seen = []
+    with events.subscribe(seen.append), pytest.raises(pellucid.errors.BackendCompilerFailed):
+        pellucid.compile(lambda x: x + 1, backend=fails)(torch.ones(3))
+    assert kinds(seen) == ["CompileStarted", "BackendStarted", "BackendFinished", "CompileFinished"]
+    assert "planted" in str(seen[2].error) and seen[3].failed
+
+
+def test_recompiles_and_limits_are_told():
+    seen = []
+    compiled = pellucid.compile(lambda x: x + 1, backend="eager")
+    with events.subscribe(seen.append), pellucid.config.patch(recompile_limit=2):
+        for dims in (1, 2, 3, 4):
+            compiled(torch.ones([2] * dims))
+    assert kinds(seen).count("Recompiled") == 1 and kinds(seen).count("LimitHit") == 1
+    (recompiled,) = [event for event in seen if isinstance(event, events.Recompiled)]
+    assert recompiled.compile_id[1] == 1 and recompiled.record.region is not None
+    with pytest.raises(TypeError):
+        events.subscribe(3)
+
+
+def test_instructions_have_the_stack():
+    seen = []
+    with events.subscribe(seen.append, instructions=True):
+        pellucid.compile(lambda x: x + 7, backend="eager")(torch.ones(3))
+    stacks = [event.stack for event in seen if isinstance(event, events.Instruction)]
+    assert any(len(stack) == 2 and stack[1] == "7" for stack in stacks)
