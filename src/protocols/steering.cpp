@@ -27,26 +27,47 @@ bool is_marked(PyObject* callable, PyObject* name) {
   return dict != nullptr && py::dict_get_str(dict, name) == Py_True;
 }
 
-// trace_rules keeps sets of ids, which are empty but for what was asked for.
-bool is_in_table_of_torch(PyObject* rules, const char* name, PyObject* id) {
-  auto table = py::Owned<>::steal(PyObject_GetAttrString(rules, name));
-  auto ids = table ? py::Owned<>::steal(PyObject_GetAttrString(table.get(), "function_ids")) : py::Owned<>();
-  if (!ids) PyErr_Clear();
-  return ids && PySet_Check(ids.get()) && PySet_Contains(ids.get(), id) == 1;
+// The sets of ids that torch._dynamo keeps for what was asked for.
+struct TablesOfTorch {
+  py::Owned<> disallowed, allowed, nonstrict;
+};
+
+py::Owned<> attribute_or_none(PyObject* rules, const char* name) {
+  auto found = py::Owned<>::steal(PyObject_GetAttrString(rules, name));
+  if (!found) PyErr_Clear();
+  return found;
 }
 
-// The tables of torch._dynamo, when the program has imported it: nothing imports it for their sake.
-Steering steering_by_torch(PyObject* callable) {
+// Null: the program has not imported it, and nothing imports it for its tables' sake.
+const TablesOfTorch* tables_of_torch() {
+  static const TablesOfTorch* known = nullptr;
   static PyObject* const name = py::interned("torch._dynamo.trace_rules").release();
+  if (known != nullptr) return known;
   PyObject* rules = PyDict_GetItemWithError(PyImport_GetModuleDict(), name);
-  if (rules == nullptr) return Steering::None;
-  auto id = py::take(PyLong_FromVoidPtr(callable));
-  if (is_in_table_of_torch(rules, "_disallowed_callable_ids", id.get())) return Steering::Disallowed;
-  if (!PyFunction_Check(callable)) return Steering::None;
-  if (is_in_table_of_torch(rules, "_allowed_callable_ids", id.get()) ||
-      is_in_table_of_torch(rules, "_nonstrict_trace_callable_ids", id.get()))
-    return Steering::Opaque;
-  return Steering::None;
+  if (rules == nullptr || !PyObject_HasAttrString(rules, "_nonstrict_trace_callable_ids")) return nullptr;
+  known = new TablesOfTorch{attribute_or_none(rules, "_disallowed_callable_ids"),
+                            attribute_or_none(rules, "_allowed_callable_ids"),
+                            attribute_or_none(rules, "_nonstrict_trace_callable_ids")};
+  return known;
+}
+
+bool is_in(const py::Owned<>& table, PyObject* callable) {
+  static PyObject* const name = py::interned("function_ids").release();
+  if (!table) return false;
+  const auto ids = py::Owned<>::steal(PyObject_GetAttr(table.get(), name));
+  if (!ids) PyErr_Clear();
+  if (!ids || !PySet_Check(ids.get()) || PySet_GET_SIZE(ids.get()) == 0) return false;
+  return PySet_Contains(ids.get(), py::take(PyLong_FromVoidPtr(callable)).get()) == 1;
+}
+
+Steering steering_by_torch(PyObject* callable) {
+  const TablesOfTorch* tables = tables_of_torch();
+  const bool is_function = PyFunction_Check(callable);
+  // A function of torch that has a rule (graph_break) says itself what it is for.
+  if (tables == nullptr || (is_function && find(callable) != nullptr)) return Steering::None;
+  if (is_in(tables->disallowed, callable)) return Steering::Disallowed;
+  if (!is_function) return Steering::None;
+  return is_in(tables->allowed, callable) || is_in(tables->nonstrict, callable) ? Steering::Opaque : Steering::None;
 }
 
 }  // namespace

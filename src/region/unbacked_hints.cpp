@@ -32,8 +32,7 @@ std::optional<std::int64_t> meeting_point(const Expr* condition, std::uint32_t s
     for (std::size_t i = 0; i < 2; ++i) {
       const Expr* side = condition->args[i];
       if (side->type != symbolic::Type::Int) return std::nullopt;
-      const auto value =
-          side->is_constant() ? side->constant() : symbolic::Program({&side, 1}).evaluate(values.data());
+      const auto value = side->is_constant() ? side->constant() : symbolic::Program({&side, 1}).evaluate(values.data());
       if (!value) return std::nullopt;
       sides[i] = value->i;
     }

@@ -94,7 +94,7 @@ def allowed(x):
 
 
 def test_D12_not_with_a_function_that_the_user_allowed():
-    """Functions that `allow_in_graph` allows are not captured by pellucid itself yet: the graph is made by hand."""
+    """By torch's mark; `control/test_control.py` has pellucid's."""
     torch._dynamo.allow_in_graph(allowed)
     try:
         graph = torch.fx.Graph()
