@@ -39,7 +39,7 @@ def user_stack_of(gm: Any) -> list[traceback.FrameSummary]:
 
 def name_of_graph(gm: Any) -> str:
     """The global that the region's function calls, "__compiled_fn_3"; empty of a graph that was made otherwise."""
-    return getattr(gm, "_compiled_name", "")
+    return gm.meta.get("compiled_name", "")
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,7 @@ class CapturedGraphModule(GraphModule):
         native = self.__dict__.pop("_native_forward", None)  # the copy gets a forward of its own
         try:
             copied = super().__deepcopy__(memo)
-            for name in ("_compiled_name", "compile_subgraph_reason"):
-                copied.__dict__[name] = self.__dict__[name]
+            copied.__dict__["compile_subgraph_reason"] = self.__dict__["compile_subgraph_reason"]
             return copied
         finally:
             if native is not None:
@@ -165,7 +164,6 @@ def make_graph_module(graph, forward, input_facts, call_facts) -> CapturedGraphM
         _deepcopy_hooks=[],
         shape_env=None,
         compile_subgraph_reason=GraphCompileReason(),
-        _compiled_name="",
         _param_name_to_source={},
         _source_to_user_stacks={},
     )
@@ -199,7 +197,6 @@ _TAKEN = frozenset(dir(GraphModule)) | {
     "shape_env",
     "training",
     "compile_subgraph_reason",
-    "_compiled_name",
 }
 
 
@@ -379,7 +376,7 @@ def call_backend(gm, example_inputs, backend, compile_id, ending, open_numbers, 
 
     numbers = None if open_numbers is None else OpenNumbers.of(open_numbers)
     why, stack, graph_break = ending
-    gm._compiled_name = name
+    gm.meta["compiled_name"] = name
     reason = GraphCompileReason(why, [frame_summary(code, offset) for code, offset in stack], graph_break)
     try:
         compiled = call(gm, example_inputs, backend, reason=reason, compile_id=compile_id, open_numbers=numbers)

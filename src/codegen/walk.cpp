@@ -66,7 +66,8 @@ PyObject* Walker::object_at(const Source* source) {
 
 bool Walker::is_constant(PyObject* object) const {
   return codegen::is_constant(object, [this](PyObject* part) {
-    if (region::is_number(part)) return true;  // it varies, or stands for a constant that it is not itself
+    if (region::is_number(part)) return true;               // it varies, or stands for a constant that it is not itself
+    if (capture_.made_classes.contains(part)) return true;  // another one at each call
     const Source* source = source_of(part);
     return source == nullptr ? is_nan(part) : source->step != source::Step::Const;
   });

@@ -68,7 +68,7 @@ def test_D_an_unknown_backend_in_a_choice():
 
 def noting(name, seen):
     def backend(gm, example_inputs, **options):
-        seen.append((name, gm._compiled_name, options))
+        seen.append((name, gm.meta["compiled_name"], options))
         return gm.forward
 
     return backend

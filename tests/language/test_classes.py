@@ -9,7 +9,9 @@ import functools
 import typing
 
 import pytest
+import torch
 
+import pellucid
 from support.programs import Programs, check
 
 PROGRAMS = program = Programs()
@@ -847,3 +849,42 @@ def class_of_instance_changes(s, x):
 @pytest.mark.parametrize("f", PROGRAMS, ids=PROGRAMS.names)
 def test_same_as_eager(f):
     check(f, reset)
+
+
+class Tagged(type):
+    def __eq__(cls, other):
+        return type(other) is Tagged and cls.tag == other.tag
+
+    def __hash__(cls):
+        return hash(cls.tag)
+
+
+@pytest.mark.parametrize(
+    "leaves",
+    [
+        lambda x, made: (x + 1, (made, 1)),
+        lambda x, made: (x + 1, [frozenset([made])]),
+        lambda x, made: (x + 1, {(made, x.shape): 1}),
+        lambda x, made: (x + 1, kept_by_an_exception((made, 2))),
+    ],
+)
+def test_a_class_of_the_region_in_a_constant_is_another_one_at_each_call(leaves):
+    def f(x):
+        return leaves(x, Tagged("Made", (), {"tag": 3}))
+
+    def made_in(result):
+        found = next(iter(result[1]))
+        found = next(iter(found)) if isinstance(found, (tuple, frozenset)) else found
+        assert type(found) is Tagged
+        return found
+
+    compiled = pellucid.compile(f, backend="eager")
+    results = [compiled(torch.ones(2)) for _ in range(3)]
+    assert len({id(made_in(result)) for result in results}) == 3
+
+
+def kept_by_an_exception(key):
+    try:
+        {}[key]
+    except KeyError as error:
+        return error.args
