@@ -29,6 +29,7 @@ from pellucid import (
     _cached,
     _core,
     _fx,
+    _fx_trace,
     _guard_filter,
     _late,
     _log_reader,
