@@ -1,6 +1,7 @@
 #include "protocols/steering.h"
 
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/break_policy.h"
 #include "protocols/call.h"
@@ -27,47 +28,74 @@ bool is_marked(PyObject* callable, PyObject* name) {
   return dict != nullptr && py::dict_get_str(dict, name) == Py_True;
 }
 
-// The sets of ids that torch._dynamo keeps for what was asked for.
-struct TablesOfTorch {
-  py::Owned<> disallowed, allowed, nonstrict;
+// The sets of ids that torch._dynamo keeps for what was asked for, once the program has imported it: nothing imports it
+// for their sake.
+class TablesOfTorch {
+ public:
+  enum Table : std::size_t { Disallowed, Allowed, Nonstrict, kCount };
+
+  bool are_there() {
+    static PyObject* const module = py::interned("torch._dynamo.trace_rules").release();
+    static constexpr const char* kNames[kCount] = {"_disallowed_callable_ids", "_allowed_callable_ids",
+                                                   "_nonstrict_trace_callable_ids"};
+    if (found_) return true;
+    PyObject* rules = PyDict_GetItemWithError(PyImport_GetModuleDict(), module);
+    if (rules == nullptr || PyObject_HasAttrString(rules, kNames[Nonstrict]) == 0) return false;  // or is under way
+    for (std::size_t i = 0; i < kCount; ++i) {
+      tables_[i] = py::Owned<>::steal(PyObject_GetAttrString(rules, kNames[i]));
+      if (!tables_[i]) PyErr_Clear();
+    }
+    return found_ = true;
+  }
+
+  // Nobody has asked for this one since the sets changed last. Most callables are such, and are called often.
+  bool is_in_none(PyObject* callable) {
+    bool same = true;
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const Py_ssize_t size = size_of(i);
+      same = same && size == sizes_[i];
+      sizes_[i] = size;
+    }
+    if (!same) in_none_.clear();
+    return in_none_.contains(callable);
+  }
+  void note_in_none(PyObject* callable) { in_none_.insert(callable); }
+
+  bool is_in(Table table, PyObject* callable) {
+    return size_of(table) > 0 && PySet_Contains(sets_[table].get(), py::take(PyLong_FromVoidPtr(callable)).get()) == 1;
+  }
+
+ private:
+  // torch makes a set when it needs it, and keeps it then.
+  Py_ssize_t size_of(std::size_t table) {
+    static PyObject* const name = py::interned("function_ids").release();
+    if (!sets_[table] && tables_[table]) {
+      auto ids = py::Owned<>::steal(PyObject_GetAttr(tables_[table].get(), name));
+      if (!ids) PyErr_Clear();
+      if (ids && PySet_Check(ids.get())) sets_[table] = std::move(ids);
+    }
+    return sets_[table] ? PySet_GET_SIZE(sets_[table].get()) : 0;
+  }
+
+  bool found_ = false;
+  py::Owned<> tables_[kCount], sets_[kCount];
+  Py_ssize_t sizes_[kCount] = {};
+  std::unordered_set<PyObject*> in_none_;
 };
 
-py::Owned<> attribute_or_none(PyObject* rules, const char* name) {
-  auto found = py::Owned<>::steal(PyObject_GetAttrString(rules, name));
-  if (!found) PyErr_Clear();
-  return found;
-}
-
-// Null: the program has not imported it, and nothing imports it for its tables' sake.
-const TablesOfTorch* tables_of_torch() {
-  static const TablesOfTorch* known = nullptr;
-  static PyObject* const name = py::interned("torch._dynamo.trace_rules").release();
-  if (known != nullptr) return known;
-  PyObject* rules = PyDict_GetItemWithError(PyImport_GetModuleDict(), name);
-  if (rules == nullptr || !PyObject_HasAttrString(rules, "_nonstrict_trace_callable_ids")) return nullptr;
-  known = new TablesOfTorch{attribute_or_none(rules, "_disallowed_callable_ids"),
-                            attribute_or_none(rules, "_allowed_callable_ids"),
-                            attribute_or_none(rules, "_nonstrict_trace_callable_ids")};
-  return known;
-}
-
-bool is_in(const py::Owned<>& table, PyObject* callable) {
-  static PyObject* const name = py::interned("function_ids").release();
-  if (!table) return false;
-  const auto ids = py::Owned<>::steal(PyObject_GetAttr(table.get(), name));
-  if (!ids) PyErr_Clear();
-  if (!ids || !PySet_Check(ids.get()) || PySet_GET_SIZE(ids.get()) == 0) return false;
-  return PySet_Contains(ids.get(), py::take(PyLong_FromVoidPtr(callable)).get()) == 1;
-}
-
 Steering steering_by_torch(PyObject* callable) {
-  const TablesOfTorch* tables = tables_of_torch();
+  static auto* const tables = new TablesOfTorch;
+  using Table = TablesOfTorch::Table;
+  if (!tables->are_there() || tables->is_in_none(callable)) return Steering::None;
   const bool is_function = PyFunction_Check(callable);
   // A function of torch that has a rule (graph_break) says itself what it is for.
-  if (tables == nullptr || (is_function && find(callable) != nullptr)) return Steering::None;
-  if (is_in(tables->disallowed, callable)) return Steering::Disallowed;
-  if (!is_function) return Steering::None;
-  return is_in(tables->allowed, callable) || is_in(tables->nonstrict, callable) ? Steering::Opaque : Steering::None;
+  const bool has_rule = is_function && find(callable) != nullptr;
+  if (!has_rule && tables->is_in(Table::Disallowed, callable)) return Steering::Disallowed;
+  if (!has_rule && is_function &&
+      (tables->is_in(Table::Allowed, callable) || tables->is_in(Table::Nonstrict, callable)))
+    return Steering::Opaque;
+  tables->note_in_none(callable);
+  return Steering::None;
 }
 
 }  // namespace
