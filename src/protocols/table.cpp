@@ -165,6 +165,7 @@ Handler find_named(PyObject* callable) {
 }  // namespace
 
 Handler find(PyObject* callable) {
+  if (tables == nullptr) return nullptr;  // asked before the first capture
   auto it = tables->by_identity.find(callable);
   if (it != tables->by_identity.end()) return it->second;
   return find_named(callable);

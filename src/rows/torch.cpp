@@ -254,6 +254,18 @@ Result explicit_break(Interpreter&, PyObject*, Args args) {
                                                                                    : ""}});
 }
 
+// torch._dynamo.graph_break. What torch's own code asks of torch._dynamo (its optimizers do, so that AOTAutograd sees
+// their grad mode) is about the graphs of that one.
+Result explicit_break_of_torch(Interpreter& t, PyObject* f, Args args) {
+  static const std::string torch = [] {
+    const std::string file = py::text_of(py::import_attr("torch", "__file__").get());
+    return file.substr(0, file.rfind('/') + 1);
+  }();
+  const region::Frame* caller = t.region.top;
+  if (caller != nullptr && py::text_of(caller->code->co_filename).starts_with(torch)) return Result::none();
+  return explicit_break(t, f, args);
+}
+
 // pellucid.error_on_graph_break: open for what follows in this capture, and for the real steps and calls after it.
 Result break_block(Interpreter& t, PyObject* f, Args args) {
   auto values = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
@@ -452,7 +464,7 @@ const Row rows[] = {
 // region makes is none of its business.
 const NamedRow named_rows[] = {
     {"torch", "compile", refuse},  // by its name: install() puts another function in its place
-    {"torch._dynamo.decorators", "graph_break", explicit_break},
+    {"torch._dynamo.decorators", "graph_break", explicit_break_of_torch},
     {"torch._dynamo.decorators", "skip_frame", explicit_break},  // these ask for more than a break, and need no more:
     {"torch._dynamo.decorators", "step_unsupported", explicit_break},  // the program's results are the same
     {"torch._dynamo.mutation_guard", "GenerationTracker.tag", nothing},
