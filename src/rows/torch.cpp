@@ -4,8 +4,6 @@
 
 namespace pellucid::rows {
 
-using region::names;
-
 namespace {
 
 // Global state of torch: guarded as a whole at the entry, and the thread really is in the state that the program has
