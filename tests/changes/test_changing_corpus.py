@@ -7,9 +7,20 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from corpus import PROGRAMS, run
 
 import pellucid
+
+
+@pytest.fixture(autouse=True)
+def optimizers_as_they_are(monkeypatch):
+    """torch.compile, where a test before has used it, disables parts of torch.optim for the rest of the process."""
+    for optimizer in vars(torch.optim).values():
+        disabled = getattr(optimizer, "_init_group", None)
+        original = getattr(disabled, "_torchdynamo_orig_callable", None)
+        if original is not None:
+            monkeypatch.setattr(optimizer, "_init_group", original)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
