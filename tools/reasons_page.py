@@ -7,12 +7,10 @@ python tools/reasons_page.py --check    # exits with 1 when the page is not what
 
 from __future__ import annotations
 
-import argparse
 import sys
 import textwrap
-from pathlib import Path
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "reasons.md"
+from pages import write_or_check
 
 HEAD = """\
 # Why capture stops
@@ -50,18 +48,5 @@ def page() -> str:
     return "\n".join([HEAD, *index, "", *map(section, rows)]).rstrip("\n") + "\n"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
-    text = page()
-    if not parser.parse_args().check:
-        PAGE.write_text(text, encoding="utf-8")
-        return 0
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
-    print("docs/reasons.md is out of date: run tools/reasons_page.py", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check("reasons.md", page(), "reasons_page.py", __doc__))

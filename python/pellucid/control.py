@@ -46,6 +46,16 @@ def _steer(fn: Any, how: _Steering, caller: str, substitute: Callable | None = N
         api.reset()
 
 
+def is_opaque(fn: Any) -> bool:
+    """Whether a call of `fn` is one node for `allow_in_graph`'s sake, pellucid's or torch's.
+
+    Example:
+        >>> is_opaque(scaled)
+        True
+    """
+    return _core.steering_of(fn) == _Steering.OPAQUE
+
+
 def allow_in_graph(fn: Any) -> Any:
     """Makes a call of `fn` one node of the graph, whose target is `fn`: capture does not look inside.
 

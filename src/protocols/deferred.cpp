@@ -1,5 +1,9 @@
 #include "protocols/deferred.h"
 
+#include <algorithm>
+#include <array>
+
+#include "protocols/numbers.h"
 #include "protocols/policies.h"
 #include "protocols/table.h"
 #include "py/traceback.h"
@@ -18,20 +22,27 @@ class Now {
 
   py::Owned<> of(PyObject* value, int depth = 0) {
     // Numbers, and sizes with such: the call gets those of its own time.
-    if (region::is_number(value) || (PyTuple_Check(value) && !PyTuple_CheckExact(value) && region::holds_open(value)))
-      return py::Owned<>::share(value);
+    if (region::is_number(value) || is_open_size(value)) return py::Owned<>::share(value);
     value = t_.region.shadows.original(value);
     const Cat cat = cat_of(value);
     const bool container = PyList_CheckExact(value) || PyTuple_CheckExact(value) || PyDict_CheckExact(value);
     if (container) return depth < kDepth ? container_now(value, depth) : py::Owned<>();
     if (t_.region.capture->region_ids.contains(value)) return {};
     if (cat == Cat::Tensor) return py::Owned<>::share(value);
+    if (cat == Cat::Tuple && prints_by_code_of_the_program(value)) return {};
     const Contents inside = t_.region.reads.deep_touch(value);
     if (!inside.is_plain() || cat == Cat::Set || cat == Cat::List || cat == Cat::Dict || cat == Cat::Deque) return {};
     return py::Owned<>::share(value);
   }
 
  private:
+  bool prints_by_code_of_the_program(PyObject* value) {
+    return std::ranges::any_of(std::array{"__repr__", "__str__", "__format__"}, [&](const char* name) {
+      PyObject* method = t_.region.lookups.type_lookup(Py_TYPE(value), name);
+      return method != nullptr && PyFunction_Check(method) != 0;
+    });
+  }
+
   // The container itself when it existed before and the region has changed nothing in it.
   py::Owned<> container_now(PyObject* value, int depth) {
     PyObject* view = t_.region.reads.touch(value);

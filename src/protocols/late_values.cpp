@@ -8,6 +8,7 @@
 
 #include "bytecode/opcodes.h"
 #include "guards/condition.h"
+#include "protocols/numbers.h"
 #include "py/number_operator.h"
 
 namespace pellucid::protocols {
@@ -172,11 +173,10 @@ PyObject* printer_of(PyObject* container) {
   static PyObject* const of_list = held_function("pellucid._late", "text_of_list");
   static PyObject* const of_size = held_function("pellucid._late", "text_of_size");
   static PyObject* const of_dict = held_function("pellucid._late", "text_of_dict");
-  static PyObject* const size = held_function("torch", "Size");
   if (PyTuple_CheckExact(container)) return of_tuple;
   if (PyList_CheckExact(container)) return of_list;
   if (PyDict_CheckExact(container)) return of_dict;
-  return Py_TYPE(container) == reinterpret_cast<PyTypeObject*>(size) ? of_size : nullptr;
+  return Py_IS_TYPE(container, size_type()) ? of_size : nullptr;
 }
 
 }  // namespace

@@ -331,16 +331,14 @@ std::optional<Result> number_call(Interpreter& t, PyObject* callable, Args args)
   return callable == divmod ? call_divmod(t, args) : std::nullopt;
 }
 
-namespace {
-
 PyTypeObject* size_type() {
   static auto* const type = reinterpret_cast<PyTypeObject*>(py::import_attr("torch", "Size").release());
   return type;
 }
 
-// Of a torch.Size with open sizes. It holds them as a tuple does, but what its C code makes of them is checked for
-// ints.
 bool is_open_size(PyObject* object) { return Py_IS_TYPE(object, size_type()) && region::holds_open(object); }
+
+namespace {
 
 // What torch.Size gives for the values at hand.
 py::Owned<> at_hand(PyObject* object) {

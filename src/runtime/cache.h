@@ -97,9 +97,8 @@ class Cache {
   // that an older entry gives way. Each time that the newest has not earned what it cost, it takes twice as many.
   bool entry_gives_way(std::int64_t patience) noexcept;
 
+  void begin_compile() noexcept;  // gives it its number
   // (number of this cache, how many compiles it saw before): names one compile, as torch._guards.CompileId does.
-  // Numbers the compile that begins: of all frames, and of those of this one.
-  void begin_compile() noexcept;
   std::pair<int, int> compile_id() const noexcept { return {number_, compiles_}; }
 
   // Forgets everything: entries, stops, the reached limit.

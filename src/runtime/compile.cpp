@@ -293,10 +293,11 @@ std::string region_name(const region::Capture& capture, int number) {
 // call_backend, and whoever listens hears of it.
 Compiled told_call(PyFunctionObject* function, region::Capture& capture, Cache& cache, const trace::BreakInfo* stop,
                    const Entry& entry) {
-  if (!listens()) return call_backend(function, capture, cache, stop, region_name(capture, entry.number));
-  tell_backend_starts(capture, entry, region_name(capture, entry.number), cache.key().backend);
+  const std::string name = region_name(capture, entry.number);
+  if (!listens()) return call_backend(function, capture, cache, stop, name);
+  tell_backend_starts(capture, entry, name, cache.key().backend);
   try {
-    Compiled compiled = call_backend(function, capture, cache, stop, region_name(capture, entry.number));
+    Compiled compiled = call_backend(function, capture, cache, stop, name);
     tell_backend_ends(nullptr);
     return compiled;
   } catch (const py::PythonError& error) {
@@ -431,8 +432,9 @@ std::unique_ptr<Entry> finished_entry(PyFunctionObject* function, Cache& cache, 
   entry->depth = capture.depth;
   entry->after = capture.after;
   entry->may_give_up = capture.has_unbacked;
-  report_region(capture, *entry, region_name(capture, entry->number), cache.key().backend, stop);
-  if (listens()) tell_region(capture, *entry, region_name(capture, entry->number), stop);
+  const std::string name = region_name(capture, entry->number);
+  report_region(capture, *entry, name, cache.key().backend, stop);
+  if (listens()) tell_region(capture, *entry, name, stop);
   return entry;
 }
 

@@ -403,3 +403,29 @@ def test_logging_fixes_no_number(counting, level):
         args = torch.ones(rows, 2), step, step * 0.5
         assert told(compiled, *args) == told(f, *args)
     assert counting.count == 2
+
+
+class Told(collections.namedtuple("Told", "step")):
+    seen: list = []
+
+    def __repr__(self):
+        self.seen.append(self.step)
+        return f"step {self.step}"
+
+
+def test_what_prints_by_code_of_the_program_is_printed_where_eager_prints_it():
+    stream = io.StringIO()
+    log = logging.Logger("of a class of the program", logging.DEBUG)
+    log.addHandler(logging.StreamHandler(stream))
+
+    def f(x, step):
+        log.info("%s", Told(step))
+        return x + 1, list(Told.seen)
+
+    def calls(function):
+        Told.seen.clear()
+        stream.truncate(0)
+        stream.seek(0)
+        return [function(torch.ones(2), step)[1] for step in range(4)], stream.getvalue()
+
+    assert calls(pellucid.compile(f, backend="eager")) == calls(f)

@@ -198,8 +198,9 @@ def _is_about_shapes(error: Exception) -> bool:
 
 
 def _has_allowed_function(gm: GraphModule) -> bool:
-    opaque = 2  # Steering::Opaque
-    return any(_core.steering_of(node.target) == opaque for node in gm.graph.nodes if node.op == "call_function")
+    from pellucid.control import is_opaque
+
+    return any(is_opaque(node.target) for node in gm.graph.nodes if node.op == "call_function")
 
 
 def _verify(backend: Backend, compiled: Callable, gm: GraphModule, example_inputs: Sequence[Any]) -> None:
