@@ -120,7 +120,7 @@ Deferred deferred_arguments(Interpreter& t, PyObject* callable, Args args) {
                 py::take(PyDict_New())};
   for (std::size_t i = 0; i < args.values.size(); ++i) {
     PyObject* value = args[i];
-    const bool named = i >= args.size();
+    const bool named = i >= args.size() && args.kwnames != nullptr;
     PyObject* keyword = named ? PyTuple_GET_ITEM(args.kwnames, i - args.size()) : nullptr;
     if (asks_for_frames(keyword, value))
       unsupported(Reason::SideEffect, {{"callee", "logging with exc_info or stack_info"}});
