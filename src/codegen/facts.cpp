@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "region/number.h"
+#include "region/torch_module.h"
 
 namespace pellucid::codegen {
 namespace {
@@ -109,7 +110,7 @@ bool is_constant_below(PyObject* object, const Varies& varies, int depth) {
   }
   if (PyType_Check(object)) return !is_local_class(object);
   if (depth > kMaxConstantDepth) return false;
-  if (PyTuple_CheckExact(object) || (torch_size_type() != nullptr && Py_TYPE(object) == torch_size_type())) {
+  if (PyTuple_CheckExact(object) || Py_TYPE(object) == region::torch_size_type()) {
     return all_items(object, [&](PyObject* item) { return is_constant_below(item, varies, depth + 1); });
   }
   if (PySlice_Check(object)) {
@@ -229,7 +230,6 @@ PyTypeObject* simple_namespace_type() {
   static PyTypeObject* const type = type_of(py::import_attr("types", "SimpleNamespace"));
   return type;
 }
-PyTypeObject* torch_size_type() { return imported_type("torch", "Size"); }
 
 Pairs dict_items(PyObject* dict) {
   Pairs pairs;

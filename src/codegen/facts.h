@@ -41,7 +41,6 @@ PyTypeObject* default_dict_type();
 PyTypeObject* deque_type();
 PyTypeObject* partial_type();
 PyTypeObject* simple_namespace_type();
-PyTypeObject* torch_size_type();  // null while torch is not imported
 
 using Pairs = std::vector<std::pair<PyObject*, PyObject*>>;
 Pairs dict_items(PyObject* dict);  // in iteration order, never through overridden methods; borrowed

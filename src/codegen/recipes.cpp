@@ -5,6 +5,7 @@
 #include "codegen/walk.h"
 #include "region/generator.h"
 #include "region/number.h"
+#include "region/torch_module.h"
 
 namespace pellucid::codegen {
 namespace {
@@ -95,7 +96,7 @@ Recipe recipe_of_tuple(Walker& walker, PyObject* object, const Expr&) {
 // torch.Size and structseq types (torch.return_types.max) build themselves from one sequence, in C.
 Recipe recipe_of_c_tuple(Walker& walker, PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
-  if (type != torch_size_type() && lookup(type, "n_sequence_fields") == nullptr) cannot_reconstruct(object, "");
+  if (type != region::torch_size_type() && lookup(type, "n_sequence_fields") == nullptr) cannot_reconstruct(object, "");
   Recipe recipe;
   recipe.make =
       Expr::call(reinterpret_cast<PyObject*>(type), exprs(Expr::list(Kind::Tuple, refs(walker, list_items(object)))));

@@ -10,6 +10,7 @@
 #include "guards/condition.h"
 #include "protocols/numbers.h"
 #include "py/number_operator.h"
+#include "region/torch_module.h"
 
 namespace pellucid::protocols {
 namespace {
@@ -176,7 +177,7 @@ PyObject* printer_of(PyObject* container) {
   if (PyTuple_CheckExact(container)) return of_tuple;
   if (PyList_CheckExact(container)) return of_list;
   if (PyDict_CheckExact(container)) return of_dict;
-  return Py_IS_TYPE(container, size_type()) ? of_size : nullptr;
+  return Py_IS_TYPE(container, region::torch_size_type()) ? of_size : nullptr;
 }
 
 }  // namespace

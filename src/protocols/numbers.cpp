@@ -11,6 +11,7 @@
 #include "py/cpython.h"
 #include "py/number_operator.h"
 #include "region/compiled_function.h"
+#include "region/torch_module.h"
 #include "symbolic/operations.h"
 
 namespace pellucid::protocols {
@@ -331,12 +332,9 @@ std::optional<Result> number_call(Interpreter& t, PyObject* callable, Args args)
   return callable == divmod ? call_divmod(t, args) : std::nullopt;
 }
 
-PyTypeObject* size_type() {
-  static auto* const type = reinterpret_cast<PyTypeObject*>(py::import_attr("torch", "Size").release());
-  return type;
+bool is_open_size(PyObject* object) {
+  return Py_IS_TYPE(object, region::torch_size_type()) && region::holds_open(object);
 }
-
-bool is_open_size(PyObject* object) { return Py_IS_TYPE(object, size_type()) && region::holds_open(object); }
 
 namespace {
 
@@ -346,7 +344,7 @@ py::Owned<> at_hand(PyObject* object) {
   auto values = py::take(PyTuple_New(PyTuple_GET_SIZE(object)));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i)
     PyTuple_SET_ITEM(values.get(), i, Py_NewRef(value_at_hand(PyTuple_GET_ITEM(object, i))));
-  return py::take(PyObject_CallOneArg(reinterpret_cast<PyObject*>(size_type()), values.get()));
+  return py::take(PyObject_CallOneArg(reinterpret_cast<PyObject*>(region::torch_size_type()), values.get()));
 }
 
 py::Owned<> as_tuple(PyObject* object) {

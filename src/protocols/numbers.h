@@ -30,7 +30,6 @@ py::Owned<> plain_key(Interpreter& t, PyObject* key);
 
 bool has_number(Args args) noexcept;
 
-PyTypeObject* size_type();  // torch.Size
 // Of a torch.Size with open sizes. It holds them as a tuple does, but what its C code makes of them is checked for
 // ints.
 bool is_open_size(PyObject* object);

@@ -3,6 +3,7 @@
 #include "guards/condition.h"
 #include "py/cpython.h"
 #include "region/region.h"
+#include "region/torch_module.h"
 
 namespace pellucid::region {
 namespace {
@@ -31,9 +32,8 @@ std::uint64_t bits_of_tuple(PyObject* tuple, int depth = 0) {
 
 // Whether a tuple of this type is its items, and no more.
 bool holds_items_alone(PyTypeObject* type) {
-  static auto* const size = reinterpret_cast<PyTypeObject*>(py::import_attr("torch", "Size").release());
   static PyObject* const fields = py::interned("_fields").release();
-  if (type == &PyTuple_Type || type == size) return true;
+  if (type == &PyTuple_Type || type == torch_size_type()) return true;
   return PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && type->tp_dictoffset == 0 &&
          py::type_lookup(type, fields) != nullptr;
 }

@@ -1,5 +1,6 @@
 // Torch functions with a meaning beyond "one node": state queries and switches, and what must not enter a graph.
 #include "protocols/numbers.h"
+#include "region/torch_module.h"
 #include "rows/rows.h"
 
 namespace pellucid::rows {
@@ -255,12 +256,9 @@ Result explicit_break(Interpreter&, PyObject*, Args args) {
 // torch._dynamo.graph_break. What torch's own code asks of torch._dynamo (its optimizers do, so that AOTAutograd sees
 // their grad mode) is about the graphs of that one.
 Result explicit_break_of_torch(Interpreter& t, PyObject* f, Args args) {
-  static const std::string torch = [] {
-    const std::string file = py::text_of(py::import_attr("torch", "__file__").get());
-    return file.substr(0, file.rfind('/') + 1);
-  }();
   const region::Frame* caller = t.region.top;
-  if (caller != nullptr && py::text_of(caller->code->co_filename).starts_with(torch)) return Result::none();
+  if (caller != nullptr && py::text_of(caller->code->co_filename).starts_with(region::torch_directory()))
+    return Result::none();
   return explicit_break(t, f, args);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/events.h"
 #include "py/interrupts.h"
+#include "region/torch_module.h"
 #include "runtime/compile.h"
 
 namespace pellucid::runtime {
@@ -68,10 +69,7 @@ void hide_graph_frames(PyObject* error) {
 
 // Whether an error came from code that is no part of the graph. Of an opaque one nobody knows what is.
 bool is_of_others(PyObject* error) {
-  static const std::string torch = [] {
-    const std::string path = py::text_of(py::import_attr("torch", "__file__").get());
-    return path.substr(0, path.rfind('/') + 1);
-  }();
+  const std::string& torch = region::torch_directory();
   for (const Traceback* at = traceback_of(error); at != nullptr; at = at->tb_next) {
     const std::string file = py::text_of(file_of(*at));
     if (file.starts_with(torch + "_library/")) return false;  // what it calls is an operator of the graph
