@@ -17,23 +17,25 @@ bool equal_items(PyObject* a, PyObject* b) noexcept {
   return true;
 }
 
-bool contains_equal(PyObject* set, PyObject* wanted) noexcept {
+using Comparison = bool (*)(PyObject*, PyObject*) noexcept;
+
+bool contains_same(PyObject* set, PyObject* wanted, Py_hash_t wanted_hash, Comparison same) noexcept {
   Py_ssize_t at = 0;
   PyObject* element = nullptr;
   Py_hash_t hash = 0;
   while (_PySet_NextEntry(set, &at, &element, &hash) != 0) {
-    if (equal_constants(element, wanted)) return true;
+    if (hash == wanted_hash && same(element, wanted)) return true;
   }
   return false;
 }
 
-bool equal_frozensets(PyObject* a, PyObject* b) noexcept {
+bool have_same_elements(PyObject* a, PyObject* b, Comparison same) noexcept {
   if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) return false;
   Py_ssize_t at = 0;
   PyObject* element = nullptr;
   Py_hash_t hash = 0;
   while (_PySet_NextEntry(a, &at, &element, &hash) != 0) {
-    if (!contains_equal(b, element)) return false;
+    if (!contains_same(b, element, hash, same)) return false;
   }
   return true;
 }
@@ -122,7 +124,7 @@ bool equal_constants(PyObject* expected, PyObject* found) noexcept {
   if (type == &PyFloat_Type) return same_floats(expected, found);
   if (type == &PyComplex_Type) return same_complexes(expected, found);
   if (PyTuple_Check(expected)) return equal_items(expected, found);
-  if (type == &PyFrozenSet_Type) return equal_frozensets(expected, found);
+  if (type == &PyFrozenSet_Type) return have_same_elements(expected, found, equal_constants);
   if (type == &PyRange_Type) return equal_ranges(expected, found);
   if (type == &PySlice_Type) return equal_slices(expected, found);
   if (named(type, "torch.device")) return equal_natively(expected, found);
@@ -153,10 +155,13 @@ bool equal_builtin_values(PyObject* expected, PyObject* found) noexcept {
 bool is_ordered_dict_type(PyTypeObject* type) noexcept { return PyType_IsSubtype(type, &PyODict_Type) != 0; }
 
 namespace {
-// Keys and elements are known objects to the region, which may give them back: equal namedtuples will not do.
+// Keys and elements are known objects to the region, which may give them back: equal namedtuples will not do, nor will
+// frozensets of them.
 bool same_known(PyObject* expected, PyObject* found) noexcept {
-  if (!PyTuple_Check(expected)) return equal_constants(expected, found);
   if (expected == found) return true;
+  if (PyFrozenSet_CheckExact(expected) && PyFrozenSet_CheckExact(found))
+    return have_same_elements(expected, found, same_known);
+  if (!PyTuple_Check(expected)) return equal_constants(expected, found);
   if (!PyTuple_CheckExact(expected) || !PyTuple_CheckExact(found)) return false;
   if (PyTuple_GET_SIZE(expected) != PyTuple_GET_SIZE(found)) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(expected); ++i) {
