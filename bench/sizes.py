@@ -23,6 +23,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -322,11 +323,12 @@ def rows(options: argparse.Namespace) -> Iterator[dict]:
 def rows_of(name: str) -> Iterator[dict]:
     """What another process gives that runs this program for one implementation."""
     command = [sys.executable, __file__, *sys.argv[1:], "--one", name]
-    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        for line in process.stdout or ():
-            if line.startswith("{"):  # libraries print too
-                yield json.loads(line)
+    with tempfile.TemporaryDirectory() as cache:  # what Inductor kept of the other one's run would be a gift
+        environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "TORCHINDUCTOR_CACHE_DIR": cache}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+            for line in process.stdout or ():
+                if line.startswith("{"):  # libraries print too
+                    yield json.loads(line)
     if process.returncode:
         print(f"the process of {name} ended with {process.returncode}", file=sys.stderr)
 
