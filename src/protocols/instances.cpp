@@ -43,6 +43,34 @@ bool extends_value(PyTypeObject* type) {
   return false;
 }
 
+// Whether weakref.ref(target) gives a reference that is there.
+bool has_plain_reference(PyObject* target) noexcept {
+  if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(target))) return false;
+  const auto* first = *reinterpret_cast<PyWeakReference* const*>(PyObject_GET_WEAKREFS_LISTPTR(target));
+  return first != nullptr && first->wr_callback == nullptr && Py_IS_TYPE(first, &_PyWeakref_RefType);
+}
+
+// Two references without a callback to one object are one object. Where the program has it already, in an argument
+// say, it stands for the target at this call only.
+Result make_weak_reference(Interpreter& t, PyObject* callable, Args args) {
+  if (args.values.size() != 1) unsupported(Reason::WeakReference, {{"callee", "a weak reference with a callback"}});
+  PyObject* target = t.region.shadows.original(args[0]);
+  if (is_generator(target)) unsupported(Reason::WeakReference, {{"callee", "a weak reference to a generator"}});
+  const bool existed = has_plain_reference(target);
+  Result made = run_native(t, callable, args);
+  if (!made.is_value()) return made;
+  region::Provenance& provenance = t.region.provenance;
+  PyObject* reference = made.value.get();
+  if (!existed) {
+    provenance.note_made(reference);
+  } else if (!provenance.is_made(reference)) {
+    provenance.note_constant(reference);
+    provenance.guard_identity(reference);
+    if (provenance.is_outside(target)) provenance.guard_identity(target);
+  }
+  return made;
+}
+
 }  // namespace
 
 Result call_type(Interpreter& t, PyObject* callable, Args args) {
@@ -50,10 +78,7 @@ Result call_type(Interpreter& t, PyObject* callable, Args args) {
   if (auto handler = find(callable)) {
     // A rule for the instances: making one only stores its arguments.
     if (is_instance_rule(type)) {
-      if (PyType_IsSubtype(type, &_PyWeakref_RefType) && args.values.size() != 1)
-        unsupported(Reason::WeakReference, {{"callee", "a weak reference with a callback"}});
-      if (PyType_IsSubtype(type, &_PyWeakref_RefType) && is_generator(t.region.shadows.original(args[0])))
-        unsupported(Reason::WeakReference, {{"callee", "a weak reference to a generator"}});
+      if (PyType_IsSubtype(type, &_PyWeakref_RefType)) return make_weak_reference(t, callable, args);
       return run_native(t, callable, args);
     }
     return handler(t, callable, args);
