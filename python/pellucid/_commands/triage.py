@@ -8,6 +8,7 @@ import os
 import sys
 from typing import Any
 
+from pellucid._commands import add_command
 from pellucid._triage import Triage, of_runner
 from pellucid._triage.script import ScriptRunner
 from pellucid.backends.registry import lookup_backend
@@ -30,12 +31,13 @@ exit status: 0 no stage is at fault; 1 one is; 2 the command line is wrong"""
 
 def add_to(commands: Any) -> None:
     """The parser of this command."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "triage",
+        run,
         help="the first stage and the first graph at fault",
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", metavar="file.py", help="the program")
     parser.add_argument(
@@ -43,7 +45,6 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--timeout", metavar="SECONDS", type=float, help="for one run of the program; none by default")
     parser.add_argument("--json", action="store_true", help="the same as JSON")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace, program: list[str]) -> int:
