@@ -41,6 +41,8 @@ from pellucid import (
     polyfills_torch,
 )
 from pellucid._capture_profile import CompileProfile, profile_compiles
+from pellucid._comptime import ComptimeContext, ComptimeValue, comptime
+from pellucid._doctor import doctor
 from pellucid._explain import ExplainOutput, ExplainWithBackend
 from pellucid._profiler import CompileProfiler
 from pellucid.api import (
@@ -82,6 +84,8 @@ __version__ = "0.1.0"
 __all__ = [
     "CompileProfile",
     "CompileProfiler",
+    "ComptimeContext",
+    "ComptimeValue",
     "ExplainOutput",
     "ExplainWithBackend",
     "allow_in_graph",
@@ -90,10 +94,12 @@ __all__ = [
     "cache_entries",
     "compile",
     "compile_times",
+    "comptime",
     "config",
     "counters",
     "disable",
     "disallow_in_graph",
+    "doctor",
     "error_on_graph_break",
     "errors",
     "events",

@@ -1,6 +1,7 @@
 """python -m pellucid show file.py:function    every stage of a compiled function as text
 python -m pellucid run script.py            the script, with pellucid in the place of torch.compile
 python -m pellucid triage file.py           the first stage and the first graph at fault
+python -m pellucid doctor                   what of this machine and its configuration will matter
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from pellucid._commands import run, show, triage
+from pellucid._commands import doctor, run, show, triage
 
-_COMMANDS = (show, run, triage)
+_COMMANDS = (show, run, triage, doctor)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from pellucid import _core, _recompiles, errors
+from pellucid import _core, _recompiles, config, errors
 from pellucid._module import OptimizedModule, _compiled_call
 from pellucid._module import is_compiling as _torch_is_compiling
 from pellucid.backends import Backend, lookup_backend, resolve_backend
@@ -46,6 +46,7 @@ def compile(
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     disable: bool = False,
+    config: dict[str, Any] | None = None,
 ) -> Any:
     """Compiles a function or module; signature and meaning are torch.compile's.
 
@@ -64,10 +65,14 @@ def compile(
             function from the list of guards of a region (as torch.compile gives them) to a list of bools, which says
             which are checked. A call that would fail on another one gets a wrong result, or worse.
         disable: return `model` as it is.
+        config: options of `pellucid.config` by name: for calls of what is compiled here, for what they compile and for the
+            functions that they call, which may have options of their own. Inlined into a capture of another compiled
+            function it goes by that one's options.
 
     Raises:
         TypeError: `model` cannot be called, or an argument has the wrong type.
-        ValueError: `mode` together with `options`, or values that inductor does not know.
+        ValueError: `mode` together with `options`, or values that inductor or an option of `config` does not know.
+        AttributeError: there is no option of a name in `config`.
         InvalidBackend: there is no backend of that name.
         Unsupported: at a call, with `fullgraph=True` or under `error_on_graph_break(True)`.
         BackendCompilerFailed: at a call, when the backend raises, unless `config.suppress_errors` is set.
@@ -77,7 +82,7 @@ def compile(
         ... def f(x):
         ...     return x + 1
     """
-    settings = Settings(fullgraph, dynamic, backend, mode, options)
+    settings = Settings(fullgraph, dynamic, backend, mode, options, config)
     if model is None:
         return functools.partial(_compile_with, settings=settings, disabled=disable)
     return _compile_with(model, settings=settings, disabled=disable)
@@ -92,6 +97,7 @@ class Settings:
     backend: str | Callable = "inductor"
     mode: str | None = None
     options: dict[str, Any] | None = None
+    config: dict[str, Any] | None = None
     resolved: Backend = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -99,6 +105,8 @@ class Settings:
         _check_type("dynamic", self.dynamic, bool, type(None))
         _check_type("mode", self.mode, str, type(None))
         _check_type("options", self.options, dict, type(None))
+        _check_type("config", self.config, dict, type(None))
+        self.config = config.checked(self.config or {}) or None
         if not callable((self.options or {}).get("guard_filter_fn", len)):
             raise TypeError("guard_filter_fn must be callable")
         if not isinstance(self.backend, str) and not callable(self.backend):
@@ -108,7 +116,7 @@ class Settings:
         self.resolved = _shared_backend(self)
 
     def __reduce__(self):
-        return (Settings, (self.fullgraph, self.dynamic, self.backend, self.mode, self.options))
+        return (Settings, (self.fullgraph, self.dynamic, self.backend, self.mode, self.options, self.config))
 
     def __deepcopy__(self, memo: dict) -> Settings:
         return self  # never changed; and a copy of a model goes to the same backend
@@ -119,7 +127,10 @@ class Settings:
             function = function._torchdynamo_orig_callable
         if not isinstance(function, types.FunctionType):
             function, instance = _calling(function), function
-        return CompiledFunction(function, self.resolved, fullgraph=self.fullgraph, instance=instance)
+        options = self.config or {}
+        return CompiledFunction(
+            function, self.resolved, fullgraph=self.fullgraph, instance=instance, config=options
+        )
 
 
 def _check_type(name: str, value: object, *allowed: type) -> None:
@@ -134,7 +145,8 @@ _shared: weakref.WeakValueDictionary[tuple, Backend] = weakref.WeakValueDictiona
 
 def _shared_backend(settings: Settings) -> Backend:
     options = tuple(sorted(settings.options.items())) if settings.options else ()
-    key = (settings.backend, settings.mode, options, settings.dynamic)
+    own = tuple(sorted(settings.config.items())) if settings.config else ()  # what is captured depends on them
+    key = (settings.backend, settings.mode, options, settings.dynamic, own)
     try:
         found = _shared.get(key)
     except TypeError:  # something that cannot be hashed
@@ -148,7 +160,8 @@ def _resolve(settings: Settings) -> Backend:
     backend = _resolve_name(settings)
     static, dynamic = settings.dynamic is False, settings.dynamic is True
     filter_fn = (settings.options or {}).get("guard_filter_fn")
-    if (backend.static, backend.dynamic, backend.guard_filter_fn) != (static, dynamic, filter_fn):
+    is_as_wanted = (backend.static, backend.dynamic, backend.guard_filter_fn) == (static, dynamic, filter_fn)
+    if settings.config or not is_as_wanted:  # with options of its own it has entries of its own, which go by the backend
         backend = replace(backend, static=static, dynamic=dynamic, guard_filter_fn=filter_fn)
     return backend
 

@@ -3,6 +3,7 @@
     pellucid.config.recompile_limit = 16          # for the process
     with pellucid.config.patch(recompile_limit=1):  # for this thread (or asyncio task), inside the block
         ...
+    pellucid.compile(f, config={"recompile_limit": 1})  # for calls of this compiled function, and for what they compile
 
 At the start a process has the defaults, or what environment variables say: PELLUCID_RECOMPILE_LIMIT=16, PELLUCID_DYNAMIC_SHAPES=0.
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import copy
+import difflib
 import os
 import sys
 import threading
@@ -83,8 +85,27 @@ def options() -> dict[str, Option]:
 def _canonical(name: str) -> str:
     name = _ALIASES.get(name, name)
     if name not in _OPTIONS:
-        raise AttributeError(f"pellucid.config has no option {name!r}; it has {', '.join(sorted(_OPTIONS))}")
+        near = difflib.get_close_matches(name, [*_OPTIONS, *_ALIASES], n=1)
+        more = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(sorted(_OPTIONS))}"
+        raise AttributeError(f"pellucid.config has no option {name!r}{more}")
     return name
+
+
+def checked(changes: dict[str, Any]) -> dict[str, Any]:
+    """The same options by their own names, for a `patch` or `compile(config=...)`.
+
+    Raises:
+        AttributeError: unknown option.
+        TypeError, ValueError: a value that the option cannot have.
+
+    Example:
+        >>> checked({"cache_size_limit": 1})
+        {'recompile_limit': 1}
+    """
+    wanted = {_canonical(name): value for name, value in changes.items()}
+    for name, value in wanted.items():
+        _checked(name, value)
+    return wanted
 
 
 def _checked(name: str, value: Any) -> Any:
@@ -137,9 +158,7 @@ def patch(changes: dict[str, Any] | None = None, /, **more: Any) -> Iterator[Non
         >>> with pellucid.config.patch(recompile_limit=1):
         ...     f(x)
     """
-    wanted = {_canonical(name): value for name, value in {**(changes or {}), **more}.items()}
-    for name, value in wanted.items():
-        _checked(name, value)
+    wanted = checked({**(changes or {}), **more})
     token = _PATCHES.set({**(_PATCHES.get() or {}), **wanted})
     try:
         yield
@@ -305,6 +324,14 @@ define(
     "functions whose calls may wait until the graph has run (print, methods of a logger, warnings.warn, functions of your"
     " own): they do not break the graph and give None. They happen in the order of the program with the values of the time of"
     " the call; arguments are tensors, numbers, texts, f-strings of these and lists, tuples and dicts of them",
+)
+
+define(
+    "progress",
+    bool,
+    True,
+    "a line on the terminal tells what is compiled when that takes longer than a second, and goes when it is done; nothing of it"
+    " where standard error is no terminal (pipes, logs, notebooks)",
 )
 
 sys.modules[__name__].__class__ = _ConfigModule

@@ -26,15 +26,7 @@ __all__ = [
 ]
 
 
-class _Steering(enum.IntEnum):
-    """The numbers of src/protocols/steering.h."""
-
-    NONE = 0
-    DISALLOWED = 1
-    OPAQUE = 2
-    FORBIDDEN = 3
-    CONSTANT = 4
-    SUBSTITUTED = 5
+_Steering = enum.IntEnum("_Steering", _core.steerings())  # type: ignore[misc]
 
 
 def _steer(fn: Any, how: _Steering, caller: str, substitute: Callable | None = None) -> None:

@@ -58,6 +58,7 @@ class GuardProgram {
 
  private:
   friend class Builder;
+  friend class CostMeter;
   friend class Discriminant;
   friend class GuardReport;
   friend class Implication;

@@ -4,6 +4,7 @@
 #include "guards/equality.h"
 #include "guards/home.h"
 #include "guards/program.h"
+#include "guards/operand.h"
 #include "guards/traits.h"
 
 namespace pellucid::guards {
@@ -49,7 +50,6 @@ class Builder {
   void place(std::uint32_t guard);
   void place_at(std::uint32_t plan, std::uint32_t guard);
   Check check_of(std::uint32_t guard);
-  void take_operand(Check& check, const Guard& guard);
   void add_checks(const std::vector<std::uint32_t>& guards, std::uint32_t node);
   void lay_out(std::uint32_t plan, std::uint32_t parent);
   bool is_stable(const Check& check, const Plan& plan) const;
@@ -240,53 +240,13 @@ void Builder::copy_sources() {
   }
 }
 
-void Builder::take_operand(Check& check, const Guard& guard) {
-  Hold& hold = program_->hold_;
-  PyObject* operand = guard.operand.get();
-  const auto items = [&](auto&& hold_it) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(operand); ++i)
-      check.items.push_back(hold_it(PyTuple_GET_ITEM(operand, i)));
-  };
-  switch (traits(guard.kind).keeps) {
-    case Keeps::Watched:
-      check.operand = hold.keep_or_watch(operand);
-      return;
-    case Keeps::Held:
-      check.operand = hold.keep(operand);
-      return;
-    case Keeps::Key:
-      check.operand = hold.keep_key(operand);
-      return;
-    case Keeps::Keys:
-      return items([&](PyObject* key) { return hold.keep_key(key); });
-    case Keeps::Parts:
-      return items([&](PyObject* part) { return hold.keep(part); });
-    case Keeps::Members: {
-      auto members = py::Owned<>::steal(members_of(operand));
-      if (!members) py::throw_pending();
-      check.operand = hold.keep(members.get());
-      return;
-    }
-    case Keeps::Found:
-      check.operand = hold.keep(PyTuple_GET_ITEM(operand, 0));
-      if (PyTuple_GET_SIZE(operand) > 1) check.found = hold.keep_or_watch(PyTuple_GET_ITEM(operand, 1));
-      return;
-    case Keeps::AbcToken:
-      check.operand = hold.keep(py::import_attr("_abc", "get_cache_token").get());
-      return;
-    case Keeps::Count:
-      check.number = PyTuple_GET_SIZE(operand);
-      return;
-  }
-}
-
 Check Builder::check_of(std::uint32_t index) {
   Guard& guard = program_->given_->guards[index];
   if (guard.kind == Kind::GLOBAL_STATE && guard.state == nullptr) guard.state = aten::GlobalState::now();
   Check check;
   check.kind = guard.kind, check.guard = index, check.number = guard.number;
   check.tensor = guard.tensor.get(), check.state = guard.state.get(), check.condition = guard.condition.get();
-  take_operand(check, guard);
+  take_operand(check, guard, program_->hold_);
   program_->check_of_[index] = static_cast<std::uint32_t>(program_->checks_.size());
   return check;
 }

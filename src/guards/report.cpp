@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "guards/operand.h"
 #include "guards/traits.h"
 #include "py/traceback.h"
 
@@ -185,8 +186,9 @@ std::string GuardReport::explain(PyObject* const* locals, PyObject* closure) con
   return miss ? miss->message() : std::string();
 }
 
-Description GuardReport::description_of(const Check& check) const {
-  const Guard& guard = program_.given_->guards[check.guard];
+namespace {
+
+Description without_words(const Check& check, const Guard& guard) {
   Description d;
   d.kind = name_of(check.kind);
   d.operation = guard.why.operation;
@@ -194,13 +196,57 @@ Description GuardReport::description_of(const Check& check) const {
     d.file = py::text_of(code->co_filename);
     d.line = py::line_of(code, guard.why.offset);
   }
-  if (!program_.alive()) return d;  // the objects that the words would name may be gone
-  d.text = expected_text(check);
-  if (guard.source == nullptr) return d;
-  d.source = source::print_from(guard.source, program_.home_);
-  d.source_kind = kSteps[static_cast<std::size_t>(guard.source->step)];
   return d;
 }
+
+void add_words(Description& d, const Check& check, const Guard& guard, const PyObject* home) {
+  d.text = expected_text(check);
+  if (guard.source == nullptr) return;
+  d.source = source::print_from(guard.source, home);
+  d.source_kind = kSteps[static_cast<std::size_t>(guard.source->step)];
+}
+
+// Holds for a moment what a program holds for good.
+class Borrowed {
+ public:
+  PyObject* keep(PyObject* object) { return held_.emplace_back(py::Owned<>::share(object)).get(); }
+  PyObject* keep_or_watch(PyObject* object) { return keep(object); }
+  PyObject* keep_key(PyObject* object) { return keep(object); }
+
+ private:
+  std::vector<py::Owned<>> held_;
+};
+
+}  // namespace
+
+Description describe(const Guard& guard, const PyObject* home) {
+  Check check;
+  check.kind = guard.kind, check.number = guard.number;
+  check.tensor = guard.tensor.get(), check.condition = guard.condition.get();
+  const auto now = guard.kind == Kind::GLOBAL_STATE && !guard.state ? aten::GlobalState::now() : nullptr;
+  check.state = now ? now.get() : guard.state.get();
+  Borrowed borrowed;
+  take_operand(check, guard, borrowed);
+  Description d = without_words(check, guard);
+  add_words(d, check, guard, home);
+  return d;
+}
+
+py::Owned<> as_dict(const Description& guard) {
+  return py::take(Py_BuildValue("{s:s,s:s,s:s,s:s,s:s,s:i,s:s}", "kind", guard.kind.c_str(), "source",
+                                guard.source.c_str(), "source_kind", guard.source_kind.c_str(), "text",
+                                guard.text.c_str(), "file", guard.file.c_str(), "line", guard.line, "operation",
+                                guard.operation.c_str()));
+}
+
+Description GuardReport::description_of(const Check& check) const {
+  const Guard& guard = program_.given_->guards[check.guard];
+  Description d = without_words(check, guard);
+  if (program_.alive()) add_words(d, check, guard, program_.home_);  // else the objects that they name may be gone
+  return d;
+}
+
+Description GuardReport::of(std::size_t check) const { return description_of(program_.checks_[check]); }
 
 std::vector<Description> GuardReport::describe() const {
   const auto locked = program_.hold_.lock();

@@ -16,6 +16,10 @@ struct Description {  // one guard in words (FEATURES B10)
   std::string operation;
 };
 
+// A guard that is in no program yet, of a capture under way. `home`: the globals that print as G.
+Description describe(const Guard& guard, const PyObject* home);
+py::Owned<> as_dict(const Description& guard);  // its fields by name
+
 struct Miss {             // a guard that does not hold
   std::size_t guard = 0;  // index in describe(); size() when the program itself is dead
   Description description;
@@ -34,6 +38,7 @@ class GuardReport {
   std::vector<Miss> misses(PyObject* const* locals, PyObject* closure) const;
   std::string explain(PyObject* const* locals, PyObject* closure) const;  // first_miss()->message(), "" when all hold
   std::vector<Description> describe() const;
+  Description of(std::size_t check) const;  // the guard that it is of
 
   // Python expressions over L (locals by name), F (cells by name), G (globals of the entry), C (constants()) and
   // HOLDS(guard, value), which is holds() below. Joined by "and" they say what check() says.

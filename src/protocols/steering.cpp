@@ -32,12 +32,12 @@ bool is_marked(PyObject* callable, PyObject* name) {
 // for their sake.
 class TablesOfTorch {
  public:
-  enum Table : std::size_t { Disallowed, Allowed, Nonstrict, kCount };
+  enum Table : std::size_t { Disallowed, Allowed, Nonstrict, Polyfilled, kCount };
 
   bool are_there() {
     static PyObject* const module = py::interned("torch._dynamo.trace_rules").release();
     static constexpr const char* kNames[kCount] = {"_disallowed_callable_ids", "_allowed_callable_ids",
-                                                   "_nonstrict_trace_callable_ids"};
+                                                   "_nonstrict_trace_callable_ids", "_polyfilled_function_ids"};
     if (found_) return true;
     PyObject* rules = PyDict_GetItemWithError(PyImport_GetModuleDict(), module);
     if (rules == nullptr || PyObject_HasAttrString(rules, kNames[Nonstrict]) == 0) return false;  // or is under way
@@ -83,9 +83,30 @@ class TablesOfTorch {
   std::unordered_set<PyObject*> in_none_;
 };
 
-Steering steering_by_torch(PyObject* callable) {
+TablesOfTorch& tables_of_torch() {
   static auto* const tables = new TablesOfTorch;
+  return *tables;
+}
+
+// What torch.compiler.substitute_in_graph was given for this callable, if anything: by the program or its libraries.
+// torch's own are left alone, since captures know those functions themselves.
+py::Owned<> substitute_by_torch(PyObject* callable) {
+  static PyObject* const mark = py::interned("__torch_dynamo_polyfill__").release();
+  static constexpr std::string_view kOwn = "torch._dynamo.";
+  if (!tables_of_torch().is_in(TablesOfTorch::Polyfilled, callable)) return {};
+  const auto owner = py::import_attr("torch._dynamo.variables.functions", "PolyfilledFunctionVariable");
+  const auto handlers = py::take(PyObject_CallMethod(owner.get(), "_get_polyfill_handlers", nullptr));
+  auto handler = py::Owned<>::steal(PyObject_GetItem(handlers.get(), callable));
+  auto substitute = handler ? py::Owned<>::steal(PyObject_GetAttr(handler.get(), mark)) : py::Owned<>();
+  if (!substitute) PyErr_Clear();
+  if (!substitute || !PyFunction_Check(substitute.get())) return {};
+  const std::string home = py::text_of(reinterpret_cast<PyFunctionObject*>(substitute.get())->func_module);
+  return std::string_view(home).starts_with(kOwn) ? py::Owned<>() : std::move(substitute);
+}
+
+Steering steering_by_torch(PyObject* callable) {
   using Table = TablesOfTorch::Table;
+  TablesOfTorch* const tables = &tables_of_torch();
   if (!tables->are_there() || tables->is_in_none(callable)) return Steering::None;
   const bool is_function = PyFunction_Check(callable);
   // A function of torch that has a rule (graph_break) says itself what it is for.
@@ -94,6 +115,7 @@ Steering steering_by_torch(PyObject* callable) {
   if (!has_rule && is_function &&
       (tables->is_in(Table::Allowed, callable) || tables->is_in(Table::Nonstrict, callable)))
     return Steering::Opaque;
+  if (substitute_by_torch(callable)) return Steering::Substituted;
   tables->note_in_none(callable);
   return Steering::None;
 }
@@ -127,8 +149,12 @@ Result steered_call(Interpreter& t, Steering how, PyObject* callable, Args args)
       return t.region.recorder.torch_call(graph::Op::CallFunction, callable, callable, args);
     case Steering::Constant:
       return pure(t, callable, args);
-    case Steering::Substituted:
-      return call(t, table().at(callable).substitute.get(), args);
+    case Steering::Substituted: {
+      const auto own = table().find(callable);
+      const auto substitute = own == table().end() ? substitute_by_torch(callable) : own->second.substitute.copy();
+      t.region.provenance.keep(substitute.get());
+      return call(t, substitute.get(), args);
+    }
     case Steering::Forbidden:
       break_policy::open_block(true);  // also where breaks are allowed; the end of the capture closes it
       throw GraphBreak(Reason::ForbiddenInGraph, {{"callee", describe(callable)}});

@@ -1,6 +1,8 @@
 // What the user says of single callables: pellucid.allow_in_graph and its like. pellucid's own switches are in one
 // table; the marks that torch's functions of these names leave, on a function or in torch's tables, say the same.
 #pragma once
+#include <utility>
+
 #include "protocols/interpreter.h"
 
 namespace pellucid::protocols {
@@ -12,6 +14,11 @@ enum class Steering : int {
   Forbidden,    // met by a capture it is an error
   Constant,     // called at capture, and what it gives is a constant
   Substituted,  // capture follows another function in its place
+};
+
+inline constexpr std::pair<const char*, Steering> kSteerings[] = {
+    {"NONE", Steering::None},           {"DISALLOWED", Steering::Disallowed}, {"OPAQUE", Steering::Opaque},
+    {"FORBIDDEN", Steering::Forbidden}, {"CONSTANT", Steering::Constant},     {"SUBSTITUTED", Steering::Substituted},
 };
 
 // Holds `callable` for the process. `substitute`: what Substituted goes by.

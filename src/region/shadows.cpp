@@ -214,6 +214,11 @@ PyObject* Shadows::cell_get(PyObject* cell) {
   return value;
 }
 
+PyObject* Shadows::cell_at_hand(PyObject* cell) const {
+  const auto written = cell_values_.find(cell);
+  return written == cell_values_.end() ? PyCell_GET(cell) : written->second.get();
+}
+
 void Shadows::cell_set(PyObject* cell, PyObject* value) {
   if (region_.provenance.is_outside(cell)) {
     if (!cell_values_.contains(cell)) region_.drops.guard_drop_of_contents(cell);

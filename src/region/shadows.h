@@ -40,6 +40,7 @@ class Shadows {
 
   void dict_set(PyObject* dict, PyObject* key, PyObject* value);  // value null deletes (key must be there)
   PyObject* cell_get(PyObject* cell);                             // borrowed or null when empty
+  PyObject* cell_at_hand(PyObject* cell) const;                   // the same, without a guard: for looking at it
   void cell_set(PyObject* cell, PyObject* value);                 // null empties
 
   // `stand_in`, made by capture, means `object` where it leaves the region.

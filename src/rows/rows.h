@@ -31,6 +31,9 @@ bool leave_contexts(Interpreter& t);
 void refuse_function_modes();  // that are active, but for default devices
 void initialise();
 
+// pellucid.comptime(fn), and torch._dynamo's: runs it now.
+Result run_comptime(Interpreter& t, PyObject* callable, Args args);
+
 // pure, with an encoding and errors behind the first argument
 Result coded(Interpreter& t, PyObject* callable, Args args);
 
@@ -41,7 +44,7 @@ inline bool only_positional(Args args, std::size_t least, std::size_t most) {
 }
 
 extern const std::span<const Row> kBuiltinRows, kContainerRows, kPureRows, kTorchRows, kOperatorRows, kFunctoolsRows,
-    kGeneratorRows, kInspectRows, kRegexRows, kLoggingRows, kExceptionRows, kClassRows, kCompilingRows, kIteratorRows;
+    kGeneratorRows, kInspectRows, kRegexRows, kLoggingRows, kExceptionRows, kClassRows, kCompilingRows, kIteratorRows, kComptimeRows;
 extern const std::span<const NamedRow> kNamedTorchRows;
 
 }  // namespace pellucid::rows

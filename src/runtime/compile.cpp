@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
@@ -10,6 +12,7 @@
 #include "backend/fx.h"
 #include "base/break_policy.h"
 #include "base/events.h"
+#include "base/progress.h"
 #include "codegen/emit.h"
 #include "py/eval_frame.h"
 #include "py/interrupts.h"
@@ -199,6 +202,14 @@ bool may_take_as_constants(const region::Capture& capture, const py::PythonError
   return is_a("pellucid.errors", "BackendCompilerFailed") || is_a("pellucid.backends.errors", "BackendRefused");
 }
 
+// config.progress, for people who look at a terminal that is still Python's own standard error.
+std::optional<progress::Work> told_work(const std::function<std::string()>& what) {
+  if (config_number("progress") == 0 || !progress::has_reader()) return std::nullopt;
+  PyObject* const now = PySys_GetObject("stderr");
+  if (now == nullptr || now != PySys_GetObject("__stderr__")) return std::nullopt;
+  return std::optional<progress::Work>(std::in_place, what());
+}
+
 struct HandedOver {
   py::Owned<> forward;  // the graph as it was captured
   py::Owned<> made;     // (compiled form, conditions of the backend); None: it has to be called once more
@@ -219,6 +230,10 @@ HandedOver hand_over(region::Capture& capture, const Cache& cache, std::pair<int
   const auto open = open_numbers_of(capture);
   const std::int64_t handed_over = events::now();
   const region::ProfiledPhase phase("backend");
+  const auto work = told_work([&] {
+    const auto backend = py::take(PyObject_GetAttrString(cache.key().backend, "name"));
+    return "backend " + py::text_of(backend.get()) + ", " + name;
+  });
   auto made = py::Owned<>::steal(PyObject_CallFunction(call.get(), "OOO(ii)OOs", module.get(), inputs.get(),
                                                        cache.key().backend, compile_id.first, compile_id.second, ending,
                                                        open.get(), name.c_str()));
@@ -537,6 +552,7 @@ class WholeTime {
  private:
   std::string name_;
   std::int64_t start_ = events::now();
+  const std::optional<progress::Work> work_ = told_work([&] { return "compiling " + name_; });
   const region::ProfiledPhase phase_{"compile", name_};
 };
 

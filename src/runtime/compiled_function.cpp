@@ -2,6 +2,7 @@
 
 #include <structmember.h>
 
+#include "guards/costs.h"
 #include "guards/report.h"
 #include "py/interrupts.h"
 #include "region/compiled_function.h"
@@ -23,6 +24,7 @@ struct CompiledFunction {
   PyObject* code;  // the code that `cache` is for (borrowed from the cache): f.__code__ may be replaced
   PyObject* backend;
   PyObject* instance;  // may be null
+  PyObject* config;    // options of pellucid.config that hold for its calls; null: it has none of its own
   PyObject* dict;
   PyObject* weakrefs;
   bool fullgraph;
@@ -194,6 +196,47 @@ PyObject* call_compiled(PyObject* object, PyObject* const* args, std::size_t nar
   return call_slowly(self, call, bound);
 }
 
+// The options of one compiled function, in the place where config.patch puts its own: for what the call captures, runs
+// and calls on this thread.
+class OwnOptions {
+ public:
+  explicit OwnOptions(PyObject* config) {
+    static PyObject* const patches = py::import_attr("pellucid.config", "_PATCHES").release();
+    patches_ = patches;
+    PyObject* patched = nullptr;
+    py::check(PyContextVar_Get(patches_, nullptr, &patched));
+    const auto outer = py::Owned<>::steal(patched);
+    auto all = py::Owned<>::share(config);
+    if (outer && PyDict_Check(outer.get()) && PyDict_GET_SIZE(outer.get()) != 0) {
+      all = py::take(PyDict_Copy(outer.get()));
+      py::check(PyDict_Update(all.get(), config));
+    }
+    token_ = py::take(PyContextVar_Set(patches_, all.get()));
+  }
+  ~OwnOptions() {
+    PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (PyContextVar_Reset(patches_, token_.get()) < 0) PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
+  }
+  OwnOptions(const OwnOptions&) = delete;
+  OwnOptions& operator=(const OwnOptions&) = delete;
+
+ private:
+  PyObject* patches_;
+  py::Owned<> token_;
+};
+
+PyObject* call_with_options(PyObject* object, PyObject* const* args, std::size_t nargsf, PyObject* kwnames) noexcept {
+  return py::enter([&] {
+    const auto config = py::Owned<>::share(cast(object)->config);
+    const OwnOptions options(config.get());
+    auto result = py::Owned<>::steal(call_compiled(object, args, nargsf, kwnames));
+    if (!result) py::throw_pending();
+    return result;
+  });
+}
+
 // ---- life
 
 PyObject* fresh_dict(PyFunctionObject* function) {
@@ -205,17 +248,20 @@ PyObject* fresh_dict(PyFunctionObject* function) {
 }
 
 PyObject* make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"function", "backend", "fullgraph", "instance", nullptr};
-  PyObject *function = nullptr, *backend = nullptr, *instance = Py_None;
+  static const char* names[] = {"function", "backend", "fullgraph", "instance", "config", nullptr};
+  PyObject *function = nullptr, *backend = nullptr, *instance = Py_None, *config = nullptr;
   int fullgraph = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|$pO:CompiledFunction", const_cast<char**>(names),
-                                   &PyFunction_Type, &function, &backend, &fullgraph, &instance)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|$pOO!:CompiledFunction", const_cast<char**>(names),
+                                   &PyFunction_Type, &function, &backend, &fullgraph, &instance, &PyDict_Type,
+                                   &config)) {
     return nullptr;
   }
   return py::enter([&] {
     auto object = py::take(type->tp_alloc(type, 0));
     CompiledFunction* self = cast(object.get());
-    self->vectorcall = call_compiled;
+    const bool has_options = config != nullptr && PyDict_GET_SIZE(config) != 0;
+    self->vectorcall = has_options ? call_with_options : call_compiled;
+    self->config = has_options ? Py_NewRef(config) : nullptr;
     self->function = reinterpret_cast<PyFunctionObject*>(Py_NewRef(function));
     self->backend = Py_NewRef(backend);
     self->instance = instance == Py_None ? nullptr : Py_NewRef(instance);
@@ -233,6 +279,7 @@ int traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(self->cache_object);
   Py_VISIT(self->backend);
   Py_VISIT(self->instance);
+  Py_VISIT(self->config);
   Py_VISIT(self->dict);
   return 0;
 }
@@ -253,6 +300,7 @@ void dealloc(PyObject* object) {
   Py_CLEAR(self->function);
   Py_CLEAR(self->backend);
   Py_CLEAR(self->instance);
+  Py_CLEAR(self->config);
   PyTypeObject* type = Py_TYPE(object);
   type->tp_free(object);
   const auto held_type = py::Owned<PyTypeObject>::steal(type);
@@ -327,6 +375,7 @@ PyMemberDef kMembers[] = {
     {"__dictoffset__", T_PYSSIZET, offsetof(CompiledFunction, dict), READONLY, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(CompiledFunction, weakrefs), READONLY, nullptr},
     {"_backend", T_OBJECT, offsetof(CompiledFunction, backend), READONLY, nullptr},
+    {"_config", T_OBJECT, offsetof(CompiledFunction, config), READONLY, nullptr},
     {"_instance", T_OBJECT, offsetof(CompiledFunction, instance), READONLY, nullptr},
     {"_fullgraph", T_BOOL, offsetof(CompiledFunction, fullgraph), READONLY, nullptr},
     {"_torchdynamo_orig_callable", T_OBJECT, offsetof(CompiledFunction, function), READONLY, nullptr},
@@ -426,6 +475,47 @@ py::Owned<> recompiles_of(PyObject* compiled) {
 py::Owned<> guard_failures_of(PyObject* compiled) {
   const auto failures = cast(compiled)->cache->guard_failures;
   return strings(failures);
+}
+
+namespace {
+
+py::Owned<> as_rows(const guards::Costs& costs) {
+  auto rows = py::take(PyList_New(0));
+  for (const guards::Cost& cost : costs.parts) {
+    auto row = py::take(Py_BuildValue("(NOd)", guards::as_dict(cost.of).release(), cost.is_read ? Py_True : Py_False,
+                                      cost.nanoseconds));
+    py::check(PyList_Append(rows.get(), row.get()));
+  }
+  return rows;
+}
+
+}  // namespace
+
+py::Owned<> guard_costs_of(PyObject* compiled, PyObject* args, PyObject* kwargs, int repeats) {
+  std::vector<PyObject*> values;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) values.push_back(PyTuple_GET_ITEM(args, i));
+  auto names = py::take(PyTuple_New(PyDict_GET_SIZE(kwargs)));
+  PyObject *key = nullptr, *value = nullptr;
+  for (Py_ssize_t at = 0, i = 0; PyDict_Next(kwargs, &at, &key, &value) != 0; ++i) {
+    PyTuple_SET_ITEM(names.get(), i, Py_NewRef(key));
+    values.push_back(value);
+  }
+  const auto function = py::Owned<PyFunctionObject>::share(cast(compiled)->function);
+  const auto cache = py::Owned<>::share(cast(compiled)->cache_object);
+  BoundArguments bound;
+  if (!bound.bind(function.get(), values.data(), static_cast<std::size_t>(PyTuple_GET_SIZE(args)), names.get())) {
+    PyErr_SetString(PyExc_TypeError, "the function has other parameters");
+    py::throw_pending();
+  }
+  bound.own();
+  const auto entries = cache_of(cache.get())->entries();
+  for (const auto& entry : entries) {
+    if (!entry->guards->check(bound.slots(), function->func_closure)) continue;
+    const auto costs = guards::costs_of(*entry->guards, bound.slots(), function->func_closure, repeats);
+    return py::take(Py_BuildValue("(idnN)", entry->number, costs.call, static_cast<Py_ssize_t>(entry->guards->size()),
+                                  as_rows(costs).release()));
+  }
+  return py::Owned<>::share(Py_None);
 }
 
 py::Owned<> cache_entries_of(PyObject* object) {

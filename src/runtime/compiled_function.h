@@ -7,7 +7,7 @@
 
 namespace pellucid::runtime {
 
-// CompiledFunction(function, backend, *, fullgraph=False, instance=None)
+// CompiledFunction(function, backend, *, fullgraph=False, instance=None, config=None)
 void initialise_compiled_function_type(PyObject* module);
 
 // What `CompiledFunction.__call__` gives to those who ask for it, as compilers that read Python code do. Calls go on to
@@ -24,6 +24,9 @@ py::Owned<> cache_entries_of(PyObject* object);
 // The guards of all entries, also those of functions that were compiled on their own while this one ran:
 // {region: [{"kind", "source", "source_kind", "text", "file", "line", "operation"}, …]}.
 py::Owned<> guards_of(PyObject* compiled);
+// What its guards cost at a call with these arguments: (region, nanoseconds of a call, number of guards, [(guard as
+// above, whether it is about reading its value, nanoseconds), …]); None when no entry fits the call.
+py::Owned<> guard_costs_of(PyObject* compiled, PyObject* args, PyObject* kwargs, int repeats);
 // Why calls missed, oldest first; a list of str.
 py::Owned<> guard_failures_of(PyObject* compiled);
 py::Owned<> recompiles_of(PyObject* compiled);

@@ -104,13 +104,8 @@ py::Owned<> where_it_ends(const Capture& capture) {
 
 py::Owned<> guard_rows(const guards::GuardProgram& guards) {
   auto rows = py::take(PyList_New(0));
-  for (const auto& guard : guards::GuardReport(guards).describe()) {
-    auto row = py::take(Py_BuildValue("{s:s,s:s,s:s,s:s,s:s,s:i,s:s}", "kind", guard.kind.c_str(), "source",
-                                      guard.source.c_str(), "source_kind", guard.source_kind.c_str(), "text",
-                                      guard.text.c_str(), "file", guard.file.c_str(), "line", guard.line, "operation",
-                                      guard.operation.c_str()));
-    py::check(PyList_Append(rows.get(), row.get()));
-  }
+  for (const auto& guard : guards::GuardReport(guards).describe())
+    py::check(PyList_Append(rows.get(), guards::as_dict(guard).get()));
   return rows;
 }
 

@@ -1,10 +1,12 @@
 #include "runtime/runtime.h"
 
 #include "aten/aten.h"
+#include "backend/fx.h"
 #include "base/break_policy.h"
 #include "base/events.h"
 #include "base/reasons.h"
 #include "py/ref.h"
+#include "rows/comptime.h"
 #include "rows/steering.h"
 #include "runtime/cache.h"
 #include "runtime/compiled_function.h"
@@ -168,6 +170,39 @@ PyObject* is_leaf(PyObject*, PyObject* callable) {
   return py::enter([&] { return py::Owned<>::share(rows::is_leaf(callable) ? Py_True : Py_False); });
 }
 
+PyObject* steerings(PyObject*, PyObject*) {
+  return py::enter([] { return rows::steerings(); });
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+#if defined(__OPTIMIZE__)
+constexpr bool kOptimized = true;
+#else
+constexpr bool kOptimized = false;
+#endif
+
+PyObject* build(PyObject*, PyObject*) {
+  return Py_BuildValue("{s:s,s:O,s:O}", "compiler", "C++ compiler " __VERSION__, "sanitized",
+                       kSanitized ? Py_True : Py_False, "optimized", kOptimized ? Py_True : Py_False);
+}
+
+PyObject* guard_costs(PyObject*, PyObject* args) {
+  PyObject *compiled = nullptr, *arguments = nullptr, *keywords = nullptr;
+  int repeats = 0;
+  if (!PyArg_ParseTuple(args, "OO!O!i:guard_costs", &compiled, &PyTuple_Type, &arguments, &PyDict_Type, &keywords,
+                        &repeats))
+    return nullptr;
+  if (!is_compiled_function(compiled)) {
+    PyErr_Format(PyExc_TypeError, "expected a function compiled by pellucid, got %.200s", Py_TYPE(compiled)->tp_name);
+    return nullptr;
+  }
+  return py::enter([&] { return guard_costs_of(compiled, arguments, keywords, repeats); });
+}
+
 PyObject* show_call(PyObject*, PyObject* function) {
   return py::enter([&] {
     show_call_as(function);
@@ -215,6 +250,9 @@ PyMethodDef kFunctions[] = {
     {"steer", steer, METH_VARARGS,
      "How captures treat a callable: (callable, number of a Steering, substitute or None)."},
     {"steering_of", steering_of, METH_O, "The number of its Steering."},
+    {"steerings", steerings, METH_NOARGS, "The names of all Steerings with their numbers."},
+    {"build", build, METH_NOARGS, "How this core was built: compiler, sanitized, optimized."},
+    {"guard_costs", guard_costs, METH_VARARGS, "(compiled, args, kwargs, repeats): what its guards cost at this call."},
     {"is_leaf", is_leaf, METH_O, "Whether it is an operation of torch, which is one node of a graph."},
     {"show_call_as", show_call, METH_O, "What CompiledFunction.__call__ gives. Calls go on to run the native one."},
     {"set_stance", set_stance, METH_VARARGS, "The stance: (name, skips guards, backend or None). Gives what it was."},
@@ -227,6 +265,7 @@ PyMethodDef kFunctions[] = {
 }  // namespace
 
 void initialise(PyObject* module) {
+  rows::fx_graph_of = backend::fx_graph;
   initialise_cache_type(module);
   initialise_graph_call_type(module);
   initialise_hook();
