@@ -33,6 +33,16 @@ with pellucid.config.patch(recompile_limit=1):  # for this thread, inside the bl
 def train(): ...
 ```
 
+Options of one compiled function hold for its calls, and for what these compile and call; no other compiled function of
+the process sees them, but for those that it calls and that have none of their own. Inlined into a capture of another
+compiled function it goes by that one's options.
+
+```python
+compiled = pellucid.compile(f, config={"recompile_limit": 1, "dynamic_shapes": False})
+```
+
+A name that is no option is an AttributeError that names the nearest one.
+
 The environment gives the values at the start of the process: `PELLUCID_RECOMPILE_LIMIT=16`. Truths are `1`, `0`,
 `true`, `false`, `yes`, `no`, `on` or `off`. A value that an option cannot have is a ValueError that names the
 variable, when pellucid is imported.

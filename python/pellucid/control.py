@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -26,12 +27,26 @@ __all__ = [
 ]
 
 
-_Steering = enum.IntEnum("_Steering", _core.steerings())  # type: ignore[misc]
+_Steering: Any = enum.IntEnum("_Steering", _core.steerings())  # type: ignore[misc]  # src/protocols/steering.h
 
 
-def _steer(fn: Any, how: _Steering, caller: str, substitute: Callable | None = None) -> None:
+def _check_callable(fn: Any, caller: str) -> None:
     if not callable(fn):
         raise TypeError(f"pellucid.{caller} needs a callable, not {type(fn).__name__}")
+
+
+def _for_each(switch: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A switch that takes a list or tuple of callables too, and gives a list then."""
+
+    @functools.wraps(switch)
+    def for_each(fn: Any) -> Any:
+        return [for_each(one) for one in fn] if isinstance(fn, (list, tuple)) else switch(fn)
+
+    return for_each
+
+
+def _steer(fn: Any, how: int, caller: str, substitute: Callable | None = None) -> None:
+    _check_callable(fn, caller)
     if how != _core.steering_of(fn) or substitute is not None:
         _core.steer(fn, int(how), substitute)
         # What was compiled before may go by what held then.
@@ -48,6 +63,7 @@ def is_opaque(fn: Any) -> bool:
     return _core.steering_of(fn) == _Steering.OPAQUE
 
 
+@_for_each
 def allow_in_graph(fn: Any) -> Any:
     """Makes a call of `fn` one node of the graph, whose target is `fn`: capture does not look inside.
 
@@ -68,8 +84,6 @@ def allow_in_graph(fn: Any) -> Any:
         ...     print("not seen by the capture")
         ...     return x * 2
     """
-    if isinstance(fn, (list, tuple)):
-        return [allow_in_graph(one) for one in fn]
     is_node_anyway = callable(fn) and _core.is_leaf(fn)
     _steer(fn, _Steering.NONE if is_node_anyway else _Steering.OPAQUE, "allow_in_graph")
     return fn
@@ -90,6 +104,7 @@ def nonstrict_trace(traceable_fn: Callable) -> Callable:
     return traceable_fn
 
 
+@_for_each
 def disallow_in_graph(fn: Any) -> Any:
     """Keeps an operator out of all graphs: a call of `fn` ends the graph, runs eagerly, and capture goes on behind it.
 
@@ -107,8 +122,6 @@ def disallow_in_graph(fn: Any) -> Any:
     Example:
         >>> pellucid.disallow_in_graph(torch.sub)
     """
-    if isinstance(fn, (list, tuple)):
-        return [disallow_in_graph(one) for one in fn]
     if callable(fn) and not _core.is_leaf(fn) and _core.steering_of(fn) not in (_Steering.OPAQUE, _Steering.DISALLOWED):
         name = getattr(fn, "__qualname__", type(fn).__qualname__)
         raise RuntimeError(
@@ -119,6 +132,7 @@ def disallow_in_graph(fn: Any) -> Any:
     return fn
 
 
+@_for_each
 def forbid_in_graph(fn: Any) -> Any:
     """Makes it an error that a capture meets a call of `fn`: `errors.Unsupported`, also without `fullgraph=True`.
 
@@ -133,8 +147,6 @@ def forbid_in_graph(fn: Any) -> Any:
         ... def only_eager(x):
         ...     return x
     """
-    if isinstance(fn, (list, tuple)):
-        return [forbid_in_graph(one) for one in fn]
     _steer(fn, _Steering.FORBIDDEN, "forbid_in_graph")
     return fn
 
@@ -158,16 +170,23 @@ def assume_constant_result(fn: Callable) -> Callable:
 
 
 def substitute_in_graph(
-    original_fn: Callable, *, can_constant_fold_through: bool = False, skip_signature_check: bool = False
+    original_fn: Callable,
+    *,
+    can_constant_fold_through: bool = False,
+    skip_signature_check: bool = False,
+    is_embedded_type: bool = False,
 ) -> Callable[[Callable], Callable]:
     """A decorator: captures follow the decorated function where the program calls `original_fn`.
 
-    Plain Python goes on to call `original_fn`. Both must do the same.
+    Plain Python goes on to call `original_fn`. Both must do the same. What was given to torch.compiler.substitute_in_graph
+    counts as well, except for torch's own.
 
     Args:
         original_fn: usually a C function.
         can_constant_fold_through: torch's keyword; captures follow the function in any case.
-        skip_signature_check: the functions may have other parameters than the original, which must then fit its calls.
+        skip_signature_check: the functions may have other parameters than the original, which must then fit its calls. Those
+            of a function of `*args, **kwargs` always may.
+        is_embedded_type: torch's keyword for classes, which need no word here.
 
     Raises:
         TypeError: one of them cannot be called, or their parameters differ.
@@ -178,8 +197,7 @@ def substitute_in_graph(
         ... def index_of(a, b, /):
         ...     return list(a).index(b)
     """
-    if not callable(original_fn):
-        raise TypeError(f"pellucid.substitute_in_graph needs a callable, not {type(original_fn).__name__}")
+    _check_callable(original_fn, "substitute_in_graph")
 
     def substituted(traceable_fn: Callable) -> Callable:
         if not inspect.isfunction(traceable_fn):
@@ -194,18 +212,33 @@ def substitute_in_graph(
     return substituted
 
 
+_Parameters = tuple[list[tuple[str, bool]], set[tuple[str, bool]]]
+
+
 def _check_signatures(original: Callable, substitute: Callable) -> None:
     try:
         wanted = inspect.signature(original)
     except ValueError:  # a C function that does not tell
         return
     given = inspect.signature(substitute)
-
-    def shape(signature: inspect.Signature) -> list[tuple]:
-        return [(p.name, p.kind, p.default is p.empty) for p in signature.parameters.values()]
-
-    if shape(wanted) != shape(given):
+    parameters = [_parameters(signature) for signature in (wanted, given)]
+    if parameters[0] != parameters[1] and not any(_takes_all(signature) for signature in (wanted, given)):
         raise TypeError(f"the parameters of the substitute, {given}, are not those of {original!r}, {wanted}")
+
+
+def _parameters(signature: inspect.Signature) -> _Parameters:
+    """Those in order, and those by keyword alone: their names, and whether they have a default."""
+    rest = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    named = [p for p in signature.parameters.values() if p.kind not in rest]
+    in_order = [(p.name, p.default is p.empty) for p in named if p.kind is not p.KEYWORD_ONLY]
+    return in_order, {(p.name, p.default is p.empty) for p in named if p.kind is p.KEYWORD_ONLY}
+
+
+def _takes_all(signature: inspect.Signature) -> bool:
+    return [p.kind for p in signature.parameters.values()] == [
+        inspect.Parameter.VAR_POSITIONAL,
+        inspect.Parameter.VAR_KEYWORD,
+    ]
 
 
 def skip_frame(msg: str = "") -> None:

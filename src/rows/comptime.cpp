@@ -46,10 +46,15 @@ py::Owned<> tensor_facts(Interpreter& t, PyObject* tensor) {
   const graph::Node* node = recorder.node_of(tensor);
   PyObject* fake = recorder.fake_or_itself(tensor);
   const aten::Meta meta = aten::meta_of(fake);
-  const auto open = aten::is_fake(fake) ? recorder.fakes().open_shape(fake).sizes : std::vector<const symbolic::Expr*>();
+  aten::OpenShape open;
+  if (aten::is_fake(fake)) {
+    open = recorder.fakes().open_shape(fake);
+  } else if (const aten::OpenShape* shape = t.region.numbers.tensors.shape_of(fake)) {
+    open = *shape;  // no operator has used it yet
+  }
   auto dtype = py::take(PyObject_GetAttrString(fake, "dtype")), device = py::take(PyObject_GetAttrString(fake, "device"));
   return py::take(Py_BuildValue("(ssNNNNNOO)", "tensor", node == nullptr ? "" : node->name.c_str(),
-                                texts_of(t, open, meta.sizes).release(), list_of(meta.sizes).release(),
+                                texts_of(t, open.sizes, meta.sizes).release(), list_of(meta.sizes).release(),
                                 list_of(meta.strides).release(), dtype.release(), device.release(),
                                 meta.requires_grad ? Py_True : Py_False, reinterpret_cast<PyObject*>(Py_TYPE(tensor))));
 }

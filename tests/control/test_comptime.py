@@ -420,11 +420,9 @@ def test_in_threads():
     seen = []
 
     def work(k):
-        def f(x):
-            comptime(lambda ctx: seen.append(ctx.get_local("x").size(0)))
-            return x + 1
-
-        compiled(f)(torch.ones(k + 2))
+        scope = {"comptime": comptime, "seen": seen}
+        exec("def f(x):\n    comptime(lambda ctx: seen.append(ctx.get_local('x').size(0)))\n    return x + 1", scope)
+        compiled(scope["f"])(torch.ones(k + 2))
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
     for thread in threads:

@@ -159,9 +159,9 @@ def test_compiled_by_torch_and_again():
     assert is_ours(again) and again._orig_mod is module._orig_mod and same(again(X), module._orig_mod(X))
 
 
-def test_recompile_limit_and_shapes_spec_say_that_they_are_not_known():
-    with pytest.warns(once.NoMeaningWarning, match="recompile_limit"):
-        assert same(torch.compile(f, backend="eager", recompile_limit=1)(X), f(X))
+def test_shapes_spec_and_guard_fail_fn_say_that_they_are_not_known():
+    with pytest.warns(once.NoMeaningWarning, match="shapes_spec"):
+        assert same(torch.compile(f, backend="eager", shapes_spec=object())(X), f(X))
     with pytest.warns(once.NoMeaningWarning, match="guard_fail_fn"):
         torch._dynamo.optimize("eager", guard_fail_fn=print)(f)
 

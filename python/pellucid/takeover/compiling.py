@@ -78,14 +78,12 @@ class _Compiles:
         name: str | None = None,
         error_on_graph_break: bool | None = None,
     ) -> None:
+        if recompile_limit is not None:
+            settings = replace(settings, config={**(settings.config or {}), "recompile_limit": recompile_limit})
         if isolate_recompiles:
             # Entries belong to a backend object: an own one has its own, with a limit of their own.
             settings = replace(settings)
             settings.resolved = replace(settings.resolved)
-        if recompile_limit is not None:
-            warn_once(
-                "recompile_limit= of one torch.compile is not known to pellucid: its config.recompile_limit holds"
-            )
         if shapes_spec is not None:
             warn_once("shapes_spec= of torch.compile is not known to pellucid: sizes are open when they have changed")
         self.settings, self.disabled, self.error_on_graph_break = settings, disabled, error_on_graph_break
