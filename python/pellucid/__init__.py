@@ -44,6 +44,7 @@ from pellucid._capture_profile import CompileProfile, profile_compiles
 from pellucid._comptime import ComptimeContext, ComptimeValue, comptime
 from pellucid._doctor import doctor
 from pellucid._explain import ExplainOutput, ExplainWithBackend
+from pellucid._guard_costs import GuardCost, GuardCosts, guard_costs
 from pellucid._profiler import CompileProfiler
 from pellucid.api import (
     break_reasons,
@@ -88,6 +89,8 @@ __all__ = [
     "ComptimeValue",
     "ExplainOutput",
     "ExplainWithBackend",
+    "GuardCost",
+    "GuardCosts",
     "allow_in_graph",
     "assume_constant_result",
     "break_reasons",
@@ -106,6 +109,7 @@ __all__ = [
     "explain",
     "forbid_in_graph",
     "graph_break",
+    "guard_costs",
     "guard_failures",
     "install",
     "installed",

@@ -243,7 +243,10 @@ def _caches() -> _Found:
     where = folder
     while not where.exists():
         where = where.parent
-    if not os.access(where, os.W_OK | os.X_OK):
+    try:
+        with tempfile.TemporaryFile(dir=where):  # root may write where nothing can be written
+            pass
+    except OSError:
         return BAD, f"{folder} cannot be written", 'backend "inductor" fails (set TORCHINDUCTOR_CACHE_DIR)'
     free = shutil.disk_usage(where).free
     if free < 2**30:

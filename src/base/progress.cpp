@@ -115,9 +115,10 @@ class Line {
   void show() {
     const Busy& first = busy_.front();
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - first.since).count();
-    std::string text = "pellucid: " + std::to_string(seconds) + " s, " + first.what.front();
+    std::string text = "pellucid: " + std::to_string(seconds) + " s, ";
+    if (busy_.size() > 1) text.append("the first of ").append(std::to_string(busy_.size())).append(": ");
+    text.append(first.what.front());
     if (first.what.size() > 1) text.append(", ").append(first.what.back());
-    if (busy_.size() > 1) text.append(" (and ").append(std::to_string(busy_.size() - 1)).append(" more)");
     write_all(std::string(kErase).append(clipped(std::move(text), columns() - 1)));
     shown_ = true;
   }
