@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import builtins
 import dis
+import enum
 import time
 import traceback
+import types
 from collections.abc import Callable
 from typing import Any, TextIO
 
@@ -47,11 +49,16 @@ class ComptimeValue:
     def python_type(self) -> type:
         """What `type(value)` gives in the program.
 
+        Raises:
+            TypeError: it is a variable of a closure that has no value yet.
+
         Example:
             >>> ctx.get_local("x").python_type()
             <class 'torch.Tensor'>
         """
         kind, *facts = self.__facts()
+        if kind == "empty":
+            raise TypeError("the variable has no value")
         if kind == "number":
             return type(facts[0])
         if kind == "tensor":
@@ -122,7 +129,7 @@ class ComptimeValue:
         return self.as_fake().size() if dim is None else self.as_fake().size(dim)
 
     def is_python_constant(self) -> bool:
-        """Whether the capture knows all of it: no tensor and no open number is in it.
+        """Whether the capture knows all of it: a number, text, function, class or module, or a container of these.
 
         Example:
             >>> ctx.get_local("flag").is_python_constant()
@@ -188,18 +195,24 @@ def _text(ask: Ask, value: object, depth: int) -> str:
     return f"{cls.__name__}({inside})"
 
 
+# Of these nothing of the program runs when they are asked. An object of another class is neither printed nor a constant.
 _PRINTED = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, range, type(...))
+_NAMED = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
-def _text_of_object(value: object) -> str:
-    """Without running code of the program."""
+def _text_of_object(value: Any) -> str:
     if type(value) in _PRINTED:
         return repr(value)
-    if isinstance(value, type):
-        return f"<class {value.__module__}.{value.__qualname__}>"
-    name = getattr(value, "__qualname__", None) if callable(value) and not isinstance(value, torch.nn.Module) else None
     kind = type(value).__name__
-    return f"<{kind} {name}>" if isinstance(name, str) else f"<{kind} object>"
+    if issubclass(type(value), type):
+        return f"<class {type.__repr__(value).split(chr(39))[1]}>"
+    if type(value) in _NAMED:
+        return f"<{kind} {value.__qualname__}>"
+    return f"<module {value.__name__}>" if type(value) is types.ModuleType else f"<{kind} object>"
+
+
+def _is_constant_object(value: object) -> bool:
+    return type(value) in (*_PRINTED, *_NAMED, types.ModuleType) or issubclass(type(value), (type, enum.Enum))
 
 
 def _is_constant(ask: Ask, value: object, around: frozenset[int]) -> bool:
@@ -209,7 +222,7 @@ def _is_constant(ask: Ask, value: object, around: frozenset[int]) -> bool:
     if kind in ("tensor", "empty") or id(value) in around:
         return False
     if kind == "object":
-        return True
+        return _is_constant_object(facts[0])
     parts = [part for item in facts[1] for part in (item if kind == "entries" else (item,))]
     return all(_is_constant(ask, part, around | {id(value)}) for part in parts)
 

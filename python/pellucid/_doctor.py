@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -89,7 +88,11 @@ def _versions() -> _Found:
     if sys.flags.dev_mode:
         return NOTE, f"{found}, python -X dev", "the debug hooks of Python's allocator slow captures down"
     if torch.cuda.is_available():
-        return OK, f"{found}, {torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}", "graphs can run on the GPU"
+        return (
+            OK,
+            f"{found}, {torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}",
+            "graphs can run on the GPU",
+        )
     if torch.version.cuda is not None:
         return NOTE, f"{found} for CUDA {torch.version.cuda}, no GPU found", "graphs run on the CPU"
     return OK, f"{found}, no CUDA", "graphs run on the CPU"

@@ -128,9 +128,7 @@ class Settings:
         if not isinstance(function, types.FunctionType):
             function, instance = _calling(function), function
         options = self.config or {}
-        return CompiledFunction(
-            function, self.resolved, fullgraph=self.fullgraph, instance=instance, config=options
-        )
+        return CompiledFunction(function, self.resolved, fullgraph=self.fullgraph, instance=instance, config=options)
 
 
 def _check_type(name: str, value: object, *allowed: type) -> None:
@@ -161,7 +159,9 @@ def _resolve(settings: Settings) -> Backend:
     static, dynamic = settings.dynamic is False, settings.dynamic is True
     filter_fn = (settings.options or {}).get("guard_filter_fn")
     is_as_wanted = (backend.static, backend.dynamic, backend.guard_filter_fn) == (static, dynamic, filter_fn)
-    if settings.config or not is_as_wanted:  # with options of its own it has entries of its own, which go by the backend
+    if (
+        settings.config or not is_as_wanted
+    ):  # with options of its own it has entries of its own, which go by the backend
         backend = replace(backend, static=static, dynamic=dynamic, guard_filter_fn=filter_fn)
     return backend
 

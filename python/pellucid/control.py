@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import enum
 import functools
 import inspect
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-_Steering: Any = enum.IntEnum("_Steering", _core.steerings())  # type: ignore[misc]  # src/protocols/steering.h
+_Steering = types.SimpleNamespace(**_core.steerings())  # the numbers of src/protocols/steering.h
 
 
 def _check_callable(fn: Any, caller: str) -> None:
@@ -48,7 +48,7 @@ def _for_each(switch: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def _steer(fn: Any, how: int, caller: str, substitute: Callable | None = None) -> None:
     _check_callable(fn, caller)
     if how != _core.steering_of(fn) or substitute is not None:
-        _core.steer(fn, int(how), substitute)
+        _core.steer(fn, how, substitute)
         # What was compiled before may go by what held then.
         api.reset()
 

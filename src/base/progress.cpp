@@ -59,7 +59,9 @@ std::string clipped(std::string text, std::size_t most) {
 // The writer and what it knows; never destroyed, for its thread goes on to the end of the process.
 class Line {
  public:
-  Line() : process_(::getpid()) { std::thread([this] { tell(); }).detach(); }
+  Line() : process_(::getpid()) {
+    std::thread([this] { tell(); }).detach();
+  }
 
   int process() const noexcept { return process_; }
 

@@ -113,7 +113,7 @@ class CostMeter {
   GuardProgram& program_;
   const Program::Frame frame_;
   const int repeats_;
-  double empty_ = 0;                             // a step that asks nothing
+  double empty_ = 0;                                // a step that asks nothing
   std::map<std::uint32_t, double> checks_, reads_;  // by check
 };
 

@@ -14,8 +14,9 @@ struct Cost {
 };
 
 struct Costs {
-  double call = 0;          // what check() takes when everything is as it was at the last call
-  std::vector<Cost> parts;  // what is looked at then, one after the other: large parts are compared in less time together
+  double call = 0;  // what check() takes when everything is as it was at the last call
+  std::vector<Cost>
+      parts;  // what is looked at then, one after the other: large parts are compared in less time together
 };
 
 // For a call whose guards hold; each part is measured as the shortest of a few rounds of so many `repeats`.

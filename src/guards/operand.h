@@ -11,7 +11,8 @@ template <class Keeper>
 void take_operand(Check& check, const Guard& guard, Keeper& keeper) {
   PyObject* operand = guard.operand.get();
   const auto items = [&](auto&& take) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(operand); ++i) check.items.push_back(take(PyTuple_GET_ITEM(operand, i)));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(operand); ++i)
+      check.items.push_back(take(PyTuple_GET_ITEM(operand, i)));
   };
   switch (traits(guard.kind).keeps) {
     case Keeps::Watched:

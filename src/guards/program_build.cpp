@@ -3,8 +3,8 @@
 
 #include "guards/equality.h"
 #include "guards/home.h"
-#include "guards/program.h"
 #include "guards/operand.h"
+#include "guards/program.h"
 #include "guards/traits.h"
 
 namespace pellucid::guards {

@@ -52,7 +52,8 @@ py::Owned<> tensor_facts(Interpreter& t, PyObject* tensor) {
   } else if (const aten::OpenShape* shape = t.region.numbers.tensors.shape_of(fake)) {
     open = *shape;  // no operator has used it yet
   }
-  auto dtype = py::take(PyObject_GetAttrString(fake, "dtype")), device = py::take(PyObject_GetAttrString(fake, "device"));
+  auto dtype = py::take(PyObject_GetAttrString(fake, "dtype")),
+       device = py::take(PyObject_GetAttrString(fake, "device"));
   return py::take(Py_BuildValue("(ssNNNNNOO)", "tensor", node == nullptr ? "" : node->name.c_str(),
                                 texts_of(t, open.sizes, meta.sizes).release(), list_of(meta.sizes).release(),
                                 list_of(meta.strides).release(), dtype.release(), device.release(),
@@ -114,8 +115,8 @@ std::vector<Frame*> frames_of(Interpreter& t) {
 py::Owned<> places_of(Interpreter& t) {
   auto places = py::take(PyList_New(0));
   for (const Frame* frame : frames_of(t)) {
-    auto place = py::take(
-        Py_BuildValue("(Oii)", frame->code.get(), frame->at, py::line_of(frame->code.get(), frame->at)));
+    auto place =
+        py::take(Py_BuildValue("(Oii)", frame->code.get(), frame->at, py::line_of(frame->code.get(), frame->at)));
     py::check(PyList_Append(places.get(), place.get()));
   }
   return places;
@@ -136,7 +137,8 @@ py::Owned<> locals_of(const Frame& frame) {
   for (int slot = 0; slot < py::slot_count(frame.code.get()); ++slot) {
     PyObject* value = frame.local(slot);
     if (value == nullptr) continue;
-    py::check(PyList_Append(locals.get(), py::take(PyTuple_Pack(2, py::slot_name(frame.code.get(), slot), value)).get()));
+    py::check(
+        PyList_Append(locals.get(), py::take(PyTuple_Pack(2, py::slot_name(frame.code.get(), slot), value)).get()));
   }
   return locals;
 }

@@ -278,6 +278,59 @@ def test_what_is_told_of_values():
     assert told["fake"].shape == X.shape and told["fake"].device.type == "meta"
 
 
+def test_objects_of_the_program_are_not_asked():
+    class Secret:
+        def __init__(self, inside):
+            self.inside = inside
+
+        def __repr__(self):
+            raise AssertionError("asked")
+
+        __getattr__ = __call__ = __eq__ = __bool__ = __class_getitem__ = __repr__
+
+    told = []
+
+    def tell(ctx):
+        for name in ("given", "made", "cls", "function", "module"):
+            value = ctx.get_local(name)
+            told.append((repr(value), value.is_python_constant()))
+
+    def f(x, given):
+        made = Secret(x)
+        cls, function, module = Secret, tell, torch
+        comptime(tell)
+        return made.inside + 1, cls, function, module
+
+    compiled(f)(X, Secret(1))
+    assert [(text.split("<locals>.")[-1], known) for text, known in told] == [
+        ("<Secret object>", False),
+        ("<Secret object>", False),
+        ("Secret>", True),
+        ("tell>", True),
+        ("<module torch>", True),
+    ]
+
+
+def test_variables_without_a_value():
+    told = []
+
+    def tell(ctx):
+        told.append(repr(ctx.get_local("later")))
+        with pytest.raises(TypeError, match="no value"):
+            ctx.get_local("later").python_type()
+
+    def f(x):
+        def inner():
+            return later
+
+        comptime(tell)
+        later = x + 1
+        return inner()
+
+    assert torch.equal(compiled(f)(X), X + 1)
+    assert told == ["(a variable without a value)"]
+
+
 def test_graph_break():
     seen = []
 
@@ -309,7 +362,9 @@ def test_short_graph_break():
     assert len(backend.graphs) == 2
 
 
-@pytest.mark.parametrize("settings", [{}, {"fullgraph": False}, {"config": {"suppress_errors": True}, "fullgraph": False}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"fullgraph": False}, {"config": {"suppress_errors": True}, "fullgraph": False}]
+)
 def test_what_the_code_raises_reaches_the_caller(settings):
     class Stop(BaseException):
         pass
@@ -363,7 +418,9 @@ def test_the_context_ends_with_the_code():
 
 def test_breakpoint(monkeypatch):
     seen = []
-    monkeypatch.setattr(sys, "breakpointhook", lambda: seen.append(sys._getframe(1).f_locals["ctx"].get_local("x").size(0)))
+    monkeypatch.setattr(
+        sys, "breakpointhook", lambda: seen.append(sys._getframe(1).f_locals["ctx"].get_local("x").size(0))
+    )
 
     def f(x):
         comptime.breakpoint()
@@ -463,7 +520,9 @@ def test_of_torch(installed, capsys):
     assert text.startswith("%y: Tensor(float32[4], cpu)\nx = %l_x_")
     for part in ("in of_torch_program", "def forward", "TENSOR_MATCH", "-->", "\n2\n"):
         assert part in text
-    assert "_dynamo/comptime.py" not in text.split("def forward")[0]  # frames of torch's short forms are not the program's
+    assert (
+        "_dynamo/comptime.py" not in text.split("def forward")[0]
+    )  # frames of torch's short forms are not the program's
     assert torch.equal(f(X, 2), want)
     assert capsys.readouterr().out == ""
 

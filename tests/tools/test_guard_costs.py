@@ -37,8 +37,12 @@ def test_by_guard_and_by_line():
     assert tensor.file == __file__ and tensor.text.startswith("f32[3] cpu")
     (state,) = [cost for cost in costs.costs if cost.kind == "GLOBAL_STATE"]
     assert state.place == "(state of the process)"
-    assert any(cost.kind == "reads" and cost.source == "G['SETTINGS']" and cost.line == LINE + 2 for cost in costs.costs)
-    assert [cost.nanoseconds for cost in costs.costs] == sorted((cost.nanoseconds for cost in costs.costs), reverse=True)
+    assert any(
+        cost.kind == "reads" and cost.source == "G['SETTINGS']" and cost.line == LINE + 2 for cost in costs.costs
+    )
+    assert [cost.nanoseconds for cost in costs.costs] == sorted(
+        (cost.nanoseconds for cost in costs.costs), reverse=True
+    )
     by_line = costs.by_line()
     assert set(by_line) >= {(__file__, LINE), (__file__, LINE + 2), ("", 0)}
     assert sum(by_line.values()) == pytest.approx(sum(cost.nanoseconds for cost in costs.costs))

@@ -94,7 +94,9 @@ def test_nothing_in_pipes():
 
 def test_while_python_does_not_let_go():
     """A backend, or a capture, that holds Python's lock: the line is written all the same."""
-    text = on_terminal(program(work="import ctypes; ctypes.PyDLL(None).usleep(900000); ctypes.PyDLL(None).usleep(900000)"))
+    text = on_terminal(
+        program(work="import ctypes; ctypes.PyDLL(None).usleep(900000); ctypes.PyDLL(None).usleep(900000)")
+    )
     assert "pellucid: 1 s" in text and text.endswith(ERASE)
 
 
