@@ -1,5 +1,6 @@
 // Composite operators whose kernels in torch work with plain ints; these work with whatever the sizes are.
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/SymFloat.h>
 #include <c10/core/WrapDimMinimal.h>
@@ -97,7 +98,33 @@ bool solve(Call& call) {
   return true;
 }
 
+// self, correction, fweights, aweights: rows are variables, columns observations.
+bool covariance(Call& call) {
+  const at::Tensor self = call.tensor(0);
+  if (self.dim() > 2 || self.scalar_type() == at::kBool || call.has_tensor(2) || call.has_tensor(3)) return false;
+  const at::Tensor all = self.dim() < 2 ? self.view({1, -1}) : self;
+  const c10::SymInt observations = all.sym_size(1);
+  if (observations - call.arg(1).toInt() < 1) return false;  // the kernel warns
+  const at::Tensor count = at::ones({}, all.options().dtype(at::kLong));
+  const at::Tensor centred = all - (all.sum(1) / count).unsqueeze(1);
+  call.give(at::true_divide(at::mm(centred, centred.t().conj()), count).squeeze());
+  return true;
+}
+
+// self, fill_value, wrap: of a matrix that is no longer than wide, so that there is nothing to wrap.
+bool fill_diagonal(Call& call) {
+  const at::Tensor self = call.tensor(0);
+  if (self.dim() != 2 || (call.arg(2).toBool() && self.sym_size(0) > self.sym_size(1) + 1)) return false;
+  const c10::SymInt length = self.sym_size(0) < self.sym_size(1) ? self.sym_size(0) : self.sym_size(1);
+  const at::Tensor diagonal = self.as_strided_symint({length}, {self.sym_stride(0) + self.sym_stride(1)});
+  diagonal.fill_(call.arg(1).toScalar());
+  call.give(self);
+  return true;
+}
+
 constexpr RuleRow kRows[] = {
+    {"cov", covariance},
+    {"fill_diagonal_", fill_diagonal},
     {"linalg_inv", inverse},
     {"linalg_solve", solve<false>},
     {"linalg_solve_ex", solve<true>},
