@@ -301,6 +301,7 @@ bool inverse_of_factor(SizeCall& call) {
 constexpr SizeRow kRows[] = {
     {"cholesky_inverse", inverse_of_factor},
     {"_cholesky_solve_helper", solved_by_factor},
+    {"cholesky_solve", solved_by_factor},
     {"linalg_solve_triangular", solved_triangular},
     {"triangular_solve", solved_triangular_with_copy},
     {"linalg_lu_solve", solved_by_lu},
