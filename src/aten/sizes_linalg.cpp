@@ -144,9 +144,11 @@ bool eigenvalues_of_hermitian(SizeCall& call) {
   return true;
 }
 
+// And the vectors, where they are asked for.
 bool eigenvalues(SizeCall& call) {
   const Matrices found = square(call);
   call.give(0, with(found.batch, {found.rows}));
+  if (call.results() > 1) call.give(1, found.all);
   return true;
 }
 
@@ -311,6 +313,7 @@ constexpr SizeRow kRows[] = {
     {"linalg_householder_product", householder_product},
     {"ormqr", ormqr},
     {"_linalg_eigvals", eigenvalues},
+    {"linalg_eig", eigenvalues},
     {"_linalg_solve_ex", solved},
     {"_fft_r2c", fft_r2c},
     {"_fft_c2c", fft_c2c},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uses import arrange, compute, network, transform  # noqa: F401
+from uses import arrange, compute, network, pinned, transform  # noqa: F401
 from uses.table import SIZES, USES, Use
 
 __all__ = ["SIZES", "USES", "Use"]

@@ -17,6 +17,8 @@ def filled(module: nn.Module) -> nn.Module:
     return module.eval()
 
 
+TRANSPOSED = filled(nn.ConvTranspose2d(3, 2, 3, stride=2, padding=1))
+
 uses(
     "pooling of sequences",
     sequence,
@@ -44,10 +46,14 @@ uses(
     adaptive_max_indices=lambda x: F.adaptive_max_pool2d(x, (1, 2), return_indices=True),
     fractional=lambda x: F.fractional_max_pool2d(x, 2, output_size=(2, 3), _random_samples=torch.full((2, 3, 2), 0.5)),
     fractional_ratio=lambda x: F.fractional_max_pool2d(
-        x, 2, output_ratio=0.6, _random_samples=torch.full((2, 3, 2), 0.5)
+        x, 2, output_ratio=(0.6, 0.6), _random_samples=torch.full((2, 3, 2), 0.5)
     ),
-    unpool=lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),
     unpool_to=lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2, output_size=x.shape),
+)
+uses(
+    "pooling of even sides",
+    lambda n: [ramp(2, 3, 2 * n, 2 * n + 2)],
+    unpool=lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),
     unpool_module=lambda x: nn.MaxUnpool2d(2, stride=2)(*F.max_pool2d(x, 2, return_indices=True)),
 )
 uses(
@@ -72,7 +78,7 @@ uses(
     fractional=lambda x: F.fractional_max_pool3d(
         x, 2, output_size=(2, 2, 2), _random_samples=torch.full((2, 3, 3), 0.5)
     ),
-    unpool=lambda x: F.max_unpool3d(*F.max_pool3d(x, 2, return_indices=True), 2),
+    unpool=lambda x: F.max_unpool3d(*F.max_pool3d(x, 2, return_indices=True), 2, output_size=x.shape),
     lp=lambda x: F.lp_pool3d(x.abs(), 2, 2),
 )
 uses(
@@ -85,10 +91,6 @@ uses(
     area=lambda x: F.interpolate(x, size=(3, 2), mode="area"),
     antialias=lambda x: F.interpolate(x, size=(3, 3), mode="bilinear", antialias=True),
     recompute=lambda x: F.interpolate(x, scale_factor=0.5, recompute_scale_factor=True),
-    affine_grid=lambda x: F.grid_sample(
-        x, F.affine_grid(torch.eye(2, 3).expand(2, -1, -1), x.shape, align_corners=False), align_corners=False
-    ),
-    pixel_unshuffle=lambda x: F.pixel_unshuffle(x[..., : x.size(2) // 2 * 2, : x.size(3) // 2 * 2], 2),
     unfold=lambda x: F.unfold(x, 2),
     fold=lambda x: F.fold(F.unfold(x, 2), x.shape[2:], 2),
     channel_shuffle=lambda x: F.channel_shuffle(x, 3),
@@ -100,9 +102,7 @@ uses(
     same=lambda x: F.conv2d(x, ramp(4, 3, 3, 3), padding="same"),
     depthwise=lambda x: F.conv2d(x, ramp(3, 1, 3, 3), groups=3),
     transposed=lambda x: F.conv_transpose2d(x, ramp(3, 2, 2, 2), stride=2, output_padding=1),
-    transposed_module=lambda x: filled(nn.ConvTranspose2d(3, 2, 3, stride=2, padding=1))(
-        x, output_size=(2 * x.size(2), 2 * x.size(3))
-    ),
+    transposed_module=lambda x: TRANSPOSED(x, output_size=(2 * x.size(2), 2 * x.size(3))),
     conv_of_size=lambda x: F.conv2d(x, x[:, :, :2, :2]),
     lazy_same=lambda x: F.conv2d(x, ramp(4, 3, 2, 2), padding="same"),
 )
@@ -110,7 +110,6 @@ uses(
     "convolutions of sequences",
     sequence,
     conv=lambda x: F.conv1d(x, ramp(2, 4, 3), padding=1),
-    conv_tbc=lambda x: torch.conv_tbc(x.permute(2, 0, 1), ramp(3, 4, 2), torch.zeros(2), 1),
     transposed=lambda x: F.conv_transpose1d(x, ramp(4, 2, 3)),
 )
 uses(
@@ -162,7 +161,6 @@ uses(
     lambda n: [ramp(n + 6, 2, 4).log_softmax(-1), torch.ones(2, 3, dtype=torch.long)],
     ctc=lambda x, y: F.ctc_loss(x, y, torch.full((2,), 6), torch.full((2,), 3)),
     ctc_of_lists=lambda x, y: F.ctc_loss(x, y, (6, 6), (3, 3)),
-    ctc_of_length=lambda x, y: F.ctc_loss(x, y, (x.size(0), x.size(0)), (3, 3)),
     ctc_each=lambda x, y: F.ctc_loss(x, y, torch.full((2,), 6), torch.full((2,), 3), reduction="none"),
     ctc_flat=lambda x, y: F.ctc_loss(x, y.reshape(-1), torch.full((2,), 6), torch.full((2,), 3)),
 )

@@ -2,8 +2,8 @@
 
     uses("pooling", image, max_pool=lambda x: F.max_pool2d(x, 2), ...)
 
-Without a size rule an operator makes its sizes constants, so such a use needs a graph for each size. `graphs` of a row
-says so: what is in the way stands in `why`.
+Without a size rule an operator makes its sizes constants, so such a use needs a graph for each size: `graphs` of a row
+says so, and `why` what is in the way. 0: nothing of it is captured.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ uses(
     "fft",
     rows,
     fft=torch.fft.fft,
-    fft_to=lambda x: torch.fft.fft(x, 8),
     fft_to_size=lambda x: torch.fft.fft(x, 2 * x.size(-1)),
     ifft=torch.fft.ifft,
     rfft=torch.fft.rfft,
@@ -47,9 +46,6 @@ uses(
     stft_real=lambda x: torch.view_as_real(torch.stft(x, 8, return_complex=True, window=torch.ones(8))),
     stft_constant=lambda x: torch.stft(x, 8, return_complex=True, window=torch.ones(8), pad_mode="constant"),
     istft=lambda x: torch.istft(torch.stft(x, 8, return_complex=True, window=torch.ones(8)), 8, window=torch.ones(8)),
-    istft_length=lambda x: torch.istft(
-        torch.stft(x, 8, return_complex=True, window=torch.ones(8)), 8, window=torch.ones(8), length=x.size(-1)
-    ),
 )
 uses(
     "spectrograms of batches",
