@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import pellucid
+from pellucid import backends
 from pellucid.errors import ConstraintViolation
 from support import Counting
 from support.calls import ramp
@@ -81,7 +82,7 @@ def test_sizes_of_parameters(backend):
 
         def counting(gm, inputs):
             graphs.append(gm)
-            return pellucid.lookup_backend(backend)(gm, inputs)
+            return backends.lookup_backend(backend)(gm, inputs)
 
         counting.takes_numbers = backend == "eager"
         net = Net(2)

@@ -465,7 +465,7 @@ def test_arguments_of_marks_that_change_nothing(mark, arguments, named, counting
 
     def call(n):
         x = torch.arange(3.0 * n).reshape(n, 3)
-        getattr(torch._dynamo, mark)(x, 0, **arguments)
+        getattr(torch._dynamo.decorators, mark)(x, 0, **arguments)
         assert same(compiled(x), f(x))
 
     with pytest.warns(once.NoMeaningWarning, match=rf"{named} of torch's {mark}\(\)"):

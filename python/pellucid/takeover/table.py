@@ -63,7 +63,7 @@ ROWS = (
     Row(_public("error_on_graph_break", _DECORATORS), tools.in_place_of(api.error_on_graph_break)),
     Row(_public("allow_in_graph", _DECORATORS), control.same_name(f"the function is no node of its own; {_TRACED}")),
     Row(_public("mark_dynamic", _DECORATORS), control.without(**_NO_MEANING)),
-    Row(_public("mark_unbacked", _DECORATORS), control.without(**_NO_MEANING, shape_id=_EQUAL)),
+    Row((f"{_DECORATORS}.mark_unbacked",), control.without(**_NO_MEANING, shape_id=_EQUAL)),
     Row(_public("disallow_in_graph", _DECORATORS), control.same_name("the operator is part of graphs", warns=True)),
     Row(_public("forbid_in_graph", _DECORATORS), control.same_name(f"a call is no error; {_TRACED}", warns=True)),
     Row(_public("assume_constant_result", _DECORATORS), control.same_name(f"the function is called; {_TRACED}")),

@@ -69,6 +69,7 @@ uses(
     argmax=lambda x: (x.argmax(), x.argmin(0)),
     cov=lambda x: torch.cov(x.T),
     cov_of_rows=lambda x: torch.cov(x) + torch.cov(x[0]),
+    cov_corrected=lambda x: torch.cov(x, correction=0),
     corrcoef=lambda x: torch.corrcoef(x.T),
     count_nonzero=torch.count_nonzero,
     cummax=lambda x: torch.cummax(x, 0),
@@ -189,6 +190,7 @@ uses(
     "segments",
     lambda n: [ramp(2 * n, 3), torch.full((n,), 2)],
     by_lengths=lambda x, lengths: torch.segment_reduce(x, "mean", lengths=lengths),
+    of_rows=lambda x, lengths: torch.segment_reduce(x.T.contiguous(), "sum", lengths=lengths.expand(3, -1), axis=1),
     by_lengths_unsafe=lambda x, lengths: torch.segment_reduce(x, "max", lengths=lengths, unsafe=True),
     by_offsets=lambda x, lengths: torch.segment_reduce(x, "sum", offsets=F.pad(lengths.cumsum(0), (1, 0)), unsafe=True),
 )

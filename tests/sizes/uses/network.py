@@ -57,6 +57,13 @@ uses(
     unpool_module=lambda x: nn.MaxUnpool2d(2, stride=2)(*F.max_pool2d(x, 2, return_indices=True)),
 )
 uses(
+    "pooling of channels_last",
+    lambda n: [ramp(2, 3, 2 * n, 2 * n + 2).to(memory_format=torch.channels_last)],
+    unpool=lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),
+    adaptive_max=lambda x: F.adaptive_max_pool2d(x, 2),
+    fractional=lambda x: F.fractional_max_pool2d(x, 2, output_size=(2, 3), _random_samples=torch.full((2, 3, 2), 0.5)),
+)
+uses(
     "pooling of batches",
     batch_of_images,
     avg=lambda x: F.avg_pool2d(x, 2),

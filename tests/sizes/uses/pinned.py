@@ -37,6 +37,7 @@ uses(
     matrix,
     graphs=5,
     why="torch's code reads plain sizes",
+    cov_weighted=lambda x: torch.cov(x.T, fweights=torch.ones(x.size(0), dtype=torch.long)),
     gradient=lambda x: torch.gradient(x, dim=0),
     bytes=lambda x: x + x.nbytes,
     rrelu=F.rrelu,

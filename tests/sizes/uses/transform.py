@@ -45,6 +45,12 @@ uses(
     stft_of_one=lambda x: torch.stft(x[0], 8, return_complex=True, normalized=True, window=torch.ones(8)),
     stft_real=lambda x: torch.view_as_real(torch.stft(x, 8, return_complex=True, window=torch.ones(8))),
     stft_constant=lambda x: torch.stft(x, 8, return_complex=True, window=torch.ones(8), pad_mode="constant"),
+    stft_short=lambda x: torch.stft(x, 8, win_length=5, return_complex=True, window=torch.hann_window(5)),
+    stft_short_ones=lambda x: torch.stft(x, 9, 3, 6, return_complex=True, normalized=True),
+    stft_twosided=lambda x: torch.stft(x, 7, return_complex=True, onesided=False, window=torch.ones(7)),
+    stft_complex=lambda x: torch.stft(torch.complex(x, x), 8, return_complex=True, window=torch.ones(8)),
+    stft_real_pairs=lambda x: torch.stft(x.double(), 8, return_complex=False, window=torch.ones(8).double()),
+    stft_of_transposed=lambda x: torch.stft(x.T.contiguous().T, 8, center=False, return_complex=True),
     istft=lambda x: torch.istft(torch.stft(x, 8, return_complex=True, window=torch.ones(8)), 8, window=torch.ones(8)),
 )
 uses(
@@ -57,4 +63,9 @@ uses(
     "spectra",
     lambda n: [torch.complex(ramp(2, 5, n), ramp(2, 5, n))],
     istft=lambda x: torch.istft(x, 8, window=torch.ones(8)),
+    istft_of_one=lambda x: torch.istft(x[0], 8, normalized=True),
+    istft_short=lambda x: torch.istft(x, 8, 2, 6, window=torch.ones(6) + 0.5),
+    istft_uncentred=lambda x: torch.istft(x, 8, center=False, window=torch.ones(8)),
+    istft_twosided=lambda x: torch.istft(x, 5, onesided=False, window=torch.ones(5)),
+    istft_of_conjugate=lambda x: torch.istft(x.conj(), 8, window=torch.ones(8)),
 )
