@@ -280,6 +280,29 @@ define(
 )
 
 define(
+    "specialize_int",
+    bool,
+    False,
+    "True: an int that changes stays a constant. Sizes of tensors may be open all the same",
+)
+
+define("specialize_float", bool, False, "True: a float that changes stays a constant")
+
+define(
+    "force_parameter_static_shapes",
+    bool,
+    True,
+    "False: sizes of parameters that change are open, as those of other tensors",
+)
+
+define(
+    "allow_ignore_mark_dynamic",
+    bool,
+    False,
+    "True: a size that was marked (mark_dynamic, strict mark_unbacked) and has to be a constant becomes one without an error",
+)
+
+define(
     "capture_scalar_outputs",
     bool,
     False,

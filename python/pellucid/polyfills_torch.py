@@ -70,6 +70,30 @@ def _window(function: Any) -> Any:
     return window
 
 
+def fftfreq(n: Any, *args: Any, **options: Any) -> torch.Tensor:
+    return torch.fft.fftfreq(2, *args, **options).new_empty(n)
+
+
+def rfftfreq(n: Any, *args: Any, **options: Any) -> torch.Tensor:
+    return torch.fft.rfftfreq(2, *args, **options).new_empty(n // 2 + 1)
+
+
+def take_along_dim(tensor: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> torch.Tensor:
+    if dim is None:
+        return tensor.reshape(-1).gather(0, indices.reshape(-1))
+    at = dim % tensor.dim() if tensor.dim() else 0
+    others = [d for d in range(tensor.dim()) if d != at]
+    if tensor.dim() != indices.dim() or any(tensor.shape[d] != indices.shape[d] for d in others):
+        return torch.take_along_dim(tensor, indices, dim)
+    return tensor.gather(dim, indices)
+
+
+def multi_dot(tensors: Any) -> torch.Tensor:
+    if len(tensors) < 2:
+        return torch.linalg.multi_dot(tensors)
+    return functools.reduce(torch.matmul, tensors)
+
+
 def kron(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     dims = max(left.dim(), right.dim())
     rows = (1,) * (dims - left.dim()) + tuple(left.shape)
@@ -111,6 +135,9 @@ FOR_OPEN_SIZES = {
     torch._C._VariableFunctions.block_diag: block_diag,  # type: ignore[attr-defined]
     torch.functional.block_diag: block_diag,
     torch._C._nn.pad_sequence: pad_sequence,
+    torch.take_along_dim: take_along_dim,
+    torch.Tensor.take_along_dim: take_along_dim,
+    torch.linalg.multi_dot: multi_dot,
 }
 
 FOR_OPEN_INTS = FOR_OPEN_SIZES | {
@@ -119,6 +146,8 @@ FOR_OPEN_INTS = FOR_OPEN_SIZES | {
     torch.linspace: linspace,
     torch.logspace: logspace,
     torch.nn.functional.one_hot: one_hot,
+    torch.fft.fftfreq: fftfreq,
+    torch.fft.rfftfreq: rfftfreq,
     torch.hann_window: _window(torch.hann_window),
     torch.hamming_window: _window(torch.hamming_window),
     torch.blackman_window: _window(torch.blackman_window),

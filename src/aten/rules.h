@@ -18,5 +18,6 @@ RuleTable elementwise_rules();  // rules_elementwise.cpp
 RuleTable reduce_rules();       // rules_reduce.cpp
 RuleTable linalg_rules();       // rules_linalg.cpp
 RuleTable recurrent_rules();    // rules_recurrent.cpp
+RuleTable spectral_rules();     // rules_spectral.cpp
 
 }  // namespace pellucid::aten

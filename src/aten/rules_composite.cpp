@@ -1,5 +1,7 @@
 // Composite operators whose kernels in torch work with plain ints; these work with whatever the sizes are.
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/SymFloat.h>
 #include <c10/core/WrapDimMinimal.h>
@@ -14,6 +16,8 @@
 
 namespace pellucid::aten {
 namespace {
+
+constexpr std::int64_t kMostSorted = 1 << 24;  // elements of which quantile() finds one
 
 // As torch: size * factor as a double, without its fraction.
 c10::SymInt scaled(const c10::SymInt& size, double factor) {
@@ -97,7 +101,79 @@ bool solve(Call& call) {
   return true;
 }
 
+// self, correction, fweights, aweights: rows are variables, columns observations.
+bool covariance(Call& call) {
+  const at::Tensor self = call.tensor(0);
+  if (self.dim() > 2 || self.scalar_type() == at::kBool || call.has_tensor(2) || call.has_tensor(3)) return false;
+  const at::Tensor all = self.dim() < 2 ? self.view({1, -1}) : self;
+  const c10::SymInt observations = all.sym_size(1);
+  if (observations - call.arg(1).toInt() < 1) return false;  // the kernel warns
+  const at::Tensor count = at::ones({}, all.options().dtype(at::kLong));
+  const at::Tensor centred = all - (all.sum(1) / count).unsqueeze(1);
+  call.give(at::true_divide(at::mm(centred, centred.t().conj()), count).squeeze());
+  return true;
+}
+
+// self, fill_value, wrap: of a matrix that is no longer than wide, so that there is nothing to wrap.
+bool fill_diagonal(Call& call) {
+  const at::Tensor self = call.tensor(0);
+  if (self.dim() != 2 || (call.arg(2).toBool() && self.sym_size(0) > self.sym_size(1) + 1)) return false;
+  const c10::SymInt length = self.sym_size(0) < self.sym_size(1) ? self.sym_size(0) : self.sym_size(1);
+  const at::Tensor diagonal = self.as_strided_symint({length}, {self.sym_stride(0) + self.sym_stride(1)});
+  diagonal.fill_(call.arg(1).toScalar());
+  call.give(self);
+  return true;
+}
+
+// log_probs, targets, input_lengths, target_lengths, blank, reduction: a number for each sequence, or one. What the
+// lengths have to be is checked by the operator, as it depends on values.
+bool ctc_loss(Call& call) {
+  const at::Tensor log_probs = call.tensor(0);
+  if (log_probs.dim() != 3 || !log_probs.is_floating_point() || at::autocast::is_autocast_enabled(call.device.type()))
+    return false;
+  const at::Tensor each = log_probs.sum({0, 2});
+  Call::note_may_raise();
+  call.give(call.arg(5).toInt() == 0 ? each : each.sum());
+  return true;
+}
+
+// self, q, dim, keepdim, interpolation: `q` is one number, or a tensor of one or several, between 0 and 1.
+bool quantile(Call& call) {
+  at::Tensor self = call.tensor(0);
+  const bool is_tensor = call.arg(1).isTensor();
+  const auto is_number = [&](const at::Tensor& of) {
+    return of.scalar_type() == at::kFloat || of.scalar_type() == at::kDouble;
+  };
+  // What is no argument for it has a message, and dimensions that are kept have strides of their own.
+  if (!is_number(self) || call.arg(3).toBool() || self.sym_numel() == 0 || self.sym_numel() > kMostSorted) return false;
+  if (is_tensor) {
+    const at::Tensor& q = call.tensor(1);
+    if (q.dim() > 1 || q.scalar_type() != self.scalar_type() || q.device() != self.device()) return false;
+    Call::note_may_raise();  // where one is not between 0 and 1
+  } else if (const double q = call.arg(1).toDouble(); !(q >= 0 && q <= 1)) {
+    return false;
+  }
+  if (self.dim() == 0) self = self.unsqueeze(0);
+  const at::Tensor one = call.arg(2).isNone() ? at::amax(self.flatten(), 0) : at::amax(self, call.arg(2).toInt());
+  if (!is_tensor || call.tensor(1).dim() == 0) {
+    call.give(one);
+    return true;
+  }
+  at::Tensor all = one.unsqueeze(-1) * call.tensor(1);
+  all.unsqueeze_(0).transpose_(0, -1).squeeze_(-1);
+  call.give(all);
+  return true;
+}
+
 constexpr RuleRow kRows[] = {
+    {"ctc_loss.IntList", ctc_loss},
+    {"ctc_loss.Tensor", ctc_loss},
+    {"quantile", quantile},
+    {"quantile.scalar", quantile},
+    {"nanquantile", quantile},
+    {"nanquantile.scalar", quantile},
+    {"cov", covariance},
+    {"fill_diagonal_", fill_diagonal},
     {"linalg_inv", inverse},
     {"linalg_solve", solve<false>},
     {"linalg_solve_ex", solve<true>},

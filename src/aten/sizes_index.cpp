@@ -205,6 +205,22 @@ bool searchsorted(SizeCall& call) {
   return true;
 }
 
+// grad_in, input_sizes, dim, size, step: windows are added up in a tensor of these sizes.
+bool unfold_backward(SizeCall& call) {
+  const Exprs windows = call.shape(0).sizes, sizes = call.numbers(1);
+  if (sizes.empty() || windows.size() != sizes.size() + 1) return false;
+  const std::size_t dim = call.dim(2, sizes.size());
+  const Expr *size = call.number(3), *step = call.number(4);
+  const Expr* room = call.sub(sizes[dim], size);
+  call.require_at_least(room, 0);
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    call.require_equal(windows[d], d == dim ? call.add(call.floordiv(room, step), 1) : sizes[d]);
+  }
+  call.require_equal(windows.back(), size);
+  call.give_contiguous(0, sizes);
+  return true;
+}
+
 constexpr SizeRow kRows[] = {
     {"index.Tensor", index},
     {"_unsafe_index.Tensor", index},
@@ -224,6 +240,7 @@ constexpr SizeRow kRows[] = {
     {"embedding", embedding},
     {"one_hot", one_hot},
     {"searchsorted.Tensor", searchsorted},
+    {"unfold_backward", unfold_backward},
 };
 
 }  // namespace

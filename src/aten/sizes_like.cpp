@@ -81,6 +81,12 @@ bool masked_scatter(SizeCall& call) {
   return true;
 }
 
+// self, index, source: a value for each index, wherever it points to.
+bool put_in_place(SizeCall& call) {
+  call.require_equal(call.product(call.shape(1).sizes), call.product(call.shape(2).sizes));
+  return call.results() == 0;
+}
+
 constexpr SizeRow kRows[] = {
     {"softmax", contiguous_like<0>},
     {"_softmax", contiguous_like<0>},
@@ -110,6 +116,8 @@ constexpr SizeRow kRows[] = {
     {"copy_", copy_in_place},
     {"fill_", keeps_self},
     {"zero_", keeps_self},
+    {"put_", put_in_place},
+    {"embedding_renorm_", keeps_self},
     {"uniform_", keeps_self},
     {"normal_", keeps_self},
     {"random_", keeps_self},
@@ -119,6 +127,10 @@ constexpr SizeRow kRows[] = {
     {"log_normal_", keeps_self},
     {"bernoulli_.float", keeps_self},
     {"bernoulli", contiguous_like<0>},
+    {"poisson", contiguous_like<0>},
+    {"normal.Tensor_float", contiguous_like<0>},
+    {"normal.float_Tensor", contiguous_like<1>},
+    {"rrelu_with_noise", contiguous_like<0>},
     {"bernoulli.p", dense_like},
     {"masked_scatter", masked_scatter},
     {"_prelu_kernel", broadcast_sizes},

@@ -1,6 +1,7 @@
 // Fourier transforms and decompositions of matrices.
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "aten/sizes.h"
@@ -23,12 +24,12 @@ bool sort_by_stride(SizeCall& call, const Exprs& strides, Iterator begin, Iterat
 }
 
 // As the CPU transforms: a copy with the other dimensions first, by their strides, whose layout the result gets.
-bool give_transformed(SizeCall& call, const Shape& self, const Exprs& sizes, const Dims& dims) {
+std::optional<Shape> transformed(SizeCall& call, const Shape& self, const Exprs& sizes, const Dims& dims) {
   Dims order;
   for (std::size_t d = 0; d < sizes.size(); ++d) {
     if (std::ranges::find(dims, d) == dims.end()) order.push_back(d);
   }
-  if (!sort_by_stride(call, self.strides, order.begin(), order.end())) return false;
+  if (!sort_by_stride(call, self.strides, order.begin(), order.end())) return std::nullopt;
   order.append(dims.begin(), dims.end());
   Exprs strides(sizes.size(), nullptr);
   const Expr* extent = call.constant(1);
@@ -36,8 +37,13 @@ bool give_transformed(SizeCall& call, const Shape& self, const Exprs& sizes, con
     strides[*d] = extent;
     extent = call.mul(extent, sizes[*d]);
   }
-  call.give(0, {sizes, strides, call.constant(0)});
-  return true;
+  return Shape{sizes, strides, call.constant(0)};
+}
+
+bool give_transformed(SizeCall& call, const Shape& self, const Exprs& sizes, const Dims& dims) {
+  const auto shape = transformed(call, self, sizes, dims);
+  if (shape) call.give(0, *shape);
+  return shape.has_value();
 }
 
 Dims dims_of(SizeCall& call) {
@@ -65,13 +71,21 @@ bool fft_c2c(SizeCall& call) {
 }
 
 bool fft_c2r(SizeCall& call) {
-  const Shape self = call.shape(0);
-  const Dims dims = dims_of(call);
-  if (dims.size() != 1) return false;
+  Shape self = call.shape(0);
+  Dims others = dims_of(call);
+  if (others.empty()) return false;
+  const std::size_t last = others.back();
+  others.pop_back();
   Exprs sizes = self.sizes;
-  sizes[dims[0]] = call.number(3);
-  call.require_at_least(sizes[dims[0]], 1);
-  return give_transformed(call, self, sizes, dims);
+  sizes[last] = call.number(3);
+  call.require_at_least(sizes[last], 1);
+  if (!others.empty()) {  // a complex transform comes first, whose layout the real one starts from
+    if (!sort_by_stride(call, self.strides, others.begin(), others.end())) return false;
+    const auto between = transformed(call, self, self.sizes, others);
+    if (!between) return false;
+    self = *between;
+  }
+  return give_transformed(call, self, sizes, {last});
 }
 
 // The matrices of argument 0.
@@ -122,8 +136,19 @@ bool lu_factor(SizeCall& call) {
 bool eigenvalues_of_hermitian(SizeCall& call) {
   const Matrices found = square(call);
   call.give(0, with(found.batch, {found.rows}));
-  if (!call.flag(2)) return false;
-  call.give(1, found.all);
+  if (call.flag(2)) {
+    call.give(1, found.all);
+  } else {
+    call.give(1, call.shape_of_tensor(call.result(1)));  // an empty tensor
+  }
+  return true;
+}
+
+// And the vectors, where they are asked for.
+bool eigenvalues(SizeCall& call) {
+  const Matrices found = square(call);
+  call.give(0, with(found.batch, {found.rows}));
+  if (call.results() > 1) call.give(1, found.all);
   return true;
 }
 
@@ -145,9 +170,12 @@ bool singular_values(SizeCall& call) {
 bool qr(SizeCall& call) {
   const Matrices found = matrices(call);
   const std::string mode(call.arg(1).toStringView());
-  if (mode == "r") return false;
   const Expr* inner = mode == "complete" ? found.rows : call.min(found.rows, found.columns);
-  call.give(0, with(found.batch, {found.rows, inner}));
+  if (mode == "r") {
+    call.give(0, call.shape_of_tensor(call.result(0)));  // an empty tensor
+  } else {
+    call.give(0, with(found.batch, {found.rows, inner}));
+  }
   call.give(1, with(found.batch, {inner, found.columns}));
   return true;
 }
@@ -167,7 +195,125 @@ bool solved(SizeCall& call) {
   return true;
 }
 
+// Square matrices (argument `of`) and, as many, those that they are applied to (argument `to`) from the left or the
+// right. False: one batch is expanded to the other.
+bool require_applied(SizeCall& call, std::size_t of, std::size_t to, bool left = true) {
+  const Exprs matrices = call.shape(of).sizes, others = call.shape(to).sizes;
+  const std::size_t rank = matrices.size();
+  if (others.size() != rank || rank < 2) return false;
+  for (std::size_t d = 0; d + 2 < rank; ++d) call.require_equal(others[d], matrices[d]);
+  call.require_equal(matrices[rank - 2], matrices[rank - 1]);
+  call.require_equal(others[rank - (left ? 2 : 1)], matrices[rank - 1]);
+  return true;
+}
+
+// self, A, upper: A is a factor.
+bool solved_by_factor(SizeCall& call) {
+  if (!require_applied(call, 1, 0)) return false;
+  call.give(0, call.shape(0).sizes);
+  return true;
+}
+
+// A, B, upper, left: columns lie together, unless A can be used as it is.
+bool solved_triangular(SizeCall& call) {
+  if (call.tensor(0).is_conj() || !require_applied(call, 0, 1, call.flag(3))) return false;
+  call.give(0, call.shape(1).sizes);
+  return true;
+}
+
+// B, A: the solution, and a copy of A.
+bool solved_triangular_with_copy(SizeCall& call) {
+  if (!require_applied(call, 1, 0)) return false;
+  call.give(0, call.shape(0).sizes);
+  call.give(1, call.shape(1).sizes);
+  return true;
+}
+
+// LU, pivots, B, left
+bool solved_by_lu(SizeCall& call) {
+  if (!require_applied(call, 0, 2, call.flag(3))) return false;
+  const Exprs pivots = call.shape(1).sizes, sizes = call.shape(0).sizes;
+  for (std::size_t d = 0; d < pivots.size(); ++d) call.require_equal(pivots[d], sizes[d]);
+  call.give(0, call.shape(2).sizes);
+  return true;
+}
+
+// A, pivot: P, L, U
+bool lu(SizeCall& call) {
+  if (!call.flag(1)) return false;
+  const Matrices found = matrices(call);
+  const Expr* least = call.min(found.rows, found.columns);
+  call.give(0, with(found.batch, {found.rows, found.rows}));
+  call.give(1, with(found.batch, {found.rows, least}));
+  call.give(2, with(found.batch, {least, found.columns}));
+  return true;
+}
+
+// LD, pivots, and whether it worked.
+bool ldl_factor(SizeCall& call) {
+  const Matrices found = square(call);
+  call.give(0, found.all);
+  call.give(1, with(found.batch, {found.rows}));
+  call.give(2, found.batch);
+  return true;
+}
+
+bool matrix_exp(SizeCall& call) {
+  const Matrices found = square(call);
+  call.require_at_least(found.rows, 2);  // a single number takes another way
+  call.give_contiguous(0, found.all);
+  return true;
+}
+
+// Reflections of argument 0, as many as there are numbers in argument 1. False: not as many batches.
+bool require_reflections(SizeCall& call) {
+  const Matrices found = matrices(call);
+  const Exprs numbers = call.shape(1).sizes;
+  if (numbers.size() + 1 != found.all.size()) return false;
+  for (std::size_t d = 0; d < found.batch.size(); ++d) call.require_equal(numbers[d], found.batch[d]);
+  call.require(call.compare(symbolic::Comparison::Le, numbers.back(), found.columns));
+  return true;
+}
+
+bool householder_product(SizeCall& call) {
+  const Matrices found = matrices(call);
+  if (!require_reflections(call)) return false;
+  call.require(call.compare(symbolic::Comparison::Ge, found.rows, found.columns));
+  call.give(0, found.all);
+  return true;
+}
+
+// self, tau, other, left
+bool ormqr(SizeCall& call) {
+  const Matrices found = matrices(call);
+  const Exprs other = call.shape(2).sizes;
+  if (other.size() != found.all.size() || !require_reflections(call)) return false;
+  for (std::size_t d = 0; d < found.batch.size(); ++d) call.require_equal(other[d], found.batch[d]);
+  call.require_equal(other[other.size() - (call.flag(3) ? 2 : 1)], found.rows);
+  call.require(call.compare(symbolic::Comparison::Le, call.shape(1).sizes.back(), found.rows));
+  call.give(0, other);
+  return true;
+}
+
+bool inverse_of_factor(SizeCall& call) {
+  call.give(0, square(call).all);
+  return true;
+}
+
 constexpr SizeRow kRows[] = {
+    {"cholesky_inverse", inverse_of_factor},
+    {"_cholesky_solve_helper", solved_by_factor},
+    {"cholesky_solve", solved_by_factor},
+    {"linalg_solve_triangular", solved_triangular},
+    {"triangular_solve", solved_triangular_with_copy},
+    {"linalg_lu_solve", solved_by_lu},
+    {"linalg_lu", lu},
+    {"linalg_ldl_factor_ex", ldl_factor},
+    {"linalg_matrix_exp", matrix_exp},
+    {"linalg_householder_product", householder_product},
+    {"ormqr", ormqr},
+    {"_linalg_eigvals", eigenvalues},
+    {"linalg_eig", eigenvalues},
     {"_linalg_solve_ex", solved},
     {"_fft_r2c", fft_r2c},
     {"_fft_c2c", fft_c2c},

@@ -67,6 +67,14 @@ bool cdist(SizeCall& call) {
   return true;
 }
 
+// The distances of all pairs of rows.
+bool pdist(SizeCall& call) {
+  const Expr* rows = call.shape(0).sizes[0];
+  call.require_at_least(rows, 2);
+  call.give_contiguous(0, {call.floordiv(call.mul(rows, call.sub(rows, 1)), 2)});
+  return true;
+}
+
 constexpr SizeRow kRows[] = {
     {"mm", product},
     {"bmm", product},
@@ -80,6 +88,7 @@ constexpr SizeRow kRows[] = {
     {"dot", dot},
     {"vdot", dot},
     {"_cdist_forward", cdist},
+    {"_pdist_forward", pdist},
 };
 
 }  // namespace

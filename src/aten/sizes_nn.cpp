@@ -129,6 +129,54 @@ bool nll_loss(SizeCall& call) {
   return true;
 }
 
+// A number for each row of a matrix, or one for all.
+void give_loss(SizeCall& call, const Exprs& self, std::size_t reduction) {
+  const bool each = call.arg(reduction).toInt() == 0 && self.size() == 2;
+  call.give_contiguous(0, each ? Exprs{self[0]} : Exprs{});
+}
+
+// self, target, p, margin, weight, reduction: a class for each row.
+bool multi_margin_loss(SizeCall& call) {
+  const Exprs self = call.shape(0).sizes, target = call.shape(1).sizes;
+  if (self.size() != 2 || target.size() != 1) return false;
+  call.require_equal(self[0], target[0]);
+  for (const Expr* size : self) call.require_at_least(size, 1);
+  require_length(call, 4, self[1]);
+  give_loss(call, self, 5);
+  return true;
+}
+
+// self, target, reduction: the loss, and which classes are among the targets.
+bool multilabel_margin_loss(SizeCall& call) {
+  const Exprs self = call.shape(0).sizes, target = call.shape(1).sizes;
+  if (self.size() != 2 || target.size() != 2) return false;
+  for (const std::size_t d : {0, 1}) {
+    call.require_equal(self[d], target[d]);
+    call.require_at_least(self[d], 1);
+  }
+  give_loss(call, self, 2);
+  call.give_contiguous(1, target);
+  return true;
+}
+
+// data, reduce, lengths, indices, offsets, axis: a value for each segment of the axis.
+bool segment_reduce(SizeCall& call) {
+  const Exprs data = call.shape(0).sizes;
+  const bool has_lengths = call.has_tensor(2);
+  if (has_lengths == call.has_tensor(4)) return false;
+  Exprs sizes = call.shape(has_lengths ? 2 : 4).sizes;
+  const std::size_t axis = call.dim(5, data.size());
+  if (sizes.size() != axis + 1) return false;
+  for (std::size_t d = 0; d < axis; ++d) call.require_equal(sizes[d], data[d]);
+  if (!has_lengths) {
+    call.require_at_least(sizes[axis], 1);
+    sizes[axis] = call.sub(sizes[axis], 1);
+  }
+  sizes.append(data.begin() + static_cast<std::ptrdiff_t>(axis) + 1, data.end());
+  call.give_contiguous(0, sizes);
+  return true;
+}
+
 bool glu(SizeCall& call) {
   Exprs sizes = call.shape(0).sizes;
   const Expr*& size = sizes[call.dim(1, sizes.size())];
@@ -208,6 +256,9 @@ constexpr SizeRow kRows[] = {
     {"binary_cross_entropy", binary_cross_entropy},
     {"nll_loss_forward", nll_loss},
     {"nll_loss2d_forward", nll_loss},
+    {"multi_margin_loss", multi_margin_loss},
+    {"multilabel_margin_loss_forward", multilabel_margin_loss},
+    {"segment_reduce", segment_reduce},
     {"glu", glu},
     {"_weight_norm_interface", weight_norm},
 };

@@ -84,10 +84,27 @@ bool reshape_alias(SizeCall& call) {
   return true;
 }
 
-// Only between dtypes of one size.
+// The elements of the last dimension lie side by side, so that they can be cut or joined.
 bool view_dtype(SizeCall& call) {
-  if (call.tensor(0).itemsize() != call.result(0).itemsize()) return false;
-  call.give(0, call.shape(0));
+  const auto before = static_cast<std::int64_t>(call.tensor(0).itemsize()),
+             after = static_cast<std::int64_t>(call.result(0).itemsize());
+  Shape shape = call.shape(0);
+  if (before != after) {
+    if (shape.sizes.empty()) return false;
+    call.require_equal(shape.strides.back(), call.constant(1));
+    const auto convert = [&](const Expr*& number) {
+      if (before > after) {
+        number = call.mul(number, before / after);
+        return;
+      }
+      call.require_equal(call.mod(number, call.constant(after / before)), call.constant(0));
+      number = call.floordiv(number, after / before);
+    };
+    convert(shape.sizes.back());
+    std::for_each(shape.strides.begin(), shape.strides.end() - 1, convert);
+    convert(shape.offset);
+  }
+  call.give(0, shape);
   return true;
 }
 

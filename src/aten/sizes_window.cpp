@@ -122,6 +122,41 @@ bool to_size(SizeCall& call) {
   return true;
 }
 
+// self, indices, output_size: a place in the output for each element.
+template <std::size_t rank>
+bool max_unpool(SizeCall& call) {
+  Exprs sizes = call.shape(0).sizes;
+  const Exprs indices = call.shape(1).sizes, wanted = for_each_dim(call, 2, rank);
+  if (indices.size() != sizes.size() || wanted.size() != rank) return false;
+  for (std::size_t d = 0; d < sizes.size(); ++d) call.require_equal(indices[d], sizes[d]);
+  for (const Expr* size : sizes) require_positive(call, size);
+  for (std::size_t i = 0; i < rank; ++i) {
+    sizes[sizes.size() - rank + i] = wanted[i];
+    require_positive(call, wanted[i]);
+  }
+  give_as_input(call, sizes);
+  return true;
+}
+
+// self, kernel_size, output_size, random_samples: where the windows lie is drawn, for each batch and channel.
+template <std::size_t rank>
+bool fractional_max_pool(SizeCall& call) {
+  Exprs sizes = call.shape(0).sizes;
+  const Exprs kernel = for_each_dim(call, 1, rank), wanted = for_each_dim(call, 2, rank), samples = call.shape(3).sizes;
+  if (sizes.size() != rank + 2 || samples.size() != 3) return false;
+  for (const std::size_t d : {0, 1}) call.require_equal(samples[d], sizes[d]);
+  call.require_equal(samples[2], call.constant(static_cast<std::int64_t>(rank)));
+  for (const Expr* size : sizes) require_positive(call, size);
+  for (std::size_t i = 0; i < rank; ++i) {
+    const Expr*& size = sizes[2 + i];
+    require_positive(call, wanted[i]);
+    call.require(call.compare(Comparison::Le, call.sub(call.add(wanted[i], kernel[i]), 1), size));
+    size = wanted[i];
+  }
+  for (std::size_t k = 0; k < call.results(); ++k) call.give_contiguous(k, sizes);
+  return true;
+}
+
 // Pairs of the last dimension, then of the one before, and so on. What is reflected has to be there.
 bool pad(SizeCall& call, bool reflects) {
   Exprs sizes = call.shape(0).sizes;
@@ -234,6 +269,10 @@ constexpr SizeRow kRows[] = {
     {"_adaptive_avg_pool3d", to_size<3>},
     {"adaptive_max_pool2d", to_size<2>},
     {"adaptive_max_pool3d", to_size<3>},
+    {"max_unpool2d", max_unpool<2>},
+    {"max_unpool3d", max_unpool<3>},
+    {"fractional_max_pool2d", fractional_max_pool<2>},
+    {"fractional_max_pool3d", fractional_max_pool<3>},
     {"upsample_nearest1d", to_size<1>},
     {"_upsample_nearest_exact1d", to_size<1>},
     {"upsample_linear1d", to_size<1>},

@@ -1,5 +1,7 @@
 #include "protocols/call.h"
 
+#include <algorithm>
+
 #include "frames/frame_objects.h"
 #include "protocols/deferred.h"
 #include "protocols/late_values.h"
@@ -106,6 +108,8 @@ Result call(Interpreter& t, PyObject* callable, Args args) {
     if (std::optional<Result> number = number_call(t, callable, args)) return std::move(*number);
     if (std::optional<Result> late = late_call(t, callable, args)) return std::move(*late);
     if (!moves_numbers(callable)) args = plain_arguments(t, args, room);
+  } else if (std::ranges::any_of(args.values, region::holds_open)) {
+    if (std::optional<Result> late = late_call(t, callable, args)) return std::move(*late);
   }
   PyTypeObject* type = Py_TYPE(callable);
   if (t.region.deferred.reorderable && is_reorderable(t, callable, args.size() > 0 ? args[0] : nullptr))

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "bytecode/opcodes.h"
 #include "guards/condition.h"
@@ -16,6 +18,8 @@ namespace pellucid::protocols {
 namespace {
 
 using region::is_number;
+
+constexpr std::size_t kMostFields = 1000;
 
 PyObject* held_function(const char* module, const char* name) { return py::import_attr(module, name).release(); }
 PyObject* method_of_text(const char* name) {
@@ -52,8 +56,10 @@ py::Owned<> mapped(PyObject* tuple, PyObject* (*map)(PyObject*)) {
   return made;
 }
 
-// function(*operands), of which none makes it raise. A tuple among them holds operands.
-std::optional<Result> late(Interpreter& t, PyObject* function, std::span<PyObject* const> operands) {
+// function(*operands), of which none makes it raise. A tuple among them holds operands. `or_known`: a constant where no
+// operand is a number of the region.
+std::optional<Result> late(Interpreter& t, PyObject* function, std::span<PyObject* const> operands,
+                           bool or_known = false) {
   auto arguments = py::take(PyTuple_New(static_cast<Py_ssize_t>(operands.size())));
   auto values = py::take(PyTuple_New(static_cast<Py_ssize_t>(operands.size())));
   bool any = false;
@@ -69,12 +75,13 @@ std::optional<Result> late(Interpreter& t, PyObject* function, std::span<PyObjec
         values.get(), at,
         tuple ? mapped(operand, region::value_at_hand).release() : Py_NewRef(region::value_at_hand(operand)));
   }
-  if (!any) return std::nullopt;
+  if (!any && !or_known) return std::nullopt;
   auto value = py::Owned<>::steal(PyObject_CallObject(function, values.get()));
   if (!value) PyErr_Clear();
   if (!value ||
       !(PyUnicode_CheckExact(value.get()) || PyLong_CheckExact(value.get()) || PyFloat_CheckExact(value.get())))
     return std::nullopt;
+  if (!any) return Result::of(std::move(value));
   t.region.doing = "computes";
   return Result::of(t.region.numbers.computed(function, std::move(arguments), std::move(value), nullptr));
 }
@@ -87,33 +94,49 @@ bool is_total_spec(PyObject* spec) {
   return last != 'c' && last != 'n';
 }
 
-// Of a template of str.format: fields of plain arguments, without attributes, items or fields within.
-bool is_total_template(PyObject* format) {
+// The fields of a template, of str.format or of %: of each argument, whether it is asked for its str() alone.
+using Fields = std::vector<bool>;
+
+void note_field(Fields& fields, std::size_t argument, bool is_text) {
+  if (fields.size() <= argument) fields.resize(argument + 1, true);
+  fields[argument] = fields[argument] && is_text;
+}
+
+// Of a template of str.format: fields of plain arguments, without attributes, items or fields within. Nothing: another
+// one, which may raise.
+std::optional<Fields> fields_of_template(PyObject* format) {
   const std::string text = py::text_of(format);
+  Fields fields;
+  std::size_t next = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '}') ++i;  // }}, else CPython has raised
     if (text[i] != '{' || (i + 1 < text.size() && text[i + 1] == '{' && ++i)) continue;
     const std::size_t end = text.find('}', i);
-    if (end == std::string::npos) return false;
+    if (end == std::string::npos) return std::nullopt;
     const std::string_view field = std::string_view(text).substr(i + 1, end - i - 1);
-    const std::string_view name = field.substr(0, field.find_first_of("!:"));
-    if (name.find_first_of(".[") != std::string_view::npos || field.find('{') != std::string_view::npos) return false;
-    if (!field.empty() && (field.back() == 'c' || field.back() == 'n') && field.find(':') != std::string_view::npos)
-      return false;
+    const std::string_view name = field.substr(0, field.find_first_of("!:")), how = field.substr(name.size());
+    if (name.find_first_of(".[") != std::string_view::npos || field.find('{') != std::string_view::npos)
+      return std::nullopt;
+    if (how.find(':') != std::string_view::npos && (how.back() == 'c' || how.back() == 'n')) return std::nullopt;
+    std::size_t argument = name.empty() ? next++ : 0;
+    if (std::from_chars(name.begin(), name.end(), argument).ptr == name.end() && argument < kMostFields)
+      note_field(fields, argument, how.empty() || how == ":" || how.starts_with("!s"));
     i = end;
   }
-  return true;
+  return fields;
 }
 
 // Of a template of %: without %c, and without widths among the arguments.
-bool is_total_percent(PyObject* format) {
+std::optional<Fields> fields_of_percent(PyObject* format) {
   const std::string text = py::text_of(format);
+  Fields fields;
   for (std::size_t i = text.find('%'); i != std::string::npos; i = text.find('%', i + 1)) {
     const std::size_t type = text.find_first_not_of("0123456789#-+ .lhL", i + 1);
-    if (type == std::string::npos || text[type] == 'c' || text[type] == '*' || text[type] == '(') return false;
+    if (type == std::string::npos || text[type] == 'c' || text[type] == '*' || text[type] == '(') return std::nullopt;
+    if (text[type] != '%') note_field(fields, fields.size(), text[type] == 's');
     i = type;
   }
-  return true;
+  return fields;
 }
 
 using Rule = bool (*)(Args args);
@@ -135,7 +158,6 @@ bool to_digits(Args args) {
   return (is_int ? digits >= -kMostDigits : digits >= 0) && digits <= kMostDigits;
 }
 bool of_spec(Args args) { return args.size() == 1 || (args.size() == 2 && is_total_spec(args[1])); }
-bool of_template(Args args) { return args.size() > 1 && PyUnicode_CheckExact(args[0]) && is_total_template(args[0]); }
 
 // Functions that raise for no number or text, with what their arguments have to be besides.
 const std::unordered_map<PyObject*, Rule>& rules() {
@@ -152,7 +174,6 @@ const std::unordered_map<PyObject*, Rule>& rules() {
       {held_function("math", "copysign"), of_two_numbers},
       {held_function("math", "gcd"), of_ints},
       {held_function("math", "lcm"), of_ints},
-      {method_of_text("format"), of_template},
   };
   return table;
 }
@@ -182,23 +203,73 @@ PyObject* printer_of(PyObject* container) {
 
 }  // namespace
 
-std::optional<Result> late_text_of(Interpreter& t, PyObject* container) {
+namespace {
+
+std::optional<Result> text_of(Interpreter& t, PyObject* container, bool or_known) {
   PyObject* const printer = printer_of(container);
   if (printer == nullptr || t.region.provenance.is_outside(container)) return std::nullopt;
   if (PyDict_CheckExact(container)) {
     const auto keys = py::take(PyDict_Keys(container)), values = py::take(PyDict_Values(container));
     const auto names = py::take(PyList_AsTuple(keys.get())), items = py::take(PyList_AsTuple(values.get()));
     PyObject* parts[] = {names.get(), items.get()};
-    return late(t, printer, parts);
+    return late(t, printer, parts, or_known);
   }
   auto items = py::take(PyTuple_New(PySequence_Fast_GET_SIZE(container)));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i)
     PyTuple_SET_ITEM(items.get(), i, Py_NewRef(PySequence_Fast_GET_ITEM(container, i)));
   PyObject* parts[] = {items.get()};
-  return late(t, printer, parts);
+  return late(t, printer, parts, or_known);
+}
+
+// An argument of a template, or of a container its text, where that is all that is asked for.
+py::Owned<> argument_of(Interpreter& t, PyObject* argument, const Fields& fields, std::size_t i) {
+  if (i < fields.size() && fields[i]) {
+    if (auto text = text_of(t, argument, /*or_known=*/true)) return std::move(text->value);
+  }
+  return py::Owned<>::share(argument);
+}
+
+std::optional<Result> late_format(Interpreter& t, PyObject* format, Args args) {
+  if (args.size() < 2 || !PyUnicode_CheckExact(args[0])) return std::nullopt;
+  const auto fields = fields_of_template(args[0]);
+  if (!fields) return std::nullopt;
+  std::vector<py::Owned<>> held;
+  std::vector<PyObject*> operands{args[0]};
+  for (std::size_t i = 1; i < args.size(); ++i) {
+    held.push_back(argument_of(t, args[i], *fields, i - 1));
+    operands.push_back(held.back().get());
+  }
+  return late(t, format, operands);
+}
+
+std::optional<Result> late_percent(Interpreter& t, PyObject* format, PyObject* right) {
+  static PyObject* const mod = held_function("operator", "mod");
+  const auto fields = fields_of_percent(format);
+  if (!fields) return std::nullopt;
+  py::Owned<> arguments = py::Owned<>::share(right);
+  if (PyTuple_CheckExact(right) || is_open_size(right)) {  // an argument for each field
+    if (t.region.provenance.is_outside(right)) return std::nullopt;
+    arguments = py::take(PyTuple_New(PyTuple_GET_SIZE(right)));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(right); ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      PyTuple_SET_ITEM(arguments.get(), i, argument_of(t, PyTuple_GET_ITEM(right, i), *fields, at).release());
+    }
+  } else if (fields->size() == 1) {
+    arguments = argument_of(t, right, *fields, 0);
+  }
+  PyObject* operands[] = {format, arguments.get()};
+  return late(t, mod, operands);
+}
+
+}  // namespace
+
+std::optional<Result> late_text_of(Interpreter& t, PyObject* container) {
+  return text_of(t, container, /*or_known=*/false);
 }
 
 std::optional<Result> late_call(Interpreter& t, PyObject* callable, Args args) {
+  static PyObject* const format = method_of_text("format");
+  if (callable == format && args.keyword_count() == 0) return late_format(t, format, args);
   const auto rule = rules().find(callable);
   if (rule == rules().end() || args.keyword_count() != 0 || !rule->second(args)) return std::nullopt;
   return late(t, callable, args.values);
@@ -214,10 +285,8 @@ std::optional<Result> late_binary(Interpreter& t, PyObject* left, PyObject* righ
   const auto operation = static_cast<bytecode::Operator>(op % py::kInPlace);
   PyObject* operands[] = {left, right};
   static PyObject* const add = held_function("operator", "add");
-  static PyObject* const mod = held_function("operator", "mod");
   if (operation == bytecode::Operator::NB_ADD && is_text(right)) return late(t, add, operands);
-  if (operation == bytecode::Operator::NB_REMAINDER && PyUnicode_CheckExact(left) && is_total_percent(left))
-    return late(t, mod, operands);
+  if (operation == bytecode::Operator::NB_REMAINDER && PyUnicode_CheckExact(left)) return late_percent(t, left, right);
   return std::nullopt;
 }
 

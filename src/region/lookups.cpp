@@ -16,7 +16,7 @@ PyObject* open_number(Region& region, PyObject* value, PyTypeObject* owner, PyOb
   const bool is_float = PyFloat_CheckExact(value) != 0;
   symbolic::Value now;
   if (policy.history == nullptr || !(is_float || PyLong_CheckExact(value)) || !is_mutable_class(owner) ||
-      !guards::is_symbolic_value(value, &now))
+      !guards::is_symbolic_value(value, &now) || !policy.opens(is_float))
     return nullptr;
   auto& table = region.capture->sources;
   const Source* source = table.dict_item(table.constant(owner->tp_dict), name);

@@ -79,11 +79,16 @@ enum class GraphNumbers : std::uint8_t {
 struct NumberPolicy {
   const NumberHistory* history = nullptr;  // null: every number is a value
   GraphNumbers graph_numbers = GraphNumbers::None;
-  bool all_open = false;  // sizes are open at the first capture
+  bool all_open = false;            // sizes are open at the first capture
+  bool ints = true, floats = true;  // may be open; sizes may be in any case
+  bool parameters = false;          // their sizes may be open
+  bool marks_are_kept = true;       // a size that the program marked is no constant, or there is an error
   // Numbers that the graph reads of tensors, and results whose sizes depend on values, are captured.
   bool scalar_outputs = false, dynamic_output_shapes = false;
   // The last capture that has room: also numbers that have not changed yet are open, of objects too.
   bool is_last = false;
+
+  bool opens(bool is_float) const noexcept { return is_float ? floats : ints; }
 };
 
 }  // namespace pellucid::region

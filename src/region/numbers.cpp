@@ -74,7 +74,7 @@ py::Owned<> Numbers::new_number(PyObject* value) {
 bool Numbers::opens(PyObject* value, const Source* source, PathHash* path) const {
   symbolic::Value now;
   if (policy.history == nullptr || (policy.history->is_empty() && !policy.all_open)) return false;
-  if (!guards::is_symbolic_value(value, &now)) return false;
+  if (!guards::is_symbolic_value(value, &now) || !policy.opens(PyFloat_CheckExact(value) != 0)) return false;
   *path = hash_of(source);
   if (region_.unbacked.hints.setup.closes(*path)) return false;
   const SeenNumber* seen = policy.history->find(*path);

@@ -26,7 +26,7 @@ std::unique_ptr<aten::TensorSpec> OpenTensors::spec_of(PyObject* tensor, const S
   aten::OpenLayout layout = aten::layout_of(tensor);
   const auto count = static_cast<std::int64_t>(layout.dims.size());
   const bool changes = numbers_.policy.history != nullptr && source->step != source::Step::Const &&
-                       (marked || !aten::is_parameter(tensor));
+                       (marked || numbers_.policy.parameters || !aten::is_parameter(tensor));
   if (count == 0 || !changes) return aten::TensorSpec::of(tensor);
   auto& table = numbers_.region_.capture->sources;
   aten::OpenShape shape;
@@ -44,7 +44,8 @@ std::unique_ptr<aten::TensorSpec> OpenTensors::spec_of(PyObject* tensor, const S
     const auto hint = symbolic::Value::of(size);
     shape.sizes.push_back(dim.open ? numbers_.new_symbol(hint, at, path, dim.least, dim.most)
                                    : numbers_.space().constant(hint));
-    if (dim.open) numbers_.symbols_.back().must_stay_open = mark.wish == SizeMark::Wish::Open;
+    if (dim.open)
+      numbers_.symbols_.back().must_stay_open = mark.wish == SizeMark::Wish::Open && numbers_.policy.marks_are_kept;
   }
   shape.strides.resize(shape.sizes.size(), nullptr);
   for (std::int64_t i = 0; i < count; ++i) any |= open_stride(tensor, source, layout, shape, i);

@@ -620,6 +620,10 @@ region::NumberPolicy number_policy(const Cache& cache, bool fullgraph, bool cons
                                  : &nothing_seen,
           .graph_numbers = graph_numbers(backend),
           .all_open = opens_all || config_number("force_open") != 0,
+          .ints = config_number("specialize_int") == 0,
+          .floats = config_number("specialize_float") == 0,
+          .parameters = config_number("force_parameter_static_shapes") == 0,
+          .marks_are_kept = config_number("allow_ignore_mark_dynamic") == 0,
           .scalar_outputs = may && (fullgraph || config_number("capture_scalar_outputs") != 0),
           .dynamic_output_shapes = may && (fullgraph || config_number("capture_dynamic_output_shape_ops") != 0),
           .is_last = automatic && cache.numbers.has_open() && !has_mark(backend, "has_no_limit") &&

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 
 import pytest
 import torch
@@ -447,3 +448,39 @@ def test_what_is_disallowed_breaks(counting):
         assert counting.count == 2
     finally:
         torch._dynamo.allow_in_graph(torch.sub)
+
+
+@pytest.mark.parametrize(
+    ("mark", "arguments", "named"),
+    [
+        ("mark_dynamic", {"hint_override": 5}, "hint_override"),
+        ("mark_dynamic", {"specialize_on": [lambda n: n == 4]}, "specialize_on"),
+        ("mark_unbacked", {"hint_override": 5}, "hint_override"),
+        ("mark_unbacked", {"specialize_on": [lambda n: n == 4]}, "specialize_on"),
+        ("mark_unbacked", {"shape_id": "batch"}, "shape_id"),
+    ],
+)
+def test_arguments_of_marks_that_change_nothing(mark, arguments, named, counting):
+    compiled = torch.compile(f, backend=counting)
+
+    def call(n):
+        x = torch.arange(3.0 * n).reshape(n, 3)
+        getattr(torch._dynamo.decorators, mark)(x, 0, **arguments)
+        assert same(compiled(x), f(x))
+
+    with pytest.warns(once.NoMeaningWarning, match=rf"{named} of torch's {mark}\(\)"):
+        call(4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", once.NoMeaningWarning)  # each is said once
+        call(5)
+        call(6)
+    assert counting.count == 1
+
+
+def test_marks_say_nothing_without_these(recwarn):
+    for x in torch.ones(3, 3), torch.ones(4, 3):
+        torch._dynamo.mark_dynamic(x, 0, min=2)
+        torch._dynamo.decorators.mark_unbacked(x, 1, min=2)
+    with pytest.raises(TypeError):
+        torch._dynamo.mark_dynamic()
+    assert not [w for w in recwarn if isinstance(w.message, once.NoMeaningWarning)]

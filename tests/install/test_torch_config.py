@@ -151,3 +151,37 @@ def test_it_matters_to_captures():
         compiled = torch.compile(lambda x: x * x.sum().item(), backend="eager")
         compiled(torch.ones(3))
         assert not pellucid.break_reasons(compiled)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("specialize_int", True),
+        ("specialize_float", True),
+        ("force_parameter_static_shapes", False),
+        ("allow_ignore_mark_dynamic", True),
+        ("assume_static_by_default", False),
+        ("automatic_dynamic_shapes", False),
+        ("dynamic_shapes", False),
+    ],
+)
+def test_options_of_sizes(name, value):
+    before = getattr(ours, name)
+    assert before is getattr(theirs, name) is not value
+    with pellucid.installed(), theirs.patch({name: value}):
+        assert getattr(ours, name) is value
+    assert getattr(ours, name) is before
+
+
+def test_what_is_said_of_sizes_reaches_captures():
+    made = []
+
+    def backend(gm, inputs):
+        made.append(gm)
+        return gm.forward
+
+    with pellucid.installed(), theirs.patch(specialize_int=True):
+        compiled = torch.compile(lambda x, n: x * n, backend=backend)
+        for n in (2, 3, 4):
+            assert compiled(torch.ones(2), n)[0] == n
+    assert len(made) == 3

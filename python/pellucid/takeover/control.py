@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -35,5 +36,33 @@ def same_name(consequence: str, *, warns: bool = False) -> Callable[[Callable], 
             return original(*args, **kwargs)
 
         return chosen
+
+    return stand_in
+
+
+def without(**consequences: str) -> Callable[[Callable], Callable]:
+    """torch's function as it is, with a warning for each argument that changes nothing for pellucid.
+
+    Args:
+        consequences: of the arguments by name, what follows of it.
+    """
+
+    def stand_in(original: Callable) -> Callable:
+        signature = inspect.signature(original)
+
+        @functools.wraps(original)
+        def warned(*args: Any, **kwargs: Any) -> Any:
+            if is_installed():
+                try:
+                    given = signature.bind(*args, **kwargs).arguments
+                except TypeError:
+                    given = {}  # the original has the message
+                for name in consequences:
+                    if given.get(name):
+                        what = f"the argument {name} of torch's {original.__name__}()"
+                        warn_once(f"{what} has no meaning for pellucid: {consequences[name]}")
+            return original(*args, **kwargs)
+
+        return warned
 
     return stand_in

@@ -1,7 +1,7 @@
 """What is replaced while pellucid is installed: one row each.
 
 Not in the table, because they are right as they are: torch.compiler.compile and nn.Module.compile (they call torch.compile);
-torch.compiler.disable, set_stance and the marks of sizes (pellucid honours what they leave, also when it is not installed);
+torch.compiler.disable, set_stance and the other marks of sizes (pellucid honours what they leave, also when it is not installed);
 OptimizedModule (pellucid's is an instance of it); the registry of backends (pellucid looks names up there too); the counting and
 recording backends of torch._dynamo.testing; cudagraph_mark_step_begin (Inductor's).
 """
@@ -33,6 +33,11 @@ def _public(name: str, home: str) -> tuple[str, str]:
     return (f"{_DYNAMO}.{name}", f"{home}.{name}")
 
 
+_NO_MEANING = {
+    "hint_override": "backends get the size of the call that is captured as their hint",
+    "specialize_on": "one region serves all sizes for which the program goes the same way",
+}
+_EQUAL = "sizes that have to be equal are compared at each call, and others get code of their own"
 _TRACED = "it is captured like any other, or ends a graph where it cannot be"
 
 ROWS = (
@@ -57,6 +62,8 @@ ROWS = (
     # control
     Row(_public("error_on_graph_break", _DECORATORS), tools.in_place_of(api.error_on_graph_break)),
     Row(_public("allow_in_graph", _DECORATORS), control.same_name(f"the function is no node of its own; {_TRACED}")),
+    Row(_public("mark_dynamic", _DECORATORS), control.without(**_NO_MEANING)),
+    Row((f"{_DECORATORS}.mark_unbacked",), control.without(**_NO_MEANING, shape_id=_EQUAL)),
     Row(_public("disallow_in_graph", _DECORATORS), control.same_name("the operator is part of graphs", warns=True)),
     Row(_public("forbid_in_graph", _DECORATORS), control.same_name(f"a call is no error; {_TRACED}", warns=True)),
     Row(_public("assume_constant_result", _DECORATORS), control.same_name(f"the function is called; {_TRACED}")),
