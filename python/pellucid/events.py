@@ -10,7 +10,6 @@ that fits a compiled version is no event. See docs/design/events.md.
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 import time
 import types
@@ -55,7 +54,11 @@ class CompileStarted(Event):
     function: types.FunctionType
     goes_on: bool
     """Whether it is the part behind a graph break."""
+    fullgraph: bool
+    """Whether a graph break is an error."""
     backend: str
+    backend_function: Callable = field(repr=False)
+    """What is called with graphs, as it was given to `pellucid.compile`: who has made it knows its own compiles by it."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,8 @@ class CompileFinished(Event):
 
     failed: bool
     """Whether it raised. A graph break is no failure."""
+    milliseconds: dict[str, float]
+    """What each of its phases took, by the names of `pellucid.compile_times`. A phase that ran twice counts twice."""
 
 
 @dataclass(frozen=True)
@@ -263,19 +268,7 @@ def emit(kind: type[Event], **fields: Any) -> None:
         try:
             subscription.reader(event)
         except Exception as error:
-            _report(error)
-
-
-def _report(error: Exception) -> None:
-    sys.unraisablehook(
-        types.SimpleNamespace(
-            exc_type=type(error),
-            exc_value=error,
-            exc_traceback=error.__traceback__,
-            err_msg="A reader of pellucid.events raised",
-            object=None,
-        )
-    )
+            _core.report_unraisable(error)
 
 
 _KINDS: dict[str, type[Event]] = {
@@ -291,6 +284,8 @@ def _told(kind: str, fields: dict[str, Any]) -> None:
     """Called by `_core`."""
     if kind == "compile_started":
         _ids().append((fields.pop("frame_id"), fields.pop("frame_compile_id")))
+    if kind == "compile_started":
+        fields["backend_function"] = getattr(fields["backend"], "function", None)
     if "backend" in fields:
         fields["backend"] = getattr(fields["backend"], "name", "?")
     emit(_KINDS[kind], **fields)

@@ -7,6 +7,7 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 namespace pellucid::events {
 namespace {
@@ -27,6 +28,8 @@ Stream& stream() {
   static Stream* const all = new Stream;  // never destroyed: events may come while the process ends
   return *all;
 }
+
+thread_local TimesOfCompile* innermost = nullptr;
 
 }  // namespace
 
@@ -86,6 +89,7 @@ void reset_counters() noexcept {
 }
 
 void time(std::string_view phase, double milliseconds, std::string function) {
+  if (innermost != nullptr) innermost->add(phase, milliseconds);
   Stream& all = stream();
   const std::lock_guard lock(all.mutex);
   all.timings.push_back({phase, milliseconds, std::move(function)});
@@ -101,6 +105,19 @@ void clear_timings() {
   Stream& all = stream();
   const std::lock_guard lock(all.mutex);
   all.timings.clear();
+}
+
+TimesOfCompile::TimesOfCompile() noexcept : outer_(std::exchange(innermost, this)) {}
+
+TimesOfCompile::~TimesOfCompile() { innermost = outer_; }
+
+void TimesOfCompile::add(std::string_view phase, double milliseconds) {
+  for (Number& sum : sums_) {
+    if (sum.name != phase) continue;
+    sum.value += milliseconds;
+    return;
+  }
+  sums_.push_back({phase, milliseconds});
 }
 
 }  // namespace pellucid::events

@@ -63,4 +63,19 @@ void time(std::string_view phase, double milliseconds, std::string function = {}
 std::vector<Timing> timings();
 void clear_timings();
 
+// While it is alive the times that this thread notes are also summed up here, by phase; an inner one has its own.
+class TimesOfCompile {
+ public:
+  TimesOfCompile() noexcept;
+  ~TimesOfCompile();
+  TimesOfCompile(const TimesOfCompile&) = delete;
+  TimesOfCompile& operator=(const TimesOfCompile&) = delete;
+  void add(std::string_view phase, double milliseconds);
+  const std::vector<Number>& sums() const noexcept { return sums_; }
+
+ private:
+  std::vector<Number> sums_;  // in the order in which the phases came
+  TimesOfCompile* outer_;
+};
+
 }  // namespace pellucid::events

@@ -570,7 +570,7 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
   const CompilingScope scope;
   const WholeTime whole(function, cache);
   cache.begin_compile();
-  const ToldCompile told(function, cache, goes_on);
+  const ToldCompile told(function, cache, goes_on, fullgraph);
   const auto with = [&](bool constants) {
     return attempt(function, cache, extent, [&](const trace::Extent& how_far) { return capture(how_far, constants); });
   };

@@ -62,6 +62,14 @@ PyObject* set_instruction_listener(PyObject*, PyObject* function) {
   Py_RETURN_NONE;
 }
 
+// As for an error that no one can be told of: sys.unraisablehook. Python code cannot make what that takes.
+PyObject* report_unraisable(PyObject*, PyObject* error) {
+  if (!PyExceptionInstance_Check(error)) return PyErr_Format(PyExc_TypeError, "expected an exception");
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error)), error);
+  _PyErr_WriteUnraisableMsg("in a reader of pellucid.events", nullptr);
+  Py_RETURN_NONE;
+}
+
 PyObject* set_log_levels(PyObject*, PyObject* arguments) {
   PyObject *cache = nullptr, *ask = nullptr;
   if (PyArg_ParseTuple(arguments, "O!O", &PyDict_Type, &cache, &ask) == 0) return nullptr;
@@ -73,6 +81,7 @@ PyMethodDef kFunctions[] = {
     {"set_listener", set_listener, METH_O, "Who is told of events: a function of a kind and a dict, or None."},
     {"set_instruction_listener", set_instruction_listener, METH_O,
      "Who is told of each instruction before it is captured: a function of code, offset, stack and depth, or None."},
+    {"report_unraisable", report_unraisable, METH_O, "Hands an exception to sys.unraisablehook."},
     {"set_log_levels", set_log_levels, METH_VARARGS,
      "A dict, and the function that is called when it is empty at the start of a compile."},
     {},
@@ -104,23 +113,28 @@ Reading::Reading(const region::Capture& capture, const Entry& entry, std::string
 
 Reading::~Reading() { target_->capture = nullptr; }
 
-ToldCompile::ToldCompile(PyFunctionObject* function, const Cache& cache, bool goes_on) {
+ToldCompile::ToldCompile(PyFunctionObject* function, const Cache& cache, bool goes_on, bool fullgraph) {
   follow_log_levels();
   if (!listens()) return;
-  told_ = true;
+  times_.emplace();
   exceptions_ = std::uncaught_exceptions();
   const auto [frame, compilation] = cache.compile_id();
-  tell("compile_started",
-       py::take(Py_BuildValue("{s:O,s:O,s:i,s:i,s:O,s:O}", "code", function->func_code, "function", function,
-                              "frame_id", frame, "frame_compile_id", compilation, "goes_on",
-                              goes_on ? Py_True : Py_False, "backend", cache.key().backend)));
+  tell("compile_started", py::take(Py_BuildValue("{s:O,s:O,s:i,s:i,s:O,s:O,s:O}", "code", function->func_code,
+                                                 "function", function, "frame_id", frame, "frame_compile_id",
+                                                 compilation, "goes_on", goes_on ? Py_True : Py_False, "fullgraph",
+                                                 fullgraph ? Py_True : Py_False, "backend", cache.key().backend)));
 }
 
 ToldCompile::~ToldCompile() {
-  if (!told_) return;
+  if (!times_) return;
   try {
+    const auto milliseconds = py::take(PyDict_New());
+    for (const events::Number& sum : times_->sums())
+      py::check(PyDict_SetItem(milliseconds.get(), py::str(std::string(sum.name)).get(),
+                               py::take(PyFloat_FromDouble(sum.value)).get()));
     PyObject* const failed = std::uncaught_exceptions() > exceptions_ ? Py_True : Py_False;
-    tell("compile_finished", py::take(Py_BuildValue("{s:O}", "failed", failed)));
+    tell("compile_finished",
+         py::take(Py_BuildValue("{s:O,s:O}", "failed", failed, "milliseconds", milliseconds.get())));
   } catch (const py::PythonError&) {  // no memory for a dict: then nobody is told
   }
 }

@@ -3,8 +3,10 @@
 #pragma once
 #include <Python.h>
 
+#include <optional>
 #include <string>
 
+#include "base/events.h"
 #include "py/ref.h"
 #include "region/capture.h"
 #include "runtime/cache.h"
@@ -44,16 +46,16 @@ class Reading {
   py::Owned<> function_;
 };
 
-// What one compile is told of: that it starts and, when this object goes, that it has ended.
+// What one compile is told of: that it starts and, when this object goes, that it has ended and what its phases took.
 class ToldCompile {
  public:
-  ToldCompile(PyFunctionObject* function, const Cache& cache, bool goes_on);
+  ToldCompile(PyFunctionObject* function, const Cache& cache, bool goes_on, bool fullgraph);
   ~ToldCompile();
   ToldCompile(const ToldCompile&) = delete;
   ToldCompile& operator=(const ToldCompile&) = delete;
 
  private:
-  bool told_ = false;
+  std::optional<events::TimesOfCompile> times_;  // none: nobody is told
   int exceptions_ = 0;
 };
 

@@ -1,5 +1,6 @@
 """The stream of events: what is told, in which order, to whom, and that a hit tells nothing."""
 
+import gc
 import sys
 
 import pytest
@@ -41,6 +42,7 @@ def test_a_hit_tells_nothing():
 
 
 def test_nothing_comes_behind_the_end_of_a_subscription():
+    gc.collect()  # of backends that listen as long as they live
     seen = []
     subscription = events.subscribe(seen.append)
     subscription.close()
@@ -77,6 +79,40 @@ def test_a_reader_that_raises_disturbs_nobody(monkeypatch):
         result = pellucid.compile(broken, backend="eager")(torch.ones(3))
     assert torch.equal(result, broken(torch.ones(3))) and seen
     assert all(isinstance(one.exc_value, ValueError) for one in told) and len(told) == len(seen)
+
+
+def test_a_reader_that_raises_is_told_of_where_python_tells(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
+
+    def bad(event):
+        raise ValueError("of the reader")
+
+    with events.subscribe(bad):
+        pellucid.compile(torch.sin, backend="eager")(torch.ones(3))
+    told = capsys.readouterr().err
+    assert "ValueError: of the reader" in told and "a reader of pellucid.events" in told and "TypeError" not in told
+
+
+def test_the_end_of_a_compile_tells_what_its_phases_took():
+    seen = []
+    with events.subscribe(seen.append):
+        pellucid.compile(broken, backend=lambda gm, inputs: gm.forward)(torch.ones(3))
+    ends = [event for event in seen if isinstance(event, events.CompileFinished)]
+    starts = [event for event in seen if isinstance(event, events.CompileStarted)]
+    assert len(ends) == 2
+    for start, end in zip(starts, ends, strict=True):
+        assert set(end.milliseconds) == {"capture", "finish_graph", "guards", "graph_module", "backend", "emit"}
+        assert all(0 <= time < 1e3 * (end.seconds - start.seconds) for time in end.milliseconds.values())
+
+
+def test_whose_compile_it_is():
+    def backend(gm, example_inputs):
+        return gm.forward
+
+    seen = []
+    with events.subscribe(seen.append):
+        pellucid.compile(torch.sin, backend=backend)(torch.ones(3))
+    assert next(event for event in seen if isinstance(event, events.CompileStarted)).backend_function is backend
 
 
 def test_a_failing_backend_is_told():
