@@ -1,7 +1,8 @@
 # Two commands on a fresh machine with Python 3.11 (with headers) and g++ 12:
 #
 #   make demo     set everything up, then compile a real model, compare it with eager, and time it beside torch._dynamo
-#   make test     set everything up, then run all tests (C++ unit tests too)
+#   make test     set everything up, then run all tests (C++ unit tests too). Those of a page want a browser, which pip
+#                 cannot install: apt-get install chromium fonts-dejavu-core
 #
 # Each step leaves a stamp, so the second time only what changed is done. Nothing is installed outside of .venv.
 #
@@ -22,7 +23,7 @@ PIP := $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-che
 export PATH := $(abspath $(BIN)):$(PATH)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: demo test test-forced test-dynamic bench budget fuzz conformance lint docs format tidy asan build venv clean
+.PHONY: demo test test-forced test-dynamic bench budget fuzz conformance lint docs pictures format tidy asan build venv clean
 .DELETE_ON_ERROR:
 
 demo: build $(STAMP)-models
@@ -127,6 +128,10 @@ docs: build
 	PYTHONPATH=$(abspath python) $(BIN)/python tools/config_page.py
 	PYTHONPATH=$(abspath python) $(BIN)/python tools/opcodes.py
 	PYTHONPATH=$(abspath python) $(BIN)/python tools/design_pages.py
+
+# The pictures of docs/explain.md. Needs Chromium: apt-get install chromium fonts-dejavu-core
+pictures: build $(STAMP)-test
+	PELLUCID_PICTURES=$(abspath docs/pictures) $(BIN)/python -m pytest -q tests/tools/test_explain_page.py -k picture
 
 format: $(STAMP)-lint
 	$(BIN)/clang-format -i $(SOURCES)

@@ -1,4 +1,5 @@
 """python -m pellucid show file.py:function    every stage of a compiled function as text
+python -m pellucid explain file.py:function graphs, breaks, recompiles and times: as text, JSON or a page
 python -m pellucid run script.py            the script, with pellucid in the place of torch.compile
 python -m pellucid triage file.py           the first stage and the first graph at fault
 python -m pellucid doctor                   what of this machine and its configuration will matter
@@ -9,9 +10,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from pellucid._commands import doctor, run, show, triage
+from pellucid._commands import doctor, explain, run, show, triage
 
-_COMMANDS = (show, run, triage, doctor)
+_COMMANDS = (show, explain, run, triage, doctor)
 
 
 def main(arguments: list[str] | None = None) -> int:

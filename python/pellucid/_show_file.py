@@ -1,4 +1,4 @@
-"""Running a file so that the calls of one of its functions are shown (`python -m pellucid show`).
+"""Running a file so that the calls of one of its functions are shown (`python -m pellucid show` and `explain`).
 
 The function gets one more decorator before its file is compiled, the outermost one: so nested functions and methods can be
 named, and the program sees every call with the arguments, the order and the effects that it has anyway.
@@ -10,12 +10,11 @@ import ast
 import contextlib
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pellucid import api
-from pellucid._show import Shown, Watch
 
 _DECORATOR = "__pellucid_show__"
 
@@ -38,33 +37,33 @@ def target_of(text: str) -> tuple[Path, str]:
     return Path(file), name
 
 
-def run(file: Path, name: str, args: str | None, argv: list[str]) -> tuple[Shown, BaseException | None]:
-    """What was compiled of the function, and what the program raised.
+def run(file: Path, name: str, calls: Sequence[str], argv: list[str], backend: Callable) -> BaseException | None:
+    """Runs the program with the function compiled, and gives what it raised.
 
     Args:
-        args: the arguments of one call, as Python text; None: the calls that the file makes when it runs as a script.
+        calls: the arguments of each call, as Python text; none: the calls that the file makes when it runs as a script.
         argv: what the program gets as `sys.argv[1:]`.
+        backend: what the function is compiled with; it sees what becomes of it.
 
     Raises:
         UsageError: there is no such function, or the file or the arguments are no Python.
     """
-    watch = Watch()
-    if args is None:
+    if not calls:
         program = _with_decorator(file, name)
         module = types.ModuleType("__main__")
-        module.__dict__[_DECORATOR] = lambda target: api.compile(target, backend=watch)
+        module.__dict__[_DECORATOR] = lambda target: api.compile(target, backend=backend)
         with _as_main(module, file, argv):
             failure = _failure_of(lambda: exec(program, module.__dict__))
     else:
-        call = _parsed_call(args)
+        parsed = [_parsed_call(args) for args in calls]
         module = types.ModuleType(file.stem if file.stem not in sys.modules else "__shown__")
         with _as_main(module, file, argv):
             failure = _failure_of(lambda: exec(compile(_parsed(file), str(file), "exec"), module.__dict__))
             if failure is None:
-                failure = _failure_of(lambda: _call(_function(module, name, file), call, module, watch))
+                failure = _failure_of(lambda: _call(_function(module, name, file), parsed, module, backend))
     if isinstance(failure, UsageError):
         raise failure
-    return watch.shown(), failure
+    return failure
 
 
 def why_nothing(file: Path, name: str) -> str:
@@ -158,12 +157,13 @@ def _function(module: types.ModuleType, name: str, file: Path) -> Callable:
     return target
 
 
-def _call(function: Callable, call: types.CodeType, module: types.ModuleType, watch: Watch) -> None:
+def _call(function: Callable, calls: list[types.CodeType], module: types.ModuleType, backend: Callable) -> None:
     namespace = {**module.__dict__, "__pellucid_arguments__": lambda *args, **kwargs: (args, kwargs)}
-    args, kwargs = eval(call, namespace)
-    settings = api.Settings(backend=watch)
-    compiled = settings(function) if isinstance(function, type) else api.compile(function, backend=watch)
-    compiled(*args, **kwargs)
+    settings = api.Settings(backend=backend)
+    compiled = settings(function) if isinstance(function, type) else api.compile(function, backend=backend)
+    for call in calls:
+        args, kwargs = eval(call, namespace)
+        compiled(*args, **kwargs)
 
 
 @contextlib.contextmanager

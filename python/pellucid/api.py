@@ -388,13 +388,19 @@ def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")
 def explain(fn: Callable, *args: Any, **kwargs: Any) -> Any:
     """What capture makes of a function: `explain(fn)(*inputs)` runs it once and tells graphs, breaks, guards and times.
 
-    All compiled code is dropped before and after, as `reset` does.
+    All compiled code is dropped before and after, as `reset` does. The time of each line is taken, so capture takes about
+    twice as long as otherwise. `pellucid.ExplainWithBackend` tells of any number of calls.
+
+    Returns:
+        A function of the arguments of `fn` that gives an `ExplainOutput`: `text()`, `to_html(path)`, `to_dict()`.
 
     Raises:
         TypeError: `fn` cannot be called.
 
     Example:
-        >>> print(pellucid.explain(f)(torch.ones(3)))
+        >>> report = pellucid.explain(f)(torch.ones(3))
+        >>> print(report.text())
+        >>> report.to_html("report.html")
     """
     from pellucid._explain import explain as run
 

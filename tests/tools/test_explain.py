@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import operator
 import re
 import traceback
+from pathlib import Path
 
 import pytest
 import torch
@@ -103,17 +105,8 @@ def test_F02_an_exception_of_the_function_is_the_callers():
         pellucid.explain(fails)(torch.ones(1))
 
 
-def test_F03_graphs_in_order_of_compilation():
-    output = pellucid.explain(toy)(*inputs())
-    assert output.graph_count == len(output.graphs) == 2
-    assert [[node.target for node in graph.graph.nodes if node.op == "call_function"] for graph in output.graphs] == [
-        [torch.abs, operator.add, operator.truediv],
-        [operator.mul, operator.add],
-    ]
-
-
 def documented(a, b):
-    """The example that torch's documentation explains."""
+    """The example that torch's documentation explains: a break at print, and one at the branch."""
     x = a / (torch.abs(a) + 1)
     print("woo")
     if b.sum() < 0:
@@ -121,20 +114,56 @@ def documented(a, b):
     return x * b
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-def test_F03_to_F07_the_documented_example(sign, capsys):
+@pytest.fixture(params=[1, -1], ids=["positive", "negative"])
+def of_documented(request):
     a, b = inputs()
-    output = pellucid.explain(documented)(a, sign * b)
+    return pellucid.explain(documented)(a, request.param * b), request.param
+
+
+def test_F02_the_documented_example_prints_once(of_documented, capsys):
+    assert capsys.readouterr().out == ""  # the fixture's call has printed before
+    a, b = inputs()
+    pellucid.explain(documented)(a, b)
     assert capsys.readouterr().out == "woo\n"
-    assert (output.graph_count, output.graph_break_count, len(output.graphs)) == (3, 2, 3)
+
+
+def test_F03_graphs_in_order_of_compilation(of_documented):
+    output, _ = of_documented
+    assert output.graph_count == len(output.graphs) == 3
+    assert all(isinstance(graph, torch.fx.GraphModule) for graph in output.graphs)
+    firsts = [next(node for node in graph.graph.nodes if node.op.startswith("call_")) for graph in output.graphs]
+    assert [node.target for node in firsts] == [torch.abs, "sum", operator.mul]
+
+
+def test_F04_two_breaks_between_three_graphs(of_documented):
+    assert of_documented[0].graph_break_count == 2
+
+
+def test_F05_op_count_of_the_documented_example(of_documented):
+    output, sign = of_documented
+    assert output.op_count == (5 if sign > 0 else 6)  # the method sum is none
+
+
+def test_F06_ops_per_graph_of_the_documented_example(of_documented):
+    output, sign = of_documented
     last = [operator.mul] if sign > 0 else [operator.mul, operator.mul]
     assert output.ops_per_graph == [[torch.abs, operator.add, operator.truediv], [operator.lt], last]
-    assert output.op_count == 4 + len(last)
+
+
+def test_F07_the_reasons_of_the_documented_example(of_documented):
+    output, _ = of_documented
     first = documented.__code__.co_firstlineno
     printed, branched = output.break_reasons
     assert "print" in printed.reason and printed.user_stack[-1].lineno == first + 3
     assert branched.name == "DataDependent" and branched.user_stack[-1].lineno == first + 4
-    assert [frame.name for frame in branched.user_stack] == ["documented"]
+    assert [frame.name for frame in branched.user_stack] == ["documented"]  # there is no resume function to name
+
+
+def test_F08_guards_of_the_documented_example(of_documented):
+    tensors = [guard for guard in of_documented[0].out_guards if guard.kind == "TENSOR_MATCH"]
+    assert tensors[0].source == "L['a']" and tensors[0].python.startswith(
+        "a.dtype == torch.float32 and a.shape == (3,)"
+    )
 
 
 def test_F04_graph_break_count():
@@ -249,7 +278,7 @@ def test_F08_namespaces_have_names_of_their_own():
 def test_F09_layout():
     text = str(pellucid.explain(toy)(*inputs()))
     guards = re.search(r"^Out Guards:\n(.*)^Compile Times: ", text, re.M | re.S)[1]
-    blocks = r"(?:  Guard \d+:\n    Name: .*\n    Source: .*\n    Create Function: [A-Z_]+\n    Expected: .*\n    User Line: .*\n)+"
+    blocks = r"(?:  Guard \d+:\n    Name: .*\n    Source: .*\n    Create Function: [A-Z_]+\n    Expected: .*\n    Python: .*\n    User Line: .*\n)+"
     assert re.fullmatch(blocks, guards)
     assert "Name: \"L['a']\"" in guards
     masked = text.replace(guards, "GUARDS\n").replace(__file__, "FILE")
@@ -319,6 +348,36 @@ def test_F11_with_another_backend():
     assert ran == [1, 2] * 2
 
 
+def test_F11_inside_of_another_backend_and_around_one():
+    """Whoever calls it with a graph, the graph's compile is its own, with the breaks before it."""
+    inner = ExplainWithBackend("eager")
+    outer = ExplainWithBackend(inner)
+    for backend in (lambda gm, example_inputs: inner(gm, example_inputs), outer):
+        compiled = pellucid.compile(toy, backend=backend)
+        assert torch.equal(compiled(*inputs()), whole(*inputs()))
+    for watched, times in ((inner, 2), (outer, 1)):
+        output = watched.output()
+        assert (output.graph_count, output.op_count, len(output.break_reasons)) == (2 * times, 5 * times, 1)
+
+
+def test_F11_with_a_backend_that_compiles():
+    watched = ExplainWithBackend("aot_eager")
+    assert torch.equal(pellucid.compile(toy, backend=watched)(*inputs()), whole(*inputs()))
+    report = watched.output().to_dict()
+    assert (report["graph_count"], report["break_count"], len(report["guards"]) > 2) == (2, 1, True)
+    assert {phase["name"] for phase in report["phases"]} >= {"capture", "backend", "guards"}
+
+
+def test_F11_it_is_gone_with_its_last_user():
+    watched = ExplainWithBackend("eager")
+    assert pellucid.events.wanted()
+    pellucid.compile(whole, backend=watched)(*inputs())
+    del watched
+    pellucid.reset()
+    gc.collect()
+    assert not pellucid.events.wanted()
+
+
 def test_F11_over_frames():
     watched = ExplainWithBackend("eager")
     pellucid.compile(whole, backend=watched)(*inputs())
@@ -342,14 +401,15 @@ def test_html_is_complete_and_needs_nothing_else(tmp_path):
     output = pellucid.explain(toy)(*inputs())
     page = output.to_html(tmp_path / "report.html", title="toy <1>").read_text()
     assert "<h1>toy &lt;1&gt;</h1>" in page
-    assert not re.search(r"https?://|<script|src=|@import|url\(", page)
+    assert not re.search(r"https?://|src=|@import|url\(", page)
+    assert "default-src 'none'" in page  # a browser would refuse to load anything
     for text in (
         "PEL0304",
-        "truediv",
-        "TENSOR_MATCH",
+        "a / add",
+        "a.dtype == torch.float32 and a.shape == (3,) and not a.requires_grad",
         "float32[3]",
         "emit",
-        f"{__file__}:{toy.__code__.co_firstlineno + 3}",
+        f"{Path(__file__).name}:{toy.__code__.co_firstlineno + 3}",
     ):
         assert text in page
 

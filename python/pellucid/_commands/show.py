@@ -52,10 +52,12 @@ def run(options: argparse.Namespace, program: list[str]) -> int:
         only = _stages(options.only)
         file, name = _show_file.target_of(options.target)
         with contextlib.redirect_stdout(sys.stderr):
-            shown, failure = _show_file.run(file, name, options.args, program)
+            watch = _show.Watch()
+            failure = _show_file.run(file, name, [] if options.args is None else [options.args], program, watch)
     except _show_file.UsageError as error:
         print(f"python -m pellucid show: {error}", file=sys.stderr)
         return 2
+    shown = watch.shown()
     if failure is not None:
         traceback.print_exception(_show_file.of_program(failure, file))
     elif not shown.regions and not shown.breaks:
