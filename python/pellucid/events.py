@@ -10,7 +10,6 @@ that fits a compiled version is no event. See docs/design/events.md.
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 import time
 import types
@@ -24,6 +23,7 @@ from pellucid.errors import BreakRecord
 __all__ = [
     "BackendFinished",
     "BackendStarted",
+    "CaptureRestarted",
     "CompileFinished",
     "CompileStarted",
     "Event",
@@ -59,6 +59,13 @@ class CompileStarted(Event):
 
 
 @dataclass(frozen=True)
+class CaptureRestarted(Event):
+    """What was captured in this compile is dropped, torch's state is put back, and the program is captured once more."""
+
+    why: str
+
+
+@dataclass(frozen=True)
 class CompileFinished(Event):
     """The compile that began last in this thread has ended."""
 
@@ -78,10 +85,16 @@ class _OfRegion(Event):
         return self.read("graph")
 
     @functools.cached_property
-    def hints(self) -> dict[str, int | float]:
-        """What the numbers and sizes that stay open are in this call, by the names that the graph gives them."""
+    def symbols(self) -> dict[str, tuple[str | None, int | float]]:
+        """The numbers and sizes that stay open, by the names that the graph gives them: where each comes from (None: from
+        the graph), and what it is in this call."""
         symbols, _ = self.read("open")
-        return {f"s{number}": hint for number, _, hint, *_ in symbols}
+        return {f"s{number}": (source, hint) for number, source, hint, *_ in symbols}
+
+    @functools.cached_property
+    def unused_inputs(self) -> list[str]:
+        """The sources of tensors and numbers that the program read and no node of the finished graph needs."""
+        return self.read("unused")
 
     @functools.cached_property
     def graph_module(self) -> Any:
@@ -263,24 +276,13 @@ def emit(kind: type[Event], **fields: Any) -> None:
         try:
             subscription.reader(event)
         except Exception as error:
-            _report(error)
-
-
-def _report(error: Exception) -> None:
-    sys.unraisablehook(
-        types.SimpleNamespace(
-            exc_type=type(error),
-            exc_value=error,
-            exc_traceback=error.__traceback__,
-            err_msg="A reader of pellucid.events raised",
-            object=None,
-        )
-    )
+            _core.report_unraisable(error, subscription.reader)
 
 
 _KINDS: dict[str, type[Event]] = {
     "compile_started": CompileStarted,
     "compile_finished": CompileFinished,
+    "capture_restarted": CaptureRestarted,
     "backend_started": BackendStarted,
     "backend_finished": BackendFinished,
     "region_finished": RegionFinished,
