@@ -193,8 +193,8 @@ def _advice_about_condition(expected: str, found: str, operation: str, backend: 
         )
     if operation == "reads an item":
         return (
-            "what is looked up by this number is another object each time, and compiled anew: compute it from the number,"
-            " or keep all of them in one tensor and take from that by a tensor"
+            f"{_needs_the_value(operation)}: compute what is looked up from the number, or keep all of it in one tensor and"
+            " take from that by a tensor"
         )
     # A value that was asked of an open number or size. `if n == 2` is a way that the program goes.
     known = _VALUE_ITSELF.fullmatch(expected)
