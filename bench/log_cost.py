@@ -23,7 +23,9 @@ from pathlib import Path
 
 import budget
 
-OF_EVENTS = re.compile(r"pellucid::runtime::(ToldCompile::~?ToldCompile|follow_log_levels|tell_?\w*|Reading::~?Reading)\(")
+OF_EVENTS = re.compile(
+    r"pellucid::runtime::(ToldCompile::~?ToldCompile|follow_log_levels|tell_?\w*|Reading::~?Reading)\("
+)
 _ALL_BUT_INSTRUCTIONS = (
     "graph",
     "graph_code",

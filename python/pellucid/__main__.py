@@ -12,6 +12,7 @@ import sys
 import traceback
 
 from pellucid import _run, _show, _show_file
+from pellucid._command_line import add_command
 from pellucid._triage import command
 
 _DESCRIPTION = """\
@@ -101,29 +102,17 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m pellucid", description="Tools of pellucid.")
     commands = parser.add_subparsers(metavar="command", required=True)
-    show = commands.add_parser(
-        "show",
-        help="every stage of a compiled function as text",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    what = "every stage of a compiled function as text"
+    show = add_command(commands, "show", _run_show, help=what, description=_DESCRIPTION, epilog=_EPILOG)
     show.add_argument("target", metavar="file.py:function", help='the function; "Class.method" for a method')
     show.add_argument("--args", metavar="EXPR", help='arguments of the call, as in Python: "torch.ones(3), k=2"')
     show.add_argument("--only", metavar="STAGES", help=f"some of {','.join(_show.STAGES)}")
     show.add_argument("--json", action="store_true", help="the same as JSON")
-    show.set_defaults(run=_run_show)
-    run = commands.add_parser(
-        "run",
-        help="a program, with pellucid in the place of torch.compile",
-        description=_RUN_DESCRIPTION,
-        epilog=_RUN_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    what = "a program, with pellucid in the place of torch.compile"
+    run = add_command(commands, "run", _run_program, help=what, description=_RUN_DESCRIPTION, epilog=_RUN_EPILOG)
     run.add_argument("-m", dest="module", action="store_true", help="the target is the name of a module")
     run.add_argument("target", metavar="script.py", help="the program")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="what it gets as arguments")
-    run.set_defaults(run=_run_program)
     command.add_to(commands)
     return parser
 

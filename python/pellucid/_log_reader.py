@@ -11,7 +11,6 @@ import logging
 import math
 import os
 import threading
-import traceback
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,7 +19,6 @@ import torch
 import torch._logging
 
 from pellucid import _core, _trace_reader, events
-from pellucid.errors import frame_summary
 
 _PARENT = "torch._dynamo.pellucid"
 _steps = logging.getLogger(_PARENT)
@@ -92,14 +90,14 @@ def code_text(module: Any) -> str:
     return module.print_readable(print_output=False, include_stride=True, include_device=True)
 
 
-def _underlined(frame: traceback.FrameSummary) -> str:
+def _underlined(file: str, at: dis.Positions) -> str:
     """The line of the program with the expression marked; of one that goes over several lines the part in the first."""
-    line = linecache.getline(frame.filename, frame.lineno or 0).rstrip()
-    if frame.colno is None or frame.end_colno is None:
+    line = linecache.getline(file, at.lineno or 0).rstrip()
+    if at.col_offset is None or at.end_col_offset is None:
         return line
     in_bytes = line.encode()
-    begin = len(in_bytes[: frame.colno].decode(errors="replace"))
-    end = len(in_bytes[: frame.end_colno].decode(errors="replace")) if frame.end_lineno == frame.lineno else len(line)
+    begin = len(in_bytes[: at.col_offset].decode(errors="replace"))
+    end = len(in_bytes[: at.end_col_offset].decode(errors="replace")) if at.end_lineno == at.lineno else len(line)
     return f"{line}\n{' ' * begin}{'^' * max(end - begin, 1)}"
 
 
@@ -139,7 +137,8 @@ class _Reader(threading.local):
         self.loggers = loggers
         self._started: list[events.CompileStarted] = []
         self._backend = ""
-        self._line: tuple[Any, ...] | None = None
+        self._line: tuple[str, int] | None = None
+        self._codes: dict[int, tuple[types.CodeType, dict[int, Any]]] = {}  # while something is compiled
 
     def __call__(self, event: events.Event) -> None:
         write = _WRITES.get(type(event))
@@ -158,6 +157,8 @@ class _Reader(threading.local):
 
     def _compile_finished(self, event: events.CompileFinished) -> None:
         started = self._started.pop() if self._started else None
+        if not self._started:
+            self._codes.clear()
         if started is not None and not event.failed:
             took = (event.seconds - started.seconds) * 1000
             self.steps.info("pellucid is done with %s, %.1f ms", _place(started.code), took)
@@ -196,22 +197,35 @@ class _Reader(threading.local):
         self.steps.debug("%s", event.text)
 
     def _instruction(self, event: events.Instruction) -> None:
-        code, offset = event.code, event.offset
-        frame = frame_summary(code, offset)
-        if self._line != (code, frame.lineno):
-            self._line = (code, frame.lineno)
+        code = event.code
+        at = self._decoded(code)[event.offset]
+        where = at.positions
+        line = code.co_firstlineno if where.lineno is None else where.lineno
+        if self._line != (code.co_filename, line):
+            self._line = (code.co_filename, line)
             self._write(
                 "trace_source",
-                lambda: f"TRACE starts_line {code.co_filename}:{frame.lineno} in {code.co_qualname}\n    {frame.line}",
+                lambda: (
+                    f"TRACE starts_line {code.co_filename}:{line} in {code.co_qualname}\n"
+                    f"    {linecache.getline(code.co_filename, line).strip()}"
+                ),
             )
-        at = next((one for one in dis.get_instructions(code) if one.offset == offset), None)
-        name = "EXTENDED_ARG" if at is None else at.opname
-        self._write("trace_bytecode", lambda: f"TRACE {name} {at.argrepr if at else ''} {event.stack}")
-        if name in ("CALL", "CALL_FUNCTION_EX", "BINARY_OP"):
+        self._write("trace_bytecode", lambda: f"TRACE {at.opname} {at.argrepr} {event.stack}")
+        if at.opname in ("CALL", "CALL_FUNCTION_EX", "BINARY_OP"):
             self._write(
                 "trace_call",
-                lambda: f"TRACE {name} in {code.co_qualname}, {code.co_filename}:{frame.lineno}\n" + _underlined(frame),
+                lambda: (
+                    f"TRACE {at.opname} in {code.co_qualname}, {code.co_filename}:{line}\n"
+                    + _underlined(code.co_filename, where)
+                ),
             )
+
+    def _decoded(self, code: types.CodeType) -> dict[int, Any]:
+        """The instructions by their offset. Codes are kept by identity: comparing two looks through both."""
+        kept = self._codes.get(id(code))
+        if kept is None:
+            kept = self._codes[id(code)] = (code, {one.offset: one for one in dis.get_instructions(code)})
+        return kept[1]
 
 
 _WRITES: dict[type[events.Event], Callable[[Any, Any], None]] = {

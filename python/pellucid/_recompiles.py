@@ -192,9 +192,10 @@ def _advice_about_condition(expected: str, found: str, operation: str, backend: 
             " once for each outcome"
         )
     if operation == "reads an item":
+        pads = "fill up to a few sizes, or " if re.search(r"\.size\(\d+\)", expected) else ""
         return (
-            f"{_needs_the_value(operation)}: compute what is looked up from the number, or keep all of it in one tensor and"
-            " take from that by a tensor"
+            f"{_needs_the_value(operation)}: {pads}compute what is looked up from the number, or keep all of it in one"
+            " tensor and take from that by a tensor"
         )
     # A value that was asked of an open number or size. `if n == 2` is a way that the program goes.
     known = _VALUE_ITSELF.fullmatch(expected)

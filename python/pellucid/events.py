@@ -267,11 +267,15 @@ def emit(kind: type[Event], **fields: Any) -> None:
     Example:
         >>> emit(LimitHit, limit="recompile_limit", text="…")
     """
-    ids = _ids()
-    now = ids[-1] if ids else None
-    event = kind(**fields, compile_id=getattr(_open, "last", None) if kind is Recompiled else now)
+    if kind is Recompiled:
+        compile_id = getattr(_open, "last", None)
+    else:
+        ids = _ids()
+        compile_id = ids[-1] if ids else None
+    event = object.__new__(kind)  # the constructor of a frozen dataclass costs as much as all the rest
+    event.__dict__.update(fields, compile_id=compile_id, seconds=time.perf_counter(), thread=threading.get_ident())
     for subscription in _subscriptions:
-        if isinstance(event, Instruction) and not subscription.instructions:
+        if kind is Instruction and not subscription.instructions:
             continue
         try:
             subscription.reader(event)

@@ -65,9 +65,9 @@ Attempt stopped(PyFunctionObject* function, PyObject* backend, const trace::Brea
   auto make = py::import_attr("pellucid.errors", "_record_stop");
   auto stack = stack_of(stop);
   PyObject* cause = stop.exception ? stop.exception.get() : Py_None;
-  attempt.stop = py::take(PyObject_CallFunction(make.get(), "OssssOOOs", function->func_code, code.c_str(), name.c_str(),
-                                                stop.message.c_str(), stop.hint.c_str(), stack.get(), cause, backend,
-                                                stop.thrown_at.c_str()));
+  attempt.stop = py::take(PyObject_CallFunction(make.get(), "OssssOOOs", function->func_code, code.c_str(),
+                                                name.c_str(), stop.message.c_str(), stop.hint.c_str(), stack.get(),
+                                                cause, backend, stop.thrown_at.c_str()));
   events::count(Counter::Stops);
   events::record("stop", code + " " + name + ": " + stop.message + " in " + place_of(function));
   return attempt;

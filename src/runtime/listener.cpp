@@ -89,7 +89,8 @@ PyObject* report_unraisable(PyObject*, PyObject* arguments) {
 }
 
 PyMethodDef kFunctions[] = {
-    {"report_unraisable", report_unraisable, METH_VARARGS, "Tells sys.unraisablehook of an exception and who raised it."},
+    {"report_unraisable", report_unraisable, METH_VARARGS,
+     "Tells sys.unraisablehook of an exception and who raised it."},
     {"set_listener", set_listener, METH_O, "Who is told of events: a function of a kind and a dict, or None."},
     {"set_instruction_listener", set_instruction_listener, METH_O,
      "Who is told of each instruction before it is captured: a function of code, offset, stack and depth, or None."},

@@ -111,7 +111,9 @@ def test_instructions_have_the_stack():
     assert any(len(stack) == 2 and stack[1] == "7" for stack in stacks)
 
 
-def test_what_a_reader_raises_is_shown(capsys):
+def test_what_a_reader_raises_is_shown(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)  # not that of pytest
+
     def bad(event):
         raise ValueError("no")
 

@@ -1,6 +1,5 @@
 """Rows of section G beside the log switches: verbose errors, one function alone, telemetry, Inductor's files."""
 
-import json
 import logging
 import re
 

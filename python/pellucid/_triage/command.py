@@ -8,6 +8,7 @@ import os
 import sys
 from typing import Any
 
+from pellucid._command_line import add_command
 from pellucid._triage import Triage, of_runner
 from pellucid._triage.script import ScriptRunner
 from pellucid.backends.registry import lookup_backend
@@ -30,20 +31,14 @@ exit status: 0 no stage is at fault; 1 one is; 2 the command line is wrong"""
 
 def add_to(commands: Any) -> None:
     """The parser of this command."""
-    parser = commands.add_parser(
-        "triage",
-        help="the first stage and the first graph at fault",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    what = "the first stage and the first graph at fault"
+    parser = add_command(commands, "triage", run, help=what, description=_DESCRIPTION, epilog=_EPILOG)
     parser.add_argument("file", metavar="file.py", help="the program")
     parser.add_argument(
         "--backend", metavar="BACKEND", help="one backend or choice by graph number instead of all stages"
     )
     parser.add_argument("--timeout", metavar="SECONDS", type=float, help="for one run of the program; none by default")
     parser.add_argument("--json", action="store_true", help="the same as JSON")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace, program: list[str]) -> int:
