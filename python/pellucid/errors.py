@@ -107,7 +107,7 @@ class Unsupported(PellucidError):
 
     def __init__(self, record: BreakRecord) -> None:
         self.record = record
-        super().__init__(str(record) if record.internal_stack else f"{record}; {_ASKS_FOR_IT}")
+        super().__init__(str(record))
 
     def __reduce__(self):
         return (_own_class(self), (self.record,))

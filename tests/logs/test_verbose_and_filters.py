@@ -28,7 +28,7 @@ def message_of(kind, *arguments, **options):
 
 def test_G05_an_error_has_the_internal_stack_when_asked():
     brief = message_of(pellucid.errors.Unsupported, stops, torch.ones(3), fullgraph=True)
-    assert "from user code:" in brief and "internal stack" in brief.splitlines()[-1] and "src/" not in brief
+    assert "from user code:" in brief and "internal stack" not in brief and "src/" not in brief
     with pellucid.config.patch(verbose=True):
         full = message_of(pellucid.errors.Unsupported, stops, torch.ones(3), fullgraph=True)
     user, internal = full.split("internal stack:\n")
@@ -193,15 +193,16 @@ pellucid.compile(f, backend="inductor")(torch.ones(3, requires_grad=True)).backw
 
 def inductor_files(tmp_path, settings="", **environment):
     cache = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"), "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
-    out, err = run(tmp_path, program=INDUCTOR.replace("SETTINGS", settings), **cache, **environment)
+    run(tmp_path, program=INDUCTOR.replace("SETTINGS", settings), **cache, **environment)
     (folder,) = (tmp_path / "torch_compile_debug").glob("run_*")
     files = {path.name: path for path in (folder / "torchinductor").rglob("*") if path.is_file()}
-    return files, {path.parent.name for path in files.values()}, err
+    folders = {path.name for path in (folder / "torchinductor").iterdir() if path.is_dir()}
+    return files, folders
 
 
 @pytest.mark.slow
 def test_G17_inductor_writes_its_files(tmp_path):
-    files, folders, _ = inductor_files(tmp_path, TORCH_COMPILE_DEBUG="1")
+    files, folders = inductor_files(tmp_path, TORCH_COMPILE_DEBUG="1")
     assert any(re.fullmatch(r"aot_model___\d+_debug\.log", name) for name in files)
     for direction in ("forward", "backward"):
         assert any(re.fullmatch(rf"model__\d+_{direction}_\d+\.\d+", name) for name in folders)
@@ -213,9 +214,8 @@ def test_G17_inductor_writes_its_files(tmp_path):
 def test_G18_inductors_own_switches(tmp_path):
     settings = """
 import torch._inductor.config
+torch._inductor.config.trace.enabled = True
 torch._inductor.config.trace.output_code = False
-torch._inductor.config.debug = True
 """
-    files, _, err = inductor_files(tmp_path, settings, TORCH_COMPILE_DEBUG="1")
+    files, _ = inductor_files(tmp_path, settings)
     assert "output_code.py" not in files and "fx_graph_readable.py" in files
-    assert "Output code" in err or "async_compile" in err
