@@ -379,9 +379,39 @@ def call_backend(gm, example_inputs, backend, compile_id, ending, open_numbers, 
     gm.meta["compiled_name"] = name
     reason = GraphCompileReason(why, [frame_summary(code, offset) for code, offset in stack], graph_break)
     try:
+        code = _called_code(gm, stack[0][0])
         compiled = call(gm, example_inputs, backend, reason=reason, compile_id=compile_id, open_numbers=numbers)
+        _tell_telemetry(gm, code)
         return compiled, None if numbers is None else numbers.conditions
     except LoadedAOTAutograd:
         return None
     finally:
         _forget_examples(gm)
+
+
+def _called_code(gm, code: types.CodeType) -> types.CodeType:
+    """What the user wrote: of a module's call `forward`, not torch.nn.Module's code around it."""
+    _, call_facts = gm.__dict__.get("_pending_metadata", ((), ()))
+    site = next((site for *_, site in call_facts if site is not None), None)
+    codes = [code]
+    while site is not None:
+        codes.insert(1, site[0])
+        site = site[2]
+    return next((one for one in codes if not _NOT_USER_CODE.match(one.co_filename)), code)
+
+
+def _tell_telemetry(gm, code: types.CodeType) -> None:
+    """torch's hook, which whoever runs torch replaces, is told of each graph that a backend has compiled."""
+    nodes = gm._graph.nodes  # not gm.graph, which makes what costs text
+    torch._utils_internal.signpost_event(
+        "dynamo",
+        "OutputGraph.call_user_compiler",
+        {
+            "co_name": code.co_name,
+            "co_filename": code.co_filename,
+            "co_firstlineno": code.co_firstlineno,
+            "op_count": sum(node.op.startswith("call_") for node in nodes),
+            "node_count": len(nodes),
+            "input_count": sum(node.op == "placeholder" for node in nodes),
+        },
+    )

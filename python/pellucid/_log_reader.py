@@ -11,16 +11,14 @@ import logging
 import math
 import os
 import threading
-import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch._logging
 
 from pellucid import _core, _trace_reader, events
-from pellucid.errors import frame_summary
 
 _PARENT = "torch._dynamo.pellucid"
 _steps = logging.getLogger(_PARENT)
@@ -53,12 +51,13 @@ def sizes(module: Any) -> dict[str, list[Any]]:
     return found
 
 
+_Symbols = dict[str, tuple[str | None, Any]]  # name -> source, value in this call
 _MATH = {"__builtins__": {}, "min": min, "max": max, "int": int, "float": float, "abs": abs, "math": math}
 
 
-def sizes_text(name: str, module: Any, hints: dict[str, Any]) -> str:
+def sizes_text(name: str, module: Any, symbols: _Symbols) -> str:
     """The size of each tensor; where it is open, a second line says what it is in this call."""
-    hints = {**hints, **_sizes_of_inputs(module)}
+    hints = {symbol: value for symbol, (_, value) in symbols.items()}
     lines = [f"TRACED GRAPH TENSOR SIZES of {name}"]
     for node, size in sizes(module).items():
         lines.append(f"{node}: ({', '.join(map(str, size))})")
@@ -68,13 +67,15 @@ def sizes_text(name: str, module: Any, hints: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _sizes_of_inputs(module: Any) -> dict[str, int]:
-    """The open sizes that inputs have, by their names: of a backend that takes numbers the core keeps no others."""
-    found = {}
-    for node in module.graph.find_nodes(op="placeholder"):
+def symbols_of(event: events.BackendStarted) -> _Symbols:
+    """All that stay open: of a backend that takes numbers the core keeps no sizes, which its inputs have."""
+    found = dict(event.symbols)
+    for node in event.graph_module.graph.find_nodes(op="placeholder"):
         real, fake = node.meta["grapharg"].example, node.meta.get("example_value")
         if isinstance(real, torch.Tensor) and isinstance(fake, torch.Tensor):
-            found.update({str(dim): size for dim, size in zip(fake.shape, real.shape, strict=True)})
+            for i, (dim, size) in enumerate(zip(fake.shape, real.shape, strict=True)):
+                if type(dim) is not int:
+                    found.setdefault(str(dim), (f"{node._dynamo_source.path}.size({i})", size))
     return found
 
 
@@ -89,14 +90,14 @@ def code_text(module: Any) -> str:
     return module.print_readable(print_output=False, include_stride=True, include_device=True)
 
 
-def _underlined(frame: traceback.FrameSummary) -> str:
+def _underlined(file: str, at: dis.Positions) -> str:
     """The line of the program with the expression marked; of one that goes over several lines the part in the first."""
-    line = linecache.getline(frame.filename, frame.lineno or 0).rstrip()
-    if frame.colno is None or frame.end_colno is None:
+    line = linecache.getline(file, at.lineno or 0).rstrip()
+    if at.col_offset is None or at.end_col_offset is None:
         return line
     in_bytes = line.encode()
-    begin = len(in_bytes[: frame.colno].decode(errors="replace"))
-    end = len(in_bytes[: frame.end_colno].decode(errors="replace")) if frame.end_lineno == frame.lineno else len(line)
+    begin = len(in_bytes[: at.col_offset].decode(errors="replace"))
+    end = len(in_bytes[: at.end_col_offset].decode(errors="replace")) if at.end_lineno == at.lineno else len(line)
     return f"{line}\n{' ' * begin}{'^' * max(end - begin, 1)}"
 
 
@@ -113,6 +114,21 @@ def guard_line(guard: dict[str, Any]) -> str:
     return f"{head}  # {guard['file']}:{guard['line']}, {guard['operation']}" if guard["file"] else head
 
 
+def _details(event: events.BackendStarted) -> Iterator[str]:
+    """A line for each input, open number, input that nothing needs, and assertion of the graph."""
+    graph = event.graph_module.graph
+    for node in graph.find_nodes(op="placeholder"):
+        value = node.meta.get("example_value")
+        number = f", {value} in this call" if type(value) in (int, float) else ""
+        yield f"input {node.name} of {event.name}: {node._dynamo_source.path}{number}"
+    for symbol, (source, value) in symbols_of(event).items():
+        yield f"symbol {symbol} of {event.name}: {source or 'a number that the graph gives'}, {value} in this call"
+    for source in event.unused_inputs:
+        yield f"unused input of {event.name}, which the graph does not get: {source}"
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten._assert_scalar.default):
+        yield f"assertion {node.name} of {event.name}: {node.args[1]}"
+
+
 class _Reader(threading.local):
     """Writes to loggers; what it remembers of a compile is its thread's. `loggers`: by artifact; `steps`: for everything else."""
 
@@ -121,7 +137,8 @@ class _Reader(threading.local):
         self.loggers = loggers
         self._started: list[events.CompileStarted] = []
         self._backend = ""
-        self._line: tuple[Any, ...] | None = None
+        self._line: tuple[str, int] | None = None
+        self._codes: dict[int, tuple[types.CodeType, dict[int, Any]]] = {}  # while something is compiled
 
     def __call__(self, event: events.Event) -> None:
         write = _WRITES.get(type(event))
@@ -140,19 +157,24 @@ class _Reader(threading.local):
 
     def _compile_finished(self, event: events.CompileFinished) -> None:
         started = self._started.pop() if self._started else None
+        if not self._started:
+            self._codes.clear()
         if started is not None and not event.failed:
             took = (event.seconds - started.seconds) * 1000
             self.steps.info("pellucid is done with %s, %.1f ms", _place(started.code), took)
+
+    def _capture_restarted(self, event: events.CaptureRestarted) -> None:
+        self.steps.debug("Step 1: what was captured is dropped, torch's state is put back: %s", event.why)
 
     def _backend_started(self, event: events.BackendStarted) -> None:
         if self._started:
             self.steps.info("Step 1: pellucid is done with capturing %s", _place(self._started[-1].code))
         self._write("graph", lambda: f"TRACED GRAPH\n{event.name}\n{table(event.graph_module)}")
         self._write("graph_code", lambda: f"TRACED GRAPH\n===== {event.name} =====\n{code_text(event.graph_module)}")
-        self._write("graph_sizes", lambda: sizes_text(event.name, event.graph_module, event.hints))
+        self._write("graph_sizes", lambda: sizes_text(event.name, event.graph_module, symbols_of(event)))
         if self.steps.isEnabledFor(logging.DEBUG):
-            for node in event.graph_module.graph.find_nodes(op="placeholder"):
-                self.steps.debug("input %s of %s: %s", node.name, event.name, node._dynamo_source.path)
+            for line in _details(event):
+                self.steps.debug("%s", line)
         self._backend = event.backend
         self.steps.info("Step 2: the backend %s is called with %s", event.backend, event.name)
 
@@ -175,27 +197,41 @@ class _Reader(threading.local):
         self.steps.debug("%s", event.text)
 
     def _instruction(self, event: events.Instruction) -> None:
-        code, offset = event.code, event.offset
-        frame = frame_summary(code, offset)
-        if self._line != (code, frame.lineno):
-            self._line = (code, frame.lineno)
+        code = event.code
+        at = self._decoded(code)[event.offset]
+        where = at.positions
+        line = code.co_firstlineno if where.lineno is None else where.lineno
+        if self._line != (code.co_filename, line):
+            self._line = (code.co_filename, line)
             self._write(
                 "trace_source",
-                lambda: f"TRACE starts_line {code.co_filename}:{frame.lineno} in {code.co_qualname}\n    {frame.line}",
+                lambda: (
+                    f"TRACE starts_line {code.co_filename}:{line} in {code.co_qualname}\n"
+                    f"    {linecache.getline(code.co_filename, line).strip()}"
+                ),
             )
-        at = next((one for one in dis.get_instructions(code) if one.offset == offset), None)
-        name = "EXTENDED_ARG" if at is None else at.opname
-        self._write("trace_bytecode", lambda: f"TRACE {name} {at.argrepr if at else ''} {event.stack}")
-        if name in ("CALL", "CALL_FUNCTION_EX", "BINARY_OP"):
+        self._write("trace_bytecode", lambda: f"TRACE {at.opname} {at.argrepr} {event.stack}")
+        if at.opname in ("CALL", "CALL_FUNCTION_EX", "BINARY_OP"):
             self._write(
                 "trace_call",
-                lambda: f"TRACE {name} in {code.co_qualname}, {code.co_filename}:{frame.lineno}\n" + _underlined(frame),
+                lambda: (
+                    f"TRACE {at.opname} in {code.co_qualname}, {code.co_filename}:{line}\n"
+                    + _underlined(code.co_filename, where)
+                ),
             )
+
+    def _decoded(self, code: types.CodeType) -> dict[int, Any]:
+        """The instructions by their offset. Codes are kept by identity: comparing two looks through both."""
+        kept = self._codes.get(id(code))
+        if kept is None:
+            kept = self._codes[id(code)] = (code, {one.offset: one for one in dis.get_instructions(code)})
+        return kept[1]
 
 
 _WRITES: dict[type[events.Event], Callable[[Any, Any], None]] = {
     events.CompileStarted: _Reader._compile_started,
     events.CompileFinished: _Reader._compile_finished,
+    events.CaptureRestarted: _Reader._capture_restarted,
     events.BackendStarted: _Reader._backend_started,
     events.BackendFinished: _Reader._backend_finished,
     events.RegionFinished: _Reader._region_finished,

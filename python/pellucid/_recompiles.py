@@ -7,7 +7,7 @@ import logging
 import re
 import types
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch._logging
@@ -78,6 +78,11 @@ class Recompile:
         return "\n".join(lines)
 
 
+_MODULE_CALL = (
+    torch.nn.Module._wrapped_call_impl.__code__.co_filename,
+    torch.nn.Module._wrapped_call_impl.__code__.co_firstlineno,
+)
+
 # Those of all functions, oldest first. Each compiled function keeps its own, and takes them along.
 _all: weakref.WeakValueDictionary[int, Recompile] = weakref.WeakValueDictionary()
 _numbers = itertools.count()
@@ -87,13 +92,20 @@ def _record_recompile(function: types.FunctionType, first: object, failures: lis
     """Called by `_core` before the compile. A backend that has a method `_on_recompile` is told, as of stops."""
     function = _called_function(function, first)
     code = function.__code__
-    explained = {region: [_failure(row, backend) for row in rows] for region, rows in failures}
+    explained = {region: [_at_forward(_failure(row, backend), code) for row in rows] for region, rows in failures}
     record = Recompile(function.__qualname__, code.co_filename, code.co_firstlineno, explained)
     _all[next(_numbers)] = record
     on_recompile = getattr(getattr(backend, "function", None), "_on_recompile", None)
     if on_recompile is not None:
         on_recompile(record)
     return record
+
+
+def _at_forward(failure: GuardFailure, code: types.CodeType) -> GuardFailure:
+    """What torch.nn.Module's code around `forward` made matter is a matter of its call, for the program."""
+    if (failure.file, failure.line) != _MODULE_CALL:
+        return failure
+    return replace(failure, file=code.co_filename, line=code.co_firstlineno)
 
 
 def _note_cost(record: Recompile, milliseconds: float, region: int) -> None:
@@ -178,6 +190,12 @@ def _advice_about_condition(expected: str, found: str, operation: str, backend: 
         return (
             f"the backend {_name(backend)!r} compiled for numbers of which this is true, and compiles again for others:"
             " once for each outcome"
+        )
+    if operation == "reads an item":
+        pads = "fill up to a few sizes, or " if re.search(r"\.size\(\d+\)", expected) else ""
+        return (
+            f"{_needs_the_value(operation)}: {pads}compute what is looked up from the number, or keep all of it in one"
+            " tensor and take from that by a tensor"
         )
     # A value that was asked of an open number or size. `if n == 2` is a way that the program goes.
     known = _VALUE_ITSELF.fullmatch(expected)

@@ -334,6 +334,13 @@ define(
     " with fullgraph=True it is raised all the same",
 )
 define(
+    "verbose",
+    bool,
+    os.environ.get("TORCHDYNAMO_VERBOSE", "0") == "1",
+    "Unsupported, BackendCompilerFailed and the records of graph breaks carry the internal stack as well as that of the"
+    " program: instructions, the line of pellucid that stopped, the backend's traceback. TORCHDYNAMO_VERBOSE=1 sets it too",
+)
+define(
     "verify_correctness",
     bool,
     False,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import collections
+import dis
 import functools
 import itertools
+import os
 import sys
 import traceback
 import types
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pellucid import _core
+from pellucid import _core, config
 
 __all__ = [
     "BackendCompilerFailed",
@@ -136,6 +138,14 @@ def user_stack_text(frames: Sequence[traceback.FrameSummary]) -> str:
     return f"\nfrom user code:\n{text}\n" if text else ""
 
 
+_INTERNAL_STACK = "\ninternal stack:\n"
+_ASKS_FOR_IT = "pellucid.config.verbose = True (TORCHDYNAMO_VERBOSE=1) adds the internal stack."
+
+
+def _is_verbose() -> bool:
+    return config.verbose  # type: ignore[attr-defined]
+
+
 class BackendCompilerFailed(PellucidError):
     """The backend raised, or gave back something that cannot be called. `inner_exception` is what it raised, with its traceback.
 
@@ -158,7 +168,11 @@ class BackendCompilerFailed(PellucidError):
         self.inner_exception = inner_exception
         self.user_stack = list(user_stack)
         raised = f"backend={backend_name!r} raised:\n{type(inner_exception).__name__}: {inner_exception}"
-        super().__init__("\n".join([raised, user_stack_text(self.user_stack), self._HINT]))
+        parts = [raised, user_stack_text(self.user_stack), f"{self._HINT} {_ASKS_FOR_IT}"]
+        if _is_verbose():
+            parts[1] += _INTERNAL_STACK + "".join(traceback.format_exception(inner_exception))
+            parts[2] = self._HINT
+        super().__init__("\n".join(parts))
 
     def __reduce__(self) -> tuple[type, tuple]:
         return (_own_class(self), (self.backend_name, self.inner_exception, self.user_stack))
@@ -248,9 +262,12 @@ class BreakRecord:
     message: str
     hint: str
     function: str
-    """The qualified name of the compiled function."""
+    """The qualified name of the compiled function; of a module that of its `forward`."""
     user_stack: list[traceback.FrameSummary] = field(default_factory=list)
     """The frames that led there, outermost first."""
+    internal_stack: list[str] = field(default_factory=list)
+    """With `config.verbose`: the instructions that the frames stand at, the line of pellucid's own code that stopped, and the
+    traceback of what was raised there."""
 
     @property
     def why(self) -> str:
@@ -266,8 +283,11 @@ class BreakRecord:
     def __str__(self) -> str:
         lines = [f"{self.code} {self.name}: {self.message}"]
         if self.user_stack:
-            stack = "".join(traceback.StackSummary.from_list(self.user_stack).format())
+            shown = [frame for frame in self.user_stack if not _is_module_call(frame.filename, frame.name)]
+            stack = "".join(traceback.StackSummary.from_list(shown or self.user_stack).format())
             lines += ["", "from user code:", stack.rstrip("\n"), ""]
+        if self.internal_stack:
+            lines += [_INTERNAL_STACK.strip(), *self.internal_stack, ""]
         if self.why:
             lines.append(f"Why: {self.why}")
         lines.append(f"Hint: {self.hint}")
@@ -295,6 +315,34 @@ def frame_summary(code: types.CodeType, offset: int) -> traceback.FrameSummary:
     )
 
 
+def _internal_stack(
+    stack: list[tuple[types.CodeType, int]], thrown_at: str, exception: BaseException | None
+) -> list[str]:
+    lines = []
+    for code, offset in stack:
+        at = next((one for one in dis.get_instructions(code) if one.offset == offset), None)
+        instruction = f"{at.opname} {at.argrepr}".rstrip() if at is not None else "?"
+        lines.append(f"  {code.co_qualname} at offset {offset}: {instruction}")
+    lines.append(f"  {thrown_at}")
+    if exception is not None:
+        lines += "".join(traceback.format_tb(exception.__traceback__)).splitlines()
+    return lines
+
+
+def _is_module_call(file: str, name: str) -> bool:
+    """Whether it is torch.nn.Module's code around `forward`."""
+    return name in ("_wrapped_call_impl", "_call_impl") and file.endswith(_MODULE_FILE)
+
+
+_MODULE_FILE = os.path.join("torch", "nn", "modules", "module.py")
+
+
+def _called_code(code: types.CodeType, stack: list[tuple[types.CodeType, int]]) -> types.CodeType:
+    """What the user wrote: of a module's call `forward`."""
+    codes = [code, *(of_frame for of_frame, _ in stack)]
+    return next((one for one in codes if not _is_module_call(one.co_filename, one.co_name)), code)
+
+
 def _text_of(exception: BaseException) -> str:
     if isinstance(type(exception).__str__, types.FunctionType):  # the program's: it is not called here
         return "…"
@@ -313,17 +361,20 @@ def _record_stop(
     stack: list[tuple[types.CodeType, int]],
     exception: BaseException | None,
     backend: object = None,
+    thrown_at: str = "",
 ) -> BreakRecord:
     """Called by `_core`. The exception itself is not kept: its traceback holds the program's frames.
 
-    A backend that has a method `_on_stop` is told: it has no other way to learn of it.
+    A backend that has a method `_on_stop` is told: it has no other way to learn of it. `thrown_at`: file, line and function
+    of `_core` that stopped.
     """
     if exception is not None:
         text = _text_of(exception)
         if text not in message:
             message = f"{message} ({type(exception).__name__}: {text})"
     frames = [frame_summary(frame_code, offset) for frame_code, offset in stack]
-    record = BreakRecord(code, name, message, hint, function_code.co_qualname, frames)
+    internal = _internal_stack(stack, thrown_at, exception) if _is_verbose() else []
+    record = BreakRecord(code, name, message, hint, _called_code(function_code, stack).co_qualname, frames, internal)
     _stops.append(record)
     _stop_counts[record.message] += 1
     from pellucid import events

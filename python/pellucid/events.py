@@ -23,6 +23,7 @@ from pellucid.errors import BreakRecord
 __all__ = [
     "BackendFinished",
     "BackendStarted",
+    "CaptureRestarted",
     "CompileFinished",
     "CompileStarted",
     "Event",
@@ -62,6 +63,13 @@ class CompileStarted(Event):
 
 
 @dataclass(frozen=True)
+class CaptureRestarted(Event):
+    """What was captured in this compile is dropped, torch's state is put back, and the program is captured once more."""
+
+    why: str
+
+
+@dataclass(frozen=True)
 class CompileFinished(Event):
     """The compile that began last in this thread has ended."""
 
@@ -83,10 +91,16 @@ class _OfRegion(Event):
         return self.read("graph")
 
     @functools.cached_property
-    def hints(self) -> dict[str, int | float]:
-        """What the numbers and sizes that stay open are in this call, by the names that the graph gives them."""
+    def symbols(self) -> dict[str, tuple[str | None, int | float]]:
+        """The numbers and sizes that stay open, by the names that the graph gives them: where each comes from (None: from
+        the graph), and what it is in this call."""
         symbols, _ = self.read("open")
-        return {f"s{number}": hint for number, _, hint, *_ in symbols}
+        return {f"s{number}": (source, hint) for number, source, hint, *_ in symbols}
+
+    @functools.cached_property
+    def unused_inputs(self) -> list[str]:
+        """The sources of tensors and numbers that the program read and no node of the finished graph needs."""
+        return self.read("unused")
 
     @functools.cached_property
     def graph_module(self) -> Any:
@@ -259,21 +273,26 @@ def emit(kind: type[Event], **fields: Any) -> None:
     Example:
         >>> emit(LimitHit, limit="recompile_limit", text="…")
     """
-    ids = _ids()
-    now = ids[-1] if ids else None
-    event = kind(**fields, compile_id=getattr(_open, "last", None) if kind is Recompiled else now)
+    if kind is Recompiled:
+        compile_id = getattr(_open, "last", None)
+    else:
+        ids = _ids()
+        compile_id = ids[-1] if ids else None
+    event = object.__new__(kind)  # the constructor of a frozen dataclass costs as much as all the rest
+    event.__dict__.update(fields, compile_id=compile_id, seconds=time.perf_counter(), thread=threading.get_ident())
     for subscription in _subscriptions:
-        if isinstance(event, Instruction) and not subscription.instructions:
+        if kind is Instruction and not subscription.instructions:
             continue
         try:
             subscription.reader(event)
         except Exception as error:
-            _core.report_unraisable(error)
+            _core.report_unraisable(error, subscription.reader)
 
 
 _KINDS: dict[str, type[Event]] = {
     "compile_started": CompileStarted,
     "compile_finished": CompileFinished,
+    "capture_restarted": CaptureRestarted,
     "backend_started": BackendStarted,
     "backend_finished": BackendFinished,
     "region_finished": RegionFinished,

@@ -47,8 +47,15 @@ std::string fill(std::string_view message, std::initializer_list<Field> fields) 
   return out;
 }
 
-GraphBreak::GraphBreak(Reason reason, std::initializer_list<Field> fields)
-    : reason_(reason), message_(fill(row_of(reason).what, fields)) {}
+GraphBreak::GraphBreak(Reason reason, std::initializer_list<Field> fields, std::source_location thrown_at)
+    : reason_(reason), thrown_at_(thrown_at), message_(fill(row_of(reason).what, fields)) {}
+
+std::string text_of(const std::source_location& place) {
+  const std::string_view file = place.file_name();
+  const std::size_t below = file.rfind("src/");  // not where it was built
+  std::string text(below == std::string_view::npos ? file : file.substr(below));
+  return text.append(":").append(std::to_string(place.line())).append(" in ").append(place.function_name());
+}
 
 std::string_view name_of(Reason reason) { return row_of(reason).name; }
 About about(Reason reason) { return row_of(reason).about; }

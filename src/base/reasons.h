@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <initializer_list>
+#include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,13 +37,16 @@ struct Field {
 // Thrown by a rule that cannot go on symbolically. The frame is at the start of its instruction.
 class GraphBreak : public std::exception {
  public:
-  GraphBreak(Reason reason, std::initializer_list<Field> fields = {});
+  GraphBreak(Reason reason, std::initializer_list<Field> fields = {},
+             std::source_location thrown_at = std::source_location::current());
   Reason reason() const noexcept { return reason_; }
+  const std::source_location& thrown_at() const noexcept { return thrown_at_; }
   std::string message() const { return message_; }  // what happened, with its fields filled in
   const char* what() const noexcept override { return message_.c_str(); }
 
  private:
   Reason reason_;
+  std::source_location thrown_at_;
   std::string message_;
 };
 
@@ -51,9 +55,12 @@ About about(Reason reason);
 std::string_view hint_of(Reason reason);
 std::string code_of(Reason reason);  // "PEL0305"
 // Throws GraphBreak: capture cannot go on symbolically.
-[[noreturn]] inline void unsupported(Reason reason, std::initializer_list<Field> fields = {}) {
-  throw GraphBreak(reason, fields);
+[[noreturn]] inline void unsupported(Reason reason, std::initializer_list<Field> fields = {},
+                                     std::source_location thrown_at = std::source_location::current()) {
+  throw GraphBreak(reason, fields, thrown_at);
 }
+
+std::string text_of(const std::source_location& place);  // "src/rows/logging.cpp:12 in void refuse()"
 
 std::string fill(std::string_view message, std::initializer_list<Field> fields);
 

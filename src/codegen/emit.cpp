@@ -280,7 +280,15 @@ void finish_graph(region::Capture& capture) {
   }
   const Plan plan = make_plan(capture);
   capture.graph.output(plan.outputs);
+  capture.unused_inputs = graph_inputs(capture);
   capture.graph.simplify();
+  const auto used = graph_inputs(capture);  // in the same order
+  auto next = used.begin();
+  std::erase_if(capture.unused_inputs, [&](const Source* input) {
+    const bool is_used = next != used.end() && *next == input;
+    if (is_used) ++next;
+    return is_used;
+  });
 }
 
 std::vector<const Source*> graph_inputs(const region::Capture& capture) {

@@ -161,7 +161,10 @@ Result call(Interpreter& t, PyObject* callable, Args args) {
     Result bound = bind(t, method, callable, reinterpret_cast<PyObject*>(type));
     if (bound.is_value()) return call(t, bound.value.get(), args);
   }
-  unsupported(Reason::UntracedCallable, {{"callee", std::string("an instance of ") + type->tp_name}});
+  // Asking a class of the program for its name would run its code.
+  const bool is_of_c = !PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE);
+  unsupported(Reason::UntracedCallable,
+              {{"callee", is_of_c ? describe(callable) : std::string("an instance of ") + type->tp_name}});
 }
 namespace {
 

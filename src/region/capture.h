@@ -76,6 +76,7 @@ struct Capture {
   std::unordered_map<PyObject*, PyObject*> stands_for;
   // Fakes and lifted real tensors -> their node. A real tensor (input) has a placeholder and a source.
   std::unordered_map<PyObject*, graph::Node*> node_of;
+  std::vector<const source::Source*> unused_inputs;  // that were read, but that no node of the finished graph has
   std::unordered_map<const graph::Node*, PyObject*> input_of;  // placeholder -> the real tensor met during capture
   // ids of objects that the region made: good as keys inside it, meaningless outside, so they must not leave.
   std::unordered_set<PyObject*> region_ids;

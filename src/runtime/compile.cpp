@@ -68,8 +68,9 @@ Attempt stopped(PyFunctionObject* function, PyObject* backend, const trace::Brea
   auto make = py::import_attr("pellucid.errors", "_record_stop");
   auto stack = stack_of(stop);
   PyObject* cause = stop.exception ? stop.exception.get() : Py_None;
-  attempt.stop = py::take(PyObject_CallFunction(make.get(), "OssssOOO", function->func_code, code.c_str(), name.c_str(),
-                                                stop.message.c_str(), stop.hint.c_str(), stack.get(), cause, backend));
+  attempt.stop = py::take(PyObject_CallFunction(make.get(), "OssssOOOs", function->func_code, code.c_str(),
+                                                name.c_str(), stop.message.c_str(), stop.hint.c_str(), stack.get(),
+                                                cause, backend, stop.thrown_at.c_str()));
   events::count(Counter::Stops);
   events::record("stop", code + " " + name + ": " + stop.message + " in " + place_of(function));
   return attempt;
@@ -77,12 +78,13 @@ Attempt stopped(PyFunctionObject* function, PyObject* backend, const trace::Brea
 
 // A stop that a later step than the capture asks for: it is about what leaves the region, at the instruction that ends
 // it.
-Attempt stopped(PyFunctionObject* function, PyObject* backend, Reason reason, const std::string& message,
+Attempt stopped(PyFunctionObject* function, PyObject* backend, const GraphBreak& later,
                 const region::Capture* capture) {
   trace::BreakInfo stop;
-  stop.reason = reason;
-  stop.message = message;
-  stop.hint = std::string(hint_of(reason));
+  stop.reason = later.reason();
+  stop.message = later.message();
+  stop.hint = std::string(hint_of(later.reason()));
+  stop.thrown_at = text_of(later.thrown_at());
   stop.is_error = break_policy::break_is_error();
   const int offset = capture != nullptr && capture->returned_at >= 0 ? capture->returned_at : 0;
   stop.stack.push_back({py::Owned<PyCodeObject>::share(code_of(function)), offset, 0});
@@ -396,6 +398,7 @@ trace::Outcome traced(PyFunctionObject* function, Capture&& capture) {
   events::record("capture", place_of(function),
                  {{"ms", took}, {"instructions", instructions}, {"captured", outcome.capture ? 1.0 : 0.0}});
   events::time("capture", took);
+  if (outcome.captures > 1) tell_restart("other numbers stand for those that only the graph knows");
   return outcome;
 }
 
@@ -467,6 +470,7 @@ std::unique_ptr<Entry> shorter(PyFunctionObject* function, Cache& cache, const t
                                const Capture& capture) {
   const std::size_t count = whole.earlier.size();
   for (std::size_t i = 0; i < count; i = next_to_try(i, count)) {
+    tell_restart("what is alive at the graph break cannot leave the region, which ends earlier");
     const trace::Outcome outcome =
         traced(function, [&] { return capture(trace::Extent{.may_end_early = true, .steps = whole.earlier[i]}); });
     if (!outcome.stopped || !outcome.capture) continue;
@@ -491,7 +495,7 @@ Attempt attempt_of(trace::Outcome outcome, PyFunctionObject* function, Cache& ca
       made.entry = finished_entry(function, cache, *outcome.capture, outcome.stopped ? &outcome.stop : nullptr);
     } catch (const GraphBreak& split) {
       const bool is_final = !outcome.stopped || split.reason() == Reason::BackendSkips;
-      if (is_final) return stopped(function, backend, split.reason(), split.message(), outcome.capture.get());
+      if (is_final) return stopped(function, backend, split, outcome.capture.get());
     }
   }
   if (!made.entry && !made.is_error) made.entry = shorter(function, cache, outcome, capture);
@@ -561,7 +565,7 @@ Attempt suppressed(PyFunctionObject* function, PyObject* backend, const py::Pyth
   auto report = py::import_attr("pellucid._logging", "_report_suppressed_error");
   const auto text = py::take(PyObject_CallFunctionObjArgs(report.get(), function, error.value(), nullptr));
   const GraphBreak stop(Reason::CompilerFailed, {{"error", py::text_of(text.get())}});
-  return stopped(function, backend, stop.reason(), stop.message(), nullptr);
+  return stopped(function, backend, stop, nullptr);
 }
 
 template <class Capture>
@@ -578,11 +582,13 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
     try {
       return with(false);
     } catch (const NotForOpenNumbers& refusal) {
+      tell_restart("the backend does not compile for numbers that stay open");
       if (!refusal.of_graph) return with(true);
     }
     try {
       return with(false);
     } catch (const NotForOpenNumbers&) {
+      tell_restart("the backend does not compile for numbers that stay open");
       return with(true);
     }
   };

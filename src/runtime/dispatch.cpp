@@ -1,5 +1,7 @@
 #include "runtime/dispatch.h"
 
+#include <cstdlib>
+
 #include "base/break_policy.h"
 #include "base/events.h"
 #include "guards/report.h"
@@ -253,11 +255,24 @@ py::Owned<> run_in_fx_trace(Cache& cache, const Call& call, BoundArguments& boun
 
 }  // namespace
 
+namespace {
+
+// TORCHDYNAMO_DEBUG_FUNCTION: only functions of this name are compiled, which is asked at each compile.
+bool is_left_out(PyFunctionObject* function) noexcept {
+  const char* const only = std::getenv("TORCHDYNAMO_DEBUG_FUNCTION");
+  if (only == nullptr || *only == '\0') return false;
+  const auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
+  return PyUnicode_CompareWithASCIIString(code->co_name, only) != 0;
+}
+
+}  // namespace
+
 py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, bool fullgraph) {
   // Another thread compiles this function (waiting could deadlock with what its backend does), or RecursionError is
   // near: this one call runs eagerly.
   if (cache.busy || !is_deep_enough(kWorthCapturing)) return py::take(call.run_eagerly());
-  if (cache.given_up && !fullgraph) return py::take(run_with_inner_functions(cache, call));
+  if (is_left_out(call.function) || (cache.given_up && !fullgraph))
+    return py::take(run_with_inner_functions(cache, call));
   if (is_forced_in_fx_trace()) return run_in_fx_trace(cache, call, bound, fullgraph);
   if (aten::in_mode_of_user() && !fullgraph) return run_in_mode(cache, call, bound);
   bound.own();

@@ -17,8 +17,9 @@ struct Miss {
   PyObject* const* slots;
   PyObject* closure;
 
-  // May be null.
+  // May be null. Behind a graph break it is no argument that counts but the module that was called.
   PyObject* first_argument() const noexcept {
+    if (&cache != &root) return root.key().instance;
     return reinterpret_cast<PyCodeObject*>(function->func_code)->co_argcount > 0 ? slots[0] : nullptr;
   }
 };

@@ -17,6 +17,14 @@ PyObject* ask_levels = nullptr;
 
 constexpr const char* kReading = "pellucid.reading";
 
+// The sources of inputs that the graph would have had if anything used them.
+py::Owned<> unused_inputs(const region::Capture& capture) {
+  auto rows = py::take(PyList_New(0));
+  for (const source::Source* input : capture.unused_inputs)
+    py::check(PyList_Append(rows.get(), py::str(source::print(input)).get()));
+  return rows;
+}
+
 py::Owned<> read(const Reading::Target& of, std::string_view stage) {
   const region::Capture& capture = *of.capture;
   if (stage == "graph") return py::str(graph::print(capture.graph));
@@ -24,6 +32,7 @@ py::Owned<> read(const Reading::Target& of, std::string_view stage) {
   if (stage == "guards") return guard_rows(*of.entry->guards);
   if (stage == "effects") return effect_rows(capture);
   if (stage == "emitted") return py::str(codegen::describe(capture, of.name));
+  if (stage == "unused") return unused_inputs(capture);
   if (stage == "end") return where_it_ends(capture);
   if (stage == "open") return capture.open.is_empty() ? py::take(Py_BuildValue("([][])")) : capture.open.described();
   PyErr_Format(PyExc_ValueError, "there is no stage %.50s", std::string(stage).c_str());
@@ -62,14 +71,6 @@ PyObject* set_instruction_listener(PyObject*, PyObject* function) {
   Py_RETURN_NONE;
 }
 
-// As for an error that no one can be told of: sys.unraisablehook. Python code cannot make what that takes.
-PyObject* report_unraisable(PyObject*, PyObject* error) {
-  if (!PyExceptionInstance_Check(error)) return PyErr_Format(PyExc_TypeError, "expected an exception");
-  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error)), error);
-  _PyErr_WriteUnraisableMsg("in a reader of pellucid.events", nullptr);
-  Py_RETURN_NONE;
-}
-
 PyObject* set_log_levels(PyObject*, PyObject* arguments) {
   PyObject *cache = nullptr, *ask = nullptr;
   if (PyArg_ParseTuple(arguments, "O!O", &PyDict_Type, &cache, &ask) == 0) return nullptr;
@@ -77,11 +78,22 @@ PyObject* set_log_levels(PyObject*, PyObject* arguments) {
   return set_of(ask_levels, ask);
 }
 
+// sys.unraisablehook wants arguments of a type that only C code can make.
+PyObject* report_unraisable(PyObject*, PyObject* arguments) {
+  PyObject *error = nullptr, *raised_by = nullptr;
+  if (PyArg_ParseTuple(arguments, "OO", &error, &raised_by) == 0) return nullptr;
+  PyErr_Restore(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(error))), Py_NewRef(error),
+                PyException_GetTraceback(error));
+  PyErr_WriteUnraisable(raised_by);
+  Py_RETURN_NONE;
+}
+
 PyMethodDef kFunctions[] = {
+    {"report_unraisable", report_unraisable, METH_VARARGS,
+     "Tells sys.unraisablehook of an exception and who raised it."},
     {"set_listener", set_listener, METH_O, "Who is told of events: a function of a kind and a dict, or None."},
     {"set_instruction_listener", set_instruction_listener, METH_O,
      "Who is told of each instruction before it is captured: a function of code, offset, stack and depth, or None."},
-    {"report_unraisable", report_unraisable, METH_O, "Hands an exception to sys.unraisablehook."},
     {"set_log_levels", set_log_levels, METH_VARARGS,
      "A dict, and the function that is called when it is empty at the start of a compile."},
     {},
@@ -137,6 +149,10 @@ ToldCompile::~ToldCompile() {
          py::take(Py_BuildValue("{s:O,s:O}", "failed", failed, "milliseconds", milliseconds.get())));
   } catch (const py::PythonError&) {  // no memory for a dict: then nobody is told
   }
+}
+
+void tell_restart(const char* why) {
+  if (listens()) tell("capture_restarted", py::take(Py_BuildValue("{s:s}", "why", why)));
 }
 
 void tell_region(const region::Capture& capture, const Entry& entry, const std::string& name,

@@ -26,7 +26,7 @@ void tell(const char* kind, const py::Owned<>& fields) noexcept;
 void follow_log_levels();
 
 // A capture as a Python function of one argument, the name of a stage: "graph", "graph_module", "guards", "effects",
-// "emitted", "end", "open". It answers as long as this object lives; later it raises RuntimeError.
+// "emitted", "end", "open", "unused". It answers as long as this object lives; later it raises RuntimeError.
 class Reading {
  public:
   Reading(const region::Capture& capture, const Entry& entry, std::string name);
@@ -59,6 +59,7 @@ class ToldCompile {
   int exceptions_ = 0;
 };
 
+void tell_restart(const char* why);  // the program is captured once more
 void tell_region(const region::Capture& capture, const Entry& entry, const std::string& name,
                  const trace::BreakInfo* stop);
 void tell_backend_starts(const region::Capture& capture, const Entry& entry, const std::string& name,

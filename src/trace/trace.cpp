@@ -19,6 +19,7 @@ BreakInfo describe(const GraphBreak& stop, Executor& executor) {
   info.reason = stop.reason();
   info.message = stop.message();
   info.hint = hint_of(stop.reason());
+  info.thrown_at = text_of(stop.thrown_at());
   info.is_error = break_policy::break_is_error();
   for (Frame* frame = executor.region.top; frame != nullptr; frame = frame->back.get()) {
     if (frame->hidden) continue;
@@ -139,6 +140,7 @@ Outcome with_hints(Capture&& capture_with) {
       wished = std::move(executor.region.unbacked.hints.wished);
       return made;
     });
+    outcome.captures = tries;
     if (!wished) return outcome;
     setup = std::move(*wished);
   }

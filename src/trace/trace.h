@@ -14,6 +14,7 @@ namespace pellucid::trace {
 struct BreakInfo {
   Reason reason{};
   std::string message, hint;
+  std::string thrown_at;  // of ours
   bool is_error = false;  // pellucid.error_on_graph_break says so at this place
   struct FrameInfo {
     py::Owned<PyCodeObject> code;
@@ -32,6 +33,7 @@ struct Outcome {
   // told (a running generator, a handler, code of ours) can be.
   std::vector<std::int64_t> earlier;
   std::int64_t steps = 0;       // executed when it stopped
+  int captures = 1;             // until the hints for what only the graph knows fitted
   std::string not_handed_over;  // why what was alive there cannot leave the region
 };
 

@@ -330,6 +330,31 @@ def test_E26_a_program(tmp_path):
     assert again.returncode == 1 and "torch.relu" in again.stdout and "result 1 of step" in again.stdout
 
 
+TORCH_COMPILED = """
+import torch
+
+def crash(gm, inputs):
+    raise ValueError("planted")
+
+@torch.compile(backend=crash)
+def step(x):
+    return torch.relu(x - 1) * 2
+
+print(step(torch.ones(3)).sum().item())
+"""
+
+
+def test_E26_a_program_of_torch_compile(tmp_path):
+    file = tmp_path / "program.py"
+    file.write_text(TORCH_COMPILED)
+    done = run(str(file), "--backend", "relu_compile_error_TESTING_ONLY", "--json")
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert "ReluCompileError" in found["problem"] and len(found["runs"]) == 2
+    done = run(str(file), "--backend", "eager", "--json")
+    assert done.returncode == 0, done.stdout
+
+
 def test_E26_a_program_without_fault_as_json(tmp_path):
     file = tmp_path / "program.py"
     file.write_text(textwrap.dedent(PROGRAM))

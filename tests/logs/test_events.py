@@ -145,3 +145,14 @@ def test_instructions_have_the_stack():
         pellucid.compile(lambda x: x + 7, backend="eager")(torch.ones(3))
     stacks = [event.stack for event in seen if isinstance(event, events.Instruction)]
     assert any(len(stack) == 2 and stack[1] == "7" for stack in stacks)
+
+
+def test_what_a_reader_raises_is_shown(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)  # not that of pytest
+
+    def bad(event):
+        raise ValueError("no")
+
+    with events.subscribe(bad):
+        pellucid.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+    assert "Exception ignored in: <function test_what_a_reader_raises_is_shown.<locals>.bad" in capsys.readouterr().err

@@ -16,6 +16,7 @@ import pellucid
 from pellucid import _core
 from pellucid._triage.outcome import Outcome, kept
 from pellucid._triage.recorder import Recorder, complaints
+from pellucid.takeover import install
 
 _MOST_RESULTS = 1000
 
@@ -38,6 +39,7 @@ def run(target: str, backend: str, file: str, arguments: list[str]) -> int:
             outcome.results.append((f"result {calls[name]} of {name}", kept(result)))
             outcome.results.append((f"arguments behind call {calls[name]} of {name}", kept(_tensors(args))))
 
+    install()  # what the program hands to torch.compile counts as well
     _core.set_call_observer(observe)
     with complaints() as outcome.complaints:
         status = _run_program(file, arguments, outcome)

@@ -1,0 +1,16 @@
+"""A step of the preprocessing goes through numpy."""
+
+import numpy as np
+import torch
+
+import pellucid
+
+
+@pellucid.compile(backend="eager")
+def normalized(image):
+    image = image - image.mean()
+    image = torch.from_numpy(np.clip(image.numpy(), -1, 1))
+    return image / 2
+
+
+print(normalized(torch.arange(6.0)).tolist())

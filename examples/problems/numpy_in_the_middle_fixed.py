@@ -1,0 +1,15 @@
+"""torch has the same function."""
+
+import torch
+
+import pellucid
+
+
+@pellucid.compile(backend="eager")
+def normalized(image):
+    image = image - image.mean()
+    image = image.clamp(-1, 1)
+    return image / 2
+
+
+print(normalized(torch.arange(6.0)).tolist())
