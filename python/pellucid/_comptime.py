@@ -1,7 +1,7 @@
 """Code that runs while a capture stands where it is called: `pellucid.comptime`.
 
-`_core` calls `run` and `run_method` with a function that answers questions about the capture as long as they run. torch._dynamo's
-object of this name comes here too, so the classes have its methods.
+`_core` calls `run` and `run_method` with a function that answers questions about the capture as long as they run.
+torch._dynamo's object of this name comes here too, so the classes have its methods.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class ComptimeValue:
         return [dim for dim, (text, size) in enumerate(zip(facts[1], facts[2], strict=True)) if text != str(size)]
 
     def as_fake(self) -> Any:
-        """A tensor on the meta device that is like this one in this call, sizes included; of a number its value in this call.
+        """A tensor on the meta device that is like this one in this call, sizes included; of a number its value now.
 
         Raises:
             TypeError: it is neither.
@@ -195,7 +195,7 @@ def _text(ask: Ask, value: object, depth: int) -> str:
     return f"{cls.__name__}({inside})"
 
 
-# Of these nothing of the program runs when they are asked. An object of another class is neither printed nor a constant.
+# Of these nothing of the program runs when they are asked. Other objects are neither printed nor constants.
 _PRINTED = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, range, type(...))
 _NAMED = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 
@@ -336,7 +336,7 @@ class ComptimeContext:
             print(words + place, file=file)
 
     def print_bt(self, *, file: TextIO | None = None, stacklevel: int = 0) -> None:
-        """Prints the frames of the program, from that of the compiled function (or of what goes on behind a graph break) on.
+        """Prints the frames of the program, from the compiled function (or what goes on behind a graph break) on.
 
         Example:
             >>> ctx.print_bt()
@@ -395,15 +395,16 @@ class ComptimeContext:
 class Comptime:
     """Runs code when a function is compiled, at the place where the program calls it: to look into a capture.
 
-    A call of compiled code runs nothing of it; in plain Python `fallback_fn` runs instead. `comptime.print_graph()` and its like
-    are short for `comptime(lambda ctx: ctx.print_graph())`.
+    A call of compiled code runs nothing of it; in plain Python `fallback_fn` runs instead.
+    `comptime.print_graph()` and its like are short for `comptime(lambda ctx: ctx.print_graph())`.
 
-    The code runs once for each capture that comes by: a capture that is begun anew (because a backend refuses open sizes, or the
-    region has to end earlier) runs it again. What it changes in the program's objects, the program may see or not.
+    The code runs once for each capture that comes by: a capture that is begun anew (because a backend refuses open
+    sizes, or the region has to end earlier) runs it again. What it changes in the program's objects, the program may see or not.
 
     Args:
-        fn: a function of a `ComptimeContext`. One that is written in the compiled function must not close over its variables;
-            `ctx.get_local(name)` gives them. What it raises ends the compile and reaches whoever called the compiled function.
+        fn: a function of a `ComptimeContext`. One that is written in the compiled function must not close over its
+            variables; `ctx.get_local(name)` gives them. What it raises ends the compile and reaches whoever called the
+            compiled function.
         fallback_fn: runs in plain Python, without arguments.
 
     Raises:

@@ -90,7 +90,8 @@ def test_a_reader_that_raises_is_told_of_where_python_tells(capsys, monkeypatch)
     with events.subscribe(bad):
         pellucid.compile(torch.sin, backend="eager")(torch.ones(3))
     told = capsys.readouterr().err
-    assert "ValueError: of the reader" in told and "a reader of pellucid.events" in told and "TypeError" not in told
+    assert "Exception ignored in: <function test_a_reader_that_raises_is_told_of" in told
+    assert "ValueError: of the reader" in told and "TypeError" not in told
 
 
 def test_the_end_of_a_compile_tells_what_its_phases_took():
@@ -145,14 +146,3 @@ def test_instructions_have_the_stack():
         pellucid.compile(lambda x: x + 7, backend="eager")(torch.ones(3))
     stacks = [event.stack for event in seen if isinstance(event, events.Instruction)]
     assert any(len(stack) == 2 and stack[1] == "7" for stack in stacks)
-
-
-def test_what_a_reader_raises_is_shown(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)  # not that of pytest
-
-    def bad(event):
-        raise ValueError("no")
-
-    with events.subscribe(bad):
-        pellucid.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
-    assert "Exception ignored in: <function test_what_a_reader_raises_is_shown.<locals>.bad" in capsys.readouterr().err

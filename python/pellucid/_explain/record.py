@@ -142,7 +142,7 @@ class Recorder:
         now = self._innermost()
         if now is not None:
             now.graphs, now.handed_over = [], 0  # an attempt before it came to nothing
-            now.hints = event.hints
+            now.hints = {name: hint for name, (_, hint) in event.symbols.items()}
 
     def _region_finished(self, event: events.RegionFinished) -> None:
         now = self._innermost()
