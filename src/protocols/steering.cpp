@@ -94,7 +94,10 @@ py::Owned<> substitute_by_torch(PyObject* callable) {
   static PyObject* const mark = py::interned("__torch_dynamo_polyfill__").release();
   static constexpr std::string_view kOwn = "torch._dynamo.";
   if (!tables_of_torch().is_in(TablesOfTorch::Polyfilled, callable)) return {};
-  const auto owner = py::import_attr("torch._dynamo.variables.functions", "PolyfilledFunctionVariable");
+  static PyObject* const home_of_all = py::interned("torch._dynamo.variables.functions").release();
+  PyObject* module = PyDict_GetItemWithError(PyImport_GetModuleDict(), home_of_all);
+  if (module == nullptr) return {};  // torch imports it for the first one
+  const auto owner = py::take(PyObject_GetAttrString(module, "PolyfilledFunctionVariable"));
   const auto handlers = py::take(PyObject_CallMethod(owner.get(), "_get_polyfill_handlers", nullptr));
   auto handler = py::Owned<>::steal(PyObject_GetItem(handlers.get(), callable));
   auto substitute = handler ? py::Owned<>::steal(PyObject_GetAttr(handler.get(), mark)) : py::Owned<>();
