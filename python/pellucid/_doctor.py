@@ -142,7 +142,7 @@ def _processor() -> _Found:
     if threads < usable and "OMP_NUM_THREADS" in os.environ:
         means = f"OMP_NUM_THREADS={os.environ['OMP_NUM_THREADS']} keeps cores idle"
         return NOTE, found, means
-    return OK, found, "the number of threads is guarded: a change compiles again"
+    return OK, found, "no guard asks for the number of threads: set it before the first call"
 
 
 def _memory() -> _Found:

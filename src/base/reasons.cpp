@@ -47,14 +47,14 @@ std::string fill(std::string_view message, std::initializer_list<Field> fields) 
   return out;
 }
 
-GraphBreak::GraphBreak(Reason reason, std::initializer_list<Field> fields, std::source_location thrown_at)
+GraphBreak::GraphBreak(Reason reason, std::initializer_list<Field> fields, Place thrown_at)
     : reason_(reason), thrown_at_(thrown_at), message_(fill(row_of(reason).what, fields)) {}
 
-std::string text_of(const std::source_location& place) {
-  const std::string_view file = place.file_name();
+std::string text_of(const Place& place) {
+  const std::string_view file = place.file;
   const std::size_t below = file.rfind("src/");  // not where it was built
   std::string text(below == std::string_view::npos ? file : file.substr(below));
-  return text.append(":").append(std::to_string(place.line())).append(" in ").append(place.function_name());
+  return text.append(":").append(std::to_string(place.line)).append(" in ").append(place.function);
 }
 
 std::string_view name_of(Reason reason) { return row_of(reason).name; }

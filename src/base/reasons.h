@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <exception>
 #include <initializer_list>
-#include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,19 +33,30 @@ struct Field {
   std::string value;
 };
 
+// Where code stands that calls a function whose default argument is Place::here(). std::source_location is the same,
+// and unknown to the clang 14 that clang-tidy is of.
+struct Place {
+  const char* file;
+  int line;
+  const char* function;
+  static constexpr Place here(const char* file = __builtin_FILE(), int line = __builtin_LINE(),
+                              const char* function = __builtin_FUNCTION()) noexcept {
+    return {file, line, function};
+  }
+};
+
 // Thrown by a rule that cannot go on symbolically. The frame is at the start of its instruction.
 class GraphBreak : public std::exception {
  public:
-  GraphBreak(Reason reason, std::initializer_list<Field> fields = {},
-             std::source_location thrown_at = std::source_location::current());
+  GraphBreak(Reason reason, std::initializer_list<Field> fields = {}, Place thrown_at = Place::here());
   Reason reason() const noexcept { return reason_; }
-  const std::source_location& thrown_at() const noexcept { return thrown_at_; }
+  const Place& thrown_at() const noexcept { return thrown_at_; }
   std::string message() const { return message_; }  // what happened, with its fields filled in
   const char* what() const noexcept override { return message_.c_str(); }
 
  private:
   Reason reason_;
-  std::source_location thrown_at_;
+  Place thrown_at_;
   std::string message_;
 };
 
@@ -56,11 +66,11 @@ std::string_view hint_of(Reason reason);
 std::string code_of(Reason reason);  // "PEL0305"
 // Throws GraphBreak: capture cannot go on symbolically.
 [[noreturn]] inline void unsupported(Reason reason, std::initializer_list<Field> fields = {},
-                                     std::source_location thrown_at = std::source_location::current()) {
+                                     Place thrown_at = Place::here()) {
   throw GraphBreak(reason, fields, thrown_at);
 }
 
-std::string text_of(const std::source_location& place);  // "src/rows/logging.cpp:12 in void refuse()"
+std::string text_of(const Place& place);  // "src/rows/logging.cpp:12 in refuse"
 
 std::string fill(std::string_view message, std::initializer_list<Field> fields);
 

@@ -101,7 +101,9 @@ struct Rule;
 
 template <>
 struct Rule<Kind::ID_MATCH> {
-  static constexpr const char* kSuggestion = "make the object once, outside the compiled function";
+  static constexpr const char* kSuggestion =
+      "each of these objects (True and False too) has compiled code of its own: one that is made for each call is "
+      "better made once";
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return v == c.operand; }
   static std::string expected(const Check& c) { return std::string("the object ").append(show(c.operand)); }
   static std::string found(const Check&, PyObject* v, PyObject*) { return show(v); }

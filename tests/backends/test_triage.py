@@ -371,7 +371,7 @@ def test_a_program_that_crashes_or_never_ends(tmp_path):
     assert "The eager run ends with the process ended with signal 6" in done.stdout
     file.write_text("import time\ntime.sleep(100)\n")
     done = run(str(file), "--backend", "eager", "--timeout", "2")
-    assert "it is not done after 2.0 s" in done.stdout
+    assert "it is not done after 2.0 s" in done.stderr and "fault" not in done.stdout and done.returncode == 2
 
 
 def test_wrong_command_lines(tmp_path):
@@ -381,3 +381,5 @@ def test_wrong_command_lines(tmp_path):
     file.write_text("")
     done = run(str(file), "--backend", "<3:eager")
     assert done.returncode == 2 and "graph 3 has no backend" in done.stderr
+    done = run(str(file), "--timeout", "-1")
+    assert done.returncode == 2 and "--timeout -1: a number of seconds above 0" in done.stderr

@@ -74,6 +74,8 @@ def test_names_behind_a_break_say_no_frame():
     [
         ("EQUALS_MATCH", "L['k']", "2", "k == 2"),
         ("EQUALS_MATCH", "L['k']", "True", "k is True"),
+        ("EQUALS_MATCH", "G['G']", "1", "G == 1"),
+        ("TYPE_MATCH", "G", "type dict", "type(globals()) is dict"),
         ("LENGTH", "L['xs']", "length 3", "len(xs) == 3"),
         ("TYPE_MATCH", "L['xs']", "type list", "type(xs) is list"),
         ("TENSOR_MATCH", "L['x']", "f32[*, 4] cpu requires_grad=False",

@@ -26,7 +26,7 @@ examples:
   python -m pellucid triage train.py -- --epochs 1                      (what follows -- are arguments of the program)
   python -m pellucid triage train.py --backend "3:inductor;else:eager"  (only this, with the traceback and the graphs)
 
-exit status: 0 no stage is at fault; 1 one is; 2 the command line is wrong"""
+exit status: 0 no stage is at fault; 1 one is; 2 the command line is wrong, or the eager run takes longer than --timeout"""
 
 
 def add_to(commands: Any) -> None:
@@ -52,12 +52,14 @@ def run(options: argparse.Namespace, program: list[str]) -> int:
     try:
         if not os.path.isfile(options.file):
             raise ValueError(f"there is no file {options.file}")
+        if options.timeout is not None and options.timeout <= 0:
+            raise ValueError(f"--timeout {options.timeout:g}: a number of seconds above 0")
         if options.backend is not None:
             lookup_backend(options.backend)
-    except (ValueError, InvalidBackend) as error:
+        found = of_runner(ScriptRunner(options.file, program, options.timeout), options.backend)
+    except (ValueError, InvalidBackend, TimeoutError) as error:
         print(f"python -m pellucid triage: {error}", file=sys.stderr)
         return 2
-    found = of_runner(ScriptRunner(options.file, program, options.timeout), options.backend)
     print(json.dumps(_as_dict(found), indent=1) if options.json else found)
     return 0 if found.stage is None else 1
 

@@ -36,7 +36,7 @@ def named(source: str, goes_on: bool = False) -> str:
     text = re.sub(r"L\['([\w<>.]+)'\]", lambda match: _local(match[1], goes_on), source)
     text = re.sub(r"F\['(\w+)'\](?:\.cell_contents)?", r"\1", text)
     text = re.sub(r"\bG\['(\w+)'\]", r"\1", text)
-    text = re.sub(r"\bG\b(?!\[')", "globals()", text) if text == "G" else text
+    text = "globals()" if source == "G" else text
     text = re.sub(r"\bC\[(.*?)\](?=$|\.|\[| )", lambda match: _typed(match[1]), text)
     text = re.sub(r"vars\((?:builtins|__main__)\)\['(\w+)'\]", r"\1", text)
     text = _NAMESPACE.sub(r"\1.\2", text)

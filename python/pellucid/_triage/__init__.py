@@ -100,7 +100,11 @@ def of_function(fn: Callable, args: tuple, kwargs: dict[str, Any], backend: str 
 
 
 def of_runner(runner: Runner, backend: str | None = None) -> Triage:
-    """All stages, and then the graphs of the first one at fault. With `backend`: this one alone, in detail."""
+    """All stages, and then the graphs of the first one at fault. With `backend`: this one alone, in detail.
+
+    Raises:
+        TimeoutError: the eager run takes longer than the runner lets it.
+    """
     return _Search(runner).run(backend)
 
 
@@ -129,7 +133,10 @@ class _Search:
 
     def _run_eagerly(self) -> None:
         """Twice: what differs between two eager runs says nothing of a compiled one."""
-        self._reference, again = self._runner.run(None), self._runner.run(None)
+        self._reference = self._runner.run(None)
+        if not self._reference.is_done:
+            raise TimeoutError(f"the eager run: {self._reference.error}; nothing could be compared with it")
+        again = self._runner.run(None)
         self._found.steps.append(Step("eager", "-", None, self._reference))
         if problem_of(self._reference, again, compares_prints=False) is not None:
             self._compares["compares_values"] = False

@@ -41,6 +41,8 @@ class Outcome:
     """What pellucid could mend by itself: graphs that raised, errors of its own."""
     graphs: list[Graph] = field(default_factory=list)
     seconds: float = 0.0
+    is_done: bool = True
+    """False: it was ended because it took too long."""
 
 
 def kept(value: Any) -> Any:

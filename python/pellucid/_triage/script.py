@@ -47,7 +47,7 @@ class ScriptRunner:
                     env={**os.environ, "PYTHONHASHSEED": "0"},
                 )
             except subprocess.TimeoutExpired:
-                return Outcome(error=f"it is not done after {self._timeout} s")
+                return Outcome(error=f"it is not done after {self._timeout} s", is_done=False)
             outcome = self._read(target, done)
             outcome.seconds = time.perf_counter() - start
             return outcome
