@@ -74,6 +74,7 @@ OF_ONE_GRAPH = {
     "test_graphs_of_modules": "compares graphs with those for constant sizes",
     "test_calls_that_give_the_same_tensor": "compares graphs with those for constant sizes",
     "test_A07_every_node_has_an_example_value": "all inputs are tensors",
+    "test_E05_a_callable_that_can_be_stored": "all inputs are tensors",
     "test_A07_example_values_are_what_the_real_operators_give": "its backend runs the graph on the example inputs",
     "test_how_objects_are_stored_and_held_is_asked_of_the_programs_own": "the call stays whole",
     "test_as_trying_one_by_one": "the entries of the function itself are many",
