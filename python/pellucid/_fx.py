@@ -7,6 +7,7 @@ somebody looks at the graph. Until the graph is edited and recompiled, `forward`
 from __future__ import annotations
 
 import functools
+import logging
 import re
 import traceback
 import types
@@ -379,9 +380,10 @@ def call_backend(gm, example_inputs, backend, compile_id, ending, open_numbers, 
     gm.meta["compiled_name"] = name
     reason = GraphCompileReason(why, [frame_summary(code, offset) for code, offset in stack], graph_break)
     try:
-        code = _called_code(gm, stack[0][0])
+        called = _called_code(gm, stack[0][0]) if _telemetry_listens() else None
         compiled = call(gm, example_inputs, backend, reason=reason, compile_id=compile_id, open_numbers=numbers)
-        _tell_telemetry(gm, code)
+        if called is not None:
+            _tell_telemetry(gm, called)
         return compiled, None if numbers is None else numbers.conditions
     except LoadedAOTAutograd:
         return None
@@ -398,6 +400,13 @@ def _called_code(gm, code: types.CodeType) -> types.CodeType:
         codes.insert(1, site[0])
         site = site[2]
     return next((one for one in codes if not _NOT_USER_CODE.match(one.co_filename)), code)
+
+
+def _telemetry_listens() -> bool:
+    """Whether torch's hook does more than to log what nobody reads: on small graphs telling costs a twentieth of a capture."""
+    hook = torch._utils_internal.signpost_event
+    is_torchs_own = getattr(hook, "__module__", None) == torch._utils_internal.__name__
+    return not is_torchs_own or torch._utils_internal.log.isEnabledFor(logging.INFO)
 
 
 def _tell_telemetry(gm, code: types.CodeType) -> None:

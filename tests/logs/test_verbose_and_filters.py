@@ -137,6 +137,12 @@ def test_G10_the_telemetry_hook_is_told_of_each_graph(monkeypatch):
     assert len(told) == 1
 
 
+def test_G10_torchs_own_hook_logs(caplog):
+    with caplog.at_level(logging.INFO, logger="torch._utils_internal"):
+        call(Module(), torch.ones(3), torch.ones(2), backend="aot_eager")
+    assert ["OutputGraph.call_user_compiler" in text for text in caplog.messages].count(True) == 1
+
+
 def details(logs, function, *arguments, **options):  # noqa: F811
     kept = logs(dynamo=logging.DEBUG)
     call(function, *arguments, **options)
