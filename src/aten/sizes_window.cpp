@@ -108,18 +108,23 @@ bool max_pool3d(SizeCall& call) { return pool(call, {3, 1, 2, 3, 4, 5}); }
 bool avg_pool2d(SizeCall& call) { return pool(call, {2, 1, 2, 3, 0, 4}); }
 bool avg_pool3d(SizeCall& call) { return pool(call, {3, 1, 2, 3, 0, 4, true}); }
 
+// The first result has the sizes of the input, but for the last ones.
+bool give_last_sizes(SizeCall& call, Exprs& sizes, const Exprs& wanted) {
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    sizes[sizes.size() - wanted.size() + i] = wanted[i];
+    require_positive(call, wanted[i]);
+  }
+  give_as_input(call, sizes);
+  return true;
+}
+
 // Argument 1 says the last sizes.
 template <std::size_t rank>
 bool to_size(SizeCall& call) {
   Exprs sizes = call.shape(0).sizes;
   const Exprs wanted = for_each_dim(call, 1, rank);
   for (std::size_t d = 1; d < sizes.size(); ++d) require_positive(call, sizes[d]);
-  for (std::size_t i = 0; i < rank; ++i) {
-    sizes[sizes.size() - rank + i] = wanted[i];
-    require_positive(call, wanted[i]);
-  }
-  give_as_input(call, sizes);
-  return true;
+  return give_last_sizes(call, sizes, wanted);
 }
 
 // self, indices, output_size: a place in the output for each element.
@@ -130,12 +135,7 @@ bool max_unpool(SizeCall& call) {
   if (indices.size() != sizes.size() || wanted.size() != rank) return false;
   for (std::size_t d = 0; d < sizes.size(); ++d) call.require_equal(indices[d], sizes[d]);
   for (const Expr* size : sizes) require_positive(call, size);
-  for (std::size_t i = 0; i < rank; ++i) {
-    sizes[sizes.size() - rank + i] = wanted[i];
-    require_positive(call, wanted[i]);
-  }
-  give_as_input(call, sizes);
-  return true;
+  return give_last_sizes(call, sizes, wanted);
 }
 
 // self, kernel_size, output_size, random_samples: where the windows lie is drawn, for each batch and channel.
