@@ -206,10 +206,11 @@ def test_looking_fixes_nothing():
     assert texts == ["L['n'] (an open int, now 2)"]
 
 
-def test_force_static_and_assert_static():
+@pytest.mark.parametrize("of", [comptime, of_torch], ids=["ours", "torch's"])
+def test_force_static_and_assert_static(of):
     def f(x, n):
-        comptime.force_static(n)
-        comptime.assert_static(n)
+        of.force_static(n)
+        of.assert_static(n)
         return x * n
 
     backend = Counting()
@@ -219,9 +220,10 @@ def test_force_static_and_assert_static():
     assert len(backend.graphs) == 2
 
 
-def test_assert_static_reaches_the_caller():
+@pytest.mark.parametrize("of", [comptime, of_torch], ids=["ours", "torch's"])
+def test_assert_static_reaches_the_caller(of):
     def f(x, n):
-        comptime.assert_static(n)
+        of.assert_static(n)
         return x * n
 
     g = pellucid.compile(f, backend="eager", dynamic=True)
@@ -536,24 +538,3 @@ def test_graph_break_of_torch():
     backend = Counting()
     assert torch.equal(pellucid.compile(f, backend=backend)(X), (X + 1) * 2)
     assert len(backend.graphs) == 2
-
-
-def test_force_static_of_torch():
-    def f(x, n):
-        of_torch.force_static(n)
-        return x * n
-
-    backend = Counting()
-    g = pellucid.compile(f, backend=backend, dynamic=True)
-    for n in (2, 3, 2, 3):
-        assert torch.equal(g(X, n), X * n)
-    assert len(backend.graphs) == 2
-
-
-def test_assert_static_of_torch():
-    def f(x, n):
-        of_torch.assert_static(n)
-        return x * n
-
-    with pytest.raises(AssertionError, match="expected static"):
-        pellucid.compile(f, backend="eager", dynamic=True)(X, 2)
