@@ -169,7 +169,7 @@ def add_lookup(g, place):
 
 BOX, ANOTHER = Box(), Box()
 MISSES = [
-    Miss("ID_MATCH", (BOX,), (ANOTHER,), hex(id(BOX)), hex(id(ANOTHER)), "outside the compiled function", BOX),
+    Miss("ID_MATCH", (BOX,), (ANOTHER,), hex(id(BOX)), hex(id(ANOTHER)), "better made once", BOX),
     Miss("NOT_ID", (ANOTHER,), (BOX,), f"anything but <{Box.__module__}.Box at", hex(id(BOX)), "always or never", BOX),
     Miss("TYPE_MATCH", ({},), ([],), "type dict", "type list", "the same type", dict),
     Miss("EQUALS_MATCH", ("old",), ("new",), "'old'", "'new'", "pass it as a tensor", "old"),
