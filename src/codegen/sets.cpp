@@ -16,6 +16,13 @@ using Items = std::vector<PyObject*>;
 // Hashed by what it is; what it is was guarded when capture hashed it.
 bool is_hashed_by_value(py::KeyFamily family) {
   switch (family) {
+    case py::KeyFamily::Number:
+    case py::KeyFamily::Float:
+    case py::KeyFamily::Complex:
+    case py::KeyFamily::Text:
+    case py::KeyFamily::Bytes:
+    case py::KeyFamily::Alias:
+    case py::KeyFamily::Union:
     case py::KeyFamily::Decimal:
     case py::KeyFamily::Date:
     case py::KeyFamily::DateTime:
@@ -33,14 +40,24 @@ bool is_hashed_by_value(py::KeyFamily family) {
   }
 }
 
+// The family of the builtin class that says how objects of this one are hashed: a class of the program over one has a
+// family of its own, or none.
+py::KeyFamily hashed_as(const PyTypeObject* type) {
+  for (PyTypeObject* base = const_cast<PyTypeObject*>(type); base != nullptr; base = base->tp_base) {
+    const py::KeyFamily family = py::key_family(base);
+    if (family != py::KeyFamily::Unknown && base->tp_hash == type->tp_hash) return family;
+  }
+  return py::KeyFamily::Unknown;
+}
+
 // Equal or identical in later calls: by what it is, or because a guard says so of what is a key.
 bool has_fixed_hash(const Walker& walker, PyObject* key, bool is_outside) {
   if (region::is_number(key)) return region::as_number(key)->settled;
   const auto is_fixed = [&](PyObject* part) { return has_fixed_hash(walker, part, is_outside); };
-  const py::KeyFamily family = py::key_family(Py_TYPE(key));
+  const py::KeyFamily family = hashed_as(Py_TYPE(key));
   if (family == py::KeyFamily::Tuple) return std::ranges::all_of(list_items(key), is_fixed);
   if (family == py::KeyFamily::FrozenSet) return std::ranges::all_of(set_items(key), is_fixed);
-  if (is_hashed_by_value(family)) return true;
+  if (is_hashed_by_value(family) && !is_nan(key)) return true;
   const auto found = walker.capture().source_of.find(key);
   const Source* source = found == walker.capture().source_of.end() ? nullptr : found->second;
   if (source == nullptr && is_nan(key)) return false;  // hashed by its address, and new at every call

@@ -81,3 +81,34 @@ def test_pairs_with_equal_keys(maker, key):
         want, got = f(key_of(a), key_of(b), x), compiled(key_of(a), key_of(b), x)
         assert torch.equal(got[0], want[0]) and got[1] == want[1], (a, b)
     assert counting.graphs
+
+
+class ByValue:
+    """Compared and hashed by Python code."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __eq__(self, other):
+        return isinstance(other, ByValue) and self.value == other.value
+
+    def __hash__(self):
+        return hash(self.value)
+
+
+@pytest.mark.parametrize("key", [*KEYS.values(), ByValue], ids=[*KEYS, "object"])
+@pytest.mark.parametrize("within", [lambda key: key, lambda key: (key,)], ids=["itself", "in_a_tuple"])
+@pytest.mark.parametrize("maker", [set, frozenset])
+def test_sets_of_equal_elements(maker, within, key):
+    def f(a, b, x):
+        y = x.sin()
+        made = maker([within(a), within(b)])
+        return y + 1, len(made)
+
+    counting = Counting()
+    compiled = pellucid.compile(f, backend=counting)
+    for a, b in ((1, 0), (0, 0), (0, 1), (1, 1)):
+        x = torch.ones(2)
+        want, got = f(key(a), key(b), x), compiled(key(a), key(b), x)
+        assert torch.equal(got[0], want[0]) and got[1] == want[1], (a, b)
+    assert counting.graphs
