@@ -109,11 +109,6 @@ def _bytecode(event: events.RegionFinished) -> str:
     )
 
 
-def guard_line(guard: dict[str, Any]) -> str:
-    head = " ".join(part for part in (guard["kind"], guard["source"], guard["text"]) if part)
-    return f"{head}  # {guard['file']}:{guard['line']}, {guard['operation']}" if guard["file"] else head
-
-
 def _details(event: events.BackendStarted) -> Iterator[str]:
     """A line for each input, open number, input that nothing needs, and assertion of the graph."""
     graph = event.graph_module.graph
@@ -184,7 +179,7 @@ class _Reader(threading.local):
 
     def _region_finished(self, event: events.RegionFinished) -> None:
         self._write("bytecode", lambda: _bytecode(event))
-        self._write("guards", lambda: f"GUARDS of {event.name}:\n" + "\n".join(map(guard_line, event.guards)))
+        self._write("guards", lambda: f"GUARDS of {event.name}:\n{event.guard_lines}")
         if event.effects:
             self._write("side_effects", lambda: f"effects of {event.name}:\n" + "\n".join(event.effects))
         why = "a graph break" if event.ends_early else "the end of the program"

@@ -75,14 +75,12 @@ class Reader(threading.local):
             _artifact(event, "dynamo_error", lambda: f"{type(error).__name__}: {error}")
 
     def _region_finished(self, event: events.RegionFinished) -> None:
-        from pellucid._log_reader import guard_line
-
-        self._facts["guard_count"] = len(event.guards)
+        lines = event.guard_lines.splitlines()
+        self._facts["guard_count"] = len(lines)
         code, made = event.code, event.emitted_function.__code__
-        rows = [{"code": guard_line(guard), "stack": None, "user_stack": None} for guard in event.guards]
+        rows = [{"code": line, "stack": None, "user_stack": None} for line in lines]
         _write(event, "dynamo_guards", dict, lambda: rows)
-        lines = "\n".join(map(guard_line, event.guards))
-        _write(event, "dynamo_cpp_guards_str", dict, lambda: lines)
+        _write(event, "dynamo_cpp_guards_str", dict, lambda: event.guard_lines)
         _artifact(event, f"{code.co_name}_ORIGINAL_BYTECODE", lambda: dis.Bytecode(code).dis())
         _artifact(event, f"{code.co_name}_MODIFIED_BYTECODE", lambda: dis.Bytecode(made).dis())
         if event.effects:

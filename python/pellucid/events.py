@@ -144,6 +144,11 @@ class RegionFinished(_OfRegion):
         return self.read("guards")
 
     @functools.cached_property
+    def guard_lines(self) -> str:
+        """A line for each guard."""
+        return self.read("guard_lines")
+
+    @functools.cached_property
     def effects(self) -> list[str]:
         """What happens to objects from outside, behind the graph."""
         return self.read("effects")
@@ -178,16 +183,28 @@ class LimitHit(Event):
     text: str
 
 
-@dataclass(frozen=True)
-class Instruction(Event):
-    """An instruction that is captured next."""
+class Instruction(_core.InstructionEvent, Event):
+    """An instruction that is captured next.
 
-    code: types.CodeType
-    offset: int
-    stack: list[str]
-    """What is on the evaluation stack, in words."""
-    depth: int
-    """How many calls deep."""
+    The core makes these, and tells the readers itself: there are tens of thousands in a capture.
+
+    Attributes:
+        code: the code that the instruction is of.
+        offset: where it is in there, in bytes.
+        depth: how many calls deep.
+        stack: what is on the evaluation stack, in words. They are made when they are first read, which has to be while the
+            event is told.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return (
+            f"Instruction(code={self.code!r}, offset={self.offset}, depth={self.depth}, compile_id={self.compile_id})"
+        )
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
 
 _LOCK = threading.Lock()
@@ -247,8 +264,8 @@ def _change(change: Callable[[tuple[Subscription, ...]], tuple[Subscription, ...
     with _LOCK:
         _subscriptions = change(_subscriptions)
         _core.set_listener(_told if _subscriptions else None)
-        watched = any(one.instructions for one in _subscriptions)
-        _core.set_instruction_listener(_told_instruction if watched else None)
+        watching = tuple(one.reader for one in _subscriptions if one.instructions)
+        _core.set_instruction_readers(Instruction, watching)
 
 
 def _ids() -> list[tuple[int, int]]:
@@ -281,8 +298,6 @@ def emit(kind: type[Event], **fields: Any) -> None:
     event = object.__new__(kind)  # the constructor of a frozen dataclass costs as much as all the rest
     event.__dict__.update(fields, compile_id=compile_id, seconds=time.perf_counter(), thread=threading.get_ident())
     for subscription in _subscriptions:
-        if kind is Instruction and not subscription.instructions:
-            continue
         try:
             subscription.reader(event)
         except Exception as error:
@@ -310,8 +325,3 @@ def _told(kind: str, fields: dict[str, Any]) -> None:
     emit(_KINDS[kind], **fields)
     if kind == "compile_finished" and _ids():  # the start may have been before the subscription
         _open.last = _ids().pop()
-
-
-def _told_instruction(code: types.CodeType, offset: int, stack: list[str], depth: int) -> None:
-    """Called by `_core`."""
-    emit(Instruction, code=code, offset=offset, stack=stack, depth=depth)

@@ -31,6 +31,41 @@ std::string place_of(const Description& d) {
 
 }  // namespace
 
+// Describes guards; those of one program have the beginnings of their sources and their lines in common.
+class GuardReport::Words {
+ public:
+  explicit Words(const PyObject* home) : sources_(source::Printer::from(home)) {}
+
+  Description kind_and_place(const Check& check, const Guard& guard) {
+    Description d;
+    d.kind = name_of(check.kind);
+    d.operation = guard.why.operation;
+    if (PyCodeObject* code = guard.why.code.get()) {
+      d.file = py::text_of(code->co_filename);
+      d.line = line_of(code, guard.why.offset);
+    }
+    return d;
+  }
+
+  void add_text(Description& d, const Check& check, const Guard& guard) {
+    d.text = expected_text(check);
+    if (guard.source == nullptr) return;
+    d.source = sources_.text_of(guard.source);
+    d.source_kind = kSteps[static_cast<std::size_t>(guard.source->step)];
+  }
+
+ private:
+  // CPython reads the table of lines from its start.
+  int line_of(PyCodeObject* code, int offset) {
+    const auto [place, fresh] = lines_[code].try_emplace(offset, 0);
+    if (fresh) place->second = py::line_of(code, offset);
+    return place->second;
+  }
+
+  source::Printer sources_;
+  std::unordered_map<PyCodeObject*, std::unordered_map<int, int>> lines_;
+};
+
 std::string Miss::message() const {
   std::string text = description.kind;
   if (!description.source.empty()) text.append(" ").append(description.source);
@@ -109,7 +144,8 @@ Miss GuardReport::miss_of(std::size_t index, const Operands& operands) const {
   const Check& check = program_.checks_[index];
   Miss miss;
   miss.guard = check.guard;
-  miss.description = description_of(check);
+  Words words(program_.home_);
+  miss.description = description_of(check, words);
   miss.source = program_.given_->guards[check.guard].source;
   miss.expected = operands.present ? missed_text(check, operands.value) : expected_text(check);
   miss.found =
@@ -188,24 +224,6 @@ std::string GuardReport::explain(PyObject* const* locals, PyObject* closure) con
 
 namespace {
 
-Description without_words(const Check& check, const Guard& guard) {
-  Description d;
-  d.kind = name_of(check.kind);
-  d.operation = guard.why.operation;
-  if (PyCodeObject* code = guard.why.code.get()) {
-    d.file = py::text_of(code->co_filename);
-    d.line = py::line_of(code, guard.why.offset);
-  }
-  return d;
-}
-
-void add_words(Description& d, const Check& check, const Guard& guard, const PyObject* home) {
-  d.text = expected_text(check);
-  if (guard.source == nullptr) return;
-  d.source = source::print_from(guard.source, home);
-  d.source_kind = kSteps[static_cast<std::size_t>(guard.source->step)];
-}
-
 // Holds for a moment what a program holds for good.
 class Borrowed {
  public:
@@ -227,8 +245,9 @@ Description describe(const Guard& guard, const PyObject* home) {
   check.state = now ? now.get() : guard.state.get();
   Borrowed borrowed;
   take_operand(check, guard, borrowed);
-  Description d = without_words(check, guard);
-  add_words(d, check, guard, home);
+  GuardReport::Words words(home);
+  Description d = words.kind_and_place(check, guard);
+  words.add_text(d, check, guard);
   return d;
 }
 
@@ -239,20 +258,34 @@ py::Owned<> as_dict(const Description& guard) {
                                 guard.operation.c_str()));
 }
 
-Description GuardReport::description_of(const Check& check) const {
+void add_line(std::string& text, const Description& guard) {
+  text += guard.kind;
+  for (const std::string* part : {&guard.source, &guard.text}) {
+    if (!part->empty()) text.append(" ").append(*part);
+  }
+  if (guard.file.empty()) return;
+  text.append("  # ").append(guard.file).append(":").append(std::to_string(guard.line)).append(", ");
+  text += guard.operation;
+}
+
+Description GuardReport::description_of(const Check& check, Words& words) const {
   const Guard& guard = program_.given_->guards[check.guard];
-  Description d = without_words(check, guard);
-  if (program_.alive()) add_words(d, check, guard, program_.home_);  // else the objects that they name may be gone
+  Description d = words.kind_and_place(check, guard);
+  if (program_.alive()) words.add_text(d, check, guard);  // else the objects that they name may be gone
   return d;
 }
 
-Description GuardReport::of(std::size_t check) const { return description_of(program_.checks_[check]); }
+Description GuardReport::of(std::size_t check) const {
+  Words words(program_.home_);
+  return description_of(program_.checks_[check], words);
+}
 
 std::vector<Description> GuardReport::describe() const {
   const auto locked = program_.hold_.lock();
+  Words words(program_.home_);
   std::vector<Description> all;
   for (const std::uint32_t check : program_.check_of_) {
-    if (asks(program_.checks_[check])) all.push_back(description_of(program_.checks_[check]));
+    if (asks(program_.checks_[check])) all.push_back(description_of(program_.checks_[check], words));
   }
   return all;
 }

@@ -19,6 +19,8 @@ struct Description {  // one guard in words (FEATURES B10)
 // A guard that is in no program yet, of a capture under way. `home`: the globals that print as G.
 Description describe(const Guard& guard, const PyObject* home);
 py::Owned<> as_dict(const Description& guard);  // its fields by name
+// "TYPE_MATCH L['x'] type list  # model.py:3, reads": what logs show.
+void add_line(std::string& text, const Description& guard);
 
 struct Miss {             // a guard that does not hold
   std::size_t guard = 0;  // index in describe(); size() when the program itself is dead
@@ -30,6 +32,8 @@ struct Miss {             // a guard that does not hold
 
 class GuardReport {
  public:
+  class Words;  // that its guards have in common
+
   explicit GuardReport(const GuardProgram& program) : program_(program) {}
 
   std::optional<Miss> first_miss(PyObject* const* locals, PyObject* closure) const;
@@ -60,7 +64,7 @@ class GuardReport {
   bool is_moot(std::size_t check, const Operands& operands, const std::vector<bool>& doubted) const;
   std::vector<std::string> names_of(std::size_t check) const;
   Miss miss_of(std::size_t check, const Operands& operands) const;
-  Description description_of(const Check& check) const;
+  Description description_of(const Check& check, Words& words) const;
   std::vector<std::string> write_code(std::vector<PyObject*>& constants) const;
 
   const GuardProgram& program_;

@@ -30,6 +30,7 @@ py::Owned<> read(const Reading::Target& of, std::string_view stage) {
   if (stage == "graph") return py::str(graph::print(capture.graph));
   if (stage == "graph_module") return backend::graph_module(capture);
   if (stage == "guards") return guard_rows(*of.entry->guards);
+  if (stage == "guard_lines") return guard_lines(*of.entry->guards);
   if (stage == "effects") return effect_rows(capture);
   if (stage == "emitted") return py::str(codegen::describe(capture, of.name));
   if (stage == "unused") return unused_inputs(capture);
@@ -65,9 +66,15 @@ PyObject* set_of(PyObject*& place, PyObject* value) {
 
 PyObject* set_listener(PyObject*, PyObject* function) { return set_of(listener, function); }
 
-PyObject* set_instruction_listener(PyObject*, PyObject* function) {
-  set_of(region::instruction_listener, function);
-  region::note_who_watches();
+PyObject* set_instruction_readers(PyObject*, PyObject* arguments) {
+  PyObject *type = nullptr, *readers = nullptr;
+  if (PyArg_ParseTuple(arguments, "O!O!", &PyType_Type, &type, &PyTuple_Type, &readers) == 0) return nullptr;
+  if (PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), region::instruction_event_type()) == 0) {
+    PyErr_SetString(PyExc_TypeError, "it must be a subclass of InstructionEvent");
+    return nullptr;
+  }
+  const bool anybody = PyTuple_GET_SIZE(readers) != 0;
+  region::set_instruction_readers(anybody ? type : nullptr, anybody ? readers : nullptr);
   Py_RETURN_NONE;
 }
 
@@ -92,8 +99,8 @@ PyMethodDef kFunctions[] = {
     {"report_unraisable", report_unraisable, METH_VARARGS,
      "Tells sys.unraisablehook of an exception and who raised it."},
     {"set_listener", set_listener, METH_O, "Who is told of events: a function of a kind and a dict, or None."},
-    {"set_instruction_listener", set_instruction_listener, METH_O,
-     "Who is told of each instruction before it is captured: a function of code, offset, stack and depth, or None."},
+    {"set_instruction_readers", set_instruction_readers, METH_VARARGS,
+     "A subclass of InstructionEvent, and the functions that are called with one before each instruction is captured."},
     {"set_log_levels", set_log_levels, METH_VARARGS,
      "A dict, and the function that is called when it is empty at the start of a compile."},
     {},
@@ -131,6 +138,7 @@ ToldCompile::ToldCompile(PyFunctionObject* function, const Cache& cache, bool go
   times_.emplace();
   exceptions_ = std::uncaught_exceptions();
   const auto [frame, compilation] = cache.compile_id();
+  around_ = std::exchange(region::told_compile, {frame, compilation});
   tell("compile_started", py::take(Py_BuildValue("{s:O,s:O,s:i,s:i,s:O,s:O,s:O}", "code", function->func_code,
                                                  "function", function, "frame_id", frame, "frame_compile_id",
                                                  compilation, "goes_on", goes_on ? Py_True : Py_False, "fullgraph",
@@ -139,6 +147,7 @@ ToldCompile::ToldCompile(PyFunctionObject* function, const Cache& cache, bool go
 
 ToldCompile::~ToldCompile() {
   if (!times_) return;
+  region::told_compile = around_;
   try {
     const auto milliseconds = py::take(PyDict_New());
     for (const events::Number& sum : times_->sums())
@@ -175,6 +184,9 @@ void tell_backend_ends(PyObject* error) {
   tell("backend_finished", py::take(Py_BuildValue("{s:O}", "error", error == nullptr ? Py_None : error)));
 }
 
-void add_listening(PyObject* module) { py::check(PyModule_AddFunctions(module, kFunctions)); }
+void add_listening(PyObject* module) {
+  py::check(PyModule_AddFunctions(module, kFunctions));
+  py::check(PyModule_AddType(module, region::instruction_event_type()));
+}
 
 }  // namespace pellucid::runtime

@@ -109,6 +109,15 @@ py::Owned<> guard_rows(const guards::GuardProgram& guards) {
   return rows;
 }
 
+py::Owned<> guard_lines(const guards::GuardProgram& guards) {
+  std::string text;
+  for (const auto& guard : guards::GuardReport(guards).describe()) {
+    if (!text.empty()) text += '\n';
+    guards::add_line(text, guard);
+  }
+  return py::str(text);
+}
+
 void report_region(const Capture& capture, const Entry& entry, const std::string& name, PyObject* backend,
                    const trace::BreakInfo* stop) {
   auto function = find_attr(backend, "function");

@@ -12,6 +12,7 @@ namespace pellucid::runtime {
 
 // The guards as a list of dicts with the fields of guards::Description.
 py::Owned<> guard_rows(const guards::GuardProgram& guards);
+py::Owned<> guard_lines(const guards::GuardProgram& guards);  // a str with a line for each
 
 py::Owned<> effect_rows(const region::Capture& capture);  // a text for each
 

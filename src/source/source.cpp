@@ -335,64 +335,88 @@ std::string describe(PyObject* object) {
   return std::string("<").append(describe(reinterpret_cast<PyObject*>(Py_TYPE(object)))).append(address);
 }
 
-std::string print(const Source* source, const RootText& root_text) {
-  std::vector<const Source*> path;
-  for (const Source* s = source; s != nullptr; s = s->base) path.push_back(s);
-  std::string text = root_text(path.back());
-  if (text.empty()) text = root_text_of(path.back());
-  for (auto at = path.rbegin() + 1; at != path.rend(); ++at) {
-    const Source* s = *at;
-    switch (s->step) {
-      case Step::InstanceAttr:
-        if (PyUnicode_IsIdentifier(s->operand.get()) != 1) {
-          text.append(".__dict__[").append(describe(s->operand.get())).append("]");
-          break;
-        }
-        [[fallthrough]];
-      case Step::Member:
-        text.append(".").append(py::text_of(s->operand.get()));
-        break;
-      case Step::DictOf:
-        text += ".__dict__";
-        break;
-      case Step::Item:
-        text.append("[").append(std::to_string(s->index)).append("]");
-        break;
-      case Step::DictItem: {
-        const std::string key = is_plain_key(s->operand.get()) ? std::string() : root_text(s);
-        text.append("[").append(key.empty() ? describe(s->operand.get()) : key).append("]");
+namespace {
+
+// The text of a step, whose base reads `text`.
+void add_step(std::string& text, const Source* s, const RootText& root_text) {
+  switch (s->step) {
+    case Step::InstanceAttr:
+      if (PyUnicode_IsIdentifier(s->operand.get()) != 1) {
+        text.append(".__dict__[").append(describe(s->operand.get())).append("]");
         break;
       }
-      case Step::CellContents:
-        text += ".cell_contents";
-        break;
-      case Step::Size:
-      case Step::Stride:
-        text.append(s->step == Step::Size ? ".size(" : ".stride(").append(std::to_string(s->index)).append(")");
-        break;
-      case Step::Part:
-      case Step::Ahead:
-      case Step::ValueAhead:
-        text.insert(0, "(").insert(0, step_function_name(s->step));
-        text.append(", ").append(std::to_string(s->index)).append(")");
-        break;
-      default:
-        break;
+      [[fallthrough]];
+    case Step::Member:
+      text.append(".").append(py::text_of(s->operand.get()));
+      break;
+    case Step::DictOf:
+      text += ".__dict__";
+      break;
+    case Step::Item:
+      text.append("[").append(std::to_string(s->index)).append("]");
+      break;
+    case Step::DictItem: {
+      const std::string key = is_plain_key(s->operand.get()) ? std::string() : root_text(s);
+      text.append("[").append(key.empty() ? describe(s->operand.get()) : key).append("]");
+      break;
     }
+    case Step::CellContents:
+      text += ".cell_contents";
+      break;
+    case Step::Size:
+    case Step::Stride:
+      text.append(s->step == Step::Size ? ".size(" : ".stride(").append(std::to_string(s->index)).append(")");
+      break;
+    case Step::Part:
+    case Step::Ahead:
+    case Step::ValueAhead:
+      text.insert(0, "(").insert(0, step_function_name(s->step));
+      text.append(", ").append(std::to_string(s->index)).append(")");
+      break;
+    default:
+      break;
   }
-  return text;
 }
+
+RootText roots_from(const PyObject* globals) {
+  return [globals](const Source* s) -> std::string {
+    if (s->step != Step::Const || !s->operand || s->operand.get() == globals) return {};
+    const std::string module = module_of_namespace(s->operand.get());
+    return module.empty() ? module : "vars(" + module + ")";
+  };
+}
+
+}  // namespace
+
+const std::string& Printer::text_of(const Source* source) {
+  std::vector<const Source*> path;  // down to what has a text already
+  auto known = texts_.end();
+  for (const Source* s = source; s != nullptr && known == texts_.end(); s = s->base) {
+    known = texts_.find(s);
+    if (known == texts_.end()) path.push_back(s);
+  }
+  for (auto at = path.rbegin(); at != path.rend(); ++at) {
+    std::string text;
+    if ((*at)->base == nullptr) {
+      text = root_text_(*at);
+      if (text.empty()) text = root_text_of(*at);
+    } else {
+      text = known->second;
+      add_step(text, *at, root_text_);
+    }
+    known = texts_.emplace(*at, std::move(text)).first;
+  }
+  return known->second;
+}
+
+Printer Printer::from(const PyObject* globals) { return Printer(roots_from(globals)); }
+
+std::string print(const Source* source, const RootText& root_text) { return Printer(root_text).text_of(source); }
 
 std::string print(const Source* source) {
   return print(source, [](const Source*) { return std::string(); });
 }
 
-std::string print_from(const Source* source, const PyObject* globals) {
-  return print(source, [globals](const Source* s) -> std::string {
-    if (s->step != Step::Const || !s->operand || s->operand.get() == globals) return {};
-    const std::string module = module_of_namespace(s->operand.get());
-    return module.empty() ? module : "vars(" + module + ")";
-  });
-}
+std::string print_from(const Source* source, const PyObject* globals) { return print(source, roots_from(globals)); }
 
 }  // namespace pellucid::source

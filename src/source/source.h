@@ -90,6 +90,18 @@ std::string print_from(const Source* source, const PyObject* globals);
 using RootText = std::function<std::string(const Source*)>;
 std::string print(const Source* source, const RootText& root_text);
 
+// Prints many sources: what several begin with is printed once.
+class Printer {
+ public:
+  explicit Printer(RootText root_text) : root_text_(std::move(root_text)) {}
+  static Printer from(const PyObject* globals);  // as print_from()
+  const std::string& text_of(const Source* source);
+
+ private:
+  RootText root_text_;
+  std::unordered_map<const Source*, std::string> texts_;
+};
+
 // Name of the imported module whose namespace this dict is; "" for any other object. Never raises.
 std::string module_of_namespace(PyObject* object);
 

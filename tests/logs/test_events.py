@@ -2,6 +2,8 @@
 
 import gc
 import sys
+import threading
+import time
 
 import pytest
 import torch
@@ -141,8 +143,46 @@ def test_recompiles_and_limits_are_told():
 
 
 def test_instructions_have_the_stack():
+    read, unread, compile_ids = [], [], set()
+
+    def reader(event):
+        compile_ids.add(event.compile_id)
+        if isinstance(event, events.Instruction):
+            assert isinstance(event, events.Event) and event.thread == threading.get_ident()
+            (read if event.offset % 4 else unread).append(event)
+            if event.offset % 4:
+                assert event.code is added.__code__ and event.depth == 0 and isinstance(event.stack, list)
+
+    def added(x):
+        return x + 7
+
+    before = time.perf_counter()
+    with events.subscribe(reader, instructions=True):
+        pellucid.compile(added, backend="eager")(torch.ones(3))
+    assert any(len(event.stack) == 2 and event.stack[1] == "7" for event in read)  # kept
+    assert before < read[0].seconds <= read[-1].seconds < time.perf_counter()
+    assert len(compile_ids) == 1 and None not in compile_ids
+    assert "Instruction(code=" in repr(unread[0]) and read[0] != read[1]
+    with pytest.raises(RuntimeError, match="gone"):
+        _ = unread[0].stack
+
+
+def test_what_reads_instructions_disturbs_nothing(monkeypatch):
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda of: reported.append((of.exc_value, of.object)))
     seen = []
-    with events.subscribe(seen.append, instructions=True):
-        pellucid.compile(lambda x: x + 7, backend="eager")(torch.ones(3))
-    stacks = [event.stack for event in seen if isinstance(event, events.Instruction)]
-    assert any(len(stack) == 2 and stack[1] == "7" for stack in stacks)
+
+    def failing(event):
+        seen.append(event)
+        if isinstance(event, events.Instruction):
+            subscription.close()
+            raise KeyError("mine")
+
+    subscription = events.subscribe(failing, instructions=True)
+    try:
+        x = torch.ones(3)
+        assert torch.equal(pellucid.compile(lambda x: x + 7, backend="eager")(x), x + 7)
+    finally:
+        subscription.close()
+    assert kinds(seen) == ["CompileStarted", "Instruction"] and len(reported) == 1
+    assert isinstance(reported[0][0], KeyError) and reported[0][1] is failing
