@@ -1,5 +1,5 @@
-// Who is told of each instruction before it is captured. The run loop looks at one flag for all of these. An event is an
-// object of C++, since there are tens of thousands in one capture; its stack gets words when somebody asks for them.
+// Who is told of each instruction before it is captured. The run loop looks at one flag for all of these. An event is
+// an object of C++, since there are tens of thousands in one capture; its stack gets words when somebody asks for them.
 #pragma once
 #include <Python.h>
 
@@ -9,7 +9,7 @@
 
 namespace pellucid::region {
 
-inline bool each_instruction = false;                            // somebody watches: a reader or the profile
+inline bool each_instruction = false;                             // somebody watches: a reader or the profile
 inline thread_local std::pair<int, int> told_compile = {-1, -1};  // the innermost one in this thread; negative: none
 
 void note_who_watches() noexcept;

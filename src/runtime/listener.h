@@ -26,8 +26,9 @@ void tell(const char* kind, const py::Owned<>& fields) noexcept;
 // Whoever subscribes because of levels of `logging` is asked again when these have changed.
 void follow_log_levels();
 
-// A capture as a Python function of one argument, the name of a stage: "graph", "graph_module", "guards", "guard_lines",
-// "effects", "emitted", "end", "open", "unused". It answers as long as this object lives; later it raises RuntimeError.
+// A capture as a Python function of one argument, the name of a stage: "graph", "graph_module", "guards",
+// "guard_lines", "effects", "emitted", "end", "open", "unused". It answers as long as this object lives; later it
+// raises RuntimeError.
 class Reading {
  public:
   Reading(const region::Capture& capture, const Entry& entry, std::string name);
@@ -57,7 +58,7 @@ class ToldCompile {
 
  private:
   std::optional<events::TimesOfCompile> times_;  // none: nobody is told
-  std::pair<int, int> around_;  // the compile that this one happens in
+  std::pair<int, int> around_;                   // the compile that this one happens in
   int exceptions_ = 0;
 };
 
