@@ -158,6 +158,7 @@ def full_output(watch: ExplainWithBackend, profile: CompileProfile | None) -> Ex
 
 
 def _output(compiles: Sequence[RecordedCompile], profile: CompileProfile | None) -> ExplainOutput:
+    from pellucid._explain.arguments import words_of
     from pellucid._explain.graphs import GraphReport
 
     compiles = list(compiles)
@@ -165,13 +166,13 @@ def _output(compiles: Sequence[RecordedCompile], profile: CompileProfile | None)
     regions, guards = [], []
     for compiled in compiles:
         region = compiled.region
-        goes_on = compiled.started.goes_on
+        words = words_of(compiled)
         graphs += [GraphReport(graph, compiled) for graph in compiled.graphs]
         if region is not None:
             own = len(graphs) - 1 if compiled.graphs else None
             times = {phase: compiled.milliseconds[phase] for phase in PHASES if phase in compiled.milliseconds}
             regions.append(Region(region.number, function_text(compiled), own, times))
-            guards += [Guard(**row, region=region.number, goes_on=goes_on) for row in region.guards]
+            guards += [Guard(**row, region=region.number, goes_on=words.goes_on, words=words) for row in region.guards]
     modules = [graph.module for graph in graphs]
     return ExplainOutput(
         modules,
