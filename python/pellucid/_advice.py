@@ -13,10 +13,35 @@ _VALUE_ITSELF = re.compile(r"(.+) == -?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _SIZE = re.compile(r"\.(size|stride)\(\d+\)$")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
 _KEPT = re.compile(r"L\['self'\]\..*|G\[.*")  # what an object or a module keeps from call to call
-_HOOKS = re.compile(r"_hooks(?:_with_kwargs|_always_called)?(?:'\])?$")
+_HOOKS = re.compile(r"(.*)\._(global_)?(\w+)_hooks(?:_with_kwargs|_always_called)?")
 _ELEMENT = ("AHEAD(", "VALUE_AHEAD(")  # how sources of what an iterator gives next begin
 _MISSING = "that it does not exist"
 _TELL_SOURCES = ("CONDITION", "IS", "IS_NOT", "DISTINCT")  # kinds whose texts name other values
+
+
+_STATE = re.compile(r"(.+?): expected (.+), found (.+)")
+_ONCE = "set {} once, before the first call: each setting is compiled once"
+_BLOCK = (
+    "call the function always inside of the block that sets {}, or always outside, or put the block into the function: each way is"
+    " compiled once"
+)
+_OF_STATE = {
+    "grad mode": _BLOCK,
+    "inference mode": _BLOCK,
+    "forward grad mode": _BLOCK,
+    "autocast for cpu": _BLOCK,
+    "autocast for cuda": _BLOCK,
+    "the cache of autocast": _BLOCK,
+    "open autocast blocks": _BLOCK,
+    "deterministic algorithms": _ONCE,
+    "deterministic algorithms that only warn": _ONCE,
+    "default dtype": _ONCE,
+    "default device": _ONCE,
+    "kernels of attention": _ONCE,
+    "float32 matmul precision": _ONCE,
+    "mkldnn": _ONCE,
+    "cudnn": _ONCE,
+}
 
 
 @dataclass(frozen=True)
@@ -41,6 +66,8 @@ def texts_of(failed: Failed, words: Words) -> tuple[str, str]:
     """What was expected and what was found, in the words of the program."""
     if failed.is_of_element and failed.found == _MISSING:
         return failed.expected, "none: the iterator is at its end"
+    if failed.kind == "GLOBAL_STATE":
+        return _state_texts(failed.found) or (failed.expected, failed.found)
     if failed.kind in _TELL_SOURCES:
         return words.of(failed.expected), words.of(failed.found)
     return failed.expected, failed.found
@@ -59,10 +86,13 @@ def advice_for(failed: Failed, words: Words, backend: object) -> str | None:
             "a loop with a graph break in it is compiled apart for where it ends: take the break out of the loop, or the loop"
             " out of what is compiled"
         )
+    if kind == "GLOBAL_STATE":
+        return _advice_about_state(found)
     if found == _MISSING:
         return "it was there when this was compiled: keep it, or never have it"
-    if _HOOKS.search(source):
-        return "register hooks before the first call, and leave them: with others the program is compiled anew"
+    hooks = _HOOKS.fullmatch(words.of(source))
+    if hooks is not None and kind == "LENGTH":
+        return _advice_about_hooks(hooks, expected, found)
     if words.parameters is not None and source in ("L['args']", "L['kwargs']"):
         return "pass the same arguments at each call, each always by position or always by name"
     if kind in ("ID_MATCH", "TENSOR_MATCH", "EQUALS_MATCH", "TYPE_MATCH") and _is_none(expected) != _is_none(found):
@@ -78,6 +108,36 @@ def advice_for(failed: Failed, words: Words, backend: object) -> str | None:
     if kind == "CONDITION":
         return _advice_about_condition(expected, found, failed.operation, backend)
     return None
+
+
+def _state_changes(found: str) -> list[re.Match[str]]:
+    """What differs in torch's state: a match of name, expected and found for each; none where that is not known."""
+    return [match for part in found.split("; ") if (match := _STATE.fullmatch(part)) is not None]
+
+
+def _state_texts(found: str) -> tuple[str, str] | None:
+    """ "grad mode on, default dtype torch.float32" and what they are now."""
+    changes = _state_changes(found)
+    if not changes:
+        return None
+    before, now = ([f"{change[1]} {change[at]}" for change in changes] for at in (2, 3))
+    return ", ".join(before), ", ".join(now)
+
+
+def _advice_about_state(found: str) -> str | None:
+    names: dict[str, list[str]] = {}
+    for change in _state_changes(found):
+        if change[1] in _OF_STATE:
+            names.setdefault(_OF_STATE[change[1]], []).append(change[1])
+    return "; ".join(advice.format(" and ".join(which)) for advice, which in names.items()) or None
+
+
+def _advice_about_hooks(hooks: re.Match[str], expected: str, found: str) -> str:
+    before, now = (int(text.removeprefix("length ")) for text in (expected, found))
+    kind = hooks[3].replace("_", " ")
+    whose = "all modules" if hooks[2] else hooks[1]
+    happened = f"a {kind} hook was {'added to' if now > before else 'removed from'} {whose}"
+    return f"{happened}: register hooks before the first call and leave them, or both ways are compiled, once each"
 
 
 def _advice_about_text(operation: str) -> str:

@@ -50,15 +50,19 @@ class Words:
     Args:
         begins_at: the frames that are open where it begins, outermost first; none: it begins with its function.
         parameters: of a module's call, what `forward` calls its arguments, without self.
+        keywords: the name of the function's parameter `**kwargs`, if it has one.
 
     Example:
         >>> Words().of("L['self']._modules['lin']._parameters['weight']")
         'self.lin.weight'
     """
 
-    def __init__(self, begins_at: Sequence[Begin] = (), parameters: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, begins_at: Sequence[Begin] = (), parameters: Sequence[str] | None = None, keywords: str = ""
+    ) -> None:
         self.begins_at = tuple(begins_at)
         self.parameters = parameters
+        self.keywords = keywords
 
     @property
     def goes_on(self) -> bool:
@@ -88,6 +92,9 @@ class Words:
         if self.goes_on:
             return None  # it may be what the first part has made
         text = self.of(source)
+        by_name = re.fullmatch(r"(\w+)\['(\w+)'\](.*)", text)
+        if by_name is not None and by_name[1] == self.keywords:  # as the caller names it
+            text = by_name[2] + by_name[3]
         return text if source.startswith(("L[", "G[")) and is_expression(text) else None
 
     # ----

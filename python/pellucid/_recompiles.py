@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import logging
 import types
 import weakref
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 import torch._logging
@@ -135,9 +136,16 @@ def _tell_failures(
     if function.__code__ is torch.nn.Module._wrapped_call_impl.__code__:
         code = called.__code__
         parameters = code.co_varnames[1 : code.co_argcount] if called is not function else ()
-    words = Words(begins_at, parameters)
+    words = Words(begins_at, parameters, _keywords_of(function.__code__))
     failures = [_failure(row, called, words, backend) for row in rows]
     return failures, "\n".join(map(str, failures))
+
+
+def _keywords_of(code: types.CodeType) -> str:
+    if not code.co_flags & inspect.CO_VARKEYWORDS:
+        return ""
+    has_rest = bool(code.co_flags & inspect.CO_VARARGS)
+    return code.co_varnames[code.co_argcount + code.co_kwonlyargcount + has_rest]
 
 
 def _failure(row: tuple, function: types.FunctionType, words: Words, backend: object) -> GuardFailure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 
@@ -50,7 +51,15 @@ def test_a_record(counting):
     )
     assert (failure.file, failure.line) == (__file__, line + 1)  # where the program looks at the text
     text = str(record)
-    for part in ("compiled as region", " ms", "EQUALS_MATCH word: ", "'a'", "'bb'", f"{__file__}:{line + 1}", failure.advice):
+    for part in (
+        "compiled as region",
+        " ms",
+        "EQUALS_MATCH word: ",
+        "'a'",
+        "'bb'",
+        f"{__file__}:{line + 1}",
+        failure.advice,
+    ):
         assert part in text
     assert pellucid.recompile_reasons() == [record]
     pellucid.reset()
@@ -366,7 +375,7 @@ def test_state_of_the_thread(counting):
     with torch.no_grad():
         compiled(X)
     (failure,) = only(compiled)
-    assert failure.source == "" and failure.found == "grad_mode: expected True, found False"
+    assert (failure.source, failure.expected, failure.found) == ("", "grad mode on", "grad mode off")
     assert (failure.file, failure.operation) == (__file__, "is called")  # it is about no line: that of the function
 
 
@@ -414,3 +423,161 @@ def test_a_first_compile_is_none(counting):
     assert pellucid.recompile_reasons(compiled) == []
     with pytest.raises(TypeError, match="compiled by pellucid"):
         pellucid.recompile_reasons(3)
+
+
+@pytest.mark.parametrize(
+    ("block", "expected", "found", "advice"),
+    [
+        (
+            lambda: torch.inference_mode(),
+            "grad mode on, inference mode off",
+            "grad mode off, inference mode on",
+            "the block",
+        ),
+        (
+            lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+            "autocast for cpu off",
+            "autocast for cpu on with torch.bfloat16",
+            "always inside of the block that sets autocast for cpu, or always outside",
+        ),
+        (
+            lambda: setting(torch.set_default_dtype, torch.float64, torch.float32),
+            "default dtype torch.float32",
+            "default dtype torch.float64",
+            "set default dtype once, before the first call",
+        ),
+        (
+            lambda: setting(torch.use_deterministic_algorithms, True, False),
+            "deterministic algorithms off",
+            "deterministic algorithms on",
+            "set deterministic algorithms once",
+        ),
+        (
+            lambda: setting(torch.set_float32_matmul_precision, "high", "highest"),
+            "float32 matmul precision highest",
+            "float32 matmul precision high",
+            "set float32 matmul precision once",
+        ),
+    ],
+)
+def test_state_of_torch_is_told_as_it_is_set(counting, block, expected, found, advice):
+    compiled = pellucid.compile(lambda x: x * 2, backend=counting)
+    compiled(X)
+    with block():
+        compiled(X)
+    (failure,) = only(compiled)
+    assert (failure.expected, failure.found) == (expected, found)
+    assert advice in failure.advice and f"expected {expected}, found {found} (" in str(failure)
+
+
+@contextlib.contextmanager
+def setting(switch, value, before):
+    switch(value)
+    try:
+        yield
+    finally:
+        switch(before)
+
+
+def test_all_that_differs_of_the_state_has_its_advice(counting):
+    compiled = pellucid.compile(lambda x: x * 2, backend=counting)
+    compiled(X)
+    with torch.no_grad(), setting(torch.set_default_dtype, torch.float64, torch.float32):
+        compiled(X)
+    (failure,) = only(compiled)
+    assert failure.found == "grad mode off, default dtype torch.float64"
+    assert "block that sets grad mode" in failure.advice and "set default dtype once" in failure.advice
+
+
+class Hooked(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(3, 3))
+
+    def forward(self, x, **more):
+        return self.layers(x)
+
+
+@pytest.mark.parametrize(
+    ("register", "what", "advice"),
+    [
+        (
+            lambda model: model.layers[0].register_forward_hook(lambda module, args, output: None),
+            "self.layers[0]._forward_hooks",
+            "a forward hook was added to self.layers[0]: ",
+        ),
+        (
+            lambda model: model.register_forward_pre_hook(lambda module, args: None),
+            "self._forward_pre_hooks",
+            "a forward pre hook was added to self: ",
+        ),
+        (
+            lambda model: torch.nn.modules.module.register_module_forward_hook(lambda module, args, output: None),
+            "torch.nn.modules.module._global_forward_hooks",
+            "a forward hook was added to all modules: ",
+        ),
+    ],
+)
+def test_hooks(register, what, advice):
+    model = Hooked()
+    compiled = pellucid.compile(model, backend="eager")
+    compiled(torch.ones(2, 3))
+    hook = register(model)
+    try:
+        compiled(torch.ones(2, 3))
+    finally:
+        hook.remove()
+    (failure,) = only(compiled)
+    assert failure.what == what and failure.advice.startswith(advice)
+
+
+def test_a_hook_that_is_removed():
+    model = Hooked()
+    hook = model.layers.register_forward_hook(lambda module, args, output: None)
+    compiled = pellucid.compile(model, backend="eager")
+    compiled(torch.ones(2, 3))
+    hook.remove()
+    compiled(torch.ones(2, 3))
+    (failure,) = only(compiled)
+    assert failure.advice.startswith("a forward hook was removed from self.layers: ")
+
+
+def test_the_marks_that_are_told_can_be_typed(counting):
+    def by_name(**tensors):
+        return tensors["mask"] * 2
+
+    compiled = pellucid.compile(by_name, backend=counting)
+    compiled(mask=torch.ones(3)), compiled(mask=torch.ones(4))
+    (failure,) = only(compiled)
+    assert failure.advice.startswith("pellucid.mark_dynamic(mask, 0) or dynamic=True")
+
+    model = Hooked()
+    compiled = pellucid.compile(model, backend=counting)
+    compiled(torch.ones(2, 3)), compiled(torch.ones(4, 3))
+    assert only(compiled)[0].advice.startswith("pellucid.mark_dynamic(x, 0) or dynamic=True")
+
+
+def test_a_number_that_is_open_since(counting):
+    class Counter:
+        count = 0
+
+    def counted(x, counter):
+        if counter.count % 3 == 2:
+            return x
+        return x + counter.count
+
+    compiled, counter = pellucid.compile(counted, backend=counting), Counter()
+    for counter.count in (3, 4, 5):
+        compiled(X, counter)
+    first, second = pellucid.recompile_reasons(compiled)
+    (of_first,) = first.failures.values()
+    assert "dynamic=True" in of_first[0].advice
+    (of_oldest,) = [one for one in second.failures[min(second.failures)] if one.what == "counter.count"]
+    assert of_oldest.advice.endswith("leave this number open")
+
+
+def test_texts_that_decide():
+    compiled = pellucid.compile(lambda x, mode: x if mode == "a" else x + 1, backend="eager")
+    compiled(X, "a"), compiled(X, "b")
+    (failure,) = only(compiled)
+    assert "a function for each" in failure.advice

@@ -13,7 +13,7 @@ from pellucid._compile_times import PHASES
 from pellucid._explain.graphs import GraphReport
 from pellucid._explain.guard_text import MACHINERY
 from pellucid._explain.places import definition_at, is_library
-from pellucid._explain.record import RecordedCompile
+from pellucid._explain.record import RecordedCompile, break_key
 from pellucid._in_words import attribute_of, line_at
 from pellucid._recompiles import GuardFailure, Recompile
 from pellucid.errors import BreakRecord
@@ -238,14 +238,9 @@ def _qualified(file: str, line: int, function: str) -> str:
 
 def _breaks(output: ExplainOutput) -> list[BreakFact]:
     counts = collections.Counter(
-        _break_key(record) for compiled in output.details.compiles for record in compiled.breaks
+        break_key(record) for compiled in output.details.compiles for record in compiled.breaks
     )
-    return [_break(record, counts[_break_key(record)]) for record in output.break_reasons]
-
-
-def _break_key(record: BreakRecord) -> tuple:
-    at = record.user_stack[-1] if record.user_stack else None
-    return (record.code, record.message, at.filename if at else record.function, at.lineno if at else 0)
+    return [_break(record, counts[break_key(record)]) for record in output.break_reasons]
 
 
 def _break(record: BreakRecord, times: int) -> BreakFact:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pellucid._capture_profile import CompileProfile, profile_compiles
 from pellucid._compile_times import PHASES
 from pellucid._explain.output import Details, ExplainOutput, Guard, Region
-from pellucid._explain.record import RecordedCompile, Recorder
+from pellucid._explain.record import RecordedCompile, Recorder, break_key
 from pellucid.backends import resolve_backend
 from pellucid.backends.registry import lookup_backend
 from pellucid.errors import BreakRecord
@@ -75,23 +74,12 @@ class ExplainWithBackend:
         return _output(self._recorder.compiles, None)
 
 
-def _same_break(a: BreakRecord, b: BreakRecord) -> bool:
-    def place(record: BreakRecord) -> tuple:
-        if not record.user_stack:
-            return (record.function,)
-        frame: traceback.FrameSummary = record.user_stack[-1]
-        return (frame.filename, frame.lineno, frame.colno, frame.name)
-
-    return (a.code, a.message, place(a)) == (b.code, b.message, place(b))
-
-
 def _breaks(compiles: list[RecordedCompile]) -> list[BreakRecord]:
     """A function that stops at a call is tried again from the inner function on: the same place, one break."""
-    found: list[BreakRecord] = []
+    found: dict[tuple, BreakRecord] = {}
     for record in (record for compiled in compiles for record in compiled.breaks):
-        if not any(_same_break(record, known) for known in found):
-            found.append(record)
-    return found
+        found.setdefault(break_key(record), record)
+    return list(found.values())
 
 
 @contextlib.contextmanager
