@@ -139,7 +139,7 @@ std::string keys_text(Value value) {
 }
 
 struct Field {
-  const char* name;    // as the user calls it; pellucid._advice knows what to do about it
+  const char* name;  // as the user calls it; pellucid._advice knows what to do about it
   std::string (*text)(Value);
   Value (*read)();
   const char* follows = nullptr;  // from another field whose name begins so, if that one differs as well
@@ -151,12 +151,10 @@ constexpr Field kFields[] = {
     {"grad mode", flag_text, [] { return Value{autograd().get_grad_mode()}; }},
     {"inference mode", flag_text, [] { return Value{autograd().get_inference_mode()}; }},
     {"forward grad mode", flag_text, [] { return Value{autograd().get_fw_grad_mode()}; }, "inference mode"},
-    {"deterministic algorithms", flag_text,
-     [] { return Value{at::globalContext().deterministicAlgorithms()}; }},
+    {"deterministic algorithms", flag_text, [] { return Value{at::globalContext().deterministicAlgorithms()}; }},
     {"deterministic algorithms that only warn", flag_text,
      [] { return Value{at::globalContext().deterministicAlgorithmsWarnOnly()}; }},
-    {"default dtype", dtype_text,
-     [] { return static_cast<Value>(c10::get_default_dtype_as_scalartype()); }},
+    {"default dtype", dtype_text, [] { return static_cast<Value>(c10::get_default_dtype_as_scalartype()); }},
     {"__torch_function__", function_state_text,
      [] { return static_cast<Value>(at::impl::PythonTorchFunctionTLS::get_disabled_state()); }},
     {"torch function modes", changed_text, function_modes},
@@ -172,10 +170,10 @@ constexpr Field kFields[] = {
     {"mkldnn", flag_text, [] { return Value{at::globalContext().userEnabledMkldnn()}; }},
     {"cudnn", flag_text, [] { return Value{at::globalContext().userEnabledCuDNN()}; }},
     // The rest (autocast of other devices, functionalization, tracing, …) shows in the thread's dispatch keys.
-    {"dispatch keys included", keys_text,
-     [] { return c10::impl::tls_local_dispatch_key_set().included_.raw_repr(); }, ""},
-    {"dispatch keys excluded", keys_text,
-     [] { return c10::impl::tls_local_dispatch_key_set().excluded_.raw_repr(); }, ""},
+    {"dispatch keys included", keys_text, [] { return c10::impl::tls_local_dispatch_key_set().included_.raw_repr(); },
+     ""},
+    {"dispatch keys excluded", keys_text, [] { return c10::impl::tls_local_dispatch_key_set().excluded_.raw_repr(); },
+     ""},
 };
 constexpr std::size_t kCount = std::size(kFields);
 

@@ -569,7 +569,8 @@ Attempt suppressed(PyFunctionObject* function, PyObject* backend, const py::Pyth
 }
 
 template <class Capture>
-Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph, const trace::Extent& extent, const Capture& capture) {
+Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph, const trace::Extent& extent,
+                        const Capture& capture) {
   const CompilingScope scope;
   const WholeTime whole(function, cache);
   cache.begin_compile();

@@ -34,9 +34,8 @@ void report_limit(const Miss& miss, const char* limit, const std::string& reason
   events::count(events::Counter::LimitHits);
   auto report = py::import_attr("pellucid._logging", "_report_recompile_limit");
   PyObject* first = miss.first_argument();
-  const auto done =
-      py::take(PyObject_CallFunction(report.get(), "OOsOO", miss.function, first, limit, py::str(reason).get(),
-                                     fullgraph ? Py_True : Py_False));
+  const auto done = py::take(PyObject_CallFunction(report.get(), "OOsOO", miss.function, first, limit,
+                                                   py::str(reason).get(), fullgraph ? Py_True : Py_False));
   miss.cache.reported_limit = limit;
 }
 
@@ -56,9 +55,9 @@ Misses note_miss(const Miss& miss) {
 py::Owned<> new_record(const Miss& miss, const Misses& misses) {
   auto make = py::import_attr("pellucid._recompiles", "_record_recompile");
   PyObject* first = miss.first_argument();
-  auto record = py::take(PyObject_CallFunctionObjArgs(make.get(), miss.function, first,
-                                                      miss.cache.begins_at_as_tuple().get(), misses.failures.get(),
-                                                      miss.cache.key().backend, nullptr));
+  auto record =
+      py::take(PyObject_CallFunctionObjArgs(make.get(), miss.function, first, miss.cache.begins_at_as_tuple().get(),
+                                            misses.failures.get(), miss.cache.key().backend, nullptr));
   auto& kept = miss.root.recompile_records;
   kept.push_back(record.copy());
   if (kept.size() > kKeptFailures) kept.erase(kept.begin());

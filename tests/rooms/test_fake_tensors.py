@@ -524,7 +524,7 @@ def test_B03_B04_global_state_sees_every_change():
     with torch.device("cpu"):
         inside = A.GlobalState.now()
     with torch.device("meta"):
-        assert "default_device" in inside.mismatch()
+        assert "default device" in inside.mismatch()
     state = A.GlobalState.now()
     torch._C._set_grad_enabled(False)
     state.restore()
