@@ -145,11 +145,11 @@ def _compiled(target: Any, name: str, file: Path, backend: Callable) -> Any:
         UsageError: that is nothing that can be compiled.
     """
     if isinstance(target, property):
-        accessors = [
+        fget, fset, fdel = (
             one if one is None or isinstance(one, api.CompiledFunction) else api.compile(one, backend=backend)
             for one in (target.fget, target.fset, target.fdel)
-        ]
-        return property(*accessors, target.__doc__)
+        )
+        return property(fget, fset, fdel, target.__doc__)
     try:
         return api.compile(target, backend=backend)
     except TypeError as error:

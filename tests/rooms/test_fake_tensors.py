@@ -517,9 +517,13 @@ def test_B03_B04_global_state_sees_every_change():
     )
     assert "torch function modes: expected as before, found others" in changed(Mode())
     assert "default device: expected None, found device(type='meta')" in changed(torch.device("meta"))
-    assert "__torch_function__: expected on, found off for subclasses" in changed(torch._C.DisableTorchFunctionSubclass())
+    assert "__torch_function__: expected on, found off for subclasses" in changed(
+        torch._C.DisableTorchFunctionSubclass()
+    )
     assert changed(torch.autocast("cpu")) == "autocast for cpu: expected off, found on with torch.bfloat16"
-    assert "saved tensor hooks: expected 0, found 1" in changed(torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t))
+    assert "saved tensor hooks: expected 0, found 1" in changed(
+        torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
+    )
     assert "mkldnn" in changed(undo(torch.backends.mkldnn.set_flags, False, True))
     with torch.device("cpu"):
         inside = A.GlobalState.now()
