@@ -10,7 +10,9 @@ from __future__ import annotations
 import argparse
 import sys
 
+from pellucid import config
 from pellucid._commands import doctor, explain, run, show, triage
+from pellucid._commands.reader import quiet_without_reader
 
 _COMMANDS = (show, explain, run, triage, doctor)
 
@@ -21,8 +23,14 @@ def main(arguments: list[str] | None = None) -> int:
     program: list[str] = []
     if given[:1] != ["run"]:  # whose arguments are the program's from the first on
         given, program = _split(given)
-    options = _parser().parse_args(given)
-    return options.run(options, program)
+    with quiet_without_reader() as ended:
+        options = _parser().parse_args(given)
+        wrong = config.wrong_environment()
+        if wrong:
+            print("\n".join(f"python -m pellucid: {sentence}" for sentence in wrong), file=sys.stderr)
+            return 2
+        return options.run(options, program)
+    return ended.status
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:

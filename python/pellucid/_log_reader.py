@@ -6,6 +6,7 @@ The loggers are children of "torch._dynamo", so all switches of torch's mean our
 from __future__ import annotations
 
 import dis
+import functools
 import linecache
 import logging
 import math
@@ -84,6 +85,23 @@ def _evaluated(expression: str, hints: dict[str, Any]) -> Any:
         return eval(expression, {**_MATH, **hints})
     except Exception:  # of a number that only the graph knows
         return "?"
+
+
+@functools.cache
+def load_printer() -> None:
+    """Imports what torch's printer of graphs imports when it is first used, so that no compile does: a process that forks while
+    another thread is inside of an import would wait for that import for good."""
+    graph = torch.fx.Graph()
+    graph.output(graph.placeholder("x"))
+    code_text(torch.fx.GraphModule({}, graph))
+
+
+def _prints_graphs() -> bool:
+    return _loggers["graph_code"].isEnabledFor(logging.DEBUG) or _trace_reader.is_on() or _writes_debug_files()
+
+
+def _writes_debug_files() -> bool:
+    return os.environ.get("TORCH_COMPILE_DEBUG", "0") == "1"
 
 
 def code_text(module: Any) -> str:
@@ -246,10 +264,12 @@ def _follow() -> None:
     """Called by `_core` at the first compile, and at the first one after any level of `logging` has changed."""
     on = _steps.isEnabledFor(logging.INFO) or any(log.isEnabledFor(logging.DEBUG) for log in _loggers.values())
     traced = any(_loggers[name].isEnabledFor(logging.DEBUG) for name in _TRACED)
+    if _prints_graphs():
+        load_printer()
     with _following:
         _set("logs", on, lambda: _Reader(_steps, _loggers), traced)
         _set("trace", _trace_reader.is_on(), _trace_reader.Reader, False)
-        _set("debug", os.environ.get("TORCH_COMPILE_DEBUG", "0") == "1", _debug_reader, False)
+        _set("debug", _writes_debug_files(), _debug_reader, False)
     _loggers["graph"].isEnabledFor(logging.DEBUG)  # its cache, which _core looks at, is filled
 
 
@@ -280,5 +300,7 @@ def _debug_reader() -> Any:
 
 def follow_torch() -> None:
     """Called once when pellucid is imported."""
+    if _prints_graphs():
+        load_printer()
     _loggers["graph"]._cache.clear()  # type: ignore[attr-defined]
     _core.set_log_levels(_loggers["graph"]._cache, _follow)  # type: ignore[attr-defined]

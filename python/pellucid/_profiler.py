@@ -115,7 +115,7 @@ def _break_line(record: BreakRecord) -> str:
     if record.user_stack:
         frame = record.user_stack[-1]
         place = f" ({frame.filename}:{frame.lineno} in {frame.name})"
-    return f"{record.code} {record.name}: {record.message}{place}"
+    return f"{record.code} {record.name}: {record.cause}{place}"
 
 
 _GONE = "the objects that the compiled versions depend on are gone"

@@ -51,7 +51,7 @@ def run(file: Path, name: str, calls: Sequence[str], argv: list[str], backend: C
     if not calls:
         program = _with_decorator(file, name)
         module = types.ModuleType("__main__")
-        module.__dict__[_DECORATOR] = lambda target: api.compile(target, backend=backend)
+        module.__dict__[_DECORATOR] = lambda target: _compiled(target, name, file, backend)
         with _as_main(module, file, argv):
             failure = _failure_of(lambda: exec(program, module.__dict__))
     else:
@@ -75,11 +75,11 @@ def why_nothing(file: Path, name: str) -> str:
 
 
 def of_program(failure: BaseException, file: Path) -> BaseException:
-    """The exception with the frames of the program alone."""
+    """The exception with the frames of the program alone; none where the call did not get there."""
     at = failure.__traceback__
     while at is not None and at.tb_frame.f_code.co_filename != str(file):
         at = at.tb_next
-    return failure.with_traceback(at or failure.__traceback__)
+    return failure.with_traceback(at)
 
 
 def _failure_of(run: Callable[[], object]) -> BaseException | None:
@@ -138,6 +138,24 @@ def _names_of(tree: ast.Module) -> str:
     return f"; it defines {', '.join(names)}" if names else ""
 
 
+def _compiled(target: Any, name: str, file: Path, backend: Callable) -> Any:
+    """What the decorator makes of the function, and of what the decorators below it have made of that.
+
+    Raises:
+        UsageError: that is nothing that can be compiled.
+    """
+    if isinstance(target, property):
+        fget, fset, fdel = (
+            one if one is None or isinstance(one, api.CompiledFunction) else api.compile(one, backend=backend)
+            for one in (target.fget, target.fset, target.fdel)
+        )
+        return property(fget, fset, fdel, target.__doc__)
+    try:
+        return api.compile(target, backend=backend)
+    except TypeError as error:
+        raise UsageError(f"{name} of {file} cannot be compiled: it is a {type(target).__name__}") from error
+
+
 def _parsed_call(args: str) -> types.CodeType:
     """`args` as the arguments of a call that gives them back."""
     try:
@@ -152,6 +170,8 @@ def _function(module: types.ModuleType, name: str, file: Path) -> Callable:
         if not hasattr(target, part):
             raise UsageError(f"{file} has no {name!r}" + _names_of(_parsed(file)))
         target = getattr(target, part)
+    if isinstance(target, property) and target.fget is not None:
+        return target.fget
     if not callable(target):
         raise UsageError(f"{name} of {file} cannot be called: it is a {type(target).__name__}")
     return target
@@ -162,7 +182,10 @@ def _call(function: Callable, calls: list[types.CodeType], module: types.ModuleT
     settings = api.Settings(backend=backend)
     compiled = settings(function) if isinstance(function, type) else api.compile(function, backend=backend)
     for call in calls:
-        args, kwargs = eval(call, namespace)
+        try:
+            args, kwargs = eval(call, namespace)
+        except Exception as error:
+            raise UsageError(f"--args: {type(error).__name__}: {error}") from error
         compiled(*args, **kwargs)
 
 

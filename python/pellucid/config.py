@@ -17,6 +17,7 @@ import contextlib
 import contextvars
 import copy
 import difflib
+import itertools
 import os
 import sys
 import threading
@@ -51,6 +52,7 @@ _ALIASES = {
     "accumulated_cache_size_limit": "accumulated_recompile_limit",
     "fail_on_cache_limit_hit": "fail_on_recompile_limit_hit",
 }
+_WRONG: list[str] = []  # what the environment says wrongly, for the command that will tell it
 _LOCK = threading.Lock()
 _PATCHES: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar(
     "pellucid_config_patches", default=None
@@ -72,9 +74,30 @@ def define(name: str, type: type, default: Any, meaning: str) -> None:
         _OPTIONS[name] = Option(name, type, default, meaning)
         try:
             _VALUES[name] = _initial(name)
-        except ValueError:
-            del _OPTIONS[name]
-            raise
+        except ValueError as error:
+            if not _is_command():
+                del _OPTIONS[name]
+                raise
+            _WRONG.append(str(error))
+            _VALUES[name] = copy.copy(default)
+
+
+def _is_command() -> bool:
+    """Whether `python -m pellucid` is about to run: Python imports the package before the command can answer for itself."""
+    if sys.argv[:1] != ["-m"]:  # which stands there until the module is found
+        return False
+    before = sys.orig_argv
+    return any(flag[:1] == "-" and flag[-1:] == "m" and name == "pellucid" for flag, name in itertools.pairwise(before))
+
+
+def wrong_environment() -> list[str]:
+    """What the environment says wrongly of options, a sentence each. In a program that is an error when pellucid is imported.
+
+    Example:
+        >>> wrong_environment()
+        []
+    """
+    return list(_WRONG)
 
 
 def options() -> dict[str, Option]:

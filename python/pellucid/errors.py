@@ -7,6 +7,7 @@ import dis
 import functools
 import itertools
 import os
+import re
 import sys
 import traceback
 import types
@@ -276,6 +277,23 @@ class BreakRecord:
         return row.why if row is not None else ""
 
     @property
+    def cause(self) -> str:
+        """The message without the words of an exception, which are others each time: "the program raises ValueError"."""
+        if self.code not in _TELLS_EXCEPTION:
+            return self.message
+        before = reasons()[self.code].what.partition(_TELLS_EXCEPTION[self.code])[0].rpartition("}")[2]
+        head, _, raised = self.message.partition(before)
+        return head + before + re.split(r"\W", raised, maxsplit=1)[0]
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """File, line and column of the step; of one outside of all frames the function alone."""
+        if not self.user_stack:
+            return (self.function, 0, 0)
+        at = self.user_stack[-1]
+        return (at.filename, at.lineno or 0, at.colno or 0)
+
+    @property
     def reason(self) -> str:
         """The name torch._dynamo gives it."""
         return self.message
@@ -293,6 +311,9 @@ class BreakRecord:
         lines.append(f"Hint: {self.hint}")
         return "\n".join(lines)
 
+
+# Reasons whose message ends with an exception of the program, and the field that it is: its class comes first.
+_TELLS_EXCEPTION = {"PEL0202": "{error}", "PEL0401": "{exception}"}
 
 # The newest stops of all functions; each compiled function keeps its own as well.
 _stops: collections.deque[BreakRecord] = collections.deque(maxlen=1000)
@@ -343,13 +364,16 @@ def _called_code(code: types.CodeType, stack: list[tuple[types.CodeType, int]]) 
     return next((one for one in codes if not _is_module_call(one.co_filename, one.co_name)), code)
 
 
+_UNTOLD = "…"  # the text of an exception that only code of the program can tell
+
+
 def _text_of(exception: BaseException) -> str:
     if isinstance(type(exception).__str__, types.FunctionType):  # the program's: it is not called here
-        return "…"
+        return _UNTOLD
     try:
         return str(exception)
     except Exception:  # of one of its arguments
-        return "…"
+        return _UNTOLD
 
 
 def _record_stop(
@@ -370,13 +394,13 @@ def _record_stop(
     """
     if exception is not None:
         text = _text_of(exception)
-        if text not in message:
+        if text not in message and not (text == _UNTOLD and type(exception).__name__ in message):
             message = f"{message} ({type(exception).__name__}: {text})"
     frames = [frame_summary(frame_code, offset) for frame_code, offset in stack]
     internal = _internal_stack(stack, thrown_at, exception) if _is_verbose() else []
     record = BreakRecord(code, name, message, hint, _called_code(function_code, stack).co_qualname, frames, internal)
     _stops.append(record)
-    _stop_counts[record.message] += 1
+    _stop_counts[record.cause] += 1
     from pellucid import events
 
     if events.wanted():

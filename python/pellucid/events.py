@@ -53,13 +53,19 @@ class CompileStarted(Event):
 
     code: types.CodeType
     function: types.FunctionType
-    goes_on: bool
-    """Whether it is the part behind a graph break."""
+    begins_at: tuple[tuple[types.CodeType, int], ...]
+    """Where the part behind a graph break begins: the open frames, outermost first, with the byte offsets where they go on. Empty
+    at the start of the function."""
     fullgraph: bool
     """Whether a graph break is an error."""
     backend: str
     backend_function: Callable = field(repr=False)
     """What is called with graphs, as it was given to `pellucid.compile`: who has made it knows its own compiles by it."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it is the part behind a graph break."""
+        return bool(self.begins_at)
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ class GlobalState {
   bool matches() const noexcept;
   bool matches(Reading& reading) const noexcept;
   bool equals(const GlobalState& that) const noexcept;
-  std::string mismatch() const;  // "grad_mode: expected True, found False"; more of the kind behind "; "
+  std::string mismatch() const;  // "grad mode: expected on, found off"; more of the kind behind "; "
   void restore() const;          // puts grad mode, inference mode?, autocast … of this thread back to this state
  private:
   GlobalState();

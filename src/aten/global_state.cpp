@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "aten/aten.h"
 #include "aten/internal.h"
@@ -90,39 +91,89 @@ Value matmul_precision() {
          static_cast<Value>(context.allowBF16ReductionCuBLAS()) << 16;
 }
 
+// Values as the user sets them: "torch.float64", not a number.
+std::string flag_text(Value value) { return value != 0 ? "on" : "off"; }
+std::string number_text(Value value) { return std::to_string(value); }
+std::string dtype_text(Value value) {
+  const auto dtype = static_cast<c10::ScalarType>(value);
+  return std::string("torch.").append(c10::getDtypeNames(dtype).first);
+}
+std::string autocast_text(Value value) { return value == 0 ? "off" : "on with " + dtype_text(value - 1); }
+std::string function_state_text(Value value) {
+  if (value == at::impl::TorchFunctionDisabledState::ENABLED) return "on";
+  return value == at::impl::TorchFunctionDisabledState::SUBCLASSES_DISABLED ? "off for subclasses" : "off";
+}
+std::string changed_text(Value) { return "others"; }  // a number that stands for a stack of types
+std::string hooks_text(Value value) {
+  const std::string refused = (value & 1) != 0 ? ", and no more allowed" : "";
+  return std::to_string(value >> 1) + refused;
+}
+std::string kernels_text(Value value) {
+  constexpr const char* kNames[] = {"flash", "efficient", "math", "cudnn", "reduced precision in math"};
+  std::string text;
+  for (std::size_t i = 0; i < std::size(kNames); ++i) {
+    if ((value >> i & 1) != 0) text.append(text.empty() ? "" : " + ").append(kNames[i]);
+  }
+  return text.empty() ? "none" : text;
+}
+std::string precision_text(Value value) {
+  constexpr const char* kNames[] = {"highest", "high", "medium"};
+  const std::size_t precision = value & 0xFF;
+  std::string text = precision < std::size(kNames) ? kNames[precision] : std::to_string(precision);
+  const auto sums = [&](unsigned shift, const char* dtype) {
+    constexpr const char* kRefused[] = {"", ", no reduced sums of ", ", no reduced or split sums of "};
+    const Value refused = std::min<Value>(value >> shift & 0xFF, std::size(kRefused) - 1);
+    if (refused != 0) text.append(kRefused[refused]).append(dtype);
+  };
+  sums(8, "float16");
+  sums(16, "bfloat16");
+  return text;
+}
+std::string keys_text(Value value) {
+  std::string text;
+  for (unsigned i = 1; i < static_cast<unsigned>(c10::DispatchKey::EndOfFunctionalityKeys); ++i) {
+    if ((value >> (c10::num_backends + i - 1) & 1) == 0) continue;
+    text.append(text.empty() ? "" : " + ").append(c10::toString(static_cast<c10::DispatchKey>(i)));
+  }
+  return text.empty() ? "none of them" : text;
+}
+
 struct Field {
-  const char* name;
-  bool flag;  // printed as True or False
+  const char* name;  // as the user calls it; pellucid._advice knows what to do about it
+  std::string (*text)(Value);
   Value (*read)();
+  const char* follows = nullptr;  // from another field whose name begins so, if that one differs as well
 };
 
 c10::AutogradState& autograd() { return c10::AutogradState::get_tls_state(); }
 
 constexpr Field kFields[] = {
-    {"grad_mode", true, [] { return Value{autograd().get_grad_mode()}; }},
-    {"inference_mode", true, [] { return Value{autograd().get_inference_mode()}; }},
-    {"forward_grad_mode", true, [] { return Value{autograd().get_fw_grad_mode()}; }},
-    {"deterministic_algorithms", true, [] { return Value{at::globalContext().deterministicAlgorithms()}; }},
-    {"deterministic_algorithms_warn_only", true,
+    {"grad mode", flag_text, [] { return Value{autograd().get_grad_mode()}; }},
+    {"inference mode", flag_text, [] { return Value{autograd().get_inference_mode()}; }},
+    {"forward grad mode", flag_text, [] { return Value{autograd().get_fw_grad_mode()}; }, "inference mode"},
+    {"deterministic algorithms", flag_text, [] { return Value{at::globalContext().deterministicAlgorithms()}; }},
+    {"deterministic algorithms that only warn", flag_text,
      [] { return Value{at::globalContext().deterministicAlgorithmsWarnOnly()}; }},
-    {"default_dtype", false, [] { return static_cast<Value>(c10::get_default_dtype_as_scalartype()); }},
-    {"torch_function_state", false,
+    {"default dtype", dtype_text, [] { return static_cast<Value>(c10::get_default_dtype_as_scalartype()); }},
+    {"__torch_function__", function_state_text,
      [] { return static_cast<Value>(at::impl::PythonTorchFunctionTLS::get_disabled_state()); }},
-    {"torch_function_mode_stack", false, function_modes},
-    {"torch_dispatch_mode_stack", false, dispatch_modes},
-    {"autocast_cpu", false, [] { return autocast(c10::kCPU); }},
-    {"autocast_cuda", false, [] { return autocast(c10::kCUDA); }},
-    {"autocast_cache_enabled", true, [] { return Value{at::autocast::is_autocast_cache_enabled()}; }},
-    {"autocast_nesting", false, autocast_nesting},
-    {"functorch_level", false, functorch_level},
-    {"saved_tensor_hooks", false, saved_tensor_hooks},
-    {"sdpa_kernels", false, sdpa_kernels},
-    {"matmul_precision", false, matmul_precision},
-    {"mkldnn_enabled", true, [] { return Value{at::globalContext().userEnabledMkldnn()}; }},
-    {"cudnn_enabled", true, [] { return Value{at::globalContext().userEnabledCuDNN()}; }},
+    {"torch function modes", changed_text, function_modes},
+    {"torch dispatch modes", changed_text, dispatch_modes},
+    {"autocast for cpu", autocast_text, [] { return autocast(c10::kCPU); }},
+    {"autocast for cuda", autocast_text, [] { return autocast(c10::kCUDA); }},
+    {"the cache of autocast", flag_text, [] { return Value{at::autocast::is_autocast_cache_enabled()}; }},
+    {"open autocast blocks", number_text, autocast_nesting, "autocast"},
+    {"level of functorch", number_text, functorch_level},
+    {"saved tensor hooks", hooks_text, saved_tensor_hooks},
+    {"kernels of attention", kernels_text, sdpa_kernels},
+    {"float32 matmul precision", precision_text, matmul_precision},
+    {"mkldnn", flag_text, [] { return Value{at::globalContext().userEnabledMkldnn()}; }},
+    {"cudnn", flag_text, [] { return Value{at::globalContext().userEnabledCuDNN()}; }},
     // The rest (autocast of other devices, functionalization, tracing, …) shows in the thread's dispatch keys.
-    {"dispatch_keys_included", false, [] { return c10::impl::tls_local_dispatch_key_set().included_.raw_repr(); }},
-    {"dispatch_keys_excluded", false, [] { return c10::impl::tls_local_dispatch_key_set().excluded_.raw_repr(); }},
+    {"dispatch keys included", keys_text, [] { return c10::impl::tls_local_dispatch_key_set().included_.raw_repr(); },
+     ""},
+    {"dispatch keys excluded", keys_text, [] { return c10::impl::tls_local_dispatch_key_set().excluded_.raw_repr(); },
+     ""},
 };
 constexpr std::size_t kCount = std::size(kFields);
 
@@ -163,11 +214,6 @@ bool same_device(PyObject* a, PyObject* b) noexcept {
   const int equal = PyObject_RichCompareBool(a, b, Py_EQ);
   if (equal < 0) PyErr_Clear();
   return equal == 1;
-}
-
-std::string shown(const Field& field, Value value) {
-  if (field.flag) return value != 0 ? "True" : "False";
-  return std::to_string(value);
 }
 
 }  // namespace
@@ -231,18 +277,35 @@ bool GlobalState::equals(const GlobalState& that) const noexcept {
   return data_->values == that.data_->values && same_device(data_->device.get(), that.data_->device.get());
 }
 
+// What only follows from something else that differs is left away.
 std::string GlobalState::mismatch() const {
   std::string all;
   const auto add = [&](const char* name, const std::string& expected, const std::string& found) {
     all.append(all.empty() ? "" : "; ").append(name).append(": expected ").append(expected).append(", found ");
     all.append(found);
   };
+  std::vector<const Field*> differing;
+  std::array<Value, kCount> now{};
+  read_all(now.data(), std::make_index_sequence<kCount>());
   for (std::size_t i = 0; i < kCount; ++i) {
-    const Value found = kFields[i].read();
-    if (data_->values[i] != found) add(kFields[i].name, shown(kFields[i], data_->values[i]), shown(kFields[i], found));
+    if (now[i] != data_->values[i]) differing.push_back(&kFields[i]);
+  }
+  const auto leads = [](const Field& other, const Field& field) {
+    return other.follows == nullptr && std::string_view(other.name).starts_with(field.follows);
+  };
+  const auto follows = [&](const Field& field) {
+    return field.follows != nullptr &&
+           std::ranges::any_of(differing, [&](const Field* other) { return leads(*other, field); });
+  };
+  for (const Field* field : differing) {
+    if (follows(*field)) continue;
+    const auto i = static_cast<std::size_t>(field - kFields);
+    const Value both = field->text == keys_text ? data_->values[i] & now[i] : 0;
+    add(field->name, field->text == changed_text ? "as before" : field->text(data_->values[i] ^ both),
+        field->text(now[i] ^ both));
   }
   if (!same_device(data_->device.get(), default_device().get()))
-    add("default_device", py::repr_of(data_->device.get()), py::repr_of(default_device().get()));
+    add("default device", py::repr_of(data_->device.get()), py::repr_of(default_device().get()));
   return all;
 }
 

@@ -293,8 +293,18 @@ Cache* Cache::continuation(const frames::State& state, std::size_t most) {
   for (const auto& frame : state.frames) {
     made.held.push_back(py::Owned<>::share(frame.function->func_code));
     made.held.push_back(py::Owned<>::share(frame.function->func_globals));
+    cache_of(made.cache.get())->begins_at.push_back({py::Owned<PyCodeObject>::share(frame.code()), frame.next});
   }
   return cache_of(continuations_.emplace(std::move(key), std::move(made)).first->second.cache.get());
+}
+
+py::Owned<> Cache::begins_at_as_tuple() const {
+  auto frames = py::take(PyTuple_New(static_cast<Py_ssize_t>(begins_at.size())));
+  for (std::size_t i = 0; i < begins_at.size(); ++i) {
+    auto frame = py::take(Py_BuildValue("(Oi)", begins_at[i].code.object(), begins_at[i].offset));
+    PyTuple_SET_ITEM(frames.get(), static_cast<Py_ssize_t>(i), frame.release());
+  }
+  return frames;
 }
 
 std::vector<py::Owned<>> Cache::continuations() const {

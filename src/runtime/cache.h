@@ -122,6 +122,12 @@ class Cache {
   std::vector<py::Owned<>> recompile_records;  // and what it cost, oldest first
 
   // ---- where programs go on behind a graph break
+  // Where the regions of this cache begin: the open frames, outermost first; none: at the start of the function.
+  struct Begin {
+    py::Owned<PyCodeObject> code;
+    int offset;
+  };
+  std::vector<Begin> begins_at;
   // The cache of the regions that start with these open frames; null when there are `most` already. Kept by this one,
   // which `object` owns.
   Cache* continuation(const frames::State& state, std::size_t most);
@@ -132,6 +138,7 @@ class Cache {
 
   // The caches of other instances.
   std::vector<py::Owned<>> others() const;
+  py::Owned<> begins_at_as_tuple() const;  // ((code, offset), …)
 
   // ---- functions called by an eager run of this one (hook.h)
   std::vector<py::Owned<>> inner;  // their caches

@@ -569,12 +569,12 @@ Attempt suppressed(PyFunctionObject* function, PyObject* backend, const py::Pyth
 }
 
 template <class Capture>
-Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph, bool goes_on,
-                        const trace::Extent& extent, const Capture& capture) {
+Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph, const trace::Extent& extent,
+                        const Capture& capture) {
   const CompilingScope scope;
   const WholeTime whole(function, cache);
   cache.begin_compile();
-  const ToldCompile told(function, cache, goes_on, fullgraph);
+  const ToldCompile told(function, cache, fullgraph);
   const auto with = [&](bool constants) {
     return attempt(function, cache, extent, [&](const trace::Extent& how_far) { return capture(how_far, constants); });
   };
@@ -643,7 +643,7 @@ Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cach
   constexpr std::int64_t kWholeProgram = 10;  // fullgraph=True asks for all of it
   trace::Extent extent{.work = kWholeProgram * config_number("region_limit")};
   if (!fullgraph && config_number("continue_after_break") != 0) extent = forced_end(config_number("force_break_at"));
-  return attempt_or_warn(function, cache, fullgraph, false, extent, [&](const trace::Extent& how_far, bool constants) {
+  return attempt_or_warn(function, cache, fullgraph, extent, [&](const trace::Extent& how_far, bool constants) {
     return trace::capture(function, code, locals, how_far, number_policy(cache, fullgraph, constants));
   });
 }
@@ -657,7 +657,7 @@ void observe(PyFunctionObject* function, PyObject* const* locals, Cache& cache) 
 }
 
 Attempt compile_continuation(const frames::State& state, Cache& cache) {
-  return attempt_or_warn(state.frames.front().function.get(), cache, false, true, forced_end(0, state.frames.size()),
+  return attempt_or_warn(state.frames.front().function.get(), cache, false, forced_end(0, state.frames.size()),
                          [&](const trace::Extent& how_far, bool constants) {
                            return trace::capture(state, how_far, number_policy(cache, false, constants));
                          });

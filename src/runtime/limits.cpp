@@ -17,10 +17,15 @@ struct Miss {
   PyObject* const* slots;
   PyObject* closure;
 
-  // May be null. Behind a graph break it is no argument that counts but the module that was called.
+  // None where there is none. Behind a graph break it is no argument that counts but the module that was called.
   PyObject* first_argument() const noexcept {
-    if (&cache != &root) return root.key().instance;
-    return reinterpret_cast<PyCodeObject*>(function->func_code)->co_argcount > 0 ? slots[0] : nullptr;
+    PyObject* first = nullptr;
+    if (&cache != &root) {
+      first = root.key().instance;
+    } else if (reinterpret_cast<PyCodeObject*>(function->func_code)->co_argcount > 0) {
+      first = slots[0];
+    }
+    return first == nullptr ? Py_None : first;
   }
 };
 
@@ -29,17 +34,16 @@ void report_limit(const Miss& miss, const char* limit, const std::string& reason
   events::count(events::Counter::LimitHits);
   auto report = py::import_attr("pellucid._logging", "_report_recompile_limit");
   PyObject* first = miss.first_argument();
-  const auto done =
-      py::take(PyObject_CallFunction(report.get(), "OOsOO", miss.function, first == nullptr ? Py_None : first, limit,
-                                     py::str(reason).get(), fullgraph ? Py_True : Py_False));
+  const auto done = py::take(PyObject_CallFunction(report.get(), "OOsOO", miss.function, first, limit,
+                                                   py::str(reason).get(), fullgraph ? Py_True : Py_False));
   miss.cache.reported_limit = limit;
 }
 
 void refuse_compile(const Miss& miss, const std::string& reason, const char* rule) {
   auto refuse = py::import_attr("pellucid._logging", "_raise_recompile_error");
   PyObject* first = miss.first_argument();
-  const auto done = py::take(PyObject_CallFunction(refuse.get(), "OOOs", miss.function,
-                                                   first == nullptr ? Py_None : first, py::str(reason).get(), rule));
+  const auto done =
+      py::take(PyObject_CallFunction(refuse.get(), "OOOs", miss.function, first, py::str(reason).get(), rule));
 }
 
 Misses note_miss(const Miss& miss) {
@@ -51,59 +55,55 @@ Misses note_miss(const Miss& miss) {
 py::Owned<> new_record(const Miss& miss, const Misses& misses) {
   auto make = py::import_attr("pellucid._recompiles", "_record_recompile");
   PyObject* first = miss.first_argument();
-  auto record = py::take(PyObject_CallFunctionObjArgs(make.get(), miss.function, first == nullptr ? Py_None : first,
-                                                      misses.rows.get(), miss.cache.key().backend, nullptr));
+  auto record =
+      py::take(PyObject_CallFunctionObjArgs(make.get(), miss.function, first, miss.cache.begins_at_as_tuple().get(),
+                                            misses.failures.get(), miss.cache.key().backend, nullptr));
   auto& kept = miss.root.recompile_records;
   kept.push_back(record.copy());
   if (kept.size() > kKeptFailures) kept.erase(kept.begin());
   return record;
 }
 
-// What a region was compiled for is a value that the program asked for: another value is another region.
-bool is_pinned(const Cache& cache, const guards::Miss& miss) {
+// What earlier captures have seen of the number that is missed: "pinned", the program asked for its value, so another
+// one is another region; "open", later regions leave it open; "" otherwise.
+const char* history_of(const Cache& cache, const guards::Miss& miss) {
   const region::SeenNumber* seen = miss.source == nullptr ? nullptr : cache.numbers.find(region::hash_of(miss.source));
-  return seen != nullptr && seen->pinned;
-}
-
-// A guard that is about no value has no line of its own: that of the function stands for it.
-void add_place(PyFunctionObject* function, guards::Miss& miss) {
-  if (!miss.description.file.empty()) return;
-  const auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
-  miss.description.file = py::text_of(code->co_filename);
-  miss.description.line = code->co_firstlineno;
-  miss.description.operation = "is called";
+  if (seen == nullptr) return "";
+  return seen->pinned ? "pinned" : seen->open ? "open" : "";
 }
 
 py::Owned<> row_of(const Cache& cache, const guards::Miss& miss) {
   const auto& about = miss.description;
-  return py::take(Py_BuildValue("(sssssissO)", about.kind.c_str(), about.source.c_str(), miss.expected.c_str(),
+  return py::take(Py_BuildValue("(sssssisss)", about.kind.c_str(), about.source.c_str(), miss.expected.c_str(),
                                 miss.found.c_str(), about.file.c_str(), about.line, about.operation.c_str(),
-                                miss.suggestion.c_str(), is_pinned(cache, miss) ? Py_True : Py_False));
+                                miss.suggestion.c_str(), history_of(cache, miss)));
 }
 
-// A line for each row, with the advice that fits the backend.
-std::string words_of(const Cache& cache, PyObject* rows) {
-  auto words = py::import_attr("pellucid._recompiles", "_words");
-  return py::text_of(py::take(PyObject_CallFunctionObjArgs(words.get(), rows, cache.key().backend, nullptr)).get());
+// The rows as pellucid.GuardFailure, in the words of the program and with the advice that fits the backend; and a text
+// with a line for each.
+std::pair<py::Owned<>, std::string> told(const Miss& miss, PyObject* rows) {
+  auto tell = py::import_attr("pellucid._recompiles", "_tell_failures");
+  const auto told = py::take(PyObject_CallFunctionObjArgs(tell.get(), miss.function, miss.first_argument(),
+                                                          miss.cache.begins_at_as_tuple().get(), rows,
+                                                          miss.cache.key().backend, nullptr));
+  return {py::Owned<>::share(PyTuple_GET_ITEM(told.get(), 0)), py::text_of(PyTuple_GET_ITEM(told.get(), 1))};
 }
 
 }  // namespace
 
 Misses explain_misses(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots,
                       PyObject* closure) {
-  Misses all{.newest = {}, .rows = py::take(PyList_New(0))};
+  const Miss of_call{cache, root, function, slots, closure};
+  Misses all{.newest = {}, .failures = py::take(PyList_New(0))};
   const auto entries = cache.entries();
   for (const auto& entry : entries) {
     auto failed = guards::GuardReport(*entry->guards).misses(slots, closure);
     if (failed.empty()) continue;
     if (entry->tells.may_hold(*entry->guards, slots, closure)) entry->tells.add(*entry->guards, failed.front().guard);
     auto rows = py::take(PyList_New(0));
-    for (guards::Miss& miss : failed) {
-      add_place(function, miss);
-      py::check(PyList_Append(rows.get(), row_of(cache, miss).get()));
-    }
-    std::string reason = words_of(cache, rows.get());
-    py::check(PyList_Append(all.rows.get(), py::take(Py_BuildValue("(iO)", entry->number, rows.get())).get()));
+    for (const guards::Miss& miss : failed) py::check(PyList_Append(rows.get(), row_of(cache, miss).get()));
+    auto [failures, reason] = told(of_call, rows.get());
+    py::check(PyList_Append(all.failures.get(), py::take(Py_BuildValue("(iO)", entry->number, failures.get())).get()));
     if (all.newest.empty()) all.newest = reason;
     if (root.guard_failures.size() < kKeptFailures) root.guard_failures.push_back(std::move(reason));
   }

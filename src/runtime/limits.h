@@ -46,8 +46,8 @@ bool has_room(const Cache& cache);
 
 // Why the entries do not fit a call.
 struct Misses {
-  std::string newest;  // of the entry that was used last; "" when there is none
-  py::Owned<> rows;    // [(region, [(kind, source, expected, found, file, line, operation, advice, pinned), …]), …]
+  std::string newest;    // of the entry that was used last; "" when there is none
+  py::Owned<> failures;  // [(region, [pellucid.GuardFailure, …]), …]
 };
 // Remembers what each entry failed on.
 Misses explain_misses(Cache& cache, Cache& root, PyFunctionObject* function, PyObject* const* slots, PyObject* closure);

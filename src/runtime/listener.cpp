@@ -132,17 +132,18 @@ Reading::Reading(const region::Capture& capture, const Entry& entry, std::string
 
 Reading::~Reading() { target_->capture = nullptr; }
 
-ToldCompile::ToldCompile(PyFunctionObject* function, const Cache& cache, bool goes_on, bool fullgraph) {
+ToldCompile::ToldCompile(PyFunctionObject* function, const Cache& cache, bool fullgraph) {
   follow_log_levels();
   if (!listens()) return;
   times_.emplace();
   exceptions_ = std::uncaught_exceptions();
   const auto [frame, compilation] = cache.compile_id();
   around_ = std::exchange(region::told_compile, {frame, compilation});
-  tell("compile_started", py::take(Py_BuildValue("{s:O,s:O,s:i,s:i,s:O,s:O,s:O}", "code", function->func_code,
-                                                 "function", function, "frame_id", frame, "frame_compile_id",
-                                                 compilation, "goes_on", goes_on ? Py_True : Py_False, "fullgraph",
-                                                 fullgraph ? Py_True : Py_False, "backend", cache.key().backend)));
+  tell("compile_started",
+       py::take(Py_BuildValue("{s:O,s:O,s:i,s:i,s:N,s:O,s:O}", "code", function->func_code, "function", function,
+                              "frame_id", frame, "frame_compile_id", compilation, "begins_at",
+                              cache.begins_at_as_tuple().release(), "fullgraph", fullgraph ? Py_True : Py_False,
+                              "backend", cache.key().backend)));
 }
 
 ToldCompile::~ToldCompile() {

@@ -51,7 +51,7 @@ class Reading {
 // What one compile is told of: that it starts and, when this object goes, that it has ended and what its phases took.
 class ToldCompile {
  public:
-  ToldCompile(PyFunctionObject* function, const Cache& cache, bool goes_on, bool fullgraph);
+  ToldCompile(PyFunctionObject* function, const Cache& cache, bool fullgraph);
   ~ToldCompile();
   ToldCompile(const ToldCompile&) = delete;
   ToldCompile& operator=(const ToldCompile&) = delete;

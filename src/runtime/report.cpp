@@ -1,5 +1,6 @@
 #include "runtime/report.h"
 
+#include "bytecode/makers.h"
 #include "codegen/emit.h"
 #include "guards/report.h"
 
@@ -116,6 +117,18 @@ py::Owned<> guard_lines(const guards::GuardProgram& guards) {
     guards::add_line(text, guard);
   }
   return py::str(text);
+}
+
+py::Owned<> stack_makers_at(PyCodeObject* code, int offset) {
+  auto offsets = py::take(PyList_New(0));
+  const bytecode::DecodedCode& decoded = bytecode::decoded(code);
+  const int index = decoded.index_at(offset);
+  if (index < 0) return offsets;
+  for (const int maker : bytecode::stack_makers(decoded, index)) {
+    const int made_at = maker == bytecode::kManyMakers ? -1 : decoded[maker].offset;
+    py::check(PyList_Append(offsets.get(), py::take(PyLong_FromLong(made_at)).get()));
+  }
+  return offsets;
 }
 
 void report_region(const Capture& capture, const Entry& entry, const std::string& name, PyObject* backend,

@@ -14,6 +14,7 @@
 #include "runtime/hook.h"
 #include "runtime/listener.h"
 #include "runtime/profiling.h"
+#include "runtime/report.h"
 #include "runtime/stance.h"
 #include "runtime/thread_state.h"
 
@@ -210,6 +211,13 @@ PyObject* show_call(PyObject*, PyObject* function) {
   });
 }
 
+PyObject* stack_makers(PyObject*, PyObject* args) {
+  PyObject* code = nullptr;
+  int offset = 0;
+  if (!PyArg_ParseTuple(args, "O!i:stack_makers", &PyCode_Type, &code, &offset)) return nullptr;
+  return py::enter([&] { return stack_makers_at(reinterpret_cast<PyCodeObject*>(code), offset); });
+}
+
 PyObject* set_stance(PyObject*, PyObject* args) {
   PyObject *name = nullptr, *backend = nullptr;
   int skips_guards = 0;
@@ -234,6 +242,8 @@ PyMethodDef kFunctions[] = {
     {"guards_of", of_compiled<guards_of>, METH_O,
      "The guards of the entries of a compiled function and of inner functions, by region."},
     {"guard_failures", of_compiled<guard_failures_of>, METH_O, "Why calls of a compiled function missed."},
+    {"stack_makers", stack_makers, METH_VARARGS,
+     "Of a code and an offset in it: the offsets of the instructions that made the values on the stack."},
     {"recompiles", of_compiled<recompiles_of>, METH_O, "The records of the recompiles of a compiled function."},
     {"events", events_since, METH_VARARGS, "The kept events from a serial number on, as dicts."},
     {"next_event", next_event, METH_NOARGS, "The serial number of the next event."},

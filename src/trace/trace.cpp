@@ -1,5 +1,6 @@
 #include "trace/trace.h"
 
+#include <algorithm>
 #include <mutex>
 
 #include "aten/aten.h"
@@ -28,6 +29,12 @@ BreakInfo describe(const GraphBreak& stop, Executor& executor) {
     place.offset = frame->at;
     place.line = py::line_of(frame->code.get(), frame->at);
     info.stack.insert(info.stack.begin(), std::move(place));
+  }
+  if (info.stack.empty()) {  // before its first frame is there: it is about the function as a whole
+    const region::Capture& capture = *executor.region.capture;
+    const int offset = std::max(capture.starts_at, 0);
+    info.stack.push_back(
+        {py::Owned<PyCodeObject>::share(capture.code.get()), offset, py::line_of(capture.code.get(), offset)});
   }
   info.exception = executor.exception.copy();
   return info;

@@ -450,3 +450,32 @@ def test_interrupts_are_never_suppressed():
 
     with pellucid.config.patch(suppress_errors=True), pytest.raises(KeyboardInterrupt):
         pellucid.compile(lambda x: x + 1, backend=backend)(X)
+
+
+def test_a_function_that_is_no_frame_has_its_own_line():
+    def generator(x):
+        yield x + 1
+
+    list(pellucid.compile(generator, backend="eager")(torch.ones(3)))
+    (record,) = pellucid.break_reasons()
+    assert record.code == "PEL0402"
+    (frame,) = record.user_stack
+    assert (frame.filename, frame.lineno, frame.name) == (__file__, generator.__code__.co_firstlineno, "generator")
+
+
+def test_what_raises_is_one_break_for_each_place():
+    def program(x, n):
+        if n > 2:
+            raise ValueError(f"no {n}")
+        return x.reshape(n, 7)
+
+    calls = [(torch.ones(3), n) for n in (1, 2, 5, 6)]
+    watched = pellucid.ExplainWithBackend("eager")
+    compiled = pellucid.compile(program, backend=watched)
+    for call in calls:
+        with pytest.raises((RuntimeError, ValueError)):
+            compiled(*call)
+    causes = {"Tensor.reshape cannot be computed on shapes alone: RuntimeError", "the program raises ValueError"}
+    assert [record.cause for record in watched.break_reasons] == sorted(causes)
+    assert set(pellucid.counters["graph_break"]) == causes
+    assert "shape '[1, 7]' is invalid" in watched.break_reasons[0].message

@@ -1,7 +1,10 @@
 """Rows of section G beside the log switches: verbose errors, one function alone, telemetry, Inductor's files."""
 
 import logging
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -225,3 +228,24 @@ torch._inductor.config.trace.output_code = False
 """
     files, _ = inductor_files(tmp_path, settings)
     assert "output_code.py" not in files and "fx_graph_readable.py" in files
+
+
+PRINTS_LATE = """
+import sys, threading
+import torch, pellucid
+
+known = set(sys.modules)
+compiled = pellucid.compile(lambda x: x.sin() + 1, backend="eager")
+thread = threading.Thread(target=compiled, args=(torch.ones(3),))
+thread.start(), thread.join()
+print(sorted(name for name in set(sys.modules) - known if name.startswith("torch.")))
+"""
+
+
+@pytest.mark.parametrize("switch", ["+dynamo", "graph_code"])
+def test_a_compile_imports_nothing_to_print_graphs(switch):
+    """A fork in the middle of an import, by another thread, would leave its lock taken in the child for good."""
+    done = subprocess.run(
+        [sys.executable, "-c", PRINTS_LATE], capture_output=True, text=True, env={**os.environ, "TORCH_LOGS": switch}
+    )
+    assert done.stdout == "[]\n" and "TRACED GRAPH" in done.stderr

@@ -287,7 +287,7 @@ MISSES = [
         (),
         (),
         "the torch state of the capture",
-        "grad_mode: expected True, found False",
+        "grad mode: expected on, found off",
         "one grad mode",
         add=ambient("GLOBAL_STATE"),
         around=without_gradients,

@@ -1,50 +1,32 @@
-"""A module is compiled from torch's code for its call, whose arguments are `args` and `kwargs`: the user's names of them."""
+"""The names that a compile's values have in the program. A module is compiled from torch's code for its call, whose arguments are
+`args` and `kwargs`: the user's names of them are `forward`'s."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import torch
 
 from pellucid._explain.places import definition_at
 from pellucid._explain.record import RecordedCompile
+from pellucid._in_words import Words
 
 _CODE_OF = re.compile(r"the code of \S+ \((.+):(\d+)\) with its defaults")
-_ARGUMENT = re.compile(r"\bargs\[(\d+)\]")
-_KEYWORD = re.compile(r"\bkwargs\['(\w+)'\]")
 
 
-def renaming(compiled: RecordedCompile) -> Callable[[str], str]:
-    """A function of a text: the same with the names that `forward` gives to the arguments.
+def words_of(compiled: RecordedCompile) -> Words:
+    """The names and words of what the regions of a compile get.
 
     Example:
-        >>> renaming(compiled)("args[0].shape == (2,)")
+        >>> words_of(compiled).of("L['args'][0].shape == (2,)")
         'x.shape == (2,)'
     """
-    if not _is_modules_call(compiled):
-        return lambda text: text
-    place = forward_of(compiled)
-    definition = definition_at(*place) if place is not None else None
-    names = definition.arguments[1:] if definition is not None else ()
-
-    def rename(text: str) -> str:
-        text = _ARGUMENT.sub(lambda match: names[int(match[1])] if int(match[1]) < len(names) else match[0], text)
-        text = _KEYWORD.sub(r"\1", text)
-        return {"args": "positional arguments", "kwargs": "arguments by name"}.get(text, text)
-
-    return rename
-
-
-def _is_modules_call(compiled: RecordedCompile) -> bool:
-    return compiled.started.code is torch.nn.Module._wrapped_call_impl.__code__
-
-
-def passes_arguments(compiled: RecordedCompile, source: str) -> str | None:
-    """What to do where another number of arguments, or others by name, reach a module; None: it is not about that."""
-    if _is_modules_call(compiled) and source in ("L['args']", "L['kwargs']"):
-        return "pass the same arguments at each call, each always by position or always by name"
-    return None
+    parameters = None
+    if compiled.started.code is torch.nn.Module._wrapped_call_impl.__code__:
+        place = forward_of(compiled)
+        definition = definition_at(*place) if place is not None else None
+        parameters = definition.arguments[1:] if definition is not None else ()
+    return Words(compiled.started.begins_at, parameters)
 
 
 def forward_of(compiled: RecordedCompile) -> tuple[str, int] | None:

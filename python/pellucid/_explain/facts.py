@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pellucid._compile_times import PHASES
-from pellucid._explain.arguments import passes_arguments, renaming
 from pellucid._explain.graphs import GraphReport
-from pellucid._explain.guard_text import MACHINERY, named
+from pellucid._explain.guard_text import MACHINERY
 from pellucid._explain.places import definition_at, is_library
-from pellucid._explain.record import RecordedCompile
+from pellucid._explain.record import RecordedCompile, break_key
+from pellucid._in_words import attribute_of, line_at
 from pellucid._recompiles import GuardFailure, Recompile
 from pellucid.errors import BreakRecord
 
@@ -74,7 +74,7 @@ class Change:
         if not all(parts):
             return f"{self.what}: {self.expected} → {self.found}"
         shown = [
-            f"{self.what}.{part[1]}{f'({part[2]})' if part[2] else ''}: {part[3]} → {part[4]}"
+            f"{attribute_of(self.what, f'.{part[1]}' + (f'({part[2]})' if part[2] else ''))}: {part[3]} → {part[4]}"
             for part in parts
             if part is not None and (part[1] != "stride" or len(parts) == 1)
         ]
@@ -238,14 +238,9 @@ def _qualified(file: str, line: int, function: str) -> str:
 
 def _breaks(output: ExplainOutput) -> list[BreakFact]:
     counts = collections.Counter(
-        _break_key(record) for compiled in output.details.compiles for record in compiled.breaks
+        break_key(record) for compiled in output.details.compiles for record in compiled.breaks
     )
-    return [_break(record, counts[_break_key(record)]) for record in output.break_reasons]
-
-
-def _break_key(record: BreakRecord) -> tuple:
-    at = record.user_stack[-1] if record.user_stack else None
-    return (record.code, record.message, at.filename if at else record.function, at.lineno if at else 0)
+    return [_break(record, counts[break_key(record)]) for record in output.break_reasons]
 
 
 def _break(record: BreakRecord, times: int) -> BreakFact:
@@ -278,21 +273,24 @@ def changes_of(compiled: RecordedCompile, record: Recompile) -> tuple[Place, lis
     """Where it is, and what differed from the versions that came nearest."""
     fewest = min(map(len, record.failures.values()), default=0)
     newest = [one for failures in record.failures.values() if len(failures) == fewest for one in failures]
-    place = Place(record.file, record.line, record.function)
-    if compiled.started.goes_on and newest:  # a part behind a break
-        place = Place(newest[0].file, newest[0].line, _qualified(newest[0].file, newest[0].line, record.function))
-    return place, list(dict.fromkeys(_change(failure, compiled, place) for failure in newest))
+    place = _beginning(compiled, record)
+    return place, list(dict.fromkeys(_change(failure, place) for failure in newest))
 
 
-def _change(failure: GuardFailure, compiled: RecordedCompile, function: Place) -> Change:
-    rename, goes_on = renaming(compiled), compiled.started.goes_on
-    what = rename(named(failure.source, goes_on)) or _of_process(failure)
+def _beginning(compiled: RecordedCompile, record: Recompile) -> Place:
+    """Of a part behind a break the user's innermost frame."""
+    for code, offset in reversed(compiled.started.begins_at):
+        if not is_library(code.co_filename):
+            return Place(code.co_filename, line_at(code, offset), code.co_qualname)
+    return Place(record.file, record.line, record.function)
+
+
+def _change(failure: GuardFailure, function: Place) -> Change:
+    what = failure.what or _of_process(failure)
     place = Place(failure.file, failure.line, _qualified(failure.file, failure.line, ""))
     if is_library(failure.file):
         place = function
-    advice = passes_arguments(compiled, failure.source) or failure.advice
-    advice = re.sub(r"mark_dynamic\((.*), ", lambda match: f"mark_dynamic({rename(named(match[1], goes_on))}, ", advice)
-    return Change(what, rename(named(failure.expected)), rename(named(failure.found)), place, failure.operation, advice)
+    return Change(what, failure.expected, failure.found, place, failure.operation, failure.advice)
 
 
 def _of_process(failure: GuardFailure) -> str:
@@ -335,10 +333,9 @@ def _guards(output: ExplainOutput) -> list[GuardFact]:
         number += len(compiled.graphs)
         if compiled.region is None:
             continue
-        rename = renaming(compiled)
         own = number if compiled.graphs else 0
         for guard in (one for one in output.details.guards if one.region == compiled.region.number):
-            python = rename(guard.python)
+            python = guard.python
             graphs = numbers.setdefault(python, [])
             if own not in graphs:
                 graphs.append(own)

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pellucid._explain.arguments import renaming
-from pellucid._explain.guard_text import named
+from pellucid._explain.arguments import words_of
 from pellucid._explain.places import is_library, short
 from pellucid._explain.record import RecordedCompile, RecordedGraph
+from pellucid._in_words import is_expression
 
 if TYPE_CHECKING:
     import torch
@@ -40,6 +40,8 @@ class GraphLine:
     line: int
     """The line of the program; 0: none."""
     function: str
+    comes_from: str = ""
+    """Of an input that has no name in the program: what it is, in words."""
 
 
 class GraphReport:
@@ -63,8 +65,8 @@ class GraphReport:
 
     @functools.cached_property
     def lines(self) -> list[GraphLine]:
-        shown = _shown_names(self.module, self._compiled)
-        return [self._line(node, shown) for node in self.module.graph.nodes]
+        shown, words = _shown_names(self.module, self._compiled)
+        return [self._line(node, shown, words) for node in self.module.graph.nodes]
 
     @functools.cached_property
     def op_count(self) -> int:
@@ -109,7 +111,7 @@ class GraphReport:
 
     # ----
 
-    def _line(self, node: torch.fx.Node, shown: dict[str, str]) -> GraphLine:
+    def _line(self, node: torch.fx.Node, shown: dict[str, str], words: dict[str, str]) -> GraphLine:
         kind = {"placeholder": "input", "output": "output"}.get(node.op, "op")
         file, line, function = place_of(node)
         return GraphLine(
@@ -121,6 +123,7 @@ class GraphReport:
             file,
             line,
             function,
+            words.get(node.name, ""),
         )
 
     def _bytes(self, node: torch.fx.Node) -> int:
@@ -178,21 +181,26 @@ class _Name:
         return self.text
 
 
-def _shown_names(module: torch.fx.GraphModule, compiled: RecordedCompile) -> dict[str, str]:
-    """Inputs as the program names them: "self.layers[0].weight". What an operation makes has another name than these."""
-    rename = renaming(compiled)
+def _shown_names(module: torch.fx.GraphModule, compiled: RecordedCompile) -> tuple[dict[str, str], dict[str, str]]:
+    """Inputs as the program names them: "self.layers[0].weight"; and the words of those that have no name there, which are "input_0"
+    and so on. What an operation makes has another name than these."""
+    program = words_of(compiled)
     found: dict[str, str] = {}
+    words: dict[str, str] = {}
     for node in module.graph.find_nodes(op="placeholder"):
         source = getattr(node.meta.get("grapharg"), "source", None)
         if source is not None:
-            found[node.name] = rename(named(source.path, compiled.started.goes_on))
+            name = program.as_python(source.path)
+            if not is_expression(name):
+                words[node.name], name = name, f"input_{len(words)}"
+            found[node.name] = name
     taken = {*found.values(), *(node.name for node in module.graph.nodes)}
     for node in module.graph.nodes:
         if node.op != "placeholder" and node.name in found.values():
             number = next(at for at in itertools.count(1) if f"{node.name}_{at}" not in taken)
             found[node.name] = f"{node.name}_{number}"
             taken.add(found[node.name])
-    return found
+    return found, words
 
 
 def _name(text: str) -> Any:

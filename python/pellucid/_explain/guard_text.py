@@ -8,67 +8,40 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from pellucid._in_words import Words, is_expression, named_object
+
 MACHINERY = frozenset(
     {"TYPE_LOOKUP", "HAS_ATTR", "FUNCTION", "ID_MATCH", "TYPE_MATCH", "IS_NOT", "DISTINCT", "GLOBAL_STATE"}
     | {f"NO_FINALIZER{kind}" for kind in ("", "_OWNED", "_BUT_GENERATORS", "_ATTR", "_KEY", "_SLOT")}
 )
 """Kinds that hold unless somebody changes classes, functions or modules, or passes other types."""
 
+_UNCHANGED = re.compile(r"<[\w.]+ at 0x\w+>")
 _DTYPES = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
-_NAMESPACE = re.compile(r"vars\(([\w.]+)\)\['(\w+)'\]")
-_CHILD = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")
-_UNNAMED = re.compile(r"<([\w.]+) at (0x\w+)>")
 _TENSOR = re.compile(r"(\w+)\[(.*)\] (\S+) requires_grad=(True|False)")
 _LOOKUP = re.compile(r"'(\w+)' to be (.*)", re.S)
 _KEYS = re.compile(r"keys (\[.*\]) \(\d+\)", re.S)
 
 
-def named(source: str, goes_on: bool = False) -> str:
-    """A source as the program names it: `x`, `self.layers[0].weight`, `torch.relu`, `SCALE`.
-
-    Args:
-        goes_on: it is of a region behind a graph break, whose names say which of the open frames they are of.
-
-    Example:
-        >>> named("L['self']._modules['lin']._parameters['weight']")
-        'self.lin.weight'
-    """
-    text = re.sub(r"L\['([\w<>.]+)'\]", lambda match: _local(match[1], goes_on), source)
-    text = re.sub(r"F\['(\w+)'\](?:\.cell_contents)?", r"\1", text)
-    text = re.sub(r"\bG\['(\w+)'\]", r"\1", text)
-    text = "globals()" if source == "G" else text
-    text = re.sub(r"\bC\[(.*?)\](?=$|\.|\[| )", lambda match: _typed(match[1]), text)
-    text = re.sub(r"vars\((?:builtins|__main__)\)\['(\w+)'\]", r"\1", text)
-    text = _NAMESPACE.sub(r"\1.\2", text)
-    return _CHILD.sub(lambda match: f"[{match[1]}]" if match[1].isdigit() else f".{match[1]}", text)
-
-
-def _local(name: str, goes_on: bool) -> str:
-    name = re.sub(r"^f\d+_", "", name) if goes_on else name
-    return re.sub(r"\W+", "_", name).strip("_")
-
-
-def _typed(text: str) -> str:
-    """The name of a class, function or module; of an object without one its type and address, as one word."""
-    text = text.replace(".<locals>", "").removeprefix("__main__.").removeprefix("builtins.")
-    unnamed = _UNNAMED.fullmatch(text)
-    return f"{unnamed[1].rpartition('.')[2]}_at_{unnamed[2]}" if unnamed else text
-
-
-def python_of(kind: str, source: str, text: str, goes_on: bool = False) -> str:
+def python_of(kind: str, source: str, text: str, words: Words | None = None) -> str:
     """A guard as Python.
 
     Args:
         kind: "TENSOR_MATCH", …
         source: what is looked at, as guards name it.
         text: what it must be, in the guard's words.
-        goes_on: as for `named`.
+        words: the names of the region that it is of.
 
     Example:
         >>> python_of("LENGTH", "L['layers']", "length 3")
         'len(layers) == 3'
     """
-    value = named(source, goes_on)
+    words = words or Words()
+    value = words.as_python(source)
+    if kind == "CONDITION":
+        text = words.as_python(text)
+    if value and not is_expression(value):
+        return f"...  # {value}: {' '.join(text.split())}"
     write = _WRITERS.get(kind)
     written = write(value, text) if write is not None else None
     if written is not None:
@@ -77,7 +50,7 @@ def python_of(kind: str, source: str, text: str, goes_on: bool = False) -> str:
 
 
 def _with_comment(value: str, text: str) -> str:
-    text = "unchanged" if _UNNAMED.fullmatch(text) else " ".join(text.split())
+    text = "unchanged" if _UNCHANGED.fullmatch(text) else " ".join(text.split())
     return f"{value or '...'}  # {text}"
 
 
@@ -107,7 +80,7 @@ def _dtype(short: str) -> str:
 
 
 def _identity(value: str, text: str) -> str | None:
-    expected = _typed(text.removeprefix("the object ").removeprefix("anything but "))
+    expected = named_object(text.removeprefix("the object ").removeprefix("anything but "))
     if expected in ("None", "True", "False"):
         return f"{value} is {'not ' if text.startswith('anything') else ''}{expected}"
     return _with_comment(value, f"is the same object: {expected}")
@@ -116,26 +89,18 @@ def _identity(value: str, text: str) -> str | None:
 def _equal(value: str, text: str) -> str | None:
     if text in ("None", "True", "False"):
         return f"{value} is {text}"
-    return f"{value} == {text}" if _is_expression(text) else None
-
-
-def _is_expression(text: str) -> bool:
-    try:
-        compile(text, "", "eval")
-    except (SyntaxError, ValueError):
-        return False
-    return True
+    return f"{value} == {text}" if is_expression(text) else None
 
 
 def _keys(value: str, text: str) -> str | None:
     match = _KEYS.fullmatch(text)
-    return f"list({value}) == {match[1]}" if match and _is_expression(match[1]) else None
+    return f"list({value}) == {match[1]}" if match and is_expression(match[1]) else None
 
 
 def _contains(value: str, text: str) -> str | None:
     absent = text.startswith("no key ")
     key = text.removeprefix("no ").removeprefix("key ")
-    return f"{key} {'not in' if absent else 'in'} {value}" if _is_expression(key) else None
+    return f"{key} {'not in' if absent else 'in'} {value}" if is_expression(key) else None
 
 
 def _attribute(value: str, text: str) -> str:
@@ -156,7 +121,7 @@ _WRITERS: dict[str, Callable[[str, str], str | None]] = {
     "ID_MATCH": _identity,
     "NOT_ID": _identity,
     "EQUALS_MATCH": _equal,
-    "TYPE_MATCH": lambda value, text: f"type({value}) is {_typed(text.removeprefix('type '))}",
+    "TYPE_MATCH": lambda value, text: f"type({value}) is {named_object(text.removeprefix('type '))}",
     "NUMBER_MATCH": lambda value, text: f"type({value}) is {'float' if 'float' in text else 'int'}",
     "LENGTH": lambda value, text: f"len({value}) == {text.removeprefix('length ')}",
     "DICT_KEYS": _keys,
@@ -164,6 +129,6 @@ _WRITERS: dict[str, Callable[[str, str], str | None]] = {
     "HAS_ATTR": _attribute,
     "TYPE_LOOKUP": _lookup,
     "FUNCTION": lambda value, text: f"{value}.__code__  # unchanged",
-    "CONDITION": lambda value, text: named(text) if _is_expression(named(text)) else None,
+    "CONDITION": lambda value, text: text if is_expression(text) else None,
     "GLOBAL_STATE": lambda value, text: "...  # grad mode, autocast and the flags of torch are as in the capture",
 }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pellucid._in_words import Words
 from pellucid._recompiles import Recompile
 from pellucid.errors import BreakRecord
 
@@ -38,13 +39,15 @@ class Guard:
     region: int
     goes_on: bool = False
     """Whether its region goes on behind a graph break: its locals are those of the frames that are open there."""
+    words: Words = field(default_factory=Words, repr=False, compare=False)
+    """The names that its region's values have in the program."""
 
     @property
     def python(self) -> str:
         """The same as Python in the program's own names: `self.training is True`."""
         from pellucid._explain.guard_text import python_of
 
-        return python_of(self.kind, self.source, self.text, self.goes_on)
+        return python_of(self.kind, self.source, self.text, self.words)
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.file else "(state of the process)"

@@ -16,6 +16,16 @@ if TYPE_CHECKING:
     import torch
 
 
+def break_key(record: BreakRecord) -> tuple:
+    """Equal for the stops that are one graph break: the same reason at the same place.
+
+    Example:
+        >>> break_key(first) == break_key(second)
+        True
+    """
+    return (record.code, record.cause, record.place)
+
+
 @dataclass
 class RecordedGraph:
     """A graph, as the backend got it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pellucid._capture_profile import CompileProfile, profile_compiles
 from pellucid._compile_times import PHASES
 from pellucid._explain.output import Details, ExplainOutput, Guard, Region
-from pellucid._explain.record import RecordedCompile, Recorder
+from pellucid._explain.record import RecordedCompile, Recorder, break_key
 from pellucid.backends import resolve_backend
 from pellucid.backends.registry import lookup_backend
 from pellucid.errors import BreakRecord
@@ -75,23 +74,12 @@ class ExplainWithBackend:
         return _output(self._recorder.compiles, None)
 
 
-def _same_break(a: BreakRecord, b: BreakRecord) -> bool:
-    def place(record: BreakRecord) -> tuple:
-        if not record.user_stack:
-            return (record.function,)
-        frame: traceback.FrameSummary = record.user_stack[-1]
-        return (frame.filename, frame.lineno, frame.colno, frame.name)
-
-    return (a.code, a.message, place(a)) == (b.code, b.message, place(b))
-
-
 def _breaks(compiles: list[RecordedCompile]) -> list[BreakRecord]:
     """A function that stops at a call is tried again from the inner function on: the same place, one break."""
-    found: list[BreakRecord] = []
+    found: dict[tuple, BreakRecord] = {}
     for record in (record for compiled in compiles for record in compiled.breaks):
-        if not any(_same_break(record, known) for known in found):
-            found.append(record)
-    return found
+        found.setdefault(break_key(record), record)
+    return list(found.values())
 
 
 @contextlib.contextmanager
@@ -158,6 +146,7 @@ def full_output(watch: ExplainWithBackend, profile: CompileProfile | None) -> Ex
 
 
 def _output(compiles: Sequence[RecordedCompile], profile: CompileProfile | None) -> ExplainOutput:
+    from pellucid._explain.arguments import words_of
     from pellucid._explain.graphs import GraphReport
 
     compiles = list(compiles)
@@ -165,13 +154,13 @@ def _output(compiles: Sequence[RecordedCompile], profile: CompileProfile | None)
     regions, guards = [], []
     for compiled in compiles:
         region = compiled.region
-        goes_on = compiled.started.goes_on
+        words = words_of(compiled)
         graphs += [GraphReport(graph, compiled) for graph in compiled.graphs]
         if region is not None:
             own = len(graphs) - 1 if compiled.graphs else None
             times = {phase: compiled.milliseconds[phase] for phase in PHASES if phase in compiled.milliseconds}
             regions.append(Region(region.number, function_text(compiled), own, times))
-            guards += [Guard(**row, region=region.number, goes_on=goes_on) for row in region.guards]
+            guards += [Guard(**row, region=region.number, goes_on=words.goes_on, words=words) for row in region.guards]
     modules = [graph.module for graph in graphs]
     return ExplainOutput(
         modules,

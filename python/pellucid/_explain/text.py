@@ -151,6 +151,7 @@ def _graphs(output: ExplainOutput, facts: Facts) -> Iterator[str]:
             )
             flops = f", {amount(line.flops, 'FLOP')}" if line.flops else ""
             note = f"  # {short(line.file)}:{line.line}{flops}" if line.line and line.kind == "op" else ""
+            note = f"  # {line.comes_from}" if line.comes_from else note
             yield f"  {head}{line.code}{note}"
 
 
