@@ -32,6 +32,19 @@ def test_regressions():
     assert run.returncode == 0 and f"{len(REGRESSIONS)} programs (0 dropped" in run.stdout
 
 
+def test_a_program_that_does_not_end_eagerly_is_none(tmp_path):
+    """Nor do its `finally` blocks, when it is stopped."""
+    file = tmp_path / "endless.py"
+    file.write_text(
+        "def inputs(variant): return [torch.ones(2)], {}\n"
+        "def reset(): pass\n"
+        "def change(): pass\n"
+        "def f(x):\n    try:\n        while True: pass\n    finally:\n        while True: pass\n"
+    )
+    run = fuzz("--check", file)
+    assert run.returncode == 0 and run.stdout.startswith("0 programs (1 dropped, 0 raise), 0 differences"), run.stdout
+
+
 def test_a_difference_is_found(tmp_path):
     """The comparison itself: a program that asks who runs it."""
     program = (

@@ -15,6 +15,11 @@ from typing import Any
 
 BATCH = 100  # programs of one child
 PATIENCE = 10
+DROPPED = 4  # the exit status of a child whose program is none
+
+
+class DroppedError(Exception):
+    """The program of a child is none."""
 
 
 def run(work: Callable[[Any], Any], items: list[Any], seconds: float, jobs: int = 1) -> Iterator[tuple[Any, Any]]:
@@ -89,6 +94,8 @@ class Child:
             self.status = os.waitpid(self.pid, 0)[1]
             self.pid = 0
             number = os.waitstatus_to_exitcode(self.status)
+            if number == DROPPED:
+                return DroppedError("it does not end eagerly")
             return RuntimeError(f"crash: {signal.Signals(-number).name}" if number < 0 else f"exit {number}")
         data, length = b"", int.from_bytes(head, "big")
         while len(data) < length:
