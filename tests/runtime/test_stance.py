@@ -160,7 +160,7 @@ def test_fail_on_recompile(counting):
     f(X, "a")
     with pellucid.set_stance("fail_on_recompile"):
         assert same(f(X, "a"), X + 1)
-        with pytest.raises(RuntimeError, match=r"'words'.*fail_on_recompile(.|\n)*EQUALS_MATCH L\['word'\]"):
+        with pytest.raises(RuntimeError, match=r"'words'.*fail_on_recompile(.|\n)*EQUALS_MATCH word"):
             f(X, "bb")
         with pytest.raises(pellucid.errors.RecompileError):
             pellucid.compile(lambda x: x - 1, backend=counting)(X)

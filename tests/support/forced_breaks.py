@@ -99,6 +99,8 @@ OF_ONE_GRAPH = {
     "test_D18_deferred_assertions_fire_with_their_expression": "the first graph gives the result of the function",
     "test_what_is_told_of_values": "a number that is open is not known when it is compiled",
     "test_of_torch": "a number that is open is not known when it is compiled",
+    "test_options_and_install": "the mode is an option, which is listed",
+    "test_it_does_not_write_over_a_line_that_is_edited": "what compiles behind the edited line may take its time",
     "test_of_a_c_function": "torch takes one substitute of a function in a process",
 }
 totals: collections.Counter[str] = collections.Counter()
