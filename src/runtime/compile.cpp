@@ -428,10 +428,12 @@ std::int64_t config_number(const char* name) {
   PyObject* patched = nullptr;
   if (PyContextVar_Get(patches, nullptr, &patched) < 0) py::throw_pending();
   const auto of_thread = py::Owned<>::steal(patched);
-  const auto key = py::interned(name);
+  static std::unordered_map<const char*, PyObject*> keys;  // owned, and used with the GIL held; callers name literals
+  PyObject*& key = keys[name];
+  if (key == nullptr) key = py::interned(name).release();
   PyObject* value = nullptr;
-  if (of_thread && PyDict_Check(of_thread.get())) value = PyDict_GetItemWithError(of_thread.get(), key.get());
-  if (value == nullptr) value = PyDict_GetItemWithError(values, key.get());
+  if (of_thread && PyDict_Check(of_thread.get())) value = PyDict_GetItemWithError(of_thread.get(), key);
+  if (value == nullptr) value = PyDict_GetItemWithError(values, key);
   if (value == nullptr) throw std::logic_error(std::string("pellucid.config has no option ") + name);
   const auto held = py::Owned<>::share(value);
   const long long number = PyLong_AsLongLong(held.get());

@@ -35,7 +35,7 @@ Attempt compile_continuation(const frames::State& state, Cache& cache);
 // Whether the Backend says so of itself.
 bool has_mark(PyObject* backend, const char* name);
 
-// An option of pellucid.config.
+// An option of pellucid.config. `name` is a literal: its address is remembered.
 std::int64_t config_number(const char* name);
 
 // "name (file.py:12)".

@@ -378,6 +378,11 @@ void add_step(std::string& text, const Source* s, const RootText& root_text) {
   }
 }
 
+std::string root_or_given_text(const Source* root, const RootText& root_text) {
+  std::string text = root_text(root);
+  return text.empty() ? root_text_of(root) : text;
+}
+
 RootText roots_from(const PyObject* globals) {
   return [globals](const Source* s) -> std::string {
     if (s->step != Step::Const || !s->operand || s->operand.get() == globals) return {};
@@ -398,8 +403,7 @@ const std::string& Printer::text_of(const Source* source) {
   for (auto at = path.rbegin(); at != path.rend(); ++at) {
     std::string text;
     if ((*at)->base == nullptr) {
-      text = root_text_(*at);
-      if (text.empty()) text = root_text_of(*at);
+      text = root_or_given_text(*at, root_text_);
     } else {
       text = known->second;
       add_step(text, *at, root_text_);
@@ -411,7 +415,13 @@ const std::string& Printer::text_of(const Source* source) {
 
 Printer Printer::from(const PyObject* globals) { return Printer(roots_from(globals)); }
 
-std::string print(const Source* source, const RootText& root_text) { return Printer(root_text).text_of(source); }
+std::string print(const Source* source, const RootText& root_text) {
+  std::vector<const Source*> path;
+  for (const Source* s = source; s != nullptr; s = s->base) path.push_back(s);
+  std::string text = root_or_given_text(path.back(), root_text);
+  for (auto at = path.rbegin() + 1; at != path.rend(); ++at) add_step(text, *at, root_text);
+  return text;
+}
 
 std::string print(const Source* source) {
   return print(source, [](const Source*) { return std::string(); });
