@@ -1,5 +1,6 @@
 // The end of a capture: net effects on what existed before, and the guards that keep objects apart.
 #include "region/region.h"
+#include "region/snapshot.h"
 
 namespace pellucid::region {
 
@@ -60,6 +61,29 @@ void guard_changed_apart(Region& region) {
   }
 }
 
+// The net effect on a list or deque leaves out what stands where it stood. A text that the region put there may be
+// the very object that was there, which nobody has looked at: then it has to be equal again.
+void guard_values_that_stay(Region& region) {
+  const auto may_be_shared = [](PyObject* object) {
+    return PyUnicode_CheckExact(object) || PyBytes_CheckExact(object) || PyComplex_CheckExact(object);
+  };
+  region.doing = "changes an object";
+  for (PyObject* changed : region.shadows.in_order()) {
+    const Shadow* shadow = region.shadows.find_as_it_is(changed);
+    const Cat cat = cat_of(changed);
+    if (!shadow->changed || shadow->added || (cat != Cat::List && cat != Cat::Deque)) continue;
+    const auto before = elements_now(changed), after = elements_now(shadow->object.get());
+    std::unordered_set<PyObject*> now;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(after.get()); ++i) now.insert(PyList_GET_ITEM(after.get(), i));
+    const Source* source = region.provenance.source_of(changed);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(before.get()); ++i) {
+      PyObject* item = PyList_GET_ITEM(before.get(), i);
+      if (may_be_shared(item) && now.contains(item))
+        region.provenance.note_read(item, region.capture->sources.item(source, i));
+    }
+  }
+}
+
 void guard_advanced_apart(Region& region) {
   region.doing = "advances an iterator";
   const auto apart = [&](const std::vector<PyObject*>& all) {
@@ -82,6 +106,7 @@ std::unique_ptr<Capture> finish(Region& region, py::Owned<> result) {
   guard_tensors_apart(region);
   guard_keys_apart(region);
   guard_changed_apart(region);
+  guard_values_that_stay(region);
   guard_advanced_apart(region);
   add_effects(region);
   Capture& capture = *region.capture;
