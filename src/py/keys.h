@@ -34,6 +34,11 @@ inline bool is_bound_by_identity(PyTypeObject* type) noexcept {
   return family == KeyFamily::Method || family == KeyFamily::Native || family == KeyFamily::NativeSlot;
 }
 
+// Then CPython words the TypeError.
+inline bool cannot_be_hashed(PyObject* key) noexcept {
+  return Py_TYPE(key)->tp_hash == PyObject_HashNotImplemented || PyList_Check(key) || PyDict_Check(key);
+}
+
 // hash(key), where only known C code computes it. False: it is not, or the key cannot be hashed. Never raises.
 bool known_hash(PyObject* key, Py_hash_t* hash) noexcept;
 

@@ -1,5 +1,6 @@
 // The functions and types of the module builtins.
 #include "py/cpython.h"
+#include "py/keys.h"
 #include "region/enums.h"
 #include "region/snapshot.h"
 #include "rows/rows.h"
@@ -174,11 +175,6 @@ Result set_first(Interpreter& t, PyObject* f, Args args) {
   return t.and_then(protocols::call_polyfill(t, "set_from", args.values), std::move(convert));
 }
 
-// Then CPython words the TypeError.
-bool cannot_be_hashed(PyObject* item) {
-  return Py_TYPE(item)->tp_hash == PyObject_HashNotImplemented || PyList_Check(item) || PyDict_Check(item);
-}
-
 // The tuple of elements when they are known without running Python; otherwise a polyfill builds the container from the
 // iterator.
 Result container(Interpreter& t, PyObject* f, Args args) {
@@ -194,7 +190,7 @@ Result container(Interpreter& t, PyObject* f, Args args) {
     if (to_set) {
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(elements.get()); ++i) {
         PyObject* item = PyTuple_GET_ITEM(elements.get(), i);
-        if (t.region.reads.hashable_natively(item) || cannot_be_hashed(item)) continue;
+        if (t.region.reads.hashable_natively(item) || py::cannot_be_hashed(item)) continue;
         if (PyAnySet_CheckExact(source)) {  // copied with the hashes that it has
           PyObject* values[] = {t.region.reads.touch(source)};
           return run_native(t, f, Args{values, nullptr});

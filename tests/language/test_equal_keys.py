@@ -65,6 +65,16 @@ MAKERS = {
 }
 
 
+def check_all_pairs(f, key_of):
+    counting = Counting()
+    compiled = pellucid.compile(f, backend=counting)
+    for a, b in ((1, 0), (0, 0), (0, 1), (1, 1)):
+        x = torch.ones(2)
+        want, got = f(key_of(a), key_of(b), x), compiled(key_of(a), key_of(b), x)
+        assert torch.equal(got[0], want[0]) and got[1] == want[1], (a, b)
+    assert counting.graphs
+
+
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("maker", MAKERS)
 def test_pairs_with_equal_keys(maker, key):
@@ -74,13 +84,7 @@ def test_pairs_with_equal_keys(maker, key):
         made = make([(a, 7), [b, 2]])
         return x + 1, list(made.values())
 
-    counting = Counting()
-    compiled = pellucid.compile(f, backend=counting)
-    for a, b in ((1, 0), (0, 0), (0, 1), (1, 1)):
-        x = torch.ones(2)
-        want, got = f(key_of(a), key_of(b), x), compiled(key_of(a), key_of(b), x)
-        assert torch.equal(got[0], want[0]) and got[1] == want[1], (a, b)
-    assert counting.graphs
+    check_all_pairs(f, key_of)
 
 
 class ByValue:
@@ -105,10 +109,4 @@ def test_sets_of_equal_elements(maker, within, key):
         made = maker([within(a), within(b)])
         return y + 1, len(made)
 
-    counting = Counting()
-    compiled = pellucid.compile(f, backend=counting)
-    for a, b in ((1, 0), (0, 0), (0, 1), (1, 1)):
-        x = torch.ones(2)
-        want, got = f(key(a), key(b), x), compiled(key(a), key(b), x)
-        assert torch.equal(got[0], want[0]) and got[1] == want[1], (a, b)
-    assert counting.graphs
+    check_all_pairs(f, key)

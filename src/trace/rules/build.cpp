@@ -1,6 +1,7 @@
 // Building, extending and unpacking containers; strings; pattern matching.
 #include "protocols/late_values.h"
 #include "py/cpython.h"
+#include "py/keys.h"
 #include "region/snapshot.h"
 #include "trace/late_text.h"
 #include "trace/rules/rules.h"
@@ -20,8 +21,7 @@ py::Owned<> tuple_of_top(Frame& f, int count) {
 
 void need_native_hash(Executor& ex, PyObject* key, const char* operation) {
   if (!ex.region.reads.hashable_natively(key)) {
-    if (Py_TYPE(key)->tp_hash == PyObject_HashNotImplemented || PyList_Check(key) || PyDict_Check(key))
-      return;  // CPython words the TypeError
+    if (py::cannot_be_hashed(key)) return;
     throw GraphBreak(Reason::UserDunder, {{"operation", operation}, {"callee", "__hash__"}});
   }
 }
