@@ -35,9 +35,7 @@ inline bool is_bound_by_identity(PyTypeObject* type) noexcept {
 }
 
 // Then CPython words the TypeError.
-inline bool cannot_be_hashed(PyObject* key) noexcept {
-  return Py_TYPE(key)->tp_hash == PyObject_HashNotImplemented;
-}
+inline bool cannot_be_hashed(PyObject* key) noexcept { return Py_TYPE(key)->tp_hash == PyObject_HashNotImplemented; }
 
 // hash(key), where only known C code computes it. False: it is not, or the key cannot be hashed. Never raises.
 bool known_hash(PyObject* key, Py_hash_t* hash) noexcept;
