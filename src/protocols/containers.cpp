@@ -5,6 +5,7 @@
 #include "protocols/numbers.h"
 #include "protocols/protocols.h"
 #include "py/cpython.h"
+#include "py/keys.h"
 #include "py/iterators.h"
 #include "region/generator.h"
 #include "region/names.h"
@@ -321,7 +322,7 @@ Result contains(Interpreter& t, PyObject* container, PyObject* item) {
   if (auto view = t.region.iterators.view(container)) return contains(t, view.get(), item);
   const Cat cat = cat_of(container);
   if (const bool view = PyDictViewSet_Check(container); view || cat == Cat::Set || cat == Cat::FrozenSet) {
-    const bool unhashable = Py_TYPE(item)->tp_hash == PyObject_HashNotImplemented;  // CPython words the TypeError
+    const bool unhashable = py::cannot_be_hashed(item);
     if (!unhashable && !t.region.reads.hashable_natively(item))
       unsupported(Reason::UserDunder, {{"operation", "in"}, {"callee", "__hash__"}});
     if (unhashable && !view && cat_of(item) != Cat::Set) {

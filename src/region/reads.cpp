@@ -125,7 +125,7 @@ bool Reads::is_known_key(PyObject* key) {
   Provenance& provenance = region_.provenance;
   PyTypeObject* type = Py_TYPE(key);
   const Cat cat = cat_of(type);
-  if (type->tp_hash == PyObject_HashNotImplemented) return true;  // the TypeError is C code's
+  if (py::cannot_be_hashed(key)) return true;
   Py_hash_t hash = 0;
   if (!py::known_hash(key, &hash)) return false;
   PyObject* owner = py::is_bound_by_identity(type) ? py::key_part(key, 0) : nullptr;

@@ -13,7 +13,7 @@ using region::names;
 namespace {
 
 void need_native_key(Interpreter& t, PyObject* key) {
-  if (!t.region.reads.hashable_natively(key) && region::cat_of(key) != Cat::List && region::cat_of(key) != Cat::Dict) {
+  if (!py::cannot_be_hashed(key) && !t.region.reads.hashable_natively(key)) {
     unsupported(Reason::UserDunder, {{"operation", "a dict method"}, {"callee", "__hash__"}});
   }
 }

@@ -100,7 +100,16 @@ class ByValue:
         return hash(self.value)
 
 
-@pytest.mark.parametrize("key", [*KEYS.values(), ByValue], ids=[*KEYS, "object"])
+class HashedList(list):
+    """Compared by C code, hashed by Python code."""
+
+    def __hash__(self):
+        return 1
+
+
+@pytest.mark.parametrize(
+    "key", [*KEYS.values(), ByValue, lambda n: HashedList([n])], ids=[*KEYS, "object", "hashed_list"]
+)
 @pytest.mark.parametrize("within", [lambda key: key, lambda key: (key,)], ids=["itself", "in_a_tuple"])
 @pytest.mark.parametrize("maker", [set, frozenset])
 def test_sets_of_equal_elements(maker, within, key):
