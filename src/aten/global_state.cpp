@@ -246,6 +246,7 @@ struct GlobalState::Data {
   c10::ScalarType autocast_cuda = at::autocast::get_autocast_dtype(c10::kCUDA);
   bool autocast_cache = at::autocast::is_autocast_cache_enabled();
   Value nesting = autocast_nesting();
+  at::impl::TorchFunctionDisabledState functions = at::impl::PythonTorchFunctionTLS::get_disabled_state();
 };
 
 GlobalState::GlobalState() : data_(std::make_unique<Data>()) {}
@@ -316,6 +317,7 @@ void GlobalState::restore() const {
   at::autocast::set_autocast_dtype(c10::kCUDA, data_->autocast_cuda);
   at::autocast::set_autocast_cache_enabled(data_->autocast_cache);
   set_autocast_nesting(data_->nesting);
+  at::impl::PythonTorchFunctionTLS::set_disabled_state(data_->functions);
 }
 
 }  // namespace pellucid::aten

@@ -4,6 +4,7 @@
 #include "codegen/sets.h"
 #include "codegen/walk.h"
 #include "region/generator.h"
+#include "region/made_late.h"
 #include "region/number.h"
 #include "region/torch_module.h"
 
@@ -314,6 +315,13 @@ Recipe recipe_of_exception(Walker& walker, PyObject* object, PyTypeObject* base,
   return recipe;
 }
 
+Recipe recipe_of_made_late(Walker& walker, PyObject* object, const Expr&) {
+  if (!region::is_made_late(object)) cannot_reconstruct(object, "");
+  Recipe recipe;
+  recipe.make = Expr::call(region::maker_of(object), refs(walker, list_items(region::arguments_of(object))));
+  return recipe;
+}
+
 using Row = Recipe (*)(Walker&, PyObject*, const Expr&);
 
 // Types that are matched exactly (a subclass of them cannot be rebuilt).
@@ -324,6 +332,7 @@ Row row_of_exact(PyTypeObject* type) {
         {&PyByteArray_Type, recipe_of_bytearray}, {&PyFunction_Type, recipe_of_function},
         {partial_type(), recipe_of_partial},      {region::generator_type(), recipe_of_generator},
         {&PyFrame_Type, recipe_of_frame},         {&PyTraceBack_Type, recipe_of_traceback},
+        {&PyCapsule_Type, recipe_of_made_late},
     };
     for (PyTypeObject* type : iterator_types()) rows->emplace(type, recipe_of_iterator);
     return rows;

@@ -28,6 +28,9 @@ using protocols::walker_of;
 // The region ends here inside blocks of torch: the graph leaves those that it entered, how the state is then is
 // Capture::after. False: one of them cannot be entered again.
 bool leave_contexts(Interpreter& t);
+// Of a node that enters a block: whether the block is a range for torch's profiler, and the node that ends it.
+bool is_range(const graph::Node& entered);
+void end_range(Interpreter& t, graph::Node* begun);
 void refuse_function_modes();  // that are active, but for default devices
 void initialise();
 
@@ -45,7 +48,7 @@ inline bool only_positional(Args args, std::size_t least, std::size_t most) {
 
 extern const std::span<const Row> kBuiltinRows, kContainerRows, kPureRows, kTorchRows, kOperatorRows, kFunctoolsRows,
     kGeneratorRows, kInspectRows, kRegexRows, kLoggingRows, kExceptionRows, kClassRows, kCompilingRows, kIteratorRows,
-    kComptimeRows;
+    kComptimeRows, kTrainingRows;
 extern const std::span<const NamedRow> kNamedTorchRows;
 
 }  // namespace pellucid::rows

@@ -289,9 +289,9 @@ bool leave_contexts(Interpreter& t) {
     }
   }
   for (const graph::Node* node : open) {
-    if (node->target.get() != enter) return false;
+    if (node->target.get() != enter && !is_range(*node)) return false;
   }
-  for (auto at = open.rbegin(); at != open.rend(); ++at) record_exit(t, *at);
+  for (auto at = open.rbegin(); at != open.rend(); ++at) is_range(**at) ? end_range(t, *at) : record_exit(t, *at);
   return true;
 }
 
