@@ -17,6 +17,7 @@
 #include <unordered_map>
 
 #include "aten/aten.h"
+#include "aten/computed_before.h"
 #include "aten/internal.h"
 #include "aten/symbolic_fake.h"
 #include "py/eval_frame.h"
@@ -27,14 +28,6 @@ namespace {
 namespace autograd = torch::autograd;
 
 const at::Tensor& tensor_of(PyObject* object) noexcept { return reinterpret_cast<THPVariable*>(object)->cdata; }
-
-// The grad_fn of a fake whose real tensor was computed before the region.
-struct ComputedBefore final : autograd::Node {
-  autograd::variable_list apply(autograd::variable_list&&) override {
-    TORCH_CHECK(false, kNeedsData, " (backward through a fake tensor)");
-  }
-  std::string name() const override { return "ComputedBefore"; }
-};
 
 void set_computed_before(const at::Tensor& fake) {
   auto node = c10::make_intrusive<ComputedBefore>();

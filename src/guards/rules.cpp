@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "aten/gradients.h"
 #include "base/text.h"
 #include "frames/finalizers.h"
 #include "frames/generators.h"
@@ -463,6 +464,23 @@ struct Rule<Kind::TENSOR_MATCH> {
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return c.tensor->matches(v); }
   static std::string expected(const Check& c) { return c.tensor->text(); }
   static std::string found(const Check& c, PyObject* v, PyObject*) { return c.tensor->mismatch(v); }
+  static std::string code(const Check& c, const CodeText& t) { return native(c, t); }
+};
+
+template <>
+struct Rule<Kind::GRADIENT_TARGET> {
+  static constexpr const char* kSuggestion =
+      "the code computes this gradient itself: give it a leaf without hooks, or call backward() outside of it";
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
+    return c.number == 1 ? aten::takes_gradients_silently(v) : aten::has_no_gradient_hooks(v);
+  }
+  static std::string expected(const Check& c) {
+    return c.number == 1 ? "a leaf that requires gradients, without hooks" : "a tensor without hooks of gradients";
+  }
+  static std::string found(const Check&, PyObject* v, PyObject*) {
+    if (!aten::is_tensor(v)) return type_name(v);
+    return aten::has_no_gradient_hooks(v) ? "a tensor that is no such leaf" : "one with hooks";
+  }
   static std::string code(const Check& c, const CodeText& t) { return native(c, t); }
 };
 

@@ -462,6 +462,42 @@ Result generic_setattr(Interpreter& t, PyObject* object, PyObject* name, PyObjec
   return Result::done();
 }
 
+namespace {
+
+// `tensor.grad`, of a tensor from outside: what the region has set counts, which is set for good behind the graph.
+Result grad_of(Interpreter& t, PyObject* tensor) {
+  PyObject* const name = region::names().grad;
+  if (const region::AttributeWrite* write = t.region.attributes.find(tensor, name))
+    return Result::of(py::Owned<>::share(write->value.get()));
+  return native_attribute(t, tensor, name);
+}
+
+// torch checks the tensor, and words the error: on the fakes, which are like the tensors.
+Result set_grad(Interpreter& t, PyObject* tensor, PyObject* value) {
+  PyObject* const name = region::names().grad;
+  const bool is_tensor = value != nullptr && cat_of(value) == Cat::Tensor;
+  if (value == nullptr || (value != Py_None && !is_tensor) || !t.region.provenance.is_outside(tensor)) {
+    unsupported(Reason::UnsupportedMutation,
+                {{"target", std::string("attribute 'grad' of a ") + Py_TYPE(tensor)->tp_name}});
+  }
+  const Result before = grad_of(t, tensor);
+  if (!before.is_value()) return grad_of(t, tensor);
+  static PyObject* const set = py::import_attr("builtins", "setattr").release();
+  const auto fake = t.region.recorder.lift(tensor);
+  const auto fake_value = is_tensor ? t.region.recorder.lift(value) : py::Owned<>::share(value);
+  PyObject* const values[] = {fake.get(), name, fake_value.get()};
+  try {
+    const auto done = t.region.recorder.fakes().call(set, values, 3, nullptr);
+  } catch (const py::PythonError& error) {
+    return t.raise_pending(error);
+  }
+  t.region.drops.guard_drop_of_item(before.value.get());
+  t.region.attributes.write(tensor, name, value);
+  return Result::done();
+}
+
+}  // namespace
+
 Result setattr(Interpreter& t, PyObject* object, PyObject* name, PyObject* value) {
   t.region.doing = "sets an attribute";
   object = t.region.shadows.original(object);
@@ -481,6 +517,7 @@ Result setattr(Interpreter& t, PyObject* object, PyObject* name, PyObject* value
     if (value == nullptr) return t.and_then(call2(t, hook, object, name), Continuation(C::Drop));
     return t.and_then(call3(t, hook, object, name, value), Continuation(C::Drop));
   }
+  if (cat == Cat::Tensor && name == region::names().grad) return set_grad(t, object, value);
   if (type->tp_setattro == PyObject_GenericSetAttr || hook == object_setattr() || cat == Cat::Instance ||
       cat == Cat::Tensor) {
     return generic_setattr(t, object, name, value);
@@ -503,7 +540,7 @@ Result tensor_getattr(Interpreter& t, PyObject* tensor, PyObject* name) {
   if (meta != nullptr && Py_IS_TYPE(meta, &PyGetSetDescr_Type)) {
     if (region::reads_unguarded_state(name))
       unsupported(Reason::UnsupportedTensor, {{"what", "attribute '" + py::text_of(name) + "', which is not guarded"}});
-    if (name == region::names().grad && !fake) return native_attribute(t, tensor, name);
+    if (name == region::names().grad && !fake) return grad_of(t, tensor);
     static PyObject* getattr_builtin = py::import_attr("builtins", "getattr").release();
     PyObject* args[] = {tensor, name};
     return t.region.recorder.torch_call(graph::Op::CallFunction, getattr_builtin, getattr_builtin, Args{args, nullptr});

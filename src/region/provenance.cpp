@@ -124,7 +124,7 @@ py::Owned<> Provenance::note_attribute(PyObject* object, PyObject* name, PyObjec
   const bool readable_again =
       meta != nullptr && (Py_IS_TYPE(meta, &PyGetSetDescr_Type) || Py_IS_TYPE(meta, &PyMemberDescr_Type));
   const Cat cat = cat_of(object);
-  const bool may_change = cat == Cat::Function || cat == Cat::Instance || cat == Cat::Other ||
+  const bool may_change = cat == Cat::Function || cat == Cat::Instance || cat == Cat::Tensor || cat == Cat::Other ||
                           (cat == Cat::Type && is_mutable_class(reinterpret_cast<PyTypeObject*>(object)));
   if (source->step == source::Step::Const && !(readable_again && may_change)) {
     note_constant(value);

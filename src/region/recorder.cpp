@@ -770,6 +770,11 @@ py::Owned<> Recorder::unpack(PyObject* value, graph::Node* owner, const std::sha
   return changed ? rebuilt(value, std::move(items)) : py::Owned<>::share(value);
 }
 
+PyObject* Recorder::tensor_behind(PyObject* fake) const {
+  const auto real = real_of_.find(fake);
+  return real == real_of_.end() ? fake : real->second;
+}
+
 PyObject* Recorder::fake_or_itself(PyObject* tensor) const {
   const auto fake = aten::is_fake(tensor) ? fake_of_.end() : fake_of_.find(tensor);
   return fake == fake_of_.end() ? tensor : fake->second.get();

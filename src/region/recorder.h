@@ -24,6 +24,7 @@ class Recorder {
   py::Owned<> to_fake(PyObject* value);
   py::Owned<> lift(PyObject* tensor);                  // the fake of one tensor
   PyObject* fake_or_itself(PyObject* tensor) const;    // borrowed; itself while it has no fake
+  PyObject* tensor_behind(PyObject* fake) const;       // borrowed; the fake itself where the region made it
   graph::Arg to_arg(PyObject* value);                  // node, constant or container of these
   graph::Node* node_of(PyObject* tensor) const;        // null: no node computes it
   std::shared_ptr<const graph::CallSite> call_site();  // where the program is

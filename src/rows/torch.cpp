@@ -415,7 +415,6 @@ const Row rows[] = {
     {"torch._C.TensorBase.tolist", tolist},
     {"torch._check_with", check, true, true},
     // Effects on tensors that a graph does not carry, or that need data.
-    {"torch.Tensor.backward", refuse},
     {"torch._C.TensorBase.requires_grad_", requires_grad_},
     {"torch.Tensor.register_hook", refuse},
     {"torch.Tensor.register_post_accumulate_grad_hook", refuse},
@@ -450,8 +449,6 @@ const Row rows[] = {
     {"torch.set_default_device", refuse},
     {"torch.use_deterministic_algorithms", refuse},
     {"torch.set_num_threads", refuse},
-    {"torch.autograd.backward", refuse},
-    {"torch.autograd.grad", refuse},
     {"torch.save", refuse},
     {"torch.load", refuse},
     {"torch.cond", higher_order},

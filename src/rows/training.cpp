@@ -1,8 +1,9 @@
 // Optimizers and training loops of torch: what their code asks of torch besides operations on tensors.
 #include <algorithm>
+#include <unordered_set>
 
+#include "aten/gradients.h"
 #include "region/made_late.h"
-#include "region/torch_module.h"
 #include "rows/rows.h"
 
 namespace pellucid::rows {
@@ -71,7 +72,116 @@ Result leave_disabled(Interpreter& t, PyObject* f, Args args) {
   return run_native(t, f, Args{values, nullptr});
 }
 
+// ---- backward passes
+
+[[noreturn]] void refuse_pass(const char* why) {
+  unsupported(Reason::UntracedCallable, {{"callee", std::string("a backward pass ") + why}});
+}
+
+std::vector<PyObject*> tensors_in(Interpreter& t, PyObject* value) {
+  if (region::cat_of(value) == Cat::Tensor) return {value};
+  const auto items = protocols::native_elements(t, value);
+  if (!items) refuse_pass("from what is no tensor");
+  std::vector<PyObject*> tensors;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(items.get(), i);
+    if (region::cat_of(item) != Cat::Tensor) refuse_pass("from what is no tensor");
+    tensors.push_back(item);  // held by the container
+  }
+  return tensors;
+}
+
+std::vector<PyObject*> fakes_of(Interpreter& t, const std::vector<PyObject*>& tensors) {
+  std::vector<PyObject*> fakes;
+  for (PyObject* tensor : tensors)
+    fakes.push_back(t.region.recorder.fake_or_itself(t.region.recorder.lift(tensor).get()));  // held by the region
+  return fakes;
+}
+
+// A tensor from outside that a pass of the graph comes to does no more than that graph does.
+void guard_target(Interpreter& t, PyObject* tensor, bool is_leaf) {
+  const region::Source* source = t.region.provenance.source_of(tensor);
+  if (source == nullptr) return;  // the region made it
+  if (!(is_leaf ? aten::takes_gradients_silently(tensor) : aten::has_no_gradient_hooks(tensor)))
+    refuse_pass("to a tensor with hooks");
+  t.region.provenance.guard(region::Kind::GRADIENT_TARGET, source, {}, is_leaf ? 1 : 0);
+}
+
+// The leaves that a pass from these tensors comes to, as the program knows them. `end`: a tensor where the pass ends;
+// only there may it come to what was computed before the region.
+std::vector<PyObject*> guarded_leaves(Interpreter& t, const std::vector<PyObject*>& tensors, PyObject* end = nullptr) {
+  const aten::BackwardPath path = aten::backward_path(fakes_of(t, tensors));
+  const void* known = end == nullptr ? nullptr : aten::computed_before(fakes_of(t, {end}).front());
+  for (const void* behind : path.outside) {
+    if (behind != known) refuse_pass("through tensors that were computed before the region");
+  }
+  if (!path.outside.empty()) guard_target(t, end, false);
+  std::vector<PyObject*> leaves;
+  for (const auto& fake : path.leaves) {
+    leaves.push_back(t.region.recorder.tensor_behind(fake.get()));
+    guard_target(t, leaves.back(), true);
+  }
+  return leaves;
+}
+
+Result leaves_of(Interpreter& t, PyObject*, Args args) {
+  const auto leaves = guarded_leaves(t, tensors_in(t, args[0]));
+  if (leaves.empty()) refuse_pass("that comes to no leaf");
+  auto made = py::take(PyTuple_New(static_cast<Py_ssize_t>(leaves.size())));
+  for (std::size_t i = 0; i < leaves.size(); ++i)
+    PyTuple_SET_ITEM(made.get(), static_cast<Py_ssize_t>(i), Py_NewRef(leaves[i]));
+  return Result::of(std::move(made));
+}
+
+PyObject* autograd_grad() {
+  static PyObject* const function = py::import_attr("torch.autograd", "grad").release();
+  return function;
+}
+
+Result gradients_of(Interpreter& t, PyObject*, Args args) {
+  static PyObject* const kwnames = Py_BuildValue("(s)", "allow_unused");
+  PyObject* values[] = {args[0], args[1], args[2], args[3], Py_True};
+  const std::size_t before = t.region.capture->graph.nodes().size();
+  Result result = t.region.recorder.torch_call(graph::Op::CallFunction, autograd_grad(), autograd_grad(),
+                                               Args{values, kwnames});
+  if (!result.is_value()) return result;
+  const Py_ssize_t count = PyTuple_GET_SIZE(result.value.get());
+  auto are_own = py::take(PyTuple_New(count));
+  std::unordered_set<PyObject*> taken;
+  for (Py_ssize_t i = count; i-- > 0;) {  // of one tensor for two leaves, the last one takes it
+    PyObject *gradient = PyTuple_GET_ITEM(result.value.get(), i), *leaf = PyTuple_GET_ITEM(args[1], i);
+    const bool is_new = gradient != Py_None && taken.insert(gradient).second &&
+                        static_cast<std::size_t>(t.region.recorder.node_of(gradient)->index) >= before;
+    const bool is_own = is_new && aten::has_layout_of_gradient(t.region.recorder.fake_or_itself(leaf), gradient);
+    PyTuple_SET_ITEM(are_own.get(), i, PyBool_FromLong(is_own));
+  }
+  return Result::of(py::take(PyTuple_Pack(2, result.value.get(), are_own.get())));
+}
+
+Result refuse_backward(Interpreter&, PyObject*, Args) { refuse_pass("with create_graph or inputs"); }
+
+Result gradient(Interpreter& t, PyObject* f, Args args) {
+  const auto given = [&](std::size_t i, const char* name) { return i < args.size() ? args[i] : args.keyword(name); };
+  PyObject *outputs = given(0, "outputs"), *inputs = given(1, "inputs");
+  if (outputs == nullptr || inputs == nullptr) return refuse(t, f, args);
+  const auto to = tensors_in(t, inputs);
+  (void)guarded_leaves(t, tensors_in(t, outputs), to.size() == 1 ? to.front() : nullptr);
+  return t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
+}
+
+template <const char* polyfill>
+Result by_polyfill(Interpreter& t, PyObject*, Args args) {
+  return protocols::call_polyfill(t, polyfill, args);
+}
+constexpr char kTensorBackward[] = "tensor_backward", kAutogradBackward[] = "autograd_backward";
+
 const Row rows[] = {
+    {"torch.Tensor.backward", by_polyfill<kTensorBackward>},
+    {"torch.autograd.backward", by_polyfill<kAutogradBackward>},
+    {"torch.autograd.grad", gradient},
+    {"pellucid.polyfills_training.leaves_of", leaves_of},
+    {"pellucid.polyfills_training.gradients_of", gradients_of},
+    {"pellucid.polyfills_training.refuse_backward", refuse_backward},
     {"torch.optim.optimizer.Optimizer.zero_grad", wrapped},
     {"torch.optim.optimizer.Optimizer.add_param_group", wrapped},
     {"torch.optim.optimizer.Optimizer.state_dict", wrapped},

@@ -1,0 +1,84 @@
+#include "aten/gradients.h"
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/autograd/utils/grad_layout_contract.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <unordered_set>
+
+#include "aten/aten.h"
+#include "aten/computed_before.h"
+
+namespace pellucid::aten {
+namespace {
+
+namespace autograd = torch::autograd;
+
+const at::Tensor& tensor_of(PyObject* object) noexcept { return reinterpret_cast<THPVariable*>(object)->cdata; }
+
+bool hooks_into(const autograd::Node* node) noexcept {
+  auto* hooked = const_cast<autograd::Node*>(node);  // which has no other accessors
+  return !hooked->pre_hooks().empty() || !hooked->post_hooks().empty() || !hooked->tensor_pre_hooks().empty() ||
+         !hooked->retains_grad_hooks().empty() || hooked->tensor_post_acc_grad_hooks() != nullptr;
+}
+
+}  // namespace
+
+BackwardPath backward_path(const std::vector<PyObject*>& fakes) {
+  BackwardPath path;
+  std::vector<c10::intrusive_ptr<autograd::Node>> open;
+  std::unordered_set<autograd::Node*> seen;
+  const auto meet = [&](const c10::intrusive_ptr<autograd::Node>& node) {
+    if (node && seen.insert(node.get()).second) open.push_back(node);
+  };
+  for (PyObject* fake : fakes) {
+    const at::Tensor& tensor = tensor_of(fake);
+    if (tensor.requires_grad()) meet(autograd::impl::gradient_edge(tensor).function);
+  }
+  while (!open.empty()) {
+    const auto node = std::move(open.back());
+    open.pop_back();
+    if (auto* leaf = dynamic_cast<autograd::AccumulateGrad*>(node.get())) {
+      path.leaves.push_back(py::take(THPVariable_Wrap(leaf->variable)));
+    } else if (dynamic_cast<ComputedBefore*>(node.get()) != nullptr) {
+      path.outside.push_back(node.get());
+    }
+    const autograd::edge_list& edges = node->next_edges();
+    for (std::size_t i = edges.size(); i-- > 0;) meet(edges[i].function);
+  }
+  return path;
+}
+
+const void* computed_before(PyObject* fake) noexcept {
+  return dynamic_cast<ComputedBefore*>(autograd::impl::grad_fn_unsafe(tensor_of(fake)));
+}
+
+bool has_layout_of_gradient(PyObject* leaf, PyObject* gradient) {
+  const at::Tensor &to = tensor_of(leaf), &from = tensor_of(gradient);
+  if (from.layout() != c10::kStrided || to.layout() != c10::kStrided) return false;
+  return autograd::utils::obeys_layout_contract(from, to);
+}
+
+bool has_no_gradient_hooks(PyObject* object) noexcept {
+  if (!is_tensor(object)) return false;
+  const at::Tensor& tensor = tensor_of(object);
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  if (impl->autograd_meta() == nullptr) return true;
+  const auto* meta = autograd::impl::get_autograd_meta(tensor);
+  if (!meta->hooks_.empty() || meta->cpp_hooks_list_ || meta->post_acc_grad_hooks_ || meta->retains_grad_)
+    return false;
+  if (meta->grad_dtype_ || meta->allow_grad_dtype_mismatch_) return false;  // then autograd casts what it accumulates
+  if (meta->grad_fn_) return !hooks_into(meta->grad_fn_.get());
+  const auto accumulator = autograd::impl::try_get_grad_accumulator(tensor);
+  return !accumulator || !hooks_into(accumulator.get());
+}
+
+bool takes_gradients_silently(PyObject* object) noexcept {
+  if (!is_tensor(object)) return false;
+  const at::Tensor& tensor = tensor_of(object);
+  return tensor.requires_grad() && autograd::impl::grad_fn_unsafe(tensor) == nullptr && has_no_gradient_hooks(object);
+}
+
+}  // namespace pellucid::aten
