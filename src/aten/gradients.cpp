@@ -2,10 +2,12 @@
 
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/python_cpp_function.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/utils/grad_layout_contract.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <unordered_map>
 #include <unordered_set>
 
 #include "aten/aten.h"
@@ -24,10 +26,9 @@ bool hooks_into(const autograd::Node* node) noexcept {
          !hooked->retains_grad_hooks().empty() || hooked->tensor_post_acc_grad_hooks() != nullptr;
 }
 
-}  // namespace
-
-BackwardPath backward_path(const std::vector<PyObject*>& fakes) {
-  BackwardPath path;
+// Visits the nodes of autograd behind some fakes, each once, until `visit` says false.
+template <class Visit>
+void walk(const std::vector<PyObject*>& fakes, Visit&& visit) {
   std::vector<c10::intrusive_ptr<autograd::Node>> open;
   std::unordered_set<autograd::Node*> seen;
   const auto meet = [&](const c10::intrusive_ptr<autograd::Node>& node) {
@@ -40,14 +41,56 @@ BackwardPath backward_path(const std::vector<PyObject*>& fakes) {
   while (!open.empty()) {
     const auto node = std::move(open.back());
     open.pop_back();
+    if (!visit(node)) return;
+    const autograd::edge_list& edges = node->next_edges();
+    for (std::size_t i = edges.size(); i-- > 0;) meet(edges[i].function);
+  }
+}
+
+// The attributes by which a class of nodes shows what it saved: torch asks there what it asks in a backward pass.
+const std::vector<py::Owned<>>& saved_names(PyTypeObject* type) {
+  static auto* const known = new std::unordered_map<PyTypeObject*, std::vector<py::Owned<>>>;
+  const auto [entry, is_new] = known->try_emplace(type);
+  if (!is_new) return entry->second;
+  const auto names = py::take(PyObject_Dir(reinterpret_cast<PyObject*>(type)));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(names.get()); ++i) {
+    PyObject* name = PyList_GET_ITEM(names.get(), i);
+    if (py::text_of(name).starts_with("_saved_")) entry->second.push_back(py::Owned<>::share(name));
+  }
+  return entry->second;
+}
+
+bool has_freed(const c10::intrusive_ptr<autograd::Node>& node) {
+  const auto shown = py::Owned<>::steal(autograd::functionToPyObject(node));
+  if (!shown) throw py::PythonError();
+  for (const auto& name : saved_names(Py_TYPE(shown.get()))) {
+    if (py::Owned<>::steal(PyObject_GetAttr(shown.get(), name.get()))) continue;
+    const py::PythonError error;
+    if (py::text_of(py::take(PyObject_Str(error.value())).get()).find("second time") != std::string::npos) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool is_freed(PyObject* fake) {
+  bool freed = false;
+  walk({fake}, [&](const auto& node) { return !(freed = has_freed(node)); });
+  return freed;
+}
+
+py::Owned<> detached(PyObject* fake) { return py::take(THPVariable_Wrap(tensor_of(fake).tensor_data())); }
+
+BackwardPath backward_path(const std::vector<PyObject*>& fakes) {
+  BackwardPath path;
+  walk(fakes, [&](const auto& node) {
     if (auto* leaf = dynamic_cast<autograd::AccumulateGrad*>(node.get())) {
       path.leaves.push_back(py::take(THPVariable_Wrap(leaf->variable)));
     } else if (dynamic_cast<ComputedBefore*>(node.get()) != nullptr) {
       path.outside.push_back(node.get());
     }
-    const autograd::edge_list& edges = node->next_edges();
-    for (std::size_t i = edges.size(); i-- > 0;) meet(edges[i].function);
-  }
+    return true;
+  });
   return path;
 }
 

@@ -15,6 +15,10 @@ BackwardPath backward_path(const std::vector<PyObject*>& fakes);
 // Where the path goes on behind this fake, if its tensor was computed before the capture; else null.
 const void* computed_before(PyObject* fake) noexcept;
 
+// Whether a backward pass from the fake is impossible, since an earlier one has freed what it needs.
+bool is_freed(PyObject* fake);
+py::Owned<> detached(PyObject* fake);  // over the same memory, outside of autograd
+
 // Whether autograd keeps `gradient` itself as the first gradient of `leaf`, if nobody else knows it, and no copy in
 // another layout.
 bool has_layout_of_gradient(PyObject* leaf, PyObject* gradient);

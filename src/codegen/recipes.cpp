@@ -397,6 +397,12 @@ Recipe recipe_of(Walker& walker, PyObject* object, int id) {
     recipe.make = Expr::call(number->function, refs(walker, list_items(number->arguments)));
     return recipe;
   }
+  if (graph::Node* node = walker.detached(object)) {
+    static PyObject* const freed = py::import_attr("pellucid._freed", "freed").release();
+    Recipe recipe;
+    recipe.make = Expr::call(freed, exprs(Expr::of(node)));
+    return recipe;
+  }
   if (Row row = row_of_exact(type)) return row(walker, object, self);
   if (type == &PyMethod_Type || PyCFunction_Check(object) || type == &_PyMethodWrapper_Type)
     return recipe_of_bound(walker, object);

@@ -73,8 +73,14 @@ bool Walker::is_constant(PyObject* object) const {
   });
 }
 
+graph::Node* Walker::detached(PyObject* object) const {
+  const auto found = capture_.freed ? capture_.node_of.find(object) : capture_.node_of.end();
+  return found == capture_.node_of.end() ? nullptr : capture_.freed->detached(object, found->second);
+}
+
 bool Walker::exists(PyObject* object) const {
-  return is_singleton(object) || source_of(object) != nullptr || capture_.node_of.count(object) != 0 ||
+  return is_singleton(object) || source_of(object) != nullptr ||
+         (capture_.node_of.count(object) != 0 && detached(object) == nullptr) ||
          is_constant(object) || is_known_function(object);
 }
 
@@ -108,7 +114,7 @@ Expr Walker::ref(PyObject* object) {
   }
   if (auto found = capture_.node_of.find(object); found != capture_.node_of.end()) {
     check_output(object);
-    return Expr::of(found->second);
+    return detached(object) != nullptr ? Expr::fresh(add(object)) : Expr::of(found->second);
   }
   if (tells_an_id(object)) cannot_reconstruct(object, "the id of an object that the region made");
   if (is_tensor(object)) throw GraphBreak(Reason::UnknownOrigin, {{"detail", "it leaves the region"}});

@@ -33,6 +33,9 @@ class Walker {
   // Keeps a temporary of the walk alive.
   PyObject* hold(py::Owned<> object);
 
+  // What the graph gives in place of a tensor whose autograd graph the region has freed; null: it is none.
+  graph::Node* detached(PyObject* object) const;
+
   bool is_constant(PyObject* object) const;  // the same in every call
 
   const region::Capture& capture() const noexcept { return capture_; }

@@ -16,6 +16,7 @@
 #include "guards/guard.h"
 #include "py/ref.h"
 #include "region/number_history.h"
+#include "region/freed_tensors.h"
 #include "region/open_numbers.h"
 #include "source/source.h"
 
@@ -76,6 +77,7 @@ struct Capture {
   std::unordered_map<PyObject*, PyObject*> stands_for;
   // Fakes and lifted real tensors -> their node. A real tensor (input) has a placeholder and a source.
   std::unordered_map<PyObject*, graph::Node*> node_of;
+  std::shared_ptr<FreedTensors> freed;               // null: a backend that leaves autograd to torch, or no such pass
   std::vector<const source::Source*> unused_inputs;  // that were read, but that no node of the finished graph has
   std::unordered_map<const graph::Node*, PyObject*> input_of;  // placeholder -> the real tensor met during capture
   // ids of objects that the region made: good as keys inside it, meaningless outside, so they must not leave.

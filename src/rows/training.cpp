@@ -133,6 +133,13 @@ Result leaves_of(Interpreter& t, PyObject*, Args args) {
   return Result::of(std::move(made));
 }
 
+// Where autograd of torch itself sees the graph run, it knows by itself what a pass has freed.
+void note_pass(Interpreter& t) {
+  region::Capture& capture = *t.region.capture;
+  if (t.region.numbers.policy.graph_numbers != region::GraphNumbers::All && !capture.freed)
+    capture.freed = std::make_shared<region::FreedTensors>(capture.graph);
+}
+
 PyObject* autograd_grad() {
   static PyObject* const function = py::import_attr("torch.autograd", "grad").release();
   return function;
@@ -141,6 +148,7 @@ PyObject* autograd_grad() {
 Result gradients_of(Interpreter& t, PyObject*, Args args) {
   static PyObject* const kwnames = Py_BuildValue("(s)", "allow_unused");
   PyObject* values[] = {args[0], args[1], args[2], args[3], Py_True};
+  note_pass(t);
   const std::size_t before = t.region.capture->graph.nodes().size();
   Result result = t.region.recorder.torch_call(graph::Op::CallFunction, autograd_grad(), autograd_grad(),
                                                Args{values, kwnames});
@@ -166,6 +174,7 @@ Result gradient(Interpreter& t, PyObject* f, Args args) {
   if (outputs == nullptr || inputs == nullptr) return refuse(t, f, args);
   const auto to = tensors_in(t, inputs);
   (void)guarded_leaves(t, tensors_in(t, outputs), to.size() == 1 ? to.front() : nullptr);
+  note_pass(t);
   return t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
 }
 

@@ -122,6 +122,14 @@ void note_polyfill(Executor& ex, const Frame& frame, std::span<const frames::Wai
 
 }  // namespace
 
+// Polyfills of which no part can run for real: the list that is sorted has CPython's mark, which a list that is built
+// again has not; a backward pass calls functions that rules of the core stand for.
+static bool runs_as_a_whole(PyObject* name) {
+  constexpr const char* kNames[] = {"list_sort", "autograd_backward"};
+  return std::ranges::any_of(
+      kNames, [&](const char* known) { return PyUnicode_CompareWithASCIIString(name, known) == 0; });
+}
+
 bool can_hand_over(const Executor& ex) {
   if (!ex.frames_are_whole()) return false;
   if (has_answer(*ex.region.top)) return false;
@@ -130,8 +138,7 @@ bool can_hand_over(const Executor& ex) {
     if (frame->names) return false;  // a class body
     if (frame->hidden && frame->generator == nullptr && (frame->code->co_flags & CO_GENERATOR) != 0)
       return false;  // about to be a builtin iterator
-    if (frame->hidden && PyUnicode_CompareWithASCIIString(frame->code->co_name, "list_sort") == 0)
-      return false;  // its list has CPython's mark, which a list that is built again has not
+    if (frame->hidden && runs_as_a_whole(frame->code->co_name)) return false;
     if (frame->back && !can_wait(*frame->back, frame->then)) return false;
   }
   return true;
