@@ -39,7 +39,7 @@ def autograd_backward(
             continue
         before = leaf.grad
         if before is None:
-            leaf.grad = gradient if is_own else _copy_for(leaf, gradient)
+            leaf.grad = gradient if is_own else copy_for(leaf, gradient)
         elif before.requires_grad:
             with torch.no_grad():
                 before.add_(gradient)
@@ -47,5 +47,72 @@ def autograd_backward(
             before.add_(gradient)
 
 
-def _copy_for(leaf, gradient):
+def copy_for(leaf, gradient):
     return torch.empty_like(leaf, requires_grad=False).copy_(gradient)
+
+
+# ---- factors that are tensors, for backends that compile: torch asks such a tensor for its number, which a graph does not know
+
+
+def scaled_add(self, other, *, alpha):
+    return self.add(other * alpha)
+
+
+def scaled_add_(self, other, *, alpha):
+    return self.add_(other * alpha)
+
+
+def scaled_sub(self, other, *, alpha):
+    return self.sub(other * alpha)
+
+
+def scaled_sub_(self, other, *, alpha):
+    return self.sub_(other * alpha)
+
+
+def scaled_addcdiv(self, tensor1, tensor2, *, value):
+    return self.add(tensor1 / tensor2 * value)
+
+
+def scaled_addcdiv_(self, tensor1, tensor2, *, value):
+    return self.add_(tensor1 / tensor2 * value)
+
+
+def scaled_addcmul(self, tensor1, tensor2, *, value):
+    return self.add(tensor1 * tensor2 * value)
+
+
+def scaled_addcmul_(self, tensor1, tensor2, *, value):
+    return self.add_(tensor1 * tensor2 * value)
+
+
+def scaled_full_like(self, fill_value, **options):
+    return torch.empty_like(self, **options).fill_(fill_value)
+
+
+def scaled__foreach_add(self, other, *, alpha):
+    return torch._foreach_add(self, torch._foreach_mul(other, alpha))
+
+
+def scaled__foreach_add_(self, other, *, alpha):
+    torch._foreach_add_(self, torch._foreach_mul(other, alpha))
+
+
+def scaled__foreach_addcdiv(self, tensor1, tensor2, scalars):
+    return torch._foreach_add(self, times(torch._foreach_div(tensor1, tensor2), scalars))
+
+
+def scaled__foreach_addcdiv_(self, tensor1, tensor2, scalars):
+    torch._foreach_add_(self, times(torch._foreach_div(tensor1, tensor2), scalars))
+
+
+def scaled__foreach_addcmul(self, tensor1, tensor2, scalars):
+    return torch._foreach_add(self, times(torch._foreach_mul(tensor1, tensor2), scalars))
+
+
+def scaled__foreach_addcmul_(self, tensor1, tensor2, scalars):
+    torch._foreach_add_(self, times(torch._foreach_mul(tensor1, tensor2), scalars))
+
+
+def times(tensors, factors):
+    return torch._foreach_mul(tensors, factors.unbind() if isinstance(factors, torch.Tensor) else factors)

@@ -1,0 +1,118 @@
+// Operators with a factor that is a number for torch and a tensor here: torch's optimizers, when they are compiled, keep
+// step counts and learning rates in tensors.
+#include <algorithm>
+
+#include "rows/rows.h"
+
+namespace pellucid::rows {
+
+namespace {
+
+// Where the operators of this file have their factor: under one of these names, or in this position.
+struct Factor {
+  const char* keyword;
+  std::size_t position;
+};
+constexpr std::size_t kNowhere = ~std::size_t{0};
+constexpr Factor kAlpha{"alpha", kNowhere}, kValue{"value", kNowhere}, kFill{"fill_value", 1}, kScalars{"scalars", 3};
+
+std::size_t place_of(const Factor& factor, Args args) {
+  if (args.size() > factor.position) return factor.position;
+  for (std::size_t i = 0; i < args.keyword_count(); ++i) {
+    PyObject* name = PyTuple_GET_ITEM(args.kwnames, static_cast<Py_ssize_t>(i));
+    if (PyUnicode_CompareWithASCIIString(name, factor.keyword) == 0) return args.size() + i;
+  }
+  return kNowhere;
+}
+
+bool is_sequence_of_tensors(PyObject* value) {
+  if (!PyList_CheckExact(value) && !PyTuple_CheckExact(value)) return false;
+  const std::span items(PySequence_Fast_ITEMS(value), static_cast<std::size_t>(PySequence_Fast_GET_SIZE(value)));
+  return std::ranges::any_of(items, [](PyObject* item) { return region::cat_of(item) == Cat::Tensor; });
+}
+
+// A number, or as many as the tensor holds, of its kind: which ones they are decides nothing on fakes.
+py::Owned<> like_its_numbers(Interpreter& t, PyObject* tensor) {
+  const auto fake = t.region.recorder.lift(tensor);
+  const aten::Meta meta = aten::meta_of(fake.get());
+  const auto dtype = py::take(PyObject_GetAttrString(fake.get(), "dtype"));
+  const auto is = [&](const char* name) {
+    return py::take(PyObject_GetAttrString(dtype.get(), name)).get() == Py_True;
+  };
+  auto number = is("is_floating_point") ? py::take(PyFloat_FromDouble(0.5)) : py::take(PyLong_FromLong(1));
+  if (meta.sizes.empty()) return number;
+  auto numbers = py::take(PyList_New(meta.sizes.front()));
+  for (Py_ssize_t i = 0; i < meta.sizes.front(); ++i) PyList_SET_ITEM(numbers.get(), i, Py_NewRef(number.get()));
+  return numbers;
+}
+
+Result as_usual(Interpreter& t, PyObject* f, Args args) {
+  if (PyCFunction_Check(f)) return t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
+  auto name = py::take(PyObject_GetAttr(f, region::names().__name__));
+  return t.region.recorder.torch_call(graph::Op::CallMethod, f, name.get(), args);
+}
+
+// Where the graph runs as it is, torch asks the tensor when it runs.
+Result with_number(Interpreter& t, PyObject* f, Args args, std::size_t place) {
+  std::vector<PyObject*> values(args.values.begin(), args.values.end());
+  const auto number = like_its_numbers(t, values[place]);
+  graph::Arg factor = t.region.recorder.to_arg(std::exchange(values[place], number.get()));
+  const auto& nodes = t.region.capture->graph.nodes();
+  const std::size_t before = nodes.size();
+  Result result = as_usual(t, f, Args{values, args.kwnames});
+  if (!result.is_value() || nodes.size() == before) return result;
+  graph::Node* node = nodes[before];
+  factor.node->users += 1;
+  node->may_raise = true;
+  (place < args.size() ? node->args[place] : node->kwargs[place - args.size()].second) = std::move(factor);
+  return result;
+}
+
+template <const Factor& factor>
+Result scaled(Interpreter& t, PyObject* f, Args args) {
+  const std::size_t place = place_of(factor, args);
+  if (place == kNowhere) return as_usual(t, f, args);
+  PyObject* value = args.values[place];
+  const bool is_tensor = region::cat_of(value) == Cat::Tensor;
+  if (!is_tensor && !is_sequence_of_tensors(value)) return as_usual(t, f, args);
+  if (is_tensor) {
+    const aten::Meta meta = aten::meta_of(t.region.recorder.lift(value).get());
+    const std::size_t dims = &factor == &kScalars ? 1 : 0;
+    if (meta.requires_grad || meta.sizes.size() != dims) return as_usual(t, f, args);  // no number for torch
+    if (t.region.numbers.policy.graph_numbers == region::GraphNumbers::All) return with_number(t, f, args, place);
+  }
+  const auto name = py::take(PyObject_GetAttr(f, region::names().__name__));
+  return protocols::call_polyfill(t, ("scaled_" + py::text_of(name.get())).c_str(), args);
+}
+
+#define METHOD(name, factor) {"torch._C.TensorBase." name, scaled<factor>, true, true}
+#define FUNCTION(name, factor) {"torch." name, scaled<factor>, true, true}
+const Row rows[] = {
+    METHOD("add", kAlpha),
+    METHOD("add_", kAlpha),
+    METHOD("sub", kAlpha),
+    METHOD("sub_", kAlpha),
+    METHOD("addcdiv", kValue),
+    METHOD("addcdiv_", kValue),
+    METHOD("addcmul", kValue),
+    METHOD("addcmul_", kValue),
+    FUNCTION("add", kAlpha),
+    FUNCTION("sub", kAlpha),
+    FUNCTION("addcdiv", kValue),
+    FUNCTION("addcmul", kValue),
+    FUNCTION("full_like", kFill),
+    FUNCTION("_foreach_add", kAlpha),
+    FUNCTION("_foreach_add_", kAlpha),
+    FUNCTION("_foreach_addcdiv", kScalars),
+    FUNCTION("_foreach_addcdiv_", kScalars),
+    FUNCTION("_foreach_addcmul", kScalars),
+    FUNCTION("_foreach_addcmul_", kScalars),
+};
+#undef METHOD
+#undef FUNCTION
+
+}  // namespace
+
+const std::span<const Row> kTensorFactorRows = rows;
+
+}  // namespace pellucid::rows
