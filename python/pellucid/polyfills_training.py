@@ -39,7 +39,7 @@ def autograd_backward(
             continue
         before = leaf.grad
         if before is None:
-            leaf.grad = gradient if is_own else copy_for(leaf, gradient)
+            leaf.grad = gradient.detach() if is_own else copy_for(leaf, gradient)
         elif before.requires_grad:
             with torch.no_grad():
                 before.add_(gradient)
@@ -49,6 +49,12 @@ def autograd_backward(
 
 def copy_for(leaf, gradient):
     return torch.empty_like(leaf, requires_grad=False).copy_(gradient)
+
+
+def one_group_of_tensors(tensorlists, with_indices=False):
+    first = tensorlists[0]
+    groups = [list(tensors) for tensors in tensorlists]
+    return {(first[0].device, first[0].dtype): (groups, list(range(len(first))) if with_indices else [])}
 
 
 # ---- factors that are tensors, for backends that compile: torch asks such a tensor for its number, which a graph does not know
@@ -91,11 +97,11 @@ def scaled_full_like(self, fill_value, **options):
 
 
 def scaled__foreach_add(self, other, *, alpha):
-    return torch._foreach_add(self, torch._foreach_mul(other, alpha))
+    return torch._foreach_add(self, each_times(other, alpha))
 
 
 def scaled__foreach_add_(self, other, *, alpha):
-    torch._foreach_add_(self, torch._foreach_mul(other, alpha))
+    torch._foreach_add_(self, each_times(other, alpha))
 
 
 def scaled__foreach_addcdiv(self, tensor1, tensor2, scalars):
@@ -112,6 +118,12 @@ def scaled__foreach_addcmul(self, tensor1, tensor2, scalars):
 
 def scaled__foreach_addcmul_(self, tensor1, tensor2, scalars):
     torch._foreach_add_(self, times(torch._foreach_mul(tensor1, tensor2), scalars))
+
+
+def each_times(tensors, factor):
+    if isinstance(factor, torch.Tensor):
+        return torch._foreach_mul(tensors, factor)
+    return [tensor * factor for tensor in tensors]
 
 
 def times(tensors, factors):

@@ -26,7 +26,8 @@ bool scalar_tensor(Call& call) {
   return true;
 }
 
-bool nothing(Call& call) {  // checks of values: left to the run of the graph
+// Checks of values, and operators that write to their arguments alone: left to the run of the graph.
+bool nothing(Call& call) {
   torch::jit::drop(call.stack, call.size());
   return true;
 }
@@ -37,6 +38,10 @@ constexpr RuleRow kRows[] = {
     {"_linalg_check_errors", nothing},
     {"_cummax_helper", nothing},
     {"_cummin_helper", nothing},
+    {"_fused_sgd_", nothing},
+    {"_fused_sgd_.tensor_lr", nothing},
+    {"_fused_adagrad_", nothing},
+    {"_fused_adagrad_.tensor_lr", nothing},
 };
 
 }  // namespace

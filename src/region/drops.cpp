@@ -15,11 +15,19 @@ namespace {
 
 [[noreturn]] void refuse_end(PyObject* value) { unsupported(Reason::Finalizer, {{"type", Py_TYPE(value)->tp_name}}); }
 
+bool holds_tensors_alone(PyObject* value) {
+  if (!aten::is_tensor(value) || !aten::is_plain_tensor(value) || aten::meta_of(value).requires_grad) return false;
+  PyObject** dict = _PyObject_GetDictPtr(value);
+  return dict == nullptr || *dict == nullptr || PyDict_GET_SIZE(*dict) == 0;
+}
+
 }  // namespace
 
 void Drops::refuse_to_hold(PyObject* value) {
   if (!is_atom(cat_of(value)) && frames::runs_when_dropped(value, frames::Referrers::All)) refuse_end(value);
 }
+
+bool Drops::may_have_held(PyObject* object) const { return any_ || (any_tensor_ && cat_of(object) == Cat::Tensor); }
 
 void Drops::note_live(PyObject* value, const Source* source, Py_ssize_t references) {
   const Cat cat = cat_of(value);
@@ -34,7 +42,7 @@ void Drops::note_live(PyObject* value, const Source* source, Py_ssize_t referenc
 bool Drops::may_drop(PyObject* value) {
   if (value == nullptr) return true;  // there may be something in a later call
   if (is_atom(cat_of(value))) return true;
-  any_ = true;
+  (holds_tensors_alone(value) ? any_tensor_ : any_) = true;
   const bool has_twin = PyGen_CheckExact(value) && region_.generators.twin_of(value) != nullptr;
   if (has_twin ? would_run(value) : would_run(value) || frames::runs_when_dropped(value, frames::Referrers::All)) {
     refuse_end(value);

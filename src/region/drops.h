@@ -25,7 +25,8 @@ class Drops {
   void note_runs_together(bool runs) { run_together_ = runs; }
   // At the end of the region, by the frame that returns or the result.
   void note_kept(PyObject* value) { kept_.insert(value); }
-  bool any() const { return any_; }  // something from outside was let go of
+  // Something from outside was let go of that may have been the last to hold `object`.
+  bool may_have_held(PyObject* object) const;
 
   // What is written over or taken out: a break when that would run code of the program, else guards that it does not.
   void guard_drop_of_entry(const Source* dict, PyObject* key, PyObject* before);  // null: there is none
@@ -61,7 +62,7 @@ class Drops {
   std::unordered_set<PyObject*> drained_;  // containers out of which something may have been taken
   std::unordered_set<PyObject*> kept_;
   std::vector<Live> live_;
-  bool any_ = false;
+  bool any_ = false, any_tensor_ = false;  // tensor: a plain one, which holds no object of Python but its base
   bool run_together_ = false;
 };
 

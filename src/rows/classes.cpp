@@ -356,6 +356,7 @@ const Row rows[] = {
     {"builtins.classmethod", wraps_function},
     {"builtins.staticmethod", wraps_function},
     {"types.MethodType", keeps_arguments},
+    {"types.FunctionType.__get__", keeps_arguments},
     {"_abc._abc_init", of_made_class},
     {"dataclasses._process_class", process_dataclass},
     {"collections.namedtuple", namedtuple},

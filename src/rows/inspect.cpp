@@ -73,7 +73,7 @@ Result proxy_method(Interpreter& t, PyObject* f, Args args) {
 Result weakref_call(Interpreter& t, PyObject* self, Args args) {
   PyObject* target = PyWeakref_GetObject(self);
   const region::Source* source = t.region.provenance.source_of(self);
-  if (t.region.drops.any())  // maybe of what kept the target alive
+  if (t.region.drops.may_have_held(target))
     unsupported(Reason::WeakReference, {{"callee", "a weak reference after an object was dropped"}});
   if (args.values.size() != 0 || target == Py_None || source == nullptr || !t.region.provenance.is_outside(target)) {
     unsupported(Reason::WeakReference, {{"callee", "a weak reference to something that the region has not met"}});

@@ -1,7 +1,8 @@
 // Operators with a factor that is a number for torch and a tensor here: torch's optimizers, when they are compiled, keep
-// step counts and learning rates in tensors.
+// step counts and learning rates in tensors. The same of floats that change, which are tensors in some graphs.
 #include <algorithm>
 
+#include "region/number.h"
 #include "rows/rows.h"
 
 namespace pellucid::rows {
@@ -74,12 +75,16 @@ Result scaled(Interpreter& t, PyObject* f, Args args) {
   if (place == kNowhere) return as_usual(t, f, args);
   PyObject* value = args.values[place];
   const bool is_tensor = region::cat_of(value) == Cat::Tensor;
-  if (!is_tensor && !is_sequence_of_tensors(value)) return as_usual(t, f, args);
+  const auto& policy = t.region.numbers.policy;
+  // A float that changes is a tensor in the graphs of backends that compile.
+  const bool changes = policy.graph_numbers == region::GraphNumbers::Ints && region::is_open(value) &&
+                       region::as_number(value)->as_tensor;
+  if (!is_tensor && !changes && !is_sequence_of_tensors(value)) return as_usual(t, f, args);
   if (is_tensor) {
     const aten::Meta meta = aten::meta_of(t.region.recorder.lift(value).get());
     const std::size_t dims = &factor == &kScalars ? 1 : 0;
     if (meta.requires_grad || meta.sizes.size() != dims) return as_usual(t, f, args);  // no number for torch
-    if (t.region.numbers.policy.graph_numbers == region::GraphNumbers::All) return with_number(t, f, args, place);
+    if (policy.graph_numbers == region::GraphNumbers::All) return with_number(t, f, args, place);
   }
   const auto name = py::take(PyObject_GetAttr(f, region::names().__name__));
   return protocols::call_polyfill(t, ("scaled_" + py::text_of(name.get())).c_str(), args);

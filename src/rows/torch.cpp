@@ -198,9 +198,14 @@ Result autograd_function(Interpreter& t, PyObject*, Args args) {
 
 // On an input it would change what the guards compare, on a tensor that the graph made it may make it a leaf.
 Result requires_grad_(Interpreter& t, PyObject* f, Args args) {
-  if (args.size() == 0 || !aten::is_fake(args[0])) return refuse(t, f, args);
+  if (args.size() == 0 || region::cat_of(args[0]) != Cat::Tensor) return refuse(t, f, args);
   PyObject* on = args.size() > 1 ? args[1] : args.keyword("requires_grad");
-  if (on != Py_False && !aten::meta_of(args[0]).requires_grad)
+  const bool requires_grad = aten::meta_of(t.region.recorder.lift(args[0]).get()).requires_grad;
+  if (!aten::is_fake(args[0])) {
+    const bool stays = on == Py_False ? !requires_grad : (on == nullptr || on == Py_True) && requires_grad;
+    return stays ? Result::of(py::Owned<>::share(args[0])) : refuse(t, f, args);
+  }
+  if (on != Py_False && !requires_grad)
     unsupported(Reason::LeafInGraph, {{"operation", "requires_grad_()"}});
   auto name = py::interned("requires_grad_");
   return t.region.recorder.torch_call(graph::Op::CallMethod, f, name.get(), args);

@@ -1,5 +1,6 @@
 // Optimizers and training loops of torch: what their code asks of torch besides operations on tensors.
 #include <algorithm>
+#include <optional>
 #include <unordered_set>
 
 #include "aten/gradients.h"
@@ -20,6 +21,13 @@ Result wrapped(Interpreter& t, PyObject* f, Args args) {
 PyObject* profiler_op(const char* name) {
   const auto ops = py::import_attr("torch", "ops");
   return PyObject_GetAttrString(py::take(PyObject_GetAttrString(ops.get(), "profiler")).get(), name);
+}
+
+// The whole step of an optimizer in one operator. AOTAutograd cannot differentiate or functionalize it.
+Result fused_step(Interpreter& t, PyObject* f, Args args) {
+  if (t.region.numbers.policy.graph_numbers != region::GraphNumbers::All)
+    unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " for a backend that compiles"}});
+  return t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
 }
 
 // ---- ranges that torch's profiler shows: nodes of the graph, so that they begin and end where the program has them
@@ -178,6 +186,25 @@ Result gradient(Interpreter& t, PyObject* f, Args args) {
   return t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
 }
 
+// Where all are of one device and dtype, one group: of more, torch's hash table says the order.
+Result group_tensors(Interpreter& t, PyObject* f, Args args) {
+  if (args.size() == 0) return refuse(t, f, args);
+  const auto lists = protocols::native_elements(t, args[0]);
+  if (!lists || PyTuple_GET_SIZE(lists.get()) == 0) return refuse(t, f, args);
+  std::optional<std::pair<std::string, std::string>> kind;
+  for (PyObject* tensor : tensors_in(t, PyTuple_GET_ITEM(lists.get(), 0))) {
+    const auto fake = t.region.recorder.lift(tensor);
+    const auto text = [&](const char* name) {
+      return py::repr_of(py::take(PyObject_GetAttrString(fake.get(), name)).get());
+    };
+    std::pair<std::string, std::string> own{text("device"), text("dtype")};
+    if (!kind) kind = own;
+    if (*kind != own) return refuse(t, f, args);
+  }
+  if (!kind) return refuse(t, f, args);
+  return protocols::call_polyfill(t, "one_group_of_tensors", args);
+}
+
 template <const char* polyfill>
 Result by_polyfill(Interpreter& t, PyObject*, Args args) {
   return protocols::call_polyfill(t, polyfill, args);
@@ -185,6 +212,7 @@ Result by_polyfill(Interpreter& t, PyObject*, Args args) {
 constexpr char kTensorBackward[] = "tensor_backward", kAutogradBackward[] = "autograd_backward";
 
 const Row rows[] = {
+    {"torch._C._group_tensors_by_device_and_dtype", group_tensors},
     {"torch.Tensor.backward", by_polyfill<kTensorBackward>},
     {"torch.autograd.backward", by_polyfill<kAutogradBackward>},
     {"torch.autograd.grad", gradient},
@@ -198,6 +226,10 @@ const Row rows[] = {
     {"torch.ops.profiler._record_function_enter_new", enter_range},
     {"torch.ops.profiler._record_function_exit", leave_range},
     {"torch.ops.profiler._record_function_exit._RecordFunction", leave_range},
+    {"torch._fused_adam_", fused_step},
+    {"torch._fused_adamw_", fused_step},
+    {"torch._fused_sgd_", fused_step},
+    {"torch._fused_adagrad_", fused_step},
     {"torch._C.DisableTorchFunctionSubclass", pure},
     {"torch._C.DisableTorchFunctionSubclass.__enter__", enter_disabled},
     {"torch._C.DisableTorchFunctionSubclass.__exit__", leave_disabled},
