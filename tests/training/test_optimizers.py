@@ -1,0 +1,122 @@
+"""`step` of all of torch.optim, compiled: parameters and state as torch's own compiled path leaves them, in as few regions as there
+are kinds of calls (the first makes the state)."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+import torch
+from torch import nn
+
+import pellucid
+from support import same
+
+PLAIN = ["Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD"]
+WITH_BREAKS = {"ASGD", "RAdam", "Adafactor", "LBFGS"}  # they branch on numbers of tensors
+CASES = {
+    **{name: (name, {}) for name in PLAIN},
+    **{f"{name}-foreach": (name, {"foreach": True}) for name in PLAIN},
+    **{f"{name}-tensor_lr": (name, {"lr": torch.tensor(0.01), "foreach": False}) for name in PLAIN},
+    **{f"{name}-fused": (name, {"fused": True}) for name in ("SGD", "Adam", "AdamW", "Adagrad")},
+    "SGD-nesterov": ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
+    "Adam-amsgrad": ("Adam", {"amsgrad": True, "weight_decay": 0.1, "maximize": True}),
+    "RMSprop-centered": ("RMSprop", {"centered": True, "momentum": 0.9}),
+    "Adafactor": ("Adafactor", {}),
+    "Muon": ("Muon", {}),
+    "LBFGS": ("LBFGS", {"max_iter": 3}),
+}
+
+
+def train(name, options, around):
+    """Four steps; what they leave: losses, parameters, state."""
+    torch.manual_seed(0)
+    bias = name != "Muon"
+    net = nn.Sequential(nn.Linear(4, 5, bias=bias), nn.ReLU(), nn.Linear(5, 2, bias=bias))
+    copied = {key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in options.items()}
+    optimizer = getattr(torch.optim, name)(net.parameters(), **copied)
+    x = torch.randn(3, 4)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        return loss
+
+    step = around(optimizer.step)
+    losses = []
+    for _ in range(4):
+        if name == "LBFGS":
+            losses.append(step(closure).detach())
+        else:
+            losses.append(closure().detach())
+            step()
+    return losses, [p.detach() for p in net.parameters()], optimizer.state_dict()["state"]
+
+
+def as_torch_compiles(step):
+    """torch's optimizers compute otherwise while they are compiled: numbers of steps stay tensors."""
+
+    def inner(*args):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(torch.compiler, "is_compiling", lambda: True)
+            return step(*args)
+
+    return inner
+
+
+def close(a, b):
+    return all(
+        torch.allclose(x, y, atol=1e-5) if isinstance(x, torch.Tensor) else x == y
+        for x, y in zip(*map(torch.utils._pytree.tree_leaves, (a, b)), strict=True)
+    )
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_step(case):
+    name, options = CASES[case]
+    found = []
+    wanted = train(name, options, as_torch_compiles if case != "Adamax-foreach" else lambda step: step)
+    got = train(name, options, lambda step: found.append(pellucid.compile(step, backend="eager")) or found[-1])
+    assert close(got, wanted) if case == "Adamax-foreach" else same(got, wanted)
+    assert pellucid.cache_entries(found[0])
+    if name not in WITH_BREAKS:
+        assert not pellucid.break_reasons() and len(pellucid.cache_entries(found[0])) <= 2
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if CASES[case][0] not in WITH_BREAKS])
+def test_step_for_a_backend_that_compiles(case):
+    name, options = CASES[case]
+    wanted = train(name, options, lambda step: step)
+    found = []
+    got = train(name, options, lambda step: found.append(pellucid.compile(step, backend="aot_eager")) or found[-1])
+    assert close(got, wanted)
+    if not options.get("fused"):
+        assert not pellucid.break_reasons() and 1 <= len(pellucid.cache_entries(found[0])) <= 2
+
+
+def test_every_optimizer_is_here():
+    of_torch = {name for name, value in vars(torch.optim).items() if inspect.isclass(value)} - {"Optimizer"}
+    assert of_torch - {name for name, _ in CASES.values()} == {"SparseAdam"}  # dense gradients are an error there
+
+
+def test_marks_of_torch_dynamo_on_optimizers_are_about_itself():
+    import torch._dynamo.eval_frame as eval_frame
+
+    eval_frame.TorchPatcher.patch()
+    assert torch.optim.Adam._init_group._torchdynamo_disable
+    train("Adam", {}, lambda step: pellucid.compile(step, backend="eager", fullgraph=True))
+
+
+def test_what_the_program_disables_is_a_break():
+    class Own(torch.optim.SGD):
+        @pellucid.disable
+        def _init_group(self, *args, **options):
+            return super()._init_group(*args, **options)
+
+    torch.optim.Own = Own
+    try:
+        wanted, got = (train("Own", {}, around) for around in (lambda step: step, pellucid.compile))
+    finally:
+        del torch.optim.Own
+    assert same(got, wanted) and any("disabled" in str(reason) for reason in pellucid.break_reasons())
