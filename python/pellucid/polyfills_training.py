@@ -1,5 +1,5 @@
-"""What backward passes of the program do to gradients, said with functions that a graph holds, and operators whose factors are
-tensors. Traced like the user's own code; pellucid.polyfills hands these on."""
+"""What backward passes of the program do to gradients, said with functions that a graph holds, and operators whose
+factors are tensors. Traced like the user's own code; pellucid.polyfills hands these on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def leaves_of(tensors):
 
 
 def gradients_of(tensors, leaves, grad_tensors, retain_graph):
-    """torch.autograd.grad, and for each gradient whether it is nobody else's and has the layout that `.grad` has to have."""
+    """torch.autograd.grad; of each gradient, whether it is nobody else's and has the layout that `.grad` must have."""
     raise NotImplementedError("a rule of the core stands for this function")
 
 
@@ -57,7 +57,8 @@ def one_group_of_tensors(tensorlists, with_indices=False):
     return {(first[0].device, first[0].dtype): (groups, list(range(len(first))) if with_indices else [])}
 
 
-# ---- factors that are tensors, for backends that compile: torch asks such a tensor for its number, which a graph does not know
+# ---- factors that are tensors, for backends that compile: torch asks such a tensor for its number, which a graph does
+# not know
 
 
 def scaled_add(self, other, *, alpha):

@@ -110,8 +110,7 @@ bool has_no_gradient_hooks(PyObject* object) noexcept {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   if (impl->autograd_meta() == nullptr) return true;
   const auto* meta = autograd::impl::get_autograd_meta(tensor);
-  if (!meta->hooks_.empty() || meta->cpp_hooks_list_ || meta->post_acc_grad_hooks_ || meta->retains_grad_)
-    return false;
+  if (!meta->hooks_.empty() || meta->cpp_hooks_list_ || meta->post_acc_grad_hooks_ || meta->retains_grad_) return false;
   if (meta->grad_dtype_ || meta->allow_grad_dtype_mismatch_) return false;  // then autograd casts what it accumulates
   if (meta->grad_fn_) return !hooks_into(meta->grad_fn_.get());
   const auto accumulator = autograd::impl::try_get_grad_accumulator(tensor);

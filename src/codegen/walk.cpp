@@ -80,8 +80,8 @@ graph::Node* Walker::detached(PyObject* object) const {
 
 bool Walker::exists(PyObject* object) const {
   return is_singleton(object) || source_of(object) != nullptr ||
-         (capture_.node_of.count(object) != 0 && detached(object) == nullptr) ||
-         is_constant(object) || is_known_function(object);
+         (capture_.node_of.count(object) != 0 && detached(object) == nullptr) || is_constant(object) ||
+         is_known_function(object);
 }
 
 PyObject* real_method(PyObject* object) {

@@ -5,8 +5,8 @@
 #include "protocols/numbers.h"
 #include "protocols/protocols.h"
 #include "py/cpython.h"
-#include "py/keys.h"
 #include "py/iterators.h"
+#include "py/keys.h"
 #include "region/generator.h"
 #include "region/names.h"
 

@@ -15,8 +15,8 @@
 #include "graph/graph.h"
 #include "guards/guard.h"
 #include "py/ref.h"
-#include "region/number_history.h"
 #include "region/freed_tensors.h"
+#include "region/number_history.h"
 #include "region/open_numbers.h"
 #include "source/source.h"
 

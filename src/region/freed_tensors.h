@@ -1,6 +1,6 @@
-// Results of a region whose autograd graph a backward pass of it has freed. Backends that differentiate the graph cannot
-// be asked for their gradients: the graph gives them without, and emitted code has them say what torch says of a second
-// pass.
+// Results of a region whose autograd graph a backward pass of it has freed. Backends that differentiate the graph
+// cannot be asked for their gradients: the graph gives them without, and emitted code has them say what torch says of
+// a second pass.
 #pragma once
 #include <unordered_map>
 

@@ -1,5 +1,5 @@
-// An object that C code of torch makes, of which a capture needs no more than to hand it on: where it leaves the region,
-// emitted code makes it by the same call.
+// An object that C code of torch makes, of which a capture needs no more than to hand it on: where it leaves the
+// region, emitted code makes it by the same call.
 #pragma once
 #include <Python.h>
 

@@ -1,5 +1,5 @@
-// Operators with a factor that is a number for torch and a tensor here: torch's optimizers, when they are compiled, keep
-// step counts and learning rates in tensors. The same of floats that change, which are tensors in some graphs.
+// Operators with a factor that is a number for torch and a tensor here: torch's optimizers, when they are compiled,
+// keep step counts and learning rates in tensors. The same of floats that change, which are tensors in some graphs.
 #include <algorithm>
 
 #include "region/number.h"
@@ -69,6 +69,25 @@ Result with_number(Interpreter& t, PyObject* f, Args args, std::size_t place) {
   return result;
 }
 
+const char* polyfill_of(const std::string& name) {
+  static constexpr const char* kNames[] = {"scaled_add",
+                                           "scaled_add_",
+                                           "scaled_sub",
+                                           "scaled_sub_",
+                                           "scaled_addcdiv",
+                                           "scaled_addcdiv_",
+                                           "scaled_addcmul",
+                                           "scaled_addcmul_",
+                                           "scaled_full_like",
+                                           "scaled__foreach_add",
+                                           "scaled__foreach_add_",
+                                           "scaled__foreach_addcdiv",
+                                           "scaled__foreach_addcdiv_",
+                                           "scaled__foreach_addcmul",
+                                           "scaled__foreach_addcmul_"};
+  return *std::ranges::find(kNames, "scaled_" + name, [](const char* known) { return std::string(known); });
+}
+
 template <const Factor& factor>
 Result scaled(Interpreter& t, PyObject* f, Args args) {
   const std::size_t place = place_of(factor, args);
@@ -87,11 +106,13 @@ Result scaled(Interpreter& t, PyObject* f, Args args) {
     if (policy.graph_numbers == region::GraphNumbers::All) return with_number(t, f, args, place);
   }
   const auto name = py::take(PyObject_GetAttr(f, region::names().__name__));
-  return protocols::call_polyfill(t, ("scaled_" + py::text_of(name.get())).c_str(), args);
+  return protocols::call_polyfill(t, polyfill_of(py::text_of(name.get())), args);
 }
 
-#define METHOD(name, factor) {"torch._C.TensorBase." name, scaled<factor>, true, true}
-#define FUNCTION(name, factor) {"torch." name, scaled<factor>, true, true}
+#define METHOD(name, factor) \
+  { "torch._C.TensorBase." name, scaled<factor>, true, true }
+#define FUNCTION(name, factor) \
+  { "torch." name, scaled<factor>, true, true }
 const Row rows[] = {
     METHOD("add", kAlpha),
     METHOD("add_", kAlpha),

@@ -205,8 +205,7 @@ Result requires_grad_(Interpreter& t, PyObject* f, Args args) {
     const bool stays = on == Py_False ? !requires_grad : (on == nullptr || on == Py_True) && requires_grad;
     return stays ? Result::of(py::Owned<>::share(args[0])) : refuse(t, f, args);
   }
-  if (on != Py_False && !requires_grad)
-    unsupported(Reason::LeafInGraph, {{"operation", "requires_grad_()"}});
+  if (on != Py_False && !requires_grad) unsupported(Reason::LeafInGraph, {{"operation", "requires_grad_()"}});
   auto name = py::interned("requires_grad_");
   return t.region.recorder.torch_call(graph::Op::CallMethod, f, name.get(), args);
 }

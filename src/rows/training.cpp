@@ -40,8 +40,7 @@ Result enter_range(Interpreter& t, PyObject* f, Args args) {
     PyTuple_SET_ITEM(values.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
   auto range = region::made_late(f, values.get());
   t.region.provenance.keep(range.get());
-  t.region.recorder.contexts[range.get()] =
-      t.region.recorder.record(graph::Op::CallFunction, f, args, Py_None, true);
+  t.region.recorder.contexts[range.get()] = t.region.recorder.record(graph::Op::CallFunction, f, args, Py_None, true);
   return Result::of(std::move(range));
 }
 
@@ -101,6 +100,7 @@ std::vector<PyObject*> tensors_in(Interpreter& t, PyObject* value) {
 
 std::vector<PyObject*> fakes_of(Interpreter& t, const std::vector<PyObject*>& tensors) {
   std::vector<PyObject*> fakes;
+  fakes.reserve(tensors.size());
   for (PyObject* tensor : tensors)
     fakes.push_back(t.region.recorder.fake_or_itself(t.region.recorder.lift(tensor).get()));  // held by the region
   return fakes;
@@ -158,8 +158,8 @@ Result gradients_of(Interpreter& t, PyObject*, Args args) {
   PyObject* values[] = {args[0], args[1], args[2], args[3], Py_True};
   note_pass(t);
   const std::size_t before = t.region.capture->graph.nodes().size();
-  Result result = t.region.recorder.torch_call(graph::Op::CallFunction, autograd_grad(), autograd_grad(),
-                                               Args{values, kwnames});
+  Result result =
+      t.region.recorder.torch_call(graph::Op::CallFunction, autograd_grad(), autograd_grad(), Args{values, kwnames});
   if (!result.is_value()) return result;
   const Py_ssize_t count = PyTuple_GET_SIZE(result.value.get());
   auto are_own = py::take(PyTuple_New(count));

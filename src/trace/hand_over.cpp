@@ -126,8 +126,8 @@ void note_polyfill(Executor& ex, const Frame& frame, std::span<const frames::Wai
 // again has not; a backward pass calls functions that rules of the core stand for.
 static bool runs_as_a_whole(PyObject* name) {
   constexpr const char* kNames[] = {"list_sort", "autograd_backward"};
-  return std::ranges::any_of(
-      kNames, [&](const char* known) { return PyUnicode_CompareWithASCIIString(name, known) == 0; });
+  return std::ranges::any_of(kNames,
+                             [&](const char* known) { return PyUnicode_CompareWithASCIIString(name, known) == 0; });
 }
 
 bool can_hand_over(const Executor& ex) {

@@ -336,6 +336,19 @@ def test_B06_TENSOR_MATCH():
     assert "expected 2, actual 3" in p.first_miss((torch.zeros(3, 3),))["found"]
 
 
+def test_GRADIENT_TARGET():
+    leaf, computed = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True) * 2
+    of_leaf, of_any = one("GRADIENT_TARGET", number=1), one("GRADIENT_TARGET", number=0)
+    assert passes(of_leaf, leaf) and passes(of_any, leaf) and passes(of_any, computed)
+    assert not passes(of_leaf, computed) and not passes(of_leaf, torch.ones(2)) and not passes(of_any, 1)
+    handles = [leaf.register_hook(print), computed.register_hook(print)]
+    assert not passes(of_leaf, leaf) and not passes(of_any, leaf) and not passes(of_any, computed)
+    for handle in handles:
+        handle.remove()
+    leaf.register_post_accumulate_grad_hook(print)
+    assert not passes(of_leaf, leaf)
+
+
 def test_TENSOR_MATCH_data_replaced():
     """`p.data = …` moves no version anywhere."""
     linear = torch.nn.Linear(2, 2)

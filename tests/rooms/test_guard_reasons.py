@@ -38,6 +38,12 @@ class Slotted:
     __slots__ = ("x",)
 
 
+def hooked():
+    tensor = torch.ones(2, requires_grad=True)
+    tensor.register_hook(lambda gradient: gradient)
+    return tensor
+
+
 def some(x, y=1):
     return x
 
@@ -245,6 +251,24 @@ MISSES = [
         "index 0, expected 2, actual 3",
         "keep sizes",
         torch.ones(2),
+    ),
+    Miss(
+        "GRADIENT_TARGET",
+        (torch.ones(2, requires_grad=True),),
+        (torch.ones(2),),
+        "a leaf that requires gradients",
+        "no such leaf",
+        "without hooks",
+        number=1,
+    ),
+    Miss(
+        "GRADIENT_TARGET",
+        (torch.ones(2, requires_grad=True),),
+        (hooked(),),
+        "without hooks",
+        "one with hooks",
+        "outside of it",
+        number=0,
     ),
     Miss(
         "IS",

@@ -89,8 +89,9 @@ def stops_below_autocast(x):
 
 
 def stops_without_torch_function(x):
-    with torch._C.DisableTorchFunctionSubclass():  # a break itself
+    with torch._C.DisableTorchFunctionSubclass():
         y = x * 2
+        zlib.crc32(b"")
     return y
 
 

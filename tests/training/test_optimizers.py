@@ -1,5 +1,5 @@
-"""`step` of all of torch.optim, compiled: parameters and state as torch's own compiled path leaves them, in as few regions as there
-are kinds of calls (the first makes the state)."""
+"""`step` of all of torch.optim, compiled: parameters and state as torch's own compiled path leaves them, in as few
+regions as there are kinds of calls (the first makes the state)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Whole steps of training in one function: backward passes, gradients that are set, cleared, clipped and scaled, optimizers,
-schedulers, averages. Each against eager, with how many regions and graph breaks it may make."""
+"""Whole steps of training in one function: backward passes, gradients that are set, cleared, clipped and scaled,
+optimizers, schedulers, averages. Each against eager, with how many regions and graph breaks it may make."""
 
 from __future__ import annotations
 
@@ -389,7 +389,6 @@ def by_hand(around):
     weight, x = torch.arange(4.0).requires_grad_(), torch.ones(4)
 
     def step():
-        global weight_of_module
         loss = (weight * x).square().sum()
         loss.backward()
         with torch.no_grad():
