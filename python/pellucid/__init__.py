@@ -28,6 +28,7 @@ import torch.utils._device
 from pellucid import (
     _cached,
     _core,
+    _freed,
     _fx,
     _fx_trace,
     _guard_filter,
