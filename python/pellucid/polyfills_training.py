@@ -62,35 +62,35 @@ def one_group_of_tensors(tensorlists, with_indices=False):
 
 
 def scaled_add(self, other, *, alpha):
-    return self.add(other * alpha)
+    return self.add(product(other, alpha))
 
 
 def scaled_add_(self, other, *, alpha):
-    return self.add_(other * alpha)
+    return self.add_(product(other, alpha))
 
 
 def scaled_sub(self, other, *, alpha):
-    return self.sub(other * alpha)
+    return self.sub(product(other, alpha))
 
 
 def scaled_sub_(self, other, *, alpha):
-    return self.sub_(other * alpha)
+    return self.sub_(product(other, alpha))
 
 
 def scaled_addcdiv(self, tensor1, tensor2, *, value):
-    return self.add(tensor1 / tensor2 * value)
+    return self.add(product(tensor1 / tensor2, value))
 
 
 def scaled_addcdiv_(self, tensor1, tensor2, *, value):
-    return self.add_(tensor1 / tensor2 * value)
+    return self.add_(product(tensor1 / tensor2, value))
 
 
 def scaled_addcmul(self, tensor1, tensor2, *, value):
-    return self.add(tensor1 * tensor2 * value)
+    return self.add(product(tensor1 * tensor2, value))
 
 
 def scaled_addcmul_(self, tensor1, tensor2, *, value):
-    return self.add_(tensor1 * tensor2 * value)
+    return self.add_(product(tensor1 * tensor2, value))
 
 
 def scaled_full_like(self, fill_value, **options):
@@ -121,11 +121,15 @@ def scaled__foreach_addcmul_(self, tensor1, tensor2, scalars):
     torch._foreach_add_(self, times(torch._foreach_mul(tensor1, tensor2), scalars))
 
 
+def product(tensor, factor):
+    """In the tensor's dtype, as torch computes with the number of such a factor."""
+    return tensor * (factor.to(tensor.dtype) if isinstance(factor, torch.Tensor) else factor)
+
+
 def each_times(tensors, factor):
-    if isinstance(factor, torch.Tensor):
-        return torch._foreach_mul(tensors, factor)
-    return [tensor * factor for tensor in tensors]
+    return [product(tensor, factor) for tensor in tensors]
 
 
 def times(tensors, factors):
-    return torch._foreach_mul(tensors, factors.unbind() if isinstance(factors, torch.Tensor) else factors)
+    factors = factors.unbind() if isinstance(factors, torch.Tensor) else factors
+    return [product(tensor, factor) for tensor, factor in zip(tensors, factors)]

@@ -18,8 +18,6 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-const at::Tensor& tensor_of(PyObject* object) noexcept { return reinterpret_cast<THPVariable*>(object)->cdata; }
-
 bool hooks_into(const autograd::Node* node) noexcept {
   auto* hooked = const_cast<autograd::Node*>(node);  // which has no other accessors
   return !hooked->pre_hooks().empty() || !hooked->post_hooks().empty() || !hooked->tensor_pre_hooks().empty() ||
@@ -35,7 +33,7 @@ void walk(const std::vector<PyObject*>& fakes, Visit&& visit) {
     if (node && seen.insert(node.get()).second) open.push_back(node);
   };
   for (PyObject* fake : fakes) {
-    const at::Tensor& tensor = tensor_of(fake);
+    const at::Tensor& tensor = THPVariable_Unpack(fake);
     if (tensor.requires_grad()) meet(autograd::impl::gradient_edge(tensor).function);
   }
   while (!open.empty()) {
@@ -79,7 +77,7 @@ bool is_freed(PyObject* fake) {
   return freed;
 }
 
-py::Owned<> detached(PyObject* fake) { return py::take(THPVariable_Wrap(tensor_of(fake).tensor_data())); }
+py::Owned<> detached(PyObject* fake) { return py::take(THPVariable_Wrap(THPVariable_Unpack(fake).tensor_data())); }
 
 BackwardPath backward_path(const std::vector<PyObject*>& fakes) {
   BackwardPath path;
@@ -95,18 +93,18 @@ BackwardPath backward_path(const std::vector<PyObject*>& fakes) {
 }
 
 const void* computed_before(PyObject* fake) noexcept {
-  return dynamic_cast<ComputedBefore*>(autograd::impl::grad_fn_unsafe(tensor_of(fake)));
+  return dynamic_cast<ComputedBefore*>(autograd::impl::grad_fn_unsafe(THPVariable_Unpack(fake)));
 }
 
 bool has_layout_of_gradient(PyObject* leaf, PyObject* gradient) {
-  const at::Tensor &to = tensor_of(leaf), &from = tensor_of(gradient);
+  const at::Tensor &to = THPVariable_Unpack(leaf), &from = THPVariable_Unpack(gradient);
   if (from.layout() != c10::kStrided || to.layout() != c10::kStrided) return false;
   return autograd::utils::obeys_layout_contract(from, to);
 }
 
 bool has_no_gradient_hooks(PyObject* object) noexcept {
   if (!is_tensor(object)) return false;
-  const at::Tensor& tensor = tensor_of(object);
+  const at::Tensor& tensor = THPVariable_Unpack(object);
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   if (impl->autograd_meta() == nullptr) return true;
   const auto* meta = autograd::impl::get_autograd_meta(tensor);
@@ -119,7 +117,7 @@ bool has_no_gradient_hooks(PyObject* object) noexcept {
 
 bool takes_gradients_silently(PyObject* object) noexcept {
   if (!is_tensor(object)) return false;
-  const at::Tensor& tensor = tensor_of(object);
+  const at::Tensor& tensor = THPVariable_Unpack(object);
   return tensor.requires_grad() && autograd::impl::grad_fn_unsafe(tensor) == nullptr && has_no_gradient_hooks(object);
 }
 

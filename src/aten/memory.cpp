@@ -1,5 +1,6 @@
 #include "aten/memory.h"
 
+#include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 
 #include <algorithm>
@@ -32,6 +33,14 @@ Extent extent_of(PyObject* tensor) {
   }
   extent.end += within * bytes;
   return extent;
+}
+
+bool has_own_memory(PyObject* tensor) noexcept {
+  const c10::TensorImpl& impl = *impl_of(tensor);
+  if (!impl.has_storage()) return false;
+  const c10::StorageImpl& storage = *impl.unsafe_storage().unsafeGetStorageImpl();
+  const c10::Allocator* own = storage.allocator();
+  return own != nullptr && storage.data_ptr().get_deleter() == own->raw_deleter();
 }
 
 Meeting meeting(const Extent& a, const Extent& b) noexcept {

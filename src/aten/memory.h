@@ -17,6 +17,9 @@ struct Extent {
 // Of a tensor that is not strided: nothing.
 Extent extent_of(PyObject* tensor);
 
+// Whether torch allocated the memory: memory of others (numpy, a buffer) is kept alive by an object of theirs.
+bool has_own_memory(PyObject* tensor) noexcept;
+
 // How the memory of two tensors of one storage meets, as far as extents tell.
 enum class Meeting : std::uint8_t { Apart, Together, Unclear };
 Meeting meeting(const Extent& a, const Extent& b) noexcept;

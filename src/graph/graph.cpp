@@ -18,6 +18,12 @@ PyObject* set_grad_enabled_function() {
   return function;
 }
 
+PyObject* profiler_op(const char* name) {
+  const auto ops = py::import_attr("torch", "ops");
+  const auto profiler = py::take(PyObject_GetAttrString(ops.get(), "profiler"));
+  return py::take(PyObject_GetAttrString(profiler.get(), name)).release();
+}
+
 // True, False, or no value when the node does not switch the grad mode to a constant.
 struct GradSwitch {
   bool is_switch = false;
@@ -133,14 +139,33 @@ void Graph::drop_dead_reads() {
   std::erase(calls_, nullptr);
 }
 
+// Nothing happens in them.
+void Graph::drop_ranges_alone() {
+  const auto is_of_range = [](const Node* node) {
+    return begins_range(*node) || node->target.get() == range_end_function();
+  };
+  if (outputs_.empty() && std::all_of(calls_.begin(), calls_.end(), is_of_range)) calls_.clear();
+}
+
 void Graph::renumber() {
   for (std::size_t i = 0; i < placeholders_.size(); ++i) placeholders_[i]->index = static_cast<int>(i);
   for (std::size_t i = 0; i < calls_.size(); ++i) calls_[i]->index = static_cast<int>(i);
 }
 
+bool begins_range(const Node& node) {
+  static PyObject* const begin = profiler_op("_record_function_enter_new");
+  return node.target.get() == begin;
+}
+
+PyObject* range_end_function() {
+  static PyObject* const end = PyObject_GetAttrString(profiler_op("_record_function_exit"), "_RecordFunction");
+  return end;
+}
+
 void Graph::simplify() {
   drop_cancelled_grad_modes();
   drop_dead_reads();
+  drop_ranges_alone();
   std::unordered_set<const Node*> kept;
   for (const Node* node : placeholders_) {
     if (node->users > 0) kept.insert(node->sizes.begin(), node->sizes.end());

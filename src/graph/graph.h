@@ -98,9 +98,9 @@ class Graph {
   const std::string& output_name() const noexcept { return output_name_; }
   const Namespace& names() const noexcept { return names_; }
   std::size_t op_count() const noexcept { return calls_.size(); }
-  // Drops dead get_attr/getitem nodes, cancelled grad-mode pairs, then unused placeholders (rows D16, D17, D22). Every
-  // other dead call stays: it may fail at run time. To be called while the thread's grad mode is what it was at the
-  // start of the region.
+  // Drops dead get_attr/getitem nodes, cancelled grad-mode pairs, ranges for the profiler with nothing else in the
+  // graph, then unused placeholders (rows D16, D17, D22). Every other dead call stays: it may fail at run time. To be
+  // called while the thread's grad mode is what it was at the start of the region.
   void simplify();
 
  private:
@@ -109,6 +109,7 @@ class Graph {
   void count_users(const Node& node, int by);
   void drop_cancelled_grad_modes();
   void drop_dead_reads();
+  void drop_ranges_alone();
   void renumber();
 
   std::deque<Node> arena_;
@@ -117,6 +118,10 @@ class Graph {
   std::string output_name_;
   Namespace names_, targets_;
 };
+
+// A node that begins a range which torch's profiler shows, and what ends such a range. Borrowed.
+bool begins_range(const Node& node);
+PyObject* range_end_function();
 
 template <class F>
 void for_each_node(const Arg& arg, F&& visit) {

@@ -117,7 +117,7 @@ Result enum_attribute(Interpreter& t, PyObject* member, PyObject* name) {
   PyObject* meta = t.region.lookups.type_lookup(Py_TYPE(member), name);
   const Source* source = t.region.capture->sources.constant(member);
   PyObject* own = py::instance_attr(member, entry.get());
-  if (own == nullptr) t.region.provenance.guard(Kind::HAS_ATTR, source, std::move(entry));
+  if (own == nullptr) t.region.provenance.guard(Kind::HAS_ATTR, source, entry.copy());
   if (own == nullptr && meta == nullptr && t.region.lookups.type_lookup(Py_TYPE(member), "__getattr__") != nullptr) {
     unsupported(Reason::UnsupportedProtocol,
                 {{"protocol", "__getattr__ for '" + text + "'"}, {"type", Py_TYPE(member)->tp_name}});
@@ -480,8 +480,8 @@ Result set_grad(Interpreter& t, PyObject* tensor, PyObject* value) {
     unsupported(Reason::UnsupportedMutation,
                 {{"target", std::string("attribute 'grad' of a ") + Py_TYPE(tensor)->tp_name}});
   }
-  const Result before = grad_of(t, tensor);
-  if (!before.is_value()) return grad_of(t, tensor);
+  Result before = grad_of(t, tensor);
+  if (!before.is_value()) return before;
   static PyObject* const set = py::import_attr("builtins", "setattr").release();
   const auto fake = t.region.recorder.lift(tensor);
   const auto fake_value = is_tensor ? t.region.recorder.lift(value) : py::Owned<>::share(value);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "aten/memory.h"
 #include "frames/finalizers.h"
 #include "frames/generators.h"
 #include "py/cpython.h"
@@ -17,6 +18,7 @@ namespace {
 
 bool holds_tensors_alone(PyObject* value) {
   if (!aten::is_tensor(value) || !aten::is_plain_tensor(value) || aten::meta_of(value).requires_grad) return false;
+  if (!aten::has_own_memory(value)) return false;
   PyObject** dict = _PyObject_GetDictPtr(value);
   return dict == nullptr || *dict == nullptr || PyDict_GET_SIZE(*dict) == 0;
 }

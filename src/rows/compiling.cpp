@@ -58,9 +58,7 @@ bool same_error(PyObject* a, PyObject* b) {
 // All six arguments by position, with the flags of the frame that calls; null: not such that the rule covers them.
 py::Owned<> arguments(Interpreter& t, Args args) {
   static const char* const words[] = {"source", "filename", "mode", "flags", "dont_inherit", "optimize", nullptr};
-  auto positional = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
-  for (std::size_t i = 0; i < args.size(); ++i)
-    PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
+  auto positional = tuple_of(args.positional());
   auto named = py::take(PyDict_New());
   for (std::size_t i = 0; i < args.keyword_count(); ++i)
     py::check(PyDict_SetItem(named.get(), PyTuple_GET_ITEM(args.kwnames, i), args.values[args.size() + i]));

@@ -282,9 +282,7 @@ namespace {
 
 // comptime.print_graph() and its like: the method of this name of the context.
 Result run_method(Interpreter& t, PyObject* f, Args args) {
-  auto values = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
-  for (std::size_t i = 0; i < args.size(); ++i)
-    PyTuple_SET_ITEM(values.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
+  auto values = tuple_of(args.positional());
   auto named = py::take(PyDict_New());
   for (std::size_t i = 0; i < args.keyword_count(); ++i)
     py::check(PyDict_SetItem(named.get(), PyTuple_GET_ITEM(args.kwnames, i), args.values[args.size() + i]));

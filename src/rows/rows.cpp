@@ -4,6 +4,13 @@
 
 namespace pellucid::rows {
 
+py::Owned<> tuple_of(std::span<PyObject* const> items) {
+  auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(items.size())));
+  for (std::size_t i = 0; i < items.size(); ++i)
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(items[i]));
+  return tuple;
+}
+
 void initialise() {
   PyObject* core = py::module_named("pellucid._core");
   py::check(PyObject_SetAttrString(core, "TracedGenerator", reinterpret_cast<PyObject*>(region::generator_type())));

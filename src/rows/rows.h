@@ -28,8 +28,7 @@ using protocols::walker_of;
 // The region ends here inside blocks of torch: the graph leaves those that it entered, how the state is then is
 // Capture::after. False: one of them cannot be entered again.
 bool leave_contexts(Interpreter& t);
-// Of a node that enters a block: whether the block is a range for torch's profiler, and the node that ends it.
-bool is_range(const graph::Node& entered);
+// Records the end of a range for torch's profiler.
 void end_range(Interpreter& t, graph::Node* begun);
 void refuse_function_modes();  // that are active, but for default devices
 void initialise();
@@ -42,6 +41,8 @@ Result coded(Interpreter& t, PyObject* callable, Args args);
 
 // The wrong number or kind of arguments: CPython words the TypeError.
 inline Result complain(Interpreter& t, PyObject* callable, Args args) { return run_native(t, callable, args); }
+// A new tuple of these.
+py::Owned<> tuple_of(std::span<PyObject* const> items);
 inline bool only_positional(Args args, std::size_t least, std::size_t most) {
   return args.keyword_count() == 0 && args.size() >= least && args.size() <= most;
 }

@@ -32,19 +32,30 @@ bool is_sequence_of_tensors(PyObject* value) {
   return std::ranges::any_of(items, [](PyObject* item) { return region::cat_of(item) == Cat::Tensor; });
 }
 
+bool is_real_float(Interpreter& t, PyObject* tensor) {
+  const auto fake = t.region.recorder.lift(tensor);
+  const auto dtype = py::take(PyObject_GetAttrString(fake.get(), "dtype"));
+  return py::take(PyObject_GetAttrString(dtype.get(), "is_floating_point")).get() == Py_True;
+}
+
 // A number, or as many as the tensor holds, of its kind: which ones they are decides nothing on fakes.
 py::Owned<> like_its_numbers(Interpreter& t, PyObject* tensor) {
   const auto fake = t.region.recorder.lift(tensor);
   const aten::Meta meta = aten::meta_of(fake.get());
-  const auto dtype = py::take(PyObject_GetAttrString(fake.get(), "dtype"));
-  const auto is = [&](const char* name) {
-    return py::take(PyObject_GetAttrString(dtype.get(), name)).get() == Py_True;
-  };
-  auto number = is("is_floating_point") ? py::take(PyFloat_FromDouble(0.5)) : py::take(PyLong_FromLong(1));
+  auto number = is_real_float(t, tensor) ? py::take(PyFloat_FromDouble(0.5)) : py::take(PyLong_FromLong(1));
   if (meta.sizes.empty()) return number;
   auto numbers = py::take(PyList_New(meta.sizes.front()));
   for (Py_ssize_t i = 0; i < meta.sizes.front(); ++i) PyList_SET_ITEM(numbers.get(), i, Py_NewRef(number.get()));
   return numbers;
+}
+
+bool are_real_floats(Interpreter& t, PyObject* value) {
+  if (region::cat_of(value) == Cat::Tensor) return is_real_float(t, value);
+  const auto items = protocols::native_elements(t, value);
+  if (!items) return false;
+  const std::span all(PySequence_Fast_ITEMS(items.get()), static_cast<std::size_t>(PyTuple_GET_SIZE(items.get())));
+  return std::ranges::all_of(
+      all, [&](PyObject* item) { return region::cat_of(item) == Cat::Tensor && is_real_float(t, item); });
 }
 
 Result as_usual(Interpreter& t, PyObject* f, Args args) {
@@ -105,6 +116,11 @@ Result scaled(Interpreter& t, PyObject* f, Args args) {
     if (meta.requires_grad || meta.sizes.size() != dims) return as_usual(t, f, args);  // no number for torch
     if (policy.graph_numbers == region::GraphNumbers::All) return with_number(t, f, args, place);
   }
+  // torch refuses factors of some kinds for tensors of others, and computes in the dtype of the tensors: of floats
+  // alone the operators of tensors do the same.
+  const std::span tensors(args.values.data(), std::min(place, args.size()));
+  const bool are_floats = std::ranges::all_of(tensors, [&](PyObject* one) { return are_real_floats(t, one); });
+  if (!are_floats || (!changes && !are_real_floats(t, value))) return as_usual(t, f, args);
   const auto name = py::take(PyObject_GetAttr(f, region::names().__name__));
   return protocols::call_polyfill(t, polyfill_of(py::text_of(name.get())), args);
 }

@@ -273,9 +273,7 @@ Result explicit_break_of_torch(Interpreter& t, PyObject* f, Args args) {
 
 // pellucid.error_on_graph_break: open for what follows in this capture, and for the real steps and calls after it.
 Result break_block(Interpreter& t, PyObject* f, Args args) {
-  auto values = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
-  for (std::size_t i = 0; i < args.size(); ++i)
-    PyTuple_SET_ITEM(values.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
+  auto values = tuple_of(args.positional());
   auto keywords = py::take(PyDict_New());
   t.region.provenance.note_constant(f);
   t.region.deferred.add(f, values.get(), keywords.get());
@@ -293,9 +291,10 @@ bool leave_contexts(Interpreter& t) {
     }
   }
   for (const graph::Node* node : open) {
-    if (node->target.get() != enter && !is_range(*node)) return false;
+    if (node->target.get() != enter && !graph::begins_range(*node)) return false;
   }
-  for (auto at = open.rbegin(); at != open.rend(); ++at) is_range(**at) ? end_range(t, *at) : record_exit(t, *at);
+  for (auto at = open.rbegin(); at != open.rend(); ++at)
+    graph::begins_range(**at) ? end_range(t, *at) : record_exit(t, *at);
   return true;
 }
 

@@ -18,11 +18,6 @@ Result wrapped(Interpreter& t, PyObject* f, Args args) {
   return t.inline_function(inner.get(), args);
 }
 
-PyObject* profiler_op(const char* name) {
-  const auto ops = py::import_attr("torch", "ops");
-  return PyObject_GetAttrString(py::take(PyObject_GetAttrString(ops.get(), "profiler")).get(), name);
-}
-
 // The whole step of an optimizer in one operator. AOTAutograd cannot differentiate or functionalize it.
 Result fused_step(Interpreter& t, PyObject* f, Args args) {
   if (t.region.numbers.policy.graph_numbers != region::GraphNumbers::All)
@@ -35,27 +30,29 @@ Result fused_step(Interpreter& t, PyObject* f, Args args) {
 Result enter_range(Interpreter& t, PyObject* f, Args args) {
   const auto is_plain = [](PyObject* value) { return value == Py_None || PyUnicode_CheckExact(value); };
   if (!only_positional(args, 1, 2) || !std::ranges::all_of(args.values, is_plain)) return refuse(t, f, args);
-  auto values = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
-  for (std::size_t i = 0; i < args.size(); ++i)
-    PyTuple_SET_ITEM(values.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
+  auto values = tuple_of(args.positional());
   auto range = region::made_late(f, values.get());
   t.region.provenance.keep(range.get());
   t.region.recorder.contexts[range.get()] = t.region.recorder.record(graph::Op::CallFunction, f, args, Py_None, true);
   return Result::of(std::move(range));
 }
 
-void record_end(Interpreter& t, graph::Node* begun) {
-  static PyObject* const of_range = PyObject_GetAttrString(profiler_op("_record_function_exit"), "_RecordFunction");
-  graph::Node* node = t.region.recorder.record(graph::Op::CallFunction, of_range, Args{}, Py_None, true);
+}  // namespace
+
+void end_range(Interpreter& t, graph::Node* begun) {
+  graph::Node* node =
+      t.region.recorder.record(graph::Op::CallFunction, graph::range_end_function(), Args{}, Py_None, true);
   node->args.push_back(graph::Arg::of(begun));
   begun->users += 1;
 }
+
+namespace {
 
 // One that began before the region, in an earlier part of the program, ends behind the graph.
 Result leave_range(Interpreter& t, PyObject* f, Args args) {
   if (!only_positional(args, 1, 1)) return refuse(t, f, args);
   if (auto begun = t.region.recorder.contexts.find(args[0]); begun != t.region.recorder.contexts.end()) {
-    record_end(t, begun->second);
+    end_range(t, begun->second);
     t.region.recorder.contexts.erase(begun);
     return Result::none();
   }
@@ -72,6 +69,12 @@ Result enter_disabled(Interpreter& t, PyObject* f, Args args) {
   if (args.size() != 1 || t.region.provenance.is_outside(args[0])) return refuse(t, f, args);
   t.region.provenance.keep(args[0]);
   return run_native(t, f, args);
+}
+// Function modes are not asked either. The default device is one, and the graph, which runs without the block, asks it.
+Result enter_without_modes(Interpreter& t, PyObject* f, Args args) {
+  static PyObject* const count = py::import_attr("torch._C", "_len_torch_function_stack").release();
+  if (PyLong_AsLong(py::take(PyObject_CallNoArgs(count)).get()) > 0) return refuse(t, f, args);
+  return enter_disabled(t, f, args);
 }
 Result leave_disabled(Interpreter& t, PyObject* f, Args args) {
   if (args.size() == 0 || t.region.provenance.is_outside(args[0])) return refuse(t, f, args);
@@ -101,8 +104,7 @@ std::vector<PyObject*> tensors_in(Interpreter& t, PyObject* value) {
 std::vector<PyObject*> fakes_of(Interpreter& t, const std::vector<PyObject*>& tensors) {
   std::vector<PyObject*> fakes;
   fakes.reserve(tensors.size());
-  for (PyObject* tensor : tensors)
-    fakes.push_back(t.region.recorder.fake_or_itself(t.region.recorder.lift(tensor).get()));  // held by the region
+  for (PyObject* tensor : tensors) fakes.push_back(t.region.recorder.lift(tensor).get());  // held by the region
   return fakes;
 }
 
@@ -135,10 +137,7 @@ std::vector<PyObject*> guarded_leaves(Interpreter& t, const std::vector<PyObject
 Result leaves_of(Interpreter& t, PyObject*, Args args) {
   const auto leaves = guarded_leaves(t, tensors_in(t, args[0]));
   if (leaves.empty()) refuse_pass("that comes to no leaf");
-  auto made = py::take(PyTuple_New(static_cast<Py_ssize_t>(leaves.size())));
-  for (std::size_t i = 0; i < leaves.size(); ++i)
-    PyTuple_SET_ITEM(made.get(), static_cast<Py_ssize_t>(i), Py_NewRef(leaves[i]));
-  return Result::of(std::move(made));
+  return Result::of(tuple_of(leaves));
 }
 
 // Where autograd of torch itself sees the graph run, it knows by itself what a pass has freed.
@@ -166,8 +165,9 @@ Result gradients_of(Interpreter& t, PyObject*, Args args) {
   std::unordered_set<PyObject*> taken;
   for (Py_ssize_t i = count; i-- > 0;) {  // of one tensor for two leaves, the last one takes it
     PyObject *gradient = PyTuple_GET_ITEM(result.value.get(), i), *leaf = PyTuple_GET_ITEM(args[1], i);
-    const bool is_new = gradient != Py_None && taken.insert(gradient).second &&
-                        static_cast<std::size_t>(t.region.recorder.node_of(gradient)->index) >= before;
+    const graph::Node* node = gradient == Py_None ? nullptr : t.region.recorder.node_of(gradient);
+    const bool is_new = node != nullptr && node->op != graph::Op::Placeholder && taken.insert(gradient).second &&
+                        static_cast<std::size_t>(node->index) >= before;
     const bool is_own = is_new && aten::has_layout_of_gradient(t.region.recorder.fake_or_itself(leaf), gradient);
     PyTuple_SET_ITEM(are_own.get(), i, PyBool_FromLong(is_own));
   }
@@ -234,17 +234,11 @@ const Row rows[] = {
     {"torch._C.DisableTorchFunctionSubclass.__enter__", enter_disabled},
     {"torch._C.DisableTorchFunctionSubclass.__exit__", leave_disabled},
     {"torch._C.DisableTorchFunction", pure},
-    {"torch._C.DisableTorchFunction.__enter__", enter_disabled},
+    {"torch._C.DisableTorchFunction.__enter__", enter_without_modes},
     {"torch._C.DisableTorchFunction.__exit__", leave_disabled},
 };
 
 }  // namespace
-
-bool is_range(const graph::Node& entered) {
-  static PyObject* const begin = profiler_op("_record_function_enter_new");
-  return entered.target.get() == begin;
-}
-void end_range(Interpreter& t, graph::Node* begun) { record_end(t, begun); }
 
 const std::span<const Row> kTrainingRows = rows;
 

@@ -73,8 +73,7 @@ py::Owned<> live_values(Executor& executor, const frames::State& state, bool at_
 
 // Whether what the region changed of torch's state is what GlobalState puts back. Leaves the thread as it was before.
 bool can_leave(Executor& executor, const aten::GlobalState& before) {
-  if (before.matches()) return true;
-  before.restore();
+  if (!before.matches()) before.restore();
   return before.matches() && rows::leave_contexts(executor);
 }
 

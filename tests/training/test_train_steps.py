@@ -40,6 +40,15 @@ def gradients(net):
     return [p.grad for p in net.parameters()]
 
 
+def train(net, optimizer, x, **options):
+    """One step."""
+    optimizer.zero_grad(**options)
+    loss = net(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
 def sgd(net, **options):
     return torch.optim.SGD(net.parameters(), lr=0.1, **options)
 
@@ -62,14 +71,7 @@ def optimizer(around):
     net, x = make()
     optimizer = sgd(net, momentum=0.9)
 
-    def step(x):
-        optimizer.zero_grad()
-        loss = net(x).square().mean()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    step = around(step)
+    step = around(lambda x: train(net, optimizer, x))
     return [step(x) for _ in range(4)], list(net.parameters())
 
 
@@ -137,12 +139,7 @@ def zeroed(around):
     net, x = make()
     optimizer = sgd(net)
 
-    def step(x):
-        optimizer.zero_grad(set_to_none=False)
-        net(x).square().mean().backward()
-        optimizer.step()
-
-    step = around(step)
+    step = around(lambda x: train(net, optimizer, x, set_to_none=False))
     return [step(x) for _ in range(4)], gradients(net), list(net.parameters())
 
 
@@ -152,12 +149,7 @@ def scheduled(around):
     optimizer = sgd(net, momentum=0.9)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
 
-    def step(x):
-        optimizer.zero_grad()
-        net(x).square().mean().backward()
-        optimizer.step()
-
-    step, rates = around(step), []
+    step, rates = around(lambda x: train(net, optimizer, x)), []
     for _ in range(8):
         step(x)
         scheduler.step()
@@ -172,9 +164,7 @@ def scheduled_inside(around):
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2)
 
     def step(x):
-        optimizer.zero_grad()
-        net(x).square().mean().backward()
-        optimizer.step()
+        train(net, optimizer, x)
         scheduler.step()
 
     step = around(step)
@@ -187,9 +177,7 @@ def moving_average(around):
     average, optimizer = copy.deepcopy(net), sgd(net)
 
     def step(x):
-        optimizer.zero_grad()
-        net(x).square().mean().backward()
-        optimizer.step()
+        train(net, optimizer, x)
         with torch.no_grad():
             for a, b in zip(average.parameters(), net.parameters()):
                 a.lerp_(b, 0.1)
@@ -212,25 +200,9 @@ def moving_average_of_data(around):
     return [step(x) for _ in range(3)], list(average.parameters())
 
 
-@program()
-def scaler_that_is_off(around):
+def scaled_loss(around, enabled):
     net, x = make()
-    optimizer, scaler = sgd(net), torch.amp.GradScaler("cpu", enabled=False)
-
-    def step(x):
-        optimizer.zero_grad()
-        scaler.scale(net(x).square().mean()).backward()
-        scaler.step(optimizer)
-        scaler.update()
-
-    step = around(step)
-    return [step(x) for _ in range(3)], list(net.parameters())
-
-
-@program(breaks=2)
-def scaler(around):
-    net, x = make()
-    optimizer, scaler = sgd(net), torch.amp.GradScaler("cpu")
+    optimizer, scaler = sgd(net), torch.amp.GradScaler("cpu", enabled=enabled)
 
     def step(x):
         optimizer.zero_grad()
@@ -240,6 +212,16 @@ def scaler(around):
 
     step = around(step)
     return [step(x) for _ in range(3)], list(net.parameters()), scaler.get_scale()
+
+
+@program()
+def scaler_that_is_off(around):
+    return scaled_loss(around, enabled=False)
+
+
+@program(breaks=2)
+def scaler(around):
+    return scaled_loss(around, enabled=True)
 
 
 @program()
@@ -283,6 +265,21 @@ def no_scalar(around):
 
     step = around(step)
     return [step(x) for _ in range(3)], gradients(net)
+
+
+@program()
+def gradients_that_are_handed_in(around):
+    first, second = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    given = torch.arange(2.0)
+
+    def step(given):
+        (first + second).backward(given)
+
+    step = around(step)
+    for _ in range(2):
+        step(given)
+        first.grad.mul_(3)
+    return first.grad, second.grad, given
 
 
 @program()
@@ -552,6 +549,18 @@ def test_ranges_are_kept():
     assert names.count("outer") == names.count("inner") == 2
 
 
+def test_ranges_alone_make_no_graph():
+    def f(x):
+        with torch.profiler.record_function("nothing"):
+            pellucid.graph_break()
+        return x + 1
+
+    graphs = []
+    compiled = pellucid.compile(f, backend=lambda gm, inputs: graphs.append(gm) or gm.forward)
+    x = torch.ones(3)
+    assert torch.equal(compiled(x), f(x)) and len(graphs) == 1 and len(pellucid.break_reasons()) == 1
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_a_break_in_a_range(backend):
     def f(x):
@@ -568,3 +577,48 @@ def test_a_break_in_a_range(backend):
         assert torch.equal(compiled(x), f(x))
     assert [event.name for event in profile.events()].count("range") == 3  # two parts, and eager's
     assert len(pellucid.break_reasons()) == 1
+
+
+FACTORS = [torch.tensor(0.5, dtype=torch.float64), torch.tensor(2), torch.tensor(True), torch.tensor(1j)]
+TERMS = [torch.ones(()), torch.full((3,), 1.5), torch.ones(3, dtype=torch.int64), torch.ones(2, dtype=torch.complex64)]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("factor", FACTORS, ids=str)
+@pytest.mark.parametrize("term", TERMS, ids=lambda term: f"{term.dtype}-{term.dim()}")
+def test_factors_that_are_tensors(term, factor, backend):
+    """Values, dtypes and errors of torch, which asks such a tensor for its number."""
+
+    def outcome(run, *args):
+        try:
+            return run(*args)
+        except RuntimeError as error:
+            return str(error).split("\n")[0]
+
+    programs = [
+        lambda a, s: torch.add(a, a, alpha=s),
+        lambda a, s: a.clone().sub_(a, alpha=s),
+        lambda a, s: a.addcmul(a, a.double(), value=s),
+        lambda a, s: a.clone().addcdiv_(a, a, value=s),
+        lambda a, s: torch.full_like(a, s),
+        lambda a, s: torch._foreach_add([a, a], [a, a], alpha=s),
+    ]
+    for program in programs:
+        check_equal(
+            outcome(pellucid.compile(program, backend=backend), term, factor), outcome(program, term, factor), 0
+        )
+
+
+@pytest.mark.parametrize("disabled", [torch._C.DisableTorchFunction, torch._C.DisableTorchFunctionSubclass])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_default_device_where_torch_functions_are_disabled(disabled, backend):
+    def f(x):
+        with disabled():
+            return torch.ones(2), x + 1
+
+    x = torch.ones(2)
+    compiled = pellucid.compile(f, backend=backend)
+    for device in ("meta", "cpu"):
+        with torch.device(device):
+            for _ in range(2):
+                assert [t.device for t in compiled(x)] == [t.device for t in f(x)]
