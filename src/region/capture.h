@@ -91,6 +91,7 @@ struct Capture {
   std::vector<std::pair<PathHash, SeenNumber>> numbers;  // what was read of numbers, for later captures
   OpenNumbers open;                                      // those that stay open, for a backend that compiles for all
   bool has_unbacked = false;                             // the graph reads numbers of tensors
+  bool has_value_checks = false;                         // the graph asserts what a branch of the program asks
   std::vector<py::Owned<>> alive;                        // keeps every key of these maps alive
   std::vector<std::string> notes;                        // deferred decisions worth showing in explain
   std::int64_t instructions = 0;                         // executed symbolically

@@ -451,7 +451,7 @@ std::unique_ptr<Entry> finished_entry(PyFunctionObject* function, Cache& cache, 
   entry->exit = capture.exit;
   entry->depth = capture.depth;
   entry->after = capture.after;
-  entry->may_give_up = capture.has_unbacked;
+  entry->may_give_up = capture.has_unbacked || capture.has_value_checks;
   const std::string name = region_name(capture, entry->number);
   report_region(capture, *entry, name, cache.key().backend, stop);
   if (listens()) tell_region(capture, *entry, name, stop);
@@ -634,6 +634,7 @@ region::NumberPolicy number_policy(const Cache& cache, bool fullgraph, bool cons
           .marks_are_kept = config_number("allow_ignore_mark_dynamic") == 0,
           .scalar_outputs = may && (fullgraph || config_number("capture_scalar_outputs") != 0),
           .dynamic_output_shapes = may && (fullgraph || config_number("capture_dynamic_output_shape_ops") != 0),
+          .value_checks = cache.takes_unbacked,
           .is_last = automatic && cache.numbers.has_open() && !has_mark(backend, "has_no_limit") &&
                      cache.entries_made() + 1 >= config_number("recompile_limit")};
 }

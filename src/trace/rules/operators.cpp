@@ -1,6 +1,7 @@
 // Operators, subscripts, truth and jumps.
 #include "bytecode/opcodes.h"
 #include "trace/rules/rules.h"
+#include "trace/value_checks.h"
 
 namespace pellucid::trace {
 
@@ -31,6 +32,11 @@ Truth test(Executor& ex, Frame& f) {
 }
 
 Next jump_if(Executor& ex, Frame& f, bool when, int target) {
+  if (const auto asserted = asserted_truth(ex, f, peek(f, 0), when, target)) {
+    drop(f, 1);
+    if (*asserted == when) f.next = target;
+    return Next::Go;
+  }
   const Truth t = test(ex, f);
   if (t == Truth::Raised) return Next::Raise;
   if (t == Truth::Again) return Next::Go;

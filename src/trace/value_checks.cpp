@@ -1,0 +1,75 @@
+#include "trace/value_checks.h"
+
+#include "aten/aten.h"
+#include "bytecode/opcodes.h"
+#include "region/recorder.h"
+
+namespace pellucid::trace {
+
+using bytecode::Flow;
+using protocols::Args;
+using region::Cat;
+
+namespace {
+
+// Whether control that comes to byte offset `start` goes to a `raise`, whatever the values are.
+bool only_raises(const bytecode::DecodedCode& code, int start) {
+  constexpr int kMost = 64;  // the arguments of an exception are no longer than that
+  int index = code.index_at(start);
+  for (int steps = 0; steps < kMost && index >= 0 && index < code.size(); ++steps) {
+    const bytecode::Instruction& instruction = code[index];
+    switch (bytecode::info(instruction.op).flow) {
+      case Flow::Next:
+        ++index;
+        break;
+      case Flow::Jump:
+        index = instruction.target;
+        break;
+      case Flow::Raise:
+        return instruction.op == bytecode::Opcode::RAISE_VARARGS;
+      default:
+        return false;
+    }
+  }
+  return false;
+}
+
+PyObject* function_of_torch(const char* name) { return py::import_attr("torch", name).release(); }
+
+// A failing assertion of another device ends the process's use of it, so nothing could run again.
+bool may_be_asserted(Executor& executor, PyObject* tensor) {
+  if (PyBool_Check(tensor) || region::cat_of(tensor) != Cat::Tensor) return false;
+  if (!executor.region.numbers.policy.value_checks) return false;
+  static PyObject* const is_wrapped = py::import_attr("torch._C._functorch", "is_functorch_wrapped_tensor").release();
+  if (py::take(PyObject_CallOneArg(is_wrapped, tensor)).get() == Py_True) return false;
+  const auto is_cpu = py::take(PyObject_GetAttrString(tensor, "is_cpu"));
+  return is_cpu.get() == Py_True && aten::meta_of(tensor).sizes.empty();
+}
+
+}  // namespace
+
+std::optional<bool> asserted_truth(Executor& executor, Frame& frame, PyObject* tensor, bool when, int target) {
+  if (!may_be_asserted(executor, tensor)) return std::nullopt;
+  const bytecode::DecodedCode& code = *frame.decoded;
+  const bool jump_raises = only_raises(code, target);
+  if (jump_raises == only_raises(code, code.at(frame.at).end())) return std::nullopt;
+  const bool truth = jump_raises != when;
+  static PyObject* const assert_async = function_of_torch("_assert_async");
+  static PyObject* const logical_not = function_of_torch("logical_not");
+  auto& recorder = executor.region.recorder;
+  auto holds = py::Owned<>::share(tensor);
+  if (!truth) {
+    PyObject* args[] = {tensor};
+    Result inverse = recorder.torch_call(graph::Op::CallFunction, logical_not, logical_not, Args{args, nullptr});
+    if (!inverse.is_value()) return std::nullopt;
+    holds = std::move(inverse.value);
+  }
+  const auto message = py::str("the program raises an exception here");
+  PyObject* args[] = {holds.get(), message.get()};
+  if (!recorder.torch_call(graph::Op::CallFunction, assert_async, assert_async, Args{args, nullptr}).is_value())
+    return std::nullopt;
+  executor.region.capture->has_value_checks = true;
+  return truth;
+}
+
+}  // namespace pellucid::trace
