@@ -399,6 +399,12 @@ def get_attributes(wanted, value):
     return results[0] if len(results) == 1 else tuple(results)
 
 
+def call_method(wanted, named, value):
+    """operator.methodcaller(*wanted, **named)(value)"""
+    method = getattr(value, wanted[0])
+    return method(*wanted[1:]) if named is None else method(*wanted[1:], **named)
+
+
 def over_iterators(make, first, end, *arguments, **named):
     """make(*arguments, **named), where those from first to end have become their iterators."""
     iterators = [iter(iterable) for iterable in arguments[first:end]]
@@ -609,6 +615,48 @@ def accumulate_each(iterable, func=None, initial=None):
             stopped_by_function()
             return
         yield total
+
+
+def groupby_each(iterable, key=None):
+    """What groups and the iterator over them share is [the key read last, its item, what marks the group that is current]."""
+    shared = [_MISSING, _MISSING, None]
+    iterator = iter(iterable)
+    wanted = _MISSING
+    while True:
+        shared[2] = None
+        while shared[0] is _MISSING or (wanted is not _MISSING and (wanted is shared[0] or wanted == shared[0])):
+            if not groupby_step(shared, iterator, key):
+                return
+        wanted = shared[0]
+        shared[2] = [wanted]
+        yield wanted, group_each(shared, shared[2], iterator, key)
+
+
+def groupby_step(shared, iterator, key):
+    item = next(iterator, _MISSING)
+    if item is _MISSING:
+        return False
+    if key is None:
+        found = item
+    else:
+        try:
+            found = key(item)
+        except StopIteration:
+            stopped_by_function()
+            return False
+    shared[0], shared[1] = found, item
+    return True
+
+
+def group_each(shared, mark, iterator, key):
+    while shared[2] is mark:
+        if shared[1] is _MISSING and not groupby_step(shared, iterator, key):
+            return
+        if not (mark[0] is shared[0] or mark[0] == shared[0]):
+            return
+        item = shared[1]
+        shared[0] = shared[1] = _MISSING
+        yield item
 
 
 def takewhile_each(predicate, iterable):

@@ -50,6 +50,27 @@ Result getter_call(Interpreter& t, PyObject* self, Args args) {
   return protocols::call_polyfill(t, Items ? "get_items" : "get_attributes", values);
 }
 
+// operator.methodcaller(name, *arguments, **named): __reduce__ tells all, as it is or in a partial of the class.
+Result method_caller_call(Interpreter& t, PyObject* self, Args args) {
+  if (args.size() != 1 || args.keyword_count() != 0)
+    unsupported(Reason::BadArguments, {{"callee", "a methodcaller without exactly one argument"}});
+  t.region.provenance.guard_identity(self);
+  const auto reduced = py::take(PyObject_CallMethod(self, "__reduce__", nullptr));
+  PyObject* maker = PyTuple_GET_ITEM(reduced.get(), 0);
+  auto wanted = py::Owned<>::share(PyTuple_GET_ITEM(reduced.get(), 1));
+  auto named = py::Owned<>::share(Py_None);
+  if (!PyType_Check(maker)) {
+    wanted = py::take(PySequence_Concat(py::take(PyObject_GetAttrString(maker, "args")).get(), wanted.get()));
+    named = py::take(PyObject_GetAttrString(maker, "keywords"));
+  }
+  for (PyObject* part : {wanted.get(), named.get()}) {
+    t.region.provenance.keep(part);
+    if (t.region.provenance.is_outside(self)) t.region.provenance.note_constant(part);
+  }
+  PyObject* values[] = {wanted.get(), named.get(), args[0]};
+  return protocols::call_polyfill(t, "call_method", values);
+}
+
 Result reduce(Interpreter& t, PyObject*, Args args) { return protocols::call_polyfill(t, "reduce_by", args.values); }
 
 // The dict inside of an lru_cache wrapper, and the key under which it keeps what these arguments give.
@@ -153,6 +174,7 @@ const Row rows[] = {
     {"instances of functools.partial", partial_call, true, true},
     {"instances of operator.itemgetter", getter_call<true>},
     {"instances of operator.attrgetter", getter_call<false>},
+    {"instances of operator.methodcaller", method_caller_call},
     {"functools.reduce", reduce},
     {"instances of functools._lru_cache_wrapper", cached_call},
 };

@@ -75,6 +75,9 @@ Result weakref_call(Interpreter& t, PyObject* self, Args args) {
   const region::Source* source = t.region.provenance.source_of(self);
   if (t.region.drops.may_have_held(target))
     unsupported(Reason::WeakReference, {{"callee", "a weak reference after an object was dropped"}});
+  if (args.values.size() == 0 && t.region.provenance.is_made(self) && t.region.provenance.is_outside(target) &&
+      t.region.provenance.source_of(target) != nullptr)
+    return Result::of(py::Owned<>::share(target));
   if (args.values.size() != 0 || target == Py_None || source == nullptr || !t.region.provenance.is_outside(target)) {
     unsupported(Reason::WeakReference, {{"callee", "a weak reference to something that the region has not met"}});
   }

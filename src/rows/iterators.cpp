@@ -149,6 +149,12 @@ Result accumulate(Interpreter& t, PyObject* f, Args args) {
   return make(t, f, args, {"accumulate_each", 0, 1});
 }
 
+Result groupby(Interpreter& t, PyObject* f, Args args) {
+  refuse_iterable_by_name(f, args);
+  if (args.size() == 0 || args.size() > 2) return complain(t, f, args);
+  return make(t, f, args, {"groupby_each", 0, 1});
+}
+
 // It asks each for its iterator when the one before has ended.
 Result chain(Interpreter& t, PyObject* f, Args args) {
   if (args.keyword_count() != 0) return complain(t, f, args);
@@ -256,6 +262,7 @@ constexpr Row rows[] = {
     {"itertools.compress", compress},
     {"itertools.cycle", over_last<1, "cycle_each">},
     {"itertools.accumulate", accumulate},
+    {"itertools.groupby", groupby},
     {"itertools.count", count_repeat},
     {"itertools.repeat", count_repeat},
     {"itertools.combinations", combinations},
