@@ -93,7 +93,10 @@ def test_gradients_flow_past_a_check():
     assert torch.equal(x.grad, other.grad) and counting.count == 1
 
 
-def test_distributions_validate_in_one_graph():
+def test_distributions_validate_in_one_graph(monkeypatch):
+    # torch._dynamo turns it off for the whole process with its first compilation.
+    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", True)
+
     def f(mean):
         normal = torch.distributions.Normal(mean, 1.0)
         choice = torch.distributions.Categorical(logits=mean)
