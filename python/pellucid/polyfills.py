@@ -21,6 +21,7 @@ from pellucid._core import close_break_block as _close_break_block
 from pellucid._core import open_break_block as _open_break_block
 from pellucid.polyfills_language import *  # noqa: F403
 from pellucid.polyfills_language import as_given, is_found, length_hint, reversed_from, stopped_by_function
+from pellucid.polyfills_torch_function import *  # noqa: F403
 from pellucid.polyfills_training import *  # noqa: F403
 
 _MISSING = object()

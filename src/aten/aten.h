@@ -145,8 +145,10 @@ class FakeScope {
   // Calls `callable` with fakes among its arguments (already replaced). Installs the thread-local state that makes
   // factories give fakes, hides user modes, saved-tensor hooks and the profiler, and removes all of it again. A Python
   // exception of the call is a PythonError. Those of the fakes (no fake kernel, a write of a fake into a real tensor, a
-  // layout without fakes) begin with "pellucid: "; is_data_dependent() tells those that need data.
-  py::Owned<> call(PyObject* callable, PyObject* const* args, std::size_t nargs, PyObject* kwnames);
+  // layout without fakes) begin with "pellucid: "; is_data_dependent() tells those that need data. `listener`: a torch
+  // function mode that sees what is called.
+  py::Owned<> call(PyObject* callable, PyObject* const* args, std::size_t nargs, PyObject* kwnames,
+                   PyObject* listener = nullptr);
 
   static bool is_data_dependent(PyObject* exception);  // the exception says "this needs the values of a tensor"
 

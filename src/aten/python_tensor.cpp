@@ -4,6 +4,7 @@
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/record_function.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/PyInterpreterHooks.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
@@ -20,6 +21,7 @@
 #include "aten/computed_before.h"
 #include "aten/internal.h"
 #include "aten/symbolic_fake.h"
+#include "aten/torch_function.h"
 #include "py/eval_frame.h"
 
 namespace pellucid::aten {
@@ -54,10 +56,12 @@ class ScopeOfThread {
   std::shared_ptr<SizeScope> before_;
 };
 
-// Hides what would see fakes or be seen by them, for the time of one call (DESIGN 5.4, trap 2).
+// Hides what would see fakes or be seen by them, for the time of one call (DESIGN 5.4, trap 2). `listener`: a function
+// mode that hears of the call, or null; without one no class is asked for its __torch_function__, which capture does
+// before.
 class CallState {
  public:
-  CallState()
+  explicit CallState(PyObject* listener)
       : factories_(c10::DispatchKeySet(c10::DispatchKey::Fake)),
         no_modes_(c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot})),
         no_profiler_(/*is_enabled=*/false),
@@ -68,12 +72,21 @@ class CallState {
       hooks_ = hooks;
       at::SavedTensorDefaultHooks::set_tls_state({});
     }
-    if (at::impl::PythonTorchFunctionTLS::stack_len() > 0) hide_function_modes();
+    using Functions = at::impl::PythonTorchFunctionTLS;
+    if (Functions::stack_len() > 0) hide_function_modes();
+    if (listener != nullptr) {
+      if (!modes_) modes_ = Functions::get_state();
+      Functions::push_onto_stack(
+          std::make_shared<c10::SafePyObject>(Py_NewRef(listener), c10::impl::getGlobalPyInterpreter()));
+    } else if (asked_ == at::impl::TorchFunctionDisabledState::ENABLED) {
+      Functions::set_disabled_state(at::impl::TorchFunctionDisabledState::SUBCLASSES_DISABLED);
+    }
   }
   ~CallState() {
     if (autocast_cache_) at::autocast::set_autocast_cache_enabled(true);
     if (hooks_) at::SavedTensorDefaultHooks::set_tls_state(*hooks_);
     if (modes_) at::impl::PythonTorchFunctionTLS::set_state(*modes_);
+    at::impl::PythonTorchFunctionTLS::set_disabled_state(asked_);
   }
   CallState(const CallState&) = delete;
   CallState& operator=(const CallState&) = delete;
@@ -108,6 +121,7 @@ class CallState {
   const bool autocast_cache_;
   std::optional<at::impl::SavedTensorDefaultHooksTLS> hooks_;
   std::optional<at::impl::PythonTorchFunctionTLS> modes_;
+  const at::impl::TorchFunctionDisabledState asked_ = at::impl::PythonTorchFunctionTLS::get_disabled_state();
 };
 
 bool is_buffer_type(PyTypeObject* type) noexcept {
@@ -168,10 +182,10 @@ bool is_tensor(PyObject* object) noexcept {
 py::Owned<> scalar_tensor(double number) {
   return with_python_errors([&] { return py::take(THPVariable_Wrap(c10::scalar_to_tensor(number))); });
 }
-bool is_plain_tensor(PyObject* object) noexcept {
-  PyTypeObject* type = Py_TYPE(object);
+bool is_plain_tensor_type(PyTypeObject* type) noexcept {
   return THPVariable_CheckTypeExact(type) || is_buffer_type(type);
 }
+bool is_plain_tensor(PyObject* object) noexcept { return is_plain_tensor_type(Py_TYPE(object)); }
 bool is_parameter(PyObject* tensor) noexcept {
   return Py_TYPE(tensor) == reinterpret_cast<PyTypeObject*>(ParameterClass);
 }
@@ -330,8 +344,9 @@ void drop_frames(PyObject* exception) {
 
 }  // namespace
 
-py::Owned<> FakeScope::call(PyObject* callable, PyObject* const* args, std::size_t nargs, PyObject* kwnames) {
-  CallState state;
+py::Owned<> FakeScope::call(PyObject* callable, PyObject* const* args, std::size_t nargs, PyObject* kwnames,
+                            PyObject* listener) {
+  CallState state(listener);
   const ScopeOfThread scope(data_->sizes);
   const py::InterpreterMark mark;
   PyObject* result = nullptr;
@@ -367,6 +382,19 @@ py::Owned<> fake_like(PyObject* like) {
   return with_python_errors([&] {
     Fakes fakes;
     return py::take(THPVariable_Wrap(fakes.fake_of(tensor_of(like))));
+  });
+}
+
+PyTypeObject* tensor_type() noexcept { return reinterpret_cast<PyTypeObject*>(THPVariableClass); }
+
+bool asks_torch_functions() noexcept {
+  return at::impl::PythonTorchFunctionTLS::get_disabled_state() == at::impl::TorchFunctionDisabledState::ENABLED;
+}
+
+py::Owned<> plain_alias(PyObject* tensor) {
+  return with_python_errors([&] {
+    const c10::AutoGradMode gradients(true);  // whether they go through it is up to what uses it
+    return py::take(THPVariable_Wrap(at::alias(tensor_of(tensor))));
   });
 }
 

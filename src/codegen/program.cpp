@@ -32,6 +32,7 @@ std::string words_of(const Source* source) {
   int taken = 0;
   for (const Source* s = source; s != nullptr && taken < 3; s = s->base) {
     std::string word;
+    if (s->step == source::Step::Plain) continue;
     if (s->step == source::Step::Item || source::step_function_name(s->step) != nullptr)
       word = std::to_string(s->index);
     if (source::is_of_layout(s->step)) word.insert(0, s->step == source::Step::Size ? "size_" : "stride_");

@@ -322,6 +322,17 @@ Recipe recipe_of_made_late(Walker& walker, PyObject* object, const Expr&) {
   return recipe;
 }
 
+// A tensor of a class of the program: what the graph gives, as an object of that class.
+Recipe recipe_of_subclass(Walker& walker, PyObject* object, const Expr& self) {
+  static PyObject* const make = PyObject_GetAttrString(py::import_attr("torch._C", "TensorBase").get(), "as_subclass");
+  if (walker.detached(object) != nullptr) cannot_reconstruct(object, "whose graph a backward pass has freed");
+  Recipe recipe;
+  recipe.make = Expr::call(make, exprs(Expr::of(walker.capture().node_of.at(object)),
+                                       walker.ref(reinterpret_cast<PyObject*>(Py_TYPE(object)))));
+  add_attributes(walker, object, self.copy(), recipe);
+  return recipe;
+}
+
 using Row = Recipe (*)(Walker&, PyObject*, const Expr&);
 
 // Types that are matched exactly (a subclass of them cannot be rebuilt).
@@ -397,6 +408,7 @@ Recipe recipe_of(Walker& walker, PyObject* object, int id) {
     recipe.make = Expr::call(number->function, refs(walker, list_items(number->arguments)));
     return recipe;
   }
+  if (is_object_of_subclass(object)) return recipe_of_subclass(walker, object, self);
   if (graph::Node* node = walker.detached(object)) {
     static PyObject* const freed = py::import_attr("pellucid._freed", "freed").release();
     Recipe recipe;

@@ -3,6 +3,7 @@
 #include "base/reasons.h"
 #include "region/generator.h"
 #include "region/number.h"
+#include "region/subclasses.h"
 #include "region/unread.h"
 
 namespace pellucid::codegen {
@@ -20,7 +21,7 @@ bool is_tensor(PyObject* object) {
   return type != nullptr && PyObject_TypeCheck(object, type);
 }
 
-// What the graph gives is a plain tensor: attributes and subclasses would be lost without a word.
+// What the graph gives is a plain tensor: attributes would be lost without a word.
 void check_output(PyObject* object) {
   if (!is_tensor(object)) return;
   if (Py_TYPE(object) != tensor_type()) cannot_reconstruct(object, "a tensor of this class");
@@ -33,6 +34,8 @@ void check_output(PyObject* object) {
 bool is_known_function(PyObject* object) { return PyFunction_Check(object) && is_importable(object); }
 
 }  // namespace
+
+bool is_object_of_subclass(PyObject* object) { return is_tensor(object) && region::is_subclassed(object); }
 
 void cannot_reconstruct(PyObject* object, const char* why) {
   std::string type = Py_TYPE(object)->tp_name;
@@ -80,8 +83,8 @@ graph::Node* Walker::detached(PyObject* object) const {
 
 bool Walker::exists(PyObject* object) const {
   return is_singleton(object) || source_of(object) != nullptr ||
-         (capture_.node_of.count(object) != 0 && detached(object) == nullptr) || is_constant(object) ||
-         is_known_function(object);
+         (capture_.node_of.count(object) != 0 && detached(object) == nullptr && !is_object_of_subclass(object)) ||
+         is_constant(object) || is_known_function(object);
 }
 
 PyObject* real_method(PyObject* object) {
@@ -113,6 +116,7 @@ Expr Walker::ref(PyObject* object) {
     return number->source != nullptr ? Expr::of(number->source) : Expr::fresh(add(object));
   }
   if (auto found = capture_.node_of.find(object); found != capture_.node_of.end()) {
+    if (is_object_of_subclass(object)) return Expr::fresh(add(object));
     check_output(object);
     return detached(object) != nullptr ? Expr::fresh(add(object)) : Expr::of(found->second);
   }

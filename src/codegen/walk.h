@@ -91,6 +91,7 @@ void replay_frame(Walker& walker, std::vector<Stmt>& out, const region::Effect& 
 
 void replay_generator(Walker& walker, std::vector<Stmt>& out, const region::Effect& effect);  // generators.cpp
 
+bool is_object_of_subclass(PyObject* object);  // a tensor of a class of the program's
 [[noreturn]] void cannot_reconstruct(PyObject* object, const char* why);
 
 }  // namespace pellucid::codegen

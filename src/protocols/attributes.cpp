@@ -1,10 +1,12 @@
 #include "protocols/attributes.h"
 
 #include "protocols/call.h"
+#include "protocols/torch_function.h"
 #include "py/cpython.h"
 #include "py/native_getattr.h"
 #include "region/generator.h"
 #include "region/names.h"
+#include "region/subclasses.h"
 
 namespace pellucid::protocols {
 
@@ -190,6 +192,7 @@ Result module_getattr(Interpreter& t, PyObject* module, PyObject* name) {
   if (PyObject* meta = py::type_lookup(Py_TYPE(module), name)) {
     if (name == region::names().__dict__) return instance_dict(t, module);
     if (cat_of(meta) == Cat::Instance) {  // a setting of torch.backends: its getter is Python code over C state
+      if (has_python_get(meta)) return bind(t, meta, module, reinterpret_cast<PyObject*>(Py_TYPE(module)));
       unsupported(Reason::UnsupportedProtocol, {{"protocol", "__get__"}, {"type", Py_TYPE(meta)->tp_name}});
     }
     return native_attribute(t, module, name);
@@ -464,8 +467,16 @@ Result generic_setattr(Interpreter& t, PyObject* object, PyObject* name, PyObjec
 
 namespace {
 
+// Guards and emitted code read and write it as attributes, about which its class would be asked.
+void refuse_grad_of_subclass(PyObject* tensor) {
+  if (region::is_subclassed(tensor))
+    unsupported(Reason::UnsupportedTensor,
+                {{"what", std::string("attribute 'grad' of a tensor of class ") + Py_TYPE(tensor)->tp_name}});
+}
+
 // `tensor.grad`, of a tensor from outside: what the region has set counts, which is set for good behind the graph.
 Result grad_of(Interpreter& t, PyObject* tensor) {
+  refuse_grad_of_subclass(tensor);
   PyObject* const name = region::names().grad;
   if (const region::AttributeWrite* write = t.region.attributes.find(tensor, name))
     return Result::of(py::Owned<>::share(write->value.get()));
@@ -498,6 +509,12 @@ Result set_grad(Interpreter& t, PyObject* tensor, PyObject* value) {
 
 }  // namespace
 
+Result write_of_torch(Interpreter& t, PyObject* tensor, PyObject* name, PyObject* value) {
+  if (name == region::names().grad) return set_grad(t, tensor, value);
+  unsupported(Reason::UnsupportedMutation,
+              {{"target", std::string("attribute '") + py::text_of(name) + "' of a " + Py_TYPE(tensor)->tp_name}});
+}
+
 Result setattr(Interpreter& t, PyObject* object, PyObject* name, PyObject* value) {
   t.region.doing = "sets an attribute";
   object = t.region.shadows.original(object);
@@ -517,13 +534,30 @@ Result setattr(Interpreter& t, PyObject* object, PyObject* name, PyObject* value
     if (value == nullptr) return t.and_then(call2(t, hook, object, name), Continuation(C::Drop));
     return t.and_then(call3(t, hook, object, name, value), Continuation(C::Drop));
   }
-  if (cat == Cat::Tensor && name == region::names().grad) return set_grad(t, object, value);
+  if (cat == Cat::Tensor) {
+    PyObject* meta = t.region.lookups.type_lookup(type, name);
+    const bool of_torch = meta != nullptr && Py_IS_TYPE(meta, &PyGetSetDescr_Type);
+    if (of_torch && value != nullptr) {
+      if (auto answer = setattr_by_torch_function(t, object, name, value))
+        return t.and_then(std::move(*answer), Continuation(C::Drop));
+    }
+    if (of_torch && name == region::names().grad) return set_grad(t, object, value);
+  }
   if (type->tp_setattro == PyObject_GenericSetAttr || hook == object_setattr() || cat == Cat::Instance ||
       cat == Cat::Tensor) {
     return generic_setattr(t, object, name, value);
   }
   unsupported(Reason::UnsupportedMutation,
               {{"target", std::string("attribute '") + py::text_of(name) + "' of a " + type->tp_name}});
+}
+
+Result read_of_torch(Interpreter& t, PyObject* tensor, PyObject* name) {
+  if (region::reads_unguarded_state(name))
+    unsupported(Reason::UnsupportedTensor, {{"what", "attribute '" + py::text_of(name) + "', which is not guarded"}});
+  if (name == region::names().grad && !aten::is_fake(tensor)) return grad_of(t, tensor);
+  static PyObject* getattr_builtin = py::import_attr("builtins", "getattr").release();
+  PyObject* args[] = {tensor, name};
+  return t.region.recorder.torch_call(graph::Op::CallFunction, getattr_builtin, getattr_builtin, Args{args, nullptr});
 }
 
 Result tensor_getattr(Interpreter& t, PyObject* tensor, PyObject* name) {
@@ -538,23 +572,23 @@ Result tensor_getattr(Interpreter& t, PyObject* tensor, PyObject* name) {
   }
   if (name == region::names().__dict__) return instance_dict(t, tensor);
   if (meta != nullptr && Py_IS_TYPE(meta, &PyGetSetDescr_Type)) {
-    if (region::reads_unguarded_state(name))
-      unsupported(Reason::UnsupportedTensor, {{"what", "attribute '" + py::text_of(name) + "', which is not guarded"}});
-    if (name == region::names().grad && !fake) return grad_of(t, tensor);
-    static PyObject* getattr_builtin = py::import_attr("builtins", "getattr").release();
-    PyObject* args[] = {tensor, name};
-    return t.region.recorder.torch_call(graph::Op::CallFunction, getattr_builtin, getattr_builtin, Args{args, nullptr});
+    if (auto answer = getattr_by_torch_function(t, tensor, name)) return std::move(*answer);
+    return read_of_torch(t, tensor, name);
   }
+  if (meta != nullptr && region::is_subclassed(tensor) && is_data_descriptor(meta))
+    return named(t, bind(t, meta, tensor, reinterpret_cast<PyObject*>(type)), meta, tensor, name);
+  PyObject* hook =
+      region::is_subclassed(tensor) ? t.region.lookups.type_lookup(type, region::names().__getattr__) : nullptr;
   if (PyObject* own = t.region.lookups.instance_get(tensor, name); own != nullptr) {
     return Result::of(py::Owned<>::share(own));
   }
   if (meta == nullptr) {
     // nn.Parameter and friends define no __getattr__, so the miss is final.
-    if (t.region.lookups.type_lookup(type, region::names().__getattr__) != nullptr)
-      unsupported(Reason::UnsupportedTensor, {{"what", std::string("a ") + type->tp_name}});
-    return attribute_error(t, tensor, name);
+    Result miss = attribute_error(t, tensor, name);
+    return hook == nullptr ? std::move(miss)
+                           : t.and_then(std::move(miss), Continuation(C::GetAttrFallback, tensor, name, hook));
   }
-  return bind(t, meta, tensor, reinterpret_cast<PyObject*>(type));
+  return named(t, bind(t, meta, tensor, reinterpret_cast<PyObject*>(type)), meta, tensor, name);
 }
 
 }  // namespace pellucid::protocols

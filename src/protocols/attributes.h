@@ -20,6 +20,9 @@ Result class_setattr(Interpreter& t, PyObject* type, PyObject* name, PyObject* v
 Result slot_setattr(Interpreter& t, PyObject* object, PyObject* slot, PyObject* name, PyObject* value);
 Result module_getattr(Interpreter& t, PyObject* module, PyObject* name);
 Result tensor_getattr(Interpreter& t, PyObject* tensor, PyObject* name);
+// What a getter of torch gives of a tensor, and what a setter does, whatever the tensor's class says.
+Result read_of_torch(Interpreter& t, PyObject* tensor, PyObject* name);
+Result write_of_torch(Interpreter& t, PyObject* tensor, PyObject* name, PyObject* value);
 Result enum_attribute(Interpreter& t, PyObject* member, PyObject* name);
 // What C code gives for it: members and getters of builtin types.
 Result native_attribute(Interpreter& t, PyObject* object, PyObject* name);

@@ -10,6 +10,7 @@
 #include "protocols/protocols.h"
 #include "protocols/steering.h"
 #include "protocols/table.h"
+#include "protocols/torch_function.h"
 #include "py/cpython.h"
 #include "region/compiled_function.h"
 #include "region/snapshot.h"
@@ -44,11 +45,15 @@ PyObject* disabled_by_import(PyObject* function) {
   return py::dict_get_str(marks, region::names()._torchdynamo_orig_callable);
 }
 
+bool is_of_torch(PyObject* function) { return is_torch_op(function) || find(function) != nullptr; }
+
 Result call_function(Interpreter& t, PyObject* function, Args args) {
   if (PyObject* own = disabled_by_import(function)) {
     t.region.provenance.guard_identity(function);
     return call(t, own, args);
   }
+  const bool follows = is_of_torch(function) && is_followed(t, function, args);
+  if (follows) return t.inline_function(function, args);
   // A rule stands for the function and not for its code: another function in its place needs another graph.
   if (auto handler = find(function)) {
     t.region.provenance.guard_identity(function);
@@ -161,6 +166,7 @@ Result call(Interpreter& t, PyObject* callable, Args args) {
   }
   if (is_torch_op(callable)) {
     t.region.provenance.guard_identity(callable);
+    if (auto answer = by_torch_function(t, callable, args)) return std::move(*answer);
     return t.region.recorder.torch_call(graph::Op::CallFunction, callable, callable, args);
   }
   PyObject* method = t.region.lookups.type_lookup(type, region::names().__call__);

@@ -3,6 +3,7 @@
 #include "protocols/protocols.h"
 #include "protocols/table.h"
 #include "py/cpython.h"
+#include "region/subclasses.h"
 
 namespace pellucid::protocols {
 
@@ -96,13 +97,36 @@ Result call_type(Interpreter& t, PyObject* callable, Args args) {
   return make_instance(t, callable, args);
 }
 
+namespace {
+
+// torch.return_types.max and its like: C code makes them of the elements of one sequence.
+bool is_named_result(PyTypeObject* type) {
+  static PyObject* const count = py::interned("n_sequence_fields").release();
+  return PyType_IsSubtype(type, &PyTuple_Type) && type->tp_base == &PyTuple_Type &&
+         py::type_lookup(type, count) != nullptr && py::type_lookup(type, region::names().__new__) != nullptr &&
+         PyCFunction_Check(py::type_lookup(type, region::names().__new__));
+}
+
+Result make_named_result(Interpreter& t, PyObject* type, Args args) {
+  const auto items = protocols::native_elements(t, args[0]);
+  PyObject* values[] = {type, args[0]};
+  if (!items) return call_polyfill(t, "made_of_items", values);
+  values[0] = items.get();
+  return run_native(t, type, Args{{values, 1}, nullptr});
+}
+
+}  // namespace
+
 Result make_instance(Interpreter& t, PyObject* callable, Args args) {
   auto* type = reinterpret_cast<PyTypeObject*>(callable);
   t.region.doing = "makes an instance";
+  if (args.size() == 1 && args.keyword_count() == 0 && is_named_result(type))
+    return make_named_result(t, callable, args);
   const Cat cat = cat_of(type);
   PyObject* made_by = t.region.lookups.type_lookup(type, region::names().__new__);
   const bool makes_class = PyType_IsSubtype(type, &PyType_Type) != 0;
-  if (made_by == nullptr || cat == Cat::Tensor || (cat == Cat::Type && !makes_class) || cat == Cat::Module) {
+  const bool of_torch = cat == Cat::Tensor && !region::is_derived(type);
+  if (made_by == nullptr || of_torch || (cat == Cat::Type && !makes_class) || cat == Cat::Module) {
     unsupported(Reason::UntracedCallable, {{"callee", std::string("the class ") + type->tp_name}});
   }
   PyObject* function = made_by;
@@ -131,7 +155,7 @@ Result make_instance(Interpreter& t, PyObject* callable, Args args) {
   if (!PyCFunction_Check(function) || (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && !exception_class)) {
     unsupported(Reason::UntracedCallable, {{"callee", std::string("the class ") + type->tp_name}});
   }
-  if (extends_value(type)) {  // int.__new__(Type, …), then an __init__ of the class
+  if (extends_value(type) || cat == Cat::Tensor) {  // int.__new__(Type, …), then an __init__ of the class
     std::vector<PyObject*> values{callable};
     values.insert(values.end(), args.values.begin(), args.values.end());
     auto given = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.values.size())));

@@ -2,6 +2,7 @@
 #include "protocols/policies.h"
 #include "protocols/protocols.h"
 #include "protocols/table.h"
+#include "protocols/torch_function.h"
 #include "py/cpython.h"
 
 namespace pellucid::protocols {
@@ -124,6 +125,9 @@ Result call_native(Interpreter& t, PyObject* callable, Args args) {
     return complain(t, callable, args[0], args);
   if (passes_over_order(callable, args))
     unsupported(Reason::UntracedCallable, {{"callee", describe(callable) + " of an OrderedDict"}});
+  if (is_torch_op(callable)) {
+    if (auto answer = by_torch_function(t, callable, args)) return std::move(*answer);
+  }
   if (auto handler = find(callable)) return handler(t, callable, args);
   PyTypeObject* type = Py_TYPE(callable);
   if (PyCFunction_Check(callable) && is_torch_op(callable)) {

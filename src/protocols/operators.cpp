@@ -4,12 +4,15 @@
 #include "protocols/late_values.h"
 #include "protocols/numbers.h"
 #include "protocols/protocols.h"
+#include "protocols/table.h"
+#include "protocols/torch_function.h"
 #include "py/cpython.h"
 #include "py/number_operator.h"
 #include "py/set_table.h"
 #include "region/enums.h"
 #include "region/names.h"
 #include "region/snapshot.h"
+#include "region/subclasses.h"
 
 namespace pellucid::protocols {
 
@@ -55,6 +58,21 @@ bool has_python_method(Interpreter& t, PyObject* value, const char* name) {
   if (is_exact_builtin(Py_TYPE(value))) return false;
   PyObject* method = t.region.lookups.type_lookup(Py_TYPE(value), name);
   return method != nullptr && PyFunction_Check(method);
+}
+
+bool has_tensor_method(Interpreter& t, PyObject* value, const char* name) {
+  if (cat_of(value) != Cat::Tensor) return false;
+  PyObject* method = t.region.lookups.type_lookup(Py_TYPE(value), name);
+  return method != nullptr && is_torch_op(method);
+}
+
+// Whether an operator of a tensor is what the classes of the operands say: one of them is no class of torch's.
+bool is_by_class(Interpreter& t, PyObject* left, PyObject* right) {
+  for (PyObject* value : {left, right}) {
+    if (region::is_subclassed(value)) return true;
+    if (cat_of(value) == Cat::Instance && has_torch_function(t, value)) return true;
+  }
+  return false;
 }
 
 // The id of an object that the region made is good as a key, but what is computed from it would be another value at
@@ -106,7 +124,7 @@ Result binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
   const py::BinaryOperator& o = binary_operator(op);
   t.region.doing = "computes";
   const Cat a = cat_of(left), b = cat_of(right);
-  if (a == Cat::Tensor || b == Cat::Tensor) {
+  if ((a == Cat::Tensor || b == Cat::Tensor) && !is_by_class(t, left, right)) {
     const Cat other = a == Cat::Tensor ? b : a;
     if (other == Cat::Instance || other == Cat::Other)
       unsupported(Reason::UnsupportedProtocol,
@@ -168,7 +186,7 @@ Result binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
   if (o.inplace != nullptr && !is_exact_builtin(Py_TYPE(left)) &&
       t.region.lookups.type_lookup(Py_TYPE(left), o.inplace) == Py_None)
     return t.raise(PyExc_TypeError, "'NoneType' object is not callable");
-  if (o.inplace != nullptr && has_python_method(t, left, o.inplace)) {
+  if (o.inplace != nullptr && (has_python_method(t, left, o.inplace) || has_tensor_method(t, left, o.inplace))) {
     PyObject* args[] = {right};
     Continuation c(K::Reflected, left, right);
     c.number = op;
@@ -237,7 +255,8 @@ Result reflected(Interpreter& t, PyObject* left, PyObject* right, int op, int st
     PyObject* method = t.region.lookups.type_lookup(Py_TYPE(self), use_right ? backward : forward);
     if (method == nullptr) continue;
     if (method == Py_None) return t.raise(PyExc_TypeError, "'NoneType' object is not callable");
-    if (PyFunction_Check(method)) {
+    const bool is_tensor = cat_of(self) == Cat::Tensor && has_tensor_method(t, self, use_right ? backward : forward);
+    if (PyFunction_Check(method) || is_tensor) {
       Continuation c(K::Reflected, left, right);
       c.number = op;
       c.stage = static_cast<std::uint8_t>(stage + 1);
@@ -272,7 +291,9 @@ Result reflected(Interpreter& t, PyObject* left, PyObject* right, int op, int st
     if (comparison && (a == Cat::Instance || a == Cat::Other)) {
       unsupported(Reason::UnsupportedProtocol, {{"protocol", forward}, {"type", Py_TYPE(self)->tp_name}});
     }
-    if (!comparison && !(plain_operand(a) && (b == Cat::Instance || plain_operand(b)))) {
+    const bool answers = b == Cat::Instance || plain_operand(b) || region::is_subclassed(other);
+    if (comparison && plain_operand(a) && region::is_subclassed(other)) continue;
+    if (!comparison && !(plain_operand(a) && answers)) {
       const bool updates = a == Cat::Dict && !comparison && binary_operator(op).inplace != nullptr;  // d |= anything
       if (b == Cat::Instance && is_container(a) && !updates)
         continue;  // list + instance: list's own slot gives NotImplemented or a TypeError
@@ -310,7 +331,7 @@ Result compare(Interpreter& t, PyObject* left, PyObject* right, int op) {
     refuse_region_id(t, right);
   }
   const Cat a = cat_of(left), b = cat_of(right);
-  if (a == Cat::Tensor || b == Cat::Tensor) {
+  if ((a == Cat::Tensor || b == Cat::Tensor) && !is_by_class(t, left, right)) {
     const Cat other = a == Cat::Tensor ? b : a;
     if (other == Cat::Instance || other == Cat::Other)
       unsupported(Reason::UnsupportedProtocol,
@@ -422,7 +443,7 @@ Result unary(Interpreter& t, PyObject* value, int opcode) {
   refuse_region_id(t, value);
   const Cat cat = cat_of(value);
   const UnaryOperator o = unary_operator(static_cast<bytecode::Opcode>(opcode));
-  if (cat == Cat::Tensor) {
+  if (cat == Cat::Tensor && !region::is_subclassed(value)) {
     PyObject* target = operator_function(o.function);
     return t.region.recorder.torch_call(graph::Op::CallFunction, target, target, Args{{&value, 1}, nullptr});
   }

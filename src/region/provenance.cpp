@@ -5,6 +5,7 @@
 #include "py/cpython.h"
 #include "region/names.h"
 #include "region/region.h"
+#include "region/subclasses.h"
 #include "region/unread.h"
 
 namespace pellucid::region {
@@ -185,7 +186,7 @@ void Provenance::note_contents(PyObject* value, Cat cat, const Source* source) {
   const bool constant = source->step == source::Step::Const;
   switch (cat) {
     case Cat::Tensor: {
-      if (!aten::is_plain_tensor(value)) {
+      if (is_subclassed(value) && !is_traced_subclass(Py_TYPE(value))) {
         guard(Kind::TYPE_MATCH, source, py::Owned<>::share(type_of(value)));
         return;  // refused where it is used
       }

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "aten/torch_function.h"
 #include "base/text.h"
 #include "py/cpython.h"
 #include "region/input_names.h"
 #include "region/objects.h"
 #include "region/region.h"
 #include "region/snapshot.h"
+#include "region/subclasses.h"
 
 namespace pellucid::region {
 namespace {
@@ -139,8 +141,40 @@ bool reads_unguarded_state(PyObject* name) {
   return PyUnicode_Check(name) && unguarded.contains(py::text_of(name));
 }
 
+// A graph gets an alias, which has no part in what is done to the tensor's own layout, and none in gradients when it is
+// made in inference mode.
+void Recorder::check_subclass(PyObject* tensor) {
+  PyTypeObject* type = Py_TYPE(tensor);
+  static PyObject* const in_inference_mode = py::import_attr("torch", "is_inference_mode_enabled").release();
+  const bool loses_gradients =
+      aten::meta_of(tensor).requires_grad && py::take(PyObject_CallNoArgs(in_inference_mode)).get() == Py_True;
+  if (!is_traced_subclass(type) || loses_gradients)
+    unsupported(Reason::UnsupportedTensor, {{"what", std::string("a tensor of class ") + type->tp_name}});
+  guard_traced_subclass(region_, type);
+}
+
+void Recorder::check_layout(PyObject* fake) {
+  const auto real = real_of_.find(fake);
+  if (real == real_of_.end() || aten::is_fake(real->second) || !is_subclassed(real->second)) return;
+  const aten::Meta now = aten::meta_of(fake), before = aten::meta_of(real->second);
+  if (now.sizes == before.sizes && now.strides == before.strides && now.storage_offset == before.storage_offset) return;
+  unsupported(Reason::UnsupportedMutation,
+              {{"target", std::string("the shape of a tensor of class ") + Py_TYPE(real->second)->tp_name}});
+}
+
+py::Owned<> Recorder::as_class(PyObject* fake, PyTypeObject* type) {
+  static PyObject* const make = PyObject_GetAttrString(py::import_attr("torch._C", "TensorBase").get(), "as_subclass");
+  PyObject* values[] = {fake, reinterpret_cast<PyObject*>(type)};
+  auto made = fakes_->call(make, values, 2, nullptr);
+  region_.capture->node_of[made.get()] = node_of(fake);
+  region_.provenance.keep(made.get());
+  fake_of_.emplace(made.get(), py::Owned<>::share(fake));
+  real_of_[fake] = made.get();
+  return made;
+}
+
 py::Owned<> Recorder::lift(PyObject* tensor) {
-  if (aten::is_fake(tensor)) {
+  if (aten::is_fake(tensor) && !is_subclassed(tensor)) {
     if (!region_.capture->node_of.contains(tensor))
       unsupported(Reason::UnknownOrigin, {{"detail", "a fake without a node"}});
     return py::Owned<>::share(tensor);
@@ -148,9 +182,8 @@ py::Owned<> Recorder::lift(PyObject* tensor) {
   if (auto it = fake_of_.find(tensor); it != fake_of_.end()) return it->second.copy();
   const Source* source = region_.provenance.source_of(tensor);
   if (source == nullptr) unsupported(Reason::UnknownOrigin, {{"detail", std::string("a ") + Py_TYPE(tensor)->tp_name}});
-  if (!aten::is_plain_tensor(tensor)) {
-    unsupported(Reason::UnsupportedTensor, {{"what", std::string("a tensor of class ") + Py_TYPE(tensor)->tp_name}});
-  }
+  const bool subclassed = is_subclassed(tensor);
+  if (subclassed) check_subclass(tensor);
   py::Owned<> fake;
   try {
     fake = fakes_->fake_of(tensor, region_.numbers.tensors.shape_of(tensor));
@@ -158,13 +191,16 @@ py::Owned<> Recorder::lift(PyObject* tensor) {
     unsupported(Reason::UnsupportedTensor, {{"what", kind_of_tensor(tensor, error)}});
   }
   add_size_inputs(tensor);
-  graph::Node* node = is_static(tensor) ? attribute_node(*region_.capture, tensor, fake, source)
-                                        : input_node(*region_.capture, fake, source);
+  const auto met = subclassed ? aten::plain_alias(tensor) : py::Owned<>::share(tensor);
+  if (subclassed) source = region_.capture->sources.plain(source);
+  graph::Node* node = is_static(met.get()) ? attribute_node(*region_.capture, tensor, fake, source)
+                                           : input_node(*region_.capture, fake, source);
   if (node->op == graph::Op::GetAttr) region_.provenance.guard(Kind::ID_MATCH, source, py::Owned<>::share(tensor));
   region_.capture->node_of[tensor] = node;
   region_.capture->node_of[fake.get()] = node;
   node->where = call_site();
-  region_.capture->input_of[node] = tensor;
+  region_.capture->input_of[node] = met.get();
+  region_.provenance.keep(met.get());
   region_.provenance.keep(tensor);
   region_.provenance.keep(fake.get());
   real_of_[fake.get()] = tensor;
@@ -676,6 +712,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   for (const auto& [tensor, version] : versions) mutated |= aten::version_of(tensor) != version || is_written(tensor);
   if (mutated) region_.deferred.freeze_written();
   if (mutated && region_.numbers.space().symbols() > 0) fix_reshaped(versions);
+  for (const auto& [fake, version] : versions) check_layout(fake);
   each_tensor(result.get(), [&](PyObject* tensor) {
     const bool is_input = std::ranges::any_of(versions, [&](const auto& input) { return input.first == tensor; });
     if (!is_input && aten::is_leaf_with_grad(tensor))
@@ -776,7 +813,7 @@ PyObject* Recorder::tensor_behind(PyObject* fake) const {
 }
 
 PyObject* Recorder::fake_or_itself(PyObject* tensor) const {
-  const auto fake = aten::is_fake(tensor) ? fake_of_.end() : fake_of_.find(tensor);
+  const auto fake = aten::is_fake(tensor) && !is_subclassed(tensor) ? fake_of_.end() : fake_of_.find(tensor);
   return fake == fake_of_.end() ? tensor : fake->second.get();
 }
 

@@ -22,7 +22,9 @@ class Recorder {
 
   // Real tensors below become fakes (placeholders on first use); containers are copied when they hold any.
   py::Owned<> to_fake(PyObject* value);
-  py::Owned<> lift(PyObject* tensor);                  // the fake of one tensor
+  py::Owned<> lift(PyObject* tensor);  // the fake of one tensor
+  // A new object of this class over a fake that the region made, as Tensor.as_subclass gives it.
+  py::Owned<> as_class(PyObject* fake, PyTypeObject* type);
   PyObject* fake_or_itself(PyObject* tensor) const;    // borrowed; itself while it has no fake
   PyObject* tensor_behind(PyObject* fake) const;       // borrowed; the fake itself where the region made it
   graph::Arg to_arg(PyObject* value);                  // node, constant or container of these
@@ -37,6 +39,8 @@ class Recorder {
 
  private:
   graph::Node* number_node(PyObject* number);
+  void check_subclass(PyObject* tensor);
+  void check_layout(PyObject* fake);
   void add_size_inputs(PyObject* tensor);
   bool is_fraction(PyObject* number);
   py::Owned<> key_at_hand(PyObject* key);
@@ -51,8 +55,8 @@ class Recorder {
 
   Region& region_;
   std::unique_ptr<aten::FakeScope> fakes_;
-  std::unordered_map<PyObject*, py::Owned<>> fake_of_;        // real -> fake
-  std::unordered_map<PyObject*, PyObject*> real_of_;          // fake -> real
+  std::unordered_map<PyObject*, py::Owned<>> fake_of_;        // real, or of a subclass -> fake
+  std::unordered_map<PyObject*, PyObject*> real_of_;          // the other way
   std::unordered_map<PyObject*, py::Owned<>> torch_numbers_;  // open number -> torch.SymInt
 };
 

@@ -1,5 +1,6 @@
 // The module operator, and abs, round, pow, divmod: the same protocols as the opcodes.
 #include "bytecode/opcodes.h"
+#include "region/subclasses.h"
 #include "rows/rows.h"
 
 namespace pellucid::rows {
@@ -66,8 +67,9 @@ Result identity_index(Interpreter& t, PyObject* f, Args args) { return pure(t, f
 Result numeric(Interpreter& t, PyObject* f, Args args) {
   bool tensor = false;
   for (PyObject* value : args.values) tensor |= region::cat_of(value) == Cat::Tensor;
-  if (tensor) return t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
-  if (args.size() >= 1 && region::cat_of(args[0]) == Cat::Instance) {
+  const bool by_class = args.size() >= 1 && region::is_subclassed(args[0]);
+  if (tensor && !by_class) return t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
+  if (by_class || (args.size() >= 1 && region::cat_of(args[0]) == Cat::Instance)) {
     auto name = py::take(PyObject_GetAttr(f, names().__name__));
     const std::string dunder = "__" + py::text_of(name.get()) + "__";
     if (t.region.lookups.type_lookup(Py_TYPE(args[0]), dunder.c_str()) != nullptr) {

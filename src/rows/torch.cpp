@@ -164,7 +164,10 @@ Result inference_exit(Interpreter& t, PyObject* f, Args args) {
 Result size(Interpreter& t, PyObject* f, Args args) {
   if (args.size() != 1) return run_native(t, f, args);
   auto items = protocols::native_elements(t, args[0]);
-  if (!items) unsupported(Reason::BadArguments, {{"callee", "torch.Size of an iterator"}});
+  if (!items) {
+    PyObject* values[] = {f, args[0]};
+    return protocols::call_polyfill(t, "made_of_items", values);
+  }
   if (auto open = protocols::sizes_made(t, items.get())) return std::move(*open);
   PyObject* values[] = {items.get()};
   return run_native(t, f, Args{values, nullptr});
@@ -391,6 +394,8 @@ const Row rows[] = {
     {"torch._C._get_accelerator", query},
     {"torch._C._is_alias_of", refuse},
     {"torch.cuda.is_available", query},
+    {"torch._C._get_cudnn_enabled", query},
+    {"torch._C._get_mkldnn_enabled", query, false},
     {"torch._C._set_grad_enabled", state_switch},
     {"torch._C._push_on_torch_function_stack", push_mode},
     {"torch.utils._python_dispatch.TorchDispatchMode.__enter__", enter_dispatch_mode},
@@ -434,8 +439,6 @@ const Row rows[] = {
     {"torch.Tensor.__reduce_ex__", refuse},
     {"torch._C.TensorBase.data_ptr", refuse},
     {"torch._C.TensorBase.numpy", leaves_torch},
-    {"torch._C.TensorBase.as_subclass", refuse},
-    {"torch._C.TensorBase._make_subclass", refuse},
     {"torch._C.TensorBase.apply_", refuse},
     {"torch._C.TensorBase.map_", refuse},
     {"torch.Tensor.__repr__", refuse},

@@ -3,6 +3,7 @@
 #include <structmember.h>
 
 #include "aten/aten.h"
+#include "aten/torch_function.h"
 #include "frames/generators.h"
 #include "py/cpython.h"
 #include "py/interrupts.h"
@@ -153,6 +154,7 @@ const Source* SourceTable::size_of(const Source* tensor, std::int64_t dim) {
 const Source* SourceTable::stride_of(const Source* tensor, std::int64_t dim) {
   return intern(Step::Stride, tensor, nullptr, dim);
 }
+const Source* SourceTable::plain(const Source* tensor) { return intern(Step::Plain, tensor, nullptr, 0); }
 const Source* SourceTable::part(const Source* iterator, std::int64_t index) {
   return intern(Step::Part, iterator, nullptr, index);
 }
@@ -174,6 +176,20 @@ bool load_number(const Source& source, PyObject* tensor, std::int64_t* out) noex
   return source.step == Step::Size ? aten::size_at(tensor, source.index, out)
                                    : aten::stride_at(tensor, source.index, out);
 }
+
+namespace {
+
+PyObject* load_plain(PyObject* tensor, py::Owned<>& fresh) noexcept {
+  if (!aten::is_tensor(tensor)) return nullptr;
+  try {
+    fresh = aten::plain_alias(tensor);
+  } catch (const py::PythonError&) {
+    return nullptr;
+  }
+  return fresh.get();
+}
+
+}  // namespace
 
 PyObject* load_step(const Source& source, PyObject* base, PyObject* const* locals, PyObject* closure,
                     py::Owned<>& fresh) noexcept {
@@ -206,6 +222,8 @@ PyObject* load_step(const Source& source, PyObject* base, PyObject* const* local
       if (!fresh) PyErr_Clear();
       return fresh.get();
     }
+    case Step::Plain:
+      return load_plain(base, fresh);
     case Step::Part:
       if (PyGen_CheckExact(base)) return frames::generator_slot(base, source.index);
       return py::iterator_part(base, source.index, fresh);
@@ -226,9 +244,10 @@ py::Owned<> step_of(const Source& source, PyObject* base) {
 
 template <Step step>
 PyObject* take_step(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
-  constexpr const char* what = is_of_layout(step) ? "a tensor" : "an iterator";
-  constexpr const char* missing =
-      is_of_layout(step) ? "pellucid: a tensor has no plain dim %lld" : "pellucid: an iterator has no item %lld ahead";
+  constexpr const char* what = is_of_layout(step) || step == Step::Plain ? "a tensor" : "an iterator";
+  constexpr const char* missing = is_of_layout(step)    ? "pellucid: a tensor has no plain dim %lld"
+                                  : step == Step::Plain ? "pellucid: no alias of this tensor (%lld)"
+                                                        : "pellucid: an iterator has no item %lld ahead";
   return py::enter([&]() -> py::Owned<> {
     const long long index = count == 2 ? PyLong_AsLongLong(args[1]) : -1;
     if (index < 0) {
@@ -252,6 +271,8 @@ PyMethodDef kStepFunctions[] = {
      nullptr},
     {"stride_of", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(take_step<Step::Stride>)), METH_FASTCALL,
      nullptr},
+    {"plain_alias", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(take_step<Step::Plain>)), METH_FASTCALL,
+     nullptr},
 };
 
 PyMethodDef* step_function_of(Step step) noexcept {
@@ -266,6 +287,8 @@ PyMethodDef* step_function_of(Step step) noexcept {
       return &kStepFunctions[3];
     case Step::Stride:
       return &kStepFunctions[4];
+    case Step::Plain:
+      return &kStepFunctions[5];
     default:
       return nullptr;
   }

@@ -1,0 +1,22 @@
+// Calls of torch that the classes of their arguments answer: `__torch_function__`, as torch asks for it.
+#pragma once
+#include <optional>
+
+#include "protocols/interpreter.h"
+
+namespace pellucid::protocols {
+
+// Whether `__torch_function__` of the class has a say in calls of torch.
+bool has_torch_function(Interpreter& t, PyObject* value);
+
+// What the classes of the arguments answer to a call of torch's C code. Nothing: none of them is asked.
+std::optional<Result> by_torch_function(Interpreter& t, PyObject* callable, Args args);
+// The same of `getattr(tensor, name)` and `setattr(tensor, name, value)` through a descriptor of torch's.
+std::optional<Result> getattr_by_torch_function(Interpreter& t, PyObject* tensor, PyObject* name);
+std::optional<Result> setattr_by_torch_function(Interpreter& t, PyObject* tensor, PyObject* name, PyObject* value);
+
+// Whether a Python function of torch is followed, where torch's own code has a rule or is a node: it asks the classes
+// of its arguments itself, and may call methods that they have of their own.
+bool is_followed(Interpreter& t, PyObject* function, Args args);
+
+}  // namespace pellucid::protocols

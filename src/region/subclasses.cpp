@@ -1,0 +1,46 @@
+#include "region/subclasses.h"
+
+#include "aten/aten.h"
+#include "aten/torch_function.h"
+#include "py/cpython.h"
+#include "region/region.h"
+#include "region/types.h"
+
+namespace pellucid::region {
+namespace {
+
+struct Names {
+  PyObject* dispatch = py::interned("__torch_dispatch__").release();
+  PyObject* flatten = py::interned("__tensor_flatten__").release();
+  PyObject* getattribute = py::interned("__getattribute__").release();
+  PyObject* finalizer = py::interned("__del__").release();
+};
+const Names& own_names() {
+  static const Names names;
+  return names;
+}
+
+}  // namespace
+
+bool is_subclassed(PyObject* value) noexcept { return cat_of(value) == Cat::Tensor && !aten::is_plain_tensor(value); }
+
+bool is_derived(PyTypeObject* type) noexcept {
+  return cat_of(type) == Cat::Tensor && !aten::is_plain_tensor_type(type);
+}
+
+bool is_traced_subclass(PyTypeObject* type) noexcept {
+  const Names& names = own_names();
+  const auto is_of_tensor = [&](PyObject* name) {
+    return py::type_lookup(type, name) == py::type_lookup(aten::tensor_type(), name);
+  };
+  return is_of_tensor(names.dispatch) && is_of_tensor(names.getattribute) &&
+         py::type_lookup(type, names.flatten) == nullptr && py::type_lookup(type, names.finalizer) == nullptr;
+}
+
+void guard_traced_subclass(Region& region, PyTypeObject* type) {
+  const Names& names = own_names();
+  for (PyObject* name : {names.dispatch, names.getattribute, names.flatten, names.finalizer})
+    region.lookups.type_lookup(type, name);
+}
+
+}  // namespace pellucid::region

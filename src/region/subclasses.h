@@ -1,0 +1,18 @@
+// Tensors of classes that the program derives from torch.Tensor: real ones stay what they are during capture, and those
+// that a region makes are objects of the class over a fake. Torch gets a plain fake in place of either.
+#pragma once
+#include <Python.h>
+
+namespace pellucid::region {
+
+struct Region;
+
+// A tensor of another class than torch's own plain ones.
+bool is_subclassed(PyObject* value) noexcept;
+bool is_derived(PyTypeObject* type) noexcept;  // a class of such tensors
+// Whether captures know what operations on instances of such a class do: it leaves dispatch below Python to torch.
+bool is_traced_subclass(PyTypeObject* type) noexcept;
+// The same, guarded.
+void guard_traced_subclass(Region& region, PyTypeObject* type);
+
+}  // namespace pellucid::region
