@@ -9,6 +9,7 @@
 #include "py/traceback.h"
 #include "region/names.h"
 #include "region/snapshot.h"
+#include "region/subclasses.h"
 
 namespace pellucid::protocols {
 namespace {
@@ -28,7 +29,7 @@ class Now {
     const bool container = PyList_CheckExact(value) || PyTuple_CheckExact(value) || PyDict_CheckExact(value);
     if (container) return depth < kDepth ? container_now(value, depth) : py::Owned<>();
     if (t_.region.capture->region_ids.contains(value)) return {};
-    if (cat == Cat::Tensor) return py::Owned<>::share(value);
+    if (cat == Cat::Tensor) return region::is_subclassed(value) ? py::Owned<>() : py::Owned<>::share(value);
     if (cat == Cat::Tuple && prints_by_code_of_the_program(value)) return {};
     const Contents inside = t_.region.reads.deep_touch(value);
     if (!inside.is_plain() || cat == Cat::Set || cat == Cat::List || cat == Cat::Dict || cat == Cat::Deque) return {};

@@ -8,6 +8,8 @@
 #include "protocols/policies.h"
 #include "protocols/table.h"
 #include "py/cpython.h"
+#include "region/objects.h"
+#include "region/subclasses.h"
 
 namespace pellucid::protocols {
 namespace {
@@ -145,10 +147,26 @@ Steering steering_of(PyObject* callable) {
   return steering_by_torch(callable);
 }
 
+namespace {
+
+// The function gets what the graph has: plain tensors.
+void refuse_subclasses(PyObject* callable, Args args) {
+  for (PyObject* value : args.values) {
+    region::each_tensor(value, [&](PyObject* tensor) {
+      if (region::is_subclassed(tensor))
+        unsupported(Reason::UntracedCallable,
+                    {{"callee", describe(callable) + " of a tensor of class " + Py_TYPE(tensor)->tp_name}});
+    });
+  }
+}
+
+}  // namespace
+
 Result steered_call(Interpreter& t, Steering how, PyObject* callable, Args args) {
   t.region.provenance.guard_identity(callable);
   switch (how) {
     case Steering::Opaque:
+      refuse_subclasses(callable, args);
       return t.region.recorder.torch_call(graph::Op::CallFunction, callable, callable, args);
     case Steering::Constant:
       return pure(t, callable, args);

@@ -1,5 +1,6 @@
 #include "region/reads.h"
 
+#include "aten/torch_function.h"
 #include "guards/equality.h"
 #include "py/keys.h"
 #include "py/native_lookup.h"
@@ -8,6 +9,7 @@
 #include "region/names.h"
 #include "region/region.h"
 #include "region/snapshot.h"
+#include "region/subclasses.h"
 
 namespace pellucid::region {
 
@@ -187,6 +189,9 @@ bool Reads::hashable_natively(PyObject* key) {
     case Cat::Generator:
       return false;
     case Cat::Tensor:
+      if (is_subclassed(key) &&
+          region_.lookups.type_lookup(type, names().__hash__) != py::type_lookup(aten::tensor_type(), names().__hash__))
+        return false;
       if (region_.provenance.source_of(key) != nullptr) keys_.push_back(key);
       return true;  // by identity
     default:
