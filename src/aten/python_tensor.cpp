@@ -19,6 +19,7 @@
 #include "aten/aten.h"
 #include "aten/computed_before.h"
 #include "aten/internal.h"
+#include "aten/layers.h"
 #include "aten/symbolic_fake.h"
 #include "py/eval_frame.h"
 
@@ -189,7 +190,10 @@ OpenLayout layout_of(PyObject* tensor) {
 }
 
 bool is_fake(PyObject* object) noexcept {
-  return is_tensor(object) && tensor_of(object).defined() && is_fake(impl_of(object));
+  if (!is_tensor(object) || !tensor_of(object).defined()) return false;
+  if (!is_wrapper(object)) return is_fake(impl_of(object));
+  const auto at_bottom = innermost(object);
+  return at_bottom && is_fake(impl_of(at_bottom.get()));
 }
 
 // --- fakes of real tensors ---
@@ -386,14 +390,20 @@ Meta meta_of(PyObject* tensor) {
     meta.requires_grad = impl.requires_grad();
     meta.is_leaf = is_leaf(tensor);
     meta.version = version_of(tensor);
-    meta.storage = impl.has_storage() ? impl.unsafe_storage().unsafeGetStorageImpl() : nullptr;
+    const auto with_memory = innermost(tensor);
+    const c10::TensorImpl* memory = with_memory ? impl_of(with_memory.get()) : nullptr;
+    if (memory != nullptr && memory->has_storage()) meta.storage = memory->unsafe_storage().unsafeGetStorageImpl();
     return meta;
   });
 }
 
 std::uint32_t version_of(PyObject* tensor) noexcept {
-  c10::TensorImpl& impl = *impl_of(tensor);
-  return impl.is_inference() ? 0 : impl.version_counter().current_version();
+  std::uint32_t version = 0;
+  each_layer(tensor, [&](PyObject* layer) {
+    c10::TensorImpl& impl = *impl_of(layer);
+    if (!impl.is_inference()) version += impl.version_counter().current_version();
+  });
+  return version;
 }
 
 }  // namespace pellucid::aten

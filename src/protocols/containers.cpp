@@ -4,6 +4,7 @@
 #include "guards/equality.h"
 #include "protocols/numbers.h"
 #include "protocols/protocols.h"
+#include "protocols/type_expressions.h"
 #include "py/cpython.h"
 #include "py/iterators.h"
 #include "py/keys.h"
@@ -543,7 +544,7 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
       return call(t, bound.value.get(), Args{args, nullptr});
     }
     if (Py_TYPE(container) == &PyType_Type || method == nullptr || is_atom(cat_of(key))) {
-      const Contents inside = t.region.reads.deep_touch(key);
+      const Contents inside = is_type_expression(key) ? Contents() : t.region.reads.deep_touch(key);
       if (inside.tensor || inside.user)
         unsupported(Reason::UnsupportedProtocol, {{"protocol", "__class_getitem__"}, {"type", type->tp_name}});
       auto value = py::Owned<>::steal(PyObject_GetItem(container, key));  // an enum member by name, a generic alias

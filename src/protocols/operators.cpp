@@ -4,6 +4,7 @@
 #include "protocols/late_values.h"
 #include "protocols/numbers.h"
 #include "protocols/protocols.h"
+#include "protocols/type_expressions.h"
 #include "py/cpython.h"
 #include "py/number_operator.h"
 #include "py/set_table.h"
@@ -131,6 +132,7 @@ Result binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
     return Result::of(std::move(value));
   };
   if (plain_operand(a) && plain_operand(b)) return native(left, right);
+  if (std::string_view(o.method) == "__or__" && makes_union(left, right)) return native(left, right);
   if (a == Cat::Text && std::string_view(o.method) == "__mod__") {
     const Contents inside = t.region.reads.deep_touch(right);
     if (!inside.is_plain()) unsupported(Reason::UserDunder, {{"operation", "% formatting"}, {"callee", "__str__"}});

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "aten/layers.h"
 #include "base/text.h"
 #include "py/cpython.h"
 #include "region/input_names.h"
 #include "region/objects.h"
 #include "region/region.h"
 #include "region/snapshot.h"
+#include "region/torch_module.h"
 
 namespace pellucid::region {
 namespace {
@@ -128,6 +130,25 @@ graph::Node* attribute_node(Capture& capture, PyObject* tensor, const py::Owned<
 }
 
 }  // namespace
+
+namespace {
+
+// What opens levels for the program: torch's own code, and the blocks that it does so with.
+bool opens_levels(PyObject* file) {
+  static PyObject* const contextlib = py::import_attr("contextlib", "__file__").release();
+  return py::text_of(file).starts_with(torch_directory()) || PyUnicode_Compare(file, contextlib) == 0;
+}
+
+}  // namespace
+
+void OpenLevels::note_opening(const Region& region) {
+  if (aten::Levels::now().depth != 0) return;
+  for (const Frame* frame = region.top; frame != nullptr; frame = frame->back.get()) {
+    if (frame->back && (frame->hidden || opens_levels(frame->code->co_filename))) continue;
+    if (led_by.empty() || led_by.back() != frame->at_step) led_by.push_back(frame->at_step);
+    return;
+  }
+}
 
 Recorder::Recorder(Region& region)
     : region_(region), fakes_(std::make_unique<aten::FakeScope>(region.numbers.scope())) {}
@@ -677,11 +698,24 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   if (mutated) region_.deferred.freeze_written();
   if (mutated && region_.numbers.space().symbols() > 0) fix_reshaped(versions);
   each_tensor(result.get(), [&](PyObject* tensor) {
-    const bool is_input = std::ranges::any_of(versions, [&](const auto& input) { return input.first == tensor; });
-    if (!is_input && aten::is_leaf_with_grad(tensor))
+    const bool is_known = region_.capture->node_of.contains(tensor);
+    if (!is_known && aten::is_leaf_with_grad(tensor))
       unsupported(Reason::LeafInGraph, {{"operation", name_of_target(target)}});
   });
   return wrap_result(op, target, args, std::move(result), mutated);
+}
+
+// The fake of a tensor with data that torch has just made of numbers. A level of torch.func is around it as around the
+// real one.
+py::Owned<> Recorder::fake_of_made(PyObject* made) {
+  if (!aten::is_wrapper(made)) return aten::fake_like(made);
+  static PyObject* const lift_fresh = [] {
+    const auto aten = py::take(PyObject_GetAttrString(py::import_attr("torch", "ops").get(), "aten"));
+    return py::take(PyObject_GetAttrString(aten.get(), "lift_fresh")).release();
+  }();
+  const auto fake = aten::fake_like(aten::innermost(made).get());
+  PyObject* argument = fake.get();
+  return fakes_->call(lift_fresh, &argument, 1, nullptr);
 }
 
 Result Recorder::wrap_result(graph::Op op, PyObject* target, Args args, py::Owned<> result, bool mutated) {
@@ -713,7 +747,7 @@ Result Recorder::wrap_result(graph::Op op, PyObject* target, Args args, py::Owne
     if (cat_of(result.get()) != Cat::Tensor || region_.provenance.is_outside(result.get())) {
       unsupported(Reason::UnknownOrigin, {{"detail", name_of_target(target) + " gives a tensor with data"}});
     }
-    result = aten::fake_like(result.get());
+    result = fake_of_made(result.get());
   }
   graph::Node* node = record(op, target, args, result.get(), mutated);
   if (cat_of(result.get()) == Cat::Tensor) {

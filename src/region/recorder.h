@@ -12,6 +12,14 @@ namespace pellucid::region {
 
 struct Region;
 
+// Levels of torch.func that the region opens. They are the thread's: a region cannot end between.
+struct OpenLevels {
+  // The steps of the program's own code that led to levels which were opened first, the last one at the end. The region
+  // may end before each of these instead.
+  std::vector<std::int64_t> led_by;
+  void note_opening(const Region& region);
+};
+
 class Recorder {
  public:
   explicit Recorder(Region& region);
@@ -34,6 +42,7 @@ class Recorder {
   aten::FakeScope& fakes() { return *fakes_; }
   // Context managers of torch entered in the region -> the node that enters.
   std::unordered_map<PyObject*, graph::Node*> contexts;
+  OpenLevels levels;
 
  private:
   graph::Node* number_node(PyObject* number);
@@ -46,6 +55,7 @@ class Recorder {
   void fix_reshaped(const std::vector<std::pair<PyObject*, std::uint32_t>>& tensors);
   struct TorchArguments;
   TorchArguments arguments_of(PyObject* target, Args args, bool may_be_open);
+  py::Owned<> fake_of_made(PyObject* made);
   Result wrap_result(graph::Op op, PyObject* target, Args args, py::Owned<> result, bool mutated);
   py::Owned<> unpack(PyObject* value, graph::Node* owner, const std::shared_ptr<const graph::CallSite>& site);
 

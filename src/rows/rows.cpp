@@ -16,7 +16,7 @@ void initialise() {
   py::check(PyObject_SetAttrString(core, "TracedGenerator", reinterpret_cast<PyObject*>(region::generator_type())));
   protocols::initialise_table({kPureRows, kBuiltinRows, kContainerRows, kTorchRows, kOperatorRows, kFunctoolsRows,
                                kGeneratorRows, kInspectRows, kRegexRows, kLoggingRows, kExceptionRows, kClassRows,
-                               kCompilingRows, kIteratorRows, kComptimeRows, kTrainingRows, kTensorFactorRows},
+                               kCompilingRows, kIteratorRows, kComptimeRows, kTrainingRows, kTensorFactorRows, kTransformRows},
                               kNamedTorchRows);
   py::check(PyObject_DelAttrString(core, "TracedGenerator"));  // it had a name for its rows only
 }

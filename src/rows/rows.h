@@ -30,6 +30,9 @@ using protocols::walker_of;
 bool leave_contexts(Interpreter& t);
 // Records the end of a range for torch's profiler.
 void end_range(Interpreter& t, graph::Node* begun);
+// A switch of thread state: carried out now, so that what follows is captured under it, and recorded, so that the graph
+// does it again.
+Result state_switch(Interpreter& t, PyObject* f, Args args);
 void refuse_function_modes();  // that are active, but for default devices
 void initialise();
 
@@ -49,7 +52,7 @@ inline bool only_positional(Args args, std::size_t least, std::size_t most) {
 
 extern const std::span<const Row> kBuiltinRows, kContainerRows, kPureRows, kTorchRows, kOperatorRows, kFunctoolsRows,
     kGeneratorRows, kInspectRows, kRegexRows, kLoggingRows, kExceptionRows, kClassRows, kCompilingRows, kIteratorRows,
-    kComptimeRows, kTrainingRows, kTensorFactorRows;
+    kComptimeRows, kTrainingRows, kTensorFactorRows, kTransformRows;
 extern const std::span<const NamedRow> kNamedTorchRows;
 
 }  // namespace pellucid::rows

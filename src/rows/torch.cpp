@@ -15,8 +15,8 @@ Result always_true(Interpreter&, PyObject*, Args) { return Result::boolean(true)
 Result always_false(Interpreter&, PyObject*, Args) { return Result::boolean(false); }
 Result nothing(Interpreter&, PyObject*, Args) { return Result::none(); }
 
-// A switch of thread state: carried out now, so that what follows is captured under it, and recorded, so that the graph
-// does it again.
+}  // namespace
+
 Result state_switch(Interpreter& t, PyObject* f, Args args) {
   for (PyObject* value : args.values) {
     if (!region::is_atom(region::cat_of(value))) unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
@@ -26,6 +26,8 @@ Result state_switch(Interpreter& t, PyObject* f, Args args) {
   t.region.recorder.record(graph::Op::CallFunction, f, args, Py_None, true);
   return done;
 }
+
+namespace {
 
 // Context managers of torch whose state lives in C++ objects: entered and left for real, so that what is between is
 // captured under them, and recorded as the functions that torch has for graphs.
@@ -330,10 +332,6 @@ void refuse_function_modes() {
 
 namespace {
 
-Result transform(Interpreter&, PyObject* callable, Args) {
-  unsupported(Reason::FunctionTransform, {{"callee", describe(callable)}});
-}
-
 // In compiled code these would go on into operators with functions as arguments, which only a graph can call rightly: a
 // derivative by what such a function closes over is missing otherwise.
 Result higher_order(Interpreter&, PyObject* callable, Args) {
@@ -378,13 +376,6 @@ const Row rows[] = {
     {"torch._C._get_math_sdp_enabled", query},
     {"torch._C._has_storage", refuse},
     {"torch._C._cuda_getDeviceCount", query, false},
-    {"torch._C._functorch.maybe_current_level", query},
-    {"torch._functorch.vmap.vmap_impl", transform},
-    {"torch._functorch.eager_transforms.grad_and_value_impl", transform},
-    {"torch._functorch.eager_transforms._vjp_with_argnums", transform},
-    {"torch._functorch.eager_transforms._jvp_with_argnums", transform},
-    {"torch._functorch.eager_transforms.linearize", transform},
-    {"torch._C._functorch._func_increment_nesting", transform},
     {"torch._C._log_api_usage_once", nothing},
     {"torch._C._cuda_isCurrentStreamCapturing", query},
     {"torch._C._get_privateuse1_backend_name", query},

@@ -78,8 +78,7 @@ Attempt stopped(PyFunctionObject* function, PyObject* backend, const trace::Brea
 
 // A stop that a later step than the capture asks for: it is about what leaves the region, at the instruction that ends
 // it.
-Attempt stopped(PyFunctionObject* function, PyObject* backend, const GraphBreak& later,
-                const region::Capture* capture) {
+trace::BreakInfo stop_at_end(PyFunctionObject* function, const GraphBreak& later, const region::Capture* capture) {
   trace::BreakInfo stop;
   stop.reason = later.reason();
   stop.message = later.message();
@@ -88,7 +87,7 @@ Attempt stopped(PyFunctionObject* function, PyObject* backend, const GraphBreak&
   stop.is_error = break_policy::break_is_error();
   const int offset = capture != nullptr && capture->returned_at >= 0 ? capture->returned_at : 0;
   stop.stack.push_back({py::Owned<PyCodeObject>::share(code_of(function)), offset, 0});
-  return stopped(function, backend, stop);
+  return stop;
 }
 
 bool calls_graph(const region::Capture& capture) {
@@ -323,6 +322,19 @@ Compiled told_call(PyFunctionObject* function, region::Capture& capture, Cache& 
   }
 }
 
+// Puts the torch state of this thread back: what capture and backends switch (grad mode, autocast,
+// levels of torch.func) is the region's business.
+class StateKeeper {
+ public:
+  StateKeeper() : before_(aten::GlobalState::now()) {}
+  ~StateKeeper() { before_->restore(); }
+  StateKeeper(const StateKeeper&) = delete;
+  StateKeeper& operator=(const StateKeeper&) = delete;
+
+ private:
+  std::unique_ptr<aten::GlobalState> before_;
+};
+
 std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, region::Capture& capture,
                                    const trace::BreakInfo* stop) {
   const std::int64_t begin = events::now();
@@ -345,6 +357,7 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
   const double guards = milliseconds_since(begin) - finish;
   if (calls_graph(capture)) {
     auto before = aten::GlobalState::now();
+    const StateKeeper keeper;  // a backend that traces the graph, and fails, leaves levels open
     Compiled compiled = told_call(function, capture, cache, stop, *entry);
     GraphFacts facts{undo_plan(capture, !compiled.as_captured), std::move(compiled.as_captured)};
     entry->graph_call = make_graph_call(function, compiled.graph.get(), std::move(facts), std::move(before));
@@ -372,18 +385,6 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
                   {"emit_ms", emit}});
   return entry;
 }
-
-// Puts the torch state of this thread back: what capture switches (grad mode, autocast) is the region's business.
-class StateKeeper {
- public:
-  StateKeeper() : before_(aten::GlobalState::now()) {}
-  ~StateKeeper() { before_->restore(); }
-  StateKeeper(const StateKeeper&) = delete;
-  StateKeeper& operator=(const StateKeeper&) = delete;
-
- private:
-  std::unique_ptr<aten::GlobalState> before_;
-};
 
 template <class Capture>
 trace::Outcome traced(PyFunctionObject* function, Capture&& capture) {
@@ -496,8 +497,12 @@ Attempt attempt_of(trace::Outcome outcome, PyFunctionObject* function, Cache& ca
     try {
       made.entry = finished_entry(function, cache, *outcome.capture, outcome.stopped ? &outcome.stop : nullptr);
     } catch (const GraphBreak& split) {
-      const bool is_final = !outcome.stopped || split.reason() == Reason::BackendSkips;
-      if (is_final) return stopped(function, backend, split, outcome.capture.get());
+      const bool is_skipped = split.reason() == Reason::BackendSkips;
+      if (!outcome.stopped || is_skipped) {
+        outcome.stop = stop_at_end(function, split, outcome.capture.get());
+        made = stopped(function, backend, outcome.stop);
+      }
+      if (is_skipped) return made;
     }
   }
   if (!made.entry && !made.is_error) made.entry = shorter(function, cache, outcome, capture);
@@ -567,7 +572,7 @@ Attempt suppressed(PyFunctionObject* function, PyObject* backend, const py::Pyth
   auto report = py::import_attr("pellucid._logging", "_report_suppressed_error");
   const auto text = py::take(PyObject_CallFunctionObjArgs(report.get(), function, error.value(), nullptr));
   const GraphBreak stop(Reason::CompilerFailed, {{"error", py::text_of(text.get())}});
-  return stopped(function, backend, stop, nullptr);
+  return stopped(function, backend, stop_at_end(function, stop, nullptr));
 }
 
 template <class Capture>

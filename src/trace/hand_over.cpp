@@ -1,6 +1,7 @@
 #include "trace/hand_over.h"
 
 #include <algorithm>
+#include <functional>
 #include <span>
 
 #include "bytecode/opcodes.h"
@@ -85,7 +86,12 @@ void decode(const Frame& frame, frames::OpenFrame& to) {
 
 }  // namespace
 
-std::vector<std::int64_t> earlier_stops(const Executor& ex) {
+std::vector<std::int64_t> before_levels(const Executor& ex) {
+  const auto& steps = ex.region.recorder.levels.led_by;
+  return {steps.rbegin(), steps.rend()};
+}
+
+std::vector<std::int64_t> earlier_stops(const Executor& ex, bool in_level) {
   std::vector<const Frame*> open;
   for (const Frame* frame = ex.region.top; frame != nullptr; frame = frame->back.get()) open.push_back(frame);
   std::vector<std::int64_t> stops;
@@ -99,7 +105,11 @@ std::vector<std::int64_t> earlier_stops(const Executor& ex) {
     }
     if (!frame.hidden) stops.push_back(frame.at_step);
   }
-  std::reverse(stops.begin(), stops.end());
+  const std::vector<std::int64_t> levels = before_levels(ex);
+  if (in_level && !levels.empty()) std::erase_if(stops, [&](std::int64_t step) { return step >= levels.front(); });
+  stops.insert(stops.end(), levels.begin(), levels.end());
+  std::ranges::sort(stops, std::greater<>());
+  stops.erase(std::ranges::unique(stops).begin(), stops.end());
   return stops;
 }
 namespace {

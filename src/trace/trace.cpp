@@ -73,6 +73,7 @@ py::Owned<> live_values(Executor& executor, const frames::State& state, bool at_
 
 // Whether what the region changed of torch's state is what GlobalState puts back. Leaves the thread as it was before.
 bool can_leave(Executor& executor, const aten::GlobalState& before) {
+  if (before.has_open_levels()) return false;
   if (!before.matches()) before.restore();
   return before.matches() && rows::leave_contexts(executor);
 }
@@ -95,6 +96,7 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
     if (aten::in_dispatch_mode()) unsupported(Reason::TorchDispatchMode, {{"mode", "a torch dispatch mode"}});
     if (aten::in_function_transform()) unsupported(Reason::FunctionTransform, {{"callee", "the program"}});
     auto result = run();
+    if (extent.may_end_early && !executor.region.cannot_be_built_again) outcome.earlier = before_levels(executor);
     std::unique_ptr<aten::GlobalState> left;
     if (!before->matches()) left = aten::GlobalState::now();
     rows::leave_contexts(executor);
@@ -109,7 +111,7 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
     if (extent.steps >= 0 && executor.region.steps >= extent.steps)
       outcome.stop.is_error = false;  // it ends here at will
     const bool may_end = extent.may_end_early && !outcome.stop.is_error && !executor.region.cannot_be_built_again;
-    if (may_end) outcome.earlier = earlier_stops(executor);
+    if (may_end) outcome.earlier = earlier_stops(executor, before->has_open_levels());
     if (may_end && can_leave(executor, *before) && open_frames(executor, live)) {
       outcome.stopped = true;
       std::erase(outcome.earlier, executor.region.steps);  // that is here
