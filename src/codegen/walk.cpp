@@ -1,8 +1,8 @@
 #include "codegen/walk.h"
 
-#include "aten/layers.h"
 #include "base/reasons.h"
 #include "region/generator.h"
+#include "region/level_tensor.h"
 #include "region/number.h"
 #include "region/unread.h"
 
@@ -24,7 +24,7 @@ bool is_tensor(PyObject* object) {
 // What the graph gives is a plain tensor: attributes and subclasses would be lost without a word.
 void check_output(PyObject* object) {
   if (!is_tensor(object)) return;
-  if (aten::is_wrapper(object)) cannot_reconstruct(object, "a tensor of a function transform that is over");
+  if (region::is_level_tensor(object)) cannot_reconstruct(object, "a tensor of a function transform that is over");
   if (Py_TYPE(object) != tensor_type()) cannot_reconstruct(object, "a tensor of this class");
   PyObject** dict = _PyObject_GetDictPtr(object);
   if (dict != nullptr && *dict != nullptr && PyDict_GET_SIZE(*dict) != 0)

@@ -76,8 +76,7 @@ bool is_no_iterator_type(PyObject* type) {
 Result is_instance(Interpreter& t, PyObject* object, PyObject* type, bool subclass) {
   object = t.region.shadows.original(object);
   if (!subclass && is_polyfill(object)) {
-    if (!is_no_iterator_type(type))
-      unsupported(Reason::Reflection, {{"callee", "isinstance() of a builtin iterator"}});
+    if (!is_no_iterator_type(type)) unsupported(Reason::Reflection, {{"callee", "isinstance() of a builtin iterator"}});
     return Result::boolean(false);
   }
   const char* hook_name = subclass ? "__subclasscheck__" : "__instancecheck__";

@@ -1,6 +1,6 @@
-// torch.func: vmap, grad, vjp, jvp and what is made of them. torch's own Python is followed down to the functions below:
-// those that open and close a level do it for real, so that what is between runs on fakes as torch itself runs it, and
-// are nodes, so that the graph does it again.
+// torch.func: vmap, grad, vjp, jvp and what is made of them. torch's own Python is followed down to the functions
+// below: those that open and close a level do it for real, so that what is between runs on fakes as torch itself runs
+// it, and are nodes, so that the graph does it again.
 #include "aten/layers.h"
 #include "rows/rows.h"
 

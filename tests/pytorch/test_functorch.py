@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support import Counting, same
 from torch import nn
 from torch._C import _functorch
 from torch.func import (
@@ -25,6 +24,7 @@ from torch.func import (
 from torch.nn import functional as F
 
 import pellucid
+from support import Counting, same
 
 torch.manual_seed(0)
 X = torch.randn(4, 3)
@@ -439,7 +439,6 @@ def break_below_two_levels(x):
 @breaks
 def the_pullback_leaves(x):
     value, back = vjp(lambda v: v.sin(), x * 2)
-    back.__name__  # noqa: B018
     return value, back(x)
 
 
