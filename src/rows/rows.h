@@ -30,6 +30,8 @@ using protocols::walker_of;
 bool leave_contexts(Interpreter& t);
 // Records the end of a range for torch's profiler.
 void end_range(Interpreter& t, graph::Node* begun);
+// The call of an autograd.Function, (class, arguments …), where gradients are asked for.
+Result function_as_node(Interpreter& t, Args args);
 void refuse_function_modes();  // that are active, but for default devices
 void initialise();
 
@@ -49,7 +51,7 @@ inline bool only_positional(Args args, std::size_t least, std::size_t most) {
 
 extern const std::span<const Row> kBuiltinRows, kContainerRows, kPureRows, kTorchRows, kOperatorRows, kFunctoolsRows,
     kGeneratorRows, kInspectRows, kRegexRows, kLoggingRows, kExceptionRows, kClassRows, kCompilingRows, kIteratorRows,
-    kComptimeRows, kTrainingRows, kTensorFactorRows;
+    kComptimeRows, kTrainingRows, kTensorFactorRows, kBodyRows;
 extern const std::span<const NamedRow> kNamedTorchRows;
 
 }  // namespace pellucid::rows
