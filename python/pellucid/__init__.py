@@ -26,6 +26,7 @@ if torch.__version__.split("+")[0].rsplit(".", 1)[0] != "2.13":
 import torch.utils._device
 
 from pellucid import (
+    _bodies,
     _cached,
     _core,
     _freed,

@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/python_cpp_function.h>
+#include <torch/csrc/autograd/python_function.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/utils/grad_layout_contract.h>
 #include <torch/csrc/autograd/variable.h>
@@ -86,6 +87,8 @@ BackwardPath backward_path(const std::vector<PyObject*>& fakes) {
       path.leaves.push_back(py::take(THPVariable_Wrap(leaf->variable)));
     } else if (dynamic_cast<ComputedBefore*>(node.get()) != nullptr) {
       path.outside.push_back(node.get());
+    } else if (dynamic_cast<autograd::PyNode*>(node.get()) != nullptr) {
+      path.runs_python = true;
     }
     return true;
   });

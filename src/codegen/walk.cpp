@@ -77,7 +77,8 @@ bool Walker::is_constant(PyObject* object) const {
 
 graph::Node* Walker::detached(PyObject* object) const {
   const auto found = capture_.freed ? capture_.node_of.find(object) : capture_.node_of.end();
-  return found == capture_.node_of.end() ? nullptr : capture_.freed->detached(object, found->second);
+  if (found == capture_.node_of.end()) return nullptr;
+  return capture_.freed->detached(object, capture_.bodies->here(found->second));
 }
 
 bool Walker::exists(PyObject* object) const {
@@ -111,12 +112,13 @@ Expr Walker::ref(PyObject* object) {
   if (region::is_number(object)) {
     const region::Number* number = region::as_number(object);
     if (number->settled) return Expr::constant(number->value);
-    if (number->source == nullptr && number->function == nullptr) return Expr::of(capture_.node_of.at(object));
+    if (number->source == nullptr && number->function == nullptr)
+      return Expr::of(capture_.bodies->here(capture_.node_of.at(object)));
     return number->source != nullptr ? Expr::of(number->source) : Expr::fresh(add(object));
   }
   if (auto found = capture_.node_of.find(object); found != capture_.node_of.end()) {
     check_output(object);
-    return detached(object) != nullptr ? Expr::fresh(add(object)) : Expr::of(found->second);
+    return detached(object) != nullptr ? Expr::fresh(add(object)) : Expr::of(capture_.bodies->here(found->second));
   }
   if (tells_an_id(object)) cannot_reconstruct(object, "the id of an object that the region made");
   if (is_tensor(object)) throw GraphBreak(Reason::UnknownOrigin, {{"detail", "it leaves the region"}});

@@ -14,10 +14,14 @@ AttributeWrite* AttributeWrites::find_written(PyObject* object, PyObject* name) 
 }
 
 const AttributeWrite* AttributeWrites::find(PyObject* object, PyObject* name) const {
-  return const_cast<AttributeWrites*>(this)->find_written(object, name);  // which changes nothing
+  const AttributeWrite* found =
+      const_cast<AttributeWrites*>(this)->find_written(object, name);  // which changes nothing
+  if (found != nullptr) ++region_.reads_of_written;
+  return found;
 }
 
 void AttributeWrites::write(PyObject* object, PyObject* name, PyObject* value, bool was_there) {
+  ++region_.outside_writes;
   auto [entry, is_new] = writes_.try_emplace(object);
   if (is_new) {
     region_.provenance.keep(object);
@@ -37,6 +41,7 @@ bool AttributeWrites::remove(PyObject* object, PyObject* name, bool was_there) {
     write(object, name, nullptr, was_there);
     return true;
   }
+  ++region_.outside_writes;
   written->value = {};
   if (!was_there) written->was_there = false;
   return true;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "frames/state.h"
+#include "graph/bodies.h"
 #include "graph/graph.h"
 #include "guards/guard.h"
 #include "py/ref.h"
@@ -62,7 +63,8 @@ struct Capture {
   source::SourceTable sources;
   guards::GuardSet guards;
   graph::Graph graph;
-  py::Owned<> result;  // what the region returns
+  std::unique_ptr<graph::Bodies> bodies = std::make_unique<graph::Bodies>(graph);  // the graphs inside of it
+  py::Owned<> result;                                                              // what the region returns
   // The region ends before the program does: `result` is a tuple of the live values (of the outermost frame no
   // function), this says where they stand.
   std::shared_ptr<const frames::Shape> exit;

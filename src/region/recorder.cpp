@@ -314,8 +314,8 @@ graph::Node* Recorder::number_node(PyObject* object) {
       operands.push_back(to_arg(PyTuple_GET_ITEM(number->arguments, i)));
     const bool as_torch_does = region_.numbers.policy.graph_numbers == GraphNumbers::Ints;
     PyObject* function = as_torch_does ? symbolic_twin(number->function) : number->function;
-    node = capture.graph.call(graph::Op::CallFunction, py::Owned<>::share(function), std::move(operands), {},
-                              value.copy());
+    node = capture.bodies->graph().call(graph::Op::CallFunction, py::Owned<>::share(function), std::move(operands), {},
+                                        value.copy());
   }
   node->where = call_site();
   capture.node_of[object] = node;
@@ -327,9 +327,9 @@ graph::Arg Recorder::to_arg(PyObject* value) {
   const Cat cat = cat_of(value);
   if (cat == Cat::Tensor) {
     const py::Owned<> fake = lift(value);
-    return graph::Arg::of(node_of(value));
+    return graph::Arg::of(here(value));
   }
-  if (is_open(value)) return graph::Arg::of(number_node(value));
+  if (is_open(value)) return graph::Arg::of(region_.capture->bodies->here(number_node(value)));
   value = region_.numbers.plain(value);
   PyObject* view = region_.shadows.readable(value);
   graph::Arg arg;
@@ -487,8 +487,8 @@ graph::Node* Recorder::record(graph::Op op, PyObject* target, Args args, PyObjec
   for (std::size_t i = 0; i < args.keyword_count(); ++i) {
     keywords.emplace_back(py::Owned<>::share(PyTuple_GET_ITEM(args.kwnames, i)), to_arg(args.values[args.size() + i]));
   }
-  graph::Node* node = region_.capture->graph.call(op, py::Owned<>::share(target), std::move(positional),
-                                                  std::move(keywords), py::Owned<>::share(example));
+  graph::Node* node = region_.capture->bodies->graph().call(op, py::Owned<>::share(target), std::move(positional),
+                                                            std::move(keywords), py::Owned<>::share(example));
   node->where = call_site();
   node->impure = impure;
   aten::OpFacts facts = aten::take_facts();
@@ -751,12 +751,12 @@ Result Recorder::wrap_result(graph::Op op, PyObject* target, Args args, py::Owne
   }
   graph::Node* node = record(op, target, args, result.get(), mutated);
   if (cat_of(result.get()) == Cat::Tensor) {
-    region_.capture->node_of[result.get()] = node;
+    set_node(result.get(), node);
     region_.provenance.keep(result.get());
     region_.unbacked.give_sizes(result.get());
     auto it = real_of_.find(result.get());
     if (it == real_of_.end()) return Result::of(std::move(result));
-    region_.capture->node_of[it->second] = node;  // the same tensor object: later uses name the newest node
+    set_node(it->second, node);  // the same tensor object: later uses name the newest node
     return Result::of(py::Owned<>::share(it->second));
   }
   auto parts = unpack(result.get(), node, node->where);
@@ -793,8 +793,8 @@ py::Owned<> Recorder::unpack(PyObject* value, graph::Node* owner, const std::sha
       std::vector<graph::Arg> args;
       args.push_back(graph::Arg::of(owner));
       args.push_back(graph::Arg::of(py::take(PyLong_FromSsize_t(i))));
-      graph::Node* child = region_.capture->graph.call(graph::Op::CallFunction, py::Owned<>::share(getitem),
-                                                       std::move(args), {}, py::Owned<>::share(item));
+      graph::Node* child = owner->graph->call(graph::Op::CallFunction, py::Owned<>::share(getitem), std::move(args), {},
+                                              py::Owned<>::share(item));
       child->where = site;
       out = unpack(item, child, site);
     }
@@ -802,6 +802,72 @@ py::Owned<> Recorder::unpack(PyObject* value, graph::Node* owner, const std::sha
     PyTuple_SET_ITEM(items.get(), i, out.release());
   }
   return changed ? rebuilt(value, std::move(items)) : py::Owned<>::share(value);
+}
+
+// A tensor that an operator wrote to and gave is what the operator gives, from here on; behind a body, what it was.
+void Recorder::set_node(PyObject* tensor, graph::Node* node) {
+  graph::Node*& known = region_.capture->node_of[tensor];
+  if (known != nullptr && known->graph != node->graph && !renamed_.empty()) renamed_.back().emplace_back(tensor, known);
+  known = node;
+}
+
+graph::Node* Recorder::here(PyObject* tensor) const { return region_.capture->bodies->here(node_of(tensor)); }
+
+graph::Body& Recorder::open_body(const char* kind, std::span<PyObject* const> first) {
+  for (PyObject* tensor : first) (void)lift(tensor);
+  graph::Body& body = region_.capture->bodies->open(kind);
+  renamed_.emplace_back();
+  for (PyObject* tensor : first) (void)here(tensor);
+  return body;
+}
+
+void Recorder::take_back_names() {
+  for (auto at = renamed_.back().rbegin(); at != renamed_.back().rend(); ++at)
+    region_.capture->node_of[at->first] = at->second;
+  renamed_.pop_back();
+}
+
+void Recorder::discard_body() {
+  take_back_names();
+  region_.capture->bodies->discard();
+}
+
+graph::Node* Recorder::close_body() {
+  take_back_names();
+  graph::Node* node = region_.capture->bodies->close();
+  node->where = call_site();
+  return node;
+}
+
+graph::Node* Recorder::call_body(PyObject* target, py::Owned<> plain, graph::Node* given, PyObject* options,
+                                 PyObject* result) {
+  auto& body = const_cast<graph::Body&>(*given->body);  // which nobody has called yet
+  std::vector<graph::Arg> args;
+  args.push_back(graph::Arg::of(given));
+  for (graph::Node* operand : body.operands) args.push_back(graph::Arg::of(operand));
+  std::vector<std::pair<py::Owned<>, graph::Arg>> keywords;
+  PyObject *name = nullptr, *value = nullptr;
+  for (Py_ssize_t at = 0; PyDict_Next(options, &at, &name, &value) != 0;)
+    keywords.emplace_back(py::Owned<>::share(name), graph::Arg::of(py::Owned<>::share(value)));
+  graph::Node* node =
+      body.outer.call(graph::Op::CallFunction, py::Owned<>::share(target), std::move(args), std::move(keywords), {});
+  node->where = call_site();
+  node->plain = std::move(plain);
+  for (const graph::Node* inner : body.graph.nodes()) {
+    node->impure |= inner->impure;
+    node->may_raise |= inner->may_raise;
+    node->random |= inner->random;
+    node->written.insert(node->written.end(), inner->written.begin(), inner->written.end());
+  }
+  body.call = node;
+  each_tensor(result, [&](PyObject* tensor) {
+    if (graph::Node* inner = node_of(tensor)) (void)region_.capture->bodies->here(inner);
+  });
+  auto example = py::take(PyTuple_New(static_cast<Py_ssize_t>(body.outputs.size())));
+  for (std::size_t i = 0; i < body.outputs.size(); ++i)
+    PyTuple_SET_ITEM(example.get(), static_cast<Py_ssize_t>(i), body.outputs[i]->example_value.copy().release());
+  node->example_value = std::move(example);
+  return node;
 }
 
 PyObject* Recorder::tensor_behind(PyObject* fake) const {

@@ -1,8 +1,10 @@
 // Torch functions over fakes: real tensors are lifted to placeholders, what a function computes becomes a node.
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "aten/aten.h"
 #include "region/capture.h"
@@ -37,6 +39,16 @@ class Recorder {
   graph::Node* node_of(PyObject* tensor) const;        // null: no node computes it
   std::shared_ptr<const graph::CallSite> call_site();  // where the program is
 
+  // A graph inside of the graph, which gets what is recorded until it is closed. `first`: tensors that it is given, in
+  // this order, whether it uses them or not.
+  graph::Body& open_body(const char* kind, std::span<PyObject* const> first);
+  graph::Node* close_body();
+  void discard_body();
+  // The call of an operator on bodies: `target` gets them and what they use. Tensors below `result` are those that it
+  // gives; others of the bodies are when they are used.
+  graph::Node* call_body(PyObject* target, py::Owned<> plain, graph::Node* body, PyObject* options, PyObject* result);
+  graph::Node* here(PyObject* tensor) const;  // node_of, in the graph that is recorded now; it has one
+
   void keep_size_inputs();  // at the end, when it is known which sizes are open
 
   aten::FakeScope& fakes() { return *fakes_; }
@@ -57,6 +69,8 @@ class Recorder {
   TorchArguments arguments_of(PyObject* target, Args args, bool may_be_open);
   py::Owned<> fake_of_made(PyObject* made);
   Result wrap_result(graph::Op op, PyObject* target, Args args, py::Owned<> result, bool mutated);
+  void set_node(PyObject* tensor, graph::Node* node);
+  void take_back_names();
   py::Owned<> unpack(PyObject* value, graph::Node* owner, const std::shared_ptr<const graph::CallSite>& site);
 
   Region& region_;
@@ -64,6 +78,8 @@ class Recorder {
   std::unordered_map<PyObject*, py::Owned<>> fake_of_;        // real -> fake
   std::unordered_map<PyObject*, PyObject*> real_of_;          // fake -> real
   std::unordered_map<PyObject*, py::Owned<>> torch_numbers_;  // open number -> torch.SymInt
+  // Of each open body: tensors from outside of it that it has written, and their nodes before.
+  std::vector<std::vector<std::pair<PyObject*, graph::Node*>>> renamed_;
 };
 
 // Whether this names a fact about a tensor that no guard on it covers and that a fake need not share with it.

@@ -17,7 +17,7 @@ void initialise() {
   protocols::initialise_table(
       {kPureRows, kBuiltinRows, kContainerRows, kTorchRows, kOperatorRows, kFunctoolsRows, kGeneratorRows, kInspectRows,
        kRegexRows, kLoggingRows, kExceptionRows, kClassRows, kCompilingRows, kIteratorRows, kComptimeRows,
-       kTrainingRows, kTensorFactorRows, kTransformRows},
+       kTrainingRows, kTensorFactorRows, kTransformRows, kBodyRows},
       kNamedTorchRows);
   py::check(PyObject_DelAttrString(core, "TracedGenerator"));  // it had a name for its rows only
 }

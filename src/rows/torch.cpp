@@ -180,7 +180,7 @@ Result product(Interpreter& t, PyObject* f, Args args) {
   return pure(t, f, args);
 }
 
-// Without gradients a custom autograd function is its forward. With them its backward would have to be captured too.
+// Without gradients a custom autograd function is its forward. With them it is a node that calls the class.
 Result autograd_function(Interpreter& t, PyObject*, Args args) {
   bool needs_grad = false;
   if (args.kwnames != nullptr)
@@ -193,8 +193,7 @@ Result autograd_function(Interpreter& t, PyObject*, Args args) {
   }
   static PyObject* grad_enabled = py::import_attr("torch", "is_grad_enabled").release();
   needs_grad = needs_grad && py::take(PyObject_CallNoArgs(grad_enabled)).get() == Py_True;
-  if (needs_grad)
-    unsupported(Reason::UntracedCallable, {{"callee", "an autograd.Function whose inputs require gradients"}});
+  if (needs_grad) return function_as_node(t, args);
   return protocols::call_polyfill(t, "autograd_function_forward", args);
 }
 
