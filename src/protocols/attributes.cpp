@@ -464,19 +464,26 @@ Result generic_setattr(Interpreter& t, PyObject* object, PyObject* name, PyObjec
 
 namespace {
 
-// `tensor.grad`, of a tensor from outside: what the region has set counts, which is set for good behind the graph.
+// A fact about a tensor as its fake has it, which a tensor that it gives is a node of.
+Result recorded_attribute(Interpreter& t, PyObject* tensor, PyObject* name) {
+  static PyObject* const getattr_builtin = py::import_attr("builtins", "getattr").release();
+  PyObject* args[] = {tensor, name};
+  return t.region.recorder.torch_call(graph::Op::CallFunction, getattr_builtin, getattr_builtin, Args{args, nullptr});
+}
+
+// `tensor.grad`: what the region has set counts, which is set for good behind the graph.
 Result grad_of(Interpreter& t, PyObject* tensor) {
   PyObject* const name = region::names().grad;
   if (const region::AttributeWrite* write = t.region.attributes.find(tensor, name))
     return Result::of(py::Owned<>::share(write->value.get()));
-  return native_attribute(t, tensor, name);
+  return aten::is_fake(tensor) ? recorded_attribute(t, tensor, name) : native_attribute(t, tensor, name);
 }
 
 // torch checks the tensor, and words the error: on the fakes, which are like the tensors.
 Result set_grad(Interpreter& t, PyObject* tensor, PyObject* value) {
   PyObject* const name = region::names().grad;
   const bool is_tensor = value != nullptr && cat_of(value) == Cat::Tensor;
-  if (value == nullptr || (value != Py_None && !is_tensor) || !t.region.provenance.is_outside(tensor)) {
+  if (value == nullptr || (value != Py_None && !is_tensor)) {
     unsupported(Reason::UnsupportedMutation,
                 {{"target", std::string("attribute 'grad' of a ") + Py_TYPE(tensor)->tp_name}});
   }
@@ -518,6 +525,12 @@ Result setattr(Interpreter& t, PyObject* object, PyObject* name, PyObject* value
     return t.and_then(call3(t, hook, object, name, value), Continuation(C::Drop));
   }
   if (cat == Cat::Tensor && name == region::names().grad) return set_grad(t, object, value);
+  if (cat == Cat::Tensor && name == region::names().requires_grad && value != nullptr && PyBool_Check(value)) {
+    static PyObject* const set = [] {
+      return py::take(PyObject_GetAttrString(py::import_attr("torch", "Tensor").get(), "requires_grad_")).release();
+    }();
+    return t.and_then(call2(t, set, object, value), Continuation(C::Drop));
+  }
   if (type->tp_setattro == PyObject_GenericSetAttr || hook == object_setattr() || cat == Cat::Instance ||
       cat == Cat::Tensor) {
     return generic_setattr(t, object, name, value);
@@ -540,10 +553,7 @@ Result tensor_getattr(Interpreter& t, PyObject* tensor, PyObject* name) {
   if (meta != nullptr && Py_IS_TYPE(meta, &PyGetSetDescr_Type)) {
     if (region::reads_unguarded_state(name))
       unsupported(Reason::UnsupportedTensor, {{"what", "attribute '" + py::text_of(name) + "', which is not guarded"}});
-    if (name == region::names().grad && !fake) return grad_of(t, tensor);
-    static PyObject* getattr_builtin = py::import_attr("builtins", "getattr").release();
-    PyObject* args[] = {tensor, name};
-    return t.region.recorder.torch_call(graph::Op::CallFunction, getattr_builtin, getattr_builtin, Args{args, nullptr});
+    return name == region::names().grad ? grad_of(t, tensor) : recorded_attribute(t, tensor, name);
   }
   if (PyObject* own = t.region.lookups.instance_get(tensor, name); own != nullptr) {
     return Result::of(py::Owned<>::share(own));
