@@ -503,6 +503,49 @@ Result set_grad(Interpreter& t, PyObject* tensor, PyObject* value) {
   return Result::done();
 }
 
+// Whether these are one piece of memory, seen alike.
+bool are_alike(PyObject* one, PyObject* other) {
+  const aten::Meta a = aten::meta_of(one), b = aten::meta_of(other);
+  static PyObject* const dtype = py::interned("dtype").release();
+  const auto dtype_of = [](PyObject* fake) { return py::take(PyObject_GetAttr(fake, dtype)); };
+  return a.storage == b.storage && a.storage_offset == b.storage_offset && a.sizes == b.sizes &&
+         a.strides == b.strides && dtype_of(one).get() == dtype_of(other).get();
+}
+
+// `tensor.data = value`: the tensor moves to the memory of the value, which no version counter tells.
+Result set_data(Interpreter& t, PyObject* tensor, PyObject* value) {
+  PyObject* const name = region::names().data;
+  region::Recorder& recorder = t.region.recorder;
+  const auto refuse = [&] {
+    unsupported(Reason::UnsupportedMutation,
+                {{"target", std::string("attribute 'data' of a ") + Py_TYPE(tensor)->tp_name}});
+  };
+  if (value == nullptr || cat_of(value) != Cat::Tensor) refuse();
+  const auto fake = recorder.lift(tensor), from = recorder.lift(value);
+  if (are_alike(fake.get(), from.get())) return Result::done();  // what `tensor.data += …` ends with
+  const bool runs_as_captured = t.region.numbers.policy.graph_numbers == region::GraphNumbers::All;
+  if (!runs_as_captured || t.region.numbers.space().symbols() > 0 || t.region.deferred.has_tensors()) refuse();
+  static PyObject* const set = py::import_attr("builtins", "setattr").release();
+  std::vector<std::shared_ptr<const void>> places;
+  const auto note_place = [&] {
+    places.emplace_back(aten::meta_of(fake.get()).storage,
+                        [held = std::make_shared<py::Owned<>>(fake.copy())](const void*) {});
+  };
+  note_place();
+  (void)aten::take_facts();
+  PyObject* const values[] = {fake.get(), name, from.get()};
+  try {
+    const auto done = recorder.fakes().call(set, values, 3, nullptr);
+  } catch (const py::PythonError& error) {
+    return t.raise_pending(error);
+  }
+  note_place();
+  PyObject* recorded[] = {tensor, name, value};
+  graph::Node* node = recorder.record(graph::Op::CallFunction, set, Args{recorded, nullptr}, Py_None, true);
+  for (auto& place : places) node->written.push_back(std::move(place));  // an input is put back when the graph raises
+  return Result::done();
+}
+
 }  // namespace
 
 Result setattr(Interpreter& t, PyObject* object, PyObject* name, PyObject* value) {
@@ -525,6 +568,7 @@ Result setattr(Interpreter& t, PyObject* object, PyObject* name, PyObject* value
     return t.and_then(call3(t, hook, object, name, value), Continuation(C::Drop));
   }
   if (cat == Cat::Tensor && name == region::names().grad) return set_grad(t, object, value);
+  if (cat == Cat::Tensor && name == region::names().data) return set_data(t, object, value);
   if (cat == Cat::Tensor && name == region::names().requires_grad && value != nullptr && PyBool_Check(value)) {
     static PyObject* const set = [] {
       return py::take(PyObject_GetAttrString(py::import_attr("torch", "Tensor").get(), "requires_grad_")).release();
