@@ -241,11 +241,14 @@ at::Tensor Fakes::build(const at::Tensor& real, const OpenShape* shape) {
   const c10::StorageImpl* storage = impl.has_storage() ? impl.unsafe_storage().unsafeGetStorageImpl() : nullptr;
   const auto shared = storages.find(storage);
   at::Tensor fake = fake_like_real(real, shared != storages.end() ? shared->second : at::Tensor(), sizes, shape);
-  if (shared == storages.end()) storages.emplace(storage, fake);
+  const bool is_first = shared == storages.end();
+  // What stays with the storage when the program gives the tensor another one.
+  const auto keep_place = [&](const at::Tensor& twin) { storages[storage] = twin.tensor_data(); };
+  if (is_first) keep_place(fake);
   if (is_view) {
     fake = autograd::make_variable_differentiable_view(fake, autograd::ViewInfo(base, nullptr, nullptr), std::nullopt,
                                                        /*shared_view_info=*/true, view->get_creation_meta());
-    if (storages[storage].is_same(fake)) storages[storage] = base;
+    if (is_first) keep_place(base);
   } else if (!impl.is_inference()) {
     fake.unsafeGetTensorImpl()->set_version_counter(c10::VariableVersion(impl.version_counter().current_version()));
   }

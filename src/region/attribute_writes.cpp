@@ -59,6 +59,10 @@ void AttributeWrites::changes(std::vector<Effect>& out) {
   for (PyObject* object : order_) {
     for (AttributeWrite& write : writes_[object]) {
       if (!write.value && !write.was_there) continue;
+      if (aten::is_fake(object)) {  // which has `grad` alone; it is set where the tensor leaves the region
+        if (write.value.get() != Py_None) region_.capture->gradients[object] = std::move(write.value);
+        continue;
+      }
       Effect& effect = out.emplace_back();
       effect.kind = Effect::Kind::SetAttr;
       effect.target = py::Owned<>::share(object);

@@ -79,6 +79,9 @@ struct Capture {
   std::unordered_map<PyObject*, PyObject*> stands_for;
   // Fakes and lifted real tensors -> their node. A real tensor (input) has a placeholder and a source.
   std::unordered_map<PyObject*, graph::Node*> node_of;
+  // Tensors in which gradients are accumulated, and parameters, that the region made -> the step that made them so.
+  std::unordered_map<PyObject*, std::int64_t> leaves;
+  std::unordered_map<PyObject*, py::Owned<>> gradients;  // what the region put into `.grad` of tensors that it made
   std::shared_ptr<FreedTensors> freed;               // null: a backend that leaves autograd to torch, or no such pass
   std::vector<const source::Source*> unused_inputs;  // that were read, but that no node of the finished graph has
   std::unordered_map<const graph::Node*, PyObject*> input_of;  // placeholder -> the real tensor met during capture

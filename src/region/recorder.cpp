@@ -699,8 +699,8 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   if (mutated && region_.numbers.space().symbols() > 0) fix_reshaped(versions);
   each_tensor(result.get(), [&](PyObject* tensor) {
     const bool is_known = region_.capture->node_of.contains(tensor);
-    if (!is_known && aten::is_leaf_with_grad(tensor))
-      unsupported(Reason::LeafInGraph, {{"operation", name_of_target(target)}});
+    if (!is_known && aten::is_fake(tensor) && aten::is_leaf_with_grad(tensor))
+      note_leaf(tensor, name_of_target(target));
   });
   return wrap_result(op, target, args, std::move(result), mutated);
 }
@@ -716,6 +716,13 @@ py::Owned<> Recorder::fake_of_made(PyObject* made) {
   const auto fake = aten::fake_like(aten::innermost(made).get());
   PyObject* argument = fake.get();
   return fakes_->call(lift_fresh, &argument, 1, nullptr);
+}
+
+void Recorder::note_leaf(PyObject* fake, const std::string& operation) {
+  const std::int64_t step = region_.steps;
+  if (leaves_before >= 0 && step >= leaves_before) unsupported(Reason::LeafInGraph, {{"operation", operation}});
+  region_.provenance.keep(fake);
+  region_.capture->leaves.try_emplace(fake, step);
 }
 
 Result Recorder::wrap_result(graph::Op op, PyObject* target, Args args, py::Owned<> result, bool mutated) {
@@ -748,6 +755,7 @@ Result Recorder::wrap_result(graph::Op op, PyObject* target, Args args, py::Owne
       unsupported(Reason::UnknownOrigin, {{"detail", name_of_target(target) + " gives a tensor with data"}});
     }
     result = fake_of_made(result.get());
+    if (aten::is_leaf_with_grad(result.get())) note_leaf(result.get(), name_of_target(target));
   }
   graph::Node* node = record(op, target, args, result.get(), mutated);
   if (cat_of(result.get()) == Cat::Tensor) {

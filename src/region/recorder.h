@@ -51,10 +51,14 @@ class Recorder {
 
   void keep_size_inputs();  // at the end, when it is known which sizes are open
 
+  // The region made gradients accumulate in this tensor, or made it a parameter.
+  void note_leaf(PyObject* fake, const std::string& operation);
+
   aten::FakeScope& fakes() { return *fakes_; }
   // Context managers of torch entered in the region -> the node that enters.
   std::unordered_map<PyObject*, graph::Node*> contexts;
   OpenLevels levels;
+  std::int64_t leaves_before = -1;  // the step before which leaves may be made; -1: everywhere
 
  private:
   graph::Node* number_node(PyObject* number);

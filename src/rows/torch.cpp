@@ -206,9 +206,20 @@ Result requires_grad_(Interpreter& t, PyObject* f, Args args) {
     const bool stays = on == Py_False ? !requires_grad : (on == nullptr || on == Py_True) && requires_grad;
     return stays ? Result::of(py::Owned<>::share(args[0])) : refuse(t, f, args);
   }
-  if (on != Py_False && !requires_grad) unsupported(Reason::LeafInGraph, {{"operation", "requires_grad_()"}});
   auto name = py::interned("requires_grad_");
-  return t.region.recorder.torch_call(graph::Op::CallMethod, f, name.get(), args);
+  Result result = t.region.recorder.torch_call(graph::Op::CallMethod, f, name.get(), args);
+  if (!requires_grad && aten::is_leaf_with_grad(args[0])) t.region.recorder.note_leaf(args[0], "requires_grad_()");
+  return result;
+}
+
+// torch.nn.Parameter(data, requires_grad): of another class than these two torch asks for more.
+Result parameter(Interpreter& t, PyObject* f, Args args) {
+  PyObject* data = args.size() > 0 ? args[0] : args.keyword("data");
+  if (data == nullptr || region::cat_of(data) != Cat::Tensor) return refuse(t, f, args);
+  if (!aten::is_plain_tensor(data)) return refuse(t, f, args);
+  Result result = t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
+  if (result.is_value()) t.region.recorder.note_leaf(result.value.get(), "torch.nn.Parameter()");
+  return result;
 }
 
 Result tolist(Interpreter& t, PyObject* f, Args args) {
@@ -409,6 +420,7 @@ const Row rows[] = {
     {"torch._check_with", check, true, true},
     // Effects on tensors that a graph does not carry, or that need data.
     {"torch._C.TensorBase.requires_grad_", requires_grad_},
+    {"torch.nn.parameter.Parameter", parameter},
     {"torch.Tensor.register_hook", refuse},
     {"torch.Tensor.register_post_accumulate_grad_hook", refuse},
     {"torch._C.TensorBase.retain_grad", refuse},

@@ -155,7 +155,7 @@ PyObject* autograd_grad() {
 
 Result gradients_of(Interpreter& t, PyObject*, Args args) {
   static PyObject* const kwnames = Py_BuildValue("(s)", "allow_unused");
-  PyObject* values[] = {args[0], args[1], args[2], args[3], Py_True};
+  PyObject* values[] = {args[0], args[1], args[2], args[3], args[4], Py_True};
   note_pass(t);
   const graph::Graph& graph = t.region.capture->bodies->graph();
   const std::size_t before = graph.nodes().size();
@@ -176,7 +176,7 @@ Result gradients_of(Interpreter& t, PyObject*, Args args) {
   return Result::of(py::take(PyTuple_Pack(2, result.value.get(), are_own.get())));
 }
 
-Result refuse_backward(Interpreter&, PyObject*, Args) { refuse_pass("with create_graph or inputs"); }
+Result refuse_backward(Interpreter&, PyObject*, Args) { refuse_pass("to such inputs"); }
 
 Result gradient(Interpreter& t, PyObject* f, Args args) {
   const auto given = [&](std::size_t i, const char* name) { return i < args.size() ? args[i] : args.keyword(name); };

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "aten/aten.h"
+#include "aten/gradients.h"
 #include "backend/fx.h"
 #include "base/break_policy.h"
 #include "base/events.h"
@@ -280,6 +281,11 @@ Compiled call_backend(PyFunctionObject* function, region::Capture& capture, Cach
   return {std::move(compiled), std::move(forward)};
 }
 
+region::GraphNumbers graph_numbers(PyObject* backend) {
+  if (has_mark(backend, "takes_numbers")) return region::GraphNumbers::All;
+  return has_mark(backend, "takes_symbols") ? region::GraphNumbers::Ints : region::GraphNumbers::None;
+}
+
 bool is_inference_tensor(PyObject* tensor) {
   auto answer = py::take(PyObject_CallMethod(tensor, "is_inference", nullptr));
   return answer.get() == Py_True;
@@ -296,6 +302,32 @@ void refuse_inference_results(const region::Capture& capture, PyObject* backend)
     if (is_inference_tensor(node->example_value.get()))
       throw GraphBreak(Reason::CannotReconstruct, {{"type", "tensor made in inference mode (by this backend)"}});
   }
+}
+
+// The region has to end before this step: a leaf that it makes there leaves it, or what is computed of it.
+struct LeafLeaves {
+  std::int64_t step;
+};
+
+// A compiled graph gives plain tensors, which know of no gradients but those of its inputs.
+void refuse_leaves(const region::Capture& capture, PyObject* backend) {
+  if (capture.leaves.empty() || graph_numbers(backend) == region::GraphNumbers::All) return;
+  std::int64_t first = -1;
+  const auto meet = [&](PyObject* leaf) {
+    const auto made = capture.leaves.find(leaf);
+    if (made != capture.leaves.end() && (first < 0 || made->second < first)) first = made->second;
+  };
+  std::vector<PyObject*> left;  // that may have a way to gradients behind the graph
+  for (const auto* nodes : {&capture.graph.placeholders(), &capture.graph.outputs()}) {
+    for (const graph::Node* node : *nodes) {
+      if (aten::is_tensor(node->example_value.get())) left.push_back(node->example_value.get());
+    }
+  }
+  for (PyObject* tensor : left) {
+    if (aten::is_leaf_with_grad(tensor) || aten::is_parameter(tensor)) meet(tensor);
+  }
+  for (const auto& leaf : aten::backward_path(left).leaves) meet(leaf.get());
+  if (first >= 0) throw LeafLeaves{first};
 }
 
 // "__compiled_fn_3"; of a region that starts behind a break "__resume_at_26_4", the offset where it goes on. One
@@ -343,6 +375,7 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
     codegen::finish_graph(capture);
   }
   refuse_inference_results(capture, cache.key().backend);
+  refuse_leaves(capture, cache.key().backend);
   const double finish = milliseconds_since(begin);
   auto entry = std::make_unique<Entry>();
   entry->number = next_region.fetch_add(1);
@@ -582,8 +615,19 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
   const WholeTime whole(function, cache);
   cache.begin_compile();
   const ToldCompile told(function, cache, fullgraph);
+  std::int64_t leaves_before = -1;
   const auto with = [&](bool constants) {
-    return attempt(function, cache, extent, [&](const trace::Extent& how_far) { return capture(how_far, constants); });
+    for (;;) {
+      try {
+        return attempt(function, cache, extent, [&](trace::Extent how_far) {
+          how_far.leaves_before = leaves_before;
+          return capture(how_far, constants);
+        });
+      } catch (const LeafLeaves& leaf) {
+        tell_restart("a tensor that gradients are accumulated in leaves the region, which ends before it is made");
+        leaves_before = leaf.step;
+      }
+    }
   };
   const auto attempt_open_first = [&] {
     try {
@@ -613,11 +657,6 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
 }  // namespace
 
 namespace {
-
-region::GraphNumbers graph_numbers(PyObject* backend) {
-  if (has_mark(backend, "takes_numbers")) return region::GraphNumbers::All;
-  return has_mark(backend, "takes_symbols") ? region::GraphNumbers::Ints : region::GraphNumbers::None;
-}
 
 // As in torch.compile, fullgraph=True asks for operators whose results depend on values too. `constants`: nothing is
 // open.

@@ -162,6 +162,7 @@ Outcome capture(PyFunctionObject* function, PyCodeObject* code, PyObject* const*
   return with_hints([&](auto&& with) {
     Executor executor(function, code, extent);
     executor.region.numbers.policy = numbers;
+    executor.region.recorder.leaves_before = extent.leaves_before;
     return with(executor,
                 [&] { return outcome_of(executor, extent, {}, [&] { return executor.run(function, locals); }); });
   });
@@ -173,6 +174,7 @@ Outcome capture(const frames::State& state, Extent extent, const region::NumberP
   return with_hints([&](auto&& with) {
     Executor executor(outermost.function.get(), outermost.code(), extent);
     executor.region.numbers.policy = numbers;
+    executor.region.recorder.leaves_before = extent.leaves_before;
     executor.region.capture->arguments = frames::value_names(state);
     executor.region.capture->starts_at = outermost.next;
     return with(executor, [&] {
