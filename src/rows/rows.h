@@ -31,6 +31,7 @@ bool leave_contexts(Interpreter& t);
 // Records the end of a range for torch's profiler.
 void end_range(Interpreter& t, graph::Node* begun);
 void refuse_function_modes();  // that are active, but for default devices
+void add_numpy_functions();
 void initialise();
 
 // pellucid.comptime(fn), and torch._dynamo's: runs it now.
@@ -49,7 +50,7 @@ inline bool only_positional(Args args, std::size_t least, std::size_t most) {
 
 extern const std::span<const Row> kBuiltinRows, kContainerRows, kPureRows, kTorchRows, kOperatorRows, kFunctoolsRows,
     kGeneratorRows, kInspectRows, kRegexRows, kLoggingRows, kExceptionRows, kClassRows, kCompilingRows, kIteratorRows,
-    kComptimeRows, kTrainingRows, kTensorFactorRows;
+    kComptimeRows, kTrainingRows, kTensorFactorRows, kNumpyRows;
 extern const std::span<const NamedRow> kNamedTorchRows;
 
 }  // namespace pellucid::rows
