@@ -36,6 +36,7 @@ from pellucid import (
     _late,
     _log_reader,
     _logging,
+    _numpy,
     config,
     errors,
     events,

@@ -1,5 +1,6 @@
 #include "protocols/attributes.h"
 
+#include "protocols/arrays.h"
 #include "protocols/call.h"
 #include "py/cpython.h"
 #include "py/native_getattr.h"
@@ -305,6 +306,8 @@ Result getattr(Interpreter& t, PyObject* object, PyObject* name) {
   switch (cat_of(type)) {
     case Cat::Tensor:
       return tensor_getattr(t, object, name);
+    case Cat::Array:
+      return array_getattr(t, object, name);
     case Cat::Type:
       return type_getattr(t, object, name);
     case Cat::Module:
@@ -372,6 +375,7 @@ Result getattr_method(Interpreter& t, PyObject* object, PyObject* name, bool* un
   if (PyGen_CheckExact(object)) return getattr(t, object, name);
   PyTypeObject* type = Py_TYPE(object);
   const Cat cat = cat_of(type);
+  if (cat == Cat::Array) return array_method(t, object, name, unbound);
   const bool generic = type->tp_getattro == PyObject_GenericGetAttr ||
                        (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && cat == Cat::Instance &&
                         t.region.lookups.type_lookup(type, region::names().__getattribute__) == object_getattribute());
@@ -434,7 +438,7 @@ Result generic_setattr(Interpreter& t, PyObject* object, PyObject* name, PyObjec
     if (t.region.provenance.is_outside(object) && Py_IS_TYPE(meta, &PyMemberDescr_Type) &&
         cat_of(type) == Cat::Instance)
       return slot_setattr(t, object, meta, name, value);
-    if (t.region.provenance.is_outside(object) || cat_of(type) == Cat::Tensor) {
+    if (t.region.provenance.is_outside(object) || cat_of(type) == Cat::Tensor || cat_of(type) == Cat::Array) {
       unsupported(Reason::UnsupportedMutation,
                   {{"target", std::string("attribute '") + py::text_of(name) + "' of a " + type->tp_name}});
     }

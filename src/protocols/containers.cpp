@@ -2,6 +2,7 @@
 
 #include "bytecode/opcodes.h"
 #include "guards/equality.h"
+#include "protocols/arrays.h"
 #include "protocols/numbers.h"
 #include "protocols/protocols.h"
 #include "protocols/type_expressions.h"
@@ -63,6 +64,8 @@ Result truth(Interpreter& t, PyObject* value) {
       if (python_slot(t, value, region::names().__bool__) || python_slot(t, value, region::names().__len__)) break;
       return Result::boolean(t.region.reads.length_of(value) != 0);
     }
+    case Cat::Array:
+      unsupported(Reason::ArrayData, {{"operation", "the truth of an array"}});
     case Cat::Tensor: {
       PyObject* args[] = {value};
       static PyObject* descriptor = PyObject_GetAttrString(py::import_attr("torch", "Tensor").release(), "__bool__");
@@ -111,6 +114,7 @@ Result length(Interpreter& t, PyObject* value) {
     if (PyTuple_GET_SIZE(sizes.value.get()) == 0) return t.raise(PyExc_TypeError, "len() of a 0-d tensor");
     return Result::of(py::Owned<>::share(PyTuple_GET_ITEM(sizes.value.get(), 0)));
   }
+  if (cat == Cat::Array) return array_length(t, value);
   if (cat != Cat::Type && !python_slot(t, value, region::names().__len__)) {
     const std::int64_t n = t.region.reads.length_of(value);
     if (n >= 0) return Result::of(py::take(PyLong_FromLongLong(n)));
@@ -162,6 +166,8 @@ Result iterate(Interpreter& t, PyObject* iterable) {
       if (cat == Cat::Set || cat == Cat::Dict) t.region.iterators.note_walker(iterable, iterator.get());
       return Result::of(std::move(iterator));
     }
+    case Cat::Array:
+      return array_iterator(t, iterable);
     case Cat::Tensor: {
       auto name = py::interned("unbind");
       static PyObject* unbind = PyObject_GetAttrString(py::import_attr("torch", "Tensor").release(), "unbind");
@@ -250,6 +256,7 @@ py::Owned<> native_elements(Interpreter& t, PyObject* value) {
     case Cat::Text:
     case Cat::Range:
     case Cat::Iterator:
+    case Cat::Array:
     case Cat::Tensor: {
       if (python_slot(t, value, region::names().__iter__)) return {};
       if (cat_of(value) == Cat::Iterator && t.region.provenance.is_outside(value)) {
@@ -317,6 +324,8 @@ std::optional<Result> range_holds_number(Interpreter& t, PyObject* range, PyObje
 Result contains(Interpreter& t, PyObject* container, PyObject* item) {
   container = t.region.shadows.original(t.region.numbers.plain(container));
   t.region.doing = "tests membership";
+  if (cat_of(container) == Cat::Array || cat_of(item) == Cat::Array)
+    unsupported(Reason::ArrayData, {{"operation", "`in` with an array"}});
   if (auto found = holds_number(t, container, item)) return std::move(*found);
   if (auto found = range_holds_number(t, container, item)) return std::move(*found);
   if (cat_of(container) != Cat::Tensor) item = t.region.numbers.plain(item);
@@ -464,6 +473,8 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
     if (selects_open(t, container, key)) return call_polyfill(t, "item_of_tensor", args);
     return t.region.recorder.torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr});
   }
+  if (cat == Cat::Array) return array_item(t, container, key);
+  if (cat_of(key) == Cat::Array) unsupported(Reason::ArrayData, {{"operation", "an index or key from an array"}});
   const auto plain = plain_key(t, key);
   key = plain.get();
   const bool own = python_slot(t, container, region::names().__getitem__);
@@ -574,6 +585,8 @@ Result store_subscript(Interpreter& t, PyObject* container, PyObject* key, PyObj
     Result r = t.region.recorder.torch_call(graph::Op::CallFunction, set, set, Args{args, nullptr});
     return r.did == Result::Did::Raised ? std::move(r) : Result::done();
   }
+  if (cat == Cat::Array) return set_array_item(t, container, key, value);
+  if (cat_of(key) == Cat::Array) unsupported(Reason::ArrayData, {{"operation", "an index or key from an array"}});
   const auto plain = plain_key(t, key);
   key = plain.get();
   PyObject* name = value == nullptr ? region::names().__delitem__ : region::names().__setitem__;

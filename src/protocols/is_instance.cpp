@@ -3,6 +3,7 @@
 
 #include "protocols/protocols.h"
 #include "py/cpython.h"
+#include "region/arrays.h"
 #include "region/names.h"
 
 namespace pellucid::protocols {
@@ -98,6 +99,8 @@ Result is_instance(Interpreter& t, PyObject* object, PyObject* type, bool subcla
     return t.and_then(call2(t, hook, type, object), Continuation(K::Bool));
   }
   if (!subclass) object = region::of_same_type(t.region.numbers, object);
+  const auto presented = subclass ? py::Owned<>() : region::of_presented_type(object);
+  if (presented) object = presented.get();
   if (!PyType_Check(type) && cat_of(type) == Cat::Instance)  // its __bases__ are asked
     unsupported(Reason::UnsupportedProtocol, {{"protocol", hook_name}, {"type", Py_TYPE(type)->tp_name}});
   if (!subclass && class_is_computed(t, object, type)) {

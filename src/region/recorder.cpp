@@ -5,6 +5,7 @@
 #include "aten/layers.h"
 #include "base/text.h"
 #include "py/cpython.h"
+#include "region/arrays.h"
 #include "region/input_names.h"
 #include "region/objects.h"
 #include "region/region.h"
@@ -323,8 +324,29 @@ graph::Node* Recorder::number_node(PyObject* object) {
   return node;
 }
 
+void Recorder::give(PyObject* value, graph::Node* node) {
+  region_.capture->node_of[value] = node;
+  region_.provenance.keep(value);
+}
+
+void Recorder::note_memory_of_array(PyObject* fake) { memory_of_arrays_.push_back(aten::meta_of(fake).storage); }
+
+// An array from outside is an input as it is.
+graph::Node* Recorder::array_node(PyObject* array) {
+  if (graph::Node* known = node_of(array)) return known;
+  const Source* source = region_.provenance.source_of(array);
+  if (source == nullptr || is_stand_in(array)) unsupported(Reason::UnknownOrigin, {{"detail", "an array"}});
+  const auto example = py::take(PyObject_CallOneArg(of_numpy_module("example"), array));
+  graph::Node* node = input_node(*region_.capture, example, source);
+  node->where = call_site();
+  region_.capture->input_of[node] = array;
+  give(array, node);
+  return node;
+}
+
 graph::Arg Recorder::to_arg(PyObject* value) {
   const Cat cat = cat_of(value);
+  if (cat == Cat::Array) return graph::Arg::of(array_node(value));
   if (cat == Cat::Tensor) {
     const py::Owned<> fake = lift(value);
     return graph::Arg::of(here(value));
@@ -361,7 +383,8 @@ graph::Arg Recorder::to_arg(PyObject* value) {
     for (PyObject* part : {s->start, s->stop, s->step}) arg.items.push_back(to_arg(part));
     return arg;
   }
-  if (cat == Cat::Instance || cat == Cat::Generator || cat == Cat::Iterator || cat == Cat::Other) {
+  const bool is_value = cat == Cat::Other && (is_numpy_scalar(view) || is_numpy_dtype(view));
+  if (cat == Cat::Instance || cat == Cat::Generator || cat == Cat::Iterator || (cat == Cat::Other && !is_value)) {
     unsupported(Reason::UnsupportedProtocol,
                 {{"protocol", "an argument of a torch function"}, {"type", Py_TYPE(view)->tp_name}});
   }
@@ -480,7 +503,18 @@ bool takes_any_open_number(PyObject* target, Args args) {
 
 }  // namespace
 
-graph::Node* Recorder::record(graph::Op op, PyObject* target, Args args, PyObject* example, bool impure) {
+graph::Node* Recorder::record(graph::Op op, PyObject* target, Args args, PyObject* example, bool impure,
+                              bool may_raise) {
+  aten::OpFacts facts = aten::take_facts();
+  may_raise |= facts.may_raise || takes_any_open_number(target, args);
+  if (writes_arrays_ && may_raise)
+    unsupported(Reason::ArrayInGraph,
+                {{"operation", name_of_target(target)}, {"why", "it may raise, behind a write to an array"}});
+  const auto is_of_array = [&](const aten::HeldStorage& written) {
+    return std::ranges::find(memory_of_arrays_, written.get()) != memory_of_arrays_.end();
+  };
+  if (std::ranges::any_of(facts.written, is_of_array))
+    unsupported(Reason::ArrayInGraph, {{"operation", name_of_target(target)}, {"why", "it writes to an array"}});
   std::vector<graph::Arg> positional;
   for (PyObject* value : args.positional()) positional.push_back(to_arg(value));
   std::vector<std::pair<py::Owned<>, graph::Arg>> keywords;
@@ -491,8 +525,7 @@ graph::Node* Recorder::record(graph::Op op, PyObject* target, Args args, PyObjec
                                                             std::move(keywords), py::Owned<>::share(example));
   node->where = call_site();
   node->impure = impure;
-  aten::OpFacts facts = aten::take_facts();
-  node->may_raise = facts.may_raise || takes_any_open_number(target, args);
+  node->may_raise = may_raise;
   node->random = facts.random;
   node->overwrites = facts.overwrites;
   node->written = std::move(facts.written);

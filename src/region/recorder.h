@@ -28,7 +28,14 @@ class Recorder {
 
   // Calls a torch callable on fakes and records it. `op` and `target` say how the node looks.
   Result torch_call(graph::Op op, PyObject* callable, PyObject* target, Args args);
-  graph::Node* record(graph::Op op, PyObject* target, Args args, PyObject* example, bool impure);
+  graph::Node* record(graph::Op op, PyObject* target, Args args, PyObject* example, bool impure,
+                      bool may_raise = false);
+  void give(PyObject* value, graph::Node* node);  // the node computes this tensor or array
+  // Arrays have no checkpoint: what a graph has written to one from outside stays, so no node behind it may raise.
+  void note_written_array() noexcept { writes_arrays_ = true; }
+  bool writes_arrays() const noexcept { return writes_arrays_; }
+  // The memory of this fake is that of an array.
+  void note_memory_of_array(PyObject* fake);
 
   // Real tensors below become fakes (placeholders on first use); containers are copied when they hold any.
   py::Owned<> to_fake(PyObject* value);
@@ -77,7 +84,11 @@ class Recorder {
   void take_back_names();
   py::Owned<> unpack(PyObject* value, graph::Node* owner, const std::shared_ptr<const graph::CallSite>& site);
 
+  graph::Node* array_node(PyObject* array);
+
   Region& region_;
+  bool writes_arrays_ = false;
+  std::vector<const void*> memory_of_arrays_;  // storages of fakes, which are kept
   std::unique_ptr<aten::FakeScope> fakes_;
   std::unordered_map<PyObject*, py::Owned<>> fake_of_;        // real -> fake
   std::unordered_map<PyObject*, PyObject*> real_of_;          // fake -> real

@@ -1,5 +1,8 @@
 // The module operator, and abs, round, pow, divmod: the same protocols as the opcodes.
+#include <algorithm>
+
 #include "bytecode/opcodes.h"
+#include "protocols/arrays.h"
 #include "rows/rows.h"
 
 namespace pellucid::rows {
@@ -67,6 +70,8 @@ Result numeric(Interpreter& t, PyObject* f, Args args) {
   bool tensor = false;
   for (PyObject* value : args.values) tensor |= region::cat_of(value) == Cat::Tensor;
   if (tensor) return t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
+  if (std::ranges::any_of(args.values, [](PyObject* value) { return region::cat_of(value) == Cat::Array; }))
+    return protocols::array_call(t, graph::Op::CallFunction, f, args);
   if (args.size() >= 1 && region::cat_of(args[0]) == Cat::Instance) {
     auto name = py::take(PyObject_GetAttr(f, names().__name__));
     const std::string dunder = "__" + py::text_of(name.get()) + "__";

@@ -17,8 +17,9 @@ void initialise() {
   protocols::initialise_table(
       {kPureRows, kBuiltinRows, kContainerRows, kTorchRows, kOperatorRows, kFunctoolsRows, kGeneratorRows, kInspectRows,
        kRegexRows, kLoggingRows, kExceptionRows, kClassRows, kCompilingRows, kIteratorRows, kComptimeRows,
-       kTrainingRows, kTensorFactorRows, kTransformRows, kBodyRows},
+       kTrainingRows, kTensorFactorRows, kTransformRows, kBodyRows, kNumpyRows},
       kNamedTorchRows);
+  add_numpy_functions();
   py::check(PyObject_DelAttrString(core, "TracedGenerator"));  // it had a name for its rows only
 }
 

@@ -263,11 +263,6 @@ Result check(Interpreter& t, PyObject* f, Args args) {
   return Result::none();
 }
 
-// numpy has the tensor's memory from there on.
-Result leaves_torch(Interpreter&, PyObject* f, Args) {
-  unsupported(Reason::UntracedCallable, {{"callee", protocols::describe(f)}});
-}
-
 Result explicit_break(Interpreter&, PyObject*, Args args) {
   unsupported(Reason::ExplicitBreak, {{"message", args.size() > 0                  ? py::text_of(args[0])
                                                   : args.keyword("msg") != nullptr ? py::text_of(args.keyword("msg"))
@@ -435,7 +430,6 @@ const Row rows[] = {
     {"torch.Tensor.__deepcopy__", refuse},
     {"torch.Tensor.__reduce_ex__", refuse},
     {"torch._C.TensorBase.data_ptr", refuse},
-    {"torch._C.TensorBase.numpy", leaves_torch},
     {"torch._C.TensorBase.as_subclass", refuse},
     {"torch._C.TensorBase._make_subclass", refuse},
     {"torch._C.TensorBase.apply_", refuse},
@@ -443,7 +437,6 @@ const Row rows[] = {
     {"torch.Tensor.__repr__", refuse},
     {"torch.Tensor.__format__", refuse},
     {"torch.Tensor.__array__", refuse},
-    {"torch.from_numpy", leaves_torch},
     {"torch.frombuffer", refuse},
     {"torch.from_file", refuse},
     {"torch.manual_seed", refuse},
