@@ -100,6 +100,19 @@ py::Owned<> module_of(const graph::Graph& graph, const FxBuilder& builder, PyObj
   return module;
 }
 
+// Under the names that torch._dynamo's metrics have for them.
+void add_operators(const region::Capture& capture, PyObject* module) {
+  if (capture.compliant_operators.empty() && capture.other_operators.empty()) return;
+  const auto meta = py::take(PyObject_GetAttrString(module, "meta"));
+  const auto set = [&](const char* name, const std::vector<py::Owned<>>& operators) {
+    const auto names = py::take(PySet_New(nullptr));
+    for (const py::Owned<>& one : operators) py::check(PySet_Add(names.get(), py::take(PyObject_Str(one.get())).get()));
+    py::check(PyDict_SetItemString(meta.get(), name, names.get()));
+  };
+  set("compliant_custom_ops", capture.compliant_operators);
+  set("non_compliant_ops", capture.other_operators);
+}
+
 }  // namespace
 
 py::Owned<> graph_module(const region::Capture& capture) {
@@ -111,7 +124,9 @@ py::Owned<> graph_module(const region::Capture& capture) {
     auto facts = input_facts_of(builder, *node, sites, weak_input(capture, node).get());
     py::check(PyList_Append(input_facts.get(), facts.get()));
   }
-  return module_of(capture.graph, builder, fx_graph.get(), input_facts.get(), sites);
+  auto module = module_of(capture.graph, builder, fx_graph.get(), input_facts.get(), sites);
+  add_operators(capture, module.get());
+  return module;
 }
 
 }  // namespace pellucid::backend
