@@ -583,7 +583,11 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
   cache.begin_compile();
   const ToldCompile told(function, cache, fullgraph);
   const auto with = [&](bool constants) {
-    return attempt(function, cache, extent, [&](const trace::Extent& how_far) { return capture(how_far, constants); });
+    return attempt(function, cache, extent, [&](const trace::Extent& how_far) {
+      trace::Outcome outcome = capture(how_far, constants);
+      if (outcome.needs_constants && !constants) throw NotForOpenNumbers{false};
+      return outcome;
+    });
   };
   const auto attempt_open_first = [&] {
     try {
