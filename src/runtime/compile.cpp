@@ -637,7 +637,9 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
       try {
         return attempt(function, cache, extent, [&](trace::Extent how_far) {
           how_far.leaves_before = leaves_before;
-          return capture(how_far, constants);
+          trace::Outcome outcome = capture(how_far, constants);
+          if (outcome.needs_constants && !constants) throw NotForOpenNumbers{false};
+          return outcome;
         });
       } catch (const LeafLeaves& leaf) {
         tell_restart("a tensor that gradients are accumulated in leaves the region, which ends before it is made");

@@ -6,6 +6,7 @@
 #include "aten/aten.h"
 #include "base/break_policy.h"
 #include "protocols/deferred.h"
+#include "py/interrupts.h"
 #include "py/traceback.h"
 #include "region/seeds.h"
 #include "rows/rows.h"
@@ -78,6 +79,10 @@ bool can_leave(Executor& executor, const aten::GlobalState& before) {
   return before.matches() && rows::leave_contexts(executor);
 }
 
+bool meets_open_sizes_at_levels(Executor& executor) {
+  return !executor.region.recorder.levels.led_by.empty() && executor.region.numbers.space().symbols() > 0;
+}
+
 template <class Run>
 Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject*>& taken, Run&& run) {
   Outcome outcome;
@@ -125,7 +130,15 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
       }
     }
     outcome.steps = executor.region.steps;
+  } catch (const py::Interruption&) {
+    throw;
+  } catch (...) {  // torch may fail in C++ where a wrapper is asked for a plain size
+    if (!meets_open_sizes_at_levels(executor)) throw;
+    const GraphBreak sizes(Reason::FunctionTransform, {{"callee", "a size that stays open"}});
+    outcome.capture.reset();
+    outcome.stop = describe(sizes, executor);
   }
+  outcome.needs_constants = meets_open_sizes_at_levels(executor);
   before->restore();
   return outcome;
 }

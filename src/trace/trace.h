@@ -34,6 +34,7 @@ struct Outcome {
   std::vector<std::int64_t> earlier;
   std::int64_t steps = 0;       // executed when it stopped
   int captures = 1;             // until the hints for what only the graph knows fitted
+  bool needs_constants = false;  // sizes were open at levels of torch.func, whose wrappers have plain ones
   std::string not_handed_over;  // why what was alive there cannot leave the region
 };
 

@@ -279,6 +279,11 @@ def per_sample_gradients_and_losses(x):
 
 
 @one_graph
+def per_sample_squares(x):
+    return vmap(grad(lambda row: (row**2).sum()))(x)
+
+
+@one_graph
 def no_grad_inside(x):
     def f(v):
         with torch.no_grad():
@@ -568,11 +573,22 @@ def test_other_sizes():
     def f(x):
         return vmap(grad(lambda row: (row**2).sum()))(x), hessian(lambda v: (v**3).sum())(x[0])
 
-    counting = Counting()
-    compiled = pellucid.compile(f, backend=counting)
+    compiled = pellucid.compile(f, backend=Counting())
     for rows in (4, 5, 6, 7, 4):
         x = torch.randn(rows, 3)
         assert same(compiled(x), f(x))
+    assert not pellucid.break_reasons(compiled)
+
+
+@pytest.mark.parametrize("f", [gradient, pushed_forward, elementwise, per_sample_squares], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_sizes_that_change(f, backend, dynamic):
+    """Wrappers have plain sizes: they are constants, and other ones are captured anew."""
+    compiled = pellucid.compile(f, backend=backend, dynamic=dynamic)
+    for rows in (3, 4, 5, 6):
+        x = torch.randn(rows, 3)
+        torch.testing.assert_close(compiled(x), f(x))
     assert not pellucid.break_reasons(compiled)
 
 
