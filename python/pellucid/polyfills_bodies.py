@@ -88,7 +88,7 @@ def distinct_tensors(values):
 
 
 def any_requires_grad(tensors):
-    for tensor in tensors:
+    for tensor in tensors:  # noqa: SIM110
         if tensor.requires_grad:
             return True
     return False

@@ -7,7 +7,12 @@ import functools
 import pytest
 import torch
 from torch import nn
-from torch.utils.checkpoint import CheckpointPolicy, checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    checkpoint_sequential,
+    create_selective_checkpoint_contexts,
+)
 
 import pellucid
 from support import Counting
@@ -105,7 +110,10 @@ class InBetween(nn.Module):
         out, number = checkpoint(body, x, shift=y.exp(), use_reentrant=False)
         kept.append(out["all"][0])
         assert out["all"][1] is x and number == 3
-        return checkpoint(lambda a: checkpoint(self.inner, a * y, use_reentrant=False) + x, out["b"], use_reentrant=False) + kept[0]
+        return (
+            checkpoint(lambda a: checkpoint(self.inner, a * y, use_reentrant=False) + x, out["b"], use_reentrant=False)
+            + kept[0]
+        )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -135,11 +135,18 @@ def test_as_in_eager(name, backend):
 
 def test_one_node_calls_the_class():
     counting = Counting()
-    pellucid.compile(programs["exp"], backend=counting, fullgraph=True)(torch.ones(3, requires_grad=True), torch.ones(3))
+    pellucid.compile(programs["exp"], backend=counting, fullgraph=True)(
+        torch.ones(3, requires_grad=True), torch.ones(3)
+    )
     (gm,) = counting.graphs
     assert [node.name for node in gm.graph.nodes if node.op == "call_function"][1:2] == ["exp"]
     gm.recompile()
-    (result,) = gm(*[torch.ones(3, requires_grad=True) if n.name == "l_x_" else torch.ones(3) for n in gm.graph.find_nodes(op="placeholder")])
+    (result,) = gm(
+        *[
+            torch.ones(3, requires_grad=True) if n.name == "l_x_" else torch.ones(3)
+            for n in gm.graph.find_nodes(op="placeholder")
+        ]
+    )
     assert "ExpBackward" in result.grad_fn.next_functions[0][0].name()
 
 
