@@ -28,6 +28,7 @@ import torch.utils._device
 from pellucid import (
     _cached,
     _core,
+    _exporting,
     _freed,
     _fx,
     _fx_trace,
@@ -56,6 +57,7 @@ from pellucid.api import (
     disable,
     error_on_graph_break,
     explain,
+    export,
     graph_break,
     guard_failures,
     is_compiling,
@@ -108,6 +110,7 @@ __all__ = [
     "errors",
     "events",
     "explain",
+    "export",
     "forbid_in_graph",
     "graph_break",
     "guard_costs",

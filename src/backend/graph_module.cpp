@@ -67,6 +67,19 @@ void add_attributes(const graph::Graph& graph, PyObject* module) {
   }
 }
 
+// Under the names that torch._dynamo's metrics have for them.
+void add_operators(const region::Capture& capture, PyObject* module) {
+  if (capture.compliant_operators.empty() && capture.other_operators.empty()) return;
+  const auto meta = py::take(PyObject_GetAttrString(module, "meta"));
+  const auto set = [&](const char* name, const std::vector<py::Owned<>>& operators) {
+    const auto names = py::take(PySet_New(nullptr));
+    for (const py::Owned<>& one : operators) py::check(PySet_Add(names.get(), py::take(PyObject_Str(one.get())).get()));
+    py::check(PyDict_SetItemString(meta.get(), name, names.get()));
+  };
+  set("compliant_custom_ops", capture.compliant_operators);
+  set("non_compliant_ops", capture.other_operators);
+}
+
 }  // namespace
 
 py::Owned<> graph_module(const region::Capture& capture) {
@@ -88,6 +101,7 @@ py::Owned<> graph_module(const region::Capture& capture) {
   PyObject* const args[] = {fx_graph.get(), forward.get(), input_facts.get(), call_facts.get()};
   auto module = py::take(PyObject_Vectorcall(make.get(), args, 4, nullptr));
   add_attributes(capture.graph, module.get());
+  add_operators(capture, module.get());
   return module;
 }
 

@@ -98,6 +98,9 @@ struct Capture {
   int depth = 0;                                         // the most frames that were open at once
   int starts_at = -1;    // where a region behind a break goes on: byte offset in the code of `function`
   int returned_at = -1;  // byte offset of the instruction of `function` that ends the region
+  // Operators of libraries other than torch's own that the graph calls: those that are tagged as fit for compilation,
+  // and the others.
+  std::vector<py::Owned<>> compliant_operators, other_operators;
 };
 
 }  // namespace pellucid::region

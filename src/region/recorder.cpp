@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "py/cpython.h"
+#include "region/custom_operators.h"
 #include "region/input_names.h"
 #include "region/objects.h"
 #include "region/region.h"
@@ -622,6 +623,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     return torch_call(graph::Op::CallMethod, method, name, Args{reflected, nullptr});
   }
   TorchArguments arguments = arguments_of(target, args, true);
+  note_operator(region_, callable, Args{arguments.values, args.kwnames});
   py::Owned<> result;
   bool may_stand_in = true, stands_in = false;
   const auto call = [&] {

@@ -12,7 +12,13 @@ namespace {
 Result query(Interpreter& t, PyObject* f, Args args) { return pure(t, f, args); }
 
 Result always_true(Interpreter&, PyObject*, Args) { return Result::boolean(true); }
-Result always_false(Interpreter&, PyObject*, Args) { return Result::boolean(false); }
+
+// The capture's own state, which torch's flag of the process says nothing of.
+Result is_exporting(Interpreter&, PyObject*, Args) {
+  const auto ask = py::import_attr("pellucid._exporting", "is_exporting");
+  return Result::of(py::take(PyObject_CallNoArgs(ask.get())));
+}
+
 Result nothing(Interpreter&, PyObject*, Args) { return Result::none(); }
 
 // A switch of thread state: carried out now, so that what follows is captured under it, and recorded, so that the graph
@@ -340,14 +346,27 @@ Result higher_order(Interpreter&, PyObject* callable, Args) {
   unsupported(Reason::UntracedCallable, {{"callee", describe(callable)}});
 }
 
+// torch.ops makes an operator when it is first asked for, and keeps it: the same one at every call.
+Result made_operator(Interpreter& t, PyObject* f, Args args) {
+  if (!only_positional(args, 2, 2) || !PyUnicode_Check(args[1])) return refuse(t, f, args);
+  t.region.provenance.guard_identity(args[0]);
+  auto made = py::Owned<>::steal(PyObject_GetAttr(args[0], args[1]));
+  if (!made) return t.raise_pending(py::PythonError());
+  t.region.provenance.note_constant(made.get());
+  return Result::of(std::move(made));
+}
+
 const Row rows[] = {
+    {"torch._ops.OpOverloadPacket.__getattr__", made_operator},
+    {"torch._ops._OpNamespace.__getattr__", made_operator},
+    {"torch._ops._Ops.__getattr__", made_operator},
     {"torch.tensor", tensor, true, true},
     {"torch.as_tensor", tensor, true, true},
     {"pellucid._module.is_compiling", always_true},  // torch.compiler's, also while install() has it replaced
     {"torch.compiler.is_dynamo_compiling", always_true},
     {"pellucid.is_dynamo_compiling", always_true},
     {"torch._utils.is_compiling", always_true},
-    {"torch.compiler.is_exporting", always_false},
+    {"torch.compiler.is_exporting", is_exporting},
     {"pellucid.is_compiling", always_true},
     {"pellucid.graph_break", explicit_break},
     {"pellucid.skip_frame", explicit_break},

@@ -299,6 +299,21 @@ void refuse_inference_results(const region::Capture& capture, PyObject* backend)
   }
 }
 
+// What pellucid.export gives is a graph alone: nothing happens beside it. A backend that drops effects is told of them;
+// the state of torch is switched in the graph itself, so that is refused all the same.
+void refuse_effects(region::Capture& capture, PyObject* backend) {
+  if (!has_mark(backend, "exports")) return;
+  auto effects = effect_rows(capture);
+  if (capture.after) py::check(PyList_Append(effects.get(), py::str("the state of torch behind the call").get()));
+  if (PyList_GET_SIZE(effects.get()) == 0) return;
+  if (capture.after || !has_mark(backend, "drops_effects")) {
+    const auto text = py::take(PyUnicode_Join(py::str(", ").get(), effects.get()));
+    throw GraphBreak(Reason::SideEffect, {{"callee", "what it changes (" + py::text_of(text.get()) + ")"}});
+  }
+  (void)py::take(PyObject_CallMethod(backend, "note_dropped", "O", effects.get()));
+  capture.effects.clear();
+}
+
 // "__compiled_fn_3"; of a region that starts behind a break "__resume_at_26_4", the offset where it goes on. One
 // counter for both.
 std::string region_name(const region::Capture& capture, int number) {
@@ -326,6 +341,7 @@ Compiled told_call(PyFunctionObject* function, region::Capture& capture, Cache& 
 std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, region::Capture& capture,
                                    const trace::BreakInfo* stop) {
   const std::int64_t begin = events::now();
+  refuse_effects(capture, cache.key().backend);
   {
     const region::ProfiledPhase phase("finish_graph");
     codegen::finish_graph(capture);
