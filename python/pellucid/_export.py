@@ -574,8 +574,12 @@ class _Rebuilding:
         node_of = {id(fake): node for fake, node in zip(reversed(self._fakes), reversed(self._placeholders))}
         node_of |= {id(value): self._new[node] for value, node in zip(values, given) if _is_made(value)}
         outputs = [self._output(leaf, node_of) for leaf in leaves]
-        if len(env.guards) != decided:
-            raise ExportError("a number in the result depends on sizes in a way that a graph cannot say")
+        texts = [repr(spec), *(str(leaf) for leaf in leaves if isinstance(leaf, (str, bytes)))]
+        names = [str(symbol) for symbol in self._symbols]
+        if len(env.guards) != decided or any(name in text for name in names for text in texts):
+            raise ExportError(
+                "the result depends on sizes or other numbers that may change in a way that a graph cannot say"
+            )
         return outputs, spec
 
     def _run_region(self, values: list[Any]) -> Any:

@@ -396,6 +396,24 @@ def test_N08_an_argument_as_a_key_is_a_constant():
     assert same(gm(X, "key"), {"key": X + 1}) and guards.failing(X, "other") != []
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, n: (x + 1, f"{n} rows"),
+        lambda x, n: (x + 1, min(x.shape[0], x.shape[1])),
+    ],
+    ids=["text", "min"],
+)
+def test_N08_what_no_graph_can_make_of_numbers_is_an_error(f):
+    with pytest.raises(ExportError, match="that may change"):
+        pellucid.export(f, torch.ones(4, 3), 2, dynamic=True)
+
+
+def test_N08_a_number_in_a_key_is_a_constant():
+    gm, guards = pellucid.export(lambda x, n: {f"{n}": x + 1}, X, 2, dynamic=True)
+    assert same(gm(X, 2), {"2": X + 1}) and guards.failing(X, 2) == [] and guards.failing(X, 3) != []
+
+
 # ---- N09
 
 
