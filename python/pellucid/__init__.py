@@ -26,8 +26,10 @@ if torch.__version__.split("+")[0].rsplit(".", 1)[0] != "2.13":
 import torch.utils._device
 
 from pellucid import (
+    _bodies,
     _cached,
     _core,
+    _exporting,
     _freed,
     _fx,
     _fx_trace,
@@ -35,6 +37,7 @@ from pellucid import (
     _late,
     _log_reader,
     _logging,
+    _numpy,
     config,
     errors,
     events,
@@ -56,6 +59,7 @@ from pellucid.api import (
     disable,
     error_on_graph_break,
     explain,
+    export,
     graph_break,
     guard_failures,
     is_compiling,
@@ -108,6 +112,7 @@ __all__ = [
     "errors",
     "events",
     "explain",
+    "export",
     "forbid_in_graph",
     "graph_break",
     "guard_costs",

@@ -462,6 +462,48 @@ def triage(fn: Callable, /, *args: Any, backend: str | None = None, **kwargs: An
     return of_function(fn, args, kwargs, backend)
 
 
+def export(
+    model: Any,
+    *args: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic: bool | None = None,
+    strict: bool = True,
+    outside_tensors: bool = True,
+) -> tuple[torch.fx.GraphModule, Any]:
+    """One graph module that does what `model(*args, **kwargs)` does, or an error that names the line where that is not to be had.
+
+    Its inputs are the leaves (`torch.utils._pytree`) of the arguments, used or not, in their order; parameters, buffers and other tensors
+    that the program reads are attributes of it, under the names that they have in `model`. It is called as `model` is, and gives
+    what `model` gives. Nothing runs while it is made (docs/export.md).
+
+    Args:
+        model: a module, function or method, compiled or not.
+        args: arguments for it.
+        kwargs: its keyword arguments.
+        dynamic: None: sizes are constants but those that are marked (`mark_dynamic`). True: all that can be are open, ints of
+            arguments too. False: none.
+        strict: changes of objects that the program did not make are an error. Otherwise they are left out, with a warning.
+        outside_tensors: False: a tensor that is neither an argument nor a parameter or buffer of `model` is an error.
+
+    Returns:
+        `(graph_module, guards)`. The guards say for which arguments, and for which globals and attributes, the graph is right.
+
+    Raises:
+        TypeError: `model` is nothing that can be exported.
+        Unsupported: a step of the program cannot be captured.
+        ExportError: the program reads or returns something that a graph module cannot have as input, attribute or output.
+        ConstraintViolation: a marked size has to be a constant; all of them are listed.
+
+    Example:
+        >>> gm, guards = pellucid.export(torch.nn.Linear(3, 4), torch.ones(2, 3))
+        >>> gm(torch.zeros(2, 3)).shape
+        torch.Size([2, 4])
+    """
+    from pellucid._export import export as run
+
+    return run(model, args, dict(kwargs or {}), dynamic, strict, outside_tensors)
+
+
 def _compiled_function_of(compiled: Any) -> Any:
     if isinstance(compiled, OptimizedModule):
         return _compiled_call(compiled)

@@ -343,6 +343,14 @@ define(
 )
 
 define(
+    "only_allow_pt2_compliant_ops",
+    bool,
+    False,
+    "True: an operator of a library other than torch's own ends the graph unless it is tagged pt2_compliant_tag, as"
+    " torch.library.custom_op tags its operators",
+)
+
+define(
     "force_open",
     int,
     0,

@@ -218,6 +218,19 @@ class ConstraintViolation(PellucidError):
         return (_own_class(self), (str(self), self.source, self.condition))
 
 
+class ExportError(PellucidError):
+    """`pellucid.export` cannot make a graph module of what it captured.
+
+    Example:
+        >>> try:
+        ...     pellucid.export(f, x)
+        ... except pellucid.errors.ExportError as error:
+        ...     print(error)
+    """
+
+    _torch_name = "UserError"
+
+
 def constraint_violation(
     source: str, size: int, condition: str, code: types.CodeType | None, offset: int, operation: str
 ) -> ConstraintViolation:

@@ -11,21 +11,19 @@ from warnings import warn as _warn
 from torch import bool as _bool
 from torch import int64 as _int64
 from torch import is_tensor as _is_tensor
-from torch import no_grad as _no_grad
 from torch import scalar_tensor as _scalar_tensor
 from torch import stack as _stack
 from torch import uint8 as _uint8
-from torch.autograd.function import _SingleLevelFunction
 
 from pellucid._core import close_break_block as _close_break_block
 from pellucid._core import open_break_block as _open_break_block
+from pellucid.polyfills_bodies import *  # noqa: F403
 from pellucid.polyfills_language import *  # noqa: F403
 from pellucid.polyfills_language import as_given, is_found, length_hint, reversed_from, stopped_by_function
 from pellucid.polyfills_torch_function import *  # noqa: F403
 from pellucid.polyfills_training import *  # noqa: F403
 
 _MISSING = object()
-_SETUP_CONTEXT = _SingleLevelFunction.setup_context
 
 
 def call_without_breaks(function, /, *args, **kwargs):
@@ -765,64 +763,6 @@ def issubclass_of_any(cls, types):
         if issubclass(cls, candidate):
             return True
     return False
-
-
-class ForwardContext:
-    """The `ctx` of an autograd.Function whose result needs no gradient: it accepts everything and keeps what backward would read."""
-
-    needs_input_grad = ()
-    saved_tensors = ()
-
-    def save_for_backward(self, *tensors):
-        self.saved_tensors = tensors
-
-    def save_for_forward(self, *tensors):
-        pass
-
-    def mark_dirty(self, *tensors):
-        self.dirty = tensors
-
-    def mark_non_differentiable(self, *tensors):
-        pass
-
-    def set_materialize_grads(self, value):
-        pass
-
-
-def autograd_function_forward(cls, *args):
-    """`cls.apply(*args)` where no gradient is asked for."""
-    separate = cls.setup_context is not _SETUP_CONTEXT
-    if separate:
-        args = _with_defaults(cls.forward, args)
-    ctx = ForwardContext()
-    ctx.needs_input_grad = tuple([_is_tensor(value) and value.requires_grad for value in args])
-    ctx.dirty = ()
-    with _no_grad():
-        output = cls.forward(*args) if separate else cls.forward(ctx, *args)
-        if separate:
-            cls.setup_context(ctx, args, output)
-        if isinstance(output, tuple):
-            return tuple([_output(value, args, ctx.dirty) for value in output])
-        return _output(output, args, ctx.dirty)
-
-
-def _with_defaults(forward, args):
-    defaults = forward.__defaults__ or ()
-    missing = forward.__code__.co_argcount - len(args)
-    return args + defaults[-missing:] if 0 < missing <= len(defaults) else args
-
-
-def _output(value, args, dirty):
-    """An input that comes out unchanged comes out as a view of itself."""
-    if not _is_tensor(value):
-        return value
-    for argument in args:
-        if argument is value:
-            for written in dirty:
-                if written is value:
-                    return value
-            return value.view_as(value)
-    return value.detach() if value.requires_grad else value
 
 
 def object_getstate(self):

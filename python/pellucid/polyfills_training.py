@@ -13,7 +13,7 @@ def leaves_of(tensors):
     raise NotImplementedError("a rule of the core stands for this function")
 
 
-def gradients_of(tensors, leaves, grad_tensors, retain_graph):
+def gradients_of(tensors, leaves, grad_tensors, retain_graph, create_graph):
     """torch.autograd.grad; of each gradient, whether it is nobody else's and has the layout that `.grad` must have."""
     raise NotImplementedError("a rule of the core stands for this function")
 
@@ -29,11 +29,16 @@ def tensor_backward(self, gradient=None, retain_graph=None, create_graph=False, 
 def autograd_backward(
     tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None, inputs=None
 ):
-    if create_graph or grad_variables is not None or inputs is not None:
+    if grad_variables is not None:
         refuse_backward()
     tensors = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
     leaves = leaves_of(tensors)
-    gradients, are_own = gradients_of(tensors, leaves, grad_tensors, retain_graph)
+    if inputs is not None:
+        leaves = those_of(leaves, (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs))
+    gradients, are_own = gradients_of(tensors, leaves, grad_tensors, retain_graph, create_graph)
+    if create_graph:
+        accumulate_with_graph(leaves, gradients)
+        return
     for leaf, gradient, is_own in zip(leaves, gradients, are_own):
         if gradient is None:
             continue
@@ -45,6 +50,21 @@ def autograd_backward(
                 before.add_(gradient)
         else:
             before.add_(gradient)
+
+
+def accumulate_with_graph(leaves, gradients):
+    with torch.enable_grad():
+        for leaf, gradient in zip(leaves, gradients):
+            if gradient is not None:
+                leaf.grad = copy_for(leaf, gradient) if leaf.grad is None else leaf.grad + gradient
+
+
+def those_of(leaves, inputs):
+    """The leaves among the inputs of a pass. What is no leaf of it, and what is there twice, torch itself has to see."""
+    chosen = tuple([leaf for leaf in leaves if any(leaf is tensor for tensor in inputs)])
+    if len(chosen) != len(inputs) or not chosen:
+        refuse_backward()
+    return chosen
 
 
 def copy_for(leaf, gradient):

@@ -26,7 +26,7 @@ bool is_tensor(PyObject* object) noexcept;        // an instance of torch.Tensor
 bool is_plain_tensor(PyObject* object) noexcept;  // exactly torch.Tensor, nn.Parameter or nn.Buffer: no
                                                   // __torch_function__, no __torch_dispatch__
 py::Owned<> scalar_tensor(double number);         // of no dimension, float64, on the CPU; no mode sees it made
-bool is_fake(PyObject* object) noexcept;          // one of ours
+bool is_fake(PyObject* object) noexcept;          // one of ours, or a wrapper of torch.func around one
 
 // Which sizes and strides of a tensor a region leaves open; all others are compared with those of the tensor.
 struct OpenLayout {
@@ -105,7 +105,8 @@ class GlobalState {
   bool matches(Reading& reading) const noexcept;
   bool equals(const GlobalState& that) const noexcept;
   std::string mismatch() const;  // "grad mode: expected on, found off"; more of the kind behind "; "
-  void restore() const;          // puts grad mode, inference mode?, autocast … of this thread back to this state
+  void restore() const;          // puts grad mode, autocast, levels of torch.func … of this thread back to this state
+  bool has_open_levels() const noexcept;  // of torch.func, more than there were in this state
  private:
   GlobalState();
   struct Data;
@@ -222,9 +223,10 @@ struct Meta {
   std::int64_t storage_offset = 0;
   bool requires_grad = false, is_leaf = true;
   std::uint32_t version = 0;      // version counter: an op that bumped it has mutated the tensor
-  const void* storage = nullptr;  // identity of the storage
+  const void* storage = nullptr;  // identity of the storage; of a wrapper that of the tensor which it is around
 };
 Meta meta_of(PyObject* tensor);
+// Of a wrapper with those that it is around: a write to one of these is a write to it.
 std::uint32_t version_of(PyObject* tensor) noexcept;
 bool is_float_with_dimensions(PyObject* tensor) noexcept;  // of a real floating dtype, not of dimension 0
 bool is_leaf_with_grad(PyObject* tensor) noexcept;         // requires gradients, and they are accumulated in it

@@ -11,11 +11,14 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "aten/aten.h"
 #include "aten/internal.h"
+#include "aten/layers.h"
 
 namespace pellucid::aten {
 namespace {
@@ -247,6 +250,8 @@ struct GlobalState::Data {
   bool autocast_cache = at::autocast::is_autocast_cache_enabled();
   Value nesting = autocast_nesting();
   at::impl::TorchFunctionDisabledState functions = at::impl::PythonTorchFunctionTLS::get_disabled_state();
+  std::optional<std::string> hooks_refused = at::SavedTensorDefaultHooks::get_tls_state().disabled_error_message;
+  Levels levels = Levels::now();
 };
 
 GlobalState::GlobalState() : data_(std::make_unique<Data>()) {}
@@ -310,7 +315,14 @@ std::string GlobalState::mismatch() const {
   return all;
 }
 
+bool GlobalState::has_open_levels() const noexcept {
+  const Levels now = Levels::now();
+  return now.depth != data_->levels.depth || now.dual != data_->levels.dual ||
+         at::SavedTensorDefaultHooks::get_tls_state().disabled_error_message != data_->hooks_refused;
+}
+
 void GlobalState::restore() const {
+  data_->levels.restore();  // first: a level that ends puts grad mode and keys back to what it has found
   c10::AutogradState::set_tls_state(data_->autograd);
   c10::impl::_force_tls_local_dispatch_key_set(data_->keys);
   at::autocast::set_autocast_dtype(c10::kCPU, data_->autocast_cpu);
@@ -318,6 +330,10 @@ void GlobalState::restore() const {
   at::autocast::set_autocast_cache_enabled(data_->autocast_cache);
   set_autocast_nesting(data_->nesting);
   at::impl::PythonTorchFunctionTLS::set_disabled_state(data_->functions);
+  auto hooks = at::SavedTensorDefaultHooks::get_tls_state();
+  if (hooks.disabled_error_message == data_->hooks_refused) return;
+  hooks.disabled_error_message = data_->hooks_refused;
+  at::SavedTensorDefaultHooks::set_tls_state(hooks);
 }
 
 }  // namespace pellucid::aten

@@ -7,6 +7,8 @@
 #include <torch/csrc/autograd/utils/grad_layout_contract.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <string_view>
+#include <typeinfo>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -69,6 +71,11 @@ bool has_freed(const c10::intrusive_ptr<autograd::Node>& node) {
   return false;
 }
 
+// torch exports no type information for the nodes of Python's functions, which have it all the same.
+bool runs_backward_of_program(const autograd::Node& node) noexcept {
+  return std::string_view(typeid(node).name()) == "N5torch8autograd6PyNodeE";
+}
+
 }  // namespace
 
 bool is_freed(PyObject* fake) {
@@ -86,6 +93,8 @@ BackwardPath backward_path(const std::vector<PyObject*>& fakes) {
       path.leaves.push_back(py::take(THPVariable_Wrap(leaf->variable)));
     } else if (dynamic_cast<ComputedBefore*>(node.get()) != nullptr) {
       path.outside.push_back(node.get());
+    } else if (runs_backward_of_program(*node)) {
+      path.runs_python = true;
     }
     return true;
   });

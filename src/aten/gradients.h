@@ -8,6 +8,7 @@ namespace pellucid::aten {
 
 struct BackwardPath {
   std::vector<py::Owned<>> leaves;   // fakes, in the order in which they are met
+  bool runs_python = false;          // it runs a backward() of the program
   std::vector<const void*> outside;  // what goes on behind fakes of tensors that were computed before the capture
 };
 BackwardPath backward_path(const std::vector<PyObject*>& fakes);

@@ -5,6 +5,8 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/MemoryFormat.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
+#include <torch/library.h>
 
 #include <utility>
 
@@ -447,6 +449,9 @@ void register_kernels() {
       DispatchKey::Fake, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<ScopeKernel>()), debug));
   registrations.push_back(dispatcher.registerFallback(
       DispatchKey::PrivateUse3, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<FakeKernel>()), debug));
+  // Operators of a library without a derivative of their own: for these keys torch has no fallback.
+  static auto& autograd = *new torch::Library(torch::Library::IMPL, "_", DispatchKey::AutogradPrivateUse3, debug, 0);
+  autograd.fallback(torch::autograd::basicAutogradNotImplementedFallback());
   // Structured operators have a composite kernel that wins over a fallback, so every operator that is not composite
   // gets its own. A composite one with a rule of ours reads data in its C++ function: the rule stands above autograd
   // too.

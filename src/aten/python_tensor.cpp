@@ -20,6 +20,7 @@
 #include "aten/aten.h"
 #include "aten/computed_before.h"
 #include "aten/internal.h"
+#include "aten/layers.h"
 #include "aten/symbolic_fake.h"
 #include "aten/torch_function.h"
 #include "py/eval_frame.h"
@@ -203,7 +204,10 @@ OpenLayout layout_of(PyObject* tensor) {
 }
 
 bool is_fake(PyObject* object) noexcept {
-  return is_tensor(object) && tensor_of(object).defined() && is_fake(impl_of(object));
+  if (!is_tensor(object) || !tensor_of(object).defined()) return false;
+  if (!is_wrapper(object)) return is_fake(impl_of(object));
+  const auto at_bottom = innermost(object);
+  return at_bottom && is_fake(impl_of(at_bottom.get()));
 }
 
 // --- fakes of real tensors ---
@@ -251,11 +255,14 @@ at::Tensor Fakes::build(const at::Tensor& real, const OpenShape* shape) {
   const c10::StorageImpl* storage = impl.has_storage() ? impl.unsafe_storage().unsafeGetStorageImpl() : nullptr;
   const auto shared = storages.find(storage);
   at::Tensor fake = fake_like_real(real, shared != storages.end() ? shared->second : at::Tensor(), sizes, shape);
-  if (shared == storages.end()) storages.emplace(storage, fake);
+  const bool is_first = shared == storages.end();
+  // What stays with the storage when the program gives the tensor another one.
+  const auto keep_place = [&](const at::Tensor& twin) { storages[storage] = twin.tensor_data(); };
+  if (is_first) keep_place(fake);
   if (is_view) {
     fake = autograd::make_variable_differentiable_view(fake, autograd::ViewInfo(base, nullptr, nullptr), std::nullopt,
                                                        /*shared_view_info=*/true, view->get_creation_meta());
-    if (storages[storage].is_same(fake)) storages[storage] = base;
+    if (is_first) keep_place(base);
   } else if (!impl.is_inference()) {
     fake.unsafeGetTensorImpl()->set_version_counter(c10::VariableVersion(impl.version_counter().current_version()));
   }
@@ -414,14 +421,20 @@ Meta meta_of(PyObject* tensor) {
     meta.requires_grad = impl.requires_grad();
     meta.is_leaf = is_leaf(tensor);
     meta.version = version_of(tensor);
-    meta.storage = impl.has_storage() ? impl.unsafe_storage().unsafeGetStorageImpl() : nullptr;
+    const auto with_memory = innermost(tensor);
+    const c10::TensorImpl* memory = with_memory ? impl_of(with_memory.get()) : nullptr;
+    if (memory != nullptr && memory->has_storage()) meta.storage = memory->unsafe_storage().unsafeGetStorageImpl();
     return meta;
   });
 }
 
 std::uint32_t version_of(PyObject* tensor) noexcept {
-  c10::TensorImpl& impl = *impl_of(tensor);
-  return impl.is_inference() ? 0 : impl.version_counter().current_version();
+  std::uint32_t version = 0;
+  each_layer(tensor, [&](PyObject* layer) {
+    c10::TensorImpl& impl = *impl_of(layer);
+    if (!impl.is_inference()) version += impl.version_counter().current_version();
+  });
+  return version;
 }
 
 }  // namespace pellucid::aten

@@ -4,6 +4,7 @@
 
 #include "backend/fx.h"
 #include "backend/fx_builder.h"
+#include "graph/bodies.h"
 
 namespace pellucid::backend {
 namespace {
@@ -55,16 +56,61 @@ py::Owned<> input_facts_of(const FxBuilder& builder, const Node& node, Sites& si
   return py::take(PyTuple_Pack(4, builder.fx_node(&node), source.get(), sites.tuple_of(node.where.get()), weak));
 }
 
-// What get_attr nodes read must be there on the module too, for those who run or copy it as torch.fx does.
-void add_attributes(const graph::Graph& graph, PyObject* module) {
+// The module of a graph without its inputs' sources, and what get_attr nodes read of it, for those who run or copy it
+// as torch.fx does: bodies too.
+py::Owned<> module_of(const graph::Graph& graph, const FxBuilder& builder, PyObject* fx_graph, PyObject* input_facts,
+                      Sites& sites);
+
+py::Owned<> module_of_body(const graph::Body& body, Sites& sites) {
+  FxBuilder builder(body.graph);
+  auto fx_graph = builder.build();
+  auto no_inputs = py::take(PyList_New(0));
+  auto module = module_of(body.graph, builder, fx_graph.get(), no_inputs.get(), sites);
+  if (body.call->plain) {
+    auto mark = py::import_attr("pellucid._bodies", "describe_body");
+    (void)py::take(PyObject_CallFunctionObjArgs(mark.get(), module.get(), body.call->plain.get(), nullptr));
+  }
+  return module;
+}
+
+void add_attributes(const graph::Graph& graph, PyObject* module, Sites& sites) {
   py::Owned<> add;
   for (const Node* node : graph.nodes()) {
     if (node->op != graph::Op::GetAttr) continue;
     if (!add) add = py::import_attr("pellucid._fx", "add_attribute");
     auto source = py::str(node->source_text);
-    PyObject* const args[] = {module, node->target.get(), node->attribute.get(), source.get()};
+    auto attribute = node->body == nullptr ? node->attribute.copy() : module_of_body(*node->body, sites);
+    PyObject* const args[] = {module, node->target.get(), attribute.get(), source.get()};
     (void)py::take(PyObject_Vectorcall(add.get(), args, 4, nullptr));
   }
+}
+
+py::Owned<> module_of(const graph::Graph& graph, const FxBuilder& builder, PyObject* fx_graph, PyObject* input_facts,
+                      Sites& sites) {
+  auto forward = native_forward(graph);
+  auto call_facts = py::take(PyList_New(0));
+  for (const Node* node : graph.nodes()) {
+    auto facts = facts_of(builder, *node, sites);
+    py::check(PyList_Append(call_facts.get(), facts.get()));
+  }
+  auto make = py::import_attr("pellucid._fx", "make_graph_module");
+  PyObject* const args[] = {fx_graph, forward.get(), input_facts, call_facts.get()};
+  auto module = py::take(PyObject_Vectorcall(make.get(), args, 4, nullptr));
+  add_attributes(graph, module.get(), sites);
+  return module;
+}
+
+// Under the names that torch._dynamo's metrics have for them.
+void add_operators(const region::Capture& capture, PyObject* module) {
+  if (capture.compliant_operators.empty() && capture.other_operators.empty()) return;
+  const auto meta = py::take(PyObject_GetAttrString(module, "meta"));
+  const auto set = [&](const char* name, const std::vector<py::Owned<>>& operators) {
+    const auto names = py::take(PySet_New(nullptr));
+    for (const py::Owned<>& one : operators) py::check(PySet_Add(names.get(), py::take(PyObject_Str(one.get())).get()));
+    py::check(PyDict_SetItemString(meta.get(), name, names.get()));
+  };
+  set("compliant_custom_ops", capture.compliant_operators);
+  set("non_compliant_ops", capture.other_operators);
 }
 
 }  // namespace
@@ -72,22 +118,14 @@ void add_attributes(const graph::Graph& graph, PyObject* module) {
 py::Owned<> graph_module(const region::Capture& capture) {
   FxBuilder builder(capture.graph);
   auto fx_graph = builder.build();
-  auto forward = native_forward(capture.graph);
   Sites sites;
   auto input_facts = py::take(PyList_New(0));
   for (const Node* node : capture.graph.placeholders()) {
     auto facts = input_facts_of(builder, *node, sites, weak_input(capture, node).get());
     py::check(PyList_Append(input_facts.get(), facts.get()));
   }
-  auto call_facts = py::take(PyList_New(0));
-  for (const Node* node : capture.graph.nodes()) {
-    auto facts = facts_of(builder, *node, sites);
-    py::check(PyList_Append(call_facts.get(), facts.get()));
-  }
-  auto make = py::import_attr("pellucid._fx", "make_graph_module");
-  PyObject* const args[] = {fx_graph.get(), forward.get(), input_facts.get(), call_facts.get()};
-  auto module = py::take(PyObject_Vectorcall(make.get(), args, 4, nullptr));
-  add_attributes(capture.graph, module.get());
+  auto module = module_of(capture.graph, builder, fx_graph.get(), input_facts.get(), sites);
+  add_operators(capture, module.get());
   return module;
 }
 

@@ -7,6 +7,7 @@
 #include "backend/forward_globals.h"
 #include "backend/fx.h"
 #include "bytecode/assemble.h"
+#include "graph/bodies.h"
 
 namespace pellucid::backend {
 namespace {
@@ -116,14 +117,17 @@ class Emitter {
   }
 
   void emit_value(const Node& node) {
-    if (node.op == Op::GetAttr) {
+    if (node.body != nullptr) {
+      code_.load_global(globals_.add(native_forward(node.body->graph).get(), node.name));
+    } else if (node.op == Op::GetAttr) {
       code_.load_global(globals_.add(node.attribute.get(), node.name));
     } else if (node.op == Op::CallMethod) {
       emit_arg(node.args.at(0));
       code_.load_method(node.target.get());
       emit_call(node, 1);
     } else if (!emit_directly(node)) {
-      code_.load_global(globals_.add(node.target.get(), graph::candidate_of_target(node.target.get())), true);
+      PyObject* callable = node.plain ? node.plain.get() : node.target.get();
+      code_.load_global(globals_.add(callable, graph::candidate_of_target(node.target.get())), true);
       emit_call(node, 0);
     }
   }
@@ -138,8 +142,9 @@ class Emitter {
 
   void emit_call(const Node& node, std::size_t first) {
     for (std::size_t i = first; i < node.args.size(); ++i) emit_arg(node.args[i]);
-    const int count = static_cast<int>(node.args.size() - first + node.kwargs.size());
-    if (node.kwargs.empty()) return code_.call(count);
+    const bool has_keywords = !node.kwargs.empty() && !node.plain;  // the plain form knows them
+    const int count = static_cast<int>(node.args.size() - first + (has_keywords ? node.kwargs.size() : 0));
+    if (!has_keywords) return code_.call(count);
     auto names = py::take(PyTuple_New(static_cast<Py_ssize_t>(node.kwargs.size())));
     for (std::size_t i = 0; i < node.kwargs.size(); ++i) {
       PyTuple_SET_ITEM(names.get(), static_cast<Py_ssize_t>(i), Py_NewRef(node.kwargs[i].first.get()));

@@ -279,6 +279,7 @@ void finish_graph(region::Capture& capture) {
     if (guard.operand && !asks) know_nans(capture, guard.operand.get());
   }
   const Plan plan = make_plan(capture);
+  capture.bodies->finish();
   capture.graph.output(plan.outputs);
   capture.unused_inputs = graph_inputs(capture);
   capture.graph.simplify();

@@ -315,6 +315,20 @@ Recipe recipe_of_exception(Walker& walker, PyObject* object, PyTypeObject* base,
   return recipe;
 }
 
+// An output of the graph, with what the region put into it.
+Recipe recipe_of_tensor(Walker& walker, PyObject* object, graph::Node* output, const Expr& self) {
+  static PyObject* const freed = py::import_attr("pellucid._freed", "freed").release();
+  Recipe recipe;
+  graph::Node* detached = walker.detached(object);
+  recipe.make = detached != nullptr ? Expr::call(freed, exprs(Expr::of(detached))) : Expr::of(output);
+  add_attributes(walker, object, self.copy(), recipe);
+  const auto& gradients = walker.capture().gradients;
+  if (const auto gradient = gradients.find(object); gradient != gradients.end())
+    recipe.fill.push_back(
+        set_c_attr(object, self.copy(), py::interned("grad").get(), walker.ref(gradient->second.get())));
+  return recipe;
+}
+
 Recipe recipe_of_made_late(Walker& walker, PyObject* object, const Expr&) {
   if (!region::is_made_late(object)) cannot_reconstruct(object, "");
   Recipe recipe;
@@ -409,12 +423,8 @@ Recipe recipe_of(Walker& walker, PyObject* object, int id) {
     return recipe;
   }
   if (is_object_of_subclass(object)) return recipe_of_subclass(walker, object, self);
-  if (graph::Node* node = walker.detached(object)) {
-    static PyObject* const freed = py::import_attr("pellucid._freed", "freed").release();
-    Recipe recipe;
-    recipe.make = Expr::call(freed, exprs(Expr::of(node)));
-    return recipe;
-  }
+  if (const auto found = walker.capture().node_of.find(object); found != walker.capture().node_of.end())
+    return recipe_of_tensor(walker, object, walker.capture().bodies->here(found->second), self);
   if (Row row = row_of_exact(type)) return row(walker, object, self);
   if (type == &PyMethod_Type || PyCFunction_Check(object) || type == &_PyMethodWrapper_Type)
     return recipe_of_bound(walker, object);

@@ -2,6 +2,7 @@
 
 #include "base/reasons.h"
 #include "region/generator.h"
+#include "region/level_tensor.h"
 #include "region/number.h"
 #include "region/subclasses.h"
 #include "region/unread.h"
@@ -21,13 +22,9 @@ bool is_tensor(PyObject* object) {
   return type != nullptr && PyObject_TypeCheck(object, type);
 }
 
-// What the graph gives is a plain tensor: attributes would be lost without a word.
-void check_output(PyObject* object) {
-  if (!is_tensor(object)) return;
-  if (Py_TYPE(object) != tensor_type()) cannot_reconstruct(object, "a tensor of this class");
+bool has_attributes(PyObject* object) {
   PyObject** dict = _PyObject_GetDictPtr(object);
-  if (dict != nullptr && *dict != nullptr && PyDict_GET_SIZE(*dict) != 0)
-    cannot_reconstruct(object, "with attributes of its own");
+  return dict != nullptr && *dict != nullptr && PyDict_GET_SIZE(*dict) != 0;
 }
 
 // A function that is no product of the region although nobody read it through a source.
@@ -78,12 +75,22 @@ bool Walker::is_constant(PyObject* object) const {
 
 graph::Node* Walker::detached(PyObject* object) const {
   const auto found = capture_.freed ? capture_.node_of.find(object) : capture_.node_of.end();
-  return found == capture_.node_of.end() ? nullptr : capture_.freed->detached(object, found->second);
+  if (found == capture_.node_of.end()) return nullptr;
+  return capture_.freed->detached(object, capture_.bodies->here(found->second));
+}
+
+// What the graph gives is a plain tensor, or a parameter where no backend comes in between.
+bool Walker::is_output_as_it_is(PyObject* object) const {
+  if (!is_tensor(object)) return true;
+  const bool is_plain = Py_TYPE(object) == tensor_type() || capture_.leaves.contains(object);
+  if (region::is_level_tensor(object)) cannot_reconstruct(object, "a tensor of a function transform that is over");
+  if (!is_plain) cannot_reconstruct(object, "a tensor of this class");
+  return !has_attributes(object) && !capture_.gradients.contains(object) && detached(object) == nullptr;
 }
 
 bool Walker::exists(PyObject* object) const {
   return is_singleton(object) || source_of(object) != nullptr ||
-         (capture_.node_of.count(object) != 0 && detached(object) == nullptr && !is_object_of_subclass(object)) ||
+         (capture_.node_of.count(object) != 0 && !is_object_of_subclass(object) && is_output_as_it_is(object)) ||
          is_constant(object) || is_known_function(object);
 }
 
@@ -112,13 +119,13 @@ Expr Walker::ref(PyObject* object) {
   if (region::is_number(object)) {
     const region::Number* number = region::as_number(object);
     if (number->settled) return Expr::constant(number->value);
-    if (number->source == nullptr && number->function == nullptr) return Expr::of(capture_.node_of.at(object));
+    if (number->source == nullptr && number->function == nullptr)
+      return Expr::of(capture_.bodies->here(capture_.node_of.at(object)));
     return number->source != nullptr ? Expr::of(number->source) : Expr::fresh(add(object));
   }
   if (auto found = capture_.node_of.find(object); found != capture_.node_of.end()) {
     if (is_object_of_subclass(object)) return Expr::fresh(add(object));
-    check_output(object);
-    return detached(object) != nullptr ? Expr::fresh(add(object)) : Expr::of(found->second);
+    return is_output_as_it_is(object) ? Expr::of(capture_.bodies->here(found->second)) : Expr::fresh(add(object));
   }
   if (tells_an_id(object)) cannot_reconstruct(object, "the id of an object that the region made");
   if (is_tensor(object)) throw GraphBreak(Reason::UnknownOrigin, {{"detail", "it leaves the region"}});

@@ -46,6 +46,7 @@ class Walker {
 
  private:
   bool tells_an_id(PyObject* object) const;
+  bool is_output_as_it_is(PyObject* object) const;
   void link_instance_dicts();
   int add(PyObject* object);
   const Source* source_of(PyObject* object) const;

@@ -53,6 +53,7 @@ Node* Graph::add(Op op) {
   arena_.push_back(Node{});
   Node* node = &arena_.back();
   node->op = op;
+  node->graph = this;
   auto& list = op == Op::Placeholder ? placeholders_ : calls_;
   node->index = static_cast<int>(list.size());
   list.push_back(node);
@@ -160,6 +161,11 @@ bool begins_range(const Node& node) {
 PyObject* range_end_function() {
   static PyObject* const end = PyObject_GetAttrString(profiler_op("_record_function_exit"), "_RecordFunction");
   return end;
+}
+
+void Graph::simplify_body() {
+  drop_dead_reads();
+  renumber();
 }
 
 void Graph::simplify() {

@@ -14,6 +14,8 @@
 namespace pellucid::graph {
 
 struct Node;
+class Graph;
+struct Body;
 
 // One argument of a node: a node, a constant object, or a container of arguments.
 struct Arg {
@@ -52,6 +54,7 @@ enum class Op : std::uint8_t { Placeholder, GetAttr, CallFunction, CallMethod, O
 
 struct Node {
   Op op;
+  Graph* graph = nullptr;     // that it lies in
   py::Owned<> target;         // callable for CallFunction, str for the others
   std::string name;           // unique in the graph; made from the target by the rules of torch.fx
   std::string recorded_name;  // the name before a rename (what source_fn_stack shows)
@@ -60,6 +63,9 @@ struct Node {
   py::Owned<> example_value;  // the fake (or constant) that the node gave
   py::Owned<>
       attribute;  // GetAttr: the object itself (a lifted constant tensor); the target is the name it gets on the module
+  const Body* body = nullptr;  // GetAttr: the graph that it gives, for an operator that takes functions
+  // What runs in place of such an operator where nobody but this process sees the graph: it is what the program calls.
+  py::Owned<> plain;
   std::shared_ptr<const CallSite> where;
   int index = 0;            // position among the placeholders or among the calls
   int users = 0;            // how often the value is used by other nodes and by the output
@@ -76,7 +82,7 @@ struct Node {
 
 class Graph {
  public:
-  Graph() = default;
+  explicit Graph(Body* body = nullptr) : body(body) {}
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
@@ -102,6 +108,10 @@ class Graph {
   // graph, then unused placeholders (rows D16, D17, D22). Every other dead call stays: it may fail at run time. To be
   // called while the thread's grad mode is what it was at the start of the region.
   void simplify();
+  // The same for the graph of a body, whose inputs are those that its call gives.
+  void simplify_body();
+
+  Body* const body;  // whose graph it is; null: the region's
 
  private:
   Node* add(Op op);

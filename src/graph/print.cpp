@@ -1,3 +1,4 @@
+#include "graph/bodies.h"
 #include "graph/graph.h"
 
 namespace pellucid::graph {
@@ -138,6 +139,9 @@ std::string print(const Graph& graph) {
   out += "    return ";
   out += tuple_text(values);
   out += "\n";
+  for (const Node* node : graph.nodes()) {
+    if (node->body != nullptr) out.append("\n").append(node->body->name).append(" = ").append(print(node->body->graph));
+  }
   return out;
 }
 

@@ -116,6 +116,11 @@ bool is_numpy_scalar(PyTypeObject* type) noexcept {  // arrays and records can c
 
 }  // namespace
 
+bool is_number_of_numpy(PyTypeObject* type) noexcept {
+  return is_numpy_scalar(type) && !named(type, "numpy.str") && !named(type, "numpy.bytes") &&
+         !named(type, "numpy.datetime") && !named(type, "numpy.timedelta") && !named(type, "numpy.dtype");
+}
+
 bool equal_constants(PyObject* expected, PyObject* found) noexcept {
   if (expected == found) return true;
   PyTypeObject* type = Py_TYPE(expected);

@@ -12,6 +12,8 @@ bool equal_constants(PyObject* expected, PyObject* found) noexcept;
 
 // An instance of a subclass of int, float, complex, str or bytes, or a numpy scalar: C code takes it for its value.
 bool has_builtin_value(PyObject* object) noexcept;
+// numpy.float32 and its like: no texts, no dates.
+bool is_number_of_numpy(PyTypeObject* type) noexcept;
 // The same exact type with equal values. Other attributes of such instances do not matter.
 bool equal_builtin_values(PyObject* expected, PyObject* found) noexcept;
 

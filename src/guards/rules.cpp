@@ -14,6 +14,7 @@
 #include "py/iterators.h"
 #include "py/keys.h"
 #include "py/native_lookup.h"
+#include "py/numpy_array.h"
 #include "py/set_table.h"
 
 namespace pellucid::guards {
@@ -464,6 +465,15 @@ struct Rule<Kind::TENSOR_MATCH> {
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return c.tensor->matches(v); }
   static std::string expected(const Check& c) { return c.tensor->text(); }
   static std::string found(const Check& c, PyObject* v, PyObject*) { return c.tensor->mismatch(v); }
+  static std::string code(const Check& c, const CodeText& t) { return native(c, t); }
+};
+
+template <>
+struct Rule<Kind::ARRAY_MATCH> {
+  static constexpr const char* kSuggestion = "the code is compiled for this dtype and these sizes: keep them";
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return py::matches_layout(c.operand, v); }
+  static std::string expected(const Check& c) { return std::string("an array ").append(py::text_of_layout(c.operand)); }
+  static std::string found(const Check& c, PyObject* v, PyObject*) { return py::text_of_array(c.operand, v); }
   static std::string code(const Check& c, const CodeText& t) { return native(c, t); }
 };
 

@@ -16,6 +16,7 @@ bool is_independent(Kind kind) noexcept {
     case Kind::EQUALS_MATCH:
     case Kind::NUMBER_MATCH:
     case Kind::TENSOR_MATCH:
+    case Kind::ARRAY_MATCH:
       return true;
     default:
       return false;

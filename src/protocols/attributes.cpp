@@ -1,5 +1,6 @@
 #include "protocols/attributes.h"
 
+#include "protocols/arrays.h"
 #include "protocols/call.h"
 #include "protocols/torch_function.h"
 #include "py/cpython.h"
@@ -308,6 +309,8 @@ Result getattr(Interpreter& t, PyObject* object, PyObject* name) {
   switch (cat_of(type)) {
     case Cat::Tensor:
       return tensor_getattr(t, object, name);
+    case Cat::Array:
+      return array_getattr(t, object, name);
     case Cat::Type:
       return type_getattr(t, object, name);
     case Cat::Module:
@@ -375,6 +378,7 @@ Result getattr_method(Interpreter& t, PyObject* object, PyObject* name, bool* un
   if (PyGen_CheckExact(object)) return getattr(t, object, name);
   PyTypeObject* type = Py_TYPE(object);
   const Cat cat = cat_of(type);
+  if (cat == Cat::Array) return array_method(t, object, name, unbound);
   const bool generic = type->tp_getattro == PyObject_GenericGetAttr ||
                        (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && cat == Cat::Instance &&
                         t.region.lookups.type_lookup(type, region::names().__getattribute__) == object_getattribute());
@@ -437,7 +441,7 @@ Result generic_setattr(Interpreter& t, PyObject* object, PyObject* name, PyObjec
     if (t.region.provenance.is_outside(object) && Py_IS_TYPE(meta, &PyMemberDescr_Type) &&
         cat_of(type) == Cat::Instance)
       return slot_setattr(t, object, meta, name, value);
-    if (t.region.provenance.is_outside(object) || cat_of(type) == Cat::Tensor) {
+    if (t.region.provenance.is_outside(object) || cat_of(type) == Cat::Tensor || cat_of(type) == Cat::Array) {
       unsupported(Reason::UnsupportedMutation,
                   {{"target", std::string("attribute '") + py::text_of(name) + "' of a " + type->tp_name}});
     }
@@ -474,20 +478,27 @@ void refuse_grad_of_subclass(PyObject* tensor) {
                 {{"what", std::string("attribute 'grad' of a tensor of class ") + Py_TYPE(tensor)->tp_name}});
 }
 
-// `tensor.grad`, of a tensor from outside: what the region has set counts, which is set for good behind the graph.
+// A fact about a tensor as its fake has it, which a tensor that it gives is a node of.
+Result recorded_attribute(Interpreter& t, PyObject* tensor, PyObject* name) {
+  static PyObject* const getattr_builtin = py::import_attr("builtins", "getattr").release();
+  PyObject* args[] = {tensor, name};
+  return t.region.recorder.torch_call(graph::Op::CallFunction, getattr_builtin, getattr_builtin, Args{args, nullptr});
+}
+
+// `tensor.grad`: what the region has set counts, which is set for good behind the graph.
 Result grad_of(Interpreter& t, PyObject* tensor) {
   refuse_grad_of_subclass(tensor);
   PyObject* const name = region::names().grad;
   if (const region::AttributeWrite* write = t.region.attributes.find(tensor, name))
     return Result::of(py::Owned<>::share(write->value.get()));
-  return native_attribute(t, tensor, name);
+  return aten::is_fake(tensor) ? recorded_attribute(t, tensor, name) : native_attribute(t, tensor, name);
 }
 
 // torch checks the tensor, and words the error: on the fakes, which are like the tensors.
 Result set_grad(Interpreter& t, PyObject* tensor, PyObject* value) {
   PyObject* const name = region::names().grad;
   const bool is_tensor = value != nullptr && cat_of(value) == Cat::Tensor;
-  if (value == nullptr || (value != Py_None && !is_tensor) || !t.region.provenance.is_outside(tensor)) {
+  if (value == nullptr || (value != Py_None && !is_tensor)) {
     unsupported(Reason::UnsupportedMutation,
                 {{"target", std::string("attribute 'grad' of a ") + Py_TYPE(tensor)->tp_name}});
   }
@@ -504,6 +515,49 @@ Result set_grad(Interpreter& t, PyObject* tensor, PyObject* value) {
   }
   t.region.drops.guard_drop_of_item(before.value.get());
   t.region.attributes.write(tensor, name, value);
+  return Result::done();
+}
+
+// Whether these are one piece of memory, seen alike.
+bool are_alike(PyObject* one, PyObject* other) {
+  const aten::Meta a = aten::meta_of(one), b = aten::meta_of(other);
+  static PyObject* const dtype = py::interned("dtype").release();
+  const auto dtype_of = [](PyObject* fake) { return py::take(PyObject_GetAttr(fake, dtype)); };
+  return a.storage == b.storage && a.storage_offset == b.storage_offset && a.sizes == b.sizes &&
+         a.strides == b.strides && dtype_of(one).get() == dtype_of(other).get();
+}
+
+// `tensor.data = value`: the tensor moves to the memory of the value, which no version counter tells.
+Result set_data(Interpreter& t, PyObject* tensor, PyObject* value) {
+  PyObject* const name = region::names().data;
+  region::Recorder& recorder = t.region.recorder;
+  const auto refuse = [&] {
+    unsupported(Reason::UnsupportedMutation,
+                {{"target", std::string("attribute 'data' of a ") + Py_TYPE(tensor)->tp_name}});
+  };
+  if (value == nullptr || cat_of(value) != Cat::Tensor) refuse();
+  const auto fake = recorder.lift(tensor), from = recorder.lift(value);
+  if (are_alike(fake.get(), from.get())) return Result::done();  // what `tensor.data += …` ends with
+  const bool runs_as_captured = t.region.numbers.policy.graph_numbers == region::GraphNumbers::All;
+  if (!runs_as_captured || t.region.numbers.space().symbols() > 0 || t.region.deferred.has_tensors()) refuse();
+  static PyObject* const set = py::import_attr("builtins", "setattr").release();
+  std::vector<std::shared_ptr<const void>> places;
+  const auto note_place = [&] {
+    places.emplace_back(aten::meta_of(fake.get()).storage,
+                        [held = std::make_shared<py::Owned<>>(fake.copy())](const void*) {});
+  };
+  note_place();
+  (void)aten::take_facts();
+  PyObject* const values[] = {fake.get(), name, from.get()};
+  try {
+    const auto done = recorder.fakes().call(set, values, 3, nullptr);
+  } catch (const py::PythonError& error) {
+    return t.raise_pending(error);
+  }
+  note_place();
+  PyObject* recorded[] = {tensor, name, value};
+  graph::Node* node = recorder.record(graph::Op::CallFunction, set, Args{recorded, nullptr}, Py_None, true);
+  for (auto& place : places) node->written.push_back(std::move(place));  // an input is put back when the graph raises
   return Result::done();
 }
 
@@ -542,6 +596,14 @@ Result setattr(Interpreter& t, PyObject* object, PyObject* name, PyObject* value
         return t.and_then(std::move(*answer), Continuation(C::Drop));
     }
     if (of_torch && name == region::names().grad) return set_grad(t, object, value);
+    const bool is_plain = of_torch && !region::is_subclassed(object);
+    if (is_plain && name == region::names().data) return set_data(t, object, value);
+    if (is_plain && name == region::names().requires_grad && value != nullptr && PyBool_Check(value)) {
+      static PyObject* const set = [] {
+        return py::take(PyObject_GetAttrString(py::import_attr("torch", "Tensor").get(), "requires_grad_")).release();
+      }();
+      return t.and_then(call2(t, set, object, value), Continuation(C::Drop));
+    }
   }
   if (type->tp_setattro == PyObject_GenericSetAttr || hook == object_setattr() || cat == Cat::Instance ||
       cat == Cat::Tensor) {
@@ -554,10 +616,7 @@ Result setattr(Interpreter& t, PyObject* object, PyObject* name, PyObject* value
 Result read_of_torch(Interpreter& t, PyObject* tensor, PyObject* name) {
   if (region::reads_unguarded_state(name))
     unsupported(Reason::UnsupportedTensor, {{"what", "attribute '" + py::text_of(name) + "', which is not guarded"}});
-  if (name == region::names().grad && !aten::is_fake(tensor)) return grad_of(t, tensor);
-  static PyObject* getattr_builtin = py::import_attr("builtins", "getattr").release();
-  PyObject* args[] = {tensor, name};
-  return t.region.recorder.torch_call(graph::Op::CallFunction, getattr_builtin, getattr_builtin, Args{args, nullptr});
+  return name == region::names().grad ? grad_of(t, tensor) : recorded_attribute(t, tensor, name);
 }
 
 Result tensor_getattr(Interpreter& t, PyObject* tensor, PyObject* name) {

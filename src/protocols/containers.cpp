@@ -2,8 +2,10 @@
 
 #include "bytecode/opcodes.h"
 #include "guards/equality.h"
+#include "protocols/arrays.h"
 #include "protocols/numbers.h"
 #include "protocols/protocols.h"
+#include "protocols/type_expressions.h"
 #include "py/cpython.h"
 #include "py/iterators.h"
 #include "py/keys.h"
@@ -66,6 +68,8 @@ Result truth(Interpreter& t, PyObject* value) {
       if (python_slot(t, value, region::names().__bool__) || python_slot(t, value, region::names().__len__)) break;
       return Result::boolean(t.region.reads.length_of(value) != 0);
     }
+    case Cat::Array:
+      unsupported(Reason::ArrayData, {{"operation", "the truth of an array"}});
     case Cat::Tensor: {
       PyObject* args[] = {value};
       static PyObject* descriptor = PyObject_GetAttrString(py::import_attr("torch", "Tensor").release(), "__bool__");
@@ -114,6 +118,7 @@ Result length(Interpreter& t, PyObject* value) {
     if (PyTuple_GET_SIZE(sizes.value.get()) == 0) return t.raise(PyExc_TypeError, "len() of a 0-d tensor");
     return Result::of(py::Owned<>::share(PyTuple_GET_ITEM(sizes.value.get(), 0)));
   }
+  if (cat == Cat::Array) return array_length(t, value);
   if (cat != Cat::Type && !python_slot(t, value, region::names().__len__)) {
     const std::int64_t n = t.region.reads.length_of(value);
     if (n >= 0) return Result::of(py::take(PyLong_FromLongLong(n)));
@@ -165,6 +170,8 @@ Result iterate(Interpreter& t, PyObject* iterable) {
       if (cat == Cat::Set || cat == Cat::Dict) t.region.iterators.note_walker(iterable, iterator.get());
       return Result::of(std::move(iterator));
     }
+    case Cat::Array:
+      return array_iterator(t, iterable);
     case Cat::Tensor: {
       auto name = py::interned("unbind");
       static PyObject* unbind = PyObject_GetAttrString(py::import_attr("torch", "Tensor").release(), "unbind");
@@ -253,6 +260,7 @@ py::Owned<> native_elements(Interpreter& t, PyObject* value) {
     case Cat::Text:
     case Cat::Range:
     case Cat::Iterator:
+    case Cat::Array:
     case Cat::Tensor: {
       if (python_slot(t, value, region::names().__iter__)) return {};
       if (cat_of(value) == Cat::Iterator && t.region.provenance.is_outside(value)) {
@@ -320,6 +328,8 @@ std::optional<Result> range_holds_number(Interpreter& t, PyObject* range, PyObje
 Result contains(Interpreter& t, PyObject* container, PyObject* item) {
   container = t.region.shadows.original(t.region.numbers.plain(container));
   t.region.doing = "tests membership";
+  if (cat_of(container) == Cat::Array || cat_of(item) == Cat::Array)
+    unsupported(Reason::ArrayData, {{"operation", "`in` with an array"}});
   if (auto found = holds_number(t, container, item)) return std::move(*found);
   if (auto found = range_holds_number(t, container, item)) return std::move(*found);
   if (cat_of(container) != Cat::Tensor) item = t.region.numbers.plain(item);
@@ -467,6 +477,8 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
     if (selects_open(t, container, key)) return call_polyfill(t, "item_of_tensor", args);
     return t.region.recorder.torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr});
   }
+  if (cat == Cat::Array) return array_item(t, container, key);
+  if (cat_of(key) == Cat::Array) unsupported(Reason::ArrayData, {{"operation", "an index or key from an array"}});
   const auto plain = plain_key(t, key);
   key = plain.get();
   const bool own = python_slot(t, container, region::names().__getitem__);
@@ -547,7 +559,7 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
       return call(t, bound.value.get(), Args{args, nullptr});
     }
     if (Py_TYPE(container) == &PyType_Type || method == nullptr || is_atom(cat_of(key))) {
-      const Contents inside = t.region.reads.deep_touch(key);
+      const Contents inside = is_type_expression(key) ? Contents() : t.region.reads.deep_touch(key);
       if (inside.tensor || inside.user)
         unsupported(Reason::UnsupportedProtocol, {{"protocol", "__class_getitem__"}, {"type", type->tp_name}});
       auto value = py::Owned<>::steal(PyObject_GetItem(container, key));  // an enum member by name, a generic alias
@@ -577,6 +589,8 @@ Result store_subscript(Interpreter& t, PyObject* container, PyObject* key, PyObj
     Result r = t.region.recorder.torch_call(graph::Op::CallFunction, set, set, Args{args, nullptr});
     return r.did == Result::Did::Raised ? std::move(r) : Result::done();
   }
+  if (cat == Cat::Array) return set_array_item(t, container, key, value);
+  if (cat_of(key) == Cat::Array) unsupported(Reason::ArrayData, {{"operation", "an index or key from an array"}});
   const auto plain = plain_key(t, key);
   key = plain.get();
   PyObject* name = value == nullptr ? region::names().__delitem__ : region::names().__setitem__;

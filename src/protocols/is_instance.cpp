@@ -3,6 +3,7 @@
 
 #include "protocols/protocols.h"
 #include "py/cpython.h"
+#include "region/arrays.h"
 #include "region/names.h"
 
 namespace pellucid::protocols {
@@ -57,13 +58,28 @@ void guard_abc(Interpreter& t, PyObject* type) {
   t.region.provenance.guard(region::Kind::ABC_TOKEN, nullptr, {}, PyLong_AsLongLong(value.get()));
 }
 
+// Classes that no builtin iterator is an instance of: those iterators have no base but object.
+bool is_no_iterator_type(PyObject* type) {
+  if (PyTuple_Check(type)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type); ++i) {
+      if (!is_no_iterator_type(PyTuple_GET_ITEM(type, i))) return false;
+    }
+    return true;
+  }
+  if (!PyType_CheckExact(type)) return false;
+  const auto* known = reinterpret_cast<PyTypeObject*>(type);
+  return known != &PyBaseObject_Type && known->tp_iternext == nullptr;
+}
+
 }  // namespace
 
 // isinstance(object, type) or issubclass(object, type)
 Result is_instance(Interpreter& t, PyObject* object, PyObject* type, bool subclass) {
   object = t.region.shadows.original(object);
-  if (!subclass && is_polyfill(object))
-    unsupported(Reason::Reflection, {{"callee", "isinstance() of a builtin iterator"}});
+  if (!subclass && is_polyfill(object)) {
+    if (!is_no_iterator_type(type)) unsupported(Reason::Reflection, {{"callee", "isinstance() of a builtin iterator"}});
+    return Result::boolean(false);
+  }
   const char* hook_name = subclass ? "__subclasscheck__" : "__instancecheck__";
   if (PyTuple_Check(type)) {
     // All native checks first: only a metaclass with Python code needs the polyfill.
@@ -83,6 +99,8 @@ Result is_instance(Interpreter& t, PyObject* object, PyObject* type, bool subcla
     return t.and_then(call2(t, hook, type, object), Continuation(K::Bool));
   }
   if (!subclass) object = region::of_same_type(t.region.numbers, object);
+  const auto presented = subclass ? py::Owned<>() : region::of_presented_type(object);
+  if (presented) object = presented.get();
   if (!PyType_Check(type) && cat_of(type) == Cat::Instance)  // its __bases__ are asked
     unsupported(Reason::UnsupportedProtocol, {{"protocol", hook_name}, {"type", Py_TYPE(type)->tp_name}});
   if (!subclass && class_is_computed(t, object, type)) {

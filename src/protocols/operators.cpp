@@ -1,14 +1,17 @@
 #include "protocols/operators.h"
 
 #include "bytecode/opcodes.h"
+#include "protocols/arrays.h"
 #include "protocols/late_values.h"
 #include "protocols/numbers.h"
 #include "protocols/protocols.h"
 #include "protocols/table.h"
 #include "protocols/torch_function.h"
+#include "protocols/type_expressions.h"
 #include "py/cpython.h"
 #include "py/number_operator.h"
 #include "py/set_table.h"
+#include "region/arrays.h"
 #include "region/enums.h"
 #include "region/names.h"
 #include "region/snapshot.h"
@@ -88,7 +91,8 @@ namespace {
 
 // Beside a tensor a number stays what it is: the recorder knows whether the graph can take it.
 void make_plain(Interpreter& t, PyObject*& left, PyObject*& right) {
-  if (cat_of(left) == Cat::Tensor || cat_of(right) == Cat::Tensor) return;
+  const auto is_array = [](PyObject* value) { return cat_of(value) == Cat::Tensor || cat_of(value) == Cat::Array; };
+  if (is_array(left) || is_array(right)) return;
   left = t.region.numbers.plain(left);
   right = t.region.numbers.plain(right);
 }
@@ -98,6 +102,7 @@ void make_plain(Interpreter& t, PyObject*& left, PyObject*& right) {
 // A number is never None, True or another object that is no number; which number it is, its value says.
 bool is_same(Interpreter& t, PyObject* left, PyObject* right) {
   if (left == right) return true;
+  if (cat_of(left) == Cat::Array && cat_of(right) == Cat::Array) refuse_aliases(t, left, right);
   for (const auto& [one, other] : {std::pair(left, right), std::pair(right, left)}) {
     if (!region::is_number(one) || region::is_number(other)) continue;
     if (cat_of(other) == cat_of(region::as_number(one)->value)) continue;
@@ -123,6 +128,7 @@ Result binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
   refuse_region_id(t, right);
   const py::BinaryOperator& o = binary_operator(op);
   t.region.doing = "computes";
+  if (auto result = numpy_binary(t, left, right, o)) return std::move(*result);
   const Cat a = cat_of(left), b = cat_of(right);
   if ((a == Cat::Tensor || b == Cat::Tensor) && !is_by_class(t, left, right)) {
     const Cat other = a == Cat::Tensor ? b : a;
@@ -149,6 +155,7 @@ Result binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
     return Result::of(std::move(value));
   };
   if (plain_operand(a) && plain_operand(b)) return native(left, right);
+  if (std::string_view(o.method) == "__or__" && makes_union(left, right)) return native(left, right);
   if (a == Cat::Text && std::string_view(o.method) == "__mod__") {
     const Contents inside = t.region.reads.deep_touch(right);
     if (!inside.is_plain()) unsupported(Reason::UserDunder, {{"operation", "% formatting"}, {"callee", "__str__"}});
@@ -330,6 +337,7 @@ Result compare(Interpreter& t, PyObject* left, PyObject* right, int op) {
     refuse_region_id(t, left);
     refuse_region_id(t, right);
   }
+  if (auto result = numpy_compare(t, left, right, op)) return std::move(*result);
   const Cat a = cat_of(left), b = cat_of(right);
   if ((a == Cat::Tensor || b == Cat::Tensor) && !is_by_class(t, left, right)) {
     const Cat other = a == Cat::Tensor ? b : a;
@@ -443,6 +451,7 @@ Result unary(Interpreter& t, PyObject* value, int opcode) {
   refuse_region_id(t, value);
   const Cat cat = cat_of(value);
   const UnaryOperator o = unary_operator(static_cast<bytecode::Opcode>(opcode));
+  if (cat == Cat::Array || region::is_numpy_scalar(value)) return numpy_unary(t, value, operator_function(o.function));
   if (cat == Cat::Tensor && !region::is_subclassed(value)) {
     PyObject* target = operator_function(o.function);
     return t.region.recorder.torch_call(graph::Op::CallFunction, target, target, Args{{&value, 1}, nullptr});

@@ -171,6 +171,11 @@ Handler find(PyObject* callable) {
   return find_named(callable);
 }
 
+void add_row(PyObject* callable, Handler handler, bool instances) {
+  if (tables->by_identity.try_emplace(callable, handler).second) Py_INCREF(callable);
+  if (instances) tables->instance_rules.insert(callable);
+}
+
 bool has_row_for_numbers(PyObject* callable) { return tables->for_numbers.contains(callable); }
 
 bool is_instance_rule(PyTypeObject* type) { return tables->instance_rules.contains(reinterpret_cast<PyObject*>(type)); }

@@ -74,6 +74,7 @@ Result to_text(Interpreter& t, PyObject* value, const char* how) {
     return native(value);
   }
   if (cat == Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", "printing a tensor"}});
+  if (cat == Cat::Array) unsupported(Reason::ArrayData, {{"operation", "printing an array"}});
   if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Set || cat == Cat::FrozenSet ||
       cat == Cat::Deque) {
     if (auto late = late_text_of(t, value)) return std::move(*late);
@@ -144,6 +145,7 @@ Result format(Interpreter& t, PyObject* value, PyObject* spec) {
     return Result::of(std::move(text));
   }
   if (cat == Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", "printing a tensor"}});
+  if (cat == Cat::Array) unsupported(Reason::ArrayData, {{"operation", "printing an array"}});
   PyObject* method = t.region.lookups.type_lookup(Py_TYPE(value), region::names().__format__);
   if (method != nullptr && PyFunction_Check(method)) return call_polyfill(t, "format_of", std::array{value, spec});
   if (method != py::type_lookup(&PyBaseObject_Type, region::names().__format__))

@@ -14,10 +14,14 @@ AttributeWrite* AttributeWrites::find_written(PyObject* object, PyObject* name) 
 }
 
 const AttributeWrite* AttributeWrites::find(PyObject* object, PyObject* name) const {
-  return const_cast<AttributeWrites*>(this)->find_written(object, name);  // which changes nothing
+  const AttributeWrite* found =
+      const_cast<AttributeWrites*>(this)->find_written(object, name);  // which changes nothing
+  if (found != nullptr) ++region_.reads_of_written;
+  return found;
 }
 
 void AttributeWrites::write(PyObject* object, PyObject* name, PyObject* value, bool was_there) {
+  ++region_.outside_writes;
   auto [entry, is_new] = writes_.try_emplace(object);
   if (is_new) {
     region_.provenance.keep(object);
@@ -37,6 +41,7 @@ bool AttributeWrites::remove(PyObject* object, PyObject* name, bool was_there) {
     write(object, name, nullptr, was_there);
     return true;
   }
+  ++region_.outside_writes;
   written->value = {};
   if (!was_there) written->was_there = false;
   return true;
@@ -54,6 +59,10 @@ void AttributeWrites::changes(std::vector<Effect>& out) {
   for (PyObject* object : order_) {
     for (AttributeWrite& write : writes_[object]) {
       if (!write.value && !write.was_there) continue;
+      if (aten::is_fake(object)) {  // which has `grad` alone; it is set where the tensor leaves the region
+        if (write.value.get() != Py_None) region_.capture->gradients[object] = std::move(write.value);
+        continue;
+      }
       Effect& effect = out.emplace_back();
       effect.kind = Effect::Kind::SetAttr;
       effect.target = py::Owned<>::share(object);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "frames/state.h"
+#include "graph/bodies.h"
 #include "graph/graph.h"
 #include "guards/guard.h"
 #include "py/ref.h"
@@ -62,7 +63,8 @@ struct Capture {
   source::SourceTable sources;
   guards::GuardSet guards;
   graph::Graph graph;
-  py::Owned<> result;  // what the region returns
+  std::unique_ptr<graph::Bodies> bodies = std::make_unique<graph::Bodies>(graph);  // the graphs inside of it
+  py::Owned<> result;                                                              // what the region returns
   // The region ends before the program does: `result` is a tuple of the live values (of the outermost frame no
   // function), this says where they stand.
   std::shared_ptr<const frames::Shape> exit;
@@ -77,6 +79,9 @@ struct Capture {
   std::unordered_map<PyObject*, PyObject*> stands_for;
   // Fakes and lifted real tensors -> their node. A real tensor (input) has a placeholder and a source.
   std::unordered_map<PyObject*, graph::Node*> node_of;
+  // Tensors in which gradients are accumulated, and parameters, that the region made -> the step that made them so.
+  std::unordered_map<PyObject*, std::int64_t> leaves;
+  std::unordered_map<PyObject*, py::Owned<>> gradients;  // what the region put into `.grad` of tensors that it made
   std::shared_ptr<FreedTensors> freed;               // null: a backend that leaves autograd to torch, or no such pass
   std::vector<const source::Source*> unused_inputs;  // that were read, but that no node of the finished graph has
   std::unordered_map<const graph::Node*, PyObject*> input_of;  // placeholder -> the real tensor met during capture
@@ -98,6 +103,9 @@ struct Capture {
   int depth = 0;                                         // the most frames that were open at once
   int starts_at = -1;    // where a region behind a break goes on: byte offset in the code of `function`
   int returned_at = -1;  // byte offset of the instruction of `function` that ends the region
+  // Operators of libraries other than torch's own that the graph calls: those that are tagged as fit for compilation,
+  // and the others.
+  std::vector<py::Owned<>> compliant_operators, other_operators;
 };
 
 }  // namespace pellucid::region

@@ -38,6 +38,7 @@ py::Owned<> with_tensors(PyObject* value, const std::unordered_map<PyObject*, Py
 }  // namespace
 
 void Deferred::add(PyObject* callable, PyObject* args, PyObject* kwargs) {
+  ++region_.outside_writes;
   Effect effect;
   effect.kind = Effect::Kind::Call;
   effect.value = py::Owned<>::share(callable);

@@ -18,6 +18,7 @@ class Deferred {
   void add_in_order(PyObject* callable, PyObject* args, PyObject* kwargs);
   // An operator has just written into tensors, its node is not recorded yet: copies come before it.
   void freeze_written();
+  bool has_tensors() const noexcept { return !tensors_.empty(); }
   void take_calls(std::vector<Effect>& out);  // the capture ends
 
   py::Owned<> reorderable;  // config.reorderable_logging_functions as a tuple; empty when there are none

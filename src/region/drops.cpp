@@ -33,7 +33,7 @@ bool Drops::may_have_held(PyObject* object) const { return any_ || (any_tensor_ 
 
 void Drops::note_live(PyObject* value, const Source* source, Py_ssize_t references) {
   const Cat cat = cat_of(value);
-  if (is_atom(cat) || known_by_identity(cat) || cat == Cat::Tensor) return;
+  if (is_atom(cat) || known_by_identity(cat) || cat == Cat::Tensor || cat == Cat::Array) return;
   Live& taken = live_.emplace_back();
   taken.value = value, taken.source = source, taken.references = references;
   taken.runs =

@@ -84,6 +84,7 @@ Iterators::State Iterators::state_of(PyObject* iterator) const {
 }
 
 void Iterators::note_moved(PyObject* iterator, bool ended) {
+  ++region_.outside_writes;
   if (ended) region_.drops.guard_drop_of_walked(iterator);
   const auto [place, fresh] = states_.try_emplace(iterator);
   if (fresh) order_.push_back(iterator);

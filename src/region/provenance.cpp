@@ -3,6 +3,7 @@
 #include "aten/aten.h"
 #include "guards/equality.h"
 #include "py/cpython.h"
+#include "py/numpy_array.h"
 #include "region/names.h"
 #include "region/region.h"
 #include "region/subclasses.h"
@@ -198,6 +199,11 @@ void Provenance::note_contents(PyObject* value, Cat cat, const Source* source) {
       existing_.push_back(value);
       return;
     }
+    case Cat::Array:
+      // A constant array is known by its path, not by its sizes, which may be set.
+      guard(Kind::ARRAY_MATCH, source, py::layout_of_array(value));
+      existing_.push_back(value);
+      return;
     case Cat::Tuple: {
       if (Py_IS_TYPE(value, &PyTuple_Type) && only_atoms(value)) {
         if (!constant) guard(Kind::EQUALS_MATCH, source, py::Owned<>::share(value));

@@ -5,6 +5,7 @@
 #include "py/keys.h"
 #include "py/native_lookup.h"
 #include "py/set_table.h"
+#include "region/arrays.h"
 #include "region/enums.h"
 #include "region/names.h"
 #include "region/region.h"
@@ -194,6 +195,8 @@ bool Reads::hashable_natively(PyObject* key) {
         return false;
       if (region_.provenance.source_of(key) != nullptr) keys_.push_back(key);
       return true;  // by identity
+    case Cat::Array:
+      return false;
     default:
       return hashes_in_python(region_, type) ? false : is_known_key(key);
   }
@@ -452,10 +455,13 @@ Contents Reads::contents_of(PyObject* value, int depth, std::unordered_set<PyObj
   const Cat cat = cat_of(value);
   switch (cat) {
     case Cat::Tensor:
+    case Cat::Array:
       all.tensor = true;
       return all;
-    case Cat::Generator:
     case Cat::Other:
+      all.user = !is_numpy_scalar(value);
+      return all;
+    case Cat::Generator:
     case Cat::Instance:
       all.user = true;
       return all;

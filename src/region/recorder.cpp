@@ -2,14 +2,18 @@
 
 #include <algorithm>
 
+#include "aten/layers.h"
 #include "aten/torch_function.h"
 #include "base/text.h"
 #include "py/cpython.h"
+#include "region/arrays.h"
+#include "region/custom_operators.h"
 #include "region/input_names.h"
 #include "region/objects.h"
 #include "region/region.h"
 #include "region/snapshot.h"
 #include "region/subclasses.h"
+#include "region/torch_module.h"
 
 namespace pellucid::region {
 namespace {
@@ -130,6 +134,25 @@ graph::Node* attribute_node(Capture& capture, PyObject* tensor, const py::Owned<
 }
 
 }  // namespace
+
+namespace {
+
+// What opens levels for the program: torch's own code, and the blocks that it does so with.
+bool opens_levels(PyObject* file) {
+  static PyObject* const contextlib = py::import_attr("contextlib", "__file__").release();
+  return py::text_of(file).starts_with(torch_directory()) || PyUnicode_Compare(file, contextlib) == 0;
+}
+
+}  // namespace
+
+void OpenLevels::note_opening(const Region& region) {
+  if (aten::Levels::now().depth != 0) return;
+  for (const Frame* frame = region.top; frame != nullptr; frame = frame->back.get()) {
+    if (frame->back && (frame->hidden || opens_levels(frame->code->co_filename))) continue;
+    if (led_by.empty() || led_by.back() != frame->at_step) led_by.push_back(frame->at_step);
+    return;
+  }
+}
 
 Recorder::Recorder(Region& region)
     : region_(region), fakes_(std::make_unique<aten::FakeScope>(region.numbers.scope())) {}
@@ -329,8 +352,8 @@ graph::Node* Recorder::number_node(PyObject* object) {
       operands.push_back(to_arg(PyTuple_GET_ITEM(number->arguments, i)));
     const bool as_torch_does = region_.numbers.policy.graph_numbers == GraphNumbers::Ints;
     PyObject* function = as_torch_does ? symbolic_twin(number->function) : number->function;
-    node = capture.graph.call(graph::Op::CallFunction, py::Owned<>::share(function), std::move(operands), {},
-                              value.copy());
+    node = capture.bodies->graph().call(graph::Op::CallFunction, py::Owned<>::share(function), std::move(operands), {},
+                                        value.copy());
   }
   node->where = call_site();
   capture.node_of[object] = node;
@@ -338,13 +361,34 @@ graph::Node* Recorder::number_node(PyObject* object) {
   return node;
 }
 
+void Recorder::give(PyObject* value, graph::Node* node) {
+  region_.capture->node_of[value] = node;
+  region_.provenance.keep(value);
+}
+
+void Recorder::note_memory_of_array(PyObject* fake) { memory_of_arrays_.push_back(aten::meta_of(fake).storage); }
+
+// An array from outside is an input as it is.
+graph::Node* Recorder::array_node(PyObject* array) {
+  if (graph::Node* known = node_of(array)) return known;
+  const Source* source = region_.provenance.source_of(array);
+  if (source == nullptr || is_stand_in(array)) unsupported(Reason::UnknownOrigin, {{"detail", "an array"}});
+  const auto example = py::take(PyObject_CallOneArg(of_numpy_module("example"), array));
+  graph::Node* node = input_node(*region_.capture, example, source);
+  node->where = call_site();
+  region_.capture->input_of[node] = array;
+  give(array, node);
+  return node;
+}
+
 graph::Arg Recorder::to_arg(PyObject* value) {
   const Cat cat = cat_of(value);
+  if (cat == Cat::Array) return graph::Arg::of(array_node(value));
   if (cat == Cat::Tensor) {
     const py::Owned<> fake = lift(value);
-    return graph::Arg::of(node_of(value));
+    return graph::Arg::of(here(value));
   }
-  if (is_open(value)) return graph::Arg::of(number_node(value));
+  if (is_open(value)) return graph::Arg::of(region_.capture->bodies->here(number_node(value)));
   value = region_.numbers.plain(value);
   PyObject* view = region_.shadows.readable(value);
   graph::Arg arg;
@@ -376,7 +420,8 @@ graph::Arg Recorder::to_arg(PyObject* value) {
     for (PyObject* part : {s->start, s->stop, s->step}) arg.items.push_back(to_arg(part));
     return arg;
   }
-  if (cat == Cat::Instance || cat == Cat::Generator || cat == Cat::Iterator || cat == Cat::Other) {
+  const bool is_value = cat == Cat::Other && (is_numpy_scalar(view) || is_numpy_dtype(view));
+  if (cat == Cat::Instance || cat == Cat::Generator || cat == Cat::Iterator || (cat == Cat::Other && !is_value)) {
     unsupported(Reason::UnsupportedProtocol,
                 {{"protocol", "an argument of a torch function"}, {"type", Py_TYPE(view)->tp_name}});
   }
@@ -495,19 +540,29 @@ bool takes_any_open_number(PyObject* target, Args args) {
 
 }  // namespace
 
-graph::Node* Recorder::record(graph::Op op, PyObject* target, Args args, PyObject* example, bool impure) {
+graph::Node* Recorder::record(graph::Op op, PyObject* target, Args args, PyObject* example, bool impure,
+                              bool may_raise) {
+  aten::OpFacts facts = aten::take_facts();
+  may_raise |= facts.may_raise || takes_any_open_number(target, args);
+  if (writes_arrays_ && may_raise)
+    unsupported(Reason::ArrayInGraph,
+                {{"operation", name_of_target(target)}, {"why", "it may raise, behind a write to an array"}});
+  const auto is_of_array = [&](const aten::HeldStorage& written) {
+    return std::ranges::find(memory_of_arrays_, written.get()) != memory_of_arrays_.end();
+  };
+  if (std::ranges::any_of(facts.written, is_of_array))
+    unsupported(Reason::ArrayInGraph, {{"operation", name_of_target(target)}, {"why", "it writes to an array"}});
   std::vector<graph::Arg> positional;
   for (PyObject* value : args.positional()) positional.push_back(to_arg(value));
   std::vector<std::pair<py::Owned<>, graph::Arg>> keywords;
   for (std::size_t i = 0; i < args.keyword_count(); ++i) {
     keywords.emplace_back(py::Owned<>::share(PyTuple_GET_ITEM(args.kwnames, i)), to_arg(args.values[args.size() + i]));
   }
-  graph::Node* node = region_.capture->graph.call(op, py::Owned<>::share(target), std::move(positional),
-                                                  std::move(keywords), py::Owned<>::share(example));
+  graph::Node* node = region_.capture->bodies->graph().call(op, py::Owned<>::share(target), std::move(positional),
+                                                            std::move(keywords), py::Owned<>::share(example));
   node->where = call_site();
   node->impure = impure;
-  aten::OpFacts facts = aten::take_facts();
-  node->may_raise = facts.may_raise || takes_any_open_number(target, args);
+  node->may_raise = may_raise;
   node->random = facts.random;
   node->overwrites = facts.overwrites;
   node->written = std::move(facts.written);
@@ -658,6 +713,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     return torch_call(graph::Op::CallMethod, method, name, Args{reflected, nullptr});
   }
   TorchArguments arguments = arguments_of(target, args, true);
+  note_operator(region_, callable, Args{arguments.values, args.kwnames});
   py::Owned<> result;
   bool may_stand_in = true, stands_in = false;
   const auto call = [&] {
@@ -714,11 +770,31 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   if (mutated && region_.numbers.space().symbols() > 0) fix_reshaped(versions);
   for (const auto& [fake, version] : versions) check_layout(fake);
   each_tensor(result.get(), [&](PyObject* tensor) {
-    const bool is_input = std::ranges::any_of(versions, [&](const auto& input) { return input.first == tensor; });
-    if (!is_input && aten::is_leaf_with_grad(tensor))
-      unsupported(Reason::LeafInGraph, {{"operation", name_of_target(target)}});
+    const bool is_known = region_.capture->node_of.contains(tensor);
+    if (!is_known && aten::is_fake(tensor) && aten::is_leaf_with_grad(tensor))
+      note_leaf(tensor, name_of_target(target));
   });
   return wrap_result(op, target, args, std::move(result), mutated);
+}
+
+// The fake of a tensor with data that torch has just made of numbers. A level of torch.func is around it as around the
+// real one.
+py::Owned<> Recorder::fake_of_made(PyObject* made) {
+  if (!aten::is_wrapper(made)) return aten::fake_like(made);
+  static PyObject* const lift_fresh = [] {
+    const auto aten = py::take(PyObject_GetAttrString(py::import_attr("torch", "ops").get(), "aten"));
+    return py::take(PyObject_GetAttrString(aten.get(), "lift_fresh")).release();
+  }();
+  const auto fake = aten::fake_like(aten::innermost(made).get());
+  PyObject* argument = fake.get();
+  return fakes_->call(lift_fresh, &argument, 1, nullptr);
+}
+
+void Recorder::note_leaf(PyObject* fake, const std::string& operation) {
+  const std::int64_t step = region_.steps;
+  if (leaves_before >= 0 && step >= leaves_before) unsupported(Reason::LeafInGraph, {{"operation", operation}});
+  region_.provenance.keep(fake);
+  region_.capture->leaves.try_emplace(fake, step);
 }
 
 Result Recorder::wrap_result(graph::Op op, PyObject* target, Args args, py::Owned<> result, bool mutated) {
@@ -750,16 +826,17 @@ Result Recorder::wrap_result(graph::Op op, PyObject* target, Args args, py::Owne
     if (cat_of(result.get()) != Cat::Tensor || region_.provenance.is_outside(result.get())) {
       unsupported(Reason::UnknownOrigin, {{"detail", name_of_target(target) + " gives a tensor with data"}});
     }
-    result = aten::fake_like(result.get());
+    result = fake_of_made(result.get());
+    if (aten::is_leaf_with_grad(result.get())) note_leaf(result.get(), name_of_target(target));
   }
   graph::Node* node = record(op, target, args, result.get(), mutated);
   if (cat_of(result.get()) == Cat::Tensor) {
-    region_.capture->node_of[result.get()] = node;
+    set_node(result.get(), node);
     region_.provenance.keep(result.get());
     region_.unbacked.give_sizes(result.get());
     auto it = real_of_.find(result.get());
     if (it == real_of_.end()) return Result::of(std::move(result));
-    region_.capture->node_of[it->second] = node;  // the same tensor object: later uses name the newest node
+    set_node(it->second, node);  // the same tensor object: later uses name the newest node
     return Result::of(py::Owned<>::share(it->second));
   }
   auto parts = unpack(result.get(), node, node->where);
@@ -796,8 +873,8 @@ py::Owned<> Recorder::unpack(PyObject* value, graph::Node* owner, const std::sha
       std::vector<graph::Arg> args;
       args.push_back(graph::Arg::of(owner));
       args.push_back(graph::Arg::of(py::take(PyLong_FromSsize_t(i))));
-      graph::Node* child = region_.capture->graph.call(graph::Op::CallFunction, py::Owned<>::share(getitem),
-                                                       std::move(args), {}, py::Owned<>::share(item));
+      graph::Node* child = owner->graph->call(graph::Op::CallFunction, py::Owned<>::share(getitem), std::move(args), {},
+                                              py::Owned<>::share(item));
       child->where = site;
       out = unpack(item, child, site);
     }
@@ -805,6 +882,72 @@ py::Owned<> Recorder::unpack(PyObject* value, graph::Node* owner, const std::sha
     PyTuple_SET_ITEM(items.get(), i, out.release());
   }
   return changed ? rebuilt(value, std::move(items)) : py::Owned<>::share(value);
+}
+
+// A tensor that an operator wrote to and gave is what the operator gives, from here on; behind a body, what it was.
+void Recorder::set_node(PyObject* tensor, graph::Node* node) {
+  graph::Node*& known = region_.capture->node_of[tensor];
+  if (known != nullptr && known->graph != node->graph && !renamed_.empty()) renamed_.back().emplace_back(tensor, known);
+  known = node;
+}
+
+graph::Node* Recorder::here(PyObject* tensor) const { return region_.capture->bodies->here(node_of(tensor)); }
+
+graph::Body& Recorder::open_body(const char* kind, std::span<PyObject* const> first) {
+  for (PyObject* tensor : first) (void)lift(tensor);
+  graph::Body& body = region_.capture->bodies->open(kind);
+  renamed_.emplace_back();
+  for (PyObject* tensor : first) (void)here(tensor);
+  return body;
+}
+
+void Recorder::take_back_names() {
+  for (auto at = renamed_.back().rbegin(); at != renamed_.back().rend(); ++at)
+    region_.capture->node_of[at->first] = at->second;
+  renamed_.pop_back();
+}
+
+void Recorder::discard_body() {
+  take_back_names();
+  region_.capture->bodies->discard();
+}
+
+graph::Node* Recorder::close_body() {
+  take_back_names();
+  graph::Node* node = region_.capture->bodies->close();
+  node->where = call_site();
+  return node;
+}
+
+graph::Node* Recorder::call_body(PyObject* target, py::Owned<> plain, graph::Node* given, PyObject* options,
+                                 PyObject* result) {
+  auto& body = const_cast<graph::Body&>(*given->body);  // which nobody has called yet
+  std::vector<graph::Arg> args;
+  args.push_back(graph::Arg::of(given));
+  for (graph::Node* operand : body.operands) args.push_back(graph::Arg::of(operand));
+  std::vector<std::pair<py::Owned<>, graph::Arg>> keywords;
+  PyObject *name = nullptr, *value = nullptr;
+  for (Py_ssize_t at = 0; PyDict_Next(options, &at, &name, &value) != 0;)
+    keywords.emplace_back(py::Owned<>::share(name), graph::Arg::of(py::Owned<>::share(value)));
+  graph::Node* node =
+      body.outer.call(graph::Op::CallFunction, py::Owned<>::share(target), std::move(args), std::move(keywords), {});
+  node->where = call_site();
+  node->plain = std::move(plain);
+  for (const graph::Node* inner : body.graph.nodes()) {
+    node->impure |= inner->impure;
+    node->may_raise |= inner->may_raise;
+    node->random |= inner->random;
+    node->written.insert(node->written.end(), inner->written.begin(), inner->written.end());
+  }
+  body.call = node;
+  each_tensor(result, [&](PyObject* tensor) {
+    if (graph::Node* inner = node_of(tensor)) (void)region_.capture->bodies->here(inner);
+  });
+  auto example = py::take(PyTuple_New(static_cast<Py_ssize_t>(body.outputs.size())));
+  for (std::size_t i = 0; i < body.outputs.size(); ++i)
+    PyTuple_SET_ITEM(example.get(), static_cast<Py_ssize_t>(i), body.outputs[i]->example_value.copy().release());
+  node->example_value = std::move(example);
+  return node;
 }
 
 PyObject* Recorder::tensor_behind(PyObject* fake) const {

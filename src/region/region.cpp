@@ -1,5 +1,7 @@
 #include "region/region.h"
 
+#include "region/body_audit.h"
+
 namespace pellucid::region {
 
 Region::Region(PyFunctionObject* function, PyCodeObject* code) : capture(std::make_unique<Capture>()) {

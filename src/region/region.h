@@ -22,6 +22,8 @@
 
 namespace pellucid::region {
 
+class BodyAudit;
+
 struct Region {
   Region(PyFunctionObject* function, PyCodeObject* code);
   ~Region();
@@ -34,7 +36,10 @@ struct Region {
   std::int64_t steps = 0;            // instructions executed so far
   // The program asks something that objects and frames that are built again answer differently.
   bool cannot_be_built_again = false;
+  std::int64_t outside_writes = 0;    // how often something that existed before was changed, or a later call asked for
+  std::int64_t reads_of_written = 0;  // how often something that existed before and was changed was read
   std::vector<Effect> closed_frames;  // of frame objects from outside
+  std::vector<std::unique_ptr<BodyAudit>> audits;  // of the open bodies
 
   Provenance provenance{*this};
   Shadows shadows{*this};

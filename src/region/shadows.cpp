@@ -57,6 +57,7 @@ const Shadow* Shadows::find(PyObject* container) {
   const auto found = shadows_.find(container);
   if (found == shadows_.end()) return nullptr;
   complete(container, found->second);
+  if (found->second.changed) ++region_.reads_of_written;
   return &found->second;
 }
 
@@ -102,6 +103,7 @@ void Shadows::append(PyObject* list, PyObject* item) {
     shadow.changed = true;
     shadow.added = py::take(PyList_New(0));
   }
+  ++region_.outside_writes;
   py::check(PyList_Append(shadows_.at(list).added.get(), item));
 }
 
@@ -150,6 +152,7 @@ PyObject* Shadows::growable(PyObject* container) {
     shadow.is_read = true;
   }
   shadow.changed = true;
+  ++region_.outside_writes;
   return shadow.object.get();
 }
 
@@ -191,6 +194,7 @@ void Shadows::dict_set(PyObject* dict, PyObject* key, PyObject* value) {
     if (back) py::check(PyDict_DelItem(shadow.written.get(), key));
     if (PyDict_SetDefault(shadow.written.get(), key, key) == nullptr) py::throw_pending();
     shadow.changed = true;
+    ++region_.outside_writes;
     target = shadow.object.get();
   }
   const bool ordered = PyODict_Check(target);
@@ -202,7 +206,10 @@ void Shadows::dict_set(PyObject* dict, PyObject* key, PyObject* value) {
 }
 
 PyObject* Shadows::cell_get(PyObject* cell) {
-  if (auto it = cell_values_.find(cell); it != cell_values_.end()) return it->second.get();
+  if (auto it = cell_values_.find(cell); it != cell_values_.end()) {
+    ++region_.reads_of_written;
+    return it->second.get();
+  }
   PyObject* value = PyCell_GET(cell);
   if (const Source* source = region_.provenance.source_of(cell)) {
     if (value == nullptr) {
@@ -223,6 +230,7 @@ void Shadows::cell_set(PyObject* cell, PyObject* value) {
   if (region_.provenance.is_outside(cell)) {
     if (!cell_values_.contains(cell)) region_.drops.guard_drop_of_contents(cell);
     cell_values_.insert_or_assign(cell, py::Owned<>::share(value));
+    ++region_.outside_writes;
   } else {
     py::check(PyCell_Set(cell, value));
   }

@@ -118,6 +118,15 @@ static void fill_known() {
   }
   add_type_of("_collections", "_deque_iterator", Cat::Iterator);
   add_type_of("_collections", "_deque_reverse_iterator", Cat::Iterator);
+  // Of what the package imports: the core looks for no numpy of its own.
+  if (PyObject* arrays = PyDict_GetItemString(PyImport_GetModuleDict(), "pellucid._numpy"); arrays != nullptr) {
+    PyObject* available = PyDict_GetItemString(PyModule_GetDict(arrays), "AVAILABLE");
+    if (available == Py_True) {
+      add_type_of("numpy", "ndarray", Cat::Array);
+      add_type_of("pellucid._numpy", "ArrayStandIn", Cat::Array);
+      add_type_of("pellucid._numpy", "ScalarStandIn", Cat::Array);
+    }
+  }
   auto ascii = py::str("a");
   t[Py_TYPE(py::take(PyObject_GetIter(ascii.get())).get())] = Cat::Iterator;
   known->enum_meta = reinterpret_cast<PyTypeObject*>(py::import_attr("enum", "EnumMeta").release());

@@ -13,6 +13,7 @@ enum class Cat : std::uint8_t {
   TorchAtom,   // dtype, layout, memory_format, device, finfo, iinfo, Generator-free immutable torch objects
   EnumMember,  // an instance of an enum class
   Tensor,      // torch.Tensor and subclasses
+  Array,       // numpy.ndarray, and what stands for arrays and numpy scalars that the region computes (arrays.h)
   Tuple,       // tuple and subclasses (torch.Size, namedtuples, structseqs)
   List,        // list and subclasses that keep list's C storage
   Dict,        // dict and subclasses

@@ -1,6 +1,7 @@
 // The functions and types of the module builtins.
 #include "py/cpython.h"
 #include "py/keys.h"
+#include "region/arrays.h"
 #include "region/enums.h"
 #include "region/snapshot.h"
 #include "region/subclasses.h"
@@ -66,7 +67,9 @@ Result issubclass(Interpreter& t, PyObject* f, Args args) {
 
 Result type(Interpreter& t, PyObject*, Args args) {
   if (!only_positional(args, 1, 1)) return protocols::make_instance(t, reinterpret_cast<PyObject*>(&PyType_Type), args);
-  PyObject* object = region::of_same_type(t.region.numbers, t.region.shadows.original(args[0]));
+  const auto presented =
+      region::of_presented_type(region::of_same_type(t.region.numbers, t.region.shadows.original(args[0])));
+  PyObject* object = presented.get();
   auto* found = reinterpret_cast<PyObject*>(Py_TYPE(object));
   if (region::cat_of(args[0]) == Cat::Generator) unsupported(Reason::Reflection, {{"callee", "type() of a generator"}});
   t.region.provenance.note_constant(found);
@@ -164,6 +167,7 @@ Result number(Interpreter& t, PyObject* f, Args args) {
       return protocols::call_polyfill(t, "item_as", values);
     }
     if (cat == Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", name + "() of a tensor"}});
+    if (cat == Cat::Array) unsupported(Reason::ArrayData, {{"operation", name + "() of an array"}});
     if (cat == Cat::Instance && t.region.lookups.type_lookup(Py_TYPE(args[0]), ("__" + name + "__").c_str()) != nullptr)
       return protocols::call_polyfill(t, (name + "_of").c_str(), args.values);
   }

@@ -1,6 +1,7 @@
 // Making classes. The class is made for real by type.__new__; what Python code has a part in it (bases that stand for
 // others,
 // __prepare__, the body, __set_name__, __init_subclass__) is traced, in CPython's order (bltinmodule.c, typeobject.c).
+#include "protocols/type_expressions.h"
 #include "py/cpython.h"
 #include "py/eval_frame.h"
 #include "rows/rows.h"
@@ -340,7 +341,24 @@ Result namedtuple(Interpreter& t, PyObject* f, Args args) {
   return Result::of(std::move(made));
 }
 
+// Callable[[int], str] as collections.abc has it: a value of classes and of what is made of these.
+bool is_of_types(PyObject* value) {
+  if (PyTuple_CheckExact(value)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
+      if (!is_of_types(PyTuple_GET_ITEM(value, i))) return false;
+    }
+    return true;
+  }
+  return protocols::is_type_expression(value) || region::is_atom(region::cat_of(value)) || value == Py_Ellipsis;
+}
+
+Result new_alias(Interpreter& t, PyObject* f, Args args) {
+  if (!only_positional(args, 3, 3) || !is_of_types(args[1]) || !is_of_types(args[2])) return refuse(t, f, args);
+  return run_native(t, f, args);
+}
+
 const Row rows[] = {
+    {"types.GenericAlias.__new__", new_alias},
     {"builtins.__build_class__", build_class},
     {"pellucid.polyfills_language.build_class_of", build_class_of},
     {"pellucid.polyfills_language.is_class", is_class},

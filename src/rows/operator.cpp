@@ -1,5 +1,8 @@
 // The module operator, and abs, round, pow, divmod: the same protocols as the opcodes.
+#include <algorithm>
+
 #include "bytecode/opcodes.h"
+#include "protocols/arrays.h"
 #include "region/subclasses.h"
 #include "rows/rows.h"
 
@@ -69,6 +72,8 @@ Result numeric(Interpreter& t, PyObject* f, Args args) {
   for (PyObject* value : args.values) tensor |= region::cat_of(value) == Cat::Tensor;
   const bool by_class = args.size() >= 1 && region::is_subclassed(args[0]);
   if (tensor && !by_class) return t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
+  if (std::ranges::any_of(args.values, [](PyObject* value) { return region::cat_of(value) == Cat::Array; }))
+    return protocols::array_call(t, graph::Op::CallFunction, f, args);
   if (by_class || (args.size() >= 1 && region::cat_of(args[0]) == Cat::Instance)) {
     auto name = py::take(PyObject_GetAttr(f, names().__name__));
     const std::string dunder = "__" + py::text_of(name.get()) + "__";

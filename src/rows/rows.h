@@ -30,7 +30,13 @@ using protocols::walker_of;
 bool leave_contexts(Interpreter& t);
 // Records the end of a range for torch's profiler.
 void end_range(Interpreter& t, graph::Node* begun);
+// A switch of thread state: carried out now, so that what follows is captured under it, and recorded, so that the graph
+// does it again.
+Result state_switch(Interpreter& t, PyObject* f, Args args);
+// The call of an autograd.Function, (class, arguments …), where gradients are asked for.
+Result function_as_node(Interpreter& t, Args args);
 void refuse_function_modes();  // that are active, but for default devices
+void add_numpy_functions();
 void initialise();
 
 // pellucid.comptime(fn), and torch._dynamo's: runs it now.
@@ -49,7 +55,7 @@ inline bool only_positional(Args args, std::size_t least, std::size_t most) {
 
 extern const std::span<const Row> kBuiltinRows, kContainerRows, kPureRows, kTorchRows, kOperatorRows, kFunctoolsRows,
     kGeneratorRows, kInspectRows, kRegexRows, kLoggingRows, kExceptionRows, kClassRows, kCompilingRows, kIteratorRows,
-    kComptimeRows, kTrainingRows, kTensorFactorRows, kTorchFunctionRows;
+    kComptimeRows, kTrainingRows, kTensorFactorRows, kTransformRows, kBodyRows, kNumpyRows, kTorchFunctionRows;
 extern const std::span<const NamedRow> kNamedTorchRows;
 
 }  // namespace pellucid::rows

@@ -12,11 +12,17 @@ namespace {
 Result query(Interpreter& t, PyObject* f, Args args) { return pure(t, f, args); }
 
 Result always_true(Interpreter&, PyObject*, Args) { return Result::boolean(true); }
-Result always_false(Interpreter&, PyObject*, Args) { return Result::boolean(false); }
+
+// The capture's own state, which torch's flag of the process says nothing of.
+Result is_exporting(Interpreter&, PyObject*, Args) {
+  const auto ask = py::import_attr("pellucid._exporting", "is_exporting");
+  return Result::of(py::take(PyObject_CallNoArgs(ask.get())));
+}
+
 Result nothing(Interpreter&, PyObject*, Args) { return Result::none(); }
 
-// A switch of thread state: carried out now, so that what follows is captured under it, and recorded, so that the graph
-// does it again.
+}  // namespace
+
 Result state_switch(Interpreter& t, PyObject* f, Args args) {
   for (PyObject* value : args.values) {
     if (!region::is_atom(region::cat_of(value))) unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
@@ -26,6 +32,8 @@ Result state_switch(Interpreter& t, PyObject* f, Args args) {
   t.region.recorder.record(graph::Op::CallFunction, f, args, Py_None, true);
   return done;
 }
+
+namespace {
 
 // Context managers of torch whose state lives in C++ objects: entered and left for real, so that what is between is
 // captured under them, and recorded as the functions that torch has for graphs.
@@ -181,7 +189,7 @@ Result product(Interpreter& t, PyObject* f, Args args) {
   return pure(t, f, args);
 }
 
-// Without gradients a custom autograd function is its forward. With them its backward would have to be captured too.
+// Without gradients a custom autograd function is its forward. With them it is a node that calls the class.
 Result autograd_function(Interpreter& t, PyObject*, Args args) {
   bool needs_grad = false;
   if (args.kwnames != nullptr)
@@ -194,8 +202,7 @@ Result autograd_function(Interpreter& t, PyObject*, Args args) {
   }
   static PyObject* grad_enabled = py::import_attr("torch", "is_grad_enabled").release();
   needs_grad = needs_grad && py::take(PyObject_CallNoArgs(grad_enabled)).get() == Py_True;
-  if (needs_grad)
-    unsupported(Reason::UntracedCallable, {{"callee", "an autograd.Function whose inputs require gradients"}});
+  if (needs_grad) return function_as_node(t, args);
   return protocols::call_polyfill(t, "autograd_function_forward", args);
 }
 
@@ -208,9 +215,20 @@ Result requires_grad_(Interpreter& t, PyObject* f, Args args) {
     const bool stays = on == Py_False ? !requires_grad : (on == nullptr || on == Py_True) && requires_grad;
     return stays ? Result::of(py::Owned<>::share(args[0])) : refuse(t, f, args);
   }
-  if (on != Py_False && !requires_grad) unsupported(Reason::LeafInGraph, {{"operation", "requires_grad_()"}});
   auto name = py::interned("requires_grad_");
-  return t.region.recorder.torch_call(graph::Op::CallMethod, f, name.get(), args);
+  Result result = t.region.recorder.torch_call(graph::Op::CallMethod, f, name.get(), args);
+  if (!requires_grad && aten::is_leaf_with_grad(args[0])) t.region.recorder.note_leaf(args[0], "requires_grad_()");
+  return result;
+}
+
+// torch.nn.Parameter(data, requires_grad): of another class than these two torch asks for more.
+Result parameter(Interpreter& t, PyObject* f, Args args) {
+  PyObject* data = args.size() > 0 ? args[0] : args.keyword("data");
+  if (data == nullptr || region::cat_of(data) != Cat::Tensor) return refuse(t, f, args);
+  if (!aten::is_plain_tensor(data)) return refuse(t, f, args);
+  Result result = t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
+  if (result.is_value()) t.region.recorder.note_leaf(result.value.get(), "torch.nn.Parameter()");
+  return result;
 }
 
 Result tolist(Interpreter& t, PyObject* f, Args args) {
@@ -252,11 +270,6 @@ Result check(Interpreter& t, PyObject* f, Args args) {
   if (condition->type != symbolic::Type::Bool) return t.inline_function(f, args);
   t.region.unbacked.assert_that(condition);
   return Result::none();
-}
-
-// numpy has the tensor's memory from there on.
-Result leaves_torch(Interpreter&, PyObject* f, Args) {
-  unsupported(Reason::UntracedCallable, {{"callee", protocols::describe(f)}});
 }
 
 Result explicit_break(Interpreter&, PyObject*, Args args) {
@@ -333,24 +346,33 @@ void refuse_function_modes() {
 
 namespace {
 
-Result transform(Interpreter&, PyObject* callable, Args) {
-  unsupported(Reason::FunctionTransform, {{"callee", describe(callable)}});
-}
-
 // In compiled code these would go on into operators with functions as arguments, which only a graph can call rightly: a
 // derivative by what such a function closes over is missing otherwise.
 Result higher_order(Interpreter&, PyObject* callable, Args) {
   unsupported(Reason::UntracedCallable, {{"callee", describe(callable)}});
 }
 
+// torch.ops makes an operator when it is first asked for, and keeps it: the same one at every call.
+Result made_operator(Interpreter& t, PyObject* f, Args args) {
+  if (!only_positional(args, 2, 2) || !PyUnicode_Check(args[1])) return refuse(t, f, args);
+  t.region.provenance.guard_identity(args[0]);
+  auto made = py::Owned<>::steal(PyObject_GetAttr(args[0], args[1]));
+  if (!made) return t.raise_pending(py::PythonError());
+  t.region.provenance.note_constant(made.get());
+  return Result::of(std::move(made));
+}
+
 const Row rows[] = {
+    {"torch._ops.OpOverloadPacket.__getattr__", made_operator},
+    {"torch._ops._OpNamespace.__getattr__", made_operator},
+    {"torch._ops._Ops.__getattr__", made_operator},
     {"torch.tensor", tensor, true, true},
     {"torch.as_tensor", tensor, true, true},
     {"pellucid._module.is_compiling", always_true},  // torch.compiler's, also while install() has it replaced
     {"torch.compiler.is_dynamo_compiling", always_true},
     {"pellucid.is_dynamo_compiling", always_true},
     {"torch._utils.is_compiling", always_true},
-    {"torch.compiler.is_exporting", always_false},
+    {"torch.compiler.is_exporting", is_exporting},
     {"pellucid.is_compiling", always_true},
     {"pellucid.graph_break", explicit_break},
     {"pellucid.skip_frame", explicit_break},
@@ -381,13 +403,6 @@ const Row rows[] = {
     {"torch._C._get_math_sdp_enabled", query},
     {"torch._C._has_storage", refuse},
     {"torch._C._cuda_getDeviceCount", query, false},
-    {"torch._C._functorch.maybe_current_level", query},
-    {"torch._functorch.vmap.vmap_impl", transform},
-    {"torch._functorch.eager_transforms.grad_and_value_impl", transform},
-    {"torch._functorch.eager_transforms._vjp_with_argnums", transform},
-    {"torch._functorch.eager_transforms._jvp_with_argnums", transform},
-    {"torch._functorch.eager_transforms.linearize", transform},
-    {"torch._C._functorch._func_increment_nesting", transform},
     {"torch._C._log_api_usage_once", nothing},
     {"torch._C._cuda_isCurrentStreamCapturing", query},
     {"torch._C._get_privateuse1_backend_name", query},
@@ -424,6 +439,7 @@ const Row rows[] = {
     {"torch._check_with", check, true, true},
     // Effects on tensors that a graph does not carry, or that need data.
     {"torch._C.TensorBase.requires_grad_", requires_grad_},
+    {"torch.nn.parameter.Parameter", parameter},
     {"torch.Tensor.register_hook", refuse},
     {"torch.Tensor.register_post_accumulate_grad_hook", refuse},
     {"torch._C.TensorBase.retain_grad", refuse},
@@ -438,13 +454,11 @@ const Row rows[] = {
     {"torch.Tensor.__deepcopy__", refuse},
     {"torch.Tensor.__reduce_ex__", refuse},
     {"torch._C.TensorBase.data_ptr", refuse},
-    {"torch._C.TensorBase.numpy", leaves_torch},
     {"torch._C.TensorBase.apply_", refuse},
     {"torch._C.TensorBase.map_", refuse},
     {"torch.Tensor.__repr__", refuse},
     {"torch.Tensor.__format__", refuse},
     {"torch.Tensor.__array__", refuse},
-    {"torch.from_numpy", leaves_torch},
     {"torch.frombuffer", refuse},
     {"torch.from_file", refuse},
     {"torch.manual_seed", refuse},

@@ -121,6 +121,7 @@ void guard_target(Interpreter& t, PyObject* tensor, bool is_leaf) {
 // only there may it come to what was computed before the region.
 std::vector<PyObject*> guarded_leaves(Interpreter& t, const std::vector<PyObject*>& tensors, PyObject* end = nullptr) {
   const aten::BackwardPath path = aten::backward_path(fakes_of(t, tensors));
+  if (path.runs_python) refuse_pass("through an autograd.Function");
   const void* known = end == nullptr ? nullptr : aten::computed_before(fakes_of(t, {end}).front());
   for (const void* behind : path.outside) {
     if (behind != known) refuse_pass("through tensors that were computed before the region");
@@ -154,9 +155,10 @@ PyObject* autograd_grad() {
 
 Result gradients_of(Interpreter& t, PyObject*, Args args) {
   static PyObject* const kwnames = Py_BuildValue("(s)", "allow_unused");
-  PyObject* values[] = {args[0], args[1], args[2], args[3], Py_True};
+  PyObject* values[] = {args[0], args[1], args[2], args[3], args[4], Py_True};
   note_pass(t);
-  const std::size_t before = t.region.capture->graph.nodes().size();
+  const graph::Graph& graph = t.region.capture->bodies->graph();
+  const std::size_t before = graph.nodes().size();
   Result result =
       t.region.recorder.torch_call(graph::Op::CallFunction, autograd_grad(), autograd_grad(), Args{values, kwnames});
   if (!result.is_value()) return result;
@@ -166,15 +168,15 @@ Result gradients_of(Interpreter& t, PyObject*, Args args) {
   for (Py_ssize_t i = count; i-- > 0;) {  // of one tensor for two leaves, the last one takes it
     PyObject *gradient = PyTuple_GET_ITEM(result.value.get(), i), *leaf = PyTuple_GET_ITEM(args[1], i);
     const graph::Node* node = gradient == Py_None ? nullptr : t.region.recorder.node_of(gradient);
-    const bool is_new = node != nullptr && node->op != graph::Op::Placeholder && taken.insert(gradient).second &&
-                        static_cast<std::size_t>(node->index) >= before;
+    const bool is_new = node != nullptr && node->graph == &graph && node->op != graph::Op::Placeholder &&
+                        taken.insert(gradient).second && static_cast<std::size_t>(node->index) >= before;
     const bool is_own = is_new && aten::has_layout_of_gradient(t.region.recorder.fake_or_itself(leaf), gradient);
     PyTuple_SET_ITEM(are_own.get(), i, PyBool_FromLong(is_own));
   }
   return Result::of(py::take(PyTuple_Pack(2, result.value.get(), are_own.get())));
 }
 
-Result refuse_backward(Interpreter&, PyObject*, Args) { refuse_pass("with create_graph or inputs"); }
+Result refuse_backward(Interpreter&, PyObject*, Args) { refuse_pass("to such inputs"); }
 
 Result gradient(Interpreter& t, PyObject* f, Args args) {
   const auto given = [&](std::size_t i, const char* name) { return i < args.size() ? args[i] : args.keyword(name); };

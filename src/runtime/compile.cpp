@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "aten/aten.h"
+#include "aten/gradients.h"
 #include "backend/fx.h"
 #include "base/break_policy.h"
 #include "base/events.h"
@@ -78,8 +79,7 @@ Attempt stopped(PyFunctionObject* function, PyObject* backend, const trace::Brea
 
 // A stop that a later step than the capture asks for: it is about what leaves the region, at the instruction that ends
 // it.
-Attempt stopped(PyFunctionObject* function, PyObject* backend, const GraphBreak& later,
-                const region::Capture* capture) {
+trace::BreakInfo stop_at_end(PyFunctionObject* function, const GraphBreak& later, const region::Capture* capture) {
   trace::BreakInfo stop;
   stop.reason = later.reason();
   stop.message = later.message();
@@ -88,7 +88,7 @@ Attempt stopped(PyFunctionObject* function, PyObject* backend, const GraphBreak&
   stop.is_error = break_policy::break_is_error();
   const int offset = capture != nullptr && capture->returned_at >= 0 ? capture->returned_at : 0;
   stop.stack.push_back({py::Owned<PyCodeObject>::share(code_of(function)), offset, 0});
-  return stopped(function, backend, stop);
+  return stop;
 }
 
 bool calls_graph(const region::Capture& capture) {
@@ -281,6 +281,11 @@ Compiled call_backend(PyFunctionObject* function, region::Capture& capture, Cach
   return {std::move(compiled), std::move(forward)};
 }
 
+region::GraphNumbers graph_numbers(PyObject* backend) {
+  if (has_mark(backend, "takes_numbers")) return region::GraphNumbers::All;
+  return has_mark(backend, "takes_symbols") ? region::GraphNumbers::Ints : region::GraphNumbers::None;
+}
+
 bool is_inference_tensor(PyObject* tensor) {
   auto answer = py::take(PyObject_CallMethod(tensor, "is_inference", nullptr));
   return answer.get() == Py_True;
@@ -297,6 +302,47 @@ void refuse_inference_results(const region::Capture& capture, PyObject* backend)
     if (is_inference_tensor(node->example_value.get()))
       throw GraphBreak(Reason::CannotReconstruct, {{"type", "tensor made in inference mode (by this backend)"}});
   }
+}
+
+// The region has to end before this step: a leaf that it makes there leaves it, or what is computed of it.
+struct LeafLeaves {
+  std::int64_t step;
+};
+
+// A compiled graph gives plain tensors, which know of no gradients but those of its inputs.
+void refuse_leaves(const region::Capture& capture, PyObject* backend) {
+  if (capture.leaves.empty() || graph_numbers(backend) == region::GraphNumbers::All) return;
+  std::int64_t first = -1;
+  const auto meet = [&](PyObject* leaf) {
+    const auto made = capture.leaves.find(leaf);
+    if (made != capture.leaves.end() && (first < 0 || made->second < first)) first = made->second;
+  };
+  std::vector<PyObject*> left;  // that may have a way to gradients behind the graph
+  for (const auto* nodes : {&capture.graph.placeholders(), &capture.graph.outputs()}) {
+    for (const graph::Node* node : *nodes) {
+      if (aten::is_tensor(node->example_value.get())) left.push_back(node->example_value.get());
+    }
+  }
+  for (PyObject* tensor : left) {
+    if (aten::is_leaf_with_grad(tensor) || aten::is_parameter(tensor)) meet(tensor);
+  }
+  for (const auto& leaf : aten::backward_path(left).leaves) meet(leaf.get());
+  if (first >= 0) throw LeafLeaves{first};
+}
+
+// What pellucid.export gives is a graph alone: nothing happens beside it. A backend that drops effects is told of them;
+// the state of torch is switched in the graph itself, so that is refused all the same.
+void refuse_effects(region::Capture& capture, PyObject* backend) {
+  if (!has_mark(backend, "exports")) return;
+  auto effects = effect_rows(capture);
+  if (capture.after) py::check(PyList_Append(effects.get(), py::str("the state of torch behind the call").get()));
+  if (PyList_GET_SIZE(effects.get()) == 0) return;
+  if (capture.after || !has_mark(backend, "drops_effects")) {
+    const auto text = py::take(PyUnicode_Join(py::str(", ").get(), effects.get()));
+    throw GraphBreak(Reason::SideEffect, {{"callee", "what it changes (" + py::text_of(text.get()) + ")"}});
+  }
+  (void)py::take(PyObject_CallMethod(backend, "note_dropped", "O", effects.get()));
+  capture.effects.clear();
 }
 
 // "__compiled_fn_3"; of a region that starts behind a break "__resume_at_26_4", the offset where it goes on. One
@@ -323,14 +369,29 @@ Compiled told_call(PyFunctionObject* function, region::Capture& capture, Cache& 
   }
 }
 
+// Puts the torch state of this thread back: what capture and backends switch (grad mode, autocast,
+// levels of torch.func) is the region's business.
+class StateKeeper {
+ public:
+  StateKeeper() : before_(aten::GlobalState::now()) {}
+  ~StateKeeper() { before_->restore(); }
+  StateKeeper(const StateKeeper&) = delete;
+  StateKeeper& operator=(const StateKeeper&) = delete;
+
+ private:
+  std::unique_ptr<aten::GlobalState> before_;
+};
+
 std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, region::Capture& capture,
                                    const trace::BreakInfo* stop) {
   const std::int64_t begin = events::now();
+  refuse_effects(capture, cache.key().backend);
   {
     const region::ProfiledPhase phase("finish_graph");
     codegen::finish_graph(capture);
   }
   refuse_inference_results(capture, cache.key().backend);
+  refuse_leaves(capture, cache.key().backend);
   const double finish = milliseconds_since(begin);
   auto entry = std::make_unique<Entry>();
   entry->number = next_region.fetch_add(1);
@@ -345,6 +406,7 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
   const double guards = milliseconds_since(begin) - finish;
   if (calls_graph(capture)) {
     auto before = aten::GlobalState::now();
+    const StateKeeper keeper;  // a backend that traces the graph, and fails, leaves levels open
     Compiled compiled = told_call(function, capture, cache, stop, *entry);
     GraphFacts facts{undo_plan(capture, !compiled.as_captured), std::move(compiled.as_captured)};
     entry->graph_call = make_graph_call(function, compiled.graph.get(), std::move(facts), std::move(before));
@@ -372,18 +434,6 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
                   {"emit_ms", emit}});
   return entry;
 }
-
-// Puts the torch state of this thread back: what capture switches (grad mode, autocast) is the region's business.
-class StateKeeper {
- public:
-  StateKeeper() : before_(aten::GlobalState::now()) {}
-  ~StateKeeper() { before_->restore(); }
-  StateKeeper(const StateKeeper&) = delete;
-  StateKeeper& operator=(const StateKeeper&) = delete;
-
- private:
-  std::unique_ptr<aten::GlobalState> before_;
-};
 
 template <class Capture>
 trace::Outcome traced(PyFunctionObject* function, Capture&& capture) {
@@ -496,8 +546,12 @@ Attempt attempt_of(trace::Outcome outcome, PyFunctionObject* function, Cache& ca
     try {
       made.entry = finished_entry(function, cache, *outcome.capture, outcome.stopped ? &outcome.stop : nullptr);
     } catch (const GraphBreak& split) {
-      const bool is_final = !outcome.stopped || split.reason() == Reason::BackendSkips;
-      if (is_final) return stopped(function, backend, split, outcome.capture.get());
+      const bool is_skipped = split.reason() == Reason::BackendSkips;
+      if (!outcome.stopped || is_skipped) {
+        outcome.stop = stop_at_end(function, split, outcome.capture.get());
+        made = stopped(function, backend, outcome.stop);
+      }
+      if (is_skipped) return made;
     }
   }
   if (!made.entry && !made.is_error) made.entry = shorter(function, cache, outcome, capture);
@@ -567,7 +621,7 @@ Attempt suppressed(PyFunctionObject* function, PyObject* backend, const py::Pyth
   auto report = py::import_attr("pellucid._logging", "_report_suppressed_error");
   const auto text = py::take(PyObject_CallFunctionObjArgs(report.get(), function, error.value(), nullptr));
   const GraphBreak stop(Reason::CompilerFailed, {{"error", py::text_of(text.get())}});
-  return stopped(function, backend, stop, nullptr);
+  return stopped(function, backend, stop_at_end(function, stop, nullptr));
 }
 
 template <class Capture>
@@ -577,8 +631,21 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
   const WholeTime whole(function, cache);
   cache.begin_compile();
   const ToldCompile told(function, cache, fullgraph);
+  std::int64_t leaves_before = -1;
   const auto with = [&](bool constants) {
-    return attempt(function, cache, extent, [&](const trace::Extent& how_far) { return capture(how_far, constants); });
+    for (;;) {
+      try {
+        return attempt(function, cache, extent, [&](trace::Extent how_far) {
+          how_far.leaves_before = leaves_before;
+          trace::Outcome outcome = capture(how_far, constants);
+          if (outcome.needs_constants && !constants) throw NotForOpenNumbers{false};
+          return outcome;
+        });
+      } catch (const LeafLeaves& leaf) {
+        tell_restart("a tensor that gradients are accumulated in leaves the region, which ends before it is made");
+        leaves_before = leaf.step;
+      }
+    }
   };
   const auto attempt_open_first = [&] {
     try {
@@ -608,11 +675,6 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
 }  // namespace
 
 namespace {
-
-region::GraphNumbers graph_numbers(PyObject* backend) {
-  if (has_mark(backend, "takes_numbers")) return region::GraphNumbers::All;
-  return has_mark(backend, "takes_symbols") ? region::GraphNumbers::Ints : region::GraphNumbers::None;
-}
 
 // As in torch.compile, fullgraph=True asks for operators whose results depend on values too. `constants`: nothing is
 // open.

@@ -44,6 +44,7 @@ Result Executor::resume(PyObject* object, PyObject* value) {
   }
   std::unique_ptr<Frame> frame(std::exchange(generator->frame, nullptr));
   generator->running = generator->started = true;
+  if (generator->is_twin) ++region.outside_writes;
   frame->stack.push_back(py::Owned<>::share(value));
   frame->generator_ref = py::Owned<>::share(object);
   push_frame(std::move(frame));

@@ -1,6 +1,7 @@
 #include "trace/hand_over.h"
 
 #include <algorithm>
+#include <functional>
 #include <span>
 
 #include "bytecode/opcodes.h"
@@ -83,15 +84,31 @@ void decode(const Frame& frame, frames::OpenFrame& to) {
   to.begin = calls ? begin_of_call(*frame.decoded, frame.at) : frame.at;
 }
 
+// Polyfills of which no part can run for real: the list that is sorted has CPython's mark, which a list that is built
+// again has not; a backward pass calls functions that rules of the core stand for, and a body is a graph of
+// its own.
+bool runs_as_a_whole(PyObject* name) {
+  constexpr const char* kNames[] = {"list_sort", "autograd_backward", "activation_checkpoint", "run_checkpoint",
+                                    "run_function_as_node"};
+  return std::ranges::any_of(kNames,
+                             [&](const char* known) { return PyUnicode_CompareWithASCIIString(name, known) == 0; });
+}
+
 }  // namespace
 
-std::vector<std::int64_t> earlier_stops(const Executor& ex) {
+std::vector<std::int64_t> before_levels(const Executor& ex) {
+  const auto& steps = ex.region.recorder.levels.led_by;
+  return {steps.rbegin(), steps.rend()};
+}
+
+std::vector<std::int64_t> earlier_stops(const Executor& ex, bool in_level) {
   std::vector<const Frame*> open;
   for (const Frame* frame = ex.region.top; frame != nullptr; frame = frame->back.get()) open.push_back(frame);
   std::vector<std::int64_t> stops;
   const bool in_handler = !open.empty() && open.back()->handled && open.back()->handled.get() != Py_None;
   for (std::size_t i = open.size(); i-- > 0;) {  // outermost first
     const Frame& frame = *open[i];
+    if (frame.hidden && runs_as_a_whole(frame.code->co_name)) break;
     if (!can_be_real(frame) || (!stops.empty() && !can_wait(*frame.back, frame.then))) break;
     if (const std::int64_t raised_at = ex.unwinder.raised_in(frame); in_handler && raised_at >= 0) {
       stops.push_back(raised_at);
@@ -99,7 +116,11 @@ std::vector<std::int64_t> earlier_stops(const Executor& ex) {
     }
     if (!frame.hidden) stops.push_back(frame.at_step);
   }
-  std::reverse(stops.begin(), stops.end());
+  const std::vector<std::int64_t> levels = before_levels(ex);
+  if (in_level && !levels.empty()) std::erase_if(stops, [&](std::int64_t step) { return step >= levels.front(); });
+  stops.insert(stops.end(), levels.begin(), levels.end());
+  std::ranges::sort(stops, std::greater<>());
+  stops.erase(std::ranges::unique(stops).begin(), stops.end());
   return stops;
 }
 namespace {
@@ -121,14 +142,6 @@ void note_polyfill(Executor& ex, const Frame& frame, std::span<const frames::Wai
 }
 
 }  // namespace
-
-// Polyfills of which no part can run for real: the list that is sorted has CPython's mark, which a list that is built
-// again has not; a backward pass calls functions that rules of the core stand for.
-static bool runs_as_a_whole(PyObject* name) {
-  constexpr const char* kNames[] = {"list_sort", "autograd_backward"};
-  return std::ranges::any_of(kNames,
-                             [&](const char* known) { return PyUnicode_CompareWithASCIIString(name, known) == 0; });
-}
 
 bool can_hand_over(const Executor& ex) {
   if (!ex.frames_are_whole()) return false;

@@ -6,6 +6,7 @@
 #include "aten/aten.h"
 #include "base/break_policy.h"
 #include "protocols/deferred.h"
+#include "py/interrupts.h"
 #include "py/traceback.h"
 #include "region/seeds.h"
 #include "rows/rows.h"
@@ -73,8 +74,13 @@ py::Owned<> live_values(Executor& executor, const frames::State& state, bool at_
 
 // Whether what the region changed of torch's state is what GlobalState puts back. Leaves the thread as it was before.
 bool can_leave(Executor& executor, const aten::GlobalState& before) {
+  if (before.has_open_levels()) return false;
   if (!before.matches()) before.restore();
   return before.matches() && rows::leave_contexts(executor);
+}
+
+bool meets_open_sizes_at_levels(Executor& executor) {
+  return !executor.region.recorder.levels.led_by.empty() && executor.region.numbers.space().symbols() > 0;
 }
 
 template <class Run>
@@ -95,6 +101,7 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
     if (aten::in_dispatch_mode()) unsupported(Reason::TorchDispatchMode, {{"mode", "a torch dispatch mode"}});
     if (aten::in_function_transform()) unsupported(Reason::FunctionTransform, {{"callee", "the program"}});
     auto result = run();
+    if (extent.may_end_early && !executor.region.cannot_be_built_again) outcome.earlier = before_levels(executor);
     std::unique_ptr<aten::GlobalState> left;
     if (!before->matches()) left = aten::GlobalState::now();
     rows::leave_contexts(executor);
@@ -109,7 +116,7 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
     if (extent.steps >= 0 && executor.region.steps >= extent.steps)
       outcome.stop.is_error = false;  // it ends here at will
     const bool may_end = extent.may_end_early && !outcome.stop.is_error && !executor.region.cannot_be_built_again;
-    if (may_end) outcome.earlier = earlier_stops(executor);
+    if (may_end) outcome.earlier = earlier_stops(executor, before->has_open_levels());
     if (may_end && can_leave(executor, *before) && open_frames(executor, live)) {
       outcome.stopped = true;
       std::erase(outcome.earlier, executor.region.steps);  // that is here
@@ -123,7 +130,15 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
       }
     }
     outcome.steps = executor.region.steps;
+  } catch (const py::Interruption&) {
+    throw;
+  } catch (...) {  // torch may fail in C++ where a wrapper is asked for a plain size
+    if (!meets_open_sizes_at_levels(executor)) throw;
+    const GraphBreak sizes(Reason::FunctionTransform, {{"callee", "a size that stays open"}});
+    outcome.capture.reset();
+    outcome.stop = describe(sizes, executor);
   }
+  outcome.needs_constants = meets_open_sizes_at_levels(executor);
   before->restore();
   return outcome;
 }
@@ -160,6 +175,7 @@ Outcome capture(PyFunctionObject* function, PyCodeObject* code, PyObject* const*
   return with_hints([&](auto&& with) {
     Executor executor(function, code, extent);
     executor.region.numbers.policy = numbers;
+    executor.region.recorder.leaves_before = extent.leaves_before;
     return with(executor,
                 [&] { return outcome_of(executor, extent, {}, [&] { return executor.run(function, locals); }); });
   });
@@ -171,6 +187,7 @@ Outcome capture(const frames::State& state, Extent extent, const region::NumberP
   return with_hints([&](auto&& with) {
     Executor executor(outermost.function.get(), outermost.code(), extent);
     executor.region.numbers.policy = numbers;
+    executor.region.recorder.leaves_before = extent.leaves_before;
     executor.region.capture->arguments = frames::value_names(state);
     executor.region.capture->starts_at = outermost.next;
     return with(executor, [&] {

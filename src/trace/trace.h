@@ -34,6 +34,7 @@ struct Outcome {
   std::vector<std::int64_t> earlier;
   std::int64_t steps = 0;       // executed when it stopped
   int captures = 1;             // until the hints for what only the graph knows fitted
+  bool needs_constants = false;  // sizes were open at levels of torch.func, whose wrappers have plain ones
   std::string not_handed_over;  // why what was alive there cannot leave the region
 };
 
@@ -45,7 +46,8 @@ struct Extent {
   bool may_end_early = false;  // see capture()
   std::int64_t steps = -1;     // the region ends before its step of this number; -1: as far as it can be followed
   bool at_will = false;        // the program need not stop there: the first step from that one on where it can be told
-  std::int64_t work = kMostWork;  // it ends behind so many instructions; an operation counts as kWorkOfOperation
+  std::int64_t leaves_before = -1;  // Recorder::leaves_before
+  std::int64_t work = kMostWork;    // it ends behind so many instructions; an operation counts as kWorkOfOperation
 };
 
 // `locals`: the bound arguments of `function` in co_varnames order (all argument slots, then *args tuple and **kwargs

@@ -22,8 +22,9 @@ import uuid
 import weakref
 from decimal import Decimal
 
-import numpy
 import torch
+
+import numpy
 
 
 class MyInt(int):

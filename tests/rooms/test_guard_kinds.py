@@ -9,6 +9,7 @@ import types
 import pytest
 import torch
 
+import numpy as np
 from support.guards import Box, Guards, Hostile, one, passes
 
 # ---------------------------------------------------------------- one test per kind
@@ -334,6 +335,22 @@ def test_B06_TENSOR_MATCH():
     ):
         assert not passes(p, other)
     assert "expected 2, actual 3" in p.first_miss((torch.zeros(3, 3),))["found"]
+
+
+def test_A20_ARRAY_MATCH():
+    p = one("ARRAY_MATCH", (np.ndarray, np.dtype("float32"), 2, 3))
+    assert passes(p, np.ones((2, 3), np.float32)) and passes(p, np.ones((3, 2), np.float32).T)
+    for other in (
+        np.ones((3, 3), np.float32),
+        np.ones((2, 3)),
+        np.ones((2, 3), ">f4"),
+        np.ones(2, np.float32),
+        np.float32(1),
+        np.ma.ones((2, 3), np.float32),
+        torch.ones(2, 3),
+        Hostile(),
+    ):
+        assert not passes(p, other)
 
 
 def test_GRADIENT_TARGET():

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+import numpy as np
 import pellucid
 from pellucid._core import _symbolic
 from support.guards import Box, Guards
@@ -251,6 +252,15 @@ MISSES = [
         "index 0, expected 2, actual 3",
         "keep sizes",
         torch.ones(2),
+    ),
+    Miss(
+        "ARRAY_MATCH",
+        (np.ones((2, 3)),),
+        (np.ones(3),),
+        "an array float64[2, 3]",
+        "float64[3]",
+        "keep them",
+        (np.ndarray, np.dtype("float64"), 2, 3),
     ),
     Miss(
         "GRADIENT_TARGET",

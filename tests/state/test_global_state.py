@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import random
 
-import numpy
 import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
+import numpy
 import pellucid
 from support import SinIsCos, outcome, same
 
@@ -775,13 +775,24 @@ def caught(x):
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "f", [vmapped, gradient, pulled_back, pushed_forward, jacobians, functionalized, caught], ids=lambda f: f.__name__
+    ("f", "stops"),
+    [
+        (vmapped, set()),
+        (gradient, set()),
+        (pulled_back, set()),
+        (pushed_forward, set()),
+        (jacobians, set()),
+        (functionalized, {"FunctionTransform"}),
+        (caught, {"DataDependent"}),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_function_transforms_run_for_real(f, backend):
+def test_function_transforms(f, stops, backend):
     compiled = pellucid.compile(f, backend=backend)
     for _ in range(2):
-        assert same(compiled(X), f(X))
-    assert "FunctionTransform" in {record.name for record in pellucid.break_reasons(compiled)}
+        torch.testing.assert_close(compiled(X), f(X))
+    assert {record.name for record in pellucid.break_reasons(compiled)} >= stops
+    assert stops or not pellucid.break_reasons(compiled)
 
 
 def test_a_compiled_function_inside_of_a_transform(counting):

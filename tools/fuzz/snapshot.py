@@ -11,8 +11,9 @@ import re
 import types
 from collections.abc import Iterable
 
-import numpy
 import torch
+
+import numpy
 
 PLAIN = {int, float, complex, str, bytes, bool, type(None), type(...), range, torch.dtype, torch.device, torch.Size}
 PLAIN |= {types.GenericAlias, types.UnionType}  # README: equal ones may be one object

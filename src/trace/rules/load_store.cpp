@@ -50,7 +50,7 @@ void name_node(Executor& ex, const Frame& frame, int slot, PyObject* value) {
   if (value == nullptr || !aten::is_tensor(value) || frame.hidden) return;
   const auto found = ex.region.capture->node_of.find(value);
   if (found != ex.region.capture->node_of.end())
-    ex.region.capture->graph.rename(found->second, py::text_of(py::slot_name(frame.code.get(), slot)));
+    found->second->graph->rename(found->second, py::text_of(py::slot_name(frame.code.get(), slot)));
 }
 
 // A variable that functions share names nodes where it is a variable of the region's own function.

@@ -1,0 +1,387 @@
+"""numpy in a region: what stands for its arrays during capture, and numpy itself as the oracle for what a call gives.
+
+A region has no data. An array that it makes is a *stand-in*: an array of a class of our own over a single element, with
+the dtype and shape of the real one. The core asks `answer` what a function of numpy gives; it runs that very function
+over small arrays of the same dtypes and shapes, so types, dtypes and shapes are numpy's own by construction. The graph
+calls the same function with the real arrays.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+try:
+    import numpy as np
+except ModuleNotFoundError:  # torch works without it
+    AVAILABLE = False
+else:
+    AVAILABLE = True
+
+# What `answer` says of a call beside its value.
+CONSTANT, WRITES, WRITES_OUTSIDE, MAY_RAISE = 1, 2, 4, 8
+
+
+class NeedsData(Exception):
+    """The result depends on the data of an array."""
+
+
+class Unsupported(Exception):
+    """An array of a kind that no region handles."""
+
+
+# Functions by what is known of them. None gives a result whose shape or dtype depends on the data of an array.
+# Their results are new arrays, and no data makes them raise:
+_FRESH = """
+all any max min amax amin sum prod mean std var ptp median nanmax nanmin nansum nanprod nanmean nanstd nanvar nanmedian
+argmax argmin cumsum cumprod nancumsum nancumprod cumulative_sum cumulative_prod diff ediff1d count_nonzero
+concatenate stack vstack hstack dstack column_stack block concat tile repeat roll where copy sort argsort partition
+argpartition searchsorted clip round around fix nan_to_num isclose isin isneginf isposinf iscomplex isreal
+dot vdot inner outer matmul tensordot kron cross trace einsum tril triu vander pad convolve correlate
+zeros ones empty full zeros_like ones_like empty_like full_like eye identity arange linspace logspace geomspace meshgrid
+tri diag diagflat indices hanning hamming bartlett blackman kaiser i0 sinc unwrap angle trapezoid gradient
+interp select append corrcoef cov
+fft.fft fft.ifft fft.rfft fft.irfft fft.fft2 fft.ifft2 fft.rfft2 fft.irfft2 fft.fftn fft.ifftn fft.rfftn fft.irfftn
+fft.hfft fft.ihfft fft.fftfreq fft.rfftfreq fft.fftshift fft.ifftshift
+linalg.norm linalg.matrix_norm linalg.vector_norm linalg.vecdot linalg.multi_dot linalg.outer linalg.trace
+linalg.matmul linalg.tensordot linalg.cross linalg.det linalg.slogdet
+"""
+# New arrays, but some data makes them raise:
+_RAISING = """
+take take_along_axis choose digitize average percentile quantile nanpercentile nanquantile histogram
+ravel_multi_index unravel_index
+linalg.inv linalg.pinv linalg.solve linalg.cholesky linalg.eigh linalg.eigvalsh linalg.svd linalg.svdvals linalg.qr
+linalg.matrix_power linalg.cond linalg.matrix_rank linalg.tensorinv linalg.tensorsolve
+"""
+# What they give may have the memory of an argument:
+_VIEWS = """
+reshape ravel transpose permute_dims matrix_transpose swapaxes moveaxis rollaxis squeeze expand_dims atleast_1d
+atleast_2d atleast_3d broadcast_to broadcast_arrays flip fliplr flipud rot90 split array_split hsplit vsplit dsplit
+asarray asanyarray ascontiguousarray asfortranarray array diagonal real imag real_if_close unstack
+linalg.diagonal linalg.matrix_transpose
+"""
+# What they say of an array is known without its data:
+_METADATA = (
+    "ndim shape size result_type can_cast promote_types issubdtype broadcast_shapes isscalar iscomplexobj isrealobj"
+)
+# The array that they write to comes first:
+_WRITING = "copyto fill_diagonal"
+
+_FRESH_METHODS = """
+all any argmax argmin argsort argpartition clip conj conjugate copy cumprod cumsum dot flatten max mean min prod ptp
+repeat round searchsorted std sum trace var __abs__ __copy__ __neg__ __invert__ __pos__
+"""
+_RAISING_METHODS = "take choose"
+_VIEW_METHODS = "astype diagonal ravel reshape squeeze swapaxes transpose view"
+_WRITING_METHODS = "fill sort partition"
+
+ATTRIBUTES = frozenset({"shape", "dtype", "ndim", "size", "itemsize", "nbytes"})
+VIEW_ATTRIBUTES = frozenset({"T", "mT", "real", "imag"})
+
+_SETS_ITEM = operator.setitem
+_GETS_ITEM = operator.getitem
+
+
+def _objects(names: str) -> Iterator[Any]:
+    for name in names.split():
+        found: Any = np
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is not None:
+            yield found
+
+
+def _methods(names: str) -> Iterator[Any]:
+    for name in names.split():
+        found = np.ndarray.__dict__.get(name)
+        if found is not None:
+            yield found
+
+
+FUNCTIONS: list[Any] = []  # every function with a row, but those of _WRITING
+WRITING: list[Any] = []
+METHODS: list[Any] = []
+WRITING_METHODS: list[Any] = []
+UFUNC_METHODS: list[Any] = []
+SCALAR_TYPES: list[type] = []
+_raising: set[Any] = set()
+_views: set[Any] = set()
+_metadata: set[Any] = set()
+
+if AVAILABLE:
+
+    class ArrayStandIn(np.ndarray):
+        """Stands for an array that the region makes.
+
+        Attributes:
+            outside: whether its memory may be that of an array or tensor from outside.
+        """
+
+        outside = False
+        __hash__ = object.__hash__  # type: ignore[assignment]
+
+    class ScalarStandIn(ArrayStandIn):
+        """Stands for a numpy scalar that the region computes."""
+
+    DTYPE = np.dtype
+    UFUNC = np.ufunc
+    _raising.update(_objects(_RAISING))
+    _views.update(_objects(_VIEWS))
+    _metadata.update(_objects(_METADATA))
+    FUNCTIONS.extend({id(f): f for f in _objects(f"{_FRESH} {_RAISING} {_VIEWS} {_METADATA}")}.values())
+    FUNCTIONS[:] = [f for f in FUNCTIONS if not isinstance(f, np.ufunc)]
+    WRITING.extend(_objects(_WRITING))
+    METHODS.extend(_methods(f"{_FRESH_METHODS} {_RAISING_METHODS} {_VIEW_METHODS}"))
+    WRITING_METHODS.extend(_methods(_WRITING_METHODS))
+    UFUNC_METHODS.extend(np.ufunc.__dict__[name] for name in ("reduce", "accumulate", "outer"))
+    SCALAR_TYPES.extend(
+        {np.dtype(code).type: None for code in "?bhilqBHILQefdFD"},
+    )
+    _raising.update(_RAISING_METHODS.split())
+    _views.update(_VIEW_METHODS.split())
+
+
+def _check(dtype: Any) -> None:
+    if dtype.kind not in "biufc" or not dtype.isnative or dtype.itemsize > 16:
+        raise Unsupported(f"an array of dtype {dtype}")
+
+
+def _stand_in(dtype: Any, shape: tuple[int, ...], outside: bool, scalar: bool = False) -> Any:
+    _check(dtype)
+    one = np.empty((), dtype)
+    kind = ScalarStandIn if scalar else ArrayStandIn
+    made = np.ndarray.__new__(kind, shape, dtype, one.data, 0, (0,) * len(shape))
+    made.flags.writeable = False
+    made.outside = outside
+    return made
+
+
+def example(array: Any) -> Any:
+    """A stand-in for an array from outside."""
+    return _stand_in(array.dtype, array.shape, True)
+
+
+def of_same_type(stand_in: Any) -> Any:
+    """An object of the type that the program sees."""
+    return stand_in.dtype.type(0) if isinstance(stand_in, ScalarStandIn) else np.empty(0)
+
+
+def attribute(array: Any, name: str) -> Any:
+    """What is known of an array without its data."""
+    if type(array) is np.ndarray:
+        _check(array.dtype)
+    return getattr(array, name)
+
+
+class _Dummies:
+    """Small arrays in the place of arguments, whose elements are `value`."""
+
+    def __init__(self, value: int, targets: tuple[Any, ...], regular: bool) -> None:
+        self.value = value
+        self.regular = regular  # matrices have an inverse
+        self.targets = targets
+        self.of: list[tuple[Any, Any]] = []  # (dummy, what it stands for)
+        self.outside = False
+        self.has_index = False  # integers that could be a shape, or a mask
+
+    def __call__(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is np.ndarray or issubclass(kind, ArrayStandIn):
+            return self._array(value)
+        if kind is tuple or kind is list:
+            return kind([self(item) for item in value])
+        if kind is dict:
+            return {key: self(item) for key, item in value.items()}
+        if kind is slice:
+            return slice(self(value.start), self(value.stop), self(value.step))
+        return value
+
+    def _array(self, array: Any) -> Any:
+        for known, original in self.of:
+            if original is array:
+                return known
+        _check(array.dtype)
+        kind = array.dtype.kind
+        element = self.value if kind in "iu" else self.value == 0 if kind == "b" else 1 + self.value
+        self.has_index |= kind in "iub"
+
+        if isinstance(array, ScalarStandIn):
+            return array.dtype.type(element)
+        self.outside |= type(array) is np.ndarray or array.outside
+        if any(array is target for target in self.targets):
+            dummy = np.full(array.shape, element, array.dtype)
+        elif self.regular and kind in "fc" and array.ndim > 1 and array.shape[-1] == array.shape[-2]:
+            dummy = np.broadcast_to(np.eye(array.shape[-1], dtype=array.dtype) * element, array.shape)
+        else:
+            dummy = np.broadcast_to(np.full((), element, array.dtype), array.shape)
+        self.of.append((dummy, array))
+        return dummy
+
+
+def _layout(value: Any) -> Any:
+    """What two runs must agree in."""
+    if isinstance(value, (tuple, list)):
+        return type(value), [_layout(item) for item in value]
+    if isinstance(value, (np.ndarray, np.generic)):
+        return type(value), value.dtype, value.shape
+    return type(value)
+
+
+def _run(function: Any, args: Any, kwargs: Any) -> Any:
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        if isinstance(function, str):
+            return getattr(args[0], function)(*args[1:], **kwargs)
+        return function(*args, **kwargs)
+
+
+def _is_known(function: Any) -> bool:
+    """Whether the shape of what it gives is that of its operands, whatever they hold."""
+    return isinstance(function, np.ufunc) or getattr(function, "__module__", None) == "_operator"
+
+
+def _is_integer(value: Any) -> bool:
+    if isinstance(value, (np.ndarray, np.generic)):
+        return bool(value.dtype.kind in "iub")
+    return isinstance(value, int)
+
+
+def _may_raise(function: Any, args: Any) -> bool:
+    if function is _GETS_ITEM or function is _SETS_ITEM:
+        return _has_array(args[1])
+    if function in (np.power, np.float_power, operator.pow, operator.ipow):
+        return all(_is_integer(a) for a in args)
+    return function in _raising
+
+
+def _has_array(key: Any) -> bool:
+    if isinstance(key, (tuple, list)):
+        return isinstance(key, list) or any(_has_array(part) for part in key)
+    return isinstance(key, (np.ndarray, np.generic)) and key.dtype.kind != "b"
+
+
+def _is_mask(key: Any) -> bool:
+    if isinstance(key, (tuple, list)):
+        return any(_is_mask(part) for part in key)
+    return isinstance(key, (np.ndarray, np.generic)) and key.dtype.kind == "b"
+
+
+def _targets(function: Any, args: Any, kwargs: Any, writes_first: bool) -> tuple[Any, ...]:
+    found = [args[0]] if writes_first else []
+    out = kwargs.get("out")
+    found += [a for a in (out if isinstance(out, tuple) else (out,)) if a is not None]
+    if isinstance(function, np.ufunc):
+        found += [a for a in args[function.nin :] if a is not None]
+    return tuple(found)
+
+
+def answer(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], writes_first: bool) -> tuple[Any, int]:
+    """What a call of numpy gives.
+
+    Args:
+        function: of numpy or `operator`; the name of a method of the first argument.
+        args: arrays, stand-ins, constants, and containers of these.
+        kwargs: the same.
+        writes_first: whether it changes its first argument.
+
+    Returns:
+        The value with stand-ins for its arrays, and what the flags at the head of this module say of the call.
+
+    Raises:
+        NeedsData: the data of an array decides on the type or shape of the result.
+        Exception: whatever numpy raises.
+    """
+    targets = _targets(function, args, kwargs, writes_first)
+    if any(not isinstance(target, np.ndarray) or isinstance(target, ScalarStandIn) for target in targets):
+        raise Unsupported("a write to what is no array")
+    regular = function in _raising
+    dummies = _Dummies(0, targets, regular)
+    plain_args, plain_kwargs = dummies(args), dummies(kwargs)
+    if function is _GETS_ITEM and _is_mask(plain_args[1]):
+        raise NeedsData("an index of a boolean array")
+    if function is np.where and len(args) + len(kwargs) == 1:
+        raise NeedsData("where() of a condition alone")
+    if function is np.histogram and any(isinstance(value, str) for value in (*args[1:], kwargs.get("bins"))):
+        raise NeedsData("how many bins there are")
+    if function is _SETS_ITEM and _is_mask(plain_args[1]) and np.ndim(plain_args[2]):
+        raise NeedsData("an assignment of an array by a boolean array")
+    flags = MAY_RAISE if _may_raise(function, plain_args) else 0
+    value = _run(function, plain_args, plain_kwargs)
+    if dummies.has_index and not _is_known(function):
+        others = _Dummies(2, targets, regular)
+        again = _run(function, others(args), others(kwargs))
+        if _layout(again) != _layout(value):
+            raise NeedsData("the shape of what it gives")
+    if function in _metadata:
+        return value, CONSTANT
+    for target in targets:
+        flags |= WRITES
+        if type(target) is np.ndarray or target.outside:
+            flags |= WRITES_OUTSIDE
+    may_view = function in _views or function is _GETS_ITEM or function is getattr or kwargs.get("copy") is False
+    return _with_stand_ins(value, dummies, dummies.outside and may_view), flags
+
+
+def _with_stand_ins(value: Any, dummies: _Dummies, outside: bool) -> Any:
+    for dummy, original in dummies.of:
+        if value is dummy:
+            return original
+    kind = type(value)
+    if kind is np.ndarray:
+        return _stand_in(value.dtype, value.shape, outside)
+    if isinstance(value, np.generic):
+        return _stand_in(value.dtype, (), False, True)
+    if isinstance(value, (tuple, list)) and value:
+        items = [_with_stand_ins(item, dummies, outside) for item in value]
+        if any(not isinstance(item, np.ndarray) for item in items):
+            raise NeedsData("a container in what it gives")
+        return kind(*items) if hasattr(kind, "_fields") else kind(items)
+    if value is None:
+        return None
+    raise NeedsData(f"a {kind.__name__} that it gives")
+
+
+def fold(function: Callable[..., Any], *operands: Any) -> Any:
+    """The operator of numbers that are known, some of them numpy's."""
+    with warnings.catch_warnings(), np.errstate(all="raise"):
+        warnings.simplefilter("error")
+        return function(*operands)
+
+
+def check_errors() -> None:
+    """Stands before the first write of a graph to an array from outside, which nothing takes back.
+
+    Raises:
+        RuntimeError: what follows may raise where numpy or Python has been told to make errors of warnings.
+    """
+    told = any(how in ("raise", "call") for how in np.geterr().values())
+    if told or any(action == "error" for action, *_ in warnings.filters):
+        raise RuntimeError("warnings of numpy are errors")
+
+
+def tensor_of(array: Any) -> torch.Tensor:
+    """torch.from_numpy of an array that is contiguous, which its fake is.
+
+    Raises:
+        RuntimeError: it is not.
+    """
+    if not array.flags.c_contiguous:
+        raise RuntimeError("the array is not contiguous")
+    return torch.from_numpy(array)
+
+
+def torch_dtype(array: Any) -> torch.dtype:
+    """The dtype of the tensor that torch makes of an array."""
+    if type(array) is np.ndarray and not array.flags.c_contiguous:
+        raise Unsupported("an array that is not contiguous, as a tensor")
+    _check(array.dtype)
+    return torch.from_numpy(np.empty(0, array.dtype)).dtype
+
+
+def of_tensor(dtype: torch.dtype, shape: tuple[int, ...]) -> Any:
+    """A stand-in for tensor.numpy()."""
+    return _stand_in(torch.empty(0, dtype=dtype).numpy().dtype, tuple(shape), True)

@@ -1,0 +1,173 @@
+"""Functions that take functions which become graphs inside of the graph. Traced like the user's own code; pellucid.polyfills
+hands these on."""
+
+from __future__ import annotations
+
+from torch import empty_like as _empty_like
+from torch import is_grad_enabled as _is_grad_enabled
+from torch import is_tensor as _is_tensor
+from torch import no_grad as _no_grad
+from torch.autograd.function import _SingleLevelFunction
+from torch.utils.checkpoint import noop_context_fn as _noop_context_fn
+
+
+def begin_body(kind, given, roots):
+    """What follows goes into a graph of its own, which is given these tensors."""
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
+def end_checkpoint(result, options, given):
+    """The body is complete: checkpoint() with these options, on the first `given` of its inputs, is a node."""
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
+def refuse_body(callee, what):
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
+def end_function(cls, args):
+    """Nothing of what was followed since begin_body() is left; `cls.apply(*args)` is a node."""
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
+_SETUP_CONTEXT = _SingleLevelFunction.setup_context
+_CHECKPOINT = "torch.utils.checkpoint.checkpoint()"
+
+
+def activation_checkpoint(
+    function,
+    *args,
+    use_reentrant=None,
+    context_fn=_noop_context_fn,
+    determinism_check="default",
+    debug=False,
+    early_stop=True,
+    preserve_rng_state=True,
+    **kwargs,
+):
+    if use_reentrant is None:
+        refuse_body(_CHECKPOINT, "without use_reentrant it warns")
+    if debug or (use_reentrant and (kwargs or context_fn is not _noop_context_fn)):
+        refuse_body(_CHECKPOINT, "with these options")
+    given = distinct_tensors(args)
+    if use_reentrant:
+        if not _is_grad_enabled() or not any_requires_grad(given):
+            refuse_body(_CHECKPOINT, "reentrant, without a gradient to compute")
+    elif not _is_grad_enabled():
+        return function(*args, **kwargs)
+    options = {
+        "use_reentrant": use_reentrant,
+        "preserve_rng_state": preserve_rng_state,
+        "determinism_check": determinism_check,
+        "early_stop": early_stop,
+        "context_fn": context_fn,
+    }
+    return run_checkpoint(function, args, kwargs, given, options)
+
+
+def run_checkpoint(function, args, kwargs, given, options):
+    begin_body("wrap_body", given, (function, args, kwargs))
+    try:
+        result = function(*args, **kwargs)
+    except BaseException:
+        refuse_body(_CHECKPOINT, "its function raises")
+    end_checkpoint(result, options, len(given))
+    return result
+
+
+def distinct_tensors(values):
+    found = []
+    for value in values:
+        if _is_tensor(value):
+            for known in found:
+                if known is value:
+                    break
+            else:
+                found.append(value)
+    return tuple(found)
+
+
+def any_requires_grad(tensors):
+    for tensor in tensors:  # noqa: SIM110
+        if tensor.requires_grad:
+            return True
+    return False
+
+
+# ---- autograd.Function
+
+
+class ForwardContext:
+    """The `ctx` of an autograd.Function that capture follows: it accepts everything and keeps what backward would read."""
+
+    needs_input_grad = ()
+    saved_tensors = ()
+
+    def save_for_backward(self, *tensors):
+        self.saved_tensors = tensors
+
+    def save_for_forward(self, *tensors):
+        pass
+
+    def mark_dirty(self, *tensors):
+        self.dirty = tensors
+
+    def mark_non_differentiable(self, *tensors):
+        pass
+
+    def set_materialize_grads(self, value):
+        pass
+
+
+def autograd_function_forward(cls, *args):
+    """`cls.apply(*args)` where no gradient is asked for."""
+    return _forward(ForwardContext(), cls, args)
+
+
+def run_function_as_node(cls, args, with_backward):
+    """`cls.apply(*args)` where gradients are asked for."""
+    begin_body("function", (), (cls, args))
+    try:
+        ctx = ForwardContext()
+        output = _forward(ctx, cls, args)
+        if with_backward:
+            with _no_grad():
+                outputs = output if isinstance(output, tuple) else (output,)
+                cls.backward(ctx, *[_empty_like(value) if _is_tensor(value) else None for value in outputs])
+    except BaseException:
+        refuse_body("an autograd.Function", "it raises")
+    return end_function(cls, args)
+
+
+def _forward(ctx, cls, args):
+    separate = cls.setup_context is not _SETUP_CONTEXT
+    if separate:
+        args = _with_defaults(cls.forward, args)
+    ctx.needs_input_grad = tuple([_is_tensor(value) and value.requires_grad for value in args])
+    ctx.dirty = ()
+    with _no_grad():
+        output = cls.forward(*args) if separate else cls.forward(ctx, *args)
+        if separate:
+            cls.setup_context(ctx, args, output)
+        if isinstance(output, tuple):
+            return tuple([_output(value, args, ctx.dirty) for value in output])
+        return _output(output, args, ctx.dirty)
+
+
+def _with_defaults(forward, args):
+    defaults = forward.__defaults__ or ()
+    missing = forward.__code__.co_argcount - len(args)
+    return args + defaults[-missing:] if 0 < missing <= len(defaults) else args
+
+
+def _output(value, args, dirty):
+    """An input that comes out unchanged comes out as a view of itself."""
+    if not _is_tensor(value):
+        return value
+    for argument in args:
+        if argument is value:
+            for written in dirty:
+                if written is value:
+                    return value
+            return value.view_as(value)
+    return value.detach() if value.requires_grad else value

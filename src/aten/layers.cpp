@@ -1,0 +1,67 @@
+#include "aten/layers.h"
+
+#include <c10/core/TensorImpl.h>
+#include <torch/csrc/autograd/forward_grad.h>
+
+#include "aten/aten.h"
+#include "aten/internal.h"
+
+namespace pellucid::aten {
+namespace {
+
+// The C++ headers of functorch need a library that torch does not ship: its functions for Python are asked.
+PyObject* functorch(const char* name) { return py::import_attr("torch._C._functorch", name).release(); }
+
+constexpr c10::DispatchKeySet kWrapperKeys{c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::BatchedNestedTensor,
+                                           c10::DispatchKey::FuncTorchGradWrapper};
+
+bool is_dual_level_open() noexcept { return static_cast<bool>(torch::autograd::ForwardADLevel::try_get_by_idx(0)); }
+
+}  // namespace
+
+bool is_wrapper(PyObject* tensor) noexcept { return impl_of(tensor)->key_set().has_any(kWrapperKeys); }
+
+py::Owned<> one_layer_below(PyObject* wrapper) noexcept {
+  static PyObject* const get = functorch("get_unwrapped");
+  auto below = py::Owned<>::steal(PyObject_CallOneArg(get, wrapper));
+  if (!below) PyErr_Clear();
+  return below;
+}
+
+py::Owned<> innermost(PyObject* tensor) noexcept {
+  auto layer = py::Owned<>::share(tensor);
+  while (layer && is_wrapper(layer.get())) layer = one_layer_below(layer.get());
+  return layer;
+}
+
+Levels Levels::now() noexcept {
+  static PyObject* const get_depth = functorch("get_dynamic_layer_stack_depth");
+  static PyObject* const get_flag = functorch("get_inplace_requires_grad_allowed");
+  Levels levels;
+  if (in_function_transform()) {
+    const auto depth = py::Owned<>::steal(PyObject_CallNoArgs(get_depth));
+    const std::size_t known = depth ? PyLong_AsSize_t(depth.get()) : 0;
+    levels.depth = PyErr_Occurred() == nullptr ? known : 0;
+    PyErr_Clear();
+  }
+  const auto flag = py::Owned<>::steal(PyObject_CallNoArgs(get_flag));
+  if (!flag) PyErr_Clear();
+  levels.inplace_requires_grad = flag.get() == Py_True;
+  levels.dual = is_dual_level_open();
+  return levels;
+}
+
+void Levels::restore() const {
+  static PyObject* const pop = functorch("pop_dynamic_layer_stack_and_undo_to_depth");
+  static PyObject* const set_flag = functorch("set_inplace_requires_grad_allowed");
+  const Levels found = now();
+  if (found == *this) return;
+  if (found.dual && !dual) torch::autograd::ForwardADLevel::release_idx(0);
+  if (found.depth > depth) {
+    const auto to = py::take(PyLong_FromSize_t(depth));
+    const auto done = py::take(PyObject_CallOneArg(pop, to.get()));
+  }
+  const auto done = py::take(PyObject_CallOneArg(set_flag, inplace_requires_grad ? Py_True : Py_False));
+}
+
+}  // namespace pellucid::aten

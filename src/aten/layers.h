@@ -1,0 +1,41 @@
+// Function transforms (torch.func): the levels that are open on this thread, and the tensors that they put around
+// others.
+#pragma once
+#include <cstddef>
+
+#include "py/ref.h"
+
+namespace pellucid::aten {
+
+// Whether a level, which may be over by now, has put this tensor around another one.
+bool is_wrapper(PyObject* tensor) noexcept;
+// What lies at the bottom of all wrappers, the tensor itself where there is none. Empty: it cannot be told.
+py::Owned<> innermost(PyObject* tensor) noexcept;
+// The tensor and all those that it is around, the outermost first.
+template <class Visit>
+void each_layer(PyObject* tensor, Visit&& visit);
+
+py::Owned<> one_layer_below(PyObject* wrapper) noexcept;  // empty: it cannot be told
+
+// The state of function transforms on this thread.
+struct Levels {
+  std::size_t depth = 0;               // of vmap, grad and the like
+  bool dual = false;                   // the level of forward mode is open
+  bool inplace_requires_grad = false;  // a transform makes leaves
+
+  static Levels now() noexcept;
+  void restore() const;  // closes what is open beyond
+  bool operator==(const Levels&) const = default;
+};
+
+template <class Visit>
+void each_layer(PyObject* tensor, Visit&& visit) {
+  auto layer = py::Owned<>::share(tensor);
+  while (layer) {
+    visit(layer.get());
+    if (!is_wrapper(layer.get())) return;
+    layer = one_layer_below(layer.get());
+  }
+}
+
+}  // namespace pellucid::aten

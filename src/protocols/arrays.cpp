@@ -1,0 +1,359 @@
+#include "protocols/arrays.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "protocols/policies.h"
+#include "protocols/protocols.h"
+#include "protocols/table.h"
+#include "py/cpython.h"
+#include "region/arrays.h"
+
+namespace pellucid::protocols {
+namespace {
+
+// What `answer` says beside the value, as python/pellucid/_numpy.py has it.
+enum Flags : unsigned { kConstant = 1, kWrites = 2, kWritesOutside = 4, kMayRaise = 8 };
+
+std::string name_of(PyObject* callable) {
+  if (PyUnicode_Check(callable)) return py::text_of(callable) + "()";
+  auto name = py::Owned<>::steal(PyObject_GetAttrString(callable, "__name__"));
+  if (!name) PyErr_Clear();
+  return (name ? py::text_of(name.get()) : py::repr_of(callable)) + "()";
+}
+
+// An argument in two forms: as the node names it, and as the oracle gets it.
+struct Argument {
+  py::Owned<> given, at_hand;
+};
+
+class Arguments {
+ public:
+  Arguments(Interpreter& t, PyObject* callable) : t_(t), callable_(callable) {}
+
+  Argument of(PyObject* value, int depth = 0) {
+    if (region::is_number(value)) {
+      if (region::enters_graph(t_.region.numbers.policy, value)) {
+        has_open = true;
+        return {py::Owned<>::share(value), py::Owned<>::share(region::value_at_hand(value))};
+      }
+      value = t_.region.numbers.plain(value);
+      return {py::Owned<>::share(value), py::Owned<>::share(value)};
+    }
+    value = t_.region.shadows.original(value);
+    if (depth > kDeepest) refuse(value);
+    switch (cat_of(value)) {
+      case Cat::Array:
+        return {py::Owned<>::share(value), py::Owned<>::share(value)};
+      case Cat::List:
+      case Cat::Tuple:
+        return of_sequence(value, depth);
+      case Cat::Slice:
+        return of_slice(value, depth);
+      case Cat::Singleton:
+      case Cat::Number:
+      case Cat::Text:
+      case Cat::Range:
+      case Cat::Type:
+        break;
+      case Cat::Other:
+        if (region::is_numpy_scalar(value)) break;
+        if (!region::is_numpy_dtype(value)) refuse(value);
+        t_.region.provenance.guard_identity(value);
+        break;
+      default:
+        refuse(value);
+    }
+    return {py::Owned<>::share(value), py::Owned<>::share(value)};
+  }
+
+  bool has_open = false;  // a number that changes
+
+ private:
+  static constexpr int kDeepest = 20;
+
+  [[noreturn]] void refuse(PyObject* value) {
+    unsupported(Reason::ArrayInGraph, {{"operation", name_of(callable_)},
+                                       {"why", std::string("an argument is a ") + Py_TYPE(value)->tp_name}});
+  }
+
+  Argument of_sequence(PyObject* value, int depth) {
+    const bool is_list = PyList_CheckExact(value);
+    static PyObject* const size_type = py::import_attr("torch", "Size").release();
+    if (!is_list && !PyTuple_CheckExact(value) && reinterpret_cast<PyObject*>(Py_TYPE(value)) != size_type)
+      refuse(value);
+    auto items = native_elements(t_, value);
+    if (!items) refuse(value);
+    const Py_ssize_t size = PyTuple_GET_SIZE(items.get());
+    Argument made{py::take(PyTuple_New(size)), py::take(PyTuple_New(size))};
+    for (Py_ssize_t i = 0; i < size; ++i) {
+      Argument item = of(PyTuple_GET_ITEM(items.get(), i), depth + 1);
+      PyTuple_SET_ITEM(made.given.get(), i, item.given.release());
+      PyTuple_SET_ITEM(made.at_hand.get(), i, item.at_hand.release());
+    }
+    if (!is_list) return made;
+    return {py::take(PySequence_List(made.given.get())), py::take(PySequence_List(made.at_hand.get()))};
+  }
+
+  Argument of_slice(PyObject* value, int depth) {
+    auto* slice = reinterpret_cast<PySliceObject*>(value);
+    py::Owned<> parts[3];
+    PyObject* const of_slice[] = {slice->start, slice->stop, slice->step};
+    for (int i = 0; i < 3; ++i) {
+      // How long the result is hangs on them.
+      parts[i] = of(t_.region.numbers.plain(of_slice[i]), depth + 1).given;
+    }
+    auto made = py::take(PySlice_New(parts[0].get(), parts[1].get(), parts[2].get()));
+    return {made.copy(), std::move(made)};
+  }
+
+  Interpreter& t_;
+  PyObject* callable_;
+};
+
+[[noreturn]] void refuse_answer(PyObject* callable, const py::PythonError& error) {
+  auto text = py::Owned<>::steal(PyObject_Str(error.value()));
+  if (!text) PyErr_Clear();
+  const std::string said = text ? shortened(py::text_of(text.get()), 300) : std::string();
+  PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(error.value()));
+  if (type == region::of_numpy_module("NeedsData"))
+    unsupported(Reason::ArrayData, {{"operation", said + " (" + name_of(callable) + ")"}});
+  if (type == region::of_numpy_module("Unsupported"))
+    unsupported(Reason::ArrayInGraph, {{"operation", name_of(callable)}, {"why", said}});
+  unsupported(Reason::OpFailed, {{"operation", name_of(callable)},
+                                 {"error", std::string(Py_TYPE(error.value())->tp_name) + ": " + said}});
+}
+
+void record_before_first_write(Interpreter& t) {
+  if (t.region.recorder.writes_arrays()) return;
+  t.region.recorder.record(graph::Op::CallFunction, region::of_numpy_module("check_errors"), Args{}, Py_None, true);
+  t.region.recorder.note_written_array();
+}
+
+bool is_new_array(Interpreter& t, PyObject* value) {
+  return cat_of(value) == Cat::Array && t.region.recorder.node_of(value) == nullptr && region::is_stand_in(value);
+}
+
+// Each array of a container that numpy gives, as a part of it.
+void give_parts(Interpreter& t, PyObject* container, graph::Node* node) {
+  static PyObject* const getitem = py::import_attr("operator", "getitem").release();
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(container); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(container, i);
+    if (!is_new_array(t, item)) {
+      if (cat_of(item) == Cat::List || cat_of(item) == Cat::Tuple)
+        unsupported(Reason::ArrayInGraph, {{"operation", "a call"}, {"why", "it gives containers of containers"}});
+      continue;
+    }
+    std::vector<graph::Arg> args;
+    args.push_back(graph::Arg::of(node));
+    args.push_back(graph::Arg::of(py::take(PyLong_FromSsize_t(i))));
+    graph::Node* part = t.region.capture->graph.call(graph::Op::CallFunction, py::Owned<>::share(getitem),
+                                                     std::move(args), {}, py::Owned<>::share(item));
+    part->where = node->where;
+    t.region.recorder.give(item, part);
+  }
+}
+
+}  // namespace
+
+Result array_call(Interpreter& t, graph::Op op, PyObject* callable, Args args, bool writes_first) {
+  if (t.region.numbers.policy.graph_numbers != region::GraphNumbers::All)
+    unsupported(Reason::ArrayInGraph, {{"operation", name_of(callable)}, {"why", "the backend compiles it for torch"}});
+  t.region.doing = "calls numpy";
+  Arguments arguments(t, callable);
+  std::vector<py::Owned<>> held;
+  std::vector<PyObject*> given;
+  auto positional = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
+  auto keywords = py::take(PyDict_New());
+  for (std::size_t i = 0; i < args.values.size(); ++i) {
+    Argument argument = arguments.of(args.values[i]);
+    if (i < args.size()) {
+      PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i), argument.at_hand.release());
+    } else {
+      PyObject* name = PyTuple_GET_ITEM(args.kwnames, static_cast<Py_ssize_t>(i - args.size()));
+      py::check(PyDict_SetItem(keywords.get(), name, argument.at_hand.get()));
+    }
+    given.push_back(argument.given.get());
+    held.push_back(std::move(argument.given));
+  }
+  py::Owned<> answer;
+  try {
+    answer = py::take(PyObject_CallFunctionObjArgs(region::of_numpy_module("answer"), callable, positional.get(),
+                                                   keywords.get(), writes_first ? Py_True : Py_False, nullptr));
+  } catch (const py::PythonError& error) {
+    refuse_answer(callable, error);
+  }
+  auto value = py::Owned<>::share(PyTuple_GET_ITEM(answer.get(), 0));
+  const auto flags = static_cast<unsigned>(PyLong_AsUnsignedLong(PyTuple_GET_ITEM(answer.get(), 1)));
+  if ((flags & kConstant) != 0) {
+    if (arguments.has_open)
+      unsupported(Reason::ArrayInGraph, {{"operation", name_of(callable)}, {"why", "a number changes"}});
+    return Result::of(std::move(value));
+  }
+  const Args as_given{given, args.kwnames};
+  const bool may_raise = (flags & kMayRaise) != 0 || arguments.has_open;
+  (void)aten::take_facts();
+  if ((flags & kWritesOutside) != 0) record_before_first_write(t);
+  graph::Node* node = t.region.recorder.record(op, callable, as_given, value.get(), (flags & kWrites) != 0, may_raise);
+  if (is_new_array(t, value.get())) {
+    t.region.recorder.give(value.get(), node);
+  } else if (cat_of(value.get()) == Cat::Tuple || cat_of(value.get()) == Cat::List) {
+    give_parts(t, value.get(), node);
+  }
+  return Result::of(std::move(value));
+}
+
+Result array_getattr(Interpreter& t, PyObject* array, PyObject* name) {
+  const auto presented = region::of_presented_type(array);
+  PyTypeObject* type = Py_TYPE(presented.get());
+  if (name == region::names().__class__) {
+    t.region.provenance.note_constant(reinterpret_cast<PyObject*>(type));
+    return Result::of(py::Owned<>::share(reinterpret_cast<PyObject*>(type)));
+  }
+  const auto is_among = [&](const char* set) { return PySet_Contains(region::of_numpy_module(set), name) == 1; };
+  if (is_among("ATTRIBUTES")) {
+    try {
+      return Result::of(
+          py::take(PyObject_CallFunctionObjArgs(region::of_numpy_module("attribute"), array, name, nullptr)));
+    } catch (const py::PythonError& error) {
+      refuse_answer(name, error);
+    }
+  }
+  if (is_among("VIEW_ATTRIBUTES")) {
+    static PyObject* const getattr = py::import_attr("builtins", "getattr").release();
+    PyObject* args[] = {array, name};
+    return array_call(t, graph::Op::CallFunction, getattr, Args{args, nullptr});
+  }
+  PyObject* method = py::type_lookup(type, name);
+  if (method != nullptr && Py_IS_TYPE(method, &PyMethodDescr_Type)) {
+    // A scalar's methods are those of arrays; what is bound here is looked up in their rows.
+    PyObject* of_array = py::type_lookup(Py_TYPE(array), name);
+    if (of_array != nullptr && find(of_array) != nullptr)
+      return Result::of(
+          py::take(Py_TYPE(of_array)->tp_descr_get(of_array, array, reinterpret_cast<PyObject*>(Py_TYPE(array)))));
+  }
+  unsupported(Reason::ArrayData, {{"operation", "attribute '" + py::text_of(name) + "' of an array"}});
+}
+
+Result array_method(Interpreter& t, PyObject* array, PyObject* name, bool* unbound) {
+  PyObject* method = py::type_lookup(Py_TYPE(array), name);
+  if (method == nullptr || !Py_IS_TYPE(method, &PyMethodDescr_Type) || find(method) == nullptr)
+    return array_getattr(t, array, name);
+  *unbound = true;
+  return Result::of(py::Owned<>::share(method));
+}
+
+namespace {
+
+std::int64_t first_size(Interpreter& t, PyObject* array) {
+  static PyObject* const shape = py::interned("shape").release();
+  const Result sizes = array_getattr(t, array, shape);
+  if (PyTuple_GET_SIZE(sizes.value.get()) == 0)
+    unsupported(Reason::ArrayData, {{"operation", "len() of an array without dimensions"}});
+  return PyLong_AsLongLong(PyTuple_GET_ITEM(sizes.value.get(), 0));
+}
+
+PyObject* operator_named(const char* name) {
+  auto function = py::import_attr("operator", name);
+  return function.get();  // its module keeps it
+}
+
+}  // namespace
+
+Result array_length(Interpreter& t, PyObject* array) {
+  return Result::of(py::take(PyLong_FromLongLong(first_size(t, array))));
+}
+
+Result array_iterator(Interpreter& t, PyObject* array) {
+  constexpr std::int64_t kMost = 1000;
+  const std::int64_t size = first_size(t, array);
+  if (size > kMost)
+    unsupported(Reason::ArrayInGraph, {{"operation", "a loop over an array"}, {"why", "it has too many elements"}});
+  auto items = py::take(PyTuple_New(size));
+  for (std::int64_t i = 0; i < size; ++i) {
+    const auto index = py::take(PyLong_FromLongLong(i));
+    PyTuple_SET_ITEM(items.get(), i, array_item(t, array, index.get()).value.release());
+  }
+  return Result::of(py::take(PyObject_GetIter(items.get())));
+}
+
+Result array_item(Interpreter& t, PyObject* array, PyObject* key) {
+  PyObject* args[] = {array, key};
+  return array_call(t, graph::Op::CallFunction, operator_named("getitem"), Args{args, nullptr});
+}
+
+Result set_array_item(Interpreter& t, PyObject* array, PyObject* key, PyObject* value) {
+  if (value == nullptr) unsupported(Reason::ArrayData, {{"operation", "deleting elements"}});
+  PyObject* args[] = {array, key, value};
+  array_call(t, graph::Op::CallFunction, operator_named("setitem"), Args{args, nullptr}, true);
+  return Result::done();
+}
+
+namespace {
+
+bool is_plain(PyObject* value) {
+  const Cat cat = cat_of(value);
+  return cat == Cat::Singleton || cat == Cat::Number || region::is_numpy_scalar(value);
+}
+
+Result fold(Interpreter& t, PyObject* function, std::initializer_list<PyObject*> operands) {
+  std::vector<PyObject*> values{function};
+  for (PyObject* operand : operands) values.push_back(t.region.numbers.plain(operand));
+  try {
+    return Result::of(
+        py::take(PyObject_Vectorcall(region::of_numpy_module("fold"), values.data(), values.size(), nullptr)));
+  } catch (const py::PythonError& error) {
+    refuse_answer(function, error);
+  }
+}
+
+// A scalar of numpy beside a tensor is the number that it holds: torch takes it for that.
+py::Owned<> as_number(PyObject* value) {
+  if (!region::is_numpy_scalar(value)) return py::Owned<>::share(value);
+  return py::take(PyObject_CallMethod(value, "item", nullptr));
+}
+
+std::optional<Result> operation(Interpreter& t, PyObject* left, PyObject* right, PyObject* function, bool in_place) {
+  const Cat a = cat_of(left), b = cat_of(right);
+  if (a != Cat::Array && b != Cat::Array) {
+    const bool numpy = region::is_numpy_scalar(left) || region::is_numpy_scalar(right);
+    if (!numpy) return std::nullopt;
+    PyObject* args[] = {left, right};
+    if (a == Cat::Tensor || b == Cat::Tensor) {
+      const auto x = as_number(left), y = as_number(right);
+      args[0] = x.get(), args[1] = y.get();
+      return t.region.recorder.torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr});
+    }
+    if (is_plain(t.region.numbers.plain(left)) && is_plain(t.region.numbers.plain(right)))
+      return fold(t, function, {left, right});
+    return std::nullopt;
+  }
+  const bool is_container = a == Cat::List || a == Cat::Dict || a == Cat::Set || a == Cat::Deque;
+  if (is_container && in_place)
+    unsupported(Reason::ArrayInGraph, {{"operation", name_of(function)}, {"why", "it changes a container"}});
+  PyObject* args[] = {left, right};
+  const bool writes = in_place && a == Cat::Array && !region::is_scalar_stand_in(left);
+  return array_call(t, graph::Op::CallFunction, function, Args{args, nullptr}, writes);
+}
+
+}  // namespace
+
+std::optional<Result> numpy_binary(Interpreter& t, PyObject* left, PyObject* right, const py::BinaryOperator& op) {
+  return operation(t, left, right, operator_named(op.function), op.inplace != nullptr);
+}
+
+std::optional<Result> numpy_compare(Interpreter& t, PyObject* left, PyObject* right, int op) {
+  return operation(t, left, right, operator_named(py::comparison(op).function), false);
+}
+
+Result numpy_unary(Interpreter& t, PyObject* value, PyObject* function) {
+  if (cat_of(value) != Cat::Array) return fold(t, function, {value});
+  return array_call(t, graph::Op::CallFunction, function, Args{{&value, 1}, nullptr});
+}
+
+void refuse_aliases(Interpreter& t, PyObject* left, PyObject* right) {
+  if (t.region.provenance.is_outside(left) && t.region.provenance.is_outside(right)) return;
+  unsupported(Reason::ArrayData, {{"operation", "whether two arrays are one object"}});
+}
+
+}  // namespace pellucid::protocols

@@ -1,0 +1,77 @@
+#include "region/body_audit.h"
+
+#include <algorithm>
+
+#include "aten/aten.h"
+
+namespace pellucid::region {
+namespace {
+
+int add_part(PyObject* part, void* parts) {
+  static_cast<std::vector<py::Owned<>>*>(parts)->push_back(py::Owned<>::share(part));
+  return 0;
+}
+
+// What the collector sees of it. A function's namespaces are the program's, which counts what it writes there.
+std::vector<py::Owned<>> parts_of(PyObject* object) {
+  std::vector<py::Owned<>> parts;
+  if (PyFunction_Check(object)) {
+    auto* function = reinterpret_cast<PyFunctionObject*>(object);
+    for (PyObject* part :
+         {function->func_closure, function->func_defaults, function->func_kwdefaults, function->func_dict}) {
+      if (part != nullptr) parts.push_back(py::Owned<>::share(part));
+    }
+    return parts;
+  }
+  if (PyObject_IS_GC(object) != 0 && Py_TYPE(object)->tp_traverse != nullptr)
+    Py_TYPE(object)->tp_traverse(object, add_part, &parts);
+  return parts;
+}
+
+bool are_same(const std::vector<py::Owned<>>& one, const std::vector<py::Owned<>>& other) {
+  return std::ranges::equal(one, other, [](const auto& a, const auto& b) { return a.get() == b.get(); });
+}
+
+}  // namespace
+
+BodyAudit::BodyAudit(Region& region, const std::vector<PyObject*>& roots)
+    : region_(region),
+      writes_before_(region.outside_writes),
+      reads_before_(region.reads_of_written),
+      state_before_(aten::GlobalState::now()) {
+  std::vector<PyObject*> open = roots;
+  for (PyObject* container : region.shadows.in_order()) {
+    const Shadow* shadow = region.shadows.find_as_it_is(container);
+    open.push_back(shadow->added ? shadow->added.get() : shadow->object.get());
+  }
+  while (!open.empty()) {
+    PyObject* object = open.back();
+    open.pop_back();
+    if (!met_.insert(object).second) continue;
+    const Cat cat = cat_of(object);
+    const bool moves = cat == Cat::Iterator || cat == Cat::Generator || PyByteArray_Check(object);
+    if (moves && !region_.provenance.is_outside(object)) reaches_iterator_ = true;
+    if (!is_followed(object)) continue;
+    seen_.push_back({py::Owned<>::share(object), parts_of(object)});
+    for (const auto& part : seen_.back().parts) open.push_back(part.get());
+  }
+}
+
+bool BodyAudit::is_followed(PyObject* object) const {
+  if (is_atom(cat_of(object)) || aten::is_tensor(object) || PyType_Check(object) || PyModule_Check(object))
+    return false;
+  return PyObject_IS_GC(object) != 0 && !region_.provenance.is_outside(object);
+}
+
+const char* BodyAudit::change() const {
+  if (region_.outside_writes != writes_before_) return "it changes objects that existed before";
+  if (!state_before_->matches()) return "it leaves a mode of torch switched";
+  if (reaches_iterator_) return "it is given an iterator";
+  for (const Seen& seen : seen_) {
+    if (!are_same(seen.parts, parts_of(seen.object.get())))
+      return "it changes an object that was made before it is called";
+  }
+  return nullptr;
+}
+
+}  // namespace pellucid::region

@@ -1,0 +1,38 @@
+// Whether the function whose graph is a body has changed anything but tensors: it runs at another time, or another
+// number of times, than it is captured. What existed before the region is counted where it is written; what the region
+// made before the body is compared with how it was.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <unordered_set>
+#include <vector>
+
+#include "region/region.h"
+
+namespace pellucid::region {
+
+class BodyAudit {
+ public:
+  // `roots`: the function and its arguments.
+  BodyAudit(Region& region, const std::vector<PyObject*>& roots);
+  // What it has changed; null: nothing.
+  const char* change() const;
+  // Whether it has read what the region changed: that shows only behind the graph.
+  bool has_read_changed() const { return region_.reads_of_written != reads_before_; }
+
+ private:
+  struct Seen {
+    py::Owned<> object;
+    std::vector<py::Owned<>> parts;
+  };
+  bool is_followed(PyObject* object) const;
+
+  Region& region_;
+  const std::int64_t writes_before_, reads_before_;
+  const std::unique_ptr<aten::GlobalState> state_before_;
+  std::vector<Seen> seen_;
+  std::unordered_set<PyObject*> met_;
+  bool reaches_iterator_ = false;
+};
+
+}  // namespace pellucid::region

@@ -1,0 +1,193 @@
+// Operators that take functions: the function becomes a graph inside of the graph. pellucid/polyfills_bodies.py calls
+// these around it.
+#include "graph/bodies.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "region/body_audit.h"
+#include "region/objects.h"
+#include "region/snapshot.h"
+#include "rows/rows.h"
+
+namespace pellucid::rows {
+
+namespace {
+
+[[noreturn]] void refuse_call(const std::string& callee, const char* what) {
+  unsupported(Reason::ImpureBody, {{"callee", callee}, {"what", what}});
+}
+
+Result refuse_body(Interpreter&, PyObject*, Args args) {
+  refuse_call(py::text_of(args[0]), py::text_of(args[1]).c_str());
+}
+
+// begin_body(kind, given, roots): what follows goes into a graph that gets the tensors `given` first.
+Result begin_body(Interpreter& t, PyObject*, Args args) {
+  std::vector<PyObject*> roots, given;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[2]); ++i) roots.push_back(PyTuple_GET_ITEM(args[2], i));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[1]); ++i) given.push_back(PyTuple_GET_ITEM(args[1], i));
+  t.region.recorder.open_body(PyUnicode_AsUTF8(args[0]), given);
+  t.region.audits.push_back(std::make_unique<region::BodyAudit>(t.region, roots));
+  return Result::none();
+}
+
+bool requires_grad(const py::Owned<>& example) {
+  if (!example) return false;
+  bool any = false;
+  region::each_tensor(example.get(), [&](PyObject* fake) { any |= aten::meta_of(fake).requires_grad; });
+  return any;
+}
+
+bool needs_gradients(const graph::Graph& body) {
+  return std::ranges::any_of(body.nodes(), [](const graph::Node* node) { return requires_grad(node->example_value); });
+}
+
+// Whether it writes to what it is given.
+bool writes_operands(const graph::Body& body) {
+  std::unordered_set<const void*> storages;
+  for (const graph::Node* node : body.graph.placeholders()) {
+    if (node->example_value && aten::is_tensor(node->example_value.get()))
+      storages.insert(aten::meta_of(node->example_value.get()).storage);
+  }
+  return std::ranges::any_of(body.graph.nodes(), [&](const graph::Node* node) {
+    return std::ranges::any_of(node->written, [&](const auto& written) { return storages.contains(written.get()); });
+  });
+}
+
+// The same at every call: from outside, or made of such.
+bool is_known(Interpreter& t, PyObject* object) {
+  static PyObject* const partial = py::import_attr("functools", "partial").release();
+  static PyObject* const none = py::import_attr("torch.utils.checkpoint", "noop_context_fn").release();
+  if (object == none || region::is_atom(region::cat_of(object)) || t.region.provenance.is_outside(object)) return true;
+  if (reinterpret_cast<PyObject*>(Py_TYPE(object)) != partial) return false;
+  const auto part = [&](const char* name) { return py::take(PyObject_GetAttrString(object, name)); };
+  const auto function = part("func"), given = part("args"), named = part("keywords");
+  bool known = is_known(t, function.get());
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given.get()); ++i)
+    known = known && is_known(t, PyTuple_GET_ITEM(given.get(), i));
+  PyObject *name = nullptr, *value = nullptr;
+  for (Py_ssize_t at = 0; PyDict_Next(named.get(), &at, &name, &value) != 0;) known = known && is_known(t, value);
+  return known;
+}
+
+// end_checkpoint(result, options, given): the graph is what torch.utils.checkpoint.checkpoint gets.
+Result end_checkpoint(Interpreter& t, PyObject*, Args args) {
+  static PyObject* const target = [] {
+    auto ops = py::import_attr("torch", "ops");
+    auto higher = py::take(PyObject_GetAttrString(ops.get(), "higher_order"));
+    return py::take(PyObject_GetAttrString(higher.get(), "tag_activation_checkpoint")).release();
+  }();
+  const std::string callee = "torch.utils.checkpoint.checkpoint()";
+  const auto audit = std::move(t.region.audits.back());
+  t.region.audits.pop_back();
+  graph::Node* given = t.region.recorder.close_body();
+  const graph::Body& body = *given->body;
+  const auto reentrant_option = py::str("use_reentrant");
+  PyObject* is_reentrant = PyDict_GetItem(args[1], reentrant_option.get());
+  const bool reentrant = PyObject_IsTrue(is_reentrant) == 1;
+  if (!is_known(t, PyDict_GetItemString(args[1], "context_fn")))
+    refuse_call(callee, "its context_fn is made anew at each call");
+  if (t.region.unbacked.any()) refuse_call(callee, "in a program that computes with numbers of tensors");
+  if (needs_gradients(body.graph) || reentrant) {
+    if (const char* change = audit->change()) refuse_call(callee, change);
+    const bool sees_graph = t.region.numbers.policy.graph_numbers != region::GraphNumbers::All;
+    if (sees_graph && writes_operands(body)) refuse_call(callee, "it writes to tensors that it is given");
+  }
+  if (reentrant) {
+    // All that the operator gives depends on its arguments then, for autograd.
+    region::each_tensor(args[0], [&](PyObject* tensor) {
+      const graph::Node* node = t.region.recorder.node_of(tensor);
+      const bool is_made = node != nullptr && node->graph == &body.graph;
+      if (!is_made || !aten::meta_of(t.region.recorder.lift(tensor).get()).requires_grad)
+        refuse_call(callee, "it gives a tensor that it does not compute of its arguments");
+    });
+  }
+  auto shown = py::take(PyDict_New());
+  py::check(PyDict_SetItem(shown.get(), reentrant_option.get(), is_reentrant));
+  static PyObject* const plain_class = py::import_attr("pellucid._bodies", "Checkpoint").release();
+  auto options = py::take(PyDict_Copy(args[1]));
+  auto plain = py::take(PyObject_CallFunctionObjArgs(plain_class, args[2], options.get(), nullptr));
+  t.region.recorder.call_body(target, std::move(plain), given, shown.get(), args[0]);
+  return Result::none();
+}
+
+// ---- autograd.Function
+
+constexpr const char* kFunction = "an autograd.Function";
+
+// What a node may hold of the arguments of a function that runs for real: nothing that the region made but tensors,
+// numbers and containers of these.
+bool is_plain_argument(Interpreter& t, PyObject* value, int depth = 0) {
+  const Cat cat = region::cat_of(value);
+  if (cat == Cat::Tensor || region::is_atom(cat) || cat == Cat::Symbolic) return true;
+  if (cat == Cat::Type || cat == Cat::Function) return t.region.provenance.is_outside(value);
+  if ((!PyTuple_CheckExact(value) && !PyList_CheckExact(value)) || depth > 10) return false;
+  const auto items = region::items_now(value);
+  return std::ranges::all_of(items, [&](const auto& item) { return is_plain_argument(t, item.get(), depth + 1); });
+}
+
+bool is_for_autograd_of_torch(Interpreter& t) {
+  return t.region.numbers.policy.graph_numbers == region::GraphNumbers::All;
+}
+
+// Whether a backend may trace its backward once for all calls: it reads nothing that may be another at that time.
+bool has_constant_backward(PyObject* cls) {
+  static PyObject* const ask = py::import_attr("pellucid._bodies", "has_constant_backward").release();
+  return py::take(PyObject_CallOneArg(ask, cls)).get() == Py_True;
+}
+
+// end_function(cls, args): forward, and for backends that differentiate backward, were followed to know what they read
+// and that they change nothing. The node calls the class.
+Result end_function(Interpreter& t, PyObject*, Args args) {
+  static PyObject* const call_class = py::import_attr("pellucid._bodies", "FunctionCall").release();
+  PyObject* cls = args[0];
+  const auto audit = std::move(t.region.audits.back());
+  t.region.audits.pop_back();
+  const graph::Body& body = *t.region.capture->bodies->graph().body;
+  t.region.recorder.discard_body();
+  if (const char* change = audit->change()) refuse_call(kFunction, change);
+  if (audit->has_read_changed()) refuse_call(kFunction, "it reads what has been changed before");
+  if (!t.region.provenance.is_outside(cls)) refuse_call(kFunction, "its class is made by the program");
+  std::vector<PyObject*> values;
+  std::unordered_set<const graph::Node*> given;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[1]); ++i) {
+    values.push_back(PyTuple_GET_ITEM(args[1], i));
+    if (!is_plain_argument(t, values.back())) refuse_call(kFunction, "it is given more than tensors and numbers");
+    region::each_tensor(values.back(), [&](PyObject* tensor) {
+      (void)t.region.recorder.lift(tensor);
+      given.insert(t.region.recorder.here(tensor));
+    });
+  }
+  const auto is_given = [&](const graph::Node* operand) { return given.contains(operand); };
+  if (!std::ranges::all_of(body.operands, is_given)) refuse_call(kFunction, "it uses tensors that it is not given");
+  if (!is_for_autograd_of_torch(t) && !has_constant_backward(cls))
+    refuse_call(kFunction, "its backward reads what may change until it runs");
+  auto apply = py::take(PyObject_GetAttrString(cls, "apply"));
+  auto target = py::take(PyObject_CallOneArg(call_class, cls));
+  return t.region.recorder.torch_call(graph::Op::CallFunction, apply.get(), target.get(), Args{values, nullptr});
+}
+
+Result activation_checkpoint(Interpreter& t, PyObject*, Args args) {
+  return protocols::call_polyfill(t, "activation_checkpoint", args);
+}
+
+const Row rows[] = {
+    {"torch.utils.checkpoint.checkpoint", activation_checkpoint},
+    {"pellucid.polyfills_bodies.begin_body", begin_body},
+    {"pellucid.polyfills_bodies.end_checkpoint", end_checkpoint},
+    {"pellucid.polyfills_bodies.end_function", end_function},
+    {"pellucid.polyfills_bodies.refuse_body", refuse_body},
+};
+
+}  // namespace
+
+Result function_as_node(Interpreter& t, Args args) {
+  auto given = tuple_of(args.values.subspan(1));
+  PyObject* values[] = {args[0], given.get(), is_for_autograd_of_torch(t) ? Py_False : Py_True};
+  return protocols::call_polyfill(t, "run_function_as_node", values);
+}
+
+const std::span<const Row> kBodyRows = rows;
+
+}  // namespace pellucid::rows

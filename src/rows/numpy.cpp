@@ -1,0 +1,132 @@
+// Functions of numpy, and those of torch that lead from one to the other. Which there are is said in
+// python/pellucid/_numpy.py, where numpy is at hand to find them.
+#include "protocols/arrays.h"
+#include "py/cpython.h"
+#include "region/arrays.h"
+#include "rows/rows.h"
+
+namespace pellucid::rows {
+namespace {
+
+using protocols::array_call;
+
+Result function(Interpreter& t, PyObject* f, Args args) {
+  t.region.provenance.guard_identity(f);
+  return array_call(t, graph::Op::CallFunction, f, args);
+}
+
+Result writing_function(Interpreter& t, PyObject* f, Args args) {
+  t.region.provenance.guard_identity(f);
+  return array_call(t, graph::Op::CallFunction, f, args, true);
+}
+
+template <bool writes>
+Result method(Interpreter& t, PyObject* descriptor, Args args) {
+  if (args.size() == 0 || region::cat_of(args[0]) != Cat::Array) return complain(t, descriptor, args);
+  PyObject* name = PyDescr_NAME(descriptor);
+  return array_call(t, graph::Op::CallMethod, name, args, writes && !region::is_scalar_stand_in(args[0]));
+}
+
+// numpy.add.reduce(array) and its like: what the node calls is the bound method.
+Result ufunc_method(Interpreter& t, PyObject* descriptor, Args args) {
+  if (args.size() == 0 || !PyObject_TypeCheck(args[0], PyDescr_TYPE(descriptor))) return complain(t, descriptor, args);
+  t.region.provenance.guard_identity(args[0]);
+  const auto bound = py::take(PyObject_GetAttr(args[0], PyDescr_NAME(descriptor)));
+  return array_call(t, graph::Op::CallFunction, bound.get(), Args{args.values.subspan(1), args.kwnames});
+}
+
+// numpy.float32(x)
+Result scalar_type(Interpreter& t, PyObject* f, Args args) {
+  if (!only_positional(args, 0, 1)) unsupported(Reason::BadArguments, {{"callee", describe(f)}});
+  if (args.size() == 1) {
+    const Cat cat = region::cat_of(args[0]);
+    if (cat == Cat::Array) return array_call(t, graph::Op::CallFunction, f, args);
+    PyObject* value = t.region.numbers.plain(args[0]);
+    const Cat plain = region::cat_of(value);
+    if (plain != Cat::Number && plain != Cat::Singleton && plain != Cat::Text && !region::is_numpy_scalar(value))
+      unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of a " + Py_TYPE(value)->tp_name}});
+    return run_native(t, f, Args{{&value, 1}, nullptr});
+  }
+  return run_native(t, f, args);
+}
+
+// torch.from_numpy(array): the fake is contiguous, which is checked by what the graph calls.
+Result tensor_of(Interpreter& t, PyObject* f, Args args) {
+  if (!only_positional(args, 1, 1) || region::cat_of(args[0]) != Cat::Array || region::is_scalar_stand_in(args[0]) ||
+      t.region.numbers.policy.graph_numbers != region::GraphNumbers::All)
+    unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
+  static PyObject* const empty = py::import_attr("torch", "empty").release();
+  static PyObject* const shape = py::interned("shape").release();
+  py::Owned<> dtype;
+  try {
+    dtype = py::take(PyObject_CallOneArg(region::of_numpy_module("torch_dtype"), args[0]));
+  } catch (const py::PythonError& error) {
+    unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of this array"}});
+  }
+  const Result sizes = protocols::array_getattr(t, args[0], shape);
+  auto names = py::take(Py_BuildValue("(ss)", "dtype", "device"));
+  auto cpu = py::str("cpu");
+  PyObject* values[] = {sizes.value.get(), dtype.get(), cpu.get()};
+  const auto fake = t.region.recorder.fakes().call(empty, values, 1, names.get());
+  (void)aten::take_facts();
+  graph::Node* node = t.region.recorder.record(graph::Op::CallFunction, region::of_numpy_module("tensor_of"), args,
+                                               fake.get(), false, true);
+  t.region.recorder.give(fake.get(), node);
+  t.region.recorder.note_memory_of_array(fake.get());
+  return Result::of(fake.copy());
+}
+
+// tensor.numpy()
+Result array_of(Interpreter& t, PyObject* f, Args args) {
+  if (!only_positional(args, 1, 1) || region::cat_of(args[0]) != Cat::Tensor ||
+      t.region.numbers.policy.graph_numbers != region::GraphNumbers::All)
+    unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
+  const auto fake = t.region.recorder.lift(args[0]);
+  const auto part = [&](const char* name) { return py::take(PyObject_GetAttrString(fake.get(), name)); };
+  const bool plain = part("requires_grad").get() == Py_False &&
+                     py::text_of(py::take(PyObject_Str(part("device").get())).get()) == "cpu" &&
+                     py::text_of(py::take(PyObject_Str(part("layout").get())).get()) == "torch.strided" &&
+                     py::take(PyObject_CallMethod(fake.get(), "is_conj", nullptr)).get() == Py_False &&
+                     py::take(PyObject_CallMethod(fake.get(), "is_neg", nullptr)).get() == Py_False;
+  if (!plain || t.region.numbers.space().symbols() > 0)
+    unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of this tensor"}});
+  py::Owned<> array;
+  try {
+    array = py::take(PyObject_CallFunctionObjArgs(region::of_numpy_module("of_tensor"), part("dtype").get(),
+                                                  part("shape").get(), nullptr));
+  } catch (const py::PythonError& error) {
+    unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of this tensor"}});
+  }
+  (void)aten::take_facts();
+  static PyObject* const name = py::interned("numpy").release();
+  t.region.recorder.give(array.get(), t.region.recorder.record(graph::Op::CallMethod, name, args, array.get(), false));
+  return Result::of(std::move(array));
+}
+
+const Row rows[] = {
+    {"torch.from_numpy", tensor_of},
+    {"torch._C.TensorBase.numpy", array_of},
+};
+
+void add_all(const char* list, protocols::Handler handler) {
+  PyObject* functions = region::of_numpy_module(list);
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(functions); ++i)
+    protocols::add_row(PyList_GET_ITEM(functions, i), handler);
+}
+
+}  // namespace
+
+const std::span<const Row> kNumpyRows = rows;
+
+void add_numpy_functions() {
+  if (region::of_numpy_module("AVAILABLE") != Py_True) return;
+  add_all("FUNCTIONS", function);
+  add_all("WRITING", writing_function);
+  add_all("METHODS", method<false>);
+  add_all("WRITING_METHODS", method<true>);
+  add_all("UFUNC_METHODS", ufunc_method);
+  add_all("SCALAR_TYPES", scalar_type);
+  protocols::add_row(region::of_numpy_module("UFUNC"), function, true);
+}
+
+}  // namespace pellucid::rows

@@ -1,0 +1,301 @@
+"""torch.autograd.Function with gradients: one node, whose backward is the program's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+import pellucid
+from support import Counting
+
+BACKENDS = ["eager", "aot_eager"]
+
+
+class Exp(Function):
+    @staticmethod
+    def forward(ctx, x):
+        result = x.exp()
+        ctx.save_for_backward(result)
+        return result
+
+    @staticmethod
+    def backward(ctx, grad):
+        (result,) = ctx.saved_tensors
+        return grad * result * 2  # not the real one: it shows whose backward ran
+
+
+class Scaled(Function):
+    """With setup_context, a number, two results of which one is not differentiable."""
+
+    @staticmethod
+    def forward(x, y, scale):
+        return x * y * scale, (x > 0).float()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, y, scale = inputs
+        ctx.save_for_backward(x, y)
+        ctx.scale = scale
+        ctx.mark_non_differentiable(output[1])
+
+    @staticmethod
+    def backward(ctx, grad, _):
+        x, y = ctx.saved_tensors
+        of_x = grad * y * ctx.scale if ctx.needs_input_grad[0] else None
+        of_y = grad * x * ctx.scale if ctx.needs_input_grad[1] else None
+        return of_x, of_y, None
+
+
+class Once(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.shape = x.shape
+        return x.sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        return torch.ones(ctx.shape) * grad
+
+
+class InPlace(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(3)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 3
+
+
+class Missing(Function):
+    """A gradient that is not there stays None."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        return x * 2, x * 3
+
+    @staticmethod
+    def backward(ctx, first, second):
+        total = None
+        if first is not None:
+            total = first * 2
+        if second is not None:
+            total = second * 3 if total is None else total + second * 3
+        return total
+
+
+class Same(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        return x, y + 1
+
+    @staticmethod
+    def backward(ctx, first, second):
+        return -first, second
+
+
+programs = {
+    "exp": lambda x, y: Exp.apply(x * y) + x,
+    "exp twice": lambda x, y: Exp.apply(Exp.apply(x * 0.1)) * y,
+    "scaled": lambda x, y: Scaled.apply(x, y, 2.5)[0] * Scaled.apply(x.detach(), y, 2)[1],
+    "once": lambda x, y: Once.apply(x.sin()) * y,
+    "in place": lambda x, y: InPlace.apply(x + y) * 2,
+    "missing": lambda x, y: Missing.apply(x * y)[1],
+    "same": lambda x, y: Same.apply(x, y)[0] * Same.apply(y, x)[1],
+    "no gradient": lambda x, y: Exp.apply(x.detach()) * y,
+}
+
+
+def step(f, x, y):
+    x, y = x.clone().requires_grad_(), y.clone().requires_grad_()
+    result = f(x, y)
+    result.sum().backward()
+    return result.detach(), x.grad, y.grad
+
+
+def agree(wanted, got):
+    return all(torch.equal(a, b) if a is not None else b is None for a, b in zip(wanted, got, strict=True))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", programs)
+def test_as_in_eager(name, backend):
+    function = programs[name]
+    compiled = pellucid.compile(function, backend=backend, fullgraph=True)
+    for seed in range(2):
+        torch.manual_seed(seed)
+        x, y = torch.randn(4), torch.randn(4)
+        assert agree(step(function, x, y), step(compiled, x, y))
+
+
+def test_one_node_calls_the_class():
+    counting = Counting()
+    pellucid.compile(programs["exp"], backend=counting, fullgraph=True)(
+        torch.ones(3, requires_grad=True), torch.ones(3)
+    )
+    (gm,) = counting.graphs
+    assert [node.name for node in gm.graph.nodes if node.op == "call_function"][1:2] == ["exp"]
+    gm.recompile()
+    (result,) = gm(
+        *[
+            torch.ones(3, requires_grad=True) if n.name == "l_x_" else torch.ones(3)
+            for n in gm.graph.find_nodes(op="placeholder")
+        ]
+    )
+    assert "ExpBackward" in result.grad_fn.next_functions[0][0].name()
+
+
+def test_derivatives_of_derivatives():
+    compiled = pellucid.compile(lambda x: Exp.apply(x), backend="eager", fullgraph=True)
+    x = torch.randn(3, requires_grad=True)
+    (first,) = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    (first_too,) = torch.autograd.grad(Exp.apply(x).sum(), x, create_graph=True)
+    (second_too,) = torch.autograd.grad(first_too.sum(), x)
+    assert torch.equal(first, first_too) and torch.equal(second, second_too)
+
+
+# ---- what a node cannot stand for
+
+log: list = []
+factor = 2.0
+
+
+class Logs(Exp):
+    @staticmethod
+    def forward(ctx, x):
+        log.append("forward")
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+class LogsBackward(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        log.append("backward")
+        return grad
+
+
+class ReadsLate(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * factor
+
+
+hidden = torch.full((4,), 3.0)
+
+
+class Closes(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * hidden
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * hidden
+
+
+class ReadsLog(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * len(log)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+def changed_before(x):
+    log.append(1)
+    return ReadsLog.apply(x)
+
+
+def local_class(x):
+    class Local(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 5
+
+    return Local.apply(x)
+
+
+def of_a_list(x):
+    values = [x]
+    return TakesList.apply(values, x)
+
+
+class TakesList(Function):
+    @staticmethod
+    def forward(ctx, values, x):
+        return x * values[0].detach()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None, grad
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: Logs.apply(x) + x,
+        lambda x: LogsBackward.apply(x) + x,
+        lambda x: ReadsLate.apply(x) + x,
+        lambda x: Closes.apply(x) + x,
+        changed_before,
+        local_class,
+        of_a_list,
+    ],
+)
+def test_effects_and_what_is_read(function, backend):
+    def run(f):
+        global factor
+        log.clear()
+        factor = 2.0
+        x = torch.arange(4.0).requires_grad_()
+        result = f(x)
+        before = list(log)
+        factor = 7.0
+        result.sum().backward()
+        return result.detach(), x.grad, before, list(log)
+
+    compiled = pellucid.compile(function, backend=backend)
+    for _ in range(2):
+        wanted, got = run(function), run(compiled)
+        assert agree(wanted[:2], got[:2]) and wanted[2:] == got[2:]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_backward_pass_in_the_program(backend):
+    def train(x):
+        y = x * 1
+        loss = LogsBackward.apply(y).sum()
+        loss.backward()
+        return loss.detach()
+
+    compiled = pellucid.compile(train, backend=backend)
+    for _ in range(2):
+        log.clear()
+        x = torch.randn(3, requires_grad=True)
+        compiled(x)
+        assert torch.equal(x.grad, torch.ones(3)) and log == ["backward"]

@@ -1,0 +1,141 @@
+"""Operators of libraries, rows A39 and A40."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import pellucid
+from support import Counting, same
+
+X = torch.arange(3.0)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    pellucid.reset()
+    yield
+    pellucid.reset()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def library():
+    made = torch.library.Library("pellucid_ops", "DEF")
+    tagged = (torch.Tag.pt2_compliant_tag,)
+    made.define("tagged(Tensor x) -> Tensor", tags=tagged)
+    made.define("untagged(Tensor x) -> Tensor")
+    made.define("mixed(Tensor x) -> Tensor", tags=tagged)
+    made.define("mixed.by(Tensor x, int k) -> Tensor")
+    made.define("mixed.like(Tensor x, *, Tensor other) -> Tensor", tags=tagged)
+    for name, by in (("tagged", 2), ("untagged", 3), ("mixed", 5)):
+        made.impl(name, lambda x, by=by: x * by, "CompositeExplicitAutograd")
+    made.impl("mixed.by", lambda x, k: x * k, "CompositeExplicitAutograd")
+    made.impl("mixed.like", lambda x, other: x * other, "CompositeExplicitAutograd")
+    for name in ("tagged", "untagged", "mixed"):
+        made.impl(name, torch.empty_like, "Meta")
+    made.impl("mixed.by", lambda x, k: torch.empty_like(x), "Meta")
+    made.impl("mixed.like", lambda x, other: torch.empty_like(x), "Meta")
+    made.define("only_cpu(Tensor x) -> Tensor")
+    made.impl("only_cpu", lambda x: x.detach() * 2, "CPU")
+    made.impl("only_cpu", torch.empty_like, "Meta")
+    yield made
+    made._destroy()
+
+
+def ops():
+    return torch.ops.pellucid_ops
+
+
+def captured(f, *args, **options):
+    backend = Counting()
+    assert same(pellucid.compile(f, backend=backend, fullgraph=True, **options)(*args), f(*args))
+    return backend.graphs[0]
+
+
+def sets_of(gm):
+    return gm.meta.get("compliant_custom_ops"), gm.meta.get("non_compliant_ops")
+
+
+def test_A39_operators_are_in_one_of_two_sets():
+    def f(x):
+        return ops().tagged(x) + ops().untagged.default(x) + torch.ops.aten.sin(x) + ops().tagged.default(x)
+
+    assert sets_of(captured(f, X)) == ({"pellucid_ops.tagged.default"}, {"pellucid_ops.untagged.default"})
+    assert sets_of(captured(lambda x: torch.ops.aten.sin.default(x) + x, X)) == (None, None)
+
+
+def test_A39_an_untagged_operator_breaks_the_graph_where_only_tagged_ones_are_wanted():
+    def f(x):
+        return ops().untagged(x + 1) * 2
+
+    with pellucid.config.patch(only_allow_pt2_compliant_ops=True):
+        with pytest.raises(pellucid.errors.Unsupported) as caught:
+            pellucid.compile(f, backend="eager", fullgraph=True)(X)
+        assert "pellucid_ops.untagged.default is not tagged" in str(caught.value)
+        assert "torch.Tag.pt2_compliant_tag" in str(caught.value) and "only_allow_pt2_compliant_ops" in str(
+            caught.value
+        )
+        backend = Counting()
+        assert same(pellucid.compile(f, backend=backend)(X), (X + 1) * 6)
+        assert "NotCompliant" in [record.name for record in pellucid.break_reasons()]
+        assert sets_of(captured(lambda x: ops().tagged(x) + 1, X)) == ({"pellucid_ops.tagged.default"}, set())
+    gm = captured(f, X)
+    assert sets_of(gm) == (set(), {"pellucid_ops.untagged.default"})
+
+
+def test_A39_the_option_of_one_compiled_function():
+    f = pellucid.compile(
+        lambda x: ops().untagged(x), backend="eager", fullgraph=True, config={"only_allow_pt2_compliant_ops": True}
+    )
+    with pytest.raises(pellucid.errors.Unsupported, match="not tagged"):
+        f(X)
+
+
+def test_A40_the_overload_of_a_packet_is_that_of_its_arguments():
+    def f(x, y):
+        return ops().mixed(x) + ops().mixed(x, other=y)
+
+    assert sets_of(captured(f, X, X)) == ({"pellucid_ops.mixed.default", "pellucid_ops.mixed.like"}, set())
+    assert sets_of(captured(lambda x: ops().mixed(x, 3), X)) == (set(), {"pellucid_ops.mixed.by"})
+    with pellucid.config.patch(only_allow_pt2_compliant_ops=True):
+        captured(f, X, X)
+        with pytest.raises(pellucid.errors.Unsupported, match=r"pellucid_ops.mixed.by is not tagged"):
+            pellucid.compile(lambda x: ops().mixed(x, 3), backend="eager", fullgraph=True)(X)
+
+
+def test_A40_an_open_int_chooses_its_overload():
+    gm = captured(lambda x, n: ops().mixed(x, n), X, 7, dynamic=True)
+    assert sets_of(gm) == (set(), {"pellucid_ops.mixed.by"})
+
+
+def test_A40_no_overload_that_fits_is_a_break_with_the_text_of_the_resolver():
+    def f(x):
+        return ops().mixed(x, "3")
+
+    compiled = pellucid.compile(f, backend="eager")
+    with pytest.raises(RuntimeError, match="failed to match any schema"):  # eager's own
+        compiled(X)
+    (record,) = pellucid.break_reasons(compiled)
+    assert record.name == "UnresolvedOverload"
+    assert "Expected a value of type 'int' for argument 'k'" in record.message
+
+
+def test_A40_an_operator_without_a_derivative_is_as_eager():
+    def f(x):
+        return ops().only_cpu(x)
+
+    backend = Counting()
+    x = torch.ones(2, requires_grad=True)
+    got, want = pellucid.compile(f, backend=backend, fullgraph=True)(x), f(x)
+    assert same(got, want) and got.requires_grad == want.requires_grad and type(got.grad_fn) is type(want.grad_fn)
+    assert [node.target for node in backend.graphs[0].graph.nodes if node.op == "call_function"] == [ops().only_cpu]
+
+
+def test_A40_an_operator_without_a_fake_is_a_break():
+    @torch.library.custom_op("pellucid_ops2::no_fake", mutates_args=())
+    def no_fake(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    compiled = pellucid.compile(lambda x: no_fake(x * 2) * 2, backend="eager")
+    assert same(compiled(X), (X * 2 + 1) * 2)
+    assert "register_fake" in pellucid.break_reasons(compiled)[0].message

@@ -1,0 +1,220 @@
+"""`tensor.data` read, written and set, and backward passes with `inputs` and `create_graph`, each against eager: values,
+gradients, version counters, which tensors share memory."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import pellucid
+
+COMPILED_TOO, EAGER = {}, {}
+
+
+def program(run):
+    """Captured whole by all backends."""
+    COMPILED_TOO[run.__name__] = EAGER[run.__name__] = run
+    return run
+
+
+def with_eager(run):
+    """A backend that compiles breaks where `data` is set."""
+    EAGER[run.__name__] = run
+    return run
+
+
+def net():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
+
+
+# ---- each takes two modules and an input
+
+
+@program
+def clipped_weights(model, other, x):
+    model(x).sum().backward()
+    for p in model.parameters():
+        p.data.clamp_(-0.1, 0.1)
+
+
+@program
+def average(model, other, x):
+    for p, mean in zip(model.parameters(), other.parameters()):
+        mean.data.mul_(0.9).add_(p.data, alpha=0.1)
+
+
+@program
+def copied(model, other, x):
+    for p, target in zip(model.parameters(), other.parameters()):
+        target.data.copy_(p.data)
+    return other(x)
+
+
+@program
+def step_in_place(model, other, x):
+    model(x).square().sum().backward()
+    for p in model.parameters():
+        p.data -= 0.1 * p.grad
+        p.grad = None
+    return model(x)
+
+
+@with_eager
+def step_with_new_data(model, other, x):
+    model(x).square().sum().backward()
+    for p in model.parameters():
+        p.data = p.data - 0.1 * p.grad
+        p.grad.zero_()
+    return model(x)
+
+
+@with_eager
+def average_with_new_data(model, other, x):
+    for p, mean in zip(model.parameters(), other.parameters()):
+        mean.data = 0.9 * mean.data + 0.1 * p.data
+    return other(x)
+
+
+@with_eager
+def shared_data(model, other, x):
+    other[0].weight.data = model[0].weight.data
+    other[0].weight.data.add_(1)
+    return model(x), other(x)
+
+
+@with_eager
+def swapped(model, other, x):
+    a, b = model[0].bias, other[0].bias
+    a.data, b.data = b.data, a.data
+    return model(x), other(x)
+
+
+@with_eager
+def of_new_tensor(model, other, x):
+    y = x * 2
+    z = y.detach()
+    y.data = torch.ones(3)
+    y.add_(1)
+    return y, z, y.shape
+
+
+@with_eager
+def an_alias_that_is_met_later(model, other, x):
+    weight = model[0].weight
+    weight.data = torch.ones_like(weight)
+    return other.alias + 1, weight + 1
+
+
+@program
+def read(model, other, x):
+    data = model[0].weight.data
+    return data * 2, data.requires_grad, data.is_leaf
+
+
+@program
+def inputs_of_a_pass(model, other, x):
+    loss = model(x).sum()
+    loss.backward(inputs=[model[0].weight, model[2].bias], retain_graph=True)
+    loss.backward(inputs=model[0].weight)
+
+
+@program
+def second_derivatives(model, other, x):
+    model(x).square().sum().backward(create_graph=True)
+    penalty = sum((p.grad**2).sum() for p in model.parameters())
+    for p in model.parameters():
+        p.grad = None
+    penalty.backward()
+
+
+@with_eager
+def gradients_with_graphs(model, other, x):
+    model(x).square().sum().backward(create_graph=True)
+    model(x).square().sum().backward(create_graph=True)
+
+
+def seen(tensor, versions):
+    if not isinstance(tensor, torch.Tensor):
+        return tensor
+    grad = tensor.grad if tensor.is_leaf else None
+    grad = None if grad is None else (grad.detach().clone(), grad.requires_grad)
+    facts = [tensor.detach().clone(), tensor.requires_grad, tensor.is_leaf, grad, tuple(tensor.stride())]
+    return [*facts, tensor._version] if versions else facts
+
+
+def runs(f, versions):
+    model, other = net(), net()
+    with torch.no_grad():
+        for p in other.parameters():
+            p.mul_(0.5)
+    other.alias = model[0].weight.detach()
+    gave = []
+    for i in range(4):
+        result = f(model, other, torch.full((2, 4), 0.3 + i))
+        results = list(result) if isinstance(result, tuple) else [result]
+        tensors = [*model.parameters(), *other.parameters(), other.alias]
+        gave.append([seen(t, versions) for t in [*results, *tensors]])
+        places = [t.data_ptr() for t in [*results, *tensors] if isinstance(t, torch.Tensor)]
+        gave.append([places.index(place) for place in places])
+    return gave
+
+
+def alike(a, b):
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and torch.allclose(a, b, rtol=1e-5, atol=1e-6)
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(alike, a, b))
+    return a == b
+
+
+def check(f, backend, versions):
+    want = runs(f, versions)
+    pellucid.reset()
+    got = runs(pellucid.compile(f, backend=backend), versions)
+    assert alike(want, got), (want, got)
+
+
+@pytest.mark.filterwarnings("ignore:Using backward")
+@pytest.mark.parametrize("name", EAGER)
+def test_data_eager(name):
+    check(EAGER[name], "eager", True)
+    assert not pellucid.counters["graph_break"]
+
+
+@pytest.mark.filterwarnings("ignore:Using backward")
+@pytest.mark.parametrize("name", sorted(set(EAGER) - {"shared_data"}))  # AOTAutograd refuses aliases among parameters
+def test_data_aot_eager(name):
+    check(EAGER[name], "aot_eager", False)
+    assert not pellucid.counters["graph_break"] or name not in COMPILED_TOO
+
+
+def test_data_of_an_input_is_put_back_when_the_graph_raises():
+    def f(p, x, index):
+        p.data = x * 2
+        return torch.gather(p, 0, index)
+
+    compiled = pellucid.compile(f, backend="eager")
+    for index in (torch.tensor([0, 1]), torch.tensor([0, 9])):
+        outcomes = []
+        for run in (f, compiled):
+            p, x = nn.Parameter(torch.zeros(3)), torch.arange(3.0)
+            try:
+                result = run(p, x, index).detach()
+            except RuntimeError as error:
+                result = str(error).split("\n")[0]
+            outcomes.append((result, p.detach().clone(), p._version))
+        assert alike(*outcomes), outcomes
+
+
+def test_errors_are_torchs():
+    def f(x):
+        y = x * 2
+        try:
+            y.data = torch.ones(3, device="meta")
+        except RuntimeError as error:
+            return str(error)
+
+    x = torch.ones(3)
+    assert pellucid.compile(f, backend="eager")(x) == f(x)
