@@ -125,9 +125,9 @@ class Arguments {
 }
 
 void record_before_first_write(Interpreter& t) {
-  if (t.region.recorder.writes_arrays()) return;
+  if (t.region.recorder.arrays.is_written) return;
   t.region.recorder.record(graph::Op::CallFunction, region::of_numpy_module("check_errors"), Args{}, Py_None, true);
-  t.region.recorder.note_written_array();
+  t.region.recorder.arrays.is_written = true;
 }
 
 bool is_new_array(Interpreter& t, PyObject* value) {

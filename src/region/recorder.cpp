@@ -155,7 +155,7 @@ void OpenLevels::note_opening(const Region& region) {
 }
 
 Recorder::Recorder(Region& region)
-    : region_(region), fakes_(std::make_unique<aten::FakeScope>(region.numbers.scope())) {}
+    : bodies(region), region_(region), fakes_(std::make_unique<aten::FakeScope>(region.numbers.scope())) {}
 
 bool reads_unguarded_state(PyObject* name) {
   static const std::unordered_set<std::string> unguarded = {
@@ -366,8 +366,6 @@ void Recorder::give(PyObject* value, graph::Node* node) {
   region_.provenance.keep(value);
 }
 
-void Recorder::note_memory_of_array(PyObject* fake) { memory_of_arrays_.push_back(aten::meta_of(fake).storage); }
-
 // An array from outside is an input as it is.
 graph::Node* Recorder::array_node(PyObject* array) {
   if (graph::Node* known = node_of(array)) return known;
@@ -386,7 +384,7 @@ graph::Arg Recorder::to_arg(PyObject* value) {
   if (cat == Cat::Array) return graph::Arg::of(array_node(value));
   if (cat == Cat::Tensor) {
     const py::Owned<> fake = lift(value);
-    return graph::Arg::of(here(value));
+    return graph::Arg::of(bodies.here(value));
   }
   if (is_open(value)) return graph::Arg::of(region_.capture->bodies->here(number_node(value)));
   value = region_.numbers.plain(value);
@@ -538,17 +536,30 @@ bool takes_any_open_number(PyObject* target, Args args) {
   return false;
 }
 
+// Whether a number lies between 0 and 1, which the region relies on then.
+bool is_fraction(Numbers& numbers, PyObject* object) {
+  const symbolic::Expr* number = numbers.expr_of(object);
+  if (number == nullptr || number->type != symbolic::Type::Float || !(number->hint.f > 0 && number->hint.f < 1))
+    return false;
+  const auto compare = [&](symbolic::Comparison comparison, double bound) {
+    return symbolic::compare(numbers.space(), comparison, number,
+                             numbers.space().constant(symbolic::Value::real(bound)));
+  };
+  return numbers.decide(compare(symbolic::Comparison::Gt, 0.0)) &&
+         numbers.decide(compare(symbolic::Comparison::Lt, 1.0));
+}
+
 }  // namespace
 
 graph::Node* Recorder::record(graph::Op op, PyObject* target, Args args, PyObject* example, bool impure,
                               bool may_raise) {
   aten::OpFacts facts = aten::take_facts();
   may_raise |= facts.may_raise || takes_any_open_number(target, args);
-  if (writes_arrays_ && may_raise)
+  if (arrays.is_written && may_raise)
     unsupported(Reason::ArrayInGraph,
                 {{"operation", name_of_target(target)}, {"why", "it may raise, behind a write to an array"}});
   const auto is_of_array = [&](const aten::HeldStorage& written) {
-    return std::ranges::find(memory_of_arrays_, written.get()) != memory_of_arrays_.end();
+    return std::ranges::find(arrays.storages, written.get()) != arrays.storages.end();
   };
   if (std::ranges::any_of(facts.written, is_of_array))
     unsupported(Reason::ArrayInGraph, {{"operation", name_of_target(target)}, {"why", "it writes to an array"}});
@@ -628,7 +639,7 @@ Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, boo
     PyObject* value = args.values[i];
     bool is_value = (enters(value) || all_enter(value)) && takes_any_number(known, args, i);
     const bool has_indices = in_graph && is_key_with_indices(target, args, i);
-    if (is_value && known != nullptr && known->are_fractions) is_value = is_fraction(value);
+    if (is_value && known != nullptr && known->are_fractions) is_value = is_fraction(region_.numbers, value);
     if (is_number(value) && !is_value && !(is_open_int(value) && enters(value))) value = region_.numbers.plain(value);
     if (!may_be_open && !is_number(value)) region_.reads.deep_touch(value);
     made.given.push_back(value);
@@ -650,20 +661,6 @@ py::Owned<> Recorder::key_at_hand(PyObject* key) {
     PyTuple_SET_ITEM(made.get(), i, (is_list_of_indices(part) ? at_hand(part) : to_fake(part)).release());
   }
   return made;
-}
-
-// Whether a number lies between 0 and 1, which the region relies on then.
-bool Recorder::is_fraction(PyObject* object) {
-  auto& numbers = region_.numbers;
-  const symbolic::Expr* number = numbers.expr_of(object);
-  if (number == nullptr || number->type != symbolic::Type::Float || !(number->hint.f > 0 && number->hint.f < 1))
-    return false;
-  const auto compare = [&](symbolic::Comparison comparison, double bound) {
-    return symbolic::compare(numbers.space(), comparison, number,
-                             numbers.space().constant(symbolic::Value::real(bound)));
-  };
-  return numbers.decide(compare(symbolic::Comparison::Gt, 0.0)) &&
-         numbers.decide(compare(symbolic::Comparison::Lt, 1.0));
 }
 
 // A size of a tensor from outside is read by its path, also behind the graph: one that the region gives another shape
@@ -887,67 +884,8 @@ py::Owned<> Recorder::unpack(PyObject* value, graph::Node* owner, const std::sha
 // A tensor that an operator wrote to and gave is what the operator gives, from here on; behind a body, what it was.
 void Recorder::set_node(PyObject* tensor, graph::Node* node) {
   graph::Node*& known = region_.capture->node_of[tensor];
-  if (known != nullptr && known->graph != node->graph && !renamed_.empty()) renamed_.back().emplace_back(tensor, known);
+  if (known != nullptr && known->graph != node->graph) bodies.note_written(tensor, known);
   known = node;
-}
-
-graph::Node* Recorder::here(PyObject* tensor) const { return region_.capture->bodies->here(node_of(tensor)); }
-
-graph::Body& Recorder::open_body(const char* kind, std::span<PyObject* const> first) {
-  for (PyObject* tensor : first) (void)lift(tensor);
-  graph::Body& body = region_.capture->bodies->open(kind);
-  renamed_.emplace_back();
-  for (PyObject* tensor : first) (void)here(tensor);
-  return body;
-}
-
-void Recorder::take_back_names() {
-  for (auto at = renamed_.back().rbegin(); at != renamed_.back().rend(); ++at)
-    region_.capture->node_of[at->first] = at->second;
-  renamed_.pop_back();
-}
-
-void Recorder::discard_body() {
-  take_back_names();
-  region_.capture->bodies->discard();
-}
-
-graph::Node* Recorder::close_body() {
-  take_back_names();
-  graph::Node* node = region_.capture->bodies->close();
-  node->where = call_site();
-  return node;
-}
-
-graph::Node* Recorder::call_body(PyObject* target, py::Owned<> plain, graph::Node* given, PyObject* options,
-                                 PyObject* result) {
-  auto& body = const_cast<graph::Body&>(*given->body);  // which nobody has called yet
-  std::vector<graph::Arg> args;
-  args.push_back(graph::Arg::of(given));
-  for (graph::Node* operand : body.operands) args.push_back(graph::Arg::of(operand));
-  std::vector<std::pair<py::Owned<>, graph::Arg>> keywords;
-  PyObject *name = nullptr, *value = nullptr;
-  for (Py_ssize_t at = 0; PyDict_Next(options, &at, &name, &value) != 0;)
-    keywords.emplace_back(py::Owned<>::share(name), graph::Arg::of(py::Owned<>::share(value)));
-  graph::Node* node =
-      body.outer.call(graph::Op::CallFunction, py::Owned<>::share(target), std::move(args), std::move(keywords), {});
-  node->where = call_site();
-  node->plain = std::move(plain);
-  for (const graph::Node* inner : body.graph.nodes()) {
-    node->impure |= inner->impure;
-    node->may_raise |= inner->may_raise;
-    node->random |= inner->random;
-    node->written.insert(node->written.end(), inner->written.begin(), inner->written.end());
-  }
-  body.call = node;
-  each_tensor(result, [&](PyObject* tensor) {
-    if (graph::Node* inner = node_of(tensor)) (void)region_.capture->bodies->here(inner);
-  });
-  auto example = py::take(PyTuple_New(static_cast<Py_ssize_t>(body.outputs.size())));
-  for (std::size_t i = 0; i < body.outputs.size(); ++i)
-    PyTuple_SET_ITEM(example.get(), static_cast<Py_ssize_t>(i), body.outputs[i]->example_value.copy().release());
-  node->example_value = std::move(example);
-  return node;
 }
 
 PyObject* Recorder::tensor_behind(PyObject* fake) const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "aten/aten.h"
+#include "region/body_recorder.h"
 #include "region/capture.h"
 #include "region/result.h"
 
@@ -22,6 +23,12 @@ struct OpenLevels {
   void note_opening(const Region& region);
 };
 
+// Arrays have no checkpoint: what a graph has written to one from outside stays, so no node behind it may raise.
+struct ArrayMemory {
+  bool is_written = false;
+  std::vector<const void*> storages;  // of fakes whose memory is that of an array; they are kept
+};
+
 class Recorder {
  public:
   explicit Recorder(Region& region);
@@ -31,11 +38,6 @@ class Recorder {
   graph::Node* record(graph::Op op, PyObject* target, Args args, PyObject* example, bool impure,
                       bool may_raise = false);
   void give(PyObject* value, graph::Node* node);  // the node computes this tensor or array
-  // Arrays have no checkpoint: what a graph has written to one from outside stays, so no node behind it may raise.
-  void note_written_array() noexcept { writes_arrays_ = true; }
-  bool writes_arrays() const noexcept { return writes_arrays_; }
-  // The memory of this fake is that of an array.
-  void note_memory_of_array(PyObject* fake);
 
   // Real tensors below become fakes (placeholders on first use); containers are copied when they hold any.
   py::Owned<> to_fake(PyObject* value);
@@ -48,16 +50,6 @@ class Recorder {
   graph::Node* node_of(PyObject* tensor) const;        // null: no node computes it
   std::shared_ptr<const graph::CallSite> call_site();  // where the program is
 
-  // A graph inside of the graph, which gets what is recorded until it is closed. `first`: tensors that it is given, in
-  // this order, whether it uses them or not.
-  graph::Body& open_body(const char* kind, std::span<PyObject* const> first);
-  graph::Node* close_body();
-  void discard_body();
-  // The call of an operator on bodies: `target` gets them and what they use. Tensors below `result` are those that it
-  // gives; others of the bodies are when they are used.
-  graph::Node* call_body(PyObject* target, py::Owned<> plain, graph::Node* body, PyObject* options, PyObject* result);
-  graph::Node* here(PyObject* tensor) const;  // node_of, in the graph that is recorded now; it has one
-
   void keep_size_inputs();  // at the end, when it is known which sizes are open
 
   // The region made gradients accumulate in this tensor, or made it a parameter.
@@ -67,6 +59,8 @@ class Recorder {
   // Context managers of torch entered in the region -> the node that enters.
   std::unordered_map<PyObject*, graph::Node*> contexts;
   OpenLevels levels;
+  ArrayMemory arrays;
+  BodyRecorder bodies;
   std::int64_t leaves_before = -1;  // the step before which leaves may be made; -1: everywhere
 
  private:
@@ -74,7 +68,6 @@ class Recorder {
   void check_subclass(PyObject* tensor);
   void check_layout(PyObject* fake);
   void add_size_inputs(PyObject* tensor);
-  bool is_fraction(PyObject* number);
   py::Owned<> key_at_hand(PyObject* key);
   py::Owned<> torch_number(PyObject* number);
   py::Owned<> from_torch(PyObject* value);
@@ -85,20 +78,15 @@ class Recorder {
   py::Owned<> fake_of_made(PyObject* made);
   Result wrap_result(graph::Op op, PyObject* target, Args args, py::Owned<> result, bool mutated);
   void set_node(PyObject* tensor, graph::Node* node);
-  void take_back_names();
   py::Owned<> unpack(PyObject* value, graph::Node* owner, const std::shared_ptr<const graph::CallSite>& site);
 
   graph::Node* array_node(PyObject* array);
 
   Region& region_;
-  bool writes_arrays_ = false;
-  std::vector<const void*> memory_of_arrays_;  // storages of fakes, which are kept
   std::unique_ptr<aten::FakeScope> fakes_;
   std::unordered_map<PyObject*, py::Owned<>> fake_of_;        // real, or of a subclass -> fake
   std::unordered_map<PyObject*, PyObject*> real_of_;          // the other way
   std::unordered_map<PyObject*, py::Owned<>> torch_numbers_;  // open number -> torch.SymInt
-  // Of each open body: tensors from outside of it that it has written, and their nodes before.
-  std::vector<std::vector<std::pair<PyObject*, graph::Node*>>> renamed_;
 };
 
 // Whether this names a fact about a tensor that no guard on it covers and that a fake need not share with it.

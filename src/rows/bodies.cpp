@@ -27,7 +27,7 @@ Result begin_body(Interpreter& t, PyObject*, Args args) {
   std::vector<PyObject*> roots, given;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[2]); ++i) roots.push_back(PyTuple_GET_ITEM(args[2], i));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[1]); ++i) given.push_back(PyTuple_GET_ITEM(args[1], i));
-  t.region.recorder.open_body(PyUnicode_AsUTF8(args[0]), given);
+  t.region.recorder.bodies.open(PyUnicode_AsUTF8(args[0]), given);
   t.region.audits.push_back(std::make_unique<region::BodyAudit>(t.region, roots));
   return Result::none();
 }
@@ -81,7 +81,7 @@ Result end_checkpoint(Interpreter& t, PyObject*, Args args) {
   const std::string callee = "torch.utils.checkpoint.checkpoint()";
   const auto audit = std::move(t.region.audits.back());
   t.region.audits.pop_back();
-  graph::Node* given = t.region.recorder.close_body();
+  graph::Node* given = t.region.recorder.bodies.close();
   const graph::Body& body = *given->body;
   const auto reentrant_option = py::str("use_reentrant");
   PyObject* is_reentrant = PyDict_GetItem(args[1], reentrant_option.get());
@@ -108,7 +108,7 @@ Result end_checkpoint(Interpreter& t, PyObject*, Args args) {
   static PyObject* const plain_class = py::import_attr("pellucid._bodies", "Checkpoint").release();
   auto options = py::take(PyDict_Copy(args[1]));
   auto plain = py::take(PyObject_CallFunctionObjArgs(plain_class, args[2], options.get(), nullptr));
-  t.region.recorder.call_body(target, std::move(plain), given, shown.get(), args[0]);
+  t.region.recorder.bodies.call(target, std::move(plain), given, shown.get(), args[0]);
   return Result::none();
 }
 
@@ -145,7 +145,7 @@ Result end_function(Interpreter& t, PyObject*, Args args) {
   const auto audit = std::move(t.region.audits.back());
   t.region.audits.pop_back();
   const graph::Body& body = *t.region.capture->bodies->graph().body;
-  t.region.recorder.discard_body();
+  t.region.recorder.bodies.discard();
   if (const char* change = audit->change()) refuse_call(kFunction, change);
   if (audit->has_read_changed()) refuse_call(kFunction, "it reads what has been changed before");
   if (!t.region.provenance.is_outside(cls)) refuse_call(kFunction, "its class is made by the program");
@@ -156,7 +156,7 @@ Result end_function(Interpreter& t, PyObject*, Args args) {
     if (!is_plain_argument(t, values.back())) refuse_call(kFunction, "it is given more than tensors and numbers");
     region::each_tensor(values.back(), [&](PyObject* tensor) {
       (void)t.region.recorder.lift(tensor);
-      given.insert(t.region.recorder.here(tensor));
+      given.insert(t.region.recorder.bodies.here(tensor));
     });
   }
   const auto is_given = [&](const graph::Node* operand) { return given.contains(operand); };

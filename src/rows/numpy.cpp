@@ -72,7 +72,7 @@ Result tensor_of(Interpreter& t, PyObject* f, Args args) {
   graph::Node* node = t.region.recorder.record(graph::Op::CallFunction, region::of_numpy_module("tensor_of"), args,
                                                fake.get(), false, true);
   t.region.recorder.give(fake.get(), node);
-  t.region.recorder.note_memory_of_array(fake.get());
+  t.region.recorder.arrays.storages.push_back(aten::meta_of(fake.get()).storage);
   return Result::of(fake.copy());
 }
 

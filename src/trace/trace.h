@@ -32,10 +32,10 @@ struct Outcome {
   // Steps before which the region could end instead, the last first: where the open frames outside of what cannot be
   // told (a running generator, a handler, code of ours) can be.
   std::vector<std::int64_t> earlier;
-  std::int64_t steps = 0;       // executed when it stopped
-  int captures = 1;             // until the hints for what only the graph knows fitted
+  std::int64_t steps = 0;        // executed when it stopped
+  int captures = 1;              // until the hints for what only the graph knows fitted
   bool needs_constants = false;  // sizes were open at levels of torch.func, whose wrappers have plain ones
-  std::string not_handed_over;  // why what was alive there cannot leave the region
+  std::string not_handed_over;   // why what was alive there cannot leave the region
 };
 
 constexpr int kLastLevels = 50;  // before RecursionError: these are the interpreter's
