@@ -133,6 +133,12 @@ bool only_computes(Interpreter& t, PyObject* function) {
   return true;
 }
 
+// What typing makes of types (Optional[...], say): nothing shows but that it is made once.
+bool makes_types(PyObject* function) {
+  static PyObject* const space = py::import_attr("typing", "__dict__").release();
+  return PyFunction_Check(function) && PyFunction_GET_GLOBALS(function) == space;
+}
+
 // The cache decides what a call means: with arguments that C code can hash the real wrapper is asked, so a value that
 // eager would take from the cache is taken from it here, and one that eager would compute once is computed once.
 Result cached_call(Interpreter& t, PyObject* self, Args args) {
@@ -158,7 +164,8 @@ Result cached_call(Interpreter& t, PyObject* self, Args args) {
     t.region.reads.guard_key(cache, key.get());
     const int kept = PyDict_Contains(cache, key.get());
     if (kept < 0) py::throw_pending();
-    if (kept == 0 && (has_instance || !only_computes(t, wrapped.get())))
+    const bool may_run = makes_types(wrapped.get()) || (!has_instance && only_computes(t, wrapped.get()));
+    if (kept == 0 && !may_run)
       unsupported(Reason::CachedFunction, {{"callee", "a cached function that does not have the value yet"}});
     auto value = py::Owned<>::steal(PyObject_Vectorcall(self, args.values.data(), args.size(), args.kwnames));
     if (!value) return t.raise_pending(py::PythonError());

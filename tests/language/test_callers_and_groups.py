@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import typing
 import weakref
 
 import pytest
@@ -144,3 +145,16 @@ def test_a_reference_to_another_object():
         assert compiled(torch.ones(2)).tolist() == [5, 5]
     finally:
         node.value = before
+
+
+def test_types_that_nobody_has_made_yet():
+    """Those of `typing` are kept by caches, which are cold in a new process: the first step of an optimizer makes some."""
+
+    def f(x, name):
+        return x + 1, typing.Optional[name], typing.Union[int, name]  # noqa: UP007, UP045
+
+    counting = Counting()
+    compiled = pellucid.compile(f, backend=counting, fullgraph=True)
+    y, optional, union = compiled(torch.ones(2), "OnlyInThisTest")
+    assert y.tolist() == [2, 2] and counting.count == 1
+    assert (optional, union) == f(torch.ones(2), "OnlyInThisTest")[1:]
