@@ -169,9 +169,10 @@ bool reads_unguarded_state(PyObject* name) {
 void Recorder::check_subclass(PyObject* tensor) {
   PyTypeObject* type = Py_TYPE(tensor);
   static PyObject* const in_inference_mode = py::import_attr("torch", "is_inference_mode_enabled").release();
-  const bool loses_gradients =
-      aten::meta_of(tensor).requires_grad && py::take(PyObject_CallNoArgs(in_inference_mode)).get() == Py_True;
-  if (!is_traced_subclass(type) || loses_gradients)
+  const auto loses_gradients = [&] {
+    return aten::meta_of(tensor).requires_grad && py::take(PyObject_CallNoArgs(in_inference_mode)).get() == Py_True;
+  };
+  if (!is_traced_subclass(type) || loses_gradients())  // a class with a __torch_dispatch__ may not say its sizes
     unsupported(Reason::UnsupportedTensor, {{"what", std::string("a tensor of class ") + type->tp_name}});
   guard_traced_subclass(region_, type);
 }

@@ -477,3 +477,21 @@ def test_dispatch_of_its_own_is_left_to_torch():
     with pytest.raises(pellucid.errors.Unsupported):
         pellucid.compile(lambda x: x + 1, fullgraph=True)(x)
     assert compiled(ramp(2)).tolist() == (ramp(2) + 1).tolist()
+
+
+def test_a_nested_tensor_is_a_break():
+    """Its class has a `__torch_dispatch__`, and does not say its sizes."""
+
+    def made(x):
+        nested = torch.nested.nested_tensor([x[0], x[1, :3]], layout=torch.jagged)
+        return nested.sin().unbind()[0] + 1
+
+    def given(nested):
+        return nested.sin().unbind()[0] + 1
+
+    x = torch.randn(4, 6)
+    assert torch.equal(pellucid.compile(made, backend="eager")(x), made(x))
+    nested = torch.nested.nested_tensor([x[0], x[1, :3]], layout=torch.jagged)
+    compiled = pellucid.compile(given, backend="eager")
+    assert torch.equal(compiled(nested), given(nested))
+    assert any("PEL0203" in str(reason) for reason in pellucid.break_reasons(compiled))
