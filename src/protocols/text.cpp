@@ -4,6 +4,7 @@
 
 #include "protocols/late_values.h"
 #include "protocols/protocols.h"
+#include "protocols/type_expressions.h"
 #include "py/cpython.h"
 #include "region/enums.h"
 #include "region/names.h"
@@ -38,6 +39,26 @@ bool prints_its_arguments(PyObject* exception) {
 
 }  // namespace
 
+namespace {
+
+// list[int], Callable[[int], str]: of classes that nobody can give another name.
+bool is_alias_of_builtins(PyObject* value) {
+  if (!is_type_expression(value)) return false;
+  const auto args = py::Owned<>::steal(PyObject_GetAttrString(value, "__args__"));
+  if (!args || !PyTuple_CheckExact(args.get())) {
+    PyErr_Clear();
+    return false;
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args.get()); ++i) {
+    PyObject* arg = PyTuple_GET_ITEM(args.get(), i);
+    if (!PyType_Check(arg) || PyType_HasFeature(reinterpret_cast<PyTypeObject*>(arg), Py_TPFLAGS_HEAPTYPE))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 Result to_text(Interpreter& t, PyObject* value, const char* how) {
   if (region::is_number(value)) {
     static PyObject* const repr = py::import_attr("builtins", "repr").release();
@@ -57,6 +78,7 @@ Result to_text(Interpreter& t, PyObject* value, const char* how) {
     if (!text) return t.raise_pending(py::PythonError());
     return Result::of(std::move(text));
   };
+  if (cat == Cat::Other && is_alias_of_builtins(value)) return native(value);
   if (cat == Cat::EnumMember || (cat == Cat::Type && Py_TYPE(value) != &PyType_Type)) {
     PyObject* own = t.region.lookups.type_lookup(Py_TYPE(value), how);
     if (own != nullptr && PyFunction_Check(own) && !region::is_enums_own(own)) {

@@ -187,6 +187,9 @@ void Recorder::check_layout(PyObject* fake) {
 }
 
 py::Owned<> Recorder::as_class(PyObject* fake, PyTypeObject* type) {
+  if (region_.capture->bodies->is_open())
+    unsupported(Reason::UnsupportedTensor,
+                {{"what", std::string("a tensor of class ") + type->tp_name + " in a body"}});
   static PyObject* const make = PyObject_GetAttrString(py::import_attr("torch._C", "TensorBase").get(), "as_subclass");
   PyObject* values[] = {fake, reinterpret_cast<PyObject*>(type)};
   auto made = fakes_->call(make, values, 2, nullptr);
@@ -198,6 +201,9 @@ py::Owned<> Recorder::as_class(PyObject* fake, PyTypeObject* type) {
 }
 
 py::Owned<> Recorder::lift(PyObject* tensor) {
+  if (is_subclassed(tensor) && region_.capture->bodies->is_open())
+    unsupported(Reason::UnsupportedTensor,
+                {{"what", std::string("a tensor of class ") + Py_TYPE(tensor)->tp_name + " in a body"}});
   if (aten::is_fake(tensor) && !is_subclassed(tensor)) {
     if (!region_.capture->node_of.contains(tensor))
       unsupported(Reason::UnknownOrigin, {{"detail", "a fake without a node"}});

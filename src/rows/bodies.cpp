@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "aten/layers.h"
 #include "region/body_audit.h"
 #include "region/objects.h"
 #include "region/snapshot.h"
@@ -27,6 +28,8 @@ Result begin_body(Interpreter& t, PyObject*, Args args) {
   std::vector<PyObject*> roots, given;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[2]); ++i) roots.push_back(PyTuple_GET_ITEM(args[2], i));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[1]); ++i) given.push_back(PyTuple_GET_ITEM(args[1], i));
+  const aten::Levels levels = aten::Levels::now();
+  if (levels.depth > 0 || levels.dual) refuse_call(PyUnicode_AsUTF8(args[0]), "is below a transform of torch.func");
   t.region.recorder.bodies.open(PyUnicode_AsUTF8(args[0]), given);
   t.region.audits.push_back(std::make_unique<region::BodyAudit>(t.region, roots));
   return Result::none();

@@ -1,5 +1,7 @@
 // Torch functions with a meaning beyond "one node": state queries and switches, and what must not enter a graph.
+#include "aten/layers.h"
 #include "protocols/numbers.h"
+#include "region/subclasses.h"
 #include "region/torch_module.h"
 #include "rows/rows.h"
 
@@ -194,7 +196,12 @@ Result autograd_function(Interpreter& t, PyObject*, Args args) {
   bool needs_grad = false;
   if (args.kwnames != nullptr)
     unsupported(Reason::BadArguments, {{"callee", "an autograd.Function with keyword arguments"}});
+  const aten::Levels levels = aten::Levels::now();
+  if (levels.depth > 0 || levels.dual)  // which ask for its setup_context, vmap and jvp
+    unsupported(Reason::UntracedCallable, {{"callee", "an autograd.Function below a transform of torch.func"}});
   for (PyObject* value : args.values) {
+    if (region::cat_of(value) == Cat::Tensor && region::is_subclassed(value))
+      unsupported(Reason::UntracedCallable, {{"callee", "an autograd.Function of a tensor subclass"}});
     if (region::cat_of(value) == Cat::Tensor)
       needs_grad |= aten::meta_of(t.region.recorder.lift(value).get()).requires_grad;
     else if (region::cat_of(value) == Cat::List || region::cat_of(value) == Cat::Tuple)
@@ -397,7 +404,6 @@ const Row rows[] = {
     {"torch._C._len_torch_function_stack", query},
     {"torch._C._len_torch_dispatch_stack", query},
     {"torch._C._get_deterministic_algorithms", query},
-    {"torch._C._get_cudnn_enabled", query},
     {"torch._C._get_flash_sdp_enabled", query},
     {"torch._C._get_mem_efficient_sdp_enabled", query},
     {"torch._C._get_math_sdp_enabled", query},

@@ -534,7 +534,10 @@ def test_leaves_that_a_region_makes(f, backend):
     compiled = pellucid.compile(f, backend=backend)
     for _ in range(2):
         assert outcome(compiled) == outcome(f)
-    assert {record.name for record in pellucid.break_reasons(compiled)} & {"LeafInGraph", "UnsupportedMutation"}
+    # A compiled graph gives no tensors that gradients are accumulated in.
+    stays = backend == "eager" or f is takes_it_back
+    names = {record.name for record in pellucid.break_reasons(compiled)}
+    assert names == set() if stays else "LeafInGraph" in names
 
 
 class Separate(torch.autograd.Function):

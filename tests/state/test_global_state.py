@@ -783,7 +783,7 @@ def caught(x):
         (pushed_forward, set()),
         (jacobians, set()),
         (functionalized, {"FunctionTransform"}),
-        (caught, {"DataDependent"}),
+        (caught, {"OpFailed"}),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
