@@ -6,7 +6,7 @@ import numpy as np
 import pellucid
 
 
-@pellucid.compile(backend="eager")
+@pellucid.compile(backend="aot_eager")
 def normalized(image):
     image = image - image.mean()
     image = torch.from_numpy(np.clip(image.numpy(), -1, 1))

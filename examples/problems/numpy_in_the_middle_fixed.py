@@ -5,7 +5,7 @@ import torch
 import pellucid
 
 
-@pellucid.compile(backend="eager")
+@pellucid.compile(backend="aot_eager")
 def normalized(image):
     image = image - image.mean()
     image = image.clamp(-1, 1)

@@ -1,5 +1,7 @@
 #include "protocols/attributes.h"
 
+#include "aten/layers.h"
+#include "graph/bodies.h"
 #include "protocols/arrays.h"
 #include "protocols/call.h"
 #include "protocols/torch_function.h"
@@ -480,6 +482,10 @@ void refuse_grad_of_subclass(PyObject* tensor) {
 
 // A fact about a tensor as its fake has it, which a tensor that it gives is a node of.
 Result recorded_attribute(Interpreter& t, PyObject* tensor, PyObject* name) {
+  // A block that is checkpointed reads the memory again in the backward pass; a compiler does not see who wrote to it.
+  const bool compiles = t.region.numbers.policy.graph_numbers != region::GraphNumbers::All;
+  if (name == region::names().data && compiles && !t.region.capture->bodies->empty())
+    unsupported(Reason::UnsupportedTensor, {{"what", "attribute 'data' of a tensor behind a body"}});
   static PyObject* const getattr_builtin = py::import_attr("builtins", "getattr").release();
   PyObject* args[] = {tensor, name};
   return t.region.recorder.torch_call(graph::Op::CallFunction, getattr_builtin, getattr_builtin, Args{args, nullptr});
@@ -535,7 +541,8 @@ Result set_data(Interpreter& t, PyObject* tensor, PyObject* value) {
     unsupported(Reason::UnsupportedMutation,
                 {{"target", std::string("attribute 'data' of a ") + Py_TYPE(tensor)->tp_name}});
   };
-  if (value == nullptr || cat_of(value) != Cat::Tensor) refuse();
+  const aten::Levels levels = aten::Levels::now();
+  if (value == nullptr || cat_of(value) != Cat::Tensor || levels.depth > 0 || levels.dual) refuse();
   const auto fake = recorder.lift(tensor), from = recorder.lift(value);
   if (are_alike(fake.get(), from.get())) return Result::done();  // what `tensor.data += …` ends with
   const bool runs_as_captured = t.region.numbers.policy.graph_numbers == region::GraphNumbers::All;

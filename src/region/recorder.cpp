@@ -164,6 +164,18 @@ bool reads_unguarded_state(PyObject* name) {
   return PyUnicode_Check(name) && unguarded.contains(py::text_of(name));
 }
 
+namespace {
+
+// The graph has an alias of it: after a write to that, gradients would no longer come to the tensor itself.
+void check_written_subclass(Region& region, PyObject* tensor) {
+  if (aten::is_fake(tensor) || !is_subclassed(tensor) || !region.provenance.is_outside(tensor)) return;
+  if (aten::meta_of(tensor).requires_grad)
+    unsupported(Reason::UnsupportedMutation, {{"target", std::string("a tensor of class ") + Py_TYPE(tensor)->tp_name +
+                                                             " that requires gradients"}});
+}
+
+}  // namespace
+
 // A graph gets an alias, which has no part in what is done to the tensor's own layout, and none in gradients when it is
 // made in inference mode.
 void Recorder::check_subclass(PyObject* tensor) {
@@ -201,9 +213,13 @@ py::Owned<> Recorder::as_class(PyObject* fake, PyTypeObject* type) {
 }
 
 py::Owned<> Recorder::lift(PyObject* tensor) {
-  if (is_subclassed(tensor) && region_.capture->bodies->is_open())
-    unsupported(Reason::UnsupportedTensor,
-                {{"what", std::string("a tensor of class ") + Py_TYPE(tensor)->tp_name + " in a body"}});
+  if (is_subclassed(tensor)) {
+    const aten::Levels open = aten::Levels::now();
+    const bool at_level = open.depth > 0 || open.dual;
+    if (at_level || region_.capture->bodies->is_open())
+      unsupported(Reason::UnsupportedTensor, {{"what", std::string("a tensor of class ") + Py_TYPE(tensor)->tp_name +
+                                                           (at_level ? " below a transform" : " in a body")}});
+  }
   if (aten::is_fake(tensor) && !is_subclassed(tensor)) {
     if (!region_.capture->node_of.contains(tensor))
       unsupported(Reason::UnknownOrigin, {{"detail", "a fake without a node"}});
@@ -377,6 +393,8 @@ void Recorder::give(PyObject* value, graph::Node* node) {
 graph::Node* Recorder::array_node(PyObject* array) {
   if (graph::Node* known = node_of(array)) return known;
   const Source* source = region_.provenance.source_of(array);
+  if (region_.numbers.policy.graph_numbers != GraphNumbers::All)
+    unsupported(Reason::ArrayInGraph, {{"operation", "an array"}, {"why", "the backend takes tensors alone"}});
   if (source == nullptr || is_stand_in(array)) unsupported(Reason::UnknownOrigin, {{"detail", "an array"}});
   const auto example = py::take(PyObject_CallOneArg(of_numpy_module("example"), array));
   graph::Node* node = input_node(*region_.capture, example, source);
@@ -772,7 +790,10 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   for (const auto& [tensor, version] : versions) mutated |= aten::version_of(tensor) != version || is_written(tensor);
   if (mutated) region_.deferred.freeze_written();
   if (mutated && region_.numbers.space().symbols() > 0) fix_reshaped(versions);
-  for (const auto& [fake, version] : versions) check_layout(fake);
+  for (const auto& [fake, version] : versions) {
+    check_layout(fake);
+    if (aten::version_of(fake) != version) check_written_subclass(region_, tensor_behind(fake));
+  }
   each_tensor(result.get(), [&](PyObject* tensor) {
     const bool is_known = region_.capture->node_of.contains(tensor);
     if (!is_known && aten::is_fake(tensor) && aten::is_leaf_with_grad(tensor))

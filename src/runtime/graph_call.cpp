@@ -67,16 +67,20 @@ void hide_graph_frames(PyObject* error) {
   PyException_SetTraceback(error, shown.get());
 }
 
-// numpy's own functions, and those that stand in graphs for it.
-bool is_of_numpy(const std::string& file) {
-  static const std::string* const directory = [] {
-    PyObject* numpy = PyDict_GetItemString(PyImport_GetModuleDict(), "numpy");
-    auto path = py::Owned<>::steal(numpy == nullptr ? nullptr : PyObject_GetAttrString(numpy, "__file__"));
-    if (!path) PyErr_Clear();
-    const std::string text = path ? py::text_of(path.get()) : std::string();
-    return new std::string(text.substr(0, text.rfind('/') + 1));
-  }();
-  return (!directory->empty() && file.starts_with(*directory)) || file.ends_with("/pellucid/_numpy.py");
+std::string directory_of(const char* module) {
+  PyObject* found = PyDict_GetItemString(PyImport_GetModuleDict(), module);
+  auto path = py::Owned<>::steal(found == nullptr ? nullptr : PyObject_GetAttrString(found, "__file__"));
+  if (!path) PyErr_Clear();
+  const std::string text = path ? py::text_of(path.get()) : std::string();
+  return text.substr(0, text.rfind('/') + 1);
+}
+
+// numpy's own functions, and what stands in graphs for those and for operators with bodies.
+bool is_called_by_graphs(const std::string& file) {
+  static const std::string* const numpy = new std::string(directory_of("numpy"));
+  static const std::string* const own = new std::string(directory_of("pellucid"));
+  const auto is_below = [&](const std::string& directory) { return !directory.empty() && file.starts_with(directory); };
+  return is_below(*numpy) || is_below(*own);
 }
 
 // Whether an error came from code that is no part of the graph. Of an opaque one nobody knows what is.
@@ -85,7 +89,7 @@ bool is_of_others(PyObject* error) {
   for (const Traceback* at = traceback_of(error); at != nullptr; at = at->tb_next) {
     const std::string file = py::text_of(file_of(*at));
     if (file.starts_with(torch + "_library/")) return false;  // what it calls is an operator of the graph
-    if (!file.starts_with(torch) && !file.starts_with('<') && !is_of_numpy(file)) return true;
+    if (!file.starts_with(torch) && !file.starts_with('<') && !is_called_by_graphs(file)) return true;
   }
   return false;
 }

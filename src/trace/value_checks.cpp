@@ -2,6 +2,7 @@
 
 #include "aten/aten.h"
 #include "bytecode/opcodes.h"
+#include "graph/bodies.h"
 #include "region/recorder.h"
 
 namespace pellucid::trace {
@@ -39,7 +40,8 @@ PyObject* function_of_torch(const char* name) { return py::import_attr("torch", 
 // A failing assertion of another device ends the process's use of it, so nothing could run again.
 bool may_be_asserted(Executor& executor, PyObject* tensor) {
   if (PyBool_Check(tensor) || region::cat_of(tensor) != Cat::Tensor) return false;
-  if (!executor.region.numbers.policy.value_checks) return false;
+  // A body runs inside of an operator that has exceptions of its own.
+  if (!executor.region.numbers.policy.value_checks || executor.region.capture->bodies->is_open()) return false;
   static PyObject* const is_wrapped = py::import_attr("torch._C._functorch", "is_functorch_wrapped_tensor").release();
   if (py::take(PyObject_CallOneArg(is_wrapped, tensor)).get() == Py_True) return false;
   const auto is_cpu = py::take(PyObject_GetAttrString(tensor, "is_cpu"));
