@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "aten/gradients.h"
+#include "aten/layers.h"
 #include "region/made_late.h"
 #include "rows/rows.h"
 
@@ -136,6 +137,7 @@ std::vector<PyObject*> guarded_leaves(Interpreter& t, const std::vector<PyObject
 }
 
 Result leaves_of(Interpreter& t, PyObject*, Args args) {
+  if (aten::Levels::now().depth > 0) refuse_pass("below a transform of torch.func");  // which eager refuses
   const auto leaves = guarded_leaves(t, tensors_in(t, args[0]));
   if (leaves.empty()) refuse_pass("that comes to no leaf");
   return Result::of(tuple_of(leaves));

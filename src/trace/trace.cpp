@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "aten/aten.h"
+#include "aten/layers.h"
 #include "base/break_policy.h"
 #include "protocols/deferred.h"
 #include "py/interrupts.h"
@@ -99,7 +100,8 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
   try {
     rows::refuse_function_modes();
     if (aten::in_dispatch_mode()) unsupported(Reason::TorchDispatchMode, {{"mode", "a torch dispatch mode"}});
-    if (aten::in_function_transform()) unsupported(Reason::FunctionTransform, {{"callee", "the program"}});
+    if (aten::in_function_transform() || aten::Levels::now().dual)
+      unsupported(Reason::FunctionTransform, {{"callee", "the program"}});
     auto result = run();
     if (extent.may_end_early && !executor.region.cannot_be_built_again) outcome.earlier = before_levels(executor);
     std::unique_ptr<aten::GlobalState> left;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
 import numpy as np
@@ -87,6 +88,20 @@ def data_behind_a_block(x):
     return p.grad * 1
 
 
+def forward_mode(x):
+    with forward_ad.dual_level():
+        dual = forward_ad.unpack_dual((forward_ad.make_dual(x[0].detach(), x[1].detach()) * 2).sin())
+        return dual.primal.clone() + dual.tangent.clone()
+
+
+def backward_below_a_transform(x):
+    def f(t):
+        (t * 2).sum().backward()
+        return (t * 3).sum()
+
+    return torch.func.grad(f)(x.detach())
+
+
 ARRAY = np.ones(2, np.float32)
 PROGRAMS = [
     checkpointed,
@@ -99,6 +114,8 @@ PROGRAMS = [
     index_in_a_block,
     from_an_array,
     data_behind_a_block,
+    forward_mode,
+    backward_below_a_transform,
 ]
 
 
