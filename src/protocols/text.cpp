@@ -78,7 +78,7 @@ Result to_text(Interpreter& t, PyObject* value, const char* how) {
     if (!text) return t.raise_pending(py::PythonError());
     return Result::of(std::move(text));
   };
-  if (cat == Cat::Other && is_alias_of_builtins(value)) return native(value);
+  if (cat == Cat::Other && !t.region.provenance.is_outside(value) && is_alias_of_builtins(value)) return native(value);
   if (cat == Cat::EnumMember || (cat == Cat::Type && Py_TYPE(value) != &PyType_Type)) {
     PyObject* own = t.region.lookups.type_lookup(Py_TYPE(value), how);
     if (own != nullptr && PyFunction_Check(own) && !region::is_enums_own(own)) {
