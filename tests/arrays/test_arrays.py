@@ -1,9 +1,9 @@
 """numpy in a region, compared with numpy itself: types, dtypes, values, mutation and exceptions."""
 
+import numpy as np
 import pytest
 import torch
 
-import numpy as np
 import pellucid
 from support import Counting
 
