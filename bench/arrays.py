@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
-import numpy as np
 import pellucid
 
 

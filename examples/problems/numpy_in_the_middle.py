@@ -1,8 +1,8 @@
 """A step of the preprocessing goes through numpy."""
 
+import numpy as np
 import torch
 
-import numpy as np
 import pellucid
 
 

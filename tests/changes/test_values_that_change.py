@@ -25,11 +25,11 @@ import uuid
 from decimal import Decimal
 from fractions import Fraction
 
+import numpy
 import pytest
 import torch
 from value_matrix_values import MyBytes, MyDict, MyFloat, MyInt, MyList, MyStr, MyTuple
 
-import numpy
 import pellucid
 
 P = collections.namedtuple("P", "a b")

@@ -22,9 +22,8 @@ import uuid
 import weakref
 from decimal import Decimal
 
-import torch
-
 import numpy
+import torch
 
 
 class MyInt(int):

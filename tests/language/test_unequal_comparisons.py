@@ -4,10 +4,10 @@ import enum
 from decimal import Decimal
 from typing import NamedTuple
 
+import numpy
 import pytest
 import torch
 
-import numpy
 import pellucid
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
-import numpy as np
 import pellucid
 
 

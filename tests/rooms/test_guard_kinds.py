@@ -6,10 +6,10 @@ import gc
 import math
 import types
 
+import numpy as np
 import pytest
 import torch
 
-import numpy as np
 from support.guards import Box, Guards, Hostile, one, passes
 
 # ---------------------------------------------------------------- one test per kind

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-import numpy as np
 import pellucid
 from pellucid._core import _symbolic
 from support.guards import Box, Guards

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import random
 
+import numpy
 import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
-import numpy
 import pellucid
 from support import SinIsCos, outcome, same
 

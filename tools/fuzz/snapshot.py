@@ -11,9 +11,8 @@ import re
 import types
 from collections.abc import Iterable
 
-import torch
-
 import numpy
+import torch
 
 PLAIN = {int, float, complex, str, bytes, bool, type(None), type(...), range, torch.dtype, torch.device, torch.Size}
 PLAIN |= {types.GenericAlias, types.UnionType}  # README: equal ones may be one object
