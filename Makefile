@@ -111,7 +111,8 @@ $(STAMP)-path: $(STAMP)-build
 
 SOURCES = $(shell git ls-files 'src/*.h' 'src/*.cpp' 'tests/*.h' 'tests/*.cpp')
 
-lint: $(STAMP)-lint $(STAMP)-torch
+# mypy reads the types of torch and numpy.
+lint: $(STAMP)-lint $(STAMP)-test
 	$(BIN)/python tools/check_rooms.py
 	$(BIN)/python tools/gates
 	$(BIN)/clang-format --dry-run -Werror $(SOURCES)

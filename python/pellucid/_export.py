@@ -138,17 +138,18 @@ class _Program:
         """The function's own arguments by name, in the order of the variables of its code."""
         bound = inspect.signature(self.function, follow_wrapped=False).bind(*self.front, *args, **kwargs)
         bound.apply_defaults()
+        return {name: bound.arguments[name] for name in self._variables()}
+
+    def _variables(self) -> tuple[str, ...]:
+        """Those of the function's code that hold its arguments."""
         code = self.function.__code__
         slots = code.co_argcount + code.co_kwonlyargcount
         slots += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-        return {name: bound.arguments[name] for name in code.co_varnames[:slots]}
+        return code.co_varnames[:slots]
 
     def parameters(self) -> set[str]:
         """The variables in which the arguments of the user are."""
-        code = self.function.__code__
-        slots = code.co_argcount + code.co_kwonlyargcount
-        slots += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-        return set(code.co_varnames[len(self.front) : slots])
+        return set(self._variables()[len(self.front) :])
 
     def names(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
         """One for each argument of the user, for the signature of the graph module."""

@@ -51,6 +51,8 @@ Levels Levels::now() noexcept {
   return levels;
 }
 
+bool is_below_transform() noexcept { return in_function_transform() || is_dual_level_open(); }
+
 void Levels::restore() const {
   static PyObject* const pop = functorch("pop_dynamic_layer_stack_and_undo_to_depth");
   static PyObject* const set_flag = functorch("set_inplace_requires_grad_allowed");

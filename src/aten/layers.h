@@ -28,6 +28,9 @@ struct Levels {
   bool operator==(const Levels&) const = default;
 };
 
+// Whether a level of either kind is open.
+bool is_below_transform() noexcept;
+
 template <class Visit>
 void each_layer(PyObject* tensor, Visit&& visit) {
   auto layer = py::Owned<>::share(tensor);

@@ -157,7 +157,7 @@ void give_parts(Interpreter& t, PyObject* container, graph::Node* node) {
 }  // namespace
 
 Result array_call(Interpreter& t, graph::Op op, PyObject* callable, Args args, bool writes_first) {
-  if (t.region.numbers.policy.graph_numbers != region::GraphNumbers::All)
+  if (!t.region.numbers.policy.runs_as_captured())
     unsupported(Reason::ArrayInGraph, {{"operation", name_of(callable)}, {"why", "the backend compiles it for torch"}});
   t.region.doing = "calls numpy";
   Arguments arguments(t, callable);

@@ -483,8 +483,7 @@ void refuse_grad_of_subclass(PyObject* tensor) {
 // A fact about a tensor as its fake has it, which a tensor that it gives is a node of.
 Result recorded_attribute(Interpreter& t, PyObject* tensor, PyObject* name) {
   // A block that is checkpointed reads the memory again in the backward pass; a compiler does not see who wrote to it.
-  const bool compiles = t.region.numbers.policy.graph_numbers != region::GraphNumbers::All;
-  if (name == region::names().data && compiles && !t.region.capture->bodies->empty())
+  if (name == region::names().data && !t.region.numbers.policy.runs_as_captured() && !t.region.capture->bodies->empty())
     unsupported(Reason::UnsupportedTensor, {{"what", "attribute 'data' of a tensor behind a body"}});
   static PyObject* const getattr_builtin = py::import_attr("builtins", "getattr").release();
   PyObject* args[] = {tensor, name};
@@ -541,12 +540,12 @@ Result set_data(Interpreter& t, PyObject* tensor, PyObject* value) {
     unsupported(Reason::UnsupportedMutation,
                 {{"target", std::string("attribute 'data' of a ") + Py_TYPE(tensor)->tp_name}});
   };
-  const aten::Levels levels = aten::Levels::now();
-  if (value == nullptr || cat_of(value) != Cat::Tensor || levels.depth > 0 || levels.dual) refuse();
+  if (value == nullptr || cat_of(value) != Cat::Tensor || aten::is_below_transform()) refuse();
   const auto fake = recorder.lift(tensor), from = recorder.lift(value);
   if (are_alike(fake.get(), from.get())) return Result::done();  // what `tensor.data += …` ends with
-  const bool runs_as_captured = t.region.numbers.policy.graph_numbers == region::GraphNumbers::All;
-  if (!runs_as_captured || t.region.numbers.space().symbols() > 0 || t.region.deferred.has_tensors()) refuse();
+  if (!t.region.numbers.policy.runs_as_captured() || t.region.numbers.space().symbols() > 0 ||
+      t.region.deferred.has_tensors())
+    refuse();
   static PyObject* const set = py::import_attr("builtins", "setattr").release();
   std::vector<std::shared_ptr<const void>> places;
   const auto note_place = [&] {

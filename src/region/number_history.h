@@ -89,6 +89,8 @@ struct NumberPolicy {
   // The last capture that has room: also numbers that have not changed yet are open, of objects too.
   bool is_last = false;
 
+  // The backend runs the graph as it was captured, and autograd of torch itself sees it run.
+  bool runs_as_captured() const noexcept { return graph_numbers == GraphNumbers::All; }
   bool opens(bool is_float) const noexcept { return is_float ? floats : ints; }
 };
 

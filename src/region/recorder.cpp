@@ -146,7 +146,7 @@ bool opens_levels(PyObject* file) {
 }  // namespace
 
 void OpenLevels::note_opening(const Region& region) {
-  if (aten::Levels::now().depth != 0) return;
+  if (aten::in_function_transform()) return;
   for (const Frame* frame = region.top; frame != nullptr; frame = frame->back.get()) {
     if (frame->back && (frame->hidden || opens_levels(frame->code->co_filename))) continue;
     if (led_by.empty() || led_by.back() != frame->at_step) led_by.push_back(frame->at_step);
@@ -164,18 +164,6 @@ bool reads_unguarded_state(PyObject* name) {
   return PyUnicode_Check(name) && unguarded.contains(py::text_of(name));
 }
 
-namespace {
-
-// The graph has an alias of it: after a write to that, gradients would no longer come to the tensor itself.
-void check_written_subclass(Region& region, PyObject* tensor) {
-  if (aten::is_fake(tensor) || !is_subclassed(tensor) || !region.provenance.is_outside(tensor)) return;
-  if (aten::meta_of(tensor).requires_grad)
-    unsupported(Reason::UnsupportedMutation, {{"target", std::string("a tensor of class ") + Py_TYPE(tensor)->tp_name +
-                                                             " that requires gradients"}});
-}
-
-}  // namespace
-
 // A graph gets an alias, which has no part in what is done to the tensor's own layout, and none in gradients when it is
 // made in inference mode.
 void Recorder::check_subclass(PyObject* tensor) {
@@ -189,13 +177,17 @@ void Recorder::check_subclass(PyObject* tensor) {
   guard_traced_subclass(region_, type);
 }
 
-void Recorder::check_layout(PyObject* fake) {
+// The graph has an alias of it: what is written to its layout would not be, and after a write gradients would no longer
+// come to the tensor itself.
+void Recorder::check_alias(PyObject* fake, std::uint32_t version) {
   const auto real = real_of_.find(fake);
   if (real == real_of_.end() || aten::is_fake(real->second) || !is_subclassed(real->second)) return;
+  const auto refuse = [](const std::string& target) { unsupported(Reason::UnsupportedMutation, {{"target", target}}); };
+  const std::string name = std::string("a tensor of class ") + Py_TYPE(real->second)->tp_name;
   const aten::Meta now = aten::meta_of(fake), before = aten::meta_of(real->second);
-  if (now.sizes == before.sizes && now.strides == before.strides && now.storage_offset == before.storage_offset) return;
-  unsupported(Reason::UnsupportedMutation,
-              {{"target", std::string("the shape of a tensor of class ") + Py_TYPE(real->second)->tp_name}});
+  if (now.sizes != before.sizes || now.strides != before.strides || now.storage_offset != before.storage_offset)
+    refuse("the shape of " + name);
+  if (before.requires_grad && aten::version_of(fake) != version) refuse(name + " that requires gradients");
 }
 
 py::Owned<> Recorder::as_class(PyObject* fake, PyTypeObject* type) {
@@ -214,8 +206,7 @@ py::Owned<> Recorder::as_class(PyObject* fake, PyTypeObject* type) {
 
 py::Owned<> Recorder::lift(PyObject* tensor) {
   if (is_subclassed(tensor)) {
-    const aten::Levels open = aten::Levels::now();
-    const bool at_level = open.depth > 0 || open.dual;
+    const bool at_level = aten::is_below_transform();
     if (at_level || region_.capture->bodies->is_open())
       unsupported(Reason::UnsupportedTensor, {{"what", std::string("a tensor of class ") + Py_TYPE(tensor)->tp_name +
                                                            (at_level ? " below a transform" : " in a body")}});
@@ -393,7 +384,7 @@ void Recorder::give(PyObject* value, graph::Node* node) {
 graph::Node* Recorder::array_node(PyObject* array) {
   if (graph::Node* known = node_of(array)) return known;
   const Source* source = region_.provenance.source_of(array);
-  if (region_.numbers.policy.graph_numbers != GraphNumbers::All)
+  if (!region_.numbers.policy.runs_as_captured())
     unsupported(Reason::ArrayInGraph, {{"operation", "an array"}, {"why", "the backend takes tensors alone"}});
   if (source == nullptr || is_stand_in(array)) unsupported(Reason::UnknownOrigin, {{"detail", "an array"}});
   const auto example = py::take(PyObject_CallOneArg(of_numpy_module("example"), array));
@@ -790,10 +781,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   for (const auto& [tensor, version] : versions) mutated |= aten::version_of(tensor) != version || is_written(tensor);
   if (mutated) region_.deferred.freeze_written();
   if (mutated && region_.numbers.space().symbols() > 0) fix_reshaped(versions);
-  for (const auto& [fake, version] : versions) {
-    check_layout(fake);
-    if (aten::version_of(fake) != version) check_written_subclass(region_, tensor_behind(fake));
-  }
+  for (const auto& [fake, version] : versions) check_alias(fake, version);
   each_tensor(result.get(), [&](PyObject* tensor) {
     const bool is_known = region_.capture->node_of.contains(tensor);
     if (!is_known && aten::is_fake(tensor) && aten::is_leaf_with_grad(tensor))
@@ -806,10 +794,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
 // real one.
 py::Owned<> Recorder::fake_of_made(PyObject* made) {
   if (!aten::is_wrapper(made)) return aten::fake_like(made);
-  static PyObject* const lift_fresh = [] {
-    const auto aten = py::take(PyObject_GetAttrString(py::import_attr("torch", "ops").get(), "aten"));
-    return py::take(PyObject_GetAttrString(aten.get(), "lift_fresh")).release();
-  }();
+  static PyObject* const lift_fresh = torch_operator("aten", "lift_fresh").release();
   const auto fake = aten::fake_like(aten::innermost(made).get());
   PyObject* argument = fake.get();
   return fakes_->call(lift_fresh, &argument, 1, nullptr);

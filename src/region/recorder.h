@@ -66,7 +66,7 @@ class Recorder {
  private:
   graph::Node* number_node(PyObject* number);
   void check_subclass(PyObject* tensor);
-  void check_layout(PyObject* fake);
+  void check_alias(PyObject* fake, std::uint32_t version);
   void add_size_inputs(PyObject* tensor);
   py::Owned<> key_at_hand(PyObject* key);
   py::Owned<> torch_number(PyObject* number);

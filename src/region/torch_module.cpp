@@ -1,20 +1,28 @@
 #include "region/torch_module.h"
 
-#include "py/ref.h"
-
 namespace pellucid::region {
 
+std::string directory_of(const char* module) {
+  PyObject* found = PyDict_GetItemString(PyImport_GetModuleDict(), module);
+  const auto path = py::Owned<>::steal(found == nullptr ? nullptr : PyObject_GetAttrString(found, "__file__"));
+  if (!path) PyErr_Clear();
+  const std::string file = path ? py::text_of(path.get()) : std::string();
+  return file.substr(0, file.rfind('/') + 1);
+}
+
 const std::string& torch_directory() {
-  static const std::string path = [] {
-    const std::string file = py::text_of(py::import_attr("torch", "__file__").get());
-    return file.substr(0, file.rfind('/') + 1);
-  }();
+  static const std::string path = directory_of("torch");
   return path;
 }
 
 PyTypeObject* torch_size_type() {
   static auto* const type = reinterpret_cast<PyTypeObject*>(py::import_attr("torch", "Size").release());
   return type;
+}
+
+py::Owned<> torch_operator(const char* space, const char* name) {
+  const auto ops = py::import_attr("torch", "ops");
+  return py::take(PyObject_GetAttrString(py::take(PyObject_GetAttrString(ops.get(), space)).get(), name));
 }
 
 }  // namespace pellucid::region

@@ -7,6 +7,7 @@
 #include "guards/condition.h"
 #include "region/objects.h"
 #include "region/region.h"
+#include "region/torch_module.h"
 #include "symbolic/operations.h"
 #include "symbolic/print.h"
 #include "symbolic/program.h"
@@ -273,12 +274,8 @@ void Unbacked::add_assertion(const Expr* condition) {
     (void)hints.wish_closed(condition);
     refuse(condition);
   }
-  static PyObject* const assert_scalar = [] {
-    const auto packet = py::import_attr("torch", "ops");
-    const auto aten = py::take(PyObject_GetAttrString(packet.get(), "aten"));
-    const auto found = py::take(PyObject_GetAttrString(aten.get(), "_assert_scalar"));
-    return py::take(PyObject_GetAttrString(found.get(), "default")).release();
-  }();
+  static PyObject* const assert_scalar =
+      py::take(PyObject_GetAttrString(torch_operator("aten", "_assert_scalar").get(), "default")).release();
   auto message = graph::Arg::of(py::str("Runtime assertion failed for expression " + text_of(condition)));
   auto args = args_of(arg_of(condition), std::move(message));
   graph::Node* node = region_.capture->graph.call(graph::Op::CallFunction, py::Owned<>::share(assert_scalar),

@@ -9,6 +9,7 @@
 #include "region/body_audit.h"
 #include "region/objects.h"
 #include "region/snapshot.h"
+#include "region/torch_module.h"
 #include "rows/rows.h"
 
 namespace pellucid::rows {
@@ -28,8 +29,7 @@ Result begin_body(Interpreter& t, PyObject*, Args args) {
   std::vector<PyObject*> roots, given;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[2]); ++i) roots.push_back(PyTuple_GET_ITEM(args[2], i));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[1]); ++i) given.push_back(PyTuple_GET_ITEM(args[1], i));
-  const aten::Levels levels = aten::Levels::now();
-  if (levels.depth > 0 || levels.dual) refuse_call(PyUnicode_AsUTF8(args[0]), "is below a transform of torch.func");
+  if (aten::is_below_transform()) refuse_call(PyUnicode_AsUTF8(args[0]), "is below a transform of torch.func");
   t.region.recorder.bodies.open(PyUnicode_AsUTF8(args[0]), given);
   t.region.audits.push_back(std::make_unique<region::BodyAudit>(t.region, roots));
   return Result::none();
@@ -76,11 +76,7 @@ bool is_known(Interpreter& t, PyObject* object) {
 
 // end_checkpoint(result, options, given): the graph is what torch.utils.checkpoint.checkpoint gets.
 Result end_checkpoint(Interpreter& t, PyObject*, Args args) {
-  static PyObject* const target = [] {
-    auto ops = py::import_attr("torch", "ops");
-    auto higher = py::take(PyObject_GetAttrString(ops.get(), "higher_order"));
-    return py::take(PyObject_GetAttrString(higher.get(), "tag_activation_checkpoint")).release();
-  }();
+  static PyObject* const target = region::torch_operator("higher_order", "tag_activation_checkpoint").release();
   const std::string callee = "torch.utils.checkpoint.checkpoint()";
   const auto audit = std::move(t.region.audits.back());
   t.region.audits.pop_back();
@@ -94,8 +90,8 @@ Result end_checkpoint(Interpreter& t, PyObject*, Args args) {
   if (t.region.unbacked.any()) refuse_call(callee, "in a program that computes with numbers of tensors");
   if (needs_gradients(body.graph) || reentrant) {
     if (const char* change = audit->change()) refuse_call(callee, change);
-    const bool sees_graph = t.region.numbers.policy.graph_numbers != region::GraphNumbers::All;
-    if (sees_graph && writes_operands(body)) refuse_call(callee, "it writes to tensors that it is given");
+    if (!t.region.numbers.policy.runs_as_captured() && writes_operands(body))
+      refuse_call(callee, "it writes to tensors that it is given");
   }
   if (reentrant) {
     // All that the operator gives depends on its arguments then, for autograd.
@@ -130,10 +126,6 @@ bool is_plain_argument(Interpreter& t, PyObject* value, int depth = 0) {
   return std::ranges::all_of(items, [&](const auto& item) { return is_plain_argument(t, item.get(), depth + 1); });
 }
 
-bool is_for_autograd_of_torch(Interpreter& t) {
-  return t.region.numbers.policy.graph_numbers == region::GraphNumbers::All;
-}
-
 // Whether a backend may trace its backward once for all calls: it reads nothing that may be another at that time.
 bool has_constant_backward(PyObject* cls) {
   static PyObject* const ask = py::import_attr("pellucid._bodies", "has_constant_backward").release();
@@ -164,7 +156,7 @@ Result end_function(Interpreter& t, PyObject*, Args args) {
   }
   const auto is_given = [&](const graph::Node* operand) { return given.contains(operand); };
   if (!std::ranges::all_of(body.operands, is_given)) refuse_call(kFunction, "it uses tensors that it is not given");
-  if (!is_for_autograd_of_torch(t) && !has_constant_backward(cls))
+  if (!t.region.numbers.policy.runs_as_captured() && !has_constant_backward(cls))
     refuse_call(kFunction, "its backward reads what may change until it runs");
   auto apply = py::take(PyObject_GetAttrString(cls, "apply"));
   auto target = py::take(PyObject_CallOneArg(call_class, cls));
@@ -187,7 +179,7 @@ const Row rows[] = {
 
 Result function_as_node(Interpreter& t, Args args) {
   auto given = tuple_of(args.values.subspan(1));
-  PyObject* values[] = {args[0], given.get(), is_for_autograd_of_torch(t) ? Py_False : Py_True};
+  PyObject* values[] = {args[0], given.get(), t.region.numbers.policy.runs_as_captured() ? Py_False : Py_True};
   return protocols::call_polyfill(t, "run_function_as_node", values);
 }
 

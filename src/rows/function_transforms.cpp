@@ -42,7 +42,7 @@ Result transform(Interpreter&, PyObject* callable, Args) {
 
 // The program's own forward mode, without torch.func: a region cannot end in it, and nothing leads back to its start.
 Result enter_dual_level(Interpreter& t, PyObject* f, Args args) {
-  return aten::Levels::now().depth > 0 ? open_level(t, f, args) : transform(t, f, args);
+  return aten::in_function_transform() ? open_level(t, f, args) : transform(t, f, args);
 }
 
 const Row rows[] = {

@@ -53,7 +53,7 @@ Result scalar_type(Interpreter& t, PyObject* f, Args args) {
 // torch.from_numpy(array): the fake is contiguous, which is checked by what the graph calls.
 Result tensor_of(Interpreter& t, PyObject* f, Args args) {
   if (!only_positional(args, 1, 1) || region::cat_of(args[0]) != Cat::Array || region::is_scalar_stand_in(args[0]) ||
-      t.region.numbers.policy.graph_numbers != region::GraphNumbers::All)
+      !t.region.numbers.policy.runs_as_captured())
     unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
   static PyObject* const empty = py::import_attr("torch", "empty").release();
   static PyObject* const shape = py::interned("shape").release();
@@ -79,7 +79,7 @@ Result tensor_of(Interpreter& t, PyObject* f, Args args) {
 // tensor.numpy()
 Result array_of(Interpreter& t, PyObject* f, Args args) {
   if (!only_positional(args, 1, 1) || region::cat_of(args[0]) != Cat::Tensor ||
-      t.region.numbers.policy.graph_numbers != region::GraphNumbers::All)
+      !t.region.numbers.policy.runs_as_captured())
     unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
   const auto fake = t.region.recorder.lift(args[0]);
   const auto part = [&](const char* name) { return py::take(PyObject_GetAttrString(fake.get(), name)); };

@@ -114,7 +114,7 @@ Result scaled(Interpreter& t, PyObject* f, Args args) {
     const aten::Meta meta = aten::meta_of(t.region.recorder.lift(value).get());
     const std::size_t dims = &factor == &kScalars ? 1 : 0;
     if (meta.requires_grad || meta.sizes.size() != dims) return as_usual(t, f, args);  // no number for torch
-    if (policy.graph_numbers == region::GraphNumbers::All) return with_number(t, f, args, place);
+    if (policy.runs_as_captured()) return with_number(t, f, args, place);
   }
   // torch refuses factors of some kinds for tensors of others, and computes in the dtype of the tensors: of floats
   // alone the operators of tensors do the same.

@@ -196,8 +196,7 @@ Result autograd_function(Interpreter& t, PyObject*, Args args) {
   bool needs_grad = false;
   if (args.kwnames != nullptr)
     unsupported(Reason::BadArguments, {{"callee", "an autograd.Function with keyword arguments"}});
-  const aten::Levels levels = aten::Levels::now();
-  if (levels.depth > 0 || levels.dual)  // which ask for its setup_context, vmap and jvp
+  if (aten::is_below_transform())  // which ask for its setup_context, vmap and jvp
     unsupported(Reason::UntracedCallable, {{"callee", "an autograd.Function below a transform of torch.func"}});
   for (PyObject* value : args.values) {
     if (region::cat_of(value) == Cat::Tensor && region::is_subclassed(value))

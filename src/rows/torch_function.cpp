@@ -7,6 +7,7 @@
 #include "protocols/torch_function.h"
 #include "py/cpython.h"
 #include "region/subclasses.h"
+#include "region/torch_module.h"
 #include "rows/rows.h"
 
 namespace pellucid::rows {
@@ -33,11 +34,8 @@ bool is_known_class(Interpreter& t, PyObject* cls) {
 Result as_subclass(Interpreter& t, PyObject* f, Args args) {
   if (!only_positional(args, 2, 2) || region::cat_of(args[0]) != Cat::Tensor || !is_known_class(t, args[1]))
     return refuse(t, f, args);
-  static PyObject* const alias = [] {
-    auto packet = py::take(PyObject_GetAttrString(
-        py::take(PyObject_GetAttrString(py::import_attr("torch", "ops").get(), "aten")).get(), "alias"));
-    return PyObject_GetAttrString(packet.get(), "default");
-  }();
+  static PyObject* const alias =
+      py::take(PyObject_GetAttrString(region::torch_operator("aten", "alias").get(), "default")).release();
   PyObject* values[] = {args[0]};
   return object_of_class(t, args[1],
                          t.region.recorder.torch_call(graph::Op::CallFunction, alias, alias, Args{values, nullptr}));

@@ -21,7 +21,7 @@ Result wrapped(Interpreter& t, PyObject* f, Args args) {
 
 // The whole step of an optimizer in one operator. AOTAutograd cannot differentiate or functionalize it.
 Result fused_step(Interpreter& t, PyObject* f, Args args) {
-  if (t.region.numbers.policy.graph_numbers != region::GraphNumbers::All)
+  if (!t.region.numbers.policy.runs_as_captured())
     unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " for a backend that compiles"}});
   return t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
 }
@@ -137,7 +137,7 @@ std::vector<PyObject*> guarded_leaves(Interpreter& t, const std::vector<PyObject
 }
 
 Result leaves_of(Interpreter& t, PyObject*, Args args) {
-  if (aten::Levels::now().depth > 0) refuse_pass("below a transform of torch.func");  // which eager refuses
+  if (aten::in_function_transform()) refuse_pass("below a transform of torch.func");  // which eager refuses
   const auto leaves = guarded_leaves(t, tensors_in(t, args[0]));
   if (leaves.empty()) refuse_pass("that comes to no leaf");
   return Result::of(tuple_of(leaves));
@@ -146,7 +146,7 @@ Result leaves_of(Interpreter& t, PyObject*, Args args) {
 // Where autograd of torch itself sees the graph run, it knows by itself what a pass has freed.
 void note_pass(Interpreter& t) {
   region::Capture& capture = *t.region.capture;
-  if (t.region.numbers.policy.graph_numbers != region::GraphNumbers::All && !capture.freed)
+  if (!t.region.numbers.policy.runs_as_captured() && !capture.freed)
     capture.freed = std::make_shared<region::FreedTensors>(capture.graph);
 }
 

@@ -67,18 +67,10 @@ void hide_graph_frames(PyObject* error) {
   PyException_SetTraceback(error, shown.get());
 }
 
-std::string directory_of(const char* module) {
-  PyObject* found = PyDict_GetItemString(PyImport_GetModuleDict(), module);
-  auto path = py::Owned<>::steal(found == nullptr ? nullptr : PyObject_GetAttrString(found, "__file__"));
-  if (!path) PyErr_Clear();
-  const std::string text = path ? py::text_of(path.get()) : std::string();
-  return text.substr(0, text.rfind('/') + 1);
-}
-
 // numpy's own functions, and what stands in graphs for those and for operators with bodies.
 bool is_called_by_graphs(const std::string& file) {
-  static const std::string* const numpy = new std::string(directory_of("numpy"));
-  static const std::string* const own = new std::string(directory_of("pellucid"));
+  static const std::string* const numpy = new std::string(region::directory_of("numpy"));
+  static const std::string* const own = new std::string(region::directory_of("pellucid"));
   const auto is_below = [&](const std::string& directory) { return !directory.empty() && file.starts_with(directory); };
   return is_below(*numpy) || is_below(*own);
 }

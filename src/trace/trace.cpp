@@ -100,8 +100,7 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
   try {
     rows::refuse_function_modes();
     if (aten::in_dispatch_mode()) unsupported(Reason::TorchDispatchMode, {{"mode", "a torch dispatch mode"}});
-    if (aten::in_function_transform() || aten::Levels::now().dual)
-      unsupported(Reason::FunctionTransform, {{"callee", "the program"}});
+    if (aten::is_below_transform()) unsupported(Reason::FunctionTransform, {{"callee", "the program"}});
     auto result = run();
     if (extent.may_end_early && !executor.region.cannot_be_built_again) outcome.earlier = before_levels(executor);
     std::unique_ptr<aten::GlobalState> left;

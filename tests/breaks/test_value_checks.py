@@ -23,23 +23,11 @@ from checking_programs import (
 )
 
 import pellucid
-from support import Counting
+from support import Counting, CountingOf
 
 PROGRAMS = [asserted, asserted_not, negated, in_place_before, handled, random_before, in_callee]
 GOOD = torch.tensor([1.0, 2.0, 3.0])
 BAD = torch.tensor([1.0, float("inf"), 100.0])
-
-
-class CountingOf(Counting):
-    """Counts the graphs that it hands to a registered backend."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.backend = None if name == "eager" else torch._dynamo.lookup_backend(name)
-
-    def __call__(self, gm, example_inputs):
-        self.graphs.append(gm)
-        return gm.forward if self.backend is None else self.backend(gm, example_inputs)
 
 
 def outcome(f, x):

@@ -16,13 +16,6 @@ from support import Counting
 X = torch.arange(4.0)
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    pellucid.reset()
-    yield
-    pellucid.reset()
-
-
 def scaled(x, n):
     return x * n
 

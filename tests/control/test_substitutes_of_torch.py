@@ -17,13 +17,6 @@ from pellucid.control import _Steering
 X = torch.arange(4.0)
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    pellucid.reset()
-    yield
-    pellucid.reset()
-
-
 def original_and_substitute():
     """A function that no capture follows, with what torch has been told of it."""
     called = []

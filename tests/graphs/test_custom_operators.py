@@ -11,13 +11,6 @@ from support import Counting, same
 X = torch.arange(3.0)
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    pellucid.reset()
-    yield
-    pellucid.reset()
-
-
 @pytest.fixture(scope="module", autouse=True)
 def library():
     made = torch.library.Library("pellucid_ops", "DEF")

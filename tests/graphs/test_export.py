@@ -19,13 +19,6 @@ OUTSIDE = torch.arange(3.0)
 OTHER = torch.ones(3)
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    pellucid.reset()
-    yield
-    pellucid.reset()
-
-
 class Net(nn.Module):
     def __init__(self):
         super().__init__()

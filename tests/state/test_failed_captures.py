@@ -15,13 +15,6 @@ from support import Counting, Plain, same
 X = torch.arange(3.0)
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    pellucid.reset()
-    yield
-    pellucid.reset()
-
-
 def stops_late(x, state, seen):
     state.count += 1
     seen.append(state.count)

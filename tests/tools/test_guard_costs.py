@@ -11,13 +11,6 @@ X = torch.ones(3)
 SETTINGS = {"factor": 2}
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    pellucid.reset()
-    yield
-    pellucid.reset()
-
-
 def program(x, n, *, items=(1, 2)):
     y = x * n
     return y * SETTINGS["factor"] + len(items)

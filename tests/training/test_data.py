@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import pellucid
+from support import nearly_same
 
 COMPILED_TOO, EAGER = {}, {}
 
@@ -161,19 +162,11 @@ def runs(f, versions):
     return gave
 
 
-def alike(a, b):
-    if isinstance(a, torch.Tensor):
-        return isinstance(b, torch.Tensor) and torch.allclose(a, b, rtol=1e-5, atol=1e-6)
-    if isinstance(a, (list, tuple)):
-        return type(a) is type(b) and len(a) == len(b) and all(map(alike, a, b))
-    return a == b
-
-
 def check(f, backend, versions):
     want = runs(f, versions)
     pellucid.reset()
     got = runs(pellucid.compile(f, backend=backend), versions)
-    assert alike(want, got), (want, got)
+    assert nearly_same(want, got), (want, got)
 
 
 @pytest.mark.filterwarnings("ignore:Using backward")
@@ -205,7 +198,7 @@ def test_data_of_an_input_is_put_back_when_the_graph_raises():
             except RuntimeError as error:
                 result = str(error).split("\n")[0]
             outcomes.append((result, p.detach().clone(), p._version))
-        assert alike(*outcomes), outcomes
+        assert nearly_same(*outcomes), outcomes
 
 
 def test_errors_are_torchs():

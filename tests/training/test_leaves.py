@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import pellucid
+from support import nearly_same
 
 PROGRAMS = {}
 WEIGHT = torch.linspace(-1, 1, 16).reshape(4, 4)
@@ -250,14 +251,6 @@ def seen(value, versions):
     return [seen(item, versions) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def alike(a, b):
-    if isinstance(a, torch.Tensor):
-        return isinstance(b, torch.Tensor) and torch.allclose(a, b, rtol=1e-5, atol=1e-6)
-    if isinstance(a, (list, tuple)):
-        return type(a) is type(b) and len(a) == len(b) and all(map(alike, a, b))
-    return a == b
-
-
 def tensors_in(value):
     if isinstance(value, torch.Tensor):
         return [value]
@@ -292,7 +285,7 @@ def check(name, backend, requires_grad):
     pellucid.reset()
     compiled = pellucid.compile(row.run, backend=backend)
     got = runs(compiled, requires_grad, versions)
-    assert alike(want, got), (want, got)
+    assert nearly_same(want, got), (want, got)
     breaks = row.breaks if backend == "eager" else row.compiled_breaks
     assert pellucid.counters["stats"]["unique_graphs"] >= 1
     assert sum(pellucid.counters["graph_break"].values()) <= breaks, pellucid.counters["graph_break"]
