@@ -167,7 +167,7 @@ Result array_call(Interpreter& t, graph::Op op, PyObject* callable, Args args, b
   auto keywords = py::take(PyDict_New());
   for (std::size_t i = 0; i < args.values.size(); ++i) {
     Argument argument = arguments.of(args.values[i]);
-    if (i < args.size()) {
+    if (args.kwnames == nullptr || i < args.size()) {
       PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i), argument.at_hand.release());
     } else {
       PyObject* name = PyTuple_GET_ITEM(args.kwnames, static_cast<Py_ssize_t>(i - args.size()));
