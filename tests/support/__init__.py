@@ -35,7 +35,7 @@ class CountingOf(Counting):
 
     def __init__(self, name: str) -> None:
         super().__init__()
-        # torch's own: what pellucid's imports when it is first called has its region compiled once more.
+        # torch's own: the first of pellucid's that loads AOTAutograd in a process is called twice for its graph.
         self.backend = lookup_backend(name) if name == "eager" else torch._dynamo.lookup_backend(name)
 
     def __call__(self, gm, example_inputs):
