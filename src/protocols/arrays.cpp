@@ -167,11 +167,10 @@ Result array_call(Interpreter& t, graph::Op op, PyObject* callable, Args args, b
   auto keywords = py::take(PyDict_New());
   for (std::size_t i = 0; i < args.values.size(); ++i) {
     Argument argument = arguments.of(args.values[i]);
-    if (args.kwnames == nullptr || i < args.size()) {
-      PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i), argument.at_hand.release());
+    if (PyObject* keyword = args.keyword_of(i)) {
+      py::check(PyDict_SetItem(keywords.get(), keyword, argument.at_hand.get()));
     } else {
-      PyObject* name = PyTuple_GET_ITEM(args.kwnames, static_cast<Py_ssize_t>(i - args.size()));
-      py::check(PyDict_SetItem(keywords.get(), name, argument.at_hand.get()));
+      PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i), argument.at_hand.release());
     }
     given.push_back(argument.given.get());
     held.push_back(std::move(argument.given));

@@ -121,13 +121,12 @@ Deferred deferred_arguments(Interpreter& t, PyObject* callable, Args args) {
                 py::take(PyDict_New())};
   for (std::size_t i = 0; i < args.values.size(); ++i) {
     PyObject* value = args[i];
-    const bool named = i >= args.size() && args.kwnames != nullptr;
-    PyObject* keyword = named ? PyTuple_GET_ITEM(args.kwnames, i - args.size()) : nullptr;
+    PyObject* keyword = args.keyword_of(i);
     if (asks_for_frames(keyword, value))
       unsupported(Reason::SideEffect, {{"callee", "logging with exc_info or stack_info"}});
     py::Owned<> now;
     if (PyObject* parts = parts_of_late_text(value)) {
-      auto place = named ? py::Owned<>::share(keyword) : py::take(PyLong_FromSize_t(i));
+      auto place = keyword != nullptr ? py::Owned<>::share(keyword) : py::take(PyLong_FromSize_t(i));
       py::check(PyDict_SetItem(call.texts.get(), place.get(), parts_now(t, callable, parts).get()));
       now = py::Owned<>::share(Py_None);
     } else if (is_taken_as_it_is(t, callable, value, keyword, i == 0)) {
@@ -136,7 +135,7 @@ Deferred deferred_arguments(Interpreter& t, PyObject* callable, Args args) {
       now = Now(t).of(value);
     }
     if (!now) cannot_wait(callable);
-    if (named) {
+    if (keyword != nullptr) {
       py::check(PyDict_SetItem(call.kwargs.get(), keyword, now.get()));
     } else {
       PyTuple_SET_ITEM(call.args.get(), static_cast<Py_ssize_t>(i), now.release());

@@ -497,10 +497,9 @@ const ValueArguments* value_arguments(PyObject* target) {
 // Whether the graph takes any number as argument `i` of this call.
 bool takes_any_number(const ValueArguments* known, Args args, std::size_t i) {
   if (known == nullptr) return false;
-  if (args.kwnames == nullptr || i < args.size())
-    return std::ranges::find(known->positions, i) != known->positions.end();
-  const std::string name = py::text_of(PyTuple_GET_ITEM(args.kwnames, static_cast<Py_ssize_t>(i - args.size())));
-  return std::ranges::find(known->keywords, name) != known->keywords.end();
+  PyObject* keyword = args.keyword_of(i);
+  if (keyword == nullptr) return std::ranges::find(known->positions, i) != known->positions.end();
+  return std::ranges::find(known->keywords, py::text_of(keyword)) != known->keywords.end();
 }
 
 // Whether a float that changes may be a tensor of no dimension among these arguments: the result's dtype is that of the

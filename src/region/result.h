@@ -37,6 +37,10 @@ struct Args {
   PyObject* operator[](std::size_t i) const { return values[i]; }
   std::span<PyObject* const> positional() const { return values.first(size()); }
   PyObject* keyword(const char* name) const;  // borrowed or null
+  // The keyword of values[i], borrowed; null: it is positional.
+  PyObject* keyword_of(std::size_t i) const noexcept {
+    return kwnames == nullptr || i < size() ? nullptr : PyTuple_GET_ITEM(kwnames, static_cast<Py_ssize_t>(i - size()));
+  }
 };
 
 }  // namespace pellucid::region
