@@ -1,5 +1,6 @@
 #include "aten/layers.h"
 
+#include <ATen/FuncTorchTLS.h>
 #include <c10/core/TensorImpl.h>
 #include <torch/csrc/autograd/forward_grad.h>
 
@@ -38,6 +39,9 @@ Levels Levels::now() noexcept {
   static PyObject* const get_depth = functorch("get_dynamic_layer_stack_depth");
   static PyObject* const get_flag = functorch("get_inplace_requires_grad_allowed");
   Levels levels;
+  levels.dual = is_dual_level_open();
+  // Where functorch has never run on this thread, the rest is as it begins.
+  if (at::functorch::functorchTLSAccessor() == nullptr) return levels;
   if (in_function_transform()) {
     const auto depth = py::Owned<>::steal(PyObject_CallNoArgs(get_depth));
     const std::size_t known = depth ? PyLong_AsSize_t(depth.get()) : 0;
@@ -47,7 +51,6 @@ Levels Levels::now() noexcept {
   const auto flag = py::Owned<>::steal(PyObject_CallNoArgs(get_flag));
   if (!flag) PyErr_Clear();
   levels.inplace_requires_grad = flag.get() == Py_True;
-  levels.dual = is_dual_level_open();
   return levels;
 }
 

@@ -5,22 +5,13 @@
 #include "region/level_tensor.h"
 #include "region/number.h"
 #include "region/subclasses.h"
+#include "region/types.h"
 #include "region/unread.h"
 
 namespace pellucid::codegen {
 namespace {
 
-PyTypeObject* tensor_type() {
-  PyObject* torch = PyDict_GetItemString(PyImport_GetModuleDict(), "torch");
-  PyObject* type =
-      torch != nullptr && PyModule_Check(torch) ? PyDict_GetItemString(PyModule_GetDict(torch), "Tensor") : nullptr;
-  return type != nullptr && PyType_Check(type) ? reinterpret_cast<PyTypeObject*>(type) : nullptr;
-}
-
-bool is_tensor(PyObject* object) {
-  PyTypeObject* type = tensor_type();
-  return type != nullptr && PyObject_TypeCheck(object, type);
-}
+bool is_tensor(PyObject* object) { return region::cat_of(object) == region::Cat::Tensor; }
 
 bool has_attributes(PyObject* object) {
   PyObject** dict = _PyObject_GetDictPtr(object);
@@ -32,7 +23,7 @@ bool is_known_function(PyObject* object) { return PyFunction_Check(object) && is
 
 }  // namespace
 
-bool is_object_of_subclass(PyObject* object) { return is_tensor(object) && region::is_subclassed(object); }
+bool is_object_of_subclass(PyObject* object) { return region::is_subclassed(object); }
 
 void cannot_reconstruct(PyObject* object, const char* why) {
   std::string type = Py_TYPE(object)->tp_name;
@@ -82,7 +73,7 @@ graph::Node* Walker::detached(PyObject* object) const {
 // What the graph gives is a plain tensor, or a parameter where no backend comes in between.
 bool Walker::is_output_as_it_is(PyObject* object) const {
   if (!is_tensor(object)) return true;
-  const bool is_plain = Py_TYPE(object) == tensor_type() || capture_.leaves.contains(object);
+  const bool is_plain = region::is_exact_tensor(object) || capture_.leaves.contains(object);
   if (region::is_level_tensor(object)) cannot_reconstruct(object, "a tensor of a function transform that is over");
   if (!is_plain) cannot_reconstruct(object, "a tensor of this class");
   return !has_attributes(object) && !capture_.gradients.contains(object) && detached(object) == nullptr;

@@ -312,11 +312,13 @@ py::Owned<> as_number(PyObject* value) {
   return py::take(PyObject_CallMethod(value, "item", nullptr));
 }
 
-std::optional<Result> operation(Interpreter& t, PyObject* left, PyObject* right, PyObject* function, bool in_place) {
+std::optional<Result> operation(Interpreter& t, PyObject* left, PyObject* right, const char* name, bool in_place) {
   const Cat a = cat_of(left), b = cat_of(right);
-  if (a != Cat::Array && b != Cat::Array) {
-    const bool numpy = region::is_numpy_scalar(left) || region::is_numpy_scalar(right);
-    if (!numpy) return std::nullopt;
+  const bool is_of_arrays = a == Cat::Array || b == Cat::Array;
+  const bool is_of_scalars = !is_of_arrays && (region::is_numpy_scalar(left) || region::is_numpy_scalar(right));
+  if (!is_of_arrays && !is_of_scalars) return std::nullopt;
+  PyObject* function = operator_named(name);
+  if (is_of_scalars) {
     PyObject* args[] = {left, right};
     if (a == Cat::Tensor || b == Cat::Tensor) {
       const auto x = as_number(left), y = as_number(right);
@@ -338,11 +340,11 @@ std::optional<Result> operation(Interpreter& t, PyObject* left, PyObject* right,
 }  // namespace
 
 std::optional<Result> numpy_binary(Interpreter& t, PyObject* left, PyObject* right, const py::BinaryOperator& op) {
-  return operation(t, left, right, operator_named(op.function), op.inplace != nullptr);
+  return operation(t, left, right, op.function, op.inplace != nullptr);
 }
 
 std::optional<Result> numpy_compare(Interpreter& t, PyObject* left, PyObject* right, int op) {
-  return operation(t, left, right, operator_named(py::comparison(op).function), false);
+  return operation(t, left, right, py::comparison(op).function, false);
 }
 
 Result numpy_unary(Interpreter& t, PyObject* value, PyObject* function) {

@@ -45,21 +45,20 @@ PyObject* disabled_by_import(PyObject* function) {
   return py::dict_get_str(marks, region::names()._torchdynamo_orig_callable);
 }
 
-bool is_of_torch(PyObject* function) { return is_torch_op(function) || find(function) != nullptr; }
-
 Result call_function(Interpreter& t, PyObject* function, Args args) {
   if (PyObject* own = disabled_by_import(function)) {
     t.region.provenance.guard_identity(function);
     return call(t, own, args);
   }
-  const bool follows = is_of_torch(function) && is_followed(t, function, args);
-  if (follows) return t.inline_function(function, args);
+  const Handler handler = find(function);
+  const bool is_operator = is_torch_op(function);
+  if ((handler != nullptr || is_operator) && is_followed(t, function, args)) return t.inline_function(function, args);
   // A rule stands for the function and not for its code: another function in its place needs another graph.
-  if (auto handler = find(function)) {
+  if (handler != nullptr) {
     t.region.provenance.guard_identity(function);
     return handler(t, function, args);
   }
-  if (is_torch_op(function)) {
+  if (is_operator) {
     t.region.provenance.guard_identity(function);
     // torch.Tensor's Python-level methods are methods in the graph too, and keep their name.
     static PyObject* tensor_type = py::import_attr("torch", "Tensor").release();

@@ -29,7 +29,10 @@ bool is_typing(PyObject* cls) {
 }
 
 // Of a tensor whose class is the program's, the class says what an operation does, as that of any instance.
-Cat category(PyObject* value) { return region::is_subclassed(value) ? Cat::Instance : cat_of(value); }
+Cat category(PyObject* value) {
+  const Cat cat = cat_of(value);
+  return cat == Cat::Tensor && region::is_subclassed(value) ? Cat::Instance : cat;
+}
 
 bool python_slot(Interpreter& t, PyObject* value, PyObject* name) {
   PyObject* found = t.region.lookups.type_lookup(Py_TYPE(value), name);
@@ -328,13 +331,13 @@ std::optional<Result> range_holds_number(Interpreter& t, PyObject* range, PyObje
 Result contains(Interpreter& t, PyObject* container, PyObject* item) {
   container = t.region.shadows.original(t.region.numbers.plain(container));
   t.region.doing = "tests membership";
-  if (cat_of(container) == Cat::Array || cat_of(item) == Cat::Array)
+  const Cat cat = category(container);
+  if (cat == Cat::Array || cat_of(item) == Cat::Array)
     unsupported(Reason::ArrayData, {{"operation", "`in` with an array"}});
   if (auto found = holds_number(t, container, item)) return std::move(*found);
   if (auto found = range_holds_number(t, container, item)) return std::move(*found);
   if (cat_of(container) != Cat::Tensor) item = t.region.numbers.plain(item);
   if (auto view = t.region.iterators.view(container)) return contains(t, view.get(), item);
-  const Cat cat = category(container);
   if (const bool view = PyDictViewSet_Check(container); view || cat == Cat::Set || cat == Cat::FrozenSet) {
     const bool unhashable = py::cannot_be_hashed(item);
     if (!unhashable && !t.region.reads.hashable_natively(item))

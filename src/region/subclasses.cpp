@@ -22,6 +22,8 @@ const Names& own_names() {
 
 }  // namespace
 
+bool is_exact_tensor(PyObject* value) noexcept { return Py_IS_TYPE(value, aten::tensor_type()); }
+
 bool is_subclassed(PyObject* value) noexcept { return cat_of(value) == Cat::Tensor && !aten::is_plain_tensor(value); }
 
 bool is_derived(PyTypeObject* type) noexcept {

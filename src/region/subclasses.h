@@ -7,6 +7,7 @@ namespace pellucid::region {
 
 struct Region;
 
+bool is_exact_tensor(PyObject* value) noexcept;  // of the class torch.Tensor itself
 // A tensor of another class than torch's own plain ones.
 bool is_subclassed(PyObject* value) noexcept;
 bool is_derived(PyTypeObject* type) noexcept;  // a class of such tensors

@@ -455,9 +455,9 @@ trace::Outcome traced(PyFunctionObject* function, Capture&& capture) {
 }  // namespace
 
 bool has_mark(PyObject* backend, const char* name) {
-  auto answer = py::Owned<>::steal(PyObject_GetAttrString(backend, name));
-  if (!answer) PyErr_Clear();
-  return answer.get() == Py_True;
+  PyObject* answer = nullptr;  // most marks are missing: no exception is made of that
+  if (_PyObject_LookupAttr(backend, py::interned(name).get(), &answer) < 0) PyErr_Clear();
+  return py::Owned<>::steal(answer).get() == Py_True;
 }
 
 std::string place_of(PyFunctionObject* function) {

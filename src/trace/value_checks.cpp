@@ -39,7 +39,6 @@ PyObject* function_of_torch(const char* name) { return py::import_attr("torch", 
 
 // A failing assertion of another device ends the process's use of it, so nothing could run again.
 bool may_be_asserted(Executor& executor, PyObject* tensor) {
-  if (PyBool_Check(tensor) || region::cat_of(tensor) != Cat::Tensor) return false;
   // A body runs inside of an operator that has exceptions of its own.
   if (!executor.region.numbers.policy.value_checks || executor.region.capture->bodies->is_open()) return false;
   static PyObject* const is_wrapped = py::import_attr("torch._C._functorch", "is_functorch_wrapped_tensor").release();

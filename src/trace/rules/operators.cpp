@@ -32,10 +32,12 @@ Truth test(Executor& ex, Frame& f) {
 }
 
 Next jump_if(Executor& ex, Frame& f, bool when, int target) {
-  if (const auto asserted = asserted_truth(ex, f, peek(f, 0), when, target)) {
-    drop(f, 1);
-    if (*asserted == when) f.next = target;
-    return Next::Go;
+  if (region::cat_of(peek(f, 0)) == region::Cat::Tensor) {
+    if (const auto asserted = asserted_truth(ex, f, peek(f, 0), when, target)) {
+      drop(f, 1);
+      if (*asserted == when) f.next = target;
+      return Next::Go;
+    }
   }
   const Truth t = test(ex, f);
   if (t == Truth::Raised) return Next::Raise;
