@@ -11,12 +11,14 @@ import logging
 import re
 import traceback
 import types
+import weakref
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 from torch._guards import GuardSource, Source
 from torch.fx.graph_module import GraphModule, _assign_attr
+from torch.fx.proxy import _COPY_META_FIELDS
 
 from pellucid.errors import frame_summary
 
@@ -169,6 +171,7 @@ def make_graph_module(graph, forward, input_facts, call_facts) -> CapturedGraphM
         _source_to_user_stacks={},
     )
     graph.owning_module = module
+    forward.__globals__["__graph_module__"] = weakref.ref(module)  # for who captures it again
     return module
 
 
@@ -212,7 +215,7 @@ def _settle(module: CapturedGraphModule) -> None:
         _describe_site(node, site, texts)
     for node, recorded_name, site in call_facts:
         _describe_site(node, site, texts)
-        if node.op in ("call_function", "call_method"):
+        if node.op in ("call_function", "call_method") and "source_fn_stack" not in node.meta:
             node.meta["source_fn_stack"] = [(recorded_name or node.name, _source_fn(node))]
         elif node.op == "get_attr":
             node.meta["tensor_dict"] = _tensor_dict(getattr(module, node.target))
@@ -306,8 +309,8 @@ def _note_parameter(module, member: re.Match, source: InputSource) -> None:
         module.meta["dynamo_flat_name_to_original_fqn"][f"L__{local[1]}___{re.sub('[^0-9a-zA-Z]+', '_', name)}"] = name
 
 
-# Call sites are nested tuples (code, offset, caller, module key, module path, module type), shared by the nodes below
-# one frame.
+# Call sites are nested tuples (code, offset, caller, module key, module path, module type, graph module), shared by the
+# nodes below one frame.
 
 
 def _describe_site(node, site, texts: _FrameTexts) -> None:
@@ -316,7 +319,11 @@ def _describe_site(node, site, texts: _FrameTexts) -> None:
     frames = []
     modules = {}
     while site is not None:
-        code, offset, site, module_key, module_path, module_type = site
+        code, offset, site, module_key, module_path, module_type, graph_module = site
+        original = graph_module and texts.original_node(graph_module(), code, offset)
+        if original is not None and "stack_trace" in original.meta:
+            _keep_metadata(node, original, [texts.text(*frame) for frame in reversed(frames)])
+            return
         frames.append((code, offset))
         if module_key is not None:
             path = _SUBMODULE.sub(r".\1", as_dynamo_path(module_path))
@@ -324,6 +331,13 @@ def _describe_site(node, site, texts: _FrameTexts) -> None:
     node.meta["stack_trace"] = "".join(texts.text(code, offset) for code, offset in reversed(frames))
     if modules:
         node.meta["nn_module_stack"] = dict(reversed(modules.items()))
+
+
+def _keep_metadata(node, original, texts_inside: list[str]) -> None:
+    """Of a graph that is captured again: its node stands for what `original` stood for, in the program and not in torch.fx's code."""
+    if node.op != "placeholder":  # where an input is read first, another node may stand
+        node.meta.update({name: original.meta[name] for name in _COPY_META_FIELDS if name in original.meta})
+    node.meta["stack_trace"] = original.meta["stack_trace"] + "".join(texts_inside)
 
 
 _NOT_USER_CODE = re.compile(r".*torch/nn/modules/|.*pellucid/polyfills/|<")
@@ -335,6 +349,7 @@ class _FrameTexts:
     def __init__(self) -> None:
         self._texts: dict[tuple, str] = {}
         self._positions: dict[types.CodeType, list[tuple]] = {}
+        self._nodes: dict[types.CodeType, list] = {}
 
     def text(self, code: types.CodeType, offset: int) -> str:
         """Empty for the insides of torch.nn and for code without a file."""
@@ -343,6 +358,20 @@ class _FrameTexts:
         if text is None:
             text = self._texts[key] = "" if _NOT_USER_CODE.match(code.co_filename) else self._format(code, offset)
         return text
+
+    def original_node(self, module, code: types.CodeType, offset: int):
+        """The node of `module` that torch.fx wrote as this line of its code. None: the module is gone or was written anew."""
+        line = self._position(code, offset)[0]
+        if not isinstance(module, GraphModule) or line is None:
+            return None
+        native = module.__dict__.get("_native_forward")
+        forward = getattr(type(module), "forward", None) if native is None else native
+        if getattr(forward, "__code__", None) is not code:
+            return None
+        if code not in self._nodes:
+            self._nodes[code] = list(module.graph.nodes)
+        number = line - 2 if native is not None else (module._lineno_map or {}).get(line - code.co_firstlineno)
+        return None if number is None or number < 0 else self._nodes[code][number]
 
     def _format(self, code: types.CodeType, offset: int) -> str:
         line, end_line, column, end_column = self._position(code, offset)

@@ -59,6 +59,26 @@ bool has_tag(const c10::OperatorHandle& handle, at::Tag tag) {
   return std::find(tags.begin(), tags.end(), tag) != tags.end();
 }
 
+// "aten::_foreach_sqrt" computes what "aten::sqrt" does, which alone has the tag. One that reads numbers out of a tensor
+// may refuse their values.
+bool is_pointwise(const c10::OperatorHandle& handle) {
+  if (has_tag(handle, at::Tag::pointwise)) return true;
+  constexpr std::string_view foreach = "aten::_foreach_";
+  std::string name = handle.operator_name().name;
+  if (!name.starts_with(foreach)) return false;
+  const auto reads_numbers = [](const c10::Argument& argument) {
+    return argument.name() == "scalars" && argument.type()->kind() == c10::TypeKind::TensorType;
+  };
+  if (std::ranges::any_of(handle.schema().arguments(), reads_numbers)) return false;
+  name.replace(0, foreach.size(), "aten::");
+  if (name.back() == '_') name.pop_back();
+  for (const char* overload : {"", "Tensor"}) {
+    const auto one = c10::Dispatcher::singleton().findSchema({name, overload});
+    if (one && has_tag(*one, at::Tag::pointwise)) return true;
+  }
+  return false;
+}
+
 ArgKind kind_of(const c10::Type& type) {
   if (type.kind() == c10::TypeKind::OptionalType) return kind_of(*type.castRaw<c10::OptionalType>()->getElementType());
   if (type.kind() == c10::TypeKind::TensorType) return ArgKind::Tensor;
@@ -186,7 +206,7 @@ Operator::Operator(const c10::OperatorHandle& handle)
     if (schema.arguments()[i].name() == "dtype") dtype = static_cast<int>(i);
     if (schema.arguments()[i].name() == "dropout_p") dropout = static_cast<int>(i);
   }
-  const bool elementwise = has_tag(handle, at::Tag::pointwise) || is_view || has_tag(handle, at::Tag::inplace_view);
+  const bool elementwise = is_pointwise(handle) || is_view || has_tag(handle, at::Tag::inplace_view);
   raises = is_builtin(handle) ? raises_of(facts, elementwise) : Raises::Anywhere;
   dtypes = dtypes_taken(facts, is_view || has_tag(handle, at::Tag::inplace_view), elementwise);
   rule = is_builtin(handle) ? find_rule(name) : nullptr;

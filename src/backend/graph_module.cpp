@@ -31,7 +31,8 @@ class Sites {
     auto key = site.module_key.empty() ? none() : py::str(site.module_key);
     auto path = site.module_path.empty() ? none() : py::str(site.module_path);
     PyObject* type = site.module_type ? site.module_type.get() : Py_None;
-    return py::take(PyTuple_Pack(6, site.code.object(), offset.get(), caller.get(), key.get(), path.get(), type));
+    PyObject* module = site.graph_module ? site.graph_module.get() : Py_None;
+    return py::take(PyTuple_Pack(7, site.code.object(), offset.get(), caller.get(), key.get(), path.get(), type, module));
   }
   std::unordered_map<const CallSite*, py::Owned<>> tuples_;
 };

@@ -52,6 +52,7 @@ class Emitter {
     code_.prologue();
     for (const Node* node : graph_.placeholders()) release_if_unused(*node);
     for (const Node* node : graph_.nodes()) {
+      code_.set_position({.line = line_of(*node)});
       emit_value(*node);
       store(*node);
       release_inputs(*node);
@@ -73,6 +74,9 @@ class Emitter {
     signature.name = py::str("forward");
     return signature;
   }
+
+  // Each node has a line of its own, as in the text that torch.fx writes: behind `def`, its place among torch.fx's nodes.
+  int line_of(const Node& node) const { return 2 + slot(&node); }
 
   int slot(const Node* node) const {
     const auto before = node->op == Op::Placeholder ? 0 : graph_.placeholders().size();

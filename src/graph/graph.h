@@ -48,6 +48,9 @@ struct CallSite {
   // the first, its class.
   std::string module_path, module_key;
   py::Owned<> module_type;
+  // When this frame runs a graph that torch.fx wrote as code: a weak reference to its GraphModule, whose nodes know
+  // where they come from.
+  py::Owned<> graph_module;
 };
 
 enum class Op : std::uint8_t { Placeholder, GetAttr, CallFunction, CallMethod, Output };

@@ -442,6 +442,27 @@ graph::Arg Recorder::to_arg(PyObject* value) {
   return graph::Arg::of(py::Owned<>::share(view));
 }
 
+namespace {
+
+// Empty: the frame runs neither what torch.fx made of a graph nor what we did.
+py::Owned<> graph_module_of(const Frame& frame) {
+  Py_ssize_t length = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(frame.code->co_filename, &length);
+  if (text == nullptr) PyErr_Clear();
+  if (text == nullptr) return {};
+  const std::string_view file(text, static_cast<std::size_t>(length));
+  if (file == "<pellucid graph>") {
+    static PyObject* const name = py::interned("__graph_module__").release();
+    return py::Owned<>::share(py::dict_get_str(frame.globals, name));
+  }
+  if (!file.starts_with("<eval_with_key>") || frame.code->co_argcount == 0 || !frame.fast[0]) return {};
+  auto weak = py::Owned<>::steal(PyWeakref_NewRef(frame.fast[0].get(), nullptr));
+  if (!weak) PyErr_Clear();
+  return weak;
+}
+
+}  // namespace
+
 std::shared_ptr<const graph::CallSite> Recorder::call_site() {
   // Innermost user frame first; each level is cached in its frame while that frame stays at the same instruction.
   std::vector<Frame*> frames;
@@ -459,6 +480,7 @@ std::shared_ptr<const graph::CallSite> Recorder::call_site() {
       site->module_path = f->module_path;
       site->module_key = f->module_key;
       site->module_type = f->module_type.copy();
+      site->graph_module = graph_module_of(*f);
       f->site = std::move(site);
       f->site_at = f->at;
     }

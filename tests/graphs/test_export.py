@@ -419,6 +419,18 @@ def test_N09_metadata():
     assert linear.meta["source_fn_stack"][-1][1] is nn.Linear
 
 
+def test_N09_metadata_of_a_graph_that_is_exported_again():
+    gm, _ = pellucid.export(Net(), X)
+    again, _ = pellucid.export(gm, X)
+
+    def metadata(module):
+        fields = ("stack_trace", "nn_module_stack", "source_fn_stack")
+        return [[n.meta.get(name) for name in fields] for n in module.graph.nodes if n.op.startswith("call")]
+
+    assert metadata(again) == metadata(gm) and all(trace for trace, *_ in metadata(gm))
+    assert same(again(X), gm(X))
+
+
 # ---- N10
 
 

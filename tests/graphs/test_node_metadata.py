@@ -117,3 +117,57 @@ def test_A37_module_and_source_stacks(recording):
         nn.ReLU,
         operator.mul,
     ]
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.lin(x).relu() + x.sin()
+
+
+def metadata(graph):
+    fields = ("stack_trace", "nn_module_stack", "source_fn_stack")
+    return [
+        [n.meta.get(name) for name in fields] for n in graph.graph.nodes if n.op in ("call_function", "call_method")
+    ]
+
+
+def test_A38_a_graph_captured_again_keeps_where_it_came_from(recording):
+    model = Twice()
+    x = torch.rand(2, 3)
+    compiled_for(recording, model)(x)
+    first = recording.graphs[0]
+    by_shape = {tuple(value.shape): value for value in (x, *model.parameters())}
+    inputs = [n.meta["example_value"] for n in first.graph.nodes if n.op == "placeholder"]
+    (again,) = compiled_for(recording, first)(*(by_shape[tuple(value.shape)] for value in inputs))
+    assert torch.equal(again, model(x))
+    second = recording.graphs[1]
+    assert metadata(second) == metadata(first) and "test_node_metadata" in metadata(second)[0][0]
+
+
+def test_A38_inside_of_another_function(recording):
+    traced = torch.fx.symbolic_trace(Twice())  # its nodes know nothing
+    compiled_for(recording, lambda x: traced(x) * 2)(torch.rand(2, 3))
+    texts = [trace for trace, *_ in metadata(recording.graphs[0])]
+    assert all("test_node_metadata" in text for text in texts)
+
+
+def test_A38_what_is_called_inside_is_told_behind_it(recording):
+    def helper(x):
+        return x.cos() - 1
+
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    call = graph.call_function(helper, (x,))
+    call.meta["stack_trace"] = '  File "program.py", line 7, in program\n    y = helper(x)\n'
+    graph.output(call)
+    compiled_for(recording, torch.fx.GraphModule({}, graph))(torch.rand(3))
+    traces = [trace for trace, *_ in metadata(recording.graphs[0])]
+    assert len(traces) == 2
+    for trace in traces:
+        assert (
+            trace.startswith('  File "program.py", line 7') and "x.cos() - 1" in trace and "eval_with_key" not in trace
+        )
