@@ -59,8 +59,8 @@ bool has_tag(const c10::OperatorHandle& handle, at::Tag tag) {
   return std::find(tags.begin(), tags.end(), tag) != tags.end();
 }
 
-// "aten::_foreach_sqrt" computes what "aten::sqrt" does, which alone has the tag. One that reads numbers out of a tensor
-// may refuse their values.
+// "aten::_foreach_sqrt" computes what "aten::sqrt" does, which alone has the tag. One that reads numbers out of a
+// tensor may refuse their values.
 bool is_pointwise(const c10::OperatorHandle& handle) {
   if (has_tag(handle, at::Tag::pointwise)) return true;
   constexpr std::string_view foreach = "aten::_foreach_";

@@ -32,7 +32,8 @@ class Sites {
     auto path = site.module_path.empty() ? none() : py::str(site.module_path);
     PyObject* type = site.module_type ? site.module_type.get() : Py_None;
     PyObject* module = site.graph_module ? site.graph_module.get() : Py_None;
-    return py::take(PyTuple_Pack(7, site.code.object(), offset.get(), caller.get(), key.get(), path.get(), type, module));
+    return py::take(
+        PyTuple_Pack(7, site.code.object(), offset.get(), caller.get(), key.get(), path.get(), type, module));
   }
   std::unordered_map<const CallSite*, py::Owned<>> tuples_;
 };

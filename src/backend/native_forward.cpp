@@ -75,7 +75,8 @@ class Emitter {
     return signature;
   }
 
-  // Each node has a line of its own, as in the text that torch.fx writes: behind `def`, its place among torch.fx's nodes.
+  // Each node has a line of its own, as in the text that torch.fx writes: behind `def`, its place among torch.fx's
+  // nodes.
   int line_of(const Node& node) const { return 2 + slot(&node); }
 
   int slot(const Node* node) const {
