@@ -8,6 +8,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 
@@ -79,3 +80,95 @@ def describe_body(module: Any, plain: Any) -> None:
     context_fn = getattr(plain, "options", {}).get("context_fn", noop_context_fn)
     if context_fn is not noop_context_fn:
         module.meta["_checkpoint_context_fn"] = context_fn
+
+
+# ---- operators of torch.ops.higher_order. Like the operators themselves they give a gradient of zeros to each tensor
+# that the function did not use.
+
+
+class _WithGradients(torch.autograd.Function):
+    """The first `count` tensors, which all need gradients. What comes behind them gets zeros."""
+
+    @staticmethod
+    def forward(ctx: Any, count: int, *tensors: torch.Tensor) -> Any:
+        ctx.save_for_backward(*tensors[count:])
+        return tuple([tensor.detach() for tensor in tensors[:count]])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        zeros = [torch.zeros_like(tensor) if tensor.requires_grad else None for tensor in ctx.saved_tensors]
+        return (None, *grads, *zeros)
+
+
+def _with_gradients(results: Any, operands: Any) -> Any:
+    tensors = [value for value in operands if isinstance(value, torch.Tensor)]
+    if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in tensors):
+        return results
+    return _WithGradients.apply(len(results), *results, *tensors)
+
+
+def cond(pred: Any, true: Callable[..., Any], false: Callable[..., Any], operands: Any) -> Any:
+    return _with_gradients((true if pred else false)(*operands), operands)
+
+
+def while_loop(cond: Callable[..., Any], body: Callable[..., Any], carried: Any, additional: Any) -> Any:
+    values = carried
+    while cond(*values, *additional):
+        values = body(*values, *additional)
+    if values is carried:
+        values = tuple([value.clone() for value in carried])
+    return _with_gradients(values, (*carried, *additional))
+
+
+def scan(combine: Callable[..., Any], init: Any, xs: Any, additional: Any) -> Any:
+    carry, count = init, len(init)
+    rows = []
+    for i in range(xs[0].size(0)):
+        results = combine(*carry, *[x.select(0, i) for x in xs], *additional)
+        carry = results[:count]
+        rows.append(results[count:])
+    stacked = [torch.stack(column) for column in zip(*rows, strict=True)]
+    return _with_gradients((*carry, *stacked), (*init, *xs, *additional))
+
+
+def map_each(function: Callable[..., Any], xs: Any, additional: Any) -> Any:
+    rows = [function(*[x.select(0, i) for x in xs], *additional) for i in range(xs[0].size(0))]
+    return _with_gradients(tuple([torch.stack(column) for column in zip(*rows, strict=True)]), (*xs, *additional))
+
+
+# ---- for fakes, while a region is captured
+
+
+class _Fresh(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, how: Any, count: int, *likes: torch.Tensor) -> Any:
+        ctx.save_for_backward(*likes)
+        return tuple([_like(like, one) for like, one in zip(likes[:count], how, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return (None, None, *[torch.empty_like(like) if like.requires_grad else None for like in ctx.saved_tensors])
+
+
+def _like(like: torch.Tensor, how: Any) -> torch.Tensor:
+    """`how`: None, "row" (of its first dimension), or how many of these are stacked."""
+    if how is not None and how != "row":
+        return like.new_empty((how, *like.size()))
+    if how == "row":
+        like = like.select(0, 0)
+    return like.new_empty_strided(like.size(), like.stride())
+
+
+def fresh(how: Any, count: int, *likes: torch.Tensor) -> Any:
+    """New tensors like the first `count`, which need gradients as soon as one of `likes` does."""
+    return _Fresh.apply(how, count, *likes)
+
+
+def input_like(like: torch.Tensor, how: Any, requires_grad: bool) -> torch.Tensor:
+    """One that is no leaf."""
+    with torch.enable_grad():
+        made = _like(like.detach(), how)
+        if not requires_grad:
+            return made
+        one: torch.Tensor = fresh((None,), 1, made.requires_grad_())[0]
+        return one

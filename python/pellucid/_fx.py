@@ -149,15 +149,17 @@ class CapturedGraphModule(GraphModule):
         return self
 
 
-def make_graph_module(graph, forward, input_facts, call_facts) -> CapturedGraphModule:
-    """Called by `_core`. Facts: (node, source text, call site, weak reference or None) and (node, recorded name or None, call site)."""
+def make_graph_module(graph, forward, input_facts, call_facts, operators) -> CapturedGraphModule:
+    """Called by `_core`. Facts: (node, source text, call site, weak reference or None) and (node, recorded name or None, call site).
+    `operators`: pairs (name, operator) of those in whose bodies the graph lies, outermost first."""
     module = CapturedGraphModule.__new__(CapturedGraphModule)
     torch.nn.Module.__init__(module)
     type(module).__name__ = "GraphModule"
+    if forward is not None:  # else what torch.fx makes of the graph
+        module.__dict__["_native_forward"] = forward
     module.__dict__.update(
         _graph=graph,
-        _native_forward=forward,
-        _pending_metadata=(input_facts, call_facts),
+        _pending_metadata=(input_facts, call_facts, operators),
         _tracer_cls=None,
         _tracer_extras={},
         meta={"dynamo_flat_name_to_original_fqn": {}},
@@ -208,15 +210,16 @@ def _settle(module: CapturedGraphModule) -> None:
     pending = module.__dict__.pop("_pending_metadata", None)
     if pending is None:
         return
-    input_facts, call_facts = pending
+    input_facts, call_facts, operators = pending
     texts = _FrameTexts()
     for node, source, site, example in input_facts:
         _describe_input(module, node, source, example)
         _describe_site(node, site, texts)
     for node, recorded_name, site in call_facts:
         _describe_site(node, site, texts)
-        if node.op in ("call_function", "call_method") and "source_fn_stack" not in node.meta:
-            node.meta["source_fn_stack"] = [(recorded_name or node.name, _source_fn(node))]
+        if node.op in ("call_function", "call_method"):
+            of_node = node.meta.get("source_fn_stack") or [(recorded_name or node.name, _source_fn(node))]
+            node.meta["source_fn_stack"] = [*operators, *of_node]
         elif node.op == "get_attr":
             node.meta["tensor_dict"] = _tensor_dict(getattr(module, node.target))
 
@@ -248,9 +251,9 @@ def _forget_examples(module: CapturedGraphModule) -> None:
     nobody has read keeps its metadata unmade."""
     pending = module.__dict__.get("_pending_metadata")
     if pending is not None:
-        input_facts, call_facts = pending
+        input_facts, *others = pending
         forgotten = [(node, source, site, _Forgotten.of(example)) for node, source, site, example in input_facts]
-        module.__dict__["_pending_metadata"] = (forgotten, call_facts)
+        module.__dict__["_pending_metadata"] = (forgotten, *others)
         return
     for node in module.graph.find_nodes(op="placeholder"):
         if "grapharg" in node.meta:
@@ -422,7 +425,7 @@ def call_backend(gm, example_inputs, backend, compile_id, ending, open_numbers, 
 
 def _called_code(gm, code: types.CodeType) -> types.CodeType:
     """What the user wrote: of a module's call `forward`, not torch.nn.Module's code around it."""
-    _, call_facts = gm.__dict__.get("_pending_metadata", ((), ()))
+    _, call_facts, _ = gm.__dict__.get("_pending_metadata", ((), (), ()))
     site = next((site for *_, site in call_facts if site is not None), None)
     codes = [code]
     while site is not None:

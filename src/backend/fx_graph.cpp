@@ -7,6 +7,7 @@
 #include "backend/fx.h"
 #include "backend/fx_args.h"
 #include "backend/fx_builder.h"
+#include "graph/bodies.h"
 
 namespace pellucid::backend {
 namespace {
@@ -102,7 +103,8 @@ void FxBuilder::add_output() {
   for (std::size_t i = 0; i < values.size(); ++i) {
     PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(fx_node(values[i])));
   }
-  auto args = py::take(PyTuple_Pack(1, tuple.get()));
+  const bool gives_one = source_.body != nullptr && source_.body->gives_one;
+  auto args = py::take(PyTuple_Pack(1, gives_one ? PyTuple_GET_ITEM(tuple.get(), 0) : tuple.get()));
   auto kwargs = py::take(PyDict_New());
   (void)create(Op::Output, py::str(source_.output_name()).get(), fx_types().output.get(), args.get(), kwargs.get());
 }

@@ -1,5 +1,6 @@
 // The hand-off itself: the fx graph, the native forward, and the facts from which pellucid/_fx.py makes the costly
 // metadata when somebody looks at the graph.
+#include <algorithm>
 #include <unordered_map>
 
 #include "backend/fx.h"
@@ -17,6 +18,9 @@ py::Owned<> none() { return py::Owned<>::share(Py_None); }
 // themselves, and visible to the garbage collector.
 class Sites {
  public:
+  // The operators whose bodies are being made, outermost first: pairs (name, operator).
+  py::Owned<> operators = py::take(PyTuple_New(0));
+
   PyObject* tuple_of(const CallSite* site) {
     if (site == nullptr) return Py_None;
     auto& made = tuples_[site];
@@ -67,7 +71,11 @@ py::Owned<> module_of_body(const graph::Body& body, Sites& sites) {
   FxBuilder builder(body.graph);
   auto fx_graph = builder.build();
   auto no_inputs = py::take(PyList_New(0));
+  const auto outer = sites.operators.copy();
+  const auto pair = py::take(PyTuple_Pack(2, py::str(body.call->recorded_name).get(), body.call->target.get()));
+  sites.operators = py::take(PySequence_Concat(outer.get(), py::take(PyTuple_Pack(1, pair.get())).get()));
   auto module = module_of(body.graph, builder, fx_graph.get(), no_inputs.get(), sites);
+  sites.operators = outer.copy();
   if (body.call->plain) {
     auto mark = py::import_attr("pellucid._bodies", "describe_body");
     (void)py::take(PyObject_CallFunctionObjArgs(mark.get(), module.get(), body.call->plain.get(), nullptr));
@@ -87,17 +95,23 @@ void add_attributes(const graph::Graph& graph, PyObject* module, Sites& sites) {
   }
 }
 
+// Who traces an operator calls the modules of its bodies: these call the operators inside of them, not what is plain.
+bool is_traced_as_it_is(const graph::Graph& graph) {
+  return graph.body == nullptr ||
+         std::ranges::none_of(graph.nodes(), [](const Node* node) { return static_cast<bool>(node->plain); });
+}
+
 py::Owned<> module_of(const graph::Graph& graph, const FxBuilder& builder, PyObject* fx_graph, PyObject* input_facts,
                       Sites& sites) {
-  auto forward = native_forward(graph);
+  auto forward = is_traced_as_it_is(graph) ? native_forward(graph) : none();
   auto call_facts = py::take(PyList_New(0));
   for (const Node* node : graph.nodes()) {
     auto facts = facts_of(builder, *node, sites);
     py::check(PyList_Append(call_facts.get(), facts.get()));
   }
   auto make = py::import_attr("pellucid._fx", "make_graph_module");
-  PyObject* const args[] = {fx_graph, forward.get(), input_facts, call_facts.get()};
-  auto module = py::take(PyObject_Vectorcall(make.get(), args, 4, nullptr));
+  PyObject* const args[] = {fx_graph, forward.get(), input_facts, call_facts.get(), sites.operators.get()};
+  auto module = py::take(PyObject_Vectorcall(make.get(), args, 5, nullptr));
   add_attributes(graph, module.get(), sites);
   return module;
 }

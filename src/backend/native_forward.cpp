@@ -58,7 +58,8 @@ class Emitter {
       release_inputs(*node);
     }
     for (const Node* node : graph_.outputs()) load(node);
-    code_.emit(Opcode::BUILD_TUPLE, static_cast<int>(graph_.outputs().size()));
+    if (graph_.body == nullptr || !graph_.body->gives_one)
+      code_.emit(Opcode::BUILD_TUPLE, static_cast<int>(graph_.outputs().size()));
     code_.emit(Opcode::RETURN_VALUE);
     auto made = code_.finish();
     return py::take(PyFunction_New(made.object(), globals_.dict()));

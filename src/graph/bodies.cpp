@@ -1,5 +1,7 @@
 #include "graph/bodies.h"
 
+#include <algorithm>
+
 #include "base/reasons.h"
 
 namespace pellucid::graph {
@@ -28,23 +30,54 @@ void check_inputs(const Graph& graph) {
 }  // namespace
 
 Body& Bodies::open(std::string_view kind) {
-  std::string name(kind);
-  const int number = count_[name]++;
-  name.append("_").append(std::to_string(number));
-  all_.push_back(std::make_unique<Body>(*innermost_, std::move(name)));
+  all_.push_back(std::make_unique<Body>(*innermost_, std::string(kind)));
   innermost_ = &all_.back()->graph;
   return *all_.back();
 }
 
 Node* Bodies::close() {
-  const Body& body = *innermost_->body;
+  Body& body = *innermost_->body;
+  const int number = count_[body.name]++;
+  body.name.append("_").append(std::to_string(number));
   innermost_ = &body.outer;
   Node* node = innermost_->call(Op::GetAttr, py::str(body.name), {}, {}, {});
   node->body = &body;
   return node;
 }
 
+Node* Bodies::own_input(py::Owned<> example) {
+  Body& body = *innermost_->body;
+  body.operands.push_back(nullptr);
+  return body.graph.placeholder("child", std::move(example), -1, "an argument of " + body.name);
+}
+
+void Bodies::share_operands(std::span<Body* const> bodies) {
+  std::vector<Node*> shared;
+  for (const Body* body : bodies) {
+    for (Node* operand : body->operands) {
+      if (operand != nullptr && std::ranges::find(shared, operand) == shared.end()) shared.push_back(operand);
+    }
+  }
+  for (Body* body : bodies) {
+    std::vector<Node*> placeholders, operands;
+    for (std::size_t i = 0; i < body->operands.size(); ++i) {
+      if (body->operands[i] == nullptr) placeholders.push_back(body->graph.placeholders()[i]);
+    }
+    operands.resize(placeholders.size());
+    for (Node* operand : shared) placeholders.push_back(handed_down(*body, operand));
+    operands.insert(operands.end(), shared.begin(), shared.end());
+    body->operands = std::move(operands);
+    body->graph.order_placeholders(std::move(placeholders));
+  }
+}
+
 void Bodies::discard() { innermost_ = &innermost_->body->outer; }
+
+bool Bodies::reaches(const Node& node) const {
+  if (node.graph == innermost_ || encloses(*node.graph, *innermost_)) return true;
+  const Body* body = node.graph->body;
+  return body != nullptr && body->call != nullptr && !body->keeps_values && reaches(*body->call);
+}
 
 Node* Bodies::in(Graph& graph, Node* node) {
   if (node->graph == &graph) return node;
@@ -66,7 +99,7 @@ Node* Bodies::handed_down(Body& body, Node* node) {
 
 Node* Bodies::handed_out(Body& body, Node* node) {
   static PyObject* const getitem = py::import_attr("operator", "getitem").release();
-  if (body.call == nullptr) misplaced(*node);
+  if (body.call == nullptr || body.keeps_values) misplaced(*node);
   if (node->op == Op::Placeholder) return body.operands[static_cast<std::size_t>(node->index)];
   Node*& outside = body.outside[node];
   if (outside != nullptr) return outside;

@@ -3,6 +3,7 @@
 // used behind its call is one more of its outputs.
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -13,12 +14,14 @@
 namespace pellucid::graph {
 
 struct Body {
-  Body(Graph& outer, std::string name) : graph(this), outer(outer), name(std::move(name)) {}
+  Body(Graph& outer, std::string kind) : graph(this), outer(outer), name(std::move(kind)) {}
 
   Graph graph;
   Graph& outer;
-  std::string name;                          // of the attribute that holds it: "wrap_body_0"
-  std::vector<Node*> operands;               // of the outer graph, one for each placeholder
+  std::string name;             // torch._dynamo's word for it, once it is complete with a number: "wrap_body_0"
+  bool gives_one = false;       // its graph gives its only output itself, not a tuple
+  bool keeps_values = false;    // what it computes is of its operator alone: nothing behind the call uses it
+  std::vector<Node*> operands;  // of the outer graph, one for each placeholder; null: its operator makes that one
   std::unordered_map<Node*, Node*> inside;   // operand -> its placeholder
   Node* call = nullptr;                      // in the outer graph, once the body is complete
   std::vector<Node*> outputs;                // of the body
@@ -35,11 +38,18 @@ class Bodies {
   // What stands for a node of any graph in the one where nodes go.
   Node* here(Node* node) { return node->graph == innermost_ ? node : in(*innermost_, node); }
 
+  bool reaches(const Node& node) const;  // here() gives something
+
   // Nodes go into a new body from here on. `kind`: torch._dynamo's word for it ("wrap_body").
   Body& open(std::string_view kind);
   // The innermost body is complete: a node that gives it, in the enclosing graph, where nodes go again.
   Node* close();
   void discard();  // of the innermost body nothing is left
+  // A tensor that only the innermost body has: its operator makes it when the body is called.
+  Node* own_input(py::Owned<> example);
+  // Complete bodies that one operator calls with the same tensors get the same inputs: their own, then all that any of
+  // them uses.
+  void share_operands(std::span<Body* const> bodies);
   // At the end, when it is known what is used.
   void finish();
 

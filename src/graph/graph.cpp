@@ -163,6 +163,11 @@ PyObject* range_end_function() {
   return end;
 }
 
+void Graph::order_placeholders(std::vector<Node*> in_order) {
+  placeholders_ = std::move(in_order);
+  renumber();
+}
+
 void Graph::simplify_body() {
   drop_dead_reads();
   renumber();

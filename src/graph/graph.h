@@ -113,6 +113,7 @@ class Graph {
   void simplify();
   // The same for the graph of a body, whose inputs are those that its call gives.
   void simplify_body();
+  void order_placeholders(std::vector<Node*> in_order);  // all of them
 
   Body* const body;  // whose graph it is; null: the region's
 

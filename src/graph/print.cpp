@@ -137,7 +137,7 @@ std::string print(const Graph& graph) {
   std::vector<Arg> values;
   for (Node* node : graph.outputs()) values.push_back(Arg::of(node));
   out += "    return ";
-  out += tuple_text(values);
+  out += graph.body != nullptr && graph.body->gives_one ? text_of_arg(values.front()) : tuple_text(values);
   out += "\n";
   for (const Node* node : graph.nodes()) {
     if (node->body != nullptr) out.append("\n").append(node->body->name).append(" = ").append(print(node->body->graph));

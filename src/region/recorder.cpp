@@ -352,7 +352,7 @@ py::Owned<> Recorder::from_torch(PyObject* value) {
 
 // What the graph computes of the numbers that it is given.
 graph::Node* Recorder::number_node(PyObject* object) {
-  if (graph::Node* known = node_of(object)) return known;
+  if (graph::Node* known = node_of(object); known != nullptr && region_.capture->bodies->reaches(*known)) return known;
   const Number* number = as_number(object);
   Capture& capture = *region_.capture;
   const auto value = py::Owned<>::share(number->value);

@@ -38,6 +38,8 @@ class Recorder {
   graph::Node* record(graph::Op op, PyObject* target, Args args, PyObject* example, bool impure,
                       bool may_raise = false);
   void give(PyObject* value, graph::Node* node);  // the node computes this tensor or array
+  // A node computes these; gives what they are to the program.
+  py::Owned<> unpack(PyObject* value, graph::Node* owner, const std::shared_ptr<const graph::CallSite>& site);
 
   // Real tensors below become fakes (placeholders on first use); containers are copied when they hold any.
   py::Owned<> to_fake(PyObject* value);
@@ -78,8 +80,6 @@ class Recorder {
   py::Owned<> fake_of_made(PyObject* made);
   Result wrap_result(graph::Op op, PyObject* target, Args args, py::Owned<> result, bool mutated);
   void set_node(PyObject* tensor, graph::Node* node);
-  py::Owned<> unpack(PyObject* value, graph::Node* owner, const std::shared_ptr<const graph::CallSite>& site);
-
   graph::Node* array_node(PyObject* array);
 
   Region& region_;

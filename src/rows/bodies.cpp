@@ -46,18 +46,6 @@ bool needs_gradients(const graph::Graph& body) {
   return std::ranges::any_of(body.nodes(), [](const graph::Node* node) { return requires_grad(node->example_value); });
 }
 
-// Whether it writes to what it is given.
-bool writes_operands(const graph::Body& body) {
-  std::unordered_set<const void*> storages;
-  for (const graph::Node* node : body.graph.placeholders()) {
-    if (node->example_value && aten::is_tensor(node->example_value.get()))
-      storages.insert(aten::meta_of(node->example_value.get()).storage);
-  }
-  return std::ranges::any_of(body.graph.nodes(), [&](const graph::Node* node) {
-    return std::ranges::any_of(node->written, [&](const auto& written) { return storages.contains(written.get()); });
-  });
-}
-
 // The same at every call: from outside, or made of such.
 bool is_known(Interpreter& t, PyObject* object) {
   static PyObject* const partial = py::import_attr("functools", "partial").release();
@@ -90,7 +78,7 @@ Result end_checkpoint(Interpreter& t, PyObject*, Args args) {
   if (t.region.unbacked.any()) refuse_call(callee, "in a program that computes with numbers of tensors");
   if (needs_gradients(body.graph) || reentrant) {
     if (const char* change = audit->change()) refuse_call(callee, change);
-    if (!t.region.numbers.policy.runs_as_captured() && writes_operands(body))
+    if (!t.region.numbers.policy.runs_as_captured() && region::writes_operands(body))
       refuse_call(callee, "it writes to tensors that it is given");
   }
   if (reentrant) {

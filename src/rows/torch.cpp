@@ -476,11 +476,8 @@ const Row rows[] = {
     {"torch.set_num_threads", refuse},
     {"torch.save", refuse},
     {"torch.load", refuse},
-    {"torch.cond", higher_order},
-    {"torch._higher_order_ops.while_loop.while_loop", higher_order},
     {"torch._higher_order_ops.strict_mode.strict_mode", higher_order},
     {"torch._higher_order_ops.utils._maybe_compile_and_run_fn", higher_order},
-    {"torch._higher_order_ops.invoke_subgraph.invoke_subgraph_placeholder", higher_order},
 };
 
 // Once torch._dynamo has run in the process, nn.Module.__init__ tells its tracker of each new module; a module that the

@@ -1,0 +1,280 @@
+"""The operators of torch that take functions (torch.cond and its like). Traced like the user's own code; pellucid.polyfills
+hands these on."""
+
+from __future__ import annotations
+
+from torch import bool as _bool
+from torch import flip as _flip
+from torch import is_tensor as _is_tensor
+from torch import movedim as _movedim
+from torch.utils._pytree import tree_flatten as _tree_flatten
+from torch.utils._pytree import tree_unflatten as _tree_unflatten
+
+from pellucid.polyfills_bodies import begin_body, distinct_tensors
+
+
+def body_input(like, how, requires_grad):
+    """A tensor that the operator makes when it calls the body. `how`: None, or "row" of the first dimension of `like`."""
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
+def end_body(operator, tensors, gives_one):
+    """The body is complete and gives these; what it is known by from here on."""
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
+def discard_body():
+    """Nothing of what was followed since begin_body() is left."""
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
+def call_operator(operator, bodies, arguments, likes, how, others):
+    """A node. It gives tensors like these, which need gradients when one of them or of `others` does."""
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
+def refuse_operator(operator, what):
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
+class Slot:
+    """In the arguments of a node: a body, or (`kind` is list or tuple) the tensors that it uses besides its own inputs."""
+
+    def __init__(self, number, kind=None):
+        self.number = number
+        self.kind = kind
+
+
+_FIRST, _SECOND = Slot(0), Slot(1)
+_USED, _USED_LIST = Slot(0, tuple), Slot(0, list)
+
+
+def _tensors_of(operator, value, what):
+    """The tensors below a value that holds nothing else, and its structure."""
+    leaves, spec = _tree_flatten(value)
+    for leaf in leaves:
+        if not _is_tensor(leaf):
+            refuse_operator(operator, what)
+    return leaves, spec
+
+
+def _is_alike(one, other):
+    return (
+        one.dtype == other.dtype
+        and one.device == other.device
+        and one.layout == other.layout
+        and one.shape == other.shape
+        and one.stride() == other.stride()
+    )
+
+
+def _check_alike(operator, ones, others, what):
+    if len(ones) != len(others):
+        refuse_operator(operator, what)
+    for i in range(len(ones)):
+        if not _is_alike(ones[i], others[i]):
+            refuse_operator(operator, what)
+
+
+# ---- torch.cond
+
+
+def choose_branch(pred, true_fn, false_fn, operands=()):
+    if isinstance(pred, (bool, int, float)):
+        return true_fn(*operands) if pred else false_fn(*operands)
+    if not _is_tensor(pred) or pred.dtype != _bool or pred.numel() != 1:
+        refuse_operator("cond", "its predicate is no bool and no tensor of one bool")
+    if not isinstance(operands, (tuple, list)) or not callable(true_fn) or not callable(false_fn):
+        refuse_operator("cond", "with these arguments")
+    given, _ = _tensors_of("cond", operands, "its operands are not tensors alone")
+    true, true_tensors, true_leaves, true_spec = _branch("cond_true", true_fn, operands, given)
+    false, false_tensors, false_leaves, false_spec = _branch("cond_false", false_fn, operands, given)
+    what = "its branches give other structures, shapes, layouts or numbers"
+    if true_spec != false_spec:
+        refuse_operator("cond", what)
+    _check_alike("cond", true_tensors, false_tensors, what)
+    for i in range(len(true_leaves)):
+        one, other = true_leaves[i], false_leaves[i]
+        if _is_tensor(one) != _is_tensor(other) or not (_is_tensor(one) or one == other):
+            refuse_operator("cond", what)
+    if not true_tensors:
+        refuse_operator("cond", "its branches give no tensor")
+    results = call_operator(
+        "cond",
+        (true, false),
+        (pred, _FIRST, _SECOND, _USED),
+        true_tensors,
+        (None,) * len(true_tensors),
+        (*false_tensors, *given),
+    )
+    at = iter(results)
+    return _tree_unflatten([next(at) if _is_tensor(leaf) else leaf for leaf in true_leaves], true_spec)
+
+
+def _branch(kind, function, operands, given):
+    begin_body(kind, distinct_tensors(given), (function, operands))
+    try:
+        result = function(*operands)
+    except BaseException:
+        refuse_operator("cond", "a branch raises")
+    leaves, spec = _tree_flatten(result)
+    tensors = []
+    for leaf in leaves:
+        if _is_tensor(leaf):
+            tensors.append(leaf)
+        elif leaf is not None and type(leaf) is not int:
+            refuse_operator("cond", "a branch gives more than tensors and ints")
+    tensors = (*tensors,)
+    return end_body("cond", tensors, False), tensors, leaves, spec
+
+
+# ---- torch.while_loop
+
+
+def repeat_body(cond_fn, body_fn, carried_inputs):
+    if not isinstance(carried_inputs, (tuple, list)) or not callable(cond_fn) or not callable(body_fn):
+        refuse_operator("while_loop", "with these arguments")
+    carried, spec = _tensors_of("while_loop", carried_inputs, "it carries more than tensors")
+    if not carried:
+        refuse_operator("while_loop", "it carries nothing")
+    needs = [value.requires_grad for value in carried]
+    body, results = _loop_body(body_fn, carried_inputs, carried, spec, needs)
+    begin_body("cond_fn", (), (cond_fn, carried_inputs))
+    inside = [body_input(carried[i], None, needs[i]) for i in range(len(carried))]
+    try:
+        pred = cond_fn(*_tree_unflatten(inside, spec))
+    except BaseException:
+        refuse_operator("while_loop", "its condition raises")
+    if not _is_tensor(pred) or pred.dtype != _bool or pred.dim() != 0:
+        refuse_operator("while_loop", "its condition is no tensor of one bool")
+    cond = end_body("while_loop", (pred,), True)
+    return _tree_unflatten(
+        [
+            *call_operator(
+                "while_loop",
+                (cond, body),
+                (_FIRST, _SECOND, (*carried,), _USED),
+                results,
+                (None,) * len(results),
+                (*carried,),
+            )
+        ],
+        spec,
+    )
+
+
+def _loop_body(body_fn, carried_inputs, carried, spec, needs):
+    begin_body("body_fn", (), (body_fn, carried_inputs))
+    inside = [body_input(carried[i], None, needs[i]) for i in range(len(carried))]
+    try:
+        result = body_fn(*_tree_unflatten(inside, spec))
+    except BaseException:
+        refuse_operator("while_loop", "its body raises")
+    results, result_spec = _tensors_of("while_loop", result, "its body gives more than tensors")
+    what = "its body gives another structure, shape or layout than it is given"
+    if len(results) != len(carried) or (result_spec != spec and not isinstance(result, tuple)):
+        refuse_operator("while_loop", what)
+    _check_alike("while_loop", results, inside, what)
+    for i in range(len(needs)):
+        if results[i].requires_grad and not needs[i]:
+            refuse_operator(
+                "while_loop", "what it carries begins to need gradients, which torch's operator does not follow"
+            )
+    return end_body("while_loop", (*results,), False), (*results,)
+
+
+# ---- scan and map of torch._higher_order_ops
+
+
+def scan_rows(combine_fn, init, xs, *, dim=0, reverse=False):
+    carried, init_spec = _tensors_of("scan", init, "it carries more than tensors")
+    rows, xs_spec = _tensors_of("scan", xs, "it runs over more than tensors")
+    if not rows:
+        return init, []
+    if not carried or type(dim) is not int or not isinstance(reverse, bool) or not callable(combine_fn):
+        refuse_operator("scan", "with these arguments")
+    if dim < 0:
+        dim += rows[0].dim()
+    length = _length(rows, dim)
+    if length is None:
+        refuse_operator("scan", "over tensors of these shapes")
+    if dim != 0:
+        rows = [_movedim(row, dim, 0) for row in rows]
+    if reverse:
+        rows = [_flip(row, [0]) for row in rows]
+    needs = [value.requires_grad for value in carried]
+    while True:
+        body, results, wanted, out_spec = _scan_body(combine_fn, init, xs, carried, rows, init_spec, xs_spec, needs)
+        if wanted == needs:
+            break
+        needs = wanted
+    count = len(carried)
+    how = (*[None for _ in carried], *[length for _ in results[count:]])
+    given = [*call_operator("scan", (body,), (_FIRST, carried, rows, _USED_LIST), results, how, (*carried, *rows))]
+    outs = given[count:]
+    if reverse:
+        outs = [out.flip([0]) for out in outs]
+    if dim != 0:
+        outs = [_movedim(out, 0, dim) if dim < out.ndim else out for out in outs]
+    return _tree_unflatten(given[:count], init_spec), _tree_unflatten(outs, out_spec)
+
+
+def _length(tensors, dim):
+    length = None
+    for tensor in tensors:
+        if not 0 <= dim < tensor.dim() or tensor.shape[dim] == 0:
+            return None
+        if length is None:
+            length = tensor.shape[dim]
+        elif tensor.shape[dim] != length:
+            return None
+    return length
+
+
+def _scan_body(combine_fn, init, xs, carried, rows, init_spec, xs_spec, needs):
+    begin_body("scan_combine_fn", (), (combine_fn, init, xs))
+    inside = [body_input(carried[i], None, needs[i]) for i in range(len(carried))]
+    slices = [body_input(row, "row", row.requires_grad) for row in rows]
+    try:
+        result = combine_fn(_tree_unflatten(inside, init_spec), _tree_unflatten(slices, xs_spec))
+    except BaseException:
+        refuse_operator("scan", "its function raises")
+    if not isinstance(result, tuple) or len(result) != 2:
+        refuse_operator("scan", "its function gives no pair")
+    carry, carry_spec = _tensors_of("scan", result[0], "its function gives more than tensors")
+    outs, out_spec = _tensors_of("scan", result[1], "its function gives more than tensors")
+    what = "its function gives a carry of another structure, shape or layout"
+    if carry_spec != init_spec:
+        refuse_operator("scan", what)
+    _check_alike("scan", carry, inside, what)
+    wanted = [needs[i] or carry[i].requires_grad for i in range(len(needs))]
+    if wanted != needs:
+        discard_body()
+        return None, None, wanted, None
+    results = (*carry, *outs)
+    return end_body("scan", results, False), results, needs, out_spec
+
+
+def map_rows(f, xs, *args):
+    rows, spec = _tensors_of("map_impl", xs, "it runs over more than tensors")
+    length = _length(rows, 0)
+    if length is None or not callable(f):
+        refuse_operator("map_impl", "over tensors of these shapes")
+    begin_body("map_body", (), (f, xs, args))
+    slices = [body_input(row, "row", row.requires_grad) for row in rows]
+    try:
+        result = f(_tree_unflatten(slices, spec), *args)
+    except BaseException:
+        refuse_operator("map_impl", "its function raises")
+    results, out_spec = _tensors_of("map_impl", result, "its function gives more than tensors")
+    results = (*results,)
+    body = end_body("map_impl", results, False)
+    given = call_operator("map_impl", (body,), (_FIRST, rows, _USED_LIST), results, (length,) * len(results), (*rows,))
+    return _tree_unflatten([*given], out_spec)
+
+
+# ---- torch.compiler.nested_compile_region
+
+
+def call_region(function, *args, **kwargs):
+    return function(*args, **kwargs)

@@ -1,0 +1,159 @@
+// The operators of torch.ops.higher_order that take functions, one row each. pellucid/polyfills_higher_order.py calls
+// these around the functions.
+#include <algorithm>
+
+#include "aten/aten.h"
+#include "graph/bodies.h"
+#include "region/body_audit.h"
+#include "region/snapshot.h"
+#include "region/torch_module.h"
+#include "rows/rows.h"
+
+namespace pellucid::rows {
+
+namespace {
+
+// What an operator makes of its bodies. None of these may change anything but tensors of its own, nor give what it is
+// given: an operator calls them when it likes, and keeps what they give.
+struct Operator {
+  const char* name;    // in torch.ops.higher_order
+  const char* callee;  // as the program says it
+  bool shares;         // each body gets what any of them uses
+  // The function of pellucid._bodies that does the same where nobody but this process sees the graph.
+  const char* plain;
+};
+
+constexpr Operator kOperators[] = {
+    {"cond", "torch.cond()", true, "cond"},
+    {"while_loop", "torch.while_loop()", true, "while_loop"},
+    {"scan", "scan()", false, "scan"},
+    {"map_impl", "map()", false, "map_each"},
+};
+
+const Operator& operator_of(PyObject* name) {
+  return *std::ranges::find_if(
+      kOperators, [&](const Operator& row) { return PyUnicode_CompareWithASCIIString(name, row.name) == 0; });
+}
+
+[[noreturn]] void refuse_body(const Operator& row, const char* what) {
+  unsupported(Reason::ImpureBody, {{"callee", row.callee}, {"what", what}});
+}
+
+std::vector<PyObject*> items_of(PyObject* tuple) {
+  return {PySequence_Fast_ITEMS(tuple), PySequence_Fast_ITEMS(tuple) + PyTuple_GET_SIZE(tuple)};
+}
+
+// body_input(like, how, requires_grad): a tensor that the operator makes when it calls the body.
+Result body_input(Interpreter& t, PyObject*, Args args) {
+  return Result::of(t.region.recorder.bodies.own_input(args[0], args[1], args[2] == Py_True));
+}
+
+// end_body(operator, tensors, gives_one): the body gives these. Its number.
+Result end_body(Interpreter& t, PyObject*, Args args) {
+  const Operator& row = operator_of(args[0]);
+  const auto audit = std::move(t.region.audits.back());
+  t.region.audits.pop_back();
+  if (t.region.unbacked.any()) refuse_body(row, "in a program that computes with numbers of tensors");
+  if (const char* change = audit->change()) refuse_body(row, change);
+  graph::Body& body = *t.region.capture->bodies->graph().body;
+  if (const char* why = t.region.recorder.bodies.set_outputs(items_of(args[1]))) refuse_body(row, why);
+  body.gives_one = args[2] == Py_True;
+  body.keeps_values = true;
+  return Result::of(py::take(PyLong_FromSize_t(t.region.recorder.bodies.keep(t.region.recorder.bodies.close()))));
+}
+
+// discard_body(): what was followed since begin_body() is left out.
+Result discard_body(Interpreter& t, PyObject*, Args) {
+  t.region.audits.pop_back();
+  t.region.recorder.bodies.discard();
+  return Result::none();
+}
+
+// The arguments of the node. An instance of Slot stands for a body, or for the tensors that one uses besides those that
+// its operator makes for it.
+graph::Arg node_argument(Interpreter& t, PyObject* value, std::span<graph::Node* const> given) {
+  static PyObject* const slot = py::import_attr("pellucid.polyfills_higher_order", "Slot").release();
+  graph::Arg arg;
+  if (reinterpret_cast<PyObject*>(Py_TYPE(value)) == slot) {
+    const auto number = py::take(PyObject_GetAttrString(value, "number"));
+    const auto kind = py::take(PyObject_GetAttrString(value, "kind"));
+    graph::Node* body = given[PyLong_AsSize_t(number.get())];
+    if (kind.get() == Py_None) return graph::Arg::of(body);
+    arg.kind =
+        reinterpret_cast<PyTypeObject*>(kind.get()) == &PyList_Type ? graph::Arg::Kind::List : graph::Arg::Kind::Tuple;
+    for (graph::Node* operand : body->body->operands) {
+      if (operand != nullptr) arg.items.push_back(graph::Arg::of(operand));
+    }
+    return arg;
+  }
+  if (!PyTuple_CheckExact(value) && !PyList_CheckExact(value)) return t.region.recorder.to_arg(value);
+  arg.kind = PyList_CheckExact(value) ? graph::Arg::Kind::List : graph::Arg::Kind::Tuple;
+  for (const auto& item : region::items_now(value)) arg.items.push_back(node_argument(t, item.get(), given));
+  return arg;
+}
+
+// torch's checkpointing, as AOTAutograd runs it, calls no such operators.
+bool is_in_checkpoint(const graph::Graph& graph) {
+  return graph.body != nullptr && (graph.body->name == "wrap_body" || is_in_checkpoint(graph.body->outer));
+}
+
+// call_operator(operator, bodies, arguments, likes, how, others): a node, which gives tensors like `likes`; they need
+// gradients when one of these or of `others` does.
+Result call_operator(Interpreter& t, PyObject*, Args args) {
+  const Operator& row = operator_of(args[0]);
+  if (!t.region.numbers.policy.runs_as_captured() && is_in_checkpoint(t.region.capture->bodies->graph()))
+    refuse_body(row, "below torch.utils.checkpoint.checkpoint()");
+  std::vector<graph::Node*> given;
+  std::vector<graph::Body*> bodies;
+  for (PyObject* number : items_of(args[1])) {
+    given.push_back(t.region.recorder.bodies.kept(PyLong_AsSize_t(number)));
+    bodies.push_back(const_cast<graph::Body*>(given.back()->body));
+  }
+  if (row.shares) t.region.capture->bodies->share_operands(bodies);
+  std::vector<PyObject*> likes = items_of(args[3]);
+  const std::size_t count = likes.size();
+  for (PyObject* other : items_of(args[5])) likes.push_back(other);
+  for (const graph::Body* body : bodies) {
+    for (const graph::Node* operand : body->operands) {
+      if (operand != nullptr && operand->example_value && aten::is_tensor(operand->example_value.get()))
+        likes.push_back(operand->example_value.get());
+    }
+  }
+  const auto result = t.region.recorder.bodies.fresh(args[4], count, likes);
+  std::vector<graph::Arg> arguments;
+  for (PyObject* value : items_of(args[2])) arguments.push_back(node_argument(t, value, given));
+  if (!t.region.numbers.policy.runs_as_captured()) t.region.recorder.bodies.copy_aliases(arguments);
+  const auto target = region::torch_operator("higher_order", row.name);
+  return Result::of(t.region.recorder.bodies.call(target.get(), py::import_attr("pellucid._bodies", row.plain), given,
+                                                  std::move(arguments), result));
+}
+
+Result refuse_operator(Interpreter&, PyObject*, Args args) {
+  refuse_body(operator_of(args[0]), PyUnicode_AsUTF8(args[1]));
+}
+
+template <const char* kName>
+Result polyfill(Interpreter& t, PyObject*, Args args) {
+  return protocols::call_polyfill(t, kName, args);
+}
+constexpr char kCond[] = "choose_branch", kWhileLoop[] = "repeat_body", kScan[] = "scan_rows", kMap[] = "map_rows",
+               kRegion[] = "call_region";
+
+const Row rows[] = {
+    {"torch.cond", polyfill<kCond>},
+    {"torch._higher_order_ops.while_loop.while_loop", polyfill<kWhileLoop>},
+    {"torch._higher_order_ops.scan.scan", polyfill<kScan>},
+    {"torch._higher_order_ops.map.map", polyfill<kMap>},
+    {"torch._higher_order_ops.invoke_subgraph.invoke_subgraph_placeholder", polyfill<kRegion>},
+    {"pellucid.polyfills_higher_order.body_input", body_input},
+    {"pellucid.polyfills_higher_order.end_body", end_body},
+    {"pellucid.polyfills_higher_order.discard_body", discard_body},
+    {"pellucid.polyfills_higher_order.call_operator", call_operator},
+    {"pellucid.polyfills_higher_order.refuse_operator", refuse_operator},
+};
+
+}  // namespace
+
+const std::span<const Row> kHigherOrderRows = rows;
+
+}  // namespace pellucid::rows
