@@ -143,17 +143,27 @@ bool keyword_arguments(Parse& p, const Node* given, std::vector<const Node*>& ki
     kids.push_back(p.arena.keyword(nullptr, given));
     return true;
   }
-  for (std::size_t k = 0; k + 1 < given->kids.size(); k += 2) {
-    const Node *key = given->kids[k], *value = given->kids[k + 1];
-    if (key == nullptr) {
-      kids.push_back(p.arena.keyword(nullptr, value));
-    } else if (is_identifier(key)) {
-      const char* text = PyUnicode_AsUTF8(key->object);
-      if (text == nullptr) return p.fail("a keyword that is no name");
-      kids.push_back(p.arena.keyword(p.arena.intern(text), value));
-    } else {
-      kids.push_back(p.arena.keyword(nullptr, p.arena.of(Kind::Dict, {key, value})));
+  for (std::size_t k = 0; k + 1 < given->kids.size();) {
+    // As many keys as there are up to the next `**`: names, or a dict.
+    std::size_t end = k;
+    bool names = true;
+    for (; end + 1 < given->kids.size() && given->kids[end] != nullptr; end += 2) {
+      names = names && is_identifier(given->kids[end]);
     }
+    if (end == k) {
+      kids.push_back(p.arena.keyword(nullptr, given->kids[k + 1]));
+      k += 2;
+    } else if (!names) {
+      const std::vector<const Node*> items(given->kids.begin() + k, given->kids.begin() + end);
+      kids.push_back(p.arena.keyword(nullptr, p.arena.of(Kind::Dict, p.arena.list(items))));
+    } else {
+      for (std::size_t at = k; at < end; at += 2) {
+        const char* text = PyUnicode_AsUTF8(given->kids[at]->object);
+        if (text == nullptr) return PyErr_Clear(), p.fail("a keyword that is no name");
+        kids.push_back(p.arena.keyword(p.arena.intern(text), given->kids[at + 1]));
+      }
+    }
+    k = std::max(end, k);
   }
   return true;
 }

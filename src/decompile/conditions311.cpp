@@ -149,6 +149,7 @@ struct ChainReader {
     made.test = test;
     made.depth = depth;
     made.raw = last.target;
+    made.jump = at;
     made.next = clean + 1;
     if (jumps_if_true(last.op)) {
       made.if_true = {false, p.unit.resolve(last.target)};
@@ -173,6 +174,7 @@ Condition single(Parse& p, int at, const Node* test, std::size_t depth) {
   Condition made;
   made.depth = depth;
   made.raw = jump.target;
+  made.jump = at;
   made.next = at + 1;
   bool if_true = jumps_if_true(jump.op);
   if (asks_for_none(jump.op)) {

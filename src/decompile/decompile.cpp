@@ -128,12 +128,7 @@ class Attempt {
       for (const Shell& shell : shells) path_.push_back(shell.name);
       return true;
     }
-    made.module = imports + "def __outer__():\n";
-    for (int slot = py::first_free_slot(code_); slot < py::slot_count(code_); ++slot) {
-      made.module += "    " + py::text_of(py::slot_name(code_, slot)) + " = None\n";
-    }
-    made.module += indented(made.text, 1);
-    path_ = {"__outer__"};
+    made.module = imports + enclosed(made.text);
     return true;
   }
 
@@ -142,6 +137,40 @@ class Attempt {
   const std::vector<std::string>& path() const { return path_; }
 
  private:
+  // The text within functions and classes that have its free variables, and the qualified name where that matters.
+  std::string enclosed(const std::string& text) {
+    std::vector<Shell> shells;
+    if (form_ == Form::Class || contains_class(code_)) shells = shells_of(code_);
+    const auto innermost =
+        std::find_if(shells.rbegin(), shells.rend(), [](const Shell& one) { return one.is_function; });
+    std::size_t around = static_cast<std::size_t>(shells.rend() - innermost);  // 1 + its index; 0: there is none
+    const bool in_class = around < shells.size();
+    std::vector<std::string> free;
+    for (int slot = py::first_free_slot(code_); slot < py::slot_count(code_); ++slot) {
+      std::string name = py::text_of(py::slot_name(code_, slot));
+      if (!in_class || name != "__class__") free.push_back(std::move(name));
+    }
+    path_.clear();
+    if (around == 0 && !free.empty()) {
+      const bool global = form_ == Form::Class || !shells.empty();
+      const bool local = py::text_of(code_->co_qualname).find("<locals>") != std::string::npos;
+      if (global && !local) global_ = shells.empty() ? py::text_of(code_->co_name) : shells[0].name;
+      shells.insert(shells.begin(), {"__outer__", true});
+      around = 1;
+    }
+    std::string made;
+    for (std::size_t at = 0; at < shells.size(); ++at) {
+      made.append(4 * at, ' ');
+      made += (shells[at].is_function ? "def " + shells[at].name + "()" : "class " + shells[at].name) + ":\n";
+      path_.push_back(shells[at].name);
+      if (at + 1 != around) continue;
+      const std::string indent(4 * around, ' ');
+      if (!global_.empty()) made += indent + "global " + global_ + "\n";
+      for (const std::string& name : free) made += indent + name + " = None\n";
+    }
+    return made + indented(text, shells.size());
+  }
+
   static std::vector<Name> sorted(const std::set<Name>& names) {
     std::vector<Name> found(names.begin(), names.end());
     std::sort(found.begin(), found.end(), [](Name a, Name b) { return *a < *b; });
@@ -203,6 +232,7 @@ class Attempt {
   const Form form_;
   Shared shared_;
   std::vector<std::string> path_;
+  std::string global_;  // the name that a class is stored under, where that is a global one
   bool may_warn_ = false;
 };
 

@@ -19,10 +19,10 @@ Stack handling(const Stack& stack) {
   return inner;
 }
 
-// The type of `except T`, from `at` on; gives the index of the jump behind its check, or -1.
-int handler_type(Parse& p, int at, Stack stack, const Node*& type) {
+// One value over the stack, in front of the instruction `op`; gives its index, or -1.
+int value_before(Parse& p, int at, Opcode op, Stack& stack) {
   const std::size_t depth = stack.size();
-  while (!p.is(at, Opcode::CHECK_EXC_MATCH) || stack.size() != depth + 1) {
+  while (!p.is(at, op) || stack.size() != depth + 1) {
     if (at >= p.size()) return p.fail("a handler without a type", at), -1;
     if (is_condition(p[at].op) || is_chain(p, at)) {
       const auto inner = resolve(p, at, stack, p.size());
@@ -35,6 +35,13 @@ int handler_type(Parse& p, int at, Stack stack, const Node*& type) {
     at = step(p, at, stack, nullptr);
     if (at < 0) return -1;
   }
+  return at;
+}
+
+// The type of `except T`, from `at` on; gives the index of the jump behind its check, or -1.
+int handler_type(Parse& p, int at, Stack stack, const Node*& type) {
+  at = value_before(p, at, Opcode::CHECK_EXC_MATCH, stack);
+  if (at < 0) return -1;
   if (!p.is(at + 1, Opcode::POP_JUMP_FORWARD_IF_FALSE)) return p.fail("a handler of another form", at), -1;
   type = expression_of(p, stack.back());
   return type != nullptr ? at + 1 : -1;
@@ -91,6 +98,51 @@ bool except_clauses(Parse& p, int handler, int cleanup, int follow, const Stack&
   return true;
 }
 
+// The clauses of `except*`, from the handler on. Each takes its part of the group and leaves the rest; what a body
+// raises goes to a list, which is raised at the end.
+bool group_clauses(Parse& p, int handler, int cleanup, const Stack& stack, std::vector<Clause>& clauses) {
+  using enum Opcode;
+  Stack inner(handling(stack));
+  inner.push_back(Value::marker(Tag::Exception));
+  inner.push_back(Value::marker(Tag::Exception));
+  int at = handler + 4;  // behind PUSH_EXC_INFO; COPY 1; BUILD_LIST 0; SWAP 2
+  while (!p.is(at, LIST_APPEND)) {
+    Clause clause;
+    Stack work(inner);
+    const int match = value_before(p, at, CHECK_EG_MATCH, work);
+    if (match < 0) return false;
+    clause.test = expression_of(p, work.back());
+    if (clause.test == nullptr || !p.is(match + 1, COPY) || !p.is(match + 2, POP_JUMP_FORWARD_IF_NONE)) {
+      return p.fail("an except* of another form", match);
+    }
+    const int other = p[match + 2].target, begin = match + 4;
+    if (is_store(p[match + 3].op)) {
+      const Node* stored = stored_name(p, match + 3);
+      if (stored == nullptr) return false;
+      clause.name = stored->name;
+    } else if (!p.is(match + 3, POP_TOP)) {
+      return p.fail("an except* that stores elsewhere", match);
+    }
+    int raised = other - 1;  // where what the body raises is taken: LIST_APPEND 3; POP_TOP; JUMP
+    while (raised > begin && is_plain_jump(p[raised].op)) --raised;
+    if (other > cleanup || !p.is(raised, POP_TOP) || !p.is(raised - 1, LIST_APPEND)) {
+      return p.fail("an except* of another form", other);
+    }
+    --raised;
+    const auto resets_name = [&](int from) {  // name = None; del name
+      return clause.name != nullptr && p.is(from, LOAD_CONST) && is_store(p[from + 1].op) && is_delete(p[from + 2].op);
+    };
+    if (resets_name(raised - 3)) raised -= 3;
+    int end = is_plain_jump(p[raised - 1].op) ? raised - 1 : raised;
+    if (resets_name(end - 3)) end -= 3;
+    if (end < begin || !block(p, {begin, end, end}, inner, clause.body)) return false;
+    clause.body = or_pass(p, std::move(clause.body));
+    clauses.push_back(std::move(clause));
+    at = other + 1;
+  }
+  return true;
+}
+
 int last_covered(const Parse& p, int begin, int handler) {
   int last = begin;
   for (int at = begin; at < handler; ++at) {
@@ -119,7 +171,26 @@ int finally_statement(Parse& p, int at, int handler, int cleanup, int follow, co
   return cleanup + 3;
 }
 
-int except_statement(Parse& p, int at, int handler, int cleanup, int follow, const Stack& stack, Body& out) {
+// The `else` of `except*` stands behind the handlers, up to where these lead. Gives its end.
+int group_else_end(Parse& p, int cleanup, const Region& region) {
+  const int begin = cleanup + 3, exit = cleanup - 3;  // …; POP_TOP; POP_EXCEPT; JUMP; SWAP; POP_EXCEPT; RERAISE
+  int left = exit;
+  while (left > 0 && !p.is(left - 1, Opcode::POP_EXCEPT)) --left;
+  if (is_plain_jump(p[left].op)) {
+    const int target = p[left].target;
+    if (target <= region.end) return std::max(target, begin);
+    return p.unit.resolve(target) == p.unit.resolve(region.follow) ? std::max(region.end, begin) : begin;
+  }
+  for (int at = begin; at <= region.end; ++at) {  // a copy of an end of the function
+    bool same = true;
+    for (int k = left; k < exit && same; ++k) same = p[at + k - left].op == p[k].op && p[at + k - left].arg == p[k].arg;
+    if (same && left < exit) return at;
+  }
+  return begin;
+}
+
+int except_statement(Parse& p, int at, int handler, int cleanup, int follow, const Region& outer,
+                     const Stack& stack, bool groups, Body& out) {
   const int covered = last_covered(p, at, handler);
   int end = covered + 1;
   for (int k = at; k <= covered; ++k) {
@@ -133,10 +204,16 @@ int except_statement(Parse& p, int at, int handler, int cleanup, int follow, con
   if (!block(p, region, stack, body)) return kWrong;
   made->body = or_pass(p, std::move(body));
   const int orelse = p.end;
+  int behind = cleanup + 3;  // the statement
+  if (groups) behind = group_else_end(p, cleanup, outer);
   if (orelse < handler && !block(p, {orelse, handler, follow}, stack, made->orelse)) return kWrong;
-  if (!except_clauses(p, handler, cleanup, follow, stack, made->clauses)) return kWrong;
+  made->is_star = groups;
+  const bool read = groups ? group_clauses(p, handler, cleanup, stack, made->clauses)
+                           : except_clauses(p, handler, cleanup, follow, stack, made->clauses);
+  if (!read) return kWrong;
+  if (behind > cleanup + 3 && !block(p, {cleanup + 3, behind, follow}, stack, made->orelse)) return kWrong;
   out.push_back(made);
-  return cleanup + 3;
+  return behind;
 }
 
 }  // namespace
@@ -158,15 +235,9 @@ int open_try(Parse& p, int at, const Region& region, Stack& stack, Body& out) {
     return p.fail("a handler without an end", handler), kWrong;
   }
   const int follow = cleanup + 3 < region.end ? cleanup + 3 : region.follow;
-  switch (kind_of(p, handler, stack)) {
-    case HandlerKind::Finally:
-      return finally_statement(p, at, handler, cleanup, follow, stack, out);
-    case HandlerKind::Except:
-      return except_statement(p, at, handler, cleanup, follow, stack, out);
-    case HandlerKind::Group:
-      break;
-  }
-  return p.fail("except*", handler), kWrong;
+  const HandlerKind kind = kind_of(p, handler, stack);
+  if (kind == HandlerKind::Finally) return finally_statement(p, at, handler, cleanup, follow, stack, out);
+  return except_statement(p, at, handler, cleanup, follow, region, stack, kind == HandlerKind::Group, out);
 }
 
 int skip_copy(Parse& p, int at, const Finally& copied) {

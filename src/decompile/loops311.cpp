@@ -67,24 +67,44 @@ Body with_continue(Parse& p, Body body) {
   return body;
 }
 
+struct Repetition {
+  int begin = -1, exit = -1;
+};
+
+// Where the test at `at` is repeated so that its last jump is `bottom`; begin is -1: nowhere.
+Repetition repetition(Parse& p, int at, const Condition& test, int bottom, const Stack& stack, int end) {
+  const auto exit_of = [&](int begin) {
+    const auto again = run_to_condition(p, begin, stack, end);
+    return again && again->jump == bottom ? again->next : bottom + 1;
+  };
+  const int length = test.jump - at, begin = bottom - length;
+  if (begin >= test.next && same_test(p, at, begin, length + 1)) return {begin, exit_of(begin)};
+  // The parts of a chained comparison stand in another order when it is true at the end.
+  for (int other = bottom - 1; other >= test.next; --other) {
+    if (p[other].op != p[at].op || p[other].arg != p[at].arg) continue;
+    const auto again = run_to_condition(p, other, stack, end);
+    if (again && again->jump == bottom && again->test == test.test) return {other, again->next};
+  }
+  return {};
+}
+
 // `while test`, whose test is repeated at the end.
 int repeated_test(Parse& p, int at, const Region& region, const Stack& stack, Body& out) {
   if (!p.unit.tests_at_end() || ends(p[at].op)) return -1;
   const auto test = run_to_condition(p, at, stack, region.end);
   if (!test) return -1;
-  const int length = test->next - at;
   std::vector<int> bottoms;
   for (const int source : p.unit.sources(test->next)) {
     if (source >= test->next && source < region.end && is_backward_condition(p[source].op)) bottoms.push_back(source);
   }
   std::sort(bottoms.rbegin(), bottoms.rend());
   for (const int bottom : bottoms) {
-    const int second = bottom + 1 - length;
-    if (second < test->next || !same_test(p, at, second, length)) continue;
+    const auto [second, exit] = repetition(p, at, *test, bottom, stack, region.end);
+    if (second < 0) continue;
     p.opened_loops.insert(at);
     p.opened_loops.insert(test->next);
     Stmt* made = p.arena.statement(Stmt::Kind::While, test->falls_true ? test->test : negate(p, test->test));
-    Loop loop{at, bottom + 1, true};
+    Loop loop{at, exit, true};
     {
       const InLoop inside(p, loop);
       Body body;

@@ -130,6 +130,7 @@ struct Condition {
   int next = -1;            // behind its last jump
   bool falls_true = false;  // which side goes on at `next`
   int raw = -1;             // where its last jump leads, before other jumps are followed
+  int jump = -1;            // its last jump
   std::size_t depth = 0;    // of the stack without it
 };
 

@@ -1,6 +1,7 @@
 // `match`: the way of success through a pattern is run over slots. What each is compared with, unpacked into, stored in
 // or dropped says what the pattern was.
 #include <algorithm>
+#include <map>
 
 #include "decompile/parse.h"
 
@@ -27,6 +28,7 @@ struct Pattern {
   bool star = false;
   int length = -1;  // of a sequence that is not unpacked
   bool at_least = false;
+  std::map<int, Pattern*> front, back;  // parts by their index, where a `*_` saves the unpacking
   bool has_snapshot = false;
   Stack snapshot;  // where alternatives begin
   std::vector<Pattern*> alternatives, peers;
@@ -126,6 +128,11 @@ class PatternReader {
       }
       case BUILD_MAP:
         return rest_of_mapping(at);
+      case BINARY_SUBSCR:
+        return item(at);
+      case BINARY_OP:
+        if (has(2) && stack_[stack_.size() - 2].is(Tag::Length)) return index_from_end(at);
+        return step(p_, at, stack_, nullptr);
       case LOAD_CONST:
       case LOAD_FAST:
       case LOAD_GLOBAL:
@@ -134,7 +141,6 @@ class PatternReader {
       case LOAD_CLASSDEREF:
       case LOAD_ATTR:
       case UNARY_NEGATIVE:
-      case BINARY_OP:
         return step(p_, at, stack_, nullptr);
       default:
         return wrong("a pattern of another form", at);
@@ -272,6 +278,58 @@ class PatternReader {
     return at + 1;
   }
 
+  // A small number that an instruction loaded; -1: there is none.
+  static int number_of(const Value& value) {
+    if (!value.is(Tag::Expr) || value.node->kind != Kind::Constant || !PyLong_CheckExact(value.node->object)) return -1;
+    const long number = PyLong_AsLong(value.node->object);
+    PyErr_Clear();
+    return number >= 0 && number <= 10000 ? static_cast<int>(number) : -1;
+  }
+
+  // len(subject) - number, the index of an item behind `*_`
+  int index_from_end(int at) {
+    const int number = number_of(take());
+    if (number < 0) return wrong("a pattern of another form", at);
+    stack_.back().number = number;
+    return at + 1;
+  }
+
+  // COPY; index; BINARY_SUBSCR: one item of a sequence
+  int item(int at) {
+    if (!has(3)) return wrong("the stack is empty", at);
+    const Value index = take(), copied = take();
+    if (!copied.is(Tag::Pattern) || !top_is(Tag::Pattern)) return wrong("a pattern of another form", at);
+    Pattern& of = pattern(stack_.back());
+    if (of.is != Pattern::Is::Sequence || of.copy != &pattern(copied)) return wrong("a pattern of another form", at);
+    of.copy = nullptr;
+    of.has_snapshot = false;
+    Pattern* part = fresh();
+    if (index.is(Tag::Length)) {
+      of.back[index.number] = part;
+    } else {
+      const int number = number_of(index);
+      if (number < 0) return wrong("a pattern of another form", at);
+      of.front[number] = part;
+    }
+    stack_.push_back(Value::marker(Tag::Pattern, part));
+    return at + 1;
+  }
+
+  // The parts of a sequence with a `*_`, whose items were taken by their index.
+  bool starred_parts(const Pattern& of, int depth, std::vector<const Node*>& kids) {
+    const int before = of.front.empty() ? 0 : of.front.rbegin()->first + 1;
+    const int behind = of.length - before;
+    if (behind < 0 || (!of.back.empty() && of.back.rbegin()->first > behind)) return p_.fail("a sequence of another form");
+    const auto part = [&](const std::map<int, Pattern*>& in, int at) {
+      const auto found = in.find(at);
+      return found != in.end() ? node_of(*found->second, depth + 1) : capture(Kind::MatchAs, nullptr, nullptr);
+    };
+    for (int at = 0; at < before; ++at) kids.push_back(part(of.front, at));
+    kids.push_back(capture(Kind::MatchStar, nullptr, nullptr));
+    for (int at = behind; at > 0; --at) kids.push_back(part(of.back, at));
+    return true;
+  }
+
   int match_keys(int at) {
     if (!has(2) || !stack_.back().is(Tag::Expr) || stack_.back().node->kind != Kind::Tuple ||
         !stack_[stack_.size() - 2].is(Tag::Pattern)) {
@@ -363,6 +421,8 @@ class PatternReader {
       case Pattern::Is::Sequence:
         if (of.has_parts) {
           for (const Pattern* part : of.parts) kids.push_back(inner(part));
+        } else if (!of.front.empty() || !of.back.empty()) {
+          if (!starred_parts(of, depth, kids)) return nullptr;
         } else {
           for (int k = 0; k < of.length; ++k) kids.push_back(capture(Kind::MatchAs, nullptr, nullptr));
           if (of.length < 0 || of.at_least) kids.push_back(capture(Kind::MatchStar, nullptr, nullptr));
@@ -413,14 +473,6 @@ bool tests_operand(const Parse& p, int at) {
   const Ins& ins = p[at];
   const bool equal = ins.op == Opcode::COMPARE_OP && ins.arg == static_cast<int>(Comparison::Eq);
   return (equal || ins.op == Opcode::IS_OP) && is_condition(p[at + 1].op);
-}
-
-// Whether the last pattern begins at `at`, which takes the subject itself and no copy.
-bool begins_last_pattern(const Parse& p, int at) {
-  const int behind = behind_operand(p, at);
-  if (p.is(at, Opcode::MATCH_SEQUENCE) || p.is(at, Opcode::MATCH_MAPPING)) return true;
-  if (behind == at) return is_store(p[at].op);
-  return p.is(behind, Opcode::MATCH_CLASS) || (tests_operand(p, behind) && !p.is(at, Opcode::LOAD_FAST));
 }
 
 struct Arm {
@@ -520,8 +572,7 @@ class MatchReader {
     }
     if (fail < 0 || fail > region_.end) fail = last_fail = region_.end;
     arms_.push_back({root, guard, begin, fail});
-    const bool next_copies = p_.is(last_fail, Opcode::COPY) && p_[last_fail].arg == 1;
-    more = copied && last_fail < region_.end && (next_copies || begins_last_pattern(p_, last_fail));
+    more = copied && last_fail < region_.end;  // the last one takes the subject itself
     return last_fail;
   }
 

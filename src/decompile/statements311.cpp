@@ -82,6 +82,7 @@ class BlockReader {
       if (taken) return true;
     }
     if (!leave_finally()) return false;
+    if (p_.unwinding != Unwinding::No && calls_exit()) return call_exit();
     if (is_copied_end()) return copied_end();
     const Ins& ins = p_[at_];
     if (is_condition(ins.op) || is_chain(p_, at_)) return condition();
@@ -143,6 +144,12 @@ class BlockReader {
     }
     return p_.is(at_ + 3, Opcode::CALL);
   }
+  bool call_exit() {
+    for (int k = 0; k < 4; ++k) {
+      if (!go_on_at(step(p_, at_, stack_, &out_))) return false;
+    }
+    return true;
+  }
   // Behind an unwinding there is a copy of a short end, not a statement of its own.
   bool is_copied_end() const {
     const Opcode op = p_[at_].op;
@@ -150,7 +157,7 @@ class BlockReader {
     if (op == Opcode::POP_TOP || op == Opcode::POP_EXCEPT || op == Opcode::SWAP || op == Opcode::GET_AWAITABLE)
       return false;
     if (op == Opcode::LOAD_CONST && p_.is(at_ + 1, Opcode::RETURN_VALUE)) return false;
-    return !calls_exit();
+    return true;
   }
   bool same(int at, int begin, int end) const {
     for (int k = begin; k < end; ++k) {
