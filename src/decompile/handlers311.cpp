@@ -166,6 +166,11 @@ int finally_statement(Parse& p, int at, int handler, int cleanup, int follow, co
   const bool read = block(p, region, stack, body);
   p.active.pop_back();
   if (!read) return kWrong;
+  if (body.size() == 1 && body[0]->kind == Stmt::Kind::Try && body[0]->last.empty()) {  // try … except … finally
+    body[0]->last = std::move(made->last);
+    out.push_back(body[0]);
+    return cleanup + 3;
+  }
   made->body = or_pass(p, std::move(body));
   out.push_back(made);
   return cleanup + 3;
@@ -189,8 +194,8 @@ int group_else_end(Parse& p, int cleanup, const Region& region) {
   return begin;
 }
 
-int except_statement(Parse& p, int at, int handler, int cleanup, int follow, const Region& outer,
-                     const Stack& stack, bool groups, Body& out) {
+int except_statement(Parse& p, int at, int handler, int cleanup, int follow, const Region& outer, const Stack& stack,
+                     bool groups, Body& out) {
   const int covered = last_covered(p, at, handler);
   int end = covered + 1;
   for (int k = at; k <= covered; ++k) {
@@ -204,7 +209,7 @@ int except_statement(Parse& p, int at, int handler, int cleanup, int follow, con
   if (!block(p, region, stack, body)) return kWrong;
   made->body = or_pass(p, std::move(body));
   const int orelse = p.end;
-  int behind = cleanup + 3;  // the statement
+  int behind = cleanup + 3;
   if (groups) behind = group_else_end(p, cleanup, outer);
   if (orelse < handler && !block(p, {orelse, handler, follow}, stack, made->orelse)) return kWrong;
   made->is_star = groups;

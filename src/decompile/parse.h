@@ -253,7 +253,6 @@ struct Region {
 };
 bool block(Parse& p, const Region& region, Stack stack, Body& out);
 bool go_to(Parse& p, int target, const Region& region, Body& out, bool& falls);
-int farthest_exit(Parse& p, int begin, int end, const Region& region, int behind);
 bool behind_region(Parse& p, int begin, int end, int limit, int follow, int& farthest);
 // Each gives the index behind the statement, -1 when there is none of the kind, kWrong when it is one that is not
 // understood.

@@ -319,7 +319,8 @@ class PatternReader {
   bool starred_parts(const Pattern& of, int depth, std::vector<const Node*>& kids) {
     const int before = of.front.empty() ? 0 : of.front.rbegin()->first + 1;
     const int behind = of.length - before;
-    if (behind < 0 || (!of.back.empty() && of.back.rbegin()->first > behind)) return p_.fail("a sequence of another form");
+    if (behind < 0 || (!of.back.empty() && of.back.rbegin()->first > behind))
+      return p_.fail("a sequence of another form");
     const auto part = [&](const std::map<int, Pattern*>& in, int at) {
       const auto found = in.find(at);
       return found != in.end() ? node_of(*found->second, depth + 1) : capture(Kind::MatchAs, nullptr, nullptr);
@@ -553,20 +554,25 @@ class MatchReader {
       begin = pattern(at, false, root, failures);
       if (begin < 0) return -1;
     }
-    int fail = -1;
-    for (const int failure : failures) {
-      if (failure > begin && (fail < 0 || failure < fail)) fail = failure;
-    }
-    int last_fail = fail;  // a guard jumps to the last of the blocks that drop what a pattern left
-    while (last_fail >= 0 && p_.is(last_fail, Opcode::POP_TOP)) ++last_fail;
+    int fail = -1, last_fail = -1;
+    const auto find_fail = [&] {
+      fail = -1;
+      for (const int failure : failures) {
+        if (failure > begin && (fail < 0 || failure < fail)) fail = failure;
+      }
+      last_fail = fail;  // a guard jumps to the last of the blocks that drop what a pattern left
+      while (last_fail >= 0 && p_.is(last_fail, Opcode::POP_TOP)) ++last_fail;
+    };
+    find_fail();
     const Node* guard = nullptr;
     if (last_fail >= 0 || copied) read_guard(copied, begin, fail, last_fail, guard);
     if (copied && !p_.is(begin, Opcode::POP_TOP)) {
       copied = false;
       guard = nullptr;
-      failures.clear();
       begin = pattern(at, false, root, failures);
       if (begin < 0) return -1;
+      find_fail();
+      if (last_fail >= 0) read_guard(false, begin, fail, last_fail, guard);
     } else if (copied) {
       ++begin;
     }

@@ -55,30 +55,12 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
   }
 }
 
-class Printer {
+// Names and literals.
+class Literals {
  public:
-  explicit Printer(bool one_line) : one_line_(one_line) {}
+  explicit Literals(bool one_line) : one_line_(one_line) {}
 
-  void body(const Body& body, int depth) {
-    if (depth > 95) return fail("statements are nested too deeply for the text");
-    for (const Stmt* stmt : body) {
-      statement(*stmt, depth);
-      if (failed_) return;
-    }
-  }
-  void documented_body(const Body& given, int depth) {
-    const Stmt* first = given.empty() ? nullptr : given[0];
-    const bool documented = first != nullptr && first->kind == Stmt::Kind::Expr && is_text(first->first);
-    if (!documented) return body(given, depth);
-    indent(depth);
-    documentation(first->first->object);
-    out_ += "\n";
-    body(Body(given.begin() + 1, given.end()), depth);
-  }
-
-  Printed result() { return {!failed_, std::move(out_), why_, may_warn_}; }
-
- private:
+ protected:
   // ---- texts ----
   void fail(const char* why) {
     if (!failed_) why_ = why;
@@ -222,6 +204,20 @@ class Printer {
     }
   }
 
+  const bool one_line_;
+  std::string out_, why_;
+  bool failed_ = false, may_warn_ = false;
+  std::vector<std::string> forbidden_;  // quotes of the f-strings around
+  std::unordered_set<Name> names_;      // that are identifiers
+  std::unordered_set<std::string> parts_;
+};
+
+// Expressions and patterns.
+class Expressions : public Literals {
+ public:
+  using Literals::Literals;
+
+ protected:
   // ---- f-strings ----
   void formatted(const Node& node, const std::string& quote) {
     std::string around;
@@ -688,7 +684,32 @@ class Printer {
         return fail("a pattern of no kind");
     }
   }
+};
 
+class Statements : public Expressions {
+ public:
+  using Expressions::Expressions;
+
+  void body(const Body& body, int depth) {
+    if (depth > 95) return fail("statements are nested too deeply for the text");
+    for (const Stmt* stmt : body) {
+      statement(*stmt, depth);
+      if (failed_) return;
+    }
+  }
+  void documented_body(const Body& given, int depth) {
+    const Stmt* first = given.empty() ? nullptr : given[0];
+    const bool documented = first != nullptr && first->kind == Stmt::Kind::Expr && is_text(first->first);
+    if (!documented) return body(given, depth);
+    indent(depth);
+    documentation(first->first->object);
+    out_ += "\n";
+    body(Body(given.begin() + 1, given.end()), depth);
+  }
+
+  Printed result() { return {!failed_, std::move(out_), why_, may_warn_}; }
+
+ private:
   // ---- statements ----
   void line(int depth, const char* word) {
     indent(depth);
@@ -919,19 +940,13 @@ class Printer {
     documented_body(stmt.body, depth + 1);
   }
 
-  const bool one_line_;
-  std::string out_, why_;
-  bool failed_ = false, may_warn_ = false;
   int elifs_ = 0;
-  std::vector<std::string> forbidden_;  // quotes of the f-strings around
-  std::unordered_set<Name> names_;      // that are identifiers
-  std::unordered_set<std::string> parts_;
 };
 
 }  // namespace
 
 Printed print(const Body& body, int depth, bool one_line) {
-  Printer printer(one_line);
+  Statements printer(one_line);
   printer.body(body, depth);
   return printer.result();
 }

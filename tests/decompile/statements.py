@@ -108,6 +108,7 @@ def imports():
     from . import x
     from .. import y as z
     from .a import b
+
     return os, p, m, s, math, path, q, sep, x, z, b
 
 
@@ -197,7 +198,7 @@ def whiles(a, b):
         a = b()
     while a < b < 3:
         a()
-    while (x := a()):
+    while x := a():
         b(x)
     while a or b:
         if a:
