@@ -1,6 +1,6 @@
 # One OBJECT library per folder of src/, in the one-way order: a room may include only rooms to its left.
 # A forbidden USES stops the configuration; tools/check_rooms.py checks the includes themselves.
-set(PELLUCID_ROOMS base py bytecode frames symbolic graph aten source guards region protocols rows trace codegen backend runtime binding)
+set(PELLUCID_ROOMS base py bytecode decompile frames symbolic graph aten source guards region protocols rows trace codegen backend runtime binding)
 
 function(pellucid_room room)
   cmake_parse_arguments(ARG "" "" "USES" ${ARGN})

@@ -46,6 +46,7 @@ from pellucid import (
 )
 from pellucid._capture_profile import CompileProfile, profile_compiles
 from pellucid._comptime import ComptimeContext, ComptimeValue, comptime
+from pellucid._decompile import CannotDecompile, Decompiled, decompile
 from pellucid._doctor import doctor
 from pellucid._explain import ExplainOutput, ExplainWithBackend
 from pellucid._guard_costs import GuardCost, GuardCosts, guard_costs
@@ -88,10 +89,12 @@ _log_reader.follow_torch()
 __version__ = "0.1.0"
 
 __all__ = [
+    "CannotDecompile",
     "CompileProfile",
     "CompileProfiler",
     "ComptimeContext",
     "ComptimeValue",
+    "Decompiled",
     "ExplainOutput",
     "ExplainWithBackend",
     "GuardCost",
@@ -105,6 +108,7 @@ __all__ = [
     "comptime",
     "config",
     "counters",
+    "decompile",
     "disable",
     "disallow_in_graph",
     "doctor",

@@ -2,7 +2,7 @@
 
 import types
 from collections.abc import Callable
-from typing import Any, TypedDict, final
+from typing import Any, Literal, TypedDict, final
 
 from pellucid._recompiles import Recompile
 from pellucid.errors import BreakRecord
@@ -70,6 +70,9 @@ class CompiledFunction:
 
 def _run_backend(backend: Callable, gm: Any, example_inputs: list[Any]) -> Any: ...
 def _is_interruption(error: BaseException) -> bool: ...
+def _decompile(
+    code: types.CodeType, verify: bool
+) -> tuple[str, str, Literal["equal", "normalised", "unverified"], str] | str: ...
 
 class _Generators:
     def __init__(self, cuda: bool) -> None: ...

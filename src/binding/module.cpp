@@ -3,6 +3,7 @@
 
 #include "aten/aten.h"
 #include "binding/backend.h"
+#include "binding/decompile.h"
 #include "binding/hooks.h"
 #include "py/ref.h"
 #include "runtime/runtime.h"
@@ -10,6 +11,7 @@
 NB_MODULE(_core, m) {
   m.doc() = "The native core of pellucid.";
   pellucid::binding::add_backend(m);
+  pellucid::binding::add_decompile(m);
 #ifdef PELLUCID_TESTS
   pellucid::binding::add_hooks(m);
 #endif

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "bytecode/code_units.h"
 #include "py/cpython.h"
 
 namespace pellucid::bytecode {
@@ -33,6 +34,7 @@ Py_ssize_t extra_index() {
 }  // namespace
 
 DecodedCode::DecodedCode(PyCodeObject* code) : code_(code) {
+  if (!has_whole_instructions(code)) malformed("ends within an instruction");
   const auto bytes = py::take(PyCode_GetCode(code));  // CPython maps specialised opcodes back and clears the caches
   const std::string_view text = view_of(bytes.get());
   decode_instructions({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
