@@ -23,7 +23,7 @@ PIP := $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-che
 export PATH := $(abspath $(BIN)):$(PATH)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: demo test test-forced test-dynamic bench budget fuzz conformance lint docs pictures format tidy asan build venv clean
+.PHONY: demo test test-forced test-dynamic bench corpus budget fuzz conformance lint docs pictures format tidy asan build venv clean
 .DELETE_ON_ERROR:
 
 demo: build $(STAMP)-models
@@ -46,6 +46,10 @@ bench: build $(STAMP)-test $(STAMP)-models
 	$(BIN)/python bench/calls.py
 	$(BIN)/python bench/breaks.py
 	$(BIN)/python bench/steps.py
+
+# Programs around models against eager, and their graphs beside torch.compile's: bench/corpus.py --help.
+corpus: build $(STAMP)-test $(STAMP)-models
+	$(BIN)/python bench/corpus.py $(CORPUS_ARGS)
 
 # Instructions of calls, captures and breaks against bench/budget.json: bench/budget.py --help. Needs valgrind and its
 # headers.

@@ -1,15 +1,23 @@
 """Capture time over a list of models, pellucid and torch._dynamo by turns in one process: the geometric mean of the ratios.
 
 PYTHONPATH=python python bench/zoo.py --zoo ../shared/zoo [--rounds 1] [--sample 40] [--out bench/out/zoo.json]
+PYTHONPATH=python python bench/zoo.py --zoo ../shared/zoo --train [--ids "hf/bert/*"] [--sample 40] [--out bench/out/train.json]
 
 `--zoo` is a folder with zoo.py (build(spec), make_inputs(spec, seed)), specs_dev.jsonl and baseline_torch_dev.jsonl; the
 models taken are those that the baseline captured in one graph. CPU seconds of the first call with backend "eager", less
 the run of the graph itself. Models that only one of the two captures in one graph now are reported, not counted.
+
+With `--train` nothing is timed: each model of specs_dev.jsonl is put into training mode and called three times, with
+other values and one backward pass each, and what it gives, its buffers and the gradients of all its parameters are
+compared with eager (by run_zoo.py of that folder); graphs and the reasons of breaks stand beside those of torch.compile.
+Each model and compiler has a process of its own and --seconds of time. Finished models are kept in --out, and a run with
+the same --out goes on where the last one stopped.
 """
 
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import gc
 import importlib
 import json
@@ -23,7 +31,9 @@ from pathlib import Path
 
 import torch
 import torch._dynamo
+from in_child import ChildFailed, in_child
 
+import pellucid
 from pellucid._measure import Compiler, Samples, _capture, _turned, pellucid_compiler, torch_compiler
 
 
@@ -52,6 +62,87 @@ def one_graph_specs(folder: Path) -> list[dict]:
     return [spec for spec in rows("specs_dev.jsonl") if spec["id"] in wanted]
 
 
+# ---- in training mode
+
+
+def train_one(run_zoo, spec: dict, name: str) -> dict:
+    """In a child: what run_zoo.py says of the model, and why captures stopped."""
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    torch.set_num_threads(1)
+    row = run_zoo.run_spec(spec, run_zoo.Impl(name), "train")
+    if name == "pellucid":
+        records = [f"{record.code} {record.message} ({_line(record)})" for record in pellucid.break_reasons()]
+    else:
+        records = [str(reason).strip().split("\n")[0] for reason in torch._dynamo.utils.counters["graph_break"]]
+    return {key: row.get(key) for key in ("status", "graphs", "graphs_total", "ops", "error")} | {
+        "breaks": list(dict.fromkeys(records))
+    }
+
+
+def _line(record) -> str:
+    place = record.user_stack[-1] if record.user_stack else None
+    return f"{Path(place.filename).name}:{place.lineno}" if place else "no line"
+
+
+def train(options: argparse.Namespace) -> int:
+    run_zoo = importlib.import_module("run_zoo")
+    specs = [json.loads(line) for line in (options.zoo / "specs_dev.jsonl").read_text().splitlines()]
+    if options.ids:
+        specs = [spec for spec in specs if any(fnmatch.fnmatch(spec["id"], pattern) for pattern in options.ids)]
+    random.Random(options.seed).shuffle(specs)
+    specs = specs[: options.sample]
+    rows: dict[str, dict] = json.loads(options.out.read_text())["models"] if options.out.exists() else {}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    for number, spec in enumerate(specs, 1):
+        if spec["id"] in rows:
+            continue
+        row = rows[spec["id"]] = {}
+        for name in ("pellucid", "torch"):
+            if name == "torch" and row["pellucid"]["status"] == "skip":
+                row["torch"] = row["pellucid"]
+                break
+            try:
+                row[name] = in_child(train_one, run_zoo, spec, name, seconds=options.seconds)
+            except ChildFailed as failure:
+                row[name] = {"status": "failed", "error": str(failure), "breaks": []}
+        ours, theirs = row["pellucid"], row["torch"]
+        words = f"{ours['status']} {ours.get('graphs')}, torch.compile {theirs['status']} {theirs.get('graphs')}"
+        print(f"{number}/{len(specs)} {spec['id']}: {words}  {(ours.get('error') or '')[:200]}", flush=True)
+        options.out.write_text(json.dumps({"summary": train_summary(rows), "models": rows}, indent=1))
+    print(json.dumps(train_summary(rows), indent=1))
+    for name, row in rows.items():
+        ours, theirs = row["pellucid"], row["torch"]
+        if theirs["status"] == "one" and ours["status"] != "one":
+            print(f"torch.compile has one graph: {name}: {ours['status']} {ours.get('graphs')} {ours['breaks'][:3]}")
+        if ours["status"] in NOT_RIGHT:
+            print(f"not right: {name}: {ours['status']}: {ours['error']}")
+    return 1 if any(row["pellucid"]["status"] in NOT_RIGHT for row in rows.values()) else 0
+
+
+NOT_RIGHT = ("wrong", "error", "failed")
+
+
+def train_summary(rows: dict[str, dict]) -> dict:
+    trained = [row for row in rows.values() if row["pellucid"]["status"] != "skip"]
+
+    def count(name: str, *statuses: str) -> int:
+        return sum(row[name]["status"] in statuses for row in trained)
+
+    both = [row for row in trained if row["torch"]["status"] in ("one", "several")]
+    return {
+        "models": len(rows),
+        "trainable": len(trained),
+        "right": count("pellucid", "one", "several", "none"),
+        "one graph, pellucid": count("pellucid", "one"),
+        "one graph, torch.compile": count("torch", "one"),
+        "not right, torch.compile": count("torch", *NOT_RIGHT),
+        "more graphs than torch.compile": sum(
+            (row["pellucid"].get("graphs") or 0) > row["torch"]["graphs"] for row in both
+        ),
+    }
+
+
 def geometric_mean(values: list[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
 
@@ -62,12 +153,17 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--sample", type=int, help="so many models, chosen at random")
     parser.add_argument("--seed", type=int, default=0, help="of the choice")
+    parser.add_argument("--train", action="store_true", help="compare gradients, and time nothing")
+    parser.add_argument("--ids", nargs="*", help="with --train: models of these names; * stands for anything")
+    parser.add_argument("--seconds", type=float, default=120, help="with --train: for one model and compiler")
     parser.add_argument("--out", type=Path, default=Path("bench/out/zoo.json"))
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
     sys.path.insert(0, str(options.zoo))
+    if options.train:
+        return train(options)
     zoo = importlib.import_module("zoo")
     specs = one_graph_specs(options.zoo)
     random.Random(options.seed).shuffle(specs)
