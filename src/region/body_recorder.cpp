@@ -59,6 +59,7 @@ graph::Node* BodyRecorder::call(PyObject* target, py::Owned<> plain, graph::Node
     node->random |= inner->random;
     node->written.insert(node->written.end(), inner->written.begin(), inner->written.end());
   }
+  node->step = region_.steps;
   body.call = node;
   each_tensor(result, [&](PyObject* tensor) {
     if (graph::Node* inner = region_.recorder.node_of(tensor)) (void)region_.capture->bodies->here(inner);
