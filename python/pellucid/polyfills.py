@@ -19,6 +19,7 @@ from pellucid._core import close_break_block as _close_break_block
 from pellucid._core import open_break_block as _open_break_block
 from pellucid.polyfills_bodies import *  # noqa: F403
 from pellucid.polyfills_higher_order import *  # noqa: F403
+from pellucid.polyfills_hooks import *  # noqa: F403
 from pellucid.polyfills_language import *  # noqa: F403
 from pellucid.polyfills_language import as_given, is_found, length_hint, reversed_from, stopped_by_function
 from pellucid.polyfills_torch_function import *  # noqa: F403

@@ -87,8 +87,9 @@ bool stride_at(PyObject* object, std::int64_t dim, std::int64_t* out) noexcept;
 bool in_function_transform() noexcept;
 // Whether a torch dispatch mode (a FLOP counter, a tracer …) sees every operator here.
 bool in_dispatch_mode() noexcept;
-// That, or a torch function mode, but for default devices.
-bool in_mode_of_user() noexcept;
+// Whether a torch function mode does, other than default devices.
+bool in_function_mode_of_user() noexcept;
+bool in_mode_of_user() noexcept;  // one of these
 // What autograd calls here for each tensor that it saves (torch.autograd.graph.saved_tensors_hooks), or null. Borrowed.
 PyObject* pack_hook() noexcept;
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "aten/aten.h"
+#include "aten/function_modes.h"
 #include "aten/internal.h"
 #include "aten/layers.h"
 
@@ -29,12 +30,9 @@ Value mixed(Value seed, const void* pointer) { return (seed ^ reinterpret_cast<V
 
 // Modes are compared by type and order: a new instance of the same class does not recompile.
 Value function_modes() {
-  const std::int64_t count = at::impl::PythonTorchFunctionTLS::stack_len();
+  const std::int64_t count = shown_function_modes();
   Value seed = static_cast<Value>(count);
-  for (std::int64_t i = 0; i < count; ++i) {
-    seed = mixed(seed,
-                 Py_TYPE(at::impl::PythonTorchFunctionTLS::get_stack_at(i)->ptr(c10::impl::getGlobalPyInterpreter())));
-  }
+  for (std::int64_t i = 0; i < count; ++i) seed = mixed(seed, Py_TYPE(shown_function_mode(i)));
   return seed;
 }
 
@@ -185,25 +183,10 @@ void read_all(Value* values, std::index_sequence<I...>) noexcept {
   ((values[I] = kFields[I].read()), ...);
 }
 
-// torch.set_default_device and `with torch.device(...)` are function modes.
-bool is_device_context(PyObject* mode) noexcept {
-  static PyObject* const type = [] {
-    PyObject* module = py::module_if_any("torch.utils._device");
-    PyObject* found = module != nullptr ? PyObject_GetAttrString(module, "DeviceContext") : nullptr;
-    PyErr_Clear();
-    return found;
-  }();
-  return reinterpret_cast<PyObject*>(Py_TYPE(mode)) == type;
-}
-
-PyObject* function_mode_at(std::int64_t i) noexcept {  // borrowed
-  return at::impl::PythonTorchFunctionTLS::get_stack_at(i)->ptr(c10::impl::getGlobalPyInterpreter());
-}
-
 // The device of the innermost DeviceContext.
 py::Owned<> default_device() noexcept {
-  for (std::int64_t i = at::impl::PythonTorchFunctionTLS::stack_len(); i-- > 0;) {
-    PyObject* mode = function_mode_at(i);
+  for (std::int64_t i = shown_function_modes(); i-- > 0;) {
+    PyObject* mode = shown_function_mode(i);
     if (!is_device_context(mode)) continue;
     auto device = py::Owned<>::steal(PyObject_GetAttrString(mode, "device"));
     if (device) return device;
@@ -227,13 +210,14 @@ bool in_function_transform() noexcept {
 
 bool in_dispatch_mode() noexcept { return c10::impl::TorchDispatchModeTLS::any_modes_set(); }
 
-bool in_mode_of_user() noexcept {
-  if (in_dispatch_mode()) return true;
-  for (std::int64_t i = at::impl::PythonTorchFunctionTLS::stack_len(); i-- > 0;) {
-    if (!is_device_context(function_mode_at(i))) return true;
+bool in_function_mode_of_user() noexcept {
+  for (std::int64_t i = shown_function_modes(); i-- > 0;) {
+    if (!is_device_context(shown_function_mode(i))) return true;
   }
   return false;
 }
+
+bool in_mode_of_user() noexcept { return in_dispatch_mode() || in_function_mode_of_user(); }
 
 PyObject* pack_hook() noexcept {
   const auto& hooks = at::SavedTensorDefaultHooks::get_tls_state().stack;

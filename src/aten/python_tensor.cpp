@@ -19,6 +19,7 @@
 
 #include "aten/aten.h"
 #include "aten/computed_before.h"
+#include "aten/function_modes.h"
 #include "aten/internal.h"
 #include "aten/layers.h"
 #include "aten/symbolic_fake.h"
@@ -36,12 +37,6 @@ void set_computed_before(const at::Tensor& fake) {
   auto node = c10::make_intrusive<ComputedBefore>();
   node->add_input_metadata(fake);
   autograd::impl::set_gradient_edge(fake, {std::move(node), 0});
-}
-
-// torch function modes other than the default device's are the user's: the executor has handled them.
-bool is_default_device_mode(PyObject* mode) {
-  static PyObject* const type = py::import_attr("torch.utils._device", "DeviceContext").release();
-  return reinterpret_cast<PyObject*>(Py_TYPE(mode)) == type;
 }
 
 // Says whose sizes the operators of a call are about.
@@ -100,7 +95,7 @@ class CallState {
     const std::int64_t count = Modes::stack_len();
     std::vector<std::shared_ptr<c10::SafePyObject>> kept;
     for (std::int64_t i = 0; i < count; ++i) {
-      if (is_default_device_mode(Modes::get_stack_at(i)->ptr(c10::impl::getGlobalPyInterpreter())))
+      if (is_device_context(Modes::get_stack_at(i)->ptr(c10::impl::getGlobalPyInterpreter())))
         kept.push_back(Modes::get_stack_at(i));
     }
     const auto disabled = Modes::get_disabled_state();

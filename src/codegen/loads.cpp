@@ -130,6 +130,7 @@ Load Loads::step(const Source* source) const {
     case Step::Size:
     case Step::Stride:
     case Step::Plain:
+    case Step::FunctionMode:
     case Step::Part:
     case Step::Ahead:
     case Step::ValueAhead:

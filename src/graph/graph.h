@@ -70,6 +70,7 @@ struct Node {
   // What runs in place of such an operator where nobody but this process sees the graph: it is what the program calls.
   py::Owned<> plain;
   std::shared_ptr<const CallSite> where;
+  std::int64_t step = -1;   // of the program, that recorded it
   int index = 0;            // position among the placeholders or among the calls
   int users = 0;            // how often the value is used by other nodes and by the output
   bool impure = false;      // mutates an input or state (in-place ops, grad-mode switches): never removed as dead code

@@ -40,6 +40,8 @@ bool has_python_get(PyObject* meta) {
 }  // namespace
 
 Result attribute_error(Interpreter& t, PyObject* object, PyObject* name, bool told) {
+  if (t.region.deferred.late_handles.contains(object))
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "an attribute"}, {"type", Py_TYPE(object)->tp_name}});
   // The message is CPython's; object and name are set as the interpreter does where it reads.
   std::string text;
   if (PyType_Check(object)) {

@@ -5,6 +5,7 @@
 #include "protocols/arrays.h"
 #include "protocols/numbers.h"
 #include "protocols/protocols.h"
+#include "protocols/torch_function.h"
 #include "protocols/type_expressions.h"
 #include "py/cpython.h"
 #include "py/iterators.h"
@@ -28,10 +29,11 @@ bool is_typing(PyObject* cls) {
          py::type_lookup(reinterpret_cast<PyTypeObject*>(generic), name);
 }
 
-// Of a tensor whose class is the program's, the class says what an operation does, as that of any instance.
-Cat category(PyObject* value) {
+// Of a tensor whose class is the program's, the class says what an operation does, as that of any instance; a mode says
+// so of every tensor.
+Cat category(const Interpreter& t, PyObject* value) {
   const Cat cat = cat_of(value);
-  return cat == Cat::Tensor && region::is_subclassed(value) ? Cat::Instance : cat;
+  return cat == Cat::Tensor && is_answered(t, value) ? Cat::Instance : cat;
 }
 
 bool python_slot(Interpreter& t, PyObject* value, PyObject* name) {
@@ -51,7 +53,7 @@ Result truth(Interpreter& t, PyObject* value) {
   t.region.doing = "tests the truth";
   value = t.region.shadows.original(t.region.numbers.plain(value));
   if (value == Py_True || value == Py_False) return Result::of(py::Owned<>::share(value));
-  const Cat cat = category(value);
+  const Cat cat = category(t, value);
   t.region.doing = "tests the truth";
   switch (cat) {
     case Cat::Singleton:
@@ -115,7 +117,7 @@ Result length(Interpreter& t, PyObject* value) {
   if (is_polyfill(value)) unsupported(Reason::UnsupportedProtocol, {{"protocol", "len"}, {"type", "builtin iterator"}});
   t.region.doing = "reads the length";
   if (auto view = t.region.iterators.view(value)) return length(t, view.get());
-  const Cat cat = category(value);
+  const Cat cat = category(t, value);
   if (cat == Cat::Tensor) {
     auto sizes = getattr(t, value, region::names().shape);
     if (PyTuple_GET_SIZE(sizes.value.get()) == 0) return t.raise(PyExc_TypeError, "len() of a 0-d tensor");
@@ -141,7 +143,7 @@ Result length(Interpreter& t, PyObject* value) {
 Result iterate(Interpreter& t, PyObject* iterable) {
   iterable = t.region.shadows.original(iterable);
   t.region.doing = "iterates";
-  const Cat cat = category(iterable);
+  const Cat cat = category(t, iterable);
   if (PyGen_CheckExact(iterable)) return Result::of(py::Owned<>::share(iterable));
   switch (cat) {
     case Cat::Generator:
@@ -331,7 +333,7 @@ std::optional<Result> range_holds_number(Interpreter& t, PyObject* range, PyObje
 Result contains(Interpreter& t, PyObject* container, PyObject* item) {
   container = t.region.shadows.original(t.region.numbers.plain(container));
   t.region.doing = "tests membership";
-  const Cat cat = category(container);
+  const Cat cat = category(t, container);
   if (cat == Cat::Array || cat_of(item) == Cat::Array)
     unsupported(Reason::ArrayData, {{"operation", "`in` with an array"}});
   if (auto found = holds_number(t, container, item)) return std::move(*found);
@@ -471,7 +473,7 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
   container = t.region.shadows.original(t.region.numbers.plain(container));
   key = t.region.shadows.original(key);
   t.region.doing = "reads an item";
-  const Cat cat = category(container);
+  const Cat cat = category(t, container);
   PyTypeObject* type = Py_TYPE(container);
   if (cat == Cat::Tensor || (cat_of(key) == Cat::Tensor && (cat == Cat::List || cat == Cat::Tuple))) {
     static PyObject* function = operator_function("getitem");
@@ -582,7 +584,7 @@ Result store_subscript(Interpreter& t, PyObject* container, PyObject* key, PyObj
   container = t.region.shadows.original(t.region.numbers.plain(container));
   key = t.region.shadows.original(key);
   t.region.doing = "sets an item";
-  const Cat cat = category(container);
+  const Cat cat = category(t, container);
   if (cat == Cat::Tensor) {
     static PyObject* set = operator_function("setitem");
     if (value == nullptr) return t.raise(PyExc_TypeError, "Tensor does not support deleting items");

@@ -6,6 +6,7 @@
 #include "protocols/numbers.h"
 #include "protocols/policies.h"
 #include "protocols/table.h"
+#include "protocols/torch_function.h"
 #include "py/traceback.h"
 #include "region/names.h"
 #include "region/snapshot.h"
@@ -165,6 +166,7 @@ py::Owned<> call_site(Interpreter& t) {
 
 // `in_order`: the callable may look at what the region has changed.
 Result wait(Interpreter& t, PyObject* callable, const Deferred& call, bool in_order) {
+  if (asks_modes(t)) cannot_wait(callable);  // the mode would see what it does
   static PyObject* const print = py::import_attr("builtins", "print").release();
   static PyObject* const with_texts = py::import_attr("pellucid._logging", "_call_with_texts").release();
   py::Owned<> target = py::Owned<>::share(callable), args = call.args.copy(), kwargs = call.kwargs.copy();

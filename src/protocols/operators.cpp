@@ -72,7 +72,7 @@ bool has_tensor_method(Interpreter& t, PyObject* value, const char* name) {
 // Whether an operator of a tensor is what the classes of the operands say: one of them is no class of torch's.
 bool is_by_class(Interpreter& t, PyObject* left, PyObject* right) {
   for (PyObject* value : {left, right}) {
-    if (region::is_subclassed(value)) return true;
+    if (is_answered(t, value)) return true;
     if (cat_of(value) == Cat::Instance && has_torch_function(t, value)) return true;
   }
   return false;
@@ -298,8 +298,8 @@ Result reflected(Interpreter& t, PyObject* left, PyObject* right, int op, int st
     if (comparison && (a == Cat::Instance || a == Cat::Other)) {
       unsupported(Reason::UnsupportedProtocol, {{"protocol", forward}, {"type", Py_TYPE(self)->tp_name}});
     }
-    const bool answers = b == Cat::Instance || plain_operand(b) || region::is_subclassed(other);
-    if (comparison && plain_operand(a) && region::is_subclassed(other)) continue;
+    const bool answers = b == Cat::Instance || plain_operand(b) || is_answered(t, other);
+    if (comparison && plain_operand(a) && is_answered(t, other)) continue;
     if (!comparison && !(plain_operand(a) && answers)) {
       const bool updates = a == Cat::Dict && !comparison && binary_operator(op).inplace != nullptr;  // d |= anything
       if (b == Cat::Instance && is_container(a) && !updates)
@@ -452,7 +452,7 @@ Result unary(Interpreter& t, PyObject* value, int opcode) {
   const Cat cat = cat_of(value);
   const UnaryOperator o = unary_operator(static_cast<bytecode::Opcode>(opcode));
   if (cat == Cat::Array || region::is_numpy_scalar(value)) return numpy_unary(t, value, operator_function(o.function));
-  if (cat == Cat::Tensor && !region::is_subclassed(value)) {
+  if (cat == Cat::Tensor && !is_answered(t, value)) {
     PyObject* target = operator_function(o.function);
     return t.region.recorder.torch_call(graph::Op::CallFunction, target, target, Args{{&value, 1}, nullptr});
   }

@@ -7,6 +7,7 @@
 #include "protocols/call.h"
 #include "protocols/policies.h"
 #include "protocols/table.h"
+#include "protocols/torch_function.h"
 #include "py/cpython.h"
 #include "region/objects.h"
 #include "region/subclasses.h"
@@ -167,6 +168,7 @@ Result steered_call(Interpreter& t, Steering how, PyObject* callable, Args args)
   switch (how) {
     case Steering::Opaque:
       refuse_subclasses(callable, args);
+      if (asks_modes(t)) unsupported(Reason::TorchFunctionMode, {{"callee", describe(callable)}});
       return t.region.recorder.torch_call(graph::Op::CallFunction, callable, callable, args);
     case Steering::Constant:
       return pure(t, callable, args);

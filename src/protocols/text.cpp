@@ -57,6 +57,14 @@ bool is_alias_of_builtins(PyObject* value) {
   return true;
 }
 
+// Whose text is its name and those of classes written in C: no object of the program is a part of it.
+bool is_function_of_c(PyObject* value) {
+  if (Py_IS_TYPE(value, &PyMethodDescr_Type) || Py_IS_TYPE(value, &PyWrapperDescr_Type)) return true;
+  if (!PyCFunction_CheckExact(value)) return false;
+  PyObject* self = PyCFunction_GET_SELF(value);
+  return self == nullptr || PyModule_Check(self) || PyType_Check(self);
+}
+
 }  // namespace
 
 Result to_text(Interpreter& t, PyObject* value, const char* how) {
@@ -90,6 +98,10 @@ Result to_text(Interpreter& t, PyObject* value, const char* how) {
     for (PyObject* part : {region::names().__qualname__, region::names().__module__}) native_attribute(t, value, part);
   }
   if (is_atom(cat) || cat == Cat::Range || cat == Cat::Type) return native(value);
+  if (is_function_of_c(value)) {
+    t.region.provenance.guard_identity(value);
+    return native(value);
+  }
   if (cat == Cat::Slice) {
     const Contents inside = t.region.reads.deep_touch(value);
     if (!inside.is_plain()) unsupported(Reason::UnsupportedProtocol, {{"protocol", "printing"}, {"type", "slice"}});

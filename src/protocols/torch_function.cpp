@@ -137,7 +137,8 @@ Heard listen(Interpreter& t, PyObject* callable, Args args, Args named) {
   const Py_ssize_t count = PyTuple_GET_SIZE(heard);
   if (count < 3 || count > 4) not_known();
   Heard call{py::Owned<>::share(PyTuple_GET_ITEM(heard, 0)), py::Owned<>::share(PyTuple_GET_ITEM(heard, 1)), {}, {}};
-  if (!PyTuple_Check(call.types.get()) || PyTuple_GET_SIZE(call.types.get()) == 0) return {};
+  if (!PyTuple_Check(call.types.get())) return {};
+  if (PyTuple_GET_SIZE(call.types.get()) == 0 && !asks_modes(t)) return {};
   // The arguments as the program has them, provided that torch hands on what it was given.
   PyObject* given = PyTuple_GET_ITEM(heard, 2);
   if (!PyTuple_CheckExact(given) || static_cast<std::size_t>(PyTuple_GET_SIZE(given)) != named.size()) not_known();
@@ -168,10 +169,24 @@ bool hides_type_errors(PyObject* callable) {
   return found == 1;
 }
 
+// The innermost mode is asked by a plain method, and about what the program calls: what code of ours calls in place of
+// torch's own, it would not see.
+void check_mode(Interpreter& t, PyObject* callable) {
+  PyObject* mode = t.region.function_modes.innermost();
+  PyObject* method = t.region.lookups.type_lookup(Py_TYPE(mode), torch_function_name());
+  if (method == nullptr || !PyFunction_Check(method))
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "__torch_function__"}, {"type", Py_TYPE(mode)->tp_name}});
+  if (t.region.top != nullptr && t.region.top->hidden)
+    unsupported(Reason::TorchFunctionMode, {{"callee", describe(callable)}});
+}
+
 // `named`: the arguments that torch names to the classes, in their order among all.
 std::optional<Result> answer(Interpreter& t, PyObject* callable, Args args, Args named) {
-  if (!aten::asks_torch_functions()) return std::nullopt;
-  if (!any_of(t, args, [&](PyObject* value) { return has_torch_function(t, value); })) return std::nullopt;
+  const bool by_mode = asks_modes(t);
+  if (!by_mode) {
+    if (!aten::asks_torch_functions()) return std::nullopt;
+    if (!any_of(t, args, [&](PyObject* value) { return has_torch_function(t, value); })) return std::nullopt;
+  }
   const Heard heard = listen(t, callable, args, named);
   if (!heard.function) return std::nullopt;
   t.region.provenance.note_constant(heard.function.get());
@@ -179,13 +194,23 @@ std::optional<Result> answer(Interpreter& t, PyObject* callable, Args args, Args
     t.region.provenance.note_constant(PyTuple_GET_ITEM(heard.types.get(), i));
   std::vector<PyObject*> values{heard.function.get(), heard.types.get(), heard.args.get()};
   if (heard.kwargs) values.push_back(heard.kwargs.get());
-  const char* ask = hides_type_errors(callable) ? "ask_classes_or_not_implemented" : "ask_classes";
-  return call_polyfill(t, ask, values);
+  const bool hides = hides_type_errors(callable);
+  if (by_mode) {
+    check_mode(t, callable);
+    return call_polyfill(t, hides ? "ask_mode_or_not_implemented" : "ask_mode", values);
+  }
+  return call_polyfill(t, hides ? "ask_classes_or_not_implemented" : "ask_classes", values);
 }
 
 PyObject* builtin(const char* name) { return py::import_attr("builtins", name).release(); }
 
 }  // namespace
+
+bool asks_modes(const Interpreter& t) { return t.region.function_modes.are_asked(); }
+
+bool is_answered(const Interpreter& t, PyObject* value) {
+  return region::is_subclassed(value) || (cat_of(value) == Cat::Tensor && asks_modes(t));
+}
 
 bool has_torch_function(Interpreter& t, PyObject* value) {
   static PyObject* const disabled = py::import_attr("torch._C", "_disabled_torch_function_impl").release();
@@ -219,10 +244,11 @@ std::optional<Result> setattr_by_torch_function(Interpreter& t, PyObject* tensor
 
 bool is_followed(Interpreter& t, PyObject* function, Args args) {
   const auto has_say = [&](PyObject* value) { return region::is_subclassed(value) || has_torch_function(t, value); };
-  if (!any_of(t, args, has_say)) return false;
+  const bool by_mode = asks_modes(t);
+  if (!by_mode && !any_of(t, args, has_say)) return false;
   if (find(function) == nullptr) return true;
-  if (!aten::asks_torch_functions()) return false;
-  // A function with a rule asks the classes by one of these.
+  if (!by_mode && !aten::asks_torch_functions()) return false;
+  // A function with a rule asks the classes, and modes, by one of these.
   auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_names); ++i) {
     if (py::text_of(PyTuple_GET_ITEM(code->co_names, i)).starts_with("has_torch_function")) return true;

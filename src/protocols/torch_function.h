@@ -6,10 +6,15 @@
 
 namespace pellucid::protocols {
 
+// Whether torch would ask a mode of the program (torch.overrides.TorchFunctionMode) before its next function.
+bool asks_modes(const Interpreter& t);
+// Whether operations on this tensor are what its class, or a mode, says.
+bool is_answered(const Interpreter& t, PyObject* value);
+
 // Whether `__torch_function__` of the class has a say in calls of torch.
 bool has_torch_function(Interpreter& t, PyObject* value);
 
-// What the classes of the arguments answer to a call of torch's C code. Nothing: none of them is asked.
+// What a mode, or the classes of the arguments, answer to a call of torch's C code. Nothing: none of them is asked.
 std::optional<Result> by_torch_function(Interpreter& t, PyObject* callable, Args args);
 // The same of `getattr(tensor, name)` and `setattr(tensor, name, value)` through a descriptor of torch's.
 std::optional<Result> getattr_by_torch_function(Interpreter& t, PyObject* tensor, PyObject* name);

@@ -50,6 +50,7 @@ graph::Node* BodyRecorder::call_node(PyObject* target, py::Owned<> plain, std::s
                                                             std::move(args), std::move(keywords), {});
   node->where = region_.recorder.call_site();
   node->plain = std::move(plain);
+  node->step = region_.steps;
   for (const graph::Node* given : bodies) {
     auto& body = const_cast<graph::Body&>(*given->body);  // which nobody has called yet
     for (const graph::Node* inner : body.graph.nodes()) {

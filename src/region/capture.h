@@ -95,6 +95,7 @@ struct Capture {
   std::unordered_set<PyObject*> unseen_generators;
   std::vector<std::pair<PathHash, SeenNumber>> numbers;  // what was read of numbers, for later captures
   OpenNumbers open;                                      // those that stay open, for a backend that compiles for all
+  bool follows_modes = false;                            // the modes of torch functions have been asked
   bool has_unbacked = false;                             // the graph reads numbers of tensors
   bool has_value_checks = false;                         // the graph asserts what a branch of the program asks
   std::vector<py::Owned<>> alive;                        // keeps every key of these maps alive

@@ -1,5 +1,7 @@
 #include "region/deferred.h"
 
+#include <algorithm>
+
 #include "region/region.h"
 #include "region/snapshot.h"
 
@@ -49,6 +51,19 @@ void Deferred::add(PyObject* callable, PyObject* args, PyObject* kwargs) {
   watch(kwargs);
 }
 
+void Deferred::add_hook(PyObject* callable, PyObject* args, PyObject* kwargs) {
+  const std::size_t watched = tensors_.size();
+  add(callable, args, kwargs);
+  tensors_.resize(watched);
+  each_tensor_below(args, [&](PyObject* tensor) {
+    hooked_.emplace_back(py::Owned<>::share(tensor), aten::version_of(region_.recorder.fake_or_itself(tensor)));
+  });
+}
+
+bool Deferred::is_hooked(PyObject* tensor) const {
+  return std::ranges::any_of(hooked_, [&](const auto& hooked) { return hooked.first.get() == tensor; });
+}
+
 void Deferred::add_in_order(PyObject* callable, PyObject* args, PyObject* kwargs) {
   for (PyObject* object : region_.shadows.in_order()) {
     const Shadow& shadow = *region_.shadows.find(object);
@@ -74,6 +89,11 @@ void Deferred::watch(PyObject* value) {
 // An operator has just written into tensors, its node is not recorded yet: copies come before it.
 void Deferred::freeze_written() {
   static PyObject* const clone = py::import_attr("torch", "clone").release();
+  for (const auto& [tensor, version] : hooked_) {  // the hook is of what computed the tensor before
+    PyObject* watched = region_.recorder.fake_or_itself(tensor.get());
+    if (aten::version_of(watched) != version && !aten::meta_of(watched).is_leaf)
+      unsupported(Reason::SideEffect, {{"callee", "a hook on a tensor that is written to later"}});
+  }
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     LateTensor& late = tensors_[i];
     PyObject* tensor = late.tensor.get();

@@ -1,6 +1,7 @@
 // Calls that happen behind the graph: logging. They get tensors that exist only then, so what the region writes into a
 // tensor after the call that gets it must not show.
 #pragma once
+#include <unordered_set>
 #include <vector>
 
 #include "region/capture.h"
@@ -16,6 +17,12 @@ class Deferred {
   void add(PyObject* callable, PyObject* args, PyObject* kwargs);
   // The same for a callable that may look at what the region has changed: the changes up to here come first.
   void add_in_order(PyObject* callable, PyObject* args, PyObject* kwargs);
+  // A hook of autograd is registered: on the tensors as they are, whatever is written to them later.
+  void add_hook(PyObject* callable, PyObject* args, PyObject* kwargs);
+  bool is_hooked(PyObject* tensor) const;
+  bool has_hooks() const noexcept { return !hooked_.empty(); }
+  std::unordered_set<PyObject*> late_handles;  // of the region, whose attributes are known behind the graph
+
   // An operator has just written into tensors, its node is not recorded yet: copies come before it.
   void freeze_written();
   bool has_tensors() const noexcept { return !tensors_.empty(); }
@@ -37,6 +44,7 @@ class Deferred {
   Region& region_;
   std::vector<Effect> calls_;
   std::vector<LateTensor> tensors_;
+  std::vector<std::pair<py::Owned<>, std::uint32_t>> hooked_;  // and their versions then
 };
 
 }  // namespace pellucid::region

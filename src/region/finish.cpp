@@ -17,6 +17,7 @@ void add_effects(Region& region) {
   region.iterators.changes(effects);  // first: an iterator over a dict that has changed would not advance
   region.generators.changes(effects);
   for (Effect& closed : region.closed_frames) effects.push_back(std::move(closed));
+  region.function_modes.leave_changes();
   region.deferred.take_calls(effects);
   add_changes(region, effects, false);
 }

@@ -610,6 +610,7 @@ graph::Node* Recorder::record(graph::Op op, PyObject* target, Args args, PyObjec
   graph::Node* node = region_.capture->bodies->graph().call(op, py::Owned<>::share(target), std::move(positional),
                                                             std::move(keywords), py::Owned<>::share(example));
   node->where = call_site();
+  node->step = region_.steps;
   node->impure = impure;
   node->may_raise = may_raise;
   node->random = facts.random;

@@ -10,6 +10,7 @@
 #include "region/deferred.h"
 #include "region/drops.h"
 #include "region/frame.h"
+#include "region/function_modes.h"
 #include "region/generators.h"
 #include "region/iterators.h"
 #include "region/lookups.h"
@@ -36,6 +37,8 @@ struct Region {
   std::int64_t steps = 0;            // instructions executed so far
   // The program asks something that objects and frames that are built again answer differently.
   bool cannot_be_built_again = false;
+  // A step of the program before which the region has to end instead, for what was asked behind it; -1: none.
+  std::int64_t ends_before = -1;
   std::int64_t outside_writes = 0;    // how often something that existed before was changed, or a later call asked for
   std::int64_t reads_of_written = 0;  // how often something that existed before and was changed was read
   std::vector<Effect> closed_frames;  // of frame objects from outside
@@ -51,6 +54,7 @@ struct Region {
   Iterators iterators{*this};
   Generators generators{*this};
   Recorder recorder{*this};
+  FunctionModes function_modes{*this};
   Deferred deferred{*this};
   Drops drops{*this};
 };

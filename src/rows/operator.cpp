@@ -3,6 +3,7 @@
 
 #include "bytecode/opcodes.h"
 #include "protocols/arrays.h"
+#include "protocols/torch_function.h"
 #include "region/subclasses.h"
 #include "rows/rows.h"
 
@@ -70,7 +71,7 @@ Result identity_index(Interpreter& t, PyObject* f, Args args) { return pure(t, f
 Result numeric(Interpreter& t, PyObject* f, Args args) {
   bool tensor = false;
   for (PyObject* value : args.values) tensor |= region::cat_of(value) == Cat::Tensor;
-  const bool by_class = args.size() >= 1 && region::is_subclassed(args[0]);
+  const bool by_class = args.size() >= 1 && protocols::is_answered(t, args[0]);
   if (tensor && !by_class) return t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
   if (std::ranges::any_of(args.values, [](PyObject* value) { return region::cat_of(value) == Cat::Array; }))
     return protocols::array_call(t, graph::Op::CallFunction, f, args);

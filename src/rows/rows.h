@@ -35,7 +35,6 @@ void end_range(Interpreter& t, graph::Node* begun);
 Result state_switch(Interpreter& t, PyObject* f, Args args);
 // The call of an autograd.Function, (class, arguments …), where gradients are asked for.
 Result function_as_node(Interpreter& t, Args args);
-void refuse_function_modes();  // that are active, but for default devices
 void add_numpy_functions();
 void initialise();
 
@@ -56,7 +55,7 @@ inline bool only_positional(Args args, std::size_t least, std::size_t most) {
 extern const std::span<const Row> kBuiltinRows, kContainerRows, kPureRows, kTorchRows, kOperatorRows, kFunctoolsRows,
     kGeneratorRows, kInspectRows, kRegexRows, kLoggingRows, kExceptionRows, kClassRows, kCompilingRows, kIteratorRows,
     kComptimeRows, kTrainingRows, kTensorFactorRows, kTransformRows, kBodyRows, kNumpyRows, kTorchFunctionRows,
-    kHigherOrderRows;
+    kFunctionModeRows, kHookRows, kHigherOrderRows;
 extern const std::span<const NamedRow> kNamedTorchRows;
 
 }  // namespace pellucid::rows

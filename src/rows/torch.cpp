@@ -1,6 +1,7 @@
 // Torch functions with a meaning beyond "one node": state queries and switches, and what must not enter a graph.
 #include "aten/layers.h"
 #include "protocols/numbers.h"
+#include "protocols/torch_function.h"
 #include "region/subclasses.h"
 #include "region/torch_module.h"
 #include "rows/rows.h"
@@ -22,6 +23,13 @@ Result is_exporting(Interpreter&, PyObject*, Args) {
 }
 
 Result nothing(Interpreter&, PyObject*, Args) { return Result::none(); }
+
+// Of functions that are no operators torch asks modes, too, when it parses the arguments of these.
+template <Result (*handler)(Interpreter&, PyObject*, Args)>
+Result or_asks_a_mode(Interpreter& t, PyObject* f, Args args) {
+  if (auto answer = protocols::by_torch_function(t, f, args)) return std::move(*answer);
+  return handler(t, f, args);
+}
 
 }  // namespace
 
@@ -217,6 +225,7 @@ Result requires_grad_(Interpreter& t, PyObject* f, Args args) {
   if (args.size() == 0 || region::cat_of(args[0]) != Cat::Tensor) return refuse(t, f, args);
   PyObject* on = args.size() > 1 ? args[1] : args.keyword("requires_grad");
   const bool requires_grad = aten::meta_of(t.region.recorder.lift(args[0]).get()).requires_grad;
+  if (t.region.deferred.is_hooked(args[0])) return refuse(t, f, args);
   if (!aten::is_fake(args[0])) {
     const bool stays = on == Py_False ? !requires_grad : (on == nullptr || on == Py_True) && requires_grad;
     return stays ? Result::of(py::Owned<>::share(args[0])) : refuse(t, f, args);
@@ -322,35 +331,11 @@ bool leave_contexts(Interpreter& t) {
 
 namespace {
 
-[[noreturn]] void refuse_mode(PyObject* mode) {
-  unsupported(Reason::TorchFunctionMode, {{"mode", Py_TYPE(mode)->tp_name}});
-}
-
-Result push_mode(Interpreter& t, PyObject* f, Args args) {
-  if (args.size() != 1) return refuse(t, f, args);
-  refuse_mode(args[0]);
-}
-
 Result enter_dispatch_mode(Interpreter& t, PyObject* f, Args args) {
   if (args.size() != 1) return refuse(t, f, args);
   unsupported(Reason::TorchDispatchMode,
               {{"mode", std::string("the torch dispatch mode ") + Py_TYPE(args[0])->tp_name}});
 }
-
-}  // namespace
-
-void refuse_function_modes() {
-  static PyObject* const count = py::import_attr("torch._C", "_len_torch_function_stack").release();
-  static PyObject* const at = py::import_attr("torch._C", "_get_function_stack_at").release();
-  static PyObject* const device = py::import_attr("torch.utils._device", "DeviceContext").release();
-  const long modes = PyLong_AsLong(py::take(PyObject_CallNoArgs(count)).get());
-  for (long i = modes; i-- > 0;) {
-    auto mode = py::take(PyObject_CallFunction(at, "l", i));
-    if (reinterpret_cast<PyObject*>(Py_TYPE(mode.get())) != device) refuse_mode(mode.get());
-  }
-}
-
-namespace {
 
 // In compiled code these would go on into operators with functions as arguments, which only a graph can call rightly: a
 // derivative by what such a function closes over is missing otherwise.
@@ -400,7 +385,6 @@ const Row rows[] = {
     {"torch.is_anomaly_enabled", query},
     {"torch._C._is_torch_function_enabled", query},
     {"torch._C._is_torch_function_all_disabled", query},
-    {"torch._C._len_torch_function_stack", query},
     {"torch._C._len_torch_dispatch_stack", query},
     {"torch._C._get_deterministic_algorithms", query},
     {"torch._C._get_flash_sdp_enabled", query},
@@ -416,8 +400,7 @@ const Row rows[] = {
     {"torch.cuda.is_available", query},
     {"torch._C._get_cudnn_enabled", query},
     {"torch._C._get_mkldnn_enabled", query, false},
-    {"torch._C._set_grad_enabled", state_switch},
-    {"torch._C._push_on_torch_function_stack", push_mode},
+    {"torch._C._set_grad_enabled", or_asks_a_mode<state_switch>},
     {"torch.utils._python_dispatch.TorchDispatchMode.__enter__", enter_dispatch_mode},
     {"torch.set_autocast_enabled", refuse},
     {"torch.set_autocast_dtype", refuse},
@@ -425,14 +408,13 @@ const Row rows[] = {
     {"torch.autocast_increment_nesting", refuse},
     {"torch.autocast_decrement_nesting", refuse},
     {"torch.clear_autocast_cache", refuse},
-    {"torch._C._is_torch_function_mode_enabled", query},
     {"torch.autograd.function.Function.apply", autograd_function},
     {"torch._C._are_functorch_transforms_active", query},
     {"torch.amp.autocast_mode.autocast.__enter__", autocast_enter},
     {"torch.amp.autocast_mode.autocast.__exit__", autocast_exit},
     {"torch.autograd.grad_mode.inference_mode.__enter__", inference_enter},
     {"torch.autograd.grad_mode.inference_mode.__exit__", inference_exit},
-    {"torch.device", pure},
+    {"torch.device", or_asks_a_mode<pure>},
     {"torch.finfo", pure},
     {"torch.iinfo", pure},
     {"torch.Size", size},
@@ -445,9 +427,6 @@ const Row rows[] = {
     // Effects on tensors that a graph does not carry, or that need data.
     {"torch._C.TensorBase.requires_grad_", requires_grad_},
     {"torch.nn.parameter.Parameter", parameter},
-    {"torch.Tensor.register_hook", refuse},
-    {"torch.Tensor.register_post_accumulate_grad_hook", refuse},
-    {"torch._C.TensorBase.retain_grad", refuse},
     {"torch._C.TensorBase.detach_", refuse},
     {"torch._C.TensorBase.set_", refuse},
     {"torch._C.TensorBase.resize_", refuse},

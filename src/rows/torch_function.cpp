@@ -64,8 +64,10 @@ Result make_subclass(Interpreter& t, PyObject* f, Args args) {
       t, args[0], t.region.recorder.torch_call(graph::Op::CallMethod, detach, name.get(), Args{values, nullptr}));
 }
 
-// has_torch_function and its like. A default device is no mode here: what torch's C code does with it is in the graph.
+// has_torch_function and its like. A default device that is there from the beginning is no mode here: what torch's C
+// code does with it is in the graph.
 bool any_has(Interpreter& t, std::span<PyObject* const> values) {
+  if (protocols::asks_modes(t) && !values.empty()) return true;
   if (!aten::asks_torch_functions()) return false;
   return std::ranges::any_of(values, [&](PyObject* value) { return protocols::has_torch_function(t, value); });
 }

@@ -71,10 +71,9 @@ Result enter_disabled(Interpreter& t, PyObject* f, Args args) {
   t.region.provenance.keep(args[0]);
   return run_native(t, f, args);
 }
-// Function modes are not asked either. The default device is one, and the graph, which runs without the block, asks it.
+// Function modes are not asked either. The default device is one, which the graph asks, unless modes are followed.
 Result enter_without_modes(Interpreter& t, PyObject* f, Args args) {
-  static PyObject* const count = py::import_attr("torch._C", "_len_torch_function_stack").release();
-  if (PyLong_AsLong(py::take(PyObject_CallNoArgs(count)).get()) > 0) return refuse(t, f, args);
+  (void)t.region.function_modes.stack();
   return enter_disabled(t, f, args);
 }
 Result leave_disabled(Interpreter& t, PyObject* f, Args args) {
@@ -121,6 +120,7 @@ void guard_target(Interpreter& t, PyObject* tensor, bool is_leaf) {
 // The leaves that a pass from these tensors comes to, as the program knows them. `end`: a tensor where the pass ends;
 // only there may it come to what was computed before the region.
 std::vector<PyObject*> guarded_leaves(Interpreter& t, const std::vector<PyObject*>& tensors, PyObject* end = nullptr) {
+  if (t.region.deferred.has_hooks()) refuse_pass("where a hook has just been registered");
   const aten::BackwardPath path = aten::backward_path(fakes_of(t, tensors));
   if (path.runs_python) refuse_pass("through an autograd.Function");
   const void* known = end == nullptr ? nullptr : aten::computed_before(fakes_of(t, {end}).front());

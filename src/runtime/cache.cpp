@@ -192,6 +192,7 @@ std::unique_ptr<Entry> Entry::copy() const {
   made->input_loader = input_loader;
   made->graph_call = graph_call.copy();
   made->after = after;
+  made->follows_modes = follows_modes;
   made->exit = exit;
   made->depth = depth;
   made->number = number;

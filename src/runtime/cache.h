@@ -36,6 +36,7 @@ struct Entry {
   py::Owned<> graph_call;                          // what the region calls; empty when it has no graph
   std::shared_ptr<const aten::GlobalState> after;  // set: how it leaves grad mode and its like
   std::shared_ptr<const frames::Shape> exit;       // set: the region gives the live values of a program that goes on
+  bool follows_modes = false;                      // of torch functions: they are aside while it runs
   int depth = 0;                                   // how many calls are open at once at the deepest point of the region
   std::int64_t hits = 0;
   std::uint64_t used = 0;  // one of many: grows with each use of any of them (entry_index.h)

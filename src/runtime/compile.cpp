@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "aten/aten.h"
+#include "aten/function_modes.h"
 #include "aten/gradients.h"
 #include "backend/fx.h"
 #include "base/break_policy.h"
@@ -309,6 +310,14 @@ struct LeafLeaves {
   std::int64_t step;
 };
 
+// What comes behind that step asks for a region that ends before it.
+struct EndsBefore {
+  std::int64_t step;
+};
+
+// The program asks for the modes of torch functions, which a capture follows all or none.
+struct ModesMatter {};
+
 // A compiled graph gives plain tensors, which know of no gradients but those of its inputs.
 void refuse_leaves(const region::Capture& capture, PyObject* backend) {
   if (capture.leaves.empty() || graph_numbers(backend) == region::GraphNumbers::All) return;
@@ -501,6 +510,7 @@ std::unique_ptr<Entry> finished_entry(PyFunctionObject* function, Cache& cache, 
   entry->exit = capture.exit;
   entry->depth = capture.depth;
   entry->after = capture.after;
+  entry->follows_modes = capture.follows_modes;
   entry->may_give_up = capture.has_unbacked || capture.has_value_checks;
   const std::string name = region_name(capture, entry->number);
   report_region(capture, *entry, name, cache.key().backend, stop);
@@ -632,18 +642,32 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
   cache.begin_compile();
   const ToldCompile told(function, cache, fullgraph);
   std::int64_t leaves_before = -1;
+  std::int64_t ends_before = -1;
+  bool follows_modes = aten::in_function_mode_of_user();
   const auto with = [&](bool constants) {
     for (;;) {
       try {
+        std::optional<aten::FunctionModesAside> aside;
+        if (follows_modes) aside.emplace(aten::FunctionModesAside::State::ShowsThem);
         return attempt(function, cache, extent, [&](trace::Extent how_far) {
           how_far.leaves_before = leaves_before;
+          how_far.follows_modes = follows_modes;
+          if (ends_before >= 0 && (how_far.steps < 0 || how_far.steps > ends_before)) how_far.steps = ends_before;
           trace::Outcome outcome = capture(how_far, constants);
+          if (outcome.ends_before >= 0 && how_far.may_end_early) throw EndsBefore{outcome.ends_before};
+          if (outcome.needs_modes) throw ModesMatter{};
           if (outcome.needs_constants && !constants) throw NotForOpenNumbers{false};
           return outcome;
         });
       } catch (const LeafLeaves& leaf) {
         tell_restart("a tensor that gradients are accumulated in leaves the region, which ends before it is made");
         leaves_before = leaf.step;
+      } catch (const EndsBefore& end) {
+        tell_restart("a tensor gets a hook, and the region ends before it is used");
+        ends_before = end.step;
+      } catch (const ModesMatter&) {
+        tell_restart("the program enters a torch function mode where there is a default device, which is one as well");
+        follows_modes = true;
       }
     }
   };
@@ -716,8 +740,12 @@ Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cach
 void observe(PyFunctionObject* function, PyObject* const* locals, Cache& cache) {
   const CompilingScope scope;
   auto* code = reinterpret_cast<PyCodeObject*>(cache.key().code);
-  const trace::Outcome outcome = traced(
-      function, [&] { return trace::capture(function, code, locals, forced_end(0), number_policy(cache, false)); });
+  trace::Extent extent = forced_end(0);
+  extent.follows_modes = aten::in_function_mode_of_user();
+  std::optional<aten::FunctionModesAside> aside;
+  if (extent.follows_modes) aside.emplace(aten::FunctionModesAside::State::ShowsThem);
+  const trace::Outcome outcome =
+      traced(function, [&] { return trace::capture(function, code, locals, extent, number_policy(cache, false)); });
   if (outcome.capture) cache.numbers.note(outcome.capture->numbers);
 }
 

@@ -1,7 +1,9 @@
 #include "runtime/dispatch.h"
 
 #include <cstdlib>
+#include <optional>
 
+#include "aten/function_modes.h"
 #include "base/break_policy.h"
 #include "base/events.h"
 #include "guards/report.h"
@@ -144,12 +146,14 @@ std::unique_ptr<aten::ProfilerRange> profiler_range(PyFunctionObject* region, in
   }
 }
 
-PyObject* call_region(PyFunctionObject* region, int number, PyObject* const* arguments, std::size_t count,
-                      const aten::GlobalState* after) {
+PyObject* call_region(PyFunctionObject* region, const StateBehind& state, PyObject* const* arguments,
+                      std::size_t count) {
   const HookPause pause;
-  const auto range = profiler_range(region, number);
+  std::optional<aten::FunctionModesAside> aside;
+  if (state.follows_modes) aside.emplace(aten::FunctionModesAside::State::HidesThem);
+  const auto range = profiler_range(region, state.number);
   PyObject* result = region->vectorcall(reinterpret_cast<PyObject*>(region), arguments, count, nullptr);
-  if (result != nullptr && after != nullptr) after->restore();
+  if (result != nullptr && state.after != nullptr) state.after->restore();
   return result;
 }
 
@@ -175,14 +179,13 @@ PyObject* run_region(Cache& cache, const Entry& entry, const Call& call, BoundAr
   // Both are kept alive by the region; the entry may be dropped once Python code runs, which gathered() does not start.
   PyObject* const graph = entry.graph_call.get();
   const auto exit = entry.exit;
-  const auto after = entry.after;
+  const StateBehind state(entry);
   const bool may_give_up = entry.may_give_up;
-  const int number = entry.number;
   const auto held_cache = may_give_up ? py::Owned<>::share(cache.object) : py::Owned<>();
   const auto inputs = ready_inputs(entry, just_checked);
   const auto region = region_or_error(entry, call, bound);
   if (!region) return nullptr;
-  PyObject* result = call_region(region.get(), number, bound.slots(), bound.size(), after.get());
+  PyObject* result = call_region(region.get(), state, bound.slots(), bound.size());
   if (result != nullptr && exit != nullptr) {
     bound.drop();
     return py::enter([&] { return go_on(cache, call.function, *exit, py::Owned<>::steal(result)); });
@@ -274,7 +277,7 @@ py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, b
   if (is_left_out(call.function) || (cache.given_up && !fullgraph))
     return py::take(run_with_inner_functions(cache, call));
   if (is_forced_in_fx_trace()) return run_in_fx_trace(cache, call, bound, fullgraph);
-  if (aten::in_mode_of_user() && !fullgraph) return run_in_mode(cache, call, bound);
+  if (aten::in_dispatch_mode() && !fullgraph) return run_in_mode(cache, call, bound);
   bound.own();
   py::InterruptsWait wait;
   cache.drop_dead();

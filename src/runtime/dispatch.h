@@ -28,10 +28,19 @@ py::Owned<> run_alone(const Call& call);
 // Runs the call eagerly, but compiles the functions that it calls. `cache` must be held by the caller.
 PyObject* run_with_inner_functions(Cache& cache, const Call& call);
 
-// Calls a region's function and leaves torch's state as the program leaves it (Entry::after). A new reference, or null
-// with an error pending. `number`: of the entry.
-PyObject* call_region(PyFunctionObject* region, int number, PyObject* const* arguments, std::size_t count,
-                      const aten::GlobalState* after);
+// What of an entry is needed behind its call, which may drop it.
+struct StateBehind {
+  explicit StateBehind(const Entry& entry)
+      : number(entry.number), follows_modes(entry.follows_modes), after(entry.after) {}
+  int number;
+  bool follows_modes;
+  std::shared_ptr<const aten::GlobalState> after;
+};
+
+// Calls a region's function and leaves torch's state as the program leaves it. A new reference, or null with an error
+// pending.
+PyObject* call_region(PyFunctionObject* region, const StateBehind& state, PyObject* const* arguments,
+                      std::size_t count);
 
 // What the guards have read a moment ago, for the region that is called while this lives. `just_checked`: they held and
 // no Python code ran since.

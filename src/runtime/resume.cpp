@@ -27,7 +27,7 @@ struct Found {
 
 Entry* new_entry(Cache& root, Cache& cache, const frames::State& state, const std::vector<PyObject*>& values,
                  Found& found) {
-  if (aten::in_mode_of_user()) return nullptr;
+  if (aten::in_dispatch_mode()) return nullptr;
   if (!is_deep_enough(static_cast<int>(state.frames.size()) + kWorthCapturing) || cache.busy || cache.given_up)
     return nullptr;
   py::InterruptsWait wait;
@@ -163,10 +163,10 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
     const codegen::ReadyInputs inputs = ready_inputs(*entry, just_checked);
     const auto region = entry->region.copy();
     const auto next = entry->exit;
-    const auto after = entry->after;
+    const StateBehind behind(*entry);
     const bool may_give_up = entry->may_give_up;
     PyObject* const graph = entry->graph_call.get();  // kept alive by the region
-    PyObject* result = call_region(region.get(), entry->number, values.data(), values.size(), after.get());
+    PyObject* result = call_region(region.get(), behind, values.data(), values.size());
     if (result == nullptr) {
       if (!may_run_again(graph)) return finish_raising(root, std::move(state));
       auto again = run_again(graph, [&] { return finish(root, std::move(state)).release(); });

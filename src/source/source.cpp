@@ -3,6 +3,7 @@
 #include <structmember.h>
 
 #include "aten/aten.h"
+#include "aten/function_modes.h"
 #include "aten/torch_function.h"
 #include "frames/generators.h"
 #include "py/cpython.h"
@@ -68,8 +69,16 @@ PyObject* load_member(PyObject* base, PyObject* name, py::Owned<>& fresh) noexce
       return value == nullptr && def->type == T_OBJECT ? Py_None : value;
     }
   }
-  fresh = py::Owned<>::steal(
-      Py_TYPE(descriptor)->tp_descr_get(descriptor, base, reinterpret_cast<PyObject*>(Py_TYPE(base))));
+  const auto get = [&] {
+    return py::Owned<>::steal(
+        Py_TYPE(descriptor)->tp_descr_get(descriptor, base, reinterpret_cast<PyObject*>(Py_TYPE(base))));
+  };
+  if (aten::is_tensor(base)) {
+    const aten::NoTorchFunctions unheard;
+    fresh = get();
+  } else {
+    fresh = get();
+  }
   if (!fresh) PyErr_Clear();
   return fresh.get();
 }
@@ -155,6 +164,9 @@ const Source* SourceTable::stride_of(const Source* tensor, std::int64_t dim) {
   return intern(Step::Stride, tensor, nullptr, dim);
 }
 const Source* SourceTable::plain(const Source* tensor) { return intern(Step::Plain, tensor, nullptr, 0); }
+const Source* SourceTable::function_mode(std::int64_t index) {
+  return intern(Step::FunctionMode, constant(py::module_named("torch.overrides")), nullptr, index);
+}
 const Source* SourceTable::part(const Source* iterator, std::int64_t index) {
   return intern(Step::Part, iterator, nullptr, index);
 }
@@ -224,6 +236,8 @@ PyObject* load_step(const Source& source, PyObject* base, PyObject* const* local
     }
     case Step::Plain:
       return load_plain(base, fresh);
+    case Step::FunctionMode:
+      return aten::function_mode_at(source.index);
     case Step::Part:
       if (PyGen_CheckExact(base)) return frames::generator_slot(base, source.index);
       return py::iterator_part(base, source.index, fresh);
@@ -244,10 +258,13 @@ py::Owned<> step_of(const Source& source, PyObject* base) {
 
 template <Step step>
 PyObject* take_step(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
-  constexpr const char* what = is_of_layout(step) || step == Step::Plain ? "a tensor" : "an iterator";
-  constexpr const char* missing = is_of_layout(step)    ? "pellucid: a tensor has no plain dim %lld"
-                                  : step == Step::Plain ? "pellucid: no alias of this tensor (%lld)"
-                                                        : "pellucid: an iterator has no item %lld ahead";
+  constexpr const char* what = step == Step::FunctionMode                  ? "torch.overrides"
+                               : is_of_layout(step) || step == Step::Plain ? "a tensor"
+                                                                           : "an iterator";
+  constexpr const char* missing = is_of_layout(step)           ? "pellucid: a tensor has no plain dim %lld"
+                                  : step == Step::Plain        ? "pellucid: no alias of this tensor (%lld)"
+                                  : step == Step::FunctionMode ? "pellucid: there is no torch function mode %lld"
+                                                               : "pellucid: an iterator has no item %lld ahead";
   return py::enter([&]() -> py::Owned<> {
     const long long index = count == 2 ? PyLong_AsLongLong(args[1]) : -1;
     if (index < 0) {
@@ -273,6 +290,8 @@ PyMethodDef kStepFunctions[] = {
      nullptr},
     {"plain_alias", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(take_step<Step::Plain>)), METH_FASTCALL,
      nullptr},
+    {"FUNCTION_MODE", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(take_step<Step::FunctionMode>)),
+     METH_FASTCALL, nullptr},
 };
 
 PyMethodDef* step_function_of(Step step) noexcept {
@@ -289,6 +308,8 @@ PyMethodDef* step_function_of(Step step) noexcept {
       return &kStepFunctions[4];
     case Step::Plain:
       return &kStepFunctions[5];
+    case Step::FunctionMode:
+      return &kStepFunctions[6];
     default:
       return nullptr;
   }
@@ -393,6 +414,7 @@ void add_step(std::string& text, const Source* s, const RootText& root_text) {
     case Step::Part:
     case Step::Ahead:
     case Step::ValueAhead:
+    case Step::FunctionMode:
       text.insert(0, "(").insert(0, step_function_name(s->step));
       text.append(", ").append(std::to_string(s->index)).append(")");
       break;

@@ -54,6 +54,7 @@ class SourceTable {
   const Source* size_of(const Source* tensor, std::int64_t dim);
   const Source* stride_of(const Source* tensor, std::int64_t dim);
   const Source* plain(const Source* tensor);
+  const Source* function_mode(std::int64_t index);  // of torch, the outermost first
   const Source* part(const Source* iterator, std::int64_t index);
   const Source* ahead(const Source* iterator, std::int64_t count);
   const Source* value_ahead(const Source* iterator, std::int64_t count);
@@ -124,10 +125,10 @@ constexpr bool is_of_layout(Step step) noexcept { return step == Step::Size || s
 // Such a step without a Python int; false: it does not exist.
 bool load_number(const Source& source, PyObject* tensor, std::int64_t* out) noexcept;
 
-// The C function (iterator, index) or (tensor, dim) that takes a step Part, Ahead, ValueAhead, Size, Stride or Plain;
-// LookupError when it does not exist.
+// The C function (iterator, index) or (tensor, dim) that takes a step Part, Ahead, ValueAhead, FunctionMode, Size,
+// Stride or Plain; LookupError when it does not exist.
 py::Owned<> step_function(Step step);
-// "PART", "AHEAD", "VALUE_AHEAD", "size_of", "stride_of", "plain_alias"; null: no such step.
+// "PART", "AHEAD", "VALUE_AHEAD", "size_of", "stride_of", "plain_alias", "FUNCTION_MODE"; null: no such step.
 const char* step_function_name(Step step) noexcept;
 
 // len() of a list, tuple, dict, set, frozenset, deque or a subclass, never calling __len__; -1 for anything else.

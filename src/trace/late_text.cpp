@@ -2,6 +2,7 @@
 
 #include "bytecode/opcodes.h"
 #include "protocols/deferred.h"
+#include "protocols/torch_function.h"
 #include "region/subclasses.h"
 
 namespace pellucid::trace {
@@ -78,7 +79,7 @@ bool goes_to_reorderable_call(Executor& executor, const Frame& frame, int place)
 
 bool format_later(Executor& executor, Frame& frame, PyObject* tensor, int conversion, PyObject* spec, int consumed) {
   if (!executor.region.deferred.reorderable || region::cat_of(tensor) != Cat::Tensor) return false;
-  if (region::is_subclassed(tensor)) return false;  // its class says how it reads
+  if (protocols::is_answered(executor, tensor)) return false;  // its class says how it reads
   const int place = static_cast<int>(frame.stack.size()) - consumed;
   if (!goes_to_reorderable_call(executor, frame, place)) return false;
   auto lifted = executor.region.recorder.lift(tensor);

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "aten/aten.h"
+#include "aten/function_modes.h"
 #include "aten/layers.h"
 #include "base/break_policy.h"
 #include "protocols/deferred.h"
@@ -98,7 +99,7 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
     outcome.capture->returned_at = returned_at;
   };
   try {
-    rows::refuse_function_modes();
+    if (extent.follows_modes) executor.region.function_modes.follow(aten::function_modes());
     if (aten::in_dispatch_mode()) unsupported(Reason::TorchDispatchMode, {{"mode", "a torch dispatch mode"}});
     if (aten::is_below_transform()) unsupported(Reason::FunctionTransform, {{"callee", "the program"}});
     auto result = run();
@@ -110,6 +111,8 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
     outcome.capture->after = std::move(left);
   } catch (const GraphBreak& stop) {
     outcome.stop = describe(stop, executor);
+    outcome.ends_before = executor.region.ends_before;
+    outcome.needs_modes = executor.region.function_modes.are_asked_for;
     executor.region.iterators.undo_unfinished();
     frames::State live;
     std::shared_ptr<const aten::GlobalState> after;

@@ -32,10 +32,12 @@ struct Outcome {
   // Steps before which the region could end instead, the last first: where the open frames outside of what cannot be
   // told (a running generator, a handler, code of ours) can be.
   std::vector<std::int64_t> earlier;
-  std::int64_t steps = 0;        // executed when it stopped
-  int captures = 1;              // until the hints for what only the graph knows fitted
-  bool needs_constants = false;  // sizes were open at levels of torch.func, whose wrappers have plain ones
-  std::string not_handed_over;   // why what was alive there cannot leave the region
+  std::int64_t steps = 0;         // executed when it stopped
+  int captures = 1;               // until the hints for what only the graph knows fitted
+  bool needs_constants = false;   // sizes were open at levels of torch.func, whose wrappers have plain ones
+  std::int64_t ends_before = -1;  // an earlier step that the region has to end before (Region::ends_before)
+  bool needs_modes = false;       // the program asks for modes of torch functions, which were not followed
+  std::string not_handed_over;    // why what was alive there cannot leave the region
 };
 
 constexpr int kLastLevels = 50;  // before RecursionError: these are the interpreter's
@@ -47,6 +49,7 @@ struct Extent {
   std::int64_t steps = -1;     // the region ends before its step of this number; -1: as far as it can be followed
   bool at_will = false;        // the program need not stop there: the first step from that one on where it can be told
   std::int64_t leaves_before = -1;  // Recorder::leaves_before
+  bool follows_modes = false;       // those of torch functions, which are aside
   std::int64_t work = kMostWork;    // it ends behind so many instructions; an operation counts as kWorkOfOperation
 };
 

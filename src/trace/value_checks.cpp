@@ -3,6 +3,7 @@
 #include "aten/aten.h"
 #include "bytecode/opcodes.h"
 #include "graph/bodies.h"
+#include "protocols/torch_function.h"
 #include "region/recorder.h"
 
 namespace pellucid::trace {
@@ -39,6 +40,7 @@ PyObject* function_of_torch(const char* name) { return py::import_attr("torch", 
 
 // A failing assertion of another device ends the process's use of it, so nothing could run again.
 bool may_be_asserted(Executor& executor, PyObject* tensor) {
+  if (protocols::is_answered(executor, tensor)) return false;
   // A body runs inside of an operator that has exceptions of its own.
   if (!executor.region.numbers.policy.value_checks || executor.region.capture->bodies->is_open()) return false;
   static PyObject* const is_wrapped = py::import_attr("torch._C._functorch", "is_functorch_wrapped_tensor").release();

@@ -31,7 +31,7 @@ TEST("reasons: the article goes by the word") {
 TEST("reasons: whose verdict a stop is") {
   CHECK(about(Reason::DataDependent) == About::Code);
   CHECK(about(Reason::ExceptionEscapes) == About::Arguments);
-  CHECK(about(Reason::TorchFunctionMode) == About::Caller);
+  CHECK(about(Reason::FunctionTransform) == About::Caller);
 }
 
 TEST("reasons: fields are filled in") {

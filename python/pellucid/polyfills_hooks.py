@@ -1,0 +1,96 @@
+"""Hooks of autograd that the program registers (torch.utils.hooks, torch.Tensor): they are registered behind the graph, on the
+tensors of the call. Traced like the user's own code; pellucid.polyfills hands these on."""
+
+from __future__ import annotations
+
+from torch import is_grad_enabled as _is_grad_enabled
+from torch import is_tensor as _is_tensor
+from torch.autograd.graph import _MultiHandle
+from torch.nn.modules._functions import BackwardHookFunction as _BackwardHookFunction
+from torch.utils.hooks import RemovableHandle as _RemovableHandle
+
+from pellucid import _hooks
+
+_REFUSED = "cannot register a hook on a tensor that doesn't require gradient"
+
+
+def hook_later(function, tensors, *arguments):
+    """The call waits for the graph: a rule of the core stands for this function. Where the program goes on for real at a
+    break, it happens at once."""
+    function(tensors, *arguments)
+
+
+def register_hook(self, hook):
+    if not self.requires_grad:
+        raise RuntimeError(_REFUSED)
+    handle = _RemovableHandle.__new__(_RemovableHandle)
+    hook_later(_hooks.register_hook, (self,), hook, handle)
+    return handle
+
+
+def register_post_accumulate_grad_hook(self, hook):
+    if not self.requires_grad:
+        raise RuntimeError(_REFUSED)
+    if not self.is_leaf:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    handle = _RemovableHandle.__new__(_RemovableHandle)
+    hook_later(_hooks.register_post_accumulate_grad_hook, (self,), hook, handle)
+    return handle
+
+
+def register_multi_grad_hook(tensors, fn, *, mode="all"):
+    if mode != "all" and mode != "any":
+        raise ValueError(f"Expects mode to be one of {('all', 'any')} but got {mode}")
+    tensors = tuple(tensors)
+    handle = _MultiHandle.__new__(_MultiHandle)
+    hook_later(_hooks.register_multi_grad_hook, tensors, fn, mode, handle)
+    return handle
+
+
+def retain_grad(self):
+    if not self.is_leaf:
+        hook_later(_hooks.retain_grad, (self,))
+
+
+def setup_input_hook(self, args):
+    res, index, hooked = hooked_tensors(args)
+    self.n_inputs = len(args)
+    self.input_tensors_index = index
+    if hooked is not None:
+        hook_later(_hooks.hook_inputs, (hooked,), self)
+    return res
+
+
+def setup_output_hook(self, args):
+    is_tuple = True
+    if not isinstance(args, tuple):
+        args = (args,)
+        is_tuple = False
+    res, index, hooked = hooked_tensors(args)
+    self.n_outputs = len(args)
+    self.output_tensors_index = index
+    if hooked is not None:
+        hook_later(_hooks.hook_outputs, (hooked,), self)
+    return res if is_tuple else res[0]
+
+
+def hooked_tensors(args):
+    """The arguments behind a node of autograd, the places of the tensors, and one that the node computes."""
+    places = []
+    tensors = []
+    requires_grad = False
+    for place, arg in enumerate(args):
+        if _is_tensor(arg):
+            places.append(place)
+            tensors.append(arg)
+            requires_grad |= arg.requires_grad
+    if not (requires_grad and _is_grad_enabled()):
+        return args, None, None
+    computed = _BackwardHookFunction.apply(*tensors)
+    result = list(args)
+    hooked = None
+    for place, value in zip(places, computed):
+        result[place] = value
+        if hooked is None and value.requires_grad:
+            hooked = value
+    return (tuple(result) if type(args) is tuple else type(args)(*result)), places, hooked
