@@ -2,6 +2,7 @@
 python -m pellucid explain file.py:function graphs, breaks, recompiles and times: as text, JSON or a page
 python -m pellucid run script.py            the script, with pellucid in the place of torch.compile
 python -m pellucid triage file.py           the first stage and the first graph at fault
+python -m pellucid minify file.py           the smallest graph that fails as a script or program does
 python -m pellucid doctor                   what of this machine and its configuration will matter
 """
 
@@ -11,10 +12,10 @@ import argparse
 import sys
 
 from pellucid import config
-from pellucid._commands import doctor, explain, run, show, triage
+from pellucid._commands import doctor, explain, minify, run, show, triage
 from pellucid._commands.reader import quiet_without_reader
 
-_COMMANDS = (show, explain, run, triage, doctor)
+_COMMANDS = (show, explain, run, triage, minify, doctor)
 
 
 def main(arguments: list[str] | None = None) -> int:
