@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import getitem
 
 from torch.fx import Graph, GraphModule, Node
@@ -11,7 +11,7 @@ from pellucid.repro.candidate import Recorded
 from pellucid.repro.inputs import Inputs
 from pellucid.repro.minifier import count
 from pellucid.repro.printer import text_of
-from pellucid.repro.trial import Failure, Setup
+from pellucid.repro.trial import Failure
 from pellucid.repro.tries import Tries
 
 
@@ -36,7 +36,7 @@ class Difference:
         return f"the first node that differs is `{self.line}`{where}\n{self.failure}"
 
 
-def first_difference(gm: GraphModule, inputs: Inputs, setup: Setup, tries: Tries | None = None) -> Difference | None:
+def first_difference(gm: GraphModule, inputs: Inputs, tries: Tries) -> Difference | None:
     """Finds the first node of a graph whose value is not what it is eagerly, or at which compiling or running it fails.
 
     Beginnings of the graph are compiled with all of their values as results, half of the rest at a time. The node that is found
@@ -45,17 +45,15 @@ def first_difference(gm: GraphModule, inputs: Inputs, setup: Setup, tries: Tries
     Args:
         gm: the graph, without tensors as attributes.
         inputs: its inputs.
-        setup: how it is compiled; results are compared in any case.
-        tries: other tries than those of this process.
+        tries: say how graphs fail.
 
     Returns:
         None: the graph does not fail.
 
     Example:
-        >>> first_difference(gm, inputs, Setup("relu_accuracy_error_TESTING_ONLY")).node
+        >>> first_difference(gm, inputs, Tries(Setup("relu_accuracy_error_TESTING_ONLY", accuracy=True))).node
         'relu'
     """
-    tries = tries or Tries(replace(setup, accuracy=True))
     whole = tries.failure(gm, inputs)
     if whole is None:
         return None

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from pellucid.repro.bisect import first_difference
 from pellucid.repro.candidate import lifted
 from pellucid.repro.errors import NothingFails
 from pellucid.repro.inputs import Inputs
@@ -197,12 +198,16 @@ def _tries(script: _Running, options: argparse.Namespace, known: Path) -> Tries:
 
 
 def _analyze(script: _Running, options: argparse.Namespace) -> str:
-    from pellucid.repro.bisect import first_difference
-
-    found = first_difference(script.gm, script.inputs, script.setup)
+    setup = replace(script.setup, accuracy=True)
+    script.setup = setup
+    backend_from = None if isinstance(setup.backend, str) else script.file
+    tries = Tries(setup, timeout=options.timeout, isolated=options.isolate, backend_from=backend_from)
+    found = first_difference(script.gm, script.inputs, tries)
     if found is None:
-        raise NothingFails("every node gives what it gives eagerly")
-    print(found)
+        raise NothingFails(f"{script.file.name}: every node gives what it gives eagerly")
+    target = options.output or script.file.with_name("repro.py")
+    script.script(found.gm, found.inputs, found.failure).write(target)
+    print(f"{found}\nwritten: {target}")
     return str(found)
 
 
