@@ -10,7 +10,7 @@ import torch
 
 import pellucid
 from pellucid import accuracy
-from pellucid.backends import lookup_backend
+from pellucid.backends import lookup_backend, registry
 from pellucid.errors import BackendCompilerFailed
 from pellucid.repro import NothingFails, ReproRefused, run_repro, write_repro
 from support.scripts import run_python
@@ -511,8 +511,11 @@ def test_nothing_to_minify_is_an_error(here):
 
 def _planted(name, function=None):
     """A backend of planted_faults that no name stands for: as one of the program's own."""
+    before = set(registry._REGISTERED)
     import planted_faults
 
+    for new in set(registry._REGISTERED) - before:
+        registry.unregister_backend(new)
     found = function or getattr(planted_faults, name)
     return lambda gm, example_inputs: found(gm, example_inputs)
 
