@@ -36,7 +36,12 @@ class Option:
     name: str
     type: type
     default: Any
+    """None: there is no value, and the option may be set to None."""
     meaning: str
+    values: tuple[str, ...] = ()
+    """Of a text: what it may be; empty: anything."""
+    other_variable: str | None = None
+    """torch's own environment variable of the same meaning, which counts where ours is not set."""
 
     @property
     def variable(self) -> str:
@@ -59,8 +64,24 @@ _PATCHES: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar
 )
 
 
-def define(name: str, type: type, default: Any, meaning: str) -> None:
+def define(
+    name: str,
+    type: type,
+    default: Any,
+    meaning: str,
+    *,
+    values: tuple[str, ...] = (),
+    other_variable: str | None = None,
+) -> None:
     """Adds an option. For the parts of pellucid that have options of their own.
+
+    Args:
+        name: of the option.
+        type: of its values.
+        default: its value at the start; with None it may be None later too.
+        meaning: a sentence for docs/config.md.
+        values: the texts that it may be; empty: any.
+        other_variable: an environment variable of torch that gives it too.
 
     Raises:
         ValueError: the name is taken, or its environment variable has a value that it cannot have.
@@ -71,7 +92,7 @@ def define(name: str, type: type, default: Any, meaning: str) -> None:
     with _LOCK:
         if name in _OPTIONS:
             raise ValueError(f"pellucid.config already has an option {name!r}")
-        _OPTIONS[name] = Option(name, type, default, meaning)
+        _OPTIONS[name] = Option(name, type, default, meaning, values, other_variable)
         try:
             _VALUES[name] = _initial(name)
         except ValueError as error:
@@ -126,18 +147,26 @@ def checked(changes: dict[str, Any]) -> dict[str, Any]:
         {'recompile_limit': 1}
     """
     wanted = {_canonical(name): value for name, value in changes.items()}
-    for name, value in wanted.items():
-        _checked(name, value)
-    return wanted
+    return {name: _checked(name, value) for name, value in wanted.items()}
 
 
 def _checked(name: str, value: Any) -> Any:
     option = _OPTIONS[name]
+    if value is None and option.default is None:
+        return value
+    if option.type is float and type(value) is int:
+        value = float(value)
     if not isinstance(value, option.type) or (option.type is int and isinstance(value, bool)):
         raise TypeError(f"pellucid.config.{name} must be {option.type.__name__}, not {type(value).__name__}")
-    if isinstance(value, int) and value < 0:
+    if isinstance(value, (int, float)) and value < 0:
         raise ValueError(f"pellucid.config.{name} must not be negative, got {value}")
+    if option.values and value not in option.values:
+        raise ValueError(f"pellucid.config.{name} must be {_choices(option)}, got {value!r}")
     return value
+
+
+def _choices(option: Option) -> str:
+    return " or ".join([*map(repr, option.values), *(["None"] if option.default is None else [])])
 
 
 _TRUTHS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
@@ -146,23 +175,35 @@ _TRUTHS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false"
 def _initial(name: str) -> Any:
     """What the environment says, else the default."""
     option = _OPTIONS[name]
-    text = os.environ.get(option.variable)
+    variable = option.variable
+    if variable not in os.environ and option.other_variable is not None:
+        variable = option.other_variable
+    text = os.environ.get(variable)
     if text is None:
         return copy.copy(option.default)  # a set may be changed in place
-    wrong = f"the environment variable {option.variable} is {text!r}, but"
+    wrong = f"the environment variable {variable} is {text!r}, but"
     if option.type is bool:
         if text.strip().lower() not in _TRUTHS:
             raise ValueError(f"{wrong} pellucid.config.{name} is true or false: 1, 0, true, false, yes, no, on or off")
         return _TRUTHS[text.strip().lower()]
-    if option.type is not int:
+    if option.type is str:
+        if not text and option.default is None:
+            return None
+        if option.values and text not in option.values:
+            raise ValueError(f"{wrong} pellucid.config.{name} is {_choices(option)}")
+        return text
+    if option.type not in (int, float):
         raise ValueError(f"{wrong} pellucid.config.{name} is a {option.type.__name__}, which only a program can set")
     try:
-        value = int(text)
+        value = option.type(text)
     except ValueError:
-        raise ValueError(f"{wrong} pellucid.config.{name} is an int") from None
+        raise ValueError(f"{wrong} pellucid.config.{name} is {_ARTICLES[option.type]}") from None
     if value < 0:
         raise ValueError(f"{wrong} pellucid.config.{name} must not be negative")
     return value
+
+
+_ARTICLES = {int: "an int", float: "a float"}
 
 
 @contextlib.contextmanager
@@ -377,6 +418,53 @@ define(
     False,
     "what a backend made of a graph runs once beside the graph as it was captured, on copies of the inputs; where results or"
     " written inputs differ, BackendCompilerFailed is raised. A backend may give None then: the graph runs as it is",
+)
+define(
+    "repro_after",
+    str,
+    None,
+    "a failure of a backend is written as a script that shows it in a fresh process and makes its graph smaller"
+    ' (docs/minifier.md): "dynamo": of the graph as it was captured, for any backend. "aot": of the graphs of ATen'
+    " operators that AOTAutograd makes, for Inductor and other compilers of these. None: nothing is written",
+    values=("dynamo", "aot"),
+    other_variable="TORCHDYNAMO_REPRO_AFTER",
+)
+define(
+    "repro_level",
+    int,
+    2,
+    "with repro_after, what is written when. 1: a failure as a script that shows it (repro.py). 2: a failure as a script that"
+    " makes its graph smaller (minifier_launcher.py). 3: the same for each graph before it is compiled, whether it fails or"
+    " not (a crash of the process leaves no time for it later). 4: as 2, and results that differ from the eager run are a"
+    " failure, in the forward and the backward pass",
+    other_variable="TORCHDYNAMO_REPRO_LEVEL",
+)
+define(
+    "repro_tolerance",
+    float,
+    1e-3,
+    "the relative and the absolute difference of floats that repro_level 4 lets pass",
+)
+define(
+    "repro_ignore_non_fp",
+    bool,
+    False,
+    "repro_level 4 does not compare ints and bools",
+    other_variable="TORCHDYNAMO_REPRO_IGNORE_NON_FP",
+)
+define(
+    "repro_forward_only",
+    bool,
+    False,
+    "with repro_after the backward pass of a graph is not tried",
+    other_variable="TORCHDYNAMO_REPRO_FORWARD_ONLY",
+)
+define(
+    "base_dir",
+    str,
+    "pellucid_repro",
+    "the folder that repro_after writes into; a relative one is below the current directory. A second failure gets a folder"
+    " of its own in it (2, 3, …)",
 )
 define(
     "reorderable_logging_functions",

@@ -154,6 +154,7 @@ class BackendCompilerFailed(PellucidError):
         backend_name: its name.
         inner_exception: what it raised.
         user_stack: the frames of the program where the graph ends, outermost first.
+        repro: the script that `config.repro_after` wrote; None: there is none.
     """
 
     _torch_name = "BackendCompilerFailed"
@@ -163,20 +164,27 @@ class BackendCompilerFailed(PellucidError):
     )
 
     def __init__(
-        self, backend_name: str, inner_exception: BaseException, user_stack: Sequence[traceback.FrameSummary] = ()
+        self,
+        backend_name: str,
+        inner_exception: BaseException,
+        user_stack: Sequence[traceback.FrameSummary] = (),
+        repro: str | None = None,
     ) -> None:
         self.backend_name = backend_name
         self.inner_exception = inner_exception
         self.user_stack = list(user_stack)
+        self.repro = repro
         raised = f"backend={backend_name!r} raised:\n{type(inner_exception).__name__}: {inner_exception}"
         parts = [raised, user_stack_text(self.user_stack), f"{self._HINT} {_ASKS_FOR_IT}"]
         if _is_verbose():
             parts[1] += _INTERNAL_STACK + "".join(traceback.format_exception(inner_exception))
             parts[2] = self._HINT
+        if repro is not None:
+            parts.append(f"The failure as a script: python {repro}")
         super().__init__("\n".join(parts))
 
     def __reduce__(self) -> tuple[type, tuple]:
-        return (_own_class(self), (self.backend_name, self.inner_exception, self.user_stack))
+        return (_own_class(self), (self.backend_name, self.inner_exception, self.user_stack, self.repro))
 
 
 class GraphFailed(PellucidError):

@@ -6,13 +6,16 @@ import argparse
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
+from pellucid import config
 from pellucid._commands import add_command
 from pellucid._triage import Triage, of_runner
 from pellucid._triage.script import ScriptRunner
 from pellucid.backends.registry import lookup_backend
 from pellucid.errors import InvalidBackend
+from pellucid.repro.located import locate
 
 _DESCRIPTION = """\
 Runs a program eagerly and then with backends that go deeper and deeper: capture alone, the captured graph node by node, AOTAutograd,
@@ -24,6 +27,7 @@ _EPILOG = """\
 examples:
   python -m pellucid triage train.py
   python -m pellucid triage train.py -- --epochs 1                      (what follows -- are arguments of the program)
+  python -m pellucid triage train.py --accuracy                         (the first node at fault too, as a script)
   python -m pellucid triage train.py --backend "3:inductor;else:eager"  (only this, with the traceback and the graphs)
 
 exit status: 0 no stage is at fault; 1 one is; 2 the command line is wrong, or the eager run takes longer than --timeout"""
@@ -44,6 +48,11 @@ def add_to(commands: Any) -> None:
         "--backend", metavar="BACKEND", help="one backend or choice by graph number instead of all stages"
     )
     parser.add_argument("--timeout", metavar="SECONDS", type=float, help="for one run of the program; none by default")
+    parser.add_argument(
+        "--accuracy",
+        action="store_true",
+        help="name the first node at fault, too, and write it as pellucid_repro/repro.py",
+    )
     parser.add_argument("--json", action="store_true", help="the same as JSON")
 
 
@@ -56,7 +65,12 @@ def run(options: argparse.Namespace, program: list[str]) -> int:
             raise ValueError(f"--timeout {options.timeout:g}: a number of seconds above 0")
         if options.backend is not None:
             lookup_backend(options.backend)
-        found = of_runner(ScriptRunner(options.file, program, options.timeout), options.backend)
+        if options.accuracy and options.backend is not None:
+            raise ValueError("--accuracy goes with all stages, not with one --backend")
+        runner = ScriptRunner(options.file, program, options.timeout)
+        found = of_runner(runner, options.backend)
+        if options.accuracy and found.stage is not None:
+            found.node = locate(found, runner, Path(config.base_dir))  # type: ignore[attr-defined]
     except (ValueError, InvalidBackend, TimeoutError) as error:
         print(f"python -m pellucid triage: {error}", file=sys.stderr)
         return 2
@@ -70,6 +84,7 @@ def _as_dict(found: Triage) -> dict[str, Any]:
         "stage": found.stage,
         "problem": found.problem,
         "graph": None if graph is None else {"number": graph.number, "name": graph.name, "place": graph.place},
+        "node": found.node,
         "next": found.next,
         "notes": found.notes,
         "runs": [

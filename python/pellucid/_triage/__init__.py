@@ -65,6 +65,8 @@ class Triage:
     """What differs there."""
     graph: Graph | None = None
     """The first graph at fault; None: it could not be told."""
+    node: str | None = None
+    """The first node at fault, in words; None: it was not looked for (`--accuracy`)."""
     next: str = ""
     """What to type next; empty where nothing is at fault."""
     detail: str = field(default="", repr=False)
@@ -83,6 +85,8 @@ class Triage:
             lines.append(f"what differs: {self.problem}")
         if self.graph:
             lines.append(f"first graph at fault: {self.graph}")
+        if self.node:
+            lines.append(self.node)
         if self.next:
             lines.append(f"next: {self.next}")
         return "\n".join([*lines, *([self.detail] if self.detail else [])])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import pickle
 import random
 import runpy
@@ -15,7 +18,8 @@ import torch
 import pellucid
 from pellucid import _core
 from pellucid._triage.outcome import Outcome, kept
-from pellucid._triage.recorder import Recorder, complaints
+from pellucid._triage.recorder import Recorder, WrittenGraph, complaints
+from pellucid._triage.script import ASKED
 from pellucid.takeover import install
 
 _MOST_RESULTS = 1000
@@ -24,7 +28,9 @@ _MOST_RESULTS = 1000
 def run(target: str, backend: str, file: str, arguments: list[str]) -> int:
     """Runs the program and writes its Outcome to the file `target`. Gives the exit status of the program."""
     outcome = Outcome()
-    recorder = Recorder(backend) if backend else None
+    asked = json.loads(os.environ.pop(ASKED, "{}"))
+    writes = WrittenGraph(*asked["write"]) if "write" in asked else None
+    recorder = Recorder(backend, writes=writes) if backend else None
     if recorder is None:
         pellucid.set_stance("force_eager")
     else:
@@ -41,7 +47,12 @@ def run(target: str, backend: str, file: str, arguments: list[str]) -> int:
 
     install()  # what the program hands to torch.compile counts as well
     _core.set_call_observer(observe)
-    with complaints() as outcome.complaints:
+    with complaints() as outcome.complaints, contextlib.ExitStack() as recording:
+        if "record" in asked:
+            from pellucid.repro.recorded_calls import recording_calls
+
+            folder, most = asked["record"]
+            recording.enter_context(recording_calls(Path(folder), most))
         status = _run_program(file, arguments, outcome)
     _core.set_call_observer(None)
     Path(target).write_bytes(pickle.dumps(outcome))

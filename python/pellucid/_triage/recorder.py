@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pellucid import errors
@@ -17,18 +18,41 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule
 
 
+@dataclass(frozen=True)
+class WrittenGraph:
+    """A graph that a run of a program writes as a script."""
+
+    number: int
+    file: str
+    backend: str
+    """The one that the script tries."""
+
+    def write(self, gm: GraphModule, example_inputs: Sequence[Any]) -> None:
+        """Writes it.
+
+        Raises:
+            ReproRefused: the graph has no form as text.
+        """
+        from pellucid.repro import write_repro
+
+        title = f"{name_of_graph(gm)}, which {_place_of(gm)}"
+        write_repro(gm, example_inputs, self.file, backend=self.backend, accuracy=True, title=title, command="minify")
+
+
 class Recorder:
     """Hands each graph on as a choice by graph number says.
 
     Args:
         text: the choice, or the name of one backend for all.
         first: the number of the graph that counts as graph 0.
+        writes: a graph that is written as a script before a backend gets it.
     """
 
-    def __init__(self, text: str, first: int = 0) -> None:
+    def __init__(self, text: str, first: int = 0, writes: WrittenGraph | None = None) -> None:
         self.__name__ = text
         self._choice = by_number.choice(text if by_number.is_choice(text) else f"else:{text}", lookup_backend)
         self._first = first
+        self._writes = writes
         self.graphs: list[Graph] = []
         self.takes_numbers = self._choice.takes_numbers
         self.takes_symbols = self._choice.takes_symbols
@@ -38,6 +62,9 @@ class Recorder:
         number = by_number.graph_number(gm) - self._first
         if all(graph.number != number for graph in self.graphs):  # a backend may be asked once more
             self.graphs.append(Graph(number, name_of_graph(gm), _place_of(gm), gm.print_readable(print_output=False)))
+        if self._writes is not None and self._writes.number == number:
+            self._writes.write(gm, example_inputs)
+            self._writes = None
         return self._choice.backend_for(number)(gm, example_inputs, **options)
 
 

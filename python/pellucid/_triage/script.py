@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import shlex
@@ -11,8 +12,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pellucid._triage.outcome import Outcome
+
+ASKED = "PELLUCID_TRIAGE_ASKS"
+"""The variable that asks a run for more, as JSON: {"write": fields of WrittenGraph} or {"record": [folder, how many calls]}."""
 
 
 class ScriptRunner:
@@ -31,8 +36,8 @@ class ScriptRunner:
         rest = f" -- {shlex.join(arguments)}" if arguments else ""
         self.command = f"python -m pellucid triage {shlex.quote(file)} --backend {{backend!r}}{rest}"
 
-    def run(self, backend: str | None) -> Outcome:
-        """One run: with this backend, or eagerly without one."""
+    def run(self, backend: str | None, asks: dict[str, Any] | None = None) -> Outcome:
+        """One run: with this backend, or eagerly without one. `asks`: what it writes beside (`ASKED`)."""
         with tempfile.TemporaryDirectory() as directory:
             target = Path(directory) / "outcome"
             command = [sys.executable, "-m", "pellucid._triage.child", str(target), backend or "", self._file]
@@ -44,7 +49,7 @@ class ScriptRunner:
                     capture_output=True,
                     text=True,
                     timeout=self._timeout,
-                    env={**os.environ, "PYTHONHASHSEED": "0"},
+                    env={**os.environ, "PYTHONHASHSEED": "0", **({ASKED: json.dumps(asks)} if asks else {})},
                 )
             except subprocess.TimeoutExpired:
                 return Outcome(error=f"it is not done after {self._timeout} s", is_done=False)

@@ -118,9 +118,11 @@ def call_backend(
         frame_id, frame_compile_id = compile_id
         gm.meta["dynamo_compile_id"] = CompileId(frame_id=frame_id, frame_compile_id=frame_compile_id)
     verifies = config.verify_correctness  # type: ignore[attr-defined]
+    watched = config.repro_after is not None  # type: ignore[attr-defined]
     with _undisturbed_state():
         given = verify.graph_for_backend(gm) if verifies else gm
-        compiled = _compiled(backend, given, gm.forward, example_inputs, open_numbers)
+        compile_it = _watched if watched else _compiled
+        compiled = compile_it(backend, given, gm.forward, example_inputs, open_numbers)
         if verifies and compiled is not gm.forward:
             _verify(backend, compiled, gm, example_inputs)
     return compiled
@@ -169,6 +171,34 @@ def _compiled(
     return _core._prepared_call(compiled, as_captured, [], [], [], [], [], floats, False) if floats else compiled
 
 
+def _watched(
+    backend: Backend,
+    gm: GraphModule,
+    as_captured: Callable,
+    example_inputs: Sequence[Any],
+    open_numbers: OpenNumbers | None,
+) -> Callable:
+    """As `_compiled`, with `config.repro_after`: a failure becomes a script, and the compiled graph is tried out."""
+    from pellucid.repro import automatic, behind_aot
+
+    setup = automatic.settings("dynamo")
+    if setup is None:
+        with behind_aot.watching(backend):
+            return _compiled(backend, gm, as_captured, example_inputs, open_numbers)
+    watch = automatic.Watch(backend, gm, example_inputs, setup)
+    stack = user_stack_of(gm)
+    try:
+        compiled = _compiled(backend, gm, as_captured, example_inputs, open_numbers)
+        watch.try_out(compiled)
+    except (GraphRefused, BackendRefused, BackendSkips, LoadedAOTAutograd):
+        raise
+    except Exception as error:
+        if _core._is_interruption(error):
+            raise
+        raise automatic.as_failure(backend, error, watch.failed(error), stack) from None
+    return compiled
+
+
 def _asks_to_skip(error: Exception) -> bool:
     return isinstance(error, SkipFrame) or type(error).__name__ == "SkipFrame"  # torch._dynamo has one too
 
@@ -179,7 +209,7 @@ def _failure(backend: Backend, gm: GraphModule, error: Exception) -> Exception:
     stack = user_stack_of(gm)
     if _is_about_shapes(error) and not _has_allowed_function(gm):
         return BackendRefused(backend.name, error, stack)
-    return BackendCompilerFailed(backend.name, error, stack)
+    return BackendCompilerFailed(backend.name, error, stack, getattr(error, "_pellucid_repro", None))
 
 
 def _is_about_shapes(error: Exception) -> bool:
