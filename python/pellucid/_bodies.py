@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.amp.autocast_mode import _cast
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 
@@ -136,6 +137,33 @@ def map_each(function: Callable[..., Any], xs: Any, additional: Any) -> Any:
     return _with_gradients(tuple([torch.stack(column) for column in zip(*rows, strict=True)]), (*xs, *additional))
 
 
+def _cast_as_autocast_does(tensors: Any) -> Any:
+    device = tensors[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return tensors
+    return [_cast(tensor, device, torch.get_autocast_dtype(device)) for tensor in tensors]
+
+
+def flex_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    score_mod: Callable[..., Any],
+    block_mask: Any,
+    scale: float,
+    options: Any,
+    score_used: Any,
+    mask_used: Any,
+) -> Any:
+    """The operator's kernel, whose operations autograd sees one by one."""
+    from torch._higher_order_ops.flex_attention import sdpa_dense
+
+    dense: Any = sdpa_dense
+    given = _cast_as_autocast_does([query, key, value])
+    out, logsumexp, maxima = dense(*given, score_mod, block_mask, scale, options, score_used, mask_used)
+    return out, logsumexp, maxima.detach()
+
+
 # ---- for fakes, while a region is captured
 
 
@@ -143,6 +171,8 @@ class _Fresh(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, how: Any, count: int, *likes: torch.Tensor) -> Any:
         ctx.save_for_backward(*likes)
+        if how == "attention":
+            return _attention_like(*likes[:count])
         return tuple([_like(like, one) for like, one in zip(likes[:count], how, strict=True)])
 
     @staticmethod
@@ -151,12 +181,42 @@ class _Fresh(torch.autograd.Function):
 
 
 def _like(like: torch.Tensor, how: Any) -> torch.Tensor:
-    """`how`: None, "row" (of its first dimension), or how many of these are stacked."""
+    """`how`: None, "row" (of its first dimension), "number", "index", or how many of these are stacked."""
+    if how == "number":
+        return like.new_empty(())
+    if how == "index":
+        return like.new_empty((), dtype=torch.int32)
     if how is not None and how != "row":
         return like.new_empty((how, *like.size()))
     if how == "row":
         like = like.select(0, 0)
     return like.new_empty_strided(like.size(), like.stride())
+
+
+def _attention_like(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> Any:
+    query, key, value = _cast_as_autocast_does([query, key, value])
+    sizes = (*query.shape[:-1], value.shape[-1])
+    strides, step = [0, 0, 0, 0], 1
+    in_order = sorted(range(4), key=query.stride().__getitem__)
+    if in_order[0] != 3 and sizes[in_order[0]] != 1:
+        in_order.remove(3)
+        in_order.insert(0, 3)
+    for dim in in_order:
+        strides[dim] = step
+        step *= sizes[dim]
+    working = torch.float64 if query.dtype == torch.float64 else torch.float32
+    facts = query.new_empty(query.shape[:-1], dtype=working)
+    return query.new_empty_strided(sizes, strides), facts, torch.empty_like(facts)
+
+
+def look_up(tensor: torch.Tensor, key: Any) -> torch.Tensor:
+    """`tensor[key]` as torch's flex_attention has it."""
+    parts = key if isinstance(key, tuple) else (key,)
+    if not all(isinstance(part, (torch.Tensor, int)) for part in parts):
+        return tensor[key]
+    indices = [torch.full((), part, device=tensor.device) if isinstance(part, int) else part for part in parts]
+    result: torch.Tensor = torch.ops.aten.index(tensor, indices)
+    return result
 
 
 def fresh(how: Any, count: int, *likes: torch.Tensor) -> Any:

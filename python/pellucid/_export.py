@@ -324,6 +324,8 @@ class _Attributes:
     """Whether a state_dict has it."""
     names: dict[int, str] = field(default_factory=dict)
     """By id of the tensor."""
+    bodies: dict[str, GraphModule] = field(default_factory=dict)
+    """Graphs that operators in the graph call."""
 
     def add(self, name: str, tensor: torch.Tensor, kept: bool = True) -> str:
         top, _, rest = name.partition(".")
@@ -346,6 +348,8 @@ class _Attributes:
                 owner.register_parameter(last, tensor)
             else:
                 owner.register_buffer(last, tensor, persistent=self.kept[name])
+        for name, body in self.bodies.items():
+            module.add_module(name, body)
 
 
 class _Rebuilding:
@@ -551,9 +555,12 @@ class _Rebuilding:
             if node.op in ("placeholder", "output"):
                 continue
             if node.op == "get_attr":
-                tensor = operator.attrgetter(str(node.target))(self._captured)
-                source = self._captured._param_name_to_source.get(node.target)  # type: ignore
-                made = self._attribute(tensor, source, node.meta.get("stack_trace", ""))
+                attribute = operator.attrgetter(str(node.target))(self._captured)
+                if isinstance(attribute, GraphModule):
+                    made = self._body(str(node.target), attribute)
+                else:
+                    source = self._captured._param_name_to_source.get(node.target)  # type: ignore
+                    made = self._attribute(attribute, source, node.meta.get("stack_trace", ""))
             else:
                 made = self._graph.node_copy(node, self._new.__getitem__)
             made.meta.update(node.meta)
@@ -562,6 +569,14 @@ class _Rebuilding:
                 made.meta["nn_module_stack"] = {"L__self__": root, **node.meta.get("nn_module_stack", {})}
             made.meta["val"] = made.meta.get("example_value")
             self._new[node] = made
+
+    def _body(self, name: str, body: GraphModule) -> Node:
+        for graph in (module.graph for module in body.modules() if isinstance(module, GraphModule)):
+            for node in graph.nodes:
+                if "example_value" in node.meta:
+                    node.meta["val"] = node.meta["example_value"]
+        self._attributes.bodies[name] = body
+        return self._graph.get_attr(name)
 
     def _outputs(self) -> tuple[list[Any], pytree.TreeSpec]:
         given: list[Node] = []

@@ -3,10 +3,16 @@ hands these on."""
 
 from __future__ import annotations
 
+from math import log as _log
+from math import sqrt as _sqrt
+
 from torch import bool as _bool
 from torch import flip as _flip
+from torch import int32 as _int32
 from torch import is_tensor as _is_tensor
 from torch import movedim as _movedim
+from torch import ones as _ones
+from torch import zeros as _zeros
 from torch.utils._pytree import tree_flatten as _tree_flatten
 from torch.utils._pytree import tree_unflatten as _tree_unflatten
 
@@ -23,7 +29,7 @@ def end_body(operator, tensors, gives_one):
     raise NotImplementedError("a rule of the core stands for this function")
 
 
-def discard_body():
+def discard_body(operator):
     """Nothing of what was followed since begin_body() is left."""
     raise NotImplementedError("a rule of the core stands for this function")
 
@@ -249,7 +255,7 @@ def _scan_body(combine_fn, init, xs, carried, rows, init_spec, xs_spec, needs):
     _check_alike("scan", carry, inside, what)
     wanted = [needs[i] or carry[i].requires_grad for i in range(len(needs))]
     if wanted != needs:
-        discard_body()
+        discard_body("scan")
         return None, None, wanted, None
     results = (*carry, *outs)
     return end_body("scan", results, False), results, needs, out_spec
@@ -278,3 +284,114 @@ def map_rows(f, xs, *args):
 
 def call_region(function, *args, **kwargs):
     return function(*args, **kwargs)
+
+
+# ---- torch.nn.attention.flex_attention
+
+
+_LN2 = _log(2.0)
+_MASK_USED = Slot(1, tuple)
+_FLEX = "flex_attention"
+
+
+def attend(
+    query,
+    key,
+    value,
+    score_mod=None,
+    block_mask=None,
+    scale=None,
+    enable_gqa=False,
+    return_lse=False,
+    kernel_options=None,
+    *,
+    return_aux=None,
+):
+    import torch.nn.attention.flex_attention as flex
+
+    try:
+        flex._validate_no_nested_tensors(query, key, value)
+        flex._validate_sdpa_input(query, key, value, allow_lowp_kv=True)
+        flex._validate_embed_dim(query, key, value)
+        flex._validate_device(query, key, value)
+        query, key, value = flex._enforce_mem_layouts(query, key, value)
+        kernel_options = flex._apply_kernel_options(query, key, value, return_lse, kernel_options, return_aux)
+    except Exception:
+        refuse_operator(_FLEX, "with these arguments")
+    if return_lse and (return_aux is not None or "deprecated_return_lse" not in flex._WARNINGS_SHOWN):
+        refuse_operator(_FLEX, "it warns of return_lse")
+    if not _fits(query, key, value, block_mask, enable_gqa, flex):
+        refuse_operator(_FLEX, "with tensors or a mask of these shapes")
+    if scale is None:
+        scale = 1.0 / _sqrt(query.size(-1))
+    score = _attention_body("score_mod", flex._identity if score_mod is None else score_mod, query, True)
+    (*blocks, mask_mod) = _empty_mask(query, flex) if block_mask is None else block_mask.as_tuple()
+    mask = _attention_body("mask_fn", mask_mod, query, False)
+    out, lse, maxima = call_operator(
+        _FLEX,
+        (score, mask),
+        (
+            query,
+            key,
+            value,
+            _FIRST,
+            (*blocks, _SECOND),
+            scale,
+            kernel_options,
+            _USED,
+            _MASK_USED,
+        ),
+        (query, key, value),
+        "attention",
+        (),
+    )
+    in_powers_of_two = kernel_options["BACKEND"] != "FLASH"
+    wants_lse = return_lse or (return_aux is not None and return_aux.lse)
+    lse = (lse * _LN2 if in_powers_of_two else lse) if wants_lse and lse.numel() > 0 else None
+    if return_aux is not None:
+        if return_aux.max_scores and maxima.numel() > 0:
+            maxima = maxima * _LN2 if in_powers_of_two else maxima
+        else:
+            maxima = None
+        return out, flex.AuxOutput(lse=lse, max_scores=maxima)
+    return (out, lse) if return_lse else out
+
+
+def _fits(query, key, value, block_mask, enable_gqa, flex):
+    if query.dim() != 4 or key.dim() != 4 or value.dim() != 4:
+        return False
+    if query.size(1) % key.size(1) != 0 if enable_gqa else query.size(1) != key.size(1):
+        return False
+    if block_mask is None:
+        return query.size(0) == key.size(0)
+    if query.size(0) != key.size(0) and block_mask.kv_num_blocks.size(0) != query.size(0):
+        return False
+    if block_mask.mask_mod is flex._sliced_mask_mod_error or query.device != block_mask.kv_num_blocks.device:
+        return False
+    return query.size(2) == block_mask.shape[-2] and key.size(2) == block_mask.shape[-1]
+
+
+def _empty_mask(query, flex):
+    """A mask of one block, as flex_attention makes it where it is given none."""
+    count = _ones((1, 1, 1), dtype=_int32, device=query.device)
+    index = _zeros((1, 1, 1, 1), dtype=_int32, device=query.device)
+    size = flex._LARGE_SPARSE_BLOCK_SIZE
+    none = (None,) * 6
+    return (1, 1, count, index, None, None, count.clone(), index.clone(), *none, size, size, flex.noop_mask)
+
+
+def _attention_body(kind, function, query, with_score):
+    begin_body(kind, (), (function,))
+    inputs = [body_input(query, "number", query.requires_grad)] if with_score else []
+    inputs += [body_input(query, "index", False) for _ in range(4)]
+    try:
+        result = function(*inputs)
+    except BaseException:
+        refuse_operator(_FLEX, "a function of scores or masks raises")
+    if not _is_tensor(result) or result.dim() != 0:
+        refuse_operator(_FLEX, "a function of scores or masks gives no tensor of one number")
+    for value in inputs:
+        if value is result:
+            result = result.clone()
+            break
+    return end_body(_FLEX, (result,), True)

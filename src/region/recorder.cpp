@@ -732,6 +732,24 @@ PyObject* for_open(PyObject* callable, bool ints) {
 
 namespace {
 
+// Whether an item of a tensor by tensors without dimensions is looked up by these, as in the functions that torch's
+// flex_attention calls; elsewhere their values are asked for.
+bool looks_up_items(const graph::Graph& graph) {
+  if (graph.body == nullptr) return false;
+  const std::string& kind = graph.body->name;
+  return kind == "score_mod" || kind == "mask_fn" || looks_up_items(graph.body->outer);
+}
+
+bool is_item_of(PyObject* target) {
+  static PyObject* const getitem = py::import_attr("operator", "getitem").release();
+  return target == getitem;
+}
+
+PyObject* look_up() {
+  static PyObject* const function = py::import_attr("pellucid._bodies", "look_up").release();
+  return function;
+}
+
 bool is_item(PyObject* target) {
   return PyUnicode_Check(target) && PyUnicode_CompareWithASCIIString(target, "item") == 0;
 }
@@ -757,6 +775,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     region_.doing = "calls torch";
     const bool sizes = region_.numbers.space().symbols() > 0;
     PyObject* on_fakes = may_stand_in && (arguments.open || sizes) ? for_open(callable, arguments.open) : callable;
+    if (looks_up_items(region_.capture->bodies->graph()) && is_item_of(target)) on_fakes = look_up();
     stands_in = on_fakes != callable;
     const Unbacked::InTorch asks(region_.unbacked);
     region_.numbers.scope()->item = nullptr;

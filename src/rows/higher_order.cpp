@@ -28,6 +28,7 @@ constexpr Operator kOperators[] = {
     {"while_loop", "torch.while_loop()", true, "while_loop"},
     {"scan", "scan()", false, "scan"},
     {"map_impl", "map()", false, "map_each"},
+    {"flex_attention", "flex_attention()", false, "flex_attention"},
 };
 
 const Operator& operator_of(PyObject* name) {
@@ -62,8 +63,9 @@ Result end_body(Interpreter& t, PyObject*, Args args) {
   return Result::of(py::take(PyLong_FromSize_t(t.region.recorder.bodies.keep(t.region.recorder.bodies.close()))));
 }
 
-// discard_body(): what was followed since begin_body() is left out.
-Result discard_body(Interpreter& t, PyObject*, Args) {
+// discard_body(operator): what was followed since begin_body() is left out.
+Result discard_body(Interpreter& t, PyObject*, Args args) {
+  if (const char* change = t.region.audits.back()->change()) refuse_body(operator_of(args[0]), change);
   t.region.audits.pop_back();
   t.region.recorder.bodies.discard();
   return Result::none();
@@ -153,6 +155,8 @@ const Row rows[] = {
 };
 
 }  // namespace
+
+Result flex_attention(Interpreter& t, PyObject*, Args args) { return protocols::call_polyfill(t, "attend", args); }
 
 const std::span<const Row> kHigherOrderRows = rows;
 

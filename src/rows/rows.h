@@ -35,6 +35,7 @@ void end_range(Interpreter& t, graph::Node* begun);
 Result state_switch(Interpreter& t, PyObject* f, Args args);
 // The call of an autograd.Function, (class, arguments …), where gradients are asked for.
 Result function_as_node(Interpreter& t, Args args);
+Result flex_attention(Interpreter& t, PyObject* f, Args args);
 void add_numpy_functions();
 void initialise();
 

@@ -468,7 +468,7 @@ const NamedRow named_rows[] = {
     {"torch._dynamo.decorators", "step_unsupported", explicit_break},  // the program's results are the same
     {"torch._dynamo.comptime", "_Comptime.__call__", run_comptime},
     {"torch._dynamo.mutation_guard", "GenerationTracker.tag", nothing},
-    {"torch.nn.attention.flex_attention", "flex_attention", higher_order},
+    {"torch.nn.attention.flex_attention", "flex_attention", flex_attention},
 };
 
 }  // namespace

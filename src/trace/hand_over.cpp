@@ -96,7 +96,8 @@ bool runs_as_a_whole(PyObject* name) {
                                     "choose_branch",
                                     "repeat_body",
                                     "scan_rows",
-                                    "map_rows"};
+                                    "map_rows",
+                                    "attend"};
   return std::ranges::any_of(kNames,
                              [&](const char* known) { return PyUnicode_CompareWithASCIIString(name, known) == 0; });
 }

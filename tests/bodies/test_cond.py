@@ -313,6 +313,16 @@ def test_A37_metadata_of_nodes_inside():
     assert "a.sin() * 2" in sin.meta["stack_trace"]
 
 
+def test_export():
+    torch.manual_seed(0)
+    module, plain = Gate(), PlainGate()
+    plain.load_state_dict(module.state_dict())
+    x = torch.rand(2, 4)
+    exported = pellucid.export(module, x).graph_module
+    assert torch.equal(exported(x), plain(x)) and torch.equal(exported(-x), plain(-x))
+    assert all("val" in node.meta for node in exported.cond_true_0.graph.nodes if node.op != "output")
+
+
 # ---- what is not captured
 
 
