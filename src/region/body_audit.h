@@ -29,8 +29,6 @@ class BodyAudit {
     int offset;
   };
   void note_read(const Source* source);
-  // The function that runs again begins here: what was read so far is not read once more.
-  void forget_reads() { reads_.clear(), sources_.clear(); }
   const std::vector<LateRead>& reads() const { return reads_; }
 
  private:
