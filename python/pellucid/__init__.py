@@ -35,6 +35,7 @@ from pellucid import (
     _fx_trace,
     _guard_filter,
     _late,
+    _late_guards,
     _log_reader,
     _logging,
     _numpy,

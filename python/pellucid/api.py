@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from pellucid import _core, _recompiles, config, errors
+from pellucid import _core, _late_guards, _recompiles, config, errors
 from pellucid._module import OptimizedModule, _compiled_call
 from pellucid._module import is_compiling as _torch_is_compiling
 from pellucid.backends import Backend, lookup_backend, resolve_backend
@@ -235,6 +235,7 @@ def reset() -> None:
     """
     _core.reset()
     errors._stops.clear()
+    _late_guards.CHANGED.clear()
 
 
 def disable(fn: Callable | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:

@@ -67,11 +67,25 @@ const char* BodyAudit::change() const {
   if (region_.outside_writes != writes_before_) return "it changes objects that existed before";
   if (!state_before_->matches()) return "it leaves a mode of torch switched";
   if (reaches_iterator_) return "it is given an iterator";
-  for (const Seen& seen : seen_) {
-    if (!are_same(seen.parts, parts_of(seen.object.get())))
-      return "it changes an object that was made before it is called";
-  }
+  if (is_changed_since()) return "it changes an object that was made before it is called";
   return nullptr;
+}
+
+bool BodyAudit::is_changed_since() const {
+  return std::ranges::any_of(seen_,
+                             [](const Seen& seen) { return !are_same(seen.parts, parts_of(seen.object.get())); });
+}
+
+void BodyAudit::note_read(const Source* source) {
+  using source::Step;
+  const Step step = source->step;
+  const bool may_change =
+      step == Step::InstanceAttr || step == Step::DictItem || step == Step::Item || step == Step::CellContents;
+  if (!may_change || !sources_.insert(source).second) return;
+  const Frame* frame = region_.top;
+  while (frame != nullptr && frame->hidden) frame = frame->back.get();
+  if (frame == nullptr) return;
+  reads_.push_back({source, py::Owned<PyCodeObject>::share(frame->code.get()), frame->at});
 }
 
 }  // namespace pellucid::region

@@ -19,6 +19,17 @@ class BodyAudit {
   const char* change() const;
   // Whether it has read what the region changed: that shows only behind the graph.
   bool has_read_changed() const { return region_.reads_of_written != reads_before_; }
+  // Whether the region has since changed what it made and the function reaches: `change()` when it was closed was null.
+  bool is_changed_since() const;
+
+  // What the function reads of what existed before, which may be another thing when it runs again.
+  struct LateRead {
+    const Source* source;
+    py::Owned<PyCodeObject> code;
+    int offset;
+  };
+  void note_read(const Source* source);
+  const std::vector<LateRead>& reads() const { return reads_; }
 
  private:
   struct Seen {
@@ -33,6 +44,8 @@ class BodyAudit {
   std::vector<Seen> seen_;
   std::unordered_set<PyObject*> met_;
   bool reaches_iterator_ = false;
+  std::vector<LateRead> reads_;
+  std::unordered_set<const Source*> sources_;
 };
 
 }  // namespace pellucid::region

@@ -1,4 +1,5 @@
 // The end of a capture: net effects on what existed before, and the guards that keep objects apart.
+#include "region/body_audit.h"
 #include "region/region.h"
 #include "region/snapshot.h"
 
@@ -101,6 +102,11 @@ void guard_advanced_apart(Region& region) {
 }  // namespace
 
 std::unique_ptr<Capture> finish(Region& region, py::Owned<> result) {
+  for (const auto& audit : region.late_audits) {
+    if (audit->is_changed_since())
+      unsupported(Reason::ImpureBody,
+                  {{"callee", "a function that runs again"}, {"what", "what it reaches is changed behind it"}});
+  }
   region.unbacked.finish();
   region.numbers.finish();
   region.recorder.keep_size_inputs();

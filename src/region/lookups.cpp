@@ -3,6 +3,7 @@
 #include "guards/condition.h"
 #include "py/cpython.h"
 #include "py/native_lookup.h"
+#include "region/body_audit.h"
 #include "region/names.h"
 #include "region/region.h"
 
@@ -26,6 +27,18 @@ PyObject* open_number(Region& region, PyObject* value, PyTypeObject* owner, PyOb
     return region.numbers.read(value, source).get();
   region.capture->numbers.emplace_back(path, SeenNumber{now.bits(), is_float});
   return nullptr;
+}
+
+// What a class has, other than methods, for a function that reads it again later.
+void note_late_read(Region& region, PyTypeObject* type, PyObject* name, PyObject* found) {
+  if (region.audits.empty() || found == nullptr || Py_TYPE(found)->tp_descr_get != nullptr) return;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+    auto* owner = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+    if (!is_mutable_class(owner) || py::native_dict_get(owner->tp_dict, name) != found) continue;
+    auto& table = region.capture->sources;
+    for (const auto& audit : region.audits) audit->note_read(table.dict_item(table.constant(owner->tp_dict), name));
+    return;
+  }
 }
 
 bool opens_in_class(Region& region, PyTypeObject* type, PyObject* value, PyObject* name) {
@@ -94,6 +107,7 @@ PyObject* Lookups::mro_lookup(PyTypeObject* type, Py_ssize_t first, PyObject* na
       if (number != nullptr) return number;
       const Source* source = region_.capture->sources.constant(dict);
       const Source* entry = region_.capture->sources.dict_item(source, name);
+      for (const auto& audit : region_.audits) audit->note_read(entry);
       const bool is_new = is_mutable_class(reinterpret_cast<PyTypeObject*>(cls)) && in_dicts_.insert(entry).second;
       if (is_new && found == nullptr)
         region_.provenance.guard(Kind::DICT_CONTAINS, source, py::Owned<>::share(name), 0);
@@ -120,6 +134,7 @@ PyObject* Lookups::type_lookup(PyTypeObject* type, PyObject* name) {
   }
   const auto interned = py::interned(name);
   PyObject* const text = interned.get();
+  note_late_read(region_, type, name, found);
   // Most attributes are looked up many times in one capture: one guard says it once.
   const auto [place, fresh] = in_types_.try_emplace(Key{type, text}, found);
   if (!fresh && place->second == found) return found;

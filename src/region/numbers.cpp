@@ -10,6 +10,7 @@
 
 #include "guards/condition.h"
 #include "py/gil.h"
+#include "region/body_audit.h"
 #include "region/region.h"
 #include "region/snapshot.h"
 #include "symbolic/integers.h"
@@ -90,6 +91,7 @@ const symbolic::Expr* Numbers::new_symbol(const symbolic::Value& hint, const Sou
 }
 
 py::Owned<> Numbers::read(PyObject* value, const Source* source) {
+  for (const auto& audit : region_.audits) audit->note_read(source);
   if (is_number(value)) return py::Owned<>::share(value);
   if (source->step != source::Step::Const && PyTuple_Check(value)) return tuples.read(value, source);
   // A NaN is found in containers by its identity.

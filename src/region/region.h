@@ -42,7 +42,8 @@ struct Region {
   std::int64_t outside_writes = 0;    // how often something that existed before was changed, or a later call asked for
   std::int64_t reads_of_written = 0;  // how often something that existed before and was changed was read
   std::vector<Effect> closed_frames;  // of frame objects from outside
-  std::vector<std::unique_ptr<BodyAudit>> audits;  // of the open bodies
+  std::vector<std::unique_ptr<BodyAudit>> audits;       // of the open bodies
+  std::vector<std::unique_ptr<BodyAudit>> late_audits;  // of bodies that run again behind the region
 
   Provenance provenance{*this};
   Shadows shadows{*this};

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "aten/layers.h"
+#include "py/traceback.h"
 #include "region/body_audit.h"
 #include "region/objects.h"
 #include "region/snapshot.h"
@@ -33,6 +34,63 @@ Result begin_body(Interpreter& t, PyObject*, Args args) {
   t.region.recorder.bodies.open(PyUnicode_AsUTF8(args[0]), given);
   t.region.audits.push_back(std::make_unique<region::BodyAudit>(t.region, roots));
   return Result::none();
+}
+
+using ObjectAt = std::unordered_map<const region::Source*, PyObject*>;
+
+// The object there; null: nobody has kept it. Borrowed.
+PyObject* owner_of(const region::Source* source, const ObjectAt& object_at) {
+  if (source->step == source::Step::Const) return source->operand.get();
+  if (const auto found = object_at.find(source); found != object_at.end()) return found->second;
+  PyObject* base = source->base == nullptr ? nullptr : owner_of(source->base, object_at);
+  if (base == nullptr) return nullptr;
+  const auto value = source::evaluate_step(source, base, nullptr, nullptr);
+  return value && PyTuple_Check(value.get()) ? value.get() : nullptr;  // `base` holds it
+}
+
+const char* kind_of(source::Step step) {
+  if (step == source::Step::InstanceAttr) return "attribute";
+  if (step == source::Step::CellContents) return "cell";
+  return step == source::Step::Item ? "item" : "key";
+}
+
+// What a part of the graph that runs in the backward pass has read is compared then (pellucid/_late_guards.py). The
+// call behind the graph knows where the values are.
+void guard_late_reads(Interpreter& t, std::unique_ptr<region::BodyAudit> audit, const std::string& callee) {
+  static PyObject* const watch = py::import_attr("pellucid._late_guards", "watch").release();
+  static PyObject* const changed = py::import_attr("pellucid._late_guards", "CHANGED").release();
+  if (audit->has_read_changed()) refuse_call(callee, "it reads what has been changed before");
+  const region::Frame* frame = t.region.top;
+  while (frame->back && frame->hidden) frame = frame->back.get();
+  const auto place =
+      py::take(Py_BuildValue("(Oi)", frame->code->co_filename, py::line_of(frame->code.get(), frame->at)));
+  if (PyDict_Contains(changed, place.get()) == 1) refuse_call(callee, "what it reads has changed before it ran again");
+  t.region.provenance.note_constant(changed);
+  t.region.provenance.guard(region::Kind::DICT_CONTAINS, t.region.capture->sources.constant(changed),
+                            py::Owned<>::share(place.get()), 0);
+  ObjectAt object_at;
+  for (const auto& [object, source] : t.region.capture->source_of) object_at.emplace(source, object);
+  auto reads = py::take(PyList_New(0));
+  for (const auto& read : audit->reads()) {
+    PyObject* owner = owner_of(read.source->base, object_at);
+    if (owner == nullptr) refuse_call(callee, "it reads what cannot be watched until it runs again");
+    if (PyTuple_Check(owner)) continue;  // which never has other items
+    if (!t.region.provenance.is_outside(owner)) t.region.provenance.note_constant(owner);
+    const auto key = read.source->step == source::Step::Item ? py::take(PyLong_FromLongLong(read.source->index))
+                     : read.source->operand                  ? read.source->operand.copy()
+                                                             : py::Owned<>::share(Py_None);
+    const auto row = py::take(Py_BuildValue("(sOOsOi)", kind_of(read.source->step), owner, key.get(),
+                                            source::print(read.source).c_str(), read.code->co_filename,
+                                            py::line_of(read.code.get(), read.offset)));
+    py::check(PyList_Append(reads.get(), row.get()));
+  }
+  if (PyList_GET_SIZE(reads.get()) != 0) {
+    const auto given = py::take(PyTuple_Pack(2, place.get(), py::take(PyList_AsTuple(reads.get())).get()));
+    t.region.provenance.note_constant(watch);
+    t.region.deferred.add(watch, given.get(), py::take(PyDict_New()).get());
+    --t.region.outside_writes;  // of an outer body it changes nothing
+  }
+  t.region.late_audits.push_back(std::move(audit));
 }
 
 bool requires_grad(const py::Owned<>& example) {
@@ -66,7 +124,7 @@ bool is_known(Interpreter& t, PyObject* object) {
 Result end_checkpoint(Interpreter& t, PyObject*, Args args) {
   static PyObject* const target = region::torch_operator("higher_order", "tag_activation_checkpoint").release();
   const std::string callee = "torch.utils.checkpoint.checkpoint()";
-  const auto audit = std::move(t.region.audits.back());
+  auto audit = std::move(t.region.audits.back());
   t.region.audits.pop_back();
   graph::Node* given = t.region.recorder.bodies.close();
   const graph::Body& body = *given->body;
@@ -96,6 +154,7 @@ Result end_checkpoint(Interpreter& t, PyObject*, Args args) {
   auto options = py::take(PyDict_Copy(args[1]));
   auto plain = py::take(PyObject_CallFunctionObjArgs(plain_class, args[2], options.get(), nullptr));
   t.region.recorder.bodies.call(target, std::move(plain), given, shown.get(), args[0]);
+  if (needs_gradients(body.graph) || reentrant) guard_late_reads(t, std::move(audit), callee);
   return Result::none();
 }
 

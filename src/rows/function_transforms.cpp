@@ -2,6 +2,7 @@
 // below: those that open and close a level do it for real, so that what is between runs on fakes as torch itself runs
 // it, and are nodes, so that the graph does it again.
 #include "aten/layers.h"
+#include "protocols/torch_function.h"
 #include "rows/rows.h"
 
 namespace pellucid::rows {
@@ -17,6 +18,9 @@ Result open_level(Interpreter& t, PyObject* f, Args args) {
 
 // What puts tensors into a level, or takes them out of it.
 Result across_level(Interpreter& t, PyObject* f, Args args) {
+  // Those of predispatch hand on to C code that asks no mode.
+  if (protocols::asks_modes(t) && PyFunction_Check(f) != 0 && !describe(f).starts_with("torch._functorch.predispatch."))
+    unsupported(Reason::TorchFunctionMode, {{"callee", describe(f)}});
   return t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
 }
 

@@ -378,6 +378,15 @@ Compiled told_call(PyFunctionObject* function, region::Capture& capture, Cache& 
   }
 }
 
+// A graph with parts that run in the backward pass and read what may have changed by then.
+void guard_late(const region::Capture& capture, Compiled& compiled) {
+  static PyObject* const watch = py::import_attr("pellucid._late_guards", "watch").release();
+  const auto watches = [](const region::Effect& effect) { return effect.value.get() == watch; };
+  if (std::ranges::none_of(capture.effects, watches)) return;
+  const auto guarded = py::import_attr("pellucid._late_guards", "Guarded");
+  compiled.graph = py::take(PyObject_CallOneArg(guarded.get(), compiled.graph.get()));
+}
+
 // Puts the torch state of this thread back: what capture and backends switch (grad mode, autocast,
 // levels of torch.func) is the region's business.
 class StateKeeper {
@@ -417,6 +426,7 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
     auto before = aten::GlobalState::now();
     const StateKeeper keeper;  // a backend that traces the graph, and fails, leaves levels open
     Compiled compiled = told_call(function, capture, cache, stop, *entry);
+    guard_late(capture, compiled);
     GraphFacts facts{undo_plan(capture, !compiled.as_captured), std::move(compiled.as_captured)};
     entry->graph_call = make_graph_call(function, compiled.graph.get(), std::move(facts), std::move(before));
   }

@@ -504,6 +504,72 @@ def test_what_is_followed_as_a_whole_is_a_break():
     check(lambda x: Square.apply(x), lambda: (ramp(3).requires_grad_(),), whole=False, around=Seeing)
 
 
+def gradient(x):
+    return torch.func.grad(lambda y: y.sin().sum())(x)
+
+
+def row_by_row(x):
+    return torch.vmap(lambda y: y.sin() + 1)(x)
+
+
+@pytest.mark.parametrize("function", [gradient, row_by_row], ids=lambda f: f.__name__)
+def test_transforms_of_functions(function):
+    check(function, one(), whole=False, around=Seeing)
+    check(inside(function), one(), whole=False)
+
+
+def test_the_text_of_a_function():
+    class Named(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            LOG.append((str(func), f"{func}", repr(func)))
+            return func(*args, **(kwargs or {}))
+
+    check(lambda x: (x.sin(), torch.cos(x), x + 1), one(), around=Named, graphs=1)
+
+
+def test_re_entered():
+    class Own(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            with self:
+                LOG.append(func)
+            with torch.no_grad():
+                return func(*args, **(kwargs or {}))
+
+    check(lambda x: x.sin(), one(), around=Own, graphs=1)
+
+
+def test_what_there_is():
+    def f(x):
+        names = [type(mode).__name__ for mode in torch.overrides._get_current_function_mode_stack()]
+        return names, torch.overrides._get_current_function_mode().name
+
+    check(f, one(), around=Seeing)
+
+
+def test_generators():
+    def f(x):
+        def values():
+            with Seeing("generator"):
+                yield x.sin()
+                yield x.cos()
+
+        return [value + 1 for value in values()]
+
+    check(f, one(), graphs=1)
+    check(f, one(), around=Seeing, graphs=1)
+
+
+def test_a_compiled_function_in_another():
+    inner = pellucid.compile(lambda x: x.sin() + 1, backend="eager")
+
+    def f(x):
+        with Seeing():
+            return inner(x) * 2
+
+    check(f, one(), graphs=1)
+    check(lambda x: inner(x) * 2, one(), around=Seeing, graphs=1)
+
+
 def test_a_classmethod_is_a_break():
     class Wrong(TorchFunctionMode):
         @classmethod
