@@ -327,8 +327,8 @@ Decompiled decompile(PyCodeObject* code, bool verify) {
     }
     PyCodeObject* again = find(module.get(), attempt.path(), code);
     if (again != nullptr) made.verified = compare(code, again, made.difference);
-    if (made.verified != Verified::No) return made;
-    if (!best.good) best = std::move(made);
+    if (made.verified >= Verified::Normalised) return made;
+    if (!best.good || made.verified > best.verified) best = std::move(made);
   }
   return best;
 }
