@@ -270,7 +270,10 @@ bool update(Parse& p, int at, Stack& stack) {
   }
   bool whole = value->kind == Kind::Dict && !value->kids.empty();
   if (whole && p.is(at, Opcode::DICT_MERGE)) {
-    for (std::size_t k = 0; k + 1 < value->kids.size(); k += 2) whole = whole && is_text(value->kids[k]);
+    // Names stand behind a `**`: those before it are in the dict that it is merged into.
+    const List& before = display->node->kids;
+    whole = whole && before.size() >= 2 && before[before.size() - 2] == nullptr;
+    for (std::size_t k = 0; k + 1 < value->kids.size(); k += 2) whole = whole && is_identifier(value->kids[k]);
   }
   if (!whole) {
     grow(p, *display, {nullptr, value});

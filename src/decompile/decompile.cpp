@@ -25,6 +25,8 @@ constexpr Options kChoices[] = {
     {.while_true = true},
     {.collapse_inside = true, .while_true = true},
     {.eager_match = true},
+    {.spread = true},
+    {.collapse_inside = true, .spread = true},
 };
 
 enum class Form : std::uint8_t { Function, Lambda, Comprehension, Class, Module };
@@ -110,7 +112,7 @@ class Attempt {
       shell->body = std::move(body);
       body = {shell};
     }
-    Printed printed = print(body, 0, closes_over);
+    Printed printed = print(body, 0, closes_over, shared_.options.spread);
     if (!printed.good) {
       shared_.failure = printed.why;
       return false;

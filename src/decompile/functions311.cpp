@@ -101,6 +101,23 @@ void keep_lost_locals(Parse& p, Body& out) {
   if (!made->list.empty()) out.push_back(never(p, made));
 }
 
+// Free variables that no instruction is about: nothing but `nonlocal` names them.
+void keep_unused_free_variables(Parse& p) {
+  using enum Opcode;
+  PyCodeObject* code = p.unit.code();
+  std::set<int> used;
+  for (int at = 0; at < p.size(); ++at) {
+    const Opcode op = p[at].op;
+    const bool about =
+        op == LOAD_DEREF || op == LOAD_CLASSDEREF || op == LOAD_CLOSURE || op == STORE_DEREF || op == DELETE_DEREF;
+    if (about) used.insert(p[at].arg);
+  }
+  for (int slot = py::first_free_slot(code); slot < py::slot_count(code); ++slot) {
+    const Name name = p.local(slot);
+    if (name != nullptr && !used.contains(slot) && *name != "__class__") p.nonlocals.insert(name);
+  }
+}
+
 bool yields(const Parse& p) {
   for (int at = 0; at < p.size(); ++at) {
     if (p.is(at, Opcode::YIELD_VALUE) || p.is(at, Opcode::GET_YIELD_FROM_ITER)) return true;
@@ -266,6 +283,7 @@ bool function_body(Parse& p, Body& out) {
   if (PyObject* doc = docstring_of(code)) {
     out.push_back(p.arena.statement(Stmt::Kind::Expr, p.arena.constant(doc)));
   }
+  keep_unused_free_variables(p);
   declare_scopes(p, out);
   keep_lost_locals(p, out);
   const bool generator = (code->co_flags & CO_GENERATOR) != 0 && !yields(p);

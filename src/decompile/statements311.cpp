@@ -242,6 +242,12 @@ class BlockReader {
     const int orelse = condition.raw, body = condition.next, end = region_.end;
     const Node* test = condition.falls_true ? condition.test : negate(p_, condition.test);
     Body if_true, if_false;
+    if (body == orelse) {  // if test: pass
+      make_if(test, {}, {});
+      at_ = body;
+      falls_ = true;
+      return true;
+    }
     if (body < orelse && orelse <= end) {
       // There is an else part when the body jumps over it, to somewhere in this region or to what follows.
       int meet = orelse;

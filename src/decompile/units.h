@@ -21,6 +21,7 @@ struct Options {
   bool collapse_inside = false;  // … all of them
   bool keep_return = false;      // write a `return` at the end of the body
   bool while_true = false;       // `while True` with a test inside, never `while test`
+  bool spread = false;           // operands of `and` and `or` on lines of their own: jumps between lines stay
   bool eager_match = false;      // take a copy of a value for the subject of a match
 };
 
