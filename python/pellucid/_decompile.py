@@ -39,7 +39,7 @@ class Decompiled:
     that do the same steps on every way through them, laid out in another order. "unverified": neither was shown; the text
     should mean the same, but need not."""
     difference: str
-    """Where the first difference is, when it is unverified."""
+    """Where the instructions of the text differ first; empty where they are equal or normalised."""
 
     @classmethod
     def of(cls, function: Any, *, verify: bool = True) -> Decompiled:

@@ -312,6 +312,11 @@ std::optional<Resolved> grown(Parse& p, int at, Condition condition, const Stack
     if (!second || entered_from_outside(p, condition.next, at, condition.next)) break;
     const auto both = combine(p, condition, *second, base, end);
     if (!both) break;
+    // `if a: while b` is no `while a and b`, whose whole test would be repeated.
+    if (p.unit.tests_at_end() && is_repeated(p, condition.next, *second, base, end) &&
+        !is_repeated(p, p.statement, *both, base, end)) {
+      break;
+    }
     condition = *both;
   }
   bool wrong = false;

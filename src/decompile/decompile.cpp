@@ -25,6 +25,8 @@ constexpr Options kChoices[] = {
     {.while_true = true},
     {.collapse_inside = true, .while_true = true},
     {.eager_match = true},
+    {.merge_exits = true},
+    {.collapse_inside = true, .merge_exits = true},
     {.spread = true},
     {.collapse_inside = true, .spread = true},
 };

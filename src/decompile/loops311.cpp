@@ -67,27 +67,6 @@ Body with_continue(Parse& p, Body body) {
   return body;
 }
 
-struct Repetition {
-  int begin = -1, exit = -1;
-};
-
-// Where the test at `at` is repeated so that its last jump is `bottom`; begin is -1: nowhere.
-Repetition repetition(Parse& p, int at, const Condition& test, int bottom, const Stack& stack, int end) {
-  const auto exit_of = [&](int begin) {
-    const auto again = run_to_condition(p, begin, stack, end);
-    return again && again->jump == bottom ? again->next : bottom + 1;
-  };
-  const int length = test.jump - at, begin = bottom - length;
-  if (begin >= test.next && same_test(p, at, begin, length + 1)) return {begin, exit_of(begin)};
-  // The parts of a chained comparison stand in another order when it is true at the end.
-  for (int other = bottom - 1; other >= test.next; --other) {
-    if (p[other].op != p[at].op || p[other].arg != p[at].arg) continue;
-    const auto again = run_to_condition(p, other, stack, end);
-    if (again && again->jump == bottom && again->test == test.test) return {other, again->next};
-  }
-  return {};
-}
-
 // `while test`, whose test is repeated at the end.
 int repeated_test(Parse& p, int at, const Region& region, const Stack& stack, Body& out) {
   if (!p.unit.tests_at_end() || ends(p[at].op)) return -1;
@@ -118,6 +97,32 @@ int repeated_test(Parse& p, int at, const Region& region, const Stack& stack, Bo
 }
 
 }  // namespace
+
+Repetition repetition(Parse& p, int at, const Condition& test, int bottom, const Stack& stack, int end) {
+  const auto exit_of = [&](int begin) {
+    const auto again = run_to_condition(p, begin, stack, end);
+    return again && again->jump == bottom ? again->next : bottom + 1;
+  };
+  const int length = test.jump - at, begin = bottom - length;
+  if (begin >= test.next && same_test(p, at, begin, length + 1)) return {begin, exit_of(begin)};
+  // The parts of a chained comparison stand in another order when it is true at the end.
+  for (int other = bottom - 1; other >= test.next; --other) {
+    if (p[other].op != p[at].op || p[other].arg != p[at].arg) continue;
+    const auto again = run_to_condition(p, other, stack, end);
+    if (again && again->jump == bottom && again->test == test.test) return {other, again->next};
+  }
+  return {};
+}
+
+bool is_repeated(Parse& p, int at, const Condition& test, const Stack& stack, int end) {
+  for (const int source : p.unit.sources(test.next)) {
+    if (source >= test.next && source < end && is_backward_condition(p[source].op) &&
+        repetition(p, at, test, source, stack, end).begin >= 0) {
+      return true;
+    }
+  }
+  return false;
+}
 
 bool loop_comes_first(Parse& p, int at, int end, std::size_t depth) {
   int outermost = -1;

@@ -168,13 +168,9 @@ class Comparer {
       return differ(name + ": other parameters");
     }
     const Shape a(one), b(other);
-    const std::string before = difference_;
     const Verified in_turn = line_by_line(a, b, name);
     if (in_turn != Verified::No) return same_bytes(one, other) ? in_turn : std::min(in_turn, Verified::Normalised);
-    std::string first = difference_;
-    const Verified by_steps = way_by_way(a, b);
-    difference_ = by_steps == Verified::No ? first : before;
-    return by_steps;
+    return way_by_way(a, b);
   }
 
   // The instructions in the order in which they stand.
