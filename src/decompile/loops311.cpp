@@ -81,7 +81,6 @@ int repeated_test(Parse& p, int at, const Region& region, const Stack& stack, Bo
     const auto [second, exit] = repetition(p, at, *test, bottom, stack, region.end);
     if (second < 0) continue;
     p.opened_loops.insert(at);
-    p.opened_loops.insert(test->next);
     Stmt* made = p.arena.statement(Stmt::Kind::While, test->falls_true ? test->test : negate(p, test->test));
     Loop loop{at, exit, true};
     {
@@ -143,16 +142,29 @@ int open_loop(Parse& p, int at, const Region& region, Stack& stack, Body& out) {
   if (const int next = repeated_test(p, at, region, stack, out); next != -1) return next;
   int last = -1;
   for (const int source : p.unit.sources(at)) {
-    if (source >= at && source < region.end && !p.is(source, Opcode::JUMP_BACKWARD_NO_INTERRUPT))
+    if (source >= at && source < region.end && !p.is(source, Opcode::JUMP_BACKWARD_NO_INTERRUPT)) {
       last = std::max(last, source);
+    }
   }
   if (last < 0) return -1;
   p.opened_loops.insert(at);
   const bool by_condition = is_condition(p[last].op);
+  int exit = last + 1;
+  if (!by_condition) {  // the jump back may stand in a handler of a statement that ends behind it
+    for (const int handler : p.unit.handlers()) {
+      const int cleanup = p.unit.cover(handler);
+      if (handler <= last && p.unit.start_of(handler) >= at && p.is(handler, Opcode::PUSH_EXC_INFO) &&
+          p.is(cleanup, Opcode::COPY) && cleanup + 3 <= region.end) {
+        exit = std::max(exit, cleanup + 3);
+      }
+    }
+  }
   Body body;
+  Loop loop{at, exit, true};
   {
-    const InLoop inside(p, {at, last + 1, true});
-    const Region inner{at, by_condition ? last + 1 : last, by_condition ? last + 1 : at, by_condition};
+    const InLoop inside(p, loop);
+    Region inner{at, exit > last + 1 ? exit : last, at};
+    if (by_condition) inner = {at, last + 1, last + 1, true};
     if (!block(p, inner, stack, body)) return kWrong;
     if (by_condition && p.falls) body.push_back(p.arena.statement(Stmt::Kind::Break));
   }
@@ -165,7 +177,7 @@ int open_loop(Parse& p, int at, const Region& region, Stack& stack, Body& out) {
   }
   made->body = or_pass(p, std::move(body));
   out.push_back(made);
-  return last + 1;
+  return exit;
 }
 
 bool block_with_target(Parse& p, const Region& region, Stack stack, Sink& sink, Body& out) {

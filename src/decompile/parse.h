@@ -168,7 +168,7 @@ struct Parse {
   bool is_class = false, is_lambda = false;
   std::set<Name> globals, nonlocals;
 
-  std::set<int> opened_handlers, opened_loops;
+  std::set<int> opened_handlers, opened_loops;  // by where they begin
   std::vector<Loop> loops;
   std::vector<Finally> active;
   std::map<MemoKey, std::optional<Resolved>> memo;
