@@ -300,14 +300,17 @@ int step_call_ex(Parse& p, int at, Stack& stack) {
   const bool has_keywords = (p[at].arg & 1) != 0;
   const Node* keywords = has_keywords ? pop(p, stack) : nullptr;
   if (has_keywords && keywords == nullptr) return -1;
+  const int place = stack.empty() ? -1 : stack.back().place;
   const Node* positional = pop(p, stack);
   if (positional == nullptr || stack.size() < 2) return -1;
+  // `f(1, 2, 3, **k)` has its arguments as one constant; others that are one were a tuple.
+  const bool given = p.is(place, Opcode::LOAD_CONST) && (!has_keywords || positional->kids.size() < 3);
   const Value called = stack.back();
   stack.pop_back();
   if (!stack.back().is(Tag::Null)) return p.fail("a call of another form", at), -1;
   stack.pop_back();
   std::vector<const Node*> kids;
-  if (positional->kind == Kind::Tuple || positional->kind == Kind::List) {
+  if (!given && (positional->kind == Kind::Tuple || positional->kind == Kind::List)) {
     kids.assign(positional->kids.begin(), positional->kids.end());
   } else {
     kids.push_back(p.arena.of(Kind::Starred, {positional}));

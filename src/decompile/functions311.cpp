@@ -74,6 +74,28 @@ Stmt* never(Parse& p, Stmt* what) {
   return made;
 }
 
+// Cells that no function takes: only code that is never reached has one.
+void keep_unused_cells(Parse& p, Body& out) {
+  PyCodeObject* code = p.unit.code();
+  std::set<int> cells;
+  for (int at = 0; at < p.size(); ++at) {
+    if (p.is(at, Opcode::MAKE_CELL)) cells.insert(p[at].arg);
+  }
+  for (int at = 0; at < p.size(); ++at) {
+    if (p.is(at, Opcode::LOAD_CLOSURE)) cells.erase(p[at].arg);
+  }
+  for (const int slot : cells) {
+    const Name name = slot < py::slot_count(code) ? p.local(slot) : nullptr;
+    if (name == nullptr || *name == "__class__") continue;
+    auto* parts = p.arena.own(LambdaParts());
+    parts->body = p.arena.name(name);
+    Node node;
+    node.kind = Kind::Lambda;
+    node.extra = parts;
+    out.push_back(never(p, p.arena.statement(Stmt::Kind::Expr, p.arena.fresh(std::move(node)))));
+  }
+}
+
 // Local variables that nothing stores: their only assignment was in code that is never reached.
 void keep_lost_locals(Parse& p, Body& out) {
   using enum Opcode;
@@ -99,6 +121,7 @@ void keep_lost_locals(Parse& p, Body& out) {
     made->list.push_back(p.arena.name(name));
   }
   if (!made->list.empty()) out.push_back(never(p, made));
+  keep_unused_cells(p, out);
 }
 
 // Free variables that no instruction is about: nothing but `nonlocal` names them.

@@ -156,7 +156,7 @@ struct Finally {
 
 enum class Unwinding : std::uint8_t { No, Yes, Iterator };
 
-using MemoKey = std::tuple<int, std::size_t, int, int, const Node*, const Node*>;
+using MemoKey = std::tuple<int, std::size_t, int, int, int, const Node*, const Node*>;
 
 struct Parse {
   Parse(PyCodeObject* code, Shared& shared, std::set<Name> outer);

@@ -163,6 +163,16 @@ class Literals {
   }
 
   void number(PyObject* object) {
+    if (PyComplex_CheckExact(object)) {
+      const Py_complex value = PyComplex_AsCComplex(object);
+      if (value.real == 0 && std::signbit(value.real) &&
+          (value.imag < 0 || (value.imag == 0 && std::signbit(value.imag)))) {
+        const auto positive = py::Owned<>::steal(PyComplex_FromDoubles(0, -value.imag));
+        if (!positive) return PyErr_Clear(), fail("a number that cannot be written");
+        out_ += "-";
+        return number(positive.get());
+      }
+    }
     if (PyLong_CheckExact(object)) {
       auto text = py::Owned<>::steal(PyObject_Repr(object));
       if (!text) {  // longer than sys.get_int_max_str_digits()
@@ -817,6 +827,10 @@ class Statements : public Expressions {
     switch (stmt.kind) {
       case Stmt::Kind::Expr:
         if (stmt.first->kind == Kind::Tuple) return expression(stmt.first, kTest);
+        if (stmt.first->kind == Kind::Constant && PyUnicode_CheckExact(stmt.first->object)) {
+          out_ += "f'" + inside(stmt.first->object, "'", true) + "'";  // no f: the compiler drops it
+          return;
+        }
         return bare(stmt.first);
       case Stmt::Kind::Assign:
         for (const Node* target : stmt.list) {
