@@ -305,6 +305,7 @@ bool function_body(Parse& p, Body& out) {
   }
   if (PyObject* doc = docstring_of(code)) {
     out.push_back(p.arena.statement(Stmt::Kind::Expr, p.arena.constant(doc)));
+    out.back()->is_documentation = true;
   }
   keep_unused_free_variables(p);
   declare_scopes(p, out);
@@ -342,6 +343,7 @@ bool class_body(Parse& p, Body& out) {
     }
     if (first && is_assignment_to(stmt, "__doc__") && is_text(stmt->first)) {
       out.insert(out.begin(), p.arena.statement(Stmt::Kind::Expr, stmt->first));
+      out.front()->is_documentation = true;
       continue;
     }
     if (const Node* name = annotated(stmt)) {
@@ -363,6 +365,7 @@ bool module_body(Parse& p, Body& out) {
     const Node* name = annotated(stmt);
     if (out.empty() && is_assignment_to(stmt, "__doc__") && is_text(stmt->first)) {
       out.push_back(p.arena.statement(Stmt::Kind::Expr, stmt->first));
+      out.back()->is_documentation = true;
     } else if (name != nullptr) {
       out.push_back(p.arena.statement(Stmt::Kind::AnnAssign, name, stmt->first));
     } else {

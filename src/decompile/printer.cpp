@@ -731,7 +731,7 @@ class Statements : public Expressions {
   }
   void documented_body(const Body& given, int depth) {
     const Stmt* first = given.empty() ? nullptr : given[0];
-    const bool documented = first != nullptr && first->kind == Stmt::Kind::Expr && is_text(first->first);
+    const bool documented = first != nullptr && first->is_documentation;
     if (!documented) return body(given, depth);
     indent(depth);
     documentation(first->first->object);
@@ -817,10 +817,24 @@ class Statements : public Expressions {
         out_ += " import ";
         return aliases(stmt.aliases);
       default:
+        if (is_dropped_constant(stmt)) return constant_statement(stmt, depth);
         indent(depth);
         simple(stmt);
         out_ += "\n";
     }
+  }
+
+  // The compiler drops constants that are statements; one that it kept was the subject of a match.
+  static bool is_dropped_constant(const Stmt& stmt) {
+    return stmt.kind == Stmt::Kind::Expr && !stmt.is_documentation && stmt.first->kind == Kind::Constant &&
+           !PyUnicode_CheckExact(stmt.first->object);
+  }
+  void constant_statement(const Stmt& stmt, int depth) {
+    line(depth, "match ");
+    expression(stmt.first, kTest);
+    out_ += ":\n";
+    line(depth + 1, "case _:\n");
+    line(depth + 2, "pass\n");
   }
 
   void simple(const Stmt& stmt) {
