@@ -304,7 +304,8 @@ int step_call_ex(Parse& p, int at, Stack& stack) {
   const Node* positional = pop(p, stack);
   if (positional == nullptr || stack.size() < 2) return -1;
   // `f(1, 2, 3, **k)` has its arguments as one constant; others that are one were a tuple.
-  const bool given = p.is(place, Opcode::LOAD_CONST) && (!has_keywords || positional->kids.size() < 3);
+  const std::size_t count = positional->kids.size();
+  const bool given = p.is(place, Opcode::LOAD_CONST) && count > 0 && (!has_keywords || count < 3);
   const Value called = stack.back();
   stack.pop_back();
   if (!stack.back().is(Tag::Null)) return p.fail("a call of another form", at), -1;
