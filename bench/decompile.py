@@ -57,7 +57,7 @@ def measure(codes: list[types.CodeType], worst: bool = False) -> tuple[Counter[s
         times.append(time.perf_counter() - begun)
         kind = "none" if isinstance(made, str) else made[2]
         found[kind] += 1
-        if worst and kind in ("none", "unverified"):
+        if worst and kind in ("none", "unverified", "equivalent"):
             where = f"{code.co_filename.rpartition('python3.11/')[2]}:{code.co_firstlineno} {code.co_qualname}"
             print(f"{kind:10} {where}: {made if isinstance(made, str) else made[3]}")
     return found, times
@@ -79,6 +79,7 @@ def main() -> None:
     for kind, words in (
         ("equal", "the same bytes"),
         ("normalised", "the same instructions"),
+        ("equivalent", "the same steps"),
         ("unverified", "other instructions"),
         ("none", "no text"),
     ):

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pellucid import _core
 from pellucid.errors import PellucidError
 
-Verified = Literal["equal", "normalised", "unverified"]
+Verified = Literal["equal", "normalised", "equivalent", "unverified"]
 
 
 class CannotDecompile(PellucidError, ValueError):
@@ -35,10 +35,11 @@ class Decompiled:
     otherwise where the module imports `m`."""
     verified: Verified
     """"equal": the text compiles to the same bytes, names and constants. "normalised": to the same instructions and
-    exception table but for those that do nothing, and the places of names and constants. "unverified": the instructions
-    differ, or were not compared; the text should mean the same."""
+    exception table but for those that do nothing, and the places of names and constants. "equivalent": to instructions
+    that do the same steps on every way through them, laid out in another order. "unverified": neither was shown; the text
+    should mean the same, but need not."""
     difference: str
-    """Where the first difference is, when it is unverified."""
+    """Where the instructions of the text differ first; empty where they are equal or normalised."""
 
     @classmethod
     def of(cls, function: Any, *, verify: bool = True) -> Decompiled:

@@ -9,7 +9,7 @@ namespace nb = nanobind;
 namespace pellucid::binding {
 namespace {
 
-// (text, module, "equal" | "normalised" | "unverified", difference), or the reason why there is no text.
+// (text, module, "equal" | "normalised" | "equivalent" | "unverified", difference), or the reason why there is no text.
 nb::object decompile(nb::handle code, bool verify) {
   PyObject* made = py::enter([&] {
     if (!PyCode_Check(code.ptr())) {
@@ -18,7 +18,7 @@ nb::object decompile(nb::handle code, bool verify) {
     }
     const auto found = pellucid::decompile::decompile(reinterpret_cast<PyCodeObject*>(code.ptr()), verify);
     if (!found.good) return py::str(found.why);
-    constexpr const char* kVerified[] = {"unverified", "normalised", "equal"};
+    constexpr const char* kVerified[] = {"unverified", "equivalent", "normalised", "equal"};
     return py::take(Py_BuildValue("(NNsN)", py::str(found.text).release(), py::str(found.module).release(),
                                   kVerified[static_cast<int>(found.verified)], py::str(found.difference).release()));
   });

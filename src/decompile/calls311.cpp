@@ -270,7 +270,10 @@ bool update(Parse& p, int at, Stack& stack) {
   }
   bool whole = value->kind == Kind::Dict && !value->kids.empty();
   if (whole && p.is(at, Opcode::DICT_MERGE)) {
-    for (std::size_t k = 0; k + 1 < value->kids.size(); k += 2) whole = whole && is_text(value->kids[k]);
+    // Names stand behind a `**`: those before it are in the dict that it is merged into.
+    const List& before = display->node->kids;
+    whole = whole && before.size() >= 2 && before[before.size() - 2] == nullptr;
+    for (std::size_t k = 0; k + 1 < value->kids.size(); k += 2) whole = whole && is_identifier(value->kids[k]);
   }
   if (!whole) {
     grow(p, *display, {nullptr, value});
@@ -297,14 +300,18 @@ int step_call_ex(Parse& p, int at, Stack& stack) {
   const bool has_keywords = (p[at].arg & 1) != 0;
   const Node* keywords = has_keywords ? pop(p, stack) : nullptr;
   if (has_keywords && keywords == nullptr) return -1;
+  const int place = stack.empty() ? -1 : stack.back().place;
   const Node* positional = pop(p, stack);
   if (positional == nullptr || stack.size() < 2) return -1;
+  // `f(1, 2, 3, **k)` has its arguments as one constant; others that are one were a tuple.
+  const std::size_t count = positional->kids.size();
+  const bool given = p.is(place, Opcode::LOAD_CONST) && count > 0 && (!has_keywords || count < 3);
   const Value called = stack.back();
   stack.pop_back();
   if (!stack.back().is(Tag::Null)) return p.fail("a call of another form", at), -1;
   stack.pop_back();
   std::vector<const Node*> kids;
-  if (positional->kind == Kind::Tuple || positional->kind == Kind::List) {
+  if (!given && (positional->kind == Kind::Tuple || positional->kind == Kind::List)) {
     kids.assign(positional->kids.begin(), positional->kids.end());
   } else {
     kids.push_back(p.arena.of(Kind::Starred, {positional}));

@@ -312,6 +312,11 @@ std::optional<Resolved> grown(Parse& p, int at, Condition condition, const Stack
     if (!second || entered_from_outside(p, condition.next, at, condition.next)) break;
     const auto both = combine(p, condition, *second, base, end);
     if (!both) break;
+    // `if a: while b` is no `while a and b`, whose whole test would be repeated.
+    if (p.unit.tests_at_end() && is_repeated(p, condition.next, *second, base, end) &&
+        !is_repeated(p, p.statement, *both, base, end)) {
+      break;
+    }
     condition = *both;
   }
   bool wrong = false;
@@ -356,7 +361,8 @@ std::optional<Resolved> resolve(Parse& p, int at, Stack& stack, int end) {
   const bool chain = p.is(at, Opcode::SWAP);
   const Node* left = chain ? pop(p, stack) : nullptr;
   if (chain && left == nullptr) return std::nullopt;
-  const MemoKey key{at, depth, end, static_cast<int>(p.base), top, left};
+  const int statement = p.unit.tests_at_end() ? p.statement : 0;  // see grown
+  const MemoKey key{at, depth, end, static_cast<int>(p.base), statement, top, left};
   if (const auto known = p.memo.find(key); known != p.memo.end()) return known->second;
   std::optional<Resolved> found;
   if (chain) {

@@ -25,6 +25,10 @@ constexpr Options kChoices[] = {
     {.while_true = true},
     {.collapse_inside = true, .while_true = true},
     {.eager_match = true},
+    {.merge_exits = true},
+    {.collapse_inside = true, .merge_exits = true},
+    {.spread = true},
+    {.collapse_inside = true, .spread = true},
 };
 
 enum class Form : std::uint8_t { Function, Lambda, Comprehension, Class, Module };
@@ -110,7 +114,7 @@ class Attempt {
       shell->body = std::move(body);
       body = {shell};
     }
-    Printed printed = print(body, 0, closes_over);
+    Printed printed = print(body, 0, closes_over, shared_.options.spread);
     if (!printed.good) {
       shared_.failure = printed.why;
       return false;
@@ -327,8 +331,8 @@ Decompiled decompile(PyCodeObject* code, bool verify) {
     }
     PyCodeObject* again = find(module.get(), attempt.path(), code);
     if (again != nullptr) made.verified = compare(code, again, made.difference);
-    if (made.verified != Verified::No) return made;
-    if (!best.good) best = std::move(made);
+    if (made.verified >= Verified::Normalised) return made;
+    if (!best.good || made.verified > best.verified) best = std::move(made);
   }
   return best;
 }

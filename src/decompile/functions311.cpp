@@ -74,6 +74,28 @@ Stmt* never(Parse& p, Stmt* what) {
   return made;
 }
 
+// Cells that no function takes: only code that is never reached has one.
+void keep_unused_cells(Parse& p, Body& out) {
+  PyCodeObject* code = p.unit.code();
+  std::set<int> cells;
+  for (int at = 0; at < p.size(); ++at) {
+    if (p.is(at, Opcode::MAKE_CELL)) cells.insert(p[at].arg);
+  }
+  for (int at = 0; at < p.size(); ++at) {
+    if (p.is(at, Opcode::LOAD_CLOSURE)) cells.erase(p[at].arg);
+  }
+  for (const int slot : cells) {
+    const Name name = slot < py::slot_count(code) ? p.local(slot) : nullptr;
+    if (name == nullptr || *name == "__class__") continue;
+    auto* parts = p.arena.own(LambdaParts());
+    parts->body = p.arena.name(name);
+    Node node;
+    node.kind = Kind::Lambda;
+    node.extra = parts;
+    out.push_back(never(p, p.arena.statement(Stmt::Kind::Expr, p.arena.fresh(std::move(node)))));
+  }
+}
+
 // Local variables that nothing stores: their only assignment was in code that is never reached.
 void keep_lost_locals(Parse& p, Body& out) {
   using enum Opcode;
@@ -99,6 +121,24 @@ void keep_lost_locals(Parse& p, Body& out) {
     made->list.push_back(p.arena.name(name));
   }
   if (!made->list.empty()) out.push_back(never(p, made));
+  keep_unused_cells(p, out);
+}
+
+// Free variables that no instruction is about: nothing but `nonlocal` names them.
+void keep_unused_free_variables(Parse& p) {
+  using enum Opcode;
+  PyCodeObject* code = p.unit.code();
+  std::set<int> used;
+  for (int at = 0; at < p.size(); ++at) {
+    const Opcode op = p[at].op;
+    const bool about =
+        op == LOAD_DEREF || op == LOAD_CLASSDEREF || op == LOAD_CLOSURE || op == STORE_DEREF || op == DELETE_DEREF;
+    if (about) used.insert(p[at].arg);
+  }
+  for (int slot = py::first_free_slot(code); slot < py::slot_count(code); ++slot) {
+    const Name name = p.local(slot);
+    if (name != nullptr && !used.contains(slot) && *name != "__class__") p.nonlocals.insert(name);
+  }
 }
 
 bool yields(const Parse& p) {
@@ -265,7 +305,9 @@ bool function_body(Parse& p, Body& out) {
   }
   if (PyObject* doc = docstring_of(code)) {
     out.push_back(p.arena.statement(Stmt::Kind::Expr, p.arena.constant(doc)));
+    out.back()->is_documentation = true;
   }
+  keep_unused_free_variables(p);
   declare_scopes(p, out);
   keep_lost_locals(p, out);
   const bool generator = (code->co_flags & CO_GENERATOR) != 0 && !yields(p);
@@ -301,6 +343,7 @@ bool class_body(Parse& p, Body& out) {
     }
     if (first && is_assignment_to(stmt, "__doc__") && is_text(stmt->first)) {
       out.insert(out.begin(), p.arena.statement(Stmt::Kind::Expr, stmt->first));
+      out.front()->is_documentation = true;
       continue;
     }
     if (const Node* name = annotated(stmt)) {
@@ -322,6 +365,7 @@ bool module_body(Parse& p, Body& out) {
     const Node* name = annotated(stmt);
     if (out.empty() && is_assignment_to(stmt, "__doc__") && is_text(stmt->first)) {
       out.push_back(p.arena.statement(Stmt::Kind::Expr, stmt->first));
+      out.back()->is_documentation = true;
     } else if (name != nullptr) {
       out.push_back(p.arena.statement(Stmt::Kind::AnnAssign, name, stmt->first));
     } else {

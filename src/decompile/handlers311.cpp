@@ -125,15 +125,16 @@ bool group_clauses(Parse& p, int handler, int cleanup, const Stack& stack, std::
     }
     int raised = other - 1;  // where what the body raises is taken: LIST_APPEND 3; POP_TOP; JUMP
     while (raised > begin && is_plain_jump(p[raised].op)) --raised;
-    if (other > cleanup || !p.is(raised, POP_TOP) || !p.is(raised - 1, LIST_APPEND)) {
-      return p.fail("an except* of another form", other);
-    }
-    --raised;
+    if (other > cleanup) return p.fail("an except* of another form", other);
     const auto resets_name = [&](int from) {  // name = None; del name
       return clause.name != nullptr && p.is(from, LOAD_CONST) && is_store(p[from + 1].op) && is_delete(p[from + 2].op);
     };
-    if (resets_name(raised - 3)) raised -= 3;
-    int end = is_plain_jump(p[raised - 1].op) ? raised - 1 : raised;
+    int end = raised + 1;  // of a body that raises nothing
+    if (p.is(raised, POP_TOP) && p.is(raised - 1, LIST_APPEND) && p[raised - 1].arg == 3) {
+      end = raised - 1;
+      if (resets_name(end - 3)) end -= 3;
+      if (is_plain_jump(p[end - 1].op)) --end;
+    }
     if (resets_name(end - 3)) end -= 3;
     if (end < begin || !block(p, {begin, end, end}, inner, clause.body)) return false;
     clause.body = or_pass(p, std::move(clause.body));

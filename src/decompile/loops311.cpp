@@ -67,11 +67,36 @@ Body with_continue(Parse& p, Body body) {
   return body;
 }
 
-struct Repetition {
-  int begin = -1, exit = -1;
-};
+// `while test`, whose test is repeated at the end.
+int repeated_test(Parse& p, int at, const Region& region, const Stack& stack, Body& out) {
+  if (!p.unit.tests_at_end() || ends(p[at].op)) return -1;
+  const auto test = run_to_condition(p, at, stack, region.end);
+  if (!test) return -1;
+  std::vector<int> bottoms;
+  for (const int source : p.unit.sources(test->next)) {
+    if (source >= test->next && source < region.end && is_backward_condition(p[source].op)) bottoms.push_back(source);
+  }
+  std::sort(bottoms.rbegin(), bottoms.rend());
+  for (const int bottom : bottoms) {
+    const auto [second, exit] = repetition(p, at, *test, bottom, stack, region.end);
+    if (second < 0) continue;
+    p.opened_loops.insert(at);
+    Stmt* made = p.arena.statement(Stmt::Kind::While, test->falls_true ? test->test : negate(p, test->test));
+    Loop loop{at, exit, true};
+    {
+      const InLoop inside(p, loop);
+      Body body;
+      if (!block(p, {test->next, second, second}, stack, body)) return kWrong;
+      made->body = or_pass(p, std::move(body));
+      loop = inside.loop();
+    }
+    return loop_else(p, made, loop, region, stack, out);
+  }
+  return -1;
+}
 
-// Where the test at `at` is repeated so that its last jump is `bottom`; begin is -1: nowhere.
+}  // namespace
+
 Repetition repetition(Parse& p, int at, const Condition& test, int bottom, const Stack& stack, int end) {
   const auto exit_of = [&](int begin) {
     const auto again = run_to_condition(p, begin, stack, end);
@@ -88,36 +113,15 @@ Repetition repetition(Parse& p, int at, const Condition& test, int bottom, const
   return {};
 }
 
-// `while test`, whose test is repeated at the end.
-int repeated_test(Parse& p, int at, const Region& region, const Stack& stack, Body& out) {
-  if (!p.unit.tests_at_end() || ends(p[at].op)) return -1;
-  const auto test = run_to_condition(p, at, stack, region.end);
-  if (!test) return -1;
-  std::vector<int> bottoms;
-  for (const int source : p.unit.sources(test->next)) {
-    if (source >= test->next && source < region.end && is_backward_condition(p[source].op)) bottoms.push_back(source);
-  }
-  std::sort(bottoms.rbegin(), bottoms.rend());
-  for (const int bottom : bottoms) {
-    const auto [second, exit] = repetition(p, at, *test, bottom, stack, region.end);
-    if (second < 0) continue;
-    p.opened_loops.insert(at);
-    p.opened_loops.insert(test->next);
-    Stmt* made = p.arena.statement(Stmt::Kind::While, test->falls_true ? test->test : negate(p, test->test));
-    Loop loop{at, exit, true};
-    {
-      const InLoop inside(p, loop);
-      Body body;
-      if (!block(p, {test->next, second, second}, stack, body)) return kWrong;
-      made->body = or_pass(p, std::move(body));
-      loop = inside.loop();
+bool is_repeated(Parse& p, int at, const Condition& test, const Stack& stack, int end) {
+  for (const int source : p.unit.sources(test.next)) {
+    if (source >= test.next && source < end && is_backward_condition(p[source].op) &&
+        repetition(p, at, test, source, stack, end).begin >= 0) {
+      return true;
     }
-    return loop_else(p, made, loop, region, stack, out);
   }
-  return -1;
+  return false;
 }
-
-}  // namespace
 
 bool loop_comes_first(Parse& p, int at, int end, std::size_t depth) {
   int outermost = -1;
@@ -138,16 +142,29 @@ int open_loop(Parse& p, int at, const Region& region, Stack& stack, Body& out) {
   if (const int next = repeated_test(p, at, region, stack, out); next != -1) return next;
   int last = -1;
   for (const int source : p.unit.sources(at)) {
-    if (source >= at && source < region.end && !p.is(source, Opcode::JUMP_BACKWARD_NO_INTERRUPT))
+    if (source >= at && source < region.end && !p.is(source, Opcode::JUMP_BACKWARD_NO_INTERRUPT)) {
       last = std::max(last, source);
+    }
   }
   if (last < 0) return -1;
   p.opened_loops.insert(at);
   const bool by_condition = is_condition(p[last].op);
+  int exit = last + 1;
+  if (!by_condition) {  // the jump back may stand in a handler of a statement that ends behind it
+    for (const int handler : p.unit.handlers()) {
+      const int cleanup = p.unit.cover(handler);
+      if (handler <= last && p.unit.start_of(handler) >= at && p.is(handler, Opcode::PUSH_EXC_INFO) &&
+          p.is(cleanup, Opcode::COPY) && cleanup + 3 <= region.end) {
+        exit = std::max(exit, cleanup + 3);
+      }
+    }
+  }
   Body body;
+  Loop loop{at, exit, true};
   {
-    const InLoop inside(p, {at, last + 1, true});
-    const Region inner{at, by_condition ? last + 1 : last, by_condition ? last + 1 : at, by_condition};
+    const InLoop inside(p, loop);
+    Region inner{at, exit > last + 1 ? exit : last, at};
+    if (by_condition) inner = {at, last + 1, last + 1, true};
     if (!block(p, inner, stack, body)) return kWrong;
     if (by_condition && p.falls) body.push_back(p.arena.statement(Stmt::Kind::Break));
   }
@@ -160,7 +177,7 @@ int open_loop(Parse& p, int at, const Region& region, Stack& stack, Body& out) {
   }
   made->body = or_pass(p, std::move(body));
   out.push_back(made);
-  return last + 1;
+  return exit;
 }
 
 bool block_with_target(Parse& p, const Region& region, Stack stack, Sink& sink, Body& out) {

@@ -156,7 +156,7 @@ struct Finally {
 
 enum class Unwinding : std::uint8_t { No, Yes, Iterator };
 
-using MemoKey = std::tuple<int, std::size_t, int, int, const Node*, const Node*>;
+using MemoKey = std::tuple<int, std::size_t, int, int, int, const Node*, const Node*>;
 
 struct Parse {
   Parse(PyCodeObject* code, Shared& shared, std::set<Name> outer);
@@ -168,12 +168,13 @@ struct Parse {
   bool is_class = false, is_lambda = false;
   std::set<Name> globals, nonlocals;
 
-  std::set<int> opened_handlers, opened_loops;
+  std::set<int> opened_handlers, opened_loops;  // by where they begin
   std::vector<Loop> loops;
   std::vector<Finally> active;
   std::map<MemoKey, std::optional<Resolved>> memo;
   std::map<PyObject*, const void*> children;  // bodies of lambdas and comprehensions, by their code
   std::map<std::tuple<PyCodeObject*, const Node*, const Node*>, const Node*> lambdas;
+  int statement = 0;     // where the one that is read begins
   std::size_t base = 0;  // depth of the stack where the region around begins
   Unwinding unwinding = Unwinding::No;
   std::vector<std::pair<const Node*, Value>> waiting;  // a, b = x, y whose stores came in turn
@@ -242,6 +243,12 @@ const Node* negate(Parse& p, const Node* test);
 bool is_chain(const Parse& p, int at);  // the middle of `a < b < c`
 std::optional<Resolved> resolve(Parse& p, int at, Stack& stack, int end);
 bool run_values(Parse& p, int at, int end, Stack& stack);  // instructions that are one value or more
+// Where the test at `at` is repeated so that its last jump is a jump back behind it.
+struct Repetition {
+  int begin = -1, exit = -1;  // begin is -1: nowhere
+};
+Repetition repetition(Parse& p, int at, const Condition& test, int bottom, const Stack& stack, int end);
+bool is_repeated(Parse& p, int at, const Condition& test, const Stack& stack, int end);
 std::optional<Condition> run_to_condition(Parse& p, int at, const Stack& stack, int end);
 
 // statements

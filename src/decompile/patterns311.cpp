@@ -492,6 +492,16 @@ class MatchReader {
       at = arm(at, more);
       if (at < 0) return -1;
     }
+    if (open_end_) {  // nothing says where the last arm ends but the others, which leave behind it
+      int behind = -1;
+      for (const Arm& arm : arms_) {
+        for (int k = arm.begin; k < arm.end; ++k) {
+          if (p_[k].target > arms_.back().begin && p_[k].target <= region_.end) behind = std::max(behind, p_[k].target);
+        }
+        if (&arm + 2 == arms_.data() + arms_.size()) break;
+      }
+      if (behind > 0) at = arms_.back().end = behind;
+    }
     // Where the arms meet: some jump out of one of them, behind the last one.
     int meet = at;
     for (const Arm& arm : arms_) {
@@ -576,6 +586,7 @@ class MatchReader {
     } else if (copied) {
       ++begin;
     }
+    open_end_ = fail < 0;
     if (fail < 0 || fail > region_.end) fail = last_fail = region_.end;
     arms_.push_back({root, guard, begin, fail});
     more = copied && last_fail < region_.end;  // the last one takes the subject itself
@@ -586,12 +597,12 @@ class MatchReader {
     Stack stack(base_);
     if (copied) stack.push_back(Value::of(p_.arena.none()));
     const auto test = run_to_condition(p_, begin, stack, region_.end);
-    if (!test || test->depth != stack.size() || !test->falls_true) return;
+    if (!test || test->depth != stack.size()) return;
     const bool fits = last_fail < 0 || test->raw == fail || test->raw == last_fail ||
                       p_.unit.resolve(test->raw) == p_.unit.resolve(last_fail) ||
                       (fail >= 0 && fail <= test->raw && test->raw <= last_fail);
     if (!fits) return;
-    guard = test->test;
+    guard = test->falls_true ? test->test : negate(p_, test->test);
     begin = test->next;
     if (last_fail < 0) fail = last_fail = test->raw;
   }
@@ -601,6 +612,7 @@ class MatchReader {
   const Stack& base_;
   const bool plain_last_;
   std::vector<Arm> arms_;
+  bool open_end_ = false;
 };
 
 }  // namespace
@@ -611,7 +623,7 @@ bool begins_match(Parse& p, int at) {
   if (ins.op == MATCH_SEQUENCE || ins.op == MATCH_MAPPING) return true;
   if (ins.op == COPY && ins.arg == 1) {
     const Opcode next = p[at + 1].op;
-    if (next == MATCH_SEQUENCE || next == MATCH_MAPPING) return true;
+    if (next == MATCH_SEQUENCE || next == MATCH_MAPPING || (next == COPY && p[at + 1].arg == 1)) return true;
     if (!loads_operand(next)) return p.shared.options.eager_match;
     const int behind = behind_operand(p, at + 1);
     return p.is(behind, MATCH_CLASS) || tests_operand(p, behind);

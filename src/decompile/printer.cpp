@@ -58,7 +58,7 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
 // Names and literals.
 class Literals {
  public:
-  explicit Literals(bool one_line) : one_line_(one_line) {}
+  Literals(bool one_line, bool spread) : spread_(spread), one_line_(one_line) {}
 
  protected:
   // ---- texts ----
@@ -163,6 +163,16 @@ class Literals {
   }
 
   void number(PyObject* object) {
+    if (PyComplex_CheckExact(object)) {
+      const Py_complex value = PyComplex_AsCComplex(object);
+      if (value.real == 0 && std::signbit(value.real) &&
+          (value.imag < 0 || (value.imag == 0 && std::signbit(value.imag)))) {
+        const auto positive = py::Owned<>::steal(PyComplex_FromDoubles(0, -value.imag));
+        if (!positive) return PyErr_Clear(), fail("a number that cannot be written");
+        out_ += "-";
+        return number(positive.get());
+      }
+    }
     if (PyLong_CheckExact(object)) {
       auto text = py::Owned<>::steal(PyObject_Repr(object));
       if (!text) {  // longer than sys.get_int_max_str_digits()
@@ -204,7 +214,12 @@ class Literals {
     }
   }
 
+  const bool spread_;  // operands of `and` and `or` stand on lines of their own
+
+ private:
   const bool one_line_;
+
+ protected:
   std::string out_, why_;
   bool failed_ = false, may_warn_ = false;
   std::vector<std::string> forbidden_;  // quotes of the f-strings around
@@ -400,12 +415,28 @@ class Expressions : public Literals {
     }
   }
 
+  // Whether the compiler makes an f-string of `text % (…)`, which it has not done where there is a `%`: then the text
+  // was an f-string itself.
+  bool would_fold(const Node& node) {
+    const Node *left = node.kids[0], *right = node.kids[1];
+    if (!is_text(left) || right->kind != Kind::Tuple || !forbidden_.empty()) return false;
+    const std::string text = py::text_of(left->object);
+    if (text.find('{') != std::string::npos || text.find('}') != std::string::npos) return false;
+    for (std::size_t at = text.find('%'); at != std::string::npos; at = text.find('%', at + 1)) {
+      ++at;
+      while (at < text.size() && std::string_view("-.0123456789").find(text[at]) != std::string_view::npos) ++at;
+      if (at >= text.size() || std::string_view("sra%").find(text[at]) == std::string_view::npos) return false;
+    }
+    return true;
+  }
+
   void operation(const Node& node, int level) {
     switch (node.kind) {
       case Kind::BinOp: {
         const BinaryText& text = kBinary[node.op];
         const bool power = text.level == kPower;
         return grouped(level > text.level, [&] {
+          if (text.symbol[0] == '%' && would_fold(node)) out_ += "f";
           expression(node.kids[0], power ? text.level + 1 : text.level);
           out_ += std::string(" ") + text.symbol + " ";
           expression(node.kids[1], power ? text.level : text.level + 1);
@@ -422,9 +453,10 @@ class Expressions : public Literals {
       }
       case Kind::BoolOp: {
         const int own = node.op == 0 ? kAnd : kOr;
-        return grouped(level > own, [&] {
+        const bool lines = spread_ && forbidden_.empty();
+        return grouped(level > own || lines, [&] {
           for (std::size_t k = 0; k < node.kids.size(); ++k) {
-            if (k > 0) out_ += node.op == 0 ? " and " : " or ";
+            if (k > 0) out_ += std::string(lines ? "\n    " : " ") + (node.op == 0 ? "and " : "or ");
             expression(node.kids[k], own + 1);
           }
         });
@@ -699,7 +731,7 @@ class Statements : public Expressions {
   }
   void documented_body(const Body& given, int depth) {
     const Stmt* first = given.empty() ? nullptr : given[0];
-    const bool documented = first != nullptr && first->kind == Stmt::Kind::Expr && is_text(first->first);
+    const bool documented = first != nullptr && first->is_documentation;
     if (!documented) return body(given, depth);
     indent(depth);
     documentation(first->first->object);
@@ -785,16 +817,34 @@ class Statements : public Expressions {
         out_ += " import ";
         return aliases(stmt.aliases);
       default:
+        if (is_dropped_constant(stmt)) return constant_statement(stmt, depth);
         indent(depth);
         simple(stmt);
         out_ += "\n";
     }
   }
 
+  // The compiler drops constants that are statements; one that it kept was the subject of a match.
+  static bool is_dropped_constant(const Stmt& stmt) {
+    return stmt.kind == Stmt::Kind::Expr && !stmt.is_documentation && stmt.first->kind == Kind::Constant &&
+           !PyUnicode_CheckExact(stmt.first->object);
+  }
+  void constant_statement(const Stmt& stmt, int depth) {
+    line(depth, "match ");
+    expression(stmt.first, kTest);
+    out_ += ":\n";
+    line(depth + 1, "case _:\n");
+    line(depth + 2, "pass\n");
+  }
+
   void simple(const Stmt& stmt) {
     switch (stmt.kind) {
       case Stmt::Kind::Expr:
         if (stmt.first->kind == Kind::Tuple) return expression(stmt.first, kTest);
+        if (stmt.first->kind == Kind::Constant && PyUnicode_CheckExact(stmt.first->object)) {
+          out_ += "f'" + inside(stmt.first->object, "'", true) + "'";  // no f: the compiler drops it
+          return;
+        }
         return bare(stmt.first);
       case Stmt::Kind::Assign:
         for (const Node* target : stmt.list) {
@@ -945,8 +995,8 @@ class Statements : public Expressions {
 
 }  // namespace
 
-Printed print(const Body& body, int depth, bool one_line) {
-  Statements printer(one_line);
+Printed print(const Body& body, int depth, bool one_line, bool spread) {
+  Statements printer(one_line, spread);
   printer.body(body, depth);
   return printer.result();
 }

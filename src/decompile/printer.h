@@ -14,6 +14,7 @@ struct Printed {
 };
 
 // `one_line`: texts of documentation stand on one line, so that the text may be indented by its reader.
-Printed print(const Body& body, int depth, bool one_line);
+// `spread`: operands of `and` and `or` stand on lines of their own.
+Printed print(const Body& body, int depth, bool one_line, bool spread);
 
 }  // namespace pellucid::decompile

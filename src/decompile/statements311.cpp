@@ -77,6 +77,7 @@ class BlockReader {
   bool statement() {
     if (stack_.size() == height_ && p_.unwinding == Unwinding::No && p_.waiting.empty()) {
       falls_ = true;
+      p_.statement = at_;
       bool taken = false;
       if (!opens(taken)) return false;
       if (taken) return true;
@@ -84,6 +85,11 @@ class BlockReader {
     if (!leave_finally()) return false;
     if (p_.unwinding != Unwinding::No && calls_exit()) return call_exit();
     if (is_copied_end()) return copied_end();
+    if (returns_as_what_follows()) {
+      at_ += 2;
+      start_anew();
+      return true;
+    }
     const Ins& ins = p_[at_];
     if (is_condition(ins.op) || is_chain(p_, at_)) return condition();
     if (is_plain_jump(ins.op)) return jump();
@@ -138,6 +144,12 @@ class BlockReader {
     return true;
   }
 
+  // A copy of the `return None` that follows anyway.
+  bool returns_as_what_follows() const {
+    if (!p_.shared.options.merge_exits || stack_.size() > height_ || p_.unwinding != Unwinding::No) return false;
+    if (!p_.unit.returns_none(at_) || at_ + 2 > region_.end || !p_.waiting.empty()) return false;
+    return region_.follow >= p_.size() || p_.unit.returns_none(p_.unit.resolve(region_.follow));
+  }
   bool calls_exit() const {
     for (int k = 0; k < 3; ++k) {
       if (!p_.is(at_ + k, Opcode::LOAD_CONST) || p_.constant_at(p_[at_ + k].arg) != Py_None) return false;
@@ -242,6 +254,12 @@ class BlockReader {
     const int orelse = condition.raw, body = condition.next, end = region_.end;
     const Node* test = condition.falls_true ? condition.test : negate(p_, condition.test);
     Body if_true, if_false;
+    if (body == orelse) {  // if test: pass
+      make_if(test, {}, {});
+      at_ = body;
+      falls_ = true;
+      return true;
+    }
     if (body < orelse && orelse <= end) {
       // There is an else part when the body jumps over it, to somewhere in this region or to what follows.
       int meet = orelse;

@@ -61,6 +61,24 @@ bool store_named(Parse& p, const Node* target, const Value& value, Body& out) {
   return true;
 }
 
+bool store_together(Parse& p, const Node* target, const Value& value, bool more, Body& out) {
+  p.waiting.emplace_back(target, value);
+  if (more) return true;
+  std::stable_sort(p.waiting.begin(), p.waiting.end(),
+                   [](const auto& a, const auto& b) { return a.second.place < b.second.place; });
+  std::vector<const Node*> targets, values;
+  for (const auto& [to, from] : p.waiting) {
+    targets.push_back(to);
+    values.push_back(expression_of(p, from));
+    if (values.back() == nullptr) return false;
+  }
+  p.waiting.clear();
+  Stmt* made = p.arena.statement(Stmt::Kind::Assign, p.arena.of(Kind::Tuple, p.arena.list(std::move(values))));
+  made->list = {p.arena.of(Kind::Tuple, p.arena.list(std::move(targets)))};
+  out.push_back(made);
+  return true;
+}
+
 }  // namespace
 
 const Node* stored_name(Parse& p, int at) {
@@ -77,6 +95,11 @@ const Node* stored_name(Parse& p, int at) {
 }
 
 bool store(Parse& p, Stack& stack, const Node* target, const Value& value, Body* out) {
+  if (out != nullptr && !value.is(Tag::Dup) && !value.is(Tag::Slot)) {
+    // a, b = x, y: the values stand on the stack, and their stores come in turn.
+    const bool more = stack.size() > p.base && stack.back().is(Tag::Expr);
+    if (!p.waiting.empty() || (more && value.is(Tag::Expr))) return store_together(p, target, value, more, *out);
+  }
   switch (value.tag) {
     case Tag::Dup:  // the value below is stored here too
       if (stack.empty() || !stack.back().is(Tag::Chain)) return p.fail("a copy that is stored elsewhere");
@@ -130,28 +153,7 @@ bool pop_and_store(Parse& p, Stack& stack, const Node* target, Body* out) {
   if (stack.empty()) return p.fail("the stack is empty");
   const Value value = stack.back();
   stack.pop_back();
-  const bool more = stack.size() > p.base && stack.back().is(Tag::Expr);
-  // a, b = x, y: the values stand on the stack, and their stores come in turn.
-  if (out != nullptr && p.waiting.empty() && value.is(Tag::Expr) && more) {
-    p.waiting.emplace_back(target, value);
-    return true;
-  }
-  if (out == nullptr || p.waiting.empty()) return store(p, stack, target, value, out);
-  p.waiting.emplace_back(target, value);
-  if (more) return true;
-  std::stable_sort(p.waiting.begin(), p.waiting.end(),
-                   [](const auto& a, const auto& b) { return a.second.place < b.second.place; });
-  std::vector<const Node*> targets, values;
-  for (const auto& [to, from] : p.waiting) {
-    targets.push_back(to);
-    values.push_back(expression_of(p, from));
-    if (values.back() == nullptr) return false;
-  }
-  p.waiting.clear();
-  Stmt* made = p.arena.statement(Stmt::Kind::Assign, p.arena.of(Kind::Tuple, p.arena.list(std::move(values))));
-  made->list = {p.arena.of(Kind::Tuple, p.arena.list(std::move(targets)))};
-  out->push_back(made);
-  return true;
+  return store(p, stack, target, value, out);
 }
 
 }  // namespace pellucid::decompile

@@ -182,6 +182,7 @@ struct Stmt {
   Kind kind = Kind::Pass;
   bool is_async = false;
   bool is_star = false;  // except*
+  bool is_documentation = false;
   std::uint8_t op = 0;
   int level = 0;
   const Node *first = nullptr, *second = nullptr;

@@ -21,6 +21,8 @@ struct Options {
   bool collapse_inside = false;  // … all of them
   bool keep_return = false;      // write a `return` at the end of the body
   bool while_true = false;       // `while True` with a test inside, never `while test`
+  bool merge_exits = false;      // copies of `return None` are one place, wherever they stand
+  bool spread = false;           // operands of `and` and `or` on lines of their own: jumps between lines stay
   bool eager_match = false;      // take a copy of a value for the subject of a match
 };
 
@@ -51,6 +53,8 @@ class Unit {
   const std::vector<int>& handlers() const noexcept { return handlers_; }
   // Behind jumps that only lead on.
   int resolve(int at) const noexcept;
+  // `return None` stands there.
+  bool returns_none(int at) const noexcept;
   bool is_class() const noexcept { return (code_->co_flags & (CO_OPTIMIZED | CO_NEWLOCALS)) == 0; }
   bool tests_at_end() const noexcept { return tests_at_end_; }  // there is a conditional jump backward
 
@@ -66,6 +70,8 @@ class Unit {
   std::vector<std::vector<int>> sources_;
   std::vector<int> cover_, start_, depth_, handlers_;
   bool tests_at_end_ = false;
+  bool merge_exits_ = false;
+  int first_exit_ = -1;  // the first `return None`
 };
 
 constexpr bool is_condition(Opcode op) {

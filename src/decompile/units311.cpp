@@ -83,6 +83,9 @@ Unit::Unit(PyCodeObject* code, const Options& options) : code_(code) {
   const std::vector<bool> dead = unreachable();
   if (std::find(dead.begin(), dead.end(), true) != dead.end()) read(options, dead);
   find_handlers();
+  if (!options.merge_exits) return;
+  merge_exits_ = true;
+  while (first_exit_ < size() && !returns_none(first_exit_)) ++first_exit_;
 }
 
 void Unit::read(const Options& options, const std::vector<bool>& dead) {
@@ -208,7 +211,14 @@ int Unit::depth_of(int handler) const noexcept {
 
 int Unit::resolve(int at) const noexcept {
   for (int steps = 0; steps <= size() && is_plain_jump((*this)[at].op); ++steps) at = (*this)[at].target;
-  return at;
+  return merge_exits_ && returns_none(at) ? first_exit_ : at;
+}
+
+bool Unit::returns_none(int at) const noexcept {
+  const Ins& ins = (*this)[at];
+  if (ins.op != Opcode::LOAD_CONST || (*this)[at + 1].op != Opcode::RETURN_VALUE) return false;
+  return ins.arg >= 0 && ins.arg < PyTuple_GET_SIZE(code_->co_consts) &&
+         PyTuple_GET_ITEM(code_->co_consts, ins.arg) == Py_None;
 }
 
 }  // namespace pellucid::decompile

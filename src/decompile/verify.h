@@ -9,6 +9,7 @@ namespace pellucid::decompile {
 
 enum class Verified : std::uint8_t {
   No,          // the instructions differ
+  Equivalent,  // the same steps on every way through them, laid out in another order
   Normalised,  // the same instructions but for those that do nothing, and the places of names and constants
   Equal,       // the same bytes of instructions and exception table, and the same names and constants
 };

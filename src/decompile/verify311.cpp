@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "bytecode/instruction.h"
@@ -20,6 +23,45 @@ bool is_silent(Opcode op) {
          op == Opcode::PRECALL;
 }
 
+// What an instruction asks before it goes on at one of two places.
+enum class Test : std::uint8_t { None, Truth, IsNone, Is, In, Own };
+
+struct Step {
+  Test test = Test::None;
+  bool ends = false;          // nothing comes behind it
+  int next = -1, other = -1;  // where it goes on; with a test: when it holds, and when not
+};
+
+bool is_unconditional(Opcode op) {
+  return op == Opcode::JUMP_FORWARD || op == Opcode::JUMP_BACKWARD || op == Opcode::JUMP_BACKWARD_NO_INTERRUPT;
+}
+
+bool may_raise(Opcode op) {
+  using enum Opcode;
+  switch (op) {
+    case LOAD_CONST:
+    case POP_TOP:
+    case PUSH_NULL:
+    case COPY:
+    case SWAP:
+    case STORE_FAST:
+    case LOAD_CLOSURE:
+    case MAKE_CELL:
+    case KW_NAMES:
+    case PUSH_EXC_INFO:
+    case POP_EXCEPT:
+    case IS_OP:
+    case LOAD_ASSERTION_ERROR:
+    case POP_JUMP_FORWARD_IF_NONE:
+    case POP_JUMP_BACKWARD_IF_NONE:
+    case POP_JUMP_FORWARD_IF_NOT_NONE:
+    case POP_JUMP_BACKWARD_IF_NOT_NONE:
+      return false;
+    default:
+      return true;
+  }
+}
+
 // The instructions that do something, and where each other one leads: to the next of them.
 struct Shape {
   explicit Shape(PyCodeObject* of) : code(of), decoded(of) {
@@ -35,6 +77,60 @@ struct Shape {
 
   const bytecode::Instruction& operator[](std::size_t at) const { return decoded[kept[at]]; }
   int place(int decoded_index) const { return index[static_cast<std::size_t>(decoded_index)]; }
+  const bytecode::ExceptionRange* handler(int at) const {
+    return decoded.handler_of(kept[static_cast<std::size_t>(at)]);
+  }
+  int size() const { return static_cast<int>(kept.size()); }
+
+  // The first instruction from there on that is more than a jump; -1: there is none.
+  int behind_jumps(int at) const {
+    for (int steps = 0; steps <= size(); ++steps) {
+      if (at < 0 || at >= size()) return -1;
+      const auto& ins = (*this)[static_cast<std::size_t>(at)];
+      if (!is_unconditional(ins.op)) return at;
+      at = place(ins.target);
+    }
+    return -1;
+  }
+
+  // The instruction with its test as if that were written without `not`.
+  Step step(int at) const {
+    using enum Opcode;
+    const auto& ins = (*this)[static_cast<std::size_t>(at)];
+    Step made;
+    made.next = at + 1;
+    switch (ins.op) {
+      case RETURN_VALUE:
+      case RAISE_VARARGS:
+      case RERAISE:
+        made.ends = true;
+        return made;
+      case POP_JUMP_FORWARD_IF_TRUE:
+      case POP_JUMP_BACKWARD_IF_TRUE:
+        return {Test::Truth, false, place(ins.target), at + 1};
+      case POP_JUMP_FORWARD_IF_FALSE:
+      case POP_JUMP_BACKWARD_IF_FALSE:
+        return {Test::Truth, false, at + 1, place(ins.target)};
+      case POP_JUMP_FORWARD_IF_NONE:
+      case POP_JUMP_BACKWARD_IF_NONE:
+        return {Test::IsNone, false, place(ins.target), at + 1};
+      case POP_JUMP_FORWARD_IF_NOT_NONE:
+      case POP_JUMP_BACKWARD_IF_NOT_NONE:
+        return {Test::IsNone, false, at + 1, place(ins.target)};
+      case IS_OP:
+      case CONTAINS_OP: {
+        if (at + 1 >= size()) return made;
+        const Step behind = step(at + 1);
+        if (behind.test != Test::Truth || handler(at) != handler(at + 1)) return made;
+        const Test test = ins.op == IS_OP ? Test::Is : Test::In;
+        return ins.arg == 0 ? Step{test, false, behind.next, behind.other}
+                            : Step{test, false, behind.other, behind.next};
+      }
+      default:
+        if (bytecode::is_jump(ins.op)) return {Test::Own, false, at + 1, place(ins.target)};
+        return made;
+    }
+  }
 };
 
 PyObject* item(PyObject* tuple, int at) {
@@ -72,24 +168,70 @@ class Comparer {
       return differ(name + ": other parameters");
     }
     const Shape a(one), b(other);
+    const Verified in_turn = line_by_line(a, b, name);
+    if (in_turn != Verified::No) return same_bytes(one, other) ? in_turn : std::min(in_turn, Verified::Normalised);
+    return way_by_way(a, b);
+  }
+
+  // The instructions in the order in which they stand.
+  Verified line_by_line(const Shape& a, const Shape& b, const std::string& name) {
     Verified found = Verified::Equal;
     const std::size_t count = std::min(a.kept.size(), b.kept.size());
     for (std::size_t at = 0; at < count; ++at) {
-      const Verified here = instruction(a, b, at);
+      const Verified here = instruction(a, b, at, at);
       if (here == Verified::No) {
-        return differ(name + ": " + std::string(bytecode::name_of(a[at].op)) + " at offset " +
-                      std::to_string(a[at].offset));
+        const auto& where = a[at];
+        return differ(name + ": " + std::string(bytecode::name_of(where.op)) + " at offset " +
+                      std::to_string(where.offset));
       }
       found = std::min(found, here);
     }
     if (a.kept.size() != b.kept.size()) return differ(name + ": another number of instructions");
-    if (!same_handlers(a, b)) return differ(name + ": another exception table");
-    return same_bytes(one, other) ? found : std::min(found, Verified::Normalised);
+    return same_handlers(a, b) ? found : differ(name + ": another exception table");
   }
 
-  Verified instruction(const Shape& a, const Shape& b, std::size_t at) {
+  // ---- the steps on every way ----
+  // Both are run side by side from the first instruction on. Wherever they are together they must do the same, and go
+  // on together: then they do the same for ever.
+  Verified way_by_way(const Shape& a, const Shape& b) {
+    std::set<std::pair<int, int>> seen;
+    std::vector<std::pair<int, int>> open;
+    Verified found = Verified::Equivalent;
+    const auto together = [&](int one, int other) {
+      const std::pair<int, int> both{a.behind_jumps(one), b.behind_jumps(other)};
+      if (seen.insert(both).second) open.push_back(both);
+    };
+    together(0, 0);
+    while (!open.empty()) {
+      const auto [one, other] = open.back();
+      open.pop_back();
+      if (one < 0 || other < 0 || seen.size() > 4 * (a.kept.size() + b.kept.size()) + 100) return Verified::No;
+      const Step first = a.step(one), second = b.step(other);
+      if (first.test != second.test || first.ends != second.ends) return Verified::No;
+      if (first.test == Test::None || first.test == Test::Own) {
+        const Verified here = instruction(a, b, static_cast<std::size_t>(one), static_cast<std::size_t>(other), false);
+        if (here == Verified::No) return here;
+        found = std::min(found, here);
+      }
+      if (may_raise(a[static_cast<std::size_t>(one)].op)) {
+        const auto *here = a.handler(one), *there = b.handler(other);
+        if ((here == nullptr) != (there == nullptr)) return Verified::No;
+        if (here != nullptr) {
+          if (here->depth != there->depth || here->lasti != there->lasti) return Verified::No;
+          together(a.place(here->target), b.place(there->target));
+        }
+      }
+      if (first.ends) continue;
+      together(first.next, second.next);
+      if (first.test != Test::None) together(first.other, second.other);
+    }
+    return found;
+  }
+
+  // `places`: jumps lead to the same place too.
+  Verified instruction(const Shape& a, const Shape& b, std::size_t in_a, std::size_t in_b, bool places = true) {
     const auto unify = [](Opcode op) { return op == Opcode::JUMP_BACKWARD_NO_INTERRUPT ? Opcode::JUMP_BACKWARD : op; };
-    const auto &one = a[at], &other = b[at];
+    const auto &one = a[in_a], &other = b[in_b];
     if (unify(one.op) != unify(other.op)) return Verified::No;
     const auto sure = [](bool same) { return same ? Verified::Equal : Verified::No; };
     switch (bytecode::info(one.op).operand) {
@@ -107,7 +249,7 @@ class Comparer {
         return sure(same_text(slot(a.code, one.arg), slot(b.code, other.arg)));
       case Operand::Forward:
       case Operand::Backward:
-        return sure(a.place(one.target) == b.place(other.target));
+        return sure(!places || a.place(one.target) == b.place(other.target));
       default:
         return sure(one.arg == other.arg);
     }

@@ -66,7 +66,8 @@ def run(options: argparse.Namespace, program: list[str]) -> int:
     words = {
         "equal": "verified: it compiles to the same bytes",
         "normalised": "verified: it compiles to the same instructions",
-        "unverified": f"unverified: it should mean the same, but compiles to other instructions ({found.difference})",
+        "equivalent": "verified: it compiles to the same steps on every way, laid out in another order",
+        "unverified": f"unverified: it compiles to other instructions ({found.difference})",
     }
     if not options.json:
         print(words[found.verified], file=sys.stderr)
