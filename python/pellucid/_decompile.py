@@ -69,8 +69,8 @@ def decompile(function: Any) -> str:
 
     Any code object of CPython 3.11 has one: functions, methods, lambdas, comprehensions, generators, coroutines, classes and
     modules, also those whose source is lost or never was, as of `exec`, dataclasses, and what `pellucid` emits. The text
-    is compiled again and compared; the few that do not come out equal should still mean the same
-    (`pellucid.Decompiled.of` says which). Names of local variables, defaults of inner functions and texts of
+    is compiled again and compared (`pellucid.Decompiled.of` says how closely it agrees); one that was not shown to mean the
+    same begins with the comment "# Not verified". Names of local variables, defaults of inner functions and texts of
     documentation are those of the source; comments and lines are not there. Defaults, annotations and decorators of the
     function itself are no part of its code.
 
@@ -91,7 +91,10 @@ def decompile(function: Any) -> str:
         >>> print(pellucid.decompile(lambda x, *, k=2: [y + k for y in x if y]), end="")
         lambda x, *, k: [y + k for y in x if y]
     """
-    return Decompiled.of(function).text
+    found = Decompiled.of(function)
+    if found.verified != "unverified":
+        return found.text
+    return f"# Not verified: this compiles to other instructions ({found.difference}).\n{found.text}"
 
 
 def code_of(function: Any) -> types.CodeType:

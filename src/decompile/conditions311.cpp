@@ -10,17 +10,23 @@ constexpr int kFarthestCopiedEnd = 120;
 
 // How far the text of a condition is from its bytecode: every `is` and `in` that is turned round, and a little for
 // `not`.
-double distance(const Node* test) {
+// `nodes`: how many more are looked at; what is shared in a value may be there often.
+double distance(const Node* test, int& nodes) {
+  if (--nodes < 0) return 0;
   double sum = 0;
   switch (test->kind) {
     case Kind::BoolOp:
-      for (const Node* kid : test->kids) sum += distance(kid);
+      for (const Node* kid : test->kids) sum += distance(kid, nodes);
       return sum;
     case Kind::UnaryOp:
-      return test->op == static_cast<int>(Unary::Not) ? distance(test->kids[0]) + .01 : 0;
+      return test->op == static_cast<int>(Unary::Not) ? distance(test->kids[0], nodes) + .01 : 0;
     default:
       return (test->flags & kTurned) != 0 ? 1 : 0;
   }
+}
+double distance(const Node* test) {
+  int nodes = 10000;
+  return distance(test, nodes);
 }
 
 Comparison opposite(Comparison op) {
@@ -340,7 +346,7 @@ const Node* negate(Parse& p, const Node* test) {
   }
   if (test->kind == Kind::UnaryOp && test->op == static_cast<int>(Unary::Not)) return test->kids[0];
   const Node* whole = p.arena.of(Kind::UnaryOp, {test}, static_cast<int>(Unary::Not));
-  if (test->kind != Kind::BoolOp) return whole;
+  if (test->kind != Kind::BoolOp || !p.step_allowed()) return whole;
   std::vector<const Node*> kids;
   for (const Node* kid : test->kids) kids.push_back(negate(p, kid));
   const Node* parts = p.arena.of(Kind::BoolOp, p.arena.list(std::move(kids)), test->op == kOr ? kAnd : kOr);

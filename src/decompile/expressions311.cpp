@@ -536,7 +536,8 @@ const Node* expression_of(Parse& p, const Value& value) {
     case Tag::Function:
       return lambda_of(p, *static_cast<Function*>(value.owner));
     case Tag::Augmented:
-      return p.arena.of(Kind::BinOp, {value.node, value.other}, value.op);
+      p.fail("an in-place operator whose result is not stored");
+      return nullptr;
     default:
       p.fail("a value that is no expression");
       return nullptr;

@@ -176,10 +176,10 @@ const Node* as_expression(Parse& p, const Body& body, std::size_t from = 0) {
   return p.fail("a lambda of another form"), nullptr;
 }
 
-bool contains_yield(const Node* node) {
-  if (node == nullptr) return false;
+bool contains_yield(const Node* node, std::set<const Node*>& seen) {
+  if (node == nullptr || !seen.insert(node).second) return false;
   if (node->kind == Kind::Yield || node->kind == Kind::YieldFrom) return true;
-  return std::any_of(node->kids.begin(), node->kids.end(), contains_yield);
+  return std::any_of(node->kids.begin(), node->kids.end(), [&](const Node* kid) { return contains_yield(kid, seen); });
 }
 
 LambdaParts* read_lambda(Parse& p, PyCodeObject* code) {
@@ -381,7 +381,8 @@ const Node* lambda_body(Parse& p) {
   const Node* value = as_expression(p, body);
   if (value == nullptr) return nullptr;
   const bool generator = (p.unit.code()->co_flags & CO_GENERATOR) != 0;
-  if (generator && !contains_yield(value)) return p.fail("a lambda of another form"), nullptr;
+  std::set<const Node*> seen;
+  if (generator && !contains_yield(value, seen)) return p.fail("a lambda of another form"), nullptr;
   return value;
 }
 

@@ -13,26 +13,26 @@ using Tag = Value::Tag;
 // A pattern while it is read.
 struct Pattern {
   enum class Is : std::uint8_t { Anything, Literal, Sequence, Mapping, Class, Values };
-  Is is = Is::Anything;
   const Node* literal = nullptr;
   Name name = nullptr;
   Pattern* copy = nullptr;  // COPY made it: what this is is what the copy is, and `as` its name
-  bool has_parts = false;
+  const Node* type = nullptr;
+  Pattern* rest = nullptr;      // `**rest`
+  Pattern* owner = nullptr;     // Values: of whom
   std::vector<Pattern*> parts;  // of sequences, mappings, classes
   std::vector<const Node*> keys;
-  std::vector<Name> attributes;  // of classes, by name
-  const Node* type = nullptr;
-  int positional = 0;
-  Pattern* rest = nullptr;   // `**rest`
-  Pattern* owner = nullptr;  // Values: of whom
-  bool star = false;
-  int length = -1;  // of a sequence that is not unpacked
-  bool at_least = false;
+  std::vector<Name> attributes;         // of classes, by name
   std::map<int, Pattern*> front, back;  // parts by their index, where a `*_` saves the unpacking
-  bool has_snapshot = false;
-  Stack snapshot;  // where alternatives begin
+  Stack snapshot;                       // where alternatives begin
   std::vector<Pattern*> alternatives, peers;
   std::vector<Stack> ends;  // of the alternatives
+  int positional = 0;
+  int length = -1;  // of a sequence that is not unpacked
+  Is is = Is::Anything;
+  bool has_parts = false;
+  bool star = false;
+  bool at_least = false;
+  bool has_snapshot = false;
 };
 
 Pattern& pattern(const Value& value) { return *static_cast<Pattern*>(value.owner); }
@@ -263,6 +263,7 @@ class PatternReader {
     const int arg = p_[at].arg, count = starred ? (arg & 255) + 1 + (arg >> 8) : arg;
     if (count < 0 || count > 10000) return wrong("a pattern of too many parts", at);
     std::vector<Pattern*> parts;
+    parts.reserve(static_cast<std::size_t>(count));
     for (int k = 0; k < count; ++k) parts.push_back(fresh());
     if (of.is == Pattern::Is::Values) {
       of.owner->parts = parts;

@@ -47,6 +47,7 @@ constexpr const char* kKeywords[] = {"False",  "None",   "True",    "and",      
                                      "import", "in",     "is",      "lambda",   "nonlocal", "not",    "or",
                                      "pass",   "raise",  "return",  "try",      "while",    "with",   "yield"};
 
+constexpr std::size_t kLongest = 8 << 20;  // bytes of text
 constexpr const char* kQuotes[] = {"'", "\"", "'''", "\"\"\""};
 
 void replace_all(std::string& text, const std::string& from, const std::string& to) {
@@ -66,7 +67,7 @@ class Literals {
     if (!failed_) why_ = why;
     failed_ = true;
   }
-  void indent(int depth) { out_.append(static_cast<std::size_t>(4 * depth), ' '); }
+  void indent(int depth) { out_.append(4 * static_cast<std::size_t>(depth), ' '); }
 
   void name(Name id) {
     if (id == nullptr) return fail("a name that is missing");
@@ -299,7 +300,7 @@ class Expressions : public Literals {
   }
   // '%s' % (x,), which the compiler makes an f-string of.
   void percent(const Node& node, int level) {
-    std::string made = "";
+    std::string made;
     for (const Node* piece : node.kids) {
       if (piece->kind == Kind::FormattedValue) {
         if (piece->op == 0 || piece->kids[1] != nullptr) return fail("an f-string that cannot be written");
@@ -355,6 +356,7 @@ class Expressions : public Literals {
 
   void expression(const Node* node, int level) {
     if (failed_) return;
+    if (out_.size() > kLongest) return fail("the text is too long");  // values that are copied can double it each time
     if (node == nullptr) return fail("an expression that is missing");
     switch (node->kind) {
       case Kind::Name:
@@ -466,7 +468,7 @@ class Expressions : public Literals {
         return grouped(level > kCompare, [&] {
           expression(node.kids[0], kCompare + 1);
           for (std::size_t k = 0; k < node.ops.size() && k + 1 < node.kids.size(); ++k) {
-            out_ += std::string(" ") + kComparisons[static_cast<std::size_t>(node.ops[k])] + " ";
+            out_ += std::string(" ") + kComparisons[static_cast<unsigned char>(node.ops[k])] + " ";
             expression(node.kids[k + 1], kCompare + 1);
           }
         });

@@ -121,3 +121,26 @@ def test_deep_nesting_is_an_error():
         pellucid.decompile(code)
     while nested:
         (nested,) = nested
+
+
+def test_a_text_that_is_not_verified_says_so():
+    # A slice that is no subscript: only a call of the type makes one.
+    code = edited(("RESUME", 0), ("LOAD_FAST", 0), ("LOAD_FAST", 1), ("BUILD_SLICE", 2), ("RETURN_VALUE", 0))
+    assert pellucid.Decompiled.of(code).verified == "unverified"
+    text = pellucid.decompile(code)
+    assert text.startswith("# Not verified: this compiles to other instructions (f: ")
+    assert text.endswith("return slice(x, y, None)\n")
+
+
+def test_an_in_place_operator_that_is_not_stored():
+    rows = [("RESUME", 0), ("LOAD_FAST", 0), ("LOAD_FAST", 1), ("BINARY_OP", 13), ("CACHE", 0), ("RETURN_VALUE", 0)]
+    with pytest.raises(pellucid.CannotDecompile, match="in-place operator whose result is not stored"):
+        pellucid.decompile(edited(*rows))
+
+
+def test_a_value_that_doubles_is_an_error():
+    """A copy of a value costs one instruction, but all of its text."""
+    double = [("COPY", 1), ("BINARY_OP", 0), ("CACHE", 0)]
+    code = edited(("RESUME", 0), ("LOAD_FAST", 0), *double * 100, ("RETURN_VALUE", 0))
+    with pytest.raises(pellucid.CannotDecompile, match="the text is too long"):
+        pellucid.decompile(code)
