@@ -30,7 +30,7 @@ int put(int at, Stack& stack, const Node* node) {
 
 int put(int at, Stack& stack, Value value) {
   value.place = at;
-  stack.push_back(std::move(value));
+  stack.push_back(value);
   return at + 1;
 }
 
