@@ -344,12 +344,12 @@ def _cell(text: str) -> str:
 
 PAGE = """# The corpus
 
-Programs around models (`bench/programs`), eager against compiled. Written by `python bench/corpus.py --page docs/corpus.md`,
-whose `--help` says what is compared; a program that differs, fails or takes too long is told as such.
+Programs around models (`bench/programs`), eager against compiled, as `python bench/corpus.py --page docs/corpus.md`
+writes them: its `--help` says what is compared. A program that differs, fails or takes too long is told as such.
 
-"graphs" are those of all calls with backend "eager", in brackets those of the first call where that is another number. The
-peer is torch.compile, with backend "eager". "yes" under a backend: everything that can be seen of all calls is
-eager's; "rounded": but for rounding; "-": it was not run with this one.
+"graphs" are those of all calls with backend "eager", in brackets those of the first call where that is another
+number. The peer is torch.compile, with backend "eager". "yes" under a backend: everything that can be seen of all
+calls is eager's; "rounded": but for rounding; "-": it was not run with this one.
 
 """
 
