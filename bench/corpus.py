@@ -48,6 +48,9 @@ class Result:
     area: str
     verdicts: dict[str, str] = field(default_factory=dict)
     peer: str = "-"
+    """With backend "eager"."""
+    peer_verdicts: dict[str, str] = field(default_factory=dict)
+    """Of the other backends where pellucid is not right with them: whether it is the backend itself."""
     graphs: int | None = None
     first_graphs: int | None = None
     ops: int | None = None
@@ -99,6 +102,8 @@ def observe(
             case.between(number)
         gave = _call(compiled, arguments)
         after_call(number)
+        if case.before_backward is not None:
+            case.before_backward(number)
         if case.backward:
             gave = [gave, _taken_backward(gave)]
         reader = Reader()
@@ -200,8 +205,8 @@ def check_backend(program: Program, backend: str) -> dict[str, Any]:
     }
 
 
-def check_peer(program: Program) -> dict[str, Any]:
-    """In a child: the same for torch.compile with backend "eager"."""
+def check_peer(program: Program, backend: str) -> dict[str, Any]:
+    """In a child: the same for torch.compile."""
     want = observe(program.make, lambda f: f)
     torch._dynamo.reset()  # some operators call torch.compile in eager mode too
     torch._dynamo.utils.counters.clear()
@@ -209,12 +214,12 @@ def check_peer(program: Program) -> dict[str, Any]:
     graphs: list[int] = []
     got = observe(
         program.make,
-        lambda f: torch.compile(f, backend="eager"),
+        lambda f: torch.compile(f, backend=backend),
         lambda number: graphs.append(stats["unique_graphs"]),
     )
     breaks = [str(reason).strip().split("\n")[0] for reason in torch._dynamo.utils.counters["graph_break"]]
     return {
-        "verdict": _verdict(want, got, 0.0),
+        "verdict": _verdict(want, got, TOLERANCE[backend]),
         "graphs": graphs[-1],
         "first_graphs": graphs[0],
         "ops": stats["calls_captured"],
@@ -247,10 +252,13 @@ def check_program(
             result.graphs, result.first_graphs = answer.get("graphs"), answer.get("first_graphs")
             result.ops, result.breaks = answer.get("ops"), answer.get("breaks", [])
     if with_peer:
-        answer = ask(check_peer, program)
+        answer = ask(check_peer, program, "eager")
         result.peer = answer["verdict"]
         result.peer_graphs, result.peer_first_graphs = answer.get("graphs"), answer.get("first_graphs")
         result.peer_ops, result.peer_breaks = answer.get("ops"), answer.get("breaks", [])
+        for backend, verdict in result.verdicts.items():
+            if backend != "eager" and not _is_right(verdict):
+                result.peer_verdicts[backend] = ask(check_peer, program, backend)["verdict"]
     result.seconds = time.perf_counter() - start
     return result
 
@@ -316,6 +324,8 @@ def _note(result: Result) -> str:
         if not _is_right(verdict):
             wrong[verdict].append(backend)
     notes += [f"{', '.join(backends)} {verdict}" for verdict, backends in wrong.items()]
+    for backend, verdict in result.peer_verdicts.items():
+        notes.append(f"torch.compile with {backend} is {'right' if _is_right(verdict) else 'not right either'}")
     if not _is_right(result.peer):
         notes.append(f"peer {result.peer}")
     if result.has_more_graphs:
@@ -334,12 +344,12 @@ def _cell(text: str) -> str:
 
 PAGE = """# The corpus
 
-Programs around models (`bench/programs`), eager against compiled. Written by `python bench/corpus.py --page docs/corpus.md`,
-whose `--help` says what is compared; a program that differs, fails or takes too long is told as such.
+Programs around models (`bench/programs`), eager against compiled, as `python bench/corpus.py --page docs/corpus.md`
+writes them: its `--help` says what is compared. A program that differs, fails or takes too long is told as such.
 
-"graphs" are those of all calls with backend "eager", in brackets those of the first call where that is another number. The
-peer is torch.compile, with backend "eager". "yes" under a backend: everything that can be seen of all calls is
-eager's.
+"graphs" are those of all calls with backend "eager", in brackets those of the first call where that is another
+number. The peer is torch.compile, with backend "eager". "yes" under a backend: everything that can be seen of all
+calls is eager's; "rounded": but for rounding; "-": it was not run with this one.
 
 """
 

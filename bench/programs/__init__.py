@@ -25,6 +25,8 @@ class Case:
     """Whether the sum of what the call gives is taken backward behind the call, where it requires gradients."""
     between: Callable[[int], None] | None = None
     """Called before each call with its number."""
+    before_backward: Callable[[int], None] | None = None
+    """Called with its number between a call and the backward pass behind it."""
 
 
 @dataclass(frozen=True)
