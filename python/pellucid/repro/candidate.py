@@ -174,7 +174,7 @@ class _Recording(Interpreter):
         for tensor, version in before:
             if tensor._version != version:
                 self._writers.setdefault(_memory(tensor), []).append(n)
-        self._recorded.values[n] = copies([value])[0] if isinstance(value, torch.Tensor) else value
+        self._recorded.values[n] = _kept_value(value)
         return value
 
     def _tensors(self, n: Node) -> list[torch.Tensor]:
@@ -186,5 +186,18 @@ class _Recording(Interpreter):
         ]
 
 
+class _Inside:
+    """A tensor of a level of torch.func, which no other graph can have as input."""
+
+
+def _kept_value(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return _Inside() if torch._C._functorch.maybe_get_level(value) not in (None, -1) else copies([value])[0]
+
+
 def _memory(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else id(tensor)
+    try:
+        return tensor.untyped_storage()._cdata
+    except (NotImplementedError, RuntimeError):  # of a layout or level without one
+        return id(tensor)

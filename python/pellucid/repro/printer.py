@@ -98,7 +98,7 @@ class _Printer:
             if isinstance(member, GraphModule):
                 inner = f"{name}_{target}"
                 self.print_class(member, inner)
-                yield f"        self.{target} = {inner}()"
+                yield f"        self.{target} = torch.fx.symbolic_trace({inner}())"  # operators over graphs want those
             else:
                 yield f"        self.{target} = {constructor(member, target)}"
 

@@ -14,9 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule
 
 from pellucid import accuracy, config
+from pellucid._fx import InputSource
 from pellucid.backends import call as backend_call
 from pellucid.backends.copies import same_random_numbers
 from pellucid.errors import BackendCompilerFailed
@@ -250,6 +252,8 @@ def _compiled_run(gm: GraphModule, module: torch.nn.Module, inputs: Inputs, setu
     args = inputs.make()
     if setup.after == "aot":
         return run(compiled_graph(gm, args, setup.backend), args, backward=False)
+    if any(isinstance(child, GraphModule) for child in module.children()):
+        return run(_compiled_directly(gm, args, setup), args, backward)
     raised: list[Exception] = []
     backend = _watched(backend_call.resolve_backend(setup.backend), raised)  # type: ignore[arg-type]
     import pellucid
@@ -261,6 +265,30 @@ def _compiled_run(gm: GraphModule, module: torch.nn.Module, inputs: Inputs, setu
     if raised:
         raise raised[0]
     return ran
+
+
+def _compiled_directly(gm: GraphModule, args: Sequence[Any], setup: Setup) -> Callable:
+    """Hands the graph itself to the backend, as if it had been captured: one with graphs inside of it would be captured as something
+    else."""
+    import torch._functorch.aot_autograd  # noqa: F401  (else the first backend that loads it would have to be called again)
+
+    copied = GraphModule(gm, gm.graph.__deepcopy__({}))
+    copied.__dict__.update(_param_name_to_source={}, _source_to_user_stacks={})
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fakes = [mode.from_tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
+        _Described(copied).run(*fakes)
+    return backend_call.call_backend(copied, args, setup.backend)  # type: ignore[arg-type]
+
+
+class _Described(torch.fx.Interpreter):
+    """Notes at each node what capture notes there."""
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        value = super().run_node(n)
+        n.meta["example_value"] = value
+        if n.op == "placeholder":
+            n._dynamo_source = InputSource(f"L[{n.name!r}]")  # type: ignore[attr-defined]
+        return value
 
 
 def _watched(backend: backend_call.Backend, raised: list[Exception]) -> backend_call.Backend:

@@ -1,7 +1,8 @@
 """Python imports this at its start: a fault of capture, which takes another function for F.normalize."""
 
-import pellucid
 import torch
+
+import pellucid
 
 
 @pellucid.substitute_in_graph(torch.nn.functional.normalize)
