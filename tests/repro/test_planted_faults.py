@@ -17,7 +17,7 @@ def calls(script: Path) -> list[str]:
     """The lines of `forward` but its return."""
     text = script.read_text()
     lines = text.split("    def forward(")[1].split("\n\n\n")[0].splitlines()
-    return [line.strip() for line in lines[1:] if "return" not in line]
+    return [line.partition("  # ")[0].strip() for line in lines[1:] if "return" not in line]
 
 
 @pytest.mark.slow
@@ -91,7 +91,10 @@ def test_inductor_by_triage(tmp_path):
         "print(f(torch.randn(4, 3), torch.randn(3, 8)))\n"
     )
     said = run_python("-m", "pellucid", "triage", program, "--accuracy", cwd=tmp_path, expect=1)
-    assert "first stage at fault: Inductor" in said and "the first node that differs is `relu = a.relu()`" in said
+    assert (
+        "first stage at fault: Inductor" in said
+        and "the first node that differs is `relu = a.relu()  # program.py:6 in f`" in said
+    )
     assert "torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = 'accuracy'" in (tmp_path / REPRO).read_text()
     assert "AccuracyError" in run_python(REPRO, cwd=tmp_path, expect=1)
 
@@ -107,9 +110,9 @@ def test_a_node_by_name(tmp_path):
         PELLUCID_REPRO_LEVEL="4",
     )
     said = run_python("pellucid_repro/minifier_launcher.py", "analyze", cwd=tmp_path)
-    assert "the first node that differs is `b = torch.sin(a)`" in said and calls(tmp_path / REPRO) == [
-        "b = torch.sin(a)"
-    ]
+    assert "the first node that differs is `b = torch.sin(a)  # failing_program.py:14 in long`" in said and calls(
+        tmp_path / REPRO
+    ) == ["b = torch.sin(a)"]
 
 
 def test_triage_says_what_goes_together(tmp_path):

@@ -309,7 +309,7 @@ _SIMPLER: tuple[tuple[str, Callable[[TensorRecipe], TensorRecipe]], ...] = (
 
 
 def _resized(recipe: TensorRecipe, size: int, smaller: int) -> TensorRecipe:
-    """Strides in the order that they had. A saved value becomes a random one if it is of floats, and is cut otherwise."""
+    """Strides in the order that they had. Of saved ints the first ones are taken; saved floats matter, and stay."""
     if size not in recipe.shape:
         return recipe
     shape = tuple(smaller if n == size else n for n in recipe.shape)

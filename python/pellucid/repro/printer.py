@@ -109,7 +109,8 @@ class _Printer:
             if node.op == "output":
                 lines.append(f"        return {self.value(node.args[0])}")
             elif node.op != "placeholder":
-                lines.append(f"        {node.name} = {self._expression(node)}")
+                where = f"  # {node.meta['where']}" if "where" in node.meta else ""
+                lines.append(f"        {node.name} = {self._expression(node)}{where}")
         return lines
 
     def _expression(self, node: Node) -> str:
