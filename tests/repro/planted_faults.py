@@ -170,6 +170,27 @@ def aten_pass(graph, *_):
 
 
 @register_backend
+def fails_only_backward(gm, example_inputs):
+    """A pass over backward graphs that does not know how tanh goes back."""
+    from functorch.compile import make_boxed_func
+
+    from pellucid.backends.aot import over_aot
+
+    def backward(graph, _):
+        ops = torch.ops.aten
+        if any(node.target is ops.sub.Tensor and 1 in node.args for node in graph.graph.nodes) or any(
+            node.target is ops.tanh_backward.default for node in graph.graph.nodes
+        ):
+            raise TanhError("aten.tanh_backward")
+        return make_boxed_func(graph)
+
+    return over_aot(gm, example_inputs, forward=lambda graph, _: make_boxed_func(graph), backward=backward)
+
+
+fails_only_backward.uses_aot = True
+
+
+@register_backend
 def aot_with_a_named_pass(gm, example_inputs):
     """As `fails_in_aot`; the compiler is a function that can be imported."""
     from pellucid.backends.aot import over_aot

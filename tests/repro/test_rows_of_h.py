@@ -23,7 +23,10 @@ LAUNCHER = "pellucid_repro/minifier_launcher.py"
 def body(script: Path) -> list[str]:
     """The lines of the smallest `forward`, without its head."""
     text = script.read_text()
-    return [line.strip() for line in text.split("    def forward(")[1].split("\n\n\n")[0].splitlines()[1:]]
+    return [
+        line.partition("  # ")[0].strip()
+        for line in text.split("    def forward(")[1].split("\n\n\n")[0].splitlines()[1:]
+    ]
 
 
 def fails(function, *args, backend, **options):
@@ -294,7 +297,7 @@ def test_H12_the_parts_of_a_script(here):
         f"# torch {torch.__version__} (git {torch.version.git_version}), CUDA {torch.version.cuda}",
         f"# pellucid {pellucid.__version__}, Python 3.11",
         "import torch\n",
-        "class Repro(torch.nn.Module):\n    def forward(self, l_x_):\n        sin = torch.sin(l_x_)\n",
+        "class Repro(torch.nn.Module):\n    def forward(self, l_x_):\n        sin = torch.sin(l_x_)  # test_rows_of_h.py:",
         "reader.tensor((4, 3), (1, 4), dtype=torch.float64, requires_grad=True, storage='storage_0')  # l_x_",
         "BACKEND = 'relu_compile_error_TESTING_ONLY'",
         "run_repro(mod, load_args, backend=BACKEND, inputs=",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,8 +41,24 @@ def lifted(gm: GraphModule, inputs: Sequence[Any]) -> tuple[GraphModule, list[An
     for node in gm.graph.nodes:
         if node not in made:
             made[node] = graph.node_copy(node, lambda each: made[each])
-            made[node].meta = {}
+            made[node].meta = {"where": where} if (where := place_of(node)) else {}
     return GraphModule(gm, graph), values
+
+
+def place_of(node: Node) -> str | None:
+    """The line of the program that a node comes from: "train.py:6 in loss"; None: it is not known.
+
+    Example:
+        >>> place_of(node)
+        'train.py:6 in loss'
+    """
+    if "where" in node.meta:
+        return node.meta["where"]
+    frames = re.findall(r'File "([^"\n]+)", line (\d+), in ([^\n]+)', node.meta.get("stack_trace") or "")
+    if not frames:
+        return None
+    file, line, function = frames[-1]
+    return f"{os.path.basename(file)}:{line} in {function}"
 
 
 def _plain_input(graph: Graph, name: str) -> Node:
@@ -126,6 +144,7 @@ class Recorded:
             if node in keep:
                 args, kwargs = map_arg(node.args, made.get), map_arg(node.kwargs, made.get)
                 made[node] = graph.create_node(node.op, node.target, args, kwargs, node.name)
+                made[node].meta = {"where": where} if (where := place_of(node)) else {}
         graph.output(tuple(made[node] for node in self._outputs(keep)))
         return GraphModule(self.gm, graph), Inputs.of(names, values), keep
 
@@ -174,7 +193,7 @@ class _Recording(Interpreter):
         for tensor, version in before:
             if tensor._version != version:
                 self._writers.setdefault(_memory(tensor), []).append(n)
-        self._recorded.values[n] = copies([value])[0] if isinstance(value, torch.Tensor) else value
+        self._recorded.values[n] = _kept_value(value)
         return value
 
     def _tensors(self, n: Node) -> list[torch.Tensor]:
@@ -186,5 +205,18 @@ class _Recording(Interpreter):
         ]
 
 
+class _Inside:
+    """A tensor of a level of torch.func, which no other graph can have as input."""
+
+
+def _kept_value(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return _Inside() if torch._C._functorch.maybe_get_level(value) not in (None, -1) else copies([value])[0]
+
+
 def _memory(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else id(tensor)
+    try:
+        return tensor.untyped_storage()._cdata
+    except (NotImplementedError, RuntimeError):  # of a layout or level without one
+        return id(tensor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pellucid._triage import Triage
     from pellucid._triage.script import ScriptRunner
 
+_ENDS = re.compile("the process ended with|is not done after")  # how `_triage.script` tells of crashes and hangs
 _MOST_CALLS = 8  # of compiled functions, when capture is at fault
 
 
@@ -37,9 +39,13 @@ def locate(found: Triage, runner: ScriptRunner, folder: Path) -> str:
     """
     folder.mkdir(parents=True, exist_ok=True)
     said = ""
+    isolate = _ENDS.search(found.problem or "") is not None
     for script in _scripts(found, runner, folder):
         done = subprocess.run(
-            [sys.executable, str(script), "analyze"], stdin=subprocess.DEVNULL, capture_output=True, text=True
+            [sys.executable, str(script), "analyze", *(["--isolate"] if isolate else [])],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
         )
         said = done.stdout.strip() if done.returncode == 0 else done.stderr.strip().rpartition("\n")[2]
         if done.returncode == 0:

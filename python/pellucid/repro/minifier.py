@@ -309,7 +309,7 @@ _SIMPLER: tuple[tuple[str, Callable[[TensorRecipe], TensorRecipe]], ...] = (
 
 
 def _resized(recipe: TensorRecipe, size: int, smaller: int) -> TensorRecipe:
-    """Strides in the order that they had. A saved value becomes a random one if it is of floats, and is cut otherwise."""
+    """Strides in the order that they had. Of saved ints the first ones are taken; saved floats matter, and stay."""
     if size not in recipe.shape:
         return recipe
     shape = tuple(smaller if n == size else n for n in recipe.shape)
@@ -327,7 +327,8 @@ def _resized(recipe: TensorRecipe, size: int, smaller: int) -> TensorRecipe:
 
 
 def _simpler_arguments(node: Node) -> Iterator[tuple[str, tuple, dict[str, Any]]]:
-    if node.op in ("placeholder", "output", "get_attr"):
+    is_operator = getattr(node.target, "__module__", None) == "_operator"  # which takes what it takes
+    if node.op in ("placeholder", "output", "get_attr") or is_operator:
         return
     for name in node.kwargs:
         yield f"without {name}", node.args, {key: value for key, value in node.kwargs.items() if key != name}

@@ -98,7 +98,7 @@ class _Printer:
             if isinstance(member, GraphModule):
                 inner = f"{name}_{target}"
                 self.print_class(member, inner)
-                yield f"        self.{target} = {inner}()"
+                yield f"        self.{target} = torch.fx.symbolic_trace({inner}())"  # operators over graphs want those
             else:
                 yield f"        self.{target} = {constructor(member, target)}"
 
@@ -109,7 +109,8 @@ class _Printer:
             if node.op == "output":
                 lines.append(f"        return {self.value(node.args[0])}")
             elif node.op != "placeholder":
-                lines.append(f"        {node.name} = {self._expression(node)}")
+                where = f"  # {node.meta['where']}" if "where" in node.meta else ""
+                lines.append(f"        {node.name} = {self._expression(node)}{where}")
         return lines
 
     def _expression(self, node: Node) -> str:

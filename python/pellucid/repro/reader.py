@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import operator
+import re
 import textwrap
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from pellucid.repro.errors import ReproRefused
 
+_PLACE = re.compile(r"  # (\S+:\d+ in .+)$")  # as printer.py writes it
 _BINARY: dict[type, Callable] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -51,13 +53,20 @@ def graph_of(module: torch.nn.Module) -> GraphModule:
         ['x', 'relu', 'output']
     """
     forward = type(module).forward
-    tree = ast.parse(textwrap.dedent(inspect.getsource(forward))).body[0]
+    source = textwrap.dedent(inspect.getsource(forward))
+    tree = ast.parse(source).body[0]
     assert isinstance(tree, ast.FunctionDef)
     reading = _Reading(module, forward.__globals__)
     for argument in tree.args.args[1:]:
         reading.values[argument.arg] = reading.graph.create_node("placeholder", argument.arg, name=argument.arg)
+    lines = source.splitlines()
     for statement in tree.body:
+        reading.made.clear()
         reading.read(statement)
+        where = _PLACE.search(lines[(statement.end_lineno or 1) - 1])
+        if where is not None:
+            for node in reading.made:
+                node.meta["where"] = where[1]
     return GraphModule(module, reading.graph)
 
 
@@ -65,6 +74,7 @@ class _Reading:
     def __init__(self, module: torch.nn.Module, scope: dict[str, Any]) -> None:
         self.graph = Graph()
         self.values: dict[str, Any] = {}
+        self.made: list[Node] = []
         self._module = module
         self._scope = scope
 
@@ -139,7 +149,8 @@ class _Reading:
         return self._node("call_function", getattr, (self._value(at.value), at.attr), {}, name)
 
     def _node(self, op: str, target: Any, args: tuple, kwargs: dict, name: str | None) -> Node:
-        return self.graph.create_node(op, target, args, kwargs, name)
+        self.made.append(self.graph.create_node(op, target, args, kwargs, name))
+        return self.made[-1]
 
     def _reads_nodes(self, at: ast.AST) -> bool:
         names = {each.id for each in ast.walk(at) if isinstance(each, ast.Name)}

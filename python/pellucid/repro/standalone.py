@@ -33,7 +33,8 @@ class Reader:
     ):
         stride = torch.empty(shape, device="meta").stride() if stride is None else stride
         length = 0 if 0 in shape else offset + 1 + sum((n - 1) * step for n, step in zip(shape, stride))
-        if storage is None or storage not in self._storages:
+        known = self._storages.get(storage)
+        if known is None or known.untyped_storage().nbytes() < length * dtype.itemsize:
             flat = self._storage(storage, length, dtype).to(device)
             self._storages[storage] = flat
         base = self._storages.pop(None) if storage is None else self._storages[storage]

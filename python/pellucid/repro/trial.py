@@ -14,9 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule
 
 from pellucid import accuracy, config
+from pellucid._fx import InputSource
 from pellucid.backends import call as backend_call
 from pellucid.backends.copies import same_random_numbers
 from pellucid.errors import BackendCompilerFailed
@@ -112,18 +114,22 @@ def module_of(text: ModuleText, name: str = "Repro") -> torch.nn.Module:
 class Ran:
     """What one run gave: results, gradients and the inputs behind it, as copies."""
 
-    def __init__(self, results: Any, args: Sequence[Any], backward: bool) -> None:
-        leaves = torch.utils._pytree.tree_leaves(results)
-        self.results = [_copied(leaf) for leaf in leaves]
-        self.inputs: list[Any] = []
+    def __init__(self, called: Callable, args: Sequence[Any], backward: bool) -> None:
+        leaves = [_leaf_below(arg) for arg in args if isinstance(arg, torch.Tensor) and arg.requires_grad]
+        results = torch.utils._pytree.tree_leaves(called(*args))
+        self.results = [_copied(result) for result in results]
         self.gradients: list[Any] = []
-        if backward:
-            differentiable = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None]
-            if differentiable:
-                torch.autograd.backward(differentiable, [_weights(leaf) for leaf in differentiable])
-                tensors = [arg for arg in args if isinstance(arg, torch.Tensor) and arg.requires_grad and arg.is_leaf]
-                self.gradients = [_copied(tensor.grad) for tensor in tensors]
+        differentiable = [each for each in results if isinstance(each, torch.Tensor) and each.grad_fn is not None]
+        if backward and differentiable:
+            torch.autograd.backward(differentiable, [_weights(result) for result in differentiable])
+            self.gradients = [_copied(leaf.grad) for leaf in leaves]
         self.inputs = [_copied(arg) for arg in args]
+
+
+def _leaf_below(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself, or of an input that is no leaf the one that it was made of."""
+    made_by: Any = tensor.grad_fn
+    return tensor if made_by is None else made_by.next_functions[0][0].variable
 
 
 def _copied(value: Any) -> Any:
@@ -150,7 +156,7 @@ def run(called: Callable, args: Sequence[Any], backward: bool = True) -> Ran:
     with same_random_numbers(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.manual_seed(0)
-        return Ran(called(*args), args, backward and torch.is_grad_enabled())
+        return Ran(called, args, backward and torch.is_grad_enabled())
 
 
 def compare(wanted: Ran, got: Ran, reference: Ran | None, setup: Setup) -> None:
@@ -250,6 +256,8 @@ def _compiled_run(gm: GraphModule, module: torch.nn.Module, inputs: Inputs, setu
     args = inputs.make()
     if setup.after == "aot":
         return run(compiled_graph(gm, args, setup.backend), args, backward=False)
+    if any(isinstance(child, GraphModule) for child in module.children()):
+        return run(_compiled_directly(gm, args, setup), args, backward)
     raised: list[Exception] = []
     backend = _watched(backend_call.resolve_backend(setup.backend), raised)  # type: ignore[arg-type]
     import pellucid
@@ -261,6 +269,30 @@ def _compiled_run(gm: GraphModule, module: torch.nn.Module, inputs: Inputs, setu
     if raised:
         raise raised[0]
     return ran
+
+
+def _compiled_directly(gm: GraphModule, args: Sequence[Any], setup: Setup) -> Callable:
+    """Hands the graph itself to the backend, as if it had been captured: one with graphs inside of it would be captured as something
+    else."""
+    import torch._functorch.aot_autograd
+
+    copied = GraphModule(gm, gm.graph.__deepcopy__({}))
+    copied.__dict__.update(_param_name_to_source={}, _source_to_user_stacks={})
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fakes = [mode.from_tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
+        _Described(copied).run(*fakes)
+    return backend_call.call_backend(copied, args, setup.backend)  # type: ignore[arg-type]
+
+
+class _Described(torch.fx.Interpreter):
+    """Notes at each node what capture notes there."""
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        value = super().run_node(n)
+        n.meta["example_value"] = value
+        if n.op == "placeholder":
+            n._dynamo_source = InputSource(f"L[{n.name!r}]")
+        return value
 
 
 def _watched(backend: backend_call.Backend, raised: list[Exception]) -> backend_call.Backend:
