@@ -89,6 +89,7 @@ void decode(const Frame& frame, frames::OpenFrame& to) {
 // its own.
 bool runs_as_a_whole(PyObject* name) {
   constexpr const char* kNames[] = {"list_sort",
+                                    "tensor_backward",
                                     "autograd_backward",
                                     "activation_checkpoint",
                                     "run_checkpoint",

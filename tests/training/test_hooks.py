@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from functools import partial
 
 import pytest
 import torch
@@ -174,7 +175,90 @@ def in_order(x):
     return (y * 2).sum()
 
 
+def in_a_loop(x):
+    for i in range(3):
+        x = x * 2
+        x.register_hook(say(i, 2))
+    return x.sum()
+
+
+def behind_a_branch(x):
+    y = x * 2
+    if y.sum() > 0:
+        y.register_hook(say("positive", 3))
+    return y.sum()
+
+
+def in_a_finally(x):
+    y = x * 2
+    try:
+        handle = y.register_hook(say("never"))
+    finally:
+        handle.remove()
+    return y.sum()
+
+
+class Hook:
+    def __init__(self):
+        self.calls = 0
+
+    def hook(self, grad):
+        self.calls += 1
+        LOG.append(self.calls)
+        return grad * self.calls
+
+    def __call__(self, grad):
+        self.calls += 2
+        LOG.append(self.calls)
+
+
+def of_an_object(x):
+    hook = Hook()
+    y = x * 2
+    y.register_hook(hook.hook)
+    y.register_hook(hook)
+    y.register_hook(partial(lambda factor, grad: grad * factor, 3))
+    return y.sum()
+
+
+def twice(x):
+    y = x * 2
+    hook = say("same", 2)
+    y.register_hook(hook)
+    y.register_hook(hook=hook)
+    return y.sum()
+
+
+def of_parts(x):
+    a, b = (x * 2).split([1, 2])
+    a.register_hook(say("a", 5))
+    b.retain_grad()
+    return a.sum() + b.sum(), b
+
+
+def across_a_break(x):
+    y = x * 2
+    handle = y.register_hook(say("never", 7))
+    y.register_hook(say("y", 7))
+    pellucid.graph_break()
+    handle.remove()
+    return y.sum()
+
+
+def method_of_a_list(x):
+    seen = []
+    y = x * 2
+    y.register_hook(seen.append)
+    return y.sum(), seen
+
+
 PROGRAMS = [
+    in_a_loop,
+    in_a_finally,
+    of_an_object,
+    twice,
+    of_parts,
+    method_of_a_list,
     inner,
     used_before,
     several,
@@ -196,6 +280,12 @@ PROGRAMS = [
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
 def test_as_eager(function, backend):
     check(function, leaf(), backend, graphs=1 if backend == "eager" else None)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("function", [behind_a_branch, across_a_break], ids=lambda f: f.__name__)
+def test_with_breaks(function, backend):
+    check(function, leaf(), backend, whole=False)
 
 
 @pytest.mark.parametrize("function", [on_input, accumulated], ids=lambda f: f.__name__)
