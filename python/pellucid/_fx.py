@@ -173,7 +173,8 @@ def make_graph_module(graph, forward, input_facts, call_facts, operators) -> Cap
         _source_to_user_stacks={},
     )
     graph.owning_module = module
-    forward.__globals__["__graph_module__"] = weakref.ref(module)  # for who captures it again
+    if forward is not None:
+        forward.__globals__["__graph_module__"] = weakref.ref(module)  # for who captures it again
     return module
 
 
@@ -319,7 +320,7 @@ def _note_parameter(module, member: re.Match, source: InputSource) -> None:
 def _describe_site(node, site, texts: _FrameTexts) -> None:
     if site is None:
         return
-    frames = []
+    frames: list[tuple[types.CodeType, int]] = []
     modules = {}
     while site is not None:
         code, offset, site, module_key, module_path, module_type, graph_module = site
