@@ -143,10 +143,19 @@ Result leaves_of(Interpreter& t, PyObject*, Args args) {
   return Result::of(tuple_of(leaves));
 }
 
+// A body that draws random numbers, which a pass of the same graph would have to draw again: AOTAutograd cannot.
+bool draws_inside(const graph::Node* node) {
+  const bool has_body = !node->args.empty() && node->args[0].kind == graph::Arg::Kind::Node && node->args[0].node->body;
+  return node->random && has_body;
+}
+
 // Where autograd of torch itself sees the graph run, it knows by itself what a pass has freed.
 void note_pass(Interpreter& t) {
   region::Capture& capture = *t.region.capture;
-  if (!t.region.numbers.policy.runs_as_captured() && !capture.freed)
+  if (t.region.numbers.policy.runs_as_captured()) return;
+  if (std::ranges::any_of(capture.graph.nodes(), draws_inside))
+    refuse_pass("through a checkpointed block that draws random numbers, for a backend that compiles");
+  if (!capture.freed)
     capture.freed = std::make_shared<region::FreedTensors>(capture.graph);
 }
 

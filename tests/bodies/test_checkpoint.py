@@ -368,3 +368,24 @@ def test_memory(backend):
     assert torch.equal(kept, kept_too)
     assert got <= 1.1 * (wanted + parameters)
     assert got >= x.untyped_storage().nbytes() * 20  # something was counted: the input of each block
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_backward_pass_of_the_region_through_a_block_that_draws(backend):
+    """AOTAutograd cannot draw the same numbers again in one graph, so the pass is a graph of its own there."""
+
+    def step(module, x):
+        loss = checkpoint(module, x, use_reentrant=False).square().mean()
+        loss.backward()
+        return loss.detach()
+
+    module, x = Block(), torch.randn(3, 8)
+    compiled = pellucid.compile(step, backend=backend)
+    for _ in range(2):
+        outcomes = []
+        for function in (step, compiled):
+            module.zero_grad()
+            torch.manual_seed(0)
+            outcomes.append([function(module, x), *(p.grad.clone() for p in module.parameters()), torch.rand(())])
+        assert all(torch.equal(one, other) for one, other in zip(*outcomes, strict=True))
+    assert pellucid.counters()["graphs"] >= 1

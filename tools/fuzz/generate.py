@@ -10,6 +10,7 @@ import itertools
 import random
 import re
 
+import areas
 import blocks
 import expressions
 import keys
@@ -96,7 +97,9 @@ EXPRESSIONS = {kind: rows(text) for kind, text in expressions.TEMPLATES.items()}
 SIMPLE, COMPOUND = paragraphs(statements.SIMPLE), paragraphs(blocks.COMPOUND)
 KEY_EXPRESSIONS = {kind: rows(text) for kind, text in keys.EXPRESSIONS.items()}
 KEY_SIMPLE, KEY_COMPOUND = paragraphs(keys.SIMPLE), paragraphs(keys.COMPOUND)
-LEAVES = expressions.LEAVES | keys.LEAVES
+AREA_EXPRESSIONS = {kind: rows(text) for kind, text in areas.EXPRESSIONS.items()}
+AREA_SIMPLE, AREA_COMPOUND = paragraphs(areas.SIMPLE), paragraphs(areas.COMPOUND)
+LEAVES = expressions.LEAVES | keys.LEAVES | areas.LEAVES
 RESULTS = [
     "({T}, {int}, {lint})",
     "{T}",
@@ -119,7 +122,7 @@ class Generator:
         self.used = 0
         self.left = self.random.randint(5, size)
         self.in_class = False
-        shares = {"BREAK": 0.15, "WRONG": 0.12, "RARE": 0.12, "FAILS": 0.15, "KEYS": 0.4}
+        shares = {"BREAK": 0.15, "WRONG": 0.12, "RARE": 0.12, "FAILS": 0.15, "KEYS": 0.4, "AREAS": 0.3}
         self.tags = {tag for tag, share in shares.items() if self.random.random() < share}
         self.tags = (self.tags | always) - never
         self.expressions = {kind: self.some(table, 0.5, 4) for kind, table in EXPRESSIONS.items()}
@@ -129,6 +132,13 @@ class Generator:
         if self.about_keys:
             for kind, table in KEY_EXPRESSIONS.items():
                 self.expressions.setdefault(kind, []).extend(self.some(table, 0.4, 6))
+
+        self.about_areas = "AREAS" in self.tags
+        if self.about_areas:
+            for kind, table in AREA_EXPRESSIONS.items():
+                self.expressions.setdefault(kind, []).extend(self.some(table, 0.3, 3))
+            self.simple += self.some(AREA_SIMPLE, 0.4, 3)
+            self.compound += self.some(AREA_COMPOUND, 0.4, 2)
 
     def some(self, table: list[tuple[str, str]], share: float, least: int) -> list[str]:
         allowed = [template for template, tag in table if not tag or tag in self.tags]
@@ -373,6 +383,8 @@ class Generator:
         more = "".join(f", {name}=None" for name in [*KEYWORDS, *dict(about_keys)])
         first = f"def f(x, y, n, items, table, obj, others, *{more}):"
         lines += ["", "", first, *body, "    return " + self.result(scope)]
+        if self.about_areas:
+            head = areas.HEAD.replace("{{", "{").replace("}}", "}").lstrip("\n") + "\n\n" + head
         return library.HEAD.lstrip("\n") + head + "\n".join(lines) + "\n"
 
     def with_keys(self, module: Scope, state: str) -> tuple[str, str]:
@@ -380,6 +392,8 @@ class Generator:
         parts = {"KEYS_RESET": keys.RESET, "KEYS_CHANGE": keys.CHANGE, "KEYS_INPUTS": keys.INPUTS}
         for place, part in parts.items():
             state = state.replace(place, part.strip("\n") if self.about_keys else "")
+        for place, part in {"AREAS_RESET": areas.RESET, "AREAS_CHANGE": areas.CHANGE}.items():
+            state = state.replace(place, part.strip("\n") if self.about_areas else "")
         if not self.about_keys:
             return "", state
         for kind, names in keys.GLOBALS.items():

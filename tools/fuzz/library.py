@@ -300,6 +300,7 @@ def reset():
     STEPS.clear()
     G_OBJ = A(2)
 KEYS_RESET
+AREAS_RESET
 
 def change():
     global G_INT
@@ -316,6 +317,7 @@ def change():
     KEPT["rows"] = torch.cat([KEPT["rows"], torch.zeros(1, 3)])
     MODULE.train(not MODULE.training)
 KEYS_CHANGE
+AREAS_CHANGE
 
 def inputs(variant):
     which = variant % 2
