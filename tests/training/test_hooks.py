@@ -19,12 +19,6 @@ BACKENDS = ["eager", "aot_eager"]
 LOG: list = []
 
 
-class Graphs(CountingOf):
-    def __init__(self, name):
-        super().__init__(name)
-        self.takes_numbers = name == "eager"  # else a compiler
-
-
 def ramp(*shape):
     return torch.arange(1.0, 1.0 + torch.Size(shape).numel()).reshape(shape) / 4
 
@@ -58,7 +52,7 @@ def trained(function, make, calls=3):
 def check(function, make, backend="eager", graphs=None, whole=None):
     eager = trained(function, make)
     pellucid.reset()
-    counting = Graphs(backend)
+    counting = CountingOf(backend)
     whole = backend == "eager" if whole is None else whole
     got = trained(pellucid.compile(function, backend=counting, fullgraph=whole), make)
     for want, have in zip(eager, got, strict=True):
@@ -513,7 +507,7 @@ REGISTERED = {
 @pytest.mark.parametrize("name", REGISTERED)
 def test_hooks_of_modules(name, backend, needs_grad):
     plain, model = hooked(REGISTERED[name]), hooked(REGISTERED[name])
-    counting = Graphs(backend)
+    counting = CountingOf(backend)
     compiled = pellucid.compile(model, backend=counting, fullgraph=backend == "eager")
     for _ in range(3):
         seen = []
