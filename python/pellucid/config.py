@@ -206,6 +206,23 @@ def _initial(name: str) -> Any:
 _ARTICLES = {int: "an int", float: "a float"}
 
 
+def value_of(name: str) -> Any:
+    """`config.name` where each capture asks: as an attribute, CPython looks for it in the module and makes an exception first.
+
+    Args:
+        name: of an option, not one of its other names.
+
+    Raises:
+        KeyError: unknown option.
+
+    Example:
+        >>> pellucid.config.value_of("recompile_limit")
+        8
+    """
+    patches = _PATCHES.get()
+    return patches[name] if patches and name in patches else _VALUES[name]
+
+
 @contextlib.contextmanager
 def patch(changes: dict[str, Any] | None = None, /, **more: Any) -> Iterator[None]:
     """Other values for the options named, inside a `with` block or a decorated function, for this thread only.
@@ -234,9 +251,7 @@ class _ConfigModule(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        name = _canonical(name)
-        patches = _PATCHES.get()
-        return patches[name] if patches and name in patches else _VALUES[name]
+        return value_of(_canonical(name))
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("__"):

@@ -36,6 +36,9 @@ Cat category(const Interpreter& t, PyObject* value) {
   return cat == Cat::Tensor && is_answered(t, value) ? Cat::Instance : cat;
 }
 
+// The usual keys are told apart by a flag of their type.
+bool is_array(PyObject* key) { return !PyUnicode_Check(key) && !PyLong_Check(key) && cat_of(key) == Cat::Array; }
+
 bool python_slot(Interpreter& t, PyObject* value, PyObject* name) {
   PyObject* found = t.region.lookups.type_lookup(Py_TYPE(value), name);
   return found != nullptr && PyFunction_Check(found);
@@ -334,8 +337,7 @@ Result contains(Interpreter& t, PyObject* container, PyObject* item) {
   container = t.region.shadows.original(t.region.numbers.plain(container));
   t.region.doing = "tests membership";
   const Cat cat = category(t, container);
-  if (cat == Cat::Array || cat_of(item) == Cat::Array)
-    unsupported(Reason::ArrayData, {{"operation", "`in` with an array"}});
+  if (cat == Cat::Array || is_array(item)) unsupported(Reason::ArrayData, {{"operation", "`in` with an array"}});
   if (auto found = holds_number(t, container, item)) return std::move(*found);
   if (auto found = range_holds_number(t, container, item)) return std::move(*found);
   if (cat_of(container) != Cat::Tensor) item = t.region.numbers.plain(item);
@@ -483,7 +485,7 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
     return t.region.recorder.torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr});
   }
   if (cat == Cat::Array) return array_item(t, container, key);
-  if (cat_of(key) == Cat::Array) unsupported(Reason::ArrayData, {{"operation", "an index or key from an array"}});
+  if (is_array(key)) unsupported(Reason::ArrayData, {{"operation", "an index or key from an array"}});
   const auto plain = plain_key(t, key);
   key = plain.get();
   const bool own = python_slot(t, container, region::names().__getitem__);
@@ -595,7 +597,7 @@ Result store_subscript(Interpreter& t, PyObject* container, PyObject* key, PyObj
     return r.did == Result::Did::Raised ? std::move(r) : Result::done();
   }
   if (cat == Cat::Array) return set_array_item(t, container, key, value);
-  if (cat_of(key) == Cat::Array) unsupported(Reason::ArrayData, {{"operation", "an index or key from an array"}});
+  if (is_array(key)) unsupported(Reason::ArrayData, {{"operation", "an index or key from an array"}});
   const auto plain = plain_key(t, key);
   key = plain.get();
   PyObject* name = value == nullptr ? region::names().__delitem__ : region::names().__setitem__;

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "aten/layers.h"
+#include "protocols/torch_function.h"
 #include "py/traceback.h"
 #include "region/body_audit.h"
 #include "region/objects.h"
@@ -210,7 +211,10 @@ Result end_function(Interpreter& t, PyObject*, Args args) {
   return t.region.recorder.torch_call(graph::Op::CallFunction, apply.get(), target.get(), Args{values, nullptr});
 }
 
+// A mode of the program hears what torch's function reads of its arguments.
 Result activation_checkpoint(Interpreter& t, PyObject*, Args args) {
+  if (protocols::asks_modes(t))
+    unsupported(Reason::TorchFunctionMode, {{"callee", "torch.utils.checkpoint.checkpoint()"}});
   return protocols::call_polyfill(t, "activation_checkpoint", args);
 }
 

@@ -117,8 +117,8 @@ def call_backend(
     if compile_id is not None:
         frame_id, frame_compile_id = compile_id
         gm.meta["dynamo_compile_id"] = CompileId(frame_id=frame_id, frame_compile_id=frame_compile_id)
-    verifies = config.verify_correctness  # type: ignore[attr-defined]
-    watched = config.repro_after is not None  # type: ignore[attr-defined]
+    verifies = config.value_of("verify_correctness")
+    watched = config.value_of("repro_after") is not None
     with _undisturbed_state():
         given = verify.graph_for_backend(gm) if verifies else gm
         compile_it = _watched if watched else _compiled
@@ -143,7 +143,7 @@ def _compiled(
                 context = held.enter_context(_tracing_context(gm, example_inputs, backend, open_numbers))
             examples = list(example_inputs) if context is None else context.examples
             compiled = _core._run_backend(backend, gm, examples)
-            if compiled is None and config.verify_correctness:  # type: ignore[attr-defined]
+            if compiled is None and config.value_of("verify_correctness"):
                 return as_captured
             if not callable(compiled):
                 raise TypeError(f"compiler_fn did not return callable, but {type(compiled).__name__}")

@@ -32,8 +32,8 @@ Truth test(Executor& ex, Frame& f) {
 }
 
 Next jump_if(Executor& ex, Frame& f, bool when, int target) {
-  if (region::cat_of(peek(f, 0)) == region::Cat::Tensor) {
-    if (const auto asserted = asserted_truth(ex, f, peek(f, 0), when, target)) {
+  if (PyObject* value = peek(f, 0); !PyBool_Check(value) && region::cat_of(value) == region::Cat::Tensor) {
+    if (const auto asserted = asserted_truth(ex, f, value, when, target)) {
       drop(f, 1);
       if (*asserted == when) f.next = target;
       return Next::Go;
