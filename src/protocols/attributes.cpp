@@ -518,6 +518,9 @@ Result set_grad(Interpreter& t, PyObject* tensor, PyObject* value) {
   try {
     const auto done = t.region.recorder.fakes().call(set, values, 3, nullptr);
   } catch (const py::PythonError& error) {
+    if (t.region.numbers.space().symbols() > 0)  // the error names sizes, which other calls have others of
+      unsupported(Reason::UnsupportedMutation,
+                  {{"target", std::string("attribute 'grad' of a ") + Py_TYPE(tensor)->tp_name + " to a misfit"}});
     return t.raise_pending(error);
   }
   t.region.drops.guard_drop_of_item(before.value.get());

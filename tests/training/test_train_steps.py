@@ -622,3 +622,19 @@ def test_a_default_device_where_torch_functions_are_disabled(disabled, backend):
         with torch.device(device):
             for _ in range(2):
                 assert [t.device for t in compiled(x)] == [t.device for t in f(x)]
+
+
+def test_a_gradient_of_another_size_is_an_error_with_the_sizes_of_the_call():
+    parameter = torch.nn.Parameter(torch.ones(2, 3))
+
+    def f(x):
+        y = x * 2
+        try:
+            parameter.grad = y
+        except RuntimeError as error:
+            return str(error)
+        return y
+
+    compiled = pellucid.compile(f, backend="eager", dynamic=True)
+    for rows in (4, 5, 6):
+        assert compiled(torch.ones(rows, 3)) == f(torch.ones(rows, 3)) and f"[{rows}, 3]" in f(torch.ones(rows, 3))
