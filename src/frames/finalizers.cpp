@@ -15,8 +15,26 @@ namespace {
 
 constexpr std::size_t kMostObjects = 20'000;
 
+// What a weakref.finalize calls; anything else is itself. Empty: it is over, and calls nothing.
+py::Owned<> called_by(PyObject* callback) noexcept {
+  static PyObject* const finalize = py::import_attr("weakref", "finalize").release();
+  static PyObject* const registry = PyObject_GetAttrString(finalize, "_registry");
+  if (reinterpret_cast<PyObject*>(Py_TYPE(callback)) != finalize) return py::Owned<>::share(callback);
+  PyObject* info = registry == nullptr ? nullptr : PyDict_GetItemWithError(registry, callback);
+  auto function = py::Owned<>::steal(info == nullptr ? nullptr : PyObject_GetAttrString(info, "func"));
+  static PyObject* const partial = py::import_attr("functools", "partial").release();
+  if (function && reinterpret_cast<PyObject*>(Py_TYPE(function.get())) == partial)
+    function = py::Owned<>::steal(PyObject_GetAttrString(function.get(), "func"));
+  PyErr_Clear();
+  if (function && PyMethod_Check(function.get())) return py::Owned<>::share(PyMethod_GET_FUNCTION(function.get()));
+  return function;
+}
+
 // It takes an entry out of a container of torch's own or of pellucid's, where no program looks.
-bool is_housekeeping(PyObject* callback) noexcept {
+bool is_housekeeping(PyObject* registered) noexcept {
+  const auto held = called_by(registered);
+  PyObject* callback = held.get();
+  if (callback == nullptr) return true;
   if (!PyFunction_Check(callback)) return PyCFunction_Check(callback) != 0;
   PyObject* module = PyDict_GetItemWithError(PyFunction_GET_GLOBALS(callback), py::interned("__name__").get());
   if (module == nullptr || !PyUnicode_Check(module)) return false;

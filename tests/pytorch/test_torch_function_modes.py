@@ -598,3 +598,9 @@ def test_modules():
     model = make()
     check(lambda x: model(x), one(), around=Seeing, graphs=1)
     check(inside(lambda x: model(x)), one(), "aot_eager", graphs=1)
+
+
+def test_devices_where_torch_compile_watches_the_functions():
+    """torch._dynamo hangs finalizers on the functions that it guards; they are no code of the program."""
+    torch.compile(lambda x: torch.ones(2) + torch.empty(2).zero_() + x, backend="eager")(torch.ones(2))
+    test_devices_inside()

@@ -43,10 +43,10 @@ def test_a_backend(tmp_path, function, backend, failure, left):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("backend", "failure"), [("ends_the_process", "a crash (SIGSEGV)"), ("never_ends", "a hang (longer than 25 s)")]
+    ("backend", "failure"), [("ends_the_process", "a crash (SIGSEGV)"), ("never_ends", "a hang (longer than 12 s)")]
 )
 def test_a_process_that_crashes_or_hangs(tmp_path, backend, failure):
-    arguments = ["--timeout", "25", "--", "short", backend]
+    arguments = ["--timeout", "12", "--", "short", backend]
     said = run_python("-m", "pellucid", "minify", PROGRAM, *arguments, cwd=tmp_path)
     assert f"4 nodes -> 1, 1 inputs: {failure}" in said and "each in a process of its own" in said
     assert calls(tmp_path / REPRO) == ["b = torch.tanh(a)"]
