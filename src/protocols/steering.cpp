@@ -168,7 +168,7 @@ Result steered_call(Interpreter& t, Steering how, PyObject* callable, Args args)
   switch (how) {
     case Steering::Opaque:
       refuse_subclasses(callable, args);
-      if (asks_modes(t)) unsupported(Reason::TorchFunctionMode, {{"callee", describe(callable)}});
+      refuse_asked(t, callable);
       return t.region.recorder.torch_call(graph::Op::CallFunction, callable, callable, args);
     case Steering::Constant:
       return pure(t, callable, args);

@@ -208,6 +208,10 @@ PyObject* builtin(const char* name) { return py::import_attr("builtins", name).r
 
 bool asks_modes(const Interpreter& t) { return t.region.function_modes.are_asked(); }
 
+void refuse_asked(const Interpreter& t, PyObject* callable) {
+  if (asks_modes(t)) unsupported(Reason::TorchFunctionMode, {{"callee", describe(callable)}});
+}
+
 bool is_answered(const Interpreter& t, PyObject* value) {
   return region::is_subclassed(value) || (cat_of(value) == Cat::Tensor && asks_modes(t));
 }

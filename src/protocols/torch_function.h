@@ -8,6 +8,8 @@ namespace pellucid::protocols {
 
 // Whether torch would ask a mode of the program (torch.overrides.TorchFunctionMode) before its next function.
 bool asks_modes(const Interpreter& t);
+// A graph break where it would: the mode hears of more than the one call.
+void refuse_asked(const Interpreter& t, PyObject* callable);
 // Whether operations on this tensor are what its class, or a mode, says.
 bool is_answered(const Interpreter& t, PyObject* value);
 

@@ -212,9 +212,8 @@ Result end_function(Interpreter& t, PyObject*, Args args) {
 }
 
 // A mode of the program hears what torch's function reads of its arguments.
-Result activation_checkpoint(Interpreter& t, PyObject*, Args args) {
-  if (protocols::asks_modes(t))
-    unsupported(Reason::TorchFunctionMode, {{"callee", "torch.utils.checkpoint.checkpoint()"}});
+Result activation_checkpoint(Interpreter& t, PyObject* f, Args args) {
+  protocols::refuse_asked(t, f);
   return protocols::call_polyfill(t, "activation_checkpoint", args);
 }
 

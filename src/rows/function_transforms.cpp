@@ -20,7 +20,7 @@ Result open_level(Interpreter& t, PyObject* f, Args args) {
 Result across_level(Interpreter& t, PyObject* f, Args args) {
   // Those of predispatch hand on to C code that asks no mode.
   if (protocols::asks_modes(t) && PyFunction_Check(f) != 0 && !describe(f).starts_with("torch._functorch.predispatch."))
-    unsupported(Reason::TorchFunctionMode, {{"callee", describe(f)}});
+    protocols::refuse_asked(t, f);
   return t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
 }
 

@@ -29,13 +29,8 @@ Result fused_step(Interpreter& t, PyObject* f, Args args) {
 
 // ---- ranges that torch's profiler shows: nodes of the graph, so that they begin and end where the program has them
 
-// Where a mode of the program is active, torch asks it.
-void refuse_asked(Interpreter& t, PyObject* f) {
-  if (protocols::asks_modes(t)) unsupported(Reason::TorchFunctionMode, {{"callee", describe(f)}});
-}
-
 Result enter_range(Interpreter& t, PyObject* f, Args args) {
-  refuse_asked(t, f);
+  protocols::refuse_asked(t, f);
   const auto is_plain = [](PyObject* value) { return value == Py_None || PyUnicode_CheckExact(value); };
   if (!only_positional(args, 1, 2) || !std::ranges::all_of(args.values, is_plain)) return refuse(t, f, args);
   auto values = tuple_of(args.positional());
@@ -58,7 +53,7 @@ namespace {
 
 // One that began before the region, in an earlier part of the program, ends behind the graph.
 Result leave_range(Interpreter& t, PyObject* f, Args args) {
-  refuse_asked(t, f);
+  protocols::refuse_asked(t, f);
   if (!only_positional(args, 1, 1)) return refuse(t, f, args);
   if (auto begun = t.region.recorder.contexts.find(args[0]); begun != t.region.recorder.contexts.end()) {
     end_range(t, begun->second);
