@@ -39,7 +39,7 @@ py::Owned<> with_tensors(PyObject* value, const std::unordered_map<PyObject*, Py
 
 }  // namespace
 
-void Deferred::add(PyObject* callable, PyObject* args, PyObject* kwargs) {
+void Deferred::append(PyObject* callable, PyObject* args, PyObject* kwargs) {
   ++region_.outside_writes;
   Effect effect;
   effect.kind = Effect::Kind::Call;
@@ -47,14 +47,20 @@ void Deferred::add(PyObject* callable, PyObject* args, PyObject* kwargs) {
   effect.args = py::Owned<>::share(args);
   effect.kwargs = py::Owned<>::share(kwargs);
   calls_.push_back(std::move(effect));
+}
+
+void Deferred::add(PyObject* callable, PyObject* args, PyObject* kwargs) {
+  append(callable, args, kwargs);
   watch(args);
   watch(kwargs);
 }
 
+void Deferred::add_on_objects(PyObject* callable, PyObject* args) {
+  append(callable, args, py::take(PyDict_New()).get());
+}
+
 void Deferred::add_hook(PyObject* callable, PyObject* args, PyObject* kwargs) {
-  const std::size_t watched = tensors_.size();
-  add(callable, args, kwargs);
-  tensors_.resize(watched);
+  append(callable, args, kwargs);
   each_tensor_below(args, [&](PyObject* tensor) {
     hooked_.emplace_back(py::Owned<>::share(tensor), aten::version_of(region_.recorder.fake_or_itself(tensor)));
   });

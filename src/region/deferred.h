@@ -17,6 +17,8 @@ class Deferred {
   void add(PyObject* callable, PyObject* args, PyObject* kwargs);
   // The same for a callable that may look at what the region has changed: the changes up to here come first.
   void add_in_order(PyObject* callable, PyObject* args, PyObject* kwargs);
+  // A call on objects of the program, not on copies: it reads no tensor that they hold.
+  void add_on_objects(PyObject* callable, PyObject* args);
   // A hook of autograd is registered: on the tensors as they are, whatever is written to them later.
   void add_hook(PyObject* callable, PyObject* args, PyObject* kwargs);
   bool is_hooked(PyObject* tensor) const;
@@ -31,6 +33,7 @@ class Deferred {
   py::Owned<> reorderable;  // config.reorderable_logging_functions as a tuple; empty when there are none
 
  private:
+  void append(PyObject* callable, PyObject* args, PyObject* kwargs);
   void watch(PyObject* value);
   void put_frozen();
 

@@ -88,7 +88,7 @@ void guard_late_reads(Interpreter& t, std::unique_ptr<region::BodyAudit> audit, 
   if (PyList_GET_SIZE(reads.get()) != 0) {
     const auto given = py::take(PyTuple_Pack(2, place.get(), py::take(PyList_AsTuple(reads.get())).get()));
     t.region.provenance.note_constant(watch);
-    t.region.deferred.add(watch, given.get(), py::take(PyDict_New()).get());
+    t.region.deferred.add_on_objects(watch, given.get());
     --t.region.outside_writes;  // of an outer body it changes nothing
   }
   t.region.late_audits.push_back(std::move(audit));

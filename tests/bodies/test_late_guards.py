@@ -14,6 +14,8 @@ from support import CountingOf
 BACKENDS = ["eager", "aot_eager"]
 SCALE = 2.0
 TABLE = {"scale": 2.0}
+LOOP: list = []
+LOOP.append(LOOP)  # among the globals that the blocks read
 
 
 class Config:
