@@ -10,6 +10,7 @@ import torch
 
 import pellucid
 from pellucid.__main__ import main
+from support import name_of
 
 
 class Block:
@@ -114,7 +115,7 @@ def test_without_verification():
     assert found.verified == "unverified"
 
 
-@pytest.mark.parametrize("thing", [len, 3, Block, "x", torch.sin], ids=repr)
+@pytest.mark.parametrize("thing", [len, 3, Block, "x", torch.sin], ids=name_of)
 def test_nothing_to_decompile(thing):
     with pytest.raises(TypeError, match="no code object"):
         pellucid.decompile(thing)

@@ -9,6 +9,7 @@ import types
 import pytest
 import torch
 
+from support import name_of
 from support.captures import (
     Capture,
     Color,
@@ -45,7 +46,7 @@ CONSTANTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("value", CONSTANTS, ids=repr)
+@pytest.mark.parametrize("value", CONSTANTS, ids=name_of)
 def test_constants_are_themselves(value):
     first, second = rebuilt(value)
     assert first is second

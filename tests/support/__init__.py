@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 
 import torch
 
@@ -52,6 +53,11 @@ def same(a, b) -> bool:
     if isinstance(a, dict):
         return type(a) is type(b) and list(a) == list(b) and all(same(a[k], b[k]) for k in a)
     return type(a) is type(b) and a == b
+
+
+def name_of(value) -> str:
+    """A name of a test's parameter that is the same in each process: its text without addresses."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
 def nearly_same(a, b) -> bool:
