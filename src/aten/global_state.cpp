@@ -224,11 +224,31 @@ PyObject* pack_hook() noexcept {
   return hooks.empty() ? nullptr : hooks.top().first.ptr(c10::impl::getGlobalPyInterpreter());
 }
 
+namespace {
+
+// Of the process, with the class that torch.Storage names. What waits to be raised still waits behind this.
+void restore_default_dtype(c10::ScalarType wanted) noexcept {
+  if (c10::get_default_dtype_as_scalartype() == wanted) return;
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  const auto torch = py::Owned<>::steal(PyImport_ImportModule("torch"));
+  const std::string name(c10::getDtypeNames(wanted).first);
+  const auto dtype = torch ? py::Owned<>::steal(PyObject_GetAttrString(torch.get(), name.c_str())) : py::Owned<>();
+  const auto core = dtype ? py::Owned<>::steal(PyObject_GetAttrString(torch.get(), "_C")) : py::Owned<>();
+  const auto done = core ? py::Owned<>::steal(PyObject_CallMethod(core.get(), "_set_default_dtype", "O", dtype.get()))
+                         : py::Owned<>();
+  if (!done) PyErr_WriteUnraisable(nullptr);
+  PyErr_Restore(type, value, traceback);
+}
+
+}  // namespace
+
 struct GlobalState::Data {
   std::array<Value, kCount> values{};
   py::Owned<> device;
   c10::AutogradState autograd = c10::AutogradState::get_tls_state();
   c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
+  c10::ScalarType default_dtype = c10::get_default_dtype_as_scalartype();
   c10::ScalarType autocast_cpu = at::autocast::get_autocast_dtype(c10::kCPU);
   c10::ScalarType autocast_cuda = at::autocast::get_autocast_dtype(c10::kCUDA);
   bool autocast_cache = at::autocast::is_autocast_cache_enabled();
@@ -309,6 +329,7 @@ void GlobalState::restore() const {
   data_->levels.restore();  // first: a level that ends puts grad mode and keys back to what it has found
   c10::AutogradState::set_tls_state(data_->autograd);
   c10::impl::_force_tls_local_dispatch_key_set(data_->keys);
+  restore_default_dtype(data_->default_dtype);
   at::autocast::set_autocast_dtype(c10::kCPU, data_->autocast_cpu);
   at::autocast::set_autocast_dtype(c10::kCUDA, data_->autocast_cuda);
   at::autocast::set_autocast_cache_enabled(data_->autocast_cache);

@@ -3,6 +3,8 @@
 #include "graph/bodies.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <unordered_set>
 
 #include "aten/layers.h"
@@ -211,14 +213,22 @@ Result end_function(Interpreter& t, PyObject*, Args args) {
   return t.region.recorder.torch_call(graph::Op::CallFunction, apply.get(), target.get(), Args{values, nullptr});
 }
 
-// A mode of the program hears what torch's function reads of its arguments.
+// A mode of the program hears what torch's function reads of its arguments. Numbers that its function gets are operands
+// of the body; its own options are constants.
 Result activation_checkpoint(Interpreter& t, PyObject* f, Args args) {
+  static constexpr std::array<std::string_view, 7> kOptions{
+      "use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state", "function"};
   protocols::refuse_asked(t, f);
-  return protocols::call_polyfill(t, "activation_checkpoint", args);
+  std::vector<PyObject*> values(args.values.begin(), args.values.end());
+  for (std::size_t i = args.size(); i < values.size(); ++i) {
+    if (std::ranges::find(kOptions, py::text_of(args.keyword_of(i))) != kOptions.end())
+      values[i] = t.region.numbers.plain(values[i]);
+  }
+  return protocols::call_polyfill(t, "activation_checkpoint", Args{values, args.kwnames});
 }
 
 const Row rows[] = {
-    {"torch.utils.checkpoint.checkpoint", activation_checkpoint},
+    {"torch.utils.checkpoint.checkpoint", activation_checkpoint, true, true},
     {"pellucid.polyfills_bodies.begin_body", begin_body},
     {"pellucid.polyfills_bodies.end_checkpoint", end_checkpoint},
     {"pellucid.polyfills_bodies.end_function", end_function},

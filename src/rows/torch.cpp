@@ -70,6 +70,13 @@ Result left(Interpreter& t, PyObject* f, PyObject* recorded, Args args, const ch
 
 PyObject* held_function(const char* module, const char* name) { return py::import_attr(module, name).release(); }
 
+// A backend that compiles would look at it when it traces, and again when what it made runs.
+Result set_default_dtype(Interpreter& t, PyObject* f, Args args) {
+  static PyObject* const native = held_function("torch._C", "_set_default_dtype");
+  if (!only_positional(args, 1, 1) || !t.region.numbers.policy.runs_as_captured()) return refuse(t, f, args);
+  return state_switch(t, native, args);
+}
+
 // ---- an autocast object that existed before: what it finds when it is entered is kept in its attributes
 
 struct Cast {
@@ -449,7 +456,7 @@ const Row rows[] = {
     {"torch.seed", refuse},
     {"torch.set_rng_state", refuse},
     {"torch.get_rng_state", refuse},
-    {"torch.set_default_dtype", refuse},
+    {"torch.set_default_dtype", set_default_dtype},
     {"torch.set_default_device", refuse},
     {"torch.use_deterministic_algorithms", refuse},
     {"torch.set_num_threads", refuse},

@@ -19,6 +19,7 @@
 #include "py/eval_frame.h"
 #include "py/interrupts.h"
 #include "region/profile.h"
+#include "runtime/fills_first.h"
 #include "runtime/graph_call.h"
 #include "runtime/guard_filter.h"
 #include "runtime/listener.h"
@@ -317,6 +318,9 @@ struct EndsBefore {
 
 // The program asks for the modes of torch functions, which a capture follows all or none.
 struct ModesMatter {};
+
+// The region would stand for this one call alone.
+struct FillsFirst {};
 
 // A compiled graph gives plain tensors, which know of no gradients but those of its inputs.
 void refuse_leaves(const region::Capture& capture, PyObject* backend) {
@@ -737,14 +741,27 @@ region::NumberPolicy number_policy(const Cache& cache, bool fullgraph, bool cons
 
 }  // namespace
 
-Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cache& cache, bool fullgraph) {
+Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cache& cache, bool fullgraph,
+                       bool may_fill) {
   auto* code = reinterpret_cast<PyCodeObject*>(cache.key().code);
   constexpr std::int64_t kWholeProgram = 10;  // fullgraph=True asks for all of it
   trace::Extent extent{.work = kWholeProgram * config_number("region_limit")};
   if (!fullgraph && config_number("continue_after_break") != 0) extent = forced_end(config_number("force_break_at"));
-  return attempt_or_warn(function, cache, fullgraph, extent, [&](const trace::Extent& how_far, bool constants) {
-    return trace::capture(function, code, locals, how_far, number_policy(cache, fullgraph, constants));
-  });
+  may_fill = may_fill && !has_mark(cache.key().backend, "exports");
+  try {
+    return attempt_or_warn(function, cache, fullgraph, extent, [&](const trace::Extent& how_far, bool constants) {
+      trace::Outcome outcome =
+          trace::capture(function, code, locals, how_far, number_policy(cache, fullgraph, constants));
+      const bool is_whole = outcome.capture && !outcome.stopped && !outcome.capture->after;
+      if (!may_fill || !is_whole || !fills_what_it_found_empty(*outcome.capture)) return outcome;
+      cache.numbers.note(outcome.capture->numbers);
+      throw FillsFirst{};
+    });
+  } catch (const FillsFirst&) {
+    Attempt made;
+    made.fills_first = true;
+    return made;
+  }
 }
 
 void observe(PyFunctionObject* function, PyObject* const* locals, Cache& cache) {

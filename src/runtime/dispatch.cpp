@@ -44,7 +44,8 @@ py::Owned<> run_stopped(Cache& cache, const Call& call, BoundArguments& bound, c
   return result;
 }
 
-Attempt try_to_compile(Cache& cache, const Call& call, const BoundArguments& bound, bool fullgraph) {
+Attempt try_to_compile(Cache& cache, const Call& call, const BoundArguments& bound, bool fullgraph,
+                       bool may_fill = false) {
   const BusyScope busy(cache);
   Attempt taken;
   taken.entry = adopted(cache, cache.others(), bound.slots(), call.function->func_closure, fullgraph);
@@ -58,7 +59,7 @@ Attempt try_to_compile(Cache& cache, const Call& call, const BoundArguments& bou
       may_compile(cache, cache, call.function, bound.slots(), call.function->func_closure, fullgraph);
   taken.is_refused = given.verdict == Verdict::Refused;
   if (taken.is_refused) return taken;
-  taken = compile_region(call.function, bound.slots(), cache, fullgraph);
+  taken = compile_region(call.function, bound.slots(), cache, fullgraph, may_fill);
   taken.replaces = given.verdict == Verdict::Replaces;
   given.note_cost(taken.entry ? taken.entry->number : -1);
   return taken;
@@ -270,6 +271,42 @@ bool is_left_out(PyFunctionObject* function) noexcept {
 
 }  // namespace
 
+namespace {
+
+// Whether the first call may run eagerly while the region is made for what it leaves behind. A frame that stands ready
+// is used up by running it.
+bool may_fill_first(const Cache& cache, const Call& call) {
+  return !cache.has_run && cache.entries_made() == 0 && call.frame == nullptr;
+}
+
+// The first call makes the state that all others find: it runs by the interpreter, and the region is that of the
+// next one. What speaks against compiling is left for the next call to say, for this one has happened.
+py::Owned<> run_and_compile(Cache& cache, const Call& call, BoundArguments& bound, bool fullgraph) {
+  events::record("fills_first", place_of(call.function));
+  auto result = run_alone(call);
+  if (cache.busy || cache.entries_made() != 0) return result;  // of another thread, or of a call in this one
+  py::InterruptsWait wait;
+  Attempt attempt;
+  try {
+    attempt = try_to_compile(cache, call, bound, fullgraph);
+  } catch (const py::Interruption&) {
+    throw;
+  } catch (const py::PythonError&) {
+    return result;
+  }
+  wait.end();
+  const bool fits = attempt.entry && !(fullgraph && attempt.entry->exit != nullptr) &&
+                    attempt.entry->guards->check(bound.slots(), call.function->func_closure);
+  if (!fits) return result;
+  if (attempt.stop) remember_stop(cache, cache, attempt, false);
+  attempt.entry->may_give_up &= !fullgraph;
+  Dropped dropped;
+  cache.add(std::move(attempt.entry), attempt.replaces, dropped);
+  return result;
+}
+
+}  // namespace
+
 py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, bool fullgraph) {
   // Another thread compiles this function (waiting could deadlock with what its backend does), or RecursionError is
   // near: this one call runs eagerly.
@@ -281,7 +318,12 @@ py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, b
   bound.own();
   py::InterruptsWait wait;
   cache.drop_dead();
-  Attempt attempt = try_to_compile(cache, call, bound, fullgraph);
+  Attempt attempt = try_to_compile(cache, call, bound, fullgraph, may_fill_first(cache, call));
+  if (attempt.fills_first) {
+    cache.has_run = true;
+    wait.end();
+    return run_and_compile(cache, call, bound, fullgraph);
+  }
   if (attempt.stop && attempt.entry) remember_stop(cache, cache, attempt, false);
   if (attempt.stop && !attempt.entry) return run_stopped(cache, call, bound, attempt, fullgraph, wait);
   wait.end();  // before the guards are checked: a handler may have changed what was captured

@@ -134,6 +134,34 @@ def test_sequential(backend):
     check(Model(), torch.randn(3, 8), backend)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_number_that_changes_is_given_to_the_body(backend, by_name):
+    block = nn.Linear(8, 8)
+
+    def part(x, scale, *, shift=0):
+        return torch.tanh(block(x)) * scale + shift
+
+    def f(x, scale, shift):
+        if by_name:
+            return checkpoint(part, x, scale=scale, shift=shift, use_reentrant=False)
+        return checkpoint(part, x, scale, shift=shift, use_reentrant=False)
+
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(f, backend=counting)
+    for scale, shift in ((1.0, 1), (0.5, 2), (0.25, 3), (2.0, 4), (3.5, 9)):
+        found = []
+        for function in (f, compiled):
+            torch.manual_seed(0)
+            x = torch.randn(3, 8, requires_grad=True)
+            y = function(x, scale, shift)
+            y.sum().backward()
+            found.append((y.detach(), x.grad, block.weight.grad))
+            block.weight.grad = None
+        assert all(torch.allclose(a, b) for a, b in zip(*found, strict=True))
+    assert counting.count <= 3 and not pellucid.break_reasons(compiled)
+
+
 def policy(context, operator, *args, **kwargs):
     keep = operator in (torch.ops.aten.addmm.default, torch.ops.aten.mm.default)
     return CheckpointPolicy.MUST_SAVE if keep else CheckpointPolicy.PREFER_RECOMPUTE

@@ -389,9 +389,10 @@ def test_A25_switches():
 # ---- deterministic algorithms, default dtype, default device
 
 
-def any_capture(f, *args):
-    """check, whether something is captured or not."""
+def any_capture(f, *args, as_captured=False):
+    """check, whether something is captured or not. `as_captured`: the backend says that it runs graphs as they are."""
     backend = Backend()
+    backend.takes_numbers = as_captured
     compiled = pellucid.compile(f, backend=backend)
     for _ in range(3):
         before = state()
@@ -426,6 +427,43 @@ def test_A24_default_dtype_set_inside():
         return a, b, torch.zeros(1)
 
     any_capture(f, X)
+    any_capture(f, X, as_captured=True)
+
+
+def test_A24_default_dtype_in_one_graph():
+    def f(x):
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        try:
+            y = torch.ones(2)
+        finally:
+            torch.set_default_dtype(before)
+        return x + y, torch.zeros(1), before, torch.Storage
+
+    assert len(any_capture(f, X, as_captured=True).graphs) == 1
+
+
+def test_A24_default_dtype_left_by_a_graph_that_raises():
+    def f(x, i):
+        torch.set_default_dtype(torch.float64)
+        y = torch.ones(2)[i] + x
+        torch.set_default_dtype(torch.float32)
+        return y
+
+    any_capture(f, X, torch.tensor([1]), as_captured=True)
+    any_capture(f, X, torch.tensor([5]), as_captured=True)
+
+
+def test_A24_default_dtype_for_a_backend_that_compiles():
+    def f(x):
+        torch.set_default_dtype(torch.float64)
+        y = torch.ones(2)
+        torch.set_default_dtype(torch.float32)
+        return x + y
+
+    compiled = pellucid.compile(f, backend="aot_eager")
+    assert same(compiled(X), f(X)) and compiled(X).dtype == torch.float64
+    assert {reason.name for reason in pellucid.break_reasons(compiled)} == {"SideEffect"}
 
 
 def test_A24_default_dtype_around_the_call():

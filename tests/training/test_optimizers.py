@@ -1,9 +1,11 @@
-"""`step` of all of torch.optim, compiled: parameters and state as torch's own compiled path leaves them, in as few
-regions as there are kinds of calls (the first makes the state)."""
+"""`step` of all of torch.optim, compiled: parameters and state as torch's own compiled path leaves them, in one region
+(the first call, which makes the state, runs by the interpreter)."""
 
 from __future__ import annotations
 
+import functools
 import inspect
+import itertools
 
 import pytest
 import torch
@@ -54,10 +56,13 @@ def train(name, options, around):
     return losses, [p.detach() for p in net.parameters()], optimizer.state_dict()["state"]
 
 
-def as_torch_compiles(step):
+def as_torch_compiles(step, from_call=0):
     """torch's optimizers compute otherwise while they are compiled: numbers of steps stay tensors."""
+    number = itertools.count()
 
     def inner(*args):
+        if next(number) < from_call:
+            return step(*args)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(torch.compiler, "is_compiling", lambda: True)
             return step(*args)
@@ -76,12 +81,13 @@ def close(a, b):
 def test_step(case):
     name, options = CASES[case]
     found = []
-    wanted = train(name, options, as_torch_compiles if case != "Adamax-foreach" else lambda step: step)
+    compiled = functools.partial(as_torch_compiles, from_call=0 if name in WITH_BREAKS else 1)
+    wanted = train(name, options, compiled if case != "Adamax-foreach" else lambda step: step)
     got = train(name, options, lambda step: found.append(pellucid.compile(step, backend="eager")) or found[-1])
     assert close(got, wanted) if case == "Adamax-foreach" else same(got, wanted)
     assert pellucid.cache_entries(found[0])
     if name not in WITH_BREAKS:
-        assert not pellucid.break_reasons() and len(pellucid.cache_entries(found[0])) <= 2
+        assert not pellucid.break_reasons() and len(pellucid.cache_entries(found[0])) == 1
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if CASES[case][0] not in WITH_BREAKS])

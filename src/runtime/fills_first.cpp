@@ -1,0 +1,88 @@
+#include "runtime/fills_first.h"
+
+#include <algorithm>
+
+namespace pellucid::runtime {
+namespace {
+
+using guards::Guard;
+using guards::Kind;
+using region::Effect;
+using source::Source;
+using source::Step;
+
+// The value of a key, or null. By identity, or as equal texts: keys of other classes may have an `__eq__` of their own,
+// which is not asked.
+PyObject* value_of(PyObject* dict, PyObject* key) {
+  Py_ssize_t at = 0;
+  PyObject *met = nullptr, *value = nullptr;
+  while (PyDict_Next(dict, &at, &met, &value) != 0) {
+    if (met == key) return value;
+    if (PyUnicode_CheckExact(met) && PyUnicode_CheckExact(key) && PyUnicode_Compare(met, key) == 0) return value;
+  }
+  return nullptr;
+}
+
+// Whether what the dict is behind the region contradicts what the guard asks of it.
+bool contradicts(const Guard& guard, PyObject* dict) {
+  switch (guard.kind) {
+    case Kind::DICT_CONTAINS:
+      return guard.number == 0 && value_of(dict, guard.operand.get()) != nullptr;
+    case Kind::DICT_KEYS:
+      return PyDict_GET_SIZE(dict) > PyTuple_GET_SIZE(guard.operand.get());
+    case Kind::LENGTH:
+      return PyDict_GET_SIZE(dict) > guard.number;
+    default:
+      return false;
+  }
+}
+
+// A tensor, list or dict that the region makes, or a mark that it sets. A value that the program only hands on says
+// nothing of what the next call finds.
+bool is_state(const region::Capture& capture, PyObject* value) {
+  if (value == Py_None || PyBool_Check(value)) return true;
+  const bool may_be = capture.node_of.contains(value) || PyList_Check(value) || PyDict_Check(value);
+  return may_be && !capture.source_of.contains(value);
+}
+
+// The same of a guard that asks whether a value in it is None, True or False.
+bool contradicts_value(const region::Capture& capture, const Guard& guard, PyObject* dict) {
+  if (guard.kind != Kind::ID_MATCH && guard.kind != Kind::EQUALS_MATCH) return false;
+  PyObject* const wanted = guard.operand.get();
+  if (wanted != Py_None && wanted != Py_True && wanted != Py_False) return false;
+  PyObject* const now = value_of(dict, guard.source->operand.get());
+  return now != nullptr && now != wanted && is_state(capture, now);
+}
+
+bool is_argument(const Source* source) { return source->step == Step::Local; }
+
+bool is_undone_by(const region::Capture& capture, const Guard& guard, const Source* dict, PyObject* behind) {
+  if (guard.source == nullptr) return false;
+  if (guard.source == dict) return contradicts(guard, behind);
+  const Source* const object = dict->step == Step::DictOf ? dict->base : nullptr;
+  if (object != nullptr && guard.source == object) {
+    if (guard.kind != Kind::HAS_ATTR || guard.number != 0) return false;
+    PyObject* const now = value_of(behind, guard.operand.get());
+    return now != nullptr && is_state(capture, now);
+  }
+  const bool is_item = guard.source->step == Step::DictItem && guard.source->base == dict;
+  const bool is_attribute =
+      guard.source->step == Step::InstanceAttr && object != nullptr && guard.source->base == object;
+  return (is_item || is_attribute) && contradicts_value(capture, guard, behind);
+}
+
+}  // namespace
+
+bool fills_what_it_found_empty(const region::Capture& capture) {
+  const auto undoes = [&](const Effect& effect) {
+    if (effect.kind != Effect::Kind::SetDict) return false;
+    const auto known = capture.source_of.find(effect.target.get());
+    if (known == capture.source_of.end() || is_argument(known->second)) return false;
+    return std::ranges::any_of(capture.guards.all(), [&](const Guard& guard) {
+      return is_undone_by(capture, guard, known->second, effect.value.get());
+    });
+  };
+  return std::ranges::any_of(capture.effects, undoes);
+}
+
+}  // namespace pellucid::runtime

@@ -1,0 +1,249 @@
+"""A first call that makes the state that all others find runs by the interpreter, and the region is that of the next."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+import torch
+from torch import nn
+
+import pellucid
+from pellucid.errors import BackendCompilerFailed
+from support import Counting, same
+
+X = torch.arange(3.0)
+
+
+def running_mean(state):
+    def f(x):
+        if "mean" not in state:
+            state["mean"], state["count"] = torch.zeros_like(x), torch.zeros(())
+        state["count"] += 1
+        state["mean"] += (x - state["mean"]) / state["count"]
+        return state["mean"] * 2
+
+    return f
+
+
+class Lazy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+        self.mask = None
+
+    def forward(self, x):
+        if self.mask is None:
+            self.mask = (x > 1).float()
+        return x * self.weight * self.mask
+
+
+class Marked:
+    """Says itself that it is ready."""
+
+    def __init__(self):
+        self.ready = False
+
+    def __call__(self, x):
+        if not self.ready:
+            self.table = {"scale": torch.full((3,), 2.0)}
+            self.ready = True
+        return x * self.table["scale"]
+
+
+def per_tensor(state):
+    def f(x, y):
+        for t in (x, y):
+            if t not in state:
+                state[t] = [torch.zeros(())]
+            state[t][0] += t.sum()
+        return state[x][0] + state[y][0]
+
+    return f
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_state_in_a_dict(fullgraph):
+    states = {}, {}
+    backend = Counting()
+    eager, compiled = running_mean(states[0]), running_mean(states[1])
+    compiled = pellucid.compile(compiled, backend=backend, fullgraph=fullgraph)
+    for i in range(5):
+        assert same(compiled(X + i), eager(X + i)) and same(*states)
+    assert backend.count == 1 and not pellucid.break_reasons(compiled)
+    assert len(pellucid.cache_entries(compiled)) == 1 and not pellucid.guard_failures(compiled)
+
+
+def test_state_of_tensors_as_keys():
+    states = {}, {}
+    backend = Counting()
+    eager, compiled = per_tensor(states[0]), pellucid.compile(per_tensor(states[1]), backend=backend)
+    y = X + 1
+    for _ in range(3):
+        assert same(compiled(X, y), eager(X, y))
+    assert backend.count == 1 and same(list(states[0].values()), list(states[1].values()))
+
+
+def test_attribute_of_a_module():
+    backend = Counting()
+    eager, module = Lazy(), Lazy()
+    compiled = pellucid.compile(module, backend=backend)
+    for i in range(4):
+        results = [m(X + i) for m in (eager, compiled)]
+        for result in results:
+            result.sum().backward()
+        assert same(*results) and same(eager.weight.grad, module.weight.grad) and same(eager.mask, module.mask)
+    assert backend.count == 1
+    another = Lazy()  # its first call makes its own mask; the region of the first one serves it then
+    again = pellucid.compile(another, backend=backend)
+    assert same(again(X), Lazy()(X)) and same(again(X + 1), another(X + 1)) and backend.count == 1
+
+
+def test_marks():
+    backend = Counting()
+    compiled = pellucid.compile(Marked().__call__, backend=backend)
+    eager = Marked()
+    for i in range(3):
+        assert same(compiled(X + i), eager(X + i))
+    assert backend.count == 1
+
+
+def test_a_dict_of_the_caller_is_no_state():
+    def fill(cache, x):
+        if "twice" not in cache:
+            cache["twice"] = x * 2
+        return cache["twice"] + 1
+
+    backend = Counting()
+    compiled = pellucid.compile(fill, backend=backend)
+    for _ in range(3):
+        cache = {}
+        assert same(compiled(cache, X), X * 2 + 1) and same(cache, {"twice": X * 2})
+    assert backend.count == 1  # the region that fills it serves every call
+    assert pellucid.cache_entries(compiled)[0]["hits"] >= 2
+
+
+def test_another_key_at_each_call():
+    caches = {}, {}
+
+    def make(cache):
+        def f(x, name):
+            if name not in cache:
+                cache[name] = x * 2
+            return cache[name] + x
+
+        return f
+
+    eager, backend = make(caches[0]), Counting()
+    compiled = pellucid.compile(make(caches[1]), backend=backend)
+    for i, name in enumerate("abcab"):
+        assert same(compiled(X + i, name), eager(X + i, name)) and same(*caches)
+    assert backend.count <= 4
+
+
+def test_what_it_raises_is_raised_once():
+    state: dict = {}
+    log: list = []
+
+    def f(x, index):
+        if "seen" not in state:
+            state["seen"] = x + 1
+            log.append("made")
+        return state["seen"][index] * x
+
+    backend = Counting()
+    compiled = pellucid.compile(f, backend=backend)
+    with pytest.raises(IndexError, match="out of bounds"):
+        compiled(X, torch.tensor([7]))
+    assert same(state, {"seen": X + 1}) and log == ["made"]
+    for _ in range(2):
+        assert same(compiled(X, torch.tensor([1])), X * 2)
+    assert backend.count == 1 and log == ["made"]
+
+
+def test_a_backend_that_fails_is_told_by_the_next_call():
+    def backend(gm, inputs):
+        raise ValueError("cannot")
+
+    state: dict = {}
+    compiled = pellucid.compile(running_mean(state), backend=backend)
+    assert same(compiled(X), X * 2) and state["count"] == 1
+    with pytest.raises(BackendCompilerFailed, match="cannot"):
+        compiled(X)
+    assert state["count"] == 1  # before anything has happened
+
+
+def test_what_the_second_region_stops_at():
+    state: dict = {}
+
+    def f(x):
+        if "scale" not in state:
+            state["scale"] = torch.full((3,), 2.0)
+            return x * state["scale"]
+        pellucid.graph_break()
+        return x / state["scale"]
+
+    backend = Counting()
+    compiled = pellucid.compile(f, backend=backend)
+    assert same(compiled(X), X * 2) and same(compiled(X), X / 2) and same(compiled(X), X / 2)
+    assert backend.count == 1 and len(pellucid.break_reasons(compiled)) == 1
+    state.clear()
+    whole = pellucid.compile(f, backend=backend, fullgraph=True)
+    assert same(whole(X), X * 2)
+    with pytest.raises(pellucid.errors.Unsupported):
+        whole(X)
+
+
+def test_a_call_within_the_first():
+    state: dict = {}
+
+    def f(x, depth):
+        if depth not in state:
+            state[depth] = torch.ones(3)
+        return x * state[depth] if depth == 0 else compiled(x, depth - 1) + state[depth]
+
+    compiled = pellucid.compile(f, backend=Counting())
+    for _ in range(3):
+        assert same(compiled(X, 2), X + 2)
+    assert list(state) == [2, 1, 0]
+
+
+def test_random_numbers_are_drawn_once():
+    def make(state):
+        def f(x):
+            if "noise" not in state:
+                state["noise"] = torch.randn(3)
+            return x + state["noise"] + torch.rand(3)
+
+        return f
+
+    results = []
+    for around in (lambda f: f, lambda f: pellucid.compile(f, backend=Counting())):
+        torch.manual_seed(0)
+        f = around(make({}))
+        results.append([[f(X) for _ in range(3)], torch.get_rng_state()])
+    assert same(*results)
+
+
+def test_arguments_die_with_their_call():
+    state: dict = {}
+
+    class Box:
+        def __init__(self):
+            self.value = X + 1
+
+    def f(*boxes):
+        if "sum" not in state:
+            state["sum"] = torch.zeros(3)
+        state["sum"] += boxes[0].value
+        return state["sum"] * 1
+
+    compiled = pellucid.compile(f, backend=Counting())
+    box = Box()
+    gone = weakref.ref(box)
+    compiled(box)
+    del box
+    gc.collect()
+    assert gone() is None
+    assert same(compiled(Box()), 2 * (X + 1))
