@@ -52,6 +52,7 @@ from pellucid._doctor import doctor
 from pellucid._explain import ExplainOutput, ExplainWithBackend
 from pellucid._guard_costs import GuardCost, GuardCosts, guard_costs
 from pellucid._profiler import CompileProfiler
+from pellucid._replay.interface import record, replay
 from pellucid.api import (
     break_reasons,
     cache_entries,
@@ -134,6 +135,8 @@ __all__ = [
     "nonstrict_trace",
     "profile_compiles",
     "recompile_reasons",
+    "record",
+    "replay",
     "reset",
     "set_stance",
     "show",

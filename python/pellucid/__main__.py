@@ -3,6 +3,7 @@ python -m pellucid explain file.py:function graphs, breaks, recompiles and times
 python -m pellucid run script.py            the script, with pellucid in the place of torch.compile
 python -m pellucid triage file.py           the first stage and the first graph at fault
 python -m pellucid minify file.py           the smallest graph that fails as a script or program does
+python -m pellucid replay file.rec          a recorded capture once more, without its program
 python -m pellucid decompile module:function a function as Python text, from its bytecode
 python -m pellucid doctor                   what of this machine and its configuration will matter
 """
@@ -13,10 +14,10 @@ import argparse
 import sys
 
 from pellucid import config
-from pellucid._commands import decompile, doctor, explain, minify, run, show, triage
+from pellucid._commands import decompile, doctor, explain, minify, replay, run, show, triage
 from pellucid._commands.reader import quiet_without_reader
 
-_COMMANDS = (show, explain, run, triage, minify, decompile, doctor)
+_COMMANDS = (show, explain, run, triage, minify, replay, decompile, doctor)
 
 
 def main(arguments: list[str] | None = None) -> int:

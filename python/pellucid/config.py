@@ -482,6 +482,14 @@ define(
     " of its own in it (2, 3, …)",
 )
 define(
+    "replay_record_enabled",
+    bool,
+    False,
+    "what a failed capture reads (code, globals, attributes, tensors as metadata) is written into a file below base_dir, which"
+    " the error names: `python -m pellucid replay FILE` captures it again in any process and on any machine (docs/replay.md)",
+    other_variable="TORCH_COMPILE_REPLAY_RECORD",
+)
+define(
     "reorderable_logging_functions",
     set,
     set(),

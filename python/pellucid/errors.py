@@ -8,6 +8,7 @@ import functools
 import itertools
 import os
 import re
+import shlex
 import sys
 import traceback
 import types
@@ -290,6 +291,8 @@ class BreakRecord:
     internal_stack: list[str] = field(default_factory=list)
     """With `config.verbose`: the instructions that the frames stand at, the line of pellucid's own code that stopped, and the
     traceback of what was raised there."""
+    recording: str | None = None
+    """The file that `config.replay_record_enabled` made write what this capture reads (docs/replay.md)."""
 
     @property
     def why(self) -> str:
@@ -330,7 +333,14 @@ class BreakRecord:
         if self.why:
             lines.append(f"Why: {self.why}")
         lines.append(f"Hint: {self.hint}")
+        if self.recording is not None:
+            lines.append(recording_text(self.recording))
         return "\n".join(lines)
+
+
+def recording_text(file: str) -> str:
+    """What an error says of the record of its capture."""
+    return f"The capture as a file: python -m pellucid replay {shlex.quote(file)}"
 
 
 # Reasons whose message ends with an exception of the program, and the field that it is: its class comes first.

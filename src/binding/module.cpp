@@ -5,6 +5,7 @@
 #include "binding/backend.h"
 #include "binding/decompile.h"
 #include "binding/hooks.h"
+#include "binding/replay.h"
 #include "py/ref.h"
 #include "runtime/runtime.h"
 
@@ -12,6 +13,7 @@ NB_MODULE(_core, m) {
   m.doc() = "The native core of pellucid.";
   pellucid::binding::add_backend(m);
   pellucid::binding::add_decompile(m);
+  pellucid::binding::add_replay(m);
 #ifdef PELLUCID_TESTS
   pellucid::binding::add_hooks(m);
 #endif

@@ -492,7 +492,10 @@ py::Owned<> as_rows(const guards::Costs& costs) {
 
 }  // namespace
 
-py::Owned<> guard_costs_of(PyObject* compiled, PyObject* args, PyObject* kwargs, int repeats) {
+namespace {
+
+// Binds a call that is given as a tuple and a dict. `function` must be held by the caller, and so must the two.
+void bind_call(BoundArguments& bound, PyFunctionObject* function, PyObject* args, PyObject* kwargs) {
   std::vector<PyObject*> values;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) values.push_back(PyTuple_GET_ITEM(args, i));
   auto names = py::take(PyTuple_New(PyDict_GET_SIZE(kwargs)));
@@ -501,14 +504,20 @@ py::Owned<> guard_costs_of(PyObject* compiled, PyObject* args, PyObject* kwargs,
     PyTuple_SET_ITEM(names.get(), i, Py_NewRef(key));
     values.push_back(value);
   }
-  const auto function = py::Owned<PyFunctionObject>::share(cast(compiled)->function);
-  const auto cache = py::Owned<>::share(cast(compiled)->cache_object);
-  BoundArguments bound;
-  if (!bound.bind(function.get(), values.data(), static_cast<std::size_t>(PyTuple_GET_SIZE(args)), names.get())) {
+  if (!bound.bind(function, values.data(), static_cast<std::size_t>(PyTuple_GET_SIZE(args)), names.get())) {
     PyErr_SetString(PyExc_TypeError, "the function has other parameters");
     py::throw_pending();
   }
   bound.own();
+}
+
+}  // namespace
+
+py::Owned<> guard_costs_of(PyObject* compiled, PyObject* args, PyObject* kwargs, int repeats) {
+  const auto function = py::Owned<PyFunctionObject>::share(cast(compiled)->function);
+  const auto cache = py::Owned<>::share(cast(compiled)->cache_object);
+  BoundArguments bound;
+  bind_call(bound, function.get(), args, kwargs);
   const auto entries = cache_of(cache.get())->entries();
   for (const auto& entry : entries) {
     if (!entry->guards->check(bound.slots(), function->func_closure)) continue;
@@ -517,6 +526,19 @@ py::Owned<> guard_costs_of(PyObject* compiled, PyObject* args, PyObject* kwargs,
                                   as_rows(costs).release()));
   }
   return py::Owned<>::share(Py_None);
+}
+
+py::Owned<> compile_alone(PyObject* compiled, PyObject* args, PyObject* kwargs) {
+  const auto function = py::Owned<PyFunctionObject>::share(cast(compiled)->function);
+  const auto cache = py::Owned<>::share(cast(compiled)->cache_object);
+  BoundArguments bound;
+  bind_call(bound, function.get(), args, kwargs);
+  const BusyScope busy(*cache_of(cache.get()));
+  py::InterruptsWait wait;
+  const Attempt attempt =
+      compile_region(function.get(), bound.slots(), *cache_of(cache.get()), cast(compiled)->fullgraph);
+  wait.end();
+  return py::Owned<>::share(attempt.stop ? attempt.stop.get() : Py_None);
 }
 
 py::Owned<> cache_entries_of(PyObject* object) {

@@ -27,6 +27,9 @@ py::Owned<> guards_of(PyObject* compiled);
 // What its guards cost at a call with these arguments: (region, nanoseconds of a call, number of guards, [(guard as
 // above, whether it is about reading its value, nanoseconds), …]); None when no entry fits the call.
 py::Owned<> guard_costs_of(PyObject* compiled, PyObject* args, PyObject* kwargs, int repeats);
+// Captures and compiles for a call with these arguments, and runs and keeps nothing of it: the record of the stop, or
+// None. What a call would raise of the capture or the backend is raised.
+py::Owned<> compile_alone(PyObject* compiled, PyObject* args, PyObject* kwargs);
 // Why calls missed, oldest first; a list of str.
 py::Owned<> guard_failures_of(PyObject* compiled);
 py::Owned<> recompiles_of(PyObject* compiled);

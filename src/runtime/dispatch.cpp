@@ -28,6 +28,34 @@ namespace pellucid::runtime {
 
 namespace {
 
+// config.replay_record_enabled: what the failed capture reads is written into a file, which the error then names.
+// `failure`: the record of a stop, or what was raised. Nothing that goes wrong here gets into the program.
+void record_failure(const Cache& cache, const Call& call, const BoundArguments& bound, bool fullgraph,
+                    PyObject* failure) {
+  auto slots = py::take(PyTuple_New(static_cast<Py_ssize_t>(bound.size())));
+  for (std::size_t i = 0; i < bound.size(); ++i)
+    PyTuple_SET_ITEM(slots.get(), static_cast<Py_ssize_t>(i), Py_NewRef(bound.slots()[i]));
+  const auto record = py::import_attr("pellucid._replay.failure", "record_failure");
+  PyObject* const in_block = break_policy::break_is_error() ? Py_True : Py_False;
+  (void)py::take(PyObject_CallFunctionObjArgs(record.get(), call.function, slots.get(), cache.key().backend,
+                                              fullgraph ? Py_True : Py_False, in_block, failure, nullptr));
+}
+
+// compile_region; an error that is no graph break is recorded too.
+Attempt compiled_or_recorded(Cache& cache, const Call& call, const BoundArguments& bound, bool fullgraph,
+                             bool may_fill) {
+  if (config_number("replay_record_enabled") == 0)
+    return compile_region(call.function, bound.slots(), cache, fullgraph, may_fill);
+  try {
+    return compile_region(call.function, bound.slots(), cache, fullgraph, may_fill);
+  } catch (const py::Interruption&) {
+    throw;
+  } catch (const py::PythonError& error) {
+    if (!py::is_interruption(error.value())) record_failure(cache, call, bound, fullgraph, error.value());
+    throw;
+  }
+}
+
 bool is_about_arguments(const Attempt& attempt) { return attempt.about == About::Arguments; }
 
 py::Owned<> run_stopped(Cache& cache, const Call& call, BoundArguments& bound, const Attempt& attempt, bool fullgraph,
@@ -35,6 +63,8 @@ py::Owned<> run_stopped(Cache& cache, const Call& call, BoundArguments& bound, c
   const bool is_error = fullgraph || attempt.is_error;
   const bool is_raised = is_error && !is_about_arguments(attempt);
   remember_stop(cache, cache, attempt, is_raised);
+  if (is_raised && config_number("replay_record_enabled") != 0)
+    record_failure(cache, call, bound, fullgraph, attempt.stop.get());
   bound.drop();
   if (is_raised) raise_unsupported(attempt);
   wait.end();
@@ -59,7 +89,7 @@ Attempt try_to_compile(Cache& cache, const Call& call, const BoundArguments& bou
       may_compile(cache, cache, call.function, bound.slots(), call.function->func_closure, fullgraph);
   taken.is_refused = given.verdict == Verdict::Refused;
   if (taken.is_refused) return taken;
-  taken = compile_region(call.function, bound.slots(), cache, fullgraph, may_fill);
+  taken = compiled_or_recorded(cache, call, bound, fullgraph, may_fill);
   taken.replaces = given.verdict == Verdict::Replaces;
   given.note_cost(taken.entry ? taken.entry->number : -1);
   return taken;

@@ -204,6 +204,17 @@ PyObject* guard_costs(PyObject*, PyObject* args) {
   return py::enter([&] { return guard_costs_of(compiled, arguments, keywords, repeats); });
 }
 
+PyObject* compile_call(PyObject*, PyObject* args) {
+  PyObject *compiled = nullptr, *arguments = nullptr, *keywords = nullptr;
+  if (!PyArg_ParseTuple(args, "OO!O!:compile_alone", &compiled, &PyTuple_Type, &arguments, &PyDict_Type, &keywords))
+    return nullptr;
+  if (!is_compiled_function(compiled)) {
+    PyErr_Format(PyExc_TypeError, "expected a function compiled by pellucid, got %.200s", Py_TYPE(compiled)->tp_name);
+    return nullptr;
+  }
+  return py::enter([&] { return compile_alone(compiled, arguments, keywords); });
+}
+
 PyObject* show_call(PyObject*, PyObject* function) {
   return py::enter([&] {
     show_call_as(function);
@@ -263,6 +274,9 @@ PyMethodDef kFunctions[] = {
     {"steerings", steerings, METH_NOARGS, "The names of all Steerings with their numbers."},
     {"build", build, METH_NOARGS, "How this core was built: compiler, sanitized, optimized."},
     {"guard_costs", guard_costs, METH_VARARGS, "(compiled, args, kwargs, repeats): what its guards cost at this call."},
+    {"compile_alone", compile_call, METH_VARARGS,
+     "(compiled, args, kwargs): captures and compiles for this call, and runs nothing; the record of the stop or "
+     "None."},
     {"is_leaf", is_leaf, METH_O, "Whether it is an operation of torch, which is one node of a graph."},
     {"show_call_as", show_call, METH_O, "What CompiledFunction.__call__ gives. Calls go on to run the native one."},
     {"set_stance", set_stance, METH_VARARGS, "The stance: (name, skips guards, backend or None). Gives what it was."},

@@ -1,0 +1,1 @@
+"""Records of captures, and captures of records (docs/replay.md)."""
