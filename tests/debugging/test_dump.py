@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import pellucid
+from pellucid.__main__ import main
 from support import same
 
 
