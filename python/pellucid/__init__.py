@@ -49,6 +49,7 @@ from pellucid._capture_profile import CompileProfile, profile_compiles
 from pellucid._comptime import ComptimeContext, ComptimeValue, comptime
 from pellucid._decompile import CannotDecompile, Decompiled, decompile
 from pellucid._doctor import doctor
+from pellucid._dump.context import debug
 from pellucid._explain import ExplainOutput, ExplainWithBackend
 from pellucid._guard_costs import GuardCost, GuardCosts, guard_costs
 from pellucid._profiler import CompileProfiler
@@ -110,6 +111,7 @@ __all__ = [
     "comptime",
     "config",
     "counters",
+    "debug",
     "decompile",
     "disable",
     "disallow_in_graph",

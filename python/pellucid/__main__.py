@@ -1,6 +1,7 @@
 """python -m pellucid show file.py:function    every stage of a compiled function as text
 python -m pellucid explain file.py:function graphs, breaks, recompiles and times: as text, JSON or a page
 python -m pellucid run script.py            the script, with pellucid in the place of torch.compile
+python -m pellucid dump script.py directory what is captured while the script runs, as files
 python -m pellucid triage file.py           the first stage and the first graph at fault
 python -m pellucid minify file.py           the smallest graph that fails as a script or program does
 python -m pellucid replay file.rec          a recorded capture once more, without its program
@@ -14,10 +15,10 @@ import argparse
 import sys
 
 from pellucid import config
-from pellucid._commands import decompile, doctor, explain, minify, replay, run, show, triage
+from pellucid._commands import decompile, doctor, dump, explain, minify, replay, run, show, triage
 from pellucid._commands.reader import quiet_without_reader
 
-_COMMANDS = (show, explain, run, triage, minify, replay, decompile, doctor)
+_COMMANDS = (show, explain, run, dump, triage, minify, replay, decompile, doctor)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,0 +1,1 @@
+"""What is captured inside `pellucid.debug(directory)`, as files."""

@@ -1,0 +1,72 @@
+"""`pellucid.debug`: the block in which everything that is captured is written to files."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from pellucid import events
+from pellucid._dump.artifacts import Handler
+from pellucid._dump.directory import Directory
+from pellucid._dump.recording import Recording, entries_before
+
+_active: list[debug] = []
+
+
+class debug:
+    """Writes what is captured inside of the block into a directory, as Python that people read.
+
+    For each function that is compiled `full_code_for_<function>_<n>.py`: its source, each compiled version with its guards and
+    what runs in its place, and the parts behind graph breaks; for each graph `__compiled_fn_<n>.captured.py`, and what
+    AOTAutograd and Inductor make of it; `index.html` leads to all of them. See docs/debugging.md.
+
+    Args:
+        directory: made when it is not there; what an earlier dump wrote there is removed.
+
+    Raises:
+        OSError: the directory cannot be written.
+        RuntimeError: it is entered inside of another one.
+
+    Example:
+        >>> with pellucid.debug("dump/"):
+        ...     compiled(x)
+    """
+
+    def __init__(self, directory: str | Path) -> None:
+        self._directory = directory
+        self._undo = contextlib.ExitStack()
+
+    def __enter__(self) -> debug:
+        if _active:
+            raise RuntimeError("pellucid.debug is active already, and does not nest")
+        directory = Directory(self._directory)
+        self._recording = Recording(directory, entries_before())
+        with contextlib.ExitStack() as undo:
+            _active.append(self)
+            undo.callback(_active.remove, self)
+            undo.callback(self._recording.finish)
+            handler = Handler(self._recording.note_artifact)
+            handler.start()
+            undo.callback(handler.stop)
+            undo.enter_context(events.subscribe(self._recording))
+            self._recording.finish()
+            self._undo = undo.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._undo.close()
+
+    @property
+    def directory(self) -> Path:
+        """Where the files are."""
+        return self._recording.directory.path
+
+    @property
+    def files(self) -> list[Path]:
+        """All that are written so far."""
+        return [self.directory / name for name in self._recording.directory.names]
+
+    @property
+    def has_regions(self) -> bool:
+        """Whether anything was compiled."""
+        return any(function.regions for function in self._recording.functions.values())

@@ -1,0 +1,380 @@
+"""The reader of events that writes a dump: graphs, guards and regions at once, functions and the index behind each compile."""
+
+from __future__ import annotations
+
+import dis
+import gc
+import re
+import textwrap
+import threading
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from pellucid import _core, events
+from pellucid._dump import artifacts, graphs, page, texts
+from pellucid._dump.directory import Directory
+from pellucid._explain.arguments import forward_of
+from pellucid._explain.guard_text import python_of
+from pellucid._explain.places import definition_at, short
+from pellucid._explain.record import RecordedCompile, RecordedRegion
+from pellucid._in_words import Words, line_at
+from pellucid.errors import BreakRecord
+
+
+@dataclass
+class DumpedRegion:
+    """One part of the program that was compiled."""
+
+    number: int
+    name: str
+    place: str
+    begins_at: tuple[tuple[types.CodeType, int], ...]
+    arguments: list[str]
+    guards: str
+    """As a function."""
+    body: list[str]
+    behind: list[str]
+    """What happens behind it, before the next region."""
+    effects: list[str]
+    free: list[str]
+    graph: str
+    """The file of its graph; empty: it has none."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it begins behind a graph break."""
+        return bool(self.begins_at)
+
+    @property
+    def guards_name(self) -> str:
+        """Of the function that says whether it may run."""
+        return f"guards_{self.number}"
+
+    @property
+    def function_name(self) -> str:
+        """Of the function that stands for it."""
+        return self.name if self.goes_on else f"region_{self.number}"
+
+
+@dataclass
+class DumpedFunction:
+    """A function of the program, and the regions that begin with it or behind its breaks."""
+
+    name: str
+    part: str
+    """Of the names of files."""
+    same: int
+    """How many functions of that name came before."""
+    file: str
+    line: int
+    code: types.CodeType
+    """Of the function that is called: of a module torch's."""
+    regions: list[DumpedRegion] = field(default_factory=list)
+    breaks: list[str] = field(default_factory=list)
+    before: list[str] = field(default_factory=list)
+    """Of the entries that it had before the dump began."""
+
+    @property
+    def dumped(self) -> str:
+        """Its file in the dump."""
+        return f"full_code_for_{self.part}_{self.same}.py"
+
+
+@dataclass
+class _Graph:
+    name: str
+    number: int
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+class Recording:
+    """Hears of what is compiled and writes it.
+
+    Args:
+        directory: where to.
+        before: the entries that functions had when the dump began, as texts, by the code of the function.
+    """
+
+    def __init__(self, directory: Directory, before: dict[types.CodeType, list[str]]) -> None:
+        self.directory = directory
+        self.addresses = texts.Addresses()
+        self.functions: dict[Any, DumpedFunction] = {}
+        self.story: list[dict[str, Any]] = []
+        self._before = before
+        self._lock = threading.RLock()
+        self._open = threading.local()  # .stack: the compiles of this thread, outermost first
+        self._graphs: dict[tuple[int, int], _Graph] = {}
+
+    def __call__(self, event: events.Event) -> None:
+        read = _READS.get(type(event))
+        if read is not None:
+            with self._lock:
+                read(self, event)
+
+    def note_artifact(self, compile_id: tuple[int, int], kind: str, text: str) -> None:
+        """What AOTAutograd or Inductor made of the graph of a compile."""
+        with self._lock:
+            graph = self._graphs.get(compile_id)
+            if graph is None:  # of a graph that was captured before the dump began
+                return
+            count = graph.counts[kind] = graph.counts.get(kind, -1) + 1
+            suffix = f"_{count}" if count or kind in artifacts.NUMBERED else ""
+            name = f"__compiled_fn_{graph.number}.{kind}{suffix}.py"
+            if kind != "kernel":
+                head = texts.comment(f"{kind} graph of {graph.name}")
+                text = f"{head}import torch\nfrom torch import device, inf, nan\n\n\n{graphs.as_python(text, kind)}"
+            self.directory.write(name, self.addresses.without(text))
+            self.story.append({"what": kind, "of": graph.name, "file": name})
+
+    def finish(self) -> None:
+        """Writes what is known in the end."""
+        with self._lock:
+            for function in self.functions.values():
+                self.directory.write(function.dumped, _full_code(function))
+            self.directory.write("index.html", page.page(self))
+            self.directory.write_index(page.facts(self))
+
+    # ----
+
+    def _stack(self) -> list[RecordedCompile]:
+        if not hasattr(self._open, "stack"):
+            self._open.stack = []
+        return self._open.stack
+
+    def _compile_started(self, event: events.CompileStarted) -> None:
+        self._stack().append(RecordedCompile(event))
+
+    def _compile_finished(self, event: events.CompileFinished) -> None:
+        if not self._stack():  # it began before the dump
+            return
+        now = self._stack().pop()
+        if now.region is None and now.breaks:
+            self._note_breaks(self._function_of(now), now)
+        if event.failed:
+            self.story.append({"what": "failed", "of": now.started.code.co_qualname})
+        if not self._stack():
+            self.finish()
+
+    def _backend_started(self, event: events.BackendStarted) -> None:
+        if event.compile_id is None:
+            return
+        number = int(event.name.rpartition("_")[2])
+        self._graphs[event.compile_id] = _Graph(event.name, number)
+        head = texts.comment(
+            f"The graph that {event.name} runs, as it was captured and given to the backend {event.backend!r}."
+        )
+        text = graphs.text_of(event.graph_module, head).text
+        name = captured_file(event.name)
+        self.directory.write(name, self.addresses.without(text))
+        self.story.append({"what": "graph", "of": event.name, "file": name})
+
+    def _graph_break(self, event: events.GraphBreak) -> None:
+        if self._stack():
+            self._stack()[-1].breaks.append(event.record)
+
+    def _recompiled(self, event: events.Recompiled) -> None:
+        why = [str(failure) for failures in event.record.failures.values() for failure in failures]
+        self.story.append(
+            {"what": "recompiled", "of": event.record.function, "why": self.addresses.without("; ".join(why))}
+        )
+
+    def _region_finished(self, event: events.RegionFinished) -> None:
+        if not self._stack():
+            return
+        now = self._stack()[-1]
+        now.region = RecordedRegion(event.number, event.name, event.guards, event.effects, event.begin >= 0)
+        function = self._function_of(now)
+        region = self._region(event, now)
+        function.regions.append(region)
+        self.directory.write(f"guards_{region.number}.py", _guards_file(region))
+        self.story.append(
+            {
+                "what": "region",
+                "name": region.name,
+                "of": function.name,
+                "place": region.place,
+                "guards": f"guards_{region.number}.py",
+                "file": function.dumped,
+            }
+        )
+        if region.goes_on:
+            self.directory.write(f"{region.name}.py", _resume_file(region))
+            self.story[-1]["file"] = f"{region.name}.py"
+        self._note_breaks(function, now)
+
+    def _region(self, event: events.RegionFinished, now: RecordedCompile) -> DumpedRegion:
+        code = event.emitted_function.__code__
+        arguments = texts.parameters(code)
+        begins_at = tuple(now.started.begins_at)
+        guards_name = f"guards_{event.number}"
+        clean = self.addresses.without
+        has_graph = event.compile_id in self._graphs and self._graphs[event.compile_id].name == event.name
+        return DumpedRegion(
+            number=event.number,
+            name=event.name,
+            place=_place(begins_at or ((event.code, 0),)),
+            begins_at=begins_at,
+            arguments=arguments,
+            guards=clean(texts.guards_text(guards_name, event.name, arguments, event.guards)),
+            body=clean("\n".join(texts.body_of(code, event.emitted))).splitlines(),
+            behind=[clean(line) for line in _behind(event, now.breaks)] if event.ends_early else [],
+            effects=[clean(effect) for effect in event.effects],
+            free=list(code.co_freevars),
+            graph=captured_file(event.name) if has_graph else "",
+        )
+
+    def _note_breaks(self, function: DumpedFunction, now: RecordedCompile) -> None:
+        for record in now.breaks:
+            text = self.addresses.without(_break_text(record))
+            function.breaks.append(text)
+            self.story.append({"what": "break", "of": function.name, "why": text})
+        now.breaks = []
+
+    def _function_of(self, now: RecordedCompile) -> DumpedFunction:
+        code = now.started.function.__code__
+        place = _forward_of(now) if code is torch.nn.Module._wrapped_call_impl.__code__ else None
+        key = place or code
+        if key not in self.functions:
+            file, line = place or (code.co_filename, code.co_firstlineno)
+            definition = definition_at(file, line)
+            name = definition.name if definition is not None else code.co_qualname
+            part = re.sub(r"\W+", "_", name.replace("<locals>.", "")).strip("_") or "code"
+            same = sum(one.part == part for one in self.functions.values())
+            before = self._before.get(code, [])
+            self.functions[key] = DumpedFunction(name, part, same, file, line, code, before=before)
+        return self.functions[key]
+
+
+_READS: dict[type[events.Event], Callable[[Any, Any], None]] = {
+    events.CompileStarted: Recording._compile_started,
+    events.CompileFinished: Recording._compile_finished,
+    events.BackendStarted: Recording._backend_started,
+    events.RegionFinished: Recording._region_finished,
+    events.GraphBreak: Recording._graph_break,
+    events.Recompiled: Recording._recompiled,
+}
+
+
+def captured_file(graph: str) -> str:
+    """The file of a graph.
+
+    Example:
+        >>> captured_file("__resume_at_26_1")
+        '__compiled_fn_1.captured.py'
+    """
+    return f"__compiled_fn_{graph.rpartition('_')[2]}.captured.py"
+
+
+_CALLS_MODULES = torch.nn.Module._call_impl.__code__.co_filename
+
+
+def _forward_of(now: RecordedCompile) -> tuple[str, int] | None:
+    """File and first line of the `forward` that a module's call runs. Behind a break it is an open frame."""
+    for code, _ in now.started.begins_at:
+        if code.co_filename != _CALLS_MODULES:
+            return code.co_filename, code.co_firstlineno
+    return None if now.started.begins_at else forward_of(now)
+
+
+def _place(frames: tuple[tuple[types.CodeType, int], ...]) -> str:
+    """Innermost first."""
+    return ", in ".join(
+        f"{code.co_qualname} ({short(code.co_filename)}:{line_at(code, at)})" for code, at in reversed(frames)
+    )
+
+
+def _break_text(record: BreakRecord) -> str:
+    file, line, *_ = record.place
+    return f"{record.code} {record.name}: {record.message} (in {record.function}, {short(file)}:{line})"
+
+
+def _behind(event: events.RegionFinished, breaks: list[BreakRecord]) -> list[str]:
+    """The step that runs for real."""
+    code, at = event.read("end")[-1]
+    operation = dis.opname[code.co_code[at]] if 0 <= at < len(code.co_code) else "?"
+    line = line_at(code, at)
+    source = texts.source_line(code.co_filename, line)
+    lines = [f"Then the interpreter runs {operation} of {code.co_qualname}, {short(code.co_filename)}:{line}: {source}"]
+    lines += [f"because of {_break_text(record)}" for record in breaks[-1:]]
+    return lines
+
+
+def _region_text(region: DumpedRegion) -> str:
+    notes = [f"# its graph: {region.graph}"] if region.graph else ["# it has no graph"]
+    notes += [f"# it changes: {effect}" for effect in region.effects]
+    body = [*notes, *region.body, *(f"# {line}" for line in region.behind)]
+    return texts.function_text(region.function_name, region.arguments, body, region.free)
+
+
+def _guards_file(region: DumpedRegion) -> str:
+    return f'"""The guards of {region.name}, which begins in {region.place}."""\n\nimport torch\n\n\n{region.guards}'
+
+
+_RESUME = (
+    "A region behind a graph break. It is no function of the program: the frames that were open are its arguments, and the "
+    "step that ended the region before it ran for real, in the lines of the program. Stepping out of the region before leads to "
+    "that line, and from there to here."
+)
+
+
+def _resume_file(region: DumpedRegion) -> str:
+    words = textwrap.fill(_RESUME, 110)
+    return f'"""{words}\n\nIt begins in {region.place}.\n"""\n\nimport torch\n\n\n{region.guards}\n\n{_region_text(region)}'
+
+
+def _full_code(function: DumpedFunction) -> str:
+    short = function.name.rpartition(".")[2]
+    name = short if short.isidentifier() else "function"
+    parts = [f'"""{function.name} ({function.file}:{function.line}), and what was compiled of it."""\n\nimport torch\n']
+    source = texts.source_of(function.file, function.line)
+    parts.append(texts.comment("---- the function, as it was written") + _renamed("\n".join(source), name) + "\n")
+    if not source:
+        parts[-1] += texts.comment("Its source is not there.")
+    own = [one for one in function.regions if not one.goes_on]
+    further = [one for one in function.regions if one.goes_on]
+    for number, line in enumerate(function.before):
+        parts.append(texts.comment(f"---- compiled before the dump began, entry {number}: {line}"))
+    for number, region in enumerate(own):
+        head = texts.comment(f"---- entry {number}: {region.name}, from {region.place}")
+        parts.append(f"{head}{region.guards}\n\n{_region_text(region)}")
+    for region in further:
+        head = texts.comment(f"---- behind a graph break: {region.name}, from {region.place}")
+        parts.append(f"{head}{region.guards}\n\n{_region_text(region)}")
+    if function.breaks:
+        parts.append(texts.comment("---- graph breaks\n" + "\n".join(dict.fromkeys(function.breaks))))
+    parts.append(_dispatcher(name, function.code, own))
+    return "\n\n".join(parts)
+
+
+def _renamed(source: str, name: str) -> str:
+    return re.sub(rf"(\bdef\s+){re.escape(name)}\b", rf"\1original_{name}", source, count=1)
+
+
+def _dispatcher(name: str, code: types.CodeType, own: list[DumpedRegion]) -> str:
+    head = texts.comment("---- what a call does")
+    if not own:
+        return head + texts.comment("It runs as it was written: no call of it was compiled.")
+    body = []
+    for region in own:
+        arguments = ", ".join(region.arguments)
+        behind = "  # and goes on behind the break" if region.behind else ""
+        body += [f"if {region.guards_name}({arguments}) is None:"]
+        body += [f"    return {region.function_name}({arguments}){behind}"]
+    taken, handed_on = texts.signature(code)
+    body += ["# A call that fits none is compiled, or runs as it was written.", f"return original_{name}({handed_on})"]
+    return head + texts.function_text(name, taken, body)
+
+
+def entries_before() -> dict[types.CodeType, list[str]]:
+    """The entries of all functions that are compiled now, as texts, by the code of the function."""
+    found: dict[types.CodeType, dict[int, str]] = {}
+    for function in [one for one in gc.get_objects() if type(one) is _core.CompiledFunction]:
+        entries = found.setdefault(function.__code__, {})
+        for number, guards in _core.guards_of(function).items():
+            lines = [python_of(guard["kind"], guard["source"], guard["text"], Words()) for guard in guards]
+            entries[number] = f"region {number}, for which holds:\n" + "\n".join(f"    {line}" for line in lines)
+    return {code: [entries[number] for number in sorted(entries)] for code, entries in found.items()}

@@ -1,0 +1,161 @@
+"""Texts of a dump: names that are identifiers, no addresses, functions with their bodies."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import keyword
+import linecache
+import re
+import textwrap
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pellucid._explain.guard_text import MACHINERY, python_of
+from pellucid._explain.places import definition_at, short
+from pellucid._in_words import Words
+
+_CELL = re.compile(r"<cell (\w+)>")
+_ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
+_TYPE = re.compile(r"type\(.*\) is ([\w.]+)")
+
+
+class Addresses:
+    """Numbers in the place of addresses, which differ from run to run: the same one for the same address."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, str] = {}
+
+    def without(self, text: str) -> str:
+        """The text with numbers.
+
+        Example:
+            >>> Addresses().without("<object at 0x7f3210aa>")
+            '<object at 0x1>'
+        """
+        return _ADDRESS.sub(lambda match: self._numbers.setdefault(match[0], f"0x{len(self._numbers) + 1:x}"), text)
+
+
+def identifiers(names: Iterable[str]) -> dict[str, str]:
+    """Each name as one that Python knows, and no two of them the same: "<function>" is `function`.
+
+    Example:
+        >>> identifiers(["x", "<function>"])
+        {'x': 'x', '<function>': 'function'}
+    """
+    found: dict[str, str] = {}
+    names = list(names)
+    taken = {name for name in names if name.isidentifier()}
+    for name in names:
+        made = name
+        if not name.isidentifier():
+            made = re.sub(r"\W+", "_", name).strip("_") or "value"
+            made = f"_{made}" if made[0].isdigit() or keyword.iskeyword(made) else made
+            while made in taken:
+                made += "_"
+            taken.add(made)
+        found[name] = made
+    return found
+
+
+def parameters(code: types.CodeType) -> list[str]:
+    """What an emitted function is called with, as identifiers."""
+    names = identifiers(code.co_varnames)
+    return [names[name] for name in code.co_varnames[: code.co_argcount]]
+
+
+def signature(code: types.CodeType) -> tuple[list[str], str]:
+    """What a function takes, as in its `def`, and the arguments of a call that hands it on.
+
+    Example:
+        >>> signature((lambda x, *args, k=1: None).__code__)
+        (['x', '*args', 'k'], 'x, *args, k=k')
+    """
+    names = list(code.co_varnames)
+    positional, keyword_only = names[: code.co_argcount], names[code.co_argcount :][: code.co_kwonlyargcount]
+    rest = names[code.co_argcount + code.co_kwonlyargcount :]
+    many = [f"*{rest.pop(0)}"] if code.co_flags & inspect.CO_VARARGS else []
+    named = [f"**{rest.pop(0)}"] if code.co_flags & inspect.CO_VARKEYWORDS else []
+    taken = [*positional, *(many or ["*"] * bool(keyword_only)), *keyword_only, *named]
+    return taken, ", ".join([*positional, *many, *(f"{name}={name}" for name in keyword_only), *named])
+
+
+def body_of(code: types.CodeType, emitted: str) -> list[str]:
+    """The lines of an emitted function's body as Python."""
+    for name, made in identifiers(code.co_varnames).items():
+        if name != made:
+            emitted = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", made, emitted)
+    return _CELL.sub(r"(lambda: \1).__closure__[0]", emitted).splitlines()
+
+
+def function_text(name: str, arguments: Sequence[str], body: Sequence[str], free: Sequence[str] = ()) -> str:
+    """A function as text; what it reads of functions around it is said above.
+
+    Example:
+        >>> function_text("f", ["x"], ["return x"])
+        'def f(x):\\n    return x\\n'
+    """
+    above = f"# {', '.join(free)}: of the function around it\n" if free else ""
+    return f"{above}def {name}({', '.join(arguments)}):\n" + textwrap.indent("\n".join(body or ["pass"]), "    ") + "\n"
+
+
+def guards_text(name: str, region: str, arguments: Sequence[str], guards: Sequence[Mapping[str, Any]]) -> str:
+    """A function that says which guard does not hold for a call, None when all that Python can say do.
+
+    Args:
+        name: of the function.
+        region: the part of the program that the guards belong to.
+        arguments: what the part is called with.
+        guards: as events tell them.
+    """
+    checks, rest = [], []
+    for guard in guards:
+        text = python_of(guard["kind"], guard["source"], guard["text"], Words())
+        where = f"{guard['kind']}, {short(guard['file'])}:{guard['line']}" if guard["file"] else guard["kind"]
+        if _is_check(guard["kind"], text):
+            checks += [f"if not ({text}):  # {where}", f"    return {text!r}"]
+        else:
+            rest.append(f"# {' '.join(text.split())} ({where})")
+    body = [f'"""The first guard of {region} that does not hold for a call; None: those hold that Python can say."""']
+    body += [*checks, "return None"]
+    if rest:
+        body += ["# These are checked as well:", *rest]
+    return function_text(name, arguments, body)
+
+
+def _is_check(kind: str, text: str) -> bool:
+    if "#" in text or text.startswith("...") or "globals()" in text or "vars(" in text:  # those of the program
+        return False
+    if kind == "TYPE_MATCH":  # a class of the program has no name here
+        match = _TYPE.fullmatch(text)
+        return match is not None and (match[1].startswith("torch.") or hasattr(builtins, match[1]))
+    return kind not in MACHINERY and _compiles(text)
+
+
+def _compiles(text: str) -> bool:
+    try:
+        compile(f"({text})", "<guard>", "eval")
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def source_of(file: str, line: int) -> list[str]:
+    """The lines of the function that this line of a file is in, without decorators; none where there is no source."""
+    definition = definition_at(file, line)
+    if definition is None:
+        return []
+    lines = [linecache.getline(file, at).rstrip("\n") for at in range(definition.first, definition.last + 1)]
+    start = next((at for at, text in enumerate(lines) if re.match(r"\s*(?:async\s+)?def\s", text)), 0)
+    return textwrap.dedent("\n".join(lines[start:])).splitlines()
+
+
+def comment(text: str) -> str:
+    """The lines of a text as comments."""
+    return "".join(f"# {line}".rstrip() + "\n" for line in text.splitlines())
+
+
+def source_line(file: str, line: int) -> str:
+    """A line of a file, without its indentation; empty where there is no source."""
+    return linecache.getline(file, line).strip()
