@@ -28,8 +28,8 @@ bool has_trace_function() noexcept;  // sys.settrace alone
 // them, whose files say what it is, and compile nothing. Without it they run eagerly.
 inline bool steps_through_regions = false;
 
-// A trace function hears of frames that start. Of one that goes on in its middle, at the offset `next`, this tells it in
-// the same way when the process steps through regions. False: it has raised, and the error is pending.
+// A trace function hears of frames that start. Of one that goes on in its middle, at the offset `next`, this tells it
+// in the same way when the process steps through regions. False: it has raised, and the error is pending.
 bool tell_trace_function(PyThreadState* tstate, _PyInterpreterFrame* frame, int next) noexcept;
 
 // Nothing that happens while it lives is traced.
