@@ -20,6 +20,7 @@ from torch._guards import GuardSource, Source
 from torch.fx.graph_module import GraphModule, _assign_attr
 from torch.fx.proxy import _COPY_META_FIELDS
 
+from pellucid import _graph_readers
 from pellucid.errors import frame_summary
 
 __all__ = ["CapturedGraphModule", "GraphCompileReason", "GraphInput", "InputSource", "call_backend"]
@@ -411,6 +412,8 @@ def call_backend(gm, example_inputs, backend, compile_id, ending, open_numbers, 
     numbers = None if open_numbers is None else OpenNumbers.of(open_numbers)
     why, stack, graph_break = ending
     gm.meta["compiled_name"] = name
+    if _graph_readers.captured is not None:
+        _graph_readers.captured(gm)
     reason = GraphCompileReason(why, [frame_summary(code, offset) for code, offset in stack], graph_break)
     try:
         called = _called_code(gm, stack[0][0]) if _telemetry_listens() else None

@@ -116,6 +116,15 @@ def _report_refusal(function: types.FunctionType, error: Any) -> None:
     )
 
 
+def _report_traced_miss(function: types.FunctionType) -> None:
+    """Called by `_core` inside of pellucid.debug: a call that is traced fits nothing that is compiled."""
+    log.warning(
+        "no compiled version fits this call, which runs as it was written: nothing is compiled while it is traced\n"
+        "   function: %s",
+        _place(function, None),
+    )
+
+
 def _report_failing_assertions(function: types.FunctionType, limit: int) -> None:
     """Called by `_core`: what a graph asserts of numbers that only it knows was false at call after call."""
     log.warning(

@@ -24,7 +24,8 @@ from pellucid.backends import list_backends as _list_backends
 CompiledFunction = _core.CompiledFunction
 
 # Functions of these are not compiled on their own when the function that calls them could not be compiled.
-_core.set_skipped_directories([os.path.dirname(file) + os.sep for file in (torch.__file__, os.__file__, __file__)])
+_SKIPPED = [os.path.dirname(file) + os.sep for file in (torch.__file__, os.__file__, __file__)]
+_core.set_skipped_directories(_SKIPPED)
 
 
 def _call(self, /, *args, **kwargs):

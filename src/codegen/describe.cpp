@@ -199,14 +199,14 @@ std::string Printer::line(const Line& line) {
 
 }  // namespace
 
-std::string text_of(Program& program) {
+std::vector<std::string> texts_of(Program& program) {
   Printer printer(program);
-  std::string out = printer.loader_notes();
-  for (const Line& line : program.lines()) {
-    const std::string text = printer.line(line);
-    if (!text.empty()) out += cat({text, "\n"});
-  }
-  return out;
+  std::vector<std::string> texts;
+  texts.reserve(program.lines().size());
+  for (const Line& line : program.lines()) texts.push_back(printer.line(line));
+  return texts;
 }
+
+std::string loader_notes(Program& program) { return Printer(program).loader_notes(); }
 
 }  // namespace pellucid::codegen

@@ -51,6 +51,18 @@ class Emitter {
     for (const Line& line : program_.lines()) emit(line);
     return code_.finish();
   }
+  // The same instructions, each at the line of a listing.
+  py::Owned<PyCodeObject> emit_numbered() {
+    int number = 1;
+    code_.set_position({.line = number, .end_line = number});
+    code_.prologue();
+    for (const Line& line : program_.lines()) {
+      ++number;
+      code_.set_position({.line = number, .end_line = number});
+      emit(line);
+    }
+    return code_.finish();
+  }
 
  private:
   void emit(const Line& line);
@@ -312,9 +324,31 @@ Region emit(const region::Capture& capture, PyObject* compiled, const std::strin
           program.input_loader().function.get()};
 }
 
+namespace {
+
+bool calls_graph(const region::Capture& capture) {
+  return capture.graph.op_count() != 0 || !capture.graph.outputs().empty();
+}
+
+}  // namespace
+
 std::string describe(const region::Capture& capture, const std::string& name) {
-  Program program(capture, capture.graph.op_count() != 0 || !capture.graph.outputs().empty(), name);
-  return text_of(program);
+  Program program(capture, calls_graph(capture), name);
+  std::string out = loader_notes(program);
+  for (const std::string& text : texts_of(program)) {
+    if (!text.empty()) out.append(text).append("\n");
+  }
+  return out;
+}
+
+Listing listing(const region::Capture& capture, const std::string& name) {
+  Program program(capture, calls_graph(capture), name);
+  auto code = Emitter(program, capture).emit_numbered();  // first, so that names are given as in emit()
+  std::vector<std::string> lines = texts_of(program);
+  auto globals = py::take(PyDict_New());
+  for (const auto& [global, object] : program.globals())
+    py::check(PyDict_SetItem(globals.get(), py::str(global).get(), object.get()));
+  return {loader_notes(program), std::move(lines), py::Owned<>::share(code.object()), std::move(globals)};
 }
 
 }  // namespace pellucid::codegen

@@ -33,4 +33,14 @@ Region emit(const region::Capture& capture, PyObject* compiled, const std::strin
 // The emitted function's body as Python text, for logs and reports. After finish_graph.
 std::string describe(const region::Capture& capture, const std::string& name);
 
+// The same for who steps through it: a text for each of its lines (empty: part of another one), and its code, in which
+// line 2 + i is the one with index i, and line 1 what comes before.
+struct Listing {
+  std::string notes;  // comments above it
+  std::vector<std::string> lines;
+  py::Owned<> code;
+  py::Owned<> globals;  // a dict: the objects that the text names, those too that the code has as constants
+};
+Listing listing(const region::Capture& capture, const std::string& name);
+
 }  // namespace pellucid::codegen

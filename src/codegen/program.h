@@ -84,7 +84,8 @@ class Program {
   std::vector<std::pair<std::string, py::Owned<>>> globals_;
 };
 
-// "x = L['x']; …": the function as Python text.
-std::string text_of(Program& program);
+// The function as Python text: a text for each of its lines, empty for what is part of another one.
+std::vector<std::string> texts_of(Program& program);
+std::string loader_notes(Program& program);  // comments: which inputs the C function gives
 
 }  // namespace pellucid::codegen

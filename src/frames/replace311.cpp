@@ -148,6 +148,7 @@ void read_back(_PyInterpreterFrame* frame, OpenFrame& open, PyObject* const* top
 }
 
 PyObject* go_on(PyThreadState* tstate, _PyInterpreterFrame* frame, int next) noexcept {
+  if (!py::tell_trace_function(tstate, frame, next)) return py::kDefaultEvalFrame(tstate, frame, 1);
   frame->prev_instr = unit(frame, next) - 1;
   return py::kDefaultEvalFrame(tstate, frame, 0);
 }

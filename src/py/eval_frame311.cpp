@@ -25,6 +25,21 @@ bool is_starting(_PyInterpreterFrame* frame) noexcept { return frame->prev_instr
 bool is_traced(PyThreadState* tstate) noexcept { return tstate->cframe->use_tracing != 0; }
 bool has_trace_function() noexcept { return _PyThreadState_UncheckedGet()->c_tracefunc != nullptr; }
 
+bool tell_trace_function(PyThreadState* tstate, _PyInterpreterFrame* frame, int next) noexcept {
+  if (!steps_through_regions || tstate->c_tracefunc == nullptr || tstate->tracing != 0) return true;
+  frame->prev_instr = _PyCode_CODE(frame->f_code) + next / 2;
+  frame->previous = tstate->cframe->current_frame;
+  tstate->cframe->current_frame = frame;
+  PyFrameObject* object = PyEval_GetFrame();
+  bool goes_on = object != nullptr;
+  if (goes_on) {
+    const TracePause pause;
+    goes_on = tstate->c_tracefunc(tstate->c_traceobj, object, PyTrace_CALL, Py_None) == 0;
+  }
+  tstate->cframe->current_frame = frame->previous;
+  return goes_on;
+}
+
 int depth_left() noexcept { return _PyThreadState_UncheckedGet()->recursion_remaining; }
 
 namespace {

@@ -24,6 +24,26 @@ bool is_starting(_PyInterpreterFrame* frame) noexcept;
 bool is_traced(PyThreadState* tstate) noexcept;
 bool has_trace_function() noexcept;  // sys.settrace alone
 
+// Of the whole process, under the GIL. pellucid.debug turns it on: then calls that are traced run what was compiled for
+// them, whose files say what it is, and compile nothing. Without it they run eagerly.
+inline bool steps_through_regions = false;
+
+// A trace function hears of frames that start. Of one that goes on in its middle, at the offset `next`, this tells it
+// in the same way when the process steps through regions. False: it has raised, and the error is pending.
+bool tell_trace_function(PyThreadState* tstate, _PyInterpreterFrame* frame, int next) noexcept;
+
+// Nothing that happens while it lives is traced.
+class TracePause {
+ public:
+  TracePause() noexcept : tstate_(PyThreadState_Get()) { PyThreadState_EnterTracing(tstate_); }
+  ~TracePause() { PyThreadState_LeaveTracing(tstate_); }
+  TracePause(const TracePause&) = delete;
+  TracePause& operator=(const TracePause&) = delete;
+
+ private:
+  PyThreadState* tstate_;
+};
+
 // How many calls may still be open at once here before the interpreter raises RecursionError.
 int depth_left() noexcept;
 

@@ -170,7 +170,8 @@ PyObject* call_observed(PyObject* object, PyObject* const* args, std::size_t nar
 PyObject* call_compiled(PyObject* object, PyObject* const* args, std::size_t nargsf, PyObject* kwnames) noexcept {
   CompiledFunction* self = cast(object);
   const Call call{self->function, args, nargsf, kwnames};
-  if (compiling_here() || py::has_trace_function()) return call.run_eagerly();  // a debugger sees every line
+  if (compiling_here() || (py::has_trace_function() && !py::steps_through_regions))
+    return call.run_eagerly();  // a debugger sees every line
   if (!stance_is_plain()) {
     if (stance_state.observer && !observed_here) return call_observed(object, args, nargsf, kwnames);
     if (stance_now().stance == Stance::ForceEager) return py::enter([&] { return run_alone(call); });

@@ -335,12 +335,23 @@ py::Owned<> run_and_compile(Cache& cache, const Call& call, BoundArguments& boun
   return result;
 }
 
+// Nothing is compiled under a debugger, which sees every line instead.
+py::Owned<> run_traced(const Call& call) {
+  if (py::steps_through_regions) {
+    const py::TracePause pause;
+    const auto report = py::import_attr("pellucid._logging", "_report_traced_miss");
+    (void)py::take(PyObject_CallOneArg(report.get(), reinterpret_cast<PyObject*>(call.function)));
+  }
+  return py::take(call.run_eagerly());
+}
+
 }  // namespace
 
 py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, bool fullgraph) {
   // Another thread compiles this function (waiting could deadlock with what its backend does), or RecursionError is
   // near: this one call runs eagerly.
   if (cache.busy || !is_deep_enough(kWorthCapturing)) return py::take(call.run_eagerly());
+  if (py::has_trace_function()) return run_traced(call);
   if (is_left_out(call.function) || (cache.given_up && !fullgraph))
     return py::take(run_with_inner_functions(cache, call));
   if (is_forced_in_fx_trace()) return run_in_fx_trace(cache, call, bound, fullgraph);

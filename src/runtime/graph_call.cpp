@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/events.h"
+#include "py/eval_frame.h"
 #include "py/interrupts.h"
 #include "region/torch_module.h"
 #include "runtime/compile.h"
@@ -46,6 +47,16 @@ void save(aten::Checkpoint& checkpoint, const UndoPlan& plan, PyObject* const* a
 
 constexpr char kGraphFile[] = "<pellucid graph>";
 
+PyObject* dumped_graphs = nullptr;  // a set of file names, or null: graphs that pellucid.debug runs from there
+
+bool is_graph_file(PyObject* file) noexcept {
+  if (PyUnicode_CompareWithASCIIString(file, kGraphFile) == 0) return true;
+  if (dumped_graphs == nullptr) return false;
+  const int found = PySet_Contains(dumped_graphs, file);
+  if (found < 0) PyErr_Clear();
+  return found == 1;
+}
+
 using Traceback = PyTracebackObject;
 
 Traceback* traceback_of(PyObject* error) noexcept {  // borrowed from the error
@@ -61,7 +72,7 @@ PyObject* file_of(const Traceback& entry) noexcept {
 // Users know nothing of the function that runs the graph.
 void hide_graph_frames(PyObject* error) {
   const Traceback* first = traceback_of(error);
-  while (first != nullptr && PyUnicode_CompareWithASCIIString(file_of(*first), kGraphFile) == 0) first = first->tb_next;
+  while (first != nullptr && is_graph_file(file_of(*first))) first = first->tb_next;
   auto shown =
       py::Owned<>::share(first == nullptr ? Py_None : reinterpret_cast<PyObject*>(const_cast<Traceback*>(first)));
   PyException_SetTraceback(error, shown.get());
@@ -79,6 +90,7 @@ bool is_called_by_graphs(const std::string& file) {
 bool is_of_others(PyObject* error) {
   const std::string& torch = region::torch_directory();
   for (const Traceback* at = traceback_of(error); at != nullptr; at = at->tb_next) {
+    if (is_graph_file(file_of(*at))) continue;
     const std::string file = py::text_of(file_of(*at));
     if (file.starts_with(torch + "_library/")) return false;  // what it calls is an operator of the graph
     if (!file.starts_with(torch) && !file.starts_with('<') && !is_called_by_graphs(file)) return true;
@@ -231,6 +243,11 @@ py::Owned<> make_graph_call(PyFunctionObject* function, PyObject* compiled, Grap
 bool may_run_again(PyObject* graph_call) noexcept {
   if (graph_call == nullptr || std::exchange(failed, nullptr) != graph_call) return false;
   return PyErr_ExceptionMatches(PyExc_Exception) != 0;
+}
+
+void step_through_regions(PyObject* files) {
+  py::steps_through_regions = files != nullptr;
+  const auto old = py::Owned<>::steal(std::exchange(dumped_graphs, files == nullptr ? nullptr : Py_NewRef(files)));
 }
 
 bool was_interrupted() noexcept { return interrupted; }

@@ -33,6 +33,10 @@ bool may_run_again(PyObject* graph_call) noexcept;
 // else runs.
 bool was_interrupted() noexcept;
 
+// pellucid.debug: traced calls run regions, and graphs are the code of these files, a set of names that may grow. Null:
+// no more.
+void step_through_regions(PyObject* files);
+
 // The second run gave a result: how many of them did so one after the other. Of a graph that is alive.
 int note_rerun(PyObject* graph_call) noexcept;
 

@@ -25,6 +25,15 @@ py::Owned<> unused_inputs(const region::Capture& capture) {
   return rows;
 }
 
+// (comments, texts of the lines, code, objects that the text names)
+py::Owned<> listing_of(const region::Capture& capture, const std::string& name) {
+  const codegen::Listing listing = codegen::listing(capture, name);
+  auto lines = py::take(PyList_New(0));
+  for (const std::string& line : listing.lines) py::check(PyList_Append(lines.get(), py::str(line).get()));
+  return py::take(
+      PyTuple_Pack(4, py::str(listing.notes).get(), lines.get(), listing.code.get(), listing.globals.get()));
+}
+
 py::Owned<> read(const Reading::Target& of, std::string_view stage) {
   const region::Capture& capture = *of.capture;
   if (stage == "graph") return py::str(graph::print(capture.graph));
@@ -33,6 +42,7 @@ py::Owned<> read(const Reading::Target& of, std::string_view stage) {
   if (stage == "guard_lines") return guard_lines(*of.entry->guards);
   if (stage == "effects") return effect_rows(capture);
   if (stage == "emitted") return py::str(codegen::describe(capture, of.name));
+  if (stage == "listing") return listing_of(capture, of.name);
   if (stage == "unused") return unused_inputs(capture);
   if (stage == "end") return where_it_ends(capture);
   if (stage == "open") return capture.open.is_empty() ? py::take(Py_BuildValue("([][])")) : capture.open.described();

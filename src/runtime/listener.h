@@ -27,8 +27,8 @@ void tell(const char* kind, const py::Owned<>& fields) noexcept;
 void follow_log_levels();
 
 // A capture as a Python function of one argument, the name of a stage: "graph", "graph_module", "guards",
-// "guard_lines", "effects", "emitted", "end", "open", "unused". It answers as long as this object lives; later it
-// raises RuntimeError.
+// "guard_lines", "effects", "emitted", "listing", "end", "open", "unused". It answers as long as this object lives;
+// later it raises RuntimeError.
 class Reading {
  public:
   Reading(const region::Capture& capture, const Entry& entry, std::string name);

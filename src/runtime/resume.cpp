@@ -27,7 +27,7 @@ struct Found {
 
 Entry* new_entry(Cache& root, Cache& cache, const frames::State& state, const std::vector<PyObject*>& values,
                  Found& found) {
-  if (aten::in_dispatch_mode()) return nullptr;
+  if (aten::in_dispatch_mode() || py::has_trace_function()) return nullptr;  // a debugger sees every line
   if (!is_deep_enough(static_cast<int>(state.frames.size()) + kWorthCapturing) || cache.busy || cache.given_up)
     return nullptr;
   py::InterruptsWait wait;
@@ -130,6 +130,7 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
   py::Owned<> before = py::Owned<>::share(root.object);  // the cache of that region
   bool at_will = exit.at_will;
   const py::EvalFrame evaluator = py::eval_frame();
+  const bool steps = py::steps_through_regions && py::has_trace_function();  // what a step turns on is in its frame
   for (;;) {
     if (at_will && begins_with_call(state)) {
     } else if (at_will && !frames::has_rule(state)) {
@@ -139,7 +140,7 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
       if (outcome.finished) return py::take(outcome.result);
       state = std::move(outcome.state);
     }
-    if (evaluates_otherwise(evaluator) || py::has_trace_function())  // a debugger sees every line
+    if (evaluates_otherwise(evaluator) || (py::has_trace_function() && !steps))  // a debugger sees every line
       return finish(root, std::move(state));
     frames::take_methods_apart(state);
     Cache* cache = root.continuation(state, at_will ? kManyContinuations : kContinuations);

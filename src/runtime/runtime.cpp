@@ -236,6 +236,15 @@ PyObject* set_stance(PyObject*, PyObject* args) {
   return py::enter([&] { return set_own_stance(name, skips_guards != 0, backend); });
 }
 
+PyObject* step_through(PyObject*, PyObject* files) {
+  if (files != Py_None && PySet_Check(files) == 0) {
+    PyErr_SetString(PyExc_TypeError, "files must be a set or None");
+    return nullptr;
+  }
+  step_through_regions(files == Py_None ? nullptr : files);
+  Py_RETURN_NONE;
+}
+
 PyObject* observe_calls(PyObject*, PyObject* observer) {
   return py::enter([&] {
     set_call_observer(observer);
@@ -280,6 +289,8 @@ PyMethodDef kFunctions[] = {
     {"is_leaf", is_leaf, METH_O, "Whether it is an operation of torch, which is one node of a graph."},
     {"show_call_as", show_call, METH_O, "What CompiledFunction.__call__ gives. Calls go on to run the native one."},
     {"set_stance", set_stance, METH_VARARGS, "The stance: (name, skips guards, backend or None). Gives what it was."},
+    {"step_through_regions", step_through, METH_O,
+     "Traced calls run what was compiled for them; graphs are the code of these files, a set. None: no more."},
     {"set_call_observer", observe_calls, METH_O,
      "observer(function, arguments, result) after outermost calls; or None."},
     {"hook_installed", hook_installed, METH_NOARGS, "Whether our frame hook is what the interpreter calls."},

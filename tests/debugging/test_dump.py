@@ -258,3 +258,112 @@ def test_the_command_writes_the_same_files_at_each_run(tmp_path):
     first, second = ({file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("one", "two"))
     assert first == second and "full_code_for_f_0.py" in first
     assert main(["dump", str(tmp_path / "nothing.py"), str(tmp_path / "three")]) == 2
+
+
+def test_L02_functions_without_a_def_and_with_nonlocal_have_a_file(tmp_path):
+    total = torch.zeros(3)
+
+    def adds(x):
+        nonlocal total
+        total = total + x
+        return total.sin()
+
+    with pellucid.debug(tmp_path) as dump:
+        pellucid.compile(lambda x: x.sin() + 1, backend="eager")(torch.ones(3))
+        pellucid.compile(adds, backend="eager")(torch.ones(3))
+    assert same(total, torch.ones(3))
+    assert_all_are_python(dump)
+    (lambdas,) = dump.directory.glob("full_code_for_*lambda_0.py")
+    assert "x.sin() + 1" in lambdas.read_text()
+    (adding,) = dump.directory.glob("full_code_for_*adds_0.py")
+    assert "# " + "    nonlocal total" in adding.read_text()
+
+
+def appends(x, rows):
+    y = x.sin()
+    rows.append(y)
+    unknown(y)
+    rows[0] = y.cos()
+    return y * 2, len(rows)
+
+
+def unknown(x):
+    print("seen", end="")
+
+
+class Counter:
+    def __init__(self):
+        self.count = 0
+        self.last = None
+
+
+def sets_attributes(x, counter):
+    for _ in range(3):
+        counter.count += 1
+    counter.last = {"x": x + counter.count, "pair": (x, [x.cos()])}
+    unknown(x)
+    del counter.last["x"]
+    return counter.last["pair"][1][0] - 1
+
+
+def with_a_block(x, counter):
+    with torch.no_grad():
+        y = x * 2
+        unknown(y)
+        y = y + 1
+    try:
+        unknown(y)
+        raise ValueError(counter.count)
+    except ValueError as error:
+        counter.last = error.args
+    return y.relu()
+
+
+def makes_closure(x, counter):
+    scale = 3
+
+    def inner(y):
+        nonlocal scale
+        scale += 1
+        return y * scale
+
+    a = inner(x)
+    unknown(a)
+    return inner(a), scale
+
+
+@pytest.mark.parametrize(
+    ("program", "make"),
+    [(appends, list), (sets_attributes, Counter), (with_a_block, Counter), (makes_closure, Counter)],
+)
+def test_L03_the_text_of_regions_does_what_they_do(tmp_path, capsys, program, make):
+    """The functions of the files, compiled again, run in the place of the emitted ones."""
+    compiled = pellucid.compile(program, backend="eager")
+    x, emitted = torch.randn(4), []
+
+    def note(event):
+        if isinstance(event, pellucid.events.RegionFinished):
+            emitted.append(event.emitted_function)
+
+    with pellucid.events.subscribe(note), pellucid.debug(tmp_path):
+        compiled(x, make())
+        replaced = 0
+        for function in emitted:
+            code = function.__code__
+            if code.co_freevars:
+                continue
+            tree = ast.parse(open(code.co_filename).read())
+            name = next(
+                one.name for one in tree.body if isinstance(one, ast.FunctionDef) and not one.name.startswith("guards")
+            )
+            namespace = {}
+            exec(compile(tree, code.co_filename, "exec"), namespace)
+            text = namespace[name].__code__
+            assert text.co_argcount == code.co_argcount
+            function.__code__ = text
+            replaced += 1
+        assert replaced >= 2
+        got_of, want_of = make(), make()
+        got, want = compiled(x, got_of), program(x, want_of)
+        assert same(got, want)
+        assert same(vars(got_of), vars(want_of)) if make is Counter else same(got_of, want_of)

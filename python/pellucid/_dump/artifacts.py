@@ -30,10 +30,10 @@ class Handler(logging.Handler):
     """Tells of each artifact.
 
     Args:
-        tell: called with the compile, the kind as it is in file names, and the text.
+        tell: called with the compile, the kind as it is in file names, the text, and the file where torch has it.
     """
 
-    def __init__(self, tell: Callable[[tuple[int, int], str, str], None]) -> None:
+    def __init__(self, tell: Callable[[tuple[int, int], str, str, str], None]) -> None:
         super().__init__()
         self._tell = tell
 
@@ -47,7 +47,7 @@ class Handler(logging.Handler):
         kind = KINDS.get(name or "")
         if kind is not None and isinstance(payload, str) and None not in compile_id:
             try:
-                self._tell(compile_id, kind, payload)  # type: ignore[arg-type]
+                self._tell(compile_id, kind, payload, _file_of(metadata.get(name or "")))  # type: ignore[arg-type]
             except OSError:
                 self.handleError(record)
 
@@ -58,3 +58,7 @@ class Handler(logging.Handler):
     def stop(self) -> None:
         """It hears nothing more."""
         torch_logs.trace_log.removeHandler(self)
+
+
+def _file_of(described: object) -> str:
+    return str(described.get("filename", "")) if isinstance(described, dict) else ""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
-from pellucid import events
+from pellucid import _core, _graph_readers, events
 from pellucid._dump.artifacts import Handler
 from pellucid._dump.directory import Directory
 from pellucid._dump.recording import Recording, entries_before
+from pellucid._dump.stepping import kernels_from
 
 _active: list[debug] = []
 
@@ -49,9 +51,25 @@ class debug:
             handler.start()
             undo.callback(handler.stop)
             undo.enter_context(events.subscribe(self._recording))
+            self._start_stepping(undo)
             self._recording.finish()
             self._undo = undo.pop_all()
         return self
+
+    def _start_stepping(self, undo: contextlib.ExitStack) -> None:
+        from pellucid import api
+
+        stepping = self._recording.stepping
+        undo.callback(stepping.swaps.undo)
+        undo.callback(_core.step_through_regions, None)
+        _core.step_through_regions(stepping.graph_files)
+        undo.callback(_core.set_skipped_directories, api._SKIPPED)
+        _core.set_skipped_directories([*api._SKIPPED, f"{self.directory}{os.sep}"])
+        undo.callback(setattr, _graph_readers, "captured", None)
+        undo.callback(setattr, _graph_readers, "made", None)
+        _graph_readers.captured = self._recording.note_captured
+        _graph_readers.made = self._recording.note_made
+        undo.enter_context(kernels_from(self._recording.place_of_kernel))
 
     def __exit__(self, *error: object) -> None:
         self._undo.close()

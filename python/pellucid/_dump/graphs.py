@@ -18,6 +18,8 @@ class GraphText:
     """A graph module as text."""
 
     text: str
+    first: int
+    """The line of the `def`."""
     line_of: dict[int, int]
     """The line that stands for a node, by the number of the node in its graph."""
     globals: dict[str, Any]
@@ -41,7 +43,7 @@ def text_of(module: torch.fx.GraphModule, head: str, name: str = "GraphModule") 
     for line, node in sorted((code._lineno_map or {}).items()):
         if node is not None:  # comments behind a node count as its lines too
             lines.setdefault(node, start + line)
-    return GraphText(text, lines, dict(code.globals))
+    return GraphText(text, start, lines, dict(code.globals))
 
 
 def _line_of_def(source: str) -> int:

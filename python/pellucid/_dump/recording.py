@@ -10,17 +10,21 @@ import threading
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch._guards import CompileContext
 
 from pellucid import _core, events
 from pellucid._dump import artifacts, graphs, page, texts
 from pellucid._dump.directory import Directory
+from pellucid._dump.stepping import Stepping
 from pellucid._explain.arguments import forward_of
 from pellucid._explain.guard_text import python_of
-from pellucid._explain.places import definition_at, short
+from pellucid._explain.places import short
 from pellucid._explain.record import RecordedCompile, RecordedRegion
+from pellucid._fx import name_of_graph
 from pellucid._in_words import Words, line_at
 from pellucid.errors import BreakRecord
 
@@ -37,12 +41,22 @@ class DumpedRegion:
     guards: str
     """As a function."""
     body: list[str]
+    lines: dict[int, int]
+    """Where in the body the lines of `numbered` are."""
+    numbered: types.CodeType
+    named: dict[str, Any]
+    """The objects that the body names."""
     behind: list[str]
     """What happens behind it, before the next region."""
     effects: list[str]
     free: list[str]
     graph: str
     """The file of its graph; empty: it has none."""
+
+    @property
+    def dumped(self) -> str:
+        """Its own file."""
+        return f"{self.name}.py" if self.goes_on else f"region_{self.number}.py"
 
     @property
     def goes_on(self) -> bool:
@@ -73,6 +87,7 @@ class DumpedFunction:
     line: int
     code: types.CodeType
     """Of the function that is called: of a module torch's."""
+    source: list[str]
     regions: list[DumpedRegion] = field(default_factory=list)
     breaks: list[str] = field(default_factory=list)
     before: list[str] = field(default_factory=list)
@@ -88,7 +103,13 @@ class DumpedFunction:
 class _Graph:
     name: str
     number: int
+    text: graphs.GraphText
+    file: Path
     counts: dict[str, int] = field(default_factory=dict)
+    latest: dict[str, str] = field(default_factory=dict)
+    """The file of each kind that was written last."""
+    kernels: dict[str, str] = field(default_factory=dict)
+    """Files by those that Inductor wrote."""
 
 
 class Recording:
@@ -102,6 +123,7 @@ class Recording:
     def __init__(self, directory: Directory, before: dict[types.CodeType, list[str]]) -> None:
         self.directory = directory
         self.addresses = texts.Addresses()
+        self.stepping = Stepping()
         self.functions: dict[Any, DumpedFunction] = {}
         self.story: list[dict[str, Any]] = []
         self._before = before
@@ -115,20 +137,75 @@ class Recording:
             with self._lock:
                 read(self, event)
 
-    def note_artifact(self, compile_id: tuple[int, int], kind: str, text: str) -> None:
+    def note_artifact(self, compile_id: tuple[int, int], kind: str, text: str, file: str) -> None:
         """What AOTAutograd or Inductor made of the graph of a compile."""
         with self._lock:
             graph = self._graphs.get(compile_id)
             if graph is None:  # of a graph that was captured before the dump began
                 return
-            count = graph.counts[kind] = graph.counts.get(kind, -1) + 1
-            suffix = f"_{count}" if count or kind in artifacts.NUMBERED else ""
-            name = f"__compiled_fn_{graph.number}.{kind}{suffix}.py"
             if kind != "kernel":
                 head = texts.comment(f"{kind} graph of {graph.name}")
                 text = f"{head}import torch\nfrom torch import device, inf, nan\n\n\n{graphs.as_python(text, kind)}"
-            self.directory.write(name, self.addresses.without(text))
-            self.story.append({"what": kind, "of": graph.name, "file": name})
+                self._write_artifact(graph, kind, self.addresses.without(text))
+            elif file not in graph.kernels:
+                self._write_artifact(graph, kind, text)
+                graph.kernels[file] = graph.latest[kind]
+
+    def _write_artifact(self, graph: _Graph, kind: str, text: str) -> None:
+        count = graph.counts[kind] = graph.counts.get(kind, -1) + 1
+        suffix = f"_{count}" if count or kind in artifacts.NUMBERED else ""
+        name = graph.latest[kind] = f"__compiled_fn_{graph.number}.{kind}{suffix}.py"
+        self.directory.write(name, text)
+        self.story.append({"what": kind, "of": graph.name, "file": name})
+
+    def note_captured(self, module: torch.fx.GraphModule) -> None:
+        """A captured graph is given to its backend: it is to run as in its file."""
+        with self._lock:
+            graph = next((one for one in self._graphs.values() if one.name == name_of_graph(module)), None)
+            if graph is None:
+                return
+            native = module.__dict__.get("_native_forward")
+            if native is not None:
+                self.stepping.run_assembled(native, graph.file, graph.text.first, graph.text.line_of)
+            else:
+                module.forward  # noqa: B018  torch.fx writes it when it is first asked for
+                self.stepping.run_text(module, graph.text.text, graph.file, graph.text.globals)
+
+    def note_made(self, module: torch.fx.GraphModule) -> None:
+        """AOTAutograd has made a graph that runs as it is: as in its file."""
+        with self._lock:
+            graph = self._graph_now()
+            if graph is None:
+                return
+            inputs = [str(node.target) for node in module.graph.find_nodes(op="placeholder")]
+            kind = "backward" if any(name.startswith("tangents") for name in inputs) else "forward"
+            if kind not in graph.latest:
+                self._write_artifact(graph, kind, "")
+            text = graphs.text_of(module, texts.comment(f"{kind} graph of {graph.name}, as it runs"), kind)
+            file = self.directory.write(graph.latest[kind], text.text)
+            self.stepping.run_text(module, text.text, file, text.globals)
+
+    def place_of_kernel(self, path: str) -> Path | None:
+        """The file of the dump that is loaded for one of Inductor's; None: it is no graph's code."""
+        with self._lock:
+            graph = self._graph_now()
+            try:
+                text = Path(path).read_text(encoding="utf-8")
+            except OSError:
+                return None
+            if graph is None or "def call(" not in text:
+                return None
+            if path not in graph.kernels:
+                self._write_artifact(graph, "kernel", text)
+                graph.kernels[path] = graph.latest["kernel"]
+            return self.directory.path / graph.kernels[path]
+
+    def _graph_now(self) -> _Graph | None:
+        """Of which something is compiled now."""
+        now = CompileContext.current_compile_id()
+        if now is None or now.frame_id is None or now.frame_compile_id is None:
+            return None
+        return self._graphs.get((now.frame_id, now.frame_compile_id))
 
     def finish(self) -> None:
         """Writes what is known in the end."""
@@ -163,13 +240,13 @@ class Recording:
         if event.compile_id is None:
             return
         number = int(event.name.rpartition("_")[2])
-        self._graphs[event.compile_id] = _Graph(event.name, number)
         head = texts.comment(
             f"The graph that {event.name} runs, as it was captured and given to the backend {event.backend!r}."
         )
-        text = graphs.text_of(event.graph_module, head).text
+        text = graphs.text_of(event.graph_module, head)
         name = captured_file(event.name)
-        self.directory.write(name, self.addresses.without(text))
+        file = self.directory.write(name, self.addresses.without(text.text))
+        self._graphs[event.compile_id] = _Graph(event.name, number, text, file)
         self.story.append({"what": "graph", "of": event.name, "file": name})
 
     def _graph_break(self, event: events.GraphBreak) -> None:
@@ -198,13 +275,25 @@ class Recording:
                 "of": function.name,
                 "place": region.place,
                 "guards": f"guards_{region.number}.py",
-                "file": function.dumped,
+                "file": region.dumped,
             }
         )
-        if region.goes_on:
-            self.directory.write(f"{region.name}.py", _resume_file(region))
-            self.story[-1]["file"] = f"{region.name}.py"
+        self._step_through(event, region, self.directory.write(region.dumped, _region_file(region)))
         self._note_breaks(function, now)
+
+    def _step_through(self, event: events.RegionFinished, region: DumpedRegion, file: Path) -> None:
+        """What runs for the region has the lines of its file."""
+        written = file.read_text(encoding="utf-8").splitlines()
+        first = next(at for at, line in enumerate(written, 1) if line.startswith(f"def {region.function_name}("))
+        begin = first + 1 + len(_notes(region))
+        lines = {1: first} | {number: begin + at for number, at in region.lines.items()}
+        function = event.emitted_function
+        self.stepping.run_listing(function, file, first, lines, region.numbered, region.named)
+        region.named = {}  # the function has them
+        graph = next((one for one in self._graphs.values() if one.name == event.name), None)
+        if graph is not None:
+            compiled = getattr(function.__globals__.get(event.name), "__wrapped__", None)
+            self.stepping.run_assembled(compiled, graph.file, graph.text.first, graph.text.line_of)
 
     def _region(self, event: events.RegionFinished, now: RecordedCompile) -> DumpedRegion:
         code = event.emitted_function.__code__
@@ -212,6 +301,14 @@ class Recording:
         begins_at = tuple(now.started.begins_at)
         guards_name = f"guards_{event.number}"
         clean = self.addresses.without
+        notes, listed, numbered, named = event.read("listing")
+        shown = [text for text in listed if text]
+        above = notes.splitlines()
+        at = {
+            number: len(above) + sum(bool(text) for text in listed[: number - 2])
+            for number in range(2, len(listed) + 2)
+        }
+        at = {number: min(index, len(above) + len(shown) - 1) for number, index in at.items()}
         has_graph = event.compile_id in self._graphs and self._graphs[event.compile_id].name == event.name
         return DumpedRegion(
             number=event.number,
@@ -220,7 +317,10 @@ class Recording:
             begins_at=begins_at,
             arguments=arguments,
             guards=clean(texts.guards_text(guards_name, event.name, arguments, event.guards)),
-            body=clean("\n".join(texts.body_of(code, event.emitted))).splitlines(),
+            body=clean("\n".join(texts.body_of(code, "\n".join([*above, *shown])))).splitlines(),
+            lines=at,
+            numbered=numbered,
+            named=named,
             behind=[clean(line) for line in _behind(event, now.breaks)] if event.ends_early else [],
             effects=[clean(effect) for effect in event.effects],
             free=list(code.co_freevars),
@@ -240,12 +340,11 @@ class Recording:
         key = place or code
         if key not in self.functions:
             file, line = place or (code.co_filename, code.co_firstlineno)
-            definition = definition_at(file, line)
-            name = definition.name if definition is not None else code.co_qualname
+            name, source = texts.definition_of(file, line, None if place else code)
             part = re.sub(r"\W+", "_", name.replace("<locals>.", "")).strip("_") or "code"
             same = sum(one.part == part for one in self.functions.values())
             before = self._before.get(code, [])
-            self.functions[key] = DumpedFunction(name, part, same, file, line, code, before=before)
+            self.functions[key] = DumpedFunction(name, part, same, file, line, code, source, before=before)
         return self.functions[key]
 
 
@@ -303,10 +402,13 @@ def _behind(event: events.RegionFinished, breaks: list[BreakRecord]) -> list[str
     return lines
 
 
+def _notes(region: DumpedRegion) -> list[str]:
+    graph = f"# its graph: {region.graph}" if region.graph else "# it has no graph"
+    return [graph, *(f"# it changes: {effect}" for effect in region.effects)]
+
+
 def _region_text(region: DumpedRegion) -> str:
-    notes = [f"# its graph: {region.graph}"] if region.graph else ["# it has no graph"]
-    notes += [f"# it changes: {effect}" for effect in region.effects]
-    body = [*notes, *region.body, *(f"# {line}" for line in region.behind)]
+    body = [*_notes(region), *region.body, *(f"# {line}" for line in region.behind)]
     return texts.function_text(region.function_name, region.arguments, body, region.free)
 
 
@@ -321,19 +423,20 @@ _RESUME = (
 )
 
 
-def _resume_file(region: DumpedRegion) -> str:
-    words = textwrap.fill(_RESUME, 110)
-    return f'"""{words}\n\nIt begins in {region.place}.\n"""\n\nimport torch\n\n\n{region.guards}\n\n{_region_text(region)}'
+def _region_file(region: DumpedRegion) -> str:
+    head = f"{textwrap.fill(_RESUME, 110)}\n\nIt begins" if region.goes_on else f"{region.name}, which begins"
+    return f'"""{head} in {region.place}.\n"""\n\nimport torch\n\n\n{region.guards}\n\n{_region_text(region)}'
 
 
 def _full_code(function: DumpedFunction) -> str:
     short = function.name.rpartition(".")[2]
     name = short if short.isidentifier() else "function"
     parts = [f'"""{function.name} ({function.file}:{function.line}), and what was compiled of it."""\n\nimport torch\n']
-    source = texts.source_of(function.file, function.line)
-    parts.append(texts.comment("---- the function, as it was written") + _renamed("\n".join(source), name) + "\n")
-    if not source:
-        parts[-1] += texts.comment("Its source is not there.")
+    original = _renamed("\n".join(function.source), name) + "\n"
+    if not texts.is_python(original):  # a part of another function: `nonlocal`, a lambda in a call
+        original = texts.comment(original)
+    head = texts.comment("---- the function, as it was written" if function.source else "---- its source is not there")
+    parts.append(head + original)
     own = [one for one in function.regions if not one.goes_on]
     further = [one for one in function.regions if one.goes_on]
     for number, line in enumerate(function.before):

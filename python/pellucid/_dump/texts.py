@@ -130,25 +130,41 @@ def _is_check(kind: str, text: str) -> bool:
     if kind == "TYPE_MATCH":  # a class of the program has no name here
         match = _TYPE.fullmatch(text)
         return match is not None and (match[1].startswith("torch.") or hasattr(builtins, match[1]))
-    return kind not in MACHINERY and _compiles(text)
+    return kind not in MACHINERY and is_python(f"({text})", "eval")
 
 
-def _compiles(text: str) -> bool:
+def is_python(text: str, mode: str = "exec") -> bool:
+    """Whether a text compiles by itself.
+
+    Example:
+        >>> is_python("nonlocal x")
+        False
+    """
     try:
-        compile(f"({text})", "<guard>", "eval")
+        compile(text, "<text>", mode)
     except (SyntaxError, ValueError):
         return False
     return True
 
 
-def source_of(file: str, line: int) -> list[str]:
-    """The lines of the function that this line of a file is in, without decorators; none where there is no source."""
+def definition_of(file: str, line: int, code: types.CodeType | None) -> tuple[str, list[str]]:
+    """The qualified name of a function and its lines, without decorators; none where there is no source.
+
+    Args:
+        file: where it is defined.
+        line: its first one.
+        code: of the function; None: it is known to be one that a `def` makes.
+    """
     definition = definition_at(file, line)
-    if definition is None:
-        return []
-    lines = [linecache.getline(file, at).rstrip("\n") for at in range(definition.first, definition.last + 1)]
-    start = next((at for at, text in enumerate(lines) if re.match(r"\s*(?:async\s+)?def\s", text)), 0)
-    return textwrap.dedent("\n".join(lines[start:])).splitlines()
+    if definition is not None and (code is None or definition.name.rpartition(".")[2] == code.co_name):
+        lines = [linecache.getline(file, at).rstrip("\n") for at in range(definition.first, definition.last + 1)]
+        start = next((at for at, text in enumerate(lines) if re.match(r"\s*(?:async\s+)?def\s", text)), 0)
+        return definition.name, textwrap.dedent("\n".join(lines[start:])).splitlines()
+    if code is None:
+        return "function", []
+    last = max((at for *_, at in code.co_lines() if at is not None), default=line)  # of a lambda
+    found = [linecache.getline(file, at).rstrip("\n") for at in range(line, last + 1)]
+    return code.co_qualname, textwrap.dedent("\n".join(found)).splitlines()
 
 
 def comment(text: str) -> str:

@@ -12,6 +12,7 @@ from torch._functorch import config as functorch_config
 from torch.fx import GraphModule
 from torch.fx.graph import _BoxedCodeGen
 
+from pellucid import _graph_readers
 from pellucid.errors import GraphFailed
 
 
@@ -99,6 +100,8 @@ def get_nop_func() -> Callable:
 def _boxed(gm: GraphModule) -> Callable:
     gm.graph.set_codegen(_BoxedCodeGen())
     gm.recompile()
+    if _graph_readers.made is not None:
+        _graph_readers.made(gm)
     return gm.forward
 
 

@@ -1,0 +1,186 @@
+"""Functions that run with the lines of a file of the dump: a debugger stops there, and tracebacks name it."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import types
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pellucid._after_import import call_after, forget
+from pellucid._dump.texts import identifiers
+
+if TYPE_CHECKING:
+    import torch
+
+_NO_COLUMNS = 13  # of CPython's table of locations (Objects/locations.md): a line alone
+_MOST_UNITS = 8
+
+
+class Swaps:
+    """Code that functions have for the length of a dump. They are held weakly."""
+
+    def __init__(self) -> None:
+        self._before: list[tuple[weakref.ref[types.FunctionType], types.CodeType, list[str]]] = []
+
+    def swap(self, function: types.FunctionType, code: types.CodeType, names: Mapping[str, Any]) -> None:
+        """The function has this code from here on, and these globals where it has none of that name."""
+        added = [name for name in names if name not in function.__globals__]
+        self._before.append((weakref.ref(function), function.__code__, added))
+        function.__globals__.update({name: names[name] for name in added})
+        function.__code__ = code
+
+    def undo(self) -> None:
+        """All functions have the code that they had."""
+        while self._before:
+            reference, code, added = self._before.pop()
+            function = reference()
+            if function is not None:
+                function.__code__ = code
+                for name in added:
+                    function.__globals__.pop(name, None)
+
+
+def with_lines(
+    code: types.CodeType, file: Path, first: int, line_of: Mapping[int, int], numbered: types.CodeType
+) -> types.CodeType:
+    """The same code with other lines.
+
+    Args:
+        code: what is run.
+        file: where the lines are.
+        first: the line of the `def`.
+        line_of: the lines in the file, by those of `numbered`; the `def` for others.
+        numbered: the same instructions, whose lines `line_of` knows.
+    """
+    lines = [line_of.get(position[0] or 0, first) for position in numbered.co_positions()]
+    return code.replace(co_filename=str(file), co_firstlineno=first, co_linetable=_line_table(lines, first))
+
+
+def _line_table(lines: list[int], first: int) -> bytes:
+    """A table of locations with a line for each code unit."""
+    table, before, at = bytearray(), first, 0
+    while at < len(lines):
+        end = at + 1
+        while end < len(lines) and lines[end] == lines[at] and end - at < _MOST_UNITS:
+            end += 1
+        table.append(0x80 | _NO_COLUMNS << 3 | (end - at - 1))
+        table += _signed(lines[at] - before)
+        before, at = lines[at], end
+    return bytes(table)
+
+
+def _signed(value: int) -> bytes:
+    value = -value << 1 | 1 if value < 0 else value << 1
+    written = bytearray()
+    while value >= 64:
+        written.append(0x40 | value & 63)
+        value >>= 6
+    written.append(value)
+    return bytes(written)
+
+
+class Stepping:
+    """Has what is compiled run with the lines of the dump.
+
+    Attributes:
+        graph_files: those whose code is a graph's, by which the core knows it.
+    """
+
+    def __init__(self) -> None:
+        self.swaps = Swaps()
+        self.graph_files: set[str] = set()
+
+    def run_listing(
+        self,
+        function: types.FunctionType,
+        file: Path,
+        first: int,
+        line_of: Mapping[int, int],
+        numbered: types.CodeType,
+        named: Mapping[str, Any],
+    ) -> None:
+        """An emitted function gets the lines of its text, and as globals what the text names. One whose text is about other
+        instructions stays."""
+        code = function.__code__
+        if (code.co_code, code.co_names) == (numbered.co_code, numbered.co_names):
+            names = identifiers(code.co_varnames)
+            renamed = code.replace(co_varnames=tuple(names[name] for name in code.co_varnames))
+            self.swaps.swap(function, with_lines(renamed, file, first, line_of, numbered), named)
+
+    def run_assembled(self, function: object, file: Path, first: int, line_of: Mapping[int, int]) -> None:
+        """The function that the core made of a graph gets the lines of the graph's text.
+
+        Args:
+            function: anything else stays as it is.
+            line_of: lines by the number of the node.
+        """
+        if isinstance(function, types.FunctionType) and function.__code__.co_filename == "<pellucid graph>":
+            code = function.__code__
+            lines = {node + 2: line for node, line in line_of.items()}  # behind its `def` each node has a line
+            self.graph_files.add(str(file))
+            self.swaps.swap(function, with_lines(code, file, first, lines, code), {})
+
+    def run_text(self, module: torch.fx.GraphModule, text: str, file: Path, names: Mapping[str, Any]) -> None:
+        """A graph module's `forward` becomes the one that the text has.
+
+        Args:
+            names: what the text reads besides its arguments.
+        """
+        code = function_code(text, file, "forward")
+        function = type(module).__dict__.get("forward")
+        if code is None or not isinstance(function, types.FunctionType):
+            return
+        if (code.co_argcount, code.co_freevars) == (function.__code__.co_argcount, function.__code__.co_freevars):
+            self.graph_files.add(str(file))
+            self.swaps.swap(function, code, names)
+
+
+def function_code(text: str, file: Path, name: str) -> types.CodeType | None:
+    """The code of the first function or method of that name in a text.
+
+    Example:
+        >>> function_code("class A:\\n    def f(self): pass\\n", Path("a.py"), "f").co_firstlineno
+        2
+    """
+    codes = _codes_in(compile(text, str(file), "exec"))
+    return next((one for one in codes if one.co_name == name and one.co_flags & inspect.CO_OPTIMIZED), None)
+
+
+def _codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield constant
+            yield from _codes_in(constant)
+
+
+@contextlib.contextmanager
+def kernels_from(place_of: Callable[[str], Path | None]) -> Iterator[None]:
+    """Inductor loads its code from elsewhere, as soon as there is an Inductor.
+
+    Args:
+        place_of: gives the file to load in the place of one; None: that one.
+    """
+    before: list[Any] = []
+
+    def patch() -> None:
+        from torch._inductor.codecache import PyCodeCache
+
+        original = PyCodeCache.__dict__["load_by_key_path"]
+
+        def load_by_key_path(cls: Any, key: str, path: str, *args: Any, **kwargs: Any) -> types.ModuleType:
+            return original.__func__(cls, key, str(place_of(path) or path), *args, **kwargs)
+
+        before[:] = [PyCodeCache, original]
+        PyCodeCache.load_by_key_path = classmethod(load_by_key_path)  # type: ignore[method-assign, assignment]
+
+    call_after("torch._inductor.codecache", patch)
+    try:
+        yield
+    finally:
+        forget(patch)
+        if before:
+            before[0].load_by_key_path = before[1]
