@@ -45,6 +45,7 @@ from pellucid import (
     polyfills,
     polyfills_torch,
 )
+from pellucid._bytecode_hooks import register_bytecode_hook
 from pellucid._capture_profile import CompileProfile, profile_compiles
 from pellucid._comptime import ComptimeContext, ComptimeValue, comptime
 from pellucid._decompile import CannotDecompile, Decompiled, decompile
@@ -136,6 +137,7 @@ __all__ = [
     "nonstrict_trace",
     "profile_compiles",
     "recompile_reasons",
+    "register_bytecode_hook",
     "reset",
     "set_stance",
     "show",
