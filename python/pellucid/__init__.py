@@ -45,6 +45,7 @@ from pellucid import (
     polyfills,
     polyfills_torch,
 )
+from pellucid._bytecode_hooks import register_bytecode_hook
 from pellucid._capture_profile import CompileProfile, profile_compiles
 from pellucid._comptime import ComptimeContext, ComptimeValue, comptime
 from pellucid._decompile import CannotDecompile, Decompiled, decompile
@@ -138,6 +139,7 @@ __all__ = [
     "profile_compiles",
     "recompile_reasons",
     "record",
+    "register_bytecode_hook",
     "replay",
     "reset",
     "set_stance",

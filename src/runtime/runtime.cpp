@@ -245,6 +245,25 @@ PyObject* step_through(PyObject*, PyObject* files) {
   Py_RETURN_NONE;
 }
 
+// Without the thread's trace function, and without telling whoever watches sys.settrace.
+PyObject* call_untraced(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* kwnames) {
+  if (count < 1) {
+    PyErr_SetString(PyExc_TypeError, "call_untraced needs a function");
+    return nullptr;
+  }
+  PyThreadState* const thread = PyThreadState_Get();
+  const Py_tracefunc tracer = thread->c_tracefunc;
+  const auto traced = tracer == nullptr ? py::Owned<>() : py::Owned<>::steal(Py_XNewRef(thread->c_traceobj));
+  if (tracer != nullptr) PyEval_SetTrace(nullptr, nullptr);
+  PyObject* result = PyObject_Vectorcall(args[0], args + 1, static_cast<std::size_t>(count - 1), kwnames);
+  if (tracer == nullptr) return result;
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyEval_SetTrace(tracer, traced.get());
+  PyErr_Restore(type, value, traceback);
+  return result;
+}
+
 PyObject* observe_calls(PyObject*, PyObject* observer) {
   return py::enter([&] {
     set_call_observer(observer);
@@ -291,6 +310,8 @@ PyMethodDef kFunctions[] = {
     {"set_stance", set_stance, METH_VARARGS, "The stance: (name, skips guards, backend or None). Gives what it was."},
     {"step_through_regions", step_through, METH_O,
      "Traced calls run what was compiled for them; graphs are the code of these files, a set. None: no more."},
+    {"call_untraced", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_untraced)),
+     METH_FASTCALL | METH_KEYWORDS, "Calls a function as if nobody traced this thread."},
     {"set_call_observer", observe_calls, METH_O,
      "observer(function, arguments, result) after outermost calls; or None."},
     {"hook_installed", hook_installed, METH_NOARGS, "Whether our frame hook is what the interpreter calls."},

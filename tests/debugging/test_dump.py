@@ -198,6 +198,25 @@ def test_L05_L06_L07_L08_L10_what_backends_make(tmp_path, backend):
     assert last == second + 1  # dumping takes no number
 
 
+def test_L19_the_sample_program_makes_six_graphs(tmp_path):
+    compiled = pellucid.compile(toy, backend="aot_eager")
+    with pellucid.debug(tmp_path) as dump:
+        for _ in range(2):
+            for size in (10, 8):
+                for sign in (1.0, -1.0):
+                    a, b = inputs(size, sign)
+                    compiled(a, b).sum().backward()
+    graphs = numbers(dump)
+    assert len(graphs) == 6
+    symbolic = 0
+    for number in graphs:
+        kinds = {name.split(".")[1] for name in names(dump) if name.startswith(f"__compiled_fn_{number}.")}
+        assert kinds == {"captured", "joint", "forward", "backward"}
+        symbolic += "f32[s" in text_of(dump, f"__compiled_fn_{number}.captured.py")
+    assert symbolic == 3
+    assert_all_are_python(dump)
+
+
 def test_L18_all_is_as_before_behind_the_block(tmp_path):
     import torch._logging._internal as torch_logs
 

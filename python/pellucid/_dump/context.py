@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pellucid import _core, _graph_readers, events
 from pellucid._dump.artifacts import Handler
@@ -73,6 +75,23 @@ class debug:
 
     def __exit__(self, *error: object) -> None:
         self._undo.close()
+
+    def run_untraced(self, function: Callable, *args: Any, **kwargs: Any) -> Any:
+        """Calls a function out of a debugger's sight, so that what it calls is compiled; gives its result.
+
+        Under a debugger that traces the program from its start (an editor's) nothing would be compiled.
+
+        Args:
+            function: such as a compiled one.
+            args: of the call.
+            kwargs: of the call.
+
+        Example:
+            >>> with pellucid.debug("dump/") as dump:
+            ...     dump.run_untraced(compiled, x)
+            ...     compiled(x)  # stops at breakpoints in the files
+        """
+        return _core.call_untraced(function, *args, **kwargs)
 
     @property
     def directory(self) -> Path:

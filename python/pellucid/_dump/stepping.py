@@ -24,22 +24,22 @@ class Swaps:
     """Code that functions have for the length of a dump. They are held weakly."""
 
     def __init__(self) -> None:
-        self._before: list[tuple[weakref.ref[types.FunctionType], types.CodeType, list[str]]] = []
+        self._before: list[tuple[weakref.ref[types.FunctionType], types.CodeType, types.CodeType, list[str]]] = []
 
     def swap(self, function: types.FunctionType, code: types.CodeType, names: Mapping[str, Any]) -> None:
         """The function has this code from here on, and these globals where it has none of that name."""
         added = [name for name in names if name not in function.__globals__]
-        self._before.append((weakref.ref(function), function.__code__, added))
+        self._before.append((weakref.ref(function), function.__code__, code, added))
         function.__globals__.update({name: names[name] for name in added})
         function.__code__ = code
 
     def undo(self) -> None:
-        """All functions have the code that they had."""
+        """All functions have the code that they had, unless somebody has given them another one since."""
         while self._before:
-            reference, code, added = self._before.pop()
+            reference, before, code, added = self._before.pop()
             function = reference()
-            if function is not None:
-                function.__code__ = code
+            if function is not None and function.__code__ is code:
+                function.__code__ = before
                 for name in added:
                     function.__globals__.pop(name, None)
 
