@@ -133,6 +133,40 @@ def calls_the_system(x):
     return x
 
 
+class Computed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ran()
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ran()
+        return gradient
+
+
+def computes(x):
+    x = x.clone().requires_grad_()
+    for _ in range(3):
+        try:
+            x = Computed.apply(x * 2)
+        except BaseException:
+            x = Computed.apply(x * 3)
+    return x
+
+
+def replaced(self):
+    ran()
+    return 3
+
+
+def calls_what_it_replaced(x):
+    return x.sin() + len(torch.Size([1])) + LAYER(x).numel()
+
+
+LAYER = torch.nn.Linear(3, 3)
+
+
 def writes(x):
     ran()
     return x
@@ -140,6 +174,8 @@ def writes(x):
 
 if __name__ == "__main__":
     x = torch.ones(3)
+    torch.nn.Linear.reset_parameters = replaced
+    torch.nn.Module.extra_repr = replaced
     told = {}
     for function in (
         holds_everything,
@@ -148,6 +184,8 @@ if __name__ == "__main__":
         asks_the_capture,
         imports,
         calls_the_system,
+        calls_what_it_replaced,
+        computes,
         writes,
     ):
         made = pellucid.record(function, f"{sys.argv[1]}/{function.__name__}.rec")(x)

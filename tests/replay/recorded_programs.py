@@ -5,6 +5,7 @@ import functools
 import random
 import weakref
 
+import numpy
 import recorded_package
 import torch
 from recorded_package import parts
@@ -113,6 +114,44 @@ def layouts(a, b):
 @program(x())
 def gradient_functions(a):
     return parts.Switched.apply(a) * 2
+
+
+@program(torch.ones(3, requires_grad=True))
+def gradient_functions_of_leaves(a):
+    return parts.Switched.apply(a * 2) * 2
+
+
+OPTIMIZED = parts.Block(parts.Options(3))
+OPTIMIZER = torch.optim.Adam(OPTIMIZED.parameters())  # torch wraps Adam.step when the first one is made
+SCHEDULE = torch.optim.lr_scheduler.StepLR(OPTIMIZER, 2)  # … and this one wraps it once more, in the object
+HOOKED = torch.ones(3, requires_grad=True)
+HOOKED.register_hook(lambda gradient: gradient * 2)
+torch.distributions.Distribution.set_default_validate_args(False)
+
+
+@program(x())
+def trains(a):
+    OPTIMIZER.zero_grad()
+    loss = OPTIMIZED(a)["out"].sum()
+    loss.backward()
+    OPTIMIZER.step()
+    return loss.detach()
+
+
+@program(x())
+def flags_of_libraries(a):
+    return torch.distributions.Normal(a, a + 1).log_prob(a)
+
+
+@program()
+def hooks_of_tensors():
+    (HOOKED * 3).sum().backward()
+    return HOOKED.grad
+
+
+@program(numpy.arange(6.0).reshape(2, 3), numpy.float32(2))
+def arrays(a, b):
+    return numpy.sin(a) * b
 
 
 @program(x())

@@ -57,9 +57,10 @@ PROGRAMS = [
     if before.startswith("@program(")
 ]
 READS_MISSING = {"asks_a_handle": "HANDLE", "asks_a_lock": "LOCK"}
+RUNS_CODE = "gradient_functions_of_leaves"
 
 
-@pytest.mark.parametrize("name", sorted({*PROGRAMS, "made_by_exec"} - set(READS_MISSING)))
+@pytest.mark.parametrize("name", sorted({*PROGRAMS, "made_by_exec"} - {*READS_MISSING, RUNS_CODE}))
 def test_I02_I03_another_process_gets_the_same_graphs_or_the_same_break(recorded, name):
     _, said, replayed = recorded
     assert replayed[name]["status"] == "same", replayed[name]["text"]
@@ -93,6 +94,21 @@ def test_I03_what_is_passed_on_without_being_read_does_not_matter(recorded):
     _, said, replayed = recorded
     assert any("HANDLE" in path for path, _ in said["passes_a_handle_on"]["missing"])
     assert replayed["passes_a_handle_on"]["status"] == "same"
+
+
+def test_I02_what_captures_call_for_real_runs_only_if_it_is_trusted(recorded):
+    folder, _, replayed = recorded
+    assert replayed[RUNS_CODE]["status"] == "not recorded"
+    assert "Switched.forward: captures run it for real" in replayed[RUNS_CODE]["text"]
+    assert pellucid.replay(folder / f"{RUNS_CODE}.rec", trust=True).status == "same"
+
+
+def test_libraries_are_as_before_behind_a_replay(recorded):
+    folder, _, _ = recorded
+    step, flag = torch.optim.Adam.step, torch.distributions.Distribution._validate_args
+    for name in ("trains", "flags_of_libraries"):
+        assert pellucid.replay(folder / f"{name}.rec").status == "same"
+    assert torch.optim.Adam.step is step and torch.distributions.Distribution._validate_args is flag
 
 
 def test_I02_the_command(recorded, tmp_path):
@@ -410,10 +426,10 @@ def test_records_with_random_changes_are_refused_or_replayed(one_record, tmp_pat
                 break
 
     outcomes = []
-    for _ in range(300):
+    for _ in range(150):
         file = edited(one_record, tmp_path / "f.rec", change)
         try:
             outcomes.append(pellucid.replay(file).status)
         except PellucidError:
             outcomes.append("refused")
-    assert outcomes.count("refused") > 50 and torch.is_grad_enabled()
+    assert outcomes.count("refused") > 25 and torch.is_grad_enabled()

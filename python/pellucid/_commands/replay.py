@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from pellucid._commands import add_command
@@ -40,19 +39,23 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("file", metavar="FILE", help="the record")
     parser.add_argument("--json", action="store_true", help="outcome, recorded outcome and status as JSON")
+    parser.add_argument(
+        "--trust", action="store_true", help="functions of the record may run where captures call them for real"
+    )
     parser.add_argument("--missing", action="store_true", help="list what is not in the record; nothing is captured")
 
 
 def run(options: argparse.Namespace, program: list[str]) -> int:
     """Gives the exit status."""
     from pellucid._replay.errors import RecordError
-    from pellucid._replay.replaying import missing_in, replay
+    from pellucid._replay.interface import replay
+    from pellucid._replay.replaying import missing_in
 
     try:
         if options.missing:
             print("\n".join(f"{where}: {why}" for where, why in missing_in(options.file)))
             return 0
-        replayed = replay(Path(options.file))
+        replayed = replay(options.file, trust=options.trust)
     except (RecordError, OSError) as error:
         print(f"python -m pellucid replay: {error}", file=sys.stderr)
         return 2

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pellucid._replay.replaying import Recorded, Replayed
 
 
-def replay(path: str | Path) -> Replayed:
+def replay(path: str | Path, *, trust: bool = False) -> Replayed:
     """Captures again what a record contains, without the program: no call runs, and no backend.
 
     A record is a file of `config.replay_record_enabled` or `pellucid.record`. It is data: loading runs no code of it, and the capture
@@ -18,6 +18,9 @@ def replay(path: str | Path) -> Replayed:
 
     Args:
         path: the file.
+        trust: functions of the record may run where captures call functions of a program for real, as those of a
+            torch.autograd.Function, to learn what shapes they give. Only for records that you made or were given by
+            somebody you trust: such a function can do anything.
 
     Raises:
         RecordError: it is no record, damaged, or asks for something that records do not contain.
@@ -28,7 +31,7 @@ def replay(path: str | Path) -> Replayed:
     """
     from pellucid._replay import replaying
 
-    return replaying.replay(Path(path))
+    return replaying.replay(Path(path), trust)
 
 
 def record(

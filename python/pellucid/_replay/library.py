@@ -13,6 +13,8 @@ import sys
 import types
 from typing import Any
 
+import torch
+
 from pellucid._replay.errors import RecordError
 
 _TOPS = {*sys.stdlib_module_names, "torch", "numpy", "pellucid"} - {
@@ -117,9 +119,10 @@ def bound_method(owner: Any, name: str) -> Any:
 def has_known_hash(thing: Any) -> bool:
     """Whether the hash of an object is computed by C code, of its fields alone, or of its name."""
     kind = type(thing)
-    if not isinstance(kind.__hash__, types.FunctionType) or issubclass(kind, enum.Enum):
+    own = kind.__hash__
+    if not isinstance(own, types.FunctionType) or issubclass(kind, enum.Enum) or own is torch.Tensor.__hash__:
         return True
-    is_generated = kind.__hash__.__code__.co_filename == "<string>" and "__dataclass_params__" in kind.__dict__
+    is_generated = own.__code__.co_filename == "<string>" and "__dataclass_params__" in kind.__dict__
     return is_generated and name_of(kind) is not None
 
 

@@ -12,6 +12,7 @@ import builtins
 import collections
 import enum
 import functools
+import re
 import types
 import weakref
 from collections.abc import Callable
@@ -19,10 +20,10 @@ from typing import Any
 
 import torch
 
-from pellucid._replay import library
+from pellucid._replay import changes, library
 from pellucid._replay.codes import rebuilt
 from pellucid._replay.errors import RecordError
-from pellucid._replay.tensors import device_named, dtype_named, made_tensor
+from pellucid._replay.tensors import HOOKS, device_named, dtype_named, made_tensor
 
 _NAMED = {"Ellipsis": Ellipsis, "NotImplemented": NotImplemented}
 # Attributes of functions by which captures would run them.
@@ -121,14 +122,15 @@ class Reader:
     def _library(self, row: list[Any], number: int) -> Any:
         _, module, name = row
         if library.runs_code(module):
-            return self._not_recorded(number, f"{module}.{name}", "captures run code of the program for it")
+            return self.not_recorded(number, f"{module}.{name}", "captures run code of the program for it")
         return library.found(module, name)
 
     def _missing(self, row: list[Any], number: int) -> Any:
         _, path, kind, why = row
-        return self._not_recorded(path, kind, why)
+        return self.not_recorded(path, kind, why)
 
-    def _not_recorded(self, path: Any, kind: str, why: str) -> NotRecorded:
+    def not_recorded(self, path: Any, kind: str, why: str) -> NotRecorded:
+        """What stands for an object that is not there."""
         made = NotRecorded()
         self._kept.append(made)
         self.missing[id(made)] = (str(path), str(kind), str(why))
@@ -150,7 +152,7 @@ class Reader:
     def _function(self, row: list[Any], number: int) -> Any:
         _, name, qualname, _, form, scope, _, _, cells, _ = row
         if isinstance(form, str):
-            return self._not_recorded(qualname, "function", form)
+            return self.not_recorded(qualname, "function", form)
         code = rebuilt(form, self._texts, self._roots)
         self.codes.add(code)
         closure = tuple(self.parts(cells))
@@ -165,7 +167,7 @@ class Reader:
         own_bases = tuple(self.parts(bases))
         metaclass = self.part(meta)
         if any(isinstance(each, NotRecorded) for each in (*own_bases, metaclass)):
-            return self._not_recorded(qualname, "class", "one of its base classes is not in the record")
+            return self.not_recorded(qualname, "class", "one of its base classes is not in the record")
         if not all(isinstance(each, type) for each in own_bases) or not issubclass(metaclass, type):
             raise RecordError(f"the record is damaged: the class {qualname} has bases that are no classes")
         if _finalizer(own_bases) is not None:
@@ -190,7 +192,7 @@ class Reader:
         if not isinstance(kind, type) or not issubclass(kind, enum.Enum) or kind.__module__ != "enum":
             raise RecordError(f"the record is damaged: the enum {qualname}")
         if not all(isinstance(value, (int, str, float, tuple, bytes, type(None))) for _, value in values):
-            return self._not_recorded(qualname, "enum", "its values are no numbers or texts")
+            return self.not_recorded(qualname, "enum", "its values are no numbers or texts")
         mixin = self.part(mixed)
         more = {"type": mixin} if mixin in (int, str, float) else {}
         make: Any = kind
@@ -200,7 +202,7 @@ class Reader:
         _, of, base_name, held, _, _ = row
         cls = self.part(of)
         if isinstance(cls, NotRecorded):
-            return self._not_recorded(number, "instance", "its class is not in the record")
+            return self.not_recorded(number, "instance", "its class is not in the record")
         base = _BASES[base_name]
         if not isinstance(cls, type) or _finalizer((cls,)) is not None:
             raise RecordError(f"the record has an object of a class with a finalizer: {cls}")
@@ -219,35 +221,61 @@ class Reader:
             raise RecordError(f"the record has an object of {cls} that cannot be made: {error}") from error
 
     def _tensor(self, row: list[Any], number: int) -> Any:
-        _, of, layout, shares, is_view, _, _ = row
+        _, of, layout, shares, is_view, *_ = row
         cls = self.part(of)
         if isinstance(cls, NotRecorded):
-            return self._not_recorded(number, "tensor", "its class is not in the record")
+            return self.not_recorded(number, "tensor", "its class is not in the record")
         base = self.part(shares)
         if not isinstance(cls, type) or not issubclass(cls, torch.Tensor):
             raise RecordError("the record is damaged: a tensor of a class that is none of tensors")
         if base is not None and not isinstance(base, torch.Tensor):
-            return self._not_recorded(number, "tensor", "the tensor that it is a view of is not in the record")
+            return self.not_recorded(number, "tensor", "the tensor that it is a view of is not in the record")
         return made_tensor(layout, cls, base, bool(is_view))
+
+    def _layered(self, row: list[Any], number: int) -> Any:
+        _, module, name, layers, content = row
+        try:
+            here = library.found(module, name)
+        except RecordError:
+            return self.part(content)
+        return here if changes.layers_of(here) == layers else self.part(content)
+
+    def _globals(self, row: list[Any], number: int) -> dict[str, Any]:
+        return library.module_named(row[1]).__dict__
+
+    def _operator(self, row: list[Any], number: int) -> Any:
+        _, namespace, name, overload = row
+        if not all(isinstance(each, str) and each.isidentifier() for each in (namespace, name, overload or "default")):
+            raise RecordError("the record is damaged: an operator without a name")
+        try:
+            packet = getattr(getattr(torch.ops, namespace), name)
+            return packet if overload is None else getattr(packet, overload)
+        except (AttributeError, RuntimeError):
+            return self.not_recorded(f"torch.ops.{namespace}.{name}", "operator", "no library here has registered it")
 
     def _array(self, row: list[Any], number: int) -> Any:
         import numpy
 
         _, kind, shape, data = row
-        dtype = numpy.dtype(kind)
+        dtype = _dtype_of_numpy(kind)
         count = 1
         for size in shape:
             count *= size
-        if dtype.hasobject or any(size < 0 for size in shape) or count * dtype.itemsize > 1 << 30:
-            raise RecordError("the record has an array that is too large, or of objects")
+        if any(size < 0 for size in shape) or count * dtype.itemsize > 1 << 30:
+            raise RecordError("the record has an array that is too large")
         if data is None:
             return numpy.zeros(shape, dtype)
         return numpy.frombuffer(bytearray(base64.b64decode(data)), dtype).reshape(shape)
 
+    def _scalar(self, row: list[Any], number: int) -> Any:
+        import numpy
+
+        return numpy.frombuffer(base64.b64decode(row[2]), _dtype_of_numpy(row[1]), 1)[0]
+
     def _bound(self, row: list[Any], number: int) -> Any:
         owner, name = self.part(row[1]), row[2]
         if isinstance(owner, NotRecorded):
-            return self._not_recorded(number, "method", "its object is not in the record")
+            return self.not_recorded(number, "method", "its object is not in the record")
         method = library.bound_method(owner, name)
         if method is not None:
             return method
@@ -258,7 +286,7 @@ class Reader:
 
         function = self.part(row[1])
         if not isinstance(function, types.FunctionType):
-            return self._not_recorded(number, "compiled function", "its function is not in the record")
+            return self.not_recorded(number, "compiled function", "its function is not in the record")
         return api.Settings(fullgraph=bool(row[2]), backend="eager")(function)
 
     def _iterator(self, row: list[Any], number: int) -> Any:
@@ -286,7 +314,7 @@ class Reader:
             for name in row[2]:
                 if name not in made:
                     path = f"{made.get('__name__')}.{name}"
-                    made[name] = self._not_recorded(path, "global", "no code that was captured names it")
+                    made[name] = self.not_recorded(path, "global", "no code that was captured names it")
         elif kind == "cell" and len(row) == 2:
             made.cell_contents = self.part(row[1])
         elif kind == "function":
@@ -302,6 +330,9 @@ class Reader:
             gradient = self.part(row[5])
             if isinstance(gradient, torch.Tensor):
                 made.grad = gradient
+            for name, hooks in zip(HOOKS, self.parts(row[7]), strict=True):
+                if isinstance(hooks, dict):
+                    setattr(made, name, hooks)
 
     def _fill_function(self, made: types.FunctionType, row: list[Any]) -> None:
         _, _, _, module, _, _, defaults, keyword_defaults, _, attributes = row
@@ -329,6 +360,22 @@ class Reader:
             if not isinstance(member, types.MemberDescriptorType):
                 raise RecordError(f"the record is damaged: {type(made).__name__} has no slot {name!r}")
             member.__set__(made, self.part(value))
+
+
+def _pattern(text: Any, flags: int) -> Any:
+    try:
+        return re.compile(text, flags)
+    except re.error as error:
+        raise RecordError(f"the record has a pattern that is none: {error}") from error
+
+
+def _dtype_of_numpy(name: Any) -> Any:
+    import numpy
+
+    dtype = numpy.dtype(name) if isinstance(name, str) else None
+    if dtype is None or dtype.hasobject or dtype.names or dtype.itemsize > 1 << 16:
+        raise RecordError(f"the record asks for the dtype {name!r} of numpy")
+    return dtype
 
 
 def _member(cls: Any, row: list[Any], reader: Reader) -> Any:
@@ -370,7 +417,13 @@ def _key(value: Any) -> Any:
 
 
 def _made_of(make: Callable[..., Any]) -> Callable[[Reader, list[Any], int], Any]:
-    return lambda reader, row, number: make(*reader.parts(row[1:]))
+    def made(reader: Reader, row: list[Any], number: int) -> Any:
+        parts = reader.parts(row[1:])
+        if any(isinstance(each, NotRecorded) for each in parts):
+            return reader.not_recorded(number, row[0], "a part of it is not in the record")
+        return make(*parts)
+
+    return made
 
 
 def _weak(target: Any) -> Any:
@@ -380,7 +433,10 @@ def _weak(target: Any) -> Any:
 def _partial(make: Any) -> Callable[[Reader, list[Any], int], Any]:
     def made(reader: Reader, row: list[Any], number: int) -> Any:
         keywords = {str(name): reader.part(value) for name, value in row[3]}
-        return make(reader.part(row[1]), *reader.parts(row[2]), **keywords)
+        function = reader.part(row[1])
+        if isinstance(function, NotRecorded):
+            return reader.not_recorded(number, row[0], "its function is not in the record")
+        return make(function, *reader.parts(row[2]), **keywords)
 
     return made
 
@@ -413,10 +469,16 @@ _MADE: dict[str, Callable[[Reader, list[Any], int], Any]] = {
     "enum": Reader._enum,
     "instance": Reader._instance,
     "tensor": Reader._tensor,
-    "array": Reader._array,
+    "layered": Reader._layered,
+    "globals": Reader._globals,
+    "operator": Reader._operator,
+    "numpy.array": Reader._array,
+    "numpy.dtype": lambda reader, row, number: _dtype_of_numpy(row[1]),
+    "numpy.scalar": Reader._scalar,
     "bound": Reader._bound,
     "compiled": Reader._compiled,
     "iterator": Reader._iterator,
+    "pattern": lambda reader, row, number: _pattern(reader.part(row[1]), row[2]),
     "dtype": lambda reader, row, number: dtype_named(row[1]),
     "device": lambda reader, row, number: device_named(row[1]),
     "cell": lambda reader, row, number: types.CellType(),

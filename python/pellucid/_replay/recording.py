@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from pellucid import config, events
-from pellucid._replay import file, library
+from pellucid._replay import changes, file, library
 from pellucid._replay.outcome import Outcome, Settings, captured
 from pellucid._replay.writer import Writer
 
@@ -60,6 +60,7 @@ def record_call(
     executed.setdefault(function.__code__)
     program = [code for code in executed if not _is_ours(code)]
     writer = Writer(program)
+    libraries = changes.written(writer, program)
     called = {
         "function": writer.write(function, "f"),
         "args": [writer.write(value, f"args[{i}]") for i, value in enumerate(args)],
@@ -75,6 +76,7 @@ def record_call(
         "settings": asdict(settings),
         "call": called,
         "outcome": asdict(outcome),
+        "libraries": libraries,
         "missing": [list(each) for each in writer.missing],
         "rows": writer.rows,
     }

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import torch
 
 from pellucid import events
-from pellucid._replay import file, library
+from pellucid._replay import changes, file, library
 from pellucid._replay.errors import RecordError
 from pellucid._replay.outcome import Outcome, Settings, captured
 from pellucid._replay.reader import Reader
@@ -57,7 +57,7 @@ class Replayed:
     def __str__(self) -> str:
         lines = [f"{self.file}: {_SAID[self.status]}"]
         if self.status == "not recorded":
-            lines += ["", "It read", *(f"  {each}" for each in self.read)]
+            lines += ["", "It asks for", *(f"  {each}" for each in self.read)]
             lines += [user_stack_text(self.stop.user_stack).rstrip()] if self.stop is not None else []
         elif self.stop is not None:
             lines += ["", str(self.stop)]
@@ -79,11 +79,11 @@ _SAID = {
 }
 
 
-def replay(path: Path) -> Replayed:
+def replay(path: Path, trust: bool) -> Replayed:
     record, texts = file.read(path)
     try:
         with _Held():
-            return _replayed(path, record, texts)
+            return _replayed(path, record, texts, trust)
     except RecordError:
         raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -105,7 +105,7 @@ def missing_in(path: str | Path) -> list[tuple[str, str]]:
     return [(str(where), str(why)) for where, why in record.get("missing", ())]
 
 
-def _replayed(path: Path, record: dict[str, Any], texts: list[str]) -> Replayed:
+def _replayed(path: Path, record: dict[str, Any], texts: list[str], trust: bool) -> Replayed:
     recorded = Outcome(**record["outcome"])
     settings = Settings(**record["settings"])
     call = record["call"]
@@ -121,10 +121,14 @@ def _replayed(path: Path, record: dict[str, Any], texts: list[str]) -> Replayed:
     logs = {each for each in reader.part(call["reorderable"]) or () if isinstance(each, types.FunctionType)}
     read: dict[str, None] = {}
 
+    notes = _other_versions(record)
+    guard = _NothingRuns(set() if trust else reader.codes, read)
+
     def see(event: events.Event) -> None:
         if not isinstance(event, events.Instruction):
             return
-        for text in event.stack:
+        guard.arm()
+        for text in event.stack if reader.missing else ():
             for address in _AT.findall(text):
                 known = reader.missing.get(int(address, 16))
                 if known is not None:
@@ -136,12 +140,13 @@ def _replayed(path: Path, record: dict[str, Any], texts: list[str]) -> Replayed:
         stack.enter_context(_lines_of(record["rows"], texts))
         stack.enter_context(_modules(imports, reader))
         stack.enter_context(_without_devices())
-        stack.enter_context(events.subscribe(see, instructions=bool(reader.missing)))
-        with _nothing_runs(reader.codes):
+        stack.enter_context(changes.held(record["libraries"], reader, notes))
+        stack.enter_context(events.subscribe(see, instructions=True))
+        with guard:
             outcome, stop = captured(function, args, kwargs, settings)
     is_same = outcome.key() == recorded.key()
     status: Status = "same" if is_same else "not recorded" if read else "differs"
-    return Replayed(path, status, outcome, recorded, stop, list(read), _other_versions(record))
+    return Replayed(path, status, outcome, recorded, stop, list(read), notes)
 
 
 def _other_versions(record: dict[str, Any]) -> list[str]:
@@ -204,13 +209,14 @@ def _lines_of(rows: list[list[Any]], texts: list[str]) -> Iterator[None]:
 class _Refuses(importlib.abc.MetaPathFinder):
     """Keeps import statements of a record from loading what is on this machine."""
 
-    def __init__(self, tops: set[str]) -> None:
-        self._tops = tops
+    def __init__(self, names: set[str]) -> None:
+        self._names = names
+        self._tops = {top for top in (name.partition(".")[0] for name in names) if not library.is_library(top)}
         self._thread = threading.get_ident()
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
-        is_asked = fullname.partition(".")[0] in self._tops and threading.get_ident() == self._thread
-        if is_asked and not library.is_importable(fullname):
+        is_asked = fullname in self._names or fullname.partition(".")[0] in self._tops
+        if is_asked and threading.get_ident() == self._thread and not library.is_importable(fullname):
             raise ImportError(f"a replay does not import {fullname}, which is not in the record", name=fullname)
 
 
@@ -223,12 +229,12 @@ def _modules(imports: dict[str, Any], reader: Reader) -> Iterator[None]:
         if isinstance(module, types.ModuleType) and not library.is_library(name)
     }
     packages = {str(module.__dict__.get("__package__") or name) for name, module in reader.modules.items()}
-    tops = {package.partition(".")[0] for package in packages} - library.OWN
+    names = set(packages)
     for code in reader.codes:
         for package in packages | {""}:
-            tops |= {name.partition(".")[0] for name in imports_of(code, package)}
+            names.update(imports_of(code, package))
     before = {name: sys.modules.get(name) for name in stand_ins}
-    finder = _Refuses(tops)
+    finder = _Refuses(names)
     sys.modules.update(stand_ins)
     sys.meta_path.insert(0, finder)
     try:
@@ -255,20 +261,35 @@ def _without_devices() -> Iterator[None]:
             module._lazy_init = function  # type: ignore[attr-defined]
 
 
-@contextlib.contextmanager
-def _nothing_runs(codes: set[types.CodeType]) -> Iterator[None]:
-    """An error before the first instruction of a function of the record that is called after all."""
-    before = sys.getprofile()
+class _NothingRuns(contextlib.AbstractContextManager):
+    """An error before the first instruction of a function of the record that is called after all; `told` gets its name.
 
-    def see(frame: types.FrameType, event: str, argument: Any) -> None:
-        if event == "call" and frame.f_code in codes:
-            raise RecordError(f"{frame.f_code.co_qualname} of the record was about to run, which no replay does")
+    There are calls of that kind: a capture asks a function with its own gradient what shapes it gives.
+    """
 
-    sys.setprofile(see)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)
+    def __init__(self, codes: set[types.CodeType], told: dict[str, None]) -> None:
+        self._codes = codes
+        self._told = told
+        self._thread = threading.get_ident()
+
+    def arm(self) -> None:
+        """CPython drops a profile function that has raised: it is set once more before the next instruction is captured."""
+        if self._codes and threading.get_ident() == self._thread and sys.getprofile() is None:
+            sys.setprofile(self._see)
+
+    def _see(self, frame: types.FrameType, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code in self._codes:
+            name = frame.f_code.co_qualname
+            self._told.setdefault(f"{name}: captures run it for real, and a replay only if it is told to")
+            raise RecordError(f"{name} of the record was about to run, which no replay does")
+
+    def __enter__(self) -> None:
+        self._before = sys.getprofile()
+        sys.setprofile(None)
+        self.arm()
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(self._before)
 
 
 @dataclass

@@ -9,6 +9,7 @@ import torch
 from pellucid import _core
 from pellucid._replay.errors import RecordError
 
+HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")  # of autograd, on a tensor
 _MOST = 1 << 46
 _DEVICES = ("cpu", "cuda", "xpu", "mps", "hpu", "meta")
 

@@ -11,6 +11,8 @@ import base64
 import collections
 import enum
 import functools
+import re
+import sys
 import types
 import weakref
 from collections.abc import Callable, Iterable
@@ -21,7 +23,7 @@ import torch
 from pellucid import _core
 from pellucid._replay import library
 from pellucid._replay.codes import Texts
-from pellucid._replay.tensors import tensor_row
+from pellucid._replay.tensors import HOOKS, tensor_row
 
 MOST_ROWS = 100_000
 MOST_TEXT = 1 << 20
@@ -66,8 +68,7 @@ class Writer:
         self._came_from: list[tuple[int, str]] = []
         self._waiting: collections.deque[tuple[int, Any]] = collections.deque()
         self._executed = set(executed)
-        self._names = names_of(self._executed)
-        self._namespaces: dict[int, Any] = {}
+        self.names = names_of(self._executed)
 
     def write(self, value: Any, step: str) -> Any:
         """The part that means `value`, and the rows of all that hangs on it. `step`: what messages call it."""
@@ -76,6 +77,21 @@ class Writer:
             number, thing = self._waiting.popleft()
             self.rows[number] = self._row(thing, number)
         return part
+
+    def write_layered(self, function: types.FunctionType, where: tuple[str, str], layers: list[str]) -> Any:
+        """As `write`, of a function of a library that wraps others: by its name, and as what it consists of.
+
+        A replay takes the one of this name where it wraps the same functions.
+        """
+        module, name = where
+        number = self._new_row(-1, f"{module}.{name}")
+        self._numbers[id(function)] = number
+        self._kept.append(function)
+        inner = self._new_row(-1, f"{module}.{name}")
+        self.rows[inner] = self._function(function, inner)
+        self.rows[number] = ["layered", module, name, layers, {"r": inner}]
+        self.write(None, "")
+        return {"r": number}
 
     # ---- parts
 
@@ -135,6 +151,10 @@ class Writer:
 
     def _row(self, thing: Any, at: int) -> list[Any]:
         try:
+            if type(thing).__module__.partition(".")[0] == "numpy" and not isinstance(thing, type):
+                row = self._of_numpy(thing, at)
+                if row is not None:
+                    return row
             if len(self.rows) > MOST_ROWS:
                 return self._opaque(thing, at, f"the record has {MOST_ROWS} objects already")
             named = library.name_of(thing)
@@ -211,7 +231,9 @@ class Writer:
         number = self._new_row(-1, f"G({name!r})")
         self._numbers[id(values)] = number
         self._kept.append(values)
-        self._waiting.append((number, _Namespace(values)))
+        own = sys.modules.get(name) if library.is_library(name) and isinstance(name, str) else None
+        is_of_library = own is not None and own.__dict__ is values
+        self._waiting.append((number, _Globals(str(name)) if is_of_library else _Namespace(values)))
         return {"r": number}
 
     def _namespace_row(self, of: _Namespace, at: int) -> list[Any]:
@@ -219,7 +241,7 @@ class Writer:
         for name, value in list(of.values.items()):
             if not isinstance(name, str) or name == "__builtins__":
                 continue
-            if name in self._names or name in ("__name__", "__package__", "__file__"):
+            if name in self.names or name in ("__name__", "__package__", "__file__"):
                 read.append([name, self._part(value, at, f"[{name!r}]")])
             else:
                 others.append(name)
@@ -336,18 +358,39 @@ class Writer:
             tensor._is_view(),
             self._part(tensor.grad if tensor.is_leaf else None, at, ".grad"),
             self._attributes(_dict_of(tensor), at),
+            [self._part(getattr(tensor, hooks), at, f".{hooks}") for hooks in HOOKS],
         ]
 
     @functools.cached_property
     def _storages(self) -> dict[int, torch.Tensor]:
         return {}
 
+    def _operator(self, operator: Any, at: int) -> list[Any]:
+        overload = operator._overloadname if isinstance(operator, torch._ops.OpOverload) else None
+        packet = operator if overload is None else operator._overloadpacket
+        return ["operator", *packet._qualified_op_name.split("::", 1), overload]
+
+    def _custom_operator(self, operator: Any, at: int) -> list[Any]:
+        return self._opaque(operator, at, "an operator that the program registers")
+
+    def _of_numpy(self, thing: Any, at: int) -> list[Any] | None:
+        """An array, a scalar or a dtype; None: it is something else."""
+        import numpy
+
+        if type(thing) is numpy.ndarray:
+            return self._array(thing, at)
+        if isinstance(thing, numpy.dtype) and not thing.hasobject and not thing.names:
+            return ["numpy.dtype", thing.str]
+        if isinstance(thing, numpy.generic) and not thing.dtype.hasobject and not thing.dtype.names:
+            return ["numpy.scalar", thing.dtype.str, base64.b64encode(thing.tobytes()).decode()]
+        return None
+
     def _array(self, array: Any, at: int) -> list[Any]:
         if array.dtype.hasobject or array.dtype.names:
             return self._opaque(array, at, "an array of objects or of records")
         small = array.nbytes <= MOST_BYTES
         data = base64.b64encode(array.tobytes()).decode() if small else None
-        return ["array", str(array.dtype), list(array.shape), data]
+        return ["numpy.array", array.dtype.str, list(array.shape), data]
 
     def _wrapper(self, thing: Any, at: int) -> list[Any]:
         parts = _WRAPPED[type(thing)](thing)
@@ -371,6 +414,13 @@ class Writer:
     def _iterator(self, thing: Any, at: int) -> list[Any]:
         _, (container, *_), *position = thing.__reduce__()
         return ["iterator", self._part(container, at, ".container"), position[0] if position else 0]
+
+
+class _Globals:
+    """The globals of a module of a library, which a replay has."""
+
+    def __init__(self, module: str) -> None:
+        self.module = module
 
 
 class _Namespace:
@@ -446,12 +496,17 @@ _MAKERS: list[tuple[type, _WRITTEN]] = [
     (functools.partial, Writer._partial),
     (functools.partialmethod, Writer._partial),
     (_Namespace, Writer._namespace_row),
+    (torch._ops.OpOverload, Writer._operator),
+    (torch._ops.OpOverloadPacket, Writer._operator),
+    (torch._library.custom_ops.CustomOpDef, Writer._custom_operator),
+    (_Globals, lambda writer, o, at: ["globals", o.module]),
     (types.FunctionType, Writer._function),
     (types.BuiltinMethodType, Writer._builtin_method),
     (types.ModuleType, Writer._module),
     (type, Writer._class),
     (torch.Tensor, Writer._tensor),
     (_core.CompiledFunction, Writer._compiled),
+    (re.Pattern, lambda writer, o, at: ["pattern", writer._part(o.pattern, at, ".pattern"), o.flags]),
     (torch.dtype, lambda writer, o, at: ["dtype", str(o).removeprefix("torch.")]),
     (torch.device, lambda writer, o, at: ["device", str(o)]),
     (types.CellType, lambda writer, o, at: ["cell", *([writer._part(o.cell_contents, at, "")] if _is_full(o) else [])]),
