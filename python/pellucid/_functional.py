@@ -1,8 +1,9 @@
-"""Runs code of the program that has to be functional: what it gives depends on its arguments, and it changes nothing but what it makes.
+"""Runs code of the program that has to be functional: what it gives depends on its arguments, and it changes nothing
+but what it makes.
 
-`__torch_dispatch__`, `__tensor_flatten__` and `__tensor_unflatten__` of a traceable wrapper subclass are such code. Capture runs them on
-fakes, in addition to the calls that the program asks for, so nobody may notice. The interpreter's tracing says what each frame is about
-to do: the call stops before its first side effect, and the region ends there.
+`__torch_dispatch__`, `__tensor_flatten__` and `__tensor_unflatten__` of a traceable wrapper subclass are such code.
+Capture runs them on fakes, in addition to the calls that the program asks for, so nobody may notice. The interpreter's
+tracing says what each frame is about to do: the call stops before its first side effect, and the region ends there.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _OF_LIBRARY = frozenset(
     + ["<frozen abc>", "<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>"]
 )
 
-# Builtins that look at their arguments, or make something new. Iterators are advanced by for loops, which no event tells of.
+# Builtins that look at their arguments, or make something new. No event tells of a for loop that advances an iterator.
 _PURE = frozenset(
     id(getattr(builtins, name))
     for name in [
@@ -177,7 +178,7 @@ def _load_what_torch_loads() -> None:
 
 
 class _Watch:
-    """One such call. While it runs the collector rests, so that its youngest generation tells what the call has made."""
+    """One such call. Meanwhile the collector rests, so that its youngest generation tells what the call has made."""
 
     def __init__(self) -> None:
         self._found: str | None = None
@@ -313,7 +314,7 @@ def _kind(frame: types.FrameType) -> str:
 
 @functools.cache
 def _kind_of_file(name: str) -> str:
-    """ "program" for code that is looked at, "trusted" for what it may call, "other" for what only the trusted may call."""
+    """Of code that is looked at "program", of what that may call "trusted", of what only the trusted may call "other"."""
     if name == __file__ or name.startswith(_OF_TORCH) or name in _OF_LIBRARY:
         return "trusted"
     of_library = name.startswith((_LIBRARY, "<frozen ")) and not name.startswith(_LIBRARY + "site-packages" + os.sep)

@@ -1,6 +1,6 @@
-"""Traceable wrapper subclasses (tensors around tensors, with `__torch_dispatch__` and `__tensor_flatten__`) are inputs, nodes and outputs
-of graphs: values, classes, parts, gradients and aliasing are eager's. Code of a class that is not functional ends the region before its
-side effect."""
+"""Traceable wrapper subclasses (tensors around tensors, with `__torch_dispatch__` and `__tensor_flatten__`) are inputs,
+nodes and outputs of graphs: values, classes, parts, gradients and aliasing are eager's. Code of a class that is not
+functional ends the region before its side effect."""
 
 from __future__ import annotations
 
