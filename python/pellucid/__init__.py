@@ -31,6 +31,7 @@ from pellucid import (
     _core,
     _exporting,
     _freed,
+    _functional,
     _fx,
     _fx_trace,
     _guard_filter,

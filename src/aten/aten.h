@@ -151,11 +151,14 @@ class FakeScope {
   // function mode that sees what is called.
   py::Owned<> call(PyObject* callable, PyObject* const* args, std::size_t nargs, PyObject* kwnames,
                    PyObject* listener = nullptr);
+  // The same, and classes with a `__torch_dispatch__` are asked for theirs.
+  py::Owned<> call_classes(PyObject* callable, PyObject* const* args, std::size_t nargs, PyObject* kwnames);
 
   static bool is_data_dependent(PyObject* exception);  // the exception says "this needs the values of a tensor"
 
  private:
   struct Data;
+  py::Owned<> call_here(PyObject* callable, PyObject* const* args, std::size_t nargs, PyObject* kwnames);
   std::unique_ptr<Data> data_;
 };
 

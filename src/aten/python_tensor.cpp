@@ -24,6 +24,7 @@
 #include "aten/layers.h"
 #include "aten/symbolic_fake.h"
 #include "aten/torch_function.h"
+#include "aten/wrapper_subclass.h"
 #include "py/eval_frame.h"
 
 namespace pellucid::aten {
@@ -52,14 +53,16 @@ class ScopeOfThread {
   std::shared_ptr<SizeScope> before_;
 };
 
+constexpr c10::DispatchKeySet kAskedInPython{c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot};
+
 // Hides what would see fakes or be seen by them, for the time of one call (DESIGN 5.4, trap 2). `listener`: a function
 // mode that hears of the call, or null; without one no class is asked for its __torch_function__, which capture does
-// before.
+// before. `hidden`: the keys of dispatch modes and of classes with a `__torch_dispatch__`, or none.
 class CallState {
  public:
-  explicit CallState(PyObject* listener)
+  explicit CallState(PyObject* listener, c10::DispatchKeySet hidden = kAskedInPython)
       : factories_(c10::DispatchKeySet(c10::DispatchKey::Fake)),
-        no_modes_(c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot})),
+        no_modes_(hidden),
         no_profiler_(/*is_enabled=*/false),
         autocast_cache_(at::autocast::is_autocast_cache_enabled()) {
     if (autocast_cache_) at::autocast::set_autocast_cache_enabled(false);
@@ -348,7 +351,16 @@ void drop_frames(PyObject* exception) {
 
 py::Owned<> FakeScope::call(PyObject* callable, PyObject* const* args, std::size_t nargs, PyObject* kwnames,
                             PyObject* listener) {
-  CallState state(listener);
+  const CallState state(listener);
+  return call_here(callable, args, nargs, kwnames);
+}
+
+py::Owned<> FakeScope::call_classes(PyObject* callable, PyObject* const* args, std::size_t nargs, PyObject* kwnames) {
+  const CallState state(nullptr, {});
+  return call_here(callable, args, nargs, kwnames);
+}
+
+py::Owned<> FakeScope::call_here(PyObject* callable, PyObject* const* args, std::size_t nargs, PyObject* kwnames) {
   const ScopeOfThread scope(data_->sizes);
   const py::InterpreterMark mark;
   PyObject* result = nullptr;
@@ -397,6 +409,52 @@ py::Owned<> plain_alias(PyObject* tensor) {
   return with_python_errors([&] {
     const c10::AutoGradMode gradients(true);  // whether they go through it is up to what uses it
     return py::take(THPVariable_Wrap(at::alias(tensor_of(tensor))));
+  });
+}
+
+// --- wrapper subclasses ---
+
+namespace {
+
+struct Policy : c10::TensorImpl {  // who says sizes and strides is for derived classes to know
+  static bool is_in_python(const c10::TensorImpl& impl) {
+    return (impl.*(&Policy::matches_python_custom))(SizesStridesPolicy::CustomStrides) ||
+           (impl.*(&Policy::matches_policy))(SizesStridesPolicy::CustomStrides) ||
+           static_cast<const Policy&>(impl).device_policy_ || static_cast<const Policy&>(impl).layout_policy_;
+  }
+};
+
+}  // namespace
+
+bool is_view(PyObject* tensor) {
+  auto* view = autograd::impl::get_view_autograd_meta(tensor_of(tensor));
+  return view != nullptr && (view->has_bw_view() || view->has_fw_view());
+}
+
+bool has_own_layout(PyObject* tensor) {
+  const c10::TensorImpl& impl = *impl_of(tensor);
+  return impl.layout() == c10::kStrided && !impl.is_nested() && !impl.has_symbolic_sizes_strides() &&
+         !Policy::is_in_python(impl) && !is_view(tensor);
+}
+
+bool make_alike(PyObject* fake, PyObject* real) {
+  c10::TensorImpl& made = *impl_of(fake);
+  c10::TensorImpl& like = *impl_of(real);
+  if (!has_own_layout(fake) || made.sizes() != like.sizes() || made.strides() != like.strides() ||
+      made.storage_offset() != like.storage_offset() || made.dtype() != like.dtype() ||
+      made.device() != like.device() || made.is_inference() != like.is_inference())
+    return false;
+  const AutogradState state = autograd_state(real), now = autograd_state(fake);
+  if (!now.leaf || (now.requires_grad && !state.requires_grad)) return false;
+  if (!state.requires_grad) return true;
+  return with_python_errors([&] {
+    if (state.leaf) {
+      made.set_requires_grad(true);
+    } else {
+      made.set_requires_grad(false);
+      set_computed_before(tensor_of(fake));
+    }
+    return true;
   });
 }
 

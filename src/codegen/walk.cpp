@@ -23,7 +23,9 @@ bool is_known_function(PyObject* object) { return PyFunction_Check(object) && is
 
 }  // namespace
 
-bool is_object_of_subclass(PyObject* object) { return region::is_subclassed(object); }
+bool is_object_of_subclass(PyObject* object) {
+  return region::is_subclassed(object) && !region::is_wrapper_subclass(object);
+}
 
 void cannot_reconstruct(PyObject* object, const char* why) {
   std::string type = Py_TYPE(object)->tp_name;
@@ -73,6 +75,7 @@ graph::Node* Walker::detached(PyObject* object) const {
 // What the graph gives is a plain tensor, or a parameter where no backend comes in between.
 bool Walker::is_output_as_it_is(PyObject* object) const {
   if (!is_tensor(object)) return true;
+  if (region::is_wrapper_subclass(object)) return true;  // nothing of it is set in a region
   const bool is_plain = region::is_exact_tensor(object) || capture_.leaves.contains(object);
   if (region::is_level_tensor(object)) cannot_reconstruct(object, "a tensor of a function transform that is over");
   if (!is_plain) cannot_reconstruct(object, "a tensor of this class");

@@ -600,6 +600,9 @@ Result setattr(Interpreter& t, PyObject* object, PyObject* name, PyObject* value
     return t.and_then(call3(t, hook, object, name, value), Continuation(C::Drop));
   }
   if (cat == Cat::Tensor) {
+    if (region::is_wrapper_subclass(object))
+      unsupported(Reason::UnsupportedMutation,
+                  {{"target", std::string("attribute '") + py::text_of(name) + "' of a " + type->tp_name}});
     PyObject* meta = t.region.lookups.type_lookup(type, name);
     const bool of_torch = meta != nullptr && Py_IS_TYPE(meta, &PyGetSetDescr_Type);
     if (of_torch && value != nullptr) {
@@ -632,7 +635,7 @@ Result read_of_torch(Interpreter& t, PyObject* tensor, PyObject* name) {
 
 Result tensor_getattr(Interpreter& t, PyObject* tensor, PyObject* name) {
   PyTypeObject* type = Py_TYPE(tensor);
-  const bool fake = aten::is_fake(tensor);
+  const bool fake = aten::is_fake(tensor) || t.region.recorder.wrappers.is_fake(tensor);
   if (!fake && !t.region.provenance.is_outside(tensor))
     unsupported(Reason::UnknownOrigin, {{"detail", "attribute of a tensor"}});
   PyObject* meta = t.region.lookups.type_lookup(type, name);
@@ -640,7 +643,11 @@ Result tensor_getattr(Interpreter& t, PyObject* tensor, PyObject* name) {
     t.region.provenance.note_constant(reinterpret_cast<PyObject*>(type));
     return Result::of(py::Owned<>::share(reinterpret_cast<PyObject*>(type)));
   }
-  if (name == region::names().__dict__) return instance_dict(t, tensor);
+  if (name == region::names().__dict__) {
+    if (region::is_wrapper_subclass(tensor))
+      unsupported(Reason::Reflection, {{"callee", "the __dict__ of a tensor subclass"}});
+    return instance_dict(t, tensor);
+  }
   if (meta != nullptr && Py_IS_TYPE(meta, &PyGetSetDescr_Type)) {
     if (auto answer = getattr_by_torch_function(t, tensor, name)) return std::move(*answer);
     return read_of_torch(t, tensor, name);

@@ -69,10 +69,17 @@ bool has_tensor_method(Interpreter& t, PyObject* value, const char* name) {
   return method != nullptr && is_torch_op(method);
 }
 
+// A tensor around tensors whose class leaves these methods, and the function below them, to torch.
+bool leaves_to_torch(Interpreter& t, PyObject* value, std::initializer_list<const char*> methods) {
+  if (asks_modes(t) || !region::is_wrapper_subclass(value) || has_torch_function(t, value)) return false;
+  return std::ranges::all_of(methods,
+                             [&](const char* name) { return name == nullptr || has_tensor_method(t, value, name); });
+}
+
 // Whether an operator of a tensor is what the classes of the operands say: one of them is no class of torch's.
-bool is_by_class(Interpreter& t, PyObject* left, PyObject* right) {
+bool is_by_class(Interpreter& t, PyObject* left, PyObject* right, std::initializer_list<const char*> methods) {
   for (PyObject* value : {left, right}) {
-    if (is_answered(t, value)) return true;
+    if (is_answered(t, value) && !leaves_to_torch(t, value, methods)) return true;
     if (cat_of(value) == Cat::Instance && has_torch_function(t, value)) return true;
   }
   return false;
@@ -130,7 +137,7 @@ Result binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
   t.region.doing = "computes";
   if (auto result = numpy_binary(t, left, right, o)) return std::move(*result);
   const Cat a = cat_of(left), b = cat_of(right);
-  if ((a == Cat::Tensor || b == Cat::Tensor) && !is_by_class(t, left, right)) {
+  if ((a == Cat::Tensor || b == Cat::Tensor) && !is_by_class(t, left, right, {o.method, o.reflected, o.inplace})) {
     const Cat other = a == Cat::Tensor ? b : a;
     if (other == Cat::Instance || other == Cat::Other)
       unsupported(Reason::UnsupportedProtocol,
@@ -339,7 +346,8 @@ Result compare(Interpreter& t, PyObject* left, PyObject* right, int op) {
   }
   if (auto result = numpy_compare(t, left, right, op)) return std::move(*result);
   const Cat a = cat_of(left), b = cat_of(right);
-  if ((a == Cat::Tensor || b == Cat::Tensor) && !is_by_class(t, left, right)) {
+  const char* const swapped = py::comparison(py::comparison(op).swapped).method;
+  if ((a == Cat::Tensor || b == Cat::Tensor) && !is_by_class(t, left, right, {py::comparison(op).method, swapped})) {
     const Cat other = a == Cat::Tensor ? b : a;
     if (other == Cat::Instance || other == Cat::Other)
       unsupported(Reason::UnsupportedProtocol,
@@ -452,7 +460,7 @@ Result unary(Interpreter& t, PyObject* value, int opcode) {
   const Cat cat = cat_of(value);
   const UnaryOperator o = unary_operator(static_cast<bytecode::Opcode>(opcode));
   if (cat == Cat::Array || region::is_numpy_scalar(value)) return numpy_unary(t, value, operator_function(o.function));
-  if (cat == Cat::Tensor && !is_answered(t, value)) {
+  if (cat == Cat::Tensor && (!is_answered(t, value) || leaves_to_torch(t, value, {o.method}))) {
     PyObject* target = operator_function(o.function);
     return t.region.recorder.torch_call(graph::Op::CallFunction, target, target, Args{{&value, 1}, nullptr});
   }

@@ -80,7 +80,7 @@ py::Owned<> stand_in(Interpreter& t, PyObject* value, int depth = 0) {
   const Cat cat = cat_of(value);
   if (cat == Cat::Tensor) {
     auto fake = t.region.recorder.lift(value);
-    if (!region::is_subclassed(value)) return fake;
+    if (!region::is_subclassed(value) || region::is_wrapper_subclass(value)) return fake;
     if (aten::is_fake(value)) return py::Owned<>::share(value);
     PyObject* values[] = {fake.get(), reinterpret_cast<PyObject*>(Py_TYPE(value))};
     return t.region.recorder.fakes().call(as_subclass, values, 2, nullptr);
@@ -247,7 +247,9 @@ std::optional<Result> setattr_by_torch_function(Interpreter& t, PyObject* tensor
 }
 
 bool is_followed(Interpreter& t, PyObject* function, Args args) {
-  const auto has_say = [&](PyObject* value) { return region::is_subclassed(value) || has_torch_function(t, value); };
+  const auto has_say = [&](PyObject* value) {
+    return (region::is_subclassed(value) && !region::is_wrapper_subclass(value)) || has_torch_function(t, value);
+  };
   const bool by_mode = asks_modes(t);
   if (!by_mode && !any_of(t, args, has_say)) return false;
   if (find(function) == nullptr) return true;

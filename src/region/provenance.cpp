@@ -1,6 +1,7 @@
 #include "region/provenance.h"
 
 #include "aten/aten.h"
+#include "aten/wrapper_subclass.h"
 #include "guards/equality.h"
 #include "py/cpython.h"
 #include "py/numpy_array.h"
@@ -187,14 +188,15 @@ void Provenance::note_contents(PyObject* value, Cat cat, const Source* source) {
   const bool constant = source->step == source::Step::Const;
   switch (cat) {
     case Cat::Tensor: {
-      if (is_subclassed(value) && !is_traced_subclass(Py_TYPE(value))) {
+      const bool wraps = is_subclassed(value) && is_wrapper_subclass(value) && aten::has_own_layout(value);
+      if (is_subclassed(value) && !wraps && !is_traced_subclass(Py_TYPE(value))) {
         guard(Kind::TYPE_MATCH, source, py::Owned<>::share(type_of(value)));
         return;  // refused where it is used
       }
       guards::Guard guard;
       guard.kind = Kind::TENSOR_MATCH;
       guard.source = source;
-      guard.tensor = region_.numbers.tensors.spec_of(value, source);
+      guard.tensor = wraps ? aten::TensorSpec::of(value) : region_.numbers.tensors.spec_of(value, source);
       add_guard(std::move(guard));
       existing_.push_back(value);
       return;

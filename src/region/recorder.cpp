@@ -119,6 +119,16 @@ bool is_static(PyObject* tensor) {
   return value != nullptr && PyUnicode_Check(value) && PyUnicode_CompareWithASCIIString(value, "guarded") == 0;
 }
 
+// A compiler takes the parts of such a tensor for tensors that nobody else holds: it would not see them written.
+constexpr const char* kBesideWrapper = "a tensor, beside a tensor subclass whose part it may be,";
+
+void refuse_writes_beside(const NumberPolicy& policy, const graph::Graph& graph) {
+  if (policy.runs_as_captured()) return;
+  const auto writes = [](const graph::Node* node) { return !node->written.empty(); };
+  if (std::ranges::any_of(graph.nodes(), writes))
+    unsupported(Reason::UnsupportedMutation, {{"target", kBesideWrapper}});
+}
+
 graph::Node* input_node(Capture& capture, const py::Owned<>& fake, const Source* source) {
   InputName name = name_of_input(capture, source);
   return capture.graph.placeholder(std::move(name.identifier), fake.copy(), source->id, std::move(name.source));
@@ -155,7 +165,10 @@ void OpenLevels::note_opening(const Region& region) {
 }
 
 Recorder::Recorder(Region& region)
-    : bodies(region), region_(region), fakes_(std::make_unique<aten::FakeScope>(region.numbers.scope())) {}
+    : bodies(region),
+      wrappers(region),
+      region_(region),
+      fakes_(std::make_unique<aten::FakeScope>(region.numbers.scope())) {}
 
 bool reads_unguarded_state(PyObject* name) {
   static const std::unordered_set<std::string> unguarded = {
@@ -181,7 +194,8 @@ void Recorder::check_subclass(PyObject* tensor) {
 // come to the tensor itself.
 void Recorder::check_alias(PyObject* fake, std::uint32_t version) {
   const auto real = real_of_.find(fake);
-  if (real == real_of_.end() || aten::is_fake(real->second) || !is_subclassed(real->second)) return;
+  if (real == real_of_.end() || aten::is_fake(real->second) || !is_subclassed(real->second) || wrappers.is_fake(fake))
+    return;
   const auto refuse = [](const std::string& target) { unsupported(Reason::UnsupportedMutation, {{"target", target}}); };
   const std::string name = std::string("a tensor of class ") + Py_TYPE(real->second)->tp_name;
   const aten::Meta now = aten::meta_of(fake), before = aten::meta_of(real->second);
@@ -220,16 +234,19 @@ py::Owned<> Recorder::lift(PyObject* tensor) {
   const Source* source = region_.provenance.source_of(tensor);
   if (source == nullptr) unsupported(Reason::UnknownOrigin, {{"detail", std::string("a ") + Py_TYPE(tensor)->tp_name}});
   const bool subclassed = is_subclassed(tensor);
-  if (subclassed) check_subclass(tensor);
+  const bool wraps = subclassed && is_wrapper_subclass(tensor);
+  if (subclassed && !wraps) check_subclass(tensor);
+  if (wraps) refuse_writes_beside(region_.numbers.policy, region_.capture->graph);
   py::Owned<> fake;
   try {
-    fake = fakes_->fake_of(tensor, region_.numbers.tensors.shape_of(tensor));
+    fake = wraps ? wrappers.fake_of(tensor) : fakes_->fake_of(tensor, region_.numbers.tensors.shape_of(tensor));
   } catch (const py::PythonError& error) {
     unsupported(Reason::UnsupportedTensor, {{"what", kind_of_tensor(tensor, error)}});
   }
   add_size_inputs(tensor);
-  const auto met = subclassed ? aten::plain_alias(tensor) : py::Owned<>::share(tensor);
-  if (subclassed) source = region_.capture->sources.plain(source);
+  const bool is_aliased = subclassed && !wraps;
+  const auto met = is_aliased ? aten::plain_alias(tensor) : py::Owned<>::share(tensor);
+  if (is_aliased) source = region_.capture->sources.plain(source);
   graph::Node* node = is_static(met.get()) ? attribute_node(*region_.capture, tensor, fake, source)
                                            : input_node(*region_.capture, fake, source);
   if (node->op == graph::Op::GetAttr) region_.provenance.guard(Kind::ID_MATCH, source, py::Owned<>::share(tensor));
@@ -592,6 +609,7 @@ bool is_fraction(Numbers& numbers, PyObject* object) {
 graph::Node* Recorder::record(graph::Op op, PyObject* target, Args args, PyObject* example, bool impure,
                               bool may_raise) {
   aten::OpFacts facts = aten::take_facts();
+  may_raise |= is_wrapper_subclass(example);  // code of the program runs in it
   may_raise |= facts.may_raise || takes_any_open_number(target, args);
   if (arrays.is_written && may_raise)
     unsupported(Reason::ArrayInGraph,
@@ -767,6 +785,8 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     return torch_call(graph::Op::CallMethod, method, name, Args{reflected, nullptr});
   }
   TorchArguments arguments = arguments_of(target, args, true);
+  const bool wraps = WrapperSubclasses::are_among(arguments.values);
+  if (wraps && arguments.open) arguments = arguments_of(target, args, false);
   note_operator(region_, callable, Args{arguments.values, args.kwnames});
   py::Owned<> result;
   bool may_stand_in = true, stands_in = false;
@@ -779,7 +799,8 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     stands_in = on_fakes != callable;
     const Unbacked::InTorch asks(region_.unbacked);
     region_.numbers.scope()->item = nullptr;
-    result = fakes_->call(on_fakes, arguments.values.data(), args.size(), args.kwnames);
+    result = wraps ? wrappers.call(callable, arguments.values, args.size(), args.kwnames)
+                   : fakes_->call(on_fakes, arguments.values.data(), args.size(), args.kwnames);
   };
   const auto refuse = [&](const py::PythonError& error) {
     const std::string name = name_of_target(target);
@@ -822,6 +843,8 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   bool mutated = false;
   for (const auto& [tensor, version] : versions) mutated |= aten::version_of(tensor) != version || is_written(tensor);
   if (mutated) region_.deferred.freeze_written();
+  if (mutated && wrappers.any() && !region_.numbers.policy.runs_as_captured())
+    unsupported(Reason::UnsupportedMutation, {{"target", kBesideWrapper}});
   if (mutated && region_.numbers.space().symbols() > 0) fix_reshaped(versions);
   for (const auto& [fake, version] : versions) check_alias(fake, version);
   each_tensor(result.get(), [&](PyObject* tensor) {
@@ -829,6 +852,13 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     if (!is_known && aten::is_fake(tensor) && aten::is_leaf_with_grad(tensor))
       note_leaf(tensor, name_of_target(target));
   });
+  if (wraps) {
+    each_tensor(result.get(), [&](PyObject* tensor) {
+      if (!is_subclassed(tensor)) return;
+      wrappers.check_result(tensor, target);
+      if (!real_of_.contains(tensor)) fake_of_.emplace(tensor, py::Owned<>::share(tensor));
+    });
+  }
   return wrap_result(op, target, args, std::move(result), mutated);
 }
 
@@ -856,7 +886,7 @@ Result Recorder::wrap_result(graph::Op op, PyObject* target, Args args, py::Owne
   bool any = false, real = false;
   each_tensor(result.get(), [&](PyObject* t) {
     any = true;
-    real |= !aten::is_fake(t);
+    real |= !aten::is_fake(t) && !wrappers.is_fake(t);
   });
   if (!any) {
     if (const symbolic::Expr* number = region_.unbacked.any() ? given_number(result.get()) : nullptr;

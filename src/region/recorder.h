@@ -10,6 +10,7 @@
 #include "region/body_recorder.h"
 #include "region/capture.h"
 #include "region/result.h"
+#include "region/wrapper_subclasses.h"
 
 namespace pellucid::region {
 
@@ -63,6 +64,7 @@ class Recorder {
   OpenLevels levels;
   ArrayMemory arrays;
   BodyRecorder bodies;
+  WrapperSubclasses wrappers;
   std::int64_t leaves_before = -1;  // the step before which leaves may be made; -1: everywhere
 
  private:

@@ -12,6 +12,7 @@ namespace {
 struct Names {
   PyObject* dispatch = py::interned("__torch_dispatch__").release();
   PyObject* flatten = py::interned("__tensor_flatten__").release();
+  PyObject* unflatten = py::interned("__tensor_unflatten__").release();
   PyObject* getattribute = py::interned("__getattribute__").release();
   PyObject* finalizer = py::interned("__del__").release();
 };
@@ -39,9 +40,21 @@ bool is_traced_subclass(PyTypeObject* type) noexcept {
          py::type_lookup(type, names.flatten) == nullptr && py::type_lookup(type, names.finalizer) == nullptr;
 }
 
+bool is_wrapper_class(PyTypeObject* type) noexcept {
+  const Names& names = own_names();
+  const auto lacks = [&](PyObject* name) {
+    PyObject* found = py::type_lookup(type, name);
+    return found == nullptr || found == py::type_lookup(aten::tensor_type(), name);
+  };
+  return is_derived(type) && !lacks(names.dispatch) && !lacks(names.flatten) && !lacks(names.unflatten) &&
+         lacks(names.getattribute) && lacks(names.finalizer);
+}
+
+bool is_wrapper_subclass(PyObject* value) noexcept { return is_wrapper_class(Py_TYPE(value)); }
+
 void guard_traced_subclass(Region& region, PyTypeObject* type) {
   const Names& names = own_names();
-  for (PyObject* name : {names.dispatch, names.getattribute, names.flatten, names.finalizer})
+  for (PyObject* name : {names.dispatch, names.getattribute, names.flatten, names.unflatten, names.finalizer})
     region.lookups.type_lookup(type, name);
 }
 

@@ -13,7 +13,11 @@ bool is_subclassed(PyObject* value) noexcept;
 bool is_derived(PyTypeObject* type) noexcept;  // a class of such tensors
 // Whether captures know what operations on instances of such a class do: it leaves dispatch below Python to torch.
 bool is_traced_subclass(PyTypeObject* type) noexcept;
-// The same, guarded.
+// A traceable wrapper subclass: tensors around tensors, whose `__torch_dispatch__` is by contract functional and which
+// say their parts by `__tensor_flatten__` (region/wrapper_subclasses.h).
+bool is_wrapper_class(PyTypeObject* type) noexcept;
+bool is_wrapper_subclass(PyObject* value) noexcept;  // an instance of one
+// What is_traced_subclass() and is_wrapper_class() look at, guarded.
 void guard_traced_subclass(Region& region, PyTypeObject* type);
 
 }  // namespace pellucid::region

@@ -7,6 +7,7 @@ one a tensor becomes fully symbolic), and the compile id.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,14 +15,20 @@ from typing import Any
 import sympy
 import torch
 from torch._dynamo.convert_frame import compile_lock
-from torch._dynamo.source import TensorProperty, TensorPropertySource
+from torch._dynamo.source import AttrSource, TensorProperty, TensorPropertySource
 from torch._dynamo.utils import counters
 from torch._functorch import config as functorch_config
 from torch._guards import CompileContext, CompileId, Source, TracingContext, compile_context, tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Node
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatefulSymbolicContext
+from torch.fx.experimental.symbolic_shapes import (
+    DimDynamic,
+    ShapeEnv,
+    StatefulSymbolicContext,
+    SubclassSymbolicContext,
+)
 from torch.fx.node import map_arg
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from pellucid.backends import decompositions
 from pellucid.backends.open_numbers import OpenNumbers, Symbols
@@ -178,7 +185,7 @@ def tracing_context(
     context = _Context(fake_mode, held, share_memory, list(example_inputs))
     for node, example in zip(gm.graph.find_nodes(op="placeholder"), example_inputs):
         if isinstance(example, torch.Tensor):
-            context.tensor_to_context[example] = static_context(example, node._dynamo_source)
+            context.tensor_to_context[example] = input_context(example, node._dynamo_source)
     gm._decompositions = decompositions.VERSION  # type: ignore[assignment]
     # AOTAutograd's cache would give a result for another overlap without this.
     gm._input_overlap = overlap  # type: ignore[assignment]
@@ -196,6 +203,19 @@ def tracing_context(
             yield context
         finally:
             context.over()
+
+
+def input_context(tensor: torch.Tensor, source: Source) -> StatefulSymbolicContext:
+    """The same of a tensor around tensors: of each of its parts, too."""
+    context = static_context(tensor, source)
+    if not is_traceable_wrapper_subclass(tensor):
+        return context
+    facts = {field.name: getattr(context, field.name) for field in dataclasses.fields(context)}
+    parts = {name: getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]}
+    return SubclassSymbolicContext(
+        **facts,
+        inner_contexts={name: input_context(part, AttrSource(source, name)) for name, part in parts.items()},
+    )
 
 
 def static_context(tensor: torch.Tensor, source: Source) -> StatefulSymbolicContext:
@@ -283,6 +303,10 @@ def _replace_example_values(gm: GraphModule, fake_mode: FakeTensorMode, context:
     def replaced(example: Any) -> Any:
         if not isinstance(example, torch.Tensor) or example.layout is not torch.strided:
             return example
+        if is_traceable_wrapper_subclass(example):
+            names, facts = example.__tensor_flatten__()
+            parts = {name: replaced(getattr(example, name)) for name in names}
+            return type(example).__tensor_unflatten__(parts, facts, example.size(), example.stride())
         sizes, strides = [[context.value(length) for length in layout] for layout in (example.size(), example.stride())]
         return torch.empty_strided(
             sizes, strides, dtype=example.dtype, device=example.device, requires_grad=example.requires_grad

@@ -1,0 +1,254 @@
+#include "region/wrapper_subclasses.h"
+
+#include <algorithm>
+
+#include "aten/aten.h"
+#include "aten/wrapper_subclass.h"
+#include "py/cpython.h"
+#include "region/objects.h"
+#include "region/region.h"
+#include "region/snapshot.h"
+#include "region/subclasses.h"
+
+namespace pellucid::region {
+namespace {
+
+constexpr int kDeepest = 8;  // of objects in objects, in what a context is made of
+
+bool is_side_effect(PyObject* error) {
+  static PyObject* const type = py::import_attr("pellucid._functional", "SideEffect").release();
+  return PyErr_GivenExceptionMatches(error, type) != 0;
+}
+
+std::string text_of_error(PyObject* error) {
+  auto text = py::Owned<>::steal(PyObject_Str(error));
+  if (!text) PyErr_Clear();
+  const std::string words = text ? py::text_of(text.get()) : std::string();
+  return is_side_effect(error) ? words : std::string(Py_TYPE(error)->tp_name) + ": " + words;
+}
+
+py::Owned<> attribute(PyObject* object, const char* name) { return py::take(PyObject_GetAttrString(object, name)); }
+
+py::Owned<> tuple_of(const std::vector<std::int64_t>& numbers) {
+  auto made = py::take(PyTuple_New(static_cast<Py_ssize_t>(numbers.size())));
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    PyTuple_SET_ITEM(made.get(), static_cast<Py_ssize_t>(i), py::take(PyLong_FromLongLong(numbers[i])).release());
+  return made;
+}
+
+// An object of a class in Python that is no more than its `__dict__`.
+bool is_plain_object(PyObject* value) {
+  constexpr Py_ssize_t kMost = sizeof(PyObject) + (2 * sizeof(void*));  // room for weak references and the dict
+  const PyTypeObject* type = Py_TYPE(value);
+  return type->tp_itemsize == 0 && type->tp_basicsize <= kMost && type->tp_dictoffset != 0;
+}
+
+}  // namespace
+
+void WrapperSubclasses::refuse(PyTypeObject* type, const std::string& why) const {
+  unsupported(Reason::UnsupportedTensor,
+              {{"what", std::string("a tensor of class ") + type->tp_name + " (" + why + ")"}});
+}
+
+bool WrapperSubclasses::are_among(const std::vector<PyObject*>& values) {
+  bool any = false;
+  for (PyObject* value : values) each_tensor(value, [&](PyObject* tensor) { any |= is_wrapper_subclass(tensor); });
+  return any;
+}
+
+py::Owned<> WrapperSubclasses::watched(PyObject* callable, const std::vector<PyObject*>& values, std::size_t nargs,
+                                       PyObject* kwnames) {
+  static PyObject* const watch = py::import_attr("pellucid._functional", "observed").release();
+  std::vector<PyObject*> all{callable};
+  all.insert(all.end(), values.begin(), values.end());
+  const auto seen = region_.recorder.fakes().call_classes(watch, all.data(), nargs + 1, kwnames);
+  guard_reads(PyTuple_GET_ITEM(seen.get(), 1));
+  return py::Owned<>::share(PyTuple_GET_ITEM(seen.get(), 0));
+}
+
+// The globals that the code has read are what they are; of a dict or an object there, only which one it is.
+void WrapperSubclasses::guard_reads(PyObject* reads) {
+  auto& table = region_.capture->sources;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(reads); ++i) {
+    PyObject* read = PyList_GET_ITEM(reads, i);
+    PyObject *dict = PyTuple_GET_ITEM(read, 0), *name = PyTuple_GET_ITEM(read, 1);
+    const Source* entry = table.dict_item(table.constant(dict), name);
+    if (!reads_.insert(entry).second) continue;
+    const auto value = py::Owned<>::share(PyDict_GetItemWithError(dict, name));
+    if (!value) continue;
+    region_.provenance.note_constant(dict);
+    region_.provenance.guard(Kind::ID_MATCH, entry, value.copy());
+  }
+}
+
+// What the region has changed outside is changed behind the graph, and the code of the class would see it as it was.
+void WrapperSubclasses::refuse_effects(PyTypeObject* type) const {
+  std::vector<Effect> changes;
+  region_.shadows.changes_of_containers(changes, /*as_copies=*/true);
+  region_.shadows.changes_of_cells(changes);
+  if (!changes.empty() || !region_.attributes.empty())
+    refuse(type, "the region has changed objects that its __torch_dispatch__ may read");
+}
+
+WrapperSubclasses::Parts WrapperSubclasses::parts_of(PyObject* tensor) {
+  PyTypeObject* type = Py_TYPE(tensor);
+  py::Owned<> flat;
+  try {
+    flat = watched(attribute(tensor, "__tensor_flatten__").get(), {}, 0, nullptr);
+  } catch (const py::PythonError& error) {
+    refuse(type, "its __tensor_flatten__ fails or has a side effect: " + text_of_error(error.value()));
+  }
+  const bool is_pair = PyTuple_Check(flat.get()) && PyTuple_GET_SIZE(flat.get()) == 2;
+  PyObject* names = is_pair ? PyTuple_GET_ITEM(flat.get(), 0) : Py_None;
+  if (!PyList_Check(names) && !PyTuple_Check(names)) refuse(type, "its __tensor_flatten__ gives no names and context");
+  Parts parts;
+  parts.context = py::Owned<>::share(PyTuple_GET_ITEM(flat.get(), 1));
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(names); ++i) {
+    PyObject* name = PySequence_Fast_GET_ITEM(names, i);
+    auto value = PyUnicode_Check(name) ? py::Owned<>::share(py::instance_attr(tensor, name)) : py::Owned<>();
+    if (!value || cat_of(value.get()) != Cat::Tensor) refuse(type, "a part of it is no tensor in its __dict__");
+    parts.names.push_back(py::Owned<>::share(name));
+    parts.tensors.push_back(std::move(value));
+  }
+  return parts;
+}
+
+// What `__tensor_flatten__` reads of the tensor is its `__dict__`, all of which is guarded. So no Python code has to
+// run at each call to compare the context.
+void WrapperSubclasses::guard_contents(PyObject* real, const Parts& parts) {
+  PyTypeObject* type = Py_TYPE(real);
+  PyObject* dict = py::instance_dict_if_any(real);
+  if (dict == nullptr || region_.shadows.is_shadowed(dict)) refuse(type, "the region has set attributes of it");
+  auto& table = region_.capture->sources;
+  if (!region_.provenance.is_outside(dict))
+    region_.provenance.note_existing(dict, table.dict_of(region_.provenance.source_of(real)));
+  region_.reads.touch(dict);
+  for (const auto& [key, value] : entries_now(dict)) {
+    const auto is_it = [&](const py::Owned<>& part) { return part.get() == value.get(); };
+    if (std::ranges::none_of(parts.tensors, is_it)) guard_value(value.get(), type);
+  }
+}
+
+void WrapperSubclasses::guard_value(PyObject* value, PyTypeObject* type, int depth) {
+  const Cat cat = cat_of(value);
+  const auto unknown = [&] {
+    refuse(type, std::string("what it holds cannot be compared: a ") + Py_TYPE(value)->tp_name);
+  };
+  if (cat != Cat::Instance) {
+    const Contents inside = region_.reads.deep_touch(value);
+    return inside.is_plain() ? void() : unknown();
+  }
+  PyObject* dict = is_plain_object(value) && depth < kDeepest ? py::instance_dict_if_any(value) : nullptr;
+  if (dict == nullptr || !region_.provenance.is_outside(value)) return unknown();
+  if (region_.shadows.is_shadowed(dict)) return unknown();
+  auto& table = region_.capture->sources;
+  const Source* source = region_.provenance.source_of(value);
+  const bool constant = source->step == source::Step::Const;
+  if (!region_.provenance.is_outside(dict))
+    region_.provenance.note_existing(dict, constant ? table.constant(dict) : table.dict_of(source));
+  region_.reads.touch(dict);
+  for (const auto& [key, item] : entries_now(dict)) guard_value(item.get(), type, depth + 1);
+}
+
+py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
+  PyTypeObject* type = Py_TYPE(real);
+  guard_traced_subclass(region_, type);
+  if (!aten::has_own_layout(real)) refuse(type, "Python code says its sizes, or it is a view");
+  Parts parts = parts_of(real);
+  guard_contents(real, parts);
+  aten::FakeScope& fakes = region_.recorder.fakes();
+  auto inner = py::take(PyDict_New());
+  for (std::size_t i = 0; i < parts.names.size(); ++i) {
+    PyObject* part = parts.tensors[i].get();
+    if (const aten::OpenShape* shape = region_.numbers.tensors.shape_of(part)) {
+      for (const auto* exprs : {&shape->sizes, &shape->strides}) {
+        for (const symbolic::Expr* expr : *exprs) (void)region_.numbers.fix(expr, "a part of a tensor subclass");
+      }
+    }
+    if (is_subclassed(part) && !is_wrapper_subclass(part)) refuse(Py_TYPE(part), "as a part of another tensor");
+    parts.tensors[i] = is_wrapper_subclass(part) ? fake_of(part) : fakes.fake_of(part);
+    if (!fakes.open_shape(parts.tensors[i].get()).sizes.empty()) refuse(type, "a part of it has open sizes");
+    region_.provenance.keep(parts.tensors[i].get());
+    py::check(PyDict_SetItem(inner.get(), parts.names[i].get(), parts.tensors[i].get()));
+  }
+  static PyObject* const size_type = py::import_attr("torch", "Size").release();
+  const aten::Meta meta = aten::meta_of(real);
+  const auto stride = tuple_of(meta.strides);
+  const auto size = py::take(PyObject_CallOneArg(size_type, tuple_of(meta.sizes).get()));
+  py::Owned<> made;
+  try {
+    made = watched(attribute(reinterpret_cast<PyObject*>(type), "__tensor_unflatten__").get(),
+                   {inner.get(), parts.context.get(), size.get(), stride.get()}, 4, nullptr);
+  } catch (const py::PythonError& error) {
+    refuse(type, "its __tensor_unflatten__ fails or has a side effect: " + text_of_error(error.value()));
+  }
+  if (Py_TYPE(made.get()) != type || !aten::make_alike(made.get(), real))
+    refuse(type, "its __tensor_unflatten__ gives another tensor");
+  const Parts again = parts_of(made.get());
+  const auto same = [](const py::Owned<>& a, const py::Owned<>& b) { return a.get() == b.get(); };
+  if (!std::ranges::equal(parts.tensors, again.tensors, same))
+    refuse(type, "its parts are others when it is made anew");
+  region_.provenance.keep(made.get());
+  parts_of_.emplace(made.get(), std::move(parts));
+  return made;
+}
+
+void WrapperSubclasses::check_result(PyObject* result, PyObject* target) {
+  if (is_fake(result)) return;
+  PyTypeObject* type = Py_TYPE(result);
+  if (!is_wrapper_class(type)) refuse(type, "given by " + py::repr_of(target));
+  guard_traced_subclass(region_, type);
+  if (!aten::has_own_layout(result) && !aten::is_view(result)) refuse(type, "Python code says its sizes");
+  Parts parts = parts_of(result);
+  for (const auto& part : parts.tensors) {
+    if (is_wrapper_subclass(part.get())) {
+      check_result(part.get(), target);
+    } else if (!aten::is_fake(part.get()) || is_subclassed(part.get())) {
+      refuse(type, "a part of it is no result of an operator");
+    }
+  }
+  region_.provenance.keep(result);
+  for (const auto& part : parts.tensors) region_.provenance.keep(part.get());
+  parts_of_.emplace(result, std::move(parts));
+}
+
+py::Owned<> WrapperSubclasses::call(PyObject* callable, const std::vector<PyObject*>& values, std::size_t nargs,
+                                    PyObject* kwnames) {
+  struct Seen {
+    PyObject* tensor;
+    std::uint32_t version;
+    const void* storage;
+  };
+  std::vector<Seen> seen;
+  PyTypeObject* type = nullptr;
+  const auto note = [&](PyObject* tensor) {
+    seen.push_back({tensor, aten::version_of(tensor), aten::meta_of(tensor).storage});
+  };
+  const auto note_parts = [&](auto& self, PyObject* tensor) -> void {
+    note(tensor);
+    if (const auto parts = parts_of_.find(tensor); parts != parts_of_.end()) {
+      type = Py_TYPE(tensor);
+      for (const auto& part : parts->second.tensors) self(self, part.get());
+    } else if (!region_.recorder.fakes().open_shape(tensor).sizes.empty()) {
+      refuse(Py_TYPE(tensor), "with open sizes, beside a tensor subclass");
+    }
+  };
+  for (PyObject* value : values) each_tensor(value, [&](PyObject* tensor) { note_parts(note_parts, tensor); });
+  refuse_effects(type);
+  py::Owned<> result;
+  try {
+    result = watched(callable, values, nargs, kwnames);
+  } catch (const py::PythonError& error) {
+    if (!is_side_effect(error.value())) throw;
+    refuse(type, "its __torch_dispatch__ has a side effect: " + text_of_error(error.value()));
+  }
+  const auto& written = aten::facts_so_far().written;
+  for (const Seen& one : seen) {
+    const auto is_its = [&](const auto& held) { return held.get() == one.storage; };
+    if (aten::version_of(one.tensor) != one.version || std::ranges::any_of(written, is_its))
+      unsupported(Reason::UnsupportedMutation, {{"target", std::string("a tensor of class ") + type->tp_name}});
+  }
+  return result;
+}
+
+}  // namespace pellucid::region

@@ -1,0 +1,53 @@
+// Traceable wrapper subclasses: tensors of the program's classes around tensors, as torch.utils._python_dispatch has
+// it. Their fakes are objects of the class around fakes, on which the class's own `__torch_dispatch__` runs: code that
+// is by contract functional, and is stopped before a side effect (pellucid/_functional.py).
+#pragma once
+#include <Python.h>
+
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "py/ref.h"
+#include "source/source.h"
+
+namespace pellucid::region {
+
+struct Region;
+
+class WrapperSubclasses {
+ public:
+  explicit WrapperSubclasses(Region& region) : region_(region) {}
+
+  // The fake of a tensor from outside; what it holds is guarded. A break where that cannot be.
+  py::Owned<> fake_of(PyObject* real);
+  // What an operator gave: made of fakes alone, or a break.
+  void check_result(PyObject* result, PyObject* target);
+  bool is_fake(PyObject* tensor) const { return parts_of_.contains(tensor); }
+  bool any() const noexcept { return !parts_of_.empty(); }
+  // Calls torch with such tensors among the arguments. What the code of their classes does with the arguments is known
+  // afterwards: a write is a break.
+  py::Owned<> call(PyObject* callable, const std::vector<PyObject*>& values, std::size_t nargs, PyObject* kwnames);
+  // Whether one is at any depth among these.
+  static bool are_among(const std::vector<PyObject*>& values);
+
+ private:
+  struct Parts {
+    std::vector<py::Owned<>> names, tensors;
+    py::Owned<> context;
+  };
+  py::Owned<> watched(PyObject* callable, const std::vector<PyObject*>& values, std::size_t nargs, PyObject* kwnames);
+  void guard_reads(PyObject* reads);
+  void refuse_effects(PyTypeObject* type) const;
+  Parts parts_of(PyObject* tensor);
+  void guard_contents(PyObject* real, const Parts& parts);
+  void guard_value(PyObject* value, PyTypeObject* type, int depth = 0);
+  [[noreturn]] void refuse(PyTypeObject* type, const std::string& why) const;
+
+  Region& region_;
+  std::unordered_map<PyObject*, Parts> parts_of_;    // of fakes, which are kept
+  std::unordered_set<const source::Source*> reads_;  // guarded globals of the classes' code
+};
+
+}  // namespace pellucid::region
