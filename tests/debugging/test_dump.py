@@ -3,9 +3,11 @@
 import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -234,6 +236,33 @@ def test_L18_all_is_as_before_behind_the_block(tmp_path):
         assert pellucid.events._subscriptions == subscriptions
         with pellucid.debug(tmp_path / "again"):  # it is left
             pass
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_L18_a_directory_that_goes_does_not_stop_the_program(tmp_path, monkeypatch, backend):
+    told = []
+    monkeypatch.setattr("sys.unraisablehook", lambda error: told.append(error.exc_type))
+    dump = pellucid.debug(tmp_path / "dump")
+    dump.__enter__()
+    shutil.rmtree(dump.directory)
+    a, b = inputs(5)
+    assert same(pellucid.compile(toy, backend=backend)(a, b), toy(a, b))
+    with pytest.raises(FileNotFoundError):  # of the index
+        dump.__exit__()
+    assert told
+    with pellucid.debug(tmp_path / "other"):
+        pass
+
+
+def test_L04_classes_of_numpy_have_names(tmp_path):
+    def program(a):
+        return a.astype(np.float32).sum(dtype=np.float64)
+
+    with pellucid.debug(tmp_path) as dump:
+        got = pellucid.compile(program, backend="eager")(np.ones(3))
+    assert got == 3.0 and len(numbers(dump)) == 1
+    assert_all_are_python(dump)
+    assert "astype(numpy.float32)" in text_of(dump, f"__compiled_fn_{numbers(dump)[0]}.captured.py")
 
 
 def test_L22_it_does_not_nest(tmp_path):

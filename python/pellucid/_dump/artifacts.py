@@ -48,7 +48,7 @@ class Handler(logging.Handler):
         if kind is not None and isinstance(payload, str) and None not in compile_id:
             try:
                 self._tell(compile_id, kind, payload, _file_of(metadata.get(name or "")))  # type: ignore[arg-type]
-            except OSError:
+            except Exception:
                 self.handleError(record)
 
     def start(self) -> None:

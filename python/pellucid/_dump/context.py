@@ -17,6 +17,19 @@ from pellucid._dump.stepping import kernels_from
 _active: list[debug] = []
 
 
+def _harmless(note: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """What it raises (the disk is full) is reported, and changes nothing for the program."""
+
+    def noted(value: Any) -> Any:
+        try:
+            return note(value)
+        except Exception as error:
+            _core.report_unraisable(error, note)
+            return None
+
+    return noted
+
+
 class debug:
     """Writes what is captured inside of the block into a directory, as Python that people read.
 
@@ -69,9 +82,9 @@ class debug:
         _core.set_skipped_directories([*api._SKIPPED, f"{self.directory}{os.sep}"])
         undo.callback(setattr, _graph_readers, "captured", None)
         undo.callback(setattr, _graph_readers, "made", None)
-        _graph_readers.captured = self._recording.note_captured
-        _graph_readers.made = self._recording.note_made
-        undo.enter_context(kernels_from(self._recording.place_of_kernel))
+        _graph_readers.captured = _harmless(self._recording.note_captured)
+        _graph_readers.made = _harmless(self._recording.note_made)
+        undo.enter_context(kernels_from(_harmless(self._recording.place_of_kernel)))
 
     def __exit__(self, *error: object) -> None:
         self._undo.close()

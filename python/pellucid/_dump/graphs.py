@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
+_CLASS = re.compile(r"<class '([\w.]+)'>")  # as torch.fx writes those that it has no name for
 _NAME_OF_CLASS = re.compile(r"^(\s*class )[^\s(:]+(\()", re.M)
 
 
@@ -35,8 +36,9 @@ def text_of(module: torch.fx.GraphModule, head: str, name: str = "GraphModule") 
         name: of the class.
     """
     code = module.graph.python_code(root_module="self", verbose=True)
-    above = f"{head}import torch\nfrom torch import device, inf, nan\n\n\nclass {name}(torch.nn.Module):\n"
-    source = code.src.lstrip("\n")
+    numpy = "import numpy\n" if "numpy." in code.src else ""
+    above = f"{head}{numpy}import torch\nfrom torch import device, inf, nan\n\n\nclass {name}(torch.nn.Module):\n"
+    source = _CLASS.sub(r"\1", code.src.lstrip("\n"))
     text = above + textwrap.indent(source, "    ") + _bodies(module)
     start = above.count("\n") + 1 + _line_of_def(source)
     lines: dict[int, int] = {}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pellucid._after_import import call_after, forget
-from pellucid._dump.texts import identifiers
+from pellucid._dump.texts import identifiers, is_python
 
 if TYPE_CHECKING:
     import torch
@@ -130,7 +130,7 @@ class Stepping:
         Args:
             names: what the text reads besides its arguments.
         """
-        code = function_code(text, file, "forward")
+        code = function_code(text, file, "forward") if is_python(text) else None
         function = type(module).__dict__.get("forward")
         if code is None or not isinstance(function, types.FunctionType):
             return
