@@ -162,6 +162,15 @@ def test_I01_I05_a_failed_capture_is_written_and_the_error_names_file_and_comman
     assert str(raised.value.record).splitlines()[0] in said
 
 
+def test_I01_a_recorded_failure_is_one_break_among_the_reasons(recording):
+    before = len(pellucid.break_reasons()), sum(pellucid.errors._stop_counts.values())
+    compiled = pellucid.compile(two_levels, backend="eager", fullgraph=True)
+    with pytest.raises(Unsupported):
+        compiled(torch.ones(3))
+    pellucid.replay(next(recording.iterdir()))
+    assert (len(pellucid.break_reasons()), sum(pellucid.errors._stop_counts.values())) == (before[0] + 1, before[1] + 1)
+
+
 def test_I01_a_block_of_error_on_graph_break(recording, tmp_path):
     @pellucid.compile(backend="eager")
     def f(x):
