@@ -442,6 +442,19 @@ def _record_stop(
     return record
 
 
+def forget_stop(record: BreakRecord) -> None:
+    """Takes back what `_record_stop` noted last, of a capture that is no part of the program.
+
+    Example:
+        >>> forget_stop(stop)
+    """
+    if _stops and _stops[-1] is record:
+        _stops.pop()
+        _stop_counts[record.cause] -= 1
+        if not _stop_counts[record.cause]:
+            del _stop_counts[record.cause]
+
+
 def _unsupported(record: BreakRecord, cause: BaseException | None) -> Unsupported:
     """Called by `_core` for `fullgraph=True`."""
     error = Unsupported(record)

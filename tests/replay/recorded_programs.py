@@ -10,6 +10,17 @@ import recorded_package
 import torch
 from recorded_package import parts
 
+
+@torch.library.custom_op("recorded::doubled", mutates_args=())
+def doubled(a: torch.Tensor) -> torch.Tensor:
+    return a * 2
+
+
+@doubled.register_fake
+def doubled_fake(a):
+    return torch.empty_like(a)
+
+
 CONSTANT = 7
 TABLE = {"a": 1, ("b", 2): [3.0, float("inf")], torch.float32: -1}
 HANDLE = open("/dev/null")
@@ -152,6 +163,19 @@ def hooks_of_tensors():
 @program(numpy.arange(6.0).reshape(2, 3), numpy.float32(2))
 def arrays(a, b):
     return numpy.sin(a) * b
+
+
+FUNCTIONS = parts.Functions()
+
+
+@program(x())
+def abstract_classes(a):
+    return FUNCTIONS["double"](a) * len(FUNCTIONS) + ("double" in FUNCTIONS) + len(FUNCTIONS.title)
+
+
+@program(x())
+def operators_of_the_program(a):
+    return torch.ops.recorded.doubled(a) + 1
 
 
 @program(x())

@@ -57,10 +57,11 @@ PROGRAMS = [
     if before.startswith("@program(")
 ]
 READS_MISSING = {"asks_a_handle": "HANDLE", "asks_a_lock": "LOCK"}
+OPERATORS = "operators_of_the_program"
 RUNS_CODE = "gradient_functions_of_leaves"
 
 
-@pytest.mark.parametrize("name", sorted({*PROGRAMS, "made_by_exec"} - {*READS_MISSING, RUNS_CODE}))
+@pytest.mark.parametrize("name", sorted({*PROGRAMS, "made_by_exec"} - {*READS_MISSING, RUNS_CODE, OPERATORS}))
 def test_I02_I03_another_process_gets_the_same_graphs_or_the_same_break(recorded, name):
     _, said, replayed = recorded
     assert replayed[name]["status"] == "same", replayed[name]["text"]
@@ -88,6 +89,12 @@ def test_I03_what_has_no_form_is_named_when_it_is_recorded_and_where_it_is_read(
     text = replayed[name]["text"]
     assert READS_MISSING[name] in text and f"return a + {'(1 if ' if name == 'asks_a_lock' else ''}" in text
     assert "PEL0301" in text  # how the recorded capture ended
+
+
+def test_I03_operators_of_the_program_are_named(recorded):
+    _, said, replayed = recorded
+    assert len(said[OPERATORS]["graphs"]) == 1 and replayed[OPERATORS]["status"] == "not recorded"
+    assert "torch.ops.recorded.doubled" in replayed[OPERATORS]["text"]
 
 
 def test_I03_what_is_passed_on_without_being_read_does_not_matter(recorded):
@@ -153,6 +160,15 @@ def test_I01_I05_a_failed_capture_is_written_and_the_error_names_file_and_comman
     said = run("-m", "pellucid", "replay", file, cwd=tmp_path)
     assert 'print("here")' in said and "return one_level(x) + 1" in said
     assert str(raised.value.record).splitlines()[0] in said
+
+
+def test_I01_a_recorded_failure_is_one_break_among_the_reasons(recording):
+    before = len(pellucid.break_reasons()), sum(pellucid.errors._stop_counts.values())
+    compiled = pellucid.compile(two_levels, backend="eager", fullgraph=True)
+    with pytest.raises(Unsupported):
+        compiled(torch.ones(3))
+    pellucid.replay(next(recording.iterdir()))
+    assert (len(pellucid.break_reasons()), sum(pellucid.errors._stop_counts.values())) == (before[0] + 1, before[1] + 1)
 
 
 def test_I01_a_block_of_error_on_graph_break(recording, tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from pellucid import _core, config
+from pellucid import _core, config, errors
 from pellucid.backends.call import Backend
 from pellucid.errors import BreakRecord
 
@@ -182,6 +182,7 @@ def captured(
         return Outcome(graphs, error=f"{type(error).__name__}: {error}"), None
     if stop is None:
         return Outcome(graphs), None
+    errors.forget_stop(stop)
     where = [[frame.filename, frame.lineno, frame.colno, frame.name] for frame in stop.user_stack]
     for frame in stop.user_stack:
         _ = frame.line  # read while its text is there

@@ -34,7 +34,8 @@ _OF_CLASS = {"__bases__", "__class__", "__name__", "__qualname__", "__module__",
 _HASHED = {"dict", "set", "OrderedDict", "defaultdict"}
 _CLASSES = {"class", "enum"}
 _BASES: dict[str, Any] = {
-    each.__name__: each for each in (list, tuple, set, frozenset, dict, int, float, str, bytes, BaseException, object)
+    each.__name__: each
+    for each in (list, tuple, set, frozenset, dict, int, float, str, bytes, property, BaseException, object)
 } | {each.__name__: each for each in (collections.deque, collections.OrderedDict, collections.defaultdict)}
 
 
@@ -163,7 +164,7 @@ class Reader:
         return made
 
     def _class(self, row: list[Any], number: int) -> Any:
-        _, name, qualname, module, bases, meta, slots, _ = row
+        _, name, qualname, module, bases, meta, slots, _, _ = row
         own_bases = tuple(self.parts(bases))
         metaclass = self.part(meta)
         if any(isinstance(each, NotRecorded) for each in (*own_bases, metaclass)):
@@ -179,10 +180,11 @@ class Reader:
             namespace["__slots__"] = tuple(slots)
         try:
             made = type.__new__(metaclass, name, own_bases, namespace)
-        except (TypeError, ValueError) as error:
-            raise RecordError(f"the class {qualname} of the record cannot be made: {error}") from error
+        except Exception as error:  # a base class of a library that refuses it
+            return self.not_recorded(qualname, "class", f"it cannot be made here: {error}")
         if issubclass(metaclass, abc.ABCMeta):
             abc._abc_init(made)  # type: ignore[attr-defined]
+            type.__setattr__(made, "__abstractmethods__", frozenset())  # while it is empty
         return made
 
     def _enum(self, row: list[Any], number: int) -> Any:
@@ -214,11 +216,13 @@ class Reader:
             if base in (tuple, frozenset):
                 values = self.parts(held)
                 return base.__new__(cls, map(_key, values) if base is frozenset else values)
+            if base is property:
+                return _made_property(cls, self.parts(held))
             if base is BaseException:
                 return _made_error(base.__new__, cls, self.parts(held))
             return base.__new__(cls)
         except TypeError as error:
-            raise RecordError(f"the record has an object of {cls} that cannot be made: {error}") from error
+            return self.not_recorded(number, f"{cls.__module__}.{cls.__qualname__}", f"it cannot be made here: {error}")
 
     def _tensor(self, row: list[Any], number: int) -> Any:
         _, of, layout, shares, is_view, *_ = row
@@ -323,6 +327,8 @@ class Reader:
             for name, value in row[7]:
                 if name not in _OF_CLASS:
                     type.__setattr__(made, name, self.part(value))
+            if kind == "class" and row[8]:
+                type.__setattr__(made, "__abstractmethods__", frozenset(map(str, row[8])))
         elif kind == "instance":
             self._fill_instance(made, row)
         elif kind == "tensor":
@@ -386,6 +392,12 @@ def _member(cls: Any, row: list[Any], reader: Reader) -> Any:
     if issubclass(cls, enum.Flag) and type(value) is int:
         return cls(value)
     raise RecordError(f"the record asks for the member {name!r} of {cls.__name__}")
+
+
+def _made_property(cls: Any, functions: list[Any]) -> Any:
+    made = property.__new__(cls)
+    property.__init__(made, *(None if isinstance(each, NotRecorded) else each for each in functions))
+    return made
 
 
 def _made_error(make: Any, cls: type, args: list[Any]) -> Any:

@@ -77,10 +77,22 @@ def record_call(
         "call": called,
         "outcome": asdict(outcome),
         "libraries": libraries,
+        "operators": _operators(writer.names),
         "missing": [list(each) for each in writer.missing],
         "rows": writer.rows,
     }
     return file.write(path(outcome), record, writer.texts.texts), outcome, writer.missing
+
+
+def _operators(names: set[str]) -> list[str]:
+    """The operators of `torch.ops` that the code may ask for: a program registers its own, and then a replay lacks them."""
+    namespaces = [(name, of) for name, of in list(vars(torch.ops).items()) if isinstance(of, torch._ops._OpNamespace)]
+    return [
+        f"{namespace}.{name}"
+        for namespace, of in namespaces
+        for name, operator in list(vars(of).items())
+        if {namespace, name} <= names and isinstance(operator, torch._ops.OpOverloadPacket)
+    ]
 
 
 def _is_ours(code: types.CodeType) -> bool:

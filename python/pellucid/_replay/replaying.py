@@ -145,8 +145,22 @@ def _replayed(path: Path, record: dict[str, Any], texts: list[str], trust: bool)
         with guard:
             outcome, stop = captured(function, args, kwargs, settings)
     is_same = outcome.key() == recorded.key()
+    for name in record["operators"]:
+        if not _has_operator(name):
+            read.setdefault(f"torch.ops.{name}: an operator that no library here has registered")
     status: Status = "same" if is_same else "not recorded" if read else "differs"
     return Replayed(path, status, outcome, recorded, stop, list(read), notes)
+
+
+def _has_operator(name: str) -> bool:
+    namespace, _, operator = name.partition(".")
+    if not (namespace.isidentifier() and operator.isidentifier()):
+        raise RecordError("the record is damaged: an operator without a name")
+    try:
+        getattr(getattr(torch.ops, namespace), operator)
+    except (AttributeError, RuntimeError):
+        return False
+    return True
 
 
 def _other_versions(record: dict[str, Any]) -> list[str]:

@@ -34,6 +34,7 @@ _NAMED = {type(Ellipsis): "Ellipsis", type(NotImplemented): "NotImplemented"}
 _OF_CLASS = {"__dict__", "__weakref__", "__module__", "__qualname__", "__slots__", "__doc__", "_abc_impl"} | {
     "__abstractmethods__"
 }
+_PARTS_OF_PROPERTY: list[Any] = [property.__dict__[name] for name in ("fget", "fset", "fdel")]
 # Builtin classes whose instances, and those of their subclasses, are written by what they hold.
 CONTENTS: dict[type, Callable[[Any], Any]] = {
     list: lambda o: list(list.__iter__(o)),
@@ -44,6 +45,7 @@ CONTENTS: dict[type, Callable[[Any], Any]] = {
     dict: lambda o: [list(pair) for pair in dict.items(o)],
     collections.OrderedDict: lambda o: [list(pair) for pair in collections.OrderedDict.items(o)],
     collections.defaultdict: lambda o: [list(pair) for pair in dict.items(o)],
+    property: lambda o: [part.__get__(o) for part in _PARTS_OF_PROPERTY],
     int: int.__int__,
     float: float.__float__,
     str: str.__str__,
@@ -262,7 +264,9 @@ class Writer:
         own = {
             name: value
             for name, value in cls.__dict__.items()
-            if name not in _OF_CLASS and not (isinstance(value, types.MemberDescriptorType) and slots)
+            if name not in _OF_CLASS
+            and not (isinstance(value, types.MemberDescriptorType) and slots)
+            and not (name == "__annotations__" and name not in self.names)
         }
         doc = cls.__dict__.get("__doc__")
         if isinstance(doc, str):
@@ -276,6 +280,7 @@ class Writer:
             self._part(type(cls), at, ".__class__"),
             slots,
             self._attributes(own, at),
+            sorted(cls.__dict__.get("__abstractmethods__", ())),
         ]
 
     def _enum(self, cls: Any, at: int) -> list[Any]:
@@ -487,11 +492,12 @@ _WRAPPED: dict[type, Callable[[Any], list[Any]]] = {
     torch.Size: lambda o: [tuple(o)],
     bytearray: lambda o: [bytes(o)],
 }
+_NOT_BY_CONTENTS = (int, float, str, bytes, BaseException, property)
 _ITERATORS: tuple[type, ...] = (type(iter([])), type(iter(())), type(iter(range(0))))
 _WRITTEN = Callable[[Writer, Any, int], list[Any]]
 _WITH_SUBCLASSES = {type, torch.Tensor}
 _MAKERS: list[tuple[type, _WRITTEN]] = [
-    *((kind, Writer._contents) for kind in CONTENTS if kind not in (int, float, str, bytes, BaseException)),
+    *((kind, Writer._contents) for kind in CONTENTS if kind not in _NOT_BY_CONTENTS),
     *((kind, Writer._wrapper) for kind in _WRAPPED),
     (functools.partial, Writer._partial),
     (functools.partialmethod, Writer._partial),

@@ -1,4 +1,5 @@
 import collections
+import collections.abc
 import dataclasses
 import enum
 
@@ -93,6 +94,39 @@ class Switched(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         return gradient * 2
+
+
+class ForClasses(property):
+    def __get__(self, instance, owner):
+        return self.fget(owner)
+
+
+class Functions(collections.abc.MutableMapping):
+    """As what transformers keeps its attention functions in."""
+
+    name: "str | None" = None
+
+    def __init__(self):
+        self.held = {"double": lambda x: x * 2}
+
+    def __getitem__(self, key):
+        return self.held[key]
+
+    def __setitem__(self, key, value):
+        self.held[key] = value
+
+    def __delitem__(self, key):
+        del self.held[key]
+
+    def __iter__(self):
+        return iter(self.held)
+
+    def __len__(self):
+        return len(self.held)
+
+    @ForClasses
+    def title(cls):
+        return cls.__name__
 
 
 class Failing(ValueError):
