@@ -633,6 +633,18 @@ Result read_of_torch(Interpreter& t, PyObject* tensor, PyObject* name) {
   return name == region::names().grad ? grad_of(t, tensor) : recorded_attribute(t, tensor, name);
 }
 
+// What a tensor that the region computes holds is another object at each call, which is not among what the graph gives.
+static void check_part(PyObject* tensor, PyObject* name, PyObject* own) {
+  bool is_value = is_atom(cat_of(own));
+  if (PyTuple_CheckExact(own)) {
+    is_value = true;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(own); ++i) is_value &= is_atom(cat_of(PyTuple_GET_ITEM(own, i)));
+  }
+  if (is_value) return;
+  unsupported(Reason::UnknownOrigin, {{"detail", "attribute '" + py::text_of(name) + "' of a " +
+                                                     Py_TYPE(tensor)->tp_name + " of the region"}});
+}
+
 Result tensor_getattr(Interpreter& t, PyObject* tensor, PyObject* name) {
   PyTypeObject* type = Py_TYPE(tensor);
   const bool fake = aten::is_fake(tensor) || t.region.recorder.wrappers.is_fake(tensor);
@@ -657,6 +669,7 @@ Result tensor_getattr(Interpreter& t, PyObject* tensor, PyObject* name) {
   PyObject* hook =
       region::is_subclassed(tensor) ? t.region.lookups.type_lookup(type, region::names().__getattr__) : nullptr;
   if (PyObject* own = t.region.lookups.instance_get(tensor, name); own != nullptr) {
+    if (t.region.recorder.wrappers.is_fake(tensor)) check_part(tensor, name, own);
     return Result::of(py::Owned<>::share(own));
   }
   if (meta == nullptr) {

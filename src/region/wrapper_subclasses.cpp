@@ -138,7 +138,9 @@ void WrapperSubclasses::guard_value(PyObject* value, PyTypeObject* type, int dep
     const Contents inside = region_.reads.deep_touch(value);
     return inside.is_plain() ? void() : unknown();
   }
-  PyObject* dict = is_plain_object(value) && depth < kDeepest ? py::instance_dict_if_any(value) : nullptr;
+  const auto made =
+      is_plain_object(value) && depth < kDeepest ? py::take(PyObject_GenericGetDict(value, nullptr)) : py::Owned<>();
+  PyObject* dict = made.get();
   if (dict == nullptr || !region_.provenance.is_outside(value)) return unknown();
   if (region_.shadows.is_shadowed(dict)) return unknown();
   auto& table = region_.capture->sources;
@@ -199,6 +201,7 @@ void WrapperSubclasses::check_result(PyObject* result, PyObject* target) {
   if (!is_wrapper_class(type)) refuse(type, "given by " + py::repr_of(target));
   guard_traced_subclass(region_, type);
   if (!aten::has_own_layout(result) && !aten::is_view(result)) refuse(type, "Python code says its sizes");
+  if (aten::is_leaf_with_grad(result)) refuse(type, "a leaf that requires gradients");
   Parts parts = parts_of(result);
   for (const auto& part : parts.tensors) {
     if (is_wrapper_subclass(part.get())) {
@@ -220,7 +223,7 @@ py::Owned<> WrapperSubclasses::call(PyObject* callable, const std::vector<PyObje
     const void* storage;
   };
   std::vector<Seen> seen;
-  PyTypeObject* type = nullptr;
+  auto* type = PyType_Check(callable) ? reinterpret_cast<PyTypeObject*>(callable) : nullptr;
   const auto note = [&](PyObject* tensor) {
     seen.push_back({tensor, aten::version_of(tensor), aten::meta_of(tensor).storage});
   };
