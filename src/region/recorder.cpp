@@ -122,18 +122,36 @@ bool is_static(PyObject* tensor) {
 // A compiler takes the parts of such a tensor for tensors that nobody else holds: it would not see them written.
 constexpr const char* kBesideWrapper = "a tensor, beside a tensor subclass whose part it may be,";
 
-template <class Storages>
-void refuse_writes_beside(const Capture& capture, const Storages& written) {
-  const auto is_input = [&](const auto& held) {
-    const auto has_it = [&](const graph::Node* node) {
+bool is_memory_of(PyObject* tensor, const void* storage) { return aten::meta_of(tensor).storage == storage; }
+
+bool is_memory_of_parts(PyObject* tensor, const void* storage) {
+  PyObject* dict = is_wrapper_subclass(tensor) ? py::instance_dict_if_any(tensor) : nullptr;
+  PyObject *key = nullptr, *part = nullptr;
+  Py_ssize_t position = 0;
+  while (dict != nullptr && PyDict_Next(dict, &position, &key, &part)) {
+    if (aten::is_tensor(part) && (is_memory_of(part, storage) || is_memory_of_parts(part, storage))) return true;
+  }
+  return false;
+}
+
+// A graph that raises takes back what it has written to its inputs, of which parts are none.
+void refuse_writes_beside(const Capture& capture, const NumberPolicy& policy,
+                          const std::vector<aten::HeldStorage>& written) {
+  for (const aten::HeldStorage& held : written) {
+    bool is_input = false, is_part = false;
+    const auto look_at = [&](const graph::Node* node) {
       PyObject* example = node->example_value.get();
-      const bool is_one = node->op == graph::Op::Placeholder || node->op == graph::Op::GetAttr;
-      return is_one && aten::is_tensor(example) && aten::meta_of(example).storage == held.get();
+      if (example == nullptr || !aten::is_tensor(example)) return;
+      is_input |= is_memory_of(example, held.get());
+      is_part |= is_memory_of_parts(example, held.get());
     };
-    return std::ranges::any_of(capture.graph.placeholders(), has_it) ||
-           std::ranges::any_of(capture.graph.nodes(), has_it);
-  };
-  if (std::ranges::any_of(written, is_input)) unsupported(Reason::UnsupportedMutation, {{"target", kBesideWrapper}});
+    for (const graph::Node* node : capture.graph.placeholders()) look_at(node);
+    for (const graph::Node* node : capture.graph.nodes()) {
+      if (node->op == graph::Op::GetAttr) look_at(node);
+    }
+    if (policy.runs_as_captured() ? is_part && !is_input : is_part || is_input)
+      unsupported(Reason::UnsupportedMutation, {{"target", kBesideWrapper}});
+  }
 }
 
 graph::Node* input_node(Capture& capture, const py::Owned<>& fake, const Source* source) {
@@ -245,7 +263,7 @@ py::Owned<> Recorder::lift(PyObject* tensor) {
   if (subclassed && !wraps) check_subclass(tensor);
   if (wraps && !region_.numbers.policy.runs_as_captured()) {
     for (const graph::Node* node : region_.capture->graph.nodes())
-      refuse_writes_beside(*region_.capture, node->written);
+      refuse_writes_beside(*region_.capture, region_.numbers.policy, node->written);
   }
   py::Owned<> fake;
   try {
@@ -854,12 +872,12 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   bool mutated = false;
   for (const auto& [tensor, version] : versions) mutated |= aten::version_of(tensor) != version || is_written(tensor);
   if (mutated) region_.deferred.freeze_written();
-  if (mutated && wrappers.any() && !region_.numbers.policy.runs_as_captured()) {
+  if (mutated && wrappers.any()) {
     std::vector<aten::HeldStorage> written = aten::facts_so_far().written;
     for (const auto& [tensor, version] : versions) {
       if (aten::version_of(tensor) != version) written.emplace_back(aten::meta_of(tensor).storage, [](const void*) {});
     }
-    refuse_writes_beside(*region_.capture, written);
+    refuse_writes_beside(*region_.capture, region_.numbers.policy, written);
   }
   if (mutated && region_.numbers.space().symbols() > 0) fix_reshaped(versions);
   for (const auto& [fake, version] : versions) check_alias(fake, version);

@@ -161,7 +161,8 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
   aten::FakeScope& fakes = region_.recorder.fakes();
   auto inner = py::take(PyDict_New());
   for (std::size_t i = 0; i < parts.names.size(); ++i) {
-    PyObject* part = parts.tensors[i].get();
+    const py::Owned<> held = parts.tensors[i].copy();
+    PyObject* part = held.get();
     if (const aten::OpenShape* shape = region_.numbers.tensors.shape_of(part)) {
       for (const auto* exprs : {&shape->sizes, &shape->strides}) {
         for (const symbolic::Expr* expr : *exprs) (void)region_.numbers.fix(expr, "a part of a tensor subclass");
@@ -169,6 +170,7 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
     }
     if (is_subclassed(part) && !is_wrapper_subclass(part)) refuse(Py_TYPE(part), "as a part of another tensor");
     parts.tensors[i] = is_wrapper_subclass(part) ? fake_of(part) : fakes.fake_of(part);
+    region_.shadows.note_stand_in(parts.tensors[i].get(), held.get());
     if (!fakes.open_shape(parts.tensors[i].get()).sizes.empty()) refuse(type, "a part of it has open sizes");
     region_.provenance.keep(parts.tensors[i].get());
     py::check(PyDict_SetItem(inner.get(), parts.names[i].get(), parts.tensors[i].get()));

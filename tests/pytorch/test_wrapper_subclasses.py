@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import return_and_correct_aliasing
 
 import pellucid
 from pellucid._functional import SideEffect, watched
-from support import CountingOf
+from support import CountingOf, outcome
 
 BACKENDS = ["eager", "aot_eager"]
 CALLS: list = []
@@ -503,8 +503,45 @@ class TestSideEffectsAndBreaks:
         as_eager(lambda a, b: TwoTensor(a, b) + 1, torch.randn(3), torch.randn(3))
         as_eager(lambda a, b: TwoTensor(a, b) + 1, torch.randn(3, requires_grad=True), torch.randn(3), graphs=None)
 
-    def test_parts_of_a_result(self):
-        as_eager(lambda x: (x * 2).a + 1, two(3, 4), graphs=None)
+    @pytest.mark.parametrize("backend", BACKENDS)
+    def test_parts_of_a_result(self, backend):
+        def program(x, y):
+            z, made = x * 2, TwoTensor(x.a, y)
+            return z.a + 1, z.b, z.a is z.a, made.a is x.a, made.b is y, made.b + x.b, z
+
+        as_eager(program, two(3, 4), torch.randn(3, 4), backend=backend)
+
+    def test_gradients_beside_parts_of_a_result(self):
+        def program(x):
+            y = x * 2
+            return (y + y.a.sum()).sin()
+
+        as_eager(program, two(3, 4, requires_grad=True))
+        as_eager(program, two(3, 4, requires_grad=True), backend="aot_eager")
+
+    @pytest.mark.parametrize("backend", BACKENDS)
+    def test_writes_to_parts_of_a_result(self, backend):
+        def fresh(x):
+            y = x * 2
+            y.a.add_(1)
+            return y, y + 1
+
+        def view(x):
+            y = x.t()
+            y.a.add_(1)
+            return y, x + 1
+
+        def raises(x):
+            x.t().a.add_(1)
+            return torch.ones(3)[x.a.long() + 100]
+
+        for program in (fresh, view, raises):
+            outcomes = []
+            for f in (program, pellucid.compile(program, backend=backend)):
+                x = two(3, 4)
+                kind, *rest = outcome(f, x)
+                outcomes.append((kind, facts(rest[0]) if kind == "value" else rest[0], facts(x)))
+            assert outcomes[0] == outcomes[1]
 
     @pytest.mark.parametrize("backend", BACKENDS)
     def test_made_of_parts_and_results(self, backend):
