@@ -124,8 +124,9 @@ void WrapperSubclasses::guard_contents(PyObject* real, const Parts& parts) {
     region_.provenance.note_existing(dict, table.dict_of(region_.provenance.source_of(real)));
   region_.reads.touch(dict);
   for (const auto& [key, value] : entries_now(dict)) {
-    const auto is_it = [&](const py::Owned<>& part) { return part.get() == value.get(); };
-    if (std::ranges::none_of(parts.tensors, is_it)) guard_value(value.get(), type);
+    PyObject* const held = value.get();
+    const auto is_it = [held](const py::Owned<>& part) { return part.get() == held; };
+    if (std::ranges::none_of(parts.tensors, is_it)) guard_value(held, type);
   }
 }
 
