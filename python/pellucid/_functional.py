@@ -14,6 +14,7 @@ import dis
 import functools
 import gc
 import importlib
+import inspect
 import os
 import sys
 import types
@@ -143,6 +144,7 @@ _EFFECTS = frozenset(
     ]
 )
 _CALL_OPERATOR = torch._ops.OpOverload.__call__.__code__
+_DISPLAYS = frozenset(["BUILD_MAP", "BUILD_CONST_KEY_MAP", "BUILD_LIST", "BUILD_SET", "LIST_EXTEND", "DICT_UPDATE"])
 _WRITE = frozenset(["STORE_ATTR", "STORE_SUBSCR", "DELETE_SUBSCR", "BINARY_OP"])
 _LOADS = frozenset(["LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF"])
 _PLAIN_LOADS = frozenset(["LOAD_FAST", "LOAD_CONST", "LOAD_GLOBAL", "LOAD_DEREF"])
@@ -281,14 +283,20 @@ class _Watch:
             return
         if getattr(arg, "__qualname__", "") == "TensorBase._make_wrapper_subclass":
             return
+        if held is torch._C._nn and not name.endswith("_"):
+            return
+        if name == "_log_api_usage_once":  # torch's own code calls it in the same way
+            return
         if name in _TORCH_FUNCTIONS and (held is _FUNCTIONS or module.startswith("torch")):
             return
         if isinstance(held, _CONSTANTS) and not isinstance(held, type(None)):
             return
         if isinstance(held, (dict, list, set, type)) and name in _READING:
             return
-        if isinstance(held, (dict, list, set)) and self._is_new(held):
-            return
+        if isinstance(held, (dict, list, set)):
+            fresh = _facts(frame.f_code).fresh
+            if self._is_new(held) or any(frame.f_locals.get(variable) is held for variable in fresh):
+                return
         self._refuse(f"calls {getattr(arg, '__qualname__', name)}()")
 
 
@@ -328,14 +336,38 @@ class _Facts:
         self.refused: str | None = None
         self.writes: dict[int, str] = {}
         self.globals: list[str] = []
-        before: list[dis.Instruction] = []
-        for step in dis.get_instructions(code):
-            if step.opname in ("CACHE", "EXTENDED_ARG", "PRECALL", "RESUME", "NOP"):
-                continue
-            self._look(code, step, before)
-            before.append(step)
+        steps = self._steps(code)
+        self.fresh = self._fresh(code, steps)
+        for i, (step, _) in enumerate(steps):
+            self._look(code, step, steps[: i + 1])
 
-    def _look(self, code: types.CodeType, step: dis.Instruction, before: list[dis.Instruction]) -> None:
+    @staticmethod
+    def _steps(code: types.CodeType) -> list[tuple[dis.Instruction, bool]]:
+        """The instructions that count, and whether there is another way to one than from the one before it."""
+        steps, is_target = [], False
+        for step in dis.get_instructions(code):
+            is_target |= step.is_jump_target
+            if step.opname not in ("CACHE", "EXTENDED_ARG", "PRECALL", "RESUME", "NOP"):
+                steps.append((step, is_target))
+                is_target = False
+        return steps
+
+    @staticmethod
+    def _fresh(code: types.CodeType, steps: list[tuple[dis.Instruction, bool]]) -> frozenset[str]:
+        """Variables that hold containers which this code has made, whenever they hold anything. (The collector does not
+        know of dicts of numbers and the like.)"""
+        arguments = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
+        names = set(code.co_varnames[arguments:]) - set(code.co_cellvars)
+        is_named = bool(code.co_flags & inspect.CO_VARKEYWORDS)
+        stored = {code.co_varnames[arguments]} if is_named else set()
+        for i, (step, is_target) in enumerate(steps):
+            if step.opname == "STORE_FAST":
+                stored.add(step.argval)
+                if i == 0 or is_target or steps[i - 1][0].opname not in _DISPLAYS:
+                    names.discard(step.argval)
+        return frozenset(names & stored)
+
+    def _look(self, code: types.CodeType, step: dis.Instruction, steps: list[tuple[dis.Instruction, bool]]) -> None:
         name = step.opname
         if name in ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME", "DELETE_NAME", "DELETE_ATTR") or (
             name in ("STORE_DEREF", "DELETE_DEREF") and step.argval in code.co_freevars
@@ -348,20 +380,23 @@ class _Facts:
         elif step.argval in _CHANGING_NAMES and name in ("LOAD_ATTR", "LOAD_METHOD"):
             self.refused = f"uses {step.argval}"
         elif name in _WRITE and (name != "BINARY_OP" or step.argrepr.endswith("=")):
-            owner = self._owner(name, before)
+            owner = self._owner(steps)
             if owner is None:
                 self.refused = (
                     f"changes an object in line {step.positions.lineno if step.positions else '?'} of {code.co_name}()"
                 )
-            else:
+            elif owner not in self.fresh:
                 self.writes[step.offset] = owner
 
     @staticmethod
-    def _owner(name: str, before: list[dis.Instruction]) -> str | None:
-        above = 0 if name == "STORE_ATTR" else 1
-        if len(before) <= above or any(other.opname not in _PLAIN_LOADS for other in before[len(before) - above :]):
+    def _owner(steps: list[tuple[dis.Instruction, bool]]) -> str | None:
+        """The variable that the last of these instructions changes the object of."""
+        above = 1 if steps[-1][0].opname == "STORE_ATTR" else 2
+        if len(steps) <= above or any(is_target for _, is_target in steps[-above:]):
             return None
-        load = before[-1 - above]
+        if any(step.opname not in _PLAIN_LOADS for step, _ in steps[-above:-1]):
+            return None
+        load = steps[-1 - above][0]
         return load.argval if load.opname in _LOADS else None
 
 

@@ -633,6 +633,30 @@ Result read_of_torch(Interpreter& t, PyObject* tensor, PyObject* name) {
   return name == region::names().grad ? grad_of(t, tensor) : recorded_attribute(t, tensor, name);
 }
 
+// What a tensor around tensors holds that the region computes: a part of an input of the graph, or what the graph
+// reads.
+static Result part_of(Interpreter& t, PyObject* tensor, PyObject* name, PyObject* own) {
+  region::Recorder& recorder = t.region.recorder;
+  if (cat_of(own) == Cat::Tensor && aten::is_fake(own)) {
+    if (PyObject* real = t.region.shadows.original(own); real != own) return Result::of(py::Owned<>::share(real));
+    if (recorder.node_of(own) == nullptr) {
+      static PyObject* const get = py::import_attr("builtins", "getattr").release();
+      (void)aten::take_facts();
+      PyObject* args[] = {tensor, name};
+      recorder.give(own, recorder.record(graph::Op::CallFunction, get, Args{args, nullptr}, own, false));
+    }
+    return Result::of(py::Owned<>::share(recorder.tensor_behind(own)));
+  }
+  bool is_value = is_atom(cat_of(own));
+  if (PyTuple_CheckExact(own)) {
+    is_value = true;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(own); ++i) is_value &= is_atom(cat_of(PyTuple_GET_ITEM(own, i)));
+  }
+  if (is_value) return Result::of(py::Owned<>::share(own));
+  unsupported(Reason::UnknownOrigin, {{"detail", "attribute '" + py::text_of(name) + "' of a " +
+                                                     Py_TYPE(tensor)->tp_name + " of the region"}});
+}
+
 Result tensor_getattr(Interpreter& t, PyObject* tensor, PyObject* name) {
   PyTypeObject* type = Py_TYPE(tensor);
   const bool fake = aten::is_fake(tensor) || t.region.recorder.wrappers.is_fake(tensor);
@@ -657,6 +681,7 @@ Result tensor_getattr(Interpreter& t, PyObject* tensor, PyObject* name) {
   PyObject* hook =
       region::is_subclassed(tensor) ? t.region.lookups.type_lookup(type, region::names().__getattr__) : nullptr;
   if (PyObject* own = t.region.lookups.instance_get(tensor, name); own != nullptr) {
+    if (t.region.recorder.wrappers.is_fake(tensor)) return part_of(t, tensor, name, own);
     return Result::of(py::Owned<>::share(own));
   }
   if (meta == nullptr) {

@@ -129,6 +129,8 @@ Result make_instance(Interpreter& t, PyObject* callable, Args args) {
   if (made_by == nullptr || of_torch || (cat == Cat::Type && !makes_class) || cat == Cat::Module) {
     unsupported(Reason::UntracedCallable, {{"callee", std::string("the class ") + type->tp_name}});
   }
+  if (cat == Cat::Tensor && region::is_wrapper_class(type) && !t.region.provenance.is_made(callable))
+    return t.region.recorder.torch_call(graph::Op::CallFunction, callable, callable, args);
   PyObject* function = made_by;
   py::Owned<> unwrapped;
   if (Py_IS_TYPE(made_by, &PyStaticMethod_Type)) {

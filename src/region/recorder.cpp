@@ -122,11 +122,36 @@ bool is_static(PyObject* tensor) {
 // A compiler takes the parts of such a tensor for tensors that nobody else holds: it would not see them written.
 constexpr const char* kBesideWrapper = "a tensor, beside a tensor subclass whose part it may be,";
 
-void refuse_writes_beside(const NumberPolicy& policy, const graph::Graph& graph) {
-  if (policy.runs_as_captured()) return;
-  const auto writes = [](const graph::Node* node) { return !node->written.empty(); };
-  if (std::ranges::any_of(graph.nodes(), writes))
-    unsupported(Reason::UnsupportedMutation, {{"target", kBesideWrapper}});
+bool is_memory_of(PyObject* tensor, const void* storage) { return aten::meta_of(tensor).storage == storage; }
+
+bool is_memory_of_parts(PyObject* tensor, const void* storage) {
+  PyObject* dict = is_wrapper_subclass(tensor) ? py::instance_dict_if_any(tensor) : nullptr;
+  PyObject *key = nullptr, *part = nullptr;
+  Py_ssize_t position = 0;
+  while (dict != nullptr && PyDict_Next(dict, &position, &key, &part)) {
+    if (aten::is_tensor(part) && (is_memory_of(part, storage) || is_memory_of_parts(part, storage))) return true;
+  }
+  return false;
+}
+
+// A graph that raises takes back what it has written to its inputs, of which parts are none.
+void refuse_writes_beside(const Capture& capture, const NumberPolicy& policy,
+                          const std::vector<aten::HeldStorage>& written) {
+  for (const aten::HeldStorage& held : written) {
+    bool is_input = false, is_part = false;
+    const auto look_at = [&](const graph::Node* node) {
+      PyObject* example = node->example_value.get();
+      if (example == nullptr || !aten::is_tensor(example)) return;
+      is_input |= is_memory_of(example, held.get());
+      is_part |= is_memory_of_parts(example, held.get());
+    };
+    for (const graph::Node* node : capture.graph.placeholders()) look_at(node);
+    for (const graph::Node* node : capture.graph.nodes()) {
+      if (node->op == graph::Op::GetAttr) look_at(node);
+    }
+    if (policy.runs_as_captured() ? is_part && !is_input : is_part || is_input)
+      unsupported(Reason::UnsupportedMutation, {{"target", kBesideWrapper}});
+  }
 }
 
 graph::Node* input_node(Capture& capture, const py::Owned<>& fake, const Source* source) {
@@ -236,7 +261,10 @@ py::Owned<> Recorder::lift(PyObject* tensor) {
   const bool subclassed = is_subclassed(tensor);
   const bool wraps = subclassed && is_wrapper_subclass(tensor);
   if (subclassed && !wraps) check_subclass(tensor);
-  if (wraps) refuse_writes_beside(region_.numbers.policy, region_.capture->graph);
+  if (wraps && !region_.numbers.policy.runs_as_captured()) {
+    for (const graph::Node* node : region_.capture->graph.nodes())
+      refuse_writes_beside(*region_.capture, region_.numbers.policy, node->written);
+  }
   py::Owned<> fake;
   try {
     fake = wraps ? wrappers.fake_of(tensor) : fakes_->fake_of(tensor, region_.numbers.tensors.shape_of(tensor));
@@ -785,7 +813,8 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     return torch_call(graph::Op::CallMethod, method, name, Args{reflected, nullptr});
   }
   TorchArguments arguments = arguments_of(target, args, true);
-  const bool wraps = WrapperSubclasses::are_among(arguments.values);
+  const bool makes_one = PyType_Check(callable) && is_wrapper_class(reinterpret_cast<PyTypeObject*>(callable));
+  const bool wraps = makes_one || WrapperSubclasses::are_among(arguments.values);
   if (wraps && arguments.open) arguments = arguments_of(target, args, false);
   note_operator(region_, callable, Args{arguments.values, args.kwnames});
   py::Owned<> result;
@@ -843,8 +872,13 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   bool mutated = false;
   for (const auto& [tensor, version] : versions) mutated |= aten::version_of(tensor) != version || is_written(tensor);
   if (mutated) region_.deferred.freeze_written();
-  if (mutated && wrappers.any() && !region_.numbers.policy.runs_as_captured())
-    unsupported(Reason::UnsupportedMutation, {{"target", kBesideWrapper}});
+  if (mutated && wrappers.any()) {
+    std::vector<aten::HeldStorage> written = aten::facts_so_far().written;
+    for (const auto& [tensor, version] : versions) {
+      if (aten::version_of(tensor) != version) written.emplace_back(aten::meta_of(tensor).storage, [](const void*) {});
+    }
+    refuse_writes_beside(*region_.capture, region_.numbers.policy, written);
+  }
   if (mutated && region_.numbers.space().symbols() > 0) fix_reshaped(versions);
   for (const auto& [fake, version] : versions) check_alias(fake, version);
   each_tensor(result.get(), [&](PyObject* tensor) {

@@ -124,8 +124,9 @@ void WrapperSubclasses::guard_contents(PyObject* real, const Parts& parts) {
     region_.provenance.note_existing(dict, table.dict_of(region_.provenance.source_of(real)));
   region_.reads.touch(dict);
   for (const auto& [key, value] : entries_now(dict)) {
-    const auto is_it = [&](const py::Owned<>& part) { return part.get() == value.get(); };
-    if (std::ranges::none_of(parts.tensors, is_it)) guard_value(value.get(), type);
+    PyObject* const held = value.get();
+    const auto is_it = [held](const py::Owned<>& part) { return part.get() == held; };
+    if (std::ranges::none_of(parts.tensors, is_it)) guard_value(held, type);
   }
 }
 
@@ -138,7 +139,9 @@ void WrapperSubclasses::guard_value(PyObject* value, PyTypeObject* type, int dep
     const Contents inside = region_.reads.deep_touch(value);
     return inside.is_plain() ? void() : unknown();
   }
-  PyObject* dict = is_plain_object(value) && depth < kDeepest ? py::instance_dict_if_any(value) : nullptr;
+  const auto made =
+      is_plain_object(value) && depth < kDeepest ? py::take(PyObject_GenericGetDict(value, nullptr)) : py::Owned<>();
+  PyObject* dict = made.get();
   if (dict == nullptr || !region_.provenance.is_outside(value)) return unknown();
   if (region_.shadows.is_shadowed(dict)) return unknown();
   auto& table = region_.capture->sources;
@@ -159,7 +162,8 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
   aten::FakeScope& fakes = region_.recorder.fakes();
   auto inner = py::take(PyDict_New());
   for (std::size_t i = 0; i < parts.names.size(); ++i) {
-    PyObject* part = parts.tensors[i].get();
+    const py::Owned<> held = parts.tensors[i].copy();
+    PyObject* part = held.get();
     if (const aten::OpenShape* shape = region_.numbers.tensors.shape_of(part)) {
       for (const auto* exprs : {&shape->sizes, &shape->strides}) {
         for (const symbolic::Expr* expr : *exprs) (void)region_.numbers.fix(expr, "a part of a tensor subclass");
@@ -167,6 +171,7 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
     }
     if (is_subclassed(part) && !is_wrapper_subclass(part)) refuse(Py_TYPE(part), "as a part of another tensor");
     parts.tensors[i] = is_wrapper_subclass(part) ? fake_of(part) : fakes.fake_of(part);
+    region_.shadows.note_stand_in(parts.tensors[i].get(), held.get());
     if (!fakes.open_shape(parts.tensors[i].get()).sizes.empty()) refuse(type, "a part of it has open sizes");
     region_.provenance.keep(parts.tensors[i].get());
     py::check(PyDict_SetItem(inner.get(), parts.names[i].get(), parts.tensors[i].get()));
@@ -199,6 +204,7 @@ void WrapperSubclasses::check_result(PyObject* result, PyObject* target) {
   if (!is_wrapper_class(type)) refuse(type, "given by " + py::repr_of(target));
   guard_traced_subclass(region_, type);
   if (!aten::has_own_layout(result) && !aten::is_view(result)) refuse(type, "Python code says its sizes");
+  if (aten::is_leaf_with_grad(result)) refuse(type, "a leaf that requires gradients");
   Parts parts = parts_of(result);
   for (const auto& part : parts.tensors) {
     if (is_wrapper_subclass(part.get())) {
@@ -220,7 +226,7 @@ py::Owned<> WrapperSubclasses::call(PyObject* callable, const std::vector<PyObje
     const void* storage;
   };
   std::vector<Seen> seen;
-  PyTypeObject* type = nullptr;
+  auto* type = PyType_Check(callable) ? reinterpret_cast<PyTypeObject*>(callable) : nullptr;
   const auto note = [&](PyObject* tensor) {
     seen.push_back({tensor, aten::version_of(tensor), aten::meta_of(tensor).storage});
   };

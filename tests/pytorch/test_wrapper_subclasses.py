@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import return_and_correct_aliasing
 
 import pellucid
 from pellucid._functional import SideEffect, watched
-from support import CountingOf
+from support import CountingOf, outcome
 
 BACKENDS = ["eager", "aot_eager"]
 CALLS: list = []
@@ -500,10 +500,58 @@ class TestSideEffectsAndBreaks:
         assert pellucid.compile(program, backend="eager")(two(3, 4)).tag == 3
 
     def test_one_that_the_region_makes(self):
-        as_eager(lambda a, b: TwoTensor(a, b) + 1, torch.randn(3), torch.randn(3), graphs=None)
+        as_eager(lambda a, b: TwoTensor(a, b) + 1, torch.randn(3), torch.randn(3))
+        as_eager(lambda a, b: TwoTensor(a, b) + 1, torch.randn(3, requires_grad=True), torch.randn(3), graphs=None)
 
-    def test_parts_of_a_result(self):
-        as_eager(lambda x: (x * 2).a + 1, two(3, 4), graphs=None)
+    @pytest.mark.parametrize("backend", BACKENDS)
+    def test_parts_of_a_result(self, backend):
+        def program(x, y):
+            z, made = x * 2, TwoTensor(x.a, y)
+            return z.a + 1, z.b, z.a is z.a, made.a is x.a, made.b is y, made.b + x.b, z
+
+        as_eager(program, two(3, 4), torch.randn(3, 4), backend=backend)
+
+    def test_gradients_beside_parts_of_a_result(self):
+        def program(x):
+            y = x * 2
+            return (y + y.a.sum()).sin()
+
+        as_eager(program, two(3, 4, requires_grad=True))
+        as_eager(program, two(3, 4, requires_grad=True), backend="aot_eager")
+
+    @pytest.mark.parametrize("backend", BACKENDS)
+    def test_writes_to_parts_of_a_result(self, backend):
+        def fresh(x):
+            y = x * 2
+            y.a.add_(1)
+            return y, y + 1
+
+        def view(x):
+            y = x.t()
+            y.a.add_(1)
+            return y, x + 1
+
+        def raises(x):
+            x.t().a.add_(1)
+            return torch.ones(3)[x.a.long() + 100]
+
+        for program in (fresh, view, raises):
+            outcomes = []
+            for f in (program, pellucid.compile(program, backend=backend)):
+                x = two(3, 4)
+                kind, *rest = outcome(f, x)
+                outcomes.append((kind, facts(rest[0]) if kind == "value" else rest[0], facts(x)))
+            assert outcomes[0] == outcomes[1]
+
+    @pytest.mark.parametrize("backend", BACKENDS)
+    def test_made_of_parts_and_results(self, backend):
+        def program(x, y):
+            made = TwoTensor(x.a * 2, y)
+            y = y + 1
+            y.add_(1)
+            return made + x, y
+
+        as_eager(program, two(3, 4), torch.randn(3, 4), backend=backend)
 
     def test_operators_that_the_class_refuses(self):
         w = quantised()
@@ -513,6 +561,16 @@ class TestSideEffectsAndBreaks:
 
     def test_values_are_asked_for(self):
         as_eager(lambda x: x * 2 if x.a.sum() > 0 else x * 3, two(3, 4), graphs=None)
+
+
+def changes_one_of_two(held):
+    either = held["dict"] if held else {}
+    either["a"] = 1
+
+
+def changes_its_argument(held=None):
+    held = held or {}
+    held["list"] = 1
 
 
 class TestWatched:
@@ -527,6 +585,8 @@ class TestWatched:
             lambda held: held["list"].append(1),
             lambda held: held["dict"].update(a=1),
             lambda held: held.__setitem__("list", 1),
+            changes_one_of_two,
+            changes_its_argument,
             lambda held: held["tensor"].add_(1),
             lambda held: held["tensor"].__iadd__(1),
             lambda held: torch.ops.aten.add_.Tensor(held["tensor"], 1),
@@ -559,6 +619,9 @@ class TestWatched:
             made.append(x)
             facts = {"x": made}
             facts["y"] = [len(made)]
+            numbers = {}
+            numbers["one"] = 1
+            numbers.pop("one")
             total = 0
             total += 1
             return [part * 2 for part in made], facts["y"], total
