@@ -58,11 +58,25 @@ std::vector<PyObject*> values_of(const State& state) {
   return values;
 }
 
+namespace {
+
+std::string prefix_of_frame(std::size_t i) {
+  return i == 0 ? std::string() : std::string("f").append(std::to_string(i)).append("_");
+}
+
+std::string name_on_stack(std::size_t slot) { return std::string("stack_").append(std::to_string(slot)); }
+
+}  // namespace
+
+std::string name_of_top(const State& state) {
+  return prefix_of_frame(state.frames.size() - 1) + name_on_stack(state.frames.back().stack.size() - 1);
+}
+
 std::vector<std::string> value_names(const State& state) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < state.frames.size(); ++i) {
     const OpenFrame& frame = state.frames[i];
-    const std::string prefix = i == 0 ? std::string() : std::string("f").append(std::to_string(i)).append("_");
+    const std::string prefix = prefix_of_frame(i);
     const auto add = [&](const py::Owned<>& slot, const std::string& name) {
       if (slot) names.push_back(prefix + name);
     };
@@ -74,8 +88,7 @@ std::vector<std::string> value_names(const State& state) {
       PyObject* name = py::slot_name(frame.code(), static_cast<int>(slot));
       add(frame.fast[slot], py::text_of(name));
     }
-    for (std::size_t slot = 0; slot < frame.stack.size(); ++slot)
-      add(frame.stack[slot], std::string("stack_").append(std::to_string(slot)));
+    for (std::size_t slot = 0; slot < frame.stack.size(); ++slot) add(frame.stack[slot], name_on_stack(slot));
     for (std::size_t at = 0; at < frame.then.size(); ++at) {
       const std::string name = std::string("then_").append(std::to_string(at));
       add(frame.then[at].a, name + "_a");

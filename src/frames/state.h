@@ -79,6 +79,8 @@ PyObject* callers_exception();
 std::vector<PyObject*> values_of(const State& state);
 // Names for them, for messages: "x", "stack_0", "f1_x" (frame 1), "f1_then_0_a", "<function>".
 std::vector<std::string> value_names(const State& state);
+// The name of what is on top of the innermost frame's stack, which has something there.
+std::string name_of_top(const State& state);
 Shape shape_of(const State& state);
 // The innermost frame goes on with its instruction instead of behind it.
 void rewind(State& state);

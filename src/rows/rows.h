@@ -56,7 +56,7 @@ inline bool only_positional(Args args, std::size_t least, std::size_t most) {
 extern const std::span<const Row> kBuiltinRows, kContainerRows, kPureRows, kTorchRows, kOperatorRows, kFunctoolsRows,
     kGeneratorRows, kInspectRows, kRegexRows, kLoggingRows, kExceptionRows, kClassRows, kCompilingRows, kIteratorRows,
     kComptimeRows, kTrainingRows, kTensorFactorRows, kTransformRows, kBodyRows, kNumpyRows, kTorchFunctionRows,
-    kFunctionModeRows, kHookRows, kHigherOrderRows;
+    kFunctionModeRows, kHookRows, kHigherOrderRows, kRandomRows;
 extern const std::span<const NamedRow> kNamedTorchRows;
 
 }  // namespace pellucid::rows

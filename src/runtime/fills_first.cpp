@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "frames/frame_objects.h"
+
 namespace pellucid::runtime {
 namespace {
 
@@ -71,14 +73,26 @@ bool is_undone_by(const region::Capture& capture, const Guard& guard, const Sour
   return (is_item || is_attribute) && contradicts_value(capture, guard, behind);
 }
 
+// A slot of an object, or the gradient of a tensor: the program has asked whether it is None, and will find something
+// there. Where a backward pass alone asks, whoever calls the function may clear it between the calls.
+bool is_set_by(const region::Capture& capture, const Guard& guard, const Source* object, const Effect& effect) {
+  const bool is_it = guard.kind == Kind::ID_MATCH && guard.source != nullptr && guard.source->step == Step::Member &&
+                     guard.source->base == object && guard.operand.get() == Py_None &&
+                     guard.source->operand.get() == effect.name.get();
+  if (!is_it || !effect.value || effect.value.get() == Py_None || !is_state(capture, effect.value.get())) return false;
+  return guard.why.code && !frames::is_hidden(guard.why.code.get());
+}
+
 }  // namespace
 
 bool fills_what_it_found_empty(const region::Capture& capture) {
   const auto undoes = [&](const Effect& effect) {
-    if (effect.kind != Effect::Kind::SetDict) return false;
+    const bool is_attribute = effect.kind == Effect::Kind::SetAttr;
+    if (!is_attribute && effect.kind != Effect::Kind::SetDict) return false;
     const auto known = capture.source_of.find(effect.target.get());
     if (known == capture.source_of.end() || is_argument(known->second)) return false;
     return std::ranges::any_of(capture.guards.all(), [&](const Guard& guard) {
+      if (is_attribute) return is_set_by(capture, guard, known->second, effect);
       return is_undone_by(capture, guard, known->second, effect.value.get());
     });
   };

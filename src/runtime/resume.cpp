@@ -3,6 +3,7 @@
 #include "base/events.h"
 #include "bytecode/opcodes.h"
 #include "frames/replace.h"
+#include "py/cpython.h"
 #include "py/eval_frame.h"
 #include "py/interrupts.h"
 #include "runtime/compile.h"
@@ -108,6 +109,35 @@ void seed(region::NumberHistory& numbers, const region::NumberHistory& before, c
   for (const auto& changing : exit.changing) numbers.seed(changing.path, changing.is_float);
 }
 
+// Whether the instruction is about to ask a tensor for its number, or for a random one: what it gives is another one at
+// the next call, as far as anybody knows.
+bool asks_for_any_number(const frames::OpenFrame& open) {
+  PyObject* const callable = called(open);
+  if (callable == nullptr) return false;
+  static PyObject* const item =
+      py::take(PyObject_GetAttrString(py::import_attr("torch", "Tensor").get(), "item")).release();
+  static PyObject* const drawing = py::import_attr("random", "__dict__").release();
+  static PyObject* const drawn_in_c = py::import_attr("_random", "Random").release();
+  if (callable == reinterpret_cast<PyObject*>(&PyFloat_Type) || callable == reinterpret_cast<PyObject*>(&PyLong_Type))
+    return open.stack.back() && aten::is_tensor(open.stack.back().get());
+  PyObject* const function = PyMethod_Check(callable) != 0 ? PyMethod_GET_FUNCTION(callable) : callable;
+  if (PyFunction_Check(function)) return PyFunction_GET_GLOBALS(function) == drawing;
+  const py::BoundNative bound = py::bound_native(function);
+  PyObject* const native = bound.descriptor == nullptr ? function : bound.descriptor;
+  const bool is_method = Py_IS_TYPE(native, &PyMethodDescr_Type);
+  return native == item || (is_method && reinterpret_cast<PyObject*>(PyDescr_TYPE(native)) == drawn_in_c);
+}
+
+// So the region behind it leaves that number open at once.
+void seed_given(region::NumberHistory& numbers, const frames::State& state) {
+  const auto& stack = state.frames.back().stack;
+  if (stack.empty() || !stack.back()) return;
+  const bool is_float = PyFloat_CheckExact(stack.back().get());
+  if (!is_float && !PyLong_CheckExact(stack.back().get())) return;
+  const auto path = region::hash_of_local(py::interned(frames::name_of_top(state).c_str()).get());
+  numbers.note({{path, {.is_float = is_float, .open = true}}});
+}
+
 // Where a region has ended at will before the call of a Python function, the next one begins with it: a step would run
 // all of it. Whether it is so; the state then stands at the CALL, whose PRECALL matters to the interpreter only.
 bool begins_with_call(frames::State& state) {
@@ -132,10 +162,12 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
   const py::EvalFrame evaluator = py::eval_frame();
   const bool steps = py::steps_through_regions && py::has_trace_function();  // what a step turns on is in its frame
   for (;;) {
+    bool gives_any_number = false;
     if (at_will && begins_with_call(state)) {
     } else if (at_will && !frames::has_rule(state)) {
       frames::rewind(state);
     } else {
+      gives_any_number = asks_for_any_number(state.frames.back());
       frames::Outcome outcome = step(root, std::move(state));
       if (outcome.finished) return py::take(outcome.result);
       state = std::move(outcome.state);
@@ -152,6 +184,7 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
     try {
       if (!just_checked) {
         seed(cache->numbers, cache_of(before.get())->numbers, *led_here);
+        if (gives_any_number) seed_given(cache->numbers, state);
         found.entry = new_entry(root, *cache, state, values, found);
       }
     } catch (py::PythonError& error) {  // the program's `finally` and `with` blocks run
