@@ -35,7 +35,7 @@ void record_failure(const Cache& cache, const Call& call, const BoundArguments& 
   auto slots = py::take(PyTuple_New(static_cast<Py_ssize_t>(bound.size())));
   for (std::size_t i = 0; i < bound.size(); ++i)
     PyTuple_SET_ITEM(slots.get(), static_cast<Py_ssize_t>(i), Py_NewRef(bound.slots()[i]));
-  const auto record = py::import_attr("pellucid._replay.failure", "record_failure");
+  const auto record = py::import_attr("pellucid._replay.interface", "record_failure");
   PyObject* const in_block = break_policy::break_is_error() ? Py_True : Py_False;
   (void)py::take(PyObject_CallFunctionObjArgs(record.get(), call.function, slots.get(), cache.key().backend,
                                               fullgraph ? Py_True : Py_False, in_block, failure, nullptr));

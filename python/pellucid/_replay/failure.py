@@ -1,4 +1,4 @@
-"""What `_core` calls when a capture fails while `config.replay_record_enabled` is set."""
+"""What happens when a capture fails while `config.replay_record_enabled` is set."""
 
 from __future__ import annotations
 

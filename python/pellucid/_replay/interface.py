@@ -1,10 +1,10 @@
-"""`pellucid.record` and `pellucid.replay`. What they need is loaded at their first call."""
+"""`pellucid.record`, `pellucid.replay` and what `_core` calls when a capture fails. What they need is loaded at their first call."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pellucid._replay.replaying import Recorded, Replayed
@@ -60,3 +60,10 @@ def record(
     if not callable(function):
         raise TypeError(f"pellucid.record needs a callable, not {type(function).__name__}")
     return replaying.record(function, None if path is None else Path(path), fullgraph, backend)
+
+
+def record_failure(*failed: Any) -> None:
+    """What `config.replay_record_enabled` asks for: see `pellucid._replay.failure`."""
+    from pellucid._replay import failure
+
+    failure.record_failure(*failed)

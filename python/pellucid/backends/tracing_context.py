@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -297,20 +298,22 @@ def _is_dense(tensor: torch.Tensor) -> bool:
     return torch.empty_like(tensor, device="meta").stride() == tensor.stride()
 
 
+def _replaced(example: Any, context: _Context) -> Any:
+    """One of these, where the fakes of torch are made."""
+    if not isinstance(example, torch.Tensor) or example.layout is not torch.strided:
+        return example
+    if is_traceable_wrapper_subclass(example):
+        names, facts = example.__tensor_flatten__()
+        parts = {name: _replaced(getattr(example, name), context) for name in names}
+        return type(example).__tensor_unflatten__(parts, facts, example.size(), example.stride())
+    sizes, strides = [[context.value(length) for length in layout] for layout in (example.size(), example.stride())]
+    return torch.empty_strided(
+        sizes, strides, dtype=example.dtype, device=example.device, requires_grad=example.requires_grad
+    )
+
+
 def _replace_example_values(gm: GraphModule, fake_mode: FakeTensorMode, context: _Context) -> None:
     """Our fakes mean nothing to torch's passes: theirs with the same sizes, strides, type and device."""
-
-    def replaced(example: Any) -> Any:
-        if not isinstance(example, torch.Tensor) or example.layout is not torch.strided:
-            return example
-        if is_traceable_wrapper_subclass(example):
-            names, facts = example.__tensor_flatten__()
-            parts = {name: replaced(getattr(example, name)) for name in names}
-            return type(example).__tensor_unflatten__(parts, facts, example.size(), example.stride())
-        sizes, strides = [[context.value(length) for length in layout] for layout in (example.size(), example.stride())]
-        return torch.empty_strided(
-            sizes, strides, dtype=example.dtype, device=example.device, requires_grad=example.requires_grad
-        )
 
     with fake_mode:
         for node in gm.graph.nodes:
@@ -319,7 +322,9 @@ def _replace_example_values(gm: GraphModule, fake_mode: FakeTensorMode, context:
             example = node.meta["example_value"]
             if type(example) in (int, float):
                 example = context.number_of(node)
-            node.meta["example_value"] = torch.utils._pytree.tree_map(replaced, example)
+            node.meta["example_value"] = torch.utils._pytree.tree_map(
+                functools.partial(_replaced, context=context), example
+            )
     # The graph is traced once more, and gives its numbers then.
     if fake_mode.shape_env is not None:
         fake_mode.shape_env.pending_fresh_unbacked_symbols.clear()
