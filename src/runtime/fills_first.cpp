@@ -56,7 +56,12 @@ bool contradicts_value(const region::Capture& capture, const Guard& guard, PyObj
   return now != nullptr && now != wanted && is_state(capture, now);
 }
 
-bool is_argument(const Source* source) { return source->step == Step::Local; }
+// A dict that the next call may have another of: an argument itself, or what belongs to a mode around the call.
+bool is_of_this_call(const Source* source) {
+  if (source->step == Step::Local) return true;
+  while (source != nullptr && source->step != Step::FunctionMode) source = source->base;
+  return source != nullptr;
+}
 
 bool is_undone_by(const region::Capture& capture, const Guard& guard, const Source* dict, PyObject* behind) {
   if (guard.source == nullptr) return false;
@@ -90,7 +95,7 @@ bool fills_what_it_found_empty(const region::Capture& capture) {
     const bool is_attribute = effect.kind == Effect::Kind::SetAttr;
     if (!is_attribute && effect.kind != Effect::Kind::SetDict) return false;
     const auto known = capture.source_of.find(effect.target.get());
-    if (known == capture.source_of.end() || is_argument(known->second)) return false;
+    if (known == capture.source_of.end() || is_of_this_call(known->second)) return false;
     return std::ranges::any_of(capture.guards.all(), [&](const Guard& guard) {
       if (is_attribute) return is_set_by(capture, guard, known->second, effect);
       return is_undone_by(capture, guard, known->second, effect.value.get());

@@ -169,7 +169,8 @@ def test_the_number_behind_a_break_is_told_by_its_expression():
     (record,) = pellucid.recompile_reasons(clipped)
     line = clipped.__code__.co_firstlineno + 2
     ((failure,),) = record.failures.values()
-    assert failure.what == f"the value of `x.norm().item()` (line {line})" and record.line == line
+    said = f"CONDITION: expected not 5.0 < the value of `x.norm().item()` (line {line}), found "
+    assert str(failure).startswith(said) and record.line == line
 
 
 def test_explain_tells_the_loop_too():

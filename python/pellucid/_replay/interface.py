@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from pellucid._replay.replaying import Recorded, Replayed
+from pellucid._replay.results import Recorded, Replayed
 
 
 def replay(path: str | Path, *, trust: bool = False) -> Replayed:

@@ -12,9 +12,8 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -24,59 +23,9 @@ from pellucid._replay.errors import RecordError
 from pellucid._replay.outcome import Outcome, Settings, captured
 from pellucid._replay.reader import Reader
 from pellucid._replay.recording import default_path, imports_of, record_call
-from pellucid.errors import BreakRecord, user_stack_text
+from pellucid._replay.results import Recorded, Replayed, Status
 
-Status = Literal["same", "differs", "not recorded"]
 _AT = re.compile(r"NotRecorded at 0x([0-9a-f]+)")
-
-
-@dataclass
-class Replayed:
-    """What came of the capture of a record.
-
-    Example:
-        >>> replayed = pellucid.replay("pellucid_repro/recordings/f_PEL0304_12.rec")
-        >>> replayed.status
-        'same'
-        >>> print(replayed)
-    """
-
-    file: Path
-    status: Status
-    """"same": the capture ended as the recorded one, with equal graphs. "differs": it did not. "not recorded": it did not, and it
-    read something that is not in the record."""
-    outcome: Outcome
-    recorded: Outcome
-    stop: BreakRecord | None
-    """Why and where the capture stopped, as an `Unsupported` has it; None: it did not."""
-    read: list[str] = field(default_factory=list)
-    """What the capture read that is not in the record, and why it is not."""
-    notes: list[str] = field(default_factory=list)
-    """Other versions than those of the record."""
-
-    def __str__(self) -> str:
-        lines = [f"{self.file}: {_SAID[self.status]}"]
-        if self.status == "not recorded":
-            lines += ["", "It asks for", *(f"  {each}" for each in self.read)]
-            lines += [user_stack_text(self.stop.user_stack).rstrip()] if self.stop is not None else []
-        elif self.stop is not None:
-            lines += ["", str(self.stop)]
-        elif self.outcome.error is not None:
-            lines += ["", self.outcome.error]
-        if self.status != "same":
-            lines += ["", f"recorded: {self.recorded.summary()}"]
-        if self.status == "differs":
-            lines += [f"now:      {self.outcome.summary()}"]
-        for number, graph in enumerate(self.outcome.graphs):
-            lines += ["", f"graph {number}:", graph]
-        return "\n".join([*lines, *(["", *self.notes] if self.notes else [])])
-
-
-_SAID = {
-    "same": "the capture ends as recorded",
-    "differs": "the capture ends otherwise than recorded",
-    "not recorded": "the capture needs what is not in the record",
-}
 
 
 def replay(path: Path, trust: bool) -> Replayed:
@@ -304,21 +253,6 @@ class _NothingRuns(contextlib.AbstractContextManager):
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(self._before)
-
-
-@dataclass
-class Recorded:
-    """A record that `pellucid.record` wrote."""
-
-    file: Path
-    outcome: Outcome
-    missing: list[tuple[str, str]]
-    """What could not be recorded: how it is reached, and why. A replay says so if the capture reads it."""
-
-    def __str__(self) -> str:
-        lines = [f"{self.file}: {self.outcome.summary()}"]
-        lines += [f"  not in it: {where}: {why}" for where, why in self.missing]
-        return "\n".join(lines)
 
 
 def record(function: Callable, path: Path | None, fullgraph: bool, backend: str | Callable) -> Callable[..., Recorded]:
