@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pellucid._addresses import Addresses
 from pellucid._explain import Guard
 from pellucid.backends.eager import eager
 from pellucid.errors import BreakRecord, frame_summary
@@ -200,7 +201,7 @@ class _Texts:
 
     def __init__(self, region_names: Sequence[str]) -> None:
         self._numbers = {name.rpartition("_")[2]: str(index) for index, name in enumerate(region_names)}
-        self._addresses: dict[str, str] = {}
+        self._addresses = Addresses()
         self._loaders: dict[str, str] = {}
         roots = {os.path.abspath(entry or os.getcwd()) for entry in (*sys.path, "")}
         self._roots = sorted(roots, key=len, reverse=True)
@@ -216,16 +217,13 @@ class _Texts:
     def clean(self, text: str) -> str:
         text = re.sub(r"\b(__compiled_fn_|__resume_at_\d+_)(\d+)\b", self._renumbered, text)
         text = re.sub(r"\b__inputs_\d+\b", self._loader, text)
-        return re.sub(r"0x[0-9a-f]{6,}", self._address, text)
+        return self._addresses.without(text)
 
     def _renumbered(self, match: re.Match[str]) -> str:
         return match[1] + self._numbers.get(match[2], match[2])
 
     def _loader(self, match: re.Match[str]) -> str:
         return self._loaders.setdefault(match[0], f"__inputs_{len(self._loaders)}")
-
-    def _address(self, match: re.Match[str]) -> str:
-        return self._addresses.setdefault(match[0], f"0x{len(self._addresses) + 1:x}")
 
 
 def show(fn: Callable) -> Callable[..., Shown]:

@@ -324,13 +324,9 @@ Region emit(const region::Capture& capture, PyObject* compiled, const std::strin
           program.input_loader().function.get()};
 }
 
-namespace {
-
 bool calls_graph(const region::Capture& capture) {
   return capture.graph.op_count() != 0 || !capture.graph.outputs().empty();
 }
-
-}  // namespace
 
 std::string describe(const region::Capture& capture, const std::string& name) {
   Program program(capture, calls_graph(capture), name);

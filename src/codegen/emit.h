@@ -30,6 +30,9 @@ std::vector<const source::Source*> graph_inputs(const region::Capture& capture);
 // emitted). `name` is the global it gets, "__compiled_fn_0".
 Region emit(const region::Capture& capture, PyObject* compiled, const std::string& name);
 
+// Whether the emitted function has a graph to call.
+bool calls_graph(const region::Capture& capture);
+
 // The emitted function's body as Python text, for logs and reports. After finish_graph.
 std::string describe(const region::Capture& capture, const std::string& name);
 

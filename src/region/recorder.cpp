@@ -814,7 +814,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   }
   TorchArguments arguments = arguments_of(target, args, true);
   const bool makes_one = PyType_Check(callable) && is_wrapper_class(reinterpret_cast<PyTypeObject*>(callable));
-  const bool wraps = makes_one || WrapperSubclasses::are_among(arguments.values);
+  const bool wraps = makes_one || wrappers.are_among(arguments.values);
   if (wraps && arguments.open) arguments = arguments_of(target, args, false);
   note_operator(region_, callable, Args{arguments.values, args.kwnames});
   py::Owned<> result;

@@ -50,10 +50,11 @@ void WrapperSubclasses::refuse(PyTypeObject* type, const std::string& why) const
               {{"what", std::string("a tensor of class ") + type->tp_name + " (" + why + ")"}});
 }
 
-bool WrapperSubclasses::are_among(const std::vector<PyObject*>& values) {
-  bool any = false;
-  for (PyObject* value : values) each_tensor(value, [&](PyObject* tensor) { any |= is_wrapper_subclass(tensor); });
-  return any;
+bool WrapperSubclasses::are_among(const std::vector<PyObject*>& values) const {
+  if (!any()) return false;
+  bool found = false;
+  for (PyObject* value : values) each_tensor(value, [&](PyObject* tensor) { found |= is_wrapper_subclass(tensor); });
+  return found;
 }
 
 py::Owned<> WrapperSubclasses::watched(PyObject* callable, const std::vector<PyObject*>& values, std::size_t nargs,

@@ -29,8 +29,8 @@ class WrapperSubclasses {
   // Calls torch with such tensors among the arguments. What the code of their classes does with the arguments is known
   // afterwards: a write is a break.
   py::Owned<> call(PyObject* callable, const std::vector<PyObject*>& values, std::size_t nargs, PyObject* kwnames);
-  // Whether one is at any depth among these.
-  static bool are_among(const std::vector<PyObject*>& values);
+  // Whether such a fake is at any depth among these.
+  bool are_among(const std::vector<PyObject*>& values) const;
 
  private:
   struct Parts {

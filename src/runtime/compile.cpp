@@ -93,10 +93,6 @@ trace::BreakInfo stop_at_end(PyFunctionObject* function, const GraphBreak& later
   return stop;
 }
 
-bool calls_graph(const region::Capture& capture) {
-  return capture.graph.op_count() != 0 || !capture.graph.outputs().empty();
-}
-
 // The real tensors that capture met, in placeholder order.
 py::Owned<> example_inputs(const region::Capture& capture) {
   auto inputs = py::take(PyList_New(0));
@@ -426,7 +422,7 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
         guards::GuardProgram::compile(capture.sources, std::move(given), function, codegen::graph_inputs(capture));
   }
   const double guards = milliseconds_since(begin) - finish;
-  if (calls_graph(capture)) {
+  if (codegen::calls_graph(capture)) {
     auto before = aten::GlobalState::now();
     const StateKeeper keeper;  // a backend that traces the graph, and fails, leaves levels open
     Compiled compiled = told_call(function, capture, cache, stop, *entry);

@@ -491,10 +491,6 @@ py::Owned<> as_rows(const guards::Costs& costs) {
   return rows;
 }
 
-}  // namespace
-
-namespace {
-
 // Binds a call that is given as a tuple and a dict. `function` must be held by the caller, and so must the two.
 void bind_call(BoundArguments& bound, PyFunctionObject* function, PyObject* args, PyObject* kwargs) {
   std::vector<PyObject*> values;

@@ -287,10 +287,6 @@ py::Owned<> run_in_fx_trace(Cache& cache, const Call& call, BoundArguments& boun
   return entry == nullptr ? run_alone(call) : py::take(run_region(cache, *entry, call, bound, false));
 }
 
-}  // namespace
-
-namespace {
-
 // TORCHDYNAMO_DEBUG_FUNCTION: only functions of this name are compiled, which is asked at each compile.
 bool is_left_out(PyFunctionObject* function) noexcept {
   const char* const only = std::getenv("TORCHDYNAMO_DEBUG_FUNCTION");
@@ -299,9 +295,11 @@ bool is_left_out(PyFunctionObject* function) noexcept {
   return PyUnicode_CompareWithASCIIString(code->co_name, only) != 0;
 }
 
-}  // namespace
-
-namespace {
+// Calls find the entry from here on. `dropped` lives until the region has run: what it takes along may run Python code.
+const Entry* keep(Cache& cache, Attempt& attempt, bool fullgraph, Dropped& dropped) {
+  attempt.entry->may_give_up &= !fullgraph;
+  return cache.add(std::move(attempt.entry), attempt.replaces, dropped);
+}
 
 // Whether the first call may run eagerly while the region is made for what it leaves behind. A frame that stands ready
 // is used up by running it.
@@ -329,9 +327,8 @@ py::Owned<> run_and_compile(Cache& cache, const Call& call, BoundArguments& boun
                     attempt.entry->guards->check(bound.slots(), call.function->func_closure);
   if (!fits) return result;
   if (attempt.stop) remember_stop(cache, cache, attempt, false);
-  attempt.entry->may_give_up &= !fullgraph;
   Dropped dropped;
-  cache.add(std::move(attempt.entry), attempt.replaces, dropped);
+  keep(cache, attempt, fullgraph, dropped);
   return result;
 }
 
@@ -373,9 +370,8 @@ py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, b
     bound.drop();
     return attempt.is_refused ? run_alone(call) : py::take(run_with_inner_functions(cache, call));
   }
-  attempt.entry->may_give_up &= !fullgraph;
-  Dropped dropped;  // until the region has run: what they take along may run Python code
-  const Entry* entry = cache.add(std::move(attempt.entry), attempt.replaces, dropped);
+  Dropped dropped;
+  const Entry* entry = keep(cache, attempt, fullgraph, dropped);
   return py::take(run_region(cache, *entry, call, bound, false));
 }
 

@@ -59,8 +59,8 @@ def _bodies(module: torch.fx.GraphModule) -> str:
     inner = ""
     for name, child in module.named_children():
         if isinstance(child, GraphModule):
-            text = child.print_readable(print_output=False).lstrip("\n")
-            inner += "\n" + textwrap.indent(_NAME_OF_CLASS.sub(rf"\g<1>{name}\2", text, count=1), "    ") + "\n"
+            text = as_python(child.print_readable(print_output=False), name)
+            inner += "\n" + textwrap.indent(text, "    ") + "\n"
     return inner
 
 

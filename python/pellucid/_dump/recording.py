@@ -17,6 +17,7 @@ import torch
 from torch._guards import CompileContext
 
 from pellucid import _core, events
+from pellucid._addresses import Addresses
 from pellucid._dump import artifacts, graphs, page, texts
 from pellucid._dump.directory import Directory
 from pellucid._dump.stepping import Stepping
@@ -122,7 +123,7 @@ class Recording:
 
     def __init__(self, directory: Directory, before: dict[types.CodeType, list[str]]) -> None:
         self.directory = directory
-        self.addresses = texts.Addresses()
+        self.addresses = Addresses()
         self.stepping = Stepping()
         self.functions: dict[Any, DumpedFunction] = {}
         self.story: list[dict[str, Any]] = []

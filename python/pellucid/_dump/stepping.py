@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import types
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -12,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from pellucid._after_import import call_after, forget
 from pellucid._dump.texts import identifiers, is_python
+from pellucid._line_table311 import line_table
 
 if TYPE_CHECKING:
     import torch
-
-_NO_COLUMNS = 13  # of CPython's table of locations (Objects/locations.md): a line alone
-_MOST_UNITS = 8
 
 
 class Swaps:
@@ -57,30 +56,8 @@ def with_lines(
         numbered: the same instructions, whose lines `line_of` knows.
     """
     lines = [line_of.get(position[0] or 0, first) for position in numbered.co_positions()]
-    return code.replace(co_filename=str(file), co_firstlineno=first, co_linetable=_line_table(lines, first))
-
-
-def _line_table(lines: list[int], first: int) -> bytes:
-    """A table of locations with a line for each code unit."""
-    table, before, at = bytearray(), first, 0
-    while at < len(lines):
-        end = at + 1
-        while end < len(lines) and lines[end] == lines[at] and end - at < _MOST_UNITS:
-            end += 1
-        table.append(0x80 | _NO_COLUMNS << 3 | (end - at - 1))
-        table += _signed(lines[at] - before)
-        before, at = lines[at], end
-    return bytes(table)
-
-
-def _signed(value: int) -> bytes:
-    value = -value << 1 | 1 if value < 0 else value << 1
-    written = bytearray()
-    while value >= 64:
-        written.append(0x40 | value & 63)
-        value >>= 6
-    written.append(value)
-    return bytes(written)
+    runs = [(len(list(units)), line, None, None, None) for line, units in itertools.groupby(lines)]
+    return code.replace(co_filename=str(file), co_firstlineno=first, co_linetable=line_table(runs, first, len(lines)))
 
 
 class Stepping:

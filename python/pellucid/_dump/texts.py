@@ -1,4 +1,4 @@
-"""Texts of a dump: names that are identifiers, no addresses, functions with their bodies."""
+"""Texts of a dump: names that are identifiers, functions with their bodies."""
 
 from __future__ import annotations
 
@@ -17,24 +17,7 @@ from pellucid._explain.places import definition_at, short
 from pellucid._in_words import Words
 
 _CELL = re.compile(r"<cell (\w+)>")
-_ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 _TYPE = re.compile(r"type\(.*\) is ([\w.]+)")
-
-
-class Addresses:
-    """Numbers in the place of addresses, which differ from run to run: the same one for the same address."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, str] = {}
-
-    def without(self, text: str) -> str:
-        """The text with numbers.
-
-        Example:
-            >>> Addresses().without("<object at 0x7f3210aa>")
-            '<object at 0x1>'
-        """
-        return _ADDRESS.sub(lambda match: self._numbers.setdefault(match[0], f"0x{len(self._numbers) + 1:x}"), text)
 
 
 def identifiers(names: Iterable[str]) -> dict[str, str]:

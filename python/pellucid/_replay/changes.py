@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
 import types
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -44,7 +43,7 @@ def _holders(codes: Iterable[types.CodeType]) -> Iterator[tuple[str, str, Any]]:
     """The modules and classes of libraries whose code this is."""
     seen = set()
     for code in codes:
-        name = _module_of(code.co_filename)
+        name, _ = library.module_of_file(code.co_filename)
         if not _may_change(name):
             continue
         owner = code.co_qualname.partition(".<locals>")[0].rpartition(".")[0] if "." in code.co_qualname else ""
@@ -53,14 +52,6 @@ def _holders(codes: Iterable[types.CodeType]) -> Iterator[tuple[str, str, Any]]:
                 seen.add((name, holder))
                 with contextlib.suppress(RecordError):
                     yield name, holder, library.found(name, holder)
-
-
-@functools.lru_cache(maxsize=1024)
-def _module_of(filename: str) -> str:
-    for name, module in list(sys.modules.items()):
-        if isinstance(module, types.ModuleType) and module.__dict__.get("__file__") == filename:
-            return name
-    return ""
 
 
 def _may_change(module: str) -> bool:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pellucid._decompile import CannotDecompile, Decompiled
+from pellucid._line_table311 import line_table
 from pellucid._replay.errors import RecordError
 
 _FUTURE = 0
@@ -189,42 +190,5 @@ def _placed(code: types.CodeType, places: dict[str, Any], filename: str) -> type
         co_name=places["name"],
         co_qualname=places["qualname"],
         co_firstlineno=places["line"],
-        co_linetable=_line_table(places["at"], places["line"], len(code.co_code) // 2),
+        co_linetable=line_table(places["at"], places["line"], len(code.co_code) // 2),
     )
-
-
-def _line_table(positions: list[list[Any]], first: int, units: int) -> bytes:
-    """The location table of CPython 3.11 of these positions: (how many units, line, last line, column, last column)."""
-    made = bytearray()
-    line = first
-    left = units
-    for count, begin, end, column, last in positions:
-        count = min(count, left)
-        left -= count
-        while count > 0:
-            length = min(count, 8)
-            count -= length
-            if begin is None:
-                made.append(0x80 | (15 << 3) | (length - 1))
-                continue
-            has_columns = column is not None and last is not None and end is not None and end >= begin
-            made.append(0x80 | ((14 if has_columns else 13) << 3) | (length - 1))
-            delta = begin - line
-            made += _varint((-delta << 1) | 1 if delta < 0 else delta << 1)
-            line = begin
-            if has_columns:
-                made += _varint(end - begin) + _varint(column + 1) + _varint(last + 1)
-    while left > 0:
-        length = min(left, 8)
-        left -= length
-        made.append(0x80 | (15 << 3) | (length - 1))
-    return bytes(made)
-
-
-def _varint(number: int) -> bytes:
-    made = bytearray()
-    while number >= 64:
-        made.append(0x40 | (number & 0x3F))
-        number >>= 6
-    made.append(number)
-    return bytes(made)

@@ -42,6 +42,15 @@ def is_library(module: object) -> bool:
     return module.partition(".")[0] in _TOPS
 
 
+@functools.lru_cache(maxsize=1024)
+def module_of_file(filename: str) -> tuple[str, str]:
+    """The name and the package of the loaded module that is this file; empty texts: there is none."""
+    for name, module in list(sys.modules.items()):
+        if isinstance(module, types.ModuleType) and module.__dict__.get("__file__") == filename:
+            return name, module.__dict__.get("__package__") or ""
+    return "", ""
+
+
 def module_named(name: str) -> types.ModuleType:
     """The module of a library, imported if that does nothing else.
 

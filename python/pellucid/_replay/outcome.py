@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 
 from pellucid import _core, config, errors
+from pellucid._addresses import ADDRESS
 from pellucid.backends.call import Backend
 from pellucid.errors import BreakRecord
 
@@ -154,10 +154,7 @@ def _plain(value: Any) -> Any:
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
-    return _ADDRESS.sub("0x…", value) if isinstance(value, str) else value
-
-
-_ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
+    return ADDRESS.sub("0x…", value) if isinstance(value, str) else value
 
 
 def captured(

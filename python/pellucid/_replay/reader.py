@@ -23,6 +23,7 @@ import torch
 from pellucid._replay import changes, library
 from pellucid._replay.codes import rebuilt
 from pellucid._replay.errors import RecordError
+from pellucid._replay.instances import dict_of, finalizer_of
 from pellucid._replay.tensors import HOOKS, device_named, dtype_named, made_tensor
 
 _NAMED = {"Ellipsis": Ellipsis, "NotImplemented": NotImplemented}
@@ -171,7 +172,7 @@ class Reader:
             return self.not_recorded(qualname, "class", "one of its base classes is not in the record")
         if not all(isinstance(each, type) for each in own_bases) or not issubclass(metaclass, type):
             raise RecordError(f"the record is damaged: the class {qualname} has bases that are no classes")
-        if _finalizer(own_bases) is not None:
+        if finalizer_of(own_bases) is not None:
             raise RecordError(f"the class {qualname} of the record has a finalizer")
         namespace: dict[str, Any] = {"__module__": self.part(module), "__qualname__": qualname}
         if slots is not None:
@@ -206,7 +207,7 @@ class Reader:
         if isinstance(cls, NotRecorded):
             return self.not_recorded(number, "instance", "its class is not in the record")
         base = _BASES[base_name]
-        if not isinstance(cls, type) or _finalizer((cls,)) is not None:
+        if not isinstance(cls, type) or finalizer_of((cls,)) is not None:
             raise RecordError(f"the record has an object of a class with a finalizer: {cls}")
         if issubclass(cls, enum.Enum):
             return _member(cls, row, self)
@@ -360,7 +361,10 @@ class Reader:
             for key, value in self._items(held):
                 base.__setitem__(made, key, value)
         if attributes:
-            _dict_of(made).update((name, self.part(value)) for name, value in attributes)
+            own = dict_of(made)
+            if own is None:
+                raise RecordError(f"the record is damaged: objects of {type(made).__name__} have no attributes")
+            own.update((name, self.part(value)) for name, value in attributes)
         for name, value in slots:
             member = next((each.__dict__[name] for each in type(made).__mro__ if name in each.__dict__), None)
             if not isinstance(member, types.MemberDescriptorType):
@@ -402,20 +406,6 @@ def _made_property(cls: Any, functions: list[Any]) -> Any:
 
 def _made_error(make: Any, cls: type, args: list[Any]) -> Any:
     return make(cls, *args)
-
-
-def _finalizer(classes: tuple[type, ...]) -> Any:
-    return next(
-        (each.__dict__["__del__"] for cls in classes for each in cls.__mro__ if "__del__" in each.__dict__), None
-    )
-
-
-def _dict_of(thing: Any) -> dict[str, Any]:
-    for cls in type(thing).__mro__:
-        descriptor = cls.__dict__.get("__dict__")
-        if isinstance(descriptor, types.GetSetDescriptorType):
-            return descriptor.__get__(thing, type(thing))
-    raise RecordError(f"the record is damaged: objects of {type(thing).__name__} have no attributes")
 
 
 def _key(value: Any) -> Any:

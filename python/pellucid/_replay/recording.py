@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dis
-import functools
 import importlib.util
 import inspect
 import platform
@@ -106,18 +105,10 @@ def _imported(codes: list[types.CodeType]) -> list[str]:
     """Modules of the program that the code imports, which a replay has to find in `sys.modules`."""
     names: dict[str, None] = {}
     for code in codes:
-        for name in imports_of(code, _package_of(code.co_filename)):
+        for name in imports_of(code, library.module_of_file(code.co_filename)[1]):
             if isinstance(sys.modules.get(name), types.ModuleType) and not library.is_library(name):
                 names.setdefault(name)
     return list(names)
-
-
-@functools.lru_cache(maxsize=256)
-def _package_of(filename: str) -> str:
-    for module in list(sys.modules.values()):
-        if isinstance(module, types.ModuleType) and module.__dict__.get("__file__") == filename:
-            return module.__dict__.get("__package__") or ""
-    return ""
 
 
 def imports_of(code: types.CodeType, package: str) -> list[str]:

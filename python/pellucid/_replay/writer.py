@@ -23,6 +23,7 @@ import torch
 from pellucid import _core
 from pellucid._replay import library
 from pellucid._replay.codes import Texts
+from pellucid._replay.instances import dict_of, finalizer_of
 from pellucid._replay.tensors import HOOKS, tensor_row
 
 MOST_ROWS = 100_000
@@ -316,7 +317,7 @@ class Writer:
             held = CONTENTS[base](thing)
             if _has_coded_key(base, held):
                 return self._opaque(thing, at, "a key has a __hash__ of the program")
-        if _finalizer(cls) is not None:
+        if finalizer_of((cls,)) is not None:
             return self._opaque(thing, at, "it has a finalizer")
         if not _can_be_empty(cls, base):
             return self._opaque(thing, at, "an object of C code, of which nothing is known")
@@ -326,7 +327,7 @@ class Writer:
             held = self._items(held, at)
         elif held is not None:
             held = self._parts(held, at)
-        values = _dict_of(thing)
+        values = dict(dict_of(thing) or {})
         slots: dict[str, Any] = {}
         for each in cls.__mro__:
             for name, member in each.__dict__.items():
@@ -362,7 +363,7 @@ class Writer:
             self._part(None if base is tensor else base, at, "._base"),
             tensor._is_view(),
             self._part(tensor.grad if tensor.is_leaf else None, at, ".grad"),
-            self._attributes(_dict_of(tensor), at),
+            self._attributes(dict(dict_of(tensor) or {}), at),
             [self._part(getattr(tensor, hooks), at, f".{hooks}") for hooks in HOOKS],
         ]
 
@@ -460,18 +461,6 @@ def _line(cls: type) -> list[type]:
         line.append(at)
         at = at.__base__
     return line
-
-
-def _finalizer(cls: type) -> Any:
-    return next((each.__dict__["__del__"] for each in cls.__mro__ if "__del__" in each.__dict__), None)
-
-
-def _dict_of(thing: Any) -> dict[Any, Any]:
-    """The attributes of an instance, without asking its class."""
-    for cls in type(thing).__mro__:
-        if "__dict__" in cls.__dict__ and isinstance(cls.__dict__["__dict__"], types.GetSetDescriptorType):
-            return dict(cls.__dict__["__dict__"].__get__(thing, type(thing)))
-    return {}
 
 
 def _short(key: Any) -> str:
