@@ -6,6 +6,7 @@
 #include "aten/aten.h"
 #include "backend/prepared_call.h"
 #include "py/interrupts.h"
+#include "py/random_state.h"
 
 namespace nb = nanobind;
 
@@ -42,16 +43,24 @@ nb::object run_backend(nb::handle backend, nb::handle module, nb::handle inputs)
   return nb::steal(made);
 }
 
+// The random generators of the process as they are when this is made: Python's own, and torch's.
+struct Generators {
+  py::RandomState python;
+  aten::Checkpoint torch;
+
+  explicit Generators(bool cuda) { torch.save_generators(cuda); }
+  void restore() {
+    python.restore();
+    (void)torch.restore();
+  }
+};
+
 }  // namespace
 
 void add_backend(nb::module_& core) {
-  nb::class_<aten::Checkpoint>(core, "_Generators")
-      .def("__init__",
-           [](aten::Checkpoint* at, bool cuda) {
-             new (at) aten::Checkpoint();
-             done([&] { at->save_generators(cuda); });
-           })
-      .def("restore", [](aten::Checkpoint& self) { done([&] { (void)self.restore(); }); });
+  nb::class_<Generators>(core, "_Generators")
+      .def("__init__", [](Generators* at, bool cuda) { done([&] { new (at) Generators(cuda); }); })
+      .def("restore", [](Generators& self) { done([&] { self.restore(); }); });
   core.def("_prepared_call", &prepared_call);
   core.def("_run_backend", &run_backend);
   core.def("_is_interruption", [](nb::handle error) { return py::is_interruption(error.ptr()); });

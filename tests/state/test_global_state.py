@@ -645,6 +645,33 @@ def test_D14_a_backend_that_changes_the_state_and_fails():
     assert state() == START
 
 
+@pytest.mark.parametrize("pairs", [0, 1], ids=["no gauss kept", "one gauss kept"])
+def test_D14_a_backend_that_draws(pairs):
+    def backend(gm, example_inputs):
+        for _ in range(700):  # more than the generator makes at once
+            random.random()
+        random.gauss(0, 1)
+        torch.rand(3)
+        return gm.forward
+
+    def numbers():
+        return [random.gauss(0, 1), random.random(), random.getrandbits(64), torch.rand(2).tolist()]
+
+    def begin():
+        random.seed(5)
+        torch.manual_seed(5)
+        for _ in range(300 + pairs):
+            random.gauss(0, 1)
+        return random.getstate()
+
+    before = begin()
+    assert same(pellucid.compile(lambda x: x + 1, backend=backend)(X), X + 1)
+    assert random.getstate() == before
+    got = numbers()
+    begin()
+    assert got == numbers()
+
+
 def test_D14_a_compiled_graph_that_changes_the_state():
     def backend(gm, example_inputs):
         def run(*args):

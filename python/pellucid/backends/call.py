@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -306,8 +305,7 @@ def _tracing_context(
 @contextlib.contextmanager
 def _undisturbed_state() -> Iterator[None]:
     """Global torch state, and the random generators, are after the backend what they were before it."""
-    python_rng = random.getstate()
-    # torch.get_rng_state holds the generator while it may give up the GIL: two threads could wait for each other.
+    # Python's generator and torch's. torch.get_rng_state holds the generator while it may give up the GIL: two threads could wait for each other.
     generators = _core._Generators(torch.cuda.is_initialized())
     grad = torch.is_grad_enabled()
     deterministic = torch.are_deterministic_algorithms_enabled()
@@ -320,7 +318,6 @@ def _undisturbed_state() -> Iterator[None]:
     try:
         yield
     finally:
-        random.setstate(python_rng)
         generators.restore()
         torch._C._set_grad_enabled(grad)
         torch._C._set_deterministic_algorithms(deterministic, warn_only=warn_only)  # the public one imports Inductor
