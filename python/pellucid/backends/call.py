@@ -305,7 +305,8 @@ def _tracing_context(
 @contextlib.contextmanager
 def _undisturbed_state() -> Iterator[None]:
     """Global torch state, and the random generators, are after the backend what they were before it."""
-    # Python's generator and torch's. torch.get_rng_state holds the generator while it may give up the GIL: two threads could wait for each other.
+    # Python's generator and torch's. torch.get_rng_state holds its generator while it may give up the GIL: two threads
+    # could wait for each other.
     generators = _core._Generators(torch.cuda.is_initialized())
     grad = torch.is_grad_enabled()
     deterministic = torch.are_deterministic_algorithms_enabled()
