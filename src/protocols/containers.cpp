@@ -587,7 +587,8 @@ Result store_subscript(Interpreter& t, PyObject* container, PyObject* key, PyObj
   key = t.region.shadows.original(key);
   t.region.doing = "sets an item";
   const Cat cat = category(t, container);
-  if (cat == Cat::Tensor) {
+  // What a class of the program says of a value that goes into a plain tensor is asked as for any method of torch.
+  if (cat == Cat::Tensor && (value == nullptr || !has_torch_function(t, value))) {
     static PyObject* set = operator_function("setitem");
     if (value == nullptr) return t.raise(PyExc_TypeError, "Tensor does not support deleting items");
     PyObject* args[] = {container, key, value};

@@ -207,7 +207,8 @@ Result product(Interpreter& t, PyObject* f, Args args) {
 }
 
 // Without gradients a custom autograd function is its forward. With them it is a node that calls the class.
-Result autograd_function(Interpreter& t, PyObject*, Args args) {
+Result autograd_function(Interpreter& t, PyObject* f, Args args) {
+  protocols::refuse_asked(t, f);  // what is read and set around `forward` a mode would hear, which torch does in C
   bool needs_grad = false;
   if (args.kwnames != nullptr)
     unsupported(Reason::BadArguments, {{"callee", "an autograd.Function with keyword arguments"}});
@@ -237,6 +238,9 @@ Result requires_grad_(Interpreter& t, PyObject* f, Args args) {
     const bool stays = on == Py_False ? !requires_grad : (on == nullptr || on == Py_True) && requires_grad;
     return stays ? Result::of(py::Owned<>::share(args[0])) : refuse(t, f, args);
   }
+  // The graph has a plain tensor in its place, and gives it its class as a view: that is no leaf.
+  if (!requires_grad && region::is_subclassed(args[0]) && !region::is_wrapper_subclass(args[0]))
+    return refuse(t, f, args);
   auto name = py::interned("requires_grad_");
   Result result = t.region.recorder.torch_call(graph::Op::CallMethod, f, name.get(), args);
   if (!requires_grad && aten::is_leaf_with_grad(args[0])) t.region.recorder.note_leaf(args[0], "requires_grad_()");

@@ -64,9 +64,12 @@ class Counting(torch.overrides.TorchFunctionMode):
         return function(*args, **(kwargs or {{}}))
 
 
-# torch.cond outside of a graph is compiled by torch._dynamo, which takes seconds.
+# torch.cond outside of a graph is compiled by torch._dynamo, which takes seconds. Times one, for autograd's node behind
+# torch.cond has a name of its own.
 def choose(condition, first, second, *operands):
-    return torch.cond(condition, first, second, operands) if torch.compiler.is_compiling() else (first if condition else second)(*operands)
+    compiling = torch.compiler.is_compiling()
+    result = torch.cond(condition, first, second, operands) if compiling else (first if condition else second)(*operands)
+    return result * 1
 
 
 def noted_gradient(grad):
