@@ -29,25 +29,38 @@ bool is_laid_out_as_known(PyObject* generator) {
   return is(words, static_cast<std::uint32_t>(state.index));
 }
 
+// random._inst as it was at first, whose methods the functions of the module are: the program may give the name to
+// another object, of which nothing is known.
+PyObject* generator_of_module() {
+  static PyObject* const generator = import_attr("random", "_inst").release();
+  return generator;
+}
+
+bool is_known() {
+  static const bool known = is_laid_out_as_known(generator_of_module());
+  return known;
+}
+
 }  // namespace
 
-RandomState::RandomState() : generator_(import_attr("random", "_inst")) {
-  static const bool known = is_laid_out_as_known(generator_.get());  // there is one such generator in a process
-  if (!known) {
-    public_ = take(PyObject_CallMethod(generator_.get(), "getstate", nullptr));
+RandomState::RandomState() {
+  PyObject* generator = generator_of_module();
+  if (!is_known()) {
+    public_ = take(PyObject_CallMethod(generator, "getstate", nullptr));
     return;
   }
-  gauss_next_ = take(PyObject_GetAttrString(generator_.get(), "gauss_next"));
-  std::memcpy(&state_, state_in(generator_.get()), sizeof(state_));
+  gauss_next_ = take(PyObject_GetAttrString(generator, "gauss_next"));
+  std::memcpy(&state_, state_in(generator), sizeof(state_));
 }
 
 void RandomState::restore() {
+  PyObject* generator = generator_of_module();
   if (public_) {
-    (void)take(PyObject_CallMethod(generator_.get(), "setstate", "O", public_.get()));
+    (void)take(PyObject_CallMethod(generator, "setstate", "O", public_.get()));
     return;
   }
-  check(PyObject_SetAttrString(generator_.get(), "gauss_next", gauss_next_.get()));
-  std::memcpy(state_in(generator_.get()), &state_, sizeof(state_));
+  check(PyObject_SetAttrString(generator, "gauss_next", gauss_next_.get()));
+  std::memcpy(state_in(generator), &state_, sizeof(state_));
 }
 
 }  // namespace pellucid::py

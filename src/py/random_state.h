@@ -23,7 +23,6 @@ class RandomState {
   };
 
  private:
-  Owned<> generator_;   // random._inst, whose methods the functions of the module are
   Owned<> gauss_next_;  // the second of a pair of numbers that gauss() made, or None
   State state_{};
   Owned<> public_;  // what getstate() gave: in place of both where the layout is another one
