@@ -195,13 +195,25 @@ LambdaParts* read_lambda(Parse& p, PyCodeObject* code) {
 bool comprehension_parts(Parse& p, const Body& body, Comprehension& made) {
   const Stmt* only = nullptr;
   for (const Stmt* stmt : body) {
-    const bool silent = stmt->kind == Stmt::Kind::Continue ||
+    // CPython compiles `for target in [value]`, behind another `for`, as an assignment.
+    if (only == nullptr && stmt->kind == Stmt::Kind::Assign && stmt->list.size() == 1 && !made.generators.empty()) {
+      made.generators.push_back({stmt->list[0], p.arena.of(Kind::List, p.arena.list({stmt->first})), {}, false});
+      continue;
+    }
+    const bool silent = stmt->kind == Stmt::Kind::Continue || stmt->kind == Stmt::Kind::Pass ||
                         (stmt->kind == Stmt::Kind::Return && (stmt->first == nullptr || is_none(stmt->first)));
     if (silent) continue;
     if (only != nullptr) return p.fail("a comprehension of another form");
     only = stmt;
   }
-  if (only == nullptr) return p.fail("a comprehension of another form");
+  if (only == nullptr) {
+    if (made.generators.empty()) return p.fail("a comprehension of another form");
+    // Its condition is never true, and what it would give is not compiled.
+    made.generators.back().conditions.push_back(p.arena.constant(Py_False));
+    made.element = p.arena.none();
+    if (made.kind == 'd') made.key = p.arena.none();
+    return true;
+  }
   if (only->kind == Stmt::Kind::For) {
     made.generators.push_back({only->first, made.generators.empty() ? nullptr : only->second, {}, only->is_async});
     return comprehension_parts(p, only->body, made);

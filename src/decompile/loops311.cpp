@@ -67,9 +67,16 @@ Body with_continue(Parse& p, Body body) {
   return body;
 }
 
+bool jumps_back_from(const Parse& p, int at, int begin, int end) {
+  const auto& sources = p.unit.sources(at);
+  return std::any_of(sources.begin(), sources.end(), [&](int source) {
+    return begin <= source && source < end && p.is(source, Opcode::JUMP_BACKWARD);
+  });
+}
+
 // `while test`, whose test is repeated at the end.
 int repeated_test(Parse& p, int at, const Region& region, const Stack& stack, Body& out) {
-  if (!p.unit.tests_at_end() || ends(p[at].op)) return -1;
+  if (!p.unit.tests_at_end() || p.opened_tests.contains(at) || ends(p[at].op)) return -1;
   const auto test = run_to_condition(p, at, stack, region.end);
   if (!test) return -1;
   std::vector<int> bottoms;
@@ -80,7 +87,10 @@ int repeated_test(Parse& p, int at, const Region& region, const Stack& stack, Bo
   for (const int bottom : bottoms) {
     const auto [second, exit] = repetition(p, at, *test, bottom, stack, region.end);
     if (second < 0) continue;
+    // A jump back from behind this loop is of a `while True` that begins with it.
+    if (!p.opened_loops.contains(at) && jumps_back_from(p, at, bottom + 1, region.end)) return -1;
     p.opened_loops.insert(at);
+    p.opened_tests.insert(at);
     Stmt* made = p.arena.statement(Stmt::Kind::While, test->falls_true ? test->test : negate(p, test->test));
     Loop loop{at, exit, true};
     {
@@ -138,8 +148,9 @@ bool loop_comes_first(Parse& p, int at, int end, std::size_t depth) {
 }
 
 int open_loop(Parse& p, int at, const Region& region, Stack& stack, Body& out) {
-  if (p.opened_loops.contains(at) || p.is(at, Opcode::FOR_ITER) || p.is(at, Opcode::GET_ANEXT)) return -1;
+  if (p.is(at, Opcode::FOR_ITER) || p.is(at, Opcode::GET_ANEXT)) return -1;
   if (const int next = repeated_test(p, at, region, stack, out); next != -1) return next;
+  if (p.opened_loops.contains(at)) return -1;
   int last = -1;
   for (const int source : p.unit.sources(at)) {
     if (source >= at && source < region.end && !p.is(source, Opcode::JUMP_BACKWARD_NO_INTERRUPT)) {
@@ -150,11 +161,11 @@ int open_loop(Parse& p, int at, const Region& region, Stack& stack, Body& out) {
   p.opened_loops.insert(at);
   const bool by_condition = is_condition(p[last].op);
   int exit = last + 1;
-  if (!by_condition) {  // the jump back may stand in a handler of a statement that ends behind it
+  if (!by_condition) {  // the jump back may stand in a statement with handlers that ends behind it
     for (const int handler : p.unit.handlers()) {
-      const int cleanup = p.unit.cover(handler);
-      if (handler <= last && p.unit.start_of(handler) >= at && p.is(handler, Opcode::PUSH_EXC_INFO) &&
-          p.is(cleanup, Opcode::COPY) && cleanup + 3 <= region.end) {
+      const int cleanup = p.unit.cover(handler), start = p.unit.start_of(handler);
+      const bool inside = handler <= last ? start >= at : at < start && start <= last;
+      if (inside && p.is(handler, Opcode::PUSH_EXC_INFO) && p.is(cleanup, Opcode::COPY) && cleanup + 3 <= region.end) {
         exit = std::max(exit, cleanup + 3);
       }
     }
@@ -164,6 +175,7 @@ int open_loop(Parse& p, int at, const Region& region, Stack& stack, Body& out) {
   {
     const InLoop inside(p, loop);
     Region inner{at, exit > last + 1 ? exit : last, at};
+    inner.closed = inner.end > last;
     if (by_condition) inner = {at, last + 1, last + 1, true};
     if (!block(p, inner, stack, body)) return kWrong;
     if (by_condition && p.falls) body.push_back(p.arena.statement(Stmt::Kind::Break));

@@ -168,7 +168,8 @@ struct Parse {
   bool is_class = false, is_lambda = false;
   std::set<Name> globals, nonlocals;
 
-  std::set<int> opened_handlers, opened_loops;  // by where they begin
+  // By where they begin. A loop whose test is repeated at its end may begin where a `while True` around it does.
+  std::set<int> opened_handlers, opened_loops, opened_tests;
   std::vector<Loop> loops;
   std::vector<Finally> active;
   std::map<MemoKey, std::optional<Resolved>> memo;
@@ -257,6 +258,7 @@ struct Region {
   int follow = 0;       // where control goes behind it
   bool breaks = false;  // a `break` stands for going on there
   int soft_end = -1;    // it may go on until here while something is left on the stack
+  bool closed = false;  // nothing goes on at its end: a jump there leaves the loop that it is the body of
 };
 bool block(Parse& p, const Region& region, Stack stack, Body& out);
 bool go_to(Parse& p, int target, const Region& region, Body& out, bool& falls);

@@ -166,7 +166,10 @@ class PatternReader {
         tested.literal = singleton(Py_None);
       }
     }
-    if (ins.target > at) failures_.push_back(ins.target);
+    if (ins.target > at) {
+      failures_.push_back(ins.target);
+      heights_[ins.target] = stack_.size();
+    }
     return at + 1;
   }
 
@@ -177,21 +180,39 @@ class PatternReader {
     return p_.arena.make(std::move(node));
   }
 
-  // The end of an alternative: the next one begins with a copy of what this one began with.
-  int alternative(int at) {
-    Pattern* owner = nullptr;
-    for (auto value = stack_.rbegin(); value != stack_.rend() && owner == nullptr; ++value) {
-      if (value->is(Tag::Pattern) && pattern(*value).copy != nullptr && pattern(*value).has_snapshot)
-        owner = &pattern(*value);
+  // How high the stack is behind what drops it when an alternative fails, from behind its end to `next`; 0: unknown.
+  std::size_t height_after_failure(int begin, int next) const {
+    for (int at = begin; at <= next; ++at) {
+      const auto found = heights_.find(at);
+      const auto dropped = static_cast<std::size_t>(next - at);
+      if (found != heights_.end() && found->second > dropped) return found->second - dropped;
     }
+    return 0;
+  }
+
+  // The end of an alternative: the next one begins with a copy of what this one began with. What an alternative binds
+  // stays on the stack and may be such a copy itself (`0 as z`); the height that a failure leaves tells them apart.
+  int alternative(int at) {
+    const int target = p_[at].target;
+    int next = at + 1;
+    while (p_.is(next, Opcode::POP_TOP)) ++next;
+    const bool more = p_.is(next, Opcode::COPY) && p_[next].arg == 1 && next < target;
+    const std::size_t height =
+        height_after_failure(at + 1, more ? next : next - 1);  // the last one drops the copied too
+    Pattern *owner = nullptr, *innermost = nullptr;
+    for (auto value = stack_.rbegin(); value != stack_.rend(); ++value) {
+      if (!value->is(Tag::Pattern)) continue;
+      Pattern& candidate = pattern(*value);
+      if (candidate.copy == nullptr || !candidate.has_snapshot) continue;
+      if (innermost == nullptr) innermost = &candidate;
+      if (owner == nullptr && candidate.snapshot.size() == height) owner = &candidate;
+    }
+    if (owner == nullptr) owner = innermost;
     if (owner == nullptr) return wrong("a pattern of another form", at);
     owner->alternatives.push_back(owner->copy);
     owner->ends.push_back(stack_);
     owner->copy = nullptr;
-    const int target = p_[at].target;
-    int next = at + 1;
-    while (p_.is(next, Opcode::POP_TOP)) ++next;
-    if (p_.is(next, Opcode::COPY) && p_[next].arg == 1 && next < target) {
+    if (more) {
       stack_ = owner->snapshot;
       return next;
     }
@@ -459,6 +480,7 @@ class PatternReader {
   Pattern* root_ = nullptr;
   Stack stack_;
   std::vector<int> failures_;
+  std::map<int, std::size_t> heights_;  // of the stack when a test that failed leads there
 };
 
 bool loads_operand(Opcode op) {
@@ -642,12 +664,13 @@ int match_statement(Parse& p, int at, const Region& region, Stack& stack, Body& 
   const std::size_t before = out.size();
   for (const bool plain_last : {false, true}) {
     const auto handlers = p.opened_handlers;
-    const auto loops = p.opened_loops;
+    const auto loops = p.opened_loops, tests = p.opened_tests;
     const int next = MatchReader(p, region, stack, plain_last).read(at, subject, out);
     if (next >= 0) return next;
     out.resize(before);
     p.opened_handlers = handlers;
     p.opened_loops = loops;
+    p.opened_tests = tests;
   }
   return kWrong;
 }

@@ -211,6 +211,10 @@ class BlockReader {
 
   bool jump() {
     const int target = p_[at_].target;
+    if (target == at_ + 1 && target < region_.end) {  // what it led over is dead
+      ++at_;
+      return true;
+    }
     if (!go_to(p_, target, region_, out_, falls_)) return false;
     start_anew();
     ++at_;
@@ -260,7 +264,7 @@ class BlockReader {
       falls_ = true;
       return true;
     }
-    if (body < orelse && orelse <= end) {
+    if (body < orelse && (orelse < end || (orelse == end && !region_.closed))) {
       // There is an else part when the body jumps over it, to somewhere in this region or to what follows.
       int meet = orelse;
       if (ends(p_[orelse - 1].op) && orelse < end) {
@@ -282,6 +286,7 @@ class BlockReader {
     }
     // It leads out of the region: the body is the rest of it.
     Region rest{body, end, region_.follow};
+    rest.closed = region_.closed;
     if (!block(p_, rest, stack_, if_true)) return false;
     const bool body_falls = p_.falls;
     bool falls = false;

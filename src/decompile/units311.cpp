@@ -112,7 +112,7 @@ void Unit::read(const Options& options, const std::vector<bool>& dead) {
       const auto at = static_cast<std::size_t>(k);
       if (!traced[at]) continue;
       if (!silent[at]) covers[target] = true;
-      if (silent[at] && (stand_in[target] < 0 || k < stand_in[target])) stand_in[target] = k;
+      if (silent[at] && !dead[at] && (stand_in[target] < 0 || k < stand_in[target])) stand_in[target] = k;
     }
   }
   for (std::size_t target = 0; target <= count; ++target) {

@@ -427,3 +427,9 @@ def ternaries_in_calls(a, b, c):
 
 def large_numbers():
     return 123456789012345678901234567890, 0.1, 1e-300, 1e16, -0.0, 0xFFFF
+
+
+def comprehensions_over_one_value(n):
+    a = {j: j * j for i in n for j in [i + 1]}
+    b = [j + k for i in n for j, k in [(i + 1, i + 2)] if j]
+    return a, b, {k for i in n for j in [i + 1] for k in [j + 1]}, list(j for i in n for j in [i])

@@ -724,3 +724,33 @@ def with_and_finally(a, b):
                     return y
     finally:
         b()
+
+
+def loops_that_begin_at_one_place(read, rest, limit):
+    while 1:
+        try:
+            while limit < rest:
+                read(limit)
+        except KeyError:
+            pass
+        else:
+            assert limit == rest
+        limit -= 1
+        while limit >= 0:
+            if read(limit):
+                break
+        else:
+            assert limit < 0
+            break
+
+
+def alternatives_that_bind(x):
+    match x:
+        case (0 as z) | (1 as z) | (2 as z) if z == x % 2:
+            return z
+    match x:
+        case {"y": (0 as y) | (1 as y)}:
+            return y
+    match x:
+        case [z] | [1, (0 | 1 as z)] | [z]:
+            return z
