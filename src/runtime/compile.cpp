@@ -339,10 +339,17 @@ void refuse_leaves(const region::Capture& capture, PyObject* backend) {
   if (first >= 0) throw LeafLeaves{first};
 }
 
+// The call behind the graph that notes where parts that run in the backward pass read.
+bool watches_late_reads(const region::Effect& effect) {
+  static PyObject* const watch = py::import_attr("pellucid._late_guards", "watch").release();
+  return effect.value.get() == watch;
+}
+
 // What pellucid.export gives is a graph alone: nothing happens beside it. A backend that drops effects is told of them;
 // the state of torch is switched in the graph itself, so that is refused all the same.
 void refuse_effects(region::Capture& capture, PyObject* backend) {
   if (!has_mark(backend, "exports")) return;
+  std::erase_if(capture.effects, watches_late_reads);  // a graph alone reads its own attributes
   auto effects = effect_rows(capture);
   if (capture.after) py::check(PyList_Append(effects.get(), py::str("the state of torch behind the call").get()));
   if (PyList_GET_SIZE(effects.get()) == 0) return;
@@ -380,9 +387,7 @@ Compiled told_call(PyFunctionObject* function, region::Capture& capture, Cache& 
 
 // A graph with parts that run in the backward pass and read what may have changed by then.
 void guard_late(const region::Capture& capture, Compiled& compiled) {
-  static PyObject* const watch = py::import_attr("pellucid._late_guards", "watch").release();
-  const auto watches = [](const region::Effect& effect) { return effect.value.get() == watch; };
-  if (std::ranges::none_of(capture.effects, watches)) return;
+  if (std::ranges::none_of(capture.effects, watches_late_reads)) return;
   const auto guarded = py::import_attr("pellucid._late_guards", "Guarded");
   compiled.graph = py::take(PyObject_CallOneArg(guarded.get(), compiled.graph.get()));
 }

@@ -47,6 +47,7 @@ std::string where(const Capture& capture, PyObject* object) {
 // "SetAttr L['self'].count", "Advance L['it'] by 3". Values are left to the emitted code: they are not known yet.
 std::string words_of(const Capture& capture, const Effect& effect) {
   std::string text(name_of(effect.kind));
+  if (effect.kind == Effect::Kind::Call) return text + " " + source::describe(effect.value.get());
   text.append(" ").append(where(capture, effect.target.get()));
   if (effect.name) text.append(".").append(py::text_of(effect.name.get()));
   if (effect.kind == Effect::Kind::SetAttr && !effect.value) text.append(" (deleted)");

@@ -4,6 +4,7 @@
 #include "bytecode/opcodes.h"
 #include "graph/bodies.h"
 #include "protocols/torch_function.h"
+#include "py/traceback.h"
 #include "region/recorder.h"
 
 namespace pellucid::trace {
@@ -34,6 +35,31 @@ bool only_raises(const bytecode::DecodedCode& code, int start) {
     }
   }
   return false;
+}
+
+// "ValueError: it is negative (in forward, line 14)" for the `raise` that control comes to from `start`: the type and
+// text as far as they stand there as a name and a constant.
+std::string words_of_raise(const bytecode::DecodedCode& decoded, PyCodeObject* code, int start) {
+  using enum bytecode::Opcode;
+  std::string type, text;
+  int index = decoded.index_at(start);
+  while (index >= 0 && index < decoded.size() && decoded[index].op != RAISE_VARARGS) {
+    const bytecode::Instruction& instruction = decoded[index];
+    if (type.empty() && (instruction.op == LOAD_GLOBAL || instruction.op == LOAD_NAME)) {
+      const int name = instruction.op == LOAD_GLOBAL ? instruction.arg >> 1 : instruction.arg;
+      type = py::text_of(PyTuple_GET_ITEM(code->co_names, name));
+    } else if (type.empty() && instruction.op == LOAD_ASSERTION_ERROR) {
+      type = "AssertionError";
+    } else if (instruction.op == LOAD_CONST && text.empty()) {
+      PyObject* constant = PyTuple_GET_ITEM(code->co_consts, instruction.arg);
+      if (PyUnicode_CheckExact(constant)) text = py::text_of(constant);
+    }
+    index = bytecode::info(instruction.op).flow == Flow::Jump ? instruction.target : index + 1;
+  }
+  if (type.empty()) type = "an exception";
+  if (!text.empty()) type += ": " + text;
+  const int offset = index < decoded.size() ? decoded[index].offset : start;
+  return type + " (in " + py::text_of(code->co_name) + ", line " + std::to_string(py::line_of(code, offset)) + ")";
 }
 
 PyObject* function_of_torch(const char* name) { return py::import_attr("torch", name).release(); }
@@ -67,7 +93,8 @@ std::optional<bool> asserted_truth(Executor& executor, Frame& frame, PyObject* t
     if (!inverse.is_value()) return std::nullopt;
     holds = std::move(inverse.value);
   }
-  const auto message = py::str("the program raises an exception here");
+  const int raises_at = jump_raises ? target : code.at(frame.at).end();
+  const auto message = py::str(words_of_raise(code, frame.code.get(), raises_at));
   PyObject* args[] = {holds.get(), message.get()};
   if (!recorder.torch_call(graph::Op::CallFunction, assert_async, assert_async, Args{args, nullptr}).is_value())
     return std::nullopt;

@@ -9,6 +9,7 @@ import pickle
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import pellucid
 from pellucid.errors import ConstraintViolation, ExportError, Unsupported
@@ -483,3 +484,36 @@ def test_N09_other_programs_compile_it():
     gm, _ = pellucid.export(nn.Linear(3, 2), X)
     compiled = pellucid.compile(lambda x: gm(x) + 1, backend="eager", fullgraph=True)
     assert same(compiled(X), gm(X) + 1)
+
+
+class Checkpointed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return checkpoint(lambda y: self.second(self.first(y).relu()), x, use_reentrant=False).sum()
+
+
+def test_a_checkpointed_block():
+    model, x = Checkpointed(), torch.randn(2, 4)
+    model(x).backward()
+    expected = [parameter.grad.clone() for parameter in model.parameters()]
+    model.zero_grad()
+    gm, _ = pellucid.export(model, x)
+    assert torch.equal(gm(x), model(x))
+    gm(x).backward()
+    for parameter, gradient in zip(model.parameters(), expected, strict=True):
+        assert torch.equal(parameter.grad, gradient)
+
+
+def test_an_assertion_says_what_the_program_says():
+    def root(x):
+        if (x < 0).any():
+            raise ValueError("it is negative")
+        return x.sqrt()
+
+    gm, _ = pellucid.export(root, torch.ones(2))
+    assert torch.equal(gm(torch.full((2,), 4.0)), torch.full((2,), 2.0))
+    with pytest.raises(RuntimeError, match=r"ValueError: it is negative \(in root, line \d+\)"):
+        gm(-torch.ones(2))
