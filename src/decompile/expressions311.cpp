@@ -346,6 +346,21 @@ int get_iterator(Parse& p, int at, Stack& stack) {
   return put(at, stack, value);
 }
 
+// `*args: *Ts`: the one item of the value stands in the tuple of annotations, between their names.
+bool is_star_annotation(Parse& p, int at) {
+  if (p[at].arg != 1) return false;
+  if (p.is(at + 1, Opcode::BUILD_TUPLE)) return true;
+  PyObject* name = p.is(at + 1, Opcode::LOAD_CONST) ? p.constant_at(p[at + 1].arg) : nullptr;
+  return name != nullptr && PyUnicode_CheckExact(name);
+}
+
+int star_annotation(Parse& p, int at, Stack& stack) {
+  const Node* value = pop(p, stack);
+  if (value == nullptr) return -1;
+  stack.push_back(Value::of(p.arena.of(Kind::Starred, {value}), at));
+  return at + 1;
+}
+
 // The instruction, without what is counted.
 int run(Parse& p, int at, Stack& stack, Body* out) {
   const Ins& ins = p[at];
@@ -463,6 +478,8 @@ int run(Parse& p, int at, Stack& stack, Body* out) {
     case MAKE_FUNCTION:
       return step_make_function(p, at, stack) ? at + 1 : -1;
     case UNPACK_SEQUENCE:
+      if (is_star_annotation(p, at)) return star_annotation(p, at, stack);
+      return unpack(p, at, stack, out);
     case UNPACK_EX:
       return unpack(p, at, stack, out);
     case IMPORT_NAME:

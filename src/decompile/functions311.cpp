@@ -332,6 +332,37 @@ bool function_body(Parse& p, Body& out) {
   return true;
 }
 
+namespace {
+
+// The body of a class or module whose arms ended with copies of its end, written without `return`.
+Body without_returns(Parse& p, const Body& body) {
+  using Kind = Stmt::Kind;
+  Body out;
+  for (std::size_t k = 0; k < body.size(); ++k) {
+    const Stmt* stmt = body[k];
+    const auto returns = [](const Body& arm) { return !arm.empty() && arm.back()->kind == Kind::Return; };
+    if (stmt->kind == Kind::Return) return out;
+    const bool first = stmt->kind == Kind::If && returns(stmt->body);
+    if (!first && !(stmt->kind == Kind::If && returns(stmt->orelse))) {
+      out.push_back(body[k]);
+      continue;
+    }
+    // What follows it is what the other arm goes on with.
+    Stmt* made = p.arena.statement(Kind::If, stmt->first);
+    made->body = stmt->body;
+    made->orelse = stmt->orelse;
+    Body& other = first ? made->orelse : made->body;
+    other.insert(other.end(), body.begin() + static_cast<std::ptrdiff_t>(k) + 1, body.end());
+    made->body = or_pass(p, without_returns(p, made->body));
+    made->orelse = without_returns(p, made->orelse);
+    out.push_back(made);
+    return out;
+  }
+  return out;
+}
+
+}  // namespace
+
 bool class_body(Parse& p, Body& out) {
   int end = p.size();
   using enum Opcode;
@@ -339,7 +370,7 @@ bool class_body(Parse& p, Body& out) {
     end -= 4;
   Body body;
   if (!block(p, {0, end, end}, {}, body)) return false;
-  while (!body.empty() && body.back()->kind == Stmt::Kind::Return) body.pop_back();
+  body = without_returns(p, body);
   declare_scopes(p, out);
   const std::size_t declared = out.size();
   bool module = false, qualname = false;
@@ -372,7 +403,7 @@ bool class_body(Parse& p, Body& out) {
 bool module_body(Parse& p, Body& out) {
   Body body;
   if (!block(p, {0, p.size(), p.size()}, {}, body)) return false;
-  while (!body.empty() && body.back()->kind == Stmt::Kind::Return && body.back()->first == nullptr) body.pop_back();
+  body = without_returns(p, body);
   for (Stmt* stmt : body) {
     const Node* name = annotated(stmt);
     if (out.empty() && is_assignment_to(stmt, "__doc__") && is_text(stmt->first)) {

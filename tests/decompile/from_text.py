@@ -46,7 +46,14 @@ def again(code: types.CodeType, count: Counter[str]) -> types.CodeType:
         count["not found"] += 1
         return code
     # Defaults and the class cell are made by code around, which stays: it needs the same parameters and cells only.
-    return found.replace(co_qualname=code.co_qualname, co_firstlineno=code.co_firstlineno)
+    return named(found, found.co_qualname, code.co_qualname).replace(co_firstlineno=code.co_firstlineno)
+
+
+def named(code: types.CodeType, old: str, new: str) -> types.CodeType:
+    """The code, and what is inside of it, with the qualified name that it has where it came from."""
+    inside = (named(one, old, new) if isinstance(one, types.CodeType) else one for one in code.co_consts)
+    name = new + code.co_qualname.removeprefix(old)
+    return code.replace(co_qualname=name, co_consts=tuple(inside))
 
 
 def replaced(code: types.CodeType, count: Counter[str]) -> types.CodeType:

@@ -754,3 +754,31 @@ def alternatives_that_bind(x):
     match x:
         case [z] | [1, (0 | 1 as z)] | [z]:
             return z
+
+
+def star_annotations(Ts):
+    def first(*args: *tuple[int]):
+        pass
+
+    def second(*args: *Ts, **rest: int) -> int:
+        pass
+
+    return first, second
+
+
+def classes_that_end_in_arms(a, b):
+    class One:
+        x = 1
+        if a:
+            y = 2
+        else:
+            y = x
+
+    class Two:
+        if a:
+            y = 2
+        elif b:
+            y = 3
+        z = 4
+
+    return One, Two
