@@ -74,6 +74,7 @@ from pellucid.api import (
     reset,
     set_stance,
     show,
+    step,
     triage,
 )
 from pellucid.control import (
@@ -146,6 +147,7 @@ __all__ = [
     "set_stance",
     "show",
     "skip_frame",
+    "step",
     "substitute_in_graph",
     "triage",
     "uninstall",
