@@ -48,6 +48,7 @@ from pellucid import (
 )
 from pellucid._bytecode_hooks import register_bytecode_hook
 from pellucid._capture_profile import CompileProfile, profile_compiles
+from pellucid._compile_hooks import CompileInProgress, register_compile_hook
 from pellucid._comptime import ComptimeContext, ComptimeValue, comptime
 from pellucid._decompile import CannotDecompile, Decompiled, decompile
 from pellucid._doctor import doctor
@@ -96,6 +97,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CannotDecompile",
+    "CompileInProgress",
     "CompileProfile",
     "CompileProfiler",
     "ComptimeContext",
@@ -142,6 +144,7 @@ __all__ = [
     "recompile_reasons",
     "record",
     "register_bytecode_hook",
+    "register_compile_hook",
     "replay",
     "reset",
     "set_stance",
