@@ -48,6 +48,7 @@ from pellucid import (
 )
 from pellucid._bytecode_hooks import register_bytecode_hook
 from pellucid._capture_profile import CompileProfile, profile_compiles
+from pellucid._compile_hooks import CompileInProgress, register_compile_hook
 from pellucid._comptime import ComptimeContext, ComptimeValue, comptime
 from pellucid._decompile import CannotDecompile, Decompiled, decompile
 from pellucid._doctor import doctor
@@ -74,6 +75,7 @@ from pellucid.api import (
     reset,
     set_stance,
     show,
+    step,
     triage,
 )
 from pellucid.control import (
@@ -95,6 +97,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CannotDecompile",
+    "CompileInProgress",
     "CompileProfile",
     "CompileProfiler",
     "ComptimeContext",
@@ -141,11 +144,13 @@ __all__ = [
     "recompile_reasons",
     "record",
     "register_bytecode_hook",
+    "register_compile_hook",
     "replay",
     "reset",
     "set_stance",
     "show",
     "skip_frame",
+    "step",
     "substitute_in_graph",
     "triage",
     "uninstall",

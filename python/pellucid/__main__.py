@@ -1,5 +1,6 @@
 """python -m pellucid show file.py:function    every stage of a compiled function as text
 python -m pellucid explain file.py:function graphs, breaks, recompiles and times: as text, JSON or a page
+python -m pellucid step program.py          every capture forward and back, instruction by instruction
 python -m pellucid run script.py            the script, with pellucid in the place of torch.compile
 python -m pellucid dump script.py directory what is captured while the script runs, as files
 python -m pellucid triage file.py           the first stage and the first graph at fault
@@ -15,10 +16,10 @@ import argparse
 import sys
 
 from pellucid import config
-from pellucid._commands import decompile, doctor, dump, explain, minify, replay, run, show, triage
+from pellucid._commands import decompile, doctor, dump, explain, minify, replay, run, show, step, triage
 from pellucid._commands.reader import quiet_without_reader
 
-_COMMANDS = (show, explain, run, dump, triage, minify, replay, decompile, doctor)
+_COMMANDS = (show, explain, step, run, dump, triage, minify, replay, decompile, doctor)
 
 
 def main(arguments: list[str] | None = None) -> int:

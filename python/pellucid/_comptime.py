@@ -166,6 +166,16 @@ class ComptimeValue:
             raise TypeError(f"cannot force {self!r} static: it is no number and no constant")
 
 
+def words_of(ask: Ask, value: object) -> str:
+    """What the capture knows of a value, in words: "%y: Tensor(float32[3], cpu)".
+
+    Example:
+        >>> words_of(event.ask, event.ask("locals", 0)[0][1])
+        '%l_x_: Tensor(float32[3], cpu)'
+    """
+    return _text(ask, value, _DEPTH)
+
+
 def _text(ask: Ask, value: object, depth: int) -> str:
     kind, *facts = ask("facts", value)
     if kind == "number":

@@ -20,7 +20,7 @@ from torch._guards import GuardSource, Source
 from torch.fx.graph_module import GraphModule, _assign_attr
 from torch.fx.proxy import _COPY_META_FIELDS
 
-from pellucid import _graph_readers
+from pellucid import _compile_hooks, _graph_readers
 from pellucid.errors import frame_summary
 
 __all__ = ["CapturedGraphModule", "GraphCompileReason", "GraphInput", "InputSource", "call_backend"]
@@ -416,8 +416,11 @@ def call_backend(gm, example_inputs, backend, compile_id, ending, open_numbers, 
         _graph_readers.captured(gm)
     reason = GraphCompileReason(why, [frame_summary(code, offset) for code, offset in stack], graph_break)
     try:
+        wrapped = _compile_hooks.before_backend(gm) if _compile_hooks.is_used() else None
         called = _called_code(gm, stack[0][0]) if _telemetry_listens() else None
         compiled = call(gm, example_inputs, backend, reason=reason, compile_id=compile_id, open_numbers=numbers)
+        if wrapped is not None:
+            compiled = wrapped(compiled)
         if called is not None:
             _tell_telemetry(gm, called)
         return compiled, None if numbers is None else numbers.conditions

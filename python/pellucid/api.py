@@ -430,6 +430,27 @@ def show(fn: Callable) -> Callable[..., Any]:
     return run(fn)
 
 
+def step(fn: Callable, /, *args: Any, **kwargs: Any) -> Any:
+    """Records `fn(*args, **kwargs)`, compiled with backend "eager": each instruction of each capture, to go through forward and back.
+
+    The call is a real one, with its effects. What it gives has `prompt()`, which asks for commands (or takes them:
+    `prompt("n; n; stack")`), `text(step, parts)`, `to_dict()`, `to_html(path)`, the `steps` and `captures` themselves and the
+    `result`. `python -m pellucid step program.py` is the same from a shell; docs/step.md has all of it.
+
+    Raises:
+        TypeError: `fn` cannot be called.
+        Exception: whatever the call raises.
+
+    Example:
+        >>> steps = pellucid.step(f, torch.ones(3))
+        >>> steps.prompt()
+        >>> steps.to_html("steps.html")
+    """
+    from pellucid._step.run import step as run
+
+    return run(fn, args, kwargs)
+
+
 def triage(fn: Callable, /, *args: Any, backend: str | None = None, **kwargs: Any) -> Any:
     """Finds the first stage of the compiler, and the first graph, at which `fn(*args, **kwargs)` is not what it is eagerly.
 

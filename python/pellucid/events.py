@@ -200,6 +200,8 @@ class Instruction(_core.InstructionEvent, Event):
         depth: how many calls deep.
         stack: what is on the evaluation stack, in words. They are made when they are first read, which has to be while the
             event is told.
+        ask: answers questions about the capture as long as the event is told. They are those of `src/region/inside.h`, and no
+            part of the interface.
     """
 
     __slots__ = ()

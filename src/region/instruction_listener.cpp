@@ -6,7 +6,9 @@
 #include <chrono>
 #include <cstddef>
 
+#include "region/inside.h"
 #include "region/profile.h"
+#include "region/region.h"
 #include "source/source.h"
 
 namespace pellucid::region {
@@ -20,6 +22,8 @@ struct InstructionEvent {
   PyObject* code;
   PyObject* stack;     // null: nobody has asked yet
   const Frame* frame;  // null: it has been told, and the frame has gone on
+  Region* region;      // the same
+  Inside* inside;      // owned; null: nobody has asked yet, or it has been told
   double seconds;
   unsigned long thread;
   std::pair<int, int> compile_id;
@@ -69,7 +73,20 @@ PyObject* stack_of(PyObject* self, void*) {
   });
 }
 
+PyObject* ask_of(PyObject* self, void*) {
+  return py::enter([&] {
+    InstructionEvent& event = fields_of(self);
+    if (event.region == nullptr) {
+      PyErr_SetString(PyExc_RuntimeError, "the capture that this is about has gone on");
+      throw py::PythonError();
+    }
+    if (event.inside == nullptr) event.inside = new Inside(*event.region);
+    return py::Owned<>::share(event.inside->function());
+  });
+}
+
 PyGetSetDef computed[] = {
+    {"ask", ask_of, nullptr, "Answers questions about the capture while the event is told.", nullptr},
     {"code", code_of, nullptr, "The code that is captured.", nullptr},
     {"compile_id", compile_id_of, nullptr, "Which function, and which compile of it.", nullptr},
     {"stack", stack_of, nullptr, "What is on the evaluation stack, in words; made when it is first read.", nullptr},
@@ -84,11 +101,12 @@ PyMemberDef stored[] = {
     {},
 };
 
-py::Owned<> event_of(const Frame& frame) {
+py::Owned<> event_of(const Frame& frame, Region& region) {
   auto made = py::take(event_type->tp_alloc(event_type, 0));
   InstructionEvent& event = fields_of(made.get());
   event.code = Py_NewRef(frame.code.object());
   event.frame = &frame;
+  event.region = &region;
   event.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   event.thread = PyThread_get_thread_ident();
   event.compile_id = told_compile;
@@ -114,14 +132,19 @@ void tell_readers(PyObject* all, PyObject* event) {
 
 void note_who_watches() noexcept { each_instruction = profile != nullptr || readers != nullptr; }
 
-void note_instruction(Frame& frame) {
+void note_instruction(Frame& frame, Region& region) {
   if (profile != nullptr) profile->note(frame);
   if (readers == nullptr || frame.hidden) return;
   const auto all = py::Owned<>::share(readers);  // one of them may end its subscription
-  const auto event = event_of(frame);
+  const auto event = event_of(frame, region);
   struct Told {
     PyObject* event;
-    ~Told() { fields_of(event).frame = nullptr; }
+    ~Told() {
+      InstructionEvent& fields = fields_of(event);
+      fields.frame = nullptr;
+      fields.region = nullptr;
+      delete std::exchange(fields.inside, nullptr);
+    }
   } const told{event.get()};
   tell_readers(all.get(), event.get());
 }

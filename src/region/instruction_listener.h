@@ -9,11 +9,13 @@
 
 namespace pellucid::region {
 
+struct Region;
+
 inline bool each_instruction = false;                             // somebody watches: a reader or the profile
 inline thread_local std::pair<int, int> told_compile = {-1, -1};  // the innermost one in this thread; negative: none
 
 void note_who_watches() noexcept;
-void note_instruction(Frame& frame);
+void note_instruction(Frame& frame, Region& region);
 
 // The base of pellucid.events.Instruction.
 PyTypeObject* instruction_event_type();

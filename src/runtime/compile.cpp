@@ -105,7 +105,7 @@ py::Owned<> example_inputs(const region::Capture& capture) {
 
 // Backend "eager" without options: nobody sees the graph, so no torch.fx graph is made, which is cyclic by
 // construction.
-bool runs_as_captured(PyObject* backend) { return has_mark(backend, "runs_as_captured"); }
+bool runs_as_captured(PyObject* backend) { return !graphs_are_changed && has_mark(backend, "runs_as_captured"); }
 
 // (reason, stack, whether it is a graph break): why the region ends where it does. `stop`: before the program does.
 py::Owned<> ending_of(const region::Capture& capture, const trace::BreakInfo* stop) {

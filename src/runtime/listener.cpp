@@ -76,6 +76,13 @@ PyObject* set_of(PyObject*& place, PyObject* value) {
 
 PyObject* set_listener(PyObject*, PyObject* function) { return set_of(listener, function); }
 
+PyObject* set_graphs_are_changed(PyObject*, PyObject* whether) {
+  const int truth = PyObject_IsTrue(whether);
+  if (truth < 0) return nullptr;
+  graphs_are_changed = truth != 0;
+  Py_RETURN_NONE;
+}
+
 PyObject* set_instruction_readers(PyObject*, PyObject* arguments) {
   PyObject *type = nullptr, *readers = nullptr;
   if (PyArg_ParseTuple(arguments, "O!O!", &PyType_Type, &type, &PyTuple_Type, &readers) == 0) return nullptr;
@@ -109,6 +116,8 @@ PyMethodDef kFunctions[] = {
     {"report_unraisable", report_unraisable, METH_VARARGS,
      "Tells sys.unraisablehook of an exception and who raised it."},
     {"set_listener", set_listener, METH_O, "Who is told of events: a function of a kind and a dict, or None."},
+    {"set_graphs_are_changed", set_graphs_are_changed, METH_O,
+     "Whether a torch.fx graph is made of each graph, also for backends that look at none."},
     {"set_instruction_readers", set_instruction_readers, METH_VARARGS,
      "A subclass of InstructionEvent, and the functions that are called with one before each instruction is captured."},
     {"set_log_levels", set_log_levels, METH_VARARGS,

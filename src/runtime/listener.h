@@ -18,6 +18,9 @@ namespace pellucid::runtime {
 // Owned; null: nobody listens. Read and written with the GIL held.
 inline PyObject* listener = nullptr;
 
+// Hooks change graphs before they run, also those that no backend looks at: pellucid.register_compile_hook.
+inline bool graphs_are_changed = false;
+
 inline bool listens() noexcept { return listener != nullptr; }
 
 // Calls the listener with the kind and the fields, a dict. Nothing that it raises gets into the program.

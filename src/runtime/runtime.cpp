@@ -6,7 +6,7 @@
 #include "base/events.h"
 #include "base/reasons.h"
 #include "py/ref.h"
-#include "rows/comptime.h"
+#include "region/inside.h"
 #include "rows/steering.h"
 #include "runtime/cache.h"
 #include "runtime/compiled_function.h"
@@ -321,7 +321,7 @@ PyMethodDef kFunctions[] = {
 }  // namespace
 
 void initialise(PyObject* module) {
-  rows::fx_graph_of = backend::fx_graph;
+  region::fx_graph_of = backend::fx_graph;
   initialise_cache_type(module);
   initialise_graph_call_type(module);
   initialise_hook();

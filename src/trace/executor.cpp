@@ -302,7 +302,7 @@ Next Executor::loop() {
       py::run_interrupts();
       need_an_end();
     }
-    if (region::each_instruction) region::note_instruction(frame);
+    if (region::each_instruction) region::note_instruction(frame, region);
     region.doing = "runs";
     const std::int64_t pops = pops_;
     const int depth = frame.depth;
