@@ -37,6 +37,17 @@ struct Pattern {
 
 Pattern& pattern(const Value& value) { return *static_cast<Pattern*>(value.owner); }
 
+// How high the stack is behind what drops it when an alternative fails, from behind its end to `next`; 0: unknown. The
+// heights are those of failing tests, by where they lead.
+std::size_t height_after_failure(const std::map<int, std::size_t>& heights, int begin, int next) {
+  for (int at = begin; at <= next; ++at) {
+    const auto found = heights.find(at);
+    const auto dropped = static_cast<std::size_t>(next - at);
+    if (found != heights.end() && found->second > dropped) return found->second - dropped;
+  }
+  return 0;
+}
+
 class PatternReader {
  public:
   PatternReader(Parse& p, bool copied) : p_(p), keep_(copied ? 1 : 0) {
@@ -180,16 +191,6 @@ class PatternReader {
     return p_.arena.make(std::move(node));
   }
 
-  // How high the stack is behind what drops it when an alternative fails, from behind its end to `next`; 0: unknown.
-  std::size_t height_after_failure(int begin, int next) const {
-    for (int at = begin; at <= next; ++at) {
-      const auto found = heights_.find(at);
-      const auto dropped = static_cast<std::size_t>(next - at);
-      if (found != heights_.end() && found->second > dropped) return found->second - dropped;
-    }
-    return 0;
-  }
-
   // The end of an alternative: the next one begins with a copy of what this one began with. What an alternative binds
   // stays on the stack and may be such a copy itself (`0 as z`); the height that a failure leaves tells them apart.
   int alternative(int at) {
@@ -198,7 +199,7 @@ class PatternReader {
     while (p_.is(next, Opcode::POP_TOP)) ++next;
     const bool more = p_.is(next, Opcode::COPY) && p_[next].arg == 1 && next < target;
     const std::size_t height =
-        height_after_failure(at + 1, more ? next : next - 1);  // the last one drops the copied too
+        height_after_failure(heights_, at + 1, more ? next : next - 1);  // the last one drops the copied too
     Pattern *owner = nullptr, *innermost = nullptr;
     for (auto value = stack_.rbegin(); value != stack_.rend(); ++value) {
       if (!value->is(Tag::Pattern)) continue;
