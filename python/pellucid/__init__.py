@@ -55,6 +55,13 @@ from pellucid._doctor import doctor
 from pellucid._dump.context import debug
 from pellucid._explain import ExplainOutput, ExplainWithBackend
 from pellucid._guard_costs import GuardCost, GuardCosts, guard_costs
+from pellucid._interception import (
+    Artifact,
+    innermost_fn,
+    register_artifact_hook,
+    register_graph_code_hook,
+    register_kernel_loader,
+)
 from pellucid._profiler import CompileProfiler
 from pellucid._replay.interface import record, replay
 from pellucid.api import (
@@ -96,6 +103,7 @@ _log_reader.follow_torch()
 __version__ = "0.1.0"
 
 __all__ = [
+    "Artifact",
     "CannotDecompile",
     "CompileInProgress",
     "CompileProfile",
@@ -130,6 +138,7 @@ __all__ = [
     "graph_break",
     "guard_costs",
     "guard_failures",
+    "innermost_fn",
     "install",
     "installed",
     "is_compiling",
@@ -143,8 +152,11 @@ __all__ = [
     "profile_compiles",
     "recompile_reasons",
     "record",
+    "register_artifact_hook",
     "register_bytecode_hook",
     "register_compile_hook",
+    "register_graph_code_hook",
+    "register_kernel_loader",
     "replay",
     "reset",
     "set_stance",

@@ -412,8 +412,8 @@ def call_backend(gm, example_inputs, backend, compile_id, ending, open_numbers, 
     numbers = None if open_numbers is None else OpenNumbers.of(open_numbers)
     why, stack, graph_break = ending
     gm.meta["compiled_name"] = name
-    if _graph_readers.captured is not None:
-        _graph_readers.captured(gm)
+    for reader in tuple(_graph_readers.captured):
+        reader(gm)
     reason = GraphCompileReason(why, [frame_summary(code, offset) for code, offset in stack], graph_break)
     try:
         wrapped = _compile_hooks.before_backend(gm) if _compile_hooks.is_used() else None

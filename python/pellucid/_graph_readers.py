@@ -1,12 +1,12 @@
-"""Who is told of graph modules before they run: pellucid.debug, of those that are captured inside of it."""
+"""Who is told of graph modules before they run: pellucid.debug and hooks, of those that are captured while they listen."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-captured: Callable[[Any], None] | None = None
+captured: list[Callable[[Any], None]] = []
 """Called with a captured graph, before its backend."""
 
-made: Callable[[Any], None] | None = None
+made: list[Callable[[Any], None]] = []
 """Called with a graph that AOTAutograd made and that runs as it is."""

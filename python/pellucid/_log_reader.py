@@ -19,7 +19,8 @@ from typing import Any
 import torch
 import torch._logging
 
-from pellucid import _core, _trace_reader, events
+from pellucid import _core, _trace_reader, config, events
+from pellucid._decompile import CannotDecompile, decompile
 
 _PARENT = "torch._dynamo.pellucid"
 _steps = logging.getLogger(_PARENT)
@@ -124,7 +125,16 @@ def _bytecode(event: events.RegionFinished) -> str:
     return (
         f"ORIGINAL BYTECODE {_place(old)}\n{dis.Bytecode(old).dis()}\n"
         f"MODIFIED BYTECODE {event.name} of {_place(old)}\n{dis.Bytecode(new).dis()}"
+        + (_sources(event) if config.value_of("bytecode_log_source") else "")
     )
+
+
+def _sources(event: events.RegionFinished) -> str:
+    try:
+        original = str(decompile(event.code))
+    except CannotDecompile as error:
+        original = f"# it cannot be decompiled: {error}"
+    return f"\nORIGINAL SOURCE {_place(event.code)}\n{original}\nMODIFIED SOURCE {event.name}\n{event.emitted}"
 
 
 def _details(event: events.BackendStarted) -> Iterator[str]:

@@ -505,5 +505,12 @@ define(
     "a line on the terminal tells what is compiled when that takes longer than a second, and goes when it is done; nothing of it"
     " where standard error is no terminal (pipes, logs, notebooks)",
 )
+define(
+    "bytecode_log_source",
+    bool,
+    False,
+    "the log of bytecode (TORCH_LOGS=bytecode) also has the source of both: of the program's code decompiled, of what runs in its"
+    " place as it is printed",
+)
 
 sys.modules[__name__].__class__ = _ConfigModule

@@ -38,6 +38,7 @@ def add_to(commands: Any) -> None:
         epilog=_EPILOG,
     )
     parser.add_argument("script", metavar="script.py", help="the program")
+    parser.add_argument("--bytecode", action="store_true", help="also the bytecode of each region")
     parser.add_argument("directory", help="where the files go; it is made when it is not there")
 
 
@@ -47,7 +48,9 @@ def run(options: argparse.Namespace, program: list[str]) -> int:
         print(f"python -m pellucid dump: there is no file {options.script!r}", file=sys.stderr)
         return 2
     try:
-        with debug(Path(options.directory).resolve()) as dump:  # the program may go elsewhere
+        with debug(
+            Path(options.directory).resolve(), bytecode=options.bytecode
+        ) as dump:  # the program may go elsewhere
             status = _run.run(options.script, program, is_module=False)
     except OSError as error:  # the program's own are told by its status
         print(f"python -m pellucid dump: cannot write {options.directory!r}: {error.strerror}", file=sys.stderr)

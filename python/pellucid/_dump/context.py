@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,15 @@ def _harmless(note: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return noted
 
 
+@contextlib.contextmanager
+def _told_of(readers: list[Callable[[Any], None]], reader: Callable[[Any], None]) -> Iterator[None]:
+    readers.append(reader)
+    try:
+        yield
+    finally:
+        readers.remove(reader)
+
+
 class debug:
     """Writes what is captured inside of the block into a directory, as Python that people read.
 
@@ -39,6 +48,7 @@ class debug:
 
     Args:
         directory: made when it is not there; what an earlier dump wrote there is removed.
+        bytecode: also the bytecode of each region, and of the function that it begins in, as `dis` prints it.
 
     Raises:
         OSError: the directory cannot be written.
@@ -49,15 +59,16 @@ class debug:
         ...     compiled(x)
     """
 
-    def __init__(self, directory: str | Path) -> None:
+    def __init__(self, directory: str | Path, *, bytecode: bool = False) -> None:
         self._directory = directory
+        self._bytecode = bytecode
         self._undo = contextlib.ExitStack()
 
     def __enter__(self) -> debug:
         if _active:
             raise RuntimeError("pellucid.debug is active already, and does not nest")
         directory = Directory(self._directory)
-        self._recording = Recording(directory, entries_before())
+        self._recording = Recording(directory, entries_before(), bytecode=self._bytecode)
         with contextlib.ExitStack() as undo:
             _active.append(self)
             undo.callback(_active.remove, self)
@@ -80,10 +91,8 @@ class debug:
         _core.step_through_regions(stepping.graph_files)
         undo.callback(_core.set_skipped_directories, api._SKIPPED)
         _core.set_skipped_directories([*api._SKIPPED, f"{self.directory}{os.sep}"])
-        undo.callback(setattr, _graph_readers, "captured", None)
-        undo.callback(setattr, _graph_readers, "made", None)
-        _graph_readers.captured = _harmless(self._recording.note_captured)
-        _graph_readers.made = _harmless(self._recording.note_made)
+        undo.enter_context(_told_of(_graph_readers.captured, _harmless(self._recording.note_captured)))
+        undo.enter_context(_told_of(_graph_readers.made, _harmless(self._recording.note_made)))
         undo.enter_context(kernels_from(_harmless(self._recording.place_of_kernel)))
 
     def __exit__(self, *error: object) -> None:

@@ -10,6 +10,11 @@ if TYPE_CHECKING:
 
 _STYLE = "body{font:15px sans-serif;margin:2em auto;max-width:70em}code,td{font-family:monospace}td{padding:2px 12px 2px 0;vertical-align:top}"
 
+ALL_BRANCHES = (
+    "Only what ran inside of the block is here: a branch that no call has taken was not compiled. Run all branches that are to be "
+    "looked at."
+)
+
 
 def facts(recording: Recording) -> dict[str, Any]:
     """What happened, in order, as plain data."""
@@ -39,7 +44,7 @@ def page(recording: Recording) -> str:
     story = "".join(f"<tr><td>{escape(step['what'])}</td><td>{_step(step)}</td></tr>" for step in recording.story)
     return (
         f"<!doctype html><meta charset='utf-8'><title>pellucid: dump</title><style>{_STYLE}</style>"
-        f"<h1>What was compiled</h1><h2>Functions</h2><table>{functions}</table>"
+        f"<h1>What was compiled</h1><p>{ALL_BRANCHES}</p><h2>Functions</h2><table>{functions}</table>"
         f"<h2>In order</h2><table>{story}</table>\n"
     )
 
@@ -50,7 +55,7 @@ def _before(count: int) -> str:
 
 def _step(step: dict[str, Any]) -> str:
     words = [escape(str(step[key])) for key in ("name", "of", "place", "why") if step.get(key)]
-    return " ".join([*words, *(_link(step[key]) for key in ("file", "guards") if step.get(key))])
+    return " ".join([*words, *(_link(step[key]) for key in ("file", "guards", "bytecode") if step.get(key))])
 
 
 def _link(file: str) -> str:

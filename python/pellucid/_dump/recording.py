@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import gc
+import logging
 import re
 import textwrap
 import threading
@@ -28,6 +29,8 @@ from pellucid._explain.record import RecordedCompile, RecordedRegion
 from pellucid._fx import name_of_graph
 from pellucid._in_words import Words, line_at
 from pellucid.errors import BreakRecord
+
+_LOG = logging.getLogger("pellucid")
 
 
 @dataclass
@@ -119,15 +122,19 @@ class Recording:
     Args:
         directory: where to.
         before: the entries that functions had when the dump began, as texts, by the code of the function.
+        bytecode: also a file with the bytecode of each region.
     """
 
-    def __init__(self, directory: Directory, before: dict[types.CodeType, list[str]]) -> None:
+    def __init__(
+        self, directory: Directory, before: dict[types.CodeType, list[str]], *, bytecode: bool = False
+    ) -> None:
         self.directory = directory
         self.addresses = Addresses()
         self.stepping = Stepping()
         self.functions: dict[Any, DumpedFunction] = {}
         self.story: list[dict[str, Any]] = []
         self._before = before
+        self._bytecode = bytecode
         self._lock = threading.RLock()
         self._open = threading.local()  # .stack: the compiles of this thread, outermost first
         self._graphs: dict[tuple[int, int], _Graph] = {}
@@ -269,6 +276,9 @@ class Recording:
         region = self._region(event, now)
         function.regions.append(region)
         self.directory.write(f"guards_{region.number}.py", _guards_file(region))
+        bytecode = f"{region.dumped.removesuffix('.py')}.bytecode.txt" if self._bytecode else ""
+        if bytecode:  # as it is emitted, before it gets the lines of the file
+            self.directory.write(bytecode, self.addresses.without(bytecode_text(event)))
         self.story.append(
             {
                 "what": "region",
@@ -277,6 +287,7 @@ class Recording:
                 "place": region.place,
                 "guards": f"guards_{region.number}.py",
                 "file": region.dumped,
+                **({"bytecode": bytecode} if bytecode else {}),
             }
         )
         self._step_through(event, region, self.directory.write(region.dumped, _region_file(region)))
@@ -289,7 +300,9 @@ class Recording:
         begin = first + 1 + len(_notes(region))
         lines = {1: first} | {number: begin + at for number, at in region.lines.items()}
         function = event.emitted_function
-        self.stepping.run_listing(function, file, first, lines, region.numbered, region.named)
+        if not self.stepping.run_listing(function, file, first, lines, region.numbered, region.named):
+            # A hook has given it other code, or its text is no Python.
+            _LOG.warning("%s runs as it was generated, and not as %s shows: its code is another one", event.name, file)
         region.named = {}  # the function has them
         graph = next((one for one in self._graphs.values() if one.name == event.name), None)
         if graph is not None:
@@ -401,6 +414,13 @@ def _behind(event: events.RegionFinished, breaks: list[BreakRecord]) -> list[str
     lines = [f"Then the interpreter runs {operation} of {code.co_qualname}, {short(code.co_filename)}:{line}: {source}"]
     lines += [f"because of {_break_text(record)}" for record in breaks[-1:]]
     return lines
+
+
+def bytecode_text(event: events.RegionFinished) -> str:
+    """The bytecode of the function that a region begins in, and of what runs in its place, as `dis` prints it."""
+    old, new = event.code, event.emitted_function.__code__
+    parts = [(f"{old.co_qualname} ({short(old.co_filename)}:{old.co_firstlineno})", old), (event.name, new)]
+    return "\n".join(f"---- {name}\n{dis.Bytecode(code).dis()}" for name, code in parts)
 
 
 def _notes(region: DumpedRegion) -> list[str]:

@@ -79,14 +79,16 @@ class Stepping:
         line_of: Mapping[int, int],
         numbered: types.CodeType,
         named: Mapping[str, Any],
-    ) -> None:
+    ) -> bool:
         """An emitted function gets the lines of its text, and as globals what the text names. One whose text is about other
-        instructions stays."""
+        instructions stays, and is told by False."""
         code = function.__code__
-        if (code.co_code, code.co_names) == (numbered.co_code, numbered.co_names):
-            names = identifiers(code.co_varnames)
-            renamed = code.replace(co_varnames=tuple(names[name] for name in code.co_varnames))
-            self.swaps.swap(function, with_lines(renamed, file, first, line_of, numbered), named)
+        if (code.co_code, code.co_names) != (numbered.co_code, numbered.co_names):
+            return False
+        names = identifiers(code.co_varnames)
+        renamed = code.replace(co_varnames=tuple(names[name] for name in code.co_varnames))
+        self.swaps.swap(function, with_lines(renamed, file, first, line_of, numbered), named)
+        return True
 
     def run_assembled(self, function: object, file: Path, first: int, line_of: Mapping[int, int]) -> None:
         """The function that the core made of a graph gets the lines of the graph's text.
@@ -134,30 +136,43 @@ def _codes_in(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _codes_in(constant)
 
 
+PlaceOf = Callable[[str], Path | None]
+
+_places: list[PlaceOf] = []  # who says where Inductor's code is loaded from; the last one is asked first
+_loader_before: list[Any] = []  # the class whose method is ours for now, and its own method
+
+
 @contextlib.contextmanager
-def kernels_from(place_of: Callable[[str], Path | None]) -> Iterator[None]:
+def kernels_from(place_of: PlaceOf) -> Iterator[None]:
     """Inductor loads its code from elsewhere, as soon as there is an Inductor.
 
     Args:
         place_of: gives the file to load in the place of one; None: that one.
     """
-    before: list[Any] = []
-
-    def patch() -> None:
-        from torch._inductor.codecache import PyCodeCache
-
-        original = PyCodeCache.__dict__["load_by_key_path"]
-
-        def load_by_key_path(cls: Any, key: str, path: str, *args: Any, **kwargs: Any) -> types.ModuleType:
-            return original.__func__(cls, key, str(place_of(path) or path), *args, **kwargs)
-
-        before[:] = [PyCodeCache, original]
-        PyCodeCache.load_by_key_path = classmethod(load_by_key_path)  # type: ignore[method-assign, assignment]
-
-    call_after("torch._inductor.codecache", patch)
+    _places.append(place_of)
+    if len(_places) == 1:
+        call_after("torch._inductor.codecache", _patch_loader)
     try:
         yield
     finally:
-        forget(patch)
-        if before:
-            before[0].load_by_key_path = before[1]
+        _places.remove(place_of)
+        if not _places:
+            forget(_patch_loader)
+            if _loader_before:
+                owner, original = _loader_before
+                owner.load_by_key_path = original
+                _loader_before.clear()
+
+
+def _patch_loader() -> None:
+    from torch._inductor.codecache import PyCodeCache
+
+    original = PyCodeCache.__dict__["load_by_key_path"]
+
+    def load_by_key_path(cls: Any, key: str, path: str, *args: Any, **kwargs: Any) -> types.ModuleType:
+        others = (place_of(path) for place_of in reversed(_places))
+        place = next((other for other in others if other is not None), path)
+        return original.__func__(cls, key, str(place), *args, **kwargs)
+
+    _loader_before[:] = [PyCodeCache, original]
+    PyCodeCache.load_by_key_path = classmethod(load_by_key_path)  # type: ignore[method-assign, assignment]

@@ -100,8 +100,8 @@ def get_nop_func() -> Callable:
 def _boxed(gm: GraphModule) -> Callable:
     gm.graph.set_codegen(_BoxedCodeGen())
     gm.recompile()
-    if _graph_readers.made is not None:
-        _graph_readers.made(gm)
+    for reader in tuple(_graph_readers.made):
+        reader(gm)
     return gm.forward
 
 
