@@ -1,4 +1,4 @@
-"""Optimizer steps and whole training steps: a warm call and the capture, pellucid beside torch.compile and eager, by turns in one process.
+"""Optimizer and training steps, per-sample gradients, flex_attention: a warm call and the capture, pellucid beside torch.compile and eager, by turns in one process.
 
 PYTHONPATH=python python bench/training.py [--backend inductor] [--rounds 7] [--programs adamw] [--out bench/out/training.json]
 
@@ -21,6 +21,8 @@ from pathlib import Path
 
 import torch
 import torch._dynamo
+from torch.nn.attention.flex_attention import create_block_mask
+from torch.nn.attention.flex_attention import flex_attention as attend
 
 import pellucid
 
@@ -63,7 +65,44 @@ def train_step() -> Callable[[], object]:
     return step
 
 
-PROGRAMS: dict[str, Callable[[], Callable[[], object]]] = {"adamw": adamw, "sgd": sgd, "train step": train_step}
+def per_sample_gradients() -> Callable[[], object]:
+    """The gradient of each of 64 samples of its own, for a net of three layers."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(32, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 8)
+    )
+    parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    x, y = torch.randn(64, 32), torch.randn(64, 8)
+
+    def loss(parameters, sample, target):
+        output = torch.func.functional_call(model, parameters, (sample.unsqueeze(0),))
+        return torch.nn.functional.mse_loss(output, target.unsqueeze(0))
+
+    def step():
+        return torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(parameters, x, y)
+
+    return step
+
+
+def flex_attention() -> Callable[[], object]:
+    """Causal attention with a bias by distance: flex_attention with its block mask made outside."""
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(1, 4, 256, 32) for _ in range(3))
+    mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, 256, 256, device="cpu")
+
+    def step():
+        return attend(query, key, value, score_mod=lambda score, b, h, q, k: score - 0.1 * (q - k), block_mask=mask)
+
+    return step
+
+
+PROGRAMS: dict[str, Callable[[], Callable[[], object]]] = {
+    "adamw": adamw,
+    "sgd": sgd,
+    "train step": train_step,
+    "per-sample": per_sample_gradients,
+    "flex": flex_attention,
+}
 COMPILERS = {
     "eager": lambda step, backend: step,
     "pellucid": lambda step, backend: pellucid.compile(step, backend=backend),
