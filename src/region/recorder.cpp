@@ -657,7 +657,7 @@ graph::Node* Recorder::record(graph::Op op, PyObject* target, Args args, PyObjec
                                                             std::move(keywords), py::Owned<>::share(example));
   node->where = call_site();
   node->step = region_.steps;
-  node->impure = impure;
+  node->impure = impure || communicates(target);  // whoever looks at what it gives: other processes wait for it
   node->may_raise = may_raise;
   node->random = facts.random;
   node->overwrites = facts.overwrites;

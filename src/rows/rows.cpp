@@ -18,7 +18,8 @@ void initialise() {
                                kFunctoolsRows,     kGeneratorRows,    kInspectRows,   kRegexRows,       kLoggingRows,
                                kExceptionRows,     kClassRows,        kCompilingRows, kIteratorRows,    kComptimeRows,
                                kTrainingRows,      kTensorFactorRows, kTransformRows, kBodyRows,        kNumpyRows,
-                               kTorchFunctionRows, kFunctionModeRows, kHookRows,      kHigherOrderRows, kRandomRows},
+                               kTorchFunctionRows, kFunctionModeRows, kHookRows,      kHigherOrderRows, kRandomRows,
+                               kDistributedRows},
                               kNamedTorchRows);
   add_numpy_functions();
   py::check(PyObject_DelAttrString(core, "TracedGenerator"));  // it had a name for its rows only

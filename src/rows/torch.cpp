@@ -480,6 +480,7 @@ const NamedRow named_rows[] = {
     {"torch._dynamo.comptime", "_Comptime.__call__", run_comptime},
     {"torch._dynamo.mutation_guard", "GenerationTracker.tag", nothing},
     {"torch.nn.attention.flex_attention", "flex_attention", flex_attention},
+    {"torch.fx.experimental.symbolic_shapes", "has_free_unbacked_symbols", has_free_unbacked_symbols},
 };
 
 }  // namespace

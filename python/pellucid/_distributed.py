@@ -1,0 +1,88 @@
+"""Collectives that write to tensors of the program, as nodes of a graph that runs as it is: called by names, which stay readable in
+a graph. `on_fakes` of each does to tensors without data what the collective does to those with data: it writes to them."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+REDUCTIONS: dict[str, Any] = {}
+if dist.is_available():
+    REDUCTIONS = {
+        "sum": dist.ReduceOp.SUM,
+        "avg": dist.ReduceOp.AVG,
+        "product": dist.ReduceOp.PRODUCT,
+        "min": dist.ReduceOp.MIN,
+        "max": dist.ReduceOp.MAX,
+        "band": dist.ReduceOp.BAND,
+        "bor": dist.ReduceOp.BOR,
+        "bxor": dist.ReduceOp.BXOR,
+    }
+
+
+@functools.cache
+def load_functional() -> None:
+    """The shapes of functional collectives are known to torch once this module is loaded."""
+    importlib.import_module("torch.distributed._functional_collectives")
+
+
+def _group(name: str) -> Any:
+    return dist.distributed_c10d._resolve_process_group(name)
+
+
+def _write(tensors: Iterable[torch.Tensor], seen: bool) -> None:
+    """Writes to them, and keeps the values. `seen`: the collective moves their version counters; some do not."""
+    for tensor in tensors:
+        (tensor.detach() if seen else tensor.data).mul_(True)
+
+
+def _first(seen: bool) -> Callable:
+    def on_fakes(first: Any, *_: Any) -> None:
+        _write(first if isinstance(first, (list, tuple)) else [first], seen)
+
+    def of(collective: Callable) -> Callable:
+        collective.on_fakes = on_fakes  # type: ignore[attr-defined]
+        return collective
+
+    return of
+
+
+@_first(seen=False)
+def all_reduce(tensor: torch.Tensor, op: str, group: str) -> None:
+    dist.all_reduce(tensor, REDUCTIONS[op], _group(group))
+
+
+@_first(seen=False)
+def broadcast(tensor: torch.Tensor, src: int, group: str) -> None:
+    dist.broadcast(tensor, src, _group(group))
+
+
+@_first(seen=True)
+def all_gather(tensors: list[torch.Tensor], tensor: torch.Tensor, group: str) -> None:
+    dist.all_gather(tensors, tensor, _group(group))
+
+
+@_first(seen=True)
+def all_gather_single(output: torch.Tensor, tensor: torch.Tensor, group: str) -> None:
+    dist.all_gather_single(output, tensor, _group(group))
+
+
+@_first(seen=True)
+def reduce_scatter_single(output: torch.Tensor, tensor: torch.Tensor, op: str, group: str) -> None:
+    dist.reduce_scatter_single(output, tensor, REDUCTIONS[op], _group(group))
+
+
+@_first(seen=False)
+def all_to_all_single(
+    output: torch.Tensor,
+    tensor: torch.Tensor,
+    output_sizes: list[int] | None,
+    input_sizes: list[int] | None,
+    group: str,
+) -> None:
+    dist.all_to_all_single(output, tensor, output_sizes, input_sizes, _group(group))
