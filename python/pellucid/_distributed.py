@@ -31,6 +31,18 @@ def load_functional() -> None:
     importlib.import_module("torch.distributed._functional_collectives")
 
 
+class Bound:
+    """A function of torch with all arguments but the first, which is a tensor, under a name that torch.fx can write."""
+
+    def __init__(self, function: Callable, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        self.function, self.arguments, self.keywords = function, arguments, keywords
+        self.__name__ = self.__qualname__ = function.__name__
+        self.__module__ = "pellucid.functions"
+
+    def __call__(self, tensor: torch.Tensor) -> Any:
+        return self.function(tensor, *self.arguments, **self.keywords)
+
+
 def _group(name: str) -> Any:
     return dist.distributed_c10d._resolve_process_group(name)
 

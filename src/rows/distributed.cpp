@@ -1,5 +1,6 @@
 // Several processes: what is asked of a process group, and collectives that write to tensors of the program.
 // pellucid/polyfills_distributed.py calls these around the functions of torch.distributed.
+#include "aten/placement.h"
 #include "graph/bodies.h"
 #include "region/objects.h"
 #include "rows/rows.h"
@@ -66,6 +67,53 @@ constexpr char kAllReduce[] = "all_reduce", kAllGather[] = "all_gather", kBroadc
 
 Result has_free_unbacked_symbols(Interpreter& t, PyObject* f, Args args) {
   return t.region.unbacked.any() ? t.inline_function(f, args) : Result::boolean(false);
+}
+
+namespace {
+
+// What a graph holds of an argument that is no tensor: a copy of a container.
+py::Owned<> constant_of(Interpreter& t, PyObject* f, PyObject* value) {
+  if (aten::is_opaque_type(Py_TYPE(value))) {
+    if (!t.region.provenance.is_outside(value)) (void)refuse(t, f, {});
+    t.region.provenance.guard_identity(value);
+    return py::Owned<>::share(value);
+  }
+  value = t.region.numbers.plain(value);
+  if (!t.region.reads.deep_touch(value).is_plain())
+    unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of a " + Py_TYPE(value)->tp_name}});
+  PyObject* now = t.region.shadows.readable(value);
+  return PyList_Check(now) ? py::take(PySequence_List(now)) : py::Owned<>::share(now);
+}
+
+}  // namespace
+
+// From and to distributed tensors, and between placements: a node, as AOTAutograd is given it.
+Result distributed_tensor(Interpreter& t, PyObject* f, Args args) {
+  static PyObject* const bound = py::import_attr("pellucid._distributed", "Bound").release();
+  PyObject* const checks = args.keyword("run_check");  // the processes would talk to each other now
+  if (args.size() == 0 || region::cat_of(args[0]) != Cat::Tensor || (checks != nullptr && checks != Py_False))
+    unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
+  auto given = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size() - 1)));
+  auto keywords = py::take(PyDict_New());
+  for (std::size_t i = 1; i < args.size(); ++i)
+    PyTuple_SET_ITEM(given.get(), static_cast<Py_ssize_t>(i - 1), constant_of(t, f, args[i]).release());
+  for (std::size_t i = 0; i < args.keyword_count(); ++i) {
+    const auto value = constant_of(t, f, args.values[args.size() + i]);
+    py::check(PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(args.kwnames, static_cast<Py_ssize_t>(i)), value.get()));
+  }
+  const auto call = py::take(PyObject_CallFunctionObjArgs(bound, f, given.get(), keywords.get(), nullptr));
+  t.region.provenance.keep(call.get());
+  return t.region.recorder.torch_call(graph::Op::CallFunction, call.get(), call.get(),
+                                      Args{args.values.first(1), nullptr});
+}
+
+// Its mesh and placements: of one that the region makes, C code has kept them.
+Result distributed_property(Interpreter& t, PyObject* f, Args args) {
+  if (args.size() != 1 || !t.region.recorder.wrappers.is_fake(args[0])) return t.inline_function(f, args);
+  Result result = run_native(t, f, args);
+  if (result.is_value() && aten::is_opaque_type(Py_TYPE(result.value.get())))
+    t.region.provenance.note_constant(result.value.get());
+  return result;
 }
 
 namespace {

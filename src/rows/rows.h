@@ -37,6 +37,8 @@ Result state_switch(Interpreter& t, PyObject* f, Args args);
 Result function_as_node(Interpreter& t, Args args);
 // Of torch's own numbers that only a graph knows; capture has others (region/unbacked.h).
 Result has_free_unbacked_symbols(Interpreter& t, PyObject* f, Args args);
+Result distributed_tensor(Interpreter& t, PyObject* f, Args args);
+Result distributed_property(Interpreter& t, PyObject* f, Args args);
 Result flex_attention(Interpreter& t, PyObject* f, Args args);
 void add_numpy_functions();
 void initialise();
