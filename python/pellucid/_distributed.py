@@ -31,6 +31,28 @@ def load_functional() -> None:
     importlib.import_module("torch.distributed._functional_collectives")
 
 
+@functools.cache
+def leave_shapes_to_torch() -> None:
+    """Distributed tensors find the shape of a whole result by fakes of torch's own, also while an operator runs on those of a
+    capture: these have no part in it."""
+    tensor: Any = importlib.import_module("torch.distributed.tensor")
+    propagator = tensor.DTensor._op_dispatcher.sharding_propagator
+    asks = propagator._propagate_tensor_meta_non_cached
+
+    @functools.wraps(asks)
+    def asks_torch(schema: Any) -> Any:
+        key = torch._C._dispatch_key_parse("Fake")
+        if torch._C._dispatch_tls_is_dispatch_key_excluded(key):
+            return asks(schema)
+        torch._C._dispatch_tls_set_dispatch_key_excluded(key, True)
+        try:
+            return asks(schema)
+        finally:
+            torch._C._dispatch_tls_set_dispatch_key_excluded(key, False)
+
+    propagator._propagate_tensor_meta_non_cached = asks_torch
+
+
 class Bound:
     """A function of torch with all arguments but the first, which is a tensor, under a name that torch.fx can write."""
 

@@ -115,7 +115,11 @@ bool WrapperSubclasses::are_among(const std::vector<PyObject*>& values) const {
 py::Owned<> WrapperSubclasses::watched(PyObject* callable, const std::vector<PyObject*>& values, std::size_t nargs,
                                        PyObject* kwnames) {
   static PyObject* const watch = py::import_attr("pellucid._functional", "observed").release();
-  if (trusted_) return region_.recorder.fakes().call_classes(callable, values.data(), nargs, kwnames);
+  if (trusted_) {
+    static PyObject* const prepare = py::import_attr("pellucid._distributed", "leave_shapes_to_torch").release();
+    const auto done = py::take(PyObject_CallNoArgs(prepare));
+    return region_.recorder.fakes().call_classes(callable, values.data(), nargs, kwnames);
+  }
   std::vector<PyObject*> all{callable};
   all.insert(all.end(), values.begin(), values.end());
   const auto seen = region_.recorder.fakes().call_classes(watch, all.data(), nargs + 1, kwnames);
