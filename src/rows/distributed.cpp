@@ -107,9 +107,10 @@ Result distributed_tensor(Interpreter& t, PyObject* f, Args args) {
                                       Args{args.values.first(1), nullptr});
 }
 
-// Its mesh and placements: of one that the region makes, C code has kept them.
+// Its mesh and placements.
 Result distributed_property(Interpreter& t, PyObject* f, Args args) {
-  if (args.size() != 1 || !t.region.recorder.wrappers.is_fake(args[0])) return t.inline_function(f, args);
+  if (args.size() != 1 || region::cat_of(args[0]) != Cat::Tensor) return t.inline_function(f, args);
+  (void)t.region.recorder.lift(args[0]);  // what a tensor from outside holds is guarded
   Result result = run_native(t, f, args);
   if (result.is_value() && aten::is_opaque_type(Py_TYPE(result.value.get())))
     t.region.provenance.note_constant(result.value.get());
@@ -125,6 +126,18 @@ const Row rows[] = {
     {"torch._C._distributed_c10d.ProcessGroup.group_name.fget", asks, false},
     {"torch._C._distributed_c10d._resolve_process_group", polyfill<kResolve>, false},
     {"pellucid.polyfills_distributed.resolve_by_name", asks, false},
+    {"torch._C._distributed.Placement.is_shard", pure, false},
+    {"torch._C._distributed.Placement.is_replicate", pure, false},
+    {"torch._C._distributed.Placement.is_partial", pure, false},
+    {"torch._C._distributed.Shard.is_shard", pure, false},
+    {"torch._C._distributed.Shard.dim.fget", pure, false},
+    {"torch._C._distributed.Shard.__eq__", pure, false},
+    {"torch._C._distributed.StridedShard.dim.fget", pure, false},
+    {"torch._C._distributed.Replicate.is_replicate", pure, false},
+    {"torch._C._distributed.Replicate.__eq__", pure, false},
+    {"torch._C._distributed.Partial.is_partial", pure, false},
+    {"torch._C._distributed.Partial.reduce_op.fget", pure, false},
+    {"torch._C._distributed.Partial.__eq__", pure, false},
     {"torch.utils._config_module.ConfigModule.__getattr__", setting},
     {"torch.distributed.distributed_c10d.all_reduce", polyfill<kAllReduce>, false},
     {"torch.distributed.distributed_c10d.all_gather", polyfill<kAllGather>, false},
