@@ -65,7 +65,7 @@ class Bound:
         return self.function(tensor, *self.arguments, **self.keywords)
 
 
-def _group(name: str) -> Any:
+def _group(name: Any) -> Any:
     return dist.distributed_c10d._resolve_process_group(name)
 
 

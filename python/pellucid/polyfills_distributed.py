@@ -57,7 +57,7 @@ def _is_plain_call(group, async_op, *tensors):
     if async_op or group is _GroupMember.NON_GROUP_MEMBER or _world.pg_coalesce_state:
         return False
     # A compiler would take what is written for a function of what was there before; for autograd it is none.
-    return runs_as_captured() or not (_is_grad_enabled() and any([tensor.requires_grad for tensor in tensors]))
+    return runs_as_captured() or not (_is_grad_enabled() and any(tensor.requires_grad for tensor in tensors))
 
 
 def _name(group):
@@ -95,12 +95,8 @@ def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
 
 
 def _are_rows(tensors, tensor, size):
-    if len(tensors) != size:
-        return False
-    for other in tensors:
-        if other.shape != tensor.shape or other.dtype != tensor.dtype:
-            return False
-    return True
+    fit = [other.shape == tensor.shape and other.dtype == tensor.dtype for other in tensors]
+    return len(fit) == size and all(fit)
 
 
 def all_gather(tensor_list, tensor, group=None, async_op=False):
@@ -124,9 +120,7 @@ def all_gather_single(output_tensor, input_tensor, group=None, async_op=False):
         return None
     fits = plain and output_tensor.dtype == input_tensor.dtype
     if not fits or output_tensor.numel() != input_tensor.numel() * _size(group):
-        return as_it_is(
-            "all_gather_single()", _dist.all_gather_single, output_tensor, input_tensor, group, async_op
-        )
+        return as_it_is("all_gather_single()", _dist.all_gather_single, output_tensor, input_tensor, group, async_op)
     row = input_tensor.contiguous().view(-1)
     rows = _waited(_ops._c10d_functional.all_gather_into_tensor(row, _size(group), _name(group)))
     output_tensor.copy_(rows.view(output_tensor.shape))
@@ -150,9 +144,7 @@ def reduce_scatter_single(output, input, op=_SUM, group=None, async_op=False):
 def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=None, group=None, async_op=False):
     plain = _is_plain_call(group, async_op, output, input)
     if plain and runs_as_captured():
-        call_in_place(
-            _in_place.all_to_all_single, output, input, output_split_sizes, input_split_sizes, _name(group)
-        )
+        call_in_place(_in_place.all_to_all_single, output, input, output_split_sizes, input_split_sizes, _name(group))
         return None
     even = output_split_sizes is None and input_split_sizes is None and output.shape == input.shape
     if not plain or not even or output.dtype != input.dtype or output.size(0) % _size(group) != 0:

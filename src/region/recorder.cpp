@@ -127,9 +127,8 @@ bool is_memory_of(PyObject* tensor, const void* storage) { return aten::meta_of(
 bool is_memory_of_parts(PyObject* tensor, const void* storage) {
   if (!is_wrapper_subclass(tensor)) return false;
   bool is_part = false;
-  each_part(tensor, [&](PyObject* part) {
-    is_part |= is_memory_of(part, storage) || is_memory_of_parts(part, storage);
-  });
+  each_part(tensor,
+            [&](PyObject* part) { is_part |= is_memory_of(part, storage) || is_memory_of_parts(part, storage); });
   return is_part;
 }
 

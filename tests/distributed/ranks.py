@@ -64,7 +64,9 @@ def main(module: str, rank: str, rendezvous: str, out: str) -> None:
     programs: dict[str, Program] = importlib.import_module(module).PROGRAMS
     ran = {}
     for name, one in programs.items():
-        ran[name] = {backend: _counted(one, backend) for backend in (*BACKENDS, "plain")}  # caches of torch are empty at first
+        ran[name] = {
+            backend: _counted(one, backend) for backend in (*BACKENDS, "plain")
+        }  # caches of torch are empty at first
         torch.save(ran, out)
     dist.destroy_process_group()
 
