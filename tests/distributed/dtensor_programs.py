@@ -20,6 +20,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 PROGRAMS: dict[str, Program] = {}
+IS_COLD = True
 
 
 @functools.cache
