@@ -144,9 +144,12 @@ struct Operator::Lookup {
         {Plan::Meta, native_kernel(handle, DispatchKey::Meta)},
         {Plan::Decompose, facts.has(Fact::CpuDecomposes) ? native_kernel(handle, DispatchKey::CPU) : nullptr},
         {Plan::NeedsData, reads ? any_kernel(handle, DispatchKey::CPU) : nullptr},
-        {Plan::PythonMeta, any_kernel(handle, DispatchKey::CPU) != nullptr || facts.has(Fact::DispatchesByHand)
-                               ? any_kernel(handle, DispatchKey::Meta)
-                               : nullptr},
+        // What a library registers of an operator's shapes goes before what the operator does: collectives of several
+        // processes are composed of others.
+        {Plan::PythonMeta,
+         any_kernel(handle, DispatchKey::CPU) != nullptr || facts.has(Fact::DispatchesByHand) || !is_builtin(handle)
+             ? any_kernel(handle, DispatchKey::Meta)
+             : nullptr},
         {Plan::Decompose, native_kernel(handle, DispatchKey::CompositeExplicitAutograd)},
         {Plan::Decompose, native_kernel(handle, DispatchKey::CompositeExplicitAutogradNonFunctional)},
         {Plan::PythonMeta, any_kernel(handle, DispatchKey::Meta)},

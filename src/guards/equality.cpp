@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "aten/placement.h"
 #include "py/native_lookup.h"
 
 namespace pellucid::guards {
@@ -132,7 +133,7 @@ bool equal_constants(PyObject* expected, PyObject* found) noexcept {
   if (type == &PyFrozenSet_Type) return have_same_elements(expected, found, equal_constants);
   if (type == &PyRange_Type) return equal_ranges(expected, found);
   if (type == &PySlice_Type) return equal_slices(expected, found);
-  if (named(type, "torch.device")) return equal_natively(expected, found);
+  if (named(type, "torch.device") || aten::is_placement_type(type)) return equal_natively(expected, found);
   return is_numpy_scalar(type) && equal_bytes_of(expected, found) && equals_itself(found);
 }
 

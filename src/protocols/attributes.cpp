@@ -4,6 +4,7 @@
 #include "graph/bodies.h"
 #include "protocols/arrays.h"
 #include "protocols/call.h"
+#include "protocols/table.h"
 #include "protocols/torch_function.h"
 #include "py/cpython.h"
 #include "py/native_getattr.h"
@@ -204,6 +205,9 @@ Result module_getattr(Interpreter& t, PyObject* module, PyObject* name) {
   }
   if (t.region.shadows.is_shadowed(dict))
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "__getattr__"}, {"type", "module that the region changed"}});
+  // The class of a module may have a rule for what it lacks: of settings of torch.
+  if (PyObject* own = py::type_lookup(Py_TYPE(module), region::names().__getattr__); own != nullptr && find(own))
+    return call2(t, own, module, name);
   // A lazy module imports on first use and stores the result: let it, then read what it stored.
   auto real = py::Owned<>::steal(PyObject_GetAttr(module, name));
   if (!real) return t.raise_pending(py::PythonError());

@@ -1,4 +1,5 @@
 // Calls of classes.
+#include "aten/placement.h"
 #include "protocols/policies.h"
 #include "protocols/protocols.h"
 #include "protocols/table.h"
@@ -123,6 +124,7 @@ Result make_instance(Interpreter& t, PyObject* callable, Args args) {
   if (args.size() == 1 && args.keyword_count() == 0 && is_named_result(type))
     return make_named_result(t, callable, args);
   const Cat cat = cat_of(type);
+  if (aten::is_placement_type(type)) return pure(t, callable, args);
   PyObject* made_by = t.region.lookups.type_lookup(type, region::names().__new__);
   const bool makes_class = PyType_IsSubtype(type, &PyType_Type) != 0;
   const bool of_torch = cat == Cat::Tensor && !region::is_derived(type);

@@ -23,7 +23,7 @@ struct Tables {
 Tables* tables = nullptr;
 
 // "builtins.list.append": the longest importable prefix, then attributes; class attributes as the class dict holds
-// them.
+// them, but the function that a static, class or instance method is made of.
 py::Owned<> resolve(std::string_view dotted) {
   std::string text(dotted);
   for (std::size_t cut = text.rfind('.'); cut != std::string::npos;
@@ -41,6 +41,8 @@ py::Owned<> resolve(std::string_view dotted) {
             py::type_lookup(reinterpret_cast<PyTypeObject*>(object.get()), py::interned(part.c_str()).get());
         if (found != nullptr && (Py_IS_TYPE(found, &PyStaticMethod_Type) || Py_IS_TYPE(found, &PyClassMethod_Type))) {
           object = py::Owned<>::steal(PyObject_GetAttrString(found, "__func__"));
+        } else if (found != nullptr && PyInstanceMethod_Check(found)) {  // a method that pybind11 made
+          object = py::Owned<>::share(PyInstanceMethod_GET_FUNCTION(found));
         } else {
           object = py::Owned<>::share(found);
         }

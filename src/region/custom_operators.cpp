@@ -61,6 +61,17 @@ void add_once(std::vector<py::Owned<>>& operators, PyObject* overload) {
 
 }  // namespace
 
+bool communicates(PyObject* callable) {
+  static PyObject* const single = py::import_attr("torch._ops", "OpOverload").release();
+  static PyObject* const packet = py::import_attr("torch._ops", "OpOverloadPacket").release();
+  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(callable));
+  if (type != single && type != packet) return false;
+  const auto name = type == single ? py::take(PyObject_CallMethod(callable, "name", nullptr))
+                                   : part_of(callable, "_qualified_op_name");
+  const std::string text = py::text_of(name.get());
+  return text.starts_with("_c10d_functional::") || text.starts_with("c10d_functional::");
+}
+
 void note_operator(Region& region, PyObject* callable, Args args) {
   static PyObject* const single = py::import_attr("torch._ops", "OpOverload").release();
   static PyObject* const packet = py::import_attr("torch._ops", "OpOverloadPacket").release();
@@ -69,6 +80,10 @@ void note_operator(Region& region, PyObject* callable, Args args) {
   const std::string name = type == single ? py::text_of(py::take(PyObject_CallMethod(callable, "name", nullptr)).get())
                                           : py::text_of(part_of(callable, "_qualified_op_name").get());
   if (is_of_torch(name)) return;
+  if (communicates(callable)) {
+    static PyObject* const load = py::import_attr("pellucid._distributed", "load_functional").release();
+    const auto done = py::take(PyObject_CallNoArgs(load));
+  }
   const auto overload = type == single ? py::Owned<>::share(callable) : resolved(callable, name, args);
   const bool compliant = is_compliant(overload.get());
   auto& capture = *region.capture;

@@ -10,4 +10,7 @@ struct Region;
 // overload fits these, or when the program wants none but fit ones and this is another.
 void note_operator(Region& region, PyObject* callable, Args args);
 
+// Whether this operator of torch talks to other processes.
+bool communicates(PyObject* callable);
+
 }  // namespace pellucid::region

@@ -125,13 +125,11 @@ constexpr const char* kBesideWrapper = "a tensor, beside a tensor subclass whose
 bool is_memory_of(PyObject* tensor, const void* storage) { return aten::meta_of(tensor).storage == storage; }
 
 bool is_memory_of_parts(PyObject* tensor, const void* storage) {
-  PyObject* dict = is_wrapper_subclass(tensor) ? py::instance_dict_if_any(tensor) : nullptr;
-  PyObject *key = nullptr, *part = nullptr;
-  Py_ssize_t position = 0;
-  while (dict != nullptr && PyDict_Next(dict, &position, &key, &part)) {
-    if (aten::is_tensor(part) && (is_memory_of(part, storage) || is_memory_of_parts(part, storage))) return true;
-  }
-  return false;
+  if (!is_wrapper_subclass(tensor)) return false;
+  bool is_part = false;
+  each_part(tensor,
+            [&](PyObject* part) { is_part |= is_memory_of(part, storage) || is_memory_of_parts(part, storage); });
+  return is_part;
 }
 
 // A graph that raises takes back what it has written to its inputs, of which parts are none.
@@ -657,7 +655,7 @@ graph::Node* Recorder::record(graph::Op op, PyObject* target, Args args, PyObjec
                                                             std::move(keywords), py::Owned<>::share(example));
   node->where = call_site();
   node->step = region_.steps;
-  node->impure = impure;
+  node->impure = impure || communicates(target);  // whoever looks at what it gives: other processes wait for it
   node->may_raise = may_raise;
   node->random = facts.random;
   node->overwrites = facts.overwrites;
@@ -813,7 +811,8 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     return torch_call(graph::Op::CallMethod, method, name, Args{reflected, nullptr});
   }
   TorchArguments arguments = arguments_of(target, args, true);
-  const bool makes_one = PyType_Check(callable) && is_wrapper_class(reinterpret_cast<PyTypeObject*>(callable));
+  const bool makes_one = (PyType_Check(callable) && is_wrapper_class(reinterpret_cast<PyTypeObject*>(callable))) ||
+                         WrapperSubclasses::is_bound(callable);
   const bool wraps = makes_one || wrappers.are_among(arguments.values);
   if (wraps && arguments.open) arguments = arguments_of(target, args, false);
   note_operator(region_, callable, Args{arguments.values, args.kwnames});

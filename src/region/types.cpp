@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "aten/aten.h"
+#include "aten/placement.h"
 #include "py/cpython.h"
 #include "py/iterators.h"
 #include "py/keys.h"
@@ -158,6 +159,7 @@ Cat cat_of_class(PyTypeObject* type) {
   if (over_object && storage.python_only && !is_enum_class(type)) return Cat::Instance;
   if (PyType_IsSubtype(type, known->tensor)) return Cat::Tensor;
   if (PyType_IsSubtype(type, &PyType_Type)) return Cat::Type;
+  if (aten::is_placement_type(type)) return Cat::TorchAtom;
   if (is_enum_class(type)) return Cat::EnumMember;
   if (PyType_HasFeature(type, Py_TPFLAGS_TUPLE_SUBCLASS)) return Cat::Tuple;
   if (PyType_HasFeature(type, Py_TPFLAGS_LIST_SUBCLASS)) return Cat::List;

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "aten/aten.h"
+#include "aten/placement.h"
+#include "aten/torch_function.h"
 #include "aten/wrapper_subclass.h"
 #include "py/cpython.h"
 #include "region/objects.h"
@@ -43,7 +45,60 @@ bool is_plain_object(PyObject* value) {
   return type->tp_itemsize == 0 && type->tp_basicsize <= kMost && type->tp_dictoffset != 0;
 }
 
+// A class of torch itself: its code is known to read nothing of the program.
+bool is_of_torch(PyTypeObject* type) {
+  static PyObject* const name = py::interned("__module__").release();
+  PyObject* module = py::type_lookup(type, name);
+  return module != nullptr && PyUnicode_Check(module) && py::text_of(module).starts_with("torch.");
+}
+
+// The fields of an object of a dataclass of torch; null: it is none. Borrowed.
+PyObject* fields_of(PyTypeObject* type) {
+  static PyObject* const name = py::interned("__dataclass_fields__").release();
+  PyObject* fields = is_of_torch(type) ? py::type_lookup(type, name) : nullptr;
+  return fields != nullptr && PyDict_Check(fields) ? fields : nullptr;
+}
+
+// Each slot that a class statement made, as far as it is filled: its name and what it holds.
+template <class F>
+void each_slot(PyObject* tensor, F&& visit) {
+  for (PyTypeObject* type = Py_TYPE(tensor); type != aten::tensor_type() && type != nullptr; type = type->tp_base) {
+    PyObject *name = nullptr, *slot = nullptr;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(type->tp_dict, &position, &name, &slot)) {
+      if (!Py_IS_TYPE(slot, &PyMemberDescr_Type)) continue;
+      const auto value = py::Owned<>::steal(PyMemberDescr_Type.tp_descr_get(slot, tensor, nullptr));
+      if (value)
+        visit(name, value.get());
+      else
+        PyErr_Clear();
+    }
+  }
+}
+
+// What it has under this name without asking code of its class; empty: nothing.
+py::Owned<> held(PyObject* tensor, PyObject* name) {
+  auto found = py::Owned<>::share(py::instance_attr(tensor, name));
+  if (found) return found;
+  each_slot(tensor, [&](PyObject* slot, PyObject* value) {
+    if (PyUnicode_Compare(slot, name) == 0) found = py::Owned<>::share(value);
+  });
+  return found;
+}
+
 }  // namespace
+
+void each_part(PyObject* tensor, const std::function<void(PyObject*)>& visit) {
+  PyObject* dict = py::instance_dict_if_any(tensor);
+  PyObject *key = nullptr, *part = nullptr;
+  Py_ssize_t position = 0;
+  while (dict != nullptr && PyDict_Next(dict, &position, &key, &part)) {
+    if (aten::is_tensor(part)) visit(part);
+  }
+  each_slot(tensor, [&](PyObject*, PyObject* value) {
+    if (aten::is_tensor(value)) visit(value);
+  });
+}
 
 void WrapperSubclasses::refuse(PyTypeObject* type, const std::string& why) const {
   unsupported(Reason::UnsupportedTensor,
@@ -60,6 +115,11 @@ bool WrapperSubclasses::are_among(const std::vector<PyObject*>& values) const {
 py::Owned<> WrapperSubclasses::watched(PyObject* callable, const std::vector<PyObject*>& values, std::size_t nargs,
                                        PyObject* kwnames) {
   static PyObject* const watch = py::import_attr("pellucid._functional", "observed").release();
+  if (trusted_) {
+    static PyObject* const prepare = py::import_attr("pellucid._distributed", "leave_shapes_to_torch").release();
+    const auto done = py::take(PyObject_CallNoArgs(prepare));
+    return region_.recorder.fakes().call_classes(callable, values.data(), nargs, kwnames);
+  }
   std::vector<PyObject*> all{callable};
   all.insert(all.end(), values.begin(), values.end());
   const auto seen = region_.recorder.fakes().call_classes(watch, all.data(), nargs + 1, kwnames);
@@ -93,6 +153,7 @@ void WrapperSubclasses::refuse_effects(PyTypeObject* type) const {
 
 WrapperSubclasses::Parts WrapperSubclasses::parts_of(PyObject* tensor) {
   PyTypeObject* type = Py_TYPE(tensor);
+  const Trust trust(*this, is_of_torch(type));
   py::Owned<> flat;
   try {
     flat = watched(attribute(tensor, "__tensor_flatten__").get(), {}, 0, nullptr);
@@ -106,8 +167,16 @@ WrapperSubclasses::Parts WrapperSubclasses::parts_of(PyObject* tensor) {
   parts.context = py::Owned<>::share(PyTuple_GET_ITEM(flat.get(), 1));
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(names); ++i) {
     PyObject* name = PySequence_Fast_GET_ITEM(names, i);
-    auto value = PyUnicode_Check(name) ? py::Owned<>::share(py::instance_attr(tensor, name)) : py::Owned<>();
-    if (!value || cat_of(value.get()) != Cat::Tensor) refuse(type, "a part of it is no tensor in its __dict__");
+    auto value = PyUnicode_Check(name) ? held(tensor, name) : py::Owned<>();
+    if (!value && PyUnicode_Check(name) && is_of_torch(type)) {
+      auto given = py::Owned<>::steal(PyObject_GetAttr(tensor, name));
+      if (!given) PyErr_Clear();
+      if (given && aten::is_opaque_type(Py_TYPE(given.get()))) {
+        parts.opaque.emplace_back(py::Owned<>::share(name), std::move(given));
+        continue;
+      }
+    }
+    if (!value || cat_of(value.get()) != Cat::Tensor) refuse(type, "a part of it is no tensor that it holds itself");
     parts.names.push_back(py::Owned<>::share(name));
     parts.tensors.push_back(std::move(value));
   }
@@ -118,7 +187,9 @@ WrapperSubclasses::Parts WrapperSubclasses::parts_of(PyObject* tensor) {
 // run at each call to compare the context.
 void WrapperSubclasses::guard_contents(PyObject* real, const Parts& parts) {
   PyTypeObject* type = Py_TYPE(real);
+  guard_slots(real, parts);
   PyObject* dict = py::instance_dict_if_any(real);
+  if (dict == nullptr && is_of_torch(type)) return;
   if (dict == nullptr || region_.shadows.is_shadowed(dict)) refuse(type, "the region has set attributes of it");
   auto& table = region_.capture->sources;
   if (!region_.provenance.is_outside(dict))
@@ -131,8 +202,33 @@ void WrapperSubclasses::guard_contents(PyObject* real, const Parts& parts) {
   }
 }
 
+void WrapperSubclasses::guard_slots(PyObject* real, const Parts& parts) {
+  auto& table = region_.capture->sources;
+  each_slot(real, [&](PyObject* name, PyObject* value) {
+    region_.provenance.note_read(value, table.member(region_.provenance.source_of(real), name));
+    const auto is_it = [value](const py::Owned<>& part) { return part.get() == value; };
+    if (std::ranges::none_of(parts.tensors, is_it)) guard_value(value, Py_TYPE(real));
+  });
+}
+
+// Objects of such a class are their fields. What else they hold is computed of these.
+void WrapperSubclasses::guard_fields(PyObject* value, PyTypeObject* type, int depth) {
+  auto& table = region_.capture->sources;
+  PyObject* fields = fields_of(Py_TYPE(value));
+  PyObject *name = nullptr, *field = nullptr;
+  Py_ssize_t position = 0;
+  while (PyDict_Next(fields, &position, &name, &field)) {
+    const auto item = py::Owned<>::share(py::instance_attr(value, name));
+    if (!item) refuse(type, "what it holds lacks a field");
+    region_.provenance.note_read(item.get(), table.instance_attr(region_.provenance.source_of(value), name));
+    guard_value(item.get(), type, depth + 1);
+  }
+}
+
 void WrapperSubclasses::guard_value(PyObject* value, PyTypeObject* type, int depth) {
   const Cat cat = cat_of(value);
+  if (aten::is_opaque_type(Py_TYPE(value)) && region_.provenance.is_outside(value))
+    return region_.provenance.guard_identity(value);
   const auto unknown = [&] {
     refuse(type, std::string("what it holds cannot be compared: a ") + Py_TYPE(value)->tp_name);
   };
@@ -144,6 +240,7 @@ void WrapperSubclasses::guard_value(PyObject* value, PyTypeObject* type, int dep
       is_plain_object(value) && depth < kDeepest ? py::take(PyObject_GenericGetDict(value, nullptr)) : py::Owned<>();
   PyObject* dict = made.get();
   if (dict == nullptr || !region_.provenance.is_outside(value)) return unknown();
+  if (fields_of(Py_TYPE(value)) != nullptr) return guard_fields(value, type, depth);
   if (region_.shadows.is_shadowed(dict)) return unknown();
   auto& table = region_.capture->sources;
   const Source* source = region_.provenance.source_of(value);
@@ -160,6 +257,7 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
   if (!aten::has_own_layout(real)) refuse(type, "Python code says its sizes, or it is a view");
   Parts parts = parts_of(real);
   guard_contents(real, parts);
+  const Trust trust(*this, is_of_torch(type));
   aten::FakeScope& fakes = region_.recorder.fakes();
   auto inner = py::take(PyDict_New());
   for (std::size_t i = 0; i < parts.names.size(); ++i) {
@@ -177,6 +275,7 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
     region_.provenance.keep(parts.tensors[i].get());
     py::check(PyDict_SetItem(inner.get(), parts.names[i].get(), parts.tensors[i].get()));
   }
+  for (const auto& [name, value] : parts.opaque) py::check(PyDict_SetItem(inner.get(), name.get(), value.get()));
   static PyObject* const size_type = py::import_attr("torch", "Size").release();
   const aten::Meta meta = aten::meta_of(real);
   const auto stride = tuple_of(meta.strides);
@@ -197,6 +296,11 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
   region_.provenance.keep(made.get());
   parts_of_.emplace(made.get(), std::move(parts));
   return made;
+}
+
+bool WrapperSubclasses::is_bound(PyObject* callable) {
+  static PyObject* const bound = py::import_attr("pellucid._distributed", "Bound").release();
+  return reinterpret_cast<PyObject*>(Py_TYPE(callable)) == bound;
 }
 
 void WrapperSubclasses::check_result(PyObject* result, PyObject* target) {
@@ -241,7 +345,9 @@ py::Owned<> WrapperSubclasses::call(PyObject* callable, const std::vector<PyObje
     }
   };
   for (PyObject* value : values) each_tensor(value, [&](PyObject* tensor) { note_parts(note_parts, tensor); });
-  refuse_effects(type);
+  if (type == nullptr) type = aten::tensor_type();
+  const Trust trust(*this, is_bound(callable) || is_of_torch(type));
+  if (!trusted_) refuse_effects(type);
   py::Owned<> result;
   try {
     result = watched(callable, values, nargs, kwnames);

@@ -4,6 +4,7 @@
 #pragma once
 #include <Python.h>
 
+#include <functional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -15,6 +16,9 @@
 namespace pellucid::region {
 
 struct Region;
+
+// Each tensor that such a tensor holds itself.
+void each_part(PyObject* tensor, const std::function<void(PyObject*)>& visit);
 
 class WrapperSubclasses {
  public:
@@ -29,12 +33,15 @@ class WrapperSubclasses {
   // Calls torch with such tensors among the arguments. What the code of their classes does with the arguments is known
   // afterwards: a write is a break.
   py::Owned<> call(PyObject* callable, const std::vector<PyObject*>& values, std::size_t nargs, PyObject* kwnames);
+  // Whether this is a function of torch with all arguments but its tensors, which may give one.
+  static bool is_bound(PyObject* callable);
   // Whether such a fake is at any depth among these.
   bool are_among(const std::vector<PyObject*>& values) const;
 
  private:
   struct Parts {
     std::vector<py::Owned<>> names, tensors;
+    std::vector<std::pair<py::Owned<>, py::Owned<>>> opaque;  // what it holds besides: names and objects
     py::Owned<> context;
   };
   py::Owned<> watched(PyObject* callable, const std::vector<PyObject*>& values, std::size_t nargs, PyObject* kwnames);
@@ -42,10 +49,26 @@ class WrapperSubclasses {
   void refuse_effects(PyTypeObject* type) const;
   Parts parts_of(PyObject* tensor);
   void guard_contents(PyObject* real, const Parts& parts);
+  void guard_slots(PyObject* real, const Parts& parts);
+  void guard_fields(PyObject* value, PyTypeObject* type, int depth);
   void guard_value(PyObject* value, PyTypeObject* type, int depth = 0);
   [[noreturn]] void refuse(PyTypeObject* type, const std::string& why) const;
 
+  // Code of torch's own classes runs for a while, which nobody has to watch.
+  class Trust {
+   public:
+    Trust(WrapperSubclasses& wrappers, bool on) : trusted_(wrappers.trusted_), before_(trusted_) { trusted_ = on; }
+    ~Trust() { trusted_ = before_; }
+    Trust(const Trust&) = delete;
+    Trust& operator=(const Trust&) = delete;
+
+   private:
+    bool& trusted_;
+    const bool before_;
+  };
+
   Region& region_;
+  bool trusted_ = false;
   std::unordered_map<PyObject*, Parts> parts_of_;    // of fakes, which are kept
   std::unordered_set<const source::Source*> reads_;  // guarded globals of the classes' code
 };

@@ -14,12 +14,13 @@ py::Owned<> tuple_of(std::span<PyObject* const> items) {
 void initialise() {
   PyObject* core = py::module_named("pellucid._core");
   py::check(PyObject_SetAttrString(core, "TracedGenerator", reinterpret_cast<PyObject*>(region::generator_type())));
-  protocols::initialise_table({kPureRows,          kBuiltinRows,      kContainerRows, kTorchRows,       kOperatorRows,
-                               kFunctoolsRows,     kGeneratorRows,    kInspectRows,   kRegexRows,       kLoggingRows,
-                               kExceptionRows,     kClassRows,        kCompilingRows, kIteratorRows,    kComptimeRows,
-                               kTrainingRows,      kTensorFactorRows, kTransformRows, kBodyRows,        kNumpyRows,
-                               kTorchFunctionRows, kFunctionModeRows, kHookRows,      kHigherOrderRows, kRandomRows},
-                              kNamedTorchRows);
+  protocols::initialise_table(
+      {kPureRows,      kBuiltinRows,    kContainerRows,     kTorchRows,        kOperatorRows,     kFunctoolsRows,
+       kGeneratorRows, kInspectRows,    kRegexRows,         kLoggingRows,      kExceptionRows,    kClassRows,
+       kCompilingRows, kIteratorRows,   kComptimeRows,      kTrainingRows,     kTensorFactorRows, kTransformRows,
+       kBodyRows,      kNumpyRows,      kTorchFunctionRows, kFunctionModeRows, kHookRows,         kHigherOrderRows,
+       kRandomRows,    kDistributedRows},
+      kNamedTorchRows);
   add_numpy_functions();
   py::check(PyObject_DelAttrString(core, "TracedGenerator"));  // it had a name for its rows only
 }

@@ -35,6 +35,10 @@ void end_range(Interpreter& t, graph::Node* begun);
 Result state_switch(Interpreter& t, PyObject* f, Args args);
 // The call of an autograd.Function, (class, arguments …), where gradients are asked for.
 Result function_as_node(Interpreter& t, Args args);
+// Of torch's own numbers that only a graph knows; capture has others (region/unbacked.h).
+Result has_free_unbacked_symbols(Interpreter& t, PyObject* f, Args args);
+Result distributed_tensor(Interpreter& t, PyObject* f, Args args);
+Result distributed_property(Interpreter& t, PyObject* f, Args args);
 Result flex_attention(Interpreter& t, PyObject* f, Args args);
 void add_numpy_functions();
 void initialise();
@@ -56,7 +60,7 @@ inline bool only_positional(Args args, std::size_t least, std::size_t most) {
 extern const std::span<const Row> kBuiltinRows, kContainerRows, kPureRows, kTorchRows, kOperatorRows, kFunctoolsRows,
     kGeneratorRows, kInspectRows, kRegexRows, kLoggingRows, kExceptionRows, kClassRows, kCompilingRows, kIteratorRows,
     kComptimeRows, kTrainingRows, kTensorFactorRows, kTransformRows, kBodyRows, kNumpyRows, kTorchFunctionRows,
-    kFunctionModeRows, kHookRows, kHigherOrderRows, kRandomRows;
+    kFunctionModeRows, kHookRows, kHigherOrderRows, kRandomRows, kDistributedRows;
 extern const std::span<const NamedRow> kNamedTorchRows;
 
 }  // namespace pellucid::rows

@@ -480,6 +480,13 @@ const NamedRow named_rows[] = {
     {"torch._dynamo.comptime", "_Comptime.__call__", run_comptime},
     {"torch._dynamo.mutation_guard", "GenerationTracker.tag", nothing},
     {"torch.nn.attention.flex_attention", "flex_attention", flex_attention},
+    {"torch.distributed.tensor._api", "DTensor.from_local", distributed_tensor},
+    {"torch.distributed.tensor._api", "DTensor.to_local", distributed_tensor},
+    {"torch.distributed.tensor._api", "DTensor.redistribute", distributed_tensor},
+    {"torch.distributed.tensor._api", "DTensor.full_tensor", distributed_tensor},
+    {"torch.distributed.tensor._api", "DTensor.device_mesh", distributed_property},
+    {"torch.distributed.tensor._api", "DTensor.placements", distributed_property},
+    {"torch.fx.experimental.symbolic_shapes", "has_free_unbacked_symbols", has_free_unbacked_symbols},
 };
 
 }  // namespace

@@ -215,7 +215,11 @@ def input_context(tensor: torch.Tensor, source: Source) -> StatefulSymbolicConte
     parts = {name: getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]}
     return SubclassSymbolicContext(
         **facts,
-        inner_contexts={name: input_context(part, AttrSource(source, name)) for name, part in parts.items()},
+        inner_contexts={
+            name: input_context(part, AttrSource(source, name))
+            for name, part in parts.items()
+            if isinstance(part, torch.Tensor)  # a mesh of processes is none
+        },
     )
 
 
