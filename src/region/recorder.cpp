@@ -400,10 +400,17 @@ graph::Node* Recorder::number_node(PyObject* object) {
   if (graph::Node* known = node_of(object); known != nullptr && region_.capture->bodies->reaches(*known)) return known;
   const Number* number = as_number(object);
   Capture& capture = *region_.capture;
-  const auto value = py::Owned<>::share(number->value);
+  auto value = py::Owned<>::share(number->value);
   graph::Node* node = nullptr;
   if (number->source != nullptr) {
-    node = input_node(capture, value, number->source);
+    const Source* source = number->source;
+    if (source->root()->step == source::Step::Drawn && PyLong_CheckExact(value.get()) &&
+        region_.numbers.policy.graph_numbers == GraphNumbers::Ints) {
+      value = py::take(PyNumber_Float(value.get()));
+      source = region_.draws.float_of(source);
+      region_.provenance.keep(value.get());
+    }
+    node = input_node(capture, value, source);
     capture.input_of[node] = value.get();
   } else {
     std::vector<graph::Arg> operands;

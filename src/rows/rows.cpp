@@ -21,6 +21,7 @@ void initialise() {
                                kTorchFunctionRows, kFunctionModeRows, kHookRows,      kHigherOrderRows, kRandomRows},
                               kNamedTorchRows);
   add_numpy_functions();
+  add_numpy_draws();
   py::check(PyObject_DelAttrString(core, "TracedGenerator"));  // it had a name for its rows only
 }
 

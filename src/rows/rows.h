@@ -37,6 +37,7 @@ Result state_switch(Interpreter& t, PyObject* f, Args args);
 Result function_as_node(Interpreter& t, Args args);
 Result flex_attention(Interpreter& t, PyObject* f, Args args);
 void add_numpy_functions();
+void add_numpy_draws();
 void initialise();
 
 // pellucid.comptime(fn), and torch._dynamo's: runs it now.
