@@ -71,8 +71,8 @@ def _of_normal(location: Any = 0.0, scale: Any = 1.0) -> Bounds | None:
     return (0, 0) if _is_moderate(location) and _is_moderate(scale) and scale >= 0 else None
 
 
-# Of each function that draws: the bounds of what it gives for these arguments, (0, 0) of a float; None: it may raise, or
-# give no number of 64 bits. None keeps anything in the generator but the state that getstate() tells.
+# Of each function that draws: the bounds of what it gives for these arguments, (0, 0) of a float; None: it may raise,
+# or give no number of 64 bits. No function keeps anything in the generator but the state that getstate() tells.
 _BOUNDS: dict[Any, Callable[..., Bounds | None]] = {
     _random.Random.random: _of_nothing,
     _random.Random.getrandbits: _of_bits,

@@ -88,7 +88,7 @@ _UFUNCS: dict[str, tuple[Any, str]] = {
     "add": (torch.add, "biuf"),
     "subtract": (torch.sub, "iuf"),
     "multiply": (torch.mul, "biuf"),
-    "true_divide": (torch.div, "f"),
+    "divide": (torch.div, "f"),
     "negative": (torch.neg, "if"),
     "positive": (torch.positive, "iuf"),
     "absolute": (torch.abs, "iuf"),
@@ -160,7 +160,7 @@ _OPERATORS = {
     "add": "add",
     "sub": "subtract",
     "mul": "multiply",
-    "truediv": "true_divide",
+    "truediv": "divide",
     "pow": "power",
     "neg": "negative",
     "pos": "positive",
@@ -288,6 +288,14 @@ def _spread(function: Any) -> Callable[..., Call]:
     return row
 
 
+def _prod(a: torch.Tensor, axes: tuple[int, ...], keepdims: bool) -> Call:
+    if len(axes) == 1:
+        return Call(torch.prod, a, axes[0], keepdims)
+    if len(axes) != a.ndim or keepdims:
+        raise Unsupported("several axes")
+    return Call(torch.prod, a)
+
+
 def _cumulative(function: Any) -> Callable[..., Call]:
     def row(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Call:
         _no_more({"dtype": dtype, "out": out})
@@ -302,7 +310,9 @@ def _cumulative(function: Any) -> Callable[..., Call]:
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:
-    return tuple(operator.index(size) for size in shape) if isinstance(shape, (tuple, list)) else (operator.index(shape),)
+    return (
+        tuple(operator.index(size) for size in shape) if isinstance(shape, (tuple, list)) else (operator.index(shape),)
+    )
 
 
 def _reshape(a: Any, shape: Any, order: str = "C", *, copy: Any = None) -> Call:
@@ -359,7 +369,9 @@ def _copy_function(a: Any, order: str = "K", subok: bool = False) -> Call:
     return _copy(a, order)
 
 
-def _astype(a: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Call:
+def _astype(
+    a: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
+) -> Call:
     wanted = _np.dtype(dtype)
     if order != "K" or not copy:
         raise Unsupported("the order of memory")
@@ -464,7 +476,9 @@ def _made(function: Any) -> Callable[..., Call]:
     return row
 
 
-def _full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Call:
+def _full(
+    shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None
+) -> Call:
     _no_more({"device": device, "like": like})
     value = _plain(fill_value)
     kind = _np.dtype(dtype) if dtype is not None else _np.asarray(fill_value).dtype
@@ -474,7 +488,9 @@ def _full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, d
 
 
 def _made_like(function: Any) -> Callable[..., Call]:
-    def row(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None) -> Call:
+    def row(
+        a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *, device: Any = None
+    ) -> Call:
         _no_more({"shape": shape, "device": device})
         if order != "K":
             raise Unsupported("the order of memory")
@@ -486,9 +502,7 @@ def _made_like(function: Any) -> Callable[..., Call]:
 
 def _arange(*bounds: Any, dtype: Any = None, device: Any = None, like: Any = None) -> Call:
     _no_more({"device": device, "like": like})
-    if len(bounds) == 4:
-        bounds, dtype = bounds[:3], bounds[3]
-    if not bounds or not all(type(bound) is int for bound in bounds):
+    if not 1 <= len(bounds) <= 3 or not all(type(bound) is int for bound in bounds):
         raise Unsupported("bounds that are no integers")
     kind = _np.dtype(dtype) if dtype is not None else _np.dtype(_np.int64)
     return Call(torch.arange, *bounds, dtype=_dtype(kind), device="cpu")
@@ -537,6 +551,7 @@ def _item(a: Any, key: Any) -> Call:
 def _rows() -> dict[Any, Callable[..., Call]]:
     by_name: dict[str, Callable[..., Call]] = {
         "sum": _reduction(_sum),
+        "prod": _reduction(_prod),
         "mean": _reduction(_mean),
         "max": _reduction_without_dtype(_amax),
         "amax": _reduction_without_dtype(_amax),
@@ -586,20 +601,22 @@ def _rows() -> dict[Any, Callable[..., Call]]:
     for name, row in by_name.items():
         for found in _numpy._objects(name):
             rows[found] = row
-    methods = "sum mean max min ptp any all std var cumsum cumprod ravel swapaxes squeeze clip dot round".split()
+    methods = "sum prod mean max min ptp any all std var cumsum cumprod ravel swapaxes squeeze clip dot round".split()
     rows.update({name: by_name[name] for name in methods})
-    rows.update({
-        "copy": _copy,
-        "__copy__": _copy,
-        "flatten": _flatten,
-        "reshape": _reshape_method,
-        "transpose": _transpose_method,
-        "astype": _astype,
-        _np.matmul: _matmul,
-        operator.matmul: _matmul,
-        operator.getitem: _item,
-        getattr: _attribute,
-    })
+    rows.update(
+        {
+            "copy": _copy,
+            "__copy__": _copy,
+            "flatten": _flatten,
+            "reshape": _reshape_method,
+            "transpose": _transpose_method,
+            "astype": _astype,
+            _np.matmul: _matmul,
+            operator.matmul: _matmul,
+            operator.getitem: _item,
+            getattr: _attribute,
+        }
+    )
     return rows
 
 
@@ -607,6 +624,7 @@ _ROWS: dict[Any, Callable[..., Call]] = _rows() if _numpy.AVAILABLE else {}
 _AS_UFUNCS: dict[Any, Any] = {}
 if _numpy.AVAILABLE:
     _AS_UFUNCS.update({getattr(operator, name): getattr(_np, ufunc) for name, ufunc in _OPERATORS.items()})
+    _AS_UFUNCS[abs] = _np.absolute
     _AS_UFUNCS.update({name: getattr(_np, ufunc) for name, ufunc in _METHOD_OPERATORS.items()})
 
 

@@ -101,14 +101,14 @@ Program::Program(const region::Capture& capture, bool call_graph, std::string gr
     }
   }
   if (!capture.draws.empty()) {
-    generators_ = region::generators_of(capture);
-    drawer_ = capture.drawer ? capture.drawer.get() : Py_None;
+    drawing_.generators = region::generators_of(capture);
+    drawing_.drawer = capture.drawer ? capture.drawer.get() : Py_None;
   }
   if (is_worth_a_loader()) make_loader();
   count_all();
   direct_ =
       plan_.result.kind == Expr::Kind::Output && outputs_.size() == 1 && plan_.effects.empty() && plan_.order.empty();
-  if (drawer_ != nullptr) lay_out_draws(capture.drawn);
+  if (drawing_.drawer != nullptr) lay_out_draws(capture.drawn);
   if (call_graph) lay_out_graph();
   lay_out_rest();
 }
@@ -122,22 +122,21 @@ bool Program::is_worth_a_loader() const {
   return steps.size() > kFewSteps;
 }
 
-// A global with the number of the region.
-void Program::add_global(const std::string& prefix, PyObject* object) {
+void Program::make_loader() {
+  input_loader_ = make_input_loader(inputs_);
   const std::size_t digits = graph_name_.find_last_not_of("0123456789") + 1;
-  const std::string name = globals_taken_.take(identifier(prefix + graph_name_.substr(digits)));
+  add_global("__inputs_" + graph_name_.substr(digits), input_loader_.function.get());
+}
+
+void Program::add_global(const std::string& wanted, PyObject* object) {
+  const std::string name = globals_taken_.take(identifier(wanted));
   global_names_.emplace(object, name);
   globals_.emplace_back(name, py::Owned<>::share(object));
 }
 
-void Program::make_loader() {
-  input_loader_ = make_input_loader(inputs_);
-  add_global("__inputs_", input_loader_.function.get());
-}
-
 void Program::lay_out_draws(const Source* drawn) {
-  add_global("__draws_", drawer_);
-  for (const Source* generator : generators_) load_shared(generator, false);
+  add_global("__draw_all", drawing_.drawer);
+  for (const Source* generator : drawing_.generators) load_shared(generator, false);
   source_locals_.emplace(drawn, new_local("drawn"));
   lines_.push_back({.kind = Line::Kind::Draw, .source = drawn});
 }
@@ -151,7 +150,7 @@ void Program::count_all() {
   if (!input_loader_.function) {
     for (const Source* input : inputs_) count(input);
   }
-  for (const Source* generator : generators_) count(generator);
+  for (const Source* generator : drawing_.generators) count(generator);
   for (const Fresh& fresh : plan_.fresh) {
     count(fresh.make);
     for (const Stmt& stmt : fresh.fill) count_statement(stmt);

@@ -26,6 +26,12 @@ struct Line {
   const Stmt* stmt = nullptr;
 };
 
+// Whose random numbers the region draws, and what draws them; null: none.
+struct Drawing {
+  std::vector<const Source*> generators;
+  PyObject* drawer = nullptr;
+};
+
 class Program {
  public:
   // `call_graph`: whether there is a compiled graph to call.
@@ -37,9 +43,7 @@ class Program {
   // Loads all inputs in one C call when they are many; without a function when each is loaded by instructions.
   const InputLoader& input_loader() const noexcept { return input_loader_; }
   const std::vector<graph::Node*>& outputs() const noexcept { return outputs_; }
-  // Whose random numbers the region draws, and what draws them; null: none.
-  const std::vector<const Source*>& generators() const noexcept { return generators_; }
-  PyObject* drawer() const noexcept { return drawer_; }
+  const Drawing& drawing() const noexcept { return drawing_; }
   const std::string& graph_name() const noexcept { return graph_name_; }
   // The only output is the value of the function and nothing else happens: it need not be named.
   bool returns_graph_output() const noexcept { return direct_; }
@@ -61,7 +65,7 @@ class Program {
   std::string new_local(const std::string& hint);
   bool is_worth_a_loader() const;
   void make_loader();
-  void add_global(const std::string& prefix, PyObject* object);
+  void add_global(const std::string& wanted, PyObject* object);
   void count_all();
   void count(const Source* source);
   void count(const Expr& expr);
@@ -79,8 +83,7 @@ class Program {
   std::vector<const Source*> inputs_;
   InputLoader input_loader_;
   std::vector<graph::Node*> outputs_;
-  std::vector<const Source*> generators_;
-  PyObject* drawer_ = nullptr;
+  Drawing drawing_;
   bool direct_ = false;
   std::unordered_map<const Source*, int> uses_;
   std::unordered_map<const Source*, std::string> source_locals_;

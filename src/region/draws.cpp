@@ -49,7 +49,7 @@ const Source* Draws::next_source() {
   return capture.sources.item(capture.drawn, static_cast<std::int64_t>(capture.draws.size()));
 }
 
-const Source* Draws::float_of(const Source* number) {
+const Source* Draws::as_float(const Source* number) {
   const Source*& place = floats_[number];
   if (place != nullptr) return place;
   place = next_source();

@@ -20,7 +20,7 @@ class Draws {
   py::Owned<> draw(PyObject* generator, PyObject* function, py::Owned<> arguments);
 
   // Where the float lies that is as large as a drawn int, for graphs that take no ints.
-  const Source* float_of(const Source* number);
+  const Source* as_float(const Source* number);
 
  private:
   const Source* next_source();

@@ -402,6 +402,9 @@ class StateKeeper {
   std::unique_ptr<aten::GlobalState> before_;
 };
 
+// Whether the region's function makes some of the inputs: what it has drawn, tensors over arrays.
+bool loads_late(const region::Capture& capture) { return !capture.draws.empty() || capture.computes_arrays; }
+
 std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, region::Capture& capture,
                                    const trace::BreakInfo* stop) {
   const std::int64_t begin = events::now();
@@ -420,8 +423,8 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
   const std::size_t guard_count = given.size();
   {  // guards first: they describe the world before the backend runs anything
     const region::ProfiledPhase phase("guards");
-    // Inputs that the guards have read are not read again; what is drawn is not there by then.
-    const auto inputs = capture.draws.empty() ? codegen::graph_inputs(capture) : std::vector<const source::Source*>();
+    // Inputs that the guards have read are not read again.
+    const auto inputs = loads_late(capture) ? std::vector<const source::Source*>() : codegen::graph_inputs(capture);
     entry->guards = guards::GuardProgram::compile(capture.sources, std::move(given), function, inputs);
   }
   const double guards = milliseconds_since(begin) - finish;
@@ -431,7 +434,8 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
     const StateKeeper keeper;  // a backend that traces the graph, and fails, leaves levels open
     Compiled compiled = told_call(function, capture, cache, stop, *entry);
     guard_late(capture, compiled);
-    GraphFacts facts{undo_plan(capture, !compiled.as_captured), std::move(compiled.as_captured), capture.drawer.copy()};
+    GraphFacts facts{undo_plan(capture, !compiled.as_captured), std::move(compiled.as_captured),
+                     capture.computes_arrays, capture.drawer.copy()};
     if (capture.drawer && (facts.undo.may_raise || facts.as_captured)) keep_states(capture.drawer.get());
     entry->graph_call = make_graph_call(function, compiled.graph.get(), std::move(facts), std::move(before));
   }
@@ -439,7 +443,7 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
   const region::ProfiledPhase phase("emit");
   auto region = codegen::emit(capture, entry->graph_call.get(), region_name(capture, entry->number));
   entry->region = std::move(region.function);
-  entry->input_loader = capture.draws.empty() ? region.input_loader : nullptr;
+  entry->input_loader = loads_late(capture) ? nullptr : region.input_loader;
   const double emit = milliseconds_since(start);
   events::time("finish_graph", finish);
   events::time("guards", guards);

@@ -197,12 +197,24 @@ void put_draws_back(PyObject* object, KeptDraws* kept) {
   error.restore();
 }
 
+// False: with an error pending.
+bool may_compute_arrays() {
+  static PyObject* const check = py::import_attr("pellucid._numpy", "check_errors").release();
+  return static_cast<bool>(py::Owned<>::steal(PyObject_CallNoArgs(check)));
+}
+
 PyObject* call(PyObject* object, PyObject* const* values, std::size_t nargsf, PyObject* kwnames) {
   GraphCall* self = cast(object);
   const Arguments args{values, nargsf, kwnames};
   return py::enter([&]() -> py::Owned<> {
     PyObject* const drawer = self->facts->drawer.get();
     const auto draws = drawer == nullptr ? nullptr : take_kept(drawer);
+    if (self->facts->computes_arrays && !may_compute_arrays()) {  // torch would not raise
+      failed = object;
+      interrupted = false;
+      if (drawer != nullptr) put_draws_back(object, draws.get());
+      py::throw_pending();
+    }
     const auto graph = py::Owned<>::share(self->compiled);  // another thread may give it up
     auto result = run(object, graph, args);
     if (result) self->failures = self->reruns = 0;
