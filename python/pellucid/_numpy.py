@@ -374,6 +374,11 @@ def tensor_of(array: Any) -> torch.Tensor:
     return torch.from_numpy(array)
 
 
+def tensor_over(array: Any, _index: int = 0) -> torch.Tensor:
+    """A tensor over the memory of an array, which graphs read."""
+    return torch.from_numpy(array)
+
+
 def torch_dtype(array: Any) -> torch.dtype:
     """The dtype of the tensor that torch makes of an array."""
     if type(array) is np.ndarray and not array.flags.c_contiguous:

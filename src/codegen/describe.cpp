@@ -176,6 +176,13 @@ std::string Printer::loader_notes() {
 
 std::string Printer::line(const Line& line) {
   switch (line.kind) {
+    case Line::Kind::Draw: {
+      std::string generators;
+      for (const Source* generator : program_.drawing().generators)
+        generators += cat({generators.empty() ? "" : ", ", text(generator)});
+      return cat({*program_.local_of(line.source), " = ", program_.global_of(program_.drawing().drawer), "(",
+                  generators, ")"});
+    }
     case Line::Kind::Load:
       return cat({*program_.local_of(line.source), " = ", step(line.source)});
     case Line::Kind::Make:

@@ -236,6 +236,11 @@ void Emitter::emit_graph() {
 
 void Emitter::emit(const Line& line) {
   switch (line.kind) {
+    case Line::Kind::Draw:
+      load_object(program_.drawing().drawer, true);
+      for (const Source* generator : program_.drawing().generators) emit(generator);
+      code_.call(static_cast<int>(program_.drawing().generators.size()));
+      return code_.store_fast(slot(*program_.local_of(line.source)));
     case Line::Kind::Load: {
       const Load load = program_.step(line.source);
       load_base(line.source, load);

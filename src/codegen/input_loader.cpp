@@ -153,8 +153,8 @@ std::unique_ptr<LoadProgram> compile(const std::vector<const Source*>& inputs, s
       roots.push_back(source);
     }
     program->steps.push_back(std::move(copy));
-    program->makes_objects |=
-        source->step == Step::Member || source->step == Step::DictOf || source->step == Step::Plain;
+    program->makes_objects |= source->step == Step::Member || source->step == Step::DictOf ||
+                              source->step == Step::Plain || source->step == Step::OverArray;
     program->base.push_back(base);
     PyObject* key = source->operand.get();
     program->is_name.push_back(source->step == Step::DictItem && PyUnicode_CheckExact(key) &&

@@ -110,6 +110,8 @@ Load Loads::step(const Source* source) const {
       return load(Load::Form::Argument, source->operand.get());
     case Step::Free:
       return load(Load::Form::Cell, source->operand.get());
+    case Step::Drawn:  // always a local
+      break;
     case Step::Const:
       return load(Load::Form::Object, nullptr, source->operand.get());
     case Step::InstanceAttr:
@@ -130,6 +132,7 @@ Load Loads::step(const Source* source) const {
     case Step::Size:
     case Step::Stride:
     case Step::Plain:
+    case Step::OverArray:
     case Step::FunctionMode:
     case Step::Part:
     case Step::Ahead:

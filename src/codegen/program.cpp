@@ -7,6 +7,7 @@
 #include "base/reasons.h"
 #include "codegen/emit.h"
 #include "codegen/facts.h"
+#include "region/draws.h"
 
 namespace pellucid::codegen {
 namespace {
@@ -32,7 +33,7 @@ std::string words_of(const Source* source) {
   int taken = 0;
   for (const Source* s = source; s != nullptr && taken < 3; s = s->base) {
     std::string word;
-    if (s->step == source::Step::Plain) continue;
+    if (s->step == source::Step::Plain || s->step == source::Step::OverArray) continue;
     if (s->step == source::Step::Item || source::step_function_name(s->step) != nullptr)
       word = std::to_string(s->index);
     if (source::is_of_layout(s->step)) word.insert(0, s->step == source::Step::Size ? "size_" : "stride_");
@@ -41,6 +42,7 @@ std::string words_of(const Source* source) {
       word = py::text_of(s->operand.get());
     }
     if (s->step == source::Step::DictOf) word = "dict";
+    if (s->step == source::Step::Drawn) word = "drawn";
     if (word.empty()) continue;
     // _modules, _parameters and _buffers say nothing, but where the path ends in them
     if (s != source && (word == "_modules" || word == "_parameters" || word == "_buffers")) continue;
@@ -98,10 +100,15 @@ Program::Program(const region::Capture& capture, bool call_graph, std::string gr
       throw GraphBreak(Reason::Internal, {{"detail", "a value leaves the region that the graph does not give"}});
     }
   }
+  if (!capture.draws.empty()) {
+    drawing_.generators = region::generators_of(capture);
+    drawing_.drawer = capture.drawer ? capture.drawer.get() : Py_None;
+  }
   if (is_worth_a_loader()) make_loader();
   count_all();
   direct_ =
       plan_.result.kind == Expr::Kind::Output && outputs_.size() == 1 && plan_.effects.empty() && plan_.order.empty();
+  if (drawing_.drawer != nullptr) lay_out_draws(capture.drawn);
   if (call_graph) lay_out_graph();
   lay_out_rest();
 }
@@ -118,9 +125,20 @@ bool Program::is_worth_a_loader() const {
 void Program::make_loader() {
   input_loader_ = make_input_loader(inputs_);
   const std::size_t digits = graph_name_.find_last_not_of("0123456789") + 1;
-  const std::string name = globals_taken_.take(identifier("__inputs_" + graph_name_.substr(digits)));
-  global_names_.emplace(input_loader_.function.get(), name);
-  globals_.emplace_back(name, input_loader_.function.copy());
+  add_global("__inputs_" + graph_name_.substr(digits), input_loader_.function.get());
+}
+
+void Program::add_global(const std::string& wanted, PyObject* object) {
+  const std::string name = globals_taken_.take(identifier(wanted));
+  global_names_.emplace(object, name);
+  globals_.emplace_back(name, py::Owned<>::share(object));
+}
+
+void Program::lay_out_draws(const Source* drawn) {
+  add_global("__draw_all", drawing_.drawer);
+  for (const Source* generator : drawing_.generators) load_shared(generator, false);
+  source_locals_.emplace(drawn, new_local("drawn"));
+  lines_.push_back({.kind = Line::Kind::Draw, .source = drawn});
 }
 
 void Program::count_all() {
@@ -132,6 +150,7 @@ void Program::count_all() {
   if (!input_loader_.function) {
     for (const Source* input : inputs_) count(input);
   }
+  for (const Source* generator : drawing_.generators) count(generator);
   for (const Fresh& fresh : plan_.fresh) {
     count(fresh.make);
     for (const Stmt& stmt : fresh.fill) count_statement(stmt);

@@ -14,6 +14,7 @@ namespace pellucid::codegen {
 
 struct Line {
   enum class Kind : std::uint8_t {
+    Draw,   // local of the random numbers = drawer(generators…)
     Load,   // local = source
     Graph,  // outputs… = compiled(inputs…)
     Make,   // local = fresh object
@@ -23,6 +24,12 @@ struct Line {
   const Source* source = nullptr;
   int fresh = -1;
   const Stmt* stmt = nullptr;
+};
+
+// Whose random numbers the region draws, and what draws them; null: none.
+struct Drawing {
+  std::vector<const Source*> generators;
+  PyObject* drawer = nullptr;
 };
 
 class Program {
@@ -36,6 +43,7 @@ class Program {
   // Loads all inputs in one C call when they are many; without a function when each is loaded by instructions.
   const InputLoader& input_loader() const noexcept { return input_loader_; }
   const std::vector<graph::Node*>& outputs() const noexcept { return outputs_; }
+  const Drawing& drawing() const noexcept { return drawing_; }
   const std::string& graph_name() const noexcept { return graph_name_; }
   // The only output is the value of the function and nothing else happens: it need not be named.
   bool returns_graph_output() const noexcept { return direct_; }
@@ -57,12 +65,14 @@ class Program {
   std::string new_local(const std::string& hint);
   bool is_worth_a_loader() const;
   void make_loader();
+  void add_global(const std::string& wanted, PyObject* object);
   void count_all();
   void count(const Source* source);
   void count(const Expr& expr);
   void load_shared(const Source* source, bool always);
   void load_all(const Expr& expr, bool always);
   void load_all(const Stmt& stmt, bool always);
+  void lay_out_draws(const Source* drawn);
   void lay_out_graph();
   void lay_out_rest();
 
@@ -73,6 +83,7 @@ class Program {
   std::vector<const Source*> inputs_;
   InputLoader input_loader_;
   std::vector<graph::Node*> outputs_;
+  Drawing drawing_;
   bool direct_ = false;
   std::unordered_map<const Source*, int> uses_;
   std::unordered_map<const Source*, std::string> source_locals_;

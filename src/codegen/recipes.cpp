@@ -3,6 +3,7 @@
 
 #include "codegen/sets.h"
 #include "codegen/walk.h"
+#include "region/arrays.h"
 #include "region/generator.h"
 #include "region/made_late.h"
 #include "region/number.h"
@@ -420,6 +421,14 @@ Recipe recipe_of(Walker& walker, PyObject* object, int id) {
     const region::Number* number = region::as_number(object);
     Recipe recipe;
     recipe.make = Expr::call(number->function, refs(walker, list_items(number->arguments)));
+    return recipe;
+  }
+  if (walker.is_array_of_tensor(object)) {
+    static PyObject* const array = py::import_attr("pellucid._numpy_torch", "array_of").release();
+    static PyObject* const scalar = py::import_attr("pellucid._numpy_torch", "scalar_of").release();
+    graph::Node* node = walker.capture().bodies->here(walker.capture().node_of.at(object));
+    Recipe recipe;
+    recipe.make = Expr::call(region::is_scalar_stand_in(object) ? scalar : array, exprs(Expr::of(node)));
     return recipe;
   }
   if (is_object_of_subclass(object)) return recipe_of_subclass(walker, object, self);

@@ -82,7 +82,13 @@ bool Walker::is_output_as_it_is(PyObject* object) const {
   return !has_attributes(object) && !capture_.gradients.contains(object) && detached(object) == nullptr;
 }
 
+// The graph gives a tensor, of which the array is made behind it.
+bool Walker::is_array_of_tensor(PyObject* object) const {
+  return capture_.computes_arrays && region::cat_of(object) == region::Cat::Array && capture_.node_of.contains(object);
+}
+
 bool Walker::exists(PyObject* object) const {
+  if (source_of(object) == nullptr && is_array_of_tensor(object)) return false;
   return is_singleton(object) || source_of(object) != nullptr ||
          (capture_.node_of.count(object) != 0 && !is_object_of_subclass(object) && is_output_as_it_is(object)) ||
          is_constant(object) || is_known_function(object);
@@ -118,7 +124,7 @@ Expr Walker::ref(PyObject* object) {
     return number->source != nullptr ? Expr::of(number->source) : Expr::fresh(add(object));
   }
   if (auto found = capture_.node_of.find(object); found != capture_.node_of.end()) {
-    if (is_object_of_subclass(object)) return Expr::fresh(add(object));
+    if (is_object_of_subclass(object) || is_array_of_tensor(object)) return Expr::fresh(add(object));
     return is_output_as_it_is(object) ? Expr::of(capture_.bodies->here(found->second)) : Expr::fresh(add(object));
   }
   if (tells_an_id(object)) cannot_reconstruct(object, "the id of an object that the region made");

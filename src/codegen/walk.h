@@ -36,6 +36,8 @@ class Walker {
   // What the graph gives in place of a tensor whose autograd graph the region has freed; null: it is none.
   graph::Node* detached(PyObject* object) const;
 
+  bool is_array_of_tensor(PyObject* object) const;
+
   bool is_constant(PyObject* object) const;  // the same in every call
 
   const region::Capture& capture() const noexcept { return capture_; }

@@ -1,6 +1,7 @@
 #include "protocols/arrays.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "base/text.h"
 #include "protocols/policies.h"
@@ -156,9 +157,103 @@ void give_parts(Interpreter& t, PyObject* container, graph::Node* node) {
 
 }  // namespace
 
+namespace {
+
+PyObject* of_translations(const char* name) {
+  static auto* const known = new std::unordered_map<std::string, PyObject*>;
+  PyObject*& place = (*known)[name];
+  if (place == nullptr) place = py::import_attr("pellucid._numpy_torch", name).release();
+  return place;
+}
+
+// The arguments of numpy as torch gets them: fake tensors in the place of arrays.
+py::Owned<> with_tensors(Interpreter& t, PyObject* value) {
+  if (cat_of(value) == Cat::Array) {
+    (void)t.region.recorder.to_arg(value);  // the input, if it is one
+    const auto& tensors = t.region.recorder.arrays.tensors;
+    const auto found = tensors.find(value);
+    if (found == tensors.end()) unsupported(Reason::UnknownOrigin, {{"detail", "an array"}});
+    return found->second.copy();
+  }
+  if (!PyTuple_CheckExact(value) && !PyList_CheckExact(value)) return py::Owned<>::share(value);
+  auto items = py::take(PySequence_List(value));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i)
+    PyList_SetItem(items.get(), i, with_tensors(t, PyList_GET_ITEM(items.get(), i)).release());
+  return PyList_CheckExact(value) ? std::move(items) : py::take(PyList_AsTuple(items.get()));
+}
+
+// What a tree of calls of torch gives (pellucid._numpy_torch.Call), each of them a node.
+py::Owned<> evaluated(Interpreter& t, PyObject* value) {
+  if (PyTuple_CheckExact(value) || PyList_CheckExact(value)) {
+    auto items = py::take(PySequence_List(value));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i)
+      PyList_SetItem(items.get(), i, evaluated(t, PyList_GET_ITEM(items.get(), i)).release());
+    if (PyTuple_CheckExact(value)) items = py::take(PyList_AsTuple(items.get()));
+    t.region.provenance.note_made(items.get());
+    return items;
+  }
+  if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != of_translations("Call")) return py::Owned<>::share(value);
+  const auto part = [&](const char* name) { return py::take(PyObject_GetAttrString(value, name)); };
+  const auto function = part("function"), positional = part("args"), keywords = part("kwargs");
+  std::vector<py::Owned<>> held;
+  std::vector<PyObject*> values;
+  const auto add = [&](PyObject* argument) {
+    held.push_back(evaluated(t, argument));
+    values.push_back(held.back().get());
+  };
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(positional.get()); ++i) add(PyTuple_GET_ITEM(positional.get(), i));
+  auto names = py::take(PyDict_Keys(keywords.get()));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(names.get()); ++i)
+    add(PyDict_GetItem(keywords.get(), PyList_GET_ITEM(names.get(), i)));
+  const auto kwnames = PyList_GET_SIZE(names.get()) == 0 ? py::Owned<>() : py::take(PyList_AsTuple(names.get()));
+  const bool is_method = Py_IS_TYPE(function.get(), &PyMethodDescr_Type);
+  PyObject* target = is_method ? PyDescr_NAME(function.get()) : function.get();
+  Result result = t.region.recorder.torch_call(is_method ? graph::Op::CallMethod : graph::Op::CallFunction,
+                                               function.get(), target, Args{values, kwnames.get()});
+  if (!result.is_value()) unsupported(Reason::ArrayInGraph, {{"operation", "a call"}, {"why", "it gives no value"}});
+  t.region.provenance.keep(result.value.get());
+  return std::move(result.value);
+}
+
+// For backends that compile: torch's functions stand for numpy's, and give what numpy has said.
+Result call_as_torch(Interpreter& t, PyObject* callable, Args given, py::Owned<> value, unsigned flags) {
+  const auto refuse = [&](const char* why) {
+    unsupported(Reason::ArrayInGraph, {{"operation", name_of(callable)}, {"why", why}});
+  };
+  if ((flags & kWrites) != 0) refuse("it writes, and the backend compiles it for torch");
+  if (cat_of(value.get()) == Cat::Array && !is_new_array(t, value.get())) return Result::of(std::move(value));
+  if (!is_new_array(t, value.get())) refuse("it gives several values, and the backend compiles it for torch");
+  auto positional = py::take(PyTuple_New(static_cast<Py_ssize_t>(given.size())));
+  auto keywords = py::take(PyDict_New());
+  for (std::size_t i = 0; i < given.values.size(); ++i) {
+    auto argument = with_tensors(t, given.values[i]);
+    if (PyObject* keyword = given.keyword_of(i))
+      py::check(PyDict_SetItem(keywords.get(), keyword, argument.get()));
+    else
+      PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i), argument.release());
+  }
+  py::Owned<> result;
+  try {
+    (void)py::take(PyObject_CallNoArgs(region::of_numpy_module("check_errors")));
+    const auto calls = py::take(PyObject_CallFunctionObjArgs(of_translations("translated"), callable, positional.get(),
+                                                             keywords.get(), nullptr));
+    result = evaluated(t, calls.get());
+    (void)py::take(PyObject_CallFunctionObjArgs(of_translations("agrees"), value.get(), result.get(), callable,
+                                                positional.get(), keywords.get(), nullptr));
+  } catch (const py::PythonError& error) {
+    refuse_answer(callable, error);
+  }
+  graph::Node* node = t.region.recorder.node_of(result.get());
+  if (node == nullptr) refuse("torch computes nothing");
+  t.region.recorder.give(value.get(), node);
+  t.region.recorder.arrays.tensors[value.get()] = std::move(result);
+  t.region.capture->computes_arrays = true;
+  return Result::of(std::move(value));
+}
+
+}  // namespace
+
 Result array_call(Interpreter& t, graph::Op op, PyObject* callable, Args args, bool writes_first) {
-  if (!t.region.numbers.policy.runs_as_captured())
-    unsupported(Reason::ArrayInGraph, {{"operation", name_of(callable)}, {"why", "the backend compiles it for torch"}});
   t.region.doing = "calls numpy";
   Arguments arguments(t, callable);
   std::vector<py::Owned<>> held;
@@ -190,6 +285,11 @@ Result array_call(Interpreter& t, graph::Op op, PyObject* callable, Args args, b
     return Result::of(std::move(value));
   }
   const Args as_given{given, args.kwnames};
+  if (!t.region.numbers.policy.runs_as_captured()) {
+    if (arguments.has_open)
+      unsupported(Reason::ArrayInGraph, {{"operation", name_of(callable)}, {"why", "a number changes"}});
+    return call_as_torch(t, callable, as_given, std::move(value), flags);
+  }
   const bool may_raise = (flags & kMayRaise) != 0 || arguments.has_open;
   (void)aten::take_facts();
   if ((flags & kWritesOutside) != 0) record_before_first_write(t);

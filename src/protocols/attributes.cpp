@@ -94,7 +94,19 @@ bool is_context_of_caller(PyObject* object, PyObject* name) {
 
 }  // namespace
 
+namespace {
+
+// The state of a generator of numpy is another one behind each draw, which the region makes first.
+void refuse_state_of_numpy(PyObject* object, PyObject* name) {
+  static PyObject* const state = py::interned("state").release();
+  if (name != state || !std::string_view(Py_TYPE(object)->tp_name).starts_with("numpy.random.")) return;
+  unsupported(Reason::UntracedCallable, {{"callee", "the state of a " + std::string(Py_TYPE(object)->tp_name)}});
+}
+
+}  // namespace
+
 Result native_attribute(Interpreter& t, PyObject* object, PyObject* name) {
+  refuse_state_of_numpy(object, name);
   if (PyFrame_Check(object))  // what an open frame holds is on our stack
     unsupported(Reason::StackInspection, {{"callee", "'" + py::text_of(name) + "' of a frame"}});
   if (!t.region.provenance.is_outside(object)) {

@@ -17,8 +17,10 @@ struct NumpyArray {
   int flags;
 };
 
-// (numpy.ndarray, its dtype, its sizes …): what matches_layout() compares.
-Owned<> layout_of_array(PyObject* array);
+// Whether its elements lie in memory one behind the other, in the order of C, where they may be written.
+bool is_plain_memory(PyObject* array) noexcept;
+// (numpy.ndarray, its dtype, whether its memory has to be plain, its sizes …): what matches_layout() compares.
+Owned<> layout_of_array(PyObject* array, bool with_plain_memory = false);
 bool matches_layout(PyObject* layout, PyObject* object) noexcept;
 // "f4[2, 3]": of a layout, and of any object.
 std::string text_of_layout(PyObject* layout);

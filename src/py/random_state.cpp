@@ -43,8 +43,9 @@ bool is_known() {
 
 }  // namespace
 
-RandomState::RandomState() {
-  PyObject* generator = generator_of_module();
+RandomState::RandomState() : RandomState(generator_of_module()) {}
+
+RandomState::RandomState(PyObject* generator) : generator_(Owned<>::share(generator)) {
   if (!is_known()) {
     public_ = take(PyObject_CallMethod(generator, "getstate", nullptr));
     return;
@@ -54,7 +55,7 @@ RandomState::RandomState() {
 }
 
 void RandomState::restore() {
-  PyObject* generator = generator_of_module();
+  PyObject* generator = generator_.get();
   if (public_) {
     (void)take(PyObject_CallMethod(generator, "setstate", "O", public_.get()));
     return;

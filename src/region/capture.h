@@ -57,6 +57,14 @@ struct Effect {
   bool ends = false;
 };
 
+// A call that draws a random number: function(generator, *arguments), with constants as arguments. Without a generator:
+// function() of a number that was drawn before, whose index is the argument.
+struct Draw {
+  py::Owned<> generator;
+  const Source* source;  // of the generator, or of that number
+  py::Owned<> function, arguments;
+};
+
 struct Capture {
   py::Owned<PyFunctionObject> function;  // the entry function
   py::Owned<PyCodeObject> code;          // its code during capture: f.__code__ may be replaced at any time
@@ -72,7 +80,10 @@ struct Capture {
   std::shared_ptr<const aten::GlobalState> after;
   // Of a region that starts in the middle of a program: the names of its arguments, the values of the open frames.
   std::vector<std::string> arguments;
-  std::vector<Effect> effects;  // net changes of objects that existed before
+  std::vector<Draw> draws;        // in program order, all of them before the graph
+  const Source* drawn = nullptr;  // the numbers of these
+  py::Owned<> drawer;             // what emitted code calls for them, with the generators; made with the entry
+  std::vector<Effect> effects;    // net changes of objects that existed before
   // The first source of each object that existed before the region and is known by identity.
   std::unordered_map<PyObject*, const source::Source*> source_of;
   // The private copy of a container that the region wrote to or iterated -> the container that existed before.
@@ -96,6 +107,7 @@ struct Capture {
   std::vector<std::pair<PathHash, SeenNumber>> numbers;  // what was read of numbers, for later captures
   OpenNumbers open;                                      // those that stay open, for a backend that compiles for all
   bool follows_modes = false;                            // the modes of torch functions have been asked
+  bool computes_arrays = false;                          // torch's functions stand for those of numpy
   bool has_unbacked = false;                             // the graph reads numbers of tensors
   bool has_value_checks = false;                         // the graph asserts what a branch of the program asks
   std::vector<py::Owned<>> alive;                        // keeps every key of these maps alive

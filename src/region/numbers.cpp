@@ -119,6 +119,28 @@ py::Owned<> Numbers::read(PyObject* value, const Source* source) {
   return made;
 }
 
+py::Owned<> Numbers::drawn(PyObject* value, const Source* source, std::int64_t least, std::int64_t most) {
+  auto made = new_number(value);
+  region_.provenance.keep(made.get());
+  Number* number = as_number(made.get());
+  number->source = source;
+  number->as_symbol = false;
+  constexpr std::int64_t kExact = std::int64_t{1} << 53;  // floats are as large as ints up to here
+  number->of_floats = number->as_tensor = PyFloat_CheckExact(value) != 0 || (least >= -kExact && most <= kExact);
+  symbolic::Value hint;
+  guards::is_symbolic_value(value, &hint);
+  number->expr = new_symbol(region_.unbacked.hints.next(hint, least, most), source, 0, least, most);
+  symbols_.back().drawn = true;
+  region_.unbacked.add_drawn(number->expr);
+  // No draw gives another one, so that nothing need check it.
+  if (hint.type == symbolic::Type::Float)
+    (void)space().decide(space().nodes().make(symbolic::Op::Finite, number->expr), here());
+  const auto id = static_cast<std::size_t>(source->id);
+  if (id >= by_source_.size()) by_source_.resize(std::max(id + 1, 2 * by_source_.size()));
+  by_source_[id] = made.get();
+  return made;
+}
+
 namespace {
 
 bool holds_number(PyObject* container) {
@@ -270,7 +292,7 @@ py::Owned<> Numbers::computed(PyObject* function, py::Owned<> arguments, py::Own
   number->depth = depth;
   number->of_floats = of_floats;
   number->as_symbol = as_symbol;
-  number->as_tensor = of_floats && as_tensor;
+  number->as_tensor = of_floats && as_tensor && PyFloat_CheckExact(value.get()) != 0;
   return depth < kDeepest ? std::move(made) : py::Owned<>::share(plain(made.get()));
 }
 
@@ -351,7 +373,7 @@ void Numbers::settle_all() {
   region_.doing = "decides by numbers that change too often";
   settling_ = true;
   for (const Symbol& symbol : symbols_) {
-    if (symbol.source == nullptr || space().simplify(symbol.expr)->is_constant()) continue;
+    if (!symbol.is_input() || space().simplify(symbol.expr)->is_constant()) continue;
     (void)space().fix(symbol.expr, here());
     note_pinned(symbol.expr);
   }
@@ -404,15 +426,15 @@ guards::Guard guard_of(std::shared_ptr<guards::Condition> condition, std::int64_
 void Numbers::hand_over_open(std::int64_t number) {
   std::vector<std::uint32_t> open;
   for (const Symbol& symbol : symbols_) {
-    if (symbol.source != nullptr && symbol.expr->type == symbolic::Type::Int &&
-        !space().simplify(symbol.expr)->is_constant())
+    if (symbol.is_input() && symbol.expr->type == symbolic::Type::Int && !space().simplify(symbol.expr)->is_constant())
       open.push_back(symbol.expr->operation.symbol);
   }
-  if (open.empty() && !region_.unbacked.any()) return;
+  if (open.empty() && !region_.unbacked.any_of_graph()) return;
   OpenNumbers& handed = region_.capture->open;
   handed.scope = scope_;
   for (const Symbol& symbol : symbols_)
-    handed.symbols.push_back({symbol.source, symbol.expr, symbol.path, symbol.must_stay_open});
+    handed.symbols.push_back(
+        {symbol.is_input() ? symbol.source : nullptr, symbol.expr, symbol.path, symbol.must_stay_open});
   if (open.empty()) return;
   handed.of_backend = std::make_shared<guards::Condition>(guards::Condition::between(std::move(open)));
   guards::Guard guard = guard_of(handed.of_backend, number, [&](std::uint32_t i) { return symbols_[i].source; });
@@ -441,7 +463,7 @@ void Numbers::finish() {
     region_.capture->guards.add(std::move(guard));
   }
   for (const Symbol& symbol : symbols_) {
-    if (symbol.source != nullptr) region_.capture->numbers.emplace_back(symbol.path, symbol.seen);
+    if (symbol.is_input()) region_.capture->numbers.emplace_back(symbol.path, symbol.seen);
   }
   if (policy.graph_numbers == GraphNumbers::Ints) hand_over_open(number);
 }

@@ -36,6 +36,8 @@ class Numbers final : public aten::SizeDecider {
   // `value` was read from there: what the program goes on with, the Number of that place or the value itself, which is
   // guarded then.
   py::Owned<> read(PyObject* value, const Source* source);
+  // The region draws it at each call, and has it there: `least` and `most` are bounds of an int, a float is finite.
+  py::Owned<> drawn(PyObject* value, const Source* source, std::int64_t least, std::int64_t most);
   // The same of a function's *args and **kwargs, which every call makes anew: so does the region.
   py::Owned<> read_rest(PyObject* container, const Source* source);
   // The value of a Number, which is a constant of the region from now on; anything else is itself. Borrowed.
@@ -74,6 +76,8 @@ class Numbers final : public aten::SizeDecider {
     PathHash path;
     SeenNumber seen;
     bool must_stay_open = false;  // the program says that it changes
+    bool drawn = false;           // at each call: there is nothing to guard
+    bool is_input() const noexcept { return source != nullptr && !drawn; }
   };
   py::Owned<> new_number(PyObject* value);
   const symbolic::Expr* new_symbol(const symbolic::Value& hint, const Source* source, PathHash path, std::int64_t least,

@@ -203,7 +203,7 @@ void Provenance::note_contents(PyObject* value, Cat cat, const Source* source) {
     }
     case Cat::Array:
       // A constant array is known by its path, not by its sizes, which may be set.
-      guard(Kind::ARRAY_MATCH, source, py::layout_of_array(value));
+      guard(Kind::ARRAY_MATCH, source, py::layout_of_array(value, !region_.numbers.policy.runs_as_captured()));
       existing_.push_back(value);
       return;
     case Cat::Tuple: {

@@ -6,6 +6,7 @@
 #include "aten/torch_function.h"
 #include "base/text.h"
 #include "py/cpython.h"
+#include "py/numpy_array.h"
 #include "region/arrays.h"
 #include "region/custom_operators.h"
 #include "region/input_names.h"
@@ -398,10 +399,17 @@ graph::Node* Recorder::number_node(PyObject* object) {
   if (graph::Node* known = node_of(object); known != nullptr && region_.capture->bodies->reaches(*known)) return known;
   const Number* number = as_number(object);
   Capture& capture = *region_.capture;
-  const auto value = py::Owned<>::share(number->value);
+  auto value = py::Owned<>::share(number->value);
   graph::Node* node = nullptr;
   if (number->source != nullptr) {
-    node = input_node(capture, value, number->source);
+    const Source* source = number->source;
+    if (source->root()->step == source::Step::Drawn && PyLong_CheckExact(value.get()) &&
+        region_.numbers.policy.graph_numbers == GraphNumbers::Ints) {
+      value = py::take(PyNumber_Float(value.get()));
+      source = region_.draws.as_float(source);
+      region_.provenance.keep(value.get());
+    }
+    node = input_node(capture, value, source);
     capture.input_of[node] = value.get();
   } else {
     std::vector<graph::Arg> operands;
@@ -423,13 +431,40 @@ void Recorder::give(PyObject* value, graph::Node* node) {
   region_.provenance.keep(value);
 }
 
+namespace {
+
+// For backends that compile an array from outside is an input as a tensor over its memory, which nothing writes.
+graph::Node* tensor_over(Region& region, PyObject* array, const Source* source) {
+  Recorder& recorder = region.recorder;
+  if (!py::is_plain_memory(array))
+    unsupported(Reason::ArrayInGraph, {{"operation", "an array"}, {"why", "its memory is no plain one"}});
+  py::Owned<> tensor, fake;
+  try {
+    tensor = py::take(PyObject_CallOneArg(of_numpy_module("tensor_over"), array));
+    fake = recorder.fakes().fake_of(tensor.get(), nullptr);
+  } catch (const py::PythonError& error) {
+    unsupported(Reason::ArrayInGraph, {{"operation", "an array"}, {"why", "there are no such tensors"}});
+  }
+  graph::Node* node = input_node(*region.capture, fake, region.capture->sources.over_array(source));
+  node->where = recorder.call_site();
+  region.capture->input_of[node] = tensor.get();
+  region.provenance.keep(tensor.get());
+  recorder.give(fake.get(), node);
+  recorder.give(array, node);
+  recorder.arrays.storages.push_back(aten::meta_of(fake.get()).storage);
+  recorder.arrays.tensors[array] = std::move(fake);
+  region.capture->computes_arrays = true;
+  return node;
+}
+
+}  // namespace
+
 // An array from outside is an input as it is.
 graph::Node* Recorder::array_node(PyObject* array) {
   if (graph::Node* known = node_of(array)) return known;
   const Source* source = region_.provenance.source_of(array);
-  if (!region_.numbers.policy.runs_as_captured())
-    unsupported(Reason::ArrayInGraph, {{"operation", "an array"}, {"why", "the backend takes tensors alone"}});
   if (source == nullptr || is_stand_in(array)) unsupported(Reason::UnknownOrigin, {{"detail", "an array"}});
+  if (!region_.numbers.policy.runs_as_captured()) return tensor_over(region_, array, source);
   const auto example = py::take(PyObject_CallOneArg(of_numpy_module("example"), array));
   graph::Node* node = input_node(*region_.capture, example, source);
   node->where = call_site();

@@ -27,6 +27,8 @@ struct OpenLevels {
 // Arrays have no checkpoint: what a graph has written to one from outside stays, so no node behind it may raise.
 struct ArrayMemory {
   bool is_written = false;
+  // For backends that compile: the fake tensor that stands for an array, with which torch's functions compute.
+  std::unordered_map<PyObject*, py::Owned<>> tensors;
   std::vector<const void*> storages;  // of fakes whose memory is that of an array; they are kept
 };
 

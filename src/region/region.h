@@ -8,6 +8,7 @@
 #include "region/attribute_writes.h"
 #include "region/capture.h"
 #include "region/deferred.h"
+#include "region/draws.h"
 #include "region/drops.h"
 #include "region/frame.h"
 #include "region/function_modes.h"
@@ -58,6 +59,7 @@ struct Region {
   FunctionModes function_modes{*this};
   Deferred deferred{*this};
   Drops drops{*this};
+  Draws draws{*this};
 };
 
 // The region ends and gives `result`: net effects, aliasing guards. The region is done afterwards.

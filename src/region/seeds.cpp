@@ -64,7 +64,7 @@ void Seeds::add_sizes(PyObject* tensor, PathHash path) {
 // What was read below a live value that has another name behind the break.
 void Seeds::add_what_was_read() {
   for (const Numbers::Symbol& symbol : region_.numbers.symbols_) {
-    if (symbol.source == nullptr || symbol.seen.pinned) continue;
+    if (!symbol.is_input() || symbol.seen.pinned) continue;
     for (const source::Source* root = symbol.source; root != nullptr; root = root->base) {
       const auto found = from_outside_.find(root);
       if (found == from_outside_.end()) continue;

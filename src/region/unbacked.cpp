@@ -91,6 +91,11 @@ void Unbacked::refuse(const Expr* expr) {
     wish_for(symbolic::compare(space, symbolic::Comparison::Ge, expr, space.constant(symbolic::Value::of(2))));
   }
   const bool asks = expr->type == symbolic::Type::Bool;
+  if (!any_of_graph()) {
+    const GraphBreak stop(Reason::DrawnValue, {{"operation", asks ? "a branch on" : "a use of the value of"}});
+    if (in_torch_) refused_ = stop;
+    throw stop;
+  }
   const GraphBreak stop(Reason::DataDependent, {{"operation", (asks ? "a branch on " : "a use of the value of ") +
                                                                   text_of(expr) + ", which only the graph knows,"}});
   if (in_torch_) refused_ = stop;
@@ -156,7 +161,9 @@ void Unbacked::note_decisions() {
   const auto decisions = region_.numbers.space().decisions();
   noted_ = std::min(noted_, decisions.size());
   for (; noted_ < decisions.size(); ++noted_) {
-    if (names(decisions[noted_].condition)) waiting_.push_back(decisions[noted_].condition);
+    const Expr* condition = decisions[noted_].condition;
+    const bool is_known = condition->is(Op::Finite) && drawn_.contains(condition->args[0]);
+    if (names(condition) && !is_known) waiting_.push_back(condition);
   }
 }
 
@@ -206,9 +213,9 @@ void Unbacked::assert_that(const Expr* condition) {
 
 void Unbacked::finish() {
   if (!any()) return;
-  region_.capture->has_unbacked = true;
   note_decisions();
   assert_known();
+  region_.capture->has_unbacked = any_of_graph() || asserts_;
   if (!waiting_.empty()) refuse(waiting_.front());
 }
 
@@ -269,6 +276,7 @@ bool Unbacked::ties_to_input(const Expr* condition) const {
 }
 
 void Unbacked::add_assertion(const Expr* condition) {
+  asserts_ = true;
   // A graph of torch's symbols would take the input for the number, also in the assertion itself.
   if (region_.numbers.policy.graph_numbers == GraphNumbers::Ints && ties_to_input(condition)) {
     (void)hints.wish_closed(condition);

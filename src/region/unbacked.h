@@ -8,6 +8,7 @@
 #pragma once
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/reasons.h"
@@ -47,6 +48,13 @@ class Unbacked {
     symbols_.emplace(symbol, false);
     hints.add(symbol);
   }
+  // One that the region has drawn before the graph, which has it among its inputs.
+  void add_drawn(const symbolic::Expr* symbol) {
+    symbols_.emplace(symbol, true);
+    hints.add(symbol);
+    drawn_.insert(symbol);
+  }
+  bool any_of_graph() const noexcept { return symbols_.size() > drawn_.size(); }
   // Whether the value of an expression depends on such a number.
   bool names(const symbolic::Expr* expr) const;
 
@@ -93,7 +101,9 @@ class Unbacked {
   std::unordered_map<const symbolic::Expr*, bool> symbols_;  // whether a node gives it
   mutable std::unordered_map<const symbolic::Expr*, bool> names_;
   std::vector<const symbolic::Expr*> waiting_;  // to be asserted when their symbols are given
-  std::size_t noted_ = 0;                       // decisions that are asserted or wait
+  std::unordered_set<const symbolic::Expr*> drawn_;
+  bool asserts_ = false;   // something that is no fact of its own
+  std::size_t noted_ = 0;  // decisions that are asserted or wait
   bool in_torch_ = false;
   std::optional<GraphBreak> refused_;
 };

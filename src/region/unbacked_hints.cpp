@@ -92,7 +92,7 @@ bool UnbackedHints::wish_for(const Expr* condition, std::span<const Expr* const>
 bool UnbackedHints::add_inputs(const Expr* expr, std::vector<PathHash>& paths) const {
   if (expr->is(Op::Symbol)) {
     const auto& symbol = region_.numbers.symbols_[expr->operation.symbol];
-    if (symbol.source != nullptr) paths.push_back(symbol.path);
+    if (symbol.is_input()) paths.push_back(symbol.path);
     return !symbol.must_stay_open;
   }
   return std::ranges::all_of(expr->args, [&](const Expr* arg) { return add_inputs(arg, paths); });

@@ -52,9 +52,14 @@ Result scalar_type(Interpreter& t, PyObject* f, Args args) {
 
 // torch.from_numpy(array): the fake is contiguous, which is checked by what the graph calls.
 Result tensor_of(Interpreter& t, PyObject* f, Args args) {
-  if (!only_positional(args, 1, 1) || region::cat_of(args[0]) != Cat::Array || region::is_scalar_stand_in(args[0]) ||
-      !t.region.numbers.policy.runs_as_captured())
+  if (!only_positional(args, 1, 1) || region::cat_of(args[0]) != Cat::Array || region::is_scalar_stand_in(args[0]))
     unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
+  if (!t.region.numbers.policy.runs_as_captured()) {
+    (void)t.region.recorder.to_arg(args[0]);  // the input, if it is one
+    auto fake = t.region.recorder.arrays.tensors.at(args[0]).copy();
+    t.region.recorder.arrays.storages.push_back(aten::meta_of(fake.get()).storage);
+    return Result::of(std::move(fake));
+  }
   static PyObject* const empty = py::import_attr("torch", "empty").release();
   static PyObject* const shape = py::interned("shape").release();
   py::Owned<> dtype;
@@ -78,8 +83,7 @@ Result tensor_of(Interpreter& t, PyObject* f, Args args) {
 
 // tensor.numpy()
 Result array_of(Interpreter& t, PyObject* f, Args args) {
-  if (!only_positional(args, 1, 1) || region::cat_of(args[0]) != Cat::Tensor ||
-      !t.region.numbers.policy.runs_as_captured())
+  if (!only_positional(args, 1, 1) || region::cat_of(args[0]) != Cat::Tensor)
     unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
   const auto fake = t.region.recorder.lift(args[0]);
   const auto part = [&](const char* name) { return py::take(PyObject_GetAttrString(fake.get(), name)); };
@@ -98,6 +102,17 @@ Result array_of(Interpreter& t, PyObject* f, Args args) {
     unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of this tensor"}});
   }
   (void)aten::take_facts();
+  if (!t.region.numbers.policy.runs_as_captured()) {
+    static PyObject* const detach =
+        py::take(PyObject_GetAttrString(py::import_attr("torch", "Tensor").get(), "detach")).release();
+    Result alias = t.region.recorder.torch_call(graph::Op::CallMethod, detach, PyDescr_NAME(detach), args);
+    t.region.provenance.keep(alias.value.get());
+    t.region.recorder.give(array.get(), t.region.recorder.node_of(alias.value.get()));
+    t.region.recorder.arrays.storages.push_back(aten::meta_of(alias.value.get()).storage);
+    t.region.recorder.arrays.tensors[array.get()] = std::move(alias.value);
+    t.region.capture->computes_arrays = true;
+    return Result::of(std::move(array));
+  }
   static PyObject* const name = py::interned("numpy").release();
   t.region.recorder.give(array.get(), t.region.recorder.record(graph::Op::CallMethod, name, args, array.get(), false));
   return Result::of(std::move(array));

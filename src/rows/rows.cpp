@@ -22,6 +22,7 @@ void initialise() {
        kRandomRows,    kDistributedRows},
       kNamedTorchRows);
   add_numpy_functions();
+  add_numpy_draws();
   py::check(PyObject_DelAttrString(core, "TracedGenerator"));  // it had a name for its rows only
 }
 

@@ -41,6 +41,7 @@ Result distributed_tensor(Interpreter& t, PyObject* f, Args args);
 Result distributed_property(Interpreter& t, PyObject* f, Args args);
 Result flex_attention(Interpreter& t, PyObject* f, Args args);
 void add_numpy_functions();
+void add_numpy_draws();
 void initialise();
 
 // pellucid.comptime(fn), and torch._dynamo's: runs it now.

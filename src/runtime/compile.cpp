@@ -19,6 +19,7 @@
 #include "py/eval_frame.h"
 #include "py/interrupts.h"
 #include "region/profile.h"
+#include "runtime/draws.h"
 #include "runtime/fills_first.h"
 #include "runtime/graph_call.h"
 #include "runtime/guard_filter.h"
@@ -352,8 +353,9 @@ void refuse_effects(region::Capture& capture, PyObject* backend) {
   std::erase_if(capture.effects, watches_late_reads);  // a graph alone reads its own attributes
   auto effects = effect_rows(capture);
   if (capture.after) py::check(PyList_Append(effects.get(), py::str("the state of torch behind the call").get()));
+  if (!capture.draws.empty()) py::check(PyList_Append(effects.get(), py::str("the random numbers it draws").get()));
   if (PyList_GET_SIZE(effects.get()) == 0) return;
-  if (capture.after || !has_mark(backend, "drops_effects")) {
+  if (capture.after || !capture.draws.empty() || !has_mark(backend, "drops_effects")) {
     const auto text = py::take(PyUnicode_Join(py::str(", ").get(), effects.get()));
     throw GraphBreak(Reason::SideEffect, {{"callee", "what it changes (" + py::text_of(text.get()) + ")"}});
   }
@@ -405,6 +407,9 @@ class StateKeeper {
   std::unique_ptr<aten::GlobalState> before_;
 };
 
+// Whether the region's function makes some of the inputs: what it has drawn, tensors over arrays.
+bool loads_late(const region::Capture& capture) { return !capture.draws.empty() || capture.computes_arrays; }
+
 std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, region::Capture& capture,
                                    const trace::BreakInfo* stop) {
   const std::int64_t begin = events::now();
@@ -423,23 +428,27 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
   const std::size_t guard_count = given.size();
   {  // guards first: they describe the world before the backend runs anything
     const region::ProfiledPhase phase("guards");
-    entry->guards =
-        guards::GuardProgram::compile(capture.sources, std::move(given), function, codegen::graph_inputs(capture));
+    // Inputs that the guards have read are not read again.
+    const auto inputs = loads_late(capture) ? std::vector<const source::Source*>() : codegen::graph_inputs(capture);
+    entry->guards = guards::GuardProgram::compile(capture.sources, std::move(given), function, inputs);
   }
   const double guards = milliseconds_since(begin) - finish;
+  capture.drawer = make_drawer(capture);
   if (codegen::calls_graph(capture)) {
     auto before = aten::GlobalState::now();
     const StateKeeper keeper;  // a backend that traces the graph, and fails, leaves levels open
     Compiled compiled = told_call(function, capture, cache, stop, *entry);
     guard_late(capture, compiled);
-    GraphFacts facts{undo_plan(capture, !compiled.as_captured), std::move(compiled.as_captured)};
+    GraphFacts facts{undo_plan(capture, !compiled.as_captured), std::move(compiled.as_captured),
+                     capture.computes_arrays, capture.drawer.copy()};
+    if (capture.drawer && (facts.undo.may_raise || facts.as_captured)) keep_states(capture.drawer.get());
     entry->graph_call = make_graph_call(function, compiled.graph.get(), std::move(facts), std::move(before));
   }
   const std::int64_t start = events::now();
   const region::ProfiledPhase phase("emit");
   auto region = codegen::emit(capture, entry->graph_call.get(), region_name(capture, entry->number));
   entry->region = std::move(region.function);
-  entry->input_loader = region.input_loader;
+  entry->input_loader = loads_late(capture) ? nullptr : region.input_loader;
   const double emit = milliseconds_since(start);
   events::time("finish_graph", finish);
   events::time("guards", guards);

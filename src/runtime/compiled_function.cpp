@@ -446,8 +446,8 @@ py::Owned<> as_dict(const Entry& entry, PyObject* cache_object) {
   auto math = py::take(PyImport_ImportModule("math"));  // of conditions
   auto scope = py::take(Py_BuildValue("{s:O,s:O,s:O,s:O,s:O}", "G", cache_of(cache_object)->key().globals, "F",
                                       cells.get(), "C", constants.get(), "HOLDS", holds.get(), "math", math.get()));
-  for (const auto step :
-       {source::Step::Part, source::Step::Ahead, source::Step::ValueAhead, source::Step::FunctionMode}) {
+  for (const auto step : {source::Step::Part, source::Step::Ahead, source::Step::ValueAhead, source::Step::FunctionMode,
+                          source::Step::OverArray}) {
     auto function = source::step_function(step);
     py::check(PyDict_SetItemString(scope.get(), source::step_function_name(step), function.get()));
   }

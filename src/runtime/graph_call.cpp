@@ -11,6 +11,7 @@
 #include "py/interrupts.h"
 #include "region/torch_module.h"
 #include "runtime/compile.h"
+#include "runtime/draws.h"
 
 namespace pellucid::runtime {
 namespace {
@@ -183,15 +184,43 @@ py::Owned<> run_as_captured(PyObject* object, const Arguments& args) {
   return result;
 }
 
+// With the error of the graph pending, before and after: it will draw again what it was given.
+void put_draws_back(PyObject* object, KeptDraws* kept) {
+  if (failed != object) return;
+  if (kept == nullptr) {
+    failed = nullptr;
+    return;
+  }
+  py::PythonError error;
+  kept->put_back();
+  failed = object;
+  error.restore();
+}
+
+// False: with an error pending.
+bool may_compute_arrays() {
+  static PyObject* const check = py::import_attr("pellucid._numpy", "check_errors").release();
+  return static_cast<bool>(py::Owned<>::steal(PyObject_CallNoArgs(check)));
+}
+
 PyObject* call(PyObject* object, PyObject* const* values, std::size_t nargsf, PyObject* kwnames) {
   GraphCall* self = cast(object);
   const Arguments args{values, nargsf, kwnames};
   return py::enter([&]() -> py::Owned<> {
+    PyObject* const drawer = self->facts->drawer.get();
+    const auto draws = drawer == nullptr ? nullptr : take_kept(drawer);
+    if (self->facts->computes_arrays && !may_compute_arrays()) {  // torch would not raise
+      failed = object;
+      interrupted = false;
+      if (drawer != nullptr) put_draws_back(object, draws.get());
+      py::throw_pending();
+    }
     const auto graph = py::Owned<>::share(self->compiled);  // another thread may give it up
     auto result = run(object, graph, args);
     if (result) self->failures = self->reruns = 0;
     const bool is_undone = !result && failed == object && !interrupted && PyErr_ExceptionMatches(PyExc_Exception) != 0;
     if (is_undone && self->facts->as_captured) result = run_as_captured(object, args);
+    if (!result && drawer != nullptr) put_draws_back(object, draws.get());
     if (!result) py::throw_pending();
     return result;
   });
@@ -203,6 +232,7 @@ int traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(cast(object)->function);
   if (cast(object)->facts == nullptr) return 0;
   Py_VISIT(cast(object)->facts->as_captured.get());
+  Py_VISIT(cast(object)->facts->drawer.get());
   for (const UndoPlan::Attribute& attribute : cast(object)->facts->undo.attributes) Py_VISIT(attribute.tensor.get());
   return 0;
 }

@@ -18,6 +18,8 @@ struct GraphFacts {
   UndoPlan undo;
   // The backend made something else of the graph, so an error may be its own: this runs it node by node.
   py::Owned<> as_captured;
+  bool computes_arrays = false;  // for numpy, which may have been told to make errors of warnings
+  py::Owned<> drawer;            // of the random numbers that are among its arguments; empty: none are
 };
 
 // `before`: the torch state under which the region starts.

@@ -10,6 +10,7 @@
 #include "rows/steering.h"
 #include "runtime/cache.h"
 #include "runtime/compiled_function.h"
+#include "runtime/draws.h"
 #include "runtime/graph_call.h"
 #include "runtime/hook.h"
 #include "runtime/listener.h"
@@ -324,6 +325,7 @@ void initialise(PyObject* module) {
   region::fx_graph_of = backend::fx_graph;
   initialise_cache_type(module);
   initialise_graph_call_type(module);
+  initialise_drawer_type(module);
   initialise_hook();
   initialise_stance();
   initialise_compiled_function_type(module);

@@ -14,7 +14,9 @@
 namespace pellucid::source {
 namespace {
 
-bool has_base(Step step) noexcept { return step != Step::Local && step != Step::Free && step != Step::Const; }
+bool has_base(Step step) noexcept {
+  return step != Step::Local && step != Step::Free && step != Step::Const && step != Step::Drawn;
+}
 
 // Keys that may stand for each other: their hash and equality are C code and cannot fail.
 bool is_plain_key(PyObject* key) noexcept {
@@ -96,6 +98,8 @@ std::string root_text_of(const Source* root) {
       return std::string("L[").append(py::repr_of(root->operand.get())).append("]");
     case Step::Free:
       return std::string("F[").append(py::repr_of(root->operand.get())).append("]");
+    case Step::Drawn:
+      return "DRAWN";
     default:
       break;
   }
@@ -142,6 +146,7 @@ const Source* SourceTable::free(int index, PyObject* name) {
   return intern(Step::Free, nullptr, canonical(name).get(), index);
 }
 const Source* SourceTable::constant(PyObject* object) { return intern(Step::Const, nullptr, object, -1); }
+const Source* SourceTable::drawn() { return intern(Step::Drawn, nullptr, nullptr, -1); }
 const Source* SourceTable::instance_attr(const Source* base, PyObject* name) {
   return intern(Step::InstanceAttr, base, canonical(name).get(), -1);
 }
@@ -164,6 +169,7 @@ const Source* SourceTable::stride_of(const Source* tensor, std::int64_t dim) {
   return intern(Step::Stride, tensor, nullptr, dim);
 }
 const Source* SourceTable::plain(const Source* tensor) { return intern(Step::Plain, tensor, nullptr, 0); }
+const Source* SourceTable::over_array(const Source* array) { return intern(Step::OverArray, array, nullptr, 0); }
 const Source* SourceTable::function_mode(std::int64_t index) {
   return intern(Step::FunctionMode, constant(py::module_named("torch.overrides")), nullptr, index);
 }
@@ -191,6 +197,16 @@ bool load_number(const Source& source, PyObject* tensor, std::int64_t* out) noex
 
 namespace {
 
+PyObject* load_over_array(PyObject* array, py::Owned<>& fresh) noexcept {
+  try {
+    static PyObject* const over = py::import_attr("pellucid._numpy", "tensor_over").release();
+    fresh = py::take(PyObject_CallOneArg(over, array));
+  } catch (const py::PythonError&) {
+    return nullptr;
+  }
+  return fresh.get();
+}
+
 PyObject* load_plain(PyObject* tensor, py::Owned<>& fresh) noexcept {
   if (!aten::is_tensor(tensor)) return nullptr;
   try {
@@ -214,6 +230,8 @@ PyObject* load_step(const Source& source, PyObject* base, PyObject* const* local
       return PyTuple_GET_ITEM(closure, source.index);
     case Step::Const:
       return source.operand.get();
+    case Step::Drawn:
+      return nullptr;
     case Step::InstanceAttr:
       return py::native_instance_attr(base, source.operand.get());
     case Step::DictOf:
@@ -234,6 +252,8 @@ PyObject* load_step(const Source& source, PyObject* base, PyObject* const* local
       if (!fresh) PyErr_Clear();
       return fresh.get();
     }
+    case Step::OverArray:
+      return load_over_array(base, fresh);
     case Step::Plain:
       return load_plain(base, fresh);
     case Step::FunctionMode:
@@ -259,9 +279,11 @@ py::Owned<> step_of(const Source& source, PyObject* base) {
 template <Step step>
 PyObject* take_step(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
   constexpr const char* what = step == Step::FunctionMode                  ? "torch.overrides"
+                               : step == Step::OverArray                   ? "an array"
                                : is_of_layout(step) || step == Step::Plain ? "a tensor"
                                                                            : "an iterator";
   constexpr const char* missing = is_of_layout(step)           ? "pellucid: a tensor has no plain dim %lld"
+                                  : step == Step::OverArray    ? "pellucid: no tensor over this array (%lld)"
                                   : step == Step::Plain        ? "pellucid: no alias of this tensor (%lld)"
                                   : step == Step::FunctionMode ? "pellucid: there is no torch function mode %lld"
                                                                : "pellucid: an iterator has no item %lld ahead";
@@ -290,6 +312,8 @@ PyMethodDef kStepFunctions[] = {
      nullptr},
     {"plain_alias", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(take_step<Step::Plain>)), METH_FASTCALL,
      nullptr},
+    {"TENSOR_OVER", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(take_step<Step::OverArray>)),
+     METH_FASTCALL, nullptr},
     {"FUNCTION_MODE", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(take_step<Step::FunctionMode>)),
      METH_FASTCALL, nullptr},
 };
@@ -308,8 +332,10 @@ PyMethodDef* step_function_of(Step step) noexcept {
       return &kStepFunctions[4];
     case Step::Plain:
       return &kStepFunctions[5];
-    case Step::FunctionMode:
+    case Step::OverArray:
       return &kStepFunctions[6];
+    case Step::FunctionMode:
+      return &kStepFunctions[7];
     default:
       return nullptr;
   }
@@ -415,6 +441,7 @@ void add_step(std::string& text, const Source* s, const RootText& root_text) {
     case Step::Ahead:
     case Step::ValueAhead:
     case Step::FunctionMode:
+    case Step::OverArray:
       text.insert(0, "(").insert(0, step_function_name(s->step));
       text.append(", ").append(std::to_string(s->index)).append(")");
       break;

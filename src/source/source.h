@@ -44,6 +44,7 @@ class SourceTable {
   const Source* local(int slot, PyObject* name);  // slot in the entry's co_varnames arguments
   const Source* free(int index, PyObject* name);  // the cell object of free variable `index` of the entry function
   const Source* constant(PyObject* object);       // an object known by identity; the table holds it
+  const Source* drawn();                          // the random numbers of this call
   const Source* instance_attr(const Source* base, PyObject* name);
   const Source* dict_of(const Source* base);
   const Source* item(const Source* base, std::int64_t index);
@@ -54,6 +55,7 @@ class SourceTable {
   const Source* size_of(const Source* tensor, std::int64_t dim);
   const Source* stride_of(const Source* tensor, std::int64_t dim);
   const Source* plain(const Source* tensor);
+  const Source* over_array(const Source* array);
   const Source* function_mode(std::int64_t index);  // of torch, the outermost first
   const Source* part(const Source* iterator, std::int64_t index);
   const Source* ahead(const Source* iterator, std::int64_t count);

@@ -48,11 +48,11 @@ BreakInfo describe(const GraphBreak& stop, Executor& executor) {
 void initialise_once() {
   static std::mutex setting_up;
   static bool ready = false;
-  if (ready) return;
+  if (ready) return rows::add_numpy_draws();
   PyThreadState* thread = PyEval_SaveThread();
   std::unique_lock lock(setting_up);
   PyEval_RestoreThread(thread);
-  if (ready) return;
+  if (ready) return rows::add_numpy_draws();
   initialise();
   ready = true;
 }

@@ -197,7 +197,12 @@ def prints_two_levels_down(a):
 
 @program(x())
 def draws(a):
-    return a * random.random()
+    return a * random.gauss(0.0, 1.0)
+
+
+@program(x())
+def draws_in_the_region(a):
+    return a * random.random() + random.randint(1, 6)
 
 
 @program(x())

@@ -123,9 +123,9 @@ def test_libraries_are_as_before_behind_a_replay(recorded):
 def test_I02_the_command(recorded, tmp_path):
     folder, _, _ = recorded
     said = run("-m", "pellucid", "replay", folder / "draws.rec", cwd=tmp_path)
-    assert "the capture ends as recorded" in said and "return a * random.random()" in said
+    assert "the capture ends as recorded" in said and "return a * random.gauss(0.0, 1.0)" in said
     told = json.loads(run("-m", "pellucid", "replay", folder / "draws.rec", "--json", cwd=tmp_path))
-    assert told["status"] == "same" and told["outcome"]["code"] == "PEL0301"
+    assert told["status"] == "same" and told["outcome"]["code"] == "PEL0304"
     assert "HANDLE" in run("-m", "pellucid", "replay", folder / "asks_a_handle.rec", cwd=tmp_path, expect=1)
     assert "HANDLE" in run("-m", "pellucid", "replay", folder / "asks_a_handle.rec", "--missing", cwd=tmp_path)
     assert "is no record" in run("-m", "pellucid", "replay", HERE / "test_records.py", cwd=tmp_path, expect=2)

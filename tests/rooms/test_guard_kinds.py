@@ -346,7 +346,7 @@ def test_B06_TENSOR_MATCH():
 
 
 def test_A20_ARRAY_MATCH():
-    p = one("ARRAY_MATCH", (np.ndarray, np.dtype("float32"), 2, 3))
+    p = one("ARRAY_MATCH", (np.ndarray, np.dtype("float32"), False, 2, 3))
     assert passes(p, np.ones((2, 3), np.float32)) and passes(p, np.ones((3, 2), np.float32).T)
     for other in (
         np.ones((3, 3), np.float32),
@@ -359,6 +359,12 @@ def test_A20_ARRAY_MATCH():
         Hostile(),
     ):
         assert not passes(p, other)
+    plain = one("ARRAY_MATCH", (np.ndarray, np.dtype("float32"), True, 2, 3))
+    fixed = np.ones((2, 3), np.float32)
+    fixed.flags.writeable = False
+    assert passes(p, fixed) and passes(plain, np.ones((2, 3), np.float32))
+    for other in (fixed, np.ones((3, 2), np.float32).T, np.ones((2, 6), np.float32)[:, ::2]):
+        assert not passes(plain, other)
 
 
 def test_GRADIENT_TARGET():
