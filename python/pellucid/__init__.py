@@ -47,6 +47,7 @@ from pellucid import (
     polyfills_torch,
 )
 from pellucid._bytecode_hooks import register_bytecode_hook
+from pellucid._capture_cache import CaptureCacheRecord, capture_cache_report
 from pellucid._capture_profile import CompileProfile, profile_compiles
 from pellucid._comptime import ComptimeContext, ComptimeValue, comptime
 from pellucid._decompile import CannotDecompile, Decompiled, decompile
@@ -95,6 +96,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CannotDecompile",
+    "CaptureCacheRecord",
     "CompileProfile",
     "CompileProfiler",
     "ComptimeContext",
@@ -108,6 +110,7 @@ __all__ = [
     "assume_constant_result",
     "break_reasons",
     "cache_entries",
+    "capture_cache_report",
     "compile",
     "compile_times",
     "comptime",
