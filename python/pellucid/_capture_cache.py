@@ -10,12 +10,14 @@ import contextlib
 import functools
 import hashlib
 import itertools
+import marshal
 import os
 import platform
 import stat
 import sys
 import threading
 import types
+from _abc import _get_dump
 from collections import deque
 from dataclasses import dataclass
 from typing import Any
@@ -157,6 +159,33 @@ def _key(
         words,
     )
     return where, hashlib.blake2b(repr(parts).encode("utf-8", "surrogateescape"), digest_size=20).hexdigest()
+
+
+def _registered_with(cls: type) -> str:
+    """What is registered as a subclass of an abstract class and of those below it, and which of these say so in code."""
+    found = []
+    seen = {cls}
+    waiting = [cls]
+    while waiting:
+        at = waiting.pop()
+        found += [f"{_name(at)}: {_name(known)}" for known in map(_referent, _get_dump(at)[0]) if known is not None]
+        hook = at.__dict__.get("__subclasshook__")
+        if hook is not None and at is not cls and at.__module__ != "collections.abc":
+            code = getattr(getattr(hook, "__func__", hook), "__code__", None)
+            found.append(f"{_name(at)} asks {hashlib.sha256(marshal.dumps(code, 2)).hexdigest()}")
+        new = [below for below in type.__subclasses__(at) if below not in seen]
+        seen.update(new)
+        waiting += new
+    found.sort()
+    return hashlib.sha256("\n".join(found).encode()).hexdigest()
+
+
+def _name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _referent(reference: Any) -> Any:
+    return reference()
 
 
 # ---- files

@@ -13,6 +13,7 @@
 #include "runtime/kept_region.h"
 #include "runtime/listener.h"
 #include "runtime/thread_state.h"
+#include "trace/trace.h"
 
 namespace pellucid::runtime {
 namespace {
@@ -52,6 +53,10 @@ std::string words_of_call(PyFunctionObject* function, PyObject* const* locals) {
   return text;
 }
 
+py::Owned<> as_bytes(const std::string& text) {
+  return py::take(PyBytes_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size())));
+}
+
 // A backend that looks at the graph gets the one that capture has made, with what it knows of it.
 bool is_served(PyObject* backend) {
   auto filter = py::Owned<>::steal(PyObject_GetAttrString(backend, "guard_filter_fn"));
@@ -80,10 +85,9 @@ CaptureCache::CaptureCache(PyFunctionObject* function, PyObject* const* locals, 
     const std::string digest = code_digest(function->func_code), words = words_of_call(function, locals);
     PyObject* const instance = cache.key().instance;
     const auto find = py::import_attr(kModule, "_key");
-    key_ = py::take(PyObject_CallFunction(find.get(), "OOOy#y#OO", where.get(), function, backend, digest.data(),
-                                          static_cast<Py_ssize_t>(digest.size()), words.data(),
-                                          static_cast<Py_ssize_t>(words.size()), fullgraph ? Py_True : Py_False,
-                                          instance == nullptr ? Py_None : instance));
+    key_ = py::take(PyObject_CallFunctionObjArgs(
+        find.get(), where.get(), function, backend, as_bytes(digest).get(), as_bytes(words).get(),
+        fullgraph ? Py_True : Py_False, instance == nullptr ? Py_None : instance, nullptr));
     if (key_.get() == Py_None) key_ = {};
   } catch (...) {
     innermost = outer_;
@@ -127,6 +131,7 @@ std::unique_ptr<Entry> CaptureCache::entry_of(PyObject* bytes) {
   const std::int64_t start = events::now();
   const std::string_view text(PyBytes_AS_STRING(bytes), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes)));
   const CompilingScope scope;
+  trace::initialise_once();  // as the first capture of a process does
   auto kept = read_region(text, function_, locals_);
   region::Capture& capture = kept->capture;
   auto guards = guards::GuardProgram::compile(capture.sources, capture.guards.release(), function_,
@@ -172,8 +177,7 @@ void CaptureCache::keep() {
   if (!key_) return;
   if (bytes_.empty()) return tell("not kept", unkept_);
   const auto write = py::import_attr(kModule, "_write");
-  const auto why = py::take(PyObject_CallFunction(write.get(), "Oy#", key_.get(), bytes_.data(),
-                                                  static_cast<Py_ssize_t>(bytes_.size())));
+  const auto why = py::take(PyObject_CallFunctionObjArgs(write.get(), key_.get(), as_bytes(bytes_).get(), nullptr));
   const std::string failure = py::text_of(why.get());
   tell(failure.empty() ? "kept" : "not kept", failure);
 }

@@ -156,6 +156,8 @@ void ObjectWriter::note_parts(PyObject* object) {
     note_part(object, Part::Globals, f->func_globals);
     note_part(object, Part::Builtins, f->func_builtins);
     note_part(object, Part::Closure, f->func_closure);
+    for (Py_ssize_t i = 0; f->func_closure != nullptr && i < PyTuple_GET_SIZE(f->func_closure); ++i)
+      note_part(object, Part::Cell, PyTuple_GET_ITEM(f->func_closure, i), i);
   } else if (PyType_Check(object)) {
     auto* const type = reinterpret_cast<PyTypeObject*>(object);
     note_part(object, Part::ClassDict, type->tp_dict);
@@ -701,6 +703,11 @@ PyObject* ObjectReader::part(Row& row) {
         return f->func_builtins;
       case Part::Closure:
         return f->func_closure;
+      case Part::Cell: {
+        const bool is_there =
+            f->func_closure != nullptr && row.index >= 0 && row.index < PyTuple_GET_SIZE(f->func_closure);
+        return is_there ? PyTuple_GET_ITEM(f->func_closure, row.index) : nullptr;
+      }
       default:
         return nullptr;
     }

@@ -51,6 +51,7 @@ enum class Part : std::uint8_t {
   Globals,
   Builtins,
   Closure,
+  Cell,
   Getter,
   Setter,
   Deleter,

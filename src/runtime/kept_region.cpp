@@ -9,6 +9,7 @@
 #include "codegen/emit.h"
 #include "guards/traits.h"
 #include "py/cpython.h"
+#include "region/torch_module.h"
 #include "region/types.h"
 
 namespace pellucid::runtime {
@@ -32,18 +33,27 @@ constexpr int kDeepest = 100;  // nesting of arguments and expressions
 
 // ---- what graphs and plans may call
 
-bool begins_with(PyObject* text, std::string_view with) {
-  return text != nullptr && PyUnicode_Check(text) && py::text_of(text).starts_with(with);
-}
-
-bool is_of_torch(PyObject* function) {  // a C function
-  PyObject* const module = reinterpret_cast<PyCFunctionObject*>(function)->m_module;
-  if (begins_with(module, "torch._C._")) return true;
-  PyObject* const self = PyCFunction_GET_SELF(function);
-  if (self == nullptr) return false;
-  if (PyType_Check(self))
-    return std::string_view(reinterpret_cast<PyTypeObject*>(self)->tp_name).starts_with("torch._C._VariableFunctions");
-  return false;
+// Where torch has the C functions that are operators on tensors, and what switches its modes.
+bool is_of_torch(PyObject* function) {
+  const auto* const f = reinterpret_cast<PyCFunctionObject*>(function);
+  const std::string_view name = f->m_ml->ml_name;
+  const std::string module = f->m_module == nullptr ? "" : py::text_of(f->m_module);
+  static constexpr std::string_view kModules[] = {"torch._C._nn", "torch._C._special", "torch._C._linalg",
+                                                  "torch._C._fft"};
+  static constexpr std::string_view kSwitches[] = {"_set_grad_enabled"};
+  static constexpr std::string_view kFiles[] = {"from_file"};  // the one that touches files
+  const auto is_in = [](std::string_view text, const auto& all) {
+    return std::ranges::find(all, text) != std::end(all);
+  };
+  if (is_in(module, kModules)) return true;
+  if (module == "torch") return !is_in(name, kFiles);
+  static PyObject* const core = py::import_attr("sys", "modules").release();
+  const auto at = py::str("torch._C");
+  PyObject* const found = PyDict_GetItemWithError(core, at.get());
+  PyObject* const there = found != nullptr && PyModule_Check(found)
+                              ? PyDict_GetItemString(PyModule_GetDict(found), f->m_ml->ml_name)
+                              : nullptr;
+  return there == function && is_in(name, kSwitches);
 }
 
 // Operators as torch's functions and methods, and Python's own.
@@ -112,6 +122,29 @@ bool is_method_of_tensor(PyObject* name) {
          py::type_lookup(reinterpret_cast<PyTypeObject*>(tensor), py::interned(name).get()) != nullptr;
 }
 
+// ---- abstract base classes
+
+bool is_abstract(PyObject* object) {
+  static PyObject* const meta = py::import_attr("abc", "ABCMeta").release();
+  return PyType_Check(object) && PyType_IsSubtype(Py_TYPE(object), reinterpret_cast<PyTypeObject*>(meta)) != 0;
+}
+
+// What is registered with a class and with those below it: with this and the bases of a class it is known what is an
+// instance of what.
+std::string registered_with(PyObject* type) {
+  static PyObject* const ask = py::import_attr("pellucid._capture_cache", "_registered_with").release();
+  return py::text_of(py::take(PyObject_CallOneArg(ask, type)).get());
+}
+
+// Says that the classes of this process which could be asked are registered as they are now.
+std::int64_t token_now() {
+  static PyObject* const token = py::import_attr("abc", "get_cache_token").release();
+  const auto value = py::take(PyObject_CallNoArgs(token));
+  const std::int64_t number = PyLong_AsLongLong(value.get());
+  if (number == -1 && PyErr_Occurred() != nullptr) py::throw_pending();
+  return number;
+}
+
 // ---- which guards there are, and in what form
 
 enum class Form : std::uint8_t {
@@ -150,6 +183,7 @@ Form form_of(Kind kind) {
     case Kind::IS:
     case Kind::IS_NOT:
     case Kind::NOT_HANDLING:
+    case Kind::ABC_TOKEN:
     case Kind::ITERATOR_HAS:
     case Kind::ITERATOR_LEFT:
     case Kind::ITERATOR_AT:
@@ -232,6 +266,7 @@ class Keeper {
 
   void write_all(ByteWriter& out) {
     out.text(aten::state_text());
+    write_registrations(out);
     write_guards(out);
     write_graph(out);
     write_plan(out);
@@ -272,11 +307,38 @@ class Keeper {
     return source::evaluate(source, locals_, capture_.function->func_closure);
   }
 
+  // Any class that the capture has met may have been asked.
+  void write_registrations(ByteWriter& out) {
+    const auto is_token = [](const Guard& guard) { return guard.kind == Kind::ABC_TOKEN; };
+    std::vector<PyObject*> asked;
+    if (std::ranges::any_of(capture_.guards.all(), is_token)) {
+      for (const auto& [object, source] : capture_.source_of) {
+        if (is_abstract(object)) asked.push_back(object);
+      }
+    }
+    out.number(asked.size());
+    for (PyObject* type : asked) {
+      out.number(objects_.id(type));
+      out.text(registered_with(type));
+    }
+  }
+
   // ---- guards
   void write_guards(ByteWriter& out) {
-    const auto& all = capture_.guards.all();
+    std::vector<const Guard*> all;
+    for (const Guard& guard : capture_.guards.all()) {
+      if (!is_about_ours(guard)) all.push_back(&guard);
+    }
     out.number(all.size());
-    for (const Guard& guard : all) write(out, guard);
+    for (const Guard* guard : all) write(out, *guard);
+  }
+  // Classes of the core, which no program changes: that it is the same core is part of the key.
+  static bool is_about_ours(const Guard& guard) {
+    if (guard.source == nullptr || guard.source->root()->step != Step::Const) return false;
+    PyObject* const type = guard.source->root()->operand.get();
+    if (!PyType_Check(type)) return false;
+    PyObject* const dict = reinterpret_cast<PyTypeObject*>(type)->tp_dict;
+    return py::text_of(PyDict_GetItemString(dict, "__module__")) == "pellucid._core";
   }
   void write(ByteWriter& out, const Guard& guard) {
     const Form form = form_of(guard.kind);
@@ -387,10 +449,13 @@ class Keeper {
         return out.number(nodes_.at(arg.node));
       case Arg::Kind::Constant:
         return out.number(objects_.id(arg.constant.get()));
-      case Arg::Kind::Tuple:
-        if (arg.constant && arg.constant.get() != reinterpret_cast<PyObject*>(&PyTuple_Type))
+      case Arg::Kind::Tuple: {
+        const bool is_plain = !arg.constant || arg.constant.get() == reinterpret_cast<PyObject*>(&PyTuple_Type);
+        if (!is_plain && arg.constant.get() != reinterpret_cast<PyObject*>(region::torch_size_type()))
           throw Unkept{"its graph takes a tuple of a class of its own"};
+        out.flag(!is_plain);
         break;
+      }
       default:
         break;
     }
@@ -516,6 +581,7 @@ class Reader final : public SourceValues {
     read_sources();
     if (in_.text() != aten::state_text()) throw Miss{"the state of torch is another one"};
     objects_.check_all();
+    read_registrations();
     read_guards();
     read_graph();
     read_plan();
@@ -649,6 +715,15 @@ class Reader final : public SourceValues {
     return final_source(number - 1);
   }
 
+  void read_registrations() {
+    const std::size_t count = in_.count();
+    for (std::size_t i = 0; i < count; ++i) {
+      PyObject* const type = objects_.at(in_.below(objects_.size()));
+      if (!is_abstract(type)) throw Miss{"a class is not abstract"};
+      if (registered_with(type) != in_.text()) throw Miss{"other classes are registered with " + source::describe(type)};
+    }
+  }
+
   // ---- guards
   void read_guards() {
     const std::size_t count = in_.count();
@@ -662,6 +737,7 @@ class Reader final : public SourceValues {
     if (other != 0) guard.other = final_source(other - 1);
     guard.number = in_.signed_number();
     guard.why.operation = std::string(in_.text());
+    if (guard.kind == Kind::ABC_TOKEN) guard.number = token_now();
     const Form form = form_of(guard.kind);
     const guards::Traits& kind = guards::traits(guard.kind);
     const bool is_ambient = kind.place == guards::Place::Ambient || kind.place == guards::Place::Sources;
@@ -813,6 +889,8 @@ class Reader final : public SourceValues {
       arg.constant = py::Owned<>::share(constant);
       return arg;
     }
+    if (arg.kind == Arg::Kind::Tuple && in_.flag())
+      arg.constant = py::Owned<>::share(reinterpret_cast<PyObject*>(region::torch_size_type()));
     const std::size_t count = in_.count();
     for (std::size_t i = 0; i < count; ++i) arg.items.push_back(read_arg(depth + 1));
     if (arg.kind == Arg::Kind::Slice && count != 3) throw Miss{"a slice has three parts"};
