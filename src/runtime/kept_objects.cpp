@@ -7,6 +7,7 @@
 #include "guards/equality.h"
 #include "py/cpython.h"
 #include "py/native_lookup.h"
+#include "region/torch_module.h"
 #include "region/types.h"
 
 namespace pellucid::runtime {
@@ -19,6 +20,20 @@ PyObject* modules() { return PyImport_GetModuleDict(); }
 PyObject* singleton_at(std::size_t i) {
   const std::array<PyObject*, 5> all = {Py_None, Py_True, Py_False, Py_Ellipsis, Py_NotImplemented};
   return all[i];
+}
+
+// Classes without a name that leads to them.
+PyTypeObject* core_type(std::size_t i) {
+  PyTypeObject* const all[] = {&PyDictKeys_Type,      &PyDictValues_Type,   &PyDictItems_Type,     &PyODictKeys_Type,
+                               &PyODictValues_Type,   &PyODictItems_Type,   &PyListIter_Type,      &PyTupleIter_Type,
+                               &PyRangeIter_Type,     &PyDictIterKey_Type,  &PyDictIterValue_Type, &PyDictIterItem_Type,
+                               &PySetIter_Type,       &PyODictIter_Type,    &PyUnicodeIter_Type,   &PyFunction_Type,
+                               &PyCFunction_Type,     &PyMethodDescr_Type,  &PyWrapperDescr_Type,  &PyGetSetDescr_Type,
+                               &PyMemberDescr_Type,   &PyClassMethodDescr_Type, &PyCell_Type,      &PyCode_Type,
+                               &PyMethod_Type,        &_PyMethodWrapper_Type, &PyModule_Type,      &PyDictProxy_Type,
+                               &PyGen_Type,           Py_TYPE(Py_None),     Py_TYPE(Py_Ellipsis),  Py_TYPE(Py_NotImplemented),
+                               &PyODict_Type};
+  return i < std::size(all) ? all[i] : nullptr;
 }
 
 PyTypeObject* type_named(const char* module, const char* name) {
@@ -83,6 +98,14 @@ PyObject* enum_members(PyObject* type) {
   return found != nullptr && PyDict_Check(found) ? found : nullptr;
 }
 
+PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(type); }
+
+bool is_c_descriptor(PyObject* object) {
+  const PyTypeObject* const kind = Py_TYPE(object);
+  return kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type || kind == &PyGetSetDescr_Type ||
+         kind == &PyMemberDescr_Type || kind == &PyClassMethodDescr_Type;
+}
+
 bool is_wrapper_of_function(PyObject* object) {
   return Py_IS_TYPE(object, &PyStaticMethod_Type) || Py_IS_TYPE(object, &PyClassMethod_Type);
 }
@@ -103,7 +126,23 @@ bool may_be_known_by_type(PyObject* object) {
   }
 }
 
-PyObject* as_object(PyTypeObject* type) { return reinterpret_cast<PyObject*>(type); }
+// What C functions, C descriptors and atoms of torch call themselves: another one may stand where it was.
+std::string own_name(PyObject* object) {
+  if (PyCFunction_Check(object)) {
+    const auto* const f = reinterpret_cast<PyCFunctionObject*>(object);
+    PyObject* const self = f->m_self;
+    std::string text = f->m_ml->ml_name;
+    text.append(" of ").append(f->m_module == nullptr ? "" : py::text_of(f->m_module));
+    text.append(" of ").append(self == nullptr ? "" : Py_TYPE(self)->tp_name);
+    if (self != nullptr && PyType_Check(self)) text.append(" ").append(reinterpret_cast<PyTypeObject*>(self)->tp_name);
+    return text;
+  }
+  if (is_c_descriptor(object))
+    return py::text_of(PyDescr_NAME(object)) + " of " + (PyDescr_TYPE(object)->tp_name + std::string());
+  if (is_atom_of_torch(object)) return py::repr_of(object);
+  return "";
+}
+
 
 }  // namespace
 
@@ -229,7 +268,17 @@ bool ObjectWriter::locate_value(PyObject* object) {
     add(std::move(row));
     return true;
   }
-  if (PyLong_CheckExact(object)) {
+  for (std::size_t i = 0; core_type(i) != nullptr; ++i) {
+    if (object != as_object(core_type(i))) continue;
+    row.at.place = Place::CoreType;
+    row.at.index = static_cast<std::int64_t>(i);
+    add(std::move(row));
+    return true;
+  }
+  if (Py_IS_TYPE(object, region::torch_size_type())) {
+    row.at.place = Place::Size;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i) row.items.push_back(PyTuple_GET_ITEM(object, i));
+  } else if (PyLong_CheckExact(object)) {
     row.at.place = Place::Int;
     row.name = py::text_of(py::take(_PyLong_Format(object, 16)).get());
     if (row.name.size() > 4096) refuse(object);
@@ -310,17 +359,6 @@ bool ObjectWriter::locate_named(PyObject* object, Row& row) {
     const std::size_t dot = full.rfind('.');
     std::string of = is_heap ? py::text_of(module) : dot == std::string::npos ? "builtins" : full.substr(0, dot);
     if (is_it(of, py::text_of(name.get()))) return true;
-    // Types that C code makes and no module shows.
-    for (const char* other : {"types", "torch", "torch._C", "collections", "functools", "typing"}) {
-      for (const char* alias :
-           {"FunctionType", "BuiltinFunctionType", "WrapperDescriptorType", "MethodDescriptorType",
-            "ClassMethodDescriptorType", "GetSetDescriptorType", "MemberDescriptorType", "CellType", "CodeType",
-            "MethodType", "MethodWrapperType", "ModuleType", "MappingProxyType", "GeneratorType", "NoneType",
-            "EllipsisType", "NotImplementedType", "Size", "dtype", "device", "layout", "memory_format",
-            "OrderedDict", "_lru_cache_wrapper"}) {
-        if (is_it(other, alias)) return true;
-      }
-    }
     return false;
   }
   if (PyFunction_Check(object)) {
@@ -361,6 +399,7 @@ bool ObjectWriter::locate(PyObject* object) {
     row.at.place = Place::Entry;
     row.type = as_object(&PyFunction_Type);
     row.digest = code_digest(entry_->func_code);
+    row.globals = entry_->func_globals;
     add(std::move(row));
     return true;
   }
@@ -370,8 +409,8 @@ bool ObjectWriter::locate(PyObject* object) {
   row.object = object;
   // C descriptors stand in the dict of their class.
   PyTypeObject* const kind = Py_TYPE(object);
-  const bool is_descriptor = kind == &PyMethodDescr_Type || kind == &PyWrapperDescr_Type || kind == &PyGetSetDescr_Type ||
-                             kind == &PyMemberDescr_Type || kind == &PyClassMethodDescr_Type;
+  const bool is_descriptor = is_c_descriptor(object);
+  if (region::cat_of(object) == Cat::EnumMember) need(as_object(kind));  // it is a part of its class
   bool is_located = !is_tuple && !is_descriptor && locate_named(object, row);
   if (is_descriptor) {
     PyTypeObject* const owner = PyDescr_TYPE(object);
@@ -431,8 +470,7 @@ bool ObjectWriter::locate(PyObject* object) {
     row.items = {PyMethod_GET_FUNCTION(object), PyMethod_GET_SELF(object)};
   } else if (region::cat_of(object) == Cat::EnumMember) {
     row.items.push_back(as_object(Py_TYPE(object)));
-    PyObject* const dict = py::instance_dict_now(object);
-    PyObject* const value = dict == nullptr ? nullptr : PyDict_GetItemString(dict, "_value_");
+    PyObject* const value = py::native_instance_attr(object, py::interned("_value_").get());
     if (value == nullptr) return false;
     row.items.push_back(value);
   } else if (!PyModule_Check(object) && !is_atom_of_torch(object)) {
@@ -444,6 +482,7 @@ bool ObjectWriter::locate(PyObject* object) {
       row.items.push_back(self);
     }
   }
+  if (row.digest.empty()) row.digest = own_name(object);
   if (object != as_object(&PyType_Type)) row.type = as_object(Py_TYPE(object));
   add(std::move(row));
   return true;
@@ -496,6 +535,7 @@ void ObjectWriter::write_row(ByteWriter& out, const Row& row, std::uint32_t sour
   };
   switch (row.at.place) {
     case Place::Singleton:
+    case Place::CoreType:
       return out.number(static_cast<std::uint64_t>(row.at.index));
     case Place::Float:
       return out.real(PyFloat_AS_DOUBLE(row.object));
@@ -513,6 +553,7 @@ void ObjectWriter::write_row(ByteWriter& out, const Row& row, std::uint32_t sour
     case Place::FrozenSet:
     case Place::Slice:
     case Place::Range:
+    case Place::Size:
       return write_items();
     case Place::Entry:
       break;
@@ -563,6 +604,9 @@ ObjectReader::Row ObjectReader::read_row(ByteReader& in, std::size_t count) {
     case Place::Singleton:
       row.index = static_cast<std::int64_t>(in.below(5));
       return row;
+    case Place::CoreType:
+      row.index = static_cast<std::int64_t>(in.below(64));
+      return row;
     case Place::Float:
       row.real = in.real();
       return row;
@@ -580,6 +624,7 @@ ObjectReader::Row ObjectReader::read_row(ByteReader& in, std::size_t count) {
     case Place::FrozenSet:
     case Place::Slice:
     case Place::Range:
+    case Place::Size:
       read_items();
       return row;
     case Place::Entry:
@@ -615,6 +660,22 @@ py::Owned<> ObjectReader::made(Row& row) {
   switch (row.place) {
     case Place::Singleton:
       return py::Owned<>::share(singleton_at(static_cast<std::size_t>(row.index)));
+    case Place::CoreType: {
+      PyTypeObject* const type = core_type(static_cast<std::size_t>(row.index));
+      if (type == nullptr) throw Miss{"there is no such class"};
+      return py::Owned<>::share(as_object(type));
+    }
+    case Place::Size: {
+      auto list = py::take(PyList_New(0));
+      for (std::size_t i = 0; i < row.items.size(); ++i) {
+        if (!PyLong_CheckExact(item(i))) throw Miss{"a size is no number"};
+        py::check(PyList_Append(list.get(), item(i)));
+      }
+      auto size = py::Owned<>::steal(PyObject_CallOneArg(as_object(region::torch_size_type()), list.get()));
+      if (size) return size;
+      PyErr_Clear();
+      throw Miss{"a size is none"};
+    }
     case Place::Float:
       if (std::isnan(row.real)) throw Miss{"a NaN"};
       return py::take(PyFloat_FromDouble(row.real));
@@ -773,7 +834,7 @@ void ObjectReader::check(Row& row, PyObject* object) {
   if (PyFunction_Check(object)) {
     auto* const f = reinterpret_cast<PyFunctionObject*>(object);
     if (row.digest != code_digest(f->func_code)) differs("code");
-    if (row.place != Place::Entry && (row.globals == 0 || at(row.globals - 1) != f->func_globals)) differs("namespace");
+    if (row.globals == 0 || at(row.globals - 1) != f->func_globals) differs("namespace");
   } else if (PyType_Check(object)) {
     if (row.digest != class_digest(reinterpret_cast<PyTypeObject*>(object))) differs("definition");
   } else if (PyCode_Check(object)) {
@@ -790,8 +851,7 @@ void ObjectReader::check(Row& row, PyObject* object) {
         at(row.items[1]) != PyMethod_GET_SELF(object))
       differs("function");
   } else if (region::cat_of(object) == Cat::EnumMember) {
-    PyObject* const dict = py::instance_dict_now(object);
-    PyObject* const value = dict == nullptr ? nullptr : PyDict_GetItemString(dict, "_value_");
+    PyObject* const value = py::native_instance_attr(object, py::interned("_value_").get());
     if (row.items.size() != 2 || value == nullptr || at(row.items[0]) != as_object(Py_TYPE(object))) differs("value");
     (void)same(row.items[1], value);
   } else if (PyCFunction_Check(object) && row.place != Place::Named) {
@@ -800,6 +860,8 @@ void ObjectReader::check(Row& row, PyObject* object) {
         row.name != reinterpret_cast<PyCFunctionObject*>(object)->m_ml->ml_name)
       differs("function");
   }
+  const bool has_name = PyCFunction_Check(object) || is_c_descriptor(object) || is_atom_of_torch(object);
+  if (has_name && row.digest != own_name(object)) differs("name");
 }
 
 PyObject* ObjectReader::at(std::size_t id) {

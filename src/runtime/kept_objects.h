@@ -31,11 +31,13 @@ enum class Place : std::uint8_t {
   Complex,
   Text,
   Bytes,
-  Tuple,      // made anew, as are the next three
+  Tuple,      // made anew, as are the next five
   FrozenSet,
   Slice,
   Range,
   Device,
+  Size,       // torch.Size
+  CoreType,   // a class of CPython that no module shows, by its place in a table
   Entry,      // the function that is called
   Module,     // by its name
   Namespace,  // the dict of the module

@@ -115,6 +115,18 @@ bool changes_only_its_own(const Stmt& stmt) {
   return stmt.value.kind == Expr::Kind::Call && !stmt.value.items.empty() && may_change(stmt.value.items.front());
 }
 
+// getattr(tensor, "T"): an attribute that C code computes.
+bool is_read_of_tensor(const Node& node) {
+  static PyObject* const read = py::import_attr("builtins", "getattr").release();
+  static PyObject* const tensor = py::import_attr("torch", "Tensor").release();
+  if (node.target.get() != read || node.args.size() != 2 || !node.kwargs.empty()) return false;
+  PyObject* const name = node.args[1].constant.get();
+  if (node.args[0].kind != Arg::Kind::Node || node.args[1].kind != Arg::Kind::Constant || !PyUnicode_CheckExact(name))
+    return false;
+  PyObject* const found = py::type_lookup(reinterpret_cast<PyTypeObject*>(tensor), py::interned(name).get());
+  return found != nullptr && Py_IS_TYPE(found, &PyGetSetDescr_Type);
+}
+
 // A name that a tensor's own class defines in C, or torch.Tensor does.
 bool is_method_of_tensor(PyObject* name) {
   static PyObject* const tensor = py::import_attr("torch", "Tensor").release();
@@ -427,7 +439,7 @@ class Keeper {
     const bool is_method = node.op == Op::CallMethod;
     if (node.op == Op::GetAttr || node.body != nullptr || node.plain)
       throw Unkept{"its graph has a tensor or a graph of its own"};
-    if (!is_method && !is_operator(node.target.get()))
+    if (!is_method && !is_operator(node.target.get()) && !is_read_of_tensor(node))
       throw Unkept{"its graph calls " + source::describe(node.target.get()) + ", which is no operator of torch"};
     if (is_method && !is_method_of_tensor(node.target.get())) throw Unkept{"its graph calls a method of another class"};
     out.flag(is_method);
@@ -853,7 +865,6 @@ class Reader final : public SourceValues {
   void read_node() {
     const bool is_method = in_.flag();
     PyObject* const target = objects_.at(in_.below(objects_.size()));
-    if (is_method ? !is_method_of_tensor(target) : !is_operator(target)) throw Miss{"a node calls no operator"};
     std::string called = name();
     const bool may_raise = in_.flag();
     std::vector<Arg> args;
@@ -870,6 +881,8 @@ class Reader final : public SourceValues {
     Node* const made =
         capture().graph.call(is_method ? Op::CallMethod : Op::CallFunction, py::Owned<>::share(target), std::move(args),
                              std::move(kwargs), py::Owned<>::share(Py_None));
+    if (is_method ? !is_method_of_tensor(target) : !is_operator(target) && !is_read_of_tensor(*made))
+      throw Miss{"a node calls no operator"};
     made->name = std::move(called);
     made->may_raise = may_raise;
     nodes_.push_back(made);
@@ -930,7 +943,7 @@ class Reader final : public SourceValues {
     for (const Stmt& stmt : plan.effects) check_raw(plan, stmt);
   }
   // Instructions that look into what they are given without asking what it is.
-  static void check_raw(const codegen::Plan& plan, const Stmt& stmt) {
+  void check_raw(const codegen::Plan& plan, const Stmt& stmt) {
     const bool appends = stmt.kind == Stmt::Kind::Append;
     if (!appends && stmt.kind != Stmt::Kind::Add) return;
     PyTypeObject* const type = appends ? &PyList_Type : &PySet_Type;
@@ -942,8 +955,14 @@ class Reader final : public SourceValues {
       return PyCFunction_Check(callee) && PyCFunction_GET_SELF(callee) == reinterpret_cast<PyObject*>(type) &&
              std::string_view(reinterpret_cast<PyCFunctionObject*>(callee)->m_ml->ml_name) == "__new__";
     };
-    const bool is_sure = stmt.target.kind == Expr::Kind::Fresh &&
-                         makes_it(plan.fresh[static_cast<std::size_t>(stmt.target.index)].make);
+    const auto is_guarded = [&](const Guard& guard) {
+      return guard.kind == Kind::TYPE_MATCH && guard.source == stmt.target.source &&
+             PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(guard.operand.get()), type) != 0;
+    };
+    const bool is_sure = stmt.target.kind == Expr::Kind::Fresh
+                             ? makes_it(plan.fresh[static_cast<std::size_t>(stmt.target.index)].make)
+                             : stmt.target.kind == Expr::Kind::Source &&
+                                   std::ranges::any_of(capture().guards.all(), is_guarded);
     if (!is_sure) throw Miss{"something is added to what is no container"};
   }
   // What is built in place is built of what comes before it, or emitting it would not end; what is named is in order.
