@@ -8,6 +8,7 @@
 #include "codegen/emit.h"
 #include "guards/report.h"
 #include "py/cpython.h"
+#include "py/interrupts.h"
 #include "runtime/compile.h"
 #include "runtime/graph_call.h"
 #include "runtime/kept_region.h"
@@ -100,9 +101,12 @@ CaptureCache::~CaptureCache() { innermost = outer_; }
 CaptureCache* CaptureCache::here() noexcept { return innermost; }
 
 void CaptureCache::tell(const char* what, const std::string& why) const {
-  events::record("capture_cache", place_of(function_) + ": " + what + (why.empty() ? "" : ": " + why));
+  // Parts of a file may be among the words.
+  const auto words = py::take(PyUnicode_DecodeUTF8(why.data(), static_cast<Py_ssize_t>(why.size()), "backslashreplace"));
+  const std::string text = py::text_of(words.get());
+  events::record("capture_cache", place_of(function_) + ": " + what + (text.empty() ? "" : ": " + text));
   const auto note = py::import_attr(kModule, "_note");
-  (void)py::take(PyObject_CallFunction(note.get(), "Oss", function_, what, why.c_str()));
+  (void)py::take(PyObject_CallFunction(note.get(), "OsO", function_, what, words.get()));
 }
 
 std::unique_ptr<Entry> CaptureCache::load() {
@@ -118,10 +122,14 @@ std::unique_ptr<Entry> CaptureCache::load() {
       tell("missed", miss.why);
     } catch (const GraphBreak& split) {
       tell("missed", split.message());
-    } catch (const std::length_error&) {
-      tell("missed", "a size is too large");
-    } catch (const std::out_of_range&) {
-      tell("missed", "something is not there");
+    } catch (const py::Interruption&) {
+      throw;
+    } catch (const py::PythonError& error) {
+      // A text that is none, a number that is too large: no code of the program ran that could have raised.
+      if (py::is_interruption(error.value()) || PyErr_GivenExceptionMatches(error.value(), PyExc_Exception) == 0) throw;
+      tell("missed", py::repr_of(error.value()));
+    } catch (const std::exception& error) {
+      tell("missed", error.what());
     }
   }
   return nullptr;

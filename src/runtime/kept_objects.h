@@ -85,7 +85,6 @@ class ObjectWriter {
   // `found` is what a class gives for `name`.
   void note_lookup(PyObject* type, PyObject* name, PyObject* found);
   void note_source(PyObject* object, const source::Source* source);
-  void note_class_at(PyObject* type, const source::Source* source);
   void solve();
   // Sources that places need.
   const std::vector<const source::Source*>& sources() const noexcept { return used_; }

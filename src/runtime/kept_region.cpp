@@ -748,7 +748,7 @@ class Reader final : public SourceValues {
     if (source != 0) guard.source = final_source(source - 1);
     if (other != 0) guard.other = final_source(other - 1);
     guard.number = in_.signed_number();
-    guard.why.operation = std::string(in_.text());
+    guard.why.operation = words();
     if (guard.kind == Kind::ABC_TOKEN) guard.number = token_now();
     const Form form = form_of(guard.kind);
     const guards::Traits& kind = guards::traits(guard.kind);
@@ -825,9 +825,19 @@ class Reader final : public SourceValues {
     guard.operand = std::move(operand);
   }
 
+  // For people, who are told no bytes that are no text.
+  std::string words() {
+    std::string text(in_.text());
+    const auto decoded =
+        py::Owned<>::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), nullptr));
+    if (decoded) return text;
+    PyErr_Clear();
+    throw Miss{"a text is none"};
+  }
+
   // ---- the graph
   std::string name() {
-    std::string text(in_.text());
+    std::string text = words();
     constexpr std::size_t kLongest = 10000;
     const bool is_name = !text.empty() && text.size() < kLongest && std::ranges::all_of(text, [](unsigned char c) {
       return std::isalnum(c) != 0 || c == '_' || c >= 0x80;
@@ -851,7 +861,7 @@ class Reader final : public SourceValues {
     for (std::size_t i = 0; i < inputs; ++i) {
       const Source* const from = source();
       std::string called = name();
-      std::string text(in_.text());
+      std::string text = words();
       if (text.empty()) throw Miss{"an input has no source"};
       Node* const made = graph.placeholder(called, py::Owned<>::share(Py_None), from->id, std::move(text));
       made->target = py::str(called);

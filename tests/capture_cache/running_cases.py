@@ -55,13 +55,13 @@ def main(which: str) -> None:
         before = dict(vars(torch)), dict(vars(torch.nn.functional)), torch.get_default_dtype()
         exec(case.around[second], made.__dict__)
         expected = run(*made.make(), compiled=False)
-        seen, captures = len(pellucid.capture_cache_report()), pellucid.counters.get("captures", 0)
+        seen, captures = len(pellucid.capture_cache_report()), pellucid.counters().get("captures", 0)
         got = run(*made.make(), compiled=True)
         records = pellucid.capture_cache_report()[seen:]
         found[case.name] = {
             "outcomes": [record.outcome for record in records],
             "reasons": [record.reason for record in records],
-            "captures": pellucid.counters.get("captures", 0) - captures,
+            "captures": pellucid.counters().get("captures", 0) - captures,
             "is_as_eager": got == expected,
         }
         for hook in getattr(made, "HOOKS", ()):
