@@ -74,7 +74,7 @@ def _note(function: types.FunctionType, outcome: str, reason: str) -> None:
 
 def _folder() -> str | None:
     """The folder, if there is one that may be used."""
-    where = config.capture_cache_dir
+    where = config.capture_cache_dir  # type: ignore[attr-defined]
     if not where:
         return None
     where = os.path.abspath(where)
@@ -173,9 +173,10 @@ def _registered_with(cls: type) -> str:
         if hook is not None and at is not cls and at.__module__ != "collections.abc":
             code = getattr(getattr(hook, "__func__", hook), "__code__", None)
             found.append(f"{_name(at)} asks {hashlib.sha256(marshal.dumps(code, 2)).hexdigest()}")
-        new = [below for below in type.__subclasses__(at) if below not in seen]
-        seen.update(new)
-        waiting += new
+        for each in type.__subclasses__(at):
+            if each not in seen:
+                seen.add(each)
+                waiting.append(each)
     found.sort()
     return hashlib.sha256("\n".join(found).encode()).hexdigest()
 
@@ -260,7 +261,7 @@ def _write(key: tuple[str, str], body: bytes) -> str:
 
 
 def _make_room(where: str, folder: str, newest: str) -> None:
-    files = []
+    files: list[tuple[int, int, str, str]] = []
     for of_key in os.scandir(where):
         if not of_key.is_dir(follow_symlinks=False):
             continue
@@ -269,13 +270,13 @@ def _make_room(where: str, folder: str, newest: str) -> None:
                 about = entry.stat(follow_symlinks=False)
                 files.append((about.st_mtime_ns, about.st_size, entry.path, of_key.path))
     files.sort()
+    limit = config.capture_cache_size << 20  # type: ignore[attr-defined]
     total = sum(size for _, size, _, _ in files)
-    here = sum(of_key == folder for *_, of_key in files)
-    for _, size, path, of_key in files:
-        is_one_too_many = of_key == folder and here > _VARIANTS
-        if path == newest or not (total > config.capture_cache_size << 20 or is_one_too_many):
+    here = sum(of == folder for *_, of in files)
+    for _, size, path, of in files:
+        if path == newest or not (total > limit or (of == folder and here > _VARIANTS)):
             continue
         with contextlib.suppress(OSError):  # another process may have done the same
             os.unlink(path)
         total -= size
-        here -= of_key == folder
+        here -= of == folder

@@ -343,8 +343,8 @@ void GlobalState::restore() const {
 }
 
 std::string state_text() {
-  const bool has_objects = shown_function_modes() != 0 || dispatch_modes() != 0 || saved_tensor_hooks() != 0 ||
-                           in_function_transform();
+  const bool has_objects =
+      shown_function_modes() != 0 || dispatch_modes() != 0 || saved_tensor_hooks() != 0 || in_function_transform();
   if (has_objects) return "";
   std::string text;
   for (const Field& field : kFields) text.append(std::to_string(field.read())).append(" ");

@@ -77,8 +77,8 @@ CaptureCache::CaptureCache(PyFunctionObject* function, PyObject* const* locals, 
     if (where.get() == Py_None || listens()) return;
     PyObject* const backend = cache.key().backend;
     const char* const refusal = aten::state_text().empty() ? "modes, hooks or transforms of torch are open"
-                                : !is_served(backend)      ? "the backend looks at the graph, which only a capture makes"
-                                                           : nullptr;
+                                : !is_served(backend) ? "the backend looks at the graph, which only a capture makes"
+                                                      : nullptr;
     if (refusal != nullptr) {
       tell("not kept", refusal);
       return;
@@ -86,9 +86,9 @@ CaptureCache::CaptureCache(PyFunctionObject* function, PyObject* const* locals, 
     const std::string digest = code_digest(function->func_code), words = words_of_call(function, locals);
     PyObject* const instance = cache.key().instance;
     const auto find = py::import_attr(kModule, "_key");
-    key_ = py::take(PyObject_CallFunctionObjArgs(
-        find.get(), where.get(), function, backend, as_bytes(digest).get(), as_bytes(words).get(),
-        fullgraph ? Py_True : Py_False, instance == nullptr ? Py_None : instance, nullptr));
+    key_ = py::take(PyObject_CallFunctionObjArgs(find.get(), where.get(), function, backend, as_bytes(digest).get(),
+                                                 as_bytes(words).get(), fullgraph ? Py_True : Py_False,
+                                                 instance == nullptr ? Py_None : instance, nullptr));
     if (key_.get() == Py_None) key_ = {};
   } catch (...) {
     innermost = outer_;
@@ -102,7 +102,8 @@ CaptureCache* CaptureCache::here() noexcept { return innermost; }
 
 void CaptureCache::tell(const char* what, const std::string& why) const {
   // Parts of a file may be among the words.
-  const auto words = py::take(PyUnicode_DecodeUTF8(why.data(), static_cast<Py_ssize_t>(why.size()), "backslashreplace"));
+  const auto words =
+      py::take(PyUnicode_DecodeUTF8(why.data(), static_cast<Py_ssize_t>(why.size()), "backslashreplace"));
   const std::string text = py::text_of(words.get());
   events::record("capture_cache", place_of(function_) + ": " + what + (text.empty() ? "" : ": " + text));
   const auto note = py::import_attr(kModule, "_note");

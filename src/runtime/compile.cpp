@@ -755,14 +755,15 @@ Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cach
     return made;
   }
   try {
-    Attempt made = attempt_or_warn(function, cache, fullgraph, extent, [&](const trace::Extent& how_far, bool constants) {
-      trace::Outcome outcome =
-          trace::capture(function, code, locals, how_far, number_policy(cache, fullgraph, constants));
-      const bool is_whole = outcome.capture && !outcome.stopped && !outcome.capture->after;
-      if (!may_fill || !is_whole || !fills_what_it_found_empty(*outcome.capture)) return outcome;
-      cache.numbers.note(outcome.capture->numbers);
-      throw FillsFirst{};
-    });
+    Attempt made =
+        attempt_or_warn(function, cache, fullgraph, extent, [&](const trace::Extent& how_far, bool constants) {
+          trace::Outcome outcome =
+              trace::capture(function, code, locals, how_far, number_policy(cache, fullgraph, constants));
+          const bool is_whole = outcome.capture && !outcome.stopped && !outcome.capture->after;
+          if (!may_fill || !is_whole || !fills_what_it_found_empty(*outcome.capture)) return outcome;
+          cache.numbers.note(outcome.capture->numbers);
+          throw FillsFirst{};
+        });
     if (made.entry) kept.keep();
     return made;
   } catch (const FillsFirst&) {

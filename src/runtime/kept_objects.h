@@ -31,7 +31,7 @@ enum class Place : std::uint8_t {
   Complex,
   Text,
   Bytes,
-  Tuple,      // made anew, as are the next five
+  Tuple,  // made anew, as are the next five
   FrozenSet,
   Slice,
   Range,
@@ -63,8 +63,8 @@ enum class Part : std::uint8_t {
   ClassDict,
   Mro,
   Bases,
-  Lookup,  // what a class has under a name, along its MRO
-  Member,  // of an enum, by its name
+  Lookup,   // what a class has under a name, along its MRO
+  Member,   // of an enum, by its name
   Wrapped,  // by functools.lru_cache
   Class,    // of an object
 };
@@ -103,11 +103,11 @@ class ObjectWriter {
   struct Row {
     PyObject* object = nullptr;
     Candidate at;
-    std::string module, name;       // Module, Namespace, Named
-    std::vector<PyObject*> items;   // of a value; checked of a tuple
-    PyObject* type = nullptr;       // checked; null: the value says it
-    PyObject* globals = nullptr;    // of a function
-    std::string digest;             // of a function or class
+    std::string module, name;      // Module, Namespace, Named
+    std::vector<PyObject*> items;  // of a value; checked of a tuple
+    PyObject* type = nullptr;      // checked; null: the value says it
+    PyObject* globals = nullptr;   // of a function
+    std::string digest;            // of a function or class
   };
   void need(PyObject* object);
   bool locate(PyObject* object);

@@ -312,7 +312,9 @@ def make():
     changed("other_property", HELPER, "self.offset * 2", "self.offset * 5"),
     changed("other_staticmethod", HELPER, "return x / 2", "return x / 4"),
     changed("other_classmethod", HELPER, "x - cls.offset", "x + cls.offset"),
-    changed("other_base", HELPER, "class Derived(Base):", "class Between(Base):\n    twice = 100\nclass Derived(Between):"),
+    changed(
+        "other_base", HELPER, "class Derived(Base):", "class Between(Base):\n    twice = 100\nclass Derived(Between):"
+    ),
     changed("method_is_new", HELPER, "class Derived(Base):", "class Derived(Base):\n    offset = 50"),
     changed("getattribute_is_new", HELPER, "class Derived(Base):", "class Derived(Base):\n    __getattr__ = 1"),
     changed("other_enum_value", HELPER, "GOOD = 1", "GOOD = 10"),
@@ -321,7 +323,9 @@ def make():
     changed("other_inner_code", HELPER, "return x + n", "return x - n"),
     changed("other_attribute", HELPER, "self.factor = 3", "self.factor = 4"),
     changed("other_class_of_instance", HELPER, "THING = Thing()", "class Thing(Thing):\n    pass\nTHING = Thing()"),
-    changed("other_function_in_a_global", HELPER, "THING = Thing()\n", "THING = Thing()\ndef helper(x):\n    return x\n"),
+    changed(
+        "other_function_in_a_global", HELPER, "THING = Thing()\n", "THING = Thing()\ndef helper(x):\n    return x\n"
+    ),
     changed(
         "wrapped_function",
         HELPER,
@@ -332,13 +336,38 @@ def make():
     changed("other_child", MODULE, "self.second = nn.Linear(8, 4)", "self.second = nn.Sequential(nn.Linear(8, 4))"),
     changed("other_number_in_module", MODULE, "self.scale = 2.0", "self.scale = 3.0"),
     changed("hook", MODULE, "return net\n", "net.first.register_forward_hook(lambda m, a, r: r + 1)\n    return net\n"),
-    changed("hook_before", MODULE, "return net\n", "net.register_forward_pre_hook(lambda m, a: (a[0] + 1,))\n    return net\n"),
-    changed("global_hook", MODULE, "return net\n", "HOOKS.append(nn.modules.module.register_module_forward_hook(lambda m, a, r: None))\n    return net\nHOOKS = []\n"),
-    changed("shared_module", MODULE, "return net\n", "net.other = net.third = net.second if False else net.third\n    net.third.weight = nn.Parameter(net.third.weight.detach().clone())\n    net.third.bias = net.second.bias\n    return net\n"),
+    changed(
+        "hook_before",
+        MODULE,
+        "return net\n",
+        "net.register_forward_pre_hook(lambda m, a: (a[0] + 1,))\n    return net\n",
+    ),
+    changed(
+        "global_hook",
+        MODULE,
+        "return net\n",
+        "HOOKS.append(nn.modules.module.register_module_forward_hook(lambda m, a, r: None))\n    return net\nHOOKS = []\n",
+    ),
+    changed(
+        "shared_module",
+        MODULE,
+        "return net\n",
+        "net.other = net.third = net.second if False else net.third\n    net.third.weight = nn.Parameter(net.third.weight.detach().clone())\n    net.third.bias = net.second.bias\n    return net\n",
+    ),
     changed("frozen_parameter", MODULE, "return net\n", "net.first.weight.requires_grad_(False)\n    return net\n"),
-    changed("buffer_for_parameter", MODULE, "return net\n", "b = net.first.bias.detach()\n    del net.first.bias\n    net.first.register_buffer('bias', b)\n    return net\n"),
+    changed(
+        "buffer_for_parameter",
+        MODULE,
+        "return net\n",
+        "b = net.first.bias.detach()\n    del net.first.bias\n    net.first.register_buffer('bias', b)\n    return net\n",
+    ),
     changed("no_bias", MODULE, "self.third = nn.Linear(4, 4)", "self.third = nn.Linear(4, 4, bias=False)"),
-    changed("forward_on_the_instance", MODULE, "return net\n", "net.first.forward = lambda x: F.linear(x, net.first.weight)\n    return net\n"),
+    changed(
+        "forward_on_the_instance",
+        MODULE,
+        "return net\n",
+        "net.first.forward = lambda x: F.linear(x, net.first.weight)\n    return net\n",
+    ),
     changed("other_forward", MODULE, "F.relu(", "F.gelu("),
     changed("sizes", FUNCTION, "(X.clone(),)", "(X[:2].clone(),)"),
     changed("strides", FUNCTION, "(X.clone(),)", "(X.T.contiguous().T,)"),
@@ -346,14 +375,29 @@ def make():
     changed("requires_grad", FUNCTION, "(X.clone(),)", "(X.clone().requires_grad_(),)"),
     changed("not_a_leaf", FUNCTION, "(X.clone(),)", "(X.clone().requires_grad_() * 1,)"),
     changed("parameter", FUNCTION, "(X.clone(),)", "(nn.Parameter(X.clone()),)"),
-    changed("subclass", FUNCTION, "def make():", "class Mine(torch.Tensor):\n    pass\ndef make():\n    return f, (X.clone().as_subclass(Mine),)\n"),
+    changed(
+        "subclass",
+        FUNCTION,
+        "def make():",
+        "class Mine(torch.Tensor):\n    pass\ndef make():\n    return f, (X.clone().as_subclass(Mine),)\n",
+    ),
     changed("registered", ABSTRACT, "def make", "Shape.register(Square)\ndef make"),
     changed("subclassed", ABSTRACT, "class Square:", "class Square(Shape):"),
-    changed("hook_of_abstract", ABSTRACT, "class Shape(abc.ABC):\n    pass", "class Shape(abc.ABC):\n    @classmethod\n    def __subclasshook__(cls, other):\n        return True"),
+    changed(
+        "hook_of_abstract",
+        ABSTRACT,
+        "class Shape(abc.ABC):\n    pass",
+        "class Shape(abc.ABC):\n    @classmethod\n    def __subclasshook__(cls, other):\n        return True",
+    ),
     changed("equal_code_other_globals", GENERIC, "return A,", "return B,"),
     around("sizes_of_torch", MONKEY, "", "torch.tanh = torch.numel"),
     around("softmax_is_another", MONKEY, "", "def softmax(x, dim):\n    return x * 0\nF.softmax = softmax"),
-    around("softmax_is_wrapped", MONKEY, "", "_s = F.softmax\n@functools.wraps(_s)\ndef softmax(x, dim):\n    return _s(x, dim) * 2\nF.softmax = softmax"),
+    around(
+        "softmax_is_wrapped",
+        MONKEY,
+        "",
+        "_s = F.softmax\n@functools.wraps(_s)\ndef softmax(x, dim):\n    return _s(x, dim) * 2\nF.softmax = softmax",
+    ),
     around("tanh_is_another", MONKEY, "", "torch.tanh = torch.sin"),
     around("method_is_another", MONKEY, "", "torch.Tensor.sigmoid = lambda self: self * 0"),
     around("math_is_another", MONKEY, "", "math.sqrt = math.exp"),
@@ -365,5 +409,7 @@ def make():
     around("deterministic", FUNCTION, "", "torch.use_deterministic_algorithms(True)"),
     around("option", FUNCTION, "", "import pellucid\npellucid.config.automatic_dynamic_shapes = False"),
     around("version_of_torch", FUNCTION, "", "torch.__version__ = '0.0.1'"),
-    around("builtin_is_another", HELPER, "", "len_ = len\nimport builtins\nbuiltins.super = type('super', (super,), {})"),
+    around(
+        "builtin_is_another", HELPER, "", "len_ = len\nimport builtins\nbuiltins.super = type('super', (super,), {})"
+    ),
 ]
