@@ -17,7 +17,7 @@ import stat
 import sys
 import threading
 import types
-from _abc import _get_dump
+from _abc import _get_dump  # type: ignore[import-not-found]
 from collections import deque
 from dataclasses import dataclass
 from typing import Any
@@ -110,16 +110,21 @@ def _objection(where: str) -> str:
 @functools.lru_cache(maxsize=1)
 def _world() -> str:
     """What captures may depend on and no guard looks at: versions, and what the machine answers to torch."""
-    import numpy
-
     from pellucid import _core
+
+    try:
+        import numpy
+    except ImportError:
+        version = ""
+    else:
+        version = numpy.__version__
 
     core = os.stat(_core.__file__)
     cuda = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
     facts = (
         (sys.version, sys.implementation.cache_tag, sys.flags.optimize, platform.machine()),
         (core.st_size, core.st_mtime_ns),
-        (torch.__version__, torch.version.git_version, numpy.__version__),
+        (torch.__version__, torch.version.git_version, version),
         (torch.backends.cpu.get_cpu_capability(), [str(device) for device in cuda]),
     )
     return repr(facts)
@@ -173,7 +178,8 @@ def _registered_with(cls: type) -> str:
         if hook is not None and at is not cls and at.__module__ != "collections.abc":
             code = getattr(getattr(hook, "__func__", hook), "__code__", None)
             found.append(f"{_name(at)} asks {hashlib.sha256(marshal.dumps(code, 2)).hexdigest()}")
-        for each in type.__subclasses__(at):
+        below: list[type] = type.__subclasses__(at)
+        for each in below:
             if each not in seen:
                 seen.add(each)
                 waiting.append(each)
