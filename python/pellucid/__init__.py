@@ -47,6 +47,7 @@ from pellucid import (
     polyfills_torch,
 )
 from pellucid._bytecode_hooks import register_bytecode_hook
+from pellucid._capture_cache import CaptureCacheRecord, capture_cache_report
 from pellucid._capture_profile import CompileProfile, profile_compiles
 from pellucid._compile_hooks import CompileInProgress, register_compile_hook
 from pellucid._comptime import ComptimeContext, ComptimeValue, comptime
@@ -106,6 +107,7 @@ __all__ = [
     "Artifact",
     "CannotDecompile",
     "CompileInProgress",
+    "CaptureCacheRecord",
     "CompileProfile",
     "CompileProfiler",
     "ComptimeContext",
@@ -119,6 +121,7 @@ __all__ = [
     "assume_constant_result",
     "break_reasons",
     "cache_entries",
+    "capture_cache_report",
     "compile",
     "compile_times",
     "comptime",

@@ -513,4 +513,19 @@ define(
     " place as it is printed",
 )
 
+define(
+    "capture_cache_dir",
+    str,
+    None,
+    "a folder in which whole captures are kept for other processes, which then trace nothing (docs/capture-cache.md). It is"
+    " made if it is not there, must belong to the user and be open to nobody else (mode 0700), or it is not used. None:"
+    " nothing is kept",
+)
+define(
+    "capture_cache_size",
+    int,
+    512,
+    "how many MiB the files in capture_cache_dir may have: the oldest go",
+)
+
 sys.modules[__name__].__class__ = _ConfigModule

@@ -20,6 +20,7 @@
 #include "aten/function_modes.h"
 #include "aten/internal.h"
 #include "aten/layers.h"
+#include "aten/world.h"
 
 namespace pellucid::aten {
 namespace {
@@ -339,6 +340,15 @@ void GlobalState::restore() const {
   if (hooks.disabled_error_message == data_->hooks_refused) return;
   hooks.disabled_error_message = data_->hooks_refused;
   at::SavedTensorDefaultHooks::set_tls_state(hooks);
+}
+
+std::string state_text() {
+  const bool has_objects =
+      shown_function_modes() != 0 || dispatch_modes() != 0 || saved_tensor_hooks() != 0 || in_function_transform();
+  if (has_objects) return "";
+  std::string text;
+  for (const Field& field : kFields) text.append(std::to_string(field.read())).append(" ");
+  return text;
 }
 
 }  // namespace pellucid::aten

@@ -318,7 +318,11 @@ std::vector<const Source*> graph_inputs(const region::Capture& capture) {
 }
 
 Region emit(const region::Capture& capture, PyObject* compiled, const std::string& name) {
-  Program program(capture, compiled != nullptr, name);
+  return emit(capture, make_plan(capture), compiled, name);
+}
+
+Region emit(const region::Capture& capture, Plan plan, PyObject* compiled, const std::string& name) {
+  Program program(capture, std::move(plan), compiled != nullptr, name);
   PyFunctionObject* original = capture.function.get();
   auto code = Emitter(program, capture).emit();
   auto globals = namespace_for(program, original, compiled);
@@ -334,7 +338,7 @@ bool calls_graph(const region::Capture& capture) {
 }
 
 std::string describe(const region::Capture& capture, const std::string& name) {
-  Program program(capture, calls_graph(capture), name);
+  Program program(capture, make_plan(capture), calls_graph(capture), name);
   std::string out = loader_notes(program);
   for (const std::string& text : texts_of(program)) {
     if (!text.empty()) out.append(text).append("\n");
@@ -343,7 +347,7 @@ std::string describe(const region::Capture& capture, const std::string& name) {
 }
 
 Listing listing(const region::Capture& capture, const std::string& name) {
-  Program program(capture, calls_graph(capture), name);
+  Program program(capture, make_plan(capture), calls_graph(capture), name);
   auto code = Emitter(program, capture).emit_numbered();  // first, so that names are given as in emit()
   std::vector<std::string> lines = texts_of(program);
   auto globals = py::take(PyDict_New());

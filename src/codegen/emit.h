@@ -30,6 +30,10 @@ std::vector<const source::Source*> graph_inputs(const region::Capture& capture);
 // emitted). `name` is the global it gets, "__compiled_fn_0".
 Region emit(const region::Capture& capture, PyObject* compiled, const std::string& name);
 
+// The same of a plan that was made before: of a capture that knows values but no objects that the region made.
+struct Plan;
+Region emit(const region::Capture& capture, Plan plan, PyObject* compiled, const std::string& name);
+
 // Whether the emitted function has a graph to call.
 bool calls_graph(const region::Capture& capture);
 

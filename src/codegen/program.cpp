@@ -85,8 +85,8 @@ bool is_cheap(const Source* source) {
 
 }  // namespace
 
-Program::Program(const region::Capture& capture, bool call_graph, std::string graph_name)
-    : plan_(make_plan(capture)), loads_(capture), graph_name_(std::move(graph_name)) {
+Program::Program(const region::Capture& capture, Plan plan, bool call_graph, std::string graph_name)
+    : plan_(std::move(plan)), loads_(capture), graph_name_(std::move(graph_name)) {
   reserve_user_names(capture.code.get());
   for (const std::string& name : capture.arguments) locals_taken_.reserve(name);
   for (const std::string& name : {graph_name_, std::string("__builtins__"), std::string("__name__")})
@@ -232,7 +232,7 @@ void Program::lay_out_rest() {
   load_all(plan_.result, writes);
   for (int id : plan_.order) {
     const Fresh& fresh = plan_.fresh[static_cast<std::size_t>(id)];
-    std::string type = Py_TYPE(fresh.original)->tp_name;
+    std::string type = fresh.original == nullptr ? "made" : Py_TYPE(fresh.original)->tp_name;
     fresh_locals_.emplace(id, new_local("new_" + type.substr(type.rfind('.') + 1)));
     lines_.push_back({.kind = Line::Kind::Make, .fresh = id});
   }

@@ -35,7 +35,7 @@ struct Drawing {
 class Program {
  public:
   // `call_graph`: whether there is a compiled graph to call.
-  Program(const region::Capture& capture, bool call_graph, std::string graph_name);
+  Program(const region::Capture& capture, Plan plan, bool call_graph, std::string graph_name);
 
   const Plan& plan() const noexcept { return plan_; }
   const std::vector<Line>& lines() const noexcept { return lines_; }

@@ -20,6 +20,7 @@
 #include "py/interrupts.h"
 #include "region/profile.h"
 #include "runtime/draws.h"
+#include "runtime/capture_cache.h"
 #include "runtime/fills_first.h"
 #include "runtime/graph_call.h"
 #include "runtime/guard_filter.h"
@@ -422,7 +423,8 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
   refuse_leaves(capture, cache.key().backend);
   const double finish = milliseconds_since(begin);
   auto entry = std::make_unique<Entry>();
-  entry->number = next_region.fetch_add(1);
+  entry->number = next_region_number();
+  if (CaptureCache* const kept = CaptureCache::here()) kept->note(cache, capture, stop == nullptr);
   auto given = capture.guards.release();
   filter_guards(cache.key().backend, capture, given);
   const std::size_t guard_count = given.size();
@@ -486,6 +488,8 @@ trace::Outcome traced(PyFunctionObject* function, Capture&& capture) {
 }
 
 }  // namespace
+
+int next_region_number() noexcept { return next_region.fetch_add(1); }
 
 bool has_mark(PyObject* backend, const char* name) {
   PyObject* answer = nullptr;  // most marks are missing: no exception is made of that
@@ -758,15 +762,24 @@ Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cach
   trace::Extent extent{.work = kWholeProgram * config_number("region_limit")};
   if (!fullgraph && config_number("continue_after_break") != 0) extent = forced_end(config_number("force_break_at"));
   may_fill = may_fill && !has_mark(cache.key().backend, "exports");
+  CaptureCache kept(function, locals, cache, fullgraph);
+  if (auto entry = kept.load()) {
+    Attempt made;
+    made.entry = std::move(entry);
+    return made;
+  }
   try {
-    return attempt_or_warn(function, cache, fullgraph, extent, [&](const trace::Extent& how_far, bool constants) {
-      trace::Outcome outcome =
-          trace::capture(function, code, locals, how_far, number_policy(cache, fullgraph, constants));
-      const bool is_whole = outcome.capture && !outcome.stopped && !outcome.capture->after;
-      if (!may_fill || !is_whole || !fills_what_it_found_empty(*outcome.capture)) return outcome;
-      cache.numbers.note(outcome.capture->numbers);
-      throw FillsFirst{};
-    });
+    Attempt made =
+        attempt_or_warn(function, cache, fullgraph, extent, [&](const trace::Extent& how_far, bool constants) {
+          trace::Outcome outcome =
+              trace::capture(function, code, locals, how_far, number_policy(cache, fullgraph, constants));
+          const bool is_whole = outcome.capture && !outcome.stopped && !outcome.capture->after;
+          if (!may_fill || !is_whole || !fills_what_it_found_empty(*outcome.capture)) return outcome;
+          cache.numbers.note(outcome.capture->numbers);
+          throw FillsFirst{};
+        });
+    if (made.entry) kept.keep();
+    return made;
   } catch (const FillsFirst&) {
     Attempt made;
     made.fills_first = true;

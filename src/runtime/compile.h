@@ -38,6 +38,9 @@ Attempt compile_continuation(const frames::State& state, Cache& cache);
 // Whether the Backend says so of itself.
 bool has_mark(PyObject* backend, const char* name);
 
+// Of "__compiled_fn_3": one counter for all regions.
+int next_region_number() noexcept;
+
 // An option of pellucid.config. `name` is a literal: its address is remembered.
 std::int64_t config_number(const char* name);
 

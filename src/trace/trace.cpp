@@ -43,20 +43,6 @@ BreakInfo describe(const GraphBreak& stop, Executor& executor) {
   return info;
 }
 
-// Setting up imports modules, which lets other threads run: they wait here without the GIL, as a static variable's
-// guard would not.
-void initialise_once() {
-  static std::mutex setting_up;
-  static bool ready = false;
-  if (ready) return rows::add_numpy_draws();
-  PyThreadState* thread = PyEval_SaveThread();
-  std::unique_lock lock(setting_up);
-  PyEval_RestoreThread(thread);
-  if (ready) return rows::add_numpy_draws();
-  initialise();
-  ready = true;
-}
-
 // The live values of the open frames in one tuple, and where they stand.
 py::Owned<> live_values(Executor& executor, const frames::State& state, bool at_will) {
   auto values = frames::values_of(state);
@@ -148,6 +134,19 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
 }
 
 }  // namespace
+
+// Setting up imports modules, which lets other threads run: they wait here without the GIL, as a static variable's
+// guard would not.
+void initialise_once() {
+  static std::mutex setting_up;
+  static bool ready = false;
+  if (ready) return rows::add_numpy_draws();
+  PyThreadState* thread = PyEval_SaveThread();
+  std::unique_lock lock(setting_up);
+  PyEval_RestoreThread(thread);
+  initialise();
+  ready = true;
+}
 
 namespace {
 

@@ -63,6 +63,7 @@ Outcome capture(PyFunctionObject* function, PyCodeObject* code, PyObject* const*
 // The same from the middle of a program.
 Outcome capture(const frames::State& state, Extent extent, const region::NumberPolicy& numbers);
 
-void initialise();  // resolves handler tables; once, at import
+void initialise();       // resolves handler tables
+void initialise_once();  // by whoever comes first: a capture does it itself
 
 }  // namespace pellucid::trace
