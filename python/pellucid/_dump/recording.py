@@ -313,11 +313,11 @@ class Recording:
 
     def _region(self, event: events.RegionFinished, now: RecordedCompile) -> DumpedRegion:
         code = event.emitted_function.__code__
-        arguments = texts.parameters(code)
+        notes, listed, numbered, named = event.read("listing")
+        arguments = texts.parameters(code, named)
         begins_at = tuple(now.started.begins_at)
         guards_name = f"guards_{event.number}"
         clean = self.addresses.without
-        notes, listed, numbered, named = event.read("listing")
         shown = [text for text in listed if text]
         above = notes.splitlines()
         at = {
@@ -333,7 +333,7 @@ class Recording:
             begins_at=begins_at,
             arguments=arguments,
             guards=clean(texts.guards_text(guards_name, event.name, arguments, event.guards)),
-            body=clean("\n".join(texts.body_of(code, "\n".join([*above, *shown])))).splitlines(),
+            body=clean("\n".join(texts.body_of(code, "\n".join([*above, *shown]), named))).splitlines(),
             lines=at,
             numbered=numbered,
             named=named,
