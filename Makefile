@@ -23,7 +23,7 @@ PIP := $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-che
 export PATH := $(abspath $(BIN)):$(PATH)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: demo test test-forced test-dynamic bench corpus budget fuzz conformance lint docs pictures format tidy asan build venv clean
+.PHONY: demo test test-forced test-dynamic test-emitted bench corpus budget fuzz conformance lint docs pictures format tidy asan build venv clean
 .DELETE_ON_ERROR:
 
 demo: build $(STAMP)-models
@@ -36,6 +36,10 @@ test: build $(STAMP)-test $(STAMP)-models
 FORCE_EVERY ?= 3,5,13
 test-forced: build $(STAMP)-test $(STAMP)-models
 	PELLUCID_UNIT=build/release/tests/pellucid_unit.so $(BIN)/python -m pytest -m "not slow" --force-break-every $(FORCE_EVERY) $(PYTEST_ARGS)
+
+# What each region emits against its printed text, compiled: tests/support/emitted.py.
+test-emitted: build $(STAMP)-test $(STAMP)-models
+	PELLUCID_UNIT=build/release/tests/pellucid_unit.so $(BIN)/python -m pytest -n 0 -m "not slow" --check-emitted tests/breaks tests/runtime tests/state $(PYTEST_ARGS)
 
 # Every test once more with all sizes and numbers open from the first capture on.
 test-dynamic: build $(STAMP)-test $(STAMP)-models

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import pellucid
-from support import Counting, forced_breaks
+from support import Counting, emitted, forced_breaks
 from support.graphs import Recording
 
 # Programs that tests start import the same pellucid as the tests themselves.
@@ -16,12 +16,15 @@ os.environ["PYTHONPATH"] = os.pathsep.join([home, *filter(None, [os.environ.get(
 def pytest_addoption(parser):
     group = parser.getgroup("pellucid")
     group.addoption("--force-break-every", default="", help="numbers: tests/support/forced_breaks.py")
+    group.addoption("--check-emitted", action="store_true", help="regions and their texts: tests/support/emitted.py")
     group.addoption("--force-break-report", help="a file for what that finds, a JSON object per line")
 
 
 def pytest_configure(config):
     if config.getoption("force_break_every"):
         forced_breaks.begin(config)
+    if config.getoption("check_emitted"):
+        emitted.begin(config)
 
 
 @pytest.fixture(autouse=True)

@@ -88,7 +88,12 @@ bool is_cheap(const Source* source) {
 Program::Program(const region::Capture& capture, Plan plan, bool call_graph, std::string graph_name)
     : plan_(std::move(plan)), loads_(capture), graph_name_(std::move(graph_name)) {
   reserve_user_names(capture.code.get());
-  for (const std::string& name : capture.arguments) locals_taken_.reserve(name);
+  for (const std::string& name : capture.arguments) {
+    locals_taken_.reserve(name);
+    globals_taken_.reserve(name);  // in the text it would be the argument
+  }
+  const auto free = py::take(PyCode_GetFreevars(capture.code.get()));
+  for (PyObject* name : list_items(free.get())) globals_taken_.reserve(py::text_of(name));  // the same
   for (const std::string& name : {graph_name_, std::string("__builtins__"), std::string("__name__")})
     globals_taken_.reserve(name);
   if (call_graph) {

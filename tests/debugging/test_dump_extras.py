@@ -125,3 +125,66 @@ def test_L22_the_index_says_that_all_branches_have_to_run(tmp_path):
     with pellucid.debug(tmp_path) as dump:
         assert same(pellucid.compile(f, backend="eager")(X, True), X + 1)
     assert "Run all branches that are to be looked at" in (dump.directory / "index.html").read_text()
+
+
+class Doubles(torch.nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+@pytest.mark.parametrize("module_first", [True, False])
+def test_a_module_and_its_forward_have_one_file(tmp_path, module_first):
+    module = Doubles()
+    programs = [(module, (X,)), (Doubles.forward, (module, torch.ones(4)))]
+    with pellucid.debug(tmp_path) as dump:
+        for program, arguments in programs if module_first else reversed(programs):
+            assert same(pellucid.compile(program, backend="eager")(*arguments), arguments[-1] * 2)
+    (file,) = dump.directory.glob("full_code_for_*.py")
+    text = file.read_text()
+    compile(text, str(file), "exec")
+    (function,) = json.loads((dump.directory / "index.json").read_text())["functions"]
+    assert len(function["regions"]) == 2 and text.count("---- entry") == 2
+    assert "---- what a call of the module does" in text and "---- what a call does" in text
+    names = [line.partition("(")[0] for line in text.splitlines() if line.startswith("def forward")]
+    assert len(names) == len(set(names)) == 2
+
+
+def test_two_functions_of_one_line_have_a_file_each(tmp_path):
+    functions = [lambda x: x + 1, lambda x: x - 1]
+    with pellucid.debug(tmp_path) as dump:
+        for function in functions:
+            assert same(pellucid.compile(function, backend="eager")(X), function(X))
+    assert len(list(dump.directory.glob("full_code_for_*.py"))) == 2
+
+
+@pytest.mark.parametrize("written_anew", [False, True])
+@pytest.mark.parametrize("within", [False, True])
+def test_a_graph_that_is_captured_again_has_the_lines_of_the_program(tmp_path, written_anew, within):
+    kept = []
+
+    def backend(gm, example_inputs):
+        kept.append(gm)
+        return gm.forward
+
+    def f(x):
+        y = x.sin()
+        return y + 1
+
+    pellucid.compile(f, backend=backend)(X)
+    (gm,) = kept
+    if written_anew:
+        gm.recompile()
+
+    def around(x):
+        return gm(x)[0] * 2
+
+    with pellucid.debug(tmp_path) as dump:
+        if within:
+            assert same(pellucid.compile(around, backend="eager")(X), f(X) * 2)
+        else:
+            assert same(pellucid.compile(gm, backend="eager")(X), (f(X),))
+    (file,) = dump.directory.glob("*.captured.py")
+    text = file.read_text()
+    first = f.__code__.co_firstlineno
+    assert f"{__file__}:{first + 1} in f, code: y = x.sin()" in text
+    assert f"{__file__}:{first + 2} in f, code: return y + 1" in text

@@ -56,6 +56,8 @@ class DumpedRegion:
     free: list[str]
     graph: str
     """The file of its graph; empty: it has none."""
+    called: types.CodeType
+    """Of the function that was called: the function's own, or torch's of a module whose `forward` it is."""
 
     @property
     def dumped(self) -> str:
@@ -89,8 +91,8 @@ class DumpedFunction:
     """How many functions of that name came before."""
     file: str
     line: int
-    code: types.CodeType
-    """Of the function that is called: of a module torch's."""
+    codes: list[types.CodeType]
+    """Of what is called: the function's own, and that of torch's that calls it as the `forward` of a module."""
     source: list[str]
     regions: list[DumpedRegion] = field(default_factory=list)
     breaks: list[str] = field(default_factory=list)
@@ -311,11 +313,11 @@ class Recording:
 
     def _region(self, event: events.RegionFinished, now: RecordedCompile) -> DumpedRegion:
         code = event.emitted_function.__code__
-        arguments = texts.parameters(code)
+        notes, listed, numbered, named = event.read("listing")
+        arguments = texts.parameters(code, named)
         begins_at = tuple(now.started.begins_at)
         guards_name = f"guards_{event.number}"
         clean = self.addresses.without
-        notes, listed, numbered, named = event.read("listing")
         shown = [text for text in listed if text]
         above = notes.splitlines()
         at = {
@@ -331,7 +333,7 @@ class Recording:
             begins_at=begins_at,
             arguments=arguments,
             guards=clean(texts.guards_text(guards_name, event.name, arguments, event.guards)),
-            body=clean("\n".join(texts.body_of(code, "\n".join([*above, *shown])))).splitlines(),
+            body=clean("\n".join(texts.body_of(code, "\n".join([*above, *shown]), named))).splitlines(),
             lines=at,
             numbered=numbered,
             named=named,
@@ -339,6 +341,7 @@ class Recording:
             effects=[clean(effect) for effect in event.effects],
             free=list(code.co_freevars),
             graph=captured_file(event.name) if has_graph else "",
+            called=now.started.function.__code__,
         )
 
     def _note_breaks(self, function: DumpedFunction, now: RecordedCompile) -> None:
@@ -350,16 +353,27 @@ class Recording:
 
     def _function_of(self, now: RecordedCompile) -> DumpedFunction:
         code = now.started.function.__code__
-        place = _forward_of(now) if code is torch.nn.Module._wrapped_call_impl.__code__ else None
-        key = place or code
+        place = _forward_of(now) if code is _CALL else None
+        key = self._key_of(code, place)
         if key not in self.functions:
             file, line = place or (code.co_filename, code.co_firstlineno)
             name, source = texts.definition_of(file, line, None if place else code)
             part = re.sub(r"\W+", "_", name.replace("<locals>.", "")).strip("_") or "code"
             same = sum(one.part == part for one in self.functions.values())
-            before = self._before.get(code, [])
-            self.functions[key] = DumpedFunction(name, part, same, file, line, code, source, before=before)
-        return self.functions[key]
+            self.functions[key] = DumpedFunction(name, part, same, file, line, [], source)
+        function = self.functions[key]
+        if code not in function.codes:
+            function.codes.append(code)
+            function.before += self._before.get(code, [])
+        return function
+
+    def _key_of(self, code: types.CodeType, place: tuple[str, int] | None) -> Any:
+        """A `forward` is one function, whether a module is called or it is compiled itself. Other functions may begin at one line."""
+        if place is None:
+            own = (code.co_filename, code.co_firstlineno)
+            return own if own in self.functions and code.co_name == "forward" else code
+        forwards = (one for one in self.functions if isinstance(one, types.CodeType) and one.co_name == "forward")
+        return next((one for one in forwards if (one.co_filename, one.co_firstlineno) == place), place)
 
 
 _READS: dict[type[events.Event], Callable[[Any, Any], None]] = {
@@ -383,6 +397,7 @@ def captured_file(graph: str) -> str:
 
 
 _CALLS_MODULES = torch.nn.Module._call_impl.__code__.co_filename
+_CALL = torch.nn.Module._wrapped_call_impl.__code__
 
 
 def _forward_of(now: RecordedCompile) -> tuple[str, int] | None:
@@ -470,7 +485,9 @@ def _full_code(function: DumpedFunction) -> str:
         parts.append(f"{head}{region.guards}\n\n{_region_text(region)}")
     if function.breaks:
         parts.append(texts.comment("---- graph breaks\n" + "\n".join(dict.fromkeys(function.breaks))))
-    parts.append(_dispatcher(name, function.code, own))
+    for code in function.codes:
+        called = name if code is function.codes[0] else f"{name}_{'of_a_module' if code is _CALL else 'itself'}"
+        parts.append(_dispatcher(called, name, code, [region for region in own if region.called is code]))
     return "\n\n".join(parts)
 
 
@@ -478,8 +495,9 @@ def _renamed(source: str, name: str) -> str:
     return re.sub(rf"(\bdef\s+){re.escape(name)}\b", rf"\1original_{name}", source, count=1)
 
 
-def _dispatcher(name: str, code: types.CodeType, own: list[DumpedRegion]) -> str:
-    head = texts.comment("---- what a call does")
+def _dispatcher(name: str, original: str, code: types.CodeType, own: list[DumpedRegion]) -> str:
+    """What a call does, as a function of this name that takes what functions with this code take."""
+    head = texts.comment("---- what a call of the module does" if code is _CALL else "---- what a call does")
     if not own:
         return head + texts.comment("It runs as it was written: no call of it was compiled.")
     body = []
@@ -489,7 +507,10 @@ def _dispatcher(name: str, code: types.CodeType, own: list[DumpedRegion]) -> str
         body += [f"if {region.guards_name}({arguments}) is None:"]
         body += [f"    return {region.function_name}({arguments}){behind}"]
     taken, handed_on = texts.signature(code)
-    body += ["# A call that fits none is compiled, or runs as it was written.", f"return original_{name}({handed_on})"]
+    body += [
+        "# A call that fits none is compiled, or runs as it was written.",
+        f"return original_{original}({handed_on})",
+    ]
     return head + texts.function_text(name, taken, body)
 
 

@@ -85,7 +85,7 @@ class Stepping:
         code = function.__code__
         if (code.co_code, code.co_names) != (numbered.co_code, numbered.co_names):
             return False
-        names = identifiers(code.co_varnames)
+        names = identifiers(code.co_varnames, named)
         renamed = code.replace(co_varnames=tuple(names[name] for name in code.co_varnames))
         self.swaps.swap(function, with_lines(renamed, file, first, line_of, numbered), named)
         return True

@@ -20,8 +20,9 @@ _CELL = re.compile(r"<cell (\w+)>")
 _TYPE = re.compile(r"type\(.*\) is ([\w.]+)")
 
 
-def identifiers(names: Iterable[str]) -> dict[str, str]:
-    """Each name as one that Python knows, and no two of them the same: "<function>" is `function`.
+def identifiers(names: Iterable[str], others: Iterable[str] = ()) -> dict[str, str]:
+    """Each name as one that Python knows, and no two of them the same: "<function>" is `function`. None of the new ones is one of
+    `others`, which stand for other things in the same text.
 
     Example:
         >>> identifiers(["x", "<function>"])
@@ -29,7 +30,7 @@ def identifiers(names: Iterable[str]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     names = list(names)
-    taken = {name for name in names if name.isidentifier()}
+    taken = {name for name in names if name.isidentifier()}.union(others)
     for name in names:
         made = name
         if not name.isidentifier():
@@ -42,9 +43,9 @@ def identifiers(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def parameters(code: types.CodeType) -> list[str]:
-    """What an emitted function is called with, as identifiers."""
-    names = identifiers(code.co_varnames)
+def parameters(code: types.CodeType, named: Iterable[str] = ()) -> list[str]:
+    """What an emitted function is called with, as identifiers; `named`: what else its text names."""
+    names = identifiers(code.co_varnames, named)
     return [names[name] for name in code.co_varnames[: code.co_argcount]]
 
 
@@ -64,9 +65,9 @@ def signature(code: types.CodeType) -> tuple[list[str], str]:
     return taken, ", ".join([*positional, *many, *(f"{name}={name}" for name in keyword_only), *named])
 
 
-def body_of(code: types.CodeType, emitted: str) -> list[str]:
-    """The lines of an emitted function's body as Python."""
-    for name, made in identifiers(code.co_varnames).items():
+def body_of(code: types.CodeType, emitted: str, named: Iterable[str] = ()) -> list[str]:
+    """The lines of an emitted function's body as Python; `named`: what it names besides its variables."""
+    for name, made in identifiers(code.co_varnames, named).items():
         if name != made:
             emitted = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", made, emitted)
     return _CELL.sub(r"(lambda: \1).__closure__[0]", emitted).splitlines()
