@@ -150,7 +150,7 @@ def ahead(generator: Any, function: Any, arguments: tuple[Any, ...]) -> tuple[in
         Exception: whatever the function raises.
     """
     bounds = _BOUNDS[function](*arguments)
-    if bounds is None or not (-(1 << 63) <= bounds[0] and bounds[1] < 1 << 63):
+    if bounds is None or not (bounds[0] >= -(1 << 63) and bounds[1] < 1 << 63):
         return None
     number = function(generator, *arguments)
     if type(number) is int:

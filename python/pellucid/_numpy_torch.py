@@ -601,7 +601,26 @@ def _rows() -> dict[Any, Callable[..., Call]]:
     for name, row in by_name.items():
         for found in _numpy._objects(name):
             rows[found] = row
-    methods = "sum prod mean max min ptp any all std var cumsum cumprod ravel swapaxes squeeze clip dot round".split()
+    methods = [
+        "sum",
+        "prod",
+        "mean",
+        "max",
+        "min",
+        "ptp",
+        "any",
+        "all",
+        "std",
+        "var",
+        "cumsum",
+        "cumprod",
+        "ravel",
+        "swapaxes",
+        "squeeze",
+        "clip",
+        "dot",
+        "round",
+    ]
     rows.update({name: by_name[name] for name in methods})
     rows.update(
         {
