@@ -14,7 +14,7 @@
 #include "runtime/kept_region.h"
 #include "runtime/listener.h"
 #include "runtime/thread_state.h"
-#include "trace/trace.h"
+#include "trace/setup.h"
 
 namespace pellucid::runtime {
 namespace {
@@ -140,7 +140,7 @@ std::unique_ptr<Entry> CaptureCache::entry_of(PyObject* bytes) {
   const std::int64_t start = events::now();
   const std::string_view text(PyBytes_AS_STRING(bytes), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes)));
   const CompilingScope scope;
-  trace::initialise_once();  // as the first capture of a process does
+  trace::initialise_types_once();
   auto kept = read_region(text, function_, locals_);
   region::Capture& capture = kept->capture;
   auto guards = guards::GuardProgram::compile(capture.sources, capture.guards.release(), function_,

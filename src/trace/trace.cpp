@@ -14,6 +14,7 @@
 #include "rows/rows.h"
 #include "trace/executor.h"
 #include "trace/hand_over.h"
+#include "trace/setup.h"
 
 namespace pellucid::trace {
 namespace {
@@ -135,17 +136,32 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
 
 }  // namespace
 
+namespace {
+
 // Setting up imports modules, which lets other threads run: they wait here without the GIL, as a static variable's
 // guard would not.
-void initialise_once() {
+void set_up_once(bool& ready, void (*set_up)()) {
   static std::mutex setting_up;
-  static bool ready = false;
-  if (ready) return rows::add_numpy_draws();
+  if (ready) return;
   PyThreadState* thread = PyEval_SaveThread();
   std::unique_lock lock(setting_up);
   PyEval_RestoreThread(thread);
-  initialise();
+  if (ready) return;
+  set_up();
   ready = true;
+}
+
+}  // namespace
+
+void initialise_once() {
+  static bool ready = false;
+  if (ready) return rows::add_numpy_draws();
+  set_up_once(ready, initialise);
+}
+
+void initialise_types_once() {
+  static bool ready = false;
+  set_up_once(ready, region::initialise);
 }
 
 namespace {
