@@ -112,6 +112,23 @@ def cond(pred: Any, true: Callable[..., Any], false: Callable[..., Any], operand
     return _with_gradients((true if pred else false)(*operands), operands)
 
 
+def chooses_by_row(pred: torch.Tensor) -> bool:
+    """Asked during capture: whether a predicate has another value for each row of the innermost level, a torch.vmap that lets
+    nothing be random. torch's own rule for torch.cond runs both branches there, and calls no random operator either. It
+    fails where a level is one of gradients."""
+    stack = torch._C._functorch.get_interpreter_stack()
+    if not stack or any(level.key() != torch._C._functorch.TransformType.Vmap for level in stack):
+        return False
+    randomness = torch._C._functorch.CVmapInterpreterPtr(stack[-1]).randomness()
+    return randomness == torch._C._functorch.RandomnessType.Error and pred.dim() == 0 and has_rows(pred)
+
+
+def has_rows(tensor: torch.Tensor) -> bool:
+    """Whether the innermost level maps over it."""
+    functorch = torch._C._functorch
+    return functorch.is_batchedtensor(tensor) and functorch.maybe_get_level(tensor) == functorch.maybe_current_level()
+
+
 def while_loop(cond: Callable[..., Any], body: Callable[..., Any], carried: Any, additional: Any) -> Any:
     values = carried
     while cond(*values, *additional):

@@ -12,6 +12,7 @@ from torch import int32 as _int32
 from torch import is_tensor as _is_tensor
 from torch import movedim as _movedim
 from torch import ones as _ones
+from torch import where as _where
 from torch import zeros as _zeros
 from torch.utils._pytree import tree_flatten as _tree_flatten
 from torch.utils._pytree import tree_unflatten as _tree_unflatten
@@ -40,6 +41,21 @@ def call_operator(operator, bodies, arguments, likes, how, others):
 
 
 def refuse_operator(operator, what):
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
+def chooses_by_row(pred):
+    """Whether the predicate has a value for each row of a torch.vmap."""
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
+def begin_row(roots):
+    """What follows is a branch that runs for every row. What end_row() asks for."""
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
+def end_row(begun, result):
+    """The branch gives this. Whether torch.vmap maps over it."""
     raise NotImplementedError("a rule of the core stands for this function")
 
 
@@ -93,6 +109,8 @@ def choose_branch(pred, true_fn, false_fn, operands=()):
     if not isinstance(operands, (tuple, list)) or not callable(true_fn) or not callable(false_fn):
         refuse_operator("cond", "with these arguments")
     given, _ = _tensors_of("cond", operands, "its operands are not tensors alone")
+    if chooses_by_row(pred):
+        return _choose_by_row(pred, true_fn, false_fn, operands, given)
     true, true_tensors, true_leaves, true_spec = _branch("cond_true", true_fn, operands, given)
     false, false_tensors, false_leaves, false_spec = _branch("cond_false", false_fn, operands, given)
     what = "its branches give other structures, shapes, layouts or numbers"
@@ -115,6 +133,33 @@ def choose_branch(pred, true_fn, false_fn, operands=()):
     )
     at = iter(results)
     return _tree_unflatten([next(at) if _is_tensor(leaf) else leaf for leaf in true_leaves], true_spec)
+
+
+def _choose_by_row(pred, true_fn, false_fn, operands, given):
+    """Both branches, and of each row what its predicate says, as torch's operator does it below torch.vmap."""
+    if not given:
+        refuse_operator("cond", "without operands, below torch.vmap()")
+    true, true_has_rows, true_spec = _row(true_fn, operands)
+    false, false_has_rows, false_spec = _row(false_fn, operands)
+    if not true_has_rows and not false_has_rows:
+        refuse_operator("cond", "its branches use nothing that torch.vmap() maps over")
+    what = "its branches give other structures, shapes, layouts or numbers"
+    if true_spec != false_spec:
+        refuse_operator("cond", what)
+    _check_alike("cond", (true,), (false,), what)
+    return _tree_unflatten([_where(pred, true, false)], true_spec)
+
+
+def _row(function, operands):
+    begun = begin_row((function, operands))
+    try:
+        result = function(*operands)
+    except BaseException:
+        refuse_operator("cond", "a branch raises")
+    leaves, spec = _tree_flatten(result)
+    if len(leaves) != 1 or not _is_tensor(leaves[0]):
+        refuse_operator("cond", "a branch gives more than one tensor, or none, below torch.vmap()")
+    return leaves[0], end_row(begun, leaves[0]), spec
 
 
 def _branch(kind, function, operands, given):

@@ -1,8 +1,10 @@
 // The operators of torch.ops.higher_order that take functions, one row each. pellucid/polyfills_higher_order.py calls
 // these around the functions.
 #include <algorithm>
+#include <unordered_set>
 
 #include "aten/aten.h"
+#include "aten/layers.h"
 #include "graph/bodies.h"
 #include "region/body_audit.h"
 #include "region/snapshot.h"
@@ -69,6 +71,50 @@ Result discard_body(Interpreter& t, PyObject*, Args args) {
   t.region.audits.pop_back();
   t.region.recorder.bodies.discard();
   return Result::none();
+}
+
+// Whether torch.cond() chooses for each row of the torch.vmap() around it.
+Result chooses_by_row(Interpreter& t, PyObject*, Args args) {
+  if (!aten::is_below_transform() || t.region.capture->bodies->is_open())
+    return Result::of(py::Owned<>::share(Py_False));
+  static PyObject* const chooses = py::import_attr("pellucid._bodies", "chooses_by_row").release();
+  const auto fake = t.region.recorder.lift(args[0]);
+  return Result::of(py::take(PyObject_CallOneArg(chooses, fake.get())));
+}
+
+// begin_row(roots): a function of torch.cond() that runs for every row, whatever its predicate is there. Its operations
+// go into the graph that is open.
+Result begin_row(Interpreter& t, PyObject*, Args args) {
+  t.region.audits.push_back(std::make_unique<region::BodyAudit>(t.region, items_of(args[0])));
+  return Result::of(py::take(PyLong_FromSize_t(t.region.capture->bodies->graph().nodes().size())));
+}
+
+// end_row(begun, result): the function is over, and gives this tensor. Whether it has rows.
+Result end_row(Interpreter& t, PyObject*, Args args) {
+  const Operator& row = kOperators[0];
+  const auto audit = std::move(t.region.audits.back());
+  t.region.audits.pop_back();
+  if (t.region.unbacked.any()) refuse_body(row, "in a program that computes with numbers of tensors");
+  if (const char* change = audit->change()) refuse_body(row, change);
+  const graph::Graph& graph = t.region.capture->bodies->graph();
+  const auto& nodes = graph.nodes();
+  const auto first = nodes.begin() + static_cast<std::ptrdiff_t>(std::min(PyLong_AsSize_t(args[0]), nodes.size()));
+  std::unordered_set<const void*> known;
+  const auto note = [&](const graph::Node* node) {
+    if (node->example_value && aten::is_tensor(node->example_value.get()))
+      known.insert(aten::meta_of(node->example_value.get()).storage);
+  };
+  std::ranges::for_each(graph.placeholders(), note);
+  std::for_each(nodes.begin(), first, note);
+  if (std::any_of(first, nodes.end(), [&](const graph::Node* node) {
+        return std::ranges::any_of(node->written, [&](const auto& written) { return known.contains(written.get()); });
+      }))
+    refuse_body(row, "it writes to tensors that it is given");
+  const auto result = t.region.recorder.lift(args[1]);
+  if (known.contains(aten::meta_of(result.get()).storage))
+    refuse_body(row, "it gives a tensor that it is given, or a view");
+  static PyObject* const has_rows = py::import_attr("pellucid._bodies", "has_rows").release();
+  return Result::of(py::take(PyObject_CallOneArg(has_rows, result.get())));
 }
 
 // The arguments of the node. An instance of Slot stands for a body, or for the tensors that one uses besides those that
@@ -150,6 +196,9 @@ const Row rows[] = {
     {"pellucid.polyfills_higher_order.body_input", body_input},
     {"pellucid.polyfills_higher_order.end_body", end_body},
     {"pellucid.polyfills_higher_order.discard_body", discard_body},
+    {"pellucid.polyfills_higher_order.chooses_by_row", chooses_by_row},
+    {"pellucid.polyfills_higher_order.begin_row", begin_row},
+    {"pellucid.polyfills_higher_order.end_row", end_row},
     {"pellucid.polyfills_higher_order.call_operator", call_operator},
     {"pellucid.polyfills_higher_order.refuse_operator", refuse_operator},
 };
