@@ -8,6 +8,7 @@
 #pragma once
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/reasons.h"
@@ -66,6 +67,9 @@ class Unbacked {
   static py::Owned<> number_at_hint(const symbolic::Expr* number);
   // That node gives it: its Number.
   py::Owned<> give(const symbolic::Expr* number, graph::Node* node);
+  // What a capture concludes of floats is so of finite ones: one that the program computes with is asserted to be that.
+  // A backend that compiles may conclude something itself, so there each one is.
+  void expect_finite(const symbolic::Expr* number);
   // The sizes of a tensor of the graph that no node gives yet are read of it.
   void give_sizes(PyObject* tensor);
 
@@ -93,7 +97,8 @@ class Unbacked {
   std::unordered_map<const symbolic::Expr*, bool> symbols_;  // whether a node gives it
   mutable std::unordered_map<const symbolic::Expr*, bool> names_;
   std::vector<const symbolic::Expr*> waiting_;  // to be asserted when their symbols are given
-  std::size_t noted_ = 0;                       // decisions that are asserted or wait
+  std::unordered_set<const symbolic::Expr*> finite_;
+  std::size_t noted_ = 0;  // decisions that are asserted or wait
   bool in_torch_ = false;
   std::optional<GraphBreak> refused_;
 };
