@@ -386,7 +386,8 @@ define(
     bool,
     False,
     "True: numbers that a program reads of tensors (item(), tolist(), int(), float()) are part of the graph, as"
-    " torch._dynamo.config.capture_scalar_outputs asks for. With fullgraph=True they always are",
+    " torch._dynamo.config.capture_scalar_outputs asks for. With fullgraph=True they always are, and with backends that"
+    " take numbers of Python, such as eager",
 )
 
 define(

@@ -276,6 +276,7 @@ std::optional<Result> call_extremum(Interpreter& t, PyObject* callable, symbolic
   if (args.size() == 2 && is_endless(args[0]) != is_endless(args[1])) {
     const int comparison = operation == symbolic::Binary::Min ? Py_LT : Py_GT;
     const bool second = PyObject_RichCompareBool(value_at_hand(args[1]), value_at_hand(args[0]), comparison) != 0;
+    for (PyObject* value : args.values) (void)numbers.expr_of(value);
     PyObject* const endless = numbers.plain(args[is_endless(args[0]) ? 0 : 1]);
     PyObject* const chosen = args[second ? 1 : 0];
     return Result::of(py::Owned<>::share(is_endless(chosen) ? endless : chosen));

@@ -226,7 +226,10 @@ PyObject* Numbers::plain(PyObject* object) {
 const symbolic::Expr* Numbers::expr_of(PyObject* object) {
   if (is_number(object)) {
     const Number* number = as_number(object);
-    if (is_open(object)) return number->expr;
+    if (is_open(object)) {
+      if (number->expr != nullptr && region_.unbacked.any()) region_.unbacked.expect_finite(number->expr);
+      return number->expr;
+    }
     object = plain(object);
   }
   if (object == Py_True || object == Py_False) return space().constant(symbolic::Value::of(object == Py_True ? 1 : 0));

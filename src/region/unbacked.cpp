@@ -127,13 +127,18 @@ py::Owned<> Unbacked::give(const Expr* number, graph::Node* node) {
   const Expr* symbol = given_by(number);
   symbols_.at(symbol) = true;
   if (number != symbol) region_.numbers.said.note_int_of(made.get(), symbol);
-  // What a capture knows of floats, it knows of finite ones.
-  symbolic::Space& space = region_.numbers.space();
-  if (symbol->type == symbolic::Type::Float)
-    (void)space.decide(space.nodes().make(Op::Finite, symbol), region_.numbers.here());
+  if (!region_.numbers.policy.runs_as_captured()) expect_finite(symbol);
   note_decisions();
   assert_known();
   return made;
+}
+
+void Unbacked::expect_finite(const Expr* number) {
+  if (number->type != symbolic::Type::Float || !symbols_.contains(number) || !finite_.insert(number).second) return;
+  symbolic::Space& space = region_.numbers.space();
+  (void)space.decide(space.nodes().make(Op::Finite, number), region_.numbers.here());
+  note_decisions();
+  assert_known();
 }
 
 void Unbacked::give_sizes(PyObject* tensor) {

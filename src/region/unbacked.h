@@ -74,6 +74,9 @@ class Unbacked {
   static py::Owned<> number_at_hint(const symbolic::Expr* number);
   // That node gives it: its Number.
   py::Owned<> give(const symbolic::Expr* number, graph::Node* node);
+  // What a capture concludes of floats is so of finite ones: one that the program computes with is asserted to be that.
+  // A backend that compiles may conclude something itself, so there each one is.
+  void expect_finite(const symbolic::Expr* number);
   // The sizes of a tensor of the graph that no node gives yet are read of it.
   void give_sizes(PyObject* tensor);
 
@@ -102,7 +105,8 @@ class Unbacked {
   mutable std::unordered_map<const symbolic::Expr*, bool> names_;
   std::vector<const symbolic::Expr*> waiting_;  // to be asserted when their symbols are given
   std::unordered_set<const symbolic::Expr*> drawn_;
-  bool asserts_ = false;   // something that is no fact of its own
+  bool asserts_ = false;  // something that is no fact of its own
+  std::unordered_set<const symbolic::Expr*> finite_;
   std::size_t noted_ = 0;  // decisions that are asserted or wait
   bool in_torch_ = false;
   std::optional<GraphBreak> refused_;

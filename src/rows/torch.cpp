@@ -1,4 +1,5 @@
 // Torch functions with a meaning beyond "one node": state queries and switches, and what must not enter a graph.
+#include "aten/aten.h"
 #include "aten/layers.h"
 #include "protocols/numbers.h"
 #include "protocols/torch_function.h"
@@ -257,8 +258,20 @@ Result parameter(Interpreter& t, PyObject* f, Args args) {
   return result;
 }
 
+// A list of many numbers is one step of the interpreter at a break, and would be a node for each in the graph, which is
+// taken only where everything that depends on values is asked for.
+bool is_long_list(const region::NumberPolicy& policy, PyObject* tensor) {
+  constexpr std::int64_t kMost = 64;
+  if (!policy.runs_as_captured() || policy.dynamic_output_shapes) return false;
+  if (region::cat_of(tensor) != Cat::Tensor || region::is_subclassed(tensor)) return false;
+  std::int64_t count = 1;
+  for (const std::int64_t size : aten::meta_of(tensor).sizes) count *= size;
+  return count > kMost;
+}
+
 Result tolist(Interpreter& t, PyObject* f, Args args) {
-  if (!t.region.numbers.policy.scalar_outputs || !only_positional(args, 1, 1))
+  const region::NumberPolicy& policy = t.region.numbers.policy;
+  if (!policy.scalar_outputs || !only_positional(args, 1, 1) || is_long_list(policy, args[0]))
     unsupported(Reason::DataDependent, {{"operation", describe(f)}});
   return protocols::call_polyfill(t, "tolist_of", args.values);
 }

@@ -733,6 +733,8 @@ namespace {
 region::NumberPolicy number_policy(const Cache& cache, bool fullgraph, bool constants = false) {
   PyObject* const backend = cache.key().backend;
   const bool may = graph_numbers(backend) != region::GraphNumbers::None && cache.takes_unbacked;
+  // Such a backend has a graph that gives a number of Python for one.
+  const bool as_captured = graph_numbers(backend) == region::GraphNumbers::All;
   static const region::NumberHistory nothing_seen;
   const bool is_static = constants || has_mark(backend, "static") || config_number("dynamic_shapes") == 0;
   const bool automatic = config_number("automatic_dynamic_shapes") != 0;
@@ -746,7 +748,7 @@ region::NumberPolicy number_policy(const Cache& cache, bool fullgraph, bool cons
           .floats = config_number("specialize_float") == 0,
           .parameters = config_number("force_parameter_static_shapes") == 0,
           .marks_are_kept = config_number("allow_ignore_mark_dynamic") == 0,
-          .scalar_outputs = may && (fullgraph || config_number("capture_scalar_outputs") != 0),
+          .scalar_outputs = may && (fullgraph || as_captured || config_number("capture_scalar_outputs") != 0),
           .dynamic_output_shapes = may && (fullgraph || config_number("capture_dynamic_output_shape_ops") != 0),
           .value_checks = cache.takes_unbacked,
           .is_last = automatic && cache.numbers.has_open() && !has_mark(backend, "has_no_limit") &&

@@ -132,9 +132,9 @@ def unsupported(f, *args) -> Unsupported:
 
 
 def stopped(f, *args) -> Unsupported:
-    """The same without fullgraph=True, which asks for numbers of tensors in the graph."""
+    """The same of a backend, and without fullgraph=True, that do not have numbers of tensors in the graph."""
     with pytest.raises(Unsupported) as caught, pellucid.error_on_graph_break(True):
-        pellucid.compile(f, backend="eager")(*args)
+        pellucid.compile(f, backend="aot_eager")(*args)
     return caught.value
 
 

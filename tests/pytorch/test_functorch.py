@@ -494,7 +494,8 @@ def test_runs_for_real(f, backend):
         assert same(outcome(compiled, X.clone()), outcome(f, X.clone()))
         assert state() == CLEAN
     if f is not the_pullback_leaves:
-        assert pellucid.break_reasons(compiled)
+        captured = f is item_below_grad and backend == "eager"  # whose graphs have numbers of tensors
+        assert bool(pellucid.break_reasons(compiled)) != captured
 
 
 def test_the_closure_of_a_pullback_leaves_the_function():
