@@ -108,8 +108,8 @@ __version__ = "0.1.0"
 __all__ = [
     "Artifact",
     "CannotDecompile",
-    "CompileInProgress",
     "CaptureCacheRecord",
+    "CompileInProgress",
     "CompileProfile",
     "CompileProfiler",
     "ComptimeContext",

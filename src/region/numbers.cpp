@@ -131,7 +131,7 @@ py::Owned<> Numbers::drawn(PyObject* value, const Source* source, std::int64_t l
   guards::is_symbolic_value(value, &hint);
   number->expr = new_symbol(region_.unbacked.hints.next(hint, least, most), source, 0, least, most);
   symbols_.back().drawn = true;
-  region_.unbacked.add_drawn(number->expr);
+  region_.unbacked.add(number->expr, true);
   // No draw gives another one, so that nothing need check it.
   if (hint.type == symbolic::Type::Float)
     (void)space().decide(space().nodes().make(symbolic::Op::Finite, number->expr), here());

@@ -44,15 +44,11 @@ class Unbacked {
   UnbackedHints hints{region_};
 
   bool any() const noexcept { return !symbols_.empty(); }
-  void add(const symbolic::Expr* symbol) {
-    symbols_.emplace(symbol, false);
+  // A drawn one is among the inputs of the graph: the region has drawn it before that.
+  void add(const symbolic::Expr* symbol, bool is_drawn = false) {
+    symbols_.emplace(symbol, is_drawn);
     hints.add(symbol);
-  }
-  // One that the region has drawn before the graph, which has it among its inputs.
-  void add_drawn(const symbolic::Expr* symbol) {
-    symbols_.emplace(symbol, true);
-    hints.add(symbol);
-    drawn_.insert(symbol);
+    if (is_drawn) drawn_.insert(symbol);
   }
   bool any_of_graph() const noexcept { return symbols_.size() > drawn_.size(); }
   // Whether the value of an expression depends on such a number.

@@ -299,6 +299,7 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
 }
 
 bool WrapperSubclasses::is_bound(PyObject* callable) {
+  if (PyCFunction_Check(callable) || PyFunction_Check(callable) || PyType_Check(callable)) return false;
   static PyObject* const bound = py::import_attr("pellucid._distributed", "Bound").release();
   return reinterpret_cast<PyObject*>(Py_TYPE(callable)) == bound;
 }

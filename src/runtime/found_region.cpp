@@ -170,6 +170,8 @@ class Reader final : public SourceValues {
         case Step::ValueAhead:
           return table.value_ahead(base, index);
         case Step::FunctionMode:
+        case Step::Drawn:
+        case Step::OverArray:
           break;
       }
       throw Miss{"a source is of no kind"};

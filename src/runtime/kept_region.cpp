@@ -54,6 +54,7 @@ class Keeper {
   void refuse_what_is_not_written() const {
     if (capture_.follows_modes) throw Unkept{"torch function modes are open"};
     if (capture_.after) throw Unkept{"it leaves the state of torch changed"};
+    if (!capture_.draws.empty()) throw Unkept{"it draws random numbers"};
     if (capture_.exit) throw Unkept{"it ends before the program does"};
     if (!capture_.open.is_empty()) throw Unkept{"numbers are open"};
     if (capture_.has_unbacked || capture_.has_value_checks) throw Unkept{"it depends on values of tensors"};
@@ -74,6 +75,7 @@ class Keeper {
   void note(const Source* source) {
     for (const Source* s = source; s != nullptr && by_id_.emplace(s->id, s).second; s = s->base) {
       if (s->step == Step::FunctionMode) throw Unkept{"it asks torch function modes"};
+      if (s->step == Step::OverArray) throw Unkept{"it takes arrays of numpy"};
       if (s->step == Step::Const || s->step == Step::DictItem) (void)objects_.id(s->operand.get());
     }
   }

@@ -260,7 +260,7 @@ MISSES = [
         "an array float64[2, 3]",
         "float64[3]",
         "keep them",
-        (np.ndarray, np.dtype("float64"), 2, 3),
+        (np.ndarray, np.dtype("float64"), False, 2, 3),
     ),
     Miss(
         "GRADIENT_TARGET",
