@@ -43,6 +43,24 @@ std::string Unbacked::text_of(const Expr* expr) const {
   return symbolic::print(expr, [&](std::uint32_t symbol) { return region_.numbers.name_of(symbol); });
 }
 
+namespace {
+
+// As text_of, but the numbers of the graph are counted in the text alone: one place of the program has one text,
+// however many such numbers came before it.
+std::string words_of(const Expr* expr, const Numbers& numbers) {
+  std::vector<std::string> seen;
+  return symbolic::print(expr, [&](std::uint32_t symbol) {
+    const std::string name = numbers.name_of(symbol);
+    if (!name.starts_with('u')) return name;
+    const auto at = std::ranges::find(seen, name);
+    const auto count = at - seen.begin();
+    if (at == seen.end()) seen.push_back(name);
+    return "u" + std::to_string(count);
+  });
+}
+
+}  // namespace
+
 // What is needed is not so of the hints: where others are to be had, the region is captured again. Returns where not.
 void Unbacked::wish_for(const Expr* condition) {
   if (!names(condition)) return;
@@ -96,8 +114,9 @@ void Unbacked::refuse(const Expr* expr) {
     if (in_torch_) refused_ = stop;
     throw stop;
   }
-  const GraphBreak stop(Reason::DataDependent, {{"operation", (asks ? "a branch on " : "a use of the value of ") +
-                                                                  text_of(expr) + ", which only the graph knows,"}});
+  const GraphBreak stop(Reason::DataDependent,
+                        {{"operation", (asks ? "a branch on " : "a use of the value of ") +
+                                           words_of(expr, region_.numbers) + ", which only the graph knows,"}});
   if (in_torch_) refused_ = stop;
   throw stop;
 }

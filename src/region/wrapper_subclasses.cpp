@@ -299,7 +299,7 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
 }
 
 bool WrapperSubclasses::is_bound(PyObject* callable) {
-  if (PyCFunction_Check(callable) || PyFunction_Check(callable) || PyType_Check(callable)) return false;
+  if (!PyType_HasFeature(Py_TYPE(callable), Py_TPFLAGS_HEAPTYPE)) return false;  // which its Python class is
   static PyObject* const bound = py::import_attr("pellucid._distributed", "Bound").release();
   return reinterpret_cast<PyObject*>(Py_TYPE(callable)) == bound;
 }

@@ -185,7 +185,7 @@ void take_as_constants(PyFunctionObject* function, const region::Capture& captur
   auto numbers = capture.numbers;
   for (auto& [path, seen] : numbers) {
     if (capture.has_unbacked) break;
-    const auto is_of_it = [&](const auto& symbol) { return symbol.path == path; };
+    const auto is_of_it = [&path = path](const auto& symbol) { return symbol.path == path; };
     seen.pinned |= std::ranges::any_of(capture.open.symbols, is_of_it);
   }
   cache.numbers.note(numbers);

@@ -315,7 +315,12 @@ def test_operations_on_an_int(operations, backend):
     with many_entries():
         for n in values:
             for number, (ours, eager) in enumerate(zip(compiled(x, n), f(x, n), strict=True)):
-                assert torch.equal(ours, eager), (n, operations.split(", ")[number], ours, eager)
+                operation = operations.split(", ")[number]
+                if operation.startswith("math.") and backend != "eager":
+                    # AOTAutograd computes them with tensors, whose functions round otherwise on some processors.
+                    torch.testing.assert_close(ours, eager, rtol=4e-16, atol=0, msg=f"{operation} of {n}")
+                else:
+                    assert torch.equal(ours, eager), (n, operation, ours, eager)
     assert counting.count == (2 if operations in OF_SYMBOLS else len(values))
 
 

@@ -24,7 +24,7 @@ def losses_appended():
         yield f, ramp(4) * i
 
 
-@program(1, now=1)
+@program(1, now=3)
 def running_loss():
     meter = Plain(total=0.0, count=0)
 
@@ -61,7 +61,7 @@ def average_meter():
         yield f, ramp(3), 5.0 - i / 4, 3 + i % 4
 
 
-@program(2, now=2)
+@program(2, now=3)
 def accuracy():
     correct = total = 0
 
