@@ -50,7 +50,7 @@ namespace {
 std::string words_of(const Expr* expr, const Numbers& numbers) {
   std::vector<std::string> seen;
   return symbolic::print(expr, [&](std::uint32_t symbol) {
-    const std::string name = numbers.name_of(symbol);
+    std::string name = numbers.name_of(symbol);
     if (!name.starts_with('u')) return name;
     const auto at = std::ranges::find(seen, name);
     const auto count = at - seen.begin();
