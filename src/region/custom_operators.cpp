@@ -59,32 +59,38 @@ void add_once(std::vector<py::Owned<>>& operators, PyObject* overload) {
   if (!std::ranges::any_of(operators, is_it)) operators.push_back(py::Owned<>::share(overload));
 }
 
-}  // namespace
-
-bool communicates(PyObject* callable) {
+bool is_overload(PyObject* callable) {
   static PyObject* const single = py::import_attr("torch._ops", "OpOverload").release();
-  static PyObject* const packet = py::import_attr("torch._ops", "OpOverloadPacket").release();
-  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(callable));
-  if (type != single && type != packet) return false;
-  const auto name = type == single ? py::take(PyObject_CallMethod(callable, "name", nullptr))
-                                   : part_of(callable, "_qualified_op_name");
-  const std::string text = py::text_of(name.get());
-  return text.starts_with("_c10d_functional::") || text.starts_with("c10d_functional::");
+  return reinterpret_cast<PyObject*>(Py_TYPE(callable)) == single;
 }
 
-void note_operator(Region& region, PyObject* callable, Args args) {
-  static PyObject* const single = py::import_attr("torch._ops", "OpOverload").release();
+bool is_packet(PyObject* callable) {
   static PyObject* const packet = py::import_attr("torch._ops", "OpOverloadPacket").release();
-  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(callable));
-  if (type != single && type != packet) return;
-  const std::string name = type == single ? py::text_of(py::take(PyObject_CallMethod(callable, "name", nullptr)).get())
-                                          : py::text_of(part_of(callable, "_qualified_op_name").get());
-  if (is_of_torch(name)) return;
-  if (communicates(callable)) {
+  return reinterpret_cast<PyObject*>(Py_TYPE(callable)) == packet;
+}
+
+// "aten::add.Tensor" of one overload, "aten::add" of all; empty: no operator of torch.
+std::string operator_name(PyObject* callable) {
+  if (is_overload(callable)) return py::text_of(py::take(PyObject_CallMethod(callable, "name", nullptr)).get());
+  return is_packet(callable) ? py::text_of(part_of(callable, "_qualified_op_name").get()) : std::string();
+}
+
+bool is_communication(const std::string& name) {
+  return name.starts_with("_c10d_functional::") || name.starts_with("c10d_functional::");
+}
+
+}  // namespace
+
+bool communicates(PyObject* callable) { return is_communication(operator_name(callable)); }
+
+void note_operator(Region& region, PyObject* callable, Args args) {
+  const std::string name = operator_name(callable);
+  if (name.empty() || is_of_torch(name)) return;
+  if (is_communication(name)) {
     static PyObject* const load = py::import_attr("pellucid._distributed", "load_functional").release();
     const auto done = py::take(PyObject_CallNoArgs(load));
   }
-  const auto overload = type == single ? py::Owned<>::share(callable) : resolved(callable, name, args);
+  const auto overload = is_overload(callable) ? py::Owned<>::share(callable) : resolved(callable, name, args);
   const bool compliant = is_compliant(overload.get());
   auto& capture = *region.capture;
   add_once(compliant ? capture.compliant_operators : capture.other_operators, overload.get());

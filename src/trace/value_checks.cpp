@@ -15,26 +15,33 @@ using region::Cat;
 
 namespace {
 
-// Whether control that comes to byte offset `start` goes to a `raise`, whatever the values are.
-bool only_raises(const bytecode::DecodedCode& code, int start) {
+// The index of the `raise` to which control that comes to byte offset `start` goes, whatever the values are; -1: to
+// none. `visit` sees the instructions on the way.
+template <class Visit>
+int way_to_raise(const bytecode::DecodedCode& code, int start, Visit&& visit) {
   constexpr int kMost = 64;  // the arguments of an exception are no longer than that
   int index = code.index_at(start);
   for (int steps = 0; steps < kMost && index >= 0 && index < code.size(); ++steps) {
     const bytecode::Instruction& instruction = code[index];
     switch (bytecode::info(instruction.op).flow) {
       case Flow::Next:
+        visit(instruction);
         ++index;
         break;
       case Flow::Jump:
         index = instruction.target;
         break;
       case Flow::Raise:
-        return instruction.op == bytecode::Opcode::RAISE_VARARGS;
+        return instruction.op == bytecode::Opcode::RAISE_VARARGS ? index : -1;
       default:
-        return false;
+        return -1;
     }
   }
-  return false;
+  return -1;
+}
+
+bool only_raises(const bytecode::DecodedCode& code, int start) {
+  return way_to_raise(code, start, [](const bytecode::Instruction&) {}) >= 0;
 }
 
 // "ValueError: it is negative (in forward, line 14)" for the `raise` that control comes to from `start`: the type and
@@ -42,9 +49,7 @@ bool only_raises(const bytecode::DecodedCode& code, int start) {
 std::string words_of_raise(const bytecode::DecodedCode& decoded, PyCodeObject* code, int start) {
   using enum bytecode::Opcode;
   std::string type, text;
-  int index = decoded.index_at(start);
-  while (index >= 0 && index < decoded.size() && decoded[index].op != RAISE_VARARGS) {
-    const bytecode::Instruction& instruction = decoded[index];
+  const int raises = way_to_raise(decoded, start, [&](const bytecode::Instruction& instruction) {
     if (type.empty() && (instruction.op == LOAD_GLOBAL || instruction.op == LOAD_NAME)) {
       const int name = instruction.op == LOAD_GLOBAL ? instruction.arg >> 1 : instruction.arg;
       type = py::text_of(PyTuple_GET_ITEM(code->co_names, name));
@@ -54,12 +59,11 @@ std::string words_of_raise(const bytecode::DecodedCode& decoded, PyCodeObject* c
       PyObject* constant = PyTuple_GET_ITEM(code->co_consts, instruction.arg);
       if (PyUnicode_CheckExact(constant)) text = py::text_of(constant);
     }
-    index = bytecode::info(instruction.op).flow == Flow::Jump ? instruction.target : index + 1;
-  }
+  });
   if (type.empty()) type = "an exception";
   if (!text.empty()) type += ": " + text;
-  const int offset = index < decoded.size() ? decoded[index].offset : start;
-  return type + " (in " + py::text_of(code->co_name) + ", line " + std::to_string(py::line_of(code, offset)) + ")";
+  return type + " (in " + py::text_of(code->co_name) + ", line " +
+         std::to_string(py::line_of(code, decoded[raises].offset)) + ")";
 }
 
 PyObject* function_of_torch(const char* name) { return py::import_attr("torch", name).release(); }
