@@ -11,7 +11,6 @@ namespace pellucid::trace {
 
 using bytecode::Flow;
 using protocols::Args;
-using region::Cat;
 
 namespace {
 
