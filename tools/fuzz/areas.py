@@ -127,7 +127,7 @@ torch.autograd.grad(({T} * WEIGHT).sum(), WEIGHT)[0]
 torch.autograd.grad((({T} + 1) * WEIGHT ** 2).sum(), WEIGHT, create_graph=True)[0]
 WEIGHT * {T}
 WEIGHT.grad if WEIGHT.grad is not None else {T}
-torch.from_numpy(numpy.sin({T}.detach().numpy()))
+torch.from_numpy(numpy.sqrt(numpy.abs({T}.detach().numpy())))
 torch.from_numpy({T}.detach().numpy() * {int}).float()
 torch.as_tensor({T}.detach().numpy().cumsum(0))
 {T} * random.random()
