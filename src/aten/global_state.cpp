@@ -8,6 +8,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/PyInterpreterHooks.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
 
 #include <algorithm>
 #include <array>
@@ -47,10 +48,10 @@ Value dispatch_modes() {
   return seed;
 }
 
-// 0 while disabled: the dtype matters only inside an autocast block.
+// The dtype while it is disabled too: an autocast block that names none takes it.
 Value autocast(c10::DeviceType device) {
-  if (!at::autocast::is_autocast_enabled(device)) return 0;
-  return 1 + static_cast<Value>(at::autocast::get_autocast_dtype(device));
+  return Value{at::autocast::is_autocast_enabled(device)} | static_cast<Value>(at::autocast::get_autocast_dtype(device))
+                                                                << 1;
 }
 
 // How many autocast blocks are open: leaving the last one drops the cache of cast weights.
@@ -79,11 +80,19 @@ Value saved_tensor_hooks() {
   return (state.stack.size() << 1) | Value{state.disabled_error_message.has_value()};
 }
 
-Value sdpa_kernels() {
+Value autograd_modes() {
+  const c10::AutogradState& state = c10::AutogradState::get_tls_state();
+  return Value{state.get_grad_mode()} | Value{state.get_inference_mode()} << 1 | Value{state.get_fw_grad_mode()} << 2;
+}
+
+Value switches() {
   const auto& context = at::globalContext();
-  return Value{context.userEnabledFlashSDP()} | Value{context.userEnabledMemEfficientSDP()} << 1 |
-         Value{context.userEnabledMathSDP()} << 2 | Value{context.userEnabledCuDNNSDP()} << 3 |
-         Value{context.allowFP16BF16ReductionMathSDP()} << 4;
+  return Value{context.deterministicAlgorithms()} | Value{context.deterministicAlgorithmsWarnOnly()} << 1 |
+         Value{context.userEnabledMkldnn()} << 2 | Value{context.userEnabledCuDNN()} << 3 |
+         Value{torch::autograd::AnomalyMode::is_enabled()} << 4 |
+         Value{torch::autograd::AnomalyMode::should_check_nan()} << 5 | Value{context.userEnabledFlashSDP()} << 8 |
+         Value{context.userEnabledMemEfficientSDP()} << 9 | Value{context.userEnabledMathSDP()} << 10 |
+         Value{context.userEnabledCuDNNSDP()} << 11 | Value{context.allowFP16BF16ReductionMathSDP()} << 12;
 }
 
 Value matmul_precision() {
@@ -100,7 +109,16 @@ std::string dtype_text(Value value) {
   const auto dtype = static_cast<c10::ScalarType>(value);
   return std::string("torch.").append(c10::getDtypeNames(dtype).first);
 }
-std::string autocast_text(Value value) { return value == 0 ? "off" : "on with " + dtype_text(value - 1); }
+// `usual`: what torch begins with.
+template <c10::ScalarType usual>
+std::string autocast_text(Value value) {
+  if ((value & 1) != 0) return "on with " + dtype_text(value >> 1);
+  return value >> 1 == static_cast<Value>(usual) ? "off" : "off, with " + dtype_text(value >> 1);
+}
+std::string anomaly_text(Value value) {
+  if ((value & 1) == 0) return "off";
+  return (value & 2) != 0 ? "on" : "on, without a look for NaN";
+}
 std::string function_state_text(Value value) {
   if (value == at::impl::TorchFunctionDisabledState::ENABLED) return "on";
   return value == at::impl::TorchFunctionDisabledState::SUBCLASSES_DISABLED ? "off for subclasses" : "off";
@@ -140,48 +158,84 @@ std::string keys_text(Value value) {
   return text.empty() ? "none of them" : text;
 }
 
+// Read at every check of a capture: what torch keeps in one place is one word.
+enum Word : std::uint8_t {
+  kAutograd,
+  kSwitches,
+  kPrecision,
+  kDefaultDtype,
+  kFunctionState,
+  kFunctionModes,
+  kDispatchModes,
+  kAutocastCpu,
+  kAutocastCuda,
+  kAutocastCache,
+  kAutocastNesting,
+  kLevel,
+  kHooks,
+  kIncluded,
+  kExcluded,
+  kCount,
+};
+constexpr Value (*kWords[])() = {
+    autograd_modes,
+    switches,
+    matmul_precision,
+    [] { return static_cast<Value>(c10::get_default_dtype_as_scalartype()); },
+    [] { return static_cast<Value>(at::impl::PythonTorchFunctionTLS::get_disabled_state()); },
+    function_modes,
+    dispatch_modes,
+    [] { return autocast(c10::kCPU); },
+    [] { return autocast(c10::kCUDA); },
+    [] { return Value{at::autocast::is_autocast_cache_enabled()}; },
+    autocast_nesting,
+    functorch_level,
+    saved_tensor_hooks,
+    [] { return c10::impl::tls_local_dispatch_key_set().included_.raw_repr(); },
+    [] { return c10::impl::tls_local_dispatch_key_set().excluded_.raw_repr(); },
+};
+static_assert(std::size(kWords) == kCount);
+
 struct Field {
   const char* name;  // as the user calls it; pellucid._advice knows what to do about it
   std::string (*text)(Value);
-  Value (*read)();
+  Word word;
+  int shift = 0, width = 64;      // the bits of the word
   const char* follows = nullptr;  // from another field whose name begins so, if that one differs as well
+  Value in(const Value* words) const {
+    return words[word] >> shift & (width == 64 ? ~Value{0} : (Value{1} << width) - 1);
+  }
 };
-
-c10::AutogradState& autograd() { return c10::AutogradState::get_tls_state(); }
 
 constexpr Field kFields[] = {
-    {"grad mode", flag_text, [] { return Value{autograd().get_grad_mode()}; }},
-    {"inference mode", flag_text, [] { return Value{autograd().get_inference_mode()}; }},
-    {"forward grad mode", flag_text, [] { return Value{autograd().get_fw_grad_mode()}; }, "inference mode"},
-    {"deterministic algorithms", flag_text, [] { return Value{at::globalContext().deterministicAlgorithms()}; }},
-    {"deterministic algorithms that only warn", flag_text,
-     [] { return Value{at::globalContext().deterministicAlgorithmsWarnOnly()}; }},
-    {"default dtype", dtype_text, [] { return static_cast<Value>(c10::get_default_dtype_as_scalartype()); }},
-    {"__torch_function__", function_state_text,
-     [] { return static_cast<Value>(at::impl::PythonTorchFunctionTLS::get_disabled_state()); }},
-    {"torch function modes", changed_text, function_modes},
-    {"torch dispatch modes", changed_text, dispatch_modes},
-    {"autocast for cpu", autocast_text, [] { return autocast(c10::kCPU); }},
-    {"autocast for cuda", autocast_text, [] { return autocast(c10::kCUDA); }},
-    {"the cache of autocast", flag_text, [] { return Value{at::autocast::is_autocast_cache_enabled()}; }},
-    {"open autocast blocks", number_text, autocast_nesting, "autocast"},
-    {"level of functorch", number_text, functorch_level},
-    {"saved tensor hooks", hooks_text, saved_tensor_hooks},
-    {"kernels of attention", kernels_text, sdpa_kernels},
-    {"float32 matmul precision", precision_text, matmul_precision},
-    {"mkldnn", flag_text, [] { return Value{at::globalContext().userEnabledMkldnn()}; }},
-    {"cudnn", flag_text, [] { return Value{at::globalContext().userEnabledCuDNN()}; }},
+    {"grad mode", flag_text, kAutograd, 0, 1},
+    {"inference mode", flag_text, kAutograd, 1, 1},
+    {"forward grad mode", flag_text, kAutograd, 2, 1, "inference mode"},
+    {"deterministic algorithms", flag_text, kSwitches, 0, 1},
+    {"deterministic algorithms that only warn", flag_text, kSwitches, 1, 1},
+    {"anomaly detection", anomaly_text, kSwitches, 4, 2},
+    {"default dtype", dtype_text, kDefaultDtype},
+    {"__torch_function__", function_state_text, kFunctionState},
+    {"torch function modes", changed_text, kFunctionModes},
+    {"torch dispatch modes", changed_text, kDispatchModes},
+    {"autocast for cpu", autocast_text<c10::ScalarType::BFloat16>, kAutocastCpu},
+    {"autocast for cuda", autocast_text<c10::ScalarType::Half>, kAutocastCuda},
+    {"the cache of autocast", flag_text, kAutocastCache},
+    {"open autocast blocks", number_text, kAutocastNesting, 0, 64, "autocast"},
+    {"level of functorch", number_text, kLevel},
+    {"saved tensor hooks", hooks_text, kHooks},
+    {"kernels of attention", kernels_text, kSwitches, 8, 5},
+    {"float32 matmul precision", precision_text, kPrecision},
+    {"mkldnn", flag_text, kSwitches, 2, 1},
+    {"cudnn", flag_text, kSwitches, 3, 1},
     // The rest (autocast of other devices, functionalization, tracing, …) shows in the thread's dispatch keys.
-    {"dispatch keys included", keys_text, [] { return c10::impl::tls_local_dispatch_key_set().included_.raw_repr(); },
-     ""},
-    {"dispatch keys excluded", keys_text, [] { return c10::impl::tls_local_dispatch_key_set().excluded_.raw_repr(); },
-     ""},
+    {"dispatch keys included", keys_text, kIncluded, 0, 64, ""},
+    {"dispatch keys excluded", keys_text, kExcluded, 0, 64, ""},
 };
-constexpr std::size_t kCount = std::size(kFields);
 
 template <std::size_t... I>
 void read_all(Value* values, std::index_sequence<I...>) noexcept {
-  ((values[I] = kFields[I].read()), ...);
+  ((values[I] = kWords[I]()), ...);
 }
 
 // The device of the innermost DeviceContext.
@@ -298,8 +352,9 @@ std::string GlobalState::mismatch() const {
   std::vector<const Field*> differing;
   std::array<Value, kCount> now{};
   read_all(now.data(), std::make_index_sequence<kCount>());
-  for (std::size_t i = 0; i < kCount; ++i) {
-    if (now[i] != data_->values[i]) differing.push_back(&kFields[i]);
+  const Value* const then = data_->values.data();
+  for (const Field& field : kFields) {
+    if (field.in(now.data()) != field.in(then)) differing.push_back(&field);
   }
   const auto leads = [](const Field& other, const Field& field) {
     return other.follows == nullptr && std::string_view(other.name).starts_with(field.follows);
@@ -310,10 +365,10 @@ std::string GlobalState::mismatch() const {
   };
   for (const Field* field : differing) {
     if (follows(*field)) continue;
-    const auto i = static_cast<std::size_t>(field - kFields);
-    const Value both = field->text == keys_text ? data_->values[i] & now[i] : 0;
-    add(field->name, field->text == changed_text ? "as before" : field->text(data_->values[i] ^ both),
-        field->text(now[i] ^ both));
+    const Value expected = field->in(then), found = field->in(now.data());
+    const Value both = field->text == keys_text ? expected & found : 0;
+    add(field->name, field->text == changed_text ? "as before" : field->text(expected ^ both),
+        field->text(found ^ both));
   }
   if (!same_device(data_->device.get(), default_device().get()))
     add("default device", py::repr_of(data_->device.get()), py::repr_of(default_device().get()));
@@ -347,7 +402,7 @@ std::string state_text() {
       shown_function_modes() != 0 || dispatch_modes() != 0 || saved_tensor_hooks() != 0 || in_function_transform();
   if (has_objects) return "";
   std::string text;
-  for (const Field& field : kFields) text.append(std::to_string(field.read())).append(" ");
+  for (const auto& read : kWords) text.append(std::to_string(read())).append(" ");
   return text;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "protocols/table.h"
+#include "region/process.h"
 
 namespace pellucid::protocols {
 
@@ -29,7 +30,10 @@ bool holds_number(PyObject* value, int depth = 0) {
 
 Result run_native(Interpreter& t, PyObject* callable, Args args) {
   auto value = py::Owned<>::steal(PyObject_Vectorcall(callable, args.values.data(), args.size(), args.kwnames));
-  if (value) return Result::of(std::move(value));
+  if (value) {
+    region::note_call(t.region, callable, args.values.data(), args.values.size(), value.get());
+    return Result::of(std::move(value));
+  }
   const py::PythonError error;
   // C code that asks for an exact int says of a stand-in for one what it would not say of the int.
   if (std::ranges::any_of(args.values, [](PyObject* argument) { return holds_number(argument); }))

@@ -171,6 +171,8 @@ Result steered_call(Interpreter& t, Steering how, PyObject* callable, Args args)
       refuse_asked(t, callable);
       return t.region.recorder.torch_call(graph::Op::CallFunction, callable, callable, args);
     case Steering::Constant:
+      t.region.capture->of_this_process =
+          "it calls what is assumed to be constant";  // which is a promise for one process
       return pure(t, callable, args);
     case Steering::Substituted: {
       const auto own = table().find(callable);

@@ -56,6 +56,29 @@ py::Owned<> resolve(std::string_view dotted) {
   return {};
 }
 
+std::string_view package_of(std::string_view dotted) { return dotted.substr(0, dotted.find('.')); }
+
+bool is_of_python(std::string_view package) {
+  PyObject* const names = PySys_GetObject("stdlib_module_names");
+  const auto name = py::take(PyUnicode_FromStringAndSize(package.data(), static_cast<Py_ssize_t>(package.size())));
+  return names != nullptr && PySequence_Contains(names, name.get()) == 1;
+}
+
+// A program may have put a function or class of its own where the library's was, before the first capture: that is
+// followed as the Python that it is.
+bool is_of_its_library(PyObject* object, std::string_view row) {
+  PyObject* module = nullptr;
+  if (PyFunction_Check(object)) {
+    module = PyDict_GetItemString(PyFunction_GET_GLOBALS(object), "__name__");
+  } else if (PyType_Check(object) && PyType_HasFeature(reinterpret_cast<PyTypeObject*>(object), Py_TPFLAGS_HEAPTYPE)) {
+    module = PyDict_GetItemString(reinterpret_cast<PyTypeObject*>(object)->tp_dict, "__module__");
+  }
+  if (module == nullptr || !PyUnicode_Check(module)) return true;
+  const std::string name = py::text_of(module);
+  const std::string_view here = package_of(name), there = package_of(row);
+  return here == there || here == "pellucid" || here == "torch" || (is_of_python(here) && is_of_python(there));
+}
+
 void add_rows(std::span<const Row> rows) {
   for (const Row& row : rows) {
     const bool instances = row.name.starts_with("instances of ");
@@ -64,6 +87,7 @@ void add_rows(std::span<const Row> rows) {
       if (row.in_every_build) tables->faults.push_back(std::string(row.name) + ": there is no such object");
       continue;
     }
+    if (!is_of_its_library(object.get(), instances ? row.name.substr(13) : row.name)) continue;
     if (instances) tables->instance_rules.insert(object.get());
     if (row.moves_numbers) tables->for_numbers.insert(object.get());
     const auto [known, is_first] = tables->by_identity.try_emplace(object.get(), row.handler);

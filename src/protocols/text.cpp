@@ -84,6 +84,8 @@ Result to_text(Interpreter& t, PyObject* value, const char* how) {
   auto native = [&](PyObject* v) {
     auto text = py::Owned<>::steal(how[2] == 's' ? PyObject_Str(v) : PyObject_Repr(v));
     if (!text) return t.raise_pending(py::PythonError());
+    if (py::text_of(text.get()).find(" at 0x") != std::string::npos)
+      t.region.capture->of_this_process = "it writes an address";
     return Result::of(std::move(text));
   };
   if (cat == Cat::Other && !t.region.provenance.is_outside(value) && is_alias_of_builtins(value)) return native(value);

@@ -110,6 +110,7 @@ struct Capture {
   bool computes_arrays = false;                          // torch's functions stand for those of numpy
   bool has_unbacked = false;                             // the graph reads numbers of tensors
   bool has_value_checks = false;                         // the graph asserts what a branch of the program asks
+  const char* of_this_process = nullptr;                 // why it holds in no other process (region/process.h)
   std::vector<py::Owned<>> alive;                        // keeps every key of these maps alive
   std::vector<std::string> notes;                        // deferred decisions worth showing in explain
   std::int64_t instructions = 0;                         // executed symbolically

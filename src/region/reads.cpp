@@ -8,6 +8,7 @@
 #include "region/arrays.h"
 #include "region/enums.h"
 #include "region/names.h"
+#include "region/process.h"
 #include "region/region.h"
 #include "region/snapshot.h"
 #include "region/subclasses.h"
@@ -504,6 +505,7 @@ Contents Reads::contents_of(PyObject* value, int depth, std::unordered_set<PyObj
     case Cat::FrozenSet:
     case Cat::Deque: {
       PyObject* view = touch(value);
+      note_order(region_, view);
       make_plain(region_, view);
       const auto list = elements_now(view);
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) merge(PyList_GET_ITEM(list.get(), i));

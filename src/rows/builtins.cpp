@@ -86,6 +86,7 @@ Result id_(Interpreter& t, PyObject* f, Args args) {
   if (!only_positional(args, 1, 1)) return complain(t, f, args);
   PyObject* object = t.region.shadows.original(args[0]);
   const region::Source* source = t.region.provenance.source_of(object);
+  t.region.capture->of_this_process = "it asks for an address";
   if (source == nullptr) {
     auto number = py::take(PyLong_FromVoidPtr(object));
     t.region.provenance.keep(object);
@@ -102,6 +103,7 @@ Result id_(Interpreter& t, PyObject* f, Args args) {
 Result region_number(Interpreter& t, PyObject* f, Args args) {
   auto number = py::Owned<>::steal(PyObject_Vectorcall(f, args.values.data(), args.size(), args.kwnames));
   if (!number) return t.raise_pending(py::PythonError());
+  t.region.capture->of_this_process = "it asks for a hash";
   for (PyObject* value : args.values) t.region.provenance.keep(value);
   t.region.provenance.keep(number.get());
   t.region.capture->region_ids.insert(number.get());

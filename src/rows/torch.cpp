@@ -15,6 +15,15 @@ namespace {
 // set.
 Result query(Interpreter& t, PyObject* f, Args args) { return pure(t, f, args); }
 
+// Of other devices no guard knows the dtype.
+Result autocast_dtype(Interpreter& t, PyObject* f, Args args) {
+  if (args.values.size() == 1 && PyUnicode_Check(args[0])) {
+    const std::string device = py::text_of(args[0]);
+    if (device == "cpu" || device == "cuda") return query(t, f, args);
+  }
+  unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of a device other than cpu and cuda"}});
+}
+
 Result always_true(Interpreter&, PyObject*, Args) { return Result::boolean(true); }
 
 // The capture's own state, which torch's flag of the process says nothing of.
@@ -401,7 +410,7 @@ const Row rows[] = {
     {"torch._C._get_default_device", query},
     {"torch.is_autocast_enabled", query},
     {"torch.is_autocast_cpu_enabled", query},
-    {"torch.get_autocast_dtype", query},
+    {"torch.get_autocast_dtype", autocast_dtype},
     {"torch.get_autocast_gpu_dtype", query},
     {"torch.get_autocast_cpu_dtype", query},
     {"torch.is_autocast_cache_enabled", query},

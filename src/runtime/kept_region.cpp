@@ -6,6 +6,7 @@
 #include "aten/world.h"
 #include "codegen/emit.h"
 #include "guards/traits.h"
+#include "region/process.h"
 #include "region/torch_module.h"
 #include "region/types.h"
 #include "runtime/kept_rules.h"
@@ -52,6 +53,8 @@ class Keeper {
 
  private:
   void refuse_what_is_not_written() const {
+    if (capture_.of_this_process != nullptr)
+      throw Unkept{std::string(capture_.of_this_process) + ", which another process has otherwise"};
     if (capture_.follows_modes) throw Unkept{"torch function modes are open"};
     if (capture_.after) throw Unkept{"it leaves the state of torch changed"};
     if (!capture_.draws.empty()) throw Unkept{"it draws random numbers"};
@@ -117,8 +120,10 @@ class Keeper {
     }
     out.number(asked.size());
     for (PyObject* type : asked) {
+      const std::string registered = registered_with(type);
+      if (registered.empty()) throw Unkept{"__subclasshook__ of " + source::describe(type) + " is asked"};
       out.number(objects_.id(type));
-      out.text(registered_with(type));
+      out.text(registered);
     }
   }
 
@@ -268,6 +273,7 @@ class Keeper {
   void write_plan(ByteWriter& out) {
     out.number(plan_.fresh.size());
     for (const codegen::Fresh& fresh : plan_.fresh) {
+      if (region::has_order_of_this_process(fresh.original)) throw Unkept{"it makes a set with an order of this process"};
       write(out, fresh.make);
       write(out, fresh.fill);
       out.number(static_cast<std::uint64_t>(fresh.uses));

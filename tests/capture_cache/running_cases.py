@@ -1,4 +1,4 @@
-"""python running_cases.py first|second: runs the cases of kept_cases.py and prints as JSON what became of each."""
+"""python running_cases.py first|second: runs the cases of kept_cases.py and own_process_cases.py and prints as JSON what became of each."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import types
 
 import kept_cases
+import own_process_cases
 import torch
 from torch import nn
 
@@ -50,7 +51,7 @@ def main(which: str) -> None:
     second = which == "second"
     found = {}
     # Those that change the process come last.
-    for case in sorted(kept_cases.CASES, key=lambda case: case.around[1] != ""):
+    for case in sorted([*kept_cases.CASES, *own_process_cases.CASES], key=lambda case: case.around[1] != ""):
         made = module(case, second)
         before = dict(vars(torch)), dict(vars(torch.nn.functional)), torch.get_default_dtype()
         exec(case.around[second], made.__dict__)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import kept_cases
+import own_process_cases
 import pytest
 import torch
 
@@ -36,7 +37,7 @@ def both(tmp_path_factory):
     return process("first", folder, "1"), process("second", folder, "2")
 
 
-@pytest.mark.parametrize("case", kept_cases.CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*kept_cases.CASES, *own_process_cases.CASES], ids=lambda case: case.name)
 def test_second_process(both, case):
     first, second = both[0][case.name], both[1][case.name]
     assert first["is_as_eager"]
