@@ -12,6 +12,7 @@
 #include "py/keys.h"
 #include "region/generator.h"
 #include "region/names.h"
+#include "region/process.h"
 #include "region/subclasses.h"
 
 namespace pellucid::protocols {
@@ -337,6 +338,7 @@ Result contains(Interpreter& t, PyObject* container, PyObject* item) {
   container = t.region.shadows.original(t.region.numbers.plain(container));
   t.region.doing = "tests membership";
   const Cat cat = category(t, container);
+  const region::LooksAtNoOrder whether(t.region, container);  // whether it has an element
   if (cat == Cat::Array || is_array(item)) unsupported(Reason::ArrayData, {{"operation", "`in` with an array"}});
   if (auto found = holds_number(t, container, item)) return std::move(*found);
   if (auto found = range_holds_number(t, container, item)) return std::move(*found);

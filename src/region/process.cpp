@@ -62,6 +62,13 @@ void note_order(Region& region, PyObject* container) {
   if (has_order_of_this_process(container)) region.capture->of_this_process = "it looks at the order of a set";
 }
 
+LooksAtNoOrder::LooksAtNoOrder(Region& region, PyObject* container)
+    : region_(region), before_(region.capture->of_this_process), is_set_(PyAnySet_Check(container)) {}
+
+LooksAtNoOrder::~LooksAtNoOrder() {
+  if (is_set_) region_.capture->of_this_process = before_;
+}
+
 void note_call(Region& region, PyObject* callable, PyObject* const* args, std::size_t count, PyObject* result) {
   const std::string_view name = name_of(callable);
   if (name == "__hash__" || name == "hash") {

@@ -14,6 +14,20 @@ bool has_order_of_this_process(PyObject* container);
 
 // The program looks at the order of a container, which may be a set. Other containers keep the order of their making.
 void note_order(Region& region, PyObject* container);
+// The elements of a set or frozenset are looked at one by one, for something that does not depend on their order.
+class LooksAtNoOrder {
+ public:
+  LooksAtNoOrder(Region& region, PyObject* container);
+  ~LooksAtNoOrder();
+  LooksAtNoOrder(const LooksAtNoOrder&) = delete;
+  LooksAtNoOrder& operator=(const LooksAtNoOrder&) = delete;
+
+ private:
+  Region& region_;
+  const char* before_;
+  bool is_set_;
+};
+
 // A C function is called with these arguments and has given `result`: it may have looked at orders, hashes, addresses.
 void note_call(Region& region, PyObject* callable, PyObject* const* args, std::size_t count, PyObject* result);
 

@@ -96,6 +96,7 @@ class Watch:
         known: Any = name_of_backend(backend)
         if known is None:
             function = backend.function
+            known = None if backend.options else function
             self._hint = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', backend.name)}"
         dynamic = True if any(type(example) is int for example in example_inputs) else None
         self._setup = replace(setup, backend=known, dynamic=dynamic)

@@ -19,6 +19,7 @@ from pellucid import config
 from pellucid.backends import builtin, registry
 from pellucid.repro import standalone
 from pellucid.repro.candidate import lifted
+from pellucid.repro.definitions import definition_of
 from pellucid.repro.errors import ReproRefused
 from pellucid.repro.inputs import Inputs
 from pellucid.repro.printer import ModuleText, folder_of, text_of
@@ -99,7 +100,8 @@ class Script:
         """The text of the script; `data`: the name of the file of inputs beside it."""
         backend = _Backend.of(self.setup.backend, self.backend_hint)
         imports = sorted({*self.text.imports, *backend.imports})
-        folders = sorted({*self.text.folders, *(folder for folder in map(folder_of, backend.imports) if folder)})
+        of_backend = {folder for folder in map(folder_of, backend.imports) if folder is not None}
+        folders = sorted({*self.text.folders, *backend.folders, *of_backend})
         settings = "\n".join(_setting_lines(imports, folders, self.settings))
         values = "\n".join([*backend.lines, "mod = Repro()"])
         parts = [settings, self.text.classes, self.inputs.load_args(), values, self._main(data)]
@@ -240,20 +242,58 @@ class _Backend:
 
     lines: list[str]
     imports: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, backend: str | Callable | None, hint: str) -> _Backend:
         if isinstance(backend, str):
             module = _registered_in(backend)
             if module == "__main__":
-                return cls([f"BACKEND = None  # put the backend here: {backend!r}, which the program registers itself"])
+                hint = f"{backend!r}, which the program registers itself"
+                return cls.of_main(registry._REGISTERED[backend]) or cls([_asks_for_it(hint)])
             return cls([f"BACKEND = {backend!r}"], [] if module is None else [module])
         if callable(backend):
             module, name = getattr(backend, "__module__", None), getattr(backend, "__qualname__", "")
             if module in sys.modules and module != "__main__" and getattr(sys.modules[module], name, None) is backend:
                 return cls([f"BACKEND = {module}.{name}"], [module])
+            home = _variable_of_a_module(backend, module)
+            if home is not None:
+                return cls([f"BACKEND = {home[0]}.{home[1]}"], [home[0]])
+            own = cls.of_main(backend)
+            if own is not None:
+                return own
             hint = hint or f"{module}.{name or type(backend).__qualname__}"
-        return cls([f"BACKEND = None  # put the backend here; it was {hint or 'not said'}"])
+        return cls([_asks_for_it(hint)])
+
+    @classmethod
+    def of_main(cls, backend: Callable) -> _Backend | None:
+        """What the main file defines is written with all that it is made of."""
+        found = definition_of(backend)
+        if found is None:
+            return None
+        folders = {folder for folder in map(folder_of, found.modules) if folder is not None}
+        return cls([*found.statements, f"BACKEND = {found.name}"], folders=sorted(folders))
+
+
+def _asks_for_it(hint: str) -> str:
+    return f"BACKEND = None  # put the backend here; it was {hint or 'not said'}"
+
+
+def _variable_of_a_module(backend: Callable, module: str | None) -> tuple[str, str] | None:
+    """A module that is no part of torch or pellucid, and its global variable that holds the backend."""
+    homes = [module] if module in sys.modules else []
+    homes += [name for name, held in sys.modules.items() if folder_of(name) is not None and held is not None]
+    for home in homes:
+        if sys.modules[home] is sys.modules["__main__"] or home.partition(".")[0] in (
+            "torch",
+            "pellucid",
+            "__mp_main__",
+        ):
+            continue
+        for name, held in list(vars(sys.modules[home]).items()):
+            if held is backend and name.isidentifier():
+                return home, name
+    return None
 
 
 def _registered_in(name: str) -> str | None:

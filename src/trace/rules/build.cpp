@@ -2,6 +2,7 @@
 #include "protocols/late_values.h"
 #include "py/cpython.h"
 #include "py/keys.h"
+#include "region/process.h"
 #include "region/snapshot.h"
 #include "trace/late_text.h"
 #include "trace/rules/rules.h"
@@ -204,6 +205,7 @@ Next do_LIST_EXTEND(Executor& ex, Frame& f, int arg) {
 }
 Next do_SET_UPDATE(Executor& ex, Frame& f, int arg) {
   bool detour = false, raised = false;
+  const region::LooksAtNoOrder order(ex.region, peek(f, 0));  // it becomes that of another set
   auto items = elements_or_detour(ex, f, &detour, &raised);
   if (raised) return Next::Raise;
   if (detour) return Next::Go;
