@@ -139,15 +139,21 @@ def imports(s, x):
     import torch.nn.functional as F
 
     out = []
-    for text in ("import no_such_module_here", "from math import no_such_name"):
-        try:
-            if "from" in text:
-                from math import no_such_name  # noqa: F401
-            else:
-                import no_such_module_here  # noqa: F401
-        except ImportError as error:
-            out.append((type(error).__name__, str(error)[:45], error.name))
+    try:
+        from math import no_such_name  # noqa: F401
+    except ImportError as error:
+        out.append((type(error).__name__, str(error)[:45], error.name))
     return m.sqrt(4), os.path.join("a", "b"), F.relu(x), od(a=1), floor(pi), out
+
+
+@program.breaks
+def module_that_is_missing(s, x):
+    y = F.relu(x)
+    try:
+        import no_such_module_here  # noqa: F401
+    except ImportError as error:
+        return y * 2, type(error).__name__, str(error)[:45], error.name
+    return y
 
 
 @program

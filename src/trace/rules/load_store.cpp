@@ -223,9 +223,17 @@ Next do_IMPORT_NAME(Executor& ex, Frame& f, int arg) {
     throw GraphBreak(Reason::UnsupportedOpcode, {{"statement", "an import after a change of sys.modules"}});
   PyObject* from = peek(f, 0);
   PyObject* level = peek(f, 1);
-  auto module = py::interruptible([&] {
-    return PyImport_ImportModuleLevelObject(name_at(f, arg), f.globals, Py_None, from, PyLong_AsLong(level));
-  });
+  auto module = py::Owned<>();
+  try {
+    module = py::interruptible([&] {
+      return PyImport_ImportModuleLevelObject(name_at(f, arg), f.globals, Py_None, from, PyLong_AsLong(level));
+    });
+  } catch (const py::PythonError& error) {
+    // Nothing can be guarded that says that a module still cannot be found: each call has to look for it.
+    if (PyObject_IsInstance(error.value(), PyExc_ImportError) != 1) throw;
+    throw GraphBreak(Reason::UnsupportedOpcode,
+                     {{"statement", "an import that fails (" + py::text_of(name_at(f, arg)) + ")"}});
+  }
   ex.region.provenance.note_constant(module.get());
   // Which module the name stands for is an entry of sys.modules.
   PyObject* modules = PyImport_GetModuleDict();
