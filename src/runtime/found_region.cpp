@@ -210,7 +210,7 @@ class Reader final : public SourceValues {
     if (source != 0) guard.source = final_source(source - 1);
     if (other != 0) guard.other = final_source(other - 1);
     guard.number = in_.signed_number();
-    guard.why.operation = words();
+    guard.why.operation = words_met_before();
     if (guard.kind == Kind::ABC_TOKEN) guard.number = token_now();
     const Form form = form_of(guard.kind);
     const guards::Traits& kind = guards::traits(guard.kind);
@@ -287,9 +287,15 @@ class Reader final : public SourceValues {
     guard.operand = std::move(operand);
   }
 
+  std::string words_met_before() {
+    const std::size_t number = in_.below(texts_.size() + 1);
+    if (number == 0) texts_.push_back(words());
+    return number == 0 ? texts_.back() : texts_[number - 1];
+  }
   // For people, who are told no bytes that are no text.
   std::string words() {
     std::string text(in_.text());
+    if (std::ranges::all_of(text, [](unsigned char c) { return c < 0x80; })) return text;
     const auto decoded =
         py::Owned<>::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), nullptr));
     if (decoded) return text;
@@ -554,6 +560,7 @@ class Reader final : public SourceValues {
   std::vector<Value> values_;
   std::vector<Node*> nodes_;
   std::set<std::string> names_;
+  std::vector<std::string> texts_;
   std::size_t fresh_ = 0;
 };
 

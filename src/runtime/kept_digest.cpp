@@ -1,27 +1,18 @@
 // Digests of code and classes, and what objects are compared by value.
 #include <Python.h>
-#include <marshal.h>
 
 #include <algorithm>
 #include <unordered_map>
 
+#include "base/digest.h"
 #include "guards/equality.h"
+#include "py/code_bytes.h"
 #include "py/cpython.h"
 #include "region/types.h"
 #include "runtime/kept_objects.h"
 
 namespace pellucid::runtime {
 namespace {
-
-std::string digest_of(PyObject* bytes) {
-  static PyObject* const make = py::import_attr("_blake2", "blake2b").release();
-  static PyObject* const names = py::take(Py_BuildValue("(s)", "digest_size")).release();
-  static PyObject* const size = py::take(PyLong_FromLong(16)).release();
-  PyObject* const arguments[] = {bytes, size};
-  const auto hash = py::take(PyObject_Vectorcall(make, arguments, 1, names));
-  const auto digest = py::take(PyObject_CallMethod(hash.get(), "digest", nullptr));
-  return {PyBytes_AS_STRING(digest.get()), static_cast<std::size_t>(PyBytes_GET_SIZE(digest.get()))};
-}
 
 std::string text_in(PyObject* dict, const char* name) {
   PyObject* const found = dict == nullptr ? nullptr : PyDict_GetItemString(dict, name);
@@ -31,8 +22,9 @@ std::string text_in(PyObject* dict, const char* name) {
 }  // namespace
 
 std::string code_digest(PyObject* code) {
-  // Version 2 knows no references, whose use depends on how often an object is used elsewhere.
-  return digest_of(py::take(PyMarshal_WriteObjectToString(code, 2)).get());
+  std::string bytes;
+  py::add_code_bytes(bytes, code);
+  return digest(bytes);
 }
 
 std::string class_digest(PyTypeObject* type) {
@@ -45,7 +37,9 @@ std::string class_digest(PyTypeObject* type) {
     std::vector<std::string> special;
     PyObject *key = nullptr, *value = nullptr;
     for (Py_ssize_t at = 0; PyDict_Next(base->tp_dict, &at, &key, &value) != 0;) {
-      if (!PyUnicode_Check(key)) continue;
+      const bool may_be_special = PyUnicode_Check(key) && PyUnicode_GET_LENGTH(key) > 4 &&
+                                  PyUnicode_READ_CHAR(key, 0) == '_' && PyUnicode_READ_CHAR(key, 1) == '_';
+      if (!may_be_special) continue;
       std::string name = py::text_of(key);
       // What is written there while a program runs says nothing of the class.
       const bool is_special = name.starts_with("__") && name.ends_with("__") && name != "__annotations__" &&
@@ -56,7 +50,7 @@ std::string class_digest(PyTypeObject* type) {
     for (const std::string& name : special) text.append(" ").append(name);
     text.append(";");
   }
-  return digest_of(py::take(PyBytes_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()))).get());
+  return digest(text);
 }
 
 bool is_kept_by_value(PyObject* object) {

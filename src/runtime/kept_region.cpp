@@ -66,6 +66,7 @@ class Keeper {
   }
 
   void write_all(ByteWriter& out) {
+    texts_.clear();
     out.text(aten::state_text());
     write_registrations(out);
     write_guards(out);
@@ -151,7 +152,7 @@ class Keeper {
     out.number(id(guard.source));
     out.number(id(guard.other));
     out.signed_number(guard.number);
-    out.text(guard.why.operation);
+    write_words(out, guard.why.operation);
     switch (form) {
       case Form::Object:
         note_place(guard);
@@ -185,6 +186,12 @@ class Keeper {
       default:
         return;
     }
+  }
+  // Many guards are there for the same reason: a text is written once, and by its number from then on.
+  void write_words(ByteWriter& out, const std::string& text) {
+    const auto [known, is_new] = texts_.emplace(text, texts_.size() + 1);
+    out.number(is_new ? 0 : known->second);
+    if (is_new) out.text(text);
   }
   void note_place(const Guard& guard) {
     const bool is_place = guard.kind == Kind::ID_MATCH && guard.source != nullptr && guard.source->step != Step::Const;
@@ -368,6 +375,7 @@ class Keeper {
   std::map<const Node*, std::size_t> nodes_;
   std::map<int, const Source*> by_id_;
   std::map<const Source*, std::uint64_t> source_ids_;
+  std::map<std::string, std::size_t> texts_;
   std::vector<py::Owned<>> held_;
 };
 

@@ -117,6 +117,13 @@ def make():
     torch.manual_seed(2)
     return adjust(Net().eval()), (X.clone(),)
 """
+CONSTANTS = """
+def f(x):
+    never = lambda: ({"red", "green", "blue", None}, 1 << 70, -2.5j, ..., "gr\u00fcn", b"x", (1, (True, 1.0)))
+    return torch.copysign(x + 1, x.new_full((), 0.0)) * torch.full((), 3)
+def make():
+    return f, (X.clone(),)
+"""
 ABSTRACT = """
 import abc
 def f(x, thing):
@@ -153,6 +160,7 @@ def make():
 CASES = [
     same("function", FUNCTION),
     same("helper", HELPER),
+    same("constants", CONSTANTS),
     same("module", MODULE),
     same("monkey", MONKEY),
     same("abstract", ABSTRACT),
@@ -299,6 +307,12 @@ def make():
     ),
     # ---- what has changed in the second process
     changed("other_line", FUNCTION, "+ 1", "+ 2"),
+    changed("other_zero", CONSTANTS, "0.0)", "-0.0)"),
+    changed("other_kind_of_constant", CONSTANTS, "(), 3)", "(), 3.0)"),
+    changed("true_for_one", CONSTANTS, "(1, (True", "(1, (1"),
+    changed("other_set", CONSTANTS, '"blue", None', '"blue", 0'),
+    changed("other_large_number", CONSTANTS, "1 << 70", "1 << 71"),
+    changed("other_name_of_argument", CONSTANTS, "never = lambda:", "never = lambda other:"),
     changed("other_global", HELPER, "SCALE = 2.0", "SCALE = 4.0"),
     changed("other_global_kind", HELPER, "SCALE = 2.0", "SCALE = 2"),
     changed("other_item", HELPER, '"a": 1.0', '"a": 7.0'),
