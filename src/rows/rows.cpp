@@ -1,6 +1,7 @@
 #include "rows/rows.h"
 
 #include "region/generator.h"
+#include "rows/nested.h"
 
 namespace pellucid::rows {
 
@@ -19,7 +20,7 @@ void initialise() {
        kGeneratorRows, kInspectRows,    kRegexRows,         kLoggingRows,      kExceptionRows,    kClassRows,
        kCompilingRows, kIteratorRows,   kComptimeRows,      kTrainingRows,     kTensorFactorRows, kTransformRows,
        kBodyRows,      kNumpyRows,      kTorchFunctionRows, kFunctionModeRows, kHookRows,         kHigherOrderRows,
-       kRandomRows,    kDistributedRows},
+       kRandomRows,    kDistributedRows, kNestedRows},
       kNamedTorchRows);
   add_numpy_functions();
   add_numpy_draws();

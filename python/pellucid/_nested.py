@@ -1,0 +1,68 @@
+"""Jagged nested tensors around tensors without data."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+@functools.cache
+def load() -> None:
+    """What torch's class loads when it is first asked: the body of a module is not for the time of a capture."""
+    importlib.import_module("torch.nested._internal.ops")
+    importlib.import_module("torch._dynamo")
+    dummy()
+
+
+def dummy() -> torch.Tensor:
+    """What torch's operators take to know that they give a nested tensor."""
+    return _module()._nt_view_dummy()
+
+
+def _module() -> Any:
+    return importlib.import_module("torch.nested._internal.nested_tensor")
+
+
+def is_nested_int(number: torch.SymInt) -> bool:
+    return number.node.is_nested_int()
+
+
+def like(real: Any, parts: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The nested int is that of `real`: torch keeps it by the tensor of offsets, or of lengths where there are any."""
+    nested = _module()
+    offsets, lengths = parts["_offsets"], parts.get("_lengths")
+    ragged = offsets if lengths is None else lengths
+    nested._tensor_symint_registry[ragged] = real._size[real._ragged_idx]
+    cache = {name: parts[f"_{name}_tensor"] for name in ("min_seqlen", "max_seqlen") if f"_{name}_tensor" in parts}
+    return nested.NestedTensor(
+        parts["_values"],
+        offsets=offsets,
+        lengths=lengths,
+        requires_grad=real.requires_grad,
+        _ragged_idx=real._ragged_idx,
+        _metadata_cache=cache,
+    )
+
+
+def asked(function: Callable, /, *args: Any, **kwargs: Any) -> Any:
+    """The call as the program makes it: classes have a say by their `__torch_function__`."""
+    enabled: Any = vars(torch._C)["_EnableTorchFunction"]()
+    try:
+        return function(*args, **kwargs)
+    finally:
+        del enabled
+
+
+def view_from_jagged(values: Any, offsets: Any, *facts: Any) -> Any:
+    return torch._nested_view_from_jagged(values, offsets, dummy(), *facts)
+
+
+def from_padded(padded: Any, offsets: Any, *facts: Any) -> Any:
+    return torch._nested_from_padded_tensor(padded, offsets, dummy(), *facts)
+
+
+MAKERS = frozenset([view_from_jagged, from_padded])
