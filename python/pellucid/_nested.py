@@ -52,7 +52,7 @@ def asked(function: Callable, /, *args: Any, **kwargs: Any) -> Any:
     """The call as the program makes it: classes have a say by their `__torch_function__`."""
     enabled: Any = vars(torch._C)["_EnableTorchFunction"]()
     try:
-        return function(*args, **kwargs)
+        return _ON_FAKES.get(function, function)(*args, **kwargs)
     finally:
         del enabled
 
@@ -66,3 +66,36 @@ def from_padded(padded: Any, offsets: Any, *facts: Any) -> Any:
 
 
 MAKERS = frozenset([view_from_jagged, from_padded])
+
+
+def _attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: Any = 0.0,
+    is_causal: Any = False,
+    scale: Any = None,
+    enable_gqa: Any = False,
+) -> Any:
+    """Without the lengths, by which torch splits its arguments where it attends part by part: the same sizes, offsets and way of
+    gradients. The other ways need no values."""
+    sdpa: Any = importlib.import_module("torch.nested._internal.sdpa")
+    function, nested = torch._C._nn.scaled_dot_product_attention, _module()
+    plain = attn_mask is None and not dropout_p and all(type(x) is nested.NestedTensor for x in (query, key, value))
+    if not plain or not query.dim() == key.dim() == value.dim() == 4 or 1 in (x._ragged_idx for x in (query, key, value)):
+        return function(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    # torch's class is asked before autocast is.
+    q, k, v, _ = sdpa._autocast(query, key, value, None)
+    sdpa._validate_sdpa_input(q, k, v, None, dropout_p, is_causal, scale)
+    if sdpa._select_sdp_backend(q, k, v, None, dropout_p, is_causal, enable_gqa) != sdpa.SDPBackend.MATH:
+        return function(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    rows, *others = (x.transpose(1, 2).values() for x in (q, k, v))
+    made = rows.sum(-1, keepdim=True) + sum(other.sum() for other in others)
+    made = made.expand(rows.shape[0], q._size[1], v._size[-1]).contiguous()
+    return nested.nested_view_from_values_offsets_lengths(
+        made, q.offsets(), lengths=q.lengths(), min_seqlen=q._maybe_min_seqlen, max_seqlen=q._maybe_max_seqlen
+    ).transpose(1, 2)
+
+
+_ON_FAKES = {torch._C._nn.scaled_dot_product_attention: _attention}

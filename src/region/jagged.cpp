@@ -107,6 +107,22 @@ bool makes_jagged(PyObject* callable) {
   return found == 1;
 }
 
+void fix_ragged_stride(Region& region, PyObject* tensor, const aten::OpenShape& values) {
+  static PyObject* const name = py::interned("_ragged_idx").release();
+  PyObject* const place = py::instance_attr(tensor, name);
+  const Py_ssize_t ragged = place != nullptr && PyLong_Check(place) ? PyLong_AsSsize_t(place) - 1 : -1;
+  if (ragged < 0 || static_cast<std::size_t>(ragged) >= values.strides.size())
+    unsupported(Reason::UnsupportedTensor, {{"what", "a nested tensor without a ragged dimension"}});
+  (void)region.numbers.fix(values.strides[static_cast<std::size_t>(ragged)], "the stride of a ragged dimension");
+}
+
+bool says_length(PyObject* tensor, const source::Source* source) {
+  static PyObject* const cache = py::interned("_metadata_cache").release();
+  std::int64_t width = -1;
+  return source->step == source::Step::DictItem && source->base->step == source::Step::InstanceAttr &&
+         PyUnicode_Compare(source->base->operand.get(), cache) == 0 && aten::size_at(tensor, 1, &width) && width == 0;
+}
+
 bool are_jagged(const std::vector<PyObject*>& values) {
   bool any = false, all = true;
   for (PyObject* value : values) {

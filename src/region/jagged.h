@@ -9,6 +9,7 @@
 #include "aten/aten.h"
 #include "graph/graph.h"
 #include "py/ref.h"
+#include "source/source.h"
 
 namespace pellucid::region {
 
@@ -26,6 +27,11 @@ void check_nested_ints(const Region& region, PyObject* value);
 graph::Node* nested_int_node(Region& region, PyObject* number);
 // Whether it gives one of plain tensors: the class itself, or what a graph calls in place of torch's operators.
 bool makes_jagged(PyObject* callable);
+// The outer stride is the nested int times a number, of which torch knows no other product.
+void fix_ragged_stride(Region& region, PyObject* tensor, const aten::OpenShape& values);
+// Whether this is one of the tensors whose size says the least or the largest length: torch's class marks it as dynamic,
+// which nobody has promised.
+bool says_length(PyObject* tensor, const source::Source* source);
 // Whether there are tensors around tensors at any depth among these, and all are jagged ones.
 bool are_jagged(const std::vector<PyObject*>& values);
 // Calls torch with such fakes among the arguments. The class is torch's own, and answers as it does in eager.

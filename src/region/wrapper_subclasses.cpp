@@ -272,6 +272,7 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
     const py::Owned<> held = parts.tensors[i].copy();
     PyObject* part = held.get();
     const aten::OpenShape* shape = region_.numbers.tensors.shape_of(part);
+    if (shape != nullptr && stays_open && i == 0) fix_ragged_stride(region_, real, *shape);
     if (shape != nullptr && !stays_open) {
       for (const auto* exprs : {&shape->sizes, &shape->strides}) {
         for (const symbolic::Expr* expr : *exprs) (void)region_.numbers.fix(expr, "a part of a tensor subclass");

@@ -98,7 +98,7 @@ class TestInputsAndOutputs:
         as_eager(lambda x: (x.transpose(1, 2), x.unsqueeze(-1), x.unflatten(-1, [2, 2]).flatten(-2)), jagged())
 
     def test_chosen_columns(self):
-        as_eager(lambda x: (x[..., :2], x[:, :, 1], *x.chunk(2, -1)), jagged())
+        as_eager(lambda x: (x[..., :2], x.narrow(-1, 1, 2), *x.chunk(2, -1)), jagged())
 
     def test_converted(self):
         as_eager(lambda x: (x.double(), x.to(torch.int64), x.clone(), x.detach(), torch.zeros_like(x)), jagged())
