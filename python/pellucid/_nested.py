@@ -83,7 +83,11 @@ def _attention(
     sdpa: Any = importlib.import_module("torch.nested._internal.sdpa")
     function, nested = torch._C._nn.scaled_dot_product_attention, _module()
     plain = attn_mask is None and not dropout_p and all(type(x) is nested.NestedTensor for x in (query, key, value))
-    if not plain or not query.dim() == key.dim() == value.dim() == 4 or 1 in (x._ragged_idx for x in (query, key, value)):
+    if (
+        not plain
+        or not query.dim() == key.dim() == value.dim() == 4
+        or 1 in (x._ragged_idx for x in (query, key, value))
+    ):
         return function(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     # torch's class is asked before autocast is.
     q, k, v, _ = sdpa._autocast(query, key, value, None)

@@ -351,8 +351,7 @@ PyTypeObject* TensorSpec::type() const noexcept { return data_->type.get(); }
 
 bool TensorSpec::size_at(std::int64_t dim, std::int64_t* out) const noexcept {
   const Data& d = *data_;
-  if (!d.has_layout() || dim < 0 || dim >= d.ndim || d.is_open(static_cast<std::size_t>(dim)))
-    return false;
+  if (!d.has_layout() || dim < 0 || dim >= d.ndim || d.is_open(static_cast<std::size_t>(dim))) return false;
   *out = d.sizes()[dim];
   return true;
 }

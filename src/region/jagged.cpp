@@ -44,8 +44,7 @@ void guard_jagged(Region& region, PyObject* tensor) {
   PyObject* const size = held(size_name);
   for (Py_ssize_t i = 0; PyTuple_Check(size) && i < PyTuple_GET_SIZE(size); ++i) {
     PyObject* const one = PyTuple_GET_ITEM(size, i);
-    if (!PyLong_Check(one))
-      region.provenance.note_read(one, table.item(table.instance_attr(source, size_name), i));
+    if (!PyLong_Check(one)) region.provenance.note_read(one, table.item(table.instance_attr(source, size_name), i));
   }
 }
 

@@ -29,8 +29,8 @@ graph::Node* nested_int_node(Region& region, PyObject* number);
 bool makes_jagged(PyObject* callable);
 // The outer stride is the nested int times a number, of which torch knows no other product.
 void fix_ragged_stride(Region& region, PyObject* tensor, const aten::OpenShape& values);
-// Whether this is one of the tensors whose size says the least or the largest length: torch's class marks it as dynamic,
-// which nobody has promised.
+// Whether this is one of the tensors whose size says the least or the largest length: torch's class marks it as
+// dynamic, which nobody has promised.
 bool says_length(PyObject* tensor, const source::Source* source);
 // Whether there are tensors around tensors at any depth among these, and all are jagged ones.
 bool are_jagged(const std::vector<PyObject*>& values);

@@ -170,7 +170,7 @@ WrapperSubclasses::Parts WrapperSubclasses::parts_of(PyObject* tensor) {
   parts.context = py::Owned<>::share(PyTuple_GET_ITEM(flat.get(), 1));
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(names); ++i) {
     PyObject* name = PySequence_Fast_GET_ITEM(names, i);
-    auto value = jagged                 ? py::take(PyObject_GetAttr(tensor, name))  // some in a dict that it holds
+    auto value = jagged                  ? py::take(PyObject_GetAttr(tensor, name))  // some in a dict that it holds
                  : PyUnicode_Check(name) ? held(tensor, name)
                                          : py::Owned<>();
     if (!value && PyUnicode_Check(name) && is_of_torch(type)) {
@@ -281,7 +281,8 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
     if (is_subclassed(part) && !is_wrapper_subclass(part)) refuse(Py_TYPE(part), "as a part of another tensor");
     parts.tensors[i] = is_wrapper_subclass(part) ? fake_of(part) : fakes.fake_of(part, stays_open ? shape : nullptr);
     region_.shadows.note_stand_in(parts.tensors[i].get(), held.get());
-    if (!stays_open && !fakes.open_shape(parts.tensors[i].get()).sizes.empty()) refuse(type, "a part of it has open sizes");
+    if (!stays_open && !fakes.open_shape(parts.tensors[i].get()).sizes.empty())
+      refuse(type, "a part of it has open sizes");
     region_.provenance.keep(parts.tensors[i].get());
     py::check(PyDict_SetItem(inner.get(), parts.names[i].get(), parts.tensors[i].get()));
   }
@@ -292,8 +293,9 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
   const auto size = py::take(PyObject_CallOneArg(size_type, tuple_of(meta.sizes).get()));
   py::Owned<> made;
   try {
-    made = jagged ? jagged_like(fakes, real, inner.get()) : watched(attribute(reinterpret_cast<PyObject*>(type), "__tensor_unflatten__").get(),
-                   {inner.get(), parts.context.get(), size.get(), stride.get()}, 4, nullptr);
+    made = jagged ? jagged_like(fakes, real, inner.get())
+                  : watched(attribute(reinterpret_cast<PyObject*>(type), "__tensor_unflatten__").get(),
+                            {inner.get(), parts.context.get(), size.get(), stride.get()}, 4, nullptr);
   } catch (const py::PythonError& error) {
     refuse(type, "its __tensor_unflatten__ fails or has a side effect: " + text_of_error(error.value()));
   }
@@ -319,7 +321,8 @@ void WrapperSubclasses::check_result(PyObject* result, PyObject* target) {
   PyTypeObject* type = Py_TYPE(result);
   if (!is_wrapper_class(type)) refuse(type, "given by " + py::repr_of(target));
   guard_traced_subclass(region_, type);
-  if (!is_jagged(result) && !aten::has_own_layout(result) && !aten::is_view(result)) refuse(type, "Python code says its sizes");
+  if (!is_jagged(result) && !aten::has_own_layout(result) && !aten::is_view(result))
+    refuse(type, "Python code says its sizes");
   if (aten::is_leaf_with_grad(result)) refuse(type, "a leaf that requires gradients");
   Parts parts = parts_of(result);
   for (const auto& part : parts.tensors) {

@@ -16,10 +16,10 @@ void initialise() {
   PyObject* core = py::module_named("pellucid._core");
   py::check(PyObject_SetAttrString(core, "TracedGenerator", reinterpret_cast<PyObject*>(region::generator_type())));
   protocols::initialise_table(
-      {kPureRows,      kBuiltinRows,    kContainerRows,     kTorchRows,        kOperatorRows,     kFunctoolsRows,
-       kGeneratorRows, kInspectRows,    kRegexRows,         kLoggingRows,      kExceptionRows,    kClassRows,
-       kCompilingRows, kIteratorRows,   kComptimeRows,      kTrainingRows,     kTensorFactorRows, kTransformRows,
-       kBodyRows,      kNumpyRows,      kTorchFunctionRows, kFunctionModeRows, kHookRows,         kHigherOrderRows,
+      {kPureRows,      kBuiltinRows,     kContainerRows,     kTorchRows,        kOperatorRows,     kFunctoolsRows,
+       kGeneratorRows, kInspectRows,     kRegexRows,         kLoggingRows,      kExceptionRows,    kClassRows,
+       kCompilingRows, kIteratorRows,    kComptimeRows,      kTrainingRows,     kTensorFactorRows, kTransformRows,
+       kBodyRows,      kNumpyRows,       kTorchFunctionRows, kFunctionModeRows, kHookRows,         kHigherOrderRows,
        kRandomRows,    kDistributedRows, kNestedRows},
       kNamedTorchRows);
   add_numpy_functions();

@@ -210,9 +210,9 @@ class TestOffsets:
 
     def test_other_offsets_and_values(self):
         run = Compiled(lambda x: pointwise(x).sum(-1))
-        for lengths in [(2, 3, 1), (4, 4, 1), (1, 1, 1), (9, 2, 6), (5, 1, 1)]:
+        for lengths in [(2, 3, 1), (4, 4, 1), (9, 2, 1, 3), (5, 1), (2, 3, 1)]:
             run(jagged(*lengths))
-        assert run.graphs <= 2
+        assert run.graphs <= 3  # the number of parts changes later than the lengths
 
     def test_other_offsets_of_the_same_number_of_values(self):
         run = Compiled(lambda x: (x.sum(1), x * 2))
