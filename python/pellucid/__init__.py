@@ -40,6 +40,7 @@ from pellucid import (
     _late_guards,
     _log_reader,
     _logging,
+    _nested,
     _numpy,
     _numpy_torch,
     config,

@@ -426,6 +426,8 @@ struct Policy : c10::TensorImpl {  // who says sizes and strides is for derived 
 
 }  // namespace
 
+constexpr c10::DispatchKeySet kJaggedKeys{c10::DispatchKey::NestedTensor, c10::DispatchKey::Python};
+
 bool is_view(PyObject* tensor) {
   auto* view = autograd::impl::get_view_autograd_meta(tensor_of(tensor));
   return view != nullptr && (view->has_bw_view() || view->has_fw_view());
@@ -437,12 +439,21 @@ bool has_own_layout(PyObject* tensor) {
          !Policy::is_in_python(impl) && !is_view(tensor);
 }
 
+bool is_jagged(PyObject* tensor) noexcept {
+  const c10::TensorImpl& impl = *impl_of(tensor);
+  return impl.key_set().has_all(kJaggedKeys) && impl.has_symbolic_sizes_strides();
+}
+
 bool make_alike(PyObject* fake, PyObject* real) {
   c10::TensorImpl& made = *impl_of(fake);
   c10::TensorImpl& like = *impl_of(real);
-  if (!has_own_layout(fake) || made.sizes() != like.sizes() || made.strides() != like.strides() ||
-      made.storage_offset() != like.storage_offset() || made.dtype() != like.dtype() ||
-      made.device() != like.device() || made.is_inference() != like.is_inference())
+  const auto has_its_layout = [&] {
+    return has_own_layout(fake) && made.sizes() == like.sizes() && made.strides() == like.strides() &&
+           made.storage_offset() == like.storage_offset();
+  };
+  const bool is_alike = is_jagged(real) ? is_jagged(fake) && made.key_set() == like.key_set() : has_its_layout();
+  if (!is_alike || made.dtype() != like.dtype() || made.device() != like.device() ||
+      made.is_inference() != like.is_inference())
     return false;
   const AutogradState state = autograd_state(real), now = autograd_state(fake);
   if (!now.leaf || (now.requires_grad && !state.requires_grad)) return false;
@@ -466,6 +477,12 @@ Meta meta_of(PyObject* tensor) {
     const at::Tensor& t = tensor_of(tensor);
     c10::TensorImpl& impl = *t.unsafeGetTensorImpl();
     Meta meta;
+    if (is_jagged(tensor)) {  // sizes, strides and memory are those of its parts
+      meta.requires_grad = impl.requires_grad();
+      meta.is_leaf = is_leaf(tensor);
+      meta.version = version_of(tensor);
+      return meta;
+    }
     meta.sizes.assign(impl.sizes().begin(), impl.sizes().end());
     if (impl.layout() == c10::kStrided) {
       meta.strides.assign(impl.strides().begin(), impl.strides().end());

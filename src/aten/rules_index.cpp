@@ -137,7 +137,16 @@ bool is_set_to(Call& call) {
   return true;
 }
 
+// Of how many values, the offsets say where no number does.
+bool to_jagged(Call& call) {
+  const at::Tensor& dense = call.tensor(0);
+  if (call.arg(2).isNone() || dense.dim() != 3) return false;
+  call.give(call.fresh({call.arg(2).toInt(), dense.size(2)}, dense.scalar_type()));
+  return true;
+}
+
 constexpr RuleRow kRows[] = {
+    {"_padded_dense_to_jagged_forward", to_jagged},
     {"index_select", index_select},
     {"flip", flip},
     {"repeat", repeat},

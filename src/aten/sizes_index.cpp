@@ -221,7 +221,26 @@ bool unfold_backward(SizeCall& call) {
   return true;
 }
 
+// Values of one ragged dimension, [total, width], and padded ones, [parts, longest, width].
+bool jagged_to_padded(SizeCall& call) {
+  const std::vector<at::Tensor> offsets = call.tensors(1);
+  const Exprs values = call.shape(0).sizes, longest = call.numbers(2);
+  if (offsets.size() != 1 || longest.size() != 1 || values.size() != 2) return false;
+  const Expr* const parts = call.sub(call.shape_of_tensor(offsets[0]).sizes[0], 1);
+  call.require_at_least(longest[0], 0);
+  call.give_contiguous(0, {parts, longest[0], values[1]});
+  return true;
+}
+bool padded_to_jagged(SizeCall& call) {
+  const Exprs padded = call.shape(0).sizes;
+  if (call.is_none(2) || padded.size() != 3) return false;
+  call.give_contiguous(0, {call.number(2), padded[2]});
+  return true;
+}
+
 constexpr SizeRow kRows[] = {
+    {"_jagged_to_padded_dense_forward", jagged_to_padded},
+    {"_padded_dense_to_jagged_forward", padded_to_jagged},
     {"index.Tensor", index},
     {"_unsafe_index.Tensor", index},
     {"index_put", index_put},

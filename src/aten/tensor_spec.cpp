@@ -7,6 +7,7 @@
 
 #include "aten/aten.h"
 #include "aten/internal.h"
+#include "aten/wrapper_subclass.h"
 
 namespace pellucid::aten {
 namespace {
@@ -115,6 +116,7 @@ struct TensorSpec::Data {
   enum class Layout : std::uint8_t {
     Exact,
     Open,
+    Jagged,   // its parts say sizes and strides, and have guards of their own
     Unknown,  // no strides to compare: never proved equal, such a tensor is not guarded this way
   } kind = Layout::Exact;
   std::uint32_t ndim = 0;
@@ -122,6 +124,7 @@ struct TensorSpec::Data {
   std::vector<OpenLayout::Dim> open;       // of Open: all dims
 
   using Stride = OpenLayout::Stride;
+  bool has_layout() const noexcept { return kind == Layout::Exact || kind == Layout::Open; }
   const std::int64_t* sizes() const noexcept { return layout.get(); }
   const std::int64_t* strides() const noexcept { return layout.get() + ndim; }
   bool is_open(std::size_t dim) const noexcept { return kind == Layout::Open && open[dim].open; }
@@ -247,6 +250,10 @@ std::unique_ptr<TensorSpec> TensorSpec::of(PyObject* tensor, const OpenLayout* o
   d.device = impl.device();
   d.requires_grad = impl.requires_grad();
   d.leaf = is_leaf(tensor);
+  if (is_jagged(tensor)) {
+    d.kind = Data::Layout::Jagged;
+    return spec;
+  }
   if (impl.layout() != c10::kStrided || impl.is_nested() || impl.has_symbolic_sizes_strides()) {
     d.kind = Data::Layout::Unknown;
     return spec;
@@ -267,7 +274,7 @@ bool TensorSpec::matches(PyObject* object) const noexcept {
   const AutogradState autograd = autograd_state(object);
   if (autograd.requires_grad != d.requires_grad) return false;
   if (d.requires_grad && autograd.leaf != d.leaf) return false;
-  if (impl.has_symbolic_sizes_strides()) return false;
+  if (impl.has_symbolic_sizes_strides()) return d.kind == Data::Layout::Jagged;
   if (d.kind != Data::Layout::Exact) return d.kind == Data::Layout::Open && d.open_layout_matches(impl);
   const auto sizes = impl.sizes();
   if (sizes.size() != d.ndim) return false;
@@ -285,7 +292,7 @@ std::string TensorSpec::mismatch(PyObject* object) const {
   if (Py_TYPE(object) != d.type.get()) all.add(differs("type", d.type->tp_name, Py_TYPE(object)->tp_name));
   if (!is_tensor(object) || impl_of(object)->key_set().has(c10::DispatchKey::Python)) return all.text();
   d.add_metadata_mismatches(object, all);
-  if (d.kind != Data::Layout::Unknown && with_plain_layout(object) != nullptr)
+  if (d.has_layout() && with_plain_layout(object) != nullptr)
     d.add_layout_mismatches(*impl_of(object), all);
   else
     all.add("layout without plain strides: never equal");
@@ -310,6 +317,7 @@ bool TensorSpec::Data::stride_is_large(std::size_t dim, std::size_t depth) const
 
 // What is open in this one is open in `that`, and what is closed here fits there.
 bool TensorSpec::Data::layout_implies(const Data& that) const noexcept {
+  if (kind == Layout::Jagged || that.kind == Layout::Jagged) return kind == that.kind;
   if (kind == Layout::Unknown || that.kind == Layout::Unknown || ndim != that.ndim) return false;
   const Sizes own_sizes(sizes(), ndim), own_strides(strides(), ndim);
   for (std::uint32_t i = 0; i < ndim; ++i) {
@@ -343,15 +351,14 @@ PyTypeObject* TensorSpec::type() const noexcept { return data_->type.get(); }
 
 bool TensorSpec::size_at(std::int64_t dim, std::int64_t* out) const noexcept {
   const Data& d = *data_;
-  if (d.kind == Data::Layout::Unknown || dim < 0 || dim >= d.ndim || d.is_open(static_cast<std::size_t>(dim)))
-    return false;
+  if (!d.has_layout() || dim < 0 || dim >= d.ndim || d.is_open(static_cast<std::size_t>(dim))) return false;
   *out = d.sizes()[dim];
   return true;
 }
 
 bool TensorSpec::stride_at(std::int64_t dim, std::int64_t* out) const noexcept {
   const Data& d = *data_;
-  if (d.kind == Data::Layout::Unknown || dim < 0 || dim >= d.ndim) return false;
+  if (!d.has_layout() || dim < 0 || dim >= d.ndim) return false;
   if (d.stride_kind(static_cast<std::size_t>(dim)) != Data::Stride::Exact) return false;
   *out = d.strides()[dim];
   return true;
@@ -360,7 +367,7 @@ bool TensorSpec::stride_at(std::int64_t dim, std::int64_t* out) const noexcept {
 std::string TensorSpec::text() const {
   const Data& d = *data_;
   std::string text = dtype_text(c10::typeMetaToScalarType(d.dtype));
-  text += "[";
+  text += d.kind == Data::Layout::Jagged ? " jagged[" : "[";
   for (std::uint32_t i = 0; i < d.ndim; ++i) {
     text += i > 0 ? ", " : "";
     text += d.is_open(i) ? "*" : std::to_string(d.sizes()[i]);

@@ -9,6 +9,7 @@
 #include "protocols/policies.h"
 #include "protocols/table.h"
 #include "py/cpython.h"
+#include "region/jagged.h"
 #include "region/objects.h"
 #include "region/subclasses.h"
 
@@ -223,6 +224,7 @@ bool has_torch_function(Interpreter& t, PyObject* value) {
   PyTypeObject* type = Py_TYPE(value);
   PyObject* found = t.region.lookups.type_lookup(type, torch_function_name());
   if (found == nullptr || found == disabled) return false;
+  if (region::is_jagged_class(type)) return false;  // torch's own code, which torch asks on fakes
   // Of other makes than classmethods torch warns, or hands the object itself on.
   if (!Py_IS_TYPE(found, &PyClassMethod_Type))
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "__torch_function__"}, {"type", type->tp_name}});

@@ -1,6 +1,7 @@
 #include "region/open_tensors.h"
 
 #include "aten/aten.h"
+#include "region/jagged.h"
 #include "region/region.h"
 #include "symbolic/integers.h"
 
@@ -45,7 +46,8 @@ std::unique_ptr<aten::TensorSpec> OpenTensors::spec_of(PyObject* tensor, const S
     shape.sizes.push_back(dim.open ? numbers_.new_symbol(hint, at, path, dim.least, dim.most)
                                    : numbers_.space().constant(hint));
     if (dim.open)
-      numbers_.symbols_.back().must_stay_open = mark.wish == SizeMark::Wish::Open && numbers_.policy.marks_are_kept;
+      numbers_.symbols_.back().must_stay_open =
+          mark.wish == SizeMark::Wish::Open && numbers_.policy.marks_are_kept && !says_length(tensor, source);
   }
   shape.strides.resize(shape.sizes.size(), nullptr);
   for (std::int64_t i = 0; i < count; ++i) any |= open_stride(tensor, source, layout, shape, i);

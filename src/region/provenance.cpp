@@ -5,6 +5,7 @@
 #include "guards/equality.h"
 #include "py/cpython.h"
 #include "py/numpy_array.h"
+#include "region/jagged.h"
 #include "region/names.h"
 #include "region/region.h"
 #include "region/subclasses.h"
@@ -188,7 +189,8 @@ void Provenance::note_contents(PyObject* value, Cat cat, const Source* source) {
   const bool constant = source->step == source::Step::Const;
   switch (cat) {
     case Cat::Tensor: {
-      const bool wraps = is_subclassed(value) && is_wrapper_subclass(value) && aten::has_own_layout(value);
+      const bool wraps =
+          is_subclassed(value) && is_wrapper_subclass(value) && (is_jagged(value) || aten::has_own_layout(value));
       if (is_subclassed(value) && !wraps && !is_traced_subclass(Py_TYPE(value))) {
         guard(Kind::TYPE_MATCH, source, py::Owned<>::share(type_of(value)));
         return;  // refused where it is used

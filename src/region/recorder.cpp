@@ -10,6 +10,7 @@
 #include "region/arrays.h"
 #include "region/custom_operators.h"
 #include "region/input_names.h"
+#include "region/jagged.h"
 #include "region/objects.h"
 #include "region/region.h"
 #include "region/snapshot.h"
@@ -512,6 +513,9 @@ graph::Arg Recorder::to_arg(PyObject* value) {
     for (PyObject* part : {s->start, s->stop, s->step}) arg.items.push_back(to_arg(part));
     return arg;
   }
+  if (cat == Cat::Instance && is_nested_int(view)) {
+    if (graph::Node* size = nested_int_node(region_, view)) return graph::Arg::of(size);
+  }
   const bool is_value = cat == Cat::Other && (is_numpy_scalar(view) || is_numpy_dtype(view));
   if (cat == Cat::Instance || cat == Cat::Generator || cat == Cat::Iterator || (cat == Cat::Other && !is_value)) {
     unsupported(Reason::UnsupportedProtocol,
@@ -847,9 +851,11 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   }
   TorchArguments arguments = arguments_of(target, args, true);
   const bool makes_one = (PyType_Check(callable) && is_wrapper_class(reinterpret_cast<PyTypeObject*>(callable))) ||
-                         WrapperSubclasses::is_bound(callable);
+                         WrapperSubclasses::is_bound(callable) || makes_jagged(callable);
   const bool wraps = makes_one || wrappers.are_among(arguments.values);
-  if (wraps && arguments.open) arguments = arguments_of(target, args, false);
+  const bool stays_open =
+      region_.numbers.policy.runs_as_captured() && wraps && (makes_jagged(callable) || are_jagged(arguments.values));
+  if (wraps && arguments.open && !stays_open) arguments = arguments_of(target, args, false);
   note_operator(region_, callable, Args{arguments.values, args.kwnames});
   py::Owned<> result;
   bool may_stand_in = true, stands_in = false;
@@ -966,6 +972,8 @@ Result Recorder::wrap_result(graph::Op op, PyObject* target, Args args, py::Owne
     const bool checks = result.get() == Py_None && aten::facts_so_far().may_raise;  // torch._assert_async
     if (mutated || checks) record(op, target, args, result.get(), true);
     const Cat cat = cat_of(result.get());
+    if (wrappers.any()) check_nested_ints(region_, result.get());
+    if (wrappers.any() && is_nested_int(result.get())) return Result::of(std::move(result));
     if (!is_atom(cat) && cat != Cat::Tuple && cat != Cat::List && cat != Cat::Type && cat != Cat::Symbolic) {
       unsupported(Reason::UntracedCallable,
                   {{"callee", name_of_target(target) + " (it gives a " + Py_TYPE(result.get())->tp_name + ")"}});

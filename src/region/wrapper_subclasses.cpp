@@ -7,6 +7,7 @@
 #include "aten/torch_function.h"
 #include "aten/wrapper_subclass.h"
 #include "py/cpython.h"
+#include "region/jagged.h"
 #include "region/objects.h"
 #include "region/region.h"
 #include "region/snapshot.h"
@@ -153,10 +154,12 @@ void WrapperSubclasses::refuse_effects(PyTypeObject* type) const {
 
 WrapperSubclasses::Parts WrapperSubclasses::parts_of(PyObject* tensor) {
   PyTypeObject* type = Py_TYPE(tensor);
+  const bool jagged = is_jagged(tensor);
   const Trust trust(*this, is_of_torch(type));
   py::Owned<> flat;
   try {
-    flat = watched(attribute(tensor, "__tensor_flatten__").get(), {}, 0, nullptr);
+    const auto flatten = attribute(tensor, "__tensor_flatten__");
+    flat = jagged ? py::take(PyObject_CallNoArgs(flatten.get())) : watched(flatten.get(), {}, 0, nullptr);
   } catch (const py::PythonError& error) {
     refuse(type, "its __tensor_flatten__ fails or has a side effect: " + text_of_error(error.value()));
   }
@@ -167,7 +170,9 @@ WrapperSubclasses::Parts WrapperSubclasses::parts_of(PyObject* tensor) {
   parts.context = py::Owned<>::share(PyTuple_GET_ITEM(flat.get(), 1));
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(names); ++i) {
     PyObject* name = PySequence_Fast_GET_ITEM(names, i);
-    auto value = PyUnicode_Check(name) ? held(tensor, name) : py::Owned<>();
+    auto value = jagged                  ? py::take(PyObject_GetAttr(tensor, name))  // some in a dict that it holds
+                 : PyUnicode_Check(name) ? held(tensor, name)
+                                         : py::Owned<>();
     if (!value && PyUnicode_Check(name) && is_of_torch(type)) {
       auto given = py::Owned<>::steal(PyObject_GetAttr(tensor, name));
       if (!given) PyErr_Clear();
@@ -187,6 +192,7 @@ WrapperSubclasses::Parts WrapperSubclasses::parts_of(PyObject* tensor) {
 // run at each call to compare the context.
 void WrapperSubclasses::guard_contents(PyObject* real, const Parts& parts) {
   PyTypeObject* type = Py_TYPE(real);
+  if (is_jagged(real)) return guard_jagged(region_, real);
   guard_slots(real, parts);
   PyObject* dict = py::instance_dict_if_any(real);
   if (dict == nullptr && is_of_torch(type)) return;
@@ -254,24 +260,29 @@ void WrapperSubclasses::guard_value(PyObject* value, PyTypeObject* type, int dep
 py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
   PyTypeObject* type = Py_TYPE(real);
   guard_traced_subclass(region_, type);
-  if (!aten::has_own_layout(real)) refuse(type, "Python code says its sizes, or it is a view");
+  const bool jagged = is_jagged(real);
+  if (!jagged && !aten::has_own_layout(real)) refuse(type, "Python code says its sizes, or it is a view");
   Parts parts = parts_of(real);
   guard_contents(real, parts);
   const Trust trust(*this, is_of_torch(type));
   aten::FakeScope& fakes = region_.recorder.fakes();
+  const bool stays_open = jagged && region_.numbers.policy.runs_as_captured();
   auto inner = py::take(PyDict_New());
   for (std::size_t i = 0; i < parts.names.size(); ++i) {
     const py::Owned<> held = parts.tensors[i].copy();
     PyObject* part = held.get();
-    if (const aten::OpenShape* shape = region_.numbers.tensors.shape_of(part)) {
+    const aten::OpenShape* shape = region_.numbers.tensors.shape_of(part);
+    if (shape != nullptr && stays_open && i == 0) fix_ragged_stride(region_, real, *shape);
+    if (shape != nullptr && !stays_open) {
       for (const auto* exprs : {&shape->sizes, &shape->strides}) {
         for (const symbolic::Expr* expr : *exprs) (void)region_.numbers.fix(expr, "a part of a tensor subclass");
       }
     }
     if (is_subclassed(part) && !is_wrapper_subclass(part)) refuse(Py_TYPE(part), "as a part of another tensor");
-    parts.tensors[i] = is_wrapper_subclass(part) ? fake_of(part) : fakes.fake_of(part);
+    parts.tensors[i] = is_wrapper_subclass(part) ? fake_of(part) : fakes.fake_of(part, stays_open ? shape : nullptr);
     region_.shadows.note_stand_in(parts.tensors[i].get(), held.get());
-    if (!fakes.open_shape(parts.tensors[i].get()).sizes.empty()) refuse(type, "a part of it has open sizes");
+    if (!stays_open && !fakes.open_shape(parts.tensors[i].get()).sizes.empty())
+      refuse(type, "a part of it has open sizes");
     region_.provenance.keep(parts.tensors[i].get());
     py::check(PyDict_SetItem(inner.get(), parts.names[i].get(), parts.tensors[i].get()));
   }
@@ -282,8 +293,9 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
   const auto size = py::take(PyObject_CallOneArg(size_type, tuple_of(meta.sizes).get()));
   py::Owned<> made;
   try {
-    made = watched(attribute(reinterpret_cast<PyObject*>(type), "__tensor_unflatten__").get(),
-                   {inner.get(), parts.context.get(), size.get(), stride.get()}, 4, nullptr);
+    made = jagged ? jagged_like(fakes, real, inner.get())
+                  : watched(attribute(reinterpret_cast<PyObject*>(type), "__tensor_unflatten__").get(),
+                            {inner.get(), parts.context.get(), size.get(), stride.get()}, 4, nullptr);
   } catch (const py::PythonError& error) {
     refuse(type, "its __tensor_unflatten__ fails or has a side effect: " + text_of_error(error.value()));
   }
@@ -309,7 +321,8 @@ void WrapperSubclasses::check_result(PyObject* result, PyObject* target) {
   PyTypeObject* type = Py_TYPE(result);
   if (!is_wrapper_class(type)) refuse(type, "given by " + py::repr_of(target));
   guard_traced_subclass(region_, type);
-  if (!aten::has_own_layout(result) && !aten::is_view(result)) refuse(type, "Python code says its sizes");
+  if (!is_jagged(result) && !aten::has_own_layout(result) && !aten::is_view(result))
+    refuse(type, "Python code says its sizes");
   if (aten::is_leaf_with_grad(result)) refuse(type, "a leaf that requires gradients");
   Parts parts = parts_of(result);
   for (const auto& part : parts.tensors) {
@@ -331,6 +344,7 @@ py::Owned<> WrapperSubclasses::call(PyObject* callable, const std::vector<PyObje
     std::uint32_t version;
     const void* storage;
   };
+  const bool jagged = makes_jagged(callable) || are_jagged(values);
   std::vector<Seen> seen;
   auto* type = PyType_Check(callable) ? reinterpret_cast<PyTypeObject*>(callable) : nullptr;
   const auto note = [&](PyObject* tensor) {
@@ -341,7 +355,7 @@ py::Owned<> WrapperSubclasses::call(PyObject* callable, const std::vector<PyObje
     if (const auto parts = parts_of_.find(tensor); parts != parts_of_.end()) {
       type = Py_TYPE(tensor);
       for (const auto& part : parts->second.tensors) self(self, part.get());
-    } else if (!region_.recorder.fakes().open_shape(tensor).sizes.empty()) {
+    } else if (!jagged && !region_.recorder.fakes().open_shape(tensor).sizes.empty()) {
       refuse(Py_TYPE(tensor), "with open sizes, beside a tensor subclass");
     }
   };
@@ -351,7 +365,8 @@ py::Owned<> WrapperSubclasses::call(PyObject* callable, const std::vector<PyObje
   if (!trusted_) refuse_effects(type);
   py::Owned<> result;
   try {
-    result = watched(callable, values, nargs, kwnames);
+    result = jagged ? call_jagged(region_.recorder.fakes(), callable, values, nargs, kwnames)
+                    : watched(callable, values, nargs, kwnames);
   } catch (const py::PythonError& error) {
     if (!is_side_effect(error.value())) throw;
     refuse(type, "its __torch_dispatch__ has a side effect: " + text_of_error(error.value()));

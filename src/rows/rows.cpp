@@ -1,6 +1,7 @@
 #include "rows/rows.h"
 
 #include "region/generator.h"
+#include "rows/nested.h"
 
 namespace pellucid::rows {
 
@@ -15,11 +16,11 @@ void initialise() {
   PyObject* core = py::module_named("pellucid._core");
   py::check(PyObject_SetAttrString(core, "TracedGenerator", reinterpret_cast<PyObject*>(region::generator_type())));
   protocols::initialise_table(
-      {kPureRows,      kBuiltinRows,    kContainerRows,     kTorchRows,        kOperatorRows,     kFunctoolsRows,
-       kGeneratorRows, kInspectRows,    kRegexRows,         kLoggingRows,      kExceptionRows,    kClassRows,
-       kCompilingRows, kIteratorRows,   kComptimeRows,      kTrainingRows,     kTensorFactorRows, kTransformRows,
-       kBodyRows,      kNumpyRows,      kTorchFunctionRows, kFunctionModeRows, kHookRows,         kHigherOrderRows,
-       kRandomRows,    kDistributedRows},
+      {kPureRows,      kBuiltinRows,     kContainerRows,     kTorchRows,        kOperatorRows,     kFunctoolsRows,
+       kGeneratorRows, kInspectRows,     kRegexRows,         kLoggingRows,      kExceptionRows,    kClassRows,
+       kCompilingRows, kIteratorRows,    kComptimeRows,      kTrainingRows,     kTensorFactorRows, kTransformRows,
+       kBodyRows,      kNumpyRows,       kTorchFunctionRows, kFunctionModeRows, kHookRows,         kHigherOrderRows,
+       kRandomRows,    kDistributedRows, kNestedRows},
       kNamedTorchRows);
   add_numpy_functions();
   add_numpy_draws();

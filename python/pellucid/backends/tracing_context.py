@@ -227,7 +227,7 @@ def static_context(tensor: torch.Tensor, source: Source) -> StatefulSymbolicCont
     """Every size and stride is a constant; a view says the same of its base."""
     base = tensor._base if tensor._is_view() else None
     return StatefulSymbolicContext(
-        dynamic_sizes=[DimDynamic.STATIC] * tensor.dim(),
+        dynamic_sizes=[DimDynamic.STATIC if type(size) is int else DimDynamic.DYNAMIC for size in tensor.shape],
         dynamic_strides=[DimDynamic.INFER_STRIDE] * tensor.dim(),
         constraint_sizes=[None] * tensor.dim(),
         constraint_strides=[None] * tensor.dim(),
