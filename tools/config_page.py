@@ -51,8 +51,10 @@ variable, when pellucid is imported.
 
 def section(option) -> str:
     meaning = option.meaning[0].upper() + option.meaning[1:] + "."
-    variable = f", `{option.variable}`" if option.type in (int, bool) else ", not from the environment"
-    default = option.default if option.type in (int, bool) else "empty"
+    other = f" or `{option.other_variable}`" if option.other_variable is not None else ""
+    is_text = option.type in (int, bool, float, str)
+    variable = f", `{option.variable}`{other}" if is_text else ", not from the environment"
+    default = repr(option.default) if is_text else "empty"
     lines = [f"## {option.name}", "", f"`{option.type.__name__}`, default `{default}`{variable}.", ""]
     lines.append(textwrap.fill(meaning, 120, break_long_words=False, break_on_hyphens=False))
     return "\n".join([*lines, ""])

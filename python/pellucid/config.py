@@ -38,8 +38,8 @@ class Option:
     default: Any
     """None: there is no value, and the option may be set to None."""
     meaning: str
-    values: tuple[str, ...] = ()
-    """Of a text: what it may be; empty: anything."""
+    values: tuple[str | int, ...] = ()
+    """What it may be; empty: anything of its type."""
     other_variable: str | None = None
     """torch's own environment variable of the same meaning, which counts where ours is not set."""
 
@@ -70,7 +70,7 @@ def define(
     default: Any,
     meaning: str,
     *,
-    values: tuple[str, ...] = (),
+    values: tuple[str | int, ...] = (),
     other_variable: str | None = None,
 ) -> None:
     """Adds an option. For the parts of pellucid that have options of their own.
@@ -80,7 +80,7 @@ def define(
         type: of its values.
         default: its value at the start; with None it may be None later too.
         meaning: a sentence for docs/config.md.
-        values: the texts that it may be; empty: any.
+        values: the texts or ints that it may be; empty: any.
         other_variable: an environment variable of torch that gives it too.
 
     Raises:
@@ -200,6 +200,8 @@ def _initial(name: str) -> Any:
         raise ValueError(f"{wrong} pellucid.config.{name} is {_ARTICLES[option.type]}") from None
     if value < 0:
         raise ValueError(f"{wrong} pellucid.config.{name} must not be negative")
+    if option.values and value not in option.values:
+        raise ValueError(f"{wrong} pellucid.config.{name} is {_choices(option)}")
     return value
 
 
@@ -453,6 +455,7 @@ define(
     " makes its graph smaller (minifier_launcher.py). 3: the same for each graph before it is compiled, whether it fails or"
     " not (a crash of the process leaves no time for it later). 4: as 2, and results that differ from the eager run are a"
     " failure, in the forward and the backward pass",
+    values=(1, 2, 3, 4),
     other_variable="TORCHDYNAMO_REPRO_LEVEL",
 )
 define(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import stat
 import struct
 import zipfile
 import zlib
@@ -69,6 +70,8 @@ def read(path: Path) -> tuple[dict[str, Any], list[str]]:
     Example:
         >>> record, texts = read(Path("f.rec"))
     """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise RecordError(f"{path} is no file")
     if path.stat().st_size > _MOST_BYTES:
         raise RecordError(f"{path} is larger than records are")
     try:

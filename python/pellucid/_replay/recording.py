@@ -146,6 +146,6 @@ def bound_call(function: types.FunctionType, slots: tuple[Any, ...]) -> tuple[tu
 
 
 def default_path(function: str, kind: str, line: int) -> Path:
-    """`base_dir/recordings/f_PEL0304_12.rec`."""
+    """`base_dir/recordings/f_PEL0304_12.rec`, absolute: the command that names it is good anywhere."""
     name = re.sub(r"\W+", "_", function).strip("_")[-80:] or "function"
-    return Path(config.value_of("base_dir")) / "recordings" / f"{name}_{kind}_{line}.rec"
+    return Path(config.value_of("base_dir")).absolute() / "recordings" / f"{name}_{kind}_{line}.rec"

@@ -59,7 +59,10 @@ def _replayed(path: Path, record: dict[str, Any], texts: list[str], trust: bool)
     settings = Settings(**record["settings"])
     call = record["call"]
     reader = Reader(record["rows"], texts)
-    reader.read()
+    try:
+        reader.read()
+    except RuntimeError as error:  # of torch, about a tensor in the place of something else
+        raise RecordError(f"{path} is damaged: {error}") from error
     function = reader.part(call["function"])
     if not isinstance(function, types.FunctionType):
         missing = "; ".join(f"{where}: {why}" for where, _, why in reader.missing.values())
@@ -67,7 +70,10 @@ def _replayed(path: Path, record: dict[str, Any], texts: list[str], trust: bool)
     args = tuple(reader.parts(call["args"]))
     kwargs = {str(name): reader.part(value) for name, value in call["kwargs"].items()}
     imports = {name: reader.part(value) for name, value in call["imports"].items()}
-    logs = {each for each in reader.part(call["reorderable"]) or () if isinstance(each, types.FunctionType)}
+    reorderable = reader.part(call["reorderable"])
+    if not isinstance(reorderable, (types.NoneType, set, frozenset, list, tuple)):
+        raise RecordError(f"{path} is damaged: reorderable is a {type(reorderable).__name__}")
+    logs = {each for each in reorderable or () if isinstance(each, types.FunctionType)}
     read: dict[str, None] = {}
 
     notes = _other_versions(record)
