@@ -11,7 +11,7 @@ from typing import Any
 
 from pellucid import config
 from pellucid._commands import add_command
-from pellucid._triage import Triage, of_runner
+from pellucid._triage import OWN, Triage, of_runner
 from pellucid._triage.script import ScriptRunner
 from pellucid.backends.registry import lookup_backend
 from pellucid.errors import InvalidBackend
@@ -19,9 +19,9 @@ from pellucid.repro.located import locate
 
 _DESCRIPTION = """\
 Runs a program eagerly and then with backends that go deeper and deeper: capture alone, the captured graph node by node, AOTAutograd,
-Inductor's decompositions, Inductor. Where results of compiled functions, their arguments, what is printed or the exception at the
-end differ from the eager run, the stage is at fault; more runs find the first graph for which it makes a difference. Each run is a
-process of its own, with the random numbers seeded."""
+Inductor's decompositions, Inductor, and last with the backends that the program itself asks for. Where results of compiled
+functions, their arguments, what is printed or the exception at the end differ from the eager run, the stage is at fault; more runs
+find the first graph for which it makes a difference. Each run is a process of its own, with the random numbers seeded."""
 
 _EPILOG = """\
 examples:
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace, program: list[str]) -> int:
             raise ValueError("--accuracy goes with all stages, not with one --backend")
         runner = ScriptRunner(options.file, program, options.timeout)
         found = of_runner(runner, options.backend)
-        if options.accuracy and found.stage is not None:
+        if options.accuracy and found.stage is not None and found.steps[-1].backend != OWN:
             found.node = locate(found, runner, Path(config.base_dir))  # type: ignore[attr-defined]
     except (ValueError, InvalidBackend, TimeoutError) as error:
         print(f"python -m pellucid triage: {error}", file=sys.stderr)

@@ -27,12 +27,16 @@ STAGES = (
     Stage("Inductor", "inductor"),
 )
 _WITHOUT_CAPTURE = "skip"  # the backend before the first stage
+OWN = "the program's own"
+"""In the place of a backend: each compiled function has the one that the program gives it."""
 
 
 class Runner(Protocol):
     """Runs the program; `command` is what a user types for one backend, with the field {backend}."""
 
     command: str
+    minify: str | None
+    """What makes a graph of the program smaller that fails with its own backend; None: it has none."""
 
     def run(self, backend: str | None) -> Outcome: ...
 
@@ -131,6 +135,11 @@ class _Search:
                     self._find_graph(before, step)
                 break
             before = stage.backend
+        if backend is None and self._found.stage is None and self._runner.minify is not None:
+            step = self._try("own backend", OWN)
+            if step.problem is not None:
+                self._found.stage, self._found.problem = step.stage, step.problem
+                self._found.next = self._runner.minify
         if backend is not None:
             self._found.detail = _detail(step.outcome)
         return self._found

@@ -17,6 +17,7 @@ import torch
 
 import pellucid
 from pellucid import _core
+from pellucid._triage import OWN
 from pellucid._triage.outcome import Outcome, kept
 from pellucid._triage.recorder import Recorder, WrittenGraph, complaints
 from pellucid._triage.script import ASKED
@@ -30,10 +31,10 @@ def run(target: str, backend: str, file: str, arguments: list[str]) -> int:
     outcome = Outcome()
     asked = json.loads(os.environ.pop(ASKED, "{}"))
     writes = WrittenGraph(*asked["write"]) if "write" in asked else None
-    recorder = Recorder(backend, writes=writes) if backend else None
-    if recorder is None:
+    recorder = Recorder(backend, writes=writes) if backend not in ("", OWN) else None
+    if not backend:
         pellucid.set_stance("force_eager")
-    else:
+    elif recorder is not None:
         outcome.graphs = recorder.graphs
         pellucid.set_stance(force_backend=recorder)
     calls: dict[str, int] = {}
