@@ -1,4 +1,5 @@
 // The emitted function as Python text, from the same lines that the emitter reads.
+#include <cmath>
 #include <initializer_list>
 #include <string_view>
 
@@ -36,8 +37,23 @@ class Printer {
   Program& program_;
 };
 
+// Neither NaN nor infinity is written in Python without a call: the text gives them a name.
+bool is_written(PyObject* constant) {
+  if (PyFloat_CheckExact(constant)) return std::isfinite(PyFloat_AS_DOUBLE(constant));
+  if (PyComplex_CheckExact(constant)) {
+    const Py_complex value = PyComplex_AsCComplex(constant);
+    return std::isfinite(value.real) && std::isfinite(value.imag);
+  }
+  if (!PyTuple_CheckExact(constant)) return true;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(constant); ++i) {
+    if (!is_written(PyTuple_GET_ITEM(constant, i))) return false;
+  }
+  return true;
+}
+
 std::string Printer::object(PyObject* object) {
-  return is_literal(object) && !PyCode_Check(object) ? py::repr_of(object) : program_.global_of(object);
+  const bool is_text = is_literal(object) && !PyCode_Check(object) && is_written(object);
+  return is_text ? py::repr_of(object) : program_.global_of(object);
 }
 
 std::string Printer::text(const Source* source) {
@@ -95,9 +111,27 @@ std::string Printer::call(const std::string& callee, const std::vector<Expr>& ar
   return cat({callee, "(", joined(arguments), ")"});
 }
 
+// Keys of a map that can stand in front of an `=`.
+bool all_are_keywords(const std::vector<Expr>& map) {
+  static PyObject* const is_reserved = py::import_attr("keyword", "iskeyword").release();
+  for (std::size_t i = 0; i + 1 < map.size(); i += 2) {
+    PyObject* const key = map[i].kind == Expr::Kind::Constant ? map[i].object.get() : nullptr;
+    if (key == nullptr || !PyUnicode_CheckExact(key) || PyUnicode_IsIdentifier(key) != 1) return false;
+    if (py::take(PyObject_CallOneArg(is_reserved, key)).get() != Py_False) return false;
+  }
+  return true;
+}
+
 std::string Printer::keyword_call(const Expr& expr) {
   const Expr &arguments = expr.items[1], &keywords = expr.items[2];
   if (keywords.items.empty()) return call(text(expr.items[0]), arguments.items);
+  if (arguments.kind == Expr::Kind::Tuple && keywords.kind == Expr::Kind::Map && all_are_keywords(keywords.items)) {
+    std::string out = joined(arguments.items);
+    for (std::size_t i = 0; i + 1 < keywords.items.size(); i += 2)
+      out +=
+          cat({out.empty() ? "" : ", ", py::text_of(keywords.items[i].object.get()), "=", text(keywords.items[i + 1])});
+    return cat({text(expr.items[0]), "(", out, ")"});
+  }
   return cat({text(expr.items[0]), "(*", text(arguments), ", **", text(keywords), ")"});
 }
 

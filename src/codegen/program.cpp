@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <unordered_set>
 
 #include "base/reasons.h"
@@ -60,6 +61,7 @@ std::string attribute_text(PyObject* object, const char* name) {
 
 // What a reader would call a global object.
 std::string hint_for(PyObject* object) {
+  if (PyFloat_CheckExact(object)) return std::isnan(PyFloat_AS_DOUBLE(object)) ? "nan" : "inf";
   if (PyType_Check(object)) return reinterpret_cast<PyTypeObject*>(object)->tp_name;
   if (PyModule_Check(object)) {
     const char* name = PyModule_GetName(object);
@@ -173,6 +175,7 @@ void Program::reserve_user_names(PyCodeObject* code) {
 
 std::string Program::new_local(const std::string& hint) {
   locals_.push_back(locals_taken_.take(identifier(hint)));
+  globals_taken_.reserve(locals_.back());  // in the text it would be the local
   return locals_.back();
 }
 

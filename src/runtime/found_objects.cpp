@@ -170,8 +170,7 @@ PyObject* ObjectReader::named(const Row& row) const {
   if (row.place == Place::Named) return object_named(row.module, row.name);
   const auto name = py::str(std::string(row.module));
   if (row.place == Place::Namespace) return namespace_named(name.get());
-  PyObject* const module = PyDict_GetItemWithError(modules(), name.get());
-  return module != nullptr && PyModule_Check(module) ? module : nullptr;
+  return module_named(name.get());
 }
 
 PyObject* ObjectReader::part(Row& row) {

@@ -222,7 +222,7 @@ bool ObjectWriter::locate_named(PyObject* object, Row& row) {
   };
   if (PyModule_Check(object)) {
     PyObject* const name = PyDict_GetItemString(PyModule_GetDict(object), "__name__");
-    if (name == nullptr || !PyUnicode_Check(name) || PyDict_GetItemWithError(modules(), name) != object) return false;
+    if (name == nullptr || !PyUnicode_Check(name) || module_named(name) != object) return false;
     row.at.place = Place::Module;
     row.module = py::text_of(name);
     return true;
@@ -248,7 +248,8 @@ bool ObjectWriter::locate_named(PyObject* object, Row& row) {
   }
   if (PyFunction_Check(object)) {
     auto* const f = reinterpret_cast<PyFunctionObject*>(object);
-    return is_it(py::text_of(f->func_module), py::text_of(f->func_qualname));
+    const std::string module = py::text_of(f->func_module);
+    return is_it(module, py::text_of(f->func_qualname)) || is_it(module, py::text_of(f->func_name));
   }
   if (PyCFunction_Check(object)) {
     const std::string name = reinterpret_cast<PyCFunctionObject*>(object)->m_ml->ml_name;
@@ -263,6 +264,10 @@ bool ObjectWriter::locate_named(PyObject* object, Row& row) {
     const auto qualified = py::take(PyType_GetQualName(reinterpret_cast<PyTypeObject*>(self)));
     PyObject* const of = PyDict_GetItemString(reinterpret_cast<PyTypeObject*>(self)->tp_dict, "__module__");
     return is_it(of == nullptr ? "builtins" : py::text_of(of), py::text_of(qualified.get()) + "." + name);
+  }
+  if (const std::string name = operator_name(object); !name.empty()) {
+    const std::size_t dot = name.find('.', std::string_view("torch.ops.").size());
+    return is_it(name.substr(0, dot), name.substr(dot + 1));
   }
   if (is_atom_of_torch(object)) {
     const std::string text = py::repr_of(object);

@@ -1,6 +1,8 @@
 #include "runtime/kept_places.h"
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "aten/aten.h"
 #include "py/cpython.h"
@@ -50,10 +52,34 @@ bool is_atom_of_torch(PyObject* object) {
   return region::cat_of(object) == Cat::TorchAtom && !Py_IS_TYPE(object, device_type());
 }
 
+namespace {
+
+// Those of torch itself; what a library has registered may be another operator in each process.
+constexpr std::string_view kOperators[] = {"torch.ops.aten", "torch.ops.profiler"};
+
+bool is_of_operators(std::string_view module) { return std::ranges::find(kOperators, module) != std::end(kOperators); }
+
+// torch.ops makes its namespaces, and these their operators and overloads, when they are asked for first. Each holds
+// what it has made.
+py::Owned<> space_of_operators(std::string_view module) {
+  static PyObject* const all = py::import_attr("torch", "ops").release();
+  const std::string name(module.substr(std::string_view("torch.ops.").size()));
+  auto found = py::Owned<>::steal(PyObject_GetAttrString(all, name.c_str()));
+  if (!found) PyErr_Clear();
+  return found;
+}
+
+}  // namespace
+
+PyObject* module_named(PyObject* name) {
+  PyObject* found = PyDict_GetItemWithError(modules(), name);
+  if (found == nullptr && is_of_operators(py::text_of(name))) found = space_of_operators(py::text_of(name)).get();
+  return found != nullptr && PyModule_Check(found) ? found : nullptr;
+}
+
 PyObject* namespace_named(PyObject* name) {
-  PyObject* const module = PyDict_GetItemWithError(modules(), name);
-  if (module == nullptr || !PyModule_Check(module)) return nullptr;
-  return PyModule_GetDict(module);
+  PyObject* const module = module_named(name);
+  return module == nullptr ? nullptr : PyModule_GetDict(module);
 }
 
 PyObject* entry_named(PyObject* space, std::string_view name) {
@@ -61,7 +87,47 @@ PyObject* entry_named(PyObject* space, std::string_view name) {
   return py::native_dict_get(space, text.get());
 }
 
+namespace {
+
+PyObject* operator_named(std::string_view module, std::string_view name) {
+  auto at = space_of_operators(module);
+  const std::string path(name);
+  for (std::size_t start = 0; at && start <= path.size();) {
+    const std::size_t dot = std::min(path.find('.', start), path.size());
+    at = py::Owned<>::steal(PyObject_GetAttrString(at.get(), path.substr(start, dot - start).c_str()));
+    start = dot + 1;
+  }
+  if (!at) PyErr_Clear();
+  return operator_name(at.get()).empty() ? nullptr : at.get();
+}
+
+// What it calls itself: namespace::name, and the name of an overload that has one.
+std::string name_in_torch(PyObject* object) {
+  static PyTypeObject* const packet = type_named("torch._ops", "OpOverloadPacket");
+  static PyTypeObject* const overload = type_named("torch._ops", "OpOverload");
+  static PyTypeObject* const of_objects = type_named("torch._ops", "TorchBindOpOverload");
+  if (object == nullptr) return "";
+  const bool is_packet = Py_IS_TYPE(object, packet);
+  if (!is_packet && !Py_IS_TYPE(object, overload) && !Py_IS_TYPE(object, of_objects)) return "";
+  PyObject* const found =
+      py::native_instance_attr(object, py::interned(is_packet ? "_qualified_op_name" : "_name").get());
+  std::string name = found == nullptr ? "" : py::text_of(found);
+  if (!is_packet && name.find('.') == std::string::npos) name += ".default";
+  return name;
+}
+
+}  // namespace
+
+std::string operator_name(PyObject* object) {
+  std::string name = name_in_torch(object);
+  const std::size_t colons = name.find("::");
+  if (colons == std::string::npos) return "";
+  const std::string space = "torch.ops." + name.substr(0, colons);
+  return is_of_operators(space) ? space + "." + name.substr(colons + 2) : "";
+}
+
 PyObject* object_named(std::string_view module, std::string_view name) {
+  if (is_of_operators(module)) return operator_named(module, name);
   PyObject* const space = namespace_named(py::str(std::string(module)).get());
   if (space == nullptr) return nullptr;
   PyObject* at = nullptr;

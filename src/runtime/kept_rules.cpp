@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "py/cpython.h"
+#include "runtime/kept_places.h"
 #include "source/source.h"
 
 namespace pellucid::runtime {
@@ -51,13 +52,18 @@ bool is_operator(PyObject* callee) {
     return name == "_operator" || name == "math";
   }
   if (PyFunction_Check(callee)) {
-    static constexpr const char* kModules[] = {"torch.nn.functional", "torch.functional", "torch._tensor"};
+    static constexpr const char* kModules[] = {"torch.nn.functional", "torch.functional", "torch._tensor",
+                                               "torch.autograd"};
     const std::string name = py::text_of(reinterpret_cast<PyFunctionObject*>(callee)->func_module);
     if (std::ranges::find(kModules, name) == std::end(kModules)) return false;
     // What calls itself so is what torch has written.
     PyObject* const space = reinterpret_cast<PyFunctionObject*>(callee)->func_globals;
-    return source::module_of_namespace(space) == name;
+    const std::string of = source::module_of_namespace(space);
+    // Of some there are two, between which a function of torch's chooses that another of its modules has made.
+    PyObject* const called = reinterpret_cast<PyFunctionObject*>(callee)->func_name;
+    return of == name || (of == "torch._jit_internal" && places::object_named(name, py::text_of(called)) == callee);
   }
+  if (const std::string name = places::operator_name(callee); !name.empty()) return true;
   if (Py_IS_TYPE(callee, &PyMethodDescr_Type) || Py_IS_TYPE(callee, &PyWrapperDescr_Type))
     return std::string_view(PyDescr_TYPE(callee)->tp_name).starts_with("torch.");
   return false;

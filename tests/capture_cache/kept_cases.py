@@ -166,6 +166,30 @@ CASES = [
     same("abstract", ABSTRACT),
     same("twins", GENERIC),
     same(
+        "operators",
+        """
+def f(x, y):
+    x = F.max_pool2d(x.reshape(1, 3, 4), 2)  # one of two functions, chosen when it is called
+    (g,) = torch.autograd.grad((y * y).sum(), (y,))
+    return torch.ops.aten.add(x, 1), torch.ops.aten.mul.Tensor(x, x), torch.ops.aten.detach.default(x), g
+def make():
+    return f, (X.clone(), torch.ones(2, requires_grad=True))
+""",
+    ),
+    same(
+        "operator_of_a_library",
+        """
+LIBRARY = torch.library.Library("kept_cases", "FRAGMENT")
+LIBRARY.define("twice(Tensor x) -> Tensor")
+LIBRARY.impl("twice", lambda x: x * 2, "CompositeImplicitAutograd")
+def f(x):
+    return torch.ops.kept_cases.twice(x)
+def make():
+    return f, (X.clone(),)
+""",
+        kept=False,  # another process may have registered something else
+    ),
+    same(
         "gradients",
         """
 def f(x, w):

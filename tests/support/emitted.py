@@ -98,7 +98,12 @@ class Symbols:
         """An item, or many, are added to a container."""
         if isinstance(target, Fresh):
             one = how in ("list.append", "set.add")
-            target.items += [value] if one else value[1:] if value[0] in ("tuple", "frozenset") else [("all of", value)]
+            if how in ("merge", "update") and value[0] == "map":
+                target.items += value[1]
+            else:
+                target.items += (
+                    [value] if one else value[1:] if value[0] in ("tuple", "frozenset") else [("all of", value)]
+                )
             return
         items = value[1:] if how != "list.append" and how != "set.add" and value[0] in ("tuple", "frozenset") else None
         if items is not None:
