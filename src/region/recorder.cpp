@@ -10,6 +10,7 @@
 #include "region/arrays.h"
 #include "region/custom_operators.h"
 #include "region/input_names.h"
+#include "region/known_elements.h"
 #include "region/objects.h"
 #include "region/region.h"
 #include "region/snapshot.h"
@@ -899,8 +900,10 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   if (region_.unbacked.any()) {
     // A function that goes on with what item() gave has gone by a value that nobody knows.
     const symbolic::Expr* item = region_.numbers.scope()->item;
-    if (item != nullptr && !is_item(target))
+    if (item != nullptr && !is_item(target)) {
+      wish_for_elements(region_, item);
       unsupported(Reason::DataDependent, {{"operation", needing_values(name_of_target(target))}});
+    }
     region_.unbacked.check_before(result.get(), given_number(result.get()));
   }
   bool mutated = false;

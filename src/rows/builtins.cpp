@@ -1,4 +1,5 @@
 // The functions and types of the module builtins.
+#include "protocols/arrays.h"
 #include "py/cpython.h"
 #include "py/keys.h"
 #include "region/arrays.h"
@@ -167,7 +168,7 @@ Result number(Interpreter& t, PyObject* f, Args args) {
       return protocols::call_polyfill(t, "item_as", values);
     }
     if (cat == Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", name + "() of a tensor"}});
-    if (cat == Cat::Array) unsupported(Reason::ArrayData, {{"operation", name + "() of an array"}});
+    if (cat == Cat::Array) return protocols::array_number(t, f, args[0]);
     if (cat == Cat::Instance && t.region.lookups.type_lookup(Py_TYPE(args[0]), ("__" + name + "__").c_str()) != nullptr)
       return protocols::call_polyfill(t, (name + "_of").c_str(), args.values);
   }
@@ -390,7 +391,8 @@ Result reduce_ex(Interpreter& t, PyObject*, Args args) {
     PyErr_Clear();  // a number beyond all protocols
     unsupported(Reason::Reflection, {{"callee", "copying by another protocol than 2"}});
   }
-  if (cat != Cat::Instance && cat != Cat::Dict && cat != Cat::List)
+  const bool is_set = PyAnySet_CheckExact(args[0]) != 0;
+  if (cat != Cat::Instance && cat != Cat::Dict && cat != Cat::List && !is_set)
     unsupported(Reason::Reflection, {{"callee", std::string("copying a ") + Py_TYPE(args[0])->tp_name}});
   return protocols::call_polyfill(t, "object_reduce_ex", args.values);
 }
