@@ -33,8 +33,8 @@ std::size_t bytes_of(const c10::TensorImpl* impl) noexcept {
 py::Owned<> elements_of(PyObject* tensor) {
   const c10::TensorImpl* impl = of_plain_memory(tensor);
   if (impl == nullptr) return {};
-  return py::take(PyBytes_FromStringAndSize(static_cast<const char*>(impl->data()),
-                                            static_cast<Py_ssize_t>(bytes_of(impl))));
+  return py::take(
+      PyBytes_FromStringAndSize(static_cast<const char*>(impl->data()), static_cast<Py_ssize_t>(bytes_of(impl))));
 }
 
 bool has_elements(PyObject* tensor, PyObject* bytes) noexcept {

@@ -478,16 +478,14 @@ Result array_number(Interpreter& t, PyObject* type, PyObject* array) {
   }
   constexpr std::int64_t kSmall = 3;  // as of item() of a tensor
   const Value hint = is_float ? Value::real(1.5) : Value::of(std::min(kSmall, most));
-  const symbolic::Expr* number =
-      t.region.numbers.given_by_graph(aten::GraphGives::Number, hint, least, most, nullptr);
+  const symbolic::Expr* number = t.region.numbers.given_by_graph(aten::GraphGives::Number, hint, least, most, nullptr);
   if (number == nullptr) refuse();
   t.region.doing = "calls numpy";
   t.region.unbacked.check_before(Py_None, number);
   (void)aten::take_facts();
   const auto value = region::Unbacked::number_at_hint(number);
   PyObject* args[] = {array};
-  graph::Node* node =
-      t.region.recorder.record(graph::Op::CallFunction, type, Args{args, nullptr}, value.get(), false);
+  graph::Node* node = t.region.recorder.record(graph::Op::CallFunction, type, Args{args, nullptr}, value.get(), false);
   return Result::of(t.region.unbacked.give(number, node));
 }
 

@@ -14,9 +14,9 @@ namespace pellucid::region {
 
 namespace {
 
-constexpr Py_ssize_t kMostBytes = 16384;    // of a tensor from outside: it is compared at each call
-constexpr std::size_t kMostNodes = 1000;    // that are run once more for one question
-constexpr std::int64_t kMostElements = 1 << 18;  // of what they give
+constexpr Py_ssize_t kMostBytes = 16384;         // of a tensor from outside: it is compared at each call
+constexpr std::size_t kMostNodes = 1000;         // that are run once more for one question
+constexpr std::int64_t kMostElements = 1 << 20;  // of what they give
 
 // In the place of a path: where the history of a function has that tensors from outside change, and what a setup of a
 // capture names that goes by elements.
@@ -79,18 +79,19 @@ bool Slice::find(PyObject* fake) {
 }
 
 // Functions of torch itself, which do the same with the same elements and nothing else.
-bool may_run(const graph::Node& node) {
-  if (node.random || node.body != nullptr || node.plain) return false;
-  if (node.op == graph::Op::CallMethod) return true;
-  if (node.op != graph::Op::CallFunction) return false;
-  PyObject* const function = node.target.get();
-  if (PyCFunction_Check(function)) return true;
+bool may_run(PyObject* function) {
+  if (PyCFunction_Check(function) || Py_IS_TYPE(function, &PyMethodDescr_Type)) return true;
   if (!PyFunction_Check(function)) return false;
   auto module = py::Owned<>::steal(PyObject_GetAttrString(function, "__module__"));
   if (!module) PyErr_Clear();
   if (!module || !PyUnicode_Check(module.get())) return false;
   const std::string name = py::text_of(module.get());
   return name == "torch" || name == "torch.functional" || name == "torch.nn.functional" || name == "torch._tensor";
+}
+
+bool may_run(const graph::Node& node) {
+  if (node.random || node.body != nullptr || node.plain) return false;
+  return node.op == graph::Op::CallMethod || (node.op == graph::Op::CallFunction && may_run(node.target.get()));
 }
 
 // Whatever nodes of the slice take is in it.
@@ -280,6 +281,36 @@ py::Owned<> known_elements(Region& region, PyObject* fake) {
   auto known = slice.find(fake) ? slice.run(fake) : py::Owned<>();
   if (known) slice.guard();
   return known;
+}
+
+py::Owned<> known_result(Region& region, PyObject* function, const std::vector<PyObject*>& values, std::size_t nargs,
+                         PyObject* kwnames) {
+  if (!may_run(function) || aten::facts_so_far().random) return {};
+  std::vector<py::Owned<>> held;
+  std::vector<PyObject*> given;
+  std::unordered_set<const void*> memory;
+  std::vector<std::uint32_t> versions;
+  for (PyObject* value : values) {
+    const Cat cat = cat_of(value);
+    if (cat != Cat::Tensor && (is_number(value) || !is_atom(cat))) return {};
+    held.push_back(cat == Cat::Tensor ? known_elements(region, value) : py::Owned<>::share(value));
+    if (!held.back()) return {};
+    given.push_back(held.back().get());
+    versions.push_back(cat == Cat::Tensor ? aten::version_of(given.back()) : 0);
+    if (cat == Cat::Tensor) memory.insert(aten::meta_of(given.back()).storage);
+  }
+  if (memory.empty()) return {};
+  const aten::WithData outside;
+  try {
+    const auto result = py::take(PyObject_Vectorcall(function, given.data(), nargs, kwnames));
+    if (cat_of(result.get()) != Cat::Tensor || memory.contains(aten::meta_of(result.get()).storage)) return {};
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      if (cat_of(given[i]) == Cat::Tensor && aten::version_of(given[i]) != versions[i]) return {};
+    }
+    return aten::fake_like(result.get());
+  } catch (const py::PythonError&) {
+    return {};
+  }
 }
 
 bool goes_by_elements(const Region& region) { return region.unbacked.hints.setup.closes(kElements); }

@@ -3,6 +3,9 @@
 // images, buffers with strides. Values first, as with numbers: once such a tensor is met with other elements, no later
 // capture of the function goes by elements.
 #pragma once
+#include <cstddef>
+#include <vector>
+
 #include "py/ref.h"
 #include "symbolic/space.h"
 
@@ -12,6 +15,12 @@ struct Region;
 
 // The tensor with data that a fake stands for; what it follows from is guarded from now on. Empty: nobody knows it.
 py::Owned<> known_elements(Region& region, PyObject* fake);
+
+// What a function gives whose tensors are all known so, as a new fake: one that asks for elements on its way, of
+// tensors that no node gives. `values`: those of the keywords follow the `nargs` others. Empty: it gives no new tensor
+// then.
+py::Owned<> known_result(Region& region, PyObject* function, const std::vector<PyObject*>& values, std::size_t nargs,
+                         PyObject* kwnames);
 
 // Whether numbers that the graph could give are constants in this capture, where they can be known.
 bool goes_by_elements(const Region& region);

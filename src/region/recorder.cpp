@@ -884,15 +884,20 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     call();
   } catch (const py::PythonError& error) {
     // Some of torch's functions take ints alone.
-    const bool again = (arguments.open || stands_in) && std::ranges::all_of(arguments.versions, is_untouched) &&
-                       !aten::FakeScope::is_data_dependent(error.value()) && !region_.unbacked.has_refused();
-    if (!again) refuse(error);
-    may_stand_in = false;
-    arguments = arguments_of(target, args, false);
-    try {
-      call();
-    } catch (const py::PythonError& second) {
-      refuse(second);
+    const bool untouched = std::ranges::all_of(arguments.versions, is_untouched);
+    const bool needs_data = aten::FakeScope::is_data_dependent(error.value());
+    if (needs_data && untouched && !wraps)
+      result = known_result(region_, callable, arguments.values, args.size(), args.kwnames);
+    const bool again = (arguments.open || stands_in) && untouched && !needs_data && !region_.unbacked.has_refused();
+    if (!result && !again) refuse(error);
+    if (!result) {
+      may_stand_in = false;
+      arguments = arguments_of(target, args, false);
+      try {
+        call();
+      } catch (const py::PythonError& second) {
+        refuse(second);
+      }
     }
   }
   const auto& versions = arguments.versions;

@@ -163,7 +163,7 @@ Result number(Interpreter& t, PyObject* f, Args args) {
   if (only_positional(args, 1, 1)) {
     const std::string name = reinterpret_cast<PyTypeObject*>(f)->tp_name;
     const Cat cat = region::cat_of(args[0]);
-    if (cat == Cat::Tensor && !region::is_subclassed(args[0]) && t.region.numbers.policy.scalar_outputs) {
+    if (cat == Cat::Tensor && !region::is_subclassed(args[0])) {
       PyObject* values[] = {f, args[0]};
       return protocols::call_polyfill(t, "item_as", values);
     }
