@@ -296,6 +296,10 @@ def format_of(value, spec):
     return result
 
 
+def format_item(tensor, spec):
+    return format(tensor.detach().item(), spec)
+
+
 def hash_of(value):
     result = type(value).__hash__(value)
     if not isinstance(result, int):
@@ -775,6 +779,8 @@ def object_getstate(self):
 def object_reduce_ex(self, protocol):
     """object.__reduce_ex__(self, protocol >= 2) for instances without slots."""
     cls = type(self)
+    if cls is set or cls is frozenset:
+        return cls, (list(self),), None
     if cls.__reduce__ is not object.__reduce__:
         return self.__reduce__()
     args = self.__getnewargs__() if hasattr(cls, "__getnewargs__") else ()

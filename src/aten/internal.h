@@ -65,6 +65,8 @@ void register_kernels();
 // --- python_tensor.cpp ---
 c10::TensorImpl* impl_of(PyObject* tensor) noexcept;  // of an instance of torch.Tensor
 bool is_leaf(PyObject* tensor) noexcept;
+const at::Tensor& tensor_in(PyObject* tensor) noexcept;  // the same as torch's own object
+PyObject* new_object_of(const at::Tensor& tensor);       // of Python, a new reference; the thread has the GIL
 struct AutogradState {
   bool requires_grad, leaf;
 };

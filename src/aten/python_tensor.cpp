@@ -149,6 +149,8 @@ auto with_python_errors(F&& body) -> decltype(body()) {
 
 }  // namespace
 
+const at::Tensor& tensor_in(PyObject* tensor) noexcept { return tensor_of(tensor); }
+PyObject* new_object_of(const at::Tensor& tensor) { return THPVariable_Wrap(tensor); }
 c10::TensorImpl* impl_of(PyObject* tensor) noexcept { return tensor_of(tensor).unsafeGetTensorImpl(); }
 // Both from the fields: guards ask this of every parameter at every call.
 AutogradState autograd_state(PyObject* tensor) noexcept {

@@ -8,8 +8,10 @@
 #include <optional>
 
 #include "aten/call.h"
+#include "aten/elements.h"
 #include "aten/internal.h"
 #include "aten/size_node.h"
+#include "py/gil.h"
 #include "symbolic/operations.h"
 
 namespace pellucid::aten {
@@ -24,6 +26,31 @@ constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 class Given {
  public:
   explicit Given(Call& call) : call_(call), scope_(scope_of_thread()) {}
+  ~Given() {
+    if (!of_) return;
+    const py::Gil gil;  // torch has released it
+    of_ = {};
+  }
+  Given(const Given&) = delete;
+  Given& operator=(const Given&) = delete;
+
+  // The tensor with data that this one stands for, where the capture goes by its elements.
+  std::optional<at::Tensor> elements(GraphGives what, const at::Tensor& fake) {
+    if (!takes_symbols()) return std::nullopt;
+    const py::Gil gil;
+    of_ = py::take(new_object_of(fake));
+    const auto known = scope_->decider->elements_of(what, of_.get());
+    return known ? std::optional(tensor_in(known.get())) : std::nullopt;
+  }
+  // How many there are, as `count` finds in the elements of a tensor; where nobody knows these, a symbol as of size().
+  template <class Count>
+  const Expr* size_of(const at::Tensor& fake, Count&& count, std::int64_t least, std::int64_t most) {
+    if (const auto known = elements(GraphGives::Size, fake)) {
+      const WithData outside;
+      return constant(count(*known));
+    }
+    return size(least, most);
+  }
 
   // Null: the capture takes no such operators.
   const Expr* number(Value hint, std::int64_t least, std::int64_t most) {
@@ -79,10 +106,11 @@ class Given {
  private:
   const Expr* symbol(GraphGives what, Value hint, std::int64_t least, std::int64_t most) {
     if (!takes_symbols()) return nullptr;
-    return scope_->decider->given_by_graph(what, hint, least, most);
+    return scope_->decider->given_by_graph(what, hint, least, most, of_.get());
   }
 
   Call& call_;
+  py::Owned<> of_;  // whose elements were asked for last
   std::shared_ptr<SizeScope> scope_;
 };
 
@@ -111,6 +139,12 @@ bool item(Call& call) {
   const c10::ScalarType dtype = call.tensor(0).scalar_type();
   const auto range = range_of(dtype);
   if (!range && !c10::isFloatingType(dtype)) return false;
+  if (const auto known = given.elements(GraphGives::Number, call.tensor(0))) {
+    call.note_facts();
+    const WithData outside;
+    call.give(known->item());
+    return true;
+  }
   constexpr std::int64_t kSmall = 3;  // a size or an index, if it is one
   const Value hint = range ? Value::of(std::min(kSmall, range->second)) : Value::real(1.5);
   const Expr* number = given.number(hint, range ? range->first : kLeast, range ? range->second : kMost);
@@ -133,7 +167,8 @@ bool nonzero(Call& call) {
   Given given(call);
   const Shape self = given.shape(call.tensor(0));
   if (self.sizes.empty()) return false;
-  const Expr* count = given.size(0, given.most(self.sizes));
+  const auto count_in = [](const at::Tensor& known) { return at::nonzero(known).size(0); };
+  const Expr* count = given.size_of(call.tensor(0), count_in, 0, given.most(self.sizes));
   if (count == nullptr) return false;
   call.note_facts();
   const auto rank = static_cast<std::int64_t>(self.sizes.size());
@@ -146,7 +181,13 @@ bool masked_select(Call& call) {
   const at::Tensor self = call.tensor(0), mask = call.tensor(1);
   if (mask.scalar_type() != at::kBool) return false;
   const std::vector<at::Tensor> both = at::broadcast_tensors({self, mask});
-  const Expr* count = given.size(0, given.most(given.shape(both[0]).sizes));
+  const Exprs sizes = given.shape(both[0]).sizes;
+  const auto count_in = [&](const at::Tensor& known) {
+    c10::SmallVector<std::int64_t, 5> all;
+    for (const Expr* one : sizes) all.push_back(one->hint.i);
+    return at::nonzero(known.expand(all)).size(0);
+  };
+  const Expr* count = given.size_of(mask, count_in, 0, given.most(sizes));
   if (count == nullptr) return false;
   call.note_facts();
   call.give(given.vector(count, self.scalar_type()));
@@ -154,10 +195,14 @@ bool masked_select(Call& call) {
 }
 
 // At least one value is unique where there is an element.
-const Expr* uniques(Given& given, std::int64_t most, const Exprs& sizes) {
+template <bool consecutive>
+const Expr* uniques(Given& given, const at::Tensor& self, const Exprs& sizes) {
   const bool any =
       std::ranges::all_of(sizes, [&](const Expr* size) { return given.scope()->space.range(size).least >= 1; });
-  return given.size(any ? 1 : 0, most);
+  const auto count_in = [](const at::Tensor& known) {
+    return std::get<0>(consecutive ? at::unique_consecutive(known) : at::_unique2(known)).size(0);
+  };
+  return given.size_of(self, count_in, any ? 1 : 0, given.most(sizes));
 }
 
 // The same of the slices along a dimension. torch compares them in a copy in which that one is the first.
@@ -199,7 +244,8 @@ bool unique_values(Call& call) {
   const at::Tensor self = call.tensor(0);
   const Shape shape = given.shape(self);
   if (counts == 2 && !call.arg(3).isNone()) return unique_rows(call, given, call.arg(3).toInt());
-  const Expr* count = uniques(given, given.most(shape.sizes), shape.sizes);
+  constexpr bool is_consecutive = inverse == 1;
+  const Expr* count = uniques<is_consecutive>(given, self, shape.sizes);
   if (count == nullptr) return false;
   call.note_facts();
   const bool with_inverse = call.arg(inverse).toBool(), with_counts = call.arg(counts).toBool();
@@ -219,7 +265,13 @@ bool bincount(Call& call) {
   if (call.tensor(0).dim() != 1 || minimum == nullptr) return false;
   const std::int64_t least = given.scope()->space.range(minimum).least;
   if (minimum->is_constant() && least < 0) return false;
-  const Expr* count = given.size(std::max<std::int64_t>(least, 0), kMost);
+  const auto count_in = [&](const at::Tensor& known) {
+    const std::int64_t most = known.numel() == 0 ? -1 : known.max().item().toLong();
+    return std::max(most + 1, minimum->hint.i);
+  };
+  const Expr* count = minimum->is_constant()
+                          ? given.size_of(call.tensor(0), count_in, std::max<std::int64_t>(least, 0), kMost)
+                          : given.size(std::max<std::int64_t>(least, 0), kMost);
   if (count == nullptr) return false;
   const bool is_float = weighs && call.tensor(1).scalar_type() == at::kFloat;
   call.note_facts();
@@ -234,7 +286,8 @@ bool repeats(Call& call) {
   if (repeats.dim() != 1 || (repeats.scalar_type() != at::kLong && repeats.scalar_type() != at::kInt)) return false;
   if (!given.takes_symbols()) return false;
   // A number that the program gives is checked when the operator runs.
-  const Expr* count = call.arg(1).isNone() ? given.size(0, kMost) : given.argument(1);
+  const auto count_in = [](const at::Tensor& known) { return known.sum().item().toLong(); };
+  const Expr* count = call.arg(1).isNone() ? given.size_of(repeats, count_in, 0, kMost) : given.argument(1);
   if (count == nullptr) return false;
   call.note_facts();
   call.give(given.vector(count, repeats.scalar_type()));

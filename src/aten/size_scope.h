@@ -1,8 +1,10 @@
 // The sizes of one capture that may be others at the next call, as expressions (room `symbolic`), and who answers for
 // what is decided by them.
 #pragma once
+#include <unordered_map>
 #include <vector>
 
+#include "py/ref.h"
 #include "symbolic/space.h"
 
 namespace pellucid::aten {
@@ -22,9 +24,12 @@ class SizeDecider {
   // Names the place in the program.
   virtual symbolic::Who here() = 0;
   // A new symbol for an int or float that an operator of the graph will give at each call, between these ends if it is
-  // an int; `hint` stands for a value that nobody knows. Null: such operators are not captured.
+  // an int; `hint` stands for a value that nobody knows. Null: such operators are not captured. `of`: the fake whose
+  // elements decide, or null.
   virtual const symbolic::Expr* given_by_graph(GraphGives what, symbolic::Value hint, std::int64_t least,
-                                               std::int64_t most) = 0;
+                                               std::int64_t most, PyObject* of) = 0;
+  // The tensor with data that a fake stands for, where the capture goes by its elements; empty: it does not.
+  virtual py::Owned<> elements_of(GraphGives what, PyObject* fake) = 0;
 
  protected:
   SizeDecider() = default;
@@ -41,6 +46,8 @@ struct SizeScope {
   // What the last item() of a float or bool gave: torch has no such numbers but its own. It gets the hint, and whoever
   // called torch asks for this.
   const symbolic::Expr* item = nullptr;
+  // The fakes whose elements decide on symbols that the graph gives.
+  std::unordered_map<const symbolic::Expr*, py::Owned<>> decided_by;
 };
 
 // The layout of a tensor, a constant where nothing is open.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "aten/elements.h"
 #include "aten/gradients.h"
 #include "base/text.h"
 #include "frames/finalizers.h"
@@ -474,6 +475,18 @@ struct Rule<Kind::ARRAY_MATCH> {
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return py::matches_layout(c.operand, v); }
   static std::string expected(const Check& c) { return std::string("an array ").append(py::text_of_layout(c.operand)); }
   static std::string found(const Check& c, PyObject* v, PyObject*) { return py::text_of_array(c.operand, v); }
+  static std::string code(const Check& c, const CodeText& t) { return native(c, t); }
+};
+
+template <>
+struct Rule<Kind::TENSOR_ELEMENTS> {
+  static constexpr const char* kSuggestion =
+      "the program goes by the elements of this tensor: keep them, or give it what it reads of them as numbers";
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept { return aten::has_elements(v, c.operand); }
+  static std::string expected(const Check&) { return "the elements of the capture"; }
+  static std::string found(const Check&, PyObject* v, PyObject*) {
+    return aten::is_tensor(v) ? "other elements" : type_name(v);
+  }
   static std::string code(const Check& c, const CodeText& t) { return native(c, t); }
 };
 

@@ -1,6 +1,7 @@
 #include "protocols/arrays.h"
 
 #include <algorithm>
+#include <limits>
 #include <unordered_map>
 
 #include "base/text.h"
@@ -450,6 +451,42 @@ std::optional<Result> numpy_compare(Interpreter& t, PyObject* left, PyObject* ri
 Result numpy_unary(Interpreter& t, PyObject* value, PyObject* function) {
   if (cat_of(value) != Cat::Array) return fold(t, function, {value});
   return array_call(t, graph::Op::CallFunction, function, Args{{&value, 1}, nullptr});
+}
+
+Result array_number(Interpreter& t, PyObject* type, PyObject* array) {
+  using symbolic::Value;
+  const auto refuse = [&] { unsupported(Reason::ArrayData, {{"operation", name_of(type) + " of an array"}}); };
+  const bool is_float = type == reinterpret_cast<PyObject*>(&PyFloat_Type);
+  if (!is_float && type != reinterpret_cast<PyObject*>(&PyLong_Type)) refuse();
+  if (!t.region.numbers.policy.runs_as_captured() || !region::is_scalar_stand_in(array)) refuse();
+  // Which kinds of numbers it holds, and all of them within 64 bits.
+  const auto dtype = py::take(PyObject_GetAttrString(array, "dtype"));
+  const std::string kind = py::text_of(py::take(PyObject_GetAttrString(dtype.get(), "kind")).get());
+  const auto size = py::take(PyObject_GetAttrString(dtype.get(), "itemsize"));
+  const std::int64_t bits = 8 * PyLong_AsLongLong(size.get());
+  const bool holds_floats = kind == "f" && bits <= 64, is_unsigned = kind == "u" && bits < 64;
+  if (is_float ? !holds_floats : kind != "i" && kind != "b" && !is_unsigned) refuse();
+  constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  std::int64_t least = kLeast, most = kMost;
+  if (kind == "b") {
+    least = 0, most = 1;
+  } else if (is_unsigned) {
+    least = 0, most = (std::int64_t{1} << bits) - 1;
+  } else if (kind == "i" && bits < 64) {
+    least = -(std::int64_t{1} << (bits - 1)), most = -least - 1;
+  }
+  constexpr std::int64_t kSmall = 3;  // as of item() of a tensor
+  const Value hint = is_float ? Value::real(1.5) : Value::of(std::min(kSmall, most));
+  const symbolic::Expr* number = t.region.numbers.given_by_graph(aten::GraphGives::Number, hint, least, most, nullptr);
+  if (number == nullptr) refuse();
+  t.region.doing = "calls numpy";
+  t.region.unbacked.check_before(Py_None, number);
+  (void)aten::take_facts();
+  const auto value = region::Unbacked::number_at_hint(number);
+  PyObject* args[] = {array};
+  graph::Node* node = t.region.recorder.record(graph::Op::CallFunction, type, Args{args, nullptr}, value.get(), false);
+  return Result::of(t.region.unbacked.give(number, node));
 }
 
 void refuse_aliases(Interpreter& t, PyObject* left, PyObject* right) {

@@ -21,6 +21,8 @@ Result set_array_item(Interpreter& t, PyObject* array, PyObject* key, PyObject* 
 // Nothing where no operand is numpy's.
 std::optional<Result> numpy_binary(Interpreter& t, PyObject* left, PyObject* right, const py::BinaryOperator& op);
 std::optional<Result> numpy_compare(Interpreter& t, PyObject* left, PyObject* right, int op);
+// int() or float() of one element.
+Result array_number(Interpreter& t, PyObject* type, PyObject* array);
 Result numpy_unary(Interpreter& t, PyObject* value, PyObject* function);
 
 // Whether two arrays are one object, which is not known of what may be a view.

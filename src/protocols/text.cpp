@@ -2,8 +2,10 @@
 
 #include <array>
 
+#include "aten/aten.h"
 #include "protocols/late_values.h"
 #include "protocols/protocols.h"
+#include "protocols/torch_function.h"
 #include "protocols/type_expressions.h"
 #include "py/cpython.h"
 #include "region/enums.h"
@@ -160,6 +162,17 @@ Result to_text(Interpreter& t, PyObject* value, const char* how) {
   unsupported(Reason::UnsupportedProtocol, {{"protocol", how}, {"type", Py_TYPE(value)->tp_name}});
 }
 
+namespace {
+
+// A tensor that format() takes for the number in it.
+bool is_one_number(Interpreter& t, PyObject* value) {
+  static PyObject* const tensor = py::import_attr("torch", "Tensor").release();
+  return reinterpret_cast<PyObject*>(Py_TYPE(value)) == tensor && !is_answered(t, value) &&
+         aten::meta_of(value).sizes.empty();
+}
+
+}  // namespace
+
 Result format(Interpreter& t, PyObject* value, PyObject* spec) {
   if (region::is_number(value)) {
     static PyObject* const format = py::import_attr("builtins", "format").release();
@@ -180,6 +193,7 @@ Result format(Interpreter& t, PyObject* value, PyObject* spec) {
     if (!text) return t.raise_pending(py::PythonError());
     return Result::of(std::move(text));
   }
+  if (cat == Cat::Tensor && is_one_number(t, value)) return call_polyfill(t, "format_item", std::array{value, spec});
   if (cat == Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", "printing a tensor"}});
   if (cat == Cat::Array) unsupported(Reason::ArrayData, {{"operation", "printing an array"}});
   PyObject* method = t.region.lookups.type_lookup(Py_TYPE(value), region::names().__format__);

@@ -11,6 +11,7 @@
 #include "guards/condition.h"
 #include "py/gil.h"
 #include "region/body_audit.h"
+#include "region/known_elements.h"
 #include "region/region.h"
 #include "region/snapshot.h"
 #include "symbolic/integers.h"
@@ -59,6 +60,7 @@ Numbers::Numbers(Region& region) : tuples(region), region_(region) { scope_->dec
 
 Numbers::~Numbers() {
   scope_->decider = nullptr;
+  std::exchange(scope_->decided_by, {}).clear();  // these fakes hold the scope
   for (const auto& number : all_) as_number(number.get())->numbers = nullptr;
 }
 
@@ -320,14 +322,27 @@ void Numbers::add_place(PyCodeObject* code, int offset, std::string operation) {
   places_.push_back(std::move(why));
 }
 
+namespace {
+
+bool takes(const NumberPolicy& policy, aten::GraphGives what) {
+  return what == aten::GraphGives::Number ? policy.scalar_outputs : policy.dynamic_output_shapes;
+}
+
+}  // namespace
+
 const symbolic::Expr* Numbers::given_by_graph(aten::GraphGives what, symbolic::Value hint, std::int64_t least,
-                                              std::int64_t most) {
-  const bool is_wanted = what == aten::GraphGives::Number ? policy.scalar_outputs : policy.dynamic_output_shapes;
-  if (!is_wanted) return nullptr;
+                                              std::int64_t most, PyObject* of) {
+  if (!takes(policy, what)) return nullptr;
   hint = region_.unbacked.hints.next(hint, least, most);
   const symbolic::Expr* made = new_symbol(hint, nullptr, 0, least, most);
   region_.unbacked.add(made);
+  if (of != nullptr) scope_->decided_by.emplace(made, py::Owned<>::share(of));
   return made;
+}
+
+py::Owned<> Numbers::elements_of(aten::GraphGives what, PyObject* fake) {
+  if (takes(policy, what) && !goes_by_elements(region_)) return {};
+  return known_elements(region_, fake);
 }
 
 std::string Numbers::name_of(std::uint32_t symbol) const {

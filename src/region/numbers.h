@@ -59,7 +59,8 @@ class Numbers final : public aten::SizeDecider {
   void require(const symbolic::Expr* condition) override;
   symbolic::Value fix(const symbolic::Expr* number, const char* who) override;
   const symbolic::Expr* given_by_graph(aten::GraphGives what, symbolic::Value hint, std::int64_t least,
-                                       std::int64_t most) override;
+                                       std::int64_t most, PyObject* of) override;
+  py::Owned<> elements_of(aten::GraphGives what, PyObject* fake) override;
   std::uint32_t here() override;  // names the place in the program, for decisions
 
   void note_refusal(const GraphBreak& stop);  // Unbacked::rethrow

@@ -11,6 +11,7 @@
 #include "region/custom_operators.h"
 #include "region/input_names.h"
 #include "region/jagged.h"
+#include "region/known_elements.h"
 #include "region/objects.h"
 #include "region/region.h"
 #include "region/snapshot.h"
@@ -889,15 +890,20 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     call();
   } catch (const py::PythonError& error) {
     // Some of torch's functions take ints alone.
-    const bool again = (arguments.open || stands_in) && std::ranges::all_of(arguments.versions, is_untouched) &&
-                       !aten::FakeScope::is_data_dependent(error.value()) && !region_.unbacked.has_refused();
-    if (!again) refuse(error);
-    may_stand_in = false;
-    arguments = arguments_of(target, args, false);
-    try {
-      call();
-    } catch (const py::PythonError& second) {
-      refuse(second);
+    const bool untouched = std::ranges::all_of(arguments.versions, is_untouched);
+    const bool needs_data = aten::FakeScope::is_data_dependent(error.value());
+    if (needs_data && untouched && !wraps)
+      result = known_result(region_, callable, arguments.values, args.size(), args.kwnames);
+    const bool again = (arguments.open || stands_in) && untouched && !needs_data && !region_.unbacked.has_refused();
+    if (!result && !again) refuse(error);
+    if (!result) {
+      may_stand_in = false;
+      arguments = arguments_of(target, args, false);
+      try {
+        call();
+      } catch (const py::PythonError& second) {
+        refuse(second);
+      }
     }
   }
   const auto& versions = arguments.versions;
@@ -905,8 +911,10 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   if (region_.unbacked.any()) {
     // A function that goes on with what item() gave has gone by a value that nobody knows.
     const symbolic::Expr* item = region_.numbers.scope()->item;
-    if (item != nullptr && !is_item(target))
+    if (item != nullptr && !is_item(target)) {
+      wish_for_elements(region_, item);
       unsupported(Reason::DataDependent, {{"operation", needing_values(name_of_target(target))}});
+    }
     region_.unbacked.check_before(result.get(), given_number(result.get()));
   }
   bool mutated = false;

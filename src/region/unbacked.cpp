@@ -5,6 +5,7 @@
 
 #include "aten/aten.h"
 #include "guards/condition.h"
+#include "region/known_elements.h"
 #include "region/objects.h"
 #include "region/region.h"
 #include "region/torch_module.h"
@@ -108,6 +109,7 @@ void Unbacked::refuse(const Expr* expr) {
     symbolic::Space& space = region_.numbers.space();
     wish_for(symbolic::compare(space, symbolic::Comparison::Ge, expr, space.constant(symbolic::Value::of(2))));
   }
+  if (any_of_graph()) wish_for_elements(region_, expr);
   const bool asks = expr->type == symbolic::Type::Bool;
   if (!any_of_graph()) {
     const GraphBreak stop(Reason::DrawnValue, {{"operation", asks ? "a branch on" : "a use of the value of"}});

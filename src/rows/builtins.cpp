@@ -1,4 +1,5 @@
 // The functions and types of the module builtins.
+#include "protocols/arrays.h"
 #include "py/cpython.h"
 #include "py/keys.h"
 #include "region/arrays.h"
@@ -164,12 +165,12 @@ Result number(Interpreter& t, PyObject* f, Args args) {
   if (only_positional(args, 1, 1)) {
     const std::string name = reinterpret_cast<PyTypeObject*>(f)->tp_name;
     const Cat cat = region::cat_of(args[0]);
-    if (cat == Cat::Tensor && !region::is_subclassed(args[0]) && t.region.numbers.policy.scalar_outputs) {
+    if (cat == Cat::Tensor && !region::is_subclassed(args[0])) {
       PyObject* values[] = {f, args[0]};
       return protocols::call_polyfill(t, "item_as", values);
     }
     if (cat == Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", name + "() of a tensor"}});
-    if (cat == Cat::Array) unsupported(Reason::ArrayData, {{"operation", name + "() of an array"}});
+    if (cat == Cat::Array) return protocols::array_number(t, f, args[0]);
     if (cat == Cat::Instance && t.region.lookups.type_lookup(Py_TYPE(args[0]), ("__" + name + "__").c_str()) != nullptr)
       return protocols::call_polyfill(t, (name + "_of").c_str(), args.values);
   }
@@ -392,7 +393,8 @@ Result reduce_ex(Interpreter& t, PyObject*, Args args) {
     PyErr_Clear();  // a number beyond all protocols
     unsupported(Reason::Reflection, {{"callee", "copying by another protocol than 2"}});
   }
-  if (cat != Cat::Instance && cat != Cat::Dict && cat != Cat::List)
+  const bool is_set = PyAnySet_CheckExact(args[0]) != 0;
+  if (cat != Cat::Instance && cat != Cat::Dict && cat != Cat::List && !is_set)
     unsupported(Reason::Reflection, {{"callee", std::string("copying a ") + Py_TYPE(args[0])->tp_name}});
   return protocols::call_polyfill(t, "object_reduce_ex", args.values);
 }

@@ -197,7 +197,7 @@ def test_numbers_that_change():
 
 NEEDS_DATA = [
     lambda a: 1 if a.sum() > 3 else 2,
-    lambda a: float(a.sum()) + 1,
+    lambda a: int(a.sum()) + 1,
     lambda a: a[a > 3] + 1,
     lambda a: np.nonzero(a),
     lambda a: np.unique(a),
@@ -222,6 +222,31 @@ def test_what_needs_data_is_a_break(index):
     check(lambda a: f(np.abs(a)), A.copy(), graphs=None)
     with pytest.raises(pellucid.errors.Unsupported):
         pellucid.compile(lambda a: f(np.abs(a)), backend="eager", fullgraph=True)(A.copy())
+
+
+ELEMENTS = [
+    lambda a: float(a.sum()) + 1,
+    lambda a: (float(a.max()), a / float(a.min()), type(float(a[0, 0]))),
+    lambda a: (int(a.argmax()), int((a > 3).sum()), int((a > 3).all()) + 1),
+    lambda a: float(a.astype(np.float32).mean()),
+    lambda a: np.array([float(row.sum()) for row in a])[::-1].cumsum(),
+    lambda a: torch.ones(2) * float(np.abs(a).sum()),
+    lambda a: int(a.astype(np.int8)[1, 1]) * int((a > 3).astype(np.uint8)[0, 0]),
+]
+
+
+@pytest.mark.parametrize("index", range(len(ELEMENTS)))
+def test_an_element_is_a_number_of_the_graph(index):
+    check(ELEMENTS[index], A.copy(), graphs=1)
+    check(ELEMENTS[index], -A, graphs=1)
+
+
+def test_elements_without_end():
+    for value in (np.inf, -np.inf):
+        check(lambda a: float(a.sum()), np.full((2, 2), value), graphs=1)
+        check(lambda a: float(a.sum()) + 1, np.full((2, 2), value), graphs=None)
+    compiled = pellucid.compile(lambda a: [float(a.sum()), float(a.sum()) + 1], backend="eager")
+    assert [np.isnan(value) for value in compiled(np.full((2, 2), np.nan))] == [True, True]
 
 
 def raises_in_the_graph(a):

@@ -34,7 +34,10 @@ class Recorder final : public aten::SizeDecider {
     return scope_.space.fix(number, 0);
   }
   symbolic::Who here() override { return 0; }
-  const Expr* given_by_graph(aten::GraphGives, Value, std::int64_t, std::int64_t) override { return nullptr; }
+  const Expr* given_by_graph(aten::GraphGives, Value, std::int64_t, std::int64_t, PyObject*) override {
+    return nullptr;
+  }
+  py::Owned<> elements_of(aten::GraphGives, PyObject*) override { return {}; }
 
   std::vector<std::string> fixed;
 

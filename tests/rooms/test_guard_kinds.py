@@ -367,6 +367,23 @@ def test_A20_ARRAY_MATCH():
         assert not passes(plain, other)
 
 
+def test_TENSOR_ELEMENTS():
+    words = torch.tensor([[1, 2], [3, 4]], dtype=torch.int16)
+    p = one("TENSOR_ELEMENTS", words.numpy().tobytes())
+    assert passes(p, words) and passes(p, words.clone())
+    for other in (
+        torch.tensor([[1, 2], [3, 5]], dtype=torch.int16),
+        torch.tensor([1, 2, 3], dtype=torch.int16),
+        words.t(),
+        words.to(torch.float16),
+        words.to("meta"),
+        words.numpy(),
+        Hostile(),
+    ):
+        assert not passes(p, other)
+    assert passes(one("TENSOR_ELEMENTS", b""), torch.zeros(0, 3, dtype=torch.bool))
+
+
 def test_GRADIENT_TARGET():
     leaf, computed = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True) * 2
     of_leaf, of_any = one("GRADIENT_TARGET", number=1), one("GRADIENT_TARGET", number=0)

@@ -263,6 +263,15 @@ MISSES = [
         (np.ndarray, np.dtype("float64"), False, 2, 3),
     ),
     Miss(
+        "TENSOR_ELEMENTS",
+        (torch.tensor([True, False]),),
+        (torch.tensor([True, True]),),
+        "the elements of the capture",
+        "other elements",
+        "as numbers",
+        b"\1\0",
+    ),
+    Miss(
         "GRADIENT_TARGET",
         (torch.ones(2, requires_grad=True),),
         (torch.ones(2),),

@@ -227,7 +227,7 @@ def test_switches_decide_what_is_captured(backend, without):
 
         return f
 
-    x = T([1, 2, -4])
+    x = T([1.0, 2.0, -4.0])
     for switches, breaks in [
         ({}, 1 + without),
         ({"capture_scalar_outputs": True}, 1),
@@ -397,7 +397,7 @@ def test_a_backend_that_cannot_take_them():
 
     with pellucid.config.patch(capture_scalar_outputs=True):
         compiled = pellucid.compile(f, backend=backend)
-        assert torch.equal(compiled(T([1, 2])), T([3, 6]))
+        assert torch.equal(compiled(T([1.0, 2.0])), T([3.0, 6.0]))
         assert len(calls) == 3  # with the number; up to item(), and behind it
 
 

@@ -1,0 +1,31 @@
+// The elements of tensors that a capture may go by. They are known where they follow from small tensors of integers or
+// truths from outside, whose elements are guarded then, and from what the program itself gives: a mask, the sizes of
+// images, buffers with strides. Values first, as with numbers: once such a tensor is met with other elements, no later
+// capture of the function goes by elements.
+#pragma once
+#include <cstddef>
+#include <vector>
+
+#include "py/ref.h"
+#include "symbolic/space.h"
+
+namespace pellucid::region {
+
+struct Region;
+
+// The tensor with data that a fake stands for; what it follows from is guarded from now on. Empty: nobody knows it.
+py::Owned<> known_elements(Region& region, PyObject* fake);
+
+// What a function gives whose tensors are all known so, as a new fake: one that asks for elements on its way, of
+// tensors that no node gives. `values`: those of the keywords follow the `nargs` others. Empty: it gives no new tensor
+// then.
+py::Owned<> known_result(Region& region, PyObject* function, const std::vector<PyObject*>& values, std::size_t nargs,
+                         PyObject* kwnames);
+
+// Whether numbers that the graph could give are constants in this capture, where they can be known.
+bool goes_by_elements(const Region& region);
+// The region ends where it needs the value of an expression: where the tensors can be known that its symbols are read
+// of, it is captured again, and goes by their elements.
+void wish_for_elements(Region& region, const symbolic::Expr* expr);
+
+}  // namespace pellucid::region

@@ -1,0 +1,230 @@
+"""Regions that go by the elements of small tensors of integers and truths, which are guarded."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import pellucid
+from support import Counting
+
+T = torch.tensor
+
+
+def described(value):
+    if isinstance(value, torch.Tensor):
+        return value.dtype, tuple(value.shape), value.stride(), value.requires_grad, value.tolist()
+    if isinstance(value, (tuple, list)):
+        return type(value), [described(item) for item in value]
+    return type(value), repr(value)
+
+
+def graphs_of(f, calls):
+    """The graphs that each call makes; what the calls give and leave is eager's."""
+    backend, made = Counting(), []
+    compiled = pellucid.compile(f, backend=backend)
+    for args in calls:
+        before = backend.count
+        mine, its = copy.deepcopy(args), copy.deepcopy(args)
+        assert described(compiled(*its)) == described(f(*mine))
+        assert described(its) == described(mine)
+        made.append(backend.count - before)
+    return made
+
+
+def images(x, grid):
+    out = []
+    for t, h, w in grid.tolist():
+        ids = torch.arange(h)[:, None].expand(h, w).reshape(h // 2, 2, w).flatten()
+        out.append(x[: t * h * w] * ids.repeat(t))
+    return torch.cat(out)
+
+
+def lengths(x, grid):
+    counts = torch.repeat_interleave(grid[:, 1] * grid[:, 2], grid[:, 0])
+    ends = F.pad(counts.cumsum(0, dtype=torch.int32), (1, 0))
+    return [part + 1 for part in torch.split(x, (ends[1:] - ends[:-1]).tolist())]
+
+
+def masked(x, mask):
+    kept = x[mask]
+    return kept * 2, kept.shape[0], torch.masked_select(x, mask), mask.nonzero()
+
+
+def branches(x, ids):
+    if (ids == 3).any():
+        return x + 1
+    return x - 1 if ids.max() > 5 else x
+
+
+def loops(x, ids):
+    for one in ids.unique():
+        where = torch.where(ids == one)[0]
+        x = x.index_add(0, where, torch.ones(where.shape[0]))
+    return x, torch.bincount(ids), torch.unique_consecutive(ids, return_counts=True)
+
+
+def writes_first(x, ids):
+    own = ids.clone()
+    own[0] = 7
+    part = own[1:]
+    part.mul_(2)
+    return x + own.sum().item(), x[: own[1]], f"{own[0]} of {own.sum():d}"
+
+
+GRIDS = [T([[1, 2, 4]]), T([[1, 2, 4], [1, 2, 2]])]
+
+
+@pytest.mark.parametrize(
+    ("f", "args"),
+    [
+        (images, (torch.arange(12.0), GRIDS[1])),
+        (lengths, (torch.arange(12.0), GRIDS[1])),
+        (masked, (torch.arange(4.0), T([True, False, True, True]))),
+        (masked, (torch.arange(4.0), T([False] * 4))),
+        (branches, (torch.ones(2), T([1, 3]))),
+        (branches, (torch.ones(2), T([1, 9]))),
+        (loops, (torch.ones(4), T([2, 0, 2, 1]))),
+        (writes_first, (torch.ones(9), T([1, 2, 1]))),
+    ],
+)
+def test_one_graph_while_the_elements_stay(f, args):
+    assert graphs_of(f, [args] * 3) == [1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("f", "calls"),
+    [
+        (images, [(torch.arange(8.0), T([grid])) for grid in ([1, 2, 4], [1, 4, 2], [2, 2, 2], [1, 2, 4])]),
+        (masked, [(torch.arange(3.0), T(mask)) for mask in ([True] * 3, [False] * 3, [True, False, True])]),
+        (branches, [(torch.ones(2), T(ids)) for ids in ([1, 3], [1, 9], [1, 1], [1, 3])]),
+        (loops, [(torch.ones(4), T(ids)) for ids in ([2, 0, 2, 1], [0, 0, 0, 0], [3, 2, 1, 0], [1, 1, 3, 3])]),
+        (writes_first, [(torch.ones(9), T(ids)) for ids in ([1, 2, 1], [0, 0, 0], [0, 3, 0])]),
+    ],
+)
+def test_other_elements_give_what_eager_gives(f, calls):
+    assert graphs_of(f, calls * 2)[0] == 1
+
+
+def test_elements_that_change_in_place_are_seen():
+    ids, x, backend = T([1, 3]), torch.ones(2), Counting()
+    compiled = pellucid.compile(branches, backend=backend)
+    for value, expected in ((3, 2.0), (9, 0.0), (3, 2.0), (1, 1.0)):
+        ids[1] = value
+        assert compiled(x, ids).tolist() == [expected] * 2
+    assert backend.count > 1
+
+
+class Padded(nn.Module):
+    """Its numbers are buffers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kernel", T(5), persistent=False)
+        self.register_buffer("stride", T(2), persistent=False)
+
+    def forward(self, x):
+        frames = torch.ceil((x.shape[-1] - self.kernel) / self.stride + 1).to(torch.int64) - 1
+        extra = frames * self.stride + self.kernel - x.shape[-1]
+        return F.pad(x, (int(self.kernel - self.stride), int(extra)))
+
+
+def test_buffers():
+    module = Padded()
+    assert graphs_of(module.forward, [(torch.randn(1, 8),), (torch.randn(1, 8),)]) == [1, 0]
+    module.stride.fill_(3)
+    assert graphs_of(module.forward, [(torch.randn(1, 8),)]) == [1]
+
+
+def test_what_the_program_gives_itself_needs_no_guard():
+    def f(x):
+        return x.view(int(torch.div(x.shape[0], 2, rounding_mode="trunc")), -1)
+
+    assert graphs_of(f, [(torch.ones(6),), (torch.zeros(6),)]) == [1, 0]
+    compiled = pellucid.compile(f, backend="eager")
+    compiled(torch.ones(6))
+    assert "TENSOR_ELEMENTS" not in str(pellucid.explain(f)(torch.ones(6)))
+
+
+def writes_outside(x, ids):
+    ids[0] = 9
+    return x[ids > 3]
+
+
+def outside_twice(x, a, b):
+    b[0] = 5
+    return x + a[0].item() if a[0] > 2 else x
+
+
+def test_memory_that_the_region_writes():
+    assert graphs_of(writes_outside, [(torch.arange(2.0), T([1, 4])), (torch.arange(2.0), T([1, 2]))])[0] >= 1
+    base = T([1, 2, 3])
+    for first, second in ((base, base), (base[:2], base), (base, base[1:]), (base, T([1, 2, 3]))):
+        backend = Counting()
+        compiled = pellucid.compile(outside_twice, backend=backend)
+        for _ in range(2):
+            saved = base.clone()
+            expected = outside_twice(torch.ones(1), first, second).tolist()
+            after = base.clone()
+            base.copy_(saved)
+            assert compiled(torch.ones(1), first, second).tolist() == expected
+            assert torch.equal(base, after)
+            base.copy_(T([1, 2, 3]))
+        assert backend.count >= 1
+
+
+def scaled(x, other):
+    return x + 1 if other.sum() > 3 else x - 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        torch.ones(3),  # floats are computed anew at each call
+        torch.ones(5000, dtype=torch.int64),  # too many to compare
+        torch.arange(8)[::2],
+        torch.ones(3, 3, dtype=torch.int64).t()[:2],
+    ],
+)
+def test_elements_that_are_not_looked_at(other):
+    assert graphs_of(lambda x, other: scaled(x * 2, other), [(torch.ones(2), other)] * 2)[0] != 1
+
+
+def test_random_numbers_are_no_elements():
+    def f(x):
+        return x + 1 if torch.randint(0, 10, (1,)) > 100 else x - 1
+
+    torch.manual_seed(0)
+    assert graphs_of(f, [(torch.ones(2),)] * 2)[0] != 1
+
+
+def test_numbers_that_serve_as_symbols_stay_symbols():
+    def f(x, ids):
+        return x * ids.sum().item(), ids.sum().item() + 1
+
+    assert graphs_of(f, [(torch.ones(2), T([1, n])) for n in range(4)]) == [1, 0, 0, 0]
+
+
+def test_a_number_in_a_text():
+    def f(x, ids):
+        n = (ids == 3).sum()
+        return x + n, f"{n} of {ids.shape[0]}, {n:>3}"
+
+    assert graphs_of(f, [(torch.ones(2), T([3, n])) for n in (1, 3, 2)]) == [1, 0, 0]
+
+
+def test_below_a_mode_and_autocast():
+    def f(x, ids):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = x @ x
+            return y + 1 if (ids.float()[None] @ ids.float()[:, None]).sum() > 3 else y
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = graphs_of(f, [(torch.ones(2, 2), T([1, 3])), (torch.ones(2, 2), T([1, 1]))])
+    assert made[0] >= 1
