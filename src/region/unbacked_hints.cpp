@@ -11,6 +11,7 @@ using symbolic::Expr;
 using symbolic::Op;
 
 symbolic::Value UnbackedHints::next(symbolic::Value usual, std::int64_t least, std::int64_t most) const {
+  if (ahead) return *ahead;
   const std::size_t which = order_.size();
   if (which >= setup.hints.size() || !setup.hints[which] || usual.type != symbolic::Type::Int) return usual;
   return symbolic::Value::of(std::clamp(setup.hints[which]->i, least, most));
@@ -78,7 +79,7 @@ std::optional<std::int64_t> UnbackedHints::hint_for(const Expr* symbol, const Ex
 bool UnbackedHints::wish_for(const Expr* condition, std::span<const Expr* const> needed) {
   if (!may_wish || wished) return false;
   for (std::size_t which = 0; which < order_.size(); ++which) {
-    if (order_[which]->type != symbolic::Type::Int) continue;
+    if (order_[which]->type != symbolic::Type::Int || region_.unbacked.is_foreseen(order_[which])) continue;
     const auto hint = hint_for(order_[which], condition, needed);
     if (!hint) continue;
     wished = setup;
@@ -103,6 +104,21 @@ bool UnbackedHints::wish_closed(const Expr* condition) {
   if (!may_wish || wished || !add_inputs(condition, other.closed)) return false;
   wished = std::move(other);
   return true;
+}
+
+bool UnbackedHints::wish_foreseen(std::span<const Expr* const> symbols) {
+  if (!may_wish || wished) return false;
+  Setup other = setup;
+  bool any = false;
+  for (const Expr* symbol : symbols) {
+    const auto which = static_cast<std::size_t>(std::ranges::find(order_, symbol) - order_.begin());
+    if (which == order_.size()) return false;
+    if (std::ranges::find(other.foreseen, which) != other.foreseen.end()) continue;
+    other.foreseen.push_back(which);
+    any = true;
+  }
+  if (any) wished = std::move(other);
+  return any;
 }
 
 }  // namespace pellucid::region
