@@ -39,7 +39,7 @@ constexpr auto kOthers = std::to_array<std::string_view>(
      "ones", "ones_like", "scalar_tensor", "sum", "zero_", "zeros", "zeros_like"});
 
 bool only_computes(const Operator& op, const c10::OperatorHandle& handle) {
-  if (op.random || op.out || op.reshapes || (op.is_view && !op.writes)) return false;
+  if (op.random || op.out || (op.writes && op.reshapes) || (op.is_view && !op.writes)) return false;
   const std::string_view base = std::string_view(op.name).substr(0, op.name.find('.'));
   return base.starts_with("_foreach_") || std::ranges::find(kOthers, base) != kOthers.end() ||
          handle.hasTag(at::Tag::pointwise);

@@ -22,17 +22,17 @@ std::shared_ptr<const RanOnFakes> made_of_constants(PyObject* fake, PyObject* re
 
 // A node of the graph, in the order of the program.
 struct Happened {
-  const RanOnFakes* ran = nullptr;                   // null: it is not known what the node does
+  const RanOnFakes* ran = nullptr;  // null: it is not known what the node does
   const std::vector<HeldStorage>* written = nullptr;
-  bool takes_numbers = false;                        // that may be others at the next call
-  std::vector<PyObject*> may_write;                  // fakes, to which it writes perhaps without saying so
+  bool takes_numbers = false;        // that may be others at the next call
+  std::vector<PyObject*> may_write;  // fakes, to which it writes perhaps without saying so
 };
 
 // One number, computed of a few tensors from outside.
 class Replay {
  public:
-  // The value of `fake`, of one element, behind all of this. Nothing: it is not known to be computed by a short chain of
-  // operators that only compute, of tensors of which `is_input` is true.
+  // The value of `fake`, of one element, behind all of this. Nothing: it is not known to be computed by a short chain
+  // of operators that only compute, of tensors of which `is_input` is true.
   struct Made {
     std::shared_ptr<const Replay> replay;
     std::vector<py::Owned<>> inputs;  // the fakes of the tensors that run() takes

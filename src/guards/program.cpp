@@ -1,8 +1,8 @@
 #include "guards/program.h"
-#include "guards/foresight.h"
 
 #include <algorithm>
 
+#include "guards/foresight.h"
 #include "guards/report.h"
 #include "py/cpython.h"
 #include "py/native_lookup.h"

@@ -1,6 +1,6 @@
 // Decisions by numbers that the graph computes of single elements in the CPU's memory. What the program has computed of
-// tensors from outside by few small operators is computed ahead of the graph, at each call, by the guards of the region:
-// it does not end where the program goes by such a number. The graph computes all of it as before.
+// tensors from outside by few small operators is computed ahead of the graph, at each call, by the guards of the
+// region: it does not end where the program goes by such a number. The graph computes all of it as before.
 #pragma once
 #include <memory>
 #include <optional>

@@ -110,7 +110,7 @@ class Unbacked {
   std::unordered_set<const symbolic::Expr*> drawn_, foreseen_;
   std::unordered_map<const symbolic::Expr*, py::Owned<>> read_of_;  // symbol -> the fake that item() read
   py::Owned<> reads_;                                               // item() reads it now
-  bool asserts_ = false;  // something that is no fact of its own
+  bool asserts_ = false;                                            // something that is no fact of its own
   std::unordered_set<const symbolic::Expr*> finite_;
   std::size_t noted_ = 0;  // decisions that are asserted or wait
   bool in_torch_ = false;

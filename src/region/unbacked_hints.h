@@ -24,9 +24,9 @@ class UnbackedHints {
     bool closes(PathHash path) const { return std::ranges::find(closed, path) != closed.end(); }
   };
   Setup setup;
-  bool may_wish = false;        // another setup may be asked for
+  bool may_wish = false;                 // another setup may be asked for
   std::optional<symbolic::Value> ahead;  // what the next symbol is known to be
-  std::optional<Setup> wished;  // the region is to be captured once more, with this
+  std::optional<Setup> wished;           // the region is to be captured once more, with this
 
   void add(const symbolic::Expr* symbol) { order_.push_back(symbol); }
   std::size_t count() const noexcept { return order_.size(); }
