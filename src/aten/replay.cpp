@@ -48,13 +48,13 @@ bool only_computes(const Operator& op, const c10::OperatorHandle& handle) {
 bool is_small(const at::Tensor& tensor) {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   return impl.device().is_cpu() && impl.layout() == c10::kStrided && !impl.has_symbolic_sizes_strides() &&
-         impl.numel() == 1 && !c10::isComplexType(c10::typeMetaToScalarType(impl.dtype()));
+         impl.numel() == 1 && !tensor.is_neg() && !c10::isComplexType(c10::typeMetaToScalarType(impl.dtype()));
 }
 
 // A fake, or a number that torch has made a tensor of.
 bool may_be_noted(const at::Tensor& tensor) {
   if (!tensor.defined() || !is_small(tensor)) return false;
-  return is_fake(tensor.unsafeGetTensorImpl()) || tensor.unsafeGetTensorImpl()->is_wrapped_number();
+  return aten::is_fake(tensor.unsafeGetTensorImpl()) || tensor.unsafeGetTensorImpl()->is_wrapped_number();
 }
 
 bool may_be_noted(const c10::IValue& value) {
@@ -79,10 +79,24 @@ void each_tensor(const c10::IValue& value, F&& visit) {
   }
 }
 
-const c10::TensorImpl* key_of(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl(); }
 const void* memory_of(const at::Tensor& tensor) {
   return tensor.has_storage() ? tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() : nullptr;
 }
+
+// Where the one element lies: tensors with the same key have the same value, whatever their shape.
+struct Key {
+  const void* memory;
+  std::int64_t offset;
+  c10::ScalarType dtype;
+  bool operator==(const Key&) const = default;
+};
+struct HashOfKey {
+  std::size_t operator()(const Key& key) const noexcept {
+    return std::hash<const void*>{}(key.memory) * 31 + static_cast<std::size_t>(key.offset);
+  }
+};
+Key key_of(const at::Tensor& tensor) { return {memory_of(tensor), tensor.storage_offset(), tensor.scalar_type()}; }
+bool is_fake(const at::Tensor& tensor) { return aten::is_fake(tensor.unsafeGetTensorImpl()); }
 
 bool writes(const RanOperator& ran, std::size_t argument) {
   if (!ran.handle) return false;
@@ -108,7 +122,9 @@ void OperatorNote::done(const Call& call) {
   if (!ran_) return;
   for (std::size_t i = first_; i < call.stack.size(); ++i) {
     if (!may_be_noted(call.stack[i])) return;
-    ran_->results.push_back(call.stack[i]);
+    // Torch makes another tensor of what a constructor has made when somebody else has it.
+    const bool is_new = !call.has_tensors && call.stack[i].isTensor();
+    ran_->results.push_back(is_new ? c10::IValue(call.stack[i].toTensor().variable_data()) : call.stack[i]);
   }
   RanOnFakes& now = noted_now();
   now.operators.resize(std::min(known_, now.operators.size()));
@@ -123,7 +139,7 @@ std::shared_ptr<const RanOnFakes> take_operators() { return std::exchange(noted(
 
 std::shared_ptr<const RanOnFakes> made_of_constants(PyObject* fake, PyObject* real) {
   const at::Tensor &value = THPVariable_Unpack(real), &made = THPVariable_Unpack(fake);
-  if (!is_small(value) || is_fake(value.unsafeGetTensorImpl())) return nullptr;
+  if (!is_small(value) || is_fake(value)) return nullptr;
   auto ran = std::make_shared<RanOnFakes>();
   ran->operators.push_back({.handle = std::nullopt, .arguments = {value}, .results = {made}});
   return ran;
@@ -135,6 +151,7 @@ struct Place {
   std::size_t argument;
   int item;  // of a list; -1: the argument itself
   std::size_t slot;
+  std::vector<std::int64_t> sizes;
 };
 
 struct Step {
@@ -169,23 +186,26 @@ struct Replay::Data {
   }
 
  private:
-  std::unordered_map<const c10::TensorImpl*, std::size_t> slot_of_;
+  std::unordered_map<Key, std::size_t, HashOfKey> slot_of_;
 };
 
 void Replay::Data::add(const RanOperator& ran) {
   Step step;
+  const auto place = [&](std::size_t argument, int item, const at::Tensor& tensor) {
+    return Place{argument, item, slot_of(tensor), tensor.sizes().vec()};
+  };
   step.handle = ran.handle;
   step.arguments = ran.arguments;
   for (std::size_t i = 0; i < step.arguments.size(); ++i) {
     const c10::IValue& argument = step.arguments[i];
     writes |= aten::writes(ran, i);
     if (argument.isTensor()) {
-      if (is_fake(key_of(argument.toTensor()))) step.places.push_back({i, -1, slot_of(argument.toTensor())});
+      if (is_fake(argument.toTensor())) step.places.push_back(place(i, -1, argument.toTensor()));
       continue;
     }
     int item = 0;
     if (argument.isTensorList()) {
-      for (const c10::IValue& each : argument.toListRef()) step.places.push_back({i, item++, slot_of(each.toTensor())});
+      for (const c10::IValue& each : argument.toListRef()) step.places.push_back(place(i, item++, each.toTensor()));
     }
   }
   for (const Place& place : step.places) step.arguments[place.argument] = c10::IValue();  // no fake is held
@@ -227,14 +247,14 @@ Replay::Replay() : data_(std::make_unique<Data>()) {}
 Replay::~Replay() = default;
 
 std::optional<Replay::Made> Replay::of(PyObject* fake, std::span<const Happened> happened,
-                                       const std::function<bool(PyObject*)>& is_input) {
+                                       std::span<PyObject* const> inputs) {
   const at::Tensor& wanted = THPVariable_Unpack(fake);
   if (!is_small(wanted) || wanted.numel() != 1) return std::nullopt;
-  std::unordered_set<const c10::TensorImpl*> needed, made;
+  std::unordered_set<Key, HashOfKey> needed, made;
   std::vector<at::Tensor> in_order;
   std::unordered_set<const void*> memory;
   const auto need = [&](const at::Tensor& tensor) {
-    if (!is_fake(key_of(tensor)) || !needed.insert(key_of(tensor)).second) return;
+    if (!is_fake(tensor) || !needed.insert(key_of(tensor)).second) return;
     in_order.push_back(tensor);
     memory.insert(memory_of(tensor));
   };
@@ -274,7 +294,7 @@ std::optional<Replay::Made> Replay::of(PyObject* fake, std::span<const Happened>
       if (!is_part) continue;
       if (node.takes_numbers || steps.size() == kMostOperators) return std::nullopt;
       steps.push_back(&ran);
-      std::unordered_set<const c10::TensorImpl*> own;
+      std::unordered_set<Key, HashOfKey> own;
       for (const c10::IValue& argument : ran.arguments) {
         each_tensor(argument, [&](const at::Tensor& tensor) {
           own.insert(key_of(tensor));
@@ -298,9 +318,14 @@ std::optional<Replay::Made> Replay::of(PyObject* fake, std::span<const Happened>
   const std::shared_ptr<Replay> replay(new Replay);
   for (const at::Tensor& tensor : in_order) {
     if (made.contains(key_of(tensor))) continue;
-    auto object = py::Owned<>::steal(THPVariable_Wrap(tensor));
-    if (!object || !is_input(object.get())) return std::nullopt;
-    result.inputs.push_back(std::move(object));
+    const auto is_it = [&](PyObject* input) {
+      const at::Tensor& one = THPVariable_Unpack(input);
+      return is_small(one) && key_of(one) == key_of(tensor);
+    };
+    const auto input = std::ranges::find_if(inputs, is_it);
+    // Two inputs that share memory now need not do so at the next call.
+    if (input == inputs.end() || std::any_of(input + 1, inputs.end(), is_it)) return std::nullopt;
+    result.inputs.push_back(static_cast<std::size_t>(input - inputs.begin()));
     (void)replay->data_->slot_of(tensor);
   }
   for (std::size_t i = steps.size(); i-- > 0;) replay->data_->add(*steps[i]);
@@ -331,12 +356,14 @@ std::optional<symbolic::Value> Replay::run(std::span<PyObject* const> inputs) co
       for (const c10::IValue& argument : step.arguments) stack.push_back(argument);
       for (std::size_t p = 0; p < step.places.size(); ++p) {
         const Place& place = step.places[p];
+        const at::Tensor& slot = slots[place.slot];
+        const at::Tensor tensor = slot.sizes() == place.sizes ? slot : slot.view(place.sizes);
         if (place.item < 0) {
-          stack[place.argument] = slots[place.slot];
+          stack[place.argument] = tensor;
         } else {
           if (place.item == 0) stack[place.argument] = c10::List<at::Tensor>();
           auto list = stack[place.argument].toTensorList();
-          list.push_back(slots[place.slot]);
+          list.push_back(tensor);
         }
       }
       step.handle->callBoxed(stack);

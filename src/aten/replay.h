@@ -32,14 +32,13 @@ struct Happened {
 class Replay {
  public:
   // The value of `fake`, of one element, behind all of this. Nothing: it is not known to be computed by a short chain
-  // of operators that only compute, of tensors of which `is_input` is true.
+  // of operators that only compute, of fakes among `inputs`.
   struct Made {
     std::shared_ptr<const Replay> replay;
-    std::vector<py::Owned<>> inputs;  // the fakes of the tensors that run() takes
+    std::vector<std::size_t> inputs;  // which of the inputs run() takes
     std::size_t operators = 0;
   };
-  static std::optional<Made> of(PyObject* fake, std::span<const Happened> happened,
-                                const std::function<bool(PyObject*)>& is_input);
+  static std::optional<Made> of(PyObject* fake, std::span<const Happened> happened, std::span<PyObject* const> inputs);
   ~Replay();
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;

@@ -133,17 +133,22 @@ bool Foresight::is_steered_by_itself(const Read& read) {
 std::optional<Foresight::Read> Foresight::read(PyObject* fake) {
   if (!aten::is_tensor(fake) || !aten::is_fake(fake) || !is_all_known()) return std::nullopt;
   Read made;
-  const auto is_input = [&](PyObject* tensor) {
-    PyObject* real = region_.recorder.tensor_behind(tensor);
-    const Source* source = real == tensor ? nullptr : region_.provenance.source_of(real);
-    if (source == nullptr) return false;
-    made.sources.push_back(source);
-    made.inputs.push_back(real);
-    return true;
-  };
+  std::vector<PyObject*> fakes, tensors;
+  for (const graph::Node* node : region_.capture->graph.placeholders()) {
+    const auto tensor = region_.capture->input_of.find(node);
+    if (tensor == region_.capture->input_of.end() || !is_tensor(node->example_value.get())) continue;
+    fakes.push_back(node->example_value.get());
+    tensors.push_back(tensor->second);
+  }
   const auto nodes = happened();
-  const auto replay = aten::Replay::of(fake, nodes, is_input);
+  const auto replay = aten::Replay::of(fake, nodes, fakes);
   if (!replay) return std::nullopt;
+  for (const std::size_t input : replay->inputs) {
+    const Source* source = region_.provenance.source_of(tensors[input]);
+    if (source == nullptr) return std::nullopt;
+    made.sources.push_back(source);
+    made.inputs.push_back(tensors[input]);
+  }
   made.replay = replay->replay;
   made.operators = replay->operators;
   const auto value = made.replay->run(made.inputs);

@@ -53,7 +53,8 @@ void Unbacked::look_ahead(PyObject* fake) {
   hints.ahead.reset();
   reads_ = fake == nullptr ? py::Owned<>() : py::Owned<>::share(fake);
   if (!reads_ || hints.setup.foreseen.empty()) return;
-  if (std::ranges::find(hints.setup.foreseen, hints.count()) != hints.setup.foreseen.end())
+  const std::size_t place = place_of(*region_.recorder.call_site());
+  if (std::ranges::find(hints.setup.foreseen, place) != hints.setup.foreseen.end())
     hints.ahead = region_.foresight.number(fake);
 }
 

@@ -106,15 +106,21 @@ bool UnbackedHints::wish_closed(const Expr* condition) {
   return true;
 }
 
+std::size_t place_of(const graph::CallSite& where) {
+  return std::hash<const void*>{}(where.code.get()) * 31 + static_cast<std::size_t>(where.offset);
+}
+
 bool UnbackedHints::wish_foreseen(std::span<const Expr* const> symbols) {
   if (!may_wish || wished) return false;
   Setup other = setup;
   bool any = false;
   for (const Expr* symbol : symbols) {
-    const auto which = static_cast<std::size_t>(std::ranges::find(order_, symbol) - order_.begin());
-    if (which == order_.size()) return false;
-    if (std::ranges::find(other.foreseen, which) != other.foreseen.end()) continue;
-    other.foreseen.push_back(which);
+    PyObject* number = region_.numbers.said.known(symbol);
+    const auto node = number == nullptr ? region_.capture->node_of.end() : region_.capture->node_of.find(number);
+    if (node == region_.capture->node_of.end() || node->second->where == nullptr) return false;
+    const std::size_t place = place_of(*node->second->where);
+    if (std::ranges::find(other.foreseen, place) != other.foreseen.end()) continue;
+    other.foreseen.push_back(place);
     any = true;
   }
   if (any) wished = std::move(other);

@@ -6,12 +6,16 @@
 #include <span>
 #include <vector>
 
+#include "graph/graph.h"
 #include "region/number_history.h"
 #include "symbolic/space.h"
 
 namespace pellucid::region {
 
 struct Region;
+
+// A call of the program, the same in each capture of it.
+std::size_t place_of(const graph::CallSite& where);
 
 class UnbackedHints {
  public:
@@ -20,7 +24,7 @@ class UnbackedHints {
   struct Setup {
     std::vector<std::optional<symbolic::Value>> hints;  // by the order in which the symbols come; none: the usual one
     std::vector<PathHash> closed;                       // numbers of the inputs that are constants
-    std::vector<std::size_t> foreseen;                  // by the same order: those that are computed ahead
+    std::vector<std::size_t> foreseen;                  // place_of() the calls whose numbers are computed ahead
     bool closes(PathHash path) const { return std::ranges::find(closed, path) != closed.end(); }
   };
   Setup setup;
@@ -37,7 +41,7 @@ class UnbackedHints {
   bool wish_for(const symbolic::Expr* condition, std::span<const symbolic::Expr* const> needed);
   // Wishes for the numbers of the inputs that this names to be constants. False: the program marked one to stay open.
   bool wish_closed(const symbolic::Expr* condition);
-  // Wishes for these symbols to be computed ahead. False: that was tried.
+  // Wishes for what the calls give that gave these symbols to be computed ahead. False: that was tried.
   bool wish_foreseen(std::span<const symbolic::Expr* const> symbols);
 
  private:

@@ -199,6 +199,17 @@ def test_an_input_that_shares_memory_with_one_that_is_written():
     assert counting.count >= 2
 
 
+def test_inputs_that_share_memory_in_the_first_call_alone():
+    def f(a, b):
+        c = a + 1
+        return c + 1 if b > 3 else c - 1
+
+    x = T([1.0])
+    compiled = pellucid.compile(f, backend="eager")
+    for a, b in ((x, x.view(1)), (T([1.0]), T([5.0])), (T([5.0]), T([1.0])), (x, x.view(1))):
+        assert torch.equal(compiled(a, b), f(a, b))
+
+
 def test_a_view_that_the_region_makes_and_writes_to():
     def f(x, step):
         step.view(1).add_(2)

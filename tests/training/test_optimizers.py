@@ -91,7 +91,8 @@ def test_step(case):
         assert not pellucid.break_reasons() and len(pellucid.cache_entries(found[0])) == 1
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if CASES[case][0] not in WITH_BREAKS])
+# Those two go by what item() gives, which is in the graph with backends that take numbers of Python.
+@pytest.mark.parametrize("case", [case for case in CASES if CASES[case][0] not in {"ASGD", "Adafactor", *WITH_BREAKS}])
 def test_step_for_a_backend_that_compiles(case):
     name, options = CASES[case]
     wanted = train(name, options, lambda step: step)
