@@ -93,12 +93,11 @@ namespace {
 
 // The call of the program that gives a number, as it stands there; empty: it has no such words.
 std::string words_of_call(Region& region, const Expr* symbol) {
-  PyObject* number = region.numbers.said.known(symbol);
-  const auto known = number == nullptr ? region.capture->node_of.end() : region.capture->node_of.find(number);
-  if (known == region.capture->node_of.end() || known->second->where == nullptr) return {};
+  const graph::Node* node = node_giving(region, symbol);
+  if (node == nullptr || node->where == nullptr) return {};
   const py::Gil gil;  // torch asks without it
   static PyObject* const text_at = py::import_attr("pellucid.errors", "_text_at").release();
-  const graph::CallSite& where = *known->second->where;
+  const graph::CallSite& where = *node->where;
   const auto offset = py::take(PyLong_FromLong(where.offset));
   const auto text = py::take(PyObject_CallFunctionObjArgs(text_at, where.code.get(), offset.get(), nullptr));
   return py::text_of(text.get());

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "region/region.h"
+#include "symbolic/operations.h"
 #include "symbolic/program.h"
 
 namespace pellucid::region {
@@ -106,6 +107,16 @@ bool UnbackedHints::wish_closed(const Expr* condition) {
   return true;
 }
 
+const graph::Node* node_giving(Region& region, const Expr* symbol) {
+  // Of a tensor of bools the node gives the truth.
+  for (const Expr* given : {symbol, symbolic::truth(region.numbers.space(), symbol)}) {
+    PyObject* number = given == nullptr ? nullptr : region.numbers.said.known(given);
+    const auto known = number == nullptr ? region.capture->node_of.end() : region.capture->node_of.find(number);
+    if (known != region.capture->node_of.end()) return known->second;
+  }
+  return nullptr;
+}
+
 std::size_t place_of(const graph::CallSite& where) {
   return std::hash<const void*>{}(where.code.get()) * 31 + static_cast<std::size_t>(where.offset);
 }
@@ -115,10 +126,9 @@ bool UnbackedHints::wish_foreseen(std::span<const Expr* const> symbols) {
   Setup other = setup;
   bool any = false;
   for (const Expr* symbol : symbols) {
-    PyObject* number = region_.numbers.said.known(symbol);
-    const auto node = number == nullptr ? region_.capture->node_of.end() : region_.capture->node_of.find(number);
-    if (node == region_.capture->node_of.end() || node->second->where == nullptr) return false;
-    const std::size_t place = place_of(*node->second->where);
+    const graph::Node* node = node_giving(region_, symbol);
+    if (node == nullptr || node->where == nullptr) return false;
+    const std::size_t place = place_of(*node->where);
     if (std::ranges::find(other.foreseen, place) != other.foreseen.end()) continue;
     other.foreseen.push_back(place);
     any = true;

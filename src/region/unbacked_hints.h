@@ -14,6 +14,8 @@ namespace pellucid::region {
 
 struct Region;
 
+// The node that gives a number of the graph; null: it is not known.
+const graph::Node* node_giving(Region& region, const symbolic::Expr* symbol);
 // A call of the program, the same in each capture of it.
 std::size_t place_of(const graph::CallSite& where);
 
