@@ -131,7 +131,7 @@ def test_C02_each_outcome_has_one_graph(f):
     values = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 9.0, 30.0]
     for _ in range(2):
         for value in values:
-            args = lambda: (torch.arange(3.0), T(value))  # noqa: B023, E731
+            args = lambda: (torch.arange(3.0), T(value))  # noqa: E731
             assert outcome(compiled, args()) == outcome(f, args())
     assert not pellucid.break_reasons(compiled)
     assert 2 <= counting.count <= 4 and counting.count == len(pellucid.cache_entries(compiled))
@@ -142,7 +142,7 @@ def test_C02_each_outcome_has_one_graph(f):
 def test_values_that_are_no_numbers(f, value):
     compiled = pellucid.compile(f, backend="eager")
     for one in (1.0, value, 7.0, value):
-        args = lambda: (torch.arange(3.0), T(one))  # noqa: B023, E731
+        args = lambda: (torch.arange(3.0), T(one))  # noqa: E731
         assert outcome(compiled, args()) == outcome(f, args())
 
 
@@ -227,7 +227,7 @@ def test_a_large_tensor_that_is_written_and_read():
 
     compiled = pellucid.compile(f, backend="eager")
     for value in (1.0, 2.0, 3.0, 1.0):
-        args = lambda: (torch.zeros(100), T(value))  # noqa: B023, E731
+        args = lambda: (torch.zeros(100), T(value))  # noqa: E731
         assert outcome(compiled, args()) == outcome(f, args())
 
 
