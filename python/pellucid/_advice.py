@@ -16,7 +16,7 @@ _KEPT = re.compile(r"L\['self'\]\..*|G\[.*")  # what an object or a module keeps
 _HOOKS = re.compile(r"(.*)\._(global_)?(\w+)_hooks(?:_with_kwargs|_always_called)?")
 _ELEMENT = ("AHEAD(", "VALUE_AHEAD(")  # how sources of what an iterator gives next begin
 _MISSING = "that it does not exist"
-_TELL_SOURCES = ("CONDITION", "IS", "IS_NOT", "DISTINCT")  # kinds whose texts name other values
+_TELL_SOURCES = ("CONDITION", "FORESEEN", "IS", "IS_NOT", "DISTINCT")  # kinds whose texts name other values
 
 
 _STATE = re.compile(r"(.+?): expected (.+), found (.+)")

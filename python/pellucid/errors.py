@@ -6,6 +6,7 @@ import collections
 import dis
 import functools
 import itertools
+import linecache
 import os
 import re
 import shlex
@@ -352,6 +353,9 @@ _stops: collections.deque[BreakRecord] = collections.deque(maxlen=1000)
 _stop_counts: collections.Counter[str] = collections.Counter()
 
 
+_LONGEST_CALL = 60  # characters that a message has of one
+
+
 def frame_summary(code: types.CodeType, offset: int) -> traceback.FrameSummary:
     """The instruction at this byte offset, as a line of a traceback."""
     nowhere = (code.co_firstlineno, None, None, None)
@@ -365,6 +369,15 @@ def frame_summary(code: types.CodeType, offset: int) -> traceback.FrameSummary:
         colno=column,
         end_colno=end_column,
     )
+
+
+def _text_at(code: types.CodeType, offset: int) -> str:
+    """The call that this instruction is, as it stands in the file; "" where it is none, or no short one."""
+    line, end_line, column, end_column = next(itertools.islice(code.co_positions(), offset // 2, None), (None,) * 4)
+    if line is None or line != end_line or column is None:
+        return ""
+    text = linecache.getline(code.co_filename, line).encode()[column:end_column].decode(errors="replace")
+    return text if text.endswith(")") and len(text) <= _LONGEST_CALL else ""
 
 
 def _internal_stack(

@@ -12,6 +12,7 @@
 
 #include "aten/aten.h"
 #include "aten/call_open.h"
+#include "aten/operator_notes.h"
 
 namespace pellucid::aten {
 namespace {
@@ -281,6 +282,7 @@ void Call::note_facts() {
     noted.facts.written.emplace_back(storage.unsafeGetStorageImpl(), [held = storage](const void*) {});
   };
   ++noted.operators;
+  note_unknown_operator();
   noted.facts.may_raise |= may_raise();
   noted.facts.random |= op.random && !never_drops();
   for (std::size_t i = 0; op.writes && i < op.args.size(); ++i) {
@@ -308,7 +310,10 @@ bool Call::overwrites() const {
 }
 
 const OpFacts& facts_so_far() noexcept { return noted_facts().facts; }
-OpFacts take_facts() { return std::exchange(noted_facts(), {}).facts; }
+OpFacts take_facts() {
+  forget_operators();
+  return std::exchange(noted_facts(), {}).facts;
+}
 
 void Call::check_written() {
   for (std::size_t i = 0; op.writes && i < op.args.size(); ++i) {
@@ -326,9 +331,11 @@ void Call::run(DispatchKeySet keys) {
   if (op.unbacked_rule != nullptr && scope_of_thread() != nullptr && op.unbacked_rule(*this)) return;
   if (scope_ != nullptr && !QuietScope::is_active()) return OpenCall(*this, scope_).run(keys);
   if (scope_ != nullptr) use_hints(stack, first_);
+  OperatorNote note(*this);
   note_facts();
   check_written();
   run_plan(keys);
+  note.done(*this);
 }
 
 void Call::run_plan(DispatchKeySet keys) {

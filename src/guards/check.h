@@ -20,12 +20,13 @@ struct Check {
   const aten::TensorSpec* tensor = nullptr;
   const aten::GlobalState* state = nullptr;
   const Condition* condition = nullptr;
+  const Foresight* foresight = nullptr;
 };
 
 // How the words of a code part are written.
 struct CodeText {
   std::string value, other;                        // the two sources as Python
-  std::vector<std::string> values;                 // DISTINCT, CONDITION: all of them
+  std::vector<std::string> values;                 // DISTINCT, CONDITION, FORESEEN: all of them
   std::function<std::string(PyObject*)> constant;  // "C[3]"
 };
 
@@ -41,7 +42,7 @@ inline bool has_parts(const Check& check, PyObject* value) noexcept {
          (check.items.size() == 3 || (f->func_globals == check.items[3] && f->func_builtins == check.items[4]));
 }
 
-// `other`: the second value of IS and IS_NOT. DISTINCT and CONDITION take a tuple of all values.
+// `other`: the second value of IS and IS_NOT. DISTINCT, CONDITION and FORESEEN take a tuple of all values.
 bool holds(const Check& check, PyObject* value, PyObject* other) noexcept;
 std::string expected_text(const Check& check);
 std::string missed_text(const Check& check, PyObject* value);  // expected of this value, which is not so

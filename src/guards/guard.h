@@ -17,6 +17,8 @@ namespace pellucid::guards {
 
 using source::Source;
 
+struct Foresight;
+
 enum class Kind : std::uint8_t {
 #define GUARD(kind, ...) kind,
 #include "guards/guards.def"
@@ -44,6 +46,7 @@ struct Guard {
   std::unique_ptr<aten::GlobalState> state;    // GLOBAL_STATE; null: the state when the program is compiled
   const Source* other = nullptr;               // IS / IS_NOT
   std::shared_ptr<const Condition> condition;  // CONDITION
+  std::shared_ptr<const Foresight> foresight;  // FORESEEN
   Why why;
 };
 

@@ -82,6 +82,8 @@ bool Implication::follows(std::uint32_t guard) const {
   const std::uint32_t index = wide_.check_of_[guard];
   const Check& check = wide_.checks_[index];
   switch (given.kind) {
+    case Kind::FORESEEN:
+      return false;
     case Kind::CONDITION:
       return condition_follows(check, index);
     case Kind::DISTINCT:
@@ -163,7 +165,8 @@ bool Implication::condition_follows(const Check& wide, std::uint32_t check) cons
   const auto source = [&](std::size_t i) { return (*operands)[i].source(wide_); };
   if (wide.condition->holds([&](std::size_t i, symbolic::Value* out) { return load(source(i), out); })) return true;
   return std::ranges::any_of(narrow_.conditionals_, [&](const GuardProgram::Conditional& other) {
-    if (narrow_.checks_[other.check].condition->text != wide.condition->text) return false;
+    const Condition* own = narrow_.checks_[other.check].condition;
+    if (own == nullptr || own->text != wide.condition->text) return false;
     if (other.operands.size() != operands->size()) return false;
     for (std::size_t i = 0; i < operands->size(); ++i) {
       if (!equal_paths(other.operands[i].source(narrow_), source(i))) return false;

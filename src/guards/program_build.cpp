@@ -159,7 +159,7 @@ void Builder::place(std::uint32_t index) {
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(guard.operand.get()); ++i) {
         const std::size_t id = PyLong_AsSize_t(PyTuple_GET_ITEM(guard.operand.get(), i));
         if (id >= table_.size()) throw std::logic_error("a guard names a source that is not in the table");
-        guard.kind == Kind::CONDITION ? plan_wanted(table_.at(id)) : void(plan_for(table_.at(id)));
+        guard.kind != Kind::DISTINCT ? plan_wanted(table_.at(id)) : void(plan_for(table_.at(id)));
       }
       relations_.push_back(index);
       return;
@@ -246,6 +246,7 @@ Check Builder::check_of(std::uint32_t index) {
   Check check;
   check.kind = guard.kind, check.guard = index, check.number = guard.number;
   check.tensor = guard.tensor.get(), check.state = guard.state.get(), check.condition = guard.condition.get();
+  check.foresight = guard.foresight.get();
   take_operand(check, guard, program_->hold_);
   program_->check_of_[index] = static_cast<std::uint32_t>(program_->checks_.size());
   return check;
@@ -408,7 +409,7 @@ void Builder::add_condition(const Guard& guard, std::uint32_t check) {
   conditional.check = check;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(guard.operand.get()); ++i)
     conditional.operands.push_back(wanted(table_.at(PyLong_AsSize_t(PyTuple_GET_ITEM(guard.operand.get(), i)))));
-  if (conditional.operands.size() != guard.condition->symbols.size())
+  if (guard.condition != nullptr && conditional.operands.size() != guard.condition->symbols.size())
     throw std::logic_error("a condition has one source for each of its symbols");
   program_->conditionals_.push_back(std::move(conditional));
 }
@@ -434,7 +435,7 @@ void Builder::add_relations() {
       pairs_of[other].push_back(pair);
       continue;
     }
-    if (guard.kind == Kind::CONDITION) {
+    if (guard.kind != Kind::DISTINCT) {
       add_condition(guard, check);
       continue;
     }

@@ -241,6 +241,7 @@ Description describe(const Guard& guard, const PyObject* home) {
   Check check;
   check.kind = guard.kind, check.number = guard.number;
   check.tensor = guard.tensor.get(), check.condition = guard.condition.get();
+  check.foresight = guard.foresight.get();
   const auto now = guard.kind == Kind::GLOBAL_STATE && !guard.state ? aten::GlobalState::now() : nullptr;
   check.state = now ? now.get() : guard.state.get();
   Borrowed borrowed;

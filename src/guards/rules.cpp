@@ -11,6 +11,7 @@
 #include "frames/generators.h"
 #include "guards/check.h"
 #include "guards/equality.h"
+#include "guards/foresight.h"
 #include "py/cpython.h"
 #include "py/iterators.h"
 #include "py/keys.h"
@@ -592,6 +593,30 @@ struct Rule<Kind::CONDITION> {
       if (!is_symbolic_value(PyTuple_GET_ITEM(v, static_cast<Py_ssize_t>(i)), &values[i])) return std::nullopt;
     }
     return c.condition->failure(values);
+  }
+};
+
+template <>
+struct Rule<Kind::FORESEEN> {
+  static constexpr const char* kSuggestion =
+      "the program decides by the values of this tensor: each outcome has compiled code of its own";
+  static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
+    return c.foresight->holds(values(v), number(v));
+  }
+  static std::string expected(const Check& c) { return c.foresight->expected(); }
+  static std::string found(const Check& c, PyObject* v, PyObject*) { return c.foresight->found(values(v), number(v)); }
+  static std::string code(const Check& c, const CodeText& t) {
+    return std::string("HOLDS(").append(std::to_string(c.guard)).append(", (").append(joined(t.values)).append(",))");
+  }
+
+ private:
+  static std::span<PyObject* const> values(PyObject* tuple) {
+    return {&PyTuple_GET_ITEM(tuple, 0), static_cast<std::size_t>(PyTuple_GET_SIZE(tuple))};
+  }
+  static Foresight::Number number(PyObject* tuple) {
+    return [tuple](std::size_t i, symbolic::Value* out) {
+      return is_symbolic_value(PyTuple_GET_ITEM(tuple, static_cast<Py_ssize_t>(i)), out);
+    };
   }
 };
 

@@ -62,7 +62,7 @@ void Tells::add_check(const GuardProgram& program, std::uint32_t check) {
     return;
   }
   const auto found = std::ranges::find(program.conditionals_, tell.check, &GuardProgram::Conditional::check);
-  if (found == program.conditionals_.end()) return;
+  if (found == program.conditionals_.end() || program.checks_[tell.check].foresight != nullptr) return;
   for (const GuardProgram::Wanted& operand : found->operands) {
     if (!is_path(source_of(operand.node), tell.paths.emplace_back())) return;
     if (operand.layout != nullptr) tell.paths.back().push_back(operand.layout);

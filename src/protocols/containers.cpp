@@ -80,6 +80,8 @@ Result truth(Interpreter& t, PyObject* value) {
     case Cat::Array:
       unsupported(Reason::ArrayData, {{"operation", "the truth of an array"}});
     case Cat::Tensor: {
+      if (const auto known = is_answered(t, value) ? std::nullopt : t.region.foresight.truth(value))
+        return Result::boolean(*known);
       PyObject* args[] = {value};
       static PyObject* descriptor = PyObject_GetAttrString(py::import_attr("torch", "Tensor").release(), "__bool__");
       auto name = py::interned("__bool__");

@@ -11,6 +11,7 @@
 #include "py/cpython.h"
 #include "py/number_operator.h"
 #include "region/compiled_function.h"
+#include "region/seeds.h"
 #include "region/torch_module.h"
 #include "symbolic/operations.h"
 
@@ -73,6 +74,12 @@ std::optional<symbolic::Binary> binary_of(int op) {
     default:
       return std::nullopt;
   }
+}
+
+// Its value depends on one that only the graph knows.
+bool is_of_graph(Interpreter& t, PyObject* object) {
+  return is_open(object) && region::as_number(object)->expr != nullptr &&
+         t.region.unbacked.names(region::as_number(object)->expr);
 }
 
 // Both expressions, when an operand is open.
@@ -152,6 +159,8 @@ const Expr* bits(Interpreter& t, bytecode::Operator op, const Expr* a, const Exp
 std::optional<Result> number_binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
   const Expr *a = nullptr, *b = nullptr;
   t.region.doing = "computes";
+  if (is_of_graph(t, left)) region::Seeds::open(t.region, right);
+  if (is_of_graph(t, right)) region::Seeds::open(t.region, left);
   if (!expressions(t, left, right, &a, &b)) return std::nullopt;
   const py::BinaryOperator& o = py::binary_operator(op % py::kInPlace);
   auto value = py::Owned<>::steal(o.call(value_at_hand(left), value_at_hand(right)));

@@ -8,25 +8,28 @@ namespace pellucid::region {
 
 namespace {
 
-// Whether a function of the program is a node: what it draws comes in between.
-bool calls_program(const graph::Graph& graph) {
+// Whether it is a function of the program: what it draws comes in between.
+bool calls_program(const graph::Node* node) {
   static PyObject* const is_of_program = py::import_attr("pellucid._draws", "is_of_program").release();
-  return std::ranges::any_of(graph.nodes(), [&](const graph::Node* node) {
-    PyObject* target = node->target.get();
-    if (node->op != graph::Op::CallFunction || PyCFunction_Check(target)) return false;
-    return py::take(PyObject_CallOneArg(is_of_program, target)).get() == Py_True;
-  });
+  PyObject* target = node->target.get();
+  if (node->op != graph::Op::CallFunction || PyCFunction_Check(target)) return false;
+  return py::take(PyObject_CallOneArg(is_of_program, target)).get() == Py_True;
 }
 
 }  // namespace
+
+bool Draws::calls_only_torch() {
+  const Capture& capture = *region_.capture;
+  const auto& nodes = capture.graph.nodes();
+  for (; !calls_program_ && looked_at_ < nodes.size(); ++looked_at_) calls_program_ = calls_program(nodes[looked_at_]);
+  return !calls_program_ && capture.compliant_operators.empty() && capture.other_operators.empty();
+}
 
 py::Owned<> Draws::draw(PyObject* generator, PyObject* function, py::Owned<> arguments) {
   Capture& capture = *region_.capture;
   const Source* source = region_.provenance.source_of(generator);
   // What stands in a body runs again in the backward pass, and what a custom operator draws comes in between.
-  const bool is_in_order = !capture.bodies->is_open() && region_.audits.empty() &&
-                           capture.compliant_operators.empty() && capture.other_operators.empty() &&
-                           !calls_program(capture.graph);
+  const bool is_in_order = !capture.bodies->is_open() && region_.audits.empty() && calls_only_torch();
   if (source == nullptr || !is_in_order) return {};
   static PyObject* const ahead = py::import_attr("pellucid._draws", "ahead").release();
   static PyObject* const copy_of = py::import_attr("pellucid._draws", "copy_of").release();

@@ -22,11 +22,17 @@ class Draws {
   // Where the float lies that is as large as a drawn int, for graphs that take no ints.
   const Source* as_float(const Source* number);
 
+  // Whether all that the graph calls so far is code of torch: nothing of the program, which may draw numbers and write
+  // to what it likes.
+  bool calls_only_torch();
+
  private:
   const Source* next_source();
 
   Region& region_;
   std::unordered_map<const Source*, const Source*> floats_;
+  std::size_t looked_at_ = 0;  // nodes of the graph, which only grows
+  bool calls_program_ = false;
   std::unordered_map<PyObject*, py::Owned<>> copies_;  // of the generators, which have drawn what the region has
 };
 

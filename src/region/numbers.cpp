@@ -472,7 +472,12 @@ void Numbers::finish() {
   std::int64_t number = 0;
   refuse_constant_marks();
   for (const symbolic::Decision& decision : space().decisions()) {
-    if (region_.unbacked.names(decision.condition)) continue;  // the graph checks it
+    if (region_.unbacked.names(decision.condition)) {  // the graph checks it
+      if (region_.unbacked.is_foreseen(decision.condition))
+        region_.foresight.add(decision.condition, {places_[decision.who].code.copy(), places_[decision.who].offset,
+                                                   places_[decision.who].operation});
+      continue;
+    }
     guards::Guard guard = guard_of(std::make_shared<guards::Condition>(guards::Condition::of(decision.condition)),
                                    number++, [&](std::uint32_t i) { return symbols_[i].source; });
     guard.why.code = py::Owned<PyCodeObject>::share(places_[decision.who].code.get());
@@ -483,6 +488,7 @@ void Numbers::finish() {
   for (const Symbol& symbol : symbols_) {
     if (symbol.is_input()) region_.capture->numbers.emplace_back(symbol.path, symbol.seen);
   }
+  region_.foresight.finish();
   if (policy.graph_numbers == GraphNumbers::Ints) hand_over_open(number);
 }
 

@@ -67,6 +67,7 @@ class Numbers final : public aten::SizeDecider {
   void finish();                              // the guards of all that was decided
 
  private:
+  friend class Foresight;
   friend class OpenTensors;
   friend class SaidNumbers;
   friend class Seeds;

@@ -674,6 +674,7 @@ bool is_fraction(Numbers& numbers, PyObject* object) {
 
 graph::Node* Recorder::record(graph::Op op, PyObject* target, Args args, PyObject* example, bool impure,
                               bool may_raise) {
+  auto ran = aten::take_operators();
   aten::OpFacts facts = aten::take_facts();
   may_raise |= is_wrapper_subclass(example);  // code of the program runs in it
   may_raise |= facts.may_raise || takes_any_open_number(target, args);
@@ -700,6 +701,7 @@ graph::Node* Recorder::record(graph::Op op, PyObject* target, Args args, PyObjec
   node->random = facts.random;
   node->overwrites = facts.overwrites;
   node->written = std::move(facts.written);
+  region_.foresight.note(node, std::move(ran));
   return node;
 }
 
@@ -867,6 +869,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     PyObject* on_fakes = may_stand_in && (arguments.open || sizes) ? for_open(callable, arguments.open) : callable;
     if (looks_up_items(region_.capture->bodies->graph()) && is_item_of(target)) on_fakes = look_up();
     stands_in = on_fakes != callable;
+    region_.unbacked.look_ahead(is_item(target) ? arguments.values.front() : nullptr);
     const Unbacked::InTorch asks(region_.unbacked);
     region_.numbers.scope()->item = nullptr;
     result = wraps ? wrappers.call(callable, arguments.values, args.size(), args.kwnames)
@@ -988,14 +991,17 @@ Result Recorder::wrap_result(graph::Op op, PyObject* target, Args args, py::Owne
     }
     return Result::of(std::move(result));
   }
+  py::Owned<> made_with_data;
   if (real) {
     if (cat_of(result.get()) != Cat::Tensor || region_.provenance.is_outside(result.get())) {
       unsupported(Reason::UnknownOrigin, {{"detail", name_of_target(target) + " gives a tensor with data"}});
     }
+    made_with_data = result.copy();
     result = fake_of_made(result.get());
     if (aten::is_leaf_with_grad(result.get())) note_leaf(result.get(), name_of_target(target));
   }
   graph::Node* node = record(op, target, args, result.get(), mutated);
+  if (made_with_data) region_.foresight.note_made(node, result.get(), made_with_data.get());
   if (cat_of(result.get()) == Cat::Tensor) {
     set_node(result.get(), node);
     region_.provenance.keep(result.get());

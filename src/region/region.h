@@ -10,6 +10,7 @@
 #include "region/deferred.h"
 #include "region/draws.h"
 #include "region/drops.h"
+#include "region/foresight.h"
 #include "region/frame.h"
 #include "region/function_modes.h"
 #include "region/generators.h"
@@ -56,6 +57,7 @@ struct Region {
   Iterators iterators{*this};
   Generators generators{*this};
   Recorder recorder{*this};
+  Foresight foresight{*this};
   FunctionModes function_modes{*this};
   Deferred deferred{*this};
   Drops drops{*this};

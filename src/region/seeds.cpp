@@ -1,6 +1,9 @@
 #include "region/seeds.h"
 
+#include <limits>
+
 #include "aten/aten.h"
+#include "guards/condition.h"
 #include "region/region.h"
 
 namespace pellucid::region {
@@ -74,6 +77,23 @@ void Seeds::add_what_was_read() {
       }
     }
   }
+}
+
+void Seeds::open(Region& region, PyObject* object) {
+  Numbers& numbers = region.numbers;
+  if (!is_number(object)) return;
+  Number* number = as_number(object);
+  symbolic::Value hint;
+  if (number->source == nullptr || number->expr != nullptr || number->settled || numbers.policy.history == nullptr ||
+      !numbers.policy.runs_as_captured() || !guards::is_symbolic_value(number->value, &hint) ||
+      !numbers.policy.opens(PyFloat_CheckExact(number->value) != 0))
+    return;
+  const PathHash path = hash_of(number->source);
+  const SeenNumber* seen = numbers.policy.history->find(path);
+  if ((seen != nullptr && seen->pinned) || region.unbacked.hints.setup.closes(path)) return;
+  number->expr = numbers.new_symbol(hint, number->source, path, std::numeric_limits<std::int64_t>::min());
+  region.provenance.guard(Kind::NUMBER_MATCH, number->source,
+                          py::Owned<>::share(reinterpret_cast<PyObject*>(Py_TYPE(number->value))));
 }
 
 std::vector<Seeds::Changing> Seeds::take() {

@@ -23,6 +23,10 @@ class Seeds {
   // All that is open of them.
   std::vector<Changing> take();
 
+  // The program computes with this number from outside and one that only the graph knows: what it keeps there is
+  // another one at each call (`meter.total += loss.item()`), so the number is open from now on, if it may be.
+  static void open(Region& region, PyObject* number);
+
  private:
   void add_below(PyObject* value, PathHash path, int depth);
   void add_sizes(PyObject* tensor, PathHash path);

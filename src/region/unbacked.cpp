@@ -5,6 +5,7 @@
 
 #include "aten/aten.h"
 #include "guards/condition.h"
+#include "py/gil.h"
 #include "region/known_elements.h"
 #include "region/objects.h"
 #include "region/region.h"
@@ -40,19 +41,84 @@ bool Unbacked::names(const Expr* expr) const {
   return found;
 }
 
+bool Unbacked::is_foreseen(const Expr* expr) const {
+  if (foreseen_.empty()) return false;
+  const auto all = [&](const auto& self, const Expr* part) -> bool {
+    if (part->is(Op::Symbol)) return !symbols_.contains(part) || foreseen_.contains(part);
+    return std::ranges::all_of(part->args, [&](const Expr* arg) { return self(self, arg); });
+  };
+  return names(expr) && all(all, expr);
+}
+
+void Unbacked::look_ahead(PyObject* fake) {
+  hints.ahead.reset();
+  reads_ = fake == nullptr ? py::Owned<>() : py::Owned<>::share(fake);
+  if (!reads_ || hints.setup.foreseen.empty()) return;
+  const std::size_t place = place_of(*region_.recorder.call_site());
+  if (std::ranges::find(hints.setup.foreseen, place) != hints.setup.foreseen.end())
+    hints.ahead = region_.foresight.number(fake);
+}
+
+void Unbacked::note_read(const Expr* symbol) {
+  if (!reads_) return;
+  if (hints.ahead) {
+    foreseen_.insert(symbol);
+    region_.foresight.name(symbol);
+  }
+  read_of_.emplace(symbol, std::move(reads_));
+  reads_ = {};
+  hints.ahead.reset();
+}
+
+// Whether a capture with such numbers computed ahead may go on behind this; it is wished for then.
+bool Unbacked::may_foresee(const Expr* condition) {
+  if (in_torch_ || !region_.numbers.policy.runs_as_captured()) return false;
+  std::vector<const Expr*> asked;
+  const auto collect = [&](const auto& self, const Expr* expr) -> bool {
+    if (expr->is(Op::Symbol) && symbols_.contains(expr)) {
+      const auto read = read_of_.find(expr);
+      if (read == read_of_.end() || (!foreseen_.contains(expr) && !region_.foresight.may_know(read->second.get())))
+        return false;
+      asked.push_back(expr);
+    }
+    return std::ranges::all_of(expr->args, [&](const Expr* arg) { return self(self, arg); });
+  };
+  return collect(collect, condition) && hints.wish_foreseen(asked);
+}
+
 std::string Unbacked::text_of(const Expr* expr) const {
   return symbolic::print(expr, [&](std::uint32_t symbol) { return region_.numbers.name_of(symbol); });
 }
 
 namespace {
 
-// As text_of, but the numbers of the graph are counted in the text alone: one place of the program has one text,
-// however many such numbers came before it.
-std::string words_of(const Expr* expr, const Numbers& numbers) {
+// The call of the program that gives a number, as it stands there; empty: it has no such words.
+std::string words_of_call(Region& region, const Expr* symbol) {
+  const graph::Node* node = node_giving(region, symbol);
+  if (node == nullptr || node->where == nullptr) return {};
+  const py::Gil gil;  // torch asks without it
+  static PyObject* const text_at = py::import_attr("pellucid.errors", "_text_at").release();
+  const graph::CallSite& where = *node->where;
+  const auto offset = py::take(PyLong_FromLong(where.offset));
+  const auto text = py::take(PyObject_CallFunctionObjArgs(text_at, where.code.get(), offset.get(), nullptr));
+  return py::text_of(text.get());
+}
+
+void collect_symbols(const Expr* expr, std::unordered_map<std::uint32_t, const Expr*>& out) {
+  if (expr->is(Op::Symbol)) out.emplace(expr->operation.symbol, expr);
+  for (const Expr* arg : expr->args) collect_symbols(arg, out);
+}
+
+// As text_of, but a number of the graph has the program's words for it, else it is counted in the text alone: one place
+// of the program has one text, however many such numbers came before it.
+std::string words_of(const Expr* expr, Region& region) {
+  std::unordered_map<std::uint32_t, const Expr*> symbols;
+  collect_symbols(expr, symbols);
   std::vector<std::string> seen;
   return symbolic::print(expr, [&](std::uint32_t symbol) {
-    std::string name = numbers.name_of(symbol);
+    std::string name = region.numbers.name_of(symbol);
     if (!name.starts_with('u')) return name;
+    if (std::string words = words_of_call(region, symbols.at(symbol)); !words.empty()) return words;
     const auto at = std::ranges::find(seen, name);
     const auto count = at - seen.begin();
     if (at == seen.end()) seen.push_back(name);
@@ -116,9 +182,10 @@ void Unbacked::refuse(const Expr* expr) {
     if (in_torch_) refused_ = stop;
     throw stop;
   }
+  if (asks) (void)may_foresee(expr);
   const GraphBreak stop(Reason::DataDependent,
-                        {{"operation", (asks ? "a branch on " : "a use of the value of ") +
-                                           words_of(expr, region_.numbers) + ", which only the graph knows,"}});
+                        {{"operation", (asks ? "a branch on " : "a use of the value of ") + words_of(expr, region_) +
+                                           ", which only the graph knows,"}});
   if (in_torch_) refused_ = stop;
   throw stop;
 }
@@ -189,7 +256,7 @@ void Unbacked::note_decisions() {
   for (; noted_ < decisions.size(); ++noted_) {
     const Expr* condition = decisions[noted_].condition;
     const bool is_known = condition->is(Op::Finite) && drawn_.contains(condition->args[0]);
-    if (names(condition) && !is_known) waiting_.push_back(condition);
+    if (names(condition) && !is_known && !is_foreseen(condition)) waiting_.push_back(condition);
   }
 }
 

@@ -49,6 +49,7 @@ class Unbacked {
     symbols_.emplace(symbol, is_drawn);
     hints.add(symbol);
     if (is_drawn) drawn_.insert(symbol);
+    if (!is_drawn) note_read(symbol);
   }
   bool any_of_graph() const noexcept { return symbols_.size() > drawn_.size(); }
   // Whether the value of an expression depends on such a number.
@@ -59,8 +60,12 @@ class Unbacked {
     if (any() && names(expr)) refuse(expr);
   }
   void refuse_if_program_asks(const symbolic::Expr* condition) {
-    if (any() && !in_torch_ && names(condition)) refuse(condition);
+    if (any() && !in_torch_ && names(condition) && !is_foreseen(condition)) refuse(condition);
   }
+  // Whether all such numbers in it are computed ahead of the graph (foresight.h), so that guards may decide by them.
+  bool is_foreseen(const symbolic::Expr* expr) const;
+  // item() of this fake comes next.
+  void look_ahead(PyObject* fake);
   void note_refusal(const GraphBreak& stop) { refused_ = stop; }
   bool has_refused() const noexcept { return refused_.has_value(); }
   void rethrow();
@@ -85,6 +90,7 @@ class Unbacked {
   void finish();  // nothing remains that nobody asserts
 
  private:
+  void note_read(const symbolic::Expr* symbol);
   [[noreturn]] void refuse(const symbolic::Expr* expr);
   void wish_for(const symbolic::Expr* condition);
   const symbolic::Expr* given_by(const symbolic::Expr* number) const;
@@ -96,12 +102,15 @@ class Unbacked {
   graph::Arg arg_of(const symbolic::Expr* expr);
   graph::Arg applied(const char* module, const char* name, std::vector<graph::Arg> args, bool value);
   std::string text_of(const symbolic::Expr* expr) const;
+  bool may_foresee(const symbolic::Expr* condition);
 
   std::unordered_map<const symbolic::Expr*, bool> symbols_;  // whether a node gives it
   mutable std::unordered_map<const symbolic::Expr*, bool> names_;
   std::vector<const symbolic::Expr*> waiting_;  // to be asserted when their symbols are given
-  std::unordered_set<const symbolic::Expr*> drawn_;
-  bool asserts_ = false;  // something that is no fact of its own
+  std::unordered_set<const symbolic::Expr*> drawn_, foreseen_;
+  std::unordered_map<const symbolic::Expr*, py::Owned<>> read_of_;  // symbol -> the fake that item() read
+  py::Owned<> reads_;                                               // item() reads it now
+  bool asserts_ = false;                                            // something that is no fact of its own
   std::unordered_set<const symbolic::Expr*> finite_;
   std::size_t noted_ = 0;  // decisions that are asserted or wait
   bool in_torch_ = false;

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "region/region.h"
+#include "symbolic/operations.h"
 #include "symbolic/program.h"
 
 namespace pellucid::region {
@@ -11,6 +12,7 @@ using symbolic::Expr;
 using symbolic::Op;
 
 symbolic::Value UnbackedHints::next(symbolic::Value usual, std::int64_t least, std::int64_t most) const {
+  if (ahead) return *ahead;
   const std::size_t which = order_.size();
   if (which >= setup.hints.size() || !setup.hints[which] || usual.type != symbolic::Type::Int) return usual;
   return symbolic::Value::of(std::clamp(setup.hints[which]->i, least, most));
@@ -78,7 +80,7 @@ std::optional<std::int64_t> UnbackedHints::hint_for(const Expr* symbol, const Ex
 bool UnbackedHints::wish_for(const Expr* condition, std::span<const Expr* const> needed) {
   if (!may_wish || wished) return false;
   for (std::size_t which = 0; which < order_.size(); ++which) {
-    if (order_[which]->type != symbolic::Type::Int) continue;
+    if (order_[which]->type != symbolic::Type::Int || region_.unbacked.is_foreseen(order_[which])) continue;
     const auto hint = hint_for(order_[which], condition, needed);
     if (!hint) continue;
     wished = setup;
@@ -103,6 +105,36 @@ bool UnbackedHints::wish_closed(const Expr* condition) {
   if (!may_wish || wished || !add_inputs(condition, other.closed)) return false;
   wished = std::move(other);
   return true;
+}
+
+const graph::Node* node_giving(Region& region, const Expr* symbol) {
+  // Of a tensor of bools the node gives the truth.
+  for (const Expr* given : {symbol, symbolic::truth(region.numbers.space(), symbol)}) {
+    PyObject* number = given == nullptr ? nullptr : region.numbers.said.known(given);
+    const auto known = number == nullptr ? region.capture->node_of.end() : region.capture->node_of.find(number);
+    if (known != region.capture->node_of.end()) return known->second;
+  }
+  return nullptr;
+}
+
+std::size_t place_of(const graph::CallSite& where) {
+  return std::hash<const void*>{}(where.code.get()) * 31 + static_cast<std::size_t>(where.offset);
+}
+
+bool UnbackedHints::wish_foreseen(std::span<const Expr* const> symbols) {
+  if (!may_wish || wished) return false;
+  Setup other = setup;
+  bool any = false;
+  for (const Expr* symbol : symbols) {
+    const graph::Node* node = node_giving(region_, symbol);
+    if (node == nullptr || node->where == nullptr) return false;
+    const std::size_t place = place_of(*node->where);
+    if (std::ranges::find(other.foreseen, place) != other.foreseen.end()) continue;
+    other.foreseen.push_back(place);
+    any = true;
+  }
+  if (any) wished = std::move(other);
+  return any;
 }
 
 }  // namespace pellucid::region

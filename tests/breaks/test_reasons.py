@@ -178,13 +178,13 @@ def test_the_place_of_a_value_that_cannot_be_rebuilt():
     assert record.user_stack[-1].lineno == f.__code__.co_firstlineno + 2
 
 
-def branch(x):
-    if x.sum() > 0:
+def branch(x):  # of single elements it would be foreseen
+    if torch.cat([x, x]).sum() > 0:
         return x
 
 
 def loop(x):
-    while x:
+    while torch.cat([x, x]).sum():
         x = x - 1
 
 

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "expr_ref.h"
+#include "guards/foresight.h"
 #include "guards/report.h"
 #include "hooks.h"
 #include "open_layout.h"
@@ -76,6 +77,11 @@ guards::Guard guard_from(const SourceTable& table, nb::handle row) {
     guarded([&] { add_condition(guard, table, operand); });
   } else {
     guard.operand = py::Owned<>::share(operand.ptr());
+  }
+  if (guard.kind == guards::Kind::FORESEEN) {  // between two tensors, of which the first is read
+    auto foresight = std::make_shared<guards::Foresight>();
+    foresight->apart = 1;
+    guard.foresight = std::move(foresight);
   }
   guard.number = nb::cast<std::int64_t>(row[3]);
   if (!row[4].is_none()) guard.other = at(table, nb::cast<int>(row[4]));

@@ -384,6 +384,15 @@ def test_TENSOR_ELEMENTS():
     assert passes(one("TENSOR_ELEMENTS", b""), torch.zeros(0, 3, dtype=torch.bool))
 
 
+def test_FORESEEN_tensors_share_no_memory():
+    g = Guards()
+    p = g.add("FORESEEN", None, (g.arg(0), g.arg(1))).program()
+    x = torch.zeros(4)
+    assert passes(p, x, torch.zeros(4)) and passes(p, x, x)  # which DISTINCT is about
+    assert not passes(p, x, x[2:]) and not passes(p, x[:2], x[2:]) and not passes(p, x, None)
+    assert passes(p, x, torch.zeros(0))
+
+
 def test_GRADIENT_TARGET():
     leaf, computed = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True) * 2
     of_leaf, of_any = one("GRADIENT_TARGET", number=1), one("GRADIENT_TARGET", number=0)

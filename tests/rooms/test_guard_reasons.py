@@ -170,11 +170,16 @@ def add_condition(g, place):
     g.add("CONDITION", None, (even, [g.table.size_of(g.arg(), 1)]), **place)
 
 
+def add_foreseen(g, place):
+    g.add("FORESEEN", None, (g.arg(0), g.arg(1)), **place)
+
+
 def add_lookup(g, place):
     g.add("TYPE_LOOKUP", g.table.constant(Changing), ("word", "old"), **place)
 
 
 BOX, ANOTHER = Box(), Box()
+TENSOR = torch.ones(3)
 MISSES = [
     Miss("ID_MATCH", (BOX,), (ANOTHER,), hex(id(BOX)), hex(id(ANOTHER)), "better made once", BOX),
     Miss("NOT_ID", (ANOTHER,), (BOX,), f"anything but <{Box.__module__}.Box at", hex(id(BOX)), "always or never", BOX),
@@ -324,6 +329,15 @@ MISSES = [
         "L['a'].size(1) = 3",
         "outcome",
         add=add_condition,
+    ),
+    Miss(
+        "FORESEEN",
+        (TENSOR, torch.ones(3)),
+        (TENSOR, TENSOR[1:]),
+        "tensors that share no memory",
+        "one memory",
+        "by the values of this tensor",
+        add=add_foreseen,
     ),
     Miss(
         "GLOBAL_STATE",

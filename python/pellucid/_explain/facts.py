@@ -294,7 +294,7 @@ def _change(failure: GuardFailure, function: Place) -> Change:
 
 
 def _of_process(failure: GuardFailure) -> str:
-    if failure.kind == "CONDITION":
+    if failure.kind in ("CONDITION", "FORESEEN"):
         return "a decision of the program"
     return "the state of torch" if failure.kind == "GLOBAL_STATE" else failure.kind
 
@@ -346,7 +346,7 @@ def _guards(output: ExplainOutput) -> list[GuardFact]:
 
 
 def _looks_at_values(guard: Guard, python: str) -> bool:
-    if guard.kind in ("TENSOR_MATCH", "CONDITION", "NUMBER_MATCH"):
+    if guard.kind in ("TENSOR_MATCH", "CONDITION", "FORESEEN", "NUMBER_MATCH"):
         return True
     is_namespace = python.endswith("globals()") or " in vars(" in python
     return guard.kind not in MACHINERY and not is_library(guard.file) and not is_namespace

@@ -130,5 +130,6 @@ _WRITERS: dict[str, Callable[[str, str], str | None]] = {
     "TYPE_LOOKUP": _lookup,
     "FUNCTION": lambda value, text: f"{value}.__code__  # unchanged",
     "CONDITION": lambda value, text: text if is_expression(text) else None,
+    "FORESEEN": lambda value, text: text if is_expression(text) else None,
     "GLOBAL_STATE": lambda value, text: "...  # grad mode, autocast and the flags of torch are as in the capture",
 }
