@@ -44,17 +44,12 @@ Result transform(Interpreter&, PyObject* callable, Args) {
   unsupported(Reason::FunctionTransform, {{"callee", describe(callable)}});
 }
 
-// The program's own forward mode, without torch.func: a region cannot end in it, and nothing leads back to its start.
-Result enter_dual_level(Interpreter& t, PyObject* f, Args args) {
-  return aten::in_function_transform() ? open_level(t, f, args) : transform(t, f, args);
-}
-
 const Row rows[] = {
     {"torch._functorch.predispatch._vmap_increment_nesting", open_level},
     {"torch._functorch.predispatch._vmap_decrement_nesting", state_switch},
     {"torch._functorch.predispatch._jvp_increment_nesting", open_level},
     {"torch._functorch.predispatch._jvp_decrement_nesting", state_switch},
-    {"torch._functorch.predispatch._enter_dual_level", enter_dual_level},
+    {"torch._functorch.predispatch._enter_dual_level", open_level},
     {"torch._functorch.predispatch._exit_dual_level", state_switch},
     {"torch._C._functorch._grad_increment_nesting", open_level},
     {"torch._C._functorch._grad_decrement_nesting", state_switch},
