@@ -904,7 +904,8 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     region_.unbacked.check_before(result.get(), given_number(result.get()));
   }
   bool mutated = false;
-  for (const auto& [tensor, version] : versions) mutated |= aten::version_of(tensor) != version || is_written(tensor);
+  for (const auto& [tensor, version] : versions)
+    mutated |= aten::version_of(tensor) != version || is_written(tensor) || aten::is_functional(tensor);
   if (mutated) region_.deferred.freeze_written();
   if (mutated && wrappers.any()) {
     std::vector<aten::HeldStorage> written = aten::facts_so_far().written;

@@ -1,6 +1,8 @@
 // torch.func: vmap, grad, vjp, jvp and what is made of them. torch's own Python is followed down to the functions
 // below: those that open and close a level do it for real, so that what is between runs on fakes as torch itself runs
 // it, and are nodes, so that the graph does it again.
+#include <algorithm>
+
 #include "aten/layers.h"
 #include "protocols/torch_function.h"
 #include "rows/rows.h"
@@ -22,6 +24,17 @@ Result across_level(Interpreter& t, PyObject* f, Args args) {
   if (protocols::asks_modes(t) && PyFunction_Check(f) != 0 && !describe(f).starts_with("torch._functorch.predispatch."))
     protocols::refuse_asked(t, f);
   return t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
+}
+
+// What functionalize writes has no gradients in eager, which says so in the backward pass. A compiler makes that pass
+// at once.
+Result across_functional(Interpreter& t, PyObject* f, Args args) {
+  const auto needs_gradient = [&](PyObject* value) {
+    return region::cat_of(value) == Cat::Tensor && aten::meta_of(t.region.recorder.lift(value).get()).requires_grad;
+  };
+  if (!t.region.numbers.policy.runs_as_captured() && std::ranges::any_of(args.values, needs_gradient))
+    unsupported(Reason::FunctionTransform, {{"callee", "functionalize of what requires gradients"}});
+  return across_level(t, f, args);
 }
 
 // The graph does it for what it does to its argument.
@@ -84,7 +97,14 @@ const Row rows[] = {
     {"torch._functorch.predispatch.lazy_load_decompositions", load},
     {"torch.autograd.forward_ad._maybe_load_decompositions", load},
     {"torch._functorch.eager_transforms.linearize", transform},
-    {"torch._C._functorch._func_increment_nesting", transform},
+    {"torch._C._functorch._func_increment_nesting", open_level},
+    {"torch._C._functorch._func_decrement_nesting", state_switch},
+    {"torch._C._functorch._wrap_functional_tensor", across_functional},
+    {"torch._C._functorch._unwrap_functional_tensor", across_functional},
+    {"torch._C._functorch._assert_wrapped_functional", across_level},
+    {"torch._C._functorch._propagate_functional_input_mutation", across_functional},
+    {"torch._is_functional_tensor", across_level},
+    {"torch._sync", across_level},
 };
 
 }  // namespace
