@@ -196,3 +196,31 @@ def test_the_hooks_are_there_behind_the_call():
         compiled(*INPUTS[0])
     model[0].weight.sum().backward()
     assert log == ["hook"] * 3
+
+
+@pytest.mark.parametrize("kind", ["register_post_accumulate_grad_hook", "register_hook", "closure", "node"])
+def test_another_hook_comes_after_some_calls(kind):
+    found = []
+    for is_compiled in (False, True):
+        model, log = make(), []
+        weight, factor = model[0].weight, [2]
+        weight.register_hook(lambda grad, factor=factor: grad * factor[0])
+
+        def f(x, y, model=model):
+            F.cross_entropy(model(x), y).backward()
+
+        call = pellucid.compile(f, backend="eager") if is_compiled else f
+        for _ in range(3):
+            call(*INPUTS[0])
+        if kind == "closure":
+            factor[0] = 3
+        elif kind == "node":
+            node = weight.view_as(weight).grad_fn.next_functions[0][0]  # which lives as long as somebody holds it
+            node.register_prehook(lambda grads, log=log: log.append("node"))
+        else:
+            getattr(weight, kind)(lambda grad, log=log: log.append(kind))
+        for _ in range(2):
+            call(*INPUTS[0])
+        found.append(([p.grad for p in model.parameters()], log))
+    assert len(found[0][1]) == (0 if kind == "closure" else 2)
+    assert same(*found)
