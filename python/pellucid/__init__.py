@@ -35,6 +35,7 @@ from pellucid import (
     _functional,
     _fx,
     _fx_trace,
+    _gradients,
     _guard_filter,
     _late,
     _late_guards,

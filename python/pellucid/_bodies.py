@@ -112,6 +112,10 @@ def cond(pred: Any, true: Callable[..., Any], false: Callable[..., Any], operand
     return _with_gradients((true if pred else false)(*operands), operands)
 
 
+def call_region(body: Callable[..., Any], identifier: str, *operands: Any) -> Any:
+    return body(*operands)
+
+
 def chooses_by_row(pred: torch.Tensor) -> bool:
     """Asked during capture: whether a predicate has another value for each row of the innermost level, a torch.vmap that lets
     nothing be random. torch's own rule for torch.cond runs both branches there, and calls no random operator either. It

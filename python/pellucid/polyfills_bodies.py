@@ -127,16 +127,52 @@ def autograd_function_forward(cls, *args):
 def run_function_as_node(cls, args, with_backward):
     """`cls.apply(*args)` where gradients are asked for."""
     begin_body("function", (), (cls, args))
+    fits = True
     try:
         ctx = ForwardContext()
         output = _forward(ctx, cls, args)
         if with_backward:
             with _no_grad():
                 outputs = output if isinstance(output, tuple) else (output,)
-                cls.backward(ctx, *[_empty_like(value) if _is_tensor(value) else None for value in outputs])
+                given = [_empty_like(value) if _is_tensor(value) else None for value in outputs]
+                fits = _fit_arguments(cls.backward(ctx, *given), _arguments(cls, args))
     except BaseException:
         refuse_body("an autograd.Function", "it raises")
+    if not fits:
+        # A compiler would say so when it traces the backward pass, not when that pass runs.
+        refuse_body("an autograd.Function", "its backward does not give a gradient for each argument")
     return end_function(cls, args)
+
+
+def _arguments(cls, args):
+    return args if cls.setup_context is _SETUP_CONTEXT else _with_defaults(cls.forward, args)
+
+
+def _fit_arguments(gradients, args):
+    """Whether autograd accepts what a backward gives: None or a tensor for each argument, None behind them."""
+    if not isinstance(gradients, tuple):
+        gradients = (gradients,)
+    if len(gradients) < len(args):
+        return False
+    for i in range(len(gradients)):
+        if gradients[i] is None:
+            continue
+        if i >= len(args) or not _is_tensor(gradients[i]) or not _is_tensor(args[i]):
+            return False
+        if args[i].requires_grad and not _can_be_summed(gradients[i].shape, args[i].shape):
+            return False
+    return True
+
+
+def _can_be_summed(shape, to):
+    """Whether `to` expands to `shape`: autograd sums over what was expanded."""
+    if len(to) > len(shape):
+        return False
+    offset = len(shape) - len(to)
+    for i in range(len(to)):  # noqa: SIM110
+        if to[i] != shape[offset + i] and to[i] != 1:
+            return False
+    return True
 
 
 def _forward(ctx, cls, args):

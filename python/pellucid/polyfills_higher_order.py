@@ -59,6 +59,16 @@ def end_row(begun, result):
     raise NotImplementedError("a rule of the core stands for this function")
 
 
+def makes_region(given):
+    """Whether a function that gets these leaves becomes a graph of its own."""
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
+def fits_region(leaves):
+    """Whether torch's operator can give what the body gives."""
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
 class Slot:
     """In the arguments of a node: a body, or (`kind` is list or tuple) the tensors that it uses besides its own inputs."""
 
@@ -327,8 +337,36 @@ def map_rows(f, xs, *args):
 # ---- torch.compiler.nested_compile_region
 
 
+_REGION = "invoke_subgraph"
+
+
 def call_region(function, *args, **kwargs):
+    if makes_region((*_tree_flatten((args, kwargs))[0],)):
+        fits, result = region_as_operator(function, args, kwargs)
+        if fits:
+            return result
     return function(*args, **kwargs)
+
+
+def region_as_operator(function, args, kwargs):
+    begin_body("subgraph", (), (function, args, kwargs))
+    try:
+        result = function(*args, **kwargs)
+    except BaseException:
+        refuse_operator(_REGION, "its function raises")
+    leaves, spec = _tree_flatten(result)
+    if not fits_region((*leaves,)):
+        discard_body(_REGION)  # nothing has been changed so far, so the function may be followed once more
+        return False, None
+    tensors = distinct_tensors(leaves)
+    body = end_body(_REGION, tensors, False)
+    results = call_operator(_REGION, (body,), (), tensors, (None,) * len(tensors), ())
+    for i in range(len(leaves)):
+        for j in range(len(tensors)):
+            if leaves[i] is tensors[j]:
+                leaves[i] = results[j]
+                break
+    return True, _tree_unflatten(leaves, spec)
 
 
 # ---- torch.nn.attention.flex_attention

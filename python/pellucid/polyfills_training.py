@@ -13,8 +13,19 @@ def leaves_of(tensors):
     raise NotImplementedError("a rule of the core stands for this function")
 
 
-def gradients_of(tensors, leaves, grad_tensors, retain_graph, create_graph):
-    """torch.autograd.grad; of each gradient, whether it is nobody else's and has the layout that `.grad` must have."""
+def gradients_of(tensors, leaves, grad_tensors, retain_graph, create_graph, hooked):
+    """torch.autograd.grad; of each gradient, whether it is nobody else's and has the layout that `.grad` must have.
+    `hooked`: some of the leaves have hooks, which are not called."""
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
+def hooks_of(leaf):
+    """The dict of the hooks that a leaf had before the region, or None."""
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
+def order_of_pass():
+    """Which of its leaves the pass of gradients_of() comes to, in order, as their numbers."""
     raise NotImplementedError("a rule of the core stands for this function")
 
 
@@ -35,7 +46,14 @@ def autograd_backward(
     leaves = leaves_of(tensors)
     if inputs is not None:
         leaves = those_of(leaves, (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs))
-    gradients, are_own = gradients_of(tensors, leaves, grad_tensors, retain_graph, create_graph)
+    hooks = tuple([hooks_of(leaf) for leaf in leaves])
+    hooked = any(hooks)
+    gradients, are_own = gradients_of(tensors, leaves, grad_tensors, retain_graph, create_graph, hooked)
+    if hooked:
+        if create_graph:
+            refuse_backward()
+        accumulate_through_hooks(leaves, gradients, hooks, order_of_pass())
+        return
     if create_graph:
         accumulate_with_graph(leaves, gradients)
         return
@@ -50,6 +68,27 @@ def autograd_backward(
                 before.add_(gradient)
         else:
             before.add_(gradient)
+
+
+def accumulate_through_hooks(leaves, gradients, hooks, order):
+    """A hook may keep the gradient that it is given, or give one that something else keeps: what accumulates is a copy."""
+    for number in order:
+        leaf, gradient = leaves[number], gradients[number]
+        with torch.no_grad():
+            for hook in tuple(hooks[number].values()) if hooks[number] else ():
+                other = hook(gradient)
+                if other is not None:
+                    if not isinstance(other, torch.Tensor) or not has_kind_of(other, gradient):
+                        refuse_backward()
+                    gradient = other
+            if leaf.grad is None:
+                leaf.grad = copy_for(leaf, gradient)
+            else:
+                leaf.grad.add_(gradient)
+
+
+def has_kind_of(one, other):
+    return one.shape == other.shape and one.dtype == other.dtype and one.device == other.device
 
 
 def accumulate_with_graph(leaves, gradients):

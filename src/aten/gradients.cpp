@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/python_cpp_function.h>
+#include <torch/csrc/autograd/python_hook.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/utils/grad_layout_contract.h>
 #include <torch/csrc/autograd/variable.h>
@@ -76,6 +77,10 @@ bool runs_backward_of_program(const autograd::Node& node) noexcept {
   return std::string_view(typeid(node).name()) == "N5torch8autograd6PyNodeE";
 }
 
+bool is_hook_of_program(const autograd::FunctionPreHook& hook) noexcept {
+  return std::string_view(typeid(hook).name()) == "N5torch8autograd23PyFunctionTensorPreHookE";
+}
+
 }  // namespace
 
 bool is_freed(PyObject* fake) {
@@ -128,6 +133,22 @@ bool takes_gradients_silently(PyObject* object) noexcept {
   if (!is_tensor(object)) return false;
   const at::Tensor& tensor = THPVariable_Unpack(object);
   return tensor.requires_grad() && autograd::impl::grad_fn_unsafe(tensor) == nullptr && has_no_gradient_hooks(object);
+}
+
+bool takes_gradients_by_hooks(PyObject* object) noexcept {
+  if (!is_tensor(object)) return false;
+  const at::Tensor& tensor = THPVariable_Unpack(object);
+  if (!tensor.requires_grad() || autograd::impl::grad_fn_unsafe(tensor) != nullptr) return false;
+  const auto* meta = autograd::impl::get_autograd_meta(tensor);
+  if (meta->cpp_hooks_list_ || meta->post_acc_grad_hooks_ || meta->retains_grad_) return false;
+  if (meta->grad_dtype_ || meta->allow_grad_dtype_mismatch_) return false;
+  const PyObject* listed = reinterpret_cast<THPVariable*>(object)->backward_hooks;
+  const auto is_listed = [&](const auto& hook) {
+    return is_hook_of_program(*hook) && static_cast<autograd::PyFunctionTensorPreHook&>(*hook).dict == listed;
+  };
+  if (meta->hooks_.size() != 1 || listed == nullptr || !is_listed(meta->hooks_.front())) return false;
+  const auto accumulator = autograd::impl::try_get_grad_accumulator(tensor);
+  return !accumulator || (accumulator->pre_hooks().empty() && accumulator->post_hooks().empty());
 }
 
 }  // namespace pellucid::aten

@@ -26,6 +26,9 @@ bool has_layout_of_gradient(PyObject* leaf, PyObject* gradient);
 
 // Whether a backward pass adds to the tensor's gradient and does nothing else: a leaf without hooks.
 bool takes_gradients_silently(PyObject* tensor) noexcept;
+// Whether it is a leaf where a backward pass calls what `_backward_hooks` holds, adds to the gradient, and does nothing
+// else.
+bool takes_gradients_by_hooks(PyObject* tensor) noexcept;
 // Whether nothing hooks into gradients that pass through the tensor.
 bool has_no_gradient_hooks(PyObject* tensor) noexcept;
 

@@ -14,13 +14,19 @@ namespace {
 PyObject* functorch(const char* name) { return py::import_attr("torch._C._functorch", name).release(); }
 
 constexpr c10::DispatchKeySet kWrapperKeys{c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::BatchedNestedTensor,
-                                           c10::DispatchKey::FuncTorchGradWrapper};
+                                           c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Functionalize};
 
 bool is_dual_level_open() noexcept { return static_cast<bool>(torch::autograd::ForwardADLevel::try_get_by_idx(0)); }
 
 }  // namespace
 
 bool is_wrapper(PyObject* tensor) noexcept { return impl_of(tensor)->key_set().has_any(kWrapperKeys); }
+
+bool is_functional(PyObject* tensor) noexcept {
+  bool found = false;
+  each_layer(tensor, [&](PyObject* layer) { found |= impl_of(layer)->key_set().has(c10::DispatchKey::Functionalize); });
+  return found;
+}
 
 py::Owned<> one_layer_below(PyObject* wrapper) noexcept {
   static PyObject* const get = functorch("get_unwrapped");

@@ -9,6 +9,8 @@ namespace pellucid::aten {
 
 // Whether a level, which may be over by now, has put this tensor around another one.
 bool is_wrapper(PyObject* tensor) noexcept;
+// Whether a level of functionalize has: writes to it are kept from the versions until that level hands it out.
+bool is_functional(PyObject* tensor) noexcept;
 // What lies at the bottom of all wrappers, the tensor itself where there is none. Empty: it cannot be told.
 py::Owned<> innermost(PyObject* tensor) noexcept;
 // The tensor and all those that it is around, the outermost first.

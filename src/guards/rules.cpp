@@ -496,9 +496,11 @@ struct Rule<Kind::GRADIENT_TARGET> {
   static constexpr const char* kSuggestion =
       "the code computes this gradient itself: give it a leaf without hooks, or call backward() outside of it";
   static bool holds(const Check& c, PyObject* v, PyObject*) noexcept {
+    if (c.number == 2) return aten::takes_gradients_by_hooks(v);
     return c.number == 1 ? aten::takes_gradients_silently(v) : aten::has_no_gradient_hooks(v);
   }
   static std::string expected(const Check& c) {
+    if (c.number == 2) return "a leaf that requires gradients, with hooks by register_hook() alone";
     return c.number == 1 ? "a leaf that requires gradients, without hooks" : "a tensor without hooks of gradients";
   }
   static std::string found(const Check&, PyObject* v, PyObject*) {

@@ -182,7 +182,7 @@ bool opens_levels(PyObject* file) {
 }  // namespace
 
 void OpenLevels::note_opening(const Region& region) {
-  if (aten::in_function_transform()) return;
+  if (aten::is_below_transform()) return;
   for (const Frame* frame = region.top; frame != nullptr; frame = frame->back.get()) {
     if (frame->back && (frame->hidden || opens_levels(frame->code->co_filename))) continue;
     if (led_by.empty() || led_by.back() != frame->at_step) led_by.push_back(frame->at_step);
@@ -921,7 +921,8 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     region_.unbacked.check_before(result.get(), given_number(result.get()));
   }
   bool mutated = false;
-  for (const auto& [tensor, version] : versions) mutated |= aten::version_of(tensor) != version || is_written(tensor);
+  for (const auto& [tensor, version] : versions)
+    mutated |= aten::version_of(tensor) != version || is_written(tensor) || aten::is_functional(tensor);
   if (mutated) region_.deferred.freeze_written();
   if (mutated && wrappers.any()) {
     std::vector<aten::HeldStorage> written = aten::facts_so_far().written;

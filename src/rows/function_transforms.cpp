@@ -1,6 +1,8 @@
 // torch.func: vmap, grad, vjp, jvp and what is made of them. torch's own Python is followed down to the functions
 // below: those that open and close a level do it for real, so that what is between runs on fakes as torch itself runs
 // it, and are nodes, so that the graph does it again.
+#include <algorithm>
+
 #include "aten/layers.h"
 #include "protocols/torch_function.h"
 #include "rows/rows.h"
@@ -24,6 +26,17 @@ Result across_level(Interpreter& t, PyObject* f, Args args) {
   return t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
 }
 
+// What functionalize writes has no gradients in eager, which says so in the backward pass. A compiler makes that pass
+// at once.
+Result across_functional(Interpreter& t, PyObject* f, Args args) {
+  const auto needs_gradient = [&](PyObject* value) {
+    return region::cat_of(value) == Cat::Tensor && aten::meta_of(t.region.recorder.lift(value).get()).requires_grad;
+  };
+  if (!t.region.numbers.policy.runs_as_captured() && std::ranges::any_of(args.values, needs_gradient))
+    unsupported(Reason::FunctionTransform, {{"callee", "functionalize of what requires gradients"}});
+  return across_level(t, f, args);
+}
+
 // The graph does it for what it does to its argument.
 Result make_leaf(Interpreter& t, PyObject* f, Args args) {
   if (!only_positional(args, 1, 1) || region::cat_of(args[0]) != Cat::Tensor) return refuse(t, f, args);
@@ -44,17 +57,12 @@ Result transform(Interpreter&, PyObject* callable, Args) {
   unsupported(Reason::FunctionTransform, {{"callee", describe(callable)}});
 }
 
-// The program's own forward mode, without torch.func: a region cannot end in it, and nothing leads back to its start.
-Result enter_dual_level(Interpreter& t, PyObject* f, Args args) {
-  return aten::in_function_transform() ? open_level(t, f, args) : transform(t, f, args);
-}
-
 const Row rows[] = {
     {"torch._functorch.predispatch._vmap_increment_nesting", open_level},
     {"torch._functorch.predispatch._vmap_decrement_nesting", state_switch},
     {"torch._functorch.predispatch._jvp_increment_nesting", open_level},
     {"torch._functorch.predispatch._jvp_decrement_nesting", state_switch},
-    {"torch._functorch.predispatch._enter_dual_level", enter_dual_level},
+    {"torch._functorch.predispatch._enter_dual_level", open_level},
     {"torch._functorch.predispatch._exit_dual_level", state_switch},
     {"torch._C._functorch._grad_increment_nesting", open_level},
     {"torch._C._functorch._grad_decrement_nesting", state_switch},
@@ -89,7 +97,14 @@ const Row rows[] = {
     {"torch._functorch.predispatch.lazy_load_decompositions", load},
     {"torch.autograd.forward_ad._maybe_load_decompositions", load},
     {"torch._functorch.eager_transforms.linearize", transform},
-    {"torch._C._functorch._func_increment_nesting", transform},
+    {"torch._C._functorch._func_increment_nesting", open_level},
+    {"torch._C._functorch._func_decrement_nesting", state_switch},
+    {"torch._C._functorch._wrap_functional_tensor", across_functional},
+    {"torch._C._functorch._unwrap_functional_tensor", across_functional},
+    {"torch._C._functorch._assert_wrapped_functional", across_level},
+    {"torch._C._functorch._propagate_functional_input_mutation", across_functional},
+    {"torch._is_functional_tensor", across_level},
+    {"torch._sync", across_level},
 };
 
 }  // namespace

@@ -4,10 +4,13 @@
 #include <unordered_set>
 
 #include "aten/aten.h"
+#include "aten/gradients.h"
 #include "aten/layers.h"
 #include "graph/bodies.h"
+#include "graph/same.h"
 #include "region/body_audit.h"
 #include "region/snapshot.h"
+#include "region/subclasses.h"
 #include "region/torch_module.h"
 #include "rows/rows.h"
 
@@ -31,6 +34,7 @@ constexpr Operator kOperators[] = {
     {"scan", "scan()", false, "scan"},
     {"map_impl", "map()", false, "map_each"},
     {"flex_attention", "flex_attention()", false, "flex_attention"},
+    {"invoke_subgraph", "torch.compiler.nested_compile_region()", false, "call_region"},
 };
 
 const Operator& operator_of(PyObject* name) {
@@ -117,6 +121,89 @@ Result end_row(Interpreter& t, PyObject*, Args args) {
   return Result::of(py::take(PyObject_CallOneArg(has_rows, result.get())));
 }
 
+// ---- torch.compiler.nested_compile_region
+
+constexpr const char* kRegionBody = "subgraph";  // torch._dynamo's word
+
+bool is_region(const graph::Graph& graph) { return graph.body != nullptr && graph.body->name.starts_with(kRegionBody); }
+
+// Whether the function becomes a graph of its own: where a compiler sees the graph, and may call the operator there.
+Result makes_region(Interpreter& t, PyObject*, Args args) {
+  const graph::Graph& graph = t.region.capture->bodies->graph();
+  const bool plain = std::ranges::none_of(items_of(args[0]), [](PyObject* value) {
+    return region::cat_of(value) == Cat::Tensor && region::is_subclassed(value);
+  });
+  const bool makes = plain && !t.region.numbers.policy.runs_as_captured() && !aten::is_below_transform() &&
+                     (!t.region.capture->bodies->is_open() || is_region(graph));
+  return Result::of(py::Owned<>::share(makes ? Py_True : Py_False));
+}
+
+bool needs_gradient(const graph::Node* node) {
+  return node->example_value && aten::is_tensor(node->example_value.get()) &&
+         aten::meta_of(node->example_value.get()).requires_grad;
+}
+
+// What no operator does: it switches the state of the thread, or holds an operator of another kind.
+bool is_beyond_operator(const graph::Node* node) {
+  return (node->impure && node->written.empty()) || (node->body != nullptr && !is_region(node->body->graph));
+}
+
+// fits_region(leaves): whether the operator can give what the open body gives: tensors of its own, each once, that need
+// gradients when anything does that it uses, and constants.
+Result fits_region(Interpreter& t, PyObject*, Args args) {
+  const graph::Graph& graph = t.region.capture->bodies->graph();
+  std::unordered_set<const void*> known;
+  for (const graph::Node* node : graph.placeholders()) {
+    if (node->example_value && aten::is_tensor(node->example_value.get()))
+      known.insert(aten::meta_of(node->example_value.get()).storage);
+  }
+  const bool differentiable = std::ranges::any_of(graph.placeholders(), needs_gradient);
+  std::unordered_set<PyObject*> met;
+  bool any = false;
+  const auto fits = [&](PyObject* leaf) {
+    if (region::cat_of(leaf) != Cat::Tensor) return region::is_atom(region::cat_of(leaf));
+    if (region::is_subclassed(leaf)) return false;
+    any = true;
+    if (!met.insert(leaf).second) return true;
+    const auto fake = t.region.recorder.lift(leaf);
+    const aten::Meta meta = aten::meta_of(fake.get());
+    return known.insert(meta.storage).second && meta.requires_grad == differentiable;
+  };
+  const bool fit =
+      std::ranges::all_of(items_of(args[0]), fits) && any && std::ranges::none_of(graph.nodes(), is_beyond_operator);
+  return Result::of(py::Owned<>::share(fit ? Py_True : Py_False));
+}
+
+// As values inside of a body, where it does not count whether one is a leaf.
+bool are_alike(PyObject* one, PyObject* other) {
+  if (one == other) return true;
+  if (PyTuple_CheckExact(one) && PyTuple_CheckExact(other))
+    return std::ranges::equal(items_of(one), items_of(other), are_alike);
+  if (!aten::is_tensor(one) || !aten::is_tensor(other)) return false;
+  if (aten::meta_of(one).requires_grad != aten::meta_of(other).requires_grad) return false;
+  const auto detached = aten::detached(one), other_detached = aten::detached(other);
+  return aten::TensorSpec::of(detached.get())->matches(other_detached.get());
+}
+
+// What the node of a region begins with: the body and the name by which compilers know it. Bodies that are equal have
+// one name, those of one graph are one. While sizes are open, equal ones are not told from others.
+void name_region(Interpreter& t, std::size_t number, graph::Node*& given, std::vector<graph::Arg>& to) {
+  const graph::Body& body = *given->body;
+  const graph::Body* first = nullptr;
+  graph::Node* here = nullptr;
+  const std::size_t earlier = t.region.numbers.space().symbols() > 0 ? 0 : number;
+  for (std::size_t i = 0; i < earlier && here == nullptr; ++i) {
+    graph::Node* other = t.region.recorder.bodies.kept(i);
+    if (!is_region(other->body->graph) || !graph::are_same(other->body->graph, body.graph, are_alike)) continue;
+    if (first == nullptr) first = other->body;
+    if (other->graph == given->graph) here = other;
+  }
+  if (here != nullptr) given = here;
+  to.push_back(graph::Arg::of(given));
+  to.push_back(graph::Arg::of(py::str(first == nullptr ? body.name : first->name)));
+  for (graph::Node* operand : body.operands) to.push_back(graph::Arg::of(operand));
+}
+
 // The arguments of the node. An instance of Slot stands for a body, or for the tensors that one uses besides those that
 // its operator makes for it.
 graph::Arg node_argument(Interpreter& t, PyObject* value, std::span<graph::Node* const> given) {
@@ -169,6 +256,8 @@ Result call_operator(Interpreter& t, PyObject*, Args args) {
   }
   const auto result = t.region.recorder.bodies.fresh(args[4], count, likes);
   std::vector<graph::Arg> arguments;
+  if (is_region(bodies.front()->graph))
+    name_region(t, PyLong_AsSize_t(PyTuple_GET_ITEM(args[1], 0)), given.front(), arguments);
   for (PyObject* value : items_of(args[2])) arguments.push_back(node_argument(t, value, given));
   if (!t.region.numbers.policy.runs_as_captured()) t.region.recorder.bodies.copy_aliases(arguments);
   const auto target = region::torch_operator("higher_order", row.name);
@@ -201,6 +290,8 @@ const Row rows[] = {
     {"pellucid.polyfills_higher_order.end_row", end_row},
     {"pellucid.polyfills_higher_order.call_operator", call_operator},
     {"pellucid.polyfills_higher_order.refuse_operator", refuse_operator},
+    {"pellucid.polyfills_higher_order.makes_region", makes_region},
+    {"pellucid.polyfills_higher_order.fits_region", fits_region},
 };
 
 }  // namespace

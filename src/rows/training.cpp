@@ -1,5 +1,6 @@
 // Optimizers and training loops of torch: what their code asks of torch besides operations on tensors.
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <unordered_set>
 
@@ -111,10 +112,17 @@ std::vector<PyObject*> fakes_of(Interpreter& t, const std::vector<PyObject*>& te
   return fakes;
 }
 
+// What a pass may come to that ends in a leaf with hooks.
+enum class LeafHooks : std::uint8_t { Refused, Followed };
+
 // A tensor from outside that a pass of the graph comes to does no more than that graph does.
-void guard_target(Interpreter& t, PyObject* tensor, bool is_leaf) {
+void guard_target(Interpreter& t, PyObject* tensor, bool is_leaf, LeafHooks hooks = LeafHooks::Refused) {
   const region::Source* source = t.region.provenance.source_of(tensor);
   if (source == nullptr) return;  // the region made it
+  if (is_leaf && hooks == LeafHooks::Followed && aten::takes_gradients_by_hooks(tensor)) {
+    t.region.provenance.guard(region::Kind::GRADIENT_TARGET, source, {}, 2);
+    return;
+  }
   if (!(is_leaf ? aten::takes_gradients_silently(tensor) : aten::has_no_gradient_hooks(tensor)))
     refuse_pass("to a tensor with hooks");
   t.region.provenance.guard(region::Kind::GRADIENT_TARGET, source, {}, is_leaf ? 1 : 0);
@@ -122,7 +130,8 @@ void guard_target(Interpreter& t, PyObject* tensor, bool is_leaf) {
 
 // The leaves that a pass from these tensors comes to, as the program knows them. `end`: a tensor where the pass ends;
 // only there may it come to what was computed before the region.
-std::vector<PyObject*> guarded_leaves(Interpreter& t, const std::vector<PyObject*>& tensors, PyObject* end = nullptr) {
+std::vector<PyObject*> guarded_leaves(Interpreter& t, const std::vector<PyObject*>& tensors, PyObject* end = nullptr,
+                                      LeafHooks hooks = LeafHooks::Refused) {
   if (t.region.deferred.has_hooks()) refuse_pass("where a hook has just been registered");
   const aten::BackwardPath path = aten::backward_path(fakes_of(t, tensors));
   if (path.runs_python) refuse_pass("through an autograd.Function");
@@ -134,16 +143,25 @@ std::vector<PyObject*> guarded_leaves(Interpreter& t, const std::vector<PyObject
   std::vector<PyObject*> leaves;
   for (const auto& fake : path.leaves) {
     leaves.push_back(t.region.recorder.tensor_behind(fake.get()));
-    guard_target(t, leaves.back(), true);
+    guard_target(t, leaves.back(), true, hooks);
   }
   return leaves;
 }
 
 Result leaves_of(Interpreter& t, PyObject*, Args args) {
   if (aten::in_function_transform()) refuse_pass("below a transform of torch.func");  // which eager refuses
-  const auto leaves = guarded_leaves(t, tensors_in(t, args[0]));
+  const auto leaves = guarded_leaves(t, tensors_in(t, args[0]), nullptr, LeafHooks::Followed);
   if (leaves.empty()) refuse_pass("that comes to no leaf");
   return Result::of(tuple_of(leaves));
+}
+
+// hooks_of(leaf): the dict of its hooks, which were registered before the region; None where there are none.
+Result hooks_of(Interpreter& t, PyObject*, Args args) {
+  PyObject* leaf = args[0];
+  if (!t.region.provenance.is_outside(leaf) || !aten::takes_gradients_by_hooks(leaf)) return Result::none();
+  const auto name = py::str("_backward_hooks");
+  const auto hooks = py::take(PyObject_GetAttr(leaf, name.get()));
+  return Result::of(t.region.provenance.note_attribute(leaf, name.get(), hooks.get()));
 }
 
 // A body that draws random numbers, which a pass of the same graph would have to draw again: AOTAutograd cannot.
@@ -172,8 +190,12 @@ Result gradients_of(Interpreter& t, PyObject*, Args args) {
   note_pass(t);
   const graph::Graph& graph = t.region.capture->bodies->graph();
   const std::size_t before = graph.nodes().size();
-  Result result =
-      t.region.recorder.torch_call(graph::Op::CallFunction, autograd_grad(), autograd_grad(), Args{values, kwnames});
+  // Hooks are called by the program's own code behind the node, in the order in which the pass comes to their leaves.
+  static PyObject* const in_order = py::import_attr("pellucid._gradients", "gradients_in_order").release();
+  static PyObject* const past_hooks = py::import_attr("pellucid._gradients", "gradients_past_hooks").release();
+  const bool hooked = args[5] == Py_True;
+  Result result = t.region.recorder.torch_call(graph::Op::CallFunction, hooked ? in_order : autograd_grad(),
+                                               hooked ? past_hooks : autograd_grad(), Args{values, kwnames});
   if (!result.is_value()) return result;
   const Py_ssize_t count = PyTuple_GET_SIZE(result.value.get());
   auto are_own = py::take(PyTuple_New(count));
@@ -187,6 +209,12 @@ Result gradients_of(Interpreter& t, PyObject*, Args args) {
     PyTuple_SET_ITEM(are_own.get(), i, PyBool_FromLong(is_own));
   }
   return Result::of(py::take(PyTuple_Pack(2, result.value.get(), are_own.get())));
+}
+
+// order_of_pass(): the numbers of the leaves of the last call of gradients_of(), as that pass came to them.
+Result order_of_pass(Interpreter&, PyObject*, Args) {
+  static PyObject* const order = py::import_attr("pellucid._gradients", "ORDER").release();
+  return Result::of(py::take(PyList_AsTuple(order)));
 }
 
 Result refuse_backward(Interpreter&, PyObject*, Args) { refuse_pass("to such inputs"); }
@@ -234,6 +262,8 @@ const Row rows[] = {
     {"pellucid.polyfills_training.leaves_of", leaves_of},
     {"pellucid.polyfills_training.gradients_of", gradients_of},
     {"pellucid.polyfills_training.refuse_backward", refuse_backward},
+    {"pellucid.polyfills_training.hooks_of", hooks_of},
+    {"pellucid.polyfills_training.order_of_pass", order_of_pass},
     {"torch.optim.optimizer.Optimizer.zero_grad", wrapped},
     {"torch.optim.optimizer.Optimizer.add_param_group", wrapped},
     {"torch.optim.optimizer.Optimizer.state_dict", wrapped},

@@ -98,6 +98,7 @@ bool runs_as_a_whole(PyObject* name) {
                                     "repeat_body",
                                     "scan_rows",
                                     "map_rows",
+                                    "region_as_operator",
                                     "attend"};
   return std::ranges::any_of(kNames,
                              [&](const char* known) { return PyUnicode_CompareWithASCIIString(name, known) == 0; });

@@ -90,6 +90,7 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
     if (aten::in_dispatch_mode()) unsupported(Reason::TorchDispatchMode, {{"mode", "a torch dispatch mode"}});
     if (aten::is_below_transform()) unsupported(Reason::FunctionTransform, {{"callee", "the program"}});
     auto result = run();
+    if (before->has_open_levels()) unsupported(Reason::FunctionTransform, {{"callee", "a level that stays open"}});
     if (extent.may_end_early && !executor.region.cannot_be_built_again) outcome.earlier = before_levels(executor);
     std::unique_ptr<aten::GlobalState> left;
     if (!before->matches()) left = aten::GlobalState::now();

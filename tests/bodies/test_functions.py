@@ -299,3 +299,51 @@ def test_a_backward_pass_in_the_program(backend):
         x = torch.randn(3, requires_grad=True)
         compiled(x)
         assert torch.equal(x.grad, torch.ones(3)) and log == ["backward"]
+
+
+def misfit(give):
+    """A function of two arguments whose backward gives this."""
+
+    class Given(Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return x * y
+
+        backward = staticmethod(give)
+
+    return Given
+
+
+GIVEN = {
+    "one": (False, misfit(lambda ctx, g: g)),
+    "three": (False, misfit(lambda ctx, g: (g, g, g))),
+    "nothing": (False, misfit(lambda ctx, g: None)),
+    "no tensor": (False, misfit(lambda ctx, g: (g, "a"))),
+    "smaller": (False, misfit(lambda ctx, g: (g, g[:1]))),
+    "of no dimension": (False, misfit(lambda ctx, g: (g.sum(), g))),
+    "None behind": (True, misfit(lambda ctx, g: (g, g, None, None))),
+    "of another dtype": (True, misfit(lambda ctx, g: (g, g.double()))),
+    "larger": (True, misfit(lambda ctx, g: (g, g.expand(4, 3)))),
+    "None": (True, misfit(lambda ctx, g: (None, g))),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", GIVEN)
+def test_what_backward_gives(name, backend):
+    """A wrong number of gradients is an error of the backward pass, where a compiler has traced that before as well."""
+    fits, function = GIVEN[name]
+    found = []
+    compiled = pellucid.compile(lambda x, y: function.apply(x.sin(), y).sum(), backend=backend)
+    for f in (lambda x, y: function.apply(x.sin(), y).sum(), compiled, compiled):
+        x, y = torch.ones(3, requires_grad=True), torch.full((3,), 2.0, requires_grad=True)
+        loss = f(x, y)
+        try:
+            found.append((loss.backward(), x.grad, y.grad))
+        except RuntimeError as error:
+            found.append(str(error))
+    assert str(found[0]) == str(found[1]) == str(found[2])
+    assert isinstance(found[0], str) != fits
+    assert {record.name for record in pellucid.break_reasons(compiled)} == (
+        set() if fits or backend == "eager" else {"ImpureBody"}
+    )

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 from torch._C import _functorch
+from torch.autograd import forward_ad
 from torch.func import (
     functional_call,
     functionalize,
@@ -51,7 +52,9 @@ def breaks(f):
 
 def state():
     """What transforms change of this thread."""
+    torch._C._exit_dual_level(level=torch._C._enter_dual_level())  # raises where one is open
     return (
+        forward_ad._current_level,
         _functorch.get_dynamic_layer_stack_depth(),
         _functorch.maybe_current_level(),
         _functorch.get_inplace_requires_grad_allowed(),
@@ -373,6 +376,76 @@ def check_one_graph(f, backend):
     assert not pellucid.break_reasons(compiled)
 
 
+@one_graph
+def functionalized(x):
+    return functionalize(lambda v: v.clone().add_(1))(x * 2) + 1
+
+
+@one_graph
+def functionalized_writes(x):
+    """Nothing uses what the writes in the middle give, and the last of them is not the result."""
+
+    def f(v):
+        v.add_(1)
+        part = v[1:]
+        part.mul_(2)
+        v[0, 0] = 5.0
+        v.sin_()
+        return part
+
+    y = x * 2
+    return functionalize(f)(y), y
+
+
+@one_graph
+def functionalized_views(x):
+    def f(v):
+        y = v.clone()
+        rows = y.view(-1)
+        rows.add_(3)
+        rows[:2].zero_()
+        return y, rows
+
+    return functionalize(f, remove="mutations_and_views")(x * 1)
+
+
+@one_graph
+def functionalized_rows(x):
+    return vmap(functionalize(lambda v: v.clone().mul_(v).sum()))(x)
+
+
+@one_graph
+def dual_numbers(x):
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, x.cos())
+        return forward_ad.unpack_dual(dual.sin() * dual).tangent
+
+
+@one_graph
+def dual_numbers_leave(x):
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, x.cos())
+        pair = forward_ad.unpack_dual((dual * dual).exp())
+    return pair, pair.primal, dual * 2, forward_ad.unpack_dual(x).tangent
+
+
+@one_graph
+def dual_numbers_by_calls(x):
+    level = forward_ad.enter_dual_level()
+    y = x.clone()
+    y.mul_(forward_ad.make_dual(x, x.cos()))
+    tangent = forward_ad.unpack_dual(y, level=level).tangent
+    forward_ad.exit_dual_level()
+    return tangent, y
+
+
+@one_graph
+def gradients_of_dual_rows(x):
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, x.cos())
+        return forward_ad.unpack_dual(vmap(grad(lambda row: row.sin().sum()))(dual))
+
+
 @pytest.mark.parametrize("f", ONE_GRAPH, ids=lambda f: f.__name__)
 def test_one_graph(f):
     counting = Counting()
@@ -482,8 +555,29 @@ def linearized(x):
 
 
 @breaks
-def functionalized(x):
-    return functionalize(lambda v: v.clone().add_(1))(x * 2) + 1
+def break_at_a_dual_level(x):
+    y = x * 2
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(y, x)
+        pellucid.graph_break()
+        return forward_ad.unpack_dual(dual.sin()).tangent
+
+
+@breaks
+def two_dual_levels(x):
+    y = x * 2
+    with forward_ad.dual_level(), forward_ad.dual_level():
+        return y
+
+
+@breaks
+def break_in_functionalize(x):
+    def f(v):
+        v.add_(1)
+        pellucid.graph_break()
+        return v * 2
+
+    return functionalize(f)(x * 2)
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
@@ -496,6 +590,52 @@ def test_runs_for_real(f, backend):
     if f is not the_pullback_leaves:
         captured = f is item_below_grad and backend == "eager"  # whose graphs have numbers of tensors
         assert bool(pellucid.break_reasons(compiled)) != captured
+
+
+def test_a_dual_level_that_stays_open():
+    def f(x):
+        forward_ad.enter_dual_level()
+        return forward_ad.make_dual(x * 2, x.cos()).sin()
+
+    compiled = pellucid.compile(f)
+    for _ in range(3):
+        both = []
+        for g in (f, compiled):
+            both.append(tuple(forward_ad.unpack_dual(g(X))))
+            forward_ad.exit_dual_level()
+        assert same(*both) and both[0][1] is not None
+        assert state() == CLEAN
+    assert {record.name for record in pellucid.break_reasons(compiled)} == {"FunctionTransform"}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_gradients_of_what_functionalize_gives(backend):
+    """What a write gives has no gradient in eager, which says so in the backward pass."""
+
+    def read(x):
+        return functionalize(lambda v: v.view(-1).sin().sum())(x * 2)
+
+    def written(x):
+        return functionalize(lambda v: v.clone().add_(1).sum())(x * 2)
+
+    def stored(x):
+        def f(v):
+            y = v.clone()
+            y[0] = 1.0
+            return y.sum()
+
+        return functionalize(f)(x * 2)
+
+    for f in (read, written, stored):
+        compiled = pellucid.compile(f, backend=backend)
+        for _ in range(2):
+            found = []
+            for g in (f, compiled):
+                x = X.clone().requires_grad_()
+                found.append((outcome(lambda x, g=g: g(x).backward(), x), x.grad))
+            assert same(*found)
+        reasons = {record.name for record in pellucid.break_reasons(compiled)}
+        assert reasons == (set() if backend == "eager" else {"FunctionTransform"})
 
 
 def test_the_closure_of_a_pullback_leaves_the_function():
@@ -543,7 +683,7 @@ def test_errors(f):
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("place", range(6))
 def test_the_state_behind_a_graph_that_raises(place, backend):
     """An index out of range, which only the graph finds, at each depth of nested levels."""
 
@@ -554,7 +694,12 @@ def test_the_state_behind_a_graph_that_raises(place, backend):
             value = jvp(lambda v: v[index] if place == 2 else v.sin(), (value,), (value,))[1]
             return value[index] if place == 3 else value
 
-        return vmap(inner)(x * 2)
+        rows = vmap(inner)(x * 2)
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(rows, x)
+            dual = dual[:, index] if place == 4 else dual
+            rows = forward_ad.unpack_dual(dual.sin()).tangent
+        return functionalize(lambda v: v.add_(1)[:, index] if place == 5 else v.add_(1))(rows)
 
     compiled = pellucid.compile(f, backend=backend)
     good, bad = torch.tensor([0, 1, 2]), torch.tensor([0, 7, 1])

@@ -295,6 +295,15 @@ MISSES = [
         number=0,
     ),
     Miss(
+        "GRADIENT_TARGET",
+        (hooked(),),
+        (torch.ones(2, requires_grad=True),),
+        "with hooks by register_hook() alone",
+        "no such leaf",
+        "outside of it",
+        number=2,
+    ),
+    Miss(
         "IS",
         (BOX, BOX),
         (BOX, ANOTHER),

@@ -847,7 +847,7 @@ def caught(x):
         (pulled_back, set()),
         (pushed_forward, set()),
         (jacobians, set()),
-        (functionalized, {"FunctionTransform"}),
+        (functionalized, set()),
         (caught, {"OpFailed"}),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

@@ -523,7 +523,7 @@ def test_a_second_pass_raises_as_in_eager(backend):
 
 def test_with_fullgraph_the_reason_names_the_line():
     weight = torch.ones(2, requires_grad=True)
-    weight.register_hook(lambda gradient: gradient)
+    weight.register_post_accumulate_grad_hook(lambda weight: None)
 
     def step():
         (weight * 2).sum().backward()
