@@ -271,6 +271,7 @@ bool is_long_list(const region::NumberPolicy& policy, PyObject* tensor) {
 
 Result tolist(Interpreter& t, PyObject* f, Args args) {
   const region::NumberPolicy& policy = t.region.numbers.policy;
+  if (args.size() > 0 && region::is_wrapper_subclass(args[0])) return refuse(t, f, args);  // torch raises
   if (!policy.scalar_outputs || !only_positional(args, 1, 1) || is_long_list(policy, args[0]))
     unsupported(Reason::DataDependent, {{"operation", describe(f)}});
   return protocols::call_polyfill(t, "tolist_of", args.values);
