@@ -135,7 +135,8 @@ bool are_jagged(const std::vector<PyObject*>& values) {
 }
 
 bool is_for_compilers(const Region& region, PyObject* tensor) {
-  return region.numbers.policy.runs_as_captured() || !aten::meta_of(tensor).requires_grad;
+  static PyObject* const is_taken = py::import_attr("pellucid._nested", "is_for_compilers").release();
+  return region.numbers.policy.runs_as_captured() || py::take(PyObject_CallOneArg(is_taken, tensor)).get() == Py_True;
 }
 
 py::Owned<> call_jagged(Region& region, PyObject* callable, const std::vector<PyObject*>& values, std::size_t nargs,

@@ -16,7 +16,7 @@
 namespace pellucid::region {
 namespace {
 
-constexpr const char* kWithGradients = "it requires gradients, and the backend compiles";
+constexpr const char* kNotCompiled = "the backend compiles, and it requires gradients or is a view of a nested tensor";
 constexpr int kDeepest = 8;  // of objects in objects, in what a context is made of
 
 bool is_side_effect(PyObject* error) {
@@ -263,7 +263,7 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
   guard_traced_subclass(region_, type);
   const bool jagged = is_jagged(real);
   if (!jagged && !aten::has_own_layout(real)) refuse(type, "Python code says its sizes, or it is a view");
-  if (jagged && !is_for_compilers(region_, real)) refuse(type, kWithGradients);
+  if (jagged && !is_for_compilers(region_, real)) refuse(type, kNotCompiled);
   Parts parts = parts_of(real);
   guard_contents(real, parts);
   const Trust trust(*this, is_of_torch(type));
@@ -325,7 +325,7 @@ void WrapperSubclasses::check_result(PyObject* result, PyObject* target) {
   guard_traced_subclass(region_, type);
   if (!is_jagged(result) && !aten::has_own_layout(result) && !aten::is_view(result))
     refuse(type, "Python code says its sizes");
-  if (is_jagged(result) && !is_for_compilers(region_, result)) refuse(type, kWithGradients);
+  if (is_jagged(result) && !is_for_compilers(region_, result)) refuse(type, kNotCompiled);
   if (aten::is_leaf_with_grad(result)) refuse(type, "a leaf that requires gradients");
   Parts parts = parts_of(result);
   for (const auto& part : parts.tensors) {
