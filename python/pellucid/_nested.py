@@ -31,6 +31,13 @@ def is_nested_int(number: torch.SymInt) -> bool:
     return number.node.is_nested_int()
 
 
+def is_for_compilers(tensor: torch.Tensor) -> bool:
+    """They fail at the gradients of many operators, and make no fake of a nested tensor with the strided layout, of which what
+    attention gives on the CPU is a view."""
+    base = tensor._base
+    return not tensor.requires_grad and not (base is not None and base.is_nested and base.layout is torch.strided)
+
+
 def like(real: Any, parts: dict[str, torch.Tensor]) -> torch.Tensor:
     """The nested int is that of `real`: torch keeps it by the tensor of offsets, or of lengths where there are any."""
     nested = _module()
@@ -48,11 +55,12 @@ def like(real: Any, parts: dict[str, torch.Tensor]) -> torch.Tensor:
     )
 
 
-def asked(function: Callable, /, *args: Any, **kwargs: Any) -> Any:
-    """The call as the program makes it: classes have a say by their `__torch_function__`."""
+def asked(as_captured: bool, function: Callable, /, *args: Any, **kwargs: Any) -> Any:
+    """The call as the program makes it: classes have a say by their `__torch_function__`. `as_captured`: the graph runs as it is,
+    and no compiler asks for what the call gives."""
     enabled: Any = vars(torch._C)["_EnableTorchFunction"]()
     try:
-        return _ON_FAKES.get(function, function)(*args, **kwargs)
+        return (_ON_FAKES.get(function, function) if as_captured else function)(*args, **kwargs)
     finally:
         del enabled
 
@@ -92,8 +100,12 @@ def _attention(
     # torch's class is asked before autocast is.
     q, k, v, _ = sdpa._autocast(query, key, value, None)
     sdpa._validate_sdpa_input(q, k, v, None, dropout_p, is_causal, scale)
-    if sdpa._select_sdp_backend(q, k, v, None, dropout_p, is_causal, enable_gqa) != sdpa.SDPBackend.MATH:
+    asked = sdpa.SDPAParams(q, k, v, None, dropout_p, is_causal, enable_gqa)
+    fused = sdpa.can_use_flash_attention(asked) and sdpa._can_use_flash_sdpa_jagged(asked)
+    if fused or (sdpa.can_use_efficient_attention(asked) and sdpa._can_use_efficient_sdpa_jagged(asked)):
         return function(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    if not sdpa.math_sdp_enabled() or not sdpa._can_use_math_sdpa_jagged(asked):
+        raise RuntimeError("no way of attention that is known to take these")  # torch logs why, when the call runs
     rows, *others = (x.transpose(1, 2).values() for x in (q, k, v))
     made = rows.sum(-1, keepdim=True) + sum(other.sum() for other in others)
     made = made.expand(rows.shape[0], q._size[1], v._size[-1]).contiguous()

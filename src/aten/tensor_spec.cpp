@@ -290,11 +290,12 @@ std::string TensorSpec::mismatch(PyObject* object) const {
   const Data& d = *data_;
   Differences all;
   if (Py_TYPE(object) != d.type.get()) all.add(differs("type", d.type->tp_name, Py_TYPE(object)->tp_name));
-  if (!is_tensor(object) || impl_of(object)->key_set().has(c10::DispatchKey::Python)) return all.text();
+  const bool jagged = d.kind == Data::Layout::Jagged && is_tensor(object) && is_jagged(object);
+  if (!jagged && (!is_tensor(object) || impl_of(object)->key_set().has(c10::DispatchKey::Python))) return all.text();
   d.add_metadata_mismatches(object, all);
   if (d.has_layout() && with_plain_layout(object) != nullptr)
     d.add_layout_mismatches(*impl_of(object), all);
-  else
+  else if (!jagged)
     all.add("layout without plain strides: never equal");
   return all.is_empty() ? "differs" : all.text();
 }

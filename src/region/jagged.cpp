@@ -134,15 +134,21 @@ bool are_jagged(const std::vector<PyObject*>& values) {
   return any && all;
 }
 
-py::Owned<> call_jagged(aten::FakeScope& fakes, PyObject* callable, const std::vector<PyObject*>& values,
-                        std::size_t nargs, PyObject* kwnames) {
+bool is_for_compilers(const Region& region, PyObject* tensor) {
+  static PyObject* const is_taken = py::import_attr("pellucid._nested", "is_for_compilers").release();
+  return region.numbers.policy.runs_as_captured() || py::take(PyObject_CallOneArg(is_taken, tensor)).get() == Py_True;
+}
+
+py::Owned<> call_jagged(Region& region, PyObject* callable, const std::vector<PyObject*>& values, std::size_t nargs,
+                        PyObject* kwnames) {
+  aten::FakeScope& fakes = region.recorder.fakes();
   static PyObject* const load = py::import_attr("pellucid._nested", "load").release();
   static PyObject* const asked = py::import_attr("pellucid._nested", "asked").release();
   const auto loaded = py::take(PyObject_CallNoArgs(load));
   if (!aten::asks_torch_functions()) return fakes.call_classes(callable, values.data(), nargs, kwnames);
-  std::vector<PyObject*> all{callable};
+  std::vector<PyObject*> all{region.numbers.policy.runs_as_captured() ? Py_True : Py_False, callable};
   all.insert(all.end(), values.begin(), values.end());
-  return fakes.call_classes(asked, all.data(), nargs + 1, kwnames);
+  return fakes.call_classes(asked, all.data(), nargs + 2, kwnames);
 }
 
 py::Owned<> jagged_like(aten::FakeScope& fakes, PyObject* real, PyObject* parts) {

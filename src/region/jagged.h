@@ -35,8 +35,10 @@ bool says_length(PyObject* tensor, const source::Source* source);
 // Whether there are tensors around tensors at any depth among these, and all are jagged ones.
 bool are_jagged(const std::vector<PyObject*>& values);
 // Calls torch with such fakes among the arguments. The class is torch's own, and answers as it does in eager.
-py::Owned<> call_jagged(aten::FakeScope& fakes, PyObject* callable, const std::vector<PyObject*>& values,
-                        std::size_t nargs, PyObject* kwnames);
+py::Owned<> call_jagged(Region& region, PyObject* callable, const std::vector<PyObject*>& values, std::size_t nargs,
+                        PyObject* kwnames);
+// Whether torch's compilers know what to do with such a tensor, or none is asked.
+bool is_for_compilers(const Region& region, PyObject* tensor);
 // One around these parts, of which the offsets have the nested int that those of the real tensor have.
 py::Owned<> jagged_like(aten::FakeScope& fakes, PyObject* real, PyObject* parts);
 

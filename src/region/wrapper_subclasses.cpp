@@ -16,6 +16,7 @@
 namespace pellucid::region {
 namespace {
 
+constexpr const char* kNotCompiled = "the backend compiles, and it requires gradients or is a view of a nested tensor";
 constexpr int kDeepest = 8;  // of objects in objects, in what a context is made of
 
 bool is_side_effect(PyObject* error) {
@@ -262,6 +263,7 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
   guard_traced_subclass(region_, type);
   const bool jagged = is_jagged(real);
   if (!jagged && !aten::has_own_layout(real)) refuse(type, "Python code says its sizes, or it is a view");
+  if (jagged && !is_for_compilers(region_, real)) refuse(type, kNotCompiled);
   Parts parts = parts_of(real);
   guard_contents(real, parts);
   const Trust trust(*this, is_of_torch(type));
@@ -323,6 +325,7 @@ void WrapperSubclasses::check_result(PyObject* result, PyObject* target) {
   guard_traced_subclass(region_, type);
   if (!is_jagged(result) && !aten::has_own_layout(result) && !aten::is_view(result))
     refuse(type, "Python code says its sizes");
+  if (is_jagged(result) && !is_for_compilers(region_, result)) refuse(type, kNotCompiled);
   if (aten::is_leaf_with_grad(result)) refuse(type, "a leaf that requires gradients");
   Parts parts = parts_of(result);
   for (const auto& part : parts.tensors) {
@@ -365,8 +368,8 @@ py::Owned<> WrapperSubclasses::call(PyObject* callable, const std::vector<PyObje
   if (!trusted_) refuse_effects(type);
   py::Owned<> result;
   try {
-    result = jagged ? call_jagged(region_.recorder.fakes(), callable, values, nargs, kwnames)
-                    : watched(callable, values, nargs, kwnames);
+    result =
+        jagged ? call_jagged(region_, callable, values, nargs, kwnames) : watched(callable, values, nargs, kwnames);
   } catch (const py::PythonError& error) {
     if (!is_side_effect(error.value())) throw;
     refuse(type, "its __torch_dispatch__ has a side effect: " + text_of_error(error.value()));

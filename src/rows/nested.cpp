@@ -30,9 +30,13 @@ Result dummy(Interpreter& t, PyObject*, Args) {
   return Result::of(std::move(found));
 }
 
+// What torch says in its log once a process, where it makes such a tensor: it is said now.
+Result says_once(Interpreter& t, PyObject* f, Args args) { return run_native(t, f, args); }
+
 constexpr char kView[] = "view_from_jagged", kPadded[] = "from_padded";
 
 const Row rows[] = {
+    {"torch.fx._symbolic_trace.is_fx_tracing_warning", says_once},
     {"torch.nested._internal.nested_tensor._nt_view_dummy", dummy},
     {"torch._nested_view_from_jagged", without_dummy<kView, 2>},
     {"torch._nested_from_padded_tensor", without_dummy<kPadded, 2>},

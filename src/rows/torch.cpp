@@ -285,6 +285,7 @@ bool may_have_elements(const Interpreter& t, PyObject* value) {
 
 Result tolist(Interpreter& t, PyObject* f, Args args) {
   const region::NumberPolicy& policy = t.region.numbers.policy;
+  if (args.size() > 0 && region::is_wrapper_subclass(args[0])) return refuse(t, f, args);  // torch raises
   const bool by_elements = !policy.scalar_outputs || region::goes_by_elements(t.region);
   if (by_elements && only_positional(args, 1, 1) && may_have_elements(t, args[0])) {
     if (const auto known = region::known_elements(t.region, t.region.recorder.lift(args[0]).get()))
