@@ -168,12 +168,12 @@ std::unique_ptr<Entry> CaptureCache::entry_of(PyObject* bytes) {
   return entry;
 }
 
-void CaptureCache::note(const Cache& cache, const region::Capture& capture, bool whole) {
+void CaptureCache::note(const Cache& cache, const region::Capture& capture, const trace::BreakInfo* stop) {
   bytes_.clear();
   unkept_.clear();
   if (!key_ || &cache != &cache_) return;
   try {
-    if (!whole) throw Unkept{"there is a graph break in it"};
+    if (stop != nullptr) throw Unkept{"there is a graph break in it: " + stop->message};
     bytes_ = kept_bytes(capture, locals_);
   } catch (const Unkept& unkept) {
     unkept_ = unkept.why;

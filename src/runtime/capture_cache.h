@@ -10,6 +10,7 @@
 #include "py/ref.h"
 #include "region/capture.h"
 #include "runtime/cache.h"
+#include "trace/trace.h"
 
 namespace pellucid::runtime {
 
@@ -25,8 +26,8 @@ class CaptureCache {
 
   // An entry that holds for this call; null: none is kept that does. The program was not traced then.
   std::unique_ptr<Entry> load();
-  // A finished capture, before its guards are given away. `whole`: it ends where the program does.
-  void note(const Cache& cache, const region::Capture& capture, bool whole);
+  // A finished capture, before its guards are given away. `stop`: why it ends before the program does, if so.
+  void note(const Cache& cache, const region::Capture& capture, const trace::BreakInfo* stop);
   // The capture that was noted last became an entry.
   void keep();
 

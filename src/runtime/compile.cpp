@@ -424,7 +424,7 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
   const double finish = milliseconds_since(begin);
   auto entry = std::make_unique<Entry>();
   entry->number = next_region_number();
-  if (CaptureCache* const kept = CaptureCache::here()) kept->note(cache, capture, stop == nullptr);
+  if (CaptureCache* const kept = CaptureCache::here()) kept->note(cache, capture, stop);
   auto given = capture.guards.release();
   filter_guards(cache.key().backend, capture, given);
   const std::size_t guard_count = given.size();

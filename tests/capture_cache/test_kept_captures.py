@@ -292,3 +292,20 @@ def test_listeners_see_a_capture(folder):
     pellucid.reset()
     explained = pellucid.explain(double)(torch.arange(4.0))
     assert explained.graph_count == 1
+
+
+def broken(x):
+    y = x + 1
+    open(os.devnull).close()
+    return y * 2
+
+
+def test_a_graph_break_is_told_with_its_reason(folder):
+    with pellucid.config.patch(continue_after_break=True):
+        x = torch.ones(2)
+        assert torch.equal(pellucid.compile(broken, backend="eager")(x), (x + 1) * 2)
+    record = pellucid.capture_cache_report()[-1]
+    assert record.outcome == "not kept"
+    assert record.reason.startswith("there is a graph break in it: ")
+    assert "open" in record.reason
+    assert files_in(folder) == []
