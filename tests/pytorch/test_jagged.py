@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -356,6 +359,19 @@ class TestAttention:
         x = jagged()
         program = lambda x: F.scaled_dot_product_attention(x, x, x)  # noqa: E731
         assert outcome(pellucid.compile(program, backend="eager"), x) == outcome(program, x)
+
+
+def test_the_first_of_a_process():
+    """Torch loads modules for it, and says something in its log."""
+    program = """
+import torch, pellucid
+def f(values, offsets):
+    return torch.nested.nested_tensor_from_jagged(values, offsets) * 2
+got = pellucid.compile(f, backend="eager", fullgraph=True)(torch.ones(3, 2), torch.tensor([0, 1, 3]))
+print(got.values().sum().item(), tuple(got.offsets().tolist()))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=150)
+    assert done.stdout.strip() == "12.0 (0, 1, 3)", done.stderr
 
 
 class TestGradients:
