@@ -401,16 +401,14 @@ bool GuardProgram::load_number(const Wanted& wanted, symbolic::Value* out) const
   return true;
 }
 
-bool GuardProgram::foreseen(const Foresight& foresight, const Conditional& conditional) const noexcept {
-  std::vector<PyObject*> values;
-  for (const Wanted& wanted : conditional.operands) values.push_back(nodes_[wanted.node].value);
-  return foresight.holds(
-      values, [&](std::size_t i, symbolic::Value* out) { return load_number(conditional.operands[i], out); });
-}
-
 bool GuardProgram::conditions_hold() const noexcept {
   return std::ranges::all_of(conditionals_, [&](const Conditional& conditional) {
-    if (const Foresight* foresight = checks_[conditional.check].foresight) return foreseen(*foresight, conditional);
+    if (const Foresight* foresight = checks_[conditional.check].foresight) {
+      std::vector<PyObject*> values;
+      for (const Wanted& wanted : conditional.operands) values.push_back(nodes_[wanted.node].value);
+      return foresight->holds(
+          values, [&](std::size_t i, symbolic::Value* out) { return load_number(conditional.operands[i], out); });
+    }
     return checks_[conditional.check].condition->holds(
         [&](std::size_t i, symbolic::Value* out) { return load_number(conditional.operands[i], out); });
   });

@@ -157,7 +157,6 @@ class GuardProgram {
   bool pair_holds(const Pair& pair) const noexcept;
   bool pairs_hold() noexcept;
   bool load_number(const Wanted& wanted, symbolic::Value* out) const noexcept;
-  bool foreseen(const Foresight& foresight, const Conditional& conditional) const noexcept;
   bool conditions_hold() const noexcept;
   bool relations_hold() noexcept;
   bool late_checks_hold() const noexcept;

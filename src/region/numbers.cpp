@@ -473,7 +473,7 @@ void Numbers::finish() {
   refuse_constant_marks();
   for (const symbolic::Decision& decision : space().decisions()) {
     if (region_.unbacked.names(decision.condition)) {  // the graph checks it
-      if (region_.unbacked.is_foreseen(decision.condition))
+      if (Ahead::has_all(region_.unbacked, decision.condition))
         region_.foresight.add(decision.condition, {places_[decision.who].code.copy(), places_[decision.who].offset,
                                                    places_[decision.who].operation});
       continue;

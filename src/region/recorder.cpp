@@ -869,7 +869,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     PyObject* on_fakes = may_stand_in && (arguments.open || sizes) ? for_open(callable, arguments.open) : callable;
     if (looks_up_items(region_.capture->bodies->graph()) && is_item_of(target)) on_fakes = look_up();
     stands_in = on_fakes != callable;
-    region_.unbacked.look_ahead(is_item(target) ? arguments.values.front() : nullptr);
+    Ahead::look(region_.unbacked, is_item(target) ? arguments.values.front() : nullptr);
     const Unbacked::InTorch asks(region_.unbacked);
     region_.numbers.scope()->item = nullptr;
     result = wraps ? wrappers.call(callable, arguments.values, args.size(), args.kwnames)

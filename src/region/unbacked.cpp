@@ -41,49 +41,49 @@ bool Unbacked::names(const Expr* expr) const {
   return found;
 }
 
-bool Unbacked::is_foreseen(const Expr* expr) const {
-  if (foreseen_.empty()) return false;
+bool Ahead::has_all(const Unbacked& unbacked, const Expr* expr) {
+  if (unbacked.foreseen_.empty()) return false;
   const auto all = [&](const auto& self, const Expr* part) -> bool {
-    if (part->is(Op::Symbol)) return !symbols_.contains(part) || foreseen_.contains(part);
+    if (part->is(Op::Symbol)) return !unbacked.symbols_.contains(part) || unbacked.foreseen_.contains(part);
     return std::ranges::all_of(part->args, [&](const Expr* arg) { return self(self, arg); });
   };
-  return names(expr) && all(all, expr);
+  return unbacked.names(expr) && all(all, expr);
 }
 
-void Unbacked::look_ahead(PyObject* fake) {
-  hints.ahead.reset();
-  reads_ = fake == nullptr ? py::Owned<>() : py::Owned<>::share(fake);
-  if (!reads_ || hints.setup.foreseen.empty()) return;
-  const std::size_t place = place_of(*region_.recorder.call_site());
-  if (std::ranges::find(hints.setup.foreseen, place) != hints.setup.foreseen.end())
-    hints.ahead = region_.foresight.number(fake);
+void Ahead::look(Unbacked& unbacked, PyObject* fake) {
+  unbacked.hints.ahead.reset();
+  unbacked.reads_ = fake == nullptr ? py::Owned<>() : py::Owned<>::share(fake);
+  const auto& foreseen = unbacked.hints.setup.foreseen;
+  if (fake == nullptr || foreseen.empty()) return;
+  const std::size_t place = place_of(*unbacked.region_.recorder.call_site());
+  if (std::ranges::find(foreseen, place) != foreseen.end())
+    unbacked.hints.ahead = unbacked.region_.foresight.number(fake);
 }
 
-void Unbacked::note_read(const Expr* symbol) {
-  if (!reads_) return;
-  if (hints.ahead) {
-    foreseen_.insert(symbol);
-    region_.foresight.name(symbol);
+void Ahead::note_read(Unbacked& unbacked, const Expr* symbol) {
+  if (!unbacked.reads_) return;
+  if (unbacked.hints.ahead) {
+    unbacked.foreseen_.insert(symbol);
+    unbacked.region_.foresight.name(symbol);
   }
-  read_of_.emplace(symbol, std::move(reads_));
-  reads_ = {};
-  hints.ahead.reset();
+  unbacked.read_of_.emplace(symbol, std::move(unbacked.reads_));
+  unbacked.reads_ = {};
+  unbacked.hints.ahead.reset();
 }
 
-// Whether a capture with such numbers computed ahead may go on behind this; it is wished for then.
-bool Unbacked::may_foresee(const Expr* condition) {
-  if (in_torch_ || !region_.numbers.policy.runs_as_captured()) return false;
+bool Ahead::may_know(Unbacked& unbacked, const Expr* condition) {
+  if (unbacked.in_torch_ || !unbacked.region_.numbers.policy.runs_as_captured()) return false;
   std::vector<const Expr*> asked;
   const auto collect = [&](const auto& self, const Expr* expr) -> bool {
-    if (expr->is(Op::Symbol) && symbols_.contains(expr)) {
-      const auto read = read_of_.find(expr);
-      if (read == read_of_.end() || (!foreseen_.contains(expr) && !region_.foresight.may_know(read->second.get())))
-        return false;
+    if (expr->is(Op::Symbol) && unbacked.symbols_.contains(expr)) {
+      const auto read = unbacked.read_of_.find(expr);
+      if (read == unbacked.read_of_.end()) return false;
+      if (!unbacked.foreseen_.contains(expr) && !unbacked.region_.foresight.may_know(read->second.get())) return false;
       asked.push_back(expr);
     }
     return std::ranges::all_of(expr->args, [&](const Expr* arg) { return self(self, arg); });
   };
-  return collect(collect, condition) && hints.wish_foreseen(asked);
+  return collect(collect, condition) && unbacked.hints.wish_foreseen(asked);
 }
 
 std::string Unbacked::text_of(const Expr* expr) const {
@@ -182,7 +182,7 @@ void Unbacked::refuse(const Expr* expr) {
     if (in_torch_) refused_ = stop;
     throw stop;
   }
-  if (asks) (void)may_foresee(expr);
+  if (asks) (void)Ahead::may_know(*this, expr);
   const GraphBreak stop(Reason::DataDependent,
                         {{"operation", (asks ? "a branch on " : "a use of the value of ") + words_of(expr, region_) +
                                            ", which only the graph knows,"}});
@@ -256,7 +256,7 @@ void Unbacked::note_decisions() {
   for (; noted_ < decisions.size(); ++noted_) {
     const Expr* condition = decisions[noted_].condition;
     const bool is_known = condition->is(Op::Finite) && drawn_.contains(condition->args[0]);
-    if (names(condition) && !is_known && !is_foreseen(condition)) waiting_.push_back(condition);
+    if (names(condition) && !is_known && !Ahead::has_all(*this, condition)) waiting_.push_back(condition);
   }
 }
 

@@ -20,6 +20,19 @@ namespace pellucid::region {
 
 struct Region;
 
+class Unbacked;
+
+// Of the numbers of the graph, those that are computed ahead of it (foresight.h).
+struct Ahead {
+  // Whether all such numbers in it are, so that guards may decide by them.
+  static bool has_all(const Unbacked& unbacked, const symbolic::Expr* expr);
+  // item() of this fake comes next; null: another operator.
+  static void look(Unbacked& unbacked, PyObject* fake);
+  static void note_read(Unbacked& unbacked, const symbolic::Expr* symbol);
+  // Whether a capture with such numbers computed ahead may go on behind this; it is wished for then.
+  static bool may_know(Unbacked& unbacked, const symbolic::Expr* condition);
+};
+
 class Unbacked {
   Region& region_;
 
@@ -49,7 +62,7 @@ class Unbacked {
     symbols_.emplace(symbol, is_drawn);
     hints.add(symbol);
     if (is_drawn) drawn_.insert(symbol);
-    if (!is_drawn) note_read(symbol);
+    if (!is_drawn) Ahead::note_read(*this, symbol);
   }
   bool any_of_graph() const noexcept { return symbols_.size() > drawn_.size(); }
   // Whether the value of an expression depends on such a number.
@@ -60,12 +73,8 @@ class Unbacked {
     if (any() && names(expr)) refuse(expr);
   }
   void refuse_if_program_asks(const symbolic::Expr* condition) {
-    if (any() && !in_torch_ && names(condition) && !is_foreseen(condition)) refuse(condition);
+    if (any() && !in_torch_ && names(condition) && !Ahead::has_all(*this, condition)) refuse(condition);
   }
-  // Whether all such numbers in it are computed ahead of the graph (foresight.h), so that guards may decide by them.
-  bool is_foreseen(const symbolic::Expr* expr) const;
-  // item() of this fake comes next.
-  void look_ahead(PyObject* fake);
   void note_refusal(const GraphBreak& stop) { refused_ = stop; }
   bool has_refused() const noexcept { return refused_.has_value(); }
   void rethrow();
@@ -90,7 +99,7 @@ class Unbacked {
   void finish();  // nothing remains that nobody asserts
 
  private:
-  void note_read(const symbolic::Expr* symbol);
+  friend struct Ahead;
   [[noreturn]] void refuse(const symbolic::Expr* expr);
   void wish_for(const symbolic::Expr* condition);
   const symbolic::Expr* given_by(const symbolic::Expr* number) const;
@@ -102,7 +111,6 @@ class Unbacked {
   graph::Arg arg_of(const symbolic::Expr* expr);
   graph::Arg applied(const char* module, const char* name, std::vector<graph::Arg> args, bool value);
   std::string text_of(const symbolic::Expr* expr) const;
-  bool may_foresee(const symbolic::Expr* condition);
 
   std::unordered_map<const symbolic::Expr*, bool> symbols_;  // whether a node gives it
   mutable std::unordered_map<const symbolic::Expr*, bool> names_;

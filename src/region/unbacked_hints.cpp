@@ -80,7 +80,7 @@ std::optional<std::int64_t> UnbackedHints::hint_for(const Expr* symbol, const Ex
 bool UnbackedHints::wish_for(const Expr* condition, std::span<const Expr* const> needed) {
   if (!may_wish || wished) return false;
   for (std::size_t which = 0; which < order_.size(); ++which) {
-    if (order_[which]->type != symbolic::Type::Int || region_.unbacked.is_foreseen(order_[which])) continue;
+    if (order_[which]->type != symbolic::Type::Int || Ahead::has_all(region_.unbacked, order_[which])) continue;
     const auto hint = hint_for(order_[which], condition, needed);
     if (!hint) continue;
     wished = setup;
