@@ -10,6 +10,7 @@ import math
 import pytest
 import torch
 
+import pellucid
 from support.programs import Programs, check
 
 PROGRAMS = program = Programs()
@@ -204,3 +205,18 @@ def copies(s, x):
 @pytest.mark.parametrize("f", PROGRAMS, ids=PROGRAMS.names)
 def test_same_as_eager(f):
     check(f, computes=False)
+
+
+def test_sets_are_copied():
+    shared = {1, (2, "a")}
+
+    def f(x):
+        held = {"a": shared, "b": [shared, frozenset(shared)]}
+        made = copy.deepcopy(held)
+        made["a"].add(5)
+        return x + len(made["a"]), made, made["a"] is made["b"][0], made["a"] is shared, copy.copy(shared)
+
+    compiled = pellucid.compile(f, backend="eager", fullgraph=True)
+    got, want = compiled(torch.ones(1)), f(torch.ones(1))
+    assert torch.equal(got[0], want[0]) and got[1:] == want[1:]
+    assert shared == {1, (2, "a")}
