@@ -148,7 +148,7 @@ def imports(s, x):
 
 @program.breaks
 def module_that_is_missing(s, x):
-    y = F.relu(x)
+    y = x.relu()
     try:
         import no_such_module_here  # noqa: F401
     except ImportError as error:
