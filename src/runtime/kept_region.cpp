@@ -280,7 +280,8 @@ class Keeper {
   void write_plan(ByteWriter& out) {
     out.number(plan_.fresh.size());
     for (const codegen::Fresh& fresh : plan_.fresh) {
-      if (region::has_order_of_this_process(fresh.original)) throw Unkept{"it makes a set with an order of this process"};
+      if (region::has_order_of_this_process(fresh.original))
+        throw Unkept{"it makes a set with an order of this process"};
       write(out, fresh.make);
       write(out, fresh.fill);
       out.number(static_cast<std::uint64_t>(fresh.uses));

@@ -27,7 +27,7 @@ class FunctionRunner:
         self._fn = _original(fn)
         self._args = args
         self._kwargs = kwargs
-        self.minify = None
+        self.minify: str | None = None
         self.command = f"pellucid.triage({getattr(self._fn, '__name__', 'fn')}, …, backend={{backend!r}})"
 
     def run(self, backend: str | None) -> Outcome:

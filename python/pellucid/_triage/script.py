@@ -35,7 +35,7 @@ class ScriptRunner:
         self._timeout = timeout
         rest = f" -- {shlex.join(arguments)}" if arguments else ""
         self.command = f"python -m pellucid triage {shlex.quote(file)} --backend {{backend!r}}{rest}"
-        self.minify = f"python -m pellucid minify {shlex.quote(file)}{rest}"
+        self.minify: str | None = f"python -m pellucid minify {shlex.quote(file)}{rest}"
 
     def run(self, backend: str | None, asks: dict[str, Any] | None = None) -> Outcome:
         """One run: with this backend, or eagerly without one. `asks`: what it writes beside (`ASKED`)."""
