@@ -63,9 +63,12 @@ def capture_cache_report() -> list[CaptureCacheRecord]:
     return list(_records)
 
 
-def _note(function: types.FunctionType, outcome: str, reason: str) -> None:
-    code = function.__code__
-    place = f"{function.__qualname__} ({code.co_filename}:{code.co_firstlineno})"
+def _note(function: types.FunctionType, instance: Any, outcome: str, reason: str) -> None:
+    shown: Any = function
+    if isinstance(instance, torch.nn.Module) and isinstance(type(instance).forward, types.FunctionType):
+        shown = type(instance).forward  # what is compiled is the call of any module
+    code = shown.__code__
+    place = f"{shown.__qualname__} ({code.co_filename}:{code.co_firstlineno})"
     _records.append(CaptureCacheRecord(place, outcome, reason))
 
 

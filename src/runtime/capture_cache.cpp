@@ -107,7 +107,9 @@ void CaptureCache::tell(const char* what, const std::string& why) const {
   const std::string text = py::text_of(words.get());
   events::record("capture_cache", place_of(function_) + ": " + what + (text.empty() ? "" : ": " + text));
   const auto note = py::import_attr(kModule, "_note");
-  (void)py::take(PyObject_CallFunction(note.get(), "OsO", function_, what, words.get()));
+  PyObject* const instance = cache_.key().instance;
+  (void)py::take(PyObject_CallFunction(note.get(), "OOsO", function_, instance == nullptr ? Py_None : instance, what,
+                                       words.get()));
 }
 
 std::unique_ptr<Entry> CaptureCache::load() {

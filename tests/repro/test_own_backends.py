@@ -91,3 +91,9 @@ def test_what_has_no_name_is_asked_for(tmp_path, backend):
     (tmp_path / "train.py").write_text(BODY + CALL.format(backend=backend))
     said = run_python("-m", "pellucid", "minify", "train.py", "--output-dir", "out", cwd=tmp_path, expect=1)
     assert "has no backend" in said
+
+
+def test_a_failure_that_is_not_behind_aot_is_told(tmp_path):
+    (tmp_path / "train.py").write_text(BODY + REFUSES + CALL.format(backend="refuses"))
+    said = run_python("train.py", cwd=tmp_path, expect=1, PELLUCID_REPRO_AFTER="aot")
+    assert "repro_after = 'aot' writes nothing of that" in said

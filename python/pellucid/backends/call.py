@@ -182,8 +182,13 @@ def _watched(
 
     setup = automatic.settings("dynamo")
     if setup is None:
-        with behind_aot.watching(backend):
-            return _compiled(backend, gm, as_captured, example_inputs, open_numbers)
+        try:
+            with behind_aot.watching(backend):
+                return _compiled(backend, gm, as_captured, example_inputs, open_numbers)
+        except BackendCompilerFailed as error:
+            if not hasattr(error.inner_exception, "_pellucid_repro"):  # no compiler there has failed
+                automatic.nothing_behind_aot(backend)
+            raise
     watch = automatic.Watch(backend, gm, example_inputs, setup)
     stack = user_stack_of(gm)
     try:

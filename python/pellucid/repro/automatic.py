@@ -50,6 +50,16 @@ def settings(after: str) -> Setup | None:
     )
 
 
+def nothing_behind_aot(backend: Backend) -> None:
+    """Says that `config.repro_after = "aot"` has written nothing of a failure, where that is set."""
+    if config.repro_after == "aot":  # type: ignore[attr-defined]
+        log.warning(
+            "backend %r failed, but no compiler behind AOTAutograd: repro_after = 'aot' writes nothing of that, and "
+            "repro_after = 'dynamo' the graph as it was captured",
+            backend.name,
+        )
+
+
 def write(script: Script) -> Path:
     """Writes a script into `config.base_dir`, and says where it is. A second one gets a folder of its own.
 
@@ -168,9 +178,8 @@ def written(make: Callable[[], Script]) -> Path | None:
 
 
 def mark(error: Exception, file: Path | None) -> None:
-    """Notes at an exception which script shows it, for the message of BackendCompilerFailed."""
-    if file is not None:
-        error._pellucid_repro = str(file)  # type: ignore[attr-defined]
+    """Notes at an exception which script shows it, for the message of BackendCompilerFailed; None: none could be written."""
+    error._pellucid_repro = None if file is None else str(file)  # type: ignore[attr-defined]
 
 
 def as_failure(backend: Backend, error: Exception, file: Path | None, stack: Sequence[Any]) -> BackendCompilerFailed:
