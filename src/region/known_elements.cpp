@@ -7,6 +7,7 @@
 
 #include "aten/elements.h"
 #include "py/gil.h"
+#include "py/interrupts.h"
 #include "region/objects.h"
 #include "region/region.h"
 
@@ -185,7 +186,8 @@ py::Owned<> Slice::run(PyObject* fake) {
       value = run_node(*node);
       if (!value || !agrees(node->example_value.get(), value.get())) return {};
     }
-  } catch (const py::PythonError&) {
+  } catch (const py::PythonError& error) {
+    if (py::is_interruption(error.value())) throw;
     return {};
   }
   return values_.at(last_).copy();
@@ -308,7 +310,8 @@ py::Owned<> known_result(Region& region, PyObject* function, const std::vector<P
       if (cat_of(given[i]) == Cat::Tensor && aten::version_of(given[i]) != versions[i]) return {};
     }
     return aten::fake_like(result.get());
-  } catch (const py::PythonError&) {
+  } catch (const py::PythonError& error) {
+    if (py::is_interruption(error.value())) throw;
     return {};
   }
 }
