@@ -81,6 +81,11 @@ bool is_hook_of_program(const autograd::FunctionPreHook& hook) noexcept {
   return std::string_view(typeid(hook).name()) == "N5torch8autograd23PyFunctionTensorPreHookE";
 }
 
+// UBSan would ask for the class's type information, which torch does not export.
+__attribute__((no_sanitize("vptr"))) PyObject* dict_of(autograd::FunctionPreHook& hook) {
+  return static_cast<autograd::PyFunctionTensorPreHook&>(hook).dict;
+}
+
 }  // namespace
 
 bool is_freed(PyObject* fake) {
@@ -143,9 +148,7 @@ bool takes_gradients_by_hooks(PyObject* object) noexcept {
   if (meta->cpp_hooks_list_ || meta->post_acc_grad_hooks_ || meta->retains_grad_) return false;
   if (meta->grad_dtype_ || meta->allow_grad_dtype_mismatch_) return false;
   const PyObject* listed = reinterpret_cast<THPVariable*>(object)->backward_hooks;
-  const auto is_listed = [&](const auto& hook) {
-    return is_hook_of_program(*hook) && static_cast<autograd::PyFunctionTensorPreHook&>(*hook).dict == listed;
-  };
+  const auto is_listed = [&](const auto& hook) { return is_hook_of_program(*hook) && dict_of(*hook) == listed; };
   if (meta->hooks_.size() != 1 || listed == nullptr || !is_listed(meta->hooks_.front())) return false;
   const auto accumulator = autograd::impl::try_get_grad_accumulator(tensor);
   return !accumulator || (accumulator->pre_hooks().empty() && accumulator->post_hooks().empty());
