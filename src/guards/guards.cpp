@@ -9,8 +9,9 @@ std::size_t mixed(std::size_t seed, std::size_t value) noexcept {
 }
 
 std::size_t hash_of(PyObject* operand) noexcept {
-  if (operand != nullptr && PyBytes_CheckExact(operand)) return static_cast<std::size_t>(PyObject_Hash(operand));
-  if (operand == nullptr || !PyTuple_CheckExact(operand)) return reinterpret_cast<std::size_t>(operand) >> 4;
+  const PyTypeObject* const type = operand == nullptr ? nullptr : Py_TYPE(operand);
+  if (type == &PyBytes_Type) return static_cast<std::size_t>(PyObject_Hash(operand));
+  if (type != &PyTuple_Type) return reinterpret_cast<std::size_t>(operand) >> 4;
   std::size_t h = 0;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(operand); ++i) {
     h = mixed(h, reinterpret_cast<std::size_t>(PyTuple_GET_ITEM(operand, i)) >> 4);
@@ -21,9 +22,9 @@ std::size_t hash_of(PyObject* operand) noexcept {
 // Payloads of tuples and bytes are made anew for every guard: what counts is what they hold.
 bool same_operand(PyObject* a, PyObject* b) noexcept {
   if (a == b) return true;
-  if (a != nullptr && b != nullptr && PyBytes_CheckExact(a) && PyBytes_CheckExact(b))
-    return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
-  if (a == nullptr || b == nullptr || !PyTuple_CheckExact(a) || !PyTuple_CheckExact(b)) return false;
+  if (a == nullptr || b == nullptr || Py_TYPE(a) != Py_TYPE(b)) return false;
+  if (PyBytes_CheckExact(a)) return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+  if (!PyTuple_CheckExact(a)) return false;
   if (PyTuple_GET_SIZE(a) != PyTuple_GET_SIZE(b)) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a); ++i) {
     if (PyTuple_GET_ITEM(a, i) != PyTuple_GET_ITEM(b, i)) return false;

@@ -9,6 +9,12 @@
 namespace pellucid::region {
 namespace {
 
+// PyAnySet_Check, which walks the bases of everything else: no other class of C code is one.
+bool is_set(PyObject* object) {
+  if (PyAnySet_CheckExact(object)) return true;
+  return PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE) && PyAnySet_Check(object);
+}
+
 std::string_view name_of(PyObject* callable) {
   if (PyCFunction_Check(callable)) return reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
   const bool is_descriptor = Py_IS_TYPE(callable, &PyMethodDescr_Type) || Py_IS_TYPE(callable, &PyWrapperDescr_Type);
@@ -21,7 +27,10 @@ std::string_view name_of(PyObject* callable) {
 }
 
 // Asked of a set, each gives the same in any order.
-bool asks_no_order(std::string_view name) {
+bool asks_no_order(PyObject* callable, PyObject* const* args, std::size_t count, std::string_view name) {
+  PyObject* const self = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
+  const bool is_of_set = (self != nullptr && is_set(self)) || (count > 0 && is_set(args[0]));
+  if (!is_of_set) return false;
   static constexpr std::array<std::string_view, 13> kNames{
       "add",        "clear", "copy",         "discard", "issubset", "issuperset", "remove",
       "isdisjoint", "len",   "__contains__", "__len__", "update",   "bool",
@@ -49,7 +58,7 @@ bool has_hash_of_every_process(PyObject* key) {
 }
 
 bool has_order_of_this_process(PyObject* container) {
-  if (!PyAnySet_Check(container) || PySet_GET_SIZE(container) < 2) return false;
+  if (!is_set(container) || PySet_GET_SIZE(container) < 2) return false;
   PyObject* item = nullptr;
   Py_hash_t hash = 0;
   for (Py_ssize_t at = 0; _PySet_NextEntry(container, &at, &item, &hash) != 0;) {
@@ -63,10 +72,11 @@ void note_order(Region& region, PyObject* container) {
 }
 
 LooksAtNoOrder::LooksAtNoOrder(Region& region, PyObject* container)
-    : region_(region), before_(region.capture->of_this_process), is_set_(PyAnySet_Check(container)) {}
+    : region_(region), before_(region.capture->of_this_process), container_(py::Owned<>::share(container)) {}
 
 LooksAtNoOrder::~LooksAtNoOrder() {
-  if (is_set_) region_.capture->of_this_process = before_;
+  const char*& now = region_.capture->of_this_process;
+  if (now != before_ && is_set(container_.get())) now = before_;
 }
 
 void note_call(Region& region, PyObject* callable, PyObject* const* args, std::size_t count, PyObject* result) {
@@ -76,7 +86,7 @@ void note_call(Region& region, PyObject* callable, PyObject* const* args, std::s
     return;
   }
   if (name == "id") region.capture->of_this_process = "it asks for an address";
-  if (asks_no_order(name) || PyAnySet_Check(result)) return;
+  if (asks_no_order(callable, args, count, name) || is_set(result)) return;
   for (std::size_t i = 0; i < count; ++i) note_order(region, args[i]);
 }
 

@@ -3,6 +3,8 @@
 #pragma once
 #include <Python.h>
 
+#include "py/ref.h"
+
 namespace pellucid::region {
 
 struct Region;
@@ -25,7 +27,7 @@ class LooksAtNoOrder {
  private:
   Region& region_;
   const char* before_;
-  bool is_set_;
+  py::Owned<> container_;
 };
 
 // A C function is called with these arguments and has given `result`: it may have looked at orders, hashes, addresses.

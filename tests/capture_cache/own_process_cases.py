@@ -32,6 +32,8 @@ WALKED = {
     "frozen": "frozenset(T)",
     "starred": "tuple((lambda *a: a)(*set(T)))",
     "zipped": "dict(zip(set(T), range(3)))",
+    "updated": "(lambda d: d.update({(k, 1) for k in T}) or list(d))({})",
+    "from_pairs": "dict({(k, 1) for k in T})",
 }
 VALUES = {
     "popped": "T[set(T).pop()]",
