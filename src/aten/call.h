@@ -13,6 +13,18 @@
 
 namespace pellucid::aten {
 
+// Each tensor that an argument or result is, or that a list holds.
+template <class F>
+void for_each_tensor(const c10::IValue& value, F&& visit) {
+  if (value.isTensor()) {
+    if (value.toTensor().defined()) visit(value.toTensor());
+  } else if (value.isList()) {
+    for (const c10::IValue& element : value.toListRef()) {
+      if (element.isTensor() && element.toTensor().defined()) visit(element.toTensor());
+    }
+  }
+}
+
 class Call {
  public:
   Call(const Operator& op, const c10::OperatorHandle& handle, torch::jit::Stack& stack);

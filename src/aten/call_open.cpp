@@ -8,17 +8,6 @@
 namespace pellucid::aten {
 namespace {
 
-template <class F>
-void for_each_tensor_in(const c10::IValue& value, F&& visit) {
-  if (value.isTensor()) {
-    if (value.toTensor().defined()) visit(value.toTensor());
-  } else if (value.isTensorList() || (value.isList() && value.isOptionalTensorList())) {
-    for (const c10::IValue& element : value.toListRef()) {
-      if (element.isTensor() && element.toTensor().defined()) visit(element.toTensor());
-    }
-  }
-}
-
 bool is_open_list(const c10::IValue& value) { return value.isList() && !value.isIntList() && value.isSymIntList(); }
 
 c10::IValue hint_of(const c10::IValue& value) {
@@ -211,10 +200,10 @@ bool OpenCall::reshapes_open() const {
   };
   for (std::size_t i = 0; op_.writes && i < call_.size(); ++i) {
     if (!op_.args[i].written) continue;
-    for_each_tensor_in(open_.arg(i), [&](const at::Tensor& tensor) {
+    for_each_tensor(open_.arg(i), [&](const at::Tensor& tensor) {
       reshapes |= op_.reshapes && !op_.out && !reshapes_itself() && symbolic_fake(tensor) != nullptr;
       for (std::size_t j = 0; j < call_.size(); ++j) {
-        for_each_tensor_in(open_.arg(j), [&](const at::Tensor& other) {
+        for_each_tensor(open_.arg(j), [&](const at::Tensor& other) {
           if (!other.is_same(tensor) && storage_of(other) == storage_of(tensor)) Call::note_may_raise();
         });
       }
@@ -226,7 +215,7 @@ bool OpenCall::reshapes_open() const {
 bool OpenCall::is_argument(const at::Tensor& tensor) const {
   bool found = false;
   for (std::size_t i = 0; i < open_.size(); ++i) {
-    for_each_tensor_in(open_.arg(i), [&](const at::Tensor& argument) { found |= argument.is_same(tensor); });
+    for_each_tensor(open_.arg(i), [&](const at::Tensor& argument) { found |= argument.is_same(tensor); });
   }
   return found;
 }
@@ -234,7 +223,7 @@ bool OpenCall::is_argument(const at::Tensor& tensor) const {
 void OpenCall::generalise() {
   std::vector<at::Tensor> results;
   for (std::size_t i = first_; i < stack_.size(); ++i) {
-    for_each_tensor_in(stack_[i], [&](const at::Tensor& tensor) {
+    for_each_tensor(stack_[i], [&](const at::Tensor& tensor) {
       if (!is_argument(tensor)) results.push_back(tensor);
     });
   }

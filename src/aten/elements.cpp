@@ -51,7 +51,7 @@ struct WithData::State {
   at::RecordFunctionGuard no_profiler{false};
 };
 
-WithData::WithData() : state_(new State) {
+WithData::WithData() : state_(std::make_unique<State>()) {
   // A thread that has just begun has no keys but torch's own.
   c10::impl::_force_tls_local_dispatch_key_set(c10::impl::LocalDispatchKeySet(c10::impl::PODLocalDispatchKeySet{}));
   at::impl::PythonTorchFunctionTLS::set_disabled_state(at::impl::TorchFunctionDisabledState::ALL_DISABLED);
@@ -61,7 +61,6 @@ WithData::~WithData() {
   at::impl::PythonTorchFunctionTLS::set_disabled_state(state_->functions);
   c10::impl::_force_tls_local_dispatch_key_set(state_->keys);
   scope_of_thread() = std::move(state_->scope);
-  delete state_;
 }
 
 }  // namespace pellucid::aten

@@ -1,6 +1,8 @@
 // What tensors hold, for captures that go by it: elements as bytes, and calls of torch on tensors with data while the
 // thread is in a capture.
 #pragma once
+#include <memory>
+
 #include "py/ref.h"
 
 namespace pellucid::aten {
@@ -19,7 +21,7 @@ class WithData {
 
  private:
   struct State;
-  State* state_;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace pellucid::aten

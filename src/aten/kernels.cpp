@@ -104,17 +104,6 @@ c10::IValue map_list(const c10::IValue& list, F&& replace) {
   return out;
 }
 
-template <class F>
-void for_each_tensor(const c10::IValue& value, F&& visit) {
-  if (value.isTensor()) {
-    if (value.toTensor().defined()) visit(value.toTensor());
-  } else if (value.isList()) {
-    for (const c10::IValue& element : value.toListRef()) {
-      if (element.isTensor() && element.toTensor().defined()) visit(element.toTensor());
-    }
-  }
-}
-
 // Do two fakes share memory, as at::get_overlap_status says of real tensors?
 at::MemOverlapStatus overlap(const at::Tensor& a, const at::Tensor& b) {
   using Status = at::MemOverlapStatus;

@@ -23,14 +23,14 @@ namespace {
 
 constexpr std::size_t kMostOperators = 32;
 
-std::shared_ptr<RanOnFakes>& noted() {
-  thread_local std::shared_ptr<RanOnFakes> ran;
-  return ran;
-}
+struct Noted {
+  std::shared_ptr<RanOnFakes> ran;  // null: no operator so far that only computes
+  bool is_whole = true;
+};
 
-RanOnFakes& noted_now() {
-  if (noted() == nullptr) noted() = std::make_shared<RanOnFakes>();
-  return *noted();
+Noted& noted() {
+  thread_local Noted ran;
+  return ran;
 }
 
 // Besides elementwise operators: what only computes, the same each time.
@@ -70,15 +70,6 @@ bool may_be_noted(const c10::IValue& value) {
   return true;
 }
 
-template <class F>
-void each_tensor(const c10::IValue& value, F&& visit) {
-  if (value.isTensor()) {
-    if (value.toTensor().defined()) visit(value.toTensor());
-  } else if (value.isList()) {
-    for (const c10::IValue& item : value.toListRef()) each_tensor(item, visit);
-  }
-}
-
 const void* memory_of(const at::Tensor& tensor) {
   return tensor.has_storage() ? tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() : nullptr;
 }
@@ -108,12 +99,12 @@ bool writes(const RanOperator& ran, std::size_t argument) {
 
 OperatorNote::OperatorNote(const Call& call)
     : first_(call.stack.size() - call.size()),
-      known_(noted() == nullptr ? 0 : noted()->operators.size()),
-      was_whole_(noted() == nullptr || noted()->is_whole) {
-  if (builtin_operator(call.handle) == nullptr || !only_computes(call.op, call.handle)) return;
-  for (std::size_t i = 0; i < call.size(); ++i) {
+      known_(noted().ran == nullptr ? 0 : noted().ran->operators.size()),
+      was_whole_(noted().is_whole) {
+  for (std::size_t i = 0; i < call.size(); ++i) {  // first: most tensors are large
     if (!call.arg(i).isNone() && !may_be_noted(call.arg(i))) return;
   }
+  if (builtin_operator(call.handle) == nullptr || !only_computes(call.op, call.handle)) return;
   ran_.emplace(RanOperator{.handle = call.handle, .arguments = {}, .results = {}});
   for (std::size_t i = 0; i < call.size(); ++i) ran_->arguments.push_back(call.arg(i));
 }
@@ -126,16 +117,23 @@ void OperatorNote::done(const Call& call) {
     const bool is_new = !call.has_tensors && call.stack[i].isTensor();
     ran_->results.push_back(is_new ? c10::IValue(call.stack[i].toTensor().variable_data()) : call.stack[i]);
   }
-  RanOnFakes& now = noted_now();
-  now.operators.resize(std::min(known_, now.operators.size()));
+  Noted& now = noted();
+  if (now.ran == nullptr) now.ran = std::make_shared<RanOnFakes>();
+  auto& operators = now.ran->operators;
+  operators.resize(std::min(known_, operators.size()));
+  operators.push_back(std::move(*ran_));
   now.is_whole = was_whole_;
-  now.operators.push_back(std::move(*ran_));
 }
 
-void note_unknown_operator() { noted_now().is_whole = false; }
-void forget_operators() { noted().reset(); }
+void note_unknown_operator() { noted().is_whole = false; }
+void forget_operators() { noted() = {}; }
 
-std::shared_ptr<const RanOnFakes> take_operators() { return std::exchange(noted(), nullptr); }
+// Null, which says nothing of what ran, unless there is an operator to run once more.
+std::shared_ptr<const RanOnFakes> take_operators() {
+  Noted taken = std::exchange(noted(), {});
+  if (taken.ran != nullptr) taken.ran->is_whole = taken.is_whole;
+  return std::move(taken.ran);
+}
 
 std::shared_ptr<const RanOnFakes> made_of_constants(PyObject* fake, PyObject* real) {
   const at::Tensor &value = THPVariable_Unpack(real), &made = THPVariable_Unpack(fake);
@@ -210,7 +208,7 @@ void Replay::Data::add(const RanOperator& ran) {
   }
   for (const Place& place : step.places) step.arguments[place.argument] = c10::IValue();  // no fake is held
   for (const c10::IValue& result : ran.results) {
-    each_tensor(result, [&](const at::Tensor& tensor) {
+    for_each_tensor(result, [&](const at::Tensor& tensor) {
       step.results.push_back(slot_of(tensor));
       step.dtypes.push_back(tensor.scalar_type());
     });
@@ -286,23 +284,24 @@ std::optional<Replay::Made> Replay::of(PyObject* fake, std::span<const Happened>
       const RanOperator& ran = is_on_lists(all) ? parts.back() : all;
       bool is_part = false;
       for (const c10::IValue& result : ran.results)
-        each_tensor(result, [&](const at::Tensor& tensor) { is_part |= needed.contains(key_of(tensor)); });
+        for_each_tensor(result, [&](const at::Tensor& tensor) { is_part |= needed.contains(key_of(tensor)); });
       for (std::size_t a = 0; a < ran.arguments.size(); ++a) {
         if (!writes(ran, a)) continue;
-        each_tensor(ran.arguments[a], [&](const at::Tensor& tensor) { is_part |= memory.contains(memory_of(tensor)); });
+        for_each_tensor(ran.arguments[a],
+                        [&](const at::Tensor& tensor) { is_part |= memory.contains(memory_of(tensor)); });
       }
       if (!is_part) continue;
       if (node.takes_numbers || steps.size() == kMostOperators) return std::nullopt;
       steps.push_back(&ran);
       std::unordered_set<Key, HashOfKey> own;
       for (const c10::IValue& argument : ran.arguments) {
-        each_tensor(argument, [&](const at::Tensor& tensor) {
+        for_each_tensor(argument, [&](const at::Tensor& tensor) {
           own.insert(key_of(tensor));
           need(tensor);
         });
       }
       for (const c10::IValue& result : ran.results) {
-        each_tensor(result, [&](const at::Tensor& tensor) {
+        for_each_tensor(result, [&](const at::Tensor& tensor) {
           if (!own.contains(key_of(tensor))) made.insert(key_of(tensor));
         });
       }
@@ -370,7 +369,7 @@ std::optional<symbolic::Value> Replay::run(std::span<PyObject* const> inputs) co
       std::size_t next = 0;
       bool is_same = true;
       for (const c10::IValue& result : stack) {
-        each_tensor(result, [&](const at::Tensor& tensor) {
+        for_each_tensor(result, [&](const at::Tensor& tensor) {
           is_same = is_same && next < step.results.size() && tensor.scalar_type() == step.dtypes[next];
           if (is_same) slots[step.results[next++]] = tensor;
         });

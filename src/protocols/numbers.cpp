@@ -4,13 +4,16 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "aten/aten.h"
 #include "bytecode/opcodes.h"
 #include "protocols/operators.h"
 #include "protocols/policies.h"
 #include "protocols/table.h"
+#include "protocols/torch_function.h"
 #include "py/cpython.h"
 #include "py/number_operator.h"
 #include "region/compiled_function.h"
+#include "region/known_elements.h"
 #include "region/seeds.h"
 #include "region/torch_module.h"
 #include "symbolic/operations.h"
@@ -484,6 +487,11 @@ bool moves_numbers(PyObject* callable) {
   if (is_instance_rule(type)) return has_row_for_numbers(reinterpret_cast<PyObject*>(type));
   PyObject* method = py::type_lookup(type, region::names().__call__);
   return method != nullptr && PyFunction_Check(method) != 0;
+}
+
+py::Owned<> elements_if_known(Interpreter& t, PyObject* value) {
+  if (cat_of(value) != Cat::Tensor || !aten::is_plain_tensor(value) || is_answered(t, value)) return {};
+  return region::known_elements(t.region, t.region.recorder.lift(value).get());
 }
 
 }  // namespace pellucid::protocols

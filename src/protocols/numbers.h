@@ -30,6 +30,10 @@ py::Owned<> plain_key(Interpreter& t, PyObject* key);
 
 bool has_number(Args args) noexcept;
 
+// The tensor with data that a plain tensor stands for, where the capture goes by its elements
+// (region/known_elements.h); empty: it does not, or this is no such tensor.
+py::Owned<> elements_if_known(Interpreter& t, PyObject* value);
+
 // Of a torch.Size with open sizes. It holds them as a tuple does, but what its C code makes of them is checked for
 // ints.
 bool is_open_size(PyObject* object);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "region/node_tensors.h"
 #include "region/objects.h"
 #include "region/region.h"
 
@@ -21,22 +22,12 @@ namespace {
 
 bool is_tensor(PyObject* object) { return object != nullptr && aten::is_tensor(object); }
 
-template <class Visit>
-void each_tensor_of(const graph::Node* node, Visit&& visit) {
-  if (node->example_value) each_tensor(node->example_value.get(), visit);
-}
-
-template <class Visit>
-void each_tensor_taken(const graph::Node& node, Visit&& visit) {
-  graph::for_each_input(node, [&](const graph::Node* input) { each_tensor_of(input, visit); });
-}
-
 // Numbers of the region that a node takes: they are others at other calls.
 bool takes_numbers(const graph::Node& node) {
   bool any = false;
   graph::for_each_input(node, [&](const graph::Node* input) {
     bool holds_tensor = false;
-    each_tensor_of(input, [&](PyObject*) { holds_tensor = true; });
+    each_tensor_of(*input, [&](PyObject*) { holds_tensor = true; });
     any |= !holds_tensor;
   });
   return any;
@@ -79,9 +70,7 @@ bool Foresight::stays_apart(const Read& read) {
   Capture& capture = *region_.capture;
   std::unordered_set<const void*> storages;
   for (const graph::Node* node : capture.graph.nodes()) {
-    for (const aten::HeldStorage& held : node->written) storages.insert(held.get());
-    if (!node->impure || !node->written.empty()) continue;
-    each_tensor_taken(*node, [&](PyObject* tensor) { storages.insert(aten::meta_of(tensor).storage); });
+    each_storage_written(*node, [&](const void* storage) { storages.insert(storage); });
   }
   auto reads = read_, writes = written_;
   const auto add = [](auto& list, const Source* source, PyObject* tensor) {
@@ -183,11 +172,8 @@ std::optional<bool> Foresight::truth(PyObject* tensor) {
   one.replay = found->replay;
   one.name = found->name;
   for (std::size_t i = 0; i < found->sources.size(); ++i) one.operands.push_back(i);
-  guards::Why why;
-  why.code = py::Owned<PyCodeObject>::share(region_.top->code.get());
-  why.offset = region_.top->at;
-  why.operation = "tests the truth";
-  add_guard(foresight, found->sources, std::move(why));
+  auto code = py::Owned<PyCodeObject>::share(region_.top->code.get());
+  add_guard(foresight, found->sources, {std::move(code), region_.top->at, "tests the truth"});
   return foresight->truth;
 }
 
@@ -248,11 +234,8 @@ void Foresight::finish() {
   std::vector<const Source*> sources;
   for (const auto& [source, tensor] : read_) sources.push_back(source);
   for (const auto& [source, tensor] : written_) sources.push_back(source);
-  guards::Why why;
-  why.code = py::Owned<PyCodeObject>::share(region_.capture->code.get());
-  why.offset = 0;
-  why.operation = "decides by the values of tensors";
-  add_guard(std::move(foresight), sources, std::move(why));
+  auto code = py::Owned<PyCodeObject>::share(region_.capture->code.get());
+  add_guard(std::move(foresight), sources, {std::move(code), 0, "decides by the values of tensors"});
 }
 
 }  // namespace pellucid::region

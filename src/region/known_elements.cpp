@@ -1,13 +1,16 @@
 #include "region/known_elements.h"
 
 #include <algorithm>
+#include <cstring>
 #include <initializer_list>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "aten/elements.h"
+#include "base/digest.h"
 #include "py/gil.h"
 #include "py/interrupts.h"
+#include "region/node_tensors.h"
 #include "region/objects.h"
 #include "region/region.h"
 
@@ -24,11 +27,10 @@ constexpr std::int64_t kMostElements = 1 << 20;  // of what they give
 constexpr PathHash kElements = 0x656c656d656e7473;
 
 std::uint64_t digest_of(PyObject* bytes) {
-  std::uint64_t digest = 0xcbf29ce484222325;
-  const char* data = PyBytes_AS_STRING(bytes);
-  for (Py_ssize_t i = 0; i < PyBytes_GET_SIZE(bytes); ++i)
-    digest = (digest ^ static_cast<unsigned char>(data[i])) * 0x100000001b3;
-  return digest;
+  const std::string made = digest({PyBytes_AS_STRING(bytes), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes))});
+  std::uint64_t half = 0;
+  std::memcpy(&half, made.data(), sizeof half);
+  return half;
 }
 
 // The nodes that compute a tensor, and the tensors from outside that they begin with.
@@ -79,14 +81,16 @@ bool Slice::find(PyObject* fake) {
   return last_ != nullptr || all_.empty();
 }
 
-// Functions of torch itself, which do the same with the same elements and nothing else.
+// Functions of torch itself and Python's operators, which do the same with the same elements and nothing else.
 bool may_run(PyObject* function) {
-  if (PyCFunction_Check(function) || Py_IS_TYPE(function, &PyMethodDescr_Type)) return true;
-  if (!PyFunction_Check(function)) return false;
+  if (Py_IS_TYPE(function, &PyMethodDescr_Type)) return true;
+  const bool is_native = PyCFunction_Check(function);
+  if (!is_native && !PyFunction_Check(function)) return false;
   auto module = py::Owned<>::steal(PyObject_GetAttrString(function, "__module__"));
   if (!module) PyErr_Clear();
   if (!module || !PyUnicode_Check(module.get())) return false;
   const std::string name = py::text_of(module.get());
+  if (is_native) return name == "torch" || name.starts_with("torch._C.") || name == "_operator" || name == "builtins";
   return name == "torch" || name == "torch.functional" || name == "torch.nn.functional" || name == "torch._tensor";
 }
 
@@ -101,7 +105,7 @@ bool Slice::add_inputs() {
   while (!waiting.empty()) {
     const graph::Node* node = waiting.back();
     waiting.pop_back();
-    each_tensor(node->example_value.get(), [&](PyObject* tensor) {
+    each_tensor_of(*node, [&](PyObject* tensor) {
       if (aten::is_fake(tensor)) storages_.insert(aten::meta_of(tensor).storage);
     });
     if (node->op == graph::Op::Placeholder) continue;
@@ -117,15 +121,8 @@ bool Slice::add_inputs() {
 void Slice::add_writes() {
   for (const graph::Node* node : region_.capture->graph.nodes()) {
     if (!node->impure) continue;
-    bool writes =
-        std::ranges::any_of(node->written, [&](const auto& storage) { return storages_.contains(storage.get()); });
-    if (node->written.empty()) {
-      graph::for_each_input(*node, [&](const graph::Node* input) {
-        each_tensor(input->example_value.get(), [&](PyObject* tensor) {
-          writes |= aten::is_fake(tensor) && storages_.contains(aten::meta_of(tensor).storage);
-        });
-      });
-    }
+    bool writes = false;
+    each_storage_written(*node, [&](const void* storage) { writes |= storages_.contains(storage); });
     if (!writes) continue;
     writes_ = true;
     all_.insert(node);

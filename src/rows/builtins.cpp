@@ -1,12 +1,10 @@
 // The functions and types of the module builtins.
-#include "aten/aten.h"
 #include "protocols/arrays.h"
-#include "protocols/torch_function.h"
+#include "protocols/numbers.h"
 #include "py/cpython.h"
 #include "py/keys.h"
 #include "region/arrays.h"
 #include "region/enums.h"
-#include "region/known_elements.h"
 #include "region/snapshot.h"
 #include "region/subclasses.h"
 #include "rows/rows.h"
@@ -163,23 +161,18 @@ Result bool_(Interpreter& t, PyObject* f, Args args) {
   return protocols::truth(t, args[0]);
 }
 
-// Numbers of tensors are in the graph, or the tensor's elements are known.
-bool may_be_number(Interpreter& t, PyObject* tensor) {
-  if (t.region.numbers.policy.scalar_outputs) return true;
-  if (!aten::is_plain_tensor(tensor) || protocols::is_answered(t, tensor)) return false;
-  return static_cast<bool>(region::known_elements(t.region, t.region.recorder.lift(tensor).get()));
-}
-
 // int(x), float(x), complex(x): of numbers and texts natively, of tensors data, of user objects by their dunder.
 Result number(Interpreter& t, PyObject* f, Args args) {
   if (only_positional(args, 1, 1)) {
     const std::string name = reinterpret_cast<PyTypeObject*>(f)->tp_name;
     const Cat cat = region::cat_of(args[0]);
-    if (cat == Cat::Tensor && !region::is_subclassed(args[0]) && may_be_number(t, args[0])) {
+    if (cat == Cat::Tensor) {
+      const bool is_number = !region::is_subclassed(args[0]) &&
+                             (t.region.numbers.policy.scalar_outputs || protocols::elements_if_known(t, args[0]));
+      if (!is_number) unsupported(Reason::DataDependent, {{"operation", name + "() of a tensor"}});
       PyObject* values[] = {f, args[0]};
       return protocols::call_polyfill(t, "item_as", values);
     }
-    if (cat == Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", name + "() of a tensor"}});
     if (cat == Cat::Array) return protocols::array_number(t, f, args[0]);
     if (cat == Cat::Instance && t.region.lookups.type_lookup(Py_TYPE(args[0]), ("__" + name + "__").c_str()) != nullptr)
       return protocols::call_polyfill(t, (name + "_of").c_str(), args.values);

@@ -279,16 +279,12 @@ bool is_long_list(const region::NumberPolicy& policy, PyObject* tensor) {
   return count > kMost;
 }
 
-bool may_have_elements(const Interpreter& t, PyObject* value) {
-  return region::cat_of(value) == Cat::Tensor && aten::is_plain_tensor(value) && !protocols::is_answered(t, value);
-}
-
 Result tolist(Interpreter& t, PyObject* f, Args args) {
   const region::NumberPolicy& policy = t.region.numbers.policy;
   if (args.size() > 0 && region::is_wrapper_subclass(args[0])) return refuse(t, f, args);  // torch raises
   const bool by_elements = !policy.scalar_outputs || region::goes_by_elements(t.region);
-  if (by_elements && only_positional(args, 1, 1) && may_have_elements(t, args[0])) {
-    if (const auto known = region::known_elements(t.region, t.region.recorder.lift(args[0]).get()))
+  if (by_elements && only_positional(args, 1, 1)) {
+    if (const auto known = protocols::elements_if_known(t, args[0]))
       return Result::of(py::take(PyObject_CallMethod(known.get(), "tolist", nullptr)));
   }
   if (!policy.scalar_outputs || !only_positional(args, 1, 1) || is_long_list(policy, args[0]))
