@@ -94,6 +94,7 @@ bool Foresight::stays_apart(const Read& read) {
   for (std::size_t i = 0; i < read.sources.size(); ++i) add(reads, read.sources[i], read.inputs[i]);
   const auto tensors_of = [](const auto& list) {
     std::vector<PyObject*> tensors;
+    tensors.reserve(list.size());
     for (const auto& [source, tensor] : list) tensors.push_back(tensor);
     return tensors;
   };
