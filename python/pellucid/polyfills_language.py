@@ -55,6 +55,16 @@ def build_class(body, name, bases, original_bases, meta, keywords):
     return made
 
 
+def call_alias(alias, /, *args, **kwargs):
+    """list[int]() (ga_call of genericaliasobject.c)."""
+    made = alias.__origin__(*args, **kwargs)
+    try:
+        made.__orig_class__ = alias
+    except (AttributeError, TypeError):
+        pass
+    return made
+
+
 def class_made(made, named, has_hook, keywords):
     for name, value in named:
         try:

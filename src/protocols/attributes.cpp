@@ -1,5 +1,9 @@
 #include "protocols/attributes.h"
 
+#include <algorithm>
+#include <initializer_list>
+#include <string_view>
+
 #include "aten/layers.h"
 #include "graph/bodies.h"
 #include "protocols/arrays.h"
@@ -283,6 +287,27 @@ Result super_getattr(Interpreter& t, PyObject* super, PyObject* name) {
   return t.raise(PyExc_AttributeError, text);
 }
 
+namespace {
+
+// What list[int] has of its own (attr_exceptions of genericaliasobject.c): all else is an attribute of list.
+bool is_own_name_of_alias(PyObject* name) {
+  const std::string text = py::text_of(name);
+  return std::ranges::any_of(
+      std::initializer_list<std::string_view>{"__class__", "__origin__", "__args__", "__unpacked__", "__parameters__",
+                                              "__typing_unpacked_tuple_args__", "__mro_entries__", "__reduce_ex__",
+                                              "__reduce__", "__copy__", "__deepcopy__"},
+      [&](std::string_view own) { return own == text; });
+}
+
+Result alias_getattr(Interpreter& t, PyObject* alias, PyObject* name) {
+  if (is_own_name_of_alias(name)) return generic_getattr(t, alias, name);
+  static PyObject* const origin = py::interned("__origin__").release();
+  const Result of = native_attribute(t, alias, origin);
+  return getattr(t, of.value.get(), name);
+}
+
+}  // namespace
+
 Result generic_getattr(Interpreter& t, PyObject* object, PyObject* name) {
   PyTypeObject* type = Py_TYPE(object);
   PyObject* meta = t.region.lookups.type_lookup(type, name);
@@ -373,6 +398,7 @@ Result getattr(Interpreter& t, PyObject* object, PyObject* name) {
       break;
   }
   if (Py_IS_TYPE(object, &PySuper_Type)) return super_getattr(t, object, name);
+  if (type->tp_getattro == Py_GenericAliasType.tp_getattro) return alias_getattr(t, object, name);
   if (type->tp_getattro == PyObject_GenericGetAttr) {
     guard_generic_getattr(t, type);
     return generic_getattr(t, object, name);

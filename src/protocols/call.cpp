@@ -179,7 +179,13 @@ Result call(Interpreter& t, PyObject* callable, Args args) {
   if (method == nullptr) {
     return t.raise(PyExc_TypeError, std::string("'") + type->tp_name + "' object is not callable");
   }
-  if (!Py_IS_TYPE(method, &PyWrapperDescr_Type)) {
+  if (Py_IS_TYPE(method, &PyWrapperDescr_Type)) {
+    if (const Handler handler = find(method)) {
+      std::vector<PyObject*> values{callable};
+      values.insert(values.end(), args.values.begin(), args.values.end());
+      return handler(t, method, Args{values, args.kwnames});
+    }
+  } else {
     Result bound = bind(t, method, callable, reinterpret_cast<PyObject*>(type));
     if (bound.is_value()) return call(t, bound.value.get(), args);
   }

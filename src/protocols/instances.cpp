@@ -192,8 +192,10 @@ Result make_instance(Interpreter& t, PyObject* callable, Args args) {
       PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
     instance = py::Owned<>::steal(type->tp_new(type, tuple.get(), nullptr));
   } else {
-    instance = py::Owned<>::steal(
-        type->tp_new(type, empty.get(), nullptr));  // object, list, dict, set: the arguments are __init__'s
+    // object, list, dict, set: the arguments are __init__'s. Where nobody takes any, that is said before all else.
+    const bool takes_none = type->tp_new == PyBaseObject_Type.tp_new && type->tp_init == PyBaseObject_Type.tp_init;
+    auto given = takes_none && !args.values.empty() ? py::take(PyTuple_Pack(1, Py_None)) : empty.copy();
+    instance = py::Owned<>::steal(type->tp_new(type, given.get(), nullptr));
   }
   if (!instance) return t.raise_pending(py::PythonError());
   return initialise_instance(t, std::move(instance), callable, args);

@@ -357,8 +357,18 @@ Result new_alias(Interpreter& t, PyObject* f, Args args) {
   return run_native(t, f, args);
 }
 
+// Of a class that gets its items by `__class_getitem__ = classmethod(GenericAlias)`.
+Result make_alias(Interpreter& t, PyObject* type, Args args) {
+  if (!only_positional(args, 2, 2) || !is_of_types(args[0]) || !is_of_types(args[1])) return refuse(t, type, args);
+  return run_native(t, type, args);
+}
+
+Result call_alias(Interpreter& t, PyObject*, Args args) { return protocols::call_polyfill(t, "call_alias", args); }
+
 const Row rows[] = {
     {"types.GenericAlias.__new__", new_alias},
+    {"types.GenericAlias", make_alias},
+    {"types.GenericAlias.__call__", call_alias},
     {"builtins.__build_class__", build_class},
     {"pellucid.polyfills_language.build_class_of", build_class_of},
     {"pellucid.polyfills_language.is_class", is_class},

@@ -99,6 +99,25 @@ def test_values(program, backend):
         assert len(gm.graph.find_nodes(op="call_function", target=OPERATOR)) == 1
 
 
+def makes_its_mask(q, k, v):
+    mask = create_block_mask(lambda b, h, i, j: i >= j + q.size(1) - 2, None, None, 32, 32, device="cpu", BLOCK_SIZE=16)
+    return flex_attention(q, k, v, block_mask=mask), mask.kv_num_blocks, mask.sparsity()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_mask_that_the_region_makes(backend):
+    counting = Counting() if backend == "eager" else backend
+    compiled = pellucid.compile(makes_its_mask, backend=counting, fullgraph=backend == "eager")
+    for heads in (2, 1):
+        given = tensors(heads, heads)
+        out, blocks, sparsity = compiled(*given)
+        _, want_blocks, want_sparsity = makes_its_mask(*given)
+        torch.testing.assert_close(out, reference(*given, None, lambda b, h, i, j: i >= j + heads - 2))
+        assert blocks.tolist() == want_blocks.tolist() and sparsity == want_sparsity
+    if backend == "eager":
+        assert len(counting.graphs) == 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("program", [relative, all_of_it], ids=lambda program: program.__name__)
 def test_inductor(program):
