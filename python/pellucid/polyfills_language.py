@@ -61,7 +61,7 @@ def call_alias(alias, /, *args, **kwargs):
     try:
         made.__orig_class__ = alias
     except (AttributeError, TypeError):
-        pass
+        return made
     return made
 
 

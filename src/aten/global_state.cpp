@@ -75,9 +75,16 @@ Value functorch_level() {
   return static_cast<Value>(value);
 }
 
+// Functions are called while the graph runs, whatever they are. Others may be graphs (torch.fx.GraphModule), which
+// AOTAutograd makes part of its own.
+bool may_be_graph(PyObject* hook) noexcept {
+  return !PyFunction_Check(hook) && !PyMethod_Check(hook) && !PyCFunction_Check(hook);
+}
+
 Value saved_tensor_hooks() {
   const auto& state = at::SavedTensorDefaultHooks::get_tls_state();
-  return (state.stack.size() << 1) | Value{state.disabled_error_message.has_value()};
+  const bool counts = !state.stack.empty() && may_be_graph(pack_hook());
+  return (counts ? state.stack.size() << 1 : 0) | Value{state.disabled_error_message.has_value()};
 }
 
 Value autograd_modes() {

@@ -89,12 +89,14 @@ Result call_ex(Interpreter& t, PyObject* callable, PyObject* positional, PyObjec
     if (cat_of(kwargs) != Cat::Dict)
       unsupported(Reason::UnsupportedProtocol, {{"protocol", "**kwargs"}, {"type", Py_TYPE(kwargs)->tp_name}});
     named = t.region.reads.entries(kwargs);
-    if (!named.empty()) kwnames = py::take(PyTuple_New(static_cast<Py_ssize_t>(named.size())));
-    Py_ssize_t i = 0;
-    for (const auto& [key, value] : named) {
-      if (!PyUnicode_Check(key.get())) return t.raise(PyExc_TypeError, "keywords must be strings");
-      PyTuple_SET_ITEM(kwnames.get(), i++, Py_NewRef(key.get()));
-      values.push_back(value.get());
+    if (!named.empty()) {
+      kwnames = py::take(PyTuple_New(static_cast<Py_ssize_t>(named.size())));
+      Py_ssize_t i = 0;
+      for (const auto& [key, value] : named) {
+        if (!PyUnicode_Check(key.get())) return t.raise(PyExc_TypeError, "keywords must be strings");
+        PyTuple_SET_ITEM(kwnames.get(), i++, Py_NewRef(key.get()));
+        values.push_back(value.get());
+      }
     }
   }
   return call(t, callable, Args{values, kwnames.get()});

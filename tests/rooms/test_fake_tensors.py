@@ -521,9 +521,12 @@ def test_B03_B04_global_state_sees_every_change():
         torch._C.DisableTorchFunctionSubclass()
     )
     assert changed(torch.autocast("cpu")) == "autocast for cpu: expected off, found on with torch.bfloat16"
-    assert "saved tensor hooks: expected 0, found 1" in changed(
-        torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
-    )
+    graph = torch.fx.symbolic_trace(lambda t: t)
+    assert "saved tensor hooks: expected 0, found 1" in changed(torch.autograd.graph.saved_tensors_hooks(graph, graph))
+    state = A.GlobalState.now()
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        assert state.matches() and state.mismatch() == ""  # functions are called while the graph runs
+    assert "no more allowed" in changed(torch.autograd.graph.disable_saved_tensors_hooks("not here"))
     assert "mkldnn" in changed(undo(torch.backends.mkldnn.set_flags, False, True))
     with torch.device("cpu"):
         inside = A.GlobalState.now()

@@ -4,6 +4,7 @@ tensors of the graph end it, inputs do not."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import weakref
 from functools import partial
@@ -555,6 +556,59 @@ def test_hooks_of_what_is_saved():
         return y.sum()
 
     check(f, leaf(), whole=False)
+
+
+class Packs:
+    def __init__(self):
+        self.seen = []
+
+    def pack(self, tensor):
+        self.seen.append(("pack", tensor.tolist()))
+        return tensor
+
+    def unpack(self, tensor):
+        self.seen.append(("unpack", tensor.tolist()))
+        return tensor
+
+
+def called_around_and_below_hooks(function, hooks):
+    gradients = []
+    for around in (False, True, True, False):
+        x = ramp(3).requires_grad_()
+        with saved_tensors_hooks(*hooks) if around else contextlib.nullcontext():
+            y = function(x)
+        y.backward()
+        gradients.append(x.grad)
+    return gradients
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("first_below", [False, True])
+def test_functions_around_the_call_need_no_graph_of_their_own(backend, first_below):
+    def f(x):
+        return (x.sin() * x).sum()
+
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(f, backend=counting, fullgraph=True)
+    eager, ours = Packs(), Packs()
+    if first_below:
+        with saved_tensors_hooks(lambda t: t, lambda t: t):
+            compiled(ramp(3).requires_grad_()).backward()
+    want = called_around_and_below_hooks(f, (eager.pack, eager.unpack))
+    got = called_around_and_below_hooks(compiled, (ours.pack, ours.unpack))
+    assert counting.count == 1
+    assert len({name for name, _ in ours.seen}) == 2
+    if backend == "eager":
+        assert ours.seen == eager.seen and all(map(torch.equal, got, want))
+    else:
+        torch.testing.assert_close(got, want)
+
+
+def test_hooks_that_are_graphs_have_a_graph_of_their_own(counting):
+    graph = torch.fx.symbolic_trace(lambda tensor: tensor * 1)
+    compiled = pellucid.compile(lambda x: (x.sin() * x).sum(), backend=counting, fullgraph=True)
+    called_around_and_below_hooks(compiled, (graph, graph))
+    assert counting.count == 2
 
 
 def test_nothing_is_kept_alive():
