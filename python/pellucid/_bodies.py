@@ -247,9 +247,9 @@ def fresh(how: Any, count: int, *likes: torch.Tensor) -> Any:
 
 def input_like(like: torch.Tensor, how: Any, requires_grad: bool) -> torch.Tensor:
     """One that is no leaf."""
+    made = _like(like, how)
+    if not requires_grad:
+        return made
     with torch.enable_grad():
-        made = _like(like.detach(), how)
-        if not requires_grad:
-            return made
         one: torch.Tensor = fresh((None,), 1, made.requires_grad_())[0]
         return one

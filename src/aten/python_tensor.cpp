@@ -63,8 +63,8 @@ class CallState {
   explicit CallState(PyObject* listener, c10::DispatchKeySet hidden = kAskedInPython)
       : factories_(c10::DispatchKeySet(c10::DispatchKey::Fake)),
         no_modes_(hidden),
-        no_profiler_(/*is_enabled=*/false),
         autocast_cache_(at::autocast::is_autocast_cache_enabled()) {
+    if (at::hasCallbacks()) no_profiler_.emplace(/*is_enabled=*/false);  // costs more than an operator does
     if (autocast_cache_) at::autocast::set_autocast_cache_enabled(false);
     const auto& hooks = at::SavedTensorDefaultHooks::get_tls_state();
     if (!hooks.stack.empty()) {
@@ -116,7 +116,7 @@ class CallState {
   SameKeysAfter same_keys_;
   c10::impl::IncludeDispatchKeyGuard factories_;
   c10::impl::ExcludeDispatchKeyGuard no_modes_;
-  at::RecordFunctionGuard no_profiler_;
+  std::optional<at::RecordFunctionGuard> no_profiler_;
   const bool autocast_cache_;
   std::optional<at::impl::SavedTensorDefaultHooksTLS> hooks_;
   std::optional<at::impl::PythonTorchFunctionTLS> modes_;
