@@ -193,8 +193,10 @@ Result make_instance(Interpreter& t, PyObject* callable, Args args) {
     instance = py::Owned<>::steal(type->tp_new(type, tuple.get(), nullptr));
   } else {
     // object, list, dict, set: the arguments are __init__'s. Where nobody takes any, that is said before all else.
-    const bool takes_none = type->tp_new == PyBaseObject_Type.tp_new && type->tp_init == PyBaseObject_Type.tp_init;
-    auto given = takes_none && !args.values.empty() ? py::take(PyTuple_Pack(1, Py_None)) : empty.copy();
+    const bool are_too_many = !args.values.empty() && type->tp_new == PyBaseObject_Type.tp_new &&
+                              t.region.lookups.type_lookup(type, region::names().__init__) ==
+                                  py::type_lookup(&PyBaseObject_Type, region::names().__init__);
+    const auto given = are_too_many ? py::take(PyTuple_Pack(1, Py_None)) : empty.copy();
     instance = py::Owned<>::steal(type->tp_new(type, given.get(), nullptr));
   }
   if (!instance) return t.raise_pending(py::PythonError());

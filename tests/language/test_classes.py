@@ -846,6 +846,22 @@ def class_of_instance_changes(s, x):
     return a.f(), type(a) is B, x + 1
 
 
+class Abstract(abc.ABC):
+    @abc.abstractmethod
+    def f(self): ...
+
+
+@program
+def too_many_arguments_are_told_before_what_is_abstract(s, x):
+    told = []
+    for given in ((), (1,)):
+        try:
+            Abstract(*given)
+        except TypeError as error:
+            told.append(str(error))
+    return told, x + 1
+
+
 @pytest.mark.parametrize("f", PROGRAMS, ids=PROGRAMS.names)
 def test_same_as_eager(f):
     check(f, reset)
@@ -888,3 +904,20 @@ def kept_by_an_exception(key):
         {}[key]
     except KeyError as error:
         return error.args
+
+
+def test_an_init_that_comes_later_is_seen(counting):
+    class Late:
+        pass
+
+    def f(x):
+        try:
+            return x + Late(2).v
+        except TypeError:
+            return x
+
+    compiled = pellucid.compile(f, backend=counting, fullgraph=True)
+    assert compiled(torch.zeros(1)).item() == 0
+    Late.__init__ = lambda self, v: setattr(self, "v", v)
+    assert compiled(torch.zeros(1)).item() == 2
+    assert counting.count == 1
