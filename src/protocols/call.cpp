@@ -32,21 +32,8 @@ void refuse_disabled(PyFunctionObject* function) {
 }
 namespace {
 
-// What torch._dynamo took out of its own captures when it was imported (methods of torch's optimizers): the program has
-// disabled nothing. Null: it has, or nothing is disabled. Borrowed.
-PyObject* disabled_by_import(PyObject* function) {
-  PyObject* marks = reinterpret_cast<PyFunctionObject*>(function)->func_dict;
-  if (marks == nullptr) return nullptr;
-  static PyObject* const message = py::interned("_torchdynamo_disable_msg").release();
-  PyObject* reason = py::dict_get_str(marks, message);
-  if (reason == nullptr || !PyUnicode_Check(reason)) return nullptr;
-  const std::string text = py::text_of(reason);
-  if (!text.starts_with("optimizer <class 'torch.optim.") && text != "don't trace into fused optimizer") return nullptr;
-  return py::dict_get_str(marks, region::names()._torchdynamo_orig_callable);
-}
-
 Result call_function(Interpreter& t, PyObject* function, Args args) {
-  if (PyObject* own = disabled_by_import(function)) {
+  if (PyObject* own = region::disabled_by_import(reinterpret_cast<PyFunctionObject*>(function))) {
     t.region.provenance.guard_identity(function);
     return call(t, own, args);
   }

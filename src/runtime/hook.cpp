@@ -1,3 +1,4 @@
+#include "region/compiled_function.h"
 #include "runtime/hook.h"
 
 #include "aten/aten.h"
@@ -85,7 +86,7 @@ Decision decide(PyCodeObject* code) {
   constexpr int kSuspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
   constexpr int kFunction = CO_OPTIMIZED | CO_NEWLOCALS;
   if ((code->co_flags & kSuspends) != 0 || (code->co_flags & kFunction) != kFunction) return Decision::Skip;
-  if (slot_count(code) == 0) return Decision::Skip;
+  if (slot_count(code) == 0 && code->co_nfreevars == 0) return Decision::Skip;
   for (const char* of_modes : {"__torch_dispatch__", "__torch_function__"}) {
     if (PyUnicode_CompareWithASCIIString(code->co_name, of_modes) == 0) return Decision::Leave;
   }
@@ -127,11 +128,17 @@ bool holds_tensor(PyObject* object) noexcept {
   return false;
 }
 
-bool has_tensor(py::InterpreterFrame* frame) noexcept {
+// In its arguments. A function without arguments works on what it closes over: the closure of an optimizer.
+bool has_tensor(py::InterpreterFrame* frame, PyFunctionObject* function) noexcept {
   PyObject* const* slots = py::arguments_of(frame);
   const std::size_t count = slot_count(py::code_of(frame));
   for (std::size_t i = 0; i < count; ++i) {
     if (slots[i] != nullptr && holds_tensor(slots[i])) return true;
+  }
+  PyObject* const closure = count == 0 ? function->func_closure : nullptr;
+  for (Py_ssize_t i = 0; closure != nullptr && i < PyTuple_GET_SIZE(closure); ++i) {
+    PyObject* value = PyCell_GET(PyTuple_GET_ITEM(closure, i));
+    if (value != nullptr && holds_tensor(value)) return true;
   }
   return false;
 }
@@ -140,7 +147,8 @@ bool has_tensor(py::InterpreterFrame* frame) noexcept {
 bool is_disabled(PyFunctionObject* function) noexcept {
   if (function->func_dict == nullptr) return false;
   const auto mark = [&](PyObject* name) { return py::dict_get_str(function->func_dict, name); };
-  return mark(disabled_name) == Py_True && mark(recursive_name) != Py_False;
+  return mark(disabled_name) == Py_True && mark(recursive_name) != Py_False &&
+         region::disabled_by_import(function) == nullptr;
 }
 
 // What a wrapper with recursive=False disables, else null: the frames of both run as they are, what they call does not.
@@ -200,7 +208,7 @@ PyObject* evaluate_on_this_thread(PyThreadState* tstate, py::InterpreterFrame* f
     const HookPause pause;
     return pass(tstate, frame, 0);
   }
-  if (decision == Decision::Skip || !has_tensor(frame)) return pass(tstate, frame, 0);
+  if (decision == Decision::Skip || !has_tensor(frame, function)) return pass(tstate, frame, 0);
   return run_inner(tstate, frame, function);
 }
 
