@@ -1,7 +1,6 @@
 #include "rows/copying.h"
 
 #include "py/cpython.h"
-
 #include "rows/rows.h"
 
 namespace pellucid::rows {
@@ -15,8 +14,8 @@ Result polyfill(Interpreter& t, PyObject* f, Args args) {
   return protocols::call_polyfill(t, kName, args);
 }
 
-// What copy takes is an object's dict, its slots, and the items that it has as a list or dict. Of an object that has more
-// the region ends.
+// What copy takes is an object's dict, its slots, and the items that it has as a list or dict. Of an object that has
+// more the region ends.
 void need_known_state(Interpreter& t, PyObject* self) {
   const Cat cat = region::cat_of(self);
   PyObject* dict = t.region.lookups.type_lookup(Py_TYPE(self), region::names().__dict__);
@@ -69,9 +68,9 @@ Result new_empty(Interpreter& t, PyObject* f, Args args) {
   return run_native(t, f, Args{values, nullptr});
 }
 
-constexpr char kDict[] = "ordered_dict_reduce", kDefault[] = "default_dict_reduce",
-               kDeque[] = "deque_reduce", kSet[] = "set_reduce", kCopyDefault[] = "default_dict_copy",
-               kCopyDeque[] = "deque_copy", kSize[] = "size_reduce";
+constexpr char kDict[] = "ordered_dict_reduce", kDefault[] = "default_dict_reduce", kDeque[] = "deque_reduce",
+               kSet[] = "set_reduce", kCopyDefault[] = "default_dict_copy", kCopyDeque[] = "deque_copy",
+               kSize[] = "size_reduce";
 
 const Row rows[] = {
     {"builtins.object.__reduce_ex__", reduce_ex},
