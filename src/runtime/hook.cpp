@@ -1,8 +1,10 @@
-#include "region/compiled_function.h"
 #include "runtime/hook.h"
+
+#include <bit>
 
 #include "aten/aten.h"
 #include "py/cpython.h"
+#include "region/compiled_function.h"
 #include "runtime/bind.h"
 #include "runtime/dispatch.h"
 #include "runtime/stance.h"
@@ -102,7 +104,7 @@ Decision decision_about(PyCodeObject* code) {
   auto decision = static_cast<Decision>(reinterpret_cast<std::intptr_t>(kept));
   if (decision == Decision::Unknown) {
     decision = decide(code);
-    if (_PyCode_SetExtra(reinterpret_cast<PyObject*>(code), decision_index, reinterpret_cast<void*>(decision)) < 0)
+    if (_PyCode_SetExtra(reinterpret_cast<PyObject*>(code), decision_index, std::bit_cast<void*>(decision)) < 0)
       PyErr_Clear();
   }
   return decision;
