@@ -76,13 +76,15 @@ Result call_ex(Interpreter& t, PyObject* callable, PyObject* positional, PyObjec
     if (cat_of(kwargs) != Cat::Dict)
       unsupported(Reason::UnsupportedProtocol, {{"protocol", "**kwargs"}, {"type", Py_TYPE(kwargs)->tp_name}});
     named = t.region.reads.entries(kwargs);
-    if (!named.empty()) kwnames = py::take(PyTuple_New(static_cast<Py_ssize_t>(named.size())));
-    Py_ssize_t i = 0;
+    std::vector<PyObject*> keys;
     for (const auto& [key, value] : named) {
       if (!PyUnicode_Check(key.get())) return t.raise(PyExc_TypeError, "keywords must be strings");
-      PyTuple_SET_ITEM(kwnames.get(), i++, Py_NewRef(key.get()));
+      keys.push_back(key.get());
       values.push_back(value.get());
     }
+    if (!keys.empty()) kwnames = py::take(PyTuple_New(static_cast<Py_ssize_t>(keys.size())));
+    for (std::size_t i = 0; kwnames && i < keys.size(); ++i)
+      PyTuple_SET_ITEM(kwnames.get(), static_cast<Py_ssize_t>(i), Py_NewRef(keys[i]));
   }
   return call(t, callable, Args{values, kwnames.get()});
 }
