@@ -4,7 +4,6 @@ Each stands for a C function and follows its semantics. They are never called by
 their frames do not show in user stacks. They use only names that cannot be shadowed by the user's module: this module's globals are its own.
 """
 
-from copyreg import __newobj__ as _NEW_OBJECT  # type: ignore[attr-defined]
 from itertools import product as _product
 from warnings import warn as _warn
 
@@ -18,6 +17,7 @@ from torch import uint8 as _uint8
 from pellucid._core import close_break_block as _close_break_block
 from pellucid._core import open_break_block as _open_break_block
 from pellucid.polyfills_bodies import *  # noqa: F403
+from pellucid.polyfills_copying import *  # noqa: F403
 from pellucid.polyfills_distributed import *  # noqa: F403
 from pellucid.polyfills_higher_order import *  # noqa: F403
 from pellucid.polyfills_hooks import *  # noqa: F403
@@ -770,20 +770,3 @@ def issubclass_of_any(cls, types):
         if issubclass(cls, candidate):
             return True
     return False
-
-
-def object_getstate(self):
-    return self.__dict__ if hasattr(self, "__dict__") and self.__dict__ else None
-
-
-def object_reduce_ex(self, protocol):
-    """object.__reduce_ex__(self, protocol >= 2) for instances without slots."""
-    cls = type(self)
-    if cls is set or cls is frozenset:
-        return cls, (list(self),), None
-    if cls.__reduce__ is not object.__reduce__:
-        return self.__reduce__()
-    args = self.__getnewargs__() if hasattr(cls, "__getnewargs__") else ()
-    list_items = iter(self) if isinstance(self, list) else None
-    dict_items = iter(self.items()) if isinstance(self, dict) else None
-    return _NEW_OBJECT, (cls, *args), self.__getstate__(), list_items, dict_items

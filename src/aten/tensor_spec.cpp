@@ -2,6 +2,7 @@
 #include <c10/core/ScalarType.h>
 #include <c10/core/TensorImpl.h>
 
+#include <algorithm>
 #include <optional>
 #include <stdexcept>
 
@@ -116,11 +117,13 @@ struct TensorSpec::Data {
   enum class Layout : std::uint8_t {
     Exact,
     Open,
-    Jagged,   // its parts say sizes and strides, and have guards of their own
-    Unknown,  // no strides to compare: never proved equal, such a tensor is not guarded this way
+    Jagged,     // its parts say sizes and strides, and have guards of their own
+    Unstrided,  // sparse and the like, which no graph takes: a region only knows that it is there
+    Unknown,    // no strides to compare: never proved equal, such a tensor is not guarded this way
   } kind = Layout::Exact;
+  c10::Layout unstrided = c10::kStrided;  // of Unstrided
   std::uint32_t ndim = 0;
-  std::unique_ptr<std::int64_t[]> layout;  // sizes, then strides
+  std::unique_ptr<std::int64_t[]> layout;  // sizes, then strides; of Unstrided sizes alone
   std::vector<OpenLayout::Dim> open;       // of Open: all dims
 
   using Stride = OpenLayout::Stride;
@@ -148,6 +151,10 @@ struct TensorSpec::Data {
   }
   bool stride_is_large(std::size_t dim, std::size_t depth = 0) const noexcept;
   // Out of line: it would cost the exact comparison registers.
+  [[gnu::noinline]] bool unstrided_matches(const c10::TensorImpl& impl) const noexcept {
+    return kind == Layout::Unstrided && impl.layout() == unstrided &&
+           std::ranges::equal(impl.sizes(), Sizes(sizes(), ndim));
+  }
   [[gnu::noinline]] bool open_layout_matches(const c10::TensorImpl& impl) const noexcept;
   bool layout_implies(const Data& that) const noexcept;
   std::string size_text(std::size_t dim, std::int64_t found) const;
@@ -254,11 +261,18 @@ std::unique_ptr<TensorSpec> TensorSpec::of(PyObject* tensor, const OpenLayout* o
     d.kind = Data::Layout::Jagged;
     return spec;
   }
-  if (impl.layout() != c10::kStrided || impl.is_nested() || impl.has_symbolic_sizes_strides()) {
+  if (impl.is_nested() || impl.has_symbolic_sizes_strides()) {
     d.kind = Data::Layout::Unknown;
     return spec;
   }
   d.ndim = static_cast<std::uint32_t>(impl.dim());
+  if (impl.layout() != c10::kStrided) {
+    d.kind = Data::Layout::Unstrided;
+    d.unstrided = impl.layout();
+    d.layout = std::make_unique<std::int64_t[]>(d.ndim);
+    std::copy_n(impl.sizes().data(), d.ndim, d.layout.get());
+    return spec;
+  }
   d.layout = std::make_unique<std::int64_t[]>(2 * std::size_t{d.ndim});
   std::copy_n(impl.sizes().data(), d.ndim, d.layout.get());
   std::copy_n(impl.strides().data(), d.ndim, d.layout.get() + d.ndim);
@@ -275,7 +289,8 @@ bool TensorSpec::matches(PyObject* object) const noexcept {
   if (autograd.requires_grad != d.requires_grad) return false;
   if (d.requires_grad && autograd.leaf != d.leaf) return false;
   if (impl.has_symbolic_sizes_strides()) return d.kind == Data::Layout::Jagged;
-  if (d.kind != Data::Layout::Exact) return d.kind == Data::Layout::Open && d.open_layout_matches(impl);
+  if (d.kind != Data::Layout::Exact)
+    return d.kind == Data::Layout::Open ? d.open_layout_matches(impl) : d.unstrided_matches(impl);
   const auto sizes = impl.sizes();
   if (sizes.size() != d.ndim) return false;
   const auto strides = impl.strides();
@@ -295,6 +310,8 @@ std::string TensorSpec::mismatch(PyObject* object) const {
   d.add_metadata_mismatches(object, all);
   if (d.has_layout() && with_plain_layout(object) != nullptr)
     d.add_layout_mismatches(*impl_of(object), all);
+  else if (d.kind == Data::Layout::Unstrided && impl_of(object)->layout() == d.unstrided)
+    all.add("other sizes");
   else if (!jagged)
     all.add("layout without plain strides: never equal");
   return all.is_empty() ? "differs" : all.text();
@@ -320,6 +337,8 @@ bool TensorSpec::Data::stride_is_large(std::size_t dim, std::size_t depth) const
 bool TensorSpec::Data::layout_implies(const Data& that) const noexcept {
   if (kind == Layout::Jagged || that.kind == Layout::Jagged) return kind == that.kind;
   if (kind == Layout::Unknown || that.kind == Layout::Unknown || ndim != that.ndim) return false;
+  if (kind == Layout::Unstrided || that.kind == Layout::Unstrided)
+    return kind == that.kind && unstrided == that.unstrided && std::equal(sizes(), sizes() + ndim, that.sizes());
   const Sizes own_sizes(sizes(), ndim), own_strides(strides(), ndim);
   for (std::uint32_t i = 0; i < ndim; ++i) {
     const bool may_vary = is_open(i);

@@ -32,21 +32,8 @@ void refuse_disabled(PyFunctionObject* function) {
 }
 namespace {
 
-// What torch._dynamo took out of its own captures when it was imported (methods of torch's optimizers): the program has
-// disabled nothing. Null: it has, or nothing is disabled. Borrowed.
-PyObject* disabled_by_import(PyObject* function) {
-  PyObject* marks = reinterpret_cast<PyFunctionObject*>(function)->func_dict;
-  if (marks == nullptr) return nullptr;
-  static PyObject* const message = py::interned("_torchdynamo_disable_msg").release();
-  PyObject* reason = py::dict_get_str(marks, message);
-  if (reason == nullptr || !PyUnicode_Check(reason)) return nullptr;
-  const std::string text = py::text_of(reason);
-  if (!text.starts_with("optimizer <class 'torch.optim.") && text != "don't trace into fused optimizer") return nullptr;
-  return py::dict_get_str(marks, region::names()._torchdynamo_orig_callable);
-}
-
 Result call_function(Interpreter& t, PyObject* function, Args args) {
-  if (PyObject* own = disabled_by_import(function)) {
+  if (PyObject* own = region::disabled_by_import(reinterpret_cast<PyFunctionObject*>(function))) {
     t.region.provenance.guard_identity(function);
     return call(t, own, args);
   }
@@ -89,15 +76,15 @@ Result call_ex(Interpreter& t, PyObject* callable, PyObject* positional, PyObjec
     if (cat_of(kwargs) != Cat::Dict)
       unsupported(Reason::UnsupportedProtocol, {{"protocol", "**kwargs"}, {"type", Py_TYPE(kwargs)->tp_name}});
     named = t.region.reads.entries(kwargs);
-    if (!named.empty()) {
-      kwnames = py::take(PyTuple_New(static_cast<Py_ssize_t>(named.size())));
-      Py_ssize_t i = 0;
-      for (const auto& [key, value] : named) {
-        if (!PyUnicode_Check(key.get())) return t.raise(PyExc_TypeError, "keywords must be strings");
-        PyTuple_SET_ITEM(kwnames.get(), i++, Py_NewRef(key.get()));
-        values.push_back(value.get());
-      }
+    std::vector<PyObject*> keys;
+    for (const auto& [key, value] : named) {
+      if (!PyUnicode_Check(key.get())) return t.raise(PyExc_TypeError, "keywords must be strings");
+      keys.push_back(key.get());
+      values.push_back(value.get());
     }
+    if (!keys.empty()) kwnames = py::take(PyTuple_New(static_cast<Py_ssize_t>(keys.size())));
+    for (std::size_t i = 0; kwnames && i < keys.size(); ++i)
+      PyTuple_SET_ITEM(kwnames.get(), static_cast<Py_ssize_t>(i), Py_NewRef(keys[i]));
   }
   return call(t, callable, Args{values, kwnames.get()});
 }

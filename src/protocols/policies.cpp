@@ -94,4 +94,8 @@ Result refuse(Interpreter&, PyObject* callable, Args) {
   unsupported(Reason::SideEffect, {{"callee", describe(callable)}});
 }
 
+Result runs_as_it_is(Interpreter&, PyObject* callable, Args) {
+  unsupported(Reason::RunsAsItIs, {{"callee", describe(callable)}});
+}
+
 }  // namespace pellucid::protocols

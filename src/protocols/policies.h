@@ -12,6 +12,8 @@ Result shallow(Interpreter& t, PyObject* callable, Args args);
 Result mutates_self(Interpreter& t, PyObject* callable, Args args);
 Result adds_to_self(Interpreter& t, PyObject* callable, Args args);  // the same; takes nothing out of it
 Result refuse(Interpreter& t, PyObject* callable, Args args);
+// Regions of it would not pay: the call is one step, and the hook captures the functions of the program in it.
+Result runs_as_it_is(Interpreter& t, PyObject* callable, Args args);
 Result nothing(Interpreter& t, PyObject* callable, Args args);  // has no effect here
 
 Result run_native(Interpreter& t, PyObject* callable, Args args);  // the real call, exceptions become the program's

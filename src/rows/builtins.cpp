@@ -381,30 +381,6 @@ Result object_new(Interpreter& t, PyObject* f, Args args) {
   PyObject* values[] = {args[0]};
   return run_native(t, f, Args{values, nullptr});  // extra arguments are __init__'s
 }
-// The default way of copying and pickling: only for instances whose state is their dict (and list or dict items).
-Result reduce_ex(Interpreter& t, PyObject*, Args args) {
-  PyObject* mro = args.size() == 2 ? Py_TYPE(args[0])->tp_mro : nullptr;
-  auto slots = py::interned("__slots__");
-  for (Py_ssize_t i = 0; mro != nullptr && i < PyTuple_GET_SIZE(mro); ++i) {
-    PyObject* dict = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i))->tp_dict;
-    PyObject* found = PyDict_GetItem(dict, slots.get());
-    if (found != nullptr && PyObject_Size(found) != 0)
-      unsupported(Reason::Reflection, {{"callee", "copying an instance with __slots__"}});
-  }
-  const Cat cat = mro == nullptr ? Cat::Other : region::cat_of(args[0]);
-  if (mro == nullptr || !PyLong_CheckExact(args[1]) || PyLong_AsLong(args[1]) < 2) {
-    PyErr_Clear();  // a number beyond all protocols
-    unsupported(Reason::Reflection, {{"callee", "copying by another protocol than 2"}});
-  }
-  const bool is_set = PyAnySet_CheckExact(args[0]) != 0;
-  if (cat != Cat::Instance && cat != Cat::Dict && cat != Cat::List && !is_set)
-    unsupported(Reason::Reflection, {{"callee", std::string("copying a ") + Py_TYPE(args[0])->tp_name}});
-  return protocols::call_polyfill(t, "object_reduce_ex", args.values);
-}
-Result getstate(Interpreter& t, PyObject*, Args args) {
-  return protocols::call_polyfill(t, "object_getstate", args.values);
-}
-
 Result tuple_new(Interpreter& t, PyObject* f, Args args) {
   if (args.size() != 2) return run_native(t, f, args);
   auto elements = protocols::native_elements(t, args[1]);
@@ -489,8 +465,6 @@ const Row rows[] = {
     {"builtins.tuple.__new__", tuple_new},
     {"builtins.property", stores_arguments},
     {"builtins.property.__init__", stores_arguments},
-    {"builtins.object.__reduce_ex__", reduce_ex},
-    {"builtins.object.__getstate__", getstate},
     {"builtins.vars", vars},
     {"builtins.slice", slice_},
     {"builtins.type.__instancecheck__", type_check, true, true},

@@ -1,6 +1,7 @@
 #include "rows/rows.h"
 
 #include "region/generator.h"
+#include "rows/copying.h"
 #include "rows/nested.h"
 
 namespace pellucid::rows {
@@ -20,7 +21,7 @@ void initialise() {
        kGeneratorRows, kInspectRows,     kRegexRows,         kLoggingRows,      kExceptionRows,    kClassRows,
        kCompilingRows, kIteratorRows,    kComptimeRows,      kTrainingRows,     kTensorFactorRows, kTransformRows,
        kBodyRows,      kNumpyRows,       kTorchFunctionRows, kFunctionModeRows, kHookRows,         kHigherOrderRows,
-       kRandomRows,    kDistributedRows, kNestedRows},
+       kRandomRows,    kDistributedRows, kNestedRows,        kCopyingRows},
       kNamedTorchRows);
   add_numpy_functions();
   add_numpy_draws();

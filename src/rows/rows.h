@@ -22,6 +22,7 @@ using protocols::refuse;
 using protocols::Result;
 using protocols::Row;
 using protocols::run_native;
+using protocols::runs_as_it_is;
 using protocols::shallow;
 using protocols::walker_of;
 

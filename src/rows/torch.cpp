@@ -509,6 +509,8 @@ const NamedRow named_rows[] = {
     {"torch._dynamo.comptime", "_Comptime.__call__", run_comptime},
     {"torch._dynamo.mutation_guard", "GenerationTracker.tag", nothing},
     {"torch.nn.attention.flex_attention", "flex_attention", flex_attention},
+    {"torch.optim.lbfgs", "LBFGS.step", runs_as_it_is},
+    {"torch.optim.sparse_adam", "SparseAdam.step", runs_as_it_is},
     {"torch.distributed.tensor._api", "DTensor.from_local", distributed_tensor},
     {"torch.distributed.tensor._api", "DTensor.to_local", distributed_tensor},
     {"torch.distributed.tensor._api", "DTensor.redistribute", distributed_tensor},

@@ -1,7 +1,10 @@
 #include "runtime/hook.h"
 
+#include <bit>
+
 #include "aten/aten.h"
 #include "py/cpython.h"
+#include "region/compiled_function.h"
 #include "runtime/bind.h"
 #include "runtime/dispatch.h"
 #include "runtime/stance.h"
@@ -85,7 +88,7 @@ Decision decide(PyCodeObject* code) {
   constexpr int kSuspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
   constexpr int kFunction = CO_OPTIMIZED | CO_NEWLOCALS;
   if ((code->co_flags & kSuspends) != 0 || (code->co_flags & kFunction) != kFunction) return Decision::Skip;
-  if (slot_count(code) == 0) return Decision::Skip;
+  if (slot_count(code) == 0 && code->co_nfreevars == 0) return Decision::Skip;
   for (const char* of_modes : {"__torch_dispatch__", "__torch_function__"}) {
     if (PyUnicode_CompareWithASCIIString(code->co_name, of_modes) == 0) return Decision::Leave;
   }
@@ -101,7 +104,7 @@ Decision decision_about(PyCodeObject* code) {
   auto decision = static_cast<Decision>(reinterpret_cast<std::intptr_t>(kept));
   if (decision == Decision::Unknown) {
     decision = decide(code);
-    if (_PyCode_SetExtra(reinterpret_cast<PyObject*>(code), decision_index, reinterpret_cast<void*>(decision)) < 0)
+    if (_PyCode_SetExtra(reinterpret_cast<PyObject*>(code), decision_index, std::bit_cast<void*>(decision)) < 0)
       PyErr_Clear();
   }
   return decision;
@@ -127,11 +130,17 @@ bool holds_tensor(PyObject* object) noexcept {
   return false;
 }
 
-bool has_tensor(py::InterpreterFrame* frame) noexcept {
+// In its arguments. A function without arguments works on what it closes over: the closure of an optimizer.
+bool has_tensor(py::InterpreterFrame* frame, PyFunctionObject* function) noexcept {
   PyObject* const* slots = py::arguments_of(frame);
   const std::size_t count = slot_count(py::code_of(frame));
   for (std::size_t i = 0; i < count; ++i) {
     if (slots[i] != nullptr && holds_tensor(slots[i])) return true;
+  }
+  PyObject* const closure = count == 0 ? function->func_closure : nullptr;
+  for (Py_ssize_t i = 0; closure != nullptr && i < PyTuple_GET_SIZE(closure); ++i) {
+    PyObject* value = PyCell_GET(PyTuple_GET_ITEM(closure, i));
+    if (value != nullptr && holds_tensor(value)) return true;
   }
   return false;
 }
@@ -140,7 +149,8 @@ bool has_tensor(py::InterpreterFrame* frame) noexcept {
 bool is_disabled(PyFunctionObject* function) noexcept {
   if (function->func_dict == nullptr) return false;
   const auto mark = [&](PyObject* name) { return py::dict_get_str(function->func_dict, name); };
-  return mark(disabled_name) == Py_True && mark(recursive_name) != Py_False;
+  return mark(disabled_name) == Py_True && mark(recursive_name) != Py_False &&
+         region::disabled_by_import(function) == nullptr;
 }
 
 // What a wrapper with recursive=False disables, else null: the frames of both run as they are, what they call does not.
@@ -200,7 +210,7 @@ PyObject* evaluate_on_this_thread(PyThreadState* tstate, py::InterpreterFrame* f
     const HookPause pause;
     return pass(tstate, frame, 0);
   }
-  if (decision == Decision::Skip || !has_tensor(frame)) return pass(tstate, frame, 0);
+  if (decision == Decision::Skip || !has_tensor(frame, function)) return pass(tstate, frame, 0);
   return run_inner(tstate, frame, function);
 }
 

@@ -103,6 +103,32 @@ def test_disabled_functions_and_what_they_call(counting):
     assert counting.count == 1
 
 
+def test_functions_without_arguments_are_compiled_for_what_they_close_over(counting):
+    """A cell is read at each call; one that closes over no tensor is left alone."""
+    factor = 2.0
+
+    def f(x, scale):
+        def with_tensor():
+            return x * scale + factor
+
+        def without():
+            return scale + factor
+
+        sys.stdout.write("")
+        return call(with_tensor), call(without), call(lambda: sorted([scale, 1.0]))
+
+    @pellucid.disable(recursive=False)
+    def call(function):
+        return function()
+
+    compiled = pellucid.compile(f, backend=counting)
+    for number in range(3):
+        assert same(compiled(X + number, 3.0), f(X + number, 3.0))
+    factor = 4.0
+    assert same(compiled(X, 3.0), f(X, 3.0))
+    assert 1 <= counting.count <= 2
+
+
 def test_exceptions_go_through():
     def raises(x):
         raise KeyError("mine")

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import pellucid
-from support import same
+from support import Counting, same
 
 PLAIN = ["Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD"]
 WITH_BREAKS = {"LBFGS"}  # it branches on numbers of tensors
@@ -147,3 +147,90 @@ def test_what_the_program_disables_is_a_break():
     finally:
         del torch.optim.Own
     assert same(got, wanted) and any("disabled" in str(reason) for reason in pellucid.break_reasons())
+
+
+def closure_steps(optimizer_of, net, loss_of):
+    """A training step whose closure takes nothing, and closes over all that it works on."""
+    optimizer = optimizer_of(net.parameters())
+
+    def step(*data):
+        def closure():
+            optimizer.zero_grad()
+            loss = loss_of(net, *data)
+            loss.backward()
+            return loss
+
+        return optimizer.step(closure).detach()
+
+    return step, optimizer
+
+
+STEPS_AS_THEY_ARE = {
+    "LBFGS": (
+        lambda parameters: torch.optim.LBFGS(parameters, lr=0.5, max_iter=4),
+        lambda: nn.Linear(4, 1),
+        lambda net, x, y: (net(x).squeeze(-1) - y).square().mean(),
+        lambda: (torch.randn(3, 4), torch.randn(3)),
+    ),
+    "LBFGS-strong_wolfe": (
+        lambda parameters: torch.optim.LBFGS(parameters, max_iter=3, line_search_fn="strong_wolfe"),
+        lambda: nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 1)),
+        lambda net, x, y: (net(x).squeeze(-1) - y).square().mean(),
+        lambda: (torch.randn(3, 4), torch.randn(3)),
+    ),
+    "SparseAdam": (
+        lambda parameters: torch.optim.SparseAdam(list(parameters), lr=0.1),
+        lambda: nn.Embedding(6, 4, sparse=True),
+        lambda net, rows: net(rows).square().mean(),
+        lambda: (torch.randint(0, 6, (5,)),),
+    ),
+}
+
+
+@pytest.mark.parametrize("marked", [False, True], ids=["", "marked_by_dynamo"])
+@pytest.mark.parametrize("case", STEPS_AS_THEY_ARE)
+def test_a_step_runs_as_it_is_and_its_closure_is_captured(case, marked, monkeypatch):
+    """torch._dynamo marks these steps for itself: what they call is captured all the same."""
+    optimizer_of, net_of, loss_of, data_of = STEPS_AS_THEY_ARE[case]
+    cls = getattr(torch.optim, case.partition("-")[0])
+    if marked:
+        monkeypatch.setattr(cls, "step", torch.compiler.disable(cls.step, reason=f"optimizer {cls} step not supported"))
+
+    def run(around):
+        torch.manual_seed(0)
+        net = net_of()
+        step, optimizer = closure_steps(optimizer_of, net, loss_of)
+        step = around(step)
+        losses, counts = [], []
+        for _ in range(6):
+            losses.append(step(*data_of()))
+            counts.append(counting.count)
+        return losses, [p.detach() for p in net.parameters()], optimizer.state_dict()["state"], counts
+
+    counting = Counting()
+    *wanted, _ = run(lambda step: step)
+    *got, counts = run(lambda step: pellucid.compile(step, backend=counting))
+    assert same(got, wanted)
+    assert any("PEL0318" in str(reason) for reason in pellucid.break_reasons())
+    of_closure = [gm for gm in counting.graphs if len(gm.graph.nodes) > 4]
+    assert 1 <= len(of_closure) <= 2, "one without gradients before it, one with"
+    assert counts[0] and counts[2] == counts[-1] <= 3
+
+
+def test_of_a_sparse_gradient_its_presence_is_known():
+    """No graph takes it, but one that only puts it away is made once."""
+    parameter = nn.Parameter(torch.ones(4))
+
+    def f(x):
+        had = parameter.grad is not None
+        parameter.grad = None
+        return x * 2, had
+
+    counting = Counting()
+    compiled = pellucid.compile(f, backend=counting)
+    sparse = torch.tensor([0.0, 1.0, 0.0, 2.0]).to_sparse()
+    for gradient in (None, sparse, sparse * 2, None, torch.ones(4), sparse.coalesce(), torch.ones(4)):
+        parameter.grad = gradient
+        value, had = compiled(torch.ones(3))
+        assert torch.equal(value, torch.full((3,), 2.0)) and had == (gradient is not None) and parameter.grad is None
+    assert counting.count == 3

@@ -24,7 +24,7 @@ def losses_appended():
         yield f, ramp(4) * i
 
 
-@program(1, now=3)
+@program(1, now=2)
 def running_loss():
     meter = Plain(total=0.0, count=0)
 

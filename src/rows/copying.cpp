@@ -1,0 +1,103 @@
+#include "rows/copying.h"
+
+#include "py/cpython.h"
+#include "rows/rows.h"
+
+namespace pellucid::rows {
+
+namespace {
+
+// A method that is said in Python: polyfills_copying.py.
+template <const char* kName>
+Result polyfill(Interpreter& t, PyObject* f, Args args) {
+  if (args.size() != 1 || args.keyword_count() != 0) return complain(t, f, args);
+  return protocols::call_polyfill(t, kName, args);
+}
+
+// What copy takes is an object's dict, its slots, and the items that it has as a list or dict. Of an object that has
+// more the region ends.
+void need_known_state(Interpreter& t, PyObject* self) {
+  const Cat cat = region::cat_of(self);
+  PyObject* dict = t.region.lookups.type_lookup(Py_TYPE(self), region::names().__dict__);
+  const bool is_known = cat == Cat::Instance || cat == Cat::Dict || cat == Cat::List || cat == Cat::Tuple ||
+                        cat == Cat::Set || cat == Cat::FrozenSet || cat == Cat::Deque;
+  if (!is_known || (dict != nullptr && !Py_IS_TYPE(dict, &PyGetSetDescr_Type)))
+    unsupported(Reason::Reflection, {{"callee", std::string("copying a ") + Py_TYPE(self)->tp_name}});
+}
+
+// What copyreg gives for a class stays, and Python keeps it.
+py::Owned<> names_of_slots(Interpreter& t, PyObject* type) {
+  static PyObject* const find = py::import_attr("copyreg", "_slotnames").release();
+  auto slots = py::take(PySequence_Tuple(py::take(PyObject_CallOneArg(find, type)).get()));
+  t.region.provenance.keep(slots.get());
+  t.region.provenance.note_constant(slots.get());
+  return slots;
+}
+
+Result getstate(Interpreter& t, PyObject* f, Args args) {
+  if (args.size() != 1 || args.keyword_count() != 0) return complain(t, f, args);
+  need_known_state(t, args[0]);
+  const auto slots = names_of_slots(t, reinterpret_cast<PyObject*>(Py_TYPE(args[0])));
+  PyObject* values[] = {args[0], slots.get()};
+  return protocols::call_polyfill(t, "object_getstate", values);
+}
+
+// object.__reduce_ex__(self, protocol): of other protocols than those of copy less is known. A class with a __reduce__
+// of its own is asked for that.
+Result reduce_ex(Interpreter& t, PyObject*, Args args) {
+  static PyObject* const name = py::interned("__reduce__").release();
+  if (args.size() != 2 || args.keyword_count() != 0 || !PyLong_CheckExact(args[1]) || PyLong_AsLong(args[1]) < 2) {
+    PyErr_Clear();  // a number beyond all protocols
+    unsupported(Reason::Reflection, {{"callee", "copying by another protocol than 2"}});
+  }
+  PyObject* reduce = t.region.lookups.type_lookup(Py_TYPE(args[0]), name);
+  const bool is_own = reduce != py::type_lookup(&PyBaseObject_Type, name);
+  if (!is_own) need_known_state(t, args[0]);
+  return protocols::call_polyfill(t, is_own ? "reduce_of_class" : "object_reduce_ex", {&args.values[0], 1});
+}
+
+// list.__new__(type, …) and its like: empty, the arguments are __init__'s.
+Result new_empty(Interpreter& t, PyObject* f, Args args) {
+  if (args.size() < 1 || !PyType_Check(args[0])) return complain(t, f, args);
+  auto* type = reinterpret_cast<PyTypeObject*>(args[0]);
+  if (py::type_lookup(type, region::names().__del__) != nullptr)
+    unsupported(Reason::Finalizer, {{"type", type->tp_name}});
+  if (region::cat_of(type) == Cat::Other)
+    unsupported(Reason::UntracedCallable, {{"callee", std::string("the class ") + type->tp_name}});
+  PyObject* values[] = {args[0]};
+  return run_native(t, f, Args{values, nullptr});
+}
+
+constexpr char kDict[] = "ordered_dict_reduce", kDefault[] = "default_dict_reduce", kDeque[] = "deque_reduce",
+               kSet[] = "set_reduce", kCopyDefault[] = "default_dict_copy", kCopyDeque[] = "deque_copy",
+               kSize[] = "size_reduce";
+
+const Row rows[] = {
+    {"builtins.object.__reduce_ex__", reduce_ex},
+    {"builtins.object.__getstate__", getstate},
+    {"builtins.list.__new__", new_empty},
+    {"builtins.dict.__new__", new_empty},
+    {"builtins.set.__new__", new_empty},
+    {"collections.deque.__new__", new_empty},
+    {"builtins.tuple.__getnewargs__", shallow},
+    {"builtins.set.__reduce__", polyfill<kSet>},
+    {"builtins.frozenset.__reduce__", polyfill<kSet>},
+    {"collections.OrderedDict.__reduce__", polyfill<kDict>},
+    {"collections.defaultdict.__reduce__", polyfill<kDefault>},
+    {"collections.defaultdict.__copy__", polyfill<kCopyDefault>},
+    {"collections.defaultdict.copy", polyfill<kCopyDefault>},
+    {"collections.deque.__reduce__", polyfill<kDeque>},
+    {"collections.deque.__copy__", polyfill<kCopyDeque>},
+    {"collections.deque.copy", polyfill<kCopyDeque>},
+    {"torch.Size.__reduce__", polyfill<kSize>},
+    {"torch.dtype.__reduce__", pure},
+    {"torch.device.__reduce__", pure},
+    {"torch.layout.__reduce__", pure, false},
+    {"torch.memory_format.__reduce__", pure, false},
+};
+
+}  // namespace
+
+const std::span<const Row> kCopyingRows = rows;
+
+}  // namespace pellucid::rows

@@ -1,0 +1,354 @@
+"""copy.copy and copy.deepcopy of what a region got or made: the copies with their sharing, whose methods are asked, and
+in which order, as eager, without a graph break."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import copyreg
+import typing
+
+import pytest
+import torch
+from torch import nn
+
+import pellucid
+from support import Counting
+from support.programs import picture
+
+SAID: list[str] = []
+
+
+class Plain:
+    def __init__(self):
+        self.names = ["a", "b"]
+        self.again = self.names
+        self.me = self
+
+
+class Slots:
+    __slots__ = ("_Slots__private", "__dict__", "first", "never")
+
+    def __init__(self):
+        self.first, self.__private = [1], {"a": 2}
+
+
+class MoreSlots(Slots):
+    __slots__ = ("third",)
+
+    def __init__(self):
+        super().__init__()
+        self.third = self
+        self.in_dict = 3
+
+
+class SaysItsState:
+    def __init__(self):
+        self.kept, self.cache = [1], {"heavy": 1}
+
+    def __getstate__(self):
+        SAID.append("getstate")
+        return {"kept": self.kept}
+
+    def __setstate__(self, state):
+        SAID.append(f"setstate {state}")
+        self.__dict__.update(state)
+        self.cache = {"fresh": 1}
+
+
+class CopiesItself:
+    def __init__(self, inside):
+        self.inside = inside
+
+    def __copy__(self):
+        SAID.append("copy")
+        return CopiesItself(self.inside)
+
+    def __deepcopy__(self, memo):
+        SAID.append(f"deepcopy {id(self) in memo}")
+        made = memo[id(self)] = CopiesItself(None)
+        made.inside = copy.deepcopy(self.inside, memo)
+        return made
+
+
+class Reduced:
+    def __init__(self, inside):
+        self.inside = inside
+
+    def __reduce_ex__(self, protocol):
+        SAID.append(f"reduce_ex {protocol}")
+        return Reduced, (self.inside,)
+
+
+class ReducedAsName(Reduced):
+    def __reduce_ex__(self, protocol):
+        return "a name"
+
+
+class MadeOf:
+    def __new__(cls, first, /, *, second):
+        self = super().__new__(cls)
+        self.both = first, second
+        return self
+
+    def __getnewargs_ex__(self):
+        return self.both[:1], {"second": self.both[1]}
+
+
+class WrongArguments:
+    def __getnewargs_ex__(self):
+        return [1, 2]
+
+
+class WrongArgumentsOfOld:
+    def __getnewargs__(self):
+        return [1]
+
+
+class Pair(tuple):
+    def __new__(cls, a, b):
+        return super().__new__(cls, (a, b))
+
+    def __getnewargs__(self):
+        return tuple(self)
+
+
+class Named(typing.NamedTuple):
+    first: list
+    second: int
+
+
+class Items(list):
+    def append(self, item):
+        SAID.append(f"append {item}")
+        super().append(item)
+
+
+class Table(dict):
+    def __setitem__(self, key, value):
+        SAID.append(f"set {key}")
+        super().__setitem__(key, value)
+
+
+class Ordered(collections.OrderedDict):
+    def __init__(self, *args, **kwargs):
+        SAID.append("init")
+        super().__init__(*args, **kwargs)
+
+
+class Registered:
+    def __init__(self, inside):
+        self.inside = inside
+
+
+copyreg.pickle(Registered, lambda registered: (Registered, (registered.inside,)))
+
+
+def moved(ordered):
+    ordered.move_to_end(next(iter(ordered)))
+    return ordered
+
+
+def with_attributes(value, **attributes):
+    vars(value).update(attributes)
+    return value
+
+
+def in_a_circle():
+    a = [1]
+    a.append({"a": a, "b": (a, [2])})
+    return a
+
+
+OBJECTS = {
+    "plain": Plain,
+    "slots": Slots,
+    "more_slots": MoreSlots,
+    "says_its_state": SaysItsState,
+    "copies_itself": lambda: CopiesItself([1]),
+    "reduced": lambda: Reduced([1]),
+    "reduced_as_name": lambda: ReducedAsName([1]),
+    "made_of": lambda: MadeOf([1], second=[2]),
+    "pair": lambda: with_attributes(Pair([1], 2), more=[3]),
+    "named": lambda: Named([1], 2),
+    "items": lambda: with_attributes(Items([1, [2]]), more=[3]),
+    "table": lambda: with_attributes(Table(a=1, b=[2]), more=[3]),
+    "ordered": lambda: moved(collections.OrderedDict(a=[1], b=2, c=3)),
+    "ordered_subclass": lambda: with_attributes(moved(Ordered(a=[1], b=2)), more=[3]),
+    "default_dict": lambda: collections.defaultdict(list, a=[1]),
+    "default_dict_without": lambda: collections.defaultdict(None, a=[1]),
+    "counter": lambda: collections.Counter("abca"),
+    "deque": lambda: collections.deque([[1], 2]),
+    "short_deque": lambda: collections.deque([[1], 2], maxlen=3),
+    "set": lambda: {1, (2, 3)},
+    "size": lambda: torch.Size([1, 2]),
+    "atoms": lambda: [torch.float32, torch.device("cpu", 0), torch.strided, torch.channels_last, int, len],
+    "registered": lambda: Registered([1]),
+    "circle": in_a_circle,
+    "exceptions_of_none": lambda: [None, ..., NotImplemented, 1.5, "a", b"b", range(3)],
+}
+
+
+def net():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 3), nn.Sequential(nn.ReLU(), nn.Linear(3, 3, bias=False)))
+
+
+def doubled(module, inputs, output):
+    return output * 2
+
+
+def with_hooks():
+    made = net()
+    made[0]._forward_hooks[7] = doubled  # with a number that is the same in each run
+    made._forward_pre_hooks[8] = lambda module, inputs: (inputs[0] + 1,)
+    return made
+
+
+def with_gradients():
+    made = net()
+    made(torch.ones(3)).sum().backward()
+    made[0].weight.requires_grad_(False)
+    return made
+
+
+def tied():
+    made = net()
+    made[1][1].weight = made[0].weight
+    return made
+
+
+def attention():
+    torch.manual_seed(0)
+    return nn.MultiheadAttention(4, 2).eval()
+
+
+MODELS = {
+    "net": net,
+    "with_hooks": with_hooks,
+    "with_gradients": with_gradients,
+    "tied": tied,
+    "parameters": lambda: nn.ParameterDict({"a": torch.ones(3), "b": torch.zeros(3)}),
+    "attention": attention,
+}
+
+
+def traced(function, make):
+    """What three calls give, what they leave of the object, and what its methods said."""
+    SAID.clear()
+    given, found = make(), []
+    for number in range(3):
+        gave = function(given, torch.full((3,), 1.0 + number))
+        found.append((picture([gave, given]), list(SAID)))
+    return found
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("make", [*OBJECTS.values(), *MODELS.values()], ids=[*OBJECTS, *MODELS])
+def test_copies_of_what_was_given(make, how):
+    def f(given, x):
+        return how(given), x * 2
+
+    backend = Counting()
+    want = traced(f, make)
+    assert traced(pellucid.compile(f, backend=backend, fullgraph=True), make) == want
+    assert backend.count == 1
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("make", OBJECTS.values(), ids=OBJECTS)
+def test_copies_of_what_was_made(make, how):
+    """The object comes into being behind a break, and the copy is changed beside the first."""
+
+    def f(given, x):
+        held = [given, given]
+        made = how(held)
+        made.append(how(made[0]))
+        return made, made[0] is made[1], made[0] is given, x * 2
+
+    backend = Counting()
+    want = traced(f, make)
+    assert traced(pellucid.compile(f, backend=backend, fullgraph=True), make) == want
+    assert backend.count == 1
+
+
+@pytest.mark.parametrize("make", [WrongArguments, WrongArgumentsOfOld], ids=lambda make: make.__name__)
+def test_wrong_arguments_are_told_of(make):
+    def f(given, x):
+        try:
+            copy.copy(given)
+        except TypeError as error:
+            return str(error), x * 2
+
+    backend = Counting()
+    want = traced(f, make)
+    assert traced(pellucid.compile(f, backend=backend, fullgraph=True), make) == want
+    assert backend.count == 1
+
+
+def test_a_memo_of_the_program():
+    def f(given, x):
+        memo = {id(given[0]): "in its place"}
+        return copy.deepcopy(given, memo), len(memo), x * 2
+
+    backend = Counting()
+    make = lambda: [[1], [2], {"a": [3]}]  # noqa: E731
+    want = traced(f, make)
+    assert traced(pellucid.compile(f, backend=backend, fullgraph=True), make) == want
+    assert backend.count == 1
+
+
+def test_a_model_is_copied_and_both_are_used():
+    """The twin is trained apart: the first has its own weights, and keeps them."""
+
+    def f(model, x):
+        twin = copy.deepcopy(model)
+        with torch.no_grad():
+            twin[0].weight.mul_(2)
+        return twin(x) - model(x)
+
+    backend = Counting()
+    for make in (net, with_hooks, with_gradients, tied):
+        backend.graphs.clear()
+        want = traced(f, make)
+        assert traced(pellucid.compile(f, backend=backend, fullgraph=True), make) == want
+        assert backend.count == 1
+
+
+def test_other_contents_are_another_copy():
+    """What was copied is guarded: an item more, another order, another class."""
+
+    def f(given, x):
+        return copy.deepcopy(given), x * 2
+
+    backend = Counting()
+    compiled = pellucid.compile(f, backend=backend)
+    x = torch.ones(3)
+    ordered = collections.OrderedDict(a=[1], b=2)
+    for change in (
+        lambda: None,
+        lambda: ordered.move_to_end("a"),
+        lambda: ordered.update(c=[3]),
+        lambda: ordered["c"].append(4),
+        lambda: with_attributes(ordered, more=1),
+    ):
+        change()
+        assert picture(compiled(ordered, x)) == picture(f(ordered, x))
+    assert backend.count >= 1
+
+
+def test_a_copy_of_what_is_not_known_is_a_break():
+    """A parameter says more of itself than a dict and slots: the copy is made for real, between two graphs."""
+
+    def f(given, x):
+        return copy.copy(given), x * 2 + given
+
+    backend = Counting()
+    compiled = pellucid.compile(f, backend=backend)
+    given = nn.Parameter(torch.ones(3))
+    for number in range(2):
+        x = torch.full((3,), 1.0 + number)
+        got, want = compiled(given, x), f(given, x)
+        assert picture(got[0]) == picture(want[0]) and type(got[0]) is nn.Parameter
+        assert got[0].data_ptr() == given.data_ptr() and torch.equal(got[1], want[1])
+    assert backend.count >= 1
