@@ -1,0 +1,60 @@
+#include "protocols/tensor_items.h"
+
+#include <algorithm>
+#include <span>
+
+#include "aten/layers.h"
+#include "protocols/protocols.h"
+#include "region/subclasses.h"
+
+namespace pellucid::protocols {
+namespace {
+
+// Masks of bool and uint8 are none.
+bool has_integers(PyObject* tensor) {
+  static PyObject* const dtypes = [] {
+    const auto torch = py::take(PyImport_ImportModule("torch"));
+    auto made = py::take(PySet_New(nullptr));
+    for (const char* name : {"int8", "int16", "int32", "int64"})
+      py::check(PySet_Add(made.get(), py::take(PyObject_GetAttrString(torch.get(), name)).get()));
+    return made.release();
+  }();
+  const auto dtype = py::take(PyObject_GetAttrString(tensor, "dtype"));
+  return PySet_Contains(dtypes, dtype.get()) == 1;
+}
+
+bool stands_for_integer(PyObject* part) {
+  return cat_of(part) == Cat::Tensor && !region::is_subclassed(part) && !aten::is_wrapper(part) &&
+         aten::meta_of(part).sizes.empty() && has_integers(part);
+}
+
+}  // namespace
+
+std::optional<py::Owned<>> key_with_numbers(Interpreter& t, PyObject* tensor, PyObject* key) {
+  const bool is_tuple = PyTuple_CheckExact(key);
+  if (!is_tuple && cat_of(key) != Cat::Tensor) return std::nullopt;
+  std::span<PyObject* const> parts(&key, 1);
+  if (is_tuple) parts = {PySequence_Fast_ITEMS(key), static_cast<std::size_t>(PyTuple_GET_SIZE(key))};
+  if (std::ranges::none_of(parts, stands_for_integer)) return std::nullopt;
+  // In the graph of a body, and below a transform, an item is looked up in ways of its own.
+  if (!t.region.numbers.policy.scalar_outputs || t.region.capture->bodies->is_open()) return std::nullopt;
+  if (aten::is_below_transform() || region::is_subclassed(tensor) || aten::is_wrapper(tensor)) return std::nullopt;
+  static PyObject* const item = [] {
+    const auto type = py::import_attr("torch", "Tensor");
+    return py::take(PyObject_GetAttrString(type.get(), "item")).release();
+  }();
+  static PyObject* const name = py::interned("item").release();
+  auto made = py::take(PyTuple_New(static_cast<Py_ssize_t>(parts.size())));
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    PyObject* part = parts[i];
+    auto number = py::Owned<>::share(part);
+    if (stands_for_integer(part))
+      number = t.region.recorder.torch_call(graph::Op::CallMethod, item, name, Args{{&part, 1}, nullptr}).value;
+    PyTuple_SET_ITEM(made.get(), static_cast<Py_ssize_t>(i), number.release());
+  }
+  if (!is_tuple) return py::Owned<>::share(PyTuple_GET_ITEM(made.get(), 0));
+  t.region.provenance.note_made(made.get());
+  return made;
+}
+
+}  // namespace pellucid::protocols
