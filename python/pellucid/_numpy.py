@@ -82,10 +82,10 @@ all any max min amax amin sum prod mean std var ptp median nanmax nanmin nansum 
 argmax argmin cumsum cumprod count_nonzero copy sort argsort clip round around nan_to_num where isclose
 isneginf isposinf iscomplex isreal dot vdot linalg.norm
 """
-_METHODS_OF_ANY_LENGTH = frozenset(
-    "all any argmax argmin argsort astype clip conj conjugate copy cumprod cumsum dot max mean min prod ptp round std sum "
-    "var __abs__ __copy__ __neg__ __invert__ __pos__".split()
-)
+_METHODS_OF_ANY_LENGTH = """
+all any argmax argmin argsort astype clip conj conjugate copy cumprod cumsum dot max mean min prod ptp round std sum var
+__abs__ __copy__ __neg__ __invert__ __pos__
+"""
 _RAISING_METHODS = "take choose"
 _VIEW_METHODS = "astype diagonal ravel reshape squeeze swapaxes transpose view"
 _WRITING_METHODS = "fill sort partition"
@@ -148,7 +148,7 @@ if AVAILABLE:
     _raising.update(_objects(_RAISING))
     _views.update(_objects(_VIEWS))
     _metadata.update(_objects(_METADATA))
-    _of_any_length.update(_objects(_OF_ANY_LENGTH))
+    _of_any_length.update(_objects(_OF_ANY_LENGTH), _METHODS_OF_ANY_LENGTH.split())
     FUNCTIONS.extend({id(f): f for f in _objects(f"{_FRESH} {_RAISING} {_VIEWS} {_METADATA}")}.values())
     FUNCTIONS[:] = [f for f in FUNCTIONS if not isinstance(f, np.ufunc)]
     WRITING.extend(_objects(_WRITING))
@@ -318,8 +318,6 @@ def _takes_any_length(function: Any, args: Any) -> bool:
         first = key[0] if isinstance(key, tuple) and key else key
         is_whole = isinstance(first, slice) and first == slice(None)
         return is_whole or isinstance(first, (int, np.integer, np.ndarray))
-    if isinstance(function, str):
-        return function in _METHODS_OF_ANY_LENGTH
     return _is_known(function) or function in _of_any_length
 
 
