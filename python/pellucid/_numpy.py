@@ -75,6 +75,17 @@ _FRESH_METHODS = """
 all any argmax argmin argsort argpartition clip conj conjugate copy cumprod cumsum dot flatten max mean min prod ptp
 repeat round searchsorted std sum trace var __abs__ __copy__ __neg__ __invert__ __pos__
 """
+# What an array of unknown length may be an argument of, beside ufuncs and operators: of any such array each gives what
+# it gives of the lengths that are tried, and none compares the length with a number.
+_OF_ANY_LENGTH = """
+all any max min amax amin sum prod mean std var ptp median nanmax nanmin nansum nanprod nanmean nanstd nanvar nanmedian
+argmax argmin cumsum cumprod count_nonzero copy sort argsort clip round around nan_to_num where isclose
+isneginf isposinf iscomplex isreal dot vdot linalg.norm
+"""
+_METHODS_OF_ANY_LENGTH = """
+all any argmax argmin argsort astype clip conj conjugate copy cumprod cumsum dot max mean min prod ptp round std sum var
+__abs__ __copy__ __neg__ __invert__ __pos__
+"""
 _RAISING_METHODS = "take choose"
 _VIEW_METHODS = "astype diagonal ravel reshape squeeze swapaxes transpose view"
 _WRITING_METHODS = "fill sort partition"
@@ -111,6 +122,9 @@ SCALAR_TYPES: list[type] = []
 _raising: set[Any] = set()
 _views: set[Any] = set()
 _metadata: set[Any] = set()
+_of_any_length: set[Any] = set()
+# The lengths that an array of unknown length is tried with. Of the last two a call may raise, as the graph does then.
+_LENGTHS = (7, 11, 1, 0)
 
 if AVAILABLE:
 
@@ -119,9 +133,11 @@ if AVAILABLE:
 
         Attributes:
             outside: whether its memory may be that of an array or tensor from outside.
+            unknown: an object that stands for the length, where only the graph knows that; else None.
         """
 
         outside = False
+        unknown: Any = None
         __hash__ = object.__hash__  # type: ignore[assignment]
 
     class ScalarStandIn(ArrayStandIn):
@@ -132,6 +148,7 @@ if AVAILABLE:
     _raising.update(_objects(_RAISING))
     _views.update(_objects(_VIEWS))
     _metadata.update(_objects(_METADATA))
+    _of_any_length.update(_objects(_OF_ANY_LENGTH), _METHODS_OF_ANY_LENGTH.split())
     FUNCTIONS.extend({id(f): f for f in _objects(f"{_FRESH} {_RAISING} {_VIEWS} {_METADATA}")}.values())
     FUNCTIONS[:] = [f for f in FUNCTIONS if not isinstance(f, np.ufunc)]
     WRITING.extend(_objects(_WRITING))
@@ -150,14 +167,21 @@ def _check(dtype: Any) -> None:
         raise Unsupported(f"an array of dtype {dtype}")
 
 
-def _stand_in(dtype: Any, shape: tuple[int, ...], outside: bool, scalar: bool = False) -> Any:
+def _stand_in(dtype: Any, shape: tuple[int, ...], outside: bool, scalar: bool = False, unknown: Any = None) -> Any:
     _check(dtype)
     one = np.empty((), dtype)
     kind = ScalarStandIn if scalar else ArrayStandIn
     made = np.ndarray.__new__(kind, shape, dtype, one.data, 0, (0,) * len(shape))
     made.flags.writeable = False
     made.outside = outside
+    if unknown is not None:
+        made.unknown = unknown
     return made
+
+
+def _length_of(array: Any) -> Any:
+    """What stands for the length of an array that only the graph knows; None: it is known."""
+    return None if type(array) is np.ndarray else array.unknown
 
 
 def example(array: Any) -> Any:
@@ -174,14 +198,18 @@ def attribute(array: Any, name: str) -> Any:
     """What is known of an array without its data."""
     if type(array) is np.ndarray:
         _check(array.dtype)
+    elif array.unknown is not None and name in ("shape", "size", "nbytes"):
+        raise NeedsData(f"the {name} of an array whose length only the graph knows")
     return getattr(array, name)
 
 
 class _Dummies:
     """Small arrays in the place of arguments, whose elements are `value`."""
 
-    def __init__(self, value: int, targets: tuple[Any, ...], regular: bool) -> None:
+    def __init__(self, value: int, targets: tuple[Any, ...], regular: bool, length: int = _LENGTHS[0]) -> None:
         self.value = value
+        self.length = length  # of arrays whose length is unknown
+        self.unknown: set[Any] = set()  # what stands for these lengths
         self.regular = regular  # matrices have an inverse
         self.targets = targets
         self.of: list[tuple[Any, Any]] = []  # (dummy, what it stands for)
@@ -212,12 +240,16 @@ class _Dummies:
         if isinstance(array, ScalarStandIn):
             return array.dtype.type(element)
         self.outside |= type(array) is np.ndarray or array.outside
+        shape = array.shape
+        if (unknown := _length_of(array)) is not None:
+            self.unknown.add(unknown)
+            shape = (self.length, *shape[1:])
         if any(array is target for target in self.targets):
-            dummy = np.full(array.shape, element, array.dtype)
-        elif self.regular and kind in "fc" and array.ndim > 1 and array.shape[-1] == array.shape[-2]:
-            dummy = np.broadcast_to(np.eye(array.shape[-1], dtype=array.dtype) * element, array.shape)
+            dummy = np.full(shape, element, array.dtype)
+        elif self.regular and kind in "fc" and array.ndim > 1 and shape[-1] == shape[-2]:
+            dummy = np.broadcast_to(np.eye(shape[-1], dtype=array.dtype) * element, shape)
         else:
-            dummy = np.broadcast_to(np.full((), element, array.dtype), array.shape)
+            dummy = np.broadcast_to(np.full((), element, array.dtype), shape)
         self.of.append((dummy, array))
         return dummy
 
@@ -279,7 +311,55 @@ def _targets(function: Any, args: Any, kwargs: Any, writes_first: bool) -> tuple
     return tuple(found)
 
 
-def answer(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], writes_first: bool) -> tuple[Any, int]:
+def _takes_any_length(function: Any, args: Any) -> bool:
+    """Whether what a call gives of an array of unknown length follows from what it gives of some lengths."""
+    if function is _GETS_ITEM:
+        key = args[1]
+        first = key[0] if isinstance(key, tuple) and key else key
+        is_whole = isinstance(first, slice) and first == slice(None)
+        return is_whole or isinstance(first, (int, np.integer, np.ndarray))
+    return _is_known(function) or function in _of_any_length
+
+
+def _has_length(values: list[Any]) -> bool:
+    """Whether the results of runs with several lengths have these, in their first dimension.
+
+    Raises:
+        NeedsData: they differ in another way.
+    """
+    lengths = [length for length, value in zip(_LENGTHS, values, strict=True) if value is not None]
+    ran = [value for value in values if value is not None]
+    if any(not isinstance(value, (np.ndarray, np.generic)) for value in ran):
+        raise NeedsData("a container of arrays whose length only the graph knows")
+    if len({(type(value), value.dtype, value.shape[1:], value.ndim) for value in ran}) == 1:
+        sizes = [value.shape[0] if value.ndim else 0 for value in ran]
+        if len(set(sizes)) == 1:
+            return False
+        if sizes == lengths:
+            return True
+    raise NeedsData("the length of an array, which only the graph knows,")
+
+
+def _of_lengths(function: Any, args: Any, kwargs: Any, value: Any, plain: _Dummies) -> tuple[Any, int]:
+    """What a call gives of arrays of unknown length: what stands for the length of the result, or None; and flags."""
+    if len(plain.unknown) > 1:
+        raise NeedsData("arrays of several lengths that only the graph knows")
+    values, flags = [value], 0
+    for length in _LENGTHS[1:]:
+        dummies = _Dummies(plain.value, plain.targets, plain.regular, length)
+        try:
+            values.append(_run(function, dummies(args), dummies(kwargs)))
+        except Exception:
+            if length > 1:
+                raise
+            values.append(None)
+            flags = MAY_RAISE
+    return (next(iter(plain.unknown)) if _has_length(values) else None), flags
+
+
+def answer(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], writes_first: bool, takes_unknown: bool
+) -> tuple[Any, int]:
     """What a call of numpy gives.
 
     Args:
@@ -287,6 +367,7 @@ def answer(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], writes_
         args: arrays, stand-ins, constants, and containers of these.
         kwargs: the same.
         writes_first: whether it changes its first argument.
+        takes_unknown: whether the graph may have arrays whose length nobody knows before it has run.
 
     Returns:
         The value with stand-ins for its arrays, and what the flags at the head of this module say of the call.
@@ -301,8 +382,11 @@ def answer(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], writes_
     regular = function in _raising
     dummies = _Dummies(0, targets, regular)
     plain_args, plain_kwargs = dummies(args), dummies(kwargs)
-    if function is _GETS_ITEM and _is_mask(plain_args[1]):
+    finds = function is _GETS_ITEM and _is_mask(plain_args[1])  # as many elements as the mask has
+    if finds and not (takes_unknown and isinstance(plain_args[1], np.ndarray) and plain_args[1].ndim):
         raise NeedsData("an index of a boolean array")
+    if dummies.unknown and not _takes_any_length(function, plain_args):
+        raise NeedsData("the length of an array, which only the graph knows,")
     if function is np.where and len(args) + len(kwargs) == 1:
         raise NeedsData("where() of a condition alone")
     if function is np.histogram and any(isinstance(value, str) for value in (*args[1:], kwargs.get("bins"))):
@@ -311,6 +395,14 @@ def answer(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], writes_
         raise NeedsData("an assignment of an array by a boolean array")
     flags = MAY_RAISE if _may_raise(function, plain_args) else 0
     value = _run(function, plain_args, plain_kwargs)
+    unknown = None
+    if finds:
+        if dummies.unknown and not _fits_any_length(args, dummies):
+            raise NeedsData("whether a boolean array has the length of another")
+        return _stand_in(value.dtype, (_LENGTHS[0], *value.shape[1:]), False, unknown=object()), flags
+    if dummies.unknown:
+        unknown, may_raise = _of_lengths(function, args, kwargs, value, dummies)
+        flags |= may_raise
     if dummies.has_index and not _is_known(function):
         others = _Dummies(2, targets, regular)
         again = _run(function, others(args), others(kwargs))
@@ -323,16 +415,22 @@ def answer(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], writes_
         if type(target) is np.ndarray or target.outside:
             flags |= WRITES_OUTSIDE
     may_view = function in _views or function is _GETS_ITEM or function is getattr or kwargs.get("copy") is False
-    return _with_stand_ins(value, dummies, dummies.outside and may_view), flags
+    return _with_stand_ins(value, dummies, dummies.outside and may_view, unknown), flags
 
 
-def _with_stand_ins(value: Any, dummies: _Dummies, outside: bool) -> Any:
+def _fits_any_length(args: tuple[Any, ...], dummies: _Dummies) -> bool:
+    """Whether an array and a mask of it have the same unknown length."""
+    array, mask = (_length_of(arg) for arg in args)
+    return array is mask and len(dummies.unknown) == 1
+
+
+def _with_stand_ins(value: Any, dummies: _Dummies, outside: bool, unknown: Any = None) -> Any:
     for dummy, original in dummies.of:
         if value is dummy:
             return original
     kind = type(value)
     if kind is np.ndarray:
-        return _stand_in(value.dtype, value.shape, outside)
+        return _stand_in(value.dtype, value.shape, outside, unknown=unknown)
     if isinstance(value, np.generic):
         return _stand_in(value.dtype, (), False, True)
     if isinstance(value, (tuple, list)) and value:
@@ -383,6 +481,8 @@ def torch_dtype(array: Any) -> torch.dtype:
     """The dtype of the tensor that torch makes of an array."""
     if type(array) is np.ndarray and not array.flags.c_contiguous:
         raise Unsupported("an array that is not contiguous, as a tensor")
+    if _length_of(array) is not None:
+        raise NeedsData("the shape of an array whose length only the graph knows")
     _check(array.dtype)
     return torch.from_numpy(np.empty(0, array.dtype)).dtype
 

@@ -398,7 +398,7 @@ define(
     False,
     "True: operators whose results have a size that depends on values (nonzero(), x[mask], unique(), "
     "repeat_interleave()) are part of the graph, as torch._dynamo.config.capture_dynamic_output_shape_ops asks for."
-    " With fullgraph=True they always are",
+    " With fullgraph=True they always are, and with backends that take numbers of Python, such as eager",
 )
 
 define(

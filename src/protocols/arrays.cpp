@@ -273,8 +273,11 @@ Result array_call(Interpreter& t, graph::Op op, PyObject* callable, Args args, b
   }
   py::Owned<> answer;
   try {
+    const region::NumberPolicy& policy = t.region.numbers.policy;
+    const bool takes_unknown = policy.runs_as_captured() && policy.scalar_outputs;
     answer = py::take(PyObject_CallFunctionObjArgs(region::of_numpy_module("answer"), callable, positional.get(),
-                                                   keywords.get(), writes_first ? Py_True : Py_False, nullptr));
+                                                   keywords.get(), writes_first ? Py_True : Py_False,
+                                                   takes_unknown ? Py_True : Py_False, nullptr));
   } catch (const py::PythonError& error) {
     refuse_answer(callable, error);
   }

@@ -5,6 +5,7 @@
 #include "protocols/arrays.h"
 #include "protocols/numbers.h"
 #include "protocols/protocols.h"
+#include "protocols/tensor_items.h"
 #include "protocols/torch_function.h"
 #include "protocols/type_expressions.h"
 #include "py/cpython.h"
@@ -484,6 +485,8 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
   if (cat == Cat::Tensor || (cat_of(key) == Cat::Tensor && (cat == Cat::List || cat == Cat::Tuple))) {
     static PyObject* function = operator_function("getitem");
     if (cat != Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", "a tensor as an index of a list"}});
+    const auto numbered = key_with_numbers(t, container, key);
+    if (numbered) key = numbered->get();
     PyObject* args[] = {container, key};
     if (selects_open(t, container, key)) return call_polyfill(t, "item_of_tensor", args);
     return t.region.recorder.torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr});
@@ -595,6 +598,8 @@ Result store_subscript(Interpreter& t, PyObject* container, PyObject* key, PyObj
   if (cat == Cat::Tensor && (value == nullptr || !has_torch_function(t, value))) {
     static PyObject* set = operator_function("setitem");
     if (value == nullptr) return t.raise(PyExc_TypeError, "Tensor does not support deleting items");
+    const auto numbered = key_with_numbers(t, container, key);
+    if (numbered) key = numbered->get();
     PyObject* args[] = {container, key, value};
     if (selects_open(t, container, key))
       return t.and_then(call_polyfill(t, "set_item_of_tensor", args), Continuation(K::Drop));

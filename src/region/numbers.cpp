@@ -324,8 +324,10 @@ void Numbers::add_place(PyCodeObject* code, int offset, std::string operation) {
 
 namespace {
 
+// A backend that runs graphs as they are has all that Python has: sizes that are found are numbers like any other.
 bool takes(const NumberPolicy& policy, aten::GraphGives what) {
-  return what == aten::GraphGives::Number ? policy.scalar_outputs : policy.dynamic_output_shapes;
+  const bool is_number = what == aten::GraphGives::Number || policy.runs_as_captured();
+  return is_number ? policy.scalar_outputs : policy.dynamic_output_shapes;
 }
 
 }  // namespace

@@ -276,6 +276,11 @@ void Unbacked::check_before(PyObject* result, const Expr* number) {
   note_decisions();
   std::vector<const Expr*> soon;
   if (const Expr* symbol = number == nullptr ? nullptr : given_by(number)) soon.push_back(symbol);
+  // The operator is no part of the region, and neither is what it needs of numbers that nothing gives then.
+  const auto leave_out = [&](const Expr* expr) {
+    std::erase_if(waiting_, [&](const Expr* condition) { return !is_given(condition, {}); });
+    refuse(expr);
+  };
   each_tensor(result, [&](PyObject* tensor) {
     if (!aten::is_fake(tensor)) return;
     const aten::OpenShape shape = region_.recorder.fakes().open_shape(tensor);
@@ -283,11 +288,11 @@ void Unbacked::check_before(PyObject* result, const Expr* number) {
       if (const Expr* symbol = given_by(size)) soon.push_back(symbol);
     }
     for (const Expr* size : shape.sizes) {
-      if (!is_given(size, soon)) refuse(size);
+      if (!is_given(size, soon)) leave_out(size);
     }
   });
   for (const Expr* condition : waiting_) {
-    if (!is_given(condition, soon)) refuse(condition);
+    if (!is_given(condition, soon)) leave_out(condition);
   }
   assert_known();
 }

@@ -287,6 +287,11 @@ Result tolist(Interpreter& t, PyObject* f, Args args) {
     if (const auto known = protocols::elements_if_known(t, args[0]))
       return Result::of(py::take(PyObject_CallMethod(known.get(), "tolist", nullptr)));
   }
+  // How long the list is has to be known.
+  if (only_positional(args, 1, 1) && aten::is_fake(args[0])) {
+    const aten::OpenShape shape = t.region.recorder.fakes().open_shape(args[0]);
+    for (const symbolic::Expr* size : shape.sizes) t.region.unbacked.refuse_if_named(size);
+  }
   if (!policy.scalar_outputs || !only_positional(args, 1, 1) || is_long_list(policy, args[0]))
     unsupported(Reason::DataDependent, {{"operation", describe(f)}});
   return protocols::call_polyfill(t, "tolist_of", args.values);

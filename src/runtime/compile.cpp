@@ -662,6 +662,23 @@ Attempt suppressed(PyFunctionObject* function, PyObject* backend, const py::Pyth
   return stopped(function, backend, stop_at_end(function, stop, nullptr));
 }
 
+// A capture that has asked an abstract class what its instances are is good while no class is registered with one. What
+// the backend will import does that: it is imported now, and the program is to be captured once more where anything
+// was.
+bool loads_compiler(PyObject* backend, const region::Capture& capture) {
+  if (!has_mark(backend, "aot")) return false;
+  const auto asks = [](const guards::Guard& guard) { return guard.kind == guards::Kind::ABC_TOKEN; };
+  if (std::ranges::none_of(capture.guards.all(), asks)) return false;
+  const auto takes_gradients = [](const graph::Node* node) {
+    PyObject* value = node->example_value.get();
+    return value != nullptr && aten::is_fake(value) && aten::meta_of(value).requires_grad;
+  };
+  const bool with_gradients = std::ranges::any_of(capture.graph.placeholders(), takes_gradients);
+  const auto load = py::import_attr("pellucid.backends.call", "load_compiler");
+  return py::take(PyObject_CallFunctionObjArgs(load.get(), backend, with_gradients ? Py_True : Py_False, nullptr))
+             .get() == Py_True;
+}
+
 template <class Capture>
 Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph, const trace::Extent& extent,
                         const Capture& capture) {
@@ -682,6 +699,10 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
           how_far.follows_modes = follows_modes;
           if (ends_before >= 0 && (how_far.steps < 0 || how_far.steps > ends_before)) how_far.steps = ends_before;
           trace::Outcome outcome = capture(how_far, constants);
+          if (outcome.capture && loads_compiler(cache.key().backend, *outcome.capture)) {
+            tell_restart("the backend has been loaded, and classes may be instances of others now");
+            outcome = capture(how_far, constants);
+          }
           if (outcome.ends_before >= 0 && how_far.may_end_early) throw EndsBefore{outcome.ends_before};
           if (outcome.needs_modes) throw ModesMatter{};
           if (outcome.needs_constants && !constants) throw NotForOpenNumbers{false};

@@ -1,5 +1,8 @@
 """numpy in a region, compared with numpy itself: types, dtypes, values, mutation and exceptions."""
 
+import operator
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -198,7 +201,13 @@ def test_numbers_that_change():
 NEEDS_DATA = [
     lambda a: 1 if a.sum() > 3 else 2,
     lambda a: int(a.sum()) + 1,
-    lambda a: a[a > 3] + 1,
+    lambda a: a[a > 3][:2] + 1,
+    lambda a: a[a > 3].shape,
+    lambda a: len(a[a > 3]),
+    lambda a: np.concatenate([a[a > 3], a[0]]),
+    lambda a: a[a > 3].reshape(1, -1),
+    lambda a: torch.from_numpy(a[a > 3]),
+    lambda a: a[:, :1][a[:, 0] > 3].tolist(),
     lambda a: np.nonzero(a),
     lambda a: np.unique(a),
     lambda a: a.tolist(),
@@ -222,6 +231,57 @@ def test_what_needs_data_is_a_break(index):
     check(lambda a: f(np.abs(a)), A.copy(), graphs=None)
     with pytest.raises(pellucid.errors.Unsupported):
         pellucid.compile(lambda a: f(np.abs(a)), backend="eager", fullgraph=True)(A.copy())
+
+
+MASKED = [
+    lambda a: a[a > 3],
+    lambda a: a[a > 3] + 1,
+    lambda a: a[a > 3].sum(),
+    lambda a: (np.sqrt(np.abs(a[a > 3])).mean(), a[a > 3].max()),
+    lambda a: a[a[:, 0] > 3] * a[0],
+    lambda a: a[a[:, 0] > 3].sum(axis=0) + a[a[:, 0] > 3][:, 1:].sum(),
+    lambda a: (a[a[:, 0] > 3].argmax(axis=1), a[a[:, 0] > 3].dtype.name, a[a[:, 0] > 3].ndim),
+    lambda a: np.sort(a[a > 3])[-1],
+    lambda a: [kept[np.argsort(-kept)] for kept in (a[a > 3],)],
+    lambda a: [kept[kept > 5] - kept[0] for kept in (a[a > 3],)],
+    lambda a: [np.where(kept > 5, kept, -kept).astype(np.float32) for kept in (a[a > 3],)],
+    lambda a: [operator.iadd(kept, 1) is kept and kept for kept in (a[a > 3],)],
+    lambda a: np.linalg.norm(a[a > 3]) / np.std(a[~(a > 3)]),
+    lambda a: float(a[a > 3].sum()) + 1,
+]
+
+
+@pytest.mark.parametrize("index", range(len(MASKED)))
+def test_a_mask_finds_as_many_as_it_has(index):
+    """One graph for any number of elements; what raises or warns for few of them does so as in eager."""
+    f = MASKED[index]
+
+    def outcome(call, a):
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            try:
+                value = call(a)
+            except Exception as error:
+                value = (type(error), str(error))
+        return value, sorted({str(one.message) for one in warned})
+
+    arrays = [np.arange(12.0).reshape(4, 3) - offset for offset in (0, 3, -2, 6, 7, 8, 20)]
+    backend = Counting()
+    compiled = pellucid.compile(f, backend=backend, fullgraph=True)
+    for a in arrays:
+        (got, got_warnings), (expected, expected_warnings) = outcome(compiled, a.copy()), outcome(f, a.copy())
+        assert same_array_or_value(got, expected), (a, got, expected)
+        assert got_warnings == expected_warnings
+    assert backend.count == 1
+
+
+def same_array_or_value(got, expected):
+    if isinstance(expected, (tuple, list)):
+        return type(got) is type(expected) and all(map(same_array_or_value, got, expected))
+    if isinstance(expected, np.ndarray):
+        return same_array(got, expected)
+    same = got == expected or (got != got and expected != expected)
+    return type(got) is type(expected) and bool(same)
 
 
 ELEMENTS = [

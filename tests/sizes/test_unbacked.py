@@ -219,7 +219,7 @@ def graph_of(f, *args):
 
 @pytest.mark.parametrize(("backend", "without"), [("eager", 0), ("aot_eager", 1)])
 def test_switches_decide_what_is_captured(backend, without):
-    """Row J03. Backend "eager" needs no switch for numbers: what they are in its graph, they are in the program."""
+    """Row J03. Backend "eager" needs no switch: what numbers and sizes are in its graph, they are in the program."""
 
     def made():
         def f(x):
@@ -229,8 +229,8 @@ def test_switches_decide_what_is_captured(backend, without):
 
     x = T([1.0, 2.0, -4.0])
     for switches, breaks in [
-        ({}, 1 + without),
-        ({"capture_scalar_outputs": True}, 1),
+        ({}, 2 * without),
+        ({"capture_scalar_outputs": True}, without),
         ({"capture_dynamic_output_shape_ops": True}, without),
         ({"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}, 0),
     ]:
@@ -510,3 +510,89 @@ def test_numbers_that_have_to_fit_sizes(backend, dynamic):
         for n, size in ((3, 3), (4, 4), (5, 4), (4, 5), (6, 6), (3, 3), (3, 4)):
             args = T(n), torch.arange(float(size)) + (f is not masked)
             assert described(outcome(compiled, args)) == described(outcome(f, args)), (f.__name__, n, size)
+
+
+def item_by_tensor(x, at):
+    return x[at[0]], x[at[1], :2] * 2, x[..., at[0]], x[at[0], None]
+
+
+def item_by_tensor_set(x, at):
+    y = x.clone()
+    y[at[0]] = 7
+    y[at[1], 1:] += x[at[0], 1:]
+    view = y[at[1]]
+    view.mul_(2)
+    return y, view
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+@pytest.mark.parametrize("f", [item_by_tensor, item_by_tensor_set])
+def test_an_index_that_is_a_tensor_without_dimensions(f, dtype):
+    """torch reads its value; the graph does so at each call, and one graph serves all of them."""
+    backend = Counting()
+    compiled = pellucid.compile(f, backend=backend, fullgraph=True)
+    x = torch.arange(9.0).view(3, 3)
+    for at in ([0, 1], [2, 0], [1, 1], [-1, 2], [0, 0], [2, 3]):
+        got, expected = outcome(compiled, (x, T(at, dtype=dtype))), outcome(f, (x, T(at, dtype=dtype)))
+        assert described(got) == described(expected)
+    assert backend.count == 1
+
+
+def test_masks_without_dimensions_are_no_indices():
+    def f(x, mask):
+        return x[mask] + 1, x[mask, None].shape[1]
+
+    compiled, x = pellucid.compile(f, backend="eager"), torch.arange(4.0)
+    for mask in (T(True), T(False), T(1, dtype=torch.uint8)):
+        assert described(outcome(compiled, (x, mask))) == described(outcome(f, (x, mask)))
+
+
+def suppressed(boxes, scores):
+    """What detection heads do behind the network."""
+    keep = scores > 0.3
+    boxes, scores = boxes[keep], scores[keep]
+    order, chosen = scores.argsort(descending=True), []
+    while order.numel() > 0:
+        best = order[0]
+        chosen.append(best)
+        if order.numel() == 1:
+            break
+        rest = order[1:]
+        low = torch.maximum(boxes[best, :2], boxes[rest, :2])
+        high = torch.minimum(boxes[best, 2:], boxes[rest, 2:])
+        overlap = (high - low).clamp(min=0).prod(1)
+        area = (boxes[:, 2:] - boxes[:, :2]).prod(1)
+        order = rest[overlap / (area[best] + area[rest] - overlap) < 0.5]
+    return boxes[torch.stack(chosen)] if chosen else boxes
+
+
+def test_a_loop_that_ends_by_data_has_one_graph_for_its_turns():
+    generator = torch.Generator().manual_seed(0)
+    backend = Counting()
+    compiled = pellucid.compile(suppressed, backend=backend)
+    counts = set()
+    for boxes in (6, 6, 9, 12, 12, 1, 3, 16):
+        low = torch.rand(boxes, 2, generator=generator)
+        corners = torch.cat([low, low + torch.rand(boxes, 2, generator=generator)], 1)
+        scores = torch.rand(boxes, generator=generator)
+        expected = suppressed(corners, scores)
+        assert described(compiled(corners, scores)) == described(expected)
+        counts.add(len(expected))
+    assert len(counts) > 3
+    # Before the loop, its first turn and the others; and an end for each number of boxes that stay, of several ways.
+    assert backend.count <= 4 + 3 * len(counts), (backend.count, counts)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2, 5])
+def test_masks_of_any_number_of_elements(kept):
+    def f(x, mask):
+        y = x[mask]
+        return y.mean(0), y.sum(), F.relu(y - 1), torch.cat([y, x]).amax(0), mask.nonzero().squeeze(1) + 1
+
+    backend = Counting()
+    compiled = pellucid.compile(f, backend=backend)
+    x = torch.arange(12.0).view(6, 2)
+    for first in (3, kept, kept, 4):
+        mask = torch.arange(6) < first
+        assert described(outcome(compiled, (x, mask))) == described(outcome(f, (x, mask)))
+    assert backend.count == 1

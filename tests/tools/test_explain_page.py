@@ -101,10 +101,10 @@ def test_first_screen_how_many_graphs(page, folder):
 
 def test_first_screen_where_each_break_is_and_how_to_remove_it(page, folder):
     (count,) = on_screen(page, "#answer-breaks")
-    assert count.split() == ["5", "graph", "breaks"]
+    assert count.split() == ["4", "graph", "breaks"]
     breaks = on_screen(page, ".item.break")
-    assert len(breaks) == 5
-    lines = ["print(", "if features.mean()", ".item()", "scores[scores", "torch.save("]
+    assert len(breaks) == 4
+    lines = ["print(", "if features.mean()", ".item()", "torch.save("]
     for text, line in zip(breaks, lines, strict=True):
         assert f"detector.py:{line_of(folder, line)}" in text and line in text
     fixes = on_screen(page, ".item.break .fix")

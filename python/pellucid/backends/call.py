@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -87,6 +89,26 @@ def resolve_backend(
 
 def name_of(backend: Callable) -> str:
     return getattr(backend, "__name__", None) or type(backend).__name__
+
+
+def load_compiler(backend: Backend, with_gradients: bool) -> bool:
+    """Imports what a backend that runs AOTAutograd will, with gradients what partitions its graph too.
+
+    Returns:
+        Whether modules were loaded. They register classes with abstract ones, so what a capture before that has asked of
+        such a class may be otherwise now.
+    """
+    if not backend.aot:
+        return False
+    names = ["pellucid.backends.tracing_context"]
+    if with_gradients or backend.name == "inductor":
+        names.append("torch._inductor.pattern_matcher")
+    missing = [name for name in names if name not in sys.modules]
+    if missing:
+        with _undisturbed_state():
+            for name in missing:
+                importlib.import_module(name)
+    return bool(missing)
 
 
 def call_backend(

@@ -1,0 +1,84 @@
+#include "protocols/tensor_items.h"
+
+#include <algorithm>
+#include <span>
+
+#include "aten/layers.h"
+#include "protocols/protocols.h"
+#include "region/subclasses.h"
+#include "symbolic/operations.h"
+
+namespace pellucid::protocols {
+namespace {
+
+// Masks of bool and uint8 are none.
+bool has_integers(PyObject* tensor) {
+  static PyObject* const dtypes = [] {
+    const auto torch = py::take(PyImport_ImportModule("torch"));
+    auto made = py::take(PySet_New(nullptr));
+    for (const char* name : {"int8", "int16", "int32", "int64"})
+      py::check(PySet_Add(made.get(), py::take(PyObject_GetAttrString(torch.get(), name)).get()));
+    return made.release();
+  }();
+  const auto dtype = py::take(PyObject_GetAttrString(tensor, "dtype"));
+  return PySet_Contains(dtypes, dtype.get()) == 1;
+}
+
+bool stands_for_integer(PyObject* part) {
+  return cat_of(part) == Cat::Tensor && !region::is_subclassed(part) && !aten::is_wrapper(part) &&
+         aten::meta_of(part).sizes.empty() && has_integers(part);
+}
+
+// What stands for the number in the program has to be an index of that dimension: where its hint is none, it gets
+// another one.
+void fit_hint(Interpreter& t, PyObject* number, PyObject* tensor, std::size_t dim) {
+  if (!region::is_open_int(number)) return;
+  const symbolic::Expr* index = t.region.numbers.expr_of(number);
+  const auto fake = t.region.recorder.lift(tensor);
+  symbolic::Space& space = t.region.numbers.space();
+  const aten::OpenShape shape = t.region.recorder.fakes().open_shape(fake.get());
+  const aten::Meta meta = aten::meta_of(fake.get());
+  if (dim >= meta.sizes.size() || index->hint.i < meta.sizes[dim] || meta.sizes[dim] == 0) return;
+  const symbolic::Expr* size =
+      shape.sizes.empty() ? space.constant(symbolic::Value::of(meta.sizes[dim])) : shape.sizes[dim];
+  t.region.unbacked.assert_that(symbolic::compare(space, symbolic::Comparison::Lt, index, size));
+}
+
+}  // namespace
+
+std::optional<py::Owned<>> key_with_numbers(Interpreter& t, PyObject* tensor, PyObject* key) {
+  const bool is_tuple = PyTuple_CheckExact(key);
+  if (!is_tuple && cat_of(key) != Cat::Tensor) return std::nullopt;
+  std::span<PyObject* const> parts(&key, 1);
+  if (is_tuple) parts = {PySequence_Fast_ITEMS(key), static_cast<std::size_t>(PyTuple_GET_SIZE(key))};
+  if (std::ranges::none_of(parts, stands_for_integer)) return std::nullopt;
+  // In the graph of a body, and below a transform, an item is looked up in ways of its own.
+  if (!t.region.numbers.policy.scalar_outputs || t.region.capture->bodies->is_open()) return std::nullopt;
+  if (aten::is_below_transform() || region::is_subclassed(tensor) || aten::is_wrapper(tensor)) return std::nullopt;
+  static PyObject* const item = [] {
+    const auto type = py::import_attr("torch", "Tensor");
+    return py::take(PyObject_GetAttrString(type.get(), "item")).release();
+  }();
+  static PyObject* const name = py::interned("item").release();
+  const auto has_dimension = [](PyObject* part) { return part != Py_None && part != Py_Ellipsis; };
+  const auto named = static_cast<std::size_t>(std::ranges::count_if(parts, has_dimension));
+  const std::size_t rank = aten::meta_of(tensor).sizes.size();
+  if (named > rank) return std::nullopt;  // torch raises
+  auto made = py::take(PyTuple_New(static_cast<Py_ssize_t>(parts.size())));
+  std::size_t dim = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    PyObject* part = parts[i];
+    auto number = py::Owned<>::share(part);
+    if (stands_for_integer(part)) {
+      number = t.region.recorder.torch_call(graph::Op::CallMethod, item, name, Args{{&part, 1}, nullptr}).value;
+      fit_hint(t, number.get(), tensor, dim);
+    }
+    dim += part == Py_Ellipsis ? rank - named : has_dimension(part) ? 1 : 0;
+    PyTuple_SET_ITEM(made.get(), static_cast<Py_ssize_t>(i), number.release());
+  }
+  if (!is_tuple) return py::Owned<>::share(PyTuple_GET_ITEM(made.get(), 0));
+  t.region.provenance.note_made(made.get());
+  return made;
+}
+
+}  // namespace pellucid::protocols
