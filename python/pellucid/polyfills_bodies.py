@@ -7,6 +7,7 @@ from torch import empty_like as _empty_like
 from torch import is_grad_enabled as _is_grad_enabled
 from torch import is_tensor as _is_tensor
 from torch import no_grad as _no_grad
+from torch.autograd.function import Function as _Function
 from torch.autograd.function import _SingleLevelFunction
 from torch.utils.checkpoint import noop_context_fn as _noop_context_fn
 
@@ -31,6 +32,17 @@ def end_function(cls, args):
 
 
 _SETUP_CONTEXT = _SingleLevelFunction.setup_context
+_VMAP = _Function.vmap
+# What torch raises.
+_SAVED_AS_RETURNED = (
+    "An input that has been returned as-is as output is being saved for backward. This is not supported if you override "
+    "setup_context. You should return and save a view of the input instead, e.g. with x.view_as(x) or setup ctx inside "
+    "the forward function itself."
+)
+_WRITTEN_BELOW_VMAP = (
+    "Some elements marked as dirty during the forward method were not returned as output. The inputs that are modified "
+    "inplace must all be outputs of the Function."
+)
 _CHECKPOINT = "torch.utils.checkpoint.checkpoint()"
 
 
@@ -124,6 +136,24 @@ def autograd_function_forward(cls, *args):
     return _forward(ForwardContext(), cls, args)
 
 
+class _ContextBelowVmap(ForwardContext):
+    written = False
+
+    def mark_dirty(self, *tensors):
+        self.written = True
+
+
+def autograd_function_below_vmap(cls, *args):
+    """What vmap makes of a function that asks for a rule. Without a setup_context, or where it has a rule too, vmap raises."""
+    if not cls.generate_vmap_rule or cls.vmap is not _VMAP or cls.setup_context is _SETUP_CONTEXT:
+        refuse_body("an autograd.Function", "vmap does not make its rule")
+    ctx = _ContextBelowVmap()
+    output = _forward(ctx, cls, args)
+    if ctx.written:
+        raise RuntimeError(_WRITTEN_BELOW_VMAP)
+    return output
+
+
 def run_function_as_node(cls, args, with_backward):
     """`cls.apply(*args)` where gradients are asked for."""
     begin_body("function", (), (cls, args))
@@ -185,9 +215,27 @@ def _forward(ctx, cls, args):
         output = cls.forward(*args) if separate else cls.forward(ctx, *args)
         if separate:
             cls.setup_context(ctx, args, output)
+            if _saves_what_it_returns(ctx, args, output if isinstance(output, tuple) else (output,)):
+                raise RuntimeError(_SAVED_AS_RETURNED)
         if isinstance(output, tuple):
             return tuple([_output(value, args, ctx.dirty) for value in output])
         return _output(output, args, ctx.dirty)
+
+
+def _saves_what_it_returns(ctx, args, outputs):
+    for value in outputs:
+        if not _is_tensor(value) or _is_among(value, ctx.dirty):
+            continue
+        if _is_among(value, ctx.saved_tensors) and _is_among(value, args):
+            return True
+    return False
+
+
+def _is_among(value, others):
+    for other in others:  # noqa: SIM110
+        if other is value:
+            return True
+    return False
 
 
 def _with_defaults(forward, args):

@@ -62,6 +62,20 @@ Levels Levels::now() noexcept {
 
 bool is_below_transform() noexcept { return in_function_transform() || is_dual_level_open(); }
 
+bool is_below_vmap_only() noexcept {
+  if (!in_function_transform() || is_dual_level_open()) return false;
+  static PyObject* const get_stack = functorch("get_interpreter_stack");
+  static PyObject* const vmap = py::take(PyObject_GetAttrString(functorch("TransformType"), "Vmap")).release();
+  const auto stack = py::Owned<>::steal(PyObject_CallNoArgs(get_stack));
+  bool only = stack && PyList_CheckExact(stack.get()) != 0;
+  for (Py_ssize_t i = 0; only && i < PyList_GET_SIZE(stack.get()); ++i) {
+    const auto key = py::Owned<>::steal(PyObject_CallMethod(PyList_GET_ITEM(stack.get(), i), "key", nullptr));
+    only = key && PyObject_RichCompareBool(key.get(), vmap, Py_EQ) == 1;
+  }
+  PyErr_Clear();
+  return only;
+}
+
 void Levels::restore() const {
   static PyObject* const pop = functorch("pop_dynamic_layer_stack_and_undo_to_depth");
   static PyObject* const set_flag = functorch("set_inplace_requires_grad_allowed");

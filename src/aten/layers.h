@@ -32,6 +32,8 @@ struct Levels {
 
 // Whether a level of either kind is open.
 bool is_below_transform() noexcept;
+// Whether levels are open and every one is of vmap.
+bool is_below_vmap_only() noexcept;
 
 template <class Visit>
 void each_layer(PyObject* tensor, Visit&& visit) {

@@ -26,6 +26,13 @@ Result across_level(Interpreter& t, PyObject* f, Args args) {
   return t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
 }
 
+// Hooks of tensors that the region has registered are registered behind the graph, too late for a pass in it.
+Result gradients_at_level(Interpreter& t, PyObject* f, Args args) {
+  if (t.region.deferred.has_hooks())
+    unsupported(Reason::UntracedCallable, {{"callee", "a backward pass where a hook has just been registered"}});
+  return across_level(t, f, args);
+}
+
 // What functionalize writes has no gradients in eager, which says so in the backward pass. A compiler makes that pass
 // at once.
 Result across_functional(Interpreter& t, PyObject* f, Args args) {
@@ -92,7 +99,7 @@ const Row rows[] = {
     {"torch._C._functorch.maybe_get_bdim", across_level},
     {"torch._C._functorch.current_level", pure},
     {"torch._C._functorch.maybe_current_level", pure},
-    {"torch._functorch.eager_transforms._autograd_grad", across_level},
+    {"torch._functorch.eager_transforms._autograd_grad", gradients_at_level},
     {"torch._functorch.eager_transforms._set_tensor_requires_grad", make_leaf},
     {"torch._functorch.predispatch.lazy_load_decompositions", load},
     {"torch.autograd.forward_ad._maybe_load_decompositions", load},

@@ -1,4 +1,6 @@
 // Questions about functions and classes: inspect, typing, mapping proxies, weak references.
+#include <algorithm>
+
 #include "py/cpython.h"
 #include "rows/rows.h"
 
@@ -50,6 +52,12 @@ Result about_constant(Interpreter& t, PyObject* f, Args args) {
   return Result::of(std::move(value));
 }
 
+// Of types and their aliases Python's own functions are followed, which look at nothing but attributes.
+Result about_type(Interpreter& t, PyObject* f, Args args) {
+  const auto is_plain = [](PyObject* value) { return region::is_atom(region::cat_of(value)); };
+  return std::ranges::all_of(args.values, is_plain) ? about_constant(t, f, args) : t.inline_function(f, args);
+}
+
 // A mappingproxy over a mapping that is part of an object known by identity (inspect.Signature.parameters): read
 // natively, its parts are constants as it is.
 Result proxy_method(Interpreter& t, PyObject* f, Args args) {
@@ -94,8 +102,8 @@ const Row rows[] = {
     {"instances of weakref.ReferenceType", weakref_call},
     {"inspect.signature", about_constant},
     {"inspect.getfullargspec", about_constant},
-    {"typing.get_args", about_constant},
-    {"typing.get_origin", about_constant},
+    {"typing.get_args", about_type},
+    {"typing.get_origin", about_type},
     {"typing.cast", cast},
     {"types.MappingProxyType.keys", proxy_method},
     {"types.MappingProxyType.values", proxy_method},

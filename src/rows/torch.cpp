@@ -1,6 +1,7 @@
 // Torch functions with a meaning beyond "one node": state queries and switches, and what must not enter a graph.
 #include "aten/aten.h"
 #include "aten/layers.h"
+#include "protocols/containers.h"
 #include "protocols/numbers.h"
 #include "protocols/torch_function.h"
 #include "region/known_elements.h"
@@ -217,14 +218,46 @@ Result product(Interpreter& t, PyObject* f, Args args) {
   return pure(t, f, args);
 }
 
+// Whether a tensor requires gradients, at the level where it is made or at one below: what vmap puts around a tensor
+// says of itself that it does not.
+bool needs_gradient_at_any_level(Interpreter& t, PyObject* value) {
+  if (region::cat_of(value) == Cat::Tensor) {
+    bool needs = false;
+    aten::each_layer(t.region.recorder.lift(value).get(),
+                     [&](PyObject* layer) { needs |= aten::meta_of(layer).requires_grad; });
+    return needs;
+  }
+  const Cat cat = region::cat_of(value);
+  if (cat != Cat::List && cat != Cat::Tuple) return t.region.reads.deep_touch(value).tensor;
+  const auto elements = protocols::native_elements(t, value);
+  if (!elements) return true;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(elements.get()); ++i) {
+    if (needs_gradient_at_any_level(t, PyTuple_GET_ITEM(elements.get(), i))) return true;
+  }
+  return false;
+}
+
+// vmap calls the forward of a function that has asked for a vmap rule to be made; without gradients nothing else of the
+// function shows. Other transforms ask for its setup_context and jvp.
+Result autograd_function_below_transform(Interpreter& t, Args args) {
+  const auto refuse_it = [] {
+    unsupported(Reason::UntracedCallable, {{"callee", "an autograd.Function below a transform of torch.func"}});
+  };
+  if (!aten::is_below_vmap_only()) refuse_it();
+  for (std::size_t i = 1; i < args.size(); ++i) {
+    if (region::cat_of(args[i]) == Cat::Tensor && region::is_subclassed(args[i])) refuse_it();
+    if (needs_gradient_at_any_level(t, args[i])) refuse_it();
+  }
+  return protocols::call_polyfill(t, "autograd_function_below_vmap", args);
+}
+
 // Without gradients a custom autograd function is its forward. With them it is a node that calls the class.
 Result autograd_function(Interpreter& t, PyObject* f, Args args) {
   protocols::refuse_asked(t, f);  // what is read and set around `forward` a mode would hear, which torch does in C
   bool needs_grad = false;
   if (args.kwnames != nullptr)
     unsupported(Reason::BadArguments, {{"callee", "an autograd.Function with keyword arguments"}});
-  if (aten::is_below_transform())  // which ask for its setup_context, vmap and jvp
-    unsupported(Reason::UntracedCallable, {{"callee", "an autograd.Function below a transform of torch.func"}});
+  if (aten::is_below_transform()) return autograd_function_below_transform(t, args);
   for (PyObject* value : args.values) {
     if (region::cat_of(value) == Cat::Tensor && region::is_subclassed(value))
       unsupported(Reason::UntracedCallable, {{"callee", "an autograd.Function of a tensor subclass"}});
