@@ -399,6 +399,10 @@ Result getattr(Interpreter& t, PyObject* object, PyObject* name) {
   }
   if (Py_IS_TYPE(object, &PySuper_Type)) return super_getattr(t, object, name);
   if (type->tp_getattro == Py_GenericAliasType.tp_getattro) return alias_getattr(t, object, name);
+  // All but `__module__`, which it has of its class.
+  static PyObject* const union_type = py::import_attr("types", "UnionType").release();
+  if (reinterpret_cast<PyObject*>(type) == union_type && PyUnicode_CompareWithASCIIString(name, "__module__") != 0)
+    return generic_getattr(t, object, name);
   if (type->tp_getattro == PyObject_GenericGetAttr) {
     guard_generic_getattr(t, type);
     return generic_getattr(t, object, name);

@@ -17,6 +17,7 @@ TYPES = [
     list[int],
     dict[str, Own],
     Optional[int],  # noqa: UP045
+    int | None,
     Union[int, str],  # noqa: UP007
     Callable[[int], str],
     tuple[int, ...],
