@@ -76,6 +76,17 @@ bool is_below_vmap_only() noexcept {
   return only;
 }
 
+bool is_of_innermost_level(PyObject* tensor) noexcept {
+  static PyObject* const get_level = functorch("maybe_get_level");
+  static PyObject* const get_depth = functorch("get_dynamic_layer_stack_depth");
+  if (!is_wrapper(tensor)) return false;
+  const auto level = py::Owned<>::steal(PyObject_CallOneArg(get_level, tensor));
+  const auto depth = py::Owned<>::steal(PyObject_CallNoArgs(get_depth));
+  const bool is_innermost = level && depth && PyObject_RichCompareBool(level.get(), depth.get(), Py_EQ) == 1;
+  PyErr_Clear();
+  return is_innermost;
+}
+
 void Levels::restore() const {
   static PyObject* const pop = functorch("pop_dynamic_layer_stack_and_undo_to_depth");
   static PyObject* const set_flag = functorch("set_inplace_requires_grad_allowed");

@@ -34,6 +34,8 @@ struct Levels {
 bool is_below_transform() noexcept;
 // Whether levels are open and every one is of vmap.
 bool is_below_vmap_only() noexcept;
+// Whether the innermost level of all has put something around this tensor.
+bool is_of_innermost_level(PyObject* tensor) noexcept;
 
 template <class Visit>
 void each_layer(PyObject* tensor, Visit&& visit) {

@@ -218,36 +218,41 @@ Result product(Interpreter& t, PyObject* f, Args args) {
   return pure(t, f, args);
 }
 
-// Whether a tensor requires gradients, at the level where it is made or at one below: what vmap puts around a tensor
-// says of itself that it does not.
-bool needs_gradient_at_any_level(Interpreter& t, PyObject* value) {
-  if (region::cat_of(value) == Cat::Tensor) {
-    bool needs = false;
-    aten::each_layer(t.region.recorder.lift(value).get(),
-                     [&](PyObject* layer) { needs |= aten::meta_of(layer).requires_grad; });
-    return needs;
-  }
+// What matters of the tensors that an autograd.Function is given below vmap. What vmap puts around a tensor says of
+// itself that it requires no gradients.
+struct Given {
+  bool needs_gradient = false;         // at the level where a tensor is made, or at one below
+  bool is_of_innermost_level = false;  // the innermost vmap goes over one of them
+};
+
+void look_at(Interpreter& t, PyObject* value, Given& given) {
   const Cat cat = region::cat_of(value);
-  if (cat != Cat::List && cat != Cat::Tuple) return t.region.reads.deep_touch(value).tensor;
-  const auto elements = protocols::native_elements(t, value);
-  if (!elements) return true;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(elements.get()); ++i) {
-    if (needs_gradient_at_any_level(t, PyTuple_GET_ITEM(elements.get(), i))) return true;
+  if (cat == Cat::Tensor) {
+    const auto fake = t.region.recorder.lift(value);
+    aten::each_layer(fake.get(), [&](PyObject* layer) { given.needs_gradient |= aten::meta_of(layer).requires_grad; });
+    given.needs_gradient |= region::is_subclassed(value);
+    given.is_of_innermost_level |= aten::is_of_innermost_level(fake.get());
+  } else if (cat == Cat::List || cat == Cat::Tuple) {
+    const auto elements = protocols::native_elements(t, value);
+    if (!elements) given.needs_gradient = true;
+    for (Py_ssize_t i = 0; elements && i < PyTuple_GET_SIZE(elements.get()); ++i)
+      look_at(t, PyTuple_GET_ITEM(elements.get(), i), given);
+  } else {
+    given.needs_gradient |= t.region.reads.deep_touch(value).tensor;  // it is not looked into
   }
-  return false;
 }
 
 // vmap calls the forward of a function that has asked for a vmap rule to be made; without gradients nothing else of the
-// function shows. Other transforms ask for its setup_context and jvp.
+// function shows. A level that goes over none of its tensors hands it on to the one below. Other transforms ask for its
+// setup_context and jvp.
 Result autograd_function_below_transform(Interpreter& t, Args args) {
   const auto refuse_it = [] {
     unsupported(Reason::UntracedCallable, {{"callee", "an autograd.Function below a transform of torch.func"}});
   };
   if (!aten::is_below_vmap_only()) refuse_it();
-  for (std::size_t i = 1; i < args.size(); ++i) {
-    if (region::cat_of(args[i]) == Cat::Tensor && region::is_subclassed(args[i])) refuse_it();
-    if (needs_gradient_at_any_level(t, args[i])) refuse_it();
-  }
+  Given given;
+  for (std::size_t i = 1; i < args.size(); ++i) look_at(t, args[i], given);
+  if (given.needs_gradient || !given.is_of_innermost_level) refuse_it();
   return protocols::call_polyfill(t, "autograd_function_below_vmap", args);
 }
 
