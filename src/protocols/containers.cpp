@@ -472,6 +472,17 @@ bool selects_open(Interpreter& t, PyObject* tensor, PyObject* key) {
   return std::ranges::any_of(parts, region::is_open_int) && finds_something(tensor, parts);
 }
 
+// A key of a tensor that asks its class (`__torch_function__`), for which torch leaves the item to that class.
+void refuse_asking_key(Interpreter& t, PyObject* key) {
+  std::span<PyObject* const> parts(&key, 1);
+  if (PyTuple_CheckExact(key) || PyList_CheckExact(key))
+    parts = {PySequence_Fast_ITEMS(key), static_cast<std::size_t>(PySequence_Fast_GET_SIZE(key))};
+  for (PyObject* part : parts) {
+    if (cat_of(part) == Cat::Tensor && has_torch_function(t, part))
+      unsupported(Reason::UntracedCallable, {{"callee", "an index that asks its class (__torch_function__)"}});
+  }
+}
+
 }  // namespace
 
 Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
@@ -485,6 +496,7 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
   if (cat == Cat::Tensor || (cat_of(key) == Cat::Tensor && (cat == Cat::List || cat == Cat::Tuple))) {
     static PyObject* function = operator_function("getitem");
     if (cat != Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", "a tensor as an index of a list"}});
+    refuse_asking_key(t, key);
     const auto numbered = key_with_numbers(t, container, key);
     if (numbered) key = numbered->get();
     PyObject* args[] = {container, key};
@@ -598,6 +610,7 @@ Result store_subscript(Interpreter& t, PyObject* container, PyObject* key, PyObj
   if (cat == Cat::Tensor && (value == nullptr || !has_torch_function(t, value))) {
     static PyObject* set = operator_function("setitem");
     if (value == nullptr) return t.raise(PyExc_TypeError, "Tensor does not support deleting items");
+    refuse_asking_key(t, key);
     const auto numbered = key_with_numbers(t, container, key);
     if (numbered) key = numbered->get();
     PyObject* args[] = {container, key, value};
