@@ -75,32 +75,34 @@ def advantage_estimates():
     return Case(f, [(torch.randn(5), torch.randn(6), torch.randint(0, 2, (5,)).float()) for _ in range(3)])
 
 
+def suppressed(boxes, scores):
+    """What detection heads do behind the network: boxes above a threshold, and suppression in a Python loop."""
+    keep = scores > 0.3
+    boxes, scores = boxes[keep], scores[keep]
+    order, chosen = scores.argsort(descending=True), []
+    while order.numel() > 0:
+        best = order[0]
+        chosen.append(best)
+        if order.numel() == 1:
+            break
+        rest = order[1:]
+        low = torch.maximum(boxes[best, :2], boxes[rest, :2])
+        high = torch.minimum(boxes[best, 2:], boxes[rest, 2:])
+        overlap = (high - low).clamp(min=0).prod(1)
+        area = (boxes[:, 2:] - boxes[:, :2]).prod(1)
+        order = rest[overlap / (area[best] + area[rest] - overlap) < 0.5]
+    return boxes[torch.stack(chosen)] if chosen else boxes
+
+
 @program("research")
 def detection_head():
-    """Boxes above a threshold, and suppression in a Python loop: sizes and branches by data."""
-
-    def f(boxes, scores):
-        keep = scores > 0.3
-        boxes, scores = boxes[keep], scores[keep]
-        order, chosen = scores.argsort(descending=True), []
-        while order.numel() > 0:
-            best = order[0]
-            chosen.append(best)
-            if order.numel() == 1:
-                break
-            rest = order[1:]
-            low = torch.maximum(boxes[best, :2], boxes[rest, :2])
-            high = torch.minimum(boxes[best, 2:], boxes[rest, 2:])
-            overlap = (high - low).clamp(min=0).prod(1)
-            area = (boxes[:, 2:] - boxes[:, :2]).prod(1)
-            order = rest[overlap / (area[best] + area[rest] - overlap) < 0.5]
-        return boxes[torch.stack(chosen)] if chosen else boxes
+    """Sizes and branches by data."""
 
     def make():
         low = torch.rand(6, 2)
         return torch.cat([low, low + torch.rand(6, 2)], 1), torch.rand(6)
 
-    return Case(f, [make() for _ in range(3)])
+    return Case(suppressed, [make() for _ in range(3)])
 
 
 @program("research", inductor=True)

@@ -472,17 +472,6 @@ bool selects_open(Interpreter& t, PyObject* tensor, PyObject* key) {
   return std::ranges::any_of(parts, region::is_open_int) && finds_something(tensor, parts);
 }
 
-// A key of a tensor that asks its class (`__torch_function__`), for which torch leaves the item to that class.
-void refuse_asking_key(Interpreter& t, PyObject* key) {
-  std::span<PyObject* const> parts(&key, 1);
-  if (PyTuple_CheckExact(key) || PyList_CheckExact(key))
-    parts = {PySequence_Fast_ITEMS(key), static_cast<std::size_t>(PySequence_Fast_GET_SIZE(key))};
-  for (PyObject* part : parts) {
-    if (cat_of(part) == Cat::Tensor && has_torch_function(t, part))
-      unsupported(Reason::UntracedCallable, {{"callee", "an index that asks its class (__torch_function__)"}});
-  }
-}
-
 }  // namespace
 
 Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
@@ -493,10 +482,12 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
   t.region.doing = "reads an item";
   const Cat cat = category(t, container);
   PyTypeObject* type = Py_TYPE(container);
-  if (cat == Cat::Tensor || (cat_of(key) == Cat::Tensor && (cat == Cat::List || cat == Cat::Tuple))) {
+  if (cat_of(key) == Cat::Tensor && (cat == Cat::List || cat == Cat::Tuple))
+    unsupported(Reason::DataDependent, {{"operation", "a tensor as an index of a list"}});
+  // A class that has a say in the key is asked as for any method of torch.
+  PyObject* given[] = {container, key};
+  if (cat == Cat::Tensor && !any_has_torch_function(t, Args{given, nullptr})) {
     static PyObject* function = operator_function("getitem");
-    if (cat != Cat::Tensor) unsupported(Reason::DataDependent, {{"operation", "a tensor as an index of a list"}});
-    refuse_asking_key(t, key);
     const auto numbered = key_with_numbers(t, container, key);
     if (numbered) key = numbered->get();
     PyObject* args[] = {container, key};
@@ -606,11 +597,12 @@ Result store_subscript(Interpreter& t, PyObject* container, PyObject* key, PyObj
   key = t.region.shadows.original(key);
   t.region.doing = "sets an item";
   const Cat cat = category(t, container);
-  // What a class of the program says of a value that goes into a plain tensor is asked as for any method of torch.
-  if (cat == Cat::Tensor && (value == nullptr || !has_torch_function(t, value))) {
+  // What a class of the program says of a key, or of a value that goes into a plain tensor, is asked as for any method
+  // of torch.
+  PyObject* given[] = {container, key, value};
+  if (cat == Cat::Tensor && value == nullptr) return t.raise(PyExc_TypeError, "Tensor does not support deleting items");
+  if (cat == Cat::Tensor && !any_has_torch_function(t, Args{given, nullptr})) {
     static PyObject* set = operator_function("setitem");
-    if (value == nullptr) return t.raise(PyExc_TypeError, "Tensor does not support deleting items");
-    refuse_asking_key(t, key);
     const auto numbered = key_with_numbers(t, container, key);
     if (numbered) key = numbered->get();
     PyObject* args[] = {container, key, value};

@@ -186,7 +186,7 @@ std::optional<Result> answer(Interpreter& t, PyObject* callable, Args args, Args
   const bool by_mode = asks_modes(t);
   if (!by_mode) {
     if (!aten::asks_torch_functions()) return std::nullopt;
-    if (!any_of(t, args, [&](PyObject* value) { return has_torch_function(t, value); })) return std::nullopt;
+    if (!any_has_torch_function(t, args)) return std::nullopt;
   }
   const Heard heard = listen(t, callable, args, named);
   if (!heard.function) return std::nullopt;
@@ -229,6 +229,10 @@ bool has_torch_function(Interpreter& t, PyObject* value) {
   if (!Py_IS_TYPE(found, &PyClassMethod_Type))
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "__torch_function__"}, {"type", type->tp_name}});
   return true;
+}
+
+bool any_has_torch_function(Interpreter& t, Args args) {
+  return any_of(t, args, [&](PyObject* value) { return has_torch_function(t, value); });
 }
 
 std::optional<Result> by_torch_function(Interpreter& t, PyObject* callable, Args args) {

@@ -15,6 +15,8 @@ bool is_answered(const Interpreter& t, PyObject* value);
 
 // Whether `__torch_function__` of the class has a say in calls of torch.
 bool has_torch_function(Interpreter& t, PyObject* value);
+// The same of any of the values, and of those in lists, tuples and slices of them, as torch looks for them.
+bool any_has_torch_function(Interpreter& t, Args args);
 
 // What a mode, or the classes of the arguments, answer to a call of torch's C code. Nothing: none of them is asked.
 std::optional<Result> by_torch_function(Interpreter& t, PyObject* callable, Args args);

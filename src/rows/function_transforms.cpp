@@ -5,6 +5,7 @@
 
 #include "aten/layers.h"
 #include "protocols/torch_function.h"
+#include "rows/backward.h"
 #include "rows/rows.h"
 
 namespace pellucid::rows {
@@ -26,10 +27,8 @@ Result across_level(Interpreter& t, PyObject* f, Args args) {
   return t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
 }
 
-// Hooks of tensors that the region has registered are registered behind the graph, too late for a pass in it.
 Result gradients_at_level(Interpreter& t, PyObject* f, Args args) {
-  if (t.region.deferred.has_hooks())
-    unsupported(Reason::UntracedCallable, {{"callee", "a backward pass where a hook has just been registered"}});
+  refuse_pass_after_hooks(t);
   return across_level(t, f, args);
 }
 

@@ -221,7 +221,7 @@ Result product(Interpreter& t, PyObject* f, Args args) {
 // What matters of the tensors that an autograd.Function is given below vmap. What vmap puts around a tensor says of
 // itself that it requires no gradients.
 struct Given {
-  bool needs_gradient = false;         // at the level where a tensor is made, or at one below
+  bool asks_for_more = false;          // gradients, at some level, or a class of its own; or it is not looked into
   bool is_of_innermost_level = false;  // the innermost vmap goes over one of them
 };
 
@@ -229,16 +229,16 @@ void look_at(Interpreter& t, PyObject* value, Given& given) {
   const Cat cat = region::cat_of(value);
   if (cat == Cat::Tensor) {
     const auto fake = t.region.recorder.lift(value);
-    aten::each_layer(fake.get(), [&](PyObject* layer) { given.needs_gradient |= aten::meta_of(layer).requires_grad; });
-    given.needs_gradient |= region::is_subclassed(value);
+    aten::each_layer(fake.get(), [&](PyObject* layer) { given.asks_for_more |= aten::meta_of(layer).requires_grad; });
+    given.asks_for_more |= region::is_subclassed(value);
     given.is_of_innermost_level |= aten::is_of_innermost_level(fake.get());
   } else if (cat == Cat::List || cat == Cat::Tuple) {
     const auto elements = protocols::native_elements(t, value);
-    if (!elements) given.needs_gradient = true;
+    if (!elements) given.asks_for_more = true;
     for (Py_ssize_t i = 0; elements && i < PyTuple_GET_SIZE(elements.get()); ++i)
       look_at(t, PyTuple_GET_ITEM(elements.get(), i), given);
   } else {
-    given.needs_gradient |= t.region.reads.deep_touch(value).tensor;  // it is not looked into
+    given.asks_for_more |= t.region.reads.deep_touch(value).tensor;
   }
 }
 
@@ -252,7 +252,7 @@ Result autograd_function_below_transform(Interpreter& t, Args args) {
   if (!aten::is_below_vmap_only()) refuse_it();
   Given given;
   for (std::size_t i = 1; i < args.size(); ++i) look_at(t, args[i], given);
-  if (given.needs_gradient || !given.is_of_innermost_level) refuse_it();
+  if (given.asks_for_more || !given.is_of_innermost_level) refuse_it();
   return protocols::call_polyfill(t, "autograd_function_below_vmap", args);
 }
 

@@ -8,6 +8,7 @@
 #include "aten/layers.h"
 #include "protocols/torch_function.h"
 #include "region/made_late.h"
+#include "rows/backward.h"
 #include "rows/rows.h"
 
 namespace pellucid::rows {
@@ -88,10 +89,6 @@ Result leave_disabled(Interpreter& t, PyObject* f, Args args) {
 
 // ---- backward passes
 
-[[noreturn]] void refuse_pass(const char* why) {
-  unsupported(Reason::UntracedCallable, {{"callee", std::string("a backward pass ") + why}});
-}
-
 std::vector<PyObject*> tensors_in(Interpreter& t, PyObject* value) {
   if (region::cat_of(value) == Cat::Tensor) return {value};
   const auto items = protocols::native_elements(t, value);
@@ -132,7 +129,7 @@ void guard_target(Interpreter& t, PyObject* tensor, bool is_leaf, LeafHooks hook
 // only there may it come to what was computed before the region.
 std::vector<PyObject*> guarded_leaves(Interpreter& t, const std::vector<PyObject*>& tensors, PyObject* end = nullptr,
                                       LeafHooks hooks = LeafHooks::Refused) {
-  if (t.region.deferred.has_hooks()) refuse_pass("where a hook has just been registered");
+  refuse_pass_after_hooks(t);
   const aten::BackwardPath path = aten::backward_path(fakes_of(t, tensors));
   if (path.runs_python) refuse_pass("through an autograd.Function");
   const void* known = end == nullptr ? nullptr : aten::computed_before(fakes_of(t, {end}).front());

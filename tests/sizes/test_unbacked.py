@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +12,9 @@ import torch.nn.functional as F
 
 import pellucid
 from support import Counting
+
+sys.path.append(str(Path(__file__).parents[2] / "bench"))
+from programs.research import suppressed
 
 T = torch.tensor
 
@@ -545,25 +550,6 @@ def test_masks_without_dimensions_are_no_indices():
     compiled, x = pellucid.compile(f, backend="eager"), torch.arange(4.0)
     for mask in (T(True), T(False), T(1, dtype=torch.uint8)):
         assert described(outcome(compiled, (x, mask))) == described(outcome(f, (x, mask)))
-
-
-def suppressed(boxes, scores):
-    """What detection heads do behind the network."""
-    keep = scores > 0.3
-    boxes, scores = boxes[keep], scores[keep]
-    order, chosen = scores.argsort(descending=True), []
-    while order.numel() > 0:
-        best = order[0]
-        chosen.append(best)
-        if order.numel() == 1:
-            break
-        rest = order[1:]
-        low = torch.maximum(boxes[best, :2], boxes[rest, :2])
-        high = torch.minimum(boxes[best, 2:], boxes[rest, 2:])
-        overlap = (high - low).clamp(min=0).prod(1)
-        area = (boxes[:, 2:] - boxes[:, :2]).prod(1)
-        order = rest[overlap / (area[best] + area[rest] - overlap) < 0.5]
-    return boxes[torch.stack(chosen)] if chosen else boxes
 
 
 def test_a_loop_that_ends_by_data_has_one_graph_for_its_turns():

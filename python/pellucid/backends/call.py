@@ -92,14 +92,12 @@ def name_of(backend: Callable) -> str:
 
 
 def load_compiler(backend: Backend, with_gradients: bool) -> bool:
-    """Imports what a backend that runs AOTAutograd will, with gradients what partitions its graph too.
+    """Imports what a backend that runs AOTAutograd (`backend.aot`) will, with gradients what partitions its graph too.
 
     Returns:
         Whether modules were loaded. They register classes with abstract ones, so what a capture before that has asked of
         such a class may be otherwise now.
     """
-    if not backend.aot:
-        return False
     names = ["pellucid.backends.tracing_context"]
     if with_gradients or backend.name == "inductor":
         names.append("torch._inductor.pattern_matcher")
