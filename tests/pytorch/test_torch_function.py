@@ -212,7 +212,11 @@ PROGRAMS = {
     "augmented": lambda x: augmented(x),
     "indexing": lambda x: (x[0], x[:, 1], x[..., None], x[x > 1], x[[0, 1]]),
     "plain by its mask": lambda x: ramp(2, 3)[x > 1],
-    "plain by its indices": lambda x: (ramp(4, 3)[x[0].long()], ramp(4, 3)[:, x[0].long()], ramp(4, 3)[x[0].long(), :2]),
+    "plain by its indices": lambda x: (
+        ramp(4, 3)[x[0].long()],
+        ramp(4, 3)[:, x[0].long()],
+        ramp(4, 3)[x[0].long(), :2],
+    ),
     "set by its mask": lambda x: set_by(x > 1),
     "set by its indices": lambda x: set_by(x[1].long() - 3),
     "setitem": lambda x: set_items(x),
