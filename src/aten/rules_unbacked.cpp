@@ -143,6 +143,7 @@ bool item(Call& call) {
     call.note_facts();
     const WithData outside;
     call.give(known->item());
+    given.scope()->gave_known_item = true;
     return true;
   }
   constexpr std::int64_t kSmall = 3;  // a size or an index, if it is one

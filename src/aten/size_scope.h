@@ -46,6 +46,8 @@ struct SizeScope {
   // What the last item() of a float or bool gave: torch has no such numbers but its own. It gets the hint, and whoever
   // called torch asks for this.
   const symbolic::Expr* item = nullptr;
+  // An item() gave an element that the capture knows. A compiler that traces the graph does not.
+  bool gave_known_item = false;
   // The fakes whose elements decide on symbols that the graph gives.
   std::unordered_map<const symbolic::Expr*, py::Owned<>> decided_by;
 };

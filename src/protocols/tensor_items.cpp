@@ -4,6 +4,7 @@
 #include <span>
 
 #include "aten/layers.h"
+#include "protocols/numbers.h"
 #include "protocols/protocols.h"
 #include "region/subclasses.h"
 #include "symbolic/operations.h"
@@ -46,7 +47,49 @@ void fit_hint(Interpreter& t, PyObject* number, PyObject* tensor, std::size_t di
 
 }  // namespace
 
+namespace {
+
+// The same for a backend that traces the graph itself and takes no numbers of it: those that capture knows, also where
+// they are ends of a slice.
+py::Owned<> known_number(Interpreter& t, PyObject* part) {
+  if (cat_of(part) == Cat::Tensor && stands_for_integer(part)) {
+    const auto known = elements_if_known(t, part);
+    return known ? py::take(PyObject_CallMethod(known.get(), "item", nullptr)) : py::Owned<>();
+  }
+  if (!PySlice_Check(part)) return {};
+  auto* slice = reinterpret_cast<PySliceObject*>(part);
+  bool any = false;
+  const auto end = [&](PyObject* value) {
+    auto number = cat_of(value) == Cat::Tensor ? known_number(t, value) : py::Owned<>();
+    any |= number.get() != nullptr;
+    return number ? std::move(number) : py::Owned<>::share(value);
+  };
+  const auto start = end(slice->start), stop = end(slice->stop), step = end(slice->step);
+  return any ? py::take(PySlice_New(start.get(), stop.get(), step.get())) : py::Owned<>();
+}
+
+std::optional<py::Owned<>> key_with_known_numbers(Interpreter& t, PyObject* key) {
+  if (!PyTuple_CheckExact(key)) {
+    auto number = known_number(t, key);
+    return number ? std::optional(std::move(number)) : std::nullopt;
+  }
+  auto made = py::take(PyTuple_New(PyTuple_GET_SIZE(key)));
+  bool any = false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
+    auto number = known_number(t, PyTuple_GET_ITEM(key, i));
+    any |= number.get() != nullptr;
+    PyTuple_SET_ITEM(made.get(), i, number ? number.release() : Py_NewRef(PyTuple_GET_ITEM(key, i)));
+  }
+  if (!any) return std::nullopt;
+  t.region.provenance.note_made(made.get());
+  return made;
+}
+
+}  // namespace
+
 std::optional<py::Owned<>> key_with_numbers(Interpreter& t, PyObject* tensor, PyObject* key) {
+  const region::NumberPolicy& policy = t.region.numbers.policy;
+  if (!policy.scalar_outputs && !policy.runs_as_captured()) return key_with_known_numbers(t, key);
   const bool is_tuple = PyTuple_CheckExact(key);
   if (!is_tuple && cat_of(key) != Cat::Tensor) return std::nullopt;
   std::span<PyObject* const> parts(&key, 1);

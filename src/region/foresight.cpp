@@ -44,7 +44,7 @@ bool Foresight::is_all_known() const {
       region_.recorder.arrays.is_written)
     return false;
   for (const auto& [placeholder, tensor] : capture.input_of) {
-    if (!aten::is_plain_tensor(tensor)) return false;
+    if (!is_atom(cat_of(tensor)) && !aten::is_plain_tensor(tensor)) return false;
   }
   return region_.draws.calls_only_torch();
 }

@@ -872,6 +872,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     Ahead::look(region_.unbacked, is_item(target) ? arguments.values.front() : nullptr);
     const Unbacked::InTorch asks(region_.unbacked);
     region_.numbers.scope()->item = nullptr;
+    region_.numbers.scope()->gave_known_item = false;
     result = wraps ? wrappers.call(callable, arguments.values, args.size(), args.kwnames)
                    : fakes_->call(on_fakes, arguments.values.data(), args.size(), args.kwnames);
   };
@@ -895,7 +896,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     // Some of torch's functions take ints alone.
     const bool untouched = std::ranges::all_of(arguments.versions, is_untouched);
     const bool needs_data = aten::FakeScope::is_data_dependent(error.value());
-    if (needs_data && untouched && !wraps)
+    if (needs_data && untouched && !wraps && region_.numbers.policy.runs_as_captured())
       result = known_result(region_, callable, arguments.values, args.size(), args.kwnames);
     const bool again = (arguments.open || stands_in) && untouched && !needs_data && !region_.unbacked.has_refused();
     if (!result && !again) refuse(error);
@@ -920,6 +921,8 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     }
     region_.unbacked.check_before(result.get(), given_number(result.get()));
   }
+  if (region_.numbers.scope()->gave_known_item && !is_item(target) && !region_.numbers.policy.runs_as_captured())
+    unsupported(Reason::DataDependent, {{"operation", needing_values(name_of_target(target))}});
   bool mutated = false;
   for (const auto& [tensor, version] : versions)
     mutated |= aten::version_of(tensor) != version || is_written(tensor) || aten::is_functional(tensor);

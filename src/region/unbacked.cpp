@@ -349,7 +349,9 @@ graph::Arg Unbacked::arg_of(const Expr* expr) {
       return of_all("or_");
     case Op::Not:
       return applied("torch", "sym_not", args_of(arg_of(expr->args[0])), value);
-    case Op::Finite: {  // in words that every backend has
+    case Op::Finite: {  // for other backends in words that each of them has
+      if (region_.numbers.policy.runs_as_captured())
+        return applied("math", "isfinite", args_of(arg_of(expr->args[0])), value);
       const auto within = [&](const char* name, double end) {
         auto bound = graph::Arg::of(py::take(PyFloat_FromDouble(end)));
         return applied("operator", name, args_of(arg_of(expr->args[0]), std::move(bound)), value);

@@ -104,7 +104,7 @@ const Row rows[] = {
     {"inspect.getfullargspec", about_constant},
     {"typing.get_args", about_type},
     {"typing.get_origin", about_type},
-    {"typing.cast", cast},
+    {"typing.cast", cast, true, true},
     {"types.MappingProxyType.keys", proxy_method},
     {"types.MappingProxyType.values", proxy_method},
     {"types.MappingProxyType.items", proxy_method},

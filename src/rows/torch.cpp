@@ -28,6 +28,16 @@ Result autocast_dtype(Interpreter& t, PyObject* f, Args args) {
 
 Result always_true(Interpreter&, PyObject*, Args) { return Result::boolean(true); }
 
+// Optimizers of torch compute with tensors in place of numbers where they are told that they are compiled, which rounds
+// otherwise. Where numbers of tensors are part of graphs that is not needed.
+Result is_compiling(Interpreter& t, PyObject*, Args) {
+  static PyObject* const name = py::interned("__name__").release();
+  if (!t.region.numbers.policy.runs_as_captured()) return Result::boolean(true);
+  PyObject* module = PyDict_GetItemWithError(t.region.top->globals, name);
+  return Result::boolean(module == nullptr || !PyUnicode_Check(module) ||
+                         !py::text_of(module).starts_with("torch.optim."));
+}
+
 // The capture's own state, which torch's flag of the process says nothing of.
 Result is_exporting(Interpreter&, PyObject*, Args) {
   const auto ask = py::import_attr("pellucid._exporting", "is_exporting");
@@ -442,7 +452,7 @@ const Row rows[] = {
     {"torch._ops._Ops.__getattr__", made_operator},
     {"torch.tensor", tensor, true, true},
     {"torch.as_tensor", tensor, true, true},
-    {"pellucid._module.is_compiling", always_true},  // torch.compiler's, also while install() has it replaced
+    {"pellucid._module.is_compiling", is_compiling},  // torch.compiler's, also while install() has it replaced
     {"torch.compiler.is_dynamo_compiling", always_true},
     {"pellucid.is_dynamo_compiling", always_true},
     {"torch._utils.is_compiling", always_true},
@@ -481,6 +491,8 @@ const Row rows[] = {
     {"torch._C._get_accelerator", query},
     {"torch._C._is_alias_of", refuse},
     {"torch.cuda.is_available", query},
+    {"torch._C._accelerator_getAccelerator", query},
+    {"torch.accelerator.is_available", query},
     {"torch._C._get_cudnn_enabled", query},
     {"torch._C._get_mkldnn_enabled", query, false},
     {"torch._C._set_grad_enabled", or_asks_a_mode<state_switch>},

@@ -146,6 +146,17 @@ def test_values_that_are_no_numbers(f, value):
         assert outcome(compiled, args()) == outcome(f, args())
 
 
+def beside_a_number(x, step, first):
+    x = x * (1 - first * step.item())
+    return x / max(1, step.item() - first) + (x if step.item() != 3 else 1)
+
+
+def test_numbers_from_outside_beside_it():
+    calls = [lambda n=n, first=first: (torch.arange(3.0), T(n), first) for n in (1.0, 3.0, 9.0) for first in (2.0, 4.5)]
+    compiled = check(beside_a_number, calls, 3)
+    assert any("FORESEEN" in guard for entry in pellucid.cache_entries(compiled) for guard in entry["guards"])
+
+
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.float64])
 def test_dtypes(dtype):
     check(input_itself, of(True, False, dtype=dtype), 2)

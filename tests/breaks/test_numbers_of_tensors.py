@@ -4,6 +4,7 @@ tolist(), with what is computed of them. What the program goes by ends the regio
 from __future__ import annotations
 
 import math
+import typing
 
 import pytest
 import torch
@@ -93,7 +94,24 @@ def in_a_dict(x):
     return {"loss": x.sum().item(), "x": x + 1}
 
 
+def cast(x):
+    return x * typing.cast(float, x[0].item() * 2), x + 1
+
+
+def for_each_tensor(x):
+    numbers = [value.item() for value in x]
+    y = torch._foreach_mul([x, x + 1], numbers)
+    torch._foreach_add_(y, numbers[0])
+    torch._foreach_sub_(y, numbers)
+    torch._foreach_addcmul_(y, [x, x], [x, x], numbers)
+    torch._foreach_addcdiv_(y, [x, x], [x + 3, x], scalars=numbers)
+    torch._foreach_lerp_(y, [x, x], numbers[1])
+    return torch._foreach_maximum(y, numbers), torch._foreach_clamp_max(y, numbers), torch._foreach_pow(y, numbers)
+
+
 IN_ONE_GRAPH = [
+    cast,
+    for_each_tensor,
     moved,
     listed,
     text,
@@ -177,6 +195,22 @@ def test_what_the_program_goes_by_ends_the_region(f):
             assert outcome(compiled, x) == outcome(f, x)
     assert counting.count >= 1
     assert {record.name for record in pellucid.break_reasons(compiled)} == {"DataDependent"}
+
+
+def root(x):
+    """Of negative numbers it is complex."""
+    return x * x[0].item() ** 0.5, torch._foreach_mul([x, x], [value.item() ** 0.5 for value in x])
+
+
+@pytest.mark.parametrize("backend", ["eager", "counting"])
+def test_powers_that_may_be_complex(backend):
+    counting = Counting()
+    compiled = pellucid.compile(root, backend=counting if backend == "counting" else backend)
+    for x in (CALLS[0], T([0.0, 4.0])):
+        assert outcome(compiled, x) == outcome(root, x)
+    assert not pellucid.break_reasons(compiled) and len(pellucid.cache_entries(compiled)) == 1
+    for x in CALLS:
+        assert outcome(compiled, x) == outcome(root, x)
 
 
 def two_elements(x):

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import pellucid
-from support import Counting
+from support import Counting, CountingOf
 
 T = torch.tensor
 
@@ -228,3 +228,70 @@ def test_below_a_mode_and_autocast():
         warnings.simplefilter("ignore")
         made = graphs_of(f, [(torch.ones(2, 2), T([1, 3])), (torch.ones(2, 2), T([1, 1]))])
     assert made[0] >= 1
+
+
+def set_column(x, i):
+    x = x.clone()
+    x[:, i] = 2
+    return x
+
+
+def doubled_where(x, mask):
+    x = x.clone()
+    x[mask] = x[mask] * 2
+    return x
+
+
+MASKS = [T([True, False, True, True])] * 2 + [T([True, False, False, False])]
+INDICES = [T(1), T(1), T(2)]
+COUNTS = [T([1, 2, 0, 1])] * 2 + [T([1, 1, 1, 3])]
+# What torch reads of a tensor while it calls an operator, and what becomes of what the operator gives.
+READING = {
+    "item": (lambda x, i: x[i] + 1, INDICES),
+    "item of a column": (lambda x, i: x[:, i] + 1, INDICES),
+    "items beside others": (lambda x, i: (x[i, 1:], x[..., i], x[None, i], x[i, i], x[1, i]), INDICES),
+    "slices": (lambda x, i: (x[:i] + 1, x[i:], x[1:3, :i], x[::i]), INDICES),
+    "set": (set_column, INDICES),
+    "of constants": (lambda x, i: x[T(1)] + x[:, T(-1)].sum() + i, INDICES),
+    "narrow": (lambda x, i: x.narrow(0, i, 1) + 1, INDICES),
+    "arange": (lambda x, i: torch.arange(i) + x.sum(), INDICES),
+    "full": (lambda x, i: torch.full((2,), i) + x.sum(), INDICES),
+    "roll": (lambda x, i: x.roll(i) + 1, INDICES),
+    "alpha": (lambda x, i: torch.add(x, x, alpha=i) + 1, INDICES),
+    "list": (lambda x, i: [x, x + 1, x + 2][i] + 1, INDICES),
+    "reshape": (lambda x, i: x.reshape(int(i), -1) + 1, INDICES),
+    "one_hot": (lambda x, n: F.one_hot(n) + x[:, :1], COUNTS),
+    "repeat_interleave": (lambda x, n: x.repeat_interleave(n, 0) + 1, COUNTS),
+    "split": (lambda x, n: [part + 1 for part in x.split(n.tolist())], COUNTS[:2]),
+    "bincount": (lambda x, n: torch.bincount(n) + 1, COUNTS),
+    "mask": (lambda x, m: x[m] + 1, MASKS),
+    "mask in place": (doubled_where, MASKS),
+    "mask reshaped": (lambda x, m: x[m].view(-1, 3).reshape(3, -1).unsqueeze(0).expand(2, -1, -1) + 1, MASKS),
+    "mask beside sizes": (lambda x, m: x[m] * x[: int(m.sum())] + torch.cat([x[m], x]).sum(), MASKS),
+    "mask in layers": (lambda x, m: F.layer_norm(x[m], (3,)).softmax(0) @ x.t(), MASKS),
+    "mask in parts": (lambda x, m: [part + 1 for part in x[m].chunk(2)] + list(x[m].unbind(0)), MASKS),
+    "mask stacked": (lambda x, m: torch.stack([x[m], x[m] + 1]).flatten(0, 1).sum(1), MASKS),
+    "nonzero": (lambda x, m: x[m.nonzero().squeeze(1)] + m.nonzero(as_tuple=True)[0][:, None], MASKS),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", READING)
+def test_operators_that_read_elements(name, backend):
+    f, given = READING[name]
+    backend = CountingOf(backend)
+    compiled = pellucid.compile(f, backend=backend)
+    for index in given:
+        x = torch.arange(12.0).reshape(4, 3)
+        assert described(compiled(x, index)) == described(f(x, index))
+    assert backend.count > 0
+
+
+@pytest.mark.parametrize("name", ["item", "item of a column", "items beside others", "slices", "set", "of constants"])
+def test_indices_are_numbers_of_the_graph_for_backends_that_compile(name):
+    f, (index, *_) = READING[name]
+    backend, x = CountingOf("aot_eager"), torch.arange(12.0).reshape(4, 3)
+    compiled = pellucid.compile(f, backend=backend)
+    for _ in range(2):
+        assert described(compiled(x, index)) == described(f(x, index))
+    assert backend.count == 1 and not pellucid.break_reasons(compiled)
