@@ -11,6 +11,7 @@
 #include "py/cpython.h"
 #include "py/iterators.h"
 #include "py/keys.h"
+#include "region/arrays.h"
 #include "region/generator.h"
 #include "region/names.h"
 #include "region/process.h"
@@ -65,6 +66,12 @@ Result truth(Interpreter& t, PyObject* value) {
     case Cat::Number:
     case Cat::Text:
     case Cat::Range: {
+      const int yes = PyObject_IsTrue(value);
+      py::check(yes);
+      return Result::boolean(yes == 1);
+    }
+    case Cat::Other: {
+      if (!region::is_numpy_scalar(value)) break;
       const int yes = PyObject_IsTrue(value);
       py::check(yes);
       return Result::boolean(yes == 1);
@@ -525,6 +532,10 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
   if (!own && (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Deque || cat == Cat::Text || cat == Cat::Range) &&
       !PyLong_Check(key) && !PySlice_Check(key)) {
     if (python_slot(t, key, region::names().__index__)) return call_polyfill(t, "item_at", both);
+    if (region::is_numpy_scalar(key) && PyIndex_Check(key)) {
+      const auto index = py::take(PyNumber_Index(key));
+      return subscript(t, container, index.get());
+    }
     if (t.region.lookups.type_lookup(Py_TYPE(key), region::names().__index__) == nullptr) {
       auto value = py::Owned<>::steal(PyObject_GetItem(container, key));  // CPython words the error
       if (!value) return t.raise_pending(py::PythonError());

@@ -22,7 +22,9 @@ Result writing_function(Interpreter& t, PyObject* f, Args args) {
 
 template <bool writes>
 Result method(Interpreter& t, PyObject* descriptor, Args args) {
-  if (args.size() == 0 || region::cat_of(args[0]) != Cat::Array) return complain(t, descriptor, args);
+  const bool is_of_numpy =
+      args.size() > 0 && (region::cat_of(args[0]) == Cat::Array || region::is_numpy_scalar(args[0]));
+  if (!is_of_numpy) return complain(t, descriptor, args);
   PyObject* name = PyDescr_NAME(descriptor);
   return array_call(t, graph::Op::CallMethod, name, args, writes && !region::is_scalar_stand_in(args[0]));
 }
