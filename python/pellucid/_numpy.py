@@ -89,8 +89,12 @@ __abs__ __copy__ __neg__ __invert__ __pos__
 _RAISING_METHODS = "take choose"
 _VIEW_METHODS = "astype diagonal ravel reshape squeeze swapaxes transpose view"
 _WRITING_METHODS = "fill sort partition"
-# What gives Python's numbers: of arrays that are known (below).
-_DATA_METHODS = "item tolist"
+# What they give is said of arrays that are known alone (below):
+_OF_DATA = """
+allclose array_equal array_equiv unique unique_values nonzero flatnonzero argwhere bincount trim_zeros
+union1d intersect1d setdiff1d setxor1d
+"""
+_METHODS_OF_DATA = "item tolist nonzero"
 # What they give is whatever is in memory.
 _UNFILLED = "empty empty_like"
 
@@ -128,7 +132,7 @@ _views: set[Any] = set()
 _metadata: set[Any] = set()
 _of_any_length: set[Any] = set()
 _unfilled: set[Any] = set()
-_data_methods: set[str] = set()
+_of_data: set[Any] = {bool, int, float, complex, operator.contains}
 # The lengths that an array of unknown length is tried with. Of the last two a call may raise, as the graph does then.
 _LENGTHS = (7, 11, 1, 0)
 
@@ -141,11 +145,13 @@ if AVAILABLE:
             outside: whether its memory may be that of an array or tensor from outside.
             unknown: an object that stands for the length, where only the graph knows that; else None.
             known: the array itself, where it is computed of constants alone, and how many writes there had been.
+            views: whether a known array has the memory of another one.
         """
 
         outside = False
         unknown: Any = None
         known: Any = (None, 0)
+        views = False
         __hash__ = object.__hash__  # type: ignore[assignment]
 
     class ScalarStandIn(ArrayStandIn):
@@ -157,10 +163,10 @@ if AVAILABLE:
     _views.update(_objects(_VIEWS))
     _metadata.update(_objects(_METADATA))
     _of_any_length.update(_objects(_OF_ANY_LENGTH), _METHODS_OF_ANY_LENGTH.split())
-    FUNCTIONS.extend({id(f): f for f in _objects(f"{_FRESH} {_RAISING} {_VIEWS} {_METADATA}")}.values())
+    FUNCTIONS.extend({id(f): f for f in _objects(f"{_FRESH} {_RAISING} {_VIEWS} {_METADATA} {_OF_DATA}")}.values())
     FUNCTIONS[:] = [f for f in FUNCTIONS if not isinstance(f, np.ufunc)]
     WRITING.extend(_objects(_WRITING))
-    METHODS.extend(_methods(f"{_FRESH_METHODS} {_RAISING_METHODS} {_VIEW_METHODS} {_DATA_METHODS}"))
+    METHODS.extend(_methods(f"{_FRESH_METHODS} {_RAISING_METHODS} {_VIEW_METHODS} {_METHODS_OF_DATA}"))
     METHODS.extend(
         getattr(np.generic, method.__name__) for method in list(METHODS) if hasattr(np.generic, method.__name__)
     )
@@ -172,7 +178,7 @@ if AVAILABLE:
     _raising.update(_RAISING_METHODS.split())
     _views.update(_VIEW_METHODS.split())
     _unfilled.update(_objects(_UNFILLED))
-    _data_methods.update(_DATA_METHODS.split())
+    _of_data.update(_objects(_OF_DATA), _METHODS_OF_DATA.split())
 
 
 def _check(dtype: Any) -> None:
@@ -468,8 +474,8 @@ def answer(
         raise Unsupported("it calls a function of Python")
     if not targets and not has_open and (constant := _of_constants(function, args, kwargs)) is not None:
         return constant
-    if function in _data_methods:
-        raise NeedsData(f"{function}()")
+    if function in _of_data:
+        raise NeedsData("what it gives")
     regular = function in _raising
     dummies = _Dummies(0, targets, regular)
     plain_args, plain_kwargs = dummies(args), dummies(kwargs)
@@ -530,6 +536,7 @@ def _with_stand_ins(value: Any, at_hand: _Dummies | _Data, outside: bool, unknow
         made = _stand_in(value.dtype, value.shape, outside, unknown=unknown)
         if isinstance(at_hand, _Data) and value.size <= _MOST_KNOWN:
             made.known = (value, _writes)
+            made.views = any(np.may_share_memory(value, array) for array, _ in at_hand.of)
         return made
     if isinstance(value, np.generic):
         return _stand_in(value.dtype, (), False, True)

@@ -663,17 +663,10 @@ def translated(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], sta
         return _call_for(function, args, kwargs)
     except Unsupported:
         data = _numpy.known_data(stand_in)
-        # What views an argument has its memory, and fx has no text for each bit of a NaN.
-        is_view = data is not None and data.base is not None and _has_array((args, kwargs))
-        if data is None or is_view or not _np.isfinite(data).all():
+        # fx has no text for each bit of a NaN.
+        if data is None or stand_in.views or not _np.isfinite(data).all():
             raise
         return Call(torch.tensor, data.tolist(), dtype=_dtype(data.dtype))
-
-
-def _has_array(value: Any) -> bool:
-    if isinstance(value, dict):
-        value = tuple(value.values())
-    return any(map(_has_array, value)) if isinstance(value, (tuple, list)) else _is_array(value)
 
 
 def _call_for(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:

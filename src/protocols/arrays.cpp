@@ -473,7 +473,25 @@ std::optional<Result> numpy_binary(Interpreter& t, PyObject* left, PyObject* rig
   return operation(t, left, right, op.function, op.inplace != nullptr);
 }
 
+namespace {
+
+// Whether a dtype is that of a name, of a class of numbers or of another dtype.
+std::optional<Result> compare_dtypes(Interpreter& t, PyObject* left, PyObject* right, int op) {
+  for (PyObject* value : {left, right}) {
+    if (region::is_numpy_dtype(value)) {
+      t.region.provenance.guard_identity(value);
+    } else if (const Cat cat = cat_of(value); cat != Cat::Type && cat != Cat::Text && cat != Cat::Singleton) {
+      return std::nullopt;
+    }
+  }
+  auto value = py::Owned<>::steal(PyObject_RichCompare(left, right, op));
+  return value ? Result::of(std::move(value)) : t.raise_pending(py::PythonError());
+}
+
+}  // namespace
+
 std::optional<Result> numpy_compare(Interpreter& t, PyObject* left, PyObject* right, int op) {
+  if (region::is_numpy_dtype(left) || region::is_numpy_dtype(right)) return compare_dtypes(t, left, right, op);
   return operation(t, left, right, py::comparison(op).function, false);
 }
 
@@ -482,12 +500,30 @@ Result numpy_unary(Interpreter& t, PyObject* value, PyObject* function) {
   return array_call(t, graph::Op::CallFunction, function, Args{{&value, 1}, nullptr});
 }
 
+namespace {
+
+// What is said of the data of an array that is known.
+Result of_data(Interpreter& t, PyObject* function, std::initializer_list<PyObject*> args) {
+  return array_call(t, graph::Op::CallFunction, function, Args{{args.begin(), args.size()}, nullptr});
+}
+
+}  // namespace
+
+Result array_truth(Interpreter& t, PyObject* array) {
+  return of_data(t, reinterpret_cast<PyObject*>(&PyBool_Type), {array});
+}
+
+Result array_contains(Interpreter& t, PyObject* array, PyObject* item) {
+  return of_data(t, operator_named("contains"), {array, item});
+}
+
 Result array_number(Interpreter& t, PyObject* type, PyObject* array) {
   using symbolic::Value;
   const auto refuse = [&] { unsupported(Reason::ArrayData, {{"operation", name_of(type) + " of an array"}}); };
   const bool is_float = type == reinterpret_cast<PyObject*>(&PyFloat_Type);
+  if (!region::is_scalar_stand_in(array)) return of_data(t, type, {array});
   if (!is_float && type != reinterpret_cast<PyObject*>(&PyLong_Type)) refuse();
-  if (!t.region.numbers.policy.runs_as_captured() || !region::is_scalar_stand_in(array)) refuse();
+  if (!t.region.numbers.policy.runs_as_captured()) refuse();
   // Which kinds of numbers it holds, and all of them within 64 bits.
   const auto dtype = py::take(PyObject_GetAttrString(array, "dtype"));
   const std::string kind = py::text_of(py::take(PyObject_GetAttrString(dtype.get(), "kind")).get());

@@ -86,7 +86,7 @@ Result truth(Interpreter& t, PyObject* value) {
       return Result::boolean(t.region.reads.length_of(value) != 0);
     }
     case Cat::Array:
-      unsupported(Reason::ArrayData, {{"operation", "the truth of an array"}});
+      return array_truth(t, value);
     case Cat::Tensor: {
       if (const auto known = is_answered(t, value) ? std::nullopt : t.region.foresight.truth(value))
         return Result::boolean(*known);
@@ -349,6 +349,7 @@ Result contains(Interpreter& t, PyObject* container, PyObject* item) {
   t.region.doing = "tests membership";
   const Cat cat = category(t, container);
   const region::LooksAtNoOrder whether(t.region, container);  // whether it has an element
+  if (cat == Cat::Array && !is_array(item)) return array_contains(t, container, item);
   if (cat == Cat::Array || is_array(item)) unsupported(Reason::ArrayData, {{"operation", "`in` with an array"}});
   if (auto found = holds_number(t, container, item)) return std::move(*found);
   if (auto found = range_holds_number(t, container, item)) return std::move(*found);

@@ -91,7 +91,27 @@ def shapes_of_known(t):
     )
 
 
-PROGRAMS = [drawn, kinds, as_numbers, methods, decided, of_settings, known_arrays, shapes_of_known]
+def of_data(t):
+    a = np.array([[1, 0], [3, 3]])
+    one = np.array([2.5])
+    said = (3 in a, 7 in a, bool(one), float(one[:1].reshape(())), int(np.array(4)), np.allclose(a, a), a.any() and 1)
+    if np.array_equal(a[0], [1, 0]) and np.array(True) and not np.zeros(1):
+        t = t + 1
+    return t, said, np.unique(a).tolist(), [i.item() for i in np.flatnonzero(a)]
+
+
+def dtypes(t):
+    a = np.float32(1.5)
+    return (
+        t + 1,
+        a.dtype == np.float32,
+        a.dtype == "float64",
+        np.int8(1).dtype != a.dtype,
+        a.dtype in (float, np.float32),
+    )
+
+
+PROGRAMS = [drawn, kinds, as_numbers, methods, decided, of_settings, known_arrays, shapes_of_known, of_data, dtypes]
 
 
 def check(f, *args, backend="eager", graphs=1):
@@ -285,6 +305,27 @@ def test_what_is_not_filled_is_no_constant():
         return t + 1, a.sum()
 
     check(f, T)
+
+
+def test_methods_of_scalars_of_an_array():
+    def f(t, a):
+        t = t + 1
+        try:
+            return t, [i.item() for i in a], a.sum().round(0), a[0].tolist()
+        except TypeError:
+            return t, "no method of it"
+
+    def of_arrays(t, a):
+        try:
+            return t + 1, np.ndarray.sum(a.sum())
+        except TypeError as error:
+            return t + 2, str(error)
+
+    for backend in ("eager", "aot_eager"):
+        for function in (f, of_arrays):
+            compiled = pellucid.compile(function, backend=CountingOf(backend))
+            for _ in range(2):
+                assert same(compiled(T, np.arange(3)), function(T, np.arange(3)))
 
 
 def test_methods_of_scalars_that_break_are_called_on_scalars():
