@@ -8,6 +8,7 @@ calls the same function with the real arrays.
 
 from __future__ import annotations
 
+import inspect
 import operator
 import warnings
 from collections.abc import Callable, Iterator
@@ -95,6 +96,8 @@ allclose array_equal array_equiv unique unique_values nonzero flatnonzero argwhe
 union1d intersect1d setdiff1d setxor1d
 """
 _METHODS_OF_DATA = "item tolist nonzero"
+# They write to their first argument where they are asked to.
+_OVERWRITING = "median nanmedian percentile nanpercentile quantile nanquantile"
 # What they give is whatever is in memory.
 _UNFILLED = "empty empty_like"
 
@@ -132,6 +135,7 @@ _views: set[Any] = set()
 _metadata: set[Any] = set()
 _of_any_length: set[Any] = set()
 _unfilled: set[Any] = set()
+_overwriting: set[Any] = set()
 _of_data: set[Any] = {bool, int, float, complex, operator.contains}
 # The lengths that an array of unknown length is tried with. Of the last two a call may raise, as the graph does then.
 _LENGTHS = (7, 11, 1, 0)
@@ -178,6 +182,7 @@ if AVAILABLE:
     _raising.update(_RAISING_METHODS.split())
     _views.update(_VIEW_METHODS.split())
     _unfilled.update(_objects(_UNFILLED))
+    _overwriting.update(_objects(_OVERWRITING))
     _of_data.update(_objects(_OF_DATA), _METHODS_OF_DATA.split())
 
 
@@ -472,6 +477,8 @@ def answer(
         raise Unsupported("a write to what is no array")
     if _runs_python(function):
         raise Unsupported("it calls a function of Python")
+    if function in _overwriting and _argument(function, args, kwargs, "overwrite_input"):
+        raise Unsupported("it overwrites its argument")
     if not targets and not has_open and (constant := _of_constants(function, args, kwargs)) is not None:
         return constant
     if function in _of_data:
@@ -508,7 +515,7 @@ def answer(
     if function in _metadata:
         return value, CONSTANT
     for target in targets:
-        _note_write()
+        note_write()
         flags |= WRITES
         if type(target) is np.ndarray or target.outside:
             flags |= WRITES_OUTSIDE
@@ -516,9 +523,18 @@ def answer(
     return _with_stand_ins(value, dummies, dummies.outside and may_view, unknown), flags
 
 
-def _note_write() -> None:
+def note_write() -> None:
+    """An array is written to, or something else than numpy has its memory now."""
     global _writes
     _writes += 1
+
+
+def _argument(function: Any, args: Any, kwargs: Any, name: str) -> Any:
+    """None: it is not given, or numpy raises for the others."""
+    try:
+        return inspect.signature(function).bind(*args, **kwargs).arguments.get(name)
+    except TypeError:
+        return None
 
 
 def _fits_any_length(args: tuple[Any, ...], dummies: _Dummies) -> bool:
@@ -535,6 +551,7 @@ def _with_stand_ins(value: Any, at_hand: _Dummies | _Data, outside: bool, unknow
     if kind is np.ndarray:
         made = _stand_in(value.dtype, value.shape, outside, unknown=unknown)
         if isinstance(at_hand, _Data) and value.size <= _MOST_KNOWN:
+            value.flags.writeable = False
             made.known = (value, _writes)
             made.views = any(np.may_share_memory(value, array) for array, _ in at_hand.of)
         return made

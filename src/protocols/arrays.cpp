@@ -178,6 +178,7 @@ PyObject* of_translations(const char* name) {
 // The arguments of numpy as torch gets them: fake tensors in the place of arrays.
 py::Owned<> with_tensors(Interpreter& t, PyObject* value) {
   if (cat_of(value) == Cat::Array) {
+    const region::NotesArrays noted(t.region.recorder.arrays);
     (void)t.region.recorder.to_arg(value);  // the input, if it is one
     const auto& tensors = t.region.recorder.arrays.tensors;
     const auto found = tensors.find(value);
@@ -307,6 +308,7 @@ Result array_call(Interpreter& t, graph::Op op, PyObject* callable, Args args, b
   const bool may_raise = (flags & kMayRaise) != 0 || arguments.has_open;
   (void)aten::take_facts();
   if ((flags & kWritesOutside) != 0) record_before_first_write(t);
+  const region::NotesArrays noted(t.region.recorder.arrays);
   graph::Node* node = t.region.recorder.record(op, callable, as_given, value.get(), (flags & kWrites) != 0, may_raise);
   if (is_new_array(t, value.get())) {
     t.region.recorder.give(value.get(), node);

@@ -52,8 +52,9 @@ Result scalar_type(Interpreter& t, PyObject* f, Args args) {
   return run_native(t, f, args);
 }
 
-// torch.from_numpy(array): the fake is contiguous, which is checked by what the graph calls.
+// torch.from_numpy(array): the fake is contiguous, which is checked by what the graph calls. Nothing writes to it.
 Result tensor_of(Interpreter& t, PyObject* f, Args args) {
+  const region::NotesArrays noted(t.region.recorder.arrays);
   if (!only_positional(args, 1, 1) || region::cat_of(args[0]) != Cat::Array || region::is_scalar_stand_in(args[0]))
     unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
   if (!t.region.numbers.policy.runs_as_captured()) {

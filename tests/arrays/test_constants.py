@@ -208,6 +208,14 @@ def written_by_out(t):
     return t + 1, a.max(), b.sum(), b
 
 
+def written_by_position(t):
+    a, b, c = np.arange(3.0), np.arange(3.0), np.array([3.0, 1.0, 2.0])
+    a.clip(1, 1.5, a)
+    np.sum(np.ones((2, 3)), 0, None, b)
+    middle = np.median(c, overwrite_input=True)
+    return t + 1, a, b, c, a[0], b[0], c[0], middle
+
+
 def filled(t):
     a = np.arange(3)
     a.fill(5)
@@ -221,8 +229,18 @@ def over_memory(t):
     return t + 1, a.sum(), over
 
 
+def over_memory_too(t):
+    a = np.arange(4.0)
+    first = a[1:]
+    over = torch.as_tensor(a)
+    over[1] = 9
+    return t + 1, a[1], first[0], np.arange(4.0)[1]
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("f", [written, written_through_a_view, written_by_out, filled, over_memory])
+@pytest.mark.parametrize(
+    "f", [written, written_through_a_view, written_by_out, written_by_position, filled, over_memory, over_memory_too]
+)
 def test_known_arrays_that_are_written(f, backend):
     compiled = pellucid.compile(f, backend=CountingOf(backend))
     for _ in range(2):
