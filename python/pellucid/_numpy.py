@@ -8,10 +8,11 @@ calls the same function with the real arrays.
 
 from __future__ import annotations
 
+import inspect
 import operator
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -89,6 +90,16 @@ __abs__ __copy__ __neg__ __invert__ __pos__
 _RAISING_METHODS = "take choose"
 _VIEW_METHODS = "astype diagonal ravel reshape squeeze swapaxes transpose view"
 _WRITING_METHODS = "fill sort partition"
+# What they give is said of arrays that are known alone (below):
+_OF_DATA = """
+allclose array_equal array_equiv unique unique_values nonzero flatnonzero argwhere bincount trim_zeros
+union1d intersect1d setdiff1d setxor1d
+"""
+_METHODS_OF_DATA = "item tolist nonzero"
+# They write to their first argument where they are asked to.
+_OVERWRITING = "median nanmedian percentile nanpercentile quantile nanquantile"
+# What they give is whatever is in memory.
+_UNFILLED = "empty empty_like"
 
 ATTRIBUTES = frozenset({"shape", "dtype", "ndim", "size", "itemsize", "nbytes"})
 VIEW_ATTRIBUTES = frozenset({"T", "mT", "real", "imag"})
@@ -123,6 +134,9 @@ _raising: set[Any] = set()
 _views: set[Any] = set()
 _metadata: set[Any] = set()
 _of_any_length: set[Any] = set()
+_unfilled: set[Any] = set()
+_overwriting: set[Any] = set()
+_of_data: set[Any] = {bool, int, float, complex, operator.contains}
 # The lengths that an array of unknown length is tried with. Of the last two a call may raise, as the graph does then.
 _LENGTHS = (7, 11, 1, 0)
 
@@ -134,10 +148,14 @@ if AVAILABLE:
         Attributes:
             outside: whether its memory may be that of an array or tensor from outside.
             unknown: an object that stands for the length, where only the graph knows that; else None.
+            known: the array itself, where it is computed of constants alone, and how many writes there had been.
+            views: whether a known array has the memory of another one.
         """
 
         outside = False
         unknown: Any = None
+        known: Any = (None, 0)
+        views = False
         __hash__ = object.__hash__  # type: ignore[assignment]
 
     class ScalarStandIn(ArrayStandIn):
@@ -149,10 +167,13 @@ if AVAILABLE:
     _views.update(_objects(_VIEWS))
     _metadata.update(_objects(_METADATA))
     _of_any_length.update(_objects(_OF_ANY_LENGTH), _METHODS_OF_ANY_LENGTH.split())
-    FUNCTIONS.extend({id(f): f for f in _objects(f"{_FRESH} {_RAISING} {_VIEWS} {_METADATA}")}.values())
+    FUNCTIONS.extend({id(f): f for f in _objects(f"{_FRESH} {_RAISING} {_VIEWS} {_METADATA} {_OF_DATA}")}.values())
     FUNCTIONS[:] = [f for f in FUNCTIONS if not isinstance(f, np.ufunc)]
     WRITING.extend(_objects(_WRITING))
-    METHODS.extend(_methods(f"{_FRESH_METHODS} {_RAISING_METHODS} {_VIEW_METHODS}"))
+    METHODS.extend(_methods(f"{_FRESH_METHODS} {_RAISING_METHODS} {_VIEW_METHODS} {_METHODS_OF_DATA}"))
+    METHODS.extend(
+        getattr(np.generic, method.__name__) for method in list(METHODS) if hasattr(np.generic, method.__name__)
+    )
     WRITING_METHODS.extend(_methods(_WRITING_METHODS))
     UFUNC_METHODS.extend(np.ufunc.__dict__[name] for name in ("reduce", "accumulate", "outer"))
     SCALAR_TYPES.extend(
@@ -160,6 +181,9 @@ if AVAILABLE:
     )
     _raising.update(_RAISING_METHODS.split())
     _views.update(_VIEW_METHODS.split())
+    _unfilled.update(_objects(_UNFILLED))
+    _overwriting.update(_objects(_OVERWRITING))
+    _of_data.update(_objects(_OF_DATA), _METHODS_OF_DATA.split())
 
 
 def _check(dtype: Any) -> None:
@@ -203,6 +227,51 @@ def attribute(array: Any, name: str) -> Any:
     return getattr(array, name)
 
 
+# Of arrays with more elements no data is kept.
+_MOST_KNOWN = 1024
+# How many writes to arrays captures have seen. What was known before the last one may have been changed by it.
+_writes = 0
+
+
+def known_data(array: Any) -> Any:
+    """The data of an array that a region computes of constants alone; None: only the graph knows it."""
+    if type(array) is np.ndarray:
+        return None
+    data, writes = array.known
+    return data if writes == _writes else None
+
+
+def _mapped(value: Any, of_array: Callable[[Any], Any]) -> Any:
+    """An argument with others in the place of its arrays."""
+    kind = type(value)
+    if kind is np.ndarray or issubclass(kind, ArrayStandIn):
+        return of_array(value)
+    if kind is tuple or kind is list:
+        return kind([_mapped(item, of_array) for item in value])
+    if kind is dict:
+        return {key: _mapped(item, of_array) for key, item in value.items()}
+    if kind is slice:
+        return slice(*(_mapped(part, of_array) for part in (value.start, value.stop, value.step)))
+    return value
+
+
+class _Data:
+    """The data in the place of arrays that are known."""
+
+    def __init__(self) -> None:
+        self.of: list[tuple[Any, Any]] = []  # (data, what stands for it)
+
+    def __call__(self, value: Any) -> Any:
+        return _mapped(value, self._array)
+
+    def _array(self, array: Any) -> Any:
+        data = known_data(array)
+        if data is None:
+            raise NeedsData("an array")
+        self.of.append((data, array))
+        return data
+
+
 class _Dummies:
     """Small arrays in the place of arguments, whose elements are `value`."""
 
@@ -217,16 +286,7 @@ class _Dummies:
         self.has_index = False  # integers that could be a shape, or a mask
 
     def __call__(self, value: Any) -> Any:
-        kind = type(value)
-        if kind is np.ndarray or issubclass(kind, ArrayStandIn):
-            return self._array(value)
-        if kind is tuple or kind is list:
-            return kind([self(item) for item in value])
-        if kind is dict:
-            return {key: self(item) for key, item in value.items()}
-        if kind is slice:
-            return slice(self(value.start), self(value.stop), self(value.step))
-        return value
+        return _mapped(value, self._array)
 
     def _array(self, array: Any) -> Any:
         for known, original in self.of:
@@ -263,12 +323,42 @@ def _layout(value: Any) -> Any:
     return type(value)
 
 
-def _run(function: Any, args: Any, kwargs: Any) -> Any:
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+def _run(function: Any, args: Any, kwargs: Any, on_warning: Literal["ignore", "error"] = "ignore") -> Any:
+    with warnings.catch_warnings(), np.errstate(all="raise" if on_warning == "error" else "ignore"):
+        warnings.simplefilter(on_warning)
         if isinstance(function, str):
             return getattr(args[0], function)(*args[1:], **kwargs)
         return function(*args, **kwargs)
+
+
+def _runs_python(function: Any) -> bool:
+    """Whether it is what numpy.frompyfunc makes, or a method of that."""
+    ufunc = getattr(function, "__self__", function)
+    return isinstance(ufunc, np.ufunc) and all(set(types) <= set("O->") for types in ufunc.types)
+
+
+def _is_constant(value: Any) -> bool:
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return all(map(_is_constant, value))
+    return kind in SCALAR_TYPES or kind in (bool, int, float, complex)
+
+
+def _of_constants(function: Any, args: Any, kwargs: Any) -> tuple[Any, int] | None:
+    """What a call gives of numbers and known arrays alone, as `answer` says it. None: only the graph knows that.
+
+    Where numpy raises or warns the graph does so, at each call.
+    """
+    if function in _unfilled or function in _metadata:
+        return None
+    data = _Data()
+    try:
+        value = _run(function, data(args), data(kwargs), "error")
+        if _is_constant(value):
+            return value, CONSTANT
+        return _with_stand_ins(value, data, False), 0
+    except Exception:
+        return None
 
 
 def _is_known(function: Any) -> bool:
@@ -358,7 +448,12 @@ def _of_lengths(function: Any, args: Any, kwargs: Any, value: Any, plain: _Dummi
 
 
 def answer(
-    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], writes_first: bool, takes_unknown: bool
+    function: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    writes_first: bool,
+    takes_unknown: bool,
+    has_open: bool,
 ) -> tuple[Any, int]:
     """What a call of numpy gives.
 
@@ -368,6 +463,7 @@ def answer(
         kwargs: the same.
         writes_first: whether it changes its first argument.
         takes_unknown: whether the graph may have arrays whose length nobody knows before it has run.
+        has_open: whether a number among the arguments is another one in other calls.
 
     Returns:
         The value with stand-ins for its arrays, and what the flags at the head of this module say of the call.
@@ -379,6 +475,14 @@ def answer(
     targets = _targets(function, args, kwargs, writes_first)
     if any(not isinstance(target, np.ndarray) or isinstance(target, ScalarStandIn) for target in targets):
         raise Unsupported("a write to what is no array")
+    if _runs_python(function):
+        raise Unsupported("it calls a function of Python")
+    if function in _overwriting and _argument(function, args, kwargs, "overwrite_input"):
+        raise Unsupported("it overwrites its argument")
+    if not targets and not has_open and (constant := _of_constants(function, args, kwargs)) is not None:
+        return constant
+    if function in _of_data:
+        raise NeedsData("what it gives")
     regular = function in _raising
     dummies = _Dummies(0, targets, regular)
     plain_args, plain_kwargs = dummies(args), dummies(kwargs)
@@ -411,11 +515,26 @@ def answer(
     if function in _metadata:
         return value, CONSTANT
     for target in targets:
+        note_write()
         flags |= WRITES
         if type(target) is np.ndarray or target.outside:
             flags |= WRITES_OUTSIDE
     may_view = function in _views or function is _GETS_ITEM or function is getattr or kwargs.get("copy") is False
     return _with_stand_ins(value, dummies, dummies.outside and may_view, unknown), flags
+
+
+def note_write() -> None:
+    """An array is written to, or something else than numpy has its memory now."""
+    global _writes
+    _writes += 1
+
+
+def _argument(function: Any, args: Any, kwargs: Any, name: str) -> Any:
+    """None: it is not given, or numpy raises for the others."""
+    try:
+        return inspect.signature(function).bind(*args, **kwargs).arguments.get(name)
+    except TypeError:
+        return None
 
 
 def _fits_any_length(args: tuple[Any, ...], dummies: _Dummies) -> bool:
@@ -424,17 +543,22 @@ def _fits_any_length(args: tuple[Any, ...], dummies: _Dummies) -> bool:
     return array is mask and len(dummies.unknown) == 1
 
 
-def _with_stand_ins(value: Any, dummies: _Dummies, outside: bool, unknown: Any = None) -> Any:
-    for dummy, original in dummies.of:
-        if value is dummy:
+def _with_stand_ins(value: Any, at_hand: _Dummies | _Data, outside: bool, unknown: Any = None) -> Any:
+    for array, original in at_hand.of:
+        if value is array:
             return original
     kind = type(value)
     if kind is np.ndarray:
-        return _stand_in(value.dtype, value.shape, outside, unknown=unknown)
+        made = _stand_in(value.dtype, value.shape, outside, unknown=unknown)
+        if isinstance(at_hand, _Data) and value.size <= _MOST_KNOWN:
+            value.flags.writeable = False
+            made.known = (value, _writes)
+            made.views = any(np.may_share_memory(value, array) for array, _ in at_hand.of)
+        return made
     if isinstance(value, np.generic):
         return _stand_in(value.dtype, (), False, True)
     if isinstance(value, (tuple, list)) and value:
-        items = [_with_stand_ins(item, dummies, outside) for item in value]
+        items = [_with_stand_ins(item, at_hand, outside) for item in value]
         if any(not isinstance(item, np.ndarray) for item in items):
             raise NeedsData("a container in what it gives")
         return kind(*items) if hasattr(kind, "_fields") else kind(items)

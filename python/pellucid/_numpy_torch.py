@@ -647,17 +647,29 @@ if _numpy.AVAILABLE:
     _AS_UFUNCS.update({name: getattr(_np, ufunc) for name, ufunc in _METHOD_OPERATORS.items()})
 
 
-def translated(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+def translated(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], stand_in: Any) -> Call:
     """The calls of torch that stand for a call of numpy.
 
     Args:
         function: of numpy or `operator`; the name of a method of the first argument.
         args: fake tensors in the place of arrays, constants, and containers of these.
         kwargs: the same.
+        stand_in: for what numpy gives.
 
     Raises:
         Unsupported: there is no such call.
     """
+    try:
+        return _call_for(function, args, kwargs)
+    except Unsupported:
+        data = _numpy.known_data(stand_in)
+        # fx has no text for each bit of a NaN.
+        if data is None or stand_in.views or not _np.isfinite(data).all():
+            raise
+        return Call(torch.tensor, data.tolist(), dtype=_dtype(data.dtype))
+
+
+def _call_for(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     ufunc = _AS_UFUNCS.get(function, function)
     try:
         row = _ROWS.get(function)

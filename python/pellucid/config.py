@@ -305,7 +305,7 @@ define(
     "region_limit",
     int,
     5_000_000,
-    "instructions after which a region ends, a tensor operation counting as 200: what never ends must run (ten times as many with"
+    "instructions after which a region ends, a tensor operation counting as 50: what never ends must run (ten times as many with"
     " fullgraph=True)",
 )
 define(

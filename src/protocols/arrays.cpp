@@ -136,6 +136,14 @@ bool is_new_array(Interpreter& t, PyObject* value) {
   return cat_of(value) == Cat::Array && t.region.recorder.node_of(value) == nullptr && region::is_stand_in(value);
 }
 
+// The containers of a constant are the region's own.
+void note_containers(Interpreter& t, PyObject* value) {
+  if (!PyTuple_CheckExact(value) && !PyList_CheckExact(value)) return;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i)
+    note_containers(t, PySequence_Fast_GET_ITEM(value, i));
+  t.region.provenance.note_made(value);
+}
+
 // Each array of a container that numpy gives, as a part of it.
 void give_parts(Interpreter& t, PyObject* container, graph::Node* node) {
   static PyObject* const getitem = py::import_attr("operator", "getitem").release();
@@ -170,6 +178,7 @@ PyObject* of_translations(const char* name) {
 // The arguments of numpy as torch gets them: fake tensors in the place of arrays.
 py::Owned<> with_tensors(Interpreter& t, PyObject* value) {
   if (cat_of(value) == Cat::Array) {
+    const region::NotesArrays noted(t.region.recorder.arrays);
     (void)t.region.recorder.to_arg(value);  // the input, if it is one
     const auto& tensors = t.region.recorder.arrays.tensors;
     const auto found = tensors.find(value);
@@ -237,7 +246,7 @@ Result call_as_torch(Interpreter& t, PyObject* callable, Args given, py::Owned<>
   try {
     (void)py::take(PyObject_CallNoArgs(region::of_numpy_module("check_errors")));
     const auto calls = py::take(PyObject_CallFunctionObjArgs(of_translations("translated"), callable, positional.get(),
-                                                             keywords.get(), nullptr));
+                                                             keywords.get(), value.get(), nullptr));
     result = evaluated(t, calls.get());
     (void)py::take(PyObject_CallFunctionObjArgs(of_translations("agrees"), value.get(), result.get(), callable,
                                                 positional.get(), keywords.get(), nullptr));
@@ -277,7 +286,8 @@ Result array_call(Interpreter& t, graph::Op op, PyObject* callable, Args args, b
     const bool takes_unknown = policy.runs_as_captured() && policy.scalar_outputs;
     answer = py::take(PyObject_CallFunctionObjArgs(region::of_numpy_module("answer"), callable, positional.get(),
                                                    keywords.get(), writes_first ? Py_True : Py_False,
-                                                   takes_unknown ? Py_True : Py_False, nullptr));
+                                                   takes_unknown ? Py_True : Py_False,
+                                                   arguments.has_open ? Py_True : Py_False, nullptr));
   } catch (const py::PythonError& error) {
     refuse_answer(callable, error);
   }
@@ -286,6 +296,7 @@ Result array_call(Interpreter& t, graph::Op op, PyObject* callable, Args args, b
   if ((flags & kConstant) != 0) {
     if (arguments.has_open)
       unsupported(Reason::ArrayInGraph, {{"operation", name_of(callable)}, {"why", "a number changes"}});
+    note_containers(t, value.get());
     return Result::of(std::move(value));
   }
   const Args as_given{given, args.kwnames};
@@ -297,6 +308,7 @@ Result array_call(Interpreter& t, graph::Op op, PyObject* callable, Args args, b
   const bool may_raise = (flags & kMayRaise) != 0 || arguments.has_open;
   (void)aten::take_facts();
   if ((flags & kWritesOutside) != 0) record_before_first_write(t);
+  const region::NotesArrays noted(t.region.recorder.arrays);
   graph::Node* node = t.region.recorder.record(op, callable, as_given, value.get(), (flags & kWrites) != 0, may_raise);
   if (is_new_array(t, value.get())) {
     t.region.recorder.give(value.get(), node);
@@ -327,19 +339,18 @@ Result array_getattr(Interpreter& t, PyObject* array, PyObject* name) {
     PyObject* args[] = {array, name};
     return array_call(t, graph::Op::CallFunction, getattr, Args{args, nullptr});
   }
+  // A method of a scalar cannot be bound to what stands for it.
   PyObject* method = py::type_lookup(type, name);
-  if (method != nullptr && Py_IS_TYPE(method, &PyMethodDescr_Type)) {
-    // A scalar's methods are those of arrays; what is bound here is looked up in their rows.
-    PyObject* of_array = py::type_lookup(Py_TYPE(array), name);
-    if (of_array != nullptr && find(of_array) != nullptr)
-      return Result::of(
-          py::take(Py_TYPE(of_array)->tp_descr_get(of_array, array, reinterpret_cast<PyObject*>(Py_TYPE(array)))));
-  }
+  const bool is_method = method != nullptr && Py_IS_TYPE(method, &PyMethodDescr_Type) && find(method) != nullptr;
+  if (is_method && !region::is_scalar_stand_in(array))
+    return Result::of(py::take(Py_TYPE(method)->tp_descr_get(method, array, reinterpret_cast<PyObject*>(type))));
   unsupported(Reason::ArrayData, {{"operation", "attribute '" + py::text_of(name) + "' of an array"}});
 }
 
 Result array_method(Interpreter& t, PyObject* array, PyObject* name, bool* unbound) {
-  PyObject* method = py::type_lookup(Py_TYPE(array), name);
+  // Where the call breaks the method is called with what `array` stands for.
+  const auto presented = region::of_presented_type(array);
+  PyObject* method = py::type_lookup(Py_TYPE(presented.get()), name);
   if (method == nullptr || !Py_IS_TYPE(method, &PyMethodDescr_Type) || find(method) == nullptr)
     return array_getattr(t, array, name);
   *unbound = true;
@@ -416,6 +427,15 @@ py::Owned<> as_number(PyObject* value) {
   return py::take(PyObject_CallMethod(value, "item", nullptr));
 }
 
+// A scalar that the graph computes is the number that it holds there, too; nothing where no number is asked for.
+std::optional<Result> beside_tensor(Interpreter& t, PyObject* scalar) {
+  if (!region::is_scalar_stand_in(scalar) || !t.region.numbers.policy.runs_as_captured()) return std::nullopt;
+  const auto dtype = py::take(PyObject_GetAttrString(scalar, "dtype"));
+  const std::string kind = py::text_of(py::take(PyObject_GetAttrString(dtype.get(), "kind")).get());
+  if (kind != "f" && kind != "i" && kind != "u") return std::nullopt;
+  return array_number(t, reinterpret_cast<PyObject*>(kind == "f" ? &PyFloat_Type : &PyLong_Type), scalar);
+}
+
 std::optional<Result> operation(Interpreter& t, PyObject* left, PyObject* right, const char* name, bool in_place) {
   const Cat a = cat_of(left), b = cat_of(right);
   const bool is_of_arrays = a == Cat::Array || b == Cat::Array;
@@ -433,6 +453,14 @@ std::optional<Result> operation(Interpreter& t, PyObject* left, PyObject* right,
       return fold(t, function, {left, right});
     return std::nullopt;
   }
+  if (a == Cat::Tensor || b == Cat::Tensor) {
+    if (const auto number = beside_tensor(t, a == Cat::Tensor ? right : left)) {
+      t.region.provenance.keep(number->value.get());
+      PyObject* args[] = {left, right};
+      args[a == Cat::Tensor ? 1 : 0] = number->value.get();
+      return t.region.recorder.torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr});
+    }
+  }
   const bool is_container = a == Cat::List || a == Cat::Dict || a == Cat::Set || a == Cat::Deque;
   if (is_container && in_place)
     unsupported(Reason::ArrayInGraph, {{"operation", name_of(function)}, {"why", "it changes a container"}});
@@ -447,7 +475,25 @@ std::optional<Result> numpy_binary(Interpreter& t, PyObject* left, PyObject* rig
   return operation(t, left, right, op.function, op.inplace != nullptr);
 }
 
+namespace {
+
+// Whether a dtype is that of a name, of a class of numbers or of another dtype.
+std::optional<Result> compare_dtypes(Interpreter& t, PyObject* left, PyObject* right, int op) {
+  for (PyObject* value : {left, right}) {
+    if (region::is_numpy_dtype(value)) {
+      t.region.provenance.guard_identity(value);
+    } else if (const Cat cat = cat_of(value); cat != Cat::Type && cat != Cat::Text && cat != Cat::Singleton) {
+      return std::nullopt;
+    }
+  }
+  auto value = py::Owned<>::steal(PyObject_RichCompare(left, right, op));
+  return value ? Result::of(std::move(value)) : t.raise_pending(py::PythonError());
+}
+
+}  // namespace
+
 std::optional<Result> numpy_compare(Interpreter& t, PyObject* left, PyObject* right, int op) {
+  if (region::is_numpy_dtype(left) || region::is_numpy_dtype(right)) return compare_dtypes(t, left, right, op);
   return operation(t, left, right, py::comparison(op).function, false);
 }
 
@@ -456,12 +502,30 @@ Result numpy_unary(Interpreter& t, PyObject* value, PyObject* function) {
   return array_call(t, graph::Op::CallFunction, function, Args{{&value, 1}, nullptr});
 }
 
+namespace {
+
+// What is said of the data of an array that is known.
+Result of_data(Interpreter& t, PyObject* function, std::initializer_list<PyObject*> args) {
+  return array_call(t, graph::Op::CallFunction, function, Args{{args.begin(), args.size()}, nullptr});
+}
+
+}  // namespace
+
+Result array_truth(Interpreter& t, PyObject* array) {
+  return of_data(t, reinterpret_cast<PyObject*>(&PyBool_Type), {array});
+}
+
+Result array_contains(Interpreter& t, PyObject* array, PyObject* item) {
+  return of_data(t, operator_named("contains"), {array, item});
+}
+
 Result array_number(Interpreter& t, PyObject* type, PyObject* array) {
   using symbolic::Value;
   const auto refuse = [&] { unsupported(Reason::ArrayData, {{"operation", name_of(type) + " of an array"}}); };
   const bool is_float = type == reinterpret_cast<PyObject*>(&PyFloat_Type);
+  if (!region::is_scalar_stand_in(array)) return of_data(t, type, {array});
   if (!is_float && type != reinterpret_cast<PyObject*>(&PyLong_Type)) refuse();
-  if (!t.region.numbers.policy.runs_as_captured() || !region::is_scalar_stand_in(array)) refuse();
+  if (!t.region.numbers.policy.runs_as_captured()) refuse();
   // Which kinds of numbers it holds, and all of them within 64 bits.
   const auto dtype = py::take(PyObject_GetAttrString(array, "dtype"));
   const std::string kind = py::text_of(py::take(PyObject_GetAttrString(dtype.get(), "kind")).get());

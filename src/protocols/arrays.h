@@ -15,6 +15,8 @@ Result array_getattr(Interpreter& t, PyObject* array, PyObject* name);
 Result array_method(Interpreter& t, PyObject* array, PyObject* name, bool* unbound);
 Result array_length(Interpreter& t, PyObject* array);
 Result array_iterator(Interpreter& t, PyObject* array);
+Result array_truth(Interpreter& t, PyObject* array);
+Result array_contains(Interpreter& t, PyObject* array, PyObject* item);
 Result array_item(Interpreter& t, PyObject* array, PyObject* key);
 Result set_array_item(Interpreter& t, PyObject* array, PyObject* key, PyObject* value);  // value null deletes
 

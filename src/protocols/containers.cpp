@@ -11,6 +11,7 @@
 #include "py/cpython.h"
 #include "py/iterators.h"
 #include "py/keys.h"
+#include "region/arrays.h"
 #include "region/generator.h"
 #include "region/names.h"
 #include "region/process.h"
@@ -69,6 +70,12 @@ Result truth(Interpreter& t, PyObject* value) {
       py::check(yes);
       return Result::boolean(yes == 1);
     }
+    case Cat::Other: {
+      if (!region::is_numpy_scalar(value)) break;
+      const int yes = PyObject_IsTrue(value);
+      py::check(yes);
+      return Result::boolean(yes == 1);
+    }
     case Cat::List:
     case Cat::Tuple:
     case Cat::Dict:
@@ -79,7 +86,7 @@ Result truth(Interpreter& t, PyObject* value) {
       return Result::boolean(t.region.reads.length_of(value) != 0);
     }
     case Cat::Array:
-      unsupported(Reason::ArrayData, {{"operation", "the truth of an array"}});
+      return array_truth(t, value);
     case Cat::Tensor: {
       if (const auto known = is_answered(t, value) ? std::nullopt : t.region.foresight.truth(value))
         return Result::boolean(*known);
@@ -342,6 +349,7 @@ Result contains(Interpreter& t, PyObject* container, PyObject* item) {
   t.region.doing = "tests membership";
   const Cat cat = category(t, container);
   const region::LooksAtNoOrder whether(t.region, container);  // whether it has an element
+  if (cat == Cat::Array && !is_array(item)) return array_contains(t, container, item);
   if (cat == Cat::Array || is_array(item)) unsupported(Reason::ArrayData, {{"operation", "`in` with an array"}});
   if (auto found = holds_number(t, container, item)) return std::move(*found);
   if (auto found = range_holds_number(t, container, item)) return std::move(*found);
@@ -525,6 +533,10 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
   if (!own && (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Deque || cat == Cat::Text || cat == Cat::Range) &&
       !PyLong_Check(key) && !PySlice_Check(key)) {
     if (python_slot(t, key, region::names().__index__)) return call_polyfill(t, "item_at", both);
+    if (region::is_numpy_scalar(key) && PyIndex_Check(key)) {
+      const auto index = py::take(PyNumber_Index(key));
+      return subscript(t, container, index.get());
+    }
     if (t.region.lookups.type_lookup(Py_TYPE(key), region::names().__index__) == nullptr) {
       auto value = py::Owned<>::steal(PyObject_GetItem(container, key));  // CPython words the error
       if (!value) return t.raise_pending(py::PythonError());

@@ -4,6 +4,7 @@
 #include "protocols/table.h"
 #include "protocols/torch_function.h"
 #include "py/cpython.h"
+#include "region/arrays.h"
 
 namespace pellucid::protocols {
 namespace {
@@ -15,7 +16,15 @@ bool is_c_method(PyObject* callable) {  // unbound, of a builtin type
 // A method that gets no instance of its type: CPython words the TypeError, no rule need look.
 bool lacks_self(PyObject* callable, Args args) {
   if (!is_c_method(callable)) return false;
-  return args.size() == 0 || !PyObject_TypeCheck(args[0], PyDescr_TYPE(callable));
+  return args.size() == 0 || !PyObject_TypeCheck(region::of_presented_type(args[0]).get(), PyDescr_TYPE(callable));
+}
+
+Result call_without_self(Interpreter& t, PyObject* callable, Args args) {
+  if (args.size() == 0) return run_native(t, callable, args);
+  const auto presented = region::of_presented_type(args[0]);
+  std::vector<PyObject*> values(args.values.begin(), args.values.end());
+  values[0] = presented.get();
+  return run_native(t, callable, Args{values, args.kwnames});
 }
 
 // Arguments that a C method of this kind never gets to see: CPython raises before.
@@ -120,7 +129,7 @@ Result slot_wrapper(Interpreter& t, PyObject* callable, Args args, bool* known) 
 }  // namespace
 
 Result call_native(Interpreter& t, PyObject* callable, Args args) {
-  if (lacks_self(callable, args)) return run_native(t, callable, args);
+  if (lacks_self(callable, args)) return call_without_self(t, callable, args);
   if (args.size() > 0 && refused_by_kind(callable, args.size() - 1, args.keyword_count() != 0))
     return complain(t, callable, args[0], args);
   if (passes_over_order(callable, args))

@@ -463,7 +463,10 @@ graph::Node* tensor_over(Region& region, PyObject* array, const Source* source) 
 
 // An array from outside is an input as it is.
 graph::Node* Recorder::array_node(PyObject* array) {
-  if (graph::Node* known = node_of(array)) return known;
+  if (graph::Node* known = node_of(array)) {
+    if (!arrays.is_noted && is_stand_in(array)) (void)py::take(PyObject_CallNoArgs(of_numpy_module("note_write")));
+    return known;
+  }
   const Source* source = region_.provenance.source_of(array);
   if (source == nullptr || is_stand_in(array)) unsupported(Reason::UnknownOrigin, {{"detail", "an array"}});
   if (!region_.numbers.policy.runs_as_captured()) return tensor_over(region_, array, source);

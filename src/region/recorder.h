@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "aten/aten.h"
@@ -30,6 +31,20 @@ struct ArrayMemory {
   // For backends that compile: the fake tensor that stands for an array, with which torch's functions compute.
   std::unordered_map<PyObject*, py::Owned<>> tensors;
   std::vector<const void*> storages;  // of fakes whose memory is that of an array; they are kept
+  bool is_noted = false;              // what the call that is being recorded does to arrays is known
+};
+
+// While a call is recorded of which it is known what it does to arrays: any other may write to them, now or later.
+class NotesArrays {
+ public:
+  explicit NotesArrays(ArrayMemory& arrays) : arrays_(arrays), before_(std::exchange(arrays.is_noted, true)) {}
+  ~NotesArrays() { arrays_.is_noted = before_; }
+  NotesArrays(const NotesArrays&) = delete;
+  NotesArrays& operator=(const NotesArrays&) = delete;
+
+ private:
+  ArrayMemory& arrays_;
+  bool before_;
 };
 
 class Recorder {

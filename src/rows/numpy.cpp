@@ -22,7 +22,9 @@ Result writing_function(Interpreter& t, PyObject* f, Args args) {
 
 template <bool writes>
 Result method(Interpreter& t, PyObject* descriptor, Args args) {
-  if (args.size() == 0 || region::cat_of(args[0]) != Cat::Array) return complain(t, descriptor, args);
+  const bool is_of_numpy =
+      args.size() > 0 && (region::cat_of(args[0]) == Cat::Array || region::is_numpy_scalar(args[0]));
+  if (!is_of_numpy) return complain(t, descriptor, args);
   PyObject* name = PyDescr_NAME(descriptor);
   return array_call(t, graph::Op::CallMethod, name, args, writes && !region::is_scalar_stand_in(args[0]));
 }
@@ -50,8 +52,9 @@ Result scalar_type(Interpreter& t, PyObject* f, Args args) {
   return run_native(t, f, args);
 }
 
-// torch.from_numpy(array): the fake is contiguous, which is checked by what the graph calls.
+// torch.from_numpy(array): the fake is contiguous, which is checked by what the graph calls. Nothing writes to it.
 Result tensor_of(Interpreter& t, PyObject* f, Args args) {
+  const region::NotesArrays noted(t.region.recorder.arrays);
   if (!only_positional(args, 1, 1) || region::cat_of(args[0]) != Cat::Array || region::is_scalar_stand_in(args[0]))
     unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
   if (!t.region.numbers.policy.runs_as_captured()) {

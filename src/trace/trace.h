@@ -41,7 +41,8 @@ struct Outcome {
 };
 
 constexpr int kLastLevels = 50;  // before RecursionError: these are the interpreter's
-constexpr std::int64_t kMostWork = 5'000'000, kWorkOfOperation = 200;
+// Loops over the steps of a series have tens of thousands of operations: each counts less than the time that it takes.
+constexpr std::int64_t kMostWork = 5'000'000, kWorkOfOperation = 50;
 
 // How far a capture goes.
 struct Extent {
