@@ -1,4 +1,4 @@
-"""An autograd.Function that gives a view of what it gets: its gradients, whatever else of that memory leaves the graph."""
+"""An autograd.Function that gives a view: its gradients, whatever else of that memory leaves the graph."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def generated(model):
 
 
 def test_what_the_compiler_asks_of_sizes_names_only_those_that_stay_open():
-    """Sizes are said in each other there, again and again, so that one with a single value is left in what was asked."""
+    """Sizes are said in each other, again and again: one with a single value is left in what was asked."""
     model, plain = small_model(), small_model()
     model.forward = pellucid.compile(model.forward, backend="aot_eager")
     assert generated(model) == generated(plain)
