@@ -48,6 +48,8 @@ class BodyRecorder {
 
   // An operator in the open body wrote to a tensor, which had this node before.
   void note_written(PyObject* tensor, graph::Node* before);
+  // The step before which an autograd.Function may be a node; -1: everywhere.
+  std::int64_t function_views_before = -1;
 
  private:
   void take_back_names();

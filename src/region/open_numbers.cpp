@@ -127,6 +127,27 @@ class Reader {
   const std::vector<OpenNumbers::Symbol>& symbols_;
 };
 
+// What an expression is replaced by may name a number that has one value by now.
+const Expr* simplest(Space& space, const Expr* expr) {
+  constexpr int kMostTurns = 8;
+  for (int turn = 0; turn < kMostTurns; ++turn) {
+    const Expr* const before = expr;
+    expr = space.simplify(before);
+    if (expr == before) break;
+  }
+  return expr;
+}
+
+bool has_one_value(Space& space, const Expr* condition) {
+  if (condition->is(Op::Symbol)) return space.simplify(condition)->is_constant();
+  return std::ranges::all_of(condition->args, [&](const Expr* part) { return has_one_value(space, part); });
+}
+
+bool reads_all(const Expr* condition, const std::vector<std::uint32_t>& symbols) {
+  if (condition->is(Op::Symbol)) return std::ranges::find(symbols, condition->operation.symbol) != symbols.end();
+  return std::ranges::all_of(condition->args, [&](const Expr* part) { return reads_all(part, symbols); });
+}
+
 }  // namespace
 
 py::Owned<> OpenNumbers::described() const {
@@ -164,8 +185,13 @@ std::vector<const OpenNumbers::Symbol*> OpenNumbers::require(PyObject* condition
     const Expr* condition = reader.condition(PyList_GET_ITEM(conditions, i));
     known = condition != nullptr && condition->hint.is_true();
     // The guard reads the symbols that had no one value when the capture ended: of the others it is known already.
-    if (known) space.decide(space.simplify(condition), kBackend);
+    if (known) space.decide(simplest(space, condition), kBackend);
   }
+  // What has become of a condition may name a number that the guard does not read: nothing could check it.
+  const auto is_read = [&](const symbolic::Decision& decision) {
+    return reads_all(decision.condition, of_backend->symbols);
+  };
+  known = known && std::ranges::all_of(space.decisions().subspan(mark), is_read);
   std::vector<const Symbol*> fixed;
   for (const std::uint32_t number : of_backend->symbols) {
     if (!known) (void)space.fix(symbols[number].expr, kBackend);
@@ -173,7 +199,10 @@ std::vector<const OpenNumbers::Symbol*> OpenNumbers::require(PyObject* condition
     if (space.simplify(symbol)->is_constant() || space.range(symbol).is_one_number()) fixed.push_back(&symbols[number]);
   }
   std::vector<const Expr*> asked;
-  for (const symbolic::Decision& decision : space.decisions().subspan(mark)) asked.push_back(decision.condition);
+  for (const symbolic::Decision& decision : space.decisions().subspan(mark)) {
+    // Where all numbers of a condition have one value, it has been true of these.
+    if (is_read(decision) || !has_one_value(space, decision.condition)) asked.push_back(decision.condition);
+  }
   of_backend->complete(asked);
   return fixed;
 }

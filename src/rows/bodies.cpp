@@ -208,6 +208,9 @@ Result end_function(Interpreter& t, PyObject*, Args args) {
   if (!std::ranges::all_of(body.operands, is_given)) refuse_call(kFunction, "it uses tensors that it is not given");
   if (!t.region.numbers.policy.runs_as_captured() && !has_constant_backward(cls))
     refuse_call(kFunction, "its backward reads what may change until it runs");
+  const std::int64_t before = t.region.recorder.bodies.function_views_before;
+  if (before >= 0 && t.region.steps >= before)
+    refuse_call(kFunction, "it gives a view, and what shares memory with it leaves the graph");
   auto apply = py::take(PyObject_GetAttrString(cls, "apply"));
   auto target = py::take(PyObject_CallOneArg(call_class, cls));
   return t.region.recorder.torch_call(graph::Op::CallFunction, apply.get(), target.get(), Args{values, nullptr});

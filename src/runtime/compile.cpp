@@ -22,6 +22,7 @@
 #include "runtime/capture_cache.h"
 #include "runtime/draws.h"
 #include "runtime/fills_first.h"
+#include "runtime/function_views.h"
 #include "runtime/graph_call.h"
 #include "runtime/guard_filter.h"
 #include "runtime/listener.h"
@@ -309,6 +310,16 @@ struct LeafLeaves {
   std::int64_t step;
 };
 
+// The region has to end before this step, which calls an autograd.Function.
+struct FunctionIsLost {
+  std::int64_t step;
+};
+
+void refuse_lost_functions(const region::Capture& capture, PyObject* backend) {
+  if (graph_numbers(backend) == region::GraphNumbers::All) return;
+  if (const std::int64_t step = first_lost_function(capture); step >= 0) throw FunctionIsLost{step};
+}
+
 // What comes behind that step asks for a region that ends before it.
 struct EndsBefore {
   std::int64_t step;
@@ -421,6 +432,7 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
   }
   refuse_inference_results(capture, cache.key().backend);
   refuse_leaves(capture, cache.key().backend);
+  refuse_lost_functions(capture, cache.key().backend);
   const double finish = milliseconds_since(begin);
   auto entry = std::make_unique<Entry>();
   entry->number = next_region_number();
@@ -687,6 +699,7 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
   cache.begin_compile();
   const ToldCompile told(function, cache, fullgraph);
   std::int64_t leaves_before = -1;
+  std::int64_t function_views_before = -1;
   std::int64_t ends_before = -1;
   bool follows_modes = aten::in_function_mode_of_user();
   const auto with = [&](bool constants) {
@@ -696,6 +709,7 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
         if (follows_modes) aside.emplace(aten::FunctionModesAside::State::ShowsThem);
         return attempt(function, cache, extent, [&](trace::Extent how_far) {
           how_far.leaves_before = leaves_before;
+          how_far.function_views_before = function_views_before;
           how_far.follows_modes = follows_modes;
           if (ends_before >= 0 && (how_far.steps < 0 || how_far.steps > ends_before)) how_far.steps = ends_before;
           trace::Outcome outcome = capture(how_far, constants);
@@ -711,6 +725,9 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
       } catch (const LeafLeaves& leaf) {
         tell_restart("a tensor that gradients are accumulated in leaves the region, which ends before it is made");
         leaves_before = leaf.step;
+      } catch (const FunctionIsLost& function) {
+        tell_restart("a view that an autograd.Function makes leaves the region, which ends before it is made");
+        function_views_before = function.step;
       } catch (const EndsBefore& end) {
         tell_restart("a tensor gets a hook, and the region ends before it is used");
         ends_before = end.step;

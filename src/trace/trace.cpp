@@ -196,6 +196,7 @@ Outcome capture(PyFunctionObject* function, PyCodeObject* code, PyObject* const*
     Executor executor(function, code, extent);
     executor.region.numbers.policy = numbers;
     executor.region.recorder.leaves_before = extent.leaves_before;
+    executor.region.recorder.bodies.function_views_before = extent.function_views_before;
     return with(executor,
                 [&] { return outcome_of(executor, extent, {}, [&] { return executor.run(function, locals); }); });
   });
@@ -208,6 +209,7 @@ Outcome capture(const frames::State& state, Extent extent, const region::NumberP
     Executor executor(outermost.function.get(), outermost.code(), extent);
     executor.region.numbers.policy = numbers;
     executor.region.recorder.leaves_before = extent.leaves_before;
+    executor.region.recorder.bodies.function_views_before = extent.function_views_before;
     executor.region.capture->arguments = frames::value_names(state);
     executor.region.capture->starts_at = outermost.next;
     return with(executor, [&] {

@@ -49,9 +49,10 @@ struct Extent {
   bool may_end_early = false;  // see capture()
   std::int64_t steps = -1;     // the region ends before its step of this number; -1: as far as it can be followed
   bool at_will = false;        // the program need not stop there: the first step from that one on where it can be told
-  std::int64_t leaves_before = -1;  // Recorder::leaves_before
-  bool follows_modes = false;       // those of torch functions, which are aside
-  std::int64_t work = kMostWork;    // it ends behind so many instructions; an operation counts as kWorkOfOperation
+  std::int64_t leaves_before = -1;          // Recorder::leaves_before
+  std::int64_t function_views_before = -1;  // BodyRecorder::function_views_before
+  bool follows_modes = false;               // those of torch functions, which are aside
+  std::int64_t work = kMostWork;  // it ends behind so many instructions; an operation counts as kWorkOfOperation
 };
 
 // `locals`: the bound arguments of `function` in co_varnames order (all argument slots, then *args tuple and **kwargs
