@@ -266,6 +266,7 @@ void Cache::reset() {
   inner_calls = hooked_runs = 0;
   given_up = has_run = false;
   takes_unbacked = true;
+  backend_failed_unbacked = false;
   reported_limit.clear();
   failures = 0;
   recompiles = made_ = misses_ = wait_ = 0;
@@ -302,6 +303,7 @@ Cache* Cache::continuation(frames::State& state, std::size_t most) {
     return joint;
   }
   made.cache = new_cache(key_);
+  cache_of(made.cache.get())->takes_unbacked = !backend_failed_unbacked;
   for (const auto& frame : state.frames) {
     made.held.push_back(py::Owned<>::share(frame.function->func_code));
     made.held.push_back(py::Owned<>::share(frame.function->func_globals));

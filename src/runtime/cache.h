@@ -119,6 +119,7 @@ class Cache {
   std::vector<py::Owned<>> stops;              // break records, oldest first
   region::NumberHistory numbers;               // what its regions read
   bool takes_unbacked = true;                  // nothing speaks against numbers that the graph gives
+  bool backend_failed_unbacked = false;        // the backend did: what lies behind the breaks does without them too
   std::vector<std::string> guard_failures;     // why calls missed (row B15)
   std::vector<py::Owned<>> recompile_records;  // and what it cost, oldest first
 

@@ -181,7 +181,10 @@ struct NotForOpenNumbers {
 
 void take_as_constants(PyFunctionObject* function, const region::Capture& capture, Cache& cache,
                        const py::PythonError& error) {
-  if (capture.has_unbacked) cache.takes_unbacked = false;
+  if (capture.has_unbacked) {
+    cache.takes_unbacked = false;
+    cache.backend_failed_unbacked = true;
+  }
   auto numbers = capture.numbers;
   for (auto& [path, seen] : numbers) {
     if (capture.has_unbacked) break;

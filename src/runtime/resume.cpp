@@ -49,6 +49,7 @@ Entry* new_entry(Cache& root, Cache& cache, const frames::State& state, const st
     const Permission given = may_compile(cache, root, function, values.data(), nullptr, false);
     found.is_refused = given.verdict == Verdict::Refused;
     if (!found.is_refused) attempt = compile_continuation(state, cache);
+    root.backend_failed_unbacked |= cache.backend_failed_unbacked;
     attempt.replaces = given.verdict == Verdict::Replaces;
     given.note_cost(attempt.entry ? attempt.entry->number : -1);
   }
