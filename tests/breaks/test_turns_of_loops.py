@@ -54,11 +54,11 @@ def test_one_region_serves_the_first_turn_and_the_others(turns, backend):
             low, high = doubled.aminmax()
             x = doubled + high - low
             kept = shown(x)
-        return x.cos()
+        return x.cos(), kept
 
     limit = [X.sum()]
+    x = X
     for _ in range(turns):
-        x = X if len(limit) == 1 else x
         x = x * 2 + (x * 2).max() - (x * 2).min()
         limit.append(x.sum())
     counting = compared(f, (X, limit[-1]), (X, limit[-1]), (X, limit[1]), backend=backend)
@@ -125,7 +125,7 @@ def test_a_variable_that_is_deleted_or_asked_for():
         for turn in range(3):
             x = shown(x + 1)
             if turn == last:
-                del held
+                del held  # noqa: F821
             held = x * 2
         return held
 
@@ -133,7 +133,7 @@ def test_a_variable_that_is_deleted_or_asked_for():
         for turn in range(3):
             x = shown(x + 1)
             if turn == last:
-                return x, held
+                return x, held  # noqa: F821
             held = x * 2
         return held
 
@@ -268,7 +268,7 @@ def test_one_object_in_several_variables():
             first = second = third = Noisy(turn) if noisy else (turn,)
             x = x * 2
             second = third = turn
-        return x, second
+        return x, (first is second, second is third)
 
     compared(f, (X, False), (X, True), (X, False), (X, True))
 
