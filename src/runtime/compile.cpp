@@ -799,8 +799,11 @@ Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cach
         attempt_or_warn(function, cache, fullgraph, extent, [&](const trace::Extent& how_far, bool constants) {
           trace::Outcome outcome =
               trace::capture(function, code, locals, how_far, number_policy(cache, fullgraph, constants));
-          const bool is_whole = outcome.capture && !outcome.stopped && !outcome.capture->after;
-          if (!may_fill || !is_whole || !fills_what_it_found_empty(*outcome.capture)) return outcome;
+          if (!may_fill || !outcome.capture || outcome.capture->after) return outcome;
+          const bool fills = outcome.stopped
+                                 ? !fullgraph && finds_no_gradient_before_backward(*outcome.capture, outcome.stop)
+                                 : fills_what_it_found_empty(*outcome.capture);
+          if (!fills) return outcome;
           cache.numbers.note(outcome.capture->numbers);
           throw FillsFirst{};
         });

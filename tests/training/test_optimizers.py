@@ -266,8 +266,7 @@ def test_a_step_runs_as_it_is_and_its_closure_is_captured(case, marked, monkeypa
     assert same(got, wanted)
     assert any("PEL0318" in str(reason) for reason in pellucid.break_reasons())
     of_closure = [gm for gm in counting.graphs if len(gm.graph.nodes) > 4]
-    # Where the backward pass ends the region, nobody knows at its first call that it leaves gradients.
-    assert len(of_closure) == (2 if case == "SparseAdam" else 1)
+    assert len(of_closure) == 1, "of the calls that find gradients"
     assert counts[0] and counts[2] == counts[-1] <= 3
 
 
