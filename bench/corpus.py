@@ -329,7 +329,8 @@ def _note(result: Result) -> str:
     if not _is_right(result.peer):
         notes.append(f"peer {result.peer}")
     if result.has_more_graphs:
-        notes.append("more graphs than the peer")
+        # The peer leaves out whole functions, and hands on graphs of no operator.
+        notes.append(f"more graphs than the peer, of {result.ops} operators in all; the peer's have {result.peer_ops}")
     if result.breaks:
         notes.append(result.breaks[0])
     return "; ".join(_cell(note) for note in notes)

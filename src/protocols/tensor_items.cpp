@@ -4,6 +4,7 @@
 #include <span>
 
 #include "aten/layers.h"
+#include "protocols/numbers.h"
 #include "protocols/protocols.h"
 #include "region/subclasses.h"
 #include "symbolic/operations.h"
@@ -53,7 +54,7 @@ std::optional<py::Owned<>> key_with_numbers(Interpreter& t, PyObject* tensor, Py
   if (is_tuple) parts = {PySequence_Fast_ITEMS(key), static_cast<std::size_t>(PyTuple_GET_SIZE(key))};
   if (std::ranges::none_of(parts, stands_for_integer)) return std::nullopt;
   // In the graph of a body, and below a transform, an item is looked up in ways of its own.
-  if (!t.region.numbers.policy.scalar_outputs || t.region.capture->bodies->is_open()) return std::nullopt;
+  if (t.region.capture->bodies->is_open()) return std::nullopt;
   if (aten::is_below_transform() || region::is_subclassed(tensor) || aten::is_wrapper(tensor)) return std::nullopt;
   static PyObject* const item = [] {
     const auto type = py::import_attr("torch", "Tensor");
@@ -69,7 +70,12 @@ std::optional<py::Owned<>> key_with_numbers(Interpreter& t, PyObject* tensor, Py
   for (std::size_t i = 0; i < parts.size(); ++i) {
     PyObject* part = parts[i];
     auto number = py::Owned<>::share(part);
-    if (stands_for_integer(part)) {
+    if (stands_for_integer(part) && !t.region.numbers.policy.scalar_outputs) {
+      // The region may go by the elements of a small tensor; a backend that compiles has none.
+      const auto known = elements_if_known(t, part);
+      if (!known) return std::nullopt;
+      number = py::take(PyObject_CallMethod(known.get(), "item", nullptr));
+    } else if (stands_for_integer(part)) {
       number = t.region.recorder.torch_call(graph::Op::CallMethod, item, name, Args{{&part, 1}, nullptr}).value;
       fit_hint(t, number.get(), tensor, dim);
     }
