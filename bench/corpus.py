@@ -6,9 +6,8 @@ The programs are those of bench/programs. Each is called at least twice with oth
 that differs from itself is seen), with backends "eager" and "aot_eager", those that are marked with "inductor" too. After
 each call all that it gave, its arguments, its state with gradients, and the states of the random generators are
 compared: with backend "eager" bit by bit, with the others within what they may round. "rounded": with backend "eager" not
-the same bits, but the same within 1e-5 (torch's Adam computes otherwise where it is told that it is compiled). In another process torch.compile does
-the same with backend "eager". A program that takes longer than --seconds, dies or raises what eager does not is told as
-failed.
+the same bits, but the same within 1e-5. In another process torch.compile does the same with backend "eager". A program
+that takes longer than --seconds, dies or raises what eager does not is told as failed.
 
 Graphs are those of all calls with backend "eager", in brackets those of the first call where that is another number.
 """
@@ -329,7 +328,8 @@ def _note(result: Result) -> str:
     if not _is_right(result.peer):
         notes.append(f"peer {result.peer}")
     if result.has_more_graphs:
-        notes.append("more graphs than the peer")
+        # The peer leaves out whole functions, and hands on graphs of no operator.
+        notes.append(f"more graphs than the peer, of {result.ops} operators in all; the peer's have {result.peer_ops}")
     if result.breaks:
         notes.append(result.breaks[0])
     return "; ".join(_cell(note) for note in notes)

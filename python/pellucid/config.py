@@ -389,7 +389,7 @@ define(
     False,
     "True: numbers that a program reads of tensors (item(), tolist(), int(), float()) are part of the graph, as"
     " torch._dynamo.config.capture_scalar_outputs asks for. With fullgraph=True they always are, and with backends that"
-    " take numbers of Python, such as eager",
+    " take numbers of Python, such as eager; what torch's optimizers ask always is",
 )
 
 define(

@@ -1,5 +1,10 @@
 #include "frames/state.h"
 
+#include <algorithm>
+
+#include "bytecode/unread_slots.h"
+#include "frames/frame_objects.h"
+#include "frames/generators.h"
 #include "py/cpython.h"
 
 namespace pellucid::frames {
@@ -155,6 +160,7 @@ State unpack(const Shape& shape, PyObject* values, PyFunctionObject* function) {
       wait.c = next(waiting.c);
     }
   }
+  empty_filled(state);
   return state;
 }
 
@@ -191,6 +197,41 @@ void put_methods_together(State& state) {
     (part.on_stack ? frame.stack : frame.fast)[part.slot] = std::move(part.method);
   }
   state.apart.clear();
+}
+
+std::vector<Slot> unbound_in_first_turn(const State& state) {
+  std::vector<Slot> slots;
+  for (std::size_t number = 0; number < state.frames.size(); ++number) {
+    const OpenFrame& frame = state.frames[number];
+    PyCodeObject* const code = frame.code();
+    // What a generator holds, and what a frame object shows, is told apart by what is bound.
+    if (frame.generator || frame.frame_object || is_hidden(code)) continue;
+    if (std::ranges::none_of(frame.fast, [](const auto& slot) { return !slot; })) continue;
+    const bytecode::DecodedCode& decoded = bytecode::decoded(code);
+    const int next = decoded.index_at(frame.next);
+    // A frame that waits may go on at the handler of what it called.
+    const bytecode::ExceptionRange* const handler = decoded.handler_of(decoded.index_at(frame.at));
+    for (const int slot : bytecode::stored_on_the_way_back(decoded, next)) {
+      const bool is_argument = slot < code->co_argcount + code->co_kwonlyargcount;  // which super() reads
+      if (frame.fast[static_cast<std::size_t>(slot)] || is_argument) continue;
+      if (bytecode::is_read_from(decoded, next, slot)) continue;
+      if (handler != nullptr && bytecode::is_read_from(decoded, handler->target, slot)) continue;
+      slots.push_back({number, static_cast<std::size_t>(slot)});
+    }
+  }
+  return slots;
+}
+
+void fill(State& state, const std::vector<Slot>& slots) {
+  for (const Slot& slot : slots) state.frames[slot.frame].fast[slot.number] = py::Owned<>::share(empty_slot());
+}
+
+void empty_filled(State& state) {
+  for (OpenFrame& frame : state.frames) {
+    for (auto& slot : frame.fast) {
+      if (slot.get() == empty_slot()) slot = {};
+    }
+  }
 }
 
 std::vector<std::uint64_t> key_of(const State& state) {

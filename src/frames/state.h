@@ -90,6 +90,16 @@ State unpack(const Shape& shape, PyObject* values, PyFunctionObject* function);
 // Regions begin with the object of such a method, whichever it is; the interpreter goes on with the method.
 void take_methods_apart(State& state);
 void put_methods_together(State& state);
+// In the first turn of a loop the variables that it stores are unbound, and in the others they are not. Where nobody
+// reads one any more before it is stored, the program goes the same way for both, and one region serves both: these
+// slots of the state are unbound ones of that kind, each by its frame and its number.
+struct Slot {
+  std::size_t frame, number;
+};
+std::vector<Slot> unbound_in_first_turn(const State& state);
+// Regions begin with empty_slot() in them; what runs for real finds them unbound.
+void fill(State& state, const std::vector<Slot>& slots);
+void empty_filled(State& state);
 // Two states with equal keys start the same region: same code, globals, offsets and filled slots. The pointers in it
 // are good as long as the functions' code and globals are held.
 std::vector<std::uint64_t> key_of(const State& state);

@@ -49,8 +49,8 @@ void fit_hint(Interpreter& t, PyObject* number, PyObject* tensor, std::size_t di
 
 namespace {
 
-// The same for a backend that traces the graph itself and takes no numbers of it: those that capture knows, also where
-// they are ends of a slice.
+// The same where capture takes no numbers of the graph: those that it knows, also where they are ends of a slice. A
+// backend that traces the graph itself knows none.
 py::Owned<> known_number(Interpreter& t, PyObject* part) {
   if (cat_of(part) == Cat::Tensor && stands_for_integer(part)) {
     const auto known = elements_if_known(t, part);
@@ -88,16 +88,16 @@ std::optional<py::Owned<>> key_with_known_numbers(Interpreter& t, PyObject* key)
 }  // namespace
 
 std::optional<py::Owned<>> key_with_numbers(Interpreter& t, PyObject* tensor, PyObject* key) {
-  const region::NumberPolicy& policy = t.region.numbers.policy;
-  if (!policy.scalar_outputs && !policy.runs_as_captured()) return key_with_known_numbers(t, key);
+  // In the graph of a body, and below a transform, an item is looked up in ways of its own.
+  if (t.region.capture->bodies->is_open() || aten::is_below_transform() || region::is_subclassed(tensor) ||
+      aten::is_wrapper(tensor))
+    return std::nullopt;
+  if (!t.region.numbers.policy.scalar_outputs) return key_with_known_numbers(t, key);
   const bool is_tuple = PyTuple_CheckExact(key);
   if (!is_tuple && cat_of(key) != Cat::Tensor) return std::nullopt;
   std::span<PyObject* const> parts(&key, 1);
   if (is_tuple) parts = {PySequence_Fast_ITEMS(key), static_cast<std::size_t>(PyTuple_GET_SIZE(key))};
   if (std::ranges::none_of(parts, stands_for_integer)) return std::nullopt;
-  // In the graph of a body, and below a transform, an item is looked up in ways of its own.
-  if (!t.region.numbers.policy.scalar_outputs || t.region.capture->bodies->is_open()) return std::nullopt;
-  if (aten::is_below_transform() || region::is_subclassed(tensor) || aten::is_wrapper(tensor)) return std::nullopt;
   static PyObject* const item = [] {
     const auto type = py::import_attr("torch", "Tensor");
     return py::take(PyObject_GetAttrString(type.get(), "item")).release();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bytecode/opcodes.h"
+#include "frames/generators.h"
 #include "guards/home.h"
 #include "guards/report.h"
 #include "py/cpython.h"
@@ -137,7 +138,8 @@ py::Owned<> locals_of(const Frame& frame) {
   auto locals = py::take(PyList_New(0));
   for (int slot = 0; slot < py::slot_count(frame.code.get()); ++slot) {
     PyObject* value = frame.local(slot);
-    if (value == nullptr) continue;
+    if (value == nullptr || (is_unread(value) && reinterpret_cast<Unread*>(value)->value == frames::empty_slot()))
+      continue;
     py::check(
         PyList_Append(locals.get(), py::take(PyTuple_Pack(2, py::slot_name(frame.code.get(), slot), value)).get()));
   }

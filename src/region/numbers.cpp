@@ -14,6 +14,7 @@
 #include "region/known_elements.h"
 #include "region/region.h"
 #include "region/snapshot.h"
+#include "region/torch_module.h"
 #include "symbolic/integers.h"
 #include "symbolic/print.h"
 
@@ -324,17 +325,28 @@ void Numbers::add_place(PyCodeObject* code, int offset, std::string operation) {
 
 namespace {
 
+// torch's optimizers read tensors of one element only to compute how far they step: what they ask is a number in the
+// graph, whatever is said of item() in the program.
+bool is_optimizer(const Frame* frame) {
+  const py::Gil gil;  // torch asks without it
+  return frame != nullptr && is_of_torch_optim(frame->code.get());
+}
+
 // A backend that runs graphs as they are has all that Python has: sizes that are found are numbers like any other.
-bool takes(const NumberPolicy& policy, aten::GraphGives what) {
+bool takes(const Region& region, aten::GraphGives what) {
+  const NumberPolicy& policy = region.numbers.policy;
   const bool is_number = what == aten::GraphGives::Number || policy.runs_as_captured();
-  return is_number ? policy.scalar_outputs : policy.dynamic_output_shapes;
+  if (!is_number) return policy.dynamic_output_shapes;
+  if (policy.scalar_outputs) return true;
+  const bool may = policy.graph_numbers != GraphNumbers::None && policy.value_checks;
+  return may && what == aten::GraphGives::Number && is_optimizer(region.top);
 }
 
 }  // namespace
 
 const symbolic::Expr* Numbers::given_by_graph(aten::GraphGives what, symbolic::Value hint, std::int64_t least,
                                               std::int64_t most, PyObject* of) {
-  if (!takes(policy, what)) return nullptr;
+  if (!takes(region_, what)) return nullptr;
   hint = region_.unbacked.hints.next(hint, least, most);
   const symbolic::Expr* made = new_symbol(hint, nullptr, 0, least, most);
   region_.unbacked.add(made);
@@ -343,7 +355,7 @@ const symbolic::Expr* Numbers::given_by_graph(aten::GraphGives what, symbolic::V
 }
 
 py::Owned<> Numbers::elements_of(aten::GraphGives what, PyObject* fake) {
-  if (takes(policy, what) && !goes_by_elements(region_)) return {};
+  if (takes(region_, what) && !goes_by_elements(region_)) return {};
   return known_elements(region_, fake);
 }
 

@@ -15,6 +15,11 @@ const std::string& torch_directory() {
   return path;
 }
 
+bool is_of_torch_optim(PyCodeObject* code) {
+  static const std::string directory = torch_directory() + "optim/";
+  return py::text_of(code->co_filename).starts_with(directory);
+}
+
 PyTypeObject* torch_size_type() {
   static auto* const type = reinterpret_cast<PyTypeObject*>(py::import_attr("torch", "Size").release());
   return type;

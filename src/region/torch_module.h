@@ -12,7 +12,8 @@ namespace pellucid::region {
 // Of the files of a module that is imported, with the slash at its end; "": it is not, or has no file.
 std::string directory_of(const char* module);
 const std::string& torch_directory();  // of torch's own Python files, with the slash at its end
-PyTypeObject* torch_size_type();       // torch.Size
+bool is_of_torch_optim(PyCodeObject* code);
+PyTypeObject* torch_size_type();                                  // torch.Size
 py::Owned<> torch_operator(const char* space, const char* name);  // torch.ops.<space>.<name>
 
 }  // namespace pellucid::region

@@ -72,10 +72,13 @@ void Ahead::note_read(Unbacked& unbacked, const Expr* symbol) {
 }
 
 bool Ahead::may_know(Unbacked& unbacked, const Expr* condition) {
-  if (unbacked.in_torch_ || !unbacked.region_.numbers.policy.runs_as_captured()) return false;
+  if (unbacked.in_torch_) return false;
+  // A backend that compiles is told of ints what was decided by them, but not which guard has.
+  const bool as_captured = unbacked.region_.numbers.policy.runs_as_captured();
   std::vector<const Expr*> asked;
   const auto collect = [&](const auto& self, const Expr* expr) -> bool {
     if (expr->is(Op::Symbol) && unbacked.symbols_.contains(expr)) {
+      if (!as_captured && expr->type != symbolic::Type::Float) return false;
       const auto read = unbacked.read_of_.find(expr);
       if (read == unbacked.read_of_.end()) return false;
       if (!unbacked.foreseen_.contains(expr) && !unbacked.region_.foresight.may_know(read->second.get())) return false;

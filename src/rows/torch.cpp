@@ -31,11 +31,8 @@ Result always_true(Interpreter&, PyObject*, Args) { return Result::boolean(true)
 // Optimizers of torch compute with tensors in place of numbers where they are told that they are compiled, which rounds
 // otherwise. Where numbers of tensors are part of graphs that is not needed.
 Result is_compiling(Interpreter& t, PyObject*, Args) {
-  static PyObject* const name = py::interned("__name__").release();
-  if (!t.region.numbers.policy.runs_as_captured()) return Result::boolean(true);
-  PyObject* module = PyDict_GetItemWithError(t.region.top->globals, name);
-  return Result::boolean(module == nullptr || !PyUnicode_Check(module) ||
-                         !py::text_of(module).starts_with("torch.optim."));
+  const bool may_read = t.region.numbers.policy.runs_as_captured() && t.region.top != nullptr;
+  return Result::boolean(!may_read || !region::is_of_torch_optim(t.region.top->code.get()));
 }
 
 // The capture's own state, which torch's flag of the process says nothing of.

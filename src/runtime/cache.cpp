@@ -266,6 +266,7 @@ void Cache::reset() {
   inner_calls = hooked_runs = 0;
   given_up = has_run = false;
   takes_unbacked = true;
+  backend_failed_unbacked = false;
   reported_limit.clear();
   failures = 0;
   recompiles = made_ = misses_ = wait_ = 0;
@@ -284,13 +285,25 @@ void Cache::reset() {
   const auto dropped_forced = std::exchange(forced, {});
 }
 
-Cache* Cache::continuation(const frames::State& state, std::size_t most) {
+Cache* Cache::continuation(frames::State& state, std::size_t most) {
   auto key = frames::key_of(state);
-  if (const auto found = continuations_.find(key); found != continuations_.end())
+  if (const auto found = continuations_.find(key); found != continuations_.end()) {
+    frames::fill(state, found->second.filled);
     return cache_of(found->second.cache.get());
+  }
   if (continuations_.size() >= most) return nullptr;
   Continuation made;
+  made.filled = frames::unbound_in_first_turn(state);
+  if (!made.filled.empty()) {
+    frames::fill(state, made.filled);
+    Cache* const joint = continuation(state, most);
+    if (joint == nullptr) return nullptr;
+    made.cache = py::Owned<>::share(joint->object);
+    continuations_.emplace(std::move(key), std::move(made));  // the other one holds what the key points to
+    return joint;
+  }
   made.cache = new_cache(key_);
+  cache_of(made.cache.get())->takes_unbacked = !backend_failed_unbacked;
   for (const auto& frame : state.frames) {
     made.held.push_back(py::Owned<>::share(frame.function->func_code));
     made.held.push_back(py::Owned<>::share(frame.function->func_globals));
@@ -310,7 +323,9 @@ py::Owned<> Cache::begins_at_as_tuple() const {
 
 std::vector<py::Owned<>> Cache::continuations() const {
   std::vector<py::Owned<>> all;
-  for (const auto& [key, continuation] : continuations_) all.push_back(continuation.cache.copy());
+  for (const auto& [key, continuation] : continuations_) {
+    if (continuation.filled.empty()) all.push_back(continuation.cache.copy());
+  }
   return all;
 }
 

@@ -119,6 +119,7 @@ class Cache {
   std::vector<py::Owned<>> stops;              // break records, oldest first
   region::NumberHistory numbers;               // what its regions read
   bool takes_unbacked = true;                  // nothing speaks against numbers that the graph gives
+  bool backend_failed_unbacked = false;        // the backend did: what lies behind the breaks does without them too
   std::vector<std::string> guard_failures;     // why calls missed (row B15)
   std::vector<py::Owned<>> recompile_records;  // and what it cost, oldest first
 
@@ -130,8 +131,8 @@ class Cache {
   };
   std::vector<Begin> begins_at;
   // The cache of the regions that start with these open frames; null when there are `most` already. Kept by this one,
-  // which `object` owns.
-  Cache* continuation(const frames::State& state, std::size_t most);
+  // which `object` owns. Variables that are unbound in the first turn of a loop alone are filled in the state.
+  Cache* continuation(frames::State& state, std::size_t most);
   // The caches of the same place in the programs of other instances.
   std::vector<py::Owned<>> continuations_of_others(const frames::State& state) const;
   std::vector<py::Owned<>> continuations() const;  // all of them, as Python objects
@@ -153,7 +154,8 @@ class Cache {
   py::Owned<> code_, globals_, backend_, instance_;
   struct Continuation {
     py::Owned<> cache;
-    std::vector<py::Owned<>> held;  // what the key points to
+    std::vector<py::Owned<>> held;     // what the key points to
+    std::vector<frames::Slot> filled;  // there are some: another key, with these filled, has the cache too
   };
   mutable std::vector<std::shared_ptr<Entry>> entries_;
   std::unique_ptr<EntryIndex> index_;  // of many; null where nothing tells them apart

@@ -182,7 +182,10 @@ struct NotForOpenNumbers {
 
 void take_as_constants(PyFunctionObject* function, const region::Capture& capture, Cache& cache,
                        const py::PythonError& error) {
-  if (capture.has_unbacked) cache.takes_unbacked = false;
+  if (capture.has_unbacked) {
+    cache.takes_unbacked = false;
+    cache.backend_failed_unbacked = true;
+  }
   auto numbers = capture.numbers;
   for (auto& [path, seen] : numbers) {
     if (capture.has_unbacked) break;
@@ -813,8 +816,11 @@ Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cach
         attempt_or_warn(function, cache, fullgraph, extent, [&](const trace::Extent& how_far, bool constants) {
           trace::Outcome outcome =
               trace::capture(function, code, locals, how_far, number_policy(cache, fullgraph, constants));
-          const bool is_whole = outcome.capture && !outcome.stopped && !outcome.capture->after;
-          if (!may_fill || !is_whole || !fills_what_it_found_empty(*outcome.capture)) return outcome;
+          if (!may_fill || !outcome.capture || outcome.capture->after) return outcome;
+          const bool fills = outcome.stopped
+                                 ? !fullgraph && finds_no_gradient_before_backward(*outcome.capture, outcome.stop)
+                                 : fills_what_it_found_empty(*outcome.capture);
+          if (!fills) return outcome;
           cache.numbers.note(outcome.capture->numbers);
           throw FillsFirst{};
         });

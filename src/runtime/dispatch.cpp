@@ -301,16 +301,14 @@ const Entry* keep(Cache& cache, Attempt& attempt, bool fullgraph, Dropped& dropp
   return cache.add(std::move(attempt.entry), attempt.replaces, dropped);
 }
 
-// Whether the first call may run eagerly while the region is made for what it leaves behind. A frame that stands ready
-// is used up by running it.
-bool may_fill_first(const Cache& cache, const Call& call) {
-  return !cache.has_run && cache.entries_made() == 0 && call.frame == nullptr;
-}
+// Whether the first call may run eagerly while the region is made for what it leaves behind.
+bool may_fill_first(const Cache& cache) { return !cache.has_run && cache.entries_made() == 0; }
 
 // The first call makes the state that all others find: it runs by the interpreter, and the region is that of the
 // next one. What speaks against compiling is left for the next call to say, for this one has happened.
 py::Owned<> run_and_compile(Cache& cache, const Call& call, BoundArguments& bound, bool fullgraph) {
   events::record("fills_first", place_of(call.function));
+  const auto held = py::Owned<PyFunctionObject>::share(call.function);  // a frame is used up by running it
   auto result = run_alone(call);
   if (cache.busy || cache.entries_made() != 0) return result;  // of another thread, or of a call in this one
   py::InterruptsWait wait;
@@ -356,7 +354,7 @@ py::Owned<> call_missed(Cache& cache, const Call& call, BoundArguments& bound, b
   bound.own();
   py::InterruptsWait wait;
   cache.drop_dead();
-  Attempt attempt = try_to_compile(cache, call, bound, fullgraph, may_fill_first(cache, call));
+  Attempt attempt = try_to_compile(cache, call, bound, fullgraph, may_fill_first(cache));
   if (attempt.fills_first) {
     cache.has_run = true;
     wait.end();

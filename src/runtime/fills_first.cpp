@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include "aten/aten.h"
+#include "bytecode/makers.h"
 #include "frames/frame_objects.h"
+#include "py/cpython.h"
 
 namespace pellucid::runtime {
 namespace {
@@ -102,6 +105,49 @@ bool fills_what_it_found_empty(const region::Capture& capture) {
     });
   };
   return std::ranges::any_of(capture.effects, undoes);
+}
+
+namespace {
+
+bool calls_backward(const trace::BreakInfo::FrameInfo& frame) {
+  const bytecode::DecodedCode& code = bytecode::decoded(frame.code.get());
+  const int index = code.index_at(frame.offset);
+  if (index < 0 || code[index].op != bytecode::Opcode::CALL) return false;
+  const auto makers = bytecode::stack_makers(code, index);
+  const auto below = static_cast<std::size_t>(code[index].arg);
+  if (makers.size() < below + 2) return false;
+  // A method, or a function with nothing below it.
+  const auto names_it = [&](int maker) {
+    if (maker < 0) return false;
+    const bytecode::Instruction& made = code[maker];
+    const bytecode::Operand operand = bytecode::info(made.op).operand;
+    if (operand != bytecode::Operand::Name && operand != bytecode::Operand::GlobalName) return false;
+    const int name = operand == bytecode::Operand::GlobalName ? made.arg >> 1 : made.arg;
+    return PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(frame.code->co_names, name), "backward") == 0;
+  };
+  return names_it(makers[makers.size() - below - 1]) || names_it(makers[makers.size() - below - 2]);
+}
+
+}  // namespace
+
+bool finds_no_gradient_before_backward(const region::Capture& capture, const trace::BreakInfo& stop) {
+  if (stop.is_error || stop.stack.empty() || !calls_backward(stop.stack.back())) return false;
+  const auto found_none = [&](const Source* tensor) {
+    return std::ranges::any_of(capture.guards.all(), [&](const Guard& guard) {
+      const Source* const source = guard.source;
+      if (guard.kind != Kind::ID_MATCH || guard.operand.get() != Py_None || source == nullptr) return false;
+      if (source->step != Step::Member || source->base != tensor || is_of_this_call(tensor)) return false;
+      const bool is_gradient = PyUnicode_Check(source->operand.get()) &&
+                               PyUnicode_CompareWithASCIIString(source->operand.get(), "grad") == 0;
+      return is_gradient && guard.why.code && !frames::is_hidden(guard.why.code.get());
+    });
+  };
+  return std::ranges::any_of(capture.input_of, [&](const auto& input) {
+    PyObject* const tensor = input.second;
+    if (!aten::is_tensor(tensor) || !aten::meta_of(tensor).requires_grad) return false;
+    const auto known = capture.source_of.find(tensor);
+    return known != capture.source_of.end() && found_none(known->second);
+  });
 }
 
 }  // namespace pellucid::runtime

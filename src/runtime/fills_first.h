@@ -2,6 +2,7 @@
 // state in its first call, as optimizers do.
 #pragma once
 #include "region/capture.h"
+#include "trace/trace.h"
 
 namespace pellucid::runtime {
 
@@ -9,5 +10,10 @@ namespace pellucid::runtime {
 // tensor, list, dict or mark where its guards say that there is nothing, None, True or False. Numbers that change are
 // left to what opens them. A dict that the call itself is given is left out, since the next call may bring another.
 bool fills_what_it_found_empty(const region::Capture& capture);
+
+// Whether the region ends before a backward pass, which leaves gradients where the program has asked for some and found
+// none: in tensors that the graph takes. What the pass is told by is its name alone, since all that hangs on it is when
+// the region is compiled.
+bool finds_no_gradient_before_backward(const region::Capture& capture, const trace::BreakInfo& stop);
 
 }  // namespace pellucid::runtime

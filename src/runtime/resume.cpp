@@ -49,6 +49,7 @@ Entry* new_entry(Cache& root, Cache& cache, const frames::State& state, const st
     const Permission given = may_compile(cache, root, function, values.data(), nullptr, false);
     found.is_refused = given.verdict == Verdict::Refused;
     if (!found.is_refused) attempt = compile_continuation(state, cache);
+    root.backend_failed_unbacked |= cache.backend_failed_unbacked;
     attempt.replaces = given.verdict == Verdict::Replaces;
     given.note_cost(attempt.entry ? attempt.entry->number : -1);
   }
@@ -60,8 +61,13 @@ Entry* new_entry(Cache& root, Cache& cache, const frames::State& state, const st
   return cache.add(std::move(attempt.entry), attempt.replaces, found.dropped);
 }
 
-py::Owned<> finish(Cache& root, frames::State state, bool is_refused = false) {
+void make_real(frames::State& state) {
   frames::put_methods_together(state);
+  frames::empty_filled(state);
+}
+
+py::Owned<> finish(Cache& root, frames::State state, bool is_refused = false) {
+  make_real(state);
   if (is_refused) {  // as a whole: what is called from here would start limits of its own
     const HookPause pause;
     return py::take(frames::finish(std::move(state)));
@@ -74,7 +80,7 @@ py::Owned<> finish(Cache& root, frames::State state, bool is_refused = false) {
 // region starts, for the program's own handlers.
 py::Owned<> finish_raising(Cache& root, frames::State state) {
   const py::PythonError error;
-  frames::put_methods_together(state);
+  make_real(state);
   const InnerFunctions scope(root, nullptr);
   return py::take(frames::finish_raising(std::move(state), error));
 }

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 import pellucid
-from pellucid.errors import BackendCompilerFailed
-from support import Counting, same
+from pellucid.errors import BackendCompilerFailed, Unsupported
+from support import Counting, CountingOf, same
 
 X = torch.arange(3.0)
 
@@ -247,3 +247,146 @@ def test_arguments_die_with_their_call():
     gc.collect()
     assert gone() is None
     assert same(compiled(Box()), 2 * (X + 1))
+
+
+# ---- functions that an eager run calls, and backward passes that no region takes
+
+
+def training_step(sparse):
+    torch.manual_seed(0)
+    table = nn.Embedding(6, 4, sparse=sparse)
+    optimizer = torch.optim.SGD(table.parameters(), lr=0.1)
+
+    def step(rows):
+        optimizer.zero_grad()
+        loss = table(rows).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step, table
+
+
+@pytest.mark.parametrize("call", [0, 1, 2])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_gradients_that_a_backward_pass_behind_a_break_leaves(backend, call):
+    """The pass on a sparse gradient is a step of its own; the region before it is made for the calls that find one."""
+    # The first of a process that comes to AOTAutograd loads what puts other objects in the place of guarded ones.
+    pellucid.compile(training_step(sparse=True)[0], backend=CountingOf(backend))(torch.tensor([1, 2]))
+    step, table = training_step(sparse=True)
+    wanted_step, wanted_table = training_step(sparse=True)
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(step, backend=counting)
+    counts = []
+    for number in range(5):
+        rows = torch.randint(0, 6, (5,))
+        if number == call:  # found without any, whenever that is
+            table.weight.grad = wanted_table.weight.grad = None
+        assert same(compiled(rows), wanted_step(rows))
+        assert torch.equal(table.weight, wanted_table.weight)
+        assert torch.equal(table.weight.grad.to_dense(), wanted_table.weight.grad.to_dense())
+        counts.append(counting.count)
+    forward = [gm for gm in counting.graphs if any("embedding" in str(node.target) for node in gm.graph.nodes)]
+    assert len(forward) == (1 if call == 0 else 2)
+    assert counts[0] == 1 and counts[-1] == counts[-2]
+
+
+def test_a_pass_that_asks_nothing_of_gradients_is_captured_in_its_first_call():
+    table = nn.Embedding(6, 4, sparse=True)
+
+    def f(rows):
+        loss = table(rows).square().mean()
+        loss.backward()
+        return loss.detach()
+
+    counting = Counting()
+    pellucid.compile(f, backend=counting)(torch.tensor([1, 2]))
+    assert counting.count
+
+
+def test_fullgraph_says_so():
+    step, table = training_step(sparse=True)
+    compiled = pellucid.compile(step, backend="eager", fullgraph=True)
+    with pytest.raises(Unsupported):
+        compiled(torch.tensor([1, 2]))
+    assert not pellucid.cache_entries(compiled)
+    wanted_step, wanted_table = training_step(sparse=True)
+    wanted_step(torch.tensor([1, 2]))  # the error is the program's own, if it has one: it has run once
+    assert torch.equal(table.weight, wanted_table.weight)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_function_that_an_eager_run_calls_makes_its_state(backend):
+    def run(around):
+        torch.manual_seed(0)
+        net, seen = nn.Linear(3, 2), {}
+
+        def closure():
+            if "calls" not in seen:
+                seen["calls"] = torch.zeros(())
+            seen["calls"] += 1
+            net.zero_grad()
+            loss = net(X).square().sum() * seen["calls"]
+            loss.backward()
+            return loss.detach()
+
+        def inner(x, closure):
+            print("in the middle")
+            return closure() + x.sum()
+
+        f = around(lambda x: pellucid.disable(inner, recursive=False)(x, closure))
+        return [f(X + turn) for turn in range(4)], [p.grad for p in net.parameters()], seen
+
+    counting = CountingOf(backend)
+    wanted, got = run(lambda f: f), run(lambda f: pellucid.compile(f, backend=counting))
+    assert same(got, wanted)
+    of_closure = [gm for gm in counting.graphs if any("linear" in str(node.target) for node in gm.graph.nodes)]
+    assert len(of_closure) == 1
+
+
+def test_a_function_that_an_eager_run_calls_and_that_raises():
+    """Its frame is used up by running it, once."""
+
+    def run(around):
+        seen = {}
+
+        def closure():
+            if "calls" not in seen:
+                seen["calls"] = []
+            seen["calls"].append(X.sum())
+            if len(seen["calls"]) == 1:
+                raise ValueError("the first")
+            return X * len(seen["calls"])
+
+        def inner(x, closure):
+            try:
+                return closure() + x
+            except ValueError as error:
+                return str(error), len(seen["calls"])
+
+        f = around(lambda x: pellucid.disable(inner, recursive=False)(x, closure))
+        return [f(X) for _ in range(3)]
+
+    assert same(run(lambda f: f), run(lambda f: pellucid.compile(f, backend="eager")))
+
+
+def test_what_a_used_up_frame_held_goes():
+    class Held:
+        pass
+
+    def closure(held, x):
+        if not hasattr(table, "scale"):
+            table.scale = x * 2
+        return x * table.scale
+
+    def inner(x):
+        held = Held()
+        gone.append(weakref.ref(held))
+        return closure(held, x)
+
+    table, gone = Lazy(), []
+    f = pellucid.compile(lambda x: pellucid.disable(inner, recursive=False)(x), backend="eager")
+    for _ in range(3):
+        assert same(f(X), X * X * 2)
+        gc.collect()
+        assert gone[-1]() is None
