@@ -137,7 +137,7 @@ bool Slice::take_leaf(PyObject* real) {
   if (!bytes || PyBytes_GET_SIZE(bytes.get()) > kMostBytes) return false;
   const SeenNumber* seen = region_.numbers.policy.history->find(hash_of(source));
   if (seen != nullptr && seen->bits != digest_of(bytes.get())) {
-    region_.capture->numbers.emplace_back(kElements, SeenNumber{.open = true});
+    stop_going_by_elements(*region_.capture);
     return false;
   }
   leaves_.push_back(real);
@@ -145,6 +145,7 @@ bool Slice::take_leaf(PyObject* real) {
 }
 
 void Slice::guard() const {
+  if (!has_gone_by_elements(*region_.capture)) region_.capture->numbers.emplace_back(kElements, SeenNumber{});
   for (PyObject* real : leaves_) {
     const Source* source = region_.provenance.source_of(real);
     auto bytes = aten::elements_of(real);
@@ -268,7 +269,8 @@ bool Slice::agrees(PyObject* example, PyObject* value) const {
 // The graph of a body has inputs of its own, and numpy writes where no node says it.
 bool is_asleep(const Region& region) {
   const NumberHistory* history = region.numbers.policy.history;
-  return history == nullptr || history->find(kElements) != nullptr || region.capture->bodies->is_open() ||
+  const SeenNumber* seen = history == nullptr ? nullptr : history->find(kElements);
+  return history == nullptr || (seen != nullptr && seen->open) || region.capture->bodies->is_open() ||
          region.recorder.arrays.is_written;
 }
 
@@ -312,6 +314,12 @@ py::Owned<> known_result(Region& region, PyObject* function, const std::vector<P
     return {};
   }
 }
+
+bool has_gone_by_elements(const Capture& capture) {
+  return std::ranges::any_of(capture.numbers, [](const auto& seen) { return seen.first == kElements; });
+}
+
+void stop_going_by_elements(Capture& capture) { capture.numbers.emplace_back(kElements, SeenNumber{.open = true}); }
 
 bool goes_by_elements(const Region& region) { return region.unbacked.hints.setup.closes(kElements); }
 

@@ -11,6 +11,7 @@
 
 namespace pellucid::region {
 
+struct Capture;
 struct Region;
 
 // The tensor with data that a fake stands for; what it follows from is guarded from now on. Empty: nobody knows it.
@@ -21,6 +22,11 @@ py::Owned<> known_elements(Region& region, PyObject* fake);
 // then.
 py::Owned<> known_result(Region& region, PyObject* function, const std::vector<PyObject*>& values, std::size_t nargs,
                          PyObject* kwnames);
+
+// A backend that traces the graph itself knows no elements, and may need them where the capture has gone by some.
+bool has_gone_by_elements(const Capture& capture);
+// No later capture of the function goes by elements.
+void stop_going_by_elements(Capture& capture);
 
 // Whether numbers that the graph could give are constants in this capture, where they can be known.
 bool goes_by_elements(const Region& region);

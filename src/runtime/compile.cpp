@@ -18,6 +18,7 @@
 #include "codegen/emit.h"
 #include "py/eval_frame.h"
 #include "py/interrupts.h"
+#include "region/known_elements.h"
 #include "region/profile.h"
 #include "runtime/capture_cache.h"
 #include "runtime/draws.h"
@@ -180,6 +181,9 @@ struct NotForOpenNumbers {
   bool of_graph;  // those that the graph gives, and from now on it gives none
 };
 
+// The backend could not compile what the capture has concluded from elements of tensors; the next one goes by none.
+struct NotForElements {};
+
 void take_as_constants(PyFunctionObject* function, const region::Capture& capture, Cache& cache,
                        const py::PythonError& error) {
   if (capture.has_unbacked) {
@@ -198,14 +202,18 @@ void take_as_constants(PyFunctionObject* function, const region::Capture& captur
   (void)py::take(PyObject_CallFunctionObjArgs(report.get(), function, error.value(), nullptr));
 }
 
-// Whether the backend raised, with numbers that the program does not ask to stay open.
-bool may_take_as_constants(const region::Capture& capture, const py::PythonError& error) {
-  const auto must = [](const auto& symbol) { return symbol.must_stay_open; };
-  if (capture.open.is_empty() || std::ranges::any_of(capture.open.symbols, must)) return false;
+bool is_of_backend(const py::PythonError& error) {
   const auto is_a = [&](const char* module, const char* name) {
     return PyObject_IsInstance(error.value(), py::import_attr(module, name).get()) == 1;
   };
   return is_a("pellucid.errors", "BackendCompilerFailed") || is_a("pellucid.backends.errors", "BackendRefused");
+}
+
+// Whether the backend raised, with numbers that the program does not ask to stay open.
+bool may_take_as_constants(const region::Capture& capture, const py::PythonError& error) {
+  const auto must = [](const auto& symbol) { return symbol.must_stay_open; };
+  if (capture.open.is_empty() || std::ranges::any_of(capture.open.symbols, must)) return false;
+  return is_of_backend(error);
 }
 
 // config.progress, for people who look at a terminal that is still Python's own standard error.
@@ -272,6 +280,11 @@ Compiled call_backend(PyFunctionObject* function, region::Capture& capture, Cach
   } catch (const py::Interruption&) {
     throw;
   } catch (const py::PythonError& error) {
+    if (region::has_gone_by_elements(capture) && is_of_backend(error)) {
+      region::stop_going_by_elements(capture);
+      cache.numbers.note(capture.numbers);
+      throw NotForElements{};
+    }
     if (!may_take_as_constants(capture, error)) throw_refusal(function, error, cache.key().backend);
     take_as_constants(function, capture, cache, error);
     throw NotForOpenNumbers{capture.has_unbacked};
@@ -734,6 +747,8 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
       } catch (const EndsBefore& end) {
         tell_restart("a tensor gets a hook, and the region ends before it is used");
         ends_before = end.step;
+      } catch (const NotForElements&) {
+        tell_restart("the backend does not compile what follows from the elements of tensors");
       } catch (const ModesMatter&) {
         tell_restart("the program enters a torch function mode where there is a default device, which is one as well");
         follows_modes = true;

@@ -54,9 +54,9 @@ def train(name, options, around):
     return losses, [p.detach() for p in net.parameters()], optimizer.state_dict()["state"]
 
 
-def close(a, b):
+def close(a, b, atol=1e-5):
     return all(
-        torch.allclose(x, y, atol=1e-5) if isinstance(x, torch.Tensor) else x == y
+        torch.allclose(x, y, atol=atol) if isinstance(x, torch.Tensor) else x == y
         for x, y in zip(*map(torch.utils._pytree.tree_leaves, (a, b)), strict=True)
     )
 
@@ -102,7 +102,8 @@ def test_each_way_that_a_step_goes_by_its_number_is_one_graph(name, backend):
     found = []
     wanted = run(lambda step: step)
     got = run(lambda step: found.append(pellucid.compile(step, backend=backend, fullgraph=True)) or found[-1])
-    assert same(got, wanted) if backend == "eager" else close(got, wanted)
+    # torch's optimizers count in tensors of float32 where they are compiled, which RAdam subtracts.
+    assert same(got, wanted) if backend == "eager" else close(got, wanted, 1e-4)
     assert 2 <= len(pellucid.cache_entries(found[0])) <= 4
 
 
