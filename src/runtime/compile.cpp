@@ -831,6 +831,7 @@ Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cach
         attempt_or_warn(function, cache, fullgraph, extent, [&](const trace::Extent& how_far, bool constants) {
           trace::Outcome outcome =
               trace::capture(function, code, locals, how_far, number_policy(cache, fullgraph, constants));
+          if (may_fill && outcome.meets_uninitialized) throw FillsFirst{};
           if (!may_fill || !outcome.capture || outcome.capture->after) return outcome;
           const bool fills = outcome.stopped
                                  ? !fullgraph && finds_no_gradient_before_backward(*outcome.capture, outcome.stop)

@@ -72,6 +72,13 @@ bool meets_open_sizes_at_levels(Executor& executor) {
   return !executor.region.recorder.levels.led_by.empty() && executor.region.numbers.space().symbols() > 0;
 }
 
+bool meets_uninitialized(const Executor& executor) {
+  static auto* const mixin =
+      reinterpret_cast<PyTypeObject*>(py::import_attr("torch.nn.parameter", "UninitializedTensorMixin").release());
+  return std::ranges::any_of(executor.region.capture->source_of,
+                             [](const auto& known) { return PyType_IsSubtype(Py_TYPE(known.first), mixin) != 0; });
+}
+
 template <class Run>
 Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject*>& taken, Run&& run) {
   Outcome outcome;
@@ -95,12 +102,14 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
     std::unique_ptr<aten::GlobalState> left;
     if (!before->matches()) left = aten::GlobalState::now();
     rows::leave_contexts(executor);
+    outcome.meets_uninitialized = meets_uninitialized(executor);
     finish(std::move(result));
     outcome.capture->after = std::move(left);
   } catch (const GraphBreak& stop) {
     outcome.stop = describe(stop, executor);
     outcome.ends_before = executor.region.ends_before;
     outcome.needs_modes = executor.region.function_modes.are_asked_for;
+    outcome.meets_uninitialized = meets_uninitialized(executor);
     executor.region.iterators.undo_unfinished();
     frames::State live;
     std::shared_ptr<const aten::GlobalState> after;

@@ -37,7 +37,10 @@ struct Outcome {
   bool needs_constants = false;   // sizes were open at levels of torch.func, whose wrappers have plain ones
   std::int64_t ends_before = -1;  // an earlier step that the region has to end before (Region::ends_before)
   bool needs_modes = false;       // the program asks for modes of torch functions, which were not followed
-  std::string not_handed_over;    // why what was alive there cannot leave the region
+  // The program has come to a parameter or buffer that has no shape yet: a lazy module gives it one, and another class,
+  // in its first call.
+  bool meets_uninitialized = false;
+  std::string not_handed_over;  // why what was alive there cannot leave the region
 };
 
 constexpr int kLastLevels = 50;  // before RecursionError: these are the interpreter's

@@ -390,3 +390,53 @@ def test_what_a_used_up_frame_held_goes():
         assert same(f(X), X * X * 2)
         gc.collect()
         assert gone[-1]() is None
+
+
+def lazy_net():
+    return nn.Sequential(nn.LazyLinear(8), nn.ReLU(), nn.LazyBatchNorm1d(), nn.LazyLinear(3))
+
+
+def lazy_images():
+    return nn.Sequential(nn.LazyConv2d(4, 3), nn.Flatten(), nn.LazyLinear(2))
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("make, shape", [(lazy_net, (8, 4)), (lazy_images, (2, 3, 8, 8))])
+def test_lazy_modules_get_their_shapes_in_the_first_call(make, shape, backend, fullgraph):
+    def run(around):
+        torch.manual_seed(0)
+        net = make()
+        f, results = around(net), []
+        for _ in range(3):
+            result = f(torch.randn(shape))
+            result.square().sum().backward()
+            results.append(result.detach())
+        return results, net.state_dict(), [p.grad for p in net.parameters()], [type(p) for p in net.parameters()]
+
+    counting = CountingOf(backend)
+    wanted = run(lambda net: net)
+    assert same(run(lambda net: pellucid.compile(net, backend=counting, fullgraph=fullgraph)), wanted)
+    assert counting.count == 1 and not pellucid.break_reasons()
+
+
+def test_a_lazy_module_that_fails_in_its_first_call():
+    net = nn.Sequential(nn.LazyLinear(8), nn.Linear(9, 3))
+    compiled = pellucid.compile(net, backend=Counting())
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+        compiled(torch.ones(2, 4))
+    assert type(net[0].weight) is nn.Parameter and net[0].weight.shape == (8, 4)
+    net[1] = nn.Linear(8, 3)
+    assert same(compiled(torch.ones(2, 4)), net(torch.ones(2, 4)))
+
+
+def test_a_batch_norm_that_averages_over_all_calls_is_one_graph():
+    def run(around):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8, momentum=None))
+        f = around(net)
+        return [f(torch.randn(8, 4)).detach() for _ in range(4)], net.state_dict()
+
+    counting, wanted = Counting(), run(lambda net: net)
+    assert same(run(lambda net: pellucid.compile(net, backend=counting, fullgraph=True)), wanted)
+    assert counting.count == 1
