@@ -167,13 +167,22 @@ bool draws_inside(const graph::Node* node) {
   return node->random && has_body;
 }
 
-// Where autograd of torch itself sees the graph run, it knows by itself what a pass has freed.
-void note_pass(Interpreter& t) {
+// A pass by this function of torch. Where autograd of torch itself sees the graph run, it knows by itself what a pass
+// has freed.
+Result run_pass(Interpreter& t, PyObject* callable, PyObject* target, Args args) {
   region::Capture& capture = *t.region.capture;
-  if (t.region.numbers.policy.runs_as_captured()) return;
+  const auto run = [&] { return t.region.recorder.torch_call(graph::Op::CallFunction, callable, target, args); };
+  if (t.region.numbers.policy.runs_as_captured()) return run();
   if (std::ranges::any_of(capture.graph.nodes(), draws_inside))
     refuse_pass("through a checkpointed block that draws random numbers, for a backend that compiles");
-  if (!capture.freed) capture.freed = std::make_shared<region::FreedTensors>(capture.graph);
+  const bool is_first = !capture.freed;
+  if (is_first) capture.freed = std::make_shared<region::FreedTensors>(capture.graph);
+  try {
+    return run();
+  } catch (const GraphBreak&) {  // it has freed the fakes, and is no part of the region
+    if (is_first) capture.freed.reset();
+    throw;
+  }
 }
 
 PyObject* autograd_grad() {
@@ -184,15 +193,14 @@ PyObject* autograd_grad() {
 Result gradients_of(Interpreter& t, PyObject*, Args args) {
   static PyObject* const kwnames = Py_BuildValue("(s)", "allow_unused");
   PyObject* values[] = {args[0], args[1], args[2], args[3], args[4], Py_True};
-  note_pass(t);
   const graph::Graph& graph = t.region.capture->bodies->graph();
   const std::size_t before = graph.nodes().size();
   // Hooks are called by the program's own code behind the node, in the order in which the pass comes to their leaves.
   static PyObject* const in_order = py::import_attr("pellucid._gradients", "gradients_in_order").release();
   static PyObject* const past_hooks = py::import_attr("pellucid._gradients", "gradients_past_hooks").release();
   const bool hooked = args[5] == Py_True;
-  Result result = t.region.recorder.torch_call(graph::Op::CallFunction, hooked ? in_order : autograd_grad(),
-                                               hooked ? past_hooks : autograd_grad(), Args{values, kwnames});
+  Result result =
+      run_pass(t, hooked ? in_order : autograd_grad(), hooked ? past_hooks : autograd_grad(), Args{values, kwnames});
   if (!result.is_value()) return result;
   const Py_ssize_t count = PyTuple_GET_SIZE(result.value.get());
   auto are_own = py::take(PyTuple_New(count));
@@ -222,8 +230,7 @@ Result gradient(Interpreter& t, PyObject* f, Args args) {
   if (outputs == nullptr || inputs == nullptr) return refuse(t, f, args);
   const auto to = tensors_in(t, inputs);
   (void)guarded_leaves(t, tensors_in(t, outputs), to.size() == 1 ? to.front() : nullptr);
-  note_pass(t);
-  return t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
+  return run_pass(t, f, f, args);
 }
 
 // Where all are of one device and dtype, one group: of more, torch's hash table says the order.

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import pellucid
+from support import CountingOf, same
 
 PROGRAMS = {}
 
@@ -638,3 +639,27 @@ def test_a_gradient_of_another_size_is_an_error_with_the_sizes_of_the_call():
     compiled = pellucid.compile(f, backend="eager", dynamic=True)
     for rows in (4, 5, 6):
         assert compiled(torch.ones(rows, 3)) == f(torch.ones(rows, 3)) and f"[{rows}, 3]" in f(torch.ones(rows, 3))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_pass_that_fails_leaves_what_it_starts_from_as_it_is(backend):
+    """Capture runs it on its own tensors and frees their autograd graph; the program has yet to make it."""
+
+    def f(x, w):
+        y = (x * 2).sin().sum()
+        try:
+            torch.autograd.grad(y, [x, w])
+        except RuntimeError as error:
+            return y, str(error)
+
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(f, backend=counting)
+    for _ in range(2):
+        x, w = torch.arange(3.0, requires_grad=True), torch.ones(3, requires_grad=True)
+        (got, got_text), (wanted, wanted_text) = compiled(x, w), f(x, w)
+        assert got_text == wanted_text and "at index 1" in got_text
+        assert same(got.detach(), wanted.detach()) and got.requires_grad
+        for result in (got, wanted):
+            with pytest.raises(RuntimeError, match="second time"):
+                result.backward()
+    assert counting.count == 1
