@@ -178,10 +178,7 @@ def tracing_context(
 ) -> Iterator[_Context]:
     if "dynamo_compile_id" not in gm.meta:
         gm.meta["dynamo_compile_id"] = CompileId(frame_id=next(_next_frame_id), frame_compile_id=0)
-    # Where no number is open, an item() that torch itself asks for (an index of no dimension) is for the backend to
-    # refuse, as everything is that only data decide.
-    shape_env = ShapeEnv(duck_shape=False, allow_scalar_outputs=open_numbers is not None)
-    fake_mode = FakeTensorMode(shape_env=shape_env)
+    fake_mode = FakeTensorMode(shape_env=ShapeEnv(duck_shape=False))
     held = contextlib.ExitStack()
     overlap = overlap_of(example_inputs)
     attributes = [*gm.parameters(), *gm.buffers()]
