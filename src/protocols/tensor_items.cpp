@@ -1,6 +1,7 @@
 #include "protocols/tensor_items.h"
 
 #include <algorithm>
+#include <functional>
 #include <span>
 
 #include "aten/layers.h"
@@ -45,14 +46,31 @@ void fit_hint(Interpreter& t, PyObject* number, PyObject* tensor, std::size_t di
   t.region.unbacked.assert_that(symbolic::compare(space, symbolic::Comparison::Lt, index, size));
 }
 
-}  // namespace
+// What stands for `part` in the key; empty: the part itself.
+using PartOfKey = std::function<py::Owned<>(PyObject* part)>;
 
-namespace {
+// The key with what stands for its parts; none where each stands for itself.
+std::optional<py::Owned<>> rebuilt(Interpreter& t, PyObject* key, const PartOfKey& part_of) {
+  if (!PyTuple_CheckExact(key)) {
+    auto number = part_of(key);
+    return number ? std::optional(std::move(number)) : std::nullopt;
+  }
+  auto made = py::take(PyTuple_New(PyTuple_GET_SIZE(key)));
+  bool any = false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
+    auto number = part_of(PyTuple_GET_ITEM(key, i));
+    any |= number.get() != nullptr;
+    PyTuple_SET_ITEM(made.get(), i, number ? number.release() : Py_NewRef(PyTuple_GET_ITEM(key, i)));
+  }
+  if (!any) return std::nullopt;
+  t.region.provenance.note_made(made.get());
+  return made;
+}
 
-// The same where capture takes no numbers of the graph: those that it knows, also where they are ends of a slice. A
-// backend that traces the graph itself knows none.
+// Where capture takes no numbers of the graph: those that it knows, also where they are ends of a slice. A backend that
+// traces the graph itself knows none.
 py::Owned<> known_number(Interpreter& t, PyObject* part) {
-  if (cat_of(part) == Cat::Tensor && stands_for_integer(part)) {
+  if (stands_for_integer(part)) {
     const auto known = elements_if_known(t, part);
     return known ? py::take(PyObject_CallMethod(known.get(), "item", nullptr)) : py::Owned<>();
   }
@@ -60,7 +78,7 @@ py::Owned<> known_number(Interpreter& t, PyObject* part) {
   auto* slice = reinterpret_cast<PySliceObject*>(part);
   bool any = false;
   const auto end = [&](PyObject* value) {
-    auto number = cat_of(value) == Cat::Tensor ? known_number(t, value) : py::Owned<>();
+    auto number = stands_for_integer(value) ? known_number(t, value) : py::Owned<>();
     any |= number.get() != nullptr;
     return number ? std::move(number) : py::Owned<>::share(value);
   };
@@ -68,21 +86,13 @@ py::Owned<> known_number(Interpreter& t, PyObject* part) {
   return any ? py::take(PySlice_New(start.get(), stop.get(), step.get())) : py::Owned<>();
 }
 
-std::optional<py::Owned<>> key_with_known_numbers(Interpreter& t, PyObject* key) {
-  if (!PyTuple_CheckExact(key)) {
-    auto number = known_number(t, key);
-    return number ? std::optional(std::move(number)) : std::nullopt;
-  }
-  auto made = py::take(PyTuple_New(PyTuple_GET_SIZE(key)));
-  bool any = false;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
-    auto number = known_number(t, PyTuple_GET_ITEM(key, i));
-    any |= number.get() != nullptr;
-    PyTuple_SET_ITEM(made.get(), i, number ? number.release() : Py_NewRef(PyTuple_GET_ITEM(key, i)));
-  }
-  if (!any) return std::nullopt;
-  t.region.provenance.note_made(made.get());
-  return made;
+py::Owned<> number_of_graph(Interpreter& t, PyObject* tensor) {
+  static PyObject* const item = [] {
+    const auto type = py::import_attr("torch", "Tensor");
+    return py::take(PyObject_GetAttrString(type.get(), "item")).release();
+  }();
+  static PyObject* const name = py::interned("item").release();
+  return t.region.recorder.torch_call(graph::Op::CallMethod, item, name, Args{{&tensor, 1}, nullptr}).value;
 }
 
 }  // namespace
@@ -92,36 +102,22 @@ std::optional<py::Owned<>> key_with_numbers(Interpreter& t, PyObject* tensor, Py
   if (t.region.capture->bodies->is_open() || aten::is_below_transform() || region::is_subclassed(tensor) ||
       aten::is_wrapper(tensor))
     return std::nullopt;
-  if (!t.region.numbers.policy.scalar_outputs) return key_with_known_numbers(t, key);
-  const bool is_tuple = PyTuple_CheckExact(key);
-  if (!is_tuple && cat_of(key) != Cat::Tensor) return std::nullopt;
+  if (!t.region.numbers.policy.scalar_outputs)
+    return rebuilt(t, key, [&](PyObject* part) { return known_number(t, part); });
   std::span<PyObject* const> parts(&key, 1);
-  if (is_tuple) parts = {PySequence_Fast_ITEMS(key), static_cast<std::size_t>(PyTuple_GET_SIZE(key))};
+  if (PyTuple_CheckExact(key)) parts = {PySequence_Fast_ITEMS(key), static_cast<std::size_t>(PyTuple_GET_SIZE(key))};
   if (std::ranges::none_of(parts, stands_for_integer)) return std::nullopt;
-  static PyObject* const item = [] {
-    const auto type = py::import_attr("torch", "Tensor");
-    return py::take(PyObject_GetAttrString(type.get(), "item")).release();
-  }();
-  static PyObject* const name = py::interned("item").release();
   const auto has_dimension = [](PyObject* part) { return part != Py_None && part != Py_Ellipsis; };
   const auto named = static_cast<std::size_t>(std::ranges::count_if(parts, has_dimension));
   const std::size_t rank = aten::meta_of(tensor).sizes.size();
   if (named > rank) return std::nullopt;  // torch raises
-  auto made = py::take(PyTuple_New(static_cast<Py_ssize_t>(parts.size())));
   std::size_t dim = 0;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    PyObject* part = parts[i];
-    auto number = py::Owned<>::share(part);
-    if (stands_for_integer(part)) {
-      number = t.region.recorder.torch_call(graph::Op::CallMethod, item, name, Args{{&part, 1}, nullptr}).value;
-      fit_hint(t, number.get(), tensor, dim);
-    }
+  return rebuilt(t, key, [&](PyObject* part) {
+    auto number = stands_for_integer(part) ? number_of_graph(t, part) : py::Owned<>();
+    if (number) fit_hint(t, number.get(), tensor, dim);
     dim += part == Py_Ellipsis ? rank - named : has_dimension(part) ? 1 : 0;
-    PyTuple_SET_ITEM(made.get(), static_cast<Py_ssize_t>(i), number.release());
-  }
-  if (!is_tuple) return py::Owned<>::share(PyTuple_GET_ITEM(made.get(), 0));
-  t.region.provenance.note_made(made.get());
-  return made;
+    return number;
+  });
 }
 
 }  // namespace pellucid::protocols
