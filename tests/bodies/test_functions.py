@@ -124,7 +124,7 @@ def agree(wanted, got):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", programs)
-def test_as_in_eager(name, backend):
+def test_A41_as_in_eager(name, backend):
     function = programs[name]
     compiled = pellucid.compile(function, backend=backend, fullgraph=True)
     for seed in range(2):

@@ -305,7 +305,7 @@ BREAKING = {"grad", "aten"}
 
 @pytest.mark.parametrize("cls", [Logged, Bare], ids=lambda c: c.__name__)
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in BREAKING])
-def test_in_one_graph(name, cls):
+def test_A21_in_one_graph(name, cls):
     check(PROGRAMS[name], of(cls), "eager")
 
 

@@ -273,7 +273,7 @@ PROGRAMS = [
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
-def test_as_eager(function, backend):
+def test_A27_as_eager(function, backend):
     check(function, leaf(), backend, graphs=1 if backend == "eager" else None)
 
 
