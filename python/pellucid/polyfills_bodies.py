@@ -26,8 +26,13 @@ def refuse_body(callee, what):
     raise NotImplementedError("a rule of the core stands for this function")
 
 
+def begin_function(roots):
+    """What follows is looked at, and nothing of it goes into the graph."""
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
 def end_function(cls, args):
-    """Nothing of what was followed since begin_body() is left; `cls.apply(*args)` is a node."""
+    """Nothing of what was followed since begin_function() is left; `cls.apply(*args)` is a node."""
     raise NotImplementedError("a rule of the core stands for this function")
 
 
@@ -154,9 +159,18 @@ def autograd_function_below_vmap(cls, *args):
     return output
 
 
+def autograd_function_below_gradients(cls, args, is_mapped):
+    """`cls.apply(*args)` below transforms of torch.func, one of which computes gradients. is_mapped: another one is vmap."""
+    if cls.setup_context is _SETUP_CONTEXT:
+        refuse_body("an autograd.Function", "torch.func asks for its setup_context")
+    if is_mapped and (not cls.generate_vmap_rule or cls.vmap is not _VMAP):
+        refuse_body("an autograd.Function", "vmap does not make its rule")
+    return run_function_as_node(cls, args, True)
+
+
 def run_function_as_node(cls, args, with_backward):
     """`cls.apply(*args)` where gradients are asked for."""
-    begin_body("function", (), (cls, args))
+    begin_function((cls, args))
     fits = True
     try:
         ctx = ForwardContext()

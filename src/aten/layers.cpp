@@ -62,18 +62,23 @@ Levels Levels::now() noexcept {
 
 bool is_below_transform() noexcept { return in_function_transform() || is_dual_level_open(); }
 
-bool is_below_vmap_only() noexcept {
-  if (!in_function_transform() || is_dual_level_open()) return false;
+LevelKinds level_kinds() noexcept {
   static PyObject* const get_stack = functorch("get_interpreter_stack");
-  static PyObject* const vmap = py::take(PyObject_GetAttrString(functorch("TransformType"), "Vmap")).release();
+  static PyObject* const types = functorch("TransformType");
+  static PyObject* const vmap = py::take(PyObject_GetAttrString(types, "Vmap")).release();
+  static PyObject* const grad = py::take(PyObject_GetAttrString(types, "Grad")).release();
+  LevelKinds found{.others = is_dual_level_open()};
+  if (!in_function_transform()) return found;
   const auto stack = py::Owned<>::steal(PyObject_CallNoArgs(get_stack));
-  bool only = stack && PyList_CheckExact(stack.get()) != 0;
-  for (Py_ssize_t i = 0; only && i < PyList_GET_SIZE(stack.get()); ++i) {
+  found.others |= !stack || PyList_CheckExact(stack.get()) == 0;
+  for (Py_ssize_t i = 0; !found.others && i < PyList_GET_SIZE(stack.get()); ++i) {
     const auto key = py::Owned<>::steal(PyObject_CallMethod(PyList_GET_ITEM(stack.get(), i), "key", nullptr));
-    only = key && PyObject_RichCompareBool(key.get(), vmap, Py_EQ) == 1;
+    const auto is = [&](PyObject* type) { return key && PyObject_RichCompareBool(key.get(), type, Py_EQ) == 1; };
+    const bool is_vmap = is(vmap), is_grad = is(grad);
+    found.vmap |= is_vmap, found.grad |= is_grad, found.others |= !is_vmap && !is_grad;
   }
   PyErr_Clear();
-  return only;
+  return found;
 }
 
 bool is_of_innermost_level(PyObject* tensor) noexcept {

@@ -32,8 +32,13 @@ struct Levels {
 
 // Whether a level of either kind is open.
 bool is_below_transform() noexcept;
-// Whether levels are open and every one is of vmap.
-bool is_below_vmap_only() noexcept;
+// Which levels are open.
+struct LevelKinds {
+  bool vmap = false;
+  bool grad = false;    // of reverse mode
+  bool others = false;  // of forward mode, of functionalize
+};
+LevelKinds level_kinds() noexcept;
 // Whether the innermost level of all has put something around this tensor.
 bool is_of_innermost_level(PyObject* tensor) noexcept;
 

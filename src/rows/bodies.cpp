@@ -28,15 +28,27 @@ Result refuse_body(Interpreter&, PyObject*, Args args) {
   refuse_call(py::text_of(args[0]), py::text_of(args[1]).c_str());
 }
 
+Result open_body(Interpreter& t, PyObject* kind, PyObject* given, PyObject* roots) {
+  const auto items = [](PyObject* tuple) {
+    return std::vector<PyObject*>(PySequence_Fast_ITEMS(tuple), PySequence_Fast_ITEMS(tuple) + PyTuple_GET_SIZE(tuple));
+  };
+  t.region.recorder.bodies.open(PyUnicode_AsUTF8(kind), items(given));
+  t.region.audits.push_back(std::make_unique<region::BodyAudit>(t.region, items(roots)));
+  return Result::none();
+}
+
 // begin_body(kind, given, roots): what follows goes into a graph that gets the tensors `given` first.
 Result begin_body(Interpreter& t, PyObject*, Args args) {
-  std::vector<PyObject*> roots, given;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[2]); ++i) roots.push_back(PyTuple_GET_ITEM(args[2], i));
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[1]); ++i) given.push_back(PyTuple_GET_ITEM(args[1], i));
   if (aten::is_below_transform()) refuse_call(PyUnicode_AsUTF8(args[0]), "is below a transform of torch.func");
-  t.region.recorder.bodies.open(PyUnicode_AsUTF8(args[0]), given);
-  t.region.audits.push_back(std::make_unique<region::BodyAudit>(t.region, roots));
-  return Result::none();
+  return open_body(t, args[0], args[1], args[2]);
+}
+
+// begin_function(roots): what follows goes into a graph of which end_function() leaves nothing, so it may be below a
+// transform.
+Result begin_function(Interpreter& t, PyObject*, Args args) {
+  static PyObject* const kind = py::interned("function").release();
+  static PyObject* const nothing = py::take(PyTuple_New(0)).release();
+  return open_body(t, kind, nothing, args[0]);
 }
 
 using ObjectAt = std::unordered_map<const region::Source*, PyObject*>;
@@ -206,7 +218,9 @@ Result end_function(Interpreter& t, PyObject*, Args args) {
   }
   const auto is_given = [&](const graph::Node* operand) { return given.contains(operand); };
   if (!std::ranges::all_of(body.operands, is_given)) refuse_call(kFunction, "it uses tensors that it is not given");
-  if (!t.region.numbers.policy.runs_as_captured() && !has_constant_backward(cls))
+  // Below a transform capture makes the backward pass, too, on fakes.
+  const bool is_traced = !t.region.numbers.policy.runs_as_captured() || aten::is_below_transform();
+  if (is_traced && !has_constant_backward(cls))
     refuse_call(kFunction, "its backward reads what may change until it runs");
   const std::int64_t before = t.region.recorder.bodies.function_views_before;
   if (before >= 0 && t.region.steps >= before)
@@ -233,6 +247,7 @@ Result activation_checkpoint(Interpreter& t, PyObject* f, Args args) {
 const Row rows[] = {
     {"torch.utils.checkpoint.checkpoint", activation_checkpoint, true, true},
     {"pellucid.polyfills_bodies.begin_body", begin_body},
+    {"pellucid.polyfills_bodies.begin_function", begin_function},
     {"pellucid.polyfills_bodies.end_checkpoint", end_checkpoint},
     {"pellucid.polyfills_bodies.end_function", end_function},
     {"pellucid.polyfills_bodies.refuse_body", refuse_body},
@@ -242,7 +257,8 @@ const Row rows[] = {
 
 Result function_as_node(Interpreter& t, Args args) {
   auto given = tuple_of(args.values.subspan(1));
-  PyObject* values[] = {args[0], given.get(), t.region.numbers.policy.runs_as_captured() ? Py_False : Py_True};
+  const bool is_traced = !t.region.numbers.policy.runs_as_captured() || aten::is_below_transform();
+  PyObject* values[] = {args[0], given.get(), is_traced ? Py_True : Py_False};
   return protocols::call_polyfill(t, "run_function_as_node", values);
 }
 

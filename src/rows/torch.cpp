@@ -250,17 +250,19 @@ void look_at(Interpreter& t, PyObject* value, Given& given) {
 }
 
 // vmap calls the forward of a function that has asked for a vmap rule to be made; without gradients nothing else of the
-// function shows. A level that goes over none of its tensors hands it on to the one below. Other transforms ask for its
-// setup_context and jvp.
+// function shows. A level that goes over none of its tensors hands it on to the one below. Where there are gradients
+// the function is a node, and torch does at each level what it does in eager.
 Result autograd_function_below_transform(Interpreter& t, Args args) {
-  const auto refuse_it = [] {
-    unsupported(Reason::UntracedCallable, {{"callee", "an autograd.Function below a transform of torch.func"}});
-  };
-  if (!aten::is_below_vmap_only()) refuse_it();
+  const aten::LevelKinds levels = aten::level_kinds();
+  if (levels.others)
+    unsupported(Reason::UntracedCallable, {{"callee", "an autograd.Function below this transform of torch.func"}});
   Given given;
   for (std::size_t i = 1; i < args.size(); ++i) look_at(t, args[i], given);
-  if (given.asks_for_more || !given.is_of_innermost_level) refuse_it();
-  return protocols::call_polyfill(t, "autograd_function_below_vmap", args);
+  if (!levels.grad && !given.asks_for_more && given.is_of_innermost_level)
+    return protocols::call_polyfill(t, "autograd_function_below_vmap", args);
+  auto values = tuple_of(args.values.subspan(1));
+  PyObject* polyfill_args[] = {args[0], values.get(), levels.vmap ? Py_True : Py_False};
+  return protocols::call_polyfill(t, "autograd_function_below_gradients", polyfill_args);
 }
 
 // Without gradients a custom autograd function is its forward. With them it is a node that calls the class.

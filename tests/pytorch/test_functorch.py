@@ -543,7 +543,7 @@ class Square(torch.autograd.Function):
         return 2 * g * ctx.saved_tensors[0]
 
 
-@breaks
+@one_graph
 def own_function_below_grad(x):
     return vmap(grad(lambda row: Square.apply(row).sum()))(x * 2)
 
