@@ -435,13 +435,22 @@ Result join(Interpreter& t, PyObject* f, Args args) {
   return protocols::call_polyfill(t, "join", args);
 }
 
-// Fields like {0.value} and a member's own __format__ read more than the text of the value.
+// Fields like {0.value} and a member's own __format__ read more than the text of the value. A keyword whose name does
+// not stand in the template is not looked at: `template.format(**self.__dict__)`.
 Result str_format(Interpreter& t, PyObject* f, Args args) {
-  for (PyObject* value : args.values) {
-    if (region::cat_of(value) == Cat::EnumMember)
+  const bool is_template = args.size() > 0 && PyUnicode_Check(args[0]);
+  auto names = py::take(PyList_New(0));
+  std::vector<PyObject*> values;
+  for (std::size_t i = 0; i < args.values.size(); ++i) {
+    PyObject* keyword = args.keyword_of(i);
+    if (keyword != nullptr && is_template && PyUnicode_Contains(args[0], keyword) == 0) continue;
+    if (keyword != nullptr) py::check(PyList_Append(names.get(), keyword));
+    values.push_back(args.values[i]);
+    if (region::cat_of(values.back()) == Cat::EnumMember)
       unsupported(Reason::UntracedCallable, {{"callee", "str.format of an enum member"}});
   }
-  return pure(t, f, args);
+  const auto kwnames = PyList_GET_SIZE(names.get()) == 0 ? py::Owned<>() : py::take(PyList_AsTuple(names.get()));
+  return pure(t, f, Args{values, kwnames.get()});
 }
 
 // ---- OrderedDict and defaultdict made in the region

@@ -10,7 +10,10 @@ import sys
 import weakref
 
 import pytest
+import torch
 
+import pellucid
+from support import same
 from support.programs import Programs, check
 
 PROGRAMS = program = Programs()
@@ -404,3 +407,28 @@ def async_with_everything(s, x):
 @pytest.mark.parametrize("f", PROGRAMS, ids=PROGRAMS.names)
 def test_same_as_eager(f):
     check(f, reset)
+
+
+class Described:
+    """As the extra_repr of many modules of torch: a template is given all attributes, of which it names a few."""
+
+    def __init__(self):
+        self.width, self.parts, self.owner = 3, {"a": [1]}, None
+
+    def text(self):
+        return "{width}, {width:>{level}} of {owner!r}".format(**self.__dict__, level=5, unused=self)
+
+
+def test_format_looks_at_what_the_template_names():
+    described, embedding = Described(), torch.nn.Embedding(4, 3)
+
+    def f(x):
+        return x + len(described.text()), described.text(), embedding.extra_repr()
+
+    compiled = pellucid.compile(f, backend="eager", fullgraph=True)
+    x = torch.ones(2)
+    for width in (3, 4, 500000):
+        described.width = width
+        assert same(compiled(x), f(x))
+    described.owner = "b"
+    assert same(compiled(x), f(x))
