@@ -8,6 +8,7 @@
 #include "protocols/torch_function.h"
 #include "protocols/type_expressions.h"
 #include "py/cpython.h"
+#include "region/arrays.h"
 #include "region/enums.h"
 #include "region/names.h"
 
@@ -102,10 +103,15 @@ Result to_text(Interpreter& t, PyObject* value, const char* how) {
     for (PyObject* part : {region::names().__qualname__, region::names().__module__}) native_attribute(t, value, part);
   }
   if (is_atom(cat) || cat == Cat::Range || cat == Cat::Type) return native(value);
-  if (is_function_of_c(value)) {
+  const bool is_dtype = region::is_numpy_dtype(value) && region::is_builtin_dtype(value);
+  if (is_dtype || is_function_of_c(value)) {
     t.region.provenance.guard_identity(value);
     return native(value);
   }
+  // How a float or any repr of numpy's scalars is printed is a setting.
+  if (how[2] == 's' && region::is_numpy_scalar(value) &&
+      std::string_view("iub").find(region::numpy_kind(value)) != std::string_view::npos)
+    return native(value);
   if (cat == Cat::Slice) {
     const Contents inside = t.region.reads.deep_touch(value);
     if (!inside.is_plain()) unsupported(Reason::UnsupportedProtocol, {{"protocol", "printing"}, {"type", "slice"}});
@@ -188,7 +194,8 @@ Result format(Interpreter& t, PyObject* value, PyObject* spec) {
     PyObject* own = t.region.lookups.type_lookup(Py_TYPE(value), region::names().__format__);
     if (own != nullptr && PyFunction_Check(own)) return call_polyfill(t, "format_of", std::array{value, spec});
   }
-  if (is_atom(cat)) {
+  const bool is_of_numpy = region::is_numpy_scalar(value) && PyUnicode_GET_LENGTH(spec) != 0;
+  if (is_atom(cat) || is_of_numpy) {
     auto text = py::Owned<>::steal(PyObject_Format(value, spec));
     if (!text) return t.raise_pending(py::PythonError());
     return Result::of(std::move(text));

@@ -36,6 +36,15 @@ bool is_numpy_dtype(PyObject* object) {
          PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(of_numpy_module("DTYPE"))) != 0;
 }
 
+bool is_builtin_dtype(PyObject* dtype) {
+  return PyLong_AsLong(py::take(PyObject_GetAttrString(dtype, "isbuiltin")).get()) == 1;
+}
+
+char numpy_kind(PyObject* scalar) {
+  const auto dtype = py::take(PyObject_GetAttrString(scalar, "dtype"));
+  return py::text_of(py::take(PyObject_GetAttrString(dtype.get(), "kind")).get()).front();
+}
+
 py::Owned<> of_presented_type(PyObject* object) {
   if (cat_of(object) != Cat::Array || !is_stand_in(object)) return py::Owned<>::share(object);
   return py::take(PyObject_CallOneArg(of_numpy_module("of_same_type"), object));

@@ -52,6 +52,20 @@ Result scalar_type(Interpreter& t, PyObject* f, Args args) {
   return run_native(t, f, args);
 }
 
+// numpy.dtype("float32"), numpy.dtype(numpy.float32)
+Result dtype(Interpreter& t, PyObject* f, Args args) {
+  const auto refuse_it = [&] { unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of these"}}); };
+  if (!only_positional(args, 1, 1)) refuse_it();
+  PyObject* value = args[0];
+  const bool is_type_of_numpy = PySequence_Contains(region::of_numpy_module("SCALAR_TYPES"), value) == 1;
+  if (region::cat_of(value) != Cat::Text && !is_type_of_numpy && !region::is_numpy_dtype(value)) refuse_it();
+  if (region::is_numpy_dtype(value)) t.region.provenance.guard_identity(value);
+  Result made = run_native(t, f, args);
+  if (made.is_value() && !region::is_builtin_dtype(made.value.get())) refuse_it();
+  if (made.is_value()) t.region.provenance.note_constant(made.value.get());
+  return made;
+}
+
 // torch.from_numpy(array): the fake is contiguous, which is checked by what the graph calls. Nothing writes to it.
 Result tensor_of(Interpreter& t, PyObject* f, Args args) {
   const region::NotesArrays noted(t.region.recorder.arrays);
@@ -144,6 +158,7 @@ void add_numpy_functions() {
   add_all("WRITING_METHODS", method<true>);
   add_all("UFUNC_METHODS", ufunc_method);
   add_all("SCALAR_TYPES", scalar_type);
+  protocols::add_row(region::of_numpy_module("DTYPE"), dtype);
   protocols::add_row(region::of_numpy_module("UFUNC"), function, true);
 }
 

@@ -111,7 +111,19 @@ def dtypes(t):
     )
 
 
-PROGRAMS = [drawn, kinds, as_numbers, methods, decided, of_settings, known_arrays, shapes_of_known, of_data, dtypes]
+def made_dtypes(t):
+    kinds = [np.dtype("float32"), np.dtype(np.int64), np.dtype("f8"), np.dtype(np.dtype("uint8"))]
+    return t + 1, kinds, [str(kind) for kind in kinds], repr(kinds[0]), kinds[0] == np.float32
+
+
+def texts(t):
+    a, n = np.float32(2.54), np.int16(7)
+    return t + 1, f"{a:.1f} {n} {n:03d} {np.bool_(True)}", str(n), format(np.float64(1.5), "8.3e"), "%s %d" % (n, n)
+
+
+PROGRAMS = [
+    drawn, kinds, as_numbers, methods, decided, of_settings, known_arrays, shapes_of_known, of_data, dtypes, made_dtypes, texts,
+]  # fmt: skip
 
 
 def check(f, *args, backend="eager", graphs=1):
@@ -360,3 +372,31 @@ def test_methods_of_scalars_that_break_are_called_on_scalars():
             compiled = pellucid.compile(f, backend=CountingOf(backend))
             for _ in range(2):
                 assert same(compiled(array), f(array)), name
+
+
+def test_what_settings_of_numpy_print_is_as_in_eager():
+    """A float and the repr of any number are printed as the print options say: no constants."""
+
+    def f(t):
+        return t + 1, str(np.float32(2.5)), repr(np.int64(3)), f"{np.float64(0.25)}"
+
+    compiled = pellucid.compile(f, backend="eager")
+    assert same(compiled(T), f(T))
+    with np.printoptions(legacy="1.13"):
+        assert same(compiled(T), f(T))
+
+
+@pytest.mark.parametrize("kind", [">f4", "i4, f8", "float33", [("a", "f4")]])
+def test_other_dtypes_are_as_in_eager(kind):
+    def f(t):
+        return t + 1, str(np.dtype(kind))
+
+    compiled = pellucid.compile(f, backend="eager")
+    for _ in range(2):
+        try:
+            want = f(T)
+        except TypeError as error:
+            with pytest.raises(TypeError, match=str(error)):
+                compiled(T)
+        else:
+            assert same(compiled(T), want)
