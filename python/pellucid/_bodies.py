@@ -3,6 +3,7 @@ the place of torch.ops.higher_order."""
 
 from __future__ import annotations
 
+import dis
 import inspect
 import types
 from collections.abc import Callable
@@ -58,10 +59,8 @@ _CONSTANT_MODULES = frozenset({"torch", "math", "operator", "builtins"})
 
 
 def _globals_read(code: types.CodeType, namespace: dict[str, Any]) -> list[Any]:
-    read = []
-    for name in code.co_names:  # of attributes too: one that is a global as well counts
-        if name in namespace:
-            read.append(namespace[name])
+    names = {step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    read = [namespace[name] for name in sorted(names) if name in namespace]
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             read.extend(_globals_read(constant, namespace))
