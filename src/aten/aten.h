@@ -186,14 +186,15 @@ enum class Keep : std::uint8_t {
 // A range that torch's profiler shows, as long as it is alive.
 class ProfilerRange {
  public:
-  static bool is_asked_for() noexcept;  // a profiler listens
-  explicit ProfilerRange(const std::string& name);
+  static std::unique_ptr<ProfilerRange> if_asked_for();  // null: no profiler listens
   ~ProfilerRange();
+  void begin(const std::string& name);
   ProfilerRange(const ProfilerRange&) = delete;
   ProfilerRange& operator=(const ProfilerRange&) = delete;
 
  private:
   struct Range;
+  explicit ProfilerRange(std::unique_ptr<Range> range);
   std::unique_ptr<Range> range_;
 };
 

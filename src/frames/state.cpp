@@ -17,7 +17,7 @@ std::vector<char> filled(const std::vector<py::Owned<>>& slots) {
   return result;
 }
 
-void add_bits(std::vector<std::uint64_t>& key, const std::vector<py::Owned<>>& slots) {
+void add_bits(Key& key, const std::vector<py::Owned<>>& slots) {
   key.push_back(slots.size());
   for (std::size_t i = 0; i < slots.size(); ++i) {
     if (i % 64 == 0) key.push_back(0);
@@ -227,15 +227,16 @@ void fill(State& state, const std::vector<Slot>& slots) {
 }
 
 void empty_filled(State& state) {
+  PyObject* const empty = empty_slot();
   for (OpenFrame& frame : state.frames) {
     for (auto& slot : frame.fast) {
-      if (slot.get() == empty_slot()) slot = {};
+      if (slot.get() == empty) slot = {};
     }
   }
 }
 
-std::vector<std::uint64_t> key_of(const State& state) {
-  std::vector<std::uint64_t> key;
+Key key_of(const State& state) {
+  Key key;
   key.reserve(1 + 2 * state.apart.size() + 12 * state.frames.size());
   for (const State::Apart& part : state.apart) {
     key.push_back(part.frame << 32 | part.slot << 1 | (part.on_stack ? 1 : 0));
@@ -264,6 +265,12 @@ std::vector<std::uint64_t> key_of(const State& state) {
     key.push_back(frame.then.size());
   }
   return key;
+}
+
+std::size_t KeyHash::operator()(const Key& key) const noexcept {
+  std::uint64_t hash = 0;
+  for (const std::uint64_t word : key) hash = (hash ^ word) * 0x9E3779B97F4A7C15ULL;
+  return static_cast<std::size_t>(hash ^ hash >> 32);
 }
 
 }  // namespace pellucid::frames

@@ -102,6 +102,10 @@ void fill(State& state, const std::vector<Slot>& slots);
 void empty_filled(State& state);
 // Two states with equal keys start the same region: same code, globals, offsets and filled slots. The pointers in it
 // are good as long as the functions' code and globals are held.
-std::vector<std::uint64_t> key_of(const State& state);
+using Key = std::vector<std::uint64_t>;
+Key key_of(const State& state);
+struct KeyHash {
+  std::size_t operator()(const Key& key) const noexcept;
+};
 
 }  // namespace pellucid::frames

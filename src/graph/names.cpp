@@ -1,5 +1,6 @@
 #include "graph/names.h"
 
+#include <array>
 #include <cctype>
 #include <memory>
 #include <utility>
@@ -9,18 +10,35 @@
 namespace pellucid::graph {
 namespace {
 
-bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 && static_cast<unsigned char>(c) < 128; }
+constexpr bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
+constexpr bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
+
+// Letters and digits of ASCII: what the locale takes for letters is none of an identifier's. A table, since all names
+// of a graph come by here several times.
+constexpr std::array<bool, 256> kWordCharacters = [] {
+  std::array<bool, 256> table{};
+  for (std::size_t c = 0; c < 128; ++c) {
+    const char as_char = static_cast<char>(c);
+    table[c] = is_upper(as_char) || is_lower(as_char) || (as_char >= '0' && as_char <= '9');
+  }
+  return table;
+}();
+constexpr bool is_word(char c) { return kWordCharacters[static_cast<unsigned char>(c)]; }
 
 // Every run of other characters becomes one "_".
 std::string replace_runs(std::string_view text, bool keep_underscore) {
-  std::string out;
+  std::string out(text.size(), '_');
+  std::size_t size = 0;
   bool in_run = false;
-  for (char c : text) {
+  for (const char c : text) {
     const bool fine = is_word(c) || (keep_underscore && c == '_');
-    if (fine) out += c;
-    if (!fine && !in_run) out += '_';
+    if (fine)
+      out[size++] = c;
+    else if (!in_run)
+      out[size++] = '_';
     in_run = !fine;
   }
+  out.resize(size);
   return out;
 }
 
@@ -91,13 +109,15 @@ std::string Namespace::unique_plain(std::string_view candidate) {
 void Namespace::reserve(std::string_view name) { used_.emplace(name); }
 
 std::string snake_case(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    const bool upper = c >= 'A' && c <= 'Z';
-    if (upper && i > 0 && text[i - 1] >= 'a' && text[i - 1] <= 'z') out += '_';
-    out += upper ? static_cast<char>(c - 'A' + 'a') : c;
+  std::string out(2 * text.size(), '_');
+  std::size_t size = 0;
+  char before = '_';
+  for (const char c : text) {
+    if (is_upper(c) && is_lower(before)) ++size;  // there is a "_" already
+    out[size++] = is_upper(c) ? static_cast<char>(c - 'A' + 'a') : c;
+    before = c;
   }
+  out.resize(size);
   return out;
 }
 

@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "aten/aten.h"
@@ -53,27 +52,24 @@ struct Guard {
 class GuardSet {
  public:
   // Adds unless an equal guard (same kind, source, number, other, and operand: by identity, tuples item by item) is
-  // there already. Returns whether it was added.
-  bool add(Guard guard);
+  // there already. Gives the one that was added, which stays where it is until the next one is; null: there was one.
+  Guard* add(Guard guard);
   const std::vector<Guard>& all() const noexcept { return guards_; }
   std::size_t size() const noexcept { return guards_.size(); }
   std::vector<Guard> release();
 
  private:
-  struct Key {
-    Kind kind;
-    const Source* source;
-    PyObject* operand;
-    std::int64_t number;
-    const Source* other;
-    bool operator==(const Key& that) const noexcept;
+  // A hash table with open addressing, since a capture asks for most guards several times: nothing is allocated for
+  // one of them, and growing needs no guard's hash anew.
+  struct Place {
+    std::uint32_t hash = 0;
+    std::uint32_t number = 0;  // 1 + index of the guard; 0: the place is free
   };
-  struct Hash {
-    std::size_t operator()(const Key& k) const noexcept;
-  };
-  static Key key_of(const Guard& guard) noexcept;
+  Place& place_of(const Guard& guard, std::uint32_t hash) noexcept;  // where an equal one is, or the free place for it
+  void grow();
+
   std::vector<Guard> guards_;
-  std::unordered_map<Key, std::size_t, Hash> keys_;  // -> index of the guard that owns the operand
+  std::vector<Place> places_;  // a power of two of them, at most half of them taken
 };
 
 }  // namespace pellucid::guards

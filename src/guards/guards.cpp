@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "guards/guard.h"
 
 namespace pellucid::guards {
@@ -32,6 +34,19 @@ bool same_operand(PyObject* a, PyObject* b) noexcept {
   return true;
 }
 
+std::uint32_t hash_of(const Guard& guard) noexcept {
+  std::size_t h = mixed(static_cast<std::size_t>(guard.kind), reinterpret_cast<std::size_t>(guard.source) >> 4);
+  h = mixed(h, hash_of(guard.operand.get()));
+  h = mixed(h, static_cast<std::size_t>(guard.number));
+  h = mixed(h, reinterpret_cast<std::size_t>(guard.other) >> 4);
+  return static_cast<std::uint32_t>(h ^ (h >> 32));
+}
+
+bool is_same(const Guard& a, const Guard& b) noexcept {
+  return a.kind == b.kind && a.source == b.source && a.number == b.number && a.other == b.other &&
+         same_operand(a.operand.get(), b.operand.get());
+}
+
 }  // namespace
 
 std::string_view name_of(Kind kind) noexcept {
@@ -42,30 +57,37 @@ std::string_view name_of(Kind kind) noexcept {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-bool GuardSet::Key::operator==(const Key& that) const noexcept {
-  return kind == that.kind && source == that.source && number == that.number && other == that.other &&
-         same_operand(operand, that.operand);
+GuardSet::Place& GuardSet::place_of(const Guard& guard, std::uint32_t hash) noexcept {
+  const std::size_t last = places_.size() - 1;
+  for (std::size_t at = hash & last;; at = (at + 1) & last) {
+    Place& place = places_[at];
+    if (place.number == 0 || (place.hash == hash && is_same(guards_[place.number - 1], guard))) return place;
+  }
 }
 
-std::size_t GuardSet::Hash::operator()(const Key& k) const noexcept {
-  std::size_t h = mixed(static_cast<std::size_t>(k.kind), reinterpret_cast<std::size_t>(k.source) >> 4);
-  h = mixed(h, hash_of(k.operand));
-  h = mixed(h, static_cast<std::size_t>(k.number));
-  return mixed(h, reinterpret_cast<std::size_t>(k.other) >> 4);
+void GuardSet::grow() {
+  const auto before = std::exchange(places_, std::vector<Place>(std::max<std::size_t>(64, 2 * places_.size())));
+  const std::size_t last = places_.size() - 1;
+  for (const Place& place : before) {
+    if (place.number == 0) continue;
+    std::size_t at = place.hash & last;
+    while (places_[at].number != 0) at = (at + 1) & last;
+    places_[at] = place;
+  }
 }
 
-GuardSet::Key GuardSet::key_of(const Guard& guard) noexcept {
-  return {guard.kind, guard.source, guard.operand.get(), guard.number, guard.other};
-}
-
-bool GuardSet::add(Guard guard) {
-  if (!keys_.try_emplace(key_of(guard), guards_.size()).second) return false;
+Guard* GuardSet::add(Guard guard) {
+  if (2 * guards_.size() >= places_.size()) grow();
+  const std::uint32_t hash = hash_of(guard);
+  Place& place = place_of(guard, hash);
+  if (place.number != 0) return nullptr;
   guards_.push_back(std::move(guard));
-  return true;
+  place = {hash, static_cast<std::uint32_t>(guards_.size())};
+  return &guards_.back();
 }
 
 std::vector<Guard> GuardSet::release() {
-  keys_.clear();
+  places_ = {};
   return std::exchange(guards_, {});
 }
 

@@ -1,5 +1,6 @@
 #include "py/ref.h"
 
+#include <algorithm>
 #include <new>
 #include <stdexcept>
 #include <unordered_map>
@@ -53,7 +54,7 @@ Owned<> str(const std::string& text) {
   return take(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape"));
 }
 Owned<> interned(const char* text) { return take(PyUnicode_InternFromString(text)); }
-Owned<> interned(PyObject* name) {
+Owned<> newly_interned(PyObject* name) {
   PyObject* text = Py_NewRef(name);
   PyUnicode_InternInPlace(&text);
   return Owned<>::steal(text);
@@ -71,7 +72,20 @@ std::string text_of(PyObject* unicode) {
   return {PyBytes_AS_STRING(bytes.get()), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.get()))};
 }
 
+namespace {
+
+// A str whose repr is its text between quotes, as nearly all names and keys are.
+bool is_quoted_as_it_is(PyObject* object) noexcept {
+  if (!PyUnicode_CheckExact(object) || !PyUnicode_IS_COMPACT_ASCII(object)) return false;
+  const auto* const text = static_cast<const unsigned char*>(PyUnicode_DATA(object));
+  return std::all_of(text, text + PyUnicode_GET_LENGTH(object),
+                     [](unsigned char c) { return c >= ' ' && c < 0x7F && c != '\'' && c != '\\'; });
+}
+
+}  // namespace
+
 std::string repr_of(PyObject* object) {
+  if (is_quoted_as_it_is(object)) return std::string("'").append(text_of(object)).append("'");
   const InterruptsWait wait;
   auto text = Owned<>::steal(PyObject_Repr(object));
   if (text) return text_of(text.get());

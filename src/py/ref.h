@@ -83,7 +83,11 @@ PyObject* enter(F&& body) noexcept {
 Owned<> str(const char* text);
 Owned<> str(const std::string& text);
 Owned<> interned(const char* text);
-Owned<> interned(PyObject* name);        // as the names in code are; a subclass of str stays as it is
+Owned<> newly_interned(PyObject* name);
+// As the names in code are; a subclass of str stays as it is.
+inline Owned<> interned(PyObject* name) {
+  return PyUnicode_CheckExact(name) && PyUnicode_CHECK_INTERNED(name) ? Owned<>::share(name) : newly_interned(name);
+}
 std::string text_of(PyObject* unicode);  // "" when not a str
 std::string repr_of(PyObject* object);   // never raises; "<unprintable T>" when repr does
 // A module, borrowed and held for good: what the program makes of sys.modules and builtins.__import__ is its own

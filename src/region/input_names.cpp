@@ -168,14 +168,15 @@ bool has_attribute_node(const graph::Graph& graph, const std::string& key) {
 
 }  // namespace
 
-InputName name_of_input(const Capture& capture, const Source* source) {
+InputNames::InputNames()
+    : printer_([](const Source* at) { return at->step == Step::Const ? std::string("G") : key_text(at); }) {}
+
+InputName InputNames::name_of(const Capture& capture, const Source* source) {
   const Source* root = source->root();
   if (root->step == Step::Const && root->operand.get() != home_of(capture))
     return {Namer(capture, true).text(source), graph::identifier_of_source(Namer(capture, false).text(source))};
-  std::string text =
-      source::print(source, [](const Source* at) { return at->step == Step::Const ? std::string("G") : key_text(at); });
-  std::string identifier = graph::identifier_of_source(text);
-  return {std::move(text), std::move(identifier)};
+  const std::string& text = printer_.text_of(source);
+  return {text, graph::identifier_of_source(text)};
 }
 
 std::string attribute_key(const Capture& capture, const std::string& source_text) {

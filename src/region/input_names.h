@@ -3,6 +3,7 @@
 #include <string>
 
 #include "region/capture.h"
+#include "source/source.h"
 
 namespace pellucid::region {
 
@@ -13,7 +14,14 @@ struct InputName {
   std::string identifier;  // the placeholder's target, torch._dynamo's: "G_import_mod_w"
 };
 
-InputName name_of_input(const Capture& capture, const source::Source* source);
+class InputNames {
+ public:
+  InputNames();
+  InputName name_of(const Capture& capture, const source::Source* source);
+
+ private:
+  source::Printer printer_;  // most inputs are parameters: the ways to them begin alike
+};
 
 // The key of a get_attr node: no other node of the graph and no global of the program has it.
 std::string attribute_key(const Capture& capture, const std::string& source_text);

@@ -218,7 +218,7 @@ PyObject* Numbers::plain(PyObject* object) {
   number->settled = true;
   if (number->expr == nullptr) {
     region_.provenance.note_read(number->value, number->source);
-    if (policy.history != nullptr) tuples.note_closed(number->value, number->source);
+    if (policy.history != nullptr) tuples.note_closed(number->value, hash_of(number->source));
     return number->value;
   }
   if (number->source != nullptr) symbols_[number->expr->operation.symbol].seen.pinned = true;

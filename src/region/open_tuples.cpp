@@ -54,17 +54,17 @@ void OpenTuples::settle(PyObject* tuple) {
   }
 }
 
-void OpenTuples::note_closed(PyObject* value, const Source* source) {
+void OpenTuples::note_closed(PyObject* value, PathHash path) {
   symbolic::Value now;
   auto& noted = region_.capture->numbers;
   if (guards::is_symbolic_value(value, &now)) {
-    noted.emplace_back(hash_of(source), SeenNumber{now.bits(), now.type == symbolic::Type::Float});
+    noted.emplace_back(path, SeenNumber{now.bits(), now.type == symbolic::Type::Float});
   } else if (PyTuple_Check(value)) {
     const std::uint64_t bits = bits_of_tuple(value);
     if (bits == 0) return;
-    noted.emplace_back(hash_of(source), SeenNumber{bits});
+    noted.emplace_back(path, SeenNumber{bits});
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i)
-      note_closed(PyTuple_GET_ITEM(value, i), region_.capture->sources.item(source, i));
+      note_closed(PyTuple_GET_ITEM(value, i), hash_below(path, source::Step::Item, i, nullptr));
   }
 }
 
@@ -88,7 +88,7 @@ py::Owned<> OpenTuples::read(PyObject* tuple, const Source* source) {
   const SeenNumber* seen = policy.history->find(path);
   if (seen != nullptr ? !seen->opens_for(bits, false, policy.is_last)
                       : !(policy.all_open && !is_of_an_object(source))) {
-    note_closed(tuple, source);
+    note_closed(tuple, path);
     return whole();
   }
   const py::Owned<> held = py::Owned<>::share(tuple);

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "py/ref.h"
+#include "region/number_history.h"
 #include "source/source.h"
 
 namespace pellucid::region {
@@ -21,7 +22,7 @@ class OpenTuples {
   // Somebody looks at a tuple from outside that another one stands for: its numbers are constants.
   void settle(PyObject* tuple);
   // Later captures open what has changed of a number, or of a tuple of such, whose value is guarded.
-  void note_closed(PyObject* value, const source::Source* source);
+  void note_closed(PyObject* value, PathHash path);
 
  private:
   Region& region_;

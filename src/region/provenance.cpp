@@ -28,12 +28,13 @@ const Source* Provenance::source_of(PyObject* object) const {
 }
 
 void Provenance::add_guard(guards::Guard guard) {
+  guards::Guard* const added = region_.capture->guards.add(std::move(guard));
+  if (added == nullptr) return;
   if (const Frame* frame = region_.top) {
-    guard.why.code = py::Owned<PyCodeObject>::share(frame->code.get());
-    guard.why.offset = frame->at;
+    added->why.code = py::Owned<PyCodeObject>::share(frame->code.get());
+    added->why.offset = frame->at;
   }
-  guard.why.operation = region_.doing;
-  region_.capture->guards.add(std::move(guard));
+  added->why.operation = region_.doing;
 }
 
 void Provenance::guard(Kind kind, const Source* source, py::Owned<> operand, std::int64_t number, const Source* other) {

@@ -4,12 +4,12 @@
 
 #include "aten/layers.h"
 #include "aten/torch_function.h"
+#include "base/small_vector.h"
 #include "base/text.h"
 #include "py/cpython.h"
 #include "py/numpy_array.h"
 #include "region/arrays.h"
 #include "region/custom_operators.h"
-#include "region/input_names.h"
 #include "region/jagged.h"
 #include "region/known_elements.h"
 #include "region/objects.h"
@@ -155,13 +155,15 @@ void refuse_writes_beside(const Capture& capture, const NumberPolicy& policy,
   }
 }
 
-graph::Node* input_node(Capture& capture, const py::Owned<>& fake, const Source* source) {
-  InputName name = name_of_input(capture, source);
+graph::Node* input_node(Region& region, const py::Owned<>& fake, const Source* source) {
+  Capture& capture = *region.capture;
+  InputName name = region.recorder.input_names.name_of(capture, source);
   return capture.graph.placeholder(std::move(name.identifier), fake.copy(), source->id, std::move(name.source));
 }
 
-graph::Node* attribute_node(Capture& capture, PyObject* tensor, const py::Owned<>& fake, const Source* source) {
-  std::string text = name_of_input(capture, source).source;
+graph::Node* attribute_node(Region& region, PyObject* tensor, const py::Owned<>& fake, const Source* source) {
+  Capture& capture = *region.capture;
+  std::string text = region.recorder.input_names.name_of(capture, source).source;
   auto key = py::str(attribute_key(capture, text));
   graph::Node* node = capture.graph.call(graph::Op::GetAttr, std::move(key), {}, {}, fake.copy());
   node->attribute = py::Owned<>::share(tensor);
@@ -276,8 +278,8 @@ py::Owned<> Recorder::lift(PyObject* tensor) {
   const bool is_aliased = subclassed && !wraps;
   const auto met = is_aliased ? aten::plain_alias(tensor) : py::Owned<>::share(tensor);
   if (is_aliased) source = region_.capture->sources.plain(source);
-  graph::Node* node = is_static(met.get()) ? attribute_node(*region_.capture, tensor, fake, source)
-                                           : input_node(*region_.capture, fake, source);
+  graph::Node* node =
+      is_static(met.get()) ? attribute_node(region_, tensor, fake, source) : input_node(region_, fake, source);
   if (node->op == graph::Op::GetAttr) region_.provenance.guard(Kind::ID_MATCH, source, py::Owned<>::share(tensor));
   region_.capture->node_of[tensor] = node;
   region_.capture->node_of[fake.get()] = node;
@@ -411,7 +413,7 @@ graph::Node* Recorder::number_node(PyObject* object) {
       source = region_.draws.as_float(source);
       region_.provenance.keep(value.get());
     }
-    node = input_node(capture, value, source);
+    node = input_node(region_, value, source);
     capture.input_of[node] = value.get();
   } else {
     std::vector<graph::Arg> operands;
@@ -447,7 +449,7 @@ graph::Node* tensor_over(Region& region, PyObject* array, const Source* source) 
   } catch (const py::PythonError& error) {
     unsupported(Reason::ArrayInGraph, {{"operation", "an array"}, {"why", "there are no such tensors"}});
   }
-  graph::Node* node = input_node(*region.capture, fake, region.capture->sources.over_array(source));
+  graph::Node* node = input_node(region, fake, region.capture->sources.over_array(source));
   node->where = recorder.call_site();
   region.capture->input_of[node] = tensor.get();
   region.provenance.keep(tensor.get());
@@ -471,7 +473,7 @@ graph::Node* Recorder::array_node(PyObject* array) {
   if (source == nullptr || is_stand_in(array)) unsupported(Reason::UnknownOrigin, {{"detail", "an array"}});
   if (!region_.numbers.policy.runs_as_captured()) return tensor_over(region_, array, source);
   const auto example = py::take(PyObject_CallOneArg(of_numpy_module("example"), array));
-  graph::Node* node = input_node(*region_.capture, example, source);
+  graph::Node* node = input_node(region_, example, source);
   node->where = call_site();
   region_.capture->input_of[node] = array;
   give(array, node);
@@ -551,13 +553,13 @@ py::Owned<> graph_module_of(const Frame& frame) {
 
 std::shared_ptr<const graph::CallSite> Recorder::call_site() {
   // Innermost user frame first; each level is cached in its frame while that frame stays at the same instruction.
-  std::vector<Frame*> frames;
+  SmallVector<Frame*, 128> frames;
   for (Frame* f = region_.top; f != nullptr; f = f->back.get()) {
     if (!f->hidden) frames.push_back(f);
   }
   std::shared_ptr<const graph::CallSite> caller;
-  for (auto it = frames.rbegin(); it != frames.rend(); ++it) {
-    Frame* f = *it;
+  for (; !frames.empty(); frames.pop_back()) {
+    Frame* const f = frames.back();
     if (f->site_at != f->at || f->site == nullptr || f->site->caller != caller) {
       auto site = std::make_shared<graph::CallSite>();
       site->code = py::Owned<PyCodeObject>::share(f->code.get());

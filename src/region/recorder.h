@@ -10,6 +10,7 @@
 #include "aten/aten.h"
 #include "region/body_recorder.h"
 #include "region/capture.h"
+#include "region/input_names.h"
 #include "region/result.h"
 #include "region/wrapper_subclasses.h"
 
@@ -80,6 +81,7 @@ class Recorder {
   std::unordered_map<PyObject*, graph::Node*> contexts;
   OpenLevels levels;
   ArrayMemory arrays;
+  InputNames input_names;
   BodyRecorder bodies;
   WrapperSubclasses wrappers;
   std::int64_t leaves_before = -1;  // the step before which leaves may be made; -1: everywhere

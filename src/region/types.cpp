@@ -182,6 +182,14 @@ struct Told {
 };
 constexpr std::size_t kTold = 64;
 
+// Apart from cat_of, which is asked for everything that capture touches and mostly knows.
+[[gnu::noinline]] Cat told_anew(PyTypeObject* type, unsigned version, Told& place) {
+  const auto exact = known->exact.find(type);
+  const Cat cat = exact != known->exact.end() ? exact->second : cat_of_class(type);
+  if (version != 0) place = {type, Py_TYPE(type), version, cat};
+  return cat;
+}
+
 }  // namespace
 
 Cat cat_of(PyTypeObject* type) {
@@ -190,10 +198,7 @@ Cat cat_of(PyTypeObject* type) {
   const unsigned version = py::type_version(type);
   if (version != 0 && place.version == version && place.type == type && place.metaclass == Py_TYPE(type))
     return place.cat;
-  const auto exact = known->exact.find(type);
-  const Cat cat = exact != known->exact.end() ? exact->second : cat_of_class(type);
-  if (version != 0) place = {type, Py_TYPE(type), version, cat};
-  return cat;
+  return told_anew(type, version, place);
 }
 
 bool is_exact_builtin(PyTypeObject* type) {

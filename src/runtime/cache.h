@@ -11,9 +11,9 @@
 #pragma once
 #include <Python.h>
 
-#include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -164,7 +164,7 @@ class Cache {
   std::int64_t made_ = 0;
   std::int64_t misses_ = 0, wait_ = 0;  // of entry_gives_way
   std::weak_ptr<Entry> newest_;
-  std::map<std::vector<std::uint64_t>, Continuation> continuations_;
+  std::unordered_map<frames::Key, Continuation, frames::KeyHash> continuations_;
 
   static constexpr std::size_t kFew = 4;  // entries that are tried one by one
 

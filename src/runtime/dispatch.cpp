@@ -168,10 +168,12 @@ PyObject* run_with_inner_functions(Cache& cache, const Call& call) {
 
 // "pellucid region 3: Model.forward" in torch's profiler, where one listens.
 std::unique_ptr<aten::ProfilerRange> profiler_range(PyFunctionObject* region, int number) noexcept {
-  if (!aten::ProfilerRange::is_asked_for()) return nullptr;
   try {
+    auto range = aten::ProfilerRange::if_asked_for();
+    if (range == nullptr) return nullptr;
     std::string name = "pellucid region " + std::to_string(number);
-    return std::make_unique<aten::ProfilerRange>(name.append(": ").append(py::text_of(region->func_qualname)));
+    range->begin(name.append(": ").append(py::text_of(region->func_qualname)));
+    return range;
   } catch (...) {  // a call has its result all the same
     return nullptr;
   }

@@ -164,3 +164,26 @@ TEST("PythonError carries an error through C++ and back") {
     PyErr_Clear();
   }
 }
+
+TEST("repr_of is Python's repr, of names and of text that needs escapes") {
+  const auto g = run(R"(
+texts = ['', 'weight', 'a b', "it's", 'say "so"', '\'"', 'a\\b', 'tab\t', 'line\n', '\x7f', '\x00', '\xe9', '\u4e2d', '\ud800']
+class Name(str):
+    def __repr__(self): return '<' + self + '>'
+texts.append(Name('weight'))
+)");
+  PyObject* const texts = get(g, "texts");
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(texts); ++i) {
+    PyObject* const text = PyList_GET_ITEM(texts, i);
+    CHECK_EQ(py::repr_of(text), py::text_of(py::take(PyObject_Repr(text)).get()));
+  }
+}
+
+TEST("interned gives the one object of a name") {
+  const auto g = run("made = ''.join(['a_name_', 'that_is_made'])\nclass Name(str): pass\nname = Name('weight')");
+  const auto known = py::interned("a_name_that_is_made");
+  CHECK(get(g, "made") != known.get());
+  CHECK(py::interned(get(g, "made")).get() == known.get());
+  CHECK(py::interned(known.get()).get() == known.get());
+  CHECK(py::interned(get(g, "name")).get() == get(g, "name"));
+}

@@ -185,10 +185,10 @@ TEST("region: tensors become placeholders, an operation a node") {
 TEST("region: a size that is an input is named by the call that gives it") {
   Fixture f("import torch\nx = torch.ones(2, 3)");
   source::SourceTable& table = f.open->capture->sources;
-  const auto size = region::name_of_input(*f.open->capture, table.size_of(f.argument(), 1));
+  const auto size = region::InputNames().name_of(*f.open->capture, table.size_of(f.argument(), 1));
   CHECK_EQ(size.source, std::string("L['x'].size(1)"));
   CHECK_EQ(size.identifier, std::string("L_x_size_1_"));
-  const auto stride = region::name_of_input(*f.open->capture, table.stride_of(f.argument(), 0));
+  const auto stride = region::InputNames().name_of(*f.open->capture, table.stride_of(f.argument(), 0));
   CHECK_EQ(stride.source, std::string("L['x'].stride(0)"));
   CHECK_EQ(stride.identifier, std::string("L_x_stride_0_"));
 }
@@ -205,4 +205,29 @@ TEST("region: a deferred call gets a tensor as it was") {
   const auto capture = f.finish();
   CHECK(capture->effects[0].kind == Effect::Kind::Call);
   CHECK(PyTuple_GET_ITEM(capture->effects[0].args.get(), 0) != f.x);  // a copy made before the write
+}
+
+TEST("a set of guards keeps one of equal ones, while it grows") {
+  constexpr std::int64_t kMany = 1000;
+  Fixture f("x = []");
+  guards::GuardSet set;
+  const auto add = [&](std::int64_t number, py::Owned<> operand) {
+    guards::Guard guard;
+    guard.kind = Kind::TYPE_LOOKUP;
+    guard.source = f.argument();
+    guard.operand = std::move(operand);
+    guard.number = number;
+    return set.add(std::move(guard));
+  };
+  const auto pair = [] { return py::take(PyTuple_Pack(2, Py_None, Py_Ellipsis)); };  // a tuple of its own each time
+  for (std::int64_t number = 0; number < kMany; ++number) {
+    const guards::Guard* added = add(number, pair());
+    CHECK(added != nullptr && added == &set.all().back() && added->number == number);
+    CHECK(add(number / 2, pair()) == nullptr);
+  }
+  CHECK_EQ(static_cast<std::int64_t>(set.size()), kMany);
+  CHECK(add(0, py::take(PyTuple_Pack(2, Py_None, Py_None))) != nullptr);
+  const auto all = set.release();
+  CHECK_EQ(static_cast<std::int64_t>(all.size()), kMany + 1);
+  CHECK(set.size() == 0 && add(0, pair()) != nullptr);
 }
