@@ -331,8 +331,7 @@ def _describe_site(node, site, texts: _FrameTexts) -> None:
             return
         frames.append((code, offset))
         if module_key is not None:
-            path = _SUBMODULE.sub(r".\1", as_dynamo_path(module_path))
-            modules[module_key] = (path, module_type)
+            modules[module_key] = (texts.module_path(module_path), module_type)
     node.meta["stack_trace"] = "".join(texts.text(code, offset) for code, offset in reversed(frames))
     if modules:
         node.meta["nn_module_stack"] = dict(reversed(modules.items()))
@@ -349,20 +348,30 @@ _NOT_USER_CODE = re.compile(r".*torch/nn/modules/|.*pellucid/polyfills/|<")
 
 
 class _FrameTexts:
-    """Entries of a traceback, each made once. Lives as long as one graph is described: it keeps code objects alive."""
+    """Entries of a traceback and names of modules, each made once: the nodes below a frame share them. Lives as long as one
+    graph is described: it keeps code objects alive."""
 
     def __init__(self) -> None:
-        self._texts: dict[tuple, str] = {}
+        self._texts: dict[tuple[int, int], tuple[str, types.CodeType]] = {}
+        self._module_paths: dict[str, str] = {}
         self._positions: dict[types.CodeType, list[tuple]] = {}
         self._nodes: dict[types.CodeType, list] = {}
 
     def text(self, code: types.CodeType, offset: int) -> str:
         """Empty for the insides of torch.nn and for code without a file."""
-        key = (code, offset)
-        text = self._texts.get(key)
-        if text is None:
-            text = self._texts[key] = "" if _NOT_USER_CODE.match(code.co_filename) else self._format(code, offset)
-        return text
+        key = (id(code), offset)  # the hash of a code object is that of all its constants
+        known = self._texts.get(key)
+        if known is None:
+            text = "" if _NOT_USER_CODE.match(code.co_filename) else self._format(code, offset)
+            known = self._texts[key] = (text, code)
+        return known[0]
+
+    def module_path(self, path: str) -> str:
+        """As torch._dynamo writes it: the name of a module in another one is an attribute."""
+        found = self._module_paths.get(path)
+        if found is None:
+            found = self._module_paths[path] = _SUBMODULE.sub(r".\1", as_dynamo_path(path))
+        return found
 
     def original_node(self, module, code: types.CodeType, offset: int):
         """The node of `module` that torch.fx wrote as this line of its code. None: the module is gone or was written anew."""
