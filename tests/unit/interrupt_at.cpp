@@ -6,13 +6,14 @@ namespace {
 PyMemAllocatorEx before;
 bool counts = false;
 long long count = 0, at = 0;
-PyObject* sent = nullptr;  // an exception class; null: the signal
+unsigned long counted_thread = 0;  // others that run in between (the monitor of tqdm is one) are not meant
+PyObject* sent = nullptr;          // an exception class; null: the signal
 int signal_number = 0;
 
 void count_one() noexcept {
-  if (++count != at) return;
+  if (PyThread_get_thread_ident() != counted_thread || ++count != at) return;
   if (sent != nullptr) {
-    PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), sent);
+    PyThreadState_SetAsyncExc(counted_thread, sent);
   } else {
     PyErr_SetInterruptEx(signal_number);
   }
@@ -51,6 +52,7 @@ PyObject* interrupt_at(PyObject*, PyObject* args) {
     counts = true;
   }
   count = 0;
+  counted_thread = PyThread_get_thread_ident();
   Py_RETURN_NONE;
 }
 

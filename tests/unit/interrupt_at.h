@@ -5,8 +5,8 @@
 
 namespace unit {
 
-// interrupt_at(n, what): at the nth allocation from now on the signal `what` (a number) arrives, or another thread
-// sends the exception class `what`. 0: never.
+// interrupt_at(n, what): at the nth allocation of this thread from now on the signal `what` (a number) arrives, or
+// another thread sends the exception class `what`. 0: never.
 PyObject* interrupt_at(PyObject* module, PyObject* args);
 // The number of allocations since then; ends it.
 PyObject* allocations(PyObject* module, PyObject* unused);
