@@ -74,6 +74,8 @@ class Recorder {
 
   // The region made gradients accumulate in this tensor, or made it a parameter.
   void note_leaf(PyObject* fake, const std::string& operation);
+  // The region has to end before it makes one here. Asked before anything is recorded.
+  void refuse_lost_leaf(const std::string& operation) const;
 
   aten::FakeScope& fakes() { return *fakes_; }
   // Context managers of torch entered in the region -> the node that enters.
