@@ -38,8 +38,8 @@ bool is_method_hook(PyObject* hook) {
 // What a class in C, or one that says nothing, has to set attributes; not `__setattr__ = dict.__setitem__`.
 bool sets_natively(PyObject* hook) {
   return hook == nullptr ||
-         (Py_IS_TYPE(hook, &PyWrapperDescr_Type) && (PyDescr_NAME(hook) == region::names().__setattr__ ||
-                                                     PyDescr_NAME(hook) == region::names().__delattr__));
+         (Py_IS_TYPE(hook, &PyWrapperDescr_Type) &&
+          (PyDescr_NAME(hook) == region::names().__setattr__ || PyDescr_NAME(hook) == region::names().__delattr__));
 }
 
 bool is_data_descriptor(PyObject* meta) { return Py_TYPE(meta)->tp_descr_set != nullptr; }
@@ -438,9 +438,10 @@ Result getattr_method(Interpreter& t, PyObject* object, PyObject* name, bool* un
   PyTypeObject* type = Py_TYPE(object);
   const Cat cat = cat_of(type);
   if (cat == Cat::Array) return array_method(t, object, name, unbound);
-  const bool generic = type->tp_getattro == PyObject_GenericGetAttr ||
-                       (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && cat == Cat::Instance &&
-                        py::is_generic_getattribute(t.region.lookups.type_lookup(type, region::names().__getattribute__)));
+  const bool generic =
+      type->tp_getattro == PyObject_GenericGetAttr ||
+      (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && cat == Cat::Instance &&
+       py::is_generic_getattribute(t.region.lookups.type_lookup(type, region::names().__getattribute__)));
   if (generic) guard_generic_getattr(t, type);
   if (generic && cat != Cat::Tensor && cat != Cat::Type && cat != Cat::Module && cat != Cat::EnumMember &&
       !Py_IS_TYPE(object, &PySuper_Type)) {

@@ -28,8 +28,7 @@ PyObject* native_getattr(PyObject* object, PyObject* name) noexcept {
 }
 
 bool is_generic_getattribute(PyObject* slot) noexcept {
-  return slot != nullptr && Py_IS_TYPE(slot, &PyWrapperDescr_Type) &&
-         wrapped_getattro(slot) == PyObject_GenericGetAttr;
+  return slot != nullptr && Py_IS_TYPE(slot, &PyWrapperDescr_Type) && wrapped_getattro(slot) == PyObject_GenericGetAttr;
 }
 
 }  // namespace pellucid::py

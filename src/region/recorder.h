@@ -74,8 +74,6 @@ class Recorder {
 
   // The region made gradients accumulate in this tensor, or made it a parameter.
   void note_leaf(PyObject* fake, const std::string& operation);
-  // The region has to end before it makes one here. Asked before anything is recorded.
-  void refuse_lost_leaf(const std::string& operation) const;
 
   aten::FakeScope& fakes() { return *fakes_; }
   // Context managers of torch entered in the region -> the node that enters.
@@ -112,5 +110,9 @@ class Recorder {
 
 // Whether this names a fact about a tensor that no guard on it covers and that a fake need not share with it.
 bool reads_unguarded_state(PyObject* name);
+
+// Where the region has to end before it makes a tensor that gradients are accumulated in. Asked before anything is
+// recorded.
+void refuse_lost_leaf(const Region& region, const std::string& operation);
 
 }  // namespace pellucid::region

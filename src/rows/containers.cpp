@@ -376,8 +376,8 @@ Result set_add(Interpreter& t, PyObject* f, Args args) {
 }
 
 // An operand of a set method, as C may read it: a set or dict as itself (which of two equal elements stays depends on
-// that), the elements of everything else. Null: Python code has to iterate. `asks`: the method asks a class over set for
-// its iterator.
+// that), the elements of everything else. Null: Python code has to iterate. `asks`: the method asks a class over set
+// for its iterator.
 py::Owned<> set_operand(Interpreter& t, PyObject* operand, bool asks) {
   operand = t.region.shadows.original(operand);
   const Cat cat = region::cat_of(operand);

@@ -95,7 +95,8 @@ bool writes_input(const region::Capture& capture, const graph::Node& call) {
   return std::ranges::any_of(call.written, [&](const auto& written) {
     return std::ranges::any_of(placeholders, [&](const graph::Node* input) {
       bool is_it = false;
-      region::each_tensor_of(*input, [&](PyObject* tensor) { is_it |= aten::meta_of(tensor).storage == written.get(); });
+      region::each_tensor_of(*input,
+                             [&](PyObject* tensor) { is_it |= aten::meta_of(tensor).storage == written.get(); });
       return is_it;
     });
   });

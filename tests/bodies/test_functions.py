@@ -440,7 +440,9 @@ class Expanded(Function):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_function_is_given_a_size(backend):
-    compiled = pellucid.compile(lambda x: Expanded.apply(x.sin(), x.shape) * 2, backend=backend, fullgraph=backend == "eager")
+    compiled = pellucid.compile(
+        lambda x: Expanded.apply(x.sin(), x.shape) * 2, backend=backend, fullgraph=backend == "eager"
+    )
     for size in ((2, 3), (4, 3), (5, 2), (2, 3)):
         x = torch.ones(size, requires_grad=True)
         compiled(x).backward()

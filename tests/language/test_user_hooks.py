@@ -279,7 +279,9 @@ class Whole(int):
         return len(name)
 
 
-@pytest.mark.parametrize("made", [lambda: AttributeDict(scale=3), lambda: DictOfMethods(scale=3), Named, lambda: Whole(4)])
+@pytest.mark.parametrize(
+    "made", [lambda: AttributeDict(scale=3), lambda: DictOfMethods(scale=3), Named, lambda: Whole(4)]
+)
 def test_attributes_that_a_class_over_a_builtin_one_computes(made):
     def f(x, o):
         return (x * o.scale).tolist(), hasattr(o, "__len__"), getattr(o, "keys", None) is None
