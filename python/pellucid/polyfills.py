@@ -151,6 +151,8 @@ def filter_next(function, iterator):
 
 
 def contains(container, item):
+    if isinstance(container, (list, tuple)):
+        return sequence_count(container, item, 1) == 1
     for element in container:
         if is_found(element, item):
             return True
@@ -158,14 +160,15 @@ def contains(container, item):
 
 
 def sequence_index(sequence, item, start=0, stop=9223372036854775807):
-    length = len(sequence)
+    kind = list if isinstance(sequence, list) else tuple  # whose own methods C code calls
+    length = kind.__len__(sequence)
     if start < 0:
         start = max(start + length, 0)
     if stop < 0:
         stop = max(stop + length, 0)
     index = start
-    while index < stop and index < len(sequence):
-        element = sequence[index]
+    while index < stop and index < kind.__len__(sequence):
+        element = kind.__getitem__(sequence, index)
         if is_found(element, item):
             return index
         index += 1
@@ -174,20 +177,21 @@ def sequence_index(sequence, item, start=0, stop=9223372036854775807):
     raise ValueError(f"{item!r} is not in list")
 
 
-def sequence_count(sequence, item):
-    count = 0
-    for element in sequence:
-        if is_found(element, item):
+def sequence_count(sequence, item, most=9223372036854775807):
+    kind = list if isinstance(sequence, list) else tuple
+    count = index = 0
+    while count < most and index < kind.__len__(sequence):
+        if is_found(kind.__getitem__(sequence, index), item):
             count += 1
+        index += 1
     return count
 
 
 def list_remove(target, item):
     index = 0
-    while index < len(target):
-        element = target[index]
-        if is_found(element, item):
-            del target[index]
+    while index < list.__len__(target):
+        if is_found(list.__getitem__(target, index), item):
+            list.__delitem__(target, index)
             return
         index += 1
     raise ValueError("list.remove(x): x not in list")

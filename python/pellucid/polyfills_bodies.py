@@ -31,6 +31,11 @@ def begin_function(roots):
     raise NotImplementedError("a rule of the core stands for this function")
 
 
+def keeps_list(ctx, args):
+    """Whether `ctx` has a list of `args`. One that existed before the region is refused."""
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
 def end_function(cls, args):
     """Nothing of what was followed since begin_function() is left; `cls.apply(*args)` is a node."""
     raise NotImplementedError("a rule of the core stands for this function")
@@ -175,7 +180,7 @@ def run_function_as_node(cls, args, with_backward):
     try:
         ctx = ForwardContext()
         output = _forward(ctx, cls, args)
-        if with_backward:
+        if keeps_list(ctx, args) or with_backward:
             with _no_grad():
                 outputs = output if isinstance(output, tuple) else (output,)
                 given = [_empty_like(value) if _is_tensor(value) else None for value in outputs]

@@ -25,14 +25,21 @@ PyObject* object_slot(const char* name) {
   return PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyBaseObject_Type), name);
 }
 
-PyObject* object_getattribute() {
-  static PyObject* slot = object_slot("__getattribute__");
-  return slot;
-}
-
 PyObject* object_setattr() {
   static PyObject* slot = object_slot("__setattr__");
   return slot;
+}
+
+// A hook that takes the object first, as a method does.
+bool is_method_hook(PyObject* hook) {
+  return PyFunction_Check(hook) || Py_IS_TYPE(hook, &PyMethodDescr_Type) || Py_IS_TYPE(hook, &PyWrapperDescr_Type);
+}
+
+// What a class in C, or one that says nothing, has to set attributes; not `__setattr__ = dict.__setitem__`.
+bool sets_natively(PyObject* hook) {
+  return hook == nullptr ||
+         (Py_IS_TYPE(hook, &PyWrapperDescr_Type) &&
+          (PyDescr_NAME(hook) == region::names().__setattr__ || PyDescr_NAME(hook) == region::names().__delattr__));
 }
 
 bool is_data_descriptor(PyObject* meta) { return Py_TYPE(meta)->tp_descr_set != nullptr; }
@@ -342,7 +349,7 @@ Result generic_getattr(Interpreter& t, PyObject* object, PyObject* name) {
 
 // A class without hooks of its own may be given some.
 void guard_generic_getattr(Interpreter& t, PyTypeObject* type) {
-  if (cat_of(type) != Cat::Instance || !is_mutable_class(type)) return;
+  if (cat_of(type) == Cat::Tensor || cat_of(type) == Cat::EnumMember || !is_mutable_class(type)) return;
   t.region.lookups.type_lookup(type, region::names().__getattribute__);
   if (type->tp_getattro == PyObject_GenericGetAttr) t.region.lookups.type_lookup(type, region::names().__getattr__);
 }
@@ -413,7 +420,9 @@ Result getattr(Interpreter& t, PyObject* object, PyObject* name) {
   }
   PyObject* getattribute = t.region.lookups.type_lookup(type, region::names().__getattribute__);
   PyObject* hook = t.region.lookups.type_lookup(type, region::names().__getattr__);
-  const bool is_objects = getattribute == object_getattribute();
+  if (hook != nullptr && !is_method_hook(hook))
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", "__getattr__"}, {"type", type->tp_name}});
+  const bool is_objects = py::is_generic_getattribute(getattribute);
   if (!is_objects && (getattribute == nullptr || !PyFunction_Check(getattribute)))
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "__getattribute__"}, {"type", type->tp_name}});
   Result found = is_objects
@@ -429,9 +438,10 @@ Result getattr_method(Interpreter& t, PyObject* object, PyObject* name, bool* un
   PyTypeObject* type = Py_TYPE(object);
   const Cat cat = cat_of(type);
   if (cat == Cat::Array) return array_method(t, object, name, unbound);
-  const bool generic = type->tp_getattro == PyObject_GenericGetAttr ||
-                       (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && cat == Cat::Instance &&
-                        t.region.lookups.type_lookup(type, region::names().__getattribute__) == object_getattribute());
+  const bool generic =
+      type->tp_getattro == PyObject_GenericGetAttr ||
+      (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && cat == Cat::Instance &&
+       py::is_generic_getattribute(t.region.lookups.type_lookup(type, region::names().__getattribute__)));
   if (generic) guard_generic_getattr(t, type);
   if (generic && cat != Cat::Tensor && cat != Cat::Type && cat != Cat::Module && cat != Cat::EnumMember &&
       !Py_IS_TYPE(object, &PySuper_Type)) {
@@ -639,9 +649,11 @@ Result setattr(Interpreter& t, PyObject* object, PyObject* name, PyObject* value
     t.region.shadows.dict_set(dict, name, value);
     return Result::done();
   }
-  PyObject* hook =
-      t.region.lookups.type_lookup(type, value == nullptr ? region::names().__delattr__ : region::names().__setattr__);
-  if (hook != nullptr && PyFunction_Check(hook)) {
+  PyObject* setter = value == nullptr ? region::names().__delattr__ : region::names().__setattr__;
+  PyObject* hook = t.region.lookups.type_lookup(type, setter);
+  if (!sets_natively(hook)) {
+    if (!is_method_hook(hook))
+      unsupported(Reason::UnsupportedProtocol, {{"protocol", py::text_of(setter)}, {"type", type->tp_name}});
     if (value == nullptr) return t.and_then(call2(t, hook, object, name), Continuation(C::Drop));
     return t.and_then(call3(t, hook, object, name, value), Continuation(C::Drop));
   }

@@ -15,6 +15,7 @@
 #include "region/generator.h"
 #include "region/names.h"
 #include "region/process.h"
+#include "region/snapshot.h"
 #include "region/subclasses.h"
 
 namespace pellucid::protocols {
@@ -42,9 +43,18 @@ Cat category(const Interpreter& t, PyObject* value) {
 // The usual keys are told apart by a flag of their type.
 bool is_array(PyObject* key) { return !PyUnicode_Check(key) && !PyLong_Check(key) && cat_of(key) == Cat::Array; }
 
+bool is_container_class(Cat cat) {
+  return cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Set || cat == Cat::FrozenSet ||
+         cat == Cat::Deque;
+}
+
 bool python_slot(Interpreter& t, PyObject* value, PyObject* name) {
   PyObject* found = t.region.lookups.type_lookup(Py_TYPE(value), name);
-  return found != nullptr && PyFunction_Check(found);
+  if (found == nullptr || found == Py_None) return false;
+  // `__contains__ = dict.get` is no slot of C's either; torch's methods have many names.
+  if (Py_IS_TYPE(found, &PyWrapperDescr_Type) || Py_IS_TYPE(found, &PyMethodDescr_Type))
+    return PyDescr_NAME(found) != name && cat_of(value) != Cat::Tensor;
+  return is_container_class(cat_of(value)) || PyFunction_Check(found);
 }
 
 [[noreturn]] void refuse_outside(PyObject* iterator) {
@@ -296,6 +306,13 @@ py::Owned<> native_elements(Interpreter& t, PyObject* value) {
     default:
       return {};
   }
+}
+
+py::Owned<> elements_for_set(Interpreter& t, PyObject* value) {
+  value = t.region.shadows.original(value);
+  if (!PyAnySet_Check(value) || !python_slot(t, value, region::names().__iter__)) return native_elements(t, value);
+  if (t.region.reads.deep_touch(value).user) unsupported(Reason::IterationOrder, {{"type", "set"}});
+  return py::take(PyList_AsTuple(region::elements_now(t.region.reads.touch(value)).get()));
 }
 
 namespace {

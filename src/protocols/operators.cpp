@@ -170,7 +170,13 @@ Result binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
   }
   const bool user = has_python_method(t, left, o.method) || has_python_method(t, right, o.reflected) ||
                     (o.inplace != nullptr && has_python_method(t, left, o.inplace));
-  if (!user && (is_container(a) || is_container(b)) && (is_container(a) || plain_operand(a)) &&
+  // What is appended is what its __iter__ gives, and a dict is merged by the keys() of a class with one.
+  const bool appends = o.inplace != nullptr && std::string_view(o.inplace) == "__iadd__" &&
+                       (a == Cat::List || a == Cat::Deque) && has_python_method(t, right, "__iter__");
+  if (!user && a == Cat::Dict && b == Cat::Dict && std::string_view(o.method) == "__or__" &&
+      !region::merges_as_dict(t.region, right))
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", o.function}, {"type", Py_TYPE(right)->tp_name}});
+  if (!user && !appends && (is_container(a) || is_container(b)) && (is_container(a) || plain_operand(a)) &&
       (is_container(b) || plain_operand(b) || (b == Cat::Iterator && !t.region.provenance.is_outside(right)))) {
     const bool inplace = o.inplace != nullptr && (a == Cat::List || a == Cat::Dict || a == Cat::Set || a == Cat::Deque);
     t.region.reads.touch(left);

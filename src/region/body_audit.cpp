@@ -12,7 +12,12 @@ int add_part(PyObject* part, void* parts) {
   return 0;
 }
 
-// What the collector sees of it. A function's namespaces are the program's, which counts what it writes there.
+bool are_same(const std::vector<py::Owned<>>& one, const std::vector<py::Owned<>>& other) {
+  return std::ranges::equal(one, other, [](const auto& a, const auto& b) { return a.get() == b.get(); });
+}
+
+}  // namespace
+
 std::vector<py::Owned<>> parts_of(PyObject* object) {
   std::vector<py::Owned<>> parts;
   if (PyFunction_Check(object)) {
@@ -27,12 +32,6 @@ std::vector<py::Owned<>> parts_of(PyObject* object) {
     Py_TYPE(object)->tp_traverse(object, add_part, &parts);
   return parts;
 }
-
-bool are_same(const std::vector<py::Owned<>>& one, const std::vector<py::Owned<>>& other) {
-  return std::ranges::equal(one, other, [](const auto& a, const auto& b) { return a.get() == b.get(); });
-}
-
-}  // namespace
 
 BodyAudit::BodyAudit(Region& region, const std::vector<PyObject*>& roots)
     : region_(region),

@@ -11,6 +11,9 @@
 
 namespace pellucid::region {
 
+// What the collector sees of an object. A function's namespaces are the program's, which counts what it writes there.
+std::vector<py::Owned<>> parts_of(PyObject* object);
+
 class BodyAudit {
  public:
   // `roots`: the function and its arguments.

@@ -966,11 +966,15 @@ py::Owned<> Recorder::fake_of_made(PyObject* made) {
   return fakes_->call(lift_fresh, &argument, 1, nullptr);
 }
 
+void refuse_lost_leaf(const Region& region, const std::string& operation) {
+  const std::int64_t before = region.recorder.leaves_before;
+  if (before >= 0 && region.steps >= before) unsupported(Reason::LeafInGraph, {{"operation", operation}});
+}
+
 void Recorder::note_leaf(PyObject* fake, const std::string& operation) {
-  const std::int64_t step = region_.steps;
-  if (leaves_before >= 0 && step >= leaves_before) unsupported(Reason::LeafInGraph, {{"operation", operation}});
+  refuse_lost_leaf(region_, operation);
   region_.provenance.keep(fake);
-  region_.capture->leaves.try_emplace(fake, step);
+  region_.capture->leaves.try_emplace(fake, region_.steps);
 }
 
 Result Recorder::wrap_result(graph::Op op, PyObject* target, Args args, py::Owned<> result, bool mutated) {

@@ -113,4 +113,8 @@ class Recorder {
 // Whether this names a fact about a tensor that no guard on it covers and that a fake need not share with it.
 bool reads_unguarded_state(PyObject* name);
 
+// Where the region has to end before it makes a tensor that gradients are accumulated in. Asked before anything is
+// recorded.
+void refuse_lost_leaf(const Region& region, const std::string& operation);
+
 }  // namespace pellucid::region

@@ -183,7 +183,11 @@ bool is_plain_argument(Interpreter& t, PyObject* value, int depth = 0) {
   const Cat cat = region::cat_of(value);
   if (cat == Cat::Tensor || region::is_atom(cat) || cat == Cat::Symbolic) return true;
   if (cat == Cat::Type || cat == Cat::Function) return t.region.provenance.is_outside(value);
-  if ((!PyTuple_CheckExact(value) && !PyList_CheckExact(value)) || depth > 10) return false;
+  // The graph of a compiler has a plain tuple in the place of a torch.Size of open numbers.
+  const bool may_be_size = t.region.numbers.policy.runs_as_captured();
+  const bool is_container = PyTuple_CheckExact(value) || PyList_CheckExact(value) ||
+                            (may_be_size && Py_IS_TYPE(value, region::torch_size_type()));
+  if (!is_container || depth > 10) return false;
   const auto items = region::items_now(value);
   return std::ranges::all_of(items, [&](const auto& item) { return is_plain_argument(t, item.get(), depth + 1); });
 }
@@ -192,6 +196,36 @@ bool is_plain_argument(Interpreter& t, PyObject* value, int depth = 0) {
 bool has_constant_backward(PyObject* cls) {
   static PyObject* const ask = py::import_attr("pellucid._bodies", "has_constant_backward").release();
   return py::take(PyObject_CallOneArg(ask, cls)).get() == Py_True;
+}
+
+void add_lists(PyObject* value, std::unordered_set<PyObject*>& lists) {
+  if (!PyTuple_Check(value) && !PyList_Check(value)) return;
+  if (PyList_Check(value)) lists.insert(value);
+  for (const auto& item : region::items_now(value)) add_lists(item.get(), lists);
+}
+
+// keeps_list(ctx, args): whether forward keeps a list that it was given. The node gets one with the same elements: the
+// program would not see what backward does to it, nor backward what becomes of the program's.
+Result keeps_list(Interpreter& t, PyObject*, Args args) {
+  std::unordered_set<PyObject*> lists, met;
+  add_lists(args[1], lists);
+  if (lists.empty()) return Result::boolean(false);
+  bool keeps = false;
+  std::vector<py::Owned<>> open;
+  open.push_back(py::Owned<>::share(args[0]));
+  while (!open.empty()) {
+    const auto object = std::move(open.back());
+    open.pop_back();
+    if (!met.insert(object.get()).second) continue;
+    const bool is_outside = t.region.provenance.is_outside(object.get());
+    if (lists.contains(object.get())) {
+      if (is_outside) refuse_call(kFunction, "it keeps a list that it is given");
+      keeps = true;
+    }
+    if (is_outside || aten::is_tensor(object.get())) continue;
+    for (auto& part : region::parts_of(object.get())) open.push_back(std::move(part));
+  }
+  return Result::boolean(keeps);
 }
 
 // end_function(cls, args): forward, and for backends that differentiate backward, were followed to know what they read
@@ -224,7 +258,7 @@ Result end_function(Interpreter& t, PyObject*, Args args) {
     refuse_call(kFunction, "its backward reads what may change until it runs");
   const std::int64_t before = t.region.recorder.bodies.function_views_before;
   if (before >= 0 && t.region.steps >= before)
-    refuse_call(kFunction, "it gives a view, and what shares memory with it leaves the graph");
+    refuse_call(kFunction, "it gives a view, and what shares memory with it leaves the graph, or writes to an input");
   auto apply = py::take(PyObject_GetAttrString(cls, "apply"));
   auto target = py::take(PyObject_CallOneArg(call_class, cls));
   return t.region.recorder.torch_call(graph::Op::CallFunction, apply.get(), target.get(), Args{values, nullptr});
@@ -250,6 +284,7 @@ const Row rows[] = {
     {"pellucid.polyfills_bodies.begin_function", begin_function},
     {"pellucid.polyfills_bodies.end_checkpoint", end_checkpoint},
     {"pellucid.polyfills_bodies.end_function", end_function},
+    {"pellucid.polyfills_bodies.keeps_list", keeps_list},
     {"pellucid.polyfills_bodies.refuse_body", refuse_body},
 };
 

@@ -197,7 +197,7 @@ Result container(Interpreter& t, PyObject* f, Args args) {
   const bool to_set = kind == &PySet_Type || kind == &PyFrozenSet_Type;
   PyObject* source = t.region.shadows.original(args[0]);
   if (kind == &PyFrozenSet_Type && PyFrozenSet_CheckExact(source)) return Result::of(py::Owned<>::share(source));
-  if (auto elements = protocols::native_elements(t, args[0])) {
+  if (auto elements = to_set ? protocols::elements_for_set(t, args[0]) : protocols::native_elements(t, args[0])) {
     if (to_set) {
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(elements.get()); ++i) {
         PyObject* item = PyTuple_GET_ITEM(elements.get(), i);

@@ -156,6 +156,9 @@ bool stores_in_python(Interpreter& t, PyObject* ordered) {
                                        py::type_lookup(&PyODict_Type, names().__setitem__);
 }
 
+// What OrderedDict takes the items of. A class over them is asked for its keys().
+bool is_read_as_items(PyObject* other) { return PyDict_CheckExact(other) || PyODict_CheckExact(other); }
+
 // OrderedDict.update asks all but real dicts for their keys(), and stores as the program does.
 Result ordered_dict_update(Interpreter& t, PyObject* f, Args args) {
   PyObject* other = args.size() == 2 ? t.region.shadows.original(args[1]) : nullptr;
@@ -191,7 +194,7 @@ Result dict_init(Interpreter& t, PyObject* f, Args args) {
   if (args.size() >= 1 && !t.region.provenance.is_outside(args[0]) && !stores_in_python(t, args[0])) {
     if (args.size() == 2) {
       PyObject* other = t.region.shadows.original(args[1]);
-      if (region::merges_as_dict(t.region, other)) {
+      if (region::merges_as_dict(t.region, other) && (!PyODict_Check(args[0]) || is_read_as_items(other))) {
         std::vector<PyObject*> values(args.values.begin(), args.values.end());
         values[1] = t.region.reads.touch(other);
         return run_native(t, f, Args{values, args.kwnames});
@@ -373,11 +376,12 @@ Result set_add(Interpreter& t, PyObject* f, Args args) {
 }
 
 // An operand of a set method, as C may read it: a set or dict as itself (which of two equal elements stays depends on
-// that), the elements of everything else. Null: Python code has to iterate.
-py::Owned<> set_operand(Interpreter& t, PyObject* operand) {
+// that), the elements of everything else. Null: Python code has to iterate. `asks`: the method asks a class over set
+// for its iterator.
+py::Owned<> set_operand(Interpreter& t, PyObject* operand, bool asks) {
   operand = t.region.shadows.original(operand);
   const Cat cat = region::cat_of(operand);
-  auto items = protocols::native_elements(t, operand);
+  auto items = asks ? protocols::native_elements(t, operand) : protocols::elements_for_set(t, operand);
   if (!items) return items;
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(items.get()); ++k) need_native_key(t, PyTuple_GET_ITEM(items.get(), k));
   if (cat == Cat::Set || cat == Cat::FrozenSet || cat == Cat::Dict)
@@ -390,10 +394,12 @@ Result set_method(Interpreter& t, PyObject* f, PyObject* self, Args args) {
   Py_ssize_t at = 0;
   Py_hash_t hash = 0;
   for (PyObject* key = nullptr; _PySet_NextEntry(self, &at, &key, &hash) != 0;) need_native_key(t, key);
+  static PyObject* const isdisjoint = py::interned("isdisjoint").release();
+  const bool asks = Py_IS_TYPE(f, &PyMethodDescr_Type) && PyDescr_NAME(f) == isdisjoint;
   std::vector<py::Owned<>> held;
   std::vector<PyObject*> values{self};
   for (std::size_t i = 1; i < args.size(); ++i) {
-    held.push_back(set_operand(t, args[i]));
+    held.push_back(set_operand(t, args[i], asks));
     if (!held.back()) {  // a polyfill makes a list of it first; then all is looked at again
       auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
       for (std::size_t k = 0; k < args.size(); ++k)
@@ -474,7 +480,11 @@ Result collection(Interpreter& t, PyObject* f, Args args) {
   for (std::size_t i = 0; i < args.values.size(); ++i) {
     PyObject* value = t.region.shadows.original(args.values[i]);
     const Cat cat = region::cat_of(value);
-    if (i >= args.size() || (is_default && i == 0) || region::is_atom(cat) || cat == Cat::Dict) {
+    const bool is_dict = cat == Cat::Dict && !is_deque;
+    if (is_dict && i < args.size() &&
+        !(is_default ? i == 0 || region::merges_as_dict(t.region, value) : is_read_as_items(value)))
+      unsupported(Reason::BadArguments, {{"callee", std::string(type) + " of a " + Py_TYPE(value)->tp_name}});
+    if (i >= args.size() || (is_default && i == 0) || region::is_atom(cat) || is_dict) {
       values.push_back(t.region.reads.touch(value));
       continue;
     }

@@ -299,6 +299,8 @@ Result requires_grad_(Interpreter& t, PyObject* f, Args args) {
   // The graph has a plain tensor in its place, and gives it its class as a view: that is no leaf.
   if (!requires_grad && region::is_subclassed(args[0]) && !region::is_wrapper_subclass(args[0]))
     return refuse(t, f, args);
+  // Refused behind the call it would stay in the graph, and what it is called on with gradients.
+  if (!requires_grad && on != Py_False) region::refuse_lost_leaf(t.region, "requires_grad_()");
   auto name = py::interned("requires_grad_");
   Result result = t.region.recorder.torch_call(graph::Op::CallMethod, f, name.get(), args);
   if (!requires_grad && aten::is_leaf_with_grad(args[0])) t.region.recorder.note_leaf(args[0], "requires_grad_()");
@@ -310,6 +312,7 @@ Result parameter(Interpreter& t, PyObject* f, Args args) {
   PyObject* data = args.size() > 0 ? args[0] : args.keyword("data");
   if (data == nullptr || region::cat_of(data) != Cat::Tensor) return refuse(t, f, args);
   if (!aten::is_plain_tensor(data)) return refuse(t, f, args);
+  region::refuse_lost_leaf(t.region, "torch.nn.Parameter()");
   Result result = t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
   if (result.is_value()) t.region.recorder.note_leaf(result.value.get(), "torch.nn.Parameter()");
   return result;

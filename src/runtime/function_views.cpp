@@ -88,12 +88,26 @@ bool is_written_behind(const graph::Node& call, const void* storage) {
   });
 }
 
+// AOTAutograd takes an input that a function writes to and gives back for one that is written without gradients, and
+// leaves the function out.
+bool writes_input(const region::Capture& capture, const graph::Node& call) {
+  const auto placeholders = capture.graph.placeholders();
+  return std::ranges::any_of(call.written, [&](const auto& written) {
+    return std::ranges::any_of(placeholders, [&](const graph::Node* input) {
+      bool is_it = false;
+      region::each_tensor_of(*input,
+                             [&](PyObject* tensor) { is_it |= aten::meta_of(tensor).storage == written.get(); });
+      return is_it;
+    });
+  });
+}
+
 void look_at(const region::Capture& capture, const graph::Graph& graph, std::int64_t& first) {
   for (const graph::Node* node : graph.nodes()) {
     if (node->body != nullptr) look_at(capture, node->body->graph, first);
     if (!calls_function(*node) || (first >= 0 && node->step >= first)) continue;
     const auto shared = shared_memory(*node);
-    if (std::ranges::any_of(shared, [&](const void* storage) {
+    if (writes_input(capture, *node) || std::ranges::any_of(shared, [&](const void* storage) {
           return is_lost(capture, *node, storage) || is_written_behind(*node, storage);
         }))
       first = node->step;

@@ -92,6 +92,19 @@ def given_back(x):
     return h[0], Doubled.apply(h)
 
 
+def written_behind_a_break(x):
+    h = x.sin()
+    torch._dynamo.graph_break()  # now `h` is an input of the graph
+    return Doubled.apply(h).cos(), h * 3
+
+
+def its_part_written_behind_a_break(x):
+    h = x.sin()
+    torch._dynamo.graph_break()
+    Doubled.apply(h[0])
+    return h.cos()
+
+
 def observed(f, x):
     x = x.clone().requires_grad_()
     results = f(x)
@@ -130,6 +143,12 @@ def test_gradients_are_the_functions_where_its_view_shares_memory_with_other_res
     assert compare(f, backend) == (1 if backend == "eager" else graphs)
     codes = [record.code for record in pellucid.break_reasons()]
     assert codes == [] if backend == "eager" else codes[0] == "PEL0121"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("f", [written_behind_a_break, its_part_written_behind_a_break])
+def test_gradients_are_the_functions_where_it_writes_to_an_input(f, backend):
+    assert compare(f, backend) >= 2
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -347,3 +347,103 @@ def test_what_backward_gives(name, backend):
     assert {record.name for record in pellucid.break_reasons(compiled)} == (
         set() if fits or backend == "eager" else {"ImpureBody"}
     )
+
+
+class WithList(Function):
+    """What backward does with the list shows whether it has the program's."""
+
+    @staticmethod
+    def forward(ctx, x, sizes):
+        ctx.kept = {"sizes": sizes}
+        return x * sizes[0]
+
+    @staticmethod
+    def backward(ctx, grad):
+        sizes = ctx.kept["sizes"]
+        sizes.append(len(sizes))
+        return grad * sum(sizes), None
+
+
+class WithFirst(Function):
+    @staticmethod
+    def forward(ctx, x, sizes):
+        ctx.first = sizes[0]
+        return x * sizes[0]
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.first * 7, None
+
+
+class WithKeptList(WithFirst):
+    @staticmethod
+    def forward(ctx, x, sizes):
+        ctx.sizes = sizes
+        return x * sizes[0]
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * sum(ctx.sizes), None
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_list_that_a_function_keeps_is_the_programs(backend):
+    def changed_by_backward(x, sizes):
+        return WithList.apply(x.sin(), sizes)
+
+    def changed_behind_the_call(x, sizes):
+        result = WithKeptList.apply(x.sin(), sizes)
+        sizes.append(100)
+        return result
+
+    def made_and_changed_by_backward(x, sizes):
+        own = [*sizes, 1]
+        return WithList.apply(x.sin(), own), own
+
+    for f in (changed_by_backward, changed_behind_the_call, made_and_changed_by_backward):
+        seen = []
+        for call in (f, pellucid.compile(f, backend=backend)):
+            sizes, seen_by_call = [2, 3], []
+            for _ in range(3):
+                x = torch.arange(3.0, requires_grad=True)
+                result = call(x, sizes)
+                result, *rest = result if isinstance(result, tuple) else (result,)
+                result.sum().backward()
+                seen_by_call += [result.tolist(), x.grad.tolist(), list(sizes), rest]
+            seen.append(seen_by_call)
+        assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "f", [lambda x, sizes: WithFirst.apply(x.sin(), sizes) * 2, lambda x, _: WithKeptList.apply(x.sin(), [2, 3]) * 2]
+)
+def test_a_list_that_nobody_else_sees_is_no_break(f, backend):
+    compiled = pellucid.compile(f, backend=backend, fullgraph=True)
+    for _ in range(2):
+        x, y = (torch.arange(3.0, requires_grad=True) for _ in range(2))
+        compiled(x, [2, 3]).sum().backward()
+        f(y, [2, 3]).sum().backward()
+        assert torch.allclose(x.grad, y.grad)
+
+
+class Expanded(Function):
+    @staticmethod
+    def forward(ctx, x, shape):
+        ctx.shape = shape
+        return x.sum()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.expand(ctx.shape) * ctx.shape.numel(), None
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_function_is_given_a_size(backend):
+    compiled = pellucid.compile(
+        lambda x: Expanded.apply(x.sin(), x.shape) * 2, backend=backend, fullgraph=backend == "eager"
+    )
+    for size in ((2, 3), (4, 3), (5, 2), (2, 3)):
+        x = torch.ones(size, requires_grad=True)
+        compiled(x).backward()
+        assert torch.allclose(x.grad, torch.full(size, x.numel() * 2).mul(torch.ones(()).cos()))

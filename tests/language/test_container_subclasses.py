@@ -219,3 +219,133 @@ def ordered_dict_of_a_subclass(x, kept=[None]):
 @pytest.mark.parametrize("f", PROGRAMS, ids=PROGRAMS.names)
 def test_as_eager(f):
     check_tensor_program(f)
+
+
+# ---- C code that takes what a subclass holds, past the methods of its class, and C code that asks
+
+
+class Shifted(list):
+    def __iter__(self):
+        return iter([value + 1 for value in list.__iter__(self)])
+
+
+class Pair(tuple):
+    __slots__ = ()
+
+    def __iter__(self):
+        return iter((7, 8))
+
+
+class Odd(list):
+    """Nothing of it is what lies in its storage."""
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return "item"
+
+    def __eq__(self, other):
+        return "equal"
+
+
+class ByKeys(dict):
+    def keys(self):
+        return ["k"]
+
+    def __getitem__(self, key):
+        return "item " + key
+
+
+class ByIterator(ByKeys):
+    def __iter__(self):
+        return iter(["i"])
+
+
+class Nine(set):
+    def __iter__(self):
+        return iter([9])
+
+    def __len__(self):
+        return 4
+
+
+class OnlyEqual:
+    def __init__(self, value):
+        self.value = value
+
+    def __eq__(self, other):
+        return getattr(other, "value", other) == self.value
+
+    __hash__ = None
+
+
+class Aliased(dict):
+    __contains__ = dict.get
+    __getitem__ = dict.get
+
+
+class Static(list):
+    __contains__ = staticmethod(lambda value: value == 3)
+
+
+def appended(c):
+    target, deque = [0], collections.deque([0])
+    target += c
+    deque += c
+    return target, list(deque), [0] + c if isinstance(c, list) else (0, *c)
+
+
+def filled(c):
+    target = {1, 7}
+    target |= c
+    target.update(c)
+    other = {1, 7, 9}
+    other.intersection_update(c)
+    return target, other, set(c), frozenset(c), {*c}, {1, 7}.union(c), {1, 9}.difference(c), {7, 9}.isdisjoint(c)
+
+
+def merged(c):
+    target = {"a": 1}
+    target |= c
+    return target, {"a": 1} | c
+
+
+SUBCLASSES = {
+    "appended": (appended, lambda: Shifted([1, 2])),
+    "appended tuple": (appended, lambda: Pair((1, 2))),
+    "found": (lambda c: (2 in c, 3 in c, c.count(2), c.index(2)), lambda: Shifted([1, 2])),
+    "found in a tuple": (lambda c: (2 in c, 8 in c, c.count(2), c.index(2)), lambda: Pair((1, 2))),
+    "found in what lies": (lambda c: (2 in c, 3 in c, c.count(2), c.index(2)), lambda: Odd([1, 2, 2])),
+    "found by its own comparison": (
+        lambda c: (2 in c, 3 in c, c.count(2), c.index(2)),
+        lambda: Odd([OnlyEqual(1), OnlyEqual(2), OnlyEqual(2)]),
+    ),
+    "removed": (lambda c: (c.remove(2), list.__len__(c), list(list.__iter__(c))), lambda: Odd([1, 2, 3])),
+    "sets": (filled, lambda: Nine({1, 2})),
+    "merged by keys": (merged, lambda: ByKeys(a=2)),
+    "merged by an iterator": (merged, lambda: ByIterator(a=2)),
+    "ordered by keys": (lambda c: list(collections.OrderedDict(c).items()), lambda: ByKeys(a=2)),
+    "ordered update": (lambda c: collections.OrderedDict(b=1).update(c), lambda: ByKeys(a=2)),
+    "default by an iterator": (lambda c: dict(collections.defaultdict(list, c)), lambda: ByIterator(a=2)),
+    "deque of keys": (lambda c: list(collections.deque(c)), lambda: ByIterator(a=2)),
+    "methods of other names": (lambda c: ("a" in c, "b" in c, c["z"]), lambda: Aliased(a=0, b=1)),
+    "a static method": (lambda c: (3 in c, 4 in c), lambda: Static([4])),
+}
+
+
+@pytest.mark.parametrize("name", SUBCLASSES)
+def test_what_c_code_takes_of_a_subclass(name):
+    use, make = SUBCLASSES[name]
+
+    def f(x, container):
+        return x + 1, use(container)
+
+    counting = Counting()
+    compiled = pellucid.compile(f, backend=counting)
+    x = torch.ones(2)
+    for _ in range(3):
+        want, got = f(x, make()), compiled(x, make())
+        assert torch.equal(want[0], got[0])
+        assert repr(want[1]) == repr(got[1])
+    assert counting.graphs

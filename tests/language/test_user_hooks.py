@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import enum
+import functools
 
 import pytest
 import torch
@@ -252,3 +253,88 @@ def test_hooks_of_attributes_run_once(use, make, counting):
     want = called(use)
     assert [called(compiled), called(compiled)] == [want, want]
     assert bool(counting.count) == (isinstance(want[0], list) and use is not sets_an_attribute)
+
+
+class AttributeDict(dict):
+    def __getattr__(self, name):
+        return self[name]
+
+    def __setattr__(self, name, value):
+        self[name] = value
+
+
+class DictOfMethods(dict):
+    __getattr__ = dict.get
+    __setattr__ = dict.__setitem__
+    __delattr__ = dict.__delitem__
+
+
+class Named(list):
+    def __getattr__(self, name):
+        return len(self) + len(name)
+
+
+class Whole(int):
+    def __getattr__(self, name):
+        return len(name)
+
+
+@pytest.mark.parametrize(
+    "made", [lambda: AttributeDict(scale=3), lambda: DictOfMethods(scale=3), Named, lambda: Whole(4)]
+)
+def test_attributes_that_a_class_over_a_builtin_one_computes(made):
+    def f(x, o):
+        return (x * o.scale).tolist(), hasattr(o, "__len__"), getattr(o, "keys", None) is None
+
+    both(lambda x, o: f(x, o), X, made())
+    compiled = pellucid.compile(lambda x, o: x * o.scale, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(X, made()), X * made().scale)
+
+
+@pytest.mark.parametrize("cls", [AttributeDict, DictOfMethods])
+def test_attributes_that_become_items(cls):
+    def f(x, o):
+        o.first = x + 1
+        o.second = o.first * o.scale
+        if cls is DictOfMethods:
+            del o.scale
+        return o.second
+
+    compiled = pellucid.compile(f, backend="eager", fullgraph=True)
+    for scale in (2, 3, 2):
+        mine, want = cls(scale=scale), cls(scale=scale)
+        assert torch.equal(compiled(X, mine), f(X, want))
+        assert list(mine) == list(want)
+        assert torch.equal(mine["second"], want["second"])
+
+
+class Bound:
+    """`__getattr__` and `__setattr__` that are no plain methods."""
+
+    __getattr__ = staticmethod(lambda name: len(name))
+
+    def _set(self, times, name, value):
+        self.__dict__[name] = value * times
+
+    __setattr__ = functools.partialmethod(_set, 3)
+
+
+def test_hooks_that_are_no_methods():
+    def f(x, o):
+        o.value = 2
+        return (x * o.value + o.missing).tolist()
+
+    both(f, X, Bound())
+
+
+@pytest.mark.parametrize("base", [dict, list, object])
+def test_a_hook_given_later(base):
+    cls = type("Later", (base,), {})
+
+    def f(x, o):
+        return hasattr(o, "scale"), (x + 1).tolist()
+
+    compiled = both(f, X, cls())
+    cls.__getattr__ = lambda self, name: 3
+    assert compiled(X, cls()) == f(X, cls())
+    assert compiled(X, cls())[0]

@@ -251,6 +251,29 @@ def seen(value, versions):
     return [seen(item, versions) for item in value] if isinstance(value, (list, tuple)) else value
 
 
+@program(compiled_breaks=1)
+def leaf_beside_a_loss(x):
+    loss = (x * x).sum()
+    w = x.detach().clone()
+    w.requires_grad_()
+    return w, loss, (w * w).sum()
+
+
+@program(compiled_breaks=1)
+def leaf_by_attribute_beside_a_loss(x):
+    loss = (x * x).sum()
+    w = x.detach().clone()
+    w.requires_grad = True
+    return w, loss, (w * w).sum()
+
+
+@program(compiled_breaks=1)
+def parameter_beside_a_loss(x):
+    loss = (x * x).sum()
+    w = nn.Parameter(x.detach().clone())
+    return w, loss, (w * w).sum()
+
+
 def tensors_in(value):
     if isinstance(value, torch.Tensor):
         return [value]

@@ -206,7 +206,8 @@ Next do_LIST_EXTEND(Executor& ex, Frame& f, int arg) {
 Next do_SET_UPDATE(Executor& ex, Frame& f, int arg) {
   bool detour = false, raised = false;
   const region::LooksAtNoOrder order(ex.region, peek(f, 0));  // it becomes that of another set
-  auto items = elements_or_detour(ex, f, &detour, &raised);
+  auto items = protocols::elements_for_set(ex, peek(f, 0));
+  if (!items) items = elements_or_detour(ex, f, &detour, &raised);
   if (raised) return Next::Raise;
   if (detour) return Next::Go;
   PyObject* set = ex.region.shadows.growable(peek(f, static_cast<std::size_t>(arg)));
