@@ -62,7 +62,7 @@ inline bool only_positional(Args args, std::size_t least, std::size_t most) {
 extern const std::span<const Row> kBuiltinRows, kContainerRows, kPureRows, kTorchRows, kOperatorRows, kFunctoolsRows,
     kGeneratorRows, kInspectRows, kRegexRows, kLoggingRows, kExceptionRows, kClassRows, kCompilingRows, kIteratorRows,
     kComptimeRows, kTrainingRows, kTensorFactorRows, kTransformRows, kBodyRows, kNumpyRows, kTorchFunctionRows,
-    kFunctionModeRows, kHookRows, kHigherOrderRows, kRandomRows, kDistributedRows;
+    kFunctionModeRows, kHookRows, kHigherOrderRows, kRandomRows, kDistributedRows, kScanRows;
 extern const std::span<const NamedRow> kNamedTorchRows;
 
 }  // namespace pellucid::rows
