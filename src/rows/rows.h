@@ -34,6 +34,8 @@ void end_range(Interpreter& t, graph::Node* begun);
 // A switch of thread state: carried out now, so that what follows is captured under it, and recorded, so that the graph
 // does it again.
 Result state_switch(Interpreter& t, PyObject* f, Args args);
+// The same of levels of torch.func, whose size may be open.
+Result switch_level(Interpreter& t, PyObject* f, Args args);
 // The call of an autograd.Function, (class, arguments …), where gradients are asked for.
 Result function_as_node(Interpreter& t, Args args);
 // Of torch's own numbers that only a graph knows; capture has others (region/unbacked.h).

@@ -16,11 +16,16 @@ namespace {
 }
 
 // innermost_level(operator): (number, size, randomness), or None.
-Result innermost_level(Interpreter&, PyObject*, Args) {
+Result innermost_level(Interpreter& t, PyObject*, Args) {
   if (!aten::is_below_transform()) return Result::none();
   if (!aten::is_below_vmap_only()) refuse_body("is below a transform of torch.func that is no torch.vmap()");
   static PyObject* const ask = py::import_attr("pellucid._bodies", "innermost_vmap").release();
-  return Result::of(py::take(PyObject_CallNoArgs(ask)));
+  const auto level = py::take(PyObject_CallNoArgs(ask));
+  PyObject* size = PyTuple_GET_ITEM(level.get(), 1);
+  const symbolic::Expr* expr = t.region.recorder.fakes().expr_of(size);
+  const auto number = expr != nullptr ? t.region.numbers.said.of(expr) : py::Owned<>::share(size);
+  PyObject* parts[] = {PyTuple_GET_ITEM(level.get(), 0), number.get(), PyTuple_GET_ITEM(level.get(), 2)};
+  return Result::of(tuple_of(parts));
 }
 
 // leave_level(): the region cannot end until the level is entered again.
@@ -34,7 +39,7 @@ Result leave_level(Interpreter& t, PyObject*, Args) {
 // enter_level(size, randomness): again, as the same number.
 Result enter_level(Interpreter& t, PyObject*, Args args) {
   static PyObject* const enter = py::import_attr("torch._functorch.predispatch", "_vmap_increment_nesting").release();
-  Result entered = state_switch(t, enter, args);
+  Result entered = switch_level(t, enter, args);
   --t.region.recorder.levels.left;
   return entered.is_value() ? Result::none() : std::move(entered);
 }
@@ -74,7 +79,7 @@ Result stand_for(Interpreter& t, PyObject*, Args args) {
 const Row rows[] = {
     {"pellucid.polyfills_scan.innermost_level", innermost_level},
     {"pellucid.polyfills_scan.leave_level", leave_level},
-    {"pellucid.polyfills_scan.enter_level", enter_level},
+    {"pellucid.polyfills_scan.enter_level", enter_level, true, true},
     {"pellucid.polyfills_scan.mapped_operands", mapped_operands},
     {"pellucid.polyfills_scan.strides_at_bottom", strides_at_bottom},
     {"pellucid.polyfills_scan.stand_for", stand_for},

@@ -111,6 +111,10 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
     outcome.capture->after = std::move(left);
   } catch (const GraphBreak& stop) {
     outcome.stop = describe(stop, executor);
+    // It may be that torch asked a wrapper for a plain size.
+    const bool asks_for_constants = stop.reason() == Reason::OpFailed || !extent.may_end_early;
+    outcome.needs_constants =
+        asks_for_constants && meets_open_sizes_at_levels(executor) && is_at_level(executor, *before);
     outcome.ends_before = executor.region.ends_before;
     outcome.needs_modes = executor.region.function_modes.are_asked_for;
     outcome.meets_uninitialized = meets_uninitialized(executor);
@@ -142,8 +146,8 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
     const GraphBreak sizes(Reason::FunctionTransform, {{"callee", "a size that stays open"}});
     outcome.capture.reset();
     outcome.stop = describe(sizes, executor);
+    outcome.needs_constants = true;
   }
-  outcome.needs_constants = meets_open_sizes_at_levels(executor);
   before->restore();
   return outcome;
 }
