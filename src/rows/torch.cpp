@@ -536,7 +536,6 @@ const Row rows[] = {
     {"torch.Tensor.share_memory_", refuse},
     {"torch.Tensor.storage", refuse},
     {"torch.Tensor.untyped_storage", refuse},
-    {"torch.Tensor.__deepcopy__", refuse},
     {"torch.Tensor.__reduce_ex__", refuse},
     {"torch._C.TensorBase.data_ptr", refuse},
     {"torch._C.TensorBase.apply_", refuse},
