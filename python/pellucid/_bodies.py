@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
 from torch.amp.autocast_mode import _cast
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
@@ -113,6 +114,21 @@ def cond(pred: Any, true: Callable[..., Any], false: Callable[..., Any], operand
 
 def call_region(body: Callable[..., Any], identifier: str, *operands: Any) -> Any:
     return body(*operands)
+
+
+def innermost_vmap() -> tuple[int, int, str]:
+    """The number, size and randomness of the innermost level, which is a torch.vmap."""
+    level: Any = retrieve_current_functorch_interpreter()
+    return level.level(), level.batch_size(), level.randomness()
+
+
+def strides_at_bottom(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Of a fake: its strides where each level of torch.vmap has its rows in the last dimension."""
+    functorch = torch._C._functorch
+    while functorch.is_batchedtensor(tensor):
+        dim = functorch.maybe_get_bdim(tensor)
+        tensor = functorch.get_unwrapped(tensor).movedim(dim, -1)
+    return tensor.stride()
 
 
 def chooses_by_row(pred: torch.Tensor) -> bool:

@@ -23,6 +23,7 @@ from pellucid.polyfills_higher_order import *  # noqa: F403
 from pellucid.polyfills_hooks import *  # noqa: F403
 from pellucid.polyfills_language import *  # noqa: F403
 from pellucid.polyfills_language import as_given, is_found, length_hint, reversed_from, stopped_by_function
+from pellucid.polyfills_scan import *  # noqa: F403
 from pellucid.polyfills_torch_function import *  # noqa: F403
 from pellucid.polyfills_training import *  # noqa: F403
 

@@ -3,10 +3,13 @@ code; pellucid.polyfills hands these on."""
 
 from __future__ import annotations
 
+from copy import _deepcopy_dispatch as _DISPATCH  # type: ignore[attr-defined]
 from copyreg import __newobj__ as _NEW_OBJECT  # type: ignore[attr-defined]
 from copyreg import __newobj_ex__ as _NEW_OBJECT_EX  # type: ignore[attr-defined]
 
 from torch import Size as _Size
+from torch import Tensor as _Tensor
+from torch import no_grad as _no_grad
 
 _MISSING = object()
 
@@ -94,3 +97,38 @@ def set_reduce(self):
 
 def size_reduce(self):
     return _Size, (tuple(self),)
+
+
+def memory_of(tensor):
+    """By what tensors that share memory are known."""
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
+def refuse_copy(what):
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
+def tensor_deepcopy(self, memo):
+    """Torch copies all memory that a tensor has a part in, once for all tensors that are copied together."""
+    if id(self) in memo:
+        return memo[id(self)]
+    copied = memo.setdefault("torch", {})
+    memory = memory_of(self)
+    if memory in copied:
+        refuse_copy("tensors that share memory")
+    new = lone_tensor_deepcopy(self)
+    copied[memory] = new
+    memo[id(self)] = new
+    return new
+
+
+def lone_tensor_deepcopy(self):
+    if self.is_quantized or self.is_complex() or self.is_neg() or self.grad is not None or self.__dict__:
+        refuse_copy("a tensor with more than its elements")
+    if _Tensor in _DISPATCH:
+        refuse_copy("tensors in a way of the program's own")
+    with _no_grad():
+        new = self.clone()
+    if new.stride() != self.stride():
+        refuse_copy("a tensor whose elements are not side by side in memory")
+    return new

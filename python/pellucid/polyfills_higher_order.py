@@ -7,10 +7,8 @@ from math import log as _log
 from math import sqrt as _sqrt
 
 from torch import bool as _bool
-from torch import flip as _flip
 from torch import int32 as _int32
 from torch import is_tensor as _is_tensor
-from torch import movedim as _movedim
 from torch import ones as _ones
 from torch import where as _where
 from torch import zeros as _zeros
@@ -81,7 +79,7 @@ _FIRST, _SECOND = Slot(0), Slot(1)
 _USED, _USED_LIST = Slot(0, tuple), Slot(0, list)
 
 
-def _tensors_of(operator, value, what):
+def tensors_of(operator, value, what):
     """The tensors below a value that holds nothing else, and its structure."""
     leaves, spec = _tree_flatten(value)
     for leaf in leaves:
@@ -100,7 +98,7 @@ def _is_alike(one, other):
     )
 
 
-def _check_alike(operator, ones, others, what):
+def check_alike(operator, ones, others, what):
     if len(ones) != len(others):
         refuse_operator(operator, what)
     for i in range(len(ones)):
@@ -118,7 +116,7 @@ def choose_branch(pred, true_fn, false_fn, operands=()):
         refuse_operator("cond", "its predicate is no bool and no tensor of one bool")
     if not isinstance(operands, (tuple, list)) or not callable(true_fn) or not callable(false_fn):
         refuse_operator("cond", "with these arguments")
-    given, _ = _tensors_of("cond", operands, "its operands are not tensors alone")
+    given, _ = tensors_of("cond", operands, "its operands are not tensors alone")
     if chooses_by_row(pred):
         return _choose_by_row(pred, true_fn, false_fn, operands, given)
     true, true_tensors, true_leaves, true_spec = _branch("cond_true", true_fn, operands, given)
@@ -126,7 +124,7 @@ def choose_branch(pred, true_fn, false_fn, operands=()):
     what = "its branches give other structures, shapes, layouts or numbers"
     if true_spec != false_spec:
         refuse_operator("cond", what)
-    _check_alike("cond", true_tensors, false_tensors, what)
+    check_alike("cond", true_tensors, false_tensors, what)
     for i in range(len(true_leaves)):
         one, other = true_leaves[i], false_leaves[i]
         if _is_tensor(one) != _is_tensor(other) or not (_is_tensor(one) or one == other):
@@ -156,7 +154,7 @@ def _choose_by_row(pred, true_fn, false_fn, operands, given):
     what = "its branches give other structures, shapes, layouts or numbers"
     if true_spec != false_spec:
         refuse_operator("cond", what)
-    _check_alike("cond", (true,), (false,), what)
+    check_alike("cond", (true,), (false,), what)
     return _tree_unflatten([_where(pred, true, false)], true_spec)
 
 
@@ -195,7 +193,7 @@ def _branch(kind, function, operands, given):
 def repeat_body(cond_fn, body_fn, carried_inputs):
     if not isinstance(carried_inputs, (tuple, list)) or not callable(cond_fn) or not callable(body_fn):
         refuse_operator("while_loop", "with these arguments")
-    carried, spec = _tensors_of("while_loop", carried_inputs, "it carries more than tensors")
+    carried, spec = tensors_of("while_loop", carried_inputs, "it carries more than tensors")
     if not carried:
         refuse_operator("while_loop", "it carries nothing")
     needs = [value.requires_grad for value in carried]
@@ -231,11 +229,11 @@ def _loop_body(body_fn, carried_inputs, carried, spec, needs):
         result = body_fn(*_tree_unflatten(inside, spec))
     except BaseException:
         refuse_operator("while_loop", "its body raises")
-    results, result_spec = _tensors_of("while_loop", result, "its body gives more than tensors")
+    results, result_spec = tensors_of("while_loop", result, "its body gives more than tensors")
     what = "its body gives another structure, shape or layout than it is given"
     if len(results) != len(carried) or (result_spec != spec and not isinstance(result, tuple)):
         refuse_operator("while_loop", what)
-    _check_alike("while_loop", results, inside, what)
+    check_alike("while_loop", results, inside, what)
     for i in range(len(needs)):
         if results[i].requires_grad and not needs[i]:
             refuse_operator(
@@ -244,43 +242,10 @@ def _loop_body(body_fn, carried_inputs, carried, spec, needs):
     return end_body("while_loop", (*results,), False), (*results,)
 
 
-# ---- scan and map of torch._higher_order_ops
+# ---- map of torch._higher_order_ops
 
 
-def scan_rows(combine_fn, init, xs, *, dim=0, reverse=False):
-    carried, init_spec = _tensors_of("scan", init, "it carries more than tensors")
-    rows, xs_spec = _tensors_of("scan", xs, "it runs over more than tensors")
-    if not rows:
-        return init, []
-    if not carried or type(dim) is not int or not isinstance(reverse, bool) or not callable(combine_fn):
-        refuse_operator("scan", "with these arguments")
-    if dim < 0:
-        dim += rows[0].dim()
-    length = _length(rows, dim)
-    if length is None:
-        refuse_operator("scan", "over tensors of these shapes")
-    if dim != 0:
-        rows = [_movedim(row, dim, 0) for row in rows]
-    if reverse:
-        rows = [_flip(row, [0]) for row in rows]
-    needs = [value.requires_grad for value in carried]
-    while True:
-        body, results, wanted, out_spec = _scan_body(combine_fn, init, xs, carried, rows, init_spec, xs_spec, needs)
-        if wanted == needs:
-            break
-        needs = wanted
-    count = len(carried)
-    how = (*[None for _ in carried], *[length for _ in results[count:]])
-    given = [*call_operator("scan", (body,), (_FIRST, carried, rows, _USED_LIST), results, how, (*carried, *rows))]
-    outs = given[count:]
-    if reverse:
-        outs = [out.flip([0]) for out in outs]
-    if dim != 0:
-        outs = [_movedim(out, 0, dim) if dim < out.ndim else out for out in outs]
-    return _tree_unflatten(given[:count], init_spec), _tree_unflatten(outs, out_spec)
-
-
-def _length(tensors, dim):
+def length_of(tensors, dim):
     length = None
     for tensor in tensors:
         if not 0 <= dim < tensor.dim() or tensor.shape[dim] == 0:
@@ -292,33 +257,9 @@ def _length(tensors, dim):
     return length
 
 
-def _scan_body(combine_fn, init, xs, carried, rows, init_spec, xs_spec, needs):
-    begin_body("scan_combine_fn", (), (combine_fn, init, xs))
-    inside = [body_input(carried[i], None, needs[i]) for i in range(len(carried))]
-    slices = [body_input(row, "row", row.requires_grad) for row in rows]
-    try:
-        result = combine_fn(_tree_unflatten(inside, init_spec), _tree_unflatten(slices, xs_spec))
-    except BaseException:
-        refuse_operator("scan", "its function raises")
-    if not isinstance(result, tuple) or len(result) != 2:
-        refuse_operator("scan", "its function gives no pair")
-    carry, carry_spec = _tensors_of("scan", result[0], "its function gives more than tensors")
-    outs, out_spec = _tensors_of("scan", result[1], "its function gives more than tensors")
-    what = "its function gives a carry of another structure, shape or layout"
-    if carry_spec != init_spec:
-        refuse_operator("scan", what)
-    _check_alike("scan", carry, inside, what)
-    wanted = [needs[i] or carry[i].requires_grad for i in range(len(needs))]
-    if wanted != needs:
-        discard_body("scan")
-        return None, None, wanted, None
-    results = (*carry, *outs)
-    return end_body("scan", results, False), results, needs, out_spec
-
-
 def map_rows(f, xs, *args):
-    rows, spec = _tensors_of("map_impl", xs, "it runs over more than tensors")
-    length = _length(rows, 0)
+    rows, spec = tensors_of("map_impl", xs, "it runs over more than tensors")
+    length = length_of(rows, 0)
     if length is None or not callable(f):
         refuse_operator("map_impl", "over tensors of these shapes")
     begin_body("map_body", (), (f, xs, args))
@@ -327,7 +268,7 @@ def map_rows(f, xs, *args):
         result = f(_tree_unflatten(slices, spec), *args)
     except BaseException:
         refuse_operator("map_impl", "its function raises")
-    results, out_spec = _tensors_of("map_impl", result, "its function gives more than tensors")
+    results, out_spec = tensors_of("map_impl", result, "its function gives more than tensors")
     results = (*results,)
     body = end_body("map_impl", results, False)
     given = call_operator("map_impl", (body,), (_FIRST, rows, _USED_LIST), results, (length,) * len(results), (*rows,))

@@ -318,9 +318,9 @@ bool FakeScope::has_shape(PyObject* fake, const OpenShape& shape) const {
 }
 
 OpenShape FakeScope::open_shape(PyObject* fake) const {
-  const SymbolicFake* open = symbolic_fake(tensor_of(fake));
-  if (open == nullptr) return {};
-  const Shape shape = open->shape();
+  const at::Tensor& tensor = tensor_of(fake);
+  if (symbolic_fake(tensor) == nullptr && !is_symbolic_wrapper(tensor)) return {};
+  const Shape shape = shape_of(*data_->sizes, tensor);
   return {{shape.sizes.begin(), shape.sizes.end()}, {shape.strides.begin(), shape.strides.end()}};
 }
 
@@ -473,16 +473,37 @@ bool make_alike(PyObject* fake, PyObject* real) {
 
 // --- metadata ---
 
+namespace {
+
+std::int64_t hint_of(const c10::SymInt& number) {
+  const SizeNode* node = size_node(number);
+  return node != nullptr ? node->expr()->hint.i : number.guard_int(__FILE__, __LINE__);
+}
+
+// Of a wrapper the one at the bottom.
+const void* storage_of(PyObject* tensor) {
+  const auto with_memory = innermost(tensor);
+  const c10::TensorImpl* memory = with_memory ? impl_of(with_memory.get()) : nullptr;
+  return memory != nullptr && memory->has_storage() ? memory->unsafe_storage().unsafeGetStorageImpl() : nullptr;
+}
+
+}  // namespace
+
 Meta meta_of(PyObject* tensor) {
   return with_python_errors([&] {
     const QuietScope hints;
     const at::Tensor& t = tensor_of(tensor);
     c10::TensorImpl& impl = *t.unsafeGetTensorImpl();
     Meta meta;
-    if (is_jagged(tensor)) {  // sizes, strides and memory are those of its parts
-      meta.requires_grad = impl.requires_grad();
-      meta.is_leaf = is_leaf(tensor);
-      meta.version = version_of(tensor);
+    meta.requires_grad = impl.requires_grad();
+    meta.is_leaf = is_leaf(tensor);
+    meta.version = version_of(tensor);
+    if (is_jagged(tensor)) return meta;  // sizes, strides and memory are those of its parts
+    if (is_symbolic_wrapper(t)) {
+      for (const c10::SymInt& size : impl.sym_sizes_default()) meta.sizes.push_back(hint_of(size));
+      for (const c10::SymInt& stride : impl.sym_strides_default()) meta.strides.push_back(hint_of(stride));
+      meta.storage_offset = hint_of(impl.sym_storage_offset_default());
+      meta.storage = storage_of(tensor);
       return meta;
     }
     meta.sizes.assign(impl.sizes().begin(), impl.sizes().end());
@@ -490,12 +511,7 @@ Meta meta_of(PyObject* tensor) {
       meta.strides.assign(impl.strides().begin(), impl.strides().end());
       meta.storage_offset = impl.storage_offset();
     }
-    meta.requires_grad = impl.requires_grad();
-    meta.is_leaf = is_leaf(tensor);
-    meta.version = version_of(tensor);
-    const auto with_memory = innermost(tensor);
-    const c10::TensorImpl* memory = with_memory ? impl_of(with_memory.get()) : nullptr;
-    if (memory != nullptr && memory->has_storage()) meta.storage = memory->unsafe_storage().unsafeGetStorageImpl();
+    meta.storage = storage_of(tensor);
     return meta;
   });
 }

@@ -143,8 +143,27 @@ SymbolicFake* symbolic_fake(const at::Tensor& tensor) noexcept {
   return impl->has_symbolic_sizes_strides() && is_fake(impl) ? static_cast<SymbolicFake*>(impl) : nullptr;
 }
 
+bool is_symbolic_wrapper(const at::Tensor& tensor) noexcept {
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  return impl->has_symbolic_sizes_strides() && !is_fake(impl);
+}
+
+namespace {
+
+Shape shape_of_wrapper(SizeScope& scope, const at::Tensor& tensor) {
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  Shape shape;
+  for (const c10::SymInt& size : impl.sym_sizes_default()) shape.sizes.push_back(expr_of(scope, size));
+  for (const c10::SymInt& stride : impl.sym_strides_default()) shape.strides.push_back(expr_of(scope, stride));
+  shape.offset = expr_of(scope, impl.sym_storage_offset_default());
+  return shape;
+}
+
+}  // namespace
+
 Shape shape_of(SizeScope& scope, const at::Tensor& tensor) {
   if (const SymbolicFake* fake = symbolic_fake(tensor)) return fake->shape();
+  if (is_symbolic_wrapper(tensor)) return shape_of_wrapper(scope, tensor);
   const auto constant = [&](std::int64_t number) { return scope.space.constant(Value::of(number)); };
   Shape shape;
   for (const std::int64_t size : tensor.sizes()) shape.sizes.push_back(constant(size));

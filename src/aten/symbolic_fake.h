@@ -77,6 +77,8 @@ class SymbolicFake final : public c10::TensorImpl {
 
 // Null: its sizes are plain.
 SymbolicFake* symbolic_fake(const at::Tensor& tensor) noexcept;
+// The wrapper of a level of torch.func around one, whose sizes torch keeps.
+bool is_symbolic_wrapper(const at::Tensor& tensor) noexcept;
 // Of any strided tensor; what is plain is constant.
 Shape shape_of(SizeScope& scope, const at::Tensor& tensor);
 bool is_constant(const Shape& shape) noexcept;

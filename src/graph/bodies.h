@@ -38,6 +38,9 @@ class Bodies {
   // What stands for a node of any graph in the one where nodes go.
   Node* here(Node* node) { return node->graph == innermost_ ? node : in(*innermost_, node); }
 
+  // The same, in the graph around the innermost body.
+  Node* in_outer(Node* node) { return in(innermost_->body->outer, node); }
+
   bool reaches(const Node& node) const;  // here() gives something
 
   // Nodes go into a new body from here on. `kind`: torch._dynamo's word for it ("wrap_body").

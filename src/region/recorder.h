@@ -23,6 +23,7 @@ struct OpenLevels {
   // The steps of the program's own code that led to levels which were opened first, the last one at the end. The region
   // may end before each of these instead.
   std::vector<std::int64_t> led_by;
+  int left = 0;  // for a while: the region cannot end until these are entered again
   void note_opening(const Region& region);
 };
 

@@ -1,6 +1,9 @@
 #include "rows/copying.h"
 
+#include "aten/layers.h"
 #include "py/cpython.h"
+#include "region/objects.h"
+#include "region/subclasses.h"
 #include "rows/rows.h"
 
 namespace pellucid::rows {
@@ -68,6 +71,41 @@ Result new_empty(Interpreter& t, PyObject* f, Args args) {
   return run_native(t, f, Args{values, nullptr});
 }
 
+bool is_plain_tensor(Interpreter& t, PyObject* value) {
+  static PyObject* const strided = py::import_attr("torch", "strided").release();
+  if (region::cat_of(value) != Cat::Tensor || region::is_subclassed(value)) return false;
+  const auto fake = t.region.recorder.lift(value);
+  const auto layout = py::take(PyObject_GetAttrString(fake.get(), "layout"));
+  return !aten::is_wrapper(fake.get()) && !aten::meta_of(fake.get()).requires_grad && layout.get() == strided;
+}
+
+// torch.Tensor.__deepcopy__(self, memo), of a plain tensor without gradients: a node makes the copy.
+Result tensor_deepcopy(Interpreter& t, PyObject* f, Args args) {
+  if (!only_positional(args, 2, 2) || !PyDict_CheckExact(args[1]) || !is_plain_tensor(t, args[0]))
+    return refuse(t, f, args);
+  return protocols::call_polyfill(t, "tensor_deepcopy", args);
+}
+
+// copy.deepcopy(x, …): of a tensor alone there is no memo, which would know it by its address.
+Result deepcopy(Interpreter& t, PyObject* f, Args args) {
+  static PyObject* const name = py::interned("__deepcopy__").release();
+  static PyObject* const of_tensor = PyObject_GetAttr(py::import_attr("torch", "Tensor").get(), name);  // held for good
+  if (only_positional(args, 1, 1) && is_plain_tensor(t, args[0]) &&
+      t.region.lookups.type_lookup(Py_TYPE(args[0]), name) == of_tensor)
+    return protocols::call_polyfill(t, "lone_tensor_deepcopy", args);
+  return t.inline_function(f, args);
+}
+
+// memory_of(tensor): by what the tensors that share memory with it are known, in this capture.
+Result memory_of(Interpreter& t, PyObject*, Args args) {
+  const auto fake = t.region.recorder.lift(args[0]);
+  return Result::of(py::take(PyLong_FromVoidPtr(const_cast<void*>(aten::meta_of(fake.get()).storage))));
+}
+
+Result refuse_copy(Interpreter&, PyObject*, Args args) {
+  unsupported(Reason::Reflection, {{"callee", "copying " + py::text_of(args[0])}});
+}
+
 constexpr char kDict[] = "ordered_dict_reduce", kDefault[] = "default_dict_reduce", kDeque[] = "deque_reduce",
                kSet[] = "set_reduce", kCopyDefault[] = "default_dict_copy", kCopyDeque[] = "deque_copy",
                kSize[] = "size_reduce";
@@ -89,6 +127,10 @@ const Row rows[] = {
     {"collections.deque.__reduce__", polyfill<kDeque>},
     {"collections.deque.__copy__", polyfill<kCopyDeque>},
     {"collections.deque.copy", polyfill<kCopyDeque>},
+    {"copy.deepcopy", deepcopy, true, true},
+    {"torch.Tensor.__deepcopy__", tensor_deepcopy},
+    {"pellucid.polyfills_copying.memory_of", memory_of},
+    {"pellucid.polyfills_copying.refuse_copy", refuse_copy},
     {"torch.Size.__reduce__", polyfill<kSize>},
     {"torch.dtype.__reduce__", pure},
     {"torch.device.__reduce__", pure},

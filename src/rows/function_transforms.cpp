@@ -16,7 +16,7 @@ namespace {
 // has come is noted.
 Result open_level(Interpreter& t, PyObject* f, Args args) {
   t.region.recorder.levels.note_opening(t.region);
-  return state_switch(t, f, args);
+  return switch_level(t, f, args);
 }
 
 // What puts tensors into a level, or takes them out of it.
@@ -64,7 +64,7 @@ Result transform(Interpreter&, PyObject* callable, Args) {
 }
 
 const Row rows[] = {
-    {"torch._functorch.predispatch._vmap_increment_nesting", open_level},
+    {"torch._functorch.predispatch._vmap_increment_nesting", open_level, true, true},
     {"torch._functorch.predispatch._vmap_decrement_nesting", state_switch},
     {"torch._functorch.predispatch._jvp_increment_nesting", open_level},
     {"torch._functorch.predispatch._jvp_decrement_nesting", state_switch},
@@ -80,7 +80,7 @@ const Row rows[] = {
     {"torch._C._autograd._saved_tensors_hooks_enable", state_switch},
     {"torch._C._autograd._saved_tensors_hooks_get_disabled_error_message", pure},
     {"torch._functorch.predispatch._add_batch_dim", across_level},
-    {"torch._functorch.predispatch._remove_batch_dim", across_level},
+    {"torch._functorch.predispatch._remove_batch_dim", across_level, true, true},
     {"torch._functorch.predispatch._unwrap_for_grad", across_level},
     {"torch._functorch.predispatch._make_dual", across_level},
     {"torch._functorch.predispatch._unpack_dual", across_level},

@@ -21,7 +21,7 @@ void initialise() {
        kGeneratorRows, kInspectRows,     kRegexRows,         kLoggingRows,      kExceptionRows,    kClassRows,
        kCompilingRows, kIteratorRows,    kComptimeRows,      kTrainingRows,     kTensorFactorRows, kTransformRows,
        kBodyRows,      kNumpyRows,       kTorchFunctionRows, kFunctionModeRows, kHookRows,         kHigherOrderRows,
-       kRandomRows,    kDistributedRows, kNestedRows,        kCopyingRows},
+       kRandomRows,    kDistributedRows, kNestedRows,        kCopyingRows,      kScanRows},
       kNamedTorchRows);
   add_numpy_functions();
   add_numpy_draws();

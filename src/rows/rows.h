@@ -34,6 +34,8 @@ void end_range(Interpreter& t, graph::Node* begun);
 // A switch of thread state: carried out now, so that what follows is captured under it, and recorded, so that the graph
 // does it again.
 Result state_switch(Interpreter& t, PyObject* f, Args args);
+// The same of levels of torch.func, whose size may be open.
+Result switch_level(Interpreter& t, PyObject* f, Args args);
 // The call of an autograd.Function, (class, arguments …), where gradients are asked for.
 Result function_as_node(Interpreter& t, Args args);
 // Of torch's own numbers that only a graph knows; capture has others (region/unbacked.h).
@@ -62,7 +64,7 @@ inline bool only_positional(Args args, std::size_t least, std::size_t most) {
 extern const std::span<const Row> kBuiltinRows, kContainerRows, kPureRows, kTorchRows, kOperatorRows, kFunctoolsRows,
     kGeneratorRows, kInspectRows, kRegexRows, kLoggingRows, kExceptionRows, kClassRows, kCompilingRows, kIteratorRows,
     kComptimeRows, kTrainingRows, kTensorFactorRows, kTransformRows, kBodyRows, kNumpyRows, kTorchFunctionRows,
-    kFunctionModeRows, kHookRows, kHigherOrderRows, kRandomRows, kDistributedRows;
+    kFunctionModeRows, kHookRows, kHigherOrderRows, kRandomRows, kDistributedRows, kScanRows;
 extern const std::span<const NamedRow> kNamedTorchRows;
 
 }  // namespace pellucid::rows

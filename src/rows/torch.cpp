@@ -56,7 +56,14 @@ Result state_switch(Interpreter& t, PyObject* f, Args args) {
   for (PyObject* value : args.values) {
     if (!region::is_atom(region::cat_of(value))) unsupported(Reason::UntracedCallable, {{"callee", describe(f)}});
   }
-  Result done = run_native(t, f, args);
+  return switch_level(t, f, args);
+}
+
+Result switch_level(Interpreter& t, PyObject* f, Args args) {
+  std::vector<py::Owned<>> held;
+  std::vector<PyObject*> values;
+  for (PyObject* value : args.values) values.push_back(held.emplace_back(t.region.recorder.to_fake(value)).get());
+  Result done = run_native(t, f, Args{values, args.kwnames});
   if (!done.is_value()) return done;
   t.region.recorder.record(graph::Op::CallFunction, f, args, Py_None, true);
   return done;
@@ -532,7 +539,6 @@ const Row rows[] = {
     {"torch.Tensor.share_memory_", refuse},
     {"torch.Tensor.storage", refuse},
     {"torch.Tensor.untyped_storage", refuse},
-    {"torch.Tensor.__deepcopy__", refuse},
     {"torch.Tensor.__reduce_ex__", refuse},
     {"torch._C.TensorBase.data_ptr", refuse},
     {"torch._C.TensorBase.apply_", refuse},

@@ -85,7 +85,7 @@ void decode(const Frame& frame, frames::OpenFrame& to) {
 }
 
 // Polyfills of which no part can run for real: the list that is sorted has CPython's mark, which a list that is built
-// again has not; a backward pass calls functions that rules of the core stand for, and a body is a graph of
+// again has not; a backward pass and a copy call functions that rules of the core stand for, and a body is a graph of
 // its own.
 bool runs_as_a_whole(PyObject* name) {
   constexpr const char* kNames[] = {"list_sort",          "tensor_backward",
@@ -93,7 +93,8 @@ bool runs_as_a_whole(PyObject* name) {
                                     "run_checkpoint",     "run_function_as_node",
                                     "choose_branch",      "repeat_body",
                                     "scan_rows",          "map_rows",
-                                    "region_as_operator", "attend"};
+                                    "region_as_operator", "attend",
+                                    "tensor_deepcopy",    "lone_tensor_deepcopy"};
   return std::ranges::any_of(kNames,
                              [&](const char* known) { return PyUnicode_CompareWithASCIIString(name, known) == 0; });
 }

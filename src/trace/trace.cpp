@@ -61,9 +61,13 @@ py::Owned<> live_values(Executor& executor, const frames::State& state, bool at_
   return tuple;
 }
 
+bool is_at_level(const Executor& executor, const aten::GlobalState& before) {
+  return before.has_open_levels() || executor.region.recorder.levels.left > 0;
+}
+
 // Whether what the region changed of torch's state is what GlobalState puts back. Leaves the thread as it was before.
 bool can_leave(Executor& executor, const aten::GlobalState& before) {
-  if (before.has_open_levels()) return false;
+  if (is_at_level(executor, before)) return false;
   if (!before.matches()) before.restore();
   return before.matches() && rows::leave_contexts(executor);
 }
@@ -107,6 +111,10 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
     outcome.capture->after = std::move(left);
   } catch (const GraphBreak& stop) {
     outcome.stop = describe(stop, executor);
+    // It may be that torch asked a wrapper for a plain size.
+    const bool asks_for_constants = stop.reason() == Reason::OpFailed || !extent.may_end_early;
+    outcome.needs_constants =
+        asks_for_constants && meets_open_sizes_at_levels(executor) && is_at_level(executor, *before);
     outcome.ends_before = executor.region.ends_before;
     outcome.needs_modes = executor.region.function_modes.are_asked_for;
     outcome.meets_uninitialized = meets_uninitialized(executor);
@@ -117,7 +125,7 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
     if (extent.steps >= 0 && executor.region.steps >= extent.steps)
       outcome.stop.is_error = false;  // it ends here at will
     const bool may_end = extent.may_end_early && !outcome.stop.is_error && !executor.region.cannot_be_built_again;
-    if (may_end) outcome.earlier = earlier_stops(executor, before->has_open_levels());
+    if (may_end) outcome.earlier = earlier_stops(executor, is_at_level(executor, *before));
     if (may_end && can_leave(executor, *before) && open_frames(executor, live)) {
       outcome.stopped = true;
       std::erase(outcome.earlier, executor.region.steps);  // that is here
@@ -138,8 +146,8 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
     const GraphBreak sizes(Reason::FunctionTransform, {{"callee", "a size that stays open"}});
     outcome.capture.reset();
     outcome.stop = describe(sizes, executor);
+    outcome.needs_constants = true;
   }
-  outcome.needs_constants = meets_open_sizes_at_levels(executor);
   before->restore();
   return outcome;
 }

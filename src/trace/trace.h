@@ -34,7 +34,7 @@ struct Outcome {
   std::vector<std::int64_t> earlier;
   std::int64_t steps = 0;         // executed when it stopped
   int captures = 1;               // until the hints for what only the graph knows fitted
-  bool needs_constants = false;   // sizes were open at levels of torch.func, whose wrappers have plain ones
+  bool needs_constants = false;   // sizes were open at a level of torch.func, where torch asks for plain ones
   std::int64_t ends_before = -1;  // an earlier step that the region has to end before (Region::ends_before)
   bool needs_modes = false;       // the program asks for modes of torch functions, which were not followed
   // The program has come to a parameter or buffer that has no shape yet: a lazy module gives it one, and another class,

@@ -352,3 +352,88 @@ def test_a_copy_of_what_is_not_known_is_a_break():
         assert picture(got[0]) == picture(want[0]) and type(got[0]) is nn.Parameter
         assert got[0].data_ptr() == given.data_ptr() and torch.equal(got[1], want[1])
     assert backend.count >= 1
+
+
+# ---- tensors
+
+
+def of_a_tensor(x):
+    y = copy.deepcopy(x)
+    y.add_(1)
+    return y, x * 2, y is x
+
+
+def of_what_was_computed(x):
+    y = (x.t() * 2)[:, 1:]
+    z = copy.deepcopy(y)
+    z.mul_(3)
+    return z, y, z.stride()
+
+
+def with_its_container(x):
+    made = copy.deepcopy({"x": x, "again": [x, 1]})
+    made["x"].add_(1)
+    return made, made["x"] is made["again"][0], x.sin()
+
+
+def of_two(x):
+    a, b = copy.deepcopy((x.sin(), x.cos()))
+    return a.add_(b), b
+
+
+TENSORS = {
+    "contiguous": lambda: torch.arange(6.0).reshape(2, 3),
+    "transposed": lambda: torch.arange(6.0).reshape(3, 2).t(),
+    "ints": lambda: torch.arange(6).reshape(2, 3),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", [of_a_tensor, with_its_container, of_two], ids=lambda program: program.__name__)
+@pytest.mark.parametrize("make", TENSORS.values(), ids=TENSORS)
+def test_a_tensor_is_copied_by_a_node(make, program, backend):
+    counting = Counting()
+    compiled = pellucid.compile(program, backend=counting if backend == "eager" else backend, fullgraph=True)
+    x, kept = make(), []
+    for _ in range(3):
+        if program is not with_its_container:
+            x = make()  # a memo knows its objects by their addresses
+        kept.append(x)
+        y = x.clone()
+        got, want = compiled(x), program(y)
+        assert picture(got) == picture(want) and picture(x) == picture(y)
+        for one, other in zip(*[torch.utils._pytree.tree_leaves(value) for value in (got, want)]):
+            if torch.is_tensor(one):
+                assert one.stride() == other.stride()
+    if backend == "eager":
+        assert counting.count == 1
+
+
+def test_a_tensor_that_was_computed_is_copied(counting):
+    compiled = pellucid.compile(of_what_was_computed, backend=counting, fullgraph=True)
+    for size in (3, 4, 5):
+        x = torch.arange(size * 4.0).reshape(size, 4)
+        got, want = compiled(x), of_what_was_computed(x)
+        assert picture(got) == picture(want) and got[0].stride() == want[0].stride()
+    assert counting.count == 2
+
+
+def test_memory_that_is_shared_stays_shared_and_what_a_tensor_holds_is_copied():
+    """torch's own copy runs, behind the graph of what was before."""
+
+    def f(x, y):
+        a, b = copy.deepcopy([x, y])
+        a.add_(1)
+        return a, b, b.__dict__
+
+    x = torch.zeros(2, 3)
+    held = torch.zeros(3)
+    held.names = ["a"]
+    counting = Counting()
+    compiled = pellucid.compile(f, backend=counting)
+    for other in (torch.zeros(3), x.t(), x, held, torch.ones(1).expand(3), torch.arange(6.0)[::2]):
+        got, want = compiled(x, other), f(x, other)
+        assert picture(got) == picture(want)
+        assert (got[0] is got[1]) == (want[0] is want[1]) and got[1].stride() == want[1].stride()
+        assert got[2] is not other.__dict__
+    assert counting.count >= 1

@@ -730,7 +730,7 @@ def test_other_sizes():
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_sizes_that_change(f, backend, dynamic):
-    """Wrappers have plain sizes: they are constants, and other ones are captured anew."""
+    """How often they are captured is told in tests/sizes/test_below_transforms.py."""
     compiled = pellucid.compile(f, backend=backend, dynamic=dynamic)
     for rows in (3, 4, 5, 6):
         x = torch.randn(rows, 3)
