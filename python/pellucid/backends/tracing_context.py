@@ -24,7 +24,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.node import map_arg
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from pellucid.backends import decompositions
+from pellucid.backends import batch_norms, decompositions
 from pellucid.backends.open_inputs import OpenInputs, input_context
 from pellucid.backends.open_numbers import OpenNumbers, Symbols
 
@@ -199,6 +199,7 @@ def tracing_context(
                     inductor = importlib.import_module("torch._inductor.config")
                     held.enter_context(inductor.patch(fx_graph_cache=False))
             if replace_fakes:
+                batch_norms.take_numbers(gm)
                 context.note_numbers(gm)
                 _replace_example_values(gm, fake_mode, context)
             context.make_scalars()
