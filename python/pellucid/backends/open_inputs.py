@@ -18,10 +18,14 @@ from pellucid.backends.open_numbers import Symbols
 
 
 def input_context(tensor: torch.Tensor, source: Source) -> StatefulSymbolicContext:
-    """The same of a tensor around tensors: of each of its parts, too."""
+    """The same of a tensor around tensors: of each of its parts, too. Torch takes the context of a tensor for its
+    gradient, which may be one around tensors where the tensor itself is none."""
     context = static_context(tensor, source)
+    gradient = tensor.grad if tensor.is_leaf else None
     if not is_traceable_wrapper_subclass(tensor):
-        return context
+        if gradient is None or not is_traceable_wrapper_subclass(gradient):
+            return context
+        tensor = gradient
     facts = {field.name: getattr(context, field.name) for field in dataclasses.fields(context)}
     parts = {name: getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]}
     return SubclassSymbolicContext(
