@@ -32,10 +32,9 @@ def is_nested_int(number: torch.SymInt) -> bool:
 
 
 def is_for_compilers(tensor: torch.Tensor) -> bool:
-    """They fail at the gradients of many operators, and make no fake of a nested tensor with the strided layout, of which what
-    attention gives on the CPU is a view."""
+    """They make no fake of a nested tensor with the strided layout, of which what attention gives on the CPU is a view."""
     base = tensor._base
-    return not tensor.requires_grad and not (base is not None and base.is_nested and base.layout is torch.strided)
+    return not (base is not None and base.is_nested and base.layout is torch.strided)
 
 
 def like(real: Any, parts: dict[str, torch.Tensor]) -> torch.Tensor:

@@ -325,11 +325,12 @@ void Numbers::add_place(PyCodeObject* code, int offset, std::string operation) {
 
 namespace {
 
-// torch's optimizers read tensors of one element only to compute how far they step: what they ask is a number in the
-// graph, whatever is said of item() in the program.
-bool is_optimizer(const Frame* frame) {
+// torch's optimizers read tensors of one element only to compute how far they step, and its batch norms to compute a
+// momentum: what they ask is a number in the graph, whatever is said of item() in the program.
+bool asks_to_compute(const Frame* frame) {
   const py::Gil gil;  // torch asks without it
-  return frame != nullptr && is_of_torch_optim(frame->code.get());
+  while (frame != nullptr && frame->hidden) frame = frame->back.get();
+  return frame != nullptr && (is_of_torch_optim(frame->code.get()) || is_of_batch_norms(frame->code.get()));
 }
 
 // A backend that runs graphs as they are has all that Python has: sizes that are found are numbers like any other.
@@ -339,10 +340,12 @@ bool takes(const Region& region, aten::GraphGives what) {
   if (!is_number) return policy.dynamic_output_shapes;
   if (policy.scalar_outputs) return true;
   const bool may = policy.graph_numbers != GraphNumbers::None && policy.value_checks;
-  return may && what == aten::GraphGives::Number && is_optimizer(region.top);
+  return may && what == aten::GraphGives::Number && asks_to_compute(region.top);
 }
 
 }  // namespace
+
+bool Numbers::takes_items() const { return takes(region_, aten::GraphGives::Number); }
 
 const symbolic::Expr* Numbers::given_by_graph(aten::GraphGives what, symbolic::Value hint, std::int64_t least,
                                               std::int64_t most, PyObject* of) {

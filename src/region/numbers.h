@@ -52,6 +52,7 @@ class Numbers final : public aten::SizeDecider {
   // What function(*arguments) gave for the values at hand. Without an expression it is a late value; numbers may also
   // stand in a tuple among its arguments.
   py::Owned<> computed(PyObject* function, py::Owned<> arguments, py::Owned<> value, const symbolic::Expr* expr);
+  bool takes_items() const;  // what item() of a tensor gives is a number of the graph, asked from where the region is
   std::string name_of(std::uint32_t symbol) const;  // where it is read; "u2": the graph gives it
 
   // SizeDecider, for torch's own questions too.

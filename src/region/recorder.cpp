@@ -587,12 +587,14 @@ struct ValueArguments {
   std::vector<std::string_view> keywords;
   bool as_tensors = false;     // in these positions
   bool are_fractions = false;  // between 0 and 1
+  std::string_view as_tensor;  // the keyword of the one position where a tensor is as good; empty: all or none
 };
 
 // Null: none of its arguments is known to be one.
 const ValueArguments* value_arguments(PyObject* target) {
 #define VALUES(name, positions, keywords) {#name, ValueArguments{positions, keywords}},
 #define SCALAR_TENSORS(name, positions, keywords) {#name, ValueArguments{positions, keywords, true}},
+#define SCALAR_TENSOR(name, positions, keywords, one) {#name, ValueArguments{positions, keywords, true, false, one}},
 #define FRACTIONS(name, positions, keywords) {#name, ValueArguments{positions, keywords, false, true}},
   static const std::unordered_map<std::string_view, ValueArguments> rows = {
 #include "region/value_arguments.def"
@@ -615,7 +617,7 @@ bool takes_any_number(const ValueArguments* known, Args args, std::size_t i) {
 // Whether a float that changes may be a tensor of no dimension among these arguments: the result's dtype is that of the
 // tensors with dimensions.
 bool takes_scalar_tensors(const ValueArguments* known, Args args) {
-  if (known == nullptr || !known->as_tensors || args.keyword_count() != 0) return false;
+  if (known == nullptr || !known->as_tensors || (args.keyword_count() != 0 && known->as_tensor.empty())) return false;
   bool any = false;
   for (PyObject* value : args.values) {
     if (cat_of(value) != Cat::Tensor) continue;
@@ -623,6 +625,15 @@ bool takes_scalar_tensors(const ValueArguments* known, Args args) {
     any = true;
   }
   return any;
+}
+
+// Whether argument `i` is one where it may.
+bool may_be_tensor(const ValueArguments& known, Args args, std::size_t i) {
+  if (known.as_tensor.empty()) return true;
+  const auto keyword = std::ranges::find(known.keywords, known.as_tensor);
+  const std::size_t at = known.positions[static_cast<std::size_t>(keyword - known.keywords.begin())];
+  PyObject* name = args.keyword_of(i);
+  return name == nullptr ? i == at : py::text_of(name) == known.as_tensor;
 }
 
 // Whether this is `number / tensor` with a number that is a tensor of no dimension in the graph.
@@ -755,9 +766,11 @@ Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, boo
   const ValueArguments* known = any && may_be_open ? value_arguments(target) : nullptr;
   const auto& policy = region_.numbers.policy;
   const bool scalars = any && policy.graph_numbers == GraphNumbers::Ints && takes_scalar_tensors(known, args);
+  std::size_t at = 0;
   const auto enters = [&](PyObject* value) {
     if (!may_be_open) return false;
-    return enters_graph(policy, value) || (scalars && is_open(value) && as_number(value)->as_tensor);
+    return enters_graph(policy, value) ||
+           (scalars && is_open(value) && as_number(value)->as_tensor && may_be_tensor(*known, args, at));
   };
   const auto all_enter = [&](PyObject* sequence) {
     if (!holds_open_numbers_alone(sequence)) return false;
@@ -767,6 +780,7 @@ Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, boo
   };
   for (std::size_t i = 0; i < args.values.size(); ++i) {
     PyObject* value = args.values[i];
+    at = i;
     bool is_value = (enters(value) || all_enter(value)) && takes_any_number(known, args, i);
     const bool has_indices = in_graph && is_key_with_indices(target, args, i);
     if (is_value && known != nullptr && known->are_fractions) is_value = is_fraction(region_.numbers, value);
@@ -861,8 +875,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   const bool makes_one = (PyType_Check(callable) && is_wrapper_class(reinterpret_cast<PyTypeObject*>(callable))) ||
                          WrapperSubclasses::is_bound(callable) || makes_jagged(callable);
   const bool wraps = makes_one || wrappers.are_among(arguments.values);
-  const bool stays_open =
-      region_.numbers.policy.runs_as_captured() && wraps && (makes_jagged(callable) || are_jagged(arguments.values));
+  const bool stays_open = wraps && (makes_jagged(callable) || are_jagged(arguments.values));
   if (wraps && arguments.open && !stays_open) arguments = arguments_of(target, args, false);
   note_operator(region_, callable, Args{arguments.values, args.kwnames});
   py::Owned<> result;

@@ -8,6 +8,10 @@
 namespace pellucid::region {
 namespace {
 
+// The sizes that torch itself expects to change: the ragged one of jagged nested tensors, and what a graph with open
+// sizes gives.
+constexpr const char* kOfTorch = "_dynamo_propagated_dynamic_indices";
+
 PyObject* attribute(PyObject* tensor, const char* name) {  // borrowed; null
   PyObject* dict = py::instance_dict_if_any(tensor);
   return dict == nullptr ? nullptr : py::dict_get_str(dict, py::interned(name).get());
@@ -54,7 +58,9 @@ void take_any_size(PyObject* tensor, std::int64_t dim, SizeMark& mark) {
 bool has_size_marks(PyObject* tensor) noexcept {
   PyObject* dict = py::instance_dict_if_any(tensor);
   static PyObject* const mark = py::interned("_has_dynamo_dim_marking").release();
-  return dict != nullptr && py::dict_get_str(dict, mark) == Py_True;
+  static PyObject* const of_torch = py::interned(kOfTorch).release();
+  if (dict == nullptr) return false;
+  return py::dict_get_str(dict, mark) == Py_True || py::dict_get_str(dict, of_torch) != nullptr;
 }
 
 SizeMark size_mark(PyObject* tensor, std::int64_t dim) {
@@ -70,7 +76,7 @@ SizeMark size_mark(PyObject* tensor, std::int64_t dim) {
   } else if (holds(tensor, "_dynamo_unbacked_indices", dim)) {
     mark.wish = SizeMark::Wish::MaybeOpen;
     take_any_size(tensor, dim, mark);
-  } else if (holds(tensor, "_dynamo_weak_dynamic_indices", dim)) {
+  } else if (holds(tensor, "_dynamo_weak_dynamic_indices", dim) || holds(tensor, kOfTorch, dim)) {
     mark.wish = SizeMark::Wish::MaybeOpen;
   }
   return mark;

@@ -20,6 +20,11 @@ bool is_of_torch_optim(PyCodeObject* code) {
   return py::text_of(code->co_filename).starts_with(directory);
 }
 
+bool is_of_batch_norms(PyCodeObject* code) {
+  static const std::string file = torch_directory() + "nn/modules/batchnorm.py";
+  return py::text_of(code->co_filename) == file;
+}
+
 PyTypeObject* torch_size_type() {
   static auto* const type = reinterpret_cast<PyTypeObject*>(py::import_attr("torch", "Size").release());
   return type;

@@ -13,6 +13,7 @@ namespace pellucid::region {
 std::string directory_of(const char* module);
 const std::string& torch_directory();  // of torch's own Python files, with the slash at its end
 bool is_of_torch_optim(PyCodeObject* code);
+bool is_of_batch_norms(PyCodeObject* code);
 PyTypeObject* torch_size_type();                                  // torch.Size
 py::Owned<> torch_operator(const char* space, const char* name);  // torch.ops.<space>.<name>
 

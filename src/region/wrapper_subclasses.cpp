@@ -16,7 +16,7 @@
 namespace pellucid::region {
 namespace {
 
-constexpr const char* kNotCompiled = "the backend compiles, and it requires gradients or is a view of a nested tensor";
+constexpr const char* kNotCompiled = "the backend compiles, and it is a view of a strided nested tensor";
 constexpr int kDeepest = 8;  // of objects in objects, in what a context is made of
 
 bool is_side_effect(PyObject* error) {
@@ -268,23 +268,21 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
   guard_contents(real, parts);
   const Trust trust(*this, is_of_torch(type));
   aten::FakeScope& fakes = region_.recorder.fakes();
-  const bool stays_open = jagged && region_.numbers.policy.runs_as_captured();
   auto inner = py::take(PyDict_New());
   for (std::size_t i = 0; i < parts.names.size(); ++i) {
     const py::Owned<> held = parts.tensors[i].copy();
     PyObject* part = held.get();
     const aten::OpenShape* shape = region_.numbers.tensors.shape_of(part);
-    if (shape != nullptr && stays_open && i == 0) fix_ragged_stride(region_, real, *shape);
-    if (shape != nullptr && !stays_open) {
+    if (shape != nullptr && jagged && i == 0) fix_ragged_stride(region_, real, *shape);
+    if (shape != nullptr && !jagged) {
       for (const auto* exprs : {&shape->sizes, &shape->strides}) {
         for (const symbolic::Expr* expr : *exprs) (void)region_.numbers.fix(expr, "a part of a tensor subclass");
       }
     }
     if (is_subclassed(part) && !is_wrapper_subclass(part)) refuse(Py_TYPE(part), "as a part of another tensor");
-    parts.tensors[i] = is_wrapper_subclass(part) ? fake_of(part) : fakes.fake_of(part, stays_open ? shape : nullptr);
+    parts.tensors[i] = is_wrapper_subclass(part) ? fake_of(part) : fakes.fake_of(part, jagged ? shape : nullptr);
     region_.shadows.note_stand_in(parts.tensors[i].get(), held.get());
-    if (!stays_open && !fakes.open_shape(parts.tensors[i].get()).sizes.empty())
-      refuse(type, "a part of it has open sizes");
+    if (!jagged && !fakes.open_shape(parts.tensors[i].get()).sizes.empty()) refuse(type, "a part of it has open sizes");
     region_.provenance.keep(parts.tensors[i].get());
     py::check(PyDict_SetItem(inner.get(), parts.names[i].get(), parts.tensors[i].get()));
   }

@@ -504,12 +504,148 @@ class TestCompilers:
     def test_attention(self, backend):
         Compiled(lambda x: attention(x, x), backend, fullgraph=False)(jagged())
 
-    def test_gradients(self, backend):
-        """Torch's compilers fail at some: the call runs as it is."""
+
+def seen_of(program, inputs, layers=()):
+    """What a step gives, and the gradients of its jagged inputs and layers. Those of inputs have the offsets of their inputs."""
+    for layer in layers:
+        layer.zero_grad()
+    results = program(*inputs)
+    results = results if isinstance(results, (tuple, list)) else (results,)
+    flat = [result.values() if result.is_nested else result for result in results]
+    sum((one * one).sum() for one in flat if one.requires_grad).backward()
+    seen = [one.detach() for one in flat]
+    for x in inputs:
+        if x.is_leaf and x.grad is not None:
+            assert x.grad.offsets() is x.offsets() and x.grad.shape == x.shape
+            seen.append(x.grad.values())
+    return seen + [parameter.grad for layer in layers for parameter in layer.parameters()]
+
+
+LINEAR, NORM = nn.Linear(4, 4), nn.LayerNorm(4)
+STEPS = {
+    "product": lambda x: x * x,
+    "linear": lambda x: LINEAR(x),
+    "norm": lambda x: torch.relu(LINEAR(NORM(x))) + x,
+    "softmax": lambda x: torch.softmax(x, -1),
+    "sum": lambda x: x.sum(),
+    "mean": lambda x: x - x.mean(-1, keepdim=True),
+    "padded": lambda x: torch.nested.to_padded_tensor(LINEAR(x), 0.0).sum(1),
+    "values": lambda x: (x * 2).values().sum(0) / x.size(0),
+    "made again": lambda x: torch.nested.nested_tensor_from_jagged(x.values().sin(), x.offsets()) * x,
+    "heads": lambda x: (x.unflatten(-1, [2, 2]).transpose(1, 2) * 2).transpose(1, 2).flatten(-2),
+    "chunk": lambda x: x.chunk(2, -1)[1] * 2,
+    "some of it": lambda x: (x * x.detach(), x.values().sum()),
+}
+
+
+class TestTraining:
+    """With a backend that compiles: one graph, which other lengths and other numbers of parts need once more."""
+
+    def same(self, program, make, layers=(), backend="aot_eager"):
+        counting = CountingOf(backend)
+        compiled = pellucid.compile(program, backend=counting, fullgraph=True)
+        for lengths in [(2, 3, 1), (2, 3, 1), (4, 4, 1), (9, 2, 1, 3), (5, 1)]:
+            want, got = seen_of(program, make(*lengths), layers), seen_of(compiled, make(*lengths), layers)
+            torch.testing.assert_close(got, want)
+        return counting.count
+
+    @pytest.mark.parametrize("step", STEPS)
+    def test_a_step(self, step):
+        graphs = self.same(STEPS[step], lambda *lengths: [jagged(*lengths, requires_grad=True)], (LINEAR, NORM))
+        assert graphs <= 2
+
+    def test_what_was_computed_before(self):
+        assert self.same(STEPS["norm"], lambda *lengths: [jagged(*lengths) * LINEAR.weight[0]], (LINEAR,)) <= 2
+
+    def test_one_offsets_tensor_of_two_inputs(self):
+        def make(*lengths):
+            x = jagged(*lengths, requires_grad=True)
+            y = torch.nested.nested_tensor_from_jagged(torch.ones(x.values().shape), x.offsets()).detach()
+            return [x, y.requires_grad_()]
+
+        assert self.same(lambda x, y: x * y + LINEAR(y), make, (LINEAR,)) <= 2
+
+    def test_inputs_of_several_lengths(self):
+        def make(*lengths):
+            return [jagged(*lengths, requires_grad=True), jagged(*reversed(lengths), requires_grad=True)]
+
+        assert self.same(lambda x, y: (LINEAR(x), y * 3), make, (LINEAR,)) <= 2
+
+    def test_offsets_that_are_an_input_too(self):
+        def program(x, offsets):
+            return torch.nested.nested_tensor_from_jagged(x.values() * 3, offsets) + x
+
+        compiled = pellucid.compile(program, backend=(counting := CountingOf("aot_eager")), fullgraph=True)
+        for lengths in [(2, 3, 1), (4, 1), (1, 2, 2, 3)]:
+            seen = []
+            for f in (program, compiled):
+                x = jagged(*lengths, requires_grad=True)
+                y = f(x, x.offsets())
+                assert y.offsets() is x.offsets()
+                y.values().square().sum().backward()
+                seen.append((y.values(), x.grad.values()))
+            assert torch.equal(seen[0][0], seen[1][0]) and torch.equal(seen[0][1], seen[1][1])
+        assert counting.count <= 2
+
+    def test_values_and_offsets_from_outside(self):
+        def program(values, offsets):
+            return LINEAR(torch.nested.nested_tensor_from_jagged(values, offsets)).values().square().sum()
+
+        compiled = pellucid.compile(program, backend=(counting := CountingOf("aot_eager")), fullgraph=True)
+        for lengths in [(2, 3, 1), (4, 1), (1, 2, 2, 3), (3, 3)]:
+            seen = []
+            for f in (program, compiled):
+                torch.manual_seed(0)
+                LINEAR.zero_grad()
+                offsets = torch.tensor([0, *lengths]).cumsum(0)
+                values = torch.randn(sum(lengths), 4, requires_grad=True)
+                f(values, offsets).backward()
+                seen.append([values.grad, LINEAR.weight.grad, LINEAR.bias.grad])
+            torch.testing.assert_close(seen[1], seen[0])
+        assert counting.count <= 2
+
+    @pytest.mark.parametrize("lengths", [(2, 3, 1), (4, 1)])
+    def test_inputs_that_no_longer_have_the_same_offsets(self, lengths):
+        def program(x, y):
+            return x * y
+
+        compiled = pellucid.compile(program, backend="aot_eager")
+        x = jagged(requires_grad=True)
+        assert facts(compiled(x, x).detach()) == facts((x * x).detach())
+        x, y = jagged(*lengths, requires_grad=True), jagged(*lengths)
+        assert outcome(compiled, x, y)[:2] == outcome(program, x, y)[:2] == ("raises", RuntimeError)
+
+    @pytest.mark.parametrize("program", [lambda x: x.sum(1), lambda x: x[..., :2] * 2, lambda x: x.narrow(-1, 1, 2)])
+    def test_a_gradient_that_torch_does_not_know(self, program):
+        """AOTAutograd asks for it at once: the call runs as it is, and a backward raises what it raises."""
+        compiled = pellucid.compile(program, backend="aot_eager")
+        x = jagged(requires_grad=True)
+        got, want = compiled(x), program(x)
+        assert facts(got) == facts(want)
+        ends = [
+            outcome(lambda y: y.values().sum().backward() if y.is_nested else y.sum().backward(), y)
+            for y in (got, want)
+        ]
+        assert ends[0][:2] == ends[1][:2] and ends[0][0] == "raises"
+        with pytest.raises(pellucid.errors.Unsupported, match="PEL0903"):
+            pellucid.compile(program, backend="aot_eager", fullgraph=True)(x)
+
+    def test_attention(self):
+        """It reads the lengths, on the CPU: graphs before and behind it."""
 
         def program(x):
-            return (x * x).values().sum()
+            return LINEAR(attention(NORM(x), x)) + x
 
-        x = jagged(requires_grad=True)
-        pellucid.compile(program, backend=backend)(x).backward()
-        assert torch.equal(x.grad.values(), 2 * x.detach().values())
+        compiled = pellucid.compile(program, backend=(counting := CountingOf("aot_eager")))
+        for lengths in [(2, 3, 1), (4, 1)]:
+            inputs = [[jagged(*lengths, requires_grad=True)] for _ in range(2)]
+            want, got = seen_of(program, inputs[0], (LINEAR, NORM)), seen_of(compiled, inputs[1], (LINEAR, NORM))
+            torch.testing.assert_close(got, want)
+        assert counting.count > 0
+
+    def test_inductor(self):
+        pytest.importorskip("torch._inductor")
+        assert (
+            self.same(STEPS["product"], lambda *lengths: [jagged(*lengths, requires_grad=True)], backend="inductor")
+            <= 2
+        )

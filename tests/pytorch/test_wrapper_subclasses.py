@@ -627,3 +627,27 @@ class TestWatched:
             return [part * 2 for part in made], facts["y"], total
 
         assert watched(code, 3) == ([6], [1], 1)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_plain_parameter_that_has_a_gradient_around_tensors(backend):
+    """It is compiled after the first gradient is there, and adds to it."""
+
+    def train(around):
+        torch.manual_seed(0)
+        weight = torch.nn.Parameter(torch.randn(3, 4))
+        x = TwoTensor(torch.randn(2, 4), torch.randn(2, 4))
+
+        def program(x):
+            return (x @ weight.t()).sin()
+
+        program(x).sum().backward()
+        f, seen = around(program), []
+        for _ in range(3):
+            f(x).sum().backward()
+            seen.append(facts(weight.grad))
+        return seen
+
+    counting = CountingOf(backend)
+    assert train(lambda f: pellucid.compile(f, backend=counting, fullgraph=True)) == train(lambda f: f)
+    assert 1 <= counting.count <= 2

@@ -142,6 +142,15 @@ def test_what_an_optimizer_asks_of_a_tensor_is_a_number_of_the_graph(weight_deca
     assert "Tensor.item()" in str(pellucid.break_reasons(compiled)[0])
 
 
+def test_inductor_takes_such_a_number_as_the_weight_of_lerp():
+    """It asks which of two formulas is for the weight, which the first four steps of Adafactor ask for both."""
+    backend = CountingOf("inductor")
+    wanted = train("Adafactor", {}, lambda step: step)
+    got = train("Adafactor", {}, lambda step: pellucid.compile(step, backend=backend, fullgraph=True))
+    assert close(got, wanted)
+    assert 1 <= backend.count <= 2
+
+
 def test_a_backend_that_fails_with_a_number_of_the_graph_fails_once():
     """What lies behind the breaks that are there then does without such numbers at once."""
 

@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import logging
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -228,10 +229,11 @@ def _asks_to_skip(error: Exception) -> bool:
 
 
 def _failure(backend: Backend, gm: GraphModule, error: Exception) -> Exception:
-    """What becomes of an exception of a backend: BackendCompilerFailed, or BackendRefused for those that say that torch knows no
-    shapes for an operator. An operator that the user allowed in graphs is taken to be fit for them."""
+    """What becomes of an exception of a backend: BackendCompilerFailed, or BackendRefused for those that say that torch
+    knows no shapes for an operator, or no gradient for one on jagged nested tensors: AOTAutograd asks for it, be it
+    used or not. An operator that the user allowed in graphs is taken to be fit for them."""
     stack = user_stack_of(gm)
-    if _is_about_shapes(error) and not _has_allowed_function(gm):
+    if (_is_about_shapes(error) or _is_of_nested_tensors(error)) and not _has_allowed_function(gm):
         return BackendRefused(backend.name, error, stack)
     return BackendCompilerFailed(backend.name, error, stack, getattr(error, "_pellucid_repro", None))
 
@@ -249,6 +251,11 @@ def _is_about_shapes(error: Exception) -> bool:
             fake_tensor.UnsupportedMutationAliasingException,
         ),
     )
+
+
+def _is_of_nested_tensors(error: Exception) -> bool:
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(frame.f_globals.get("__name__", "").startswith("torch.nested._internal.") for frame in frames)
 
 
 def _has_allowed_function(gm: GraphModule) -> bool:

@@ -12,12 +12,13 @@ import torch
 from torch._decomp import decompositions as torchs
 from torch._functorch import partitioners
 from torch.fx import GraphModule, Node
+from torch.fx.experimental import proxy_tensor
 from torch.utils.checkpoint import CheckpointPolicy
 
 from pellucid.backends.errors import GraphRefused
 
 VERSION = (
-    2  # part of the key of AOTAutograd's cache: what was compiled without these, or with others, is something else
+    3  # part of the key of AOTAutograd's cache: what was compiled without these, or with others, is something else
 )
 
 
@@ -33,6 +34,7 @@ def faithful_decompositions() -> Iterator[None]:
         mock.patch.object(torchs, "select_one_layer_lstm_function", _lstm_layer),
         mock.patch.object(partitioners, "force_save_bw_mutation_src", _save_what_is_overwritten),
         _kernels(torch.ops.aten.dropout.default, _dropout),
+        mock.patch.object(proxy_tensor, "maybe_handle_decomp", _handle_decomposition),
     ):
         yield
 
@@ -46,6 +48,22 @@ def _kernels(operator: torch._ops.OpOverload, kernel: Callable) -> Iterator[None
             yield
         finally:
             operator._dispatch_cache.clear()
+
+
+_torchs_handling = proxy_tensor.maybe_handle_decomp
+
+
+def _handle_decomposition(mode: Any, op: torch._ops.OpOverload, args: tuple, kwargs: dict) -> Any:
+    """Inductor's lerp asks which of two formulas is for the weight. Of a weight that is a tensor it asks the elements
+    when the graph runs: a number that the graph computes becomes one."""
+    by_scalar, by_tensor = torch.ops.aten.lerp.Scalar, torch.ops.aten.lerp.Tensor
+    if op is by_scalar and isinstance(args[2], torch.SymFloat) and {op, by_tensor} <= mode.decomposition_table.keys():
+        start, end, weight = args
+        dtype = torch.promote_types(start.dtype, torch.float32)
+        with mode:
+            weight = torch.full((), weight, dtype=dtype, device=start.device)
+        op, args = by_tensor, (start, end, weight)
+    return _torchs_handling(mode, op, args, kwargs)
 
 
 _torchs_dropout = torchs.dropout

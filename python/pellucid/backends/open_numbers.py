@@ -126,7 +126,8 @@ class Symbols:
         import sympy
 
         for guard in self.env.guards[self._known_guards :]:
-            yield guard.expr
+            if not self._is_about_nested_ints(guard.expr):
+                yield guard.expr
         for symbol, known in self._known_ranges.items():
             now = self.env.var_to_range[symbol]
             if now.lower > known.lower:
@@ -136,6 +137,15 @@ class Symbols:
         for symbol, replacement in self.env.replacements.items():
             if self._known_replacements.get(symbol) != replacement and symbol in self._number_of:
                 yield sympy.Eq(symbol, replacement, evaluate=False)
+
+    def _is_about_nested_ints(self, expr: Any) -> bool:
+        """They have no values, and are compared as the objects that they are: which of them are one is guarded."""
+        from torch.utils._sympy.singleton_int import SingletonInt
+
+        known = self.env.backed_var_to_val
+        return bool(expr.free_symbols) and all(
+            isinstance(known.get(symbol), SingletonInt) for symbol in expr.free_symbols
+        )
 
     def _prefix(self, expr: Any) -> Any:
         if expr in self._number_of:

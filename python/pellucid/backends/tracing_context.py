@@ -7,31 +7,25 @@ one a tensor becomes fully symbolic), and the compile id.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
+import importlib
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import sympy
 import torch
 from torch._dynamo.convert_frame import compile_lock
-from torch._dynamo.source import AttrSource, TensorProperty, TensorPropertySource
 from torch._dynamo.utils import counters
 from torch._functorch import config as functorch_config
-from torch._guards import CompileContext, CompileId, Source, TracingContext, compile_context, tracing
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._guards import CompileContext, CompileId, TracingContext, compile_context, tracing
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
-from torch.fx.experimental.symbolic_shapes import (
-    DimDynamic,
-    ShapeEnv,
-    StatefulSymbolicContext,
-    SubclassSymbolicContext,
-)
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.node import map_arg
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from pellucid.backends import decompositions
+from pellucid.backends import batch_norms, decompositions
+from pellucid.backends.open_inputs import OpenInputs, input_context
 from pellucid.backends.open_numbers import OpenNumbers, Symbols
 
 _next_frame_id = itertools.count()
@@ -78,15 +72,18 @@ class _Context(TracingContext):
     def fake_mode(self, mode: FakeTensorMode) -> None:
         self._fake_mode = mode
 
-    def open(self, gm: GraphModule, numbers: OpenNumbers) -> None:
-        """The sizes that stay open become symbols, in the example inputs and in what is known of each node."""
+    def open(self, gm: GraphModule, numbers: OpenNumbers) -> bool:
+        """The sizes that stay open become symbols, in the example inputs and in what is known of each node. Whether there
+        are nested tensors among the inputs."""
         mode = self._fake_mode  # without the lock: only AOTAutograd patches torch
         self._symbols = symbols = Symbols(mode.shape_env, numbers)
+        inputs = OpenInputs(mode, symbols)
         for node, example in zip(gm.graph.find_nodes(op="placeholder"), self.examples):
             known = node.meta["example_value"]
             if isinstance(known, torch.Tensor):
-                self._open_inputs.append(open_input(mode, symbols, example, known, node._dynamo_source))
+                self._open_inputs.append(inputs.fake_of(example, known, node._dynamo_source))
         self.examples = numbers.examples(symbols, self.examples)
+        return inputs.any_jagged
 
     def make_scalars(self) -> None:
         """Torch gives an input of no dimension a symbol for its item(), and refuses graphs that do not use those of floats. No
@@ -196,82 +193,19 @@ def tracing_context(
             if open_numbers is not None:
                 # A backward that is compiled later could ask for conditions that nobody guards any more.
                 held.enter_context(functorch_config.patch(force_non_lazy_backward_lowering=True))
-                context.open(gm, open_numbers)
+                if context.open(gm, open_numbers):
+                    # Inductor's cache fails at graphs of which an input is a sum of sizes, as the number of parts is:
+                    # what it compares then has names that it does not know (torch 2.13).
+                    inductor = importlib.import_module("torch._inductor.config")
+                    held.enter_context(inductor.patch(fx_graph_cache=False))
             if replace_fakes:
+                batch_norms.take_numbers(gm)
                 context.note_numbers(gm)
                 _replace_example_values(gm, fake_mode, context)
             context.make_scalars()
             yield context
         finally:
             context.over()
-
-
-def input_context(tensor: torch.Tensor, source: Source) -> StatefulSymbolicContext:
-    """The same of a tensor around tensors: of each of its parts, too."""
-    context = static_context(tensor, source)
-    if not is_traceable_wrapper_subclass(tensor):
-        return context
-    facts = {field.name: getattr(context, field.name) for field in dataclasses.fields(context)}
-    parts = {name: getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]}
-    return SubclassSymbolicContext(
-        **facts,
-        inner_contexts={
-            name: input_context(part, AttrSource(source, name))
-            for name, part in parts.items()
-            if isinstance(part, torch.Tensor)  # a mesh of processes is none
-        },
-    )
-
-
-def static_context(tensor: torch.Tensor, source: Source) -> StatefulSymbolicContext:
-    """Every size and stride is a constant; a view says the same of its base."""
-    base = tensor._base if tensor._is_view() else None
-    return StatefulSymbolicContext(
-        dynamic_sizes=[DimDynamic.STATIC if type(size) is int else DimDynamic.DYNAMIC for size in tensor.shape],
-        dynamic_strides=[DimDynamic.INFER_STRIDE] * tensor.dim(),
-        constraint_sizes=[None] * tensor.dim(),
-        constraint_strides=[None] * tensor.dim(),
-        view_base_context=None if base is None else static_context(base, source),
-        tensor_source=source,
-        shape_env_to_source_to_symbol_cache={},
-    )
-
-
-def open_input(
-    mode: FakeTensorMode, symbols: Symbols, tensor: torch.Tensor, fake: torch.Tensor, source: Source
-) -> FakeTensor | None:
-    """The fake that torch has of an input gets the layout of the graph's fake. None: it is static, and left to torch."""
-    sizes, strides = [[symbols.value(length) for length in layout] for layout in (fake.size(), fake.stride())]
-    if all(isinstance(length, int) for length in (*sizes, *strides)):
-        return None
-    cache: dict[str, Any] = {
-        TensorPropertySource(source, TensorProperty.STORAGE_OFFSET).name: sympy.Integer(tensor.storage_offset())
-    }
-    for kind, layout in ((TensorProperty.SIZE, sizes), (TensorProperty.STRIDE, strides)):
-        for i, length in enumerate(layout):
-            cache[TensorPropertySource(source, kind, i).name] = symbols.expression(length)
-    context = StatefulSymbolicContext(
-        dynamic_sizes=[DimDynamic.DYNAMIC] * tensor.dim(),
-        dynamic_strides=[DimDynamic.DYNAMIC] * tensor.dim(),
-        constraint_sizes=[None] * tensor.dim(),
-        constraint_strides=[None] * tensor.dim(),
-        view_base_context=None,
-        tensor_source=source,
-        shape_env_to_source_to_symbol_cache={id(symbols.env): cache},
-    )
-    # What a view is a view of has sizes of its own, at the next call others, and nothing is compiled by them.
-    alone = tensor.detach()
-    made: Any = mode.from_tensor(alone, symbolic_context=context, source=source)
-    if tensor.requires_grad:
-        made.requires_grad_()
-        if not tensor.is_leaf:
-            with mode, torch.enable_grad():
-                made = torch.ops.aten.alias.default(made)  # view_as() of no elements has strides of its own
-    for now, wanted in zip((*made.size(), *made.stride()), (*sizes, *strides), strict=True):
-        if not bool(now == wanted):
-            raise AssertionError(f"pellucid: torch gives {source.name} another layout")
-    mode.fake_tensor_converter.set_tensor_memo(tensor, made)
-    return made
 
 
 def _written_inputs(gm: GraphModule, examples: Sequence[Any]) -> Iterator[tuple[int, bool, bool]]:
