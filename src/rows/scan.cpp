@@ -18,7 +18,8 @@ namespace {
 // innermost_level(operator): (number, size, randomness), or None.
 Result innermost_level(Interpreter& t, PyObject*, Args) {
   if (!aten::is_below_transform()) return Result::none();
-  if (!aten::is_below_vmap_only()) refuse_body("is below a transform of torch.func that is no torch.vmap()");
+  const aten::LevelKinds levels = aten::level_kinds();
+  if (levels.grad || levels.others) refuse_body("is below a transform of torch.func that is no torch.vmap()");
   static PyObject* const ask = py::import_attr("pellucid._bodies", "innermost_vmap").release();
   const auto level = py::take(PyObject_CallNoArgs(ask));
   PyObject* size = PyTuple_GET_ITEM(level.get(), 1);
