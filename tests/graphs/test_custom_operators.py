@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import pellucid
-from support import Counting, same
+from support import Counting, CountingOf, same
 
 X = torch.arange(3.0)
 
@@ -132,3 +132,86 @@ def test_A40_an_operator_without_a_fake_is_a_break():
     compiled = pellucid.compile(lambda x: no_fake(x * 2) * 2, backend="eager")
     assert same(compiled(X), (X * 2 + 1) * 2)
     assert "register_fake" in pellucid.break_reasons(compiled)[0].message
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("key", ["CPU", "CompositeExplicitAutograd"])
+def test_A39_an_operator_that_only_writes_needs_no_fake(backend, key):
+    with torch.library._scoped_library(f"pellucid_writes_{key}_{backend}".lower(), "DEF") as library:
+        library.define("fill(Tensor(a!) x, Tensor y, Tensor(b!)[] more) -> ()")
+
+        @torch.library.impl(library, "fill", key)
+        def fill(x, y, more):
+            x.add_(y)
+            for other in more:
+                other.mul_(2)
+
+        operator = getattr(torch.ops, library.ns).fill
+
+        def f(x, outside):
+            made, other = torch.zeros_like(x), x * 3
+            view = made[:1]
+            operator(made, x, [other, outside])
+            return made + 1, view, other, outside * 1
+
+        counting = CountingOf(backend)
+        compiled = pellucid.compile(f, backend=counting, fullgraph=True)
+        for size in (3, 4, 6):
+            ours, theirs = torch.ones(2), torch.ones(2)
+            x = torch.arange(float(size))
+            assert same(compiled(x, ours), f(x, theirs))
+            assert same(ours, theirs) and (backend != "eager" or ours._version == theirs._version)
+        assert counting.count == 2
+
+
+@torch.library.custom_op("pellucid_ops2::crop", mutates_args=())
+def crop(x: torch.Tensor, n: int, like: list[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    return x[: x.shape[0] // 2].clone(), [torch.zeros(x.shape[0] + n, *one.shape) for one in like]
+
+
+@crop.register_fake
+def _(x, n, like):
+    return x.new_empty(x.shape[0] // 2, *x.shape[1:]), [torch.empty(x.shape[0] + n, *one.shape) for one in like]
+
+
+@torch.library.custom_op("pellucid_ops2::steep", mutates_args=())
+def steep(x: torch.Tensor) -> torch.Tensor:
+    return x.square() if x.shape[0] < 6 else x.square().sum(0)
+
+
+@steep.register_fake
+def _(x):
+    return torch.empty_like(x) if x.shape[0] < 6 else x.new_empty(x.shape[1:])
+
+
+steep.register_autograd(
+    lambda ctx, gradient: gradient * ctx.saved_tensors[0] * 7,
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_A39_what_a_fake_computes_of_open_sizes_stays_open(backend):
+    def f(x, n):
+        first, (second, third) = crop(x, n, [x, x[0]])
+        return first * 2, second.shape, third + 1, second.sum() + first.shape[0]
+
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(f, backend=counting, fullgraph=True)
+    for size, n in ((4, 2), (5, 3), (8, 1), (11, 7)):
+        x = torch.arange(size * 3.0).reshape(size, 3)
+        assert same(compiled(x, n), f(x, n))
+    assert counting.count == 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_A39_what_a_fake_decides_by_sizes_is_guarded(backend):
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(lambda x: steep(x * 2) + 1, backend=counting, fullgraph=True)
+    for size in (3, 4, 5, 7, 8, 4, 9):
+        ours, theirs = (torch.arange(size * 2.0).reshape(size, 2).requires_grad_() for _ in range(2))
+        got, want = compiled(ours), steep(theirs * 2) + 1
+        got.sum().backward()
+        want.sum().backward()
+        assert same(got.detach(), want.detach()) and same(ours.grad, theirs.grad)
+    assert counting.count == 3
