@@ -6,7 +6,6 @@ import copy
 import copyreg
 import functools
 import sys
-import types
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -20,36 +19,8 @@ from pellucid import _after_import
 # Set on the wrapper itself, beside what the class of the wrapper has. Every other attribute is set on the original.
 _OWN = frozenset({"_orig_mod", "forward", "__dict__"})
 # Not part of a pickle or copy: made at the first call.
-_DERIVED = ("_pellucid_call", "_pellucid_forward")
+_DERIVED = ("_pellucid_call",)
 
-
-class _Forward:
-    """The method `forward` of a wrapper. It has the signature of the original's, by which libraries choose what they pass."""
-
-    def __init__(self, function: Callable) -> None:
-        self.function = function
-
-    def __get__(self, wrapper: OptimizedModule | None, owner: type) -> Callable:
-        if wrapper is None:
-            return self.function
-        own, original = wrapper.__dict__, wrapper._orig_mod.forward
-        wrapped = getattr(original, "__func__", None)
-        if wrapped is None:  # assigned to the module: a function without self
-            return types.MethodType(self.function, wrapper)
-        kept = own.get("_pellucid_forward")
-        if kept is None or kept.__wrapped__ is not wrapped:
-            kept = own["_pellucid_forward"] = _with_signature_of(wrapped, self.function)
-        return types.MethodType(kept, wrapper)
-
-
-def _with_signature_of(wrapped: Callable, function: Callable) -> Any:
-    def forward(self: OptimizedModule, /, *args: Any, **kwargs: Any) -> Any:
-        return function(self, *args, **kwargs)
-
-    forward.__qualname__ = function.__qualname__
-    forward.__doc__ = wrapped.__doc__
-    forward.__wrapped__ = wrapped  # type: ignore[attr-defined]
-    return forward
 
 
 class OptimizedModule(torch.nn.Module):
@@ -101,7 +72,6 @@ class OptimizedModule(torch.nn.Module):
             )
         return torch.nn.Module.__call__(self, *args, **kwargs)
 
-    @_Forward
     def forward(self, /, *args: Any, **kwargs: Any) -> Any:
         # Inside of another compiled region (this compiler's or torch.compile's) the original is part of that region.
         if is_compiling():

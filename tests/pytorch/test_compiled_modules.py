@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import inspect
 import pickle
 import warnings
 import weakref
@@ -417,23 +416,6 @@ def test_no_weak_references_to_parameters_are_kept(backend, train, swapping):
     assert [weakref.getweakrefcount(tensor) for tensor in watched] == [0] * len(watched)
     assert compiled.double() is compiled and net.linear.weight is watched[0]
     assert watched[0].dtype == torch.float64 and same(compiled(X.double()), net(X.double()))
-
-
-def test_forward_has_the_signature_of_the_original(counting):
-    """Libraries read from it which columns of a dataset the model takes: transformers' Trainer."""
-    net = Net()
-    compiled = pellucid.compile(net, backend=counting)
-    for wrapper in (compiled, copy.deepcopy(compiled), copy.copy(compiled)):
-        assert str(inspect.signature(wrapper.forward)) == "(x, scale=1.0)"
-        assert wrapper.forward.__self__ is wrapper and wrapper.forward == wrapper.forward
-    assert torch.equal(compiled.forward(X, scale=2.0), net(X, 2.0)) and counting.count == 1
-    net.forward = lambda x, scale: x + scale  # no `self` that the signature could leave out
-    assert "args" in str(inspect.signature(compiled.forward))
-    assert torch.equal(compiled.forward(X, 2.0), X + 2.0)
-    del net.forward
-    other = torch.nn.Identity()
-    compiled._orig_mod = other
-    assert inspect.signature(compiled.forward) == inspect.signature(other.forward)
 
 
 def test_forward_called_in_a_region(counting):
