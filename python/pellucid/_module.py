@@ -22,7 +22,6 @@ _OWN = frozenset({"_orig_mod", "forward", "__dict__"})
 _DERIVED = ("_pellucid_call",)
 
 
-
 class OptimizedModule(torch.nn.Module):
     """Stands for a module and runs its calls compiled, as the one of torch.compile does.
 
