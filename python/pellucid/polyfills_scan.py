@@ -9,7 +9,7 @@ from torch._C._functorch import _unwrap_batched
 from torch._functorch.predispatch import _add_batch_dim
 from torch.utils._pytree import tree_unflatten as _tree_unflatten
 
-from pellucid.polyfills_bodies import begin_body
+from pellucid.polyfills_bodies import begin_body, begin_function
 from pellucid.polyfills_higher_order import (
     _FIRST,
     _USED_LIST,
@@ -142,10 +142,10 @@ def scan_at_bottom(function, carried, rows, used, combine):
 def follow_at_level(combine, carried, rows):
     """Finds the tensors that need a place among the operands, and how torch lays out what is carried: it takes rows to be
     contiguous, and refuses a carry that gets other strides."""
-    begin_body(_KIND, (), combine.roots)  # nothing of this is left
+    begin_function(combine.roots)
     given = [value.clone() for value in carried]
     slices = [row.select(0, 0).clone(memory_format=_contiguous_format) for row in rows]
-    begin_body(_KIND, (), combine.roots)
+    begin_function(combine.roots)
     try:
         carry, _ = combine(given, slices, ())
     except BaseException:

@@ -60,11 +60,6 @@ class Call {
   void run(c10::DispatchKeySet keys);
 
   // --- the steps of run(), for calls with open sizes (call_open.h) ---
-  bool is_of_program() const;  // it is none of torch's own operators
-  bool has_own_fake() const;
-  void run_own_fake();
-  bool only_writes() const;
-  void finish_writes();
   void note_facts();
   void check_written();
   void run_plan(c10::DispatchKeySet keys);

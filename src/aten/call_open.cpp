@@ -75,8 +75,7 @@ void OpenCall::run(c10::DispatchKeySet keys) {
     call_.note_facts();
     call_.check_written();
   }
-  if (op_.plan() == Plan::Missing && call_.only_writes()) return call_.finish_writes();
-  if (call_.has_own_fake()) return call_.run_own_fake();
+  if (op_.plan() == Plan::OwnFake || op_.plan() == Plan::OnlyWrites) return call_.run_plan(keys);
   if (op_.composite && op_.rule != nullptr && !whole && op_.rule(call_)) return;
   if (op_.plan() == Plan::Decompose && !whole) {
     if (!takes_open) use_plain_numbers();

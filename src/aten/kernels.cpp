@@ -290,26 +290,6 @@ bool Call::never_drops() const {
   return op.dropout >= 0 && arg(static_cast<std::size_t>(op.dropout)).toDouble() == 0.0;
 }
 
-// An operator of the program that gives nothing needs no fake kernel: sizes stay what they are, as torch asks of all
-// such operators.
-bool Call::only_writes() const { return op.writes && handle.schema().returns().empty() && is_of_program(); }
-
-// What the program registered of its operator's shapes gets the fakes themselves: what it computes of open sizes stays
-// open, what it decides by them is guarded, and what it makes of sizes alone is a fake.
-bool Call::has_own_fake() const { return op.plan() == Plan::PythonMeta && !op.writes && is_of_program(); }
-
-void Call::run_own_fake() { handle.callBoxedForDispatchKey(DispatchKey::Meta, stack); }
-
-bool Call::is_of_program() const { return builtin_operator(handle) == nullptr; }
-
-void Call::finish_writes() {
-  for (std::size_t i = 0; i < op.args.size(); ++i) {
-    if (!op.args[i].written) continue;
-    for_each_tensor(arg(i), [](const at::Tensor& tensor) { tensor.unsafeGetTensorImpl()->bump_version(); });
-  }
-  stack.resize(first_);
-}
-
 bool Call::overwrites() const {
   if (!op.overwrites) return false;
   for (std::size_t i = 0; i < size(); ++i) {
@@ -349,12 +329,18 @@ void Call::run(DispatchKeySet keys) {
 
 void Call::run_plan(DispatchKeySet keys) {
   if (op.rule != nullptr && op.rule(*this)) return;
-  if (has_own_fake()) return run_own_fake();
   switch (op.plan()) {
     case Plan::NeedsData:
       needs_data();
+    case Plan::OwnFake:
+      return handle.callBoxedForDispatchKey(DispatchKey::Meta, stack);
+    case Plan::OnlyWrites:
+      for (std::size_t i = 0; i < op.args.size(); ++i) {
+        if (op.args[i].written)
+          for_each_tensor(arg(i), [](const at::Tensor& t) { t.unsafeGetTensorImpl()->bump_version(); });
+      }
+      return torch::jit::drop(stack, size());
     case Plan::Missing:
-      if (only_writes()) return finish_writes();
       TORCH_CHECK_NOT_IMPLEMENTED(false, "pellucid: no fake kernel for aten::", op.name);
     case Plan::Decompose:
       return op.kernel().callBoxed(handle, keys, &stack);

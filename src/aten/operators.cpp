@@ -138,6 +138,7 @@ struct Operator::Lookup {
       plan = Plan::Decompose;
       return;
     }
+    const bool is_own = !is_builtin(handle), writes = handle.schema().is_mutable();
     const bool reads =
         has_tag(handle, at::Tag::data_dependent_output) || has_tag(handle, at::Tag::dynamic_output_shape);
     const Choice choices[] = {
@@ -146,8 +147,8 @@ struct Operator::Lookup {
         {Plan::NeedsData, reads ? any_kernel(handle, DispatchKey::CPU) : nullptr},
         // What a library registers of an operator's shapes goes before what the operator does: collectives of several
         // processes are composed of others.
-        {Plan::PythonMeta,
-         any_kernel(handle, DispatchKey::CPU) != nullptr || facts.has(Fact::DispatchesByHand) || !is_builtin(handle)
+        {is_own && !writes ? Plan::OwnFake : Plan::PythonMeta,
+         any_kernel(handle, DispatchKey::CPU) != nullptr || facts.has(Fact::DispatchesByHand) || is_own
              ? any_kernel(handle, DispatchKey::Meta)
              : nullptr},
         {Plan::Decompose, native_kernel(handle, DispatchKey::CompositeExplicitAutograd)},
@@ -160,7 +161,8 @@ struct Operator::Lookup {
       kernel = choice.kernel;
       return;
     }
-    plan = reads ? Plan::NeedsData : Plan::Missing;
+    const bool only_writes = is_own && writes && handle.schema().returns().empty();
+    plan = reads ? Plan::NeedsData : only_writes ? Plan::OnlyWrites : Plan::Missing;
   }
 
   const c10::OperatorHandle handle;

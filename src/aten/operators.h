@@ -32,6 +32,9 @@ enum class Plan : std::uint8_t {
   Meta,        // torch's own C++ meta kernel, on twins
   Decompose,   // torch's own C++ composite kernel, on the fakes themselves
   PythonMeta,  // the Python meta function, on twins: slow, counted
+  OwnFake,     // what the program registered of its operator's shapes, on the fakes themselves: what it computes of
+               // open sizes stays open, what it decides by them is guarded, what it makes of sizes alone is a fake
+  OnlyWrites,  // of the program, and gives nothing: sizes stay what they are, as torch asks of all such operators
   Missing,
 };
 

@@ -39,15 +39,12 @@ Result open_body(Interpreter& t, PyObject* kind, PyObject* given, PyObject* root
 
 // begin_body(kind, given, roots): what follows goes into a graph that gets the tensors `given` first.
 Result begin_body(Interpreter& t, PyObject*, Args args) {
-  // The function of scan() is followed at its own level first, to see what it uses.
-  const bool is_seen_only = PyUnicode_CompareWithASCIIString(args[0], "scan_combine_fn") == 0;
-  if (aten::is_below_transform() && !is_seen_only)
-    refuse_call(PyUnicode_AsUTF8(args[0]), "is below a transform of torch.func");
+  if (aten::is_below_transform()) refuse_call(PyUnicode_AsUTF8(args[0]), "is below a transform of torch.func");
   return open_body(t, args[0], args[1], args[2]);
 }
 
-// begin_function(roots): what follows goes into a graph of which end_function() leaves nothing, so it may be below a
-// transform.
+// begin_function(roots): what follows goes into a graph of which nothing is left (end_function, discard_body), so it
+// may be below a transform.
 Result begin_function(Interpreter& t, PyObject*, Args args) {
   static PyObject* const kind = py::interned("function").release();
   static PyObject* const nothing = py::take(PyTuple_New(0)).release();
@@ -231,6 +228,11 @@ Result keeps_list(Interpreter& t, PyObject*, Args args) {
   return Result::boolean(keeps);
 }
 
+// Whether a compiler makes the backward pass, or, below a transform, capture does, on fakes.
+bool traces_backward(const Interpreter& t) {
+  return !t.region.numbers.policy.runs_as_captured() || aten::is_below_transform();
+}
+
 // end_function(cls, args): forward, and for backends that differentiate backward, were followed to know what they read
 // and that they change nothing. The node calls the class.
 Result end_function(Interpreter& t, PyObject*, Args args) {
@@ -255,9 +257,7 @@ Result end_function(Interpreter& t, PyObject*, Args args) {
   }
   const auto is_given = [&](const graph::Node* operand) { return given.contains(operand); };
   if (!std::ranges::all_of(body.operands, is_given)) refuse_call(kFunction, "it uses tensors that it is not given");
-  // Below a transform capture makes the backward pass, too, on fakes.
-  const bool is_traced = !t.region.numbers.policy.runs_as_captured() || aten::is_below_transform();
-  if (is_traced && !has_constant_backward(cls))
+  if (traces_backward(t) && !has_constant_backward(cls))
     refuse_call(kFunction, "its backward reads what may change until it runs");
   const std::int64_t before = t.region.recorder.bodies.function_views_before;
   if (before >= 0 && t.region.steps >= before)
@@ -295,8 +295,7 @@ const Row rows[] = {
 
 Result function_as_node(Interpreter& t, Args args) {
   auto given = tuple_of(args.values.subspan(1));
-  const bool is_traced = !t.region.numbers.policy.runs_as_captured() || aten::is_below_transform();
-  PyObject* values[] = {args[0], given.get(), is_traced ? Py_True : Py_False};
+  PyObject* values[] = {args[0], given.get(), traces_backward(t) ? Py_True : Py_False};
   return protocols::call_polyfill(t, "run_function_as_node", values);
 }
 

@@ -61,7 +61,7 @@ Result mapped_operands(Interpreter& t, PyObject*, Args args) {
   return Result::of(tuple_of(mapped));
 }
 
-// strides_at_bottom(tensor): known at capture; the region is one of constants wherever it has levels.
+// strides_at_bottom(tensor): where sizes are open these are no numbers that are followed, and the region ends.
 Result strides_at_bottom(Interpreter& t, PyObject*, Args args) {
   static PyObject* const ask = py::import_attr("pellucid._bodies", "strides_at_bottom").release();
   const auto fake = t.region.recorder.lift(args[0]);

@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim.swa_utils import update_bn
 
 import pellucid
-from support import CountingOf
+from support import CountingOf, FailsWithItems
 
 
 def nets():
@@ -76,17 +76,9 @@ def test_without_fullgraph_too():
 
 
 def test_a_backend_that_fails_with_the_number_gets_graphs_without():
-    class Fails(CountingOf):
-        def __call__(self, gm, example_inputs):
-            if any(node.target == "item" for node in gm.graph.nodes):
-                failed.append(gm)
-                raise NotImplementedError("a number that the graph gives")
-            return super().__call__(gm, example_inputs)
-
-    failed = []
     net = averaging(nn.BatchNorm1d, 3)
-    check(net, (5, 3), pellucid.compile(net, backend=(counting := Fails("aot_eager"))), calls=4)
-    assert len(failed) == 1 and counting.count > 0
+    check(net, (5, 3), pellucid.compile(net, backend=(counting := FailsWithItems("aot_eager"))), calls=4)
+    assert len(counting.failed) == 1 and counting.count > 0
 
 
 def test_statistics_of_averaged_weights():

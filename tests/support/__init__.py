@@ -45,6 +45,20 @@ class CountingOf(Counting):
         return self.backend(gm, example_inputs)
 
 
+class FailsWithItems(CountingOf):
+    """One that compiles no graph which gives a number: these are kept in `failed`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.failed: list = []
+
+    def __call__(self, gm, example_inputs):
+        if any(node.target == "item" for node in gm.graph.nodes):
+            self.failed.append(gm)
+            raise NotImplementedError("a number that the graph gives")
+        return super().__call__(gm, example_inputs)
+
+
 def same(a, b) -> bool:
     if isinstance(a, torch.Tensor):
         return isinstance(b, torch.Tensor) and a.dtype == b.dtype and torch.equal(a, b)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import pellucid
-from support import Counting, CountingOf, same
+from support import Counting, CountingOf, FailsWithItems, same
 
 PLAIN = ["Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD"]
 WITH_BREAKS = {"LBFGS"}  # it branches on numbers of tensors
@@ -153,19 +153,11 @@ def test_inductor_takes_such_a_number_as_the_weight_of_lerp():
 
 def test_a_backend_that_fails_with_a_number_of_the_graph_fails_once():
     """What lies behind the breaks that are there then does without such numbers at once."""
-
-    class Fails(CountingOf):
-        def __call__(self, gm, example_inputs):
-            if any(node.target == "item" for node in gm.graph.nodes):
-                failed.append(gm)
-                raise NotImplementedError("a number that the graph gives")
-            return super().__call__(gm, example_inputs)
-
-    failed, backend = [], Fails("aot_eager")
+    backend = FailsWithItems("aot_eager")
     wanted = train("Adafactor", {}, lambda step: step)
     got = train("Adafactor", {}, lambda step: pellucid.compile(step, backend=backend))
     assert same(got, wanted)
-    assert len(failed) == 1 and backend.count > 4
+    assert len(backend.failed) == 1 and backend.count > 4
 
 
 def test_every_optimizer_is_here():

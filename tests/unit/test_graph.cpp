@@ -24,6 +24,14 @@ Node* close_and_call(Bodies& bodies, Graph& outer) {
   return body.call;
 }
 
+// A graph with an input, and a body in it that is open.
+struct OneBody {
+  Graph root;
+  Bodies bodies{root};
+  Node* x = root.placeholder("x", {}, -1, "x");
+  graph::Body& body = bodies.open("wrap_body");
+};
+
 }  // namespace
 
 TEST("A35: a value of an outer graph is an input of each body down to the one that uses it") {
@@ -57,20 +65,16 @@ TEST("A35: a body that is complete goes back to the one around it") {
 }
 
 TEST("A35: a node that uses one of another graph is an error of ours") {
-  Graph root;
-  Bodies bodies(root);
-  Node* x = root.placeholder("x", {}, -1, "x");
-  graph::Body& body = bodies.open("wrap_body");
+  OneBody of;
+  auto& [root, bodies, x, body] = of;
   body.outputs.push_back(call_with(body.graph, "sin", {x}));  // not handed down
   close_and_call(bodies, root);
   CHECK_THROWS(GraphBreak, (bodies.finish(), 0));
 }
 
 TEST("A35: nothing reaches a value of a body whose operator gives none of them") {
-  Graph root;
-  Bodies bodies(root);
-  Node* x = root.placeholder("x", {}, -1, "x");
-  graph::Body& body = bodies.open("wrap_body");
+  OneBody of;
+  auto& [root, bodies, x, body] = of;
   Node* value = call_with(body.graph, "sin", {bodies.here(x)});
   body.keeps_values = true;
   close_and_call(bodies, root);
@@ -79,10 +83,8 @@ TEST("A35: nothing reaches a value of a body whose operator gives none of them")
 }
 
 TEST("A35: a value of a body that is used behind its call is one of its outputs") {
-  Graph root;
-  Bodies bodies(root);
-  Node* x = root.placeholder("x", {}, -1, "x");
-  graph::Body& body = bodies.open("wrap_body");
+  OneBody of;
+  auto& [root, bodies, x, body] = of;
   Node* value = call_with(body.graph, "sin", {bodies.here(x)});
   Node* call = close_and_call(bodies, root);
   Node* outside = bodies.here(value);
@@ -94,10 +96,8 @@ TEST("A35: a value of a body that is used behind its call is one of its outputs"
 }
 
 TEST("A35: a body that nothing calls any more is left out of the check, and its graph has no output") {
-  Graph root;
-  Bodies bodies(root);
-  Node* x = root.placeholder("x", {}, -1, "x");
-  graph::Body& body = bodies.open("wrap_body");
+  OneBody of;
+  auto& [root, bodies, x, body] = of;
   call_with(body.graph, "sin", {x});
   bodies.discard();
   bodies.finish();

@@ -24,11 +24,6 @@ def _update_statistics(
         F.batch_norm(values, running_mean, running_var, training=True, momentum=factor)
 
 
-@_update_statistics.register_fake
-def _(values: torch.Tensor, running_mean: torch.Tensor, running_var: torch.Tensor, momentum: torch.Tensor) -> None:
-    return None
-
-
 def batch_norm(
     input: torch.Tensor,
     running_mean: torch.Tensor | None,
