@@ -93,7 +93,7 @@ std::string Provenance::module_path(const Source* source) const {
     if (source->step != source::Step::DictItem || members->step != source::Step::InstanceAttr ||
         members->operand.get() != names()._modules)
       return source::print(source) + below;
-    below = "." + py::text_of(source->operand.get()) + below;
+    below.insert(0, std::string(".").append(py::text_of(source->operand.get())));
     source = members->base;
   }
 }

@@ -104,7 +104,7 @@ Next do_BUILD_MAP(Executor& ex, Frame& f, int arg) {
     need_native_hash(ex, key, "a dict display");
     py::check(PyDict_SetItem(dict.get(), key, peek(f, static_cast<std::size_t>(2 * (arg - i) - 2))));
   }
-  drop(f, static_cast<std::size_t>(2 * arg));
+  drop(f, 2 * static_cast<std::size_t>(arg));
   f.stack.push_back(std::move(dict));
   return Next::Go;
 }
