@@ -125,7 +125,7 @@ std::vector<std::int64_t> earlier_stops(const Executor& ex, bool in_level) {
   if (in_level && !levels.empty()) std::erase_if(stops, [&](std::int64_t step) { return step >= levels.front(); });
   stops.insert(stops.end(), levels.begin(), levels.end());
   std::ranges::sort(stops, std::greater<>());
-  stops.erase(std::ranges::unique(stops).begin(), stops.end());
+  stops.erase(std::unique(stops.begin(), stops.end()), stops.end());
   return stops;
 }
 namespace {

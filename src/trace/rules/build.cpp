@@ -143,6 +143,7 @@ Next do_FORMAT_VALUE(Executor& ex, Frame& f, int arg) {
   auto spec = has_spec ? py::Owned<>::share(ex.region.numbers.plain(peek(f, 0))) : py::str("");
   auto value = py::Owned<>::share(peek(f, has_spec ? 1 : 0));
   const int conversion = arg & 3;
+  const bool is_formatted = spec && PyUnicode_GET_LENGTH(spec.get()) > 0;
   if (conversion == 3) value = py::Owned<>::share(ex.region.numbers.plain(value.get()));
   if (format_later(ex, f, value.get(), conversion, spec.get(), has_spec ? 2 : 1)) return Next::Go;
   Result r = Result::done();
@@ -150,8 +151,8 @@ Next do_FORMAT_VALUE(Executor& ex, Frame& f, int arg) {
     r = protocols::format(ex, value.get(), spec.get());
   } else if (region::is_number(value.get())) {
     r = protocols::to_text(ex, value.get(), conversion == 1 ? "__str__" : "__repr__");
-    if (r.is_value() && PyUnicode_GET_LENGTH(spec.get()) > 0) r = protocols::format(ex, r.value.get(), spec.get());
-  } else if (PyUnicode_GET_LENGTH(spec.get()) > 0) {
+    if (r.is_value() && is_formatted) r = protocols::format(ex, r.value.get(), spec.get());
+  } else if (is_formatted) {
     auto convert = py::import_attr("builtins", conversion == 1 ? "str" : conversion == 2 ? "repr" : "ascii");
     PyObject* values[] = {value.get(), convert.get(), spec.get()};
     r = protocols::call_polyfill(ex, "converted_and_formatted", values);
