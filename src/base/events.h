@@ -33,6 +33,7 @@ std::int64_t next_serial();
 void clear();  // forgets the kept events; serials go on
 
 std::int64_t now() noexcept;  // nanoseconds of the steady clock
+inline double milliseconds_since(std::int64_t start) { return static_cast<double>(now() - start) / 1e6; }
 
 // Totals since the last reset_counters().
 enum class Counter : std::uint8_t {

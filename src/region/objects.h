@@ -17,6 +17,9 @@ inline py::Owned<> object_of(const symbolic::Value& value) {
   }
 }
 
+// A container of the same kind as `like` with these items.
+py::Owned<> rebuilt(PyObject* like, py::Owned<> tuple);
+
 // Each tensor below a value, in order.
 template <class F>
 void each_tensor(PyObject* value, F&& visit, int depth = 0) {

@@ -4,11 +4,8 @@
 
 #include "aten/layers.h"
 #include "aten/torch_function.h"
-#include "base/small_vector.h"
 #include "base/text.h"
 #include "py/cpython.h"
-#include "py/numpy_array.h"
-#include "region/arrays.h"
 #include "region/custom_operators.h"
 #include "region/jagged.h"
 #include "region/known_elements.h"
@@ -17,44 +14,10 @@
 #include "region/snapshot.h"
 #include "region/subclasses.h"
 #include "region/torch_module.h"
+#include "region/value_arguments.h"
 
 namespace pellucid::region {
 namespace {
-
-// Something that torch is not given as it is: a tensor, or an open int.
-bool holds_tensor(Region& region, PyObject* value, int depth = 0) {
-  if (depth > 50) return false;
-  switch (cat_of(value)) {
-    case Cat::Tensor:
-      return true;
-    case Cat::Symbolic:
-      return is_open_int(value) && enters_graph(region.numbers.policy, value);
-    case Cat::List:
-    case Cat::Tuple: {
-      PyObject* view = region.shadows.readable(value);
-      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(view); ++i) {
-        if (holds_tensor(region, PySequence_Fast_GET_ITEM(view, i), depth + 1)) return true;
-      }
-      return false;
-    }
-    case Cat::Dict: {
-      PyObject *key = nullptr, *item = nullptr;
-      Py_ssize_t position = 0;
-      PyObject* view = region.shadows.readable(value);
-      while (PyDict_Next(view, &position, &key, &item)) {
-        if (holds_tensor(region, item, depth + 1)) return true;
-      }
-      return false;
-    }
-    case Cat::Slice: {
-      auto* s = reinterpret_cast<PySliceObject*>(value);
-      return holds_tensor(region, s->start, depth + 1) || holds_tensor(region, s->stop, depth + 1) ||
-             holds_tensor(region, s->step, depth + 1);
-    }
-    default:
-      return false;
-  }
-}
 
 bool holds_open_int(PyObject* value, int depth = 0) {
   if (depth > 50 || is_open_int(value)) return depth <= 50;
@@ -67,18 +30,6 @@ bool holds_open_int(PyObject* value, int depth = 0) {
     if (holds_open_int(PySequence_Fast_GET_ITEM(value, i), depth + 1)) return true;
   }
   return false;
-}
-
-// A container of the same kind as `like` with these items.
-py::Owned<> rebuilt(PyObject* like, py::Owned<> tuple) {
-  if (PyList_Check(like)) return py::take(PySequence_List(tuple.get()));
-  if (PyTuple_CheckExact(like)) return tuple;
-  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(like));
-  if (PyObject_HasAttrString(type, "_fields") && PyObject_HasAttrString(type, "_make")) {
-    auto make = py::take(PyObject_GetAttrString(type, "_make"));
-    return py::take(PyObject_CallOneArg(make.get(), tuple.get()));
-  }
-  return py::take(PyObject_CallOneArg(type, tuple.get()));
 }
 
 // What asks for the values of a tensor, as the user wrote it.
@@ -94,86 +45,6 @@ std::string needing_values(const std::string& target) {
   }
   return target + "()";
 }
-
-// What a tensor is that no fake can stand for.
-std::string kind_of_tensor(PyObject* tensor, const py::PythonError& error) {
-  auto layout = py::Owned<>::steal(PyObject_GetAttrString(tensor, "layout"));
-  auto text = py::Owned<>::steal(layout ? PyObject_Str(layout.get()) : nullptr);
-  PyErr_Clear();
-  const std::string name = text ? py::text_of(text.get()) : "";
-  return name.empty() || name == "torch.strided" ? py::repr_of(error.value()) : "a " + name + " tensor";
-}
-
-std::string name_of_target(PyObject* target) {
-  if (PyUnicode_Check(target)) return "Tensor." + py::text_of(target);
-  auto name = py::Owned<>::steal(PyObject_GetAttrString(target, "__name__"));
-  if (!name) {
-    PyErr_Clear();
-    return py::repr_of(target);
-  }
-  return py::text_of(name.get());
-}
-
-// torch._dynamo.mark_static_address(tensor, guard=True): the program promises to use this very object.
-bool is_static(PyObject* tensor) {
-  static PyObject* const mark = py::interned("_dynamo_static_input_type").release();
-  PyObject* dict = py::instance_dict_if_any(tensor);
-  PyObject* value = dict == nullptr ? nullptr : py::dict_get_str(dict, mark);
-  return value != nullptr && PyUnicode_Check(value) && PyUnicode_CompareWithASCIIString(value, "guarded") == 0;
-}
-
-// A compiler takes the parts of such a tensor for tensors that nobody else holds: it would not see them written.
-constexpr const char* kBesideWrapper = "a tensor, beside a tensor subclass whose part it may be,";
-
-bool is_memory_of(PyObject* tensor, const void* storage) { return aten::meta_of(tensor).storage == storage; }
-
-bool is_memory_of_parts(PyObject* tensor, const void* storage) {
-  if (!is_wrapper_subclass(tensor)) return false;
-  bool is_part = false;
-  each_part(tensor,
-            [&](PyObject* part) { is_part |= is_memory_of(part, storage) || is_memory_of_parts(part, storage); });
-  return is_part;
-}
-
-// A graph that raises takes back what it has written to its inputs, of which parts are none.
-void refuse_writes_beside(const Capture& capture, const NumberPolicy& policy,
-                          const std::vector<aten::HeldStorage>& written) {
-  for (const aten::HeldStorage& held : written) {
-    bool is_input = false, is_part = false;
-    const auto look_at = [&](const graph::Node* node) {
-      PyObject* example = node->example_value.get();
-      if (example == nullptr || !aten::is_tensor(example)) return;
-      is_input |= is_memory_of(example, held.get());
-      is_part |= is_memory_of_parts(example, held.get());
-    };
-    for (const graph::Node* node : capture.graph.placeholders()) look_at(node);
-    for (const graph::Node* node : capture.graph.nodes()) {
-      if (node->op == graph::Op::GetAttr) look_at(node);
-    }
-    if (policy.runs_as_captured() ? is_part && !is_input : is_part || is_input)
-      unsupported(Reason::UnsupportedMutation, {{"target", kBesideWrapper}});
-  }
-}
-
-graph::Node* input_node(Region& region, const py::Owned<>& fake, const Source* source) {
-  Capture& capture = *region.capture;
-  InputName name = region.recorder.input_names.name_of(capture, source);
-  return capture.graph.placeholder(std::move(name.identifier), fake.copy(), source->id, std::move(name.source));
-}
-
-graph::Node* attribute_node(Region& region, PyObject* tensor, const py::Owned<>& fake, const Source* source) {
-  Capture& capture = *region.capture;
-  std::string text = region.recorder.input_names.name_of(capture, source).source;
-  auto key = py::str(attribute_key(capture, text));
-  graph::Node* node = capture.graph.call(graph::Op::GetAttr, std::move(key), {}, {}, fake.copy());
-  node->attribute = py::Owned<>::share(tensor);
-  node->source_text = std::move(text);
-  return node;
-}
-
-}  // namespace
-
-namespace {
 
 // What opens levels for the program: torch's own code, and the blocks that it does so with.
 bool opens_levels(PyObject* file) {
@@ -205,19 +76,6 @@ bool reads_unguarded_state(PyObject* name) {
   return PyUnicode_Check(name) && unguarded.contains(py::text_of(name));
 }
 
-// A graph gets an alias, which has no part in what is done to the tensor's own layout, and none in gradients when it is
-// made in inference mode.
-void Recorder::check_subclass(PyObject* tensor) {
-  PyTypeObject* type = Py_TYPE(tensor);
-  static PyObject* const in_inference_mode = py::import_attr("torch", "is_inference_mode_enabled").release();
-  const auto loses_gradients = [&] {
-    return aten::meta_of(tensor).requires_grad && py::take(PyObject_CallNoArgs(in_inference_mode)).get() == Py_True;
-  };
-  if (!is_traced_subclass(type) || loses_gradients())  // a class with a __torch_dispatch__ may not say its sizes
-    unsupported(Reason::UnsupportedTensor, {{"what", std::string("a tensor of class ") + type->tp_name}});
-  guard_traced_subclass(region_, type);
-}
-
 // The graph has an alias of it: what is written to its layout would not be, and after a write gradients would no longer
 // come to the tensor itself.
 void Recorder::check_alias(PyObject* fake, std::uint32_t version) {
@@ -232,140 +90,9 @@ void Recorder::check_alias(PyObject* fake, std::uint32_t version) {
   if (before.requires_grad && aten::version_of(fake) != version) refuse(name + " that requires gradients");
 }
 
-py::Owned<> Recorder::as_class(PyObject* fake, PyTypeObject* type) {
-  if (region_.capture->bodies->is_open())
-    unsupported(Reason::UnsupportedTensor,
-                {{"what", std::string("a tensor of class ") + type->tp_name + " in a body"}});
-  static PyObject* const make = PyObject_GetAttrString(py::import_attr("torch._C", "TensorBase").get(), "as_subclass");
-  PyObject* values[] = {fake, reinterpret_cast<PyObject*>(type)};
-  auto made = fakes_->call(make, values, 2, nullptr);
-  region_.capture->node_of[made.get()] = node_of(fake);
-  region_.provenance.keep(made.get());
-  fake_of_.emplace(made.get(), py::Owned<>::share(fake));
-  real_of_[fake] = made.get();
-  return made;
-}
-
-py::Owned<> Recorder::lift(PyObject* tensor) {
-  if (is_subclassed(tensor)) {
-    const bool at_level = aten::is_below_transform();
-    if (at_level || region_.capture->bodies->is_open())
-      unsupported(Reason::UnsupportedTensor, {{"what", std::string("a tensor of class ") + Py_TYPE(tensor)->tp_name +
-                                                           (at_level ? " below a transform" : " in a body")}});
-  }
-  if (aten::is_fake(tensor) && !is_subclassed(tensor)) {
-    if (!region_.capture->node_of.contains(tensor))
-      unsupported(Reason::UnknownOrigin, {{"detail", "a fake without a node"}});
-    return py::Owned<>::share(tensor);
-  }
-  if (auto it = fake_of_.find(tensor); it != fake_of_.end()) return it->second.copy();
-  const Source* source = region_.provenance.source_of(tensor);
-  if (source == nullptr) unsupported(Reason::UnknownOrigin, {{"detail", std::string("a ") + Py_TYPE(tensor)->tp_name}});
-  const bool subclassed = is_subclassed(tensor);
-  const bool wraps = subclassed && is_wrapper_subclass(tensor);
-  if (subclassed && !wraps) check_subclass(tensor);
-  if (wraps && !region_.numbers.policy.runs_as_captured()) {
-    for (const graph::Node* node : region_.capture->graph.nodes())
-      refuse_writes_beside(*region_.capture, region_.numbers.policy, node->written);
-  }
-  py::Owned<> fake;
-  try {
-    fake = wraps ? wrappers.fake_of(tensor) : fakes_->fake_of(tensor, region_.numbers.tensors.shape_of(tensor));
-  } catch (const py::PythonError& error) {
-    unsupported(Reason::UnsupportedTensor, {{"what", kind_of_tensor(tensor, error)}});
-  }
-  add_size_inputs(tensor);
-  const bool is_aliased = subclassed && !wraps;
-  const auto met = is_aliased ? aten::plain_alias(tensor) : py::Owned<>::share(tensor);
-  if (is_aliased) source = region_.capture->sources.plain(source);
-  graph::Node* node =
-      is_static(met.get()) ? attribute_node(region_, tensor, fake, source) : input_node(region_, fake, source);
-  if (node->op == graph::Op::GetAttr) region_.provenance.guard(Kind::ID_MATCH, source, py::Owned<>::share(tensor));
-  region_.capture->node_of[tensor] = node;
-  region_.capture->node_of[fake.get()] = node;
-  node->where = call_site();
-  region_.capture->input_of[node] = met.get();
-  region_.provenance.keep(met.get());
-  region_.provenance.keep(tensor);
-  region_.provenance.keep(fake.get());
-  real_of_[fake.get()] = tensor;
-  fake_of_.emplace(tensor, fake.copy());
-  return fake;
-}
-
-py::Owned<> Recorder::to_fake(PyObject* value) {
-  const Cat cat = cat_of(value);
-  if (cat == Cat::Tensor) return lift(value);
-  if (cat == Cat::Symbolic) {
-    if (is_open_int(value) && enters_graph(region_.numbers.policy, value)) return torch_number(value);
-    return py::Owned<>::share(region_.numbers.plain(value));
-  }
-  if (cat == Cat::List || cat == Cat::Tuple || cat == Cat::Dict || cat == Cat::Slice) {
-    if (cat != Cat::Slice) value = region_.reads.touch(value);
-    // Without tensors torch reads it as it is, all the way down.
-    if (!holds_tensor(region_, value) && !region_.reads.deep_touch(value).shadowed) return py::Owned<>::share(value);
-    if (cat == Cat::Dict) {
-      const auto entries = entries_now(value);
-      auto copy = py::take(PyDict_New());
-      for (const auto& [key, item] : entries)
-        py::check(PyDict_SetItem(copy.get(), key.get(), to_fake(item.get()).get()));
-      return copy;
-    }
-    if (cat == Cat::Slice) {
-      auto* s = reinterpret_cast<PySliceObject*>(value);
-      return py::take(PySlice_New(to_fake(s->start).get(), to_fake(s->stop).get(), to_fake(s->step).get()));
-    }
-    const auto items = items_now(value);
-    auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(items.size())));
-    for (std::size_t i = 0; i < items.size(); ++i)
-      PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), to_fake(items[i].get()).release());
-    return rebuilt(value, std::move(tuple));
-  }
-  return py::Owned<>::share(region_.shadows.readable(value));
-}
-
 graph::Node* Recorder::node_of(PyObject* tensor) const {
   auto it = region_.capture->node_of.find(tensor);
   return it == region_.capture->node_of.end() ? nullptr : it->second;
-}
-
-// A size is an input before the tensor that it was first read of.
-void Recorder::add_size_inputs(PyObject* tensor) {
-  const aten::OpenShape* shape = region_.numbers.tensors.shape_of(tensor);
-  if (shape == nullptr) return;
-  for (const auto* exprs : {&shape->sizes, &shape->strides}) {
-    for (const symbolic::Expr* expr : *exprs) {
-      if (!expr->is(symbolic::Op::Symbol)) continue;
-      const auto number = region_.numbers.said.of(expr);
-      if (is_open(number.get())) (void)number_node(number.get());
-    }
-  }
-}
-
-// Backends that compile get each open size of a tensor as an input, used or not: torch's caches keep what was decided
-// by the symbols among the inputs alone.
-void Recorder::keep_size_inputs() {
-  if (region_.numbers.policy.graph_numbers != GraphNumbers::Ints) return;
-  for (const auto& [tensor, fake] : fake_of_) {
-    const aten::OpenShape* shape = region_.numbers.tensors.shape_of(tensor);
-    graph::Node* node = node_of(tensor);
-    if (shape == nullptr || node == nullptr) continue;
-    for (const auto* exprs : {&shape->sizes, &shape->strides}) {
-      for (const symbolic::Expr* expr : *exprs) {
-        if (!expr->is(symbolic::Op::Symbol)) continue;
-        const auto number = region_.numbers.said.of(expr);
-        const graph::Node* size = is_open(number.get()) ? node_of(number.get()) : nullptr;
-        if (size != nullptr) node->sizes.push_back(size);
-      }
-    }
-  }
-}
-
-// The torch.SymInt of an open int.
-py::Owned<> Recorder::torch_number(PyObject* number) {
-  py::Owned<>& made = torch_numbers_[number];
-  if (!made) made = fakes_->number_of(as_number(number)->expr);
-  return made.copy();
 }
 
 // The expression of a number that torch has given; of a float or bool that is what item() said.
@@ -398,295 +125,10 @@ py::Owned<> Recorder::from_torch(PyObject* value) {
   return tuple;
 }
 
-// What the graph computes of the numbers that it is given.
-graph::Node* Recorder::number_node(PyObject* object) {
-  if (graph::Node* known = node_of(object); known != nullptr && region_.capture->bodies->reaches(*known)) return known;
-  const Number* number = as_number(object);
-  Capture& capture = *region_.capture;
-  auto value = py::Owned<>::share(number->value);
-  graph::Node* node = nullptr;
-  if (number->source != nullptr) {
-    const Source* source = number->source;
-    if (source->root()->step == source::Step::Drawn && PyLong_CheckExact(value.get()) &&
-        region_.numbers.policy.graph_numbers == GraphNumbers::Ints) {
-      value = py::take(PyNumber_Float(value.get()));
-      source = region_.draws.as_float(source);
-      region_.provenance.keep(value.get());
-    }
-    node = input_node(region_, value, source);
-    capture.input_of[node] = value.get();
-  } else {
-    std::vector<graph::Arg> operands;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(number->arguments); ++i)
-      operands.push_back(to_arg(PyTuple_GET_ITEM(number->arguments, i)));
-    const bool as_torch_does = region_.numbers.policy.graph_numbers == GraphNumbers::Ints;
-    PyObject* function = as_torch_does ? symbolic_twin(number->function) : number->function;
-    node = capture.bodies->graph().call(graph::Op::CallFunction, py::Owned<>::share(function), std::move(operands), {},
-                                        value.copy());
-  }
-  node->where = call_site();
-  capture.node_of[object] = node;
-  region_.provenance.keep(object);
-  return node;
-}
-
 void Recorder::give(PyObject* value, graph::Node* node) {
   region_.capture->node_of[value] = node;
   region_.provenance.keep(value);
 }
-
-namespace {
-
-// For backends that compile an array from outside is an input as a tensor over its memory, which nothing writes.
-graph::Node* tensor_over(Region& region, PyObject* array, const Source* source) {
-  Recorder& recorder = region.recorder;
-  if (!py::is_plain_memory(array))
-    unsupported(Reason::ArrayInGraph, {{"operation", "an array"}, {"why", "its memory is no plain one"}});
-  py::Owned<> tensor, fake;
-  try {
-    tensor = py::take(PyObject_CallOneArg(of_numpy_module("tensor_over"), array));
-    fake = recorder.fakes().fake_of(tensor.get(), nullptr);
-  } catch (const py::PythonError& error) {
-    unsupported(Reason::ArrayInGraph, {{"operation", "an array"}, {"why", "there are no such tensors"}});
-  }
-  graph::Node* node = input_node(region, fake, region.capture->sources.over_array(source));
-  node->where = recorder.call_site();
-  region.capture->input_of[node] = tensor.get();
-  region.provenance.keep(tensor.get());
-  recorder.give(fake.get(), node);
-  recorder.give(array, node);
-  recorder.arrays.storages.push_back(aten::meta_of(fake.get()).storage);
-  recorder.arrays.tensors[array] = std::move(fake);
-  region.capture->computes_arrays = true;
-  return node;
-}
-
-}  // namespace
-
-// An array from outside is an input as it is.
-graph::Node* Recorder::array_node(PyObject* array) {
-  if (graph::Node* known = node_of(array)) {
-    if (!arrays.is_noted && is_stand_in(array)) (void)py::take(PyObject_CallNoArgs(of_numpy_module("note_write")));
-    return known;
-  }
-  const Source* source = region_.provenance.source_of(array);
-  if (source == nullptr || is_stand_in(array)) unsupported(Reason::UnknownOrigin, {{"detail", "an array"}});
-  if (!region_.numbers.policy.runs_as_captured()) return tensor_over(region_, array, source);
-  const auto example = py::take(PyObject_CallOneArg(of_numpy_module("example"), array));
-  graph::Node* node = input_node(region_, example, source);
-  node->where = call_site();
-  region_.capture->input_of[node] = array;
-  give(array, node);
-  return node;
-}
-
-graph::Arg Recorder::to_arg(PyObject* value) {
-  const Cat cat = cat_of(value);
-  if (cat == Cat::Array) return graph::Arg::of(array_node(value));
-  if (cat == Cat::Tensor) {
-    const py::Owned<> fake = lift(value);
-    return graph::Arg::of(bodies.here(value));
-  }
-  if (is_open(value)) return graph::Arg::of(region_.capture->bodies->here(number_node(value)));
-  value = region_.numbers.plain(value);
-  PyObject* view = region_.shadows.readable(value);
-  graph::Arg arg;
-  if (cat == Cat::List || cat == Cat::Tuple) {
-    arg.kind = cat == Cat::List ? graph::Arg::Kind::List : graph::Arg::Kind::Tuple;
-    if (cat == Cat::Tuple && !PyTuple_CheckExact(view))
-      arg.constant = py::Owned<>::share(reinterpret_cast<PyObject*>(Py_TYPE(view)));
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(view); ++i) {
-      arg.items.push_back(to_arg(PySequence_Fast_GET_ITEM(view, i)));
-      // A torch.Size takes numbers alone; torch's functions take any tuple of sizes.
-      if (arg.items.back().kind == graph::Arg::Kind::Node && is_number(PySequence_Fast_GET_ITEM(view, i)))
-        arg.constant = {};
-    }
-    return arg;
-  }
-  if (cat == Cat::Dict) {
-    arg.kind = graph::Arg::Kind::Dict;
-    PyObject *key = nullptr, *item = nullptr;
-    Py_ssize_t position = 0;
-    while (PyDict_Next(view, &position, &key, &item)) {
-      arg.keys.push_back(py::Owned<>::share(key));
-      arg.items.push_back(to_arg(item));
-    }
-    return arg;
-  }
-  if (cat == Cat::Slice) {
-    auto* s = reinterpret_cast<PySliceObject*>(view);
-    arg.kind = graph::Arg::Kind::Slice;
-    for (PyObject* part : {s->start, s->stop, s->step}) arg.items.push_back(to_arg(part));
-    return arg;
-  }
-  if (cat == Cat::Instance && is_nested_int(view)) {
-    if (graph::Node* size = nested_int_node(region_, view)) return graph::Arg::of(size);
-  }
-  const bool is_value = cat == Cat::Other && (is_numpy_scalar(view) || is_numpy_dtype(view));
-  if (cat == Cat::Instance || cat == Cat::Generator || cat == Cat::Iterator || (cat == Cat::Other && !is_value)) {
-    unsupported(Reason::UnsupportedProtocol,
-                {{"protocol", "an argument of a torch function"}, {"type", Py_TYPE(view)->tp_name}});
-  }
-  return graph::Arg::of(py::Owned<>::share(view));
-}
-
-namespace {
-
-// Empty: the frame runs neither what torch.fx made of a graph nor what we did.
-py::Owned<> graph_module_of(const Frame& frame) {
-  Py_ssize_t length = 0;
-  const char* text = PyUnicode_AsUTF8AndSize(frame.code->co_filename, &length);
-  if (text == nullptr) PyErr_Clear();
-  if (text == nullptr) return {};
-  const std::string_view file(text, static_cast<std::size_t>(length));
-  if (file == "<pellucid graph>") {
-    static PyObject* const name = py::interned("__graph_module__").release();
-    return py::Owned<>::share(py::dict_get_str(frame.globals, name));
-  }
-  if (!file.starts_with("<eval_with_key>") || frame.code->co_argcount == 0 || !frame.fast[0]) return {};
-  auto weak = py::Owned<>::steal(PyWeakref_NewRef(frame.fast[0].get(), nullptr));
-  if (!weak) PyErr_Clear();
-  return weak;
-}
-
-}  // namespace
-
-std::shared_ptr<const graph::CallSite> Recorder::call_site() {
-  // Innermost user frame first; each level is cached in its frame while that frame stays at the same instruction.
-  SmallVector<Frame*, 128> frames;
-  for (Frame* f = region_.top; f != nullptr; f = f->back.get()) {
-    if (!f->hidden) frames.push_back(f);
-  }
-  std::shared_ptr<const graph::CallSite> caller;
-  for (; !frames.empty(); frames.pop_back()) {
-    Frame* const f = frames.back();
-    if (f->site_at != f->at || f->site == nullptr || f->site->caller != caller) {
-      auto site = std::make_shared<graph::CallSite>();
-      site->code = py::Owned<PyCodeObject>::share(f->code.get());
-      site->offset = f->at;
-      site->caller = caller;
-      site->module_path = f->module_path;
-      site->module_key = f->module_key;
-      site->module_type = f->module_type.copy();
-      site->graph_module = graph_module_of(*f);
-      f->site = std::move(site);
-      f->site_at = f->at;
-    }
-    caller = f->site;
-  }
-  return caller;
-}
-
-namespace {
-
-// A list or tuple of numbers, one of them open.
-bool holds_open_numbers_alone(PyObject* value) { return holds_open(value) && holds_numbers_alone(value); }
-
-struct ValueArguments {
-  std::vector<std::size_t> positions;
-  std::vector<std::string_view> keywords;
-  bool as_tensors = false;     // in these positions
-  bool are_fractions = false;  // between 0 and 1
-  std::string_view as_tensor;  // the keyword of the one position where a tensor is as good; empty: all or none
-};
-
-// Null: none of its arguments is known to be one.
-const ValueArguments* value_arguments(PyObject* target) {
-#define VALUES(name, positions, keywords) {#name, ValueArguments{positions, keywords}},
-#define SCALAR_TENSORS(name, positions, keywords) {#name, ValueArguments{positions, keywords, true}},
-#define SCALAR_TENSOR(name, positions, keywords, one) {#name, ValueArguments{positions, keywords, true, false, one}},
-#define FRACTIONS(name, positions, keywords) {#name, ValueArguments{positions, keywords, false, true}},
-  static const std::unordered_map<std::string_view, ValueArguments> rows = {
-#include "region/value_arguments.def"
-  };
-  std::string name = name_of_target(target);
-  if (name.starts_with("Tensor.")) name.erase(0, 7);
-  if (name.ends_with('_') && !name.ends_with("__")) name.pop_back();
-  const auto found = rows.find(name);
-  return found == rows.end() ? nullptr : &found->second;
-}
-
-// Whether the graph takes any number as argument `i` of this call.
-bool takes_any_number(const ValueArguments* known, Args args, std::size_t i) {
-  if (known == nullptr) return false;
-  PyObject* keyword = args.keyword_of(i);
-  if (keyword == nullptr) return std::ranges::find(known->positions, i) != known->positions.end();
-  return std::ranges::find(known->keywords, py::text_of(keyword)) != known->keywords.end();
-}
-
-// Whether a float that changes may be a tensor of no dimension among these arguments: the result's dtype is that of the
-// tensors with dimensions.
-bool takes_scalar_tensors(const ValueArguments* known, Args args) {
-  if (known == nullptr || !known->as_tensors || (args.keyword_count() != 0 && known->as_tensor.empty())) return false;
-  bool any = false;
-  for (PyObject* value : args.values) {
-    if (cat_of(value) != Cat::Tensor) continue;
-    if (!aten::is_float_with_dimensions(value)) return false;
-    any = true;
-  }
-  return any;
-}
-
-// Whether argument `i` is one where it may.
-bool may_be_tensor(const ValueArguments& known, Args args, std::size_t i) {
-  if (known.as_tensor.empty()) return true;
-  const auto keyword = std::ranges::find(known.keywords, known.as_tensor);
-  const std::size_t at = known.positions[static_cast<std::size_t>(keyword - known.keywords.begin())];
-  PyObject* name = args.keyword_of(i);
-  return name == nullptr ? i == at : py::text_of(name) == known.as_tensor;
-}
-
-// Whether this is `number / tensor` with a number that is a tensor of no dimension in the graph.
-bool divides_scalar_tensor(const NumberPolicy& policy, PyObject* target, Args args) {
-  static PyObject* const truediv = py::import_attr("operator", "truediv").release();
-  return target == truediv && args.size() == 2 && is_open(args[0]) && as_number(args[0])->as_tensor &&
-         policy.graph_numbers == GraphNumbers::Ints && takes_scalar_tensors(value_arguments(target), args);
-}
-
-// A list as an index is a tensor of indices, of which the shape tells no more than how many they are.
-bool is_list_of_indices(PyObject* index) { return PyList_CheckExact(index) && holds_open_numbers_alone(index); }
-
-bool has_list_of_indices(PyObject* key) {
-  if (!PyTuple_CheckExact(key)) return is_list_of_indices(key);
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
-    if (is_list_of_indices(PyTuple_GET_ITEM(key, i))) return true;
-  }
-  return false;
-}
-
-// Whether argument `i` is the key of an item of a tensor, with such lists.
-bool is_key_with_indices(PyObject* target, Args args, std::size_t i) {
-  if (i != 1 || i >= args.size() || !has_list_of_indices(args[1])) return false;
-  const std::string name = name_of_target(target);
-  return name == "getitem" || name == "setitem";
-}
-
-// Another number may be too large for a dtype, or zero.
-bool takes_any_open_number(PyObject* target, Args args) {
-  const auto is_one = [](PyObject* value) { return is_open(value) || holds_open(value); };
-  if (std::ranges::none_of(args.values, is_one)) return false;
-  const ValueArguments* known = value_arguments(target);
-  for (std::size_t i = 0; i < args.values.size(); ++i) {
-    if (is_one(args.values[i]) && (takes_any_number(known, args, i) || is_key_with_indices(target, args, i)))
-      return true;
-  }
-  return false;
-}
-
-// Whether a number lies between 0 and 1, which the region relies on then.
-bool is_fraction(Numbers& numbers, PyObject* object) {
-  const symbolic::Expr* number = numbers.expr_of(object);
-  if (number == nullptr || number->type != symbolic::Type::Float || !(number->hint.f > 0 && number->hint.f < 1))
-    return false;
-  const auto compare = [&](symbolic::Comparison comparison, double bound) {
-    return symbolic::compare(numbers.space(), comparison, number,
-                             numbers.space().constant(symbolic::Value::real(bound)));
-  };
-  return numbers.decide(compare(symbolic::Comparison::Gt, 0.0)) &&
-         numbers.decide(compare(symbolic::Comparison::Lt, 1.0));
-}
-
-}  // namespace
 
 graph::Node* Recorder::record(graph::Op op, PyObject* target, Args args, PyObject* example, bool impure,
                               bool may_raise) {
@@ -832,10 +274,6 @@ PyObject* for_open(PyObject* callable, bool ints) {
   if (found == nullptr) PyErr_Clear();
   return found == nullptr ? callable : found;
 }
-
-}  // namespace
-
-namespace {
 
 // Whether an item of a tensor by tensors without dimensions is looked up by these, as in the functions that torch's
 // flex_attention calls; elsewhere their values are asked for.

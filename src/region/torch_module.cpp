@@ -35,4 +35,14 @@ py::Owned<> torch_operator(const char* space, const char* name) {
   return py::take(PyObject_GetAttrString(py::take(PyObject_GetAttrString(ops.get(), space)).get(), name));
 }
 
+std::string name_of_target(PyObject* target) {
+  if (PyUnicode_Check(target)) return "Tensor." + py::text_of(target);
+  auto name = py::Owned<>::steal(PyObject_GetAttrString(target, "__name__"));
+  if (!name) {
+    PyErr_Clear();
+    return py::repr_of(target);
+  }
+  return py::text_of(name.get());
+}
+
 }  // namespace pellucid::region

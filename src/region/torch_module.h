@@ -16,5 +16,6 @@ bool is_of_torch_optim(PyCodeObject* code);
 bool is_of_batch_norms(PyCodeObject* code);
 PyTypeObject* torch_size_type();                                  // torch.Size
 py::Owned<> torch_operator(const char* space, const char* name);  // torch.ops.<space>.<name>
+std::string name_of_target(PyObject* target);                     // a function, or the name of a method of tensors
 
 }  // namespace pellucid::region

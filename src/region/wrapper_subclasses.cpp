@@ -16,6 +16,18 @@
 namespace pellucid::region {
 namespace {
 
+constexpr const char* kBesideWrapper = "a tensor, beside a tensor subclass whose part it may be,";
+
+bool is_memory_of(PyObject* tensor, const void* storage) { return aten::meta_of(tensor).storage == storage; }
+
+bool is_memory_of_parts(PyObject* tensor, const void* storage) {
+  if (!is_wrapper_subclass(tensor)) return false;
+  bool is_part = false;
+  each_part(tensor,
+            [&](PyObject* part) { is_part |= is_memory_of(part, storage) || is_memory_of_parts(part, storage); });
+  return is_part;
+}
+
 constexpr const char* kNotCompiled = "the backend compiles, and it is a view of a strided nested tensor";
 constexpr int kDeepest = 8;  // of objects in objects, in what a context is made of
 
@@ -89,6 +101,25 @@ py::Owned<> held(PyObject* tensor, PyObject* name) {
 }
 
 }  // namespace
+
+void refuse_writes_beside(const Capture& capture, const NumberPolicy& policy,
+                          const std::vector<aten::HeldStorage>& written) {
+  for (const aten::HeldStorage& held : written) {
+    bool is_input = false, is_part = false;
+    const auto look_at = [&](const graph::Node* node) {
+      PyObject* example = node->example_value.get();
+      if (example == nullptr || !aten::is_tensor(example)) return;
+      is_input |= is_memory_of(example, held.get());
+      is_part |= is_memory_of_parts(example, held.get());
+    };
+    for (const graph::Node* node : capture.graph.placeholders()) look_at(node);
+    for (const graph::Node* node : capture.graph.nodes()) {
+      if (node->op == graph::Op::GetAttr) look_at(node);
+    }
+    if (policy.runs_as_captured() ? is_part && !is_input : is_part || is_input)
+      unsupported(Reason::UnsupportedMutation, {{"target", kBesideWrapper}});
+  }
+}
 
 void each_part(PyObject* tensor, const std::function<void(PyObject*)>& visit) {
   PyObject* dict = py::instance_dict_if_any(tensor);

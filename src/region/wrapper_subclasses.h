@@ -10,15 +10,24 @@
 #include <unordered_set>
 #include <vector>
 
+#include "aten/aten.h"
 #include "py/ref.h"
 #include "source/source.h"
 
 namespace pellucid::region {
 
+struct Capture;
+struct NumberPolicy;
 struct Region;
 
 // Each tensor that such a tensor holds itself.
 void each_part(PyObject* tensor, const std::function<void(PyObject*)>& visit);
+
+// A break where one of these storages belongs to an input or to the parts of such a tensor, and what is written to it
+// would be lost: compilers take the parts for tensors that nobody else holds, and a graph that raises takes back what
+// it has written to its inputs, of which parts are none.
+void refuse_writes_beside(const Capture& capture, const NumberPolicy& policy,
+                          const std::vector<aten::HeldStorage>& written);
 
 class WrapperSubclasses {
  public:

@@ -166,7 +166,7 @@ std::unique_ptr<Entry> CaptureCache::entry_of(PyObject* bytes) {
   entry->depth = capture.depth;
   cache_.numbers.note(capture.numbers);
   events::count(events::Counter::Entries);
-  events::time("capture_cache", static_cast<double>(events::now() - start) / 1e6);
+  events::time("capture_cache", events::milliseconds_since(start));
   return entry;
 }
 

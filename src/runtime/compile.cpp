@@ -10,25 +10,24 @@
 
 #include "aten/aten.h"
 #include "aten/function_modes.h"
-#include "aten/gradients.h"
-#include "backend/fx.h"
 #include "base/break_policy.h"
 #include "base/events.h"
-#include "base/progress.h"
 #include "codegen/emit.h"
 #include "py/eval_frame.h"
 #include "py/interrupts.h"
-#include "region/known_elements.h"
 #include "region/profile.h"
+#include "runtime/backend_call.h"
 #include "runtime/capture_cache.h"
 #include "runtime/draws.h"
 #include "runtime/fills_first.h"
-#include "runtime/function_views.h"
 #include "runtime/graph_call.h"
 #include "runtime/guard_filter.h"
 #include "runtime/listener.h"
+#include "runtime/refusals.h"
 #include "runtime/report.h"
+#include "runtime/restarts.h"
 #include "runtime/thread_state.h"
+#include "runtime/told_work.h"
 #include "trace/trace.h"
 
 namespace pellucid::runtime {
@@ -40,8 +39,6 @@ std::atomic<int> next_region{0};
 
 constexpr std::int64_t kFarthestForcedEnd = 256;
 
-double milliseconds_since(std::int64_t start) { return static_cast<double>(events::now() - start) / 1e6; }
-
 // What the user knows of it: of a module its class, since the function is torch.nn.Module's.
 std::string name_of(PyFunctionObject* function, const Cache& cache) {
   PyObject* const instance = cache.key().instance;
@@ -49,16 +46,6 @@ std::string name_of(PyFunctionObject* function, const Cache& cache) {
 }
 
 PyCodeObject* code_of(PyFunctionObject* function) { return reinterpret_cast<PyCodeObject*>(function->func_code); }
-
-// [(code, offset), …], outermost first.
-py::Owned<> stack_of(const trace::BreakInfo& stop) {
-  auto stack = py::take(PyList_New(0));
-  for (const auto& frame : stop.stack) {
-    auto item = py::take(Py_BuildValue("(Oi)", frame.code.object(), frame.offset));
-    py::check(PyList_Append(stack.get(), item.get()));
-  }
-  return stack;
-}
 
 Attempt stopped(PyFunctionObject* function, PyObject* backend, const trace::BreakInfo& stop) {
   Attempt attempt;
@@ -95,300 +82,6 @@ trace::BreakInfo stop_at_end(PyFunctionObject* function, const GraphBreak& later
   const int offset = capture != nullptr && capture->returned_at >= 0 ? capture->returned_at : 0;
   stop.stack.push_back({py::Owned<PyCodeObject>::share(code_of(function)), offset, 0});
   return stop;
-}
-
-// The real tensors that capture met, in placeholder order.
-py::Owned<> example_inputs(const region::Capture& capture) {
-  auto inputs = py::take(PyList_New(0));
-  for (const graph::Node* node : capture.graph.placeholders()) {
-    const auto met = capture.input_of.find(node);
-    py::check(PyList_Append(inputs.get(), met == capture.input_of.end() ? Py_None : met->second));
-  }
-  return inputs;
-}
-
-// Backend "eager" without options: nobody sees the graph, so no torch.fx graph is made, which is cyclic by
-// construction.
-bool runs_as_captured(PyObject* backend) { return !graphs_are_changed && has_mark(backend, "runs_as_captured"); }
-
-// (reason, stack, whether it is a graph break): why the region ends where it does. `stop`: before the program does.
-py::Owned<> ending_of(const region::Capture& capture, const trace::BreakInfo* stop) {
-  if (stop == nullptr)
-    return py::take(Py_BuildValue("(s[(Oi)]O)", "return_value", capture.code.object(), capture.returned_at, Py_False));
-  return py::take(Py_BuildValue("(sOO)", stop->message.c_str(), stack_of(*stop).get(), Py_True));
-}
-
-struct Compiled {
-  py::Owned<> graph;
-  py::Owned<> as_captured;  // empty: the backend has made nothing else of it
-};
-
-// What a backend may say of a graph without having failed: why the call is not compiled then.
-[[noreturn]] void throw_refusal(PyFunctionObject* function, const py::PythonError& error, PyObject* backend) {
-  const auto is_a = [&](const char* name) {
-    return PyObject_IsInstance(error.value(), py::import_attr("pellucid.backends.errors", name).get()) == 1;
-  };
-  const auto text = [](PyObject* object) { return py::text_of(py::take(PyObject_Str(object)).get()); };
-  if (is_a("GraphRefused")) throw GraphBreak(Reason::UntracedCallable, {{"callee", text(error.value())}});
-  const auto name = [&] { return text(py::take(PyObject_GetAttrString(backend, "name")).get()); };
-  if (is_a("BackendRefused")) {
-    const auto report = py::import_attr("pellucid._logging", "_report_refusal");
-    (void)py::take(PyObject_CallFunctionObjArgs(report.get(), function, error.value(), nullptr));
-    throw GraphBreak(Reason::BackendRefused, {{"backend", name()}, {"error", text(error.value())}});
-  }
-  if (is_a("BackendSkips")) throw GraphBreak(Reason::BackendSkips, {{"backend", name()}});
-  throw error;
-}
-
-// (symbols, conditions, number of the symbol that each placeholder is, else None); None: all ints are constants.
-py::Owned<> open_numbers_of(const region::Capture& capture) {
-  if (capture.open.is_empty()) return py::Owned<>::share(Py_None);
-  auto described = capture.open.described();
-  std::unordered_map<int, std::uint32_t> symbol_at;  // by the id of its source
-  for (const region::OpenNumbers::Symbol& symbol : capture.open.symbols) {
-    if (symbol.source != nullptr && symbol.expr->type == symbolic::Type::Int)
-      symbol_at.emplace(symbol.source->id, symbol.expr->operation.symbol);
-  }
-  auto inputs = py::take(PyList_New(0));
-  for (const graph::Node* node : capture.graph.placeholders()) {
-    const auto found = symbol_at.find(node->source_id);
-    const auto number =
-        found == symbol_at.end() ? py::Owned<>::share(Py_None) : py::take(PyLong_FromUnsignedLong(found->second));
-    py::check(PyList_Append(inputs.get(), number.get()));
-  }
-  return py::take(
-      PyTuple_Pack(3, PyTuple_GET_ITEM(described.get(), 0), PyTuple_GET_ITEM(described.get(), 1), inputs.get()));
-}
-
-// What the backend relies on becomes part of the entry's guards. A number that it leaves one value is a constant at
-// once in the next capture.
-void take_conditions(region::Capture& capture, PyObject* conditions) {
-  for (const region::OpenNumbers::Symbol* fixed : capture.open.require(conditions)) {
-    if (fixed->must_stay_open) {
-      const guards::Condition& asked = *capture.open.of_backend;
-      guards::Why why;
-      why.code = py::Owned<PyCodeObject>::share(capture.code.get());
-      why.offset = 0;
-      why.operation = "the backend compiles it";
-      region::throw_constraint_violation(fixed->source, fixed->expr, asked.text_of(asked.names), why);
-    }
-    for (auto& [path, seen] : capture.numbers) seen.pinned |= path == fixed->path;
-  }
-}
-
-// The backend could not compile for numbers that stay open; the next capture takes them as constants.
-struct NotForOpenNumbers {
-  bool of_graph;  // those that the graph gives, and from now on it gives none
-};
-
-// The backend could not compile what the capture has concluded from elements of tensors; the next one goes by none.
-struct NotForElements {};
-
-void take_as_constants(PyFunctionObject* function, const region::Capture& capture, Cache& cache,
-                       const py::PythonError& error) {
-  if (capture.has_unbacked) {
-    cache.takes_unbacked = false;
-    cache.backend_failed_unbacked = true;
-  }
-  auto numbers = capture.numbers;
-  for (auto& [path, seen] : numbers) {
-    if (capture.has_unbacked) break;
-    const auto is_of_it = [&path = path](const auto& symbol) { return symbol.path == path; };
-    seen.pinned |= std::ranges::any_of(capture.open.symbols, is_of_it);
-  }
-  cache.numbers.note(numbers);
-  events::record("constants_instead", place_of(function) + ": " + py::repr_of(error.value()));
-  const auto report = py::import_attr("pellucid._logging", "_report_constants_instead");
-  (void)py::take(PyObject_CallFunctionObjArgs(report.get(), function, error.value(), nullptr));
-}
-
-bool is_of_backend(const py::PythonError& error) {
-  const auto is_a = [&](const char* module, const char* name) {
-    return PyObject_IsInstance(error.value(), py::import_attr(module, name).get()) == 1;
-  };
-  return is_a("pellucid.errors", "BackendCompilerFailed") || is_a("pellucid.backends.errors", "BackendRefused");
-}
-
-// Whether the backend raised, with numbers that the program does not ask to stay open.
-bool may_take_as_constants(const region::Capture& capture, const py::PythonError& error) {
-  const auto must = [](const auto& symbol) { return symbol.must_stay_open; };
-  if (capture.open.is_empty() || std::ranges::any_of(capture.open.symbols, must)) return false;
-  return is_of_backend(error);
-}
-
-// config.progress, for people who look at a terminal that is still Python's own standard error.
-std::optional<progress::Work> told_work(const std::function<std::string()>& what) {
-  if (config_number("progress") == 0 || !progress::has_reader()) return std::nullopt;
-  PyObject* const now = PySys_GetObject("stderr");
-  if (now == nullptr || now != PySys_GetObject("__stderr__")) return std::nullopt;
-  return std::optional<progress::Work>(std::in_place, what());
-}
-
-struct HandedOver {
-  py::Owned<> forward;  // the graph as it was captured
-  py::Owned<> made;     // (compiled form, conditions of the backend); None: it has to be called once more
-  double took = 0.0;    // to make the graph, in ms
-};
-
-HandedOver hand_over(region::Capture& capture, const Cache& cache, std::pair<int, int> compile_id, PyObject* ending,
-                     const std::string& name) {
-  const std::int64_t start = events::now();
-  const auto module = [&] {
-    const region::ProfiledPhase phase("graph_module");
-    return backend::graph_module(capture);
-  }();
-  auto forward = py::take(PyObject_GetAttrString(module.get(), "forward"));
-  const double took = milliseconds_since(start);
-  const auto inputs = example_inputs(capture);
-  const auto call = py::import_attr("pellucid._fx", "call_backend");
-  const auto open = open_numbers_of(capture);
-  const std::int64_t handed_over = events::now();
-  const region::ProfiledPhase phase("backend");
-  const auto work = told_work([&] {
-    const auto backend = py::take(PyObject_GetAttrString(cache.key().backend, "name"));
-    return "backend " + py::text_of(backend.get()) + ", " + name;
-  });
-  auto made = py::Owned<>::steal(PyObject_CallFunction(call.get(), "OOO(ii)OOs", module.get(), inputs.get(),
-                                                       cache.key().backend, compile_id.first, compile_id.second, ending,
-                                                       open.get(), name.c_str()));
-  events::time("graph_module", took);
-  events::time("backend", milliseconds_since(handed_over));
-  if (!made) throw py::PythonError();
-  return {std::move(forward), std::move(made), took};
-}
-
-Compiled call_backend(PyFunctionObject* function, region::Capture& capture, Cache& cache, const trace::BreakInfo* stop,
-                      const std::string& name) {
-  const py::RoomToRecurse room;
-  const std::int64_t start = events::now();
-  const auto [frame, compilation] = cache.compile_id();
-  if (runs_as_captured(cache.key().backend)) {
-    const region::ProfiledPhase phase("graph_module");
-    auto forward = backend::native_forward(capture.graph);
-    events::count(Counter::Graphs);
-    const double took = milliseconds_since(start);
-    events::record("backend", "", {{"hand_off_ms", took}, {"backend_ms", 0.0}});
-    events::time("graph_module", took);
-    return {std::move(forward), {}};
-  }
-  const auto ending = ending_of(capture, stop);
-  HandedOver handed;
-  try {
-    handed = hand_over(capture, cache, {frame, compilation}, ending.get(), name);
-    // The backend loaded AOTAutograd, which looks around a graph for what no other backend needs.
-    while (handed.made.get() == Py_None) handed = hand_over(capture, cache, {frame, compilation}, ending.get(), name);
-  } catch (const py::Interruption&) {
-    throw;
-  } catch (const py::PythonError& error) {
-    if (region::has_gone_by_elements(capture) && is_of_backend(error)) {
-      region::stop_going_by_elements(capture);
-      cache.numbers.note(capture.numbers);
-      throw NotForElements{};
-    }
-    if (!may_take_as_constants(capture, error)) throw_refusal(function, error, cache.key().backend);
-    take_as_constants(function, capture, cache, error);
-    throw NotForOpenNumbers{capture.has_unbacked};
-  }
-  auto& [forward, made, hand_off] = handed;
-  auto compiled = py::Owned<>::share(PyTuple_GET_ITEM(made.get(), 0));
-  if (capture.open.of_backend) take_conditions(capture, PyTuple_GET_ITEM(made.get(), 1));
-  events::count(Counter::Graphs);
-  events::record("backend", "", {{"hand_off_ms", hand_off}, {"backend_ms", milliseconds_since(start) - hand_off}});
-  if (compiled.get() == forward.get()) forward = {};
-  return {std::move(compiled), std::move(forward)};
-}
-
-region::GraphNumbers graph_numbers(PyObject* backend) {
-  if (has_mark(backend, "takes_numbers")) return region::GraphNumbers::All;
-  return has_mark(backend, "takes_symbols") ? region::GraphNumbers::Ints : region::GraphNumbers::None;
-}
-
-bool is_inference_tensor(PyObject* tensor) {
-  auto answer = py::take(PyObject_CallMethod(tensor, "is_inference", nullptr));
-  return answer.get() == Py_True;
-}
-
-// AOTAutograd gives ordinary tensors where the program made them in an inference_mode block.
-void refuse_inference_results(const region::Capture& capture, PyObject* backend) {
-  if (!has_mark(backend, "aot")) return;
-  static PyObject* const enter = py::import_attr("torch.autograd.grad_mode", "_enter_inference_mode").release();
-  bool enters = false;
-  for (const graph::Node* node : capture.graph.nodes()) enters = enters || node->target.get() == enter;
-  if (!enters) return;
-  for (const graph::Node* node : capture.graph.outputs()) {
-    if (is_inference_tensor(node->example_value.get()))
-      throw GraphBreak(Reason::CannotReconstruct, {{"type", "tensor made in inference mode (by this backend)"}});
-  }
-}
-
-// The region has to end before this step: a leaf that it makes there leaves it, or what is computed of it.
-struct LeafLeaves {
-  std::int64_t step;
-};
-
-// The region has to end before this step, which calls an autograd.Function.
-struct FunctionIsLost {
-  std::int64_t step;
-};
-
-void refuse_lost_functions(const region::Capture& capture, PyObject* backend) {
-  if (graph_numbers(backend) == region::GraphNumbers::All) return;
-  if (const std::int64_t step = first_lost_function(capture); step >= 0) throw FunctionIsLost{step};
-}
-
-// What comes behind that step asks for a region that ends before it.
-struct EndsBefore {
-  std::int64_t step;
-};
-
-// The program asks for the modes of torch functions, which a capture follows all or none.
-struct ModesMatter {};
-
-// The region would stand for this one call alone.
-struct FillsFirst {};
-
-// A compiled graph gives plain tensors, which know of no gradients but those of its inputs.
-void refuse_leaves(const region::Capture& capture, PyObject* backend) {
-  if (capture.leaves.empty() || graph_numbers(backend) == region::GraphNumbers::All) return;
-  std::int64_t first = -1;
-  const auto meet = [&](PyObject* leaf) {
-    const auto made = capture.leaves.find(leaf);
-    if (made != capture.leaves.end() && (first < 0 || made->second < first)) first = made->second;
-  };
-  std::vector<PyObject*> left;  // that may have a way to gradients behind the graph
-  for (const auto* nodes : {&capture.graph.placeholders(), &capture.graph.outputs()}) {
-    for (const graph::Node* node : *nodes) {
-      if (aten::is_tensor(node->example_value.get())) left.push_back(node->example_value.get());
-    }
-  }
-  for (PyObject* tensor : left) {
-    if (aten::is_leaf_with_grad(tensor) || aten::is_parameter(tensor)) meet(tensor);
-  }
-  for (const auto& leaf : aten::backward_path(left).leaves) meet(leaf.get());
-  if (first >= 0) throw LeafLeaves{first};
-}
-
-// The call behind the graph that notes where parts that run in the backward pass read.
-bool watches_late_reads(const region::Effect& effect) {
-  static PyObject* const watch = py::import_attr("pellucid._late_guards", "watch").release();
-  return effect.value.get() == watch;
-}
-
-// What pellucid.export gives is a graph alone: nothing happens beside it. A backend that drops effects is told of them;
-// the state of torch is switched in the graph itself, so that is refused all the same.
-void refuse_effects(region::Capture& capture, PyObject* backend) {
-  if (!has_mark(backend, "exports")) return;
-  std::erase_if(capture.effects, watches_late_reads);  // a graph alone reads its own attributes
-  auto effects = effect_rows(capture);
-  if (capture.after) py::check(PyList_Append(effects.get(), py::str("the state of torch behind the call").get()));
-  if (!capture.draws.empty()) py::check(PyList_Append(effects.get(), py::str("the random numbers it draws").get()));
-  if (PyList_GET_SIZE(effects.get()) == 0) return;
-  if (capture.after || !capture.draws.empty() || !has_mark(backend, "drops_effects")) {
-    const auto text = py::take(PyUnicode_Join(py::str(", ").get(), effects.get()));
-    throw GraphBreak(Reason::SideEffect, {{"callee", "what it changes (" + py::text_of(text.get()) + ")"}});
-  }
-  (void)py::take(PyObject_CallMethod(backend, "note_dropped", "O", effects.get()));
-  capture.effects.clear();
 }
 
 // "__compiled_fn_3"; of a region that starts behind a break "__resume_at_26_4", the offset where it goes on. One
@@ -449,7 +142,7 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
   refuse_inference_results(capture, cache.key().backend);
   refuse_leaves(capture, cache.key().backend);
   refuse_lost_functions(capture, cache.key().backend);
-  const double finish = milliseconds_since(begin);
+  const double finish = events::milliseconds_since(begin);
   auto entry = std::make_unique<Entry>();
   entry->number = next_region_number();
   if (CaptureCache* const kept = CaptureCache::here()) kept->note(cache, capture, stop);
@@ -462,7 +155,7 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
     const auto inputs = loads_late(capture) ? std::vector<const source::Source*>() : codegen::graph_inputs(capture);
     entry->guards = guards::GuardProgram::compile(capture.sources, std::move(given), function, inputs);
   }
-  const double guards = milliseconds_since(begin) - finish;
+  const double guards = events::milliseconds_since(begin) - finish;
   capture.drawer = make_drawer(capture);
   if (codegen::calls_graph(capture)) {
     auto before = aten::GlobalState::now();
@@ -479,7 +172,7 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
   auto region = codegen::emit(capture, entry->graph_call.get(), region_name(capture, entry->number));
   entry->region = std::move(region.function);
   entry->input_loader = loads_late(capture) ? nullptr : region.input_loader;
-  const double emit = milliseconds_since(start);
+  const double emit = events::milliseconds_since(start);
   events::time("finish_graph", finish);
   events::time("guards", guards);
   events::time("emit", emit);
@@ -507,7 +200,7 @@ trace::Outcome traced(PyFunctionObject* function, Capture&& capture) {
   const double instructions = outcome.capture ? static_cast<double>(outcome.capture->instructions) : 0;
   events::count(Counter::Captures);
   events::count(Counter::Instructions, static_cast<std::int64_t>(instructions));
-  const double took = milliseconds_since(start);
+  const double took = events::milliseconds_since(start);
   events::record("capture", place_of(function),
                  {{"ms", took}, {"instructions", instructions}, {"captured", outcome.capture ? 1.0 : 0.0}});
   events::time("capture", took);
@@ -671,7 +364,7 @@ trace::Extent forced_end(std::int64_t at, std::size_t open = 0) {
 class WholeTime {
  public:
   WholeTime(PyFunctionObject* function, const Cache& cache) : name_(name_of(function, cache)) {}
-  ~WholeTime() { events::time("compile", milliseconds_since(start_), std::move(name_)); }
+  ~WholeTime() { events::time("compile", events::milliseconds_since(start_), std::move(name_)); }
   WholeTime(const WholeTime&) = delete;
   WholeTime& operator=(const WholeTime&) = delete;
 
@@ -779,10 +472,6 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
     return suppressed(function, cache.key().backend, error);
   }
 }
-
-}  // namespace
-
-namespace {
 
 // As in torch.compile, fullgraph=True asks for operators whose results depend on values too. `constants`: nothing is
 // open.

@@ -113,8 +113,8 @@ Misses explain_misses(Cache& cache, Cache& root, PyFunctionObject* function, PyO
 void Permission::note_cost(int region) const {
   if (!record) return;
   auto note = py::import_attr("pellucid._recompiles", "_note_cost");
-  const auto done = py::take(
-      PyObject_CallFunction(note.get(), "Odi", record.get(), static_cast<double>(events::now() - since) / 1e6, region));
+  const auto done =
+      py::take(PyObject_CallFunction(note.get(), "Odi", record.get(), events::milliseconds_since(since), region));
 }
 
 bool stance_keeps_from(const Cache& cache) noexcept {

@@ -49,7 +49,8 @@ def entry_code(compiled):
 
 
 def test_equal_blocks_are_compiled_once(counting):
-    compiled = compiled_all([Block().eval() for _ in range(12)], counting)
+    # Two random blocks with a relu may both give zeros alone.
+    compiled = compiled_all([Block(activation="tanh").eval() for _ in range(12)], counting)
     for _ in range(3):
         assert as_eager(compiled)
     assert counting.count == 1

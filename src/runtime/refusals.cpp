@@ -1,0 +1,81 @@
+#include "runtime/refusals.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "aten/aten.h"
+#include "aten/gradients.h"
+#include "runtime/backend_call.h"
+#include "runtime/compile.h"
+#include "runtime/function_views.h"
+#include "runtime/report.h"
+#include "runtime/restarts.h"
+
+namespace pellucid::runtime {
+namespace {
+
+bool is_inference_tensor(PyObject* tensor) {
+  auto answer = py::take(PyObject_CallMethod(tensor, "is_inference", nullptr));
+  return answer.get() == Py_True;
+}
+
+}  // namespace
+
+void refuse_inference_results(const region::Capture& capture, PyObject* backend) {
+  if (!has_mark(backend, "aot")) return;
+  static PyObject* const enter = py::import_attr("torch.autograd.grad_mode", "_enter_inference_mode").release();
+  bool enters = false;
+  for (const graph::Node* node : capture.graph.nodes()) enters = enters || node->target.get() == enter;
+  if (!enters) return;
+  for (const graph::Node* node : capture.graph.outputs()) {
+    if (is_inference_tensor(node->example_value.get()))
+      throw GraphBreak(Reason::CannotReconstruct, {{"type", "tensor made in inference mode (by this backend)"}});
+  }
+}
+
+void refuse_leaves(const region::Capture& capture, PyObject* backend) {
+  if (capture.leaves.empty() || graph_numbers(backend) == region::GraphNumbers::All) return;
+  std::int64_t first = -1;
+  const auto meet = [&](PyObject* leaf) {
+    const auto made = capture.leaves.find(leaf);
+    if (made != capture.leaves.end() && (first < 0 || made->second < first)) first = made->second;
+  };
+  std::vector<PyObject*> left;  // that may have a way to gradients behind the graph
+  for (const auto* nodes : {&capture.graph.placeholders(), &capture.graph.outputs()}) {
+    for (const graph::Node* node : *nodes) {
+      if (aten::is_tensor(node->example_value.get())) left.push_back(node->example_value.get());
+    }
+  }
+  for (PyObject* tensor : left) {
+    if (aten::is_leaf_with_grad(tensor) || aten::is_parameter(tensor)) meet(tensor);
+  }
+  for (const auto& leaf : aten::backward_path(left).leaves) meet(leaf.get());
+  if (first >= 0) throw LeafLeaves{first};
+}
+
+void refuse_lost_functions(const region::Capture& capture, PyObject* backend) {
+  if (graph_numbers(backend) == region::GraphNumbers::All) return;
+  if (const std::int64_t step = first_lost_function(capture); step >= 0) throw FunctionIsLost{step};
+}
+
+bool watches_late_reads(const region::Effect& effect) {
+  static PyObject* const watch = py::import_attr("pellucid._late_guards", "watch").release();
+  return effect.value.get() == watch;
+}
+
+void refuse_effects(region::Capture& capture, PyObject* backend) {
+  if (!has_mark(backend, "exports")) return;
+  std::erase_if(capture.effects, watches_late_reads);  // a graph alone reads its own attributes
+  auto effects = effect_rows(capture);
+  if (capture.after) py::check(PyList_Append(effects.get(), py::str("the state of torch behind the call").get()));
+  if (!capture.draws.empty()) py::check(PyList_Append(effects.get(), py::str("the random numbers it draws").get()));
+  if (PyList_GET_SIZE(effects.get()) == 0) return;
+  if (capture.after || !capture.draws.empty() || !has_mark(backend, "drops_effects")) {
+    const auto text = py::take(PyUnicode_Join(py::str(", ").get(), effects.get()));
+    throw GraphBreak(Reason::SideEffect, {{"callee", "what it changes (" + py::text_of(text.get()) + ")"}});
+  }
+  (void)py::take(PyObject_CallMethod(backend, "note_dropped", "O", effects.get()));
+  capture.effects.clear();
+}
+
+}  // namespace pellucid::runtime

@@ -1,0 +1,24 @@
+// What a backend cannot take, found in a capture before it is called: a graph break, or a region that ends earlier
+// (restarts.h).
+#pragma once
+#include "region/capture.h"
+
+namespace pellucid::runtime {
+
+// AOTAutograd gives ordinary tensors where the program made them in an inference_mode block.
+void refuse_inference_results(const region::Capture& capture, PyObject* backend);
+
+// A compiled graph gives plain tensors, which know of no gradients but those of its inputs.
+void refuse_leaves(const region::Capture& capture, PyObject* backend);
+
+// A compiled graph gives no views with a backward of their own (function_views.h).
+void refuse_lost_functions(const region::Capture& capture, PyObject* backend);
+
+// What pellucid.export gives is a graph alone: nothing happens beside it. A backend that drops effects is told of them;
+// the state of torch is switched in the graph itself, so that is refused all the same.
+void refuse_effects(region::Capture& capture, PyObject* backend);
+
+// The call behind the graph that notes where parts that run in the backward pass read.
+bool watches_late_reads(const region::Effect& effect);
+
+}  // namespace pellucid::runtime

@@ -1,0 +1,36 @@
+// What asks for another capture of the same call: thrown where it is found out, caught where captures are started.
+#pragma once
+#include <cstdint>
+
+namespace pellucid::runtime {
+
+// The backend could not compile for numbers that stay open; the next capture takes them as constants.
+struct NotForOpenNumbers {
+  bool of_graph;  // those that the graph gives, and from now on it gives none
+};
+
+// The backend could not compile what the capture has concluded from elements of tensors; the next one goes by none.
+struct NotForElements {};
+
+// The region has to end before this step: a leaf that it makes there leaves it, or what is computed of it.
+struct LeafLeaves {
+  std::int64_t step;
+};
+
+// The region has to end before this step, which calls an autograd.Function.
+struct FunctionIsLost {
+  std::int64_t step;
+};
+
+// What comes behind that step asks for a region that ends before it.
+struct EndsBefore {
+  std::int64_t step;
+};
+
+// The program asks for the modes of torch functions, which a capture follows all or none.
+struct ModesMatter {};
+
+// The region would stand for this one call alone.
+struct FillsFirst {};
+
+}  // namespace pellucid::runtime
