@@ -109,6 +109,35 @@ void Graph::count_users(const Node& node, int by) {
   for_each_input(node, [by](Node* input) { input->users += by; });
 }
 
+namespace {
+
+void replace_equal(Arg& arg) {
+  if (arg.kind == Arg::Kind::Node && arg.node->same_as != nullptr) arg.node = arg.node->same_as;
+  for (Arg& item : arg.items) replace_equal(item);
+}
+
+}  // namespace
+
+void Graph::join_equal_inputs() {
+  const auto is_another = [](const Node* node) { return node->same_as != nullptr; };
+  if (std::none_of(placeholders_.begin(), placeholders_.end(), is_another)) return;
+  const auto uses_another = [&](const Node& node) {
+    bool uses = false;
+    for_each_input(node, [&](const Node* input) { uses |= is_another(input); });
+    return uses;
+  };
+  for (Node* node : calls_) {
+    if (!uses_another(*node)) continue;
+    count_users(*node, -1);
+    for (Arg& arg : node->args) replace_equal(arg);
+    for (auto& entry : node->kwargs) replace_equal(entry.second);
+    count_users(*node, 1);
+  }
+  for (Node* node : placeholders_) {
+    for (const Node*& size : node->sizes) size = size->same_as != nullptr ? size->same_as : size;
+  }
+}
+
 // A switch that is undone by the very next node has no effect, neither have the two together.
 void Graph::drop_cancelled_grad_modes() {
   const auto is_switch = [](const Node* node) { return grad_switch(*node).is_switch; };
@@ -174,6 +203,7 @@ void Graph::simplify_body() {
 }
 
 void Graph::simplify() {
+  join_equal_inputs();
   drop_cancelled_grad_modes();
   drop_dead_reads();
   drop_ranges_alone();

@@ -82,6 +82,7 @@ struct Node {
   int source_id = -1;                                // Placeholder: id in the capture's SourceTable
   std::string source_text;                           // Placeholder: printed source, "L['self']._modules['h']…"
   std::vector<const Node*> sizes;                    // Placeholder: others that are there as long as it is used
+  Node* same_as = nullptr;                           // Placeholder: an earlier one that gives this number at every call
 };
 
 class Graph {
@@ -108,9 +109,10 @@ class Graph {
   const std::string& output_name() const noexcept { return output_name_; }
   const Namespace& names() const noexcept { return names_; }
   std::size_t op_count() const noexcept { return calls_.size(); }
-  // Drops dead get_attr/getitem nodes, cancelled grad-mode pairs, ranges for the profiler with nothing else in the
-  // graph, then unused placeholders (rows D16, D17, D22). Every other dead call stays: it may fail at run time. To be
-  // called while the thread's grad mode is what it was at the start of the region.
+  // Puts the first one in the place of inputs that are the same; drops dead get_attr/getitem nodes, cancelled grad-mode
+  // pairs, ranges for the profiler with nothing else in the graph, then unused placeholders (rows D16, D17, D22). Every
+  // other dead call stays: it may fail at run time. To be called while the thread's grad mode is what it was at the
+  // start of the region.
   void simplify();
   // The same for the graph of a body, whose inputs are those that its call gives.
   void simplify_body();
@@ -122,6 +124,7 @@ class Graph {
   Node* add(Op op);
   void set_name(Node* node, std::string_view candidate);
   void count_users(const Node& node, int by);
+  void join_equal_inputs();
   void drop_cancelled_grad_modes();
   void drop_dead_reads();
   void drop_ranges_alone();

@@ -1,4 +1,7 @@
 // What enters a graph: tensors, numbers and arrays from outside become inputs, values become arguments of nodes.
+#include <algorithm>
+#include <unordered_map>
+
 #include "aten/layers.h"
 #include "aten/torch_function.h"
 #include "py/cpython.h"
@@ -202,10 +205,33 @@ void Recorder::add_size_inputs(PyObject* tensor) {
   }
 }
 
-// Backends that compile get each open size of a tensor as an input, used or not: torch's caches keep what was decided
-// by the symbols among the inputs alone.
+namespace {
+
+void add_symbols(const symbolic::Expr* expr, std::vector<std::uint32_t>& out) {
+  if (expr->is(symbolic::Op::Symbol)) out.push_back(expr->operation.symbol);
+  for (const symbolic::Expr* arg : expr->args) add_symbols(arg, out);
+}
+
+}  // namespace
+
+// Backends that compile get each symbol in the sizes and strides of a tensor as an input, once, whether the graph's
+// code names it or not: torch's caches keep what was decided by the symbols among the inputs alone. A size that has
+// turned out to be an expression of others is none.
 void Recorder::keep_size_inputs() {
   if (region_.numbers.policy.graph_numbers != GraphNumbers::Ints) return;
+  symbolic::Space& space = region_.numbers.space();
+  std::unordered_map<int, const symbolic::Expr*> now;  // by the id of the source
+  for (const OpenNumbers::Symbol& symbol : region_.capture->open.symbols) {
+    if (symbol.source != nullptr && symbol.expr->type == symbolic::Type::Int)
+      now.emplace(symbol.source->id, space.simplify(symbol.expr));
+  }
+  std::unordered_map<std::uint32_t, graph::Node*> input_of;
+  for (graph::Node* node : region_.capture->graph.placeholders()) {
+    const auto found = now.find(node->source_id);
+    if (found == now.end() || !found->second->is(symbolic::Op::Symbol)) continue;
+    const auto [at, is_first] = input_of.try_emplace(found->second->operation.symbol, node);
+    if (!is_first) node->same_as = at->second;
+  }
   for (const auto& [tensor, fake] : fake_of_) {
     const aten::OpenShape* shape = region_.numbers.tensors.shape_of(tensor);
     graph::Node* node = node_of(tensor);
@@ -213,9 +239,15 @@ void Recorder::keep_size_inputs() {
     for (const auto* exprs : {&shape->sizes, &shape->strides}) {
       for (const symbolic::Expr* expr : *exprs) {
         if (!expr->is(symbolic::Op::Symbol)) continue;
+        std::vector<std::uint32_t> symbols;
+        add_symbols(space.simplify(expr), symbols);
+        const auto has_input = [&](std::uint32_t symbol) { return input_of.contains(symbol); };
         const auto number = region_.numbers.said.of(expr);
-        const graph::Node* size = is_open(number.get()) ? node_of(number.get()) : nullptr;
-        if (size != nullptr) node->sizes.push_back(size);
+        if (std::ranges::all_of(symbols, has_input)) {
+          for (const std::uint32_t symbol : symbols) node->sizes.push_back(input_of.at(symbol));
+        } else if (const graph::Node* size = is_open(number.get()) ? node_of(number.get()) : nullptr) {
+          node->sizes.push_back(size);
+        }
       }
     }
   }
