@@ -388,6 +388,7 @@ py::Owned<> WrapperSubclasses::call(PyObject* callable, const std::vector<PyObje
       type = Py_TYPE(tensor);
       for (const auto& part : parts->second.tensors) self(self, part.get());
     } else if (!jagged && !region_.recorder.fakes().open_shape(tensor).sizes.empty()) {
+      has_met_open_ = true;
       refuse(Py_TYPE(tensor), "with open sizes, beside a tensor subclass");
     }
   };

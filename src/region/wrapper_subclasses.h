@@ -39,6 +39,8 @@ class WrapperSubclasses {
   void check_result(PyObject* result, PyObject* target);
   bool is_fake(PyObject* tensor) const { return parts_of_.contains(tensor); }
   bool any() const noexcept { return !parts_of_.empty(); }
+  // Whether a call was refused for sizes that stay open, of a tensor beside one.
+  bool has_met_open() const noexcept { return has_met_open_; }
   // Calls torch with such tensors among the arguments. What the code of their classes does with the arguments is known
   // afterwards: a write is a break.
   py::Owned<> call(PyObject* callable, const std::vector<PyObject*>& values, std::size_t nargs, PyObject* kwnames);
@@ -78,6 +80,7 @@ class WrapperSubclasses {
 
   Region& region_;
   bool trusted_ = false;
+  bool has_met_open_ = false;
   std::unordered_map<PyObject*, Parts> parts_of_;    // of fakes, which are kept
   std::unordered_set<const source::Source*> reads_;  // guarded globals of the classes' code
 };

@@ -114,7 +114,8 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
     // It may be that torch asked a wrapper for a plain size.
     const bool asks_for_constants = stop.reason() == Reason::OpFailed || !extent.may_end_early;
     outcome.needs_constants =
-        asks_for_constants && meets_open_sizes_at_levels(executor) && is_at_level(executor, *before);
+        (asks_for_constants && meets_open_sizes_at_levels(executor) && is_at_level(executor, *before)) ||
+        executor.region.recorder.wrappers.has_met_open();
     outcome.ends_before = executor.region.ends_before;
     outcome.needs_modes = executor.region.function_modes.are_asked_for;
     outcome.meets_uninitialized = meets_uninitialized(executor);

@@ -651,3 +651,16 @@ def test_a_plain_parameter_that_has_a_gradient_around_tensors(backend):
     counting = CountingOf(backend)
     assert train(lambda f: pellucid.compile(f, backend=counting, fullgraph=True)) == train(lambda f: f)
     assert 1 <= counting.count <= 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_plain_tensor_of_other_sizes_beside_one_is_captured(backend):
+    """Each size is compiled apart: classes are not asked with sizes that stay open."""
+    weight = two(3, 4)
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(lambda x: x @ weight, backend=counting, fullgraph=True)
+    for n in (4, 5, 6):
+        x = torch.randn(n, 3)
+        mine, eager = compiled(x), x @ weight
+        assert type(mine) is TwoTensor and torch.equal(mine.a, eager.a) and torch.equal(mine.b, eager.b)
+    assert counting.count == 3
