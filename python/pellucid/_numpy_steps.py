@@ -5,8 +5,10 @@ knows the sizes and dtypes of its arrays and the other arguments, and so which o
 the *steps* of a node, and run in its place. They are the very calls that numpy would make, so values, dtypes, layouts
 and warnings are numpy's.
 
-There are three kinds of rows, and a call is what the first of them says that fits:
+There are four kinds of rows, and a call is what the first of them says that fits:
 
+* `_WITH_NUMBERS`: operators and ufuncs of an array and a number, which numpy makes an array at each call. Here it is
+  one of no dimension, made once.
 * `_STEPS`: the calls of C that a function comes to, as numpy 2.4 makes them.
 * `_METHODS_IN_PYTHON`: the function that a method of arrays passes its arguments to.
 * Every function that asks its arguments for `__array_function__`: the function itself. Arrays of a region have none of
@@ -205,9 +207,11 @@ _AS_METHODS = (
     ("argsort", 2, "axis kind"),
     ("cumsum", 3, "axis dtype out"),
     ("cumprod", 3, "axis dtype out"),
+    ("ravel", 1, "order"),
     ("repeat", 2, "repeats axis"),
     ("reshape", 1, "order"),
     ("round", 2, "decimals out"),
+    ("squeeze", 1, "axis"),
     ("swapaxes", 2, ""),
     ("transpose", 1, ""),
 )
@@ -238,6 +242,55 @@ _IN_PYTHON = {
 }
 
 
+# Operators and ufuncs of two operands whose loops take both in one dtype. Not powers: numpy asks them for the number.
+_WITH_NUMBERS = """
+add sub mul truediv floordiv mod iadd isub imul lt le gt ge eq ne
+np.add np.subtract np.multiply np.divide np.floor_divide np.remainder np.maximum np.minimum np.fmax np.fmin
+np.less np.less_equal np.greater np.greater_equal np.equal np.not_equal
+"""
+
+
+def _with_numbers() -> set[Any]:
+    found = set()
+    for name in _WITH_NUMBERS.split():
+        found.add(getattr(np, name[3:]) if name.startswith("np.") else getattr(operator, name))
+    return found
+
+
+def _as_array(number: Any, dtype: Any) -> Any:
+    """What numpy makes of a number beside an array of this dtype. None: it may warn or raise, or go by the number."""
+    if type(number) is float and dtype.char in "fd":
+        with np.errstate(all="ignore"):
+            made = np.array(number, dtype)
+        # Neither too large nor too small for the dtype.
+        fits = number == 0 or np.finfo(dtype).smallest_normal <= abs(made) < np.inf
+    elif type(number) is int and dtype.char in "fd":
+        made = np.array(number, dtype) if abs(number) <= 2**24 else None  # exact in both
+        fits = made is not None
+    elif type(number) is int and dtype.kind in "iu":
+        fits = np.iinfo(dtype).min <= number <= np.iinfo(dtype).max
+        made = np.array(number, dtype) if fits else None
+    else:
+        return None
+    if not fits:
+        return None
+    made.flags.writeable = False
+    return made
+
+
+def _beside_number(function: Any, args: tuple[Any, ...]) -> Steps | None:
+    """An operator or ufunc of an array and a number."""
+    for place, number in enumerate(args):
+        array = args[1 - place]
+        if not _is_array(array) or array.ndim == 0:
+            continue
+        made = _as_array(number, array.dtype)
+        if made is not None:
+            operands = (Argument(0), made) if place == 1 else (made, Argument(1))
+            return ((function, operands, ()),), 0
+    return None
+
+
 def _steps() -> dict[Any, Callable[..., int]]:
     """A function of numpy or the name of a method of arrays -> the calls that it comes to.
 
@@ -252,6 +305,7 @@ def _steps() -> dict[Any, Callable[..., int]]:
 
 _STEPS: dict[Any, Callable[..., int]] = {}
 _METHODS_IN_PYTHON: dict[Any, Any] = {}
+_TAKES_NUMBER: set[Any] = set()
 if _numpy.AVAILABLE and np.__version__.startswith("2.4."):  # the version of which the rows are said
     _CLIP = np._core.umath.clip
     _EMPTY_LIKE = np.empty_like._implementation
@@ -260,6 +314,7 @@ if _numpy.AVAILABLE and np.__version__.startswith("2.4."):  # the version of whi
         ufunc: ufunc.reduce for ufunc in (np.add, np.multiply, np.maximum, np.minimum, np.logical_or, np.logical_and)
     }
     _STEPS = _steps()
+    _TAKES_NUMBER = _with_numbers()
     _METHODS_IN_PYTHON = {name: getattr(np._core._methods, function) for name, function in _IN_PYTHON.items()}
 
 
@@ -275,6 +330,8 @@ def steps_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], chang
     Returns:
         Its steps. None: the call itself.
     """
+    if function in _TAKES_NUMBER and not changes and len(args) == 2 and not kwargs:
+        return _beside_number(function, args)
     row = _STEPS.get(function)
     if row is not None and not changes and _is_array(args[0] if args else None):
         try:

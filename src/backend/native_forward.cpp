@@ -100,8 +100,8 @@ class Emitter {
 
   // How many of its first arguments a node may find on the stack.
   static std::size_t operands_on_stack(const Node& node) {
-    if (node.steps != nullptr) return 0;
     if (const Direct* direct = direct_form(node)) return direct->operands;
+    if (node.steps != nullptr) return 0;
     return node.op == Op::CallMethod ? 1 : 0;
   }
 
@@ -171,6 +171,7 @@ class Emitter {
   }
 
   void emit_value(const Node& node) {
+    if (emit_directly(node)) return;
     if (node.steps != nullptr) {
       emit_steps(node);
     } else if (node.body != nullptr) {
@@ -181,7 +182,7 @@ class Emitter {
       emit_arg(node.args.at(0));
       code_.load_method(node.target.get());
       emit_call(node, 1);
-    } else if (!emit_directly(node)) {
+    } else {
       PyObject* callable = node.plain ? node.plain.get() : node.target.get();
       code_.load_global(globals_.add(callable, graph::candidate_of_target(node.target.get())), true);
       emit_call(node, 0);
@@ -190,8 +191,16 @@ class Emitter {
 
   static const Direct* direct_form(const Node& node) {
     if (node.op != Op::CallFunction || node.body != nullptr || !node.kwargs.empty()) return nullptr;
-    const Direct* direct = direct_of(node.target.get());
+    const bool is_itself = node.steps == nullptr || operands_of(node) != nullptr;
+    const Direct* direct = is_itself ? direct_of(node.target.get()) : nullptr;
     return direct == nullptr || node.args.size() != direct->operands ? nullptr : direct;
+  }
+
+  // Of a node that is an operator and whose one step is the same, with other constants; else null.
+  static const std::vector<graph::Steps::Value>* operands_of(const Node& node) {
+    if (node.steps == nullptr || node.steps->calls.size() != 1) return nullptr;
+    const graph::Steps::Call& call = node.steps->calls[0];
+    return call.callable.get() == node.target.get() ? &call.args : nullptr;
   }
 
   // Whether the second operand lies on the stack already when the first one is loaded.
@@ -203,7 +212,13 @@ class Emitter {
   bool emit_directly(const Node& node) {
     const Direct* direct = direct_form(node);
     if (direct == nullptr) return false;
-    for (const Arg& arg : node.args) emit_arg(arg);
+    const auto* operands = operands_of(node);
+    for (std::size_t i = 0; i < node.args.size(); ++i) {
+      if (operands != nullptr && (*operands)[i].kind == graph::Steps::Value::Kind::Constant)
+        emit_constant((*operands)[i].constant.get());
+      else
+        emit_arg(node.args[i]);
+    }
     if (direct->operands == 2 && is_below(node.args[1], node.args[0])) code_.emit(Opcode::SWAP, 2);
     code_.emit(direct->op, direct->arg);
     return true;

@@ -34,7 +34,7 @@ def outcome(f, *args):
             return type(error), str(error)
     seen = sorted((warning.category.__name__, str(warning.message)) for warning in told)
     strides = value.strides if isinstance(value, np.ndarray) else None
-    data = value.tolist() if value.dtype.char == "g" else value.tobytes()  # the rest of a long double is whatever
+    data = value.tolist() if value.dtype.char in "gG" else value.tobytes()  # the rest of a long double is whatever
     return type(value), value.dtype, value.shape, strides, str(data), seen
 
 
@@ -255,3 +255,89 @@ def test_order_of_operands(f):
         ):
             assert x.tobytes() == y.tobytes()
     assert isinstance(example(a), ArrayStandIn)
+
+
+NUMBERS = [0, 1, -1, 3, 100, 300, 2**24 + 1, 2**31, 2**53 + 1, 2**63, -(2**63), 0.0, -0.0, 0.1, -2.5, 16777217.0]
+NUMBERS += [
+    1e-310,
+    1e-40,
+    1e39,
+    1e308,
+    float("inf"),
+    float("nan"),
+    True,
+    2j,
+    np.float32(0.1),
+    np.float64(0.1),
+    np.int8(3),
+]
+BINARY = [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod]
+BINARY += [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne, operator.pow]
+BINARY += [np.add, np.subtract, np.multiply, np.divide, np.floor_divide, np.remainder, np.power, np.arctan2]
+BINARY += [np.maximum, np.minimum, np.fmax, np.fmin, np.less, np.less_equal, np.greater, np.greater_equal, np.equal]
+
+
+@pytest.mark.parametrize("function", BINARY, ids=lambda f: f"{type(f).__name__}-{f.__name__}")
+def test_arrays_and_numbers(function):
+    """Those that fit a dtype and those that do not, which warn or raise or are computed in another one."""
+    for dtype in DTYPES:
+        values = np.array([0, 1, 3, 7, 100, 2, 5, 64], dtype)
+        if np.dtype(dtype).kind in "fc":
+            values[:4] = [np.nan, np.inf, -0.0, 1e-3]
+        for number in NUMBERS:
+            for f in (lambda a, n=number: function(a, n), lambda a, n=number: function(n, a)):
+                want = outcome_or_error(f, values)
+                pellucid.reset()
+                compiled = pellucid.compile(f, backend="eager")
+                compiled_twice = [outcome_or_error(compiled, values) for _ in range(2)]
+                assert compiled_twice == [want, want], (dtype, number)
+
+
+def outcome_or_error(f, *args):
+    try:
+        return outcome(f, *args)
+    except ArithmeticError as error:
+        return type(error), str(error)
+
+
+def test_writes_with_numbers():
+    def f(a, b):
+        a += 2
+        a *= 0.5
+        a -= -1
+        b += 3
+        b *= -2
+        return a - b / 2
+
+    for dtype in ("f4", "f8"):
+        ours, theirs = (made(dtype, (3, 4)), made("i4", (3, 4))), (made(dtype, (3, 4)), made("i4", (3, 4)))
+        pellucid.reset()
+        got = pellucid.compile(f, backend="eager", fullgraph=True)(*ours)
+        assert got.tobytes() == f(*theirs).tobytes()
+        assert all(x.tobytes() == y.tobytes() for x, y in zip(ours, theirs, strict=True))
+
+
+def test_which_numbers_are_arrays():
+    def operands(function, *args):
+        steps = steps_of(function, args, {}, False)
+        return None if steps is None else steps[0][0][1]
+
+    single, whole, bits = example(np.ones(3, np.float32)), example(np.ones(3, np.int8)), example(np.ones(3, bool))
+    place, number = operands(operator.mul, single, 0.1)
+    assert place == 0 and number.dtype == np.float32 and number.shape == () and not number.flags.writeable
+    number, place = operands(np.subtract, 2, single)
+    assert place == 1 and number.dtype == np.float32
+    assert operands(operator.gt, whole, 100)[1].dtype == np.int8
+    for function, array, other in [
+        (operator.mul, single, 1e39),  # numpy warns
+        (operator.mul, single, 1e-40),
+        (operator.mul, single, float("nan")),
+        (operator.gt, whole, 200),  # compared as it is
+        (operator.add, whole, 0.5),  # of another dtype
+        (operator.add, bits, 1),
+        (operator.add, single, True),
+        (operator.pow, single, 2),  # numpy squares
+        (operator.mul, example(np.array(1.0)), 2.0),  # gives a scalar
+    ]:
+        assert operands(function, array, other) is None
+    assert steps_of(operator.mul, (single, 2), {}, True) is None
