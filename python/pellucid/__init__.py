@@ -43,6 +43,7 @@ from pellucid import (
     _logging,
     _nested,
     _numpy,
+    _numpy_steps,
     _numpy_torch,
     config,
     errors,

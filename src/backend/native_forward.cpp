@@ -46,7 +46,7 @@ const Direct* direct_of(PyObject* callable) {
 class Emitter {
  public:
   explicit Emitter(const graph::Graph& graph)
-      : graph_(graph), code_(signature_of(graph)), last_use_(last_uses(graph)) {}
+      : graph_(graph), code_(signature_of(graph)), last_use_(last_uses(graph)), on_stack_(staying(graph)) {}
 
   py::Owned<> function() {
     code_.prologue();
@@ -54,7 +54,7 @@ class Emitter {
     for (const Node* node : graph_.nodes()) {
       code_.set_position({.line = line_of(*node)});
       emit_value(*node);
-      store(*node);
+      if (!stays(node)) store(*node);
       release_inputs(*node);
     }
     for (const Node* node : graph_.outputs()) load(node);
@@ -98,7 +98,54 @@ class Emitter {
     return uses;
   }
 
-  void load(const Node* node) { code_.load_fast(slot(node)); }
+  // How many of its first arguments a node may find on the stack.
+  static std::size_t operands_on_stack(const Node& node) {
+    if (const Direct* direct = direct_form(node)) return direct->operands;
+    if (node.steps != nullptr) return 0;
+    return node.op == Op::CallMethod ? 1 : 0;
+  }
+
+  // Which values no variable holds, as in the program's own expressions: numpy computes in the memory of an array that
+  // only the stack holds. What is pushed later has to be taken earlier; where it is not, a variable holds it.
+  static std::vector<bool> staying(const graph::Graph& graph) {
+    const std::size_t count = graph.nodes().size();
+    std::vector<bool> may_stay(count, false), stays(count, false);
+    const auto for_each_operand = [&](const Node& node, auto&& visit) {
+      for (std::size_t i = 0; i < operands_on_stack(node); ++i) {
+        const Node* input = node.args[i].kind == Arg::Kind::Node ? node.args[i].node : nullptr;
+        if (input != nullptr && input->op != Op::Placeholder && input->users == 1) visit(input);
+      }
+    };
+    const auto index_of = [](const Node* node) { return static_cast<std::size_t>(node->index); };
+    for (const Node* node : graph.nodes())
+      for_each_operand(*node, [&](const Node* input) { may_stay[index_of(input)] = true; });
+    const Node* given = graph.outputs().size() == 1 ? graph.outputs()[0] : nullptr;
+    if (given != nullptr && given->op != Op::Placeholder && given->users == 1) may_stay[index_of(given)] = true;
+    std::vector<const Node*> waiting;
+    const auto take = [&](const Node* node) {
+      if (std::ranges::find(waiting, node) == waiting.end()) return;
+      while (waiting.back() != node) waiting.pop_back();
+      waiting.pop_back();
+      stays[index_of(node)] = true;
+    };
+    for (const Node* node : graph.nodes()) {
+      std::vector<const Node*> operands;
+      for_each_operand(*node, [&](const Node* input) { operands.push_back(input); });
+      std::ranges::sort(operands, std::ranges::greater(), &Node::index);
+      for (const Node* operand : operands) take(operand);
+      if (may_stay[index_of(node)]) waiting.push_back(node);
+    }
+    if (given != nullptr) take(given);
+    return stays;
+  }
+
+  bool stays(const Node* node) const {
+    return node->op != Op::Placeholder && on_stack_[static_cast<std::size_t>(node->index)];
+  }
+
+  void load(const Node* node) {
+    if (!stays(node)) code_.load_fast(slot(node));
+  }
 
   void store(const Node& node) {
     if (node.users > 0) {
@@ -115,6 +162,7 @@ class Emitter {
   void release_inputs(const Node& node) {
     std::vector<int> dead;
     graph::for_each_input(node, [&](const Node* input) {
+      if (stays(input)) return;
       const int at = slot(input);
       if (last_use_[static_cast<std::size_t>(at)] == &node && std::find(dead.begin(), dead.end(), at) == dead.end())
         dead.push_back(at);
@@ -123,7 +171,10 @@ class Emitter {
   }
 
   void emit_value(const Node& node) {
-    if (node.body != nullptr) {
+    if (emit_directly(node)) return;
+    if (node.steps != nullptr) {
+      emit_steps(node);
+    } else if (node.body != nullptr) {
       code_.load_global(globals_.add(native_forward(node.body->graph).get(), node.name));
     } else if (node.op == Op::GetAttr) {
       code_.load_global(globals_.add(node.attribute.get(), node.name));
@@ -131,19 +182,110 @@ class Emitter {
       emit_arg(node.args.at(0));
       code_.load_method(node.target.get());
       emit_call(node, 1);
-    } else if (!emit_directly(node)) {
+    } else {
       PyObject* callable = node.plain ? node.plain.get() : node.target.get();
       code_.load_global(globals_.add(callable, graph::candidate_of_target(node.target.get())), true);
       emit_call(node, 0);
     }
   }
 
+  static const Direct* direct_form(const Node& node) {
+    if (node.op != Op::CallFunction || node.body != nullptr || !node.kwargs.empty()) return nullptr;
+    const bool is_itself = node.steps == nullptr || operands_of(node) != nullptr;
+    const Direct* direct = is_itself ? direct_of(node.target.get()) : nullptr;
+    return direct == nullptr || node.args.size() != direct->operands ? nullptr : direct;
+  }
+
+  // Of a node that is an operator and whose one step is the same, with other constants; else null.
+  static const std::vector<graph::Steps::Value>* operands_of(const Node& node) {
+    if (node.steps == nullptr || node.steps->calls.size() != 1) return nullptr;
+    const graph::Steps::Call& call = node.steps->calls[0];
+    return call.callable.get() == node.target.get() ? &call.args : nullptr;
+  }
+
+  // Whether the second operand lies on the stack already when the first one is loaded.
+  bool is_below(const Arg& second, const Arg& first) const {
+    if (second.kind != Arg::Kind::Node || !stays(second.node)) return false;
+    return first.kind != Arg::Kind::Node || !stays(first.node) || first.node->index > second.node->index;
+  }
+
   bool emit_directly(const Node& node) {
-    const Direct* direct = direct_of(node.target.get());
-    if (direct == nullptr || !node.kwargs.empty() || node.args.size() != direct->operands) return false;
-    for (const Arg& arg : node.args) emit_arg(arg);
+    const Direct* direct = direct_form(node);
+    if (direct == nullptr) return false;
+    const auto* operands = operands_of(node);
+    for (std::size_t i = 0; i < node.args.size(); ++i) {
+      if (operands != nullptr && (*operands)[i].kind == graph::Steps::Value::Kind::Constant)
+        emit_constant((*operands)[i].constant.get());
+      else
+        emit_arg(node.args[i]);
+    }
+    if (direct->operands == 2 && is_below(node.args[1], node.args[0])) code_.emit(Opcode::SWAP, 2);
     code_.emit(direct->op, direct->arg);
     return true;
+  }
+
+  // What a step gave lies in a variable until its last use; what the last one gave, on the stack.
+  void emit_steps(const Node& node) {
+    using Kind = graph::Steps::Value::Kind;
+    const graph::Steps& steps = *node.steps;
+    const std::size_t last = steps.calls.size() - 1;
+    std::vector<std::size_t> used_until(steps.calls.size(), 0);  // 0: never
+    for (std::size_t i = 0; i <= last; ++i) {
+      for (const auto& value : steps.calls[i].args) {
+        if (value.kind == Kind::Result) used_until[value.index] = i;
+      }
+    }
+    if (steps.gives != last) used_until[steps.gives] = last + 1;
+    std::vector<int> variable(steps.calls.size(), -1);
+    std::vector<int> free;
+    for (std::size_t i = 0; i <= last; ++i) {
+      const graph::Steps::Call& call = steps.calls[i];
+      const Direct* direct = call.kwnames ? nullptr : direct_of(call.callable.get());
+      if (direct == nullptr) code_.load_global(globals_.add(call.callable.get(), name_of_step(call)), true);
+      for (const auto& value : call.args) {
+        if (value.kind == Kind::Constant)
+          emit_constant(value.constant.get());
+        else if (value.kind == Kind::Result)
+          code_.load_fast(variable[value.index]);
+        else
+          emit_arg(argument(node, value.index));
+      }
+      if (direct == nullptr)
+        code_.call(static_cast<int>(call.args.size()), call.kwnames.get());
+      else
+        code_.emit(direct->op, direct->arg);
+      std::vector<int> dead;
+      for (std::size_t k = 0; k < i; ++k) {
+        if (used_until[k] == i) dead.push_back(variable[k]);
+      }
+      if (used_until[i] > i) {
+        if (!dead.empty()) {  // the new value takes the place of one that nobody reads again
+          variable[i] = dead.back();
+          dead.pop_back();
+        } else if (!free.empty()) {
+          variable[i] = free.back();
+          free.pop_back();
+        } else {
+          variable[i] = code_.local(py::str(".step" + std::to_string(steps_made_++)).get());
+        }
+        code_.store_fast(variable[i]);
+      } else if (i != last || steps.gives != last) {
+        code_.emit(Opcode::POP_TOP);
+      }
+      for (const int at : dead) code_.emit(Opcode::DELETE_FAST, at);
+      free.insert(free.end(), dead.begin(), dead.end());
+    }
+    if (steps.gives == last) return;
+    code_.load_fast(variable[steps.gives]);
+    code_.emit(Opcode::DELETE_FAST, variable[steps.gives]);
+  }
+
+  static std::string name_of_step(const graph::Steps::Call& call) {
+    return graph::candidate_of_target(call.callable.get());
+  }
+
+  static const Arg& argument(const Node& node, std::size_t index) {
+    return index < node.args.size() ? node.args[index] : node.kwargs[index - node.args.size()].second;
   }
 
   void emit_call(const Node& node, std::size_t first) {
@@ -210,6 +352,8 @@ class Emitter {
   Assembler code_;
   ForwardGlobals globals_;
   std::vector<const Node*> last_use_;
+  std::vector<bool> on_stack_;  // by index of the node: no variable holds what it gives
+  int steps_made_ = 0;          // variables for what steps give
 };
 
 }  // namespace

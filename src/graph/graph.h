@@ -39,6 +39,22 @@ struct Arg {
   }
 };
 
+// Calls that are made in the place of a node's own where the graph runs as it is, and give the same.
+struct Steps {
+  struct Value {
+    enum class Kind : std::uint8_t { Argument, Result, Constant } kind = Kind::Constant;
+    std::size_t index = 0;  // among the arguments of the node, keywords behind the others; among the steps
+    py::Owned<> constant;
+  };
+  struct Call {
+    py::Owned<> callable;
+    std::vector<Value> args;
+    py::Owned<> kwnames;  // of the last ones; or empty
+  };
+  std::vector<Call> calls;
+  std::size_t gives = 0;  // which of them gives the value of the node
+};
+
 // One frame of the user's call chain at the time a node was recorded: a persistent list, shared between nodes.
 struct CallSite {
   py::Owned<PyCodeObject> code;
@@ -69,6 +85,7 @@ struct Node {
   const Body* body = nullptr;  // GetAttr: the graph that it gives, for an operator that takes functions
   // What runs in place of such an operator where nobody but this process sees the graph: it is what the program calls.
   py::Owned<> plain;
+  std::shared_ptr<const Steps> steps;  // or null
   std::shared_ptr<const CallSite> where;
   std::int64_t step = -1;   // of the program, that recorded it
   int index = 0;            // position among the placeholders or among the calls

@@ -261,6 +261,41 @@ Result call_as_torch(Interpreter& t, PyObject* callable, Args given, py::Owned<>
   return Result::of(std::move(value));
 }
 
+// What numpy's function comes to for these arguments (pellucid._numpy_steps); null: the call itself.
+std::shared_ptr<const graph::Steps> steps_of(PyObject* callable, PyObject* positional, PyObject* keywords,
+                                             bool has_open) {
+  static auto* const parts = new std::unordered_map<std::string, PyObject*>;
+  const auto part = [](const char* name) {
+    PyObject*& place = (*parts)[name];
+    if (place == nullptr) place = py::import_attr("pellucid._numpy_steps", name).release();
+    return place;
+  };
+  const auto found = py::take(PyObject_CallFunctionObjArgs(part("steps_of"), callable, positional, keywords,
+                                                           has_open ? Py_True : Py_False, nullptr));
+  if (found.get() == Py_None) return nullptr;
+  using Kind = graph::Steps::Value::Kind;
+  const auto value_of = [&](PyObject* value) {
+    PyObject* const type = reinterpret_cast<PyObject*>(Py_TYPE(value));
+    const bool is_argument = type == part("Argument");
+    if (!is_argument && type != part("Result"))
+      return graph::Steps::Value{Kind::Constant, 0, py::Owned<>::share(value)};
+    return graph::Steps::Value{is_argument ? Kind::Argument : Kind::Result, PyLong_AsSize_t(value), {}};
+  };
+  auto steps = std::make_shared<graph::Steps>();
+  PyObject* const calls = PyTuple_GET_ITEM(found.get(), 0);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(calls); ++i) {
+    PyObject* const given = PyTuple_GET_ITEM(calls, i);
+    graph::Steps::Call& call = steps->calls.emplace_back();
+    call.callable = py::Owned<>::share(PyTuple_GET_ITEM(given, 0));
+    PyObject* const args = PyTuple_GET_ITEM(given, 1);
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(args); ++k) call.args.push_back(value_of(PyTuple_GET_ITEM(args, k)));
+    PyObject* const names = PyTuple_GET_ITEM(given, 2);
+    if (PyTuple_GET_SIZE(names) > 0) call.kwnames = py::Owned<>::share(names);
+  }
+  steps->gives = PyLong_AsSize_t(PyTuple_GET_ITEM(found.get(), 1));
+  return steps;
+}
+
 }  // namespace
 
 Result array_call(Interpreter& t, graph::Op op, PyObject* callable, Args args, bool writes_first) {
@@ -310,6 +345,7 @@ Result array_call(Interpreter& t, graph::Op op, PyObject* callable, Args args, b
   if ((flags & kWritesOutside) != 0) record_before_first_write(t);
   const region::NotesArrays noted(t.region.recorder.arrays);
   graph::Node* node = t.region.recorder.record(op, callable, as_given, value.get(), (flags & kWrites) != 0, may_raise);
+  node->steps = steps_of(callable, positional.get(), keywords.get(), arguments.has_open);
   if (is_new_array(t, value.get())) {
     t.region.recorder.give(value.get(), node);
   } else if (cat_of(value.get()) == Cat::Tuple || cat_of(value.get()) == Cat::List) {
