@@ -7,11 +7,12 @@ import collections.abc
 import operator
 import types
 
+import numpy as np
 import pytest
 import torch
 
 import pellucid
-from support import Counting, same
+from support import Counting, CountingOf, same
 from support.programs import Programs, check_tensor_program, error_of
 
 PROGRAMS = program = Programs()
@@ -349,3 +350,63 @@ def test_what_c_code_takes_of_a_subclass(name):
         assert torch.equal(want[0], got[0])
         assert repr(want[1]) == repr(got[1])
     assert counting.graphs
+
+
+class Two(list):
+    def __len__(self):
+        return 2
+
+
+class Tens(list):
+    def __iter__(self):
+        return iter([v * 10 for v in list.__iter__(self)])
+
+
+class TupleOfTens(tuple):
+    def __iter__(self):
+        return iter([v * 10 for v in tuple.__iter__(self)])
+
+
+class TensByIndex(list):
+    def __getitem__(self, index):
+        return list.__getitem__(self, index) * 10
+
+
+ASKERS = {
+    "tensor": lambda c, x: torch.tensor(c),
+    "nested": lambda c, x: torch.as_tensor([c, c]),
+    "method": lambda c, x: x.new_tensor(c),
+    "index": lambda c, x: torch.arange(100)[c],
+    "index of two": lambda c, x: torch.arange(100)[c, None],
+    "set item": lambda c, x: torch.zeros(3).__setitem__(slice(None), torch.tensor(c)),
+    "array": lambda c, x: np.array(c),
+    "memory": lambda c, x: (torch.zeros(c[0:1] and [1]), torch.ones(1).repeat(c), x.sum(dim=[0])),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("kind", [Two, Tens, TupleOfTens, TensByIndex])
+@pytest.mark.parametrize("name", ASKERS)
+def test_what_torch_asks_of_a_sequence(name, kind, backend):
+    """Functions that ask a list or tuple for its items get what its class gives; the others what lies in it."""
+    use = ASKERS[name]
+
+    def given(x, container):
+        return x + 1, use(container, x)
+
+    def made(x, items):
+        return x + 1, use(kind(items), x)
+
+    def outcome(f, *args):
+        try:
+            return f(*args)
+        except (ValueError, IndexError, RuntimeError, TypeError) as error:
+            return type(error), str(error)
+
+    for f, make in ((given, kind), (made, list)):
+        counting = CountingOf(backend)
+        compiled = pellucid.compile(f, backend=counting)
+        x = torch.ones(3)
+        for items in ([3, 4, 5], [6, 4, 5], [2, 4, 6]):
+            assert repr(outcome(f, x, make(items))) == repr(outcome(compiled, x, make(items)))
+        assert counting.graphs
