@@ -11,6 +11,7 @@
 namespace pellucid::region {
 
 class Numbers;
+struct Region;
 struct NumberPolicy;
 
 struct ValueArguments {
