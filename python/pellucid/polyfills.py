@@ -4,6 +4,7 @@ Each stands for a C function and follows its semantics. They are never called by
 their frames do not show in user stacks. They use only names that cannot be shadowed by the user's module: this module's globals are its own.
 """
 
+from collections import deque as _deque
 from itertools import product as _product
 from warnings import warn as _warn
 
@@ -154,7 +155,8 @@ def filter_next(function, iterator):
 def contains(container, item):
     if isinstance(container, (list, tuple)):
         return sequence_count(container, item, 1) == 1
-    for element in container:
+    # C code goes over a deque past an __iter__ of its class.
+    for element in _deque.__iter__(container) if isinstance(container, _deque) else container:
         if is_found(element, item):
             return True
     return False

@@ -21,11 +21,11 @@ class FakeIterator final : public at::TensorIteratorBase {
     auto& operand = operands_[static_cast<std::size_t>(index)];
     if (!operand.tensor_base().defined()) {
       const c10::ScalarType type = c10::typeMetaToScalarType(options.dtype());
-      result = strides.empty() ? call_.fresh(sizes, type) : call_.fresh(sizes, strides, type);
+      result = strides.empty() ? call_.fresh(sizes, format_of(options), type) : call_.fresh(sizes, strides, type);
       operand.tensor(c10::MaybeOwned<at::TensorBase>::borrowed(result));
     } else if (operand.will_resize) {
       result = operand.tensor();
-      result.resize_(sizes);
+      result.resize_(sizes, format_of(options));
       if (!strides.empty()) result.as_strided_(sizes, strides);
     }
     operand.current_dtype = operand.target_dtype;
@@ -34,6 +34,11 @@ class FakeIterator final : public at::TensorIteratorBase {
   at::Tensor result;
 
  private:
+  // Where all inputs are in channels_last there is that instead of strides.
+  static c10::MemoryFormat format_of(const at::TensorOptions& options) {
+    return options.memory_format_opt().value_or(c10::MemoryFormat::Contiguous);
+  }
+
   const Call& call_;
 };
 
@@ -81,12 +86,26 @@ c10::ScalarType common_type(const at::Tensor& a, const at::Tensor& b) {
 }
 
 bool same_type(Call& call) { return elementwise(call, {call.tensor(0)}, call.tensor(0).scalar_type()); }
+// Kernels that make the result with empty_like before the iterator runs.
+bool like_first(Call& call) {
+  call.give(call.fresh_like(call.tensor(0), call.tensor(0).scalar_type()));
+  return true;
+}
 bool real_type(Call& call) {
+  const at::Tensor& self = call.tensor(0);
+  if (self.is_complex() && !destination(call).defined()) {
+    call.give(call.fresh_like(self, c10::toRealValueType(self.scalar_type())));
+    return true;
+  }
   return elementwise(call, {call.tensor(0)}, c10::toRealValueType(call.tensor(0).scalar_type()));
 }
 bool float_type(Call& call) {
   const c10::ScalarType type = call.tensor(0).scalar_type();
-  if (c10::isComplexType(type)) return elementwise(call, {call.tensor(0)}, c10::toRealValueType(type));
+  if (c10::isComplexType(type) && !destination(call).defined()) {  // a copy of the real part
+    call.give(call.fresh(call.tensor(0).sizes(), c10::toRealValueType(type)));
+    return true;
+  }
+  if (c10::isComplexType(type)) return real_type(call);
   return elementwise(call, {call.tensor(0)},
                      c10::isIntegralType(type, true) ? c10::get_default_dtype_as_scalartype() : type);
 }
@@ -112,9 +131,27 @@ bool log_sigmoid_forward(Call& call) {
   if (destination(call).defined()) return false;
   const at::Tensor input = call.tensor(0);
   const c10::ScalarType type = input.scalar_type();
-  // The CPU keeps a buffer for the backward pass, contiguous like the input it makes contiguous.
-  call.give(call.fresh_like(input, type), call.fresh_like(input, type));
+  // The CPU makes the input contiguous, and keeps a buffer for the backward pass.
+  if (call.device.is_cpu())
+    call.give(call.fresh(input.sizes(), type), call.fresh(input.sizes(), type));
+  else
+    call.give(call.fresh_like(input, type), call.fresh_like(input, type));
   return true;
+}
+
+// The CPU goes over the input made contiguous.
+bool rrelu_with_noise(Call& call) {
+  const at::Tensor& input = call.tensor(0);
+  if (!call.device.is_cpu() || !input.sizes().equals(call.tensor(1).sizes())) return false;
+  call.give(call.fresh(input.sizes(), input.scalar_type()));
+  return true;
+}
+
+bool prelu_kernel(Call& call) {
+  const at::Tensor& self = call.tensor(0);
+  if (self.scalar_type() != call.tensor(1).scalar_type() || !at::is_expandable_to(call.tensor(1).sizes(), self.sizes()))
+    return false;
+  return like_first(call);
 }
 
 bool fits_self(Call& call) {  // masked_fill_ and masked_scatter_: the mask must broadcast to self
@@ -156,7 +193,7 @@ constexpr RuleRow kRows[] = {
     {"logical_or.out", two_to_bool},
     {"logical_xor", two_to_bool},
     {"logical_xor.out", two_to_bool},
-    {"nan_to_num", same_type},
+    {"nan_to_num", like_first},
     {"nan_to_num.out", same_type},
     {"conj_physical.out", same_type},
     {"hardswish", same_type},
@@ -164,7 +201,8 @@ constexpr RuleRow kRows[] = {
     {"floor_divide", two_common},
     {"floor_divide.out", two_common},
     {"floor_divide_.Tensor", two_common},
-    {"_prelu_kernel", two_common},
+    {"_prelu_kernel", prelu_kernel},
+    {"rrelu_with_noise", rrelu_with_noise},
     {"log_sigmoid_forward", log_sigmoid_forward},
 };
 

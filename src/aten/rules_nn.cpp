@@ -106,10 +106,71 @@ bool pixel_unshuffle(Call& call) {
   const at::Tensor& input = call.tensor(0);
   const std::int64_t factor = call.arg(1).toInt();
   if (input.dim() < 3 || factor <= 0 || input.size(-2) % factor != 0 || input.size(-1) % factor != 0) return false;
+  if (input.numel() == 0) {  // torch gives a copy, of the same sizes
+    call.give(call.fresh_like(input, input.scalar_type()));
+    return true;
+  }
   at::DimVector sizes(input.sizes().begin(), input.sizes().end() - 3);
   for (const std::int64_t size : {input.size(-3) * factor * factor, input.size(-2) / factor, input.size(-1) / factor})
     sizes.push_back(size);
   call.give(call.fresh(sizes, input.suggest_memory_format(), input.scalar_type()));
+  return true;
+}
+
+// The CPU's kernels keep channels_last, which torch's meta functions do not say.
+template <bool kReflects>
+bool pad_in_format(Call& call) {
+  const at::Tensor& input = call.tensor(0);
+  const auto pads = call.arg(1).toDimVector();
+  const MemoryFormat format = input.suggest_memory_format();
+  const std::size_t sides = pads.size() / 2;
+  if (!call.device.is_cpu() || format == MemoryFormat::Contiguous || input.numel() == 0 ||
+      input.dim() != static_cast<std::int64_t>(sides) + 2)
+    return false;
+  at::DimVector sizes(input.sizes().begin(), input.sizes().end());
+  for (std::size_t i = 0; i < sides; ++i) {
+    std::int64_t& size = sizes[sizes.size() - 1 - i];
+    if (kReflects && (pads[2 * i] >= size || pads[2 * i + 1] >= size)) return false;  // an error, in its own words
+    size += pads[2 * i] + pads[2 * i + 1];
+    if (size < 1) return false;
+  }
+  call.give(call.fresh(sizes, format, input.scalar_type()));
+  return true;
+}
+
+bool channel_shuffle(Call& call) {
+  const at::Tensor& input = call.tensor(0);
+  const MemoryFormat format = input.suggest_memory_format();
+  const std::int64_t groups = call.arg(1).toInt();
+  if (!call.device.is_cpu() || input.dim() < 3 || input.numel() == 0) return false;
+  if (groups <= 0 || input.size(1) % groups != 0) return false;
+  call.give(call.fresh(input.sizes(), format, input.scalar_type()));
+  return true;
+}
+
+// (input, kernel, dilation, padding, stride)
+bool im2col(Call& call) {
+  const at::Tensor& input = call.tensor(0);
+  if ((input.dim() != 3 && input.dim() != 4) || input.numel() == 0) return false;
+  std::int64_t channels = input.size(-3), places = 1;
+  for (std::size_t i = 0; i < 2; ++i) {
+    at::DimVector given;  // kernel, dilation, padding, stride of this side
+    for (std::size_t argument = 1; argument <= 4; ++argument) {
+      const auto sides = call.arg(argument).toDimVector();
+      if (sides.size() != 2) return false;
+      given.push_back(sides[i]);
+    }
+    if (given[0] < 1 || given[1] < 1 || given[2] < 0 || given[3] < 1) return false;
+    const std::int64_t room =
+        input.size(static_cast<std::int64_t>(i) - 2) + 2 * given[2] - given[1] * (given[0] - 1) - 1;
+    if (room < 0) return false;
+    channels *= given[0];
+    places *= room / given[3] + 1;
+  }
+  at::DimVector sizes(input.sizes().begin(), input.sizes().end() - 3);
+  sizes.push_back(channels);
+  sizes.push_back(places);
+  call.give(call.fresh(sizes, input.scalar_type()));
   return true;
 }
 
@@ -153,6 +214,13 @@ constexpr RuleRow kRows[] = {
     {"pixel_shuffle", pixel_shuffle},
     {"pixel_unshuffle", pixel_unshuffle},
     {"one_hot", one_hot},
+    {"reflection_pad2d", pad_in_format<true>},
+    {"reflection_pad3d", pad_in_format<true>},
+    {"replication_pad2d", pad_in_format<false>},
+    {"replication_pad3d", pad_in_format<false>},
+    {"channel_shuffle", channel_shuffle},
+    {"native_channel_shuffle", channel_shuffle},
+    {"im2col", im2col},
 };
 
 }  // namespace

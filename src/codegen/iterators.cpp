@@ -160,6 +160,14 @@ std::vector<PyTypeObject*> iterator_types() {
 }
 
 Recipe recipe_of_iterator(Walker& walker, PyObject* iterator, const Expr& self) {
+  const auto& given_back = walker.capture().given_back;
+  if (const auto elements = given_back.find(iterator); elements != given_back.end()) {
+    std::vector<Expr> items;
+    for (PyObject* item : list_items(elements->second.get())) items.push_back(walker.ref(item));
+    Recipe recipe;
+    recipe.make = Expr::call(builtin_iter(), exprs(Expr::list(Expr::Kind::List, std::move(items))));
+    return recipe;
+  }
   if (PyObject* dict = py::dict_of_view(iterator)) {
     Recipe recipe;
     recipe.make = Expr::call(lookup(&PyDict_Type, view_method(Py_TYPE(iterator))), exprs(walker.ref(dict)));

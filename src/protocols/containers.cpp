@@ -301,7 +301,9 @@ py::Owned<> native_elements(Interpreter& t, PyObject* value) {
       }
       Result iterator = iterate(t, value);
       if (!iterator.is_value()) return {};
-      return py::take(PySequence_Tuple(iterator.value.get()));
+      auto elements = py::take(PySequence_Tuple(iterator.value.get()));
+      if (iterator.value.get() == value) t.region.iterators.note_used_up(value, elements.get());
+      return elements;
     }
     default:
       return {};

@@ -63,6 +63,27 @@ bool has_python_method(Interpreter& t, PyObject* value, const char* name) {
   return method != nullptr && PyFunction_Check(method);
 }
 
+bool is_taken_in_place(PyObject* left, PyObject* right, bool adds) {
+  switch (cat_of(left)) {
+    case Cat::Set:
+      return PyAnySet_Check(right);
+    case Cat::Dict:
+      return PyDict_Check(right);
+    case Cat::Deque:
+      return adds;  // whatever it is asked for its iterator
+    default:
+      return false;
+  }
+}
+
+// Whether the operator in place of the builtin container itself takes this: it comes before what a class has of the
+// operator that gives another object. (That of a list is asked for in its polyfill.)
+bool writes_in_place(Interpreter& t, PyObject* left, PyObject* right, const char* inplace) {
+  if (inplace == nullptr || !is_taken_in_place(left, right, std::string_view(inplace) == "__iadd__")) return false;
+  PyObject* method = t.region.lookups.type_lookup(Py_TYPE(left), inplace);
+  return method != nullptr && Py_IS_TYPE(method, &PyWrapperDescr_Type);
+}
+
 bool has_tensor_method(Interpreter& t, PyObject* value, const char* name) {
   if (cat_of(value) != Cat::Tensor) return false;
   PyObject* method = t.region.lookups.type_lookup(Py_TYPE(value), name);
@@ -150,12 +171,16 @@ Result binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
     }
   }
   auto native = [&](PyObject* x, PyObject* y) {
-    auto value = py::Owned<>::steal(o.call(x, y));
     // A copy of an object of a subclass is of the builtin type: what is made of it, or said about it, would tell.
     const bool stand_in = Py_TYPE(x) != Py_TYPE(left) || Py_TYPE(y) != Py_TYPE(right);
-    if (stand_in && (!value || a == Cat::Deque || b == Cat::Deque)) {
-      if (!value) py::PythonError();
+    const auto refuse_stand_in = [&] {
       unsupported(Reason::UnsupportedProtocol, {{"protocol", o.function}, {"type", Py_TYPE(left)->tp_name}});
+    };
+    if (stand_in && (a == Cat::Deque || b == Cat::Deque)) refuse_stand_in();  // before it writes to one
+    auto value = py::Owned<>::steal(o.call(x, y));
+    if (stand_in && !value) {
+      py::PythonError();
+      refuse_stand_in();
     }
     if (!value) return t.raise_pending(py::PythonError());
     if (value.get() == x && x != left) value = py::Owned<>::share(left);  // in place on a shadow
@@ -168,8 +193,13 @@ Result binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
     if (!inside.is_plain()) unsupported(Reason::UserDunder, {{"operation", "% formatting"}, {"callee", "__str__"}});
     return native(left, t.region.shadows.readable(right));
   }
-  const bool user = has_python_method(t, left, o.method) || has_python_method(t, right, o.reflected) ||
-                    (o.inplace != nullptr && has_python_method(t, left, o.inplace));
+  const bool own_inplace = o.inplace != nullptr && has_python_method(t, left, o.inplace);
+  const bool user = own_inplace || (!writes_in_place(t, left, right, o.inplace) &&
+                                    (has_python_method(t, left, o.method) || has_python_method(t, right, o.reflected)));
+  // A sum or multiple of deques is a copy, made and filled by the iterators of their classes.
+  if (!user && (a == Cat::Deque || b == Cat::Deque) &&
+      (has_python_method(t, left, "__iter__") || has_python_method(t, right, "__iter__")))
+    unsupported(Reason::UserDunder, {{"operation", o.function}, {"callee", "__iter__"}});
   // What is appended is what its __iter__ gives, and a dict is merged by the keys() of a class with one.
   const bool appends = o.inplace != nullptr && std::string_view(o.inplace) == "__iadd__" &&
                        (a == Cat::List || a == Cat::Deque) && has_python_method(t, right, "__iter__");
@@ -188,6 +218,8 @@ Result binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
                                : t.region.shadows.readable(left);
     return native(target, t.region.shadows.readable(right));  // that may be the same
   }
+  if (a == Cat::Deque && !user && has_python_method(t, left, o.method))
+    unsupported(Reason::UnsupportedProtocol, {{"protocol", o.function}, {"type", Py_TYPE(right)->tp_name}});
   if (a == Cat::List && o.inplace != nullptr && std::string_view(o.inplace) == "__iadd__") {
     PyObject* args[] = {left, right};
     return call_polyfill(t, "list_iadd", args);

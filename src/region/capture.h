@@ -88,6 +88,9 @@ struct Capture {
   std::unordered_map<PyObject*, const source::Source*> source_of;
   // The private copy of a container that the region wrote to or iterated -> the container that existed before.
   std::unordered_map<PyObject*, PyObject*> stands_for;
+  // Iterators that the region made and that the instruction used up which it could not go through with -> a tuple of
+  // what they gave it: they are handed over as they were before.
+  std::unordered_map<PyObject*, py::Owned<>> given_back;
   // Fakes and lifted real tensors -> their node. A real tensor (input) has a placeholder and a source.
   std::unordered_map<PyObject*, graph::Node*> node_of;
   // Tensors in which gradients are accumulated, and parameters, that the region made -> the step that made them so.

@@ -98,7 +98,19 @@ void Iterators::note_moved(PyObject* iterator, bool ended) {
   state.ended = ended;
 }
 
+void Iterators::note_used_up(PyObject* iterator, PyObject* elements) {
+  if (PyTuple_GET_SIZE(elements) == 0) return;
+  if (used_up_at_ != region_.steps) used_up_.clear();
+  used_up_at_ = region_.steps;
+  region_.provenance.keep(iterator);
+  used_up_.emplace_back(iterator, py::Owned<>::share(elements));
+}
+
 void Iterators::undo_unfinished() {
+  if (used_up_at_ == region_.steps) {
+    for (auto& [iterator, elements] : used_up_) region_.capture->given_back.try_emplace(iterator, std::move(elements));
+    used_up_.clear();
+  }
   for (auto& [iterator, state] : states_) {
     if (state.step != region_.steps) continue;
     state.taken = state.taken_before;

@@ -31,6 +31,9 @@ class Iterators {
   // All elements of one were taken by the instruction that runs.
   bool took_all_now() const;
 
+  // An iterator that the region made has given all of these to the instruction that runs.
+  void note_used_up(PyObject* iterator, PyObject* elements);
+
   // A GraphBreak leaves the frame at the start of its instruction: iterators go back to where they were then.
   void undo_unfinished();
   const std::vector<PyObject*>& in_order() const { return order_; }  // those that the region advanced
@@ -60,6 +63,8 @@ class Iterators {
   std::vector<PyObject*> order_;
   std::unordered_map<PyObject*, std::vector<py::Owned<>>> parts_;
   std::vector<std::pair<PyObject*, py::Owned<>>> walkers_;
+  std::vector<std::pair<PyObject*, py::Owned<>>> used_up_;  // by the instruction number used_up_at_
+  std::int64_t used_up_at_ = -1;
   std::int64_t took_all_at_ = -1;  // the instruction that took all elements of one at once
   bool draining_ = false;          // C code gets all elements at once: numbers among them are plain
 };

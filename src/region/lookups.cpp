@@ -75,6 +75,23 @@ bool merges_as_dict(Region& region, PyObject* object) {
   return true;
 }
 
+bool is_read_in_python(Region& region, PyObject* object, int depth) {
+  constexpr int kDeepest = 50;
+  const Cat cat = depth > kDeepest ? Cat::Other : cat_of(object);
+  if (cat != Cat::List && cat != Cat::Tuple) return false;
+  if (!PyList_CheckExact(object) && !PyTuple_CheckExact(object)) {
+    for (const char* name : {"__len__", "__getitem__", "__iter__"}) {
+      PyObject* found = region.lookups.type_lookup(Py_TYPE(object), name);
+      if (!Py_IS_TYPE(found, &PyWrapperDescr_Type) && !Py_IS_TYPE(found, &PyMethodDescr_Type)) return true;
+    }
+  }
+  PyObject* view = region.shadows.readable(object);
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(view); ++i) {
+    if (is_read_in_python(region, PySequence_Fast_GET_ITEM(view, i), depth + 1)) return true;
+  }
+  return false;
+}
+
 // Where a class looks things up: assigning __bases__ of it or of a base gives it another __mro__.
 void Lookups::guard_mro(PyTypeObject* type) {
   auto* object = reinterpret_cast<PyObject*>(type);

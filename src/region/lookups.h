@@ -40,6 +40,9 @@ class Lookups {
 // Whether dict(x), d.update(x) and {**x} take what lies in the storage of `x` (dict_merge in dictobject.c): a subclass
 // that iterates in its own way is asked for its keys() and items.
 bool merges_as_dict(Region& region, PyObject* object);
+// Whether a list or tuple, or one inside it, is of a class that has Python code give its length, items or iterator. C
+// code that asks the object meets what this code gives; C code that takes the memory of the list does not.
+bool is_read_in_python(Region& region, PyObject* object, int depth = 0);
 // Whether list(x) and the like run Python code to learn how many elements there may be.
 bool has_python_length(Region& region, PyObject* object);
 

@@ -1,5 +1,7 @@
 #include "region/reads.h"
 
+#include <algorithm>
+
 #include "aten/torch_function.h"
 #include "guards/equality.h"
 #include "py/keys.h"
@@ -107,13 +109,21 @@ void Reads::guard_key(PyObject* container, PyObject* key, bool part) {
 namespace {
 
 // A class of Python code over a builtin type, a tuple say, may bring a __hash__ or __eq__ of its own.
-bool hashes_in_python(Region& region, PyTypeObject* type) {
+bool has_python_method(Region& region, PyTypeObject* type, std::initializer_list<const char*> names) {
   if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) return false;
-  for (PyObject* name : {names().__hash__, names().__eq__}) {
+  return std::ranges::any_of(names, [&](const char* name) {
     PyObject* method = region.lookups.type_lookup(type, name);
-    if (method != nullptr && PyFunction_Check(method)) return true;
-  }
-  return false;
+    return method != nullptr && PyFunction_Check(method);
+  });
+}
+
+bool hashes_in_python(Region& region, PyTypeObject* type) {
+  return has_python_method(region, type, {"__hash__", "__eq__"});
+}
+
+// Whether C code that compares such a container runs code of the program.
+bool compares_in_python(Region& region, PyTypeObject* type) {
+  return has_python_method(region, type, {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"});
 }
 
 }  // namespace
@@ -484,10 +494,7 @@ Contents Reads::contents_of(PyObject* value, int depth, std::unordered_set<PyObj
       PyObject* view = touch(value);
       make_plain(region_, view);
       all.user |= !is_exact_builtin(Py_TYPE(value)) && cat == Cat::List;
-      if (cat == Cat::Tuple && !PyTuple_CheckExact(value)) {
-        PyObject* repr = py::type_lookup(Py_TYPE(value), names().__eq__);
-        all.user |= repr != nullptr && PyFunction_Check(repr);
-      }
+      all.user |= cat == Cat::Tuple && compares_in_python(region_, Py_TYPE(value));
       for (const auto& item : items_now(view)) merge(item.get());
       return all;
     }
@@ -507,6 +514,8 @@ Contents Reads::contents_of(PyObject* value, int depth, std::unordered_set<PyObj
       PyObject* view = touch(value);
       note_order(region_, view);
       make_plain(region_, view);
+      all.user |= compares_in_python(region_, Py_TYPE(value));
+      all.user |= cat == Cat::Deque && has_python_method(region_, Py_TYPE(value), {"__iter__"});  // compared by it
       const auto list = elements_now(view);
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) merge(PyList_GET_ITEM(list.get(), i));
       return all;

@@ -197,6 +197,7 @@ struct Recorder::TorchArguments {
 };
 
 Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, bool may_be_open) {
+  refuse_read_in_python(region_, target, args);
   TorchArguments made;
   made.held.reserve(args.values.size());
   const auto is_or_holds_one = [](PyObject* value) {

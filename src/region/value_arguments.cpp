@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "aten/aten.h"
 #include "py/cpython.h"
+#include "region/lookups.h"
 #include "region/numbers.h"
+#include "region/region.h"
 #include "region/torch_module.h"
 #include "region/types.h"
 
@@ -68,6 +71,44 @@ bool has_list_of_indices(PyObject* key) {
     if (is_list_of_indices(PyTuple_GET_ITEM(key, i))) return true;
   }
   return false;
+}
+
+namespace {
+
+// Whether a function asks a sequence for its length and items. The parser of torch's operators takes the memory of a
+// list or tuple, past what its class says.
+bool asks_sequences(PyObject* target) {
+  static const std::unordered_set<std::string_view> askers = {"tensor",
+                                                              "as_tensor",
+                                                              "asarray",
+                                                              "new_tensor",
+                                                              "new",
+                                                              "scalar_tensor",
+                                                              "sparse_coo_tensor",
+                                                              "sparse_csr_tensor",
+                                                              "sparse_csc_tensor",
+                                                              "sparse_bsr_tensor",
+                                                              "sparse_bsc_tensor",
+                                                              "sparse_compressed_tensor",
+                                                              "getitem",
+                                                              "setitem",
+                                                              "__getitem__",
+                                                              "__setitem__"};
+  if (PyType_Check(target) || PyFunction_Check(target)) return true;
+  std::string name = name_of_target(target);
+  if (name.starts_with("Tensor.")) name.erase(0, 7);
+  return askers.contains(name);
+}
+
+}  // namespace
+
+// What a class of a list or tuple says in Python is not in the graph, which has plain ones.
+void refuse_read_in_python(Region& region, PyObject* target, Args args) {
+  for (PyObject* value : args.values) {
+    if (is_read_in_python(region, value) && asks_sequences(target))
+      unsupported(Reason::UnsupportedProtocol,
+                  {{"protocol", "an argument of a torch function"}, {"type", Py_TYPE(value)->tp_name}});
+  }
 }
 
 bool is_key_with_indices(PyObject* target, Args args, std::size_t i) {

@@ -11,6 +11,7 @@
 namespace pellucid::region {
 
 class Numbers;
+struct Region;
 struct NumberPolicy;
 
 struct ValueArguments {
@@ -37,6 +38,9 @@ bool holds_open_numbers_alone(PyObject* value);
 // A list as an index is a tensor of indices, of which the shape tells no more than how many they are.
 bool is_list_of_indices(PyObject* index);
 bool has_list_of_indices(PyObject* key);
+// A break where torch would ask a list or tuple among them in Python: what its class says is not in the graph, which
+// has plain ones.
+void refuse_read_in_python(Region& region, PyObject* target, Args args);
 // Whether argument `i` is the key of an item of a tensor, with such lists.
 bool is_key_with_indices(PyObject* target, Args args, std::size_t i);
 // Another number may be too large for a dtype, or zero.

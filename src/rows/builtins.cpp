@@ -206,8 +206,10 @@ Result container(Interpreter& t, PyObject* f, Args args) {
           PyObject* values[] = {t.region.reads.touch(source)};
           return run_native(t, f, Args{values, nullptr});
         }
-        if (kind == &PyFrozenSet_Type) return set_first(t, f, args);
-        return protocols::call_polyfill(t, "set_from", args.values);
+        // An iterator has been used up now: go on with its elements.
+        PyObject* values[] = {region::cat_of(source) == Cat::Iterator ? elements.get() : args[0]};
+        if (kind == &PyFrozenSet_Type) return set_first(t, f, Args{values, nullptr});
+        return protocols::call_polyfill(t, "set_from", values);
       }
     }
     // From a set or dict the new set gets a table of another size, and so another order, than from a sequence.

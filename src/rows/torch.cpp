@@ -220,6 +220,11 @@ Result size(Interpreter& t, PyObject* f, Args args) {
     return protocols::call_polyfill(t, "made_of_items", values);
   }
   if (auto open = protocols::sizes_made(t, items.get())) return std::move(*open);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(items.get(), i);
+    if (region::cat_of(item) == Cat::Instance)
+      unsupported(Reason::UserDunder, {{"operation", "torch.Size"}, {"callee", "__index__ of an item"}});
+  }
   PyObject* values[] = {items.get()};
   return run_native(t, f, Args{values, nullptr});
 }

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import collections
 import collections.abc
+import itertools
 import operator
 import types
 
+import numpy as np
 import pytest
 import torch
 
 import pellucid
-from support import Counting, same
+from support import Counting, CountingOf, same
 from support.programs import Programs, check_tensor_program, error_of
 
 PROGRAMS = program = Programs()
@@ -349,3 +351,216 @@ def test_what_c_code_takes_of_a_subclass(name):
         assert torch.equal(want[0], got[0])
         assert repr(want[1]) == repr(got[1])
     assert counting.graphs
+
+
+class Two(list):
+    def __len__(self):
+        return 2
+
+
+class Tens(list):
+    def __iter__(self):
+        return iter([v * 10 for v in list.__iter__(self)])
+
+
+class TupleOfTens(tuple):
+    def __iter__(self):
+        return iter([v * 10 for v in tuple.__iter__(self)])
+
+
+class TensByIndex(list):
+    def __getitem__(self, index):
+        return list.__getitem__(self, index) * 10
+
+
+ASKERS = {
+    "tensor": lambda c, x: torch.tensor(c),
+    "nested": lambda c, x: torch.as_tensor([c, c]),
+    "method": lambda c, x: x.new_tensor(c),
+    "index": lambda c, x: torch.arange(100)[c],
+    "index of two": lambda c, x: torch.arange(100)[c, None],
+    "set item": lambda c, x: torch.zeros(3).__setitem__(slice(None), torch.tensor(c)),
+    "array": lambda c, x: np.array(c),
+    "memory": lambda c, x: (torch.zeros(c[0:1] and [1]), torch.ones(1).repeat(c), x.sum(dim=[0])),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("kind", [Two, Tens, TupleOfTens, TensByIndex])
+@pytest.mark.parametrize("name", ASKERS)
+def test_what_torch_asks_of_a_sequence(name, kind, backend):
+    """Functions that ask a list or tuple for its items get what its class gives; the others what lies in it."""
+    use = ASKERS[name]
+
+    def given(x, container):
+        return x + 1, use(container, x)
+
+    def made(x, items):
+        return x + 1, use(kind(items), x)
+
+    def outcome(f, *args):
+        try:
+            return f(*args)
+        except (ValueError, IndexError, RuntimeError, TypeError) as error:
+            return type(error), str(error)
+
+    for f, make in ((given, kind), (made, list)):
+        counting = CountingOf(backend)
+        compiled = pellucid.compile(f, backend=counting)
+        x = torch.ones(3)
+        for items in ([3, 4, 5], [6, 4, 5], [2, 4, 6]):
+            assert repr(outcome(f, x, make(items))) == repr(outcome(compiled, x, make(items)))
+        assert counting.graphs
+
+
+class FoundIn(collections.deque):
+    def __contains__(self, item):
+        return item == 3
+
+
+class Summed(collections.deque):
+    def __add__(self, other):
+        return "a sum"
+
+
+class SevenOnly(collections.deque):
+    def __iter__(self):
+        return iter([7])
+
+
+class Joined(set):
+    def __or__(self, other):
+        return "a union"
+
+    def __ror__(self, other):
+        return "a reflected union"
+
+    def __and__(self, other):
+        return "an intersection"
+
+
+class JoinedDict(dict):
+    def __or__(self, other):
+        return "a union"
+
+
+class ByLength(frozenset):
+    compared = 0
+
+    def __hash__(self):
+        return 1
+
+    def __eq__(self, other):
+        ByLength.compared += 1
+        return len(self) == len(other)
+
+
+def by_length(use, *arguments):
+    ByLength.compared = 0
+    return use(*arguments), ByLength.compared
+
+
+IN_PLACE = {
+    "deque += deque": (operator.iadd, lambda: FoundIn([1]), lambda: FoundIn([2])),
+    "deque += list, with a sum of its own": (operator.iadd, lambda: Summed([1]), lambda: [2]),
+    "deque += int, with a sum of its own": (operator.iadd, lambda: Summed([1]), lambda: 2),
+    "deque + deque with an iterator": (operator.add, lambda: SevenOnly([1]), lambda: SevenOnly([2])),
+    "deque * int with an iterator": (operator.mul, lambda: SevenOnly([1]), lambda: 2),
+    "deque == deque with an iterator": (operator.eq, lambda: collections.deque([7]), lambda: SevenOnly([1])),
+    "in a deque with an iterator": (operator.contains, lambda: SevenOnly([1, Joined([5])]), lambda: 7),
+    "found past an iterator": (operator.contains, lambda: SevenOnly([OnlyEqual(1)]), lambda: 1),
+    "set |= set": (operator.ior, lambda: Joined([1]), lambda: {2}),
+    "set &= itself": (operator.iand, lambda: Joined([1]), lambda: Joined([1])),
+    "set |= one that reflects": (operator.ior, lambda: {1}, lambda: Joined([2])),
+    "set | set": (operator.or_, lambda: Joined([1]), lambda: {2}),
+    "frozenset |= set": (operator.ior, lambda: frozenset([1]), lambda: Joined([2])),
+    "dict |= dict": (operator.ior, lambda: JoinedDict(a=1), lambda: {"b": 2}),
+    "in a tuple of own comparisons": (
+        lambda c, d: by_length(operator.contains, c, d),
+        lambda: (ByLength([1, 2]), ByLength([3])),
+        lambda: ByLength([4]),
+    ),
+    "lists of own comparisons": (
+        lambda c, d: by_length(operator.lt, c, d),
+        lambda: [ByLength([1])],
+        lambda: [ByLength([1, 2])],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_operators_of_a_subclass(name):
+    use, left, right = IN_PLACE[name]
+
+    def f(x, a, b):
+        result = use(a, b)
+        return x + 1, result, result is a
+
+    def outcome(function):
+        a, b = left(), right()
+        try:
+            x, *rest = function(torch.ones(2), a, b)
+        except TypeError as error:
+            rest = [type(error)]
+        else:
+            assert torch.equal(x, torch.full((2,), 2.0))
+        return [repr(list.__iter__(r) if isinstance(r, list) else r) for r in (*rest, a, b) if not isinstance(r, list)]
+
+    compiled = pellucid.compile(f, backend="eager")
+    for _ in range(3):
+        assert outcome(f) == outcome(compiled)
+
+
+class Indexed(OnlyEqual):
+    def __hash__(self):
+        return hash(self.value)
+
+    def __index__(self):
+        return self.value
+
+    def __repr__(self):
+        return f"Indexed({self.value})"
+
+
+ONE_BY_ONE = {
+    "set": set,
+    "frozenset": frozenset,
+    "display": lambda i: {*i},
+    "union": lambda i: set().union(i),
+    "update": lambda i: {1}.symmetric_difference(i),
+    "disjoint": lambda i: {1}.isdisjoint(i),
+    "ordered": lambda i: collections.OrderedDict(zip(i, "abc", strict=False)),
+    "star": lambda i: torch.zeros(*i).shape,
+    "size": lambda i: torch.Size(i),
+}
+ITERATORS = {
+    "list": iter,
+    "reversed": reversed,
+    "tuple": lambda v: iter(tuple(v)),
+    "values": lambda v: iter(dict(enumerate(v)).values()),
+    "chain": itertools.chain,
+    "generator": lambda v: (i for i in v),
+}
+
+
+@pytest.mark.parametrize("kind", [int, Indexed])
+@pytest.mark.parametrize("make", ITERATORS)
+@pytest.mark.parametrize("name", ONE_BY_ONE)
+def test_an_iterator_is_used_up_once(name, make, kind):
+    """An instruction that takes all elements and is a break then begins again, with the iterator as it was."""
+    use, iterator = ONE_BY_ONE[name], ITERATORS[make]
+
+    def f(values, x):
+        i = iterator(values)
+        y = x + 1
+        return repr(use(i)), list(i), y
+
+    def outcome(function, values):
+        try:
+            return repr(function([kind(v) for v in values], torch.ones(2)))
+        except TypeError as error:
+            return repr(error)
+
+    compiled = pellucid.compile(f, backend="eager")
+    for values in ([3, 1, 2], [1, 2, 2], [3, 1, 2]):
+        assert outcome(f, values) == outcome(compiled, values)
