@@ -155,8 +155,9 @@ def filter_next(function, iterator):
 def contains(container, item):
     if isinstance(container, (list, tuple)):
         return sequence_count(container, item, 1) == 1
-    # C code goes over a deque past an __iter__ of its class.
-    for element in _deque.__iter__(container) if isinstance(container, _deque) else container:
+    if isinstance(container, _deque) and type(container).__iter__ is not _deque.__iter__:
+        container = _deque.__iter__(container)  # as C code goes over it, past an __iter__ of its class
+    for element in container:
         if is_found(element, item):
             return True
     return False

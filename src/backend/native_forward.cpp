@@ -4,6 +4,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "aten/aten.h"
 #include "backend/forward_globals.h"
 #include "backend/fx.h"
 #include "bytecode/assemble.h"
@@ -105,22 +106,28 @@ class Emitter {
     return node.op == Op::CallMethod ? 1 : 0;
   }
 
-  // Which values no variable holds, as in the program's own expressions: numpy computes in the memory of an array that
-  // only the stack holds. What is pushed later has to be taken earlier; where it is not, a variable holds it.
+  static bool is_held_once(const Node& node) {
+    PyObject* const example = node.example_value.get();
+    return node.op != Op::Placeholder && node.users == 1 && example != nullptr && !aten::is_tensor(example);
+  }
+
+  // Which arrays no variable holds, as in the program's own expressions: numpy computes in the memory of an array that
+  // only the stack holds. (Tensors stay in variables, where a debugger finds them.) What is pushed later has to be
+  // taken earlier; where it is not, a variable holds it.
   static std::vector<bool> staying(const graph::Graph& graph) {
     const std::size_t count = graph.nodes().size();
     std::vector<bool> may_stay(count, false), stays(count, false);
     const auto for_each_operand = [&](const Node& node, auto&& visit) {
       for (std::size_t i = 0; i < operands_on_stack(node); ++i) {
         const Node* input = node.args[i].kind == Arg::Kind::Node ? node.args[i].node : nullptr;
-        if (input != nullptr && input->op != Op::Placeholder && input->users == 1) visit(input);
+        if (input != nullptr && is_held_once(*input)) visit(input);
       }
     };
     const auto index_of = [](const Node* node) { return static_cast<std::size_t>(node->index); };
     for (const Node* node : graph.nodes())
       for_each_operand(*node, [&](const Node* input) { may_stay[index_of(input)] = true; });
     const Node* given = graph.outputs().size() == 1 ? graph.outputs()[0] : nullptr;
-    if (given != nullptr && given->op != Op::Placeholder && given->users == 1) may_stay[index_of(given)] = true;
+    if (given != nullptr && is_held_once(*given)) may_stay[index_of(given)] = true;
     std::vector<const Node*> waiting;
     const auto take = [&](const Node* node) {
       if (std::ranges::find(waiting, node) == waiting.end()) return;

@@ -179,7 +179,7 @@ Result binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
     if (stand_in && (a == Cat::Deque || b == Cat::Deque)) refuse_stand_in();  // before it writes to one
     auto value = py::Owned<>::steal(o.call(x, y));
     if (stand_in && !value) {
-      py::PythonError();
+      PyErr_Clear();
       refuse_stand_in();
     }
     if (!value) return t.raise_pending(py::PythonError());

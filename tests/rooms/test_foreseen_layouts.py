@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 
 import pytest
 import torch
@@ -55,7 +54,6 @@ OPERATORS = {
     "channel_shuffle": lambda x: F.channel_shuffle(x, x.shape[1]),
     "pixel_unshuffle": lambda x: F.pixel_unshuffle(x, 1),
     "unfold": lambda x: F.unfold(x, 1),
-    "deepcopy": lambda x: copy.deepcopy(x + 0 if x.dim() == 5 else x),
     "group_norm": lambda x: F.group_norm(x, 1),
     "interpolate": lambda x: F.interpolate(x, scale_factor=2.0),
     "silu of a sum": lambda x: F.silu(x + x.contiguous()),
@@ -100,4 +98,4 @@ def test_what_is_said_of_a_layout(kind, name, dynamic):
     assert got[0] == want[0]
     assert layout(got[1]) == want[0]
     assert torch.equal(torch.nan_to_num(got[1]), torch.nan_to_num(want[1]))
-    assert counting.graphs or name == "deepcopy"
+    assert counting.graphs
