@@ -72,36 +72,28 @@ def _reduced(calls: _Calls, ufunc: Any, array: Any, axis: Any, dtype: Any = None
     return calls.add(_REDUCTIONS[ufunc], array, *args)
 
 
-def _summed(calls: _Calls, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False) -> int:
-    _only(out is None)
-    return _reduced(calls, np.add, a, axis, dtype, keepdims)
+def _total(ufunc: str) -> Callable[..., int]:
+    def row(calls: _Calls, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False) -> int:
+        _only(out is None)
+        return _reduced(calls, getattr(np, ufunc), a, axis, dtype, keepdims)
+
+    return row
 
 
-def _multiplied(
-    calls: _Calls, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False
-) -> int:
-    _only(out is None)
-    return _reduced(calls, np.multiply, a, axis, dtype, keepdims)
+def _extreme(ufunc: str) -> Callable[..., int]:
+    def row(calls: _Calls, a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> int:
+        _only(out is None)
+        return _reduced(calls, getattr(np, ufunc), a, axis, None, keepdims)
+
+    return row
 
 
-def _greatest(calls: _Calls, a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> int:
-    _only(out is None)
-    return _reduced(calls, np.maximum, a, axis, None, keepdims)
+def _truth(ufunc: str) -> Callable[..., int]:
+    def row(calls: _Calls, a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> int:
+        _only(out is None)
+        return _reduced(calls, getattr(np, ufunc), a, axis, np.dtype(bool), keepdims)
 
-
-def _least(calls: _Calls, a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> int:
-    _only(out is None)
-    return _reduced(calls, np.minimum, a, axis, None, keepdims)
-
-
-def _any(calls: _Calls, a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> int:
-    _only(out is None)
-    return _reduced(calls, np.logical_or, a, axis, np.dtype(bool), keepdims)
-
-
-def _all(calls: _Calls, a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> int:
-    _only(out is None)
-    return _reduced(calls, np.logical_and, a, axis, np.dtype(bool), keepdims)
+    return row
 
 
 def _reduced_sizes(a: Any, axis: Any, keepdims: Any) -> tuple[int, bool]:
@@ -176,16 +168,13 @@ def _clip_method(calls: _Calls, a: Any, min: Any = None, max: Any = None) -> int
     return _clip(calls, a, min, max)
 
 
-def _zeros_like(calls: _Calls, a: Any, dtype: Any = None) -> int:
-    made = calls.add(_EMPTY_LIKE, a) if dtype is None else calls.add(_EMPTY_LIKE, a, dtype)
-    calls.add(np.ndarray.fill, made, 0)
-    return made
+def _filled(number: int) -> Callable[..., int]:
+    def row(calls: _Calls, a: Any, dtype: Any = None) -> int:
+        made = calls.add(_EMPTY_LIKE, a) if dtype is None else calls.add(_EMPTY_LIKE, a, dtype)
+        calls.add(np.ndarray.fill, made, number)
+        return made
 
-
-def _ones_like(calls: _Calls, a: Any, dtype: Any = None) -> int:
-    made = calls.add(_EMPTY_LIKE, a) if dtype is None else calls.add(_EMPTY_LIKE, a, dtype)
-    calls.add(np.ndarray.fill, made, 1)
-    return made
+    return row
 
 
 def _as_method(name: str, most: int, keywords: str) -> Callable[..., int]:
@@ -217,12 +206,12 @@ _AS_METHODS = (
 )
 # Functions with a method of the same name and the same arguments.
 _REDUCING: dict[str, Callable[..., int]] = {
-    "sum": _summed,
-    "prod": _multiplied,
-    "max": _greatest,
-    "min": _least,
-    "any": _any,
-    "all": _all,
+    "sum": _total("add"),
+    "prod": _total("multiply"),
+    "max": _extreme("maximum"),
+    "min": _extreme("minimum"),
+    "any": _truth("logical_or"),
+    "all": _truth("logical_and"),
     "mean": _mean,
     "var": _var,
     "std": _std,
@@ -299,7 +288,7 @@ def _steps() -> dict[Any, Callable[..., int]]:
     rows: dict[Any, Callable[..., int]] = {}
     for name, row in _REDUCING.items():
         rows[name] = rows[getattr(np, name)] = row
-    rows |= {np.clip: _clip_function, "clip": _clip_method, np.zeros_like: _zeros_like, np.ones_like: _ones_like}
+    rows |= {np.clip: _clip_function, "clip": _clip_method, np.zeros_like: _filled(0), np.ones_like: _filled(1)}
     return rows | {getattr(np, method[0]): _as_method(*method) for method in _AS_METHODS}
 
 

@@ -248,7 +248,8 @@ class Emitter {
     for (std::size_t i = 0; i <= last; ++i) {
       const graph::Steps::Call& call = steps.calls[i];
       const Direct* direct = call.kwnames ? nullptr : direct_of(call.callable.get());
-      if (direct == nullptr) code_.load_global(globals_.add(call.callable.get(), name_of_step(call)), true);
+      if (direct == nullptr)
+        code_.load_global(globals_.add(call.callable.get(), graph::candidate_of_target(call.callable.get())), true);
       for (const auto& value : call.args) {
         if (value.kind == Kind::Constant)
           emit_constant(value.constant.get());
@@ -285,10 +286,6 @@ class Emitter {
     if (steps.gives == last) return;
     code_.load_fast(variable[steps.gives]);
     code_.emit(Opcode::DELETE_FAST, variable[steps.gives]);
-  }
-
-  static std::string name_of_step(const graph::Steps::Call& call) {
-    return graph::candidate_of_target(call.callable.get());
   }
 
   static const Arg& argument(const Node& node, std::size_t index) {

@@ -133,9 +133,6 @@ void Graph::join_equal_inputs() {
     for (auto& entry : node->kwargs) replace_equal(entry.second);
     count_users(*node, 1);
   }
-  for (Node* node : placeholders_) {
-    for (const Node*& size : node->sizes) size = size->same_as != nullptr ? size->same_as : size;
-  }
 }
 
 // A switch that is undone by the very next node has no effect, neither have the two together.

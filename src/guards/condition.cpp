@@ -4,6 +4,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "symbolic/conditions.h"
 #include "symbolic/print.h"
 
 namespace pellucid::guards {
@@ -19,16 +20,6 @@ bool is_symbolic_value(PyObject* value, symbolic::Value* out) noexcept {
   *out = symbolic::Value::real(PyFloat_AS_DOUBLE(value));
   return true;
 }
-
-namespace {
-
-void collect_symbols(const symbolic::Expr* expr, std::vector<std::uint32_t>& out) {
-  if (expr->is(symbolic::Op::Symbol) && std::ranges::find(out, expr->operation.symbol) == out.end())
-    out.push_back(expr->operation.symbol);
-  for (const symbolic::Expr* arg : expr->args) collect_symbols(arg, out);
-}
-
-}  // namespace
 
 Condition Condition::between(std::vector<std::uint32_t> symbols) {
   Condition made;
@@ -50,7 +41,7 @@ void Condition::complete(std::span<const symbolic::Expr* const> conditions) {
     std::string one = symbolic::print(condition, name);
     if (conditions.size() > 1) {
       std::vector<std::uint32_t> read;
-      collect_symbols(condition, read);
+      symbolic::collect_symbols(condition, read);
       Part& part = parts.emplace_back(Part{symbolic::Program({&condition, 1}), one, {}});
       for (const std::uint32_t symbol : read) part.operands.push_back(index(symbol));
       if (condition->is(symbolic::Op::Or)) one = "(" + std::move(one) + ")";
@@ -61,7 +52,7 @@ void Condition::complete(std::span<const symbolic::Expr* const> conditions) {
 
 Condition Condition::of(const symbolic::Expr* condition) {
   std::vector<std::uint32_t> symbols;
-  collect_symbols(condition, symbols);
+  symbolic::collect_symbols(condition, symbols);
   Condition made = between(std::move(symbols));
   made.complete({&condition, 1});
   return made;

@@ -264,21 +264,17 @@ Result call_as_torch(Interpreter& t, PyObject* callable, Args given, py::Owned<>
 // What numpy's function comes to for these arguments (pellucid._numpy_steps); null: the call itself.
 std::shared_ptr<const graph::Steps> steps_of(PyObject* callable, PyObject* positional, PyObject* keywords,
                                              bool has_open) {
-  static auto* const parts = new std::unordered_map<std::string, PyObject*>;
-  const auto part = [](const char* name) {
-    PyObject*& place = (*parts)[name];
-    if (place == nullptr) place = py::import_attr("pellucid._numpy_steps", name).release();
-    return place;
-  };
-  const auto found = py::take(PyObject_CallFunctionObjArgs(part("steps_of"), callable, positional, keywords,
+  static PyObject* const steps_of_call = py::import_attr("pellucid._numpy_steps", "steps_of").release();
+  static PyObject* const argument_type = py::import_attr("pellucid._numpy_steps", "Argument").release();
+  static PyObject* const result_type = py::import_attr("pellucid._numpy_steps", "Result").release();
+  const auto found = py::take(PyObject_CallFunctionObjArgs(steps_of_call, callable, positional, keywords,
                                                            has_open ? Py_True : Py_False, nullptr));
   if (found.get() == Py_None) return nullptr;
   using Kind = graph::Steps::Value::Kind;
   const auto value_of = [&](PyObject* value) {
     PyObject* const type = reinterpret_cast<PyObject*>(Py_TYPE(value));
-    const bool is_argument = type == part("Argument");
-    if (!is_argument && type != part("Result"))
-      return graph::Steps::Value{Kind::Constant, 0, py::Owned<>::share(value)};
+    const bool is_argument = type == argument_type;
+    if (!is_argument && type != result_type) return graph::Steps::Value{Kind::Constant, 0, py::Owned<>::share(value)};
     return graph::Steps::Value{is_argument ? Kind::Argument : Kind::Result, PyLong_AsSize_t(value), {}};
   };
   auto steps = std::make_shared<graph::Steps>();

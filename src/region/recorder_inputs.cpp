@@ -13,6 +13,7 @@
 #include "region/region.h"
 #include "region/snapshot.h"
 #include "region/subclasses.h"
+#include "symbolic/conditions.h"
 
 namespace pellucid::region {
 namespace {
@@ -205,15 +206,6 @@ void Recorder::add_size_inputs(PyObject* tensor) {
   }
 }
 
-namespace {
-
-void add_symbols(const symbolic::Expr* expr, std::vector<std::uint32_t>& out) {
-  if (expr->is(symbolic::Op::Symbol)) out.push_back(expr->operation.symbol);
-  for (const symbolic::Expr* arg : expr->args) add_symbols(arg, out);
-}
-
-}  // namespace
-
 // Backends that compile get each symbol in the sizes and strides of a tensor as an input, once, whether the graph's
 // code names it or not: torch's caches keep what was decided by the symbols among the inputs alone. A size that has
 // turned out to be an expression of others is none.
@@ -240,7 +232,7 @@ void Recorder::keep_size_inputs() {
       for (const symbolic::Expr* expr : *exprs) {
         if (!expr->is(symbolic::Op::Symbol)) continue;
         std::vector<std::uint32_t> symbols;
-        add_symbols(space.simplify(expr), symbols);
+        symbolic::collect_symbols(space.simplify(expr), symbols);
         const auto has_input = [&](std::uint32_t symbol) { return input_of.contains(symbol); };
         const auto number = region_.numbers.said.of(expr);
         if (std::ranges::all_of(symbols, has_input)) {

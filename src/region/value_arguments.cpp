@@ -13,6 +13,15 @@
 #include "region/types.h"
 
 namespace pellucid::region {
+namespace {
+
+// The same of a function and of the method.
+std::string plain_name(PyObject* target) {
+  std::string name = name_of_target(target);
+  return name.starts_with("Tensor.") ? name.substr(7) : name;
+}
+
+}  // namespace
 
 bool holds_open_numbers_alone(PyObject* value) { return holds_open(value) && holds_numbers_alone(value); }
 
@@ -24,8 +33,7 @@ const ValueArguments* value_arguments(PyObject* target) {
   static const std::unordered_map<std::string_view, ValueArguments> rows = {
 #include "region/value_arguments.def"
   };
-  std::string name = name_of_target(target);
-  if (name.starts_with("Tensor.")) name.erase(0, 7);
+  std::string name = plain_name(target);
   if (name.ends_with('_') && !name.ends_with("__")) name.pop_back();
   const auto found = rows.find(name);
   return found == rows.end() ? nullptr : &found->second;
@@ -95,14 +103,11 @@ bool asks_sequences(PyObject* target) {
                                                               "__getitem__",
                                                               "__setitem__"};
   if (PyType_Check(target) || PyFunction_Check(target)) return true;
-  std::string name = name_of_target(target);
-  if (name.starts_with("Tensor.")) name.erase(0, 7);
-  return askers.contains(name);
+  return askers.contains(plain_name(target));
 }
 
 }  // namespace
 
-// What a class of a list or tuple says in Python is not in the graph, which has plain ones.
 void refuse_read_in_python(Region& region, PyObject* target, Args args) {
   for (PyObject* value : args.values) {
     if (is_read_in_python(region, value) && asks_sequences(target))

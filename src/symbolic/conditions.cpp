@@ -1,5 +1,6 @@
 #include "symbolic/conditions.h"
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -170,6 +171,12 @@ const Expr* disjunction(Nodes& nodes, const Expr* a, const Expr* b) {
   if (a->is_constant()) return a->constant().is_true() ? a : b;
   if (b->is_constant()) return b->constant().is_true() ? b : a;
   return a == b ? a : nodes.make(Op::Or, a, b);
+}
+
+void collect_symbols(const Expr* expr, std::vector<std::uint32_t>& out) {
+  if (expr->is(Op::Symbol) && std::ranges::find(out, expr->operation.symbol) == out.end())
+    out.push_back(expr->operation.symbol);
+  for (const Expr* arg : expr->args) collect_symbols(arg, out);
 }
 
 }  // namespace pellucid::symbolic

@@ -2,6 +2,9 @@
 // or `polynomial != number`, where the polynomial has no constant, no common factor, and a first coefficient above 0:
 // so what is known of n < m also tells n + 1 <= m.
 #pragma once
+#include <cstdint>
+#include <vector>
+
 #include "symbolic/nodes.h"
 
 namespace pellucid::symbolic {
@@ -15,5 +18,7 @@ const Expr* is_its_hint(Nodes& nodes, const Expr* number);
 // Null where they would be too large.
 const Expr* conjunction(Nodes& nodes, const Expr* a, const Expr* b);
 const Expr* disjunction(Nodes& nodes, const Expr* a, const Expr* b);
+// Adds the numbers of the symbols in it that are not there yet.
+void collect_symbols(const Expr* expr, std::vector<std::uint32_t>& out);
 
 }  // namespace pellucid::symbolic
