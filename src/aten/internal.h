@@ -33,6 +33,8 @@ inline constexpr char kInvalidStorage[] =
 // --- fake_tensor.cpp: the fake itself, and its twin on the meta device ---
 
 bool is_fake(const c10::TensorImpl* impl) noexcept;
+// Whether a class answers in Python what its sizes, strides, device or layout are.
+bool is_laid_out_in_python(const c10::TensorImpl& impl);
 
 // The meta tensor with the same metadata. Twins of fakes that share a storage share one, so aliasing survives a meta
 // kernel.

@@ -428,6 +428,8 @@ struct Policy : c10::TensorImpl {  // who says sizes and strides is for derived 
 
 }  // namespace
 
+bool is_laid_out_in_python(const c10::TensorImpl& impl) { return Policy::is_in_python(impl); }
+
 constexpr c10::DispatchKeySet kJaggedKeys{c10::DispatchKey::NestedTensor, c10::DispatchKey::Python};
 
 bool is_view(PyObject* tensor) {
@@ -438,7 +440,13 @@ bool is_view(PyObject* tensor) {
 bool has_own_layout(PyObject* tensor) {
   const c10::TensorImpl& impl = *impl_of(tensor);
   return impl.layout() == c10::kStrided && !impl.is_nested() && !impl.has_symbolic_sizes_strides() &&
-         !Policy::is_in_python(impl) && !is_view(tensor);
+         !is_laid_out_in_python(impl) && !is_view(tensor);
+}
+
+bool has_open_layout(PyObject* tensor) {
+  const c10::TensorImpl& impl = *impl_of(tensor);
+  return impl.layout() == c10::kStrided && !impl.is_nested() && impl.has_symbolic_sizes_strides() &&
+         !impl.key_set().has_all(kJaggedKeys) && !is_view(tensor);
 }
 
 bool is_jagged(PyObject* tensor) noexcept {
@@ -450,6 +458,10 @@ bool make_alike(PyObject* fake, PyObject* real) {
   c10::TensorImpl& made = *impl_of(fake);
   c10::TensorImpl& like = *impl_of(real);
   const auto has_its_layout = [&] {
+    if (has_open_layout(fake)) {
+      const Meta now = meta_of(fake), before = meta_of(real);
+      return now.sizes == before.sizes && now.strides == before.strides && now.storage_offset == before.storage_offset;
+    }
     return has_own_layout(fake) && made.sizes() == like.sizes() && made.strides() == like.strides() &&
            made.storage_offset() == like.storage_offset();
   };

@@ -76,11 +76,15 @@ std::optional<std::int64_t> dense_stride(std::size_t inner, Sizes sizes, Sizes s
   return product;
 }
 
-// Tensors of the dispatch key Python, those that subclasses wrap, may answer with Python code.
+// Of tensors of the dispatch key Python, those that wrap others, a class may say what they are.
+bool answers_in_python(const c10::TensorImpl& impl) {
+  return impl.key_set().has(c10::DispatchKey::Python) && is_laid_out_in_python(impl);
+}
+
 const c10::TensorImpl* with_plain_layout(PyObject* object) {
   if (!is_tensor(object)) return nullptr;
   const c10::TensorImpl& impl = *impl_of(object);
-  if (impl.key_set().has(c10::DispatchKey::Python) || impl.layout() != c10::kStrided) return nullptr;
+  if (answers_in_python(impl) || impl.layout() != c10::kStrided) return nullptr;
   return impl.is_nested() || impl.has_symbolic_sizes_strides() ? nullptr : &impl;
 }
 
@@ -306,7 +310,7 @@ std::string TensorSpec::mismatch(PyObject* object) const {
   Differences all;
   if (Py_TYPE(object) != d.type.get()) all.add(differs("type", d.type->tp_name, Py_TYPE(object)->tp_name));
   const bool jagged = d.kind == Data::Layout::Jagged && is_tensor(object) && is_jagged(object);
-  if (!jagged && (!is_tensor(object) || impl_of(object)->key_set().has(c10::DispatchKey::Python))) return all.text();
+  if (!jagged && (!is_tensor(object) || answers_in_python(*impl_of(object)))) return all.text();
   d.add_metadata_mismatches(object, all);
   if (d.has_layout() && with_plain_layout(object) != nullptr)
     d.add_layout_mismatches(*impl_of(object), all);

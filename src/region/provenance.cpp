@@ -199,7 +199,8 @@ void Provenance::note_contents(PyObject* value, Cat cat, const Source* source) {
       guards::Guard guard;
       guard.kind = Kind::TENSOR_MATCH;
       guard.source = source;
-      guard.tensor = wraps ? aten::TensorSpec::of(value) : region_.numbers.tensors.spec_of(value, source);
+      const bool has_sizes = !wraps || !is_jagged(value);
+      guard.tensor = has_sizes ? region_.numbers.tensors.spec_of(value, source) : aten::TensorSpec::of(value);
       add_guard(std::move(guard));
       existing_.push_back(value);
       return;

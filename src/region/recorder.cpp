@@ -314,8 +314,6 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   const bool makes_one = (PyType_Check(callable) && is_wrapper_class(reinterpret_cast<PyTypeObject*>(callable))) ||
                          WrapperSubclasses::is_bound(callable) || makes_jagged(callable);
   const bool wraps = makes_one || wrappers.are_among(arguments.values);
-  const bool stays_open = wraps && (makes_jagged(callable) || are_jagged(arguments.values));
-  if (wraps && arguments.open && !stays_open) arguments = arguments_of(target, args, false);
   note_operator(region_, callable, Args{arguments.values, args.kwnames});
   py::Owned<> result;
   bool may_stand_in = true, stands_in = false;

@@ -91,7 +91,7 @@ class Recorder {
   graph::Node* number_node(PyObject* number);
   void check_subclass(PyObject* tensor);
   void check_alias(PyObject* fake, std::uint32_t version);
-  void add_size_inputs(PyObject* tensor);
+  void add_size_inputs(const aten::OpenShape& shape);
   py::Owned<> key_at_hand(PyObject* key);
   py::Owned<> torch_number(PyObject* number);
   py::Owned<> from_torch(PyObject* value);

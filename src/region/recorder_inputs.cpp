@@ -143,7 +143,9 @@ py::Owned<> Recorder::lift(PyObject* tensor) {
   } catch (const py::PythonError& error) {
     unsupported(Reason::UnsupportedTensor, {{"what", kind_of_tensor(tensor, error)}});
   }
-  add_size_inputs(tensor);
+  if (const aten::OpenShape* shape = region_.numbers.tensors.shape_of(tensor)) add_size_inputs(*shape);
+  if (wraps && region_.numbers.policy.graph_numbers == GraphNumbers::Ints)
+    wrappers.each_open_part(fake.get(), [&](const aten::OpenShape& shape) { add_size_inputs(shape); });
   const bool is_aliased = subclassed && !wraps;
   const auto met = is_aliased ? aten::plain_alias(tensor) : py::Owned<>::share(tensor);
   if (is_aliased) source = region_.capture->sources.plain(source);
@@ -194,10 +196,8 @@ py::Owned<> Recorder::to_fake(PyObject* value) {
 }
 
 // A size is an input before the tensor that it was first read of.
-void Recorder::add_size_inputs(PyObject* tensor) {
-  const aten::OpenShape* shape = region_.numbers.tensors.shape_of(tensor);
-  if (shape == nullptr) return;
-  for (const auto* exprs : {&shape->sizes, &shape->strides}) {
+void Recorder::add_size_inputs(const aten::OpenShape& shape) {
+  for (const auto* exprs : {&shape.sizes, &shape.strides}) {
     for (const symbolic::Expr* expr : *exprs) {
       if (!expr->is(symbolic::Op::Symbol)) continue;
       const auto number = region_.numbers.said.of(expr);
@@ -224,11 +224,8 @@ void Recorder::keep_size_inputs() {
     const auto [at, is_first] = input_of.try_emplace(found->second->operation.symbol, node);
     if (!is_first) node->same_as = at->second;
   }
-  for (const auto& [tensor, fake] : fake_of_) {
-    const aten::OpenShape* shape = region_.numbers.tensors.shape_of(tensor);
-    graph::Node* node = node_of(tensor);
-    if (shape == nullptr || node == nullptr) continue;
-    for (const auto* exprs : {&shape->sizes, &shape->strides}) {
+  const auto keep = [&](graph::Node& node, const aten::OpenShape& shape) {
+    for (const auto* exprs : {&shape.sizes, &shape.strides}) {
       for (const symbolic::Expr* expr : *exprs) {
         if (!expr->is(symbolic::Op::Symbol)) continue;
         std::vector<std::uint32_t> symbols;
@@ -236,12 +233,19 @@ void Recorder::keep_size_inputs() {
         const auto has_input = [&](std::uint32_t symbol) { return input_of.contains(symbol); };
         const auto number = region_.numbers.said.of(expr);
         if (std::ranges::all_of(symbols, has_input)) {
-          for (const std::uint32_t symbol : symbols) node->sizes.push_back(input_of.at(symbol));
+          for (const std::uint32_t symbol : symbols) node.sizes.push_back(input_of.at(symbol));
         } else if (const graph::Node* size = is_open(number.get()) ? node_of(number.get()) : nullptr) {
-          node->sizes.push_back(size);
+          node.sizes.push_back(size);
         }
       }
     }
+  };
+  for (const auto& [tensor, fake] : fake_of_) {
+    graph::Node* const node = node_of(tensor);
+    if (node == nullptr) continue;
+    const auto keep_sizes = [&](const aten::OpenShape& shape) { keep(*node, shape); };
+    if (const aten::OpenShape* shape = region_.numbers.tensors.shape_of(tensor)) keep_sizes(*shape);
+    wrappers.each_open_part(fake.get(), keep_sizes);
   }
 }
 

@@ -59,6 +59,29 @@ bool is_plain_object(PyObject* value) {
   return type->tp_itemsize == 0 && type->tp_basicsize <= kMost && type->tp_dictoffset != 0;
 }
 
+py::Owned<> tuple_of(aten::FakeScope& fakes, const std::vector<const symbolic::Expr*>& numbers) {
+  auto made = py::take(PyTuple_New(static_cast<Py_ssize_t>(numbers.size())));
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const symbolic::Expr* const number = numbers[i];
+    PyTuple_SET_ITEM(made.get(), static_cast<Py_ssize_t>(i),
+                     number->is_constant() ? py::take(PyLong_FromLongLong(number->hint.i)).release()
+                                           : fakes.number_of(number).release());
+  }
+  return made;
+}
+
+// Whether torch.nn.Parameter(tensor) gave it, which marks it where it keeps its class.
+bool is_held_as_parameter(PyObject* tensor) {
+  static PyObject* const name = py::interned("_is_param").release();
+  return py::instance_attr(tensor, name) != nullptr;
+}
+
+void fix_sizes(Region& region, const aten::OpenShape& shape) {
+  for (const auto* exprs : {&shape.sizes, &shape.strides}) {
+    for (const symbolic::Expr* expr : *exprs) (void)region.numbers.fix(expr, "a part of a parameter");
+  }
+}
+
 // A class of torch itself: its code is known to read nothing of the program.
 bool is_of_torch(PyTypeObject* type) {
   static PyObject* const name = py::interned("__module__").release();
@@ -299,6 +322,7 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
   guard_contents(real, parts);
   const Trust trust(*this, is_of_torch(type));
   aten::FakeScope& fakes = region_.recorder.fakes();
+  const bool is_fixed = is_held_as_parameter(real) && !region_.numbers.policy.parameters;
   auto inner = py::take(PyDict_New());
   for (std::size_t i = 0; i < parts.names.size(); ++i) {
     const py::Owned<> held = parts.tensors[i].copy();
@@ -306,22 +330,24 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
     const aten::OpenShape* shape = region_.numbers.tensors.shape_of(part);
     if (shape != nullptr && jagged && i == 0) fix_ragged_stride(region_, real, *shape);
     if (shape != nullptr && !jagged) {
-      for (const auto* exprs : {&shape->sizes, &shape->strides}) {
-        for (const symbolic::Expr* expr : *exprs) (void)region_.numbers.fix(expr, "a part of a tensor subclass");
-      }
+      if (is_fixed) fix_sizes(region_, *shape);
+      has_met_open_ = true;
+      parts.open.push_back(shape);
     }
     if (is_subclassed(part) && !is_wrapper_subclass(part)) refuse(Py_TYPE(part), "as a part of another tensor");
-    parts.tensors[i] = is_wrapper_subclass(part) ? fake_of(part) : fakes.fake_of(part, jagged ? shape : nullptr);
+    parts.tensors[i] = is_wrapper_subclass(part) ? fake_of(part) : fakes.fake_of(part, shape);
     region_.shadows.note_stand_in(parts.tensors[i].get(), held.get());
-    if (!jagged && !fakes.open_shape(parts.tensors[i].get()).sizes.empty()) refuse(type, "a part of it has open sizes");
     region_.provenance.keep(parts.tensors[i].get());
     py::check(PyDict_SetItem(inner.get(), parts.names[i].get(), parts.tensors[i].get()));
   }
   for (const auto& [name, value] : parts.opaque) py::check(PyDict_SetItem(inner.get(), name.get(), value.get()));
   static PyObject* const size_type = py::import_attr("torch", "Size").release();
   const aten::Meta meta = aten::meta_of(real);
-  const auto stride = tuple_of(meta.strides);
-  const auto size = py::take(PyObject_CallOneArg(size_type, tuple_of(meta.sizes).get()));
+  const aten::OpenShape* const shape = jagged ? nullptr : region_.numbers.tensors.shape_of(real);
+  has_met_open_ = has_met_open_ || shape != nullptr;
+  const auto stride = shape != nullptr ? tuple_of(fakes, shape->strides) : tuple_of(meta.strides);
+  const auto lengths = shape != nullptr ? tuple_of(fakes, shape->sizes) : tuple_of(meta.sizes);
+  const auto size = py::take(PyObject_CallOneArg(size_type, lengths.get()));
   py::Owned<> made;
   try {
     made = jagged ? jagged_like(fakes, real, inner.get())
@@ -332,6 +358,7 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
   }
   if (Py_TYPE(made.get()) != type || !aten::make_alike(made.get(), real))
     refuse(type, "its __tensor_unflatten__ gives another tensor");
+  if (!jagged) join_sizes(made.get(), meta, shape);
   const Parts again = parts_of(made.get());
   const auto same = [](const py::Owned<>& a, const py::Owned<>& b) { return a.get() == b.get(); };
   if (!std::ranges::equal(parts.tensors, again.tensors, same))
@@ -339,6 +366,34 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
   region_.provenance.keep(made.get());
   parts_of_.emplace(made.get(), std::move(parts));
   return made;
+}
+
+// What the class says of the sizes of the tensor that it makes anew, and what the tensor's own guard says, is the same.
+void WrapperSubclasses::join_sizes(PyObject* made, const aten::Meta& meta, const aten::OpenShape* shape) {
+  aten::FakeScope& fakes = region_.recorder.fakes();
+  const aten::OpenShape now = fakes.open_shape(made);
+  if (now.sizes.empty() && shape == nullptr) return;
+  symbolic::Space& space = region_.numbers.space();
+  const auto join = [&](const std::vector<const symbolic::Expr*>& of_made, const std::vector<std::int64_t>& plain,
+                        const std::vector<const symbolic::Expr*>* wanted) {
+    for (std::size_t i = 0; i < plain.size(); ++i) {
+      const symbolic::Expr* const constant = space.constant(symbolic::Value::of(plain[i]));
+      const symbolic::Expr* const a = of_made.empty() ? constant : of_made[i];
+      const symbolic::Expr* const b = wanted == nullptr ? constant : (*wanted)[i];
+      const symbolic::Expr* const same = symbolic::compare(space, symbolic::Comparison::Eq, a, b);
+      if (same == nullptr || !region_.numbers.decide(same))
+        refuse(Py_TYPE(made), "its __tensor_unflatten__ gives other sizes");
+    }
+  };
+  join(now.sizes, meta.sizes, shape == nullptr ? nullptr : &shape->sizes);
+  join(now.strides, meta.strides, shape == nullptr ? nullptr : &shape->strides);
+}
+
+void WrapperSubclasses::each_open_part(PyObject* fake, const std::function<void(const aten::OpenShape&)>& visit) const {
+  const auto found = parts_of_.find(fake);
+  if (found == parts_of_.end()) return;
+  for (const aten::OpenShape* shape : found->second.open) visit(*shape);
+  for (const auto& part : found->second.tensors) each_open_part(part.get(), visit);
 }
 
 bool WrapperSubclasses::is_bound(PyObject* callable) {
@@ -352,7 +407,7 @@ void WrapperSubclasses::check_result(PyObject* result, PyObject* target) {
   PyTypeObject* type = Py_TYPE(result);
   if (!is_wrapper_class(type)) refuse(type, "given by " + py::repr_of(target));
   guard_traced_subclass(region_, type);
-  if (!is_jagged(result) && !aten::has_own_layout(result) && !aten::is_view(result))
+  if (!is_jagged(result) && !aten::has_own_layout(result) && !aten::has_open_layout(result) && !aten::is_view(result))
     refuse(type, "Python code says its sizes");
   if (is_jagged(result) && !is_for_compilers(region_, result)) refuse(type, kNotCompiled);
   if (aten::is_leaf_with_grad(result)) refuse(type, "a leaf that requires gradients");
@@ -389,7 +444,6 @@ py::Owned<> WrapperSubclasses::call(PyObject* callable, const std::vector<PyObje
       for (const auto& part : parts->second.tensors) self(self, part.get());
     } else if (!jagged && !region_.recorder.fakes().open_shape(tensor).sizes.empty()) {
       has_met_open_ = true;
-      refuse(Py_TYPE(tensor), "with open sizes, beside a tensor subclass");
     }
   };
   for (PyObject* value : values) each_tensor(value, [&](PyObject* tensor) { note_parts(note_parts, tensor); });

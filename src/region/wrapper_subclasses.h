@@ -39,7 +39,9 @@ class WrapperSubclasses {
   void check_result(PyObject* result, PyObject* target);
   bool is_fake(PyObject* tensor) const { return parts_of_.contains(tensor); }
   bool any() const noexcept { return !parts_of_.empty(); }
-  // Whether a call was refused for sizes that stay open, of a tensor beside one.
+  // The sizes of the parts of such an input, at any depth, that are not known.
+  void each_open_part(PyObject* fake, const std::function<void(const aten::OpenShape&)>& visit) const;
+  // Whether one of them, or a tensor beside one, has sizes that stay open: code of a class may ask for plain ones.
   bool has_met_open() const noexcept { return has_met_open_; }
   // Calls torch with such tensors among the arguments. What the code of their classes does with the arguments is known
   // afterwards: a write is a break.
@@ -54,11 +56,13 @@ class WrapperSubclasses {
     std::vector<py::Owned<>> names, tensors;
     std::vector<std::pair<py::Owned<>, py::Owned<>>> opaque;  // what it holds besides: names and objects
     py::Owned<> context;
+    std::vector<const aten::OpenShape*> open;  // of an input: of those among its tensors that have sizes that stay open
   };
   py::Owned<> watched(PyObject* callable, const std::vector<PyObject*>& values, std::size_t nargs, PyObject* kwnames);
   void guard_reads(PyObject* reads);
   void refuse_effects(PyTypeObject* type) const;
   Parts parts_of(PyObject* tensor);
+  void join_sizes(PyObject* made, const aten::Meta& meta, const aten::OpenShape* shape);
   void guard_contents(PyObject* real, const Parts& parts);
   void guard_slots(PyObject* real, const Parts& parts);
   void guard_fields(PyObject* value, PyTypeObject* type, int depth);

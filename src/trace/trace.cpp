@@ -112,10 +112,11 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
   } catch (const GraphBreak& stop) {
     outcome.stop = describe(stop, executor);
     // It may be that torch asked a wrapper for a plain size.
-    const bool asks_for_constants = stop.reason() == Reason::OpFailed || !extent.may_end_early;
-    outcome.needs_constants =
-        (asks_for_constants && meets_open_sizes_at_levels(executor) && is_at_level(executor, *before)) ||
-        executor.region.recorder.wrappers.has_met_open();
+    const bool has_failed = stop.reason() == Reason::OpFailed;
+    const bool is_refused = has_failed || stop.reason() == Reason::UnsupportedTensor;
+    outcome.needs_constants = ((has_failed || !extent.may_end_early) && meets_open_sizes_at_levels(executor) &&
+                               is_at_level(executor, *before)) ||
+                              (is_refused && executor.region.recorder.wrappers.has_met_open());
     outcome.ends_before = executor.region.ends_before;
     outcome.needs_modes = executor.region.function_modes.are_asked_for;
     outcome.meets_uninitialized = meets_uninitialized(executor);
@@ -143,7 +144,7 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
   } catch (const py::Interruption&) {
     throw;
   } catch (...) {  // torch may fail in C++ where a wrapper is asked for a plain size
-    if (!meets_open_sizes_at_levels(executor)) throw;
+    if (!meets_open_sizes_at_levels(executor) && !executor.region.recorder.wrappers.has_met_open()) throw;
     const GraphBreak sizes(Reason::FunctionTransform, {{"callee", "a size that stays open"}});
     outcome.capture.reset();
     outcome.stop = describe(sizes, executor);

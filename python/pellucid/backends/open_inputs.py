@@ -66,6 +66,8 @@ class OpenInputs:
         if isinstance(tensor, nested_tensor.NestedTensor):
             self.any_jagged = True
             return self._jagged(tensor, fake, source)
+        if is_traceable_wrapper_subclass(tensor):
+            return self._around_parts(tensor, fake, source)
         made: Any = open_input(self._mode, self._symbols, tensor, fake, source)
         number = nested_tensor._tensor_symint_registry.get(tensor)  # it may be the offsets of nested tensors
         if made is not None and number is not None:
@@ -87,19 +89,41 @@ class OpenInputs:
         }
         size = list(tensor._size)
         size[tensor._ragged_idx] = self._ragged_size(size[tensor._ragged_idx])
+        return self._joined(tensor, parts, facts, size, None)
+
+    def _around_parts(self, tensor: Any, fake: Any, source: Source) -> torch.Tensor | None:
+        size, stride = [[self._symbols.value(length) for length in layout] for layout in (fake.size(), fake.stride())]
+        names, facts = tensor.__tensor_flatten__()
+        parts = {name: getattr(tensor, name) for name in names}
+        open_parts = {
+            name: made
+            for name, part in parts.items()
+            if isinstance(part, torch.Tensor)  # a mesh of processes is none
+            and (made := self.fake_of(part, getattr(fake, name), AttrSource(source, name))) is not None
+        }
+        if not open_parts and all(isinstance(length, int) for length in (*size, *stride)):
+            return None
+        for name, part in parts.items():
+            if isinstance(part, torch.Tensor):
+                parts[name] = open_parts[name] if name in open_parts else self._closed(part, AttrSource(source, name))
+        return self._joined(tensor, parts, facts, torch.Size(size), stride)
+
+    def _joined(self, tensor: Any, parts: dict[str, Any], facts: Any, size: Any, stride: Any) -> torch.Tensor:
+        """As `tensor` is made of its parts, of these fakes."""
         converter = self._mode.fake_tensor_converter
         with self._mode, torch.enable_grad():
-            made = type(tensor).__tensor_unflatten__(parts, facts, size, None)
-            if tensor.requires_grad and not tensor.is_leaf:
-                made = converter.meta_converter._backward_error(made)
+            made = type(tensor).__tensor_unflatten__(parts, facts, size, stride)
+            if tensor.requires_grad:
+                made = made.requires_grad_() if tensor.is_leaf else converter.meta_converter._backward_error(made)
         converter.set_tensor_memo(tensor, made)
         return made
 
     def _part(self, part: torch.Tensor, fake: torch.Tensor, source: Source) -> torch.Tensor:
         made = open_input(self._mode, self._symbols, part, fake, source)
-        if made is None:
-            made = self._mode.from_tensor(part, symbolic_context=static_context(part, source))
-        return made
+        return self._closed(part, source) if made is None else made
+
+    def _closed(self, part: torch.Tensor, source: Source) -> torch.Tensor:
+        return self._mode.from_tensor(part, symbolic_context=input_context(part, source))
 
 
 def open_input(

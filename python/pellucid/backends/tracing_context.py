@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.node import map_arg
+from torch.nested._internal import nested_tensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from pellucid.backends import batch_norms, decompositions
@@ -243,7 +244,10 @@ def _replaced(example: Any, context: _Context) -> Any:
     if is_traceable_wrapper_subclass(example):
         names, facts = example.__tensor_flatten__()
         parts = {name: _replaced(getattr(example, name), context) for name in names}
-        return type(example).__tensor_unflatten__(parts, facts, example.size(), example.stride())
+        jagged = isinstance(example, nested_tensor.NestedTensor)  # its nested ints are the program's own
+        layouts = [example.size(), example.stride()]
+        sizes, strides = layouts if jagged else [[context.value(length) for length in layout] for layout in layouts]
+        return type(example).__tensor_unflatten__(parts, facts, torch.Size(sizes), strides)
     sizes, strides = [[context.value(length) for length in layout] for layout in (example.size(), example.stride())]
     return torch.empty_strided(
         sizes, strides, dtype=example.dtype, device=example.device, requires_grad=example.requires_grad
