@@ -5,10 +5,13 @@ The marks are attributes of the tensor, the same that torch._dynamo.mark_dynamic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 __all__ = ["mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic"]
 
@@ -30,6 +33,20 @@ def _dims(tensor: torch.Tensor, index: int | Sequence[int] | None) -> list[int]:
     return [dim % tensor.dim() for dim in given]
 
 
+def _with_parts(mark: Callable) -> Callable:
+    """Of a tensor around tensors it marks those with as many dimensions as well, as torch does."""
+
+    @functools.wraps(mark)
+    def marked(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+        mark(tensor, *args, **kwargs)
+        names: list[str] = tensor.__tensor_flatten__()[0] if is_traceable_wrapper_subclass(tensor) else []
+        for part in (getattr(tensor, name) for name in names):
+            if isinstance(part, torch.Tensor) and part.dim() == tensor.dim():
+                marked(part, *args, **kwargs)
+
+    return marked
+
+
 def _mark(tensor: torch.Tensor, attribute: str, dims: list[int]) -> None:
     marks = vars(tensor)
     marks[attribute] = marks.get(attribute, set()) | set(dims)
@@ -41,6 +58,7 @@ def _check_range(least: int | None, most: int | None) -> None:
         raise ValueError(f"min={least} is larger than max={most}")
 
 
+@_with_parts
 def mark_dynamic(
     tensor: torch.Tensor, index: int | Sequence[int], *, min: int | None = None, max: int | None = None
 ) -> None:
@@ -71,6 +89,7 @@ def mark_dynamic(
     vars(tensor)["_dynamo_dynamic_range"] = kept | {_Range(dim, min, max) for dim in dims}
 
 
+@_with_parts
 def maybe_mark_dynamic(tensor: torch.Tensor, index: int | Sequence[int]) -> None:
     """As `mark_dynamic`, but a size that has to be a constant becomes one without an error.
 
@@ -84,6 +103,7 @@ def maybe_mark_dynamic(tensor: torch.Tensor, index: int | Sequence[int]) -> None
     _mark(tensor, "_dynamo_weak_dynamic_indices", _dims(tensor, index))
 
 
+@_with_parts
 def mark_unbacked(
     tensor: torch.Tensor,
     index: int | Sequence[int],
@@ -122,6 +142,7 @@ def mark_unbacked(
         vars(tensor).setdefault("_dynamo_unbacked_bounds", {}).update(dict.fromkeys(dims, (min, max)))
 
 
+@_with_parts
 def mark_static(tensor: torch.Tensor, index: int | Sequence[int] | None = None) -> None:
     """These sizes of the tensor (None: all) are constants: another size gets code of its own.
 

@@ -3,9 +3,19 @@
 #include "aten/aten.h"
 #include "region/jagged.h"
 #include "region/region.h"
+#include "region/subclasses.h"
 #include "symbolic/integers.h"
 
 namespace pellucid::region {
+
+// What a tensor around tensors holds is asked for with the tensor.
+bool OpenTensors::is_asked_for(const Source* source) const {
+  if (!numbers_.policy.all_open) return false;
+  for (const Source* owner = source; owner != nullptr && !wrappers_.empty(); owner = owner->base) {
+    if (wrappers_.contains(owner)) source = owner;
+  }
+  return !is_of_an_object(source);
+}
 
 bool OpenTensors::opens_size(std::int64_t size, const Source* source, PathHash path, const SizeMark& mark) {
   using Wish = SizeMark::Wish;
@@ -14,7 +24,7 @@ bool OpenTensors::opens_size(std::int64_t size, const Source* source, PathHash p
   // Tensors with no element or one in a dimension are broadcast and laid out in ways of their own.
   const bool may = numbers_.policy.graph_numbers != GraphNumbers::None && size >= 2 && mark.wish != Wish::Closed &&
                    !numbers_.region_.unbacked.hints.setup.closes(path);
-  const bool asked = numbers_.policy.all_open && !is_of_an_object(source);
+  const bool asked = is_asked_for(source);
   if (may && mark.wish == Wish::Open) return mark.wants_open(size);
   if (may && (seen != nullptr ? seen->opens_for(now, false, numbers_.policy.is_last) : asked || mark.wants_open(size)))
     return true;
@@ -24,6 +34,7 @@ bool OpenTensors::opens_size(std::int64_t size, const Source* source, PathHash p
 
 std::unique_ptr<aten::TensorSpec> OpenTensors::spec_of(PyObject* tensor, const Source* source) {
   const bool marked = has_size_marks(tensor);
+  if (is_wrapper_subclass(tensor)) wrappers_.insert(source);
   aten::OpenLayout layout = aten::layout_of(tensor);
   const auto count = static_cast<std::int64_t>(layout.dims.size());
   const bool changes = numbers_.policy.history != nullptr && source->step != source::Step::Const &&

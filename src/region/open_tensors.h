@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "aten/size_scope.h"
 #include "region/capture.h"
@@ -25,10 +26,12 @@ class OpenTensors {
  private:
   bool open_stride(PyObject* tensor, const Source* source, aten::OpenLayout& layout, aten::OpenShape& shape,
                    std::int64_t i);
+  bool is_asked_for(const Source* source) const;
   bool opens_size(std::int64_t size, const Source* source, PathHash path, const SizeMark& mark);
 
   Numbers& numbers_;
   std::unordered_map<PyObject*, aten::OpenShape> shapes_;  // by tensor from outside
+  std::unordered_set<const Source*> wrappers_;             // of tensors around tensors
 };
 
 }  // namespace pellucid::region

@@ -55,6 +55,11 @@ void take_any_size(PyObject* tensor, std::int64_t dim, SizeMark& mark) {
 
 }  // namespace
 
+bool is_size_mark(PyObject* name) {
+  const std::string text = PyUnicode_Check(name) ? py::text_of(name) : std::string();
+  return text.starts_with("_dynamo_") || text == "_has_dynamo_dim_marking";
+}
+
 bool has_size_marks(PyObject* tensor) noexcept {
   PyObject* dict = py::instance_dict_if_any(tensor);
   static PyObject* const mark = py::interned("_has_dynamo_dim_marking").release();

@@ -22,6 +22,8 @@ struct SizeMark {
   }
 };
 
+// Whether an attribute of this name is one.
+bool is_size_mark(PyObject* name);
 bool has_size_marks(PyObject* tensor) noexcept;
 SizeMark size_mark(PyObject* tensor, std::int64_t dim);
 

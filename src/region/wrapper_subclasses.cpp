@@ -10,6 +10,7 @@
 #include "region/jagged.h"
 #include "region/objects.h"
 #include "region/region.h"
+#include "region/size_marks.h"
 #include "region/snapshot.h"
 #include "region/subclasses.h"
 
@@ -259,6 +260,7 @@ void WrapperSubclasses::guard_contents(PyObject* real, const Parts& parts) {
   for (const auto& [key, value] : entries_now(dict)) {
     PyObject* const held = value.get();
     const auto is_it = [held](const py::Owned<>& part) { return part.get() == held; };
+    if (is_size_mark(key.get())) continue;  // a wish, which nobody computes with
     if (std::ranges::none_of(parts.tensors, is_it)) guard_value(held, type);
   }
 }

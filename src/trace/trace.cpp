@@ -83,6 +83,16 @@ bool meets_uninitialized(const Executor& executor) {
                              [](const auto& known) { return PyType_IsSubtype(Py_TYPE(known.first), mixin) != 0; });
 }
 
+// Whether torch, or a class around tensors, may have asked for a plain size where it is open.
+bool may_need_constants(Executor& executor) {
+  return meets_open_sizes_at_levels(executor) || executor.region.recorder.wrappers.has_met_open();
+}
+
+bool is_constraint_violation(const py::PythonError& error) {
+  static PyObject* const type = py::import_attr("pellucid.errors", "ConstraintViolation").release();
+  return PyErr_GivenExceptionMatches(error.value(), type) != 0;
+}
+
 template <class Run>
 Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject*>& taken, Run&& run) {
   Outcome outcome;
@@ -95,6 +105,12 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
     outcome.capture = executor.finish(std::move(result), taken);
     outcome.capture->instructions = steps;
     outcome.capture->returned_at = returned_at;
+  };
+  const auto stop_for_constants = [&] {
+    const GraphBreak sizes(Reason::FunctionTransform, {{"callee", "a size that stays open"}});
+    outcome.capture.reset();
+    outcome.stop = describe(sizes, executor);
+    outcome.needs_constants = true;
   };
   try {
     if (extent.follows_modes) executor.region.function_modes.follow(aten::function_modes());
@@ -143,12 +159,12 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
     outcome.steps = executor.region.steps;
   } catch (const py::Interruption&) {
     throw;
+  } catch (const py::PythonError& error) {
+    if (is_constraint_violation(error) || !may_need_constants(executor)) throw;
+    stop_for_constants();
   } catch (...) {  // torch may fail in C++ where a wrapper is asked for a plain size
-    if (!meets_open_sizes_at_levels(executor) && !executor.region.recorder.wrappers.has_met_open()) throw;
-    const GraphBreak sizes(Reason::FunctionTransform, {{"callee", "a size that stays open"}});
-    outcome.capture.reset();
-    outcome.stop = describe(sizes, executor);
-    outcome.needs_constants = true;
+    if (!may_need_constants(executor)) throw;
+    stop_for_constants();
   }
   before->restore();
   return outcome;
