@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "aten/internal.h"
+#include "aten/symbolic_fake.h"
 
 namespace pellucid::aten {
 
@@ -41,6 +42,15 @@ bool has_own_memory(PyObject* tensor) noexcept {
   const c10::StorageImpl& storage = *impl.unsafe_storage().unsafeGetStorageImpl();
   const c10::Allocator* own = storage.allocator();
   return own != nullptr && storage.data_ptr().get_deleter() == own->raw_deleter();
+}
+
+bool fills_memory(PyObject* tensor) noexcept {
+  const c10::TensorImpl& impl = *impl_of(tensor);
+  if (!impl.has_storage() || impl.layout() != c10::kStrided) return false;
+  const QuietScope hints;
+  auto bytes = static_cast<std::int64_t>(impl.itemsize());
+  for (const std::int64_t size : impl.sizes()) bytes *= size;
+  return impl.storage_offset() == 0 && bytes == static_cast<std::int64_t>(impl.unsafe_storage().nbytes());
 }
 
 Meeting meeting(const Extent& a, const Extent& b) noexcept {

@@ -20,6 +20,9 @@ Extent extent_of(PyObject* tensor);
 // Whether torch allocated the memory: memory of others (numpy, a buffer) is kept alive by an object of theirs.
 bool has_own_memory(PyObject* tensor) noexcept;
 
+// Whether the elements begin where the memory does, and are as many as it has room for. Of open sizes those of now.
+bool fills_memory(PyObject* tensor) noexcept;
+
 // How the memory of two tensors of one storage meets, as far as extents tell.
 enum class Meeting : std::uint8_t { Apart, Together, Unclear };
 Meeting meeting(const Extent& a, const Extent& b) noexcept;

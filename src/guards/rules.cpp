@@ -6,6 +6,7 @@
 
 #include "aten/elements.h"
 #include "aten/gradients.h"
+#include "aten/memory.h"
 #include "base/text.h"
 #include "frames/finalizers.h"
 #include "frames/generators.h"
@@ -506,6 +507,20 @@ struct Rule<Kind::GRADIENT_TARGET> {
   static std::string found(const Check&, PyObject* v, PyObject*) {
     if (!aten::is_tensor(v)) return type_name(v);
     return aten::has_no_gradient_hooks(v) ? "a tensor that is no such leaf" : "one with hooks";
+  }
+  static std::string code(const Check& c, const CodeText& t) { return native(c, t); }
+};
+
+template <>
+struct Rule<Kind::WHOLE_MEMORY> {
+  static constexpr const char* kSuggestion =
+      "a copy takes all memory that the tensor has a part in: give it a tensor that is no part of a larger one";
+  static bool holds(const Check&, PyObject* v, PyObject*) noexcept {
+    return aten::is_tensor(v) && aten::fills_memory(v);
+  }
+  static std::string expected(const Check&) { return "a tensor that fills its memory"; }
+  static std::string found(const Check&, PyObject* v, PyObject*) {
+    return aten::is_tensor(v) ? "one that is a part of it" : type_name(v);
   }
   static std::string code(const Check& c, const CodeText& t) { return native(c, t); }
 };

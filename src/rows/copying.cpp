@@ -1,6 +1,8 @@
 #include "rows/copying.h"
 
 #include "aten/layers.h"
+#include "aten/memory.h"
+#include "graph/bodies.h"
 #include "py/cpython.h"
 #include "region/objects.h"
 #include "region/subclasses.h"
@@ -102,6 +104,38 @@ Result memory_of(Interpreter& t, PyObject*, Args args) {
   return Result::of(py::take(PyLong_FromVoidPtr(const_cast<void*>(aten::meta_of(fake.get()).storage))));
 }
 
+// Whether the region made the memory of this, for this alone.
+bool is_of_memory_made_for_it(Interpreter& t, PyObject* fake) {
+  const void* memory = aten::meta_of(fake).storage;
+  const graph::Node* made_by = t.region.recorder.node_of(fake);
+  const auto is_another = [&](const graph::Node* node) {
+    const auto& example = node->example_value;
+    return node != made_by && example && aten::is_tensor(example.get()) &&
+           aten::meta_of(example.get()).storage == memory;
+  };
+  const graph::Graph& graph = t.region.capture->bodies->graph();
+  return made_by != nullptr && made_by->graph == &graph && made_by->op != graph::Op::Placeholder &&
+         std::ranges::none_of(graph.placeholders(), is_another) && std::ranges::none_of(graph.nodes(), is_another);
+}
+
+// copy_memory(tensor): a compiler has no operator that copies all memory. To it a clone is the same where there is
+// nothing else in the memory: of what the region made, and of a tensor from outside, which is guarded.
+Result copy_memory(Interpreter& t, PyObject*, Args args) {
+  if (t.region.numbers.policy.runs_as_captured()) {
+    static PyObject* const copy = py::import_attr("pellucid._copying", "copy_with_memory").release();
+    static PyObject* const on_fakes = py::import_attr("pellucid._copying", "copy_on_fakes").release();
+    return t.region.recorder.torch_call(graph::Op::CallFunction, on_fakes, copy, args);
+  }
+  PyObject* tensor = args[0];
+  const auto fake = t.region.recorder.lift(tensor);
+  const region::Source* source = t.region.provenance.source_of(tensor);
+  const bool is_whole = source != nullptr ? aten::fills_memory(tensor) : is_of_memory_made_for_it(t, fake.get());
+  if (!is_whole || !aten::fills_memory(fake.get()))
+    unsupported(Reason::Reflection, {{"callee", "copying a tensor that is a part of its memory"}});
+  if (source != nullptr) t.region.provenance.guard(region::Kind::WHOLE_MEMORY, source, {});
+  return Result::none();
+}
+
 Result refuse_copy(Interpreter&, PyObject*, Args args) {
   unsupported(Reason::Reflection, {{"callee", "copying " + py::text_of(args[0])}});
 }
@@ -130,6 +164,7 @@ const Row rows[] = {
     {"copy.deepcopy", deepcopy, true, true},
     {"torch.Tensor.__deepcopy__", tensor_deepcopy},
     {"pellucid.polyfills_copying.memory_of", memory_of},
+    {"pellucid.polyfills_copying.copy_memory", copy_memory},
     {"pellucid.polyfills_copying.refuse_copy", refuse_copy},
     {"torch.Size.__reduce__", polyfill<kSize>},
     {"torch.dtype.__reduce__", pure},

@@ -162,6 +162,7 @@ Form form_of(Kind kind) {
     case Kind::NO_FINALIZER_OWNED:
     case Kind::NO_FINALIZER_BUT_GENERATORS:
     case Kind::GRADIENT_TARGET:
+    case Kind::WHOLE_MEMORY:
     case Kind::IS:
     case Kind::IS_NOT:
     case Kind::NOT_HANDLING:

@@ -437,3 +437,58 @@ def test_memory_that_is_shared_stays_shared_and_what_a_tensor_holds_is_copied():
         assert (got[0] is got[1]) == (want[0] is want[1]) and got[1].stride() == want[1].stride()
         assert got[2] is not other.__dict__
     assert counting.count >= 1
+
+
+def parts_of_memory():
+    base = torch.arange(12.0).view(6, 2)
+    return [base.clone(), base[1:], base[2:4], base.t(), base[:, :1], base[0:0], base[:1].expand(6, 2), base[3]]
+
+
+def memory_of(y):
+    return y.tolist(), y.stride(), y.storage_offset(), torch.empty(0).set_(y.untyped_storage()).tolist()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("take", [lambda x: x, lambda x: x[1:], lambda x: (x + 1)[1:], lambda x: x * 2])
+def test_a_copy_has_all_memory_of_the_tensor(backend, take):
+    """Of one compiled function, called with tensors that begin elsewhere in memory of other sizes."""
+
+    def f(x):
+        return copy.deepcopy(take(x))
+
+    compiled = pellucid.compile(f, backend=backend, fullgraph=backend == "eager")
+    for x in parts_of_memory():
+        assert memory_of(compiled(x)) == memory_of(f(x))
+    assert pellucid.counters()["graphs"]
+    if backend == "eager":
+        assert compiled(x)._version == f(x)._version
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_copies_of_one_memory_share_theirs(backend):
+    def f(given, x):
+        return copy.deepcopy(given), x * 2
+
+    compiled = pellucid.compile(f, backend=backend)
+    for make in (
+        lambda base: [base, torch.ones(2)],
+        lambda base: [base, base[1:]],
+        lambda base: [base[:3], base[3:]],
+        lambda base: [base[1:3], base[1:3]],
+    ):
+        (one, other), _ = compiled(make(torch.arange(6.0)), torch.ones(3))
+        (first, second), _ = f(make(torch.arange(6.0)), torch.ones(3))
+        assert memory_of(one) == memory_of(first) and memory_of(other) == memory_of(second)
+        shares = one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+        assert shares == (first.untyped_storage().data_ptr() == second.untyped_storage().data_ptr())
+    assert pellucid.counters()["graphs"]
+
+
+def test_what_is_computed_is_copied_by_a_compiler_in_one_graph():
+    """Its memory is the region's own, so a clone is the same. Of a slice it is not."""
+    f = lambda x: copy.deepcopy(x * 2) + 1  # noqa: E731
+    assert torch.equal(pellucid.compile(f, backend="aot_eager", fullgraph=True)(torch.ones(3)), f(torch.ones(3)))
+    assert pellucid.counters()["graphs"] == 1
+    part = pellucid.compile(lambda x: copy.deepcopy((x * 2)[1:]), backend="aot_eager", fullgraph=True)
+    with pytest.raises(pellucid.errors.Unsupported, match="a part of its memory"):
+        part(torch.ones(3))

@@ -406,6 +406,15 @@ def test_GRADIENT_TARGET():
     assert not passes(of_leaf, leaf)
 
 
+def test_WHOLE_MEMORY():
+    p = one("WHOLE_MEMORY")
+    x = torch.arange(6.0).view(2, 3)
+    for whole in (x, x.t(), x.view(6), x.unsqueeze(1), torch.ones(0), torch.tensor(1)):
+        assert passes(p, whole)
+    for part in (x[:1], x[1:], x[:, 1:], x[0:0], x[:1].expand(2, 3)[:1], x.to_sparse(), None):
+        assert not passes(p, part)
+
+
 def test_TENSOR_MATCH_data_replaced():
     """`p.data = …` moves no version anywhere."""
     linear = torch.nn.Linear(2, 2)

@@ -304,6 +304,14 @@ MISSES = [
         number=2,
     ),
     Miss(
+        "WHOLE_MEMORY",
+        (torch.ones(2),),
+        (torch.ones(3)[1:],),
+        "fills its memory",
+        "a part of it",
+        "no part of a larger one",
+    ),
+    Miss(
         "IS",
         (BOX, BOX),
         (BOX, ANOTHER),
