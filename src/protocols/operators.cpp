@@ -57,12 +57,6 @@ bool is_container(Cat cat) {
          cat == Cat::Deque;
 }
 
-bool has_python_method(Interpreter& t, PyObject* value, const char* name) {
-  if (is_exact_builtin(Py_TYPE(value))) return false;
-  PyObject* method = t.region.lookups.type_lookup(Py_TYPE(value), name);
-  return method != nullptr && PyFunction_Check(method);
-}
-
 bool is_taken_in_place(PyObject* left, PyObject* right, bool adds) {
   switch (cat_of(left)) {
     case Cat::Set:
@@ -193,16 +187,18 @@ Result binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
     if (!inside.is_plain()) unsupported(Reason::UserDunder, {{"operation", "% formatting"}, {"callee", "__str__"}});
     return native(left, t.region.shadows.readable(right));
   }
-  const bool own_inplace = o.inplace != nullptr && has_python_method(t, left, o.inplace);
+  const bool own_inplace = o.inplace != nullptr && has_python_method(t.region, Py_TYPE(left), {o.inplace});
   const bool user = own_inplace || (!writes_in_place(t, left, right, o.inplace) &&
-                                    (has_python_method(t, left, o.method) || has_python_method(t, right, o.reflected)));
+                                    (has_python_method(t.region, Py_TYPE(left), {o.method}) ||
+                                     has_python_method(t.region, Py_TYPE(right), {o.reflected})));
   // A sum or multiple of deques is a copy, made and filled by the iterators of their classes.
   if (!user && (a == Cat::Deque || b == Cat::Deque) &&
-      (has_python_method(t, left, "__iter__") || has_python_method(t, right, "__iter__")))
+      (has_python_method(t.region, Py_TYPE(left), {"__iter__"}) ||
+       has_python_method(t.region, Py_TYPE(right), {"__iter__"})))
     unsupported(Reason::UserDunder, {{"operation", o.function}, {"callee", "__iter__"}});
   // What is appended is what its __iter__ gives, and a dict is merged by the keys() of a class with one.
   const bool appends = o.inplace != nullptr && std::string_view(o.inplace) == "__iadd__" &&
-                       (a == Cat::List || a == Cat::Deque) && has_python_method(t, right, "__iter__");
+                       (a == Cat::List || a == Cat::Deque) && has_python_method(t.region, Py_TYPE(right), {"__iter__"});
   if (!user && a == Cat::Dict && b == Cat::Dict && std::string_view(o.method) == "__or__" &&
       !region::merges_as_dict(t.region, right))
     unsupported(Reason::UnsupportedProtocol, {{"protocol", o.function}, {"type", Py_TYPE(right)->tp_name}});
@@ -218,7 +214,7 @@ Result binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
                                : t.region.shadows.readable(left);
     return native(target, t.region.shadows.readable(right));  // that may be the same
   }
-  if (a == Cat::Deque && !user && has_python_method(t, left, o.method))
+  if (a == Cat::Deque && !user && has_python_method(t.region, Py_TYPE(left), {o.method}))
     unsupported(Reason::UnsupportedProtocol, {{"protocol", o.function}, {"type", Py_TYPE(right)->tp_name}});
   if (a == Cat::List && o.inplace != nullptr && std::string_view(o.inplace) == "__iadd__") {
     PyObject* args[] = {left, right};
@@ -238,7 +234,8 @@ Result binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
   if (o.inplace != nullptr && !is_exact_builtin(Py_TYPE(left)) &&
       t.region.lookups.type_lookup(Py_TYPE(left), o.inplace) == Py_None)
     return t.raise(PyExc_TypeError, "'NoneType' object is not callable");
-  if (o.inplace != nullptr && (has_python_method(t, left, o.inplace) || has_tensor_method(t, left, o.inplace))) {
+  if (o.inplace != nullptr &&
+      (has_python_method(t.region, Py_TYPE(left), {o.inplace}) || has_tensor_method(t, left, o.inplace))) {
     PyObject* args[] = {right};
     Continuation c(K::Reflected, left, right);
     c.number = op;
@@ -261,7 +258,7 @@ Result sequence_error(Interpreter& t, PyObject* left, PyObject* right, int op) {
   const py::BinaryOperator& o = binary_operator(op);
   for (PyObject* value : {left, right}) {
     for (const char* name : {o.method, o.reflected, o.inplace, "__index__"}) {
-      if (name != nullptr && has_python_method(t, value, name))
+      if (name != nullptr && has_python_method(t.region, Py_TYPE(value), {name}))
         unsupported(Reason::UserDunder, {{"operation", o.function}, {"callee", name}});
     }
   }
@@ -404,8 +401,8 @@ Result compare(Interpreter& t, PyObject* left, PyObject* right, int op) {
     unsupported(Reason::UnsupportedProtocol, {{"protocol", "comparison"}, {"type", "cell"}});
   if ((is_container(a) || plain_operand(a) || a == Cat::EnumMember) &&
       (is_container(b) || plain_operand(b) || b == Cat::EnumMember) &&
-      !has_python_method(t, left, py::comparison(op).method) &&
-      !has_python_method(t, right, py::comparison(py::comparison(op).swapped).method)) {
+      !has_python_method(t.region, Py_TYPE(left), {py::comparison(op).method}) &&
+      !has_python_method(t.region, Py_TYPE(right), {py::comparison(py::comparison(op).swapped).method})) {
     const bool open = a == b && (region::holds_open(left) || region::holds_open(right));
     if (open && a == Cat::Tuple && (op == Py_EQ || op == Py_NE) && region::holds_numbers_alone(left) &&
         region::holds_numbers_alone(right) && PySequence_Fast_GET_SIZE(left) != PySequence_Fast_GET_SIZE(right))
@@ -440,14 +437,16 @@ Result compare(Interpreter& t, PyObject* left, PyObject* right, int op) {
   };
   // A C type may know classes and functions by what they mean to it: numpy.dtype("i8") == int.
   const auto answers_itself = [&](PyObject* o, Cat cat) {
-    if (cat == Cat::EnumMember) return has_python_method(t, o, "__eq__") || has_python_method(t, o, "__ne__");
+    if (cat == Cat::EnumMember)
+      return has_python_method(t.region, Py_TYPE(o), {"__eq__"}) || has_python_method(t.region, Py_TYPE(o), {"__ne__"});
     return cat == Cat::Instance ||
            (cat == Cat::Other && Py_TYPE(o)->tp_richcompare != PyBaseObject_Type.tp_richcompare);
   };
-  const bool of_metaclass = (a == Cat::Type && has_python_method(t, left, py::comparison(op).method)) ||
-                            (b == Cat::Type && has_python_method(t, right, py::comparison(op).method)) ||
-                            (op == Py_NE && ((a == Cat::Type && has_python_method(t, left, "__eq__")) ||
-                                             (b == Cat::Type && has_python_method(t, right, "__eq__"))));
+  const bool of_metaclass =
+      (a == Cat::Type && has_python_method(t.region, Py_TYPE(left), {py::comparison(op).method})) ||
+      (b == Cat::Type && has_python_method(t.region, Py_TYPE(right), {py::comparison(op).method})) ||
+      (op == Py_NE && ((a == Cat::Type && has_python_method(t.region, Py_TYPE(left), {"__eq__"})) ||
+                       (b == Cat::Type && has_python_method(t.region, Py_TYPE(right), {"__eq__"}))));
   if ((by_identity(a) || by_identity(b)) && (op == Py_EQ || op == Py_NE) && !answers_itself(left, a) &&
       !answers_itself(right, b) && !of_metaclass) {
     // Two bound C methods, or code of the same text, may be equal without being one.

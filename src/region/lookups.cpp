@@ -1,5 +1,7 @@
 #include "region/lookups.h"
 
+#include <algorithm>
+
 #include "guards/condition.h"
 #include "py/cpython.h"
 #include "py/native_lookup.h"
@@ -53,12 +55,16 @@ bool opens_in_class(Region& region, PyTypeObject* type, PyObject* value, PyObjec
 
 }  // namespace
 
+bool has_python_method(Region& region, PyTypeObject* type, std::initializer_list<const char*> names) {
+  if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) return false;
+  return std::ranges::any_of(names, [&](const char* name) {
+    PyObject* method = region.lookups.type_lookup(type, name);
+    return method != nullptr && PyFunction_Check(method);
+  });
+}
+
 bool has_python_length(Region& region, PyObject* object) {
-  for (const char* name : {"__len__", "__length_hint__"}) {
-    PyObject* own = region.lookups.type_lookup(Py_TYPE(object), name);
-    if (own != nullptr && PyFunction_Check(own)) return true;
-  }
-  return false;
+  return has_python_method(region, Py_TYPE(object), {"__len__", "__length_hint__"});
 }
 
 bool merges_as_dict(Region& region, PyObject* object) {

@@ -1,5 +1,6 @@
 // Guarded look-ups of attributes: in classes as CPython's _PyType_Lookup, in the dicts of instances.
 #pragma once
+#include <initializer_list>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -43,6 +44,8 @@ bool merges_as_dict(Region& region, PyObject* object);
 // Whether a list or tuple, or one inside it, is of a class that has Python code give its length, items or iterator. C
 // code that asks the object meets what this code gives; C code that takes the memory of the list does not.
 bool is_read_in_python(Region& region, PyObject* object, int depth = 0);
+// Whether the class gives one of these as Python code. Classes of C code cannot.
+bool has_python_method(Region& region, PyTypeObject* type, std::initializer_list<const char*> names);
 // Whether list(x) and the like run Python code to learn how many elements there may be.
 bool has_python_length(Region& region, PyObject* object);
 

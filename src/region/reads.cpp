@@ -109,14 +109,6 @@ void Reads::guard_key(PyObject* container, PyObject* key, bool part) {
 namespace {
 
 // A class of Python code over a builtin type, a tuple say, may bring a __hash__ or __eq__ of its own.
-bool has_python_method(Region& region, PyTypeObject* type, std::initializer_list<const char*> names) {
-  if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) return false;
-  return std::ranges::any_of(names, [&](const char* name) {
-    PyObject* method = region.lookups.type_lookup(type, name);
-    return method != nullptr && PyFunction_Check(method);
-  });
-}
-
 bool hashes_in_python(Region& region, PyTypeObject* type) {
   return has_python_method(region, type, {"__hash__", "__eq__"});
 }
