@@ -16,9 +16,10 @@ from torch.fx.experimental import proxy_tensor
 from torch.utils.checkpoint import CheckpointPolicy
 
 from pellucid.backends.errors import GraphRefused
+from pellucid.backends.layouts import layouts_of_kernels
 
 VERSION = (
-    3  # part of the key of AOTAutograd's cache: what was compiled without these, or with others, is something else
+    4  # part of the key of AOTAutograd's cache: what was compiled without these, or with others, is something else
 )
 
 
@@ -35,6 +36,7 @@ def faithful_decompositions() -> Iterator[None]:
         mock.patch.object(partitioners, "force_save_bw_mutation_src", _save_what_is_overwritten),
         _kernels(torch.ops.aten.dropout.default, _dropout),
         mock.patch.object(proxy_tensor, "maybe_handle_decomp", _handle_decomposition),
+        layouts_of_kernels(),
     ):
         yield
 
