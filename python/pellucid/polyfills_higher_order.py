@@ -75,6 +75,7 @@ class Slot:
         self.kind = kind
 
 
+_MOST_TURNS = 64
 _FIRST, _SECOND = Slot(0), Slot(1)
 _USED, _USED_LIST = Slot(0, tuple), Slot(0, list)
 
@@ -193,9 +194,12 @@ def _branch(kind, function, operands, given):
 def repeat_body(cond_fn, body_fn, carried_inputs):
     if not isinstance(carried_inputs, (tuple, list)) or not callable(cond_fn) or not callable(body_fn):
         refuse_operator("while_loop", "with these arguments")
-    carried, spec = tensors_of("while_loop", carried_inputs, "it carries more than tensors")
-    if not carried:
-        refuse_operator("while_loop", "it carries nothing")
+    carried, spec = _carried("while_loop", carried_inputs, "it carries more than tensors and ints")
+    tensors = [value for value in carried if _is_tensor(value)]
+    if not tensors:
+        refuse_operator("while_loop", "it carries no tensor")
+    if len(tensors) < len(carried):
+        return _repeat_counted(cond_fn, body_fn, carried, spec)
     needs = [value.requires_grad for value in carried]
     body, results = _loop_body(body_fn, carried_inputs, carried, spec, needs)
     begin_body("cond_fn", (), (cond_fn, carried_inputs))
@@ -222,24 +226,65 @@ def repeat_body(cond_fn, body_fn, carried_inputs):
     )
 
 
+def _carried(operator, value, what):
+    """What a loop may carry, and its structure."""
+    leaves, spec = _tree_flatten(value)
+    for leaf in leaves:
+        if not _is_tensor(leaf) and type(leaf) is not int:
+            refuse_operator(operator, what)
+    return leaves, spec
+
+
+def _repeat_counted(cond_fn, body_fn, carried, spec):
+    """The condition goes by the ints that are carried: turn after turn, as torch's operator outside of a graph."""
+    turns = 0
+    while True:
+        begin_body("cond_fn", (), (cond_fn, carried))
+        try:
+            goes_on = cond_fn(*_tree_unflatten(carried, spec))
+        except BaseException:
+            refuse_operator("while_loop", "its condition raises")
+        if type(goes_on) is not bool:
+            refuse_operator("while_loop", "it carries ints, and its condition is a tensor")
+        discard_body("while_loop")
+        if not goes_on:
+            if turns == 0:
+                carried = [value.clone() if _is_tensor(value) else value for value in carried]
+            return _tree_unflatten(carried, spec)
+        turns += 1
+        if turns > _MOST_TURNS:
+            refuse_operator("while_loop", "it carries ints, and has too many turns for one graph")
+        # What the function may not do is found out in a body, which nothing calls.
+        needs = [_is_tensor(value) and value.requires_grad for value in carried]
+        _loop_body(body_fn, carried, carried, spec, needs)
+        carried, _ = _tree_flatten(body_fn(*_tree_unflatten(carried, spec)))
+
+
 def _loop_body(body_fn, carried_inputs, carried, spec, needs):
     begin_body("body_fn", (), (body_fn, carried_inputs))
-    inside = [body_input(carried[i], None, needs[i]) for i in range(len(carried))]
+    inside = [
+        body_input(carried[i], None, needs[i]) if _is_tensor(carried[i]) else carried[i] for i in range(len(carried))
+    ]
     try:
         result = body_fn(*_tree_unflatten(inside, spec))
     except BaseException:
         refuse_operator("while_loop", "its body raises")
-    results, result_spec = tensors_of("while_loop", result, "its body gives more than tensors")
+    results, result_spec = _carried("while_loop", result, "its body gives more than tensors and ints")
     what = "its body gives another structure, shape or layout than it is given"
     if len(results) != len(carried) or (result_spec != spec and not isinstance(result, tuple)):
         refuse_operator("while_loop", what)
-    check_alike("while_loop", results, inside, what)
     for i in range(len(needs)):
+        if _is_tensor(results[i]) != _is_tensor(inside[i]):
+            refuse_operator("while_loop", what)
+        if not _is_tensor(results[i]):
+            continue
+        check_alike("while_loop", (results[i],), (inside[i],), what)
         if results[i].requires_grad and not needs[i]:
             refuse_operator(
                 "while_loop", "what it carries begins to need gradients, which torch's operator does not follow"
             )
-    return end_body("while_loop", (*results,), False), (*results,)
+    tensors = (*[value for value in results if _is_tensor(value)],)
+    return end_body("while_loop", tensors, False), tensors
 
 
 # ---- map of torch._higher_order_ops

@@ -247,8 +247,8 @@ def begins_to_need_gradients(x):
     return while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * WEIGHT), (torch.tensor(0), x))[1]
 
 
-def carries_an_int(x):
-    return while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * 2), (0, x))[1]
+def carries_an_int_by_values(x):
+    return while_loop(lambda i, a: a.sum() < 9, lambda i, a: (i + 1, a * 2 + 1), (0, x))[1]
 
 
 def other_shape(x):
@@ -306,7 +306,7 @@ def gives_a_number(x):
 
 REFUSED = [
     begins_to_need_gradients,
-    carries_an_int,
+    carries_an_int_by_values,
     other_shape,
     writes_to_what_it_carries,
     gives_what_it_carries,
