@@ -38,11 +38,18 @@ BodyAudit::BodyAudit(Region& region, const std::vector<PyObject*>& roots)
       writes_before_(region.outside_writes),
       reads_before_(region.reads_of_written),
       state_before_(aten::GlobalState::now()) {
-  std::vector<PyObject*> open = roots;
+  std::vector<PyObject*> written;
+  std::vector<PyObject*> reached = roots;
   for (PyObject* container : region.shadows.in_order()) {
     const Shadow* shadow = region.shadows.find_as_it_is(container);
-    open.push_back(shadow->added ? shadow->added.get() : shadow->object.get());
+    (shadow->changed ? written : reached).push_back(shadow->added ? shadow->added.get() : shadow->object.get());
   }
+  see(std::move(reached));
+  reached_ = seen_.size();
+  see(std::move(written));
+}
+
+void BodyAudit::see(std::vector<PyObject*> open) {
   while (!open.empty()) {
     PyObject* object = open.back();
     open.pop_back();
@@ -66,13 +73,13 @@ const char* BodyAudit::change() const {
   if (region_.outside_writes != writes_before_) return "it changes objects that existed before";
   if (!state_before_->matches()) return "it leaves a mode of torch switched";
   if (reaches_iterator_) return "it is given an iterator";
-  if (is_changed_since()) return "it changes an object that was made before it is called";
+  if (is_changed(seen_.size())) return "it changes an object that was made before it is called";
   return nullptr;
 }
 
-bool BodyAudit::is_changed_since() const {
-  return std::ranges::any_of(seen_,
-                             [](const Seen& seen) { return !are_same(seen.parts, parts_of(seen.object.get())); });
+bool BodyAudit::is_changed(std::size_t count) const {
+  return std::any_of(seen_.begin(), seen_.begin() + static_cast<std::ptrdiff_t>(count),
+                     [](const Seen& seen) { return !are_same(seen.parts, parts_of(seen.object.get())); });
 }
 
 void BodyAudit::note_read(const Source* source) {

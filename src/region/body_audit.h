@@ -22,8 +22,9 @@ class BodyAudit {
   const char* change() const;
   // Whether it has read what the region changed: that shows only behind the graph.
   bool has_read_changed() const { return region_.reads_of_written != reads_before_; }
-  // Whether the region has since changed what it made and the function reaches: `change()` when it was closed was null.
-  bool is_changed_since() const;
+  // Whether the region has since changed what it made and the function reaches: `change()` when it was closed was null,
+  // and it had read nothing that was changed before.
+  bool is_changed_since() const { return is_changed(reached_); }
 
   // What the function reads of what existed before, which may be another thing when it runs again.
   struct LateRead {
@@ -40,11 +41,14 @@ class BodyAudit {
     std::vector<py::Owned<>> parts;
   };
   bool is_followed(PyObject* object) const;
+  void see(std::vector<PyObject*> open);
+  bool is_changed(std::size_t count) const;
 
   Region& region_;
   const std::int64_t writes_before_, reads_before_;
   const std::unique_ptr<aten::GlobalState> state_before_;
   std::vector<Seen> seen_;
+  std::size_t reached_ = 0;  // that many of them without reading what the region has changed of what existed before
   std::unordered_set<PyObject*> met_;
   bool reaches_iterator_ = false;
   std::vector<LateRead> reads_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -176,8 +177,16 @@ py::Owned<> OpenNumbers::described() const {
   return py::take(PyTuple_Pack(2, rows.get(), conditions.get()));
 }
 
+// One that has one value by the branches that this call takes may have many behind others: the backend did not ask.
 std::vector<const OpenNumbers::Symbol*> OpenNumbers::require(PyObject* conditions) {
   Space& space = scope->space;
+  const auto has_one_number = [&](std::uint32_t number) {
+    const Expr* symbol = symbols[number].expr;
+    return space.simplify(symbol)->is_constant() || space.range(symbol).is_one_number();
+  };
+  std::vector<std::uint32_t> may_be_fixed;
+  std::ranges::copy_if(of_backend->symbols, std::back_inserter(may_be_fixed),
+                       [&](std::uint32_t number) { return symbols[number].must_stay_open || !has_one_number(number); });
   const std::size_t mark = space.mark();
   const Reader reader(space, symbols);
   bool known = PyList_CheckExact(conditions);
@@ -192,11 +201,12 @@ std::vector<const OpenNumbers::Symbol*> OpenNumbers::require(PyObject* condition
     return reads_all(decision.condition, of_backend->symbols);
   };
   known = known && std::ranges::all_of(space.decisions().subspan(mark), is_read);
+  if (!known) {
+    for (const std::uint32_t number : of_backend->symbols) (void)space.fix(symbols[number].expr, kBackend);
+  }
   std::vector<const Symbol*> fixed;
-  for (const std::uint32_t number : of_backend->symbols) {
-    if (!known) (void)space.fix(symbols[number].expr, kBackend);
-    const Expr* symbol = symbols[number].expr;
-    if (space.simplify(symbol)->is_constant() || space.range(symbol).is_one_number()) fixed.push_back(&symbols[number]);
+  for (const std::uint32_t number : may_be_fixed) {
+    if (has_one_number(number)) fixed.push_back(&symbols[number]);
   }
   std::vector<const Expr*> asked;
   for (const symbolic::Decision& decision : space.decisions().subspan(mark)) {

@@ -384,10 +384,10 @@ Attempt suppressed(PyFunctionObject* function, PyObject* backend, const py::Pyth
 }
 
 // A capture that has asked an abstract class what its instances are is good while no class is registered with one. What
-// the backend will import does that: it is imported now, and the program is to be captured once more where anything
-// was.
+// the backend will import does that, and so does what describes open sizes to it: it is imported now, and the program
+// is to be captured once more where anything was.
 bool loads_compiler(PyObject* backend, const region::Capture& capture) {
-  if (!has_mark(backend, "aot")) return false;
+  if (!has_mark(backend, "aot") && capture.open.is_empty()) return false;
   const auto asks = [](const guards::Guard& guard) { return guard.kind == guards::Kind::ABC_TOKEN; };
   if (std::ranges::none_of(capture.guards.all(), asks)) return false;
   const auto takes_gradients = [](const graph::Node* node) {

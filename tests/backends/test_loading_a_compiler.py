@@ -39,3 +39,25 @@ def test_one_graph_though_the_backend_is_loaded_by_its_first_compile(backend, wi
         [sys.executable, "-c", head + textwrap.dedent(PROGRAM)], capture_output=True, text=True, timeout=300
     )
     assert (done.returncode, done.stdout.split()) == (0, ["1"]), done.stderr
+
+
+OPEN_SIZES = """
+    import collections.abc
+    import torch, pellucid
+
+    def asks(x, given={}):
+        return x + 1 if isinstance(given, collections.abc.Mapping) else x - 1
+
+    compiled = pellucid.compile(asks, backend=lambda module, inputs: module.forward)
+    for size in range(2, 6):
+        x = torch.ones(size)
+        assert torch.equal(compiled(x), asks(x))
+    print(pellucid.counters()["graphs"])
+"""
+
+
+def test_one_graph_for_all_sizes_though_what_describes_them_is_loaded_behind_the_first_capture():
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(OPEN_SIZES)], capture_output=True, text=True, timeout=300
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["2"]), done.stderr

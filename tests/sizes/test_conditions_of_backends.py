@@ -15,6 +15,7 @@ from torch._functorch.aot_autograd import aot_module_simplified
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
 import pellucid
+from support import CountingOf
 from support.sizes import many_entries
 
 # A question, the calls that get the answer of the third one, and calls that do not: sizes s and t of two tensors.
@@ -181,3 +182,34 @@ def test_boundary_sizes_in_a_second_process(tmp_path, monkeypatch):
     assert run_boundary(*sizes) == [graphs, 3]
     # What the cache holds from 129 on is no use below, and the other way round.
     assert run_boundary(300, 129, 128, 127, 129) == [[1, 2, 3, 3, 3], 2]
+
+
+class Window:
+    """A cache of the last tokens, as models with sliding attention keep it, and how many tokens there were."""
+
+    def __init__(self):
+        self.kept = torch.ones(4)
+        self.count = 4
+
+
+def slide(x, window):
+    is_full = window.count >= 6
+    window.count += 1
+    length = 6 if is_full else window.count
+    tokens = torch.cat([window.kept, x])
+    window.kept = tokens[-5:]
+    if length < 6:
+        return tokens * 2
+    return tokens * (torch.arange(length) + max(window.count - 6, 0))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_number_with_one_value_by_the_branches_of_a_call_is_open_behind_others(backend):
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(slide, backend=counting)
+    ours, eagers = Window(), Window()
+    for _ in range(12):
+        x = torch.rand(1)
+        torch.testing.assert_close(compiled(x, ours), slide(x, eagers), rtol=0, atol=0)
+        assert torch.equal(ours.kept, eagers.kept) and ours.count == eagers.count
+    assert counting.count == 3  # while it fills: one token is missing, then none; and one for all calls behind that

@@ -93,14 +93,15 @@ def name_of(backend: Callable) -> str:
 
 
 def load_compiler(backend: Backend, with_gradients: bool) -> bool:
-    """Imports what a backend that runs AOTAutograd (`backend.aot`) will, with gradients what partitions its graph too.
+    """Imports what a backend that runs AOTAutograd (`backend.aot`) will, with gradients what partitions its graph too. For any other
+    it is what describes open numbers.
 
     Returns:
         Whether modules were loaded. They register classes with abstract ones, so what a capture before that has asked of
         such a class may be otherwise now.
     """
     names = ["pellucid.backends.tracing_context"]
-    if with_gradients or backend.name == "inductor":
+    if backend.aot and (with_gradients or backend.name == "inductor"):
         names.append("torch._inductor.pattern_matcher")
     missing = [name for name in names if name not in sys.modules]
     if missing:

@@ -49,6 +49,10 @@ class OpenNumbers:
         symbols, decided, inputs = handed
         return cls([OpenNumber(*symbol) for symbol in symbols], decided, inputs)
 
+    def reach_the_graph(self) -> bool:
+        """Not all of them are used outside of it only, as a counter of calls is."""
+        return any(number is not None for number in self.inputs) or any(one.source is None for one in self.symbols)
+
     def examples(self, symbols: Symbols, inputs: Sequence[Any]) -> list[Any]:
         """The example inputs with a torch.SymInt for each open number."""
         return [

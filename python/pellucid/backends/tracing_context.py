@@ -192,8 +192,10 @@ def tracing_context(
         try:
             context.note_writes(gm, open_numbers is not None)
             if open_numbers is not None:
-                # A backward that is compiled later could ask for conditions that nobody guards any more.
-                held.enter_context(functorch_config.patch(force_non_lazy_backward_lowering=True))
+                if open_numbers.reach_the_graph():
+                    # A backward that is compiled later could ask for conditions that nobody guards any more. One that
+                    # is compiled now cannot run with retain_graph=True: AOTAutograd asks for that at its first run.
+                    held.enter_context(functorch_config.patch(force_non_lazy_backward_lowering=True))
                 if context.open(gm, open_numbers):
                     # Inductor's cache fails at graphs of which an input is a sum of sizes, as the number of parts is:
                     # what it compares then has names that it does not know (torch 2.13).
