@@ -64,7 +64,16 @@ def _cast(value: Any, dtype: Any) -> Any:
     wanted = _dtype(dtype)
     if _is_array(value):
         return value if value.dtype == wanted else Call(torch.Tensor.to, value, wanted)
+    if type(value) is torch.SymInt:
+        if dtype.name not in ("int64", "float32", "float64"):
+            raise Unsupported(f"a number that changes beside {dtype}")
+        return value
     return dtype.type(value).item()
+
+
+def _index(value: Any) -> Any:
+    """An int; one that changes as torch has it."""
+    return value if type(value) is torch.SymInt else operator.index(value)
 
 
 def _plain(value: Any) -> Any:
@@ -188,7 +197,7 @@ def _of_ufunc(function: Any, operands: tuple[Any, ...]) -> Call:
         for value in operands
     ]
     # bool is no weak type in numpy's eyes
-    kinds = [_np.dtype(bool) if kind is bool else kind for kind in kinds]
+    kinds = [_np.dtype(bool) if kind is bool else int if kind is torch.SymInt else kind for kind in kinds]
     loop = function.resolve_dtypes((*kinds, None))[:-1]
     if any(dtype.kind not in row[1] for dtype in loop):
         raise Unsupported(f"torch computes otherwise with {', '.join(map(str, loop))}")
@@ -310,9 +319,7 @@ def _cumulative(function: Any) -> Callable[..., Call]:
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:
-    return (
-        tuple(operator.index(size) for size in shape) if isinstance(shape, (tuple, list)) else (operator.index(shape),)
-    )
+    return tuple(map(_index, shape)) if isinstance(shape, (tuple, list)) else (_index(shape),)
 
 
 def _reshape(a: Any, shape: Any, order: str = "C", *, copy: Any = None) -> Call:
@@ -502,7 +509,7 @@ def _made_like(function: Any) -> Callable[..., Call]:
 
 def _arange(*bounds: Any, dtype: Any = None, device: Any = None, like: Any = None) -> Call:
     _no_more({"device": device, "like": like})
-    if not 1 <= len(bounds) <= 3 or not all(type(bound) is int for bound in bounds):
+    if not 1 <= len(bounds) <= 3 or not all(type(bound) in (int, torch.SymInt) for bound in bounds):
         raise Unsupported("bounds that are no integers")
     kind = _np.dtype(dtype) if dtype is not None else _np.dtype(_np.int64)
     return Call(torch.arange, *bounds, dtype=_dtype(kind), device="cpu")
@@ -513,7 +520,7 @@ def _eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, order: str = "C"
     if k != 0 or order != "C":
         raise Unsupported("a diagonal beside the first")
     columns = N if M is None else M
-    return Call(torch.eye, operator.index(N), operator.index(columns), dtype=_dtype(_np.dtype(dtype)), device="cpu")
+    return Call(torch.eye, _index(N), _index(columns), dtype=_dtype(_np.dtype(dtype)), device="cpu")
 
 
 def _round(a: Any, decimals: Any = 0, out: Any = None) -> Call:
@@ -543,7 +550,7 @@ def _item(a: Any, key: Any) -> Call:
         if isinstance(part, slice):
             if part.step is not None and operator.index(part.step) < 1:
                 raise Unsupported("a slice that goes backwards")
-        elif part is not None and part is not Ellipsis and type(part) is not int:
+        elif part is not None and part is not Ellipsis and type(part) not in (int, torch.SymInt):
             raise Unsupported("an index that is no integer")
     return Call(operator.getitem, _of_array(a), key)
 

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "base/text.h"
+#include "protocols/open_arrays.h"
 #include "protocols/policies.h"
 #include "protocols/protocols.h"
 #include "protocols/table.h"
@@ -99,14 +100,10 @@ class Arguments {
 
   Argument of_slice(PyObject* value, int depth) {
     auto* slice = reinterpret_cast<PySliceObject*>(value);
-    py::Owned<> parts[3];
-    PyObject* const of_slice[] = {slice->start, slice->stop, slice->step};
-    for (int i = 0; i < 3; ++i) {
-      // How long the result is hangs on them.
-      parts[i] = of(t_.region.numbers.plain(of_slice[i]), depth + 1).given;
-    }
-    auto made = py::take(PySlice_New(parts[0].get(), parts[1].get(), parts[2].get()));
-    return {made.copy(), std::move(made)};
+    const Argument start = of(slice->start, depth + 1), stop = of(slice->stop, depth + 1),
+                   step = of(slice->step, depth + 1);
+    return {py::take(PySlice_New(start.given.get(), stop.given.get(), step.given.get())),
+            py::take(PySlice_New(start.at_hand.get(), stop.at_hand.get(), step.at_hand.get()))};
   }
 
   Interpreter& t_;
@@ -175,21 +172,14 @@ PyObject* of_translations(const char* name) {
   return place;
 }
 
-// The arguments of numpy as torch gets them: fake tensors in the place of arrays.
-py::Owned<> with_tensors(Interpreter& t, PyObject* value) {
-  if (cat_of(value) == Cat::Array) {
-    const region::NotesArrays noted(t.region.recorder.arrays);
-    (void)t.region.recorder.to_arg(value);  // the input, if it is one
-    const auto& tensors = t.region.recorder.arrays.tensors;
-    const auto found = tensors.find(value);
-    if (found == tensors.end()) unsupported(Reason::UnknownOrigin, {{"detail", "an array"}});
-    return found->second.copy();
-  }
-  if (!PyTuple_CheckExact(value) && !PyList_CheckExact(value)) return py::Owned<>::share(value);
-  auto items = py::take(PySequence_List(value));
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i)
-    PyList_SetItem(items.get(), i, with_tensors(t, PyList_GET_ITEM(items.get(), i)).release());
-  return PyList_CheckExact(value) ? std::move(items) : py::take(PyList_AsTuple(items.get()));
+// The fake tensor that stands for an array.
+py::Owned<> tensor_for(Interpreter& t, PyObject* array) {
+  const region::NotesArrays noted(t.region.recorder.arrays);
+  (void)t.region.recorder.to_arg(array);  // the input, if it is one
+  const auto& tensors = t.region.recorder.arrays.tensors;
+  const auto found = tensors.find(array);
+  if (found == tensors.end()) unsupported(Reason::UnknownOrigin, {{"detail", "an array"}});
+  return found->second.copy();
 }
 
 // What a tree of calls of torch gives (pellucid._numpy_torch.Call), each of them a node.
@@ -202,7 +192,12 @@ py::Owned<> evaluated(Interpreter& t, PyObject* value) {
     t.region.provenance.note_made(items.get());
     return items;
   }
-  if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != of_translations("Call")) return py::Owned<>::share(value);
+  if (PySlice_Check(value)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(value);
+    return py::take(PySlice_New(evaluated(t, slice->start).get(), evaluated(t, slice->stop).get(),
+                                evaluated(t, slice->step).get()));
+  }
+  if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != of_translations("Call")) return numbers_of_torch(t, value);
   const auto part = [&](const char* name) { return py::take(PyObject_GetAttrString(value, name)); };
   const auto function = part("function"), positional = part("args"), keywords = part("kwargs");
   std::vector<py::Owned<>> held;
@@ -236,7 +231,7 @@ Result call_as_torch(Interpreter& t, PyObject* callable, Args given, py::Owned<>
   auto positional = py::take(PyTuple_New(static_cast<Py_ssize_t>(given.size())));
   auto keywords = py::take(PyDict_New());
   for (std::size_t i = 0; i < given.values.size(); ++i) {
-    auto argument = with_tensors(t, given.values[i]);
+    auto argument = with_fakes(t, given.values[i], [&](PyObject* array) { return tensor_for(t, array); });
     if (PyObject* keyword = given.keyword_of(i))
       py::check(PyDict_SetItem(keywords.get(), keyword, argument.get()));
     else
@@ -248,8 +243,10 @@ Result call_as_torch(Interpreter& t, PyObject* callable, Args given, py::Owned<>
     const auto calls = py::take(PyObject_CallFunctionObjArgs(of_translations("translated"), callable, positional.get(),
                                                              keywords.get(), value.get(), nullptr));
     result = evaluated(t, calls.get());
-    (void)py::take(PyObject_CallFunctionObjArgs(of_translations("agrees"), value.get(), result.get(), callable,
-                                                positional.get(), keywords.get(), nullptr));
+    const auto tensor = at_hand(t, result.get()), values = at_hand(t, positional.get()),
+               named = at_hand(t, keywords.get());
+    (void)py::take(PyObject_CallFunctionObjArgs(of_translations("agrees"), value.get(), tensor.get(), callable,
+                                                values.get(), named.get(), nullptr));
   } catch (const py::PythonError& error) {
     refuse_answer(callable, error);
   }
@@ -263,12 +260,12 @@ Result call_as_torch(Interpreter& t, PyObject* callable, Args given, py::Owned<>
 
 // What numpy's function comes to for these arguments (pellucid._numpy_steps); null: the call itself.
 std::shared_ptr<const graph::Steps> steps_of(PyObject* callable, PyObject* positional, PyObject* keywords,
-                                             bool has_open) {
+                                             bool has_open, PyObject* open_sizes) {
   static PyObject* const steps_of_call = py::import_attr("pellucid._numpy_steps", "steps_of").release();
   static PyObject* const argument_type = py::import_attr("pellucid._numpy_steps", "Argument").release();
   static PyObject* const result_type = py::import_attr("pellucid._numpy_steps", "Result").release();
   const auto found = py::take(PyObject_CallFunctionObjArgs(steps_of_call, callable, positional, keywords,
-                                                           has_open ? Py_True : Py_False, nullptr));
+                                                           has_open ? Py_True : Py_False, open_sizes, nullptr));
   if (found.get() == Py_None) return nullptr;
   using Kind = graph::Steps::Value::Kind;
   const auto value_of = [&](PyObject* value) {
@@ -292,10 +289,9 @@ std::shared_ptr<const graph::Steps> steps_of(PyObject* callable, PyObject* posit
   return steps;
 }
 
-}  // namespace
-
-Result array_call(Interpreter& t, graph::Op op, PyObject* callable, Args args, bool writes_first) {
-  t.region.doing = "calls numpy";
+// A call of numpy. `open`: it has to be understood for other sizes than those at hand; nothing where it is not.
+std::optional<Result> call_of(Interpreter& t, graph::Op op, PyObject* callable, Args args, bool writes_first,
+                              bool open) {
   Arguments arguments(t, callable);
   std::vector<py::Owned<>> held;
   std::vector<PyObject*> given;
@@ -324,30 +320,64 @@ Result array_call(Interpreter& t, graph::Op op, PyObject* callable, Args args, b
   }
   auto value = py::Owned<>::share(PyTuple_GET_ITEM(answer.get(), 0));
   const auto flags = static_cast<unsigned>(PyLong_AsUnsignedLong(PyTuple_GET_ITEM(answer.get(), 1)));
+  const Args as_given{given, args.kwnames};
   if ((flags & kConstant) != 0) {
-    if (arguments.has_open)
+    if (open) {
+      value = sizes_of_call(t, callable, as_given, value.get());
+      if (!value) return std::nullopt;
+    } else if (arguments.has_open) {
       unsupported(Reason::ArrayInGraph, {{"operation", name_of(callable)}, {"why", "a number changes"}});
+    }
     note_containers(t, value.get());
     return Result::of(std::move(value));
   }
-  const Args as_given{given, args.kwnames};
   if (!t.region.numbers.policy.runs_as_captured()) {
-    if (arguments.has_open)
-      unsupported(Reason::ArrayInGraph, {{"operation", name_of(callable)}, {"why", "a number changes"}});
-    return call_as_torch(t, callable, as_given, std::move(value), flags);
+    try {
+      return call_as_torch(t, callable, as_given, std::move(value), flags);
+    } catch (const GraphBreak&) {
+      if (!open && !arguments.has_open) throw;
+      return std::nullopt;  // it may be understood for the sizes at hand
+    }
+  }
+  py::Owned<> sizes;
+  if (open) {
+    sizes = sizes_of_call(t, callable, as_given, value.get());
+    if (!sizes) return std::nullopt;
   }
   const bool may_raise = (flags & kMayRaise) != 0 || arguments.has_open;
   (void)aten::take_facts();
   if ((flags & kWritesOutside) != 0) record_before_first_write(t);
   const region::NotesArrays noted(t.region.recorder.arrays);
   graph::Node* node = t.region.recorder.record(op, callable, as_given, value.get(), (flags & kWrites) != 0, may_raise);
-  node->steps = steps_of(callable, positional.get(), keywords.get(), arguments.has_open);
+  node->steps = steps_of(callable, positional.get(), keywords.get(), arguments.has_open,
+                         open_dims(t, as_given).get());
   if (is_new_array(t, value.get())) {
     t.region.recorder.give(value.get(), node);
+    if (sizes) note_sizes(t, value.get(), sizes.get());
   } else if (cat_of(value.get()) == Cat::Tuple || cat_of(value.get()) == Cat::List) {
     give_parts(t, value.get(), node);
+    for (Py_ssize_t i = 0; sizes && i < PySequence_Fast_GET_SIZE(value.get()); ++i)
+      note_sizes(t, PySequence_Fast_GET_ITEM(value.get(), i), PySequence_Fast_GET_ITEM(sizes.get(), i));
   }
   return Result::of(std::move(value));
+}
+
+}  // namespace
+
+Result array_call(Interpreter& t, graph::Op op, PyObject* callable, Args args, bool writes_first) {
+  t.region.doing = "calls numpy";
+  const std::string who = name_of(callable);
+  const auto fix = [&] {
+    for (PyObject* value : args.values) fix_sizes(t, value, who);
+  };
+  // What is computed of numbers alone is known for the values at hand.
+  if (std::ranges::none_of(args.values, holds_array) && !makes_sizes(callable)) {
+    for (PyObject* value : args.values) (void)t.region.numbers.plain(value);
+  }
+  const bool open = depends_on_sizes(t, callable, args);
+  if (auto result = call_of(t, op, callable, args, writes_first, open)) return std::move(*result);
+  fix();
+  return *call_of(t, op, callable, args, writes_first, false);
 }
 
 Result array_getattr(Interpreter& t, PyObject* array, PyObject* name) {
@@ -359,6 +389,9 @@ Result array_getattr(Interpreter& t, PyObject* array, PyObject* name) {
   }
   const auto is_among = [&](const char* set) { return PySet_Contains(region::of_numpy_module(set), name) == 1; };
   if (is_among("ATTRIBUTES")) {
+    if (has_open_size(t, array)) {
+      if (auto known = open_attribute(t, array, py::text_of(name))) return Result::of(std::move(known));
+    }
     try {
       return Result::of(
           py::take(PyObject_CallFunctionObjArgs(region::of_numpy_module("attribute"), array, name, nullptr)));
@@ -391,12 +424,13 @@ Result array_method(Interpreter& t, PyObject* array, PyObject* name, bool* unbou
 
 namespace {
 
-std::int64_t first_size(Interpreter& t, PyObject* array) {
+// The first size, which may be a number that changes.
+py::Owned<> first_size(Interpreter& t, PyObject* array) {
   static PyObject* const shape = py::interned("shape").release();
   const Result sizes = array_getattr(t, array, shape);
   if (PyTuple_GET_SIZE(sizes.value.get()) == 0)
     unsupported(Reason::ArrayData, {{"operation", "len() of an array without dimensions"}});
-  return PyLong_AsLongLong(PyTuple_GET_ITEM(sizes.value.get(), 0));
+  return py::Owned<>::share(PyTuple_GET_ITEM(sizes.value.get(), 0));
 }
 
 PyObject* operator_named(const char* name) {
@@ -407,12 +441,12 @@ PyObject* operator_named(const char* name) {
 }  // namespace
 
 Result array_length(Interpreter& t, PyObject* array) {
-  return Result::of(py::take(PyLong_FromLongLong(first_size(t, array))));
+  return Result::of(first_size(t, array));
 }
 
 Result array_iterator(Interpreter& t, PyObject* array) {
   constexpr std::int64_t kMost = 1000;
-  const std::int64_t size = first_size(t, array);
+  const std::int64_t size = PyLong_AsLongLong(t.region.numbers.plain(first_size(t, array).get()));
   if (size > kMost)
     unsupported(Reason::ArrayInGraph, {{"operation", "a loop over an array"}, {"why", "it has too many elements"}});
   auto items = py::take(PyTuple_New(size));

@@ -24,14 +24,20 @@ template <bool writes>
 Result method(Interpreter& t, PyObject* descriptor, Args args) {
   const bool is_of_numpy =
       args.size() > 0 && (region::cat_of(args[0]) == Cat::Array || region::is_numpy_scalar(args[0]));
-  if (!is_of_numpy) return complain(t, descriptor, args);
+  if (!is_of_numpy) {
+    for (PyObject* value : args.values) (void)t.region.numbers.plain(value);
+    return complain(t, descriptor, args);
+  }
   PyObject* name = PyDescr_NAME(descriptor);
   return array_call(t, graph::Op::CallMethod, name, args, writes && !region::is_scalar_stand_in(args[0]));
 }
 
 // numpy.add.reduce(array) and its like: what the node calls is the bound method.
 Result ufunc_method(Interpreter& t, PyObject* descriptor, Args args) {
-  if (args.size() == 0 || !PyObject_TypeCheck(args[0], PyDescr_TYPE(descriptor))) return complain(t, descriptor, args);
+  if (args.size() == 0 || !PyObject_TypeCheck(args[0], PyDescr_TYPE(descriptor))) {
+    for (PyObject* value : args.values) (void)t.region.numbers.plain(value);
+    return complain(t, descriptor, args);
+  }
   t.region.provenance.guard_identity(args[0]);
   const auto bound = py::take(PyObject_GetAttr(args[0], PyDescr_NAME(descriptor)));
   return array_call(t, graph::Op::CallFunction, bound.get(), Args{args.values.subspan(1), args.kwnames});
@@ -140,10 +146,11 @@ const Row rows[] = {
     {"torch._C.TensorBase.numpy", array_of},
 };
 
-void add_all(const char* list, protocols::Handler handler) {
+// `numbers`: the handler takes those that change.
+void add_all(const char* list, protocols::Handler handler, bool numbers = true) {
   PyObject* functions = region::of_numpy_module(list);
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(functions); ++i)
-    protocols::add_row(PyList_GET_ITEM(functions, i), handler);
+    protocols::add_row(PyList_GET_ITEM(functions, i), handler, false, numbers);
 }
 
 }  // namespace
@@ -157,9 +164,9 @@ void add_numpy_functions() {
   add_all("METHODS", method<false>);
   add_all("WRITING_METHODS", method<true>);
   add_all("UFUNC_METHODS", ufunc_method);
-  add_all("SCALAR_TYPES", scalar_type);
+  add_all("SCALAR_TYPES", scalar_type, false);
   protocols::add_row(region::of_numpy_module("DTYPE"), dtype);
-  protocols::add_row(region::of_numpy_module("UFUNC"), function, true);
+  protocols::add_row(region::of_numpy_module("UFUNC"), function, true, true);
 }
 
 }  // namespace pellucid::rows
