@@ -1,6 +1,7 @@
 // Functions of numpy, and those of torch that lead from one to the other. Which there are is said in
 // python/pellucid/_numpy.py, where numpy is at hand to find them.
 #include "protocols/arrays.h"
+#include "protocols/open_arrays.h"
 #include "py/cpython.h"
 #include "region/arrays.h"
 #include "rows/rows.h"
@@ -92,9 +93,10 @@ Result tensor_of(Interpreter& t, PyObject* f, Args args) {
     unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of this array"}});
   }
   const Result sizes = protocols::array_getattr(t, args[0], shape);
+  const auto for_torch = protocols::with_fakes(t, sizes.value.get(), {});
   auto names = py::take(Py_BuildValue("(ss)", "dtype", "device"));
   auto cpu = py::str("cpu");
-  PyObject* values[] = {sizes.value.get(), dtype.get(), cpu.get()};
+  PyObject* values[] = {for_torch.get(), dtype.get(), cpu.get()};
   const auto fake = t.region.recorder.fakes().call(empty, values, 1, names.get());
   (void)aten::take_facts();
   graph::Node* node = t.region.recorder.record(graph::Op::CallFunction, region::of_numpy_module("tensor_of"), args,
@@ -115,12 +117,16 @@ Result array_of(Interpreter& t, PyObject* f, Args args) {
                      py::text_of(py::take(PyObject_Str(part("layout").get())).get()) == "torch.strided" &&
                      py::take(PyObject_CallMethod(fake.get(), "is_conj", nullptr)).get() == Py_False &&
                      py::take(PyObject_CallMethod(fake.get(), "is_neg", nullptr)).get() == Py_False;
-  if (!plain || t.region.numbers.space().symbols() > 0)
+  const aten::OpenShape open = t.region.recorder.fakes().open_shape(fake.get());
+  for (const symbolic::Expr* size : open.sizes) t.region.unbacked.refuse_if_named(size);
+  if (!plain)
     unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of this tensor"}});
   py::Owned<> array;
   try {
+    const auto at_hand = protocols::at_hand(t, fake.get());
+    const auto shape = py::take(PyObject_GetAttrString(at_hand.get(), "shape"));
     array = py::take(PyObject_CallFunctionObjArgs(region::of_numpy_module("of_tensor"), part("dtype").get(),
-                                                  part("shape").get(), nullptr));
+                                                  shape.get(), nullptr));
   } catch (const py::PythonError& error) {
     unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of this tensor"}});
   }
@@ -138,6 +144,7 @@ Result array_of(Interpreter& t, PyObject* f, Args args) {
   }
   static PyObject* const name = py::interned("numpy").release();
   t.region.recorder.give(array.get(), t.region.recorder.record(graph::Op::CallMethod, name, args, array.get(), false));
+  protocols::note_sizes(t, array.get(), fake.get());
   return Result::of(std::move(array));
 }
 
