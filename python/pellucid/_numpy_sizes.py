@@ -4,7 +4,8 @@ numpy itself says what a call gives for the sizes at hand (pellucid._numpy). For
 that give something of the same sizes, whatever its dtype and elements: torch's operators have size rules, which also
 say what has to hold of the sizes for it. Without a row the sizes of the arguments become constants of the region.
 
-In the place of arrays rows get tensors of float64; `_numpy_torch` has the rows where torch computes the same.
+In the place of arrays rows get tensors of bool, int64 or float64; `_numpy_torch` has the rows where torch computes the
+same.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 
 from pellucid import _numpy, _numpy_torch
 from pellucid._numpy import Unsupported
-from pellucid._numpy_torch import Call
+from pellucid._numpy_torch import Call, _index, _sizes, _whole
 
 _np: Any = _numpy.np if _numpy.AVAILABLE else None
 
@@ -54,8 +55,10 @@ def _broadcast(values: tuple[Any, ...]) -> Any:
 
 
 def _each_element(*operands: Any, **options: Any) -> Any:
-    _without(options, "out", "where", "axes", "axis", "signature", "subok")
-    return _broadcast(operands)
+    _without(options, "where", "axes", "axis", "signature", "subok")
+    out = options.get("out")
+    made = _broadcast(operands)
+    return made if out is None else Call(torch.Tensor.expand_as, made, _array(out))
 
 
 def _in_place(array: Any, value: Any) -> Any:
@@ -69,8 +72,21 @@ def _same(a: Any, *args: Any, **options: Any) -> Any:
     return _array(a)
 
 
+def _needs(condition: Any) -> None:
+    """Of sizes: this is a guard, else numpy raises."""
+    if not condition:
+        raise Unsupported("sizes for which numpy raises")
+
+
+def _transformed(a: Any, n: Any = None, axis: Any = -1, **options: Any) -> Any:
+    if n is not None:
+        raise Unsupported("another length")
+    _needs(_array(a).shape[_whole(axis)] > 0)
+    return _same(a, **options)
+
+
 def _sorted(a: Any, axis: Any = -1, *args: Any, **options: Any) -> Any:
-    operator.index(axis)
+    _whole(axis)
     return _same(a, *args, **options)
 
 
@@ -96,7 +112,7 @@ _largest = _reduction(torch.amax)  # of no elements there is none
 def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Any:
     if axis is None and ord is not None:
         raise Unsupported("a norm of this kind")
-    return _sum(x, axis, keepdims=keepdims)
+    return (_sum if ord is None else _largest)(x, axis, keepdims=keepdims)
 
 
 def _ufunc_reduce(a: Any, axis: Any = 0, *args: Any, **options: Any) -> Any:
@@ -111,7 +127,7 @@ def _cumulative(a: Any, axis: Any = None, dtype: Any = None, **options: Any) -> 
     _without(options, "out", "initial")
     if axis is None:
         return Call(torch.reshape, _array(a), (-1,))
-    return Call(torch.cumsum, _array(a), operator.index(axis))
+    return Call(torch.cumsum, _array(a), _whole(axis))
 
 
 def _where(condition: Any, x: Any, y: Any) -> Any:
@@ -120,7 +136,7 @@ def _where(condition: Any, x: Any, y: Any) -> Any:
 
 def _made(shape: Any, *args: Any, **options: Any) -> Any:
     _without(options, "like")
-    return Call(torch.empty, _numpy_torch._sizes(shape), dtype=torch.float64, device="cpu")
+    return Call(torch.empty, _sizes(shape), dtype=torch.float64, device="cpu")
 
 
 def _eye(N: Any, M: Any = None, *args: Any, **options: Any) -> Any:
@@ -142,23 +158,23 @@ def _linspace(start: Any, stop: Any, num: Any = 50, *args: Any, **options: Any) 
 
 
 def _broadcast_to(array: Any, shape: Any, subok: Any = False) -> Any:
-    return Call(torch.broadcast_to, _array(array), _numpy_torch._sizes(shape))
+    return Call(torch.broadcast_to, _array(array), _sizes(shape))
 
 
 def _tile(A: Any, reps: Any) -> Any:
-    return Call(torch.tile, _array(A), _numpy_torch._sizes(reps))
+    return Call(torch.tile, _array(A), _sizes(reps))
 
 
 def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
-    return Call(torch.repeat_interleave, _array(a), _numpy_torch._index(repeats), axis)
+    return Call(torch.repeat_interleave, _array(a), _index(repeats), axis)
 
 
 def _diff(a: Any, n: Any = 1, axis: Any = -1) -> Any:
-    return Call(torch.diff, _array(a), operator.index(n), operator.index(axis))
+    return Call(torch.diff, _array(a), _whole(n), _whole(axis))
 
 
 def _diagonal(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Any:
-    return Call(torch.diagonal, _array(a), *map(operator.index, (offset, axis1, axis2)))
+    return Call(torch.diagonal, _array(a), *map(_whole, (offset, axis1, axis2)))
 
 
 def _einsum(subscripts: Any, *operands: Any, optimize: Any = False) -> Any:
@@ -203,27 +219,91 @@ def _key(key: Any) -> Any:
     if isinstance(key, tuple):
         return tuple(map(_key, key))
     if isinstance(key, slice):
-        if key.step is None or operator.index(key.step) > 0:
+        if key.step is None or _whole(key.step) > 0:
             return key
-        if key.step == -1 and key.start is None and key.stop is None:
-            return slice(None)
+        if key.start is None and key.stop is None:
+            return slice(None, None, -key.step)
         raise Unsupported("a slice that goes backwards")
     if key is None or key is Ellipsis:
         return key
+    if _is_array(key) and key.dtype != torch.bool:
+        return key if key.ndim else 0  # of one element numpy asks which it is
+    if isinstance(key, list) and key and all(type(part) is int for part in key):
+        return Call(torch.tensor, key, device="cpu")
     if isinstance(key, (bool, _np.bool_)):
         raise Unsupported("an index that is no integer")
-    return _numpy_torch._index(key)
+    return _index(key)
+
+
+def _masked(array: Any, key: Any) -> Any:
+    """The array, where the mask has the sizes of its first dimensions."""
+    if not 0 < key.ndim <= _array(array).ndim:
+        raise Unsupported("a mask of other dimensions")
+    for _ in range(array.ndim - key.ndim):
+        key = Call(torch.unsqueeze, key, -1)
+    return Call(torch.Tensor.expand_as, key, array)
 
 
 def _item(array: Any, key: Any) -> Any:
+    if _is_array(key) and key.dtype == torch.bool:
+        return _masked(array, key)
     return Call(operator.getitem, _array(array), _key(key))
 
 
 def _set_item(array: Any, key: Any, value: Any) -> Any:
+    if _is_array(key) and key.dtype == torch.bool and _is_array(value) and value.ndim:
+        raise Unsupported("an assignment of an array by a boolean array")
     item = _item(array, key)
     if isinstance(value, (tuple, list)):
         raise Unsupported("a container of numbers")
     return Call(torch.Tensor.expand_as, value, item) if _is_array(value) else item
+
+
+def _take(a: Any, indices: Any, axis: Any = None, **options: Any) -> Any:
+    _without(options, "out", "mode")
+    if axis is None:
+        a, axis = Call(torch.reshape, _array(a), (-1,)), 0
+    axis = _whole(axis)
+    if axis < 0:
+        axis += a.ndim
+    return Call(operator.getitem, a, (*(slice(None),) * axis, _key(indices)))
+
+
+def _pad(array: Any, pad_width: Any, *args: Any, **options: Any) -> Any:
+    ends = [pad_width] * 2 * _array(array).ndim if isinstance(pad_width, int) else None
+    if ends is None:
+        pairs = tuple(tuple(map(_whole, pair)) for pair in pad_width)
+        if len(pairs) != array.ndim or any(len(pair) != 2 for pair in pairs):
+            raise Unsupported("a width of this kind")
+        ends = [end for pair in reversed(pairs) for end in pair]
+    return Call(torch.nn.functional.pad, array, ends)
+
+
+def _array_split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> Any:
+    return Call(torch.tensor_split, _array(ary), indices_or_sections, _whole(axis))
+
+
+def _split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> Any:
+    if isinstance(indices_or_sections, (tuple, list)):
+        return _array_split(ary, indices_or_sections, axis)
+    _needs(_array(ary).shape[_whole(axis)] % _whole(indices_or_sections) == 0)
+    return _array_split(ary, indices_or_sections, axis)
+
+
+def _quantile(a: Any, q: Any, axis: Any = None, *, keepdims: Any = False, **options: Any) -> Any:
+    if not isinstance(q, (int, float)):
+        raise Unsupported("several quantiles")
+    return _largest(a, axis, keepdims=keepdims, **options)
+
+
+def _searchsorted(a: Any, v: Any, *args: Any, **options: Any) -> Any:
+    return _same(v, **options) if not args else _same(v, *args)
+
+
+def _interp(x: Any, xp: Any, fp: Any, *args: Any, **options: Any) -> Any:
+    if _is_array(xp) or _is_array(fp):
+        _needs(_array(xp).shape == _array(fp).shape and xp.shape[0] > 0)
+    return _array(x)
 
 
 def _fill(array: Any, value: Any) -> Any:
@@ -239,7 +319,7 @@ def _shape(a: Any) -> Any:
 
 
 def _size(a: Any, axis: Any = None) -> Any:
-    return _array(a).numel() if axis is None else a.shape[operator.index(axis)]
+    return _array(a).numel() if axis is None else a.shape[_whole(axis)]
 
 
 # Of the rows of _numpy_torch what goes by no dtype; functions and methods of these names.
@@ -249,7 +329,7 @@ dstack column_stack dot outer tril triu
 """
 _OF_SAME_SIZES = """
 copy nan_to_num round around fix zeros_like ones_like empty_like full_like roll flip fliplr flipud isneginf isposinf iscomplex isreal real imag conj conjugate astype
-__abs__ __copy__ __neg__ __invert__ __pos__ fft.fft fft.ifft fft.fftshift fft.ifftshift sinc i0 angle
+__abs__ __copy__ __neg__ __invert__ __pos__ fft.fftshift fft.ifftshift sinc i0 angle
 """
 _OF_ROWS = "sort argsort"
 _SUMS = """
@@ -297,6 +377,14 @@ def _rows() -> dict[Any, _Row]:
     add("arange", _arange)
     add("linspace", _linspace)
     add("fill", _fill)
+    add("take", _take)
+    add("pad", _pad)
+    add("split", _split)
+    add("array_split", _array_split)
+    add("fft.fft fft.ifft", _transformed)
+    add("percentile quantile nanpercentile nanquantile", _quantile)
+    add("searchsorted", _searchsorted)
+    add("interp", _interp)
     add("isclose", lambda a, b, *args, **options: _each_element(a, b, **options))
     for ndim in (1, 2, 3):
         add(f"atleast_{ndim}d", _at_least(ndim))

@@ -71,9 +71,15 @@ def _cast(value: Any, dtype: Any) -> Any:
     return dtype.type(value).item()
 
 
+def _whole(value: Any) -> int:
+    if isinstance(value, torch.Tensor):  # torch would ask for its element
+        raise Unsupported("an argument is an array")
+    return operator.index(value)
+
+
 def _index(value: Any) -> Any:
     """An int; one that changes as torch has it."""
-    return value if type(value) is torch.SymInt else operator.index(value)
+    return value if type(value) is torch.SymInt else _whole(value)
 
 
 def _plain(value: Any) -> Any:
@@ -220,7 +226,7 @@ def _of_ufunc(function: Any, operands: tuple[Any, ...]) -> Call:
 def _axes(array: torch.Tensor, axis: Any) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(array.ndim))
-    return tuple(operator.index(one) for one in axis) if isinstance(axis, tuple) else (operator.index(axis),)
+    return tuple(_whole(one) for one in axis) if isinstance(axis, tuple) else (_whole(axis),)
 
 
 def _of_array(array: Any) -> torch.Tensor:
@@ -310,7 +316,7 @@ def _cumulative(function: Any) -> Callable[..., Call]:
         _no_more({"dtype": dtype, "out": out})
         if axis is None:
             return Call(function, Call(torch.reshape, _of_array(a), (-1,)), 0)
-        return Call(function, _of_array(a), operator.index(axis))
+        return Call(function, _of_array(a), _whole(axis))
 
     return row
 
@@ -350,7 +356,7 @@ def _transpose_method(a: Any, *axes: Any) -> Call:
 
 
 def _swapaxes(a: Any, axis1: Any, axis2: Any) -> Call:
-    return Call(torch.transpose, _of_array(a), operator.index(axis1), operator.index(axis2))
+    return Call(torch.transpose, _of_array(a), _whole(axis1), _whole(axis2))
 
 
 def _moveaxis(a: Any, source: Any, destination: Any) -> Call:
@@ -362,7 +368,7 @@ def _squeeze(a: Any, axis: Any = None) -> Call:
 
 
 def _expand_dims(a: Any, axis: Any) -> Call:
-    return Call(torch.unsqueeze, _of_array(a), operator.index(axis))
+    return Call(torch.unsqueeze, _of_array(a), _whole(axis))
 
 
 def _copy(a: Any, order: str = "C") -> Call:
@@ -398,12 +404,12 @@ def _concatenate(arrays: Any, /, axis: Any = 0, out: Any = None, **more: Any) ->
     _no_more({"out": out, **{name: value for name, value in more.items() if name != "casting"}})
     if axis is None:
         return Call(torch.cat, [Call(torch.reshape, array, (-1,)) for array in _joined(arrays)])
-    return Call(torch.cat, _joined(arrays), operator.index(axis))
+    return Call(torch.cat, _joined(arrays), _whole(axis))
 
 
 def _stack(arrays: Any, axis: Any = 0, out: Any = None, **more: Any) -> Call:
     _no_more({"out": out, **{name: value for name, value in more.items() if name != "casting"}})
-    return Call(torch.stack, _joined(arrays), operator.index(axis))
+    return Call(torch.stack, _joined(arrays), _whole(axis))
 
 
 def _of_joined(function: Any) -> Callable[..., Call]:
@@ -468,7 +474,7 @@ def _part(name: str) -> Callable[..., Call]:
     function = getattr(torch, name)
 
     def row(m: Any, k: Any = 0) -> Call:
-        return Call(function, _of_array(m), operator.index(k))
+        return Call(function, _of_array(m), _whole(k))
 
     return row
 
@@ -548,7 +554,7 @@ def _attribute(a: Any, name: str) -> Call:
 def _item(a: Any, key: Any) -> Call:
     for part in key if isinstance(key, tuple) else (key,):
         if isinstance(part, slice):
-            if part.step is not None and operator.index(part.step) < 1:
+            if part.step is not None and _whole(part.step) < 1:
                 raise Unsupported("a slice that goes backwards")
         elif part is not None and part is not Ellipsis and type(part) not in (int, torch.SymInt):
             raise Unsupported("an index that is no integer")

@@ -221,7 +221,9 @@ py::Owned<> evaluated(Interpreter& t, PyObject* value) {
 }
 
 // For backends that compile: torch's functions stand for numpy's, and give what numpy has said.
-Result call_as_torch(Interpreter& t, PyObject* callable, Args given, py::Owned<> value, unsigned flags) {
+// `is_translated`: there are such functions.
+Result call_as_torch(Interpreter& t, PyObject* callable, Args given, py::Owned<> value, unsigned flags,
+                     bool* is_translated) {
   const auto refuse = [&](const char* why) {
     unsupported(Reason::ArrayInGraph, {{"operation", name_of(callable)}, {"why", why}});
   };
@@ -242,6 +244,7 @@ Result call_as_torch(Interpreter& t, PyObject* callable, Args given, py::Owned<>
     (void)py::take(PyObject_CallNoArgs(region::of_numpy_module("check_errors")));
     const auto calls = py::take(PyObject_CallFunctionObjArgs(of_translations("translated"), callable, positional.get(),
                                                              keywords.get(), value.get(), nullptr));
+    *is_translated = true;
     result = evaluated(t, calls.get());
     const auto tensor = at_hand(t, result.get()), values = at_hand(t, positional.get()),
                named = at_hand(t, keywords.get());
@@ -332,11 +335,13 @@ std::optional<Result> call_of(Interpreter& t, graph::Op op, PyObject* callable, 
     return Result::of(std::move(value));
   }
   if (!t.region.numbers.policy.runs_as_captured()) {
+    bool is_translated = false;
     try {
-      return call_as_torch(t, callable, as_given, std::move(value), flags);
+      return call_as_torch(t, callable, as_given, std::move(value), flags, &is_translated);
     } catch (const GraphBreak&) {
-      if (!open && !arguments.has_open) throw;
-      return std::nullopt;  // it may be understood for the sizes at hand
+      // For the sizes or the numbers at hand it may be understood.
+      if (!arguments.has_open && !(open && is_translated)) throw;
+      return std::nullopt;
     }
   }
   py::Owned<> sizes;
@@ -349,8 +354,7 @@ std::optional<Result> call_of(Interpreter& t, graph::Op op, PyObject* callable, 
   if ((flags & kWritesOutside) != 0) record_before_first_write(t);
   const region::NotesArrays noted(t.region.recorder.arrays);
   graph::Node* node = t.region.recorder.record(op, callable, as_given, value.get(), (flags & kWrites) != 0, may_raise);
-  node->steps = steps_of(callable, positional.get(), keywords.get(), arguments.has_open,
-                         open_dims(t, as_given).get());
+  node->steps = steps_of(callable, positional.get(), keywords.get(), arguments.has_open, open_dims(t, as_given).get());
   if (is_new_array(t, value.get())) {
     t.region.recorder.give(value.get(), node);
     if (sizes) note_sizes(t, value.get(), sizes.get());
@@ -440,9 +444,7 @@ PyObject* operator_named(const char* name) {
 
 }  // namespace
 
-Result array_length(Interpreter& t, PyObject* array) {
-  return Result::of(first_size(t, array));
-}
+Result array_length(Interpreter& t, PyObject* array) { return Result::of(first_size(t, array)); }
 
 Result array_iterator(Interpreter& t, PyObject* array) {
   constexpr std::int64_t kMost = 1000;

@@ -1,6 +1,7 @@
 #include "protocols/open_arrays.h"
 
 #include <algorithm>
+#include <limits>
 #include <unordered_map>
 
 #include "aten/replay.h"
@@ -79,30 +80,45 @@ void forget_facts() {
   (void)aten::take_facts();
 }
 
-// A fake tensor with the sizes of an array.
-py::Owned<> fake_of_sizes(Interpreter& t, PyObject* array) {
-  auto& tensors = t.region.recorder.arrays.tensors;
-  if (const auto found = tensors.find(array); found != tensors.end()) return found->second.copy();
-  if (region::is_stand_in(array) && py::take(PyObject_GetAttrString(array, "unknown")).get() != Py_None) throw Unknown();
+bool has_unknown_length(PyObject* array) {
+  return is_array(array) && region::is_stand_in(array) &&
+         py::take(PyObject_GetAttrString(array, "unknown")).get() != Py_None;
+}
+
+// Of what a mask selects: whether its other sizes, the last of the array, are those at hand.
+bool is_closed_behind_first(Interpreter& t, PyObject* fake, PyObject* selected) {
+  const auto sizes = t.region.recorder.fakes().open_shape(fake).sizes;
+  if (sizes.empty()) return true;
+  const auto last = static_cast<std::ptrdiff_t>(py::dimensions_of(selected) - 1);
+  return std::all_of(sizes.end() - last, sizes.end(), [&](const symbolic::Expr* size) {
+    return t.region.numbers.space().simplify(size)->is_constant();
+  });
+}
+
+// A fake tensor with the sizes of an array, of which these are open.
+py::Owned<> fake_of_sizes(Interpreter& t, PyObject* array, const std::vector<const symbolic::Expr*>& open) {
+  if (has_unknown_length(array)) throw Unknown();
   static PyObject* const empty = py::import_attr("torch", "empty").release();
   static PyObject* const float64 = py::import_attr("torch", "float64").release();
+  static PyObject* const int64 = py::import_attr("torch", "int64").release();
+  static PyObject* const truth = py::import_attr("torch", "bool").release();
   static PyObject* const names = py::take(Py_BuildValue("(ss)", "dtype", "device")).release();
   static PyObject* const cpu = py::str("cpu").release();
-  const auto open = open_sizes(t, array);
   const Py_ssize_t count = py::dimensions_of(array);
   auto sizes = py::take(PyTuple_New(count));
   const auto known = py::take(PyObject_GetAttrString(array, "shape"));
+  const char kind = region::numpy_kind(array);
+  const bool counts = (kind == 'i' || kind == 'u') && count > 0;  // as an index it is one
   for (Py_ssize_t i = 0; i < count; ++i) {
     const symbolic::Expr* size = open.empty() ? nullptr : open[static_cast<std::size_t>(i)];
     const bool changes = size != nullptr && !size->is_constant();
-    auto item = changes ? t.region.recorder.fakes().number_of(size)
-                        : py::Owned<>::share(PyTuple_GET_ITEM(known.get(), i));
+    auto item =
+        changes ? t.region.recorder.fakes().number_of(size) : py::Owned<>::share(PyTuple_GET_ITEM(known.get(), i));
     PyTuple_SET_ITEM(sizes.get(), i, item.release());
   }
-  PyObject* values[] = {sizes.get(), float64, cpu};
+  PyObject* values[] = {sizes.get(), kind == 'b' ? truth : counts ? int64 : float64, cpu};
   auto fake = t.region.recorder.fakes().call(empty, values, 1, names);
   forget_facts();
-  if (!open.empty()) tensors[array] = fake.copy();
   return fake;
 }
 
@@ -124,9 +140,9 @@ py::Owned<> evaluated(Interpreter& t, PyObject* value) {
   aten::FakeScope& fakes = t.region.recorder.fakes();
   const auto is_open = [&](PyObject* part) { return fakes.expr_of(part) != nullptr; };
   const bool open = std::ranges::any_of(values, [&](PyObject* argument) { return holds_any(argument, is_open); });
-  auto result = fakes.call(region::for_open(function.get(), open), values.data(),
-                           static_cast<std::size_t>(PyTuple_GET_SIZE(given.get())),
-                           values.size() > static_cast<std::size_t>(PyTuple_GET_SIZE(given.get())) ? names.get() : nullptr);
+  auto result = fakes.call(
+      region::for_open(function.get(), open), values.data(), static_cast<std::size_t>(PyTuple_GET_SIZE(given.get())),
+      values.size() > static_cast<std::size_t>(PyTuple_GET_SIZE(given.get())) ? names.get() : nullptr);
   forget_facts();
   return result;
 }
@@ -135,8 +151,7 @@ py::Owned<> evaluated(Interpreter& t, PyObject* value) {
 bool agrees(PyObject* fake, PyObject* value) {
   if (!is_array(value)) {
     const auto fakes = parts_of(fake), values = parts_of(value);
-    return PyTuple_Check(value) == PyTuple_Check(fake) && !values.empty() &&
-           std::ranges::equal(fakes, values, [](PyObject* a, PyObject* b) { return agrees(a, b); });
+    return !values.empty() && std::ranges::equal(fakes, values, [](PyObject* a, PyObject* b) { return agrees(a, b); });
   }
   if (cat_of(fake) != Cat::Tensor) return false;
   const std::vector<std::int64_t> sizes = aten::meta_of(fake).sizes;
@@ -249,13 +264,11 @@ py::Owned<> numbers_of_torch(Interpreter& t, PyObject* value) {
 }
 
 py::Owned<> sizes_of_call(Interpreter& t, PyObject* callable, Args args, PyObject* value) {
-  const bool is_known =
-      py::take(PyObject_CallOneArg(region::of_numpy_module("_is_known"), callable)).get() == Py_True;
+  const bool is_known = py::take(PyObject_CallOneArg(region::of_numpy_module("_is_known"), callable)).get() == Py_True;
   for (PyObject* argument : args.values) {
     // A number that only the graph knows is no size.
     holds_any(argument, [&](PyObject* part) {
-      const bool unknown = !is_known && is_open_size(t, part) &&
-                           t.region.unbacked.names(region::as_number(part)->expr);
+      const bool unknown = !is_known && is_open_size(t, part) && t.region.unbacked.names(region::as_number(part)->expr);
       if (unknown) (void)t.region.numbers.plain(part);
       return false;
     });
@@ -264,7 +277,7 @@ py::Owned<> sizes_of_call(Interpreter& t, PyObject* callable, Args args, PyObjec
   const bool is_number = cat_of(value) == Cat::Array && region::is_scalar_stand_in(value);
   if (is_number && std::ranges::none_of(args.values, holds_array)) return py::Owned<>::share(value);
   try {
-    const auto tensor_of = [&](PyObject* array) { return fake_of_sizes(t, array); };
+    const auto tensor_of = [&](PyObject* array) { return fake_of_sizes(t, array, open_sizes(t, array)); };
     auto positional = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
     auto keywords = py::take(PyDict_New());
     for (std::size_t i = 0; i < args.values.size(); ++i) {
@@ -278,6 +291,8 @@ py::Owned<> sizes_of_call(Interpreter& t, PyObject* callable, Args args, PyObjec
                                                              keywords.get(), value, nullptr));
     auto made = evaluated(t, calls.get());
     if (!holds_array(value) || calls.get() == value) return numbers_of_torch(t, made.get());
+    if (has_unknown_length(value))
+      return is_closed_behind_first(t, made.get(), value) ? py::Owned<>::share(value) : py::Owned<>();
     return agrees(made.get(), value) ? std::move(made) : py::Owned<>();
   } catch (const py::PythonError& error) {
     if (py::is_interruption(error.value())) throw;
@@ -289,8 +304,9 @@ py::Owned<> sizes_of_call(Interpreter& t, PyObject* callable, Args args, PyObjec
 }
 
 void note_sizes(Interpreter& t, PyObject* array, PyObject* fake) {
-  if (aten::is_fake(fake) && !t.region.recorder.fakes().open_shape(fake).sizes.empty())
-    t.region.recorder.arrays.tensors[array] = py::Owned<>::share(fake);
+  if (!aten::is_fake(fake)) return;
+  const auto sizes = t.region.recorder.fakes().open_shape(fake).sizes;
+  if (!sizes.empty()) t.region.recorder.arrays.tensors[array] = fake_of_sizes(t, array, sizes);
 }
 
 py::Owned<> open_dims(Interpreter& t, Args args) {
@@ -298,9 +314,14 @@ py::Owned<> open_dims(Interpreter& t, Args args) {
   const auto add = [&](PyObject* value) {
     const auto sizes = is_array(value) ? open_sizes(t, value) : std::vector<const symbolic::Expr*>();
     if (sizes.empty()) return false;
-    auto dims = py::take(PySet_New(nullptr));
+    auto dims = py::take(PyDict_New());
     for (std::size_t i = 0; i < sizes.size(); ++i) {
-      if (!sizes[i]->is_constant()) py::check(PySet_Add(dims.get(), py::take(PyLong_FromSize_t(i)).get()));
+      if (sizes[i]->is_constant()) continue;
+      constexpr symbolic::Wide kMost = std::numeric_limits<std::int64_t>::max();
+      const auto least = std::clamp<symbolic::Wide>(t.region.numbers.space().range(sizes[i]).least, 0, kMost);
+      const auto dim = py::take(PyLong_FromSize_t(i)),
+                 size = py::take(PyLong_FromLongLong(static_cast<long long>(least)));
+      py::check(PyDict_SetItem(dims.get(), dim.get(), size.get()));
     }
     py::check(PyDict_SetItem(found.get(), py::take(PyLong_FromVoidPtr(value)).get(), dims.get()));
     return false;

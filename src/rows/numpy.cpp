@@ -119,14 +119,13 @@ Result array_of(Interpreter& t, PyObject* f, Args args) {
                      py::take(PyObject_CallMethod(fake.get(), "is_neg", nullptr)).get() == Py_False;
   const aten::OpenShape open = t.region.recorder.fakes().open_shape(fake.get());
   for (const symbolic::Expr* size : open.sizes) t.region.unbacked.refuse_if_named(size);
-  if (!plain)
-    unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of this tensor"}});
+  if (!plain) unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of this tensor"}});
   py::Owned<> array;
   try {
     const auto at_hand = protocols::at_hand(t, fake.get());
     const auto shape = py::take(PyObject_GetAttrString(at_hand.get(), "shape"));
-    array = py::take(PyObject_CallFunctionObjArgs(region::of_numpy_module("of_tensor"), part("dtype").get(),
-                                                  shape.get(), nullptr));
+    array = py::take(
+        PyObject_CallFunctionObjArgs(region::of_numpy_module("of_tensor"), part("dtype").get(), shape.get(), nullptr));
   } catch (const py::PythonError& error) {
     unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of this tensor"}});
   }
