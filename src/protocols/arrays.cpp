@@ -32,11 +32,38 @@ struct Argument {
 
 class Arguments {
  public:
-  Arguments(Interpreter& t, PyObject* callable) : t_(t), callable_(callable) {}
+  // `fixes`: numbers and sizes that change are constants of the region from now on.
+  Arguments(Interpreter& t, PyObject* callable, Args args, bool fixes)
+      : positional(py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())))),
+        keywords(py::take(PyDict_New())),
+        t_(t),
+        callable_(callable),
+        fixes_(fixes) {
+    for (std::size_t i = 0; i < args.values.size(); ++i) {
+      Argument argument = of(args.values[i]);
+      if (PyObject* keyword = args.keyword_of(i)) {
+        py::check(PyDict_SetItem(keywords.get(), keyword, argument.at_hand.get()));
+      } else {
+        PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i), argument.at_hand.release());
+      }
+      values_.push_back(argument.given.get());
+      held_.push_back(std::move(argument.given));
+    }
+    given = Args{values_, args.kwnames};
+  }
+  Arguments(const Arguments&) = delete;
+  Arguments& operator=(const Arguments&) = delete;
+
+  py::Owned<> positional, keywords;  // as the oracle gets them
+  Args given;                        // as the node names them
+  bool has_open = false;             // a number that changes
+
+ private:
+  static constexpr int kDeepest = 20;
 
   Argument of(PyObject* value, int depth = 0) {
     if (region::is_number(value)) {
-      if (region::enters_graph(t_.region.numbers.policy, value)) {
+      if (!fixes_ && region::enters_graph(t_.region.numbers.policy, value)) {
         has_open = true;
         return {py::Owned<>::share(value), py::Owned<>::share(region::value_at_hand(value))};
       }
@@ -47,6 +74,7 @@ class Arguments {
     if (depth > kDeepest) refuse(value);
     switch (cat_of(value)) {
       case Cat::Array:
+        if (fixes_) fix_sizes(t_, value, name_of(callable_));
         return {py::Owned<>::share(value), py::Owned<>::share(value)};
       case Cat::List:
       case Cat::Tuple:
@@ -69,11 +97,6 @@ class Arguments {
     }
     return {py::Owned<>::share(value), py::Owned<>::share(value)};
   }
-
-  bool has_open = false;  // a number that changes
-
- private:
-  static constexpr int kDeepest = 20;
 
   [[noreturn]] void refuse(PyObject* value) {
     unsupported(Reason::ArrayInGraph, {{"operation", name_of(callable_)},
@@ -108,6 +131,9 @@ class Arguments {
 
   Interpreter& t_;
   PyObject* callable_;
+  bool fixes_;
+  std::vector<PyObject*> values_;
+  std::vector<py::Owned<>> held_;
 };
 
 [[noreturn]] void refuse_answer(PyObject* callable, const py::PythonError& error) {
@@ -293,37 +319,22 @@ std::shared_ptr<const graph::Steps> steps_of(PyObject* callable, PyObject* posit
 }
 
 // A call of numpy. `open`: it has to be understood for other sizes than those at hand; nothing where it is not.
-std::optional<Result> call_of(Interpreter& t, graph::Op op, PyObject* callable, Args args, bool writes_first,
-                              bool open) {
-  Arguments arguments(t, callable);
-  std::vector<py::Owned<>> held;
-  std::vector<PyObject*> given;
-  auto positional = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
-  auto keywords = py::take(PyDict_New());
-  for (std::size_t i = 0; i < args.values.size(); ++i) {
-    Argument argument = arguments.of(args.values[i]);
-    if (PyObject* keyword = args.keyword_of(i)) {
-      py::check(PyDict_SetItem(keywords.get(), keyword, argument.at_hand.get()));
-    } else {
-      PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i), argument.at_hand.release());
-    }
-    given.push_back(argument.given.get());
-    held.push_back(std::move(argument.given));
-  }
+std::optional<Result> call_of(Interpreter& t, graph::Op op, PyObject* callable, const Arguments& arguments,
+                              bool writes_first, bool open) {
   py::Owned<> answer;
   try {
     const region::NumberPolicy& policy = t.region.numbers.policy;
     const bool takes_unknown = policy.runs_as_captured() && policy.scalar_outputs;
-    answer = py::take(PyObject_CallFunctionObjArgs(region::of_numpy_module("answer"), callable, positional.get(),
-                                                   keywords.get(), writes_first ? Py_True : Py_False,
-                                                   takes_unknown ? Py_True : Py_False,
-                                                   arguments.has_open ? Py_True : Py_False, nullptr));
+    answer = py::take(PyObject_CallFunctionObjArgs(
+        region::of_numpy_module("answer"), callable, arguments.positional.get(), arguments.keywords.get(),
+        writes_first ? Py_True : Py_False, takes_unknown ? Py_True : Py_False, arguments.has_open ? Py_True : Py_False,
+        nullptr));
   } catch (const py::PythonError& error) {
     refuse_answer(callable, error);
   }
   auto value = py::Owned<>::share(PyTuple_GET_ITEM(answer.get(), 0));
   const auto flags = static_cast<unsigned>(PyLong_AsUnsignedLong(PyTuple_GET_ITEM(answer.get(), 1)));
-  const Args as_given{given, args.kwnames};
+  const Args as_given = arguments.given;
   if ((flags & kConstant) != 0) {
     if (open) {
       value = sizes_of_call(t, callable, as_given, value.get());
@@ -354,7 +365,8 @@ std::optional<Result> call_of(Interpreter& t, graph::Op op, PyObject* callable, 
   if ((flags & kWritesOutside) != 0) record_before_first_write(t);
   const region::NotesArrays noted(t.region.recorder.arrays);
   graph::Node* node = t.region.recorder.record(op, callable, as_given, value.get(), (flags & kWrites) != 0, may_raise);
-  node->steps = steps_of(callable, positional.get(), keywords.get(), arguments.has_open, open_dims(t, as_given).get());
+  node->steps = steps_of(callable, arguments.positional.get(), arguments.keywords.get(), arguments.has_open,
+                         open_dims(t, as_given).get());
   if (is_new_array(t, value.get())) {
     t.region.recorder.give(value.get(), node);
     if (sizes) note_sizes(t, value.get(), sizes.get());
@@ -370,18 +382,19 @@ std::optional<Result> call_of(Interpreter& t, graph::Op op, PyObject* callable, 
 
 Result array_call(Interpreter& t, graph::Op op, PyObject* callable, Args args, bool writes_first) {
   t.region.doing = "calls numpy";
-  const std::string who = name_of(callable);
-  const auto fix = [&] {
-    for (PyObject* value : args.values) fix_sizes(t, value, who);
-  };
   // What is computed of numbers alone is known for the values at hand.
   if (std::ranges::none_of(args.values, holds_array) && !makes_sizes(callable)) {
     for (PyObject* value : args.values) (void)t.region.numbers.plain(value);
   }
-  const bool open = depends_on_sizes(t, callable, args);
-  if (auto result = call_of(t, op, callable, args, writes_first, open)) return std::move(*result);
-  fix();
-  return *call_of(t, op, callable, args, writes_first, false);
+  {
+    const Arguments arguments(t, callable, args, false);
+    const bool open = depends_on_sizes(t, callable, arguments.given);
+    if (auto result = call_of(t, op, callable, arguments, writes_first, open)) return std::move(*result);
+  }
+  const Arguments arguments(t, callable, args, true);
+  auto result = call_of(t, op, callable, arguments, writes_first, false);
+  if (!result) unsupported(Reason::ArrayInGraph, {{"operation", name_of(callable)}, {"why", "a number changes"}});
+  return std::move(*result);
 }
 
 Result array_getattr(Interpreter& t, PyObject* array, PyObject* name) {
