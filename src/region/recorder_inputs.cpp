@@ -329,7 +329,7 @@ graph::Node* Recorder::array_node(PyObject* array) {
   }
   const Source* source = region_.provenance.source_of(array);
   if (source == nullptr || is_stand_in(array)) unsupported(Reason::UnknownOrigin, {{"detail", "an array"}});
-  add_size_inputs(array);
+  if (const aten::OpenShape* shape = region_.numbers.tensors.shape_of(array)) add_size_inputs(*shape);
   if (!region_.numbers.policy.runs_as_captured()) return tensor_over(region_, array, source);
   const auto example = py::take(PyObject_CallOneArg(of_numpy_module("example"), array));
   graph::Node* node = input_node(region_, example, source);
