@@ -17,8 +17,9 @@ There are four kinds of rows, and a call is what the first of them says that fit
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pellucid import _numpy
@@ -28,6 +29,9 @@ np: Any = _numpy.np if _numpy.AVAILABLE else None
 Step = tuple[Any, tuple[Any, ...], tuple[str, ...]]
 # The calls, and which of them gives the value of the node.
 Steps = tuple[tuple[Step, ...], int]
+# The id of an array -> each dimension with a size that may be another in other calls, and the least that it may be.
+OpenDims = Mapping[int, Mapping[int, int]]
+_NONE_OPEN: OpenDims = {}
 
 
 class Argument(int):
@@ -45,8 +49,9 @@ class _NotHere(Exception):
 class _Calls:
     """Steps under construction."""
 
-    def __init__(self, given: dict[int, Argument]) -> None:
+    def __init__(self, given: dict[int, Argument], open_dims: OpenDims) -> None:
         self.steps: list[Step] = []
+        self.open_dims = open_dims
         self.given = given  # id of an array -> where it stands
 
     def add(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Result:
@@ -96,15 +101,26 @@ def _truth(ufunc: str) -> Callable[..., int]:
     return row
 
 
-def _reduced_sizes(a: Any, axis: Any, keepdims: Any) -> tuple[int, bool]:
-    """How many elements become one, and whether the result is an array and no scalar."""
+def _reduced_dims(a: Any, axis: Any, keepdims: Any) -> tuple[tuple[int, ...], bool]:
+    """Which dimensions are reduced, and whether the result is an array and no scalar."""
     _only(a.ndim > 0 and (type(a) is np.ndarray or a.unknown is None) and type(keepdims) is bool)
     axes = tuple(range(a.ndim)) if axis is None else axis if type(axis) is tuple else (axis,)
     _only(all(type(axis) is int for axis in axes))
-    items = 1
-    for axis in axes:
-        items *= a.shape[axis]
-    return items, keepdims or len(axes) < a.ndim
+    return axes, keepdims or len(axes) < a.ndim
+
+
+def _count(calls: _Calls, a: Any, axes: tuple[int, ...], less: int = 0) -> Any:
+    """How many elements become one, but for this many; where there are none numpy warns."""
+    changing = calls.open_dims.get(id(a), {})
+    _only(math.prod(changing.get(axis % a.ndim, a.shape[axis]) for axis in axes) > less)
+    if not any(axis % a.ndim in changing for axis in axes):
+        return np.intp(math.prod(a.shape[axis] for axis in axes) - less)
+    if len(axes) == a.ndim:
+        items = calls.add(_SIZE, a)
+    else:
+        _only(len(axes) == 1)
+        items = calls.add(operator.getitem, calls.add(_SHAPE, a), axes[0])
+    return calls.add(np.intp, calls.add(operator.sub, items, less) if less else items)
 
 
 def _divided(calls: _Calls, sums: Result, items: Any, is_array: bool, dtype: Any) -> Result:
@@ -117,33 +133,34 @@ def _divided(calls: _Calls, sums: Result, items: Any, is_array: bool, dtype: Any
 
 def _mean(calls: _Calls, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False) -> int:
     _only(out is None and dtype is None and a.dtype.char != "e")
-    items, is_array = _reduced_sizes(a, axis, keepdims)
-    _only(items > 0)  # else it warns
+    axes, is_array = _reduced_dims(a, axis, keepdims)
+    items = _count(calls, a, axes)
     counts = a.dtype.kind in "iub"
     sums = _reduced(calls, np.add, a, axis, np.dtype("f8") if counts else None, keepdims)
-    return _divided(calls, sums, np.intp(items), is_array, np.dtype("f8") if counts else a.dtype)
+    return _divided(calls, sums, items, is_array, np.dtype("f8") if counts else a.dtype)
 
 
 def _var(
     calls: _Calls, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False
 ) -> Result:
     _only(out is None and dtype is None and a.dtype.kind in "fiu" and type(ddof) is int)
-    items, is_array = _reduced_sizes(a, axis, keepdims)
-    _only(items > ddof)  # else it warns
+    axes, is_array = _reduced_dims(a, axis, keepdims)
+    items = _count(calls, a, axes)
+    freedom = _count(calls, a, axes, ddof) if ddof else items
     dtype = np.dtype("f8") if a.dtype.kind in "iu" else None
     means = _reduced(calls, np.add, a, axis, dtype, True)
-    means = calls.add(np.true_divide, means, np.intp(items), out=means, casting="unsafe", subok=False)
+    means = calls.add(np.true_divide, means, items, out=means, casting="unsafe", subok=False)
     squares = calls.add(np.subtract, a, means, out=...)
     squares = calls.add(np.square, squares, out=squares)
     sums = _reduced(calls, np.add, squares, axis, dtype, keepdims)
-    return _divided(calls, sums, np.maximum(np.intp(items) - ddof, 0), is_array, dtype or a.dtype)
+    return _divided(calls, sums, freedom, is_array, dtype or a.dtype)
 
 
 def _std(
     calls: _Calls, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False
 ) -> int:
     variance = _var(calls, a, axis, dtype, out, ddof, keepdims)
-    _, is_array = _reduced_sizes(a, axis, keepdims)
+    _, is_array = _reduced_dims(a, axis, keepdims)
     return calls.add(np.sqrt, variance, out=variance) if is_array else calls.add(np.sqrt, variance)
 
 
@@ -297,6 +314,7 @@ _METHODS_IN_PYTHON: dict[Any, Any] = {}
 _TAKES_NUMBER: set[Any] = set()
 if _numpy.AVAILABLE and np.__version__.startswith("2.4."):  # the version of which the rows are said
     _CLIP = np._core.umath.clip
+    _SHAPE, _SIZE = np.ndarray.shape.__get__, np.ndarray.size.__get__
     _EMPTY_LIKE = np.empty_like._implementation
     # Bound methods, each of them one object.
     _REDUCTIONS = {
@@ -307,7 +325,9 @@ if _numpy.AVAILABLE and np.__version__.startswith("2.4."):  # the version of whi
     _METHODS_IN_PYTHON = {name: getattr(np._core._methods, function) for name, function in _IN_PYTHON.items()}
 
 
-def steps_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], changes: bool) -> Steps | None:
+def steps_of(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], changes: bool, open_dims: OpenDims = _NONE_OPEN
+) -> Steps | None:
     """What a call comes to.
 
     Args:
@@ -315,6 +335,7 @@ def steps_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], chang
         args: those of the call, with stand-ins for what the region computes.
         kwargs: the same.
         changes: whether a number among them is another one in other calls.
+        open_dims: of the arrays among them.
 
     Returns:
         Its steps. None: the call itself.
@@ -324,7 +345,7 @@ def steps_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], chang
     row = _STEPS.get(function)
     if row is not None and not changes and _is_array(args[0] if args else None):
         try:
-            return _by_row(row, args, kwargs)
+            return _by_row(row, args, kwargs, open_dims)
         except (_NotHere, TypeError):  # arguments that the row has no name for
             pass
     plain = _METHODS_IN_PYTHON.get(function) if isinstance(function, str) else None
@@ -342,11 +363,11 @@ def _is_array(value: Any) -> bool:
     )
 
 
-def _by_row(row: Callable[..., int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Steps:
+def _by_row(row: Callable[..., int], args: tuple[Any, ...], kwargs: dict[str, Any], open_dims: OpenDims) -> Steps:
     values = (*args, *kwargs.values())
     given = {id(value): Argument(place) for place, value in enumerate(values) if isinstance(value, np.ndarray)}
     _only(all(id(value) in given or not _holds_arrays(value) for value in values))
-    calls = _Calls(given)
+    calls = _Calls(given, open_dims)
     gives = row(calls, *args, **kwargs)
     return tuple(calls.steps), int(gives)
 

@@ -64,7 +64,22 @@ def _cast(value: Any, dtype: Any) -> Any:
     wanted = _dtype(dtype)
     if _is_array(value):
         return value if value.dtype == wanted else Call(torch.Tensor.to, value, wanted)
+    if type(value) is torch.SymInt:
+        if dtype.name not in ("int64", "float32", "float64"):
+            raise Unsupported(f"a number that changes beside {dtype}")
+        return value
     return dtype.type(value).item()
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, torch.Tensor):  # torch would ask for its element
+        raise Unsupported("an argument is an array")
+    return operator.index(value)
+
+
+def _index(value: Any) -> Any:
+    """An int; one that changes as torch has it."""
+    return value if type(value) is torch.SymInt else _whole(value)
 
 
 def _plain(value: Any) -> Any:
@@ -188,7 +203,7 @@ def _of_ufunc(function: Any, operands: tuple[Any, ...]) -> Call:
         for value in operands
     ]
     # bool is no weak type in numpy's eyes
-    kinds = [_np.dtype(bool) if kind is bool else kind for kind in kinds]
+    kinds = [_np.dtype(bool) if kind is bool else int if kind is torch.SymInt else kind for kind in kinds]
     loop = function.resolve_dtypes((*kinds, None))[:-1]
     if any(dtype.kind not in row[1] for dtype in loop):
         raise Unsupported(f"torch computes otherwise with {', '.join(map(str, loop))}")
@@ -211,7 +226,7 @@ def _of_ufunc(function: Any, operands: tuple[Any, ...]) -> Call:
 def _axes(array: torch.Tensor, axis: Any) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(array.ndim))
-    return tuple(operator.index(one) for one in axis) if isinstance(axis, tuple) else (operator.index(axis),)
+    return tuple(_whole(one) for one in axis) if isinstance(axis, tuple) else (_whole(axis),)
 
 
 def _of_array(array: Any) -> torch.Tensor:
@@ -301,7 +316,7 @@ def _cumulative(function: Any) -> Callable[..., Call]:
         _no_more({"dtype": dtype, "out": out})
         if axis is None:
             return Call(function, Call(torch.reshape, _of_array(a), (-1,)), 0)
-        return Call(function, _of_array(a), operator.index(axis))
+        return Call(function, _of_array(a), _whole(axis))
 
     return row
 
@@ -310,9 +325,7 @@ def _cumulative(function: Any) -> Callable[..., Call]:
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:
-    return (
-        tuple(operator.index(size) for size in shape) if isinstance(shape, (tuple, list)) else (operator.index(shape),)
-    )
+    return tuple(map(_index, shape)) if isinstance(shape, (tuple, list)) else (_index(shape),)
 
 
 def _reshape(a: Any, shape: Any, order: str = "C", *, copy: Any = None) -> Call:
@@ -343,7 +356,7 @@ def _transpose_method(a: Any, *axes: Any) -> Call:
 
 
 def _swapaxes(a: Any, axis1: Any, axis2: Any) -> Call:
-    return Call(torch.transpose, _of_array(a), operator.index(axis1), operator.index(axis2))
+    return Call(torch.transpose, _of_array(a), _whole(axis1), _whole(axis2))
 
 
 def _moveaxis(a: Any, source: Any, destination: Any) -> Call:
@@ -355,7 +368,7 @@ def _squeeze(a: Any, axis: Any = None) -> Call:
 
 
 def _expand_dims(a: Any, axis: Any) -> Call:
-    return Call(torch.unsqueeze, _of_array(a), operator.index(axis))
+    return Call(torch.unsqueeze, _of_array(a), _whole(axis))
 
 
 def _copy(a: Any, order: str = "C") -> Call:
@@ -391,12 +404,12 @@ def _concatenate(arrays: Any, /, axis: Any = 0, out: Any = None, **more: Any) ->
     _no_more({"out": out, **{name: value for name, value in more.items() if name != "casting"}})
     if axis is None:
         return Call(torch.cat, [Call(torch.reshape, array, (-1,)) for array in _joined(arrays)])
-    return Call(torch.cat, _joined(arrays), operator.index(axis))
+    return Call(torch.cat, _joined(arrays), _whole(axis))
 
 
 def _stack(arrays: Any, axis: Any = 0, out: Any = None, **more: Any) -> Call:
     _no_more({"out": out, **{name: value for name, value in more.items() if name != "casting"}})
-    return Call(torch.stack, _joined(arrays), operator.index(axis))
+    return Call(torch.stack, _joined(arrays), _whole(axis))
 
 
 def _of_joined(function: Any) -> Callable[..., Call]:
@@ -461,7 +474,7 @@ def _part(name: str) -> Callable[..., Call]:
     function = getattr(torch, name)
 
     def row(m: Any, k: Any = 0) -> Call:
-        return Call(function, _of_array(m), operator.index(k))
+        return Call(function, _of_array(m), _whole(k))
 
     return row
 
@@ -502,7 +515,7 @@ def _made_like(function: Any) -> Callable[..., Call]:
 
 def _arange(*bounds: Any, dtype: Any = None, device: Any = None, like: Any = None) -> Call:
     _no_more({"device": device, "like": like})
-    if not 1 <= len(bounds) <= 3 or not all(type(bound) is int for bound in bounds):
+    if not 1 <= len(bounds) <= 3 or not all(type(bound) in (int, torch.SymInt) for bound in bounds):
         raise Unsupported("bounds that are no integers")
     kind = _np.dtype(dtype) if dtype is not None else _np.dtype(_np.int64)
     return Call(torch.arange, *bounds, dtype=_dtype(kind), device="cpu")
@@ -513,7 +526,7 @@ def _eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, order: str = "C"
     if k != 0 or order != "C":
         raise Unsupported("a diagonal beside the first")
     columns = N if M is None else M
-    return Call(torch.eye, operator.index(N), operator.index(columns), dtype=_dtype(_np.dtype(dtype)), device="cpu")
+    return Call(torch.eye, _index(N), _index(columns), dtype=_dtype(_np.dtype(dtype)), device="cpu")
 
 
 def _round(a: Any, decimals: Any = 0, out: Any = None) -> Call:
@@ -541,9 +554,9 @@ def _attribute(a: Any, name: str) -> Call:
 def _item(a: Any, key: Any) -> Call:
     for part in key if isinstance(key, tuple) else (key,):
         if isinstance(part, slice):
-            if part.step is not None and operator.index(part.step) < 1:
+            if part.step is not None and _whole(part.step) < 1:
                 raise Unsupported("a slice that goes backwards")
-        elif part is not None and part is not Ellipsis and type(part) is not int:
+        elif part is not None and part is not Ellipsis and type(part) not in (int, torch.SymInt):
             raise Unsupported("an index that is no integer")
     return Call(operator.getitem, _of_array(a), key)
 

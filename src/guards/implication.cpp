@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "guards/equality.h"
+#include "py/numpy_array.h"
 
 namespace pellucid::guards {
 
@@ -25,6 +26,7 @@ class Implication {
   bool type_follows(const Check& wide, const Source* source) const;
   bool number_follows(const Check& wide, const Source* source) const;
   bool tensor_follows(const Check& wide, const Source* source) const;
+  bool array_follows(const Check& wide, const Source* source) const;
   bool condition_follows(const Check& wide, std::uint32_t check) const;
   bool distinct_follows(std::uint32_t check) const;
   bool load(const Source* source, symbolic::Value* out) const;
@@ -90,6 +92,8 @@ bool Implication::follows(std::uint32_t guard) const {
       return distinct_follows(index);
     case Kind::TENSOR_MATCH:
       return tensor_follows(check, given.source);
+    case Kind::ARRAY_MATCH:
+      return array_follows(check, given.source);
     case Kind::NUMBER_MATCH:
       if (number_follows(check, given.source)) return true;
       break;
@@ -139,15 +143,25 @@ bool Implication::tensor_follows(const Check& wide, const Source* source) const 
   return narrow != nullptr && narrow->tensor->implies(*wide.tensor);
 }
 
+bool Implication::array_follows(const Check& wide, const Source* source) const {
+  const Check* narrow = known(source, Kind::ARRAY_MATCH);
+  return narrow != nullptr && py::layout_implies(narrow->operand, wide.operand);
+}
+
 // The one value that this number has where the narrow program holds.
 bool Implication::load(const Source* source, symbolic::Value* out) const {
   if (!source::is_of_layout(source->step)) {
     const Check* value = known(source, Kind::EQUALS_MATCH);
     return value != nullptr && is_symbolic_value(value->operand, out);
   }
+  std::int64_t number = 0;
+  if (const Check* array = known(source->base, Kind::ARRAY_MATCH)) {
+    const bool is_closed = py::size_in_layout(array->operand, source->index, &number);
+    *out = symbolic::Value::of(number);
+    return is_closed;
+  }
   const Check* tensor = known(source->base, Kind::TENSOR_MATCH);
   if (tensor == nullptr) return false;
-  std::int64_t number = 0;
   const bool is_size = source->step == source::Step::Size;
   const bool is_known =
       is_size ? tensor->tensor->size_at(source->index, &number) : tensor->tensor->stride_at(source->index, &number);

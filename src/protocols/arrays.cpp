@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "base/text.h"
+#include "protocols/open_arrays.h"
 #include "protocols/policies.h"
 #include "protocols/protocols.h"
 #include "protocols/table.h"
@@ -31,11 +32,38 @@ struct Argument {
 
 class Arguments {
  public:
-  Arguments(Interpreter& t, PyObject* callable) : t_(t), callable_(callable) {}
+  // `fixes`: numbers and sizes that change are constants of the region from now on.
+  Arguments(Interpreter& t, PyObject* callable, Args args, bool fixes)
+      : positional(py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())))),
+        keywords(py::take(PyDict_New())),
+        t_(t),
+        callable_(callable),
+        fixes_(fixes) {
+    for (std::size_t i = 0; i < args.values.size(); ++i) {
+      Argument argument = of(args.values[i]);
+      if (PyObject* keyword = args.keyword_of(i)) {
+        py::check(PyDict_SetItem(keywords.get(), keyword, argument.at_hand.get()));
+      } else {
+        PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i), argument.at_hand.release());
+      }
+      values_.push_back(argument.given.get());
+      held_.push_back(std::move(argument.given));
+    }
+    given = Args{values_, args.kwnames};
+  }
+  Arguments(const Arguments&) = delete;
+  Arguments& operator=(const Arguments&) = delete;
+
+  py::Owned<> positional, keywords;  // as the oracle gets them
+  Args given;                        // as the node names them
+  bool has_open = false;             // a number that changes
+
+ private:
+  static constexpr int kDeepest = 20;
 
   Argument of(PyObject* value, int depth = 0) {
     if (region::is_number(value)) {
-      if (region::enters_graph(t_.region.numbers.policy, value)) {
+      if (!fixes_ && region::enters_graph(t_.region.numbers.policy, value)) {
         has_open = true;
         return {py::Owned<>::share(value), py::Owned<>::share(region::value_at_hand(value))};
       }
@@ -46,6 +74,7 @@ class Arguments {
     if (depth > kDeepest) refuse(value);
     switch (cat_of(value)) {
       case Cat::Array:
+        if (fixes_) fix_sizes(t_, value, name_of(callable_));
         return {py::Owned<>::share(value), py::Owned<>::share(value)};
       case Cat::List:
       case Cat::Tuple:
@@ -68,11 +97,6 @@ class Arguments {
     }
     return {py::Owned<>::share(value), py::Owned<>::share(value)};
   }
-
-  bool has_open = false;  // a number that changes
-
- private:
-  static constexpr int kDeepest = 20;
 
   [[noreturn]] void refuse(PyObject* value) {
     unsupported(Reason::ArrayInGraph, {{"operation", name_of(callable_)},
@@ -99,18 +123,17 @@ class Arguments {
 
   Argument of_slice(PyObject* value, int depth) {
     auto* slice = reinterpret_cast<PySliceObject*>(value);
-    py::Owned<> parts[3];
-    PyObject* const of_slice[] = {slice->start, slice->stop, slice->step};
-    for (int i = 0; i < 3; ++i) {
-      // How long the result is hangs on them.
-      parts[i] = of(t_.region.numbers.plain(of_slice[i]), depth + 1).given;
-    }
-    auto made = py::take(PySlice_New(parts[0].get(), parts[1].get(), parts[2].get()));
-    return {made.copy(), std::move(made)};
+    const Argument start = of(slice->start, depth + 1), stop = of(slice->stop, depth + 1),
+                   step = of(slice->step, depth + 1);
+    return {py::take(PySlice_New(start.given.get(), stop.given.get(), step.given.get())),
+            py::take(PySlice_New(start.at_hand.get(), stop.at_hand.get(), step.at_hand.get()))};
   }
 
   Interpreter& t_;
   PyObject* callable_;
+  bool fixes_;
+  std::vector<PyObject*> values_;
+  std::vector<py::Owned<>> held_;
 };
 
 [[noreturn]] void refuse_answer(PyObject* callable, const py::PythonError& error) {
@@ -175,21 +198,14 @@ PyObject* of_translations(const char* name) {
   return place;
 }
 
-// The arguments of numpy as torch gets them: fake tensors in the place of arrays.
-py::Owned<> with_tensors(Interpreter& t, PyObject* value) {
-  if (cat_of(value) == Cat::Array) {
-    const region::NotesArrays noted(t.region.recorder.arrays);
-    (void)t.region.recorder.to_arg(value);  // the input, if it is one
-    const auto& tensors = t.region.recorder.arrays.tensors;
-    const auto found = tensors.find(value);
-    if (found == tensors.end()) unsupported(Reason::UnknownOrigin, {{"detail", "an array"}});
-    return found->second.copy();
-  }
-  if (!PyTuple_CheckExact(value) && !PyList_CheckExact(value)) return py::Owned<>::share(value);
-  auto items = py::take(PySequence_List(value));
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i)
-    PyList_SetItem(items.get(), i, with_tensors(t, PyList_GET_ITEM(items.get(), i)).release());
-  return PyList_CheckExact(value) ? std::move(items) : py::take(PyList_AsTuple(items.get()));
+// The fake tensor that stands for an array.
+py::Owned<> tensor_for(Interpreter& t, PyObject* array) {
+  const region::NotesArrays noted(t.region.recorder.arrays);
+  (void)t.region.recorder.to_arg(array);  // the input, if it is one
+  const auto& tensors = t.region.recorder.arrays.tensors;
+  const auto found = tensors.find(array);
+  if (found == tensors.end()) unsupported(Reason::UnknownOrigin, {{"detail", "an array"}});
+  return found->second.copy();
 }
 
 // What a tree of calls of torch gives (pellucid._numpy_torch.Call), each of them a node.
@@ -202,7 +218,12 @@ py::Owned<> evaluated(Interpreter& t, PyObject* value) {
     t.region.provenance.note_made(items.get());
     return items;
   }
-  if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != of_translations("Call")) return py::Owned<>::share(value);
+  if (PySlice_Check(value)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(value);
+    return py::take(PySlice_New(evaluated(t, slice->start).get(), evaluated(t, slice->stop).get(),
+                                evaluated(t, slice->step).get()));
+  }
+  if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != of_translations("Call")) return numbers_of_torch(t, value);
   const auto part = [&](const char* name) { return py::take(PyObject_GetAttrString(value, name)); };
   const auto function = part("function"), positional = part("args"), keywords = part("kwargs");
   std::vector<py::Owned<>> held;
@@ -226,7 +247,9 @@ py::Owned<> evaluated(Interpreter& t, PyObject* value) {
 }
 
 // For backends that compile: torch's functions stand for numpy's, and give what numpy has said.
-Result call_as_torch(Interpreter& t, PyObject* callable, Args given, py::Owned<> value, unsigned flags) {
+// `is_translated`: there are such functions.
+Result call_as_torch(Interpreter& t, PyObject* callable, Args given, py::Owned<> value, unsigned flags,
+                     bool* is_translated) {
   const auto refuse = [&](const char* why) {
     unsupported(Reason::ArrayInGraph, {{"operation", name_of(callable)}, {"why", why}});
   };
@@ -236,7 +259,7 @@ Result call_as_torch(Interpreter& t, PyObject* callable, Args given, py::Owned<>
   auto positional = py::take(PyTuple_New(static_cast<Py_ssize_t>(given.size())));
   auto keywords = py::take(PyDict_New());
   for (std::size_t i = 0; i < given.values.size(); ++i) {
-    auto argument = with_tensors(t, given.values[i]);
+    auto argument = with_fakes(t, given.values[i], [&](PyObject* array) { return tensor_for(t, array); });
     if (PyObject* keyword = given.keyword_of(i))
       py::check(PyDict_SetItem(keywords.get(), keyword, argument.get()));
     else
@@ -247,9 +270,12 @@ Result call_as_torch(Interpreter& t, PyObject* callable, Args given, py::Owned<>
     (void)py::take(PyObject_CallNoArgs(region::of_numpy_module("check_errors")));
     const auto calls = py::take(PyObject_CallFunctionObjArgs(of_translations("translated"), callable, positional.get(),
                                                              keywords.get(), value.get(), nullptr));
+    *is_translated = true;
     result = evaluated(t, calls.get());
-    (void)py::take(PyObject_CallFunctionObjArgs(of_translations("agrees"), value.get(), result.get(), callable,
-                                                positional.get(), keywords.get(), nullptr));
+    const auto tensor = at_hand(t, result.get()), values = at_hand(t, positional.get()),
+               named = at_hand(t, keywords.get());
+    (void)py::take(PyObject_CallFunctionObjArgs(of_translations("agrees"), value.get(), tensor.get(), callable,
+                                                values.get(), named.get(), nullptr));
   } catch (const py::PythonError& error) {
     refuse_answer(callable, error);
   }
@@ -263,12 +289,12 @@ Result call_as_torch(Interpreter& t, PyObject* callable, Args given, py::Owned<>
 
 // What numpy's function comes to for these arguments (pellucid._numpy_steps); null: the call itself.
 std::shared_ptr<const graph::Steps> steps_of(PyObject* callable, PyObject* positional, PyObject* keywords,
-                                             bool has_open) {
+                                             bool has_open, PyObject* open_sizes) {
   static PyObject* const steps_of_call = py::import_attr("pellucid._numpy_steps", "steps_of").release();
   static PyObject* const argument_type = py::import_attr("pellucid._numpy_steps", "Argument").release();
   static PyObject* const result_type = py::import_attr("pellucid._numpy_steps", "Result").release();
   const auto found = py::take(PyObject_CallFunctionObjArgs(steps_of_call, callable, positional, keywords,
-                                                           has_open ? Py_True : Py_False, nullptr));
+                                                           has_open ? Py_True : Py_False, open_sizes, nullptr));
   if (found.get() == Py_None) return nullptr;
   using Kind = graph::Steps::Value::Kind;
   const auto value_of = [&](PyObject* value) {
@@ -292,62 +318,83 @@ std::shared_ptr<const graph::Steps> steps_of(PyObject* callable, PyObject* posit
   return steps;
 }
 
-}  // namespace
-
-Result array_call(Interpreter& t, graph::Op op, PyObject* callable, Args args, bool writes_first) {
-  t.region.doing = "calls numpy";
-  Arguments arguments(t, callable);
-  std::vector<py::Owned<>> held;
-  std::vector<PyObject*> given;
-  auto positional = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
-  auto keywords = py::take(PyDict_New());
-  for (std::size_t i = 0; i < args.values.size(); ++i) {
-    Argument argument = arguments.of(args.values[i]);
-    if (PyObject* keyword = args.keyword_of(i)) {
-      py::check(PyDict_SetItem(keywords.get(), keyword, argument.at_hand.get()));
-    } else {
-      PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i), argument.at_hand.release());
-    }
-    given.push_back(argument.given.get());
-    held.push_back(std::move(argument.given));
-  }
+// A call of numpy. `open`: it has to be understood for other sizes than those at hand; nothing where it is not.
+std::optional<Result> call_of(Interpreter& t, graph::Op op, PyObject* callable, const Arguments& arguments,
+                              bool writes_first, bool open) {
   py::Owned<> answer;
   try {
     const region::NumberPolicy& policy = t.region.numbers.policy;
     const bool takes_unknown = policy.runs_as_captured() && policy.scalar_outputs;
-    answer = py::take(PyObject_CallFunctionObjArgs(region::of_numpy_module("answer"), callable, positional.get(),
-                                                   keywords.get(), writes_first ? Py_True : Py_False,
-                                                   takes_unknown ? Py_True : Py_False,
-                                                   arguments.has_open ? Py_True : Py_False, nullptr));
+    answer = py::take(PyObject_CallFunctionObjArgs(
+        region::of_numpy_module("answer"), callable, arguments.positional.get(), arguments.keywords.get(),
+        writes_first ? Py_True : Py_False, takes_unknown ? Py_True : Py_False, arguments.has_open ? Py_True : Py_False,
+        nullptr));
   } catch (const py::PythonError& error) {
     refuse_answer(callable, error);
   }
   auto value = py::Owned<>::share(PyTuple_GET_ITEM(answer.get(), 0));
   const auto flags = static_cast<unsigned>(PyLong_AsUnsignedLong(PyTuple_GET_ITEM(answer.get(), 1)));
+  const Args as_given = arguments.given;
   if ((flags & kConstant) != 0) {
-    if (arguments.has_open)
+    if (open) {
+      value = sizes_of_call(t, callable, as_given, value.get());
+      if (!value) return std::nullopt;
+    } else if (arguments.has_open) {
       unsupported(Reason::ArrayInGraph, {{"operation", name_of(callable)}, {"why", "a number changes"}});
+    }
     note_containers(t, value.get());
     return Result::of(std::move(value));
   }
-  const Args as_given{given, args.kwnames};
   if (!t.region.numbers.policy.runs_as_captured()) {
-    if (arguments.has_open)
-      unsupported(Reason::ArrayInGraph, {{"operation", name_of(callable)}, {"why", "a number changes"}});
-    return call_as_torch(t, callable, as_given, std::move(value), flags);
+    bool is_translated = false;
+    try {
+      return call_as_torch(t, callable, as_given, std::move(value), flags, &is_translated);
+    } catch (const GraphBreak&) {
+      // For the sizes or the numbers at hand it may be understood.
+      if (!arguments.has_open && !(open && is_translated)) throw;
+      return std::nullopt;
+    }
+  }
+  py::Owned<> sizes;
+  if (open) {
+    sizes = sizes_of_call(t, callable, as_given, value.get());
+    if (!sizes) return std::nullopt;
   }
   const bool may_raise = (flags & kMayRaise) != 0 || arguments.has_open;
   (void)aten::take_facts();
   if ((flags & kWritesOutside) != 0) record_before_first_write(t);
   const region::NotesArrays noted(t.region.recorder.arrays);
   graph::Node* node = t.region.recorder.record(op, callable, as_given, value.get(), (flags & kWrites) != 0, may_raise);
-  node->steps = steps_of(callable, positional.get(), keywords.get(), arguments.has_open);
+  node->steps = steps_of(callable, arguments.positional.get(), arguments.keywords.get(), arguments.has_open,
+                         open_dims(t, as_given).get());
   if (is_new_array(t, value.get())) {
     t.region.recorder.give(value.get(), node);
+    if (sizes) note_sizes(t, value.get(), sizes.get());
   } else if (cat_of(value.get()) == Cat::Tuple || cat_of(value.get()) == Cat::List) {
     give_parts(t, value.get(), node);
+    for (Py_ssize_t i = 0; sizes && i < PySequence_Fast_GET_SIZE(value.get()); ++i)
+      note_sizes(t, PySequence_Fast_GET_ITEM(value.get(), i), PySequence_Fast_GET_ITEM(sizes.get(), i));
   }
   return Result::of(std::move(value));
+}
+
+}  // namespace
+
+Result array_call(Interpreter& t, graph::Op op, PyObject* callable, Args args, bool writes_first) {
+  t.region.doing = "calls numpy";
+  // What is computed of numbers alone is known for the values at hand.
+  if (std::ranges::none_of(args.values, holds_array) && !makes_sizes(callable)) {
+    for (PyObject* value : args.values) (void)t.region.numbers.plain(value);
+  }
+  {
+    const Arguments arguments(t, callable, args, false);
+    const bool open = depends_on_sizes(t, callable, arguments.given);
+    if (auto result = call_of(t, op, callable, arguments, writes_first, open)) return std::move(*result);
+  }
+  const Arguments arguments(t, callable, args, true);
+  auto result = call_of(t, op, callable, arguments, writes_first, false);
+  if (!result) unsupported(Reason::ArrayInGraph, {{"operation", name_of(callable)}, {"why", "a number changes"}});
+  return std::move(*result);
 }
 
 Result array_getattr(Interpreter& t, PyObject* array, PyObject* name) {
@@ -359,6 +406,9 @@ Result array_getattr(Interpreter& t, PyObject* array, PyObject* name) {
   }
   const auto is_among = [&](const char* set) { return PySet_Contains(region::of_numpy_module(set), name) == 1; };
   if (is_among("ATTRIBUTES")) {
+    if (has_open_size(t, array)) {
+      if (auto known = open_attribute(t, array, py::text_of(name))) return Result::of(std::move(known));
+    }
     try {
       return Result::of(
           py::take(PyObject_CallFunctionObjArgs(region::of_numpy_module("attribute"), array, name, nullptr)));
@@ -391,12 +441,13 @@ Result array_method(Interpreter& t, PyObject* array, PyObject* name, bool* unbou
 
 namespace {
 
-std::int64_t first_size(Interpreter& t, PyObject* array) {
+// The first size, which may be a number that changes.
+py::Owned<> first_size(Interpreter& t, PyObject* array) {
   static PyObject* const shape = py::interned("shape").release();
   const Result sizes = array_getattr(t, array, shape);
   if (PyTuple_GET_SIZE(sizes.value.get()) == 0)
     unsupported(Reason::ArrayData, {{"operation", "len() of an array without dimensions"}});
-  return PyLong_AsLongLong(PyTuple_GET_ITEM(sizes.value.get(), 0));
+  return py::Owned<>::share(PyTuple_GET_ITEM(sizes.value.get(), 0));
 }
 
 PyObject* operator_named(const char* name) {
@@ -406,13 +457,11 @@ PyObject* operator_named(const char* name) {
 
 }  // namespace
 
-Result array_length(Interpreter& t, PyObject* array) {
-  return Result::of(py::take(PyLong_FromLongLong(first_size(t, array))));
-}
+Result array_length(Interpreter& t, PyObject* array) { return Result::of(first_size(t, array)); }
 
 Result array_iterator(Interpreter& t, PyObject* array) {
   constexpr std::int64_t kMost = 1000;
-  const std::int64_t size = first_size(t, array);
+  const std::int64_t size = PyLong_AsLongLong(t.region.numbers.plain(first_size(t, array).get()));
   if (size > kMost)
     unsupported(Reason::ArrayInGraph, {{"operation", "a loop over an array"}, {"why", "it has too many elements"}});
   auto items = py::take(PyTuple_New(size));

@@ -197,9 +197,10 @@ Handler find(PyObject* callable) {
   return find_named(callable);
 }
 
-void add_row(PyObject* callable, Handler handler, bool instances) {
+void add_row(PyObject* callable, Handler handler, bool instances, bool numbers) {
   if (tables->by_identity.try_emplace(callable, handler).second) Py_INCREF(callable);
   if (instances) tables->instance_rules.insert(callable);
+  if (numbers) tables->for_numbers.insert(callable);
 }
 
 bool has_row_for_numbers(PyObject* callable) { return tables->for_numbers.contains(callable); }

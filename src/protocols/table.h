@@ -37,7 +37,8 @@ std::string describe(PyObject* callable);  // "zlib.crc32()", for messages
 // Fills the table; again: nothing.
 void initialise_table(std::initializer_list<std::span<const Row>> tables, std::span<const NamedRow> named);
 // A row for an object that was found elsewhere. `instances`: it is for calls of the instances of this type.
-void add_row(PyObject* callable, Handler handler, bool instances = false);
+// `numbers`: the handler takes those that change.
+void add_row(PyObject* callable, Handler handler, bool instances = false, bool numbers = false);
 // What is wrong with the rows: a name that does not exist in this installation, a callable that has two.
 std::span<const std::string> faults();
 

@@ -3,6 +3,8 @@
 #pragma once
 #include <Python.h>
 
+#include <cstdint>
+
 #include "py/ref.h"
 
 namespace pellucid::py {
@@ -19,8 +21,17 @@ struct NumpyArray {
 
 // Whether its elements lie in memory one behind the other, in the order of C, where they may be written.
 bool is_plain_memory(PyObject* array) noexcept;
-// (numpy.ndarray, its dtype, whether its memory has to be plain, its sizes …): what matches_layout() compares.
+// (numpy.ndarray, its dtype, whether its memory has to be plain, its sizes …): what matches_layout() compares. An open
+// size is None, and may be any of at least 2.
 Owned<> layout_of_array(PyObject* array, bool with_plain_memory = false);
+void open_size(PyObject* layout, std::int64_t dim) noexcept;  // of one that nobody else has yet
+// False: it is open, or there is no such dimension.
+bool size_in_layout(PyObject* layout, std::int64_t dim, std::int64_t* out) noexcept;
+// Whether all arrays that match `narrow` match `wide`.
+bool layout_implies(PyObject* narrow, PyObject* wide) noexcept;
+// Of any object; false: it is no numpy.ndarray of so many dimensions.
+bool size_of_array(PyObject* object, std::int64_t dim, std::int64_t* out) noexcept;
+int dimensions_of(PyObject* array) noexcept;
 bool matches_layout(PyObject* layout, PyObject* object) noexcept;
 // "f4[2, 3]": of a layout, and of any object.
 std::string text_of_layout(PyObject* layout);

@@ -1,6 +1,7 @@
 #include "region/open_tensors.h"
 
 #include "aten/aten.h"
+#include "py/numpy_array.h"
 #include "region/jagged.h"
 #include "region/region.h"
 #include "region/subclasses.h"
@@ -65,6 +66,36 @@ std::unique_ptr<aten::TensorSpec> OpenTensors::spec_of(PyObject* tensor, const S
   if (!any) return aten::TensorSpec::of(tensor);
   shapes_.emplace(tensor, std::move(shape));
   return aten::TensorSpec::of(tensor, &layout);
+}
+
+py::Owned<> OpenTensors::layout_of(PyObject* array, const Source* source, bool with_plain_memory) {
+  auto layout = py::layout_of_array(array, with_plain_memory);
+  if (numbers_.policy.history == nullptr || source->step == source::Step::Const) return layout;
+  symbolic::Space& space = numbers_.space();
+  aten::OpenShape shape;
+  bool any = false;
+  for (std::int64_t i = 0; i < py::dimensions_of(array); ++i) {
+    std::int64_t size = 0;
+    py::size_of_array(array, i, &size);
+    const Source* at = numbers_.region_.capture->sources.size_of(source, i);
+    const PathHash path = hash_of(at);
+    const auto hint = symbolic::Value::of(size);
+    const bool open = opens_size(size, at, path, {});
+    if (open) py::open_size(layout.get(), i);
+    shape.sizes.push_back(open ? numbers_.new_symbol(hint, at, path, SizeMark{}.least) : space.constant(hint));
+    any |= open;
+  }
+  if (!any) return layout;
+  const symbolic::Expr* stride = space.constant(symbolic::Value::of(1));
+  shape.strides.resize(shape.sizes.size());
+  for (std::size_t i = shape.sizes.size(); i-- > 0;) {
+    shape.strides[i] = stride;
+    const symbolic::Expr* next = symbolic::product_of(space.nodes(), stride, shape.sizes[i]);
+    if (next == nullptr) return py::layout_of_array(array, with_plain_memory);  // no array is so large
+    stride = next;
+  }
+  shapes_.emplace(array, std::move(shape));
+  return layout;
 }
 
 // The stride of a dimension as an expression. Whether it is open: neither what the sizes say nor always the same.

@@ -1,4 +1,4 @@
-// Tensors from outside with sizes that may be others at the next call.
+// Tensors and arrays from outside with sizes that may be others at the next call.
 #pragma once
 #include <memory>
 #include <unordered_map>
@@ -20,7 +20,9 @@ class OpenTensors {
   // A tensor from outside is read for the first time: what its guard compares. Sizes that are known to change become
   // symbols.
   std::unique_ptr<aten::TensorSpec> spec_of(PyObject* tensor, const Source* source);
-  // Its open sizes; null: it has none.
+  // The same of an array (py::layout_of_array). What is said of strides is of one without gaps.
+  py::Owned<> layout_of(PyObject* array, const Source* source, bool with_plain_memory);
+  // Its open sizes, also of an array; null: it has none.
   const aten::OpenShape* shape_of(PyObject* tensor) const;
 
  private:
@@ -30,7 +32,7 @@ class OpenTensors {
   bool opens_size(std::int64_t size, const Source* source, PathHash path, const SizeMark& mark);
 
   Numbers& numbers_;
-  std::unordered_map<PyObject*, aten::OpenShape> shapes_;  // by tensor from outside
+  std::unordered_map<PyObject*, aten::OpenShape> shapes_;  // by tensor or array from outside
   std::unordered_set<const Source*> wrappers_;             // of tensors around tensors
 };
 

@@ -4,7 +4,6 @@
 #include "aten/wrapper_subclass.h"
 #include "guards/equality.h"
 #include "py/cpython.h"
-#include "py/numpy_array.h"
 #include "region/jagged.h"
 #include "region/names.h"
 #include "region/region.h"
@@ -207,7 +206,8 @@ void Provenance::note_contents(PyObject* value, Cat cat, const Source* source) {
     }
     case Cat::Array:
       // A constant array is known by its path, not by its sizes, which may be set.
-      guard(Kind::ARRAY_MATCH, source, py::layout_of_array(value, !region_.numbers.policy.runs_as_captured()));
+      guard(Kind::ARRAY_MATCH, source,
+            region_.numbers.tensors.layout_of(value, source, !region_.numbers.policy.runs_as_captured()));
       existing_.push_back(value);
       return;
     case Cat::Tuple: {

@@ -263,10 +263,6 @@ void Recorder::fix_reshaped(const std::vector<std::pair<PyObject*, std::uint32_t
   }
 }
 
-namespace {
-
-// What does the same on fakes as a function of torch that takes plain ints alone, or reads plain sizes. Borrowed; the
-// function itself where there is none.
 PyObject* for_open(PyObject* callable, bool ints) {
   static PyObject* const of_ints = py::import_attr("pellucid.polyfills_torch", "FOR_OPEN_INTS").release();
   static PyObject* const of_sizes = py::import_attr("pellucid.polyfills_torch", "FOR_OPEN_SIZES").release();
@@ -275,6 +271,8 @@ PyObject* for_open(PyObject* callable, bool ints) {
   if (found == nullptr) PyErr_Clear();
   return found == nullptr ? callable : found;
 }
+
+namespace {
 
 // Whether an item of a tensor by tensors without dimensions is looked up by these, as in the functions that torch's
 // flex_attention calls; elsewhere their values are asked for.

@@ -30,7 +30,8 @@ struct OpenLevels {
 // Arrays have no checkpoint: what a graph has written to one from outside stays, so no node behind it may raise.
 struct ArrayMemory {
   bool is_written = false;
-  // For backends that compile: the fake tensor that stands for an array, with which torch's functions compute.
+  // For backends that compile: the fake tensor that stands for an array, with which torch's functions compute. For
+  // others: one that has the sizes of an array, where one of these is open.
   std::unordered_map<PyObject*, py::Owned<>> tensors;
   std::vector<const void*> storages;  // of fakes whose memory is that of an array; they are kept
   bool is_noted = false;              // what the call that is being recorded does to arrays is known
@@ -110,6 +111,10 @@ class Recorder {
   std::unordered_map<PyObject*, PyObject*> real_of_;          // the other way
   std::unordered_map<PyObject*, py::Owned<>> torch_numbers_;  // open number -> torch.SymInt
 };
+
+// What does the same on fakes as a function of torch that takes plain ints alone, or reads plain sizes. `ints`: there
+// are open ones among its arguments. Borrowed; the function itself where there is none.
+PyObject* for_open(PyObject* callable, bool ints);
 
 // Whether this names a fact about a tensor that no guard on it covers and that a fake need not share with it.
 bool reads_unguarded_state(PyObject* name);

@@ -247,6 +247,11 @@ void Recorder::keep_size_inputs() {
     if (const aten::OpenShape* shape = region_.numbers.tensors.shape_of(tensor)) keep_sizes(*shape);
     wrappers.each_open_part(fake.get(), keep_sizes);
   }
+  for (const auto& [array, fake] : arrays.tensors) {
+    const aten::OpenShape* shape = region_.numbers.tensors.shape_of(array);
+    graph::Node* const node = node_of(array);
+    if (shape != nullptr && node != nullptr) keep(*node, *shape);
+  }
 }
 
 // The torch.SymInt of an open int.
@@ -298,7 +303,7 @@ graph::Node* tensor_over(Region& region, PyObject* array, const Source* source) 
   py::Owned<> tensor, fake;
   try {
     tensor = py::take(PyObject_CallOneArg(of_numpy_module("tensor_over"), array));
-    fake = recorder.fakes().fake_of(tensor.get(), nullptr);
+    fake = recorder.fakes().fake_of(tensor.get(), region.numbers.tensors.shape_of(array));
   } catch (const py::PythonError& error) {
     unsupported(Reason::ArrayInGraph, {{"operation", "an array"}, {"why", "there are no such tensors"}});
   }
@@ -324,6 +329,7 @@ graph::Node* Recorder::array_node(PyObject* array) {
   }
   const Source* source = region_.provenance.source_of(array);
   if (source == nullptr || is_stand_in(array)) unsupported(Reason::UnknownOrigin, {{"detail", "an array"}});
+  if (const aten::OpenShape* shape = region_.numbers.tensors.shape_of(array)) add_size_inputs(*shape);
   if (!region_.numbers.policy.runs_as_captured()) return tensor_over(region_, array, source);
   const auto example = py::take(PyObject_CallOneArg(of_numpy_module("example"), array));
   graph::Node* node = input_node(region_, example, source);

@@ -1,6 +1,7 @@
 // Functions of numpy, and those of torch that lead from one to the other. Which there are is said in
 // python/pellucid/_numpy.py, where numpy is at hand to find them.
 #include "protocols/arrays.h"
+#include "protocols/open_arrays.h"
 #include "py/cpython.h"
 #include "region/arrays.h"
 #include "rows/rows.h"
@@ -24,14 +25,20 @@ template <bool writes>
 Result method(Interpreter& t, PyObject* descriptor, Args args) {
   const bool is_of_numpy =
       args.size() > 0 && (region::cat_of(args[0]) == Cat::Array || region::is_numpy_scalar(args[0]));
-  if (!is_of_numpy) return complain(t, descriptor, args);
+  if (!is_of_numpy) {
+    for (PyObject* value : args.values) (void)t.region.numbers.plain(value);
+    return complain(t, descriptor, args);
+  }
   PyObject* name = PyDescr_NAME(descriptor);
   return array_call(t, graph::Op::CallMethod, name, args, writes && !region::is_scalar_stand_in(args[0]));
 }
 
 // numpy.add.reduce(array) and its like: what the node calls is the bound method.
 Result ufunc_method(Interpreter& t, PyObject* descriptor, Args args) {
-  if (args.size() == 0 || !PyObject_TypeCheck(args[0], PyDescr_TYPE(descriptor))) return complain(t, descriptor, args);
+  if (args.size() == 0 || !PyObject_TypeCheck(args[0], PyDescr_TYPE(descriptor))) {
+    for (PyObject* value : args.values) (void)t.region.numbers.plain(value);
+    return complain(t, descriptor, args);
+  }
   t.region.provenance.guard_identity(args[0]);
   const auto bound = py::take(PyObject_GetAttr(args[0], PyDescr_NAME(descriptor)));
   return array_call(t, graph::Op::CallFunction, bound.get(), Args{args.values.subspan(1), args.kwnames});
@@ -86,9 +93,10 @@ Result tensor_of(Interpreter& t, PyObject* f, Args args) {
     unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of this array"}});
   }
   const Result sizes = protocols::array_getattr(t, args[0], shape);
+  const auto for_torch = protocols::with_fakes(t, sizes.value.get(), {});
   auto names = py::take(Py_BuildValue("(ss)", "dtype", "device"));
   auto cpu = py::str("cpu");
-  PyObject* values[] = {sizes.value.get(), dtype.get(), cpu.get()};
+  PyObject* values[] = {for_torch.get(), dtype.get(), cpu.get()};
   const auto fake = t.region.recorder.fakes().call(empty, values, 1, names.get());
   (void)aten::take_facts();
   graph::Node* node = t.region.recorder.record(graph::Op::CallFunction, region::of_numpy_module("tensor_of"), args,
@@ -109,12 +117,15 @@ Result array_of(Interpreter& t, PyObject* f, Args args) {
                      py::text_of(py::take(PyObject_Str(part("layout").get())).get()) == "torch.strided" &&
                      py::take(PyObject_CallMethod(fake.get(), "is_conj", nullptr)).get() == Py_False &&
                      py::take(PyObject_CallMethod(fake.get(), "is_neg", nullptr)).get() == Py_False;
-  if (!plain || t.region.numbers.space().symbols() > 0)
-    unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of this tensor"}});
+  const aten::OpenShape open = t.region.recorder.fakes().open_shape(fake.get());
+  for (const symbolic::Expr* size : open.sizes) t.region.unbacked.refuse_if_named(size);
+  if (!plain) unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of this tensor"}});
   py::Owned<> array;
   try {
-    array = py::take(PyObject_CallFunctionObjArgs(region::of_numpy_module("of_tensor"), part("dtype").get(),
-                                                  part("shape").get(), nullptr));
+    const auto at_hand = protocols::at_hand(t, fake.get());
+    const auto shape = py::take(PyObject_GetAttrString(at_hand.get(), "shape"));
+    array = py::take(
+        PyObject_CallFunctionObjArgs(region::of_numpy_module("of_tensor"), part("dtype").get(), shape.get(), nullptr));
   } catch (const py::PythonError& error) {
     unsupported(Reason::UntracedCallable, {{"callee", describe(f) + " of this tensor"}});
   }
@@ -132,6 +143,7 @@ Result array_of(Interpreter& t, PyObject* f, Args args) {
   }
   static PyObject* const name = py::interned("numpy").release();
   t.region.recorder.give(array.get(), t.region.recorder.record(graph::Op::CallMethod, name, args, array.get(), false));
+  protocols::note_sizes(t, array.get(), fake.get());
   return Result::of(std::move(array));
 }
 
@@ -140,10 +152,11 @@ const Row rows[] = {
     {"torch._C.TensorBase.numpy", array_of},
 };
 
-void add_all(const char* list, protocols::Handler handler) {
+// `numbers`: the handler takes those that change.
+void add_all(const char* list, protocols::Handler handler, bool numbers = true) {
   PyObject* functions = region::of_numpy_module(list);
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(functions); ++i)
-    protocols::add_row(PyList_GET_ITEM(functions, i), handler);
+    protocols::add_row(PyList_GET_ITEM(functions, i), handler, false, numbers);
 }
 
 }  // namespace
@@ -157,9 +170,9 @@ void add_numpy_functions() {
   add_all("METHODS", method<false>);
   add_all("WRITING_METHODS", method<true>);
   add_all("UFUNC_METHODS", ufunc_method);
-  add_all("SCALAR_TYPES", scalar_type);
+  add_all("SCALAR_TYPES", scalar_type, false);
   protocols::add_row(region::of_numpy_module("DTYPE"), dtype);
-  protocols::add_row(region::of_numpy_module("UFUNC"), function, true);
+  protocols::add_row(region::of_numpy_module("UFUNC"), function, true, true);
 }
 
 }  // namespace pellucid::rows

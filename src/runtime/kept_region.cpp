@@ -6,6 +6,7 @@
 #include "aten/world.h"
 #include "codegen/emit.h"
 #include "guards/traits.h"
+#include "py/numpy_array.h"
 #include "region/process.h"
 #include "region/torch_module.h"
 #include "region/types.h"
@@ -347,12 +348,17 @@ class Keeper {
   // The numbers that were read, by the sources that lead to them: the hash of a path is of this process.
   void write_numbers(ByteWriter& out) {
     std::map<region::PathHash, std::pair<const Source*, std::int64_t>> places;
+    const auto add_size = [&](const Source* of, std::int64_t dim) {
+      places.emplace(region::hash_below(region::hash_of(of), Step::Size, dim, nullptr), std::pair(of, dim));
+    };
     for (const Guard& guard : capture_.guards.all()) {
       if (guard.source == nullptr) continue;
       if (guard.kind == Kind::EQUALS_MATCH) places.emplace(region::hash_of(guard.source), std::pair(guard.source, -1));
       for (std::int64_t dim = 0, size = 0; guard.kind == Kind::TENSOR_MATCH && guard.tensor->size_at(dim, &size); ++dim)
-        places.emplace(region::hash_below(region::hash_of(guard.source), Step::Size, dim, nullptr),
-                       std::pair(guard.source, dim));
+        add_size(guard.source, dim);
+      const bool is_array = guard.kind == Kind::ARRAY_MATCH;
+      for (std::int64_t dim = 0, size = 0; is_array && py::size_in_layout(guard.operand.get(), dim, &size); ++dim)
+        add_size(guard.source, dim);
     }
     std::vector<std::pair<std::pair<const Source*, std::int64_t>, region::SeenNumber>> known;
     for (const auto& [path, seen] : capture_.numbers) {

@@ -10,6 +10,7 @@
 #include "py/interrupts.h"
 #include "py/iterators.h"
 #include "py/native_lookup.h"
+#include "py/numpy_array.h"
 
 namespace pellucid::source {
 namespace {
@@ -191,8 +192,8 @@ std::int64_t native_length(PyObject* object) noexcept {
 }
 
 bool load_number(const Source& source, PyObject* tensor, std::int64_t* out) noexcept {
-  return source.step == Step::Size ? aten::size_at(tensor, source.index, out)
-                                   : aten::stride_at(tensor, source.index, out);
+  if (source.step == Step::Stride) return aten::stride_at(tensor, source.index, out);
+  return aten::size_at(tensor, source.index, out) || py::size_of_array(tensor, source.index, out);
 }
 
 namespace {

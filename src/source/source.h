@@ -52,7 +52,7 @@ class SourceTable {
   const Source* member(const Source* base,
                        PyObject* name);  // slot or C-level getset attribute, read through its descriptor
   const Source* cell_contents(const Source* base);
-  const Source* size_of(const Source* tensor, std::int64_t dim);
+  const Source* size_of(const Source* tensor, std::int64_t dim);  // of an array, too
   const Source* stride_of(const Source* tensor, std::int64_t dim);
   const Source* plain(const Source* tensor);
   const Source* over_array(const Source* array);
