@@ -1,5 +1,6 @@
 #include "aten/gradients.h"
 
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/python_cpp_function.h>
@@ -17,6 +18,8 @@
 #include "aten/computed_before.h"
 
 namespace pellucid::aten {
+
+bool records_gradients() noexcept { return c10::GradMode::is_enabled(); }
 namespace {
 
 namespace autograd = torch::autograd;

@@ -6,6 +6,8 @@
 
 namespace pellucid::aten {
 
+bool records_gradients() noexcept;  // torch.is_grad_enabled()
+
 struct BackwardPath {
   std::vector<py::Owned<>> leaves;   // fakes, in the order in which they are met
   bool runs_python = false;          // it runs a backward() of the program

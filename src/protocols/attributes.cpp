@@ -531,9 +531,10 @@ Result generic_setattr(Interpreter& t, PyObject* object, PyObject* name, PyObjec
 
 namespace {
 
-// Guards and emitted code read and write it as attributes, about which its class would be asked.
-void refuse_grad_of_subclass(PyObject* tensor) {
-  if (region::is_subclassed(tensor))
+// Guards and emitted code read and write it as attributes, about which a class with torch functions would be asked.
+void refuse_grad_of_subclass(Interpreter& t, PyObject* tensor) {
+  const bool is_silent = region::is_wrapper_subclass(tensor) && !has_torch_function(t, tensor);
+  if (region::is_subclassed(tensor) && !is_silent)
     unsupported(Reason::UnsupportedTensor,
                 {{"what", std::string("attribute 'grad' of a tensor of class ") + Py_TYPE(tensor)->tp_name}});
 }
@@ -550,7 +551,7 @@ Result recorded_attribute(Interpreter& t, PyObject* tensor, PyObject* name) {
 
 // `tensor.grad`: what the region has set counts, which is set for good behind the graph.
 Result grad_of(Interpreter& t, PyObject* tensor) {
-  refuse_grad_of_subclass(tensor);
+  refuse_grad_of_subclass(t, tensor);
   PyObject* const name = region::names().grad;
   if (const region::AttributeWrite* write = t.region.attributes.find(tensor, name))
     return Result::of(py::Owned<>::share(write->value.get()));
@@ -658,7 +659,7 @@ Result setattr(Interpreter& t, PyObject* object, PyObject* name, PyObject* value
     return t.and_then(call3(t, hook, object, name, value), Continuation(C::Drop));
   }
   if (cat == Cat::Tensor) {
-    if (region::is_wrapper_subclass(object))
+    if (region::is_wrapper_subclass(object) && name != region::names().grad)
       unsupported(Reason::UnsupportedMutation,
                   {{"target", std::string("attribute '") + py::text_of(name) + "' of a " + type->tp_name}});
     PyObject* meta = t.region.lookups.type_lookup(type, name);

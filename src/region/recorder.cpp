@@ -380,12 +380,12 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   for (const auto& [tensor, version] : versions)
     mutated |= aten::version_of(tensor) != version || is_written(tensor) || aten::is_functional(tensor);
   if (mutated) region_.deferred.freeze_written();
-  if (mutated && wrappers.any()) {
+  if (mutated && !region_.numbers.policy.runs_as_captured()) {
     std::vector<aten::HeldStorage> written = aten::facts_so_far().written;
     for (const auto& [tensor, version] : versions) {
       if (aten::version_of(tensor) != version) written.emplace_back(aten::meta_of(tensor).storage, [](const void*) {});
     }
-    refuse_writes_beside(*region_.capture, region_.numbers.policy, written);
+    wrappers.note_writes(written);
   }
   if (mutated && region_.numbers.space().symbols() > 0) fix_reshaped(versions);
   for (const auto& [fake, version] : versions) check_alias(fake, version);

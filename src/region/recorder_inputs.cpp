@@ -133,10 +133,6 @@ py::Owned<> Recorder::lift(PyObject* tensor) {
   const bool subclassed = is_subclassed(tensor);
   const bool wraps = subclassed && is_wrapper_subclass(tensor);
   if (subclassed && !wraps) check_subclass(tensor);
-  if (wraps && !region_.numbers.policy.runs_as_captured()) {
-    for (const graph::Node* node : region_.capture->graph.nodes())
-      refuse_writes_beside(*region_.capture, region_.numbers.policy, node->written);
-  }
   py::Owned<> fake;
   try {
     fake = wraps ? wrappers.fake_of(tensor) : fakes_->fake_of(tensor, region_.numbers.tensors.shape_of(tensor));
@@ -151,6 +147,7 @@ py::Owned<> Recorder::lift(PyObject* tensor) {
   if (is_aliased) source = region_.capture->sources.plain(source);
   graph::Node* node =
       is_static(met.get()) ? attribute_node(region_, tensor, fake, source) : input_node(region_, fake, source);
+  wrappers.note_input(fake.get());
   if (node->op == graph::Op::GetAttr) region_.provenance.guard(Kind::ID_MATCH, source, py::Owned<>::share(tensor));
   region_.capture->node_of[tensor] = node;
   region_.capture->node_of[fake.get()] = node;

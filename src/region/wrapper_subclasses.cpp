@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "aten/aten.h"
+#include "aten/gradients.h"
 #include "aten/placement.h"
 #include "aten/torch_function.h"
 #include "aten/wrapper_subclass.h"
@@ -19,14 +20,11 @@ namespace {
 
 constexpr const char* kBesideWrapper = "a tensor, beside a tensor subclass whose part it may be,";
 
-bool is_memory_of(PyObject* tensor, const void* storage) { return aten::meta_of(tensor).storage == storage; }
-
-bool is_memory_of_parts(PyObject* tensor, const void* storage) {
-  if (!is_wrapper_subclass(tensor)) return false;
-  bool is_part = false;
-  each_part(tensor,
-            [&](PyObject* part) { is_part |= is_memory_of(part, storage) || is_memory_of_parts(part, storage); });
-  return is_part;
+// Each storage that a tensor lies in: of one around tensors those of its parts.
+template <class F>
+void each_storage(PyObject* tensor, const F& visit) {
+  if (is_wrapper_subclass(tensor)) return each_part(tensor, [&](PyObject* part) { each_storage(part, visit); });
+  visit(aten::meta_of(tensor).storage);
 }
 
 constexpr const char* kNotCompiled = "the backend compiles, and it is a view of a strided nested tensor";
@@ -125,25 +123,6 @@ py::Owned<> held(PyObject* tensor, PyObject* name) {
 }
 
 }  // namespace
-
-void refuse_writes_beside(const Capture& capture, const NumberPolicy& policy,
-                          const std::vector<aten::HeldStorage>& written) {
-  for (const aten::HeldStorage& held : written) {
-    bool is_input = false, is_part = false;
-    const auto look_at = [&](const graph::Node* node) {
-      PyObject* example = node->example_value.get();
-      if (example == nullptr || !aten::is_tensor(example)) return;
-      is_input |= is_memory_of(example, held.get());
-      is_part |= is_memory_of_parts(example, held.get());
-    };
-    for (const graph::Node* node : capture.graph.placeholders()) look_at(node);
-    for (const graph::Node* node : capture.graph.nodes()) {
-      if (node->op == graph::Op::GetAttr) look_at(node);
-    }
-    if (policy.runs_as_captured() ? is_part && !is_input : is_part || is_input)
-      unsupported(Reason::UnsupportedMutation, {{"target", kBesideWrapper}});
-  }
-}
 
 void each_part(PyObject* tensor, const std::function<void(PyObject*)>& visit) {
   PyObject* dict = py::instance_dict_if_any(tensor);
@@ -426,18 +405,67 @@ void WrapperSubclasses::check_result(PyObject* result, PyObject* target) {
   parts_of_.emplace(result, std::move(parts));
 }
 
+void WrapperSubclasses::note_input(PyObject* fake) {
+  if (region_.numbers.policy.runs_as_captured()) return;
+  each_storage(fake, [&](const void* storage) {
+    Memory& memory = memory_[storage];
+    ++memory.inputs;
+    memory.is_part |= is_wrapper_subclass(fake);
+    refuse_second(memory);
+  });
+}
+
+void WrapperSubclasses::note_writes(const std::vector<aten::HeldStorage>& written) {
+  if (region_.numbers.policy.runs_as_captured()) return;
+  for (const aten::HeldStorage& held : written) {
+    Memory& memory = memory_[held.get()];
+    memory.is_written = true;
+    refuse_second(memory);
+  }
+}
+
+void WrapperSubclasses::refuse_second(const Memory& memory) {
+  if (memory.is_part && memory.is_written && memory.inputs > 1)
+    unsupported(Reason::UnsupportedMutation, {{"target", kBesideWrapper}});
+}
+
+// Of a tensor around tensors that a call has written to, or of a part of it: the same parts have other elements. What
+// autograd knows of it is as before.
+void WrapperSubclasses::check_written(PyObject* tensor, bool required_grad) {
+  const auto refuse_write = [&] {
+    unsupported(Reason::UnsupportedMutation,
+                {{"target", std::string("a tensor of class ") + Py_TYPE(tensor)->tp_name}});
+  };
+  const aten::Meta meta = aten::meta_of(tensor);
+  if (meta.requires_grad != required_grad || (required_grad && aten::records_gradients())) refuse_write();
+  const auto known = parts_of_.find(tensor);
+  if (known == parts_of_.end()) {
+    const auto has_it = [&](const auto& entry) {
+      return std::ranges::any_of(entry.second.tensors, [&](const py::Owned<>& part) { return part.get() == tensor; });
+    };
+    if (std::ranges::none_of(parts_of_, has_it)) refuse_write();
+    return;
+  }
+  if (is_jagged(tensor) || (!region_.numbers.policy.runs_as_captured() && aten::is_view(tensor))) refuse_write();
+  const auto is_same = [](const py::Owned<>& a, const py::Owned<>& b) { return a.get() == b.get(); };
+  const Parts now = parts_of(tensor);
+  if (!std::ranges::equal(known->second.tensors, now.tensors, is_same)) refuse_write();
+}
+
 py::Owned<> WrapperSubclasses::call(PyObject* callable, const std::vector<PyObject*>& values, std::size_t nargs,
                                     PyObject* kwnames) {
   struct Seen {
     PyObject* tensor;
     std::uint32_t version;
     const void* storage;
+    bool requires_grad;
   };
   const bool jagged = makes_jagged(callable) || are_jagged(values);
   std::vector<Seen> seen;
   auto* type = PyType_Check(callable) ? reinterpret_cast<PyTypeObject*>(callable) : nullptr;
   const auto note = [&](PyObject* tensor) {
-    seen.push_back({tensor, aten::version_of(tensor), aten::meta_of(tensor).storage});
+    const aten::Meta meta = aten::meta_of(tensor);
+    seen.push_back({tensor, aten::version_of(tensor), meta.storage, meta.requires_grad});
   };
   const auto note_parts = [&](auto& self, PyObject* tensor) -> void {
     note(tensor);
@@ -464,7 +492,7 @@ py::Owned<> WrapperSubclasses::call(PyObject* callable, const std::vector<PyObje
   for (const Seen& one : seen) {
     const auto is_its = [&](const auto& held) { return held.get() == one.storage; };
     if (aten::version_of(one.tensor) != one.version || std::ranges::any_of(written, is_its))
-      unsupported(Reason::UnsupportedMutation, {{"target", std::string("a tensor of class ") + type->tp_name}});
+      check_written(one.tensor, one.requires_grad);
   }
   return result;
 }

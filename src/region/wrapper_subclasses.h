@@ -23,12 +23,6 @@ struct Region;
 // Each tensor that such a tensor holds itself.
 void each_part(PyObject* tensor, const std::function<void(PyObject*)>& visit);
 
-// A break where one of these storages belongs to an input or to the parts of such a tensor, and what is written to it
-// would be lost: compilers take the parts for tensors that nobody else holds, and a graph that raises takes back what
-// it has written to its inputs, of which parts are none.
-void refuse_writes_beside(const Capture& capture, const NumberPolicy& policy,
-                          const std::vector<aten::HeldStorage>& written);
-
 class WrapperSubclasses {
  public:
   explicit WrapperSubclasses(Region& region) : region_(region) {}
@@ -43,11 +37,14 @@ class WrapperSubclasses {
   void each_open_part(PyObject* fake, const std::function<void(const aten::OpenShape&)>& visit) const;
   // Whether one of them, or a tensor beside one, has sizes that stay open: code of a class may ask for plain ones.
   bool has_met_open() const noexcept { return has_met_open_; }
-  // Calls torch with such tensors among the arguments. What the code of their classes does with the arguments is known
-  // afterwards: a write is a break.
+  // Calls torch with such tensors among the arguments. What the code of their classes writes to is known afterwards.
   py::Owned<> call(PyObject* callable, const std::vector<PyObject*>& values, std::size_t nargs, PyObject* kwnames);
   // Whether this is a function of torch with all arguments but its tensors, which may give one.
   static bool is_bound(PyObject* callable);
+  // An input of the graph, of any class, and what a node writes to. A break where a compiler gets memory that is
+  // written more than once, also as a part of such a tensor: it takes the parts for tensors that nobody else holds.
+  void note_input(PyObject* fake);
+  void note_writes(const std::vector<aten::HeldStorage>& written);
   // Whether such a fake is at any depth among these.
   bool are_among(const std::vector<PyObject*>& values) const;
 
@@ -58,8 +55,14 @@ class WrapperSubclasses {
     py::Owned<> context;
     std::vector<const aten::OpenShape*> open;  // of an input: of those among its tensors that have sizes that stay open
   };
+  struct Memory {
+    int inputs = 0;
+    bool is_part = false, is_written = false;
+  };
+  static void refuse_second(const Memory& memory);
   py::Owned<> watched(PyObject* callable, const std::vector<PyObject*>& values, std::size_t nargs, PyObject* kwnames);
   void guard_reads(PyObject* reads);
+  void check_written(PyObject* tensor, bool required_grad);
   void refuse_effects(PyTypeObject* type) const;
   Parts parts_of(PyObject* tensor);
   void join_sizes(PyObject* made, const aten::Meta& meta, const aten::OpenShape* shape);
@@ -86,6 +89,7 @@ class WrapperSubclasses {
   bool trusted_ = false;
   bool has_met_open_ = false;
   std::unordered_map<PyObject*, Parts> parts_of_;    // of fakes, which are kept
+  std::unordered_map<const void*, Memory> memory_;   // by storage of fakes, for compilers
   std::unordered_set<const source::Source*> reads_;  // guarded globals of the classes' code
 };
 

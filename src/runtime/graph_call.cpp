@@ -9,7 +9,9 @@
 #include "base/events.h"
 #include "py/eval_frame.h"
 #include "py/interrupts.h"
+#include "region/subclasses.h"
 #include "region/torch_module.h"
+#include "region/wrapper_subclasses.h"
 #include "runtime/compile.h"
 #include "runtime/draws.h"
 
@@ -34,11 +36,19 @@ thread_local PyObject* failed = nullptr;  // raised and left no trace; compared 
 
 GraphCall* cast(PyObject* object) noexcept { return reinterpret_cast<GraphCall*>(object); }
 
+// A tensor around tensors has no memory but that of its parts.
+void save_tensor(aten::Checkpoint& checkpoint, PyObject* tensor, aten::Keep keep) {
+  const bool wraps = region::is_wrapper_subclass(tensor);
+  checkpoint.save(tensor, wraps ? aten::Keep::State : keep);
+  if (wraps) region::each_part(tensor, [&](PyObject* part) { save_tensor(checkpoint, part, keep); });
+}
+
 void save(aten::Checkpoint& checkpoint, const UndoPlan& plan, PyObject* const* args, std::size_t count) {
   for (const UndoPlan::Input& input : plan.inputs) {
-    if (input.position < count) checkpoint.save(args[input.position], input.keep);
+    if (input.position < count) save_tensor(checkpoint, args[input.position], input.keep);
   }
-  for (const UndoPlan::Attribute& attribute : plan.attributes) checkpoint.save(attribute.tensor.get(), attribute.keep);
+  for (const UndoPlan::Attribute& attribute : plan.attributes)
+    save_tensor(checkpoint, attribute.tensor.get(), attribute.keep);
   for (std::size_t i = 0; plan.writes() && i < count; ++i) {
     if (aten::is_tensor(args[i])) checkpoint.save_if_view(args[i]);  // else a number
   }

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <map>
 
+#include "region/subclasses.h"
+#include "region/wrapper_subclasses.h"
+
 namespace pellucid::runtime {
 namespace {
 
@@ -24,6 +27,15 @@ const void* storage_of(PyObject* value) {
 
 bool writes(const Node& node, const void* storage) {
   return std::ranges::any_of(node.written, [&](const auto& written) { return written.get() == storage; });
+}
+
+// Each storage that a value lies in: of a tensor around tensors those of its parts.
+template <class F>
+void each_storage(PyObject* value, const F& visit) {
+  if (value == nullptr || !aten::is_tensor(value)) return;
+  if (region::is_wrapper_subclass(value))
+    return region::each_part(value, [&](PyObject* part) { each_storage(part, visit); });
+  visit(aten::meta_of(value).storage);
 }
 
 class Planner {
@@ -78,8 +90,11 @@ class Planner {
   }
 
   const Use* use_of(const Node& input) const {
-    const auto found = uses_.find(storage_of(input.example_value.get()));
-    return found == uses_.end() ? nullptr : &found->second;
+    const Use* use = nullptr;
+    each_storage(input.example_value.get(), [&](const void* storage) {
+      if (const auto found = uses_.find(storage); found != uses_.end()) use = &found->second;
+    });
+    return use;
   }
 
   // A write moves the version counter of the input's fake; that of statistics and in inference mode does not.
@@ -91,7 +106,7 @@ class Planner {
 
   Keep keep(const Use& use, const Node& input) const {
     if (last_raise_ == kNever) return is_traced(input) ? Keep::Version : Keep::Untraced;
-    if (!in_order_) return Keep::Contents;
+    if (!in_order_ || region::is_wrapper_subclass(input.example_value.get())) return Keep::Contents;
     if (use.first_write > last_raise_) return is_traced(input) ? Keep::Version : Keep::Contents;
     const bool read_before_write = use.first_read != kNever && use.first_read <= use.last_write;
     return read_before_write ? Keep::Contents : Keep::State;
