@@ -135,22 +135,17 @@ void Graph::join_equal_inputs() {
   }
 }
 
-// A switch that is undone by the very next node has no effect, neither have the two together.
-void Graph::drop_cancelled_grad_modes() {
+// Of switches that follow one another the last counts, and one that changes nothing has no effect.
+void Graph::drop_idle_grad_modes() {
   const auto is_switch = [](const Node* node) { return grad_switch(*node).is_switch; };
   if (std::none_of(calls_.begin(), calls_.end(), is_switch)) return;
   bool enabled = grad_enabled_now();
   std::vector<Node*> kept;
   for (std::size_t i = 0; i < calls_.size(); ++i) {
-    const GradSwitch first = grad_switch(*calls_[i]);
-    if (first.is_switch && i + 1 < calls_.size()) {
-      const GradSwitch second = grad_switch(*calls_[i + 1]);
-      if (first.enabled != enabled && second.is_switch && second.enabled == enabled) {
-        ++i;
-        continue;
-      }
-    }
-    if (first.is_switch) enabled = first.enabled;
+    const GradSwitch now = grad_switch(*calls_[i]);
+    const bool is_last = i + 1 == calls_.size() || !is_switch(calls_[i + 1]);
+    if (now.is_switch && (!is_last || now.enabled == enabled)) continue;
+    if (now.is_switch) enabled = now.enabled;
     kept.push_back(calls_[i]);
   }
   calls_ = std::move(kept);
@@ -166,12 +161,13 @@ void Graph::drop_dead_reads() {
   std::erase(calls_, nullptr);
 }
 
-// Nothing happens in them.
-void Graph::drop_ranges_alone() {
-  const auto is_of_range = [](const Node* node) {
-    return begins_range(*node) || node->target.get() == range_end_function();
+// Nothing is computed in ranges of a profiler and behind switches of the grad mode, which is set behind the region as
+// well.
+void Graph::drop_what_computes_nothing() {
+  const auto computes_nothing = [](const Node* node) {
+    return begins_range(*node) || node->target.get() == range_end_function() || grad_switch(*node).is_switch;
   };
-  if (outputs_.empty() && std::all_of(calls_.begin(), calls_.end(), is_of_range)) calls_.clear();
+  if (outputs_.empty() && std::all_of(calls_.begin(), calls_.end(), computes_nothing)) calls_.clear();
 }
 
 void Graph::renumber() {
@@ -201,9 +197,9 @@ void Graph::simplify_body() {
 
 void Graph::simplify() {
   join_equal_inputs();
-  drop_cancelled_grad_modes();
+  drop_idle_grad_modes();
   drop_dead_reads();
-  drop_ranges_alone();
+  drop_what_computes_nothing();
   std::unordered_set<const Node*> kept;
   for (const Node* node : placeholders_) {
     if (node->users > 0) kept.insert(node->sizes.begin(), node->sizes.end());

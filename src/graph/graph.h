@@ -142,9 +142,9 @@ class Graph {
   void set_name(Node* node, std::string_view candidate);
   void count_users(const Node& node, int by);
   void join_equal_inputs();
-  void drop_cancelled_grad_modes();
+  void drop_idle_grad_modes();
   void drop_dead_reads();
-  void drop_ranges_alone();
+  void drop_what_computes_nothing();
   void renumber();
 
   std::deque<Node> arena_;

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import pellucid
-from support import same
+from support import CountingOf, same
 from support.graphs import calls, targets
 
 
@@ -169,3 +169,69 @@ def test_A25_autocast_outside(counting):
         with torch.autocast("cpu", **arguments):
             assert same(compiled(x), product(x))
     assert counting.count == 3
+
+
+def break_in_no_grad(x):
+    with torch.no_grad():
+        pellucid.graph_break()
+        y = x * 2
+    with torch.enable_grad():
+        pellucid.graph_break()
+    return y, x + 1, torch.is_grad_enabled()
+
+
+def switches_first(x):
+    torch.set_grad_enabled(True)
+    torch.set_grad_enabled(False)
+    return x * 2
+
+
+def leaves_it_off_at_a_break(x):
+    torch.set_grad_enabled(False)
+    pellucid.graph_break()
+    return x * 2, torch.is_grad_enabled()
+
+
+def switches_between(x):
+    y = x * 2
+    torch.set_grad_enabled(False)
+    torch.set_grad_enabled(True)
+    torch.set_grad_enabled(False)
+    z = x * 3
+    torch.set_grad_enabled(True)
+    return y, z, x * 4
+
+
+def only_switches(x):
+    torch.set_grad_enabled(False)
+    return x
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    ("program", "graphs"),
+    [
+        (break_in_no_grad, 2),
+        (switches_first, 1),
+        (leaves_it_off_at_a_break, 1),
+        (switches_between, 1),
+        (only_switches, 0),
+    ],
+)
+def test_switches_of_the_grad_mode_alone_are_no_graph(program, graphs, backend, enabled):
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(program, backend=counting)
+    seen = []
+    for function in (compiled, program):
+        calls = []
+        for _ in range(2):
+            x = torch.arange(3.0, requires_grad=True)
+            with torch.set_grad_enabled(enabled):
+                result = function(x)
+                calls.append(torch.is_grad_enabled())
+            values = result if isinstance(result, tuple) else (result,)
+            calls.append([(v.tolist(), v.requires_grad) if isinstance(v, torch.Tensor) else v for v in values])
+        seen.append(calls)
+    assert seen[0] == seen[1]
+    assert counting.count == graphs
