@@ -1,5 +1,6 @@
 #include "protocols/containers.h"
 
+#include "aten/torch_function.h"
 #include "bytecode/opcodes.h"
 #include "guards/equality.h"
 #include "protocols/arrays.h"
@@ -142,7 +143,12 @@ Result length(Interpreter& t, PyObject* value) {
   t.region.doing = "reads the length";
   if (auto view = t.region.iterators.view(value)) return length(t, view.get());
   const Cat cat = category(t, value);
-  if (cat == Cat::Tensor) {
+  const auto has_length_of_tensors = [&] {
+    return !has_torch_function(t, value) && t.region.lookups.type_lookup(Py_TYPE(value), region::names().__len__) ==
+                                                py::type_lookup(aten::tensor_type(), region::names().__len__);
+  };
+  const bool wraps = cat_of(value) == Cat::Tensor && region::is_wrapper_subclass(value) && has_length_of_tensors();
+  if (cat == Cat::Tensor || wraps) {
     auto sizes = getattr(t, value, region::names().shape);
     if (PyTuple_GET_SIZE(sizes.value.get()) == 0) return t.raise(PyExc_TypeError, "len() of a 0-d tensor");
     return Result::of(py::Owned<>::share(PyTuple_GET_ITEM(sizes.value.get(), 0)));

@@ -135,7 +135,7 @@ PROGRAMS = {
     "pointwise": (lambda x: (x * 2).sin(), lambda n: (two(n, 3),)),
     "a product": (lambda x: (x @ x.t()).relu().sum(-1), lambda n: (two(n, 3),)),
     "reads sizes": (lambda x: x * x.shape[0] + x.size(1), lambda n: (two(n, 3),)),
-    "gives sizes": (lambda x: (x * 2, x.shape, x.numel(), x.stride()), lambda n: (two(n, 3),)),
+    "gives sizes": (lambda x: (x * 2, x.shape, x.numel(), x.stride(), len(x)), lambda n: (two(n, 3),)),
     "two of them": (lambda x, y: x + y, lambda n: (two(n, 3), two(n, 3))),
     "one twice": (lambda x, y: x + y, lambda n: (two(n, 3),) * 2),
     "other sizes": (lambda x, y: torch.cat([x, y]), lambda n: (two(n, 3), two(n + 1, 3))),
