@@ -28,6 +28,7 @@ import torch.utils._device
 from pellucid import (
     _bodies,
     _cached,
+    _copying,
     _core,
     _draws,
     _exporting,
@@ -43,6 +44,7 @@ from pellucid import (
     _logging,
     _nested,
     _numpy,
+    _numpy_sizes,
     _numpy_steps,
     _numpy_torch,
     config,

@@ -206,13 +206,22 @@ auto in_plain_memory(F&& body) -> decltype(body()) {
 
 }  // namespace
 
+namespace {
+
+// A nested tensor, or one whose class says what it is: all that a graph changes are its parts.
+bool has_sizes_of_parts(const c10::TensorImpl& impl) {
+  return impl.has_symbolic_sizes_strides() || is_laid_out_in_python(impl);
+}
+
+}  // namespace
+
 struct Checkpoint::Data {
   std::vector<Saved> tensors;
   std::vector<Contents> contents;
   std::vector<GeneratorState> generators;
 
   void save(const at::Tensor& tensor, Keep keep) {
-    if (!tensor.defined() || !tensor.has_storage()) return;
+    if (!tensor.defined() || !tensor.has_storage() || has_sizes_of_parts(*tensor.unsafeGetTensorImpl())) return;
     tensors.emplace_back(tensor, keep);
     if (auto* view = view_meta_of(tensor)) tensors.emplace_back(view->get_backward_view().base_, Keep::State);
     if (keep != Keep::Contents) return;
