@@ -225,7 +225,7 @@ Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, boo
   for (std::size_t i = 0; i < args.values.size(); ++i) {
     PyObject* value = args.values[i];
     at = i;
-    if (has_symbols) fix_array_sizes(value);
+    if (has_symbols || !policy.runs_as_captured()) fix_array_sizes(value);
     bool is_value = (enters(value) || all_enter(value)) && takes_any_number(known, args, i);
     const bool has_indices = in_graph && is_key_with_indices(target, args, i);
     if (is_value && known != nullptr && known->are_fractions) is_value = is_fraction(region_.numbers, value);
@@ -241,12 +241,19 @@ Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, boo
   return made;
 }
 
-// Torch gets an array itself, of which it reads the sizes at hand.
+// Torch gets an array itself, of which it reads the sizes at hand. Lists of these are no lists of tensors to a
+// compiler.
 void Recorder::fix_array_sizes(PyObject* value) {
   if (is_number(value)) return;
   const Cat cat = cat_of(value);
   if (cat == Cat::Tuple || cat == Cat::List) {
-    for (const auto& item : items_now(value)) fix_array_sizes(item.get());
+    const bool is_list = cat == Cat::List && !region_.numbers.policy.runs_as_captured();
+    for (const auto& item : items_now(value)) {
+      if (is_list && !is_number(item.get()) && cat_of(item.get()) == Cat::Array)
+        unsupported(Reason::ArrayInGraph,
+                    {{"operation", "a list of arrays"}, {"why", "torch gets it, and takes no tensors there"}});
+      fix_array_sizes(item.get());
+    }
   } else if (cat == Cat::Array) {
     aten::OpenShape sizes;
     if (const aten::OpenShape* shape = region_.numbers.tensors.shape_of(value)) sizes = *shape;
