@@ -210,6 +210,7 @@ Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, boo
   const auto& policy = region_.numbers.policy;
   const bool scalars = any && policy.graph_numbers == GraphNumbers::Ints && takes_scalar_tensors(known, args);
   std::size_t at = 0;
+  const bool has_symbols = region_.numbers.space().symbols() > 0;
   const auto enters = [&](PyObject* value) {
     if (!may_be_open) return false;
     return enters_graph(policy, value) ||
@@ -224,6 +225,7 @@ Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, boo
   for (std::size_t i = 0; i < args.values.size(); ++i) {
     PyObject* value = args.values[i];
     at = i;
+    if (has_symbols || !policy.runs_as_captured()) fix_array_sizes(value);
     bool is_value = (enters(value) || all_enter(value)) && takes_any_number(known, args, i);
     const bool has_indices = in_graph && is_key_with_indices(target, args, i);
     if (is_value && known != nullptr && known->are_fractions) is_value = is_fraction(region_.numbers, value);
@@ -237,6 +239,28 @@ Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, boo
                 [&](PyObject* tensor) { made.versions.emplace_back(tensor, aten::version_of(tensor)); });
   }
   return made;
+}
+
+// Torch gets an array itself, of which it reads the sizes at hand. Lists of these are no lists of tensors to a
+// compiler.
+void Recorder::fix_array_sizes(PyObject* value) {
+  if (is_number(value)) return;
+  const Cat cat = cat_of(value);
+  if (cat == Cat::Tuple || cat == Cat::List) {
+    const bool is_list = cat == Cat::List && !region_.numbers.policy.runs_as_captured();
+    for (const auto& item : items_now(value)) {
+      if (is_list && !is_number(item.get()) && cat_of(item.get()) == Cat::Array)
+        unsupported(Reason::ArrayInGraph,
+                    {{"operation", "a list of arrays"}, {"why", "torch gets it, and takes no tensors there"}});
+      fix_array_sizes(item.get());
+    }
+  } else if (cat == Cat::Array) {
+    aten::OpenShape sizes;
+    if (const aten::OpenShape* shape = region_.numbers.tensors.shape_of(value)) sizes = *shape;
+    const auto made = arrays.tensors.find(value);
+    if (made != arrays.tensors.end()) sizes = fakes_->open_shape(made->second.get());
+    for (const symbolic::Expr* size : sizes.sizes) (void)region_.numbers.fix(size, "gives an array to torch");
+  }
 }
 
 // A key whose lists of indices are those at hand.
@@ -454,7 +478,8 @@ Result Recorder::wrap_result(graph::Op op, PyObject* target, Args args, py::Owne
   }
   py::Owned<> made_with_data;
   if (real) {
-    if (cat_of(result.get()) != Cat::Tensor || region_.provenance.is_outside(result.get())) {
+    const bool is_tensor = cat_of(result.get()) == Cat::Tensor && !is_subclassed(result.get());
+    if (!is_tensor || region_.provenance.is_outside(result.get())) {
       unsupported(Reason::UnknownOrigin, {{"detail", name_of_target(target) + " gives a tensor with data"}});
     }
     made_with_data = result.copy();

@@ -431,13 +431,15 @@ void WrapperSubclasses::refuse_second(const Memory& memory) {
 
 // Of a tensor around tensors that a call has written to, or of a part of it: the same parts have other elements. What
 // autograd knows of it is as before.
-void WrapperSubclasses::check_written(PyObject* tensor, bool required_grad) {
+void WrapperSubclasses::check_written(PyObject* tensor, const aten::Meta& before) {
   const auto refuse_write = [&] {
     unsupported(Reason::UnsupportedMutation,
                 {{"target", std::string("a tensor of class ") + Py_TYPE(tensor)->tp_name}});
   };
-  const aten::Meta meta = aten::meta_of(tensor);
-  if (meta.requires_grad != required_grad || (required_grad && aten::records_gradients())) refuse_write();
+  const aten::Meta now = aten::meta_of(tensor);
+  if (now.requires_grad != before.requires_grad || (now.requires_grad && aten::records_gradients())) refuse_write();
+  const bool is_compiled = !region_.numbers.policy.runs_as_captured();
+  if (is_compiled && (now.sizes != before.sizes || now.strides != before.strides)) refuse_write();
   const auto known = parts_of_.find(tensor);
   if (known == parts_of_.end()) {
     const auto has_it = [&](const auto& entry) {
@@ -446,10 +448,10 @@ void WrapperSubclasses::check_written(PyObject* tensor, bool required_grad) {
     if (std::ranges::none_of(parts_of_, has_it)) refuse_write();
     return;
   }
-  if (is_jagged(tensor) || (!region_.numbers.policy.runs_as_captured() && aten::is_view(tensor))) refuse_write();
+  if (is_jagged(tensor) || (is_compiled && aten::is_view(tensor))) refuse_write();
   const auto is_same = [](const py::Owned<>& a, const py::Owned<>& b) { return a.get() == b.get(); };
-  const Parts now = parts_of(tensor);
-  if (!std::ranges::equal(known->second.tensors, now.tensors, is_same)) refuse_write();
+  const Parts parts = parts_of(tensor);
+  if (!std::ranges::equal(known->second.tensors, parts.tensors, is_same)) refuse_write();
 }
 
 py::Owned<> WrapperSubclasses::call(PyObject* callable, const std::vector<PyObject*>& values, std::size_t nargs,
@@ -458,14 +460,15 @@ py::Owned<> WrapperSubclasses::call(PyObject* callable, const std::vector<PyObje
     PyObject* tensor;
     std::uint32_t version;
     const void* storage;
-    bool requires_grad;
+    aten::Meta meta;
   };
   const bool jagged = makes_jagged(callable) || are_jagged(values);
   std::vector<Seen> seen;
   auto* type = PyType_Check(callable) ? reinterpret_cast<PyTypeObject*>(callable) : nullptr;
   const auto note = [&](PyObject* tensor) {
-    const aten::Meta meta = aten::meta_of(tensor);
-    seen.push_back({tensor, aten::version_of(tensor), meta.storage, meta.requires_grad});
+    aten::Meta meta = aten::meta_of(tensor);
+    const void* const storage = meta.storage;
+    seen.push_back({tensor, aten::version_of(tensor), storage, std::move(meta)});
   };
   const auto note_parts = [&](auto& self, PyObject* tensor) -> void {
     note(tensor);
@@ -492,7 +495,7 @@ py::Owned<> WrapperSubclasses::call(PyObject* callable, const std::vector<PyObje
   for (const Seen& one : seen) {
     const auto is_its = [&](const auto& held) { return held.get() == one.storage; };
     if (aten::version_of(one.tensor) != one.version || std::ranges::any_of(written, is_its))
-      check_written(one.tensor, one.requires_grad);
+      check_written(one.tensor, one.meta);
   }
   return result;
 }

@@ -62,7 +62,7 @@ class WrapperSubclasses {
   static void refuse_second(const Memory& memory);
   py::Owned<> watched(PyObject* callable, const std::vector<PyObject*>& values, std::size_t nargs, PyObject* kwnames);
   void guard_reads(PyObject* reads);
-  void check_written(PyObject* tensor, bool required_grad);
+  void check_written(PyObject* tensor, const aten::Meta& before);
   void refuse_effects(PyTypeObject* type) const;
   Parts parts_of(PyObject* tensor);
   void join_sizes(PyObject* made, const aten::Meta& meta, const aten::OpenShape* shape);

@@ -353,3 +353,33 @@ def test_steps_count_at_each_call():
     ]
     (call,), _ = steps_of("mean", (a,), {"axis": 0}, False, {id(a): {0: 0}})  # it would warn of none
     assert call[0] is np._core._methods._mean
+
+
+ARRAYS_GIVEN_TO_TORCH = {
+    "tensor": lambda a: torch.tensor(a).shape[0] * a,
+    "as_tensor": lambda a: torch.as_tensor(a).shape[0] * a,
+    "asarray": lambda a: torch.asarray(a).shape[0] * a,
+    "in a list": lambda a: torch.tensor([a, a]).shape[1] * a,
+    "its length": lambda a: torch.arange(len(torch.tensor(a))).numpy(),
+    "the largest": lambda a: np.zeros(max((torch.as_tensor(a) + 1).shape)),
+    "elements": lambda a: torch.tensor(a).numel() + a,
+}
+
+
+def write_by_indices(a):
+    tensor = torch.tensor(a)
+    tensor[np.arange(len(tensor))] = 2
+    return tensor.numpy()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "program", [*ARRAYS_GIVEN_TO_TORCH.values(), write_by_indices], ids=[*ARRAYS_GIVEN_TO_TORCH, "written by indices"]
+)
+@pytest.mark.filterwarnings("ignore:Creating a tensor from a list")
+def test_an_array_that_torch_itself_gets_has_a_known_size(program, backend):
+    compiled = pellucid.compile(program, backend=backend)
+    for n in (8, 2, 5, 9):
+        a = np.arange(n * 1.0) - 1
+        mine, eager = compiled(a), program(a)
+        assert mine.dtype == eager.dtype and mine.tolist() == eager.tolist(), n

@@ -3,6 +3,8 @@ back what it has written to the parts."""
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -193,6 +195,43 @@ class TestOptimizers:
             seen.append(facts([function(model), model.weight.grad]))
         assert seen[0] == seen[1]
         assert counting.count == 1
+
+
+@pytest.mark.parametrize("backend", [*BACKENDS, lambda module, inputs: module.forward])
+def test_writes_with_sizes_that_change(backend):
+    def program(x):
+        x.masked_fill_(x > 0, 1.0)
+
+    compiled = pellucid.compile(program, backend=backend)
+    for rows in (4, 5, 6):
+        x = two(rows, 3)
+        y = TwoTensor(x.a.clone(), x.b.clone())
+        assert compiled(x) is None and program(y) is None
+        assert facts(x) == facts(y)
+    assert len(pellucid.recompile_reasons(compiled)) == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_another_shape_in_place(backend):
+    def program(x):
+        x.unsqueeze_(0)
+        x.add_(1)
+
+    compiled = pellucid.compile(program, backend=backend)
+    x = two(4, 3)
+    y = TwoTensor(x.a.clone(), x.b.clone())
+    compiled(x)
+    program(y)
+    assert facts(x) == facts(y)
+
+
+def test_copies_without_gradients():
+    def program(x):
+        with torch.no_grad():
+            return copy.copy(x)
+
+    x = two(3)
+    assert facts(pellucid.compile(program, backend="eager")(x)) == facts(program(x))
 
 
 class Failing(Exception):

@@ -219,6 +219,8 @@ def _written_inputs(gm: GraphModule, examples: Sequence[Any]) -> Iterator[tuple[
         fake = node.meta.get("example_value")
         if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
             return None
+        if is_traceable_wrapper_subclass(fake):  # AOTAutograd writes to its parts
+            return None
         return fake.untyped_storage()._cdata
 
     returned = {storage_of(node) for node in gm.graph.output_node().all_input_nodes} - {None}
