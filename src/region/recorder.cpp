@@ -196,6 +196,32 @@ struct Recorder::TorchArguments {
   bool open = false;                                          // torch gets open ints
 };
 
+namespace {
+
+// Torch gets an array itself, of which it reads the sizes at hand. Lists of these are no lists of tensors to a
+// compiler.
+void fix_array_sizes(Region& region, PyObject* value) {
+  if (is_number(value)) return;
+  const Cat cat = cat_of(value);
+  if (cat == Cat::Tuple || cat == Cat::List) {
+    const bool is_list = cat == Cat::List && !region.numbers.policy.runs_as_captured();
+    for (const auto& item : items_now(value)) {
+      if (is_list && !is_number(item.get()) && cat_of(item.get()) == Cat::Array)
+        unsupported(Reason::ArrayInGraph,
+                    {{"operation", "a list of arrays"}, {"why", "torch gets it, and takes no tensors there"}});
+      fix_array_sizes(region, item.get());
+    }
+  } else if (cat == Cat::Array) {
+    aten::OpenShape sizes;
+    if (const aten::OpenShape* shape = region.numbers.tensors.shape_of(value)) sizes = *shape;
+    const auto made = region.recorder.arrays.tensors.find(value);
+    if (made != region.recorder.arrays.tensors.end()) sizes = region.recorder.fakes().open_shape(made->second.get());
+    for (const symbolic::Expr* size : sizes.sizes) (void)region.numbers.fix(size, "gives an array to torch");
+  }
+}
+
+}  // namespace
+
 Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, bool may_be_open) {
   refuse_read_in_python(region_, target, args);
   TorchArguments made;
@@ -225,7 +251,7 @@ Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, boo
   for (std::size_t i = 0; i < args.values.size(); ++i) {
     PyObject* value = args.values[i];
     at = i;
-    if (has_symbols || !policy.runs_as_captured()) fix_array_sizes(value);
+    if (has_symbols || !policy.runs_as_captured()) fix_array_sizes(region_, value);
     bool is_value = (enters(value) || all_enter(value)) && takes_any_number(known, args, i);
     const bool has_indices = in_graph && is_key_with_indices(target, args, i);
     if (is_value && known != nullptr && known->are_fractions) is_value = is_fraction(region_.numbers, value);
@@ -239,28 +265,6 @@ Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, boo
                 [&](PyObject* tensor) { made.versions.emplace_back(tensor, aten::version_of(tensor)); });
   }
   return made;
-}
-
-// Torch gets an array itself, of which it reads the sizes at hand. Lists of these are no lists of tensors to a
-// compiler.
-void Recorder::fix_array_sizes(PyObject* value) {
-  if (is_number(value)) return;
-  const Cat cat = cat_of(value);
-  if (cat == Cat::Tuple || cat == Cat::List) {
-    const bool is_list = cat == Cat::List && !region_.numbers.policy.runs_as_captured();
-    for (const auto& item : items_now(value)) {
-      if (is_list && !is_number(item.get()) && cat_of(item.get()) == Cat::Array)
-        unsupported(Reason::ArrayInGraph,
-                    {{"operation", "a list of arrays"}, {"why", "torch gets it, and takes no tensors there"}});
-      fix_array_sizes(item.get());
-    }
-  } else if (cat == Cat::Array) {
-    aten::OpenShape sizes;
-    if (const aten::OpenShape* shape = region_.numbers.tensors.shape_of(value)) sizes = *shape;
-    const auto made = arrays.tensors.find(value);
-    if (made != arrays.tensors.end()) sizes = fakes_->open_shape(made->second.get());
-    for (const symbolic::Expr* size : sizes.sizes) (void)region_.numbers.fix(size, "gives an array to torch");
-  }
 }
 
 // A key whose lists of indices are those at hand.

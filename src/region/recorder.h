@@ -99,7 +99,6 @@ class Recorder {
   const symbolic::Expr* given_number(PyObject* value) const;
   void fix_reshaped(const std::vector<std::pair<PyObject*, std::uint32_t>>& tensors);
   struct TorchArguments;
-  void fix_array_sizes(PyObject* value);
   TorchArguments arguments_of(PyObject* target, Args args, bool may_be_open);
   py::Owned<> fake_of_made(PyObject* made);
   Result wrap_result(graph::Op op, PyObject* target, Args args, py::Owned<> result, bool mutated);
