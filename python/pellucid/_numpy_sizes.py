@@ -306,10 +306,6 @@ def _interp(x: Any, xp: Any, fp: Any, *args: Any, **options: Any) -> Any:
     return _array(x)
 
 
-def _fill(array: Any, value: Any) -> Any:
-    return _in_place(array, value)
-
-
 def _attribute(a: Any, name: str) -> Any:
     return _array(a) if name in ("real", "imag") else _numpy_torch._attribute(a, name)
 
@@ -361,7 +357,7 @@ def _rows() -> dict[Any, _Row]:
     add(_EXTREMES, _largest)
     add("cumsum cumprod nancumsum nancumprod", _cumulative)
     add("clip", _clip)
-    add("where isclose", _where)
+    add("where", _where)
     add("broadcast_to", _broadcast_to)
     add("tile", _tile)
     add("repeat", _repeat)
@@ -376,7 +372,7 @@ def _rows() -> dict[Any, _Row]:
     add("eye identity", _eye)
     add("arange", _arange)
     add("linspace", _linspace)
-    add("fill", _fill)
+    add("fill", _in_place)
     add("take", _take)
     add("pad", _pad)
     add("split", _split)

@@ -204,10 +204,6 @@ auto in_plain_memory(F&& body) -> decltype(body()) {
   py::throw_pending();
 }
 
-}  // namespace
-
-namespace {
-
 // A nested tensor, or one whose class says what it is: all that a graph changes are its parts.
 bool has_sizes_of_parts(const c10::TensorImpl& impl) {
   return impl.has_symbolic_sizes_strides() || is_laid_out_in_python(impl);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <unordered_map>
 
 #include "base/text.h"
 #include "protocols/open_arrays.h"
@@ -187,17 +186,6 @@ void give_parts(Interpreter& t, PyObject* container, graph::Node* node) {
   }
 }
 
-}  // namespace
-
-namespace {
-
-PyObject* of_translations(const char* name) {
-  static auto* const known = new std::unordered_map<std::string, PyObject*>;
-  PyObject*& place = (*known)[name];
-  if (place == nullptr) place = py::import_attr("pellucid._numpy_torch", name).release();
-  return place;
-}
-
 // The fake tensor that stands for an array.
 py::Owned<> tensor_for(Interpreter& t, PyObject* array) {
   const region::NotesArrays noted(t.region.recorder.arrays);
@@ -223,7 +211,8 @@ py::Owned<> evaluated(Interpreter& t, PyObject* value) {
     return py::take(PySlice_New(evaluated(t, slice->start).get(), evaluated(t, slice->stop).get(),
                                 evaluated(t, slice->step).get()));
   }
-  if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != of_translations("Call")) return numbers_of_torch(t, value);
+  static PyObject* const call_type = py::import_attr("pellucid._numpy_torch", "Call").release();
+  if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != call_type) return numbers_of_torch(t, value);
   const auto part = [&](const char* name) { return py::take(PyObject_GetAttrString(value, name)); };
   const auto function = part("function"), positional = part("args"), keywords = part("kwargs");
   std::vector<py::Owned<>> held;
@@ -256,26 +245,20 @@ Result call_as_torch(Interpreter& t, PyObject* callable, Args given, py::Owned<>
   if ((flags & kWrites) != 0) refuse("it writes, and the backend compiles it for torch");
   if (cat_of(value.get()) == Cat::Array && !is_new_array(t, value.get())) return Result::of(std::move(value));
   if (!is_new_array(t, value.get())) refuse("it gives several values, and the backend compiles it for torch");
-  auto positional = py::take(PyTuple_New(static_cast<Py_ssize_t>(given.size())));
-  auto keywords = py::take(PyDict_New());
-  for (std::size_t i = 0; i < given.values.size(); ++i) {
-    auto argument = with_fakes(t, given.values[i], [&](PyObject* array) { return tensor_for(t, array); });
-    if (PyObject* keyword = given.keyword_of(i))
-      py::check(PyDict_SetItem(keywords.get(), keyword, argument.get()));
-    else
-      PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i), argument.release());
-  }
+  const CallOnFakes on_fakes = with_fakes(t, given, [&](PyObject* array) { return tensor_for(t, array); });
+  static PyObject* const translated = py::import_attr("pellucid._numpy_torch", "translated").release();
+  static PyObject* const agrees = py::import_attr("pellucid._numpy_torch", "agrees").release();
   py::Owned<> result;
   try {
     (void)py::take(PyObject_CallNoArgs(region::of_numpy_module("check_errors")));
-    const auto calls = py::take(PyObject_CallFunctionObjArgs(of_translations("translated"), callable, positional.get(),
-                                                             keywords.get(), value.get(), nullptr));
+    const auto calls = py::take(PyObject_CallFunctionObjArgs(translated, callable, on_fakes.positional.get(),
+                                                             on_fakes.keywords.get(), value.get(), nullptr));
     *is_translated = true;
     result = evaluated(t, calls.get());
-    const auto tensor = at_hand(t, result.get()), values = at_hand(t, positional.get()),
-               named = at_hand(t, keywords.get());
-    (void)py::take(PyObject_CallFunctionObjArgs(of_translations("agrees"), value.get(), tensor.get(), callable,
-                                                values.get(), named.get(), nullptr));
+    const auto tensor = at_hand(t, result.get()), values = at_hand(t, on_fakes.positional.get()),
+               named = at_hand(t, on_fakes.keywords.get());
+    (void)py::take(
+        PyObject_CallFunctionObjArgs(agrees, value.get(), tensor.get(), callable, values.get(), named.get(), nullptr));
   } catch (const py::PythonError& error) {
     refuse_answer(callable, error);
   }

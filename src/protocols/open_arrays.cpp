@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <unordered_map>
 
 #include "aten/replay.h"
 #include "py/interrupts.h"
@@ -12,13 +11,6 @@
 
 namespace pellucid::protocols {
 namespace {
-
-PyObject* of_sizes_module(const char* name) {
-  static auto* const known = new std::unordered_map<std::string, PyObject*>;
-  PyObject*& place = (*known)[name];
-  if (place == nullptr) place = py::import_attr("pellucid._numpy_sizes", name).release();
-  return place;
-}
 
 // No size rule says what this gives.
 struct Unknown {};
@@ -58,20 +50,8 @@ bool is_open_size(Interpreter& t, PyObject* value) {
   return region::is_open_int(value) && region::enters_graph(t.region.numbers.policy, value);
 }
 
-// The sizes as expressions; nothing where they are those at hand.
 std::vector<const symbolic::Expr*> open_sizes(Interpreter& t, PyObject* array) {
-  symbolic::Space& space = t.region.numbers.space();
-  if (space.symbols() == 0) return {};
-  std::vector<const symbolic::Expr*> sizes;
-  if (const aten::OpenShape* shape = t.region.numbers.tensors.shape_of(array)) {
-    sizes = shape->sizes;
-  } else if (const auto found = t.region.recorder.arrays.tensors.find(array);
-             found != t.region.recorder.arrays.tensors.end()) {
-    sizes = t.region.recorder.fakes().open_shape(found->second.get()).sizes;
-  }
-  for (const symbolic::Expr*& size : sizes) size = space.simplify(size);
-  const bool any = std::ranges::any_of(sizes, [](const symbolic::Expr* size) { return !size->is_constant(); });
-  return any ? sizes : std::vector<const symbolic::Expr*>();
+  return region::open_sizes_of_array(t.region, array);
 }
 
 // What ran on fakes was no node of the graph.
@@ -210,7 +190,10 @@ bool depends_on_sizes(Interpreter& t, PyObject* callable, Args args) {
   return py::take(PyObject_CallOneArg(region::of_numpy_module("_is_known"), callable)).get() != Py_True;
 }
 
-bool makes_sizes(PyObject* callable) { return PySet_Contains(of_sizes_module("MAKING"), callable) == 1; }
+bool makes_sizes(PyObject* callable) {
+  static PyObject* const making = py::import_attr("pellucid._numpy_sizes", "MAKING").release();
+  return PySet_Contains(making, callable) == 1;
+}
 
 void fix_sizes(Interpreter& t, PyObject* value, const std::string& who) {
   if (region::is_number(value)) {
@@ -224,11 +207,23 @@ void fix_sizes(Interpreter& t, PyObject* value, const std::string& who) {
   }
 }
 
-py::Owned<> with_fakes(Interpreter& t, PyObject* value, const std::function<py::Owned<>(PyObject*)>& tensor_of) {
+py::Owned<> with_fakes(Interpreter& t, PyObject* value, const TensorOf& tensor_of) {
   if (is_open_size(t, value)) return t.region.recorder.fakes().number_of(region::as_number(value)->expr);
   if (region::is_number(value)) return py::Owned<>::share(region::value_at_hand(value));
   if (is_array(value)) return tensor_of(value);
   return mapped(value, [&](PyObject* part) { return with_fakes(t, part, tensor_of); });
+}
+
+CallOnFakes with_fakes(Interpreter& t, Args args, const TensorOf& tensor_of) {
+  CallOnFakes made{py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size()))), py::take(PyDict_New())};
+  for (std::size_t i = 0; i < args.values.size(); ++i) {
+    auto argument = with_fakes(t, args.values[i], tensor_of);
+    if (PyObject* keyword = args.keyword_of(i))
+      py::check(PyDict_SetItem(made.keywords.get(), keyword, argument.get()));
+    else
+      PyTuple_SET_ITEM(made.positional.get(), static_cast<Py_ssize_t>(i), argument.release());
+  }
+  return made;
 }
 
 py::Owned<> at_hand(Interpreter& t, PyObject* value) {
@@ -278,17 +273,10 @@ py::Owned<> sizes_of_call(Interpreter& t, PyObject* callable, Args args, PyObjec
   if (is_number && std::ranges::none_of(args.values, holds_array)) return py::Owned<>::share(value);
   try {
     const auto tensor_of = [&](PyObject* array) { return fake_of_sizes(t, array, open_sizes(t, array)); };
-    auto positional = py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
-    auto keywords = py::take(PyDict_New());
-    for (std::size_t i = 0; i < args.values.size(); ++i) {
-      auto argument = with_fakes(t, args.values[i], tensor_of);
-      if (PyObject* keyword = args.keyword_of(i))
-        py::check(PyDict_SetItem(keywords.get(), keyword, argument.get()));
-      else
-        PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i), argument.release());
-    }
-    const auto calls = py::take(PyObject_CallFunctionObjArgs(of_sizes_module("sizes_of"), callable, positional.get(),
-                                                             keywords.get(), value, nullptr));
+    static PyObject* const sizes = py::import_attr("pellucid._numpy_sizes", "sizes_of").release();
+    const CallOnFakes given = with_fakes(t, args, tensor_of);
+    const auto calls = py::take(
+        PyObject_CallFunctionObjArgs(sizes, callable, given.positional.get(), given.keywords.get(), value, nullptr));
     auto made = evaluated(t, calls.get());
     if (!holds_array(value) || calls.get() == value) return numbers_of_torch(t, made.get());
     if (has_unknown_length(value))

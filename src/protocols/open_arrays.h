@@ -24,9 +24,15 @@ bool holds_array(PyObject* value);
 // The numbers and the sizes of arrays that change are constants of the region from now on.
 void fix_sizes(Interpreter& t, PyObject* value, const std::string& who);
 
-// An argument as what stands for numpy's functions gets it: `tensor_of` gives the fake tensor for an array, and torch
-// has numbers of its own for those that change.
-py::Owned<> with_fakes(Interpreter& t, PyObject* value, const std::function<py::Owned<>(PyObject*)>& tensor_of);
+// The arguments of a call as what stands for numpy's functions gets them: `tensor_of` gives the fake tensor for an
+// array, and torch has numbers of its own for those that change.
+struct CallOnFakes {
+  py::Owned<> positional, keywords;
+};
+using TensorOf = std::function<py::Owned<>(PyObject*)>;
+CallOnFakes with_fakes(Interpreter& t, Args args, const TensorOf& tensor_of);
+// One argument.
+py::Owned<> with_fakes(Interpreter& t, PyObject* value, const TensorOf& tensor_of);
 // The same for the sizes at hand, with tensors without data.
 py::Owned<> at_hand(Interpreter& t, PyObject* value);
 // The number of the region for one that torch has given; anything else is itself, and containers of these.

@@ -131,4 +131,10 @@ const aten::OpenShape* OpenTensors::shape_of(PyObject* tensor) const {
   return found == shapes_.end() ? nullptr : &found->second;
 }
 
+void OpenTensors::fix(const aten::OpenShape& shape, const char* who) {
+  for (const auto* exprs : {&shape.sizes, &shape.strides}) {
+    for (const symbolic::Expr* expr : *exprs) (void)numbers_.fix(expr, who);
+  }
+}
+
 }  // namespace pellucid::region

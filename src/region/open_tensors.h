@@ -24,6 +24,8 @@ class OpenTensors {
   py::Owned<> layout_of(PyObject* array, const Source* source, bool with_plain_memory);
   // Its open sizes, also of an array; null: it has none.
   const aten::OpenShape* shape_of(PyObject* tensor) const;
+  // Its sizes and strides are constants of the region from now on; `who` asks for them.
+  void fix(const aten::OpenShape& shape, const char* who);
 
  private:
   bool open_stride(PyObject* tensor, const Source* source, aten::OpenLayout& layout, aten::OpenShape& shape,

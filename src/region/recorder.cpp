@@ -196,6 +196,21 @@ struct Recorder::TorchArguments {
   bool open = false;                                          // torch gets open ints
 };
 
+std::vector<const symbolic::Expr*> open_sizes_of_array(Region& region, PyObject* array) {
+  symbolic::Space& space = region.numbers.space();
+  if (space.symbols() == 0) return {};
+  std::vector<const symbolic::Expr*> sizes;
+  const auto& made = region.recorder.arrays.tensors;
+  if (const aten::OpenShape* shape = region.numbers.tensors.shape_of(array)) {
+    sizes = shape->sizes;
+  } else if (const auto found = made.find(array); found != made.end()) {
+    sizes = region.recorder.fakes().open_shape(found->second.get()).sizes;
+  }
+  for (const symbolic::Expr*& size : sizes) size = space.simplify(size);
+  const bool any = std::ranges::any_of(sizes, [](const symbolic::Expr* size) { return !size->is_constant(); });
+  return any ? sizes : std::vector<const symbolic::Expr*>();
+}
+
 namespace {
 
 // Torch gets an array itself, of which it reads the sizes at hand. Lists of these are no lists of tensors to a
@@ -212,11 +227,8 @@ void fix_array_sizes(Region& region, PyObject* value) {
       fix_array_sizes(region, item.get());
     }
   } else if (cat == Cat::Array) {
-    aten::OpenShape sizes;
-    if (const aten::OpenShape* shape = region.numbers.tensors.shape_of(value)) sizes = *shape;
-    const auto made = region.recorder.arrays.tensors.find(value);
-    if (made != region.recorder.arrays.tensors.end()) sizes = region.recorder.fakes().open_shape(made->second.get());
-    for (const symbolic::Expr* size : sizes.sizes) (void)region.numbers.fix(size, "gives an array to torch");
+    for (const symbolic::Expr* size : open_sizes_of_array(region, value))
+      (void)region.numbers.fix(size, "gives an array to torch");
   }
 }
 
@@ -285,9 +297,7 @@ void Recorder::fix_reshaped(const std::vector<std::pair<PyObject*, std::uint32_t
     const auto real = real_of_.find(fake);
     const aten::OpenShape* shape = real == real_of_.end() ? nullptr : region_.numbers.tensors.shape_of(real->second);
     if (shape == nullptr || fakes_->has_shape(fake, *shape)) continue;
-    for (const auto* exprs : {&shape->sizes, &shape->strides}) {
-      for (const symbolic::Expr* expr : *exprs) (void)region_.numbers.fix(expr, "a change of the tensor's shape");
-    }
+    region_.numbers.tensors.fix(*shape, "a change of the tensor's shape");
   }
 }
 

@@ -112,6 +112,9 @@ class Recorder {
   std::unordered_map<PyObject*, py::Owned<>> torch_numbers_;  // open number -> torch.SymInt
 };
 
+// The sizes of an array as expressions; nothing where they are those at hand.
+std::vector<const symbolic::Expr*> open_sizes_of_array(Region& region, PyObject* array);
+
 // What does the same on fakes as a function of torch that takes plain ints alone, or reads plain sizes. `ints`: there
 // are open ones among its arguments. Borrowed; the function itself where there is none.
 PyObject* for_open(PyObject* callable, bool ints);

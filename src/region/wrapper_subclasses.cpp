@@ -20,13 +20,6 @@ namespace {
 
 constexpr const char* kBesideWrapper = "a tensor, beside a tensor subclass whose part it may be,";
 
-// Each storage that a tensor lies in: of one around tensors those of its parts.
-template <class F>
-void each_storage(PyObject* tensor, const F& visit) {
-  if (is_wrapper_subclass(tensor)) return each_part(tensor, [&](PyObject* part) { each_storage(part, visit); });
-  visit(aten::meta_of(tensor).storage);
-}
-
 constexpr const char* kNotCompiled = "the backend compiles, and it is a view of a strided nested tensor";
 constexpr int kDeepest = 8;  // of objects in objects, in what a context is made of
 
@@ -73,12 +66,6 @@ py::Owned<> tuple_of(aten::FakeScope& fakes, const std::vector<const symbolic::E
 bool is_held_as_parameter(PyObject* tensor) {
   static PyObject* const name = py::interned("_is_param").release();
   return py::instance_attr(tensor, name) != nullptr;
-}
-
-void fix_sizes(Region& region, const aten::OpenShape& shape) {
-  for (const auto* exprs : {&shape.sizes, &shape.strides}) {
-    for (const symbolic::Expr* expr : *exprs) (void)region.numbers.fix(expr, "a part of a parameter");
-  }
 }
 
 // A class of torch itself: its code is known to read nothing of the program.
@@ -134,6 +121,11 @@ void each_part(PyObject* tensor, const std::function<void(PyObject*)>& visit) {
   each_slot(tensor, [&](PyObject*, PyObject* value) {
     if (aten::is_tensor(value)) visit(value);
   });
+}
+
+void each_storage(PyObject* tensor, const std::function<void(const void*)>& visit) {
+  if (is_wrapper_subclass(tensor)) return each_part(tensor, [&](PyObject* part) { each_storage(part, visit); });
+  visit(aten::meta_of(tensor).storage);
 }
 
 void WrapperSubclasses::refuse(PyTypeObject* type, const std::string& why) const {
@@ -311,7 +303,7 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
     const aten::OpenShape* shape = region_.numbers.tensors.shape_of(part);
     if (shape != nullptr && jagged && i == 0) fix_ragged_stride(region_, real, *shape);
     if (shape != nullptr && !jagged) {
-      if (is_fixed) fix_sizes(region_, *shape);
+      if (is_fixed) region_.numbers.tensors.fix(*shape, "a part of a parameter");
       has_met_open_ = true;
       parts.open.push_back(shape);
     }

@@ -22,6 +22,8 @@ struct Region;
 
 // Each tensor that such a tensor holds itself.
 void each_part(PyObject* tensor, const std::function<void(PyObject*)>& visit);
+// Each storage that a tensor lies in: of one around tensors those of its parts.
+void each_storage(PyObject* tensor, const std::function<void(const void*)>& visit);
 
 class WrapperSubclasses {
  public:

@@ -29,15 +29,6 @@ bool writes(const Node& node, const void* storage) {
   return std::ranges::any_of(node.written, [&](const auto& written) { return written.get() == storage; });
 }
 
-// Each storage that a value lies in: of a tensor around tensors those of its parts.
-template <class F>
-void each_storage(PyObject* value, const F& visit) {
-  if (value == nullptr || !aten::is_tensor(value)) return;
-  if (region::is_wrapper_subclass(value))
-    return region::each_part(value, [&](PyObject* part) { each_storage(part, visit); });
-  visit(aten::meta_of(value).storage);
-}
-
 class Planner {
  public:
   Planner(const region::Capture& capture, bool in_order) : capture_(capture), in_order_(in_order) {
@@ -91,7 +82,9 @@ class Planner {
 
   const Use* use_of(const Node& input) const {
     const Use* use = nullptr;
-    each_storage(input.example_value.get(), [&](const void* storage) {
+    PyObject* const value = input.example_value.get();
+    if (value == nullptr || !aten::is_tensor(value)) return use;
+    region::each_storage(value, [&](const void* storage) {
       if (const auto found = uses_.find(storage); found != uses_.end()) use = &found->second;
     });
     return use;

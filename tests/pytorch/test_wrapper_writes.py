@@ -7,6 +7,7 @@ import copy
 
 import pytest
 import torch
+from test_wrapper_sizes import facts, two
 from torch import nn
 from torch.testing._internal.two_tensor import TwoTensor
 
@@ -16,16 +17,15 @@ from support import CountingOf
 BACKENDS = ["eager", "aot_eager"]
 
 
-def two(*shape):
-    return TwoTensor(torch.randn(*shape), torch.randn(*shape))
-
-
-def facts(value):
-    if isinstance(value, TwoTensor):
-        return [value.shape, value.stride(), value.requires_grad, facts(value.a), facts(value.b)]
-    if isinstance(value, torch.Tensor):
-        return [value.stride(), value.tolist()]
-    return [facts(item) for item in value] if isinstance(value, (list, tuple)) else value
+def check(program, make, backend, calls=1):
+    """Results and arguments of each call are eager's."""
+    compiled = pellucid.compile(program, backend=backend)
+    seen = []
+    for function in (compiled, program):
+        torch.manual_seed(0)
+        args = make()
+        seen.append([facts([function(*args), list(args)]) for _ in range(calls)])
+    assert seen[0] == seen[1]
 
 
 def set_item(x):
@@ -73,7 +73,7 @@ def test_writes_to_views_and_their_bases():
 
     counting = CountingOf("eager")
     compiled = pellucid.compile(program, backend=counting)
-    x, y = two(4, 3), None
+    x = two(4, 3)
     y = TwoTensor(x.a.clone(), x.b.clone())
     assert facts(compiled(x)) == facts(program(y)) and facts(x) == facts(y)
     assert counting.count >= 1
@@ -87,11 +87,7 @@ def test_a_part_that_is_an_input_beside(backend):
         x.add_(1)
         return part * 2
 
-    compiled = pellucid.compile(program, backend=backend)
-    x = two(4, 3)
-    y = TwoTensor(x.a.clone(), x.b.clone())
-    for _ in range(2):
-        assert facts(compiled(x, x.a)) == facts(program(y, y.a)) and facts(x) == facts(y)
+    check(program, lambda: (lambda x: (x, x.a))(two(4, 3)), backend, calls=2)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -100,14 +96,11 @@ def test_two_of_one_part(backend):
         x.add_(1)
         return y * 2
 
-    compiled = pellucid.compile(program, backend=backend)
-    seen = []
-    for function in (compiled, program):
-        torch.manual_seed(0)
-        a, b, c = torch.randn(3), torch.randn(3), torch.randn(3)
-        x, y = TwoTensor(a, b), TwoTensor(a, c)
-        seen.append(facts([function(x, y), x, y]))
-    assert seen[0] == seen[1]
+    def make():
+        shared = torch.randn(3)
+        return TwoTensor(shared, torch.randn(3)), TwoTensor(shared, torch.randn(3))
+
+    check(program, make, backend)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
