@@ -109,6 +109,12 @@ Value matmul_precision() {
          static_cast<Value>(context.allowBF16ReductionCuBLAS()) << 16;
 }
 
+// Without Dense, which every tensor with memory has and every other key comes before: torch leaves it behind when an
+// operator of a wrapper subclass changes its shape in place.
+Value included_keys() {
+  return c10::impl::tls_local_dispatch_key_set().included_.remove(c10::DispatchKey::Dense).raw_repr();
+}
+
 // Values as the user sets them: "torch.float64", not a number.
 std::string flag_text(Value value) { return value != 0 ? "on" : "off"; }
 std::string number_text(Value value) { return std::to_string(value); }
@@ -198,7 +204,7 @@ constexpr Value (*kWords[])() = {
     autocast_nesting,
     functorch_level,
     saved_tensor_hooks,
-    [] { return c10::impl::tls_local_dispatch_key_set().included_.raw_repr(); },
+    included_keys,
     [] { return c10::impl::tls_local_dispatch_key_set().excluded_.raw_repr(); },
 };
 static_assert(std::size(kWords) == kCount);

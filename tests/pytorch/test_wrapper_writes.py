@@ -218,6 +218,24 @@ def test_another_shape_in_place(backend):
     assert facts(x) == facts(y)
 
 
+def test_what_torch_leaves_in_the_thread_recompiles_nothing():
+    """Its operators that change the shape of a wrapper in place leave the key Dense among those included for all."""
+
+    def program(x):
+        return x.sin() + 1
+
+    x = torch.randn(3)
+    compiled = pellucid.compile(program, backend="eager")
+    compiled(x)
+    before = torch._C._dispatch_tls_local_include_set()
+    with torch._C._ForceDispatchKeyGuard(before, torch._C._dispatch_tls_local_exclude_set()):
+        two(4, 3).unsqueeze_(0)
+        assert torch._C._dispatch_tls_local_include_set() != before
+        assert torch.equal(compiled(x), program(x))
+    assert torch._C._dispatch_tls_local_include_set() == before
+    assert pellucid.counters()["captures"] == 1 and pellucid.recompile_reasons(compiled) == []
+
+
 def test_copies_without_gradients():
     def program(x):
         with torch.no_grad():
