@@ -209,6 +209,18 @@ def item_as(kind, tensor):
     return kind(tensor.item())
 
 
+def index_of(tensor):
+    return int(tensor.item())
+
+
+def item_at(sequence, tensor):
+    return sequence[index_of(tensor)]
+
+
+def range_of(*bounds):
+    return range(*[index_of(bound) if _is_tensor(bound) else bound for bound in bounds])
+
+
 def tolist_of(tensor):
     if tensor.dim() == 0:
         return tensor.item()

@@ -103,6 +103,15 @@ class Given {
   }
   const std::shared_ptr<SizeScope>& scope() const noexcept { return scope_; }
 
+  // What item() gives of the tensor whose elements were asked for last.
+  void note_known_item(const at::Scalar& element) const {
+    const py::Gil gil;  // torch asks without it
+    PyObject* number = element.isBoolean()         ? PyBool_FromLong(element.toBool())
+                       : element.isIntegral(false) ? PyLong_FromLongLong(element.toLong())
+                                                   : PyFloat_FromDouble(element.toDouble());
+    scope_->known_items.emplace_back(of_.copy(), py::take(number));
+  }
+
  private:
   const Expr* symbol(GraphGives what, Value hint, std::int64_t least, std::int64_t most) {
     if (!takes_symbols()) return nullptr;
@@ -142,8 +151,9 @@ bool item(Call& call) {
   if (const auto known = given.elements(GraphGives::Number, call.tensor(0))) {
     call.note_facts();
     const WithData outside;
-    call.give(known->item());
-    given.scope()->gave_known_item = true;
+    const at::Scalar element = known->item();
+    given.note_known_item(element);
+    call.give(element);
     return true;
   }
   constexpr std::int64_t kSmall = 3;  // a size or an index, if it is one

@@ -46,8 +46,9 @@ struct SizeScope {
   // What the last item() of a float or bool gave: torch has no such numbers but its own. It gets the hint, and whoever
   // called torch asks for this.
   const symbolic::Expr* item = nullptr;
-  // An item() gave an element that the capture knows. A compiler that traces the graph does not.
-  bool gave_known_item = false;
+  // The elements that item() gave since whoever called torch asked for them: (fake, number). The capture knows them, a
+  // compiler that traces the graph does not.
+  std::vector<std::pair<py::Owned<>, py::Owned<>>> known_items;
   // The fakes whose elements decide on symbols that the graph gives.
   std::unordered_map<const symbolic::Expr*, py::Owned<>> decided_by;
 };

@@ -515,8 +515,11 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
   t.region.doing = "reads an item";
   const Cat cat = category(t, container);
   PyTypeObject* type = Py_TYPE(container);
-  if (cat_of(key) == Cat::Tensor && (cat == Cat::List || cat == Cat::Tuple))
+  if (cat_of(key) == Cat::Tensor && (cat == Cat::List || cat == Cat::Tuple)) {
+    PyObject* values[] = {container, key};
+    if (is_index(t, key)) return call_polyfill(t, "item_at", values);
     unsupported(Reason::DataDependent, {{"operation", "a tensor as an index of a list"}});
+  }
   // A class that has a say in the key is asked as for any method of torch.
   PyObject* given[] = {container, key};
   if (cat == Cat::Tensor && !any_has_torch_function(t, Args{given, nullptr})) {

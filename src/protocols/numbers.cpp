@@ -494,4 +494,16 @@ py::Owned<> elements_if_known(Interpreter& t, PyObject* value) {
   return region::known_elements(t.region, t.region.recorder.lift(value).get());
 }
 
+bool is_index(Interpreter& t, PyObject* value) {
+  if (cat_of(value) != Cat::Tensor || !aten::is_plain_tensor(value) || is_answered(t, value)) return false;
+  const auto sizes = aten::meta_of(value).sizes;
+  if (std::ranges::any_of(sizes, [](std::int64_t size) { return size != 1; })) return false;
+  const auto dtype = py::take(PyObject_GetAttrString(value, "dtype"));
+  const auto is_of = [&](const char* kind) {
+    return py::take(PyObject_GetAttrString(dtype.get(), kind)).get() == Py_True;
+  };
+  if (is_of("is_floating_point") || is_of("is_complex")) return false;
+  return t.region.numbers.takes_items() || elements_if_known(t, value);
+}
+
 }  // namespace pellucid::protocols

@@ -33,6 +33,8 @@ bool has_number(Args args) noexcept;
 // The tensor with data that a plain tensor stands for, where the capture goes by its elements
 // (region/known_elements.h); empty: it does not, or this is no such tensor.
 py::Owned<> elements_if_known(Interpreter& t, PyObject* value);
+// A tensor of one integer or truth that the capture can have as a number: Python takes it where it wants an index.
+bool is_index(Interpreter& t, PyObject* value);
 
 // Of a torch.Size with open sizes. It holds them as a tuple does, but what its C code makes of them is checked for
 // ints.

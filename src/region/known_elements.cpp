@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <initializer_list>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -274,6 +275,38 @@ bool is_asleep(const Region& region) {
          region.recorder.arrays.is_written;
 }
 
+// `value` with the elements in the place of the tensors that torch has taken as numbers, where it is one of these or
+// holds some. `fake`: what torch got for it. Notes which were found.
+py::Owned<> with_items(PyObject* value, PyObject* fake, const KnownItems& known, std::set<PyObject*>& found) {
+  for (const auto& [tensor, number] : known) {
+    if (tensor.get() != fake) continue;
+    found.insert(fake);
+    return number.copy();
+  }
+  const bool is_slice = PySlice_Check(value) && PySlice_Check(fake);
+  const bool is_list = PyList_CheckExact(value) && PyList_CheckExact(fake);
+  if (!is_slice && !is_list && !(PyTuple_CheckExact(value) && PyTuple_CheckExact(fake)))
+    return py::Owned<>::share(value);
+  const auto parts_of = [&](PyObject* whole) {
+    const auto* slice = reinterpret_cast<PySliceObject*>(whole);
+    return is_slice ? py::take(PyTuple_Pack(3, slice->start, slice->stop, slice->step))
+                    : py::take(PySequence_Tuple(whole));
+  };
+  const auto parts = parts_of(value), fakes = parts_of(fake);
+  const Py_ssize_t count = PyTuple_GET_SIZE(parts.get());
+  if (count != PyTuple_GET_SIZE(fakes.get())) return py::Owned<>::share(value);
+  const std::size_t before = found.size();
+  auto made = py::take(PyTuple_New(count));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    auto part = with_items(PyTuple_GET_ITEM(parts.get(), i), PyTuple_GET_ITEM(fakes.get(), i), known, found);
+    PyTuple_SET_ITEM(made.get(), i, part.release());
+  }
+  if (found.size() == before) return py::Owned<>::share(value);
+  if (is_list) return py::take(PySequence_List(made.get()));
+  const auto part = [&](Py_ssize_t i) { return PyTuple_GET_ITEM(made.get(), i); };
+  return is_slice ? py::take(PySlice_New(part(0), part(1), part(2))) : std::move(made);
+}
+
 }  // namespace
 
 py::Owned<> known_elements(Region& region, PyObject* fake) {
@@ -315,6 +348,16 @@ py::Owned<> known_result(Region& region, PyObject* function, const std::vector<P
   }
 }
 
+std::vector<py::Owned<>> with_items(std::span<PyObject* const> args, const std::vector<PyObject*>& fakes,
+                                    std::size_t first, const KnownItems& known) {
+  std::vector<py::Owned<>> made;
+  std::set<PyObject*> found, asked;
+  for (const auto& [tensor, number] : known) asked.insert(tensor.get());
+  for (std::size_t i = 0; i < fakes.size(); ++i)
+    made.push_back(i < first ? py::Owned<>::share(args[i]) : with_items(args[i], fakes[i], known, found));
+  return found == asked ? std::move(made) : std::vector<py::Owned<>>();
+}
+
 bool has_gone_by_elements(const Capture& capture) {
   return std::ranges::any_of(capture.numbers, [](const auto& seen) { return seen.first == kElements; });
 }
@@ -323,11 +366,28 @@ void stop_going_by_elements(Capture& capture) { capture.numbers.emplace_back(kEl
 
 bool goes_by_elements(const Region& region) { return region.unbacked.hints.setup.closes(kElements); }
 
+namespace {
+
+bool may_wish_for_elements(const Region& region) {
+  const UnbackedHints& hints = region.unbacked.hints;
+  return hints.may_wish && !hints.wished && !goes_by_elements(region) && !is_asleep(region);
+}
+
+bool may_be_known(Region& region, PyObject* fake) {
+  Slice slice(region);
+  return slice.find(fake) && slice.run(fake);
+}
+
+void go_by_elements(UnbackedHints& hints) {
+  hints.wished = hints.setup;
+  hints.wished->closed.push_back(kElements);
+}
+
+}  // namespace
+
 void wish_for_elements(Region& region, const symbolic::Expr* expr) {
-  UnbackedHints& hints = region.unbacked.hints;
-  if (!hints.may_wish || hints.wished || goes_by_elements(region)) return;
   const py::Gil gil;
-  if (is_asleep(region)) return;
+  if (!may_wish_for_elements(region)) return;
   const auto& decided_by = region.numbers.scope()->decided_by;
   std::vector<PyObject*> fakes;
   const auto collect = [&](const auto& self, const symbolic::Expr* part) -> void {
@@ -336,13 +396,14 @@ void wish_for_elements(Region& region, const symbolic::Expr* expr) {
     for (const symbolic::Expr* arg : part->args) self(self, arg);
   };
   collect(collect, expr);
-  const auto is_known = [&](PyObject* fake) {
-    Slice slice(region);
-    return slice.find(fake) && slice.run(fake);
-  };
-  if (fakes.empty() || !std::ranges::all_of(fakes, is_known)) return;
-  hints.wished = hints.setup;
-  hints.wished->closed.push_back(kElements);
+  const auto is_known = [&](PyObject* fake) { return may_be_known(region, fake); };
+  if (!fakes.empty() && std::ranges::all_of(fakes, is_known)) go_by_elements(region.unbacked.hints);
+}
+
+void wish_for_elements(Region& region) {
+  if (!may_wish_for_elements(region)) return;
+  const auto is_known = [&](const auto& symbol) { return may_be_known(region, symbol.second.get()); };
+  if (std::ranges::any_of(region.numbers.scope()->decided_by, is_known)) go_by_elements(region.unbacked.hints);
 }
 
 }  // namespace pellucid::region

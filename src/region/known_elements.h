@@ -4,6 +4,8 @@
 // capture of the function goes by elements.
 #pragma once
 #include <cstddef>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "py/ref.h"
@@ -23,6 +25,15 @@ py::Owned<> known_elements(Region& region, PyObject* fake);
 py::Owned<> known_result(Region& region, PyObject* function, const std::vector<PyObject*>& values, std::size_t nargs,
                          PyObject* kwnames);
 
+// (fake, its element as a number)
+using KnownItems = std::vector<std::pair<py::Owned<>, py::Owned<>>>;
+
+// The arguments of a call of torch as the program could have written them: with elements in the place of the tensors
+// that torch has taken as numbers. `fakes`: what torch got for `args`, of which those before `first` stay. Empty: it
+// has taken others too.
+std::vector<py::Owned<>> with_items(std::span<PyObject* const> args, const std::vector<PyObject*>& fakes,
+                                    std::size_t first, const KnownItems& known);
+
 // A backend that traces the graph itself knows no elements, and may need them where the capture has gone by some.
 bool has_gone_by_elements(const Capture& capture);
 // No later capture of the function goes by elements.
@@ -33,5 +44,7 @@ bool goes_by_elements(const Region& region);
 // The region ends where it needs the value of an expression: where the tensors can be known that its symbols are read
 // of, it is captured again, and goes by their elements.
 void wish_for_elements(Region& region, const symbolic::Expr* expr);
+// The region ends where an operator does not take what only the graph knows: so too, where any of it can be known.
+void wish_for_elements(Region& region);
 
 }  // namespace pellucid::region

@@ -363,7 +363,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     Ahead::look(region_.unbacked, is_item(target) ? arguments.values.front() : nullptr);
     const Unbacked::InTorch asks(region_.unbacked);
     region_.numbers.scope()->item = nullptr;
-    region_.numbers.scope()->gave_known_item = false;
+    region_.numbers.scope()->known_items.clear();
     result = wraps ? wrappers.call(callable, arguments.values, args.size(), args.kwnames)
                    : fakes_->call(on_fakes, arguments.values.data(), args.size(), args.kwnames);
   };
@@ -412,8 +412,17 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     }
     region_.unbacked.check_before(result.get(), given_number(result.get()));
   }
-  if (region_.numbers.scope()->gave_known_item && !is_item(target) && !region_.numbers.policy.runs_as_captured())
-    unsupported(Reason::DataDependent, {{"operation", needing_values(name_of_target(target))}});
+  const auto known = std::exchange(region_.numbers.scope()->known_items, {});
+  if (!known.empty() && !is_item(target) && !region_.numbers.policy.runs_as_captured()) {
+    const bool untouched = std::ranges::all_of(versions, is_untouched);
+    const std::size_t first = op == graph::Op::CallMethod ? 1 : 0;
+    const auto numbers =
+        untouched ? with_items(args.values, arguments.values, first, known) : std::vector<py::Owned<>>();
+    if (numbers.empty()) unsupported(Reason::DataDependent, {{"operation", needing_values(name_of_target(target))}});
+    std::vector<PyObject*> values;
+    for (const auto& value : numbers) values.push_back(value.get());
+    return torch_call(op, callable, target, Args{values, args.kwnames});
+  }
   bool mutated = false;
   for (const auto& [tensor, version] : versions)
     mutated |= aten::version_of(tensor) != version || is_written(tensor) || aten::is_functional(tensor);

@@ -144,6 +144,8 @@ void Unbacked::wish_for(const Expr* condition) {
 
 void Unbacked::wish_for_fitting_sizes(const std::vector<PyObject*>& arguments) {
   if (!any() || !hints.may_wish) return;
+  wish_for_elements(region_);
+  if (hints.wished) return;
   std::vector<const Expr*> given, other;
   symbolic::Space& space = region_.numbers.space();
   const auto add_number = [&](PyObject* object) {

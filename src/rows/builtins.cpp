@@ -180,6 +180,13 @@ Result number(Interpreter& t, PyObject* f, Args args) {
   return pure(t, f, args);
 }
 
+Result range_(Interpreter& t, PyObject* f, Args args) {
+  const auto is_index = [&](PyObject* value) { return protocols::is_index(t, value); };
+  if (args.keyword_count() == 0 && std::ranges::any_of(args.values, is_index))
+    return protocols::call_polyfill(t, "range_of", args);
+  return pure(t, f, args);
+}
+
 // frozenset(x) of elements that are hashed one by one, as they come.
 Result set_first(Interpreter& t, PyObject* f, Args args) {
   Continuation convert(K::CallWith, f, py::take(PyTuple_Pack(1, Py_None)).get());
@@ -449,6 +456,7 @@ const Row rows[] = {
     {"builtins.int", number},
     {"builtins.float", number},
     {"builtins.complex", number},
+    {"builtins.range", range_},
     {"builtins.list", container},
     {"builtins.tuple", container},
     {"builtins.set", container},

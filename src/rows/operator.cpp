@@ -3,6 +3,7 @@
 
 #include "bytecode/opcodes.h"
 #include "protocols/arrays.h"
+#include "protocols/numbers.h"
 #include "protocols/torch_function.h"
 #include "region/subclasses.h"
 #include "rows/rows.h"
@@ -65,7 +66,11 @@ Result is(Interpreter& t, PyObject* f, Args args) {
   return Result::boolean(protocols::is_same(t, args[0], args[1]) == same);
 }
 
-Result identity_index(Interpreter& t, PyObject* f, Args args) { return pure(t, f, args); }
+Result identity_index(Interpreter& t, PyObject* f, Args args) {
+  if (only_positional(args, 1, 1) && protocols::is_index(t, args[0]))
+    return protocols::call_polyfill(t, "index_of", args);
+  return pure(t, f, args);
+}
 
 // abs, round, pow, divmod: of tensors a node, of numbers their value, of objects the dunder
 Result numeric(Interpreter& t, PyObject* f, Args args) {

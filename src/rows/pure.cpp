@@ -120,7 +120,6 @@ const Row rows[] = {
     {"builtins.float.hex", pure},
     {"builtins.float.fromhex", pure},
     {"builtins.complex.conjugate", pure},
-    {"builtins.range", pure},
     {"builtins.range.index", pure},
     {"builtins.range.count", pure},
     {"builtins.slice.indices", pure},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 import warnings
 
 import pytest
@@ -295,3 +296,99 @@ def test_indices_are_numbers_of_the_graph_for_backends_that_compile(name):
     for _ in range(2):
         assert described(compiled(x, index)) == described(f(x, index))
     assert backend.count == 1 and not pellucid.break_reasons(compiled)
+
+
+# ---- tensors of one element where a number is wanted
+
+
+def sides(x):
+    return T([(x.shape[0], x.shape[1])])
+
+
+def arange_to(x):
+    height = sides(x)[0, 0]
+    return x + torch.arange(0, height, dtype=x.dtype)[:, None] / height
+
+
+def sizes_of_tensors(x):
+    shape = sides(x)
+    return torch.zeros(shape[0, 1]), torch.ones((shape[0, 0], 2)), torch.linspace(0, 1, shape[0, 1])
+
+
+def filled(x):
+    return torch.full((2, 2), sides(x)[0, 0]), torch.full((3,), sides(x)[0, 0] > 2), torch.full((2,), T(0.5))
+
+
+def viewed(x):
+    shape = sides(x)
+    return x.view(shape[0, 1], shape[0, 0]), x.reshape((shape[0, 1], 1, shape[0, 0]))
+
+
+def sliced(x):
+    shape = sides(x)
+    return x[: shape[0, 0] - 1], x[:, T([1]) : shape[0, 1]], x[..., T(1)], x[T(0), : T(2)]
+
+
+def as_alpha(x):
+    return torch.add(x, x, alpha=T(2)), x.narrow(1, T(1), 2), x.repeat(T(1), T(2))
+
+
+def of_attention(x):
+    mask = torch.arange(sides(x)[0, 0], dtype=x.dtype)
+    return F.scaled_dot_product_attention(x[None, None, :2], x[None, None], x[None, None], attn_mask=mask[None])
+
+
+def counted(x):
+    for i in range(1, sides(x)[0, 1], T(2)):
+        x = x + i
+    return x, range(T(3)), [7, 8, 9][T(1)], (7, 8, 9)[T([True])], operator.index(T(4))
+
+
+TAKEN = [arange_to, sizes_of_tensors, filled, viewed, sliced, as_alpha, of_attention, counted]
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "counting"])
+@pytest.mark.parametrize("f", TAKEN, ids=lambda f: f.__name__)
+def test_tensors_that_are_taken_as_numbers(f, backend, fullgraph):
+    counting = CountingOf("eager" if backend == "counting" else backend)
+    given = backend if backend == "eager" else counting
+    compiled = pellucid.compile(f, backend=given, fullgraph=fullgraph)
+    for x in (torch.arange(20.0).view(4, 5), torch.ones(4, 5)):
+        assert described(compiled(x)) == described(f(x))
+    assert pellucid.counters()["captures"] == 1 and pellucid.break_reasons(compiled) == []
+    assert backend == "eager" or counting.count == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_tensors_of_the_arguments_that_are_taken_as_numbers(backend):
+    def f(x, n):
+        return x + torch.arange(n), [1.5, 2.5, 3.5, 4.5][n - 1], x.repeat(n)
+
+    compiled = pellucid.compile(f, backend=backend)
+    for n in (3, 3, 1, 4, 3, 2):
+        assert described(compiled(torch.ones(1), T(n))) == described(f(torch.ones(1), T(n)))
+
+
+@pytest.mark.parametrize(
+    ("f", "taken"),
+    [
+        (lambda x, n: [1, 2][n], T(1.5)),
+        (lambda x, n: range(n), T([1, 2])),
+        (lambda x, n: operator.index(n), T([])),
+        (lambda x, n: [1, 2][n], T(7)),
+        (lambda x, n: x.view(n, 2), T(7)),
+        (lambda x, n: torch.zeros(n), T(1.5)),
+        (lambda x, n: torch.arange(n), T([2, 3])),
+        (lambda x, n: x[:n], T([2, 3])),
+        (lambda x, n: torch.add(x, x, alpha=n), T([2])),
+    ],
+)
+def test_tensors_that_are_no_number(f, taken):
+    compiled = pellucid.compile(f, backend=Counting())
+    for function in (compiled, f):
+        with pytest.raises(Exception) as raised:  # noqa: PT011
+            function(torch.arange(4.0), taken)
+        if function is compiled:
+            first = raised.value
+    assert type(first) is type(raised.value) and str(first) == str(raised.value)
