@@ -68,8 +68,8 @@ py::Owned<> run_stopped(Cache& cache, const Call& call, BoundArguments& bound, c
   bound.drop();
   if (is_raised) raise_unsupported(attempt);
   wait.end();
-  // The real exception of the program or operator comes from here. Where it raises nothing only capture did, and all that
-  // its functions could be compiled for is this error.
+  // The real exception of the program or operator comes from here. Where it raises nothing only capture did, and the
+  // functions that it calls would be compiled for nothing.
   auto result = is_error ? run_alone(call) : py::take(run_with_inner_functions(cache, call));
   if (is_error) raise_unsupported(attempt);
   return result;
