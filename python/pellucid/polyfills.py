@@ -213,6 +213,10 @@ def index_of(tensor):
     return int(tensor.item())
 
 
+def item_at_tensor(sequence, tensor):
+    return sequence[index_of(tensor)]
+
+
 def range_of(*bounds):
     return range(*[index_of(bound) if _is_tensor(bound) else bound for bound in bounds])
 

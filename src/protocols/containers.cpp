@@ -517,7 +517,7 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
   PyTypeObject* type = Py_TYPE(container);
   if (cat_of(key) == Cat::Tensor && (cat == Cat::List || cat == Cat::Tuple)) {
     PyObject* values[] = {container, key};
-    if (is_index(t, key)) return call_polyfill(t, "item_at", values);
+    if (is_index(t, key)) return call_polyfill(t, "item_at_tensor", values);
     unsupported(Reason::DataDependent, {{"operation", "a tensor as an index of a list"}});
   }
   // A class that has a say in the key is asked as for any method of torch.
