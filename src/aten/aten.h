@@ -23,6 +23,8 @@ namespace pellucid::aten {
 void initialise();
 
 bool is_tensor(PyObject* object) noexcept;        // an instance of torch.Tensor or of a subclass
+enum class Layout : std::uint8_t { Strided, SparseCoo, Other };
+Layout layout_kind(PyObject* tensor) noexcept;
 bool is_plain_tensor(PyObject* object) noexcept;  // exactly torch.Tensor, nn.Parameter or nn.Buffer: no
                                                   // __torch_function__, no __torch_dispatch__
 py::Owned<> scalar_tensor(double number);         // of no dimension, float64, on the CPU; no mode sees it made
@@ -85,6 +87,7 @@ bool stride_at(PyObject* object, std::int64_t dim, std::int64_t* out) noexcept;
 
 // Whether a function is being transformed here (torch.func.vmap, grad …).
 bool in_function_transform() noexcept;
+bool in_autocast() noexcept;  // of the CPU
 // Whether a torch dispatch mode (a FLOP counter, a tracer …) sees every operator here.
 bool in_dispatch_mode() noexcept;
 // Whether a torch function mode does, other than default devices.

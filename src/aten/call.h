@@ -34,6 +34,7 @@ class Call {
   torch::jit::Stack& stack;
 
   bool has_fakes = false;
+  bool has_unstrided = false, has_quantised = false;  // a sparse or a quantised one among them
   bool has_tensors = false;
   c10::Device device{c10::kCPU};  // of the results, unless the operator is told another
 
@@ -68,6 +69,7 @@ class Call {
  private:
   void inspect(const at::Tensor& tensor);
   void on_twins();
+  bool run_opaque(c10::DispatchKeySet keys);
   void check_overlap(const at::Tensor& written);
   bool may_raise() const;
   bool numbers_may_raise() const;

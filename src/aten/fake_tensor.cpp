@@ -10,6 +10,7 @@
 #include "aten/aten.h"
 #include "aten/internal.h"
 #include "aten/symbolic_fake.h"
+#include "aten/unstrided_fake.h"
 
 namespace pellucid::aten {
 namespace {
@@ -54,9 +55,16 @@ c10::DispatchKeySet autocast_keys(c10::DeviceType device) {
   }
 }
 
-c10::DispatchKeySet fake_keys(c10::DeviceType device, bool inference) {
-  auto keys = c10::DispatchKeySet(c10::DispatchKey::PrivateUse3) | autocast_keys(device);
+c10::DispatchKeySet fake_keys(c10::DeviceType device, bool inference,
+                              c10::DispatchKey key = c10::DispatchKey::PrivateUse3) {
+  auto keys = c10::DispatchKeySet(key) | autocast_keys(device);
   return inference ? keys : keys | kAutogradKeys;
+}
+
+c10::DispatchKeySet unstrided_keys(c10::DeviceType device, c10::Layout layout, bool inference) {
+  using c10::DispatchKey;
+  const bool is_coo = layout == c10::kSparse;
+  return fake_keys(device, inference, is_coo ? DispatchKey::SparsePrivateUse3 : DispatchKey::SparseCsrPrivateUse3);
 }
 
 c10::intrusive_ptr<c10::StorageImpl> new_storage(std::int64_t nbytes, c10::Device device) {
@@ -83,9 +91,10 @@ c10::intrusive_ptr<c10::StorageImpl> meta_storage(std::int64_t nbytes) {
                                                /*resizable=*/true);
 }
 
-void check_strided(const c10::TensorImpl& impl) {
+void check_strided(const c10::TensorImpl& impl, bool may_be_quantised = false) {
   TORCH_CHECK_NOT_IMPLEMENTED(impl.layout() == c10::kStrided && impl.has_storage() && !impl.is_nested() &&
-                                  !impl.key_set().has(c10::DispatchKey::Python) && !impl.is_quantized(),
+                                  !impl.key_set().has(c10::DispatchKey::Python) &&
+                                  (may_be_quantised || !impl.is_quantized()),
                               "pellucid: no fake of a tensor with layout ", impl.layout(), " and keys ",
                               impl.key_set());
   TORCH_CHECK_NOT_IMPLEMENTED(!impl.has_symbolic_sizes_strides(), "pellucid: no fake of a tensor with symbolic sizes");
@@ -113,6 +122,8 @@ at::Tensor meta_twin(const at::Tensor& tensor) {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   c10::intrusive_ptr<c10::StorageImpl> storage;
   if (is_fake(&impl)) {
+    TORCH_CHECK_NOT_IMPLEMENTED(unstrided_fake(&impl) == nullptr && !impl.is_quantized(),
+                                "pellucid: no meta kernel takes sparse and quantised tensors");
     FakeStorage& own = storage_of(impl);
     if (!own.twin) own.twin = meta_storage(static_cast<std::int64_t>(own.nbytes()));
     storage = own.twin;
@@ -165,11 +176,12 @@ void adopt_metadata(const at::Tensor& fake, const at::Tensor& twin) {
 at::Tensor fake_like_real(const at::Tensor& real, const at::Tensor& shares, const std::shared_ptr<SizeScope>& scope,
                           const OpenShape* open) {
   c10::TensorImpl& impl = *real.unsafeGetTensorImpl();
-  check_strided(impl);
+  check_strided(impl, /*may_be_quantised=*/true);
   auto storage = shares.defined() ? c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(
                                         shares.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl())
                                   : new_storage(static_cast<std::int64_t>(impl.storage().nbytes()), impl.device());
-  auto keys = fake_keys(impl.device().type(), impl.is_inference()) | (impl.key_set() & kViewBits);
+  const auto key = impl.is_quantized() ? c10::DispatchKey::QuantizedPrivateUse3 : c10::DispatchKey::PrivateUse3;
+  auto keys = fake_keys(impl.device().type(), impl.is_inference(), key) | (impl.key_set() & kViewBits);
   at::Tensor fake = make(std::move(storage), keys, impl.dtype(), impl.sizes(), impl.strides(), impl.storage_offset());
   if (open != nullptr) {
     const Shape shape{Exprs(open->sizes.begin(), open->sizes.end()), Exprs(open->strides.begin(), open->strides.end()),
@@ -178,6 +190,22 @@ at::Tensor fake_like_real(const at::Tensor& real, const at::Tensor& shares, cons
   }
   if (impl.is_wrapped_number()) fake.unsafeGetTensorImpl()->set_wrapped_number(true);
   return fake;
+}
+
+at::Tensor fake_like_unstrided(const at::Tensor& real, const UnstridedFacts& facts) {
+  c10::TensorImpl& impl = *real.unsafeGetTensorImpl();
+  const auto keys = unstrided_keys(impl.device().type(), facts.layout, impl.is_inference());
+  return at::Tensor(c10::make_intrusive<UnstridedFake>(c10::Storage(new_storage(0, impl.device())), keys, impl.dtype(),
+                                                       impl.sizes(), facts));
+}
+
+at::Tensor unstrided_result(const at::Tensor& like, c10::ScalarType dtype, c10::IntArrayRef sizes,
+                            const UnstridedFacts& facts, bool shares) {
+  const c10::TensorImpl& from = *like.unsafeGetTensorImpl();
+  auto storage = shares ? c10::Storage(from.unsafe_storage()) : c10::Storage(new_storage(0, from.device()));
+  const auto keys = unstrided_keys(from.device().type(), facts.layout, c10::InferenceMode::is_enabled());
+  return at::Tensor(c10::make_intrusive<UnstridedFake>(std::move(storage), keys, c10::scalarTypeToTypeMeta(dtype),
+                                                       sizes, facts));
 }
 
 at::Tensor new_fake(const std::int64_t* sizes, std::size_t ndim, const std::int64_t* strides, int scalar_type,

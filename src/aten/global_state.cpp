@@ -276,6 +276,7 @@ bool in_function_transform() noexcept {
   return c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode);
 }
 
+bool in_autocast() noexcept { return at::autocast::is_autocast_enabled(c10::kCPU); }
 bool in_dispatch_mode() noexcept { return c10::impl::TorchDispatchModeTLS::any_modes_set(); }
 
 bool in_function_mode_of_user() noexcept {

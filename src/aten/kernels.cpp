@@ -13,6 +13,7 @@
 #include "aten/aten.h"
 #include "aten/call_open.h"
 #include "aten/operator_notes.h"
+#include "aten/unstrided_fake.h"
 
 namespace pellucid::aten {
 namespace {
@@ -170,6 +171,8 @@ void Call::inspect(const at::Tensor& tensor) {
   }
   has_tensors = true;
   has_fakes |= is_fake(&impl);
+  has_unstrided |= unstrided_fake(&impl) != nullptr;
+  has_quantised |= is_fake(&impl) && impl.is_quantized();
   if (impl.has_symbolic_sizes_strides() && !scope_) {
     if (const SymbolicFake* fake = symbolic_fake(tensor)) scope_ = fake->scope();
   }
@@ -316,6 +319,11 @@ void Call::check_written() {
 }
 
 void Call::run(DispatchKeySet keys) {
+  if (has_unstrided || has_quantised) {
+    TORCH_CHECK_NOT_IMPLEMENTED(run_opaque(keys), "pellucid: no fake kernel for aten::", op.name, " of a ",
+                                has_unstrided ? "sparse" : "quantised", " tensor");
+    return;
+  }
   // Nobody records what runs without a scope: the program's graph has no part in it.
   if (op.unbacked_rule != nullptr && scope_of_thread() != nullptr && op.unbacked_rule(*this)) return;
   if (scope_ != nullptr && !QuietScope::is_active()) return OpenCall(*this, scope_).run(keys);
@@ -436,6 +444,12 @@ struct ScopeKernel final : c10::OperatorKernel {
 
 }  // namespace
 
+namespace {
+
+bool has_rule(const std::string& name) { return find_rule(name) != nullptr || find_unstrided_rule(name) != nullptr; }
+
+}  // namespace
+
 void register_kernels() {
   static bool done = false;
   if (done) return;
@@ -451,8 +465,12 @@ void register_kernels() {
   const char* const debug = "pellucid fake kernel";
   registrations.push_back(dispatcher.registerFallback(
       DispatchKey::Fake, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<ScopeKernel>()), debug));
-  registrations.push_back(dispatcher.registerFallback(
-      DispatchKey::PrivateUse3, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<FakeKernel>()), debug));
+  for (const DispatchKey key :
+       {DispatchKey::PrivateUse3, DispatchKey::SparsePrivateUse3, DispatchKey::SparseCsrPrivateUse3,
+        DispatchKey::QuantizedPrivateUse3}) {
+    registrations.push_back(dispatcher.registerFallback(
+        key, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<FakeKernel>()), debug));
+  }
   // Operators of a library without a derivative of their own: for these keys torch has no fallback.
   static auto& autograd = *new torch::Library(torch::Library::IMPL, "_", DispatchKey::AutogradPrivateUse3, debug, 0);
   autograd.fallback(torch::autograd::basicAutogradNotImplementedFallback());
@@ -469,7 +487,7 @@ void register_kernels() {
                                   std::nullopt, nullptr, debug));
     };
     const bool composite = handle->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
-    const bool ruled = composite && find_rule(operator_name(name)) != nullptr;
+    const bool ruled = composite && has_rule(operator_name(name));
     if (!composite || ruled) claim(DispatchKey::PrivateUse3);
     if (ruled) claim(DispatchKey::AutogradPrivateUse3);
   }

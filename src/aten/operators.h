@@ -69,7 +69,8 @@ struct Operator {
   int dropout = -1;                     // of attention: the probability; nothing is drawn when it is 0
   Rule rule = nullptr;
   SizeRule size_rule = nullptr;  // sizes.h
-  Rule unbacked_rule = nullptr;  // rules_unbacked.cpp
+  Rule unbacked_rule = nullptr;   // rules_unbacked.cpp
+  Rule unstrided_rule = nullptr;  // rules_unstrided.cpp
 
   Plan plan() const;  // looks the kernels up at the first call
   const c10::KernelFunction& kernel() const;
@@ -91,5 +92,7 @@ void count_without_size_rule(const Operator& op);
 Rule find_rule(const std::string& name);  // rules_*.cpp; nullptr when there is none
 // What operators give whose results depend on the values of tensors. False: the capture takes no such operators.
 Rule find_unbacked_rule(const std::string& name);
+// What operators give of sparse tensors. False: no graph takes the call.
+Rule find_unstrided_rule(const std::string& name);
 
 }  // namespace pellucid::aten

@@ -23,6 +23,7 @@
 #include "aten/internal.h"
 #include "aten/layers.h"
 #include "aten/symbolic_fake.h"
+#include "aten/unstrided_fake.h"
 #include "aten/torch_function.h"
 #include "aten/wrapper_subclass.h"
 #include "py/eval_frame.h"
@@ -180,6 +181,11 @@ void initialise() {
 bool is_tensor(PyObject* object) noexcept {
   return THPVariableClass != nullptr && PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(THPVariableClass));
 }
+Layout layout_kind(PyObject* tensor) noexcept {
+  const c10::TensorImpl& impl = *impl_of(tensor);
+  if (impl.is_sparse()) return Layout::SparseCoo;
+  return impl.is_sparse_compressed() || impl.is_mkldnn() || impl.is_quantized() ? Layout::Other : Layout::Strided;
+}
 py::Owned<> scalar_tensor(double number) {
   return with_python_errors([&] { return py::take(THPVariable_Wrap(c10::scalar_to_tensor(number))); });
 }
@@ -247,11 +253,25 @@ at::Tensor Fakes::fake_of(const at::Tensor& real, const OpenShape* shape) {
   return fake;
 }
 
+at::Tensor as_autograd_has_it(at::Tensor fake, const at::Tensor& real) {
+  if (!real.requires_grad()) return fake;
+  if (autograd::impl::grad_fn_unsafe(real) != nullptr) {
+    set_computed_before(fake);
+  } else {
+    fake.unsafeGetTensorImpl()->set_requires_grad(true);
+  }
+  return fake;
+}
+
 at::Tensor Fakes::build(const at::Tensor& real, const OpenShape* shape) {
   c10::TensorImpl& impl = *real.unsafeGetTensorImpl();
+  if (const auto facts = unstrided_facts(impl)) return as_autograd_has_it(fake_like_unstrided(real, *facts), real);
   auto* view = autograd::impl::get_view_autograd_meta(real);
   const bool is_view = view != nullptr && view->has_bw_view();
-  at::Tensor base = is_view ? fake_of(view->get_backward_view().base_) : at::Tensor();
+  at::Tensor base = is_view ? view->get_backward_view().base_ : at::Tensor();
+  TORCH_CHECK_NOT_IMPLEMENTED(!is_view || !unstrided_facts(*base.unsafeGetTensorImpl()),
+                              "pellucid: no fake of a part of a sparse tensor");
+  if (is_view) base = fake_of(base);
   const c10::StorageImpl* storage = impl.has_storage() ? impl.unsafe_storage().unsafeGetStorageImpl() : nullptr;
   const auto shared = storages.find(storage);
   at::Tensor fake = fake_like_real(real, shared != storages.end() ? shared->second : at::Tensor(), sizes, shape);
@@ -266,13 +286,7 @@ at::Tensor Fakes::build(const at::Tensor& real, const OpenShape* shape) {
   } else if (!impl.is_inference()) {
     fake.unsafeGetTensorImpl()->set_version_counter(c10::VariableVersion(impl.version_counter().current_version()));
   }
-  if (!real.requires_grad()) return fake;
-  if (autograd::impl::grad_fn_unsafe(real) != nullptr) {
-    set_computed_before(fake);
-  } else {
-    fake.unsafeGetTensorImpl()->set_requires_grad(true);
-  }
-  return fake;
+  return as_autograd_has_it(std::move(fake), real);
 }
 
 }  // namespace

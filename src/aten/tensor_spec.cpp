@@ -8,6 +8,7 @@
 
 #include "aten/aten.h"
 #include "aten/internal.h"
+#include "aten/unstrided_fake.h"
 #include "aten/wrapper_subclass.h"
 
 namespace pellucid::aten {
@@ -122,10 +123,11 @@ struct TensorSpec::Data {
     Exact,
     Open,
     Jagged,     // its parts say sizes and strides, and have guards of their own
-    Unstrided,  // sparse and the like, which no graph takes: a region only knows that it is there
+    Unstrided,  // sparse and the like: no graph depends on how many elements are specified, nor where
     Unknown,    // no strides to compare: never proved equal, such a tensor is not guarded this way
   } kind = Layout::Exact;
   c10::Layout unstrided = c10::kStrided;  // of Unstrided
+  std::optional<UnstridedFacts> facts;    // of a sparse one
   std::uint32_t ndim = 0;
   std::unique_ptr<std::int64_t[]> layout;  // sizes, then strides; of Unstrided sizes alone
   std::vector<OpenLayout::Dim> open;       // of Open: all dims
@@ -157,7 +159,7 @@ struct TensorSpec::Data {
   // Out of line: it would cost the exact comparison registers.
   [[gnu::noinline]] bool unstrided_matches(const c10::TensorImpl& impl) const noexcept {
     return kind == Layout::Unstrided && impl.layout() == unstrided &&
-           std::ranges::equal(impl.sizes(), Sizes(sizes(), ndim));
+           std::ranges::equal(impl.sizes(), Sizes(sizes(), ndim)) && unstrided_facts(impl) == facts;
   }
   [[gnu::noinline]] bool open_layout_matches(const c10::TensorImpl& impl) const noexcept;
   bool layout_implies(const Data& that) const noexcept;
@@ -166,6 +168,7 @@ struct TensorSpec::Data {
   bool stride_follows(std::size_t dim, Sizes found_sizes, Sizes found) const noexcept;
   void add_metadata_mismatches(PyObject* object, Differences& all) const;
   void add_layout_mismatches(const c10::TensorImpl& impl, Differences& all) const;
+  void add_unstrided_mismatches(const c10::TensorImpl& impl, Differences& all) const;
 };
 
 void TensorSpec::Data::leave_open(const OpenLayout& given) {
@@ -234,6 +237,17 @@ void TensorSpec::Data::add_layout_mismatches(const c10::TensorImpl& impl, Differ
   }
 }
 
+void TensorSpec::Data::add_unstrided_mismatches(const c10::TensorImpl& impl, Differences& all) const {
+  if (!std::ranges::equal(impl.sizes(), Sizes(sizes(), ndim))) all.add("other sizes");
+  const auto found = unstrided_facts(impl);
+  if (!facts || !found || *found == *facts) return;
+  if (found->coalesced != facts->coalesced)
+    all.add(differs("is_coalesced", bool_text(facts->coalesced == true), bool_text(found->coalesced == true)));
+  if (found->sparse_dims != facts->sparse_dims || found->dense_dims != facts->dense_dims)
+    all.add(differs("sparse dims", std::to_string(facts->sparse_dims), std::to_string(found->sparse_dims)));
+  if (found->block != facts->block) all.add("other sizes of blocks");
+}
+
 // All but sizes and strides; the keys of another device are others anyway. Of a tensor whose questions no Python code
 // answers.
 void TensorSpec::Data::add_metadata_mismatches(PyObject* object, Differences& all) const {
@@ -273,6 +287,7 @@ std::unique_ptr<TensorSpec> TensorSpec::of(PyObject* tensor, const OpenLayout* o
   if (impl.layout() != c10::kStrided) {
     d.kind = Data::Layout::Unstrided;
     d.unstrided = impl.layout();
+    d.facts = unstrided_facts(impl);
     d.layout = std::make_unique<std::int64_t[]>(d.ndim);
     std::copy_n(impl.sizes().data(), d.ndim, d.layout.get());
     return spec;
@@ -315,7 +330,7 @@ std::string TensorSpec::mismatch(PyObject* object) const {
   if (d.has_layout() && with_plain_layout(object) != nullptr)
     d.add_layout_mismatches(*impl_of(object), all);
   else if (d.kind == Data::Layout::Unstrided && impl_of(object)->layout() == d.unstrided)
-    all.add("other sizes");
+    d.add_unstrided_mismatches(*impl_of(object), all);
   else if (!jagged)
     all.add("layout without plain strides: never equal");
   return all.is_empty() ? "differs" : all.text();
@@ -342,7 +357,8 @@ bool TensorSpec::Data::layout_implies(const Data& that) const noexcept {
   if (kind == Layout::Jagged || that.kind == Layout::Jagged) return kind == that.kind;
   if (kind == Layout::Unknown || that.kind == Layout::Unknown || ndim != that.ndim) return false;
   if (kind == Layout::Unstrided || that.kind == Layout::Unstrided)
-    return kind == that.kind && unstrided == that.unstrided && std::equal(sizes(), sizes() + ndim, that.sizes());
+    return kind == that.kind && unstrided == that.unstrided && facts == that.facts &&
+           std::equal(sizes(), sizes() + ndim, that.sizes());
   const Sizes own_sizes(sizes(), ndim), own_strides(strides(), ndim);
   for (std::uint32_t i = 0; i < ndim; ++i) {
     const bool may_vary = is_open(i);

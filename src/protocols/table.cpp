@@ -125,7 +125,7 @@ void add_torch_namespace(const char* name, bool python_functions) {
 
 void fill_tables(std::initializer_list<std::span<const Row>> all) {
   for (const char* name : {"torch._C._VariableFunctions", "torch._C._nn", "torch._C._fft", "torch._C._linalg",
-                           "torch._C._special", "torch._C._nested"}) {
+                           "torch._C._special", "torch._C._nested", "torch._C._sparse"}) {
     add_torch_namespace(name, false);
   }
   for (const char* name :

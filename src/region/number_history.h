@@ -86,6 +86,7 @@ struct NumberPolicy {
   // Numbers that the graph reads of tensors, and results whose sizes depend on values, are captured.
   bool scalar_outputs = false, dynamic_output_shapes = false;
   bool value_checks = false;  // a branch on a tensor that only guards a `raise` is an assertion of the graph
+  bool takes_coo = false;     // the backend compiles graphs with sparse inputs of this layout
   // The last capture that has room: also numbers that have not changed yet are open, of objects too.
   bool is_last = false;
 

@@ -92,6 +92,8 @@ class Recorder {
   graph::Node* number_node(PyObject* number);
   void check_subclass(PyObject* tensor);
   void check_alias(PyObject* fake, std::uint32_t version);
+  void check_layout(PyObject* tensor);
+  void check_writes_beside_sparse(const std::vector<aten::HeldStorage>& written);
   void add_size_inputs(const aten::OpenShape& shape);
   py::Owned<> key_at_hand(PyObject* key);
   py::Owned<> torch_number(PyObject* number);
@@ -109,6 +111,7 @@ class Recorder {
   std::unique_ptr<aten::FakeScope> fakes_;
   std::unordered_map<PyObject*, py::Owned<>> fake_of_;        // real, or of a subclass -> fake
   std::unordered_map<PyObject*, PyObject*> real_of_;          // the other way
+  bool has_sparse_input_ = false, has_written_input_ = false;  // of a backend that compiles
   std::unordered_map<PyObject*, py::Owned<>> torch_numbers_;  // open number -> torch.SymInt
 };
 

@@ -496,6 +496,7 @@ region::NumberPolicy number_policy(const Cache& cache, bool fullgraph, bool cons
           .scalar_outputs = may && (fullgraph || as_captured || config_number("capture_scalar_outputs") != 0),
           .dynamic_output_shapes = may && (fullgraph || config_number("capture_dynamic_output_shape_ops") != 0),
           .value_checks = cache.takes_unbacked,
+          .takes_coo = has_mark(backend, "takes_coo"),
           .is_last = automatic && cache.numbers.has_open() && !has_mark(backend, "has_no_limit") &&
                      cache.entries_made() + 1 >= config_number("recompile_limit")};
 }

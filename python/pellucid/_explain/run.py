@@ -46,6 +46,7 @@ class ExplainWithBackend:
         marks = resolve_backend(backend)  # what is watched is asked for no other graphs
         self.takes_numbers = marks.takes_numbers
         self.takes_symbols = marks.takes_symbols
+        self.takes_coo = marks.takes_coo
         self.uses_aot = marks.aot
         self._recorder = Recorder(self)
         self._recorder.start()

@@ -40,7 +40,7 @@ _OFF: dict[str, Any] = {
     "force_break_every": 0,
     "force_break_at": 0,
 }
-_MARKS = ("aot", "static", "dynamic", "takes_numbers", "takes_symbols")
+_MARKS = ("aot", "static", "dynamic", "takes_numbers", "takes_symbols", "takes_coo")
 
 
 @dataclass

@@ -16,6 +16,7 @@ class _Builtin:
     tags: tuple[str, ...] = ("debug",)
     uses_aot: bool = False  # it runs AOTAutograd, so it needs torch's tracing context
     takes_symbols: bool = True  # what it makes of a graph serves other sizes too
+    takes_coo: bool = False  # torch's AOTAutograd makes graphs with sparse inputs, and what runs them takes these
 
 
 TABLE: dict[str, _Builtin] = {
@@ -27,7 +28,7 @@ TABLE: dict[str, _Builtin] = {
     "pre_dispatch_eager": _Builtin("retraced", "pre_dispatch_eager", takes_symbols=False),
     "ts": _Builtin("retraced", "ts", takes_symbols=False),
     "aot_ts": _Builtin("retraced", "aot_ts", uses_aot=True, takes_symbols=False),
-    "aot_eager": _Builtin("aot", "aot_eager", uses_aot=True),
+    "aot_eager": _Builtin("aot", "aot_eager", uses_aot=True, takes_coo=True),
     "aot_eager_default_partitioner": _Builtin("aot", "aot_eager_default_partitioner", uses_aot=True),
     "aot_eager_decomp_partition": _Builtin("aot", "aot_eager_decomp_partition", uses_aot=True),
     "aot_eager_decomp_partition_with_mode": _Builtin("aot", "aot_eager_decomp_partition_with_mode", uses_aot=True),
@@ -52,6 +53,11 @@ def load(name: str) -> Callable | None:
 def uses_aot(backend: str | Callable) -> bool:
     """Of one of our own, by name: it always runs AOTAutograd."""
     return isinstance(backend, str) and backend in TABLE and TABLE[backend].uses_aot
+
+
+def takes_coo(backend: str | Callable) -> bool:
+    """Its graphs may have sparse inputs of layout COO. Others than our own are not taken to."""
+    return isinstance(backend, str) and backend in TABLE and TABLE[backend].takes_coo
 
 
 def takes_symbols(backend: str | Callable) -> bool:

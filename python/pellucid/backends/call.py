@@ -18,7 +18,7 @@ from torch._guards import CompileId
 from pellucid import _core, config
 from pellucid._fx import user_stack_of
 from pellucid.backends import verify
-from pellucid.backends.builtin import takes_symbols, uses_aot
+from pellucid.backends.builtin import takes_coo, takes_symbols, uses_aot
 from pellucid.backends.eager import eager
 from pellucid.backends.errors import BackendRefused, BackendSkips, GraphRefused, LoadedAOTAutograd
 from pellucid.backends.registry import aot_is_loaded, lookup_backend
@@ -47,6 +47,7 @@ class Backend:
     guard_filter_fn: Callable | None = None  # says which guards are checked
     takes_numbers: bool = False  # graphs may have inputs that are ints and floats, with other values at other calls
     takes_symbols: bool = False  # graphs may have inputs that are ints; while it compiles they are torch.SymInt
+    takes_coo: bool = False  # graphs may have sparse inputs of layout COO
     has_no_limit: bool = False  # whoever fits no compiled version is compiled, however many there are
 
     def __call__(self, gm: GraphModule, example_inputs: Sequence[Any]) -> Callable:
@@ -84,6 +85,7 @@ def resolve_backend(
         takes_symbols=takes_symbols(backend) and getattr(function, "takes_symbols", True) is True,
         runs_as_captured=function is eager and not given,
         takes_numbers=getattr(function, "takes_numbers", False) is True,
+        takes_coo=takes_coo(backend) or getattr(function, "takes_coo", False) is True,
         has_no_limit=getattr(function, "_has_no_limit", False) is True,
     )
 
