@@ -70,6 +70,7 @@ class Call {
   void inspect(const at::Tensor& tensor);
   void on_twins();
   bool run_opaque(c10::DispatchKeySet keys);
+  const char* opaque_name() const;
   void check_overlap(const at::Tensor& written);
   bool may_raise() const;
   bool numbers_may_raise() const;

@@ -321,7 +321,7 @@ void Call::check_written() {
 void Call::run(DispatchKeySet keys) {
   if (has_unstrided || has_quantised) {
     TORCH_CHECK_NOT_IMPLEMENTED(run_opaque(keys), "pellucid: no fake kernel for aten::", op.name, " of a ",
-                                has_unstrided ? "sparse" : "quantised", " tensor");
+                                opaque_name(), " tensor");
     return;
   }
   // Nobody records what runs without a scope: the program's graph has no part in it.

@@ -106,12 +106,15 @@ bool are_alike(const at::Tensor& first, const at::Tensor& second) {
   return first.scalar_type() == second.scalar_type() && first.sizes() == second.sizes();
 }
 
-// self, other, alpha: of a strided tensor and a sparse one
+// self, other, alpha: of a strided tensor and a sparse one, which stands first where it is no COO
 bool add(Call& call) {
   const at::Tensor self = call.tensor(0), other = call.tensor(1);
-  if (!is_dense(self) || !are_alike(self, other) || !self.is_contiguous() || !is_sparse_in_all(other)) return false;
-  const c10::Layout layout = facts_of(other)->layout;
-  if (layout == c10::kSparseBsr || layout == c10::kSparseBsc) return false;
+  const at::Tensor& sparse = is_dense(self) ? other : self;
+  const at::Tensor& dense = is_dense(self) ? self : other;
+  if (!is_dense(dense) || !are_alike(self, other) || !dense.is_contiguous() || !is_sparse_in_all(sparse)) return false;
+  const c10::Layout layout = facts_of(sparse)->layout;
+  const bool has_kernel = layout == c10::kSparseCsr || layout == c10::kSparseCsc || (is_coo(sparse) && is_dense(self));
+  if (!has_kernel) return false;
   call.give(call.fresh(self.sizes(), self.scalar_type()));
   return true;
 }
@@ -119,7 +122,7 @@ bool add(Call& call) {
 // Above autograd: torch's kernel reads the elements. The sum of all has the same metadata, and the same gradients.
 bool sparse_sum(Call& call) {
   const at::Tensor self = call.tensor(0);
-  if (!is_coo(self) || !is_sparse_in_all(self)) return false;
+  if (!is_coo(self)) return false;
   call.give(at::sum(self));
   return true;
 }
@@ -218,6 +221,21 @@ bool coalesce(Call& call) {
   UnstridedFacts facts = *facts_of(self);
   facts.coalesced = true;
   return with_facts(call, self, facts);
+}
+
+const char* python_name(c10::Layout layout) {
+  switch (layout) {
+    case c10::kSparseCsr:
+      return "torch.sparse_csr";
+    case c10::kSparseCsc:
+      return "torch.sparse_csc";
+    case c10::kSparseBsr:
+      return "torch.sparse_bsr";
+    case c10::kSparseBsc:
+      return "torch.sparse_bsc";
+    default:
+      return "torch.sparse_coo";
+  }
 }
 
 c10::Layout transposed(c10::Layout layout) {
@@ -347,11 +365,22 @@ Rule find(const RuleRow (&rows)[N], const std::string& name) {
 
 Rule find_unstrided_rule(const std::string& name) { return find(kRows, name); }
 
+// The kind of the first such argument, as Python has it.
+const char* Call::opaque_name() const {
+  const char* name = "quantised";
+  for (std::size_t i = size(); i-- > 0;) {
+    for_each_tensor(arg(i), [&](const at::Tensor& tensor) {
+      if (const UnstridedFacts* facts = facts_of(tensor)) name = python_name(facts->layout);
+    });
+  }
+  return name;
+}
+
 // Writes are none of these, nor has anybody seen what other devices give. What kernels refuse is theirs to say when the
 // graph runs.
 bool Call::run_opaque(c10::DispatchKeySet keys) {
   const Rule known = has_quantised ? find(kQuantisedRows, op.name) : op.unstrided_rule;
-  if (known == nullptr && op.composite) {
+  if (known == nullptr && op.composite && op.plan() == Plan::Decompose) {
     op.kernel().callBoxed(handle, keys, &stack);
     return true;
   }

@@ -4,6 +4,7 @@
 
 #include "aten/layers.h"
 #include "aten/torch_function.h"
+#include "aten/wrapper_subclass.h"
 #include "py/cpython.h"
 #include "py/numpy_array.h"
 #include "region/arrays.h"
@@ -107,7 +108,8 @@ void Recorder::check_layout(PyObject* tensor) {
   const aten::Layout layout = aten::layout_kind(tensor);
   const NumberPolicy& policy = region_.numbers.policy;
   if (layout == aten::Layout::Strided || policy.runs_as_captured()) return;
-  const bool is_taken = policy.takes_coo && layout == aten::Layout::SparseCoo && !aten::meta_of(tensor).requires_grad;
+  const bool is_taken = policy.takes_coo && layout == aten::Layout::SparseCoo && !aten::is_view(tensor) &&
+                        !aten::meta_of(tensor).requires_grad;
   if (!is_taken) {
     const auto name = py::take(PyObject_Str(py::take(PyObject_GetAttrString(tensor, "layout")).get()));
     const bool is_quantised = py::text_of(name.get()) == "torch.strided";

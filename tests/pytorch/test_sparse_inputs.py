@@ -280,16 +280,13 @@ def test_a_gcn_is_trained_with_one_graph(layout, backend):
     assert counting.count == (backend == "eager")
 
 
-def test_torch_compile_makes_no_fewer_graphs():
-    model, theirs, ours = Gcn(LAYOUTS["coo"]()), CountingOf("eager"), CountingOf("eager")
+def test_torch_compile_does_not_take_the_whole_of_it():
+    model, ours = Gcn(LAYOUTS["coo"]()), CountingOf("eager")
     x = torch.randn(6, 4)
     torch._dynamo.reset()
-    with torch.no_grad():
-        want = model(x)
-        assert torch.equal(torch.compile(model, backend=theirs)(x), want)
-        assert torch.equal(pellucid.compile(model, backend=ours)(x), want)
+    assert outcome(torch.compile(model, backend="eager", fullgraph=True), x)[0] == "raises"
+    assert torch.equal(pellucid.compile(model, backend=ours)(x), model(x))
     assert ours.count == 1
-    assert theirs.count > ours.count
 
 
 class TestQuantised:
