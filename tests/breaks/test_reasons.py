@@ -211,7 +211,7 @@ def imports(x):
 
 
 def sparse(x):
-    return x + SPARSE
+    return x + SPARSE._nnz()
 
 
 class Settings:
