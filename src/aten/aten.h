@@ -22,7 +22,7 @@ namespace pellucid::aten {
 // library has claimed our dispatch keys.
 void initialise();
 
-bool is_tensor(PyObject* object) noexcept;        // an instance of torch.Tensor or of a subclass
+bool is_tensor(PyObject* object) noexcept;  // an instance of torch.Tensor or of a subclass
 enum class Layout : std::uint8_t { Strided, SparseCoo, Other };
 Layout layout_kind(PyObject* tensor) noexcept;
 bool is_plain_tensor(PyObject* object) noexcept;  // exactly torch.Tensor, nn.Parameter or nn.Buffer: no

@@ -92,11 +92,10 @@ c10::intrusive_ptr<c10::StorageImpl> meta_storage(std::int64_t nbytes) {
 }
 
 void check_strided(const c10::TensorImpl& impl, bool may_be_quantised = false) {
-  TORCH_CHECK_NOT_IMPLEMENTED(impl.layout() == c10::kStrided && impl.has_storage() && !impl.is_nested() &&
-                                  !impl.key_set().has(c10::DispatchKey::Python) &&
-                                  (may_be_quantised || !impl.is_quantized()),
-                              "pellucid: no fake of a tensor with layout ", impl.layout(), " and keys ",
-                              impl.key_set());
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      impl.layout() == c10::kStrided && impl.has_storage() && !impl.is_nested() &&
+          !impl.key_set().has(c10::DispatchKey::Python) && (may_be_quantised || !impl.is_quantized()),
+      "pellucid: no fake of a tensor with layout ", impl.layout(), " and keys ", impl.key_set());
   TORCH_CHECK_NOT_IMPLEMENTED(!impl.has_symbolic_sizes_strides(), "pellucid: no fake of a tensor with symbolic sizes");
 }
 
@@ -204,8 +203,8 @@ at::Tensor unstrided_result(const at::Tensor& like, c10::ScalarType dtype, c10::
   const c10::TensorImpl& from = *like.unsafeGetTensorImpl();
   auto storage = shares ? c10::Storage(from.unsafe_storage()) : c10::Storage(new_storage(0, from.device()));
   const auto keys = unstrided_keys(from.device().type(), facts.layout, c10::InferenceMode::is_enabled());
-  return at::Tensor(c10::make_intrusive<UnstridedFake>(std::move(storage), keys, c10::scalarTypeToTypeMeta(dtype),
-                                                       sizes, facts));
+  return at::Tensor(
+      c10::make_intrusive<UnstridedFake>(std::move(storage), keys, c10::scalarTypeToTypeMeta(dtype), sizes, facts));
 }
 
 at::Tensor new_fake(const std::int64_t* sizes, std::size_t ndim, const std::int64_t* strides, int scalar_type,

@@ -465,9 +465,8 @@ void register_kernels() {
   const char* const debug = "pellucid fake kernel";
   registrations.push_back(dispatcher.registerFallback(
       DispatchKey::Fake, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<ScopeKernel>()), debug));
-  for (const DispatchKey key :
-       {DispatchKey::PrivateUse3, DispatchKey::SparsePrivateUse3, DispatchKey::SparseCsrPrivateUse3,
-        DispatchKey::QuantizedPrivateUse3}) {
+  for (const DispatchKey key : {DispatchKey::PrivateUse3, DispatchKey::SparsePrivateUse3,
+                                DispatchKey::SparseCsrPrivateUse3, DispatchKey::QuantizedPrivateUse3}) {
     registrations.push_back(dispatcher.registerFallback(
         key, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<FakeKernel>()), debug));
   }

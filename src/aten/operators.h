@@ -68,7 +68,7 @@ struct Operator {
   int training = -1;                    // the argument that says it is training
   int dropout = -1;                     // of attention: the probability; nothing is drawn when it is 0
   Rule rule = nullptr;
-  SizeRule size_rule = nullptr;  // sizes.h
+  SizeRule size_rule = nullptr;   // sizes.h
   Rule unbacked_rule = nullptr;   // rules_unbacked.cpp
   Rule unstrided_rule = nullptr;  // rules_unstrided.cpp
 

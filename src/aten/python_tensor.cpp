@@ -23,8 +23,8 @@
 #include "aten/internal.h"
 #include "aten/layers.h"
 #include "aten/symbolic_fake.h"
-#include "aten/unstrided_fake.h"
 #include "aten/torch_function.h"
+#include "aten/unstrided_fake.h"
 #include "aten/wrapper_subclass.h"
 #include "py/eval_frame.h"
 

@@ -79,8 +79,8 @@ bool bmm(Call& call) {
     return false;
   const bool fits = first.size(0) == second.size(0) && first.size(2) == second.size(1);
   if (!fits || first.scalar_type() != second.scalar_type()) return false;
-  call.give(call.fresh({first.size(0), first.size(1), second.size(2)}, {first.size(1) * second.size(2), 1, first.size(1)},
-                       first.scalar_type()));
+  call.give(call.fresh({first.size(0), first.size(1), second.size(2)},
+                       {first.size(1) * second.size(2), 1, first.size(1)}, first.scalar_type()));
   return true;
 }
 
@@ -257,8 +257,8 @@ c10::Layout transposed(c10::Layout layout) {
 bool transposed(Call& call, std::int64_t first, std::int64_t second) {
   const at::Tensor self = call.tensor(0);
   if (!is_sparse_in_all(self) || self.dim() != 2) return false;
-  const bool is_swap = first != second && std::abs(first - second) == 1 && first >= -2 && first < 2 && second >= -2 &&
-                       second < 2;
+  const bool is_swap =
+      first != second && std::abs(first - second) == 1 && first >= -2 && first < 2 && second >= -2 && second < 2;
   if (!is_swap) return false;
   UnstridedFacts facts = computed(*facts_of(self));
   facts.layout = transposed(facts.layout);

@@ -29,7 +29,7 @@ std::optional<UnstridedFacts> unstrided_facts(const c10::TensorImpl& real) noexc
   facts.sparse_dims = 2;
   facts.coalesced = std::nullopt;
   if (facts.layout == c10::kSparseBsr || facts.layout == c10::kSparseBsc) {
-    auto& parts = const_cast<at::SparseCsrTensorImpl&>(*compressed);  // its questions are not const
+    auto& parts = const_cast<at::SparseCsrTensorImpl&>(*compressed);   // its questions are not const
     const auto sizes = parts.values().unsafeGetTensorImpl()->sizes();  // batches, elements, the block, dense dims
     const auto block = static_cast<std::int64_t>(sizes.size()) - facts.dense_dims - 2;
     if (block < 0) return std::nullopt;

@@ -109,10 +109,10 @@ class Recorder {
 
   Region& region_;
   std::unique_ptr<aten::FakeScope> fakes_;
-  std::unordered_map<PyObject*, py::Owned<>> fake_of_;        // real, or of a subclass -> fake
-  std::unordered_map<PyObject*, PyObject*> real_of_;          // the other way
+  std::unordered_map<PyObject*, py::Owned<>> fake_of_;         // real, or of a subclass -> fake
+  std::unordered_map<PyObject*, PyObject*> real_of_;           // the other way
   bool has_sparse_input_ = false, has_written_input_ = false;  // of a backend that compiles
-  std::unordered_map<PyObject*, py::Owned<>> torch_numbers_;  // open number -> torch.SymInt
+  std::unordered_map<PyObject*, py::Owned<>> torch_numbers_;   // open number -> torch.SymInt
 };
 
 // The sizes of an array as expressions; nothing where they are those at hand.

@@ -94,7 +94,9 @@ USES = {
     **{name: lambda a, x, name=name: getattr(a, name)() for name in ELEMENTWISE},
 }
 # Captured as one graph wherever eager takes them.
-CAPTURED = {name for name in USES if name not in ("nnz", "values", "indices", "crow_indices", "stride", "is_contiguous")}
+CAPTURED = {
+    name for name in USES if name not in ("nnz", "values", "indices", "crow_indices", "stride", "is_contiguous")
+}
 CAPTURED -= {"in place", "one row", "made inside", "under autocast"}
 MORE_DIMS = ("times itself", "times a matrix", "added", "double", "softmax", "log_softmax", "csr")
 
