@@ -24,6 +24,8 @@ struct OpenLevels {
   // may end before each of these instead.
   std::vector<std::int64_t> led_by;
   int left = 0;  // for a while: the region cannot end until these are entered again
+  // Of these, what torch took off its stack, and the nodes that do so in the graph.
+  std::vector<std::pair<py::Owned<>, graph::Node*>> taken_off;
   void note_opening(const Region& region);
 };
 

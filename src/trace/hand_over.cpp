@@ -91,6 +91,7 @@ bool runs_as_a_whole(PyObject* name) {
   constexpr const char* kNames[] = {"list_sort",          "tensor_backward",
                                     "autograd_backward",  "activation_checkpoint",
                                     "run_checkpoint",     "run_function_as_node",
+                                    "autograd_function_below_vmap", "autograd_function_below_gradients",
                                     "choose_branch",      "repeat_body",
                                     "scan_rows",          "map_rows",
                                     "region_as_operator", "attend",
