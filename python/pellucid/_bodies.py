@@ -82,7 +82,9 @@ def _has_constant_rules(cls: type, seen: set[types.CodeType]) -> bool:
         return False
     for base in cls.__mro__[: cls.__mro__.index(torch.autograd.Function)]:
         for name, value in vars(base).items():
-            if name.startswith("__") or isinstance(value, (bool, int, type)):  # names of Python's, torch's backward class
+            if name.startswith("__") or isinstance(
+                value, (bool, int, type)
+            ):  # names of Python's, torch's backward class
                 continue
             if not isinstance(value, staticmethod) or not _reads_constants(inspect.unwrap(value.__func__), seen):
                 return False

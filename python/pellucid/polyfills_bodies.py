@@ -312,7 +312,9 @@ def _follow_to_node(cls, args, forward, needs_jvp, needs_backward):
 def _forward_by_level(ctx, cls, args):
     """What torch computes at the innermost level: what the next one below makes of it."""
     level = innermost_level()[0]
-    operands = _tree_map(lambda x: _wrap_for_grad(x, level) if _is_tensor(x) and _maybe_get_level(x) != level else x, args)
+    operands = _tree_map(
+        lambda x: _wrap_for_grad(x, level) if _is_tensor(x) and _maybe_get_level(x) != level else x, args
+    )
     given = _tree_map(lambda x: _unwrap_for_grad(x, level) if _is_tensor(x) else x, operands)
     with _enable_grad(), _ForwardMode(True), _Below():
         output = _custom_function_call(cls, *given)

@@ -37,10 +37,10 @@ enum class LevelKind : std::uint8_t { None, Vmap, Grad, Jvp, Other };
 // Which levels are open.
 struct LevelKinds {
   bool vmap = false;
-  bool grad = false;     // of reverse mode
-  bool forward = false;  // of forward mode, which a program may open without torch.func as well
-  bool others = false;   // of functionalize
-  bool one_forward = false;  // and there is only one of that kind, and none of reverse mode
+  bool grad = false;                      // of reverse mode
+  bool forward = false;                   // of forward mode, which a program may open without torch.func as well
+  bool others = false;                    // of functionalize
+  bool one_forward = false;               // and there is only one of that kind, and none of reverse mode
   LevelKind innermost = LevelKind::None;  // of torch.func
 };
 LevelKinds level_kinds() noexcept;

@@ -265,9 +265,9 @@ void look_at(Interpreter& t, PyObject* value, Given& given) {
   }
 }
 
-// vmap calls the rule of a function, one level below. It calls the forward of a function that has asked for a rule to be
-// made; without gradients nothing else of the function shows. Where there are gradients or tangents the function is a
-// node, and torch does at each level what it does in eager.
+// vmap calls the rule of a function, one level below. It calls the forward of a function that has asked for a rule to
+// be made; without gradients nothing else of the function shows. Where there are gradients or tangents the function is
+// a node, and torch does at each level what it does in eager.
 Result autograd_function_below_transform(Interpreter& t, Args args) {
   const aten::LevelKinds levels = aten::level_kinds();
   if (levels.others)
@@ -275,12 +275,11 @@ Result autograd_function_below_transform(Interpreter& t, Args args) {
   Given given;
   for (std::size_t i = 1; i < args.size(); ++i) look_at(t, args[i], given);
   const auto of = [](bool value) { return value ? Py_True : Py_False; };
-  const bool is_forward =
-      !levels.grad && !given.has_tangents && !given.asks_for_more && given.is_of_innermost_level;
+  const bool is_forward = !levels.grad && !given.has_tangents && !given.asks_for_more && given.is_of_innermost_level;
   auto values = tuple_of(args.values.subspan(1));
   if (levels.innermost == aten::LevelKind::Vmap) {
-    PyObject* polyfill_args[] = {args[0], values.get(), of(is_forward), of(given.has_tangents),
-                                 of(given.asks_for_more), of(levels.one_forward)};
+    PyObject* polyfill_args[] = {
+        args[0], values.get(), of(is_forward), of(given.has_tangents), of(given.asks_for_more), of(levels.one_forward)};
     return protocols::call_polyfill(t, "autograd_function_below_vmap", polyfill_args);
   }
   static PyObject* const grad = py::interned("grad").release();
@@ -292,7 +291,6 @@ Result autograd_function_below_transform(Interpreter& t, Args args) {
   PyObject* polyfill_args[] = {args[0], values.get(), innermost, of(levels.vmap || levels.forward)};
   return protocols::call_polyfill(t, "autograd_function_below_gradients", polyfill_args);
 }
-
 
 // Without gradients a custom autograd function is its forward. With them it is a node that calls the class.
 Result autograd_function(Interpreter& t, PyObject* f, Args args) {
