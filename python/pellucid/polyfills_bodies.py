@@ -46,7 +46,7 @@ def begin_function(roots):
     raise NotImplementedError("a rule of the core stands for this function")
 
 
-def innermost_level():
+def current_level():
     """(number, size, randomness) of the innermost level of torch.func."""
     raise NotImplementedError("a rule of the core stands for this function")
 
@@ -215,7 +215,7 @@ class _Vmap:
     """The innermost level, a torch.vmap, as torch's own rules ask it."""
 
     def __init__(self):
-        self.number, self.size, self.mode = innermost_level()
+        self.number, self.size, self.mode = current_level()
 
     def level(self):
         return self.number
@@ -311,7 +311,7 @@ def _follow_to_node(cls, args, forward, needs_jvp, needs_backward):
 
 def _forward_by_level(ctx, cls, args):
     """What torch computes at the innermost level: what the next one below makes of it."""
-    level = innermost_level()[0]
+    level = current_level()[0]
     operands = _tree_map(
         lambda x: _wrap_for_grad(x, level) if _is_tensor(x) and _maybe_get_level(x) != level else x, args
     )
@@ -338,7 +338,7 @@ def _follow_jvp(ctx, cls, args):
 
 def _tangents_of(args):
     """At the innermost level that is no torch.vmap."""
-    level = innermost_level()
+    level = current_level()
     if level is None or level[1] is None:
         return [_unpack_dual(value, level=0)[1] if _is_tensor(value) else None for value in args]
     given, dims = _unwrap_batched(args, level[0])

@@ -43,9 +43,9 @@ Result begin_body(Interpreter& t, PyObject*, Args args) {
   return open_body(t, args[0], args[1], args[2]);
 }
 
-// innermost_level(): (number, size, randomness) of the innermost level of torch.func; of one that is no torch.vmap, the
+// current_level(): (number, size, randomness) of the innermost level of torch.func; of one that is no torch.vmap, the
 // number and two None. None: there is none.
-Result innermost_level(Interpreter& t, PyObject*, Args) {
+Result current_level(Interpreter& t, PyObject*, Args) {
   return aten::in_function_transform() ? parts_of_innermost_level(t) : Result::none();
 }
 
@@ -338,7 +338,7 @@ const Row rows[] = {
     {"torch.utils.checkpoint.checkpoint", activation_checkpoint, true, true},
     {"pellucid.polyfills_bodies.begin_body", begin_body},
     {"pellucid.polyfills_bodies.begin_function", begin_function},
-    {"pellucid.polyfills_bodies.innermost_level", innermost_level},
+    {"pellucid.polyfills_bodies.current_level", current_level},
     {"pellucid.polyfills_bodies.take_off_level", take_off_level},
     {"pellucid.polyfills_bodies.put_on_level", put_on_level},
     {"pellucid.polyfills_bodies.end_checkpoint", end_checkpoint},
