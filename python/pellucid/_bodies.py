@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
+from torch._functorch.pyfunctorch import VmapInterpreter, retrieve_current_functorch_interpreter
 from torch.amp.autocast_mode import _cast
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
@@ -72,8 +72,23 @@ def _is_constant(value: Any, seen: set[types.CodeType]) -> bool:
     if isinstance(value, types.ModuleType):
         return value.__name__.split(".")[0] in _CONSTANT_MODULES
     if isinstance(value, type):
-        return value.__module__.split(".")[0] in _CONSTANT_MODULES
+        return value.__module__.split(".")[0] in _CONSTANT_MODULES or _has_constant_rules(value, seen)
     return _reads_constants(value, seen)
+
+
+def _has_constant_rules(cls: type, seen: set[types.CodeType]) -> bool:
+    """Of an autograd.Function that another one calls, or that calls itself: it has nothing but functions, which read no more."""
+    if not issubclass(cls, torch.autograd.Function):
+        return False
+    for base in cls.__mro__[: cls.__mro__.index(torch.autograd.Function)]:
+        for name, value in vars(base).items():
+            if name.startswith("__") or isinstance(
+                value, (bool, int, type)
+            ):  # names of Python's, torch's backward class
+                continue
+            if not isinstance(value, staticmethod) or not _reads_constants(inspect.unwrap(value.__func__), seen):
+                return False
+    return True
 
 
 def describe_body(module: Any, plain: Any) -> None:
@@ -116,9 +131,11 @@ def call_region(body: Callable[..., Any], identifier: str, *operands: Any) -> An
     return body(*operands)
 
 
-def innermost_vmap() -> tuple[int, int, str]:
-    """The number, size and randomness of the innermost level, which is a torch.vmap."""
+def innermost_level() -> tuple[int, int | None, str | None]:
+    """The number of the innermost level of torch.func, and what torch.vmap has besides: size and randomness."""
     level: Any = retrieve_current_functorch_interpreter()
+    if not isinstance(level, VmapInterpreter):
+        return level.level(), None, None
     return level.level(), level.batch_size(), level.randomness()
 
 

@@ -1,8 +1,11 @@
 #include "aten/layers.h"
 
 #include <ATen/FuncTorchTLS.h>
+#include <c10/core/AutogradState.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/TensorImpl.h>
 #include <torch/csrc/autograd/forward_grad.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include "aten/aten.h"
 #include "aten/internal.h"
@@ -62,23 +65,50 @@ Levels Levels::now() noexcept {
 
 bool is_below_transform() noexcept { return in_function_transform() || is_dual_level_open(); }
 
-LevelKinds level_kinds() noexcept {
-  static PyObject* const get_stack = functorch("get_interpreter_stack");
+namespace {
+
+LevelKind kind_of(PyObject* interpreter) noexcept {
   static PyObject* const types = functorch("TransformType");
   static PyObject* const vmap = py::take(PyObject_GetAttrString(types, "Vmap")).release();
   static PyObject* const grad = py::take(PyObject_GetAttrString(types, "Grad")).release();
-  LevelKinds found{.others = is_dual_level_open()};
+  static PyObject* const jvp = py::take(PyObject_GetAttrString(types, "Jvp")).release();
+  const auto key = py::Owned<>::steal(PyObject_CallMethod(interpreter, "key", nullptr));
+  const auto is = [&](PyObject* type) { return key && PyObject_RichCompareBool(key.get(), type, Py_EQ) == 1; };
+  if (is(vmap)) return LevelKind::Vmap;
+  if (is(grad)) return LevelKind::Grad;
+  return is(jvp) ? LevelKind::Jvp : LevelKind::Other;
+}
+
+}  // namespace
+
+LevelKinds level_kinds() noexcept {
+  static PyObject* const get_stack = functorch("get_interpreter_stack");
+  LevelKinds found{.forward = is_dual_level_open(), .one_forward = is_dual_level_open()};
   if (!in_function_transform()) return found;
   const auto stack = py::Owned<>::steal(PyObject_CallNoArgs(get_stack));
-  found.others |= !stack || PyList_CheckExact(stack.get()) == 0;
-  for (Py_ssize_t i = 0; !found.others && i < PyList_GET_SIZE(stack.get()); ++i) {
-    const auto key = py::Owned<>::steal(PyObject_CallMethod(PyList_GET_ITEM(stack.get(), i), "key", nullptr));
-    const auto is = [&](PyObject* type) { return key && PyObject_RichCompareBool(key.get(), type, Py_EQ) == 1; };
-    const bool is_vmap = is(vmap), is_grad = is(grad);
-    found.vmap |= is_vmap, found.grad |= is_grad, found.others |= !is_vmap && !is_grad;
+  const bool is_known = stack && PyList_CheckExact(stack.get()) != 0;
+  if (!is_known) found.others = true, found.innermost = LevelKind::Other;
+  int jvps = 0;
+  for (Py_ssize_t i = 0; is_known && i < PyList_GET_SIZE(stack.get()); ++i) {
+    found.innermost = kind_of(PyList_GET_ITEM(stack.get(), i));
+    found.vmap |= found.innermost == LevelKind::Vmap, found.grad |= found.innermost == LevelKind::Grad;
+    jvps += found.innermost == LevelKind::Jvp ? 1 : 0, found.others |= found.innermost == LevelKind::Other;
   }
   PyErr_Clear();
+  found.forward |= jvps > 0;
+  found.one_forward = found.forward && jvps <= 1 && !found.grad && !found.others;
   return found;
+}
+
+py::Owned<> tangent_of(PyObject* tensor) noexcept {
+  if (!is_dual_level_open()) return {};
+  const c10::AutoFwGradMode enabled(true);  // which says whether it is asked for now
+  using Impl = c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+  const at::TensorBase known(Impl::reclaim_copy(const_cast<c10::TensorImpl*>(impl_of(tensor))));
+  const c10::AutogradMetaInterface* meta = known.unsafeGetTensorImpl()->autograd_meta();
+  if (meta == nullptr) return {};
+  const at::Tensor& tangent = meta->fw_grad(0, known);  // a view asks its base
+  return tangent.defined() ? py::Owned<>::steal(new_object_of(tangent)) : py::Owned<>();
 }
 
 bool is_of_innermost_level(PyObject* tensor) noexcept {

@@ -2,6 +2,7 @@
 // others.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 
 #include "py/ref.h"
 
@@ -32,13 +33,19 @@ struct Levels {
 
 // Whether a level of either kind is open.
 bool is_below_transform() noexcept;
+enum class LevelKind : std::uint8_t { None, Vmap, Grad, Jvp, Other };
 // Which levels are open.
 struct LevelKinds {
   bool vmap = false;
-  bool grad = false;    // of reverse mode
-  bool others = false;  // of forward mode, of functionalize
+  bool grad = false;                      // of reverse mode
+  bool forward = false;                   // of forward mode, which a program may open without torch.func as well
+  bool others = false;                    // of functionalize
+  bool one_forward = false;               // and there is only one of that kind, and none of reverse mode
+  LevelKind innermost = LevelKind::None;  // of torch.func
 };
 LevelKinds level_kinds() noexcept;
+// What forward mode has for this tensor, at no level of torch.func but the tensor's own. Empty: nothing.
+py::Owned<> tangent_of(PyObject* tensor) noexcept;
 // Whether the innermost level of all has put something around this tensor.
 bool is_of_innermost_level(PyObject* tensor) noexcept;
 

@@ -24,7 +24,8 @@ std::vector<py::Owned<>> parts_of(PyObject* object) {
     auto* function = reinterpret_cast<PyFunctionObject*>(object);
     for (PyObject* part :
          {function->func_closure, function->func_defaults, function->func_kwdefaults, function->func_dict}) {
-      if (part != nullptr) parts.push_back(py::Owned<>::share(part));
+      const bool is_new_dict = part != nullptr && part == function->func_dict && PyDict_GET_SIZE(part) == 0;
+      if (part != nullptr && !is_new_dict) parts.push_back(py::Owned<>::share(part));  // CPython makes it on demand
     }
     return parts;
   }

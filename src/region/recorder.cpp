@@ -55,7 +55,7 @@ bool opens_levels(PyObject* file) {
 }  // namespace
 
 void OpenLevels::note_opening(const Region& region) {
-  if (aten::is_below_transform()) return;
+  if (aten::is_below_transform() || left > 0) return;
   for (const Frame* frame = region.top; frame != nullptr; frame = frame->back.get()) {
     if (frame->back && (frame->hidden || opens_levels(frame->code->co_filename))) continue;
     if (led_by.empty() || led_by.back() != frame->at_step) led_by.push_back(frame->at_step);

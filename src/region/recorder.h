@@ -24,6 +24,8 @@ struct OpenLevels {
   // may end before each of these instead.
   std::vector<std::int64_t> led_by;
   int left = 0;  // for a while: the region cannot end until these are entered again
+  // Of these, what torch took off its stack, and the nodes that do so in the graph.
+  std::vector<std::pair<py::Owned<>, graph::Node*>> taken_off;
   void note_opening(const Region& region);
 };
 
@@ -70,6 +72,7 @@ class Recorder {
   PyObject* fake_or_itself(PyObject* tensor) const;    // borrowed; itself while it has no fake
   PyObject* tensor_behind(PyObject* fake) const;       // borrowed; the fake itself where the region made it
   graph::Arg to_arg(PyObject* value);                  // node, constant or container of these
+  py::Owned<> from_torch(PyObject* value);             // sizes as torch gives them, as numbers of the region
   graph::Node* node_of(PyObject* tensor) const;        // null: no node computes it
   std::shared_ptr<const graph::CallSite> call_site();  // where the program is
 
@@ -97,7 +100,6 @@ class Recorder {
   void add_size_inputs(const aten::OpenShape& shape);
   py::Owned<> key_at_hand(PyObject* key);
   py::Owned<> torch_number(PyObject* number);
-  py::Owned<> from_torch(PyObject* value);
   const symbolic::Expr* given_number(PyObject* value) const;
   void fix_reshaped(const std::vector<std::pair<PyObject*, std::uint32_t>>& tensors);
   struct TorchArguments;

@@ -43,6 +43,37 @@ Result begin_body(Interpreter& t, PyObject*, Args args) {
   return open_body(t, args[0], args[1], args[2]);
 }
 
+// current_level(): (number, size, randomness) of the innermost level of torch.func; of one that is no torch.vmap, the
+// number and two None. None: there is none.
+Result current_level(Interpreter& t, PyObject*, Args) {
+  return aten::in_function_transform() ? parts_of_innermost_level(t) : Result::none();
+}
+
+// take_off_level(): what follows is below the innermost level, whose tensors stay alive, until put_on_level(). The
+// region cannot end before.
+Result take_off_level(Interpreter& t, PyObject*, Args) {
+  static PyObject* const pop = py::import_attr("torch._C._functorch", "pop_dynamic_layer_stack").release();
+  auto layer = py::take(PyObject_CallNoArgs(pop));
+  region::OpenLevels& levels = t.region.recorder.levels;
+  graph::Node* node = t.region.recorder.record(graph::Op::CallFunction, pop, Args{}, Py_None, true);
+  levels.taken_off.emplace_back(std::move(layer), node);
+  ++levels.left;
+  return Result::none();
+}
+
+Result put_on_level(Interpreter& t, PyObject*, Args) {
+  static PyObject* const push = py::import_attr("torch._C._functorch", "push_dynamic_layer_stack").release();
+  region::OpenLevels& levels = t.region.recorder.levels;
+  const auto [layer, taken_off] = std::move(levels.taken_off.back());
+  levels.taken_off.pop_back();
+  const auto depth = py::take(PyObject_CallOneArg(push, layer.get()));
+  graph::Node* node = t.region.recorder.record(graph::Op::CallFunction, push, Args{}, Py_None, true);
+  node->args.push_back(graph::Arg::of(taken_off));
+  taken_off->users += 1;
+  --levels.left;
+  return Result::none();
+}
+
 // begin_function(roots): what follows goes into a graph of which nothing is left (end_function, discard_body), so it
 // may be below a transform.
 Result begin_function(Interpreter& t, PyObject*, Args args) {
@@ -228,6 +259,21 @@ Result keeps_list(Interpreter& t, PyObject*, Args args) {
   return Result::boolean(keeps);
 }
 
+// What the levels of torch.func unwrap, and the tangents at each, are given with a tensor. Where one was met first in
+// what is discarded, it has no place in the graph yet.
+void note_layers(Interpreter& t, PyObject* fake, std::unordered_set<const graph::Node*>& given) {
+  aten::each_layer(fake, [&](PyObject* layer) {
+    if (graph::Node* node = t.region.recorder.node_of(layer)) {
+      if (t.region.capture->bodies->reaches(*node)) {
+        given.insert(t.region.recorder.bodies.here(layer));
+      } else {
+        t.region.capture->node_of.erase(layer);
+      }
+    }
+    if (const auto tangent = aten::tangent_of(layer)) note_layers(t, tangent.get(), given);
+  });
+}
+
 // Whether a compiler makes the backward pass, or, below a transform, capture does, on fakes.
 bool traces_backward(const Interpreter& t) {
   return !t.region.numbers.policy.runs_as_captured() || aten::is_below_transform();
@@ -251,8 +297,9 @@ Result end_function(Interpreter& t, PyObject*, Args args) {
     values.push_back(PyTuple_GET_ITEM(args[1], i));
     if (!is_plain_argument(t, values.back())) refuse_call(kFunction, "it is given more than tensors and numbers");
     region::each_tensor(values.back(), [&](PyObject* tensor) {
-      (void)t.region.recorder.lift(tensor);
+      const auto fake = t.region.recorder.lift(tensor);
       given.insert(t.region.recorder.bodies.here(tensor));
+      note_layers(t, fake.get(), given);
     });
   }
   const auto is_given = [&](const graph::Node* operand) { return given.contains(operand); };
@@ -281,10 +328,19 @@ Result activation_checkpoint(Interpreter& t, PyObject* f, Args args) {
   return protocols::call_polyfill(t, "activation_checkpoint", Args{values, args.kwnames});
 }
 
+// torch compares the ids of tensors, which each are another at each call.
+Result wrap_outputs(Interpreter& t, PyObject*, Args args) {
+  return protocols::call_polyfill(t, "wrap_outputs_by_identity", args);
+}
+
 const Row rows[] = {
+    {"torch._functorch.autograd_function.wrap_outputs_maintaining_identity", wrap_outputs},
     {"torch.utils.checkpoint.checkpoint", activation_checkpoint, true, true},
     {"pellucid.polyfills_bodies.begin_body", begin_body},
     {"pellucid.polyfills_bodies.begin_function", begin_function},
+    {"pellucid.polyfills_bodies.current_level", current_level},
+    {"pellucid.polyfills_bodies.take_off_level", take_off_level},
+    {"pellucid.polyfills_bodies.put_on_level", put_on_level},
     {"pellucid.polyfills_bodies.end_checkpoint", end_checkpoint},
     {"pellucid.polyfills_bodies.end_function", end_function},
     {"pellucid.polyfills_bodies.keeps_list", keeps_list},
@@ -292,6 +348,16 @@ const Row rows[] = {
 };
 
 }  // namespace
+
+Result parts_of_innermost_level(Interpreter& t) {
+  static PyObject* const ask = py::import_attr("pellucid._bodies", "innermost_level").release();
+  const auto level = py::take(PyObject_CallNoArgs(ask));
+  PyObject* size = PyTuple_GET_ITEM(level.get(), 1);
+  const symbolic::Expr* expr = t.region.recorder.fakes().expr_of(size);
+  const auto number = expr != nullptr ? t.region.numbers.said.of(expr) : py::Owned<>::share(size);
+  PyObject* parts[] = {PyTuple_GET_ITEM(level.get(), 0), number.get(), PyTuple_GET_ITEM(level.get(), 2)};
+  return Result::of(tuple_of(parts));
+}
 
 Result function_as_node(Interpreter& t, Args args) {
   auto given = tuple_of(args.values.subspan(1));

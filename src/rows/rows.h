@@ -36,6 +36,9 @@ void end_range(Interpreter& t, graph::Node* begun);
 Result state_switch(Interpreter& t, PyObject* f, Args args);
 // The same of levels of torch.func, whose size may be open.
 Result switch_level(Interpreter& t, PyObject* f, Args args);
+// (number, size, randomness) of the innermost level of torch.func; of one that is no torch.vmap, the number and two
+// None.
+Result parts_of_innermost_level(Interpreter& t);
 // The call of an autograd.Function, (class, arguments …), where gradients are asked for.
 Result function_as_node(Interpreter& t, Args args);
 // Of torch's own numbers that only a graph knows; capture has others (region/unbacked.h).

@@ -19,14 +19,9 @@ namespace {
 Result innermost_level(Interpreter& t, PyObject*, Args) {
   if (!aten::is_below_transform()) return Result::none();
   const aten::LevelKinds levels = aten::level_kinds();
-  if (levels.grad || levels.others) refuse_body("is below a transform of torch.func that is no torch.vmap()");
-  static PyObject* const ask = py::import_attr("pellucid._bodies", "innermost_vmap").release();
-  const auto level = py::take(PyObject_CallNoArgs(ask));
-  PyObject* size = PyTuple_GET_ITEM(level.get(), 1);
-  const symbolic::Expr* expr = t.region.recorder.fakes().expr_of(size);
-  const auto number = expr != nullptr ? t.region.numbers.said.of(expr) : py::Owned<>::share(size);
-  PyObject* parts[] = {PyTuple_GET_ITEM(level.get(), 0), number.get(), PyTuple_GET_ITEM(level.get(), 2)};
-  return Result::of(tuple_of(parts));
+  if (levels.grad || levels.forward || levels.others)
+    refuse_body("is below a transform of torch.func that is no torch.vmap()");
+  return parts_of_innermost_level(t);
 }
 
 // leave_level(): the region cannot end until the level is entered again.
@@ -61,11 +56,12 @@ Result mapped_operands(Interpreter& t, PyObject*, Args args) {
   return Result::of(tuple_of(mapped));
 }
 
-// strides_at_bottom(tensor): where sizes are open these are no numbers that are followed, and the region ends.
+// strides_at_bottom(tensor): numbers of the region where sizes are open.
 Result strides_at_bottom(Interpreter& t, PyObject*, Args args) {
   static PyObject* const ask = py::import_attr("pellucid._bodies", "strides_at_bottom").release();
   const auto fake = t.region.recorder.lift(args[0]);
-  return Result::of(py::take(PyObject_CallOneArg(ask, fake.get())));
+  const auto strides = py::take(PyObject_CallOneArg(ask, fake.get()));
+  return Result::of(t.region.recorder.from_torch(strides.get()));
 }
 
 // stand_for(tensor, other): in the open body, and in bodies within it.

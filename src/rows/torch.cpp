@@ -241,6 +241,7 @@ Result product(Interpreter& t, PyObject* f, Args args) {
 // itself that it requires no gradients.
 struct Given {
   bool asks_for_more = false;          // gradients, at some level, or a class of its own; or it is not looked into
+  bool has_tangents = false;           // of forward mode, at some level
   bool is_of_innermost_level = false;  // the innermost vmap goes over one of them
 };
 
@@ -248,7 +249,10 @@ void look_at(Interpreter& t, PyObject* value, Given& given) {
   const Cat cat = region::cat_of(value);
   if (cat == Cat::Tensor) {
     const auto fake = t.region.recorder.lift(value);
-    aten::each_layer(fake.get(), [&](PyObject* layer) { given.asks_for_more |= aten::meta_of(layer).requires_grad; });
+    aten::each_layer(fake.get(), [&](PyObject* layer) {
+      given.asks_for_more |= aten::meta_of(layer).requires_grad;
+      given.has_tangents |= static_cast<bool>(aten::tangent_of(layer));
+    });
     given.asks_for_more |= region::is_subclassed(value);
     given.is_of_innermost_level |= aten::is_of_innermost_level(fake.get());
   } else if (cat == Cat::List || cat == Cat::Tuple) {
@@ -261,19 +265,30 @@ void look_at(Interpreter& t, PyObject* value, Given& given) {
   }
 }
 
-// vmap calls the forward of a function that has asked for a vmap rule to be made; without gradients nothing else of the
-// function shows. A level that goes over none of its tensors hands it on to the one below. Where there are gradients
-// the function is a node, and torch does at each level what it does in eager.
+// vmap calls the rule of a function, one level below. It calls the forward of a function that has asked for a rule to
+// be made; without gradients nothing else of the function shows. Where there are gradients or tangents the function is
+// a node, and torch does at each level what it does in eager.
 Result autograd_function_below_transform(Interpreter& t, Args args) {
   const aten::LevelKinds levels = aten::level_kinds();
   if (levels.others)
     unsupported(Reason::UntracedCallable, {{"callee", "an autograd.Function below this transform of torch.func"}});
   Given given;
   for (std::size_t i = 1; i < args.size(); ++i) look_at(t, args[i], given);
-  if (!levels.grad && !given.asks_for_more && given.is_of_innermost_level)
-    return protocols::call_polyfill(t, "autograd_function_below_vmap", args);
+  const auto of = [](bool value) { return value ? Py_True : Py_False; };
+  const bool is_forward = !levels.grad && !given.has_tangents && !given.asks_for_more && given.is_of_innermost_level;
   auto values = tuple_of(args.values.subspan(1));
-  PyObject* polyfill_args[] = {args[0], values.get(), levels.vmap ? Py_True : Py_False};
+  if (levels.innermost == aten::LevelKind::Vmap) {
+    PyObject* polyfill_args[] = {
+        args[0], values.get(), of(is_forward), of(given.has_tangents), of(given.asks_for_more), of(levels.one_forward)};
+    return protocols::call_polyfill(t, "autograd_function_below_vmap", polyfill_args);
+  }
+  static PyObject* const grad = py::interned("grad").release();
+  static PyObject* const jvp = py::interned("jvp").release();
+  static PyObject* const dual = py::interned("dual").release();
+  PyObject* innermost = levels.innermost == aten::LevelKind::Grad  ? grad
+                        : levels.innermost == aten::LevelKind::Jvp ? jvp
+                                                                   : dual;
+  PyObject* polyfill_args[] = {args[0], values.get(), innermost, of(levels.vmap || levels.forward)};
   return protocols::call_polyfill(t, "autograd_function_below_gradients", polyfill_args);
 }
 
@@ -518,6 +533,7 @@ const Row rows[] = {
     {"torch.autocast_decrement_nesting", refuse},
     {"torch.clear_autocast_cache", refuse},
     {"torch.autograd.function.Function.apply", autograd_function},
+    {"torch._functorch.autograd_function.custom_function_call", autograd_function},
     {"torch._C._are_functorch_transforms_active", query},
     {"torch.amp.autocast_mode.autocast.__enter__", autocast_enter},
     {"torch.amp.autocast_mode.autocast.__exit__", autocast_exit},

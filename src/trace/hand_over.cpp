@@ -88,13 +88,22 @@ void decode(const Frame& frame, frames::OpenFrame& to) {
 // again has not; a backward pass and a copy call functions that rules of the core stand for, and a body is a graph of
 // its own.
 bool runs_as_a_whole(PyObject* name) {
-  constexpr const char* kNames[] = {"list_sort",          "tensor_backward",
-                                    "autograd_backward",  "activation_checkpoint",
-                                    "run_checkpoint",     "run_function_as_node",
-                                    "choose_branch",      "repeat_body",
-                                    "scan_rows",          "map_rows",
-                                    "region_as_operator", "attend",
-                                    "tensor_deepcopy",    "lone_tensor_deepcopy"};
+  constexpr const char* kNames[] = {"list_sort",
+                                    "tensor_backward",
+                                    "autograd_backward",
+                                    "activation_checkpoint",
+                                    "run_checkpoint",
+                                    "run_function_as_node",
+                                    "autograd_function_below_vmap",
+                                    "autograd_function_below_gradients",
+                                    "choose_branch",
+                                    "repeat_body",
+                                    "scan_rows",
+                                    "map_rows",
+                                    "region_as_operator",
+                                    "attend",
+                                    "tensor_deepcopy",
+                                    "lone_tensor_deepcopy"};
   return std::ranges::any_of(kNames,
                              [&](const char* known) { return PyUnicode_CompareWithASCIIString(name, known) == 0; });
 }

@@ -249,3 +249,25 @@ def test_a_break_behind_it_lets_the_whole_vmap_run(counting):
     x = x_of(2)
     assert nearly_same(pellucid.compile(program, backend=counting)(x), program(x))
     assert counting.count == 2
+
+
+def sums_of_rows(x, c):
+    return vmap(lambda xs, carry: scan(lambda a, b: (a + b, (a * b).sum()), carry, xs))(x, c)
+
+
+def by_columns(x, c):
+    def follow(xs, carry):
+        return scan(lambda a, b: (torch.tanh(a + b * carry), a.cos()), carry, xs)
+
+    return vmap(follow, in_dims=(1, 0))(x.transpose(0, 1), c)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", [sums_of_rows, by_columns])
+def test_sizes_that_change(program, backend):
+    compiled = pellucid.compile(program, backend=backend, fullgraph=True, dynamic=True)
+    for rows, steps, width in ((2, 4, 3), (3, 5, 4), (4, 7, 6)):
+        x, c = torch.randn(rows, steps, width), torch.randn(rows, width)
+        for got, want in zip(compiled(x, c), program(x, c), strict=True):
+            torch.testing.assert_close(got, want, check_stride=True)
+    assert len(pellucid.cache_entries(compiled)) == 1

@@ -98,8 +98,12 @@ def below_no_grad(x):
         return torch.vmap(lambda row: Returns.apply(row * 2)[1])(x * weight)
 
 
+def own_rule(x):
+    return torch.vmap(lambda row: OwnRule.apply(row, [ROWS]))(x)
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("program", [picked, picked_by_each, picked_twice, returned, below_no_grad])
+@pytest.mark.parametrize("program", [picked, picked_by_each, picked_twice, returned, below_no_grad, own_rule])
 def test_the_forward_is_part_of_the_graph(program, backend):
     """A28: vmap of a function that has asked for a rule."""
     x = torch.arange(6.0).view(2, 3)
@@ -131,10 +135,6 @@ def noise_at_the_outer_level(x):
         randomness="different",
     )
     return both(x)
-
-
-def own_rule(x):
-    return torch.vmap(lambda row: OwnRule.apply(row, [ROWS]))(x)
 
 
 def without_rule(x):
@@ -173,6 +173,7 @@ def outcome(program, x):
 @pytest.mark.parametrize(
     "program",
     [
+        without_rule,
         saved_and_returned,
         saved_and_returned_without_vmap,
         written,
@@ -193,11 +194,3 @@ def test_what_asks_for_more_and_is_a_node(program):
     for _ in range(2):
         assert outcome(compiled, x) == outcome(program, x)
     assert len(pellucid.cache_entries(compiled)) == 1
-
-
-@pytest.mark.parametrize("program", [own_rule, without_rule])
-def test_what_asks_for_more_is_as_in_eager(program):
-    x = torch.arange(6.0).view(2, 3)
-    assert outcome(pellucid.compile(program, backend="eager"), x) == outcome(program, x)
-    with pytest.raises(pellucid.errors.Unsupported, match=r"autograd\.Function"):
-        pellucid.compile(program, backend="eager", fullgraph=True)(x)
