@@ -563,3 +563,30 @@ class _Sized:
 def reversed_from(sequence, length):
     """A rule in C++; in the interpreter a real one, which does not ask for the length once more."""
     return reversed(_Sized(sequence, length))
+
+
+# ---- functools.lru_cache: a function that logs, whose call the cache makes behind the graph
+
+
+def begin_cached(function):
+    """What follows is a function whose value a cache is to keep. What end_cached() asks for."""
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
+def end_cached(begun, result, wrapper, *arguments, **named):
+    """The function is over, and gives this: the call of the wrapper waits for the graph in place of what it has asked for."""
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
+def refuse_cached():
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
+def log_once(wrapper, /, *arguments, **named):
+    function = wrapper.__wrapped__
+    begun = begin_cached(function)
+    try:
+        result = function(*arguments, **named)
+    except BaseException:
+        refuse_cached()  # the cache hands the exception on, and keeps nothing
+    return end_cached(begun, result, wrapper, *arguments, **named)

@@ -222,6 +222,20 @@ Result defer(Interpreter& t, PyObject* callable, Args args) {
   return wait(t, callable, call, true);  // it reads levels, formatters, filters
 }
 
+Result defer_as_it_is(Interpreter& t, PyObject* callable, Args args) {
+  Deferred call{py::take(PyTuple_New(static_cast<Py_ssize_t>(args.size()))), py::take(PyDict_New()),
+                py::take(PyDict_New())};
+  for (std::size_t i = 0; i < args.values.size(); ++i) {
+    if (PyObject* keyword = args.keyword_of(i)) {
+      py::check(PyDict_SetItem(call.kwargs.get(), keyword, args[i]));
+    } else {
+      PyTuple_SET_ITEM(call.args.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
+    }
+  }
+  t.region.provenance.note_constant(callable);
+  return wait(t, callable, call, true);
+}
+
 py::Owned<> reorderable_functions() {
   auto set = py::import_attr("pellucid.config", "reorderable_logging_functions");
   return PyObject_Size(set.get()) > 0 ? py::take(PySequence_Tuple(set.get())) : py::Owned<>();

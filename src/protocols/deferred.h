@@ -11,6 +11,9 @@ Result reorder(Interpreter& t, PyObject* callable, Args args);
 // Of a logger's method (its object comes first) or warnings.warn. Refuses what cannot be kept until then.
 Result defer(Interpreter& t, PyObject* callable, Args args);
 
+// The same of any callable and of arguments that stay what they are: atoms, and objects of the program by identity.
+Result defer_as_it_is(Interpreter& t, PyObject* callable, Args args);
+
 py::Owned<> reorderable_functions();  // as a tuple; empty when there are none
 
 // An f-string with tensors in it, on the stack between its making and the call that prints it: its value exists only

@@ -110,6 +110,7 @@ struct Capture {
   std::vector<std::pair<PathHash, SeenNumber>> numbers;  // what was read of numbers, for later captures
   OpenNumbers open;                                      // those that stay open, for a backend that compiles for all
   bool follows_modes = false;                            // the modes of torch functions have been asked
+  bool fills_cache = false;                              // a functools.lru_cache gets what later calls find in it
   bool computes_arrays = false;                          // torch's functions stand for those of numpy
   bool has_unbacked = false;                             // the graph reads numbers of tensors
   bool has_value_checks = false;                         // the graph asserts what a branch of the program asks

@@ -113,6 +113,14 @@ void Deferred::freeze_written() {
   }
 }
 
+std::int64_t Deferred::take_back(std::size_t count) {
+  const auto taken = static_cast<std::int64_t>(calls_.size() - count);
+  std::erase_if(tensors_, [&](const LateTensor& late) { return late.call >= count; });
+  calls_.resize(count);
+  region_.outside_writes -= taken;
+  return taken;
+}
+
 void Deferred::put_frozen() {
   std::unordered_map<PyObject*, PyObject*> frozen;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {

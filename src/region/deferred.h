@@ -27,6 +27,10 @@ class Deferred {
 
   // An operator has just written into tensors, its node is not recorded yet: copies come before it.
   void freeze_written();
+  // The calls that have been asked for, and those of them behind the first `count` taken back: another one is to do
+  // what they do. How many.
+  std::size_t count() const noexcept { return calls_.size(); }
+  std::int64_t take_back(std::size_t count);
   bool has_tensors() const noexcept { return !tensors_.empty(); }
   void take_calls(std::vector<Effect>& out);  // the capture ends
 

@@ -1,13 +1,18 @@
 // functools, and the callables of operator that its users build: partial, lru_cache, itemgetter.
+#include <algorithm>
 #include <cstring>
 
+#include "protocols/deferred.h"
 #include "py/cpython.h"
+#include "region/body_audit.h"
 #include "rows/rows.h"
 
 namespace pellucid::rows {
 namespace {
 
 using region::names;
+
+constexpr const char* kNoValueYet = "a cached function that does not have the value yet";
 
 Result partial_call(Interpreter& t, PyObject* self, Args args) {
   Result function = protocols::generic_getattr(t, self, names().func),
@@ -139,6 +144,52 @@ bool makes_types(PyObject* function) {
   return PyFunction_Check(function) && PyFunction_GET_GLOBALS(function) == space;
 }
 
+// Whether the function reads an attribute that has the name of a method of a logger: following others would be for
+// nothing.
+bool may_log(PyObject* function) {
+  if (!PyFunction_Check(function)) return false;
+  PyObject* const used = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function))->co_names;
+  return std::ranges::any_of(kLoggingRows, [&](const Row& row) {
+    const std::string_view path = row.name;
+    const auto name = py::take(PyUnicode_FromString(path.substr(path.rfind('.') + 1).data()));
+    return PySequence_Contains(used, name.get()) == 1;
+  });
+}
+
+// begin_cached(function): what follows is a function whose value a cache is to keep. What end_cached() asks for.
+Result begin_cached(Interpreter& t, PyObject*, Args args) {
+  t.region.audits.push_back(std::make_unique<region::BodyAudit>(t.region, std::vector<PyObject*>{args[0]}));
+  return Result::of(py::take(Py_BuildValue("(nn)", static_cast<Py_ssize_t>(t.region.deferred.count()),
+                                           static_cast<Py_ssize_t>(t.region.capture->bodies->graph().op_count()))));
+}
+
+// end_cached(begun, result, wrapper, ...): where the function did nothing but ask for calls that wait, such as logging,
+// the call of the wrapper with these arguments is what waits instead: it makes them, and fills the cache.
+Result end_cached(Interpreter& t, PyObject*, Args args) {
+  const auto audit = std::move(t.region.audits.back());
+  t.region.audits.pop_back();
+  const auto calls = PyLong_AsSize_t(PyTuple_GET_ITEM(args[0], 0));
+  const auto operators = PyLong_AsSize_t(PyTuple_GET_ITEM(args[0], 1));
+  const bool computes = args[1] != Py_None || t.region.capture->bodies->graph().op_count() != operators;
+  const bool waits = t.region.deferred.take_back(calls) > 0;
+  if (computes || !waits || audit->change() != nullptr || audit->has_read_changed())
+    unsupported(Reason::CachedFunction, {{"callee", kNoValueYet}});
+  t.region.capture->fills_cache = true;
+  return protocols::defer_as_it_is(t, args[2], Args{args.values.subspan(3), args.kwnames});
+}
+
+Result refuse_cached(Interpreter&, PyObject*, Args) { unsupported(Reason::CachedFunction, {{"callee", kNoValueYet}}); }
+
+// The function is followed as far as it logs, as one that warns once does. The region is good as long as the cache has
+// no value.
+Result log_once(Interpreter& t, PyObject* wrapper, PyObject* cache, PyObject* key, Args args) {
+  t.region.provenance.guard(region::Kind::DICT_CONTAINS, t.region.capture->sources.constant(cache),
+                            py::Owned<>::share(key), 0);
+  std::vector<PyObject*> values{wrapper};
+  values.insert(values.end(), args.values.begin(), args.values.end());
+  return protocols::call_polyfill(t, "log_once", Args{values, args.kwnames});
+}
+
 // The cache decides what a call means: with arguments that C code can hash the real wrapper is asked, so a value that
 // eager would take from the cache is taken from it here, and one that eager would compute once is computed once.
 Result cached_call(Interpreter& t, PyObject* self, Args args) {
@@ -165,8 +216,8 @@ Result cached_call(Interpreter& t, PyObject* self, Args args) {
     const int kept = PyDict_Contains(cache, key.get());
     if (kept < 0) py::throw_pending();
     const bool may_run = makes_types(wrapped.get()) || (!has_instance && only_computes(t, wrapped.get()));
-    if (kept == 0 && !may_run)
-      unsupported(Reason::CachedFunction, {{"callee", "a cached function that does not have the value yet"}});
+    if (kept == 0 && !may_run && may_log(wrapped.get())) return log_once(t, self, cache, key.get(), args);
+    if (kept == 0 && !may_run) unsupported(Reason::CachedFunction, {{"callee", kNoValueYet}});
     auto value = py::Owned<>::steal(PyObject_Vectorcall(self, args.values.data(), args.size(), args.kwnames));
     if (!value) return t.raise_pending(py::PythonError());
     guard_cache_entry(t, cache, key.get());
@@ -184,6 +235,9 @@ const Row rows[] = {
     {"instances of operator.methodcaller", method_caller_call},
     {"functools.reduce", reduce},
     {"instances of functools._lru_cache_wrapper", cached_call},
+    {"pellucid.polyfills_language.begin_cached", begin_cached},
+    {"pellucid.polyfills_language.end_cached", end_cached},
+    {"pellucid.polyfills_language.refuse_cached", refuse_cached},
 };
 
 }  // namespace

@@ -55,10 +55,15 @@ bool is_of_module(PyObject* object, const char* module) {
   return name && PyUnicode_Check(name.get()) && PyUnicode_CompareWithASCIIString(name.get(), module) == 0;
 }
 
-// Methods that an object of the module logging has of its own, in place of its class's.
+// Methods that an object of the module logging has of its own, in place of its class's. A method of a stream runs
+// nothing of the program's: some handlers flush with it.
 void need_no_own(Interpreter& t, PyObject* callable, PyObject* object, std::initializer_list<const char*> methods) {
   for (const char* method : methods) {
-    if (t.region.lookups.instance_get(object, py::interned(method).get()) != nullptr) is_seen(callable);
+    PyObject* const own = t.region.lookups.instance_get(object, py::interned(method).get());
+    if (own == nullptr) continue;
+    if (!PyCFunction_CheckExact(own) || PyCFunction_GET_SELF(own) == nullptr) is_seen(callable);
+    need_stream(t, callable, PyCFunction_GET_SELF(own));
+    t.region.provenance.guard_identity(own);
   }
 }
 

@@ -94,6 +94,7 @@ bool is_set_by(const region::Capture& capture, const Guard& guard, const Source*
 }  // namespace
 
 bool fills_what_it_found_empty(const region::Capture& capture) {
+  if (capture.fills_cache) return true;
   const auto undoes = [&](const Effect& effect) {
     const bool is_attribute = effect.kind == Effect::Kind::SetAttr;
     if (!is_attribute && effect.kind != Effect::Kind::SetDict) return false;

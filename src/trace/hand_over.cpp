@@ -85,8 +85,8 @@ void decode(const Frame& frame, frames::OpenFrame& to) {
 }
 
 // Polyfills of which no part can run for real: the list that is sorted has CPython's mark, which a list that is built
-// again has not; a backward pass and a copy call functions that rules of the core stand for, and a body is a graph of
-// its own.
+// again has not; a function behind a cache is called by the cache; a backward pass and a copy call functions that rules
+// of the core stand for, and a body is a graph of its own.
 bool runs_as_a_whole(PyObject* name) {
   constexpr const char* kNames[] = {"list_sort",
                                     "tensor_backward",
@@ -103,7 +103,8 @@ bool runs_as_a_whole(PyObject* name) {
                                     "region_as_operator",
                                     "attend",
                                     "tensor_deepcopy",
-                                    "lone_tensor_deepcopy"};
+                                    "lone_tensor_deepcopy",
+                                    "log_once"};
   return std::ranges::any_of(kNames,
                              [&](const char* known) { return PyUnicode_CompareWithASCIIString(name, known) == 0; });
 }
