@@ -69,8 +69,6 @@ class Call {
  private:
   void inspect(const at::Tensor& tensor);
   void on_twins();
-  bool run_opaque(c10::DispatchKeySet keys);
-  const char* opaque_name() const;
   void check_overlap(const at::Tensor& written);
   bool may_raise() const;
   bool numbers_may_raise() const;
@@ -83,5 +81,8 @@ class Call {
   std::shared_ptr<SizeScope> scope_;  // of open sizes and numbers among the arguments
   bool device_from_scalar_ = true;
 };
+
+// Runs an operator of sparse or quantised tensors: rules_unstrided.cpp.
+void run_unstrided(Call& call, c10::DispatchKeySet keys);
 
 }  // namespace pellucid::aten

@@ -319,11 +319,7 @@ void Call::check_written() {
 }
 
 void Call::run(DispatchKeySet keys) {
-  if (has_unstrided || has_quantised) {
-    TORCH_CHECK_NOT_IMPLEMENTED(run_opaque(keys), "pellucid: no fake kernel for aten::", op.name, " of a ",
-                                opaque_name(), " tensor");
-    return;
-  }
+  if (has_unstrided || has_quantised) return run_unstrided(*this, keys);
   // Nobody records what runs without a scope: the program's graph has no part in it.
   if (op.unbacked_rule != nullptr && scope_of_thread() != nullptr && op.unbacked_rule(*this)) return;
   if (scope_ != nullptr && !QuietScope::is_active()) return OpenCall(*this, scope_).run(keys);

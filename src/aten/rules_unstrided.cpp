@@ -365,11 +365,13 @@ Rule find(const RuleRow (&rows)[N], const std::string& name) {
 
 Rule find_unstrided_rule(const std::string& name) { return find(kRows, name); }
 
+namespace {
+
 // The kind of the first such argument, as Python has it.
-const char* Call::opaque_name() const {
+const char* kind_of(const Call& call) {
   const char* name = "quantised";
-  for (std::size_t i = size(); i-- > 0;) {
-    for_each_tensor(arg(i), [&](const at::Tensor& tensor) {
+  for (std::size_t i = call.size(); i-- > 0;) {
+    for_each_tensor(call.arg(i), [&](const at::Tensor& tensor) {
       if (const UnstridedFacts* facts = facts_of(tensor)) name = python_name(facts->layout);
     });
   }
@@ -378,17 +380,25 @@ const char* Call::opaque_name() const {
 
 // Writes are none of these, nor has anybody seen what other devices give. What kernels refuse is theirs to say when the
 // graph runs.
-bool Call::run_opaque(c10::DispatchKeySet keys) {
-  const Rule known = has_quantised ? find(kQuantisedRows, op.name) : op.unstrided_rule;
+bool runs_by_rule(Call& call, c10::DispatchKeySet keys) {
+  const Operator& op = call.op;
+  const Rule known = call.has_quantised ? find(kQuantisedRows, op.name) : op.unstrided_rule;
   if (known == nullptr && op.composite && op.plan() == Plan::Decompose) {
-    op.kernel().callBoxed(handle, keys, &stack);
+    op.kernel().callBoxed(call.handle, keys, &call.stack);
     return true;
   }
-  if (known == nullptr || op.writes || device.type() != c10::kCPU) return false;
-  if (!op.composite) note_facts();
-  if (!known(*this)) return false;
-  note_may_raise();
+  if (known == nullptr || op.writes || call.device.type() != c10::kCPU) return false;
+  if (!op.composite) call.note_facts();
+  if (!known(call)) return false;
+  Call::note_may_raise();
   return true;
+}
+
+}  // namespace
+
+void run_unstrided(Call& call, c10::DispatchKeySet keys) {
+  TORCH_CHECK_NOT_IMPLEMENTED(runs_by_rule(call, keys), "pellucid: no fake kernel for aten::", call.op.name, " of a ",
+                              kind_of(call), " tensor");
 }
 
 }  // namespace pellucid::aten

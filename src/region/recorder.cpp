@@ -66,6 +66,7 @@ void OpenLevels::note_opening(const Region& region) {
 Recorder::Recorder(Region& region)
     : bodies(region),
       wrappers(region),
+      sparse(region),
       region_(region),
       fakes_(std::make_unique<aten::FakeScope>(region.numbers.scope())) {}
 
@@ -347,8 +348,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     return torch_call(graph::Op::CallMethod, method, name, Args{reflected, nullptr});
   }
   TorchArguments arguments = arguments_of(target, args, true);
-  if (has_sparse_input_ && aten::in_autocast())  // AOTAutograd casts no sparse tensor
-    unsupported(Reason::UnsupportedTensor, {{"what", "a sparse tensor beside autocast"}});
+  sparse.check_call();
   const bool makes_one = (PyType_Check(callable) && is_wrapper_class(reinterpret_cast<PyTypeObject*>(callable))) ||
                          WrapperSubclasses::is_bound(callable) || makes_jagged(callable);
   const bool wraps = makes_one || wrappers.are_among(arguments.values);
@@ -435,7 +435,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
       if (aten::version_of(tensor) != version) written.emplace_back(aten::meta_of(tensor).storage, [](const void*) {});
     }
     wrappers.note_writes(written);
-    check_writes_beside_sparse(written);
+    sparse.note_writes(written);
   }
   if (mutated && region_.numbers.space().symbols() > 0) fix_reshaped(versions);
   for (const auto& [fake, version] : versions) check_alias(fake, version);

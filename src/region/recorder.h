@@ -12,6 +12,7 @@
 #include "region/capture.h"
 #include "region/input_names.h"
 #include "region/result.h"
+#include "region/sparse_inputs.h"
 #include "region/wrapper_subclasses.h"
 
 namespace pellucid::region {
@@ -89,14 +90,13 @@ class Recorder {
   InputNames input_names;
   BodyRecorder bodies;
   WrapperSubclasses wrappers;
+  SparseInputs sparse;
   std::int64_t leaves_before = -1;  // the step before which leaves may be made; -1: everywhere
 
  private:
   graph::Node* number_node(PyObject* number);
   void check_subclass(PyObject* tensor);
   void check_alias(PyObject* fake, std::uint32_t version);
-  void check_layout(PyObject* tensor);
-  void check_writes_beside_sparse(const std::vector<aten::HeldStorage>& written);
   void add_size_inputs(const aten::OpenShape& shape);
   py::Owned<> key_at_hand(PyObject* key);
   py::Owned<> torch_number(PyObject* number);
@@ -111,10 +111,9 @@ class Recorder {
 
   Region& region_;
   std::unique_ptr<aten::FakeScope> fakes_;
-  std::unordered_map<PyObject*, py::Owned<>> fake_of_;         // real, or of a subclass -> fake
-  std::unordered_map<PyObject*, PyObject*> real_of_;           // the other way
-  bool has_sparse_input_ = false, has_written_input_ = false;  // of a backend that compiles
-  std::unordered_map<PyObject*, py::Owned<>> torch_numbers_;   // open number -> torch.SymInt
+  std::unordered_map<PyObject*, py::Owned<>> fake_of_;        // real, or of a subclass -> fake
+  std::unordered_map<PyObject*, PyObject*> real_of_;          // the other way
+  std::unordered_map<PyObject*, py::Owned<>> torch_numbers_;  // open number -> torch.SymInt
 };
 
 // The sizes of an array as expressions; nothing where they are those at hand.

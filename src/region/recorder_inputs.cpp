@@ -4,7 +4,6 @@
 
 #include "aten/layers.h"
 #include "aten/torch_function.h"
-#include "aten/wrapper_subclass.h"
 #include "py/cpython.h"
 #include "py/numpy_array.h"
 #include "region/arrays.h"
@@ -102,33 +101,6 @@ void Recorder::check_subclass(PyObject* tensor) {
   guard_traced_subclass(region_, type);
 }
 
-// What is written to an input may be a part of a sparse one, of which a compiler that takes writes out of the graph
-// knows nothing.
-void Recorder::check_layout(PyObject* tensor) {
-  const aten::Layout layout = aten::layout_kind(tensor);
-  const NumberPolicy& policy = region_.numbers.policy;
-  if (layout == aten::Layout::Strided || policy.runs_as_captured()) return;
-  const bool is_taken = policy.takes_coo && layout == aten::Layout::SparseCoo && !aten::is_view(tensor) &&
-                        !aten::meta_of(tensor).requires_grad;
-  if (!is_taken) {
-    const auto name = py::take(PyObject_Str(py::take(PyObject_GetAttrString(tensor, "layout")).get()));
-    const bool is_quantised = py::text_of(name.get()) == "torch.strided";
-    unsupported(Reason::UnsupportedTensor,
-                {{"what", is_quantised ? "a quantised tensor" : "a " + py::text_of(name.get()) + " tensor"}});
-  }
-  has_sparse_input_ = true;
-  check_writes_beside_sparse({});
-}
-
-void Recorder::check_writes_beside_sparse(const std::vector<aten::HeldStorage>& written) {
-  for (const auto& held : written) {
-    const auto is_it = [&](const auto& pair) { return aten::meta_of(pair.second.get()).storage == held.get(); };
-    has_written_input_ |= std::ranges::any_of(fake_of_, is_it);
-  }
-  if (has_sparse_input_ && has_written_input_)
-    unsupported(Reason::UnsupportedTensor, {{"what", "a sparse tensor beside a tensor that is written"}});
-}
-
 py::Owned<> Recorder::as_class(PyObject* fake, PyTypeObject* type) {
   if (region_.capture->bodies->is_open())
     unsupported(Reason::UnsupportedTensor,
@@ -161,7 +133,7 @@ py::Owned<> Recorder::lift(PyObject* tensor) {
   const bool subclassed = is_subclassed(tensor);
   const bool wraps = subclassed && is_wrapper_subclass(tensor);
   if (subclassed && !wraps) check_subclass(tensor);
-  if (!wraps) check_layout(tensor);
+  if (!wraps) sparse.check(tensor);
   py::Owned<> fake;
   try {
     fake = wraps ? wrappers.fake_of(tensor) : fakes_->fake_of(tensor, region_.numbers.tensors.shape_of(tensor));
