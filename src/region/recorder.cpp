@@ -422,6 +422,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
         untouched ? with_items(args.values, arguments.values, first, known) : std::vector<py::Owned<>>();
     if (numbers.empty()) unsupported(Reason::DataDependent, {{"operation", needing_values(name_of_target(target))}});
     std::vector<PyObject*> values;
+    values.reserve(numbers.size());
     for (const auto& value : numbers) values.push_back(value.get());
     return torch_call(op, callable, target, Args{values, args.kwnames});
   }
