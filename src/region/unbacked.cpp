@@ -144,8 +144,8 @@ void Unbacked::wish_for(const Expr* condition) {
 
 void Unbacked::wish_for_fitting_sizes(const std::vector<PyObject*>& arguments) {
   if (!any() || !hints.may_wish) return;
-  wish_for_elements(region_);
-  if (hints.wished) return;
+  // Hints that fit serve other elements too; where none do, the last try goes by the elements.
+  if (!hints.may_wish_again) wish_for_elements(region_);
   std::vector<const Expr*> given, other;
   symbolic::Space& space = region_.numbers.space();
   const auto add_number = [&](PyObject* object) {
@@ -173,6 +173,7 @@ void Unbacked::wish_for_fitting_sizes(const std::vector<PyObject*>& arguments) {
     std::ranges::for_each(other, wish);
     std::ranges::for_each(given, wish);
   }
+  wish_for_elements(region_);
 }
 
 void Unbacked::refuse(const Expr* expr) {

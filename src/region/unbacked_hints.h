@@ -31,6 +31,7 @@ class UnbackedHints {
   };
   Setup setup;
   bool may_wish = false;                 // another setup may be asked for
+  bool may_wish_again = false;           // and one more behind that
   std::optional<symbolic::Value> ahead;  // what the next symbol is known to be
   std::optional<Setup> wished;           // the region is to be captured once more, with this
 

@@ -212,6 +212,7 @@ Outcome with_hints(Capture&& capture_with) {
     Outcome outcome = capture_with([&](Executor& executor, auto&& run) {
       executor.region.unbacked.hints.setup = setup;
       executor.region.unbacked.hints.may_wish = tries < kMostTries;
+      executor.region.unbacked.hints.may_wish_again = tries + 1 < kMostTries;
       Outcome made = run();
       wished = std::move(executor.region.unbacked.hints.wished);
       return made;

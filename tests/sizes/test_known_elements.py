@@ -392,3 +392,17 @@ def test_tensors_that_are_no_number(f, taken):
         if function is compiled:
             first = raised.value
     assert type(first) is type(raised.value) and str(first) == str(raised.value)
+
+
+def test_sizes_that_can_fit_do_not_go_by_elements():
+    """One graph for other counts: a hint that fits what the program adds is looked for first."""
+
+    def f(x, target):
+        degree = torch.bincount(target, minlength=len(x)).clamp(min=1)
+        return torch.zeros_like(x).index_add(0, target, x[target]) / degree[:, None]
+
+    compiled = pellucid.compile(f, backend="eager")
+    for target in (T([0, 1, 4, 4]), T([0, 0, 2, 2]), T([3, 1, 4, 1])):
+        args = torch.arange(10.0).view(5, 2), target
+        assert described(compiled(*args)) == described(f(*args))
+    assert pellucid.counters()["captures"] == 1
