@@ -277,7 +277,7 @@ bool is_asleep(const Region& region) {
 
 // `value` with the elements in the place of the tensors that torch has taken as numbers, where it is one of these or
 // holds some. `fake`: what torch got for it. Notes which were found.
-py::Owned<> with_items(PyObject* value, PyObject* fake, const KnownItems& known, std::set<PyObject*>& found) {
+py::Owned<> with_items(PyObject* value, PyObject* fake, const KnownItems& known, std::multiset<PyObject*>& found) {
   for (const auto& [tensor, number] : known) {
     if (tensor.get() != fake) continue;
     found.insert(fake);
@@ -351,11 +351,16 @@ py::Owned<> known_result(Region& region, PyObject* function, const std::vector<P
 std::vector<py::Owned<>> with_items(std::span<PyObject* const> args, const std::vector<PyObject*>& fakes,
                                     std::size_t first, const KnownItems& known) {
   std::vector<py::Owned<>> made;
-  std::set<PyObject*> found, asked;
+  std::set<PyObject*> asked;
+  std::multiset<PyObject*> found;
   for (const auto& [tensor, number] : known) asked.insert(tensor.get());
-  for (std::size_t i = 0; i < fakes.size(); ++i)
-    made.push_back(i < first ? py::Owned<>::share(args[i]) : with_items(args[i], fakes[i], known, found));
-  return found == asked ? std::move(made) : std::vector<py::Owned<>>();
+  for (std::size_t i = 0; i < fakes.size(); ++i) {
+    auto with = with_items(args[i], fakes[i], known, found);
+    made.push_back(i < first ? py::Owned<>::share(args[i]) : std::move(with));
+  }
+  // One that is given twice may be a tensor in the other place, with a dtype that a number does not have.
+  const bool is_each_once = std::ranges::equal(found, asked);
+  return is_each_once ? std::move(made) : std::vector<py::Owned<>>();
 }
 
 bool has_gone_by_elements(const Capture& capture) {

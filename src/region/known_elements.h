@@ -30,7 +30,7 @@ using KnownItems = std::vector<std::pair<py::Owned<>, py::Owned<>>>;
 
 // The arguments of a call of torch as the program could have written them: with elements in the place of the tensors
 // that torch has taken as numbers. `fakes`: what torch got for `args`, of which those before `first` stay. Empty: it
-// has taken others too.
+// has taken others too, or one of them is given twice.
 std::vector<py::Owned<>> with_items(std::span<PyObject* const> args, const std::vector<PyObject*>& fakes,
                                     std::size_t first, const KnownItems& known);
 

@@ -360,6 +360,15 @@ def test_tensors_that_are_taken_as_numbers(f, backend, fullgraph):
     assert backend == "eager" or counting.count == 1
 
 
+@pytest.mark.parametrize("f", [lambda x, t: torch.add(t, x, alpha=t), lambda x, t: torch.sub(x, t, alpha=t)])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_tensor_that_is_a_number_and_an_operand(f, backend):
+    """As an operand it has a dtype that a number does not have."""
+    compiled = pellucid.compile(lambda x: f(x, T(3)), backend=backend)
+    for x in (T(2, dtype=torch.int32), T([2], dtype=torch.int32), T(2.0, dtype=torch.float16)):
+        assert described(compiled(x)) == described(f(x, T(3)))
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_tensors_of_the_arguments_that_are_taken_as_numbers(backend):
     def f(x, n):
