@@ -209,16 +209,12 @@ def item_as(kind, tensor):
     return kind(tensor.item())
 
 
-def index_of(tensor):
-    return int(tensor.item())
-
-
 def item_at_tensor(sequence, tensor):
-    return sequence[index_of(tensor)]
+    return sequence[item_as(int, tensor)]
 
 
 def range_of(*bounds):
-    return range(*[index_of(bound) if _is_tensor(bound) else bound for bound in bounds])
+    return range(*[item_as(int, bound) if _is_tensor(bound) else bound for bound in bounds])
 
 
 def tolist_of(tensor):

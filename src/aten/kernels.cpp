@@ -438,10 +438,6 @@ struct ScopeKernel final : c10::OperatorKernel {
   }
 };
 
-}  // namespace
-
-namespace {
-
 bool has_rule(const std::string& name) { return find_rule(name) != nullptr || find_unstrided_rule(name) != nullptr; }
 
 }  // namespace

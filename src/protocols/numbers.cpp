@@ -494,6 +494,10 @@ py::Owned<> elements_if_known(Interpreter& t, PyObject* value) {
   return region::known_elements(t.region, t.region.recorder.lift(value).get());
 }
 
+bool gives_item(Interpreter& t, PyObject* tensor) {
+  return t.region.numbers.takes_items() || elements_if_known(t, tensor);
+}
+
 bool is_index(Interpreter& t, PyObject* value) {
   if (cat_of(value) != Cat::Tensor || !aten::is_plain_tensor(value) || is_answered(t, value)) return false;
   const auto sizes = aten::meta_of(value).sizes;
@@ -503,7 +507,7 @@ bool is_index(Interpreter& t, PyObject* value) {
     return py::take(PyObject_GetAttrString(dtype.get(), kind)).get() == Py_True;
   };
   if (is_of("is_floating_point") || is_of("is_complex")) return false;
-  return t.region.numbers.takes_items() || elements_if_known(t, value);
+  return gives_item(t, value);
 }
 
 }  // namespace pellucid::protocols

@@ -33,6 +33,8 @@ bool has_number(Args args) noexcept;
 // The tensor with data that a plain tensor stands for, where the capture goes by its elements
 // (region/known_elements.h); empty: it does not, or this is no such tensor.
 py::Owned<> elements_if_known(Interpreter& t, PyObject* value);
+// Whether the capture can have the element of this tensor as a number: in the graph, or as a known one.
+bool gives_item(Interpreter& t, PyObject* tensor);
 // A tensor of one integer or truth that the capture can have as a number: Python takes it where it wants an index.
 bool is_index(Interpreter& t, PyObject* value);
 

@@ -67,8 +67,10 @@ Result is(Interpreter& t, PyObject* f, Args args) {
 }
 
 Result identity_index(Interpreter& t, PyObject* f, Args args) {
-  if (only_positional(args, 1, 1) && protocols::is_index(t, args[0]))
-    return protocols::call_polyfill(t, "index_of", args);
+  if (only_positional(args, 1, 1) && protocols::is_index(t, args[0])) {
+    PyObject* values[] = {reinterpret_cast<PyObject*>(&PyLong_Type), args[0]};
+    return protocols::call_polyfill(t, "item_as", values);
+  }
   return pure(t, f, args);
 }
 
