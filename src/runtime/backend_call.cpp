@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "aten/aten.h"
 #include "backend/fx.h"
 #include "base/events.h"
 #include "py/eval_frame.h"
@@ -42,6 +43,27 @@ py::Owned<> example_inputs(const region::Capture& capture) {
 // Backend "eager" without options: nobody sees the graph, so no torch.fx graph is made, which is cyclic by
 // construction.
 bool runs_as_captured(PyObject* backend) { return !graphs_are_changed && has_mark(backend, "runs_as_captured"); }
+
+// The memory of a node's value, if that is a tensor with one.
+const void* memory_of(const graph::Node& node) {
+  PyObject* const value = node.example_value.get();
+  return value != nullptr && aten::is_tensor(value) ? aten::meta_of(value).storage : nullptr;
+}
+
+bool is_view(const graph::Node& node) {
+  const void* const memory = memory_of(node);
+  if (memory == nullptr || node.impure || node.random) return false;
+  bool found = false;
+  graph::for_each_input(node, [&](const graph::Node* input) { found |= memory_of(*input) == memory; });
+  return found;
+}
+
+// A part of a program with graph breaks that gives other views of tensors and computes nothing: a compiled form of it
+// costs more than its operators, and has nothing to gain.
+bool only_makes_views(const region::Capture& capture, const trace::BreakInfo* stop) {
+  const bool is_part = stop != nullptr || capture.starts_at >= 0;
+  return is_part && std::ranges::all_of(capture.graph.nodes(), [](const graph::Node* node) { return is_view(*node); });
+}
 
 // (reason, stack, whether it is a graph break): why the region ends where it does. `stop`: before the program does.
 py::Owned<> ending_of(const region::Capture& capture, const trace::BreakInfo* stop) {
@@ -175,10 +197,11 @@ Compiled call_backend(PyFunctionObject* function, region::Capture& capture, Cach
   const py::RoomToRecurse room;
   const std::int64_t start = events::now();
   const auto [frame, compilation] = cache.compile_id();
-  if (runs_as_captured(cache.key().backend)) {
+  const bool has_views_alone = only_makes_views(capture, stop);
+  if (has_views_alone || runs_as_captured(cache.key().backend)) {
     const region::ProfiledPhase phase("graph_module");
     auto forward = backend::native_forward(capture.graph);
-    events::count(Counter::Graphs);
+    if (!has_views_alone) events::count(Counter::Graphs);
     const double took = events::milliseconds_since(start);
     events::record("backend", "", {{"hand_off_ms", took}, {"backend_ms", 0.0}});
     events::time("graph_module", took);
