@@ -64,6 +64,14 @@ class Numbers final : public aten::SizeDecider {
   py::Owned<> elements_of(aten::GraphGives what, PyObject* fake) override;
   std::uint32_t here() override;  // names the place in the program, for decisions
 
+  // What is decided in a call that fails is none of the region's, which ends before it. A Number that has become its
+  // value meanwhile stays that: then nothing is taken back.
+  struct Mark {
+    std::size_t decisions, pinned, closed;
+  };
+  Mark mark() const;
+  void take_back(const Mark& since);
+
   void note_refusal(const GraphBreak& stop);  // Unbacked::rethrow
   void finish();                              // the guards of all that was decided
 
@@ -88,6 +96,7 @@ class Numbers final : public aten::SizeDecider {
   void add_place(PyCodeObject* code, int offset, std::string operation);
   void settle_all();
   void note_pinned(const symbolic::Expr* condition);
+  void pin(std::uint32_t symbol);
   bool opens(PyObject* value, const Source* source, PathHash* path) const;
   void refuse_constant_marks();
   void hand_over_open(std::int64_t number);
@@ -98,6 +107,8 @@ class Numbers final : public aten::SizeDecider {
   std::vector<py::Owned<>> all_;
   std::vector<Symbol> symbols_;
   std::vector<guards::Why> places_;
+  std::vector<std::uint32_t> pinned_;  // symbols, in the order in which they were
+  std::size_t closed_ = 0;             // how many Numbers have become their values
   bool settling_ = false;
 };
 

@@ -355,7 +355,9 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   note_operator(region_, callable, Args{arguments.values, args.kwnames});
   py::Owned<> result;
   bool may_stand_in = true, stands_in = false;
+  Numbers::Mark before{};
   const auto call = [&] {
+    before = region_.numbers.mark();
     (void)aten::take_facts();
     region_.doing = "calls torch";
     const bool sizes = region_.numbers.space().symbols() > 0;
@@ -369,7 +371,10 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     result = wraps ? wrappers.call(callable, arguments.values, args.size(), args.kwnames)
                    : fakes_->call(on_fakes, arguments.values.data(), args.size(), args.kwnames);
   };
+  const auto is_untouched = [](const auto& tensor) { return aten::version_of(tensor.first) == tensor.second; };
   const auto refuse = [&](const py::PythonError& error) {
+    const bool untouched = std::ranges::all_of(arguments.versions, is_untouched);
+    if (untouched && !wraps && !region_.unbacked.has_refused()) region_.numbers.take_back(before);
     const std::string name = name_of_target(target);
     const bool is_conversion = region_.unbacked.has_refused() && name.starts_with("Tensor.__");
     if (is_conversion || aten::FakeScope::is_data_dependent(error.value()))
@@ -382,7 +387,6 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
                                    {"error", std::string(Py_TYPE(error.value())->tp_name) + ": " +
                                                  shortened(py::text_of(text.get()), 300)}});
   };
-  const auto is_untouched = [](const auto& tensor) { return aten::version_of(tensor.first) == tensor.second; };
   try {
     call();
   } catch (const py::PythonError& error) {
