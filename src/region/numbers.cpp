@@ -222,7 +222,7 @@ PyObject* Numbers::plain(PyObject* object) {
     if (policy.history != nullptr) tuples.note_closed(number->value, hash_of(number->source));
     return number->value;
   }
-  if (number->source != nullptr) pin(number->expr->operation.symbol);
+  if (number->source != nullptr) symbols_[number->expr->operation.symbol].seen.pinned = true;
   (void)space().fix(number->expr, here());
   return number->value;
 }
@@ -399,20 +399,18 @@ symbolic::Value Numbers::fix(const symbolic::Expr* number, const char* who) {
 // A symbol that can have one value only, for something that is no branch of the program, has a region for each value
 // anyway: it is a value again from the next capture on.
 void Numbers::note_pinned(const symbolic::Expr* expr) {
-  if (expr->is(symbolic::Op::Symbol) && space().simplify(expr)->is_constant()) pin(expr->operation.symbol);
+  if (expr->is(symbolic::Op::Symbol) && space().simplify(expr)->is_constant()) {
+    const std::uint32_t symbol = expr->operation.symbol;
+    if (!std::exchange(symbols_[symbol].seen.pinned, true)) pinned_.push_back(symbol);
+  }
   for (const symbolic::Expr* arg : expr->args) note_pinned(arg);
 }
 
-void Numbers::pin(std::uint32_t symbol) {
-  if (!std::exchange(symbols_[symbol].seen.pinned, true)) pinned_.push_back(symbol);
-}
-
-Numbers::Mark Numbers::mark() const { return {scope_->space.mark(), pinned_.size(), closed_}; }
-
-void Numbers::take_back(const Mark& since) {
-  if (closed_ != since.closed) return;
-  space().truncate(since.decisions);
-  for (; pinned_.size() > since.pinned; pinned_.pop_back()) symbols_[pinned_.back()].seen.pinned = false;
+void DecisionMark::take_back(Numbers& numbers) const {
+  if (numbers.closed_ != closed_) return;
+  numbers.space().truncate(decisions_);
+  for (; numbers.pinned_.size() > pinned_; numbers.pinned_.pop_back())
+    numbers.symbols_[numbers.pinned_.back()].seen.pinned = false;
 }
 
 // A loop that counts an open number down would decide at every turn: each count has a region of its own anyway.

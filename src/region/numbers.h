@@ -64,18 +64,11 @@ class Numbers final : public aten::SizeDecider {
   py::Owned<> elements_of(aten::GraphGives what, PyObject* fake) override;
   std::uint32_t here() override;  // names the place in the program, for decisions
 
-  // What is decided in a call that fails is none of the region's, which ends before it. A Number that has become its
-  // value meanwhile stays that: then nothing is taken back.
-  struct Mark {
-    std::size_t decisions, pinned, closed;
-  };
-  Mark mark() const;
-  void take_back(const Mark& since);
-
   void note_refusal(const GraphBreak& stop);  // Unbacked::rethrow
   void finish();                              // the guards of all that was decided
 
  private:
+  friend class DecisionMark;
   friend class Foresight;
   friend class OpenTensors;
   friend class SaidNumbers;
@@ -96,7 +89,6 @@ class Numbers final : public aten::SizeDecider {
   void add_place(PyCodeObject* code, int offset, std::string operation);
   void settle_all();
   void note_pinned(const symbolic::Expr* condition);
-  void pin(std::uint32_t symbol);
   bool opens(PyObject* value, const Source* source, PathHash* path) const;
   void refuse_constant_marks();
   void hand_over_open(std::int64_t number);
@@ -107,9 +99,21 @@ class Numbers final : public aten::SizeDecider {
   std::vector<py::Owned<>> all_;
   std::vector<Symbol> symbols_;
   std::vector<guards::Why> places_;
-  std::vector<std::uint32_t> pinned_;  // symbols, in the order in which they were
+  std::vector<std::uint32_t> pinned_;  // symbols that decisions have left one value, in their order
   std::size_t closed_ = 0;             // how many Numbers have become their values
   bool settling_ = false;
+};
+
+// What is decided in a call that fails is none of the region's, which ends before it. A Number that has become its
+// value meanwhile stays that: then nothing is taken back.
+class DecisionMark {
+ public:
+  explicit DecisionMark(const Numbers& numbers)
+      : decisions_(numbers.scope_->space.mark()), pinned_(numbers.pinned_.size()), closed_(numbers.closed_) {}
+  void take_back(Numbers& numbers) const;  // what was decided since
+
+ private:
+  std::size_t decisions_, pinned_, closed_;
 };
 
 // For whoever asks an object's type alone: the value of a Number, anything else is itself. Borrowed.

@@ -355,9 +355,9 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   note_operator(region_, callable, Args{arguments.values, args.kwnames});
   py::Owned<> result;
   bool may_stand_in = true, stands_in = false;
-  Numbers::Mark before{};
+  DecisionMark before(region_.numbers);
   const auto call = [&] {
-    before = region_.numbers.mark();
+    before = DecisionMark(region_.numbers);
     (void)aten::take_facts();
     region_.doing = "calls torch";
     const bool sizes = region_.numbers.space().symbols() > 0;
@@ -374,7 +374,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   const auto is_untouched = [](const auto& tensor) { return aten::version_of(tensor.first) == tensor.second; };
   const auto refuse = [&](const py::PythonError& error) {
     const bool untouched = std::ranges::all_of(arguments.versions, is_untouched);
-    if (untouched && !wraps && !region_.unbacked.has_refused()) region_.numbers.take_back(before);
+    if (untouched && !wraps && !region_.unbacked.has_refused()) before.take_back(region_.numbers);
     const std::string name = name_of_target(target);
     const bool is_conversion = region_.unbacked.has_refused() && name.starts_with("Tensor.__");
     if (is_conversion || aten::FakeScope::is_data_dependent(error.value()))
