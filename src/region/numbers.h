@@ -104,8 +104,8 @@ class Numbers final : public aten::SizeDecider {
   bool settling_ = false;
 };
 
-// What is decided in a call that fails is none of the region's, which ends before it. A Number that has become its
-// value meanwhile stays that: then nothing is taken back.
+// What is decided in a call that nothing comes of is none of the region's, which ends before it. A Number that has
+// become its value meanwhile stays that: then nothing is taken back.
 class DecisionMark {
  public:
   explicit DecisionMark(const Numbers& numbers)

@@ -373,12 +373,13 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   };
   const auto is_untouched = [](const auto& tensor) { return aten::version_of(tensor.first) == tensor.second; };
   const auto refuse = [&](const py::PythonError& error) {
+    const bool needs_data = aten::FakeScope::is_data_dependent(error.value());
     const bool untouched = std::ranges::all_of(arguments.versions, is_untouched);
-    if (untouched && !wraps && !region_.unbacked.has_refused()) before.take_back(region_.numbers);
+    // Other faults may be those of the sizes at hand: with others the call may be part of a region.
+    if (needs_data && untouched && !wraps && !region_.unbacked.has_refused()) before.take_back(region_.numbers);
     const std::string name = name_of_target(target);
     const bool is_conversion = region_.unbacked.has_refused() && name.starts_with("Tensor.__");
-    if (is_conversion || aten::FakeScope::is_data_dependent(error.value()))
-      unsupported(Reason::DataDependent, {{"operation", needing_values(name)}});
+    if (is_conversion || needs_data) unsupported(Reason::DataDependent, {{"operation", needing_values(name)}});
     region_.unbacked.rethrow();
     region_.unbacked.wish_for_fitting_sizes(arguments.values);
     auto text = py::Owned<>::steal(PyObject_Str(error.value()));
