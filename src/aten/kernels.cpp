@@ -331,18 +331,24 @@ void Call::run(DispatchKeySet keys) {
   note.done(*this);
 }
 
+// Kernels of the program's operators do not count their writes: torch does, around them.
+void Call::bump_written() {
+  for (std::size_t i = 0; op.writes && i < op.args.size(); ++i) {
+    if (op.args[i].written)
+      for_each_tensor(arg(i), [](const at::Tensor& t) { t.unsafeGetTensorImpl()->bump_version(); });
+  }
+}
+
 void Call::run_plan(DispatchKeySet keys) {
   if (op.rule != nullptr && op.rule(*this)) return;
   switch (op.plan()) {
     case Plan::NeedsData:
       needs_data();
     case Plan::OwnFake:
+      bump_written();
       return handle.callBoxedForDispatchKey(DispatchKey::Meta, stack);
     case Plan::OnlyWrites:
-      for (std::size_t i = 0; i < op.args.size(); ++i) {
-        if (op.args[i].written)
-          for_each_tensor(arg(i), [](const at::Tensor& t) { t.unsafeGetTensorImpl()->bump_version(); });
-      }
+      bump_written();
       return torch::jit::drop(stack, size());
     case Plan::Missing:
       TORCH_CHECK_NOT_IMPLEMENTED(false, "pellucid: no fake kernel for aten::", op.name);
