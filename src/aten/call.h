@@ -64,7 +64,6 @@ class Call {
   void note_facts();
   void check_written();
   void run_plan(c10::DispatchKeySet keys);
-  void bump_written();
   static void note_may_raise();
 
  private:

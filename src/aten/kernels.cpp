@@ -331,16 +331,15 @@ void Call::run(DispatchKeySet keys) {
   note.done(*this);
 }
 
-// Kernels of the program's operators do not count their writes: torch does, around them.
-void Call::bump_written() {
-  for (std::size_t i = 0; op.writes && i < op.args.size(); ++i) {
-    if (op.args[i].written)
-      for_each_tensor(arg(i), [](const at::Tensor& t) { t.unsafeGetTensorImpl()->bump_version(); });
-  }
-}
-
 void Call::run_plan(DispatchKeySet keys) {
   if (op.rule != nullptr && op.rule(*this)) return;
+  // Of operators of the program nothing below counts the writes: torch does, around them.
+  const auto bump_written = [this] {
+    for (std::size_t i = 0; op.writes && i < op.args.size(); ++i) {
+      if (op.args[i].written)
+        for_each_tensor(arg(i), [](const at::Tensor& t) { t.unsafeGetTensorImpl()->bump_version(); });
+    }
+  };
   switch (op.plan()) {
     case Plan::NeedsData:
       needs_data();

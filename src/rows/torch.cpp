@@ -398,15 +398,15 @@ Result tensor(Interpreter& t, PyObject* f, Args args) {
   return protocols::call_polyfill(t, "tensor_of_ints", values);
 }
 
-// tensor.new_tensor(data, *, dtype, device): torch finds the device by keys that a fake has not. Of other data, and for a
-// leaf, the call is refused as it stands.
+// tensor.new_tensor(data, *, dtype, device): torch finds the device by keys that a fake has not. Of other data, and for
+// a leaf, the call is refused as it stands.
 Result new_tensor(Interpreter& t, PyObject* f, Args args) {
   static PyObject* const name = py::interned("new_tensor").release();
   static PyObject* const on_fakes = py::import_attr("pellucid._copying", "new_tensor_on_fakes").release();
   const std::size_t known =
       static_cast<std::size_t>(args.keyword("dtype") != nullptr) + (args.keyword("device") != nullptr);
-  const bool is_known = args.size() == 2 && args.keyword_count() == known &&
-                        region::cat_of(args[0]) == Cat::Tensor && !region::is_subclassed(args[0]);
+  const bool is_known = args.size() == 2 && args.keyword_count() == known && region::cat_of(args[0]) == Cat::Tensor &&
+                        !region::is_subclassed(args[0]);
   const bool of_numbers = is_known && (region::is_number(args[1]) || region::cat_of(args[1]) == Cat::Number ||
                                        PyList_CheckExact(args[1]) || PyTuple_CheckExact(args[1]));
   return t.region.recorder.torch_call(graph::Op::CallMethod, of_numbers ? on_fakes : f, name, args);

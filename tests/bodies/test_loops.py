@@ -161,7 +161,17 @@ def associative(ops, x):
 
 
 LOOPS = [counted, by_values, never, carried_is_closed_over, loop_in_a_loop]
-ROWS = [cumulated, backwards, summed, other_dimension, over_rows, with_arguments, map_of_scan, cond_in_scan, associative]
+ROWS = [
+    cumulated,
+    backwards,
+    summed,
+    other_dimension,
+    over_rows,
+    with_arguments,
+    map_of_scan,
+    cond_in_scan,
+    associative,
+]
 
 
 @pytest.mark.parametrize("program", [*LOOPS, *ROWS], ids=lambda program: program.__name__)

@@ -402,13 +402,28 @@ def counters(x):
     shapes = collections.Counter(tensor.shape for tensor in (x, x[:1], x + 1))
     by_object = collections.Counter([x, x, made.__class__])
     doubled, tens = CountsBySetting("aab"), CountsByGetting("aab")
-    return x * made["b"], made, made.most_common(1), shapes, by_object[x], doubled, tens, list((made + doubled).elements())
+    return (
+        x * made["b"],
+        made,
+        made.most_common(1),
+        shapes,
+        by_object[x],
+        doubled,
+        tens,
+        list((made + doubled).elements()),
+    )
 
 
 @program
 def counters_that_fail(x):
     made = collections.Counter("a")
-    return x + 1, error_of(lambda: made.update(3)), error_of(lambda: made.update([["b"]])), error_of(lambda: made + 1), made
+    return (
+        x + 1,
+        error_of(lambda: made.update(3)),
+        error_of(lambda: made.update([["b"]])),
+        error_of(lambda: made + 1),
+        made,
+    )
 
 
 @pytest.mark.parametrize("f", PROGRAMS, ids=PROGRAMS.names)
