@@ -565,6 +565,21 @@ def reversed_from(sequence, length):
     return reversed(_Sized(sequence, length))
 
 
+# ---- collections.Counter (_count_elements of _collectionsmodule.c)
+
+
+def count_elements(mapping, iterable):
+    iterator = iter(iterable)
+    kind = type(mapping)
+    if isinstance(mapping, dict) and kind.get is dict.get and kind.__setitem__ is dict.__setitem__:
+        for element in iterator:
+            dict.__setitem__(mapping, element, dict.get(mapping, element, 0) + 1)
+        return
+    get = mapping.get
+    for element in iterator:
+        mapping[element] = get(element, 0) + 1
+
+
 # ---- functools.lru_cache: a function that logs, whose call the cache makes behind the graph
 
 

@@ -333,16 +333,21 @@ void Call::run(DispatchKeySet keys) {
 
 void Call::run_plan(DispatchKeySet keys) {
   if (op.rule != nullptr && op.rule(*this)) return;
+  // Of operators of the program nothing below counts the writes: torch does, around them.
+  const auto bump_written = [this] {
+    for (std::size_t i = 0; op.writes && i < op.args.size(); ++i) {
+      if (op.args[i].written)
+        for_each_tensor(arg(i), [](const at::Tensor& t) { t.unsafeGetTensorImpl()->bump_version(); });
+    }
+  };
   switch (op.plan()) {
     case Plan::NeedsData:
       needs_data();
     case Plan::OwnFake:
+      bump_written();
       return handle.callBoxedForDispatchKey(DispatchKey::Meta, stack);
     case Plan::OnlyWrites:
-      for (std::size_t i = 0; i < op.args.size(); ++i) {
-        if (op.args[i].written)
-          for_each_tensor(arg(i), [](const at::Tensor& t) { t.unsafeGetTensorImpl()->bump_version(); });
-      }
+      bump_written();
       return torch::jit::drop(stack, size());
     case Plan::Missing:
       TORCH_CHECK_NOT_IMPLEMENTED(false, "pellucid: no fake kernel for aten::", op.name);

@@ -138,7 +138,7 @@ struct Operator::Lookup {
       plan = Plan::Decompose;
       return;
     }
-    const bool is_own = !is_builtin(handle), writes = handle.schema().is_mutable();
+    const bool is_own = !is_builtin(handle);
     const bool reads =
         has_tag(handle, at::Tag::data_dependent_output) || has_tag(handle, at::Tag::dynamic_output_shape);
     const Choice choices[] = {
@@ -147,7 +147,7 @@ struct Operator::Lookup {
         {Plan::NeedsData, reads ? any_kernel(handle, DispatchKey::CPU) : nullptr},
         // What a library registers of an operator's shapes goes before what the operator does: collectives of several
         // processes are composed of others.
-        {is_own && !writes ? Plan::OwnFake : Plan::PythonMeta,
+        {is_own ? Plan::OwnFake : Plan::PythonMeta,
          any_kernel(handle, DispatchKey::CPU) != nullptr || facts.has(Fact::DispatchesByHand) || is_own
              ? any_kernel(handle, DispatchKey::Meta)
              : nullptr},
@@ -161,7 +161,7 @@ struct Operator::Lookup {
       kernel = choice.kernel;
       return;
     }
-    const bool only_writes = is_own && writes && handle.schema().returns().empty();
+    const bool only_writes = is_own && handle.schema().is_mutable() && handle.schema().returns().empty();
     plan = reads ? Plan::NeedsData : only_writes ? Plan::OnlyWrites : Plan::Missing;
   }
 

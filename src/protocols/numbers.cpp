@@ -345,9 +345,13 @@ std::optional<Result> number_call(Interpreter& t, PyObject* callable, Args args)
   return callable == divmod ? call_divmod(t, args) : std::nullopt;
 }
 
-bool is_open_size(PyObject* object) {
-  return Py_IS_TYPE(object, region::torch_size_type()) && region::holds_open(object);
-}
+namespace {
+
+bool is_size(PyObject* object) { return Py_IS_TYPE(object, region::torch_size_type()); }
+
+}  // namespace
+
+bool is_open_size(PyObject* object) { return is_size(object) && region::holds_open(object); }
 
 namespace {
 
@@ -361,7 +365,7 @@ py::Owned<> at_hand(PyObject* object) {
 }
 
 py::Owned<> as_tuple(PyObject* object) {
-  return is_open_size(object) ? py::take(PySequence_Tuple(object)) : py::Owned<>::share(object);
+  return is_size(object) ? py::take(PySequence_Tuple(object)) : py::Owned<>::share(object);
 }
 
 // What torch.Size gives, with these items.
@@ -376,7 +380,8 @@ py::Owned<> with_items(const py::Owned<>& given, py::Owned<> items) {
 }  // namespace
 
 std::optional<Result> sizes_binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
-  if (!is_open_size(left) && !is_open_size(right)) return std::nullopt;
+  if (!is_size(left) && !is_size(right)) return std::nullopt;
+  if (!region::holds_open(left) && !region::holds_open(right)) return std::nullopt;
   const bool whole =
       (PyTuple_Check(left) || PyLong_CheckExact(left)) && (PyTuple_Check(right) || PyLong_CheckExact(right));
   if (!whole) return std::nullopt;

@@ -506,6 +506,12 @@ Result collection(Interpreter& t, PyObject* f, Args args) {
   return run_native(t, f, Args{values, args.kwnames});
 }
 
+// What collections.Counter counts with.
+Result count_elements(Interpreter& t, PyObject* f, Args args) {
+  if (!only_positional(args, 2, 2)) return complain(t, f, args);
+  return protocols::call_polyfill(t, "count_elements", args);
+}
+
 const Row rows[] = {
     {"builtins.list.__contains__", contains},
     {"builtins.tuple.__contains__", contains},
@@ -547,6 +553,7 @@ const Row rows[] = {
     {"collections.defaultdict", collection},
     {"collections.deque", collection},
     {"collections.defaultdict.__init__", fresh_only},
+    {"_collections._count_elements", count_elements},
     {"builtins.list.append", list_append, true, true},
     {"builtins.list.insert", adds_to_self},
     {"builtins.list.pop", mutates_self},

@@ -88,8 +88,10 @@ Result tensor_deepcopy(Interpreter& t, PyObject* f, Args args) {
   return protocols::call_polyfill(t, "tensor_deepcopy", args);
 }
 
-// copy.deepcopy(x, …): of a tensor alone there is no memo, which would know it by its address.
+// copy.deepcopy(x, …): of a tensor alone there is no memo, which would know it by its address. A number is its own
+// copy, and nobody has asked for the address of one that is open.
 Result deepcopy(Interpreter& t, PyObject* f, Args args) {
+  if (only_positional(args, 1, 2) && region::is_open(args[0])) return Result::of(py::Owned<>::share(args[0]));
   static PyObject* const name = py::interned("__deepcopy__").release();
   static PyObject* const of_tensor = PyObject_GetAttr(py::import_attr("torch", "Tensor").get(), name);  // held for good
   if (only_positional(args, 1, 1) && is_plain_tensor(t, args[0]) &&

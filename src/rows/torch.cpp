@@ -398,6 +398,20 @@ Result tensor(Interpreter& t, PyObject* f, Args args) {
   return protocols::call_polyfill(t, "tensor_of_ints", values);
 }
 
+// tensor.new_tensor(data, *, dtype, device): torch finds the device by keys that a fake has not. Of other data, and for
+// a leaf, the call is refused as it stands.
+Result new_tensor(Interpreter& t, PyObject* f, Args args) {
+  static PyObject* const name = py::interned("new_tensor").release();
+  static PyObject* const on_fakes = py::import_attr("pellucid._copying", "new_tensor_on_fakes").release();
+  const std::size_t known =
+      static_cast<std::size_t>(args.keyword("dtype") != nullptr) + (args.keyword("device") != nullptr);
+  const bool is_known = args.size() == 2 && args.keyword_count() == known && region::cat_of(args[0]) == Cat::Tensor &&
+                        !region::is_subclassed(args[0]);
+  const bool of_numbers = is_known && (region::is_number(args[1]) || region::cat_of(args[1]) == Cat::Number ||
+                                       PyList_CheckExact(args[1]) || PyTuple_CheckExact(args[1]));
+  return t.region.recorder.torch_call(graph::Op::CallMethod, of_numbers ? on_fakes : f, name, args);
+}
+
 // torch._check and its like. What only the graph knows is checked by the graph; when that fails, the call runs eagerly
 // and raises what the program asks for.
 Result check(Interpreter& t, PyObject* f, Args args) {
@@ -548,6 +562,7 @@ const Row rows[] = {
     {"torch.Size.numel", product},
     {"math.prod", product},
     {"torch._C.TensorBase.tolist", tolist},
+    {"torch._C.TensorBase.new_tensor", new_tensor, true, true},
     {"torch._check_with", check, true, true},
     // Effects on tensors that a graph does not carry, or that need data.
     {"torch._C.TensorBase.requires_grad_", requires_grad_},

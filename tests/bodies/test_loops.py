@@ -117,6 +117,11 @@ def backwards(ops, x):
     return ops.scan(lambda carry, row: (carry * 0.5 + row, (carry + row).sin()), x[0], x, reverse=True)
 
 
+def summed(ops, x):
+    carry, outs = ops.scan(lambda carry, row: (carry * 0.5 + row * WEIGHT, carry.sin()), torch.zeros(3), x)
+    return carry.sum() + outs.sum()  # the gradients of both are one element, expanded
+
+
 def other_dimension(ops, x):
     def combine(carry, row):
         return {"sum": carry["sum"] + row["b"].sum()}, (row["a"] * WEIGHT[0], carry["sum"] * 2)
@@ -156,7 +161,17 @@ def associative(ops, x):
 
 
 LOOPS = [counted, by_values, never, carried_is_closed_over, loop_in_a_loop]
-ROWS = [cumulated, backwards, other_dimension, over_rows, with_arguments, map_of_scan, cond_in_scan, associative]
+ROWS = [
+    cumulated,
+    backwards,
+    summed,
+    other_dimension,
+    over_rows,
+    with_arguments,
+    map_of_scan,
+    cond_in_scan,
+    associative,
+]
 
 
 @pytest.mark.parametrize("program", [*LOOPS, *ROWS], ids=lambda program: program.__name__)
@@ -173,7 +188,7 @@ def test_values_and_gradients_of_the_operators_themselves(program):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("program", [counted, cumulated, over_rows], ids=lambda program: program.__name__)
+@pytest.mark.parametrize("program", [counted, cumulated, summed, over_rows], ids=lambda program: program.__name__)
 def test_inductor(program):
     check(program, "inductor")
 

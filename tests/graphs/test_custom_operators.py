@@ -164,6 +164,41 @@ def test_A39_an_operator_that_only_writes_needs_no_fake(backend, key):
         assert counting.count == 2
 
 
+@torch.library.custom_op("pellucid_ops2::accumulate", mutates_args=("into",))
+def accumulate(into: torch.Tensor, x: torch.Tensor, times: int = 1) -> None:
+    into.add_(x.sum(0) * times)
+
+
+@torch.library.custom_op("pellucid_ops2::drain", mutates_args=("x",))
+def drain(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    taken = x[1:].clone()
+    x.zero_()
+    return taken, taken.sum(0)
+
+
+@drain.register_fake
+def _(x):
+    return x.new_empty(x.shape[0] - 1, *x.shape[1:]), x.new_empty(x.shape[1:])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_A39_sizes_of_what_an_operator_writes_stay_open(backend):
+    def f(x, outside):
+        made = torch.zeros(x.shape[1])
+        accumulate(made, x)
+        accumulate(outside[:2], x[:, :2], times=2)
+        taken, sums = drain(x)
+        return made * 2, taken + outside, sums, taken.shape
+
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(f, backend=counting, fullgraph=True)
+    for size in (3, 4, 6, 9):
+        ours, theirs = ([torch.arange(size * 3.0).reshape(size, 3), torch.ones(3)] for _ in range(2))
+        assert same(compiled(*ours), f(*theirs)) and same(ours, theirs)
+        assert backend != "eager" or [x._version for x in ours] == [x._version for x in theirs]
+    assert counting.count == 2
+
+
 @torch.library.custom_op("pellucid_ops2::crop", mutates_args=())
 def crop(x: torch.Tensor, n: int, like: list[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
     return x[: x.shape[0] // 2].clone(), [torch.zeros(x.shape[0] + n, *one.shape) for one in like]

@@ -384,6 +384,48 @@ def bisect_with_a_key(x):
     return x + 1, bisect.bisect([3, 2, 1], -2, key=key), bisect.bisect_left([1, 2, 3], 2), asked
 
 
+class CountsBySetting(collections.Counter):
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value * 2)
+
+
+class CountsByGetting(collections.Counter):
+    def get(self, key, default=None):
+        return super().get(key, default) + 10
+
+
+@program
+def counters(x):
+    made = collections.Counter(["b", "a", "b"], c=3)
+    made.update(letter for letter in "cab")
+    made.subtract("a")
+    shapes = collections.Counter(tensor.shape for tensor in (x, x[:1], x + 1))
+    by_object = collections.Counter([x, x, made.__class__])
+    doubled, tens = CountsBySetting("aab"), CountsByGetting("aab")
+    return (
+        x * made["b"],
+        made,
+        made.most_common(1),
+        shapes,
+        by_object[x],
+        doubled,
+        tens,
+        list((made + doubled).elements()),
+    )
+
+
+@program
+def counters_that_fail(x):
+    made = collections.Counter("a")
+    return (
+        x + 1,
+        error_of(lambda: made.update(3)),
+        error_of(lambda: made.update([["b"]])),
+        error_of(lambda: made + 1),
+        made,
+    )
+
+
 @pytest.mark.parametrize("f", PROGRAMS, ids=PROGRAMS.names)
 def test_as_eager(f):
     check_tensor_program(f)

@@ -11,6 +11,7 @@ from unittest import mock
 import torch
 from torch._decomp import decompositions as torchs
 from torch._functorch import partitioners
+from torch._higher_order_ops.scan import ScanAutogradImpl
 from torch.fx import GraphModule, Node
 from torch.fx.experimental import proxy_tensor
 from torch.utils.checkpoint import CheckpointPolicy
@@ -19,7 +20,7 @@ from pellucid.backends.errors import GraphRefused
 from pellucid.backends.layouts import layouts_of_kernels
 
 VERSION = (
-    4  # part of the key of AOTAutograd's cache: what was compiled without these, or with others, is something else
+    5  # part of the key of AOTAutograd's cache: what was compiled without these, or with others, is something else
 )
 
 
@@ -36,6 +37,7 @@ def faithful_decompositions() -> Iterator[None]:
         mock.patch.object(partitioners, "force_save_bw_mutation_src", _save_what_is_overwritten),
         _kernels(torch.ops.aten.dropout.default, _dropout),
         mock.patch.object(proxy_tensor, "maybe_handle_decomp", _handle_decomposition),
+        mock.patch.object(ScanAutogradImpl, "call_backward", _backward_of_scan),
         layouts_of_kernels(),
     ):
         yield
@@ -74,6 +76,27 @@ _torchs_dropout = torchs.dropout
 def _dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:
     """What drops nothing gives its argument back, torch's own a copy: a write into one would not be seen in the other."""
     return _torchs_dropout(input, p, train) if train and p != 0 and input.numel() != 0 else input
+
+
+_torchs_backward_of_scan = ScanAutogradImpl.call_backward
+
+
+def _backward_of_scan(scan: ScanAutogradImpl, *gradients: torch.Tensor) -> Any:
+    """Inductor reads what a loop carries with the strides that it begins with. The gradient of a sum begins as one element,
+    expanded, and what the loop carries on is none such: both are contiguous here."""
+    count, parts = len(scan.init), scan.hop_partitioned_graph
+    step = parts.bw_gm
+
+    def contiguous_step(*operands: Any) -> list:
+        results = step(*operands)
+        return [*_contiguous(results[:count]), *results[count:]]
+
+    with mock.patch.object(parts, "bw_gm", contiguous_step):
+        return _torchs_backward_of_scan(scan, *_contiguous(gradients[:count]), *gradients[count:])
+
+
+def _contiguous(values: Sequence[Any]) -> list:
+    return [value.contiguous() if isinstance(value, torch.Tensor) else value for value in values]
 
 
 def _recurrent_layers(

@@ -106,7 +106,7 @@ class OpenInputs:
         for name, part in parts.items():
             if isinstance(part, torch.Tensor):
                 parts[name] = open_parts[name] if name in open_parts else self._closed(part, AttrSource(source, name))
-        return self._joined(tensor, parts, facts, torch.Size(size), stride)
+        return self._joined(tensor, parts, facts, torch.Size(size), tuple(stride))
 
     def _joined(self, tensor: Any, parts: dict[str, Any], facts: Any, size: Any, stride: Any) -> torch.Tensor:
         """As `tensor` is made of its parts, of these fakes."""

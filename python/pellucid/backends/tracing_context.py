@@ -251,7 +251,7 @@ def _replaced(example: Any, context: _Context) -> Any:
         jagged = isinstance(example, nested_tensor.NestedTensor)  # its nested ints are the program's own
         layouts = [example.size(), example.stride()]
         sizes, strides = layouts if jagged else [[context.value(length) for length in layout] for layout in layouts]
-        return type(example).__tensor_unflatten__(parts, facts, torch.Size(sizes), strides)
+        return type(example).__tensor_unflatten__(parts, facts, torch.Size(sizes), tuple(strides))
     sizes, strides = [[context.value(length) for length in layout] for layout in (example.size(), example.stride())]
     return torch.empty_strided(
         sizes, strides, dtype=example.dtype, device=example.device, requires_grad=example.requires_grad

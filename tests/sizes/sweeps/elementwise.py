@@ -166,6 +166,12 @@ def new_tensors(x):
 
 
 @sweep(2, each=lambda n: (n, 4), trains=True, brute=0)
+def new_tensors_of_numbers(x):
+    weights = x.new_tensor([1, 2.5, 3.0, True])
+    return x * weights + x.new_tensor(3), x.new_tensor([[1], [2]], dtype=torch.int64, device="cpu"), x.new_tensor(())
+
+
+@sweep(2, each=lambda n: (n, 4), trains=True, brute=0)
 def like_tensors(x):
     return torch.zeros_like(x) + x, torch.ones_like(x, dtype=torch.float64), torch.full_like(x, 3)
 

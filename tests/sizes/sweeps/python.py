@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
 from dataclasses import dataclass
@@ -22,6 +23,24 @@ def shape_returned(x):
 def arithmetic(x):
     n = x.shape[0]
     return x * (n // 2), x.sum(0) + n % 3, torch.ones(n * 2 + 1), torch.zeros(n // 2), -n, n**2
+
+
+@sweep(2, each=lambda n: (n, 3), brute=0)
+def shape_beside_other_shapes(x):
+    n, one = x.size(0), torch.Size([1])
+    return x * 2, x.shape + torch.Size([]), one + x.shape, one + (n,), (n,) + one, torch.Size([]) + x.shape[:1] + one
+
+
+@sweep(2, each=lambda n: (n, 3), brute=0)
+def copies_of_sizes(x):
+    n = x.size(0)
+    return x * 2, copy.copy(n), copy.deepcopy(n), copy.deepcopy({"n": n, "more": [n + 1, (n, 2.5)]})
+
+
+@sweep(2, each=lambda n: (n, 3), brute=0)
+def samples_of_distributions(x):
+    normal = torch.distributions.Normal(x, x.exp())
+    return normal.log_prob(x + 1), torch.distributions.Independent(normal, 1).rsample((2,)).shape
 
 
 @sweep(2, each=lambda n: (n, 3), brute=0)
