@@ -99,7 +99,7 @@ Result left(Interpreter& t, PyObject* f, PyObject* recorded, Args args, const ch
   node->args.push_back(graph::Arg::of(it->second));
   it->second->users += 1;
   t.region.recorder.contexts.erase(it);
-  return Result::none();
+  return Result::of(std::move(done));
 }
 
 PyObject* held_function(const char* module, const char* name) { return py::import_attr(module, name).release(); }

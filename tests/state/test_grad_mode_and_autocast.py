@@ -263,6 +263,18 @@ def test_A25_devices_and_switches_that_are_arguments(backend):
     assert counting.count == 2
 
 
+def test_A25_what_leaving_gives():
+    def f(x):
+        given = []
+        for context in (torch.autocast("cpu"), torch.inference_mode(), torch.no_grad()):
+            context.__enter__()
+            given.append(context.__exit__(None, None, None))
+        return x + 1, given
+
+    x = torch.ones(2)
+    assert same(pellucid.compile(f, backend="eager", fullgraph=True)(x), f(x)) and f(x)[1][0] is False
+
+
 class Cast(torch.autograd.Function):
     @staticmethod
     @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)
