@@ -77,6 +77,14 @@ py::Owned<> entered(Interpreter& t, PyObject* f, Args args, const char* what) {
   if (args.size() != 1 || t.region.provenance.is_outside(args[0]))
     unsupported(Reason::OutsideContext, {{"operation", std::string("entering ") + what + " object from outside"}});
   t.region.provenance.keep(args[0]);
+  // Torch's code reads the attributes: numbers and texts that the program has only handed on are read here.
+  const auto attributes = py::take(PyObject_GetAttrString(args[0], "__dict__"));
+  const auto names_of_all = py::take(PyDict_Keys(attributes.get()));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(names_of_all.get()); ++i) {
+    PyObject* name = PyList_GET_ITEM(names_of_all.get(), i);
+    PyObject* value = PyDict_GetItemWithError(attributes.get(), name);
+    if (region::is_number(value)) protocols::setattr(t, args[0], name, t.region.numbers.plain(value));
+  }
   return py::Owned<>::steal(PyObject_Vectorcall(f, args.values.data(), 1, nullptr));
 }
 Result left(Interpreter& t, PyObject* f, PyObject* recorded, Args args, const char* what) {
@@ -91,7 +99,7 @@ Result left(Interpreter& t, PyObject* f, PyObject* recorded, Args args, const ch
   node->args.push_back(graph::Arg::of(it->second));
   it->second->users += 1;
   t.region.recorder.contexts.erase(it);
-  return Result::none();
+  return Result::of(std::move(done));
 }
 
 PyObject* held_function(const char* module, const char* name) { return py::import_attr(module, name).release(); }

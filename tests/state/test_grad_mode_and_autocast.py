@@ -235,3 +235,73 @@ def test_switches_of_the_grad_mode_alone_are_no_graph(program, graphs, backend, 
         seen.append(calls)
     assert seen[0] == seen[1]
     assert counting.count == graphs
+
+
+def cast_by(closed_over):
+    def run(x, device, enabled):
+        try:
+            with torch.autocast(device_type=closed_over, enabled=enabled), torch.autocast(device, enabled=enabled):
+                y = x.mm(x)
+        except TypeError:
+            y = x * 0
+        with torch.inference_mode(not enabled):
+            return y, y * 2
+
+    return run
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_A25_devices_and_switches_that_are_arguments(backend):
+    f = cast_by("cpu")
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(f, backend=counting, fullgraph=True)
+    for enabled in (True, False, True):
+        got, want = (run(torch.ones(2, 2), "cpu", enabled) for run in (compiled, f))
+        assert same(got, want)
+        kinds = [[value.is_inference() for value in values] for values in (got, want)]
+        assert backend != "eager" or kinds[0] == kinds[1]  # AOTAutograd leaves the mode out
+    assert counting.count == 2
+
+
+def test_A25_what_leaving_gives():
+    def f(x):
+        given = []
+        for context in (torch.autocast("cpu"), torch.inference_mode(), torch.no_grad()):
+            context.__enter__()
+            given.append(context.__exit__(None, None, None))
+        return x + 1, given
+
+    x = torch.ones(2)
+    assert same(pellucid.compile(f, backend="eager", fullgraph=True)(x), f(x)) and f(x)[1][0] is False
+
+
+class Cast(torch.autograd.Function):
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x @ w
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")
+    def backward(ctx, gradient):
+        x, w = ctx.saved_tensors
+        return gradient @ w.t(), x.t() @ gradient
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_A25_functions_with_a_cast_of_their_own(enabled):
+    def f(x, w):
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            y = Cast.apply(x, w) @ w
+        return y.float().sum()
+
+    counting = CountingOf("eager")
+    compiled = pellucid.compile(f, backend=counting, fullgraph=True)
+    for size in (2, 3, 4):
+        ours, theirs = ([torch.ones(size, 3).requires_grad_(), torch.eye(3).requires_grad_()] for _ in range(2))
+        got, want = compiled(*ours), f(*theirs)
+        got.backward()
+        want.backward()
+        assert same(got.detach(), want.detach()) and same([x.grad for x in ours], [x.grad for x in theirs])
+    assert counting.count == 2
