@@ -129,13 +129,13 @@ def compare(f, backend):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
-    "f, graphs",  # with a compiler; what the function itself computes is one of them
+    "f, graphs",  # with a compiler; what the function itself computes is one of them, parts that make views are none
     [
         (beside_what_it_gets, 2),
-        (beside_its_part, 3),
-        (parts_of_an_input, 2),
+        (beside_its_part, 2),
+        (parts_of_an_input, 1),
         (two_results, 1),
-        (called_twice, 3),
+        (called_twice, 2),
         (in_a_checkpoint, 1),
     ],
 )

@@ -459,7 +459,7 @@ def test_a_copy_has_all_memory_of_the_tensor(backend, take):
     compiled = pellucid.compile(f, backend=backend, fullgraph=backend == "eager")
     for x in parts_of_memory():
         assert memory_of(compiled(x)) == memory_of(f(x))
-    assert pellucid.counters()["graphs"]
+    assert pellucid.counters()["ops"]
     if backend == "eager":
         assert compiled(x)._version == f(x)._version
 
