@@ -172,7 +172,8 @@ using HeldStorage = std::shared_ptr<const void>;
 struct OpFacts {
   bool may_raise = false;  // on values
   bool random = false;
-  bool overwrites = false;  // all that it does is to write, without reading what it writes
+  bool overwrites = false;        // all that it does is to write, without reading what it writes
+  bool only_as_captured = false;  // compilers know nothing of it, or take it for something else
   std::vector<HeldStorage> written;
 };
 const OpFacts& facts_so_far() noexcept;

@@ -82,7 +82,11 @@ class Call {
   bool device_from_scalar_ = true;
 };
 
-// Runs an operator of sparse or quantised tensors: rules_unstrided.cpp.
+// The call is one that compilers do not take as what it is.
+void note_only_as_captured();
+// Runs an operator of sparse tensors: rules_unstrided.cpp.
 void run_unstrided(Call& call, c10::DispatchKeySet keys);
+// Runs an operator of quantised tensors: rules_quantised.cpp.
+void run_quantised(Call& call, c10::DispatchKeySet keys);
 
 }  // namespace pellucid::aten

@@ -99,6 +99,12 @@ void check_strided(const c10::TensorImpl& impl, bool may_be_quantised = false) {
   TORCH_CHECK_NOT_IMPLEMENTED(!impl.has_symbolic_sizes_strides(), "pellucid: no fake of a tensor with symbolic sizes");
 }
 
+// An operator that no rule knows gave a quantised tensor, or one that only has the dtype of such.
+void check_not_quantised(caffe2::TypeMeta dtype) {
+  const c10::ScalarType type = c10::typeMetaToScalarType(dtype);
+  TORCH_CHECK_NOT_IMPLEMENTED(!c10::isQIntType(type), "pellucid: no fake of a new tensor of dtype ", type);
+}
+
 std::vector<std::int64_t> contiguous_strides(const std::int64_t* sizes, std::size_t ndim) {
   std::vector<std::int64_t> strides(ndim);
   std::int64_t extent = 1;
@@ -139,6 +145,7 @@ at::Tensor meta_twin(const at::Tensor& tensor) {
 at::Tensor fake_from_meta(const at::Tensor& meta, int device_type, int device_index) {
   const c10::TensorImpl& impl = *meta.unsafeGetTensorImpl();
   check_strided(impl);
+  check_not_quantised(impl.dtype());
   const c10::Device device(static_cast<c10::DeviceType>(device_type), static_cast<c10::DeviceIndex>(device_index));
   auto storage = new_storage(static_cast<std::int64_t>(impl.unsafe_storage().nbytes()), device);
   static_cast<FakeStorage&>(*storage).twin =
@@ -150,6 +157,7 @@ at::Tensor fake_from_meta(const at::Tensor& meta, int device_type, int device_in
 at::Tensor fake_view_from_meta(const at::Tensor& meta, const at::Tensor& base) {
   const c10::TensorImpl& impl = *meta.unsafeGetTensorImpl();
   const c10::TensorImpl& from = *base.unsafeGetTensorImpl();
+  check_not_quantised(impl.dtype());
   auto keys = (from.key_set() - kViewBits) | (impl.key_set() & kViewBits);
   auto storage = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(from.unsafe_storage().unsafeGetStorageImpl());
   return make(std::move(storage), keys, impl.dtype(), impl.sizes(), impl.strides(), impl.storage_offset());
@@ -211,6 +219,7 @@ at::Tensor new_fake(const std::int64_t* sizes, std::size_t ndim, const std::int6
                     int device_type, int device_index) {
   const c10::Device device(static_cast<c10::DeviceType>(device_type), static_cast<c10::DeviceIndex>(device_index));
   const auto dtype = c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>(scalar_type));
+  check_not_quantised(dtype);
   std::vector<std::int64_t> dense;
   if (strides == nullptr) {
     dense = contiguous_strides(sizes, ndim);
@@ -221,6 +230,15 @@ at::Tensor new_fake(const std::int64_t* sizes, std::size_t ndim, const std::int6
   auto storage = new_storage(last * static_cast<std::int64_t>(dtype.itemsize()), device);
   return make(std::move(storage), fake_keys(device.type(), c10::InferenceMode::is_enabled()), dtype, {sizes, ndim},
               {strides, ndim}, 0);
+}
+
+at::Tensor new_quantised_fake(const at::Tensor& plain, int scalar_type) {
+  const c10::TensorImpl& like = *plain.unsafeGetTensorImpl();
+  const auto dtype = c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>(scalar_type));
+  const auto keys =
+      fake_keys(like.device().type(), c10::InferenceMode::is_enabled(), c10::DispatchKey::QuantizedPrivateUse3);
+  auto storage = new_storage(like.numel() * static_cast<std::int64_t>(dtype.itemsize()), like.device());
+  return make(std::move(storage), keys, dtype, like.sizes(), like.strides(), 0);
 }
 
 at::Tensor view_fake(const at::Tensor& base, const std::int64_t* sizes, std::size_t ndim, const std::int64_t* strides,

@@ -55,9 +55,11 @@ void adopt_metadata(const at::Tensor& fake, const at::Tensor& twin);
 at::Tensor fake_like_real(const at::Tensor& real, const at::Tensor& shares, const std::shared_ptr<SizeScope>& scope,
                           const OpenShape* shape);
 
-// A fake with a new storage, contiguous unless strides are given. For the rules.
+// A fake with a new storage, contiguous unless strides are given. For the rules. One of a quantised dtype is what a
+// quantiser makes; whoever asks for another does not know what eager gives.
 at::Tensor new_fake(const std::int64_t* sizes, std::size_t ndim, const std::int64_t* strides, int scalar_type,
                     int device_type, int device_index);
+at::Tensor new_quantised_fake(const at::Tensor& plain, int scalar_type);  // with the layout of this new fake
 at::Tensor view_fake(const at::Tensor& base, const std::int64_t* sizes, std::size_t ndim, const std::int64_t* strides,
                      std::int64_t offset);
 

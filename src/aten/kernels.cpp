@@ -288,6 +288,7 @@ void Call::note_facts() {
 }
 
 void Call::note_may_raise() { noted_facts().facts.may_raise = true; }
+void note_only_as_captured() { noted_facts().facts.only_as_captured = true; }
 
 bool Call::never_drops() const {
   return op.dropout >= 0 && arg(static_cast<std::size_t>(op.dropout)).toDouble() == 0.0;
@@ -319,7 +320,8 @@ void Call::check_written() {
 }
 
 void Call::run(DispatchKeySet keys) {
-  if (has_unstrided || has_quantised) return run_unstrided(*this, keys);
+  if (has_quantised && op.quantised_rule == nullptr) return run_quantised(*this, keys);
+  if (has_unstrided) return run_unstrided(*this, keys);
   // Nobody records what runs without a scope: the program's graph has no part in it.
   if (op.unbacked_rule != nullptr && scope_of_thread() != nullptr && op.unbacked_rule(*this)) return;
   if (scope_ != nullptr && !QuietScope::is_active()) return OpenCall(*this, scope_).run(keys);
@@ -332,6 +334,7 @@ void Call::run(DispatchKeySet keys) {
 }
 
 void Call::run_plan(DispatchKeySet keys) {
+  if (has_quantised) return run_quantised(*this, keys);
   if (op.rule != nullptr && op.rule(*this)) return;
   // Of operators of the program nothing below counts the writes: torch does, around them.
   const auto bump_written = [this] {

@@ -217,6 +217,7 @@ Operator::Operator(const c10::OperatorHandle& handle)
   rule = is_builtin(handle) ? find_rule(name) : nullptr;
   unbacked_rule = is_builtin(handle) ? find_unbacked_rule(name) : nullptr;
   unstrided_rule = is_builtin(handle) ? find_unstrided_rule(name) : nullptr;
+  quantised_rule = is_builtin(handle) ? find_quantised_rule(name) : nullptr;
   size_rule = is_builtin(handle) ? find_size_rule(name, has_tag(handle, at::Tag::pointwise)) : nullptr;
 }
 Operator::~Operator() = default;

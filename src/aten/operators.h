@@ -71,6 +71,7 @@ struct Operator {
   SizeRule size_rule = nullptr;   // sizes.h
   Rule unbacked_rule = nullptr;   // rules_unbacked.cpp
   Rule unstrided_rule = nullptr;  // rules_unstrided.cpp
+  Rule quantised_rule = nullptr;  // rules_quantised.cpp
 
   Plan plan() const;  // looks the kernels up at the first call
   const c10::KernelFunction& kernel() const;
@@ -94,5 +95,7 @@ Rule find_rule(const std::string& name);  // rules_*.cpp; nullptr when there is 
 Rule find_unbacked_rule(const std::string& name);
 // What operators give of sparse tensors. False: no graph takes the call.
 Rule find_unstrided_rule(const std::string& name);
+// The same of quantised ones.
+Rule find_quantised_rule(const std::string& name);
 
 }  // namespace pellucid::aten

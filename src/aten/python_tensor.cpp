@@ -184,7 +184,9 @@ bool is_tensor(PyObject* object) noexcept {
 Layout layout_kind(PyObject* tensor) noexcept {
   const c10::TensorImpl& impl = *impl_of(tensor);
   if (impl.is_sparse()) return Layout::SparseCoo;
-  return impl.is_sparse_compressed() || impl.is_mkldnn() || impl.is_quantized() ? Layout::Other : Layout::Strided;
+  // Quantised tensors, and bytes that a view gives the dtype of such.
+  const bool is_quantised = c10::isQIntType(c10::typeMetaToScalarType(impl.dtype()));
+  return impl.is_sparse_compressed() || impl.is_mkldnn() || is_quantised ? Layout::Other : Layout::Strided;
 }
 py::Owned<> scalar_tensor(double number) {
   return with_python_errors([&] { return py::take(THPVariable_Wrap(c10::scalar_to_tensor(number))); });

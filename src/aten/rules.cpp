@@ -10,7 +10,7 @@ Rule find_rule(const std::string& name) {
     auto* all = new std::unordered_map<std::string_view, Rule>;
     for (const RuleTable& table :
          {copy_rules(), index_rules(), norm_rules(), nn_rules(), composite_rules(), recurrent_rules(), spectral_rules(),
-          elementwise_rules(), reduce_rules(), linalg_rules()}) {
+          elementwise_rules(), reduce_rules(), linalg_rules(), quantising_rules()}) {
       for (std::size_t i = 0; i < table.size; ++i) all->emplace(table.rows[i].op, table.rows[i].value);
     }
     return all;

@@ -19,5 +19,6 @@ RuleTable reduce_rules();       // rules_reduce.cpp
 RuleTable linalg_rules();       // rules_linalg.cpp
 RuleTable recurrent_rules();    // rules_recurrent.cpp
 RuleTable spectral_rules();     // rules_spectral.cpp
+RuleTable quantising_rules();   // rules_quantised.cpp: what makes quantised tensors
 
 }  // namespace pellucid::aten

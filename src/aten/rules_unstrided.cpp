@@ -334,42 +334,18 @@ constexpr RuleRow kRows[] = {
     {"trunc", of_each_element},
 };
 
-// ---- quantised tensors: neither how they are quantised nor by which numbers decides what these give
-
-bool dequantize(Call& call) {
-  const at::Tensor self = call.tensor(0);
-  call.give(call.fresh(self.sizes(), self.suggest_memory_format(), c10::ScalarType::Float));
-  return true;
-}
-
-bool int_repr(Call& call) {
-  const at::Tensor self = call.tensor(0);
-  const c10::ScalarType dtype = c10::toUnderlying(self.scalar_type());
-  if (dtype == self.scalar_type() || self.dtype().itemsize() != c10::elementSize(dtype)) return false;
-  call.give(call.fresh(self.sizes(), self.suggest_memory_format(), dtype));
-  return true;
-}
-
-constexpr RuleRow kQuantisedRows[] = {
-    {"dequantize.self", dequantize},
-    {"int_repr", int_repr},
-};
-
-template <std::size_t N>
-Rule find(const RuleRow (&rows)[N], const std::string& name) {
-  const auto* found = std::ranges::find_if(rows, [&](const RuleRow& row) { return name == row.op; });
-  return found == std::end(rows) ? nullptr : found->value;
-}
-
 }  // namespace
 
-Rule find_unstrided_rule(const std::string& name) { return find(kRows, name); }
+Rule find_unstrided_rule(const std::string& name) {
+  const auto* found = std::ranges::find_if(kRows, [&](const RuleRow& row) { return name == row.op; });
+  return found == std::end(kRows) ? nullptr : found->value;
+}
 
 namespace {
 
-// The kind of the first such argument, as Python has it.
+// The layout of the first such argument, as Python has it.
 const char* kind_of(const Call& call) {
-  const char* name = "quantised";
+  const char* name = "";
   for (std::size_t i = call.size(); i-- > 0;) {
     for_each_tensor(call.arg(i), [&](const at::Tensor& tensor) {
       if (const UnstridedFacts* facts = facts_of(tensor)) name = python_name(facts->layout);
@@ -382,7 +358,7 @@ const char* kind_of(const Call& call) {
 // graph runs.
 bool runs_by_rule(Call& call, c10::DispatchKeySet keys) {
   const Operator& op = call.op;
-  const Rule known = call.has_quantised ? find(kQuantisedRows, op.name) : op.unstrided_rule;
+  const Rule known = op.unstrided_rule;
   if (known == nullptr && op.composite && op.plan() == Plan::Decompose) {
     op.kernel().callBoxed(call.handle, keys, &call.stack);
     return true;

@@ -35,13 +35,24 @@ bool in_format(SizeCall& call) {
   return true;
 }
 
-// self, groups: in the format (contiguous or channels_last) that the argument suggests.
-bool channel_shuffle(SizeCall& call) {
-  const Expr* channels = call.shape(0).sizes[1];
-  call.require_equal(call.mod(channels, call.number(1)), call.constant(0));
+// Of a tensor, in the format (contiguous or channels_last) that it suggests.
+bool in_suggested_format(SizeCall& call) {
+  if (!call.has_tensor(0)) return false;
   const c10::MemoryFormat format = call.format_of(call.tensor(0));
   for (std::size_t k = 0; k < call.results(); ++k) call.give_format(k, call.shape(0).sizes, format);
   return true;
+}
+
+// self, groups
+bool channel_shuffle(SizeCall& call) {
+  const Expr* channels = call.shape(0).sizes[1];
+  call.require_equal(call.mod(channels, call.number(1)), call.constant(0));
+  return in_suggested_format(call);
+}
+
+// self, scales, zero_points, axis, dtype
+bool quantize_per_channel(SizeCall& call) {
+  return c10::isFloatingType(call.tensor(2).scalar_type()) ? contiguous_like<0>(call) : in_suggested_format(call);
 }
 
 // In place, whatever self is.
@@ -113,6 +124,11 @@ constexpr SizeRow kRows[] = {
     {"_to_copy", in_format},
     {"empty_like", in_format},
     {"channel_shuffle", channel_shuffle},
+    {"quantize_per_tensor", in_suggested_format},
+    {"quantize_per_channel", quantize_per_channel},
+    {"quantize_per_tensor_dynamic", in_suggested_format},
+    {"dequantize", in_suggested_format},
+    {"int_repr", in_suggested_format},
     {"copy_", copy_in_place},
     {"fill_", keeps_self},
     {"zero_", keeps_self},

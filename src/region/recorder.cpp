@@ -408,6 +408,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
       }
     }
   }
+  sparse.check_operators(target);
   const auto& versions = arguments.versions;
   args.values = arguments.given;
   if (region_.unbacked.any()) {

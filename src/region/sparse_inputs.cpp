@@ -5,6 +5,7 @@
 
 #include "aten/wrapper_subclass.h"
 #include "region/region.h"
+#include "region/torch_module.h"
 
 namespace pellucid::region {
 
@@ -27,6 +28,12 @@ void SparseInputs::check(PyObject* tensor) {
 void SparseInputs::check_call() const {
   if (has_any_ && aten::in_autocast())  // AOTAutograd casts no sparse tensor
     unsupported(Reason::UnsupportedTensor, {{"what", "a sparse tensor beside autocast"}});
+}
+
+void SparseInputs::check_operators(PyObject* target) const {
+  if (!region_.numbers.policy.runs_as_captured() && aten::facts_so_far().only_as_captured)
+    unsupported(Reason::UnsupportedTensor,
+                {{"what", "what " + name_of_target(target) + " takes or gives, a quantised tensor,"}});
 }
 
 void SparseInputs::note_writes(const std::vector<aten::HeldStorage>& written) {

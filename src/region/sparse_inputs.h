@@ -1,5 +1,5 @@
-// Sparse and quantised tensors among the inputs of a graph that a backend compiles. One that runs graphs as they were
-// captured takes all of them.
+// Sparse and quantised tensors in a graph that a backend compiles. One that runs graphs as they were captured takes all
+// of them.
 #pragma once
 #include <Python.h>
 
@@ -20,6 +20,8 @@ class SparseInputs {
   void check(PyObject* tensor);
   // A call of torch comes, in the state of torch that it has.
   void check_call() const;
+  // The call has run on fakes.
+  void check_operators(PyObject* target) const;
   // What is written to an input may be a part of a sparse one, of which a compiler that takes writes out of the graph
   // knows nothing.
   void note_writes(const std::vector<aten::HeldStorage>& written);

@@ -366,7 +366,11 @@ bool is_long_list(const region::NumberPolicy& policy, PyObject* tensor) {
 
 Result tolist(Interpreter& t, PyObject* f, Args args) {
   const region::NumberPolicy& policy = t.region.numbers.policy;
-  if (args.size() > 0 && region::is_wrapper_subclass(args[0])) return refuse(t, f, args);  // torch raises
+  const auto is_refused = [](PyObject* tensor) {  // by torch
+    if (region::is_wrapper_subclass(tensor)) return true;
+    return region::cat_of(tensor) == Cat::Tensor && aten::layout_kind(tensor) != aten::Layout::Strided;
+  };
+  if (args.size() > 0 && is_refused(args[0])) return refuse(t, f, args);
   const bool by_elements = !policy.scalar_outputs || region::goes_by_elements(t.region);
   if (by_elements && only_positional(args, 1, 1)) {
     if (const auto known = protocols::elements_if_known(t, args[0]))

@@ -238,7 +238,8 @@ def _written_inputs(gm: GraphModule, examples: Sequence[Any]) -> Iterator[tuple[
 
 def _is_dense(tensor: torch.Tensor) -> bool:
     """Whether its elements lie side by side, in whatever order."""
-    return torch.empty_like(tensor, device="meta").stride() == tensor.stride()
+    plain = torch.empty_strided(tensor.size(), tensor.stride(), device="meta")  # torch has none that is quantised there
+    return torch.empty_like(plain).stride() == tensor.stride()
 
 
 def _replaced(example: Any, context: _Context) -> Any:
@@ -253,9 +254,9 @@ def _replaced(example: Any, context: _Context) -> Any:
         sizes, strides = layouts if jagged else [[context.value(length) for length in layout] for layout in layouts]
         return type(example).__tensor_unflatten__(parts, facts, torch.Size(sizes), tuple(strides))
     sizes, strides = [[context.value(length) for length in layout] for layout in (example.size(), example.stride())]
-    return torch.empty_strided(
-        sizes, strides, dtype=example.dtype, device=example.device, requires_grad=example.requires_grad
-    )
+    # Torch has no fakes of quantised tensors: it takes what quantize_per_tensor gives for its argument.
+    dtype = torch.float32 if example.is_quantized else example.dtype
+    return torch.empty_strided(sizes, strides, dtype=dtype, device=example.device, requires_grad=example.requires_grad)
 
 
 def _replace_example_values(gm: GraphModule, fake_mode: FakeTensorMode, context: _Context) -> None:
