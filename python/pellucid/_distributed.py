@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -31,16 +33,37 @@ def load_functional() -> None:
     importlib.import_module("torch.distributed._functional_collectives")
 
 
+class _State(threading.local):
+    has_open_sizes = False
+
+
+_state = _State()
+
+
+def traced(call: Callable, *args: Any, **kwargs: Any) -> Any:
+    """Calls torch with tensors of which sizes are open: distributed tensors shall not look up by them what they know."""
+    before, _state.has_open_sizes = _state.has_open_sizes, True
+    try:
+        return call(*args, **kwargs)
+    finally:
+        _state.has_open_sizes = before
+
+
 @functools.cache
 def leave_shapes_to_torch() -> None:
     """Distributed tensors find the shape of a whole result by fakes of torch's own, also while an operator runs on those of a
-    capture: these have no part in it."""
+    capture: these have no part in it. Where sizes are open it is found by these, and nothing is looked up by a size."""
     tensor: Any = importlib.import_module("torch.distributed.tensor")
+    functional: Any = importlib.import_module("torch.distributed._functional_collectives")
     propagator = tensor.DTensor._op_dispatcher.sharding_propagator
-    asks = propagator._propagate_tensor_meta_non_cached
+    asks, traces = propagator._propagate_tensor_meta_non_cached, functional._are_we_tracing
+    knows: Any = importlib.import_module("torch.fx.experimental.symbolic_shapes").statically_known_true
+    core: Any = torch._C
 
     @functools.wraps(asks)
     def asks_torch(schema: Any) -> Any:
+        if _state.has_open_sizes:
+            return _metadata_of(schema)
         key = torch._C._dispatch_key_parse("Fake")
         if torch._C._dispatch_tls_is_dispatch_key_excluded(key):
             return asks(schema)
@@ -50,7 +73,42 @@ def leave_shapes_to_torch() -> None:
         finally:
             torch._C._dispatch_tls_set_dispatch_key_excluded(key, False)
 
+    @functools.wraps(traces)
+    def traces_or_has_open_sizes() -> bool:
+        return _state.has_open_sizes or traces()
+
+    @functools.wraps(knows)
+    def knows_or_decides(condition: Any) -> bool:
+        is_of_capture = isinstance(condition, torch.SymBool) and isinstance(condition.node, core._SymNode)
+        return bool(condition) if is_of_capture else knows(condition)
+
     propagator._propagate_tensor_meta_non_cached = asks_torch
+    instead = {
+        "_are_we_tracing": (traces, traces_or_has_open_sizes),
+        "statically_known_true": (knows, knows_or_decides),
+    }
+    for name, module in list(sys.modules.items()):
+        for function, (torchs, ours) in instead.items() if name.startswith("torch.distributed.") else ():
+            if getattr(module, function, None) is torchs:
+                setattr(module, function, ours)
+
+
+def _metadata_of(schema: Any) -> Any:
+    """What the operator of a schema gives, on fakes of the capture."""
+    if schema.op is torch.ops.aten.equal.default:
+        return None
+    given = schema.op(*schema.gen_fake_args(), **schema.gen_fake_kwargs())
+    if isinstance(given, torch.Tensor):
+        return _metadata(given)
+    if isinstance(given, (tuple, list)):
+        made = [_metadata(item) if isinstance(item, torch.Tensor) else None for item in given]
+        return tuple(made) if isinstance(given, tuple) else made
+    return None
+
+
+def _metadata(tensor: torch.Tensor) -> Any:
+    kind: Any = importlib.import_module("torch.distributed.tensor._dtensor_spec").TensorMeta
+    return kind(shape=tensor.shape, stride=tensor.stride(), dtype=tensor.dtype)
 
 
 class Bound:

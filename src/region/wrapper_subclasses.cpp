@@ -1,6 +1,8 @@
 #include "region/wrapper_subclasses.h"
 
 #include <algorithm>
+#include <optional>
+#include <span>
 
 #include "aten/aten.h"
 #include "aten/gradients.h"
@@ -99,6 +101,23 @@ void each_slot(PyObject* tensor, F&& visit) {
   }
 }
 
+bool are(PyObject* value, const std::vector<std::int64_t>& numbers) {
+  if (!PyTuple_Check(value)) return false;
+  const std::span items(PySequence_Fast_ITEMS(value), static_cast<std::size_t>(PyTuple_GET_SIZE(value)));
+  return std::ranges::equal(items, numbers, [](PyObject* item, std::int64_t number) {
+    return PyLong_CheckExact(item) && PyLong_AsLongLong(item) == number;
+  });
+}
+
+// Torch's classes say the layout of a tensor again in what they hold (the TensorMeta of a distributed tensor): its
+// sizes and its strides, which the tensor's own guard compares.
+bool holds_layout(PyObject* value, const aten::Meta& meta) {
+  if (!PyTuple_Check(value)) return false;
+  const std::span items(PySequence_Fast_ITEMS(value), static_cast<std::size_t>(PyTuple_GET_SIZE(value)));
+  return std::ranges::any_of(items, [&](PyObject* item) { return are(item, meta.sizes); }) &&
+         std::ranges::any_of(items, [&](PyObject* item) { return are(item, meta.strides); });
+}
+
 // What it has under this name without asking code of its class; empty: nothing.
 py::Owned<> held(PyObject* tensor, PyObject* name) {
   auto found = py::Owned<>::share(py::instance_attr(tensor, name));
@@ -146,7 +165,11 @@ py::Owned<> WrapperSubclasses::watched(PyObject* callable, const std::vector<PyO
   if (trusted_) {
     static PyObject* const prepare = py::import_attr("pellucid._distributed", "leave_shapes_to_torch").release();
     const auto done = py::take(PyObject_CallNoArgs(prepare));
-    return region_.recorder.fakes().call_classes(callable, values.data(), nargs, kwnames);
+    if (!has_met_open_) return region_.recorder.fakes().call_classes(callable, values.data(), nargs, kwnames);
+    static PyObject* const traced = py::import_attr("pellucid._distributed", "traced").release();
+    std::vector<PyObject*> all{callable};
+    all.insert(all.end(), values.begin(), values.end());
+    return region_.recorder.fakes().call_classes(traced, all.data(), nargs + 1, kwnames);
   }
   std::vector<PyObject*> all{callable};
   all.insert(all.end(), values.begin(), values.end());
@@ -217,9 +240,11 @@ WrapperSubclasses::Parts WrapperSubclasses::parts_of(PyObject* tensor) {
 
 // What `__tensor_flatten__` reads of the tensor is its `__dict__`, all of which is guarded. So no Python code has to
 // run at each call to compare the context.
-void WrapperSubclasses::guard_contents(PyObject* real, const Parts& parts) {
+void WrapperSubclasses::guard_contents(PyObject* real, const Parts& parts, const aten::OpenShape* shape) {
   PyTypeObject* type = Py_TYPE(real);
   if (is_jagged(real)) return guard_jagged(region_, real);
+  const bool says_it_again = shape != nullptr && is_of_torch(type);
+  said_layout_ = says_it_again ? std::optional(aten::meta_of(real)) : std::nullopt;
   guard_slots(real, parts);
   PyObject* dict = py::instance_dict_if_any(real);
   if (dict == nullptr && is_of_torch(type)) return;
@@ -245,6 +270,20 @@ void WrapperSubclasses::guard_slots(PyObject* real, const Parts& parts) {
   });
 }
 
+// A tuple that says the layout of the tensor again, where that is open: its other items are guarded.
+bool WrapperSubclasses::guard_said_layout(PyObject* value, const Source* source, PyTypeObject* type, int depth) {
+  if (!said_layout_ || !holds_layout(value, *said_layout_)) return false;
+  region_.provenance.guard(Kind::TYPE_MATCH, source, py::Owned<>::share(reinterpret_cast<PyObject*>(Py_TYPE(value))));
+  region_.provenance.guard(Kind::LENGTH, source, {}, PyTuple_GET_SIZE(value));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
+    const auto item = py::Owned<>::share(PyTuple_GET_ITEM(value, i));
+    if (are(item.get(), said_layout_->sizes) || are(item.get(), said_layout_->strides)) continue;
+    region_.provenance.note_read(item.get(), region_.capture->sources.item(source, i));
+    guard_value(item.get(), type, depth + 1);
+  }
+  return true;
+}
+
 // Objects of such a class are their fields. What else they hold is computed of these.
 void WrapperSubclasses::guard_fields(PyObject* value, PyTypeObject* type, int depth) {
   auto& table = region_.capture->sources;
@@ -254,7 +293,9 @@ void WrapperSubclasses::guard_fields(PyObject* value, PyTypeObject* type, int de
   while (PyDict_Next(fields, &position, &name, &field)) {
     const auto item = py::Owned<>::share(py::instance_attr(value, name));
     if (!item) refuse(type, "what it holds lacks a field");
-    region_.provenance.note_read(item.get(), table.instance_attr(region_.provenance.source_of(value), name));
+    const Source* const source = table.instance_attr(region_.provenance.source_of(value), name);
+    if (guard_said_layout(item.get(), source, type, depth)) continue;
+    region_.provenance.note_read(item.get(), source);
     guard_value(item.get(), type, depth + 1);
   }
 }
@@ -292,7 +333,8 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
   if (!jagged && !aten::has_own_layout(real)) refuse(type, "Python code says its sizes, or it is a view");
   if (jagged && !is_for_compilers(region_, real)) refuse(type, kNotCompiled);
   Parts parts = parts_of(real);
-  guard_contents(real, parts);
+  const aten::OpenShape* const shape = jagged ? nullptr : region_.numbers.tensors.shape_of(real);
+  guard_contents(real, parts, shape);
   const Trust trust(*this, is_of_torch(type));
   aten::FakeScope& fakes = region_.recorder.fakes();
   const bool is_fixed = is_held_as_parameter(real) && !region_.numbers.policy.parameters;
@@ -300,15 +342,15 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
   for (std::size_t i = 0; i < parts.names.size(); ++i) {
     const py::Owned<> held = parts.tensors[i].copy();
     PyObject* part = held.get();
-    const aten::OpenShape* shape = region_.numbers.tensors.shape_of(part);
-    if (shape != nullptr && jagged && i == 0) fix_ragged_stride(region_, real, *shape);
-    if (shape != nullptr && !jagged) {
-      if (is_fixed) region_.numbers.tensors.fix(*shape, "a part of a parameter");
+    const aten::OpenShape* of_part = region_.numbers.tensors.shape_of(part);
+    if (of_part != nullptr && jagged && i == 0) fix_ragged_stride(region_, real, *of_part);
+    if (of_part != nullptr && !jagged) {
+      if (is_fixed) region_.numbers.tensors.fix(*of_part, "a part of a parameter");
       has_met_open_ = true;
-      parts.open.push_back(shape);
+      parts.open.push_back(of_part);
     }
     if (is_subclassed(part) && !is_wrapper_subclass(part)) refuse(Py_TYPE(part), "as a part of another tensor");
-    parts.tensors[i] = is_wrapper_subclass(part) ? fake_of(part) : fakes.fake_of(part, shape);
+    parts.tensors[i] = is_wrapper_subclass(part) ? fake_of(part) : fakes.fake_of(part, of_part);
     region_.shadows.note_stand_in(parts.tensors[i].get(), held.get());
     region_.provenance.keep(parts.tensors[i].get());
     py::check(PyDict_SetItem(inner.get(), parts.names[i].get(), parts.tensors[i].get()));
@@ -316,7 +358,6 @@ py::Owned<> WrapperSubclasses::fake_of(PyObject* real) {
   for (const auto& [name, value] : parts.opaque) py::check(PyDict_SetItem(inner.get(), name.get(), value.get()));
   static PyObject* const size_type = py::import_attr("torch", "Size").release();
   const aten::Meta meta = aten::meta_of(real);
-  const aten::OpenShape* const shape = jagged ? nullptr : region_.numbers.tensors.shape_of(real);
   has_met_open_ = has_met_open_ || shape != nullptr;
   const auto stride = shape != nullptr ? tuple_of(fakes, shape->strides) : tuple_of(meta.strides);
   const auto lengths = shape != nullptr ? tuple_of(fakes, shape->sizes) : tuple_of(meta.sizes);

@@ -68,9 +68,10 @@ class WrapperSubclasses {
   void refuse_effects(PyTypeObject* type) const;
   Parts parts_of(PyObject* tensor);
   void join_sizes(PyObject* made, const aten::Meta& meta, const aten::OpenShape* shape);
-  void guard_contents(PyObject* real, const Parts& parts);
+  void guard_contents(PyObject* real, const Parts& parts, const aten::OpenShape* shape);
   void guard_slots(PyObject* real, const Parts& parts);
   void guard_fields(PyObject* value, PyTypeObject* type, int depth);
+  bool guard_said_layout(PyObject* value, const source::Source* source, PyTypeObject* type, int depth);
   void guard_value(PyObject* value, PyTypeObject* type, int depth = 0);
   [[noreturn]] void refuse(PyTypeObject* type, const std::string& why) const;
 
@@ -90,6 +91,7 @@ class WrapperSubclasses {
   Region& region_;
   bool trusted_ = false;
   bool has_met_open_ = false;
+  std::optional<aten::Meta> said_layout_;            // of the tensor that is guarded, where sizes of it stay open
   std::unordered_map<PyObject*, Parts> parts_of_;    // of fakes, which are kept
   std::unordered_map<const void*, Memory> memory_;   // by storage of fakes, for compilers
   std::unordered_set<const source::Source*> reads_;  // guarded globals of the classes' code

@@ -151,6 +151,84 @@ def gradients_through_local_tensors(compiler):
     return [loss.detach(), x.grad]
 
 
+def at_sizes(f, *made, sizes=(4, 6, 8, 10, 14)):
+    """Of tensors with so many rows; what a call gives, and gradients of these, which may lie otherwise with a compiler."""
+    seen = []
+    for size in sizes:
+        given = [one(size).requires_grad_() for one in made]
+        result = f(*given)
+        result.sum().backward()
+        seen.append([result, *(one.grad.full_tensor() for one in given)])
+    return whole(seen)
+
+
+@program(PROGRAMS, graphs=2)
+def pointwise_of_any_size(compiler):
+    return at_sizes(compiler(lambda x: x * 2 + x.relu()), lambda n: lying(Shard(0), n, 3))
+
+
+@program(PROGRAMS, graphs=2)
+def any_size_beside_the_cut(compiler):
+    return at_sizes(compiler(lambda x: (x * 2).exp()), lambda n: lying(Shard(1), n, 4, times=0.01))
+
+
+@program(PROGRAMS, graphs=2)
+def matmul_of_any_size(compiler):
+    w = lying(Replicate(), 3, 2)
+    return at_sizes(compiler(lambda x: (x @ w).relu()), lambda n: lying(Shard(0), n, 3))
+
+
+@program(PROGRAMS, graphs=2)
+def uneven_of_any_size(compiler):
+    """Each process has a size of its own."""
+    return at_sizes(compiler(lambda x: x * 3 + 1), lambda n: lying(Shard(0), n + 1, 3))
+
+
+@program(PROGRAMS, graphs=2)
+def redistributed_of_any_size(compiler):
+    f = compiler(lambda x: (x * 2).redistribute(x.device_mesh, [Replicate()]) + 1)
+    return at_sizes(f, lambda n: lying(Shard(0), n, 3))
+
+
+@program(PROGRAMS, graphs=2)
+def sums_of_any_size(compiler):
+    """Each process has a part of the sum."""
+    return at_sizes(compiler(lambda x: (x * 2).sum(0).full_tensor()), lambda n: lying(Shard(0), n, 3))
+
+
+@program(PROGRAMS, graphs=2)
+def sizes_that_are_asked(compiler):
+    f = compiler(lambda x: x.view(x.shape[0] * 3) * x.shape[0])
+    return at_sizes(f, lambda n: lying(Replicate(), n, 3))
+
+
+@program(PROGRAMS, graphs=2)
+def two_of_any_size(compiler):
+    f = compiler(lambda x, y: torch.cat([x, y * 2]) + 1)
+    with torch.no_grad():
+        return whole([f(lying(Replicate(), n, 3), lying(Replicate(), n + 5, 3)) for n in (4, 6, 9)])
+
+
+@program(PROGRAMS, graphs=2)
+def parts_of_any_size(compiler):
+    f = compiler(lambda x: (x[1:] * 2, x[:, -1], x.sum(0, keepdim=True).expand(x.shape[0], 3) + x))
+    with torch.no_grad():
+        return whole([f(lying(Replicate(), rows, 3)) for rows in (4, 6, 9)])
+
+
+@program(PROGRAMS, graphs=2)
+def product_of_any_sizes(compiler):
+    f = compiler(lambda x, y: x @ y.t())
+    return at_sizes(f, lambda n: lying(Replicate(), n, 3), lambda n: lying(Replicate(), n + 5, 3))
+
+
+@program(PROGRAMS, graphs=3)
+def of_any_size_where_it_is_cut_otherwise(compiler):
+    f = compiler(lambda x: x * 2 + 1)
+    lie = [(Shard(0), 4), (Shard(0), 6), (Replicate(), 6), (Shard(0), 8), (Replicate(), 10)]
+    return whole([f(lying(placement, rows, 4)) for placement, rows in lie])
+
+
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
@@ -197,6 +275,19 @@ def tensor_parallel_without_gradients(compiler):
     f = compiler(block)
     with torch.no_grad():
         return whole([f(torch.ones(4, 8)), f(torch.ones(4, 8) * 2)])
+
+
+@program(PROGRAMS, graphs=2)
+def tensor_parallel_of_any_size(compiler):
+    block = made()
+    parallelize_module(block, mesh(), {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    f = compiler(block)
+    seen = []
+    for rows in (4, 5, 6, 7):
+        loss = f(torch.ones(rows, 8) * rows).pow(2).mean()
+        loss.backward()
+        seen.append([loss.detach(), *(whole(p.grad.clone()) for p in block.parameters())])
+    return seen
 
 
 @program(PROGRAMS)
