@@ -354,10 +354,29 @@ void guard_generic_getattr(Interpreter& t, PyTypeObject* type) {
   if (type->tp_getattro == PyObject_GenericGetAttr) t.region.lookups.type_lookup(type, region::names().__getattr__);
 }
 
+namespace {
+
+// torch.ops makes a namespace, an operator and an overload when it is first asked for, and keeps it. Made before the
+// region looks there, it is there at every call; that it was missing would be so at no other one.
+void make_operator(PyObject* object, PyTypeObject* type, PyObject* name) {
+  static const auto type_named = [](const char* of) {
+    return reinterpret_cast<PyTypeObject*>(py::import_attr("torch._ops", of).release());
+  };
+  static PyTypeObject* const all = type_named("_Ops");
+  static PyTypeObject* const some = type_named("_OpNamespace");
+  static PyTypeObject* const packet = type_named("OpOverloadPacket");
+  if (type != all && type != some && type != packet) return;
+  if (py::instance_attr(object, name) != nullptr || py::type_lookup(type, name) != nullptr) return;
+  if (!py::Owned<>::steal(PyObject_GetAttr(object, name))) PyErr_Clear();
+}
+
+}  // namespace
+
 Result getattr(Interpreter& t, PyObject* object, PyObject* name) {
   t.region.doing = "reads an attribute";
   if (PyObject* real = t.region.shadows.original(object); real != object) object = real;
   PyTypeObject* type = Py_TYPE(object);
+  make_operator(object, type, name);
   switch (cat_of(type)) {
     case Cat::Tensor:
       return tensor_getattr(t, object, name);

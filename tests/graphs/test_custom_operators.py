@@ -250,3 +250,31 @@ def test_A39_what_a_fake_decides_by_sizes_is_guarded(backend):
         want.sum().backward()
         assert same(got.detach(), want.detach()) and same(ours.grad, theirs.grad)
     assert counting.count == 3
+
+
+def test_an_operator_that_is_asked_for_the_first_time_in_a_region():
+    """torch.ops makes it then, with its namespace and its overload: nothing is captured again for that."""
+    library = torch.library.Library("pellucid_first_use", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+    library.impl("twice", lambda x: torch.empty_like(x), "Meta")
+
+    def f(x):
+        return torch.ops.pellucid_first_use.twice.default(x) + 1
+
+    backend = Counting()
+    compiled = pellucid.compile(f, backend=backend, fullgraph=True)
+    x = torch.randn(3)
+    for _ in range(3):
+        assert torch.equal(compiled(x), x * 2 + 1)
+        assert backend.count == 1
+    assert not pellucid.recompile_reasons(compiled)
+
+
+def test_an_operator_that_does_not_exist():
+    def f(x):
+        return torch.ops.pellucid_nowhere.nothing(x)
+
+    for function in (f, pellucid.compile(f, backend="eager")):
+        with pytest.raises(AttributeError, match="nothing"):
+            function(torch.randn(3))
