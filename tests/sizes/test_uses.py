@@ -32,7 +32,8 @@ def test_use(use):
     for n, eager, ours in zip(SIZES, want, got, strict=True):
         assert ours == eager, n
     assert counting.count <= use.graphs
-    assert bool(counting.count) == bool(use.graphs), "nothing was captured"
+    # Parts that only make views are no graphs of the backend.
+    assert bool(pellucid.counters()["ops"]) == bool(use.graphs), "nothing was captured"
 
 
 GRADIENTS = [
