@@ -3,7 +3,6 @@
 // decides what these give, so no fake knows them.
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include <algorithm>
 #include <string>
 
 #include "aten/call.h"
@@ -93,10 +92,7 @@ constexpr RuleRow kRows[] = {
 
 RuleTable quantising_rules() { return as_table(kMaking); }
 
-Rule find_quantised_rule(const std::string& name) {
-  const auto* found = std::ranges::find_if(kRows, [&](const RuleRow& row) { return name == row.op; });
-  return found == std::end(kRows) ? nullptr : found->value;
-}
+Rule find_quantised_rule(const std::string& name) { return find_in(kRows, name); }
 
 // What kernels refuse is theirs to say when the graph runs.
 void run_quantised(Call& call, c10::DispatchKeySet keys) {

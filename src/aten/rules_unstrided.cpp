@@ -336,10 +336,7 @@ constexpr RuleRow kRows[] = {
 
 }  // namespace
 
-Rule find_unstrided_rule(const std::string& name) {
-  const auto* found = std::ranges::find_if(kRows, [&](const RuleRow& row) { return name == row.op; });
-  return found == std::end(kRows) ? nullptr : found->value;
-}
+Rule find_unstrided_rule(const std::string& name) { return find_in(kRows, name); }
 
 namespace {
 

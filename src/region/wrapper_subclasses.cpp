@@ -162,18 +162,15 @@ bool WrapperSubclasses::are_among(const std::vector<PyObject*>& values) const {
 py::Owned<> WrapperSubclasses::watched(PyObject* callable, const std::vector<PyObject*>& values, std::size_t nargs,
                                        PyObject* kwnames) {
   static PyObject* const watch = py::import_attr("pellucid._functional", "observed").release();
-  if (trusted_) {
-    static PyObject* const prepare = py::import_attr("pellucid._distributed", "leave_shapes_to_torch").release();
-    const auto done = py::take(PyObject_CallNoArgs(prepare));
-    if (!has_met_open_) return region_.recorder.fakes().call_classes(callable, values.data(), nargs, kwnames);
-    static PyObject* const traced = py::import_attr("pellucid._distributed", "traced").release();
-    std::vector<PyObject*> all{callable};
-    all.insert(all.end(), values.begin(), values.end());
-    return region_.recorder.fakes().call_classes(traced, all.data(), nargs + 1, kwnames);
-  }
+  static PyObject* const trace = py::import_attr("pellucid._distributed", "traced").release();
+  static PyObject* const prepare = py::import_attr("pellucid._distributed", "leave_shapes_to_torch").release();
+  aten::FakeScope& fakes = region_.recorder.fakes();
+  if (trusted_) (void)py::take(PyObject_CallNoArgs(prepare));
+  if (trusted_ && !has_met_open_) return fakes.call_classes(callable, values.data(), nargs, kwnames);
   std::vector<PyObject*> all{callable};
   all.insert(all.end(), values.begin(), values.end());
-  const auto seen = region_.recorder.fakes().call_classes(watch, all.data(), nargs + 1, kwnames);
+  auto seen = fakes.call_classes(trusted_ ? trace : watch, all.data(), nargs + 1, kwnames);
+  if (trusted_) return seen;
   guard_reads(PyTuple_GET_ITEM(seen.get(), 1));
   return py::Owned<>::share(PyTuple_GET_ITEM(seen.get(), 0));
 }
