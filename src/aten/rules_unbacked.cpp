@@ -351,9 +351,6 @@ constexpr RowOf<Rule> kRows[] = {
 
 }  // namespace
 
-Rule find_unbacked_rule(const std::string& name) {
-  const auto* found = std::ranges::find_if(kRows, [&](const auto& row) { return name == row.op; });
-  return found == std::end(kRows) ? nullptr : found->value;
-}
+Rule find_unbacked_rule(const std::string& name) { return find_in(kRows, name); }
 
 }  // namespace pellucid::aten

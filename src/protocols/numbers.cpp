@@ -349,12 +349,6 @@ namespace {
 
 bool is_size(PyObject* object) { return Py_IS_TYPE(object, region::torch_size_type()); }
 
-}  // namespace
-
-bool is_open_size(PyObject* object) { return is_size(object) && region::holds_open(object); }
-
-namespace {
-
 // What torch.Size gives for the values at hand.
 py::Owned<> at_hand(PyObject* object) {
   if (!region::holds_open(object)) return py::Owned<>::share(object);
@@ -378,6 +372,8 @@ py::Owned<> with_items(const py::Owned<>& given, py::Owned<> items) {
 }
 
 }  // namespace
+
+bool is_open_size(PyObject* object) { return is_size(object) && region::holds_open(object); }
 
 std::optional<Result> sizes_binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
   if (!is_size(left) && !is_size(right)) return std::nullopt;
