@@ -273,6 +273,8 @@ void Cache::reset() {
   last_stop.clear();
   last_stop_about = About::Code;
   numbers = {};
+  filled_lists.clear();
+  met_lengths.clear();
   guard_failures.clear();
   index_.reset();
   is_unordered_ = false;

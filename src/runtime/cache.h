@@ -24,6 +24,7 @@
 #include "py/ref.h"
 #include "region/number_history.h"
 #include "runtime/entry_index.h"
+#include "runtime/loop_lengths.h"
 
 namespace pellucid::runtime {
 
@@ -133,6 +134,8 @@ class Cache {
   // The cache of the regions that start with these open frames; null when there are `most` already. Kept by this one,
   // which `object` owns. Variables that are unbound in the first turn of a loop alone are filled in the state.
   Cache* continuation(frames::State& state, std::size_t most);
+  FilledLists filled_lists;  // of the program that begins here
+  MetLengths met_lengths;
   // The caches of the same place in the programs of other instances.
   std::vector<py::Owned<>> continuations_of_others(const frames::State& state) const;
   std::vector<py::Owned<>> continuations() const;  // all of them, as Python objects

@@ -551,11 +551,22 @@ void observe(PyFunctionObject* function, PyObject* const* locals, Cache& cache) 
   if (outcome.capture) cache.numbers.note(outcome.capture->numbers);
 }
 
-Attempt compile_continuation(const frames::State& state, Cache& cache) {
-  return attempt_or_warn(state.frames.front().function.get(), cache, false, forced_end(0, state.frames.size()),
-                         [&](const trace::Extent& how_far, bool constants) {
-                           return trace::capture(state, how_far, number_policy(cache, false, constants));
-                         });
+Attempt compile_continuation(const frames::State& state, Cache& cache, Cache& root) {
+  PyFunctionObject* const function = state.frames.front().function.get();
+  try {
+    return attempt_or_warn(
+        function, cache, false, forced_end(0, state.frames.size()), [&](const trace::Extent& how_far, bool constants) {
+          trace::Outcome outcome = trace::capture(state, how_far, number_policy(cache, false, constants));
+          if (!outcome.capture) return outcome;
+          root.filled_lists.note_turn(state, *outcome.capture);
+          const bool is_rest = !outcome.stopped && !outcome.capture->exit;
+          if (is_rest && cache.met_lengths.meets_new(root.filled_lists, *outcome.capture)) throw WaitsForLength{};
+          return outcome;
+        });
+  } catch (const WaitsForLength&) {
+    events::record("waits_for_length", place_of(function));
+    return {};
+  }
 }
 
 }  // namespace pellucid::runtime

@@ -32,8 +32,9 @@ Attempt compile_region(PyFunctionObject* function, PyObject* const* locals, Cach
                        bool may_fill = false);
 // Captures what that would capture, for what it tells of numbers and sizes that change, and keeps nothing else.
 void observe(PyFunctionObject* function, PyObject* const* locals, Cache& cache);
-// The region that starts with these open frames.
-Attempt compile_continuation(const frames::State& state, Cache& cache);
+// The region that starts with these open frames; `root` is the cache of the program. Neither entry nor stop: it is
+// worth nothing yet (loop_lengths.h).
+Attempt compile_continuation(const frames::State& state, Cache& cache, Cache& root);
 
 // Whether the Backend says so of itself.
 bool has_mark(PyObject* backend, const char* name);

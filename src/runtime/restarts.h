@@ -33,4 +33,7 @@ struct ModesMatter {};
 // The region would stand for this one call alone.
 struct FillsFirst {};
 
+// What a loop has filled has a length that has not come before (loop_lengths.h).
+struct WaitsForLength {};
+
 }  // namespace pellucid::runtime

@@ -31,6 +31,7 @@ Entry* new_entry(Cache& root, Cache& cache, const frames::State& state, const st
   if (aten::in_dispatch_mode() || py::has_trace_function()) return nullptr;  // a debugger sees every line
   if (!is_deep_enough(static_cast<int>(state.frames.size()) + kWorthCapturing) || cache.busy || cache.given_up)
     return nullptr;
+  if (cache.met_lengths.passes_over()) return nullptr;
   py::InterruptsWait wait;
   cache.drop_dead();
   if (auto entry = adopted(cache, root.continuations_of_others(state), values.data(), nullptr, false)) {
@@ -48,7 +49,7 @@ Entry* new_entry(Cache& root, Cache& cache, const frames::State& state, const st
     PyFunctionObject* function = state.frames.front().function.get();
     const Permission given = may_compile(cache, root, function, values.data(), nullptr, false);
     found.is_refused = given.verdict == Verdict::Refused;
-    if (!found.is_refused) attempt = compile_continuation(state, cache);
+    if (!found.is_refused) attempt = compile_continuation(state, cache, root);
     root.backend_failed_unbacked |= cache.backend_failed_unbacked;
     attempt.replaces = given.verdict == Verdict::Replaces;
     given.note_cost(attempt.entry ? attempt.entry->number : -1);
