@@ -89,4 +89,10 @@ void run_unstrided(Call& call, c10::DispatchKeySet keys);
 // Runs an operator of quantised tensors: rules_quantised.cpp.
 void run_quantised(Call& call, c10::DispatchKeySet keys);
 
+// What a kernel says of numbers and texts before it looks at any element is thrown: it runs on tensors that have none,
+// so nothing is computed, written or drawn.
+void ask_kernel(const Call& call);
+// An empty range is an error of the program, also where a compiler gets the graph.
+void check_numbers(const Call& call);
+
 }  // namespace pellucid::aten

@@ -74,6 +74,7 @@ void OpenCall::run(c10::DispatchKeySet keys) {
     const QuietScope hints;
     call_.note_facts();
     call_.check_written();
+    check_numbers(call_);
   }
   if (op_.plan() == Plan::OwnFake || op_.plan() == Plan::OnlyWrites) return call_.run_plan(keys);
   if (op_.composite && op_.rule != nullptr && !whole && op_.rule(call_)) return;

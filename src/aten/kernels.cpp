@@ -329,6 +329,7 @@ void Call::run(DispatchKeySet keys) {
   OperatorNote note(*this);
   note_facts();
   check_written();
+  check_numbers(*this);
   run_plan(keys);
   note.done(*this);
 }

@@ -1,5 +1,6 @@
 // Operators that never raise on the values of tensors may still raise on their numbers: a range that is empty, a number
 // that the dtype cannot hold. The numbers are known at capture, so only such calls are ones that may raise.
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <cmath>
@@ -113,6 +114,21 @@ bool Call::numbers_may_raise() const {
   }
   for (std::size_t i = 0; i < size(); ++i) any |= is_number(arg(i)) || arg(i).isComplexDouble();
   return any && (!numbers_fit(*this) || (op.random && !range_is_right(*this)));
+}
+
+void ask_kernel(const Call& call) {
+  torch::jit::Stack asked;
+  for (std::size_t i = 0; i < call.size(); ++i) {
+    const c10::IValue& value = call.arg(i);
+    if (value.isSymInt() || value.isSymFloat() || value.isSymBool() || value.isTensorList()) return;
+    const bool is_tensor = call.has_tensor(i);
+    asked.push_back(is_tensor ? c10::IValue(at::detail::empty_cpu({0}, value.toTensor().scalar_type())) : value);
+  }
+  call.handle.callBoxedForDispatchKey(c10::DispatchKey::CPU, asked);
+}
+
+void check_numbers(const Call& call) {
+  if (call.op.random && call.op.writes && call.device.type() == c10::kCPU && !range_is_right(call)) ask_kernel(call);
 }
 
 }  // namespace pellucid::aten

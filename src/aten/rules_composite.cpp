@@ -9,6 +9,7 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "aten/call.h"
@@ -137,6 +138,10 @@ bool ctc_loss(Call& call) {
   return true;
 }
 
+bool is_interpolation(std::string_view text) {
+  return text == "linear" || text == "lower" || text == "higher" || text == "midpoint" || text == "nearest";
+}
+
 // self, q, dim, keepdim, interpolation: `q` is one number, or a tensor of one or several, between 0 and 1.
 bool quantile(Call& call) {
   at::Tensor self = call.tensor(0);
@@ -145,7 +150,9 @@ bool quantile(Call& call) {
     return of.scalar_type() == at::kFloat || of.scalar_type() == at::kDouble;
   };
   // What is no argument for it has a message, and dimensions that are kept have strides of their own.
-  if (!is_number(self) || call.arg(3).toBool() || self.sym_numel() == 0 || self.sym_numel() > kMostSorted) return false;
+  if (!is_number(self) || call.arg(3).toBool() || !is_interpolation(call.arg(4).toStringView()) ||
+      self.sym_numel() == 0 || self.sym_numel() > kMostSorted)
+    return false;
   if (is_tensor) {
     const at::Tensor& q = call.tensor(1);
     if (q.dim() > 1 || q.scalar_type() != self.scalar_type() || q.device() != self.device()) return false;

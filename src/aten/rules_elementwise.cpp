@@ -174,7 +174,15 @@ bool masked_fill_tensor(Call& call) {
   return fits_self(call);
 }
 
+// The shape is said by torch's iterator, which does not look at the text.
+bool approximate(Call& call) {
+  const std::string& text = call.arg(1).toStringRef();
+  if (text != "none" && text != "tanh") ask_kernel(call);
+  return false;
+}
+
 constexpr RuleRow kRows[] = {
+    {"gelu", approximate},
     {"masked_fill_.Scalar", fits_self},
     {"masked_fill_.Tensor", masked_fill_tensor},
     {"complex", complex_of_two},
