@@ -4,6 +4,7 @@
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/SizesAndStrides.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -11,6 +12,8 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "aten/aten.h"
 #include "aten/internal.h"
@@ -92,7 +95,7 @@ struct Saved {
   Keep keep;
   c10::VariableVersion counter;  // shared with the tensor
   std::uint32_t version = 0;
-  std::vector<std::int64_t> sizes, strides;
+  c10::impl::SizesAndStrides layout;
   std::int64_t offset;
   c10::Storage storage;
   AutogradPart autograd;
@@ -104,8 +107,8 @@ struct Saved {
       counter = impl.version_counter();
       version = counter.current_version();
     }
-    sizes = impl.sizes().vec();
-    strides = impl.strides().vec();
+    layout.set_sizes(impl.sizes());
+    layout.set_strides(impl.strides());
     offset = impl.storage_offset();
     storage = impl.unsafe_storage();
   }
@@ -118,10 +121,9 @@ struct Saved {
   void restore() {
     c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
     if (!is_same(impl.unsafe_storage(), storage)) impl.set_storage_keep_dtype(storage);
-    if (impl.sizes() != at::IntArrayRef(sizes) || impl.strides() != at::IntArrayRef(strides) ||
-        impl.storage_offset() != offset) {
+    const at::IntArrayRef sizes = layout.sizes_arrayref(), strides = layout.strides_arrayref();
+    if (impl.sizes() != sizes || impl.strides() != strides || impl.storage_offset() != offset)
       impl.set_sizes_and_strides(sizes, strides, offset);
-    }
     autograd.restore(tensor);
     if (counter.enabled()) counter.set_version(version);
   }
@@ -209,12 +211,27 @@ bool has_sizes_of_parts(const c10::TensorImpl& impl) {
   return impl.has_symbolic_sizes_strides() || is_laid_out_in_python(impl);
 }
 
+// An optimizer's graph writes hundreds of tensors in each call: their memory serves the next call of the thread.
+std::vector<Saved>& spare() {
+  static thread_local std::vector<Saved> memory;
+  return memory;
+}
+constexpr std::size_t kMostSpare = 4096;
+
 }  // namespace
 
 struct Checkpoint::Data {
-  std::vector<Saved> tensors;
+  std::vector<Saved> tensors = std::exchange(spare(), {});
   std::vector<Contents> contents;
   std::vector<GeneratorState> generators;
+
+  Data() = default;
+  Data(const Data&) = delete;
+  Data& operator=(const Data&) = delete;
+  ~Data() {
+    tensors.clear();  // a finaliser that runs now may make one of its own
+    if (tensors.capacity() <= kMostSpare && tensors.capacity() > spare().capacity()) spare() = std::move(tensors);
+  }
 
   void save(const at::Tensor& tensor, Keep keep) {
     if (!tensor.defined() || !tensor.has_storage() || has_sizes_of_parts(*tensor.unsafeGetTensorImpl())) return;
