@@ -613,6 +613,18 @@ bool are_alike(PyObject* one, PyObject* other) {
          a.strides == b.strides && dtype_of(one).get() == dtype_of(other).get();
 }
 
+// A compiler replays a move to memory that the region has made, and that has the layout and dtype of the old one.
+bool may_move_when_compiled(Interpreter& t, PyObject* tensor, PyObject* fake, PyObject* value, PyObject* from) {
+  if (aten::is_fake(tensor) || !aten::is_fake(value) || !t.region.capture->bodies->empty()) return false;
+  const std::int64_t before = t.region.recorder.leaves_before;
+  if (before >= 0 && t.region.steps >= before) return false;
+  const aten::Meta to = aten::meta_of(from), now = aten::meta_of(fake);
+  static PyObject* const dtype = py::interned("dtype").release();
+  const auto dtype_of = [](PyObject* of) { return py::take(PyObject_GetAttr(of, dtype)); };
+  return to.storage != now.storage && to.sizes == now.sizes && to.strides == now.strides &&
+         to.storage_offset == now.storage_offset && dtype_of(fake).get() == dtype_of(from).get();
+}
+
 // `tensor.data = value`: the tensor moves to the memory of the value, which no version counter tells.
 Result set_data(Interpreter& t, PyObject* tensor, PyObject* value) {
   PyObject* const name = region::names().data;
@@ -624,9 +636,9 @@ Result set_data(Interpreter& t, PyObject* tensor, PyObject* value) {
   if (value == nullptr || cat_of(value) != Cat::Tensor || aten::is_below_transform()) refuse();
   const auto fake = recorder.lift(tensor), from = recorder.lift(value);
   if (are_alike(fake.get(), from.get())) return Result::done();  // what `tensor.data += …` ends with
-  if (!t.region.numbers.policy.runs_as_captured() || t.region.numbers.space().symbols() > 0 ||
-      t.region.deferred.has_tensors())
-    refuse();
+  if (t.region.numbers.space().symbols() > 0 || t.region.deferred.has_tensors()) refuse();
+  const bool as_captured = t.region.numbers.policy.runs_as_captured();
+  if (!as_captured && !may_move_when_compiled(t, tensor, fake.get(), value, from.get())) refuse();
   static PyObject* const set = py::import_attr("builtins", "setattr").release();
   std::vector<std::shared_ptr<const void>> places;
   const auto note_place = [&] {
@@ -643,7 +655,15 @@ Result set_data(Interpreter& t, PyObject* tensor, PyObject* value) {
   }
   note_place();
   PyObject* recorded[] = {tensor, name, value};
-  graph::Node* node = recorder.record(graph::Op::CallFunction, set, Args{recorded, nullptr}, Py_None, true);
+  graph::Node* node = nullptr;
+  if (as_captured) {
+    node = recorder.record(graph::Op::CallFunction, set, Args{recorded, nullptr}, Py_None, true);
+  } else {
+    static PyObject* const move = py::import_attr("pellucid._tensor_data", "move_to").release();
+    PyObject* moved[] = {tensor, value};
+    node = recorder.record(graph::Op::CallFunction, move, Args{moved, nullptr}, Py_None, true);
+    t.region.capture->moved.push_back({t.region.steps, fake.copy(), node, places.front(), places.back()});
+  }
   for (auto& place : places) node->written.push_back(std::move(place));  // an input is put back when the graph raises
   return Result::done();
 }

@@ -65,6 +65,14 @@ struct Draw {
   py::Owned<> function, arguments;
 };
 
+// A tensor from outside that the region has moved to other memory (`tensor.data = …`), for a graph that is compiled.
+struct Moved {
+  std::int64_t step;
+  py::Owned<> fake;
+  const graph::Node* node;
+  std::shared_ptr<const void> from, to;
+};
+
 struct Capture {
   py::Owned<PyFunctionObject> function;  // the entry function
   py::Owned<PyCodeObject> code;          // its code during capture: f.__code__ may be replaced at any time
@@ -95,6 +103,7 @@ struct Capture {
   std::unordered_map<PyObject*, graph::Node*> node_of;
   // Tensors in which gradients are accumulated, and parameters, that the region made -> the step that made them so.
   std::unordered_map<PyObject*, std::int64_t> leaves;
+  std::vector<Moved> moved;
   std::unordered_map<PyObject*, py::Owned<>> gradients;  // what the region put into `.grad` of tensors that it made
   std::shared_ptr<FreedTensors> freed;               // null: a backend that leaves autograd to torch, or no such pass
   std::vector<const source::Source*> unused_inputs;  // that were read, but that no node of the finished graph has

@@ -91,7 +91,7 @@ class Recorder {
   BodyRecorder bodies;
   WrapperSubclasses wrappers;
   SparseInputs sparse;
-  std::int64_t leaves_before = -1;  // the step before which leaves may be made; -1: everywhere
+  std::int64_t leaves_before = -1;  // the step before which leaves may be made and tensors moved; -1: everywhere
 
  private:
   graph::Node* number_node(PyObject* number);

@@ -141,6 +141,7 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
   }
   refuse_inference_results(capture, cache.key().backend);
   refuse_leaves(capture, cache.key().backend);
+  refuse_moved(capture);
   refuse_lost_functions(capture, cache.key().backend);
   const double finish = events::milliseconds_since(begin);
   auto entry = std::make_unique<Entry>();
@@ -434,6 +435,10 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
       } catch (const LeafLeaves& leaf) {
         tell_restart("a tensor that gradients are accumulated in leaves the region, which ends before it is made");
         leaves_before = leaf.step;
+      } catch (const MovedIsSeen& moved) {
+        tell_restart(
+            "a tensor that moves to other memory is seen behind the graph, and the region ends before it moves");
+        leaves_before = moved.step;
       } catch (const FunctionIsLost& function) {
         tell_restart("a view that an autograd.Function makes leaves the region, which ends before it is made");
         function_views_before = function.step;

@@ -1,6 +1,8 @@
 #include "runtime/refusals.h"
 
 #include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "aten/aten.h"
@@ -51,6 +53,39 @@ void refuse_leaves(const region::Capture& capture, PyObject* backend) {
   }
   for (const auto& leaf : aten::backward_path(left).leaves) meet(leaf.get());
   if (first >= 0) throw LeafLeaves{first};
+}
+
+void refuse_moved(const region::Capture& capture) {
+  if (capture.moved.empty()) return;
+  std::unordered_map<const void*, std::int64_t> memory;  // that a tensor moves from or to -> the step
+  std::unordered_map<PyObject*, std::int64_t> moved;
+  std::unordered_set<const graph::Node*> moves;
+  for (const region::Moved& one : capture.moved) {
+    memory.try_emplace(one.from.get(), one.step);
+    memory.try_emplace(one.to.get(), one.step);
+    moved.try_emplace(one.fake.get(), one.step);
+    moves.insert(one.node);
+  }
+  std::int64_t first = -1;
+  const auto meet = [&](const auto& steps, auto key) {
+    const auto found = steps.find(key);
+    if (found != steps.end() && (first < 0 || found->second < first)) first = found->second;
+  };
+  for (const graph::Node* node : capture.graph.nodes()) {
+    if (moves.contains(node)) continue;
+    for (const auto& place : node->written) meet(memory, place.get());
+  }
+  std::vector<PyObject*> given;
+  for (const auto* nodes : {&capture.graph.placeholders(), &capture.graph.outputs()}) {
+    for (const graph::Node* node : *nodes) {
+      PyObject* const tensor = node->example_value.get();
+      if (!aten::is_tensor(tensor) || moved.contains(tensor)) continue;
+      meet(memory, aten::meta_of(tensor).storage);
+      if (nodes == &capture.graph.outputs()) given.push_back(tensor);
+    }
+  }
+  for (const auto& leaf : aten::backward_path(given).leaves) meet(moved, leaf.get());
+  if (first >= 0) throw MovedIsSeen{first};
 }
 
 void refuse_lost_functions(const region::Capture& capture, PyObject* backend) {

@@ -11,6 +11,11 @@ void refuse_inference_results(const region::Capture& capture, PyObject* backend)
 // A compiled graph gives plain tensors, which know of no gradients but those of its inputs.
 void refuse_leaves(const region::Capture& capture, PyObject* backend);
 
+// A tensor that moves to other memory (`tensor.data = …`) has the old one and the new one for itself in a compiled
+// graph, which writes to neither (AOTAutograd takes one or the other), and what the graph gives knows of no gradients
+// for it: autograd would find the new elements, or old ones.
+void refuse_moved(const region::Capture& capture);
+
 // A compiled graph gives no views with a backward of their own (function_views.h).
 void refuse_lost_functions(const region::Capture& capture, PyObject* backend);
 

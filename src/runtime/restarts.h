@@ -17,6 +17,11 @@ struct LeafLeaves {
   std::int64_t step;
 };
 
+// A compiled graph cannot show what a tensor is that has moved to other memory (refusals.h).
+struct MovedIsSeen {
+  std::int64_t step;
+};
+
 // The region has to end before this step, which calls an autograd.Function.
 struct FunctionIsLost {
   std::int64_t step;

@@ -78,6 +78,105 @@ def average_with_new_data(model, other, x):
     return other(x)
 
 
+@program
+def step_with_new_data_alone(model, other, x):
+    model(x).square().sum().backward()
+    for p in model.parameters():
+        p.data = p.data - 0.1 * p.grad
+        p.grad = None
+
+
+@program
+def clipped_to_new_data(model, other, x):
+    for p in model.parameters():
+        p.data = p.data.clamp(-0.3, 0.3)
+    with torch.no_grad():
+        return model(x)
+
+
+@program
+def average_of_new_data(model, other, x):
+    for p, mean in zip(model.parameters(), other.parameters()):
+        mean.data = 0.9 * mean.data + 0.1 * p.data
+    return other(x).detach()
+
+
+@program
+def from_a_vector(model, other, x):
+    vector = torch.nn.utils.parameters_to_vector(model.parameters()) * 0.9
+    begin = 0
+    for p in model.parameters():
+        p.data = (vector[begin : begin + p.numel()].view_as(p) + 1).data
+        begin += p.numel()
+
+
+@program
+def moved_twice(model, other, x):
+    weight = model[0].weight
+    weight.data = weight.data * 2
+    weight.data = weight.data + x.sum()
+    return (weight * 3).detach()
+
+
+@with_eager
+def moved_and_written(model, other, x):
+    bias = model[0].bias
+    bias.data = bias.data * 2
+    with torch.no_grad():
+        bias.add_(1)
+    bias.data.mul_(2)
+
+
+@with_eager
+def written_before_it_is_taken(model, other, x):
+    new = torch.zeros(3)
+    new.add_(x.sum())
+    model[0].bias.data = new
+
+
+@program
+def backward_behind_the_move(model, other, x):
+    for p in model.parameters():
+        p.data = p.data * 0.5
+    model(x).square().sum().backward()
+
+
+@program
+def backward_around_the_move(model, other, x):
+    loss = model(x).square().sum()
+    for p in model.parameters():
+        p.data = p.data * 0.5
+    loss.backward()
+
+
+@with_eager
+def a_loss_leaves(model, other, x):
+    loss = model(x).square().sum()
+    for p in model.parameters():
+        p.data = p.data * 0.5
+    return loss
+
+
+@with_eager
+def the_memory_is_seen(model, other, x):
+    weight = model[0].weight
+    old = weight.data
+    new = old * 2
+    weight.data = new
+    return old, new
+
+
+@with_eager
+def another_layout(model, other, x):
+    model[0].weight.data = (x[:1] * torch.ones(3, 1)).t().contiguous().t()
+    model[2].weight.data = torch.ones(2, 5)[:, :3]
+
+
+@with_eager
+def another_dtype(model, other, x):
+    other[0].bias.data = other[0].bias.data.double()
+
+
 @with_eager
 def shared_data(model, other, x):
     other[0].weight.data = model[0].weight.data
@@ -181,6 +280,14 @@ def test_data_eager(name):
 def test_data_aot_eager(name):
     check(EAGER[name], "aot_eager", False)
     assert not pellucid.counters["graph_break"] or name not in COMPILED_TOO
+
+
+@pytest.mark.parametrize(
+    "name", ["step_with_new_data_alone", "clipped_to_new_data", "average_of_new_data", "backward_around_the_move"]
+)
+def test_data_inductor(name):
+    check(EAGER[name], "inductor", False)
+    assert not pellucid.counters["graph_break"]
 
 
 def test_data_of_an_input_is_put_back_when_the_graph_raises():

@@ -1,0 +1,15 @@
+"""`tensor.data = value` in graphs that are compiled."""
+
+from __future__ import annotations
+
+import torch
+
+
+def move_to(tensor: torch.Tensor, value: torch.Tensor) -> None:
+    """`tensor.data = value`, of a value with the layout and dtype of the tensor, in operators that AOTAutograd traces.
+
+    As there, no version counter changes and nothing is recorded for a backward pass.
+    """
+    with torch.no_grad():
+        tensor.set_(value)
+    torch._C._autograd._unsafe_set_version_counter((tensor,), (tensor._version - 1,))
