@@ -47,6 +47,7 @@ from pellucid import (
     _numpy_sizes,
     _numpy_steps,
     _numpy_torch,
+    _tensor_data,
     config,
     errors,
     events,

@@ -11,5 +11,5 @@ def move_to(tensor: torch.Tensor, value: torch.Tensor) -> None:
     As there, no version counter changes and nothing is recorded for a backward pass.
     """
     with torch.no_grad():
-        tensor.set_(value)
+        torch.ops.aten.set_.source_Tensor(tensor, value)
     torch._C._autograd._unsafe_set_version_counter((tensor,), (tensor._version - 1,))

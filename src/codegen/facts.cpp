@@ -50,6 +50,7 @@ bool has_constant_type(PyObject* object) {
       {"re", "Pattern"},
       {"types", "GenericAlias"},
       {"types", "UnionType"},
+      {"collections.abc", "_CallableGenericAlias"},
       {"typing", "TypeVar"},
       {"typing", "ParamSpec"},
       {"typing", "_GenericAlias"},

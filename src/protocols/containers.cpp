@@ -617,7 +617,7 @@ Result subscript(Interpreter& t, PyObject* container, PyObject* key) {
     }
     if (Py_TYPE(container) == &PyType_Type || method == nullptr || is_atom(cat_of(key))) {
       const Contents inside = is_type_expression(key) ? Contents() : t.region.reads.deep_touch(key);
-      if (inside.tensor || inside.user)
+      if (inside.tensor || (inside.user && !is_type_value(key)))
         unsupported(Reason::UnsupportedProtocol, {{"protocol", "__class_getitem__"}, {"type", type->tp_name}});
       auto value = py::Owned<>::steal(PyObject_GetItem(container, key));  // an enum member by name, a generic alias
       if (!value) return t.raise_pending(py::PythonError());

@@ -16,4 +16,9 @@ inline bool makes_union(PyObject* left, PyObject* right) {
   return (a && (b || right == Py_None)) || (b && left == Py_None);
 }
 
+// What annotations are made of: types, None, `...`, texts and numbers (of Literal), what typing makes (TypeVar,
+// Optional[…], ForwardRef …), aliases of all these, and tuples and lists of them. Hashing and comparing them runs no
+// code of the program.
+bool is_type_value(PyObject* value);
+
 }  // namespace pellucid::protocols

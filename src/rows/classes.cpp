@@ -342,24 +342,16 @@ Result namedtuple(Interpreter& t, PyObject* f, Args args) {
 }
 
 // Callable[[int], str] as collections.abc has it: a value of classes and of what is made of these.
-bool is_of_types(PyObject* value) {
-  if (PyTuple_CheckExact(value)) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
-      if (!is_of_types(PyTuple_GET_ITEM(value, i))) return false;
-    }
-    return true;
-  }
-  return protocols::is_type_expression(value) || region::is_atom(region::cat_of(value)) || value == Py_Ellipsis;
-}
-
 Result new_alias(Interpreter& t, PyObject* f, Args args) {
-  if (!only_positional(args, 3, 3) || !is_of_types(args[1]) || !is_of_types(args[2])) return refuse(t, f, args);
+  if (!only_positional(args, 3, 3) || !protocols::is_type_value(args[1]) || !protocols::is_type_value(args[2]))
+    return refuse(t, f, args);
   return run_native(t, f, args);
 }
 
 // Of a class that gets its items by `__class_getitem__ = classmethod(GenericAlias)`.
 Result make_alias(Interpreter& t, PyObject* type, Args args) {
-  if (!only_positional(args, 2, 2) || !is_of_types(args[0]) || !is_of_types(args[1])) return refuse(t, type, args);
+  if (!only_positional(args, 2, 2) || !protocols::is_type_value(args[0]) || !protocols::is_type_value(args[1]))
+    return refuse(t, type, args);
   return run_native(t, type, args);
 }
 

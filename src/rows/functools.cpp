@@ -1,8 +1,10 @@
 // functools, and the callables of operator that its users build: partial, lru_cache, itemgetter.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "protocols/deferred.h"
+#include "protocols/type_expressions.h"
 #include "py/cpython.h"
 #include "region/body_audit.h"
 #include "rows/rows.h"
@@ -190,6 +192,27 @@ Result log_once(Interpreter& t, PyObject* wrapper, PyObject* cache, PyObject* ke
   return protocols::call_polyfill(t, "log_once", Args{values, args.kwnames});
 }
 
+void guard_identities(Interpreter& t, PyObject* value) {
+  if (PyTuple_CheckExact(value)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) guard_identities(t, PyTuple_GET_ITEM(value, i));
+  } else if (!region::is_atom(region::cat_of(value)) && t.region.provenance.is_outside(value)) {
+    t.region.provenance.guard_identity(value);
+  }
+}
+
+// What typing makes of types is a value, and which of two equal ones it is depends on how full its cache is: that
+// nothing has been dropped from there is not guarded.
+std::optional<Result> type_made_of(Interpreter& t, PyObject* wrapper, PyObject* wrapped, Args args) {
+  if (!makes_types(wrapped) || !t.region.provenance.is_outside(wrapper)) return std::nullopt;
+  if (!std::ranges::all_of(args.values, protocols::is_type_value)) return std::nullopt;
+  t.region.provenance.guard_identity(wrapper);
+  for (PyObject* value : args.values) guard_identities(t, value);
+  auto made = py::Owned<>::steal(PyObject_Vectorcall(wrapper, args.values.data(), args.size(), args.kwnames));
+  if (!made) return t.raise_pending(py::PythonError());
+  t.region.provenance.note_constant(made.get());
+  return Result::of(std::move(made));
+}
+
 // The cache decides what a call means: with arguments that C code can hash the real wrapper is asked, so a value that
 // eager would take from the cache is taken from it here, and one that eager would compute once is computed once.
 Result cached_call(Interpreter& t, PyObject* self, Args args) {
@@ -206,6 +229,7 @@ Result cached_call(Interpreter& t, PyObject* self, Args args) {
   }
   args.values = values;
   auto wrapped = py::take(PyObject_GetAttr(self, names().__wrapped__));
+  if (auto type = type_made_of(t, self, wrapped.get(), args)) return std::move(*type);
   // The function may run now, once for all: not one that shares variables with the program around it.
   native = native && !(PyFunction_Check(wrapped.get()) && PyFunction_GET_CLOSURE(wrapped.get()) != nullptr);
   if (native && t.region.provenance.is_outside(self)) {

@@ -47,8 +47,21 @@ Result without_key(Interpreter& t, PyObject* f, Args args) {
   return pure(t, f, args);
 }
 
+// A text of a class of its own (torch.__version__) is read as the plain text that it holds, which never changes.
+Result of_text(Interpreter& t, PyObject* f, Args args) {
+  PyObject* const self = args.size() > 0 ? args[0] : nullptr;
+  const bool has_class = self != nullptr && PyUnicode_Check(self) && !PyUnicode_CheckExact(self);
+  if (!has_class || !t.region.provenance.is_outside(self)) return pure(t, f, args);
+  t.region.provenance.guard_identity(self);
+  const auto plain = py::take(PyUnicode_FromObject(self));
+  t.region.provenance.keep(plain.get());
+  std::vector<PyObject*> values(args.values.begin(), args.values.end());
+  values[0] = plain.get();
+  return pure(t, f, Args{values, args.kwnames});
+}
+
 #define STR(n) \
-  { "builtins.str." n, pure }
+  { "builtins.str." n, of_text }
 #define MATH(n) \
   { "math." n, pure }
 #define CMATH(n) \
@@ -64,6 +77,7 @@ const Row rows[] = {
     STR("find"),
     STR("format_map"),
     STR("index"),
+    STR("__iter__"),
     STR("isalnum"),
     STR("isalpha"),
     STR("isascii"),

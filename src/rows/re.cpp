@@ -7,7 +7,10 @@ namespace {
 Result match_text(Interpreter& t, PyObject* f, Args args) {
   if (args.size() > 0) t.region.provenance.guard_identity(args[0]);
   for (std::size_t i = 1; i < args.values.size(); ++i) {
-    if (!region::is_atom(region::cat_of(args.values[i])))
+    // The texts of a class of its own (torch.__version__) are read in C, and never change.
+    if (PyUnicode_Check(args.values[i]) && t.region.provenance.is_outside(args.values[i]))
+      t.region.provenance.guard_identity(args.values[i]);
+    else if (!PyUnicode_Check(args.values[i]) && !region::is_atom(region::cat_of(args.values[i])))
       unsupported(Reason::BadArguments, {{"callee", "matching what is no text"}});
   }
   return run_native(t, f, args);
