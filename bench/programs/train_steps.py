@@ -417,6 +417,50 @@ def two_losses_retained():
     return case_of(step, model)
 
 
+@program("train steps", inductor=True)
+def adversarial_pair_with_a_frozen_judge():
+    """The judge requires no gradients while the maker learns, and the call ends so."""
+    maker, judge = nn.Linear(4, 6), nn.Linear(6, 1)
+    opt_maker = torch.optim.Adam(maker.parameters(), lr=0.01)
+    opt_judge = torch.optim.RMSprop(judge.parameters(), lr=0.01)
+
+    def step(real, noise):
+        fake = maker(noise)
+        judge.requires_grad_(True)
+        opt_judge.zero_grad()
+        loss_judge = F.softplus(-judge(real)).mean() + F.softplus(judge(fake.detach())).mean()
+        loss_judge.backward()
+        opt_judge.step()
+        judge.requires_grad_(False)
+        opt_maker.zero_grad()
+        loss_maker = F.softplus(-judge(fake)).mean()
+        loss_maker.backward()
+        opt_maker.step()
+        return loss_judge.detach(), loss_maker.detach()
+
+    return Case(step, [(torch.randn(4, 6), torch.randn(4, 4)) for _ in range(3)], state=[maker, judge])
+
+
+@program("train steps")
+def attacked_inputs():
+    """A step on inputs that are moved up their own gradient."""
+    model = small_net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(x, y):
+        model.requires_grad_(False)
+        x.requires_grad_(True)
+        F.cross_entropy(model(x), y).backward()
+        model.requires_grad_(True)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x.detach() + 0.1 * x.grad.sign()), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return case_of(step, model)
+
+
 @program("train steps")
 def adversarial_pair():
     """Two players with an optimizer each, as a GAN has them."""

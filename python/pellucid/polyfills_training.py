@@ -46,6 +46,8 @@ def autograd_backward(
     leaves = leaves_of(tensors)
     if inputs is not None:
         leaves = those_of(leaves, (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs))
+        if not all(leaf.requires_grad for leaf in leaves):
+            refuse_backward()
     hooks = tuple([hooks_of(leaf) for leaf in leaves])
     hooked = any(hooks)
     gradients, are_own = gradients_of(tensors, leaves, grad_tensors, retain_graph, create_graph, hooked)
@@ -58,7 +60,7 @@ def autograd_backward(
         accumulate_with_graph(leaves, gradients)
         return
     for leaf, gradient, is_own in zip(leaves, gradients, are_own):
-        if gradient is None:
+        if gradient is None or not leaf.requires_grad:
             continue
         before = leaf.grad
         if before is None:
@@ -74,6 +76,8 @@ def accumulate_through_hooks(leaves, gradients, hooks, order):
     """A hook may keep the gradient that it is given, or give one that something else keeps: what accumulates is a copy."""
     for number in order:
         leaf, gradient = leaves[number], gradients[number]
+        if not leaf.requires_grad:
+            continue
         with torch.no_grad():
             for hook in tuple(hooks[number].values()) if hooks[number] else ():
                 other = hook(gradient)
@@ -94,7 +98,7 @@ def has_kind_of(one, other):
 def accumulate_with_graph(leaves, gradients):
     with torch.enable_grad():
         for leaf, gradient in zip(leaves, gradients):
-            if gradient is not None:
+            if gradient is not None and leaf.requires_grad:
                 leaf.grad = copy_for(leaf, gradient) if leaf.grad is None else leaf.grad + gradient
 
 

@@ -1,6 +1,7 @@
 #include "aten/gradients.h"
 
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/python_cpp_function.h>
@@ -9,6 +10,7 @@
 #include <torch/csrc/autograd/utils/grad_layout_contract.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <string_view>
 #include <typeinfo>
 #include <unordered_map>
@@ -30,6 +32,16 @@ bool hooks_into(const autograd::Node* node) noexcept {
          !hooked->retains_grad_hooks().empty() || hooked->tensor_post_acc_grad_hooks() != nullptr;
 }
 
+// Where gradients of a tensor go; null: nowhere. A view that was made without gradients, of memory that has been
+// written to since, torch lets nobody differentiate.
+c10::intrusive_ptr<autograd::Node> edge_of(const at::Tensor& tensor) {
+  try {
+    return tensor.requires_grad() ? autograd::impl::gradient_edge(tensor).function : nullptr;
+  } catch (const c10::Error&) {
+    return nullptr;
+  }
+}
+
 // Visits the nodes of autograd behind some fakes, each once, until `visit` says false.
 template <class Visit>
 void walk(const std::vector<PyObject*>& fakes, Visit&& visit) {
@@ -38,10 +50,7 @@ void walk(const std::vector<PyObject*>& fakes, Visit&& visit) {
   const auto meet = [&](const c10::intrusive_ptr<autograd::Node>& node) {
     if (node && seen.insert(node.get()).second) open.push_back(node);
   };
-  for (PyObject* fake : fakes) {
-    const at::Tensor& tensor = THPVariable_Unpack(fake);
-    if (tensor.requires_grad()) meet(autograd::impl::gradient_edge(tensor).function);
-  }
+  for (PyObject* fake : fakes) meet(edge_of(THPVariable_Unpack(fake)));
   while (!open.empty()) {
     const auto node = std::move(open.back());
     open.pop_back();
@@ -97,6 +106,25 @@ bool is_freed(PyObject* fake) {
   return freed;
 }
 
+bool keeps_any(const std::vector<PyObject*>& fakes, const std::vector<PyObject*>& leaves) {
+  bool any = false;
+  const auto is_it = [&](PyObject* value) { return std::find(leaves.begin(), leaves.end(), value) != leaves.end(); };
+  walk(fakes, [&](const auto& node) {
+    any = runs_backward_of_program(*node);
+    const auto shown = py::Owned<>::steal(autograd::functionToPyObject(node));
+    if (!shown) throw py::PythonError();
+    for (const auto& name : saved_names(Py_TYPE(shown.get()))) {
+      const auto kept = py::Owned<>::steal(PyObject_GetAttr(shown.get(), name.get()));
+      if (!kept) PyErr_Clear();  // it is freed
+      any = any || (kept && is_it(kept.get()));
+      for (Py_ssize_t i = 0; kept && PyTuple_CheckExact(kept.get()) && i < PyTuple_GET_SIZE(kept.get()); ++i)
+        any = any || is_it(PyTuple_GET_ITEM(kept.get(), i));
+    }
+    return !any;
+  });
+  return any;
+}
+
 py::Owned<> detached(PyObject* fake) { return py::take(THPVariable_Wrap(THPVariable_Unpack(fake).tensor_data())); }
 
 BackwardPath backward_path(const std::vector<PyObject*>& fakes) {
@@ -117,6 +145,20 @@ BackwardPath backward_path(const std::vector<PyObject*>& fakes) {
 const void* computed_before(PyObject* fake) noexcept {
   return dynamic_cast<ComputedBefore*>(autograd::impl::grad_fn_unsafe(THPVariable_Unpack(fake)));
 }
+
+py::Owned<> base_of_view(PyObject* object) {
+  const auto* view = autograd::impl::get_view_autograd_meta(THPVariable_Unpack(object));
+  if (view == nullptr || !view->has_bw_view()) return {};
+  return py::take(THPVariable_Wrap(view->get_backward_view().base_));
+}
+
+bool is_written_since_made(PyObject* object) {
+  const at::Tensor& tensor = THPVariable_Unpack(object);
+  return autograd::impl::get_view_autograd_meta(tensor)->get_attr_version() != tensor._version();
+}
+
+bool is_inference(PyObject* tensor) noexcept { return THPVariable_Unpack(tensor).is_inference(); }
+bool in_inference_mode() noexcept { return c10::InferenceMode::is_enabled(); }
 
 bool has_layout_of_gradient(PyObject* leaf, PyObject* gradient) {
   const at::Tensor &to = THPVariable_Unpack(leaf), &from = THPVariable_Unpack(gradient);

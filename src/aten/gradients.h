@@ -20,11 +20,21 @@ const void* computed_before(PyObject* fake) noexcept;
 
 // Whether a backward pass from the fake is impossible, since an earlier one has freed what it needs.
 bool is_freed(PyObject* fake);
+// Whether a backward pass from the fakes comes to what keeps one of these leaves itself. What Python functions keep is
+// not known.
+bool keeps_any(const std::vector<PyObject*>& fakes, const std::vector<PyObject*>& leaves);
 py::Owned<> detached(PyObject* fake);  // over the same memory, outside of autograd
 
 // Whether autograd keeps `gradient` itself as the first gradient of `leaf`, if nobody else knows it, and no copy in
 // another layout.
 bool has_layout_of_gradient(PyObject* leaf, PyObject* gradient);
+
+// What the tensor is a view of, to autograd; empty: it is no view.
+py::Owned<> base_of_view(PyObject* tensor);
+// Whether its memory has been written to since autograd has looked at this view.
+bool is_written_since_made(PyObject* view);
+bool is_inference(PyObject* tensor) noexcept;  // made in inference mode
+bool in_inference_mode() noexcept;
 
 // Whether a backward pass adds to the tensor's gradient and does nothing else: a leaf without hooks.
 bool takes_gradients_silently(PyObject* tensor) noexcept;

@@ -636,7 +636,9 @@ Result set_data(Interpreter& t, PyObject* tensor, PyObject* value) {
   if (value == nullptr || cat_of(value) != Cat::Tensor || aten::is_below_transform()) refuse();
   const auto fake = recorder.lift(tensor), from = recorder.lift(value);
   if (are_alike(fake.get(), from.get())) return Result::done();  // what `tensor.data += …` ends with
-  if (t.region.numbers.space().symbols() > 0 || t.region.deferred.has_tensors()) refuse();
+  if (t.region.numbers.space().symbols() > 0 || t.region.deferred.has_tensors() ||
+      t.region.grad_flags.is_aliased(tensor))
+    refuse();
   const bool as_captured = t.region.numbers.policy.runs_as_captured();
   if (!as_captured && !may_move_when_compiled(t, tensor, fake.get(), value, from.get())) refuse();
   static PyObject* const set = py::import_attr("builtins", "setattr").release();
@@ -710,7 +712,9 @@ Result setattr(Interpreter& t, PyObject* object, PyObject* name, PyObject* value
     if (of_torch && name == region::names().grad) return set_grad(t, object, value);
     const bool is_plain = of_torch && !region::is_subclassed(object);
     if (is_plain && name == region::names().data) return set_data(t, object, value);
-    if (is_plain && name == region::names().requires_grad && value != nullptr && PyBool_Check(value)) {
+    const auto is_leaf = [&] { return aten::meta_of(t.region.recorder.lift(object).get()).is_leaf; };
+    // Of other tensors it cannot be set, whatever it is.
+    if (is_plain && name == region::names().requires_grad && value != nullptr && PyBool_Check(value) && is_leaf()) {
       static PyObject* const set = [] {
         return py::take(PyObject_GetAttrString(py::import_attr("torch", "Tensor").get(), "requires_grad_")).release();
       }();

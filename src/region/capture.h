@@ -73,6 +73,11 @@ struct Moved {
   std::shared_ptr<const void> from, to;
 };
 
+struct FlaggedLeaf {
+  std::int64_t step = 0;           // the first one that changes it
+  std::vector<PyObject*> aliases;  // what nodes give that stand for it while it is another one than at the beginning
+};
+
 struct Capture {
   py::Owned<PyFunctionObject> function;  // the entry function
   py::Owned<PyCodeObject> code;          // its code during capture: f.__code__ may be replaced at any time
@@ -104,6 +109,8 @@ struct Capture {
   // Tensors in which gradients are accumulated, and parameters, that the region made -> the step that made them so.
   std::unordered_map<PyObject*, std::int64_t> leaves;
   std::vector<Moved> moved;
+  // Of leaves from outside of which the region changes whether they require gradients, by their fakes.
+  std::unordered_map<PyObject*, FlaggedLeaf> flagged;
   std::unordered_map<PyObject*, py::Owned<>> gradients;  // what the region put into `.grad` of tensors that it made
   std::shared_ptr<FreedTensors> freed;               // null: a backend that leaves autograd to torch, or no such pass
   std::vector<const source::Source*> unused_inputs;  // that were read, but that no node of the finished graph has

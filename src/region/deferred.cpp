@@ -82,6 +82,7 @@ void Deferred::add_in_order(PyObject* callable, PyObject* args, PyObject* kwargs
     unsupported(Reason::SideEffect, {{"callee", "a logging call after a change of slots or of a class"}});
   add_changes(region_, calls_, true);
   add(callable, args, kwargs);
+  looks_at_changes_ = true;
 }
 
 void Deferred::watch(PyObject* value) {

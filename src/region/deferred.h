@@ -32,6 +32,8 @@ class Deferred {
   std::size_t count() const noexcept { return calls_.size(); }
   std::int64_t take_back(std::size_t count);
   bool has_tensors() const noexcept { return !tensors_.empty(); }
+  // Whether one of the calls may see which tensors require gradients.
+  bool may_see_flags() const noexcept { return has_tensors() || looks_at_changes_; }
   void take_calls(std::vector<Effect>& out);  // the capture ends
 
   py::Owned<> reorderable;  // config.reorderable_logging_functions as a tuple; empty when there are none
@@ -51,6 +53,7 @@ class Deferred {
   Region& region_;
   std::vector<Effect> calls_;
   std::vector<LateTensor> tensors_;
+  bool looks_at_changes_ = false;
   std::vector<std::pair<py::Owned<>, std::uint32_t>> hooked_;  // and their versions then
 };
 

@@ -19,6 +19,7 @@ void add_effects(Region& region) {
   region.generators.changes(effects);
   for (Effect& closed : region.closed_frames) effects.push_back(std::move(closed));
   region.function_modes.leave_changes();
+  region.grad_flags.changes(effects);  // calls that wait may see them, and nothing that they see changes later
   region.deferred.take_calls(effects);
   add_changes(region, effects, false);
 }
@@ -116,6 +117,7 @@ std::unique_ptr<Capture> finish(Region& region, py::Owned<> result) {
   guard_values_that_stay(region);
   guard_advanced_apart(region);
   add_effects(region);
+  region.grad_flags.finish();
   Capture& capture = *region.capture;
   capture.result = std::move(result);
   // A shadow that leaves the region (a view or iterator holds it) means the object it stands for. The region goes

@@ -348,6 +348,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     return torch_call(graph::Op::CallMethod, method, name, Args{reflected, nullptr});
   }
   TorchArguments arguments = arguments_of(target, args, true);
+  for (const auto& [fake, version] : arguments.versions) region_.grad_flags.check_given(fake);
   sparse.check_call();
   const bool makes_one = (PyType_Check(callable) && is_wrapper_class(reinterpret_cast<PyTypeObject*>(callable))) ||
                          WrapperSubclasses::is_bound(callable) || makes_jagged(callable);
@@ -445,7 +446,10 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     sparse.note_writes(written);
   }
   if (mutated && region_.numbers.space().symbols() > 0) fix_reshaped(versions);
-  for (const auto& [fake, version] : versions) check_alias(fake, version);
+  for (const auto& [fake, version] : versions) {
+    check_alias(fake, version);
+    region_.grad_flags.check_done(fake);
+  }
   each_tensor(result.get(), [&](PyObject* tensor) {
     const bool is_known = region_.capture->node_of.contains(tensor);
     if (!is_known && aten::is_fake(tensor) && aten::is_leaf_with_grad(tensor))

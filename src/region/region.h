@@ -14,6 +14,7 @@
 #include "region/frame.h"
 #include "region/function_modes.h"
 #include "region/generators.h"
+#include "region/grad_flags.h"
 #include "region/iterators.h"
 #include "region/lookups.h"
 #include "region/numbers.h"
@@ -57,6 +58,7 @@ struct Region {
   Iterators iterators{*this};
   Generators generators{*this};
   Recorder recorder{*this};
+  GradFlags grad_flags{*this};
   Foresight foresight{*this};
   FunctionModes function_modes{*this};
   Deferred deferred{*this};

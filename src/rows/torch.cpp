@@ -321,7 +321,7 @@ Result autograd_function(Interpreter& t, PyObject* f, Args args) {
   return protocols::call_polyfill(t, "autograd_function_forward", args);
 }
 
-// On an input it would change what the guards compare, on a tensor that the graph made it may make it a leaf.
+// Of a leaf from outside it is set for good behind the graph; a tensor that the graph made it may make a leaf.
 Result requires_grad_(Interpreter& t, PyObject* f, Args args) {
   if (args.size() == 0 || region::cat_of(args[0]) != Cat::Tensor) return refuse(t, f, args);
   PyObject* on = args.size() > 1 ? args[1] : args.keyword("requires_grad");
@@ -329,7 +329,13 @@ Result requires_grad_(Interpreter& t, PyObject* f, Args args) {
   if (t.region.deferred.is_hooked(args[0])) return refuse(t, f, args);
   if (!aten::is_fake(args[0])) {
     const bool stays = on == Py_False ? !requires_grad : (on == nullptr || on == Py_True) && requires_grad;
-    return stays ? Result::of(py::Owned<>::share(args[0])) : refuse(t, f, args);
+    if (stays) return Result::of(py::Owned<>::share(args[0]));
+    const bool is_flag = args.size() + args.keyword_count() <= 2 && (on == nullptr || PyBool_Check(on));
+    if (!is_flag) return refuse(t, f, args);
+    if (const std::string why = t.region.grad_flags.obstacle(args[0]); !why.empty())
+      unsupported(Reason::SideEffect, {{"callee", describe(f) + " " + why}});
+    t.region.grad_flags.set(args[0], on != Py_False);
+    return Result::of(py::Owned<>::share(args[0]));
   }
   // The graph has a plain tensor in its place, and gives it its class as a view: that is no leaf.
   if (!requires_grad && region::is_subclassed(args[0]) && !region::is_wrapper_subclass(args[0]))

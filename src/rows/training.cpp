@@ -120,9 +120,11 @@ void guard_target(Interpreter& t, PyObject* tensor, bool is_leaf, LeafHooks hook
     t.region.provenance.guard(region::Kind::GRADIENT_TARGET, source, {}, 2);
     return;
   }
-  if (!(is_leaf ? aten::takes_gradients_silently(tensor) : aten::has_no_gradient_hooks(tensor)))
+  // Of a leaf that the region itself has told to require gradients its metadata says all else.
+  const bool takes_some = is_leaf && aten::meta_of(tensor).requires_grad;
+  if (!(takes_some ? aten::takes_gradients_silently(tensor) : aten::has_no_gradient_hooks(tensor)))
     refuse_pass("to a tensor with hooks");
-  t.region.provenance.guard(region::Kind::GRADIENT_TARGET, source, {}, is_leaf ? 1 : 0);
+  t.region.provenance.guard(region::Kind::GRADIENT_TARGET, source, {}, takes_some ? 1 : 0);
 }
 
 // The leaves that a pass from these tensors comes to, as the program knows them. `end`: a tensor where the pass ends;
@@ -139,8 +141,10 @@ std::vector<PyObject*> guarded_leaves(Interpreter& t, const std::vector<PyObject
   if (!path.outside.empty()) guard_target(t, end, false);
   std::vector<PyObject*> leaves;
   for (const auto& fake : path.leaves) {
-    leaves.push_back(t.region.recorder.tensor_behind(fake.get()));
-    guard_target(t, leaves.back(), true, hooks);
+    PyObject* const leaf = t.region.recorder.tensor_behind(fake.get());
+    // One that requires none any more gets none, though its hooks would be called.
+    guard_target(t, leaf, true, aten::is_leaf_with_grad(fake.get()) ? hooks : LeafHooks::Refused);
+    leaves.push_back(leaf);
   }
   return leaves;
 }
@@ -148,7 +152,10 @@ std::vector<PyObject*> guarded_leaves(Interpreter& t, const std::vector<PyObject
 Result leaves_of(Interpreter& t, PyObject*, Args args) {
   if (aten::in_function_transform()) refuse_pass("below a transform of torch.func");  // which eager refuses
   const auto leaves = guarded_leaves(t, tensors_in(t, args[0]), nullptr, LeafHooks::Followed);
-  if (leaves.empty()) refuse_pass("that comes to no leaf");
+  const auto takes_gradients = [&](PyObject* leaf) {
+    return aten::is_leaf_with_grad(t.region.recorder.fake_or_itself(leaf));
+  };
+  if (std::ranges::none_of(leaves, takes_gradients)) refuse_pass("that comes to no leaf");
   return Result::of(tuple_of(leaves));
 }
 
@@ -185,6 +192,14 @@ Result run_pass(Interpreter& t, PyObject* callable, PyObject* target, Args args)
   }
 }
 
+// A pass that is differentiated itself: what it computes with a leaf depends on whether that requires gradients now.
+void check_differentiated(Interpreter& t, const std::vector<PyObject*>& from, PyObject* create_graph) {
+  if (create_graph == nullptr || create_graph == Py_False || create_graph == Py_None) return;
+  const auto changed = t.region.grad_flags.used_before_change();
+  if (!changed.empty() && aten::keeps_any(fakes_of(t, from), changed))
+    refuse_pass("with create_graph=True, by a leaf of which requires_grad has changed,");
+}
+
 PyObject* autograd_grad() {
   static PyObject* const function = py::import_attr("torch.autograd", "grad").release();
   return function;
@@ -199,8 +214,12 @@ Result gradients_of(Interpreter& t, PyObject*, Args args) {
   static PyObject* const in_order = py::import_attr("pellucid._gradients", "gradients_in_order").release();
   static PyObject* const past_hooks = py::import_attr("pellucid._gradients", "gradients_past_hooks").release();
   const bool hooked = args[5] == Py_True;
-  Result result =
-      run_pass(t, hooked ? in_order : autograd_grad(), hooked ? past_hooks : autograd_grad(), Args{values, kwnames});
+  check_differentiated(t, tensors_in(t, args[0]), args[4]);
+  Result result = Result::none();
+  t.region.grad_flags.while_on(tensors_in(t, args[1]), [&] {  // the pass comes to those as well that get none now
+    result =
+        run_pass(t, hooked ? in_order : autograd_grad(), hooked ? past_hooks : autograd_grad(), Args{values, kwnames});
+  });
   if (!result.is_value()) return result;
   const Py_ssize_t count = PyTuple_GET_SIZE(result.value.get());
   auto are_own = py::take(PyTuple_New(count));
@@ -230,6 +249,7 @@ Result gradient(Interpreter& t, PyObject* f, Args args) {
   if (outputs == nullptr || inputs == nullptr) return refuse(t, f, args);
   const auto to = tensors_in(t, inputs);
   (void)guarded_leaves(t, tensors_in(t, outputs), to.size() == 1 ? to.front() : nullptr);
+  check_differentiated(t, tensors_in(t, outputs), given(4, "create_graph"));
   return run_pass(t, f, f, args);
 }
 

@@ -21,6 +21,19 @@ bool is_inference_tensor(PyObject* tensor) {
   return answer.get() == Py_True;
 }
 
+// AOTAutograd takes no inputs in one memory that is written to, of which one requires gradients and another does not.
+bool is_written_beside(const region::Capture& capture, PyObject* leaf) {
+  const void* const storage = aten::meta_of(leaf).storage;
+  const auto has_it = [&](const auto& held) { return held.get() == storage; };
+  const auto writes = [&](const graph::Node* node) { return std::ranges::any_of(node->written, has_it); };
+  const auto is_beside = [&](const graph::Node* input) {
+    PyObject* const other = input->example_value.get();
+    return other != leaf && aten::is_tensor(other) && aten::meta_of(other).storage == storage;
+  };
+  return std::ranges::any_of(capture.graph.placeholders(), is_beside) &&
+         std::ranges::any_of(capture.graph.nodes(), writes);
+}
+
 }  // namespace
 
 void refuse_inference_results(const region::Capture& capture, PyObject* backend) {
@@ -36,11 +49,18 @@ void refuse_inference_results(const region::Capture& capture, PyObject* backend)
 }
 
 void refuse_leaves(const region::Capture& capture, PyObject* backend) {
-  if (capture.leaves.empty() || graph_numbers(backend) == region::GraphNumbers::All) return;
+  const bool is_compiled = graph_numbers(backend) != region::GraphNumbers::All;
+  if (capture.flagged.empty() && (capture.leaves.empty() || !is_compiled)) return;
   std::int64_t first = -1;
+  const auto meet_at = [&](std::int64_t step) {
+    if (first < 0 || step < first) first = step;
+  };
   const auto meet = [&](PyObject* leaf) {
     const auto made = capture.leaves.find(leaf);
-    if (made != capture.leaves.end() && (first < 0 || made->second < first)) first = made->second;
+    if (is_compiled && made != capture.leaves.end()) meet_at(made->second);
+  };
+  const auto meet_flagged = [&](PyObject* leaf) {
+    if (const auto flag = capture.flagged.find(leaf); flag != capture.flagged.end()) meet_at(flag->second.step);
   };
   std::vector<PyObject*> left;  // that may have a way to gradients behind the graph
   for (const auto* nodes : {&capture.graph.placeholders(), &capture.graph.outputs()}) {
@@ -50,8 +70,21 @@ void refuse_leaves(const region::Capture& capture, PyObject* backend) {
   }
   for (PyObject* tensor : left) {
     if (aten::is_leaf_with_grad(tensor) || aten::is_parameter(tensor)) meet(tensor);
+    // The graph may have made it as a view of an alias.
+    if (const auto base = capture.flagged.empty() ? py::Owned<>() : aten::base_of_view(tensor))
+      meet_flagged(base.get());
   }
-  for (const auto& leaf : aten::backward_path(left).leaves) meet(leaf.get());
+  for (const auto& leaf : aten::backward_path(left).leaves) {
+    meet(leaf.get());
+    // What requires gradients in the region alone is a leaf of the graph.
+    if (!aten::is_leaf_with_grad(leaf.get())) meet_flagged(leaf.get());
+  }
+  for (const auto& [leaf, flag] : capture.flagged) {
+    if (is_compiled && is_written_beside(capture, leaf)) meet_at(flag.step);
+    // Whoever differentiates a pass behind the region asks the leaf itself, which may require gradients again.
+    // AOTAutograd lets nobody do so.
+    if (!flag.aliases.empty() && !has_mark(backend, "aot") && aten::keeps_any(left, {leaf})) meet_at(flag.step);
+  }
   if (first >= 0) throw LeafLeaves{first};
 }
 

@@ -8,7 +8,8 @@ namespace pellucid::runtime {
 // AOTAutograd gives ordinary tensors where the program made them in an inference_mode block.
 void refuse_inference_results(const region::Capture& capture, PyObject* backend);
 
-// A compiled graph gives plain tensors, which know of no gradients but those of its inputs.
+// A compiled graph gives plain tensors, which know of no gradients but those of its inputs. No graph gives what leads
+// to an alias of an input of which the region has changed whether it requires gradients.
 void refuse_leaves(const region::Capture& capture, PyObject* backend);
 
 // A tensor that moves to other memory (`tensor.data = …`) has the old one and the new one for itself in a compiled
