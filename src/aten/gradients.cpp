@@ -5,12 +5,14 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/python_cpp_function.h>
+#include <torch/csrc/autograd/python_function.h>
 #include <torch/csrc/autograd/python_hook.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/utils/grad_layout_contract.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 #include <typeinfo>
 #include <unordered_map>
@@ -68,7 +70,8 @@ const std::vector<py::Owned<>>& saved_names(PyTypeObject* type) {
   const auto names = py::take(PyObject_Dir(reinterpret_cast<PyObject*>(type)));
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(names.get()); ++i) {
     PyObject* name = PyList_GET_ITEM(names.get(), i);
-    if (py::text_of(name).starts_with("_saved_")) entry->second.push_back(py::Owned<>::share(name));
+    const std::string text = py::text_of(name);
+    if (text.starts_with("_saved_") || text == "saved_tensors") entry->second.push_back(py::Owned<>::share(name));
   }
   return entry->second;
 }
@@ -87,6 +90,12 @@ bool has_freed(const c10::intrusive_ptr<autograd::Node>& node) {
 // torch exports no type information for the nodes of Python's functions, which have it all the same.
 bool runs_backward_of_program(const autograd::Node& node) noexcept {
   return std::string_view(typeid(node).name()) == "N5torch8autograd6PyNodeE";
+}
+
+// Whether a backward() of the program gets zeros for results that no gradient comes to, not None.
+__attribute__((no_sanitize("vptr"))) bool fills_in_gradients(const autograd::Node& node) noexcept {
+  const auto* context = reinterpret_cast<const THPFunction*>(static_cast<const autograd::PyNode&>(node).pyobj());
+  return context != nullptr && context->materialize_grads;
 }
 
 bool is_hook_of_program(const autograd::FunctionPreHook& hook) noexcept {
@@ -136,6 +145,7 @@ BackwardPath backward_path(const std::vector<PyObject*>& fakes) {
       path.outside.push_back(node.get());
     } else if (runs_backward_of_program(*node)) {
       path.runs_python = true;
+      path.may_give_none |= node->num_inputs() > 1 && !fills_in_gradients(*node);
     }
     return true;
   });

@@ -11,6 +11,7 @@ bool records_gradients() noexcept;  // torch.is_grad_enabled()
 struct BackwardPath {
   std::vector<py::Owned<>> leaves;   // fakes, in the order in which they are met
   bool runs_python = false;          // it runs a backward() of the program
+  bool may_give_none = false;        // to such a one that has several results, and None for those it does not come from
   std::vector<const void*> outside;  // what goes on behind fakes of tensors that were computed before the capture
 };
 BackwardPath backward_path(const std::vector<PyObject*>& fakes);

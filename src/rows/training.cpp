@@ -133,7 +133,10 @@ std::vector<PyObject*> guarded_leaves(Interpreter& t, const std::vector<PyObject
                                       LeafHooks hooks = LeafHooks::Refused) {
   refuse_pass_after_hooks(t);
   const aten::BackwardPath path = aten::backward_path(fakes_of(t, tensors));
-  if (path.runs_python) refuse_pass("through an autograd.Function");
+  // Compilers follow what the program's backward() does; where the graph runs as it is, nothing has followed it.
+  if (path.runs_python && t.region.numbers.policy.runs_as_captured()) refuse_pass("through an autograd.Function");
+  // It was followed with a gradient for each result.
+  if (path.may_give_none) refuse_pass("that may give None to an autograd.Function");
   const void* known = end == nullptr ? nullptr : aten::computed_before(fakes_of(t, {end}).front());
   for (const void* behind : path.outside) {
     if (behind != known) refuse_pass("through tensors that were computed before the region");
@@ -177,6 +180,11 @@ bool draws_inside(const graph::Node* node) {
 // A pass by this function of torch. Where autograd of torch itself sees the graph run, it knows by itself what a pass
 // has freed.
 Result run_pass(Interpreter& t, PyObject* callable, PyObject* target, Args args) {
+  PyObject* with_graph = args.values.size() > 4 && args.size() - args.keyword_count() > 4 ? args[4] : nullptr;
+  if (with_graph == nullptr) with_graph = args.keyword("create_graph");
+  const bool may_record = with_graph != nullptr && with_graph != Py_False && with_graph != Py_None;
+  if (may_record && aten::backward_path(fakes_of(t, tensors_in(t, args[0]))).runs_python)
+    refuse_pass("through an autograd.Function that records a graph");  // it was followed without one
   region::Capture& capture = *t.region.capture;
   const auto run = [&] { return t.region.recorder.torch_call(graph::Op::CallFunction, callable, target, args); };
   if (t.region.numbers.policy.runs_as_captured()) return run();
