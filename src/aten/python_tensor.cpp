@@ -465,6 +465,8 @@ bool has_open_layout(PyObject* tensor) {
          !impl.key_set().has_all(kJaggedKeys) && !is_view(tensor);
 }
 
+bool has_open_sizes(PyObject* tensor) noexcept { return impl_of(tensor)->has_symbolic_sizes_strides(); }
+
 bool is_jagged(PyObject* tensor) noexcept {
   const c10::TensorImpl& impl = *impl_of(tensor);
   return impl.key_set().has_all(kJaggedKeys) && impl.has_symbolic_sizes_strides();

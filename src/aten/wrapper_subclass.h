@@ -8,6 +8,7 @@ namespace pellucid::aten {
 bool has_own_layout(PyObject* tensor);
 // The same of one that the region made, of which some are open.
 bool has_open_layout(PyObject* tensor);
+bool has_open_sizes(PyObject* tensor) noexcept;  // or strides
 bool is_view(PyObject* tensor);
 // Whether it is nested and says its sizes in Python, one of them a nested int (torch.jagged).
 bool is_jagged(PyObject* tensor) noexcept;

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "aten/layers.h"
+#include "aten/wrapper_subclass.h"
 #include "graph/bodies.h"
 #include "protocols/arrays.h"
 #include "protocols/call.h"
@@ -636,7 +637,7 @@ Result set_data(Interpreter& t, PyObject* tensor, PyObject* value) {
   if (value == nullptr || cat_of(value) != Cat::Tensor || aten::is_below_transform()) refuse();
   const auto fake = recorder.lift(tensor), from = recorder.lift(value);
   if (are_alike(fake.get(), from.get())) return Result::done();  // what `tensor.data += …` ends with
-  if (t.region.numbers.space().symbols() > 0 || t.region.deferred.has_tensors() ||
+  if (aten::has_open_sizes(fake.get()) || aten::has_open_sizes(from.get()) || t.region.deferred.has_tensors() ||
       t.region.grad_flags.is_aliased(tensor))
     refuse();
   const bool as_captured = t.region.numbers.policy.runs_as_captured();

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import pellucid
-from support import nearly_same
+from support import CountingOf, nearly_same
 
 COMPILED_TOO, EAGER = {}, {}
 
@@ -149,6 +149,15 @@ def backward_around_the_move(model, other, x):
     loss.backward()
 
 
+@program
+def gradient_around_the_move(model, other, x):
+    weight = model[0].weight
+    loss = (weight * 2).sum() * weight.detach().sum()
+    weight.data = weight.data * 3
+    (gradient,) = torch.autograd.grad(loss, weight)
+    return gradient
+
+
 @with_eager
 def a_loss_leaves(model, other, x):
     loss = model(x).square().sum()
@@ -280,6 +289,33 @@ def test_data_eager(name):
 def test_data_aot_eager(name):
     check(EAGER[name], "aot_eager", False)
     assert not pellucid.counters["graph_break"] or name not in COMPILED_TOO
+
+
+@pytest.mark.filterwarnings("ignore:Using backward")
+@pytest.mark.parametrize("name", EAGER)
+def test_data_of_a_graph_that_is_handed_on(name):
+    check(EAGER[name], lambda module, inputs: module.forward, False)
+    assert not pellucid.counters["graph_break"] or name not in COMPILED_TOO
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_data_beside_open_sizes(backend):
+    def f(model, x):
+        model(x).square().mean().backward()
+        for p in model.parameters():
+            p.data = p.data - 0.1 * p.grad
+            p.grad = None
+
+    model, compiled_model = net(), net()
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(f, backend=counting, fullgraph=True)
+    for rows in (2, 3, 4, 5):
+        x = torch.linspace(-1, 1, rows * 4).view(rows, 4)
+        f(model, x)
+        compiled(compiled_model, x)
+        for p, q in zip(model.parameters(), compiled_model.parameters(), strict=True):
+            torch.testing.assert_close(p, q)
+    assert counting.count == 2
 
 
 @pytest.mark.parametrize(
