@@ -177,13 +177,16 @@ bool draws_inside(const graph::Node* node) {
   return node->random && has_body;
 }
 
+// Whether this value of `create_graph` (null: none is given) may ask for a pass that is recorded.
+bool records_graph(PyObject* create_graph) {
+  return create_graph != nullptr && create_graph != Py_False && create_graph != Py_None;
+}
+
 // A pass by this function of torch. Where autograd of torch itself sees the graph run, it knows by itself what a pass
 // has freed.
 Result run_pass(Interpreter& t, PyObject* callable, PyObject* target, Args args) {
-  PyObject* with_graph = args.values.size() > 4 && args.size() - args.keyword_count() > 4 ? args[4] : nullptr;
-  if (with_graph == nullptr) with_graph = args.keyword("create_graph");
-  const bool may_record = with_graph != nullptr && with_graph != Py_False && with_graph != Py_None;
-  if (may_record && aten::backward_path(fakes_of(t, tensors_in(t, args[0]))).runs_python)
+  if (records_graph(args.size() > 4 ? args[4] : args.keyword("create_graph")) &&
+      aten::backward_path(fakes_of(t, tensors_in(t, args[0]))).runs_python)
     refuse_pass("through an autograd.Function that records a graph");  // it was followed without one
   region::Capture& capture = *t.region.capture;
   const auto run = [&] { return t.region.recorder.torch_call(graph::Op::CallFunction, callable, target, args); };
@@ -202,7 +205,7 @@ Result run_pass(Interpreter& t, PyObject* callable, PyObject* target, Args args)
 
 // A pass that is differentiated itself: what it computes with a leaf depends on whether that requires gradients now.
 void check_differentiated(Interpreter& t, const std::vector<PyObject*>& from, PyObject* create_graph) {
-  if (create_graph == nullptr || create_graph == Py_False || create_graph == Py_None) return;
+  if (!records_graph(create_graph)) return;
   const auto changed = t.region.grad_flags.used_before_change();
   if (!changed.empty() && aten::keeps_any(fakes_of(t, from), changed))
     refuse_pass("with create_graph=True, by a leaf of which requires_grad has changed,");

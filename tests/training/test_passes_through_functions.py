@@ -230,12 +230,20 @@ def test_what_a_pass_has_freed_is_freed(backend):
     assert messages == [True, True]
 
 
-def test_a_pass_that_records_a_graph_ends_the_region():
-    def f(x):
-        x = x.clone().requires_grad_()
-        (first,) = torch.autograd.grad(Square.apply(x).sum(), x, create_graph=True)
-        return torch.autograd.grad(first.sum(), x)[0]
+def by_name(x):
+    x = x.clone().requires_grad_()
+    (first,) = torch.autograd.grad(Square.apply(x).sum(), x, create_graph=True)
+    return torch.autograd.grad(first.sum(), x)[0]
 
+
+def by_position(x):
+    x = x.clone().requires_grad_()
+    (first,) = torch.autograd.grad(Square.apply(x).sum(), x, None, None, True, allow_unused=True)
+    return torch.autograd.grad(first.sum(), x)[0]
+
+
+@pytest.mark.parametrize("f", [by_name, by_position])
+def test_a_pass_that_records_a_graph_ends_the_region(f):
     g = pellucid.compile(f, backend=given_the_graph)
     for x in INPUTS:
         assert same(g(x), f(x))
