@@ -605,25 +605,22 @@ Result set_grad(Interpreter& t, PyObject* tensor, PyObject* value) {
   return Result::done();
 }
 
-// Whether these are one piece of memory, seen alike.
-bool are_alike(PyObject* one, PyObject* other) {
+bool have_one_layout(PyObject* one, PyObject* other) {
   const aten::Meta a = aten::meta_of(one), b = aten::meta_of(other);
   static PyObject* const dtype = py::interned("dtype").release();
   const auto dtype_of = [](PyObject* fake) { return py::take(PyObject_GetAttr(fake, dtype)); };
-  return a.storage == b.storage && a.storage_offset == b.storage_offset && a.sizes == b.sizes &&
-         a.strides == b.strides && dtype_of(one).get() == dtype_of(other).get();
+  return a.storage_offset == b.storage_offset && a.sizes == b.sizes && a.strides == b.strides &&
+         dtype_of(one).get() == dtype_of(other).get();
 }
+
+bool share_memory(PyObject* one, PyObject* other) { return aten::meta_of(one).storage == aten::meta_of(other).storage; }
 
 // A compiler replays a move to memory that the region has made, and that has the layout and dtype of the old one.
 bool may_move_when_compiled(Interpreter& t, PyObject* tensor, PyObject* fake, PyObject* value, PyObject* from) {
   if (aten::is_fake(tensor) || !aten::is_fake(value) || !t.region.capture->bodies->empty()) return false;
   const std::int64_t before = t.region.recorder.leaves_before;
   if (before >= 0 && t.region.steps >= before) return false;
-  const aten::Meta to = aten::meta_of(from), now = aten::meta_of(fake);
-  static PyObject* const dtype = py::interned("dtype").release();
-  const auto dtype_of = [](PyObject* of) { return py::take(PyObject_GetAttr(of, dtype)); };
-  return to.storage != now.storage && to.sizes == now.sizes && to.strides == now.strides &&
-         to.storage_offset == now.storage_offset && dtype_of(fake).get() == dtype_of(from).get();
+  return !share_memory(fake, from) && have_one_layout(fake, from);
 }
 
 // `tensor.data = value`: the tensor moves to the memory of the value, which no version counter tells.
@@ -636,7 +633,8 @@ Result set_data(Interpreter& t, PyObject* tensor, PyObject* value) {
   };
   if (value == nullptr || cat_of(value) != Cat::Tensor || aten::is_below_transform()) refuse();
   const auto fake = recorder.lift(tensor), from = recorder.lift(value);
-  if (are_alike(fake.get(), from.get())) return Result::done();  // what `tensor.data += …` ends with
+  if (share_memory(fake.get(), from.get()) && have_one_layout(fake.get(), from.get()))
+    return Result::done();  // what `tensor.data += …` ends with
   if (aten::has_open_sizes(fake.get()) || aten::has_open_sizes(from.get()) || t.region.deferred.has_tensors() ||
       t.region.grad_flags.is_aliased(tensor))
     refuse();

@@ -16,11 +16,6 @@
 namespace pellucid::runtime {
 namespace {
 
-bool is_inference_tensor(PyObject* tensor) {
-  auto answer = py::take(PyObject_CallMethod(tensor, "is_inference", nullptr));
-  return answer.get() == Py_True;
-}
-
 // AOTAutograd takes no inputs in one memory that is written to, of which one requires gradients and another does not.
 bool is_written_beside(const region::Capture& capture, PyObject* leaf) {
   const void* const storage = aten::meta_of(leaf).storage;
@@ -43,7 +38,8 @@ void refuse_inference_results(const region::Capture& capture, PyObject* backend)
   for (const graph::Node* node : capture.graph.nodes()) enters = enters || node->target.get() == enter;
   if (!enters) return;
   for (const graph::Node* node : capture.graph.outputs()) {
-    if (is_inference_tensor(node->example_value.get()))
+    PyObject* const result = node->example_value.get();
+    if (aten::is_tensor(result) && aten::is_inference(result))
       throw GraphBreak(Reason::CannotReconstruct, {{"type", "tensor made in inference mode (by this backend)"}});
   }
 }
