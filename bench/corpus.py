@@ -6,10 +6,10 @@ The programs are those of bench/programs. Each is called at least twice with oth
 that differs from itself is seen), with backends "eager" and "aot_eager", those that are marked with "inductor" too. After
 each call all that it gave, its arguments, its state with gradients, and the states of the random generators are
 compared: with backend "eager" bit by bit, with the others within what they may round. "rounded": with backend "eager" not
-the same bits, but the same within 1e-5. In another process torch.compile does the same with backend "eager". A program
-that takes longer than --seconds, dies or raises what eager does not is told as failed.
+the same bits, but the same within 1e-5. In another process torch.compile does the same with backends "eager" and
+"aot_eager". A program that takes longer than --seconds, dies or raises what eager does not is told as failed.
 
-Graphs are those of all calls with backend "eager", in brackets those of the first call where that is another number.
+Graphs are those of all calls with a backend, in brackets those of the first call where that is another number.
 """
 
 from __future__ import annotations
@@ -37,52 +37,73 @@ import pellucid
 
 TOLERANCE = {"eager": 0.0, "aot_eager": 1e-5, "inductor": 1e-3}
 ROUNDING = 1e-5
+COUNTED = ("eager", "aot_eager")
+"""The backends whose graphs are counted beside the peer's."""
+
+
+@dataclass
+class Run:
+    """What is known of one program with one backend. A verdict is "right", "-" (not run), "rounded: ..." or what is wrong."""
+
+    verdict: str = "-"
+    graphs: int | None = None
+    first_graphs: int | None = None
+    ops: int | None = None
+    breaks: list[str] = field(default_factory=list)
+
+    @property
+    def was_run(self) -> bool:
+        return self.verdict != "-"
+
+    @property
+    def is_right(self) -> bool:
+        return self.verdict in ("right", "-") or self.verdict.startswith("rounded")
+
+    @property
+    def is_whole(self) -> bool:
+        return self.first_graphs == 1 and not self.breaks
+
+    def has_more_graphs(self, peer: Run) -> bool:
+        """More than the peer, or nothing where the peer has something. A peer that captured nothing or is wrong is no measure."""
+        if self.graphs is None or not peer.graphs or not peer.is_right:
+            return False
+        return self.graphs > peer.graphs or self.graphs == 0
 
 
 @dataclass
 class Result:
-    """What is known of one program. A verdict is "right", "-" (not run), "rounded: ..." or what is wrong."""
+    """What is known of one program, by backend."""
 
     name: str
     area: str
-    verdicts: dict[str, str] = field(default_factory=dict)
-    peer: str = "-"
-    """With backend "eager"."""
-    peer_verdicts: dict[str, str] = field(default_factory=dict)
-    """Of the other backends where pellucid is not right with them: whether it is the backend itself."""
-    graphs: int | None = None
-    first_graphs: int | None = None
-    ops: int | None = None
-    peer_graphs: int | None = None
-    peer_first_graphs: int | None = None
-    peer_ops: int | None = None
-    breaks: list[str] = field(default_factory=list)
-    peer_breaks: list[str] = field(default_factory=list)
+    runs: dict[str, Run] = field(default_factory=dict)
+    peer_runs: dict[str, Run] = field(default_factory=dict)
+    """Of the backends in COUNTED, and of others where pellucid is not right with them: whether it is the backend itself."""
     seconds: float = 0.0
+
+    def run(self, backend: str) -> Run:
+        return self.runs.get(backend, Run())
+
+    def peer(self, backend: str) -> Run:
+        return self.peer_runs.get(backend, Run())
 
     @property
     def is_right(self) -> bool:
-        return bool(self.verdicts) and all(map(_is_right, self.verdicts.values()))
+        return bool(self.runs) and all(run.is_right for run in self.runs.values())
 
     @property
-    def has_more_graphs(self) -> bool:
-        """More than the peer, or nothing where the peer has something. A peer that captured nothing or is wrong is no measure."""
-        if self.graphs is None or not self.peer_graphs or not _is_right(self.peer):
-            return False
-        return self.graphs > self.peer_graphs or self.graphs == 0
+    def more_graphs(self) -> list[str]:
+        """The backends with which there are more graphs than the peer's, where both are right with them."""
+        return [
+            backend
+            for backend in COUNTED
+            if self.run(backend).is_right and self.run(backend).has_more_graphs(self.peer(backend))
+        ]
 
     @property
     def is_whole_where_peer_breaks(self) -> bool:
-        peer_is_whole = _is_right(self.peer) and _is_whole(self.peer_first_graphs, self.peer_breaks)
-        return self.is_right and _is_whole(self.first_graphs, self.breaks) and self.peer != "-" and not peer_is_whole
-
-
-def _is_right(verdict: str) -> bool:
-    return verdict in ("right", "-") or verdict.startswith("rounded")
-
-
-def _is_whole(first_graphs: int | None, breaks: list[str]) -> bool:
-    return first_graphs == 1 and not breaks
+        peer = self.peer("eager")
+        return self.is_right and self.run("eager").is_whole and peer.was_run and not (peer.is_right and peer.is_whole)
 
 
 # ---- one run of a program
@@ -177,7 +198,7 @@ def quietly(function: Callable, *arguments: Any) -> Any:
     return function(*arguments)
 
 
-def check_backend(program: Program, backend: str) -> dict[str, Any]:
+def check_backend(program: Program, backend: str) -> Run:
     """In a child: the verdict on one backend, and what pellucid captured."""
     if backend == "inductor":
         import torch._inductor.config
@@ -187,7 +208,7 @@ def check_backend(program: Program, backend: str) -> dict[str, Any]:
     want, again = observe(program.make, lambda f: f), observe(program.make, lambda f: f)
     unsteady = _first_difference(want, again, 0.0)
     if unsteady:
-        return {"verdict": f"eager differs from itself: {unsteady}"}
+        return Run(f"eager differs from itself: {unsteady}")
     graphs: list[int] = []
     got = observe(
         program.make,
@@ -195,16 +216,10 @@ def check_backend(program: Program, backend: str) -> dict[str, Any]:
         lambda number: graphs.append(pellucid.counters()["graphs"]),
     )
     breaks = list(dict.fromkeys(f"{record.code} {record.message}" for record in pellucid.break_reasons()))
-    return {
-        "verdict": _verdict(want, got, TOLERANCE[backend]),
-        "graphs": graphs[-1],
-        "first_graphs": graphs[0],
-        "ops": pellucid.counters()["ops"],
-        "breaks": breaks,
-    }
+    return Run(_verdict(want, got, TOLERANCE[backend]), graphs[-1], graphs[0], pellucid.counters()["ops"], breaks)
 
 
-def check_peer(program: Program, backend: str) -> dict[str, Any]:
+def check_peer(program: Program, backend: str) -> Run:
     """In a child: the same for torch.compile."""
     want = observe(program.make, lambda f: f)
     torch._dynamo.reset()  # some operators call torch.compile in eager mode too
@@ -217,13 +232,7 @@ def check_peer(program: Program, backend: str) -> dict[str, Any]:
         lambda number: graphs.append(stats["unique_graphs"]),
     )
     breaks = [str(reason).strip().split("\n")[0] for reason in torch._dynamo.utils.counters["graph_break"]]
-    return {
-        "verdict": _verdict(want, got, TOLERANCE[backend]),
-        "graphs": graphs[-1],
-        "first_graphs": graphs[0],
-        "ops": stats["calls_captured"],
-        "breaks": breaks,
-    }
+    return Run(_verdict(want, got, TOLERANCE[backend]), graphs[-1], graphs[0], stats["calls_captured"], breaks)
 
 
 def check_program(
@@ -233,31 +242,21 @@ def check_program(
     result = Result(program.name, program.area)
     start = time.perf_counter()
 
-    def ask(function: Callable, *arguments: Any) -> dict[str, Any]:
+    def ask(function: Callable[[Program, str], Run], backend: str) -> Run:
         if in_process:
-            return function(*arguments)
+            return function(program, backend)
         try:
-            return in_child(quietly, function, *arguments, seconds=seconds)
+            return in_child(quietly, function, program, backend, seconds=seconds)
         except ChildFailed as failure:
-            return {"verdict": f"failed: {failure}"}
+            return Run(f"failed: {failure}")
 
     for backend in backends:
         if backend == "inductor" and not program.inductor:
-            result.verdicts[backend] = "-"
+            result.runs[backend] = Run()
             continue
-        answer = ask(check_backend, program, backend)
-        result.verdicts[backend] = answer["verdict"]
-        if backend == "eager":
-            result.graphs, result.first_graphs = answer.get("graphs"), answer.get("first_graphs")
-            result.ops, result.breaks = answer.get("ops"), answer.get("breaks", [])
-    if with_peer:
-        answer = ask(check_peer, program, "eager")
-        result.peer = answer["verdict"]
-        result.peer_graphs, result.peer_first_graphs = answer.get("graphs"), answer.get("first_graphs")
-        result.peer_ops, result.peer_breaks = answer.get("ops"), answer.get("breaks", [])
-        for backend, verdict in result.verdicts.items():
-            if backend != "eager" and not _is_right(verdict):
-                result.peer_verdicts[backend] = ask(check_peer, program, backend)["verdict"]
+        result.runs[backend] = ask(check_backend, backend)
+        if with_peer and (backend in COUNTED or not result.runs[backend].is_right):
+            result.peer_runs[backend] = ask(check_peer, backend)
     result.seconds = time.perf_counter() - start
     return result
 
@@ -266,41 +265,36 @@ def check_program(
 
 
 def summary(results: list[Result]) -> dict[str, Any]:
-    backends = {backend: None for result in results for backend in result.verdicts}
-    right = {
-        backend: sum(
-            _is_right(result.verdicts.get(backend, "?")) and result.verdicts[backend] != "-" for result in results
-        )
-        for backend in backends
-    }
-    ran = {backend: sum(result.verdicts.get(backend, "-") != "-" for result in results) for backend in backends}
-    with_peer = [result for result in results if result.peer != "-"]
+    backends = list(dict.fromkeys(backend for result in results for backend in result.runs))
+
+    def right(of: Callable[[Result, str], Run], backend: str) -> str:
+        runs = [run for run in (of(result, backend) for result in results) if run.was_run]
+        return f"{sum(run.is_right for run in runs)} of {len(runs)}"
+
     return {
         "programs": len(results),
         "right": sum(result.is_right for result in results),
-        "right by backend": {backend: f"{right[backend]} of {ran[backend]}" for backend in backends},
+        "right by backend": {backend: right(Result.run, backend) for backend in backends},
         "of these rounded otherwise": sum(
-            verdict.startswith("rounded") for r in results for verdict in r.verdicts.values()
+            run.verdict.startswith("rounded") for result in results for run in result.runs.values()
         ),
-        "peer right": f"{sum(_is_right(result.peer) for result in with_peer)} of {len(with_peer)}",
-        "one graph, pellucid": sum(_is_whole(result.first_graphs, result.breaks) for result in results),
-        "one graph, peer": sum(_is_whole(result.peer_first_graphs, result.peer_breaks) for result in with_peer),
-        "more graphs than the peer": sum(result.has_more_graphs for result in results),
+        "peer right": {backend: right(Result.peer, backend) for backend in COUNTED},
+        "one graph, pellucid": sum(result.run("eager").is_whole for result in results),
+        "one graph, peer": sum(result.peer("eager").is_whole for result in results),
+        "more graphs than the peer": {
+            backend: sum(backend in result.more_graphs for result in results) for backend in COUNTED
+        },
         "whole where the peer is not": sum(result.is_whole_where_peer_breaks for result in results),
     }
 
 
 def table(results: list[Result]) -> str:
-    lines = [
-        "| program | area | eager ok | aot ok | inductor ok | graphs pellucid | graphs peer | note |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    counted = [f"{backend}: graphs of {whose}" for backend in COUNTED for whose in ("pellucid", "peer")]
+    head = ["program", "area", "eager ok", "aot ok", "inductor ok", *counted, "note"]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for result in results:
-        verdicts = [_word(result.verdicts.get(backend, "-")) for backend in TOLERANCE]
-        graphs = [
-            _graphs(result.graphs, result.first_graphs, result.breaks),
-            _graphs(result.peer_graphs, result.peer_first_graphs, result.peer_breaks),
-        ]
+        verdicts = [_word(result.run(backend).verdict) for backend in TOLERANCE]
+        graphs = [_graphs(run) for backend in COUNTED for run in (result.run(backend), result.peer(backend))]
         lines.append(f"| {' | '.join([result.name, result.area, *verdicts, *graphs, _note(result)])} |")
     return "\n".join(lines)
 
@@ -309,29 +303,32 @@ def _word(verdict: str) -> str:
     return {"right": "yes", "-": "-"}.get(verdict, "rounded" if verdict.startswith("rounded") else "**no**")
 
 
-def _graphs(all_calls: int | None, first: int | None, breaks: list[str]) -> str:
-    if all_calls is None:
-        return "?"
-    text = str(all_calls) if first == all_calls else f"{all_calls} ({first})"
-    return f"{text}, breaks" if breaks else text
+def _graphs(run: Run) -> str:
+    if run.graphs is None:
+        return "?" if run.was_run else "-"
+    text = str(run.graphs) if run.first_graphs == run.graphs else f"{run.graphs} ({run.first_graphs})"
+    return f"{text}, breaks" if run.breaks else text
 
 
 def _note(result: Result) -> str:
     notes = []
     wrong: dict[str, list[str]] = collections.defaultdict(list)
-    for backend, verdict in result.verdicts.items():
-        if not _is_right(verdict):
-            wrong[verdict].append(backend)
+    for backend, run in result.runs.items():
+        if not run.is_right:
+            wrong[run.verdict].append(backend)
     notes += [f"{', '.join(backends)} {verdict}" for verdict, backends in wrong.items()]
-    for backend, verdict in result.peer_verdicts.items():
-        notes.append(f"torch.compile with {backend} is {'right' if _is_right(verdict) else 'not right either'}")
-    if not _is_right(result.peer):
-        notes.append(f"peer {result.peer}")
-    if result.has_more_graphs:
+    for backend, peer in result.peer_runs.items():
+        if not result.run(backend).is_right:
+            notes.append(f"torch.compile with {backend} is {'right' if peer.is_right else 'not right either'}")
+        elif not peer.is_right:
+            notes.append(f"peer with {backend} {peer.verdict}")
+    for backend in result.more_graphs:
         # The peer leaves out whole functions, and hands on graphs of no operator.
-        notes.append(f"more graphs than the peer, of {result.ops} operators in all; the peer's have {result.peer_ops}")
-    if result.breaks:
-        notes.append(result.breaks[0])
+        ours, theirs = result.run(backend).ops, result.peer(backend).ops
+        notes.append(
+            f"with {backend} more graphs than the peer, of {ours} operators in all; the peer's have {theirs}"
+        )
+    notes += result.run("eager").breaks[:1]
     return "; ".join(_cell(note) for note in notes)
 
 
@@ -347,9 +344,10 @@ PAGE = """# The corpus
 Programs around models (`bench/programs`), eager against compiled, as `python bench/corpus.py --page docs/corpus.md`
 writes them: its `--help` says what is compared. A program that differs, fails or takes too long is told as such.
 
-"graphs" are those of all calls with backend "eager", in brackets those of the first call where that is another
-number. The peer is torch.compile, with backend "eager". "yes" under a backend: everything that can be seen of all
-calls is eager's; "rounded": but for rounding; "-": it was not run with this one.
+"graphs" are those of all calls with a backend, in brackets those of the first call where that is another number. The
+peer is torch.compile with the same backend; "one graph" and "whole" are told of backend "eager". "yes" under a
+backend: everything that can be seen of all calls is eager's; "rounded": but for rounding; "-": it was not run with this
+one. Where one of the two is not right, its graphs are no measure.
 
 """
 
@@ -371,6 +369,9 @@ def _write(out: Path, results: list[Result]) -> None:
 def _kept(out: Path) -> dict[str, Result]:
     file = out.with_suffix(".json")
     rows = json.loads(file.read_text())["programs"] if file.exists() else []
+    for row in rows:
+        for runs in ("runs", "peer_runs"):
+            row[runs] = {backend: Run(**run) for backend, run in row[runs].items()}
     return {row["name"]: Result(**row) for row in rows}
 
 
@@ -412,15 +413,13 @@ def main() -> int:
         result = check_program(program, options.backends, options.seconds, not options.no_peer)
         found[program.name] = result
         _write(options.out, list(found.values()))
-        verdicts = " ".join(
-            f"{backend}: {verdict[:150]}" for backend, verdict in result.verdicts.items() if verdict != "-"
+        said = "  ".join(
+            f"{backend}: {run.verdict[:150]}, graphs {run.graphs} / {result.peer(backend).graphs}"
+            for backend, run in result.runs.items()
+            if run.was_run
         )
-        more = "  MORE GRAPHS" if result.has_more_graphs else ""
-        print(
-            f"{number}/{len(chosen)} {program.name}: {verdicts}  graphs {result.graphs} / {result.peer_graphs}{more}"
-            f"  ({result.seconds:.0f} s)",
-            flush=True,
-        )
+        more = "  MORE GRAPHS" if result.more_graphs else ""
+        print(f"{number}/{len(chosen)} {program.name}: {said}{more}  ({result.seconds:.0f} s)", flush=True)
     results = [found[name] for name in programs if name in found]
     _write(options.out, results)
     if options.page:

@@ -36,7 +36,7 @@ def planted(make):
 
 def verdict(make, in_process=True, seconds=30.0):
     result = corpus.check_program(planted(make), ["eager"], seconds, with_peer=False, in_process=in_process)
-    return result.verdicts["eager"]
+    return result.run("eager").verdict
 
 
 @pytest.mark.parametrize(
@@ -53,14 +53,15 @@ def verdict(make, in_process=True, seconds=30.0):
 )
 def test_programs_are_right(name):
     result = corpus.check_program(load()[name], ["eager"], 60.0, with_peer=False, in_process=True)
-    assert result.is_right, result.verdicts
-    assert result.graphs
+    assert result.is_right, result.runs
+    assert result.run("eager").graphs
 
 
 def test_the_peer_counts_beside():
     result = corpus.check_program(load()["grad_of_a_sum"], ["eager"], 60.0, with_peer=True, in_process=True)
-    assert result.peer == "right" and result.peer_graphs == 1 and result.graphs == 1
-    assert not result.has_more_graphs and not result.is_whole_where_peer_breaks
+    assert result.peer("eager").verdict == "right"
+    assert result.peer("eager").graphs == 1 and result.run("eager").graphs == 1
+    assert not result.more_graphs and not result.is_whole_where_peer_breaks
 
 
 def wrong_value():
@@ -131,7 +132,7 @@ WRONG = [
 @pytest.mark.parametrize("make", WRONG, ids=lambda make: make.__name__)
 def test_what_differs_is_told(make):
     result = corpus.check_program(planted(make), ["eager"], 30.0, with_peer=False, in_process=True)
-    assert result.verdicts["eager"].startswith("wrong: call "), result.verdicts
+    assert result.run("eager").verdict.startswith("wrong: call "), result.runs
     assert not result.is_right
     assert "| **no** |" in corpus.table([result])
     assert corpus.summary([result])["right"] == 0
@@ -143,7 +144,7 @@ def test_other_rounding_is_told():
         return Case(lambda x: x * (1 + 2**-22) if pellucid.is_compiling() else x * 1.0, [(torch.ones(3),)] * 2)
 
     result = corpus.check_program(planted(rounds), ["eager"], 30.0, with_peer=False, in_process=True)
-    assert result.verdicts["eager"].startswith("rounded: ") and result.is_right
+    assert result.run("eager").verdict.startswith("rounded: ") and result.is_right
     assert "| rounded |" in corpus.table([result])
 
 
@@ -172,24 +173,21 @@ def test_a_child_that_hangs_or_dies_is_told():
 
 
 def test_graphs_beside_the_peers():
-    def result(ours, theirs, breaks=(), peer="right"):
+    def result(ours, theirs, breaks=(), peer="right", backend="eager", verdict="right"):
         return corpus.Result(
             "name",
             "area",
-            {"eager": "right"},
-            peer,
-            graphs=ours,
-            first_graphs=ours,
-            peer_graphs=theirs,
-            peer_first_graphs=theirs,
-            breaks=list(breaks),
+            {backend: corpus.Run(verdict, ours, ours, 1, list(breaks))},
+            {backend: corpus.Run(peer, theirs, theirs, 1)},
         )
 
-    assert result(2, 1).has_more_graphs
-    assert result(0, 1).has_more_graphs, "nothing was captured"
-    assert not result(1, 1).has_more_graphs
-    assert not result(2, 0).has_more_graphs, "a peer that captured nothing is no measure"
-    assert not result(2, 1, peer="wrong: call 1").has_more_graphs
+    assert result(2, 1).more_graphs == ["eager"]
+    assert result(2, 1, backend="aot_eager").more_graphs == ["aot_eager"]
+    assert result(0, 1).more_graphs, "nothing was captured"
+    assert not result(1, 1).more_graphs
+    assert not result(2, 0).more_graphs, "a peer that captured nothing is no measure"
+    assert not result(2, 1, peer="wrong: call 1").more_graphs
+    assert not result(2, 1, verdict="wrong: call 1").more_graphs
     assert result(1, 2).is_whole_where_peer_breaks
     assert not result(1, 1, ["PEL0304 print()"]).is_whole_where_peer_breaks
 
