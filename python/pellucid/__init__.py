@@ -38,6 +38,7 @@ from pellucid import (
     _fx_trace,
     _gradients,
     _guard_filter,
+    _inner_hooks,
     _late,
     _late_guards,
     _log_reader,

@@ -9,7 +9,7 @@ from torch.autograd.graph import _MultiHandle
 from torch.nn.modules._functions import BackwardHookFunction as _BackwardHookFunction
 from torch.utils.hooks import RemovableHandle as _RemovableHandle
 
-from pellucid import _hooks
+from pellucid import _hooks, _inner_hooks
 
 _REFUSED = "cannot register a hook on a tensor that doesn't require gradient"
 
@@ -20,11 +20,20 @@ def hook_later(function, tensors, *arguments):
     function(tensors, *arguments)
 
 
+def hook_inside(tensor, hook):
+    """What a hook is hung on that an operator of the graph calls. None: it waits for the graph."""
+    return None
+
+
 def register_hook(self, hook):
     if not self.requires_grad:
         raise RuntimeError(_REFUSED)
     handle = _RemovableHandle.__new__(_RemovableHandle)
-    hook_later(_hooks.register_hook, (self,), hook, handle)
+    inside = hook_inside(self, hook)
+    if inside is None:
+        hook_later(_hooks.register_hook, (self,), hook, handle)
+    else:
+        hook_later(_inner_hooks.register_hook, inside, hook, handle)
     return handle
 
 

@@ -152,6 +152,17 @@ BackwardPath backward_path(const std::vector<PyObject*>& fakes) {
   return path;
 }
 
+std::vector<bool> leads_to(PyObject* fake, const std::vector<PyObject*>& others) {
+  std::vector<bool> found(others.size());
+  std::vector<c10::intrusive_ptr<autograd::Node>> wanted;
+  for (PyObject* other : others) wanted.push_back(edge_of(THPVariable_Unpack(other)));
+  walk({fake}, [&](const auto& node) {
+    for (std::size_t i = 0; i < wanted.size(); ++i) found[i] = found[i] || wanted[i] == node;
+    return true;
+  });
+  return found;
+}
+
 const void* computed_before(PyObject* fake) noexcept {
   return dynamic_cast<ComputedBefore*>(autograd::impl::grad_fn_unsafe(THPVariable_Unpack(fake)));
 }

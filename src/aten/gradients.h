@@ -16,6 +16,9 @@ struct BackwardPath {
 };
 BackwardPath backward_path(const std::vector<PyObject*>& fakes);
 
+// Of each of the others: whether a backward pass from the fake comes to where its gradients go.
+std::vector<bool> leads_to(PyObject* fake, const std::vector<PyObject*>& others);
+
 // Where the path goes on behind this fake, if its tensor was computed before the capture; else null.
 const void* computed_before(PyObject* fake) noexcept;
 

@@ -109,6 +109,7 @@ struct Capture {
   // Tensors in which gradients are accumulated, and parameters, that the region made -> the step that made them so.
   std::unordered_map<PyObject*, std::int64_t> leaves;
   std::vector<Moved> moved;
+  std::vector<py::Owned<>> hooked_inside;  // fakes whose hooks an operator of the graph calls (inner_hooks.h)
   // Of leaves from outside of which the region changes whether they require gradients, by their fakes.
   std::unordered_map<PyObject*, FlaggedLeaf> flagged;
   std::unordered_map<PyObject*, py::Owned<>> gradients;  // what the region put into `.grad` of tensors that it made

@@ -61,9 +61,11 @@ void Deferred::add_on_objects(PyObject* callable, PyObject* args) {
 
 void Deferred::add_hook(PyObject* callable, PyObject* args, PyObject* kwargs) {
   append(callable, args, kwargs);
-  each_tensor_below(args, [&](PyObject* tensor) {
-    hooked_.emplace_back(py::Owned<>::share(tensor), aten::version_of(region_.recorder.fake_or_itself(tensor)));
-  });
+  each_tensor_below(args, [&](PyObject* tensor) { note_hooked(tensor); });
+}
+
+void Deferred::note_hooked(PyObject* tensor) {
+  hooked_.emplace_back(py::Owned<>::share(tensor), aten::version_of(region_.recorder.fake_or_itself(tensor)));
 }
 
 bool Deferred::is_hooked(PyObject* tensor) const {

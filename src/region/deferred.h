@@ -21,6 +21,7 @@ class Deferred {
   void add_on_objects(PyObject* callable, PyObject* args);
   // A hook of autograd is registered: on the tensors as they are, whatever is written to them later.
   void add_hook(PyObject* callable, PyObject* args, PyObject* kwargs);
+  void note_hooked(PyObject* tensor);  // what is written to it later may not show to its hook
   bool is_hooked(PyObject* tensor) const;
   bool has_hooks() const noexcept { return !hooked_.empty(); }
   std::unordered_set<PyObject*> late_handles;  // of the region, whose attributes are known behind the graph

@@ -15,6 +15,7 @@
 #include "region/function_modes.h"
 #include "region/generators.h"
 #include "region/grad_flags.h"
+#include "region/inner_hooks.h"
 #include "region/iterators.h"
 #include "region/lookups.h"
 #include "region/numbers.h"
@@ -62,6 +63,7 @@ struct Region {
   Foresight foresight{*this};
   FunctionModes function_modes{*this};
   Deferred deferred{*this};
+  InnerHooks inner_hooks{*this};
   Drops drops{*this};
   Draws draws{*this};
 };

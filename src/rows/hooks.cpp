@@ -44,12 +44,29 @@ void check_hooked(Interpreter& t, PyObject* tensor) {
   if (!t.region.provenance.is_outside(tensor)) end_before_uses(t, t.region.recorder.node_of(tensor));
 }
 
+// hook_inside(tensor, hook): what the hook is hung on where it can be called inside of the graph; None.
+Result hook_inside(Interpreter& t, PyObject*, Args args) {
+  const bool waits = t.region.numbers.policy.runs_as_captured() || t.region.provenance.is_outside(args[0]);
+  if (waits || region::cat_of(args[0]) != Cat::Tensor || region::is_subclassed(args[0]) ||
+      aten::is_below_transform() || t.region.capture->bodies->is_open() || !t.region.audits.empty() ||
+      is_written_in_graph(t, t.region.recorder.lift(args[0]).get()))
+    return Result::none();
+  auto key = t.region.inner_hooks.key_for(args[0], args[1]);
+  return key ? Result::of(std::move(key)) : Result::none();
+}
+
+bool is_key(PyObject* function) {
+  static PyObject* const inside = py::import_attr("pellucid._inner_hooks", "register_hook").release();
+  return function == inside;
+}
+
 // hook_later(function, tensors, *arguments)
 Result hook_later(Interpreter& t, PyObject*, Args args) {
   static PyObject* const handle_type = py::import_attr("torch.utils.hooks", "RemovableHandle").release();
   const auto tensors = protocols::native_elements(t, args[1]);
   if (!tensors) refuse_hook("a hook on what is no tensor");
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tensors.get()); ++i) check_hooked(t, PyTuple_GET_ITEM(tensors.get(), i));
+  for (Py_ssize_t i = 0; !is_key(args[0]) && i < PyTuple_GET_SIZE(tensors.get()); ++i)
+    check_hooked(t, PyTuple_GET_ITEM(tensors.get(), i));
   auto given = tuple_of(args.values.subspan(1)), keywords = py::take(PyDict_New());
   PyTuple_SetItem(given.get(), 0, tensors.copy().release());
   t.region.provenance.note_constant(args[0]);
@@ -102,6 +119,7 @@ const Row rows[] = {
     {"torch.utils.hooks.BackwardHook.setup_input_hook", module_hook<kInputs>},
     {"torch.utils.hooks.BackwardHook.setup_output_hook", module_hook<kOutputs>},
     {"pellucid.polyfills_hooks.hook_later", hook_later},
+    {"pellucid.polyfills_hooks.hook_inside", hook_inside},
 };
 
 }  // namespace

@@ -142,6 +142,7 @@ std::unique_ptr<Entry> build_entry(PyFunctionObject* function, Cache& cache, reg
   refuse_inference_results(capture, cache.key().backend);
   refuse_leaves(capture, cache.key().backend);
   refuse_moved(capture);
+  refuse_inner_hooks(capture);
   refuse_lost_functions(capture, cache.key().backend);
   const double finish = events::milliseconds_since(begin);
   auto entry = std::make_unique<Entry>();
@@ -411,6 +412,7 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
   std::int64_t leaves_before = -1;
   std::int64_t function_views_before = -1;
   std::int64_t ends_before = -1;
+  bool hooks_inside = true;
   bool follows_modes = aten::in_function_mode_of_user();
   const auto with = [&](bool constants) {
     for (;;) {
@@ -420,6 +422,7 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
         return attempt(function, cache, extent, [&](trace::Extent how_far) {
           how_far.leaves_before = leaves_before;
           how_far.function_views_before = function_views_before;
+          how_far.hooks_inside = hooks_inside;
           how_far.follows_modes = follows_modes;
           if (ends_before >= 0 && (how_far.steps < 0 || how_far.steps > ends_before)) how_far.steps = ends_before;
           trace::Outcome outcome = capture(how_far, constants);
@@ -445,6 +448,9 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
       } catch (const EndsBefore& end) {
         tell_restart("a tensor gets a hook, and the region ends before it is used");
         ends_before = end.step;
+      } catch (const HooksNotInside&) {
+        tell_restart("a backward pass need not come to each tensor of the graph that has a hook");
+        hooks_inside = false;
       } catch (const NotForElements&) {
         tell_restart("the backend does not compile what follows from the elements of tensors");
       } catch (const ModesMatter&) {

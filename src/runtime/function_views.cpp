@@ -12,11 +12,6 @@
 namespace pellucid::runtime {
 namespace {
 
-bool calls_function(const graph::Node& node) {
-  static PyObject* const call = py::import_attr("pellucid._bodies", "FunctionCall").release();
-  return node.op == graph::Op::CallFunction && reinterpret_cast<PyObject*>(Py_TYPE(node.target.get())) == call;
-}
-
 // Memory of its results that one of its arguments has, or another of them. An argument that it writes to and gives back
 // is no view of it.
 std::unordered_set<const void*> shared_memory(const graph::Node& call) {
@@ -115,6 +110,11 @@ void look_at(const region::Capture& capture, const graph::Graph& graph, std::int
 }
 
 }  // namespace
+
+bool calls_function(const graph::Node& node) {
+  static PyObject* const call = py::import_attr("pellucid._bodies", "FunctionCall").release();
+  return node.op == graph::Op::CallFunction && reinterpret_cast<PyObject*>(Py_TYPE(node.target.get())) == call;
+}
 
 std::int64_t first_lost_function(const region::Capture& capture) {
   std::int64_t first = -1;

@@ -58,6 +58,7 @@ class Keeper {
       throw Unkept{std::string(capture_.of_this_process) + ", which another process has otherwise"};
     if (capture_.follows_modes) throw Unkept{"torch function modes are open"};
     if (capture_.after) throw Unkept{"it leaves the state of torch changed"};
+    if (!capture_.hooked_inside.empty()) throw Unkept{"it hangs hooks on tensors inside of its graph"};
     if (!capture_.draws.empty()) throw Unkept{"it draws random numbers"};
     if (capture_.exit) throw Unkept{"it ends before the program does"};
     if (!capture_.open.is_empty()) throw Unkept{"numbers are open"};

@@ -7,6 +7,7 @@
 
 #include "aten/aten.h"
 #include "aten/gradients.h"
+#include "region/inner_hooks.h"
 #include "runtime/backend_call.h"
 #include "runtime/compile.h"
 #include "runtime/function_views.h"
@@ -115,6 +116,14 @@ void refuse_moved(const region::Capture& capture) {
   }
   for (const auto& leaf : aten::backward_path(given).leaves) meet(moved, leaf.get());
   if (first >= 0) throw MovedIsSeen{first};
+}
+
+void refuse_inner_hooks(const region::Capture& capture) {
+  if (capture.hooked_inside.empty()) return;
+  // A backward of the program may give no gradient to what a hook waits for.
+  const auto runs_program = [](const graph::Node* node) { return calls_function(*node); };
+  if (std::ranges::any_of(capture.graph.nodes(), runs_program) || !region::calls_hooks_as_eager(capture))
+    throw HooksNotInside{};
 }
 
 void refuse_lost_functions(const region::Capture& capture, PyObject* backend) {

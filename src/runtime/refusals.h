@@ -17,6 +17,9 @@ void refuse_leaves(const region::Capture& capture, PyObject* backend);
 // for it: autograd would find the new elements, or old ones.
 void refuse_moved(const region::Capture& capture);
 
+// The backward of a compiled graph runs as a whole (region/inner_hooks.h).
+void refuse_inner_hooks(const region::Capture& capture);
+
 // A compiled graph gives no views with a backward of their own (function_views.h).
 void refuse_lost_functions(const region::Capture& capture, PyObject* backend);
 

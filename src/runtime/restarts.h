@@ -27,6 +27,9 @@ struct FunctionIsLost {
   std::int64_t step;
 };
 
+// A compiled graph would call hooks that eager code does not call, or in another order.
+struct HooksNotInside {};
+
 // What comes behind that step asks for a region that ends before it.
 struct EndsBefore {
   std::int64_t step;
