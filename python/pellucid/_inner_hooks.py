@@ -2,7 +2,8 @@
 
 A compiler's function gives gradients to its inputs alone, so no hook hears of the gradient of what it computes between.
 `torch.ops.pellucid.hooked` is the identity there, whose backward is the operator `run_hooks`: opaque to the compiler, it calls
-what has been registered for this very call. A tensor of one number, the key, says what that is. The graph makes it
+what has been registered for this very call. `hooked_all` and `run_all_hooks` are the same for the inputs, or the
+outputs, of a module with backward hooks. A tensor of one number, the key, says what that is. The graph makes it
 (`new_hooks`), gives it to the code behind the graph, which registers the hooks, and saves it for the backward pass.
 """
 
@@ -16,15 +17,21 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils.hooks import RemovableHandle
+from torch.nn.modules._functions import BackwardHookFunction
+from torch.utils.hooks import BackwardHook, RemovableHandle
+
+from pellucid import _hooks
 
 
 class _Hooks(bytearray):
     """The memory of a key, which lives as long as the key does, in whatever tensor or saved variable."""
 
     by_name: collections.OrderedDict[int, Callable]
+    """Of a tensor, as `torch.Tensor.register_hook` keeps them."""
+    hang: Callable[[tuple[torch.Tensor]], None] | None
+    """Of a module: hangs its hooks on the node of autograd that gives a tensor."""
     upstream: list[Any]
-    """Where gradients of the graph's inputs go that come through the hooked tensor: nodes of autograd."""
+    """Where gradients of the graph's inputs go that come through the hooked tensors: nodes of autograd."""
 
 
 _HOOKS: weakref.WeakValueDictionary[int, _Hooks] = weakref.WeakValueDictionary()
@@ -35,14 +42,17 @@ def _new_hooks() -> torch.Tensor:
     number = next(_NUMBERS)
     hooks = _Hooks(number.to_bytes(8, "little"))
     hooks.by_name = collections.OrderedDict()
+    hooks.hang = None
     hooks.upstream = []
     _HOOKS[number] = hooks
     return torch.frombuffer(hooks, dtype=torch.int64)
 
 
-class _Hooked(torch.autograd.Function):
-    """A copy, since a view would have the gradients of its base: a compiler makes results that are views of the base."""
+# ---- what a compiler sees. It gets copies, since a view would have the gradients of its base: results that are views are
+# made of that.
 
+
+class _Hooked(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
         ctx.set_materialize_grads(False)
@@ -56,19 +66,71 @@ class _Hooked(torch.autograd.Function):
         return torch.ops.pellucid.run_hooks(*ctx.saved_tensors, gradient), None
 
 
+class _HookedAll(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, key: torch.Tensor, *tensors: torch.Tensor) -> Any:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(key)
+        ctx.kinds = [(tensor.size(), tensor.dtype, tensor.device) for tensor in tensors]
+        return tuple([tensor.clone() for tensor in tensors])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+        is_there = [gradient is not None for gradient in gradients]
+        filled = [
+            torch.zeros(size, dtype=dtype, device=device) if gradient is None else gradient
+            for gradient, (size, dtype, device) in zip(gradients, ctx.kinds, strict=True)
+        ]
+        return None, *torch.ops.pellucid.run_all_hooks(*ctx.saved_tensors, filled, is_there)
+
+
+# ---- what runs in the backward pass: the program's hooks in a small pass of their own, so that autograd itself hands them
+# on what it hands on, and refuses what it refuses. What hooks get and give keeps its memory, and so does the graph:
+# neither has that of the other.
+
+
 def _run_hooks(key: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-    """What the hooks give keeps its memory, and so does the graph: neither gets that of the other."""
     hooks = _HOOKS[int(key)]
     result = torch.empty_like(gradient)
     if not hooks.by_name or not _is_asked_for(hooks.upstream):
         return result.copy_(gradient)
-    value = gradient.clone()
-    for hook in list(hooks.by_name.values()):
-        gave = hook(value)
-        if gave is not None:
-            _check(value, gave, hook)
-            value = gave
+    with torch.enable_grad():
+        leaf = torch.empty_like(gradient).requires_grad_()
+        passed = leaf.view_as(leaf)
+    passed._backward_hooks = hooks.by_name  # as register_hook() does it
+    passed.grad_fn._register_hook_dict(passed)
+    (value,) = torch.autograd.grad(passed, leaf, _copy(gradient))
     return result.copy_(value)
+
+
+def _run_all_hooks(key: torch.Tensor, gradients: list[torch.Tensor], is_there: list[bool]) -> list[torch.Tensor]:
+    hooks = _HOOKS[int(key)]
+    results = [torch.empty_like(gradient) for gradient in gradients]
+    if hooks.hang is None or not _is_asked_for(hooks.upstream):
+        return [result.copy_(gradient) for result, gradient in zip(results, gradients, strict=True)]
+    with torch.enable_grad():
+        leaves = [torch.empty_like(gradient).requires_grad_() for gradient in gradients]
+        passed = BackwardHookFunction.apply(*leaves)
+        hooks.hang((passed[0],))
+    values = torch.autograd.grad(
+        [tensor for tensor, there in zip(passed, is_there, strict=True) if there],
+        leaves,
+        [_copy(gradient) for gradient, there in zip(gradients, is_there, strict=True) if there],
+        allow_unused=True,
+    )
+    return [
+        result.zero_() if value is None else result.copy_(value) for result, value in zip(results, values, strict=True)
+    ]
+
+
+def _copy(gradient: torch.Tensor) -> torch.Tensor:
+    """In the same layout, also of one that is expanded: autograd hands on such ones, and torch refuses writes to them."""
+    made = gradient.clone()
+    if made.stride() == gradient.stride() or not made.numel():
+        return made
+    count = 1 + sum((size - 1) * stride for size, stride in zip(gradient.size(), gradient.stride(), strict=True))
+    memory = gradient.as_strided((count,), (1,), gradient.storage_offset()).clone()
+    return memory.as_strided(gradient.size(), gradient.stride())
 
 
 def _is_asked_for(nodes: list[Any]) -> bool:
@@ -83,54 +145,63 @@ def _is_asked_for(nodes: list[Any]) -> bool:
     return False
 
 
-def _check(value: torch.Tensor, gave: Any, hook: Callable) -> None:
-    """Raises what autograd raises of what a hook gives."""
-    if isinstance(gave, torch.Tensor) and gave.size() == value.size() and gave.type() == value.type():
-        return
-
-    def again(_: torch.Tensor) -> Any:
-        return gave
-
-    again.__name__ = getattr(hook, "__name__", "<unknown>")
-    with torch.enable_grad():
-        leaf = torch.empty_like(value).requires_grad_()
-        passed = leaf.view_as(leaf)
-    passed.register_hook(again)
-    torch.autograd.grad(passed, leaf, value)
+# ---- called by compiled code behind the graph, with the key of what is hooked and the inputs of the graph that it was
+# computed of.
 
 
 def register_hook(tensors: tuple[torch.Tensor, ...], hook: Callable, handle: RemovableHandle) -> None:
-    """Called by compiled code behind the graph.
-
-    Args:
-        tensors: the key of the hooked tensor, and the inputs of the graph that it was computed of.
-        hook: as the program gave it to `torch.Tensor.register_hook`.
-        handle: what the program got for it, made without what only the registration tells.
-    """
-    key, *inputs = tensors
-    hooks = _HOOKS[int(key)]
-    hooks.upstream = [torch.autograd.graph.get_gradient_edge(tensor).node for tensor in inputs]
+    """`torch.Tensor.register_hook`; `handle` is what the program got for it, made without what only the registration tells."""
+    hooks = _hooks_of(tensors)
     made = RemovableHandle(hooks.by_name)
     hooks.by_name[made.id] = hook
     vars(handle).update(vars(made))
 
 
+def hook_inputs(tensors: tuple[torch.Tensor, ...], hook: BackwardHook) -> None:
+    """Of a module's inputs."""
+    _hooks_of(tensors).hang = functools.partial(_hooks.hook_inputs, hook=hook)
+
+
+def hook_outputs(tensors: tuple[torch.Tensor, ...], hook: BackwardHook) -> None:
+    """Of its outputs."""
+    _hooks_of(tensors).hang = functools.partial(_hooks.hook_outputs, hook=hook)
+
+
+def _hooks_of(tensors: tuple[torch.Tensor, ...]) -> _Hooks:
+    key, *inputs = tensors
+    hooks = _HOOKS[int(key)]
+    hooks.upstream = [torch.autograd.graph.get_gradient_edge(tensor).node for tensor in inputs]
+    return hooks
+
+
 @functools.cache
-def operators() -> tuple[Any, Any]:
-    """`new_hooks` and `hooked` of torch.ops.pellucid, which are made when the first one is asked for: torch takes its time."""
+def operators() -> tuple[Any, Any, Any]:
+    """`new_hooks`, `hooked` and `hooked_all` of torch.ops.pellucid, made when the first one is asked for: torch takes its time."""
     library = torch.library.Library("pellucid", "FRAGMENT")
     _LIBRARIES.append(library)
+    fit = torch.Tag.pt2_compliant_tag
     # "nondeterministic_seeded": no two calls are one, and none is made again in the backward pass.
-    library.define("new_hooks() -> Tensor", tags=(torch.Tag.nondeterministic_seeded, torch.Tag.pt2_compliant_tag))
-    library.define("hooked(Tensor tensor, Tensor key) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
-    library.define("run_hooks(Tensor key, Tensor gradient) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+    library.define("new_hooks() -> Tensor", tags=(torch.Tag.nondeterministic_seeded, fit))
+    library.define("hooked(Tensor tensor, Tensor key) -> Tensor", tags=(fit,))
+    library.define("hooked_all(Tensor key, Tensor[] tensors) -> Tensor[]", tags=(fit,))
+    library.define("run_hooks(Tensor key, Tensor gradient) -> Tensor", tags=(fit,))
+    library.define("run_all_hooks(Tensor key, Tensor[] gradients, bool[] is_there) -> Tensor[]", tags=(fit,))
     library.impl("new_hooks", _new_hooks, "CompositeExplicitAutograd")
     library.impl("hooked", _Hooked.apply, "CompositeImplicitAutograd")
+    library.impl("hooked_all", lambda key, all: list(_HookedAll.apply(key, *all)), "CompositeImplicitAutograd")
     library.impl("run_hooks", _run_hooks, "CompositeExplicitAutograd")
-    torch.library.register_fake("pellucid::new_hooks", lambda: torch.empty(1, dtype=torch.int64), lib=library)
-    torch.library.register_fake("pellucid::run_hooks", lambda key, gradient: torch.empty_like(gradient), lib=library)
-    torch.fx.node.has_side_effect(torch.ops.pellucid.run_hooks.default)
-    return torch.ops.pellucid.new_hooks.default, torch.ops.pellucid.hooked.default
+    library.impl("run_all_hooks", _run_all_hooks, "CompositeExplicitAutograd")
+    fakes: dict[str, Callable] = {
+        "new_hooks": lambda: torch.empty(1, dtype=torch.int64),
+        "run_hooks": lambda key, gradient: torch.empty_like(gradient),
+        "run_all_hooks": lambda key, gradients, is_there: [torch.empty_like(gradient) for gradient in gradients],
+    }
+    for name, fake in fakes.items():
+        torch.library.register_fake(f"pellucid::{name}", fake, lib=library)
+    operators = torch.ops.pellucid
+    for runs in (operators.run_hooks, operators.run_all_hooks):
+        torch.fx.node.has_side_effect(runs.default)
+    return operators.new_hooks.default, operators.hooked.default, operators.hooked_all.default
 
 
 _LIBRARIES: list[torch.library.Library] = []  # an operator goes with its library

@@ -25,6 +25,16 @@ def hook_inside(tensor, hook):
     return None
 
 
+def pass_inside(tensors):
+    """The tensors of a module behind an operator of the graph that calls its hooks. None: the graph has torch's own node."""
+    return None
+
+
+def pass_key(tensor):
+    """Of the first of those: what the hooks are hung on. None: torch's own node."""
+    return None
+
+
 def register_hook(self, hook):
     if not self.requires_grad:
         raise RuntimeError(_REFUSED)
@@ -66,7 +76,11 @@ def setup_input_hook(self, args):
     self.n_inputs = len(args)
     self.input_tensors_index = index
     if hooked is not None:
-        hook_later(_hooks.hook_inputs, (hooked,), self)
+        inside = pass_key(hooked)
+        if inside is None:
+            hook_later(_hooks.hook_inputs, (hooked,), self)
+        else:
+            hook_later(_inner_hooks.hook_inputs, inside, self)
     return res
 
 
@@ -79,7 +93,11 @@ def setup_output_hook(self, args):
     self.n_outputs = len(args)
     self.output_tensors_index = index
     if hooked is not None:
-        hook_later(_hooks.hook_outputs, (hooked,), self)
+        inside = pass_key(hooked)
+        if inside is None:
+            hook_later(_hooks.hook_outputs, (hooked,), self)
+        else:
+            hook_later(_inner_hooks.hook_outputs, inside, self)
     return res if is_tuple else res[0]
 
 
@@ -95,7 +113,9 @@ def hooked_tensors(args):
             requires_grad |= arg.requires_grad
     if not (requires_grad and _is_grad_enabled()):
         return args, None, None
-    computed = _BackwardHookFunction.apply(*tensors)
+    computed = pass_inside(tuple(tensors))
+    if computed is None:
+        computed = _BackwardHookFunction.apply(*tensors)
     result = list(args)
     hooked = None
     for place, value in zip(places, computed):

@@ -73,6 +73,15 @@ struct Moved {
   std::shared_ptr<const void> from, to;
 };
 
+// Tensors whose hooks an operator of a compiled graph calls (inner_hooks.h).
+struct HookedInside {
+  std::int64_t step;
+  py::Owned<> fake;
+  bool of_module;  // `fake` is the first of what passes on
+  // What was given, and the copies that pass on in the graph.
+  std::vector<std::pair<py::Owned<>, py::Owned<>>> passed;
+};
+
 struct FlaggedLeaf {
   std::int64_t step = 0;           // the first one that changes it
   std::vector<PyObject*> aliases;  // what nodes give that stand for it while it is another one than at the beginning
@@ -109,7 +118,7 @@ struct Capture {
   // Tensors in which gradients are accumulated, and parameters, that the region made -> the step that made them so.
   std::unordered_map<PyObject*, std::int64_t> leaves;
   std::vector<Moved> moved;
-  std::vector<py::Owned<>> hooked_inside;  // fakes whose hooks an operator of the graph calls (inner_hooks.h)
+  std::vector<HookedInside> hooked_inside;
   // Of leaves from outside of which the region changes whether they require gradients, by their fakes.
   std::unordered_map<PyObject*, FlaggedLeaf> flagged;
   std::unordered_map<PyObject*, py::Owned<>> gradients;  // what the region put into `.grad` of tensors that it made

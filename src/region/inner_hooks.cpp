@@ -6,6 +6,7 @@
 #include "aten/gradients.h"
 #include "region/node_tensors.h"
 #include "region/region.h"
+#include "region/snapshot.h"
 
 namespace pellucid::region {
 namespace {
@@ -41,6 +42,8 @@ bool writes_input(const Capture& capture, const graph::Node& node) {
 
 }  // namespace
 
+bool InnerHooks::allowed() const { return std::ranges::find(behind, region_.steps) == behind.end(); }
+
 bool InnerHooks::can_pass(PyObject* tensor) const {
   PyObject* fake = region_.recorder.fake_or_itself(tensor);
   const graph::Node* made = region_.recorder.node_of(tensor);
@@ -56,6 +59,8 @@ bool InnerHooks::can_pass(PyObject* tensor) const {
 // An object from outside knows of no tensor of this call. A function that the region makes knows what its cells hold.
 bool InnerHooks::is_from_elsewhere(PyObject* hook) const {
   if (region_.provenance.is_outside(hook)) return true;
+  if (PyCFunction_Check(hook)) return PyCFunction_GET_SELF(hook) && region_.provenance.is_outside(PyCFunction_GET_SELF(hook));
+  if (PyMethod_Check(hook)) return region_.provenance.is_outside(PyMethod_GET_SELF(hook));
   if (!PyFunction_Check(hook) || PyFunction_GetDefaults(hook) != nullptr || PyFunction_GetKwDefaults(hook) != nullptr)
     return false;
   PyObject* cells = PyFunction_GetClosure(hook);
@@ -86,7 +91,7 @@ py::Owned<> InnerHooks::inputs_of(PyObject* fake) const {
 }
 
 py::Owned<> InnerHooks::key_for(PyObject* tensor, PyObject* hook) {
-  if (!allowed || !is_from_elsewhere(hook)) return {};
+  if (!allowed() || !is_from_elsewhere(hook)) return {};
   PyObject* fake = region_.recorder.fake_or_itself(tensor);
   const auto known = std::ranges::find_if(hooked_, [&](const Hooked& one) { return one.tensor.get() == tensor; });
   py::Owned<> key;
@@ -94,43 +99,116 @@ py::Owned<> InnerHooks::key_for(PyObject* tensor, PyObject* hook) {
     key = known->key.copy();
   } else {
     if (!can_pass(tensor)) return {};
-    PyObject* make = PyTuple_GET_ITEM(operators(), 0);
     PyObject* pass = PyTuple_GET_ITEM(operators(), 1);
-    key = region_.recorder.torch_call(graph::Op::CallFunction, make, make, Args{}).value;
+    key = new_key();
     PyObject* args[] = {tensor, key.get()};
     const auto passed = region_.recorder.torch_call(graph::Op::CallFunction, pass, pass, Args{args, nullptr}).value;
     region_.recorder.stand_for(tensor, passed.get());
     hooked_.push_back({py::Owned<>::share(tensor), key.copy()});
-    region_.capture->hooked_inside.push_back(py::Owned<>::share(fake));
+    auto& hooked = region_.capture->hooked_inside.emplace_back(region_.steps, py::Owned<>::share(fake), false);
+    hooked.passed.emplace_back(hooked.fake.copy(), py::Owned<>::share(region_.recorder.fake_or_itself(passed.get())));
     region_.deferred.note_hooked(tensor);
   }
+  return with_inputs(key.get(), fake);
+}
+
+py::Owned<> InnerHooks::new_key() const {
+  PyObject* make = PyTuple_GET_ITEM(operators(), 0);
+  return region_.recorder.torch_call(graph::Op::CallFunction, make, make, Args{}).value;
+}
+
+py::Owned<> InnerHooks::with_inputs(PyObject* key, PyObject* fake) const {
   auto all = inputs_of(fake);
-  py::check(PyList_Insert(all.get(), 0, key.get()));
+  py::check(PyList_Insert(all.get(), 0, key));
   return py::take(PyList_AsTuple(all.get()));
 }
 
-bool calls_hooks_as_eager(const Capture& capture) {
-  std::vector<PyObject*> hooked;
-  for (const auto& fake : capture.hooked_inside) hooked.push_back(fake.get());
-  if (hooked.empty()) return true;
-  const auto leads_to_all = [&](PyObject* fake) { return std::ranges::all_of(aten::leads_to(fake, hooked), std::identity{}); };
-  const auto fits = [&](const graph::Node* node) {
+py::Owned<> InnerHooks::pass_all(PyObject* tensors) {
+  if (!allowed()) return {};
+  std::vector<PyObject*> given(PySequence_Fast_ITEMS(tensors), PySequence_Fast_ITEMS(tensors) + PyTuple_GET_SIZE(tensors));
+  const auto has_gradients = [&](PyObject* tensor) {
+    return aten::meta_of(region_.recorder.lift(tensor).get()).requires_grad;
+  };
+  if (!std::ranges::all_of(given, has_gradients)) return {};
+  PyObject* pass = PyTuple_GET_ITEM(operators(), 2);
+  auto key = new_key();
+  PyObject* args[] = {key.get(), tensors};
+  auto passed = region_.recorder.torch_call(graph::Op::CallFunction, pass, pass, Args{args, nullptr}).value;
+  const auto results = items_now(passed.get());
+  HookedInside hooked{region_.steps, py::Owned<>::share(region_.recorder.fake_or_itself(results.front().get())), true, {}};
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    PyObject* result = results[i].get();
+    region_.deferred.note_hooked(given[i]);
+    region_.deferred.note_hooked(result);
+    hooked.passed.emplace_back(region_.recorder.lift(given[i]),
+                               py::Owned<>::share(region_.recorder.fake_or_itself(result)));
+  }
+  passed_.push_back({results.front().copy(), key.copy()});
+  region_.capture->hooked_inside.push_back(std::move(hooked));
+  return py::take(PySequence_Tuple(passed.get()));
+}
+
+py::Owned<> InnerHooks::key_of_passed(PyObject* tensor) const {
+  const auto known = std::ranges::find_if(passed_, [&](const Hooked& one) { return one.tensor.get() == tensor; });
+  if (known == passed_.end()) return {};
+  return with_inputs(known->key.get(), region_.recorder.fake_or_itself(tensor));
+}
+
+namespace {
+
+bool any_in_memory_of(const std::vector<graph::Node*>& nodes, PyObject* fake) {
+  const void* storage = aten::meta_of(fake).storage;
+  return std::ranges::any_of(nodes, [&](const graph::Node* node) {
+    bool is_it = false;
+    each_tensor_of(*node, [&](PyObject* tensor) { is_it |= aten::meta_of(tensor).storage == storage; });
+    return is_it;
+  });
+}
+
+// In eager code the tensors of a module are in the memory of those that it was given, or gave.
+bool shows_copies(const Capture& capture, const HookedInside& hooked) {
+  return std::ranges::any_of(hooked.passed, [&](const auto& passed) {
+    const auto& [given, result] = passed;
+    return any_in_memory_of(capture.graph.outputs(), result.get()) &&
+           (any_in_memory_of(capture.graph.placeholders(), given.get()) ||
+            any_in_memory_of(capture.graph.outputs(), given.get()));
+  });
+}
+
+// Hooks that it gets later come behind those of the graph.
+bool is_result(const Capture& capture, const HookedInside& hooked) {
+  const auto& [given, result] = hooked.passed.front();
+  return !hooked.of_module && (any_in_memory_of(capture.graph.outputs(), given.get()) ||
+                               any_in_memory_of(capture.graph.outputs(), result.get()));
+}
+
+bool all_results_lead_to(const Capture& capture, PyObject* hooked) {
+  const auto leads = [&](const graph::Node* node) {
     PyObject* value = node->example_value.get();
     const bool has_gradients = value != nullptr && aten::is_tensor(value) && aten::meta_of(value).requires_grad;
-    return !has_gradients || leads_to_all(value);
+    return !has_gradients || aten::leads_to(value, {hooked})[0];
   };
-  for (const graph::Node* node : capture.graph.outputs()) {
-    if (node->op != graph::Op::Placeholder && !fits(node)) return false;
+  const auto is_no_result = [&](const graph::Node* node) { return node->op == graph::Op::Placeholder || leads(node); };
+  const auto writes_no_result = [&](const graph::Node* node) { return !writes_input(capture, *node) || leads(node); };
+  return std::ranges::all_of(capture.graph.outputs(), is_no_result) &&
+         std::ranges::all_of(capture.graph.nodes(), writes_no_result);
+}
+
+bool are_in_a_row(PyObject* one, PyObject* other) {
+  return aten::leads_to(one, {other})[0] || aten::leads_to(other, {one})[0];
+}
+
+}  // namespace
+
+std::int64_t first_not_as_eager(const Capture& capture) {
+  for (auto hooked = capture.hooked_inside.begin(); hooked != capture.hooked_inside.end(); ++hooked) {
+    const auto is_apart = [&](const HookedInside& other) { return !are_in_a_row(hooked->fake.get(), other.fake.get()); };
+    if (shows_copies(capture, *hooked) || is_result(capture, *hooked) ||
+        !all_results_lead_to(capture, hooked->fake.get()) ||
+        std::any_of(capture.hooked_inside.begin(), hooked, is_apart))
+      return hooked->step;
   }
-  for (const graph::Node* node : capture.graph.nodes()) {
-    if (writes_input(capture, *node) && !fits(node)) return false;  // which is a result then
-  }
-  for (std::size_t i = 0; i < hooked.size(); ++i) {
-    for (std::size_t j = 0; j < i; ++j) {
-      if (!aten::leads_to(hooked[i], {hooked[j]})[0] && !aten::leads_to(hooked[j], {hooked[i]})[0]) return false;
-    }
-  }
-  return true;
+  return -1;
 }
 
 }  // namespace pellucid::region

@@ -1,6 +1,7 @@
 // Hooks of tensors that the graph of a compiler computes (pellucid/_inner_hooks.py): in the graph the tensor passes
 // through an operator whose backward calls them. They are hung on it behind the graph, as all hooks are.
 #pragma once
+#include <cstdint>
 #include <vector>
 
 #include "py/ref.h"
@@ -14,14 +15,23 @@ class InnerHooks {
  public:
   explicit InnerHooks(Region& region) : region_(region) {}
 
-  bool allowed = true;  // false: a region of before could not have them (runtime/refusals.h)
+  // The steps of hooks that a capture of before could not have there (runtime/refusals.h).
+  std::vector<std::int64_t> behind;
+  bool allowed() const;  // now
 
   // The tensor passes through the operator from here on. Gives what the hooks are hung on, as register_hook of that
   // module takes it: the key and the inputs that the tensor is computed of. Empty: it has uses that would not pass
   // there, or shares its memory, or the hook can reach tensors of the region, which would keep it alive, and it them.
   py::Owned<> key_for(PyObject* tensor, PyObject* hook);
+  // The inputs or the outputs of a module pass through such an operator, which gives these new tensors. Empty: one of
+  // them has no gradients.
+  py::Owned<> pass_all(PyObject* tensors);
+  // What the hooks of a module are hung on, for the first tensor that pass_all has given. Empty: it gave no such one.
+  py::Owned<> key_of_passed(PyObject* tensor) const;
 
  private:
+  py::Owned<> new_key() const;
+  py::Owned<> with_inputs(PyObject* key, PyObject* fake) const;
   bool can_pass(PyObject* tensor) const;
   bool is_from_elsewhere(PyObject* hook) const;
   py::Owned<> inputs_of(PyObject* fake) const;
@@ -30,11 +40,12 @@ class InnerHooks {
     py::Owned<> tensor, key;
   };
   Region& region_;
-  std::vector<Hooked> hooked_;
+  std::vector<Hooked> hooked_, passed_;
 };
 
-// Whether every backward pass that comes to the graph calls its hooks, and in the order of eager code: each result that
-// has gradients is computed of each hooked tensor, and of two of these one of the other.
-bool calls_hooks_as_eager(const Capture& capture);
+// The step of a hook that a backward pass through the graph may call where eager code calls none, or in another order;
+// -1: there is none. Each result that has gradients is computed of each hooked tensor, which is none of the results
+// itself, and of two hooked tensors one is computed of the other.
+std::int64_t first_not_as_eager(const Capture& capture);
 
 }  // namespace pellucid::region

@@ -55,9 +55,22 @@ Result hook_inside(Interpreter& t, PyObject*, Args args) {
   return key ? Result::of(std::move(key)) : Result::none();
 }
 
-bool is_key(PyObject* function) {
-  static PyObject* const inside = py::import_attr("pellucid._inner_hooks", "register_hook").release();
-  return function == inside;
+bool hangs_on_key(PyObject* function) {
+  static PyObject* const module = py::import_attr("pellucid", "_inner_hooks").release();
+  return PyFunction_Check(function) && PyFunction_GetGlobals(function) == PyModule_GetDict(module);
+}
+
+// pass_inside(tensors), pass_key(tensor)
+Result pass_inside(Interpreter& t, PyObject*, Args args) {
+  if (t.region.numbers.policy.runs_as_captured()) return Result::none();
+  auto passed = t.region.inner_hooks.pass_all(args[0]);
+  if (!passed) refuse_hook("a hook of a module");
+  return Result::of(std::move(passed));
+}
+
+Result pass_key(Interpreter& t, PyObject*, Args args) {
+  auto key = t.region.inner_hooks.key_of_passed(args[0]);
+  return key ? Result::of(std::move(key)) : Result::none();
 }
 
 // hook_later(function, tensors, *arguments)
@@ -65,7 +78,7 @@ Result hook_later(Interpreter& t, PyObject*, Args args) {
   static PyObject* const handle_type = py::import_attr("torch.utils.hooks", "RemovableHandle").release();
   const auto tensors = protocols::native_elements(t, args[1]);
   if (!tensors) refuse_hook("a hook on what is no tensor");
-  for (Py_ssize_t i = 0; !is_key(args[0]) && i < PyTuple_GET_SIZE(tensors.get()); ++i)
+  for (Py_ssize_t i = 0; !hangs_on_key(args[0]) && i < PyTuple_GET_SIZE(tensors.get()); ++i)
     check_hooked(t, PyTuple_GET_ITEM(tensors.get(), i));
   auto given = tuple_of(args.values.subspan(1)), keywords = py::take(PyDict_New());
   PyTuple_SetItem(given.get(), 0, tensors.copy().release());
@@ -100,11 +113,13 @@ Result retain_grad(Interpreter& t, PyObject* f, Args args) {
   return protocols::call_polyfill(t, "retain_grad", args);
 }
 
-// Hooks of modules hear of a node of autograd that a compiler's function has none of.
+// Hooks of modules hear of a node of autograd, that of an operator of our own where a compiler's function has none.
 template <const char* polyfill>
 Result module_hook(Interpreter& t, PyObject* f, Args args) {
   static PyObject* const identity = py::import_attr("torch.nn.modules._functions", "BackwardHookFunction").release();
-  if (!t.region.numbers.policy.runs_as_captured()) return refuse(t, f, args);
+  const bool may_pass = t.region.inner_hooks.allowed() && !aten::is_below_transform() &&
+                        !t.region.capture->bodies->is_open() && t.region.audits.empty();
+  if (!t.region.numbers.policy.runs_as_captured() && !may_pass) return refuse(t, f, args);
   t.region.provenance.note_constant(identity);
   return protocols::call_polyfill(t, polyfill, args);
 }
@@ -120,6 +135,8 @@ const Row rows[] = {
     {"torch.utils.hooks.BackwardHook.setup_output_hook", module_hook<kOutputs>},
     {"pellucid.polyfills_hooks.hook_later", hook_later},
     {"pellucid.polyfills_hooks.hook_inside", hook_inside},
+    {"pellucid.polyfills_hooks.pass_inside", pass_inside},
+    {"pellucid.polyfills_hooks.pass_key", pass_key},
 };
 
 }  // namespace

@@ -412,7 +412,7 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
   std::int64_t leaves_before = -1;
   std::int64_t function_views_before = -1;
   std::int64_t ends_before = -1;
-  bool hooks_inside = true;
+  std::vector<std::int64_t> hooks_behind;
   bool follows_modes = aten::in_function_mode_of_user();
   const auto with = [&](bool constants) {
     for (;;) {
@@ -422,7 +422,7 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
         return attempt(function, cache, extent, [&](trace::Extent how_far) {
           how_far.leaves_before = leaves_before;
           how_far.function_views_before = function_views_before;
-          how_far.hooks_inside = hooks_inside;
+          how_far.hooks_behind = hooks_behind;
           how_far.follows_modes = follows_modes;
           if (ends_before >= 0 && (how_far.steps < 0 || how_far.steps > ends_before)) how_far.steps = ends_before;
           trace::Outcome outcome = capture(how_far, constants);
@@ -448,9 +448,9 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
       } catch (const EndsBefore& end) {
         tell_restart("a tensor gets a hook, and the region ends before it is used");
         ends_before = end.step;
-      } catch (const HooksNotInside&) {
-        tell_restart("a backward pass need not come to each tensor of the graph that has a hook");
-        hooks_inside = false;
+      } catch (const HookNotInside& hook) {
+        tell_restart("the backward of a compiled graph would not call a hook as eager code does");
+        hooks_behind.push_back(hook.step);
       } catch (const NotForElements&) {
         tell_restart("the backend does not compile what follows from the elements of tensors");
       } catch (const ModesMatter&) {

@@ -27,8 +27,10 @@ struct FunctionIsLost {
   std::int64_t step;
 };
 
-// A compiled graph would call hooks that eager code does not call, or in another order.
-struct HooksNotInside {};
+// A compiled graph would call a hook that eager code does not call, or in another order.
+struct HookNotInside {
+  std::int64_t step;
+};
 
 // What comes behind that step asks for a region that ends before it.
 struct EndsBefore {

@@ -233,7 +233,7 @@ Outcome capture(PyFunctionObject* function, PyCodeObject* code, PyObject* const*
     executor.region.numbers.policy = numbers;
     executor.region.recorder.leaves_before = extent.leaves_before;
     executor.region.recorder.bodies.function_views_before = extent.function_views_before;
-    executor.region.inner_hooks.allowed = extent.hooks_inside;
+    executor.region.inner_hooks.behind = extent.hooks_behind;
     return with(executor,
                 [&] { return outcome_of(executor, extent, {}, [&] { return executor.run(function, locals); }); });
   });
@@ -247,7 +247,7 @@ Outcome capture(const frames::State& state, Extent extent, const region::NumberP
     executor.region.numbers.policy = numbers;
     executor.region.recorder.leaves_before = extent.leaves_before;
     executor.region.recorder.bodies.function_views_before = extent.function_views_before;
-    executor.region.inner_hooks.allowed = extent.hooks_inside;
+    executor.region.inner_hooks.behind = extent.hooks_behind;
     executor.region.capture->arguments = frames::value_names(state);
     executor.region.capture->starts_at = outermost.next;
     return with(executor, [&] {

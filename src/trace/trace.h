@@ -54,7 +54,7 @@ struct Extent {
   bool at_will = false;        // the program need not stop there: the first step from that one on where it can be told
   std::int64_t leaves_before = -1;          // Recorder::leaves_before
   std::int64_t function_views_before = -1;  // BodyRecorder::function_views_before
-  bool hooks_inside = true;                 // InnerHooks::allowed
+  std::vector<std::int64_t> hooks_behind;   // InnerHooks::behind
   bool follows_modes = false;               // those of torch functions, which are aside
   std::int64_t work = kMostWork;  // it ends behind so many instructions; an operation counts as kWorkOfOperation
 };
