@@ -36,6 +36,9 @@ class _Hooks(bytearray):
 
 _HOOKS: weakref.WeakValueDictionary[int, _Hooks] = weakref.WeakValueDictionary()
 _NUMBERS = itertools.count()
+_UNTIL_RUN: dict[int, _Hooks] = {}
+"""Of calls where functions of the program save tensors (`saved_tensors_hooks`): a copy of the key, perhaps, that does not have its
+memory. They live until the pass has run, which need not be."""
 
 
 def _new_hooks() -> torch.Tensor:
@@ -89,8 +92,15 @@ class _HookedAll(torch.autograd.Function):
 # neither has that of the other.
 
 
-def _run_hooks(key: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+def _hooks_to_run(key: torch.Tensor) -> _Hooks:
     hooks = _HOOKS[int(key)]
+    if not torch._C._autograd._get_current_graph_task_keep_graph():
+        _UNTIL_RUN.pop(int(key), None)
+    return hooks
+
+
+def _run_hooks(key: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    hooks = _hooks_to_run(key)
     result = torch.empty_like(gradient)
     if not hooks.by_name or not _is_asked_for(hooks.upstream):
         return result.copy_(gradient)
@@ -104,7 +114,7 @@ def _run_hooks(key: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
 
 
 def _run_all_hooks(key: torch.Tensor, gradients: list[torch.Tensor], is_there: list[bool]) -> list[torch.Tensor]:
-    hooks = _HOOKS[int(key)]
+    hooks = _hooks_to_run(key)
     results = [torch.empty_like(gradient) for gradient in gradients]
     if hooks.hang is None or not _is_asked_for(hooks.upstream):
         return [result.copy_(gradient) for result, gradient in zip(results, gradients, strict=True)]
@@ -170,6 +180,8 @@ def hook_outputs(tensors: tuple[torch.Tensor, ...], hook: BackwardHook) -> None:
 def _hooks_of(tensors: tuple[torch.Tensor, ...]) -> _Hooks:
     key, *inputs = tensors
     hooks = _HOOKS[int(key)]
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        _UNTIL_RUN[int(key)] = hooks
     hooks.upstream = [torch.autograd.graph.get_gradient_edge(tensor).node for tensor in inputs]
     return hooks
 

@@ -361,6 +361,35 @@ def test_nothing_is_kept_alive():
         assert alive() is None
 
 
+def test_saved_tensors_that_functions_of_the_program_keep():
+    """What they unpack is a copy, which has not the memory of the key."""
+
+    class Said:
+        def __call__(self, grad):
+            return grad * 2
+
+    def f(x, hook):
+        y = x * 2
+        y.register_hook(hook)
+        return (y * y).sum()
+
+    counting = CountingOf("aot_eager")
+    compiled = pellucid.compile(f, backend=counting)
+    x, hook = torch.ones(2, requires_grad=True), Said()
+    alive = weakref.ref(hook)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t.clone()):
+        loss = compiled(x, hook)
+    del hook
+    gc.collect()
+    loss.backward(retain_graph=True)
+    loss.backward()
+    assert torch.equal(x.grad, torch.full((2,), 32.0))
+    assert counting.count == 1
+    del loss
+    gc.collect()
+    assert alive() is None
+
+
 # ---- modules
 
 
