@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <unordered_set>
 
 #include "aten/gradients.h"
 #include "region/node_tensors.h"
@@ -29,15 +30,10 @@ bool is_plain_value(PyObject* value) {
   return value == Py_None || PyLong_Check(value) || PyFloat_CheckExact(value) || PyUnicode_CheckExact(value);
 }
 
-bool writes_input(const Capture& capture, const graph::Node& node) {
-  const auto is_input = [&](const auto& written) {
-    return std::ranges::any_of(capture.graph.placeholders(), [&](const graph::Node* input) {
-      bool is_it = false;
-      each_tensor_of(*input, [&](PyObject* tensor) { is_it |= aten::meta_of(tensor).storage == written.get(); });
-      return is_it;
-    });
-  };
-  return std::ranges::any_of(node.written, is_input);
+bool is_written(const Capture& capture, PyObject* fake) {
+  const auto is_it = [&](const auto& written) { return written.get() == aten::meta_of(fake).storage; };
+  return std::ranges::any_of(capture.graph.nodes(),
+                             [&](const graph::Node* node) { return std::ranges::any_of(node->written, is_it); });
 }
 
 }  // namespace
@@ -50,9 +46,10 @@ bool InnerHooks::can_pass(PyObject* tensor) const {
   if (made == nullptr || made->graph != &region_.capture->graph || made->op == graph::Op::Placeholder) return false;
   if (aten::base_of_view(fake) || shares_memory(*made, fake)) return false;
   return std::ranges::none_of(made->graph->nodes(), [&](const graph::Node* node) {
-    bool uses = false;
+    bool uses = false, has_gradients = false;
     graph::for_each_input(*node, [&](const graph::Node* input) { uses |= input == made; });
-    return uses;
+    each_tensor_of(*node, [&](PyObject* tensor) { has_gradients |= aten::meta_of(tensor).requires_grad; });
+    return uses && has_gradients;
   });
 }
 
@@ -175,23 +172,31 @@ bool shows_copies(const Capture& capture, const HookedInside& hooked) {
   });
 }
 
-// Hooks that it gets later come behind those of the graph.
+// The tensor itself, or a view of it. Hooks that it gets later come behind those of the graph. What was a view of it
+// before has the memory of which it is a copy now.
 bool is_result(const Capture& capture, const HookedInside& hooked) {
+  if (hooked.of_module) return false;
   const auto& [given, result] = hooked.passed.front();
-  return !hooked.of_module && (any_in_memory_of(capture.graph.outputs(), given.get()) ||
-                               any_in_memory_of(capture.graph.outputs(), result.get()));
+  std::unordered_set<const graph::Node*> behind;
+  for (const graph::Node* node : capture.graph.nodes()) {
+    bool is_behind = node->example_value.get() == result.get();
+    graph::for_each_input(*node, [&](const graph::Node* input) { is_behind |= behind.contains(input); });
+    if (is_behind) behind.insert(node);
+  }
+  std::vector<graph::Node*> results = capture.graph.outputs();
+  std::erase_if(results, [&](const graph::Node* node) { return !behind.contains(node); });
+  return any_in_memory_of(results, given.get()) || any_in_memory_of(results, result.get());
 }
 
 bool all_results_lead_to(const Capture& capture, PyObject* hooked) {
   const auto leads = [&](const graph::Node* node) {
     PyObject* value = node->example_value.get();
-    const bool has_gradients = value != nullptr && aten::is_tensor(value) && aten::meta_of(value).requires_grad;
-    return !has_gradients || aten::leads_to(value, {hooked})[0];
+    if (value == nullptr || !aten::is_tensor(value) || !aten::meta_of(value).requires_grad) return true;
+    if (node->op == graph::Op::Placeholder && !is_written(capture, value)) return true;
+    return static_cast<bool>(aten::leads_to(value, {hooked})[0]);
   };
-  const auto is_no_result = [&](const graph::Node* node) { return node->op == graph::Op::Placeholder || leads(node); };
-  const auto writes_no_result = [&](const graph::Node* node) { return !writes_input(capture, *node) || leads(node); };
-  return std::ranges::all_of(capture.graph.outputs(), is_no_result) &&
-         std::ranges::all_of(capture.graph.nodes(), writes_no_result);
+  return std::ranges::all_of(capture.graph.outputs(), leads) &&
+         std::ranges::all_of(capture.graph.placeholders(), leads);
 }
 
 bool are_in_a_row(PyObject* one, PyObject* other) {

@@ -13,10 +13,12 @@ namespace {
 
 [[noreturn]] void refuse_hook(const std::string& what) { unsupported(Reason::UntracedCallable, {{"callee", what}}); }
 
-bool is_written_in_graph(Interpreter& t, PyObject* fake) {
+// By what comes behind the node that computes it: that one may have put its result together in its memory.
+bool is_written_in_graph(Interpreter& t, PyObject* tensor, PyObject* fake) {
   const void* storage = aten::meta_of(fake).storage;
+  const graph::Node* made = t.region.recorder.node_of(tensor);
   return std::ranges::any_of(t.region.capture->graph.nodes(), [&](const graph::Node* node) {
-    return std::ranges::any_of(node->written, [&](const auto& written) { return written.get() == storage; });
+    return node != made && std::ranges::any_of(node->written, [&](const auto& written) { return written.get() == storage; });
   });
 }
 
@@ -40,7 +42,7 @@ void check_hooked(Interpreter& t, PyObject* tensor) {
   if (t.region.capture->bodies->is_open()) refuse_hook("a hook in a block that runs again");
   const auto fake = t.region.recorder.lift(tensor);
   if (t.region.numbers.policy.runs_as_captured()) return;
-  if (is_written_in_graph(t, fake.get())) refuse_hook("a hook on a tensor that the graph writes to");
+  if (is_written_in_graph(t, tensor, fake.get())) refuse_hook("a hook on a tensor that the graph writes to");
   if (!t.region.provenance.is_outside(tensor)) end_before_uses(t, t.region.recorder.node_of(tensor));
 }
 
@@ -49,7 +51,7 @@ Result hook_inside(Interpreter& t, PyObject*, Args args) {
   const bool waits = t.region.numbers.policy.runs_as_captured() || t.region.provenance.is_outside(args[0]);
   if (waits || region::cat_of(args[0]) != Cat::Tensor || region::is_subclassed(args[0]) ||
       aten::is_below_transform() || t.region.capture->bodies->is_open() || !t.region.audits.empty() ||
-      is_written_in_graph(t, t.region.recorder.lift(args[0]).get()))
+      is_written_in_graph(t, args[0], t.region.recorder.lift(args[0]).get()))
     return Result::none();
   auto key = t.region.inner_hooks.key_for(args[0], args[1]);
   return key ? Result::of(std::move(key)) : Result::none();

@@ -91,6 +91,33 @@ def written_grad(x, w):
     return (y * y).sum()
 
 
+def looked_at_before(x, w):
+    """Uses that no gradient comes from are none."""
+    y = x * w
+    seen = y.detach()
+    y.register_hook(say("y", 3))
+    return (y * y).sum(), seen
+
+
+CELL = nn.GRUCell(3, 3)
+
+
+def made_in_place(x, w):
+    """What torch puts together in the memory of its result."""
+    y = CELL(x, w)
+    y.register_hook(say("y", 3))
+    return (y * y).sum()
+
+
+NORM = nn.BatchNorm1d(3)
+
+
+def behind_written_buffers(x, w):
+    y = NORM(x) * w
+    y.register_hook(say("y", 3))
+    return (y * y).sum()
+
+
 def other_sizes(x, w):
     y = x * w
     y.register_hook(lambda grad: grad[0])
@@ -160,6 +187,7 @@ def used_before(x, w):
 
 
 INSIDE = [one, chain, used_between, all_results, kept, of_no_gradient, removed, buffer_written, written_grad]
+INSIDE += [looked_at_before, made_in_place, behind_written_buffers]
 REFUSED = [other_sizes, other_dtype, no_tensor, raising]
 BEHIND = [a_result_without, written_later, of_view, used_before]
 
