@@ -109,6 +109,19 @@ bool runs_as_a_whole(PyObject* name) {
                              [&](const char* known) { return PyUnicode_CompareWithASCIIString(name, known) == 0; });
 }
 
+// A deep copy keeps in its memo what it has copied by addresses, and the memo by its own. A region behind a break
+// within would ask for these very objects, which are others at the next call, and would serve no other one.
+bool is_deep_copy(const Frame& frame) {
+  static PyObject* const code =
+      py::take(PyObject_GetAttrString(py::import_attr("copy", "deepcopy").get(), "__code__")).release();
+  return reinterpret_cast<PyObject*>(frame.code.get()) == code;
+}
+
+// Whether no region can begin in the middle of this frame.
+bool is_undivided(const Frame& frame) {
+  return is_deep_copy(frame) || (frame.hidden && runs_as_a_whole(frame.code->co_name));
+}
+
 }  // namespace
 
 std::vector<std::int64_t> before_levels(const Executor& ex) {
@@ -123,7 +136,7 @@ std::vector<std::int64_t> earlier_stops(const Executor& ex, bool in_level) {
   const bool in_handler = !open.empty() && open.back()->handled && open.back()->handled.get() != Py_None;
   for (std::size_t i = open.size(); i-- > 0;) {  // outermost first
     const Frame& frame = *open[i];
-    if (frame.hidden && runs_as_a_whole(frame.code->co_name)) break;
+    if (is_undivided(frame)) break;
     if (!can_be_real(frame) || (!stops.empty() && !can_wait(*frame.back, frame.then))) break;
     if (const std::int64_t raised_at = ex.unwinder.raised_in(frame); in_handler && raised_at >= 0) {
       stops.push_back(raised_at);
@@ -166,7 +179,7 @@ bool can_hand_over(const Executor& ex) {
     if (frame->names) return false;  // a class body
     if (frame->hidden && frame->generator == nullptr && (frame->code->co_flags & CO_GENERATOR) != 0)
       return false;  // about to be a builtin iterator
-    if (frame->hidden && runs_as_a_whole(frame->code->co_name)) return false;
+    if (is_undivided(*frame)) return false;
     if (frame->back && !can_wait(*frame->back, frame->then)) return false;
   }
   return true;

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import pellucid
-from support import Counting
+from support import Counting, CountingOf
 from support.programs import picture
 
 SAID: list[str] = []
@@ -313,6 +313,42 @@ def test_a_model_is_copied_and_both_are_used():
         want = traced(f, make)
         assert traced(pellucid.compile(f, backend=backend, fullgraph=True), make) == want
         assert backend.count == 1
+
+
+class SaysThatItIsCopied:
+    def __deepcopy__(self, memo):
+        print("copied")
+        return copy.deepcopy([1, self.__class__], memo)
+
+
+@pytest.mark.parametrize(
+    "backend, make",
+    [("aot_eager", net), ("aot_eager", tied), ("eager", lambda: [[2], SaysThatItIsCopied(), nn.Linear(3, 3)])],
+    ids=["a net", "a net with tied weights", "an object that prints"],
+)
+def test_a_copy_with_a_break_within_is_made_for_real_as_a_whole(backend, make):
+    """The memo of a copy is another one at each call, and it is known by its address: a region that begins in the
+    middle of the copy would be compiled for each call."""
+    given = make()
+    model = given if isinstance(given, nn.Module) else given[2]
+
+    def f(x):
+        y = x.sin()
+        twin = copy.deepcopy(given)
+        copied = twin if isinstance(twin, nn.Module) else twin[2]
+        with torch.no_grad():
+            next(copied.parameters()).mul_(2)
+        return y + copied(x) - model(x), twin
+
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(f, backend=counting)
+    for number in range(3):
+        x = torch.full((2, 3), 1.0 + number)
+        (got, got_twin), (want, want_twin) = compiled(x), f(x)
+        assert torch.equal(got, want) and picture(got_twin) == picture(want_twin)
+        gradients = [torch.autograd.grad(y.sum(), [next(model.parameters())])[0] for y in (got, want)]
+        assert torch.equal(*gradients)
+        assert counting.count == 2, "before the copy and behind it"
 
 
 def test_other_contents_are_another_copy():
