@@ -322,6 +322,9 @@ Recipe recipe_of_tensor(Walker& walker, PyObject* object, graph::Node* output, c
   Recipe recipe;
   graph::Node* detached = walker.detached(object);
   recipe.make = detached != nullptr ? Expr::call(freed, exprs(Expr::of(detached))) : Expr::of(output);
+  if (walker.capture().late_parameters.contains(object))
+    recipe.make = Expr::call(reinterpret_cast<PyObject*>(Py_TYPE(object)),
+                             exprs(std::move(recipe.make), Expr::constant(Py_False)));
   add_attributes(walker, object, self.copy(), recipe);
   const auto& gradients = walker.capture().gradients;
   if (const auto gradient = gradients.find(object); gradient != gradients.end())

@@ -76,6 +76,7 @@ graph::Node* Walker::detached(PyObject* object) const {
 bool Walker::is_output_as_it_is(PyObject* object) const {
   if (!is_tensor(object)) return true;
   if (region::is_wrapper_subclass(object)) return true;  // nothing of it is set in a region
+  if (capture_.late_parameters.contains(object)) return false;
   const bool is_plain = region::is_exact_tensor(object) || capture_.leaves.contains(object);
   if (region::is_level_tensor(object)) cannot_reconstruct(object, "a tensor of a function transform that is over");
   if (!is_plain) cannot_reconstruct(object, "a tensor of this class");

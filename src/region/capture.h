@@ -117,6 +117,8 @@ struct Capture {
   std::unordered_map<PyObject*, graph::Node*> node_of;
   // Tensors in which gradients are accumulated, and parameters, that the region made -> the step that made them so.
   std::unordered_map<PyObject*, std::int64_t> leaves;
+  // Parameters without gradients of which the graph gives the elements: emitted code makes them.
+  std::unordered_set<PyObject*> late_parameters;
   std::vector<Moved> moved;
   std::vector<HookedInside> hooked_inside;
   // Of leaves from outside of which the region changes whether they require gradients, by their fakes.

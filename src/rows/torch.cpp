@@ -348,11 +348,36 @@ Result requires_grad_(Interpreter& t, PyObject* f, Args args) {
   return result;
 }
 
+// torch.nn.Parameter(data, requires_grad=False), to a compiler: what it gives is a plain tensor, so emitted code makes
+// the parameter of that, in the same memory. No gradients come to it that would have to be those of a leaf.
+Result late_parameter(Interpreter& t, PyObject* f, PyObject* data) {
+  static PyObject* const detach = PyObject_GetAttrString(py::import_attr("torch._C", "TensorBase").get(), "detach");
+  static PyObject* const name = py::interned("detach").release();
+  PyObject* values[] = {data, Py_False};
+  Result elements = t.region.recorder.torch_call(graph::Op::CallMethod, detach, name, Args{{values, 1}, nullptr});
+  if (!elements.is_value()) return elements;
+  const auto fake = t.region.recorder.lift(elements.value.get());
+  values[0] = fake.get();
+  auto made = t.region.recorder.fakes().call(f, values, 2, nullptr);
+  t.region.recorder.give(made.get(), t.region.recorder.node_of(fake.get()));
+  t.region.capture->late_parameters.insert(made.get());
+  return Result::of(std::move(made));
+}
+
+bool makes_late_parameter(Interpreter& t, PyObject* f, Args args, PyObject* data) {
+  PyObject* requires_grad = args.size() > 1 ? args[1] : args.keyword("requires_grad");
+  const bool is_known = requires_grad == Py_False && args.size() + args.keyword_count() == 2 &&
+                        (region::is_exact_tensor(data) || reinterpret_cast<PyObject*>(Py_TYPE(data)) == f);
+  return is_known && !t.region.numbers.policy.runs_as_captured() && !t.region.capture->bodies->is_open() &&
+         !aten::is_below_transform();
+}
+
 // torch.nn.Parameter(data, requires_grad): of another class than these two torch asks for more.
 Result parameter(Interpreter& t, PyObject* f, Args args) {
   PyObject* data = args.size() > 0 ? args[0] : args.keyword("data");
   if (data == nullptr || region::cat_of(data) != Cat::Tensor) return refuse(t, f, args);
   if (!aten::is_plain_tensor(data)) return refuse(t, f, args);
+  if (makes_late_parameter(t, f, args, data)) return late_parameter(t, f, data);
   region::refuse_lost_leaf(t.region, "torch.nn.Parameter()");
   Result result = t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
   if (result.is_value()) t.region.recorder.note_leaf(result.value.get(), "torch.nn.Parameter()");

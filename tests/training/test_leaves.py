@@ -165,10 +165,43 @@ def leaf_returned(x):
     return delta, (delta + x).square().sum()
 
 
-@program(compiled_breaks=1)
+@program()
 def parameter_returned(x):
     weight = nn.Parameter(torch.ones(4), requires_grad=False)
     return weight, x * weight
+
+
+@program()
+def parameters_without_gradients(x):
+    """Of what was computed with gradients, of a part of it in the same memory, and of another one, with attributes."""
+    y = x * 2
+    kept = nn.ParameterList([nn.Parameter(y, requires_grad=False), nn.Parameter(y[1:], requires_grad=False)])
+    again = nn.Parameter(kept[0], requires_grad=False)
+    again.names = ["a", "b"]
+    kept[1].mul_(3)
+    again.grad = x.detach() + 1
+    return kept, again, again.t(), again.data, kept[0] + again, again is kept[0]
+
+
+@program(breaks=1, compiled_breaks=1)
+def parameter_without_gradients_across_a_break(x):
+    weight = nn.Parameter(x.detach().clone(), requires_grad=False)
+    torch._dynamo.graph_break()
+    return weight, weight * 2
+
+
+@program(compiled_breaks=1)
+def parameter_that_gets_gradients_after_all(x):
+    weight = nn.Parameter(x.detach().clone(), requires_grad=False)
+    weight.requires_grad = True
+    return weight, (weight * x).sum()
+
+
+@program()
+def parameter_that_gets_gradients_inside(x):
+    weight = nn.Parameter(x.detach().clone(), requires_grad=False)
+    weight.requires_grad_(True)
+    return torch.autograd.grad(loss_of(weight), weight)[0] + x
 
 
 @program(compiled_breaks=1)
