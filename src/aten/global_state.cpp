@@ -277,7 +277,11 @@ bool in_function_transform() noexcept {
 }
 
 bool in_autocast() noexcept { return at::autocast::is_autocast_enabled(c10::kCPU); }
-bool in_dispatch_mode() noexcept { return c10::impl::TorchDispatchModeTLS::any_modes_set(); }
+// The tracer of torch.jit is no mode, but sees the operators in the same way.
+bool in_dispatch_mode() noexcept {
+  return c10::impl::TorchDispatchModeTLS::any_modes_set() ||
+         c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Tracer);
+}
 
 bool in_function_mode_of_user() noexcept {
   for (std::int64_t i = shown_function_modes(); i-- > 0;) {

@@ -46,6 +46,8 @@ Result has_free_unbacked_symbols(Interpreter& t, PyObject* f, Args args);
 Result distributed_tensor(Interpreter& t, PyObject* f, Args args);
 Result distributed_property(Interpreter& t, PyObject* f, Args args);
 Result flex_attention(Interpreter& t, PyObject* f, Args args);
+// Whether this is a function of torch that traces what it calls: nothing below it is captured.
+bool is_tracer(PyObject* function);
 void add_numpy_functions();
 void add_numpy_draws();
 void initialise();

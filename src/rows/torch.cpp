@@ -641,6 +641,10 @@ const Row rows[] = {
     {"torch._higher_order_ops.utils._maybe_compile_and_run_fn", higher_order},
 };
 
+// What traces the functions that it calls into a graph of its own. It is to see their operators as eager makes them, and
+// what could be captured of a tracer would serve one call.
+Result makes_own_graph(Interpreter& t, PyObject* callable, Args args) { return runs_as_it_is(t, callable, args); }
+
 // Once torch._dynamo has run in the process, nn.Module.__init__ tells its tracker of each new module; a module that the
 // region makes is none of its business.
 const NamedRow named_rows[] = {
@@ -651,6 +655,13 @@ const NamedRow named_rows[] = {
     {"torch._dynamo.comptime", "_Comptime.__call__", run_comptime},
     {"torch._dynamo.mutation_guard", "GenerationTracker.tag", nothing},
     {"torch.nn.attention.flex_attention", "flex_attention", flex_attention},
+    {"torch.fx._symbolic_trace", "symbolic_trace", makes_own_graph},
+    {"torch.fx._symbolic_trace", "Tracer.trace", makes_own_graph},
+    {"torch.fx.experimental.proxy_tensor", "_MakefxTracer.trace", makes_own_graph},
+    {"torch.jit._trace", "trace", makes_own_graph},
+    {"torch.jit._trace", "trace_module", makes_own_graph},
+    {"torch.export", "export", makes_own_graph},
+    {"torch.export.exported_program", "ExportedProgram.module", makes_own_graph},
     {"torch.optim.lbfgs", "LBFGS.step", runs_as_it_is},
     {"torch.optim.sparse_adam", "SparseAdam.step", runs_as_it_is},
     {"torch.distributed.tensor._api", "DTensor.from_local", distributed_tensor},
@@ -663,6 +674,8 @@ const NamedRow named_rows[] = {
 };
 
 }  // namespace
+
+bool is_tracer(PyObject* function) { return protocols::find(function) == makes_own_graph; }
 
 const std::span<const Row> kTorchRows = rows;
 const std::span<const NamedRow> kNamedTorchRows = named_rows;

@@ -5,6 +5,7 @@
 #include "aten/aten.h"
 #include "py/cpython.h"
 #include "region/compiled_function.h"
+#include "rows/rows.h"
 #include "runtime/bind.h"
 #include "runtime/dispatch.h"
 #include "runtime/stance.h"
@@ -84,7 +85,7 @@ bool is_skipped_file(const std::string& file) {
   return false;
 }
 
-Decision decide(PyCodeObject* code) {
+Decision decide(PyFunctionObject* function, PyCodeObject* code) {
   constexpr int kSuspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
   constexpr int kFunction = CO_OPTIMIZED | CO_NEWLOCALS;
   if ((code->co_flags & kSuspends) != 0 || (code->co_flags & kFunction) != kFunction) return Decision::Skip;
@@ -92,10 +93,11 @@ Decision decide(PyCodeObject* code) {
   for (const char* of_modes : {"__torch_dispatch__", "__torch_function__"}) {
     if (PyUnicode_CompareWithASCIIString(code->co_name, of_modes) == 0) return Decision::Leave;
   }
+  if (rows::is_tracer(reinterpret_cast<PyObject*>(function))) return Decision::Leave;
   return is_skipped_file(py::text_of(code->co_filename)) ? Decision::Skip : Decision::Try;
 }
 
-Decision decision_about(PyCodeObject* code) {
+Decision decision_about(PyFunctionObject* function, PyCodeObject* code) {
   void* kept = nullptr;
   if (_PyCode_GetExtra(reinterpret_cast<PyObject*>(code), decision_index, &kept) < 0) {
     PyErr_Clear();
@@ -103,7 +105,7 @@ Decision decision_about(PyCodeObject* code) {
   }
   auto decision = static_cast<Decision>(reinterpret_cast<std::intptr_t>(kept));
   if (decision == Decision::Unknown) {
-    decision = decide(code);
+    decision = decide(function, code);
     if (_PyCode_SetExtra(reinterpret_cast<PyObject*>(code), decision_index, std::bit_cast<void*>(decision)) < 0)
       PyErr_Clear();
   }
@@ -205,7 +207,7 @@ PyObject* evaluate_on_this_thread(PyThreadState* tstate, py::InterpreterFrame* f
     here.expected = before;
     return result;
   }
-  const Decision decision = decision_about(py::code_of(frame));
+  const Decision decision = decision_about(function, py::code_of(frame));
   if (decision == Decision::Leave || is_disabled(function) || aten::in_mode_of_user()) {
     const HookPause pause;
     return pass(tstate, frame, 0);

@@ -114,7 +114,7 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
   };
   try {
     if (extent.follows_modes) executor.region.function_modes.follow(aten::function_modes());
-    if (aten::in_dispatch_mode()) unsupported(Reason::TorchDispatchMode, {{"mode", "a torch dispatch mode"}});
+    if (aten::in_dispatch_mode()) unsupported(Reason::TorchDispatchMode, {{"mode", "a torch dispatch mode or tracer"}});
     if (aten::is_below_transform()) unsupported(Reason::FunctionTransform, {{"callee", "the program"}});
     auto result = run();
     if (before->has_open_levels()) unsupported(Reason::FunctionTransform, {{"callee", "a level that stays open"}});

@@ -7,6 +7,7 @@ import collections
 import pytest
 import torch
 from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
@@ -272,3 +273,60 @@ def test_profiler_sees_no_fakes():
     compiled = pellucid.compile(model, backend="eager")
     first, second = profiled(compiled), profiled(compiled)
     assert first == second == want
+
+
+# ---- what traces a function into a graph of its own
+
+
+def scaled(x):
+    return x.sin() * 2
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return scaled(self.inner(x))
+
+
+TRACERS = {
+    "fx": lambda model, x: torch.fx.symbolic_trace(model)(x),
+    "fx_of_a_function": lambda model, x: torch.fx.symbolic_trace(scaled)(x),
+    "make_fx": lambda model, x: make_fx(scaled)(x)(x),
+    "jit": lambda model, x: torch.jit.trace(scaled, (x,))(x),
+    "jit_of_a_module": lambda model, x: torch.jit.trace(model, (x,))(x),
+    "export": lambda model, x: torch.export.export(model, (x,)).module()(x),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", TRACERS)
+def test_a_tracer_within_the_compiled_function_runs_as_it_is(name, backend):
+    """Of what it calls nothing is captured, which it would see instead of the operators; what it gives may be."""
+    model, counted, behind = Scaled(), Counted(backend), 0
+
+    def f(x):
+        y = x.cos() + 1
+        return TRACERS[name](model, y) - y
+
+    compiled = pellucid.compile(f, backend=counted)
+    for number in range(2):
+        x = X + number
+        assert torch.equal(compiled(x), f(x))
+        behind = behind or counted.calls - 1
+    assert 1 <= counted.calls <= 4 and behind <= 2, "before the tracer, and behind it for each graph that it gives"
+    assert "RunsAsItIs" in {record.name for record in pellucid.break_reasons(compiled)}
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["unknown", "known"])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_compiled_function_that_torch_jit_traces(backend, is_known):
+    compiled, x = pellucid.compile(scaled, backend=backend), torch.randn(3)
+    if is_known:
+        compiled(x)
+    traced = torch.jit.trace(compiled, (x,))
+    assert torch.equal(traced(x + 1), scaled(x + 1))
+    assert [node.kind() for node in traced.graph.nodes()] == ["aten::sin", "prim::Constant", "aten::mul"]
+    assert torch.equal(compiled(x + 2), scaled(x + 2)) and not torch.jit.is_tracing()

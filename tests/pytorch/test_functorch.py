@@ -25,7 +25,7 @@ from torch.func import (
 from torch.nn import functional as F
 
 import pellucid
-from support import Counting, same
+from support import Counting, CountingOf, same
 
 torch.manual_seed(0)
 X = torch.randn(4, 3)
@@ -590,6 +590,21 @@ def test_runs_for_real(f, backend):
     if f is not the_pullback_leaves:
         captured = f is item_below_grad and backend == "eager"  # whose graphs have numbers of tensors
         assert bool(pellucid.break_reasons(compiled)) != captured
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_what_linearize_gives_is_captured_in_one_graph_for_each_call(backend):
+    """It folds the constants of a graph that is another one at each call, and keeps them as parameters."""
+
+    def f(x, t):
+        value, forward = linearize(lambda v: v.sin() * 2, x)
+        return value, forward(t)
+
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(f, backend=counting)
+    for number in range(3):
+        assert same(compiled(X + number, X.cos()), f(X + number, X.cos()))
+        assert counting.count == 2 + number, "the function that is linearized, and what comes of it"
 
 
 def test_a_dual_level_that_stays_open():
