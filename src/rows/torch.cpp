@@ -641,8 +641,8 @@ const Row rows[] = {
     {"torch._higher_order_ops.utils._maybe_compile_and_run_fn", higher_order},
 };
 
-// What traces the functions that it calls into a graph of its own. It is to see their operators as eager makes them, and
-// what could be captured of a tracer would serve one call.
+// What traces the functions that it calls into a graph of its own. It is to see their operators as eager makes them,
+// and what could be captured of a tracer would serve one call.
 Result makes_own_graph(Interpreter& t, PyObject* callable, Args args) { return runs_as_it_is(t, callable, args); }
 
 // Once torch._dynamo has run in the process, nn.Module.__init__ tells its tracker of each new module; a module that the
